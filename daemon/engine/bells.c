@@ -3,12 +3,13 @@
  * Bells - wakes the drain thread when a collector's ring fills
  *
  * Producers ring by a futex in shared memory (docs/ring.md, section 8). This thread sleeps on up to
- * BELLS_MAX of them and on a word of its own, by which it is told of another list. What it finds
- * rung it tells once: whoever rings without end wakes it no more often than the drain thread lists
- * the bell again.
- * Where the kernel has no futex_waitv(2) nothing is ever told, and the drain thread's timer is all
- * there is. Threads: its own, and the drain thread, which calls everything here. `lock` guards what
- * both use.
+ * BELLS_MAX of these futexes, and on a word of its own that announces a new list. It reports a ring
+ * once per list, so a producer that rings without end wakes it no more often than the drain thread
+ * lists its bell again.
+ * If the kernel has no futex_waitv(2), nothing is ever reported, and only the drain thread's timer
+ * remains.
+ * Threads: its own, and the drain thread, which calls everything here. `lock` guards the shared
+ * fields.
  */
 #include "daemon/engine/bells.h"
 
@@ -31,7 +32,7 @@ struct bells {
 	struct bell list[BELLS_MAX];
 	size_t n;
 	bool told, ending, is_deaf;
-	uint32_t changes; /* futex: of the list */
+	uint32_t changes; /* futex: counts changes of the list */
 	int event_fd;
 };
 
@@ -44,7 +45,7 @@ static struct futex_waitv waiter(const uint32_t *word, uint32_t value, uint32_t 
 	};
 }
 
-/* With the lock. */
+/* Called with the lock held. */
 static size_t list_waiters(const struct bells *bells, struct futex_waitv *waiters)
 {
 	waiters[0] = waiter(&bells->changes, __atomic_load_n(&bells->changes, __ATOMIC_RELAXED),
@@ -54,7 +55,7 @@ static size_t list_waiters(const struct bells *bells, struct futex_waitv *waiter
 	return 1 + bells->n;
 }
 
-/* False: this kernel cannot. */
+/* Returns false if futex_waitv(2) does not work here. */
 static bool sleep_on(struct futex_waitv *waiters, size_t n)
 {
 	return syscall(SYS_futex_waitv, waiters, (unsigned int)n, 0, NULL, 0) >= 0 ||
@@ -82,12 +83,12 @@ static void *run(void *data)
 		works = sleep_on(waiters, n);
 		pthread_mutex_lock(&bells->lock);
 		bells->is_deaf = !works;
-		/* another list, or something has rung */
+		/* woken by a new list, or by a bell */
 		if (!works || bells->ending || bells->changes != (uint32_t)waiters[0].val)
 			continue;
 		bells->told = true;
 		if (write(bells->event_fd, &one, sizeof(one)) < 0)
-			break; /* it cannot be full */
+			break; /* cannot be full */
 	}
 	pthread_mutex_unlock(&bells->lock);
 	return NULL;
@@ -111,7 +112,7 @@ struct bells *bells_new(GError **error)
 	return NULL;
 }
 
-/* With the lock: whatever the thread sleeps on, it looks again. */
+/* Called with the lock held. Wakes the thread, whatever it sleeps on. */
 static void change(struct bells *bells)
 {
 	__atomic_add_fetch(&bells->changes, 1, __ATOMIC_SEQ_CST);
@@ -168,5 +169,5 @@ void bells_take(struct bells *bells)
 	uint64_t count;
 
 	if (read(bells->event_fd, &count, sizeof(count)) < 0)
-		return; /* it has not rung */
+		return; /* has not rung */
 }

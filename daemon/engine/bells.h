@@ -6,26 +6,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BELLS_MAX 127 /* FUTEX_WAITV_MAX less one */
+#define BELLS_MAX 127 /* FUTEX_WAITV_MAX - 1 */
 
-/* A thread that sleeps on the doorbells of arenas, since epoll cannot. */
+/* A thread that sleeps on the doorbells of arenas, because epoll cannot. */
 struct bells;
 
 struct bell {
 	uint32_t *word;
-	uint32_t value; /* it has rung when the word is another */
+	uint32_t value; /* the bell has rung when the word differs from it */
 };
 
 /* Starts the thread. */
 struct bells *bells_new(GError **error);
-void bells_free(struct bells *bells); /* takes NULL */
-/* False: this kernel has no way to, and none of them is ever heard. Known after the first
- * bells_set() that lists one, a moment later. */
+void bells_free(struct bells *bells); /* NULL is allowed */
+/* Returns false if this kernel cannot wait for bells, so that no bell is ever heard. Valid shortly
+ * after the first bells_set() with a bell in its list. */
 bool bells_are_heard(struct bells *bells);
-/* Readable once when one of them has rung; then it is silent until bells_set(). */
+/* Becomes readable once when a bell has rung, and not again before the next bells_set(). */
 int bells_fd(const struct bells *bells);
-/* What to listen to from now on, up to BELLS_MAX. A word may be unmapped meanwhile: that counts
- * as rung. */
+/* Replaces the list of bells; uses at most BELLS_MAX. If a word gets unmapped, that counts as a
+ * ring. */
 void bells_set(struct bells *bells, const struct bell *list, size_t n);
-/* Takes the signal back. */
+/* Clears the signal of bells_fd(). */
 void bells_take(struct bells *bells);

@@ -2,10 +2,10 @@
 /*
  * Call nodes - the stacks of a process's allocations, as a tree
  *
- * What owners of rings tell of are nodes of trees of their own; here is one for the process, so
- * that the same stack is the same node whoever tells of it. A node does not change: an id that is
- * told of again is another node. Stacks of the capture are numbered anew in each epoch; a node
- * keeps its number in the epoch that it was last named in.
+ * Each ring owner announces the nodes of a tree of its own. This is one tree for the process, so
+ * that the same stack is the same node for every owner. A node does not change: an id that is
+ * announced again refers to another node. The capture numbers stacks anew in each epoch; a node
+ * keeps its number from the last epoch that named it.
  * Invariants: (1) the same frames are the same node  [test-engine-heap-stacks: nodes]
  *             (2) an epoch has each stack that it names, whole  [test-engine-heap-stacks: epochs]
  *             (3) it takes no memory beyond its budget              [test-engine-heap: limits]
@@ -22,7 +22,7 @@
 #define FIRST_IDS 256u
 #define MAX_IMAGES (1u << 18)
 #define MAX_DEPTH (OUTPUT_MAX_PATH - 1u)
-#define PART 64u /* frames that are written at once */
+#define PART 64u /* frames that are written together */
 
 static_assert(sizeof(struct call_node) == 24, "what a node takes");
 static_assert(MAX_DEPTH < 1u << 13, "call_node.depth");
@@ -37,7 +37,7 @@ void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget
 	};
 }
 
-/* Slots are twice as many as nodes. */
+/* There are twice as many slots as nodes. */
 static uint64_t bytes_of(uint32_t n_nodes)
 {
 	return (uint64_t)n_nodes * (sizeof(struct call_node) + 2 * sizeof(struct call_slot));
@@ -53,7 +53,7 @@ void call_nodes_done(struct call_nodes *nodes)
 	*nodes = (struct call_nodes){ 0 };
 }
 
-/* UINT32_MAX: there are too many. */
+/* Returns UINT32_MAX if there are too many images. */
 static uint32_t number_of(struct call_nodes *nodes, struct row *image)
 {
 	gpointer number;
@@ -89,7 +89,8 @@ static bool is_same(const struct call_node *a, const struct call_node *b)
 	       a->kind == b->kind;
 }
 
-/* Where it is, or would be. A node is far away: only one of the same hash is looked at. */
+/* Returns the slot of a node, or the slot where it belongs. Reading a node is likely to miss the
+ * cache, so only nodes of the same hash are compared. */
 static struct call_slot *find_slot(const struct call_nodes *nodes, const struct call_node *node,
 				   uint32_t hash)
 {
@@ -165,7 +166,7 @@ uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent, const struct 
 	return slot->number;
 }
 
-/* The nodes behind one whose stack the epoch has, outermost first. */
+/* Writes the nodes of a path, outermost first. The epoch already has the stack of their parent. */
 static void write_part(struct call_nodes *nodes, struct output *output, uint32_t parent,
 		       const uint32_t *path, uint32_t n)
 {

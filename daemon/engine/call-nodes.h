@@ -4,12 +4,12 @@
 #include "daemon/engine/heap-budget.h"
 #include "daemon/engine/output.h"
 
-/* A stack: a frame, and what called it. */
+/* A stack: a frame and its caller. */
 struct call_node {
 	uint64_t offset;
-	uint32_t parent; /* number; 0: it is a root */
+	uint32_t parent; /* number; 0: a root */
 	uint32_t image : 18, kind : 1, depth : 13;
-	uint32_t epoch, stack; /* its id in the capture */
+	uint32_t epoch, stack; /* stack: its id in the capture */
 };
 
 struct call_slot {
@@ -18,13 +18,13 @@ struct call_slot {
 
 /* The stacks of a process, as one tree; numbers are 1, 2, …, and stay. */
 struct call_nodes {
-	struct call_node *nodes; /* of number i at i - 1 */
+	struct call_node *nodes; /* number i is at i - 1 */
 	struct call_slot *slots;
 	uint32_t n, room, mask;
 	uint64_t seed;
 	struct heap_budget *budget;
 	GPtrArray *images;   /* struct row */
-	GHashTable *numbers; /* of images, by row */
+	GHashTable *numbers; /* of images, by struct row */
 	struct row *last_image;
 	uint32_t last_number;
 };
@@ -33,11 +33,11 @@ struct call_nodes {
 void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget *budget);
 void call_nodes_done(struct call_nodes *nodes);
 
-/* The node that `parent` (0: nobody) calls there, which may be there already; 0: there is no
- * room, or it is too deep. */
+/* Returns the child of `parent` (0: no caller) at that place; adds it if it is new. Returns 0 if
+ * there is no room, or if the stack is too deep. */
 uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent,
 			const struct output_place *place);
-/* Its stack in the capture; 0 of 0. */
+/* Returns the stack's id in the capture; 0 for node 0. */
 uint32_t call_nodes_write(struct call_nodes *nodes, struct output *output, uint32_t node);
 static inline uint32_t call_nodes_stack(struct call_nodes *nodes, struct output *output,
 					uint32_t node)
@@ -47,14 +47,14 @@ static inline uint32_t call_nodes_stack(struct call_nodes *nodes, struct output 
 	return call_nodes_write(nodes, output, node);
 }
 
-/* What the owner of a ring calls nodes. */
+/* The ids by which a ring owner names nodes. */
 struct call_ids {
-	uint32_t *nodes; /* by id; 0: it has not told */
+	uint32_t *nodes; /* by id; 0: not announced */
 	uint32_t n;
 };
 
 void call_ids_done(struct call_ids *ids, struct heap_budget *budget);
-/* False: there is no room. */
+/* Returns false if there is no room. */
 bool call_ids_set(struct call_ids *ids, struct heap_budget *budget, uint32_t id, uint32_t node);
 static inline uint32_t call_ids_get(const struct call_ids *ids, uint32_t id)
 {

@@ -2,8 +2,8 @@
 /*
  * Channel - messages to and from the broker
  *
- * A datagram is a message. Lengths are checked here, so that the rest sees whole messages only;
- * whether a body fits its type is the receiver's to check. Sending never blocks: a broker that does
+ * A datagram is a message. Lengths are checked here, so that callers see whole messages only; the
+ * receiver checks whether a body fits its type. Sending never blocks, because a broker that does
  * not read must not stop the draining.
  * Invariants: (1) every received descriptor is closed or taken once
  *                 [test-engine-session: descriptors]
@@ -109,7 +109,7 @@ bool channel_flush(struct channel *channel)
 		sent = send(channel->fd, data, length, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (sent < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOBUFS))
 			return false;
-		/* Any other error is the end of the broker, which the next receive tells. */
+		/* Any other error means that the broker has ended; the next receive reports it. */
 		g_bytes_unref(g_queue_pop_head(&channel->waiting));
 	}
 	return true;

@@ -10,7 +10,7 @@
 
 struct channel {
 	int fd;
-	GQueue waiting; /* GBytes that the socket did not take */
+	GQueue waiting; /* GBytes that the socket has not accepted yet */
 	uint8_t *buffer;
 };
 
@@ -26,15 +26,16 @@ enum channel_result { CHANNEL_MESSAGE, CHANNEL_EMPTY, CHANNEL_CLOSED };
 
 void channel_init(struct channel *channel, int fd);
 void channel_done(struct channel *channel);
-/* Does not wait. The descriptors belong to the caller: channel_message_done closes those that
- * nobody took (left >= 0). */
+/* Does not block. The caller owns the descriptors; channel_message_done() closes those that it has
+ * not taken (those >= 0). */
 enum channel_result channel_receive(struct channel *channel, struct channel_message *ret_message);
 void channel_message_done(struct channel_message *message);
-/* Does not wait: what the socket does not take goes with channel_flush. `more` follows the body. */
+/* Does not block: channel_flush() sends what the socket does not accept. `more` follows the
+ * body. */
 void channel_send(struct channel *channel, enum message_type type, const void *body, size_t length,
 		  const void *more, size_t more_length);
-/* False: something still waits. */
+/* Returns false if some messages still wait. */
 bool channel_flush(struct channel *channel);
-/* Sends what waits, for at most so long, and takes leave: a socket that is closed with something
- * unread in it would make the peer lose what we sent last. */
+/* Sends waiting messages; waits at most timeout_ms each time for room. Then reads all messages,
+ * because a socket that is closed with unread data drops what was sent last. */
 void channel_end(struct channel *channel, int timeout_ms);

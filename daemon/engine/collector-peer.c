@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector peer - one registered process: its connection, its arenas, and what was taken out of
- * their rings
+ * Collector peer - one registered process: its connection, its arenas, and the records taken
+ * out of their rings
  *
- * The process may be anybody who can connect, so it is read without waiting, and answered without
- * waiting. What a ring had is copied into a queue, where it stays until all rings have told a time
- * before which nothing will come.
+ * The process may be anybody who can connect, so it is read and answered without blocking. Records
+ * of a ring are copied into a queue. They stay there until each ring has reported a time before
+ * which it adds no records.
  * Invariants: (1) a descriptor goes along with an answer of status 0, and no other
  *                 [test-engine-collectors: registration]
- *             (2) recorded and lost is what was attempted
+ *             (2) recorded plus lost equals attempted
  *                 [test-engine-collectors-rows: conservation]
- *             (3) a ring that lies costs its own records only
+ *             (3) a ring with false contents costs only its own records
  *                 [test-engine-collectors-rows: hostile]
- *             (4) what a thread costs does not depend on how many rings there are
+ *             (4) the cost of a thread does not depend on the number of rings
  *                 [test_hostile_peers: floods]
  * Runs on the drain thread only.
  */
@@ -28,12 +28,12 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#define MAX_REQUESTS 256 /* of a process: more is no use of any kind */
-#define LOST_PER_NS 2    /* no process counts faster, whatever it says */
+#define MAX_REQUESTS 256 /* of a process; it has no use for more */
+#define LOST_PER_NS 2    /* no process loses records faster, so a higher count is false */
 #define LOST_BURST 4096
-#define CHUNK_BYTES (256u << 10) /* some drains'; no more are kept of an empty queue */
-/* Chunks of which a long queue is made, with the header: their pages would be made one by one,
- * which takes longer than to copy into them. */
+#define CHUNK_BYTES (256u << 10) /* enough for several drains; an empty queue keeps no more */
+/* The bytes of a chunk of a long queue, with its header. Otherwise its pages would be allocated one
+ * by one, which takes longer than to copy into them. */
 #define LARGE_BYTES HUGE_PAGE
 #define LONG_QUEUE_BYTES (LARGE_BYTES / 2)
 #define MAX_SPARE 8u
@@ -56,7 +56,7 @@ struct peer *peer_new(struct collector_rows *rows, const struct message_peer *me
 	return peer;
 }
 
-/* A thread that went on in a larger ring has two, and its strings are in the first. */
+/* A thread that moved to a larger ring has two rings; its strings are in the first. */
 static void take_owner(struct peer_ring *ring, uint32_t tid)
 {
 	struct peer *peer = ring->peer;
@@ -82,7 +82,7 @@ static void drop_owner(struct peer_ring *ring)
 		return;
 	claim = g_hash_table_lookup(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_owner_tid(owner)));
-	/* a ring of sysprof's is not claimed */
+	/* sysprof's rings have no claim */
 	if (claim && --claim->n_rings == 0)
 		g_hash_table_remove(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_owner_tid(owner)));
@@ -217,7 +217,7 @@ void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks)
 
 	for (ring_arena_grow(&arena->memory); i < arena->memory.n_rings; i++) {
 		init_reader(arena, i, ticks);
-		/* whoever claims it comes later than that */
+		/* a claim happens after its grant */
 		ring_reader_recycle(&arena->rings[i].reader);
 	}
 }
@@ -241,7 +241,8 @@ struct peer_arena *peer_steal_arena(struct peer *peer, uint32_t i)
 	return arena;
 }
 
-/* Whoever can write there may say anything: no more than could have happened. */
+/* Anybody who can write to the arena can set the counter, so no more is believed than is
+ * possible. */
 void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t now_ns)
 {
 	uint64_t lost = arena->sysprof ? 0 : ring_arena_lost(&arena->memory);
@@ -293,7 +294,8 @@ static struct peer_chunk *new_chunk(struct collector_rows *rows, size_t n, uint6
 		*chunk = (struct peer_chunk){ .room = most, .is_large = true };
 		return chunk;
 	}
-	/* By what is queued: a ring that is never found empty would have ever larger ones else. */
+	/* Sized by what is queued, because a ring that is never empty would otherwise get ever
+	 * larger chunks. */
 	room = MAX_OF(n, MIN_OF((size_t)n_queued * 2, (size_t)CHUNK_BYTES));
 	chunk = g_malloc(sizeof(*chunk) + room);
 	*chunk = (struct peer_chunk){ .room = room };
@@ -319,7 +321,7 @@ void peer_free_spare(struct collector_rows *rows)
 		unmap_large(take_large(rows));
 }
 
-/* For so many bytes in one chunk; what is there does not move. */
+/* Returns room for n bytes in one chunk. Queued records do not move. */
 static uint8_t *make_room(struct peer_ring *ring, size_t n)
 {
 	struct peer_queue *queue = &ring->queue;
@@ -327,7 +329,7 @@ static uint8_t *make_room(struct peer_ring *ring, size_t n)
 
 	if (last && last->room - last->n >= n)
 		return last->bytes + last->n;
-	/* That one is kept, and too small. */
+	/* The queue is empty: the chunk that it kept is too small. */
 	if (queue->n_taken == queue->n_put)
 		g_free(steal_ptr(&last));
 	chunk = new_chunk(ring->peer->process.rows, n, queue->n_put - queue->n_taken);
@@ -336,7 +338,7 @@ static uint8_t *make_room(struct peer_ring *ring, size_t n)
 	return chunk->bytes;
 }
 
-/* What was put last is the ring's owner's. */
+/* Accounts the bytes that were put last to the ring's owner. */
 static void extend_span(struct peer_ring *ring)
 {
 	struct peer_queue *queue = &ring->queue;
@@ -363,7 +365,7 @@ static void append(struct peer_ring *ring, size_t n)
 	extend_span(ring);
 }
 
-/* What was copied behind what is there. */
+/* Accounts n bytes that were copied to the end of the queue. */
 static size_t put(struct peer_ring *ring, size_t n)
 {
 	append(ring, n);
@@ -388,7 +390,7 @@ size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_
 	return item.bytes;
 }
 
-/* Behind the last record of a chunk is the first one of the next. */
+/* Goes from the end of a chunk to the first record of the next one. */
 static void leave_chunk(struct peer_ring *ring)
 {
 	struct peer_queue *queue = &ring->queue;
@@ -401,8 +403,8 @@ static void leave_chunk(struct peer_ring *ring)
 		return;
 	}
 	done->n = 0;
-	/* What a burst took is given back: rings are many, and what they keep is not more than
-	 * they are. */
+	/* Release the memory of a burst: there are many rings, and a queue must not keep more than
+	 * its ring's size. */
 	if (done->room > MIN_OF(ring->reader.size, (uint64_t)CHUNK_BYTES)) {
 		free_chunk(ring->peer->process.rows, done);
 		queue->chunks = queue->last = NULL;
@@ -469,7 +471,7 @@ static void count(struct peer_ring *ring, uint64_t total, uint64_t *told,
 	*told = total;
 }
 
-/* What the reader has found since it was asked last. */
+/* Reports what the reader has counted since the last call. */
 static void count_losses(struct peer_ring *ring, uint64_t from_ns)
 {
 	const struct ring_totals *totals = &ring->reader.totals;
@@ -504,7 +506,7 @@ static void lose_batch(struct ring_batch *batch, struct peer_loss *loss)
 		peer_loss_add(loss, record.type, record.time_ns);
 }
 
-/* Right to where it waits; what comes meanwhile is more. */
+/* Copies directly into the queue. Bytes that are written meanwhile are left for the next drain. */
 static void drain_into_queue(struct peer_ring *ring, enum ring_drain how, uint8_t *buffer,
 			     size_t n_bytes, struct ring_batch *batch)
 {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector rows - from what a process says in its rings to rows of mark, log, counter,
- * counter_value and jit; allocations go on to heap-rows.c
+ * Collector rows - from records in a process's rings to rows of mark, log, counter,
+ * counter_value and jit; allocations are passed to heap-rows.c
  *
- * The ring's reader has checked that a record is whole; what is in it, is the process's claim.
- * Strings and counters have ids of the ring's owner, which become the capture's with their first
- * use in an epoch. Counters of one process with the same group, name, unit and kind are one,
- * whichever thread defines them.
- * A thread's number is as the process says, so it has to be one of its own. Those of another PID
- * namespace are not known to the side band but for the process's own: such a thread gets a row of
- * its own, with what it is called there, until /proc has told which one that is.
- * Invariants: (1) no id of a ring leads anywhere but to its owner's strings and counters
+ * The ring's reader has checked that a record is whole; its contents are the process's claim.
+ * Strings and counters have ids of the ring's owner. They get ids of the capture when an epoch
+ * first uses them. Counters of one process with the same group, name, unit and kind are one
+ * counter, whichever thread defines them.
+ * The process says its thread numbers itself, so each must be a thread of that process. In another
+ * PID namespace the side band maps only the number of the process: every other thread gets a row of
+ * its own, with its inner number, until /proc has told which thread that is.
+ * Invariants: (1) an id in a ring refers only to its owner's strings and counters
  *                 [test-engine-collectors-rows: ids]
- *             (2) a thread of somebody else puts the ring into quarantine
+ *             (2) a thread of another process puts the ring into quarantine
  *                 [test-engine-collectors-rows: tids]
- *             (3) what a process makes us keep is bounded, and what is more is counted
+ *             (3) what is kept of a process is bounded, and what exceeds that is counted
  *                 [test-engine-collectors-rows: endless]
  * Runs on the drain thread only.
  */
@@ -25,16 +25,16 @@
 
 #include <stdio.h>
 
-#define MAX_OPEN_LOGS 4 /* as many as there are records open in a ring */
+#define MAX_OPEN_LOGS 4 /* a ring has as many open records */
 #define SMALL_TEXT 64u
-#define N_RECENT 16u /* texts of an owner that are found at once */
+#define N_RECENT 16u /* texts of an owner that are found without a lookup */
 
-/* A string of an owner. It is kept for as long as the owner is: an epoch may begin at any time. */
+/* A string of an owner. It lives as long as the owner, because an epoch may begin at any time. */
 struct text {
 	GByteArray *bytes;
 	uint32_t number;    /* in the ring */
 	uint32_t epoch, id; /* in the capture */
-	bool more;          /* the next one of this id goes on */
+	bool more;          /* the next record of this id continues it */
 };
 
 struct collector_counter {
@@ -49,7 +49,7 @@ struct number_kind {
 	bool is_double;
 };
 
-/* A log that goes on; handlers may log between its parts. */
+/* A log whose parts have not all come. Handlers may write other logs between its parts. */
 struct open_log {
 	GByteArray *bytes; /* NULL: none */
 	uint32_t part, stack;
@@ -60,7 +60,7 @@ struct collector_owner {
 	unsigned int refs;
 	struct collector_process *process;
 	uint32_t tid;
-	struct thread *thread; /* NULL: nothing of it is a row yet */
+	struct thread *thread; /* NULL: it has no row yet */
 	GHashTable *texts;     /* struct text by id */
 	struct text *recent[N_RECENT];
 	GHashTable *counters; /* struct number_kind by id */
@@ -111,7 +111,7 @@ void collector_process_charge(struct collector_process *process, int64_t bytes)
 	process->rows->text_bytes += (uint64_t)bytes;
 }
 
-/* How many more bytes of text may be kept. */
+/* Returns how many more bytes of text may be kept. */
 static uint64_t text_room(const struct collector_process *process)
 {
 	uint64_t own = MIN_OF(process->text_bytes, COLLECTOR_PROCESS_TEXT);
@@ -137,7 +137,7 @@ void collector_process_end(struct collector_process *process, uint64_t time_ns)
 void collector_process_done(struct collector_process *process)
 {
 	heap_rows_free(process->heap);
-	/* what its counters are called */
+	/* the names of its counters */
 	collector_process_charge(process, -(int64_t)process->text_bytes);
 	g_hash_table_destroy(process->counters);
 	maps_unref(process->code);
@@ -259,7 +259,7 @@ uint32_t collector_owner_tid(const struct collector_owner *owner)
 	return owner->tid;
 }
 
-/* In a PID namespace of its own the process knows other numbers than we do. */
+/* In its own PID namespace the process sees other thread numbers. */
 static struct thread *find_inner_thread(struct collector_process *process, uint32_t tid,
 					uint64_t time_ns)
 {
@@ -275,7 +275,7 @@ static struct thread *find_inner_thread(struct collector_process *process, uint3
 	return thread;
 }
 
-/* With a reference; NULL: it is no thread of the process. */
+/* Returns a reference, or NULL if it is not a thread of the process. */
 static struct thread *find_thread(struct collector_process *process, uint32_t tid, uint64_t time_ns)
 {
 	struct thread *thread;
@@ -313,7 +313,8 @@ static struct text *new_text(struct collector_owner *owner, uint32_t id, uint64_
 	return text;
 }
 
-/* Another one takes its id. An array keeps its memory when it shrinks, so a long one goes. */
+/* Makes its id free for another string. A byte array keeps its memory when it shrinks, so a long
+ * one is replaced. */
 static void clear_text(struct collector_owner *owner, struct text *text)
 {
 	collector_process_charge(owner->process, -(int64_t)text->bytes->len);
@@ -331,7 +332,7 @@ static enum ring_fault add_string(struct collector_owner *owner, const struct ri
 	uint64_t room;
 	uint32_t n;
 
-	/* begun in vain */
+	/* abandoned by its writer */
 	if (string->id == 0)
 		return RING_FAULT_NONE;
 	if (!text)
@@ -359,7 +360,7 @@ static uint32_t lost_string(struct collector_rows *rows)
 	return rows->lost_string;
 }
 
-/* A text is as old as its owner, so what was found stays. */
+/* A text lives as long as its owner, so the pointer stays valid. */
 static struct text *find_text(struct collector_owner *owner, uint32_t id)
 {
 	struct text **recent = &owner->recent[id % N_RECENT];
@@ -369,7 +370,7 @@ static struct text *find_text(struct collector_owner *owner, uint32_t id)
 	return *recent;
 }
 
-/* The capture's id of a string; 0: none. */
+/* Returns the capture's id of a string; 0 for id 0. */
 static uint32_t string_id(struct collector_owner *owner, uint32_t id, uint64_t time_ns)
 {
 	struct collector_rows *rows = owner->process->rows;
@@ -448,8 +449,8 @@ static enum ring_fault add_mark_at(struct collector_owner *owner, const struct r
 
 /* ---- Logs ------------------------------------------------------------------------------------ */
 
-/* The one that this is a part of; one that was begun and never ended makes room. NULL: it is
- * whole. */
+/* Returns the open log that this record is a part of; NULL if the record is a whole log. If all
+ * slots are in use, the oldest log, whose end never came, is dropped. */
 static struct open_log *find_log(struct collector_owner *owner, const struct ring_log *log,
 				 bool more, uint64_t time_ns)
 {
@@ -608,7 +609,8 @@ static GBytes *copy_text(const struct collector_owner *owner, uint32_t id, uint6
 	return id ? g_bytes_new(text->bytes->data, text->bytes->len) : g_bytes_new(NULL, 0);
 }
 
-/* That of the process which is the same, or a new one; NULL: there are too many. Borrowed. */
+/* Returns the process's counter of the same definition, or a new one; NULL if there are too many.
+ * Borrowed. */
 static struct collector_counter *find_counter(struct collector_owner *owner,
 					      const struct ring_counter *defined, uint64_t time_ns)
 {
@@ -780,7 +782,7 @@ enum ring_fault collector_owner_add(struct collector_owner *owner, const struct 
 		return RING_FAULT_TID;
 	if (!adders[record->type])
 		return RING_FAULT_NONE;
-	/* those of allocations do so for each thread that they name */
+	/* allocations do so for each thread that they name */
 	if (record->type != RING_ALLOC && record->type != RING_FREE_BLOCK)
 		tasks_need(process->rows->tasks, owner->thread);
 	return adders[record->type](owner, record);

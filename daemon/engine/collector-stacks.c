@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector stacks - images and stacks that the owner of a ring has told of, as images, frames and
- * stacks of the capture
+ * Collector stacks - a ring owner's images and stacks, as images, frames and stacks of the capture
  *
- * What is kept of a stack are the places of its frames, so that it is told anew in each epoch that
- * names it. An image is the one that the side band has in the same place of the process, where that
- * is there and says the same; else one by what the process says of it, which is then all that is
- * known: no file is opened on a process's word. A frame without an image is looked for where the
- * side band and the process say that files are mapped, and is an address of the process's own
- * memory otherwise.
- * Invariants: (1) no id of a ring leads anywhere but to its owner's images and stacks
+ * The places of a stack's frames are kept, so that each epoch that names the stack can write it
+ * again. If the side band has the same image at the same place of the process, that one is used.
+ * Otherwise the image has only what the process says: no file is opened on a process's word. The
+ * address of a frame without an image is looked up in the file mappings of the side band and of the
+ * process; if none matches, it is an address of the process's own memory.
+ * Invariants: (1) an id in a ring refers only to its owner's images and stacks
  *                 [test-engine-collectors-stacks: stack_ids]
- *             (2) what a process makes us keep is bounded, and what is more is counted
+ *             (2) what is kept of a process is bounded, and what exceeds that is counted
  *                 [test-engine-collectors-stacks: endless_stacks]
  *             (3) a stack needs no side band, and no process
  *                 [test-engine-collectors-stacks: stacks]
@@ -22,7 +20,7 @@
 #include "arch/base.h"
 
 struct told_image {
-	struct image *image; /* NULL: no file, its frames are addresses */
+	struct image *image; /* NULL: not a file; its frames are addresses */
 	uint64_t start, file_offset;
 };
 
@@ -75,7 +73,7 @@ static void refuse(const struct collector_stacks *stacks, uint64_t time_ns)
 
 /* ---- Images ---------------------------------------------------------------------------------- */
 
-/* Both name it, or it has one name only. */
+/* Compares path, build-id and inode; a build-id or inode that either side lacks is ignored. */
 static bool is_same_file(const struct image *image, const struct image_key *key)
 {
 	const uint32_t n = image->mapped.build_id_bytes;
@@ -99,7 +97,7 @@ static void want(const struct collector_process *process, const struct mapping *
 	rows->want(mapping->image, mapping, process->pid, rows->want_data);
 }
 
-/* The side band's image of a mapping that the process tells of. */
+/* Returns the side band's image of a mapping that the process announced. */
 static struct image *find_mapped(const struct collector_process *process,
 				 const struct ring_image *told, const struct image_key *key)
 {
@@ -137,7 +135,7 @@ static bool take_room(struct collector_stacks *stacks, uint32_t id)
 	       (known || collector_process_take(stacks->process, COLLECTOR_HEAP_BYTES));
 }
 
-/* So that addresses are understood that come without an image. */
+/* Keeps the mapping, so that addresses without an image can be resolved. */
 static void remember(struct collector_process *process, const struct ring_image *told,
 		     struct image *image)
 {

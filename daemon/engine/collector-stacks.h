@@ -3,7 +3,7 @@
 
 #include "daemon/engine/collector-rows.h"
 
-/* Images and stacks that the owner of a ring has told of. */
+/* Images and stacks that a ring owner has announced. */
 struct collector_stacks {
 	struct collector_process *process;
 	GHashTable *images; /* struct told_image by id */
@@ -13,20 +13,21 @@ struct collector_stacks {
 void collector_stacks_init(struct collector_stacks *stacks, struct collector_process *process);
 void collector_stacks_done(struct collector_stacks *stacks);
 
-/* path: NULL where it is not known. Not NONE: the ring lies. */
+/* path: NULL if unknown. Returns a fault if the record is false. */
 enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
 					   const struct ring_image *image, const char *path,
 					   size_t n_path, uint64_t time_ns);
 enum ring_fault collector_stacks_add(struct collector_stacks *stacks,
 				     const struct ring_stack *stack, uint64_t time_ns);
-/* Of a frame: where it is. The image is borrowed. */
+/* Returns the place of a frame. The image is borrowed. */
 struct output_place collector_stacks_place(struct collector_stacks *stacks,
 					   const struct ring_frame *frame);
-/* A stack as a node of these; 0: nobody has told of it, or there is no room. */
+/* Adds a stack to `nodes`. Returns its node; 0 if it was never announced, or if there is no
+ * room. */
 uint32_t collector_stacks_node(struct collector_stacks *stacks, uint32_t id,
 			       struct call_nodes *nodes);
-/* Of frames in an image that nobody has told of; of what stands for callers that are missing. */
+/* The images of frames whose image was never announced, and of missing callers. */
 struct image *collector_lost_image(struct collector_rows *rows);
 struct image *collector_cut_image(struct collector_rows *rows);
-/* The capture's id of a stack; 0: none. */
+/* Returns the capture's id of a stack; 0 if it has none. */
 uint32_t collector_stacks_id(struct collector_stacks *stacks, uint32_t id, uint64_t time_ns);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collectors, merge - what processes wrote, out of their rings, queued, merged by time, and made
- * rows
+ * Collectors, merge - drains rings into queues, merges the queues by time, and makes rows
  *
- * Each drain of a ring tells a time before which nothing will come from it; the smallest of all
- * rings is how far rows may go. That and the side band's limit, as a thread has to be known before
- * what it did.
- * What is queued is bounded. Beyond that those have to wait in their rings of whom the most is
- * queued.
+ * Each drain of a ring reports a time before which the ring adds no records. Rows are written up to
+ * the smallest of these times, but not beyond the side band's limit, because a thread must be known
+ * before its records.
+ * The queues are bounded. When they are full, the records of the processes with most in the queues
+ * wait in their rings.
  * Invariants: (1) rows are in time order, or counted as late  [test-engine-collectors-rows: order]
- *             (2) who writes without end costs nobody else a record
+ *             (2) a process that writes without end costs no other process a record
  *                 [test-engine-collectors-rows: fair, fair_end]
- *             (3) however long something of us takes, rings are taken meanwhile
+ *             (3) however long a step of ours takes, rings are drained meanwhile
  *                 [test-engine-collectors-stacks: keep_up]
  * Runs on the drain thread only.
  */
@@ -20,7 +19,7 @@
 
 #include <stdio.h>
 
-#define AHEAD 24u /* addresses that are asked for together */
+#define AHEAD 24u /* addresses that are prefetched together */
 #define NEAR_BYTES 256u
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
@@ -28,14 +27,14 @@
 #define KEEP_UP_NS (2 * MS)
 #define WAKE_NS (4 * MS) /* a producer waits for 10 ms */
 #define PATIENT_NS \
-	(500 * MS) /* a thread that is preempted on a busy machine may have no CPU for that long */
-#define MODEST_NS (100 * MS) /* for those of whom little is queued, at the end */
-#define MAX_FAULTS 64        /* that are told in words */
-#define MANY_RINGS 256u      /* those of five processes */
+	(500 * MS) /* if a busy machine preempts a thread, it may have no CPU for that long */
+#define MODEST_NS (100 * MS) /* for processes with little in the queues, at the end */
+#define MAX_FAULTS 64        /* that are reported with a text */
+#define MANY_RINGS 256u      /* as many as five processes have */
 
 /* ---- Draining -------------------------------------------------------------------------------- */
 
-/* What a ring that lies said, in the capture and to the client. */
+/* Reports a ring's fault in the capture and to the client. */
 static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
 {
 	struct collector_process *process = &ring->peer->process;
@@ -59,8 +58,9 @@ static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
 }
 
 /*
- * How many bytes of it may be queued. What is left in the ring is counted by who writes, once that
- * is full; others are not to wait for it, so it may be late.
+ * Returns how many more bytes of the peer may be queued. The rest stays in its ring; when that is
+ * full, the producer counts what it loses. Other peers do not wait for that rest, so it may be
+ * late.
  */
 static uint64_t find_share(const struct collectors *collectors, const struct peer *peer)
 {
@@ -72,11 +72,11 @@ static uint64_t find_share(const struct collectors *collectors, const struct pee
 }
 
 /*
- * A piece, which becomes rows while it is near; all, where a ring is filling or we are behind, as
- * much more can wait in the queue than in the ring. All, too, where there are so many rings that to
- * look at each of them for each piece took longer than the piece. But a turn's worth at most, and
- * no more than its share: producers do not wait for as long as it takes until what was taken beyond
- * it is rows.
+ * Returns how many bytes to take. A small piece becomes rows while it is in the caches. If a ring
+ * is filling, or rows lag behind, all is taken, because the queue has more room than the ring. All
+ * is also taken if there are many rings: to visit each ring for each piece would cost more than the
+ * piece. The limits are one turn and the peer's share, so that producers do not wait until
+ * everything beyond these has become rows.
  */
 static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
 			    enum ring_drain how, uint64_t fill)
@@ -86,7 +86,7 @@ static uint64_t choose_most(const struct collectors *collectors, const struct pe
 
 	if (how == RING_DRAIN_DEAD)
 		return 2 * ring->reader.size;
-	/* What a producer that is as fast as we are writes meanwhile is taken later. */
+	/* Records that a fast producer writes meanwhile are left for the next drain. */
 	return MIN_OF(find_share(collectors, ring->peer),
 		      are_many || is_behind || fill > ring->reader.size / 2
 			      ? MIN_OF(fill, (uint64_t)TURN_BYTES)
@@ -103,7 +103,7 @@ void collectors_drain_ring(struct collectors *collectors, struct peer_arena *are
 		collectors->queued_bytes += sysprof_arena_drain(arena, collectors->buffer,
 								COLLECTORS_BUFFER_BYTES, &fill);
 	} else {
-		/* As long as what waits for it is not much. */
+		/* Be patient while the queues are not large. */
 		if (arena->is_lossless)
 			ring->reader.patience_ns =
 				collectors->queued_bytes < COLLECTORS_MAX_QUEUED / 4 ? PATIENT_NS
@@ -116,7 +116,7 @@ void collectors_drain_ring(struct collectors *collectors, struct peer_arena *are
 	arena->is_filling = arena->is_filling || fill > ring->reader.size / 3;
 }
 
-/* What a drain found of a ring. */
+/* Takes a drain's results over: the time bound, whether more is left, and a fault. */
 static void note_drain(struct collectors *collectors, struct peer_ring *ring)
 {
 	collectors->bound_ns = MIN_OF(collectors->bound_ns, ring->bound_ns);
@@ -125,7 +125,7 @@ static void note_drain(struct collectors *collectors, struct peer_ring *ring)
 		tell_fault(collectors, ring);
 }
 
-/* What comes into its new rings is later than what bounds the drain so far. */
+/* Records in the new rings are later than the drain's bound. */
 static void grow_arena(struct collectors *collectors, struct peer_arena *arena)
 {
 	uint32_t n_before = arena->memory.n_rings;
@@ -151,7 +151,7 @@ static void wake_producers(struct collectors *collectors, uint64_t now_ns)
 	}
 }
 
-/* Amid the drains of many rings, which may take longer than a producer waits. */
+/* Called between the drains of many rings, which may take longer than a producer waits. */
 static void wake_in_time(struct collectors *collectors)
 {
 	uint64_t now_ns = collectors_clock();
@@ -177,7 +177,8 @@ static void drain_arena(struct collectors *collectors, struct peer *peer, struct
 	peer_arena_count_lost(peer, arena, now_ns);
 }
 
-/* Who rings without reason, again and again, is drained by the clock only. */
+/* A bell that rings again and again without reason is ignored; its rings are drained by the
+ * clock. */
 static void judge_bell(struct peer_arena *arena, uint64_t now_ns)
 {
 	bool rang = arena->armed &&
@@ -193,7 +194,7 @@ static void judge_bell(struct peer_arena *arena, uint64_t now_ns)
 
 static void begin_drain(struct collectors *collectors)
 {
-	/* A thread that asks has made its first mark already. */
+	/* Before a thread asks for a ring, it has already written its first mark. */
 	collectors->bound_ns = collectors->has_sysprof ? collectors->drained_ns - SYSPROF_HOLD_NS
 						       : UINT64_MAX;
 	collectors->has_more = false;
@@ -229,7 +230,7 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 			MIN_OF(collectors->interval_ms * 2, COLLECTORS_MAX_INTERVAL_MS);
 }
 
-/* The next piece of those of which not all was taken. */
+/* Takes the next piece of each ring that has more. */
 static void drain_more(struct collectors *collectors)
 {
 	begin_drain(collectors);
@@ -263,7 +264,8 @@ static void keep_up_with(struct collectors *collectors, struct peer *peer, struc
 	}
 }
 
-/* Nothing of it is older than what becomes rows now. Half of the time at most goes into that. */
+/* No record that it takes is older than those that become rows now. It takes at most half of the
+ * time. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 {
 	uint64_t took_ns;
@@ -328,7 +330,7 @@ static void fill_heap(struct collectors *collectors)
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		/* Before it is known who it is, nothing of it can be a row. */
+		/* A process has no rows before it is identified. */
 		if (!peer->process.process && peer->state != PEER_GONE)
 			continue;
 		for (uint32_t k = 0; k < peer->n_arenas; k++)
@@ -338,7 +340,8 @@ static void fill_heap(struct collectors *collectors)
 	}
 }
 
-/* How far the ring with the oldest record may go on before another one has its turn. */
+/* Returns the time up to which the ring with the oldest record is read before the next ring's
+ * turn. */
 static uint64_t find_turn(const struct collectors *collectors, uint64_t limit_ns)
 {
 	for (size_t i = 1; i < MIN_OF(collectors->n_heap, (size_t)3); i++)
@@ -346,7 +349,7 @@ static uint64_t find_turn(const struct collectors *collectors, uint64_t limit_ns
 	return limit_ns;
 }
 
-/* The oldest record of a ring. */
+/* Makes the oldest record of a ring a row. */
 static void emit(struct collectors *collectors, struct peer_ring *ring)
 {
 	const struct peer_item *item = peer_ring_peek(ring);
@@ -376,8 +379,8 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	collectors->queued_bytes -= peer_ring_skip(ring);
 }
 
-/* Of the records from *at on, as many as are worth asking for together. Returns how many; *at is
- * behind them. */
+/* Collects addresses that are worth a common prefetch from the records at *at. Returns how many,
+ * and moves *at after these records. */
 static size_t get_addresses(const struct peer_chunk *chunk, size_t *at, size_t end, bool with_new,
 			    uint64_t addresses[AHEAD])
 {
@@ -394,8 +397,8 @@ static size_t get_addresses(const struct peer_chunk *chunk, size_t *at, size_t e
 	return n;
 }
 
-/* Of what comes soon, where a block is that it is about; first in which slot, then, when that is
- * there, in which memory. */
+/* Prefetches the blocks of records that are due soon: first their slots, and when these are in the
+ * cache, the blocks. */
 static void prefetch(struct peer_queue *queue, const struct heap_rows *heap)
 {
 	const struct peer_chunk *chunk = queue->chunks;
@@ -410,7 +413,7 @@ static void prefetch(struct peer_queue *queue, const struct heap_rows *heap)
 	heap_rows_prefetch_slots(heap, addresses, n);
 }
 
-/* Now and then, while what is queued becomes rows. */
+/* Called now and then while queued records become rows. */
 static bool has_time(struct collectors *collectors, uint64_t until_ns)
 {
 	uint64_t now_ns = collectors_clock();
@@ -421,7 +424,7 @@ static bool has_time(struct collectors *collectors, uint64_t until_ns)
 	return !collectors->unfinished;
 }
 
-/* What it has up to the turn of the next one. *n: records so far. */
+/* Emits the ring's records up to the next ring's turn. *n: records so far. */
 static void emit_turn(struct collectors *collectors, struct peer_ring *ring, uint64_t turn_ns,
 		      uint64_t until_ns, unsigned int *n)
 {
@@ -442,7 +445,8 @@ static void emit_turn(struct collectors *collectors, struct peer_ring *ring, uin
 	} while (item && item->time_ns <= turn_ns);
 }
 
-/* Of what is queued. Returns how far that went, if it is not unfinished. *n: records so far. */
+/* Emits queued records. Returns the time that it reached, valid unless unfinished. *n: records so
+ * far. */
 static uint64_t emit_queued(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns,
 			    unsigned int *n)
 {
@@ -484,7 +488,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 	collectors->reached_ns = MAX_OF(collectors->reached_ns, reached_ns);
 }
 
-/* ---- What is left ---------------------------------------------------------------------------- */
+/* ---- The rest -------------------------------------------------------------------------------- */
 
 static void lose_peer(struct collectors *collectors, struct peer *peer)
 {
@@ -501,7 +505,8 @@ static void lose_peer(struct collectors *collectors, struct peer *peer)
 		}
 }
 
-/* What there was no time for, of those of whom more than that is queued. */
+/* Drops what is left, because there is no time for it, of each peer with more than that many
+ * bytes. */
 static void lose_queued(struct collectors *collectors, uint64_t more_than)
 {
 	for (guint i = 0; i < collectors->peers->len; i++)
@@ -509,7 +514,7 @@ static void lose_queued(struct collectors *collectors, uint64_t more_than)
 			lose_peer(collectors, peer_at(collectors, i));
 }
 
-/* Behind those of whom much is queued. */
+/* Returns whether a peer with little in its queues still waits. */
 static bool is_modest_waiting(const struct collectors *collectors)
 {
 	for (guint i = 0; i < collectors->peers->len; i++) {
@@ -570,7 +575,7 @@ void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns)
 	collectors_emit(collectors, UINT64_MAX, begin_ns + (until_ns - begin_ns) / 2);
 	if (is_modest_waiting(collectors)) {
 		lose_queued(collectors, COLLECTORS_MODEST);
-		/* that took its time as well */
+		/* dropping took time as well */
 		until_ns = MAX_OF(until_ns, collectors_clock() + MODEST_NS);
 	}
 	collectors_emit(collectors, UINT64_MAX, until_ns);

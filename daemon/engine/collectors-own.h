@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* What the three files of the collectors share: who they are, what they wrote, when that is due. */
+/* Internals of collectors.c, collectors-merge.c and collectors-sleep.c. */
 #pragma once
 
 #include "daemon/engine/collectors.h"
@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define MS UINT64_C(1000000)
-#define COLLECTORS_BUFFER_BYTES (64u << 10) /* what is made rows soon after is still in caches */
+#define COLLECTORS_BUFFER_BYTES (64u << 10) /* small, to stay in caches until rows are made */
 #define COLLECTORS_MAX_INTERVAL_MS 100u     /* between drains */
 
 static inline uint64_t collectors_clock(void)
@@ -23,7 +23,8 @@ static inline struct peer *peer_at(const struct collectors *collectors, guint i)
 	return g_ptr_array_index(collectors->peers, i);
 }
 
-/* Memory has been cleared since then: a third of the time at most goes into that. */
+/* Memory was cleared since begin_ns: delays the next time, so that this takes at most a third of
+ * the time. */
 static inline void collectors_note_clearing(struct collectors *collectors, uint64_t begin_ns)
 {
 	uint64_t now_ns = collectors_clock();
@@ -31,18 +32,19 @@ static inline void collectors_note_clearing(struct collectors *collectors, uint6
 	collectors->arena_until_ns = now_ns + 2 * (now_ns - begin_ns);
 }
 
-/* collectors.c: rings of sysprof's that are written into by now go to who does so: an answer may
- * have reached another one. */
+/* collectors.c: gives each sysprof ring to the process that writes to it, because a process may
+ * have received another one's answer. */
 void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns);
-/* collectors-merge.c: some of what is in the ring is queued, and all of who is dead. */
+/* collectors-merge.c: queues some of the ring's records; all of them if its process is dead. */
 void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			   enum ring_drain how);
-/* collectors-merge.c: amid what may take longer than producers wait, rings that are filling are
- * emptied into their queues. */
+/* collectors-merge.c: called during long steps; empties rings that are filling into their queues,
+ * so that producers do not wait. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns);
-/* collectors-merge.c: bytes in its rings that can be read, as far as it says. */
+/* collectors-merge.c: returns the bytes in the peer's rings that can be read, as far as it reports
+ * them. */
 uint64_t collectors_unread(const struct peer *peer);
-/* collectors-merge.c: of producers that have stopped, all that there is half of the time for, by
- * pieces; then the rest of what is queued, as collectors_finish() says. */
+/* collectors-merge.c: after producers have stopped, drains what fits into half of the time, in
+ * pieces; then emits the rest of what is queued, as collectors_finish() describes. */
 void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns);
 void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collectors, sleep - when all of it is due again
+ * Collectors, sleep - when rings are next drained
  *
- * When a doorbell rings, when a ring was last seen more than a third full, and ten times a second
- * with the round of the session, or as seldom as that is where nothing comes: so idle processes
- * cost no wake-ups of their own. Sysprof's rings have no doorbell, and are looked at.
- * Invariants: (1) who rings without reason is not listened to  [test-engine-collectors: floods]
- *             (2) where all can ring and nothing waits, nobody looks more often than the session
- *                 does  [test-engine-collectors: quiet]
+ * A drain is due when a doorbell rings, when a ring was last seen more than a third full, and with
+ * the session's round ten times a second, or as seldom as that is if nothing comes. So idle
+ * processes cause no wake-ups of their own. Sysprof's rings have no doorbell, so they are polled.
+ * Invariants: (1) a bell that rings without reason is ignored  [test-engine-collectors: floods]
+ *             (2) if all can ring and nothing waits, rings are not checked more often than the
+ *                 session runs  [test-engine-collectors: quiet]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/collectors-own.h"
 #include "daemon/engine/sysprof-peer.h"
 
-/* Their rings hold more than is written meanwhile. */
+/* Sysprof's rings hold more than is written in that time. */
 #define MAX_POLL_MS 4u
 
 static bool is_filling(const struct peer_arena *arena)
@@ -29,7 +29,7 @@ static bool can_ring(const struct peer *peer, const struct peer_arena *arena, ui
 	return peer->state == PEER_ACTIVE && !arena->sysprof && now_ns >= arena->deaf_until_ns;
 }
 
-/* All of them; returns whether something filled between its drain and now, when it could not
+/* Arms all bells. Returns whether a ring filled between its drain and now, when it could not
  * ring. */
 static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
 {
@@ -60,7 +60,7 @@ static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
 	return is_full;
 }
 
-/* Whether what the bells are is not what they were listed as. */
+/* Returns whether the listed bells differ from the current ones. */
 static bool is_outdated(const struct collectors *collectors, uint64_t now_ns)
 {
 	size_t n = 0;
@@ -81,7 +81,7 @@ static bool is_outdated(const struct collectors *collectors, uint64_t now_ns)
 	return collectors->rung;
 }
 
-/* Something is to be looked at again soon. */
+/* Returns whether the peer must be checked again soon. */
 static bool is_waiting(const struct peer *peer)
 {
 	return peer->state == PEER_WAITING ||
@@ -90,8 +90,7 @@ static bool is_waiting(const struct peer *peer)
 		 (peer->n_wanted > 0 && !peer->is_blocked)));
 }
 
-/* Sysprof's rings are looked at, where there are some; more seldom the longer nothing is to be
- * done about them. */
+/* Polls sysprof's rings, if there are any; less often the longer they have nothing to do. */
 static uint64_t poll_sysprof_rings(struct collectors *collectors, uint64_t now_ns)
 {
 	bool is_filling = false, are_there = false;
@@ -150,7 +149,7 @@ uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64
 	for (guint i = 0; !is_soon && i < collectors->peers->len; i++)
 		is_soon = is_waiting(peer_at(collectors, i));
 	if (is_outdated(collectors, now_ns)) {
-		/* No more than a thousand times a second. */
+		/* At most a thousand times a second. */
 		if (now_ns - collectors->armed_ns < MS)
 			is_soon = true;
 		else
@@ -161,7 +160,7 @@ uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64
 	else if (longest_ns > interval_ns && collectors_are_quiet(collectors, now_ns))
 		interval_ns = longest_ns;
 	collectors->due_ns = collectors->unfinished ? 0 : collectors->drained_ns + interval_ns;
-	/* A look is not a round. */
+	/* Polling a ring is not a drain. */
 	interval_ns = poll_sysprof_rings(collectors, now_ns);
 	return MIN_OF(collectors->due_ns, interval_ns);
 }

@@ -5,13 +5,13 @@
  *     a peer ▶ is it a target (tasks.c) ▶ an arena ▶ its rings are drained ▶ queues
  *            ▶ merged by time ▶ rows
  *
- * Here: who they are, and what each has to write into. What they write is taken and made rows by
- * collectors-merge.c; when all of it is due again is said by collectors-sleep.c.
- * What processes can make us do is bounded: so many peers, arenas, bytes; the time to make arenas;
- * the doorbells that are listened to; what is queued.
+ * This file has the processes, and the memory that each of them gets to write into.
+ * collectors-merge.c drains it and makes rows; collectors-sleep.c decides when that is due again.
+ * The costs that processes can cause are bounded: peers, arenas, bytes, the time to make arenas,
+ * the doorbells, and the queues.
  * Invariants: (1) a peer gets an arena only if it is a target  [test-engine-collectors: stranger]
  *             (2) what was written before its producer died is kept [test-engine-collectors: death]
- *             (3) who asks without end is not listened to  [test-engine-collectors: floods]
+ *             (3) a peer that asks without end is ignored  [test-engine-collectors: floods]
  *             (4) a target that there is no room for is counted
  *                 [test-engine-collectors: no_room, refused]
  * Runs on the drain thread only.
@@ -27,13 +27,13 @@
 #define PATIENCE_NS (400 * MS) /* a client has 500 ms for everything */
 #define IDENTIFY_NS (100 * MS)
 #define IDENTIFY_MAX_SHIFT 6u
-/* That a ring of sysprof's is kept whose process ended, and which nobody has written into. */
+/* How long a ring of sysprof's is kept that has no writer yet, after its process ended. */
 #define UNCLAIMED_NS (1000 * MS)
 
-/* The first arena of a process, and one where many have some already. A thread begins with the
- * smallest, most need no other, and leaves one that is full for one that is four times as big.
- * Where it would wait for room rather than lose something, the larger sizes have memory only
- * when those before them are used: to clear all of it is what a short process costs most. */
+/* The first arena of a process, and a smaller one if other processes have much memory. A thread
+ * begins with the smallest ring, which is enough for most, and moves from a full ring to one of
+ * four times the size. In a lossless arena the larger sizes get memory only when those before them
+ * are in use, because clearing all of it is the largest cost of a short process. */
 static const struct ring_arena_sizes usual_sizes = {
 	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
 	.n_later = 2,
@@ -76,7 +76,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 
 static void watch(struct collectors *collectors, struct peer *peer, int fd)
 {
-	/* Once for each that comes: what is to be done about it may have to wait. */
+	/* Edge-triggered, because the reaction to an event may have to wait. */
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
 
 	g_hash_table_insert(collectors->by_fd, GINT_TO_POINTER(fd), peer);
@@ -91,7 +91,7 @@ static void forget_fd(struct collectors *collectors, int fd)
 		(void)epoll_ctl(collectors->options.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
-/* Closes it, if it is open. */
+/* Closes *fd if it is open. */
 static void unwatch(struct collectors *collectors, int *fd)
 {
 	if (*fd < 0)
@@ -107,8 +107,8 @@ bool collectors_wake(struct collectors *collectors, int fd)
 				    : NULL;
 
 	if (peer) {
-		/* What follows from it is done between events: a descriptor that is closed amid
-		 * them may come again. */
+		/* The reaction comes after all events: a descriptor number that is closed between
+		 * them may be reused. */
 		peer->ended = peer->ended || fd == peer->pidfd;
 		peer->called = peer->called || fd == peer->connection;
 		return true;
@@ -122,7 +122,7 @@ bool collectors_wake(struct collectors *collectors, int fd)
 
 /* ---- Peers ----------------------------------------------------------------------------------- */
 
-/* Threads that wait for a ring of sysprof's go on without. */
+/* Answers threads that wait for a ring of sysprof's; they continue without one. */
 static void refuse_wanted(struct peer *peer)
 {
 	for (; peer->n_wanted > 0; peer->n_wanted--)
@@ -165,7 +165,8 @@ static bool is_lossless(const struct collectors *collectors, const struct peer *
 		peer->wants & CONTROL_WANTS_ALLOCATIONS);
 }
 
-/* The sizes that were asked for, within what there is room for; false: none. */
+/* Returns the sizes that were asked for, within the available room. Returns false if there is no
+ * room. */
 static bool choose_sizes(const struct collectors *collectors, const struct peer *peer,
 			 const struct control_request *request, struct ring_arena_sizes *ret_sizes)
 {
@@ -187,7 +188,7 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 					   room / (size->data_bytes +
 						   2 * sizeof(struct ring_header)));
 		size->n = MIN_OF(size->n, RING_MAX_RINGS);
-		/* For threads that are fast, as in the first arena. */
+		/* Larger rings for fast threads, as in the first arena. */
 		if (request->min_data_bytes == 0 && room > COLLECTORS_MAX_PEER_BYTES / 2 &&
 		    is_lossless(collectors, peer)) {
 			ret_sizes->sizes[1] =
@@ -203,7 +204,7 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 	return size->n > 0;
 }
 
-/* All that it has places for, for one who does not wait for room. */
+/* Gives all rings memory, for a process that does not wait for room. */
 static void grow_wholly(struct collectors *collectors, struct peer_arena *arena)
 {
 	while (arena->memory.n_rings < arena->memory.n_places) {
@@ -212,7 +213,7 @@ static void grow_wholly(struct collectors *collectors, struct peer_arena *arena)
 	}
 }
 
-/* One that was begun to be made then. */
+/* Counts an arena; it was begun at begin_ns. */
 static void count_arena(struct collectors *collectors, const struct peer_arena *arena,
 			uint64_t begin_ns)
 {
@@ -243,7 +244,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 	return CONTROL_OK;
 }
 
-/* One message gets one answer. False: the connection is not to be used any more. */
+/* Answers one message. Returns false if the connection must not be used any more. */
 static bool give_arena(struct collectors *collectors, struct peer *peer,
 		       const struct control_request *request)
 {
@@ -257,9 +258,9 @@ static bool give_arena(struct collectors *collectors, struct peer *peer,
 
 /* ---- Sysprof's rings ------------------------------------------------------------------------- */
 
-/* A quarter of the room that there is, in all and for the process, or less; a quarter of
- * everything is kept for rings of the least size, so that many threads get one. 0: there is no
- * room. */
+/* Returns the size of a new ring: a quarter of the room that is left, in total and for the process,
+ * or less. A quarter of the total is kept for rings of the least size, so that many threads get
+ * one. Returns 0 if there is no room. */
 static uint32_t sysprof_bytes(const struct collectors *collectors, const struct peer *peer)
 {
 	uint64_t most = collectors->sysprof_max_bytes;
@@ -271,7 +272,7 @@ static uint32_t sysprof_bytes(const struct collectors *collectors, const struct 
 	return peer->n_arenas < PEER_MAX_SYSPROF && used + 2 * (uint64_t)bytes <= most ? bytes : 0;
 }
 
-/* One request is answered, by a ring or without one. */
+/* Answers one request, with or without a ring. */
 static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
 {
 	uint32_t bytes = sysprof_bytes(collectors, peer);
@@ -289,7 +290,7 @@ static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
 	collectors->poll_ns = 0;
 }
 
-/* Who asked, under the number that the frames of a ring say; NULL: nobody. */
+/* Returns the peer that has the number which the frames of a ring say, or NULL. */
 static struct peer *find_sysprof_peer(const struct collectors *collectors, int32_t number)
 {
 	for (guint i = 0; i < collectors->peers->len; i++) {
@@ -302,7 +303,8 @@ static struct peer *find_sysprof_peer(const struct collectors *collectors, int32
 	return NULL;
 }
 
-/* Somebody may have it who has not written yet, or has not asked as far as we know. */
+/* Returns whether the ring has no known writer: it may not have written yet, or its request has not
+ * arrived. */
 static bool is_unclaimed(const struct peer_arena *arena)
 {
 	return arena->sysprof && arena->sysprof->pid == 0;
@@ -319,14 +321,14 @@ static void sort_rings_of(struct collectors *collectors, struct peer *peer, uint
 			continue;
 		if (pid != sysprof_peer_number(peer))
 			owner = find_sysprof_peer(collectors, pid);
-		/* It took another one's answer before it was judged, or before its own request
-		 * came. */
+		/* The writer received another process's answer before its own request was judged or
+		 * had arrived. */
 		if (owner ? owner->state != PEER_ACTIVE
 			  : peer->state != PEER_ACTIVE || !sysprof_arena_is_overdue(arena, now_ns))
 			continue;
 		if (owner && owner != peer)
 			peer_take_arena(owner, peer_steal_arena(peer, i--));
-		/* Nobody's frames are refused by the drain. */
+		/* If the writer is not known, the drain refuses its frames. */
 		sysprof_arena_bind(arena, owner ? owner : peer);
 	}
 }
@@ -381,7 +383,7 @@ static void stop_producers(struct peer *peer)
 
 static void bind(struct collectors *collectors, struct peer *peer)
 {
-	/* It may have executed another program since, as far as the side band says by now. */
+	/* Bind as of the registration: by now it may have executed another program. */
 	if (!collector_process_bind(&peer->process, peer->came_ns))
 		return;
 	if (peer->wants & CONTROL_WANTS_ALLOCATIONS)
@@ -390,8 +392,8 @@ static void bind(struct collectors *collectors, struct peer *peer)
 		collectors->options.ask(peer->process.process, collectors->options.data);
 }
 
-/* How it ended is known when it has been waited for; if it is another program by now, that is
- * not of this one. */
+/* The exit status is known once the process was waited for. If it has executed another program, the
+ * status belongs to that one. */
 static void follow_end(struct collectors *collectors, struct peer *peer)
 {
 	int pidfd = peer->pidfd;
@@ -403,15 +405,15 @@ static void follow_end(struct collectors *collectors, struct peer *peer)
 	endings_add(&collectors->endings, peer->process.leader, steal_fd(&peer->pidfd));
 }
 
-/* It had no room for what it asked for, and records nothing. What it says of itself changes only
- * what is said of it. */
+/* Returns whether the process had no memory for what it asked for, so that it records nothing. This
+ * is the process's own claim; it affects only what the capture says about that process. */
 static bool has_given_up(const struct peer *peer)
 {
 	return peer->state == PEER_ACTIVE && !peer->is_sysprof && peer->n_arenas > 0 &&
 	       !ring_arena_is_joined(&peer->arenas[0]->memory);
 }
 
-/* Its memory is not mapped by anybody any more, or it is not to be used. */
+/* Called when no process maps its memory any more, or when the peer must not be used. */
 static void end_peer(struct collectors *collectors, struct peer *peer)
 {
 	uint64_t now_ns = collectors_clock();
@@ -440,8 +442,8 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 	peer->gone_ns = now_ns;
 }
 
-/* A process that is there already has another program now, or has given up its memory: the
- * number is the new one's. */
+/* Ends a registered peer of this pid that has executed another program or dropped its memory: the
+ * pid is the new peer's. Returns false if one is still in use. */
 static bool supersede(struct collectors *collectors, int32_t pid)
 {
 	for (guint i = 0; i < collectors->peers->len; i++) {
@@ -457,7 +459,7 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 	return true;
 }
 
-/* Another thread of a process that has asked before. */
+/* Adds a request of another thread of a process that has asked before. */
 static bool ask_again(struct collectors *collectors, const struct message_peer *message,
 		      uint64_t now_ns)
 {
@@ -500,37 +502,37 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 		   supersede(collectors, message->pid);
 	peer = peer_new(collectors->rows, message, connection, pidfd, now_ns);
 	g_ptr_array_add(collectors->peers, peer);
-	/* The other one is the broker's to read. */
+	/* The broker reads sysprof's connections. */
 	if (!is_sysprof && connection >= 0)
 		watch(collectors, peer, peer->connection);
 	if (pidfd >= 0)
 		watch(collectors, peer, peer->pidfd);
 	if (!has_room || !is_first)
 		refuse(collectors, peer, CONTROL_LIMIT);
-	/* The second one of its process is not missed. Where there was no room, that is a loss,
-	 * if it is a target. */
+	/* A second peer of its process is not a loss. If there was no room, that is a loss if the
+	 * process is a target. */
 	if (is_first)
 		peer->state = PEER_WAITING;
 	peer->is_refused = is_first && peer->connection < 0;
 	peer->ended = has_ended(peer->pidfd);
 }
 
-/* Whether it is one that we record; `known`: by now it is known if so. */
+/* Returns whether we record this process. *ret_known: the answer is final. */
 static bool is_target(const struct collectors *collectors, const struct peer *peer, bool *ret_known)
 {
 	const struct tasks *tasks = collectors->options.tasks;
 	const struct thread *leader = tasks_thread(tasks, peer->process.pid);
 
 	*ret_known = leader && leader->process->pid == peer->process.pid;
-	/* It may have come to its end before it is judged; what ended long before it came is
-	 * another one. */
+	/* The process may end before it is judged; one that ended long before the peer came is
+	 * another process. */
 	if (*ret_known && (leader->process->gone || (peer->ended && peer->is_sysprof)))
 		return *ret_known = leader->exit_ns == 0 ||
 				    leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
 	return *ret_known && tasks_wants(tasks, peer->process.pid);
 }
 
-/* It goes on without: what it tries to record is lost, however much that is. */
+/* Its process continues without a ring, and loses all that it tries to record. */
 static void lose_target(const struct collectors *collectors, struct peer *peer)
 {
 	bool known;
@@ -551,7 +553,7 @@ static void admit(struct collectors *collectors, struct peer *peer)
 		peer->state = PEER_ACTIVE;
 		return;
 	}
-	/* It has its answer, or does not read, as it waits no longer. */
+	/* It has its answer, or it does not read, because it waits no longer. */
 	lose_target(collectors, peer);
 	unwatch(collectors, &peer->connection);
 	unwatch(collectors, &peer->pidfd);
@@ -564,7 +566,7 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 	bool known, is_ours;
 
 	if (peer->is_refused || (peer->ended && !peer->is_sysprof)) {
-		/* What it was is known when the side band is there. */
+		/* The side band must reach that time to decide whether it was a target. */
 		if (limit_ns > peer->came_ns) {
 			lose_target(collectors, peer);
 			refuse(collectors, peer, CONTROL_FAILED);
@@ -573,7 +575,7 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 	}
 	is_ours = is_target(collectors, peer, &known);
 	if (!known && limit_ns > peer->came_ns && !collectors->options.tasks->filtered) {
-		/* Who is not announced is there all the same. */
+		/* There was no event for this process, but it exists. */
 		tasks_found(collectors->options.tasks, peer->process.pid, peer->process.pid,
 			    peer->came_ns);
 		known = is_ours = true;
@@ -588,7 +590,7 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 	}
 }
 
-/* Who says that it has always others is asked for less and less often. */
+/* A process that claims new thread numbers again and again is looked up less and less often. */
 static void identify_threads(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
 {
 	struct collector_process *process = &peer->process;
@@ -603,7 +605,7 @@ static void identify_threads(struct collectors *collectors, struct peer *peer, u
 	peer->n_asked++;
 }
 
-/* Whoever asks now is another program than who asked before. */
+/* Returns whether the process has executed another program since the peer was bound. */
 static bool has_executed(const struct collectors *collectors, const struct peer *peer)
 {
 	const struct thread *leader = tasks_thread(collectors->options.tasks, peer->process.pid);
@@ -611,7 +613,7 @@ static bool has_executed(const struct collectors *collectors, const struct peer 
 	return peer->process.process && leader && leader->process != peer->process.process;
 }
 
-/* The requests, the connection and the pidfd are another peer's from now on. */
+/* Moves requests, connection and pidfd to a new peer. */
 static void follow_exec(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
 {
 	const struct message_peer message = {
@@ -629,7 +631,7 @@ static void follow_exec(struct collectors *collectors, struct peer *peer, uint64
 	end_peer(collectors, peer);
 }
 
-/* Each waits for what the side band says up to then, a millisecond or two. */
+/* Each request waits, for a millisecond or two, until the side band reaches its time. */
 static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 			  uint64_t now_ns)
 {
@@ -645,8 +647,8 @@ static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint
 	}
 }
 
-/* What is left in its rings is taken at once then; until that fits, it is drained as while it
- * lived. */
+/* The end takes all that is left in the rings at once. Until that fits into the queues, the peer is
+ * drained as if it were alive. */
 static bool may_end(const struct collectors *collectors, const struct peer *peer)
 {
 	uint64_t bytes = collectors_unread(peer);
@@ -660,11 +662,11 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 	struct control_request request;
 	enum peer_message message = PEER_NOTHING;
 
-	/* As of what the side band says up to then: not of a program that it has executed since. */
+	/* Bind as of the registration: it may have executed another program since. */
 	if (!peer->process.process && limit_ns >= peer->came_ns)
 		bind(collectors, peer);
 	identify_threads(collectors, peer, now_ns);
-	/* What executed another program has given up its memory; that one may never register. */
+	/* After exec the memory is gone, and the new program may never register. */
 	if ((peer->ended || (!peer->is_sysprof && has_executed(collectors, peer))) &&
 	    limit_ns >= peer->came_ns && may_end(collectors, peer)) {
 		end_peer(collectors, peer);
@@ -685,7 +687,7 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 {
 	if (peer->state != PEER_GONE)
 		return false;
-	/* Its end is a row as well, and in its place among those of others. */
+	/* Its end is a row as well, at the right place among the rows of other processes. */
 	if (peer->process.heap && collectors->reached_ns < peer->gone_ns)
 		return false;
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
@@ -698,7 +700,7 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 	return true;
 }
 
-/* Frames of who never asked. */
+/* Counts frames of a writer that never asked. */
 static void lose_unclaimed(struct peer *peer)
 {
 	uint64_t now_ns = collectors_clock();
@@ -713,7 +715,7 @@ static void forget(struct collectors *collectors, guint i)
 {
 	struct peer *peer = peer_at(collectors, i);
 
-	/* Nobody is to sleep on what is unmapped. */
+	/* No thread may sleep on words that get unmapped. */
 	if (peer->n_arenas && collectors->options.bells)
 		bells_set(collectors->options.bells, NULL, 0);
 	collectors->rung = true;
@@ -774,7 +776,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 
 		if (peer->state != PEER_WAITING)
 			continue;
-		/* It may have had another one's answer. */
+		/* It may have received another process's answer. */
 		if (peer->is_sysprof && !peer->is_refused && is_target(collectors, peer, &known)) {
 			peer->state = PEER_ACTIVE;
 			continue;
@@ -783,7 +785,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 			lose_target(collectors, peer);
 		refuse(collectors, peer, CONTROL_NO_SESSION);
 	}
-	/* All are told first, so that they stop at about the same time. */
+	/* Stop all producers first, so that they stop at about the same time. */
 	for (guint i = 0; i < collectors->peers->len; i++)
 		stop_producers(peer_at(collectors, i));
 	collectors_drain_rest(collectors, until_ns);

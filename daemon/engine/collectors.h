@@ -6,7 +6,7 @@
 
 #define COLLECTORS_MAX_PEERS 1024u
 #define COLLECTORS_MAX_BYTES (UINT64_C(256) << 20)      /* of all arenas */
-#define COLLECTORS_MAX_PEER_BYTES (UINT64_C(128) << 20) /* of those of a process */
+#define COLLECTORS_MAX_PEER_BYTES (UINT64_C(128) << 20) /* of the arenas of a process */
 #define COLLECTORS_MAX_SYSPROF_BYTES \
 	(UINT64_C(1) << 30)                        /* of sysprof's rings; half of it of a process */
 #define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20) /* of records that wait for others */
@@ -19,14 +19,14 @@ struct collectors_options {
 	struct images *images;
 	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid,
 		     void *data); /* as in struct samples */
-	struct bells *bells;      /* borrowed; NULL: the timer alone */
-	struct tick_clock *ticks; /* borrowed; NULL: rings have ns */
-	int epoll_fd;             /* where connections and pidfds are waited for; -1: nowhere */
+	struct bells *bells;      /* borrowed; NULL: only the timer */
+	struct tick_clock *ticks; /* borrowed; NULL: ring times are ns */
+	int epoll_fd;             /* gets connections and pidfds; -1: none */
 	uint64_t session;
 	enum engine_policy policy;
-	/* A process of which /proc is to tell. */
+	/* Requests a look-up of the process in /proc. */
 	void (*ask)(struct process *process, void *data);
-	/* The same for who its threads are, again and again; false: not now. */
+	/* The same for the threads of a process, repeatedly; returns false if not possible now. */
 	bool (*ask_again)(struct process *process, void *data);
 	void (*warn)(const char *code, const char *text, void *data);
 	void *data;
@@ -36,7 +36,7 @@ struct collectors {
 	struct collectors_options options;
 	struct collector_rows *rows;
 	GPtrArray *peers;  /* struct peer */
-	GHashTable *by_fd; /* struct peer by connection, and by pidfd */
+	GHashTable *by_fd; /* struct peer by connection and by pidfd */
 	struct peer_ring **heap;
 	size_t n_heap, n_rings, heap_room;
 	unsigned int n_active; /* peers, at the last drain */
@@ -44,56 +44,57 @@ struct collectors {
 	uint64_t arena_bytes, queued_bytes;
 	uint64_t sysprof_bytes,
 		sysprof_max_bytes; /* of sysprof's rings, which are not in arena_bytes */
-	uint64_t bound_ns;         /* nothing that comes is older, but for what is late */
+	uint64_t bound_ns;         /* records that come later are not older, except late ones */
 	uint64_t emitted_ns;
-	uint64_t reached_ns;     /* what is until then is rows */
-	uint64_t arena_until_ns; /* no arena is made before */
+	uint64_t reached_ns;     /* everything before is rows */
+	uint64_t arena_until_ns; /* no arena is made earlier */
 	uint64_t drained_ns;
-	uint64_t keep_up_ns; /* when rings are to be looked at next, amid what takes long */
-	uint64_t woke_ns;    /* when producers that wait for room were woken last */
+	uint64_t keep_up_ns; /* when rings are checked next during long steps */
+	uint64_t woke_ns;    /* when producers that wait for room were last woken */
 	uint64_t armed_ns;   /* bells */
 	uint64_t due_ns;
 	unsigned int interval_ms; /* of drains: 1 … */
-	bool has_sysprof;         /* somebody has asked for a ring of that kind */
-	unsigned int poll_ms;     /* of looks at these */
-	uint64_t poll_ns;         /* the next one */
+	bool has_sysprof;         /* a process has asked for one of sysprof's rings */
+	unsigned int poll_ms;     /* interval of checks of sysprof's rings */
+	uint64_t poll_ns;         /* next check */
 	unsigned int n_faults;
 	bool rung, unfinished, is_finishing;
-	bool has_more; /* in the rings, by the last drain */
+	bool has_more; /* in the rings, after the last drain */
 	uint8_t *buffer;
 };
 
 void collectors_init(struct collectors *collectors, const struct collectors_options *options);
 void collectors_done(struct collectors *collectors);
 
-/* A process that the broker let in. The descriptors are taken. */
+/* Adds a process that the broker admitted. Takes ownership of the descriptors. */
 void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
 			 int connection, int pidfd, uint64_t now_ns);
-/* An event of the epoll set. False: not of one of ours. */
+/* Handles an event of the epoll set. Returns false if the descriptor is not ours. */
 bool collectors_wake(struct collectors *collectors, int fd);
-/* Who is a target gets an arena, where the side band has been applied up to limit_ns; requests
- * are answered. */
+/* Gives arenas to the targets, as far as the side band is applied (limit_ns), and answers
+ * requests. */
 void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t now_ns);
-/* Takes some of what is in the rings, so that none gets full. */
+/* Takes some of each ring's records, so that no ring fills up. */
 void collectors_drain(struct collectors *collectors, uint64_t now_ns);
-/* Records up to limit_ns, which the side band has been applied up to, become rows, those that
- * are in the rings yet too; not after until_ns of the clock. */
+/* Makes records up to limit_ns rows, also those that are still in the rings; stops at until_ns of
+ * the clock. The side band must be applied up to limit_ns. */
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns);
-/* Behind all of that: when all of it is due again, by the clock; in due_ns too. UINT64_MAX:
- * nobody is there. Where it says that nothing can be missed, that is after longest_ns. */
+/* Called after all of these. Returns when they are due again, by the clock, and stores that in
+ * due_ns; UINT64_MAX if there are no peers. If nothing can be missed, that is after longest_ns. */
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
-/* Whether nothing waits, and whatever is written from now on fills a ring whose bell is heard. */
+/* Returns whether nothing waits, and every new record goes to a ring whose bell is heard. */
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
-/* Somebody writes into a ring whose request the broker has not passed on yet. */
+/* Returns whether a process writes to a ring whose request the broker has not passed on yet. */
 bool collectors_miss_requests(const struct collectors *collectors);
 /*
- * Before the end, as long as it returns more than 0: producers stop, and some of what they have
- * written becomes rows, until until_ns of the clock. Returns the bytes that are left, if there are
- * allocations among what processes tell of: of these nothing is to be lost.
+ * Called before the end as long as it returns more than 0. Producers stop, and some of their
+ * records become rows, until until_ns of the clock. Returns the bytes that are left; 0 if no
+ * process records allocations, because only allocations must be complete.
  */
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns);
 /*
- * Producers stop, and what they have written becomes rows. What is not one at until_ns of the clock
- * is lost; half-way to it, what is queued of those of whom that is much, where others wait.
+ * Stops the producers and makes their records rows. Records that are not rows at until_ns of the
+ * clock are lost. At half of that time, if other processes wait, the records of processes with much
+ * in the queues are lost.
  */
 void collectors_finish(struct collectors *collectors, uint64_t until_ns);

@@ -5,9 +5,9 @@
  * A CPU has a side-band event with its own ring, and events that sample, which share a second one.
  * The broker opened them disabled; they are enabled, disabled and read here, which needs no
  * privilege. CPU numbers are the kernel's and may have holes. A CPU that goes offline takes its
- * events with it: they are closed, and opened anew by the broker when it is back. Events of threads
- * are many for each CPU, write into the rings of two events that only have those, and stay when the
- * CPU goes.
+ * events with it: they are closed, and the broker opens them again when the CPU is back. Events of
+ * threads are many for each CPU. They write into the rings of two events that exist only for these
+ * rings, and they remain when the CPU goes offline.
  * Invariants: (1) an fd is in one struct cpu and closed once
  *             (2) a list of CPUs never sets a byte beyond the caller's array
  *                 [test-engine-samples: list]
@@ -139,7 +139,7 @@ bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int 
 			    message->tid);
 		return false;
 	}
-	/* Here, not by the broker: it may have to let go of the ring before we have it. */
+	/* Done here, not by the broker, because the broker may close the ring before we have it. */
 	if (ioctl(owned, PERF_EVENT_IOC_SET_OUTPUT,
 		  message->position ? cpu->source_fds[0] : cpu->side_band_fd) != 0)
 		return fail_event(message, error);
@@ -162,7 +162,8 @@ void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
 	find_or_add(cpus, number)->gone_ns = now_ns;
 }
 
-/* Of the side band, or of the sources; those of tasks where there are some. */
+/* Acts on the events of the side band or on those of the sources: the tasks' events if there are
+ * some. */
 static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(int fd, void *data),
 			   void *data)
 {
@@ -214,7 +215,7 @@ static bool add_lost(int fd, void *sum)
 
 void cpu_count_lost(struct cpu *cpu, uint64_t period_ns)
 {
-	/* By task there are too many events to ask: what LOST records said has to do. */
+	/* By task there are too many events to read: use the LOST records. */
 	uint64_t lost = cpu->events      ? cpu->told_lost[0]
 			: cpu->n_sources ? read_lost(cpu->source_fds[0])
 					 : 0;

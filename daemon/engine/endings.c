@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Endings - what processes ended with, as wait() tells their parents
+ * Endings - exit statuses of processes, as wait() reports them to their parents
  *
- * Perf says that a task has ended, and not how. A pidfd says it since Linux 6.15, from when the
- * process has been waited for, which may be never. So a row of task, event status, comes behind
- * that of the exit, at the time of the last row that is there; before that kernel, and of who is
- * not waited for, there is none.
- * Invariants: (1) one row a process at most, and none that is not the kernel's word
+ * Perf reports that a task ended, but not its exit status. A pidfd reports it since Linux 6.15,
+ * once the process has been waited for, which may never happen. So a row of task with event
+ * `status` follows the exit row, with the time of the latest row. On older kernels, and for a
+ * process that is not waited for, there is no such row.
+ * Invariants: (1) at most one row a process, and only with a status that the kernel reported
  *                 [test_memory_life: end, status]
- *             (2) no more than MAX_WAITING descriptors are kept: the oldest is given up
+ *             (2) no more than MAX_WAITING descriptors are kept: the oldest is dropped
  * Runs on the drain thread only.
  */
 #include "daemon/engine/endings.h"
@@ -17,10 +17,10 @@
 #include "arch/uapi.h"
 
 #define MAX_WAITING 128u
-#define PATIENCE_STEPS 50 /* of 2 ms: a parent is about to wait for what has ended the session */
+#define PATIENCE_STEPS 50 /* of 2 ms: if an exit ends the session, the parent waits soon */
 
 struct ending {
-	struct thread *leader; /* with a reference */
+	struct thread *leader; /* a reference */
 	int pidfd;
 };
 

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Processes that have ended, as far as anybody knows, and whose status is still to be told. */
+/* Processes that are known to have ended, and whose status is still unknown. */
 struct endings {
 	struct tasks *tasks;
 	GQueue waiting; /* struct ending */
@@ -13,9 +13,9 @@ struct endings {
 
 void endings_init(struct endings *endings, struct tasks *tasks);
 void endings_done(struct endings *endings);
-/* Takes the pidfd of the process whose first thread that is. */
+/* Takes the pidfd of the process whose first thread is `leader`. */
 void endings_add(struct endings *endings, struct thread *leader, int pidfd);
-/* Rows of task for those whose parents know by now. */
+/* Adds rows of task for processes that have been waited for. */
 void endings_run(struct endings *endings);
-/* The same at the end of the session, with a moment's patience for those that are over. */
+/* The same at the end of the session; waits a little for processes that have ended. */
 void endings_finish(struct endings *endings);

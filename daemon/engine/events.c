@@ -3,9 +3,9 @@
  * Events - what each record changes
  *
  * Called for every record of every ring in time order. Records of the side band keep tasks,
- * mappings and kernel code up to date; samples become rows with what is known at that time; what
- * the kernel could not deliver is counted, and so are samples above the session's rate, and those
- * that the end of a session has no time for.
+ * mappings and kernel code up to date. Samples become rows with the state of their time. Losses of
+ * the kernel are counted, and so are samples above the session's rate and samples that the end of a
+ * session has no time for.
  * Runs on the drain thread only.
  */
 #include "daemon/engine/events.h"
@@ -26,8 +26,8 @@ static struct thread *special_thread(struct events *events, int32_t tid, uint64_
 	return thread;
 }
 
-/* Whose sample it is. A task that has nearly exited has no number left: it is who came last to
- * that CPU. */
+/* Returns the thread of a sample. A task that has nearly exited has no number left: it is the last
+ * thread that was switched to on that CPU. */
 static struct thread *thread_of(struct events *events, const struct cpu *cpu,
 				const struct record *record)
 {
@@ -43,7 +43,7 @@ static struct thread *thread_of(struct events *events, const struct cpu *cpu,
 	return tasks_found(events->tasks, record->pid, record->tid, record->time_ns);
 }
 
-/* Position of the source that a record's event belongs to, or -1. */
+/* Returns the position of the source that a record's event belongs to, or -1. */
 static int find_source(const struct events *events, const struct cpu *cpu,
 		       const struct record *record)
 {
@@ -55,7 +55,7 @@ static int find_source(const struct events *events, const struct cpu *cpu,
 	return event ? (int)event->message.position - 1 : -1;
 }
 
-/* Seconds are those of the samples, which come in order. */
+/* Seconds are counted by the times of the samples, which come in order. */
 static bool is_over_rate(struct events *events, uint64_t time_ns)
 {
 	uint64_t second = time_ns / 1000000000;
@@ -108,7 +108,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	events->n_samples++;
 }
 
-/* "…/jit-PID.dump", where a program says what code it generates. */
+/* Matches ".../jit-PID.dump", a file in which a program describes code that it generates. */
 static bool is_jit_dump(const char *path)
 {
 	const char *base = strrchr(path, '/');
@@ -133,8 +133,8 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 		.time_ns = record->time_ns,
 	};
 
-	/* The flag that says which of the two it is leaks from one event into another's records
-	 * (kernel/events/core.c does not take it back), so what was asked for decides. */
+	/* The kernel's flag for build-id or inode leaks from one event into another's records
+	 * (kernel/events/core.c does not reset it), so use what was requested. */
 	if (events->build_ids && mmap->build_id_bytes) {
 		key.build_id = mmap->build_id;
 		key.build_id_bytes = mmap->build_id_bytes;
@@ -151,10 +151,10 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 		maps_insert(&process->maps, &mapping);
 	else
 		maps_insert_anonymous(&process->maps, &mapping, process->exe);
-	/* Nothing of it is ever hit: it is mapped so that its path is known. */
+	/* No sample hits it: programs map it to announce its path. */
 	if (mapping.image && is_jit_dump(mapping.image->path))
 		output_need(events->tasks->output, &mapping.image->row);
-	/* The program is the first file that exec maps. */
+	/* The first file that exec maps is the program. */
 	if (!process->exe && mapping.image && mapping.image->kind == PROF_IMAGE_FILE) {
 		process_set_exe(process, mapping.image->path, strlen(mapping.image->path));
 		output_touch(events->tasks->output, &process->row);
@@ -207,7 +207,7 @@ static void on_wakeup(struct events *events, struct cpu *cpu, const struct recor
 {
 	struct thread *thread = tasks_thread(events->tasks, record->woken_tid);
 
-	/* A thread that has not left its CPU yet keeps running. */
+	/* A thread that is still on its CPU keeps running. */
 	if (thread && !thread->exit_ns && thread->has_state && thread->state == PROF_SWITCH_WAIT &&
 	    !events->too_late)
 		switches_note(events->tasks, thread, PROF_SWITCH_RUNNABLE, record->time_ns);
@@ -225,7 +225,7 @@ static void on_throttle(struct events *events, struct cpu *cpu, const struct rec
 		cpu->throttled_ns = record->time_ns;
 }
 
-/* How many samples that were is known where the period is time. */
+/* If the period is time, the number of lost samples is known. */
 static void on_unthrottle(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	int position = find_source(events, cpu, record);
@@ -238,7 +238,7 @@ static void on_unthrottle(struct events *events, struct cpu *cpu, const struct r
 	paused_ns = record->time_ns - MIN_OF(cpu->throttled_ns, record->time_ns);
 	if (source->counts_ns && source->period) {
 		count = MAX_OF(paused_ns / source->period, UINT64_C(1));
-		/* They are not missed ticks as well. */
+		/* not missed ticks as well */
 		cpu->sampled_ns += paused_ns;
 		cpu->sampled_here_ns += paused_ns;
 	}
@@ -290,7 +290,7 @@ static void on_lost(struct events *events, struct cpu *cpu, bool side_band,
 		events->rescan(events->data);
 }
 
-/* By task somebody may have events twice: what the incomplete ones say was said, or will be. */
+/* By task a thread may have two sets of events. Records of the incomplete set are duplicates. */
 static bool counts(const struct events *events, const struct record *record)
 {
 	const struct task_event *event = cpus_find_event(events->cpus, record->event_id);
@@ -315,8 +315,8 @@ void events_record(const struct round_input *input, bool late, void *data)
 	if (late)
 		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
-	/* Samples are walked some at a time, with what is known at their time: a switch changes
-	 * nothing of that. */
+	/* Samples are unwound in batches with the state of their time, which a switch does not
+	 * change. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
 	    record.kind != RECORD_WAKEUP)
 		samples_settle(events->samples);

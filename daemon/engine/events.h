@@ -7,7 +7,7 @@
 #include "daemon/engine/samples.h"
 #include "daemon/engine/sources.h"
 
-/* What records act on. */
+/* The state that records act on. */
 struct events {
 	const struct cpus *cpus;
 	struct tasks *tasks;
@@ -18,20 +18,20 @@ struct events {
 	const struct gate *gate; /* NULL: all time counts */
 	struct source *sources[ENGINE_MAX_SOURCES];
 	uint32_t n_sources;
-	bool has_stacks;    /* samples copy registers and stack */
-	bool build_ids;     /* MMAP2 records were asked to carry them */
+	bool has_stacks;    /* samples have copies of registers and stack */
+	bool build_ids;     /* build-ids were requested for MMAP2 records */
 	uint64_t n_samples; /* taken into the capture */
 	uint64_t begin_ns;  /* when the side band was enabled */
-	uint64_t max_rate;  /* samples a second; 0 = as many as come */
+	uint64_t max_rate;  /* samples a second; 0: unlimited */
 	uint64_t second, n_in_second;
-	/* of the clock: samples that are handled later are counted as lost; 0 = never */
+	/* of the clock: samples that are handled later are counted as lost; 0: never */
 	uint64_t until_ns;
 	uint32_t n_handled;
 	bool too_late;
 	void (*ask)(struct process *process, void *data); /* too little is known of it */
-	void (*rescan)(void *data);                       /* the side band has a hole */
-	void (*over_rate)(void *data);                    /* once a second in which it is */
-	/* An exec has mapped its program; NULL: nobody wants to know. */
+	void (*rescan)(void *data);                       /* side-band records were lost */
+	void (*over_rate)(void *data);                    /* once a second with too many samples */
+	/* Called when an exec has mapped its program; may be NULL. */
 	void (*program)(struct process *process, const struct mapping *mapping, void *data);
 	void *data;
 };

@@ -2,17 +2,17 @@
 /*
  * Footprints - how much memory the processes take whose allocations are recorded
  *
- * Two counters a process, rss and pss of group "memory", in bytes, ten times a second, beside what
- * the process itself tells: it may take memory in ways that no allocator sees, and give none back
- * that it has freed. The broker reads /proc for it, in a process that nobody waits for. For pss
- * page tables are walked, while the process cannot change its mappings; so of large processes that
- * is done less often, a fiftieth of the time or every ten seconds, and between them rss alone is
- * read.
- * Invariants: (1) of each process, what was read of it and of no other
+ * Each process has two counters, rss and pss of group "memory", in bytes, read ten times a second.
+ * They supplement the process's own records: it may take memory that no allocator sees, and keep
+ * memory that it has freed. The broker reads /proc, in a process that no other one waits for. For
+ * pss the kernel walks page tables, and the process cannot change its mappings meanwhile. So pss of
+ * large processes is read less often, for a fiftieth of the time or every ten seconds; in between,
+ * only rss is read.
+ * Invariants: (1) a counter has only values of its own process
  *                 [test-engine-footprints: instances]
  *             (2) rows come in the order of those of the collectors
  *                 [test-engine-footprints: order]
- *             (3) what is hostile in the answer is not believed           [fuzz_snapshot]
+ *             (3) hostile contents of the answer are rejected           [fuzz_snapshot]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/footprints.h"
@@ -20,8 +20,8 @@
 #include "arch/base.h"
 
 #define INTERVAL_NS UINT64_C(100000000)
-#define SHARE 50                       /* of the time */
-#define ANSWER_NS UINT64_C(5000000000) /* then there will be none */
+#define SHARE 50                       /* reading pss takes at most 1/50 of the time */
+#define ANSWER_NS UINT64_C(5000000000) /* no answer is expected later */
 #define MAX_INTERVAL_NS UINT64_C(10000000000)
 #define MAX_VALUES 65536u
 
@@ -32,7 +32,7 @@ struct footprint_counter {
 };
 
 struct footprint {
-	struct footprint_counter *rss, *pss; /* NULL: nothing was told yet */
+	struct footprint_counter *rss, *pss; /* NULL: no value yet */
 };
 
 struct footprint_value {
@@ -141,7 +141,7 @@ static gboolean is_gone(gpointer process, gpointer footprint, gpointer data)
 	return ((const struct process *)process)->gone;
 }
 
-/* All that are wanted, rising. */
+/* Returns the pids of all processes to read, ascending. */
 static GArray *list_pids(const struct footprints *footprints)
 {
 	GArray *pids = g_array_new(FALSE, FALSE, sizeof(int32_t));
@@ -178,7 +178,7 @@ uint32_t footprints_ask(struct footprints *footprints, uint32_t serial, uint64_t
 		memcpy(ret_pids, all + first, n * sizeof(*all));
 	footprints->last_pid = n > 0 ? ret_pids[n - 1] : 0;
 	footprints->asked_ns = now_ns;
-	/* All turns of one round, so that nobody is left out. */
+	/* The same for all requests of a round, so that each process gets its turn. */
 	if (first == 0)
 		footprints->is_whole = now_ns >= footprints->whole_ns;
 	for (uint32_t i = 0; !footprints->is_whole && i < n; i++)
@@ -212,7 +212,7 @@ static void take_item(struct footprints *footprints, const struct snapshot_item 
 			      ? snapshot_parse_rollup(item->text, item->length, &told)
 			      : snapshot_parse_statm(item->text, item->length, &told);
 
-	/* it may be another program by now, or have given its memory up */
+	/* it may be another program by now, or have no memory left */
 	if (!parsed || !process || !process->expects_heap || process->begin_ns > item->time_ns ||
 	    told.rss_bytes == 0)
 		return;

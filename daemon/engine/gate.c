@@ -1,29 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Gate - the time that a program wants samples of, where it says so in memory that it shares with
- * us
+ * Gate - the time that a program wants samples of, by its record in memory that it shares with us
  *
- * Switching events takes longer than a short block lasts. So they stay enabled for a while when a
- * block ends, and the program writes down when its blocks begin and end; what was sampled at other
- * times is dropped. Two bits say who may rely on what: ON is ours, and promises that events are
- * enabled as long as it stands; BLOCK is the program's, and set only together with an ON that
- * stands, by a compare-and-exchange. We take ON back by one as well, which fails where there is a
- * BLOCK.
+ * To enable or disable events takes longer than a short block lasts. So events stay enabled for
+ * some time after the end of a block (the linger time). The program records when its blocks begin
+ * and end, and samples of other times are dropped. Two bits say who may rely on what. ON is ours:
+ * as long as it is set, events are enabled. BLOCK is the program's: it is set only together with
+ * ON, by a compare-and-exchange. We clear ON by a compare-and-exchange as well, which fails while
+ * BLOCK is set.
  *
- * The clock of that while is the caller's (session-sampling.c): it is for what events cost that a
- * while is short. How long it is, is learned: twice the pause that was too long last, if that was
- * within two seconds, and half as long each time that it was in vain. So a begin waits for events
- * to be enabled, which takes the longer the more CPUs there are, only behind a pause that is longer
- * than those before.
+ * The linger time uses the caller's clock (session-sampling.c). It is short because enabled events
+ * have a cost, and it adapts: it becomes twice the last pause that was too long for it, if that was
+ * within two seconds, and is halved each time that it was in vain. To enable events takes longer
+ * the more CPUs there are; a begin waits for that only after a pause that is longer than those
+ * before.
  *
  * A time counts as soon as the program has published it, which is before its begin or end returns.
- * Who takes the edges after the clock was read so knows of all that any sample up to then depends
- * on.
+ * So after the clock is read, gate_take() gets all edges that samples up to that time depend on.
  * Invariants: (1) a sample between a begin that returned and its end is in a block
  *                 [test-engine-gate: blocks; test_recorder: edges]
  *             (2) one between an end that returned and the next begin is in none
  *                 [test-engine-gate: blocks; test_recorder: edges]
- *             (3) who comes back as late as before does not ask         [test-engine-gate: linger]
+ *             (3) a begin after a pause as before does not ask     [test-engine-gate: linger]
  *             (4) whatever the page says, nothing is written outside, and memory is bounded
  *                 [test-engine-gate: hostile]
  * Runs on the drain thread only.
@@ -36,10 +34,10 @@
 #include <sys/mman.h>
 
 #define MIN_LINGER_NS \
-	UINT64_C(90000000) /* at the next round, and not at the one that finds the end of a block */
+	UINT64_C(90000000) /* until the next round, not until the one that notices a block's end */
 #define MAX_LINGER_NS UINT64_C(2000000000)
 #define MAX_EDGES \
-	(1u << 20) /* that are not forgotten: some 10 s of blocks of 10 us, or somebody who lies */
+	(1u << 20) /* that are kept: some 10 s of blocks of 10 us, or a page with false counts */
 
 static int make_file(void)
 {
@@ -142,7 +140,7 @@ void gate_take(struct gate *gate, uint64_t now_ns)
 	gate->used_ns = now_ns;
 }
 
-/* How many edges are at that time or before. */
+/* Returns the number of edges at or before that time. */
 static size_t count_until(const struct gate *gate, uint64_t time_ns)
 {
 	size_t low = 0, high = gate->edges->len;

@@ -5,21 +5,20 @@
 
 #include <glib.h>
 
-/* Of a session whose switch has a page (libcollector/control.h). Zeros: none, and all time
- * counts. */
+/* The state of a session whose switch has a page (libcollector/control.h). All zeros: no page, and
+ * all time counts. */
 struct gate {
 	struct control_page *page;
-	/* uint64_t, rising: begins and ends of blocks, from the first that is not forgotten */
+	/* uint64_t, ascending: begins and ends of blocks; older edges are dropped */
 	GArray *edges;
 	uint64_t n_taken; /* edges that came from the page */
 	uint64_t n_forgotten;
-	uint64_t used_ns;   /* of the caller's clock: when there were new ones, or somebody asked */
-	uint64_t linger_ns; /* for which events stay enabled after that */
-	bool is_broken;     /* what the page says cannot be: nothing more is taken from it */
+	uint64_t used_ns;   /* of the caller's clock: last new edge or request */
+	uint64_t linger_ns; /* how long events stay enabled after that */
+	bool is_broken;     /* the page had impossible contents, and is not read any more */
 };
 
-/* Makes the page; *ret_fd is its memfd, for the program. False: it cannot be made, and there is
- * none. */
+/* Makes the page; *ret_fd is its memfd, for the program. Returns false if that fails. */
 bool gate_open(struct gate *gate, int *ret_fd);
 void gate_done(struct gate *gate);
 static inline bool gate_is_open(const struct gate *gate)
@@ -27,21 +26,20 @@ static inline bool gate_is_open(const struct gate *gate)
 	return gate->page != NULL;
 }
 
-/* Whether events are enabled, as the program is to know it. */
+/* Tells the program whether events are enabled. */
 void gate_set_on(struct gate *gate, bool on);
-/* The same as gate_set_on(gate, false), unless a block is open: then false, and nothing has
- * changed. */
+/* Like gate_set_on(gate, false), unless a block is open: then it returns false and changes
+ * nothing. */
 bool gate_try_off(struct gate *gate);
-/* Somebody asked to begin then, or has just got the page; `late`: for events, which were
+/* Notes that a begin asked for events, or that the page was handed over; `late`: events were
  * disabled. */
 void gate_use(struct gate *gate, uint64_t now_ns, bool late);
-/* Whether nobody has used it for so long that events need not be enabled any more, and now they
- * need not. */
+/* Returns whether the linger time is over, so that events may be disabled; clears ON then. */
 bool gate_is_over(struct gate *gate, uint64_t now_ns);
-/* Takes what the program has written until now_ns, a time of the caller's clock that was read
- * before. */
+/* Takes the edges that the program has written. now_ns is of the caller's clock, read before this
+ * call. */
 void gate_take(struct gate *gate, uint64_t now_ns);
-/* Whether that time, up to the last gate_take(), was in a block. */
+/* Returns whether that time was in a block; valid up to the last gate_take(). */
 bool gate_includes(const struct gate *gate, uint64_t time_ns);
-/* Nobody will ask for an earlier time. */
+/* Drops edges before that time: no earlier time will be queried. */
 void gate_forget(struct gate *gate, uint64_t before_ns);

@@ -10,10 +10,10 @@
 
 struct heap_budget {
 	uint64_t used, limit;
-	struct heap_budget *all; /* NULL: it is that of all */
+	struct heap_budget *all; /* NULL: this is the budget of all processes */
 };
 
-/* False: there is no room. */
+/* Returns false if there is no room. */
 static inline bool heap_budget_take(struct heap_budget *budget, uint64_t bytes)
 {
 	if (bytes > budget->limit - budget->used ||

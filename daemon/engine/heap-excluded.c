@@ -2,23 +2,25 @@
 /*
  * Heap, excluded - which processes handed over no allocations, and why
  *
- * Where allocations are expected of some processes and of what they start, each program that runs
- * there has its collector preloaded, and it registers with its first allocation, if it has room for
- * that. A process that ended, or still runs, without having done so is told of in one row of the
- * table heap, so that nobody takes what is missing for nothing. A process is an instance here, as
- * in tasks.h: what only forked to execute something else is not told of, nor what goes on with its
- * parent's collector. A library that was mapped says why (libcollector/control.h). Otherwise the
- * program's file tells: without a dynamic linker it is static, one of another architecture or libc
- * cannot load our library, where exec gives rights the linker must not, and any other was started
- * with an environment that does not name the library. The file is asked for when it is mapped,
- * since its path may lead elsewhere later. Who executes something with more rights than its own
- * ends as far as perf tells, before anything is mapped (fs/exec.c, begin_new_exec:
- * perf_event_exit_task() of who is not dumpable): that is how such a program is mostly known.
- * Invariants: (1) one row an instance, and none for who registered
+ * Allocations are expected of some processes and their descendants. Each program there has its
+ * collector preloaded, which registers at the first allocation, if it has room for that. A process
+ * that ends, or still runs at the end, without a registration gets one row in the table heap, so
+ * that its missing allocations do not look like none. A process is an instance here, as in tasks.h:
+ * a process that only forked and then executes a program gets no row, nor does one that uses its
+ * parent's collector.
+ * If the library was mapped, it gives the reason (libcollector/control.h). Otherwise the program's
+ * file does: without a dynamic linker it is static; with another architecture or libc it cannot
+ * load our library; if exec gives it rights, the linker must not load it; any other program was
+ * started with an environment that does not name the library. The file is requested when it is
+ * mapped, because its path may lead elsewhere later. If a process executes a program with more
+ * rights than its own, perf reports its end before anything is mapped (fs/exec.c, begin_new_exec:
+ * perf_event_exit_task() of a process that is not dumpable). Most of these programs are recognized
+ * by that.
+ * Invariants: (1) one row an instance, and none for a registered one
  *                 [test-engine-heap-excluded: once]
  *             (2) no row is later than what the collectors' merge has reached
  *                 [test-engine-heap-excluded: order]
- *             (3) an image that is never answered for holds up a row for WAIT_NS only
+ *             (3) an image without an answer delays a row only for WAIT_NS
  *                                                              [test-engine-heap-excluded: silence]
  * Runs on the drain thread only.
  */
@@ -29,10 +31,11 @@
 
 #define LIBRARY "/libprofpreload-memory.so"
 #define SECOND_NS UINT64_C(1000000000)
-#define REGISTERS_NS SECOND_NS /* a registration that was under way is known by then */
+#define REGISTERS_NS SECOND_NS /* a registration in progress is known by then */
 #define WAIT_NS (4 * SECOND_NS)
 
-/* What the library says of itself; false: it was never mapped. See libcollector/control.h. */
+/* Gets the reason that the library gives; see libcollector/control.h. Returns false if it was never
+ * mapped. */
 static bool get_told(const struct process *process, enum engine_excluded *ret_reason)
 {
 	static const enum engine_excluded reasons[CONTROL_N_REASONS] = {
@@ -57,15 +60,15 @@ static bool get_told(const struct process *process, enum engine_excluded *ret_re
 		if (pages < CONTROL_N_REASONS)
 			told = (enum control_reason)pages;
 	}
-	/* with pages of another size it cannot say anything */
+	/* with pages of another size it cannot give a reason */
 	if (told == CONTROL_REASON_NONE && sysconf(_SC_PAGESIZE) != CONTROL_REASON_PAGE)
 		told = CONTROL_REASON_OTHER;
 	*ret_reason = reasons[told];
 	return is_mapped;
 }
 
-/* Whoever was only forked goes on with its parent's collector, and needs it with its first
- * allocation, or executes something. */
+/* A forked process uses its parent's collector, and needs it at its first allocation, or executes a
+ * program. */
 static bool is_expected(const struct process *process)
 {
 	enum engine_excluded told;
@@ -88,7 +91,7 @@ static void on_ended(struct process *process, void *data)
 {
 	struct heap_excluded *excluded = data;
 
-	/* Of one that has registered it may still come out that it had no room for that. */
+	/* A registered process may still turn out to have had no room for that. */
 	if (is_expected(process))
 		g_queue_push_tail(&excluded->ended, row_ref(&process->row));
 }
@@ -131,9 +134,9 @@ void heap_excluded_program(struct heap_excluded *excluded, struct process *proce
 	excluded->want(image, mapping, process->pid, excluded->data);
 }
 
-/* ---- Why ------------------------------------------------------------------------------------- */
+/* ---- Reasons --------------------------------------------------------------------------------- */
 
-/* Of one that ran before the recording, what /proc calls its program. */
+/* Returns the program's image. For a process that ran before the recording, /proc names it. */
 static const struct image *program_of(const struct process *process)
 {
 	const struct maps *maps = process->maps;
@@ -150,7 +153,7 @@ static const struct image *program_of(const struct process *process)
 	return NULL;
 }
 
-/* Whose rights they are counts where it is known who has executed it. */
+/* Setuid counts only if the file's owner is not the user who executed it. */
 static bool gives_rights(const struct process *process, const struct image *image)
 {
 	if (image->rights & MESSAGE_IMAGE_SETGID)
@@ -160,7 +163,7 @@ static bool gives_rights(const struct process *process, const struct image *imag
 	return image->rights & MESSAGE_IMAGE_SETUID && image->owner != process->uid;
 }
 
-/* False: its file is still being asked for. */
+/* Returns false while the request for the program's file has no answer. */
 static bool find_reason(const struct process *process, enum engine_excluded *ret_reason)
 {
 	const struct image *image = program_of(process);

@@ -2,16 +2,17 @@
 /*
  * Heap forks - the blocks that a forked process has of its parent's
  *
- * They are known by their addresses and their parent's numbers only, so that their ends are told
- * from those of blocks that nobody knows. Most who are forked execute something at once, and tell
- * of no allocation: nothing is copied until one does. As numbers grow, what its parent had then is
- * what it has now with numbers up to that time's last one, and what of those has ended since; so
- * these ends are kept, as long as somebody may ask.
- * What is kept is taken from the parent's budget, and the copy from the child's. Where there is no
- * room for it, ends are of blocks that nobody knows.
- * Invariants: (1) a child has the blocks that its parent had when it was forked, whatever was told
+ * Only the addresses and the parent's numbers of these blocks are kept, so that their ends can be
+ * told from the ends of unknown blocks. Most forked processes soon execute a program and never
+ * report an allocation, so nothing is copied before the first one. Numbers grow. So the blocks that
+ * the parent had at the fork are those that it has now with numbers up to the last one of that
+ * time, and those of them that have ended since. These ends are kept as long as a child may need
+ * them.
+ * The ends are charged to the parent's budget, the copy to the child's. If there is no room, the
+ * blocks become unknown.
+ * Invariants: (1) a child has the blocks that its parent had when it was forked, whatever came
  *                 since  [test-engine-heap-live: forks]
- *             (2) what is kept of ends is given back when nobody can ask any more
+ *             (2) ends are released when no child can need them any more
  *                 [test-engine-heap-live: forks]
  * Runs on the drain thread only. Mappings are not inherited.
  */
@@ -23,13 +24,13 @@
 #define MAX_FORKS 1024u
 #define LOOK_EVERY 4096u /* ends */
 #define NOT_REACHED UINT64_MAX
-#define LATE_NS UINT64_C(100000000) /* who has ended may still tell of something for so long */
+#define LATE_NS UINT64_C(100000000) /* records of an ended process may come for so long */
 
 struct heap_fork {
 	struct process *parent, *child; /* referenced */
 	uint64_t time_ns;
-	uint64_t number; /* the last one that its parent had then, or NOT_REACHED */
-	size_t log_at;   /* what of these ended since is from there on */
+	uint64_t number; /* the parent's last block number at that time, or NOT_REACHED */
+	size_t log_at;   /* where the ends since then begin in its log */
 };
 
 struct heap_end {
@@ -46,9 +47,9 @@ static struct heap_parent *parent_of(const struct heap_forks *forks, const struc
 	return g_hash_table_lookup(forks->parents, fork->parent);
 }
 
-/* ---- What is kept ---------------------------------------------------------------------------- */
+/* ---- The log of ends ------------------------------------------------------------------------- */
 
-/* Whose ends are to be kept may have changed. */
+/* Finds out again which ends must be kept. */
 static void update(const struct heap_forks *forks, struct heap_parent *parent)
 {
 	parent->fork_ns = UINT64_MAX;
@@ -88,7 +89,7 @@ static void remove_children(struct heap_forks *forks, const struct heap_parent *
 			remove_fork(forks, i);
 }
 
-/* UINT_MAX: it has been none, or has told of something. */
+/* Returns UINT_MAX if it was not forked, or has already joined. */
 static guint find_child(const struct heap_forks *forks, const struct process *child)
 {
 	for (guint i = 0; i < forks->forks->len; i++)
@@ -97,7 +98,7 @@ static guint find_child(const struct heap_forks *forks, const struct process *ch
 	return UINT_MAX;
 }
 
-/* Its children have what it had, as it has told of nothing. */
+/* The child has reported nothing, so its own children have what it had. */
 static void pass_on(struct heap_forks *forks, const struct heap_fork *gone)
 {
 	for (guint i = 0; i < forks->forks->len; i++) {
@@ -192,7 +193,7 @@ void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
 
 /* ---- A child --------------------------------------------------------------------------------- */
 
-/* What `from` had when it forked that one. False: there is no room for it. */
+/* Copies the blocks that `from` had at this fork. Returns false if there is no room. */
 static bool copy(struct heap *to, const struct heap_parent *from, const struct heap_fork *fork,
 		 const struct heap_yield *yield)
 {
@@ -214,7 +215,7 @@ static bool copy(struct heap *to, const struct heap_parent *from, const struct h
 	return true;
 }
 
-/* NULL: nobody from whom it descends had any. */
+/* Returns NULL if no ancestor had blocks. */
 static const struct heap_parent *find_source(const struct heap_forks *forks, guint i,
 					     const struct heap_fork **ret_fork)
 {

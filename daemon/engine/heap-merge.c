@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Heap merge - what becomes a row of allocations later than its record comes: the second half of a
- * realloc, a block for whose address another one's end is still to come, and a pause
+ * realloc, a block at an address whose old block has not ended yet, and a pause
  *
- * All wait until the records of their time are rows, whosever they are.
+ * Each waits until all processes' records of its time are rows.
  * Invariants: (1) they are in the order of their times, with the records of all processes
  *                 [test-engine-heap: realloc, reuse]
- *             (2) a pause is told behind all rows until then, and before all others
+ *             (2) a pause is written after all rows up to its time, and before all others
  *                 [test-engine-heap-live: pause]
  * Runs on the drain thread only.
  */
@@ -96,7 +96,7 @@ void heap_merge_pause(struct heap_merge *merge, bool is_paused, uint64_t time_ns
 	find_pause(merge);
 }
 
-/* All rows until then are there, and none of that time will come. */
+/* All rows up to that time are written, and no more of that time will come. */
 static void tell_pause(struct heap_merge *merge, const struct heap_pause *pause)
 {
 	GHashTableIter iter;
@@ -130,7 +130,7 @@ static void order(struct heap_merge *merge)
 		sift_down(merge, i);
 }
 
-/* False: there is none of that process. */
+/* Returns false if none of that process is pending. */
 static bool hasten(struct heap_merge *merge, const struct heap_rows *rows, uint64_t time_ns)
 {
 	bool is_any = false;
@@ -144,7 +144,8 @@ static bool hasten(struct heap_merge *merge, const struct heap_rows *rows, uint6
 	return is_any;
 }
 
-/* In order, as far as their times are past. One may begin to wait anew, but once only. */
+/* Completes them in order, as if their times were reached. One of them may wait again, but only
+ * once. */
 void heap_merge_complete(struct heap_merge *merge, const struct heap_rows *rows, uint64_t time_ns)
 {
 	while (hasten(merge, rows, time_ns))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap owner - what the owner of a ring says of allocations, believed or not
+ * Heap owner - checks a ring owner's records of allocations
  *
  *     calls ▶ nodes, by the ids that this owner gives them       alloc, free, realloc ▶ heap-rows.c
  *
- * Invariants: (1) what cannot be is a fault of the ring, and nothing has happened by it
+ * Invariants: (1) an impossible record is a fault of the ring, and has no effect
  *                 [test-engine-heap: lies]
- *             (2) a stack that was not told of is one that says so
+ *             (2) a stack that was never announced gets a stack that says so
  *                 [test-engine-heap-stacks: nodes]
  * Runs on the drain thread only.
  */
@@ -34,7 +34,7 @@ void heap_owner_done(struct heap_owner *owner)
 	*owner = (struct heap_owner){ 0 };
 }
 
-/* What reads as the stack of who named one that was not told of. */
+/* Returns the node that stands for stacks that were never announced. */
 static uint32_t lost_node(struct heap_owner *owner)
 {
 	struct heap_rows *rows = owner->rows;
@@ -47,7 +47,7 @@ static uint32_t lost_node(struct heap_owner *owner)
 	return rows->lost;
 }
 
-/* The node of an alloc's stack. */
+/* Returns the node of an allocation's stack. */
 static uint32_t find_calls(struct heap_owner *owner, uint32_t id, uint8_t flags, uint64_t time_ns)
 {
 	uint32_t node;
@@ -63,7 +63,7 @@ static uint32_t find_calls(struct heap_owner *owner, uint32_t id, uint8_t flags,
 	return lost_node(owner);
 }
 
-/* A frame that `node` calls, or somebody whom it calls; 0: there is no room. */
+/* Adds a frame below `node`, or below missing callers. Returns 0 if there is no room. */
 static uint32_t add_node(struct heap_owner *owner, uint32_t node, const struct ring_frame *frame)
 {
 	struct heap_rows *rows = owner->rows;
@@ -92,7 +92,7 @@ enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_rec
 	for (uint32_t i = 0; i < n; i++)
 		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT))
 			return RING_FAULT_PAYLOAD;
-	/* begun in vain */
+	/* abandoned by its writer */
 	if (calls->first == 0)
 		return RING_FAULT_NONE;
 	if (calls->parent) {
@@ -105,7 +105,7 @@ enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_rec
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t added = add_node(owner, node, &frames[i]);
 
-		/* Where there is no room for it, it reads as who called it. */
+		/* Without room, the frame is counted to its caller. */
 		node = added ? added : node;
 		if (!call_ids_set(&owner->ids, &rows->budget, calls->first + i, node) || !added)
 			refused++;
@@ -179,7 +179,7 @@ static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
 	}
 }
 
-/* What was at its `prior` is not there any more, if it was not in vain. */
+/* Ends the block at `prior`, unless the realloc failed. */
 static void give_up(struct heap_pending *pending, const struct ring_realloc *record)
 {
 	struct heap_rows *rows = pending->rows;

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap rows - from what a process says of its allocations to rows of alloc, free, heap and live
+ * Heap rows - from a process's records of its allocations to rows of alloc, free, heap and live
  *
  *     alloc, free ▶ address to block (heap.c) ▶ rows          calls ▶ nodes (call-nodes.c) ▶ stacks
- *     realloc ▶ gives up its block at once ▶ waits until the new one is there ▶ row
+ *     realloc ▶ ends its old block at once ▶ waits for the time of the new one ▶ row
  *
  * Records come merged by time. A realloc is one record and two events: between them another thread
- * may get the address that was given up, or give up the one that comes. So the second waits, and is
- * merged with the records of all processes. Mappings may end by parts, and begin where others are:
- * they are kept by where they are, and what is left of one is a block of its own. An address that
- * is given out though there is a block at it says that the end of that one was not told: it ends
- * there. But another thread's free of the same time may come after it, so it waits until that time
- * is over.
- * So that not all has to be read to know what lived at a time, what lives is told now and then:
- * where an epoch begins, and after so many events; not before half as many events as there are
- * blocks, so that it costs no more than the events do, unless there are few. Where an epoch begins
- * that is done for all processes, as one that is idle would have to be read from where it last did
- * something. While the session is paused, what is allocated is known by its address only, so that
- * its end is no row either, whenever it comes.
+ * may get the old address, or free the block at the new one. So the second event waits, and is
+ * merged with the records of all processes. Mappings may end in parts, and begin over others: they
+ * are kept by address range, and the rest of a mapping is a block of its own. If an address is
+ * allocated while it has a block, the end of that block was not reported: it ends there. But
+ * another thread's free of the same time may follow, so the new block waits until that time is
+ * over.
+ * Checkpoints list the live blocks, so that a reader need not read everything to find what lived at
+ * a time. They are written at the beginning of an epoch and after many events, but not before there
+ * were half as many events as blocks, so that they cost no more than the events; a few blocks are
+ * always written. At the beginning of an epoch this is done for all processes: an idle one would
+ * otherwise have to be read from its last event on. While the session is paused, only the addresses
+ * of new blocks are kept, so that their ends are not written, even after the pause.
  * Invariants: (1) blocks are numbered in the order of their rows
  *                 [test-engine-heap: realloc, reuse, mappings]
- *             (2) a heap row with the live ones of its time says what lived behind all rows until
+ *             (2) a heap row with the live rows of its time lists what lived after all rows up to
  *                 then, its own time included  [test-engine-heap-live: checkpoint, idle]
- *             (3) blocks that were given up before the process or the session ended are no live
- *                 rows of `end`
+ *             (3) blocks freed before the process or the session ended are not in the live rows
+ *                 of `end`
  *                 [test-engine-heap-live: ends; test-engine-collectors-stacks: allocations]
- *             (4) what a process has of its parent's is no block of its own, and its end is known
+ *             (4) a block of the parent is not a block of the process, and its end is known
  *                 [test-engine-heap-live: forks]
- *             (5) in a pause no block begins, and those that are there end
+ *             (5) in a pause no block begins, and existing blocks end
  *                 [test-engine-heap-live: pause]
- *             (6) what a process makes us keep is bounded, what is more is counted
+ *             (6) what is kept of a process is bounded, and what exceeds that is counted
  *                 [test-engine-heap: limits]
- *             (7) of one time an address is given up before it is given out again, in whatever
- *                 order that is told  [test-engine-heap: ties]
+ *             (7) at one time, an address is freed before it is allocated again, in whatever
+ *                 order that is reported  [test-engine-heap: ties]
  *             (8) rows of alloc and free of one time say in which order they were written
  *                 [test-engine-heap: order]
  * Runs on the drain thread only.
@@ -43,11 +43,11 @@
 #include <sys/random.h>
 
 #define AHEAD 16u /* blocks */
-/* What the last digits of a time say is noise, and took a sixth of all bytes. No thread makes
- * two records within that. */
+/* The last digits of a time are noise, and took a sixth of all bytes. No thread makes two records
+ * within that unit. */
 #define TIME_UNIT_NS 16u
 #define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
-#define FEW 256u /* blocks: to tell them costs little in an epoch */
+#define FEW 256u /* blocks: cheap to write in each epoch */
 
 static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
 		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
@@ -56,19 +56,19 @@ static_assert((int)RING_FREE_N_KINDS == (int)PROF_FREE_UNTOLD &&
 		      (int)RING_FREE_BRK == (int)PROF_FREE_BRK,
 	      "free.kind");
 
-/* ---- What all share -------------------------------------------------------------------------- */
+/* ---- Common ---------------------------------------------------------------------------------- */
 
 static uint64_t random_seed(const void *fallback)
 {
 	uint64_t seed = 0;
 
-	/* Without it the tables still work; they only become predictable. */
+	/* Without randomness the tables still work; they only become predictable. */
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = (uintptr_t)fallback;
 	return seed;
 }
 
-/* Rows of all four tables are in one order. */
+/* The rows of all four tables have one common order. */
 static uint64_t row_time(struct heap_rows *rows, uint64_t time_ns)
 {
 	struct heap_merge *merge = rows->merge;
@@ -77,7 +77,7 @@ static uint64_t row_time(struct heap_rows *rows, uint64_t time_ns)
 	return merge->last_ns;
 }
 
-/* Of the last row that is there; what processes without allocations are is told in rows too. */
+/* Returns the time of the last row. Processes without allocations have heap rows too. */
 static uint64_t last_time(const struct heap_rows *rows)
 {
 	return MAX_OF(rows->merge->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
@@ -111,7 +111,7 @@ void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number)
 	rows->first_free = number;
 }
 
-/* A block of its is not one any more. */
+/* Releases a block's reference to its thread. */
 static void release(struct heap_rows *rows, const struct heap_block *block)
 {
 	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
@@ -146,7 +146,7 @@ static uint64_t alignment_of(uint8_t log2)
 	return log2 ? UINT64_C(1) << log2 : 0;
 }
 
-/* The id of a thread that a row names. */
+/* Returns the id of a thread for a row. */
 static uint32_t name_thread(struct heap_rows *rows, uint32_t number)
 {
 	struct heap_thread *thread = heap_rows_thread(rows, number);
@@ -174,7 +174,7 @@ static void write_live(struct heap_rows *rows, const struct heap_block *block, u
 	output_add_numbers(rows->output, PROF_TABLE_LIVE, numbers, 0);
 }
 
-/* Those that live until what took their place is there. */
+/* Returns the blocks that live until their replacement is complete. */
 static const struct heap_block **list_held(const struct heap_rows *rows)
 {
 	const struct heap_merge *merge = rows->merge;
@@ -188,7 +188,7 @@ static const struct heap_block **list_held(const struct heap_rows *rows)
 	return held;
 }
 
-/* What lives, behind all rows until now. */
+/* Writes all live blocks, after all rows so far. */
 static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
 {
 	g_autofree const struct heap_block **held = list_held(rows);
@@ -221,13 +221,13 @@ static void check(struct heap_rows *rows, uint64_t time_ns)
 {
 	if (!rows->has_begun)
 		begin(rows, time_ns);
-	/* All that is told has to be behind all rows of its time. */
+	/* A checkpoint must be after all rows of its time. */
 	else if (time_ns > last_time(rows) && rows->n_events >= rows->heap.n / 2 &&
 		 rows->n_events > 0)
 		write_all(rows, PROF_HEAP_CHECKPOINT, row_time(rows, last_time(rows)));
 }
 
-/* What the others have, at the first event of an epoch. */
+/* Writes the checkpoints of the other processes, at the first event of an epoch. */
 static void check_others(const struct heap_rows *rows, uint64_t time_ns)
 {
 	struct heap_merge *merge = rows->merge;
@@ -247,7 +247,6 @@ static void check_others(const struct heap_rows *rows, uint64_t time_ns)
 	}
 }
 
-/* Before each event; returns the time of its row. */
 uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns)
 {
 	uint64_t row_ns = time_ns - time_ns % TIME_UNIT_NS;
@@ -281,7 +280,7 @@ static void write_alloc(struct heap_rows *rows, const struct heap_block *block, 
 	output_add_numbers(rows->output, PROF_TABLE_ALLOC, numbers, 0);
 }
 
-/* `thread` is a number of ours. */
+/* `thread`: a number from heap_rows_take_thread(). */
 void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns,
 			  uint64_t number, uint64_t address, enum prof_free_kind kind)
 {
@@ -306,7 +305,7 @@ static bool is_mapping(const struct heap_block *block)
 	return block->address && heap_block_kind(block) >= PROF_ALLOC_MMAP;
 }
 
-/* What is left of a mapping of which a part has ended: a block of its own. */
+/* Adds the rest of a mapping that ended in part as a block of its own. */
 static void add_rest(struct heap_rows *rows, const struct heap_block *block, uint64_t from,
 		     uint64_t to, uint64_t time_ns)
 {
@@ -327,7 +326,6 @@ static void add_rest(struct heap_rows *rows, const struct heap_block *block, uin
 	write_alloc(rows, &rest, heap_block_number(block));
 }
 
-/* What is mapped there ends; `thread` is a number of ours. False: nothing is, as far as we know. */
 bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
 		     enum prof_free_kind kind, uint64_t time_ns)
 {
@@ -350,7 +348,7 @@ bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uin
 
 static void add_mapping(struct heap_rows *rows, struct heap_block *block, uint64_t prior)
 {
-	/* Of a mapping that another one took the place of nobody may have told. */
+	/* A mapping that another one replaces may have no record of its end. */
 	heap_rows_unmap(rows, block->thread, block->address, heap_mapping_end(block),
 			PROF_FREE_MUNMAP, block->since_ns);
 	block->label |= heap_label(rows->last_number + 1, 0, 0);
@@ -365,14 +363,14 @@ static void add_mapping(struct heap_rows *rows, struct heap_block *block, uint64
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
-/* A block whose end was not told: another one is at its address. Where records were lost, that
- * has been counted. */
+/* Ends a block whose end was not reported: its address is in use again. If records were lost, this
+ * is counted already. */
 static void end_untold(struct heap_rows *rows, const struct heap_block *before,
 		       const struct heap_block *block, uint64_t *prior)
 {
 	if (!rows->process->has_lost)
 		heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
-	/* A row has one prior block only. */
+	/* A row has only one prior block. */
 	if (*prior)
 		heap_rows_write_free(rows, block->thread, block->since_ns,
 				     heap_block_number(before), 0, PROF_FREE_UNTOLD);
@@ -382,7 +380,7 @@ static void end_untold(struct heap_rows *rows, const struct heap_block *before,
 	release(rows, before);
 }
 
-/* What is at its address stays there until all of this time are told. False: too many wait. */
+/* Keeps the old block at the address until the time is over. Returns false if too many wait. */
 static bool wait_for_end(struct heap_rows *rows, const struct heap_block *before,
 			 const struct heap_block *block, uint64_t prior, uint64_t time_ns)
 {
@@ -400,13 +398,13 @@ static bool wait_for_end(struct heap_rows *rows, const struct heap_block *before
 		return false;
 	thread->n_pending++;
 	pending.block.label = heap_label(0, heap_block_kind(block), heap_block_alignment(block));
-	/* in its own place, for which there is room */
+	/* the address has a block, so this needs no room */
 	(void)heap_put(&rows->heap, before, &put);
 	heap_merge_push(rows->merge, &pending);
 	return true;
 }
 
-/* It is there now; its thread has counted it already. The number is given here. */
+/* The block gets its number here. */
 void heap_rows_add(struct heap_rows *rows, struct heap_block *block, uint64_t prior,
 		   uint64_t time_ns, bool may_wait)
 {
@@ -423,7 +421,7 @@ void heap_rows_add(struct heap_rows *rows, struct heap_block *block, uint64_t pr
 		return;
 	}
 	block->label |= heap_label(rows->last_number + 1, 0, 0);
-	/* The end of that one was lost. */
+	/* The end of that block was lost. */
 	if (rows->passed.n > 0)
 		(void)heap_take(&rows->passed, block->address, &before);
 	if (!heap_put(&rows->heap, block, &before)) {
@@ -439,7 +437,6 @@ void heap_rows_add(struct heap_rows *rows, struct heap_block *block, uint64_t pr
 	write_alloc(rows, block, prior);
 }
 
-/* Whether the end of what is there is no row. */
 bool heap_rows_has_passed(struct heap_rows *rows, uint64_t address)
 {
 	struct heap_block block;
@@ -450,7 +447,6 @@ bool heap_rows_has_passed(struct heap_rows *rows, uint64_t address)
 	       !heap_find(&rows->parent.inherited, address) && !heap_mapped(&rows->heap, address);
 }
 
-/* It was allocated in a pause. */
 void heap_rows_pass(struct heap_rows *rows, const struct heap_block *block, uint64_t time_ns)
 {
 	struct heap_block passed = *block, before;
@@ -493,7 +489,6 @@ void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns)
 		write_heap(rows, PROF_HEAP_RESUMED, time_ns);
 }
 
-/* Of a realloc: what it gave up has ended, and what it got is there. */
 void heap_rows_complete_at(struct heap_pending *pending, uint64_t time_ns)
 {
 	struct heap_rows *rows = pending->rows;
@@ -534,7 +529,7 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 	};
 	heap_forks_join(&rows->merge->forks, &rows->parent);
 	heap_init(&rows->passed, rows->heap.seed, &rows->budget);
-	/* Its own are told from these by their numbers. */
+	/* Higher numbers distinguish its own blocks from these. */
 	rows->last_number = rows->parent.n_inherited;
 	call_nodes_init(&rows->nodes, random_seed(rows), &rows->budget);
 	return rows;

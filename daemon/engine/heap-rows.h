@@ -12,26 +12,26 @@ struct collector_stacks;
 /* Rows of a process's allocations. */
 struct heap_rows;
 
-/* The process is bound. */
+/* The process must be bound. */
 struct heap_rows *heap_rows_new(struct collector_process *process);
-/* It has ended, or the session has: what lives still is told. */
+/* Called when the process or the session has ended: writes what still lives. */
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
-void heap_rows_free(struct heap_rows *rows); /* takes NULL */
-/* By the merge: a realloc's block is there; and a pause begins or ends, at that time or that of
- * the last row. */
+void heap_rows_free(struct heap_rows *rows); /* NULL is allowed */
+/* Called by the merge: completes a realloc; begins or ends a pause, at that time or at that of the
+ * last row if it is later. */
 void heap_rows_complete(struct heap_pending *pending);
 void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
-/* Whether there are so many blocks that they are worth being fetched before they are needed. */
+/* Returns whether there are so many blocks that prefetching pays. */
 bool heap_rows_are_far(const struct heap_rows *rows);
-/* Records that are about these addresses come soon; or sooner, and have blocks there. */
+/* Prefetch for records that come soon: first the slots of their addresses, later the blocks. */
 void heap_rows_prefetch_slots(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
 void heap_rows_prefetch_blocks(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
 
-/* The owner of a ring, as the rows know it. */
+/* A ring owner's part of the rows. */
 struct heap_owner {
-	struct heap_rows *rows; /* NULL: it has told of nothing */
+	struct heap_rows *rows; /* NULL: it has reported nothing */
 	struct collector_stacks *stacks;
-	uint32_t number; /* of its thread, in the rows */
+	uint32_t number; /* of its thread in the rows */
 	struct call_ids ids;
 };
 
@@ -40,7 +40,7 @@ void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct th
 		     struct collector_stacks *stacks);
 void heap_owner_done(struct heap_owner *owner);
 
-/* Not NONE: the ring lies. */
+/* These return a fault if the record is false. */
 enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_record *record);
 enum ring_fault heap_owner_free(struct heap_owner *owner, const struct ring_record *record);
 enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_record *record);

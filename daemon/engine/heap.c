@@ -2,19 +2,18 @@
 /*
  * Heap - the blocks of a process that live, by their addresses
  *
- * A table of slots of eight bytes, with the block's hash and its number, open addressing and linear
- * probing, at most half full; who leaves has those behind it move up, so that there are no marks of
- * what was there. Blocks that are near each other have slots that are, as a program often makes and
- * gives up together what lies together. Blocks stand apart, in parts that never move, each as large
- * as all before it. What was given up last is used first, so that blocks that live shortly stay in
- * caches; which that will be is known some time before, so that those that lived long are fetched
- * by then.
+ * The table has slots of eight bytes with a block's hash and number. It uses open addressing and
+ * linear probing, and is at most half full. Removal moves later entries up, so that there are no
+ * tombstones. Neighboring blocks have neighboring slots, because programs often allocate and free
+ * them together. The blocks are stored apart, in parts that never move, each as large as all parts
+ * before it. The block freed last is reused first, so that short-lived blocks stay in caches. The
+ * next blocks to reuse are known in advance, so those that lived long are prefetched.
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
- *             (2) what is in it is what was put and not taken            [test-engine-heap: model]
+ *             (2) it has exactly the blocks that were put and not taken  [test-engine-heap: model]
  *             (3) it takes no memory beyond its budget                   [test-engine-heap: limits]
- *             (4) no change takes long: slots move, and their pages are made, a few at a time
+ *             (4) no change takes long: slots move, and pages are made, a few at a time
  *                 [test-engine-heap: pages]
- * Runs on the drain thread only. Does not know what becomes a row.
+ * Runs on the drain thread only. Knows nothing of rows.
  */
 #include "daemon/engine/heap.h"
 
@@ -27,13 +26,12 @@
 #define FIRST_SLOTS 1024u
 #define FIRST_BLOCKS 1024u /* of the first part */
 #define PAGE UINT64_C(4096)
-#define MANY_BLOCKS (1u << 13) /* more are not all near, in caches */
-#define MAPPING_BYTES 128u     /* that one takes here */
-#define SOON 16u               /* blocks that are fetched at once */
-#define TOUCH_PUTS 2048u       /* for each of which one page of the next table is made */
-#define SOME 8u                /* slots that are looked at with each change, while they move */
-/* Addresses that are near each other have slots that are: a window of so many, each for so many
- * bytes. */
+#define MANY_BLOCKS (1u << 13) /* more do not fit into the caches */
+#define MAPPING_BYTES 128u     /* charged for each */
+#define SOON 16u               /* blocks that are prefetched together */
+#define TOUCH_PUTS 2048u       /* after each so many puts one page of the next table is touched */
+#define SOME 8u                /* slots that are moved with each change */
+/* Neighboring addresses have neighboring slots: a window has that many, each for UNIT bytes. */
 #define WINDOW 32u
 #define UNIT 16u /* bytes */
 #define DIGIT_BITS 11u
@@ -58,13 +56,13 @@ void heap_init(struct heap *heap, uint64_t seed, struct heap_budget *budget)
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* Of what is taken for so many bytes. */
+/* Returns the bytes that an allocation takes. */
 static uint64_t whole(uint64_t bytes)
 {
 	return bytes < HUGE_PAGE ? bytes : huge_pages(bytes);
 }
 
-/* Of zeros, within the budget; NULL: there is no room. */
+/* Returns zeroed memory within the budget, or NULL. */
 static void *take_memory(struct heap *heap, uint64_t bytes)
 {
 	void *at;
@@ -77,7 +75,7 @@ static void *take_memory(struct heap *heap, uint64_t bytes)
 	return at;
 }
 
-/* As many bytes as were taken; the budget is not given back. */
+/* `bytes`: as allocated. Does not change the budget. */
 static void free_memory(void *at, uint64_t bytes)
 {
 	if (bytes < HUGE_PAGE)
@@ -101,7 +99,7 @@ static uint64_t part_bytes(uint32_t part)
 	return whole(part_blocks(part) * (uint64_t)sizeof(struct heap_block));
 }
 
-/* Each part has as many as all before it, and the first as many again. */
+/* Part i has FIRST_BLOCKS << i blocks. */
 uint64_t heap_bytes(const struct heap *heap)
 {
 	uint64_t n_blocks = (FIRST_BLOCKS << heap->n_parts) - FIRST_BLOCKS,
@@ -129,7 +127,7 @@ void heap_done(struct heap *heap)
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
-/* By its number, from 1 on. */
+/* Numbers begin at 1. */
 static inline struct heap_block *block_at(const struct heap *heap, uint32_t number)
 {
 	uint32_t i = number - 1 + FIRST_BLOCKS;
@@ -144,7 +142,7 @@ static inline void prefetch_block(const struct heap_block *block)
 	prefetch_line(&block->calls);
 }
 
-/* Room for the numbers of all blocks, when there is one more part. */
+/* Makes room for the numbers of all blocks with one more part. */
 static bool grow_unused(struct heap *heap)
 {
 	uint64_t n = part_blocks(heap->n_parts + 1) - FIRST_BLOCKS,
@@ -181,14 +179,14 @@ static bool add_part(struct heap *heap)
 	return true;
 }
 
-/* So many, all at once, that are taken behind as many. */
+/* Prefetches the next SOON blocks after those that are prefetched already. */
 static void prefetch_unused(const struct heap *heap, uint32_t n)
 {
 	for (uint32_t i = 1; i <= SOON && i + SOON <= n; i++)
 		prefetch_block(block_at(heap, heap->unused[n - SOON - i]));
 }
 
-/* 0: there is no room. */
+/* Returns 0 if there is no room. */
 static uint32_t take_block(struct heap *heap)
 {
 	uint32_t n = heap->n_unused;
@@ -212,7 +210,7 @@ static void drop_block(struct heap *heap, uint32_t number)
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
 
-/* Of the address's window, with its place there in the lowest digits. */
+/* Hashes the address's window; the lowest digits are the place in it. */
 static inline uint32_t hash_of(const struct heap *heap, uint64_t address)
 {
 	uint64_t place = address / UNIT % WINDOW;
@@ -223,7 +221,7 @@ static inline uint32_t hash_of(const struct heap *heap, uint64_t address)
 	return mixed / WINDOW * WINDOW + (uint32_t)place;
 }
 
-/* Of n slots. */
+/* Returns the home slot of a hash in a table of n slots. */
 static inline uint32_t slot_of(uint32_t n, uint32_t hash)
 {
 	uint32_t place = hash % WINDOW, i = (uint32_t)((uint64_t)(hash - place) * n >> 32) + place;
@@ -236,7 +234,7 @@ static inline uint32_t next_slot(uint32_t n, uint32_t i)
 	return ++i == n ? 0 : i;
 }
 
-/* Where the address is, or would be. */
+/* Returns the address's slot, or the empty one where it belongs. */
 static struct heap_slot *find_slot(const struct heap *heap, struct heap_slot *slots, uint32_t n,
 				   uint64_t address, uint32_t hash)
 {
@@ -248,14 +246,13 @@ static struct heap_slot *find_slot(const struct heap *heap, struct heap_slot *sl
 	return &slots[i];
 }
 
-/* Those behind an empty slot that were not where they would be, as somebody was there, come
- * nearer to it. */
+/* Moves later entries that are not in their home slots into the gap. */
 static void close_gap(struct heap_slot *slots, uint32_t n, uint32_t gap)
 {
 	for (uint32_t i = next_slot(n, gap); slots[i].block != 0; i = next_slot(n, i)) {
 		uint32_t home = slot_of(n, slots[i].hash);
 
-		/* It is between the gap, exclusive, and where it is. */
+		/* The home is between the gap, exclusive, and i. */
 		if (gap <= i ? gap < home && home <= i : gap < home || home <= i)
 			continue;
 		slots[gap] = slots[i];
@@ -264,7 +261,7 @@ static void close_gap(struct heap_slot *slots, uint32_t n, uint32_t gap)
 	slots[gap] = (struct heap_slot){ 0 };
 }
 
-/* Where nothing of this hash's address is. */
+/* The address must not be in the table. */
 static void add_slot(struct heap *heap, struct heap_slot added)
 {
 	uint32_t i = slot_of(heap->n_slots, added.hash);
@@ -283,7 +280,7 @@ static void move_some(struct heap *heap, uint32_t n)
 			heap->n_moved++;
 			continue;
 		}
-		/* What came into its place is moved next. */
+		/* An entry that moved into this slot is next. */
 		close_gap(heap->old, heap->n_old_slots, heap->n_moved);
 		add_slot(heap, moved);
 	}
@@ -314,14 +311,14 @@ static void use_next(struct heap *heap)
 	heap->n_slots = heap->n_next_slots;
 	heap->n_next_slots = 0;
 	heap->max = heap->n_slots / 2;
-	/* Those of a small table are made at once. */
+	/* A small table needs no preparation. */
 	heap->soon = heap->n_slots * sizeof(*heap->slots) < HUGE_PAGE ? heap->max
 								      : heap->max / 8 * 7;
 }
 
 /*
- * The next table is there before it is needed. Looks go everywhere in it, so all of its pages would
- * be made at once, which takes longer than a producer waits.
+ * Prepares the next table before it is needed. Accesses are spread over all of it, so its pages
+ * would otherwise be made all at once, which takes longer than a producer waits.
  */
 static void prepare(struct heap *heap)
 {
@@ -343,7 +340,8 @@ static bool grow(struct heap *heap)
 	return true;
 }
 
-/* The slot of the block at this address, or in the new table the one where it would be. */
+/* Returns the slot of the block at this address; if there is none, the slot where it belongs in the
+ * new table. */
 static struct heap_slot *find(const struct heap *heap, uint64_t address, uint32_t hash,
 			      bool *ret_is_old)
 {
@@ -373,7 +371,7 @@ static void note_peak(struct heap *heap, uint64_t time_ns)
 	heap->peak_ns = time_ns;
 }
 
-/* For an address that is not there. */
+/* The address must not be in the table. */
 static struct heap_block *add_block(struct heap *heap, struct heap_slot *slot, uint32_t hash)
 {
 	uint32_t number = take_block(heap);
@@ -540,7 +538,7 @@ bool heap_unmap(struct heap *heap, uint64_t from, uint64_t to, struct heap_block
 	return true;
 }
 
-/* ---- Of all ---------------------------------------------------------------------------------- */
+/* ---- The whole heap -------------------------------------------------------------------------- */
 
 bool heap_is_far(const struct heap *heap)
 {
@@ -554,7 +552,7 @@ void heap_prefetch_slots(const struct heap *heap, const uint64_t *addresses, siz
 		const struct heap_slot *slot = &heap->slots[slot_of(heap->n_slots, hash)];
 
 		prefetch_line(slot);
-		/* A look may go on into the next one. */
+		/* Probing may reach the next cache line. */
 		prefetch_line(slot + 4);
 		if (heap->old)
 			prefetch_line(&heap->old[slot_of(heap->n_old_slots, hash)]);
@@ -603,7 +601,7 @@ static void list(const struct heap *heap, const struct heap_block *const *held,
 	}
 }
 
-/* By one digit of the number; those that have the same stay in their order. */
+/* Sorts by one digit of the number; stable. */
 static void sort_by_digit(const struct heap_item *from, struct heap_item *to, uint32_t n,
 			  unsigned int shift, const struct heap_yield *yield)
 {

@@ -8,7 +8,7 @@
 
 #define HEAP_MAX_NUMBER (UINT64_C(1) << 48)
 
-/* A block that lives. */
+/* A live block. */
 struct heap_block {
 	uint64_t address;
 	uint64_t size;
@@ -49,48 +49,48 @@ struct heap_slot {
 struct heap {
 	struct heap_slot *slots;
 	uint32_t n_slots, n;
-	uint32_t max; /* more than these many need more slots */
-	/* Those are made before, a page at a time. */
+	uint32_t max; /* more blocks need more slots */
+	/* The next table is prepared in advance, a page at a time. */
 	struct heap_slot *next; /* NULL: none yet */
 	uint32_t n_next_slots;
-	uint32_t soon; /* from that many blocks on */
+	uint32_t soon; /* from that number of blocks on */
 	uint32_t n_touches;
-	/* Slots that were too few: what is in them moves, some with each change, so that none
-	 * takes long. */
+	/* The previous table. Its entries move, some with each change, so that no change takes
+	 * long. */
 	struct heap_slot *old; /* NULL: none */
 	uint32_t n_old_slots;
 	uint32_t n_moved; /* these are empty */
 	struct heap_block *parts[HEAP_PARTS];
 	uint32_t n_parts;
 	uint32_t n_blocks; /* numbers that were given */
-	uint32_t *unused;  /* those of them that are given next, the last one first */
+	uint32_t *unused;  /* free numbers; the last is used first */
 	uint32_t n_unused;
-	uint32_t n_held; /* not found any more, but they live */
+	uint32_t n_held; /* not in the table any more, but still live */
 	uint32_t n_mapped;
-	GTree *mapped; /* struct heap_block by address; they lie apart */
+	GTree *mapped; /* struct heap_block by address; they do not overlap */
 	uint64_t seed;
 	struct heap_budget *budget;
 	uint64_t live_bytes;
 	uint64_t peak_bytes, peak_ns; /* since heap_reset_peak() */
 };
 
-/* `seed`: random, so that nobody can choose what collides. The budget is borrowed. */
+/* `seed`: random, so that nobody can choose colliding addresses. The budget is borrowed. */
 void heap_init(struct heap *heap, uint64_t seed, struct heap_budget *budget);
 void heap_done(struct heap *heap);
 
 /*
- * Takes a copy of a block, in the place of one with the same address, which becomes *ret_before
- * (label 0: there was none). False: there is no room for it, and nothing has changed.
+ * Adds a copy of a block. A block with the same address is replaced and stored in *ret_before
+ * (label 0: there was none). Returns false, and changes nothing, if there is no room.
  */
 bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_block *ret_before);
-/* Gives back the block at this address; false: there is none. */
+/* Removes the block at this address. Returns false if there is none. */
 bool heap_take(struct heap *heap, uint64_t address, struct heap_block *ret_block);
-/* The same, but it lives until heap_drop(). */
+/* The same, but the block lives until heap_drop(). */
 bool heap_hold(struct heap *heap, uint64_t address, struct heap_block *ret_block);
 void heap_drop(struct heap *heap, const struct heap_block *block);
 
-/* What takes long with many blocks calls this now and then; NULL: nobody has to be served
- * meanwhile. It changes no heap. */
+/* Called now and then during steps that take long with many blocks; run may be NULL. It must not
+ * change a heap. */
 struct heap_yield {
 	void (*run)(void *data);
 	void *data;
@@ -103,30 +103,29 @@ static inline void heap_yield(const struct heap_yield *yield, uint32_t n_done)
 		yield->run(yield->data);
 }
 
-/* Puts the blocks of another one with numbers up to that, but its mappings and who is held.
- * False: there was no room for all. */
+/* Copies another heap's blocks with numbers up to to_number, without mappings and held blocks.
+ * Returns false if there was no room for all. */
 bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number,
 	       const struct heap_yield *yield);
-/* NULL: none. Valid until the heap changes. */
+/* Returns NULL if there is none. Valid until the heap changes. */
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
-/* Whether its blocks are not all in caches, so that it is worth saying what comes. */
+/* Returns whether there are more blocks than fit into caches, so that prefetching pays. */
 bool heap_is_far(const struct heap *heap);
-/* It will be asked for these addresses soon; or sooner, as that has been said before, for the
- * blocks there. */
+/* Prefetch for accesses that come soon: first the slots of the addresses, later their blocks. */
 void heap_prefetch_slots(const struct heap *heap, const uint64_t *addresses, size_t n);
 void heap_prefetch_blocks(const struct heap *heap, const uint64_t *addresses, size_t n);
 
-/* A mapping, where there is none. False: there is no room. */
+/* Adds a mapping, which must not overlap another one. Returns false if there is no room. */
 bool heap_map(struct heap *heap, const struct heap_block *block);
-/* Gives back the first mapping that has a byte there, which lives until heap_drop(); false:
- * there is none. */
+/* Removes the first mapping in that range; it lives until heap_drop(). Returns false if there is
+ * none. */
 bool heap_unmap(struct heap *heap, uint64_t from, uint64_t to, struct heap_block *ret_block);
-/* The one that has this byte; NULL: none. */
+/* Returns the mapping that has this byte, or NULL. */
 const struct heap_block *heap_mapped(const struct heap *heap, uint64_t address);
-/* Behind its last page. */
+/* Returns the address after its last page. */
 uint64_t heap_mapping_end(const struct heap_block *block);
 
-/* Of the budget, but for mappings. */
+/* Returns the bytes charged to the budget, without mappings. */
 uint64_t heap_bytes(const struct heap *heap);
 
 static inline uint32_t heap_count(const struct heap *heap)
@@ -141,8 +140,8 @@ struct heap_item {
 };
 
 /*
- * All of them and those that are held, by their numbers; to be freed with g_free(). Valid until the
- * heap changes. NULL: no memory, or none.
+ * Returns all blocks and those that are held, sorted by number; free with g_free(). Valid until the
+ * heap changes. Returns NULL without blocks or memory.
  */
 struct heap_item *heap_sorted(const struct heap *heap, const struct heap_block *const *held,
 			      const struct heap_yield *yield);

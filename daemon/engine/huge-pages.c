@@ -2,8 +2,8 @@
 /*
  * Huge pages - memory in pages of 2 MiB, where the kernel has them
  *
- * One of them is made in the time of some dozens of 4 KiB, and what is in it is found faster.
- * Invariants: (1) what is mapped is aligned to them, all of it     [test-engine-heap: huge_pages]
+ * To make a huge page takes the time of some dozens of 4 KiB pages, and accesses to it are faster.
+ * Invariants: (1) all mapped memory is aligned to huge pages     [test-engine-heap: huge_pages]
  */
 #include "daemon/engine/huge-pages.h"
 

@@ -5,12 +5,12 @@
 
 #define HUGE_PAGE (UINT64_C(1) << 21)
 
-/* What huge_pages_map() takes for so many bytes. */
+/* Returns the bytes to pass to huge_pages_map() for that many bytes. */
 static inline uint64_t huge_pages(uint64_t bytes)
 {
 	return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 
-/* Zeros, to be unmapped by munmap(2), `bytes` being a multiple of HUGE_PAGE; NULL: there is no
- * room. Any thread. */
+/* Returns zeroed memory, to be released with munmap(2), or NULL. `bytes`: a multiple of HUGE_PAGE.
+ * Any thread. */
 void *huge_pages_map(uint64_t bytes);

@@ -2,12 +2,12 @@
 /*
  * Images - the files, and what stands for files, that code was executed from
  *
- * The kernel's records name a mapped file by build-id or by device, inode and its generation, as it
- * was asked to; together with the path that is the key. The rest of a file's identity comes from
- * the broker, which opens it when it is first hit. A file that was mapped before the recording and
- * is mapped again may so be two images of one identity; readers see one. Memory without a file, and
- * files that exist only as memory (memfd), hold code that belongs to one process: their images are
- * kept by the process and have absolute addresses.
+ * The kernel's records name a mapped file by build-id or by device, inode and its generation, as
+ * requested; that and the path are the key. The rest of a file's identity comes from the broker,
+ * which opens the file when it is first hit. So a file that was mapped before the recording and is
+ * mapped again may be two images of one identity; readers see one. Memory without a file, and files
+ * that exist only as memory (memfd), hold code that belongs to one process: their images are kept
+ * by the process and have absolute addresses.
  * Invariants: (1) the same key is the same image for the whole session [test-engine-tasks: images]
  *             (2) a replaced file is another image                     [test-engine-tasks: images]
  * Runs on the drain thread only.
@@ -73,8 +73,8 @@ static gboolean same_key(gconstpointer a, gconstpointer b)
 	if (strcmp(((const struct image *)a)->path, ((const struct image *)b)->path) != 0 ||
 	    x->build_id_bytes != y->build_id_bytes)
 		return FALSE;
-	/* a container's library may have its name and build-id from the same package as the
-	 * host's, and is another file */
+	/* a container's library may have the name and build-id of the host's (from the same
+	 * package), but it is another file */
 	return memcmp(x->build_id, y->build_id, x->build_id_bytes) == 0 && x->dev == y->dev &&
 	       x->inode == y->inode && x->inode_generation == y->inode_generation;
 }
@@ -120,9 +120,9 @@ static bool has_prefix(const struct image_key *key, const char *prefix)
 }
 
 /*
- * Names of fs/proc/task_mmu.c and kernel/events/core.c for what is no file on a disk. A memfd can
- * be either: one that is mapped privately has its code from a file, and compilers that generate
- * code write through another, shared, mapping.
+ * Names from fs/proc/task_mmu.c and kernel/events/core.c of mappings without a file on a disk. A
+ * memfd can be either: a private mapping has code from a file; compilers that generate code write
+ * through another, shared mapping.
  */
 static bool is_anonymous(const struct image_key *key)
 {
@@ -141,7 +141,7 @@ size_t image_key_path_bytes(const struct image_key *key)
 	return key->path_bytes;
 }
 
-/* Snapshots tell a build-id beside device and inode, records one or the other. */
+/* Snapshots have a build-id as well as device and inode; records have one or the other. */
 static struct image_file file_of(const struct image_key *key)
 {
 	struct image_file file = {

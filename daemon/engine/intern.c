@@ -2,9 +2,9 @@
 /*
  * Intern - small numbers for strings, frames and stack nodes of one epoch
  *
- * Open addressing with linear probing over 4-byte slots, at most half full; what is numbered stands
- * apart in the order of its numbers. A pair costs 16 bytes and 8 to 16 of slots. A table that an
- * epoch has blown up is given back when the next one begins.
+ * Open addressing with linear probing over 4-byte slots, at most half full; the numbered items are
+ * stored apart, in the order of their numbers. A pair costs 16 bytes and 8 to 16 of slots. A table
+ * that grew large in an epoch is released when the next one begins.
  * Invariants: (1) the same key has the same id within an epoch  [test-engine-rows: intern_same]
  *             (2) ids start at 1 and have no gaps  [test-engine-rows: intern_same]
  *             (3) a path's ids are those of its pairs one by one  [test-engine-rows: intern_path]
@@ -20,7 +20,7 @@
 #define FIRST_SLOTS 4096u
 #define FIRST_BYTES 65536u
 #define KEPT_SLOTS 65536u
-#define PART 64 /* pairs whose memory is fetched at once */
+#define PART 64 /* pairs that are prefetched together */
 
 static uint32_t mix(uint64_t a, uint64_t b)
 {
@@ -109,7 +109,7 @@ static uint32_t hash_pair(const struct intern_pairs *intern, uint64_t a, uint32_
 	return mix(a ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
 }
 
-/* First where the pairs' ids are, then where these say the pairs are. */
+/* First prefetches the slots with the pairs' ids, then the pairs. */
 static void prefetch(const struct intern_pairs *intern, const uint32_t *hashes, size_t n)
 {
 	size_t i;
@@ -143,7 +143,7 @@ void intern_pairs_add_all(struct intern_pairs *intern, const uint64_t *a, const 
 void intern_pairs_add_path(struct intern_pairs *intern, uint32_t parent, const uint32_t *b,
 			   size_t n, uint32_t *ret_ids, bool *ret_new)
 {
-	/* A hash follows from the hashes before it, not from ids, which are not known yet. */
+	/* Hashes derive from the hashes before them, not from ids, which are not known yet. */
 	uint32_t hashes[PART], hash = parent ? intern->pairs[parent - 1].hash : 0;
 	size_t from, i, part;
 

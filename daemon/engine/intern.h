@@ -29,18 +29,18 @@ struct intern_strings {
 	uint64_t seed;
 };
 
-/* `seed`: random, so that nobody can choose what collides. */
+/* `seed`: random, so that nobody can choose colliding keys. */
 void intern_pairs_init(struct intern_pairs *intern, uint64_t seed);
 void intern_pairs_done(struct intern_pairs *intern);
 void intern_pairs_clear(struct intern_pairs *intern);
-/* The ids of n pairs (a, b), whose memory is fetched at once; *ret_new of each tells whether it
- * is its first use. */
+/* Returns the ids of n pairs (a, b), whose memory is prefetched together; *ret_new of each: whether
+ * this is its first use. */
 void intern_pairs_add_all(struct intern_pairs *intern, const uint64_t *a, const uint32_t *b,
 			  size_t n, uint32_t *ret_ids, bool *ret_new);
 
 /*
- * A path in a tree: each pair is (id of the one before, b); the first one's is (parent, b), with
- * parent an id of the same table or 0. Otherwise as intern_pairs_add_all().
+ * Returns the ids of a path in a tree. Each pair is (id of the one before, b); the first pair is
+ * (parent, b), with parent an id of the same table or 0. Otherwise like intern_pairs_add_all().
  */
 void intern_pairs_add_path(struct intern_pairs *intern, uint32_t parent, const uint32_t *b,
 			   size_t n, uint32_t *ret_ids, bool *ret_new);

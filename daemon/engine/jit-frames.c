@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT frames - how frames of generated code are walked through, as its program says
+ * JIT frames - unwind tables of generated code, from a file that its program writes
  *
  * A program that generates code may write it to a file, jit-PID.dump, which grows while the program
  * runs. Before a function the file may have an .eh_frame section. The worker reads what was added
  * and makes a table for each function; the drain thread takes all functions at once, sorted by
  * address. If two functions overlap, the later one in the file replaces the other. A function that
- * was moved keeps its table. Times are ignored, because a stack is walked soon after its sample was
- * taken. Who wrote the file may be hostile. Invariants:
- *      (1) nothing of it is believed: lengths are checked, work is linear but for sorting
+ * was moved keeps its table. Times are ignored, because a stack is unwound soon after its sample
+ * was taken. The file's writer may be hostile. Invariants:
+ *      (1) nothing in the file is trusted: lengths are checked, work is linear but for sorting
  *          [fuzz_jit_frames]
- *      (2) all tables of a session have a limit of memory  [test-engine-jit: limit]
- *      (3) a record of which a part is written is read when all of it is there
+ *      (2) the tables of a session have a common limit of memory  [test-engine-jit: limit]
+ *      (3) a partly written record is read when all of it is there
  *          [test-engine-jit: growing]
  * Threads: `taken` is the drain thread's, `made` changes hands with the job; everything else is the
  * worker's.
@@ -26,7 +26,7 @@
 
 #define FIRST_BYTES 64u              /* more than the header has */
 #define READ_BYTES (1u << 20)        /* at once */
-#define MAX_RECORD_BYTES (16u << 20) /* one that is larger ends the reading */
+#define MAX_RECORD_BYTES (16u << 20) /* a larger record ends the reading */
 #define MAX_FUNCTIONS (1u << 18)
 
 struct made_table {
@@ -36,27 +36,27 @@ struct made_table {
 
 struct jit_function {
 	uint64_t address, size;
-	uint64_t made_at; /* what the table calls `address` */
-	uint64_t order;   /* of the file */
+	uint64_t made_at; /* the table's address for `address` */
+	uint64_t order;   /* position in the file */
 	const struct made_table *table;
 };
 
 struct jit_frames {
-	int fd; /* -1: there is nothing to be read any more */
+	int fd; /* -1: nothing is left to read */
 	uint64_t offset;
 	struct jit_dump dump; /* of the header; its bytes are the worker's buffer */
 	uint64_t n_read;
-	uint8_t *eh_frame; /* of the next load; NULL: it has none */
+	uint8_t *eh_frame; /* of the next load; NULL: none */
 	size_t eh_frame_bytes;
 	GPtrArray *tables;    /* struct made_table; freed with this object */
-	GArray *functions;    /* struct jit_function, by address, apart */
-	GArray *made, *taken; /* such arrays, for the drain thread; NULL: none */
+	GArray *functions;    /* struct jit_function, by address; they do not overlap */
+	GArray *made, *taken; /* the same, for the drain thread; NULL: none */
 };
 
-/* What one reading found, in the order of the file. */
+/* The functions of one reading, in the order of the file. */
 struct added {
 	GArray *functions;
-	GHashTable *by_address; /* the last one there */
+	GHashTable *by_address; /* the last one at each address */
 };
 
 static ssize_t read_at(int fd, void *buffer, size_t size, uint64_t offset)
@@ -125,7 +125,7 @@ static void *resize(void *data, void *block, size_t old_bytes, size_t new_bytes)
 	return NULL;
 }
 
-/* NULL: no table can be made, or it has more bytes than there are left. */
+/* Returns NULL if no table can be made, or if it is larger than the bytes that are left. */
 static struct made_table *make_table(const struct jit_frames *frames,
 				     const struct jit_dump_entry *load, uint64_t max_bytes,
 				     size_t *ret_bytes)
@@ -155,7 +155,7 @@ static struct made_table *make_table(const struct jit_frames *frames,
 	return g_memdup2(&made, sizeof(made));
 }
 
-/* The last function of the sorted ones that begins at or before an address; NULL: none does. */
+/* Returns the last of the sorted functions that begins at or before an address, or NULL. */
 static const struct jit_function *find_function(const GArray *functions, uint64_t address)
 {
 	guint low = 0, high = functions ? functions->len : 0;
@@ -174,7 +174,7 @@ static const struct jit_function *find_function(const GArray *functions, uint64_
 static void add(struct added *added, const struct jit_function *function)
 {
 	g_array_append_val(added->functions, *function);
-	/* its index plus 1, because 0 means that there is none */
+	/* index + 1, because 0 means none */
 	g_hash_table_insert(added->by_address, GSIZE_TO_POINTER(function->address),
 			    GUINT_TO_POINTER(added->functions->len));
 }
@@ -193,7 +193,7 @@ static uint64_t add_load(struct jit_frames *frames, const struct jit_dump_entry 
 	if (made)
 		g_ptr_array_add(frames->tables, made);
 	function.table = made;
-	/* A function without a table replaces those that it overlaps, too. */
+	/* A function without a table also replaces those that it overlaps. */
 	if (made || frames->tables->len > 0)
 		add(added, &function);
 	return made ? bytes + sizeof(*made) : 0;
@@ -255,7 +255,7 @@ static gint compare_functions(gconstpointer a, gconstpointer b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Adds functions; what they overlap goes. */
+/* Adds functions, and removes those that they overlap. */
 static void merge(struct jit_frames *frames, const GArray *added)
 {
 	GArray *all = frames->functions;
@@ -282,7 +282,7 @@ static void merge(struct jit_frames *frames, const GArray *added)
 	g_array_set_size(all, MIN_OF(kept, MAX_FUNCTIONS));
 }
 
-/* Continues behind the last whole record. Returns false if there is no more at present. */
+/* Continues after the last whole record. Returns false if there is no more at present. */
 static bool read_some(struct jit_frames *frames, uint8_t **buffer, size_t *size, uint64_t max_bytes,
 		      uint64_t *bytes, struct added *added)
 {

@@ -2,18 +2,18 @@
 /*
  * Kallsyms - names of kernel addresses from /proc/kallsyms
  *
- * A line is "ADDRESS TYPE NAME" or "ADDRESS TYPE NAME\t[MODULE]"; the kernel's own symbols come
- * sorted, modules and what else has names do not. The text is 5 MB and of its 120 000 names a
- * recording hits some hundred, so nothing is sorted: the wanted addresses divide the address space
+ * A line is "ADDRESS TYPE NAME" or "ADDRESS TYPE NAME\t[MODULE]". The kernel's own symbols come
+ * sorted; those of modules and other origins do not. The text is 5 MB, and of its 120 000 names a
+ * recording hits some hundred, so nothing is sorted. The wanted addresses divide the address space
  * into gaps (gap i ends at address i), each line falls into one gap, and of each gap only the
- * lowest and the highest symbol can matter to its neighbours. A function ends where the next symbol
- * of any type begins, but not behind _etext, and the last one of a module at most a page behind the
- * page it begins in.
+ * lowest and the highest symbol can matter to its neighbors. A function ends where the next symbol
+ * of any type begins, but not after _etext; the last function of a module ends at most a page after
+ * the page it begins in.
  * Invariants: (1) the result does not depend on the order of lines  [test-kallsyms: order]
- *             (2) one line and the names that are kept are all that is in memory
+ *             (2) memory holds only one line and the names that are kept
  *                 [test-kallsyms: real]
- *             (3) a line that is too long or no line at all is -EBADMSG  [test-kallsyms: bad]
- * No GLib. Any thread. Comes from the kernel, but is checked like any text.
+ *             (3) a line that is too long, or malformed, is -EBADMSG  [test-kallsyms: bad]
+ * No GLib. Any thread. The text comes from the kernel, but is checked like any other.
  */
 #include "daemon/engine/kallsyms.h"
 
@@ -82,7 +82,7 @@ static ssize_t read_some(int fd, char *buffer, size_t size, off_t offset)
 	return n < 0 ? -errno : n;
 }
 
-/* Gives all whole lines of the buffer to the function; *ret_used is how many bytes they had. */
+/* Passes all whole lines of the buffer to the function; *ret_used: the bytes of these lines. */
 static int each_line(char *buffer, size_t size, line_function *function, void *data,
 		     size_t *ret_used)
 {
@@ -170,7 +170,7 @@ int kallsyms_read_stext(int fd, uint64_t *ret_stext)
 
 /* ---- Names ---- */
 
-/* A text that keeps its memory when it is replaced: a gap's best symbol changes with nearly
+/* A text that keeps its memory when it is replaced, because a gap's best symbol changes with nearly
  * every line. */
 struct text {
 	char *bytes;
@@ -178,20 +178,20 @@ struct text {
 };
 
 struct gap {
-	uint64_t lowest; /* UINT64_MAX = no symbol in this gap */
+	uint64_t lowest; /* UINT64_MAX: no symbol in this gap */
 	uint64_t highest;
-	bool function; /* the one at `highest` is one */
+	bool function; /* the symbol at `highest` is a function */
 	bool has_module;
-	struct text name; /* of the one at `highest` */
+	struct text name; /* of the symbol at `highest` */
 	struct text module;
 };
 
 struct search {
 	const uint64_t *addresses;
 	size_t n;
-	size_t last;      /* gap of the line before: most lines are in its neighbourhood */
+	size_t last;      /* gap of the line before; most lines are close to it */
 	struct gap *gaps; /* n + 1 */
-	bool visible;     /* an address was not zero */
+	bool visible;     /* at least one address was not zero */
 };
 
 static int text_set(struct text *text, const char *value)
@@ -210,7 +210,7 @@ static int text_set(struct text *text, const char *value)
 	return 0;
 }
 
-/* The first wanted address that is not below. */
+/* Returns the first wanted address that is not below. */
 static size_t find_gap(struct search *search, uint64_t address)
 {
 	size_t low = 0, high = search->n, last = search->last;
@@ -235,8 +235,8 @@ static size_t underscores(const char *name)
 	return strspn(name, "_");
 }
 
-/* Whether a name is that of a system call's entry for programs of an older architecture, which
- * may be the native one too. */
+/* Returns whether a name is that of a system call's entry for programs of an older architecture,
+ * which may be the native one too. */
 static bool is_compat(const char *name)
 {
 	static const char *const prefixes[] = { "__ia32_", "__x32_", "__arm64_compat_" };
@@ -248,7 +248,7 @@ static bool is_compat(const char *name)
 	return false;
 }
 
-/* Whether a line is shown rather than what the gap has at the same address; as prefer() in
+/* Returns whether the line is preferred over the gap's symbol at the same address; like prefer() in
  * symbols-elf.c. */
 static bool is_better(const struct line *line, const struct gap *gap)
 {
@@ -291,7 +291,7 @@ static int add_line(const struct line *line, void *data)
 	return r < 0 || !line->module ? r : text_set(&gap->module, line->module);
 }
 
-/* The end of a gap's highest symbol. */
+/* Returns the end of a gap's highest symbol. */
 static uint64_t get_end(const struct gap *gap, uint64_t next)
 {
 	uint64_t limit = (gap->highest | (PAGE_BYTES - 1)) + 1 + PAGE_BYTES;
@@ -420,7 +420,7 @@ static int add_module_line(const struct line *line, void *data)
 	list->visible = true;
 	if (!line->module || !is_function(line))
 		return 0;
-	/* The lines of a module stand together: the last one it is, or a new one. */
+	/* The lines of a module are contiguous: it is the last module, or a new one. */
 	if (list->n > 0 && strcmp(list->modules[list->n - 1].name, line->module) == 0)
 		module = &list->modules[list->n - 1];
 	if (!module) {

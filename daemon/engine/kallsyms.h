@@ -2,9 +2,9 @@
 /*
  * Kallsyms - names of kernel addresses from /proc/kallsyms
  *
- * The file is read from its start with pread(), so one fd serves any number of calls. Who opened it
- * decides what it says: without the right to see kernel addresses (kptr_restrict, CAP_SYSLOG) all
- * of them are zero. Functions return 0, -errno, or KALLSYMS_HIDDEN.
+ * The file is read from its start with pread(), so one fd serves any number of calls. Its contents
+ * depend on the rights of the process that opened it: without the right to see kernel addresses
+ * (kptr_restrict, CAP_SYSLOG) all of them are zero. Functions return 0, -errno, or KALLSYMS_HIDDEN.
  */
 #pragma once
 
@@ -16,35 +16,33 @@
 struct kallsyms_symbol {
 	uint64_t start;
 	uint64_t length; /* up to the next symbol, at least 1 */
-	char *name;      /* NULL = the address is in no function */
-	char *module;    /* without brackets ("ext4", "bpf"); NULL = the kernel itself */
+	char *name;      /* NULL: the address is in no function */
+	char *module;    /* without brackets ("ext4", "bpf"); NULL: the kernel itself */
 };
 
-/* Where a module's code is: the range of its function symbols, up to the end of the last one's
- * page. */
+/* A module's code: the range of its function symbols, up to the end of the last one's page. */
 struct kallsyms_module {
 	uint64_t start;
 	uint64_t end;
 	char *name;
 };
 
-/* The address that offsets in the kernel image count from. Stops reading where it is found: the
+/* Finds the address that offsets in the kernel image are relative to. Stops reading there, in the
  * first page. */
 MUST_CHECK int kallsyms_read_stext(int fd, uint64_t *ret_stext);
 
 /*
- * One pass over the file for n addresses in rising order: ret_symbols[i] is the function that
- * addresses[i] is in. Memory is that of the names that are kept. On success free the names with
- * kallsyms_done().
+ * Reads the file once for n addresses in ascending order: ret_symbols[i] is the function that
+ * addresses[i] is in. Takes only the memory of the names that are kept. On success free the names
+ * with kallsyms_done().
  */
 MUST_CHECK int kallsyms_read(int fd, const uint64_t *addresses, size_t n,
 			     struct kallsyms_symbol *ret_symbols);
 void kallsyms_done(struct kallsyms_symbol *symbols, size_t n);
 
 /*
- * All modules with functions, in rising order of start, from one pass; the names in brackets that
- * stand for no module ("__builtin__ftrace", "bpf") are among them. Free with
- * kallsyms_modules_free().
+ * Reads all modules with functions in one pass, in ascending order of start. Includes names in
+ * brackets that are not modules ("__builtin__ftrace", "bpf"). Free with kallsyms_modules_free().
  */
 MUST_CHECK int kallsyms_read_modules(int fd, struct kallsyms_module **ret_modules, size_t *ret_n);
 void kallsyms_modules_free(struct kallsyms_module *modules, size_t n);

@@ -3,8 +3,8 @@
  * Kernel symbols - names for the kernel code that was executed
  *
  * The client that adds names to a capture afterwards has no right to see kernel addresses, and
- * another machine has another kernel: so the engine itself writes the symbols of the places that
- * samples hit, when the recording has ended, and for a live view while it goes on.
+ * another machine has another kernel. So the engine itself writes the symbols of the places that
+ * samples hit: at the end of the recording, and for a live view during it.
  * Invariant: a symbol is written once however many places in it were hit
  * [test-engine-samples: symbols]
  * Runs on the drain thread only.
@@ -73,7 +73,7 @@ void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *ou
 	g_autofree uint64_t *addresses = sorted_addresses(kernel, &n);
 	g_autofree struct kallsyms_symbol *symbols = g_new0(struct kallsyms_symbol, n + 1);
 
-	/* Hidden or unreadable: the frames stay addresses, which readers show as such. */
+	/* Hidden or unreadable: the frames remain addresses, and readers show them as such. */
 	if (n == 0 || kallsyms_read(kallsyms, addresses, n, symbols) != 0)
 		return;
 	for (i = 0; i < n; i++)

@@ -4,7 +4,7 @@
  *
  * Frames in the kernel's own text are kept as offsets from _stext, those of a module as offsets
  * from its start, so that they mean the same after the next boot. BPF programs and trampolines come
- * and go by PERF_RECORD_KSYMBOL; each is an image of its own with the symbol as its name. Where
+ * and go by PERF_RECORD_KSYMBOL; each is an image of its own with the symbol as its name. If
  * kallsyms shows no addresses, the absolute ones are kept.
  * Invariants: (1) regions are sorted and do not overlap  [test-engine-samples: regions]
  * Runs on the drain thread only.
@@ -13,7 +13,7 @@
 
 #include "arch/base.h"
 
-#define IMAGE_SPACE (UINT64_C(1) << 30) /* x86 keeps this much, so aligned, for the kernel image */
+#define IMAGE_SPACE (UINT64_C(1) << 30)   /* x86 reserves this much, aligned to it, for the image */
 #define IMAGE_LEAST (UINT64_C(256) << 20) /* elsewhere it may begin anywhere */
 
 void kernel_init(struct kernel *kernel, struct images *images)
@@ -56,7 +56,7 @@ void kernel_set_text(struct kernel *kernel, uint64_t start)
 	kernel->text_end = space_end - start < IMAGE_LEAST ? start + IMAGE_LEAST : space_end;
 }
 
-/* The first region that ends above the address. */
+/* Returns the first region that ends above the address. */
 static guint lower_bound(const struct kernel *kernel, uint64_t address)
 {
 	guint low = 0, high = kernel->regions->len, middle;
