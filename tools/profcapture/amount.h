@@ -3,9 +3,9 @@
  * Amount - samples, and what they stand for
  *
  * The kernel adapts how many events pass between two samples, so equal numbers of samples may stand
- * for very different numbers of events. Shares are of the weight; the number of samples says how
- * firm a share is. The two travel in one struct, so that code that sums samples cannot leave out
- * their weight.
+ * for very different numbers of events. Shares are computed from the weight; the number of samples
+ * shows how reliable a share is. Both are in one struct, so that code that sums samples cannot
+ * forget their weight.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ struct amount {
 	uint64_t weight; /* in the unit of the event */
 };
 
-/* A sum that a hostile file makes overflow wraps. */
+/* The sum wraps if a hostile file makes it overflow. */
 static inline void amount_add(struct amount *to, struct amount what)
 {
 	to->samples += what.samples;
@@ -34,7 +34,7 @@ static inline double amount_percent(struct amount part, struct amount whole)
 	return whole.weight ? 100.0 * (double)part.weight / (double)whole.weight : 0;
 }
 
-/* The heavier first; of equals that with more samples. */
+/* Orders by weight, then by samples, both descending. */
 static inline int amount_compare(struct amount a, struct amount b)
 {
 	if (a.weight != b.weight)

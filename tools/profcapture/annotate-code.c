@@ -2,13 +2,13 @@
 /*
  * Annotate-code - the instructions and source lines of a function, and the samples of each
  *
- * The instructions are those of the file that ran, by its build-id; where it is not here any more,
- * the places that were hit are shown without. A sample counts for the instruction that its
- * innermost frame was interrupted at; what is only returned to counts in the total of its line. Of
- * code that a program made there are lines only, as a report by line counts them.
+ * The instructions come from the file that ran, which is found by its build-id; if it is missing,
+ * the sampled places are shown without instructions. A sample counts for the instruction at which
+ * its innermost frame was interrupted; a return address counts only in the total of its line.
+ * Generated code has only lines, counted as by a report by line.
  * Invariants: (1) the self counts of the instructions, and those of the lines, sum up to the
  *                 function's  [test_annotate: sums; test_jit: annotate]
- *             (2) no code is shown of a file that is another one  [test_annotate: other file]
+ *             (2) no code of a different file is shown  [test_annotate: other file]
  */
 #include "config.h"
 
@@ -20,7 +20,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-/* Entities of the counts by place: those below are not ours. */
+/* First entity of the counts by place; the tally reserves the smaller ones. */
 #define PLACE_FIRST 2u
 
 #define TIMEOUT_MS 20000
@@ -43,7 +43,7 @@ struct places {
 	GArray *offsets;       /* uint64_t */
 };
 
-/* Offset and kind of a frame of the function; false for all others. */
+/* Returns the offset and kind of a frame of the function; false for all other frames. */
 static bool is_inside(const struct annotate *annotate, struct names_epoch *epoch, size_t row,
 		      uint64_t *ret_offset, bool *ret_returns)
 {
@@ -140,7 +140,7 @@ static const struct symbol_line *line_in_file(const struct symbols *symbols, uin
 	return &symbols->lines[low - 1];
 }
 
-/* Index of the line of an offset. */
+/* Returns the index of the line of an offset. */
 static uint32_t line_of(struct annotate *annotate, uint64_t offset)
 {
 	struct annotate_line line = { .function = annotate_function(annotate)->name };
@@ -228,8 +228,8 @@ static int open_image(const struct annotate *annotate, const struct names_image 
 		       : debug_files_open_path(annotate->debug_files, image->path);
 }
 
-/* What the file knows of these offsets; NULL, and why_no_code is set, where it is not the one
- * that ran. */
+/* Returns what the file has for these offsets; NULL if it is not the file that ran, with
+ * why_no_code set. */
 static struct symbols *ask_file(struct annotate *annotate, int fd, const GArray *offsets)
 {
 	const struct names_image *image =
@@ -298,15 +298,15 @@ static void disassemble(struct annotate *annotate, int fd)
 	elf_image_free(elf);
 }
 
-/* ---- code that a program made ---------------------------------------------------------------- */
+/* ---- generated code -------------------------------------------------------------------------- */
 
 static uint32_t process_of(const struct annotate *annotate, const struct function *function)
 {
 	return names_image_at(annotate->reader.capture->names, function->image)->process;
 }
 
-/* Is it a line of the function that is shown? Names are interned; one in a process is one
- * function, wherever its code is. */
+/* Returns whether it is a line of the shown function. Names are interned. Equal names in a process
+ * are one function, wherever its code is. */
 static bool is_line_of_it(const struct annotate *annotate, const struct function *line)
 {
 	const struct function *shown = annotate_function(annotate);
@@ -341,7 +341,7 @@ static bool read_generated(struct annotate *annotate, GError **error)
 	return ok;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static gint compare_instructions(gconstpointer left, gconstpointer right)
 {
@@ -350,7 +350,7 @@ static gint compare_instructions(gconstpointer left, gconstpointer right)
 	return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-/* The instruction that holds an offset; one is made where none is known. */
+/* Returns the instruction that holds an offset; adds one if none is known. */
 static uint32_t instruction_of(struct annotate *annotate, uint64_t offset, guint n_known)
 {
 	struct annotate_instruction place = { .offset = offset, .address = offset };

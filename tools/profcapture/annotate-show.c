@@ -3,9 +3,9 @@
  * Annotate-show - a function's lines and instructions with their samples, as text, JSON, ndjson and
  * CSV
  *
- * As text, lines stand in the order of their file, those of the function first, then what is
- * inlined into it, by function and file. What no sample hit stands between what was, but for long
- * stretches of it.
+ * Text lists lines in the order of their file: first those of the function, then those inlined into
+ * it, by function and file. Lines without samples are shown between lines with samples, except in
+ * long gaps.
  */
 #include "config.h"
 
@@ -15,8 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define CONTEXT 3  /* lines or instructions shown around what was hit */
-#define MAX_GAP 12 /* source lines without code that are shown between two with */
+#define CONTEXT 3  /* lines or instructions shown around one with samples */
+#define MAX_GAP 12 /* source lines without code shown between two with code */
 
 static const struct annotate_line *line_at(const struct annotate *annotate, guint index)
 {
@@ -53,7 +53,7 @@ static gint compare_lines(gconstpointer left, gconstpointer right, gpointer data
 	return order;
 }
 
-/* Indexes of the lines in the order in which they are shown. */
+/* Returns the indexes of the lines in the order in which they are shown. */
 static GArray *order_lines(struct annotate *annotate)
 {
 	GArray *order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -201,7 +201,7 @@ static void write_rows(struct annotate *annotate, struct json *json, const GArra
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Which event they are of, where that needs to be said. */
+/* Prints the event of the samples, if it is not obvious. */
 static void print_event(const struct tally *tally, struct out *out)
 {
 	g_autofree char *event = text_escape(tally_event_name(tally));
@@ -246,7 +246,7 @@ static void print_head(struct annotate *annotate, struct out *out)
 		out_text(out, _("No sample hit its own code, only what it calls\n"));
 }
 
-/* Counts and shares, blank where they are zero; columns that it took. */
+/* Prints counts and shares, blank where they are zero. Returns the number of columns used. */
 static unsigned print_count(const struct annotate *annotate, struct out *out, struct amount self,
 			    const struct amount *total)
 {
@@ -273,7 +273,7 @@ static void end_line(const struct annotate *annotate, struct out *out, const cha
 	reader_style(&annotate->reader, out, READER_PLAIN);
 }
 
-/* A line of the source file; `line` NULL: it has no code. */
+/* Prints a line of the source file; `line` is NULL if it has no code. */
 static void print_line(struct annotate *annotate, struct out *out, const struct annotate_line *line,
 		       const struct source_text *source, uint32_t number)
 {
@@ -307,14 +307,14 @@ static void print_group_head(struct annotate *annotate, struct out *out,
 	out_char(out, '\n');
 }
 
-/* Something is left out; the mark for it ends in that column. */
+/* Prints the mark for omitted lines; it ends in that column. */
 static void print_gap(const struct annotate *annotate, struct out *out, int column)
 {
 	(void)tally_print_weight(&annotate->tally, out, NULL);
 	out_printf(out, "%*s\n", column, "...");
 }
 
-/* Which of n things in a row are shown: all, or those near one that was hit. */
+/* Returns which of n consecutive things to show: all, or those near one with samples. */
 static uint8_t *choose(const struct annotate *annotate, guint n,
 		       bool (*is_hit)(const struct annotate *annotate, guint index,
 				      const void *data),
@@ -339,7 +339,7 @@ static bool is_hit_line(const struct annotate *annotate, guint index, const void
 	return line->self.samples || line->total.samples;
 }
 
-/* The lines of one function in one file. */
+/* Prints the lines of one function in one file. */
 static void print_group(struct annotate *annotate, struct out *out, const uint32_t *order, guint n)
 {
 	const struct annotate_line *first = line_at(annotate, order[0]);
@@ -406,7 +406,7 @@ static bool is_hit_instruction(const struct annotate *annotate, guint index, con
 	return instruction_at(annotate, index)->self.samples > 0;
 }
 
-/* Where the instructions that follow come from. */
+/* Prints the source line of the instructions that follow. */
 static void print_origin(const struct annotate *annotate, struct out *out,
 			 const struct annotate_line *line)
 {

@@ -2,8 +2,8 @@
 /*
  * profcapture annotate - where in a function the time went, by source line and by instruction
  *
- * The function is chosen among those that samples hit: by its name, or by "image+0xOFFSET" of any
- * place in it, which is how one of several of a name is told from the others.
+ * The function is chosen among those with samples: by its name, or by "image+0xOFFSET" of any place
+ * in it, which distinguishes functions of the same name.
  */
 #include "config.h"
 
@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define MAX_CANDIDATES 20
-#define DEFAULT_LIMIT 200 /* lines in a row that no sample hit nearby */
+#define DEFAULT_LIMIT 200 /* longer lists show only what is near a sample */
 #define MAX_CODE_BYTES (4u << 20)
 
 const char *const annotate_by_names[] = { "both", "line", "instruction", NULL };
@@ -58,7 +58,7 @@ static bool is_image(const struct annotate *annotate, uint32_t function)
 					     strcmp(base_of(path), annotate->image) == 0));
 }
 
-/* Where it ends, as far as is known: a symbol without a length reaches to the next one. */
+/* Returns the end, as far as it is known: a symbol without a length extends to the next one. */
 static uint64_t end_of(const struct annotate *annotate, const struct function *function)
 {
 	const struct symbol_rows *rows = annotate->tally.functions->symbols;
@@ -82,7 +82,7 @@ static uint64_t end_of(const struct annotate *annotate, const struct function *f
 	return function->offset + beyond;
 }
 
-/* Is `text` "image+0xOFFSET" of a place in it? */
+/* Returns whether `text` is "image+0xOFFSET" of a place in the function. */
 static bool is_place_in(const struct annotate *annotate, const struct function *function,
 			const char *text)
 {
@@ -145,8 +145,7 @@ static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
 	return order ? order : a < b ? -1 : a > b;
 }
 
-/* The functions that samples hit and that `is_one` says are meant, those with most samples
- * first. */
+/* Returns the functions with samples that `is_one` accepts, those with the most samples first. */
 static GArray *find(const struct annotate *annotate, const char *text,
 		    bool (*is_one)(const struct annotate *annotate, uint32_t index,
 				   const char *text))
@@ -202,7 +201,7 @@ static bool has_part(const struct annotate *annotate, uint32_t index, const char
 	return is_image(annotate, index) && *part && strstr(name, part);
 }
 
-/* The name of a function that `text` may be a typing error of, or NULL. */
+/* Returns the name of a function that `text` may misspell, or NULL. */
 static const char *suggest(const struct annotate *annotate, const char *text)
 {
 	g_autoptr(GPtrArray) names = g_ptr_array_new();
@@ -245,7 +244,7 @@ static bool refuse_none(struct annotate *annotate, const char *text, GError **er
 	return false;
 }
 
-/* An inlined function has no code of its own: who has it is listed. */
+/* An inlined function has no code of its own: lists the functions that contain it. */
 static bool refuse_inlined(struct annotate *annotate, const char *text, GError **error)
 {
 	struct tally around = { .inlined = true,
@@ -270,7 +269,8 @@ static bool refuse_inlined(struct annotate *annotate, const char *text, GError *
 	return false;
 }
 
-/* The functions whose whole name is `text`, or else part of whose name is. */
+/* Returns the functions named `text`: by the whole name, else without parameters, else by the last
+ * component. */
 static GArray *find_called(const struct annotate *annotate, const char *text)
 {
 	GArray *found = find(annotate, text, is_called);
@@ -309,7 +309,7 @@ static bool choose(struct annotate *annotate, const char *text, GError **error)
 	return true;
 }
 
-/* On stderr, below the message; names are of others. */
+/* Prints the candidates on stderr, below the message. Escapes them, because names are untrusted. */
 static int fail(const struct annotate *annotate, GError *error)
 {
 	int status = cli_fail(error);

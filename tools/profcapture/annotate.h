@@ -12,18 +12,18 @@
 
 /* All text is interned. */
 struct annotate_line {
-	const char *function; /* that it is written in */
+	const char *function; /* in whose source it is */
 	const char *file;     /* NULL = unknown */
 	uint32_t line;        /* 0 = unknown */
-	bool is_inlined;      /* of another function than the one that is shown */
+	bool is_inlined;      /* belongs to another function than the shown one */
 	struct amount self, total;
 	uint64_t first; /* offset of its first instruction */
 };
 
 struct annotate_instruction {
-	uint64_t offset, address; /* in the file, and as the file counts */
+	uint64_t offset, address; /* in the file, and in ELF */
 	char *text;               /* NULL = unknown */
-	uint32_t line;            /* index of lines */
+	uint32_t line;            /* index in lines */
 	struct amount self;
 };
 
@@ -37,14 +37,14 @@ struct annotate {
 	/* which function */
 	struct debug_files *debug_files;
 	struct tally tally; /* by function */
-	uint32_t function;  /* index of the tally's */
+	uint32_t function;  /* index in the tally */
 	uint64_t start, end;
-	GPtrArray *candidates; /* lines of text, when it is not clear which */
+	GPtrArray *candidates; /* lines of text, if the function is ambiguous */
 	/* its code */
-	const char *why_no_code; /* NULL = there is */
-	struct symbols *symbols; /* of the file; NULL where the lines are the capture's */
-	GArray *instructions; /* struct annotate_instruction, by offset; none of generated code */
-	GArray *lines;        /* struct annotate_line; of a file 0 is what no line is known of */
+	const char *why_no_code; /* NULL: the code is known */
+	struct symbols *symbols; /* of the file; NULL if the lines come from the capture */
+	GArray *instructions; /* struct annotate_instruction, by offset; empty for generated code */
+	GArray *lines;        /* struct annotate_line; line 0: code of the file without a line */
 	GHashTable *known_lines; /* struct annotate_line → index */
 	GHashTable *sources;     /* file → struct source_text or NULL */
 	struct amount self;      /* of all instructions */
@@ -58,17 +58,17 @@ static inline const struct function *annotate_function(const struct annotate *an
 	return functions_at(annotate->tally.functions, annotate->function);
 }
 
-/* Code that a program made: it has no file, and may stand at several places and share them with
- * other code. */
+/* Returns whether the program generated the code. Such code has no file. It may be at several
+ * addresses and share them with other code. */
 static inline bool annotate_is_generated(const struct annotate *annotate)
 {
 	return annotate_function(annotate)->length > 0;
 }
 
-/* Fills in the code; what cannot be read of it is no error. */
+/* Fills in the code; code that cannot be read is not an error. */
 bool annotate_read_code(struct annotate *annotate, GError **error);
 void annotate_code_done(struct annotate *annotate);
-/* NULL where it cannot be read. */
+/* Returns NULL if the file cannot be read. */
 const struct source_text *annotate_source(struct annotate *annotate, const char *file);
 
 void annotate_show(struct annotate *annotate, struct out *out);

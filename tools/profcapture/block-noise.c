@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) of 1 000 pairs of equals at most a few have any row beyond its interval
+ * Invariants: (1) of 1 000 pairs of equal recordings, at most a few have a row beyond its interval
  *                 [test-diff: equals]
- *             (2) bursts are noise, which a binomial would not say  [test-diff: bursts]
- *             (3) blocks that are like their neighbours count for less  [test-diff: waves]
+ *             (2) bursts are noise, which a binomial would call a change  [test-diff: bursts]
+ *             (3) blocks that are like their neighbors count for less  [test-diff: waves]
  */
 #include "config.h"
 
@@ -13,15 +13,15 @@
 
 #include <math.h>
 
-/* Sampling at regular times can be more even than chance is, but what seems to be more than four
- * times as even is not known as well. */
+/* Sampling at regular times can be more even than chance, but an apparent evenness of more than
+ * four times that of chance is not reliable. */
 #define EVENNESS 4.0
 
-/* Of one recording: its ratio, and the squares of what each block is off by. */
+/* The ratio of one recording, and the squared deviations of its blocks from it. */
 struct residuals {
 	double ratio, weight;
 	double squares;    /* sum */
-	double neighbours; /* sum of products of two that follow each other */
+	double neighbours; /* sum of products of consecutive deviations */
 };
 
 static struct residuals residuals_of(const struct noise_blocks *blocks)
@@ -48,8 +48,8 @@ static struct residuals residuals_of(const struct noise_blocks *blocks)
 	return r;
 }
 
-/* By how much blocks that are alike make the variance greater: both recordings together say it
- * better. */
+/* Returns the factor by which similar neighbors increase the variance. Estimating it from both
+ * recordings is more precise. */
 static double likeness(const struct residuals *a, const struct residuals *b)
 {
 	double squares = 0, neighbours = 0, alike;
@@ -61,7 +61,7 @@ static double likeness(const struct residuals *a, const struct residuals *b)
 		squares += r->squares * scale;
 		neighbours += r->neighbours * scale;
 	}
-	/* Of blocks that are not alike, this is how much it is by chance. */
+	/* Subtract what independent blocks have by chance. */
 	alike = squares > 0 ? neighbours / squares - 1 / sqrt(2.0 * NOISE_BLOCKS) : 0;
 	alike = MIN_OF(alike, 0.9);
 	return alike > 0 ? (1 + alike) / (1 - alike) : 1;
@@ -115,7 +115,7 @@ struct noise_change noise_runs(const double *a, unsigned n_a, const double *b, u
 	};
 }
 
-/* z such that a standard normal number is beyond it with that probability. */
+/* Returns the z that a standard normal number exceeds with that probability. */
 static double normal_quantile(double probability)
 {
 	double low = 0, high = 40;
@@ -154,24 +154,25 @@ static double beta_fraction(double a, double b, double x)
 	return h;
 }
 
-/* The probability that a number with Student's distribution is beyond t, which is above 0. */
+/* Returns the probability that a number with Student's distribution exceeds t, which must be above
+ * 0. */
 static double student_tail(double t, double freedom)
 {
 	double x = freedom / (freedom + t * t), a = freedom / 2, b = 0.5;
 	double front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x));
 
-	/* The fraction converges fast on the near side of the mean alone. */
+	/* The fraction converges fast only on the near side of the mean. */
 	return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a / 2
 					 : (1 - front * beta_fraction(b, a, 1 - x) / b) / 2;
 }
 
-/* t such that a number with Student's distribution is beyond it with that probability, for any
+/* Returns the t that a number with Student's distribution exceeds with that probability, for any
  * number of degrees of freedom. */
 static double student_quantile(double probability, double freedom)
 {
 	double low = 1e-3, high = 1e9;
 
-	/* From here on the two differ by less than a thousandth of a percent. */
+	/* Above this, the two quantiles differ by less than a thousandth of a percent. */
 	if (freedom > 1e6)
 		return normal_quantile(probability);
 	for (unsigned i = 0; i < 100; i++) {

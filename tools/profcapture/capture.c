@@ -2,8 +2,8 @@
 /*
  * Capture - an open capture, as the verbs of profcapture see it
  *
- * Invariants: (1) what is lost is said before anything else          [test_readers: loss first]
- *             (2) a capture of which nothing can be read is an error
+ * Invariants: (1) losses are reported before anything else           [test_readers: loss first]
+ *             (2) a capture without any readable data is an error
  *                 [test_readers: test_a_lost_dictionary]
  * Reads no samples (sampled-events.c, tally.c), nor names beyond those of the losses (names.c).
  */
@@ -40,7 +40,7 @@ static bool same_boot(const struct prof_segment *a, const struct prof_segment *b
 	return memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0;
 }
 
-/* What is added to a clock value of the segment to make it relative; wraps. */
+/* Returns what to add to a clock value of the segment to make it relative; wraps. */
 static uint64_t shift_of(const struct capture *capture, uint32_t number)
 {
 	const struct prof_segment *segment = segment_of(capture, number);
@@ -62,7 +62,7 @@ uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t 
 {
 	int64_t clock = (int64_t)((uint64_t)relative - shift_of(capture, segment));
 
-	/* A relative time before the clock's zero wraps round. */
+	/* A relative time before the clock's zero wraps. */
 	if (clock < 0)
 		return relative > 0 ? UINT64_MAX : 0;
 	return (uint64_t)clock;
@@ -150,7 +150,7 @@ static const char *cause_name(const struct capture *capture, uint64_t cause)
 	return "unknown";
 }
 
-/* A text cell of a batch, interned; NULL where the chunk lacks the column. */
+/* Returns a text cell of a batch, interned; NULL if the chunk lacks the column. */
 static const char *text_of(const struct capture *capture, const struct prof_array *column,
 			   size_t row)
 {
@@ -251,7 +251,7 @@ bool capture_refuse_nothing(const struct capture *capture, GError **error)
 	return false;
 }
 
-/* What cannot be said of the file, which is open: a pipe is copied into a temporary one. */
+/* The capture is open, so these errors come from the temporary file that a pipe is copied into. */
 static bool failed_to_copy(int result)
 {
 	static const int errors[] = { ENOENT, ENOTDIR, EACCES,     EROFS,
@@ -286,14 +286,14 @@ static bool open_reader(struct capture *capture, GError **error)
 	return true;
 }
 
-/* How many columns a table of version 1 had at first. What was added later, older files lack: it
- * reads as absent. */
+/* Returns how many columns a table of version 1 had at first. Older files lack columns that were
+ * added later; those read as absent. */
 static unsigned first_columns(const struct prof_table_def *ours)
 {
 	return ours->id == PROF_TABLE_FREE ? PROF_FREE_YOUNGER : ours->n_columns;
 }
 
-/* The tools name columns of version 1 by position, which a later version keeps and a forged
+/* The tools address columns of version 1 by position. Later versions keep the positions; a forged
  * schema may not. */
 static bool check_schema(const struct capture *capture, GError **error)
 {
@@ -447,7 +447,7 @@ bool capture_check(struct capture *capture, unsigned table, GError **error)
 	       capture_refuse_nothing(capture, error);
 }
 
-/* ---- what is said about it ------------------------------------------------------------------- */
+/* ---- reporting ------------------------------------------------------------------------------- */
 
 static const char *value_text(const struct capture *capture, GBytes *value)
 {
@@ -472,7 +472,7 @@ const char *capture_metadata_of(const struct capture *capture, uint32_t segment,
 	return value_text(capture, g_hash_table_lookup(capture->metadata_of, name));
 }
 
-/* As a shell would read it. */
+/* Quotes a word for a shell. */
 static char *shell_word(const char *word)
 {
 	bool is_plain = *word && !strpbrk(word, " \t\n\"'\\$`*?;&|<>()");
@@ -489,7 +489,7 @@ static void warn_unfinished(const struct capture *capture)
 		    capture->file, MIN_OF(info->cut_at, info->bytes), info->bytes);
 }
 
-/* "symbol, frame" */
+/* Returns for example "symbol, frame". */
 static char *unreadable_tables(const struct capture *capture)
 {
 	GString *names = g_string_new(NULL);
@@ -640,7 +640,7 @@ static void write_number(const struct capture *capture, struct json *json, const
 		json_null(json, key);
 }
 
-/* The one that readers count by default. */
+/* Returns the event that readers count by default. */
 static const char *first_event(const struct capture *capture)
 {
 	const struct sampled_events *events = capture->sampled;
@@ -687,7 +687,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 {
 	static const uint8_t unknown[16];
 
-	/* What of them cannot be read is left out, as everywhere. */
+	/* Unreadable events are left out, as everywhere. */
 	(void)sampled_events_read(capture->sampled, capture->reader, capture->names, NULL);
 	json_begin_object(json, key);
 	json_string(json, "file", capture->file);
@@ -757,7 +757,7 @@ static void print_loss(const struct capture_loss *loss, struct out *out)
 		   (double)loss->to_ns / 1e9);
 }
 
-/* The largest first, of these the earliest. */
+/* Orders by count, descending, then by start. */
 static gint compare_losses(gconstpointer a, gconstpointer b)
 {
 	const struct capture_loss *const *left = a, *const *right = b;

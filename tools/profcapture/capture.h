@@ -2,9 +2,9 @@
 /*
  * Capture - an open capture, as the verbs of profcapture see it
  *
- * Opens the file, gathers what every verb says about it (the "capture" object of the JSON envelope,
- * the losses) and turns times of any segment into nanoseconds since the first segment's start:
- * within a boot by the monotonic clock, across boots by the wall clock of the segments.
+ * Opens the file, gathers what every verb reports about it (the "capture" object of the JSON
+ * envelope, the losses) and converts times of any segment to nanoseconds since the first segment's
+ * start: within a boot by the monotonic clock, across boots by the wall clock of the segments.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ struct capture_loss {
 	int64_t from_ns, to_ns; /* relative */
 };
 
-/* How many records are missing, or 1 where that is unknown. */
+/* Returns how many records are missing, or 1 if that is unknown. */
 static inline uint64_t capture_loss_least(const struct capture_loss *loss)
 {
 	return MAX_OF(loss->count, UINT64_C(1));
@@ -33,11 +33,11 @@ struct capture {
 	const struct prof_segment *segments;
 	size_t n_segments;
 	int64_t duration_ns;
-	uint64_t indexed_samples, indexed_events; /* as the chunks' headers have them */
-	uint64_t lost;                            /* at least, where lost_incomplete */
+	uint64_t indexed_samples, indexed_events; /* from the chunks' headers */
+	uint64_t lost;                            /* a minimum if lost_incomplete */
 	uint64_t missed_ticks;
 	bool lost_incomplete; /* the number of some losses is unknown */
-	bool is_damaged;      /* where no reading shows it */
+	bool is_damaged;      /* damage that reading does not show */
 	bool is_quiet;        /* capture_warn() leaves damage to the verb */
 	uint64_t warned_of;   /* capture_warn(): damaged chunks and lost rows, plus 1 */
 	/* of struct capture_loss, by stream, cause and whether the count is known */
@@ -55,59 +55,61 @@ static inline void capture_cleanup(struct capture **capture)
 }
 #define CLEANUP_CAPTURE CLEANUP(capture_cleanup)
 
-/* Relative time of a clock value of a segment (number as in batches). */
+/* Returns the relative time of a clock value of a segment (number as in batches). */
 int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t time);
-/* The clock value of a relative time in a segment, bounded to what a clock can show. */
+/* Returns the clock value of a relative time in a segment, clamped to the clock's range. */
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
 
-/* Text of a metadata key, or NULL: the file's last, and what the recording of a segment says,
- * which may be of another kind. */
+/* Return the text of a metadata key, or NULL: the last one of the file, and the one of a segment,
+ * whose recording may be of another kind. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);
 
-/* Every end of a thread, by process (index of names): a process ends with its last one, which
- * need not be its main thread. Makes every thread and process of the task table known. */
+/* Calls `ended` for every exit of a thread, with its process (index of names): a process ends with
+ * its last thread, which need not be its main thread. Loads every thread and process of the task
+ * table into names. */
 bool capture_each_exit(const struct capture *capture,
 		       void (*ended)(uint32_t process, int64_t time_ns, void *data), void *data,
 		       GError **error);
 
-/* Hands out the chunks of a table (0 = all) in file order, until one says false. */
+/* Calls `chunk` for each chunk of a table (0 = all) in file order, until it returns false. */
 bool capture_each_chunk(const struct capture *capture, unsigned table,
 			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),
 			void *data, GError **error);
 
 /*
- * Damage. Whatever reads through the capture's reader (cursors, dictionaries) leaves behind in it
- * what it could not read; these report it, and the state and counts follow from it. Damage of
- * payloads is met when they are read, so:
+ * Damage. Cursors and dictionaries record in the capture's reader what they cannot read. These
+ * functions report it, and the state and counts follow from it. Damage of payloads is found only
+ * when they are read, so:
  */
-/* Reads all dictionaries, and what reaches into the range of relative times: damaged bytes are
- * known from then on. */
+/* Reads all dictionaries, and every chunk that overlaps the range of relative times, to find
+ * damaged bytes. */
 bool capture_scan(struct capture *capture, int64_t from_ns, int64_t to_ns, GError **error);
-/* False where nothing of the capture can be read, as far as is known. */
+/* Returns false if nothing of the capture can be read, as far as is known. */
 bool capture_refuse_nothing(const struct capture *capture, GError **error);
-/* Decodes the chunks of a table (0 = all), so that also damage behind whole bytes is known, and
- * what exactly is lost. */
+/* Decodes the chunks of a table (0 = all), to find damage inside chunks whose bytes are intact, and
+ * exactly what is lost. */
 bool capture_check(struct capture *capture, unsigned table, GError **error);
-/* What of a table (0 = all) could not be read so far. */
+/* Returns what of a table (0 = all) could not be read so far. */
 struct prof_lost capture_unreadable(const struct capture *capture, unsigned table);
-/* May rows of a table be missing, as far as is known? */
+/* Returns whether rows of a table may be missing, as far as is known. */
 bool capture_lacks_rows(const struct capture *capture, unsigned table);
 enum prof_state capture_state(const struct capture *capture);
 const char *capture_state_name(const struct capture *capture);
-/* Rows that can be read: samples, and those of all timed tables but loss and metadata. */
+/* Return the number of readable rows: samples, and those of all timed tables except loss and
+ * metadata. */
 uint64_t capture_samples(const struct capture *capture);
 uint64_t capture_events(const struct capture *capture);
 
-/* On stderr: that the capture is unfinished, damaged or joined with another, when it is. Says it
- * once, and again when more damage was met. */
+/* Warns on stderr if the capture is unfinished, damaged or joined with another: once, and again
+ * after more damage was found. */
 void capture_warn(struct capture *capture);
-/* The "capture" object, and the array of LOSS. */
+/* Write the "capture" object, and the array of losses. */
 void capture_write_json(const struct capture *capture, struct json *json, const char *key);
 void capture_write_losses(const struct capture *capture, struct json *json, const char *key);
-/* Lines about loss for people, the largest first and at most `most` (0: all) and a sum of the
- * others; nothing when nothing was lost. Ticks that the kernel missed are no loss of ours. */
+/* Print losses for people, the largest first: at most `most` lines (0: all) and a sum of the
+ * others; nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
 void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct);
-/* The recorded command as a shell would read it; nothing where there was none. */
+/* Prints the recorded command as a shell would read it; nothing if no command was recorded. */
 void capture_print_command(const struct capture *capture, struct out *out);

@@ -63,7 +63,7 @@ enum code_origin code_origin_of(const struct functions *functions, uint32_t func
 	return origin;
 }
 
-/* The innermost own function at or above each node, FUNCTION_NO_STACK where there is none. */
+/* Returns the innermost own function at or above each node, or FUNCTION_NO_STACK. */
 static uint32_t *owners_of(const struct functions *functions, const struct stacks *stacks)
 {
 	uint32_t *owners = g_new0(uint32_t, stacks->n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Counter-values - what counters were set to, in the order of the capture
+ * Counter-values - the values that counters were set to, in the order of the capture
  */
 #include "config.h"
 
@@ -81,7 +81,7 @@ static uint32_t find_counter(struct counter_values *values, struct names_epoch *
 	return values->all->len - 1;
 }
 
-/* False: nobody knows what was counted. */
+/* Returns false if the counter is not defined. */
 static bool index_of(struct counter_values *values, struct names_epoch *names, uint64_t id,
 		     uint32_t *ret_index)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Counter-values - what counters were set to, in the order of the capture
+ * Counter-values - the values that counters were set to, in the order of the capture
  *
- * A counter is the same in every epoch: it has an index. Memory: a block for each counter.
+ * A counter has the same index in every epoch. Memory: a block for each counter.
  */
 #pragma once
 
 #include "tools/profcapture/reader.h"
 
 struct counter {
-	const char *group, *name, *unit; /* interned, which is enough to compare; NULL = none */
+	const char *group, *name, *unit; /* interned, so pointers can be compared; NULL = none */
 	uint64_t kind;                   /* enum prof_counter_kind, or one of a later version */
-	uint32_t process;                /* index of names */
+	uint32_t process;                /* index in names */
 };
 
 struct counter_value {
@@ -25,20 +25,20 @@ struct counter_values {
 	struct capture *capture;
 	GArray *all;         /* struct counter by index */
 	GHashTable *indexes; /* struct counter → index */
-	uint64_t unknown;    /* values of which nobody knows what was counted */
-	/* of the epoch at hand */
+	uint64_t unknown;    /* values of undefined counters */
+	/* of the current epoch */
 	uint32_t epoch;
 	struct prof_dictionary *rows;
 	uint32_t *index_of; /* index + 1 by row; 0 = not looked up yet */
 };
 
-/* `values` holds the capture and zeros. Makes identities of processes known. */
+/* `values` holds the capture and zeros. Loads the identities of processes. */
 bool counter_values_read(struct counter_values *values,
 			 void (*found)(const struct counter_value *value, void *data), void *data,
 			 GError **error);
 void counter_values_done(struct counter_values *values);
 
-/* Does --pid let it pass? A counter of the machine is of no process. */
+/* Returns whether the counter passes --pid. A counter of the machine belongs to no process. */
 bool counter_is_wanted(const struct counter *counter, const struct reader *reader);
 
 static inline const struct counter *counter_at(const struct counter_values *values, uint32_t index)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture counters - what counters were, and how long
+ * profcapture counters - the values of counters, and how long they held
  *
- * A row for each counter of each process. A value holds until the next one, or the end of its
- * process, segment or of the capture. What a counter was when the range of time begins counts as
- * its first value, but is none that was set there.
+ * Shows a row for each counter of each process. A value holds until the next one, or until the end
+ * of its process, of the segment or of the capture. The value at the start of the time range is the
+ * first value of the counter, but does not count as set in the range.
  *
  * Memory: a block for each counter.
  */
@@ -22,13 +22,13 @@
 
 struct series {
 	uint32_t counter;
-	/* what it was in the range */
+	/* over the time range */
 	uint64_t count;
-	bool known; /* the next four are */
+	bool known; /* the next four are set */
 	double first, last, min, max;
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
-	/* what it is at the row at hand */
+	/* at the current row */
 	bool holds;
 	double value;
 	int64_t since_ns;
@@ -96,7 +96,7 @@ static void note_value(struct series *series, double value)
 	series->max = MAX_OF(series->max, value);
 }
 
-/* The value at hand held until then. */
+/* Accounts for the current value until that time. */
 static void hold(const struct counters *counters, struct series *series, int64_t until)
 {
 	int64_t from = MAX_OF(series->since_ns, counters->reader.from_ns);
@@ -126,7 +126,7 @@ static void set_value(const struct counters *counters, struct series *series, in
 		note_value(series, value);
 }
 
-/* Nobody knows what a value is between two segments. */
+/* A counter's value between two segments is unknown. */
 static void end_segment(struct counters *counters)
 {
 	int64_t end = time_or(counters->ends, counters->segment, INT64_MIN);

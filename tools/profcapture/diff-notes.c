@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-notes - what the captures differ in that has nothing to do with what was recorded, and may
- * look like it
+ * Diff-notes - differences between the captures that are not changes of the program, but may look
+ * like one
  */
 #include "config.h"
 
@@ -11,9 +11,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Recordings that differ by more are said to. */
+/* Durations that differ by more get a note. */
 #define DURATION_RATIO 2.0
-/* More loss than this share of what there is can hide a change, or look like one. */
+/* Losing more than this share of the events can hide a change, or look like one. */
 #define LOSS_SHARE 0.01
 
 static void add(struct diff *diff, const char *code, char *text)
@@ -30,7 +30,7 @@ static const char *metadata(const struct diff *diff, const struct diff_side *run
 	return text ? text : "-";
 }
 
-/* The first run that has something else than the first of all has, or NULL. */
+/* Returns the first run whose text differs from that of the first run of all, or NULL. */
 static const struct diff_side *other_text(const struct diff *diff, const char *key)
 {
 	const char *first = metadata(diff, diff_run(diff, DIFF_A, 0), key);
@@ -72,7 +72,8 @@ static void note_duration(struct diff *diff)
 	}
 }
 
-/* What is missing may be what changed, and a name that is missing is in no row of its function. */
+/* Missing data may be what changed. Samples whose name is missing are in no row of their
+ * function. */
 static void note_damage(struct diff *diff, const struct diff_side *run)
 {
 	const struct capture *capture = diff_run_reader(diff, run)->capture;
@@ -138,7 +139,7 @@ static bool check_event(struct diff *diff, const struct diff_side *run, GError *
 	const char *a = tally_event_name(&diff_run(diff, DIFF_A, 0)->tally);
 	const char *b = tally_event_name(&run->tally);
 
-	/* A name that damage took is no other one; note_damage() has it. */
+	/* A name lost to damage is not a different event; note_damage() reports it. */
 	if (strcmp(a, b) == 0 || strcmp(a, NAMES_LOST_TEXT) == 0 || strcmp(b, NAMES_LOST_TEXT) == 0)
 		return true;
 	if (diff->norm != DIFF_BY_SAMPLES) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-rows - what is the same in the captures, and whether it changed
+ * Diff-rows - matches functions of the captures, and judges whether they changed
  *
  * Two builds of a program have different build-ids, offsets and versions of libraries, and two runs
- * different processes. So a function is known by its image's name without folder and version, and
- * by its own, and one that is inlined into others is another one than itself. What no symbol holds
- * is known by its offset where both captures have the same build of the image, and else is one row
- * of the image.
+ * different processes. So a function is identified by its name and by its image's name without
+ * folder and version; its inlined copies are a row of their own. Code without a symbol is
+ * identified by its offset if both captures have the same build of the image, and is otherwise one
+ * row of the image.
  *
- * Invariants: (1) what ended in all rows is what ended in all functions of both captures
+ * Invariants: (1) the self counts of all rows are those of all functions of both captures
  *                 [test_diff: sums]
- *             (2) no row is a change that is in its interval, which holds over all rows
+ *             (2) no row within its interval, which holds over all rows, is a change
  *                 [test-diff: equals]
  */
 #include "config.h"
@@ -23,11 +23,11 @@
 #define NO_NAME "<no name>"
 #define INTERRUPTS "<interrupts>"
 #define LEAST_CHANGE \
-	0.001 /* of the whole, in which two runs of the same differ from beginning to end */
+	0.001 /* share of the whole by which two complete runs of the same program can differ */
 
 /* ---- identities ------------------------------------------------------------------------------ */
 
-/* Length of "-2.36" at the end of a name, or 0. */
+/* Returns the length of "-2.36" at the end of a name, or 0. */
 static size_t version_at_end(const char *name, size_t length)
 {
 	bool has_point = false;
@@ -35,7 +35,7 @@ static size_t version_at_end(const char *name, size_t length)
 
 	while (n < length && (g_ascii_isdigit(name[length - 1 - n]) || name[length - 1 - n] == '.'))
 		has_point |= name[length - 1 - n++] == '.';
-	/* "ld-linux-x86-64" has none */
+	/* "ld-linux-x86-64" has no version */
 	return has_point && n + 1 < length && name[length - 1 - n] == '-' ? n + 1 : 0;
 }
 
@@ -47,7 +47,7 @@ char *diff_image_name(const char *path, bool is_jit)
 	const char *so;
 	size_t length;
 
-	/* Code that programs make is in memory and files called after their process. */
+	/* Generated code is in memory and in files named after their process. */
 	if (is_jit)
 		return g_strdup("[jit]");
 	if (!name || !*name)
@@ -99,7 +99,8 @@ static void list_builds(struct diff *diff, struct diff_side *run)
 			g_hash_table_add(run->builds, (gpointer)names_image_at(names, i)->build_id);
 }
 
-/* Has every run of the other side this build? Then a place in it means the same in all. */
+/* Returns whether every run of the other side has this build, so that a place in it is the same in
+ * all of them. */
 static bool is_build_of_others(const struct diff *diff, unsigned side, const char *build_id)
 {
 	const GPtrArray *others = diff->runs[!side];
@@ -110,8 +111,8 @@ static bool is_build_of_others(const struct diff *diff, unsigned side, const cha
 	return true;
 }
 
-/* "bash+0x4e5c0": a function whose symbol is not there is called after its place
- * (docs/internals.md, "Names"). */
+/* Returns whether the name is a place such as "bash+0x4e5c0", which names a function without a
+ * symbol (docs/internals.md, "Names"). */
 static bool is_place(const char *name, const char *path)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
@@ -172,7 +173,7 @@ static uint32_t identity_of(struct diff *diff, struct diff_side *run, uint32_t f
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* By run: what ended in the row. */
+/* Returns the self counts of the row, by run. */
 static double *per_run(const struct diff *diff, uint32_t row)
 {
 	return &((double *)(void *)diff->per_run->data)[(size_t)row * diff->n_runs];
@@ -184,7 +185,7 @@ static void add_row(struct diff *diff, const struct diff_row *row)
 	g_array_set_size(diff->per_run, diff->rows->len * diff->n_runs);
 }
 
-/* Index + 1. */
+/* Returns the index + 1. */
 static uint32_t row_of(struct diff *diff, struct diff_side *run, uint32_t parent, uint32_t function)
 {
 	struct diff_row new = { .parent = parent,
@@ -247,8 +248,7 @@ static void each_run(struct diff *diff, void (*act)(struct diff *diff, struct di
 			act(diff, diff_run(diff, side, i));
 }
 
-/* What interrupts did in between is the machine's, which may have more or less to do: a row
- * without a verdict. */
+/* Adds a row without a verdict for interrupts, because their load depends on the machine. */
 static void add_interrupts(struct diff *diff)
 {
 	struct diff_row row = { .function = { DIFF_NO_FUNCTION, DIFF_NO_FUNCTION } };
@@ -293,7 +293,8 @@ static void give_slots(struct diff *diff)
 	for (guint i = 0; can_test(diff) && i < diff->rows->len; i++) {
 		struct diff_row *row = &g_array_index(diff->rows, struct diff_row, i);
 
-		/* How many both have together says nothing of how they differ. */
+		/* The sum of both sides is independent of their difference, so it does not bias the
+		 * selection. */
 		if (diff_evidence(diff, &row->counts[DIFF_A]) +
 			    diff_evidence(diff, &row->counts[DIFF_B]) >=
 		    DIFF_LEAST_EVENTS)
@@ -311,7 +312,7 @@ static double ratio(const struct diff *diff, const struct diff_side *run, double
 {
 	double weight = 0;
 
-	/* Of a run the weights sum up to 1, but for rounding. */
+	/* The weights of a run sum up to 1, except for rounding. */
 	if (diff->norm == DIFF_BY_RUN)
 		return count * diff->scale;
 	for (unsigned i = 0; i < NOISE_BLOCKS; i++)
@@ -319,7 +320,7 @@ static double ratio(const struct diff *diff, const struct diff_side *run, double
 	return weight > 0 ? count / weight * diff->scale : 0;
 }
 
-/* By run, in the unit that is shown. New. */
+/* Returns values by run, in the displayed unit. Free them. */
 static double *ratios(const struct diff *diff, const double *counts)
 {
 	double *values = g_new(double, diff->n_runs);
@@ -341,7 +342,7 @@ static bool is_sampled(const struct diff *diff)
 	       diff_run(diff, DIFF_B, 0)->memory.sampled_bytes > 0;
 }
 
-/* Counts and weights as they are shown. */
+/* Compares counts and weights in the displayed unit. */
 static struct noise_change compare_blocks(const struct diff *diff, const struct diff_row *row,
 					  const double *of[DIFF_SIDES])
 {
@@ -358,7 +359,7 @@ static struct noise_change compare_blocks(const struct diff *diff, const struct 
 	return noise_compare(&blocks[DIFF_A], &blocks[DIFF_B]);
 }
 
-/* All that there is in the run that has most. */
+/* Returns the whole of the largest run. */
 static double whole(const struct diff *diff)
 {
 	double most = 0;
@@ -373,7 +374,7 @@ static double whole(const struct diff *diff)
 	return most;
 }
 
-/* `of` are the blocks of each side, where there is one run a side; `values` those of all runs. */
+/* `of`: the blocks of each side, if each side has one run; `values`: those of all runs. */
 static void compare(const struct diff *diff, struct diff_row *row, const double *of[DIFF_SIDES],
 		    const double *values, unsigned tests)
 {
@@ -383,8 +384,8 @@ static void compare(const struct diff *diff, struct diff_row *row, const double 
 		change = noise_runs(values, diff->runs[DIFF_A]->len,
 				    values + diff->runs[DIFF_A]->len, diff->runs[DIFF_B]->len);
 	/*
-	 * All of a run: when it allocates, or had a CPU, is no noise of how much there is of that.
-	 * As many calls or samples as there are may differ by chance.
+	 * Totals of a run: when it allocates, or had a CPU, is not noise of its total. Only the
+	 * number of calls or samples varies by chance.
 	 */
 	else if (diff->norm == DIFF_BY_RUN &&
 		 (!is_sampled(diff) || (diff->measure == DIFF_SAMPLES && row == &diff->all)))
@@ -425,15 +426,15 @@ static void judge(const struct diff *diff, struct diff_row *row, const double *c
 			of[side] = diff_blocks(diff, row->slot, side);
 		compare(diff, row, of, values, diff->tests);
 	} else if (diff->measure == DIFF_PEAK && !is_sampled(diff)) {
-		/* It is what it was, and no estimate. */
+		/* The peak is measured exactly, not estimated. */
 		row->has_noise = true;
 		row->is_significant = !diff->is_damaged && row->a != row->b;
 	}
 }
 
 /*
- * The whole is a question of its own, asked once: among all rows, the few degrees of freedom that a
- * few runs give would hide any change of it.
+ * Tests the whole once, separately from the rows: if it were one of all tests, the few degrees of
+ * freedom of a few runs would hide any change of it.
  */
 static void judge_all(struct diff *diff)
 {
@@ -441,7 +442,7 @@ static void judge_all(struct diff *diff)
 			       diff_run(diff, DIFF_B, 0)->blocks };
 	g_autofree double *counts = g_new(double, diff->n_runs), *values = NULL;
 	struct diff_row *all = &diff->all;
-	/* All of all is what it is. */
+	/* Shares always sum up to the whole. */
 	bool is_tested = can_test(diff) && diff->norm != DIFF_BY_SAMPLES;
 
 	for (unsigned side = 0; side < DIFF_SIDES; side++) {

@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Callers behind a function, in text. */
+/* Callers shown after a function, in text. */
 #define SHOWN_CALLERS 6
-/* Functions that are named where a threshold was exceeded. */
+/* Functions listed if a threshold is exceeded. */
 #define TOLD_EXCEEDED 10
-/* What is deeper is cut from paths. */
+/* Longer paths are cut. */
 #define MAX_PATH 4096
 
 static guint shown(const struct diff *diff)
@@ -31,7 +31,7 @@ static const struct diff_row *row_in_order(const struct diff *diff, guint place)
 	return diff_row_at(diff, g_array_index(diff->order, uint32_t, place));
 }
 
-/* The capture that says more of the row: what there is now, if it is there. */
+/* Returns the side that describes the row: B if the row is in it. */
 static unsigned side_of(const struct diff_row *row)
 {
 	return row->function[DIFF_B] == DIFF_NO_FUNCTION ? DIFF_A : DIFF_B;
@@ -83,7 +83,7 @@ static void write_change(const struct diff *diff, struct json *json, const struc
 		json_bool(json, "significant", row->is_significant);
 }
 
-/* Names from the root to the row. */
+/* Writes the names from the root to the row. */
 static void write_path(const struct diff *diff, struct json *json, const struct diff_row *row)
 {
 	g_autoptr(GPtrArray) names = g_ptr_array_new();
@@ -264,7 +264,7 @@ static void print_name(const struct diff *diff, struct out *out, const struct di
 	out_char(out, '\n');
 }
 
-/* Which event they are of, where that needs to be said. */
+/* Prints the event of the samples, if it is not obvious. */
 static void print_event(const struct tally *tally, struct out *out)
 {
 	g_autofree char *event = text_escape(tally_event_name(tally));
@@ -276,7 +276,7 @@ static void print_event(const struct tally *tally, struct out *out)
 	tally_print_other_events(tally, out);
 }
 
-/* As many samples as report counts; those of interrupts are a row without a verdict. */
+/* Prints as many samples as report counts; those of interrupts are in a row without a verdict. */
 static void print_run(const struct diff *diff, struct out *out, const struct diff_side *run)
 {
 	const struct capture *capture = diff_run_reader(diff, run)->capture;
@@ -300,7 +300,7 @@ static void print_run(const struct diff *diff, struct out *out, const struct dif
 	out_char(out, '\n');
 }
 
-/* What the noise is, and what it is not. */
+/* Explains what the noise includes. */
 static void print_runs(const struct diff *diff, struct out *out)
 {
 	for (unsigned side = 0; side < DIFF_SIDES; side++)
@@ -418,11 +418,11 @@ void diff_show(struct diff *diff, struct out *out)
 
 /* ---- the threshold --------------------------------------------------------------------------- */
 
-/* A capture without symbols that has more samples without a name than this has no functions to
- * compare. */
+/* A capture without symbols has no functions to compare if more than this share of its samples has
+ * no name. */
 #define MOST_UNNAMED 0.5
 
-/* Has any file symbols? The kernel's are there without symbolizing. */
+/* Returns whether any file has symbols. The kernel's are known without symbolizing. */
 static bool is_symbolized(const struct tally *tally)
 {
 	const struct names *names = tally->functions->names;
@@ -501,7 +501,7 @@ int diff_judge(const struct diff *diff)
 		tell(diff, _("(all)"), percent);
 		n++;
 	}
-	/* What is significant is in front. */
+	/* Significant rows come first. */
 	for (guint i = 0; i < diff->significant && i < diff->order->len; i++) {
 		const struct diff_row *row = row_in_order(diff, i);
 

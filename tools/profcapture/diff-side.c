@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-side - what one of the two captures has: samples or blocks by function or by node of its
+ * Diff-side - the data of one of the two captures: samples or blocks by function or by node of its
  * call tree, in blocks of time
  */
 #include "config.h"
@@ -48,8 +48,9 @@ static const struct tally_node *node_at(const struct diff_side *side, uint32_t n
 }
 
 /*
- * How the kernel's entries for interrupts and what they run begin, on each architecture. Page
- * faults and system calls are none: those are what the program asked for.
+ * Prefixes of the kernel's entries for interrupts and of the functions that they run, on each
+ * architecture. Page faults and system calls do not count as interrupts, because the program causes
+ * them.
  */
 bool diff_is_interrupt(const char *name)
 {
@@ -69,7 +70,7 @@ bool diff_is_interrupt(const char *name)
 	return false;
 }
 
-/* Who asks for the kernel asks for all of it. A node comes after its parent. */
+/* In kernel mode, interrupts count like all other code. A node comes after its parent. */
 static void find_interrupts(const struct diff *diff, struct diff_side *side)
 {
 	uint32_t n = side->tally.tree.nodes->len;
@@ -164,7 +165,7 @@ static void allocated(int64_t time_ns, const struct memory_block *block, double 
 	struct diff_count *to = count_of(side->counts, key);
 	unsigned at;
 
-	/* Which is known once the capture is open. */
+	/* The range is known only after the capture was opened. */
 	set_range(side, &side->memory.reader);
 	at = block_at(side, time_ns);
 	if (side->buckets->len < (key + 1) * NOISE_BLOCKS)
@@ -175,7 +176,7 @@ static void allocated(int64_t time_ns, const struct memory_block *block, double 
 	add_to(&side->all, count);
 }
 
-/* What there was of each function when there was most of all. */
+/* Takes what each function had at the peak of the whole. */
 static void take_peak(struct diff_side *side)
 {
 	const struct memory *memory = &side->memory;
@@ -223,7 +224,7 @@ static void fill_memory(struct diff *diff, const struct diff_side *side)
 	}
 }
 
-/* ---- what it is a ratio to ------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 struct mark_search {
 	struct reader *reader;
@@ -259,8 +260,8 @@ static bool weigh(struct diff *diff, struct diff_side *side, struct reader *read
 
 	if (diff->norm == DIFF_BY_MARK)
 		return weigh_marks(diff, side, reader, error);
-	/* Of a run, samples are divided among its functions as by shares: when it had a CPU is no
-	 * noise of what it did with it. */
+	/* For a run, samples are divided among its functions as by shares: when it had a CPU is not
+	 * noise of how it used it. */
 	for (unsigned i = 0; i < NOISE_BLOCKS; i++)
 		side->weights[i] = diff->norm == DIFF_BY_SAMPLES ? side->blocks[i]
 				   : diff->norm == DIFF_BY_TIME  ? seconds / NOISE_BLOCKS

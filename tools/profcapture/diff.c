@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture diff - what recordings have more or less of than others
+ * profcapture diff - compares recordings, and separates changes from noise
  *
- * Functions are matched by what they are called, whatever they were built from (diff-rows.c), and a
- * change is called one only where it is greater than what recordings of the same differ by
- * (block-noise.h).
+ * Functions are matched by name, whatever build they are from (diff-rows.c). A change is reported
+ * only if it is greater than the noise between recordings of the same program (block-noise.h).
  */
 #include "config.h"
 
@@ -44,7 +43,7 @@ static int parse_norm(struct diff *diff)
 	static const char *const names[] = { "samples", "time", "run", "mark:NAME", NULL };
 	static const char mark[] = "mark:";
 
-	/* Shares do not say that all became slower. */
+	/* Shares cannot show that everything became slower. */
 	diff->norm = diff->memory || diff->fail_over ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	if (!diff->normalise)
 		return CLI_CONTINUE;
@@ -164,7 +163,8 @@ static bool has_unit(const struct diff *diff, const char *unit)
 	return true;
 }
 
-/* CPU time, or a number of events, is known where all captures say how much a sample stands for. */
+/* CPU time, or a number of events, is known only if all captures record what a sample stands
+ * for. */
 static void choose_unit(struct diff *diff)
 {
 	static const char *const units[][4] = {
@@ -184,7 +184,7 @@ static void choose_unit(struct diff *diff)
 				  : units[diff->measure][diff->norm];
 	diff->scale = diff->norm == DIFF_BY_SAMPLES ? 100
 		      : is_timed && diff->norm == DIFF_BY_TIME
-			      ? 1 / 1e7 /* ns a second in percent */
+			      ? 1 / 1e7 /* ns per second to percent */
 			      : 1;
 }
 
@@ -233,8 +233,8 @@ static void diff_done(struct diff *diff)
 }
 
 /*
- * Where the captures of B begin: the index of a --to that something other than a time follows, or
- * argc. A file that is called like a time is ./5s.
+ * Returns where the captures of B begin: the index of a --to that is not followed by a time, or
+ * argc. A file that is named like a time is given as ./5s.
  */
 static int find_to(int argc, char **argv)
 {
@@ -249,7 +249,7 @@ static int find_to(int argc, char **argv)
 	return argc;
 }
 
-/* Operands of each side, NULL-terminated: "A B", or "A… --to B…". */
+/* Parses the operands of each side, NULL-terminated: "A B", or "A… --to B…". */
 static int parse_sides(const struct cli_group *groups, int argc, char **argv,
 		       char **ret_files[DIFF_SIDES])
 {

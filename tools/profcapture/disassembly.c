@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Disassembly - the instructions of a stretch of code, as objdump prints them
+ * Disassembly - the instructions of a range of code, as objdump prints them
  *
- * objdump is a program of its own: what a hostile file does to it, it does to a process without
- * anything of ours but that file, which is read through the descriptor that was checked.
- * Invariants: (1) what is kept is bounded, in bytes and lines, and objdump has 1 GiB
+ * objdump runs as a separate process: a hostile file can only attack a process that has nothing of
+ * ours except that file, which it reads through the descriptor that was checked.
+ * Invariants: (1) the kept output is bounded, in bytes and lines, and objdump has 1 GiB
  *                 [test-disassembly: bounded, memory]
  *             (2) it ends in time, whatever objdump does     [test-disassembly: never ends]
  */
@@ -33,7 +33,7 @@ static void clear_line(gpointer line)
 	g_free(((struct disassembly_line *)line)->text);
 }
 
-/* In the child, between fork and exec. */
+/* Runs in the child, between fork and exec. */
 static void set_limits(gpointer unused)
 {
 	const struct rlimit memory = { MAX_MEMORY, MAX_MEMORY };
@@ -68,8 +68,7 @@ static GSubprocess *start(int fd, uint64_t from, uint64_t to, GError **error)
 	return g_subprocess_launcher_spawnv(launcher, argv, error);
 }
 
-/* Everything that it prints until it closes its output; false where that takes too long or is
- * too much. */
+/* Reads all output until objdump closes it; false if that takes too long or is too much. */
 static bool read_output(int fd, unsigned timeout_ms, GString *text)
 {
 	const int64_t deadline = g_get_monotonic_time() + timeout_ms * INT64_C(1000);
@@ -93,7 +92,7 @@ static bool read_output(int fd, unsigned timeout_ms, GString *text)
 	return false;
 }
 
-/* "  401136:\tpush   %rbp": the address and what is behind the tab. */
+/* Parses "  401136:\tpush   %rbp": the address, and the text after the tab. */
 static bool parse_line(const char *line, struct disassembly_line *ret_line)
 {
 	const char *at = line + strspn(line, " ");
@@ -108,7 +107,7 @@ static bool parse_line(const char *line, struct disassembly_line *ret_line)
 	return true;
 }
 
-/* The last thing that it said of itself. */
+/* Reports objdump's last message. */
 static void set_said(GError **error, const char *const *lines)
 {
 	const char *said = NULL;
@@ -120,7 +119,7 @@ static void set_said(GError **error, const char *const *lines)
 		    said ? said : _("it ended without a reason"));
 }
 
-/* The text is cut into its lines. */
+/* Splits the text into lines in place. */
 static GArray *parse(GString *text)
 {
 	char *line_at = text->str, *end = text->str + text->len, *behind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Disassembly - the instructions of a stretch of code, as objdump prints them
+ * Disassembly - the instructions of a range of code, as objdump prints them
  */
 #pragma once
 
@@ -14,9 +14,9 @@ struct disassembly_line {
 };
 
 /*
- * What the ELF file has at [start, end), addresses as it counts them, in their order; of struct
- * disassembly_line, at most DISASSEMBLY_MAX_LINES. `fd` is borrowed. Fails where there is no
- * objdump, it ends with an error, or takes longer than that.
+ * Returns the code of the ELF file at [start, end), ELF addresses, in order: struct
+ * disassembly_line, at most DISASSEMBLY_MAX_LINES. `fd` is borrowed. Fails if objdump is missing,
+ * exits with an error, or takes longer than the timeout.
  */
 #define DISASSEMBLY_MAX_LINES 200000
 GArray *disassembly_read(int fd, uint64_t start, uint64_t end, unsigned timeout_ms, GError **error);

@@ -45,7 +45,7 @@ static struct cell enum_cell(const struct prof_column_def *column, uint64_t valu
 	for (uint64_t i = 0; column->values && column->values[i]; i++)
 		if (i == value)
 			return text_cell_of(column->values[i]);
-	/* A value that a later version defines: its number, still a string. */
+	/* A later version defines this value: writes its number, still as a string. */
 	return (struct cell){ .kind = CELL_UINT, .number = value, .bytes = "" };
 }
 
@@ -159,7 +159,7 @@ static void write_cell(struct json *json, const char *key, const struct cell *ce
 	}
 }
 
-/* ---- text: written by hand, it is where the time of a dump goes ------------------------------ */
+/* ---- text: written by hand, because most of a dump's time is here ---------------------------- */
 
 static void print_uint(struct out *out, uint64_t value)
 {
@@ -205,7 +205,7 @@ static void print_text(struct out *out, const char *bytes, size_t length)
 	out_text(out, escaped);
 }
 
-/* Seconds with nine decimals. */
+/* Prints seconds with nine decimals. */
 static void print_time(struct out *out, int64_t ns)
 {
 	uint64_t absolute = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
@@ -308,7 +308,7 @@ static void print_list(const struct dump *dump, const struct dump_stream *stream
 	}
 }
 
-/* ---- arguments of marks: four lists, an item an argument in each ----------------------------- */
+/* ---- arguments of marks: four lists, one item per argument in each --------------------------- */
 
 static bool is_argument_list(const struct dump_stream *stream, unsigned column)
 {
@@ -350,7 +350,7 @@ static struct cell argument_cell(const struct dump *dump, const struct dump_stre
 	if (kind == PROF_ARGUMENT_STRING)
 		return text_cell_of(names_text(
 			dump->epoch, argument_number(stream, PROF_MARK_ARGUMENT_TEXTS, i)));
-	/* What a later version adds is bits to this one. */
+	/* Kinds of a later version are shown as raw bits. */
 	return (struct cell){ .kind = kind < ARRAY_SIZE(kinds) ? kinds[kind] : CELL_HEX,
 			      .number = argument_number(stream, PROF_MARK_ARGUMENT_VALUES, i) };
 }
@@ -399,7 +399,7 @@ static void print_arguments(const struct dump *dump, const struct dump_stream *s
 /* Calls frame() for each frame of the row's stack, leaf first; at most STACKS_MAX_DEPTH. */
 typedef void dump_frame(struct dump *dump, uint32_t place, bool is_inlined);
 
-/* A frame, behind what is inlined into it there, innermost first. */
+/* Calls frame() for the functions inlined into a frame there, innermost first, then for itself. */
 static void each_function(struct dump *dump, const struct dump_stream *stream, size_t row,
 			  dump_frame *frame)
 {
@@ -438,8 +438,7 @@ static void each_frame(struct dump *dump, const struct dump_stream *stream, dump
 	}
 }
 
-/* File and line of a function say where it is declared; those of the place say where the frame
- * is. */
+/* File and line of a function are its declaration; those of the place are where the frame is. */
 static void write_frame(struct dump *dump, uint32_t place, bool is_inlined)
 {
 	const struct function *at = functions_at(dump->functions, place);
@@ -466,7 +465,7 @@ static void print_frame(struct dump *dump, uint32_t place, bool is_inlined)
 	out_text(dump->out, is_inlined ? "  (inline)\n" : "\n");
 }
 
-/* At the time of the row, where it has one. */
+/* Returns the name at the time of the row, if it has a time. */
 static const char *comm_of(const struct dump *dump, const struct dump_stream *stream,
 			   const struct dump_owner *owner)
 {

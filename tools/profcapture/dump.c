@@ -2,12 +2,12 @@
 /*
  * profcapture dump - the rows of any table
  *
- * Knows no table by name: what a column is stands in its schema, so tables of a later version or of
- * somebody else are printed like ours. A column that refers to a thread or a process gives the row
- * its pid, tid and comm. Timed tables are merged by (segment, time); dictionaries are printed when
- * they are asked for, before the others.
+ * Has no code for single tables: the schema describes the columns, so tables of a later version or
+ * of other software are printed like ours. A column that refers to a thread or a process gives the
+ * row its pid, tid and comm. Timed tables are merged by (segment, time); dictionaries are printed
+ * on request only, before the others.
  *
- * Memory: a row group a table, and the names of two epochs  [test_small_captures: memory]
+ * Memory: a row group per table, and the names of two epochs  [test_small_captures: memory]
  */
 #include "config.h"
 
@@ -20,9 +20,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How often a full disk or a closed pipe is looked for. */
+/* Rows between two checks for a full disk or a closed pipe. */
 #define ROWS_BETWEEN_CHECKS 4096
-/* Of images, processes and threads, which a long recording has without end. */
+/* Limit on the images, processes and threads in memory, because a long recording has any number. */
 #define MOST_IDENTITIES (1u << 15)
 
 static const struct cli_option options[] = {
@@ -148,7 +148,7 @@ static bool stream_open(struct dump *dump, struct dump_stream *stream, GError **
 	return stream_fill(dump, stream, error);
 }
 
-/* By segment, then time; dictionaries first. */
+/* Orders by segment, then time; dictionaries first. */
 static bool comes_before(const struct dump_stream *a, const struct dump_stream *b)
 {
 	if (a->timed != b->timed)
@@ -170,7 +170,7 @@ static struct dump_stream *next_stream(struct dump *dump)
 	return next;
 }
 
-/* A row names what stands in it and nothing of an epoch before; symbols do. */
+/* Drops identities: a row refers to none of an earlier epoch. Symbols, with --resolve, do. */
 static void forget_identities(struct dump *dump)
 {
 	struct names *names = dump->reader.capture->names;
@@ -192,7 +192,7 @@ static bool use_epoch(struct dump *dump, uint32_t number, GError **error)
 				   names_load(dump->epoch, NAMES_FRAME, error)));
 }
 
-/* Goes through the rows that pass; prints at most `limit` (0 = all) when `print` is set. */
+/* Reads the rows that pass; prints at most `limit` (0 = all) if `print` is set. */
 static bool each_row(struct dump *dump, bool print, uint64_t limit, uint64_t *ret_rows,
 		     GError **error)
 {
@@ -261,7 +261,7 @@ static int choose_tables(struct dump *dump)
 
 			known = known || (table && strcmp(table->name, name) == 0);
 		}
-		/* A table of version 1 that this capture does not have is empty, not wrong. */
+		/* A table of version 1 that is missing in this capture is empty, not an error. */
 		if (!known && !prof_reader_table_by_name(reader, name))
 			return unknown_table(tables, n, name);
 	}
@@ -302,8 +302,8 @@ static void list_columns(struct dump *dump)
 	g_ptr_array_add(dump->columns, NULL);
 }
 
-/* What the answer will rest on is checked first, so that the envelope, which comes first, can
- * say what is missing. */
+/* Checks first everything that the output depends on, because the envelope is written first and
+ * reports what is missing. */
 static bool check_tables(struct dump *dump, GError **error)
 {
 	static const unsigned named[] = { PROF_TABLE_STRING, PROF_TABLE_PROCESS,
@@ -338,7 +338,7 @@ static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **err
 	return true;
 }
 
-/* How many rows pass: from the headers where all do, else by going through them. */
+/* Counts the rows that pass: from the headers if all do, else by reading them. */
 static bool count_rows(struct dump *dump, uint64_t *ret_rows, GError **error)
 {
 	const struct capture *capture = dump->reader.capture;

@@ -9,10 +9,10 @@
 #include "tools/profcapture/reader.h"
 
 #define NO_COLUMN UINT_MAX
-/* With --resolve, beside the lists that the arguments of a mark are. */
+/* With --resolve, in addition to the lists of a mark's arguments. */
 #define DUMP_ARGUMENTS "named_arguments"
 
-/* One table that is being read. */
+/* A table that is being read. */
 struct dump_stream {
 	const struct prof_table_def *table;
 	struct prof_cursor *cursor;
@@ -21,13 +21,13 @@ struct dump_stream {
 	bool done;
 	bool timed;
 	unsigned thread, process, cpu,
-		stack; /* positions of the columns that mean these, or NO_COLUMN */
+		stack; /* positions of the columns that hold these, or NO_COLUMN */
 	bool own_pid, own_tid, own_comm; /* the table has a column of that name */
 };
 
 struct dump {
 	struct reader reader;
-	GPtrArray *tables; /* names asked for, or NULL */
+	GPtrArray *tables; /* requested names, or NULL */
 	bool resolve;
 	struct functions *functions; /* with --resolve */
 	struct dump_stream *streams;
@@ -35,20 +35,20 @@ struct dump {
 	GPtrArray *columns; /* of CSV */
 	struct json json;
 	struct out *out;
-	struct names_epoch *epoch; /* of the row at hand */
+	struct names_epoch *epoch; /* of the current row */
 };
 
-/* Whose row it is: indexes of names. */
+/* The owner of a row: indexes in names. */
 struct dump_owner {
 	uint32_t thread, process;
 };
 
-/* A column of the row at hand; 0 for NO_COLUMN, lists and nulls. */
+/* Returns a column of the current row; 0 for NO_COLUMN, lists and nulls. */
 uint64_t dump_number(const struct dump_stream *stream, unsigned column);
-/* Of a timed row: relative. */
+/* Returns the relative time of a timed row. */
 int64_t dump_time(const struct dump *dump, const struct dump_stream *stream);
 struct dump_owner dump_owner_of(const struct dump *dump, const struct dump_stream *stream);
-/* As JSON, ndjson or CSV; as a line of text. */
+/* Write a row as JSON, ndjson or CSV; print it as a line of text. */
 void dump_write_row(struct dump *dump, const struct dump_stream *stream,
 		    const struct dump_owner *owner);
 void dump_print_row(struct dump *dump, const struct dump_stream *stream,

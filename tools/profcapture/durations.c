@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Durations - many durations, and what they are like
+ * Durations - many durations, and their statistics
  *
- * Percentiles are selected, not sorted: ten million take a tenth of a second.
+ * Percentiles are selected without sorting: ten million take a tenth of a second.
  * [test-spans: percentiles]
  */
 #include "config.h"
@@ -51,8 +51,8 @@ static void swap(uint64_t *a, uint64_t *b)
 	*b = kept;
 }
 
-/* The value that would stand at `rank` in order. The pivot is random, so that no file can choose
- * the worst case; equal values are taken together, as there may be no others. */
+/* Returns the value at `rank` in sorted order. The pivot is random, so that no file can choose the
+ * worst case; values equal to it are handled together, because all may be equal. */
 static uint64_t select_rank(uint64_t *values, size_t n, size_t rank)
 {
 	for (;;) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Durations - many durations, and what they are like
+ * Durations - many durations, and their statistics
  *
- * Keeps every one, as exact percentiles need: 8 bytes each, up to 16 while it grows.
+ * Keeps every duration, because exact percentiles need it: 8 bytes each, up to 16 while it grows.
  */
 #pragma once
 
@@ -10,15 +10,17 @@
 #include <stdint.h>
 
 struct durations {
-	/* of uint64_t; NULL = none; durations_percentile() puts them in another order */
+	/* of uint64_t; NULL = none; durations_percentile() reorders them */
 	GArray *values;
-	uint64_t total_ns, min_ns, max_ns; /* the total ends at UINT64_MAX */
+	uint64_t total_ns, min_ns, max_ns; /* the total saturates at UINT64_MAX */
 };
 
 void durations_done(struct durations *durations);
 void durations_add(struct durations *durations, uint64_t ns);
 guint durations_count(const struct durations *durations);
-/* The next two: of at least one. Rounded to the nearest; of the total, should that have ended. */
+/* The next two need at least one duration. Rounds to the nearest; uses a saturated total as it
+ * is. */
 uint64_t durations_mean(const struct durations *durations);
-/* Nearest rank: the smallest that `percent` (1 to 100) per cent of all are not above. Linear. */
+/* Returns the nearest rank: the smallest value that `percent` (1 to 100) percent of all do not
+ * exceed. Takes linear time. */
 uint64_t durations_percentile(struct durations *durations, unsigned percent);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export-allocations - what was allocated, by the tree of an export
+ * Export-allocations - allocations, by the tree of an export
  *
- * What lived when the range of time begins has its event there.
+ * A block that is live at the start of the time range has its event there.
  */
 #include "config.h"
 
@@ -56,7 +56,8 @@ static void add_event(struct reading *reading, const struct allocation_event *ev
 {
 	struct allocations *allocations = reading->allocations;
 
-	/* a free of zero bytes would be an allocation: viewers know them by the sign alone */
+	/* viewers recognize a free by its sign alone, so one of zero bytes would be an
+	 * allocation */
 	if (!allocations->events || (event->bytes <= 0 && event->bytes >= 0))
 		return;
 	if (allocations->events->len < ALLOCATIONS_MOST_EVENTS)
@@ -136,7 +137,7 @@ static void released(const struct memory_event *event, const struct memory_block
 	add_event(reading, &end);
 }
 
-/* Nodes of the tree of blocks are those of the export's from here on. */
+/* Replaces nodes of the tree of blocks by those of the export's tree. */
 static void settle(struct reading *reading)
 {
 	struct allocations *allocations = reading->allocations;

@@ -1,43 +1,43 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export-allocations - what was allocated, by the tree of an export
+ * Export-allocations - allocations, by the tree of an export
  *
- * Stacks of allocations become nodes of the tree of samples, of the same entities: with the lines
- * of frames where the format has them, and what is inlined where that is asked for.
+ * Stacks of allocations become nodes of the tree of samples, with the same entities: with the lines
+ * of frames if the format has them, and with inlined functions on request.
  */
 #pragma once
 
 #include "tools/profcapture/export.h"
 
-/* What is kept of single calls at most: a profile with more is nothing that a viewer opens. */
+/* At most this many single calls are kept, because viewers cannot open a larger profile. */
 #define ALLOCATIONS_MOST_EVENTS 500000u
 
-/* A block begins, or, with bytes below zero, ends. */
+/* The allocation of a block, or, if `bytes` is negative, its release. */
 struct allocation_event {
 	int64_t time_ns;
-	double bytes;    /* that it stands for */
-	uint64_t block;  /* a number that no other block of its process has, below 2^53 */
-	uint32_t thread; /* index of names: of who allocated it */
-	uint32_t by;     /* who calls */
-	uint32_t node;   /* 0 where it ends */
+	double bytes;    /* scaled up if blocks are sampled */
+	uint64_t block;  /* a number that is unique in its process, below 2^53 */
+	uint32_t thread; /* index in names: the thread that allocated it */
+	uint32_t by;     /* the calling thread */
+	uint32_t node;   /* 0 for a release */
 };
 
-/* Of a thread and a node, in what the samples of a recording of allocations stand for. */
+/* Sums of a thread and a node, scaled up if allocations are sampled. */
 struct allocation_sum {
 	uint32_t thread, node;
-	double objects, bytes;           /* that were allocated */
-	double live_objects, live_bytes; /* of them and of those before, at the end of the range */
+	double objects, bytes;           /* allocated */
+	double live_objects, live_bytes; /* live at the end, including earlier blocks */
 };
 
 struct allocations {
-	GArray *events; /* struct allocation_event, as they came, or NULL: not wanted */
+	GArray *events; /* struct allocation_event in the order of the capture; NULL: not wanted */
 	uint64_t left_out;
 	GArray *sums; /* struct allocation_sum */
 };
 
-/* Is there any in the capture? */
+/* Returns whether the capture has any allocations. */
 bool allocations_are_there(const struct export *export);
-/* Adds to the tree and its functions. `wants_events`: also single calls. */
+/* Adds to the tree and its functions. `wants_events`: keeps single calls, too. */
 bool allocations_read(struct allocations *allocations, struct export *export, bool wants_events,
 		      GError **error);
 void allocations_done(struct allocations *allocations);

@@ -3,7 +3,7 @@
  * Export-firefox - samples, marks and counters for the Firefox Profiler, in its processed format
  *
  * The format is that of docs-developer/CHANGELOG-formats.md in the profiler's repository, version
- * 66, which every later one reads. Times are milliseconds since the capture began.
+ * 66, which all later versions read. Times are milliseconds since the capture began.
  */
 #include "config.h"
 
@@ -60,7 +60,7 @@ const char *firefox_base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path ? path : "-";
 }
 
-/* ---- what the profile is of ------------------------------------------------------------------ */
+/* ---- metadata -------------------------------------------------------------------------------- */
 
 static void write_category(struct json *json, const char *name, const char *color)
 {
@@ -96,7 +96,7 @@ static void write_meta(struct firefox *firefox)
 	json_uint(json, "processType", 0);
 	json_uint(json, "stackwalk", 1);
 	json_uint(json, "debug", 0);
-	/* else names are looked for on somebody's server */
+	/* otherwise the profiler requests names from a server */
 	json_bool(json, "symbolicated", true);
 	json_string(json, "oscpu", capture_metadata(capture, "arch"));
 	json_begin_array(json, "categories");
@@ -143,7 +143,7 @@ static void write_samples(struct firefox *firefox, const GArray *samples)
 		before = all[i].time_ns;
 	}
 	json_end(json);
-	/* a sample of a clock of CPU time is what was used since the last one */
+	/* a sample of a CPU clock stands for the CPU time since the previous one */
 	if (export_is_time(firefox->export))
 		write_weights(json, "threadCPUDelta", samples);
 	if (tally_is_weighted(&firefox->export->tally))
@@ -192,7 +192,7 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
-/* Samples by thread of names, each in time order. */
+/* Returns the samples by thread of names, each in time order. */
 static GPtrArray *samples_by_thread(const struct export *export)
 {
 	GPtrArray *threads = g_ptr_array_new();
@@ -213,7 +213,7 @@ static GPtrArray *samples_by_thread(const struct export *export)
 	return threads;
 }
 
-/* Those with marks or allocations only come last. The profiler wants one at least. */
+/* Threads with only marks or allocations come last. The profiler needs at least one thread. */
 static void list_threads(struct firefox *firefox)
 {
 	static const uint32_t none = NAMES_NONE;
@@ -248,7 +248,7 @@ static void write_threads(struct firefox *firefox)
 			g_array_unref(of_thread->pdata[i]);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the profile ----------------------------------------------------------------------------- */
 
 static void write_profile(struct firefox *firefox)
 {

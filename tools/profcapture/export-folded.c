@@ -3,7 +3,7 @@
  * Export-folded - "comm;outermost;…;innermost count", a line for each stack of threads of one name
  *
  * The format of flamegraph.pl and inferno (stackcollapse-perf's): no ';' and no line break in a
- * name, the count last: samples of a clock, or what the samples of another event stand for.
+ * name, the count last. The count is samples of a clock, or the weight of another event's samples.
  */
 #include "config.h"
 
@@ -24,7 +24,7 @@ static int compare_lines(const void *left, const void *right)
 	return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-/* Threads of the same name, and functions that are written alike, are one line. */
+/* Merges threads of the same name, and functions that are spelled alike, into one line. */
 static GHashTable *collapse(const struct export *export)
 {
 	GHashTable *counts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);

@@ -2,8 +2,8 @@
 /*
  * Export-pprof - perftools.profiles.Profile (pprof's proto/profile.proto), as protocol buffers
  *
- * A location is a place in a function, since stacks are merged by these, with the calls that are
- * inlined there as further lines. Ids are an index plus 1.
+ * A location is a place in a function, because stacks are merged by place; the calls that are
+ * inlined there are its further lines. Ids are an index plus 1.
  */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The numbers of fields, by message. */
+/* Field numbers, by message. */
 enum {
 	PROFILE_SAMPLE_TYPE = 1,
 	PROFILE_SAMPLE,
@@ -47,14 +47,14 @@ struct pprof {
 	struct out *out;
 	GHashTable *index;  /* text → index + 1 */
 	GPtrArray *strings; /* UTF-8, in the order of their indexes */
-	GArray *locations;  /* struct location; 0 is none */
+	GArray *locations;  /* struct location; index 0 is unused */
 	struct number_map
 		location_of; /* the location that it is inlined into, and a frame → index */
 };
 
 struct location {
 	uint32_t frame;  /* the innermost */
-	uint32_t caller; /* the location without it, where it is inlined; 0 = it is not */
+	uint32_t caller; /* if it is inlined: the location without it; else 0 */
 	bool is_used;
 };
 
@@ -106,7 +106,7 @@ static void write_number(struct pprof *pprof, unsigned field, uint64_t value)
 	out_write(pprof->out, bytes->data, bytes->len);
 }
 
-/* Strings have to be UTF-8. NULL is the empty one. */
+/* Returns the index of a string, which must be UTF-8. NULL is the empty string. */
 static uint64_t string_index(struct pprof *pprof, const char *text)
 {
 	gpointer known = text ? g_hash_table_lookup(pprof->index, text) : NULL;
@@ -162,7 +162,7 @@ static uint32_t location_of(struct pprof *pprof, uint32_t caller, uint32_t frame
 	return *known;
 }
 
-/* `path` from the root in: frames become the locations that they are in. */
+/* Replaces the frames of `path`, from the root in, by their locations. */
 static void to_locations(struct pprof *pprof, GArray *path)
 {
 	const struct functions *functions = pprof->export->tally.functions;
@@ -186,7 +186,7 @@ static void to_locations(struct pprof *pprof, GArray *path)
 		location_at(pprof, g_array_index(path, uint32_t, i))->is_used = true;
 }
 
-/* Of each type in their order: samples, what they stand for, what was allocated and what lives. */
+/* Values of a sample, in order: samples, their weight, what was allocated and what is live. */
 enum { MOST_VALUES = 6 };
 
 static void write_sample(struct pprof *pprof, uint32_t of_thread, const char *name, uint32_t node,
@@ -213,13 +213,13 @@ static void write_sample(struct pprof *pprof, uint32_t of_thread, const char *na
 	write_message(pprof, PROFILE_SAMPLE, message);
 }
 
-/* Does the capture say what samples stand for? */
+/* Returns whether the capture records the weight of samples. */
 static bool has_weights(const struct export *export)
 {
 	return export->tally.event && export->tally.event->unit;
 }
 
-/* What samples stand for: of a clock what pprof calls CPU time, else the event by its name. */
+/* Returns the type of the weight: for a clock pprof's name of CPU time, else the event's name. */
 static const char *weight_type(const struct export *export)
 {
 	return export_is_time(export) ? "cpu" : tally_event_name(&export->tally);
@@ -261,8 +261,8 @@ static void write_samples(struct pprof *pprof)
 	}
 }
 
-/* As Go's heap profiles have them. What is shown first is what samples stand for, where that is
- * known. */
+/* Types of allocations are those of Go's heap profiles. The default is the weight of samples, if it
+ * is known. */
 static void write_types(struct pprof *pprof)
 {
 	const struct export *export = pprof->export;
@@ -281,7 +281,7 @@ static void write_types(struct pprof *pprof)
 		     string_index(pprof, export->tally.each->len ? first : "inuse_space"));
 }
 
-/* Of an image that a function is in. */
+/* Writes the mapping of an image that contains a function. */
 static void write_mapping(struct pprof *pprof, uint32_t image)
 {
 	const struct names_image *at = names_image_at(pprof->export->reader.capture->names, image);
@@ -290,7 +290,7 @@ static void write_mapping(struct pprof *pprof, uint32_t image)
 	append_number(message, MAPPING_ID, (uint64_t)image + 1);
 	append_number(message, MAPPING_FILE, string_index(pprof, at->path));
 	append_number(message, MAPPING_BUILD_ID, string_index(pprof, at->build_id));
-	/* names are all here: nobody has to look for them */
+	/* all names are here, so pprof need not look for them */
 	append_number(message, MAPPING_HAS_FUNCTIONS, 1);
 	append_number(message, MAPPING_HAS_FILES, 1);
 	append_number(message, MAPPING_HAS_LINES, 1);
@@ -335,7 +335,7 @@ static void write_location(struct pprof *pprof, uint32_t index)
 	write_message(pprof, PROFILE_LOCATION, message);
 }
 
-/* The image with the most weight that is a file. */
+/* Returns the image with the most weight that is a file. */
 static uint32_t main_image(const struct pprof *pprof)
 {
 	const struct tally *tally = &pprof->export->tally;
@@ -360,7 +360,7 @@ static void write_functions(struct pprof *pprof)
 	uint32_t first = main_image(pprof);
 	g_autofree bool *known = g_new0(bool, pprof->export->reader.capture->names->images->len);
 
-	/* pprof calls a profile by its first mapping */
+	/* pprof names a profile after its first mapping */
 	if (first > NAMES_LOST)
 		write_mapping(pprof, first);
 	known[first] = true;
@@ -390,7 +390,7 @@ static void write_times(struct pprof *pprof)
 		uint64_t period = export_period(pprof->export);
 
 		write_weight_type(pprof, PROFILE_PERIOD_TYPE);
-		/* 0: the kernel adapts it */
+		/* 0: the kernel adapts the period */
 		write_number(pprof, PROFILE_PERIOD,
 			     period ? period : pprof->export->tally.event->period);
 	}

@@ -3,9 +3,9 @@
  * Export-speedscope - a profile for each thread, in speedscope's file format (its
  * file-format-schema.json)
  *
- * Samples are in time order, as long as there are not more than MAX_IN_ORDER of them: speedscope
- * holds all frames of each in memory. Beyond that each stack is there once, with the weight of all
- * of its samples; so is each of what was allocated.
+ * Up to MAX_IN_ORDER samples are written in time order: speedscope holds all frames of each in
+ * memory. Beyond that, each stack occurs once, with the weight of all of its samples; so does each
+ * stack of allocations.
  */
 #include "config.h"
 
@@ -51,7 +51,7 @@ static bool are_bytes(const struct export *export)
 	return export->value == EXPORT_ALLOC_SPACE || export->value == EXPORT_INUSE_SPACE;
 }
 
-/* `stacks` are those of the thread, in the order in which they are shown; NULL: it has none. */
+/* `stacks`: those of the thread, in the displayed order; NULL: none. */
 static void write_thread(const struct export *export, struct json *json, uint32_t thread,
 			 const GArray *stacks, GArray *path)
 {
@@ -105,7 +105,7 @@ static GArray *in_order(const struct export *export)
 	return stacks;
 }
 
-/* By thread: the stacks of each, in their order. */
+/* Returns the stacks of each thread, in their order. */
 static GPtrArray *by_thread(const struct export *export, const GArray *stacks)
 {
 	GPtrArray *threads = g_ptr_array_new();
@@ -146,7 +146,7 @@ bool export_speedscope(struct export *export, struct out *out, GError **error)
 		write_thread(export, &json, thread, of_thread->pdata[thread], path);
 		g_array_unref(of_thread->pdata[thread]);
 	}
-	/* a file without a profile is an error to speedscope */
+	/* speedscope rejects a file without a profile */
 	if (threads->len == 0)
 		write_thread(export, &json, NAMES_NONE, NULL, path);
 	json_end(&json);

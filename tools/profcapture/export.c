@@ -2,7 +2,8 @@
 /*
  * profcapture export - the samples of a capture in the formats of other programs
  *
- * The result is whole or not there. What says ".gz" at its end is compressed, and pprof always is.
+ * The result is written completely or not at all. A file whose name ends in ".gz" is compressed;
+ * pprof always is.
  */
 #include "config.h"
 
@@ -57,14 +58,14 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* The reader's time options, but for the --to that this verb has another meaning for. */
+/* The reader's time options except --to, which has another meaning in this verb. */
 static const struct cli_option time_options[] = {
 	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"),
 	  N_("Start at TIME: 1.5s, -5s (before the end), @mark:NAME, or a range 1.2s..1.5s") },
 	{ NULL },
 };
 
-/* ---- what the formats ask for ---------------------------------------------------------------- */
+/* ---- queries of the formats ------------------------------------------------------------------ */
 
 static gint compare_stacks(gconstpointer left, gconstpointer right)
 {
@@ -78,7 +79,7 @@ static gint compare_stacks(gconstpointer left, gconstpointer right)
 	return order ? order : a->node < b->node ? -1 : a->node > b->node;
 }
 
-/* What is sampled of allocations stands for so much. */
+/* Returns the chosen value, to which sampled allocations are scaled up. */
 static uint64_t sum_value(const struct export *export, const struct allocation_sum *sum)
 {
 	const double values[] = {
@@ -196,7 +197,7 @@ GArray *export_threads(const struct export *export)
 	for (guint i = 0; i < stacks->len; i++) {
 		uint32_t thread = g_array_index(stacks, struct export_stack, i).thread;
 
-		/* they are ordered by thread */
+		/* stacks are ordered by thread */
 		if (i == 0 || thread != g_array_index(threads, uint32_t, threads->len - 1))
 			g_array_append_val(threads, thread);
 	}
@@ -225,8 +226,8 @@ void export_path(const struct export *export, uint32_t node, GArray *path)
 	}
 }
 
-/* Where no declaration says it (of what is inlined none does), the first place that is known
- * says the file. */
+/* If no declaration gives the file (none does for inlined functions), uses that of the first known
+ * place. */
 static void find_files(struct export *export)
 {
 	const struct functions *functions = export->tally.functions;
@@ -353,7 +354,7 @@ static bool write_result(struct export *export, GError **error)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-/* There are no allocations with these. */
+/* Returns whether an option applies to samples only, so that allocations are left out. */
 static bool is_of_samples(const struct export *export)
 {
 	return frame_filters_any(&export->filters) || export->tally.mode != TALLY_ANY_MODE ||
@@ -371,7 +372,7 @@ static bool read_allocations(struct export *export, GError **error)
 	if (!allocations_are_there(export)) {
 		if (export->value == EXPORT_SAMPLES)
 			return true;
-		/* Else there were none, or none that can be read. */
+		/* Otherwise the program had no allocations, or none can be read. */
 		if (!capture_metadata(export->reader.capture, "memory.mode")) {
 			g_set_error_literal(
 				error, CLI_ERROR, CLI_FAILURE,
@@ -395,7 +396,7 @@ static bool read_allocations(struct export *export, GError **error)
 	return true;
 }
 
-/* The formats have one event. */
+/* Warns about other recorded events, because the formats hold only one. */
 static void warn_other_events(const struct export *export)
 {
 	const struct sampled_events *events = export->reader.capture->sampled;

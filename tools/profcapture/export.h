@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export - what the formats of the verb `export` share: the samples, the tree that they end in, and
- * what that is called
+ * Export - what the formats of the verb `export` share: the samples, the tree of their stacks, and
+ * its names
  *
- * A format is one function in a file export-NAME.c; it writes everything at once and only looks at
- * what is here. Functions are those of report, so that totals are the same; unlike there, nothing
- * is left out. For a format that has lines of frames the entities of the tree are frames: places in
- * functions, each of which counts as its function (functions_whole()).
+ * A format is one function in a file export-NAME.c; it writes everything at once and uses only what
+ * is declared here. Functions are those of report, so that totals are the same; unlike report,
+ * export leaves nothing out. For a format that has lines of frames, the entities of the tree are
+ * frames: places in functions, each of which counts as its function (functions_whole()).
  */
 #pragma once
 
@@ -17,16 +17,16 @@ struct export
 	struct reader reader;
 	struct tally tally; /* by function, with the whole tree and each sample */
 	struct frame_filters filters;
-	/* by function, for a format that has lines of frames: the file that they are of, or NULL */
+	/* by function, for a format that has lines of frames: the function's file, or NULL */
 	const char **files;
-	struct allocations *allocations; /* where the format and the capture have any; else NULL */
+	struct allocations *allocations; /* NULL if the format or the capture has none */
 	int format;
-	int value; /* enum export_value, of a format that has one only */
+	int value; /* enum export_value, for a format with only one */
 	const char *output;
 	bool force;
 };
 
-/* What a stack has so much of; the others are what pprof calls so. */
+/* The value of a stack; all except samples have pprof's names. */
 enum export_value {
 	EXPORT_SAMPLES,
 	EXPORT_ALLOC_OBJECTS,
@@ -35,37 +35,37 @@ enum export_value {
 	EXPORT_INUSE_SPACE,
 };
 
-/* How much of the value ended in a node on a thread; not 0. Of allocations that is the weight. */
+/* The self value of a node on a thread; not 0. For allocations, it is the weight. */
 struct export_stack {
 	uint32_t thread, node;
 	struct amount amount;
-	const char *name; /* what the thread was called then; never NULL */
+	const char *name; /* the thread's name at that time; never NULL */
 };
 
-/* All of them, ordered by thread, name and node: struct export_stack. */
+/* Returns all stacks, ordered by thread, name and node: struct export_stack. */
 GArray *export_stacks(const struct export *export);
-/* Threads (index of names) that have any, in the order of their processes' and their own ids:
- * uint32_t. */
+/* Returns the threads (index in names) that have a stack, ordered by the ids of their process and
+ * their own: uint32_t. */
 GArray *export_threads(const struct export *export);
-/* The functions from the root to a node (0: none): `path`, of uint32_t, is emptied first. */
+/* Fills `path`, of uint32_t, with the functions from the root to a node (0: none); empties it
+ * first. */
 void export_path(const struct export *export, uint32_t node, GArray *path);
-/* The function that a frame is of, and the line of that function's file that it is at; 0:
- * unknown. */
+/* Return the function of a frame, and the frame's line in that function's file; 0: unknown. */
 static inline uint32_t export_function(const struct export *export, uint32_t frame)
 {
 	return functions_whole(export->tally.functions, frame);
 }
 uint32_t export_line(const struct export *export, uint32_t frame);
-/* Nanoseconds between two samples of a clock; 0: it is not one, or not known. */
+/* Returns the nanoseconds between two samples of a clock; 0: not a clock, or unknown. */
 uint64_t export_period(const struct export *export);
-/* Do samples count nanoseconds? */
+/* Returns whether samples count nanoseconds. */
 bool export_is_time(const struct export *export);
-/* What a stack has of the value, for a format that has one: samples where their number says it all,
- * else what they stand for. */
+/* Returns the value of a stack, for a format that has one: the number of samples, or their weight
+ * if tally_is_weighted(), or that of allocations. */
 uint64_t export_value_of(const struct export *export, struct amount amount);
-/* A thread's name, or its process's program; never NULL. */
+/* Returns a thread's name, or its process's program; never NULL. */
 const char *export_thread_name(const struct export *export, uint32_t thread);
-/* What was recorded: the command, or "profd". */
+/* Returns the recorded command, or "profd". */
 char *export_title(const struct export *export) MUST_CHECK;
 
 /* The formats. */

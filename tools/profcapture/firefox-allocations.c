@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Firefox-allocations - single allocations and frees, for the profiler's views of what was
- * allocated and what still lives
+ * Firefox-allocations - single allocations and frees, for the profiler's views of allocated and
+ * live memory
  *
- * The profiler finds which block a free ends by its address, for which it gets the block's number,
- * and in the table of one thread alone: so a free stands with the thread that allocated, and
- * `threadId` says who called.
+ * The profiler finds the block of a free by its address, for which it gets the block's number, and
+ * only in the table of one thread. So a free is written to the thread that allocated the block, and
+ * `threadId` is the caller.
  */
 #include "config.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Firefox-counters - counters as graphs, each beside the threads of its process
+ * Firefox-counters - counters as graphs, each next to the threads of its process
  *
- * The profiler adds up what a counter changed by, takes the first row of it as the begin, and shows
- * the sum (a gauge), or how much it changed (a sum). So a gauge has a row of zero before its first
- * value, with which the sums are its values. A counter of no process, or of one that has no thread
- * here, is beside the first process.
+ * The profiler adds up the changes of a counter, starts with its first row, and shows the sum (a
+ * gauge), or the change (a sum). So a gauge gets a row of zero before its first value, which makes
+ * the sums its values. A counter without a process, or of a process without a thread in the
+ * profile, is shown with the first process.
  */
 #include "config.h"
 
@@ -26,7 +26,7 @@ struct firefox_counters {
 	GPtrArray *points; /* GArray of struct point, by counter */
 };
 
-/* What it was when the range of time begins is its first value. */
+/* Its value at the start of the time range is its first value. */
 static void add_point(const struct counter_value *value, void *data)
 {
 	struct firefox_counters *counters = data;
@@ -129,7 +129,7 @@ static void write_display(struct json *json, const struct counter *counter)
 	json_end(json);
 }
 
-/* The first thread here of a process, which of them begin with the main one; -1: there is none. */
+/* Returns the first thread of a process in the profile, the main one if it is there; -1: none. */
 static gint64 thread_of(const struct firefox *firefox, uint32_t process)
 {
 	const struct names *names = firefox->export->reader.capture->names;

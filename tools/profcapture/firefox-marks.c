@@ -2,7 +2,7 @@
 /*
  * Firefox-marks - marks as markers of the thread that began them
  *
- * What has no end, or no begin, is shown so; it is up to the profiler how.
+ * A mark without an end, or without a begin, is written so; the profiler decides how to show it.
  */
 #include "config.h"
 
@@ -47,7 +47,7 @@ void firefox_free_marks(struct firefox *firefox)
 	g_ptr_array_unref(firefox->marks);
 }
 
-/* The profiler's phases: an instant, a span, its begin, its end. */
+/* Returns the profiler's phase: an instant, a span, its begin, its end. */
 static unsigned phase_of(const struct mark *mark)
 {
 	static const unsigned phases[] = {

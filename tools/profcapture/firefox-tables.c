@@ -2,9 +2,9 @@
 /*
  * Firefox-tables - stacks, frames, functions, libraries and strings, which all threads share
  *
- * The table of stacks is our tree without its root, and each entity of it is a frame, which has a
- * line, and of which `inlineDepth` says into how many calls it is inlined. A function is what
- * frames count as; a line is one of its file.
+ * The table of stacks is our tree without its root. Each entity of the tree is a frame, which has a
+ * line; `inlineDepth` is the number of calls that it is inlined into. A function is what frames
+ * count as; a line is one of the function's file.
  */
 #include "config.h"
 
@@ -69,7 +69,8 @@ static void write_addresses(struct firefox *firefox)
 	for (guint i = 0; i < frame_count(firefox); i++) {
 		const struct function *frame = function_at(firefox, i);
 
-		/* what is no offset of a file is too large for the profiler's numbers */
+		/* an address that is not an offset of a file is too large for the profiler's
+		 * numbers */
 		if (frame->image > NAMES_LOST && frame->offset < UINT64_C(1) << 53)
 			json_uint(json, NULL, frame->offset);
 		else
@@ -117,7 +118,7 @@ static uint32_t function_in_row(const struct firefox *firefox, guint row)
 	return g_array_index(firefox->functions, uint32_t, row);
 }
 
-/* Rows of `sources`, and, by row of functions, which of them + 1; 0: none. */
+/* Returns the rows of `sources`. Sets source_of, by row of functions, to the row + 1; 0: none. */
 static GArray *list_sources(struct firefox *firefox, GArray *source_of)
 {
 	GArray *sources = g_array_new(FALSE, FALSE, sizeof(uint64_t));
@@ -290,7 +291,7 @@ static void write_resources(struct firefox *firefox)
 					 firefox_base_name(resource_image(firefox, i)->path)));
 	json_end(json);
 	firefox_nulls(json, "host", n);
-	firefox_constant(json, "type", n, 1); /* a library */
+	firefox_constant(json, "type", n, 1); /* type 1: a library */
 	json_uint(json, "length", n);
 	json_end(json);
 }

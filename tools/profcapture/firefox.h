@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Firefox - what the files of the Firefox Profiler's format share: the profile (export-firefox.c),
- * and what stands in it (firefox-*.c)
+ * and its content (firefox-*.c)
  *
- * Columns are arrays of JSON, one for each field of a table. Texts are numbers of
- * shared.stringArray, which is written last.
+ * Columns are JSON arrays, one for each field of a table. Texts are indexes in shared.stringArray,
+ * which is written last.
  */
 #pragma once
 
@@ -16,43 +16,43 @@ struct firefox {
 	struct export *export;
 	struct json json;
 	GHashTable *index;   /* text → index + 1 */
-	GPtrArray *strings;  /* as the capture has them */
-	GArray *functions;   /* uint32_t: what has a row of the table of functions */
-	GArray *function_of; /* uint32_t: row of it, by what has one */
+	GPtrArray *strings;  /* as in the capture */
+	GArray *functions;   /* uint32_t: functions that have a row in the table of functions */
+	GArray *function_of; /* uint32_t: that row, by function */
 	GArray *resources;   /* uint32_t: image of names, by resource */
 	GArray *resource_of; /* uint32_t: resource + 1, by image; 0 = none */
 	GArray *threads;     /* uint32_t: index of names, by thread of the profile; at least one */
 	GPtrArray *marks;    /* GArray of marks, by thread of names; NULL = none */
 	struct firefox_counters *counters;
-	/* uint32_t: of its allocations + 1, by thread of names; 0 = it has none */
+	/* uint32_t: index of its first allocation + 1, by thread of names; 0 = none */
 	GArray *first_event;
 };
 
 uint64_t firefox_string(struct firefox *firefox, const char *text);
 void firefox_ms(struct json *json, const char *key, int64_t ns);
-/* The time from one to the other, which a damaged file may place further apart than an int64_t
+/* Writes the time between two, which a damaged file may place further apart than an int64_t
  * holds. */
 void firefox_ms_between(struct json *json, int64_t before_ns, int64_t ns);
-/* A column that has the same value in every row, or where it says null. */
+/* Write a column with the same value in every row, or with nulls. */
 void firefox_constant(struct json *json, const char *key, size_t n, int64_t value);
 void firefox_nulls(struct json *json, const char *key, size_t n);
-/* The last part of a path, or "-". */
+/* Returns the last part of a path, or "-". */
 const char *firefox_base_name(const char *path);
 
-/* firefox-tables.c: what all threads share. Before anything is written, what has a row of which
- * table is listed. */
+/* firefox-tables.c: what all threads share. List the rows of each table before anything is
+ * written. */
 void firefox_list_rows(struct firefox *firefox);
 void firefox_write_libraries(struct firefox *firefox);
-/* After everything else: what was written before may have asked for strings. */
+/* Call it last, because everything written before may add strings. */
 void firefox_write_shared(struct firefox *firefox);
 
 /* firefox-marks.c */
 bool firefox_read_marks(struct firefox *firefox, GError **error);
 void firefox_free_marks(struct firefox *firefox);
 void firefox_write_mark_schema(struct json *json);
-/* Of a thread. */
+/* Writes the marks of a thread. */
 void firefox_write_marks(struct firefox *firefox, uint32_t thread);
-/* firefox-allocations.c: of threads that allocated. Sorted before anything is written. */
+/* firefox-allocations.c: by the thread that allocated. Sort them before anything is written. */
 void firefox_sort_allocations(struct firefox *firefox);
 bool firefox_has_allocations(const struct firefox *firefox, uint32_t thread);
 void firefox_write_allocations(struct firefox *firefox, uint32_t thread);

@@ -3,7 +3,7 @@
  * Frame-filters - which samples count, and which of their frames are shown, by patterns on the
  * frames
  *
- * Invariants: (1) samples that pass and samples that were taken are all samples
+ * Invariants: (1) samples that pass and samples that are dropped are all samples
  *                 [test_frame_filters]
  *             (2) a place is matched once, whatever the number of stacks
  */
@@ -36,7 +36,7 @@ bool frame_filters_open(struct frame_filters *filters, GError **error)
 
 		if (!filters->pattern[i])
 			continue;
-		/* names are bytes */
+		/* names need not be UTF-8 */
 		filters->regex[i] =
 			g_regex_new(filters->pattern[i], G_REGEX_RAW | G_REGEX_OPTIMIZE, 0, &cause);
 		if (!filters->regex[i]) {
@@ -67,8 +67,8 @@ bool frame_filters_want_bare(const struct frame_filters *filters)
 	       !filters->pattern[FRAME_SHOW_FROM];
 }
 
-/* The filters that match a place. Its file is where the code is, and that of its function where
- * that is declared. */
+/* Returns the filters that match a place. Both the file of its code and the file of its function's
+ * declaration are matched. */
 static unsigned matches(struct frame_filters *filters, const struct functions *functions,
 			uint32_t function)
 {
@@ -95,10 +95,10 @@ static unsigned matches(struct frame_filters *filters, const struct functions *f
 	return bits;
 }
 
-/* What is known of a node from the root down to it. */
+/* The state of a node, from the root down to it. */
 struct path {
 	unsigned met;   /* filters that matched */
-	uint32_t shown; /* the nearest node that is shown, it or above; STACKS_NO_ROW: none */
+	uint32_t shown; /* the nearest shown node, itself or above; STACKS_NO_ROW: none */
 	uint32_t frame; /* the node of the function that it is, or is inlined into */
 };
 
@@ -106,7 +106,7 @@ struct walk {
 	const struct frame_filters *filters;
 	struct stacks *stacks;
 	struct path *paths; /* by node */
-	uint32_t *frames;   /* by node that is shown: the outermost of its frame that is */
+	uint32_t *frames;   /* by shown node: the outermost shown node of its frame */
 	bool inlined;
 };
 
@@ -144,8 +144,8 @@ struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *
 	const struct walk walk = { filters, stacks, paths, ret_frames, inlined };
 	struct amount taken = { 0 };
 
-	/* A caller comes before what it calls: its own samples were looked at when others come
-	 * to it. */
+	/* Callers come before callees, so a caller's own samples are processed before others are
+	 * added to it. */
 	for (size_t i = 0; i < stacks->n; i++) {
 		uint32_t row = stacks->order[i], parent = stacks->parent[row];
 		struct path path = { .shown = STACKS_NO_ROW, .frame = row };

@@ -4,8 +4,8 @@
  *
  * The five options and their meaning are those of pprof (its doc/README.md, "Filtering"): a pattern
  * is a regular expression that may match anywhere in a frame's function, raw name, source file or
- * image. A call that is inlined into another is a frame here, whether or not it is shown as one: a
- * frame of the stack is hidden if all of them are.
+ * image. An inlined call is a frame here, whether or not it is shown as one: a frame of the stack
+ * is hidden if all of its calls are.
  *
  *     --focus      only samples with a frame that matches
  *     --ignore     no samples with a frame that matches
@@ -14,8 +14,8 @@
  *     --show-from  without the frames that called the outermost one that matches; no sample
  *                  without one
  *
- * What a hidden frame did itself is its nearest caller's that is shown; a sample of which no frame
- * is left is none. Focus and ignore look at all frames, show-from at those that hide and show
+ * The self samples of a hidden frame go to its nearest shown caller; a sample without a shown frame
+ * is dropped. Focus and ignore match all frames; show-from matches only those that hide and show
  * leave.
  */
 #pragma once
@@ -26,14 +26,14 @@
 enum { FRAME_FOCUS, FRAME_IGNORE, FRAME_HIDE, FRAME_SHOW, FRAME_SHOW_FROM, FRAME_FILTERS };
 
 struct frame_filters {
-	const char *pattern[FRAME_FILTERS]; /* by the options; NULL = without */
+	const char *pattern[FRAME_FILTERS]; /* by option; NULL = not used */
 	GRegex *regex[FRAME_FILTERS];
-	GByteArray *matches; /* by function: which of them match, 0: not asked yet */
+	GByteArray *matches; /* by function: which filters match; 0: not matched yet */
 };
 
 extern const struct cli_option frame_filter_options[];
 
-/* Compiles the patterns. One that cannot be is an error of the command line. */
+/* Compiles the patterns. An invalid one is an error of the command line. */
 bool frame_filters_open(struct frame_filters *filters, GError **error);
 void frame_filters_done(struct frame_filters *filters);
 
@@ -45,14 +45,14 @@ static inline bool frame_filters_any(const struct frame_filters *filters)
 	return false;
 }
 
-/* Can a sample without any frame pass? */
+/* Returns whether a sample without any frame can pass. */
 bool frame_filters_want_bare(const struct frame_filters *filters);
 /*
- * Filters an epoch's stacks, settled by place with inlined calls: links the nodes that are shown,
- * and moves or takes away samples. Returns how many it took. Without `inlined` the innermost node
- * that is shown of a frame stands for all of it. By node, ret_nodes: the one that a sample which
- * ended there ends in now, or STACKS_NO_ROW where it was taken; ret_frames, of those that are
- * shown: the outermost one of the same frame that is.
+ * Filters an epoch's stacks, which must be settled by place with inlined calls: links the shown
+ * nodes, and moves or drops samples. Returns how many it dropped. Without `inlined`, the innermost
+ * shown node of a frame stands for all of the frame. By node, ret_nodes: the node in which a sample
+ * that ended there ends now, or STACKS_NO_ROW if it was dropped; ret_frames, for shown nodes: the
+ * outermost shown node of the same frame.
  */
 struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
 				  const struct functions *functions, bool inlined,

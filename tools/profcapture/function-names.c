@@ -2,8 +2,8 @@
 /*
  * Function-names - parts of readable C++, Rust and Go names
  *
- * A name is read by its brackets only, so a name that is not well-formed has odd parts, but parts
- * of it nevertheless.                            [test-report: names_match, shortened]
+ * A name is parsed by its brackets only, so a malformed name has odd parts, but always parts
+ * of the name.                                   [test-report: names_match, shortened]
  */
 #include "tools/profcapture/function-names.h"
 
@@ -15,7 +15,7 @@ static bool is_of_name(char c)
 	return g_ascii_isalnum(c) || c == '_';
 }
 
-/* Returns the length of "operator<<" and its like, whose signs are no brackets; 0: none is here. */
+/* Returns the length of "operator<<" and the like, whose signs are not brackets; 0: no operator. */
 static size_t operator_at(const char *name, const char *at)
 {
 	static const char word[] = "operator";
@@ -52,8 +52,8 @@ char *function_name_shorten(const char *name)
 	return g_string_free(text, FALSE);
 }
 
-/* Parts of a name: from `plain` to `end` without its return type and parameters, and its last
- * component without the arguments of a template. */
+/* The parts of a name: `plain` to `end` excludes the return type and parameters; the last component
+ * excludes its template arguments. */
 struct parts {
 	const char *plain, *end;
 	const char *component, *component_end;
@@ -70,11 +70,11 @@ static struct parts parts_of(const char *name)
 		bool after_name = at > name && (is_of_name(at[-1]) || at[-1] == '>');
 
 		if (n > 0 &&
-		    depth == 0) { /* what follows is part of it: "operator bool", "new[]" */
+		    depth == 0) { /* the rest is part of the name: "operator bool", "new[]" */
 			at += n + strcspn(at + n, "(");
 			break;
 		}
-		/* In "(anonymous namespace)::f" and Go's "main.(*T).f" a bracket starts no
+		/* In "(anonymous namespace)::f" and Go's "main.(*T).f", a bracket does not start
 		 * parameters. */
 		if (depth == 0 && *at == '(' && after_name)
 			break;

@@ -14,10 +14,10 @@
  * keep their signs. */
 char *function_name_shorten(const char *name) MUST_CHECK;
 
-/* The name without its return type and parameters: "a::b" of "int a::b(char) const". */
+/* Returns the name without its return type and parameters: "a::b" of "int a::b(char) const". */
 char *function_name_plain(const char *name) MUST_CHECK;
 
-/* What of a function's name a text is equal to, the weakest first. */
+/* The part of a function's name that a text equals, the weakest match first. */
 enum function_name_match {
 	FUNCTION_NAME_DIFFERS,
 	FUNCTION_NAME_COMPONENT, /* its last component: "find" of "std::map<int>::find(int)" */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Functions - what a frame is called, the same in every epoch
+ * Functions - the names of frames, the same in every epoch
  *
  * Invariants: (1) a frame is looked up once an epoch  [by construction of frame_functions]
  *             (2) a return address is looked up at offset - 1     [test-report: return]
  *             (3) code that has moved is the same function        [test_jit: machine_code]
- *             (4) clones of a function, and parts of it that were moved away, are that function
+ *             (4) clones of a function, and parts that were split off, are that function
  *                 [test-report: clones]
  *             (5) a frame has the same lines and inlined calls below generated code as elsewhere
  *                 [test-report: below generated code]
@@ -111,7 +111,7 @@ struct functions *functions_new(struct names *names, GError **error)
 		symbol_rows_free(symbols);
 		return NULL;
 	}
-	/* What epochs that are loaded know is of who was there before. */
+	/* Loaded epochs hold indexes of an earlier struct functions. */
 	for (size_t i = 0; i < G_N_ELEMENTS(names->epochs); i++)
 		if (names->epochs[i])
 			g_clear_pointer(&names->epochs[i]->frame_functions, g_free);
@@ -162,9 +162,9 @@ static const char *kind_of(uint32_t image_kind)
 }
 
 /*
- * The index of a symbol's function. A clone belongs to the function of its image that has its name,
- * and where that is known, its line; of several such functions to the one that is met first. Others
- * of one name stay apart.
+ * Returns the index of a symbol's function. A clone belongs to the function of its image that has
+ * the same name and, if known, the same line; if there are several, to the first one found. Other
+ * functions of the same name stay separate.
  */
 static uint32_t of_whole(struct functions *functions, const struct function *function)
 {
@@ -220,7 +220,7 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 	if (g_hash_table_lookup_extended(functions->unresolved, &function, NULL, &known))
 		return GPOINTER_TO_UINT(known);
 	path = basename_of(names_image_at(functions->names, image)->path);
-	/* "<deeper>" and its like stand for no address. */
+	/* "<deeper>" and the like do not have an address. */
 	name = *path == '<' && offset == 0 ? g_strdup(path)
 					   : g_strdup_printf("%s+0x%" PRIx64, path, offset);
 	function.name = function.raw_name = names_intern(functions->names, name, strlen(name));
@@ -231,7 +231,7 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 	return index;
 }
 
-/* What was loaded again, or has moved, is the same. */
+/* Code that was loaded again, or has moved, is the same function. */
 static uint32_t of_code(struct functions *functions, uint32_t image, struct code_name *name)
 {
 	struct function function = {
@@ -254,8 +254,8 @@ static uint32_t of_code(struct functions *functions, uint32_t image, struct code
 	return name->user;
 }
 
-/* Where a frame is: its image, its offset, and the offset that is looked up. False: the capture
- * does not say. */
+/* Returns a frame's image and offset, and the offset to look up. Returns false if the capture does
+ * not have them. */
 static bool read_frame(struct names_epoch *epoch, size_t row, uint32_t *ret_image,
 		       uint64_t *ret_offset, uint64_t *ret_looked_up)
 {
@@ -304,7 +304,7 @@ bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, 
 	return memo_of_row(functions, epoch, row) == FUNCTION_TIMED;
 }
 
-/* A function that differs in its line from others of its name. */
+/* Returns a function that differs by its line from others of its name. */
 static uint32_t of_line(struct functions *functions, const struct function *function)
 {
 	gpointer known;
@@ -346,7 +346,7 @@ static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32
 	return of_line(functions, &function);
 }
 
-/* What a frame is whose name depends on the time. */
+/* Returns the entity of a frame whose name depends on the time. */
 static uint32_t code_at(struct functions *functions, struct names_epoch *epoch, size_t row,
 			uint32_t segment, uint64_t time_ns, uint64_t *ret_until)
 {
@@ -378,7 +378,7 @@ uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch
 		       : FUNCTION_LOST;
 }
 
-/* What is known of the line of a frame whose function is known; NULL = nothing. */
+/* Returns the line of a frame whose function is known; NULL = unknown. */
 static const struct line_row *line_of_row(struct functions *functions, struct names_epoch *epoch,
 					  size_t row, uint32_t function)
 {
@@ -455,7 +455,8 @@ uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch
 	}
 }
 
-/* The function itself, where calls of it that are inlined are to count for it: into itself, say. */
+/* Returns the function itself if inlined calls of it count for it, for example calls inlined into
+ * itself. */
 static uint32_t of_inlined(struct functions *functions, const struct function *inlined)
 {
 	struct symbol_row *symbol =
@@ -529,8 +530,8 @@ void functions_print_image(const struct functions *functions, uint32_t index, st
 	const char *path = functions_image(functions, index);
 	g_autofree char *name = path ? text_escape(basename_of(path)) : NULL;
 
-	/* What is no file has its brackets in its name: "[kernel]", "[vdso]". "<deeper>" is in
-	 * no image. */
+	/* An image that is not a file has brackets in its name: "[kernel]", "[vdso]". "<deeper>" is
+	 * not in an image. */
 	if (name && *name != '<')
 		out_printf(out, *name == '[' ? "  %s" : "  [%s]", name);
 }
@@ -557,7 +558,7 @@ void functions_print(const struct functions *functions, uint32_t index, bool ful
 		functions_print_image(functions, index, out);
 }
 
-/* ---- what is written ------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 void functions_write(const struct functions *functions, uint32_t index, struct json *json)
 {

@@ -2,7 +2,7 @@
 /*
  * profcapture info - what is in a capture
  *
- * Reads every chunk once, so that what it says about damage is the whole truth.
+ * Reads every chunk once, so that its report of damage is complete.
  */
 #include "config.h"
 
@@ -26,7 +26,7 @@ struct table_info {
 struct process_info {
 	uint32_t process;
 	uint64_t samples;
-	int64_t end_ns; /* INT64_MIN = it did not end, or nobody saw it */
+	int64_t end_ns; /* INT64_MIN = it did not end, or its end was not seen */
 	const char *comm;
 };
 
@@ -40,7 +40,7 @@ struct info {
 	struct tally functions, threads;
 	GArray *tables;    /* struct table_info */
 	GArray *processes; /* struct process_info, the busiest first */
-	GArray *images;    /* struct image_info, the same */
+	GArray *images;    /* struct image_info, likewise */
 	struct json json;
 };
 
@@ -132,7 +132,7 @@ static void gather_processes(struct info *info)
 	}
 	if (names->processes->len > 0)
 		(void)process_info_of(info, names->processes->len - 1);
-	/* "None" and "<lost>" are no processes. */
+	/* "None" and "<lost>" are not processes. */
 	g_array_remove_range(info->processes, 0, MIN_OF(info->processes->len, NAMES_LOST + 1));
 	g_array_sort(info->processes, compare_processes);
 }
@@ -277,7 +277,7 @@ static void write_info(struct info *info)
 			 shown(info, info->processes) < info->processes->len;
 
 	reader_begin(&info->reader, json, "info", truncated);
-	/* ndjson: what stands in "data" is the one row. */
+	/* ndjson: the members of "data" are the only row. */
 	if (info->reader.format == READER_NDJSON)
 		json_begin_object(json, NULL);
 	write_tables(info, json);
