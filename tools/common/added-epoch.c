@@ -2,7 +2,7 @@
 /*
  * Added epoch - the rows that a capture gets after its recording
  *
- * Invariant: rows that are named are written before the rows that name them [test-symbolize: named]
+ * Invariant: a row is written before the rows that refer to it [test-symbolize: named]
  */
 #include "config.h"
 
@@ -16,7 +16,7 @@
 
 #define CHUNK_ROWS (64u << 10)
 
-/* What is named comes first. */
+/* In writing order: a table comes before those that refer to it. */
 static const enum prof_table tables[] = { PROF_TABLE_STRING, PROF_TABLE_IMAGE, PROF_TABLE_PROCESS,
 					  PROF_TABLE_SYMBOL, PROF_TABLE_LINE,  PROF_TABLE_JIT };
 
@@ -27,7 +27,7 @@ bool added_epoch_begin(struct added_epoch *added, int fd, GError **error)
 	int r = prof_writer_new(fd, &options, &added->writer);
 
 	added->fd = fd;
-	/* Where that failed somebody else may be writing. */
+	/* If prof_writer_new() failed, another process may be writing the file. */
 	added->size = added->writer ? size : -1;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(tables); i++) {
@@ -46,7 +46,7 @@ bool added_epoch_begin(struct added_epoch *added, int fd, GError **error)
 
 void added_epoch_done(struct added_epoch *added)
 {
-	/* Fails on a file system that is read-only since then. */
+	/* Fails if the file system has become read-only. */
 	if (added->writer && added->size >= 0 && ftruncate(added->fd, added->size) < 0)
 		g_debug("the rows that were added cannot be removed");
 	for (size_t i = 0; i < ARRAY_SIZE(added->blocks); i++)
@@ -90,7 +90,7 @@ bool added_epoch_finish(struct added_epoch *added, GError **error)
 	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
 }
 
-/* Adds a row; a block that is full is written first, behind what it names. */
+/* Adds a row. A full block is written first, after the tables that it refers to. */
 static int put(struct added_epoch *added, enum prof_table table, const struct prof_value *values)
 {
 	struct prof_block *block = added->blocks[table];

@@ -5,7 +5,7 @@
  * Invariants: (1) no verb's peak is above the allowance, whatever the rows
  *                 [test_small_captures: memory]
  *             (2) the error names what took the memory  [test_small_captures: memory]
- * Memory is what the process does not share with files: pages of mapped files are not counted.
+ * Only memory that is not shared with files counts: pages of mapped files do not.
  */
 #include "config.h"
 
@@ -22,10 +22,10 @@
 
 #define BASE_BYTES (UINT64_C(256) << 20)
 #define BYTES_PER_BYTE 100
-/* A sanitizer keeps what was freed, and its shadow memory counts too. */
+/* A sanitizer keeps freed memory, and its shadow memory counts too. */
 #define SCALE (PROF_SANITIZED ? 8 : 1)
 
-/* What the rows of a table become; it follows "the ". */
+/* The state that the rows of a table build; the message puts "the " before it. */
 static const char *const states[PROF_TABLE_LAST + 1] = {
 	[PROF_TABLE_STRING] = N_("texts"),
 	[PROF_TABLE_IMAGE] = N_("images"),
@@ -55,10 +55,10 @@ static const char *const states[PROF_TABLE_LAST + 1] = {
 
 static struct {
 	uint64_t capture_bytes;
-	const char *file; /* added last, or checked last */
-	uint64_t base;    /* what the process had before, which is not counted */
-	uint64_t used;    /* at the last check, without that */
-	unsigned reading; /* the table of the last check; its rows made what grew since */
+	const char *file; /* the last one added or checked */
+	uint64_t base;    /* memory use before the captures, which is not charged */
+	uint64_t used;    /* at the last check, without `base` */
+	unsigned reading; /* the table of the last check; later growth is charged to it */
 	uint64_t grown[PROF_TABLE_LAST + 1];
 	int statm; /* 0: not open yet */
 } budget;
@@ -85,7 +85,7 @@ static uint64_t state_bytes(void)
 	return allowed_bytes() / 10 * 3;
 }
 
-/* The heap, where /proc is not mounted. */
+/* Returns the size of the heap, for when /proc is not mounted. */
 static uint64_t heap_bytes(void)
 {
 	struct mallinfo2 info = mallinfo2();
@@ -147,7 +147,7 @@ void budget_add_capture(struct prof_reader *reader, const char *file)
 {
 	const char *name = g_intern_string(file);
 
-	/* some verbs open a capture twice, one after the other */
+	/* Some verbs open a capture twice in a row. */
 	if (name != budget.file)
 		budget.capture_bytes += prof_reader_info(reader)->bytes;
 	budget.file = name;

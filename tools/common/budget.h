@@ -3,13 +3,13 @@
  * Budget - how much memory the state that is built from captures may take
  *
  * A small capture can hold millions of valid rows, and most verbs keep something for each row. So
- * the process may use 256 MiB and 100 bytes for each byte of its captures, and no more than the
- * machine has. The budget is measured, not counted: before each batch of rows that is read
- * (prof_reader_set_guard()) the process's own memory is compared with the allowance. So no state
- * can be left out of it. The error names the table whose rows made the process grow the most.
+ * the process may use 256 MiB plus 100 bytes for each byte of its captures, but no more than the
+ * machine has. The budget is measured, not counted: before each batch of rows
+ * (prof_reader_set_guard()) the process's own memory is compared with the allowance, so no state
+ * escapes it. The error names the table whose rows made the process grow the most.
  *
- * State may take three tenths of the allowance: a hash table that grows has three times its memory
- * for a moment, and results are sorted and printed at the end.
+ * State may take three tenths of the allowance: a hash table briefly needs three times its memory
+ * while it grows, and results are sorted and printed at the end.
  *
  * One process has one budget. Not thread safe.
  */
@@ -17,11 +17,11 @@
 
 #include "libcapture/prof-capture.h"
 
-/* Lets the process use what a capture of this size is worth, from now on, and guards the reader. */
+/* Adds the share of a capture of this size to the allowance and guards its reader. */
 void budget_add_capture(struct prof_reader *reader, const char *file);
-/* All captures that were added are closed. What the process has now, as of debug files, is not
- * counted for the next one. */
+/* Call when all added captures are closed. The memory that the process uses now, for example for
+ * debug files, is not charged to the next capture. */
 void budget_begin_anew(void);
-/* Why a reading ended with PROF_OVER_BUDGET: what takes the memory, of which file, and what to
- * do. Freed by the caller. */
+/* Describes a PROF_OVER_BUDGET failure: what takes the memory, in which file, and what to do. The
+ * caller frees it. */
 char *budget_describe(void);

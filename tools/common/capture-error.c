@@ -20,7 +20,7 @@ static enum cli_status status_of(int result)
 	return CLI_FAILURE;
 }
 
-/* What can be done about a file of which not even the header can be read. */
+/* Returns the remedy for a file whose header cannot be read. */
 static const char *next_step(int result)
 {
 	switch (result) {

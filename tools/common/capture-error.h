@@ -2,8 +2,8 @@
 /*
  * Capture-error - where results of libprofcapture become GErrors
  *
- * A positive result (what is wrong with the file) has the exit status "unreadable", -EACCES and
- * -EPERM "not permitted", any other -errno "failure".
+ * A positive result (a defect of the file) has the exit status "unreadable", -EACCES and -EPERM
+ * "not permitted", any other -errno "failure".
  */
 #pragma once
 
@@ -11,6 +11,6 @@
 
 #include <glib.h>
 
-/* Sets "WHAT: why; what to do next" and returns false. `result` is not 0; `what` names the act
+/* Sets "WHAT: why; what to do next" and returns false. `result` is not 0; `what` names the action
  * and the object in quotes. */
 bool capture_error(GError **error, int result, const char *what, ...) PRINTF_LIKE(3, 4);

@@ -3,10 +3,10 @@
  * Cli - the command line that profctl and profcapture share
  *
  * Parsing is one pass: options are stored as they come, operands are moved to the front of argv.
- * What --help and --complete print comes from the same tables (cli-help.c).
+ * cli-help.c prints --help and --complete from the same tables.
  * Invariants: (1) an unknown verb, option, choice or a malformed value never gets past here
  *                 [test-cli: refusals]
- *             (2) nothing behind "--", or behind a command's name, is taken for an option
+ *             (2) nothing after "--", or after a command's name, is parsed as an option
  *                 [test-cli: commands]
  */
 #include "config.h"
@@ -28,15 +28,16 @@
 const char *const cli_color_choices[] = { "auto", "always", "never", NULL };
 
 /*
- * The dispositions that we need, whatever the parent left. A failed write reports SIGPIPE and
- * SIGXFSZ too; while SIGCHLD is ignored, the kernel reaps children and their status is lost.
+ * The dispositions that both programs need, whatever the parent left. Failed writes are reported
+ * without SIGPIPE and SIGXFSZ. While SIGCHLD is ignored, the kernel reaps children and their status
+ * is lost.
  */
 static const struct {
 	int number;
 	void (*handler)(int);
 } dispositions[] = { { SIGPIPE, SIG_IGN }, { SIGXFSZ, SIG_IGN }, { SIGCHLD, SIG_DFL } };
 
-/* The signals that verbs wait for, which a parent that takes them from a signalfd has blocked. */
+/* The signals that verbs wait for. A parent that reads them from a signalfd has blocked them. */
 static const int awaited_signals[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGWINCH };
 
 static struct {
@@ -125,8 +126,7 @@ int cli_unknown(const char *kind, const char *word, const char *const *valid)
 	return CLI_USAGE;
 }
 
-/* Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours, each
- * 1. */
+/* Optimal string alignment: an insertion, deletion, substitution or swap of neighbors costs 1. */
 static unsigned cli_distance(const char *a, const char *b)
 {
 	enum { LONGEST = 40 };
@@ -164,7 +164,7 @@ const char *cli_suggest(const char *word, const char *const *candidates)
 	for (unsigned i = 0; candidates[i]; i++) {
 		unsigned distance = cli_distance(lower, candidates[i]);
 
-		/* At least one letter has to be right. */
+		/* At least one letter must match. */
 		if (distance <= limit && distance < strlen(candidates[i])) {
 			best = candidates[i];
 			limit = distance - (distance > 0);
@@ -193,7 +193,7 @@ static const struct cli_option *cli_find(const struct cli_group *groups, const c
 	return NULL;
 }
 
-/* The caller unrefs; NULL-terminated. */
+/* The array is NULL-terminated; the caller unrefs it. */
 static GPtrArray *cli_option_names(const struct cli_group *groups)
 {
 	GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
@@ -206,7 +206,7 @@ static GPtrArray *cli_option_names(const struct cli_group *groups)
 	return names;
 }
 
-/* `word` as written, with its dashes. */
+/* `word` is as the user wrote it, with its dashes. */
 static int cli_unknown_option(const struct cli_group *groups, const char *word)
 {
 	g_autoptr(GPtrArray) valid = cli_option_names(groups);
@@ -313,7 +313,7 @@ static int cli_apply(const struct cli_option *option, const struct cli_group *gr
 	return cli_usage_error("%s: %s", written, error->message);
 }
 
-/* --name, --name=VALUE or --name VALUE; *i moves past a value of its own. */
+/* Parses --name, --name=VALUE or --name VALUE; *i moves past a separate value. */
 static int cli_long(const struct cli_group *groups, int argc, char **argv, int *i)
 {
 	const char *equals = strchr(argv[*i] + 2, '=');
@@ -344,7 +344,7 @@ static bool cli_is_choice(const struct cli_option *option, const char *text)
 	return text && g_strv_contains(option->choices, text);
 }
 
-/* -abc, -oVALUE or -o VALUE. */
+/* Parses -abc, -oVALUE or -o VALUE. */
 static int cli_short(const struct cli_group *groups, int argc, char **argv, int *i)
 {
 	for (const char *p = argv[*i] + 1; *p; p++) {
@@ -354,7 +354,7 @@ static int cli_short(const struct cli_group *groups, int argc, char **argv, int 
 		const char *value = NULL;
 		int status;
 
-		/* the whole word at its start: -json was meant to be --json */
+		/* Report the whole word at its start: -json was meant to be --json. */
 		if (!option)
 			return cli_unknown_option(groups, p == argv[*i] + 1 ? argv[*i] : written);
 		if (option->bare && !cli_is_choice(option, p[1] ? p + 1 : argv[*i + 1])) {
@@ -470,9 +470,9 @@ static int cli_run(const struct cli_verb *verbs, int argc, char **argv)
 	return cli_unknown_verb(verbs, argv[0]);
 }
 
-/* Where the caller closed one of these, the next file that is opened would get its number, and
- * our messages. The other direction, so that reading and writing still fail; a command that is
- * started gets the same. */
+/* If the caller closed a standard stream, the next opened file would get its number and our
+ * messages. Open these in the opposite direction, so that reading and writing still fail; started
+ * commands inherit them. */
 static void fill_standard_streams(void)
 {
 	static const int directions[] = { O_WRONLY, O_RDONLY, O_RDONLY };
@@ -508,10 +508,10 @@ int cli_main(const char *program, const struct cli_verb *verbs, int argc, char *
 	messages_init();
 	status = cli_run(verbs, argc - 1, argv + 1);
 	error = out_flush(out_stdout());
-	/* Who leaves a pager has seen enough too. */
+	/* A user who quits the pager is not an error either. */
 	if (pager_end() && error == -EPIPE)
 		error = 0;
-	/* That a reader like head has seen enough is no news. */
+	/* EPIPE is not an error: a reader such as head has seen enough. */
 	if (error < 0 && error != -EPIPE)
 		cli_error(_("cannot write to standard output: %s"), g_strerror(-error));
 	if (error < 0 && status == CLI_OK)

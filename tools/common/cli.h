@@ -4,7 +4,7 @@
  *
  * A program is a table of verbs; a verb is a function that describes its options in tables and
  * hands them to cli_parse(), which also answers --help and --complete from those tables. So help,
- * completion and what is accepted cannot differ.
+ * completion and parsing cannot differ.
  *
  *     static const char *const formats[] = { "text", "json", NULL };
  *     struct info { bool json; uint64_t limit; int format; char *file; };
@@ -20,7 +20,7 @@
  *
  *     int profcapture_info(int argc, char **argv)
  *     {
- *             struct info info = { .limit = 20 };       what the options leave alone is the default
+ *             struct info info = { .limit = 20 };       the defaults
  *             const struct cli_group groups[] = { { NULL, info_options, &info }, { NULL } };
  *             int status = cli_parse(&info_spec, groups, &argc, &argv);
  *
@@ -76,8 +76,8 @@ enum cli_type {
 	CLI_TIME,     /* struct units_time */
 	CLI_RANGE,    /* struct units_range: "A..B", or "A" for the start alone */
 	CLI_CHOICE,   /* int, index into choices */
-	/* const char *, of argv: what is behind "=", or the first of choices where nothing is. The
-	 * others are what completion offers */
+	/* const char *, of argv: the value after "=", or the first choice without "=". Completion
+	 * offers the other choices */
 	CLI_OPTIONAL,
 };
 
@@ -90,71 +90,73 @@ struct cli_option {
 	const char *help;           /* N_() */
 	const char *const *choices; /* of CLI_CHOICE and CLI_OPTIONAL, NULL at the end */
 	uint64_t min, max;          /* of CLI_UINT; max 0: no limit */
-	bool bare; /* of CLI_CHOICE: the short name stands alone too, for the first choice */
+	bool bare; /* of CLI_CHOICE: the short name may omit its value, for the first choice */
 };
 
 struct cli_group {
-	/* N_() heading in help; NULL: goes on under the last one, at first "Options" */
+	/* N_() heading in help; NULL: continues the previous group, or "Options" at first */
 	const char *title;
 	const struct cli_option *options; /* NULL ends the array of groups */
 	void *values;
 };
 
 struct cli_spec {
-	const char *synopsis;    /* N_(): what follows "profctl VERB [OPTION…]", "" for nothing */
-	const char *description; /* N_(): sentences for --help */
+	const char *synopsis; /* N_(): the text after "profctl VERB [OPTION…]", "" for nothing */
+	const char *description;             /* N_(): sentences for --help */
 	unsigned min_operands, max_operands; /* UINT_MAX: any number */
-	bool command; /* the first operand starts a command: options behind it are its own */
+	bool command; /* the first operand starts a command; options after it are its own */
 	void (*complete)(
 		const char *
-			/* prints the operands that there are, one a line, for shells; or NULL */
+			/* prints the available operands, one per line, for shells; or NULL */
 			verb);
 };
 
 /*
- * The whole of main(): locale, --help, --version, `help [VERB]`, the verb, then standard output
- * flushed and checked. `verbs` ends with a name of NULL. Changes dispositions and the signal mask
- * (see cli_restore_signals).
+ * The whole of main(): locale, --help, --version, `help [VERB]`, the verb; then it flushes and
+ * checks standard output. `verbs` ends with a name of NULL. Changes dispositions and the signal
+ * mask (see cli_restore_signals).
  */
 int cli_main(const char *program, const struct cli_verb *verbs, int argc, char **argv);
 
 /*
- * Parses *argv behind the verb. Returns CLI_CONTINUE, with *argc and *argv being the operands
+ * Parses *argv after the verb. Returns CLI_CONTINUE, with *argc and *argv being the operands
  * (NULL-terminated, "--" removed), or the status with which the verb returns at once: CLI_USAGE
  * after a message, CLI_OK after --help. A value is "--opt VALUE", "--opt=VALUE", "-oVALUE" or "-o
- * VALUE", and one that is optional "--opt=VALUE" alone; the last of a repeated one counts; names
- * are not abbreviated. A bare short name takes what follows it for its value only where that is one
- * of its choices.
+ * VALUE"; an optional value is "--opt=VALUE" only. The last of a repeated option counts. Names
+ * cannot be abbreviated. A bare short name takes the next word as its value only if that is one of
+ * its choices.
  */
 int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
 	MUST_CHECK;
 
-/* "profctl: …" on stderr, without escapes of a hostile name getting through. */
+/* Prints "profctl: …" on stderr, with the escape sequences of hostile names made harmless. */
 void cli_error(const char *format, ...) PRINTF_LIKE(1, 2);
 void cli_warning(const char *format, ...) PRINTF_LIKE(1, 2);
-/* The same, followed by how to get help; returns CLI_USAGE. */
+/* Same, followed by how to get help; returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Prints and frees the error; returns its status: the code of a CLI_ERROR, else CLI_FAILURE. */
 int cli_fail(GError *error);
-/* "profctl: unknown KIND 'WORD'; did you mean 'X'?" and the valid ones; returns CLI_USAGE. */
+/* Prints "profctl: unknown KIND 'WORD'; did you mean 'X'?" and the valid ones; returns
+ * CLI_USAGE. */
 int cli_unknown(const char *kind, const char *word, const char *const *valid);
 
-/* The candidate (NULL-terminated array) that `word` most likely meant, or NULL:
- * Damerau-Levenshtein and prefixes. */
+/* Returns the candidate (NULL-terminated array) that `word` most likely meant, or NULL. Uses the
+ * Damerau-Levenshtein distance and prefixes. */
 const char *cli_suggest(const char *word, const char *const *candidates);
 
 /* For --color: { "color", 0, CLI_CHOICE, offsetof(…), "WHEN", N_("…"), cli_color_choices } */
 enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER };
 extern const char *const cli_color_choices[];
-/* An explicit choice wins, then NO_COLOR, then CLICOLOR_FORCE, then whether fd is a terminal
- * that can. */
+/* An explicit choice wins, then NO_COLOR, then CLICOLOR_FORCE, then whether fd is a capable
+ * terminal. */
 bool cli_color_wanted(enum cli_color choice, int fd);
 
-/* Columns of the terminal at fd, by COLUMNS or as it says itself; 0 where it is none, which
- * means: no limit. */
+/* Returns the columns of the terminal at fd: COLUMNS, else its own size; 0 (no limit) if fd is not
+ * a terminal. */
 unsigned cli_columns(int fd);
 
-/* Restore the inherited dispositions and signal mask, in a child before exec; async-signal-safe. */
+/* Restores the inherited dispositions and signal mask, in a child before exec;
+ * async-signal-safe. */
 void cli_restore_signals(void);
 
 /* "profctl" or "profcapture", as given to cli_main(). */

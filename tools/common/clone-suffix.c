@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Clone suffix - what compilers append to the name of a function of which they made another, or
- * moved a part away
+ * Clone suffix - what compilers append to the name of a function that they cloned or split
  *
- * Suffixes are taken off from behind, as many as there are. One that has a number must have it:
- * "main.part" is a function of Go. Numbers alone ("count.0") are of different functions, or of no
- * function, and stay.
+ * Suffixes are removed from the end, as many as there are. A numbered suffix must have its number:
+ * "main.part" is a function of Go. Plain numbers ("count.0") belong to different functions, or to
+ * variables, and stay.
  */
 #include "tools/common/clone-suffix.h"
 
@@ -41,7 +40,7 @@ static bool is_number(const char *at, size_t length)
 	return length > 0;
 }
 
-/* The name without its last suffix; `length` where that is none. */
+/* Returns the length of the name without its last suffix; `length` if it has none. */
 static size_t skip_one(const char *name, size_t length)
 {
 	static const char *const alone[] = { "cold", "localalias" };

@@ -2,14 +2,13 @@
 /*
  * Code names - what generated code was called, where and when
  *
- * While the table is read, each process has a tree of what holds then, in which nothing overlaps.
- * Afterwards its names are sorted by place, then time: those that begin at one address follow one
- * another in time. A lookup goes down from the last place at or before the address for as long as
- * something may reach up to it.
+ * While the table is read, each process has a tree of its live names, which do not overlap.
+ * Afterwards its names are sorted by address, then time. A lookup walks down from the last place at
+ * or before the address, until no earlier place reaches the address.
  * Invariants: (1) at one time an address of a process has one name at most
  *                 [test-code-names: overlaps, random]
- *             (2) a lookup says how long it holds, and never too long  [test-code-names: random]
- *             (3) what makes no sense (a move of nothing, no bytes) is ignored
+ *             (2) a lookup says how long it is valid, never too long  [test-code-names: random]
+ *             (3) senseless rows (a move of nothing, no bytes) are ignored
  *                 [test-code-names: nonsense]
  */
 #include "config.h"
@@ -23,14 +22,14 @@
 /* Names that begin at one address. */
 struct place {
 	uint64_t start;
-	uint64_t reach; /* the greatest end of this place and all before */
+	uint64_t reach; /* the greatest end of this and all previous places */
 	guint first, n;
 };
 
 struct process_code {
 	GArray *names;  /* struct code_name */
-	GTree *live;    /* by start: index into names; while the table is read */
-	GArray *places; /* struct place; afterwards */
+	GTree *live;    /* by start: index into names; only while the table is read */
+	GArray *places; /* struct place; filled after reading */
 	GArray *times;  /* struct event */
 	uint32_t segment;
 };
@@ -50,7 +49,7 @@ static struct code_name *name_at(const struct process_code *code, guint i)
 	return &g_array_index(code->names, struct code_name, i);
 }
 
-/* ---- What holds now -------------------------------------------------------------------------- */
+/* ---- Live names ------------------------------------------------------------------------------ */
 
 static gint compare_addresses(gconstpointer left, gconstpointer right, gpointer data)
 {
@@ -66,7 +65,7 @@ static void end_name(struct process_code *code, const uint64_t *start, guint i, 
 	g_tree_remove(code->live, start);
 }
 
-/* Ends what is there in [start, end). */
+/* Ends the names that overlap [start, end). */
 static void make_way(struct process_code *code, uint64_t start, uint64_t end, uint64_t time_ns)
 {
 	GTreeNode *node = g_tree_upper_bound(code->live, &start);
@@ -99,7 +98,7 @@ static void load(struct process_code *code, const struct code_name *name)
 		      GUINT_TO_POINTER(i));
 }
 
-/* By its first byte. */
+/* Ends and returns the name that starts at `start`. */
 static bool take(struct process_code *code, uint64_t start, uint64_t time_ns,
 		 struct code_name *ret_name)
 {
@@ -186,7 +185,7 @@ static void add_row(struct code_names *codes, struct names_epoch *epoch,
 	if (process <= NAMES_LOST)
 		return;
 	code = code_of(codes, process);
-	/* Nothing holds beyond a segment. */
+	/* No name outlives its segment. */
 	if (code->segment != batch->segment)
 		g_tree_remove_all(code->live);
 	code->segment = batch->segment;
@@ -310,7 +309,7 @@ bool code_names_has(const struct code_names *codes, uint32_t process)
 	return g_hash_table_contains(codes->processes, GUINT_TO_POINTER(process));
 }
 
-/* The one of a place that holds then. */
+/* Returns the name of a place that is valid at that time. */
 static struct code_name *find_in_place(const struct process_code *code, const struct place *place,
 				       uint32_t segment, uint64_t time_ns)
 {
@@ -360,7 +359,7 @@ static struct code_name *find_own(const struct process_code *code, uint64_t addr
 	return NULL;
 }
 
-/* When something was said next of the process's code. */
+/* Returns the time of the next event of the process's code. */
 static uint64_t next_event(const struct process_code *code, uint32_t segment, uint64_t time_ns)
 {
 	guint low = 0, high = code->times->len;
@@ -382,7 +381,7 @@ static uint64_t next_event(const struct process_code *code, uint32_t segment, ui
 	return event->segment == segment ? event->time_ns : UINT64_MAX;
 }
 
-/* The instance that forked the process, of those that have code; NAMES_NONE: none. */
+/* Returns the process instance with code that forked this one, or NAMES_NONE. */
 static uint32_t parent_of(const struct code_names *codes, uint32_t process)
 {
 	const struct names_process *child = names_process_at(codes->names, process), *best = NULL;
@@ -420,7 +419,7 @@ struct code_name *code_names_find(const struct code_names *codes, uint32_t proce
 		struct code_name *name = code ? find_own(code, address, segment, time_ns) : NULL;
 		uint64_t start_ns = names_process_at(codes->names, process)->start_time;
 
-		/* What an ancestor had is what it had when it forked. */
+		/* An ancestor's names count as of the fork. */
 		if (name && i == 0)
 			*ret_until = name->to_ns;
 		else if (code && i == 0)

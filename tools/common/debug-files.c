@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debug files - where the symbols and the DWARF of a file are that were taken out of it
+ * Debug files - where the symbols and the DWARF are that were split from a file
  *
- * Invariants: (1) a file is used only where its build-id, or the checksum of its bytes, is the one
+ * Invariants: (1) a file is used only if its build-id, or the checksum of its bytes, is the one
  *                 asked for  [test-debug-files: wrong]
- *             (2) with a sysroot nothing outside of it is opened, but what debug folders hold
+ *             (2) with a sysroot nothing outside of it is opened, except in debug folders
  *                 [test-debug-files: sysroot]
- *             (3) nothing but regular files is opened  [test-debug-files: pipe]
- *             (4) what is unpacked, and what libdw reads into memory, is bounded
- *             (5) what somebody else has says nothing of a file that is here
+ *             (3) only regular files are opened  [test-debug-files: pipe]
+ *             (4) the bytes that are unpacked, or that libdw reads into memory, are bounded
+ *             (5) the files of another root are not consulted for a file that is here
  *                 [test-debug-files: other]
- *             (6) what is here, or in the file itself, is not fetched  [test-debug-files: fetch]
+ *             (6) nothing is fetched that is here, or in the file itself  [test-debug-files: fetch]
  */
 #include "tools/common/debug-files.h"
 
@@ -36,7 +36,7 @@ struct debug_files {
 	int root; /* AT_FDCWD = none */
 	GPtrArray *folders;
 	GPtrArray *others;        /* struct debug_files with a sysroot and nothing else */
-	debug_files_fetch *fetch; /* NULL = nothing comes from elsewhere */
+	debug_files_fetch *fetch; /* NULL = nothing is fetched */
 	void *fetch_data;
 };
 
@@ -111,7 +111,7 @@ int debug_files_open_path(const struct debug_files *files, const char *path)
 	return MAX_OF(regular_file_open(files->root < 0 ? -1 : files->root, path), -1);
 }
 
-/* Something below the folders, theirs first; *ret_path is where it was found. */
+/* Opens a file below the folders, the user's first; *ret_path is its path. */
 static int open_in_folders(const struct debug_files *files, const char *name, guint *at,
 			   char **ret_path)
 {
@@ -137,7 +137,7 @@ int debug_files_open_below(const struct debug_files *files, const char *name, un
 	return open_in_folders(files, name, at, &path);
 }
 
-/* ---- what is asked for ----------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 static void free_elf(struct elf_image **elf)
 {
@@ -155,8 +155,8 @@ static struct elf_image *open_elf(int fd)
 	return elf;
 }
 
-/* objcopy leaves program headers in debug files that name what is not there, and files may be
- * without sections. */
+/* Program headers of debug files made by objcopy refer to missing bytes, and files may lack
+ * sections. */
 static bool has_build_id(const struct elf_image *elf, const void *id, size_t size)
 {
 	uint8_t loaded[ELF_IMAGE_MAX_BUILD_ID];
@@ -272,7 +272,7 @@ static struct elf_image *find_by_link(const struct debug_files *files,
 
 /* ---- DWARF ----------------------------------------------------------------------------------- */
 
-/* libdw reads whole sections into memory, and unpacks those that are compressed. */
+/* Checks the sizes because libdw reads whole sections into memory and unpacks compressed ones. */
 bool debug_files_can_hold(const struct elf_image *elf)
 {
 	uint64_t total = 0;
@@ -307,7 +307,7 @@ static Dwarf *open_dwarf(const struct elf_image *elf)
 	return debug_files_can_hold(elf) ? dwarf_begin_elf(elf->elf, DWARF_C_READ, NULL) : NULL;
 }
 
-/* By its name, which is relative to the file that names it, and by its build-id. */
+/* Finds it by its name, relative to the file that refers to it, else by its build-id. */
 static struct elf_image *find_shared(const struct debug_files *files, const char *name,
 				     const char *path, const void *id, size_t id_size,
 				     char **ret_path)
@@ -317,7 +317,7 @@ static struct elf_image *find_shared(const struct debug_files *files, const char
 							  : g_build_filename(folder, name, NULL);
 	CLEANUP(free_elf) struct elf_image *elf = open_elf(debug_files_open_path(files, near));
 
-	/* A debug file of a folder outside of the sysroot names what is beside it. */
+	/* A debug file in a folder outside of the sysroot refers to a file beside it. */
 	if (!elf && files->root >= 0 && files->folders->len > 0 && name[0] != '/')
 		elf = open_elf(open_outside(near));
 	if (elf && has_build_id(elf, id, id_size)) {
@@ -331,7 +331,7 @@ static struct elf_image *find_shared(const struct debug_files *files, const char
 	return steal_ptr(&elf);
 }
 
-/* False where what the DWARF shares is not there: it would say half of the truth. */
+/* Returns false if the DWARF's shared part is missing: the rest alone would be incomplete. */
 static bool add_shared(const struct debug_files *files, struct debug_file *file, const char *path)
 {
 	const char *name;
@@ -362,8 +362,7 @@ void debug_file_free(struct debug_file *file)
 	g_free(file);
 }
 
-/* Whether the image's path names it here: then what says something of it is here, and nobody
- * else is asked. */
+/* Returns whether the path is the image's own file here. If so, other roots are not consulted. */
 static bool is_here(const struct debug_files *files, const struct elf_image *image,
 		    const char *path)
 {
@@ -442,9 +441,10 @@ struct debug_file *debug_files_find(const struct debug_files *files, const struc
 	return NULL;
 }
 
-/* ---- what is packed into the file itself ----------------------------------------------------- */
+/* ---- symbols packed into the file itself ----------------------------------------------------- */
 
-/* All of `data`, unpacked into the file; false where it is no whole xz stream or too large. */
+/* Unpacks all of `data` into the file. Returns false if it is not a complete xz stream or is too
+ * large. */
 static bool unpack(const Elf_Data *data, int fd)
 {
 	lzma_stream stream = LZMA_STREAM_INIT;

@@ -3,9 +3,8 @@
  * Debug info - which function, inlined calls and source line an address of a file is, from its
  * DWARF
  *
- * Which addresses belong to a unit is read of the units themselves: .debug_aranges is optional, and
- * often not there. libdw checks what it reads; what is in there is bounded by the budget of
- * debug-unit.h.
+ * The addresses of a unit come from the unit itself, because .debug_aranges is optional and often
+ * missing. libdw checks what it reads; the budget of debug-unit.h bounds the amount.
  * Invariants: (1) a unit is flattened once
  *             (2) a file cannot cost more than its budget
  * Does not find files (debug-files.h).
@@ -36,7 +35,7 @@ struct unit_range {
 
 struct debug_info {
 	Dwarf *dwarf;
-	struct debug_split *split; /* NULL = halves that were split off are not looked for */
+	struct debug_split *split; /* NULL = split units are not looked for */
 	GArray *units;             /* struct unit */
 	GArray *ranges;            /* struct unit_range, by start */
 	struct debug_budget budget;
@@ -155,8 +154,8 @@ static bool find_in_unit(struct debug_info *info, const struct unit_range *range
 	return true;
 }
 
-/* Units may overlap, where the linker folded equal functions or a file lies: of a few before,
- * the nearest that knows. */
+/* Units may overlap, because the linker folded equal functions or the file is wrong. So this tries
+ * the nearest few units and uses the first with an answer. */
 bool debug_info_find(struct debug_info *info, uint64_t address, struct debug_info_place *ret_place)
 {
 	size_t low = 0, high = info->ranges->len;

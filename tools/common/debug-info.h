@@ -3,9 +3,9 @@
  * Debug info - which function, inlined calls and source line an address of a file is, from its
  * DWARF
  *
- * A unit is flattened when an address of it is first asked for; from then on a lookup is two binary
- * searches. All that is handed out is owned by the debug_info and lasts until it is freed. One
- * thread at a time; different files on different threads.
+ * A unit is flattened when one of its addresses is first looked up; later lookups are two binary
+ * searches. The debug_info owns all results, which last until it is freed. One thread at a time;
+ * different files on different threads.
  */
 #pragma once
 
@@ -18,21 +18,21 @@
 /* A function, or one inlined call of it. */
 struct debug_info_function {
 	const struct debug_info_function
-		*caller;  /* that it is inlined into; NULL = it is not inlined */
-	const char *name; /* the linker's name where there is one; NULL = unknown */
-	/* where it is called, if inlined, else where it is declared; NULL = unknown */
+		*caller;  /* the function that it is inlined into; NULL = not inlined */
+	const char *name; /* the linkage name if there is one; NULL = unknown */
+	/* its call site if inlined, else its declaration; NULL = unknown */
 	const char *file;
 	uint32_t line;  /* 0 = unknown */
 	uint32_t depth; /* in the tree of DIEs */
-	uint64_t start; /* its first byte, which need not be where it is entered, */
-	uint64_t end;   /* and behind its last; between them may be code of others */
-	Dwarf_Off die;  /* read when its name is first asked for */
+	uint64_t start; /* its first byte, not necessarily its entry */
+	uint64_t end;   /* after its last byte; code of others may be in between */
+	Dwarf_Off die;  /* read when the name is first needed */
 	uint32_t call_file;
 	bool named;
 	bool scattered; /* in several pieces */
 };
 
-/* What is the same for all addresses in [start, end). */
+/* The answer for all addresses in [start, end). */
 struct debug_info_place {
 	uint64_t start, end;
 	const struct debug_info_function *function; /* the innermost; NULL = unknown */
@@ -42,12 +42,12 @@ struct debug_info_place {
 
 struct debug_info;
 
-/* The file, which has DWARF, is borrowed, and no one else's meanwhile. */
+/* Borrows the file, which has DWARF; nobody else may use it meanwhile. */
 struct debug_info *debug_info_new(const struct debug_file *file);
 void debug_info_free(struct debug_info *info);
 
-/* False where nothing is known of the address. */
+/* Returns false if nothing is known about the address. */
 bool debug_info_find(struct debug_info *info, uint64_t address, struct debug_info_place *ret_place);
 
-/* Why answers may be missing: limits were met in at least one unit. */
+/* True if answers may be missing because at least one unit exceeded a limit. */
 bool debug_info_is_cut(const struct debug_info *info);

@@ -2,15 +2,15 @@
 /*
  * Debug package - a .dwp file: the split DWARF of all units of a program in one file
  *
- * An index (.debug_cu_index, a hash table of ids) says which stretch of each section is a unit's:
- * version 2 is GNU's for DWARF 4, version 5 that of the standard. The strings are common to all
- * units; those that a unit names are copied, and its offsets of them changed.
+ * An index (.debug_cu_index, a hash table of ids) maps a unit to its part of each section: version
+ * 2 is GNU's for DWARF 4, version 5 that of the standard. All units share the strings; the strings
+ * of the unit are copied, and its string offsets adjusted.
  * Invariants: (1) nothing outside of a section is read, whatever the index says
  *                 [test-debug-package: hostile]
  *             (2) a lookup ends after as many steps as the index has slots
  *                 [test-debug-package: full]
  *             (3) a unit is no larger than MAX_UNIT_BYTES  [test-debug-package: hostile]
- * Leaves out what names and lines do not need: locations, macros, type units.
+ * Omits the parts that names and lines do not need: locations, macros, type units.
  */
 #include "tools/common/debug-package.h"
 
@@ -24,12 +24,12 @@
 #define HEADER_BYTES 16
 #define STR_OFFSETS_HEADER_BYTES 8
 
-/* What is taken of a package, in this order. */
+/* The parts of a package that are used, in this order. */
 enum part { INFO, ABBREV, LINE, STR_OFFSETS, RNGLISTS, STR, N_PARTS };
 
 static const struct {
 	const char *name;
-	uint32_t id[2]; /* of its column in an index of version 2, of version 5 */
+	uint32_t id[2]; /* of its column in an index of version 2, and of version 5 */
 } parts[] = {
 	[INFO] = { ".debug_info.dwo", { 1, 1 } },
 	[ABBREV] = { ".debug_abbrev.dwo", { 3, 3 } },
@@ -120,7 +120,7 @@ struct debug_package *debug_package_open(int fd)
 	return NULL;
 }
 
-/* The row of a unit, from 1; 0 = it is not there. */
+/* Returns the row of a unit, from 1; 0 = not found. */
 static uint32_t find_row(const struct debug_package *package, uint64_t id)
 {
 	const uint8_t *ids = package->index + HEADER_BYTES;
@@ -139,8 +139,8 @@ static uint32_t find_row(const struct debug_package *package, uint64_t id)
 	return 0;
 }
 
-/* The bytes of a unit in a section. False where they are not all there; none, where the unit has
- * none. */
+/* Reads the part of a section that belongs to a unit; empty if the unit has no such part. Returns
+ * false if bytes are missing. */
 static bool read_part(const struct debug_package *package, uint32_t row, enum part part,
 		      GByteArray *bytes)
 {
@@ -171,7 +171,7 @@ static bool read_part(const struct debug_package *package, uint32_t row, enum pa
 	       (ssize_t)size;
 }
 
-/* Copies the strings that are named; one that is not there is empty. */
+/* Copies the strings of the unit; a missing string becomes empty. */
 static bool copy_strings(const struct debug_package *package, GByteArray *offsets,
 			 GByteArray *strings)
 {

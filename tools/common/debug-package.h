@@ -2,8 +2,8 @@
 /*
  * Debug package - a .dwp file: the split DWARF of all units of a program in one file
  *
- * libdw reads no packages, so the unit that is asked for is made a file of its own, as the compiler
- * had written it.
+ * libdw does not read packages, so a requested unit becomes a file of its own, like the one that
+ * the compiler wrote.
  */
 #pragma once
 
@@ -13,9 +13,10 @@
 
 struct debug_package;
 
-/* Takes the file; NULL where it is no package. */
+/* Takes the fd; NULL if it is not a package. */
 struct debug_package *debug_package_open(int fd);
 void debug_package_free(struct debug_package *package);
 
-/* The .dwo file of the unit with that id; NULL where the package has none, or it lies. */
+/* Returns the .dwo file of the unit with that id; NULL if the package does not have it or is
+ * malformed. */
 GByteArray *debug_package_extract(const struct debug_package *package, uint64_t id);

@@ -2,12 +2,13 @@
 /*
  * Debug split - the other halves of units whose DWARF the compiler split off (-gsplit-dwarf)
  *
- * libdw joins two halves itself, but opens what the skeleton names without a look at where that
- * lies or what it is, and reads no packages. So it is given a skeleton that is made here, with the
- * address and base of the real one, which names a file that is already open: /proc/self/fd/N.
- * Invariants: (1) only regular files are opened, and below a sysroot only what is in it
+ * libdw joins two halves itself, but it opens the file that the skeleton names without checking
+ * where that file is or what type it has, and it does not read packages. So libdw gets a generated
+ * skeleton with the address and bases of the real one, which names a file that is already open:
+ * /proc/self/fd/N.
+ * Invariants: (1) only regular files are opened, and with a sysroot only files inside it
  *                 [test_split_dwarf: sysroot]
- *             (2) a half is used only where its id is the skeleton's  [test_split_dwarf: other]
+ *             (2) a half is used only if its id is the skeleton's  [test_split_dwarf: other]
  */
 #include "tools/common/debug-split.h"
 
@@ -30,7 +31,7 @@ struct debug_split {
 	char *path, *debug_path;
 	struct debug_package *package;
 	bool looked_for_package;
-	GArray *addresses, *ranges; /* uint64_t, sorted: where those of units of DWARF 4 begin */
+	GArray *addresses, *ranges; /* uint64_t, sorted: the bases of all units of DWARF 4 */
 };
 
 struct debug_half {
@@ -102,7 +103,7 @@ static uint64_t get_number(Dwarf_Die *die, unsigned int name)
 											     : 0;
 }
 
-/* Of the file that has the skeletons; libdw has unpacked it by now. */
+/* Returns a section of the file that has the skeletons, which libdw has already unpacked. */
 static const Elf_Data *get_table(const struct debug_split *split, const char *name)
 {
 	Elf *elf = dwarf_getelf(split->dwarf);
@@ -146,7 +147,7 @@ static GArray *list_bases(const struct debug_split *split, unsigned int name)
 	return bases;
 }
 
-/* A part of a table; nothing where it is not there. */
+/* Returns a part of a table; empty if it is missing. */
 static struct elf_section slice(const char *name, const Elf_Data *table, uint64_t start,
 				uint64_t end)
 {
@@ -177,8 +178,8 @@ static void put_u64(GByteArray *bytes, uint64_t value)
 	g_byte_array_append(bytes, (const uint8_t *)&value, sizeof(value));
 }
 
-/* Both are of one DIE: name of the other half, address, bases; of DWARF 4 also the id, which in
- * 5 is in the header. */
+/* Writes a unit of one DIE: the name of the other half, address, bases, and in DWARF 4 the id,
+ * which DWARF 5 has in the header. */
 static void put_unit(GByteArray *bytes, bool is_5, uint64_t id, uint64_t address, const char *name)
 {
 	uint32_t length;
@@ -243,7 +244,7 @@ static const uint8_t abbreviations_4[] = {
 	0,
 };
 
-/* Tables of DWARF 4 do not say where the part of a unit ends: where that of another begins. */
+/* A table of DWARF 4 does not store the size of a unit's part: it ends at the next unit's base. */
 static uint64_t next_base(const struct debug_split *split, GArray **bases, unsigned int name,
 			  uint64_t base)
 {
@@ -263,8 +264,8 @@ static uint64_t next_base(const struct debug_split *split, GArray **bases, unsig
 	return low < (*bases)->len ? g_array_index(*bases, uint64_t, low) : UINT64_MAX;
 }
 
-/* The part of .debug_addr that is a unit's. In DWARF 5 it has a header, whose length is in front
- * of the base. */
+/* Returns the part of .debug_addr that belongs to a unit. In DWARF 5 it has a header, with the
+ * length, before the base. */
 static struct elf_section address_part(struct debug_split *split, Dwarf_Die *real, bool is_5)
 {
 	const Elf_Data *table = get_table(split, ".debug_addr");
@@ -311,7 +312,7 @@ static GByteArray *build_skeleton(struct debug_split *split, Dwarf_Die *real, bo
 
 /* ---- both halves ----------------------------------------------------------------------------- */
 
-/* Where `fd` is a file with the half of that id. */
+/* Joins the halves if `fd` is a file with the half of that id. */
 static struct debug_half *join(struct debug_split *split, Dwarf_Die *real, bool is_5, uint64_t id,
 			       int fd)
 {

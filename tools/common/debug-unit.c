@@ -2,16 +2,16 @@
 /*
  * Debug unit - one unit of DWARF, flattened into ranges of functions and of lines
  *
- * The tree of DIEs is gone through once, with a stack of its own instead of recursion; each
- * subprogram and inlined subroutine that has code becomes a function with its ranges. A sweep over
- * the ends of all ranges then gives each stretch of code to the deepest function that covers it.
- * Lines become ranges likewise, without those of length 0. Names are read when they are first asked
- * for: most functions never are.
- * Invariants: (1) work is linear in the bytes of the unit, but for sorting, and bounded by the
+ * One pass over the tree of DIEs, with an explicit stack instead of recursion, turns each
+ * subprogram and inlined subroutine with code into a function with its ranges. A sweep over the
+ * ends of all ranges then gives each stretch of code to the deepest function that covers it. Lines
+ * become ranges likewise, without those of length 0. Names are read when they are first needed,
+ * because most functions never need one.
+ * Invariants: (1) work is linear in the bytes of the unit, except for sorting, and bounded by the
  *                 budget
- *             (2) chains of callers are finite: a function's caller stands before it
+ *             (2) chains of callers are finite: a function's caller comes before it
  *             (3) every chain of references between DIEs ends after MAX_REFERENCES
- *             (4) what is answered is what addr2line says  [test_debug_places]
+ *             (4) the answers are those of addr2line  [test_debug_places]
  */
 #include "tools/common/debug-unit.h"
 
@@ -34,7 +34,7 @@ struct extent {
 
 struct walk {
 	struct debug_budget *budget;
-	/* struct debug_info_function; caller is the index + 1 until all are there */
+	/* struct debug_info_function; caller is the index + 1 until all are added */
 	GArray *functions;
 	GArray *extents; /* struct extent */
 };
@@ -93,7 +93,7 @@ static uint32_t get_number(Dwarf_Die *die, unsigned int name)
 		       : 0;
 }
 
-/* Adds the ranges of a DIE as those of the function that comes next; false where it has none. */
+/* Adds the ranges of a DIE to the next function; returns false if it has none. */
 static bool add_extents(struct walk *walk, Dwarf_Die *die, struct debug_info_function *function)
 {
 	Dwarf_Addr base, start, end;
@@ -115,7 +115,7 @@ static bool add_extents(struct walk *walk, Dwarf_Die *die, struct debug_info_fun
 	return any;
 }
 
-/* The number of the function that a DIE is + 1, or `outer`, which is that around it. */
+/* Returns the number + 1 of the DIE's function, or `outer`, the number of the enclosing one. */
 static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint32_t depth)
 {
 	bool inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
@@ -162,7 +162,7 @@ static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 	g_free(stack);
 }
 
-/* ---- who is deepest -------------------------------------------------------------------------- */
+/* ---- the deepest function -------------------------------------------------------------------- */
 
 static gint compare_extents(gconstpointer left, gconstpointer right)
 {
@@ -173,8 +173,8 @@ static gint compare_extents(gconstpointer left, gconstpointer right)
 	return (a->function > b->function) - (a->function < b->function);
 }
 
-/* A heap of the extents that reach here: the deepest on top, of equals the shorter, which is the
- * more exact. */
+/* A heap of the extents that cover the current address: the deepest on top; of equal depth the
+ * shorter one, which is more exact. */
 struct heap {
 	const struct debug_info_function *functions;
 	GPtrArray *extents;
@@ -249,7 +249,7 @@ static void add_range(GArray *ranges, uint64_t start, uint32_t function)
 		g_array_append_val(ranges, range);
 }
 
-/* From one change to the next: the start of an extent, or the end of the deepest. */
+/* Steps from change to change: the start of an extent or the end of the deepest. */
 static void sweep(struct debug_unit *unit, GArray *extents)
 {
 	g_autoptr(GPtrArray) open = g_ptr_array_new();
@@ -288,8 +288,7 @@ static void add_line(GArray *lines, const struct debug_line *line)
 	struct debug_line *last =
 		lines->len ? &g_array_index(lines, struct debug_line, lines->len - 1) : NULL;
 
-	/* Of several rows of one address the last one counts: nothing is between it and those
-	 * before. */
+	/* The last of several rows with one address counts: the others cover no code. */
 	if (last && last->start == line->start)
 		*last = *line;
 	else if (!last || last->line != line->line || last->file != line->file)
@@ -332,7 +331,7 @@ static const char *get_string(Dwarf_Die *die, unsigned int name)
 	return dwarf_attr(die, name, &attribute) ? dwarf_formstring(&attribute) : NULL;
 }
 
-/* libdw calls file 0 "???" where it is none, which it is before DWARF 5. */
+/* libdw calls file 0 "???" if it does not exist, as before DWARF 5. */
 static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file)
 {
 	const char *path;
@@ -342,7 +341,7 @@ static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file
 
 	if (!dwarf_diecu(die, &unit, NULL, NULL))
 		return NULL;
-	/* A half without a table of its own, as clang writes it, counts as the skeleton's does. */
+	/* A half without its own file table, as clang writes it, uses the skeleton's. */
 	if (dwarf_getsrcfiles(&unit, &files, &n) != 0 &&
 	    (unit.cu != of->die.cu || dwarf_getsrcfiles(&of->skeleton, &files, &n) != 0))
 		return NULL;
@@ -363,7 +362,7 @@ static bool follow(Dwarf_Die *die)
 	return false;
 }
 
-/* The linker's name may stand in a declaration behind the DIE that has the plain one. */
+/* The linkage name may be in a declaration that the DIE with the plain name refers to. */
 static void read_name(struct debug_unit *unit, struct debug_info_function *function, Dwarf_Die *die)
 {
 	const char *plain = NULL, *linkage = NULL;

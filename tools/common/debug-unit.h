@@ -7,7 +7,7 @@
 #include "tools/common/debug-info.h"
 #include "tools/common/debug-split.h"
 
-/* What may be spent on one file, all units together. */
+/* The budget for one file, all units together. */
 struct debug_budget {
 	uint64_t dies;     /* visited */
 	uint64_t ranges;   /* of functions and calls */
@@ -16,8 +16,8 @@ struct debug_budget {
 	bool spent;        /* one of these ran out */
 };
 
-/* [start, start of the next one) belongs to functions[function]; the end of a stretch is one
- * that belongs to none. */
+/* [start, start of the next range) belongs to functions[function]. A range without a function ends
+ * a stretch of code. */
 struct debug_range {
 	uint64_t start;
 	uint32_t function; /* DEBUG_UNIT_NONE = none */
@@ -37,17 +37,17 @@ struct debug_unit {
 	struct debug_range *ranges; /* by start */
 	struct debug_line *lines;   /* by start */
 	size_t n_functions, n_ranges, n_lines;
-	Dwarf_Die die;           /* of the unit: of its other half, where that was split off */
-	Dwarf_Die skeleton;      /* of the half that is in the program or its debug file */
-	struct debug_half *half; /* what was split off; NULL = nothing, or it was not found */
+	Dwarf_Die die;           /* of the unit; of its other half if that was split off */
+	Dwarf_Die skeleton;      /* the half in the program or its debug file */
+	struct debug_half *half; /* the half that was split off; NULL = none, or not found */
 };
 
-/* Never fails: what cannot be read, or is beyond the budget, is not there. */
+/* Never fails: unreadable parts, and those beyond the budget, are missing. */
 void debug_unit_init(struct debug_unit *unit, Dwarf_Die *die, struct debug_split *split,
 		     struct debug_budget *budget);
 void debug_unit_done(struct debug_unit *unit);
 
-/* Both: DEBUG_UNIT_NONE and false where nothing is known. The range is narrowed to what has the
+/* If nothing is known, these return NULL. [start, end) is narrowed to the addresses that have the
  * same answer. */
 struct debug_info_function *debug_unit_find_function(struct debug_unit *unit, uint64_t address,
 						     uint64_t *start, uint64_t *end);

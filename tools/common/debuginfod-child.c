@@ -2,12 +2,12 @@
 /*
  * Debuginfod child - the process that asks the servers
  *
- * Invariants: (1) what it leaves in the cache is whole files and the library's notes of misses
+ * Invariants: (1) it leaves only complete files and the library's notes of misses in the cache
  *                 [test_symbolize_debuginfod: slow]
  *             (2) it does not outlive its parent  [test_symbolize_debuginfod: killed]
  *             (3) no file becomes larger than DEBUGINFOD_MAXSIZE, or MAX_BYTES without it
  *                 [test_symbolize_debuginfod: huge]
- * Has no thread of ours and no state that the parent reads. What it sends is checked there.
+ * It starts no threads and shares no state with the parent, which checks every message.
  */
 #include "config.h"
 
@@ -28,10 +28,10 @@
 #include <sys/resource.h>
 
 #define MAX_BYTES (UINT64_C(1) << 30)
-#define MAX_FILES 256 /* descriptors that are looked at in the end */
+#define MAX_FILES 256 /* descriptors to check at exit */
 #define PROGRESS_US 200000
 
-/* Of elfutils/debuginfod.h, so that nobody needs it to build this. */
+/* Copied from elfutils/debuginfod.h, so that the build does not need it. */
 typedef int progress_function(void *client, long done, long total);
 struct library {
 	void *(*begin)(void);
@@ -45,8 +45,8 @@ static struct {
 	int64_t told_us;
 } child;
 
-/* The library writes what comes to debuginfo.XXXXXX in a folder of its cache, and renames it.
- * Async-signal-safe but for snprintf(), which is that in glibc for numbers. */
+/* The library downloads to debuginfo.XXXXXX in a folder of its cache and renames that when it is
+ * complete. Async-signal-safe: glibc's snprintf() is, for numbers. */
 static void on_end(int number)
 {
 	char link[32], path[PATH_MAX];
@@ -79,8 +79,8 @@ static uint64_t max_bytes(void)
 	return bytes > 0 ? bytes : MAX_BYTES;
 }
 
-/* Ctrl-C is the parent's to understand. The library compares what a server says of the size; the
- * limit holds where it says nothing. */
+/* The parent handles Ctrl-C. The library checks the size that a server announces; the file size
+ * limit applies if the server announces none. */
 static void set_up(pid_t parent)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN }, end = { .sa_handler = on_end };
@@ -97,7 +97,8 @@ static void set_up(pid_t parent)
 		_exit(0);
 	(void)setrlimit(RLIMIT_FSIZE, &limit);
 	g_setenv("DEBUGINFOD_MAXSIZE", text, TRUE);
-	/* 0.188 retries also what is too large, and may then say that no server has it. */
+	/* Version 0.188 also retries files that are too large, and may then report that no server
+	 * has one. */
 	g_setenv("DEBUGINFOD_RETRY_LIMIT", "0", FALSE);
 	if (null >= 0) {
 		(void)dup2(null, STDIN_FILENO);

@@ -2,10 +2,11 @@
 /*
  * Debuginfod child - the process that asks the servers
  *
- * libdebuginfod is loaded in it alone: a server that is silent, a library that waits or aborts, end
- * this process and no other. The socket is a SOCK_SEQPACKET, a datagram is a message. The child
- * says READY once, then gives each request any number of PROGRESS and one ANSWER, with the file's
- * descriptor by SCM_RIGHTS where there is one. It ends where the socket does.
+ * Only this process loads libdebuginfod, so that a silent server or a library that blocks or aborts
+ * costs this process and no other. The socket is a SOCK_SEQPACKET; a datagram is a message. The
+ * child sends READY once, then answers each request with any number of PROGRESS and one ANSWER,
+ * which carries the file's descriptor by SCM_RIGHTS if there is a file. It ends when the socket
+ * closes.
  */
 #pragma once
 
@@ -23,12 +24,12 @@ enum debuginfod_kind { DEBUGINFOD_READY, DEBUGINFOD_PROGRESS, DEBUGINFOD_ANSWER 
 struct debuginfod_reply {
 	uint32_t kind;
 	int32_t error;       /* READY, ANSWER: 0 or -errno */
-	int64_t done, total; /* PROGRESS: bytes; total is 0 where no one knows it */
-	char text[256];      /* READY with an error: what the loader says */
+	int64_t done, total; /* PROGRESS: bytes; total is 0 if unknown */
+	char text[256];      /* READY with an error: the loader's message */
 };
 
 /*
- * The whole of the process, which was forked while it had one thread. SIGTERM ends it at once, also
- * while it waits for a server, and leaves nothing half in the library's cache.
+ * The whole of the process, which was forked while the parent had one thread. SIGTERM ends it at
+ * once, also while it waits for a server, and leaves no partial file in the library's cache.
  */
 _Noreturn void debuginfod_child_run(int socket, pid_t parent);

@@ -2,15 +2,15 @@
 /*
  * Debuginfod - debug files from the servers that DEBUGINFOD_URLS names
  *
- * A child asks (debuginfod-child.c). This side waits for its answer, for the end of the time and
- * for Ctrl-C, whichever is first, and ends the child in the latter two: the library calls nobody
- * back while a server is silent.
- * Invariants: (1) nothing is waited for after the time is over or Ctrl-C was pressed
+ * A child asks (debuginfod-child.c). This side waits for its answer, for the timeout or for Ctrl-C,
+ * whichever comes first, and ends the child in the latter two cases: the library makes no callbacks
+ * while a server is silent.
+ * Invariants: (1) nothing is waited for after the timeout or Ctrl-C
  *                 [test_symbolize_debuginfod: slow, interrupt]
- *             (2) a second Ctrl-C ends the program: the handler is there for one signal
- *             (3) only a file with the build-id that was asked for is given on
+ *             (2) a second Ctrl-C ends the program: the handler is installed for one signal
+ *             (3) only a file with the requested build-id is passed on
  *                 [test_symbolize_debuginfod: other_file]
- *             (4) a build-id that was not found is asked for once
+ *             (4) a build-id that was not found is requested once
  *                 [test_symbolize_debuginfod: missing]
  */
 #include "config.h"
@@ -33,21 +33,21 @@
 
 #define NS_PER_US 1000
 #define START_US (10 * G_USEC_PER_SEC) /* for the child to load the library */
-#define END_STEPS 50                   /* of END_STEP_US each, that the child has to end itself */
+#define END_STEPS 50                   /* of END_STEP_US each, for the child to exit */
 #define END_STEP_US 10000
 
 struct debuginfod {
 	GMutex lock;
-	GHashTable *known; /* build-ids as GBytes that were asked for → whether they were found */
+	GHashTable *known; /* requested build-ids as GBytes → whether they were found */
 	pid_t child;       /* 0 = ended */
 	int socket;
-	int64_t budget_us, end_us; /* end_us: 0 = nothing was asked yet */
+	int64_t budget_us, end_us; /* end_us: 0 = no request yet */
 	struct sigaction before;
 	bool handles, terminal;
 	struct debuginfod_counts counts;
 };
 
-static int interrupted_fd = -1; /* an eventfd; readable from Ctrl-C on */
+static int interrupted_fd = -1; /* an eventfd; readable after Ctrl-C */
 
 static void on_interrupt(int number)
 {
@@ -79,7 +79,7 @@ static void end_child(struct debuginfod *servers, enum debuginfod_end why)
 	servers->child = 0;
 }
 
-/* False: there was none, or no whole one. */
+/* Returns false if there was no message, or a truncated one. */
 static bool receive(int socket, struct debuginfod_reply *ret_reply, int *ret_fd)
 {
 	union {
@@ -104,7 +104,7 @@ static bool receive(int socket, struct debuginfod_reply *ret_reply, int *ret_fd)
 	return n == (ssize_t)sizeof(*ret_reply);
 }
 
-/* Until `events` of the socket, or why not. */
+/* Waits for `events` of the socket; returns why if it stops without them. */
 static enum debuginfod_end wait_until(int socket, short events, int64_t end_us)
 {
 	struct pollfd fds[] = { { interrupted_fd, POLLIN, 0 }, { socket, events, 0 } };
@@ -121,7 +121,7 @@ static enum debuginfod_end wait_until(int socket, short events, int64_t end_us)
 	}
 }
 
-/* Waits for a message of the child; says why there is none. */
+/* Waits for a message of the child; returns why if none comes. */
 static enum debuginfod_end wait_for(const struct debuginfod *servers, int64_t end_us,
 				    struct debuginfod_reply *ret_reply, int *ret_fd)
 {
@@ -147,8 +147,8 @@ static void show(const struct debuginfod *servers, const struct debuginfod_reply
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* The file that the servers have; -1 with *ret_error where there is none, or no child that could
- * ask any more. */
+/* Returns the file from the servers; -1 with *ret_error if no server has it or the child has
+ * ended. */
 static int ask(struct debuginfod *servers, const uint8_t *id, size_t size, int *ret_error)
 {
 	struct debuginfod_request request = { .size = (uint32_t)size };

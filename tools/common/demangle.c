@@ -37,7 +37,7 @@ static void add_piece(const char *text, size_t length, void *data)
 	readable->length += length;
 }
 
-/* Behind a number of base 62 and its '_' that starts at `at`; 0 where there is none. */
+/* Returns the index after a base-62 number and its '_' that start at `at`; 0 if they do not. */
 static size_t skip_number(const char *name, size_t at)
 {
 	while (isalnum((unsigned char)name[at]))
@@ -45,7 +45,8 @@ static size_t skip_number(const char *name, size_t at)
 	return name[at] == '_' ? at + 1 : 0;
 }
 
-/* Behind an identifier: its length, a '_' that may be there, and so many bytes; 0: too long. */
+/* Returns the index after an identifier: its length, an optional '_', and that many bytes; 0 if it
+ * is too long. */
 static size_t skip_identifier(const char *name, size_t at, size_t end)
 {
 	size_t length = (size_t)(name[at++] - '0');
@@ -57,7 +58,7 @@ static size_t skip_identifier(const char *name, size_t at, size_t end)
 	return length <= end - at ? at + length : 0;
 }
 
-/* Behind the constant of a type for which there are hexadecimal digits; `at` is the type. */
+/* Returns the index after a constant with hexadecimal digits; `at` is its type. */
 static size_t skip_constant(const char *name, size_t at)
 {
 	at += 1 + (name[at + 1] == 'n');
@@ -66,7 +67,7 @@ static size_t skip_constant(const char *name, size_t at)
 	return name[at] == '_' ? at + 1 : 0;
 }
 
-/* Where the symbols behind the one at `at` start; 0: nowhere. 's' is a type or a number. */
+/* Returns where the symbols after the one at `at` start; 0: nowhere. 's' is a type or a number. */
 static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_other)
 {
 	char next = name[at + 1];
@@ -77,7 +78,7 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 	case 's':
 		*ret_other = skip_number(name, at + 1);
 		return at + 1;
-	case 'C': /* a crate and the root of an impl: what is behind it is no type */
+	case 'C': /* a crate and the root of an impl, not followed by a type */
 	case 'M':
 	case 'X':
 		return next == 's' ? skip_number(name, at + 2) : at + 1;
@@ -98,9 +99,10 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 }
 
 /*
- * May a Rust name of scheme v0 have a binder of more than 62 lifetimes? libiberty counts them one
- * by one, also where it prints nothing, so that 19 bytes could keep it busy for years. Each place
- * where a symbol of the grammar may start is looked at; that may be too many places, never too few.
+ * Returns whether a Rust name of scheme v0 may have a binder of more than 62 lifetimes. libiberty
+ * counts them one by one, even if it prints nothing, so that 19 bytes could keep it busy for years.
+ * Each place where a symbol of the grammar may start is checked: perhaps too many places, never too
+ * few.
  */
 static bool has_huge_binder(const char *name)
 {

@@ -2,17 +2,16 @@
 /*
  * ELF frames - where the functions of an ELF file begin and end, by its call frame information
  *
- * .eh_frame_hdr (Linux Standard Base Core 5.0, 10.6.2) is a table of {function start, FDE address},
- * sorted, made by every linker: it is read whole in one piece and searched; of .eh_frame itself
- * only the FDE that was found and its CIE are read. A file without the table has its .eh_frame
- * walked once.
- * Invariants: (1) a range is believed only if the FDE itself covers the address, whatever the table
+ * .eh_frame_hdr (Linux Standard Base Core 5.0, 10.6.2) is a sorted table of {function start, FDE
+ * address}, made by every linker. It is read whole and searched; of .eh_frame only the matching FDE
+ * and its CIE are read. If a file has no table, its .eh_frame is walked once.
+ * Invariants: (1) a range is used only if the FDE itself covers the address, whatever the table
  *                 says  [test-symbols: lying table]
- *             (2) a record is looked at through a copy of at most RECORD_BYTES bytes; reading past
- *                 it fails  [fuzz_symbols_elf]
+ *             (2) a record is parsed in a copy of at most RECORD_BYTES bytes; reading past it fails
+ *                 [fuzz_symbols_elf]
  *             (3) work and memory are bounded by MAX_TABLE_BYTES and MAX_RECORDS
  *                 [fuzz_symbols_elf]
- * Not thread safe: keeps the last CIE. Does not look at .debug_frame.
+ * Not thread safe: caches the last CIE. Does not read .debug_frame.
  */
 #include "tools/common/elf-frames.h"
 
@@ -27,7 +26,7 @@
 #define FORMAT_MASK 0x0f
 #define RELATION_MASK 0x70
 
-/* A copy of a piece of the file; `failed` once something was read past its end. */
+/* A copy of a piece of the file; `failed` is set by a read past its end. */
 struct piece {
 	uint8_t bytes[RECORD_BYTES];
 	uint64_t address;
@@ -38,7 +37,7 @@ struct piece {
 
 struct elf_frames {
 	const struct elf_image *image;
-	uint8_t *table; /* {start, FDE} pairs as they stand in the file */
+	uint8_t *table; /* {start, FDE} pairs as encoded in the file */
 	size_t n_entries;
 	size_t entry_size;
 	uint64_t table_address;
@@ -91,7 +90,7 @@ static uint64_t take_u64(struct piece *piece)
 	return bytes ? load_le64(bytes) : 0;
 }
 
-/* Both kinds of LEB128; bits past 64 are dropped. */
+/* Reads either kind of LEB128; bits past 64 are dropped. */
 static uint64_t take_leb128(struct piece *piece, bool is_signed)
 {
 	uint64_t value = 0;
@@ -109,7 +108,7 @@ static uint64_t take_leb128(struct piece *piece, bool is_signed)
 	return value;
 }
 
-/* A number of one of the DW_EH_PE formats (LSB 10.5.1), without its relation. */
+/* Reads a number in one of the DW_EH_PE formats (LSB 10.5.1), ignoring its relation. */
 static uint64_t take_number(struct piece *piece, uint8_t encoding, bool is_64)
 {
 	const uint8_t *bytes;
@@ -154,13 +153,14 @@ static uint64_t take_pointer(struct piece *piece, uint8_t encoding, uint64_t dat
 	case DW_EH_PE_datarel:
 		value += data_base;
 		break;
-	default: /* text- or function-relative, aligned, indirect: no linker makes them here */
+	default: /* text- or function-relative, aligned, indirect: no linker uses them here */
 		piece->failed = true;
 	}
 	return is_64 ? value : (uint32_t)value;
 }
 
-/* Length of the record at the piece's start, without the length field; 0 ends the section. */
+/* Returns the length of the record at the piece's start, without the length field; 0 ends the
+ * section. */
 static uint64_t take_length(struct piece *piece)
 {
 	uint64_t length = take_u32(piece);
@@ -168,7 +168,7 @@ static uint64_t take_length(struct piece *piece)
 	return length == UINT32_MAX ? take_u64(piece) : length;
 }
 
-/* The part of a CIE's augmentation data that stands before 'R', and then R's value. */
+/* Skips the CIE's augmentation data before 'R', then reads R's value. */
 static bool take_augmentation(struct piece *piece, const char *letters, bool is_64,
 			      uint8_t *ret_encoding)
 {
@@ -195,7 +195,7 @@ static bool take_augmentation(struct piece *piece, const char *letters, bool is_
 	return !piece->failed;
 }
 
-/* How the FDEs of a CIE write addresses. */
+/* Returns how the FDEs of a CIE encode addresses. */
 static bool read_cie(const struct elf_image *image, uint64_t address, uint8_t *ret_encoding)
 {
 	char letters[8] = "";
@@ -237,7 +237,7 @@ static bool get_encoding(struct elf_frames *frames, uint64_t cie_address, uint8_
 	return true;
 }
 
-/* The range of the FDE whose record is in the piece; false for a CIE too. */
+/* Returns the range of the FDE in the piece; false if it is invalid or a CIE. */
 static bool take_fde(struct elf_frames *frames, struct piece *piece, struct elf_range *ret_function)
 {
 	uint64_t here = piece->address + piece->at;
@@ -345,7 +345,7 @@ static uint64_t start_of(const struct elf_frames *frames, size_t i)
 	return frames->n_entries > 0 ? entry_number(frames, i, false) : frames->functions[i].start;
 }
 
-/* The first function that starts after the address. */
+/* Returns the first function that starts after the address. */
 static size_t search(const struct elf_frames *frames, uint64_t address)
 {
 	size_t low = 0, high = count_functions(frames);

@@ -3,7 +3,7 @@
  * ELF frames - where the functions of an ELF file begin and end, by its call frame information
  *
  * Every function of a stripped file still has a frame description entry (FDE) in .eh_frame. This
- * finds the one that covers an address and reads its range, nothing else of it.
+ * finds the one that covers an address and reads only its range.
  */
 #pragma once
 
@@ -11,11 +11,11 @@
 
 struct elf_frames;
 
-/* Reads the search table, or where the file has none, the ranges of all FDEs. NULL only without
- * memory. */
+/* Reads the search table or, if the file has none, the ranges of all FDEs. Returns NULL only if out
+ * of memory. */
 struct elf_frames *elf_frames_new(const struct elf_image *image);
 void elf_frames_free(struct elf_frames *frames);
 
-/* The range of the FDE that covers the address; false where none does, and then the stretch
- * between two of them. */
+/* Returns the range of the FDE that covers the address. If none does, returns false and the gap
+ * between the FDEs around it. */
 bool elf_frames_get(struct elf_frames *frames, uint64_t address, struct elf_range *ret_function);

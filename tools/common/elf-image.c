@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * ELF image - an ELF file of somebody else, opened for reading
+ * ELF image - an untrusted ELF file, opened for reading
  *
- * libelf reads the headers and the sections that are asked for, with pread and never through a
- * mapping: the file may shrink at any moment, and a mapping would turn that into SIGBUS. What
- * libelf hands out is checked again here where it is used as a bound.
+ * libelf reads the headers and the requested sections with pread and never through a mapping: the
+ * file may shrink at any time, which would turn a mapping into SIGBUS. Values from libelf are
+ * checked again here if they are used as bounds.
  * Invariants: (1) nothing is read outside the file                         [fuzz_symbols_elf]
  *             (2) numbers of segments and sections and sizes are bounded   [fuzz_symbols_elf]
  *             (3) an offset maps to an address and back to itself  [test-symbols: round trip]
- * No global state but libelf's version check. Big-endian files are refused: no machine that is
- * recorded has them.
+ * The only global state is libelf's version check. Big-endian files are refused: no supported
+ * machine has them.
  */
 #include "tools/common/elf-image.h"
 
@@ -39,7 +39,7 @@ static void free_image(struct elf_image **image)
 	elf_image_free(*image);
 }
 
-/* The part of a program header that is in the file. */
+/* Returns whether the segment has bytes in the file and does not overflow. */
 static bool segment_fits(const struct elf_image *image, const GElf_Phdr *header)
 {
 	uint64_t end;
@@ -153,7 +153,7 @@ struct elf_image *elf_image_open(int fd)
 	return steal_ptr(&image);
 }
 
-/* The build-id in one stretch of notes; its length, 0 = none. */
+/* Returns the length of the build-id in one stretch of notes; 0 = none. */
 static size_t find_build_id(const struct elf_image *image, const GElf_Phdr *segment,
 			    uint8_t *ret_id)
 {

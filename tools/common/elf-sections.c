@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * ELF sections - an ELF file that is made here, of nothing but named sections
+ * ELF sections - builds an ELF file of named sections only
  *
  * Header, the bytes of the sections, their names, the table of sections.
  */

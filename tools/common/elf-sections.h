@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * ELF sections - an ELF file that is made here, of nothing but named sections
+ * ELF sections - builds an ELF file of named sections only
  */
 #pragma once
 
@@ -13,5 +13,5 @@ struct elf_section {
 	size_t size; /* 0 = the section is left out */
 };
 
-/* A little-endian file of 64 bits, for libelf to read. */
+/* Returns a little-endian file of 64 bits, for libelf to read. */
 GByteArray *elf_sections_build(const struct elf_section *sections, size_t n);

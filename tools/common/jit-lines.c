@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT lines - the source lines of generated code, as a jitdump says them
+ * JIT lines - the source lines of generated code from a jitdump
  *
- * The record of lines stands before the load that it is of, and says where each line begins. The
- * capture's lines have no time, so an address that more than one load held gets none.
- * V8 writes its addresses larger by an ELF header, which is where 'perf inject' puts the code: a
- * dump in which no function has a line at its first ELF_HEADER_BYTES is taken for one of these.
- * V8 of node 20 has freed the file's name before it writes it, where the script is a file: what
- * stands there ends where it likes. But each line has as many bytes as it would have, and the
- * function's name ends in the file's, so that both can be told.
- * Invariants: (1) a record of lines is looked through once, however many loads there are
+ * A record of lines comes before its load and says where each line begins. Lines in a capture have
+ * no time, so an address that more than one load held gets none. V8 writes line addresses that are
+ * larger by an ELF header, which is where 'perf inject' puts the code. A dump in which no function
+ * has a line in its first ELF_HEADER_BYTES is assumed to be V8's. V8 of node 20 frees the name of a
+ * script file before it writes it, so those bytes are garbage of any length. But each line has its
+ * full number of bytes, and the function's name ends in the file name, so both can be recovered.
+ * Invariants: (1) a record of lines is searched once, however many loads there are
  *                 [test-jit-names: lines]
- *             (2) a line is of the load that held the address, and of no other
+ *             (2) a line belongs to the load that held the address, and to no other
  *                 [test-jit-names: lines]
- *             (3) of lines of which one is outside of the code none counts
+ *             (3) if one line of a record is outside of the code, none of them counts
  *                 [test-jit-names: freed_file]
  */
 #include "config.h"
@@ -27,14 +26,14 @@
 #define ELF_HEADER_BYTES 0x40u
 #define LINE_BYTES 16u
 #define PADDING_BYTES 8u
-#define MAX_LINES (UINT64_C(1) << 20) /* of a function */
+#define MAX_LINES (UINT64_C(1) << 20) /* per function */
 #define MAX_NAME_BYTES 4096u
-#define MAX_STEPS (UINT64_C(1) << 28) /* of loads and what they held */
+#define MAX_STEPS (UINT64_C(1) << 28) /* pairs of a load and an address that it held */
 
-/* What was at an address. */
+/* The loads that held an address. */
 struct held {
-	uint32_t loads; /* in the end: 1 = the one below */
-	size_t load;    /* its place in the dump, behind it */
+	uint32_t loads; /* at the end, 1 = only `load` */
+	size_t load;    /* the dump position after it */
 };
 
 struct search {
@@ -42,7 +41,7 @@ struct search {
 	size_t n;
 	struct held *held; /* by address */
 	uint64_t from_ns, to_ns;
-	uint64_t shift; /* of the dump's addresses of lines */
+	uint64_t shift; /* of line addresses in the dump */
 };
 
 size_t jit_first_at(const uint64_t *addresses, size_t n, uint64_t address)
@@ -78,8 +77,8 @@ static uint64_t shift_of(struct jit_dump dump)
 	return any ? ELF_HEADER_BYTES : 0;
 }
 
-/* What was loaded before the time that counts is what the last one loaded. False: it is too
- * much. */
+/* Finds the loads of each address. Only the last load before from_ns counts. Returns false
+ * if there are too many. */
 static bool hold(struct search *search, struct jit_dump dump)
 {
 	struct jit_dump_entry entry;
@@ -112,7 +111,7 @@ static gint compare_lines(gconstpointer left, gconstpointer right)
 	return (a->address > b->address) - (a->address < b->address);
 }
 
-/* By address; NULL: they are not of this code. */
+/* Returns the lines by address; NULL if they do not belong to this code. */
 static GArray *read_lines(struct jit_dump_lines lines, const struct jit_dump_entry *load,
 			  uint64_t shift)
 {
@@ -127,12 +126,12 @@ static GArray *read_lines(struct jit_dump_lines lines, const struct jit_dump_ent
 	}
 	if (lines.n > 0)
 		return NULL;
-	g_array_sort(all, compare_lines); /* a stable one */
+	g_array_sort(all, compare_lines); /* a stable sort */
 	return g_steal_pointer(&all);
 }
 
-/* The file in "JS:*name file:12:34", behind which ":12:34" begins at *ret_end; false: it is none
- * of V8's names. */
+/* Finds the file in "JS:*name file:12:34"; *ret_end is the ":12:34" after it. Returns false if the
+ * name is not V8's. */
 static bool find_end_of_file(const char *name, const char **ret_end)
 {
 	const char *end = name + strlen(name);
@@ -152,7 +151,7 @@ static bool find_end_of_file(const char *name, const char **ret_end)
 	return true;
 }
 
-/* How many bytes each line has, of which there are some at the end to spare. */
+/* Finds the number of bytes of each line; a few bytes of padding may follow the last. */
 static bool repair(struct jit_dump_lines *lines, const char *name, GStringChunk *texts)
 {
 	size_t bytes = lines->end - lines->at;
@@ -174,7 +173,7 @@ static bool repair(struct jit_dump_lines *lines, const char *name, GStringChunk 
 	return false;
 }
 
-/* The last line that begins at or before the address. */
+/* Returns the last line that begins at or before the address. */
 static const struct jit_dump_line *line_at(const GArray *lines, uint64_t address)
 {
 	guint low = 0, high = lines->len;
@@ -200,7 +199,7 @@ static void add_row(GArray *rows, uint64_t address, const struct jit_dump_line *
 	g_array_append_val(rows, row);
 }
 
-/* `at` is the load's place. */
+/* `at` is the load's place, as in struct held. */
 static void name_load(const struct search *search, const struct jit_dump_entry *load, size_t at,
 		      struct jit_dump_lines lines, GStringChunk *texts, GArray *rows)
 {
@@ -249,7 +248,7 @@ GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addres
 		if (entry.kind == JIT_DUMP_LOAD && before.kind == JIT_DUMP_LINES &&
 		    before.address == entry.address)
 			name_load(&search, &entry, dump.at, before.lines, texts, rows);
-		/* Between the two there may be moves, unwinding information and others. */
+		/* Moves, unwinding information and other records may come between the two. */
 		if (entry.kind == JIT_DUMP_LOAD || entry.kind == JIT_DUMP_LINES)
 			before = entry;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT lines - the source lines of generated code, as a jitdump says them
+ * JIT lines - the source lines of generated code from a jitdump
  */
 #pragma once
 
@@ -8,18 +8,18 @@
 #include <stdint.h>
 
 struct jit_line {
-	uint64_t address; /* one that was asked for */
-	uint32_t line;    /* from 1 on */
-	const char *file; /* of the texts */
+	uint64_t address; /* one of the requested addresses */
+	uint32_t line;    /* from 1 */
+	const char *file; /* in the texts */
 };
 
 /*
- * Rows by address, for those of the addresses (sorted, each once) that code of one load only was
- * at, between from_ns and to_ns of the clock of the dump, so that the line holds whenever that was.
- * Where code moves there are none. The bytes are untrusted.
+ * Returns rows by address for the addresses (sorted, each once) that held code of only one load
+ * between from_ns and to_ns of the dump's clock, so that the line is right at any time between.
+ * Moved code gets no rows. The bytes are untrusted.
  */
 GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts);
 
-/* The first of n sorted addresses that is not below; n: all are. */
+/* Returns the index of the first of n sorted addresses that is not below; n if all are. */
 size_t jit_first_at(const uint64_t *addresses, size_t n, uint64_t address);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT names - what programs say in files of the code that they generate
+ * JIT names - names of generated code from the files that programs write
  *
- * Only what names a place that was hit is kept. A line of a map has no time: it holds from the
- * segment's begin on, and what a later line is over is forgotten, as perf does it. What is loaded
- * before the segment holds from its begin on.
+ * Only names of places that were hit are kept. A line of a map has no time: it is valid from the
+ * segment's begin, and a line that later lines cover is dropped, as in perf. Code that was loaded
+ * before the segment is valid from its begin.
  *
  * Invariants: (1) rows are by time, and those of one time in the order of the file
  *                 [test-jit-names: map, dump]
  *             (2) a name is valid UTF-8 without control characters  [test-jit-names: hostile]
- *             (3) a file that somebody else may have written is not read  [test-jit-names: owner]
+ *             (3) a file that another user may have written is not read  [test-jit-names: owner]
  */
 #include "config.h"
 
@@ -31,10 +31,10 @@
 
 #define MAX_FILE_BYTES (INT64_C(256) << 20)
 #define MAX_NAME_BYTES 4096u
-#define SLACK_NS INT64_C(2000000000) /* between two clocks, and in a file system's times */
+#define SLACK_NS INT64_C(2000000000) /* tolerance between two clocks, and of file system times */
 #define NS_PER_SECOND INT64_C(1000000000)
 
-/* ---- Which of them are wanted ---------------------------------------------------------------- */
+/* ---- Which names are wanted ------------------------------------------------------------------ */
 
 static bool is_hit(const uint64_t *addresses, size_t n, uint64_t start, uint64_t size)
 {
@@ -54,7 +54,7 @@ GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *address
 			 uint64_t time_ns, GStringChunk *texts)
 {
 	g_autofree size_t *lines =
-		g_new0(size_t, n + 1); /* by address: behind its last line, or 0 */
+		g_new0(size_t, n + 1); /* by address: the end of its last line, or 0 */
 	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct jit_name));
 	struct perf_map_entry entry;
 	size_t at = 0;
@@ -89,8 +89,8 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
 }
 
-/* Whether a load is moved to where somebody was hit, or says so of itself, is not followed: what
- * may be is kept. */
+/* Moves are not followed: every load that may be moved is kept, even if no move reaches a hit
+ * address. */
 GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts)
 {
@@ -126,7 +126,7 @@ GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addres
 			row.size = 0;
 		g_array_append_val(rows, row);
 	}
-	g_array_sort(rows, compare_times); /* a stable one */
+	g_array_sort(rows, compare_times); /* a stable sort */
 	return rows;
 }
 
@@ -137,7 +137,7 @@ static bool read_file(const char *path, char **ret_text)
 	return g_file_get_contents(path, ret_text, NULL, NULL);
 }
 
-/* When the process that has the pid now began, by CLOCK_BOOTTIME; false: there is none. */
+/* Gets the start of the process that has the pid now, by CLOCK_BOOTTIME; false if none has. */
 static bool read_start(uint64_t pid, uint64_t *ret_ns)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRIu64 "/stat", pid);
@@ -155,7 +155,8 @@ static bool read_start(uint64_t pid, uint64_t *ret_ns)
 	return true;
 }
 
-/* The pid may be another process's by now: one that began after the segment. */
+/* Returns whether the pid still belongs to this process: one that started after the segment has
+ * reused it. */
 static bool lives(const struct jit_process *process)
 {
 	struct timespec boot, monotonic;
@@ -170,7 +171,7 @@ static bool lives(const struct jit_process *process)
 	return start_ns < process->end_ns + asleep_ns;
 }
 
-/* As the process sees itself, where its pid namespace is another one. */
+/* Returns the pid in the process's own pid namespace. */
 static uint64_t own_pid(uint64_t pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRIu64 "/status", pid);
@@ -216,7 +217,8 @@ static char *read_bytes(int fd, size_t size, size_t *ret_size)
 	return bytes;
 }
 
-/* The bytes of a file of the process, with a 0 behind them; NULL: there is none that counts. */
+/* Returns the bytes of a file of the process, with a 0 after them; NULL if it is missing or
+ * not trusted. */
 static char *read_trusted(const struct jit_process *process, const char *root, const char *path,
 			  size_t *ret_size)
 {

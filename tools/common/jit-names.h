@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT names - what programs say in files of the code that they generate
+ * JIT names - names of generated code from the files that programs write
  *
- * /tmp/perf-PID.map and jit-PID.dump, as perf knows them, of processes of this boot of this
- * machine: through the process's own root while it lives, so that containers' are found, else by
- * the path. A file counts where it is a regular one of the process's user or of root, was written
- * since the process began, and is no larger than 256 MiB.
+ * Reads /tmp/perf-PID.map and jit-PID.dump, as perf does, of processes of this boot of this
+ * machine: through the process's own root while it lives, so that containers' files are found, else
+ * by the path. A file counts if it is a regular file of the process's user or of root, was written
+ * after the process began, and is no larger than 256 MiB.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ struct jit_name {
 	uint64_t time_ns; /* of the segment's clock */
 	uint32_t event;   /* PROF_JIT_LOAD or PROF_JIT_MOVE */
 	uint64_t address, size, from;
-	const char *name; /* of the texts; "" for a move */
+	const char *name; /* in the texts; "" for a move */
 };
 
 /* Where and when to look. */
@@ -24,21 +24,21 @@ struct jit_process {
 	uint64_t pid, uid;
 	uint64_t start_ns; /* of the process, by the segment's clock; 0 = unknown */
 	const char *dump;  /* path of the jitdump that it has mapped; NULL = none */
-	const struct prof_segment *segment; /* the one whose places are to be named */
-	uint64_t end_ns;                    /* of it */
-	/* becomes the struct jit_line of a dump, where there is one; NULL = not wanted */
+	const struct prof_segment *segment; /* the segment whose places need names */
+	uint64_t end_ns;                    /* the end of the segment */
+	/* set to the struct jit_line of a dump, if there is one; NULL = not wanted */
 	GArray **lines;
 };
 
 /*
- * Rows by time that name these addresses (sorted, each once), or none: of the dump where there is
- * one, else of the map, whose names hold for the whole segment. Names go into `texts`. Reads files
- * only.
+ * Returns rows by time that name these addresses (sorted, each once), or none: from the dump if
+ * there is one, else from the map, whose names are valid for the whole segment. Names go into
+ * `texts`. Only reads files.
  */
 GArray *jit_names_find(const struct jit_process *process, const uint64_t *addresses, size_t n,
 		       GStringChunk *texts);
 
-/* For tests and fuzzers: what is in a file's bytes. */
+/* For tests and fuzzers: the rows from a file's bytes. */
 GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *addresses, size_t n,
 			 uint64_t time_ns, GStringChunk *texts);
 GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,

@@ -7,7 +7,7 @@
 
 #define MAX_NESTING 32
 
-/* A parser that writes what it reads; with json NULL it only checks. */
+/* A parser that writes what it reads; if json is NULL it only checks. */
 struct copy {
 	const char *at;
 	struct json *json;

@@ -2,8 +2,8 @@
 /*
  * Json-copy - a JSON text from a file, written again as a value
  *
- * The text is not trusted: it is parsed first, and what is not one JSON value (or nests deeper than
- * 32) is written as null. Numbers that are no 64-bit integers are written as doubles.
+ * The text is not trusted: it is parsed first. Anything that is not one JSON value (or nests deeper
+ * than 32) is written as null. Numbers that are not 64-bit integers are written as doubles.
  */
 #pragma once
 

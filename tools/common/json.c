@@ -2,10 +2,10 @@
 /*
  * Json - streaming writer of JSON, ndjson and CSV
  *
- * Invariants: (1) what is written is valid JSON whatever bytes the strings hold
+ * Invariants: (1) the output is valid JSON whatever bytes the strings hold
  *                 [test-json: strings]
  *             (2) a CSV record has as many fields as the header  [test-json: csv]
- * Misuse (a key in an array, a column that was not announced) is a bug of ours and asserted.
+ * Misuse (a key in an array, a column that was not announced) is our bug and asserted.
  */
 #include "tools/common/json.h"
 
@@ -49,8 +49,8 @@ static void json_puts(struct json *json, const char *text)
 }
 
 /*
- * Returns the length in bytes of the character at `bytes` (valid UTF-8) if a terminal obeys it (C0,
- * DEL, C1) or if it reorders the text around it (bidi controls, line separators), else 0.
+ * Returns the length in bytes of the character at `bytes` (valid UTF-8) if it controls a terminal
+ * (C0, DEL, C1) or reorders the text around it (bidi controls, line separators), else 0.
  */
 static size_t json_is_control(const char *bytes)
 {
@@ -59,7 +59,7 @@ static size_t json_is_control(const char *bytes)
 
 	if (c < 0x20 || c == 0x7f)
 		return 1;
-	/* what begins U+0080 to 00BF, U+0600 to 063F and U+2000 to 2FFF */
+	/* the lead bytes of U+0080 to 00BF, U+0600 to 063F and U+2000 to 2FFF */
 	if (c != 0xc2 && c != 0xd8 && c != 0xe2)
 		return 0;
 	wide = g_utf8_get_char(bytes);
@@ -106,13 +106,13 @@ static void json_put_quoted(struct json *json, const char *bytes, size_t length)
 	json_puts(json, "\"");
 }
 
-/* In a CSV row, outside of any array or object of it? */
+/* Returns whether the next value is a CSV cell, outside of any array or object of its row. */
 static bool json_at_cell(const struct json *json)
 {
 	return json->columns && json->nesting->len == 1;
 }
 
-/* The columns come in order nearly always, so the search starts behind the last. */
+/* The columns nearly always come in order, so the search starts after the last one. */
 static GString *json_find_cell(struct json *json, const char *key)
 {
 	unsigned n = json->cells->len;
@@ -196,8 +196,8 @@ static void json_scalar(struct json *json, const char *key, const char *text)
 }
 
 /*
- * Writes a text into a CSV cell. If a spreadsheet would take it for a formula, a ' in front makes
- * it a text. On a terminal, control characters are escaped.
+ * Writes a text into a CSV cell. If a spreadsheet would read it as a formula, a ' in front makes it
+ * a text. On a terminal, control characters are escaped.
  */
 static void json_put_cell(struct json *json, const char *value, size_t length)
 {
@@ -314,7 +314,7 @@ static void rows_free_cell(void *cell)
 	g_string_free(cell, TRUE);
 }
 
-/* RFC 4180: quoted where it holds a quote, comma or line break, quotes doubled, CRLF at the end. */
+/* RFC 4180: a cell with a quote, comma or line break is quoted, quotes doubled, CRLF at the end. */
 static void rows_put_cell(struct out *out, const char *text, size_t length)
 {
 	if (!memchr(text, '"', length) && !memchr(text, ',', length) &&

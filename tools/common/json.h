@@ -2,10 +2,10 @@
 /*
  * Json - streaming writer of JSON, ndjson and CSV
  *
- * Nothing is held but the nesting, so a capture of any size streams through. Each value that is
- * finished at the top level ends its line, so ndjson is a sequence of top-level objects. Inside an
- * object every value has a key, inside an array and at the top none (NULL). Bytes that are no UTF-8
- * become U+FFFD. Errors of writing stay in struct out.
+ * Only the nesting is kept in memory, so a capture of any size streams through. Each value that is
+ * completed at the top level ends its line, so ndjson is a sequence of top-level objects. Inside an
+ * object every value has a key; inside an array and at the top level the key is NULL. Bytes that
+ * are not UTF-8 become U+FFFD. Write errors stay in struct out.
  *
  * Rows: the same calls write a row in each of the three formats.
  *
@@ -18,10 +18,10 @@
  *     }
  *     rows_close(json);
  *
- * In CSV the header is `columns`, a value goes to the column of its key, a column that a row does
- * not set and null are empty, and arrays and objects inside a row stand in their cell as JSON. In
- * ndjson and CSV the caller is at the top level; whatever belongs before the rows (ndjson: the
- * envelope without data) it writes itself.
+ * In CSV the header is `columns`, and a value goes to the column of its key. Null and columns that
+ * a row does not set are empty. Arrays and objects inside a row are JSON in their cell. In ndjson
+ * and CSV the caller is at the top level and writes anything before the rows itself (ndjson: the
+ * envelope without data).
  */
 #pragma once
 
@@ -31,11 +31,11 @@ enum json_format { JSON_FORMAT_JSON, JSON_FORMAT_NDJSON, JSON_FORMAT_CSV };
 
 struct json {
 	struct out *out;
-	GString *nesting; /* a byte a level: '{' or '[', 0x80 set once it has an element */
+	GString *nesting; /* a byte per level: '{' or '[', 0x80 set after its first element */
 	enum json_format rows;
-	const char *const *columns; /* CSV: of the rows that are open, else NULL */
-	GPtrArray *cells;           /* of GString, a column each */
-	GString *cell;              /* the one being written, NULL outside of CSV rows */
+	const char *const *columns; /* CSV: of the open rows, else NULL */
+	GPtrArray *cells;           /* of GString, one per column */
+	GString *cell;              /* the cell being written, NULL outside of CSV rows */
 	unsigned next_column;
 };
 
@@ -51,7 +51,7 @@ void json_string(struct json *json, const char *key, const char *value); /* NULL
 void json_string_n(struct json *json, const char *key, const char *value, size_t length);
 void json_uint(struct json *json, const char *key, uint64_t value);
 void json_int(struct json *json, const char *key, int64_t value);
-/* The shortest text that reads back as the same number; what is not finite is null. */
+/* Writes the shortest text that reads back as the same number; null if it is not finite. */
 void json_double(struct json *json, const char *key, double value);
 void json_bool(struct json *json, const char *key, bool value);
 void json_null(struct json *json, const char *key);
@@ -62,7 +62,7 @@ void json_hex_bytes(struct json *json, const char *key, const void *bytes, size_
 /* An array of strings; NULL array: null. */
 void json_strings(struct json *json, const char *key, const char *const *values);
 
-/* columns ends with NULL and stays the caller's until rows_close(); only CSV looks at it. */
+/* columns ends with NULL and stays the caller's until rows_close(); only CSV uses it. */
 void rows_open(struct json *json, enum json_format format, const char *const *columns);
 void rows_begin(struct json *json);
 void rows_end(struct json *json);

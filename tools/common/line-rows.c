@@ -4,7 +4,7 @@
  *
  * Invariants: (1) the lines of an image are sorted by start; of two with one start the later one in
  *                 the file counts
- *             (2) a call's parent has a lower number, so that all chains end
+ *             (2) a call's parent has a lower number, so all chains end
  *                 [test-symbolize: lines that lie]
  *             (3) no chain is longer than LINE_ROWS_MAX_CALLS  [test-symbolize: chain without end]
  */
@@ -18,14 +18,14 @@
 
 struct line_rows {
 	GPtrArray *images; /* GArray of struct line_row, by image index; NULL = none */
-	GArray *calls;     /* struct line_call; number 0 is none */
+	GArray *calls;     /* struct line_call; number 0 is unused */
 };
 
 /* The symbols of the epoch whose lines are read. */
 struct symbols_of_epoch {
 	struct names_epoch *epoch;
-	struct prof_dictionary *rows; /* NULL = it has none */
-	uint32_t *calls; /* by row: the number of the call; 0 = not asked yet, or none */
+	struct prof_dictionary *rows; /* NULL = the epoch has none */
+	uint32_t *calls; /* by row: the number of the call; 0 = not looked up yet, or not a call */
 };
 
 static const uint16_t symbol_columns[] = { PROF_SYMBOL_START,    PROF_SYMBOL_NAME,
@@ -113,7 +113,7 @@ static uint32_t add_call(struct line_rows *rows, const struct symbols_of_epoch *
 	return rows->calls->len - 1;
 }
 
-/* The number of the call that a symbol is; 0 where it is a function. */
+/* Returns the number of the symbol's call; 0 if it is a function. */
 static uint32_t call_of(struct line_rows *rows, struct symbols_of_epoch *symbols, uint64_t id)
 {
 	size_t chain[LINE_ROWS_MAX_CALLS], n = 0;
@@ -177,7 +177,7 @@ static void settle(GArray *lines)
 	struct line_row *at = (struct line_row *)(void *)lines->data;
 	guint kept = 0;
 
-	g_array_sort(lines, compare_lines); /* which is stable */
+	g_array_sort(lines, compare_lines); /* a stable sort */
 	for (guint i = 0; i < lines->len; i++) {
 		kept -= kept > 0 && at[kept - 1].start == at[i].start;
 		at[kept++] = at[i];

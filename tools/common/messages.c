@@ -2,7 +2,7 @@
 /*
  * Messages - where the messages of both tools come from
  *
- * A build tree has its catalogues below PROF_LOCALE_DIR (set by `meson devenv`), an installation
+ * A build tree has its catalogs below PROF_LOCALE_DIR (set by `meson devenv`), an installation
  * below its prefix.
  */
 #include "config.h"

@@ -4,11 +4,11 @@
  *
  * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row
  *                 [test-names: hostile]
- *             (2) memory is two epochs' dictionaries plus one entry an identity since
+ *             (2) memory is two epochs' dictionaries plus one entry per identity since
  *                 names_forget()  [test-names: epochs]
- *             (3) references go at most image → process → string: no cycle is possible
+ *             (3) references go at most image → process → string, so no cycle is possible
  *                 [test-names: hostile]
- * Does not know symbols (symbol-rows.c) nor functions.
+ * Does not handle symbols (symbol-rows.c) or functions.
  */
 #include "config.h"
 
@@ -20,7 +20,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Columns are loaded as far as they are used: by position, which is the column id in version 1. */
+/* The loaded columns of a table, by position, which is the column id in version 1. */
 struct names_source {
 	enum prof_table table;
 	uint16_t n_columns;
@@ -66,7 +66,7 @@ static void epoch_free(struct names_epoch *epoch)
 	g_free(epoch);
 }
 
-/* "None" and "<lost>", which are always there. */
+/* Adds the fixed entries "none" and "<lost>". */
 static void add_first(struct names *names)
 {
 	const struct names_image images[2] = { [NAMES_LOST] = { .path = NAMES_LOST_TEXT } };
@@ -215,7 +215,7 @@ const char *names_function(struct names *names, const char *name)
 	return name && name[length] ? names_intern(names, name, length) : name;
 }
 
-/* One slot a row of a table, made at its first use. */
+/* Allocates one slot per row of a table. */
 static void *rows_of(struct names_epoch *epoch, enum names_table table, size_t bytes)
 {
 	size_t rows = epoch->tables[table] ? prof_dictionary_rows(epoch->tables[table]) : 0;
@@ -248,7 +248,7 @@ bool names_load_identities(struct names_epoch *epoch, GError **error)
 	       names_load(epoch, NAMES_PROCESS, error) && names_load(epoch, NAMES_THREAD, error);
 }
 
-/* Index of an identity; entry is appended where it is new. */
+/* Returns the index of an identity; a new entry is appended. */
 static uint32_t identify(struct names *names, GArray *entries, char *key, const void *entry,
 			 bool *ret_new)
 {
@@ -342,10 +342,10 @@ uint32_t names_thread(struct names_epoch *epoch, uint64_t id)
 	return index;
 }
 
-/* What an image is known by: all of the file, or no file but what stands for it. */
+/* Returns the key of an image; without `of_file` it matches any file. */
 static char *image_key(const struct names_image *image, bool of_file)
 {
-	/* the same build-id in the same place is the same file, however much of it was known */
+	/* the same build-id at the same place is the same file, even if one row lacks the size */
 	const bool told = image->build_id != NULL;
 
 	return g_strdup_printf("i%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s:%s", image->kind,
@@ -359,8 +359,8 @@ static bool names_file(const struct names_image *image)
 	return image->dev != 0 || image->inode != 0;
 }
 
-/* An image by build-id and path alone is the first file that has both, before or behind it;
- * index of that, or 0. */
+/* An image with only build-id and path is the first file that has both, whichever comes first.
+ * Returns the index of that image, or 0. */
 static uint32_t find_partner(struct names *names, const struct names_image *image)
 {
 	g_autofree char *key = image_key(image, false);
@@ -397,8 +397,8 @@ static uint32_t identify_image(struct names *names, const struct names_image *im
 	return index;
 }
 
-/* Rows of one image differ in how much was known: what was opened counts, and what names the
- * file. */
+/* Rows of one image differ in completeness: a row with the size, and one with the device and inode,
+ * win. */
 static void update_image(struct names_image *known, const struct names_image *image)
 {
 	if (!names_file(known) && names_file(image)) {

@@ -2,16 +2,16 @@
 /*
  * Names - what the ids of a capture mean
  *
- * Ids are scoped to an epoch, so a tool that looks at a whole capture needs two things: the
+ * Ids are scoped to an epoch, so a tool that reads a whole capture needs two things: the
  * dictionaries of the epoch whose rows it is reading (names_epoch(), loaded on demand, at most two
  * kept), and numbers that mean the same image, process and thread in all epochs ("indexes" below,
  * into names->images, ->processes and ->threads). Index 0 is "none", index 1 is "<lost>": an id
- * that the capture does not explain. Each lookup that ends there is counted in names->lost, never
+ * that the capture does not define. A lookup that ends there is counted in names->lost and is never
  * an error.
  *
  * Identity: image = (build-id, dev, inode, path, kind, process instance of an anonymous one), and
- *           where there is no build-id the size; device and inode are not always known, and a
- *           build-id with a path alone is the first file of both;
+ *           without a build-id the size; device and inode are not always known, and a build-id
+ *           with a path alone is the first file that has both;
  *           process = (pid, start time, exec generation);
  *           thread = (process, tid, start time);
  *           text = its bytes.
@@ -32,10 +32,10 @@ struct names_image {
 	const char *path;     /* NULL = none */
 	const char *build_id; /* lower-case hex, NULL = none */
 	uint64_t size, dev, inode;
-	int64_t ctime_ns; /* no part of the identity */
+	int64_t ctime_ns; /* not part of the identity */
 	uint32_t kind;    /* enum prof_image_kind */
 	uint32_t process; /* index, of anonymous and JIT memory */
-	uint64_t id; /* in the last epoch that had it, of a row that was opened if there is one */
+	uint64_t id;      /* in the last epoch that had it; of an opened row if there is one */
 	uint32_t epoch;
 };
 
@@ -62,7 +62,7 @@ enum names_table {
 
 struct names_epoch {
 	uint32_t epoch;
-	uint64_t used; /* the two used last are kept */
+	uint64_t used; /* the two last used are kept */
 	struct names *names;
 	struct prof_dictionary *tables[NAMES_TABLES]; /* NULL = not loaded */
 	bool loaded[NAMES_TABLES];
@@ -88,37 +88,38 @@ struct names {
 struct names *names_new(const struct prof_reader *reader); /* borrows the reader */
 void names_free(struct names *names);
 
-/* The dictionaries of an epoch, valid until the second next call for another epoch. NULL: out of
- * memory or I/O. */
+/* Returns the dictionaries of an epoch, valid until the second next call for another epoch. NULL:
+ * out of memory or I/O error. */
 struct names_epoch *names_epoch(struct names *names, uint32_t epoch, GError **error);
 
-/* Loads a table of the epoch where it is not yet; ->tables[table] stays NULL where the capture
- * has no such table. */
+/* Loads a table of the epoch unless it is loaded; ->tables[table] stays NULL if the capture has no
+ * such table. */
 bool names_load(struct names_epoch *epoch, enum names_table table, GError **error);
 
-/* Row of an id in a loaded table, or -1, which is counted unless the id is 0. */
+/* Returns the row of an id in a loaded table, or -1, which is counted unless the id is 0. */
 ssize_t names_row(struct names_epoch *epoch, enum names_table table, uint64_t id);
 
-/* Value of a column (position in the schema of version 1) of a loaded table; false: null or not
- * there. */
+/* Gets the value of a column (position in the schema of version 1) of a loaded table; false: null
+ * or missing. */
 bool names_number(const struct names_epoch *epoch, enum names_table table, unsigned column,
 		  size_t row, uint64_t *ret_value);
 
-/* Interned for the life of names. NULL for id 0, NAMES_LOST_TEXT for what is lost. NUL bytes
+/* Interned for the life of names. NULL for id 0, NAMES_LOST_TEXT for an undefined id. NUL bytes
  * read as spaces. */
 const char *names_text(struct names_epoch *epoch, uint64_t id);
 const char *names_intern(struct names *names, const void *bytes, size_t length);
-/* The name of a function as it is shown: without suffixes of clones. NULL for NULL. */
+/* Returns the displayed name of a function, without clone suffixes. NULL for NULL. */
 const char *names_function(struct names *names, const char *name);
 
-/* Indexes of ids. Their tables (and string, process) must be loaded: names_load_identities(). */
+/* Return the indexes of ids. Load their tables (and string, process) first:
+ * names_load_identities(). */
 bool names_load_identities(struct names_epoch *epoch, GError **error);
 uint32_t names_image(struct names_epoch *epoch, uint64_t id);
 uint32_t names_process(struct names_epoch *epoch, uint64_t id);
 uint32_t names_thread(struct names_epoch *epoch, uint64_t id);
 
-/* How many of them there are, and a way to begin again, for who needs no index of an epoch that
- * is past: all are invalid. */
+/* Returns the number of identities. names_forget() drops them all and invalidates every index, for
+ * callers that need none of a past epoch. */
 size_t names_identities(const struct names *names);
 void names_forget(struct names *names);
 
@@ -138,7 +139,7 @@ static inline const struct names_thread *names_thread_at(const struct names *nam
 	return &((const struct names_thread *)(void *)names->threads->data)[index];
 }
 
-/* A number of a batch or dictionary column; false: null, or a column that this chunk does not
+/* Gets a number of a batch or dictionary column; false: null, or a column that this chunk does not
  * have. */
 static inline bool array_number(const struct prof_array *array, size_t row, uint64_t *ret_value)
 {

@@ -2,8 +2,8 @@
 /*
  * Number-map - 64-bit keys to 32-bit values, for millions of entries
  *
- * Open addressing in one array, at most two thirds full. Values are not 0, which means "not there".
- * Keys are hashed with a seed of the process, so that a file cannot choose keys that collide.
+ * Open addressing in one array, at most two thirds full. A value is never 0, which means "missing".
+ * Keys are hashed with a per-process seed, so that a file cannot choose keys that collide.
  */
 #pragma once
 
@@ -21,11 +21,11 @@ struct number_map {
 void number_map_init(struct number_map *map);
 void number_map_done(struct number_map *map);
 void number_map_clear(struct number_map *map);
-/* Where the value of the key stands, 0 when it is new; valid until the next call. A new one must
- * be set. */
+/* Returns the key's value slot, which is 0 for a new key; valid until the next call. The caller
+ * must set a new one. */
 uint32_t *number_map_at(struct number_map *map, uint64_t key);
 /* The value, or 0. */
 uint32_t number_map_get(const struct number_map *map, uint64_t key);
-/* Goes through all, in no order: *at begins as 0. False at the end. */
+/* Iterates in no order; *at begins as 0. Returns false at the end. */
 bool number_map_next(const struct number_map *map, size_t *at, uint64_t *ret_key,
 		     uint32_t *ret_value);

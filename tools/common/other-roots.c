@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Other roots - what recorded processes see as / where that is not what we see
+ * Other roots - the / of recorded processes, if it is not ours
  *
- * A root is a folder seen in a mount namespace: both have to be another one's before it counts as
- * seen. A pid may be another process's by now: what is found below its root is compared with what
- * was recorded anyhow.
+ * A root is a folder in a mount namespace: it counts as known only if both match. A pid may belong
+ * to another process by now, but files below its root are compared with the recorded ones anyway.
  */
 #include "config.h"
 
@@ -23,7 +22,7 @@ struct root {
 	uint64_t dev, inode, mounts;
 };
 
-/* What the kernel knows, without asking a file system that may not answer. */
+/* Asks only the kernel, because a file system may not answer. */
 static bool look_at(const char *process, const char *name, struct statx *ret_status)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%s/%s", process, name);
@@ -31,7 +30,7 @@ static bool look_at(const char *process, const char *name, struct statx *ret_sta
 	return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, ret_status) == 0;
 }
 
-/* False: the process is gone, or not ours to look at. */
+/* Returns false if the process has ended or access is denied. */
 static bool read_root(const char *process, struct root *ret_root)
 {
 	struct statx root, mounts;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Other roots - what recorded processes see as / where that is not what we see
+ * Other roots - the / of recorded processes, if it is not ours
  *
- * Containers and chroots have debug files of their own, which can be reached while a process of
- * theirs lives.
+ * Containers and chroots have debug files of their own, which can be reached while one of their
+ * processes lives.
  */
 #pragma once
 
@@ -11,8 +11,8 @@
 #include "tools/common/names.h"
 
 /*
- * Has debug files looked for also below the roots of the processes of the capture that live now and
- * that we may look at, each root once, MAX_ROOTS at most. The processes are those of this boot of
- * this machine. Before the files are used on threads.
+ * Adds to `files` the roots of the capture's processes that are alive and accessible, each root
+ * once, MAX_ROOTS at most. The processes must be of this boot of this machine. Call it before
+ * threads use the files.
  */
 void other_roots_add(const struct names *names, struct debug_files *files);

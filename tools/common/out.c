@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Out - buffered output that knows whether it arrived
+ * Out - buffered output that remembers write errors
  *
  * Invariants: (1) bytes reach the fd in order and once each       [test-out: short writes]
  *             (2) after an error nothing more is written          [test-out: full disk]
@@ -34,8 +34,8 @@ struct out *out_stdout(void)
 	return &standard;
 }
 
-/* Waits until a non-blocking fd takes bytes again; an fd that poll() cannot watch fails in the
- * next write(). */
+/* Waits until a non-blocking fd accepts bytes; if poll() cannot watch the fd, the next write()
+ * fails. */
 static void out_wait(int fd)
 {
 	struct pollfd pollfd = { .fd = fd, .events = POLLOUT };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Out - buffered output that knows whether it arrived
+ * Out - buffered output that remembers write errors
  *
- * Everything that a verb prints as its result goes through one of these, never through stdio: short
- * writes, EINTR and non-blocking pipes are handled, and the first error is kept with its errno,
- * after which everything written is dropped. So a verb writes without looking and cli_main()
- * reports a full disk once, at the end. Not for use by several threads at once.
+ * Every verb prints its result through one of these, never through stdio. Short writes, EINTR and
+ * non-blocking pipes are handled. The first error is kept with its errno, and all later output is
+ * dropped. So a verb writes without checks and cli_main() reports a full disk once, at the end. Not
+ * for use by several threads at once.
  */
 #pragma once
 
@@ -17,15 +17,15 @@ struct out {
 	int fd;         /* -1: memory, everything stays in text */
 	int error;      /* errno of the first failure, or 0 */
 	uint64_t bytes; /* written by the caller so far */
-	GString *text;  /* not yet given to the kernel */
+	GString *text;  /* not yet passed to the kernel */
 };
 
 /* fd stays the caller's; -1 makes a buffer in memory, whose bytes are out->text. */
 void out_init(struct out *out, int fd);
-/* Flushes nothing: out_flush() first. */
+/* Does not flush: call out_flush() first. */
 void out_done(struct out *out);
 
-/* The one for standard output; cli_main() flushes and checks it when the verb returns. */
+/* Returns the one for standard output; cli_main() flushes and checks it when the verb returns. */
 struct out *out_stdout(void);
 
 void out_write(struct out *out, const void *bytes, size_t length);
@@ -35,5 +35,6 @@ void out_printf(struct out *out, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* Returns 0, or -errno of the first failure since out_init(). Memory never fails. */
 int out_flush(struct out *out);
-/* Has anything failed so far? A loop over millions of rows asks now and then, and stops. */
+/* Returns whether anything has failed so far. Loops over millions of rows check it now and then,
+ * and stop. */
 bool out_failed(const struct out *out);

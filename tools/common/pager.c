@@ -2,8 +2,8 @@
 /*
  * Pager - long text on a terminal, a page at a time
  *
- * It is run without a shell. Ctrl-C is for the pager while it shows something: we end when it does.
- * That it was left before it had read everything is no error.  [test_terminal]
+ * It is run without a shell. Ctrl-C goes to the pager while it runs: profctl ends when the pager
+ * does. Quitting it before the end of the text is not an error.  [test_terminal]
  */
 #include "config.h"
 

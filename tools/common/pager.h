@@ -2,15 +2,15 @@
 /*
  * Pager - long text on a terminal, a page at a time
  *
- * PROFCTL_PAGER, else PAGER, else less, which has LESS=FRX where that is unset: it ends by itself
- * where the text fits. An empty value or "cat" is no pager, as is a program that is not there.
+ * PROFCTL_PAGER, else PAGER, else less, with LESS=FRX if that is unset: it exits at once if the
+ * text fits. An empty value, "cat" or a missing program means no pager.
  */
 #pragma once
 
 #include "tools/common/out.h"
 
-/* From here on what is written to standard output goes to the pager, if that is a terminal. What
- * depends on the terminal, as colours and columns do, is asked before. */
+/* Sends all further standard output to the pager, if it is a terminal. Query properties of the
+ * terminal, such as colors and columns, before this. */
 void pager_start(void);
-/* Waits until it ends; true where there was one. After out_flush(). */
+/* Waits until the pager ends; returns true if there was one. Call it after out_flush(). */
 bool pager_end(void);

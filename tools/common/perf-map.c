@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Perf map - the names that a program writes of code that it generates
+ * Perf map - the names that a program writes for its generated code
  *
- * Invariant: nothing outside of [text, text + bytes) is looked at, whatever stands there
+ * Invariant: nothing outside of [text, text + bytes) is read, whatever the text is
  * [test-jit-names: map, fuzz_perf_map]
  */
 #include "config.h"
@@ -12,7 +12,7 @@
 #include <glib.h>
 #include <string.h>
 
-/* A number in hex at *at, and the blanks behind it. */
+/* Reads a hex number at *at and the blanks after it. */
 static bool take_number(const char **at, const char *end, uint64_t *ret_number)
 {
 	const char *p = *at;

@@ -4,8 +4,8 @@
  *
  * Invariants: (1) the symbols of an image are sorted by start, then by falling length
  *                 [test-names: symbols]
- *             (2) a lookup looks at no more than SYMBOL_NESTING symbols  [test-names: symbols]
- *             (3) what many epochs say again is kept once, also while it is loaded
+ *             (2) a lookup checks no more than SYMBOL_NESTING symbols  [test-names: symbols]
+ *             (3) a symbol that many epochs repeat is kept once, even while loading
  *                 [test_readers: memory by length]
  */
 #include "config.h"
@@ -15,16 +15,16 @@
 #include "tools/common/capture-error.h"
 #include "tools/common/clone-suffix.h"
 
-/* How many symbols before the nearest are looked at for one that encloses the offset. */
+/* How many symbols before the nearest are checked for one that encloses the offset. */
 #define SYMBOL_NESTING 16
 
-/* A list is sorted when it gets this long, and then when it is twice as long as what was left. */
+/* A list is sorted at this length, then whenever it has doubled since. */
 #define SETTLE_AT 256
 
 struct image_symbols {
 	GArray *rows; /* struct symbol_row, or NULL */
 	guint settle_at;
-	/* name → struct symbol_row, or NULL where several have it; made by the first look-up */
+	/* name → struct symbol_row, or NULL if several have it; made by the first lookup */
 	GHashTable *by_name;
 };
 
@@ -66,7 +66,8 @@ static gint compare_symbols(gconstpointer left, gconstpointer right)
 	return 0;
 }
 
-/* Sorts, and drops what two epochs both said: the later one may know more. */
+/* Sorts, and drops duplicates from different epochs; the later one is kept because it may be more
+ * complete. */
 static void settle(GArray *symbols)
 {
 	struct symbol_row *at = (struct symbol_row *)(void *)symbols->data;
@@ -206,14 +207,14 @@ struct symbol_row *symbol_rows_find(const struct symbol_rows *rows, uint32_t ima
 	for (guint i = low; i > 0 && low - i < SYMBOL_NESTING; i--) {
 		const struct symbol_row *s = &at[i - 1];
 
-		/* Without a length it reaches to the next symbol, which `low` is past. */
+		/* A symbol without a length reaches to the next symbol, which `low` is past. */
 		if (s->length ? offset - s->start < s->length : i == low)
 			return &at[i - 1];
 	}
 	return NULL;
 }
 
-/* Names are interned. */
+/* Names are interned, so pointers are compared. */
 static void index_names(struct image_symbols *symbols)
 {
 	symbols->by_name = g_hash_table_new(NULL, NULL);

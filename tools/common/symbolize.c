@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbolize - gives a capture the names and lines of what it hit
+ * Symbolize - adds the names and lines of sampled places to a capture
  *
- * Invariants: (1) a file is asked for once, a place is looked up once  [test-symbolize: named]
+ * Invariants: (1) a file is opened once, a place is looked up once  [test-symbolize: named]
  *             (2) the capture is not written when there is nothing to add  [test-symbolize: twice]
- * Files are read on several threads, a few ahead of the one that is written; what is written is the
- * same however many there are.
+ * Several threads read files, a few ahead of the one being written. The output does not depend on
+ * the number of threads.
  */
 #include "config.h"
 
@@ -25,7 +25,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-/* What is wanted of one image. */
+/* The wanted places of one image. */
 struct wanted {
 	GArray *offsets; /* uint64_t; sorted and unique up to `settled` */
 	guint settled;
@@ -40,7 +40,7 @@ void symbolize_result_done(struct symbolize_result *result)
 	*result = (struct symbolize_result){ 0 };
 }
 
-/* ---- which places have no name --------------------------------------------------------------- */
+/* ---- places without names -------------------------------------------------------------------- */
 
 static void wanted_free(gpointer wanted)
 {
@@ -82,7 +82,7 @@ static void want(GPtrArray *images, uint32_t image, uint64_t offset)
 		wanted->offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
 	}
 	g_array_append_val(wanted->offsets, offset);
-	/* Each epoch names the same places again. */
+	/* Sorts now and then, because each epoch repeats the same places. */
 	if (wanted->offsets->len > 2 * wanted->settled + 4096)
 		settle(wanted);
 }
@@ -92,7 +92,7 @@ static bool has_file(const struct names_image *image)
 	return image->kind == PROF_IMAGE_FILE || image->kind == PROF_IMAGE_VDSO;
 }
 
-/* Memory of a process that it put code into, whose offsets are addresses. */
+/* Anonymous memory into which a process put code; its offsets are addresses. */
 static bool is_generated(const struct names_image *image)
 {
 	return image->kind == PROF_IMAGE_ANON && image->process > NAMES_LOST && image->path &&
@@ -119,7 +119,7 @@ static void look_at_frame(struct names_epoch *epoch, const struct line_rows *kno
 		want(images, image, offset);
 }
 
-/* What a program has mapped as jit-PID.dump: PID → path, interned. */
+/* Records a jit-PID.dump that a program has mapped: PID → path, interned. */
 static void look_at_image(struct names_epoch *epoch, size_t row, GHashTable *dumps)
 {
 	uint64_t path = 0, pid;
@@ -132,7 +132,7 @@ static void look_at_image(struct names_epoch *epoch, size_t row, GHashTable *dum
 		g_hash_table_insert(dumps, g_memdup2(&pid, sizeof(pid)), (char *)text);
 }
 
-/* So that the names know it. */
+/* Registers the process in `names`. */
 static void look_at_process(struct names_epoch *epoch, size_t row)
 {
 	uint64_t id = 0;
@@ -201,7 +201,7 @@ struct run {
 	GCond ended;
 };
 
-/* An image whose file is read by one of the threads. */
+/* An image whose file one of the threads reads. */
 struct job {
 	struct run *run;
 	uint32_t image;
@@ -256,7 +256,7 @@ static void note_state(struct symbolize_result *result, const struct names_image
 		g_ptr_array_add(list, g_strdup(image->path));
 }
 
-/* Counts what had no name, and what of it has one now; writes where there is anything new. */
+/* Counts the places that had no name and those that have one now; writes new names and lines. */
 static bool take_result(struct job *job, GError **error)
 {
 	struct run *run = job->run;
@@ -265,7 +265,7 @@ static bool take_result(struct job *job, GError **error)
 	int r;
 
 	run->result->images++;
-	/* A file that cannot be read costs its names only. */
+	/* An unreadable file costs only its own names. */
 	note_state(run->result, image_of(job),
 		   job->symbols ? job->symbols->state : SYMBOLS_NO_FILE);
 	for (guint i = 0; i < job->wanted->offsets->len; i++) {
@@ -344,7 +344,7 @@ static void job_clear(gpointer data)
 	job->started = false;
 }
 
-/* Each file is asked for where its turn comes near, so that few are open at a time. */
+/* A file is opened only shortly before its turn, so that few are open at a time. */
 static bool read_images(struct run *run, GArray *jobs, GError **error)
 {
 	guint ahead = 2 * g_get_num_processors(), started = 0;
@@ -393,7 +393,7 @@ static const struct prof_segment *last_segment(const struct prof_reader *reader)
 	return n > 0 && is_this_boot(&segments[n - 1]) ? &segments[n - 1] : NULL;
 }
 
-/* When the last sample of a segment was. */
+/* Returns the time of the last sample of a segment. */
 static uint64_t end_of(const struct prof_reader *reader, const struct prof_segment *segment)
 {
 	uint64_t end_ns = segment->start_monotonic_ns;
@@ -465,8 +465,8 @@ static bool name_process(struct run *run, const struct names_image *image,
 	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
 }
 
-/* Of the last segment, which alone a recording that was appended adds, and only what no
- * collector told and no run before found. */
+/* Names code of the last segment only, the one that an append adds. Processes whose code already
+ * has names, from a collector or an earlier run, are skipped. */
 static bool name_generated(struct run *run, const GPtrArray *images, GHashTable *dumps,
 			   const struct code_names *codes, GError **error)
 {
@@ -508,7 +508,7 @@ static bool name_images(struct run *run, GError **error)
 	}
 	if (ok && run->sources->debug_files && last_segment(run->names->reader))
 		other_roots_add(run->names, run->sources->debug_files);
-	/* What debug files take is not the capture's. */
+	/* Memory for debug files is not charged to the capture. */
 	prof_reader_set_guard(run->reader, NULL, NULL);
 	ok = ok && read_images(run, jobs, error) &&
 	     name_generated(run, images, dumps, codes, error) &&

@@ -2,8 +2,8 @@
 /*
  * Symbols of DWARF - inlined calls and lines, and functions that no table of symbols has
  *
- * The outermost function keeps the name that a table has for it; DWARF adds where it is declared,
- * what is inlined into it, and which lines were hit.
+ * The outermost function keeps its name from a table; DWARF adds its declaration, the calls inlined
+ * into it, and the lines that were hit.
  */
 #include "arch/base.h"
 #include "tools/common/debug-info.h"
@@ -12,9 +12,9 @@
 #define MAX_INLINED 512
 
 /*
- * The row of the outermost function at a place. A function may be in several pieces, between which
- * others lie: its row is then the piece that its call frame information names, or only what was
- * hit.
+ * Returns the row of the outermost function at a place. Other functions may lie between the pieces
+ * of a scattered function: its row is then the piece of its call frame information, or only the
+ * range that was hit.
  */
 static uint32_t outermost_row(struct symbols_query *query, const struct symbols_place *place,
 			      const struct debug_info_function *function,
@@ -57,7 +57,7 @@ static uint32_t outermost_row(struct symbols_query *query, const struct symbols_
 	return row;
 }
 
-/* The row of the innermost function; those around it are added before it. */
+/* Returns the row of the innermost function, after adding those around it. */
 static uint32_t innermost_row(struct symbols_query *query, const struct symbols_place *place,
 			      const struct debug_info_place *found)
 {
@@ -92,7 +92,7 @@ static uint32_t innermost_row(struct symbols_query *query, const struct symbols_
 	return row;
 }
 
-/* What is known of a place, in file offsets; not beyond the function that a table says is there. */
+/* Adds the line of a place, in file offsets, clipped to the function that a table has there. */
 static void add_line(struct symbols_query *query, const struct symbols_place *place,
 		     const struct debug_info_place *found, const struct symbol_line *last)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbols of ELF files - .symtab and .dynsym, merged, of the file and of what was taken out of it
- * or packed into it
+ * Symbols of ELF files - .symtab and .dynsym, merged, of the file and of its separate or packed
+ * debug file
  *
- * A table is gone through once and only what can name a wanted place is kept, so that a table of
- * 150 000 symbols costs its reading and not its sorting. Places and symbols meet in two ways:
- * - a symbol with a size names the places in [start, start + size); of several the one that starts
- *   last, of equal starts the preferred one (prefer()).
- * - a symbol without a size (hand-written assembly) names what follows it up to the next symbol,
+ * A table is read once and only symbols that can name a wanted place are kept, so that a table of
+ * 150 000 symbols is read but not sorted. Places and symbols meet in two ways: - a symbol with a
+ * size names the places in [start, start + size); if several match, the one that
+ *   starts last wins, and for equal starts the preferred one (prefer()).
+ * - a symbol without a size (hand-written assembly) names the code after it up to the next symbol,
  *   FDE or section, and not beyond its own FDE: code there that has no FDE is "NAME+?". For this
  *   the nearest starts on both sides of each place are kept: a gap is the stretch between two
- *   neighbouring places, gap i ends at place i.
+ *   neighboring places, gap i ends at place i.
  * Invariants: (1) work is (symbols + places) x log, however the ranges overlap
  *                 [test-symbols: overlapping]
  *             (2) every name ends inside its string table  [fuzz_symbols_elf]
@@ -19,7 +19,7 @@
 #include "arch/base.h"
 #include "tools/common/symbols-source.h"
 
-/* A symbol that may name a place. Its name is looked at as late as possible. */
+/* A symbol that may name a place. Its name is read as late as possible. */
 struct candidate {
 	uint64_t start;
 	uint64_t end; /* == start: no size */
@@ -59,9 +59,9 @@ static int binding_rank(uint8_t binding)
 }
 
 /*
- * Which of two symbols of one start is shown, < 0: a. A size before none, a function before an
- * untyped label, global before local before weak, then the plainer name: that is what perf shows,
- * so that the two can be compared.
+ * Decides which of two symbols with one start is shown, < 0: a. A size wins over none, a function
+ * over an untyped label, global over local over weak, then the plainer name. perf shows the same,
+ * so the two can be compared.
  */
 static int prefer(const struct candidate *a, const struct candidate *b)
 {
@@ -85,7 +85,7 @@ static int prefer(const struct candidate *a, const struct candidate *b)
 	return strncmp(a->name, b->name, NAME_COMPARED);
 }
 
-/* Highest start first, of equal starts the preferred first. */
+/* Highest start first; for equal starts the preferred first. */
 static int compare_candidates(const void *a, const void *b)
 {
 	const struct candidate *left = a, *right = b;
@@ -95,7 +95,7 @@ static int compare_candidates(const void *a, const void *b)
 	return prefer(left, right);
 }
 
-/* The first place at or behind an address. */
+/* Returns the first place at or after an address. */
 static size_t find_place(const struct symbols_query *query, uint64_t address)
 {
 	size_t low = 0, high = query->n_places;
@@ -111,7 +111,7 @@ static size_t find_place(const struct symbols_query *query, uint64_t address)
 	return low;
 }
 
-/* Labels of the assembler: .L ones, and the marks between code and data ($x, $d.1) of ARM and
+/* Matches assembler labels: .L ones, and the marks between code and data ($x, $d.1) of ARM and
  * RISC-V. */
 static bool is_label(const char *name)
 {
@@ -171,14 +171,13 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 			.binding = GELF_ST_BIND(symbol.st_info),
 			.dynamic = header->sh_type == SHT_DYNSYM,
 		};
-		/* Only here: a look at every name would cost more than all the rest. */
+		/* Only here, because checking every name would cost more than everything else. */
 		if (candidate.type != STT_NOTYPE || !is_label(candidate.name))
 			add_symbol(search, &candidate);
 	}
 }
 
-/* A file has at most one table of each type; what says otherwise is not gone through more than
- * once. */
+/* A file has at most one table of each type; further ones are ignored. */
 static void read_tables(struct search *search, const struct elf_image *file)
 {
 	bool seen[SHT_DYNSYM + 1] = { false };
@@ -196,8 +195,8 @@ static void read_tables(struct search *search, const struct elf_image *file)
 	}
 }
 
-/* The next place at or behind `place` that has no name yet; `next` is a path-compressed list of
- * skips. */
+/* Returns the next place at or after `place` that has no name yet; `next` is a path-compressed list
+ * of skips. */
 static size_t next_open(size_t *next, size_t place)
 {
 	size_t open = place;

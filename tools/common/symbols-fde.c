@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbols of stripped code - one row a function, named by where it starts
+ * Symbols of stripped code - one row per function, named by its start
  *
- * Without this each address of a stripped function would be a row of its own. The name is the
- * image's and the file offset of the function's first byte: equal between recordings of the same
- * file.
+ * Without this each address of a stripped function would be a row of its own. The name consists of
+ * the image and the file offset of the function's first byte: it is equal in all recordings of the
+ * same file.
  */
 #include "tools/common/symbols-source.h"
 

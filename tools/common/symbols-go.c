@@ -6,8 +6,8 @@
 #include "arch/go-table.h"
 #include "tools/common/symbols-source.h"
 
-/* Sets the address of the first function of a position-independent file: a relocation has it,
- * else .text begins with it. */
+/* Sets the address of the first function of a position-independent file: from a relocation, else
+ * the start of .text. */
 static void find_text(const struct elf_image *elf, uint64_t address, struct go_table *table)
 {
 	GElf_Shdr header;

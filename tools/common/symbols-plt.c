@@ -3,16 +3,16 @@
  * Symbols of PLT entries - "foo@plt"
  *
  * An entry of .plt, .plt.sec or .plt.got jumps through a slot of the global offset table, and the
- * relocation of that slot names the function. The jump is decoded rather than counted, since the
- * order of entries and relocations is the linker's own affair. An entry that is not understood, or
- * whose slot has no named relocation (IRELATIVE), gets no name here.
+ * relocation of that slot names the function. The jump is decoded rather than counted, because the
+ * linker chooses the order of entries and relocations. An entry that cannot be decoded, or whose
+ * slot has no named relocation (IRELATIVE), gets no name here.
  */
 #include "arch/base.h"
 #include "tools/common/symbols-source.h"
 
 #define MAX_ENTRY_BYTES 16
 
-/* One place in a PLT: its entry and the slot it jumps through. */
+/* A place in a PLT: its entry and the slot that it jumps through. */
 struct entry {
 	const struct symbols_place *place;
 	uint64_t start;
@@ -131,7 +131,7 @@ static void name_entries(struct symbols_query *query, const GArray *entries, uin
 	}
 }
 
-/* The name of the symbol of a relocation; NULL = none. */
+/* Returns the name of the symbol of a relocation; NULL = none. */
 static const char *get_function(const struct elf_image *elf, Elf_Data *symbols, size_t strings,
 				uint64_t index)
 {

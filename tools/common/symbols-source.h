@@ -2,8 +2,8 @@
 /*
  * Symbol source - what symbols.c and the sources of names share
  *
- * A query is one call of symbols_read(). The sources of its image's kind are asked in the order of
- * the table in symbols.c; each sees only the places that those before it left without a name.
+ * A query is one call of symbols_read(). The sources are asked in the order of the table in
+ * symbols.c; each sees only the places that the earlier ones left without a name.
  */
 #pragma once
 
@@ -11,8 +11,7 @@
 #include "tools/common/elf-image.h"
 #include "tools/common/symbols.h"
 
-/* A place without a name: its address as the ELF file counts, and its position in the caller's
- * offsets. */
+/* A place without a name: its ELF address and its position in the caller's offsets. */
 struct symbols_place {
 	uint64_t address;
 	uint32_t index;
@@ -22,9 +21,9 @@ struct symbols_query {
 	const struct symbols_image *image;
 	const uint64_t *offsets;
 	struct elf_image *elf;
-	struct debug_file *debug;     /* what is apart from it, and its DWARF; NULL = none */
-	struct elf_image *packed;     /* what is in .gnu_debugdata; NULL = none */
-	struct elf_frames *frames;    /* by symbols_query_frames() */
+	struct debug_file *debug;     /* the separate debug file and its DWARF; NULL = none */
+	struct elf_image *packed;     /* the symbols in .gnu_debugdata; NULL = none */
+	struct elf_frames *frames;    /* set by symbols_query_frames() */
 	struct symbols_place *places; /* by address */
 	size_t n_places;
 	struct symbols *result;
@@ -44,28 +43,28 @@ extern const struct symbols_source symbols_go_source;
 extern const struct symbols_source symbols_fde_source;
 
 /*
- * Names a place: [start, end) in ELF addresses, at least the place itself. `raw_name` is copied. A
- * name that is empty, is no UTF-8 or has control characters is refused, and the place stays open
- * for the next source.
+ * Names a place: [start, end) in ELF addresses, at least the place itself. Copies `raw_name`. A
+ * name that is empty, not UTF-8 or has control characters is refused, and the place stays open for
+ * the next source.
  */
 void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
 		       uint64_t start, uint64_t end, const char *raw_name,
 		       enum symbols_origin origin);
 
 /*
- * The number of a row, which is added if it is new; SYMBOLS_NONE where its name is refused.
- * `raw_name` and `file` are copied; what else names it may be zero.
+ * Returns the number of a row, which is added if it is new; SYMBOLS_NONE if its name is refused.
+ * Copies `raw_name` and `file`; `name` may be NULL.
  */
 uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol);
 
-/* A text that is copied once; NULL for NULL and for what is no text. */
+/* Returns an interned copy of the text; NULL if it is NULL or not valid text. */
 const char *symbols_query_add_text(struct symbols_query *query, const char *text);
 
-/* Reads what DWARF says of all offsets, when the sources have been asked. */
+/* Reads the DWARF of all offsets, after the sources. */
 void symbols_dwarf_read(struct symbols_query *query);
 
-/* The call frame information of the image; read when first asked for, never NULL. */
+/* Returns the call frame information of the image, never NULL; it is read on first use. */
 struct elf_frames *symbols_query_frames(struct symbols_query *query);
 
-/* A memfd with a copy of this process' own vdso; -1 where there is none. */
+/* Returns a memfd with a copy of this process's own vdso; -1 if it has none. */
 int symbols_vdso_open(void);

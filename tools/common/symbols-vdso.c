@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbols of the vdso - the file that is in no file system
+ * Symbols of the vdso - the image without a file
  *
- * The kernel maps the same image into every process, so our own copy serves, if its build-id is the
+ * The kernel maps the same image into every process, so our own copy serves if its build-id is the
  * recorded one (symbols.c checks that: the capture may be from another machine or kernel).
  */
 #include "arch/base.h"
@@ -15,7 +15,7 @@
 
 #define MAX_VDSO_BYTES (1u << 20)
 
-/* Bytes of the mapping that starts at an address. */
+/* Returns the size of the mapping that starts at an address. */
 static size_t get_mapping_size(uint64_t address)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");

@@ -3,17 +3,17 @@
  * Symbols - the names of the places in an image that a recording hit
  *
  * symbols_read() compares the file with the image, turns offsets into places (ELF addresses,
- * sorted) and asks one source after the other for the places that have no name yet. A source calls
- * symbols_query_add() for each place that it can name; that is where names are checked, demangled
- * and counted once. A new source is a line in `sources`.
+ * sorted) and asks each source in turn for the places that have no name yet. A source calls
+ * symbols_query_add() for each place that it can name, which checks, demangles and counts the name
+ * once. A new source is a line in `sources`.
  * Invariants: (1) no name comes from a file that is not the recorded one  [test-symbols: changed]
  *             (2) a row covers every place that maps to it  [test-symbols: overlapping]
  *             (3) names are not empty, valid UTF-8, without control characters
  *                 [test-symbols: garbage]
- *             (4) a row that is inlined stands behind the one that it is inlined into
+ *             (4) an inlined row comes after the row that it is inlined into
  *                 [test_symbolize_lines]
- * No global state: images can be read on several threads. Names of kernel code come with the
- * capture (the engine reads kallsyms); names of anonymous memory are those that the process gave it
+ * No global state: several threads can read images. Names of kernel code come with the capture (the
+ * engine reads kallsyms); names of anonymous memory are those that the process gave it
  * (code-names.h).
  */
 #include "tools/common/symbols.h"
@@ -30,7 +30,7 @@
 
 #define MAX_NAME_BYTES 16384
 
-/* In the order in which they are asked. */
+/* In query order. */
 static const struct symbols_source *const sources[] = {
 	&symbols_elf_source,
 	&symbols_plt_source,
@@ -97,14 +97,14 @@ static bool is_name(const char *name)
 	return true;
 }
 
-/* A name as it is kept: with "..." for the rest of one that is too long; NULL: it is none. */
+/* Returns the stored form of a name; too long ones end in "...". NULL if it is not a valid name. */
 static const char *take_name(struct symbols_query *query, const char *name)
 {
 	size_t length = name ? strnlen(name, MAX_NAME_BYTES + 1) : 0;
 	g_autofree char *cut = NULL;
 
 	if (length > MAX_NAME_BYTES) {
-		/* not within a character */
+		/* do not cut within a character */
 		for (length = MAX_NAME_BYTES - 3; (name[length] & 0xc0) == 0x80; length--)
 			if (length == 1)
 				return NULL;
@@ -151,7 +151,7 @@ const char *symbols_query_add_text(struct symbols_query *query, const char *text
 				     : NULL;
 }
 
-/* The row of a symbol, which is added if it is new. */
+/* Returns the row of a symbol, which is added if it is new. */
 static uint32_t get_row(struct symbols_query *query, const struct symbol *symbol)
 {
 	struct symbol *row;
@@ -195,7 +195,8 @@ void symbols_query_add(struct symbols_query *query, const struct symbols_place *
 	symbol.raw_name = take_name(query, raw_name);
 	if (!symbol.raw_name)
 		return;
-	/* The same distance in the file as in memory: what is not so lies in another segment. */
+	/* The start and the place must be as far apart in the file as in memory, else they are in
+	 * different segments. */
 	if (!elf_image_get_offset(query->elf, start, &symbol.start) || symbol.start > offset ||
 	    offset - symbol.start != place->address - start)
 		return;
@@ -223,7 +224,7 @@ static int compare_row_pointers(const void *a, const void *b)
 	return (left->length < right->length) - (left->length > right->length);
 }
 
-/* Moves the rows into the result, sorted; whatever named them by number follows. */
+/* Moves the rows into the result, sorted, and renumbers all references to them. */
 static void finish_rows(struct symbols_query *query)
 {
 	g_autofree uint32_t *new_number = g_new(uint32_t, query->rows->len + 1);
@@ -261,7 +262,7 @@ static int compare_places(const void *a, const void *b)
 	return (left->address > right->address) - (left->address < right->address);
 }
 
-/* The places that have no name yet. */
+/* Lists the places that have no name yet. */
 static void list_places(struct symbols_query *query)
 {
 	query->n_places = 0;
@@ -318,8 +319,8 @@ static bool read_names(struct symbols_query *query, GError **error)
 /* ---- Identity ---- */
 
 /*
- * Build-ids decide where the capture has one. Without, the inode and the size must be the same; the
- * device is not compared, since overlay file systems show another one in /proc/PID/maps than in
+ * Build-ids decide if the capture has one. Otherwise the inode and the size must match. The device
+ * is not compared, because overlay file systems show a different one in /proc/PID/maps than in
  * stat().
  */
 static bool is_recorded_file(const struct symbols_image *image, const struct elf_image *elf,

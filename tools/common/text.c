@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Text - what a terminal may see
+ * Text - text that is safe for a terminal
  *
  * Invariants: (1) text_escape() emits printable characters only          [test-text: hostile]
  *             (2) text_fit() returns exactly the columns asked for       [test-text: fit]
@@ -11,8 +11,8 @@
 #define ELLIPSIS "\342\200\246"    /* U+2026 */
 
 /*
- * Length of the character at `bytes`, or of the invalid part when *ret_char is (gunichar)-1: one
- * byte, or the whole of a sequence that stops short. NUL is a character here.
+ * Returns the length of the character at `bytes`, or of the invalid part when *ret_char is
+ * (gunichar)-1: one byte, or all of a truncated sequence. NUL is a character here.
  */
 static size_t text_decode(const char *bytes, size_t length, gunichar *ret_char)
 {
@@ -28,7 +28,7 @@ static size_t text_decode(const char *bytes, size_t length, gunichar *ret_char)
 		return (size_t)(g_utf8_next_char(bytes) - bytes);
 	}
 	*ret_char = (gunichar)-1;
-	if (c == (gunichar)-2) /* cut at the end: one mark for all of it */
+	if (c == (gunichar)-2) /* cut off at the end: one mark for all of it */
 		return length;
 	while (skip < length && ((unsigned char)bytes[skip] & 0xc0) == 0x80)
 		skip++;
@@ -111,7 +111,7 @@ unsigned text_width(const char *text)
 	return width;
 }
 
-/* The part from the start of `text` that takes at most `width` columns; returns its end. */
+/* Returns the end of the longest head of `text` that takes at most `width` columns. */
 static const char *text_head(const char *text, unsigned width, unsigned *ret_width)
 {
 	unsigned used = 0;
@@ -127,7 +127,7 @@ static const char *text_head(const char *text, unsigned width, unsigned *ret_wid
 	return text;
 }
 
-/* The part to the end of `text` that takes at most `width` columns; returns its start. */
+/* Returns the start of the longest tail of `text` that takes at most `width` columns. */
 static const char *text_tail(const char *text, unsigned width, unsigned *ret_width)
 {
 	unsigned used = text_width(text);
@@ -135,7 +135,7 @@ static const char *text_tail(const char *text, unsigned width, unsigned *ret_wid
 	for (; *text && used > width; text = g_utf8_next_char(text))
 		used -= text_char_width(g_utf8_get_char(text));
 	while (*text && text_char_width(g_utf8_get_char(text)) == 0)
-		text = g_utf8_next_char(text); /* a mark without the letter below it */
+		text = g_utf8_next_char(text); /* a combining mark without its letter */
 	*ret_width = used;
 	return text;
 }

@@ -1,46 +1,46 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Text - what a terminal may see
+ * Text - text that is safe for a terminal
  *
  * Names come from other people's processes and files. text_escape() makes any bytes harmless to a
- * terminal; the others count columns, not bytes, so that tables stand straight with wide and
- * combining characters.
+ * terminal. The others count columns, not bytes, so that tables line up with wide and combining
+ * characters.
  */
 #pragma once
 
 #include "tools/common/out.h"
 
 /*
- * A new string (g_free) that is valid UTF-8 and moves no cursor: bytes that are no UTF-8 become
- * U+FFFD, control and format characters (escapes, newlines, bidi controls, invisible ones) become
- * \n, \t, \xNN or \u{NNNN}.
+ * Returns a new string (g_free) that is valid UTF-8 and does not move the cursor: bytes that are
+ * not UTF-8 become U+FFFD, control and format characters (escapes, newlines, bidi controls,
+ * invisible ones) become \n, \t, \xNN or \u{NNNN}.
  */
 char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
 
-/* The same bytes with U+FFFD for each maximal invalid part, as JSON wants them; nothing else
+/* Appends the bytes with U+FFFD for each maximal invalid part, as JSON requires; nothing else
  * changes. */
 void text_append_valid(GString *to, const char *bytes, size_t length);
 
-/* Columns that valid UTF-8 takes on a terminal. */
+/* Returns the columns that valid UTF-8 takes on a terminal. */
 unsigned text_width(const char *text);
 
 enum text_align {
-	TEXT_LEFT,  /* filled and cut at the end */
-	TEXT_RIGHT, /* filled at the start, cut at the end */
-	TEXT_TAIL,  /* filled at the end, cut at the start: paths */
+	TEXT_LEFT,  /* padded and cut at the end */
+	TEXT_RIGHT, /* padded at the start, cut at the end */
+	TEXT_TAIL,  /* padded at the end, cut at the start: paths */
 };
 
-/* A new string of exactly `width` columns; what does not fit is cut and marked with an ellipsis.
+/* Returns a new string of exactly `width` columns; longer text is cut and marked with an ellipsis.
  * Takes escaped text. */
 char *text_fit(const char *text, unsigned width, enum text_align align) MUST_CHECK;
 
-/* Escapes, fits and writes: one table cell. width 0: as long as it is. */
+/* Escapes, fits and writes one table cell. width 0: no fitting. */
 void text_cell(struct out *out, const char *bytes, unsigned width, enum text_align align);
 
 /*
  * Writes escaped text and a newline, broken at spaces into lines of at most `columns` (0: no
- * limit), each but the first indented; the cursor stands at `column`.
+ * limit), each but the first indented; the cursor is at `column`.
  */
 void text_wrap(struct out *out, const char *text, unsigned column, unsigned indent,
 	       unsigned columns);
@@ -49,6 +49,5 @@ void text_wrap(struct out *out, const char *text, unsigned column, unsigned inde
 char *text_bytes(uint64_t bytes) MUST_CHECK;
 char *text_duration(uint64_t ns) MUST_CHECK;
 char *text_count(uint64_t count) MUST_CHECK;
-/* Stands before a number that is a lower bound: "≥", or ">=" where the locale has no such
- * character. */
+/* Returns the prefix of a number that is a lower bound: "≥", or ">=" if the locale lacks it. */
 const char *text_at_least(void);

@@ -47,7 +47,7 @@ static const struct unit *units_find(const struct unit *units, size_t n_units, c
 	return NULL;
 }
 
-/* 0.DIGITS of `scale`; more than 18 digits say nothing about the largest scale, a day in ns. */
+/* Returns 0.DIGITS of `scale`; digits after the 18th do not matter even for a day in ns. */
 static uint64_t units_fraction(const char *digits, uint64_t scale)
 {
 	uint64_t numerator = 0, denominator = 1;
@@ -59,7 +59,7 @@ static uint64_t units_fraction(const char *digits, uint64_t scale)
 	return (uint64_t)((unsigned __int128)numerator * scale / denominator);
 }
 
-/* DIGITS[.DIGITS]UNIT; what is finer than one ns or byte is cut off. */
+/* Parses DIGITS[.DIGITS]UNIT; fractions of one ns or byte are cut off. */
 static bool units_scale(const char *text, const struct unit *units, size_t n_units, uint64_t *ret)
 {
 	const char *fraction = NULL;
@@ -155,7 +155,7 @@ bool units_parse_time(const char *text, struct units_time *ret_time, GError **er
 
 bool units_parse_range(const char *text, struct units_range *ret_range, GError **error)
 {
-	/* The last "..", since the name of a mark may hold one. */
+	/* The last "..", because the name of a mark may contain one. */
 	const char *dots = g_strrstr(text, "..");
 	g_autofree char *first = dots ? g_strndup(text, (gsize)(dots - text)) : NULL;
 	struct units_range range = *ret_range;

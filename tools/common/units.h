@@ -2,9 +2,9 @@
 /*
  * Units - numbers as people write them on a command line
  *
- * All parsers take the whole string, are independent of the locale and exact (no floating point);
- * on failure they return false with a CLI_ERROR of code CLI_USAGE that names what is accepted, and
- * leave *ret_ untouched.
+ * All parsers take the whole string, are independent of the locale and exact (no floating point).
+ * On failure they return false with a CLI_ERROR of code CLI_USAGE that names the accepted forms,
+ * and leave *ret_ untouched.
  */
 #pragma once
 
@@ -38,5 +38,5 @@ struct units_range {
 };
 
 bool units_parse_time(const char *text, struct units_time *ret_time, GError **error);
-/* "A..B", "A..", "..B", or a single time, which is the start and leaves ret_range->to as it was. */
+/* "A..B", "A..", "..B", or a single time, which is the start and leaves ret_range->to unchanged. */
 bool units_parse_range(const char *text, struct units_range *ret_range, GError **error);

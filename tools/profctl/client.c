@@ -2,7 +2,7 @@
 /*
  * Client - profctl's side of a session
  *
- * The session is bound to the connection (transport.c): when this process goes, however it goes,
+ * The session is bound to the connection (transport.c): when this process ends, for any reason,
  * profd finishes the file.
  */
 #include "config.h"
@@ -21,11 +21,11 @@ struct client {
 	const struct client_listener *listener;
 	void *data;
 	struct transport transport;
-	GCancellable *cancellable; /* of calls whose answers come later */
+	GCancellable *cancellable; /* of calls that have no answer yet */
 	guint subscriptions[3];
 	char *session; /* object path */
 	char *control; /* where the command's collectors register; NULL: nowhere */
-	int sysprof;   /* and those of sysprof; -1: nowhere */
+	int sysprof;   /* the same for sysprof's collectors; -1: nowhere */
 	bool without_sysprof;
 	bool over; /* finished or failed was called */
 };
@@ -55,7 +55,7 @@ static void on_closed(GDBusConnection *connection, gboolean remote_vanished, GEr
 	fail_gone(data);
 }
 
-/* profd's name on the bus, which is told of only when it goes. */
+/* profd's name on the bus. The only subscribed change is its loss. */
 static void on_owner_changed(GDBusConnection *connection, const char *sender, const char *path,
 			     const char *interface, const char *name, GVariant *arguments,
 			     gpointer data)
@@ -63,7 +63,7 @@ static void on_owner_changed(GDBusConnection *connection, const char *sender, co
 	fail_gone(data);
 }
 
-/* Somebody else may Close a session; then there is no Finished any more. */
+/* Another client may Close the session; then no Finished follows. */
 static void on_removed(GDBusConnection *connection, const char *sender, const char *path,
 		       const char *interface, const char *name, GVariant *arguments, gpointer data)
 {
@@ -136,7 +136,7 @@ static void listen(struct client *client)
 {
 	const struct transport *transport = &client->transport;
 
-	/* profd sends to its client alone, so the bus needs no rule for them */
+	/* profd sends signals only to its client, so the bus needs no rule for them */
 	client->subscriptions[0] = g_dbus_connection_signal_subscribe(
 		transport->connection, transport->destination, PROFD_SESSION_INTERFACE, NULL, NULL,
 		NULL, G_DBUS_SIGNAL_FLAGS_NO_MATCH_RULE, on_signal, client, NULL);
@@ -209,7 +209,7 @@ void client_free(struct client *client)
 	if (!client)
 		return;
 	client->over = true;
-	/* the answers that are still to come find no client */
+	/* pending answers find no client */
 	g_cancellable_cancel(client->cancellable);
 	g_object_unref(client->cancellable);
 	g_signal_handlers_disconnect_by_data(client->transport.connection, client);
@@ -269,7 +269,7 @@ bool client_create(struct client *client, GVariant *options, int capture_fd, int
 		g_propagate_error(error, transport_translate(failure));
 		return false;
 	}
-	/* somebody may have to type a password first */
+	/* the user may have to type a password first */
 	g_dbus_connection_call_with_unix_fd_list(
 		client->transport.connection, client->transport.destination, PROFD_PATH,
 		PROFD_INTERFACE, "CreateSession", g_variant_new("(@a{sv}h)", owned, index),
@@ -329,7 +329,7 @@ static void on_sysprof(GObject *source, GAsyncResult *result, gpointer data)
 	client_start(client);
 }
 
-/* An older profd has no such method. */
+/* An older profd does not have this method. */
 static void open_sysprof(struct client *client)
 {
 	g_dbus_connection_call_with_unix_fd_list(client->transport.connection,
@@ -339,7 +339,7 @@ static void open_sysprof(struct client *client)
 						 client->cancellable, on_sysprof, client);
 }
 
-/* A profd that has no such socket, or is older, records all the same. */
+/* A profd that is older or lacks this socket records anyway. */
 static void on_control(GObject *source, GAsyncResult *result, gpointer data)
 {
 	g_autoptr(GError) failure = NULL;

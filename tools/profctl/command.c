@@ -2,11 +2,11 @@
 /*
  * Command - the child of `profctl record -- COMMAND`
  *
- * It exists before the recording, since the session needs its pid, but waits on a socket: the first
- * instruction of the program runs when sampling is enabled. Environment, working directory, signals
- * and terminal are the caller's, but for PROF_LIB_DIR, for what preload.c sets, and for
- * PROF_CONTROL and SYSPROF_CONTROL_FD, which come through a socket, as they are not known before.
- * If profctl dies before it lets go, that is at its end and the child exits.
+ * It is forked before the recording, because the session needs its pid, but waits on a socket: the
+ * first instruction of the program runs when sampling is enabled. It inherits environment, working
+ * directory, signals and terminal from the caller, except for PROF_LIB_DIR and the variables of
+ * preload.c. PROF_CONTROL and SYSPROF_CONTROL_FD come through the socket, because they are not
+ * known earlier. If profctl dies before it releases the child, the socket ends and the child exits.
  */
 #include "config.h"
 
@@ -40,7 +40,7 @@ static bool fail_exec(const char *name, int failed, GError **error)
 	return false;
 }
 
-/* A byte, and the descriptor that may come with it. */
+/* Reads a byte and the descriptor that may come with it. */
 static bool read_byte(int fd, char *ret_byte, int *ret_sysprof)
 {
 	union {
@@ -66,7 +66,7 @@ static bool read_byte(int fd, char *ret_byte, int *ret_sysprof)
 	return n == 1;
 }
 
-/* Until the NUL that ends it; false: the socket is at its end. */
+/* Reads up to the terminating NUL; false: the socket has ended. */
 static bool read_control(int fd, GString *control, int *ret_sysprof)
 {
 	char byte;
@@ -83,11 +83,11 @@ static bool write_control(int fd, const char *control, int sysprof)
 {
 	const struct iovec part = { (char *)control, strlen(control) + 1 };
 
-	/* where the child is gone, that is seen by its status */
+	/* if the child has exited, its status shows that */
 	return packet_send(fd, &part, 1, sysprof, 0) == (ssize_t)part.iov_len;
 }
 
-/* Before where the caller itself registers, whose token is of no use at ours. */
+/* Our entry goes before those of the caller, whose token is not valid at ours. */
 static void set_control(GString *control)
 {
 	const char *before = g_getenv(CONTROL_VARIABLE);
@@ -101,16 +101,16 @@ static void set_control(GString *control)
 	g_setenv(CONTROL_VARIABLE, control->str, TRUE);
 }
 
-/* Where programs find the library that need none, as <prof/mark.h> says: it may be nowhere that
- * the loader looks. */
+/* Tells programs that load the library on demand where it is, as <prof/mark.h> documents: it may be
+ * outside the loader's search path. */
 static void set_library(void)
 {
 	if (access(PROF_DEFAULT_LIB_DIR "/libprofcollector.so.0", R_OK) == 0)
 		g_setenv("PROF_LIB_DIR", PROF_DEFAULT_LIB_DIR, FALSE);
 }
 
-/* Inherited, under a number that programs seldom use, as many close the low ones and open
- * others. */
+/* The descriptor is inherited under a rarely used number, because many programs close the low ones
+ * and open others. */
 static void set_sysprof(int fd)
 {
 	static const int numbers[] = { 1000, 200, 3 };
@@ -125,7 +125,7 @@ static void set_sysprof(int fd)
 	g_setenv("SYSPROF_CONTROL_FD", text, TRUE);
 }
 
-/* In the child. */
+/* Runs in the child. */
 static void wait_and_exec(char **argv, const struct preload *preload, int go_fd, int error_fd,
 			  bool stdout_to_stderr)
 {

@@ -2,8 +2,8 @@
 /*
  * profctl stop, pause, resume - controls a session of the system's profd
  *
- * Without a number the only session that the caller can see is meant. The session of another user
- * needs polkit's manage-others, for which somebody may be asked for a password.
+ * Without a number the session is the only one that the caller can see. The session of another user
+ * needs polkit's manage-others, which may prompt for a password.
  */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 
 #include <glib/gi18n.h>
 
-/* A shell waits for it, with somebody who pressed a key. */
+/* A shell waits for it after a key press. */
 #define COMPLETION_PATIENCE_MS 1000
 
 static bool is_over(const struct session_info *session)
@@ -21,7 +21,7 @@ static bool is_over(const struct session_info *session)
 	return strcmp(session->state, "finished") == 0 || strcmp(session->state, "failed") == 0;
 }
 
-/* Whether the verb would be of use. */
+/* Returns whether the verb has an effect in the session's state. */
 static bool is_for(const struct session_info *session, const char *verb)
 {
 	if (strcmp(verb, "pause") == 0)
@@ -31,7 +31,7 @@ static bool is_for(const struct session_info *session, const char *verb)
 	return !is_over(session);
 }
 
-/* For a shell: the numbers of sessions. Starts no profd, since one that does not run has none. */
+/* Prints session numbers for a shell. Does not start profd, because a new one has no sessions. */
 static void complete(const char *verb)
 {
 	struct transport transport = { 0 };
@@ -48,7 +48,7 @@ static void complete(const char *verb)
 	}
 }
 
-/* The verb's name is its method's, in lower case. */
+/* The verb is its method's name in lower case. */
 static const struct {
 	const char *verb, *method;
 	struct cli_spec spec;
@@ -70,7 +70,7 @@ static const struct {
 	    0, 1, false, complete } },
 };
 
-/* The only one that can be controlled. */
+/* Chooses the only session that can be controlled. */
 static bool choose(const struct transport *transport, uint32_t *ret_id, GError **error)
 {
 	g_autoptr(GPtrArray) sessions = sessions_get(transport, SESSIONS_PATIENCE_MS, error);

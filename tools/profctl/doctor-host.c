@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor host - what the caller may do, and what the kernel answers when asked
+ * Doctor host - the caller's rights, and probes of the running kernel
  */
 #include "tools/profctl/doctor.h"
 

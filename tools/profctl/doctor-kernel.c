@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor kernel - what the kernel tells this user about itself and about processes
+ * Doctor kernel - what the kernel shows this user about itself and about processes
  */
 #include "config.h"
 
@@ -11,8 +11,8 @@
 #include <glib/gi18n.h>
 #include <stdio.h>
 
-/* Does /proc/kallsyms show addresses? Those of functions: variables of a CPU are offsets, which
- * start at 0. */
+/* Returns whether /proc/kallsyms shows addresses. Only functions count: per-CPU variables are
+ * offsets, which start at 0. */
 static bool kernel_shows_addresses(const struct doctor_host *host, bool *ret_readable)
 {
 	g_autofree char *path = g_strconcat(host->root, "/proc/kallsyms", NULL);
@@ -70,7 +70,7 @@ void doctor_kptr_restrict(const struct doctor_host *host, struct doctor_finding 
 	}
 }
 
-/* The options of what is mounted on /proc, or NULL: of several mounts the last one is seen. */
+/* Returns the options of the mount on /proc, or NULL: of several mounts the last is visible. */
 static char *kernel_proc_options(const struct doctor_host *host)
 {
 	g_autofree char *mounts = doctor_read(host, "/proc/self/mounts");
@@ -88,7 +88,7 @@ static char *kernel_proc_options(const struct doctor_host *host)
 	return options;
 }
 
-/* Yama restricts attaching, and we only ever read; hidepid is what hides processes from readers. */
+/* Yama restricts attaching, but profd only reads; hidepid hides processes from readers. */
 void doctor_ptrace_scope(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	g_autofree char *options = kernel_proc_options(host);
@@ -111,9 +111,9 @@ void doctor_ptrace_scope(const struct doctor_host *host, struct doctor_finding *
 }
 
 /*
- * The number of a tracepoint that every kernel has, and where it is listed: *ret_place is NULL
- * where no path leads there, and the profiler mounts tracefs for itself alone. -errno where it is
- * listed nowhere.
+ * Returns the number of a tracepoint that every kernel has, and where it is listed: *ret_place is
+ * NULL if no path leads there and the profiler mounts tracefs for itself. Returns -errno if it is
+ * not listed anywhere.
  */
 static int64_t kernel_tracepoint(const struct doctor_host *host, const char **ret_place)
 {
@@ -171,7 +171,7 @@ void doctor_tracefs(const struct doctor_host *host, struct doctor_finding *findi
 			     place);
 		doctor_fix(finding, "sudo mount -o remount,mode=755 %s", place);
 	} else if (error < 0) {
-		/* With exclude_kernel the event opens for everybody, and then never fires. */
+		/* With exclude_kernel everybody can open the event, but it never fires. */
 		doctor_found(
 			finding, DOCTOR_WARN,
 			_("you cannot record tracepoints (%s), but samples: kernel.perf_event_paranoid is above 1"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor names - where names come from that the recorded files do not have
+ * Doctor names - sources of names that the recorded files lack
  */
 #include "config.h"
 
@@ -13,8 +13,8 @@
 
 #define URLS "DEBUGINFOD_URLS"
 #define MAX_LISTED 3
-#define SLACK_SECONDS 2 /* between two clocks, and in a file system's times */
-#define FIRST_PYTHON 12 /* the minor version of 3 from which on -X perf is there */
+#define SLACK_SECONDS 2 /* tolerance between two clocks, and of file system times */
+#define FIRST_PYTHON 12 /* the first minor version of Python 3 with -X perf */
 
 void doctor_debuginfod(const struct doctor_host *host, struct doctor_finding *finding)
 {
@@ -40,16 +40,16 @@ void doctor_debuginfod(const struct doctor_host *host, struct doctor_finding *fi
 	}
 }
 
-/* ---- programs that make code while they run -------------------------------------------------- */
+/* ---- programs that generate code ------------------------------------------------------------- */
 
 enum runtime { RUNTIME_NODE, RUNTIME_JAVA, RUNTIME_PYTHON, RUNTIMES };
 
-/* A map of another process's: of one that had the pid before. */
+/* SAYS_ANOTHERS: the map is from an earlier process with the same pid. */
 enum says { SAYS_NOTHING, SAYS_ANOTHERS, SAYS_NAMES };
 
 struct runtimes {
 	unsigned n, others;       /* all; those without names */
-	GString *listed;          /* the first few of the latter */
+	GString *listed;          /* the first few without names */
 	char *first_of[RUNTIMES]; /* the pid */
 };
 
@@ -67,8 +67,8 @@ static bool runtime_of(const char *name, enum runtime *ret_runtime)
 	return true;
 }
 
-/* The effective uid of "Uid:", and the last pid of "NSpid:", which is what the process writes
- * into names of files. */
+/* Reads the effective uid of "Uid:" and the last pid of "NSpid:", which the process writes into
+ * file names. */
 static bool read_status(const struct doctor_host *host, const char *pid, uint64_t *ret_uid,
 			uint64_t *ret_own_pid)
 {
@@ -92,13 +92,13 @@ static bool read_status(const struct doctor_host *host, const char *pid, uint64_
 	return true;
 }
 
-/* When the process began, in seconds of the clock that files have; 0: not known. */
+/* Returns the start of the process in seconds of the file clock; 0: unknown. */
 static int64_t read_start(const struct doctor_host *host, const char *pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%s/stat", pid);
 	g_autofree char *text = doctor_read(host, path);
 	g_autofree char *machine = doctor_read(host, "/proc/stat");
-	const char *behind = text ? strrchr(text, ')') : NULL; /* its name may have spaces */
+	const char *behind = text ? strrchr(text, ')') : NULL; /* its name may contain spaces */
 	const char *boot = machine ? strstr(machine, "\nbtime ") : NULL;
 	g_auto(GStrv) fields = behind ? g_strsplit(behind, " ", 22) : NULL;
 
@@ -108,8 +108,8 @@ static int64_t read_start(const struct doctor_host *host, const char *pid)
 	       g_ascii_strtoll(fields[20], NULL, 10) / sysconf(_SC_CLK_TCK);
 }
 
-/* A map in its own /tmp, or a jitdump, which is mapped. A recording takes no map that is older
- * than the process either. */
+/* Looks for a map in the process's own /tmp, or a mapped jitdump. As in a recording, a map that is
+ * older than the process does not count. */
 static enum says says_names(const struct doctor_host *host, const char *pid, uint64_t own_pid)
 {
 	g_autofree char *map = g_strdup_printf("%s/proc/%s/root/tmp/perf-%" G_GUINT64_FORMAT ".map",
@@ -178,7 +178,7 @@ static void look_at_processes(const struct doctor_host *host, struct runtimes *r
 			look_at_process(host, name, own_uid, runtimes);
 }
 
-/* What each of the kinds that are there can do. */
+/* Returns the fix for each kind of runtime that was found. */
 static char *fix_of(const struct runtimes *runtimes)
 {
 	g_autoptr(GPtrArray) fixes = g_ptr_array_new_with_free_func(g_free);

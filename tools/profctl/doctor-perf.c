@@ -2,7 +2,7 @@
 /*
  * Doctor perf - may this user sample, how much, and with what
  *
- * The sysctl only explains; what counts is whether perf_event_open() succeeds, since capabilities,
+ * The sysctl only explains; the test is whether perf_event_open() succeeds, because capabilities,
  * security modules and seccomp filters decide too. Levels of kernel.perf_event_paranoid
  * (Documentation/admin-guide/sysctl/kernel.rst): from 2 up no kernel, from 1 up no CPU-wide events,
  * from 0 up no raw tracepoints; Debian's and Ubuntu's 3 and 4: nothing.
@@ -98,7 +98,7 @@ void doctor_perf_paranoid(const struct doctor_host *host, struct doctor_finding 
 		doctor_fix(finding, "sudo profctl record --system");
 }
 
-/* RLIMIT_MEMLOCK in bytes; UINT64_MAX for no limit. */
+/* Returns RLIMIT_MEMLOCK in bytes; UINT64_MAX for no limit. */
 static uint64_t perf_memlock_limit(const struct doctor_host *host)
 {
 	static const char name[] = "Max locked memory";
@@ -114,7 +114,7 @@ static uint64_t perf_memlock_limit(const struct doctor_host *host)
 						    : g_ascii_strtoull(value, NULL, 10);
 }
 
-/* What the rings of this user may take: a budget a CPU, and the process's own limit
+/* Returns how much memory this user's rings may take: a budget per CPU plus the process's own limit
  * (kernel/events/core.c: perf_mmap). */
 static uint64_t perf_ring_budget(const struct doctor_host *host)
 {
@@ -215,7 +215,7 @@ void doctor_pmu(const struct doctor_host *host, struct doctor_finding *finding)
 			_("the CPU's cycle counter could not be tried, since no event opens: see perf-paranoid"));
 		return;
 	}
-	/* No fix: a virtual machine gets a counter from its host, or none. */
+	/* No fix: only the host can give a virtual machine a counter. */
 	doctor_found(
 		finding, DOCTOR_WARN,
 		_("the CPU has no cycle counter here, as in most virtual machines: sampling uses the "

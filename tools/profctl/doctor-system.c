@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor system - our own programs, the container around us, and room for the capture
+ * Doctor system - our own programs, the container around them, and room for the capture
  */
 #include "config.h"
 
@@ -16,8 +16,8 @@
 #define PROFD_SERVICE "org.profd.Profiler1"
 #define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
 
-/* The private form: profctl starts a profd of its own, which starts an engine. The system's is
- * there in addition. */
+/* Checks the private form: profctl starts its own profd, which starts an engine. The system's profd
+ * is optional. */
 void doctor_daemon(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	static const char *const programs[] = { "profd", "profd-engine", "profd-files" };
@@ -65,7 +65,7 @@ void doctor_polkit(const struct doctor_host *host, struct doctor_finding *findin
 	doctor_fix(finding, _("install polkit (polkitd), or use 'profctl record --bus private'"));
 }
 
-/* "docker", "podman", …, or NULL outside of any. */
+/* Returns "docker", "podman", …, or NULL outside of a container. */
 static char *system_container(const struct doctor_host *host)
 {
 	static const struct {

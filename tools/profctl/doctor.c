@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profctl doctor - says what a recording by this user on this machine will be able to do
+ * profctl doctor - reports what a recording by this user on this machine can do
  *
- * ok: nothing is lost; warn: recording works with less, and the text says with what; fail: it will
- * not work. Checks change nothing. Those of parts that this version does not have are not in the
- * table.
+ * ok: full function; warn: recording works with less, and the text says with what; fail: it does
+ * not work. Checks change nothing. The table lists only parts that this version has.
  */
 #include "config.h"
 
@@ -146,7 +145,7 @@ static void doctor_print_finding(struct out *out, const char *id,
 	text_cell(out, id, ID_COLUMNS, TEXT_LEFT);
 	text_wrap(out, summary, indent, indent, columns);
 	if (finding->fix) {
-		/* Never broken into lines: it may be a command to paste. */
+		/* Never wrapped, because it may be a command to paste. */
 		out_printf(out, "%*s%s", (int)indent, "", _("fix: "));
 		text_cell(out, finding->fix, 0, TEXT_LEFT);
 		out_char(out, '\n');

@@ -2,9 +2,9 @@
 /*
  * Doctor - checks of the machine a recording would run on
  *
- * A check is a function of what the host looks like (files below a root, the caller's rights) and
- * of what the kernel answers (struct doctor_probes); both are handed in, so that tests show it
- * machines that they do not have.
+ * A check is a function of the host's state (files below a root, the caller's rights) and of the
+ * kernel's answers (struct doctor_probes). Both are passed in, so that tests can simulate other
+ * machines.
  */
 #pragma once
 
@@ -16,29 +16,29 @@
 
 enum doctor_status { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
 
-/* What the kernel is asked for real; each returns -errno on failure. */
+/* Queries of the real kernel; each returns -errno on failure. */
 struct doctor_probes {
-	/* A perf event: an fd. pid 0 is the caller, -1 everybody; cpu -1 is any. */
+	/* Opens a perf event; returns an fd. pid 0 is the caller, -1 everybody; cpu -1 is any. */
 	int (*perf_open)(const struct perf_event_attr *attr, pid_t pid, int cpu);
-	/* Maps a ring with that many data bytes on an fd of perf_open and unmaps it: 0. */
+	/* Maps a ring with that many data bytes on an fd of perf_open and unmaps it; returns 0. */
 	int (*perf_ring)(int fd, size_t bytes);
-	/* The number of a tracepoint in a tracefs that is mounted for this question only. */
+	/* Returns the number of a tracepoint from a tracefs that is mounted for this query only. */
 	int64_t (*tracepoint)(const char *name);
-	/* PROCMAP_QUERY on the file, which is a /proc/PID/maps: 0. */
+	/* Runs PROCMAP_QUERY on the file, which is a /proc/PID/maps; returns 0. */
 	int (*procmap_query)(const char *path);
-	/* Opens the mapped file of some mapping of the process, through map_files: 0. */
+	/* Opens one mapped file of the process through map_files; returns 0. */
 	int (*map_file)(const char *directory);
-	/* Bytes that the caller can still write below the directory: 0. */
+	/* Gets the bytes that the caller can still write below the directory; returns 0. */
 	int (*free_bytes)(const char *directory, uint64_t *ret_bytes);
-	/* 1: the system bus has a service of that name, or can start it; 0: not; -ENOTCONN:
-	 * there is no bus. */
+	/* 1: the system bus has a service of that name, or can start it; 0: it does not; -ENOTCONN:
+	 * no bus. */
 	int (*bus_service)(const char *name);
-	/* 0: the loader finds the library of that name, and it stays loaded; -ENOENT: not. */
+	/* 0: the loader finds the library, which stays loaded; -ENOENT: it does not. */
 	int (*library)(const char *name);
 };
 
-/* Capabilities that hold in the initial user namespace: those of a container are none for perf
- * and kallsyms. */
+/* Capabilities that are valid in the initial user namespace: perf and kallsyms ignore those of a
+ * container. */
 enum doctor_capability {
 	DOCTOR_IPC_LOCK = 1 << 0,
 	DOCTOR_SYSLOG = 1 << 1,
@@ -47,11 +47,11 @@ enum doctor_capability {
 struct doctor_host {
 	const char *root;        /* "" or the folder of a fixture tree */
 	const char *directory;   /* where a capture would be written */
-	const char *libexec_dir; /* where profd and the programs that it starts are looked for */
+	const char *libexec_dir; /* where profd and the programs that it starts are */
 	const struct doctor_probes *probes;
 	unsigned capabilities;              /* enum doctor_capability */
 	bool superuser;                     /* effective uid 0 of the initial user namespace */
-	bool user_namespace, pid_namespace; /* other than the initial one */
+	bool user_namespace, pid_namespace; /* not the initial one */
 };
 
 struct doctor_finding {
@@ -65,24 +65,24 @@ struct doctor_check {
 	void (*run)(const struct doctor_host *host, struct doctor_finding *finding);
 };
 
-/* In the order of the report; the last one's id is NULL. */
+/* In report order; the last one's id is NULL. */
 extern const struct doctor_check doctor_checks[];
 
-/* What the kernel itself answers. */
+/* The probes of the running kernel. */
 extern const struct doctor_probes doctor_live_probes;
 
-/* Reads the caller's rights and namespaces from the tree below root; the rest of *host is set to
- * the given values. */
+/* Reads the caller's rights and namespaces from the tree below root; sets the rest of *host to the
+ * given values. */
 void doctor_host_init(struct doctor_host *host, const char *root, const char *directory,
 		      const char *libexec_dir, const struct doctor_probes *probes);
 
-/* Runs the check of that id; false where there is none. The strings in *ret_finding are the
- * caller's to free. */
+/* Runs the check of that id; false if the id is unknown. The caller frees the strings in
+ * *ret_finding. */
 bool doctor_run(const struct doctor_host *host, const char *id, struct doctor_finding *ret_finding);
 void doctor_finding_done(struct doctor_finding *finding);
 
-/* For checks. The path and the text are formatted; `text` without trailing newlines, NULL where
- * it cannot be read. */
+/* For checks. The path and the text are formatted; `text` has no trailing newlines and is NULL if
+ * unreadable. */
 char *doctor_read(const struct doctor_host *host, const char *path) MUST_CHECK;
 bool doctor_read_int(const struct doctor_host *host, const char *path, int64_t *ret_value)
 	MUST_CHECK;

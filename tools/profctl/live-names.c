@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Live names - names for what a live recording hits, while it goes on
+ * Live names - names for the places that a live recording hits, while it runs
  *
- * One file at a time is read by a thread, of the image that has the most places without a name;
- * profd hands out the file, as it was mapped. What is found names later places too, so that there
- * is soon little to ask. The thread's time is rationed: some seconds at first, then a hundredth of
- * a core. Names of the kernel come with the recording; those of code that a program generates are
- * in the files that it writes of it, and hold for as long as the place is known.
+ * A thread reads one file at a time: that of the image with the most places without a name. profd
+ * passes the file as it was mapped. The symbols found also name later places, so few requests
+ * remain after a short time. The thread's time is limited: some seconds at first, then a hundredth
+ * of a core. Names of the kernel come with the recording. Names of generated code are in the files
+ * that its program writes, and stay valid as long as the place is kept.
  */
 #include "config.h"
 
@@ -24,10 +24,10 @@
 #include <unistd.h>
 
 #define FIRST_CREDIT_US (3 * G_USEC_PER_SEC)
-#define EARNED_PART 100         /* of the time that passes */
-#define AGAIN_US G_USEC_PER_SEC /* until an image is asked for again */
+#define EARNED_PART 100         /* of the elapsed time */
+#define AGAIN_US G_USEC_PER_SEC /* before an image is requested again */
 
-/* What the thread is to find out, and what it found. */
+/* A request to the thread, and its result. */
 struct question {
 	struct live_names *names;
 	uint32_t generation, image;
@@ -36,14 +36,14 @@ struct question {
 	GBytes *build_id;
 	struct symbols_image of;
 	GArray *places;  /* numbers */
-	GArray *offsets; /* of them, in the same order */
+	GArray *offsets; /* of the places, in the same order */
 	struct symbols *answer;
-	gint64 took_us; /* of a CPU */
-	/* of a process's memory */
+	gint64 took_us; /* CPU time */
+	/* for the memory of a process */
 	bool is_generated;
 	struct jit_process process;
-	char *dump;        /* of it; NULL = none */
-	GArray *generated; /* of struct jit_name; NULL = nothing is known */
+	char *dump;        /* of the process; NULL = none */
+	GArray *generated; /* of struct jit_name; NULL = unknown */
 	GStringChunk *texts;
 };
 
@@ -51,9 +51,9 @@ struct live_names {
 	struct live *live;
 	struct client *client;
 	struct debug_files *debug_files;
-	GArray *asked_us; /* by image, of this generation: gint64 */
+	GArray *asked_us; /* time of the last request by image, of this generation: gint64 */
 	uint32_t generation;
-	gint64 credit_us, earned_us; /* what the thread may still take; up to when it was earned */
+	gint64 credit_us, earned_us; /* time left for the thread; when credit was last added */
 	bool asking;
 	bool closing;
 };
@@ -98,7 +98,7 @@ static void question_free(struct question *question)
 
 /* ---- The answer ------------------------------------------------------------------------------ */
 
-/* A place without a name stays what it is called as long as it has none: its program's memory. */
+/* A place that gets no name keeps the name of its program's memory. */
 static void take_generated(struct live *live, const struct question *question)
 {
 	struct number_map loads; /* address → row + 1 */
@@ -174,7 +174,7 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* What the process says now of its code. */
+/* Reads the current names of the process's code. */
 static void read_generated(struct question *question)
 {
 	const struct prof_segment now = { .start_monotonic_ns = clock_ns(CLOCK_MONOTONIC),
@@ -220,14 +220,15 @@ static void answer(void *data)
 
 /* ---- The question ---------------------------------------------------------------------------- */
 
-/* Memory of a process that it put code into, whose offsets are addresses. */
+/* Returns whether it is anonymous memory into which a process put code; its offsets are
+ * addresses. */
 static bool is_generated(const struct live_image *image)
 {
 	return image->kind == PROF_IMAGE_ANON && image->process != 0 &&
 	       strcmp(image->path, "//anon") == 0;
 }
 
-/* What the process has mapped of what it writes of its code; NULL: nothing. */
+/* Returns the jitdump that the process has mapped; NULL: none. */
 static const char *find_dump(const struct live *live, uint64_t pid)
 {
 	for (guint i = 1; i < live->images->len; i++) {
@@ -278,7 +279,7 @@ static struct question *question_new(struct live_names *names, uint32_t number)
 	return question;
 }
 
-/* Takes the image's places out of those without a name. */
+/* Moves the image's places from `unnamed` to the question. */
 static void take_places(struct live *live, struct question *question)
 {
 	guint left = 0;
@@ -297,7 +298,8 @@ static void take_places(struct live *live, struct question *question)
 	g_array_set_size(live->unnamed, left);
 }
 
-/* What a collector tells of its code, and memory of nobody, is called by its memory alone. */
+/* Drops places that get no better name than their memory's: code that a collector reports, and
+ * memory without a process. */
 static void leave_unknown(struct live *live)
 {
 	guint left = 0;
@@ -314,14 +316,14 @@ static void leave_unknown(struct live *live)
 	g_array_set_size(live->unnamed, left);
 }
 
-/* The kernel's names come by themselves. */
+/* The recording itself brings the kernel's names. */
 static bool may_have_names(const struct live_image *image)
 {
 	return image->kind == PROF_IMAGE_FILE || image->kind == PROF_IMAGE_VDSO ||
 	       is_generated(image);
 }
 
-/* The one with the most places, of those whose turn it is; 0: none. */
+/* Returns the image with the most places of those that are due; 0: none. */
 static uint32_t next_image(struct live_names *names, gint64 now_us)
 {
 	const struct live *live = names->live;
@@ -344,7 +346,7 @@ static uint32_t next_image(struct live_names *names, gint64 now_us)
 	return best;
 }
 
-/* Whether the thread may read on. */
+/* Returns whether the thread may start another request. */
 static bool may_ask(struct live_names *names, gint64 now_us)
 {
 	names->credit_us += (now_us - names->earned_us) / EARNED_PART;
@@ -375,7 +377,7 @@ void live_names_ask(struct live_names *names)
 	names->asking = worker_start(answer, on_answer, question, NULL);
 	if (names->asking)
 		return;
-	/* they are asked for again later */
+	/* request them again later */
 	g_array_append_vals(live->unnamed, question->places->data, question->places->len);
 	question_free(question);
 }

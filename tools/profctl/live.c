@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Live - what a recording that goes on has hit in its last seconds
+ * Live - the code that a running recording hit in its last seconds
  *
- * Invariants: (1) a sample counts for its second alone, and seconds before the window are forgotten
+ * Invariants: (1) a sample counts in its own second only, and seconds before the window are dropped
  *                 [test-live: window]
- *             (2) what a sample hit is the same thing in all epochs  [test-live: epochs]
- *             (3) ids that no row explains, and rows of nonsense, hit number 0
+ *             (2) a place has the same number in all epochs  [test-live: epochs]
+ *             (3) undefined ids and invalid rows map to number 0
  *                 [test-live: hostile]
- *             (4) memory is bounded: a new epoch, in which everything is explained again, starts
- *                 from nothing where too much is known  [test-live: forgets]
+ *             (4) memory is bounded: when too much is stored, everything is dropped at the start of
+ *                 a new epoch, which defines everything again  [test-live: forgets]
  */
 #include "config.h"
 
@@ -22,7 +22,7 @@
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 #define MAX_KNOWN (1u << 20) /* nodes, or places, or keys */
-#define MAX_TEXT 4096        /* bytes of a name that are kept */
+#define MAX_TEXT 4096        /* maximum bytes of a name */
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
@@ -108,7 +108,7 @@ void live_done(struct live *live)
 	g_free(live->slices);
 }
 
-/* The number of what is known by that key; 0: nothing is. */
+/* Returns the number of the key; 0: unknown. */
 static uint32_t key_find(const struct live *live, const char *key)
 {
 	return GPOINTER_TO_UINT(g_hash_table_lookup(live->keys, key));
@@ -148,7 +148,8 @@ static gint compare_symbols(gconstpointer a, gconstpointer b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Of functions that nest, the one that starts last is the innermost. 0: none holds it. */
+/* Returns the function at the offset: if functions nest, the one that starts last is the innermost.
+ * 0: none. */
 static uint32_t symbol_at(struct live_image *image, uint64_t offset)
 {
 	const struct live_symbol *symbols;
@@ -261,8 +262,8 @@ static GBytes *build_id_of(const struct prof_array *array, size_t row)
 			    : g_bytes_new(NULL, 0);
 }
 
-/* A file that was replaced by one of the same name is another image; so is the anonymous memory
- * of another process. */
+/* A file that replaced one of the same name is another image; so is the anonymous memory of another
+ * process. */
 static char *image_key(const struct live_image *image, const char *build_id)
 {
 	return g_strdup_printf("i%s %s %u %u %" PRIu64 " %" PRIu64 " %" PRIu64, image->path,
@@ -313,7 +314,7 @@ static uint32_t place_number(struct live *live, uint32_t image, uint64_t offset)
 	uint64_t key = (uint64_t)image << 40 ^ offset;
 	uint32_t *slot;
 
-	/* two places of one key are rare, and have keys one after another */
+	/* two places with one key are rare, and get consecutive keys */
 	while (*(slot = number_map_at(&live->place_numbers, key)) != 0) {
 		const struct live_place *known = LIVE_AT(live->places, live_place, *slot);
 
@@ -382,7 +383,7 @@ static void add_process(struct live *live, const struct prof_batch *batch, size_
 	*number_map_at(&live->ids[LIVE_PROCESSES], number(&columns[PROF_PROCESS_ID], row)) = index;
 }
 
-/* A later row of a thread has its later name. */
+/* A later row of a thread has its newer name. */
 static void add_thread(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *columns = batch->columns;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Live - what a recording that goes on has hit in its last seconds
+ * Live - the code that a running recording hit in its last seconds
  *
- * Takes the rows of a capture as they are written and keeps, beside what they name, the samples of
- * a window of time. Images, places of code, processes and threads have numbers that mean the same
- * in all epochs. What a place is called may be known later than that it was hit: until then it is
- * of a function that is called as its image is. All texts are harmless to a terminal. For one
- * thread.
+ * Reads the rows of a capture as they are written and keeps the samples of a time window and the
+ * names that they need. Images, places of code, processes and threads have numbers that mean the
+ * same in all epochs. The name of a place may be found later than its first hit: until then it
+ * belongs to a function that has the name of its image. All texts are harmless to a terminal. For
+ * one thread.
  */
 #pragma once
 
@@ -17,15 +17,15 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* Number 0 is none, in each of these arrays. */
+/* In each of these arrays number 0 is "none". */
 struct live_image {
 	const char *path; /* "" = none */
 	GBytes *build_id;
 	uint64_t size, dev, inode;
 	uint64_t id;      /* in the latest epoch that had it */
 	uint32_t kind;    /* enum prof_image_kind */
-	uint32_t process; /* whose memory it is; 0 = it is a file, or nobody knows */
-	uint32_t pending; /* the function of places that have no name yet */
+	uint32_t process; /* that owns the memory; 0 = a file, or unknown */
+	uint32_t pending; /* the function of places without a name */
 	GArray *symbols;  /* of struct live_symbol */
 	bool sorted;
 };
@@ -41,14 +41,14 @@ struct live_function {
 };
 
 struct live_place {
-	uint64_t offset; /* of what is looked up: for a return address the byte before it */
+	uint64_t offset; /* of the looked-up byte: for a return address the byte before it */
 	uint32_t image, function;
 };
 
 struct live_process {
 	uint64_t pid, uid;
 	uint64_t start_ns; /* by CLOCK_MONOTONIC; 0 = unknown */
-	const char *comm;  /* of its main thread, else of the first one seen */
+	const char *comm;  /* of its main thread, else of the first thread seen */
 };
 
 struct live_thread {
@@ -62,7 +62,7 @@ struct live_node {
 	uint32_t place;
 };
 
-/* The samples of a second; a key is node << 32 | thread. */
+/* The samples of a second; the key is node << 32 | thread. */
 struct live_slice {
 	uint64_t second;
 	struct number_map counts; /* to an index + 1 */
@@ -84,15 +84,15 @@ struct live {
 	struct live_slice *slices;
 	unsigned n_slices;
 	uint64_t samples,
-		lost; /* since the beginning; lost: without the ticks that the kernel missed */
+		lost; /* since the beginning; lost: not counting ticks that the kernel missed */
 	uint64_t last_second; /* of the latest sample */
-	GArray *unnamed;      /* numbers of places, in the order in which they were hit */
-	uint32_t generation;  /* rises where all numbers are new */
-	/* for itself */
+	GArray *unnamed;      /* numbers of places, in the order of their first hits */
+	uint32_t generation;  /* increases when all numbers are new */
+	/* internal */
 	uint32_t epoch;
-	struct number_map ids[LIVE_ID_KINDS]; /* of the epoch → number */
+	struct number_map ids[LIVE_ID_KINDS]; /* id in the epoch → number */
 	GPtrArray *texts;                     /* by LIVE_STRINGS' numbers */
-	GHashTable *keys;                     /* what something is → number, of all kinds */
+	GHashTable *keys;                     /* identity → number, of all kinds */
 	GStringChunk *chunk;
 	struct number_map place_numbers, node_numbers;
 };
@@ -102,17 +102,17 @@ struct live {
 /* window: the seconds whose samples are kept, at least 1. */
 void live_init(struct live *live, unsigned window);
 void live_done(struct live *live);
-/* What it reads, for prof_stream_new(). */
+/* Returns the tables that it reads, for prof_stream_new(). */
 uint64_t live_tables(void);
-/* Rows as prof_stream_next() hands them out. */
+/* Takes rows as prof_stream_next() returns them. */
 void live_add(struct live *live, unsigned table, const struct prof_batch *batch);
 
-/* A function of the image is at [start, start + length); length 0: up to the next one. */
+/* Adds a function of the image at [start, start + length); length 0: up to the next one. */
 void live_add_symbol(struct live *live, uint32_t image, uint64_t start, uint64_t length,
 		     const char *name);
-/* Nothing knows a name for the place: it is called by its offset. */
+/* Names the place by its offset, because no symbol was found. */
 void live_give_up(struct live *live, uint32_t place);
 /* Names the place, if a symbol was added for it. */
 bool live_name(struct live *live, uint32_t place);
-/* All of `unnamed`; those that are left in it have none. */
+/* Names all of `unnamed` if possible; those that stay in it have no name. */
 void live_settle(struct live *live);

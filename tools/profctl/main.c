@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profctl - records, controls sessions, and says what this machine allows
+ * profctl - records, controls sessions, and checks this machine
  */
 #include "config.h"
 
@@ -26,7 +26,7 @@ static const struct cli_verb profctl_verbs[] = {
 	{ NULL },
 };
 
-/* GLib would end the process with a core, and say nothing of the limit. */
+/* GLib would dump core and not mention the limit. */
 static void on_no_thread(const char *domain, GLogLevelFlags level, const char *message,
 			 gpointer data)
 {

@@ -2,11 +2,11 @@
 /*
  * Output - the file, pipe or stream that a capture is recorded into
  *
- * A regular file is recorded into directly. So is a pipe, where nothing has to be read back.
+ * A regular file is recorded into directly. So is a pipe, unless the capture must be read back.
  * Everything else (standard output, devices, a pipe for a capture that gets symbols) is a stream:
- * the capture goes into an unlinked temporary file and is copied when it is whole.
- * With force the new capture has a name of its own until recording has begun, so that a mistake in
- * the options does not cost the old one.
+ * the capture goes into an unlinked temporary file and is copied when it is complete. With force
+ * the new capture has a temporary name until recording has begun, so that a mistake in the options
+ * does not cost the old one.
  */
 #include "config.h"
 
@@ -46,7 +46,7 @@ static char *default_path(const char *stem)
 	return g_strdup_printf("%s-%s.cap", stem, stamp);
 }
 
-/* fd is open for writing and no regular file, or standard output. Takes it over. */
+/* fd is open for writing and is not a regular file, or is standard output. Takes the fd. */
 static bool use_stream(const struct output_options *options, int fd, struct output *output,
 		       GError **error)
 {
@@ -95,8 +95,8 @@ static bool open_temporary(struct output *output, GError **error)
 	return true;
 }
 
-/* An empty file, and whatever has at least a header; what the engine found, it could only warn
- * about. */
+/* Accepts an empty file and any capture with a valid header; the engine could only warn about
+ * it. */
 static bool check_capture(const struct output *output, GError **error)
 {
 	struct prof_reader *reader;
@@ -112,7 +112,7 @@ static bool check_capture(const struct output *output, GError **error)
 	return true;
 }
 
-/* The lock is the file description's, so the engine, which gets it passed, has it too. */
+/* The lock belongs to the file description, so the engine, which receives it, holds it too. */
 static bool open_to_append(struct output *output, GError **error)
 {
 	output->fd = open(output->path, O_RDWR | O_CLOEXEC);

@@ -16,7 +16,7 @@ struct patience {
 	GMainLoop *loop;
 	GThread *thread;
 	unsigned seconds;
-	bool has_signal; /* else the time is over, if it was cancelled */
+	bool has_signal; /* else, if it was cancelled, the time is over */
 };
 
 static gboolean on_signal(gpointer data)

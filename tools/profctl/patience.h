@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Patience - bounds what the main thread waits for outside of the main loop
+ * Patience - a time limit for waiting outside of the main loop
  *
  *     struct patience *patience = patience_begin(10, error);
  *     bool ok = patience && wait_for_it(patience_cancellable(patience), error);
@@ -14,10 +14,10 @@
 
 struct patience;
 
-/* From here on, SIGINT, SIGTERM and the end of the time cancel what has the cancellable. NULL:
- * no thread can be started; CLI_ERROR. */
+/* From here on, SIGINT, SIGTERM and the timeout cancel all calls that use the cancellable. NULL: no
+ * thread can be started; CLI_ERROR. */
 struct patience *patience_begin(unsigned seconds, GError **error);
 GCancellable *patience_cancellable(const struct patience *patience);
-/* Returns `ok`, and where that is false for one of these, *error is CLI_INTERRUPTED or
- * CLI_NO_DAEMON. Nothing for NULL. */
+/* Returns `ok`. If that is false because of a signal or the timeout, *error is CLI_INTERRUPTED or
+ * CLI_NO_DAEMON. Does nothing for NULL. */
 bool patience_end(struct patience *patience, bool ok, GError **error);

@@ -2,14 +2,14 @@
 /*
  * Preload - the library that records the allocations of a command
  *
- * It is loaded by the dynamic linker of the command and of all that the command starts, which
- * inherit LD_PRELOAD. What the user preloads comes behind it. Whoever runs with more rights than
- * its caller, or without a dynamic linker, is not reached; the engine finds that out
+ * The dynamic linker loads it into the command and all programs that the command starts, which
+ * inherit LD_PRELOAD. The user's own preloads come after it. Programs with more rights than their
+ * caller, or without a dynamic linker, do not load it; the engine detects that
  * (daemon/engine/heap-excluded.c).
  *
- * The library needs glibc. Another libc's loader would load it and then end the program, for the
- * symbols that are missing. So the path begins with a token that only glibc's loader expands:
- * musl's looks for a folder named $LIB and goes on without the library [test_record_memory: musl].
+ * The library needs glibc. Another libc's loader would load it and then end the program because of
+ * the missing symbols. So the path begins with a token that only glibc's loader expands: musl's
+ * looks for a folder named $LIB and continues without the library [test_record_memory: musl].
  */
 #include "config.h"
 
@@ -29,8 +29,9 @@
 #define PRELOAD_VARIABLE "LD_PRELOAD"
 #define ASAN_VARIABLE "ASAN_OPTIONS"
 #define ASAN_ORDER "verify_asan_link_order=0"
-#define SEPARATORS " :" /* of LD_PRELOAD; there is no way to quote them */
-/* The root, as glibc's loader sees it: /lib64, /lib/x86_64-linux-gnu, or where these links lead. */
+#define SEPARATORS " :" /* of LD_PRELOAD, which cannot quote them */
+/* The root, as glibc's loader sees it: the parents of /lib64, of /lib/x86_64-linux-gnu, or of their
+ * link targets. */
 #define GLIBC_ROOT "/$LIB/../../../../../../../.."
 
 static char *settings_of(const struct preload_memory *memory)
@@ -48,7 +49,7 @@ static char *settings_of(const struct preload_memory *memory)
 	return g_string_free(text, FALSE);
 }
 
-/* Absolute: the command may go to another folder before it starts others. */
+/* Absolute, because the command may change its folder before it starts other programs. */
 static char *library_in(const char *folder)
 {
 	g_autofree char *path = g_build_filename(folder, LIBRARY, NULL);
@@ -56,7 +57,7 @@ static char *library_in(const char *folder)
 	return g_canonicalize_filename(path, NULL);
 }
 
-/* Whether the loader finds by GLIBC_ROOT a library that is loaded already. */
+/* Returns whether the loader finds an already loaded library through GLIBC_ROOT. */
 static bool has_root(void)
 {
 	g_autofree char *path = NULL;
@@ -122,7 +123,7 @@ void preload_set(const struct preload *preload)
 	all = g_strconcat(has_root() ? GLIBC_ROOT : "", preload->library,
 			  before && *before ? ":" : "", before, NULL);
 	g_setenv(PRELOAD_VARIABLE, all, TRUE);
-	/* gcc's AddressSanitizer ends a program whose first library it is not */
+	/* gcc's AddressSanitizer ends a program if it is not the first library */
 	before = g_getenv(ASAN_VARIABLE);
 	g_free(all);
 	all = g_strconcat(ASAN_ORDER, before && *before ? ":" : "", before, NULL);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Progress - how a recording goes, on standard error
+ * Progress - the progress of a recording, on standard error
  *
- * On a terminal one line that is drawn anew, as often as profd tells (about once a second); into a
- * file or a log a line every ten seconds.
+ * On a terminal one line, redrawn at each report of profd (about once a second); in a file or a log
+ * a line every ten seconds.
  */
 #include "config.h"
 

@@ -5,17 +5,18 @@
 
 #include <stdbool.h>
 
-/* The line on standard error that says how a recording goes. */
+/* The progress line on standard error. */
 struct progress {
 	bool shown, terminal;
-	bool drawn;       /* a line without a newline stands on the terminal */
+	bool drawn;       /* the terminal shows a line without a newline */
 	int64_t start_us; /* 0: not begun */
 	int64_t last_us;
 };
 
-/* quiet: nothing at all. shared: the terminal is a command's too, whose output must not be torn. */
+/* quiet: print nothing. shared: a command writes to the terminal too; do not break up its
+ * output. */
 void progress_init(struct progress *progress, bool quiet, bool shared);
 void progress_begin(struct progress *progress);
 void progress_update(struct progress *progress, const struct client_counters *counters);
-/* Clears the line, so that something else can be printed. */
+/* Clears the line before other output. */
 void progress_clear(struct progress *progress);

@@ -5,11 +5,11 @@
  *
  *     profctl record --control FD --pid PID …
  *
- * FD is a socket whose other end the program has (libcollector/control.h). It is told when the
- * recording has begun, with one end of a switch whose other end profd's engine has, so that what
- * happens for a block of the program is between those two; and when all is over. Its end of FD
- * being shut down, or the program's own end, is the end of the recording: a child that was forked
- * may hold the socket, so both are looked at.
+ * FD is a socket whose other end the program has (libcollector/control.h). profctl reports there
+ * when the recording has begun, and when it is over. The first report carries one end of a switch
+ * whose other end profd's engine has, so that switching sampling for a block
+ * involves only those two. The recording ends when the program shuts down its end of FD or exits.
+ * Both are watched, because a forked child may hold the socket open.
  */
 #include "config.h"
 
@@ -28,7 +28,7 @@
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 
-/* Who made the socketpair. */
+/* Returns a pidfd of the process that made the socketpair. */
 static int open_peer(int fd)
 {
 	struct ucred peer;
@@ -64,7 +64,7 @@ bool record_control_open(int fd, struct record_control *ret_control, GError **er
 	return true;
 }
 
-/* Nothing is sent this way: whatever it is, it is the end. */
+/* The program sends nothing on this socket, so any event means the end. */
 static gboolean on_end(gint fd, GIOCondition condition, gpointer data)
 {
 	struct record_control *control = data;
@@ -84,7 +84,7 @@ void record_control_watch(struct record_control *control, void (*gone)(void *dat
 		control->watches[1] = g_unix_fd_add(control->pidfd, G_IO_IN, on_end, control);
 }
 
-/* A program that does not take it is gone, or does not want to know. */
+/* A program that does not receive it has exited or does not care. */
 static void send_report(const struct record_control *control, const struct control_report *report,
 			int fd)
 {
@@ -102,7 +102,8 @@ void record_control_ready(struct record_control *control, const char *where)
 	};
 
 	g_strlcpy(report.text, where ? where : "", sizeof(report.text));
-	/* The engine's alone from now on: where it ends, the program sees that at once. */
+	/* Only the engine keeps this end, so that the program notices at once when the engine
+	 * ends. */
 	close(steal_fd(&control->switch_fd));
 	send_report(control, &report, control->program_fd);
 	close(steal_fd(&control->program_fd));

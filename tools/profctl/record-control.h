@@ -4,11 +4,12 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* The program that started us with --control, and which switches sampling on and off by itself. */
+/* The program that started profctl with --control, and which switches sampling on and off
+ * itself. */
 struct record_control {
-	int fd;         /* -1: there is none */
+	int fd;         /* -1: none */
 	int switch_fd;  /* for the session */
-	int program_fd; /* the other end of that, until the program has it */
+	int program_fd; /* the other end of switch_fd, until the program has it */
 	int pidfd;
 	guint watches[2];
 	void (*gone)(void *data);
@@ -18,11 +19,11 @@ struct record_control {
 
 /* fd: an inherited socket of libcollector/control.h. CLI_ERROR. */
 bool record_control_open(int fd, struct record_control *ret_control, GError **error);
-/* `gone` is called once, from the main loop: the program wants the end, or is at its own. */
+/* Calls `gone` once, from the main loop, when the program asks for the end or exits. */
 void record_control_watch(struct record_control *control, void (*gone)(void *data), void *data);
-/* The recording has begun. where: for PROF_CONTROL; NULL: nowhere. */
+/* Reports that the recording has begun. where: for PROF_CONTROL; NULL: nowhere. */
 void record_control_ready(struct record_control *control, const char *where);
-/* What record_control_end() is to say. */
+/* Sets the failure that record_control_end() reports. */
 void record_control_fail(struct record_control *control, const char *text);
-/* Says that it is over, with this exit status, and closes all. */
+/* Reports the end with this exit status, and closes everything. */
 void record_control_end(struct record_control *control, int status);

@@ -2,8 +2,8 @@
 /*
  * Record left - the processes of a command that outlive it
  *
- * A daemon's parent is init by then, so the parents are read from the capture. A pid is listed if
- * the process that has it now started at the time of the recorded process.
+ * A daemon's parent has become init by then, so the parents are read from the capture. A pid is
+ * listed if its present process started at the time of the recorded process.
  */
 #include "tools/profctl/record-left.h"
 
@@ -15,7 +15,7 @@
 
 #define NS_PER_S INT64_C(1000000000)
 #define MAX_ANCESTORS 1000
-#define START_FIELD 20 /* of /proc/PID/stat, from the state on, which is 0 */
+#define START_FIELD 20 /* of /proc/PID/stat, counted from the state, which is 0 */
 
 struct process {
 	uint64_t pid, ppid, start_ns;
@@ -73,7 +73,7 @@ static int64_t clock_ns(clockid_t clock)
 	return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* /proc counts ticks since the boot, and time in suspend too. */
+/* /proc counts ticks since boot, including time in suspend. */
 static bool is_running(const struct process *process)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRIu64 "/stat", process->pid);

@@ -4,7 +4,7 @@
 #include <glib.h>
 #include <sys/types.h>
 
-/* The pids (uint32_t) of processes that `command` started, directly or not, and that still run.
- * `fd`: the capture, readable. Empty where that cannot be told: the capture is in a pipe, or
- * counts pids as another namespace does. */
+/* Returns the pids (uint32_t) of processes that `command` started, directly or not, and that still
+ * run. `fd`: the capture, readable. Empty if they cannot be determined: the capture is in a pipe,
+ * or its pids are of another namespace. */
 GArray *record_left_find(int fd, pid_t command);

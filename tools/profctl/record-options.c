@@ -2,8 +2,8 @@
 /*
  * Record options - from the command line to the options of a session
  *
- * Only what contradicts itself is refused here; whether an event exists or a frequency is allowed,
- * profd knows.
+ * Only contradictions are refused here; profd checks whether an event exists or a frequency is
+ * allowed.
  */
 #include "config.h"
 
@@ -16,7 +16,7 @@ static const char *const policies[] = { "lossless", "drop", NULL };
 static const char *const buses[] = { "auto", "system", "private", NULL };
 static const char *const memory_modes[] = { "all", "sample:", NULL };
 
-#define MAX_COMMAND_BYTES 8192 /* half of what profd takes, which counts more than the words */
+#define MAX_COMMAND_BYTES 8192 /* half of profd's limit, which counts more than the words */
 
 #define FIELD(name) offsetof(struct record_options, name)
 
@@ -77,7 +77,7 @@ static const struct cli_spec spec = {
 	.command = true,
 };
 
-/* Where an event ends: at a comma, but for those between the slashes of "pmu/term,term/". */
+/* Returns the end of an event: a comma outside of the slashes of "pmu/term,term/". */
 static const char *event_end(const char *text)
 {
 	bool in_terms = false;
@@ -87,8 +87,8 @@ static const char *event_end(const char *text)
 	return text;
 }
 
-/* "-e a,b" is "-e a -e b", and an event that is named twice is taken once. CLI_CONTINUE or a
- * status after a message. */
+/* "-e a,b" is "-e a -e b"; duplicate events are dropped. Returns CLI_CONTINUE, or a status after a
+ * message. */
 static int split_events(struct record_options *options)
 {
 	g_autoptr(GPtrArray) events = g_ptr_array_new_with_free_func(g_free);
@@ -114,7 +114,7 @@ static int split_events(struct record_options *options)
 	return CLI_CONTINUE;
 }
 
-/* CLI_CONTINUE, or the status after a message. */
+/* Returns CLI_CONTINUE, or the status after a message. */
 static int check_times(const struct record_options *options)
 {
 	bool ends = options->duration_ns != RECORD_NO_END;
@@ -164,7 +164,7 @@ static int parse_memory_mode(const char *mode, struct preload_memory *memory)
 	return CLI_CONTINUE;
 }
 
-/* What goes with --memory. CLI_CONTINUE, or the status after a message. */
+/* Checks the options of --memory. Returns CLI_CONTINUE, or the status after a message. */
 static int check_memory(struct record_options *options)
 {
 	struct preload_memory *memory = &options->memory;
@@ -189,7 +189,7 @@ static int check_memory(struct record_options *options)
 	return CLI_CONTINUE;
 }
 
-/* What contradicts itself. CLI_CONTINUE, or the status after a message. */
+/* Refuses contradictions. Returns CLI_CONTINUE, or the status after a message. */
 static int check(const struct record_options *options)
 {
 	bool to_stdout = options->output && strcmp(options->output, "-") == 0;
@@ -254,7 +254,7 @@ static GVariant *pids_of(const struct record_options *options, pid_t pid)
 							 sizeof(number));
 }
 
-/* It is for readers to see, so one that is very long is cut, and ends with "…". */
+/* The command is for readers only, so a very long one is cut and ends with "…". */
 static GVariant *command_of(char *const *command)
 {
 	g_autoptr(GPtrArray) words = g_ptr_array_new();
@@ -272,7 +272,8 @@ static GVariant *command_of(char *const *command)
 					      (gssize)words->len);
 }
 
-/* The library is told by the environment; the session only what to expect, and of whom. */
+/* The library gets its settings from the environment; the session needs to know
+ * which allocations to expect, and from which process. */
 static void add_memory(GVariantDict *dict, const struct record_options *options, pid_t pid)
 {
 	const struct preload_memory *memory = &options->memory;
@@ -304,7 +305,7 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 					   options->events->len));
 	g_variant_dict_insert(&dict, "frequency", "u", (guint32)options->frequency);
 	g_variant_dict_insert(&dict, "call-graph", "s", call_graphs[options->call_graph]);
-	/* not spoken of, it is left out where it is not allowed */
+	/* if unset, profd leaves the kernel out when it is not allowed */
 	if (options->no_kernel)
 		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
 	if (options->policy != RECORD_POLICY_DEFAULT)

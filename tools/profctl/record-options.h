@@ -8,7 +8,7 @@
 #define RECORD_MAX_DAYS 49       /* a timer counts milliseconds in 32 bits */
 #define RECORD_NO_CONTROL UINT64_MAX
 #define RECORD_NO_MIN UINT64_MAX
-#define RECORD_POLICY_DEFAULT (-1) /* what is recorded decides */
+#define RECORD_POLICY_DEFAULT (-1) /* depends on what is recorded */
 #define RECORD_MAX_NS (UINT64_C(86400000000000) * RECORD_MAX_DAYS)
 
 /* The command line of `profctl record`. */
@@ -24,15 +24,16 @@ struct record_options {
 	const char *memory_mode; /* as given; NULL: none */
 	uint64_t memory_min;     /* RECORD_NO_MIN: none */
 	bool memory_mmap;
-	struct preload_memory memory; /* these three */
+	struct preload_memory memory; /* from these three */
 	char **command;               /* NULL: none */
 };
 
-/* CLI_CONTINUE, or the exit status. record_options_done() in every case. */
+/* Returns CLI_CONTINUE, or the exit status. Call record_options_done() in every case. */
 int record_options_parse(struct record_options *options, int argc, char **argv) MUST_CHECK;
 void record_options_done(struct record_options *options);
 
-/* For CreateSession, floating; pid 0: no command. A switch is its second descriptor. */
+/* Returns the options for CreateSession, floating; pid 0: no command. The switch is the session's
+ * second descriptor. */
 GVariant *record_options_session(const struct record_options *options, pid_t pid);
-/* The NAME in the capture's default name; g_free. */
+/* Returns the NAME in the capture's default name; g_free. */
 char *record_options_stem(const struct record_options *options);

@@ -2,8 +2,8 @@
 /*
  * Record result - the summary at the end of `profctl record`
  *
- * The same facts twice: as text on standard error, with what was lost in front, and as the JSON of
- * profctl.record/1. Times of losses count from the moment in which sampling began.
+ * It prints the same facts twice: as text on standard error, with losses first, and as the JSON of
+ * profctl.record/1. Times of losses count from the start of sampling.
  */
 #include "config.h"
 
@@ -51,7 +51,7 @@ static void get_loss(GVariant *losses, gsize index, struct loss *loss)
 			    &loss->bytes, &loss->from, &loss->to);
 }
 
-/* The number of some losses is unknown. */
+/* Returns whether some losses have an unknown number. */
 static bool is_incomplete(GVariant *losses)
 {
 	struct loss loss;
@@ -64,7 +64,7 @@ static bool is_incomplete(GVariant *losses)
 	return found;
 }
 
-/* Quoted for a shell, where it has to be. */
+/* The file name is quoted for a shell if necessary. */
 static char *command_line(const char *verb, const char *file)
 {
 	bool plain = *file && *file != '-';
@@ -78,7 +78,7 @@ static char *command_line(const char *verb, const char *file)
 	return g_strdup_printf("profcapture %s %s", verb, quoted);
 }
 
-/* NULL-terminated; nothing follows where there is no file. */
+/* Returns a NULL-terminated array, which is empty if there is no file. */
 static GStrv next_steps(const struct record_result *result)
 {
 	g_autoptr(GPtrArray) steps = g_ptr_array_new();
@@ -101,7 +101,7 @@ struct sum {
 	bool is_unknown; /* of some rows */
 };
 
-/* "perf-ring 12, late 3, ring-full an unknown number": counts by cause. */
+/* Returns counts by cause: "perf-ring 12, late 3, ring-full an unknown number". */
 static char *causes(GVariant *losses)
 {
 	g_autoptr(GHashTable)
@@ -174,7 +174,7 @@ static void print_stacks(const struct record_result *result)
 		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
 }
 
-/* Processes whose allocations are not in the capture, by why that is. */
+/* Processes whose allocations are not in the capture, by reason. */
 static const struct {
 	const char *key, *name, *text;
 } exclusions[] = {

@@ -5,26 +5,26 @@
 
 #include <gio/gio.h>
 
-/* What a recording came to, for people and for programs. Strings are borrowed. */
+/* The outcome of a recording, for people and for programs. Strings are borrowed. */
 struct record_result {
 	const char *file;
 	const char *reason;
-	GVariant *summary; /* of Finished; NULL where profd could not tell */
+	GVariant *summary; /* of Finished; NULL if profd sent none */
 	pid_t command_pid; /* 0: none ran */
 	int wait_status;
-	const GArray *left; /* pids (uint32_t) of what it started and still runs; NULL: none ran */
-	uint64_t bytes;     /* of the capture as it is now */
-	bool system;        /* the system's profd made it */
-	bool kept;          /* it is in a file */
-	bool is_lost;       /* it ended early, and nothing of it can be read */
+	const GArray *left; /* pids (uint32_t) of descendants that still run; NULL: none ran */
+	uint64_t bytes;     /* of the capture after all steps */
+	bool system;        /* the system's profd recorded it */
+	bool kept;          /* the capture is in a file */
+	bool is_lost;       /* the recording ended early and nothing of it is readable */
 	bool symbols;       /* names were added */
 	bool memory;        /* allocations were recorded */
 	bool has_unresolved;
-	uint64_t unresolved_samples; /* where known */
+	uint64_t unresolved_samples; /* if known */
 };
 
 uint64_t record_result_number(const struct record_result *result, const char *key);
-/* Loss first, on standard error. */
+/* Prints to standard error, losses first. */
 void record_result_print(const struct record_result *result);
-/* The whole envelope, one line. */
+/* Writes the whole envelope in one line. */
 void record_result_write_json(const struct record_result *result, struct json *json);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record symbols - names and lines for what was just recorded
+ * Record symbols - names and lines for the recording that just ended
  *
  * profd has kept the files that samples hit, as they were mapped, so names are right for deleted
- * and replaced files and for those in containers. A file that it does not have is tried by its
- * path; symbolize compares it with what was recorded in either case.
- * symbolize_capture() runs on a thread of its own, so that the main loop hears Ctrl-C: after a skip
- * it finds no more files, and is soon done. The capture is whole at its end in any case.
+ * and replaced files and for those in containers. A file that profd does not have is opened by its
+ * path; symbolize compares it with the recorded one in either case. symbolize_capture() runs on a
+ * thread of its own, so that the main loop handles Ctrl-C: after a skip it finds no more files, and
+ * ends soon. The capture is complete at its end in any case.
  */
 #include "config.h"
 
@@ -27,7 +27,7 @@ struct record_symbols {
 	void (*done)(void *data);
 	void *data;
 	atomic_bool skip;
-	bool ok; /* and below: written by the thread, read after it */
+	bool ok; /* this and the following: written by the thread, read after it ends */
 	uint64_t unresolved;
 	struct symbolize_result result;
 	GError *error;
@@ -45,7 +45,7 @@ static int open_image(const struct names_image *image, void *data)
 	return debug_files_open_path(symbols->debug_files, image->path);
 }
 
-/* By what `profcapture info` would say of the last segment. */
+/* Counts as `profcapture info` does, in the last segment. */
 static bool count_unresolved(struct record_symbols *symbols)
 {
 	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", symbols->fd);

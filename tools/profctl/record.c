@@ -2,14 +2,14 @@
 /*
  * profctl record - makes one recording
  *
- *     fork the command, blocked ▶ reach a profd ▶ CreateSession, Start ▶ let the command go
+ *     fork the command, blocked ▶ reach a profd ▶ CreateSession, Start ▶ release the command
  *     ▶ the command ends, the time is over or Ctrl-C: Stop ▶ Finished ▶ add names ▶ summary
  *
- * Ctrl-C: the first stops, the second skips the names, the third gives up. A command is always
- * waited for, unless we give up: it got the signal too and decides for itself.
- * If this process dies at any moment, profd notices and the file is finished.
- * --bus auto tries the system's profd first. Where that is not there, speaks another version or
- * does not allow it, one of our own is started, and a line says why.
+ * Ctrl-C: the first stops, the second skips the names, the third aborts. Unless aborted, profctl
+ * always waits for the command, which got the signal too and decides for itself. If this process
+ * dies at any time, profd notices and finishes the file. --bus auto tries the system's profd first.
+ * If that is missing, has another version or denies access, profctl starts one of its own, and
+ * prints a line that says why.
  */
 #include "config.h"
 
@@ -39,17 +39,17 @@
 struct recording {
 	struct record_options options;
 	struct preload preload;
-	struct wakes wakes; /* processes that are asked for their allocations */
+	struct wakes wakes; /* processes to attach to, for their allocations */
 	struct command command;
 	struct output output;
 	struct progress progress;
 	struct record_control control;
 	struct client *client;
 	GMainLoop *loop;
-	GError *error;    /* what ended it, else NULL */
-	GError *fallback; /* why the system's profd does not do it, until another one is there */
+	GError *error;    /* the error that ended it, else NULL */
+	GError *fallback; /* why the system's profd was not used, until another one is reached */
 	char *reason;     /* of Finished */
-	const char *own_reason; /* why we asked for the end, where profd cannot know: "duration" */
+	const char *own_reason; /* why profctl stopped it, if profd cannot know: "duration" */
 	GVariant *summary;
 	struct record_symbols *symbols; /* NULL: not begun */
 	guint timer;
@@ -59,7 +59,7 @@ struct recording {
 
 /* ---- Ending ---------------------------------------------------------------------------------- */
 
-/* The session is over and so is the command: nothing is left to wait for. */
+/* Quits when both the session and the command have ended. */
 static void check_end(struct recording *recording)
 {
 	if ((recording->finished || recording->error) && !recording->command.running)
@@ -95,7 +95,7 @@ static gboolean on_interrupt(gpointer data)
 	return G_SOURCE_CONTINUE;
 }
 
-/* Forward a signal that was sent to this process alone. */
+/* Forwards a signal that was sent to this process alone. */
 static gboolean forward(struct recording *recording, int number)
 {
 	if (recording->command.running)
@@ -143,7 +143,7 @@ static gboolean on_duration(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* ---- What profd tells ------------------------------------------------------------------------ */
+/* ---- Messages of profd ----------------------------------------------------------------------- */
 
 /* At most RECORD_MAX_NS. */
 static guint timeout(uint64_t ns, GSourceFunc function, struct recording *recording)
@@ -283,7 +283,7 @@ static const struct client_listener client_listener = {
 	.failed = on_failed,
 };
 
-/* why: what the system's profd answered; NULL: it was not asked. */
+/* why: the error of the system's profd; NULL: it was not tried. */
 static bool create_session(struct recording *recording, const GError *why, GError **error)
 {
 	const struct record_options *options = &recording->options;
@@ -314,7 +314,7 @@ static void on_program_end(void *data)
 	stop(data);
 }
 
-/* A line of /proc/PID/status; NULL: there is none. */
+/* Returns a line of /proc/PID/status; NULL if it is missing. */
 static char *status_of(uint32_t pid, const char *name)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRIu32 "/status", pid);
@@ -330,7 +330,7 @@ static char *status_of(uint32_t pid, const char *name)
 	return NULL;
 }
 
-/* Name what cannot be recorded though it has a number in /proc. */
+/* Rejects pids that cannot be recorded although they exist in /proc. */
 static bool check_pid(uint32_t pid, GError **error)
 {
 	g_autofree char *process = status_of(pid, "Tgid:");
@@ -386,7 +386,7 @@ static bool begin(struct recording *recording, GError **error)
 	if (options->control != RECORD_NO_CONTROL &&
 	    !record_control_open((int)options->control, &recording->control, error))
 		return false;
-	/* first: a fork wants no threads */
+	/* first, because no thread may exist before a fork */
 	if (!preload_init(&recording->preload, &options->memory, error))
 		return false;
 	if (!wakes_open(&recording->wakes, options->pids, &recording->preload, error))
@@ -396,7 +396,7 @@ static bool begin(struct recording *recording, GError **error)
 		return false;
 	if (!output_open(&output, &recording->output, error))
 		return false;
-	/* not before: opening a pipe waits for its reader, and Ctrl-C may end that */
+	/* not earlier: opening a pipe waits for its reader, and Ctrl-C may end that */
 	g_unix_signal_add(SIGINT, on_interrupt, recording);
 	g_unix_signal_add(SIGTERM, on_terminate, recording);
 	if (!is_ignored(SIGHUP))
@@ -423,7 +423,7 @@ static void on_named(void *data)
 	g_main_loop_quit(recording->loop);
 }
 
-/* Whether the capture has its names. One that ended badly stays as it is. */
+/* Returns whether the capture has its names. A capture that ended badly stays unchanged. */
 static bool add_names(struct recording *recording, struct record_result *result)
 {
 	g_autoptr(GError) error = NULL;
@@ -450,13 +450,13 @@ static bool nothing_captured(const struct recording *recording, const struct rec
 {
 	if (record_result_number(result, "samples"))
 		return false;
-	/* a short command, or block of a program, may be over before the first sample is due */
+	/* a short command, or block of a program, may be over before its first sample */
 	return (recording->options.frequency && !recording->options.command &&
 		recording->control.fd < 0) ||
 	       !record_result_number(result, "events");
 }
 
-/* What is wrong though nothing failed until here. */
+/* Sets the error for a bad recording without a failure so far. */
 static void judge(struct recording *recording, const struct record_result *result)
 {
 	int32_t failed = 0;
@@ -482,7 +482,7 @@ static void judge(struct recording *recording, const struct record_result *resul
 	}
 }
 
-/* The status of the recording alone. */
+/* Returns the status of the recording alone. */
 static int recording_status(struct recording *recording, const struct record_result *result)
 {
 	judge(recording, result);
@@ -552,7 +552,7 @@ static int end(struct recording *recording)
 	return status;
 }
 
-/* The program is told last: it may record into the same file at once. */
+/* The program is notified last, because it may record into the same file at once. */
 static void recording_done(struct recording *recording, int status)
 {
 	command_cancel(&recording->command);
@@ -585,7 +585,7 @@ int profctl_record(int argc, char **argv)
 	run(&recording);
 	status = recording.gave_up ? CLI_INTERRUPTED : end(&recording);
 	if (recording.gave_up) {
-		/* at once: nothing is waited for, and a thread may still be adding names */
+		/* exit at once without waiting, even if a thread is still adding names */
 		cli_error(_("aborted; what was recorded is in '%s'"), recording.output.path);
 		_exit(CLI_INTERRUPTED);
 	}

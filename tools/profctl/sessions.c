@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sessions - the list that profd's object manager gives
+ * Sessions - the list that profd's object manager returns
  *
- * profd leaves out what is not the caller's to see. What it says is checked all the same, as
- * everything from a bus.
+ * profd omits sessions that the caller may not see. The answer is still validated, like everything
+ * from a bus.
  */
 #include "config.h"
 

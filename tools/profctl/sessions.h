@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* A session of the system's profd, as it was when asked. */
+/* A session of the system's profd, at the time of the query. */
 struct session_info {
 	uint32_t id, uid;
 	char *state;
@@ -13,11 +13,11 @@ struct session_info {
 	uint64_t start_ns, samples, events, lost, bytes;
 };
 
-/* Those that the caller may see, by id: of struct session_info, to be unreffed. Waits for the
- * answer so long at most. CLI_ERROR. */
+/* Returns the sessions that the caller may see, by id: of struct session_info, to be unreffed.
+ * Waits at most that long for the answer. CLI_ERROR. */
 GPtrArray *sessions_get(const struct transport *transport, int patience_ms, GError **error);
 
 #define SESSIONS_PATIENCE_MS 20000
 
-/* "pid 12, 13" or "system" or the command, of harmless characters; g_free. */
+/* Returns "pid 12, 13", "system" or the command, in harmless characters; g_free. */
 char *session_info_target(const struct session_info *session);

@@ -2,7 +2,7 @@
 /*
  * profctl status - the sessions of the system's profd
  *
- * Those of other users are in the list where polkit allows it without a question.
+ * Sessions of other users are listed if polkit allows it without a prompt.
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include <glib/gi18n.h>
 #include <time.h>
 
-/* Of a session that has begun and not ended: how long it is; else false. */
+/* Gets the duration of a running session; false if it has not begun or has ended. */
 static bool elapsed_ns(const struct session_info *session, uint64_t *ret_ns)
 {
 	struct timespec now;

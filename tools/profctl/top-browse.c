@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Top browse - what somebody looks at in a live view
+ * Top browse - the state of browsing a live view
  *
- * Invariants: (1) numbers of rows are those of the live view as it is: who adds rows to it counts
- *                 again where its generation has changed  [test-live: forgets]
- *             (2) Backspace shows what was shown before, as far back as the first view
+ * Invariants: (1) row numbers belong to one generation of the live view: after adding rows to it,
+ *                 count again if the generation has changed  [test-live: forgets]
+ *             (2) Backspace shows the previous view, as far back as the first one
  *                 [test-live: browse]
  * Reads no keys and draws nothing (top-screen.c).
  */
@@ -22,7 +22,7 @@
 
 static const char *const sorts[] = { N_("self"), N_("total"), N_("name") };
 
-/* Where Backspace goes. */
+/* The state that Backspace restores. */
 struct step {
 	enum top_kind kind;
 	uint32_t process, function;
@@ -44,7 +44,7 @@ void top_browse_done(struct top_browse *browse)
 	g_string_free(browse->filter, TRUE);
 }
 
-/* The row that was selected stays it, wherever it is now. */
+/* The selected row stays selected when it moves. */
 static void find_selected(struct top_browse *browse)
 {
 	for (guint i = 0; i < browse->rows->len; i++)
@@ -119,7 +119,7 @@ static void go_back(struct top_browse *browse)
 	select_row(browse, step.selected);
 }
 
-/* Of a function who calls it, of a process or thread the functions of its process. */
+/* Opens the callers of a function, or the functions of a process or of a thread's process. */
 static void enter(struct top_browse *browse)
 {
 	uint32_t number, process;
@@ -244,7 +244,7 @@ bool top_browse_press(struct top_browse *browse, unsigned key, guint page)
 	return false;
 }
 
-/* ---- In words -------------------------------------------------------------------------------- */
+/* ---- Status line ----------------------------------------------------------------------------- */
 
 static void add_status(GString *status, const char *text)
 {

@@ -5,7 +5,7 @@
  *     title                       what is recorded, and how busy it is
  *     status                      loss, filters, a pause, the end
  *     SELF  TOTAL  NAME
- *     rows                        the selected one is always among them
+ *     rows                        always including the selected one
  *     keys
  */
 #include "config.h"
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #define FIRST_ROW 3
-#define FEW_COLUMNS 20 /* narrower ones show what fits */
+#define FEW_COLUMNS 20 /* narrower terminals show what fits */
 
 static SCREEN *screen;
 
@@ -69,7 +69,7 @@ guint top_screen_rows(void)
 
 /* ---- Drawing --------------------------------------------------------------------------------- */
 
-/* A line from `column` on: cut where the screen ends, and nothing where it does not reach. */
+/* Writes a line from `column` on, cut at the edge of the screen. */
 static void put(int line, int column, const char *text, enum text_align align)
 {
 	int columns = COLS - column;
@@ -78,7 +78,7 @@ static void put(int line, int column, const char *text, enum text_align align)
 	if (line >= LINES || columns <= 0)
 		return;
 	fitted = text_fit(text, (unsigned)columns, align);
-	/* the last cell of the last line is left alone: writing it would scroll */
+	/* leaves the last cell of the last line alone, because writing it would scroll */
 	mvaddnstr(line, column, fitted, -1);
 }
 
@@ -103,7 +103,7 @@ static const char *head_of(enum top_kind kind)
 	}
 }
 
-/* "  12.3", and "-" where there is nothing to be a share of. */
+/* Appends "  12.3", or "-" if the whole is 0. */
 static void append_share(GString *line, uint64_t part, double whole)
 {
 	if (whole > 0)

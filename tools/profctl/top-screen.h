@@ -3,7 +3,7 @@
 
 #include "tools/profctl/top-view.h"
 
-/* What stands on the screen. Texts are borrowed, and harmless to a terminal. */
+/* The content of the screen. Texts are borrowed, and harmless to a terminal. */
 struct top_content {
 	const char *title;
 	const char *status; /* "" = none */
@@ -11,12 +11,12 @@ struct top_content {
 	enum top_sort sort;
 	const struct live *live;
 	const GArray *rows; /* of struct top_row */
-	struct amount all;  /* that the rows are shares of */
-	double cpu_samples; /* that a CPU which is never idle would have */
-	guint selected;     /* of the rows */
+	struct amount all;  /* the total of which the rows are shares */
+	double cpu_samples; /* the samples of a CPU that is never idle */
+	guint selected;     /* index into rows */
 };
 
-/* Keys that are no characters. */
+/* Keys that are not characters. */
 enum top_key {
 	TOP_KEY_NONE,
 	TOP_KEY_UP = 0x110000, /* above all characters */
@@ -31,14 +31,14 @@ enum top_key {
 	TOP_KEY_OTHER,
 };
 
-/* Takes the terminal over. False: it is of a kind that cannot show this. */
+/* Takes over the terminal. False: this kind of terminal is not supported. */
 bool top_screen_open(void);
-/* Gives it back as it was; may be called twice. */
+/* Restores the terminal; may be called twice. */
 void top_screen_close(void);
-/* After the terminal's size has changed. */
+/* Call it after the terminal's size has changed. */
 void top_screen_resize(void);
 void top_screen_draw(const struct top_content *content);
-/* A character, or an enum top_key; TOP_KEY_NONE: no key is there. */
+/* Returns a character, or an enum top_key; TOP_KEY_NONE: no key is waiting. */
 unsigned top_screen_key(void);
-/* How many rows there is room for, at least 1. */
+/* Returns how many rows fit, at least 1. */
 guint top_screen_rows(void);

@@ -2,9 +2,9 @@
 /*
  * Top view - the rows of a live view, in order
  *
- * Invariants: (1) a sample counts once for a function, however often that recurs in its stack
+ * Invariants: (1) a sample counts once for a function, even if the function recurs in its stack
  *                 [test-live: recursion]
- *             (2) rows that are equal keep the order of their names, so that lines do not jump
+ *             (2) equal rows are ordered by name, so that lines do not jump
  *                 [test-live: order]
  */
 #include "config.h"
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* A node of a stack with its function: what counting goes through most lies together. */
+/* A node of a stack with its function, kept compact because counting reads mostly these. */
 struct step {
 	uint32_t parent, function;
 };
@@ -23,7 +23,7 @@ struct step {
 struct counting {
 	const struct top_view *view;
 	const struct live *live;
-	const struct step *steps; /* by node; NULL where stacks do not count */
+	const struct step *steps; /* by node; NULL if stacks do not count */
 	struct top_row *rows;     /* by number */
 	uint64_t *seen;           /* by number: the last sample that counted for it */
 	uint64_t serial;
@@ -61,7 +61,7 @@ static void count_stack(struct counting *counting, uint32_t node, struct amount 
 	} while (node);
 }
 
-/* self: where the function was the innermost one. */
+/* self: samples in which the function was the innermost one. */
 static void count_callers(struct counting *counting, uint32_t node, struct amount amount)
 {
 	const struct step *steps = counting->steps;

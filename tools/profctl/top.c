@@ -4,10 +4,9 @@
  *
  *     profd ▶ a pipe ▶ prof_stream ▶ live (the last seconds) ▶ top_view (rows) ▶ top_screen
  *
- * A session like any other, whose capture goes into a pipe and is kept nowhere. The screen is taken
- * over when the first rows have come, so that what goes wrong before is said as by any command.
- * While the view is held, the recording goes on. One thread, but for the names of functions
- * (live-names.c).
+ * It is a normal session, whose capture goes into a pipe and is not kept. It takes over the screen
+ * when the first rows arrive, so that earlier errors are printed as by any command. The recording
+ * continues while the view is held. One thread, except for the names of functions (live-names.c).
  */
 #include "config.h"
 
@@ -38,7 +37,7 @@ struct top_options {
 struct top {
 	struct top_options options;
 	struct client *client;
-	GError *fallback; /* why the system's profd does not do it, until another one is there */
+	GError *fallback; /* why the system's profd was not used, until another one is reached */
 	GMainLoop *loop;
 	GError *error;
 	struct prof_stream *stream;
@@ -47,7 +46,7 @@ struct top {
 	struct live_names *names;
 	struct top_browse browse;
 	uint64_t samples; /* of the window */
-	char *ending;     /* why the session is over; NULL: it is not */
+	char *ending;     /* why the session ended; NULL: it has not */
 	char *warning;    /* the last one of profd */
 	bool created, open, interrupted;
 };
@@ -56,7 +55,7 @@ static const char *const buses[] = { "auto", "system", "private", NULL };
 static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
 static const char *const kinds[] = { "function", "process", "thread", NULL };
 
-/* ---- What is shown --------------------------------------------------------------------------- */
+/* ---- Display --------------------------------------------------------------------------------- */
 
 static char *title_of(const struct top *top)
 {
@@ -72,7 +71,7 @@ static char *title_of(const struct top *top)
 				       : 0.0);
 }
 
-/* What went wrong stands before how it is looked at. */
+/* Problems come before the state of browsing. */
 static char *status_of(const struct top *top)
 {
 	GString *status = g_string_new(NULL);
@@ -227,7 +226,7 @@ static void on_started(void *data)
 {
 	struct top *top = data;
 
-	close(top->write_fd); /* so that its end is seen */
+	close(top->write_fd); /* so that the reader sees its end */
 	top->write_fd = -1;
 	g_unix_fd_add(top->read_fd, G_IO_IN, on_rows, top);
 	top->names = live_names_new(&top->live, top->client);
@@ -293,7 +292,7 @@ static const struct client_listener client_listener = {
 	.failed = on_failed,
 };
 
-/* why: the system's profd does not do it; NULL: it may. */
+/* why: the error of the system's profd; NULL: it was not tried. */
 static bool create_session(struct top *top, const GError *why, GError **error)
 {
 	top->client = client_open(why ? CLIENT_PRIVATE : top->options.record.bus, why, false,
@@ -316,7 +315,7 @@ static bool open_pipe(struct top *top, GError **error)
 	}
 	top->read_fd = fds[0];
 	top->write_fd = fds[1];
-	(void)fcntl(top->read_fd, F_SETPIPE_SZ, PIPE_BYTES); /* else it is a small one */
+	(void)fcntl(top->read_fd, F_SETPIPE_SZ, PIPE_BYTES); /* if it fails, the pipe stays small */
 	r = fcntl(top->read_fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 	if (!r)
 		r = prof_stream_new(top->read_fd, live_tables(), &top->stream);
@@ -390,7 +389,7 @@ static const struct cli_spec spec = {
 		"Watch where time is spent: functions, processes, threads, and the callers of a function. Writes no file. The last line lists the keys."),
 };
 
-/* CLI_CONTINUE, or a status after a message. */
+/* Returns CLI_CONTINUE, or a status after a message. */
 static int parse(struct top_options *options, int argc, char **argv)
 {
 	const struct cli_group groups[] = {

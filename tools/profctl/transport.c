@@ -2,11 +2,11 @@
 /*
  * Transport - the two ways to reach a profd
  *
- * On the system bus: the name is asked once, which starts the service, and from then on it is that
- * process alone that is spoken with, by its unique name. A profd of another version is not used: it
- * may mean something else by an option. Private: `profd --private` on a socketpair, in a session of
- * its own so that a Ctrl-C does not reach it. It is bound to the connection: when this process
- * goes, however it goes, profd finishes the file and ends.
+ * On the system bus: the first call to the well-known name starts the service; all later calls go
+ * to that process alone, by its unique name. A profd of another version is not used, because its
+ * options may have other meanings. Private: `profd --private` on a socketpair, in a session of its
+ * own so that a Ctrl-C does not reach it. It is bound to the connection: when this process ends,
+ * for any reason, profd finishes the file and ends.
  */
 #include "config.h"
 
@@ -34,7 +34,8 @@
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* What an error of D-Bus means to who runs profctl; without a text, profd has said it. */
+/* The meaning of a D-Bus error for the user of profctl; without a text, profd's own message is
+ * used. */
 static const struct meaning {
 	const char *name;
 	enum cli_status status;
@@ -144,7 +145,7 @@ static bool find_own(struct transport *transport, GCancellable *cancellable, GEr
 	return start_profd(transport, &fd, error) && connect_to(transport, fd, cancellable, error);
 }
 
-/* So that no process is left behind for the shell's next prompt. */
+/* Waits so that no process is left when the shell's next prompt appears. */
 static void wait_for_end(pid_t pid)
 {
 	CLEANUP_CLOSE int fd = pidfd_open(pid, 0);
@@ -161,7 +162,7 @@ void transport_close(struct transport *transport)
 		g_dbus_connection_close_sync(transport->connection, NULL, NULL);
 		g_object_unref(transport->connection);
 	}
-	/* one that has no client has nothing to finish */
+	/* a profd without a client has nothing to finish */
 	if (transport->pid && !transport->connection)
 		kill(transport->pid, SIGKILL);
 	if (transport->pid)
@@ -205,7 +206,7 @@ static bool no_service(const GError *failure, GError **error)
 	return false;
 }
 
-/* Starts it too. The string of ret_version is the caller's. */
+/* Starts it too. The caller frees *ret_version. */
 static bool get_version(struct transport *transport, GCancellable *cancellable, char **ret_version,
 			GError **error)
 {
@@ -242,7 +243,7 @@ static bool get_owner(struct transport *transport, GCancellable *cancellable, GE
 	return true;
 }
 
-/* As long as the first number is 0, the second one makes the difference. */
+/* While the first number is 0, the second one must match too. */
 static bool is_compatible(const char *theirs)
 {
 	static const char ours[] = PROF_VERSION;

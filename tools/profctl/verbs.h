@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* The verbs of profctl, each in a file of its name; argv[0] is the verb, the result an exit
+/* The verbs of profctl, each in a file of its name. argv[0] is the verb; the result is an exit
  * status (cli.h). */
 #pragma once
 

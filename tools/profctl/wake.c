@@ -2,13 +2,13 @@
 /*
  * Wake - asks the dormant collector of a running process to record its allocations
  *
- * The other end is libcollector/heap-wake.c. Where its words are is found in the writable pages of
- * the library, by their magic. Everything goes through one descriptor of /proc/PID/mem, which leads
- * to nowhere once the process executes another program: what was found in one is never written into
- * another. The kernel says who may open it (ptrace(2)).
- * Invariants: (1) nothing is written but into a structure of the right magic, version and size, and
- *                 the word that it names  [test_wake: hostile]
- *             (2) a thread that a seccomp filter could kill for registering is not asked
+ * The other end is libcollector/heap-wake.c. Its structure is found in the writable pages of the
+ * library by its magic. All access goes through one descriptor of /proc/PID/mem, which becomes
+ * useless once the process executes another program: an address found in one is never written in
+ * another. The kernel decides who may open it (ptrace(2)).
+ * Invariants: (1) nothing is written except into a structure of the right magic, version and size,
+ *                 and the word that it points to  [test_wake: hostile]
+ *             (2) a process is not asked if a seccomp filter could kill the thread that registers
  *                 [test_wake: filtered]
  */
 #include "config.h"
@@ -71,7 +71,7 @@ static bool is_library(const char *path)
 	return g_str_has_suffix(name, LIBRARY);
 }
 
-/* A line of /proc/PID/maps. */
+/* Searches the mapping of a line of /proc/PID/maps. */
 static bool find_in_mapping(struct wake_target *target, const char *line)
 {
 	uint64_t start, end;
@@ -106,9 +106,9 @@ static bool read_wake(const struct wake_target *target, struct wake *ret_wake)
 	       memcmp(ret_wake->magic, magic, sizeof(magic)) == 0;
 }
 
-/* ---- What is in the way ---------------------------------------------------------------------- */
+/* ---- Obstacles ------------------------------------------------------------------------------- */
 
-/* Of a thread; what cannot be read is none that runs. */
+/* Returns whether a thread has a filter. An unreadable thread has ended. */
 static bool is_filtered(int32_t pid, const char *tid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/task/%s/status", pid, tid);
@@ -204,8 +204,8 @@ void wake_close(struct wake_target *target)
 		close(steal_fd(&target->memory));
 }
 
-/* The word that its hooks look at: what it does with it is its own matter, whatever else was
- * there. */
+/* Sets a bit in the word that its hooks check and leaves the other bits, which belong to the
+ * collector. */
 static bool set_mode(const struct wake_target *target, const struct wake *wake)
 {
 	uint64_t address = (uintptr_t)wake->mode;
@@ -301,7 +301,7 @@ bool wake_check(struct wake_target *target, GError **error)
 	return true;
 }
 
-/* ---- All of a recording ---------------------------------------------------------------------- */
+/* ---- All processes of a recording ------------------------------------------------------------ */
 
 bool wakes_open(struct wakes *wakes, const GArray *pids, const struct preload *preload,
 		GError **error)
