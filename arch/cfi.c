@@ -135,7 +135,7 @@ uint64_t cfi_take_pointer(const struct cfi_section *section, struct cfi_bytes *b
 }
 
 /*
- * Reads the record at `at`; returns false if there is none. A length of 0 marks the end of one
+ * Reads the record at `at`; returns false without a whole one. A length of 0 marks the end of one
  * input file, and linkers leave it in the middle: it counts as an empty record.
  */
 static bool read_record(const struct cfi_section *section, size_t at, struct record *ret_record)

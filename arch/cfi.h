@@ -156,7 +156,7 @@ void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *sectio
  * linear in the bytes. */
 bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_fde);
 
-/* Returns the FDE at `at`; false if there is none, or it is not usable. */
+/* Returns the FDE at `at`; false without a usable one. */
 bool cfi_reader_get(struct cfi_reader *reader, size_t at, struct cfi_fde *ret_fde);
 
 /*

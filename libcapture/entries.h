@@ -14,7 +14,7 @@ struct entries_page {
 	size_t at;                     /* in `groups` */
 	uint64_t from;                 /* where the chunk before its first one ends */
 	uint64_t tables;               /* bit id % 64 of each table that has data in it */
-	uint64_t t_min, t_max;         /* of its data with times; t_min > t_max: there is none */
+	uint64_t t_min, t_max;         /* of its data with times; t_min > t_max: no times */
 	uint32_t epoch_min, epoch_max; /* of its data */
 };
 
@@ -26,7 +26,7 @@ struct entries {
 	struct prof_block *open;       /* rows of the page that is not packed yet; NULL: sealed */
 	struct entries_page open_page; /* its properties */
 	uint64_t n, n_data;
-	uint64_t end;      /* end of the last one; FILE_HEADER_BYTES if there are none */
+	uint64_t end;      /* end of the last one; FILE_HEADER_BYTES without chunks */
 	struct entry last; /* valid if n > 0 */
 };
 

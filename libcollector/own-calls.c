@@ -163,7 +163,7 @@ static inline bool is_called(struct own_calls *calls, uint64_t pc)
 	return is_of(row, calls, pc) && (row->kind & ROW_CALLED);
 }
 
-/* Steps by a row. Returns false if there is none, or if it does not apply. */
+/* Steps by a row. Returns false without a row that applies. */
 static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 {
 	struct own_calls *calls = visit->calls;

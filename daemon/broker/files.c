@@ -134,7 +134,7 @@ static bool answer_is_valid(const struct request *request, const struct files_an
 	       (request->message.type == FILES_SNAPSHOT || (answer->error == 0) == (fd >= 0));
 }
 
-/* Takes one answer. Returns false if there is none now, or if none will come. */
+/* Takes one answer. Returns false if no answer is here yet, or none will come. */
 static bool take_answer(struct files *files, struct worker *worker)
 {
 	struct files_answer answer;

@@ -83,7 +83,7 @@ void heap_done(struct heap *heap);
  * (label 0: there was none). Returns false, and changes nothing, if there is no room.
  */
 bool heap_put(struct heap *heap, const struct heap_block *block, struct heap_block *ret_before);
-/* Removes the block at this address. Returns false if there is none. */
+/* Removes the block at this address. Returns false without one. */
 bool heap_take(struct heap *heap, uint64_t address, struct heap_block *ret_block);
 /* The same, but the block lives until heap_drop(). */
 bool heap_hold(struct heap *heap, uint64_t address, struct heap_block *ret_block);
@@ -107,7 +107,7 @@ static inline void heap_yield(const struct heap_yield *yield, uint32_t n_done)
  * Returns false if there was no room for all. */
 bool heap_copy(struct heap *to, const struct heap *from, uint64_t to_number,
 	       const struct heap_yield *yield);
-/* Returns NULL if there is none. Valid until the heap changes. */
+/* Returns NULL without one. Valid until the heap changes. */
 const struct heap_block *heap_find(const struct heap *heap, uint64_t address);
 /* Returns whether there are more blocks than fit into caches, so that prefetching pays. */
 bool heap_is_far(const struct heap *heap);

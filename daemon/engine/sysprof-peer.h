@@ -12,7 +12,7 @@
 int32_t sysprof_peer_number(const struct peer *peer);
 /* True if an answer can be sent: a process waits for it without a timeout and must not miss it. */
 bool sysprof_peer_can_answer(const struct peer *peer);
-/* fd: the requested ring, or -1 if there is none. */
+/* fd: the requested ring, or -1. */
 void sysprof_peer_answer(struct peer *peer, int fd);
 /* n_bytes: of the ring's body. Returns 0 or -errno. */
 MUST_CHECK int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd);

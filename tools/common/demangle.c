@@ -109,8 +109,6 @@ static bool has_huge_binder(const char *name)
 	bool starts[MAX_RAW_BYTES + 2] = { false };
 	size_t end = strcspn(name, ".");
 
-	if (name[1] != 'R')
-		return false;
 	starts[2] = true;
 	for (size_t at = 2; at < end; at++) {
 		size_t next, other = 0;
@@ -127,7 +125,7 @@ static bool has_huge_binder(const char *name)
 
 static bool read_rust(const char *raw_name, struct readable *readable)
 {
-	return !has_huge_binder(raw_name) &&
+	return (raw_name[1] != 'R' || !has_huge_binder(raw_name)) &&
 	       rust_demangle_callback(raw_name, DMGL_PARAMS, add_piece, readable) != 0;
 }
 
