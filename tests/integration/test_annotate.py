@@ -237,6 +237,26 @@ int main(void) { memset(text, 'a', sizeof(text) - 1); for (int i = 0; i < 300000
     assert re.match(r"Most in searches \d+ % \(__strlen\w* \d+ %\)", sentence), sentence
 
 
+def test_where_in_generated_code(profctl, profcapture, compile_c, capture):
+    """Code that the program made counts as its own, also without a name; nothing is said of what has no samples."""
+    program = compile_c("makes", """
+#include <string.h>
+#include <sys/mman.h>
+__attribute__((noinline)) static void loop(void) { for (volatile long i = 0; i < 300000000; i++) ; }
+int main(void)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memcpy(page, (const void *)loop, 256);
+	((void (*)(void))page)();
+	return 0;
+}
+""", "-O1")
+    profctl("record", "-q", "-e", "cpu-clock", "-F", 1000, "-o", capture, "--", program)
+    assert re.search(r"^Most in anon\+0x[0-9a-f]+ \d+ %", profcapture("report", capture).stdout, re.MULTILINE)
+    profctl("record", "-q", "-F", 0, "--force", "-o", capture, "--", program)
+    assert profcapture("report", capture).stdout.startswith("No samples in ")
+
+
 def callers(profcapture, file, name):
     return profcapture.json("report", file, "--callers", name)["data"]["function"]
 

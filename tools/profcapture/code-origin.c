@@ -55,9 +55,10 @@ enum code_origin code_origin_of(const struct functions *functions, uint32_t func
 
 	if (strcmp(f->kind, "kernel") == 0)
 		return CODE_ORIGIN_KERNEL;
-	if (!path || strcmp(f->kind, "unresolved") == 0)
-		return strcmp(f->kind, "jit") == 0 ? CODE_ORIGIN_OWN : CODE_ORIGIN_UNKNOWN;
-	origin = origin_of_image(path);
+	if (path && *path == '<') /* "<deeper>" */
+		return CODE_ORIGIN_UNKNOWN;
+	/* The program generated the code that is in no file. */
+	origin = path ? origin_of_image(path) : CODE_ORIGIN_OWN;
 	if (origin == CODE_ORIGIN_OWN && is_of_library(f->name))
 		origin = CODE_ORIGIN_LIBRARY;
 	return origin;

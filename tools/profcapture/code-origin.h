@@ -15,7 +15,7 @@ enum code_origin {
 	CODE_ORIGIN_LIBRARY, /* of C++ or Rust; also a template instantiated in the program */
 	CODE_ORIGIN_LIBC,    /* including the dynamic linker and the vDSO */
 	CODE_ORIGIN_KERNEL,
-	CODE_ORIGIN_UNKNOWN, /* no name, or no image */
+	CODE_ORIGIN_UNKNOWN, /* the callers that a sample does not have */
 };
 enum code_origin code_origin_of(const struct functions *functions, uint32_t function);
 

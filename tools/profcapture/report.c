@@ -274,6 +274,10 @@ static void print_samples(const struct report *report, struct out *out)
 			   (double)end / 1e9);
 		return;
 	}
+	if (tally->all.samples == 0 && !tally->event) {
+		out_printf(out, _("No samples in %s\n"), duration);
+		return;
+	}
 	out_printf(out, _("%s samples of %s in %s"), samples, event, duration);
 	if (report->reader.timed)
 		out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9, (double)to / 1e9);
