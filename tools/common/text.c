@@ -8,7 +8,17 @@
 #include "tools/common/text.h"
 
 #define REPLACEMENT "\357\277\275" /* U+FFFD */
-#define ELLIPSIS "\342\200\246"    /* U+2026 */
+
+const char *text_sign(enum text_sign sign)
+{
+	static const char *const signs[][2] = {
+		[TEXT_ELLIPSIS] = { "...", "…" },      [TEXT_AT_LEAST] = { ">=", "≥" },
+		[TEXT_PLUS_MINUS] = { "+-", "±" },     [TEXT_BRANCH] = { "|- ", "├─ " },
+		[TEXT_LAST_BRANCH] = { "`- ", "└─ " }, [TEXT_LINE] = { "|  ", "│  " },
+	};
+
+	return signs[sign][g_get_charset(NULL)];
+}
 
 /*
  * Returns the length of the character at `bytes`, or of the invalid part when *ret_char is
@@ -54,8 +64,9 @@ static bool text_is_harmless(gunichar c)
 {
 	GUnicodeType type = g_unichar_type(c);
 
-	return g_unichar_isprint(c) && type != G_UNICODE_LINE_SEPARATOR &&
-	       type != G_UNICODE_PARAGRAPH_SEPARATOR && type != G_UNICODE_PRIVATE_USE;
+	return (c < 0x80 || g_get_charset(NULL)) && g_unichar_isprint(c) &&
+	       type != G_UNICODE_LINE_SEPARATOR && type != G_UNICODE_PARAGRAPH_SEPARATOR &&
+	       type != G_UNICODE_PRIVATE_USE;
 }
 
 static void text_append_escaped(GString *to, gunichar c)
@@ -79,7 +90,7 @@ char *text_escape_n(const char *bytes, size_t length)
 		size_t n = text_decode(bytes, length, &c);
 
 		if (c == (gunichar)-1)
-			g_string_append(to, REPLACEMENT);
+			g_string_append(to, g_get_charset(NULL) ? REPLACEMENT : "?");
 		else if (text_is_harmless(c))
 			g_string_append_len(to, bytes, (gssize)n);
 		else
@@ -148,8 +159,12 @@ static void text_fill(GString *to, unsigned columns)
 
 char *text_fit(const char *text, unsigned width, enum text_align align)
 {
+	const char *ellipsis = text_sign(TEXT_ELLIPSIS);
+	unsigned cut = MIN_OF(text_width(ellipsis), width);
 	GString *to = g_string_sized_new(width + 8);
 	unsigned used = text_width(text);
+	/* "..." may be wider than the cell. */
+	gssize cut_bytes = *ellipsis == '.' ? (gssize)cut : -1;
 
 	if (used <= width) {
 		if (align == TEXT_RIGHT)
@@ -158,17 +173,17 @@ char *text_fit(const char *text, unsigned width, enum text_align align)
 		if (align != TEXT_RIGHT)
 			text_fill(to, width - used);
 	} else if (width > 0 && align == TEXT_TAIL) {
-		const char *tail = text_tail(text, width - 1, &used);
+		const char *tail = text_tail(text, width - cut, &used);
 
-		g_string_append(to, ELLIPSIS);
+		g_string_append_len(to, ellipsis, cut_bytes);
 		g_string_append(to, tail);
-		text_fill(to, width - 1 - used);
+		text_fill(to, width - cut - used);
 	} else if (width > 0) {
-		const char *end = text_head(text, width - 1, &used);
+		const char *end = text_head(text, width - cut, &used);
 
 		g_string_append_len(to, text, end - text);
-		g_string_append(to, ELLIPSIS);
-		text_fill(to, width - 1 - used);
+		g_string_append_len(to, ellipsis, cut_bytes);
+		text_fill(to, width - cut - used);
 	}
 	return g_string_free(to, FALSE);
 }
@@ -202,6 +217,14 @@ void text_wrap(struct out *out, const char *text, unsigned column, unsigned inde
 	out_char(out, '\n');
 }
 
+/* Returns the number with three digits: "3.18", "46.8", "618". */
+static char *three_digits(double value, const char *unit)
+{
+	int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+
+	return g_strdup_printf("%.*f %s", decimals, value, unit);
+}
+
 char *text_bytes(uint64_t bytes)
 {
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
@@ -210,40 +233,36 @@ char *text_bytes(uint64_t bytes)
 
 	if (bytes < 1024)
 		return g_strdup_printf("%u B", (unsigned)bytes);
-	for (; value >= 1023.95 && unit + 1 < ARRAY_SIZE(units); unit++)
+	for (; value >= 1023.5 && unit + 1 < ARRAY_SIZE(units); unit++)
 		value /= 1024;
-	return g_strdup_printf("%.1f %s", value, units[unit]);
+	return three_digits(value, units[unit]);
 }
 
 char *text_duration(uint64_t ns)
 {
+	const uint64_t second = UINT64_C(1000000000);
+
 	if (ns < 1000)
 		return g_strdup_printf("%u ns", (unsigned)ns);
-	if (ns < 999950)
-		return g_strdup_printf("%.1f us", (double)ns / 1e3);
-	if (ns < 999950000)
-		return g_strdup_printf("%.1f ms", (double)ns / 1e6);
-	if (ns < 120 * G_GUINT64_CONSTANT(1000000000))
-		return g_strdup_printf("%.1f s", (double)ns / 1e9);
-	return g_strdup_printf("%" G_GUINT64_FORMAT " min %02u s",
-			       ns / (60 * G_GUINT64_CONSTANT(1000000000)),
-			       (unsigned)(ns / 1000000000 % 60));
+	if (ns < 999500)
+		return three_digits((double)ns / 1e3, "us");
+	if (ns < 999500000)
+		return three_digits((double)ns / 1e6, "ms");
+	if (ns < 120 * second)
+		return three_digits((double)ns / 1e9, "s");
+	return g_strdup_printf("%" G_GUINT64_FORMAT " min %02u s", ns / (60 * second),
+			       (unsigned)(ns / second % 60));
 }
 
 char *text_count(uint64_t count)
 {
-	g_autofree char *digits = g_strdup_printf("%" G_GUINT64_FORMAT, count);
-	GString *to = g_string_new(NULL);
-
-	for (size_t left = strlen(digits), i = 0; left > 0; left--, i++) {
-		if (i > 0 && left % 3 == 0)
-			g_string_append_c(to, ' ');
-		g_string_append_c(to, digits[i]);
-	}
-	return g_string_free(to, FALSE);
+	/* The apostrophe groups digits as the locale does. */
+	return g_strdup_printf("%'" G_GUINT64_FORMAT, count);
 }
 
-const char *text_at_least(void)
+char *text_percent(double percent, bool fine)
 {
-	return g_get_charset(NULL) ? "≥" : ">=";
+	if (percent > 0 && percent < (fine ? 0.05 : 0.5))
+		return g_strdup(fine ? "<0.1" : "<1");
+	return g_strdup_printf("%.*f", fine ? 1 : 0, percent);
 }

@@ -13,7 +13,8 @@
 /*
  * Returns a new string (g_free) that is valid UTF-8 and does not move the cursor: bytes that are
  * not UTF-8 become U+FFFD, control and format characters (escapes, newlines, bidi controls,
- * invisible ones) become \n, \t, \xNN or \u{NNNN}.
+ * invisible ones) become \n, \t, \xNN or \u{NNNN}. If the locale has only ASCII, so do all other
+ * characters.
  */
 char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
@@ -45,9 +46,21 @@ void text_cell(struct out *out, const char *bytes, unsigned width, enum text_ali
 void text_wrap(struct out *out, const char *text, unsigned column, unsigned indent,
 	       unsigned columns);
 
-/* "1.2 MiB", "12.3 s", "1 234 567": for people, never for JSON. New strings. */
+/* "1.21 MiB", "12.3 s", "1,234,567" (grouped as the locale does): for people, never for JSON. New
+ * strings. */
 char *text_bytes(uint64_t bytes) MUST_CHECK;
 char *text_duration(uint64_t ns) MUST_CHECK;
 char *text_count(uint64_t count) MUST_CHECK;
-/* Returns the prefix of a number that is a lower bound: "≥", or ">=" if the locale lacks it. */
-const char *text_at_least(void);
+/* "12.7" or, if not `fine`, "13"; "<0.1" or "<1" for a share that is smaller, but not 0. */
+char *text_percent(double percent, bool fine) MUST_CHECK;
+
+/* Returns a sign, in ASCII if the locale has nothing else. */
+enum text_sign {
+	TEXT_ELLIPSIS,
+	TEXT_AT_LEAST, /* before a number that is a lower bound */
+	TEXT_PLUS_MINUS,
+	TEXT_BRANCH, /* of trees, as the next two: three columns each */
+	TEXT_LAST_BRANCH,
+	TEXT_LINE,
+};
+const char *text_sign(enum text_sign sign);

@@ -193,17 +193,17 @@ static void list_series(struct counters *counters)
 	g_ptr_array_sort_with_data(counters->all, compare_series, counters);
 }
 
-static guint shown(const struct counters *counters)
-{
-	uint64_t limit = counters->reader.limit;
-
-	return limit && limit < counters->all->len ? (guint)limit : counters->all->len;
-}
-
 static double mean_of(const struct series *series)
 {
 	return series->weight_ns ? (double)(series->weighted / (long double)series->weight_ns)
 				 : series->last;
+}
+
+static enum column_format unit_format(const struct counter *counter)
+{
+	return g_strcmp0(counter->unit, "bytes") == 0 ? COLUMN_SIZE
+	       : g_strcmp0(counter->unit, "ns") == 0  ? COLUMN_DURATION
+						      : COLUMN_REAL;
 }
 
 static const char *kind_name(const struct counter *counter)
@@ -213,91 +213,115 @@ static const char *kind_name(const struct counter *counter)
 	return counter->kind < ARRAY_SIZE(names) ? names[counter->kind] : NULL;
 }
 
-static void write_values(struct json *json, const struct series *series)
-{
-	static const char *const names[] = { "first", "last", "min", "max", "mean" };
-	const double values[] = { series->first, series->last, series->min, series->max,
-				  mean_of(series) };
+enum field { GROUP, NAME, GROUP_AND_NAME, UNIT, KIND, PID, COUNT, FIRST, LAST, MIN, MAX, MEAN };
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (series->known)
-			json_double(json, names[i], values[i]);
-		else
-			json_null(json, names[i]);
+static const struct table_member members[] = {
+	{ "group", GROUP }, { "name", NAME },   { "unit", UNIT },   { "kind", KIND },
+	{ "pid", PID },     { "count", COUNT }, { "first", FIRST }, { "last", LAST },
+	{ "min", MIN },     { "max", MAX },     { "mean", MEAN },   { NULL },
+};
+
+/* "shop/orders [events], process 5"; the values have the unit if it is one of size or time. */
+static char *describe(const struct counters *counters, const struct counter *counter)
+{
+	const struct names *names = counters->reader.capture->names;
+	GString *text = g_string_new(NULL);
+
+	g_string_printf(text, "%s/%s", counter->group ? counter->group : "-",
+			counter->name ? counter->name : "-");
+	if (counter->unit && unit_format(counter) == COLUMN_REAL)
+		g_string_append_printf(text, " [%s]", counter->unit);
+	if (counter->process > NAMES_LOST)
+		g_string_append_printf(text, _(", process %" PRIu64),
+				       names_process_at(names, counter->process)->pid);
+	return g_string_free(text, FALSE);
+}
+
+static double value_of(const struct series *series, enum field field)
+{
+	switch (field) {
+	case FIRST:
+		return series->first;
+	case LAST:
+		return series->last;
+	case MIN:
+		return series->min;
+	case MAX:
+		return series->max;
+	default:
+		return mean_of(series);
+	}
+}
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct counters *counters = data;
+	const struct series *series = counters->all->pdata[row];
+	const struct counter *counter = counter_of(counters, series);
+
+	switch ((enum field)field) {
+	case GROUP:
+		*ret_cell = cell_text(counter->group);
+		break;
+	case NAME:
+		*ret_cell = cell_text(counter->name);
+		break;
+	case GROUP_AND_NAME:
+		*ret_cell = cell_own_text(describe(counters, counter));
+		break;
+	case UNIT:
+		*ret_cell = cell_text(counter->unit);
+		break;
+	case KIND:
+		*ret_cell = cell_text(kind_name(counter));
+		break;
+	case PID:
+		if (counter->process > NAMES_LOST)
+			*ret_cell = cell_uint(
+				names_process_at(counters->reader.capture->names, counter->process)
+					->pid);
+		break;
+	case COUNT:
+		*ret_cell = cell_uint(series->count);
+		break;
+	default:
+		*ret_cell = series->known ? cell_double(value_of(series, field)) : cell_unknown();
+		ret_cell->format = unit_format(counter);
+	}
+}
+
+static struct table table_of(const struct counters *counters)
+{
+	struct table table = {
+		.rows = counters->all->len, .get = get_cell, .data = counters, .members = members
+	};
+
+	table_add_column(&table, COUNT, COLUMN_COUNT, _("count"));
+	table_add_column(&table, FIRST, COLUMN_REAL, _("first"));
+	table_add_column(&table, LAST, COLUMN_REAL, _("last"));
+	table_add_column(&table, MIN, COLUMN_REAL, _("min"));
+	table_add_column(&table, MEAN, COLUMN_REAL, _("mean"));
+	table_add_column(&table, MAX, COLUMN_REAL, _("max"));
+	table_add_column(&table, GROUP_AND_NAME, COLUMN_NAME, _("counter"));
+	return table;
 }
 
 static void write_counters(struct counters *counters)
 {
-	static const char *const columns[] = { "group", "name", "unit", "kind", "pid",  "count",
-					       "first", "last", "min",  "max",  "mean", NULL };
-	const struct names *names = counters->reader.capture->names;
+	const struct table table = table_of(counters);
 	struct json *json = &counters->json;
 
-	reader_begin(&counters->reader, json, "counters", shown(counters) < counters->all->len);
+	reader_begin(&counters->reader, json, "counters",
+		     reader_shown(&counters->reader, table.rows) < table.rows);
 	if (counters->reader.format == READER_JSON)
 		json_bool(json, "incomplete", counters->incomplete);
-	rows_open(json, reader_json_format(&counters->reader), columns);
-	for (guint i = 0; i < shown(counters); i++) {
-		const struct series *series = counters->all->pdata[i];
-		const struct counter *counter = counter_of(counters, series);
-
-		rows_begin(json);
-		json_string(json, "group", counter->group);
-		json_string(json, "name", counter->name);
-		json_string(json, "unit", counter->unit);
-		json_string(json, "kind", kind_name(counter));
-		if (counter->process > NAMES_LOST)
-			json_uint(json, "pid", names_process_at(names, counter->process)->pid);
-		else
-			json_null(json, "pid");
-		json_uint(json, "count", series->count);
-		write_values(json, series);
-		rows_end(json);
-	}
-	rows_close(json);
+	reader_write_table(&counters->reader, json, &table);
 	reader_end(&counters->reader, json);
-}
-
-#define VALUE_WIDTH 12
-
-static void print_value(struct out *out, bool known, double value)
-{
-	if (known)
-		out_printf(out, "%*.6g ", VALUE_WIDTH, value);
-	else
-		out_printf(out, "%*s ", VALUE_WIDTH, "-");
-}
-
-static void print_series(const struct counters *counters, struct out *out,
-			 const struct series *series)
-{
-	const struct names *names = counters->reader.capture->names;
-	const struct counter *counter = counter_of(counters, series);
-
-	out_printf(out, "%10" PRIu64 " ", series->count);
-	print_value(out, series->known, series->first);
-	print_value(out, series->known, series->last);
-	print_value(out, series->known, series->min);
-	print_value(out, series->known, mean_of(series));
-	print_value(out, series->known, series->max);
-	out_char(out, ' ');
-	text_cell(out, counter->group ? counter->group : "-", 0, TEXT_LEFT);
-	out_text(out, " / ");
-	text_cell(out, counter->name ? counter->name : "-", 0, TEXT_LEFT);
-	if (counter->unit) {
-		out_text(out, " [");
-		text_cell(out, counter->unit, 0, TEXT_LEFT);
-		out_char(out, ']');
-	}
-	if (counter->process > NAMES_LOST)
-		out_printf(out, _(", process %" PRIu64),
-			   names_process_at(names, counter->process)->pid);
-	out_char(out, '\n');
 }
 
 static void print_counters(const struct counters *counters, struct out *out)
 {
-	const char *const titles[] = { _("first"), _("last"), _("min"), _("mean"), _("max") };
+	const struct table table = table_of(counters);
 
 	reader_print_losses(&counters->reader, out, READER_LOSSES);
 	reader_print_lost_names(&counters->reader, out);
@@ -307,18 +331,7 @@ static void print_counters(const struct counters *counters, struct out *out)
 		out_text(out, _("No counters of these processes at that time\n"));
 		return;
 	}
-	reader_style(&counters->reader, out, READER_BOLD);
-	text_cell(out, _("count"), 10, TEXT_RIGHT);
-	out_char(out, ' ');
-	for (size_t i = 0; i < ARRAY_SIZE(titles); i++) {
-		text_cell(out, titles[i], VALUE_WIDTH, TEXT_RIGHT);
-		out_char(out, ' ');
-	}
-	out_printf(out, " %s\n", _("group / name"));
-	reader_style(&counters->reader, out, READER_PLAIN);
-	for (guint i = 0; i < shown(counters); i++)
-		print_series(counters, out, counters->all->pdata[i]);
-	reader_print_limit(&counters->reader, out, shown(counters), counters->all->len);
+	reader_print_table(&counters->reader, out, &table);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */

@@ -15,81 +15,81 @@
 
 /* ---- one value ------------------------------------------------------------------------------- */
 
-enum cell_kind {
-	CELL_NULL,
-	CELL_UINT,
-	CELL_INT,
-	CELL_TIME, /* ns; seconds in text */
-	CELL_BOOL,
-	CELL_TEXT,
-	CELL_HEX,
-	CELL_FLOAT,
-	CELL_BYTES
+enum dump_kind {
+	DUMP_NULL,
+	DUMP_UINT,
+	DUMP_INT,
+	DUMP_TIME, /* ns; seconds in text */
+	DUMP_BOOL,
+	DUMP_TEXT,
+	DUMP_HEX,
+	DUMP_FLOAT,
+	DUMP_BYTES
 };
 
-struct cell {
-	enum cell_kind kind;
+struct dump_cell {
+	enum dump_kind kind;
 	uint64_t number;
 	const void *bytes; /* TEXT, BYTES: `number` of them */
 };
 
-static struct cell text_cell_of(const char *text)
+static struct dump_cell text_cell_of(const char *text)
 {
 	if (!text)
-		return (struct cell){ .kind = CELL_NULL };
-	return (struct cell){ .kind = CELL_TEXT, .bytes = text, .number = strlen(text) };
+		return (struct dump_cell){ .kind = DUMP_NULL };
+	return (struct dump_cell){ .kind = DUMP_TEXT, .bytes = text, .number = strlen(text) };
 }
 
-static struct cell enum_cell(const struct prof_column_def *column, uint64_t value)
+static struct dump_cell enum_cell(const struct prof_column_def *column, uint64_t value)
 {
 	for (uint64_t i = 0; column->values && column->values[i]; i++)
 		if (i == value)
 			return text_cell_of(column->values[i]);
 	/* A later version defines this value: writes its number, still as a string. */
-	return (struct cell){ .kind = CELL_UINT, .number = value, .bytes = "" };
+	return (struct dump_cell){ .kind = DUMP_UINT, .number = value, .bytes = "" };
 }
 
-static struct cell float_cell(uint64_t bits)
+static struct dump_cell float_cell(uint64_t bits)
 {
-	return (struct cell){ .kind = CELL_FLOAT, .number = bits };
+	return (struct dump_cell){ .kind = DUMP_FLOAT, .number = bits };
 }
 
-static struct cell number_cell(const struct dump *dump, const struct dump_stream *stream,
+static struct dump_cell number_cell(const struct dump *dump, const struct dump_stream *stream,
 			       const struct prof_column_def *column, uint64_t value)
 {
 	switch (column->type) {
 	case PROF_TYPE_ENUM:
 		return enum_cell(column, value);
 	case PROF_TYPE_BOOL:
-		return (struct cell){ .kind = CELL_BOOL, .number = value != 0 };
+		return (struct dump_cell){ .kind = DUMP_BOOL, .number = value != 0 };
 	case PROF_TYPE_INT:
-		return (struct cell){ .kind = CELL_INT, .number = value };
+		return (struct dump_cell){ .kind = DUMP_INT, .number = value };
 	case PROF_TYPE_FLOAT:
 		return float_cell(value);
 	case PROF_TYPE_TIME:
 		value = (uint64_t)capture_time(dump->reader.capture, stream->batch.segment, value);
-		return (struct cell){ .kind = CELL_TIME, .number = value };
+		return (struct dump_cell){ .kind = DUMP_TIME, .number = value };
 	case PROF_TYPE_REF:
 		if (column->ref == PROF_TABLE_STRING)
 			return text_cell_of(names_text(dump->epoch, value));
-		return value ? (struct cell){ .kind = CELL_UINT, .number = value }
-			     : (struct cell){ .kind = CELL_NULL };
+		return value ? (struct dump_cell){ .kind = DUMP_UINT, .number = value }
+			     : (struct dump_cell){ .kind = DUMP_NULL };
 	default:
-		return (struct cell){ .kind = column->unit == PROF_UNIT_ADDRESS ? CELL_HEX
-										: CELL_UINT,
+		return (struct dump_cell){ .kind = column->unit == PROF_UNIT_ADDRESS ? DUMP_HEX
+										: DUMP_UINT,
 				      .number = value };
 	}
 }
 
-static struct cell bytes_cell(const struct prof_column_def *column, const struct prof_array *array,
+static struct dump_cell bytes_cell(const struct prof_column_def *column, const struct prof_array *array,
 			      size_t row)
 {
 	uint64_t length = array->offsets[row + 1] - array->offsets[row];
 	bool binary = column->type == PROF_TYPE_BINARY;
 
 	if (binary && length == 0)
-		return (struct cell){ .kind = CELL_NULL };
-	return (struct cell){ .kind = binary ? CELL_BYTES : CELL_TEXT,
+		return (struct dump_cell){ .kind = DUMP_NULL };
+	return (struct dump_cell){ .kind = binary ? DUMP_BYTES : DUMP_TEXT,
 			      .bytes = array->bytes + array->offsets[row],
 			      .number = length };
 }
@@ -99,18 +99,18 @@ static bool is_list(const struct prof_column_def *column, const struct prof_arra
 	return (column->flags & PROF_COLUMN_LIST) && array->numbers && array->offsets;
 }
 
-static struct cell cell_of(const struct dump *dump, const struct dump_stream *stream,
+static struct dump_cell cell_of(const struct dump *dump, const struct dump_stream *stream,
 			   unsigned column)
 {
 	const struct prof_column_def *def = &stream->table->columns[column];
 	const struct prof_array *array = &stream->batch.columns[column];
 
 	if (array->nulls && array->nulls[stream->row])
-		return (struct cell){ .kind = CELL_NULL };
+		return (struct dump_cell){ .kind = DUMP_NULL };
 	if (array->bytes && array->offsets)
 		return bytes_cell(def, array, stream->row);
 	if (!array->numbers || (def->flags & PROF_COLUMN_LIST))
-		return (struct cell){ .kind = CELL_NULL };
+		return (struct dump_cell){ .kind = DUMP_NULL };
 	return number_cell(dump, stream, def, array->numbers[stream->row]);
 }
 
@@ -122,12 +122,12 @@ static double as_double(uint64_t bits)
 	return value;
 }
 
-static void write_cell(struct json *json, const char *key, const struct cell *cell)
+static void write_cell(struct json *json, const char *key, const struct dump_cell *cell)
 {
 	char number[32];
 
 	switch (cell->kind) {
-	case CELL_UINT:
+	case DUMP_UINT:
 		if (!cell->bytes) {
 			json_uint(json, key, cell->number);
 			break;
@@ -135,23 +135,23 @@ static void write_cell(struct json *json, const char *key, const struct cell *ce
 		g_snprintf(number, sizeof(number), "%" PRIu64, cell->number);
 		json_string(json, key, number);
 		break;
-	case CELL_INT:
-	case CELL_TIME:
+	case DUMP_INT:
+	case DUMP_TIME:
 		json_int(json, key, (int64_t)cell->number);
 		break;
-	case CELL_BOOL:
+	case DUMP_BOOL:
 		json_bool(json, key, cell->number);
 		break;
-	case CELL_TEXT:
+	case DUMP_TEXT:
 		json_string_n(json, key, cell->bytes, cell->number);
 		break;
-	case CELL_HEX:
+	case DUMP_HEX:
 		json_hex(json, key, cell->number);
 		break;
-	case CELL_FLOAT:
+	case DUMP_FLOAT:
 		json_double(json, key, as_double(cell->number));
 		break;
-	case CELL_BYTES:
+	case DUMP_BYTES:
 		json_hex_bytes(json, key, cell->bytes, cell->number);
 		break;
 	default:
@@ -220,31 +220,31 @@ static void print_time(struct out *out, int64_t ns)
 	out_write(out, fraction, sizeof(fraction));
 }
 
-static void print_cell(struct out *out, const struct cell *cell)
+static void print_cell(struct out *out, const struct dump_cell *cell)
 {
 	switch (cell->kind) {
-	case CELL_UINT:
+	case DUMP_UINT:
 		print_uint(out, cell->number);
 		break;
-	case CELL_INT:
+	case DUMP_INT:
 		print_int(out, (int64_t)cell->number);
 		break;
-	case CELL_TIME:
+	case DUMP_TIME:
 		print_time(out, (int64_t)cell->number);
 		break;
-	case CELL_BOOL:
+	case DUMP_BOOL:
 		out_text(out, cell->number ? "true" : "false");
 		break;
-	case CELL_TEXT:
+	case DUMP_TEXT:
 		print_text(out, cell->bytes, cell->number);
 		break;
-	case CELL_HEX:
+	case DUMP_HEX:
 		out_printf(out, "0x%" PRIx64, cell->number);
 		break;
-	case CELL_FLOAT:
+	case DUMP_FLOAT:
 		out_printf(out, "%g", as_double(cell->number));
 		break;
-	case CELL_BYTES:
+	case DUMP_BYTES:
 		print_hex_bytes(out, cell->bytes, cell->number);
 		break;
 	default:
@@ -287,7 +287,7 @@ static void write_list(const struct dump *dump, const struct dump_stream *stream
 
 	json_begin_array(json, def->name);
 	for (uint64_t i = array->offsets[stream->row]; i < array->offsets[stream->row + 1]; i++) {
-		struct cell cell = number_cell(dump, stream, def, array->numbers[i]);
+		struct dump_cell cell = number_cell(dump, stream, def, array->numbers[i]);
 
 		write_cell(json, NULL, &cell);
 	}
@@ -300,7 +300,7 @@ static void print_list(const struct dump *dump, const struct dump_stream *stream
 	const struct prof_array *array = &stream->batch.columns[column];
 
 	for (uint64_t i = array->offsets[stream->row]; i < array->offsets[stream->row + 1]; i++) {
-		struct cell cell = number_cell(dump, stream, def, array->numbers[i]);
+		struct dump_cell cell = number_cell(dump, stream, def, array->numbers[i]);
 
 		if (i > array->offsets[stream->row])
 			out_char(dump->out, ',');
@@ -337,21 +337,21 @@ static uint64_t argument_number(const struct dump_stream *stream, unsigned colum
 	return array->numbers[array->offsets[stream->row] + i];
 }
 
-static struct cell argument_cell(const struct dump *dump, const struct dump_stream *stream,
+static struct dump_cell argument_cell(const struct dump *dump, const struct dump_stream *stream,
 				 uint64_t i)
 {
-	static const enum cell_kind kinds[] = { [PROF_ARGUMENT_S64] = CELL_INT,
-						[PROF_ARGUMENT_U64] = CELL_UINT,
-						[PROF_ARGUMENT_DOUBLE] = CELL_FLOAT,
-						[PROF_ARGUMENT_STRING] = CELL_TEXT,
-						[PROF_ARGUMENT_ADDRESS] = CELL_HEX };
+	static const enum dump_kind kinds[] = { [PROF_ARGUMENT_S64] = DUMP_INT,
+						[PROF_ARGUMENT_U64] = DUMP_UINT,
+						[PROF_ARGUMENT_DOUBLE] = DUMP_FLOAT,
+						[PROF_ARGUMENT_STRING] = DUMP_TEXT,
+						[PROF_ARGUMENT_ADDRESS] = DUMP_HEX };
 	uint64_t kind = argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i);
 
 	if (kind == PROF_ARGUMENT_STRING)
 		return text_cell_of(names_text(
 			dump->epoch, argument_number(stream, PROF_MARK_ARGUMENT_TEXTS, i)));
 	/* Kinds of a later version are shown as raw bits. */
-	return (struct cell){ .kind = kind < ARRAY_SIZE(kinds) ? kinds[kind] : CELL_HEX,
+	return (struct dump_cell){ .kind = kind < ARRAY_SIZE(kinds) ? kinds[kind] : DUMP_HEX,
 			      .number = argument_number(stream, PROF_MARK_ARGUMENT_VALUES, i) };
 }
 
@@ -364,9 +364,9 @@ static void write_arguments(const struct dump *dump, const struct dump_stream *s
 	for (uint64_t i = 0; i < n; i++) {
 		const struct prof_column_def *kinds =
 			&stream->table->columns[PROF_MARK_ARGUMENT_KINDS];
-		struct cell kind =
+		struct dump_cell kind =
 			enum_cell(kinds, argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i));
-		struct cell value = argument_cell(dump, stream, i);
+		struct dump_cell value = argument_cell(dump, stream, i);
 
 		json_begin_object(json, NULL);
 		json_string(json, "name",
@@ -384,9 +384,9 @@ static void print_arguments(const struct dump *dump, const struct dump_stream *s
 	uint64_t n = count_arguments(stream);
 
 	for (uint64_t i = 0; i < n; i++) {
-		struct cell name = text_cell_of(
+		struct dump_cell name = text_cell_of(
 			names_text(dump->epoch, argument_number(stream, PROF_MARK_ARGUMENTS, i)));
-		struct cell value = argument_cell(dump, stream, i);
+		struct dump_cell value = argument_cell(dump, stream, i);
 
 		out_char(dump->out, i ? ',' : '(');
 		print_cell(dump->out, &name);
@@ -508,7 +508,7 @@ void dump_write_row(struct dump *dump, const struct dump_stream *stream,
 		json_null(json, "time_ns");
 	write_owner(dump, stream, owner);
 	for (unsigned i = stream->timed ? 1 : 0; i < stream->table->n_columns; i++) {
-		struct cell cell;
+		struct dump_cell cell;
 
 		if (dump->resolve && is_argument_list(stream, i) && i == PROF_MARK_ARGUMENTS)
 			write_arguments(dump, stream);
@@ -561,7 +561,7 @@ void dump_print_row(struct dump *dump, const struct dump_stream *stream,
 	out_char(out, ' ');
 	print_owner(dump, stream, owner);
 	for (unsigned i = stream->timed ? 1 : 0; i < stream->table->n_columns; i++) {
-		struct cell cell;
+		struct dump_cell cell;
 
 		if (is_argument_list(stream, i) && i != PROF_MARK_ARGUMENTS)
 			continue;

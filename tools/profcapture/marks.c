@@ -132,118 +132,150 @@ static void list_series(struct marks *marks)
 	g_ptr_array_sort(marks->all, compare_series);
 }
 
-static guint shown(const struct marks *marks)
-{
-	uint64_t limit = marks->reader.limit;
+/* ---- output ---------------------------------------------------------------------------------- */
 
-	return limit && limit < marks->all->len ? (guint)limit : marks->all->len;
+enum field {
+	GROUP,
+	NAME,
+	GROUP_AND_NAME,
+	KIND,
+	COUNT,
+	TOTAL,
+	MIN,
+	MEAN,
+	MEDIAN,
+	P95,
+	P99,
+	MAX,
+	NO_END,
+	NO_BEGIN,
+};
+
+static const struct table_member members[] = {
+	{ "group", GROUP },
+	{ "name", NAME },
+	{ "kind", KIND },
+	{ "count", COUNT },
+	{ "total_ns", TOTAL },
+	{ "min_ns", MIN },
+	{ "mean_ns", MEAN },
+	{ "median_ns", MEDIAN },
+	{ "p95_ns", P95 },
+	{ "p99_ns", P99 },
+	{ "max_ns", MAX },
+	{ "unmatched_begin", NO_END },
+	{ "unmatched_end", NO_BEGIN },
+	{ NULL },
+};
+
+/* "orders/order (2 without an end)" */
+static char *describe(const struct series *series)
+{
+	GString *text = g_string_new(NULL);
+
+	g_string_printf(text, "%s/%s", series->group ? series->group : "-",
+			series->name ? series->name : "-");
+	if (series->no_end)
+		g_string_append_printf(text, _(" (%" PRIu64 " without an end)"), series->no_end);
+	if (series->no_begin)
+		g_string_append_printf(text, _(" (%" PRIu64 " without a begin)"), series->no_begin);
+	return g_string_free(text, FALSE);
 }
 
-/* ---- JSON and CSV ---------------------------------------------------------------------------- */
-
-static const char *const columns[] = { "group",         "name",   "kind",    "count",
-				       "total_ns",      "min_ns", "mean_ns", "median_ns",
-				       "p95_ns",        "p99_ns", "max_ns",  "unmatched_begin",
-				       "unmatched_end", NULL };
-
-static void write_durations(struct json *json, struct durations *durations)
+static uint64_t duration_of(struct durations *durations, enum field field)
 {
-	static const char *const names[] = { "total_ns", "min_ns", "mean_ns", "median_ns",
-					     "p95_ns",   "p99_ns", "max_ns" };
-
-	if (durations_count(durations) == 0) {
-		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-			json_null(json, names[i]);
-		return;
+	switch (field) {
+	case TOTAL:
+		return durations->total_ns;
+	case MIN:
+		return durations->min_ns;
+	case MEAN:
+		return durations_mean(durations);
+	case MEDIAN:
+		return durations_percentile(durations, 50);
+	case P95:
+		return durations_percentile(durations, 95);
+	case P99:
+		return durations_percentile(durations, 99);
+	default:
+		return durations->max_ns;
 	}
-	json_uint(json, "total_ns", durations->total_ns);
-	json_uint(json, "min_ns", durations->min_ns);
-	json_uint(json, "mean_ns", durations_mean(durations));
-	json_uint(json, "median_ns", durations_percentile(durations, 50));
-	json_uint(json, "p95_ns", durations_percentile(durations, 95));
-	json_uint(json, "p99_ns", durations_percentile(durations, 99));
-	json_uint(json, "max_ns", durations->max_ns);
 }
 
-static void write_marks(struct marks *marks)
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
-	struct json *json = &marks->json;
+	const struct marks *marks = data;
+	struct series *series = marks->all->pdata[row];
 
-	reader_begin(&marks->reader, json, "marks", shown(marks) < marks->all->len);
-	if (marks->reader.format == READER_JSON)
-		json_bool(json, "incomplete", marks->incomplete);
-	rows_open(json, reader_json_format(&marks->reader), columns);
-	for (guint i = 0; i < shown(marks); i++) {
-		struct series *series = marks->all->pdata[i];
-
-		rows_begin(json);
-		json_string(json, "group", series->group);
-		json_string(json, "name", series->name);
-		json_string(json, "kind", series->instants ? "instant" : "span");
-		json_uint(json, "count", series->count);
-		write_durations(json, &series->durations);
-		json_uint(json, "unmatched_begin", series->no_end);
-		json_uint(json, "unmatched_end", series->no_begin);
-		rows_end(json);
+	switch ((enum field)field) {
+	case GROUP:
+		*ret_cell = cell_text(series->group);
+		break;
+	case NAME:
+		*ret_cell = cell_text(series->name);
+		break;
+	case GROUP_AND_NAME:
+		*ret_cell = cell_own_text(describe(series));
+		break;
+	case KIND:
+		*ret_cell = cell_text(series->instants ? "instant" : "span");
+		break;
+	case COUNT:
+		*ret_cell = cell_uint(series->count);
+		break;
+	case NO_END:
+		*ret_cell = cell_uint(series->no_end);
+		break;
+	case NO_BEGIN:
+		*ret_cell = cell_uint(series->no_begin);
+		break;
+	default:
+		if (durations_count(&series->durations) > 0)
+			*ret_cell = cell_uint(duration_of(&series->durations, field));
 	}
-	rows_close(json);
-	reader_end(&marks->reader, json);
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
-
-#define DURATION_WIDTH 10
-
-static void print_duration(struct out *out, bool known, uint64_t ns)
+static struct table table_of(const struct marks *marks)
 {
-	g_autofree char *text = known ? text_duration(ns) : g_strdup("-");
+	struct table table = {
+		.rows = marks->all->len, .get = get_cell, .data = marks, .members = members
+	};
 
-	text_cell(out, text, DURATION_WIDTH, TEXT_RIGHT);
-	out_char(out, ' ');
+	table_add_column(&table, COUNT, COLUMN_COUNT, _("count"));
+	table_add_column(&table, TOTAL, COLUMN_DURATION, _("total"));
+	table_add_column(&table, MEDIAN, COLUMN_DURATION, _("median"));
+	table_add_column(&table, P95, COLUMN_DURATION, _("95 %"));
+	table_add_column(&table, P99, COLUMN_DURATION, _("99 %"));
+	table_add_column(&table, MAX, COLUMN_DURATION, _("max"));
+	table_add_column(&table, GROUP_AND_NAME, COLUMN_NAME, _("group/name"));
+	return table;
 }
 
-static void print_series(struct out *out, struct series *series)
+/* "80,000 orders/order took 6.81 s; 1 % took longer than 618 us." */
+static void print_verdict(struct series *series, struct out *out)
 {
 	struct durations *d = &series->durations;
-	bool known = durations_count(d) > 0;
+	g_autofree char *count = text_count(durations_count(d)),
+			*total = text_duration(d->total_ns);
+	g_autofree char *p99 = NULL, *plain = NULL, *name = NULL;
 
-	out_printf(out, "%10" PRIu64 " ", series->count);
-	print_duration(out, known, d->total_ns);
-	print_duration(out, known, d->min_ns);
-	print_duration(out, known, known ? durations_mean(d) : 0);
-	print_duration(out, known, known ? durations_percentile(d, 50) : 0);
-	print_duration(out, known, known ? durations_percentile(d, 95) : 0);
-	print_duration(out, known, known ? durations_percentile(d, 99) : 0);
-	print_duration(out, known, d->max_ns);
-	out_char(out, ' ');
-	text_cell(out, series->group ? series->group : "-", 0, TEXT_LEFT);
-	out_text(out, " / ");
-	text_cell(out, series->name ? series->name : "-", 0, TEXT_LEFT);
-	if (series->no_end)
-		out_printf(out, _(" (%" PRIu64 " without an end)"), series->no_end);
-	if (series->no_begin)
-		out_printf(out, _(" (%" PRIu64 " without a begin)"), series->no_begin);
-	out_char(out, '\n');
-}
-
-static void print_titles(const struct marks *marks, struct out *out)
-{
-	const char *const titles[] = { _("total"), _("min"),  _("mean"), _("median"),
-				       _("95 %"),  _("99 %"), _("max") };
-
-	reader_style(&marks->reader, out, READER_BOLD);
-	text_cell(out, _("count"), DURATION_WIDTH, TEXT_RIGHT);
-	out_char(out, ' ');
-	for (size_t i = 0; i < ARRAY_SIZE(titles); i++) {
-		text_cell(out, titles[i], DURATION_WIDTH, TEXT_RIGHT);
-		out_char(out, ' ');
-	}
-	out_printf(out, " %s\n", _("group / name"));
-	reader_style(&marks->reader, out, READER_PLAIN);
+	if (durations_count(d) == 0)
+		return;
+	p99 = text_duration(durations_percentile(d, 99));
+	plain = g_strdup_printf("%s/%s", series->group ? series->group : "-",
+				series->name ? series->name : "-");
+	name = text_escape(plain);
+	if (durations_count(d) < 100)
+		out_printf(out, _("%s %s took %s.\n"), count, name, total);
+	else
+		out_printf(out, _("%s %s took %s; 1 %% took longer than %s.\n"), count, name, total,
+			   p99);
 }
 
 static void print_marks(struct marks *marks, struct out *out)
 {
+	const struct table table = table_of(marks);
+
 	reader_print_losses(&marks->reader, out, READER_LOSSES);
 	reader_print_lost_names(&marks->reader, out);
 	if (marks->incomplete)
@@ -254,10 +286,24 @@ static void print_marks(struct marks *marks, struct out *out)
 		out_text(out, _("No marks of these threads at that time\n"));
 		return;
 	}
-	print_titles(marks, out);
-	for (guint i = 0; i < shown(marks); i++)
-		print_series(out, marks->all->pdata[i]);
-	reader_print_limit(&marks->reader, out, shown(marks), marks->all->len);
+	print_verdict(marks->all->pdata[0], out);
+	if (reader_is_complete(&marks->reader))
+		out_text(out, _("Lost: nothing.\n"));
+	out_char(out, '\n');
+	reader_print_table(&marks->reader, out, &table);
+}
+
+static void write_marks(struct marks *marks)
+{
+	const struct table table = table_of(marks);
+	struct json *json = &marks->json;
+
+	reader_begin(&marks->reader, json, "marks",
+		     reader_shown(&marks->reader, table.rows) < table.rows);
+	if (marks->reader.format == READER_JSON)
+		json_bool(json, "incomplete", marks->incomplete);
+	reader_write_table(&marks->reader, json, &table);
+	reader_end(&marks->reader, json);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
@@ -301,9 +347,7 @@ static void marks_done(struct marks *marks)
 int verb_marks(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
-		N_("FILE"),
-		N_("Show the marks of a capture by group and name: how often and how long they were."),
-		1, 1
+		N_("FILE"), N_("Show how often and how long marks were, by group and name."), 1, 1
 	};
 	CLEANUP(marks_done)
 	struct marks marks = { .reader.limit = READER_LIMIT_UNSET,

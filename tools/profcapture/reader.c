@@ -602,6 +602,34 @@ bool reader_has_rows(const struct reader *reader, unsigned table, bool *ret_has,
 	return true;
 }
 
+size_t reader_shown(const struct reader *reader, size_t all)
+{
+	return reader->limit ? MIN_OF(reader->limit, (uint64_t)all) : all;
+}
+
+void reader_print_table(const struct reader *reader, struct out *out, const struct table *table)
+{
+	const struct table_style style = { .out = out,
+					   .is_colored = reader->colored,
+					   .columns = reader->columns };
+	size_t shown = reader_shown(reader, table->rows), more = table->rows - shown;
+
+	table_print(table, &style, shown);
+	if (more > 0) {
+		g_autofree char *count = text_count(more);
+
+		out_printf(out,
+			   ngettext("%s more row (--limit 0)\n", "%s more rows (--limit 0)\n",
+				    more),
+			   count);
+	}
+}
+
+void reader_write_table(const struct reader *reader, struct json *json, const struct table *table)
+{
+	table_write(table, json, reader_json_format(reader), reader_shown(reader, table->rows));
+}
+
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all)
 {
 	if (shown < all)

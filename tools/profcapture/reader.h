@@ -17,6 +17,7 @@
 #pragma once
 
 #include "tools/common/cli.h"
+#include "tools/present/table.h"
 #include "tools/profcapture/capture.h"
 #include "tools/profcapture/thread-names.h"
 
@@ -127,5 +128,11 @@ bool reader_has_rows(const struct reader *reader, unsigned table, bool *ret_has,
  * of one stream or (NULL) of all. */
 uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables,
 			  const char *stream);
+/* Returns how many of `all` rows --limit shows. */
+size_t reader_shown(const struct reader *reader, size_t all);
+/* Prints the rows that --limit shows, and below them how many more there are. */
+void reader_print_table(const struct reader *reader, struct out *out, const struct table *table);
+/* Writes these rows. */
+void reader_write_table(const struct reader *reader, struct json *json, const struct table *table);
 /* Prints "showing 20 of 3412" if rows are hidden. */
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all);

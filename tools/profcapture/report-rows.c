@@ -318,7 +318,8 @@ static unsigned print_count(const struct report *report, struct out *out, struct
 static void print_time(const struct report *report, struct out *out, uint64_t ns)
 {
 	g_autofree char *text = g_strdup_printf(
-		"%s%.6f", are_times_incomplete(report) ? text_at_least() : "", (double)ns / 1e9);
+		"%s%.6f", are_times_incomplete(report) ? text_sign(TEXT_AT_LEAST) : "",
+		(double)ns / 1e9);
 	unsigned width = text_width(text);
 
 	out_printf(out, "%*s%s s ", width < 10 ? (int)(10 - width) : 0, "", text);

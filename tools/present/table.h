@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Table - rows and columns as text, JSON, ndjson or CSV
+ *
+ * A query describes its result once: how many rows there are, and a function that returns the cell
+ * of a row and a field. Text shows the columns that were added with table_add_column(); the other
+ * formats write the members of `members`. Both refer to fields by the caller's own numbers. A cell
+ * without a value is unknown ("-" in text, null or empty elsewhere) or does not apply to its row
+ * (empty in text).
+ *
+ * In text, numbers come first, right-aligned. The name follows, and after it the place. On a
+ * terminal, a row that is too wide gives up its sparkline first, then parts of its name, then its
+ * place; numbers are never cut. Text for a pipe is not cut and has no padding after the numbers. A
+ * tree is a table whose names have a prefix. Rows are read twice, so that nothing is kept.
+ *                                                                            [test-table: *]
+ */
+#pragma once
+
+#include "tools/common/json.h"
+#include "tools/common/text.h"
+
+enum cell_kind {
+	CELL_NONE, /* does not apply */
+	CELL_UNKNOWN,
+	CELL_UINT,
+	CELL_INT,
+	CELL_DOUBLE,
+	CELL_BOOL,
+	CELL_TEXT,
+	CELL_HEX, /* a number as "0x1f" */
+};
+
+struct cell {
+	enum cell_kind kind;
+	bool is_least;    /* the number is a lower bound */
+	uint64_t number;  /* of CELL_UINT, CELL_INT (as int64_t), CELL_BOOL and CELL_HEX */
+	double real;      /* of CELL_DOUBLE */
+	const char *text; /* of CELL_TEXT; NULL is the same as CELL_UNKNOWN; not escaped */
+	char *owned;      /* freed after use, usually the text */
+	char *prefix;     /* in text: before a name, not escaped; freed after use; or NULL */
+	int format;       /* enum column_format, if it is not the column's; or 0 */
+};
+
+enum column_format {
+	COLUMN_COUNT = 1, /* digits are grouped; 0 is empty */
+	COLUMN_NUMBER,    /* as it is: pids, lines, addresses */
+	COLUMN_SIZE,      /* bytes, "2.15 MiB"; 0 is empty */
+	COLUMN_DURATION,  /* ns, "618 us" */
+	COLUMN_SECONDS,   /* ns, "0.76" */
+	COLUMN_PERCENT,   /* 0 is empty */
+	COLUMN_REAL,      /* three digits */
+	COLUMN_WORD,      /* short text */
+	COLUMN_SPARKLINE, /* text of equal width in each row */
+	COLUMN_NAME,      /* text that may be cut; at most one */
+	COLUMN_PLACE,     /* follows the name; the last */
+};
+
+struct table_column {
+	unsigned field;
+	enum column_format format;
+	const char *title; /* translated */
+	bool is_signed;    /* numbers above 0 have a "+" */
+};
+
+/* A member of a row in JSON and ndjson, and a column in CSV. */
+struct table_member {
+	const char *key; /* NULL ends the list */
+	unsigned field;
+};
+
+#define TABLE_MAX_COLUMNS 16
+
+struct table {
+	size_t rows;
+	/* Sets *ret_cell, which is CELL_NONE before. */
+	void (*get)(const void *data, size_t row, unsigned field, struct cell *ret_cell);
+	const void *data;
+	const struct table_member *members;
+	/* Writes further members of a row in JSON and ndjson; or NULL. */
+	void (*write)(const void *data, size_t row, struct json *json);
+	/* Text only */
+	bool is_coarse; /* shares stand on fewer than 1,000 samples: no decimals */
+	/* Shortens an escaped name to a number of columns, if it can; NULL: cut the end. */
+	char *(*fit)(const char *name, unsigned columns);
+	/* Returns whether a row is printed in bold; or NULL. */
+	bool (*is_bold)(const void *data, size_t row);
+	struct table_column columns[TABLE_MAX_COLUMNS];
+	unsigned n_columns;
+};
+
+/* How and where to print text. */
+struct table_style {
+	struct out *out;
+	bool is_colored;
+	unsigned columns; /* of the terminal; 0: not a terminal, nothing is cut or padded */
+};
+
+void table_add_column(struct table *table, unsigned field, enum column_format format,
+		      const char *title);
+/* Prints the first `shown` rows below the titles. Prints nothing if that is 0. */
+void table_print(const struct table *table, const struct table_style *style, size_t shown);
+/* Writes the first `shown` rows, as rows_open() to rows_close(). */
+void table_write(const struct table *table, struct json *json, enum json_format format,
+		 size_t shown);
+
+static inline struct cell cell_uint(uint64_t number)
+{
+	return (struct cell){ .kind = CELL_UINT, .number = number };
+}
+
+static inline struct cell cell_int(int64_t number)
+{
+	return (struct cell){ .kind = CELL_INT, .number = (uint64_t)number };
+}
+
+static inline struct cell cell_double(double real)
+{
+	return (struct cell){ .kind = CELL_DOUBLE, .real = real };
+}
+
+static inline struct cell cell_bool(bool value)
+{
+	return (struct cell){ .kind = CELL_BOOL, .number = value };
+}
+
+/* Borrows the text. */
+static inline struct cell cell_text(const char *text)
+{
+	return (struct cell){ .kind = text ? CELL_TEXT : CELL_UNKNOWN, .text = text };
+}
+
+/* Takes the text. */
+static inline struct cell cell_own_text(char *text)
+{
+	return (struct cell){ .kind = CELL_TEXT, .text = text, .owned = text };
+}
+
+static inline struct cell cell_unknown(void)
+{
+	return (struct cell){ .kind = CELL_UNKNOWN };
+}
