@@ -698,68 +698,6 @@ static void test_events(void)
 	build_done(&build);
 }
 
-static void test_shortened(void)
-{
-	static const char *const names[][2] = {
-		{ "main", "main" },
-		{ "std::map<int, std::less<int> >::find(std::pair<int, char> const&)",
-		  "std::map<>::find(std::pair<> const&)" },
-		{ "void f<(a)->b>(int)", "void f<>(int)" },
-		{ "bool operator< <int>(x<int>, int)", "bool operator< <int>(x<>, int)" },
-		{ "std::ostream& std::operator<<(std::ostream&)",
-		  "std::ostream& std::operator<<(std::ostream&)" },
-		{ "p<int>::operator->() const", "p<>::operator->() const" },
-		{ "my_operator<int>", "my_operator<>" },
-		{ "a<b::operator>>::c", "a<b::operator>>::c" },
-		{ "<alloc::vec::Vec<T> as Drop>::drop", "<alloc::vec::Vec<> as Drop>::drop" },
-		{ "<anonymous>", "<anonymous>" },
-		{ "a<b", "a<b" },
-		{ "", "" },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		g_autofree char *text = function_name_shorten(names[i][0]);
-
-		CHECK_STR(text, names[i][1]);
-	}
-}
-
-static void test_names_match(void)
-{
-	static const struct {
-		const char *name, *text;
-		enum function_name_match match;
-	} cases[] = {
-		{ "main", "main", FUNCTION_NAME_WHOLE },
-		{ "main", "", FUNCTION_NAME_DIFFERS },
-		{ "main", "mai", FUNCTION_NAME_DIFFERS },
-		{ "main", "_raw", FUNCTION_NAME_WHOLE },
-		{ "a::b(int) const", "a::b", FUNCTION_NAME_PLAIN },
-		{ "a::b(int) const", "b", FUNCTION_NAME_COMPONENT },
-		{ "a::b(int) const", "a", FUNCTION_NAME_DIFFERS },
-		{ "unsigned int f<16>(short*)", "f<16>", FUNCTION_NAME_PLAIN },
-		{ "unsigned int f<16>(short*)", "f<>", FUNCTION_NAME_PLAIN },
-		{ "unsigned int f<16>(short*)", "f", FUNCTION_NAME_COMPONENT },
-		{ "std::map<int, x<y> >::find(z<int> const&)", "find", FUNCTION_NAME_COMPONENT },
-		{ "std::map<int, x<y> >::find(z<int> const&)", "std::map<>::find",
-		  FUNCTION_NAME_PLAIN },
-		{ "std::ostream& std::operator<<(std::ostream&)", "operator<<",
-		  FUNCTION_NAME_COMPONENT },
-		{ "p<int>::operator()(int) const", "p<int>::operator()", FUNCTION_NAME_PLAIN },
-		{ "p::operator bool() const", "p::operator bool", FUNCTION_NAME_PLAIN },
-		{ "(anonymous namespace)::f(int)", "f", FUNCTION_NAME_COMPONENT },
-		{ "a::f(int)::{lambda(char)#1}::g() const", "a::f", FUNCTION_NAME_PLAIN },
-		{ "<alloc::vec::Vec<T> as Drop>::drop", "drop", FUNCTION_NAME_COMPONENT },
-		{ "main.(*T).f", "main.(*T).f", FUNCTION_NAME_WHOLE },
-		{ "a<b", "a", FUNCTION_NAME_COMPONENT },
-		{ ")>", "x", FUNCTION_NAME_DIFFERS },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		CHECK_INT(function_name_match(cases[i].name, "_raw", cases[i].text),
-			  cases[i].match);
-}
-
 /*
  * a calls what a program made, which calls b, of which line 20 is hit, in a call that is inlined at
  * line 30: below generated code names depend on the time, and lines and inlined calls are those of
@@ -837,8 +775,6 @@ static void test_below_generated_code(void)
 
 int main(void)
 {
-	RUN(test_shortened);
-	RUN(test_names_match);
 	RUN(test_totals);
 	RUN(test_events);
 	RUN(test_recursion);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Function-names - parts of readable C++, Rust and Go names
- *
- * A name is parsed by its brackets only, so a malformed name has odd parts, but always parts
- * of the name.                                   [test-report: names_match, shortened]
- */
 #include "tools/profcapture/function-names.h"
 
-#include <glib.h>
+#include "tools/common/text.h"
+
 #include <string.h>
+
+/* Brackets that are nested deeper belong to a name that is left as it is. */
+#define MAX_DEPTH 64
 
 static bool is_of_name(char c)
 {
@@ -26,110 +24,386 @@ static size_t operator_at(const char *name, const char *at)
 	return n + (strncmp(at + n, "()", 2) == 0 ? 2 : strspn(at + n, "<>=-"));
 }
 
-char *function_name_shorten(const char *name)
+static bool starts_with_any(const char *text, const char *const *prefixes)
 {
-	GString *text = g_string_new(NULL);
+	for (; *prefixes; prefixes++)
+		if (g_str_has_prefix(text, *prefixes))
+			return true;
+	return false;
+}
+
+/* ---- simplified names ------------------------------------------------------------------------ */
+
+/* Returns the length of an inline namespace of the standard library after "std::"; 0: none. */
+static size_t inline_namespace_at(const char *name, const char *at)
+{
+	static const char *const namespaces[] = { "__cxx11::", "__1::", "__ndk1::", "_V2::" };
+
+	if (at - name < 5 || strncmp(at - 5, "std::", 5) != 0)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(namespaces); i++)
+		if (g_str_has_prefix(at, namespaces[i]))
+			return strlen(namespaces[i]);
+	return 0;
+}
+
+/* Returns whether `to` ends with the name of a template of the standard library. */
+static bool ends_with_std(const GString *to)
+{
+	size_t start = to->len;
+
+	while (start > 0 && (is_of_name(to->str[start - 1]) || to->str[start - 1] == ':'))
+		start--;
+	return g_str_has_prefix(to->str + start, "std::") ||
+	       g_str_has_prefix(to->str + start, "__gnu_cxx::");
+}
+
+static bool is_default_argument(const char *argument)
+{
+	static const char *const defaults[] = { "std::allocator<",  "std::char_traits<",
+						"std::less<",       "std::hash<",
+						"std::equal_to<",   "std::default_delete<",
+						"std::_Select1st<", "std::_Identity<",
+						"std::__detail::",  NULL };
+
+	return starts_with_any(argument, defaults);
+}
+
+/* "std::basic_string<char>" becomes "std::string". */
+static void name_common_templates(GString *to)
+{
+	static const char *const suffixes[] = { "<char>", "<wchar_t>" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+		size_t length = strlen(suffixes[i]), start;
+
+		if (!g_str_has_suffix(to->str, suffixes[i]))
+			continue;
+		for (start = to->len - length; start > 0 && is_of_name(to->str[start - 1]);)
+			start--;
+		if (start < 5 || strncmp(to->str + start - 5, "std::basic_", 11) != 0)
+			return;
+		g_string_truncate(to, to->len - length);
+		g_string_erase(to, (gssize)start, 6);
+		if (i == 1)
+			g_string_insert_c(to, (gssize)start, 'w');
+		return;
+	}
+}
+
+static const char *copy_until(GString *to, const char *name, const char *at, const char *ends,
+			      unsigned depth);
+
+/* Copies the arguments of a template from behind "<" to behind ">". Returns NULL if the name is
+ * malformed. */
+static const char *copy_arguments(GString *to, const char *name, const char *at, unsigned depth)
+{
+	g_autoptr(GPtrArray) arguments = g_ptr_array_new_with_free_func(g_free);
+	bool is_std = ends_with_std(to);
+
+	for (;;) {
+		GString *argument = g_string_new(NULL);
+
+		at += strspn(at, " ");
+		at = copy_until(argument, name, at, ",>", depth + 1);
+		g_ptr_array_add(arguments, g_strchomp(g_string_free(argument, FALSE)));
+		if (!at || *at == '\0')
+			return NULL;
+		if (*at++ == '>')
+			break;
+	}
+	while (is_std && arguments->len > 1 &&
+	       is_default_argument(arguments->pdata[arguments->len - 1]))
+		g_ptr_array_set_size(arguments, (gint)arguments->len - 1);
+	g_string_append_c(to, '<');
+	for (guint i = 0; i < arguments->len; i++)
+		g_string_append_printf(to, "%s%s", i ? ", " : "", (char *)arguments->pdata[i]);
+	g_string_append_c(to, '>');
+	name_common_templates(to);
+	return at;
+}
+
+/* Copies up to one of `ends` outside of brackets, or to the end of the name, and returns the place.
+ * Returns NULL if the name is malformed. */
+static const char *copy_until(GString *to, const char *name, const char *at, const char *ends,
+			      unsigned depth)
+{
+	if (depth > MAX_DEPTH)
+		return NULL;
+	while (*at) {
+		size_t n = operator_at(name, at), skipped = inline_namespace_at(name, at);
+		char close = *at == '(' ? ')' : *at == '[' ? ']' : *at == '{' ? '}' : '\0';
+
+		if (n > 0) {
+			g_string_append_len(to, at, (gssize)n);
+			at += n;
+		} else if (skipped > 0) {
+			at += skipped;
+		} else if (strchr(ends, *at) && !(*at == '>' && at[-1] == '-')) {
+			return at;
+		} else if (*at == '<') {
+			at = copy_arguments(to, name, at + 1, depth);
+			if (!at)
+				return NULL;
+		} else if (close) {
+			g_string_append_c(to, *at);
+			at = copy_until(to, name, at + 1, (const char[]){ close, '\0' }, depth + 1);
+			if (!at || *at == '\0')
+				return NULL;
+			g_string_append_c(to, *at++);
+		} else {
+			g_string_append_c(to, *at++);
+		}
+	}
+	return at;
+}
+
+/* The prefixes of implementations of a function that people know under its plain name. */
+static const char *skip_c_prefix(const char *name)
+{
+	static const char *const prefixes[] = { "__GI_", "__x64_sys_", "__arm64_sys_",
+						"__riscv_sys_" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (g_str_has_prefix(name, prefixes[i]) && name[strlen(prefixes[i])])
+			return name + strlen(prefixes[i]);
+	return name;
+}
+
+static bool is_mangled(const char *raw_name)
+{
+	return strncmp(raw_name, "_Z", 2) == 0 || strncmp(raw_name, "_R", 2) == 0 ||
+	       strncmp(raw_name, "_D", 2) == 0 || strncmp(raw_name, "__Z", 3) == 0;
+}
+
+/* Returns the start of the name after its return type: the last space outside of brackets that is
+ * not part of an operator or of "thunk to" and "guard variable for". */
+static const char *skip_return_type(const char *name)
+{
+	const char *start = name;
 	unsigned depth = 0;
 
 	for (const char *at = name; *at; at++) {
 		size_t n = operator_at(name, at);
 
-		if (n > 0) {
-			if (depth == 0)
-				g_string_append_len(text, at, (gssize)n);
+		if (n > 0 && depth == 0)
+			break;
+		if (n > 0)
 			at += n - 1;
-		} else if (*at == '<' && (depth > 0 || (at > name && is_of_name(at[-1])))) {
-			if (depth++ == 0)
-				g_string_append(text, "<>");
-		} else if (depth == 0) {
-			g_string_append_c(text, *at);
-		} else if (*at == '>' && at[-1] != '-') {
-			depth--;
-		}
+		else if (strchr("<({[", *at))
+			/* Only parameters follow a name directly. */
+			depth++;
+		else if (strchr(">)}]", *at))
+			depth -= depth > 0 && (*at != '>' || at == name || at[-1] != '-');
+		else if (depth == 0 && *at == ' ' && strncmp(at, " const", 6) != 0 &&
+			 strncmp(at, " [clone", 7) != 0)
+			start = at + 1;
 	}
-	if (depth > 0)
-		g_string_assign(text, name);
-	return g_string_free(text, FALSE);
+	return start;
 }
 
-/* The parts of a name: `plain` to `end` excludes the return type and parameters; the last component
- * excludes its template arguments. */
-struct parts {
-	const char *plain, *end;
-	const char *component, *component_end;
-};
-
-static struct parts parts_of(const char *name)
+char *function_name_simplify(const char *name, const char *raw_name)
 {
-	struct parts parts = { .plain = name, .component = name };
-	const char *at, *arguments = NULL; /* of the component's template */
+	GString *to = g_string_sized_new(64);
+
+	if (!is_mangled(raw_name) || strcmp(name, raw_name) == 0) {
+		g_string_assign(to, skip_c_prefix(name));
+		return g_string_free(to, FALSE);
+	}
+	if (!copy_until(to, name, name, "", 0))
+		g_string_assign(to, name);
+	if (!strstr(to->str, " to ") && !strstr(to->str, " for "))
+		g_string_erase(to, 0, skip_return_type(to->str) - to->str);
+	return g_string_free(to, FALSE);
+}
+
+char *function_name_for_people(const char *name, const char *raw_name)
+{
+	g_autofree char *simple = function_name_simplify(name, raw_name);
+
+	if (!is_mangled(raw_name) || strcmp(name, raw_name) == 0 || strstr(simple, " to ") ||
+	    strstr(simple, " for "))
+		return g_steal_pointer(&simple);
+	return function_name_plain(simple);
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* Returns the place after the bracket that closes the one at `at`, or the end. */
+static const char *skip_brackets(const char *at)
+{
 	unsigned depth = 0;
 
-	for (at = name; *at; at++) {
-		size_t n = operator_at(name, at);
-		bool after_name = at > name && (is_of_name(at[-1]) || at[-1] == '>');
-
-		if (n > 0 &&
-		    depth == 0) { /* the rest is part of the name: "operator bool", "new[]" */
-			at += n + strcspn(at + n, "(");
-			break;
-		}
-		/* In "(anonymous namespace)::f" and Go's "main.(*T).f", a bracket does not start
-		 * parameters. */
-		if (depth == 0 && *at == '(' && after_name)
-			break;
-		if (depth == 0 && *at == '<' && after_name && !arguments)
-			arguments = at;
-		if (strchr("<({[", *at)) {
+	for (; *at; at++) {
+		if (strchr("<({[", *at))
 			depth++;
-		} else if (strchr(">)}]", *at)) {
-			depth -= depth > 0 && (*at != '>' || at[-1] != '-');
-		} else if (depth == 0 && *at == ' ') {
-			parts.plain = parts.component = at + 1;
-			arguments = NULL;
-		} else if (depth == 0 && strncmp(at, "::", 2) == 0) {
-			parts.component = at + 2;
-			arguments = NULL;
-		}
+		else if (strchr(">)}]", *at) && (*at != '>' || at[-1] != '-') && --depth == 0)
+			return at + 1;
 	}
-	parts.end = at;
-	parts.component_end = arguments ? arguments : at;
-	return parts;
+	return at;
 }
 
 char *function_name_plain(const char *name)
 {
-	struct parts parts = parts_of(name);
+	GString *plain = g_string_new(NULL);
+	const char *at = name;
 
-	return g_strndup(parts.plain, (gsize)(parts.end - parts.plain));
+	while (*at) {
+		size_t n = operator_at(name, at);
+		bool is_after_name = at > name && (is_of_name(at[-1]) || strchr(">}'", at[-1]));
+		const char *end;
+
+		if (n > 0) { /* the rest is part of the name: "operator bool", "new[]" */
+			n += strcspn(at + n, "(");
+			g_string_append_len(plain, at, (gssize)n);
+			at += n;
+			is_after_name = true;
+		}
+		/* In "(anonymous namespace)::f" and Go's "main.(*T).f", a bracket does not start
+		 * parameters. */
+		if (*at == '(' && is_after_name) {
+			at = skip_brackets(at);
+			/* a lambda of the function follows: "f(int) const::{lambda()#1}" */
+			at += strncmp(at, " const::", 8) == 0 ? 6 : 0;
+			if (strncmp(at, "::", 2) != 0)
+				break;
+		} else if (strchr("<({[", *at) && *at) {
+			end = skip_brackets(at);
+			g_string_append_len(plain, at, end - at);
+			at = end;
+		} else if (*at == ' ') {
+			g_string_truncate(plain, 0);
+			at++;
+		} else if (*at) {
+			g_string_append_c(plain, *at++);
+		}
+	}
+	return g_string_free(plain, FALSE);
 }
 
-static bool is_text(const char *start, const char *end, const char *text)
+/* Returns the last component of a plain name, and its length without template arguments. */
+static const char *last_component(const char *plain, size_t *ret_length)
 {
-	size_t length = (size_t)(end - start);
+	const char *component = plain, *arguments = NULL, *at = plain;
 
-	return strlen(text) == length && memcmp(start, text, length) == 0;
+	while (*at) {
+		size_t n = operator_at(plain, at);
+
+		if (n > 0) {
+			at += n + strcspn(at + n, "(");
+		} else if (strncmp(at, "::", 2) == 0) {
+			component = at += 2;
+			arguments = NULL;
+		} else if (strchr("<({[", *at)) {
+			if (*at == '<' && !arguments && at > component)
+				arguments = at;
+			at = skip_brackets(at);
+		} else {
+			at++;
+		}
+	}
+	*ret_length = (size_t)((arguments ? arguments : at) - component);
+	return component;
+}
+
+/* ---- narrow columns -------------------------------------------------------------------------- */
+
+/* Replaces the arguments of the outermost templates by `fill`, or those after the first. */
+static char *cut_arguments(const char *name, const char *fill, bool keeps_first)
+{
+	GString *to = g_string_new(NULL);
+	const char *at = name;
+
+	while (*at) {
+		size_t n = operator_at(name, at);
+		const char *end;
+
+		if (n > 0) {
+			g_string_append_len(to, at, (gssize)n);
+			at += n;
+		} else if (*at == '<') {
+			size_t first = 1;
+
+			end = skip_brackets(at);
+			while (keeps_first && at + first < end - 1 && at[first] != ',')
+				first = (size_t)((strchr("<({[", at[first])
+							  ? skip_brackets(at + first)
+							  : at + first + 1) -
+						 at);
+			if (keeps_first)
+				g_string_append_len(to, at, (gssize)first);
+			else
+				g_string_append_c(to, '<');
+			if (!keeps_first || at + first < end - 1)
+				g_string_append(to, fill);
+			g_string_append_c(to, '>');
+			at = end;
+		} else {
+			g_string_append_c(to, *at++);
+		}
+	}
+	return g_string_free(to, FALSE);
+}
+
+char *function_name_fit(const char *name, unsigned columns)
+{
+	g_autofree char *fitted = g_strdup(name);
+
+	for (unsigned step = 0; step < 2 && text_width(fitted) > columns; step++) {
+		g_free(fitted);
+		fitted = cut_arguments(name, text_sign(TEXT_ELLIPSIS), step == 0);
+	}
+	while (text_width(fitted) > columns) {
+		const char *from = fitted;
+		const char *next;
+		char *shorter;
+		size_t length;
+
+		if (g_str_has_prefix(from, text_sign(TEXT_ELLIPSIS)))
+			from += strlen(text_sign(TEXT_ELLIPSIS)) + 2;
+		next = from;
+		while (*next && strncmp(next, "::", 2) != 0)
+			next = strchr("<({[", *next) ? skip_brackets(next) : next + 1;
+		if (!*next || next > last_component(fitted, &length))
+			break;
+		shorter = g_strconcat(text_sign(TEXT_ELLIPSIS), next, NULL);
+		g_free(fitted);
+		fitted = shorter;
+	}
+	return g_steal_pointer(&fitted);
+}
+
+/* ---- look-up by name ------------------------------------------------------------------------- */
+
+/* Returns whether the text is a form of the name that is shown, or has "<>" for arguments. */
+static bool is_shown_as(const char *name, const char *raw_name, const char *plain, const char *text)
+{
+	g_autofree char *simple = function_name_simplify(name, raw_name);
+	g_autofree char *people = function_name_for_people(name, raw_name);
+	g_autofree char *cut = cut_arguments(people, text_sign(TEXT_ELLIPSIS), false);
+	g_autofree char *first = cut_arguments(people, text_sign(TEXT_ELLIPSIS), true);
+	g_autofree char *empty = cut_arguments(plain, "", false);
+	const char *const forms[] = { simple, people, cut, first, empty, NULL };
+
+	return g_strv_contains(forms, text);
 }
 
 enum function_name_match function_name_match(const char *name, const char *raw_name,
 					     const char *text)
 {
-	struct parts parts = parts_of(name);
-	g_autofree char *shortened = NULL;
+	g_autofree char *plain = function_name_plain(name);
+	const char *component;
+	size_t length;
 
 	if (!*text)
 		return FUNCTION_NAME_DIFFERS;
 	if (strcmp(name, text) == 0 || strcmp(raw_name, text) == 0)
 		return FUNCTION_NAME_WHOLE;
-	if (is_text(parts.plain, parts.end, text))
+	if (strcmp(plain, text) == 0)
 		return FUNCTION_NAME_PLAIN;
-	if (is_text(parts.component, parts.component_end, text))
+	component = last_component(plain, &length);
+	if (strlen(text) == length && memcmp(component, text, length) == 0)
 		return FUNCTION_NAME_COMPONENT;
-	if (!strchr(text, '<'))
-		return FUNCTION_NAME_DIFFERS;
-	shortened = function_name_shorten(name);
-	parts = parts_of(shortened);
-	return strcmp(shortened, text) == 0 || is_text(parts.plain, parts.end, text)
-		       ? FUNCTION_NAME_PLAIN
-		       : FUNCTION_NAME_DIFFERS;
+	return is_shown_as(name, raw_name, plain, text) ? FUNCTION_NAME_PLAIN
+							: FUNCTION_NAME_DIFFERS;
 }

@@ -551,7 +551,8 @@ void functions_print(const struct functions *functions, uint32_t index, bool ful
 		     struct out *out)
 {
 	const struct function *function = functions_at(functions, index);
-	g_autofree char *name = full_names ? NULL : function_name_shorten(function->name);
+	g_autofree char *name =
+		full_names ? NULL : function_name_for_people(function->name, function->raw_name);
 
 	text_cell(out, full_names ? function->name : name, 0, TEXT_LEFT);
 	if (strcmp(function->kind, "unresolved") != 0)

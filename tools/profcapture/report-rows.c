@@ -368,7 +368,8 @@ static void print_function(const struct report *report, struct out *out, uint32_
 			   unsigned used)
 {
 	const struct function *function = functions_at(report->tally.functions, entity);
-	g_autofree char *name = text_escape(function->name);
+	g_autofree char *people = function_name_for_people(function->name, function->raw_name);
+	g_autofree char *name = text_escape(report->full_names ? function->name : people);
 	unsigned columns = report->full_names ? 0 : report->reader.columns;
 	unsigned room;
 	struct out behind;
@@ -378,7 +379,7 @@ static void print_function(const struct report *report, struct out *out, uint32_
 	used += text_width(behind.text->str);
 	room = columns > used + MIN_NAME ? columns - used : MIN_NAME;
 	if (columns && text_width(name) > room) {
-		g_autofree char *shortened = function_name_shorten(name);
+		g_autofree char *shortened = function_name_fit(name, room);
 		g_autofree char *fitted =
 			text_width(shortened) > room ? text_fit(shortened, room, TEXT_LEFT) : NULL;
 

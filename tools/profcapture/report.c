@@ -215,19 +215,19 @@ static void print_cost(const struct report *report, struct out *out)
 static char *sentence_name(const struct report *report, const GArray *rows, uint32_t function)
 {
 	const struct functions *functions = report->tally.functions;
-	const char *name = functions_at(functions, function)->name;
-	g_autofree char *plain = function_name_plain(name), *shortened = NULL;
+	const struct function *f = functions_at(functions, function);
+	g_autofree char *people = function_name_for_people(f->name, f->raw_name), *simple = NULL;
 	bool is_unique = true;
 
 	for (guint i = 0; i < rows->len && i < WHERE_FUNCTIONS; i++) {
-		uint32_t other = g_array_index(rows, struct own_weight_row, i).function;
-		g_autofree char *other_plain =
-			function_name_plain(functions_at(functions, other)->name);
+		uint32_t index = g_array_index(rows, struct own_weight_row, i).function;
+		const struct function *other = functions_at(functions, index);
+		g_autofree char *text = function_name_for_people(other->name, other->raw_name);
 
-		is_unique &= other == function || strcmp(plain, other_plain) != 0;
+		is_unique &= index == function || strcmp(people, text) != 0;
 	}
-	shortened = function_name_shorten(is_unique ? plain : name);
-	return text_escape(report->full_names ? name : shortened);
+	simple = function_name_simplify(f->name, f->raw_name);
+	return text_escape(report->full_names ? f->name : is_unique ? people : simple);
 }
 
 /* "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %." */

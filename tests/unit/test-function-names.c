@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "tests/unit/test.h"
+#include "tools/profcapture/function-names.h"
+
+#include <glib.h>
+#include <locale.h>
+#include <string.h>
+
+static void check_people(const char *name, const char *simple, const char *people)
+{
+	g_autofree char *a = function_name_simplify(name, "_Z1f");
+	g_autofree char *b = function_name_for_people(name, "_Z1f");
+
+	CHECK_STR(a, simple);
+	CHECK_STR(b, people);
+}
+
+#define STRING "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
+
+static void test_people(void)
+{
+	check_people("shop::add(" STRING " const&, double)",
+		     "shop::add(std::string const&, double)", "shop::add");
+	check_people(STRING "::compare(" STRING " const&) const",
+		     "std::string::compare(std::string const&) const", "std::string::compare");
+	check_people("double shop::kernel<double>(double, int)",
+		     "shop::kernel<double>(double, int)", "shop::kernel<double>");
+	check_people(
+		"std::vector<shop::Order, std::allocator<shop::Order> >::push_back(shop::Order const&)",
+		"std::vector<shop::Order>::push_back(shop::Order const&)",
+		"std::vector<shop::Order>::push_back");
+	check_people("std::map<" STRING ", double, std::less<" STRING
+		     " >, std::allocator<std::pair<" STRING
+		     " const, double> > >::operator[](" STRING "&&)",
+		     "std::map<std::string, double>::operator[](std::string&&)",
+		     "std::map<std::string, double>::operator[]");
+	check_people(
+		"void std::_Rb_tree<int, std::pair<int const, long>, std::_Select1st<std::pair<int const, long> >, std::less<int>, std::allocator<std::pair<int const, long> > >::clear()",
+		"std::_Rb_tree<int, std::pair<int const, long>>::clear()",
+		"std::_Rb_tree<int, std::pair<int const, long>>::clear");
+	check_people("std::set<int, std::greater<int>, std::allocator<int> >::find(int)",
+		     "std::set<int, std::greater<int>>::find(int)",
+		     "std::set<int, std::greater<int>>::find");
+	/* Only templates of the standard library have its defaults. */
+	check_people("mine::list<int, std::allocator<int> >::add()",
+		     "mine::list<int, std::allocator<int>>::add()",
+		     "mine::list<int, std::allocator<int>>::add");
+	check_people("shop::run(int)::{lambda(int)#1}::operator()(int) const",
+		     "shop::run(int)::{lambda(int)#1}::operator()(int) const",
+		     "shop::run::{lambda(int)#1}::operator()");
+	check_people("(anonymous namespace)::f(int)", "(anonymous namespace)::f(int)",
+		     "(anonymous namespace)::f");
+	check_people("Foo::operator bool() const", "Foo::operator bool() const",
+		     "Foo::operator bool");
+	check_people(
+		"std::ostream& std::operator<< <std::char_traits<char> >(std::ostream&, char const*)",
+		"std::operator<< <std::char_traits<char>>(std::ostream&, char const*)",
+		"std::operator<< <std::char_traits<char>>");
+	check_people("non-virtual thunk to Foo::bar(int)", "non-virtual thunk to Foo::bar(int)",
+		     "non-virtual thunk to Foo::bar(int)");
+	check_people("<alloc::vec::Vec<T> as core::ops::Drop>::drop",
+		     "<alloc::vec::Vec<T> as core::ops::Drop>::drop",
+		     "<alloc::vec::Vec<T> as core::ops::Drop>::drop");
+	check_people(
+		"std::basic_string<wchar_t, std::char_traits<wchar_t>, std::allocator<wchar_t> >::size()",
+		"std::wstring::size()", "std::wstring::size");
+	/* Malformed names stay. */
+	check_people("a<b", "a<b", "a<b");
+	check_people("", "", "");
+}
+
+static void test_not_mangled(void)
+{
+	g_autofree char *js = function_name_for_people("LazyCompile:*f /a b.js:1:2",
+						       "LazyCompile:*f /a b.js:1:2");
+	g_autofree char *syscall = function_name_for_people("__x64_sys_read", "__x64_sys_read");
+	g_autofree char *go = function_name_for_people("main.(*T).f", "main.(*T).f");
+
+	CHECK_STR(js, "LazyCompile:*f /a b.js:1:2");
+	CHECK_STR(syscall, "read");
+	CHECK_STR(go, "main.(*T).f");
+}
+
+static void check_fit(const char *name, unsigned columns, const char *want)
+{
+	g_autofree char *fitted = function_name_fit(name, columns);
+
+	CHECK_STR(fitted, want);
+}
+
+static void test_fit(void)
+{
+	check_fit("std::_Rb_tree<std::string, int>::_M_lower_bound", 60,
+		  "std::_Rb_tree<std::string, int>::_M_lower_bound");
+	check_fit("std::_Rb_tree<std::string, int>::_M_lower_bound", 45,
+		  "std::_Rb_tree<std::string…>::_M_lower_bound");
+	check_fit("std::_Rb_tree<std::string, int>::_M_lower_bound", 34,
+		  "std::_Rb_tree<…>::_M_lower_bound");
+	check_fit("std::_Rb_tree<std::string, int>::_M_lower_bound", 30,
+		  "…::_Rb_tree<…>::_M_lower_bound");
+	check_fit("std::_Rb_tree<std::string, int>::_M_lower_bound", 5, "…::_M_lower_bound");
+	check_fit("a_long_name_of_c", 5, "a_long_name_of_c");
+	check_fit("a::operator<", 5, "…::operator<");
+	check_fit("a<b", 1, "a<…>");
+}
+
+/* Names may have any bytes; each prefix of a name is one, too. */
+static void test_hostile(void)
+{
+	const char *const names[] = { "a<b<c>(d)::{e}[f]>::operator<<(g->h) const::i",
+				      "<<<<<<<<>",
+				      "((((",
+				      "}}}}",
+				      "operator",
+				      "operator<",
+				      "::",
+				      "<",
+				      "a::<",
+				      "->" };
+	g_autofree char *deep = g_strnfill(20000, '<');
+
+	for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+		for (size_t length = 0; length <= strlen(names[i]); length++) {
+			g_autofree char *name = g_strndup(names[i], length);
+
+			for (unsigned columns = 0; columns < 20; columns++)
+				g_free(function_name_fit(name, columns));
+			g_free(function_name_for_people(name, "_Z1f"));
+			CHECK(function_name_match(name, "_Z1f", "x") == FUNCTION_NAME_DIFFERS);
+		}
+	}
+	g_free(function_name_for_people(deep, "_Z1f"));
+	g_free(function_name_fit(deep, 10));
+}
+
+static void test_match(void)
+{
+	static const struct {
+		const char *name, *text;
+		enum function_name_match match;
+	} cases[] = {
+		{ "main", "main", FUNCTION_NAME_WHOLE },
+		{ "main", "", FUNCTION_NAME_DIFFERS },
+		{ "main", "mai", FUNCTION_NAME_DIFFERS },
+		{ "main", "_raw", FUNCTION_NAME_WHOLE },
+		{ "a::b(int) const", "a::b", FUNCTION_NAME_PLAIN },
+		{ "a::b(int) const", "b", FUNCTION_NAME_COMPONENT },
+		{ "a::b(int) const", "a", FUNCTION_NAME_DIFFERS },
+		{ "unsigned int f<16>(short*)", "f<16>", FUNCTION_NAME_PLAIN },
+		{ "unsigned int f<16>(short*)", "f<>", FUNCTION_NAME_PLAIN },
+		{ "unsigned int f<16>(short*)", "f", FUNCTION_NAME_COMPONENT },
+		{ "std::map<int, x<y> >::find(z<int> const&)", "find", FUNCTION_NAME_COMPONENT },
+		{ "std::map<int, x<y> >::find(z<int> const&)", "std::map<>::find",
+		  FUNCTION_NAME_PLAIN },
+		{ "std::ostream& std::operator<<(std::ostream&)", "operator<<",
+		  FUNCTION_NAME_COMPONENT },
+		{ "p<int>::operator()(int) const", "p<int>::operator()", FUNCTION_NAME_PLAIN },
+		{ "p::operator bool() const", "p::operator bool", FUNCTION_NAME_PLAIN },
+		{ "(anonymous namespace)::f(int)", "f", FUNCTION_NAME_COMPONENT },
+		{ "a::f(int)::{lambda(char)#1}::g() const", "a::f", FUNCTION_NAME_DIFFERS },
+		{ "a::f(int)::{lambda(char)#1}::g() const", "g", FUNCTION_NAME_COMPONENT },
+		{ "<alloc::vec::Vec<T> as Drop>::drop", "drop", FUNCTION_NAME_COMPONENT },
+		{ "main.(*T).f", "main.(*T).f", FUNCTION_NAME_WHOLE },
+		{ "a<b", "a", FUNCTION_NAME_COMPONENT },
+		{ ")>", "x", FUNCTION_NAME_DIFFERS },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		CHECK_INT(function_name_match(cases[i].name, "_raw", cases[i].text),
+			  cases[i].match);
+}
+
+/* What is shown can be pasted. */
+static void test_match_shown(void)
+{
+	const char *name = "std::map<" STRING ", double>::operator[](" STRING "&&)";
+
+	CHECK_INT(function_name_match(name, "_Z1f", "std::map<std::string, double>::operator[]"),
+		  FUNCTION_NAME_PLAIN);
+	CHECK_INT(function_name_match(name, "_Z1f", "std::map<std::string…>::operator[]"),
+		  FUNCTION_NAME_PLAIN);
+	CHECK_INT(function_name_match("a::f<b, c>(int)", "_Z1f", "a::f<…>"), FUNCTION_NAME_PLAIN);
+}
+
+int main(void)
+{
+	setlocale(LC_ALL, "C.UTF-8");
+	RUN(test_people);
+	RUN(test_not_mangled);
+	RUN(test_fit);
+	RUN(test_hostile);
+	RUN(test_match);
+	RUN(test_match_shown);
+	return test_end();
+}
