@@ -56,6 +56,9 @@ static void test_people(void)
 		"std::ostream& std::operator<< <std::char_traits<char> >(std::ostream&, char const*)",
 		"std::operator<< <std::char_traits<char>>(std::ostream&, char const*)",
 		"std::operator<< <std::char_traits<char>>");
+	check_people(
+		"bool std::operator< <char, std::char_traits<char>, std::allocator<char> >(int)",
+		"std::operator< <char>(int)", "std::operator< <char>");
 	check_people("non-virtual thunk to Foo::bar(int)", "non-virtual thunk to Foo::bar(int)",
 		     "non-virtual thunk to Foo::bar(int)");
 	check_people("<alloc::vec::Vec<T> as core::ops::Drop>::drop",

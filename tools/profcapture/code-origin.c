@@ -38,10 +38,10 @@ static enum code_origin origin_of_image(const char *path)
 
 static bool is_of_library(const char *name)
 {
-	static const char *const namespaces[] = {
-		"std::",    "__gnu_cxx::", "__cxxabiv1::", "core::",          "alloc::", "<core::",
-		"<alloc::", "<std::",      "operator new", "operator delete", NULL
-	};
+	static const char *const namespaces[] = { "std::",           "__gnu_cxx::", "__cxxabiv1::",
+						  "core::",          "alloc::",     "<core::",
+						  "<alloc::",        "<std::",      "operator new",
+						  "operator delete", "__gthread_",  NULL };
 	g_autofree char *plain = function_name_plain(name);
 
 	return has_prefix(plain, namespaces);

@@ -24,12 +24,13 @@ static size_t operator_at(const char *name, const char *at)
 	return n + (strncmp(at + n, "()", 2) == 0 ? 2 : strspn(at + n, "<>=-"));
 }
 
-static bool starts_with_any(const char *text, const char *const *prefixes)
+/* Returns the rest of the text after the first of the prefixes that it has, or NULL. */
+static const char *skip_prefix(const char *text, const char *const *prefixes)
 {
 	for (; *prefixes; prefixes++)
-		if (g_str_has_prefix(text, *prefixes))
-			return true;
-	return false;
+		if (g_str_has_prefix(text, *prefixes) && text[strlen(*prefixes)])
+			return text + strlen(*prefixes);
+	return NULL;
 }
 
 /* ---- simplified names ------------------------------------------------------------------------ */
@@ -51,7 +52,10 @@ static size_t inline_namespace_at(const char *name, const char *at)
 static bool ends_with_std(const GString *to)
 {
 	size_t start = to->len;
+	const char *word = g_strrstr(to->str, "operator");
 
+	if (word && word[8 + strspn(word + 8, "+-*/%<>=!&|^~[]() ")] == '\0')
+		start = (size_t)(word - to->str);
 	while (start > 0 && (is_of_name(to->str[start - 1]) || to->str[start - 1] == ':'))
 		start--;
 	return g_str_has_prefix(to->str + start, "std::") ||
@@ -66,7 +70,7 @@ static bool is_default_argument(const char *argument)
 						"std::_Select1st<", "std::_Identity<",
 						"std::__detail::",  NULL };
 
-	return starts_with_any(argument, defaults);
+	return skip_prefix(argument, defaults);
 }
 
 /* "std::basic_string<char>" becomes "std::string". */
@@ -161,13 +165,20 @@ static const char *copy_until(GString *to, const char *name, const char *at, con
 /* The prefixes of implementations of a function that people know under its plain name. */
 static const char *skip_c_prefix(const char *name)
 {
-	static const char *const prefixes[] = { "__GI_", "__x64_sys_", "__arm64_sys_",
-						"__riscv_sys_" };
+	static const char *const prefixes[] = { "__GI_",        "__x64_sys_", "__arm64_sys_",
+						"__riscv_sys_", "ksys_",      NULL };
+	const char *rest = skip_prefix(name, prefixes);
 
-	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
-		if (g_str_has_prefix(name, prefixes[i]) && name[strlen(prefixes[i])])
-			return name + strlen(prefixes[i]);
-	return name;
+	return rest ? rest : name;
+}
+
+bool function_name_is_syscall(const char *raw_name)
+{
+	static const char *const prefixes[] = { "__x64_sys_", "__ia32_sys_",  "__arm64_sys_",
+						"__se_sys_",  "__riscv_sys_", "sys_",
+						NULL };
+
+	return skip_prefix(raw_name, prefixes);
 }
 
 static bool is_mangled(const char *raw_name)

@@ -11,6 +11,7 @@
 
 #include "arch/base.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -24,6 +25,9 @@ char *function_name_for_people(const char *name, const char *raw_name) MUST_CHEC
 /* Shortens a name to a number of columns: first the arguments of templates, then the outer
  * namespaces. The last component is never cut, so the result may still be too wide. */
 char *function_name_fit(const char *name, unsigned columns) MUST_CHECK;
+
+/* Returns whether the raw name is that of the kernel's function for a system call. */
+bool function_name_is_syscall(const char *raw_name);
 
 /* Returns the name without its return type and parameters: "a::b" of "int a::b(char) const". */
 char *function_name_plain(const char *name) MUST_CHECK;

@@ -525,6 +525,19 @@ const char *functions_image(const struct functions *functions, uint32_t index)
 	return image <= NAMES_LOST ? NULL : names_image_at(functions->names, image)->path;
 }
 
+char *functions_place(const struct functions *functions, uint32_t index)
+{
+	const struct function *function = functions_at(functions, index);
+	const char *path = functions_image(functions, index);
+
+	if (function->file && function->line)
+		return g_strdup_printf("%s:%" PRIu32, basename_of(function->file), function->line);
+	/* "<deeper>" is not in an image. */
+	if (!path || *path == '<' || strcmp(function->kind, "unresolved") == 0)
+		return NULL;
+	return g_strdup(basename_of(path));
+}
+
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out)
 {
 	const char *path = functions_image(functions, index);

@@ -106,6 +106,9 @@ uint32_t functions_line_of_place(struct functions *functions, uint32_t place);
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
 /* Returns the path of its image, or NULL. */
 const char *functions_image(const struct functions *functions, uint32_t index);
+/* Returns where it is, for people: "shop.cpp:46" if the declaration is known, else "libc.so.6" or
+ * "[kernel]"; NULL if its name says it, or nothing is known. */
+char *functions_place(const struct functions *functions, uint32_t index);
 /* Prints "  [libc.so.6]" after the function's name; nothing if the image is unknown. */
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out);
 /* Prints "  spin.c:14" after the name of a line or a place; nothing if it is unknown. */

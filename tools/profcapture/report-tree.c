@@ -3,18 +3,20 @@
  * Report-tree - the call tree, from the roots down, or from the hottest functions up to their
  * callers
  *
- * Children are linked lists in two arrays, which cost eight bytes a node. Only the children of
- * nodes that are shown are sorted.
+ * JSON has each frame. Text is folded (cct.h) unless --no-fold is given.
  */
 #include "config.h"
 
+#include "tools/profcapture/cct.h"
+#include "tools/profcapture/function-names.h"
 #include "tools/profcapture/report.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
+#include <string.h>
 
-/* Deeper nodes are never shown. */
-#define TREE_MAX_DEPTH 256
+/* A branch below this share of the weight has no line of its own without --limit 0. */
+#define TEXT_MIN_PCT 1.0
 
 #define NO_NODE 0 /* the root is not a child of any node */
 
@@ -28,6 +30,8 @@ static const struct tally_node *node_at(const struct report *report, uint32_t in
 {
 	return &g_array_index(report->tally.tree.nodes, struct tally_node, index);
 }
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data)
 {
@@ -76,35 +80,35 @@ static bool is_worth_showing(const struct report *report, uint32_t index)
 	       report_percent(report, node_at(report, index)->count.total) >= REPORT_TREE_MIN_PCT;
 }
 
-/* The children of a node that are shown, in order. Sets *folded if others are hidden. */
-static GArray *open_children(const struct tree *tree, uint32_t index, unsigned depth, bool *folded)
+/* The children of a node that are shown, in order. Sets *hides if others are hidden. */
+static GArray *open_children(const struct tree *tree, uint32_t index, unsigned depth, bool *hides)
 {
 	GArray *children = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	uint64_t limit = tree->report->reader.limit;
 
 	for (uint32_t i = tree->first[index]; i != NO_NODE; i = tree->next[i]) {
-		if (depth < TREE_MAX_DEPTH && is_worth_showing(tree->report, i))
+		if (depth < CCT_MAX_DEPTH && is_worth_showing(tree->report, i))
 			g_array_append_val(children, i);
 		else
-			*folded = true;
+			*hides = true;
 	}
 	g_array_sort_with_data(children, compare_nodes, (gpointer)tree->report);
 	if (limit && children->len > limit) {
-		*folded = true;
+		*hides = true;
 		g_array_set_size(children, (guint)limit);
 	}
 	return children;
 }
 
 /* Returns whether branches below the node are hidden. */
-static bool has_folded(const struct tree *tree, uint32_t index, unsigned depth)
+static bool hides_branches(const struct tree *tree, uint32_t index, unsigned depth)
 {
-	bool folded = false;
-	g_autoptr(GArray) children = open_children(tree, index, depth, &folded);
+	bool hides = false;
+	g_autoptr(GArray) children = open_children(tree, index, depth, &hides);
 
-	for (guint i = 0; !folded && i < children->len; i++)
-		folded = has_folded(tree, g_array_index(children, uint32_t, i), depth + 1);
-	return folded;
+	for (guint i = 0; !hides && i < children->len; i++)
+		hides = hides_branches(tree, g_array_index(children, uint32_t, i), depth + 1);
+	return hides;
 }
 
 static void write_root(struct json *json)
@@ -130,8 +134,8 @@ static void write_node(const struct tree *tree, struct json *json, uint32_t inde
 		       unsigned depth)
 {
 	const struct tally_node *node = node_at(tree->report, index);
-	bool folded = false;
-	g_autoptr(GArray) children = open_children(tree, index, depth, &folded);
+	bool hides = false;
+	g_autoptr(GArray) children = open_children(tree, index, depth, &hides);
 
 	json_begin_object(json, key);
 	if (index == 0)
@@ -147,65 +151,236 @@ static void write_node(const struct tree *tree, struct json *json, uint32_t inde
 	json_end(json);
 }
 
-static void print_node(const struct tree *tree, struct out *out, uint32_t index, unsigned depth)
+static void write_tree(struct report *report)
 {
-	const struct tally_node *node = node_at(tree->report, index);
-	bool folded = false;
-	g_autoptr(GArray) children = open_children(tree, index, depth, &folded);
+	struct tree tree;
 
-	if (index != 0) {
-		unsigned used = (depth - 1) * 2 + (tree->report->tally.inverted ? 19 : 28);
-		double total = report_percent(tree->report, node->count.total);
-
-		reader_style(&tree->report->reader, out, reader_heat(total));
-		out_printf(out, "%8.2f %8.2f ", total,
-			   percent_of_parent(tree->report, node, index));
-		if (!tree->report->tally.inverted)
-			out_printf(out, "%8.2f ", report_percent(tree->report, node->count.self));
-		out_printf(out, " %*s", (int)(depth - 1) * 2, "");
-		if (reader_heat(total) != READER_PLAIN)
-			reader_style(&tree->report->reader, out, READER_PLAIN);
-		report_print_entity(tree->report, out, node->entity, used);
-	}
-	for (guint i = 0; i < children->len; i++)
-		print_node(tree, out, g_array_index(children, uint32_t, i), depth + 1);
+	tree_init(&tree, report);
+	reader_begin(&report->reader, &report->json, "report",
+		     report->tally.tree.cut || hides_branches(&tree, 0, 0));
+	report_write_head(report, &report->json);
+	write_node(&tree, &report->json, 0, "root", 0);
+	reader_end(&report->reader, &report->json);
+	tree_done(&tree);
 }
 
-static void print_tree(const struct tree *tree, struct out *out, bool is_cut)
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static enum cct_kind kind_of(uint32_t entity, const void *data)
 {
-	report_print_head(tree->report, out);
-	reader_style(&tree->report->reader, out, READER_BOLD);
-	if (tree->report->tally.inverted)
-		out_printf(out, "%8s %8s  %s\n", _("self %"), _("parent %"),
-			   _("function, and who called it"));
-	else
-		out_printf(out, "%8s %8s %8s  %s\n", _("total %"), _("parent %"), _("self %"),
-			   _("function"));
-	reader_style(&tree->report->reader, out, READER_PLAIN);
-	print_node(tree, out, 0, 0);
-	if (is_cut && tree->report->reader.limit)
-		out_text(out, _("small or deep branches are not shown (--limit 0 shows more)\n"));
-	else if (is_cut)
-		out_printf(out, _("branches deeper than %d are not shown\n"), TREE_MAX_DEPTH);
+	const struct report *report = data;
+	const struct function *function;
+
+	if (report->tally.by != TALLY_FUNCTION || entity <= FUNCTION_LOST)
+		return CCT_UNKNOWN;
+	function = functions_at(report->tally.functions, entity);
+	switch (code_origin_of(report->tally.functions, entity)) {
+	case CODE_ORIGIN_OWN:
+		return CCT_OWN;
+	case CODE_ORIGIN_KERNEL:
+		return function_name_is_syscall(function->raw_name) ? CCT_SYSCALL : CCT_KERNEL;
+	case CODE_ORIGIN_UNKNOWN:
+		return CCT_UNKNOWN;
+	default:
+		return CCT_LIBRARY;
+	}
+}
+
+static const char *name_of(uint32_t entity, const void *data)
+{
+	struct report_line line = { .entity = entity };
+
+	report_describe(data, &line);
+	return line.name;
+}
+
+static void append_name(const struct report *report, uint32_t entity, GString *text)
+{
+	const char *name = name_of(entity, report);
+	const struct function *function;
+	g_autofree char *people = NULL;
+
+	if (report->tally.by == TALLY_FUNCTION && !report->full_names) {
+		function = functions_at(report->tally.functions, entity);
+		people = function_name_for_people(function->name, function->raw_name);
+	}
+	g_string_append(text, people ? people : name ? name : "-");
+}
+
+struct tree_rows {
+	const struct report *report;
+	const GArray *nodes, *lines;
+	bool folds;
+};
+
+enum field { SELF_PERCENT, TOTAL_PERCENT, SAMPLES, NAME, PLACE };
+
+static double percent_of(const struct tree_rows *rows, double weight)
+{
+	double all = (double)rows->report->tally.all.weight;
+
+	return all > 0 ? 100 * weight / all : 0;
+}
+
+/* "shop::worker  +3", "kernel: futex  +20", "memcmp < shop::Stats::add  +8", or what is hidden */
+static char *describe(const struct tree_rows *rows, const struct cct_line *line)
+{
+	const struct report *report = rows->report;
+	const struct cct_node *node = &g_array_index(rows->nodes, struct cct_node, line->node);
+	GString *text = g_string_new(NULL);
+
+	if (line->node == 0) {
+		g_autofree char *share = text_percent(percent_of(rows, line->hidden), true);
+
+		if (line->n_hidden)
+			g_string_printf(text,
+					ngettext("%u smaller branch, %s %%",
+						 "%u smaller branches, %s %%", line->n_hidden),
+					line->n_hidden, share);
+		else
+			g_string_printf(text, _("smaller branches, %s %%"), share);
+		return g_string_free(text, FALSE);
+	}
+	if (rows->folds && !report->tally.inverted &&
+	    (kind_of(node->function, report) == CCT_KERNEL ||
+	     kind_of(node->function, report) == CCT_SYSCALL))
+		g_string_append(text, _("kernel: "));
+	append_name(report, node->function, text);
+	if (line->caller) {
+		g_string_append(text, " < ");
+		append_name(report,
+			    g_array_index(rows->nodes, struct cct_node, line->caller).function,
+			    text);
+	}
+	if (line->folded)
+		g_string_append_printf(text, "  +%" PRIu32, line->folded);
+	return g_string_free(text, FALSE);
+}
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct tree_rows *rows = data;
+	const struct cct_line *line = &g_array_index(rows->lines, struct cct_line, row);
+	const struct cct_node *node = &g_array_index(rows->nodes, struct cct_node, line->node);
+	bool is_hidden = line->node == 0;
+
+	switch ((enum field)field) {
+	case SELF_PERCENT:
+		if (!is_hidden)
+			*ret_cell = cell_double(percent_of(rows, node->self));
+		break;
+	case TOTAL_PERCENT:
+		if (!is_hidden)
+			*ret_cell = cell_double(percent_of(rows, node->total));
+		break;
+	case SAMPLES:
+		if (!is_hidden)
+			*ret_cell = cell_uint((uint64_t)node->total_count);
+		break;
+	case NAME:
+		*ret_cell = cell_own_text(describe(rows, line));
+		ret_cell->prefix = g_strdup(line->prefix);
+		break;
+	case PLACE:
+		if (!is_hidden && !line->caller && rows->report->tally.by == TALLY_FUNCTION)
+			ret_cell->owned =
+				functions_place(rows->report->tally.functions, node->function);
+		if (ret_cell->owned)
+			*ret_cell = cell_own_text(ret_cell->owned);
+		break;
+	}
+}
+
+static bool is_bold(const void *data, size_t row)
+{
+	const struct tree_rows *rows = data;
+	const struct cct_line *line = &g_array_index(rows->lines, struct cct_line, row);
+
+	return line->node != 0 &&
+	       percent_of(rows, g_array_index(rows->nodes, struct cct_node, line->node).self) >= 10;
+}
+
+static GArray *copy_nodes(const struct report *report)
+{
+	guint n = report->tally.tree.nodes->len;
+	GArray *nodes = g_array_sized_new(FALSE, TRUE, sizeof(struct cct_node), n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct tally_node *from = node_at(report, i);
+		const struct cct_node node = {
+			.parent = from->parent,
+			.function = from->entity,
+			.self = (double)from->count.self.weight,
+			.total = (double)from->count.total.weight,
+			.self_count = (double)from->count.self.samples,
+			.total_count = (double)from->count.total.samples,
+		};
+
+		g_array_append_val(nodes, node);
+	}
+	return nodes;
+}
+
+static void print_tree(const struct report *report, struct out *out)
+{
+	bool folds = !report->no_fold && report->tally.by == TALLY_FUNCTION;
+	bool all = report->reader.limit == 0, hides;
+	const struct cct_options options = {
+		.kind_of = kind_of,
+		.name_of = name_of,
+		.data = report,
+		.is_inverted = report->tally.inverted,
+		.folds = folds,
+		.min_share = all ? 0 : TEXT_MIN_PCT / 100,
+		.most = report->reader.limit,
+		.columns = report->reader.columns,
+	};
+	g_autoptr(GArray) whole = copy_nodes(report);
+	g_autoptr(GArray) folded = folds ? cct_fold(whole, &options) : NULL;
+	const GArray *nodes = folded ? folded : whole;
+	g_autoptr(GArray) lines = cct_lines(nodes, &options, &hides);
+	struct tree_rows rows = {
+		.report = report, .nodes = nodes, .lines = lines, .folds = folds
+	};
+	struct table table = { .rows = lines->len,
+			       .get = get_cell,
+			       .data = &rows,
+			       .is_coarse = report->tally.all.samples < 1000,
+			       .fit = report->full_names ? NULL : function_name_fit,
+			       .is_bold = is_bold };
+	const struct table_style style = { .out = out,
+					   .is_colored = report->reader.colored,
+					   .columns = report->full_names ? 0
+									 : report->reader.columns };
+
+	report_print_head(report, out);
+	if (report->tally.inverted) {
+		table_add_column(&table, TOTAL_PERCENT, COLUMN_PERCENT, _("self %"));
+		table_add_column(&table, SAMPLES, COLUMN_COUNT, _("samples"));
+		table_add_column(&table, NAME, COLUMN_NAME, _("function < caller"));
+	} else {
+		table_add_column(&table, TOTAL_PERCENT, COLUMN_PERCENT, _("total %"));
+		table_add_column(&table, SELF_PERCENT, COLUMN_PERCENT, _("self %"));
+		table_add_column(&table, SAMPLES, COLUMN_COUNT, _("samples"));
+		table_add_column(&table, NAME, COLUMN_NAME, _("function"));
+	}
+	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
+	table_print(&table, &style, lines->len);
+	if (all && hides)
+		out_printf(out, _("Branches deeper than %d are not shown.\n"), CCT_MAX_DEPTH);
+	else if (hides || report->tally.tree.cut)
+		out_printf(out, _("Branches below %.0f %% are not shown (--limit 0).\n"),
+			   TEXT_MIN_PCT);
 }
 
 void report_show_tree(struct report *report, struct out *out)
 {
 	struct tally_node *root = &g_array_index(report->tally.tree.nodes, struct tally_node, 0);
-	struct tree tree;
-	bool is_cut;
 
 	root->count = (struct tally_count){ .total = amount_less(report->tally.all,
 								 report->tally.filtered) };
-	tree_init(&tree, report);
-	is_cut = report->tally.tree.cut || has_folded(&tree, 0, 0);
-	if (report->reader.format == READER_TEXT) {
-		print_tree(&tree, out, is_cut);
-	} else {
-		reader_begin(&report->reader, &report->json, "report", is_cut);
-		report_write_head(report, &report->json);
-		write_node(&tree, &report->json, 0, "root", 0);
-		reader_end(&report->reader, &report->json);
-	}
-	tree_done(&tree);
+	if (report->reader.format == READER_TEXT)
+		print_tree(report, out);
+	else
+		write_tree(report);
 }

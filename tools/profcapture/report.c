@@ -34,6 +34,8 @@ static const struct cli_option options[] = {
 	  N_("Show the call tree, callers first") },
 	{ "inverted", 0, CLI_FLAG, offsetof(struct report, tally.inverted), NULL,
 	  N_("Show the call tree, hottest functions first, then their callers") },
+	{ "no-fold", 0, CLI_FLAG, offsetof(struct report, no_fold), NULL,
+	  N_("Show every frame in trees") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct report, inlined), NULL,
 	  N_("Count inlined functions as functions") },
 	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("FUNCTION"),
@@ -479,7 +481,10 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	report->tally.wants_tree = report->tree;
 	report->tally.inlined = report->tally.joins_inlined = report->inlined;
 	if (report->reader.limit)
-		report->tally.tree.min_share = REPORT_TREE_MIN_PCT / 100;
+		/* Folding joins branches, so it has to know small ones, too. */
+		report->tally.tree.min_share =
+			REPORT_TREE_MIN_PCT /
+			(report->reader.format == READER_TEXT && !report->no_fold ? 1000 : 100);
 	if (report->tally.by == TALLY_FUNCTION && !report->callers && !report->callees &&
 	    report->reader.format == READER_TEXT)
 		report->tally.own = &report->own;

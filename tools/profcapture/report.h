@@ -13,7 +13,7 @@ struct report {
 	struct reader reader;
 	struct tally tally;
 	int by;
-	bool tree, inlined, no_children, full_names;
+	bool tree, inlined, no_children, full_names, no_fold;
 	struct frame_filters filters;
 	const char *callers, *callees;
 	char *focus_name;     /* of the function that `callers` or `callees` selects */

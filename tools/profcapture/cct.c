@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "tools/profcapture/cct.h"
+
+#include "tools/common/number-map.h"
+#include "tools/common/text.h"
+
+#include <string.h>
+
+/* A function of a library with this share of the whole keeps its node. */
+#define HOT_LIBRARY_SHARE 0.03
+/* A frame joins its callee if all but this share of the whole is below that one. */
+#define CHAIN_SHARE 0.005
+/* A caller that has all but this share of a hit function stands on its line. */
+#define ONLY_CALLER_SHARE 0.005
+
+static struct cct_node *node_at(const GArray *nodes, uint32_t index)
+{
+	return &g_array_index(nodes, struct cct_node, index);
+}
+
+/* ---- folding --------------------------------------------------------------------------------- */
+
+/* What folding knows of an old node. */
+struct folding {
+	uint32_t node; /* the new node that its weight counts for; inverted: 0 = not yet known */
+	/* from the roots down: */
+	uint32_t run;    /* the new node of the run of a library that it belongs to; 0 = none */
+	uint32_t caller; /* in the kernel: the new node that called the kernel */
+	uint32_t call;   /* and the function that the run in the kernel counts as */
+	/* inverted: */
+	uint32_t hit;    /* the new node of the hit function */
+	uint32_t passed; /* number of frames between that one and this one */
+};
+
+struct fold {
+	const GArray *nodes;
+	const struct cct_options *options;
+	struct folding *state;    /* by old node */
+	GArray *folded;           /* the new nodes */
+	struct number_map index;  /* parent and function → new node */
+	struct number_map joined; /* new node and function: already counted as folded */
+	struct number_map hot;    /* functions of libraries that keep their node */
+};
+
+static enum cct_kind kind_of(const struct cct_options *options, uint32_t function)
+{
+	return options->kind_of(function, options->data);
+}
+
+static bool is_kernel(enum cct_kind kind)
+{
+	return kind == CCT_KERNEL || kind == CCT_SYSCALL;
+}
+
+static uint32_t child_of(struct fold *fold, uint32_t parent, uint32_t function)
+{
+	uint32_t *known = number_map_at(&fold->index, (uint64_t)parent << 32 | function);
+
+	if (*known == 0) {
+		*known = fold->folded->len;
+		g_array_append_val(fold->folded,
+				   ((struct cct_node){ .parent = parent, .function = function }));
+	}
+	return *known;
+}
+
+static void find_hot(struct fold *fold)
+{
+	g_autoptr(GHashTable) selfs = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+	double least = HOT_LIBRARY_SHARE * node_at(fold->nodes, 0)->total;
+
+	for (uint32_t i = 1; i < fold->nodes->len; i++) {
+		const struct cct_node *node = node_at(fold->nodes, i);
+		gpointer key = GUINT_TO_POINTER(node->function);
+		double *self = g_hash_table_lookup(selfs, key);
+
+		if (!self) {
+			self = g_new0(double, 1);
+			g_hash_table_insert(selfs, key, self);
+		}
+		*self += node->self;
+		if (*self >= least && least > 0)
+			*number_map_at(&fold->hot, node->function) = 1;
+	}
+}
+
+/* Returns the new node that the old one counts for. */
+static uint32_t fold_down(struct fold *fold, uint32_t i)
+{
+	const struct cct_node *node = node_at(fold->nodes, i);
+	const struct folding *parent = &fold->state[node->parent];
+	enum cct_kind kind = kind_of(fold->options, node->function);
+	struct folding *state = &fold->state[i];
+
+	if (is_kernel(kind)) {
+		state->caller = parent->call ? parent->caller : parent->node;
+		state->call = parent->call ? parent->call : node->function;
+		if (kind == CCT_SYSCALL && kind_of(fold->options, state->call) != CCT_SYSCALL)
+			state->call = node->function;
+		return child_of(fold, state->caller, state->call);
+	}
+	if (kind == CCT_LIBRARY) {
+		bool joins = parent->run && !number_map_get(&fold->hot, node->function);
+
+		state->run = joins ? parent->run : child_of(fold, parent->node, node->function);
+		return state->run;
+	}
+	return child_of(fold, parent->node, node->function);
+}
+
+static void add_down(struct fold *fold, uint32_t i)
+{
+	const struct cct_node *node = node_at(fold->nodes, i);
+	uint32_t from = fold->state[node->parent].node;
+	uint32_t to = fold->state[i].node = fold_down(fold, i);
+	struct cct_node *target = node_at(fold->folded, to);
+
+	target->self += node->self;
+	target->self_count += node->self_count;
+	if (to != from) {
+		target->total += node->total;
+		target->total_count += node->total_count;
+	}
+	/* A system call is known only after the frames at the kernel's entry, which then stand
+	 * beside it. */
+	if (to != from && target->parent != from) {
+		node_at(fold->folded, from)->total -= node->total;
+		node_at(fold->folded, from)->total_count -= node->total_count;
+	}
+	if (target->function != node->function) {
+		uint32_t *joined =
+			number_map_at(&fold->joined, (uint64_t)to << 32 | node->function);
+
+		target->folded += *joined == 0;
+		*joined = 1;
+	}
+}
+
+static void add_inverted(struct fold *fold, uint32_t i)
+{
+	const struct cct_node *node = node_at(fold->nodes, i);
+	const struct folding *parent = &fold->state[node->parent];
+	struct folding *state = &fold->state[i];
+	struct cct_node *target;
+
+	*state = (struct folding){ .node = parent->node,
+				   .hit = parent->hit,
+				   .passed = parent->passed + 1 };
+	if (node->parent == 0) {
+		state->hit = child_of(fold, 0, node->function);
+		state->passed = 0;
+		target = node_at(fold->folded, state->hit);
+	} else {
+		/* The nearest caller of its own code is known, or this is not it. */
+		if (parent->node || kind_of(fold->options, node->function) != CCT_OWN)
+			return;
+		state->node = child_of(fold, state->hit, node->function);
+		target = node_at(fold->folded, state->node);
+		/* The shortest path is the one that people know. */
+		if (target->total == 0 || parent->passed < target->folded)
+			target->folded = parent->passed;
+	}
+	target->self += node->self;
+	target->self_count += node->self_count;
+	target->total += node->total;
+	target->total_count += node->total_count;
+}
+
+GArray *cct_fold(const GArray *nodes, const struct cct_options *options)
+{
+	struct fold fold = { .nodes = nodes,
+			     .options = options,
+			     .state = g_new0(struct folding, nodes->len),
+			     .folded = g_array_new(FALSE, TRUE, sizeof(struct cct_node)) };
+
+	number_map_init(&fold.index);
+	number_map_init(&fold.joined);
+	number_map_init(&fold.hot);
+	g_array_append_val(fold.folded, *node_at(nodes, 0));
+	if (!options->is_inverted)
+		find_hot(&fold);
+	for (uint32_t i = 1; i < nodes->len; i++) {
+		if (options->is_inverted)
+			add_inverted(&fold, i);
+		else
+			add_down(&fold, i);
+	}
+	for (uint32_t i = 1; i < fold.folded->len; i++) {
+		struct cct_node *node = node_at(fold.folded, i);
+
+		/* The kernel calls nothing else, so what the caller left out is part of the run. */
+		if (!options->is_inverted && is_kernel(kind_of(options, node->function))) {
+			node->self = node->total;
+			node->self_count = node->total_count;
+		}
+	}
+	number_map_done(&fold.index);
+	number_map_done(&fold.joined);
+	number_map_done(&fold.hot);
+	g_free(fold.state);
+	return fold.folded;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+struct lines {
+	const GArray *nodes;
+	const struct cct_options *options;
+	uint32_t *first, *next; /* children, by node; 0 = none */
+	double whole;
+	bool hides; /* branches have no line */
+	GArray *lines;
+};
+
+static gint compare_children(gconstpointer left, gconstpointer right, gpointer data)
+{
+	const struct lines *lines = data;
+	const struct cct_node *a = node_at(lines->nodes, *(const uint32_t *)left);
+	const struct cct_node *b = node_at(lines->nodes, *(const uint32_t *)right);
+	int order;
+
+	if (a->total != b->total)
+		return a->total > b->total ? -1 : 1;
+	order = g_strcmp0(lines->options->name_of(a->function, lines->options->data),
+			  lines->options->name_of(b->function, lines->options->data));
+	return order ? order : a->function < b->function ? -1 : a->function > b->function;
+}
+
+/* Returns the children that get a line, and counts the others in *ret_hidden. */
+static GArray *children_of(const struct lines *lines, uint32_t index, unsigned depth,
+			   struct cct_line *ret_hidden)
+{
+	const struct cct_node *of = node_at(lines->nodes, index);
+	GArray *children = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	guint kept = 0;
+
+	*ret_hidden = (struct cct_line){ .hidden = of->total - of->self,
+					 .hidden_count = of->total_count - of->self_count };
+	for (uint32_t i = lines->first[index]; i; i = lines->next[i])
+		g_array_append_val(children, i);
+	g_array_sort_with_data(children, compare_children, (gpointer)lines);
+	for (guint i = 0; i < children->len; i++) {
+		const struct cct_node *node =
+			node_at(lines->nodes, g_array_index(children, uint32_t, i));
+
+		if (depth < CCT_MAX_DEPTH && (!lines->options->most || i < lines->options->most) &&
+		    node->total >= lines->options->min_share * lines->whole) {
+			kept++;
+			ret_hidden->hidden -= node->total;
+			ret_hidden->hidden_count -= node->total_count;
+			continue;
+		}
+		ret_hidden->n_hidden++;
+	}
+	g_array_set_size(children, kept);
+	return children;
+}
+
+/* Returns the only callee that a node joins, or 0. */
+static uint32_t joined_callee(const struct lines *lines, uint32_t index, const GArray *children)
+{
+	const struct cct_options *options = lines->options;
+	uint32_t child = children->len == 1 ? g_array_index(children, uint32_t, 0) : 0;
+	enum cct_kind kind, kind_of_child;
+
+	if (!child || !options->folds || options->is_inverted ||
+	    node_at(lines->nodes, index)->total - node_at(lines->nodes, child)->total >=
+		    CHAIN_SHARE * lines->whole)
+		return 0;
+	kind = kind_of(options, node_at(lines->nodes, index)->function);
+	kind_of_child = kind_of(options, node_at(lines->nodes, child)->function);
+	/* What the program's authors wrote is not hidden by what they did not. */
+	return kind_of_child == CCT_OWN || (kind == CCT_LIBRARY && kind_of_child == CCT_LIBRARY)
+		       ? child
+		       : 0;
+}
+
+static uint32_t only_caller(const struct lines *lines, uint32_t index, const GArray *children)
+{
+	uint32_t child = children->len > 0 ? g_array_index(children, uint32_t, 0) : 0;
+
+	return child && lines->options->is_inverted && lines->options->folds &&
+			       node_at(lines->nodes, child)->total >=
+				       (1 - ONLY_CALLER_SHARE) * node_at(lines->nodes, index)->total
+		       ? child
+		       : 0;
+}
+
+/* Returns the branch lines before a node. `outer` are those of its parent's children. */
+static char *prefix_of(const struct lines *lines, const char *outer, unsigned depth, bool is_last)
+{
+	g_autofree char *prefix = NULL;
+
+	if (depth == 0)
+		return g_strdup("");
+	prefix = g_strconcat(outer, text_sign(is_last ? TEXT_LAST_BRANCH : TEXT_BRANCH), NULL);
+	if (lines->options->columns && text_width(prefix) > lines->options->columns * 2 / 3)
+		return g_strdup_printf("%u: ", depth);
+	return g_steal_pointer(&prefix);
+}
+
+static void add_children(struct lines *lines, uint32_t index, const char *outer, unsigned depth);
+
+static void add_node(struct lines *lines, uint32_t index, const char *outer, unsigned depth,
+		     bool is_last)
+{
+	struct cct_line line = { .prefix = prefix_of(lines, outer, depth, is_last) }, hidden;
+	g_autofree char *inner = NULL;
+	uint32_t callee;
+
+	for (;;) {
+		g_autoptr(GArray) children = children_of(lines, index, depth + 1, &hidden);
+
+		line.folded += node_at(lines->nodes, index)->folded;
+		callee = joined_callee(lines, index, children);
+		if (!callee) {
+			line.caller = only_caller(lines, index, children);
+			break;
+		}
+		line.folded++;
+		index = callee;
+	}
+	line.node = index;
+	if (line.caller)
+		line.folded = node_at(lines->nodes, line.caller)->folded;
+	else if (lines->options->is_inverted && depth == 0)
+		line.folded = 0;
+	g_array_append_val(lines->lines, line);
+	if (line.caller)
+		return;
+	inner = depth == 0 ? g_strdup("")
+			   : g_strconcat(outer, is_last ? "   " : text_sign(TEXT_LINE), NULL);
+	add_children(lines, index, inner, depth + 1);
+}
+
+static void add_children(struct lines *lines, uint32_t index, const char *outer, unsigned depth)
+{
+	struct cct_line hidden;
+	g_autoptr(GArray) children = children_of(lines, index, depth, &hidden);
+	/* Branches that say nothing are not worth a line, nor are those that fold away. */
+	bool has_hidden = hidden.hidden > 0 && children->len > 0 &&
+			  hidden.hidden >= lines->options->min_share * lines->whole &&
+			  !(lines->options->folds && lines->options->is_inverted && depth > 1);
+
+	for (guint i = 0; i < children->len; i++)
+		add_node(lines, g_array_index(children, uint32_t, i), outer, depth,
+			 i + 1 == children->len && !has_hidden);
+	lines->hides |= hidden.n_hidden > 0;
+	if (!has_hidden)
+		return;
+	hidden.prefix = prefix_of(lines, outer, depth, true);
+	g_array_append_val(lines->lines, hidden);
+}
+
+static void line_clear(gpointer line)
+{
+	g_free(((struct cct_line *)line)->prefix);
+}
+
+GArray *cct_lines(const GArray *nodes, const struct cct_options *options, bool *ret_hides)
+{
+	struct lines lines = { .nodes = nodes,
+			       .options = options,
+			       .first = g_new0(uint32_t, nodes->len),
+			       .next = g_new0(uint32_t, nodes->len),
+			       .whole = node_at(nodes, 0)->total,
+			       .lines = g_array_new(FALSE, TRUE, sizeof(struct cct_line)) };
+
+	g_array_set_clear_func(lines.lines, line_clear);
+	for (uint32_t i = nodes->len; i-- > 1;) {
+		uint32_t parent = node_at(nodes, i)->parent;
+
+		if (node_at(nodes, i)->total <= 0)
+			continue;
+		lines.next[i] = lines.first[parent];
+		lines.first[parent] = i;
+	}
+	add_children(&lines, 0, "", 0);
+	g_free(lines.first);
+	g_free(lines.next);
+	*ret_hides = lines.hides;
+	return lines.lines;
+}
