@@ -127,7 +127,8 @@ def same_lines(own, other):
 
 
 def same_names(own, other):
-    return [name for name, _ in own] == [name for name, _ in other]
+    """Ours has the namespaces and classes around a function without linkage name."""
+    return len(own) == len(other) and all(a == b or a.endswith("::" + b) for (a, _), (b, _) in zip(own, other))
 
 
 def symbols_of(path):
@@ -140,7 +141,7 @@ def is_alias(symbols, own, other):
     if not same_names(own[:-1], other[:-1]):
         return False
     a, b = own[-1][0], other[-1][0]
-    plain = a.partition("<")[0]
+    plain = a.rpartition("::")[2].partition("<")[0]
     mangled = b.startswith("_Z") and f"{len(plain)}{plain}" in b
     return mangled or b.partition(".")[0] == a or (a in symbols and symbols.get(a) == symbols.get(b))
 

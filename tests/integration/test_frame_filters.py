@@ -115,7 +115,7 @@ def test_inverted(profcapture, whole, samples, patterns, by_number):
     found = list(chains(tree["data"]["root"]))
     assert {chain: total for chain, total, _ in found} == dict(expected)
     assert all(total == pytest.approx(share) for _, total, share in found)
-    assert "and who called it" in profcapture("report", whole, "--inverted", *options(filters)).stdout
+    assert "function < caller" in profcapture("report", whole, "--inverted", *options(filters)).stdout
 
 
 def test_modes(profcapture, whole, samples):

@@ -74,11 +74,15 @@ static void test_people(void)
 
 static void test_not_mangled(void)
 {
+	g_autofree char *inlined =
+		function_name_for_people("shop::f<std::vector<int, std::allocator<int> > >",
+					 "shop::f<std::vector<int, std::allocator<int> > >");
 	g_autofree char *js = function_name_for_people("LazyCompile:*f /a b.js:1:2",
 						       "LazyCompile:*f /a b.js:1:2");
 	g_autofree char *syscall = function_name_for_people("__x64_sys_read", "__x64_sys_read");
 	g_autofree char *go = function_name_for_people("main.(*T).f", "main.(*T).f");
 
+	CHECK_STR(inlined, "shop::f<std::vector<int>>");
 	CHECK_STR(js, "LazyCompile:*f /a b.js:1:2");
 	CHECK_STR(syscall, "read");
 	CHECK_STR(go, "main.(*T).f");

@@ -37,6 +37,8 @@ struct walk {
 	/* struct debug_info_function; caller is the index + 1 until all are added */
 	GArray *functions;
 	GArray *extents; /* struct extent */
+	GArray *scopes;  /* struct debug_scope */
+	uint32_t scope;  /* the innermost that is open; DEBUG_UNIT_NONE = none */
 };
 
 /* ---- the tree of DIEs ------------------------------------------------------------------------ */
@@ -134,6 +136,30 @@ static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint
 	return walk->functions->len;
 }
 
+static bool is_scope(int tag)
+{
+	return tag == DW_TAG_namespace || tag == DW_TAG_class_type ||
+	       tag == DW_TAG_structure_type || tag == DW_TAG_union_type;
+}
+
+/* Ends the scopes that the DIE is not in, and begins one if it is a scope. */
+static void add_scope(struct walk *walk, Dwarf_Die *die, size_t depth)
+{
+	struct debug_scope *scopes = (struct debug_scope *)(void *)walk->scopes->data;
+	struct debug_scope scope = { .start = dwarf_dieoffset(die),
+				     .end = UINT64_MAX,
+				     .depth = (uint32_t)depth };
+
+	for (; walk->scope != DEBUG_UNIT_NONE && scopes[walk->scope].depth >= depth;
+	     walk->scope = scopes[walk->scope].parent)
+		scopes[walk->scope].end = scope.start;
+	if (!is_scope(dwarf_tag(die)))
+		return;
+	scope.parent = walk->scope;
+	walk->scope = walk->scopes->len;
+	g_array_append_val(walk->scopes, scope);
+}
+
 static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 {
 	struct {
@@ -146,6 +172,7 @@ static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 	while (more && spend_die(walk->budget)) {
 		Dwarf_Die *die = &stack[depth].die;
 
+		add_scope(walk, die, depth);
 		if (may_hold_code(dwarf_tag(die))) {
 			stack[depth].function = add_function(
 				walk, die, depth ? stack[depth - 1].function : 0, (uint32_t)depth);
@@ -362,6 +389,53 @@ static bool follow(Dwarf_Die *die)
 	return false;
 }
 
+/* Returns the innermost scope that holds a DIE of this unit, or DEBUG_UNIT_NONE. */
+static uint32_t scope_at(const struct debug_unit *unit, uint64_t die)
+{
+	const struct debug_scope *scopes = (const struct debug_scope *)(void *)unit->scopes->data;
+	uint32_t low = 0, high = unit->scopes->len, at;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (scopes[middle].start < die)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (at = low ? low - 1 : DEBUG_UNIT_NONE; at != DEBUG_UNIT_NONE && scopes[at].end <= die;)
+		at = scopes[at].parent;
+	return at;
+}
+
+/* Returns "shop::kernel" for the name of a function without linkage name in a namespace. */
+static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_Die *die)
+{
+	Dwarf *dwarf = dwarf_cu_getdwarf(die->cu);
+	g_autoptr(GString) text = NULL;
+	uint32_t at = dwarf == dwarf_cu_getdwarf(unit->die.cu)
+			      ? scope_at(unit, dwarf_dieoffset(die))
+			      : DEBUG_UNIT_NONE;
+
+	if (at == DEBUG_UNIT_NONE || strstr(name, "::"))
+		return name;
+	text = g_string_new(name);
+	for (; at != DEBUG_UNIT_NONE;
+	     at = g_array_index(unit->scopes, struct debug_scope, at).parent) {
+		uint64_t offset = g_array_index(unit->scopes, struct debug_scope, at).start;
+		const char *outer = NULL;
+		Dwarf_Die scope;
+
+		if (dwarf_offdie(dwarf, offset, &scope))
+			outer = get_string(&scope, DW_AT_name);
+		g_string_prepend(text, "::");
+		g_string_prepend(text, outer ? outer : "(anonymous namespace)");
+	}
+	if (!unit->names)
+		unit->names = g_string_chunk_new(1024);
+	return g_string_chunk_insert_const(unit->names, text->str);
+}
+
 /* The linkage name may be in a declaration that the DIE with the plain name refers to. */
 static void read_name(struct debug_unit *unit, struct debug_info_function *function, Dwarf_Die *die)
 {
@@ -382,7 +456,7 @@ static void read_name(struct debug_unit *unit, struct debug_info_function *funct
 		if (!follow(die))
 			break;
 	}
-	function->name = linkage ? linkage : plain;
+	function->name = linkage ? linkage : plain ? scoped_name(unit, plain, die) : NULL;
 }
 
 static void name_chain(struct debug_unit *unit, struct debug_info_function *function)
@@ -421,11 +495,12 @@ void debug_unit_init(struct debug_unit *unit, Dwarf_Die *die, struct debug_split
 		     struct debug_budget *budget)
 {
 	g_autoptr(GArray) extents = g_array_new(FALSE, FALSE, sizeof(struct extent));
-	struct walk walk = { .budget = budget, .extents = extents };
+	struct walk walk = { .budget = budget, .extents = extents, .scope = DEBUG_UNIT_NONE };
 
 	*unit = (struct debug_unit){ .skeleton = *die };
 	find_split(unit, split);
 	walk.functions = g_array_new(FALSE, FALSE, sizeof(struct debug_info_function));
+	walk.scopes = unit->scopes = g_array_new(FALSE, FALSE, sizeof(struct debug_scope));
 	walk_dies(&walk, &unit->die);
 	unit->n_functions = walk.functions->len;
 	unit->functions = (struct debug_info_function *)(void *)g_array_free(walk.functions, FALSE);
@@ -443,6 +518,9 @@ void debug_unit_done(struct debug_unit *unit)
 	g_free(unit->functions);
 	g_free(unit->ranges);
 	g_free(unit->lines);
+	g_array_unref(unit->scopes);
+	if (unit->names)
+		g_string_chunk_free(unit->names);
 	debug_half_free(unit->half);
 	*unit = (struct debug_unit){ 0 };
 }

@@ -7,6 +7,8 @@
 #include "tools/common/debug-info.h"
 #include "tools/common/debug-split.h"
 
+#include <glib.h>
+
 /* The budget for one file, all units together. */
 struct debug_budget {
 	uint64_t dies;     /* visited */
@@ -32,10 +34,19 @@ struct debug_line {
 
 #define DEBUG_UNIT_NONE UINT32_MAX
 
+/* A namespace or a class: all DIEs in [start, end). */
+struct debug_scope {
+	uint64_t start, end;
+	uint32_t parent; /* DEBUG_UNIT_NONE = none */
+	uint32_t depth;  /* in the tree of DIEs */
+};
+
 struct debug_unit {
 	struct debug_info_function *functions;
 	struct debug_range *ranges; /* by start */
 	struct debug_line *lines;   /* by start */
+	GArray *scopes;             /* struct debug_scope, by start */
+	GStringChunk *names;        /* that the file does not have in one piece; NULL = none */
 	size_t n_functions, n_ranges, n_lines;
 	Dwarf_Die die;           /* of the unit; of its other half if that was split off */
 	Dwarf_Die skeleton;      /* the half in the program or its debug file */

@@ -181,10 +181,14 @@ bool function_name_is_syscall(const char *raw_name)
 	return skip_prefix(raw_name, prefixes);
 }
 
-static bool is_mangled(const char *raw_name)
+/* Returns whether the name has the parts of C++ and Rust: a mangled name was read, or debug
+ * information has a function without linkage name in a namespace. */
+static bool is_readable(const char *name, const char *raw_name)
 {
-	return strncmp(raw_name, "_Z", 2) == 0 || strncmp(raw_name, "_R", 2) == 0 ||
-	       strncmp(raw_name, "_D", 2) == 0 || strncmp(raw_name, "__Z", 3) == 0;
+	static const char *const mangled[] = { "_Z", "_R", "_D", "__Z", NULL };
+
+	return strcmp(name, raw_name) != 0 ? skip_prefix(raw_name, mangled) != NULL
+					   : strstr(name, "::") != NULL && !strchr(name, '/');
 }
 
 /* Returns the start of the name after its return type: the last space outside of brackets that is
@@ -217,7 +221,7 @@ char *function_name_simplify(const char *name, const char *raw_name)
 {
 	GString *to = g_string_sized_new(64);
 
-	if (!is_mangled(raw_name) || strcmp(name, raw_name) == 0) {
+	if (!is_readable(name, raw_name)) {
 		g_string_assign(to, skip_c_prefix(name));
 		return g_string_free(to, FALSE);
 	}
@@ -232,8 +236,7 @@ char *function_name_for_people(const char *name, const char *raw_name)
 {
 	g_autofree char *simple = function_name_simplify(name, raw_name);
 
-	if (!is_mangled(raw_name) || strcmp(name, raw_name) == 0 || strstr(simple, " to ") ||
-	    strstr(simple, " for "))
+	if (!is_readable(name, raw_name) || strstr(simple, " to ") || strstr(simple, " for "))
 		return g_steal_pointer(&simple);
 	return function_name_plain(simple);
 }
