@@ -2,8 +2,8 @@
 #pragma once
 
 #include "daemon/engine/cpus.h"
-#include "daemon/engine/gate.h"
 #include "daemon/engine/round.h"
+#include "daemon/engine/sample-window.h"
 #include "daemon/engine/samples.h"
 #include "daemon/engine/sources.h"
 
@@ -15,7 +15,7 @@ struct events {
 	struct kernel *kernel;
 	struct samples *samples;
 	struct loss_table *losses;
-	const struct gate *gate; /* NULL: all time counts */
+	const struct sample_window *window; /* NULL: all time counts */
 	struct source *sources[ENGINE_MAX_SOURCES];
 	uint32_t n_sources;
 	bool has_stacks;    /* samples have copies of registers and stack */

@@ -90,7 +90,7 @@ static void close_cpus(struct session *session)
 	uint64_t now_ns;
 	guint i;
 
-	gate_set_on(&session->gate, false);
+	sample_window_set_on(&session->window, false);
 	for (i = 0; i < session->cpus.all->len; i++)
 		cpu_disable(g_ptr_array_index(session->cpus.all, i));
 	session->stop_ns = now_ns = session_clock();

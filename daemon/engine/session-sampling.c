@@ -8,10 +8,10 @@
  * events have been switched, before any other work, because a program waits for the answer. The
  * peer is not trusted: its requests are read without waiting, one per wakeup, and a switch whose
  * request is invalid or whose answer cannot be sent is closed and stays off.
- * A program that has a page (gate.c) need not send requests while events are enabled: they stay
- * enabled for a while after its last block, and samples outside of its blocks are dropped. Events
- * by task cost nothing while the program sleeps, so they are enabled as soon as it has the page,
- * and the while is measured in the run time of its threads. A program that sleeps between its
+ * A program that has a page (sample-window.c) need not send requests while events are enabled: they
+ * stay enabled for a while after its last block, and samples outside of its blocks are dropped.
+ * Events by task cost nothing while the program sleeps, so they are enabled as soon as it has the
+ * page, and the while is measured in the run time of its threads. A program that sleeps between its
  * blocks never waits for us. Missed ticks are computed later, when the rings have been drained up
  * to the time at which sampling was disabled.
  * Invariants: (1) nothing is sampled unless both allow it  [test-engine-session: switch]
@@ -55,13 +55,13 @@ void session_compare_ticks(struct session *session, uint64_t limit_ns)
 static bool enable(struct session *session, bool on, GError **error)
 {
 	if (!on)
-		gate_set_on(&session->gate, false);
+		sample_window_set_on(&session->window, false);
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), on, error))
 			return false;
 	session->is_sampling = on;
 	if (on)
-		gate_set_on(&session->gate, true);
+		sample_window_set_on(&session->window, true);
 	/* by task, a child may be forked right now */
 	session->enabled_again = false;
 	return true;
@@ -141,7 +141,7 @@ bool session_set_paused(struct session *session, bool paused, GError **error)
 
 /* A running thread is counted up to now_ns. A later record may show that it stopped earlier, so the
  * result may go back a little. */
-uint64_t session_gate_ns(const struct session *session, uint64_t now_ns)
+uint64_t session_window_ns(const struct session *session, uint64_t now_ns)
 {
 	uint64_t ran_ns = 0;
 
@@ -216,13 +216,13 @@ bool session_take_switch(struct session *session, GError **error)
 	session->switched_off = !ok || !request.on;
 	if (!apply(session, &changed, error))
 		return false;
-	if (ok && (request.wants & CONTROL_WANTS_PAGE) && !gate_is_open(&session->gate) &&
-	    gate_open(&session->gate, &page))
-		gate_set_on(&session->gate, session->is_sampling);
-	now_ns = session_gate_ns(session, session_clock());
-	gate_take(&session->gate, now_ns);
+	if (ok && (request.wants & CONTROL_WANTS_PAGE) &&
+	    !sample_window_is_open(&session->window) && sample_window_open(&session->window, &page))
+		sample_window_set_on(&session->window, session->is_sampling);
+	now_ns = session_window_ns(session, session_clock());
+	sample_window_take(&session->window, now_ns);
 	if (ok && (request.on || page >= 0))
-		gate_use(&session->gate, now_ns, changed);
+		sample_window_use(&session->window, now_ns, changed);
 	ok = ok && answer(session, &request, page);
 	if (changed)
 		note_change(session);
@@ -234,14 +234,14 @@ bool session_take_switch(struct session *session, GError **error)
 	return apply_and_note(session, error);
 }
 
-bool session_look_at_gate(struct session *session, uint64_t now_ns, GError **error)
+bool session_check_window(struct session *session, uint64_t now_ns, GError **error)
 {
-	struct gate *gate = &session->gate;
+	struct sample_window *window = &session->window;
 
-	if (gate->is_broken && session->switch_fd >= 0)
+	if (window->is_broken && session->switch_fd >= 0)
 		return give_up(session, error);
-	if (!gate_is_open(gate) || session->switched_off ||
-	    !gate_is_over(gate, session_gate_ns(session, now_ns)))
+	if (!sample_window_is_open(window) || session->switched_off ||
+	    !sample_window_is_over(window, session_window_ns(session, now_ns)))
 		return true;
 	session->switched_off = true;
 	return apply_and_note(session, error);

@@ -35,8 +35,8 @@
 	UINT64_C(2000000) /* then collectors' rings are drained again: a producer waits 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
-#define PROGRESS_NS UINT64_C(850000000)  /* each wakes the broker, the bus and the client */
-#define GATE_KEEP_NS UINT64_C(100000000) /* for records that are late */
+#define PROGRESS_NS UINT64_C(850000000) /* each wakes the broker, the bus and the client */
+#define SAMPLE_WINDOW_KEEP_NS UINT64_C(100000000) /* for records that are late */
 #define RESCAN_NS (2 * SECOND_NS)
 #define MAX_ASKS 64u /* snapshots of single processes at once */
 #define ASKS_A_CHECK \
@@ -170,7 +170,7 @@ void session_done(struct session *session)
 	bells_free(session->bells);
 	round_done(&session->round);
 	cpus_done(&session->cpus);
-	gate_done(&session->gate);
+	sample_window_done(&session->window);
 	samples_done(&session->samples);
 	if (session->output.writer)
 		output_done(&session->output);
@@ -219,7 +219,7 @@ void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 
 void session_drain(struct session *session, uint64_t limit_ns)
 {
-	gate_take(&session->gate, session_gate_ns(session, session_clock()));
+	sample_window_take(&session->window, session_window_ns(session, session_clock()));
 	round_run(&session->round, limit_ns);
 }
 
@@ -465,10 +465,10 @@ static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 /* True if no work is pending, so that the next round can come later. */
 static bool is_quiet(const struct session *session, uint64_t now_ns)
 {
-	bool lingers = gate_is_open(&session->gate) && !session->switched_off &&
-		       !session->config.by_task;
+	bool holds = sample_window_is_open(&session->window) && !session->switched_off &&
+		     !session->config.by_task;
 
-	return !session->behind && !lingers && !session->rescan && session->scan_serial == 0 &&
+	return !session->behind && !holds && !session->rescan && session->scan_serial == 0 &&
 	       (session->enabled_again || !session->config.by_task) &&
 	       g_queue_is_empty((GQueue *)&session->answers) &&
 	       samples_delay_ns(&session->samples) == 0 &&
@@ -495,7 +495,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	collectors_drain(&session->collectors, now_ns);
 	if (check_due && session->off_ns == 0)
 		ticks_read(&session->ticks);
-	gate_take(&session->gate, session_gate_ns(session, now_ns));
+	sample_window_take(&session->window, session_window_ns(session, now_ns));
 	session->behind =
 		!round_run_until(&session->round, now_ns - ROUND_SLACK_NS, now_ns + ROUND_MAX_NS);
 	if (session->behind)
@@ -506,8 +506,8 @@ static void run_round(struct session *session, uint64_t now_ns)
 	/* The side band has been applied up to here. */
 	limit_ns = session->behind ? session->round.last_ns : now_ns - ROUND_SLACK_NS;
 	session_compare_ticks(session, limit_ns);
-	gate_forget(&session->gate, limit_ns - MIN_OF(limit_ns, GATE_KEEP_NS));
-	if (!session_look_at_gate(session, now_ns, &session->failure))
+	sample_window_forget(&session->window, limit_ns - MIN_OF(limit_ns, SAMPLE_WINDOW_KEEP_NS));
+	if (!session_check_window(session, now_ns, &session->failure))
 		fail(session);
 	collectors_serve(&session->collectors, limit_ns, now_ns);
 	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);

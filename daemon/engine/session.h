@@ -6,8 +6,8 @@
 #include "daemon/engine/cpus.h"
 #include "daemon/engine/events.h"
 #include "daemon/engine/footprints.h"
-#include "daemon/engine/gate.h"
 #include "daemon/engine/heap-excluded.h"
+#include "daemon/engine/sample-window.h"
 #include "daemon/engine/scan.h"
 #include "daemon/engine/ticks.h"
 #include "daemon/engine/writer.h"
@@ -43,7 +43,7 @@ struct session {
 	struct loss_table losses;
 	struct cpus cpus;
 	struct ticks ticks;
-	struct gate gate;
+	struct sample_window window;
 	struct events events;
 	struct round round;
 	struct scan scan;
@@ -113,10 +113,10 @@ bool session_begin_sampling(struct session *session, GError **error);
 bool session_set_paused(struct session *session, bool paused, GError **error);
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
 bool session_take_switch(struct session *session, GError **error);
-/* Converts now_ns to the clock of session->gate. */
-uint64_t session_gate_ns(const struct session *session, uint64_t now_ns);
+/* Converts now_ns to the clock of session->window. */
+uint64_t session_window_ns(const struct session *session, uint64_t now_ns);
 /* Called after each round: disables events that no block has needed for a while. */
-bool session_look_at_gate(struct session *session, uint64_t now_ns, GError **error);
+bool session_check_window(struct session *session, uint64_t now_ns, GError **error);
 /* Compares the ticks of the last sampled interval, once the rings have been drained past it. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns);
 /* session-answers.c */

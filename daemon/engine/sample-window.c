@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sample window - the time that a program wants samples of, by its record in memory that it shares
+ * with us
+ *
+ * To enable or disable events takes longer than a short block lasts. So events stay enabled for
+ * some time after the end of a block (the hysteresis). The program records when its blocks begin
+ * and end, and samples of other times are dropped. Two bits say who may rely on what. ON is ours:
+ * as long as it is set, events are enabled. BLOCK is the program's: it is set only together with
+ * ON, by a compare-and-exchange. We clear ON by a compare-and-exchange as well, which fails while
+ * BLOCK is set.
+ *
+ * The hysteresis uses the caller's clock (session-sampling.c). It is short because enabled events
+ * have a cost, and it adapts: it becomes twice the last pause that was too long for it, if that was
+ * within two seconds, and is halved each time that it was in vain. To enable events takes longer
+ * the more CPUs there are; a begin waits for that only after a pause that is longer than those
+ * before.
+ *
+ * A time counts as soon as the program has published it, which is before its begin or end returns.
+ * So after the clock is read, sample_window_take() gets all edges that samples up to that time
+ * depend on. Invariants: (1) a sample between a begin that returned and its end is in a block
+ *                 [test-engine-sample-window: blocks; test_recorder: edges]
+ *             (2) one between an end that returned and the next begin is in none
+ *                 [test-engine-sample-window: blocks; test_recorder: edges]
+ *             (3) a begin after a pause as before does not ask     [test-engine-sample-window:
+ *                 hysteresis]
+ *             (4) whatever the page says, nothing is written outside, and memory is bounded
+ *                 [test-engine-sample-window: hostile]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/sample-window.h"
+
+#include "arch/base.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#define MIN_HYSTERESIS_NS \
+	UINT64_C(90000000) /* until the next round, not until the one that notices a block's end */
+#define MAX_HYSTERESIS_NS UINT64_C(2000000000)
+#define MAX_EDGES \
+	(1u << 20) /* that are kept: some 10 s of blocks of 10 us, or a page with false counts */
+
+static int make_file(void)
+{
+	CLEANUP_CLOSE int fd = memfd_create("prof-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, sizeof(struct control_page)) < 0 ||
+	    fallocate(fd, 0, 0, sizeof(struct control_page)) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -1;
+	return steal_fd(&fd);
+}
+
+bool sample_window_open(struct sample_window *window, int *ret_fd)
+{
+	CLEANUP_CLOSE int fd = make_file();
+	void *page = fd < 0 ? MAP_FAILED
+			    : mmap(NULL, sizeof(struct control_page), PROT_READ | PROT_WRITE,
+				   MAP_SHARED, fd, 0);
+
+	if (page == MAP_FAILED)
+		return false;
+	*window = (struct sample_window){ .page = page,
+					  .edges = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
+					  .hysteresis_ns = MIN_HYSTERESIS_NS };
+	*ret_fd = steal_fd(&fd);
+	return true;
+}
+
+void sample_window_done(struct sample_window *window)
+{
+	if (!window->page)
+		return;
+	munmap(window->page, sizeof(*window->page));
+	g_array_unref(window->edges);
+	*window = (struct sample_window){ 0 };
+}
+
+void sample_window_set_on(struct sample_window *window, bool on)
+{
+	if (!window->page)
+		return;
+	if (on)
+		__atomic_fetch_or(&window->page->state, CONTROL_PAGE_ON, __ATOMIC_SEQ_CST);
+	else
+		__atomic_fetch_and(&window->page->state, ~CONTROL_PAGE_ON, __ATOMIC_SEQ_CST);
+}
+
+/* pairs with try_begin() of libcollector/recorder.c */
+bool sample_window_try_off(struct sample_window *window)
+{
+	uint32_t state = CONTROL_PAGE_ON;
+
+	return __atomic_compare_exchange_n(&window->page->state, &state, 0, false, __ATOMIC_SEQ_CST,
+					   __ATOMIC_SEQ_CST) ||
+	       !(state & CONTROL_PAGE_BLOCK);
+}
+
+void sample_window_use(struct sample_window *window, uint64_t now_ns, bool late)
+{
+	uint64_t pause_ns = now_ns - MIN_OF(window->used_ns, now_ns);
+
+	if (late && pause_ns <= MAX_HYSTERESIS_NS)
+		window->hysteresis_ns =
+			MIN_OF(MAX_OF(2 * pause_ns, MIN_HYSTERESIS_NS), MAX_HYSTERESIS_NS);
+	window->used_ns = now_ns;
+}
+
+bool sample_window_is_over(struct sample_window *window, uint64_t now_ns)
+{
+	if (now_ns < window->used_ns + window->hysteresis_ns || !sample_window_try_off(window))
+		return false;
+	window->hysteresis_ns = MAX_OF(window->hysteresis_ns / 2, MIN_HYSTERESIS_NS);
+	return true;
+}
+
+static void take_edge(struct sample_window *window)
+{
+	uint64_t edge = __atomic_load_n(
+		&window->page->edges[window->n_taken++ % CONTROL_PAGE_EDGES], __ATOMIC_RELAXED);
+	guint n = window->edges->len;
+
+	if (n > 0)
+		edge = MAX_OF(edge, g_array_index(window->edges, uint64_t, n - 1));
+	g_array_append_val(window->edges, edge);
+}
+
+void sample_window_take(struct sample_window *window, uint64_t now_ns)
+{
+	uint64_t n;
+
+	if (!window->page || window->is_broken)
+		return;
+	/* pairs with add_edge() of libcollector/recorder.c */
+	n = __atomic_load_n(&window->page->n_edges, __ATOMIC_ACQUIRE);
+	window->is_broken = n - window->n_taken > CONTROL_PAGE_EDGES ||
+			    window->edges->len > MAX_EDGES;
+	if (window->is_broken || n == window->n_taken)
+		return;
+	while (window->n_taken != n)
+		take_edge(window);
+	__atomic_store_n(&window->page->n_taken, n, __ATOMIC_RELEASE);
+	window->used_ns = now_ns;
+}
+
+/* Returns the number of edges at or before that time. */
+static size_t count_until(const struct sample_window *window, uint64_t time_ns)
+{
+	size_t low = 0, high = window->edges->len;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (g_array_index(window->edges, uint64_t, middle) <= time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+bool sample_window_includes(const struct sample_window *window, uint64_t time_ns)
+{
+	return !window->page || (window->n_forgotten + count_until(window, time_ns)) % 2 != 0;
+}
+
+void sample_window_forget(struct sample_window *window, uint64_t before_ns)
+{
+	size_t n = window->page && before_ns ? count_until(window, before_ns - 1) : 0;
+
+	if (n == 0)
+		return;
+	g_array_remove_range(window->edges, 0, (guint)n);
+	window->n_forgotten += n;
+}
