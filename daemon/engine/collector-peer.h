@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
-#include "daemon/engine/bells.h"
 #include "daemon/engine/collector-rows.h"
+#include "daemon/engine/doorbells.h"
 #include "daemon/engine/sysprof-frames.h"
 #include "daemon/engine/sysprof-ring.h"
 #include "daemon/protocol.h"
@@ -81,13 +81,13 @@ struct peer_arena {
 	struct ring_arena_memory memory;
 	struct peer_ring *rings;      /* memory.n_places */
 	struct peer_sysprof *sysprof; /* NULL: an arena of our own */
-	struct bell bell;
+	struct doorbell doorbell;
 	bool armed;
 	bool is_lossless;
 	bool is_filling;    /* a ring was more than a third full since the last check */
 	uint64_t told_lost; /* of threads without a ring, already in loss rows */
 	uint64_t lost_ns;   /* the last check of that */
-	unsigned int false_bells;
+	unsigned int false_doorbells;
 	uint64_t deaf_until_ns; /* not listened to before: it rang too often for nothing */
 };
 

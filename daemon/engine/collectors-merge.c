@@ -177,18 +177,18 @@ static void drain_arena(struct collectors *collectors, struct peer *peer, struct
 	peer_arena_count_lost(peer, arena, now_ns);
 }
 
-/* A bell that rings again and again without reason is ignored; its rings are drained by the
+/* A doorbell that rings again and again without reason is ignored; its rings are drained by the
  * clock. */
-static void judge_bell(struct peer_arena *arena, uint64_t now_ns)
+static void judge_doorbell(struct peer_arena *arena, uint64_t now_ns)
 {
-	bool rang = arena->armed &&
-		    __atomic_load_n(arena->bell.word, __ATOMIC_RELAXED) != arena->bell.value;
+	bool rang = arena->armed && __atomic_load_n(arena->doorbell.word, __ATOMIC_RELAXED) !=
+					    arena->doorbell.value;
 
 	if (!rang)
 		return;
 	arena->armed = false;
-	arena->false_bells = arena->is_filling ? 0 : arena->false_bells + 1;
-	if (arena->false_bells > FALSE_BELLS)
+	arena->false_doorbells = arena->is_filling ? 0 : arena->false_doorbells + 1;
+	if (arena->false_doorbells > FALSE_BELLS)
 		arena->deaf_until_ns = now_ns + DEAF_NS;
 }
 
@@ -217,7 +217,7 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 			struct peer_arena *arena = peer->arenas[k];
 
 			drain_arena(collectors, peer, arena, now_ns);
-			judge_bell(arena, now_ns);
+			judge_doorbell(arena, now_ns);
 			is_filling = is_filling || arena->is_filling;
 			arena->is_filling = false;
 		}

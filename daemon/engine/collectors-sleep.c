@@ -5,7 +5,7 @@
  * A drain is due when a doorbell rings, when a ring was last seen more than a third full, and with
  * the session's round ten times a second, or as seldom as that is if nothing comes. So idle
  * processes cause no wake-ups of their own. Sysprof's rings have no doorbell, so they are polled.
- * Invariants: (1) a bell that rings without reason is ignored  [test-engine-collectors: floods]
+ * Invariants: (1) a doorbell that rings without reason is ignored  [test-engine-collectors: floods]
  *             (2) if all can ring and nothing waits, rings are not checked more often than the
  *                 session runs  [test-engine-collectors: quiet]
  * Runs on the drain thread only.
@@ -29,48 +29,48 @@ static bool can_ring(const struct peer *peer, const struct peer_arena *arena, ui
 	return peer->state == PEER_ACTIVE && !arena->sysprof && now_ns >= arena->deaf_until_ns;
 }
 
-/* Arms all bells. Returns whether a ring filled between its drain and now, when it could not
+/* Arms all doorbells. Returns whether a ring filled between its drain and now, when it could not
  * ring. */
 static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
 {
-	struct bell bells[BELLS_MAX];
+	struct doorbell doorbells[DOORBELLS_MAX];
 	bool is_full = false;
 	size_t n = 0;
 
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		for (uint32_t k = 0; k < peer->n_arenas && n < BELLS_MAX; k++) {
+		for (uint32_t k = 0; k < peer->n_arenas && n < DOORBELLS_MAX; k++) {
 			struct peer_arena *arena = peer->arenas[k];
 
 			if (!can_ring(peer, arena, now_ns))
 				continue;
 			if (!arena->armed) {
-				arena->bell.value =
-					ring_arena_arm(&arena->memory, &arena->bell.word);
+				arena->doorbell.value =
+					ring_arena_arm(&arena->memory, &arena->doorbell.word);
 				arena->armed = true;
 				is_full = is_full || is_filling(arena);
 			}
-			bells[n++] = arena->bell;
+			doorbells[n++] = arena->doorbell;
 		}
 	}
-	bells_set(collectors->options.bells, bells, n);
+	doorbells_set(collectors->options.doorbells, doorbells, n);
 	collectors->rung = false;
 	collectors->armed_ns = now_ns;
 	return is_full;
 }
 
-/* Returns whether the listed bells differ from the current ones. */
+/* Returns whether the listed doorbells differ from the current ones. */
 static bool is_outdated(const struct collectors *collectors, uint64_t now_ns)
 {
 	size_t n = 0;
 
-	if (!collectors->options.bells)
+	if (!collectors->options.doorbells)
 		return false;
 	for (guint i = 0; !collectors->rung && i < collectors->peers->len; i++) {
 		const struct peer *peer = peer_at(collectors, i);
 
-		for (uint32_t k = 0; k < peer->n_arenas && n < BELLS_MAX; k++) {
+		for (uint32_t k = 0; k < peer->n_arenas && n < DOORBELLS_MAX; k++) {
 			if (!can_ring(peer, peer->arenas[k], now_ns))
 				continue;
 			if (!peer->arenas[k]->armed)
@@ -117,13 +117,13 @@ static uint64_t poll_sysprof_rings(struct collectors *collectors, uint64_t now_n
 
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns)
 {
-	size_t n_bells = 0;
+	size_t n_doorbells = 0;
 
 	if (collectors->peers->len == 0)
 		return true;
 	if (collectors->has_sysprof || collectors->unfinished || collectors->queued_bytes > 0 ||
 	    collectors->rung || collectors->interval_ms < COLLECTORS_MAX_INTERVAL_MS ||
-	    !collectors->options.bells || !bells_are_heard(collectors->options.bells))
+	    !collectors->options.doorbells || !doorbells_are_heard(collectors->options.doorbells))
 		return false;
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		const struct peer *peer = peer_at(collectors, i);
@@ -132,7 +132,7 @@ bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns)
 			return false;
 		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
 			if (!peer->arenas[k]->armed || !can_ring(peer, peer->arenas[k], now_ns) ||
-			    ++n_bells > BELLS_MAX)
+			    ++n_doorbells > DOORBELLS_MAX)
 				return false;
 	}
 	return true;

@@ -113,9 +113,9 @@ bool collectors_wake(struct collectors *collectors, int fd)
 		peer->called = peer->called || fd == peer->connection;
 		return true;
 	}
-	if (!collectors->options.bells || fd != bells_fd(collectors->options.bells))
+	if (!collectors->options.doorbells || fd != doorbells_fd(collectors->options.doorbells))
 		return false;
-	bells_take(collectors->options.bells);
+	doorbells_take(collectors->options.doorbells);
 	collectors->rung = true;
 	return true;
 }
@@ -716,8 +716,8 @@ static void forget(struct collectors *collectors, guint i)
 	struct peer *peer = peer_at(collectors, i);
 
 	/* No thread may sleep on words that get unmapped. */
-	if (peer->n_arenas && collectors->options.bells)
-		bells_set(collectors->options.bells, NULL, 0);
+	if (peer->n_arenas && collectors->options.doorbells)
+		doorbells_set(collectors->options.doorbells, NULL, 0);
 	collectors->rung = true;
 	*(peer->is_sysprof ? &collectors->sysprof_bytes : &collectors->arena_bytes) -=
 		bytes_of(peer);

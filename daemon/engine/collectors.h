@@ -18,10 +18,10 @@ struct collectors_options {
 	struct loss_table *losses;
 	struct images *images;
 	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid,
-		     void *data); /* as in struct samples */
-	struct bells *bells;      /* borrowed; NULL: only the timer */
-	struct tick_clock *ticks; /* borrowed; NULL: ring times are ns */
-	int epoll_fd;             /* gets connections and pidfds; -1: none */
+		     void *data);    /* as in struct samples */
+	struct doorbells *doorbells; /* borrowed; NULL: only the timer */
+	struct tick_clock *ticks;    /* borrowed; NULL: ring times are ns */
+	int epoll_fd;                /* gets connections and pidfds; -1: none */
 	uint64_t session;
 	enum engine_policy policy;
 	/* Requests a look-up of the process in /proc. */
@@ -51,7 +51,7 @@ struct collectors {
 	uint64_t drained_ns;
 	uint64_t keep_up_ns; /* when rings are checked next during long steps */
 	uint64_t woke_ns;    /* when producers that wait for room were last woken */
-	uint64_t armed_ns;   /* bells */
+	uint64_t armed_ns;   /* doorbells */
 	uint64_t due_ns;
 	unsigned int interval_ms; /* of drains: 1 … */
 	bool has_sysprof;         /* a process has asked for one of sysprof's rings */
@@ -82,7 +82,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 /* Called after all of these. Returns when they are due again, by the clock, and stores that in
  * due_ns; UINT64_MAX if there are no peers. If nothing can be missed, that is after longest_ns. */
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
-/* Returns whether nothing waits, and every new record goes to a ring whose bell is heard. */
+/* Returns whether nothing waits, and every new record goes to a ring whose doorbell is heard. */
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
 /* Returns whether a process writes to a ring whose request the broker has not passed on yet. */
 bool collectors_miss_requests(const struct collectors *collectors);

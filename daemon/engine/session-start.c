@@ -169,7 +169,7 @@ static void connect_parts(struct session *session)
 						      .losses = &session->losses,
 						      .images = &session->images,
 						      .want = session_first_hit,
-						      .bells = session->bells,
+						      .doorbells = session->doorbells,
 						      .ticks = session->tick_clock,
 						      .epoll_fd = session->epoll_fd,
 						      .session = session->config.session,

@@ -109,7 +109,7 @@ void session_first_hit(struct image *image, const struct mapping *mapping, int32
 void session_threads_free(struct session_threads *threads)
 {
 	tick_clock_free(threads->tick_clock);
-	bells_free(threads->bells);
+	doorbells_free(threads->doorbells);
 	unwind_tables_free(threads->tables);
 	writer_free(threads->writer);
 	*threads = (struct session_threads){ 0 };
@@ -122,8 +122,8 @@ bool session_threads_new(struct session_threads *ret_threads, GError **error)
 	if (threads.writer)
 		threads.tables = unwind_tables_new(error);
 	if (threads.tables)
-		threads.bells = bells_new(error);
-	if (!threads.bells) {
+		threads.doorbells = doorbells_new(error);
+	if (!threads.doorbells) {
 		session_threads_free(&threads);
 		return false;
 	}
@@ -138,7 +138,7 @@ void session_init(struct session *session, int socket, const struct session_thre
 	*session = (struct session){
 		.writer = threads->writer,
 		.tables = threads->tables,
-		.bells = threads->bells,
+		.doorbells = threads->doorbells,
 		.tick_clock = threads->tick_clock,
 		.capture_fd = -1,
 		.stat_fd = -1,
@@ -167,7 +167,7 @@ void session_done(struct session *session)
 	heap_excluded_done(&session->excluded);
 	footprints_done(&session->footprints);
 	tick_clock_free(session->tick_clock);
-	bells_free(session->bells);
+	doorbells_free(session->doorbells);
 	round_done(&session->round);
 	cpus_done(&session->cpus);
 	sample_window_done(&session->window);
@@ -615,7 +615,7 @@ bool session_run(struct session *session)
 
 	if (!watch(session, session->channel.fd) || !watch(session, writer_fd(session->writer)) ||
 	    !watch(session, unwind_tables_fd(session->tables)) ||
-	    !watch(session, bells_fd(session->bells)))
+	    !watch(session, doorbells_fd(session->doorbells)))
 		fail(session);
 	while (!session->ending) {
 		n = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), timeout_ms(session));

@@ -48,7 +48,7 @@ struct session {
 	struct round round;
 	struct scan scan;
 	struct unwind_tables *tables;
-	struct bells *bells;
+	struct doorbells *doorbells;
 	struct tick_clock *tick_clock;
 	struct collectors collectors;
 	struct heap_excluded excluded;
@@ -84,7 +84,7 @@ struct session {
 struct session_threads {
 	struct writer *writer;
 	struct unwind_tables *tables;
-	struct bells *bells;
+	struct doorbells *doorbells;
 	struct tick_clock *tick_clock; /* not a thread, but it opens a file; NULL: unavailable */
 };
 bool session_threads_new(struct session_threads *ret_threads, GError **error);

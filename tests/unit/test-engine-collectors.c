@@ -350,13 +350,13 @@ static void test_given_up(void)
 	fixture_done(&fixture);
 }
 
-static bool has_rung(struct bells *bells, int timeout_ms)
+static bool has_rung(struct doorbells *doorbells, int timeout_ms)
 {
 	for (int i = 0; i < timeout_ms; i++) {
 		struct timespec pause = { .tv_nsec = 1000000 };
 		uint64_t count;
 
-		if (read(bells_fd(bells), &count, sizeof(count)) > 0)
+		if (read(doorbells_fd(doorbells), &count, sizeof(count)) > 0)
 			return true;
 		nanosleep(&pause, NULL);
 	}
@@ -364,34 +364,34 @@ static bool has_rung(struct bells *bells, int timeout_ms)
 }
 
 /* A ring that fills wakes the engine; one that rings for nothing is not listened to for long. */
-static void test_bells(void)
+static void test_doorbells(void)
 {
-	struct bells *bells = bells_new(NULL);
+	struct doorbells *doorbells = doorbells_new(NULL);
 	unsigned int rung = 0;
 	struct fixture fixture;
 	struct ring *ring;
 
-	REQUIRE(bells != NULL);
+	REQUIRE(doorbells != NULL);
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
-	fixture.collectors.options.bells = bells;
+	fixture.collectors.options.doorbells = doorbells;
 	ring = claim(&fixture, getpid());
 	step(&fixture);
 	collectors_sleep(&fixture.collectors, now(), 0);
-	CHECK(!has_rung(bells, 50));
+	CHECK(!has_rung(doorbells, 50));
 	for (unsigned int i = 0; i < 600; i++)
 		write_mark(ring, 0, i);
-	CHECK(has_rung(bells, 5000));
+	CHECK(has_rung(doorbells, 5000));
 	usleep(2000);
 	step(&fixture);
 	collectors_sleep(&fixture.collectors, now(), 0);
 	for (unsigned int i = 0; i < 100; i++) {
 		__atomic_fetch_add(&fixture.shared->doorbell, 1, __ATOMIC_SEQ_CST);
 		syscall(SYS_futex, &fixture.shared->doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
-		if (!has_rung(bells, i < 5 ? 5000 : 20))
+		if (!has_rung(doorbells, i < 5 ? 5000 : 20))
 			break;
 		rung++;
 		usleep(2000);
-		collectors_wake(&fixture.collectors, bells_fd(bells));
+		collectors_wake(&fixture.collectors, doorbells_fd(doorbells));
 		step(&fixture);
 		collectors_sleep(&fixture.collectors, now(), 0);
 	}
@@ -399,7 +399,7 @@ static void test_bells(void)
 	CHECK(rung < 40);
 	finish(&fixture);
 	fixture_done(&fixture);
-	bells_free(bells);
+	doorbells_free(doorbells);
 }
 
 /* Until all is due again, if the session would let it be for longer than ever. */
@@ -412,16 +412,16 @@ static uint64_t sleep_ns(struct fixture *fixture)
 }
 
 /* A ring that fills while others' records become rows rings rightly, though it is emptied then. */
-static void test_bells_amid(void)
+static void test_doorbells_amid(void)
 {
-	struct bells *bells = bells_new(NULL);
+	struct doorbells *doorbells = doorbells_new(NULL);
 	struct fixture fixture;
 	struct peer_arena *arena;
 	struct ring *ring;
 
-	REQUIRE(bells != NULL);
+	REQUIRE(doorbells != NULL);
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
-	fixture.collectors.options.bells = bells;
+	fixture.collectors.options.doorbells = doorbells;
 	ring = ring_claim(fixture.arena, (uint32_t)getpid(), 4u << 20, 0);
 	REQUIRE(ring != NULL);
 	arena = ((struct peer *)g_ptr_array_index(fixture.collectors.peers, 0))->arenas[0];
@@ -438,11 +438,11 @@ static void test_bells_amid(void)
 		usleep(1000);
 		collectors_emit(&fixture.collectors, now(), UINT64_MAX);
 	}
-	CHECK(arena->false_bells < 5);
+	CHECK(arena->false_doorbells < 5);
 	CHECK_INT(arena->deaf_until_ns, 0);
 	finish(&fixture);
 	fixture_done(&fixture);
-	bells_free(bells);
+	doorbells_free(doorbells);
 }
 
 /* Where nothing waits they may be looked at seldom, as whoever fills a ring can be heard; and no
@@ -450,17 +450,17 @@ static void test_bells_amid(void)
 static void test_quiet(void)
 {
 	const uint64_t at_most_ns = UINT64_C(1000000000); /* ten times as long as ever else */
-	struct bells *bells = bells_new(NULL);
+	struct doorbells *doorbells = doorbells_new(NULL);
 	struct fixture fixture;
 	struct ring *ring;
 
-	REQUIRE(bells != NULL);
+	REQUIRE(doorbells != NULL);
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
 	ring = claim(&fixture, getpid());
 	step(&fixture);
-	/* there are no bells */
+	/* there are no doorbells */
 	CHECK(sleep_ns(&fixture) < at_most_ns);
-	fixture.collectors.options.bells = bells;
+	fixture.collectors.options.doorbells = doorbells;
 	sleep_ns(&fixture);
 	step(&fixture);
 	CHECK(sleep_ns(&fixture) > at_most_ns);
@@ -479,7 +479,7 @@ static void test_quiet(void)
 	CHECK(!collectors_are_quiet(&fixture.collectors, now()));
 	finish(&fixture);
 	fixture_done(&fixture);
-	bells_free(bells);
+	doorbells_free(doorbells);
 }
 
 int main(void)
@@ -497,8 +497,8 @@ int main(void)
 	RUN(test_floods);
 	RUN(test_executed_at_once);
 	RUN(test_given_up);
-	RUN(test_bells);
-	RUN(test_bells_amid);
+	RUN(test_doorbells);
+	RUN(test_doorbells_amid);
 	RUN(test_quiet);
 	return test_end();
 }

@@ -249,7 +249,7 @@ static void test_lying_table(void)
 static void test_garbage(void)
 {
 	static const struct build_symbol symbols[] = {
-		{ TEXT + 0x00, 0x10, "bell\a", STT_FUNC, STB_GLOBAL },
+		{ TEXT + 0x00, 0x10, "doorbell\a", STT_FUNC, STB_GLOBAL },
 		{ TEXT + 0x10, 0x10, "\377\376", STT_FUNC, STB_GLOBAL },
 		{ TEXT + 0x20, 0x10, "caf\303\251", STT_FUNC, STB_GLOBAL },
 		{ TEXT + 0x30, 0x10, "\033[2J", STT_FUNC, STB_GLOBAL },

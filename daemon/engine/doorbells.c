@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Doorbells - wakes the drain thread when a collector's ring fills
+ *
+ * Producers ring by a futex in shared memory (docs/ring.md, section 8). This thread sleeps on up to
+ * DOORBELLS_MAX of these futexes, and on a word of its own that announces a new list. It reports a
+ * ring once per list, so a producer that rings without end wakes it no more often than the drain
+ * thread lists its doorbell again.
+ * If the kernel has no futex_waitv(2), nothing is ever reported, and only the drain thread's timer
+ * remains.
+ * Threads: its own, and the drain thread, which calls everything here. `lock` guards the shared
+ * fields.
+ */
+#include "daemon/engine/doorbells.h"
+
+#include "arch/base.h"
+#include "arch/errno-text.h"
+#include "libcapture/prof-capture.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+
+struct doorbells {
+	pthread_t thread;
+	bool running;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct doorbell list[DOORBELLS_MAX];
+	size_t n;
+	bool told, ending, is_deaf;
+	uint32_t changes; /* futex: counts changes of the list */
+	int event_fd;
+};
+
+static struct futex_waitv waiter(const uint32_t *word, uint32_t value, uint32_t flags)
+{
+	return (struct futex_waitv){
+		.val = value,
+		.uaddr = (uintptr_t)word,
+		.flags = FUTEX_32 | flags,
+	};
+}
+
+/* Called with the lock held. */
+static size_t list_waiters(const struct doorbells *doorbells, struct futex_waitv *waiters)
+{
+	waiters[0] = waiter(&doorbells->changes,
+			    __atomic_load_n(&doorbells->changes, __ATOMIC_RELAXED),
+			    FUTEX_PRIVATE_FLAG);
+	for (size_t i = 0; i < doorbells->n; i++)
+		waiters[1 + i] = waiter(doorbells->list[i].word, doorbells->list[i].value, 0);
+	return 1 + doorbells->n;
+}
+
+/* Returns false if futex_waitv(2) does not work here. */
+static bool sleep_on(struct futex_waitv *waiters, size_t n)
+{
+	return syscall(SYS_futex_waitv, waiters, (unsigned int)n, 0, NULL, 0) >= 0 ||
+	       (errno != ENOSYS && errno != EPERM && errno != EINVAL);
+}
+
+static void *run(void *data)
+{
+	struct doorbells *doorbells = data;
+	struct futex_waitv waiters[1 + DOORBELLS_MAX];
+
+	pthread_setname_np(pthread_self(), "doorbells");
+	pthread_mutex_lock(&doorbells->lock);
+	while (!doorbells->ending) {
+		uint64_t one = 1;
+		bool works;
+		size_t n;
+
+		if (doorbells->is_deaf || doorbells->told || doorbells->n == 0) {
+			pthread_cond_wait(&doorbells->wake, &doorbells->lock);
+			continue;
+		}
+		n = list_waiters(doorbells, waiters);
+		pthread_mutex_unlock(&doorbells->lock);
+		works = sleep_on(waiters, n);
+		pthread_mutex_lock(&doorbells->lock);
+		doorbells->is_deaf = !works;
+		/* woken by a new list, or by a doorbell */
+		if (!works || doorbells->ending || doorbells->changes != (uint32_t)waiters[0].val)
+			continue;
+		doorbells->told = true;
+		if (write(doorbells->event_fd, &one, sizeof(one)) < 0)
+			break; /* cannot be full */
+	}
+	pthread_mutex_unlock(&doorbells->lock);
+	return NULL;
+}
+
+struct doorbells *doorbells_new(GError **error)
+{
+	struct doorbells *doorbells = g_new0(struct doorbells, 1);
+	int r;
+
+	pthread_mutex_init(&doorbells->lock, NULL);
+	pthread_cond_init(&doorbells->wake, NULL);
+	doorbells->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = doorbells->event_fd < 0 ? errno
+				    : pthread_create(&doorbells->thread, NULL, run, doorbells);
+	doorbells->running = r == 0;
+	if (doorbells->running)
+		return doorbells;
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
+		    "Starting the thread for collectors failed: %s", ERRNO_TEXT(r));
+	doorbells_free(doorbells);
+	return NULL;
+}
+
+/* Called with the lock held. Wakes the thread, whatever it sleeps on. */
+static void change(struct doorbells *doorbells)
+{
+	__atomic_add_fetch(&doorbells->changes, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, &doorbells->changes, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	pthread_cond_signal(&doorbells->wake);
+}
+
+void doorbells_free(struct doorbells *doorbells)
+{
+	if (!doorbells)
+		return;
+	if (doorbells->running) {
+		pthread_mutex_lock(&doorbells->lock);
+		doorbells->ending = true;
+		change(doorbells);
+		pthread_mutex_unlock(&doorbells->lock);
+		pthread_join(doorbells->thread, NULL);
+	}
+	if (doorbells->event_fd >= 0)
+		close(doorbells->event_fd);
+	pthread_mutex_destroy(&doorbells->lock);
+	pthread_cond_destroy(&doorbells->wake);
+	g_free(doorbells);
+}
+
+bool doorbells_are_heard(struct doorbells *doorbells)
+{
+	bool is_heard;
+
+	pthread_mutex_lock(&doorbells->lock);
+	is_heard = !doorbells->is_deaf;
+	pthread_mutex_unlock(&doorbells->lock);
+	return is_heard;
+}
+
+int doorbells_fd(const struct doorbells *doorbells)
+{
+	return doorbells->event_fd;
+}
+
+void doorbells_set(struct doorbells *doorbells, const struct doorbell *list, size_t n)
+{
+	pthread_mutex_lock(&doorbells->lock);
+	doorbells->n = MIN_OF(n, (size_t)DOORBELLS_MAX);
+	if (doorbells->n)
+		memcpy(doorbells->list, list, doorbells->n * sizeof(*list));
+	doorbells->told = false;
+	change(doorbells);
+	pthread_mutex_unlock(&doorbells->lock);
+}
+
+void doorbells_take(struct doorbells *doorbells)
+{
+	uint64_t count;
+
+	if (read(doorbells->event_fd, &count, sizeof(count)) < 0)
+		return; /* has not rung */
+}
