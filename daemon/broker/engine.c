@@ -18,7 +18,7 @@
 #include "arch/base.h"
 #include "daemon/broker/child.h"
 #include "daemon/broker/error.h"
-#include "daemon/broker/hung.h"
+#include "daemon/broker/stall-quota.h"
 #include "daemon/broker/watch.h"
 #include "daemon/closer.h"
 #include "daemon/stranger.h"
@@ -194,7 +194,7 @@ void engine_abandon(struct engine *engine, uid_t uid)
 	if (!engine->pid)
 		return;
 	g_source_remove(engine->child_watch);
-	hung_add(engine->pid, uid, 0);
+	stall_quota_add(engine->pid, uid, 0);
 	engine->pid = 0;
 }
 

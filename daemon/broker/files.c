@@ -7,8 +7,8 @@
  * with its request, and a new process gets the others. After PATIENCE_US it is killed, and its
  * request is retried without the likely cause: an image by its path below our own filesystems
  * (careful), a snapshot without what is read through the process's memory (bare), then from the
- * next process on. Files of a process that made us wait once, or that hung.c blocks, are read only
- * in the careful or bare way for the rest of the session.
+ * next process on. Files of a process that made us wait once, or that stall-quota.c blocks, are
+ * read only in the careful or bare way for the rest of the session.
  * Invariants: (1) whatever the process does, every request is answered once, and nothing here waits
  *                 for it  [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
  *             (2) an answer has nothing twice and nothing in part: a snapshot continues after its
@@ -26,7 +26,7 @@
 #include "arch/base.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/helper.h"
-#include "daemon/broker/hung.h"
+#include "daemon/broker/stall-quota.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -161,7 +161,7 @@ static void take_answers(struct files *files, struct worker *worker)
 			break;
 	if (worker == &files->worker || !g_queue_is_empty(&worker->sent))
 		return;
-	helper_free(worker->helper, false, HUNG_NOBODY);
+	helper_free(worker->helper, false, STALL_QUOTA_NOBODY);
 	worker->helper = NULL;
 }
 
@@ -226,9 +226,10 @@ static void unsend(struct files *files, struct worker *worker)
 
 static uid_t owner_of(const struct request *request, pid_t pid)
 {
-	uid_t uid = hung_owner(pid);
+	uid_t uid = stall_quota_owner(pid);
 
-	return uid == HUNG_NOBODY && request->message.type == FILES_IMAGE ? request->uid : uid;
+	return uid == STALL_QUOTA_NOBODY && request->message.type == FILES_IMAGE ? request->uid
+										 : uid;
 }
 
 static bool was_stuck(const struct files *files, pid_t pid)
@@ -275,7 +276,7 @@ static void recover(struct files *files, struct worker *worker, bool stuck)
 	bool at = again && request && helper_is_at(helper, request->message.serial);
 	pid_t pid = helper_target(helper);
 	uint64_t bytes = helper_bytes(helper);
-	uid_t uid = at ? owner_of(request, pid) : HUNG_NOBODY;
+	uid_t uid = at ? owner_of(request, pid) : STALL_QUOTA_NOBODY;
 
 	worker->helper = NULL;
 	if (stuck && at)
@@ -311,7 +312,7 @@ static void set_aside(struct files *files)
 	if (!other)
 		return;
 	if (!helper_stop_behind(worker->helper, request->message.serial)) {
-		helper_free(other, false, HUNG_NOBODY);
+		helper_free(other, false, STALL_QUOTA_NOBODY);
 		return;
 	}
 	aside->helper = worker->helper;
@@ -374,12 +375,12 @@ static void prepare(const struct files *files, struct request *request)
 	pid_t pid = image->request.pid;
 
 	if (request->message.type == FILES_IMAGE) {
-		if (was_stuck(files, pid) || hung_is_blocked(request->uid, pid) ||
+		if (was_stuck(files, pid) || stall_quota_is_blocked(request->uid, pid) ||
 		    is_set_aside(files, pid, request->uid))
 			image->careful = 1;
 		return;
 	}
-	snapshot->n_bare = hung_list_blocked(snapshot->bare, FILES_MAX_BARE);
+	snapshot->n_bare = stall_quota_list_blocked(snapshot->bare, FILES_MAX_BARE);
 	if (snapshot->pid && was_stuck(files, snapshot->pid))
 		snapshot->bare_pid = snapshot->pid;
 	for (uint32_t i = 0; i < snapshot->n_footprints; i++)
@@ -461,7 +462,7 @@ void files_open_image(struct files *files, const struct files_image *image, cons
 
 	request->message.type = FILES_IMAGE;
 	request->message.image = *image;
-	request->uid = hung_owner(image->request.pid);
+	request->uid = stall_quota_owner(image->request.pid);
 	request->memfd = -1;
 	request->path = g_strdup(path);
 	request->message.image.request.path_bytes = (uint32_t)strlen(path);
@@ -491,7 +492,8 @@ static void end_worker(struct worker *worker)
 
 	if (worker->helper)
 		helper_free(worker->helper, busy,
-			    busy ? hung_owner(helper_target(worker->helper)) : HUNG_NOBODY);
+			    busy ? stall_quota_owner(helper_target(worker->helper))
+				 : STALL_QUOTA_NOBODY);
 	while ((request = g_queue_pop_head(&worker->sent)))
 		request_free(request);
 }

@@ -6,8 +6,8 @@
  * handled.
  * Invariants: (1) a process that is starved of CPU time, or has not begun, is not stuck before
  *                 STARTING_US
- *             (2) a process that was freed is reaped, whenever the kernel lets it exit (hung.c)
- * Main thread only.
+ *             (2) a process that was freed is reaped, whenever the kernel lets it exit
+ * (stall-quota.c) Main thread only.
  */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 #include "arch/base.h"
 #include "daemon/broker/child.h"
 #include "daemon/broker/error.h"
-#include "daemon/broker/hung.h"
+#include "daemon/broker/stall-quota.h"
 #include "daemon/broker/watch.h"
 #include "daemon/datagram.h"
 
@@ -110,7 +110,7 @@ struct helper *helper_new(const struct files_config *config, const struct helper
 	const struct iovec part = { (void *)config, sizeof(*config) };
 	struct helper *helper;
 
-	if (hung_is_full()) {
+	if (stall_quota_is_full()) {
 		broker_fail(error, BROKER_ERROR_FAILED,
 			    "too many files of this machine's processes cannot be opened");
 		return NULL;
@@ -144,7 +144,7 @@ void helper_free(struct helper *helper, bool busy, uid_t uid)
 		return;
 	kill(pid, SIGKILL);
 	if (busy)
-		hung_reap(pid, uid, target);
+		stall_quota_reap(pid, uid, target);
 	else
 		g_child_watch_add(pid, on_reaped, NULL);
 }
@@ -157,7 +157,7 @@ void helper_give_up(struct helper *helper, uid_t uid)
 	if (!pid)
 		return;
 	kill(pid, SIGKILL);
-	hung_add(pid, uid, target);
+	stall_quota_add(pid, uid, target);
 }
 
 /* ---- Requests and answers -------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
-#include "daemon/broker/hung.h"
+#include "daemon/broker/stall-quota.h"
 
 #include <sys/resource.h>
 
@@ -109,7 +109,7 @@ bool limits_check_start(const struct access *access, const struct limits_usage *
 			"the %u recordings of user %u may take all of MaxEngineBytesPerUser; "
 			"Stop one",
 			user->engines, (unsigned)access->uid);
-	if (access->limited && hung_is_blocked(access->uid, 0))
+	if (access->limited && stall_quota_is_blocked(access->uid, 0))
 		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 				   "processes of profd wait for files of user %u whose server does "
 				   "not answer",

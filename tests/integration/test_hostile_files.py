@@ -223,7 +223,7 @@ def test_locked_memory(locked, spin, spawn, profctl, profcapture, capture):
         assert len(told) == 1
 
 
-PATIENCE = 4  # seconds, one for each (hung.c)
+PATIENCE = 4  # seconds, one for each (stall-quota.c)
 
 
 def test_many_that_hang(locked, spin, spawn, profctl, profcapture, capture):

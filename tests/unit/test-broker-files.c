@@ -9,7 +9,7 @@
 #include "arch/base.h"
 #include "daemon/broker/child.h"
 #include "daemon/broker/files.h"
-#include "daemon/broker/hung.h"
+#include "daemon/broker/stall-quota.h"
 #include "daemon/datagram.h"
 #include "daemon/files/status.h"
 
@@ -393,7 +393,7 @@ int main(int argc, char **argv)
 	g_setenv("PROF_LIBEXEC_DIR", folder, TRUE);
 	if (symlink(self, program) != 0)
 		return 1;
-	hung_clock = clock_of_tests;
+	stall_quota_clock = clock_of_tests;
 	RUN(test_order);
 	RUN(test_aside);
 	RUN(test_always);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/hung.c: who is blocked, for how long, and who is not.
+ * Checks of daemon/broker/stall-quota.c: who is blocked, for how long, and who is not.
  */
 #include "tests/unit/test.h"
 
 #include "arch/base.h"
-#include "daemon/broker/hung.h"
+#include "daemon/broker/stall-quota.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -24,7 +24,7 @@ static int64_t fake_clock(void)
 	return now_us;
 }
 
-/* What a process of ours that is killed but not gone is to hung.c. */
+/* What a process of ours that is killed but not gone is to stall-quota.c. */
 static pid_t start(void)
 {
 	pid_t pid = fork();
@@ -40,7 +40,7 @@ static pid_t start(void)
 
 static void hang(uid_t uid, pid_t target)
 {
-	hung_add(start(), uid, target);
+	stall_quota_add(start(), uid, target);
 }
 
 static void on_exit_of_last(GPid pid, gint wait_status, gpointer data)
@@ -77,32 +77,32 @@ static void pass(int64_t seconds)
 static void test_at_once(void)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		CHECK(!hung_is_blocked(USER, TARGET));
+		CHECK(!stall_quota_is_blocked(USER, TARGET));
 		hang(USER, TARGET);
 	}
-	CHECK(hung_is_blocked(USER, TARGET));
+	CHECK(stall_quota_is_blocked(USER, TARGET));
 	/* as long as they are there */
 	pass(3600);
-	CHECK(hung_is_blocked(USER, TARGET));
+	CHECK(stall_quota_is_blocked(USER, TARGET));
 	let_go();
-	CHECK(!hung_is_blocked(USER, TARGET));
+	CHECK(!stall_quota_is_blocked(USER, TARGET));
 }
 
 static void test_pause(void)
 {
 	for (unsigned i = 0; i < 4; i++) {
-		CHECK(!hung_is_blocked(USER, TARGET));
+		CHECK(!stall_quota_is_blocked(USER, TARGET));
 		hang(USER, TARGET);
 		let_go();
 		pass(20);
 	}
-	CHECK(hung_is_blocked(USER, TARGET));
+	CHECK(stall_quota_is_blocked(USER, TARGET));
 	pass(20);
-	CHECK(!hung_is_blocked(USER, TARGET));
+	CHECK(!stall_quota_is_blocked(USER, TARGET));
 	/* and it begins anew */
 	hang(USER, TARGET);
 	let_go();
-	CHECK(!hung_is_blocked(USER, TARGET));
+	CHECK(!stall_quota_is_blocked(USER, TARGET));
 	pass(31);
 }
 
@@ -112,16 +112,16 @@ static void test_users(void)
 
 	for (unsigned i = 0; i < 3; i++)
 		hang(USER, TARGET + (pid_t)i);
-	CHECK(hung_is_blocked(USER, TARGET + 7));
-	CHECK(!hung_is_blocked(OTHER, TARGET));
-	CHECK(!hung_is_blocked(0, TARGET));
-	CHECK_INT(hung_list_blocked(bare, ARRAY_SIZE(bare)), 1);
+	CHECK(stall_quota_is_blocked(USER, TARGET + 7));
+	CHECK(!stall_quota_is_blocked(OTHER, TARGET));
+	CHECK(!stall_quota_is_blocked(0, TARGET));
+	CHECK_INT(stall_quota_list_blocked(bare, ARRAY_SIZE(bare)), 1);
 	CHECK_INT(bare[0].uid, USER);
 	CHECK_INT(bare[0].pid, 0);
-	CHECK_INT(hung_list_blocked(bare, 0), 0);
+	CHECK_INT(stall_quota_list_blocked(bare, 0), 0);
 	let_go();
 	pass(31);
-	CHECK_INT(hung_list_blocked(bare, ARRAY_SIZE(bare)), 0);
+	CHECK_INT(stall_quota_list_blocked(bare, ARRAY_SIZE(bare)), 0);
 }
 
 static void test_root(void)
@@ -129,20 +129,20 @@ static void test_root(void)
 	struct files_bare bare[4];
 
 	hang(0, TARGET);
-	CHECK(!hung_is_blocked(0, TARGET));
+	CHECK(!stall_quota_is_blocked(0, TARGET));
 	hang(0, TARGET);
-	CHECK(hung_is_blocked(0, TARGET));
+	CHECK(stall_quota_is_blocked(0, TARGET));
 	for (pid_t other = 1; other < 6; other++) {
 		hang(0, TARGET + other);
-		CHECK(!hung_is_blocked(0, TARGET + other));
+		CHECK(!stall_quota_is_blocked(0, TARGET + other));
 	}
-	CHECK_INT(hung_list_blocked(bare, ARRAY_SIZE(bare)), 1);
+	CHECK_INT(stall_quota_list_blocked(bare, ARRAY_SIZE(bare)), 1);
 	CHECK_INT(bare[0].uid, 0);
 	CHECK_INT(bare[0].pid, TARGET);
 	let_go();
-	CHECK(hung_is_blocked(0, TARGET));
+	CHECK(stall_quota_is_blocked(0, TARGET));
 	pass(31);
-	CHECK(!hung_is_blocked(0, TARGET));
+	CHECK(!stall_quota_is_blocked(0, TARGET));
 }
 
 static void test_full(void)
@@ -152,20 +152,20 @@ static void test_full(void)
 	/* one short of what all of root's may have */
 	for (pid_t i = 0; i < 15; i++)
 		hang(0, TARGET + i);
-	CHECK(!hung_is_blocked(0, 1));
+	CHECK(!stall_quota_is_blocked(0, 1));
 	hang(0, TARGET + 15);
-	CHECK(hung_is_blocked(0, 1));
-	CHECK(!hung_is_blocked(USER, 1));
-	REQUIRE(CHECK(hung_list_blocked(bare, ARRAY_SIZE(bare)) > 0));
+	CHECK(stall_quota_is_blocked(0, 1));
+	CHECK(!stall_quota_is_blocked(USER, 1));
+	REQUIRE(CHECK(stall_quota_list_blocked(bare, ARRAY_SIZE(bare)) > 0));
 	CHECK(bare[0].uid == 0 && bare[0].pid == 0);
 	for (uid_t i = 0; i < 16; i++) {
-		CHECK(!hung_is_full());
-		hung_reap(start(), USER + i, TARGET);
+		CHECK(!stall_quota_is_full());
+		stall_quota_reap(start(), USER + i, TARGET);
 	}
-	CHECK(hung_is_full());
+	CHECK(stall_quota_is_full());
 	let_go();
-	CHECK(!hung_is_full());
-	CHECK(!hung_is_blocked(0, 1));
+	CHECK(!stall_quota_is_full());
+	CHECK(!stall_quota_is_blocked(0, 1));
 	pass(31);
 }
 
@@ -173,8 +173,8 @@ static void test_full(void)
 static void test_reap(void)
 {
 	for (unsigned i = 0; i < 6; i++) {
-		hung_reap(start(), USER, TARGET);
-		CHECK(!hung_is_blocked(USER, TARGET));
+		stall_quota_reap(start(), USER, TARGET);
+		CHECK(!stall_quota_is_blocked(USER, TARGET));
 		let_go();
 	}
 }
@@ -186,15 +186,15 @@ static void test_owner(void)
 	if (gone == 0)
 		_exit(0);
 	waitpid(gone, NULL, 0);
-	CHECK_INT(hung_owner(getpid()), geteuid());
-	CHECK_INT(hung_owner(gone), HUNG_NOBODY);
-	CHECK_INT(hung_owner(0), HUNG_NOBODY);
-	CHECK_INT(hung_owner(-1), HUNG_NOBODY);
+	CHECK_INT(stall_quota_owner(getpid()), geteuid());
+	CHECK_INT(stall_quota_owner(gone), STALL_QUOTA_NOBODY);
+	CHECK_INT(stall_quota_owner(0), STALL_QUOTA_NOBODY);
+	CHECK_INT(stall_quota_owner(-1), STALL_QUOTA_NOBODY);
 }
 
 int main(void)
 {
-	hung_clock = fake_clock;
+	stall_quota_clock = fake_clock;
 	helpers = g_array_new(FALSE, FALSE, sizeof(pid_t));
 	RUN(test_at_once);
 	RUN(test_pause);

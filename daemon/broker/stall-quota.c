@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hung - processes of ours that were killed but do not exit, charged to the user who blocks them
+ * Stall quota - processes of ours that were killed but do not exit, charged to the user who blocks
+ * them
  *
  * SIGKILL does not end a process that waits for FUSE in the kernel; it exits when the file's server
  * answers or dies. So nothing waits for it. Each hang costs a process that may stay, and delays its
@@ -9,15 +10,15 @@
  * other and do not conspire: each has its own, smaller allowance. Processes that are gone belong to
  * one user, nobody.
  * The records are for all of profd, because sessions share the machine. Main thread only.
- * Invariants: (1) nobody is blocked forever  [test-hung: pause]
+ * Invariants: (1) nobody is blocked forever  [test-stall-quota: pause]
  *             (2) a user does not block another user, and a process of root's does not block
- *                 another one  [test-hung: users, root]
+ *                 another one  [test-stall-quota: users, root]
  *             (3) at most MAX_ALL_STUCK of our processes are stuck, and at most half of them
- *                 because of root  [test-hung: full]
+ *                 because of root  [test-stall-quota: full]
  */
 #include "config.h"
 
-#include "daemon/broker/hung.h"
+#include "daemon/broker/stall-quota.h"
 
 #include "arch/base.h"
 
@@ -41,18 +42,18 @@ struct record {
 	int64_t last_us;
 };
 
-int64_t (*hung_clock)(void) = g_get_monotonic_time;
+int64_t (*stall_quota_clock)(void) = g_get_monotonic_time;
 
 static GHashTable *records; /* struct record, by key */
 static unsigned all_stuck, root_stuck;
 
-uid_t hung_owner(pid_t pid)
+uid_t stall_quota_owner(pid_t pid)
 {
 	struct stat status;
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/%d", pid);
-	return pid > 0 && stat(path, &status) == 0 ? status.st_uid : HUNG_NOBODY;
+	return pid > 0 && stat(path, &status) == 0 ? status.st_uid : STALL_QUOTA_NOBODY;
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
@@ -60,7 +61,7 @@ uid_t hung_owner(pid_t pid)
 static struct files_bare charged(uid_t uid, pid_t target)
 {
 	if (uid == 0 && target <= 0)
-		uid = HUNG_NOBODY;
+		uid = STALL_QUOTA_NOBODY;
 	return (struct files_bare){ .uid = uid, .pid = uid == 0 ? target : 0 };
 }
 
@@ -71,7 +72,7 @@ static int64_t key_of(struct files_bare who)
 
 static bool is_over(const struct record *record)
 {
-	return hung_clock() - record->last_us > PAUSE_US;
+	return stall_quota_clock() - record->last_us > PAUSE_US;
 }
 
 static gboolean is_forgotten(gpointer key, gpointer value, gpointer data)
@@ -100,7 +101,7 @@ static struct record *get_record(uid_t uid, pid_t target)
 		record = g_new0(struct record, 1);
 		record->who = charged(uid, target);
 		record->key = key_of(record->who);
-		record->last_us = hung_clock();
+		record->last_us = stall_quota_clock();
 		g_hash_table_insert(records, &record->key, record);
 	}
 	return record;
@@ -131,19 +132,19 @@ static void reap(struct record *record, pid_t pid)
 	g_child_watch_add(pid, on_gone, record);
 }
 
-void hung_reap(pid_t pid, uid_t uid, pid_t target)
+void stall_quota_reap(pid_t pid, uid_t uid, pid_t target)
 {
 	reap(get_record(uid, target), pid);
 }
 
-void hung_add(pid_t pid, uid_t uid, pid_t target)
+void stall_quota_add(pid_t pid, uid_t uid, pid_t target)
 {
 	struct record *record = get_record(uid, target);
 
 	if (is_over(record))
 		record->hangs = 0;
 	record->hangs++;
-	record->last_us = hung_clock();
+	record->last_us = stall_quota_clock();
 	reap(record, pid);
 }
 
@@ -156,19 +157,19 @@ static bool is_blocked(const struct record *record)
 	return record->stuck >= most->stuck || (record->hangs >= most->hangs && !is_over(record));
 }
 
-bool hung_is_blocked(uid_t uid, pid_t target)
+bool stall_quota_is_blocked(uid_t uid, pid_t target)
 {
 	const struct record *record = find_record(uid, target);
 
 	return (record && is_blocked(record)) || (uid == 0 && root_stuck >= MAX_ROOT_STUCK);
 }
 
-bool hung_is_full(void)
+bool stall_quota_is_full(void)
 {
 	return all_stuck >= MAX_ALL_STUCK;
 }
 
-unsigned hung_list_blocked(struct files_bare *ret_bare, unsigned max)
+unsigned stall_quota_list_blocked(struct files_bare *ret_bare, unsigned max)
 {
 	GHashTableIter iterator;
 	gpointer record;

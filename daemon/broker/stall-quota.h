@@ -8,22 +8,23 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define HUNG_NOBODY ((uid_t)-1) /* the process is gone */
+#define STALL_QUOTA_NOBODY ((uid_t)-1) /* the process is gone */
 
-/* Returns the user of a process, or HUNG_NOBODY. Does not block, whatever the process does. */
-uid_t hung_owner(pid_t pid);
+/* Returns the user of a process, or STALL_QUOTA_NOBODY. Does not block, whatever the process does.
+ *  */
+uid_t stall_quota_owner(pid_t pid);
 /* A process of ours was stuck on something of this user's process, and was killed. Reaps it when
  * the kernel lets it exit. */
-void hung_add(pid_t pid, uid_t uid, pid_t target);
+void stall_quota_add(pid_t pid, uid_t uid, pid_t target);
 /* The same for a process that was not stuck, but is not needed any more. It counts until it
  * exits. */
-void hung_reap(pid_t pid, uid_t uid, pid_t target);
+void stall_quota_reap(pid_t pid, uid_t uid, pid_t target);
 /* Returns whether nothing of this process may be waited for now. */
-bool hung_is_blocked(uid_t uid, pid_t target);
+bool stall_quota_is_blocked(uid_t uid, pid_t target);
 /* True if so many of our processes are stuck that no more may be started. */
-bool hung_is_full(void);
+bool stall_quota_is_full(void);
 /* Lists who is blocked, at most `max` of them. */
-unsigned hung_list_blocked(struct files_bare *ret_bare, unsigned max);
+unsigned stall_quota_list_blocked(struct files_bare *ret_bare, unsigned max);
 
 /* g_get_monotonic_time(); tests replace it. */
-extern int64_t (*hung_clock)(void);
+extern int64_t (*stall_quota_clock)(void);
