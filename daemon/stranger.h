@@ -11,5 +11,5 @@
 bool stranger_refuse_descriptors(int socket);
 /* Reads a packet without waiting. Returns its length, which is more than `size` if it was longer, 0
  * at the end, or -1 with errno. EAGAIN: no packet waits. EPROTO: the next packet carries
- * descriptors; it stays unread, so pass the socket to closer_close(). */
+ * descriptors; it stays unread, so pass the socket to deferred_close(). */
 ssize_t stranger_receive(int socket, void *bytes, size_t size);

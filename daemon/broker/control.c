@@ -30,7 +30,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/target.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 #include "daemon/stranger.h"
 
 #include <errno.h>
@@ -164,7 +164,7 @@ const char *control_address(const struct control *control)
 static void hang_up(int fd)
 {
 	(void)shutdown(fd, SHUT_RDWR);
-	closer_close(fd);
+	deferred_close(fd);
 }
 
 static void pending_free(struct pending *pending)
@@ -276,7 +276,7 @@ static gboolean on_hello(gint fd, GIOCondition condition, gpointer data)
 	    hello.bytes == CONTROL_BYTES) {
 		status = take_peer(pending, &hello);
 		if (status == CONTROL_OK)
-			closer_close(steal_fd(&pending->fd)); /* the taker has a copy */
+			deferred_close(steal_fd(&pending->fd)); /* the taker has a copy */
 		else
 			answer(fd, status);
 	}

@@ -12,7 +12,7 @@
 
 #include "daemon/broker/descriptors.h"
 
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 
 #include <gio/gunixfdlist.h>
 
@@ -25,7 +25,7 @@ static void close_all(gpointer data)
 	g_autofree int *fds = g_unix_fd_list_steal_fds(list, &n);
 
 	for (int i = 0; i < n; i++)
-		closer_close(fds[i]);
+		deferred_close(fds[i]);
 }
 
 /* Runs on GDBus's thread. The message drops its own reference to the list before it drops this

@@ -3,6 +3,6 @@
 
 #include <gio/gio.h>
 
-/* Makes closer_close() close the descriptors that clients send on the connection. Call before any
+/* Makes deferred_close() close the descriptors that clients send on the connection. Call before any
  * message is served. */
 void descriptors_watch(GDBusConnection *connection);

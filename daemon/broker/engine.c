@@ -20,7 +20,7 @@
 #include "daemon/broker/error.h"
 #include "daemon/broker/stall-quota.h"
 #include "daemon/broker/watch.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 #include "daemon/stranger.h"
 
 #include <dirent.h>
@@ -214,7 +214,7 @@ void engine_free(struct engine *engine)
 	g_clear_handle_id(&engine->input_watch, g_source_remove);
 	g_clear_handle_id(&engine->output_watch, g_source_remove);
 	g_queue_clear_full(&engine->queue, outgoing_free);
-	closer_close(engine->socket);
+	deferred_close(engine->socket);
 	g_free(engine->buffer);
 	g_free(engine);
 }

@@ -15,7 +15,7 @@
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/perf.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -472,8 +472,8 @@ void options_free(struct options *options)
 {
 	if (!options)
 		return;
-	closer_close(options->lifetime_fd);
-	closer_close(options->switch_fd);
+	deferred_close(options->lifetime_fd);
+	deferred_close(options->switch_fd);
 	g_strfreev(options->command);
 	g_free(options->reduced);
 	targets_free(options->targets);

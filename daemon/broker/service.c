@@ -31,7 +31,7 @@
 #include "daemon/broker/profiler1.h" /* generated from data/dbus */
 #include "daemon/broker/session-object.h"
 #include "daemon/broker/session.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 
 struct service {
 	GDBusConnection *connection;
@@ -164,7 +164,7 @@ static void call_free(struct call *call)
 		check_idle_soon(call->service);
 	caller_unref(call->caller);
 	options_free(call->options);
-	closer_close(call->capture_fd);
+	deferred_close(call->capture_fd);
 	g_free(call);
 }
 

@@ -14,7 +14,7 @@
 #include "daemon/broker/engine-config.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/target.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +118,7 @@ static bool send_switch(struct session *session, GError **error)
 		return true;
 	if (!engine_send(session->engine, MESSAGE_SWITCH, NULL, 0, fd, 1, error))
 		return false;
-	closer_close(steal_fd(fd));
+	deferred_close(steal_fd(fd));
 	return true;
 }
 
@@ -266,7 +266,7 @@ static bool send_all(struct session *session, GError **error)
 		tell_reduced(session);
 	ok = send_config(session, error);
 	/* the engine has it now, so that a pipe ends when the engine does */
-	closer_close(steal_fd(&session->capture_fd));
+	deferred_close(steal_fd(&session->capture_fd));
 	for (unsigned i = 0; ok && i < session->cpus->len; i++)
 		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
 	return ok && send_events(session, error) && send_switch(session, error) &&

@@ -29,7 +29,7 @@
 #include "daemon/broker/limits.h"
 #include "daemon/broker/summary.h"
 #include "daemon/broker/target.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -204,7 +204,7 @@ bool session_new(const struct access *access, uint32_t id, struct options *optio
 
 	if (!check_capture(capture_fd, options->append, &capture, error) ||
 	    !apply_limits(access, options, error)) {
-		closer_close(capture_fd);
+		deferred_close(capture_fd);
 		options_free(options);
 		return false;
 	}
@@ -252,7 +252,7 @@ void session_release(struct session *session)
 	g_clear_pointer(&session->opening, perf_tasks_free);
 	g_clear_pointer(&session->cpus, g_array_unref);
 	g_clear_pointer(&session->events, g_array_unref);
-	closer_close(steal_fd(&session->capture_fd));
+	deferred_close(steal_fd(&session->capture_fd));
 }
 
 void session_free(struct session *session)

@@ -25,7 +25,7 @@
 #include "arch/base.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/target.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 #include "daemon/stranger.h"
 
 #include <errno.h>
@@ -267,7 +267,7 @@ void sysprof_free(struct sysprof *sysprof)
 		return;
 	g_clear_handle_id(&sysprof->input, g_source_remove);
 	g_clear_handle_id(&sysprof->pause, g_source_remove);
-	closer_close(sysprof->socket);
+	deferred_close(sysprof->socket);
 	close(sysprof->target_socket);
 	g_free(sysprof);
 }

@@ -19,7 +19,7 @@
 #include "daemon/engine/collector-peer.h"
 
 #include "arch/packet.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 #include "daemon/engine/huge-pages.h"
 #include "daemon/stranger.h"
 
@@ -118,7 +118,7 @@ void peer_free(struct peer *peer)
 	sysprof_counters_free(peer->counters);
 	g_hash_table_destroy(peer->claims);
 	collector_process_done(&peer->process);
-	closer_close(peer->connection);
+	deferred_close(peer->connection);
 	if (peer->pidfd >= 0)
 		close(peer->pidfd);
 	g_free(peer);

@@ -16,7 +16,7 @@
  *                 [test-engine-collectors: no_room, refused]
  * Runs on the drain thread only.
  */
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 #include "daemon/engine/collectors-own.h"
 #include "daemon/engine/sysprof-peer.h"
 
@@ -97,7 +97,7 @@ static void unwatch(struct collectors *collectors, int *fd)
 	if (*fd < 0)
 		return;
 	forget_fd(collectors, *fd);
-	closer_close(steal_fd(fd));
+	deferred_close(steal_fd(fd));
 }
 
 bool collectors_wake(struct collectors *collectors, int fd)
@@ -493,7 +493,7 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 	collectors->due_ns = 0;
 	collectors->has_sysprof = collectors->has_sysprof || is_sysprof;
 	if (is_sysprof && ask_again(collectors, message, now_ns)) {
-		closer_close(connection);
+		deferred_close(connection);
 		if (pidfd >= 0)
 			close(pidfd);
 		return;

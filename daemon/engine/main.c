@@ -9,7 +9,7 @@
 #include "config.h"
 
 #include "arch/base.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 #include "daemon/engine/sandbox.h"
 #include "daemon/engine/session.h"
 #include "daemon/protocol.h"
@@ -96,7 +96,7 @@ static bool enter_sandbox(uint64_t max_bytes, struct session_threads *ret_thread
 
 	if (!sandbox_drop_privileges(max_bytes, error))
 		return false;
-	closer_start();
+	deferred_close_start();
 	/* The sanitizers' runtimes need system calls that the filter does not allow. */
 	if (!session_threads_new(&threads, error) || (!PROF_SANITIZED && !sandbox_filter(error))) {
 		session_threads_free(&threads);

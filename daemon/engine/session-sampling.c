@@ -25,7 +25,7 @@
 
 #include "arch/base.h"
 #include "arch/packet.h"
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 #include "daemon/stranger.h"
 #include "libcollector/control.h"
 
@@ -198,7 +198,7 @@ static bool answer(const struct session *session, const struct control_switch *r
 
 static bool give_up(struct session *session, GError **error)
 {
-	closer_close(steal_fd(&session->switch_fd));
+	deferred_close(steal_fd(&session->switch_fd));
 	session->switched_off = true;
 	return apply_and_note(session, error);
 }

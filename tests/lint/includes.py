@@ -30,14 +30,14 @@ ALLOWED = {
     "libcapture": (["libcapture", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
     "libcollector": (["libcollector", "arch"], []),
     "daemon": (
-        ["daemon/closer.h", "daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/owner.h", "daemon/stranger.h", "arch"],
+        ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/owner.h", "daemon/stranger.h", "arch"],
         ["glib", "seccomp", "stdio"],
     ),
     # The format's enums stand in the messages of daemon/protocol.h; its functions are not linked into profd.
     "daemon/broker": (
         [
             "daemon/broker",
-            "daemon/closer.h",
+            "daemon/deferred-close.h",
             "daemon/protocol.h",
             "daemon/files-protocol.h",
             "daemon/datagram.h",
@@ -53,7 +53,7 @@ ALLOWED = {
     "daemon/engine": (
         [
             "daemon/engine",
-            "daemon/closer.h",
+            "daemon/deferred-close.h",
             "daemon/protocol.h",
             "daemon/filter.h",
             "daemon/stranger.h",

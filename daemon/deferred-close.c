@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Closer - closes descriptors that strangers sent, and sockets that strangers send to
+ * Deferred close - closes descriptors that strangers sent, and sockets that strangers send to
  *
  * close() can wait for another process as long as that likes, and SIGKILL does not end it: a file
  * of FUSE or of a network file system asks its server, and a TCP socket with SO_LINGER waits for
  * its peer. Closing a Unix socket closes the descriptors in its unread packets. So only threads
  * that nothing waits for do any of this. A process does not end before such a thread does. By then
  * a profd that has to end has released its name on the bus, and shut down its connection.
- * Invariants: (1) closer_close() does not wait
+ * Invariants: (1) deferred_close() does not wait
  *                 [test_attack_capture: server that hangs; test_attack_sockets]
  *             (2) at most MAX_THREADS threads wait; later descriptors stay open until one of them
- *                 is done  [test-closer]
+ *                 is done  [test-deferred-close]
  */
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 
 #include <glib.h>
 #include <pthread.h>
@@ -57,7 +57,7 @@ static void add_thread(void)
 	n_idle++;
 }
 
-void closer_start(void)
+void deferred_close_start(void)
 {
 	pthread_mutex_lock(&lock);
 	max_threads = 1;
@@ -65,7 +65,7 @@ void closer_start(void)
 	pthread_mutex_unlock(&lock);
 }
 
-void closer_close(int fd)
+void deferred_close(int fd)
 {
 	if (fd < 0)
 		return;

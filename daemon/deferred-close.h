@@ -3,6 +3,6 @@
 
 /* Makes the only thread, for a process that cannot make one later. Without this call, threads are
  * made when needed. */
-void closer_start(void);
+void deferred_close_start(void);
 /* Closes a descriptor on another thread, however long that takes. Ignores -1. Any thread. */
-void closer_close(int fd);
+void deferred_close(int fd);

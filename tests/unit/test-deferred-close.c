@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "tests/unit/test.h"
 
-#include "daemon/closer.h"
+#include "daemon/deferred-close.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -79,12 +79,12 @@ static void test_slow(void)
 		REQUIRE(connect_pair(&slow[i], &peers[i]));
 	begin_ms = now_ms();
 	for (int i = 0; i < SOCKETS; i++)
-		closer_close(slow[i]);
+		deferred_close(slow[i]);
 	CHECK(now_ms() - begin_ms < LINGER_S * 1000 / 2);
 	CHECK_INT(count_entries("/proc/self/task"), n_threads + MAX_THREADS);
 	/* All threads wait, so this one stays open until one of them is done. */
 	fast = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	closer_close(fast);
+	deferred_close(fast);
 	usleep(10000);
 	CHECK(fcntl(fast, F_GETFD) >= 0);
 	for (int i = 0; i < SOCKETS; i++)
@@ -95,7 +95,7 @@ static void test_slow(void)
 
 static void test_nothing(void)
 {
-	closer_close(-1);
+	deferred_close(-1);
 }
 
 int main(void)
