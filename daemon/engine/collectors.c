@@ -69,7 +69,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->want_data = options->data;
 	heap_merge_init(&collectors->rows->heaps, options->tasks);
 	collectors->rows->heaps.yield = (struct heap_yield){ keep_up, collectors };
-	endings_init(&collectors->endings, options->tasks);
+	exit_statuses_init(&collectors->statuses, options->tasks);
 }
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
@@ -402,7 +402,7 @@ static void follow_end(struct collectors *collectors, struct peer *peer)
 	    (!peer->ended && !collectors->is_finishing))
 		return;
 	forget_fd(collectors, pidfd);
-	endings_add(&collectors->endings, peer->process.leader, steal_fd(&peer->pidfd));
+	exit_statuses_add(&collectors->statuses, peer->process.leader, steal_fd(&peer->pidfd));
 }
 
 /* Returns whether the process had no memory for what it asked for, so that it records nothing. This
@@ -729,7 +729,7 @@ static void forget(struct collectors *collectors, guint i)
 
 void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t now_ns)
 {
-	endings_run(&collectors->endings);
+	exit_statuses_run(&collectors->statuses);
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
@@ -799,7 +799,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	for (guint i = 0; i < collectors->peers->len; i++)
 		lose_unclaimed(peer_at(collectors, i));
 	collectors_emit_rest(collectors, until_ns);
-	endings_finish(&collectors->endings);
+	exit_statuses_finish(&collectors->statuses);
 	for (guint i = 0; i < collectors->peers->len; i++)
 		collector_process_end(&peer_at(collectors, i)->process, collectors_clock());
 }
@@ -812,7 +812,7 @@ void collectors_done(struct collectors *collectors)
 		forget(collectors, collectors->peers->len - 1);
 	g_ptr_array_free(collectors->peers, TRUE);
 	g_hash_table_destroy(collectors->by_fd);
-	endings_done(&collectors->endings);
+	exit_statuses_done(&collectors->statuses);
 	g_free(collectors->heap);
 	peer_free_spare(collectors->rows);
 	heap_merge_done(&collectors->rows->heaps);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "daemon/engine/collector-peer.h"
-#include "daemon/engine/endings.h"
+#include "daemon/engine/exit-status.h"
 
 #define COLLECTORS_MAX_PEERS 1024u
 #define COLLECTORS_MAX_BYTES (UINT64_C(256) << 20)      /* of all arenas */
@@ -40,7 +40,7 @@ struct collectors {
 	struct peer_ring **heap;
 	size_t n_heap, n_rings, heap_room;
 	unsigned int n_active; /* peers, at the last drain */
-	struct endings endings;
+	struct exit_statuses statuses;
 	uint64_t arena_bytes, queued_bytes;
 	uint64_t sysprof_bytes,
 		sysprof_max_bytes; /* of sysprof's rings, which are not in arena_bytes */

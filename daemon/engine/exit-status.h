@@ -6,16 +6,16 @@
 #include <stdint.h>
 
 /* Processes that are known to have ended, and whose status is still unknown. */
-struct endings {
+struct exit_statuses {
 	struct tasks *tasks;
-	GQueue waiting; /* struct ending */
+	GQueue waiting; /* struct unknown_exit */
 };
 
-void endings_init(struct endings *endings, struct tasks *tasks);
-void endings_done(struct endings *endings);
+void exit_statuses_init(struct exit_statuses *statuses, struct tasks *tasks);
+void exit_statuses_done(struct exit_statuses *statuses);
 /* Takes the pidfd of the process whose first thread is `leader`. */
-void endings_add(struct endings *endings, struct thread *leader, int pidfd);
+void exit_statuses_add(struct exit_statuses *statuses, struct thread *leader, int pidfd);
 /* Adds rows of task for processes that have been waited for. */
-void endings_run(struct endings *endings);
+void exit_statuses_run(struct exit_statuses *statuses);
 /* The same at the end of the session; waits a little for processes that have ended. */
-void endings_finish(struct endings *endings);
+void exit_statuses_finish(struct exit_statuses *statuses);
