@@ -299,7 +299,7 @@ static bool counts(const struct events *events, const struct record *record)
 	return !event || !thread || thread_takes(thread, event->message.rank);
 }
 
-void events_record(const struct round_input *input, bool late, void *data)
+void events_record(const struct ring_merge_input *input, bool late, void *data)
 {
 	struct events *events = data;
 	struct cpu *cpu = input->owner;
@@ -333,7 +333,7 @@ void events_settle(void *data)
 	samples_settle(((struct events *)data)->samples);
 }
 
-void events_corrupt(const struct round_input *input, void *data)
+void events_corrupt(const struct ring_merge_input *input, void *data)
 {
 	struct events *events = data;
 	struct cpu *cpu = input->owner;

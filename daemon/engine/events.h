@@ -2,7 +2,7 @@
 #pragma once
 
 #include "daemon/engine/cpus.h"
-#include "daemon/engine/round.h"
+#include "daemon/engine/ring-merge.h"
 #include "daemon/engine/sample-window.h"
 #include "daemon/engine/samples.h"
 #include "daemon/engine/sources.h"
@@ -37,6 +37,6 @@ struct events {
 };
 
 /* The handlers of a round; data is a struct events, the owner of an input a struct cpu. */
-void events_record(const struct round_input *input, bool late, void *data);
+void events_record(const struct ring_merge_input *input, bool late, void *data);
 void events_settle(void *data);
-void events_corrupt(const struct round_input *input, void *data);
+void events_corrupt(const struct ring_merge_input *input, void *data);

@@ -55,7 +55,7 @@ void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns
 			     cpu->throttled_ns, now_ns);
 	if (session->state != SESSION_NEW)
 		switches_end(&cpu->switches, &session->tasks, cpu->number, now_ns);
-	round_remove_owner(&session->round, cpu);
+	ring_merge_remove_owner(&session->merge, cpu);
 	unwatch(session, cpu->side_band_fd);
 	if (cpu->n_sources)
 		unwatch(session, cpu->source_fds[0]);

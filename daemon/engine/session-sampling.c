@@ -69,7 +69,7 @@ static bool enable(struct session *session, bool on, GError **error)
 
 static void begin_ticks(struct session *session)
 {
-	uint64_t now_ns = session_clock(), limit_ns = now_ns - ROUND_SLACK_NS;
+	uint64_t now_ns = session_clock(), limit_ns = now_ns - RING_MERGE_SLACK_NS;
 
 	if (session->off_ns && session->off_ns <= limit_ns) {
 		session_drain(session, limit_ns);

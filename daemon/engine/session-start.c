@@ -181,10 +181,10 @@ static void connect_parts(struct session *session)
 					      });
 	if (session->paused)
 		heap_merge_pause(&session->collectors.rows->heaps, true, 0);
-	round_init(&session->round, &(struct round_handlers){ .record = events_record,
-							      .corrupt = events_corrupt,
-							      .settle = events_settle,
-							      .data = &session->events });
+	ring_merge_init(&session->merge, &(struct ring_merge_handlers){ .record = events_record,
+									.corrupt = events_corrupt,
+									.settle = events_settle,
+									.data = &session->events });
 	take_sources(session);
 }
 
@@ -241,7 +241,7 @@ static bool map_samples(struct session *session, struct cpu *cpu, GError **error
 		return true;
 	if (!cpu_map_samples(cpu, error))
 		return false;
-	round_add_ring(&session->round, &cpu->samples, cpu, false);
+	ring_merge_add_ring(&session->merge, &cpu->samples, cpu, false);
 	return watch(session, cpu->source_fds[0], error);
 }
 
@@ -264,7 +264,7 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	cpu = cpus_open(&session->cpus, &body, message->fds, message->n_fds, error);
 	if (!cpu)
 		return false;
-	round_add_ring(&session->round, &cpu->side_band, cpu, true);
+	ring_merge_add_ring(&session->merge, &cpu->side_band, cpu, true);
 	if (!watch(session, cpu->side_band_fd, error))
 		return false;
 	if (!is_kept(session) && !map_samples(session, cpu, error))

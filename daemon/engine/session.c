@@ -168,7 +168,7 @@ void session_done(struct session *session)
 	footprints_done(&session->footprints);
 	tick_clock_free(session->tick_clock);
 	doorbells_free(session->doorbells);
-	round_done(&session->round);
+	ring_merge_done(&session->merge);
 	cpus_done(&session->cpus);
 	sample_window_done(&session->window);
 	samples_done(&session->samples);
@@ -220,7 +220,7 @@ void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 void session_drain(struct session *session, uint64_t limit_ns)
 {
 	sample_window_take(&session->window, session_window_ns(session, session_clock()));
-	round_run(&session->round, limit_ns);
+	ring_merge_run(&session->merge, limit_ns);
 }
 
 /* The first reason is kept. */
@@ -317,7 +317,7 @@ static void take_switch(struct session *session)
 
 static void lose_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
 {
-	session_drain(session, now_ns - ROUND_SLACK_NS);
+	session_drain(session, now_ns - RING_MERGE_SLACK_NS);
 	cpu->gone_ns = cpu->last_ns[1] ? cpu->last_ns[1] : now_ns;
 	session_close_cpu(session, cpu, now_ns);
 }
@@ -425,7 +425,7 @@ static void check(struct session *session, uint64_t now_ns)
 		session->rescan = false;
 		session_request_scan(session, 0, false);
 	}
-	tasks_sweep(&session->tasks, session->round.last_ns);
+	tasks_sweep(&session->tasks, session->merge.last_ns);
 	if (session->is_read_live && session->kallsyms_fd >= 0)
 		kernel_write_symbols_soon(&session->kernel, session->kallsyms_fd, &session->output,
 					  now_ns);
@@ -496,15 +496,15 @@ static void run_round(struct session *session, uint64_t now_ns)
 	if (check_due && session->off_ns == 0)
 		ticks_read(&session->ticks);
 	sample_window_take(&session->window, session_window_ns(session, now_ns));
-	session->behind =
-		!round_run_until(&session->round, now_ns - ROUND_SLACK_NS, now_ns + ROUND_MAX_NS);
+	session->behind = !ring_merge_run_until(&session->merge, now_ns - RING_MERGE_SLACK_NS,
+						now_ns + ROUND_MAX_NS);
 	if (session->behind)
 		ticks_drop(&session->ticks);
 	if (!session->behind &&
-	    !session_apply_answers(session, now_ns - ROUND_SLACK_NS, &session->failure))
+	    !session_apply_answers(session, now_ns - RING_MERGE_SLACK_NS, &session->failure))
 		fail(session);
 	/* The side band has been applied up to here. */
-	limit_ns = session->behind ? session->round.last_ns : now_ns - ROUND_SLACK_NS;
+	limit_ns = session->behind ? session->merge.last_ns : now_ns - RING_MERGE_SLACK_NS;
 	session_compare_ticks(session, limit_ns);
 	sample_window_forget(&session->window, limit_ns - MIN_OF(limit_ns, SAMPLE_WINDOW_KEEP_NS));
 	if (!session_check_window(session, now_ns, &session->failure))

@@ -45,7 +45,7 @@ struct session {
 	struct ticks ticks;
 	struct sample_window window;
 	struct events events;
-	struct round round;
+	struct ring_merge merge;
 	struct scan scan;
 	struct unwind_tables *tables;
 	struct doorbells *doorbells;

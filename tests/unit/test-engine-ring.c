@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/ring.c and round.c over rings in memory: order, wrapped records, lengths
- * that lie, merging.
+ * Checks of daemon/engine/ring.c and ring-merge.c over rings in memory: order, wrapped records,
+ * lengths that lie, merging.
  */
+#include "daemon/engine/ring-merge.h"
 #include "daemon/engine/ring.h"
-#include "daemon/engine/round.h"
 #include "tests/unit/engine.h"
 
 #define RING_BYTES 4096
@@ -90,7 +90,7 @@ static void test_wrapped(void)
 }
 
 /*
- * The kernel ends a copy of a stack where the address space ends, and does not round: what follows
+ * The kernel ends a copy of a stack where the address space ends, and does not merge: what follows
  * is at odd places. Up to one where a header wraps.
  */
 static void test_odd(void)
@@ -153,7 +153,7 @@ struct seen {
 	unsigned int late, corrupt;
 };
 
-static void on_record(const struct round_input *input, bool late, void *data)
+static void on_record(const struct ring_merge_input *input, bool late, void *data)
 {
 	struct seen *seen = data;
 
@@ -161,7 +161,7 @@ static void on_record(const struct round_input *input, bool late, void *data)
 	seen->late += late;
 }
 
-static void on_corrupt(const struct round_input *input, void *data)
+static void on_corrupt(const struct ring_merge_input *input, void *data)
 {
 	((struct seen *)data)->corrupt++;
 }
@@ -170,110 +170,110 @@ static void on_settle(void *data)
 {
 }
 
-static void start_round(struct round *round, struct seen *seen)
+static void start_round(struct ring_merge *merge, struct seen *seen)
 {
 	*seen = (struct seen){ 0 };
-	round_init(round, &(struct round_handlers){ .record = on_record,
-						    .corrupt = on_corrupt,
-						    .settle = on_settle,
-						    .data = seen });
+	ring_merge_init(merge, &(struct ring_merge_handlers){ .record = on_record,
+							      .corrupt = on_corrupt,
+							      .settle = on_settle,
+							      .data = seen });
 }
 
 static void test_merge(void)
 {
 	struct memory a, b, c;
-	struct round round;
+	struct ring_merge merge;
 	struct seen seen;
 
 	memory_init(&a, 0);
 	memory_init(&b, 128);
 	memory_init(&c, 8);
-	start_round(&round, &seen);
-	round_add_ring(&round, &a.ring, &a, false);
-	round_add_ring(&round, &b.ring, &b, true);
-	round_add_ring(&round, &c.ring, &c, true);
+	start_round(&merge, &seen);
+	ring_merge_add_ring(&merge, &a.ring, &a, false);
+	ring_merge_add_ring(&merge, &b.ring, &b, true);
+	ring_merge_add_ring(&merge, &c.ring, &c, true);
 	write_comm(&a, "A", 100);
 	write_comm(&a, "D", 400);
 	write_comm(&a, "F", 600);
 	write_comm(&b, "B", 200);
 	write_comm(&b, "E", 600); /* the side band goes before a sample of its time */
 	write_comm(&c, "C", 300);
-	round_run(&round, 1000);
+	ring_merge_run(&merge, 1000);
 	CHECK_STR(seen.names, "ABCDEF");
 	CHECK_INT(seen.late, 0);
 	CHECK(a.control.data_tail == a.control.data_head);
-	round_done(&round);
+	ring_merge_done(&merge);
 }
 
 static void test_limit(void)
 {
 	struct memory a, b;
-	struct round round;
+	struct ring_merge merge;
 	struct seen seen;
 
 	memory_init(&a, 0);
 	memory_init(&b, 0);
-	start_round(&round, &seen);
-	round_add_ring(&round, &a.ring, &a, false);
-	round_add_ring(&round, &b.ring, &b, true);
+	start_round(&merge, &seen);
+	ring_merge_add_ring(&merge, &a.ring, &a, false);
+	ring_merge_add_ring(&merge, &b.ring, &b, true);
 	write_comm(&a, "A", 100);
 	write_comm(&a, "C", 300);
 	write_comm(&b, "B", 200);
-	round_run(&round, 150);
+	ring_merge_run(&merge, 150);
 	CHECK_STR(seen.names, "A");
-	round_run(&round, 250);
+	ring_merge_run(&merge, 250);
 	CHECK_STR(seen.names, "AB");
-	round_run(&round, UINT64_MAX);
+	ring_merge_run(&merge, UINT64_MAX);
 	CHECK_STR(seen.names, "ABC");
-	round_done(&round);
+	ring_merge_done(&merge);
 }
 
 static void test_late(void)
 {
 	struct memory a, b;
-	struct round round;
+	struct ring_merge merge;
 	struct seen seen;
 
 	memory_init(&a, 0);
 	memory_init(&b, 0);
-	start_round(&round, &seen);
-	round_add_ring(&round, &a.ring, &a, false);
-	round_add_ring(&round, &b.ring, &b, true);
-	write_comm(&a, "A", 5 * ROUND_SLACK_NS);
-	round_run(&round, UINT64_MAX);
-	write_comm(&b, "B", 5 * ROUND_SLACK_NS - 10);
-	write_comm(&b, "C", ROUND_SLACK_NS);
-	round_run(&round, UINT64_MAX);
+	start_round(&merge, &seen);
+	ring_merge_add_ring(&merge, &a.ring, &a, false);
+	ring_merge_add_ring(&merge, &b.ring, &b, true);
+	write_comm(&a, "A", 5 * RING_MERGE_SLACK_NS);
+	ring_merge_run(&merge, UINT64_MAX);
+	write_comm(&b, "B", 5 * RING_MERGE_SLACK_NS - 10);
+	write_comm(&b, "C", RING_MERGE_SLACK_NS);
+	ring_merge_run(&merge, UINT64_MAX);
 	CHECK_STR(seen.names, "ABC");
 	CHECK_INT(seen.late, 1);
-	round_done(&round);
+	ring_merge_done(&merge);
 }
 
 static void test_corrupt(void)
 {
 	struct memory a, b;
-	struct round round;
+	struct ring_merge merge;
 	struct seen seen;
 
 	memory_init(&a, 0);
 	memory_init(&b, 0);
-	start_round(&round, &seen);
-	round_add_ring(&round, &a.ring, &a, false);
-	round_add_ring(&round, &b.ring, &b, true);
+	start_round(&merge, &seen);
+	ring_merge_add_ring(&merge, &a.ring, &a, false);
+	ring_merge_add_ring(&merge, &b.ring, &b, true);
 	memory_write(&a, "\0\0\0\0\0\0\0\0garbage", 16);
 	write_comm(&b, "B", 10);
-	round_run(&round, UINT64_MAX);
+	ring_merge_run(&merge, UINT64_MAX);
 	CHECK_STR(seen.names, "B");
 	CHECK_INT(seen.corrupt, 1);
 	write_comm(&a, "A", 20);
-	round_run(&round, UINT64_MAX);
+	ring_merge_run(&merge, UINT64_MAX);
 	CHECK_STR(seen.names, "BA");
-	round_remove_owner(&round, &a);
+	ring_merge_remove_owner(&merge, &a);
 	write_comm(&a, "X", 30);
 	write_comm(&b, "C", 40);
-	round_run(&round, UINT64_MAX);
+	ring_merge_run(&merge, UINT64_MAX);
 	CHECK_STR(seen.names, "BAC");
-	round_done(&round);
+	ring_merge_done(&merge);
 }
 
 /* Records that are looked at later. */
@@ -284,7 +284,7 @@ struct kept {
 	uint64_t tail;
 };
 
-static void keep(const struct round_input *input, bool late, void *data)
+static void keep(const struct ring_merge_input *input, bool late, void *data)
 {
 	struct kept *kept = data;
 
@@ -310,25 +310,25 @@ static void check_settle(uint64_t start, size_t in_turn)
 	const size_t n = RING_BYTES / 128;
 	struct memory memory;
 	struct kept kept = { .memory = &memory };
-	struct round round;
+	struct ring_merge merge;
 
 	memory_init(&memory, start);
-	round_init(&round, &(struct round_handlers){ .record = keep,
-						     .corrupt = on_corrupt,
-						     .settle = look_at_kept,
-						     .data = &kept });
-	round_add_ring(&round, &memory.ring, &memory, false);
+	ring_merge_init(&merge, &(struct ring_merge_handlers){ .record = keep,
+							       .corrupt = on_corrupt,
+							       .settle = look_at_kept,
+							       .data = &kept });
+	ring_merge_add_ring(&merge, &memory.ring, &memory, false);
 	for (size_t i = 0; i < 8 * n; i++) {
 		char name[8];
 
 		g_snprintf(name, sizeof(name), "%zu", i);
 		write_comm(&memory, name, i + 1);
 		if (i % n == n - 1)
-			round_run(&round, UINT64_MAX);
+			ring_merge_run(&merge, UINT64_MAX);
 	}
 	CHECK_INT(kept.n_settled, 8 * n);
 	CHECK(kept.n_turns >= 8 * n / in_turn);
-	round_done(&round);
+	ring_merge_done(&merge);
 	ring_done(&memory.ring);
 }
 

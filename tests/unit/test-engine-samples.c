@@ -393,7 +393,7 @@ static void test_events(void)
 	struct events events = {
 		.cpus = &cpus, .n_sources = 1, .ask = ask, .rescan = rescan, .data = &asked
 	};
-	struct round_input input = { .owner = &cpu, .side_band = true };
+	struct ring_merge_input input = { .owner = &cpu, .side_band = true };
 	const uint64_t ips[] = { USER, 0x400010 };
 	uint64_t lost, missed;
 	size_t at, end;
@@ -471,7 +471,7 @@ static void test_wakeups(void)
 	struct cpu cpu = { .number = 0 };
 	const struct cpus cpus = { 0 };
 	struct events events = { .cpus = &cpus, .begin_ns = 1 };
-	struct round_input input = { .owner = &cpu, .side_band = true };
+	struct ring_merge_input input = { .owner = &cpu, .side_band = true };
 	size_t at;
 
 	stage_init(&stage);
@@ -506,9 +506,9 @@ static void test_wakeups(void)
 static void put_event(struct bytes *bytes, struct events *events, struct cpu *cpu)
 {
 	const struct perf_event_header *record = (const void *)bytes->data;
-	const struct round_input input = { .owner = cpu,
-					   .side_band = record->type != PERF_RECORD_SAMPLE,
-					   .record = record };
+	const struct ring_merge_input input = { .owner = cpu,
+						.side_band = record->type != PERF_RECORD_SAMPLE,
+						.record = record };
 
 	events_record(&input, false, events);
 	bytes->length = 0;

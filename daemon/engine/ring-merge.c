@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Ring merge - merges the rings by time
+ *
+ * A sample means something only together with the mappings and names of its time, which are in
+ * other rings. A round loads the heads of the sample rings first and those of the side bands after
+ * them, so that every record that a sample depends on is there. Then it handles records in time
+ * order across all rings. The limit is RING_MERGE_SLACK_NS before the time at which the clock was
+ * read, because a record becomes visible a little after its time; newer records wait for the next
+ * round. Invariants: (1) records are handled in time order, except late ones, which are reported
+ *                 [test-engine-ring: merge]
+ *             (2) a record newer than the limit is not touched  [test-engine-ring: limit]
+ *             (3) a corrupt ring does not stop the others  [test-engine-ring: corrupt]
+ *             (4) records stay valid until settle() was called, except corrupt ones
+ *                 [test-engine-ring: settle]
+ * Runs on the drain thread only. Reads nothing of a record but its time.
+ */
+#include "daemon/engine/ring-merge.h"
+
+#include "daemon/engine/record.h"
+
+#include <glib.h>
+
+void ring_merge_init(struct ring_merge *merge, const struct ring_merge_handlers *handlers)
+{
+	*merge = (struct ring_merge){ .handlers = *handlers };
+}
+
+void ring_merge_done(struct ring_merge *merge)
+{
+	g_free(merge->inputs);
+	g_free(merge->heap);
+	*merge = (struct ring_merge){ 0 };
+}
+
+void ring_merge_add_ring(struct ring_merge *merge, struct ring *ring, void *owner, bool side_band)
+{
+	merge->inputs = g_renew(struct ring_merge_input, merge->inputs, merge->n_inputs + 1);
+	merge->heap = g_renew(struct ring_merge_input *, merge->heap, merge->n_inputs + 1);
+	merge->inputs[merge->n_inputs++] = (struct ring_merge_input){
+		.ring = ring,
+		.owner = owner,
+		.side_band = side_band,
+	};
+}
+
+void ring_merge_remove_owner(struct ring_merge *merge, const void *owner)
+{
+	size_t from, to = 0;
+
+	for (from = 0; from < merge->n_inputs; from++)
+		if (merge->inputs[from].owner != owner)
+			merge->inputs[to++] = merge->inputs[from];
+	merge->n_inputs = to;
+}
+
+/* The side band comes first: a mapping may have the time of the sample that hits it. */
+static bool before(const struct ring_merge_input *a, const struct ring_merge_input *b)
+{
+	if (a->time_ns != b->time_ns)
+		return a->time_ns < b->time_ns;
+	return a->side_band && !b->side_band;
+}
+
+static void sift_down(struct ring_merge *merge)
+{
+	struct ring_merge_input **heap = merge->heap, *moved = heap[0];
+	size_t i = 0, child;
+
+	while ((child = 2 * i + 1) < merge->n_heap) {
+		if (child + 1 < merge->n_heap && before(heap[child + 1], heap[child]))
+			child++;
+		if (!before(heap[child], moved))
+			break;
+		heap[i] = heap[child];
+		i = child;
+	}
+	heap[i] = moved;
+}
+
+static void push(struct ring_merge *merge, struct ring_merge_input *input)
+{
+	size_t i = merge->n_heap++, parent;
+
+	while (i > 0 && before(input, merge->heap[parent = (i - 1) / 2])) {
+		merge->heap[i] = merge->heap[parent];
+		i = parent;
+	}
+	merge->heap[i] = input;
+}
+
+/* Reads the next record of a ring; false if the ring is empty or corrupt. */
+static bool advance(struct ring_merge *merge, struct ring_merge_input *input)
+{
+	switch (ring_peek(input->ring, &input->record)) {
+	case RING_RECORD:
+		if (!record_time(input->record, &input->time_ns))
+			input->time_ns = merge->last_ns;
+		return true;
+	case RING_CORRUPT:
+		merge->handlers.corrupt(input, merge->handlers.data);
+		break;
+	case RING_EMPTY:
+		break;
+	}
+	input->record = NULL;
+	return false;
+}
+
+static void load(struct ring_merge *merge)
+{
+	size_t i;
+
+	for (i = 0; i < merge->n_inputs; i++)
+		if (!merge->inputs[i].side_band)
+			ring_load(merge->inputs[i].ring);
+	for (i = 0; i < merge->n_inputs; i++)
+		if (merge->inputs[i].side_band)
+			ring_load(merge->inputs[i].ring);
+	merge->n_heap = 0;
+	for (i = 0; i < merge->n_inputs; i++)
+		if (advance(merge, &merge->inputs[i]))
+			push(merge, &merge->inputs[i]);
+}
+
+static void skip(struct ring_merge *merge, struct ring_merge_input *input)
+{
+	if (!ring_skip(input->ring, input->record))
+		return;
+	merge->handlers.settle(merge->handlers.data);
+	ring_give_back(input->ring);
+}
+
+/* Reads the clock on each 16th record only: records take long only with large stacks, and then
+ * each of them does. */
+static bool is_over(uint64_t until_ns, unsigned int records)
+{
+	return until_ns != UINT64_MAX && records % 16 == 15 &&
+	       (uint64_t)g_get_monotonic_time() * 1000 >= until_ns;
+}
+
+bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t until_ns)
+{
+	struct ring_merge_input *input;
+	unsigned int records = 0;
+	bool over = false;
+	size_t i;
+
+	load(merge);
+	while (merge->n_heap > 0 && merge->heap[0]->time_ns <= limit_ns && !over) {
+		over = is_over(until_ns, records++);
+		input = merge->heap[0];
+		merge->handlers.record(input, input->time_ns + RING_MERGE_SLACK_NS < merge->last_ns,
+				       merge->handlers.data);
+		merge->last_ns = MAX(merge->last_ns, input->time_ns);
+		skip(merge, input);
+		if (!advance(merge, input))
+			merge->heap[0] = merge->heap[--merge->n_heap];
+		if (merge->n_heap > 1)
+			sift_down(merge);
+	}
+	merge->handlers.settle(merge->handlers.data);
+	for (i = 0; i < merge->n_inputs; i++)
+		ring_give_back(merge->inputs[i].ring);
+	return !over;
+}
+
+void ring_merge_run(struct ring_merge *merge, uint64_t limit_ns)
+{
+	(void)ring_merge_run_until(merge, limit_ns, UINT64_MAX);
+}
