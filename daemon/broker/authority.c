@@ -52,7 +52,7 @@ struct check {
 
 struct asking {
 	struct authority *authority; /* NULL: authority_end() has answered it */
-	struct caller *caller;
+	struct bus_peer *caller;
 	GCancellable *cancellable; /* of all checks */
 	guint timer;
 	bool interactive, first_decides;
@@ -86,7 +86,7 @@ static_assert(ARRAY_SIZE(actions) == AUTHORITY_ACTIONS, "each action has its tex
 static PolkitDetails *details_new(const struct authority_question *question,
 				  enum authority_action action)
 {
-	const struct caller *caller = question->caller;
+	const struct bus_peer *caller = question->caller;
 	g_autofree char *program = target_name(caller->pid);
 	g_autofree char *pid = g_strdup_printf("%d", (int)caller->pid);
 	g_autofree char *uid = g_strdup_printf("%u", (unsigned)caller->uid);
@@ -110,7 +110,7 @@ static void asking_free(struct asking *asking)
 	for (unsigned i = 0; i < asking->n; i++)
 		g_clear_error(&asking->reply.errors[i]);
 	g_object_unref(asking->cancellable);
-	caller_unref(asking->caller);
+	bus_peer_unref(asking->caller);
 	g_free(asking);
 }
 
@@ -219,7 +219,7 @@ static bool fail_ended(GError **error)
 	return broker_fail(error, BROKER_ERROR_FAILED, "profd ends");
 }
 
-bool authority_has_room(const struct authority *authority, const struct caller *caller,
+bool authority_has_room(const struct authority *authority, const struct bus_peer *caller,
 			bool interactive, GError **error)
 {
 	if (authority->ended)
@@ -271,7 +271,7 @@ void authority_ask(struct authority *authority, const struct authority_question 
 	}
 	asking = g_new(struct asking, 1);
 	*asking = (struct asking){ .authority = authority,
-				   .caller = caller_ref(question->caller),
+				   .caller = bus_peer_ref(question->caller),
 				   .cancellable = g_cancellable_new(),
 				   .interactive = question->interactive,
 				   .first_decides = question->first_decides,
@@ -286,7 +286,7 @@ void authority_ask(struct authority *authority, const struct authority_question 
 		begin_check(asking, i, question);
 }
 
-void authority_forget(struct authority *authority, const struct caller *caller)
+void authority_forget(struct authority *authority, const struct bus_peer *caller)
 {
 	for (guint i = 0; i < authority->pending->len; i++) {
 		struct asking *asking = authority->pending->pdata[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
-#include "daemon/broker/callers.h"
+#include "daemon/broker/bus-peers.h"
 
 #include <gio/gio.h>
 #include <stdbool.h>
@@ -27,7 +27,7 @@ enum authority_answer {
 
 /* polkit is asked for all of the actions at once. */
 struct authority_question {
-	struct caller *caller;
+	struct bus_peer *caller;
 	enum authority_action actions[AUTHORITY_MAX_ACTIONS];
 	unsigned n_actions;
 	bool first_decides; /* without the first action the others do not matter */
@@ -56,11 +56,11 @@ void authority_free(
 
 /* Returns whether the caller's user may have one more question, or one more prompt. Call this
  * before doing any work for a question. */
-bool authority_has_room(const struct authority *authority, const struct caller *caller,
+bool authority_has_room(const struct authority *authority, const struct bus_peer *caller,
 			bool interactive, GError **error);
 /* Calls `answer` once, when every action is answered, possibly before this returns. The reply is
  * valid during the call. */
 void authority_ask(struct authority *authority, const struct authority_question *question,
 		   void (*answer)(const struct authority_reply *reply, void *data), void *data);
 /* The caller has left: removes its prompts and answers its questions with DENIED. */
-void authority_forget(struct authority *authority, const struct caller *caller);
+void authority_forget(struct authority *authority, const struct bus_peer *caller);

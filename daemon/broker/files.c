@@ -2,8 +2,8 @@
 /*
  * Files - sends requests to profd-files, and recovers when it is stuck
  *
- * Requests are sent ahead to a process (helper.c) and answered in order, so the process works on
- * the first one. If it touches nothing new for STALL_US and other requests wait, it is set aside
+ * Requests are sent ahead to a process (files-worker.c) and answered in order, so the process works
+ * on the first one. If it touches nothing new for STALL_US and other requests wait, it is set aside
  * with its request, and a new process gets the others. After PATIENCE_US it is killed, and its
  * request is retried without the likely cause: an image by its path below our own filesystems
  * (careful), a snapshot without what is read through the process's memory (bare), then from the
@@ -25,7 +25,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
-#include "daemon/broker/helper.h"
+#include "daemon/broker/files-worker.h"
 #include "daemon/broker/stall-quota.h"
 
 #include <errno.h>
@@ -52,9 +52,9 @@ struct request {
 };
 
 struct worker {
-	struct helper *helper; /* NULL: none */
-	GQueue sent;           /* struct request, in the order of work */
-	uid_t uid;             /* of a worker that is set aside: the user who makes it wait */
+	struct files_worker *process; /* NULL: none */
+	GQueue sent;                  /* struct request, in the order of work */
+	uid_t uid; /* of a worker that is set aside: the user who makes it wait */
 };
 
 struct files {
@@ -141,10 +141,10 @@ static bool take_answer(struct files *files, struct worker *worker)
 	struct request *request;
 	CLEANUP_CLOSE int fd = -1;
 
-	if (!helper_receive(worker->helper, &answer, &fd))
+	if (!files_worker_receive(worker->process, &answer, &fd))
 		return false;
 	if (!answer_is_valid(g_queue_peek_head(&worker->sent), &answer, fd)) {
-		helper_reject(worker->helper);
+		files_worker_reject(worker->process);
 		return false;
 	}
 	request = g_queue_pop_head(&worker->sent);
@@ -161,16 +161,16 @@ static void take_answers(struct files *files, struct worker *worker)
 			break;
 	if (worker == &files->worker || !g_queue_is_empty(&worker->sent))
 		return;
-	helper_free(worker->helper, false, STALL_QUOTA_NOBODY);
-	worker->helper = NULL;
+	files_worker_free(worker->process, false, STALL_QUOTA_NOBODY);
+	worker->process = NULL;
 }
 
 /* ---- The processes --------------------------------------------------------------------------- */
 
-static struct worker *find_worker(struct files *files, const struct helper *helper)
+static struct worker *find_worker(struct files *files, const struct files_worker *process)
 {
 	for (unsigned i = 0; i < MAX_ASIDE; i++)
-		if (files->aside[i].helper == helper)
+		if (files->aside[i].process == process)
 			return &files->aside[i];
 	return &files->worker;
 }
@@ -178,16 +178,16 @@ static struct worker *find_worker(struct files *files, const struct helper *help
 static bool is_idle(struct files *files)
 {
 	for (unsigned i = 0; i < MAX_ASIDE; i++)
-		if (files->aside[i].helper)
+		if (files->aside[i].process)
 			return false;
 	return g_queue_is_empty(&files->worker.sent) && g_queue_is_empty(&files->waiting);
 }
 
-static void on_input(struct helper *helper, void *data)
+static void on_input(struct files_worker *process, void *data)
 {
 	struct files *files = data;
 
-	take_answers(files, find_worker(files, helper));
+	take_answers(files, find_worker(files, process));
 	push(files);
 	if (is_idle(files))
 		g_clear_handle_id(&files->tick, g_source_remove);
@@ -195,23 +195,24 @@ static void on_input(struct helper *helper, void *data)
 
 static void recover(struct files *files, struct worker *worker, bool stuck);
 
-static void on_ended(struct helper *helper, void *data)
+static void on_ended(struct files_worker *process, void *data)
 {
 	struct files *files = data;
-	struct worker *worker = find_worker(files, helper);
+	struct worker *worker = find_worker(files, process);
 
 	take_answers(files, worker);
 	files->deaths++;
-	if (worker->helper)
+	if (worker->process)
 		recover(files, worker, false);
 	push(files);
 }
 
-static struct helper *start(struct files *files, GError **error)
+static struct files_worker *start(struct files *files, GError **error)
 {
-	static const struct helper_listener listener = { .input = on_input, .ended = on_ended };
+	static const struct files_worker_listener listener = { .input = on_input,
+							       .ended = on_ended };
 
-	return helper_new(&files->config, &listener, files, error);
+	return files_worker_new(&files->config, &listener, files, error);
 }
 
 static void unsend(struct files *files, struct worker *worker)
@@ -270,19 +271,19 @@ static void retry(struct files *files, struct request *request, pid_t pid, uint6
 /* Handles a process that is gone or was stuck for too long. Its first request is the cause. */
 static void recover(struct files *files, struct worker *worker, bool stuck)
 {
-	struct helper *helper = worker->helper;
+	struct files_worker *process = worker->process;
 	struct request *request = g_queue_peek_head(&worker->sent);
-	bool again = helper_has_begun(helper) && files->deaths <= MAX_DEATHS;
-	bool at = again && request && helper_is_at(helper, request->message.serial);
-	pid_t pid = helper_target(helper);
-	uint64_t bytes = helper_bytes(helper);
+	bool again = files_worker_has_begun(process) && files->deaths <= MAX_DEATHS;
+	bool at = again && request && files_worker_is_at(process, request->message.serial);
+	pid_t pid = files_worker_target(process);
+	uint64_t bytes = files_worker_bytes(process);
 	uid_t uid = at ? owner_of(request, pid) : STALL_QUOTA_NOBODY;
 
-	worker->helper = NULL;
+	worker->process = NULL;
 	if (stuck && at)
-		helper_give_up(helper, uid);
+		files_worker_give_up(process, uid);
 	else
-		helper_free(helper, true, uid);
+		files_worker_free(process, true, uid);
 	if (at)
 		g_queue_pop_head(&worker->sent);
 	unsend(files, worker);
@@ -295,7 +296,7 @@ static void recover(struct files *files, struct worker *worker, bool stuck)
 	if (at)
 		retry(files, request, pid, bytes);
 	if (worker == &files->worker && again)
-		worker->helper = start(files, NULL);
+		worker->process = start(files, NULL);
 }
 
 /* Leaves the process alone with its current request, and continues with a new process. */
@@ -304,35 +305,35 @@ static void set_aside(struct files *files)
 	struct worker *worker = &files->worker, *aside = find_worker(files, NULL);
 	struct request *request = g_queue_peek_head(&worker->sent);
 	unsigned n = g_queue_get_length(&worker->sent) + g_queue_get_length(&files->waiting);
-	struct helper *other;
+	struct files_worker *other;
 
 	if (aside == worker || n < 2)
 		return;
 	other = start(files, NULL);
 	if (!other)
 		return;
-	if (!helper_stop_behind(worker->helper, request->message.serial)) {
-		helper_free(other, false, STALL_QUOTA_NOBODY);
+	if (!files_worker_stop_behind(worker->process, request->message.serial)) {
+		files_worker_free(other, false, STALL_QUOTA_NOBODY);
 		return;
 	}
-	aside->helper = worker->helper;
-	aside->uid = owner_of(request, helper_target(worker->helper));
+	aside->process = worker->process;
+	aside->uid = owner_of(request, files_worker_target(worker->process));
 	g_queue_push_tail(&aside->sent, g_queue_pop_head(&worker->sent));
 	unsend(files, worker);
-	worker->helper = other;
+	worker->process = other;
 }
 
 static void look_at(struct files *files, struct worker *worker)
 {
 	/* its last answers may be in the socket; if so, it is not stuck at the request that is
 	 * first now */
-	if (worker->helper)
+	if (worker->process)
 		take_answers(files, worker);
-	if (!worker->helper || g_queue_is_empty(&worker->sent))
+	if (!worker->process || g_queue_is_empty(&worker->sent))
 		return;
-	if (helper_is_stuck(worker->helper, PATIENCE_US))
+	if (files_worker_is_stuck(worker->process, PATIENCE_US))
 		recover(files, worker, true);
-	else if (worker == &files->worker && helper_is_stuck(worker->helper, STALL_US))
+	else if (worker == &files->worker && files_worker_is_stuck(worker->process, STALL_US))
 		set_aside(files);
 }
 
@@ -360,9 +361,9 @@ static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
 	for (unsigned i = 0; i < MAX_ASIDE; i++) {
 		const struct worker *aside = &files->aside[i];
 
-		if (aside->helper && helper_target(aside->helper) == pid)
+		if (aside->process && files_worker_target(aside->process) == pid)
 			return true;
-		n += aside->helper && aside->uid == uid;
+		n += aside->process && aside->uid == uid;
 	}
 	return uid != 0 && n >= MAX_ASIDE_OF_USER;
 }
@@ -394,13 +395,13 @@ static void push(struct files *files)
 	struct worker *worker = &files->worker;
 	struct request *request;
 
-	while (!worker->helper && (request = g_queue_pop_head(&files->waiting)))
+	while (!worker->process && (request = g_queue_pop_head(&files->waiting)))
 		fail(files, request, EIO);
 	while (g_queue_get_length(&worker->sent) < MAX_SENT &&
 	       (request = g_queue_peek_head(&files->waiting))) {
 		prepare(files, request);
-		if (!helper_send(worker->helper, &request->message, request->path, request->memfd,
-				 g_queue_is_empty(&worker->sent)))
+		if (!files_worker_send(worker->process, &request->message, request->path,
+				       request->memfd, g_queue_is_empty(&worker->sent)))
 			return;
 		g_queue_push_tail(&worker->sent, g_queue_pop_head(&files->waiting));
 	}
@@ -412,8 +413,8 @@ static void add(struct files *files, struct request *request)
 	g_queue_push_tail(&files->waiting, request);
 	if (!files->tick)
 		files->tick = g_timeout_add(TICK_MS, on_tick, files);
-	if (!files->worker.helper && files->deaths <= MAX_DEATHS)
-		files->worker.helper = start(files, NULL);
+	if (!files->worker.process && files->deaths <= MAX_DEATHS)
+		files->worker.process = start(files, NULL);
 	push(files);
 }
 
@@ -478,8 +479,8 @@ struct files *files_new(const struct files_config *config, const struct files_li
 	files->data = data;
 	files->config = *config;
 	files->stuck = g_hash_table_new(NULL, NULL);
-	files->worker.helper = start(files, error);
-	if (files->worker.helper)
+	files->worker.process = start(files, error);
+	if (files->worker.process)
 		return files;
 	files_free(files);
 	return NULL;
@@ -490,10 +491,10 @@ static void end_worker(struct worker *worker)
 	bool busy = !g_queue_is_empty(&worker->sent);
 	struct request *request;
 
-	if (worker->helper)
-		helper_free(worker->helper, busy,
-			    busy ? stall_quota_owner(helper_target(worker->helper))
-				 : STALL_QUOTA_NOBODY);
+	if (worker->process)
+		files_worker_free(worker->process, busy,
+				  busy ? stall_quota_owner(files_worker_target(worker->process))
+				       : STALL_QUOTA_NOBODY);
 	while ((request = g_queue_pop_head(&worker->sent)))
 		request_free(request);
 }

@@ -6,7 +6,7 @@
  * connection: a bus, or a private one. It has the session objects; session.c does what a session
  * does.
  *
- *     a call ▶ identify the caller (callers.c) ▶ authorize it (admission.c) ▶ do it ▶ answer
+ *     a call ▶ identify the caller (bus-peers.c) ▶ authorize it (authorization.c) ▶ do it ▶ answer
  *
  * Each step may take its time; meanwhile other calls are served, and sessions come and go. So a
  * waiting call keeps the number of its session, and looks it up again when it continues.
@@ -24,7 +24,7 @@
 #include "daemon/broker/service.h"
 
 #include "arch/base.h"
-#include "daemon/broker/admission.h"
+#include "daemon/broker/authorization.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/options.h"
@@ -36,7 +36,7 @@
 struct service {
 	GDBusConnection *connection;
 	struct authority *authority; /* NULL: private */
-	struct callers *callers;
+	struct bus_peers *callers;
 	void (*idle)(void *data);
 	void *data;
 	struct control *control; /* NULL: collectors cannot register */
@@ -52,7 +52,7 @@ struct service {
 struct call {
 	struct service *service;
 	GDBusMethodInvocation *invocation;
-	struct caller *caller;              /* once it is identified */
+	struct bus_peer *caller;            /* once it is identified */
 	void (*proceed)(struct call *call); /* with the caller */
 	uint32_t session;                   /* 0: the root object */
 	struct options *options;            /* of CreateSession, until the session takes them */
@@ -83,7 +83,7 @@ void service_end(struct service *service)
 
 void service_end_calls(struct service *service)
 {
-	callers_end(service->callers);
+	bus_peers_end(service->callers);
 }
 
 static gboolean on_idle(gpointer data)
@@ -140,7 +140,7 @@ static void on_closed(struct session_object *object, void *data)
 	check_idle_soon(service);
 }
 
-static void on_caller_gone(struct caller *caller, void *data)
+static void on_caller_gone(struct bus_peer *caller, void *data)
 {
 	struct service *service = data;
 
@@ -162,7 +162,7 @@ static void call_free(struct call *call)
 {
 	if (--call->service->n_calls == 0)
 		check_idle_soon(call->service);
-	caller_unref(call->caller);
+	bus_peer_unref(call->caller);
 	options_free(call->options);
 	deferred_close(call->capture_fd);
 	g_free(call);
@@ -182,11 +182,11 @@ static void call_return(struct call *call, GVariant *value)
 	call_free(call);
 }
 
-static struct admission admission_of(const struct call *call)
+static struct authorization authorization_of(const struct call *call)
 {
 	GDBusMessage *message = g_dbus_method_invocation_get_message(call->invocation);
 
-	return (struct admission){
+	return (struct authorization){
 		.authority = call->service->authority,
 		.caller = call->caller,
 		.interactive = g_dbus_message_get_flags(message) &
@@ -194,7 +194,7 @@ static struct admission admission_of(const struct call *call)
 	};
 }
 
-static void on_identified(struct caller *caller, const GError *error, void *data)
+static void on_identified(struct bus_peer *caller, const GError *error, void *data)
 {
 	struct call *call = data;
 
@@ -202,7 +202,7 @@ static void on_identified(struct caller *caller, const GError *error, void *data
 		call_fail(call, error);
 		return;
 	}
-	call->caller = caller_ref(caller);
+	call->caller = bus_peer_ref(caller);
 	call->proceed(call);
 }
 
@@ -217,8 +217,8 @@ static void call_begin(struct service *service, GDBusMethodInvocation *invocatio
 	call->session = session;
 	call->proceed = proceed;
 	call->capture_fd = -1;
-	callers_identify(service->callers, g_dbus_method_invocation_get_sender(invocation),
-			 on_identified, call);
+	bus_peers_identify(service->callers, g_dbus_method_invocation_get_sender(invocation),
+			   on_identified, call);
 }
 
 /* ---- Room ------------------------------------------------------------------------------------ */
@@ -372,12 +372,12 @@ static void on_manage(bool allowed, const GError *error, void *data)
 static void proceed_session(struct call *call)
 {
 	const struct session_object *object = find_session(call->service, call->session);
-	const struct admission admission = admission_of(call);
+	const struct authorization authorization = authorization_of(call);
 
 	/* a session that does not exist has no owner: on_manage() reports that */
-	admission_manage(&admission,
-			 object ? session_object_access(object)->uid : call->caller->uid, on_manage,
-			 call);
+	authorization_manage(&authorization,
+			     object ? session_object_access(object)->uid : call->caller->uid,
+			     on_manage, call);
 }
 
 static void on_session_called(struct session_object *object, GDBusMethodInvocation *invocation,
@@ -471,13 +471,13 @@ static bool parse_session(struct call *call, GError **error)
 
 static void proceed_create_session(struct call *call)
 {
-	const struct admission admission = admission_of(call);
+	const struct authorization authorization = authorization_of(call);
 	g_autoptr(GError) error = NULL;
 
 	if (!check_room(call, &error) || !parse_session(call, &error))
 		call_fail(call, error);
 	else
-		admission_session(&admission, call->options, on_admitted, call);
+		authorization_session(&authorization, call->options, on_admitted, call);
 }
 
 static void on_capabilities(bool system, bool kernel, void *data)
@@ -489,9 +489,9 @@ static void on_capabilities(bool system, bool kernel, void *data)
 
 static void proceed_get_capabilities(struct call *call)
 {
-	const struct admission admission = admission_of(call);
+	const struct authorization authorization = authorization_of(call);
 
-	admission_capabilities(&admission, on_capabilities, call);
+	authorization_capabilities(&authorization, on_capabilities, call);
 }
 
 static void list_sessions(struct call *call, bool all)
@@ -518,15 +518,15 @@ static void on_list(bool allowed, const GError *error, void *data)
 static void proceed_get_managed_objects(struct call *call)
 {
 	const struct service *service = call->service;
-	struct admission admission = admission_of(call);
+	struct authorization authorization = authorization_of(call);
 
 	/* a list is not worth a prompt */
-	admission.interactive = false;
+	authorization.interactive = false;
 	for (guint i = 0; i < service->sessions->len; i++) {
 		uid_t uid = session_object_access(service->sessions->pdata[i])->uid;
 
 		if (uid != call->caller->uid) {
-			admission_manage(&admission, uid, on_list, call);
+			authorization_manage(&authorization, uid, on_list, call);
 			return;
 		}
 	}
@@ -581,7 +581,7 @@ struct service *service_new(GDBusConnection *connection, struct authority *autho
 	service->connection = g_object_ref(connection);
 	service->authority = authority;
 	service->control = control;
-	service->callers = callers_new(connection, authority != NULL, on_caller_gone, service);
+	service->callers = bus_peers_new(connection, authority != NULL, on_caller_gone, service);
 	service->idle = idle;
 	service->data = data;
 	service->sessions = g_ptr_array_new_with_free_func(free_object);
@@ -609,7 +609,7 @@ void service_free(struct service *service)
 		if (service->registrations[i])
 			g_dbus_connection_unregister_object(service->connection,
 							    service->registrations[i]);
-	callers_free(service->callers);
+	bus_peers_free(service->callers);
 	g_object_unref(service->connection);
 	g_free(service);
 }

@@ -29,7 +29,7 @@
 
 struct session_object {
 	GDBusConnection *connection;
-	struct caller *owner;
+	struct bus_peer *owner;
 	const struct session_object_listener *listener;
 	void *data;
 	struct session *session;
@@ -58,7 +58,7 @@ uint32_t session_object_id(const struct session_object *object)
 	return object->id;
 }
 
-const struct caller *session_object_owner(const struct session_object *object)
+const struct bus_peer *session_object_owner(const struct session_object *object)
 {
 	return object->owner;
 }
@@ -483,7 +483,7 @@ void session_object_close(struct session_object *object)
 	object->listener->closed(object, object->data);
 }
 
-bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller *owner,
+bool session_object_new(GDBusConnection *connection, uint32_t id, struct bus_peer *owner,
 			const struct access *access, struct options *options, int capture_fd,
 			const struct session_object_listener *listener, void *data,
 			struct session_object **ret_object, GError **error)
@@ -507,7 +507,7 @@ bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller 
 		return false;
 	}
 	object->connection = g_object_ref(connection);
-	object->owner = caller_ref(owner);
+	object->owner = bus_peer_ref(owner);
 	object->listener = listener;
 	object->data = data;
 	object->id = id;
@@ -535,7 +535,7 @@ void session_object_free(struct session_object *object)
 			object->start, BROKER_ERROR, BROKER_ERROR_FAILED, "the session was closed");
 	if (object->registration)
 		g_dbus_connection_unregister_object(object->connection, object->registration);
-	caller_unref(object->owner);
+	bus_peer_unref(object->owner);
 	g_object_unref(object->connection);
 	g_free(object->path);
 	g_free(object);

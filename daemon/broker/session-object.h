@@ -2,7 +2,7 @@
 #pragma once
 
 #include "daemon/broker/access.h"
-#include "daemon/broker/callers.h"
+#include "daemon/broker/bus-peers.h"
 #include "daemon/broker/options.h"
 
 #include <gio/gio.h>
@@ -29,7 +29,7 @@ struct session_object_listener {
 };
 
 /* Takes over the options and the capture. Only the owner gets the signals. */
-bool session_object_new(GDBusConnection *connection, uint32_t id, struct caller *owner,
+bool session_object_new(GDBusConnection *connection, uint32_t id, struct bus_peer *owner,
 			const struct access *access, struct options *options, int capture_fd,
 			const struct session_object_listener *listener, void *data,
 			struct session_object **ret_object, GError **error);
@@ -41,7 +41,7 @@ bool session_object_is_active(const struct session_object *object);
 bool session_object_shares_capture(const struct session_object *object,
 				   const struct session_object *other);
 uint32_t session_object_id(const struct session_object *object);
-const struct caller *session_object_owner(const struct session_object *object);
+const struct bus_peer *session_object_owner(const struct session_object *object);
 struct session *session_object_session(struct session_object *object);
 const struct access *session_object_access(const struct session_object *object);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/files.c and helper.c: what becomes of requests whose process is stuck,
- * dies or lies. What stands for profd-files is this program, by that name: what it does depends on
- * the process that it is asked about.
+ * Checks of daemon/broker/files.c and files-worker.c: what becomes of requests whose process is
+ * stuck, dies or lies. What stands for profd-files is this program, by that name: what it does
+ * depends on the process that it is asked about.
  */
 #include "tests/unit/test.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Helper - one profd-files process as profd sees it: a socket, and a page with its status
+ * Files worker - one profd-files process as profd sees it: a socket, and a page with its status
  *
  * Nothing here waits for the process. files.c decides what it is asked, and how a stuck request is
  * handled.
@@ -12,7 +12,7 @@
 #include "config.h"
 
 #include "arch/errno-text.h"
-#include "daemon/broker/helper.h"
+#include "daemon/broker/files-worker.h"
 
 #include "arch/base.h"
 #include "daemon/broker/child.h"
@@ -31,8 +31,8 @@
 #define STARTING_US (10 * 1000000) /* limit for beginning, which is charged to nobody */
 #define PAGE_BYTES 4096
 
-struct helper {
-	const struct helper_listener *listener;
+struct files_worker {
+	const struct files_worker_listener *listener;
 	void *data;
 	pid_t pid;
 	int socket;
@@ -46,20 +46,20 @@ struct helper {
 
 static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
 {
-	struct helper *helper = data;
+	struct files_worker *worker = data;
 
-	/* the listener removes the watch if it must end, and may free the helper */
-	helper->listener->input(helper, helper->data);
+	/* the listener removes the watch if it must end, and may free the worker */
+	worker->listener->input(worker, worker->data);
 	return G_SOURCE_CONTINUE;
 }
 
 static void on_child_exit(GPid pid, gint wait_status, gpointer data)
 {
-	struct helper *helper = data;
+	struct files_worker *worker = data;
 
-	helper->child_watch = 0;
-	helper->pid = 0;
-	helper->listener->ended(helper, helper->data);
+	worker->child_watch = 0;
+	worker->pid = 0;
+	worker->listener->ended(worker, worker->data);
 }
 
 /* Makes a page that nobody can shrink while we use it. */
@@ -78,68 +78,69 @@ static int make_page(struct files_status **ret_status)
 	return steal_fd(&fd);
 }
 
-static void release(struct helper *helper)
+static void release(struct files_worker *worker)
 {
-	g_clear_handle_id(&helper->input_watch, g_source_remove);
-	g_clear_handle_id(&helper->child_watch, g_source_remove);
-	if (helper->socket >= 0)
-		close(helper->socket);
-	if (helper->status)
-		munmap(helper->status, PAGE_BYTES);
-	g_free(helper);
+	g_clear_handle_id(&worker->input_watch, g_source_remove);
+	g_clear_handle_id(&worker->child_watch, g_source_remove);
+	if (worker->socket >= 0)
+		close(worker->socket);
+	if (worker->status)
+		munmap(worker->status, PAGE_BYTES);
+	g_free(worker);
 }
 
-static bool start(struct helper *helper, GError **error)
+static bool start(struct files_worker *worker, GError **error)
 {
-	CLEANUP_CLOSE int page = make_page(&helper->status);
+	CLEANUP_CLOSE int page = make_page(&worker->status);
 	CLEANUP_CLOSE int theirs = -1;
 	int sockets[2];
 
 	if (page < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return broker_fail(error, BROKER_ERROR_FAILED,
 				   "making a socket or a page of memory: %s", ERRNO_TEXT(errno));
-	helper->socket = sockets[0];
+	worker->socket = sockets[0];
 	theirs = sockets[1];
-	return child_spawn("profd-files", NULL, (const int[]){ theirs, page }, 2, &helper->pid,
+	return child_spawn("profd-files", NULL, (const int[]){ theirs, page }, 2, &worker->pid,
 			   error);
 }
 
-struct helper *helper_new(const struct files_config *config, const struct helper_listener *listener,
-			  void *data, GError **error)
+struct files_worker *files_worker_new(const struct files_config *config,
+				      const struct files_worker_listener *listener, void *data,
+				      GError **error)
 {
 	const struct iovec part = { (void *)config, sizeof(*config) };
-	struct helper *helper;
+	struct files_worker *worker;
 
 	if (stall_quota_is_full()) {
 		broker_fail(error, BROKER_ERROR_FAILED,
 			    "too many files of this machine's processes cannot be opened");
 		return NULL;
 	}
-	helper = g_new0(struct helper, 1);
-	helper->listener = listener;
-	helper->data = data;
-	helper->socket = -1;
-	if (!start(helper, error)) {
-		release(helper);
+	worker = g_new0(struct files_worker, 1);
+	worker->listener = listener;
+	worker->data = data;
+	worker->socket = -1;
+	if (!start(worker, error)) {
+		release(worker);
 		return NULL;
 	}
-	datagram_send(helper->socket, &part, 1, -1, MSG_DONTWAIT);
-	helper->child_watch = g_child_watch_add(helper->pid, on_child_exit, helper);
-	helper->input_watch =
-		watch_add(helper->socket, G_IO_IN | G_IO_HUP | G_IO_ERR, on_input, helper);
-	helper->seen_us = g_get_monotonic_time();
-	return helper;
+	datagram_send(worker->socket, &part, 1, -1, MSG_DONTWAIT);
+	worker->child_watch = g_child_watch_add(worker->pid, on_child_exit, worker);
+	worker->input_watch =
+		watch_add(worker->socket, G_IO_IN | G_IO_HUP | G_IO_ERR, on_input, worker);
+	worker->seen_us = g_get_monotonic_time();
+	return worker;
 }
 
 static void on_reaped(GPid pid, gint wait_status, gpointer data)
 {
 }
 
-void helper_free(struct helper *helper, bool busy, uid_t uid)
+void files_worker_free(struct files_worker *worker, bool busy, uid_t uid)
 {
-	pid_t pid = helper->pid, target = helper_target(helper);
+	pid_t pid = worker->pid, target = files_worker_target(worker);
 
-	release(helper);
+	release(worker);
 	if (!pid)
 		return;
 	kill(pid, SIGKILL);
@@ -149,11 +150,11 @@ void helper_free(struct helper *helper, bool busy, uid_t uid)
 		g_child_watch_add(pid, on_reaped, NULL);
 }
 
-void helper_give_up(struct helper *helper, uid_t uid)
+void files_worker_give_up(struct files_worker *worker, uid_t uid)
 {
-	pid_t pid = helper->pid, target = helper_target(helper);
+	pid_t pid = worker->pid, target = files_worker_target(worker);
 
-	release(helper);
+	release(worker);
 	if (!pid)
 		return;
 	kill(pid, SIGKILL);
@@ -162,8 +163,8 @@ void helper_give_up(struct helper *helper, uid_t uid)
 
 /* ---- Requests and answers -------------------------------------------------------------------- */
 
-bool helper_send(struct helper *helper, const struct files_request *message, const char *path,
-		 int fd, bool is_first)
+bool files_worker_send(struct files_worker *worker, const struct files_request *message,
+		       const char *path, int fd, bool is_first)
 {
 	const struct iovec parts[] = {
 		{ (void *)message, sizeof(*message) },
@@ -171,41 +172,41 @@ bool helper_send(struct helper *helper, const struct files_request *message, con
 	};
 
 	if (is_first)
-		helper->seen_us = g_get_monotonic_time();
-	return datagram_send(helper->socket, parts, ARRAY_SIZE(parts), fd, MSG_DONTWAIT);
+		worker->seen_us = g_get_monotonic_time();
+	return datagram_send(worker->socket, parts, ARRAY_SIZE(parts), fd, MSG_DONTWAIT);
 }
 
-void helper_reject(struct helper *helper)
+void files_worker_reject(struct files_worker *worker)
 {
-	g_clear_handle_id(&helper->input_watch, g_source_remove);
-	if (helper->pid)
-		kill(helper->pid, SIGKILL);
+	g_clear_handle_id(&worker->input_watch, g_source_remove);
+	if (worker->pid)
+		kill(worker->pid, SIGKILL);
 }
 
-bool helper_receive(struct helper *helper, struct files_answer *ret_answer, int *ret_fd)
+bool files_worker_receive(struct files_worker *worker, struct files_answer *ret_answer, int *ret_fd)
 {
 	struct files_answer answer;
 	CLEANUP_CLOSE int fd = -1;
 	ssize_t n;
 
-	if (!helper->input_watch)
+	if (!worker->input_watch)
 		return false;
 	/* ECONNRESET is reported once if the process ended with requests of ours unread. Its own
 	 * answers come after that. */
 	do {
-		n = datagram_receive(helper->socket, &answer, sizeof(answer), MSG_DONTWAIT, &fd);
+		n = datagram_receive(worker->socket, &answer, sizeof(answer), MSG_DONTWAIT, &fd);
 	} while (n < 0 && errno == ECONNRESET);
 	if (n < 0 && errno == EAGAIN)
 		return false;
 	if (n <= 0) { /* the end, which on_child_exit() handles */
-		g_clear_handle_id(&helper->input_watch, g_source_remove);
+		g_clear_handle_id(&worker->input_watch, g_source_remove);
 		return false;
 	}
 	if (n != (ssize_t)sizeof(answer)) {
-		helper_reject(helper);
+		files_worker_reject(worker);
 		return false;
 	}
-	helper->seen_us = g_get_monotonic_time();
+	worker->seen_us = g_get_monotonic_time();
 	*ret_answer = answer;
 	*ret_fd = steal_fd(&fd);
 	return true;
@@ -213,42 +214,42 @@ bool helper_receive(struct helper *helper, struct files_answer *ret_answer, int 
 
 /* ---- Status ---------------------------------------------------------------------------------- */
 
-static uint32_t progress_of(const struct helper *helper)
+static uint32_t progress_of(const struct files_worker *worker)
 {
-	return __atomic_load_n(&helper->status->progress, __ATOMIC_RELAXED);
+	return __atomic_load_n(&worker->status->progress, __ATOMIC_RELAXED);
 }
 
-bool helper_has_begun(const struct helper *helper)
+bool files_worker_has_begun(const struct files_worker *worker)
 {
-	return progress_of(helper) != 0;
+	return progress_of(worker) != 0;
 }
 
-bool helper_is_at(const struct helper *helper, uint32_t serial)
+bool files_worker_is_at(const struct files_worker *worker, uint32_t serial)
 {
 	/* pairs with status_begin() */
-	return __atomic_load_n(&helper->status->serial, __ATOMIC_ACQUIRE) == serial;
+	return __atomic_load_n(&worker->status->serial, __ATOMIC_ACQUIRE) == serial;
 }
 
-bool helper_stop_behind(struct helper *helper, uint32_t serial)
+bool files_worker_stop_behind(struct files_worker *worker, uint32_t serial)
 {
 	/* pairs with status_begin(), which stores and loads in the opposite order: one side sees
 	 * the other's store */
-	__atomic_store_n(&helper->status->stop, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&helper->status->serial, __ATOMIC_SEQ_CST) == serial)
+	__atomic_store_n(&worker->status->stop, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&worker->status->serial, __ATOMIC_SEQ_CST) == serial)
 		return true;
-	__atomic_store_n(&helper->status->stop, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&worker->status->stop, 0, __ATOMIC_RELAXED);
 	return false;
 }
 
-pid_t helper_target(const struct helper *helper)
+pid_t files_worker_target(const struct files_worker *worker)
 {
-	return helper->status ? __atomic_load_n(&helper->status->pid, __ATOMIC_RELAXED) : 0;
+	return worker->status ? __atomic_load_n(&worker->status->pid, __ATOMIC_RELAXED) : 0;
 }
 
-uint64_t helper_bytes(const struct helper *helper)
+uint64_t files_worker_bytes(const struct files_worker *worker)
 {
 	/* pairs with status_set_bytes() */
-	return __atomic_load_n(&helper->status->bytes, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&worker->status->bytes, __ATOMIC_ACQUIRE);
 }
 
 static bool is_starved(pid_t pid)
@@ -264,16 +265,16 @@ static bool is_starved(pid_t pid)
 	return state && strncmp(state, ") R", 3) == 0;
 }
 
-bool helper_is_stuck(struct helper *helper, int64_t patience_us)
+bool files_worker_is_stuck(struct files_worker *worker, int64_t patience_us)
 {
-	uint32_t progress = progress_of(helper);
+	uint32_t progress = progress_of(worker);
 	int64_t now = g_get_monotonic_time();
 
-	if (progress != helper->seen_progress) {
-		helper->seen_progress = progress;
-		helper->seen_us = now;
+	if (progress != worker->seen_progress) {
+		worker->seen_progress = progress;
+		worker->seen_us = now;
 	}
-	if (now - helper->seen_us < patience_us)
+	if (now - worker->seen_us < patience_us)
 		return false;
-	return now - helper->seen_us >= STARTING_US || (progress != 0 && !is_starved(helper->pid));
+	return now - worker->seen_us >= STARTING_US || (progress != 0 && !is_starved(worker->pid));
 }

@@ -6,10 +6,10 @@
 #include "daemon/broker/options.h"
 
 /* The caller of a request, and the authority that decides about it. */
-struct admission {
+struct authorization {
 	struct authority
 		*authority; /* NULL: a private client, which has the rights of this process */
-	struct caller *caller;
+	struct bus_peer *caller;
 	bool interactive; /* the caller allows a password prompt */
 };
 
@@ -18,16 +18,17 @@ struct admission {
  * before this returns, with the session's access, or with NULL and the error. Removes the kernel
  * from the options if it was neither requested explicitly nor allowed.
  */
-void admission_session(const struct admission *admission, struct options *options,
-		       void (*done)(const struct access *access, const GError *error, void *data),
-		       void *data);
+void authorization_session(const struct authorization *authorization, struct options *options,
+			   void (*done)(const struct access *access, const GError *error,
+					void *data),
+			   void *data);
 
 /* Checks whether the caller may see and control the sessions of `owner`. Calls `done` at once if
  * they are the caller's own. */
-void admission_manage(const struct admission *admission, uid_t owner,
-		      void (*done)(bool allowed, const GError *error, void *data), void *data);
+void authorization_manage(const struct authorization *authorization, uid_t owner,
+			  void (*done)(bool allowed, const GError *error, void *data), void *data);
 
 /* Reports whether the caller can have "system" and "kernel", with a password if necessary. Never
  * prompts. */
-void admission_capabilities(const struct admission *admission,
-			    void (*done)(bool system, bool kernel, void *data), void *data);
+void authorization_capabilities(const struct authorization *authorization,
+				void (*done)(bool system, bool kernel, void *data), void *data);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Callers - identifies the clients that make calls, and reports when they leave
+ * Bus peers - identifies the clients that make calls, and reports when they leave
  *
  * On the bus a caller is its unique name, which is never reused. The bus says which user that is.
  * The kernel told the bus when the client connected, so later changes of the client do not count.
@@ -13,34 +13,34 @@
  */
 #include "config.h"
 
-#include "daemon/broker/callers.h"
+#include "daemon/broker/bus-peers.h"
 
 #include "daemon/broker/error.h"
 
 #define BUS_NAME "org.freedesktop.DBus"
 #define BUS_PATH "/org/freedesktop/DBus"
 
-struct callers {
+struct bus_peers {
 	GDBusConnection *connection;
-	void (*gone)(struct caller *caller, void *data);
+	void (*gone)(struct bus_peer *caller, void *data);
 	void *data;
-	GHashTable *by_name; /* struct caller, not referenced */
-	struct caller *only; /* the caller of a private connection */
+	GHashTable *by_name;   /* struct bus_peer, not referenced */
+	struct bus_peer *only; /* the caller of a private connection */
 	GCancellable *ended;
 };
 
 struct waiting {
-	void (*done)(struct caller *caller, const GError *error, void *data);
+	void (*done)(struct bus_peer *caller, const GError *error, void *data);
 	void *data;
 };
 
-struct caller *caller_ref(struct caller *caller)
+struct bus_peer *bus_peer_ref(struct bus_peer *caller)
 {
 	caller->refs++;
 	return caller;
 }
 
-void caller_unref(struct caller *caller)
+void bus_peer_unref(struct bus_peer *caller)
 {
 	if (!caller || --caller->refs > 0)
 		return;
@@ -56,21 +56,21 @@ static void on_name_owner_changed(GDBusConnection *connection, const char *sende
 				  const char *interface, const char *name, GVariant *arguments,
 				  gpointer data)
 {
-	struct caller *caller = data;
+	struct bus_peer *caller = data;
 	const char *owner;
 
 	g_variant_get(arguments, "(&s&s&s)", NULL, NULL, &owner);
 	if (*owner != '\0' || caller->gone)
 		return;
-	caller_ref(caller);
+	bus_peer_ref(caller);
 	caller->gone = true;
 	if (caller->known)
 		caller->callers->gone(caller, caller->callers->data);
-	caller_unref(caller);
+	bus_peer_unref(caller);
 }
 
 /* Answers everyone who waits, and drops the reference that was held for them. */
-static void answer(struct caller *caller, const GError *error)
+static void answer(struct bus_peer *caller, const GError *error)
 {
 	GSList *waiting = g_slist_reverse(g_steal_pointer(&caller->waiting));
 
@@ -80,12 +80,12 @@ static void answer(struct caller *caller, const GError *error)
 		one->done(error ? NULL : caller, error, one->data);
 	}
 	g_slist_free_full(waiting, g_free);
-	caller_unref(caller);
+	bus_peer_unref(caller);
 }
 
 static void on_credentials(GObject *source, GAsyncResult *result, gpointer data)
 {
-	struct caller *caller = data;
+	struct bus_peer *caller = data;
 	g_autoptr(GError) error = NULL;
 	g_autoptr(GVariant) dictionary = NULL;
 	g_autoptr(GVariant)
@@ -114,9 +114,9 @@ static void on_credentials(GObject *source, GAsyncResult *result, gpointer data)
 	answer(caller, error);
 }
 
-static struct caller *identify(struct callers *callers, const char *sender)
+static struct bus_peer *identify(struct bus_peers *callers, const char *sender)
 {
-	struct caller *caller = g_new0(struct caller, 1);
+	struct bus_peer *caller = g_new0(struct bus_peer, 1);
 
 	caller->callers = callers;
 	caller->name = g_strdup(sender);
@@ -134,9 +134,9 @@ static struct caller *identify(struct callers *callers, const char *sender)
 	return caller;
 }
 
-struct caller *callers_lookup(struct callers *callers, const char *sender)
+struct bus_peer *bus_peers_lookup(struct bus_peers *callers, const char *sender)
 {
-	struct caller *caller;
+	struct bus_peer *caller;
 
 	if (callers->only)
 		return callers->only;
@@ -144,11 +144,11 @@ struct caller *callers_lookup(struct callers *callers, const char *sender)
 	return caller && caller->known && !caller->gone ? caller : NULL;
 }
 
-void callers_identify(struct callers *callers, const char *sender,
-		      void (*done)(struct caller *caller, const GError *error, void *data),
-		      void *data)
+void bus_peers_identify(struct bus_peers *callers, const char *sender,
+			void (*done)(struct bus_peer *caller, const GError *error, void *data),
+			void *data)
 {
-	struct caller *caller = callers_lookup(callers, sender);
+	struct bus_peer *caller = bus_peers_lookup(callers, sender);
 	struct waiting *waiting;
 
 	if (caller) {
@@ -173,10 +173,10 @@ void callers_identify(struct callers *callers, const char *sender,
 	caller->waiting = g_slist_prepend(caller->waiting, waiting);
 }
 
-struct callers *callers_new(GDBusConnection *connection, bool bus,
-			    void (*gone)(struct caller *caller, void *data), void *data)
+struct bus_peers *bus_peers_new(GDBusConnection *connection, bool bus,
+				void (*gone)(struct bus_peer *caller, void *data), void *data)
 {
-	struct callers *callers = g_new0(struct callers, 1);
+	struct bus_peers *callers = g_new0(struct bus_peers, 1);
 
 	callers->connection = g_object_ref(connection);
 	callers->gone = gone;
@@ -184,7 +184,7 @@ struct callers *callers_new(GDBusConnection *connection, bool bus,
 	callers->by_name = g_hash_table_new(g_str_hash, g_str_equal);
 	callers->ended = g_cancellable_new();
 	if (!bus) {
-		callers->only = g_new0(struct caller, 1);
+		callers->only = g_new0(struct bus_peer, 1);
 		callers->only->callers = callers;
 		callers->only->uid = geteuid();
 		callers->only->pid = getpid();
@@ -194,14 +194,14 @@ struct callers *callers_new(GDBusConnection *connection, bool bus,
 	return callers;
 }
 
-void callers_end(struct callers *callers)
+void bus_peers_end(struct bus_peers *callers)
 {
 	g_cancellable_cancel(callers->ended);
 }
 
-void callers_free(struct callers *callers)
+void bus_peers_free(struct bus_peers *callers)
 {
-	caller_unref(g_steal_pointer(&callers->only));
+	bus_peer_unref(g_steal_pointer(&callers->only));
 	g_hash_table_unref(callers->by_name);
 	g_object_unref(callers->ended);
 	g_object_unref(callers->connection);

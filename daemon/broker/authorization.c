@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Admission - which polkit actions a call needs, and what follows from the answers
+ * Authorization - which polkit actions a call needs, and what follows from the answers
  *
  *     requested                           action              access if granted
  *     everything that runs                record-system       any process, any image
@@ -20,7 +20,7 @@
  */
 #include "config.h"
 
-#include "daemon/broker/admission.h"
+#include "daemon/broker/authorization.h"
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
@@ -31,7 +31,7 @@
 /* ---- A session ------------------------------------------------------------------------------- */
 
 struct session_request {
-	struct admission admission;
+	struct authorization authorization;
 	struct options *options;
 	struct access access;
 	enum authority_action action; /* required for the session */
@@ -43,14 +43,14 @@ struct session_request {
 static void finish(struct session_request *request, const GError *error)
 {
 	request->done(error ? NULL : &request->access, error, request->data);
-	caller_unref(request->admission.caller);
+	bus_peer_unref(request->authorization.caller);
 	g_free(request->target);
 	g_free(request);
 }
 
 static struct authority_question question_of(const struct session_request *request)
 {
-	return (struct authority_question){ .caller = request->admission.caller,
+	return (struct authority_question){ .caller = request->authorization.caller,
 					    .target = request->target };
 }
 
@@ -62,7 +62,7 @@ static void ask_for_password(struct session_request *request, enum authority_act
 
 	question.interactive = true;
 	question.actions[question.n_actions++] = action;
-	authority_ask(request->admission.authority, &question, answer, request);
+	authority_ask(request->authorization.authority, &question, answer, request);
 }
 
 static void on_kernel_password(const struct authority_reply *reply, void *data)
@@ -105,10 +105,10 @@ static void take_others(struct session_request *request, const struct authority_
 	}
 	if (!options->kernel || reply->answers[kernel] == AUTHORITY_GRANTED) {
 		finish(request, NULL);
-	} else if (options->kernel_asked && request->admission.interactive &&
+	} else if (options->kernel_asked && request->authorization.interactive &&
 		   reply->answers[kernel] == AUTHORITY_CHALLENGE) {
 		ask_for_password(request, AUTHORITY_KERNEL_ADDRESSES, on_kernel_password);
-	} else if (options->kernel_asked || request->admission.caller->gone) {
+	} else if (options->kernel_asked || request->authorization.caller->gone) {
 		finish(request, reply->errors[kernel]);
 	} else {
 		options_deny_kernel(options);
@@ -139,7 +139,7 @@ static void on_password(const struct authority_reply *reply, void *data)
 	if (reply->answers[0] != AUTHORITY_GRANTED)
 		finish(request, reply->errors[0]);
 	else if (question.n_actions)
-		authority_ask(request->admission.authority, &question, on_others, request);
+		authority_ask(request->authorization.authority, &question, on_others, request);
 	else
 		finish(request, NULL);
 }
@@ -150,7 +150,7 @@ static void on_quiet(const struct authority_reply *reply, void *data)
 
 	if (reply->answers[0] == AUTHORITY_GRANTED)
 		take_others(request, reply, 1);
-	else if (reply->answers[0] == AUTHORITY_CHALLENGE && request->admission.interactive)
+	else if (reply->answers[0] == AUTHORITY_CHALLENGE && request->authorization.interactive)
 		ask_for_password(request, request->action, on_password);
 	else
 		finish(request, reply->errors[0]);
@@ -164,7 +164,7 @@ static void ask_quietly(struct session_request *request)
 	question.first_decides = true;
 	question.actions[question.n_actions++] = request->action;
 	add_others(request, &question);
-	authority_ask(request->admission.authority, &question, on_quiet, request);
+	authority_ask(request->authorization.authority, &question, on_quiet, request);
 }
 
 static void on_ownership(struct targets *targets, bool owned, const GError *error, void *data)
@@ -186,8 +186,8 @@ static void on_ownership(struct targets *targets, bool owned, const GError *erro
  * limits are checked first. */
 static bool has_room(const struct session_request *request, GError **error)
 {
-	return authority_has_room(request->admission.authority, request->admission.caller, false,
-				  error) &&
+	return authority_has_room(request->authorization.authority, request->authorization.caller,
+				  false, error) &&
 	       (ownership_pending(request->access.uid) < MAX_LOOKS ||
 		broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 			    "%d requests of this user already wait until it is known whose their "
@@ -202,8 +202,8 @@ static void begin(struct session_request *request)
 	struct targets *targets;
 	g_autoptr(GError) error = NULL;
 
-	access->uid = request->admission.caller->uid;
-	if (!request->admission.authority) {
+	access->uid = request->authorization.caller->uid;
+	if (!request->authorization.authority) {
 		access->any_image = true;
 		finish(request, NULL);
 		return;
@@ -220,14 +220,15 @@ static void begin(struct session_request *request)
 	}
 }
 
-void admission_session(const struct admission *admission, struct options *options,
-		       void (*done)(const struct access *access, const GError *error, void *data),
-		       void *data)
+void authorization_session(const struct authorization *authorization, struct options *options,
+			   void (*done)(const struct access *access, const GError *error,
+					void *data),
+			   void *data)
 {
 	struct session_request *request = g_new0(struct session_request, 1);
 
-	request->admission = *admission;
-	caller_ref(admission->caller);
+	request->authorization = *authorization;
+	bus_peer_ref(authorization->caller);
 	request->options = options;
 	request->done = done;
 	request->data = data;
@@ -248,24 +249,24 @@ static void on_manage(const struct authority_reply *reply, void *data)
 	request->done(reply->answers[0] == AUTHORITY_GRANTED, reply->errors[0], request->data);
 }
 
-void admission_manage(const struct admission *admission, uid_t owner,
-		      void (*done)(bool allowed, const GError *error, void *data), void *data)
+void authorization_manage(const struct authorization *authorization, uid_t owner,
+			  void (*done)(bool allowed, const GError *error, void *data), void *data)
 {
 	const struct authority_question question = {
-		.caller = admission->caller,
+		.caller = authorization->caller,
 		.actions = { AUTHORITY_MANAGE_OTHERS },
 		.n_actions = 1,
-		.interactive = admission->interactive,
+		.interactive = authorization->interactive,
 	};
 	struct manage_request *request;
 
-	if (!admission->authority || admission->caller->uid == owner) {
+	if (!authorization->authority || authorization->caller->uid == owner) {
 		done(true, NULL, data);
 		return;
 	}
 	request = g_new(struct manage_request, 1);
 	*request = (struct manage_request){ .done = done, .data = data };
-	authority_ask(admission->authority, &question, on_manage, request);
+	authority_ask(authorization->authority, &question, on_manage, request);
 }
 
 /* ---- Capabilities ---------------------------------------------------------------------------- */
@@ -283,21 +284,21 @@ static void on_capabilities(const struct authority_reply *reply, void *data)
 		      request->data);
 }
 
-void admission_capabilities(const struct admission *admission,
-			    void (*done)(bool system, bool kernel, void *data), void *data)
+void authorization_capabilities(const struct authorization *authorization,
+				void (*done)(bool system, bool kernel, void *data), void *data)
 {
 	const struct authority_question question = {
-		.caller = admission->caller,
+		.caller = authorization->caller,
 		.actions = { AUTHORITY_RECORD_SYSTEM, AUTHORITY_KERNEL_ADDRESSES },
 		.n_actions = 2,
 	};
 	struct capabilities_request *request;
 
-	if (!admission->authority) {
+	if (!authorization->authority) {
 		done(true, true, data);
 		return;
 	}
 	request = g_new(struct capabilities_request, 1);
 	*request = (struct capabilities_request){ .done = done, .data = data };
-	authority_ask(admission->authority, &question, on_capabilities, request);
+	authority_ask(authorization->authority, &question, on_capabilities, request);
 }
