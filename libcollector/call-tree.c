@@ -6,9 +6,9 @@
  * were sent; when it is full, all are dropped, and sent again under ids from 1 on. The same happens
  * in a new epoch, for another owner of the ring, and when a module was unloaded, because the same
  * address may be another function then.
- * Frames that own_calls_walk() reports as unchanged have their nodes, so an unchanged stack needs
- * no lookup. Otherwise only the innermost frame is looked up: if its node was sent, so were all
- * callers'.
+ * Frames that unwind_cache_walk() reports as unchanged have their nodes, so an unchanged stack
+ * needs no lookup. Otherwise only the innermost frame is looked up: if its node was sent, so were
+ * all callers'.
  * Invariants: (1) an id was sent in its epoch, by the same owner, before its user
  *                 [test-call-tree: stacks, epochs, bigger]
  *             (2) a node's image was sent in the same epoch  [test-call-tree: stacks]
@@ -84,7 +84,7 @@ static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
 /* If siglongjmp() leaves this, the nodes that remain are of the same turn. */
 static void forget_nodes(struct call_tree *tree)
 {
-	own_calls_forget_nodes(&tree->calls);
+	unwind_cache_forget_nodes(&tree->calls);
 	RING_SIGNAL_FENCE();
 	tree->turn += tree->turn == UINT32_MAX ? 2 : 1;
 	tree->n_nodes = 0;
@@ -138,11 +138,11 @@ static uint32_t count_outer(const struct call_tree *tree)
 {
 	if (tree->calls.n <= CALL_TREE_MAX_DEPTH)
 		return tree->calls.n;
-	return tree->calls.frames[0].flags & OWN_CALLS_CUT ? 0 : ROOT_FRAMES;
+	return tree->calls.frames[0].flags & UNWIND_CACHE_CUT ? 0 : ROOT_FRAMES;
 }
 
 /* Returns 0 if the frame has no node. */
-static inline uint32_t node_of(const struct call_tree *tree, struct own_calls_frame *frame)
+static inline uint32_t node_of(const struct call_tree *tree, struct unwind_cache_frame *frame)
 {
 	if (frame->node == 0)
 		frame->node = find(tree, frame->hash);
@@ -161,7 +161,7 @@ static uint32_t count_known(struct call_tree *tree, uint32_t n)
 static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_outer,
 		       struct telling *ret_telling)
 {
-	const struct own_calls_frame *from = tree->calls.frames;
+	const struct unwind_cache_frame *from = tree->calls.frames;
 	uint32_t i = n_known, n = 0;
 	uint64_t hash = n_outer > 0 ? from[n_outer - 1].hash : 0;
 
@@ -171,9 +171,9 @@ static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_oute
 			(struct call_tree_frame){ from[i].hash, from[i].pc, from[i].flags, 0 };
 	i = n_outer < tree->calls.n ? tree->calls.n - CALL_TREE_INNER : n_outer;
 	for (bool is_first = true; i < tree->calls.n; i++, is_first = false) {
-		uint32_t flags = from[i].flags | (is_first ? OWN_CALLS_CUT : 0);
+		uint32_t flags = from[i].flags | (is_first ? UNWIND_CACHE_CUT : 0);
 
-		hash = own_calls_hash(hash, from[i].pc, flags);
+		hash = unwind_cache_hash(hash, from[i].pc, flags);
 		tree->frames[n++] = (struct call_tree_frame){ hash, from[i].pc, flags, 0 };
 	}
 	ret_telling->n = n;
@@ -194,25 +194,26 @@ static uint32_t find_nodes(struct call_tree *tree, uint32_t n)
 
 static uint64_t place_of(const struct call_tree_frame *frame)
 {
-	return frame->pc - (frame->flags & OWN_CALLS_EXACT || frame->pc == 0 ? 0 : 1);
+	return frame->pc - (frame->flags & UNWIND_CACHE_EXACT || frame->pc == 0 ? 0 : 1);
 }
 
 /*
  * Returns whether a reader may look up the frame by its address alone. The reader does so later,
  * when another module may be there: not if any module was ever unloaded.
  */
-static bool may_look(const struct own_code_range *range)
+static bool may_look(const struct self_maps_range *range)
 {
-	return range->was_loaded && own_stack_forgotten() == 0;
+	return range->was_loaded && self_unwind_forgotten() == 0;
 }
 
-static struct ring_frame make_frame(const struct own_code *code, const struct call_tree_frame *from)
+static struct ring_frame make_frame(const struct self_maps *code,
+				    const struct call_tree_frame *from)
 {
-	const struct own_code_range *range = code ? own_code_find(code, place_of(from)) : NULL;
+	const struct self_maps_range *range = code ? self_maps_find(code, place_of(from)) : NULL;
 	struct ring_frame frame = {
 		.offset = from->pc,
-		.kind = (from->flags & OWN_CALLS_EXACT ? 0 : RING_FRAME_RETURN) |
-			(from->flags & OWN_CALLS_CUT ? RING_FRAME_CUT : 0),
+		.kind = (from->flags & UNWIND_CACHE_EXACT ? 0 : RING_FRAME_RETURN) |
+			(from->flags & UNWIND_CACHE_CUT ? RING_FRAME_CUT : 0),
 	};
 
 	if (range && range->image == 0 && !may_look(range))
@@ -227,7 +228,7 @@ static struct ring_frame make_frame(const struct own_code *code, const struct ca
 /* ---- Sending ---- */
 
 /* Writes as many frames as fit into one record. */
-static enum message_outcome write_some(const struct telling *telling, const struct own_code *code,
+static enum message_outcome write_some(const struct telling *telling, const struct self_maps *code,
 				       uint32_t from, uint32_t *ret_to)
 {
 	struct producer *producer = telling->producer;
@@ -266,8 +267,8 @@ static enum message_outcome write_some(const struct telling *telling, const stru
  * checked since a module was last unloaded. */
 static bool are_known(const struct telling *telling, uint32_t from, uint32_t stamp)
 {
-	const struct own_code *code = &telling->producer->code;
-	const struct own_code_range *range = NULL;
+	const struct self_maps *code = &telling->producer->code;
+	const struct self_maps_range *range = NULL;
 
 	if (code->epoch != telling->producer->calls_epoch)
 		return false;
@@ -276,7 +277,7 @@ static bool are_known(const struct telling *telling, uint32_t from, uint32_t sta
 
 		if (range && place >= range->start && place < range->end)
 			continue;
-		range = own_code_find(code, place);
+		range = self_maps_find(code, place);
 		if (!range || range->stamp != stamp || (range->image == 0 && !range->was_loaded))
 			return false;
 	}
@@ -286,7 +287,7 @@ static bool are_known(const struct telling *telling, uint32_t from, uint32_t sta
 static enum message_outcome tell_images(const struct telling *telling, uint32_t from)
 {
 	struct call_tree *tree = telling->tree;
-	const struct own_code_stack stack = { tree->places, telling->n - from, telling->n - from };
+	const struct self_maps_stack stack = { tree->places, telling->n - from, telling->n - from };
 	uint32_t stamp = tree->forgotten + 1;
 	enum message_outcome outcome;
 
@@ -296,20 +297,21 @@ static enum message_outcome tell_images(const struct telling *telling, uint32_t 
 		tree->places[i - from] = (const void *)(uintptr_t)place_of(&tree->frames[i]);
 	outcome = stack_tell_images(telling->producer, telling->producer->calls_epoch, &stack);
 	if (outcome == MESSAGE_WRITTEN)
-		own_code_stamp(&telling->producer->code, &stack, stamp);
+		self_maps_stamp(&telling->producer->code, &stack, stamp);
 	return outcome;
 }
 
 static enum message_outcome tell(const struct telling *telling, uint32_t from)
 {
 	struct producer *producer = telling->producer;
-	struct own_code *code = producer->current->flags & RING_NO_SYSCALL ? NULL : &producer->code;
+	struct self_maps *code = producer->current->flags & RING_NO_SYSCALL ? NULL
+									    : &producer->code;
 	enum message_outcome outcome = code ? tell_images(telling, from) : MESSAGE_WRITTEN;
 
 	/* A module was replaced, so the walk used the wrong rules. */
 	if (code && code->n_replaced != telling->tree->n_replaced) {
 		telling->tree->n_replaced = code->n_replaced;
-		own_stack_forget();
+		self_unwind_forget();
 		return MESSAGE_AGAIN;
 	}
 	for (uint32_t to; outcome == MESSAGE_WRITTEN && from < telling->n; from = to) {
@@ -325,13 +327,13 @@ static enum message_outcome tell(const struct telling *telling, uint32_t from)
 static void prepare(struct producer *producer)
 {
 	struct call_tree *tree = producer->calls;
-	uint32_t epoch = message_get_epoch(producer), forgotten = own_stack_forgotten();
+	uint32_t epoch = message_get_epoch(producer), forgotten = self_unwind_forgotten();
 
 	if (producer->calls_epoch != epoch) {
 		forget_nodes(tree);
 		/* The owner may be another thread. */
-		tree->calls.own = (struct own_stack){ .quiet = call_tree_quiet(producer) };
-		own_calls_clear(&tree->calls);
+		tree->calls.own = (struct self_unwind){ .quiet = call_tree_quiet(producer) };
+		unwind_cache_clear(&tree->calls);
 		RING_SIGNAL_FENCE();
 		producer->calls_epoch = epoch;
 	}
@@ -382,7 +384,7 @@ static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 	for (int i = 0; i < MESSAGE_TRIES && outcome == MESSAGE_AGAIN; i++) {
 		if (!is_walked) {
 			prepare(producer);
-			own_calls_walk(&producer->calls->calls, caller);
+			unwind_cache_walk(&producer->calls->calls, caller);
 		}
 		if (call_tree_is_ready(producer))
 			outcome = find_or_tell(producer, &id);
@@ -401,12 +403,12 @@ uint32_t call_tree_get(struct producer *producer, const struct walk_registers *c
 		return node;
 	if (__builtin_expect(!call_tree_is_ready(producer), 0))
 		return get_slowly(producer, caller, false);
-	n = own_calls_walk(&tree->calls, caller);
+	n = unwind_cache_walk(&tree->calls, caller);
 	/* n is 0 if modules were unloaded all the time. */
 	if (__builtin_expect(n > 0 && n <= CALL_TREE_MAX_DEPTH, 1)) {
 		node = node_of(tree, &tree->calls.frames[n - 1]);
 		if (__builtin_expect(node != 0, 1)) {
-			own_calls_remember(&tree->calls, node);
+			unwind_cache_remember(&tree->calls, node);
 			return node;
 		}
 	}

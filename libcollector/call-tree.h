@@ -2,7 +2,7 @@
 /*
  * Call tree - the stack of a record, as a node of the call tree that the ring's owner has sent
  *
- *     own_calls_get_caller(&caller);
+ *     unwind_cache_get_caller(&caller);
  *     stack = call_tree_get(producer, &caller);
  *     message_try_write(producer, call_tree_epoch(producer), RING_ALLOC, …);
  *
@@ -12,15 +12,15 @@
  *
  * A hook that a handler entered in the middle of another hook must not use this: the state would be
  * incomplete. A call that siglongjmp() left is discarded: everything is computed again. Call
- * own_stack_setup() first, and own_stack_forget() whenever a module may have been unloaded: after
- * dlclose(), and when the loader frees a module's record, because libc closes modules of its own by
- * an inner call, but frees through malloc's.
+ * self_unwind_setup() first, and self_unwind_forget() whenever a module may have been unloaded:
+ * after dlclose(), and when the loader frees a module's record, because libc closes modules of its
+ * own by an inner call, but frees through malloc's.
  */
 #pragma once
 
 #include "libcollector/message.h"
-#include "libcollector/own-calls.h"
 #include "libcollector/register.h"
+#include "libcollector/unwind-cache.h"
 
 /* The middle of a deeper stack is dropped: the outermost and the innermost frames are kept. */
 #define CALL_TREE_MAX_DEPTH 1024u
@@ -36,7 +36,7 @@ struct call_tree_slot {
 struct call_tree_frame {
 	uint64_t hash;
 	uint64_t pc;
-	uint32_t flags; /* OWN_CALLS_* */
+	uint32_t flags; /* UNWIND_CACHE_* */
 	uint32_t id;    /* 0: not assigned yet */
 };
 
@@ -49,12 +49,12 @@ struct call_tree {
 	struct call_tree_slot *slots;
 	struct call_tree_frame frames[CALL_TREE_MAX_DEPTH];
 	const void *places[CALL_TREE_MAX_DEPTH];
-	struct own_calls calls;
+	struct unwind_cache calls;
 };
 
 /*
  * Returns the node of the calls that `caller` is in, which is the innermost frame: see
- * own_calls_get_caller(). Sends it if it is new. Returns 0 if it could not be sent. Preserves
+ * unwind_cache_get_caller(). Sends it if it is new. Returns 0 if it could not be sent. Preserves
  * errno.
  */
 uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller);
@@ -63,8 +63,8 @@ uint32_t call_tree_get(struct producer *producer, const struct walk_registers *c
 static inline uint32_t call_tree_quiet(const struct producer *producer)
 {
 	if (!(producer->current->flags & RING_NO_SYSCALL))
-		return OWN_STACK_ANY;
-	return register_self.no_syscall ? OWN_STACK_SILENT : OWN_STACK_PROBES;
+		return SELF_UNWIND_ANY;
+	return register_self.no_syscall ? SELF_UNWIND_SILENT : SELF_UNWIND_PROBES;
 }
 
 /* The epoch in which the last returned id is valid. */
@@ -79,7 +79,7 @@ static inline bool call_tree_is_ready(const struct producer *producer)
 	const struct call_tree *tree = producer->calls;
 
 	return tree && !message_is_other(producer, producer->calls_epoch) &&
-	       tree->forgotten == own_stack_forgotten();
+	       tree->forgotten == self_unwind_forgotten();
 }
 
 /* Like call_tree_get(), for the caller's pc, sp, and fp, but only from remembered stacks. Returns 0
@@ -88,6 +88,6 @@ static inline __attribute__((always_inline)) uint32_t call_tree_recall(
 	const struct producer *producer, uint64_t pc, uint64_t sp, uint64_t fp)
 {
 	return __builtin_expect(call_tree_is_ready(producer), 1)
-		       ? own_calls_recall(&producer->calls->calls, pc, sp, fp)
+		       ? unwind_cache_recall(&producer->calls->calls, pc, sp, fp)
 		       : 0;
 }

@@ -149,7 +149,7 @@ static inline __attribute__((always_inline)) void *record_here(enum ring_alloc_k
 {
 	struct heap_call call = { kind, log2_of(alignment), size, { 0 } };
 
-	own_calls_get_caller(&call.caller);
+	unwind_cache_get_caller(&call.caller);
 	return record(&call, address);
 }
 
@@ -277,7 +277,7 @@ HOOK void *realloc(void *prior, size_t size)
 
 	if (is_end_passed(load_mode(), prior) && is_passed(size))
 		return heap_next.realloc(prior, size);
-	own_calls_get_caller(&call.caller);
+	unwind_cache_get_caller(&call.caller);
 	return realloc_awake(&call, prior);
 }
 
@@ -300,7 +300,7 @@ HOOK void *reallocarray(void *prior, size_t n, size_t size)
 
 	if (!is_too_much && is_end_passed(load_mode(), prior) && is_passed(call.size))
 		return heap_next.realloc(prior, call.size);
-	own_calls_get_caller(&call.caller);
+	unwind_cache_get_caller(&call.caller);
 	if (!is_too_much)
 		return realloc_awake(&call, prior);
 	call.size = SIZE_MAX;
@@ -418,7 +418,7 @@ static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind k
 	if (heap_pool_has(address) || !is_ready())
 		return false;
 	if (__builtin_expect(_r_debug.r_state == RT_DELETE, 0))
-		own_stack_forget();
+		self_unwind_forget();
 	if (is_end_wanted(address))
 		heap_record_free(kind, address, 0);
 	return true;
@@ -508,7 +508,7 @@ HOOK int dlclose(void *handle)
 {
 	int r = is_ready() ? heap_next.dlclose(handle) : -1;
 
-	own_stack_forget();
+	self_unwind_forget();
 	return r;
 }
 

@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) void record(enum ring_alloc_kind ki
 {
 	struct walk_registers caller;
 
-	own_calls_get_caller(&caller);
+	unwind_cache_get_caller(&caller);
 	heap_record_alloc(kind, size, address == MAP_FAILED ? NULL : address, caller.pc, caller.sp,
 			  caller.fp);
 }
@@ -142,7 +142,7 @@ HOOK void *mremap(void *address, size_t bytes, size_t size, int flags, ...)
 	prepare();
 	if (!is_recorded())
 		return call_mremap(address, bytes, size, flags, to);
-	own_calls_get_caller(&call.caller);
+	unwind_cache_get_caller(&call.caller);
 	return mremap_recorded(&call, address, bytes, flags, to);
 }
 

@@ -397,7 +397,7 @@ static void set_up(void)
 		find_operators();
 	/* Without memory for that, stacks have one frame. */
 	if (is_usable)
-		(void)!own_stack_setup();
+		(void)!self_unwind_setup();
 	if (!is_secure && register_read_variable(HEAP_VARIABLE, settings, sizeof(settings)))
 		heap_next_choose(settings);
 	if (sanitizer) {

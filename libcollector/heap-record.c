@@ -83,7 +83,7 @@ static __attribute__((noinline)) void record_nested(const struct heap_call *call
 		uint64_t pcs[NESTED_FRAMES];
 		const void *places[NESTED_FRAMES];
 	} all;
-	struct own_stack_chain chain = { .n = 0 };
+	struct self_unwind_chain chain = { .n = 0 };
 	struct prof_stack from = { .pcs = all.places, .kind = PROF_STACK_RETURNS };
 	struct stack stack = { .from = &from };
 	struct message message = { .type = RING_ALLOC,
@@ -94,7 +94,7 @@ static __attribute__((noinline)) void record_nested(const struct heap_call *call
 		return;
 	heap_thread.own.quiet = call_tree_quiet(producer);
 	if (may_walk)
-		own_stack_walk(&heap_thread.own, &call->caller, all.pcs, NESTED_FRAMES, &chain);
+		self_unwind_walk(&heap_thread.own, &call->caller, all.pcs, NESTED_FRAMES, &chain);
 	for (size_t i = 0; i < chain.n; i++)
 		all.places[i] = (const void *)(uintptr_t)all.pcs[i];
 	from.n = (uint32_t)chain.n;

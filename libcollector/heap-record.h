@@ -19,7 +19,7 @@ struct heap_call {
 	uint32_t kind; /* enum ring_alloc_kind */
 	uint32_t alignment_log2;
 	uint64_t size;
-	struct walk_registers caller; /* see own_calls_get_caller() */
+	struct walk_registers caller; /* see unwind_cache_get_caller() */
 };
 
 /* A record that is begun before a block is released and ended when the new one exists. */
@@ -33,7 +33,7 @@ struct heap_change {
 struct heap_thread {
 	uint64_t guard;  /* frame of the foreign allocator's call that is running; 0: none */
 	uint64_t inside; /* frame of the hook that is recording; 0: none */
-	struct own_stack own;
+	struct self_unwind own;
 };
 
 extern __thread struct heap_thread heap_thread
@@ -41,7 +41,8 @@ extern __thread struct heap_thread heap_thread
 
 /*
  * kind: enum ring_alloc_kind, and 0x100 times the alignment's log2. address: NULL if it failed. pc,
- * sp, fp: the caller's, as from own_calls_get_caller(). Passed in registers. Returns the address.
+ * sp, fp: the caller's, as from unwind_cache_get_caller(). Passed in registers. Returns the
+ * address.
  */
 void *heap_record_alloc(uint32_t kind, uint64_t size, void *address, uint64_t pc, uint64_t sp,
 			uint64_t fp);

@@ -13,12 +13,12 @@
  * first two records and read from its start each time, as far as the page copies reach. If a file
  * has holes between its segments, the loader has a module for each segment, so a module's CFI may
  * be outside of it.
- * Invariants: (1) only own-memory.c loads from a module, except for the build-ids on a chain that
+ * Invariants: (1) only safe-read.c loads from a module, except for the build-ids on a chain that
  *                 reached its root: such modules are in use
- *                 [test-own-stack: storm, same_address]
+ *                 [test-self-unwind: storm, same_address]
  *             (2) module data is untrusted: lengths are bounded by this file's buffers, and reads
  *                 outside of a module fail  [fuzz_cfi]
- *             (3) no rule survives its module                      [test-own-stack: same address]
+ *             (3) no rule survives its module                      [test-self-unwind: same address]
  * For code in no module (generated code, and the trampoline of an emulator) only its readability is
  * checked.
  */
@@ -30,7 +30,7 @@
 #define ENTRY_BYTES 8
 #define PROBE_BYTES 4
 #define MAX_SEARCHED_BYTES (UINT64_C(16) << 20) /* of a module, for .eh_frame */
-#define MAX_RECORDS_BYTES ((uint64_t)MODULES_PAGES * OWN_MEMORY_PAGE)
+#define MAX_RECORDS_BYTES ((uint64_t)MODULES_PAGES * SAFE_READ_PAGE)
 
 /* In glibc since 2.35. Without it, only frame pointers are used. */
 #pragma weak _dl_find_object
@@ -46,27 +46,27 @@ void modules_clear(struct modules *modules)
 
 /* ---- Reading ---- */
 
-static const uint8_t *get_page(struct modules *modules, struct own_memory *memory, uint64_t address)
+static const uint8_t *get_page(struct modules *modules, struct safe_read *memory, uint64_t address)
 {
-	size_t slot = (size_t)(address / OWN_MEMORY_PAGE % MODULES_PAGES);
+	size_t slot = (size_t)(address / SAFE_READ_PAGE % MODULES_PAGES);
 
 	if (modules->page_addresses[slot] == address)
 		return modules->pages[slot];
 	modules->page_addresses[slot] = 0;
-	if (!own_memory_read(memory, address, modules->pages[slot], OWN_MEMORY_PAGE))
+	if (!safe_read(memory, address, modules->pages[slot], SAFE_READ_PAGE))
 		return NULL;
 	modules->page_addresses[slot] = address;
 	return modules->pages[slot];
 }
 
-static bool read_bytes(struct modules *modules, struct own_memory *memory, uint64_t address,
+static bool read_bytes(struct modules *modules, struct safe_read *memory, uint64_t address,
 		       void *buffer, size_t size)
 {
 	uint8_t *to = buffer;
 
 	while (size > 0) {
-		size_t offset = (size_t)(address % OWN_MEMORY_PAGE);
-		size_t part = MIN_OF(size, OWN_MEMORY_PAGE - offset);
+		size_t offset = (size_t)(address % SAFE_READ_PAGE);
+		size_t part = MIN_OF(size, SAFE_READ_PAGE - offset);
 		const uint8_t *page = get_page(modules, memory, address - offset);
 
 		if (!page)
@@ -81,7 +81,7 @@ static bool read_bytes(struct modules *modules, struct own_memory *memory, uint6
 
 /* ---- Modules ---- */
 
-static bool find_table(struct modules *modules, struct own_memory *memory, struct module *module)
+static bool find_table(struct modules *modules, struct safe_read *memory, struct module *module)
 {
 	uint8_t header[HEADER_BYTES];
 
@@ -95,7 +95,7 @@ static bool find_table(struct modules *modules, struct own_memory *memory, struc
 }
 
 /* Returns whether there is a CIE as compilers write it, and an FDE of it. */
-static bool is_first_record(struct modules *modules, struct own_memory *memory, uint64_t at)
+static bool is_first_record(struct modules *modules, struct safe_read *memory, uint64_t at)
 {
 	uint8_t cie[10], fde[8];
 	uint32_t size;
@@ -110,21 +110,21 @@ static bool is_first_record(struct modules *modules, struct own_memory *memory, 
 }
 
 /* Finds .eh_frame of a module without a table. */
-static void find_records(struct modules *modules, struct own_memory *memory, struct module *module)
+static void find_records(struct modules *modules, struct safe_read *memory, struct module *module)
 {
-	uint64_t page = module->start & -(uint64_t)OWN_MEMORY_PAGE;
+	uint64_t page = module->start & -(uint64_t)SAFE_READ_PAGE;
 	uint64_t end = MIN_OF(module->end, page + MAX_SEARCHED_BYTES);
 
-	for (; page < end && module->records == 0; page += OWN_MEMORY_PAGE) {
+	for (; page < end && module->records == 0; page += SAFE_READ_PAGE) {
 		if (!get_page(modules, memory, page))
 			continue;
-		for (uint64_t at = page; at < page + OWN_MEMORY_PAGE; at += 8) {
+		for (uint64_t at = page; at < page + SAFE_READ_PAGE; at += 8) {
 			const uint8_t *bytes = get_page(modules, memory, page);
 
 			if (!bytes)
 				break;
-			if (load_le32(bytes + at % OWN_MEMORY_PAGE + 4) == 0 &&
-			    load_le32(bytes + at % OWN_MEMORY_PAGE) != 0 &&
+			if (load_le32(bytes + at % SAFE_READ_PAGE + 4) == 0 &&
+			    load_le32(bytes + at % SAFE_READ_PAGE) != 0 &&
 			    is_first_record(modules, memory, at)) {
 				module->records = at;
 				return;
@@ -135,7 +135,7 @@ static void find_records(struct modules *modules, struct own_memory *memory, str
 
 struct source {
 	struct modules *modules;
-	struct own_memory *memory;
+	struct safe_read *memory;
 };
 
 static bool read_source(void *data, uint64_t address, void *buffer, size_t size)
@@ -145,7 +145,7 @@ static bool read_source(void *data, uint64_t address, void *buffer, size_t size)
 	return read_bytes(source->modules, source->memory, address, buffer, size);
 }
 
-static bool find_id(struct modules *modules, struct own_memory *memory, struct module *module)
+static bool find_id(struct modules *modules, struct safe_read *memory, struct module *module)
 {
 	struct source source = { modules, memory };
 	const struct module_memory whole = { module->start, module->end, read_source, &source };
@@ -217,7 +217,7 @@ static bool add(struct modules *modules, const struct module *module)
 	return true;
 }
 
-static bool is_same(struct own_memory *memory, const struct module *module, uint64_t pc,
+static bool is_same(struct safe_read *memory, const struct module *module, uint64_t pc,
 		    bool trusted)
 {
 	uint8_t id[MODULE_MAX_ID];
@@ -228,14 +228,14 @@ static bool is_same(struct own_memory *memory, const struct module *module, uint
 	    now.map != module->map || now.header != module->header)
 		return false;
 	if (trusted && module->id_at >= module->start &&
-	    module->id_at + module->n_id_bytes <= module->start + OWN_MEMORY_PAGE)
+	    module->id_at + module->n_id_bytes <= module->start + SAFE_READ_PAGE)
 		at = (const void *)(uintptr_t)module->id_at;
-	else if (!own_memory_read(memory, module->id_at, id, module->n_id_bytes))
+	else if (!safe_read(memory, module->id_at, id, module->n_id_bytes))
 		return false;
 	return memcmp(at, module->id, module->n_id_bytes) == 0;
 }
 
-bool modules_check(struct modules *modules, struct own_memory *memory,
+bool modules_check(struct modules *modules, struct safe_read *memory,
 		   const struct walk_frame *frames, size_t n, bool trusted)
 {
 	const struct module *last = NULL;
@@ -266,21 +266,21 @@ bool modules_check(struct modules *modules, struct own_memory *memory,
 /* ---- Rules ---- */
 
 /* Reads one of the two distances of an entry, which linkers align. */
-static bool read_distance(struct modules *modules, struct own_memory *memory,
+static bool read_distance(struct modules *modules, struct safe_read *memory,
 			  const struct module *module, uint64_t at, uint64_t *ret_address)
 {
-	const uint8_t *page = get_page(modules, memory, at & -(uint64_t)OWN_MEMORY_PAGE);
+	const uint8_t *page = get_page(modules, memory, at & -(uint64_t)SAFE_READ_PAGE);
 
 	if (!page || at % 4 != 0)
 		return false;
 	*ret_address = module->header +
-		       (uint64_t)(int64_t)(int32_t)load_le32(page + at % OWN_MEMORY_PAGE);
+		       (uint64_t)(int64_t)(int32_t)load_le32(page + at % SAFE_READ_PAGE);
 	return true;
 }
 
 /* Finds the FDE that may cover pc, without a table. Its CIE must have the encodings that tables
  * have. */
-static bool find_record(struct modules *modules, struct own_memory *memory,
+static bool find_record(struct modules *modules, struct safe_read *memory,
 			const struct module *module, uint64_t pc, uint64_t *ret_at)
 {
 	uint8_t record[16];
@@ -302,8 +302,8 @@ static bool find_record(struct modules *modules, struct own_memory *memory,
 }
 
 /* Finds the FDE that may cover pc. */
-static bool find_fde(struct modules *modules, struct own_memory *memory,
-		     const struct module *module, uint64_t pc, uint64_t *ret_at)
+static bool find_fde(struct modules *modules, struct safe_read *memory, const struct module *module,
+		     uint64_t pc, uint64_t *ret_at)
 {
 	uint32_t low = 0, high = module->n_entries;
 
@@ -326,7 +326,7 @@ static bool find_fde(struct modules *modules, struct own_memory *memory,
 }
 
 /* Reads a record with its length. Returns 0 if it has none, or is too long. */
-static size_t read_record(struct modules *modules, struct own_memory *memory, uint64_t at,
+static size_t read_record(struct modules *modules, struct safe_read *memory, uint64_t at,
 			  uint8_t *buffer, size_t max)
 {
 	uint32_t size;
@@ -340,7 +340,7 @@ static size_t read_record(struct modules *modules, struct own_memory *memory, ui
 }
 
 /* Puts the CIE first; the FDE keeps its address, and its CIE pointer is updated. */
-static bool make_section(struct modules *modules, struct own_memory *memory, uint64_t at,
+static bool make_section(struct modules *modules, struct safe_read *memory, uint64_t at,
 			 struct cfi_section *ret_section)
 {
 	uint8_t *fde = modules->record + MODULES_MAX_CIE;
@@ -364,8 +364,8 @@ static bool make_section(struct modules *modules, struct own_memory *memory, uin
 	return true;
 }
 
-static void get_rule(struct modules *modules, struct own_memory *memory,
-		     const struct module *module, uint64_t pc, struct cfi_rule *ret_rule)
+static void get_rule(struct modules *modules, struct safe_read *memory, const struct module *module,
+		     uint64_t pc, struct cfi_rule *ret_rule)
 {
 	struct cfi_section section;
 	uint64_t at;
@@ -381,7 +381,7 @@ static void get_rule(struct modules *modules, struct own_memory *memory,
 	cfi_get_rule(&modules->reader, pc, ret_rule);
 }
 
-bool modules_resolve(struct modules *modules, struct own_memory *memory, uint64_t pc,
+bool modules_resolve(struct modules *modules, struct safe_read *memory, uint64_t pc,
 		     struct walk_code *ret_code)
 {
 	const struct module *known = find_known(modules, pc);
@@ -390,9 +390,8 @@ bool modules_resolve(struct modules *modules, struct own_memory *memory, uint64_
 
 	if (!known) {
 		if (!ask_loader(pc, &module)) {
-			ret_code->kind = own_memory_read(memory, pc, code, sizeof(code))
-						 ? WALK_CODE_JIT
-						 : WALK_CODE_NONE;
+			ret_code->kind = safe_read(memory, pc, code, sizeof(code)) ? WALK_CODE_JIT
+										   : WALK_CODE_NONE;
 			return true;
 		}
 		if (!find_table(modules, memory, &module))

@@ -11,7 +11,7 @@
 
 #include "arch/walk.h"
 #include "libcollector/module-id.h"
-#include "libcollector/own-memory.h"
+#include "libcollector/safe-read.h"
 
 #define MODULES_MAX 256
 #define MODULES_PAGES 64
@@ -37,7 +37,7 @@ struct modules {
 	size_t n;
 	uint64_t n_checks;
 	uint64_t page_addresses[MODULES_PAGES]; /* 0: none */
-	uint8_t pages[MODULES_PAGES][OWN_MEMORY_PAGE];
+	uint8_t pages[MODULES_PAGES][SAFE_READ_PAGE];
 	uint8_t record[MODULES_MAX_CIE +
 		       MODULES_MAX_FDE]; /* the FDE that is being read, and its CIE */
 	struct cfi_reader reader;
@@ -47,12 +47,12 @@ void modules_clear(struct modules *modules);
 
 /* Finds the module at pc. Returns false if that contradicts a known module: a module was unloaded,
  * and everything must be cleared. */
-bool modules_resolve(struct modules *modules, struct own_memory *memory, uint64_t pc,
+bool modules_resolve(struct modules *modules, struct safe_read *memory, uint64_t pc,
 		     struct walk_code *ret_code);
 
 /*
  * Returns whether all frames are still in the modules that their rules came from. `trusted`: the
  * chain is complete, so that nothing on it can be unmapped during the check.
  */
-bool modules_check(struct modules *modules, struct own_memory *memory,
+bool modules_check(struct modules *modules, struct safe_read *memory,
 		   const struct walk_frame *frames, size_t n, bool trusted);

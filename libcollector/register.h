@@ -12,8 +12,8 @@
 #pragma once
 
 #include "libcollector/intern.h"
-#include "libcollector/own-code.h"
 #include "libcollector/ring-own.h"
+#include "libcollector/self-maps.h"
 
 #define REGISTER_MAX_COUNTERS 1025u /* number 0 is not used */
 #define REGISTER_REALTIME_NS UINT64_C(10000000)
@@ -32,7 +32,7 @@ struct producer {
 	struct call_tree *calls;                  /* call-tree.h; NULL: not needed yet */
 	uint32_t counters[REGISTER_MAX_COUNTERS]; /* by number: epoch of its definition */
 	struct intern intern;
-	struct own_code code; /* last, because only stacks use its memory */
+	struct self_maps code; /* last, because only stacks use its memory */
 };
 
 /* One a thread; small, because a library that is loaded late gets only the rest of static TLS. */

@@ -23,13 +23,14 @@ struct telling {
 	enum message_outcome outcome;
 };
 
-static struct own_code_stack measure(const struct producer *producer, const struct prof_stack *from)
+static struct self_maps_stack measure(const struct producer *producer,
+				      const struct prof_stack *from)
 {
 	uint64_t room = (producer->current->most_bytes - sizeof(struct ring_stack)) /
 			sizeof(struct ring_frame);
 	uint32_t n = (uint32_t)MIN_OF(MIN_OF((uint64_t)from->n, room), (uint64_t)PROF_MAX_FRAMES);
 
-	return (struct own_code_stack){
+	return (struct self_maps_stack){
 		.pcs = from->pcs,
 		.n = n,
 		.n_exact = from->kind == PROF_STACK_EXACT         ? n
@@ -46,7 +47,7 @@ static int64_t lose(struct telling *telling, enum message_outcome outcome)
 	return -1;
 }
 
-static int64_t tell_image(void *data, const struct own_code_range *range, uint64_t dev,
+static int64_t tell_image(void *data, const struct self_maps_range *range, uint64_t dev,
 			  uint64_t inode, const char *path)
 {
 	struct telling *telling = data;
@@ -83,29 +84,30 @@ static int64_t tell_image(void *data, const struct own_code_range *range, uint64
 	return id;
 }
 
-int stack_tell_images(struct producer *producer, uint32_t epoch, const struct own_code_stack *stack)
+int stack_tell_images(struct producer *producer, uint32_t epoch,
+		      const struct self_maps_stack *stack)
 {
 	struct telling telling = { producer, epoch, MESSAGE_WRITTEN };
 	uint64_t before;
 
-	if (own_code_check(&producer->code, stack, epoch))
+	if (self_maps_check(&producer->code, stack, epoch))
 		return MESSAGE_WRITTEN;
 	before = register_block_signals();
 	if (message_is_other(producer, epoch))
 		telling.outcome = MESSAGE_AGAIN;
 	else
-		own_code_scan(&producer->code, stack, tell_image, &telling);
+		self_maps_scan(&producer->code, stack, tell_image, &telling);
 	register_restore_signals(before);
 	return telling.outcome;
 }
 
 /* ---- Stacks ---- */
 
-static struct ring_frame make_frame(const struct own_code *code, const struct own_code_stack *stack,
-				    uint32_t i)
+static struct ring_frame make_frame(const struct self_maps *code,
+				    const struct self_maps_stack *stack, uint32_t i)
 {
-	const struct own_code_range *range = code ? own_code_find(code, own_code_byte(stack, i))
-						  : NULL;
+	const struct self_maps_range *range = code ? self_maps_find(code, self_maps_byte(stack, i))
+						   : NULL;
 	uint64_t pc = (uintptr_t)stack->pcs[i];
 	struct ring_frame frame = { .offset = pc,
 				    .kind = i >= stack->n_exact ? RING_FRAME_RETURN : 0 };
@@ -120,7 +122,7 @@ static struct ring_frame make_frame(const struct own_code *code, const struct ow
 }
 
 /* A text whose bytes are the stack's frames. */
-static struct text make_text(const struct own_code *code, const struct own_code_stack *stack)
+static struct text make_text(const struct self_maps *code, const struct self_maps_stack *stack)
 {
 	struct text text = { .n_bytes = 1, .hash = SALT };
 
@@ -134,8 +136,8 @@ static struct text make_text(const struct own_code *code, const struct own_code_
 }
 
 static enum message_outcome write_frames(struct producer *producer, uint32_t epoch,
-					 const struct own_code *code,
-					 const struct own_code_stack *stack, struct text *text)
+					 const struct self_maps *code,
+					 const struct self_maps_stack *stack, struct text *text)
 {
 	uint32_t version = code ? code->version : 0;
 	size_t bytes = sizeof(struct ring_stack) + stack->n * sizeof(struct ring_frame);
@@ -161,9 +163,9 @@ static enum message_outcome write_frames(struct producer *producer, uint32_t epo
 static enum message_outcome write_stack(struct producer *producer, uint32_t epoch,
 					struct stack *stack)
 {
-	struct own_code_stack pcs = measure(producer, stack->from);
+	struct self_maps_stack pcs = measure(producer, stack->from);
 	bool is_nested = producer->current->open[0].sp != 0;
-	struct own_code *code = &producer->code;
+	struct self_maps *code = &producer->code;
 	enum message_outcome outcome;
 	struct text text;
 

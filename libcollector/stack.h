@@ -17,7 +17,7 @@ struct stack {
 	uint32_t id; /* 0: there was no room for it */
 };
 
-struct own_code_stack;
+struct self_maps_stack;
 
 /*
  * Sends the images of the stack's frames that have not been sent. Not in handlers, and not with
@@ -25,6 +25,6 @@ struct own_code_stack;
  * all images were sent.
  */
 int stack_tell_images(struct producer *producer, uint32_t epoch,
-		      const struct own_code_stack *stack);
+		      const struct self_maps_stack *stack);
 /* An enum message_outcome. */
 int stack_write(struct producer *producer, uint32_t epoch, struct stack *stack);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench call tree - what a hook pays for its stack, beside a whole walk (own-stack) and libgcc's
+ * Bench call tree - what a hook pays for its stack, beside a whole walk (self-unwind) and libgcc's
  * _Unwind_Backtrace in the same run
  *
  * Same: the stack of the last time. Sites: one of 16 places in turn calls one of 16 functions,
@@ -23,8 +23,8 @@
 static struct pair pair;
 static struct producer *producer;
 static const uint32_t never_ended;
-static struct own_stack own;
-static uint64_t pcs[OWN_STACK_MAX_FRAMES];
+static struct self_unwind own;
+static uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 static volatile size_t n_frames;
 static uint64_t n_hooks;
 static void (*volatile hook)(void);
@@ -63,19 +63,19 @@ static __attribute__((noinline)) void by_call_tree(void)
 	struct walk_registers caller;
 
 	n_hooks++;
-	own_calls_get_caller(&caller);
+	unwind_cache_get_caller(&caller);
 	if (call_tree_get(producer, &caller) == 0)
 		drain();
 }
 
-static __attribute__((noinline)) void by_own_stack(void)
+static __attribute__((noinline)) void by_self_unwind(void)
 {
 	struct walk_registers here;
-	struct own_stack_chain chain;
+	struct self_unwind_chain chain;
 
 	n_hooks++;
-	own_stack_get_registers(&here);
-	own_stack_walk(&own, &here, pcs, ARRAY_SIZE(pcs), &chain);
+	self_unwind_get_registers(&here);
+	self_unwind_walk(&own, &here, pcs, ARRAY_SIZE(pcs), &chain);
 	n_frames = chain.n - 1;
 }
 
@@ -84,7 +84,7 @@ static _Unwind_Reason_Code add(struct _Unwind_Context *context, void *data)
 	size_t *n = data;
 
 	pcs[(*n)++] = _Unwind_GetIP(context);
-	return *n < OWN_STACK_MAX_FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
+	return *n < SELF_UNWIND_MAX_FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
 static __attribute__((noinline)) void by_libgcc(void)
@@ -247,13 +247,13 @@ static void measure_depth(const struct program *program, int depth)
 	int n = depth - 5 - program->n_own;
 	double none = measure(program, n, by_nothing, RUNS), tree, walk, libgcc;
 
-	hook = by_own_stack;
+	hook = by_self_unwind;
 	program->deep(n, program->program, 1);
 	tree = measure(program, n, by_call_tree, RUNS) - none;
-	walk = measure(program, n, by_own_stack, RUNS / 10) - none;
+	walk = measure(program, n, by_self_unwind, RUNS / 10) - none;
 	libgcc = measure(program, n, by_libgcc, RUNS / 20) - none;
-	printf("%-26s %3zu frames  %7.1f ns  own-stack %7.1f ns  libgcc %8.1f ns\n", program->name,
-	       n_frames, tree, walk, libgcc);
+	printf("%-26s %3zu frames  %7.1f ns  self-unwind %7.1f ns  libgcc %8.1f ns\n",
+	       program->name, n_frames, tree, walk, libgcc);
 }
 
 /* Once only, as nothing is new twice. */
@@ -272,7 +272,7 @@ static void measure_new(const struct program *program)
 
 static bool begin(void)
 {
-	if (own_stack_setup() < 0 || !pair_init(&pair, 1u << 26, 1, RING_DROP))
+	if (self_unwind_setup() < 0 || !pair_init(&pair, 1u << 26, 1, RING_DROP))
 		return false;
 	producer = mmap(NULL, sizeof(*producer), PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -6,7 +6,7 @@ import sys
 
 import lint
 
-# mmap, munmap and madvise: own_stack_setup() and where an arena is mapped. pthread_*, __register_atfork: as the library is loaded, and of
+# mmap, munmap and madvise: self_unwind_setup() and where an arena is mapped. pthread_*, __register_atfork: as the library is loaded, and of
 # pthread_setspecific() what the first record of a thread takes; it allocates for the 33rd key of a program, and nothing of ours is held then. dlsym, dladdr: heap-next.c, at the first call of a hook, before there is another thread. clock_gettime: the vdso's, or a system call. What begins with __ and ends in _chk or _fail: our own bugs.
 ALLOWED = set("""
     memchr memcmp memcpy memmove memset syscall getauxval getpid __errno_location _dl_find_object _r_debug

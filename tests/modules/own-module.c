@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* A library for test-own-stack: built twice, with frames of other sizes and otherwise the same
+/* A library for test-self-unwind: built twice, with frames of other sizes and otherwise the same
  * code. */
 int own_module_call(int (*function)(void));
 

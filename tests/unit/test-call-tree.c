@@ -41,11 +41,11 @@ static struct node *nodes[RING_MAX_CALLS];
 static struct image images[8192];
 static uint32_t n_told, n_records;
 static const uint32_t never_ended;
-static struct own_stack own;
+static struct self_unwind own;
 static uint32_t n_unread;
 static uint64_t expected_inode; /* of what calls what calls the hook */
 static uint32_t expected_kind = RING_FRAME_RETURN;
-static uint64_t pcs[OWN_STACK_MAX_FRAMES];
+static uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 
 /* ---- The reader ---- */
 
@@ -119,7 +119,7 @@ static const struct node *check_frames(const struct node *node, size_t from, siz
 }
 
 /* Of a deep stack both have what is furthest in and what is furthest out. */
-static void check_deep(const struct node *node, const struct own_stack_chain *chain)
+static void check_deep(const struct node *node, const struct self_unwind_chain *chain)
 {
 	size_t n_inner = 0, n_outer = 0, n_all = chain->n + chain->n_cut - 1;
 	const struct node *at = node;
@@ -130,7 +130,7 @@ static void check_deep(const struct node *node, const struct own_stack_chain *ch
 	check_frames(node, 1, CALL_TREE_INNER + 1);
 	for (at = at ? at->parent : NULL; at; at = at->parent)
 		n_outer++;
-	if (n_all > OWN_CALLS_MAX_FRAMES) {
+	if (n_all > UNWIND_CACHE_MAX_FRAMES) {
 		CHECK_INT(n_outer, 0);
 		return;
 	}
@@ -142,7 +142,7 @@ static void check_deep(const struct node *node, const struct own_stack_chain *ch
 	CHECK(at && at->pc == pcs[chain->n - 1]);
 }
 
-static void check_node(uint32_t id, const struct own_stack_chain *chain)
+static void check_node(uint32_t id, const struct self_unwind_chain *chain)
 {
 	const struct node *node = id < RING_MAX_CALLS ? nodes[id] : NULL;
 
@@ -159,15 +159,15 @@ static void check_node(uint32_t id, const struct own_stack_chain *chain)
 static __attribute__((noinline)) uint32_t see(void)
 {
 	struct walk_registers caller, here;
-	struct own_stack_chain chain;
+	struct self_unwind_chain chain;
 	uint32_t id;
 
-	own_calls_get_caller(&caller);
+	unwind_cache_get_caller(&caller);
 	errno = 12345;
 	id = call_tree_get(producer, &caller);
 	CHECK_INT(errno, 12345);
-	own_stack_get_registers(&here);
-	own_stack_walk(&own, &here, pcs, ARRAY_SIZE(pcs), &chain);
+	self_unwind_get_registers(&here);
+	self_unwind_walk(&own, &here, pcs, ARRAY_SIZE(pcs), &chain);
 	drain();
 	check_node(id, &chain);
 	return id;
@@ -179,7 +179,7 @@ static __attribute__((noinline)) uint32_t call_here(void)
 	struct walk_registers caller;
 	uint32_t id;
 
-	own_calls_get_caller(&caller);
+	unwind_cache_get_caller(&caller);
 	id = call_tree_get(producer, &caller);
 	if (++n_unread % 4096 == 0)
 		drain();
@@ -258,7 +258,7 @@ static void test_epochs(void)
 		intern_restart(&producer->intern);
 		forget_told();
 		recurse(9);
-		own_stack_forget();
+		self_unwind_forget();
 		memset(nodes, 0, sizeof(nodes));
 		recurse(9);
 	}
@@ -272,7 +272,7 @@ static void test_full(void)
 	uint32_t n_none = 0;
 
 	begin(4096);
-	own_calls_get_caller(&caller);
+	unwind_cache_get_caller(&caller);
 	recurse(1);
 	while (write_mark(pair.ring, 1))
 		;
@@ -387,7 +387,7 @@ static void call_module(const char *path, uint64_t *ret_at)
 	expected_inode = 0;
 	*ret_at = (uint64_t)(uintptr_t)call;
 	dlclose(module);
-	own_stack_forget();
+	self_unwind_forget();
 }
 
 /* The same address, and another function. */
@@ -420,7 +420,7 @@ static void allow_files(bool allowed)
  * knows; and nothing has gone. */
 static void test_no_descriptor(void)
 {
-	uint32_t before = own_stack_forgotten(), n = 0;
+	uint32_t before = self_unwind_forgotten(), n = 0;
 
 	begin(BIG);
 	allow_files(false);
@@ -432,14 +432,14 @@ static void test_no_descriptor(void)
 	}
 	allow_files(true);
 	CHECK_INT(n_records, n);
-	CHECK_INT(own_stack_forgotten(), before);
+	CHECK_INT(self_unwind_forgotten(), before);
 	pair_done(&pair);
 }
 
 /* The same where one has gone before: another one may stand there when the reader looks. */
 static void test_no_descriptor_gone(void)
 {
-	own_stack_forget();
+	self_unwind_forget();
 	expected_kind = RING_FRAME_RETURN | RING_FRAME_NO_FILE;
 	test_no_descriptor();
 	expected_kind = RING_FRAME_RETURN;
@@ -462,7 +462,7 @@ static void test_moved(void)
 {
 	void *module = dlopen(OWN_MODULE_A, RTLD_NOW);
 	int (*call)(int (*)(void)) = NULL;
-	uint32_t before = own_stack_forgotten(), n = 0;
+	uint32_t before = self_unwind_forgotten(), n = 0;
 
 	begin(BIG);
 	if (module)
@@ -474,10 +474,10 @@ static void test_moved(void)
 		n = i == 0 ? n_records : n;
 	}
 	CHECK_INT(n_records, n);
-	CHECK_INT(own_stack_forgotten(), before);
+	CHECK_INT(self_unwind_forgotten(), before);
 	pair_done(&pair);
 	dlclose(module);
-	own_stack_forget();
+	self_unwind_forget();
 }
 
 /* ---- Handlers ---- */
@@ -525,7 +525,7 @@ static void test_handler(void)
 
 int main(void)
 {
-	if (own_stack_setup() < 0)
+	if (self_unwind_setup() < 0)
 		return 1;
 	RUN(test_no_descriptor);
 	RUN(test_moved);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/own-stack where a hook may be: chains are those of libgcc's unwinder, and
- * nothing faults, waits, or takes what is not its own. Needs libc only, so that it runs on other
- * architectures too.
+ * Checks of libcollector/self-unwind where a hook may be: chains are those of libgcc's unwinder,
+ * and nothing faults, waits, or takes what is not its own. Needs libc only, so that it runs on
+ * other architectures too.
  */
-#include "libcollector/own-stack.h"
+#include "libcollector/self-unwind.h"
 
 #include "config.h"
-#include "libcollector/own-memory.h"
+#include "libcollector/safe-read.h"
 #include "tests/unit/context.h"
 #include "tests/unit/test.h"
 
@@ -42,7 +42,7 @@
 #endif
 
 /* An emulator's trampoline for signals is code of no module. */
-#define IGNORED_FLAGS (OWN_STACK_FP | (PROF_EMULATED ? OWN_STACK_JIT : 0))
+#define IGNORED_FLAGS (SELF_UNWIND_FP | (PROF_EMULATED ? SELF_UNWIND_JIT : 0))
 
 #if PROF_EMULATED
 #define NOT_EMULATED(why) SKIP(why)
@@ -57,12 +57,12 @@ struct expected {
 
 /* A chain, and what libgcc finds from the same function. */
 struct seen {
-	struct own_stack_chain chain;
-	uint64_t pcs[OWN_STACK_MAX_FRAMES];
+	struct self_unwind_chain chain;
+	uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 	struct expected expected;
 };
 
-static _Thread_local struct own_stack own;
+static _Thread_local struct self_unwind own;
 static _Thread_local struct seen seen;
 static void *sink;
 
@@ -83,8 +83,8 @@ static __attribute__((noinline)) int see(void)
 
 	seen.expected.n = 0;
 	_Unwind_Backtrace(add_expected, &seen.expected);
-	own_stack_get_registers(&registers);
-	own_stack_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
+	self_unwind_get_registers(&registers);
+	self_unwind_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
 	return 0;
 }
 
@@ -101,7 +101,7 @@ static bool check_pcs(const uint64_t *pcs, const uint64_t *expected, size_t n)
  * on. */
 static bool check_seen(uint32_t flags)
 {
-	const struct own_stack_chain *chain = &seen.chain;
+	const struct self_unwind_chain *chain = &seen.chain;
 
 	return CHECK(chain->n == seen.expected.n || chain->n == seen.expected.n + 1) &&
 	       CHECK_INT(chain->stop, WALK_ROOT) &&
@@ -143,10 +143,10 @@ static void test_deep(void)
 /* The innermost and the outermost frames are there. */
 static void test_cut(void)
 {
-	const struct own_stack_chain *chain = &seen.chain;
+	const struct self_unwind_chain *chain = &seen.chain;
 
 	CHECK(recurse(3000, see) != 1);
-	REQUIRE(chain->n == OWN_STACK_MAX_FRAMES && chain->n + chain->n_cut >= seen.expected.n);
+	REQUIRE(chain->n == SELF_UNWIND_MAX_FRAMES && chain->n + chain->n_cut >= seen.expected.n);
 	CHECK_INT(chain->stop, WALK_ROOT);
 	CHECK(chain->cut_at > 0 && chain->cut_at < chain->n);
 	check_pcs(seen.pcs, seen.expected.pcs, chain->cut_at);
@@ -156,12 +156,12 @@ static void test_cut(void)
 static void test_room(void)
 {
 	struct walk_registers registers;
-	struct own_stack_chain chain;
+	struct self_unwind_chain chain;
 	uint64_t pcs[4] = { 0, 0, 0, 77 };
 
-	own_stack_get_registers(&registers);
+	self_unwind_get_registers(&registers);
 	for (size_t n = 1; n <= 3; n++) {
-		own_stack_walk(&own, &registers, pcs, n, &chain);
+		self_unwind_walk(&own, &registers, pcs, n, &chain);
 		CHECK_INT(chain.n, n);
 		CHECK_INT(pcs[0], registers.pc);
 		CHECK_INT(chain.stop, WALK_DEPTH);
@@ -176,9 +176,9 @@ static __attribute__((noinline)) void walk_tightly(void)
 {
 	struct walk_registers registers;
 
-	own_stack_get_registers(&registers);
-	own_stack_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
-	has_one = seen.chain.n == 1 && seen.chain.flags == OWN_STACK_BUSY;
+	self_unwind_get_registers(&registers);
+	self_unwind_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
+	has_one = seen.chain.n == 1 && seen.chain.flags == SELF_UNWIND_BUSY;
 }
 
 static __attribute__((noinline)) void with_alloca(size_t size)
@@ -231,7 +231,7 @@ static __attribute__((noinline)) void call_generated(void (*code)(int (*)(void))
 	before_generated.n = 0;
 	_Unwind_Backtrace(add_expected, &before_generated);
 	code(see);
-	CHECK(seen.chain.flags & OWN_STACK_FP);
+	CHECK(seen.chain.flags & SELF_UNWIND_FP);
 }
 
 /* Makes a frame, calls its argument, and returns; the call ends at RETURN_AT. */
@@ -262,7 +262,7 @@ static void test_generated(void)
 		call_generated((void (*)(int (*)(void)))(uintptr_t)code);
 		REQUIRE(seen.chain.n == before_generated.n + 2);
 		CHECK_INT(seen.chain.stop, WALK_ROOT);
-		CHECK_INT(seen.chain.flags, OWN_STACK_FP | OWN_STACK_JIT);
+		CHECK_INT(seen.chain.flags, SELF_UNWIND_FP | SELF_UNWIND_JIT);
 		CHECK_INT(seen.pcs[1], (uintptr_t)code + RETURN_AT);
 		check_pcs(seen.pcs + 2, before_generated.pcs, before_generated.n);
 	}
@@ -273,7 +273,7 @@ static void test_generated(void)
 static void test_errno(void)
 {
 	for (int i = 0; i < 2; i++) {
-		own_stack_forget();
+		self_unwind_forget();
 		errno = 12345;
 		see();
 		CHECK_INT(errno, 12345);
@@ -306,8 +306,8 @@ static __attribute__((noinline)) void run_fiber(void (*function)(void), void *st
 
 static void check_fiber(void)
 {
-	CHECK_INT(seen.chain.flags & ~(uint32_t)IGNORED_FLAGS, OWN_STACK_FOREIGN);
-	CHECK(seen.chain.n > 1 && seen.chain.n <= OWN_STACK_MAX_FOREIGN);
+	CHECK_INT(seen.chain.flags & ~(uint32_t)IGNORED_FLAGS, SELF_UNWIND_FOREIGN);
+	CHECK(seen.chain.n > 1 && seen.chain.n <= SELF_UNWIND_MAX_FOREIGN);
 	check_pcs(seen.pcs, seen.expected.pcs, MIN_OF(seen.chain.n, seen.expected.n));
 }
 
@@ -320,7 +320,7 @@ static void *map_stack(void)
 static void *fibers(void *data)
 {
 	void *stack = map_stack();
-	struct own_stack before;
+	struct self_unwind before;
 
 	if (!CHECK(stack != MAP_FAILED))
 		return NULL;
@@ -328,7 +328,7 @@ static void *fibers(void *data)
 	check_fiber();
 	before = own;
 	run_fiber(deep_fiber, stack);
-	CHECK_INT(seen.chain.n, OWN_STACK_MAX_FOREIGN);
+	CHECK_INT(seen.chain.n, SELF_UNWIND_MAX_FOREIGN);
 	check_fiber();
 	CHECK(memcmp(&before, &own, sizeof(own)) == 0);
 	munmap(stack, STACK_BYTES);
@@ -363,14 +363,14 @@ static void handler(int number, siginfo_t *info, void *context)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);
 
-	own_stack_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
+	self_unwind_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
 	if (CHECK(seen.chain.n > before_signal.n)) {
 		size_t at = seen.chain.n - before_signal.n;
 
 		at -= seen.pcs[at + 1] != before_signal.pcs[1]; /* see check_seen() */
 		check_pcs(seen.pcs + at, before_signal.pcs, before_signal.n);
 	}
-	CHECK_INT(seen.chain.flags & OWN_STACK_FOREIGN, 0);
+	CHECK_INT(seen.chain.flags & SELF_UNWIND_FOREIGN, 0);
 	if (HAS_SIGNAL_FRAMES)
 		check_here();
 	if (is_fault)
@@ -432,7 +432,7 @@ static void overflow_handler(int number, siginfo_t *info, void *context)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);
 
-	own_stack_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
+	self_unwind_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
 	siglongjmp(after_fault, 1);
 }
 
@@ -450,7 +450,7 @@ static void *overflow_thread(void *data)
 	seen.chain.n = 0;
 	if (sigsetjmp(after_fault, 1) == 0)
 		CHECK(overflow(0) == 0);
-	CHECK_INT(seen.chain.n, OWN_STACK_MAX_FRAMES);
+	CHECK_INT(seen.chain.n, SELF_UNWIND_MAX_FRAMES);
 	CHECK_INT(seen.chain.stop, WALK_ROOT);
 	CHECK(seen.chain.n_cut > 0);
 	sigaction(SIGSEGV, &before, NULL);
@@ -592,7 +592,7 @@ static __attribute__((noinline)) pid_t walk_in_vfork(void)
 /* The child is on its parent's stack; it is seen in its memory. */
 static void test_vfork(void)
 {
-	struct own_stack before;
+	struct self_unwind before;
 	pid_t pid;
 
 	NOT_EMULATED("the emulator gives children a memory of their own");
@@ -617,7 +617,7 @@ static int see_in_child(void *data)
 static void test_spawn(void)
 {
 	char *stack = map_stack();
-	struct own_stack before;
+	struct self_unwind before;
 
 	NOT_EMULATED("the emulator gives children a memory of their own");
 	REQUIRE(stack != MAP_FAILED);
@@ -628,7 +628,7 @@ static void test_spawn(void)
 				  CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
 
 		CHECK_INT(child_status(pid), 0);
-		CHECK_INT(seen.chain.n, OWN_STACK_MAX_FOREIGN);
+		CHECK_INT(seen.chain.n, SELF_UNWIND_MAX_FOREIGN);
 		check_fiber();
 		CHECK(memcmp(&before, &own, sizeof(own)) == 0);
 		check_here();
@@ -640,20 +640,20 @@ static atomic_bool has_walked;
 
 static int walk_for_ever(void *data)
 {
-	struct own_stack_chain chain;
+	struct self_unwind_chain chain;
 	struct walk_registers registers;
 	uint64_t pcs[8];
 
-	own_stack_get_registers(&registers);
+	self_unwind_get_registers(&registers);
 	for (;; atomic_store(&has_walked, true))
-		own_stack_walk(data, &registers, pcs, ARRAY_SIZE(pcs), &chain);
+		self_unwind_walk(data, &registers, pcs, ARRAY_SIZE(pcs), &chain);
 	return 0;
 }
 
 /* Children that die while they walk in their parent's memory take nothing with them. */
 static void test_killed(void)
 {
-	static struct own_stack of_child;
+	static struct self_unwind of_child;
 	char *stack = map_stack();
 
 	NOT_EMULATED("the emulator gives children a memory of their own");
@@ -695,15 +695,15 @@ static volatile sig_atomic_t may_leave;
 static void storm_handler(int number, siginfo_t *info, void *context)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);
-	struct own_stack_chain chain;
+	struct self_unwind_chain chain;
 	uint64_t pcs[128];
 	int before = errno;
 
-	own_stack_walk(&own, &registers, pcs, ARRAY_SIZE(pcs), &chain);
+	self_unwind_walk(&own, &registers, pcs, ARRAY_SIZE(pcs), &chain);
 	CHECK(errno == before && chain.n > 0);
 	atomic_fetch_add(&n_storm, 1);
 	atomic_fetch_add(&n_storm_whole, chain.stop == WALK_ROOT);
-	atomic_fetch_add(&n_storm_busy, (chain.flags & OWN_STACK_BUSY) != 0);
+	atomic_fetch_add(&n_storm_busy, (chain.flags & SELF_UNWIND_BUSY) != 0);
 	if (may_leave && atomic_load(&n_storm) % 4 == 0) {
 		may_leave = 0;
 		siglongjmp(out_of_storm, 1);
@@ -831,8 +831,8 @@ static volatile int n_forked;
 static void fork_handler(int number, siginfo_t *info, void *context)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);
-	static struct own_stack of_handler;
-	struct own_stack_chain chain;
+	static struct self_unwind of_handler;
+	struct self_unwind_chain chain;
 	uint64_t pcs[128];
 	int before = errno;
 	pid_t pid;
@@ -850,8 +850,8 @@ static void fork_handler(int number, siginfo_t *info, void *context)
 	if (n_forked % 2)
 		return;
 	of_handler.cache = own.cache;
-	own_stack_walk(&of_handler, &registers, pcs, ARRAY_SIZE(pcs), &chain);
-	CHECK(chain.n > 0 && !(chain.flags & OWN_STACK_BUSY));
+	self_unwind_walk(&of_handler, &registers, pcs, ARRAY_SIZE(pcs), &chain);
+	CHECK(chain.n > 0 && !(chain.flags & SELF_UNWIND_BUSY));
 }
 
 static __attribute__((noinline)) int see_often(void)
@@ -860,10 +860,10 @@ static __attribute__((noinline)) int see_often(void)
 
 	seen.expected.n = 0;
 	_Unwind_Backtrace(add_expected, &seen.expected);
-	own_stack_get_registers(&registers);
+	self_unwind_get_registers(&registers);
 	for (int i = 0; i < 100; i++) {
 		may_fork |= i == 10 && !is_forked;
-		own_stack_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
+		self_unwind_walk(&own, &registers, seen.pcs, ARRAY_SIZE(seen.pcs), &seen.chain);
 		if (!check_seen(0))
 			break;
 	}
@@ -884,7 +884,7 @@ static void test_fork_in_walk(void)
 	start_storm(&before);
 	CHECK(sigaction(SIGPROF, &action, NULL) == 0);
 	while (!is_forked && n_forked < N_FORKED && !has_passed(10, &start)) {
-		own_stack_forget(); /* so that all is looked up */
+		self_unwind_forget(); /* so that all is looked up */
 		recurse(800, see_often);
 	}
 	if (is_forked) {
@@ -938,7 +938,7 @@ static void test_none_free(void)
 		for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
 			pthread_kill(ids[i], SIGUSR1);
 		see();
-		is_busy = (seen.chain.flags & OWN_STACK_BUSY) != 0;
+		is_busy = (seen.chain.flags & SELF_UNWIND_BUSY) != 0;
 	}
 	CHECK(is_busy && seen.chain.n == 1 && seen.chain.stop == WALK_NO_TABLE);
 	atomic_store(&are_released, true);
@@ -1025,7 +1025,7 @@ static void test_same_address(void)
 
 static void test_forget(void)
 {
-	check_modules(own_stack_forget);
+	check_modules(self_unwind_forget);
 }
 
 /* ---- Bad memory ---- */
@@ -1058,7 +1058,7 @@ static void test_corrupt(void)
 {
 	void *guard = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t words[64], pcs[64], here = (uint64_t)(uintptr_t)words;
-	struct own_stack_chain chain;
+	struct self_unwind_chain chain;
 
 	REQUIRE(guard != MAP_FAILED);
 	for (int i = 0; i < N_CORRUPT; i++) {
@@ -1066,13 +1066,13 @@ static void test_corrupt(void)
 
 		for (size_t w = 0; w < ARRAY_SIZE(words); w++)
 			words[w] = bad_word(here, (uint64_t)(uintptr_t)guard);
-		own_stack_get_registers(&registers);
+		self_unwind_get_registers(&registers);
 		registers.sp = i % 3 ? here : bad_word(here, (uint64_t)(uintptr_t)guard);
 		registers.fp = bad_word(here, (uint64_t)(uintptr_t)guard);
 		registers.lr = bad_word(here, (uint64_t)(uintptr_t)guard);
 		if (i % 2)
 			registers.pc = bad_word(here, (uint64_t)(uintptr_t)guard);
-		own_stack_walk(&own, &registers, pcs, ARRAY_SIZE(pcs), &chain);
+		self_unwind_walk(&own, &registers, pcs, ARRAY_SIZE(pcs), &chain);
 		if (!CHECK(chain.n > 0 && chain.n <= ARRAY_SIZE(pcs)))
 			break;
 	}
@@ -1084,24 +1084,24 @@ static void check_memory(void)
 {
 	uint8_t *pages =
 		mmap(NULL, 4 * 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct own_memory memory = { .way = OWN_MEMORY_UNKNOWN };
+	struct safe_read memory = { .way = SAFE_READ_UNKNOWN };
 	uint64_t at = (uint64_t)(uintptr_t)pages, word = 0;
 
 	REQUIRE(pages != MAP_FAILED);
 	memset(pages, 7, 65536);
 	mprotect(pages + 65536, 65536, PROT_NONE);
-	CHECK(own_memory_read(&memory, at, &word, 8) && word == 0x0707070707070707);
-	CHECK(own_memory_read(&memory, at + 65536 - 8, &word, 8));
-	CHECK(own_memory_read(&memory, at + 3, &word, 5));
-	CHECK(!own_memory_read(&memory, at + 65536 - 7, &word, 8));
-	CHECK(!own_memory_read(&memory, at + 65536, &word, 8));
-	CHECK(own_memory_read(&memory, at + 2 * 65536 + 4090, &word, 8));
-	CHECK(!own_memory_read(&memory, 0, &word, 8));
-	CHECK(!own_memory_read(&memory, UINT64_MAX - 3, &word, 8));
-	CHECK(!own_memory_read(&memory, UINT64_C(1) << 63, &word, 8));
-	CHECK_INT(own_memory_count_below(&memory, at + 4 * 65536, 1000), 32);
-	CHECK_INT(own_memory_count_below(&memory, at + 4 * 65536, 20), 20);
-	CHECK_INT(own_memory_count_below(&memory, at + 2 * 65536, 20), 0);
+	CHECK(safe_read(&memory, at, &word, 8) && word == 0x0707070707070707);
+	CHECK(safe_read(&memory, at + 65536 - 8, &word, 8));
+	CHECK(safe_read(&memory, at + 3, &word, 5));
+	CHECK(!safe_read(&memory, at + 65536 - 7, &word, 8));
+	CHECK(!safe_read(&memory, at + 65536, &word, 8));
+	CHECK(safe_read(&memory, at + 2 * 65536 + 4090, &word, 8));
+	CHECK(!safe_read(&memory, 0, &word, 8));
+	CHECK(!safe_read(&memory, UINT64_MAX - 3, &word, 8));
+	CHECK(!safe_read(&memory, UINT64_C(1) << 63, &word, 8));
+	CHECK_INT(safe_read_count_below(&memory, at + 4 * 65536, 1000), 32);
+	CHECK_INT(safe_read_count_below(&memory, at + 4 * 65536, 20), 20);
+	CHECK_INT(safe_read_count_below(&memory, at + 2 * 65536, 20), 0);
 	munmap(pages, 4 * 65536);
 }
 
@@ -1172,7 +1172,7 @@ static bool refuse_walks(bool with_probes)
 
 static void *walk_silently(void *data)
 {
-	own.quiet = OWN_STACK_SILENT;
+	own.quiet = SELF_UNWIND_SILENT;
 	see();
 	CHECK(seen.chain.n == 1 && seen.chain.stop == WALK_NO_TABLE);
 	CHECK(refuse_walks(true));
@@ -1184,7 +1184,7 @@ static void *walk_silently(void *data)
 /* The first walk is made there. */
 static void *walk_quietly(void *data)
 {
-	own = (struct own_stack){ .quiet = OWN_STACK_PROBES };
+	own = (struct self_unwind){ .quiet = SELF_UNWIND_PROBES };
 	CHECK(refuse_walks(false));
 	check_here();
 	recurse(500, check_here);
@@ -1252,16 +1252,16 @@ static void test_setup(void)
 
 	see();
 	CHECK_INT(seen.chain.n, 1);
-	CHECK_INT(seen.chain.flags, OWN_STACK_BUSY);
+	CHECK_INT(seen.chain.flags, SELF_UNWIND_BUSY);
 	before = count_mappings();
-	REQUIRE(own_stack_setup() == 0);
+	REQUIRE(self_unwind_setup() == 0);
 	CHECK(count_mappings() <= before + 2);
-	REQUIRE(own_stack_setup() == 0);
+	REQUIRE(self_unwind_setup() == 0);
 	before = count_mappings();
 	for (int i = 0; i < 100; i++)
 		recurse(i * 8, see);
 	CHECK_INT(count_mappings(), before);
-	CHECK(own_stack_max_bytes() < 32u << 20);
+	CHECK(self_unwind_max_bytes() < 32u << 20);
 }
 
 int main(void)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/own-calls: whatever a thread does between two walks, and whatever stands
- * on its stack, the frames are those of a whole walk. Needs libc only, so that it runs on other
- * architectures too.
+ * Checks of libcollector/unwind-cache: whatever a thread does between two walks, and whatever
+ * stands on its stack, the frames are those of a whole walk. Needs libc only, so that it runs on
+ * other architectures too.
  */
-#include "libcollector/own-calls.h"
+#include "libcollector/unwind-cache.h"
 
 #include "config.h"
 #include "tests/unit/context.h"
@@ -26,9 +26,9 @@
 #define MAX_DEPTH 60
 
 struct state {
-	struct own_stack own;
-	struct own_calls *calls, *fresh;
-	uint64_t pcs[OWN_STACK_MAX_FRAMES];
+	struct self_unwind own;
+	struct unwind_cache *calls, *fresh;
+	uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 	uint64_t n_walks, n_frames, n_same, n_whole, n_recalled;
 };
 
@@ -43,9 +43,9 @@ static uint64_t get_random(void)
 	return random_state;
 }
 
-static struct own_calls *map_calls(void)
+static struct unwind_cache *map_calls(void)
 {
-	void *at = mmap(NULL, sizeof(struct own_calls), PROT_READ | PROT_WRITE,
+	void *at = mmap(NULL, sizeof(struct unwind_cache), PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return at == MAP_FAILED ? NULL : at;
@@ -62,31 +62,31 @@ static bool make_ready(void)
 
 /* ---- Comparing ---- */
 
-/* With what own_stack_walk() finds, from the same function. */
-static bool check_whole(const struct own_stack_chain *chain)
+/* With what self_unwind_walk() finds, from the same function. */
+static bool check_whole(const struct self_unwind_chain *chain)
 {
-	const struct own_calls *calls = state.calls;
+	const struct unwind_cache *calls = state.calls;
 	uint32_t n = calls->n;
 
-	if (chain->n + chain->n_cut > OWN_CALLS_MAX_FRAMES)
-		return CHECK_INT(n, OWN_CALLS_MAX_FRAMES) &&
-		       CHECK(calls->frames[0].flags & OWN_CALLS_CUT);
+	if (chain->n + chain->n_cut > UNWIND_CACHE_MAX_FRAMES)
+		return CHECK_INT(n, UNWIND_CACHE_MAX_FRAMES) &&
+		       CHECK(calls->frames[0].flags & UNWIND_CACHE_CUT);
 	if (chain->n_cut != 0)
 		return CHECK_INT(n + 1, chain->n + chain->n_cut);
-	if (chain->flags & OWN_STACK_FOREIGN)
+	if (chain->flags & SELF_UNWIND_FOREIGN)
 		n = (uint32_t)MIN_OF((size_t)n, chain->n - 1);
 	else if (!CHECK_INT(n, chain->n - 1))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		if (!CHECK_INT(calls->frames[calls->n - 1 - i].pc, state.pcs[i + 1]))
 			return false;
-	return CHECK_INT(!(calls->frames[0].flags & OWN_CALLS_CUT), chain->stop == WALK_ROOT);
+	return CHECK_INT(!(calls->frames[0].flags & UNWIND_CACHE_CUT), chain->stop == WALK_ROOT);
 }
 
 /* With what is found where nothing is known of the last time. */
 static bool check_fresh(void)
 {
-	const struct own_calls *calls = state.calls, *fresh = state.fresh;
+	const struct unwind_cache *calls = state.calls, *fresh = state.fresh;
 
 	if (!CHECK_INT(calls->n, fresh->n))
 		return false;
@@ -99,7 +99,7 @@ static bool check_fresh(void)
 	return true;
 }
 
-static uint32_t node_of(const struct own_calls_frame *frame)
+static uint32_t node_of(const struct unwind_cache_frame *frame)
 {
 	return (uint32_t)(frame->hash >> 13) | 1;
 }
@@ -108,7 +108,7 @@ static uint32_t node_of(const struct own_calls_frame *frame)
  * if one was. */
 static bool check_nodes(uint32_t recalled)
 {
-	struct own_calls *calls = state.calls;
+	struct unwind_cache *calls = state.calls;
 	bool is_good = true;
 
 	if (recalled != 0 && CHECK(calls->n > 0)) {
@@ -129,22 +129,23 @@ static bool check_nodes(uint32_t recalled)
 
 static bool compare(const struct walk_registers *caller)
 {
-	uint32_t recalled = own_calls_recall(state.calls, caller->pc, caller->sp, caller->fp);
+	uint32_t recalled = unwind_cache_recall(state.calls, caller->pc, caller->sp, caller->fp);
 
-	own_calls_walk(state.calls, caller);
+	unwind_cache_walk(state.calls, caller);
 	/* Either the rows of the last time, or none. */
 	state.fresh->n = 0;
 	if (state.n_walks % 8 == 0)
-		own_calls_clear(state.fresh);
-	own_calls_walk(state.fresh, caller);
+		unwind_cache_clear(state.fresh);
+	unwind_cache_walk(state.fresh, caller);
 	state.n_walks++;
 	state.n_frames += state.calls->n;
 	state.n_same += state.calls->n_same;
-	state.n_whole += !(state.calls->frames[0].flags & OWN_CALLS_CUT);
+	state.n_whole += !(state.calls->frames[0].flags & UNWIND_CACHE_CUT);
 	if (!check_fresh() || !check_nodes(recalled))
 		return false;
 	if (state.calls->n > 0)
-		own_calls_remember(state.calls, node_of(&state.calls->frames[state.calls->n - 1]));
+		unwind_cache_remember(state.calls,
+				      node_of(&state.calls->frames[state.calls->n - 1]));
 	return true;
 }
 
@@ -152,14 +153,14 @@ static bool compare(const struct walk_registers *caller)
 static __attribute__((noinline)) int see(void)
 {
 	struct walk_registers caller, here;
-	struct own_stack_chain chain;
+	struct self_unwind_chain chain;
 
-	own_calls_get_caller(&caller);
+	unwind_cache_get_caller(&caller);
 	errno = 12345;
 	compare(&caller);
 	CHECK_INT(errno, 12345);
-	own_stack_get_registers(&here);
-	own_stack_walk(&state.own, &here, state.pcs, ARRAY_SIZE(state.pcs), &chain);
+	self_unwind_get_registers(&here);
+	self_unwind_walk(&state.own, &here, state.pcs, ARRAY_SIZE(state.pcs), &chain);
 	check_whole(&chain);
 	return 0;
 }
@@ -442,7 +443,7 @@ static uint64_t bad_word(uint64_t before)
 /* Some of the words that its callers were found by are others, while it looks. */
 static __attribute__((noinline)) int mutate(void)
 {
-	struct own_stack_word before[4];
+	struct self_unwind_word before[4];
 	uint32_t n, n_checks = state.calls->frames[state.calls->n - 1].end;
 
 	see();
@@ -669,7 +670,7 @@ static uint64_t call_module(const char *path)
 		call(see);
 	from = (uint64_t)(uintptr_t)call;
 	dlclose(module);
-	own_stack_forget();
+	self_unwind_forget();
 	return from;
 }
 
@@ -689,10 +690,10 @@ static __attribute__((noinline)) uint32_t recall(bool walks)
 {
 	struct walk_registers caller;
 
-	own_calls_get_caller(&caller);
+	unwind_cache_get_caller(&caller);
 	if (walks)
 		compare(&caller);
-	return own_calls_recall(state.calls, caller.pc, caller.sp, caller.fp);
+	return unwind_cache_recall(state.calls, caller.pc, caller.sp, caller.fp);
 }
 
 static __attribute__((noinline)) void change_knowledge(int turn, bool with_modules)
@@ -700,16 +701,16 @@ static __attribute__((noinline)) void change_knowledge(int turn, bool with_modul
 	state.calls->is_open = turn == 4;
 	state.calls->is_busy = turn == 5;
 	if (turn == 6 && with_modules)
-		own_stack_forget();
+		self_unwind_forget();
 	else if (turn == 6)
-		own_calls_forget_nodes(state.calls);
+		unwind_cache_forget_nodes(state.calls);
 }
 
 static __attribute__((noinline)) void recall_by_turns(bool with_modules)
 {
 	volatile int next = 0; /* so that it stays a loop, whose call is at one place */
 
-	own_calls_clear(state.calls);
+	unwind_cache_clear(state.calls);
 	while (next < 7) {
 		int turn = next++;
 
@@ -725,26 +726,26 @@ static void test_recalled(void)
 	REQUIRE(make_ready());
 	recall_by_turns(true);
 	recall_by_turns(false);
-	own_calls_clear(state.calls);
+	unwind_cache_clear(state.calls);
 }
 
 /* When the turn is one that was before, no row of that one is there. */
 static void test_turns(void)
 {
-	struct own_calls *calls;
+	struct unwind_cache *calls;
 	uint32_t turn, n_rows = 0;
 
 	REQUIRE(make_ready());
 	see();
 	calls = state.calls;
 	turn = calls->turn;
-	for (size_t i = 0; i < OWN_CALLS_ROWS; i++)
+	for (size_t i = 0; i < UNWIND_CACHE_ROWS; i++)
 		n_rows += (calls->rows[i].key & UINT16_MAX) == turn;
 	CHECK(n_rows > 0);
 	do
-		own_calls_clear(calls);
+		unwind_cache_clear(calls);
 	while (calls->turn != turn);
-	for (size_t i = 0; i < OWN_CALLS_ROWS; i++)
+	for (size_t i = 0; i < UNWIND_CACHE_ROWS; i++)
 		CHECK((calls->rows[i].key & UINT16_MAX) != turn);
 }
 
@@ -775,17 +776,17 @@ static void test_left(void)
 	CHECK(sigaction(SIGPROF, &action, &before) == 0);
 	CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 &&
 	      timer_settime(timer, 0, &often, NULL) == 0);
-	own_calls_get_caller(&caller);
+	unwind_cache_get_caller(&caller);
 	while (n_times < 500 / test_stride(4)) {
 		if (sigsetjmp(out_of_storm, 1) != 0)
 			n_times++;
 		may_leave = 1;
 		for (int i = 0; i < 1000 && may_leave; i++) {
-			own_calls_walk(state.calls, &caller);
+			unwind_cache_walk(state.calls, &caller);
 			state.calls->n -= (uint32_t)(i % 2);
 		}
 		may_leave = 0;
-		own_calls_clear(state.calls);
+		unwind_cache_clear(state.calls);
 		see();
 		see();
 	}
@@ -795,7 +796,7 @@ static void test_left(void)
 
 int main(void)
 {
-	if (own_stack_setup() < 0 || !generate())
+	if (self_unwind_setup() < 0 || !generate())
 		return 1;
 	RUN(test_random);
 	RUN(test_threads);
@@ -804,7 +805,7 @@ int main(void)
 	RUN(test_deep);
 	RUN(test_modules);
 	RUN(test_recalled);
-	/* own_stack_walk() loads words that AddressSanitizer has poisoned, which does not know
+	/* self_unwind_walk() loads words that AddressSanitizer has poisoned, which does not know
 	 * of fibers, nor of frames that are left. */
 	if (PROF_SANITIZED)
 		return test_end();

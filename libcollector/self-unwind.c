@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own stack - the calls that a thread is in, found by the thread itself
+ * Self-unwind - the calls that a thread is in, found by the thread itself
  *
  * A walk needs two things: the part of the stack that may be loaded directly, and a cache.
  *
@@ -8,8 +8,8 @@
  * libc puts on top of a stack, or for the first thread the bytes that the kernel put there. sp is
  * on the same stack if every page between is readable. If sp is later found lower, the pages
  * between are checked, once. Otherwise sp is on a signal stack, if sigaltstack() says so, or on a
- * fiber. There, and wherever a frame leads out of the known range, own-memory.c makes each read; on
- * a fiber the walk ends after OWN_STACK_MAX_FOREIGN frames.
+ * fiber. There, and wherever a frame leads out of the known range, safe-read.c makes each read; on
+ * a fiber the walk ends after SELF_UNWIND_MAX_FOREIGN frames.
  *
  * A cache. One mapping has a fixed number of them. A walk takes a free one, preferably the thread's
  * last, by one exchange, and returns it. A handler that interrupts a walk finds that cache taken
@@ -20,16 +20,17 @@
  * continues in the child, but no claims (MADV_WIPEONFORK): caches that other threads held are free,
  * and each cache is cleared when the child first takes it. A vfork() child is the thread, on its
  * stack, while the parent waits. Another child that shares memory, like posix_spawn()'s, is
- * detected by its pid: it leaves its parent's struct own_stack alone.
+ * detected by its pid: it leaves its parent's struct self_unwind alone.
  * Invariants: (1) only bytes between sp and the top of the thread's own stack are loaded directly
- *                                          [test-own-stack: fiber, signal stack, corrupt, overflow]
- *             (2) a cache has one user      [test-own-stack: storm, threads, fork in walk]
- *             (3) memory is one mapping, which the kernel lists as two  [test-own-stack: memory]
- *             (4) errno does not change     [test-own-stack: errno]
+ *                                          [test-self-unwind: fiber, signal stack, corrupt,
+ *                                          overflow]
+ *             (2) a cache has one user      [test-self-unwind: storm, threads, fork in walk]
+ *             (3) memory is one mapping, which the kernel lists as two  [test-self-unwind: memory]
+ *             (4) errno does not change     [test-self-unwind: errno]
  * A stack without a guard page whose readable neighbor is unmapped later cannot be told apart from
  * that neighbor, and counts as having room for a walk. The same holds for a fiber.
  */
-#include "libcollector/own-stack.h"
+#include "libcollector/self-unwind.h"
 
 #include "libcollector/modules.h"
 
@@ -43,9 +44,9 @@
 
 #define N_CACHES 32
 #define ROOT_SHARE 8 /* one part in so many is for the outermost frames */
-#define MAX_FOREIGN_READS (2 * OWN_STACK_MAX_FOREIGN)
+#define MAX_FOREIGN_READS (2 * SELF_UNWIND_MAX_FOREIGN)
 #define MAX_GROWTH (UINT64_C(64) << 20) /* how far below the known range a stack is searched */
-#define GUARD_BYTES OWN_MEMORY_PAGE     /* where sp is after an overflow */
+#define GUARD_BYTES SAFE_READ_PAGE      /* where sp is after an overflow */
 #define WINDOW_BYTES 512
 #define ROOM 4096 /* bytes of stack that a walk must have below it: more than it takes */
 
@@ -62,12 +63,12 @@ struct cache {
 	uint64_t holder_thread; /* its thread pointer; fork() keeps both */
 	uintptr_t holder;       /* as in its claim */
 	uint32_t generation;    /* of its slots; 0: never used */
-	uint32_t forgotten;     /* the value of own_stack_forgotten() for its contents */
+	uint32_t forgotten;     /* the value of self_unwind_forgotten() for its contents */
 	struct walk_cache slots;
 	struct modules modules;
-	struct walk_frame frames[OWN_STACK_MAX_FRAMES];
+	struct walk_frame frames[SELF_UNWIND_MAX_FRAMES];
 	uint8_t window[WINDOW_BYTES];
-	struct own_stack_step step; /* of own_stack_step() */
+	struct self_unwind_step step; /* of self_unwind_step() */
 };
 
 struct arena {
@@ -85,11 +86,11 @@ struct arena {
 
 /* One walk. */
 struct visit {
-	struct own_memory memory;
+	struct safe_read memory;
 	struct cache *cache;
 	struct claim *claim; /* of the cache */
 	uintptr_t holder;
-	uint64_t frame;             /* of own_stack_walk() */
+	uint64_t frame;             /* of self_unwind_walk() */
 	uint64_t outer;             /* of the walk before, which this one may have interrupted */
 	uint64_t low, high;         /* of the thread's stack */
 	uint64_t alt_low, alt_high; /* of the signal stack, if sp is on it */
@@ -104,19 +105,19 @@ struct visit {
 };
 
 static _Atomic(struct arena *) shared_arena;
-_Atomic(uint32_t) own_stack_n_forgotten;
-uint64_t own_stack_pac_bits;
+_Atomic(uint32_t) self_unwind_n_forgotten;
+uint64_t self_unwind_pac_bits;
 static uint64_t first_stack_top;
 static int32_t first_pid;
 
 /* ---- The process ---- */
 
-size_t own_stack_max_bytes(void)
+size_t self_unwind_max_bytes(void)
 {
 	return sizeof(struct arena);
 }
 
-int own_stack_setup(void)
+int self_unwind_setup(void)
 {
 	const size_t size = sizeof(struct arena);
 	struct arena *arena, *none = NULL;
@@ -124,7 +125,7 @@ int own_stack_setup(void)
 	if (atomic_load_explicit(&shared_arena, memory_order_acquire))
 		return 0;
 	first_stack_top = getauxval(AT_RANDOM);
-	own_stack_pac_bits = regs_own_pac_mask();
+	self_unwind_pac_bits = regs_own_pac_mask();
 	first_pid = (int32_t)getpid();
 	arena = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -139,9 +140,9 @@ int own_stack_setup(void)
 	return 0;
 }
 
-void own_stack_forget(void)
+void self_unwind_forget(void)
 {
-	atomic_fetch_add(&own_stack_n_forgotten, 1);
+	atomic_fetch_add(&self_unwind_n_forgotten, 1);
 }
 
 /* True if this process shares another one's memory. */
@@ -172,14 +173,14 @@ static uint64_t thread_pointer(void)
 }
 
 /* Moves *low down to the page of sp, or as far as all pages are readable. */
-static void reach(struct own_memory *memory, uint64_t sp, uint64_t *low)
+static void reach(struct safe_read *memory, uint64_t sp, uint64_t *low)
 {
-	uint64_t page = sp & -(uint64_t)OWN_MEMORY_PAGE;
+	uint64_t page = sp & -(uint64_t)SAFE_READ_PAGE;
 
 	if (sp >= *low || *low - sp > MAX_GROWTH)
 		return;
-	*low -= own_memory_count_below(memory, *low, (*low - page) / OWN_MEMORY_PAGE) *
-		OWN_MEMORY_PAGE;
+	*low -= safe_read_count_below(memory, *low, (*low - page) / SAFE_READ_PAGE) *
+		SAFE_READ_PAGE;
 }
 
 static bool is_near(uint64_t top, uint64_t frame)
@@ -191,7 +192,7 @@ static bool is_near(uint64_t top, uint64_t frame)
 static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 {
 	visit->high = top & ~UINT64_C(7);
-	visit->low = top & -(uint64_t)OWN_MEMORY_PAGE;
+	visit->low = top & -(uint64_t)SAFE_READ_PAGE;
 	reach(&visit->memory, is_near(top, frame) ? frame : visit->low - MAX_GROWTH, &visit->low);
 }
 
@@ -249,7 +250,8 @@ static void look_for_room(struct visit *visit)
 }
 
 /* Finds the stack of sp. Later calls return at once while sp stays in the range that was found. */
-static void find_stack(struct arena *arena, struct own_stack *own, uint64_t sp, struct visit *visit)
+static void find_stack(struct arena *arena, struct self_unwind *own, uint64_t sp,
+		       struct visit *visit)
 {
 	visit->low = own->low;
 	visit->high = own->high;
@@ -371,7 +373,7 @@ static void give_back(const struct visit *visit)
 						memory_order_release, memory_order_relaxed);
 }
 
-static bool take_any(struct arena *arena, struct own_stack *own, struct visit *visit)
+static bool take_any(struct arena *arena, struct self_unwind *own, struct visit *visit)
 {
 	uint32_t first = own->cache, forgotten;
 
@@ -387,7 +389,7 @@ static bool take_any(struct arena *arena, struct own_stack *own, struct visit *v
 
 		if (!take(&arena->claims[at], cache, visit))
 			continue;
-		forgotten = own_stack_forgotten();
+		forgotten = self_unwind_forgotten();
 		if (cache->generation == 0 || cache->forgotten != forgotten)
 			clear(cache);
 		cache->forgotten = forgotten;
@@ -405,14 +407,14 @@ static bool take_any(struct arena *arena, struct own_stack *own, struct visit *v
 static bool read_word(void *data, uint64_t address, uint64_t *ret_word)
 {
 	struct visit *visit = data;
-	uint64_t at = address - visit->window, rest = OWN_MEMORY_PAGE - address % OWN_MEMORY_PAGE;
+	uint64_t at = address - visit->window, rest = SAFE_READ_PAGE - address % SAFE_READ_PAGE;
 	size_t size = MIN_OF(MAX_OF(rest, sizeof(*ret_word)), (size_t)WINDOW_BYTES);
 
 	if (is_foreign(visit, address) && visit->n_foreign_reads++ >= MAX_FOREIGN_READS)
 		return false;
 	if (at >= visit->n_window_bytes || visit->n_window_bytes - at < sizeof(*ret_word)) {
 		visit->n_window_bytes = 0;
-		if (!own_memory_read(&visit->memory, address, visit->cache->window, size))
+		if (!safe_read(&visit->memory, address, visit->cache->window, size))
 			return false;
 		visit->window = address;
 		visit->n_window_bytes = size;
@@ -426,7 +428,7 @@ static bool read_code(void *data, uint64_t address, void *buffer, size_t size)
 {
 	struct visit *visit = data;
 
-	return own_memory_read(&visit->memory, address, buffer, size);
+	return safe_read(&visit->memory, address, buffer, size);
 }
 
 static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
@@ -444,10 +446,11 @@ static void run(struct visit *visit, const struct walk_registers *registers, siz
 {
 	uint64_t start = MAX_OF(registers->sp, visit->low);
 	bool is_foreign_stack = is_foreign(visit, registers->sp);
-	size_t n = MIN_OF(n_pcs, is_foreign_stack ? OWN_STACK_MAX_FOREIGN : OWN_STACK_MAX_FRAMES);
+	size_t n =
+		MIN_OF(n_pcs, is_foreign_stack ? SELF_UNWIND_MAX_FOREIGN : SELF_UNWIND_MAX_FRAMES);
 	const struct walk walk = {
 		.arch = REGS_NATIVE,
-		.pac_mask = own_stack_pac_bits,
+		.pac_mask = self_unwind_pac_bits,
 		.stack = (const uint8_t *)(uintptr_t)start,
 		.stack_start = start,
 		.stack_size = is_own(visit, registers->sp) ? visit->high - start : 0,
@@ -484,26 +487,26 @@ static void run_checked(struct visit *visit, const struct walk_registers *regist
 }
 
 static void copy_chain(const struct visit *visit, const struct walk_result *result, uint64_t *pcs,
-		       struct own_stack_chain *chain)
+		       struct self_unwind_chain *chain)
 {
 	size_t n_foreign = 0;
 
-	*chain = (struct own_stack_chain){
+	*chain = (struct self_unwind_chain){
 		.stop = result->stop,
 		.n_cut = result->n_cut,
 		.cut_at = result->cut_at,
-		.flags = (result->flags & WALK_FRAME_FP ? OWN_STACK_FP : 0) |
-			 (result->flags & WALK_FRAME_JIT ? OWN_STACK_JIT : 0),
+		.flags = (result->flags & WALK_FRAME_FP ? SELF_UNWIND_FP : 0) |
+			 (result->flags & WALK_FRAME_JIT ? SELF_UNWIND_JIT : 0),
 	};
 	for (; chain->n < result->n; chain->n++) {
 		const struct walk_frame *frame = &visit->cache->frames[chain->n];
 
 		if (is_foreign(visit, frame->sp)) {
-			if (n_foreign++ == OWN_STACK_MAX_FOREIGN) {
+			if (n_foreign++ == SELF_UNWIND_MAX_FOREIGN) {
 				chain->stop = WALK_DEPTH;
 				break;
 			}
-			chain->flags |= OWN_STACK_FOREIGN;
+			chain->flags |= SELF_UNWIND_FOREIGN;
 		}
 		pcs[chain->n] = frame->pc;
 	}
@@ -514,7 +517,7 @@ static void copy_chain(const struct visit *visit, const struct walk_result *resu
 }
 
 /* Returns false if no cache is free. */
-static bool enter(struct arena *arena, struct own_stack *own, struct visit *visit)
+static bool enter(struct arena *arena, struct self_unwind *own, struct visit *visit)
 {
 	visit->holder = (uintptr_t)own;
 	if (visit->is_child)
@@ -526,7 +529,7 @@ static bool enter(struct arena *arena, struct own_stack *own, struct visit *visi
 	return take_any(arena, own, visit);
 }
 
-static void leave(struct own_stack *own, struct visit *visit)
+static void leave(struct self_unwind *own, struct visit *visit)
 {
 	if (visit->cache)
 		give_back(visit);
@@ -535,9 +538,9 @@ static void leave(struct own_stack *own, struct visit *visit)
 		own->walking = has_outer(visit) ? visit->outer : 0;
 }
 
-static bool walk_with_any(struct arena *arena, struct own_stack *own,
+static bool walk_with_any(struct arena *arena, struct self_unwind *own,
 			  const struct walk_registers *registers, struct visit *visit,
-			  uint64_t *pcs, size_t n_pcs, struct own_stack_chain *ret_chain)
+			  uint64_t *pcs, size_t n_pcs, struct self_unwind_chain *ret_chain)
 {
 	struct walk_result result;
 
@@ -550,26 +553,26 @@ static bool walk_with_any(struct arena *arena, struct own_stack *own,
 }
 
 /* Returns NULL if no walk is possible. */
-static struct arena *get_arena(const struct own_stack *own)
+static struct arena *get_arena(const struct self_unwind *own)
 {
-	if (own->quiet == OWN_STACK_SILENT)
+	if (own->quiet == SELF_UNWIND_SILENT)
 		return NULL;
-	/* pairs with own_stack_setup() */
+	/* pairs with self_unwind_setup() */
 	return atomic_load_explicit(&shared_arena, memory_order_acquire);
 }
 
-static void begin(struct visit *visit, const struct own_stack *own, uint64_t frame)
+static void begin(struct visit *visit, const struct self_unwind *own, uint64_t frame)
 {
-	visit->is_quiet = own->quiet != OWN_STACK_ANY;
-	visit->memory = (struct own_memory){ .way = visit->is_quiet ? OWN_MEMORY_BY_PROBE
-								    : OWN_MEMORY_UNKNOWN };
+	visit->is_quiet = own->quiet != SELF_UNWIND_ANY;
+	visit->memory = (struct safe_read){ .way = visit->is_quiet ? SAFE_READ_BY_PROBE
+								   : SAFE_READ_UNKNOWN };
 	visit->frame = frame;
 	visit->alt_low = visit->alt_high = 0;
 	visit->is_child = visit->is_tight = false;
 }
 
-void own_stack_walk(struct own_stack *own, const struct walk_registers *registers, uint64_t *pcs,
-		    size_t n_pcs, struct own_stack_chain *ret_chain)
+void self_unwind_walk(struct self_unwind *own, const struct walk_registers *registers,
+		      uint64_t *pcs, size_t n_pcs, struct self_unwind_chain *ret_chain)
 {
 	struct arena *arena = get_arena(own);
 	struct visit visit;
@@ -580,8 +583,8 @@ void own_stack_walk(struct own_stack *own, const struct walk_registers *register
 		find_stack(arena, own, registers->sp, &visit);
 	if (!arena || visit.is_tight ||
 	    !walk_with_any(arena, own, registers, &visit, pcs, n_pcs, ret_chain)) {
-		*ret_chain = (struct own_stack_chain){
-			.stop = WALK_NO_TABLE, .n = 1, .cut_at = 1, .flags = OWN_STACK_BUSY
+		*ret_chain = (struct self_unwind_chain){
+			.stop = WALK_NO_TABLE, .n = 1, .cut_at = 1, .flags = SELF_UNWIND_BUSY
 		};
 		pcs[0] = registers->pc;
 	}
@@ -600,17 +603,17 @@ __attribute__((no_sanitize("address"))) static uint64_t load_word(uint64_t addre
 static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 {
 	struct visit *visit = data;
-	struct own_stack_step *step = &visit->cache->step;
+	struct self_unwind_step *step = &visit->cache->step;
 	bool is_near = address % 8 == 0 && address >= visit->start && address < visit->high;
 
-	if (!is_near || step->n_words == OWN_STACK_MAX_WORDS) {
+	if (!is_near || step->n_words == SELF_UNWIND_MAX_WORDS) {
 		step->is_own = false;
 		if (!is_near)
 			return read_word(data, address, ret_word);
 	}
 	*ret_word = load_word(address);
-	if (step->n_words < OWN_STACK_MAX_WORDS)
-		step->words[step->n_words++] = (struct own_stack_word){ address, *ret_word };
+	if (step->n_words < SELF_UNWIND_MAX_WORDS)
+		step->words[step->n_words++] = (struct self_unwind_word){ address, *ret_word };
 	return true;
 }
 
@@ -619,7 +622,7 @@ static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_t size)
 {
 	struct visit *visit = data;
-	struct own_stack_step *step = &visit->cache->step;
+	struct self_unwind_step *step = &visit->cache->step;
 	uint64_t end = address + size, word;
 
 	if (address < visit->high && end + GUARD_BYTES > visit->low) {
@@ -630,22 +633,22 @@ static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_
 	return read_code(data, address, buffer, size);
 }
 
-/* At most OWN_STACK_MAX_FOREIGN frames of fibers, and at most that many in total if the walk starts
- * on one. */
+/* At most SELF_UNWIND_MAX_FOREIGN frames of fibers, and at most that many in total if the walk
+ * starts on one. */
 static bool may_step(const struct visit *visit, uint64_t start, uint64_t sp, uint32_t n,
 		     uint32_t *n_foreign)
 {
 	*n_foreign += is_foreign(visit, sp);
-	return *n_foreign <= OWN_STACK_MAX_FOREIGN &&
-	       (n < OWN_STACK_MAX_FOREIGN || !is_foreign(visit, start));
+	return *n_foreign <= SELF_UNWIND_MAX_FOREIGN &&
+	       (n < SELF_UNWIND_MAX_FOREIGN || !is_foreign(visit, start));
 }
 
 static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct walk_place *from,
-			      own_stack_take *keep, void *data)
+			      self_unwind_take *keep, void *data)
 {
 	const struct walk walk = {
 		.arch = REGS_NATIVE,
-		.pac_mask = own_stack_pac_bits,
+		.pac_mask = self_unwind_pac_bits,
 		.read_word = read_and_note,
 		.read_code = read_code_and_note,
 		.resolve = resolve,
@@ -653,11 +656,11 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 		.cache = &visit->cache->slots,
 		.generation = visit->cache->generation,
 	};
-	struct own_stack_step *step = &visit->cache->step;
+	struct self_unwind_step *step = &visit->cache->step;
 	uint32_t n_foreign = 0;
 
 	visit->start = is_own(visit, start) ? MAX_OF(start, visit->low) : visit->high;
-	*step = (struct own_stack_step){ .next = *from, .stop = WALK_N_STOPS };
+	*step = (struct self_unwind_step){ .next = *from, .stop = WALK_N_STOPS };
 	visit->n_foreign_reads = 0;
 	visit->n_window_bytes = 0;
 	while (step->stop == WALK_N_STOPS) {
@@ -674,8 +677,8 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 	return step->stop;
 }
 
-enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struct walk_place *from,
-			      own_stack_take *keep, void *data)
+enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
+				const struct walk_place *from, self_unwind_take *keep, void *data)
 {
 	struct arena *arena = get_arena(own);
 	enum walk_stop stop = WALK_NO_TABLE;
@@ -693,8 +696,8 @@ enum walk_stop own_stack_step(struct own_stack *own, uint64_t start, const struc
 	}
 	if (enter(arena, own, &visit)) {
 		stop = step_on(&visit, start, from, keep, data);
-		if (visit.is_stale) /* a module was unloaded without own_stack_forget() */
-			own_stack_forget();
+		if (visit.is_stale) /* a module was unloaded without self_unwind_forget() */
+			self_unwind_forget();
 	}
 	leave(own, &visit);
 	errno = error;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/own-code.c: what is told of this process's own memory, and what is noticed
- * of its changes. Libraries that come and go are in tests/integration/test_jit.py.
+ * Checks of libcollector/self-maps.c: what is told of this process's own memory, and what is
+ * noticed of its changes. Libraries that come and go are in tests/integration/test_jit.py.
  */
-#include "libcollector/own-code.h"
+#include "libcollector/self-maps.h"
 #include "tests/unit/test.h"
 
 #include <dlfcn.h>
@@ -18,13 +18,13 @@ struct told {
 	unsigned int n;
 	int64_t answer;
 	char path[4200];
-	struct own_code_range range;
+	struct self_maps_range range;
 	uint64_t inode;
 };
 
-static struct own_code code;
+static struct self_maps code;
 
-static int64_t tell(void *data, const struct own_code_range *range, uint64_t dev, uint64_t inode,
+static int64_t tell(void *data, const struct self_maps_range *range, uint64_t dev, uint64_t inode,
 		    const char *path)
 {
 	struct told *told = data;
@@ -38,18 +38,18 @@ static int64_t tell(void *data, const struct own_code_range *range, uint64_t dev
 
 static struct told scan(const void *const *pcs, uint32_t n, bool ret_of[1])
 {
-	const struct own_code_stack stack = { .pcs = pcs, .n = n, .n_exact = n };
+	const struct self_maps_stack stack = { .pcs = pcs, .n = n, .n_exact = n };
 	struct told told = { 0 };
 
-	ret_of[0] = own_code_check(&code, &stack, 1);
+	ret_of[0] = self_maps_check(&code, &stack, 1);
 	if (!ret_of[0])
-		CHECK(own_code_scan(&code, &stack, tell, &told));
+		CHECK(self_maps_scan(&code, &stack, tell, &told));
 	return told;
 }
 
-static const struct own_code_range *range_of(const void *pc)
+static const struct self_maps_range *range_of(const void *pc)
 {
-	return own_code_find(&code, (uintptr_t)pc);
+	return self_maps_find(&code, (uintptr_t)pc);
 }
 
 static void reset(void)
@@ -79,8 +79,8 @@ static void test_library(void)
 	told = scan(pcs, 2, &known);
 	CHECK(known);
 	/* in another epoch of ids all is told anew */
-	CHECK(!own_code_check(
-		&code, &(const struct own_code_stack){ .pcs = pcs, .n = 2, .n_exact = 2 }, 2));
+	CHECK(!self_maps_check(
+		&code, &(const struct self_maps_stack){ .pcs = pcs, .n = 2, .n_exact = 2 }, 2));
 }
 
 /* Memory that is no module's is looked for once, be it code, data, or nothing at all. */
@@ -112,7 +112,7 @@ static void test_heap(void)
 static void test_unmapped(void)
 {
 	const size_t bytes = 16384;
-	char *file, path[] = "/tmp/own-code-XXXXXX";
+	char *file, path[] = "/tmp/self-maps-XXXXXX";
 	int fd = mkstemp(path);
 	const void *pcs[1];
 	struct told told;
@@ -149,13 +149,13 @@ static void test_full(void)
 	bool known;
 
 	reset();
-	for (uintptr_t i = 1; i < 3 * OWN_CODE_MAX; i++) {
+	for (uintptr_t i = 1; i < 3 * SELF_MAPS_MAX; i++) {
 		pcs[1] = (const void *)((UINT64_C(1) << 50) + i * 2 * PAGE);
 		pcs[2] = (const void *)((UINT64_C(1) << 50) + i % 7 * 2 * PAGE);
 		(void)scan(pcs, 3, &known);
 		CHECK(range_of(pcs[0]) && range_of(pcs[0])->image != 0);
 		CHECK(range_of(pcs[1]) && range_of(pcs[2]));
-		CHECK(code.n <= OWN_CODE_MAX);
+		CHECK(code.n <= SELF_MAPS_MAX);
 	}
 }
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own memory - reads memory of this process that may not be mapped
+ * Safe read - reads memory of this process that may not be mapped
  *
  * The kernel reads: process_vm_readv() on the own process fails where a load would fault. If that
  * is refused, or a seccomp filter could kill for it, memory is probed: rt_sigprocmask() copies the
  * mask before it checks its other arguments, so that EINVAL means readable. No filter that lets a
  * program run refuses that call. A load only faults if memory is unmapped between probe and load.
- * Invariants: (1) nothing faults, whatever the address  [test-own-stack: corrupt, memory]
+ * Invariants: (1) nothing faults, whatever the address  [test-self-unwind: corrupt, memory]
  *             (2) with a seccomp filter, only calls that every program needs are made: prctl(),
- *                 getpid(), rt_sigprocmask()  [test-own-stack: seccomp]
+ *                 getpid(), rt_sigprocmask()  [test-self-unwind: seccomp]
  * Does not detect later changes of memory.
  */
-#include "libcollector/own-memory.h"
+#include "libcollector/safe-read.h"
 
 #include <errno.h>
 #include <sys/prctl.h>
@@ -28,7 +28,7 @@
 static bool is_readable(uint64_t address)
 {
 	/* NULL means no mask, which is not an error. */
-	return address >= OWN_MEMORY_PAGE &&
+	return address >= SAFE_READ_PAGE &&
 	       syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, address & ~UINT64_C(7), NULL, MASK_BYTES) <
 		       0 &&
 	       errno == EINVAL;
@@ -37,7 +37,7 @@ static bool is_readable(uint64_t address)
 /* An emulator may check the arguments in another order; then probing does not work. */
 static bool can_probe(void)
 {
-	return !is_readable(UINT64_MAX - OWN_MEMORY_PAGE);
+	return !is_readable(UINT64_MAX - SAFE_READ_PAGE);
 }
 
 /* Loads whole words, so that a concurrent store is not torn; volatile, so that it does not become
@@ -63,8 +63,8 @@ static bool read_by_probe(uint64_t address, void *buffer, size_t size)
 
 	if (last < address || !can_probe())
 		return false;
-	for (uint64_t page = address & -(uint64_t)OWN_MEMORY_PAGE; page <= last;
-	     page += OWN_MEMORY_PAGE)
+	for (uint64_t page = address & -(uint64_t)SAFE_READ_PAGE; page <= last;
+	     page += SAFE_READ_PAGE)
 		if (!is_readable(page))
 			return false;
 	load(address, buffer, size);
@@ -75,26 +75,26 @@ static size_t count_by_probe(uint64_t end, size_t n)
 {
 	size_t i = 0;
 
-	while (can_probe() && i < n && is_readable(end - (i + 1) * OWN_MEMORY_PAGE))
+	while (can_probe() && i < n && is_readable(end - (i + 1) * SAFE_READ_PAGE))
 		i++;
 	return i;
 }
 
 /* ---- By the kernel ---- */
 
-static void choose_way(struct own_memory *memory)
+static void choose_way(struct safe_read *memory)
 {
-	if (memory->way != OWN_MEMORY_UNKNOWN)
+	if (memory->way != SAFE_READ_UNKNOWN)
 		return;
 	memory->pid = (int32_t)syscall(SYS_getpid);
 	memory->way = syscall(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_FILTERED
-			      ? OWN_MEMORY_BY_PROBE
-			      : OWN_MEMORY_BY_KERNEL;
+			      ? SAFE_READ_BY_PROBE
+			      : SAFE_READ_BY_KERNEL;
 }
 
 /* Returns the number of bytes before the first that cannot be read; after a refusal, probes from
  * now on. */
-static size_t read_by_kernel(struct own_memory *memory, void *buffer, size_t size,
+static size_t read_by_kernel(struct safe_read *memory, void *buffer, size_t size,
 			     const struct iovec *remote, size_t n)
 {
 	struct iovec local = { buffer, size };
@@ -102,43 +102,43 @@ static size_t read_by_kernel(struct own_memory *memory, void *buffer, size_t siz
 	long got = syscall(SYS_process_vm_readv, memory->pid, &local, 1UL, remote, n, 0UL);
 
 	if (got < 0 && errno != EFAULT && errno != EINVAL)
-		memory->way = OWN_MEMORY_BY_PROBE;
+		memory->way = SAFE_READ_BY_PROBE;
 	return got < 0 ? 0 : (size_t)got;
 }
 
-bool own_memory_read(struct own_memory *memory, uint64_t address, void *buffer, size_t size)
+bool safe_read(struct safe_read *memory, uint64_t address, void *buffer, size_t size)
 {
 	struct iovec remote = { (void *)(uintptr_t)address, size };
 
 	choose_way(memory);
-	if (memory->way == OWN_MEMORY_BY_KERNEL) {
+	if (memory->way == SAFE_READ_BY_KERNEL) {
 		bool done = read_by_kernel(memory, buffer, size, &remote, 1) == size;
 
-		if (done || memory->way == OWN_MEMORY_BY_KERNEL)
+		if (done || memory->way == SAFE_READ_BY_KERNEL)
 			return done;
 	}
 	return read_by_probe(address, buffer, size);
 }
 
-size_t own_memory_count_below(struct own_memory *memory, uint64_t end, size_t n)
+size_t safe_read_count_below(struct safe_read *memory, uint64_t end, size_t n)
 {
 	struct iovec remote[BATCH];
 	uint8_t bytes[BATCH];
 	size_t done = 0;
 
 	choose_way(memory);
-	n = MIN_OF(n, end / OWN_MEMORY_PAGE);
-	while (done < n && memory->way == OWN_MEMORY_BY_KERNEL) {
+	n = MIN_OF(n, end / SAFE_READ_PAGE);
+	while (done < n && memory->way == SAFE_READ_BY_KERNEL) {
 		size_t part = MIN_OF(n - done, (size_t)BATCH), got;
 
 		for (size_t i = 0; i < part; i++)
 			remote[i] = (struct iovec){
-				(void *)(uintptr_t)(end - (done + i + 1) * OWN_MEMORY_PAGE), 1
+				(void *)(uintptr_t)(end - (done + i + 1) * SAFE_READ_PAGE), 1
 			};
 		got = read_by_kernel(memory, bytes, part, remote, part);
 		done += got;
-		if (got < part && memory->way == OWN_MEMORY_BY_KERNEL)
+		if (got < part && memory->way == SAFE_READ_BY_KERNEL)
 			return done;
 	}
-	return done + count_by_probe(end - done * OWN_MEMORY_PAGE, n - done);
+	return done + count_by_probe(end - done * SAFE_READ_PAGE, n - done);
 }

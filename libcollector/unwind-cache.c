@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own calls - the calls that a thread is in, cached from one walk to the next
+ * Unwind cache - the calls that a thread is in, cached from one walk to the next
  *
  * A frame's caller depends on the frame's position (pc, sp and, if a rule needs it, fp), on the
  * rule of its code, and on words on the stack. So each frame is kept with those words, its checks:
@@ -13,32 +13,33 @@
  * walk takes no step.
  *
  * Nearly all code has one simple rule, which fits in a row; generated code, which has no rules, has
- * frame pointers. own-stack.c handles everything else, a step at a time.
+ * frame pointers. self-unwind.c handles everything else, a step at a time.
  *
  * In most code fp is a general-purpose register: its value is checked only if it is used to find a
  * frame further out. An invalid return address may be anywhere; if it points into the stack, the
  * bytes before it are among the words, because they are checked for a call. Other code is assumed
  * to be unchanged.
- * Invariants: (1) the frames are those that own_stack_walk() finds
- *                 [test-own-calls: random, mutated, made up]
+ * Invariants: (1) the frames are those that self_unwind_walk() finds
+ *                 [test-unwind-cache: random, mutated, made up]
  *             (2) a check loads only from the thread's own stack, not below the innermost frame
- *                                             [test-own-calls: fiber; test-own-stack: signal stack]
- *             (3) no result outlives own_stack_forget()  [test-own-calls: modules, recalled]
+ *                                             [test-unwind-cache: fiber; test-self-unwind: signal
+ *                                             stack]
+ *             (3) no result outlives self_unwind_forget()  [test-unwind-cache: modules, recalled]
  *             (4) errno does not change
  * A stack that does not end on the thread's own is walked completely each time.
  */
-#include "libcollector/own-calls.h"
+#include "libcollector/unwind-cache.h"
 
 #include <string.h>
 
-/* own_calls_frame.state, and that of pending frames */
+/* unwind_cache_frame.state, and that of pending frames */
 #define EXACT 0x01u      /* the frame was interrupted */
 #define BY_FP 0x02u      /* found by a frame pointer because there was no rule */
 #define FP_UNKNOWN 0x04u /* fp is unknown */
 #define LR_KNOWN 0x08u
 #define SWITCHES 0xffff00u /* number of switches from one stack to another, times 0x100 */
 #define PLACE (EXACT | BY_FP | LR_KNOWN | SWITCHES)
-#define GENERAL 0x10u       /* own-stack.c made the step */
+#define GENERAL 0x10u       /* self-unwind.c made the step */
 #define FIRST 0x20u         /* the innermost frame of that walk */
 #define NEEDS_FP 0x40u      /* the step does */
 #define GIVES_FP 0x80u      /* the last word is the caller's fp */
@@ -62,7 +63,7 @@
 
 /* The state of a walk. */
 struct visit {
-	struct own_calls *calls;
+	struct unwind_cache *calls;
 	uint64_t pc, sp, fp, lr;
 	uint32_t state; /* PLACE and FP_UNKNOWN */
 	uint32_t n_lookups;
@@ -78,12 +79,12 @@ struct visit {
 
 static inline bool is_own(const struct visit *visit)
 {
-	const struct own_stack *own = &visit->calls->own;
+	const struct self_unwind *own = &visit->calls->own;
 
 	return visit->start - own->low < own->high - own->low;
 }
 
-static inline bool is_at(const struct visit *visit, const struct own_calls_frame *frame)
+static inline bool is_at(const struct visit *visit, const struct unwind_cache_frame *frame)
 {
 	if (frame->sp != visit->sp || frame->pc != visit->pc ||
 	    ((frame->state ^ visit->state) & PLACE) != 0 || (frame->state & LR_KNOWN))
@@ -98,7 +99,7 @@ static inline bool is_at(const struct visit *visit, const struct own_calls_frame
  * on. n_known: with that frame. */
 static inline bool meet(struct visit *visit)
 {
-	const struct own_calls *calls = visit->calls;
+	const struct unwind_cache *calls = visit->calls;
 	uint32_t n = visit->n_known, changed;
 
 	while (n > 0 && calls->frames[n - 1].sp < visit->sp)
@@ -106,7 +107,7 @@ static inline bool meet(struct visit *visit)
 	visit->n_known = n;
 	if (n == 0 || !is_at(visit, &calls->frames[n - 1]) || !is_own(visit))
 		return false;
-	changed = own_calls_find_changed(calls->checks, calls->frames[n - 1].end);
+	changed = unwind_cache_find_changed(calls->checks, calls->frames[n - 1].end);
 	if (__builtin_expect(changed == 0, 1))
 		return true;
 	/* The frame whose check failed has another caller now. */
@@ -118,21 +119,21 @@ static inline bool meet(struct visit *visit)
 
 /* ---- Steps ---- */
 
-static inline struct own_calls_row *row_of(struct own_calls *calls, uint64_t pc)
+static inline struct unwind_cache_row *row_of(struct unwind_cache *calls, uint64_t pc)
 {
-	return &calls->rows[pc * OWN_CALLS_ODD / (UINT64_MAX / OWN_CALLS_ROWS + 1)];
+	return &calls->rows[pc * UNWIND_CACHE_ODD / (UINT64_MAX / UNWIND_CACHE_ROWS + 1)];
 }
 
 /* No code address has more bits. */
-static inline bool is_of(const struct own_calls_row *row, const struct own_calls *calls,
+static inline bool is_of(const struct unwind_cache_row *row, const struct unwind_cache *calls,
 			 uint64_t pc)
 {
 	return row->key == (pc << TURN_BITS | calls->turn) && pc >> (64 - TURN_BITS) == 0;
 }
 
-static inline struct own_calls_pending *add_pending(struct visit *visit, uint32_t state)
+static inline struct unwind_cache_pending *add_pending(struct visit *visit, uint32_t state)
 {
-	struct own_calls_pending *pending = &visit->calls->pending[visit->n_pending++];
+	struct unwind_cache_pending *pending = &visit->calls->pending[visit->n_pending++];
 
 	pending->pc = visit->pc;
 	pending->sp = visit->sp;
@@ -143,22 +144,22 @@ static inline struct own_calls_pending *add_pending(struct visit *visit, uint32_
 	return pending;
 }
 
-static inline void add_word(struct visit *visit, struct own_calls_pending *pending, uint64_t at,
+static inline void add_word(struct visit *visit, struct unwind_cache_pending *pending, uint64_t at,
 			    uint64_t value)
 {
-	visit->calls->words[visit->n_words++] = (struct own_stack_word){ at, value };
+	visit->calls->words[visit->n_words++] = (struct self_unwind_word){ at, value };
 	pending->n_words++;
 }
 
 static inline bool is_full(const struct visit *visit)
 {
-	return visit->n_pending == OWN_CALLS_MAX_FRAMES ||
-	       visit->n_words > OWN_CALLS_MAX_CHECKS - OWN_STACK_MAX_WORDS;
+	return visit->n_pending == UNWIND_CACHE_MAX_FRAMES ||
+	       visit->n_words > UNWIND_CACHE_MAX_CHECKS - SELF_UNWIND_MAX_WORDS;
 }
 
-static inline bool is_called(struct own_calls *calls, uint64_t pc)
+static inline bool is_called(struct unwind_cache *calls, uint64_t pc)
 {
-	const struct own_calls_row *row = row_of(calls, pc);
+	const struct unwind_cache_row *row = row_of(calls, pc);
 
 	return is_of(row, calls, pc) && (row->kind & ROW_CALLED);
 }
@@ -166,10 +167,10 @@ static inline bool is_called(struct own_calls *calls, uint64_t pc)
 /* Steps by a row. Returns false without a row that applies. */
 static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 {
-	struct own_calls *calls = visit->calls;
-	const struct own_calls_row *row = row_of(calls, visit->pc);
+	struct unwind_cache *calls = visit->calls;
+	const struct unwind_cache_row *row = row_of(calls, visit->pc);
 	uint64_t cfa, ra_at, fp_at, ra, most = calls->own.high - 8 - visit->start;
-	struct own_calls_pending *pending;
+	struct unwind_cache_pending *pending;
 
 	if (!is_of(row, calls, visit->pc) || (visit->state & (EXACT | FP_UNKNOWN | LR_KNOWN)))
 		return false;
@@ -185,14 +186,14 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 	if (cfa <= visit->sp || cfa % 8 != 0 || cfa > calls->own.high ||
 	    ra_at - visit->start > most || fp_at - visit->start > most)
 		return false;
-	ra = own_calls_load(ra_at);
+	ra = unwind_cache_load(ra_at);
 	if (__builtin_expect(row->kind & ROW_CHAIN, 0) &&
 	    (visit->fp < visit->sp || ra == 0 || !is_called(calls, ra & ~visit->pac_mask)))
 		return false;
 	pending = add_pending(visit, row->kind & (NEEDS_FP | GIVES_FP));
 	add_word(visit, pending, ra_at, ra);
 	if (row->kind & GIVES_FP) {
-		visit->fp = own_calls_load(fp_at);
+		visit->fp = unwind_cache_load(fp_at);
 		add_word(visit, pending, fp_at, visit->fp);
 	}
 	visit->pc = ra & ~visit->pac_mask;
@@ -203,7 +204,7 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 }
 
 /* True if the step followed a frame pointer and read nothing else. */
-static bool is_chain(const struct own_stack_step *step)
+static bool is_chain(const struct self_unwind_step *step)
 {
 	uint64_t fp = step->at.at.fp;
 
@@ -218,7 +219,7 @@ static bool fits(int32_t offset)
 }
 
 /* Returns the row's kind for the step, or GENERAL if a row cannot express it. */
-static uint32_t classify(const struct own_stack_step *step)
+static uint32_t classify(const struct self_unwind_step *step)
 {
 	const struct cfi_rule *rule = &step->slot.rule;
 	bool is_ruled = step->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE;
@@ -240,7 +241,7 @@ static uint32_t classify(const struct own_stack_step *step)
 	return (rule->cfa == CFI_CFA_FP ? NEEDS_FP : 0) | (rule->fp == CFI_AT_CFA ? GIVES_FP : 0);
 }
 
-static void add_row(struct own_calls *calls, const struct own_stack_step *step, uint32_t kind)
+static void add_row(struct unwind_cache *calls, const struct self_unwind_step *step, uint32_t kind)
 {
 	static const struct cfi_rule record = { .cfa_offset = 16,
 						.ra_offset = -8,
@@ -249,7 +250,7 @@ static void add_row(struct own_calls *calls, const struct own_stack_step *step, 
 
 	if (step->at.at.pc >> (64 - TURN_BITS) != 0)
 		return;
-	*row_of(calls, step->at.at.pc) = (struct own_calls_row){
+	*row_of(calls, step->at.at.pc) = (struct unwind_cache_row){
 		.key = step->at.at.pc << TURN_BITS | calls->turn,
 		.cfa_words = (int16_t)(rule->cfa_offset / WORD),
 		.ra_words = (int16_t)(rule->ra_offset / WORD),
@@ -260,9 +261,9 @@ static void add_row(struct own_calls *calls, const struct own_stack_step *step, 
 }
 
 /* Adds ROW_CALLED to a row that exists. */
-static void note_call(struct own_calls *calls, const struct walk_place *place)
+static void note_call(struct unwind_cache *calls, const struct walk_place *place)
 {
-	struct own_calls_row *row = row_of(calls, place->at.pc);
+	struct unwind_cache_row *row = row_of(calls, place->at.pc);
 
 	if ((place->flags & WALK_FRAME_FP) && is_of(row, calls, place->at.pc))
 		row->kind |= ROW_CALLED;
@@ -296,11 +297,11 @@ static struct walk_place get_place(const struct visit *visit)
 }
 
 /* Keeps the step. Returns false when a faster way can continue. */
-static bool take(void *data, const struct own_stack_step *step)
+static bool take(void *data, const struct self_unwind_step *step)
 {
 	struct visit *visit = data;
 	uint32_t kind = classify(step);
-	struct own_calls_pending *pending;
+	struct unwind_cache_pending *pending;
 
 	if (!(kind & GENERAL))
 		add_row(visit->calls, step, kind);
@@ -319,11 +320,12 @@ static bool take(void *data, const struct own_stack_step *step)
 	       !is_of(row_of(visit->calls, visit->pc), visit->calls, visit->pc);
 }
 
-static __attribute__((noinline)) enum walk_stop step_by_own_stack(struct visit *visit)
+static __attribute__((noinline)) enum walk_stop step_by_self_unwind(struct visit *visit)
 {
 	struct walk_place place = get_place(visit);
 	uint32_t n = visit->n_pending;
-	enum walk_stop stop = own_stack_step(&visit->calls->own, visit->start, &place, take, visit);
+	enum walk_stop stop =
+		self_unwind_step(&visit->calls->own, visit->start, &place, take, visit);
 
 	/* The end depends on something that is not on the stack. */
 	if (stop == WALK_DEPTH || (stop == WALK_NO_TABLE && visit->n_pending == n))
@@ -336,23 +338,23 @@ static __attribute__((noinline)) enum walk_stop step_by_own_stack(struct visit *
 /* Appends the new frames, from the outermost inwards, after the n frames that are unchanged. */
 static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 {
-	struct own_calls *calls = visit->calls;
-	const struct own_stack_word *word = &calls->words[visit->n_words];
+	struct unwind_cache *calls = visit->calls;
+	const struct self_unwind_word *word = &calls->words[visit->n_words];
 	uint32_t end = 0, uses_fp = 0;
 	uint64_t hash = 0;
 
 	if (n > 0) {
-		const struct own_calls_frame *outer = &calls->frames[n - 1];
+		const struct unwind_cache_frame *outer = &calls->frames[n - 1];
 
 		end = outer->end;
 		uses_fp = outer->state & USES_FP;
 		hash = outer->hash;
 	}
 	for (uint32_t i = visit->n_pending; i-- > 0; n++) {
-		const struct own_calls_pending *pending = &calls->pending[i];
-		struct own_calls_frame *frame = &calls->frames[n];
+		const struct unwind_cache_pending *pending = &calls->pending[i];
+		struct unwind_cache_frame *frame = &calls->frames[n];
 		uint32_t n_checks = pending->n_words,
-			 flags = n == 0 && stop != WALK_ROOT ? pending->flags | OWN_CALLS_CUT
+			 flags = n == 0 && stop != WALK_ROOT ? pending->flags | UNWIND_CACHE_CUT
 							     : pending->flags;
 
 		word -= pending->n_words;
@@ -362,8 +364,8 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 			calls->checks[end++] = word[j];
 		if ((pending->state & (GIVES_FP | NEEDS_FP | GENERAL)) != 0)
 			uses_fp = pending->state & (NEEDS_FP | GENERAL) ? USES_FP : 0;
-		hash = own_calls_hash(hash, pending->pc, flags);
-		*frame = (struct own_calls_frame){
+		hash = unwind_cache_hash(hash, pending->pc, flags);
+		*frame = (struct unwind_cache_frame){
 			.pc = pending->pc,
 			.sp = pending->sp,
 			.fp = pending->fp,
@@ -377,16 +379,16 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 }
 
 /* Returns false if the frames that it met and the new ones are too many together. */
-static __attribute__((noinline)) bool walk(struct own_calls *calls,
+static __attribute__((noinline)) bool walk(struct unwind_cache *calls,
 					   const struct walk_registers *caller)
 {
 	struct visit visit = {
 		.calls = calls,
-		.pc = caller->pc & ~own_stack_pac_mask(),
+		.pc = caller->pc & ~self_unwind_pac_mask(),
 		.sp = caller->sp,
 		.fp = caller->fp,
 		.start = caller->sp,
-		.pac_mask = own_stack_pac_mask(),
+		.pac_mask = self_unwind_pac_mask(),
 		.n_known = calls->is_open ? 0 : calls->n,
 	};
 	enum walk_stop stop = WALK_N_STOPS;
@@ -396,16 +398,16 @@ static __attribute__((noinline)) bool walk(struct own_calls *calls,
 			visit.is_open = true;
 			stop = WALK_DEPTH;
 		} else if (!is_own(&visit) || !step_plainly(&visit, &stop)) {
-			stop = step_by_own_stack(&visit);
+			stop = step_by_self_unwind(&visit);
 		}
 	}
 	if (!visit.is_met)
 		visit.n_known = 0;
 	calls->n_same = visit.n_known;
 	calls->is_open = visit.is_open;
-	if (visit.n_known + visit.n_pending > OWN_CALLS_MAX_FRAMES ||
+	if (visit.n_known + visit.n_pending > UNWIND_CACHE_MAX_FRAMES ||
 	    (visit.n_known > 0 &&
-	     calls->frames[visit.n_known - 1].end + visit.n_words > OWN_CALLS_MAX_CHECKS))
+	     calls->frames[visit.n_known - 1].end + visit.n_words > UNWIND_CACHE_MAX_CHECKS))
 		return false;
 	if (visit.n_known + visit.n_pending == 0)
 		add_pending(&visit, GENERAL);
@@ -415,27 +417,27 @@ static __attribute__((noinline)) bool walk(struct own_calls *calls,
 
 /* ---- Branches ---- */
 
-static uint64_t fp_mask(const struct own_calls_frame *frame)
+static uint64_t fp_mask(const struct unwind_cache_frame *frame)
 {
 	return frame->state & USES_FP ? UINT64_MAX : 0;
 }
 
-void own_calls_remember(struct own_calls *calls, uint32_t node)
+void unwind_cache_remember(struct unwind_cache *calls, uint32_t node)
 {
-	const struct own_calls_frame *inner = &calls->frames[calls->n - 1], *outer;
+	const struct unwind_cache_frame *inner = &calls->frames[calls->n - 1], *outer;
 	uint32_t n_outer = MIN_OF(calls->n_same, calls->n - 1);
-	struct own_calls_branch *branch;
+	struct unwind_cache_branch *branch;
 
 	if (n_outer == 0 || calls->is_open || (inner->state & (PLACE | FP_UNKNOWN | GENERAL)) ||
 	    inner->sp - calls->own.low >= calls->own.high - calls->own.low)
 		return;
 	outer = &calls->frames[n_outer - 1];
-	if (inner->end - outer->end > OWN_CALLS_BRANCH_WORDS)
+	if (inner->end - outer->end > UNWIND_CACHE_BRANCH_WORDS)
 		return;
 	/* If siglongjmp() leaves this, nothing is known. */
 	calls->is_busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
-	branch = &calls->branches[own_calls_branch_at(inner->pc, inner->sp)];
+	branch = &calls->branches[unwind_cache_branch_at(inner->pc, inner->sp)];
 	if (branch->pc != inner->pc || branch->sp != inner->sp)
 		branch[1] = branch[0];
 	branch->pc = inner->pc;
@@ -456,16 +458,16 @@ void own_calls_remember(struct own_calls *calls, uint32_t node)
 	calls->is_busy = false;
 }
 
-void own_calls_forget_nodes(struct own_calls *calls)
+void unwind_cache_forget_nodes(struct unwind_cache *calls)
 {
 	calls->era++;
 	for (uint32_t i = 0; i < calls->n; i++)
 		calls->frames[i].node = 0;
 }
 
-void own_calls_clear(struct own_calls *calls)
+void unwind_cache_clear(struct unwind_cache *calls)
 {
-	own_calls_forget_nodes(calls);
+	unwind_cache_forget_nodes(calls);
 	calls->n = 0;
 	if (calls->turn >> TURN_BITS != (calls->turn + 1) >> TURN_BITS) {
 		memset(calls->rows, 0, sizeof(calls->rows));
@@ -474,43 +476,43 @@ void own_calls_clear(struct own_calls *calls)
 	calls->turn++;
 	/* If siglongjmp() leaves this, it is done again. */
 	atomic_signal_fence(memory_order_seq_cst);
-	calls->forgotten = own_stack_forgotten();
+	calls->forgotten = self_unwind_forgotten();
 }
 
 /* The common case: nothing has changed, up to the innermost frame. */
-static inline bool is_same(const struct own_calls *calls, const struct walk_registers *caller)
+static inline bool is_same(const struct unwind_cache *calls, const struct walk_registers *caller)
 {
 	uint32_t n = calls->n;
-	const struct own_calls_frame *frame = &calls->frames[n > 0 ? n - 1 : 0];
+	const struct unwind_cache_frame *frame = &calls->frames[n > 0 ? n - 1 : 0];
 
 	return n > 0 && frame->pc == caller->pc && frame->sp == caller->sp &&
 	       !(frame->state & (PLACE | FP_UNKNOWN | GENERAL)) &&
 	       (!(frame->state & USES_FP) || frame->fp == caller->fp) && !calls->is_open &&
-	       !calls->is_busy && calls->forgotten == own_stack_forgotten() &&
+	       !calls->is_busy && calls->forgotten == self_unwind_forgotten() &&
 	       caller->sp - calls->own.low < calls->own.high - calls->own.low &&
-	       own_calls_find_changed(calls->checks, frame->end) == 0;
+	       unwind_cache_find_changed(calls->checks, frame->end) == 0;
 }
 
-uint32_t own_calls_walk(struct own_calls *calls, const struct walk_registers *caller)
+uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller)
 {
 	if (__builtin_expect(is_same(calls, caller), 1)) {
 		calls->n_same = calls->n;
 		return calls->n;
 	}
-	if (__builtin_expect(calls->is_busy || calls->forgotten != own_stack_forgotten() ||
+	if (__builtin_expect(calls->is_busy || calls->forgotten != self_unwind_forgotten() ||
 				     calls->turn == 0,
 			     0))
-		own_calls_clear(calls);
+		unwind_cache_clear(calls);
 	calls->is_busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
 	for (int i = 0; i < 2; i++) {
 		if (__builtin_expect(walk(calls, caller), 1) &&
-		    __builtin_expect(calls->forgotten == own_stack_forgotten(), 1))
+		    __builtin_expect(calls->forgotten == self_unwind_forgotten(), 1))
 			break;
-		if (calls->forgotten == own_stack_forgotten())
+		if (calls->forgotten == self_unwind_forgotten())
 			calls->n = 0;
 		else
-			own_calls_clear(calls);
+			unwind_cache_clear(calls);
 	}
 	atomic_signal_fence(memory_order_seq_cst);
 	calls->is_busy = false;

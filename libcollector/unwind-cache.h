@@ -1,42 +1,42 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own calls - the calls that a thread is in, cached from one walk to the next
+ * Unwind cache - the calls that a thread is in, cached from one walk to the next
  *
- *     n = own_calls_walk(calls, &caller);
+ *     n = unwind_cache_walk(calls, &caller);
  *     for (i = calls->n_same; i < n; i++)
  *             calls->frames[i].node = …;
  *
- * The same result as own-stack.h, for hooks that are entered a million times a second with nearly
+ * The same result as self-unwind.h, for hooks that are entered a million times a second with nearly
  * the same stack. The frames of the last walk are kept with the words on the stack that they were
  * found by: if a walk meets one of these frames, and all words from there on are unchanged, so are
  * the frames. All state belongs to the calling thread. Neither allocates nor waits.
  */
 #pragma once
 
-#include "libcollector/own-stack.h"
+#include "libcollector/self-unwind.h"
 
-#define OWN_CALLS_MAX_FRAMES 4096u
-#define OWN_CALLS_MAX_CHECKS (3 * OWN_CALLS_MAX_FRAMES)
-#define OWN_CALLS_ROWS 16384u
-#define OWN_CALLS_BRANCHES 256u
-#define OWN_CALLS_BRANCH_WORDS 16u
+#define UNWIND_CACHE_MAX_FRAMES 4096u
+#define UNWIND_CACHE_MAX_CHECKS (3 * UNWIND_CACHE_MAX_FRAMES)
+#define UNWIND_CACHE_ROWS 16384u
+#define UNWIND_CACHE_BRANCHES 256u
+#define UNWIND_CACHE_BRANCH_WORDS 16u
 
 /* Flags of a frame. An outermost frame has no known caller. */
-#define OWN_CALLS_EXACT 0x01u /* pc was interrupted; else it is a return address */
-#define OWN_CALLS_CUT 0x02u   /* its caller is missing: the walk did not reach the root */
+#define UNWIND_CACHE_EXACT 0x01u /* pc was interrupted; else it is a return address */
+#define UNWIND_CACHE_CUT 0x02u   /* its caller is missing: the walk did not reach the root */
 
-struct own_calls_frame {
+struct unwind_cache_frame {
 	uint64_t pc, sp, fp;
 	uint64_t hash;  /* of all frames from the outermost to this one */
 	uint32_t end;   /* of the checks of this frame and of those before it */
-	uint32_t state; /* see own-calls.c */
-	uint32_t flags; /* OWN_CALLS_* */
+	uint32_t state; /* see unwind-cache.c */
+	uint32_t flags; /* UNWIND_CACHE_* */
 	uint32_t node;  /* the caller's value; kept as long as the frame */
 };
 
 /* The rule of one pc, if it is as simple as nearly all are. Small, because the program needs the
  * caches for itself. */
-struct own_calls_row {
+struct unwind_cache_row {
 	uint64_t key; /* pc and, in the last 16 bits, the turn; with another turn: empty */
 	int16_t cfa_words, ra_words, fp_words;
 	uint16_t kind;
@@ -46,7 +46,7 @@ struct own_calls_row {
  * An earlier stack: its innermost frames, by their checked words, and the frame that called them.
  * An fp counts only if its mask is not 0.
  */
-struct own_calls_branch {
+struct unwind_cache_branch {
 	uint64_t pc, sp, fp; /* of the innermost frame */
 	uint64_t fp_mask;
 	uint64_t outer_hash, outer_sp, outer_fp, outer_fp_mask;
@@ -54,32 +54,32 @@ struct own_calls_branch {
 	uint32_t n_outer; /* frames of that walk up to the outer one */
 	uint32_t n_words;
 	uint32_t node; /* of the innermost frame */
-	uint64_t era;  /* valid if equal to own_calls.era */
-	struct own_stack_word words[OWN_CALLS_BRANCH_WORDS];
+	uint64_t era;  /* valid if equal to unwind_cache.era */
+	struct self_unwind_word words[UNWIND_CACHE_BRANCH_WORDS];
 };
 
 /* One a thread. All zeros is a valid state, and only used parts take memory: 1 MiB of address
  * space. */
-struct own_calls {
-	struct own_stack own;
+struct unwind_cache {
+	struct self_unwind own;
 	uint32_t turn;      /* of the rows, 16 bits */
-	uint32_t forgotten; /* own_stack_forgotten() for the rows and frames */
+	uint32_t forgotten; /* self_unwind_forgotten() for the rows and frames */
 	uint32_t n;         /* frames, outermost first */
 	uint32_t n_same;    /* frames that are unchanged since the last walk, with their nodes */
 	bool is_open;       /* the frames may change without a change of a checked word */
 	bool is_busy;
 	uint64_t era; /* of the branches */
-	struct own_calls_branch branches[OWN_CALLS_BRANCHES];
-	struct own_calls_row rows[OWN_CALLS_ROWS];
-	struct own_calls_frame frames[OWN_CALLS_MAX_FRAMES];
-	struct own_stack_word checks[OWN_CALLS_MAX_CHECKS];
-	struct own_calls_pending {
+	struct unwind_cache_branch branches[UNWIND_CACHE_BRANCHES];
+	struct unwind_cache_row rows[UNWIND_CACHE_ROWS];
+	struct unwind_cache_frame frames[UNWIND_CACHE_MAX_FRAMES];
+	struct self_unwind_word checks[UNWIND_CACHE_MAX_CHECKS];
+	struct unwind_cache_pending {
 		uint64_t pc, sp, fp;
 		uint32_t state, flags;
 		uint32_t n_words; /* the last one is fp's, if it has one */
 		uint32_t reserved;
-	} pending[OWN_CALLS_MAX_FRAMES];
-	struct own_stack_word words[OWN_CALLS_MAX_CHECKS];
+	} pending[UNWIND_CACHE_MAX_FRAMES];
+	struct self_unwind_word words[UNWIND_CACHE_MAX_CHECKS];
 };
 
 /*
@@ -87,50 +87,51 @@ struct own_calls {
  * is the innermost one. Returns n; 0 if modules were unloaded all the time. Not reentrant, so not
  * for a handler that interrupted it. A call that siglongjmp() left has no effect.
  */
-uint32_t own_calls_walk(struct own_calls *calls, const struct walk_registers *caller);
+uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller);
 
 /*
  * Keeps the result of the last walk as a branch, because a hook is mostly entered from a few
  * places. Call it after a walk; the node is that of its innermost frame.
  */
-void own_calls_remember(struct own_calls *calls, uint32_t node);
+void unwind_cache_remember(struct unwind_cache *calls, uint32_t node);
 /* Invalidates all nodes. */
-void own_calls_forget_nodes(struct own_calls *calls);
+void unwind_cache_forget_nodes(struct unwind_cache *calls);
 
 /* Resets everything: another thread uses it, or its nodes are invalid. */
-void own_calls_clear(struct own_calls *calls);
+void unwind_cache_clear(struct unwind_cache *calls);
 
-#define OWN_CALLS_ODD UINT64_C(0x9e3779b97f4a7c15)
+#define UNWIND_CACHE_ODD UINT64_C(0x9e3779b97f4a7c15)
 
 /* Returns the first of the two slots for a branch. */
-static inline uint32_t own_calls_branch_at(uint64_t pc, uint64_t sp)
+static inline uint32_t unwind_cache_branch_at(uint64_t pc, uint64_t sp)
 {
-	return (uint32_t)((pc + sp) * OWN_CALLS_ODD / (UINT64_MAX / (OWN_CALLS_BRANCHES / 2) + 1)) *
+	return (uint32_t)((pc + sp) * UNWIND_CACHE_ODD /
+			  (UINT64_MAX / (UNWIND_CACHE_BRANCHES / 2) + 1)) *
 	       2;
 }
 
-__attribute__((no_sanitize("address"))) static inline uint64_t own_calls_load(uint64_t at)
+__attribute__((no_sanitize("address"))) static inline uint64_t unwind_cache_load(uint64_t at)
 {
 	return *(const volatile uint64_t *)(uintptr_t)at;
 }
 
-static inline uint64_t own_calls_differs(const struct own_stack_word *check)
+static inline uint64_t unwind_cache_differs(const struct self_unwind_word *check)
 {
-	return own_calls_load(check->at) ^ check->value;
+	return unwind_cache_load(check->at) ^ check->value;
 }
 
 /* Returns the number of the last of the first `n` checks that does not hold, counted from 1; 0: all
  * hold. */
-static inline uint32_t own_calls_find_changed(const struct own_stack_word *checks, uint32_t n)
+static inline uint32_t unwind_cache_find_changed(const struct self_unwind_word *checks, uint32_t n)
 {
 	for (; n >= 4; n -= 4) {
-		const struct own_stack_word *last = checks + n - 4;
+		const struct self_unwind_word *last = checks + n - 4;
 
-		if ((own_calls_differs(&last[0]) | own_calls_differs(&last[1]) |
-		     own_calls_differs(&last[2]) | own_calls_differs(&last[3])) != 0)
+		if ((unwind_cache_differs(&last[0]) | unwind_cache_differs(&last[1]) |
+		     unwind_cache_differs(&last[2]) | unwind_cache_differs(&last[3])) != 0)
 			break;
 	}
-	while (n > 0 && own_calls_differs(&checks[n - 1]) == 0)
+	while (n > 0 && unwind_cache_differs(&checks[n - 1]) == 0)
 		n--;
 	return n;
 }
@@ -140,30 +141,30 @@ static inline uint32_t own_calls_find_changed(const struct own_stack_word *check
  * needed. Calls nothing, so that a hook built from it saves no registers. Has few instructions,
  * because they delay the program's own memory accesses.
  */
-static inline __attribute__((always_inline)) uint32_t own_calls_recall(
-	const struct own_calls *calls, uint64_t pc, uint64_t sp, uint64_t fp)
+static inline __attribute__((always_inline)) uint32_t unwind_cache_recall(
+	const struct unwind_cache *calls, uint64_t pc, uint64_t sp, uint64_t fp)
 {
-	const struct own_calls_branch *branch = &calls->branches[own_calls_branch_at(pc, sp)];
-	const struct own_calls_frame *outer;
+	const struct unwind_cache_branch *branch = &calls->branches[unwind_cache_branch_at(pc, sp)];
+	const struct unwind_cache_frame *outer;
 
 	if (((branch->pc ^ pc) | (branch->sp ^ sp)) != 0)
 		branch++;
 	if (((branch->pc ^ pc) | (branch->sp ^ sp) | (branch->era ^ calls->era) |
 	     ((branch->fp ^ fp) & branch->fp_mask)) != 0 ||
 	    branch->n_outer > calls->n || calls->is_open || calls->is_busy ||
-	    calls->forgotten != own_stack_forgotten())
+	    calls->forgotten != self_unwind_forgotten())
 		return 0;
 	outer = &calls->frames[branch->n_outer - 1];
 	if (((outer->hash ^ branch->outer_hash) | (outer->sp ^ branch->outer_sp) |
 	     (outer->state ^ branch->outer_state) |
 	     ((outer->fp ^ branch->outer_fp) & branch->outer_fp_mask)) != 0 ||
-	    own_calls_find_changed(branch->words, branch->n_words) != 0 ||
-	    own_calls_find_changed(calls->checks, outer->end) != 0)
+	    unwind_cache_find_changed(branch->words, branch->n_words) != 0 ||
+	    unwind_cache_find_changed(calls->checks, outer->end) != 0)
 		return 0;
 	return branch->node;
 }
 
-static inline uint64_t own_calls_hash(uint64_t outer, uint64_t pc, uint32_t flags)
+static inline uint64_t unwind_cache_hash(uint64_t outer, uint64_t pc, uint32_t flags)
 {
 	unsigned __int128 product = (unsigned __int128)(outer ^ UINT64_C(0xa0761d6478bd642f)) *
 				    ((pc | (uint64_t)flags << 62) ^ UINT64_C(0xe7037ed1a0b428db));
@@ -173,7 +174,7 @@ static inline uint64_t own_calls_hash(uint64_t outer, uint64_t pc, uint32_t flag
 
 /* Gets the registers of the caller of the function that uses this, which therefore has a frame
  * pointer. */
-static inline __attribute__((always_inline)) void own_calls_get_caller(
+static inline __attribute__((always_inline)) void unwind_cache_get_caller(
 	struct walk_registers *ret_registers)
 {
 	const uint64_t *frame = __builtin_frame_address(0);

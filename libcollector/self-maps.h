@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own code - the code ranges that a ring's owner has sent, so that stacks are readable after its
+ * Self maps - the code ranges that a ring's owner has sent, so that stacks are readable after its
  * end
  *
  * A range is the line of /proc/self/maps for the first pc in it. Whether it is unchanged is
@@ -14,41 +14,41 @@
 
 #include "libcollector/module-id.h"
 
-#define OWN_CODE_MAX 96u
-#define OWN_CODE_LINE \
+#define SELF_MAPS_MAX 96u
+#define SELF_MAPS_LINE \
 	8192 /* of /proc/self/maps; a path has at most 4096 bytes, escaped ones some more */
 
-struct own_code_range {
+struct self_maps_range {
 	uint64_t start, end;
 	uint64_t file_offset;
 	uint64_t id_at; /* of its build-id; without one, of its ELF header */
 	uint32_t n_id_bytes;
 	uint32_t image; /* as sent; 0: frames are addresses */
-	uint32_t stamp; /* set by own_code_stamp(); 0: none */
+	uint32_t stamp; /* set by self_maps_stamp(); 0: none */
 	bool has_build_id;
 	bool was_loaded; /* no image, but the loader had a module there, or is unavailable */
 	uint8_t id[MODULE_MAX_ID];
 };
 
 /* All zeros is empty. */
-struct own_code {
+struct self_maps {
 	volatile uint32_t version; /* changes with every change */
 	uint32_t epoch;            /* of the ids of images */
 	uint32_t n;
 	uint32_t n_replaced; /* number of times that another module replaced one */
-	struct own_code_range ranges[OWN_CODE_MAX]; /* ascending */
-	char line[OWN_CODE_LINE];
+	struct self_maps_range ranges[SELF_MAPS_MAX]; /* ascending */
+	char line[SELF_MAPS_LINE];
 };
 
 /* pcs, innermost first; the first n_exact are exact, the others return addresses. */
-struct own_code_stack {
+struct self_maps_stack {
 	const void *const *pcs;
 	uint32_t n;
 	uint32_t n_exact; /* the innermost ones */
 };
 
 /* Returns an address inside the frame's instruction. */
-static inline uint64_t own_code_byte(const struct own_code_stack *stack, uint32_t i)
+static inline uint64_t self_maps_byte(const struct self_maps_stack *stack, uint32_t i)
 {
 	uint64_t pc = (uintptr_t)stack->pcs[i];
 
@@ -56,20 +56,20 @@ static inline uint64_t own_code_byte(const struct own_code_stack *stack, uint32_
 }
 
 /* Returns NULL if no range has the address. */
-const struct own_code_range *own_code_find(const struct own_code *code, uint64_t address);
+const struct self_maps_range *self_maps_find(const struct self_maps *code, uint64_t address);
 
 /*
  * Returns whether all ranges that the stack goes through are known and unchanged. If not, call
- * own_code_scan(), if system calls are allowed.
+ * self_maps_scan(), if system calls are allowed.
  */
-bool own_code_check(struct own_code *code, const struct own_code_stack *stack, uint32_t epoch);
+bool self_maps_check(struct self_maps *code, const struct self_maps_stack *stack, uint32_t epoch);
 
 /* Sends a range. Returns the image's id, or 0; negative: nothing more can be sent now. */
-typedef int64_t own_code_tell(void *data, const struct own_code_range *range, uint64_t dev,
-			      uint64_t inode, const char *path);
+typedef int64_t self_maps_tell(void *data, const struct self_maps_range *range, uint64_t dev,
+			       uint64_t inode, const char *path);
 /* Finds the missing ranges. Signals must be blocked. Returns false if `tell` failed. */
-bool own_code_scan(struct own_code *code, const struct own_code_stack *stack, own_code_tell *tell,
-		   void *data);
+bool self_maps_scan(struct self_maps *code, const struct self_maps_stack *stack,
+		    self_maps_tell *tell, void *data);
 
 /* Marks the ranges that the stack goes through as unchanged at that stamp. */
-void own_code_stamp(struct own_code *code, const struct own_code_stack *stack, uint32_t stamp);
+void self_maps_stamp(struct self_maps *code, const struct self_maps_stack *stack, uint32_t stamp);

@@ -7,7 +7,7 @@
  * one that is not remembered costs more, for places all over libc.
  */
 #include "libcollector/modules.h"
-#include "libcollector/own-stack.h"
+#include "libcollector/self-unwind.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,8 +19,8 @@
 #define RUNS 2000
 #define ROUNDS 7
 
-static _Thread_local struct own_stack own;
-static uint64_t pcs[OWN_STACK_MAX_FRAMES];
+static _Thread_local struct self_unwind own;
+static uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 static size_t n_frames;
 
 static double now_ns(void)
@@ -34,7 +34,7 @@ static double now_ns(void)
 static _Unwind_Reason_Code add(struct _Unwind_Context *context, void *data)
 {
 	pcs[n_frames++] = _Unwind_GetIP(context);
-	return n_frames < OWN_STACK_MAX_FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
+	return n_frames < SELF_UNWIND_MAX_FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
 static void walk_by_libgcc(void)
@@ -46,16 +46,16 @@ static void walk_by_libgcc(void)
 static void walk(void)
 {
 	struct walk_registers registers;
-	struct own_stack_chain chain;
+	struct self_unwind_chain chain;
 
-	own_stack_get_registers(&registers);
-	own_stack_walk(&own, &registers, pcs, ARRAY_SIZE(pcs), &chain);
+	self_unwind_get_registers(&registers);
+	self_unwind_walk(&own, &registers, pcs, ARRAY_SIZE(pcs), &chain);
 	n_frames = chain.n;
 }
 
 static void walk_forgotten(void)
 {
-	own_stack_forget();
+	self_unwind_forget();
 	walk();
 }
 
@@ -100,7 +100,7 @@ static __attribute__((noinline)) int recurse(int n, void (*function)(void))
 static void measure_places(void)
 {
 	static struct modules modules;
-	struct own_memory memory = { .way = OWN_MEMORY_UNKNOWN };
+	struct safe_read memory = { .way = SAFE_READ_UNKNOWN };
 	uint64_t at = (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "abort");
 	struct walk_code code;
 	double best = 1e18;
@@ -134,7 +134,7 @@ int main(void)
 {
 	double first = 0, best = 1e18;
 
-	if (own_stack_setup() < 0)
+	if (self_unwind_setup() < 0)
 		return 1;
 	recurse(DEPTH - 7, measure_all);
 	measure_places();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own code - the code ranges that a ring's owner has sent, so that stacks are readable after its
+ * Self maps - the code ranges that a ring's owner has sent, so that stacks are readable after its
  * end
  *
  * The source is /proc/self/maps, not the loader: that file needs no lock that another thread may
@@ -8,15 +8,15 @@
  * records do.
  * Invariants: (1) a range belongs to a module by the bytes in memory, and each stack compares them
  *                 [test_jit: dlclose]
- *             (2) only own-memory.c loads from a module [test-own-code: unmapped]
- *             (3) a stack reads /proc/self/maps at most once a try  [test-own-code: heap]
+ *             (2) only safe-read.c loads from a module [test-self-maps: unmapped]
+ *             (3) a stack reads /proc/self/maps at most once a try  [test-self-maps: heap]
  *             (4) a module's code is searched once, even if it cannot be identified
- *                                             [test-own-code: no descriptor, test-call-tree: moved]
- * Ranges are added with signals blocked: no handler sees an incomplete change.
+ *                                             [test-self-maps: no descriptor, test-call-tree:
+ * moved] Ranges are added with signals blocked: no handler sees an incomplete change.
  */
-#include "libcollector/own-code.h"
+#include "libcollector/self-maps.h"
 
-#include "libcollector/own-memory.h"
+#include "libcollector/safe-read.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -31,17 +31,17 @@ struct line {
 };
 
 struct scan {
-	struct own_code *code;
-	const struct own_code_stack *stack;
-	struct own_memory memory;
+	struct self_maps *code;
+	const struct self_maps_stack *stack;
+	struct safe_read memory;
 	struct line first; /* the last line in which a file begins */
-	own_code_tell *tell;
+	self_maps_tell *tell;
 	void *data;
 };
 
 /* ---- Known ranges ---- */
 
-static uint32_t find_index(const struct own_code *code, uint64_t address)
+static uint32_t find_index(const struct self_maps *code, uint64_t address)
 {
 	uint32_t low = 0, high = code->n;
 
@@ -56,14 +56,14 @@ static uint32_t find_index(const struct own_code *code, uint64_t address)
 	return low;
 }
 
-const struct own_code_range *own_code_find(const struct own_code *code, uint64_t address)
+const struct self_maps_range *self_maps_find(const struct self_maps *code, uint64_t address)
 {
 	uint32_t i = find_index(code, address);
 
 	return i < code->n && address >= code->ranges[i].start ? &code->ranges[i] : NULL;
 }
 
-static void clear(struct own_code *code)
+static void clear(struct self_maps *code)
 {
 	code->version++;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -71,11 +71,11 @@ static void clear(struct own_code *code)
 }
 
 /* Replaces overlapping ranges. Without room, the range stays unknown. */
-static void add(struct own_code *code, const struct own_code_range *range)
+static void add(struct self_maps *code, const struct self_maps_range *range)
 {
 	uint32_t first, last;
 
-	if (code->n == OWN_CODE_MAX)
+	if (code->n == SELF_MAPS_MAX)
 		return;
 	code->version++;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -92,29 +92,29 @@ static void add(struct own_code *code, const struct own_code_range *range)
 	code->ranges[first] = *range;
 }
 
-static bool is_same(struct own_memory *memory, const struct own_code_range *range, uint64_t address)
+static bool is_same(struct safe_read *memory, const struct self_maps_range *range, uint64_t address)
 {
 	uint8_t id[MODULE_MAX_ID];
 	uint64_t start, end;
 
 	if (range->n_id_bytes == 0)
 		return module_find_loaded(address, &start, &end) == range->was_loaded;
-	return own_memory_read(memory, range->id_at, id, range->n_id_bytes) &&
+	return safe_read(memory, range->id_at, id, range->n_id_bytes) &&
 	       memcmp(id, range->id, range->n_id_bytes) == 0;
 }
 
-bool own_code_check(struct own_code *code, const struct own_code_stack *stack, uint32_t epoch)
+bool self_maps_check(struct self_maps *code, const struct self_maps_stack *stack, uint32_t epoch)
 {
-	struct own_memory memory = { 0 };
-	const struct own_code_range *last = NULL;
+	struct safe_read memory = { 0 };
+	const struct self_maps_range *last = NULL;
 
 	if (code->epoch != epoch) {
 		clear(code);
 		code->epoch = epoch;
 	}
 	for (uint32_t i = 0; i < stack->n; i++) {
-		uint64_t address = own_code_byte(stack, i);
-		const struct own_code_range *range = own_code_find(code, address);
+		uint64_t address = self_maps_byte(stack, i);
+		const struct self_maps_range *range = self_maps_find(code, address);
 
 		if (!range)
 			return false;
@@ -129,10 +129,10 @@ bool own_code_check(struct own_code *code, const struct own_code_stack *stack, u
 	return true;
 }
 
-void own_code_stamp(struct own_code *code, const struct own_code_stack *stack, uint32_t stamp)
+void self_maps_stamp(struct self_maps *code, const struct self_maps_stack *stack, uint32_t stamp)
 {
 	for (uint32_t i = 0; i < stack->n; i++) {
-		uint64_t address = own_code_byte(stack, i);
+		uint64_t address = self_maps_byte(stack, i);
 		uint32_t at = find_index(code, address);
 
 		if (at < code->n && address >= code->ranges[at].start)
@@ -210,10 +210,10 @@ static bool parse_line(char *text, struct line *ret_line)
 static bool find_wanted(const struct scan *scan, const struct line *line, uint64_t *ret_address)
 {
 	for (uint32_t i = 0; i < scan->stack->n; i++) {
-		uint64_t address = own_code_byte(scan->stack, i);
+		uint64_t address = self_maps_byte(scan->stack, i);
 
 		if (address >= line->start && address < line->end &&
-		    !own_code_find(scan->code, address)) {
+		    !self_maps_find(scan->code, address)) {
 			*ret_address = address;
 			return true;
 		}
@@ -223,11 +223,11 @@ static bool find_wanted(const struct scan *scan, const struct line *line, uint64
 
 static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
 {
-	return own_memory_read(data, address, buffer, size);
+	return safe_read(data, address, buffer, size);
 }
 
 /* Reads the id of the module that begins there, if it is one. */
-static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct own_code_range *range)
+static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct self_maps_range *range)
 {
 	const struct module_memory memory = { start, end, read_memory, &scan->memory };
 
@@ -243,7 +243,7 @@ static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct own_
 }
 
 /* Returns whether the line belongs to an ELF file whose first line the scan has seen. */
-static bool identify(struct scan *scan, const struct line *line, struct own_code_range *range)
+static bool identify(struct scan *scan, const struct line *line, struct self_maps_range *range)
 {
 	return line->is_executable && line->path[0] && scan->first.dev == line->dev &&
 	       scan->first.inode == line->inode && scan->first.end <= line->end &&
@@ -252,17 +252,17 @@ static bool identify(struct scan *scan, const struct line *line, struct own_code
 
 /* For memory of no known file: the part of [start, end) in the loader's module at the address, if
  * the loader has one there. */
-static struct own_code_range make_nameless(struct scan *scan, uint64_t address, uint64_t start,
-					   uint64_t end)
+static struct self_maps_range make_nameless(struct scan *scan, uint64_t address, uint64_t start,
+					    uint64_t end)
 {
-	struct own_code_range range = { .start = start, .end = end };
-	uint64_t page = address & -(uint64_t)OWN_MEMORY_PAGE, from, to;
+	struct self_maps_range range = { .start = start, .end = end };
+	uint64_t page = address & -(uint64_t)SAFE_READ_PAGE, from, to;
 
 	if (!module_find_loaded(address, &from, &to))
 		return range;
 	range.was_loaded = true;
 	range.start = MAX_OF(start, MIN_OF(from, page));
-	range.end = MIN_OF(end, MAX_OF(to, page + OWN_MEMORY_PAGE));
+	range.end = MIN_OF(end, MAX_OF(to, page + SAFE_READ_PAGE));
 	if (!read_id(scan, from, to, &range))
 		range.n_id_bytes = 0;
 	return range;
@@ -271,7 +271,7 @@ static struct own_code_range make_nameless(struct scan *scan, uint64_t address, 
 static bool take_line(struct scan *scan, char *text)
 {
 	struct line line;
-	struct own_code_range range;
+	struct self_maps_range range;
 	uint64_t address;
 	int64_t image = 0;
 
@@ -282,9 +282,9 @@ static bool take_line(struct scan *scan, char *text)
 		scan->first = line;
 	if (!find_wanted(scan, &line, &address))
 		return true;
-	range = (struct own_code_range){ .start = line.start,
-					 .end = line.end,
-					 .file_offset = line.offset };
+	range = (struct self_maps_range){ .start = line.start,
+					  .end = line.end,
+					  .file_offset = line.offset };
 	if (identify(scan, &line, &range))
 		image = scan->tell(scan->data, &range, line.dev, line.inode, line.path);
 	else
@@ -313,11 +313,11 @@ static uint32_t take_lines(struct scan *scan, uint32_t n)
 	}
 	memmove(buffer, buffer + at, n - at);
 	/* ignore a line that does not fit */
-	return n - at < OWN_CODE_LINE ? n - at : 0;
+	return n - at < SELF_MAPS_LINE ? n - at : 0;
 }
 
 /* Returns the unknown gap around the address. */
-static void get_gap(const struct own_code *code, uint64_t address, uint64_t *ret_start,
+static void get_gap(const struct self_maps *code, uint64_t address, uint64_t *ret_start,
 		    uint64_t *ret_end)
 {
 	uint32_t i = find_index(code, address);
@@ -331,24 +331,24 @@ static void get_gap(const struct own_code *code, uint64_t address, uint64_t *ret
 static void add_rest(struct scan *scan)
 {
 	for (uint32_t i = 0; i < scan->stack->n; i++) {
-		uint64_t address = own_code_byte(scan->stack, i);
-		uint64_t page = address & -(uint64_t)OWN_MEMORY_PAGE, start, end;
-		struct own_code_range rest;
+		uint64_t address = self_maps_byte(scan->stack, i);
+		uint64_t page = address & -(uint64_t)SAFE_READ_PAGE, start, end;
+		struct self_maps_range rest;
 
-		if (own_code_find(scan->code, address) || page + OWN_MEMORY_PAGE == 0)
+		if (self_maps_find(scan->code, address) || page + SAFE_READ_PAGE == 0)
 			continue;
 		get_gap(scan->code, address, &start, &end);
 		rest = make_nameless(scan, address, start, end);
 		if (!rest.was_loaded) {
 			rest.start = page;
-			rest.end = page + OWN_MEMORY_PAGE;
+			rest.end = page + SAFE_READ_PAGE;
 		}
 		add(scan->code, &rest);
 	}
 }
 
-bool own_code_scan(struct own_code *code, const struct own_code_stack *stack, own_code_tell *tell,
-		   void *data)
+bool self_maps_scan(struct self_maps *code, const struct self_maps_stack *stack,
+		    self_maps_tell *tell, void *data)
 {
 	struct scan scan = { .code = code, .stack = stack, .tell = tell, .data = data };
 	long fd = syscall(SYS_openat, (long)AT_FDCWD, "/proc/self/maps",
@@ -357,10 +357,10 @@ bool own_code_scan(struct own_code *code, const struct own_code_stack *stack, ow
 	long got = 1;
 
 	/* Before the search, because it must find the dropped ranges, too. */
-	if (code->n + MIN_OF(stack->n, OWN_CODE_MAX / 2) > OWN_CODE_MAX)
+	if (code->n + MIN_OF(stack->n, SELF_MAPS_MAX / 2) > SELF_MAPS_MAX)
 		clear(code);
 	while (fd >= 0 && got > 0 && n != UINT32_MAX) {
-		got = syscall(SYS_read, fd, code->line + n, (long)(OWN_CODE_LINE - n));
+		got = syscall(SYS_read, fd, code->line + n, (long)(SELF_MAPS_LINE - n));
 		if (got > 0)
 			n = take_lines(&scan, n + (uint32_t)got);
 	}
