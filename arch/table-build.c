@@ -363,7 +363,7 @@ static void fill(const struct build *build, const struct table_header *header, u
 {
 	const struct row *rows = build->rows.items;
 	uint32_t page = 0;
-	struct table table;
+	struct unwind_table table;
 	uint32_t *pages;
 	uint16_t *starts;
 

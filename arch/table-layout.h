@@ -26,4 +26,4 @@ struct table_header {
 static_assert(sizeof(struct table_header) == 32, "rules are aligned behind it");
 
 uint64_t table_layout_size(const struct table_header *header);
-void table_layout_set(struct table *table, const void *bytes);
+void table_layout_set(struct unwind_table *table, const void *bytes);

@@ -46,13 +46,13 @@ uint64_t table_layout_size(const struct table_header *header)
 	return lay_out(header).end;
 }
 
-void table_layout_set(struct table *table, const void *bytes)
+void table_layout_set(struct unwind_table *table, const void *bytes)
 {
 	const struct table_header *header = bytes;
 	struct layout layout = lay_out(header);
 	const uint8_t *start = bytes;
 
-	*table = (struct table){
+	*table = (struct unwind_table){
 		.pages = (const uint32_t *)(start + layout.pages),
 		.rows = (const uint16_t *)(start + layout.rows),
 		.ids = start + layout.ids,
@@ -66,7 +66,7 @@ void table_layout_set(struct table *table, const void *bytes)
 	};
 }
 
-static uint32_t get_id(const struct table *table, uint32_t row)
+static uint32_t get_id(const struct unwind_table *table, uint32_t row)
 {
 	return table->is_wide ? ((const uint32_t *)table->ids)[row]
 			      : ((const uint16_t *)table->ids)[row];
@@ -87,7 +87,7 @@ static bool check_rule(const struct cfi_rule *rule, bool is_first)
 	       (!is_first || rule->cfa == CFI_CFA_NONE);
 }
 
-static bool check_pages(const struct table *table)
+static bool check_pages(const struct unwind_table *table)
 {
 	if (table->pages[0] != 0 || table->pages[table->n_pages] != table->n_rows)
 		return false;
@@ -103,9 +103,9 @@ static bool check_pages(const struct table *table)
 	return true;
 }
 
-int table_init(struct table *table, const void *bytes, size_t size)
+int table_init(struct unwind_table *table, const void *bytes, size_t size)
 {
-	struct table checked;
+	struct unwind_table checked;
 
 	if ((uintptr_t)bytes % 16 != 0 || size < sizeof(struct table_header) ||
 	    !check_header(bytes, size))
@@ -125,7 +125,7 @@ int table_init(struct table *table, const void *bytes, size_t size)
 
 /* A search waits for each line that it reads, and then for the id, so all are fetched at once. Few
  * pages have more rows than this. */
-static inline void prefetch_rows(const struct table *table, uint32_t row, uint32_t n)
+static inline void prefetch_rows(const struct unwind_table *table, uint32_t row, uint32_t n)
 {
 	const uint8_t *ids = table->ids;
 
@@ -137,7 +137,7 @@ static inline void prefetch_rows(const struct table *table, uint32_t row, uint32
 	}
 }
 
-const struct cfi_rule *table_get(const struct table *table, uint64_t address)
+const struct cfi_rule *table_get(const struct unwind_table *table, uint64_t address)
 {
 	uint64_t page = (address - table->base) / TABLE_PAGE;
 	uint16_t offset = (uint16_t)(address % TABLE_PAGE);

@@ -33,7 +33,7 @@ struct table_source {
 };
 
 /* A checked table and its parts. Embed it; the caller keeps the bytes. */
-struct table {
+struct unwind_table {
 	const uint32_t *pages; /* the first row of each page, and one more */
 	const uint16_t *rows;  /* where rows begin, within their page */
 	const void *ids;       /* the rule of each row: uint16_t, or uint32_t in a wide table */
@@ -59,8 +59,8 @@ MUST_CHECK int table_build(const struct table_source *source, const struct table
  * never reads outside of them, and returns no rule with an invalid kind. `bytes` is aligned to 16,
  * and must not change afterwards.
  */
-MUST_CHECK int table_init(struct table *table, const void *bytes, size_t size);
+MUST_CHECK int table_init(struct unwind_table *table, const void *bytes, size_t size);
 
 /* Returns the rule at an address of the file; never NULL. Without CFI it is a rule of kind
  * CFI_CFA_NONE. */
-const struct cfi_rule *table_get(const struct table *table, uint64_t address);
+const struct cfi_rule *table_get(const struct unwind_table *table, uint64_t address);

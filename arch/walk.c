@@ -428,7 +428,7 @@ static bool is_plain(const struct cfi_rule *rule)
 }
 
 /* One in 32 768 pairs of tables has the same origin. */
-static uint16_t origin_of(const struct table *table)
+static uint16_t origin_of(const struct unwind_table *table)
 {
 	return (uint16_t)(((uintptr_t)table * UINT64_C(0x9e3779b97f4a7c15)) >> 48) | 1;
 }

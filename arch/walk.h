@@ -43,7 +43,7 @@ enum walk_code_kind {
 
 struct walk_code {
 	uint8_t kind; /* enum walk_code_kind */
-	const struct table *table;
+	const struct unwind_table *table;
 	uint64_t address; /* the pc in the table's addresses */
 	struct cfi_rule rule;
 };

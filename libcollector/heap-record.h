@@ -10,7 +10,7 @@
 #include "libcollector/control.h"
 #include "libcollector/message.h"
 #include "libcollector/prof-collector.h"
-#include "libcollector/ring-own.h"
+#include "libcollector/ring-internal.h"
 
 #define HEAP_VARIABLE "PROF_MEMORY"
 

@@ -32,7 +32,7 @@
 #include "libcollector/hidden-child.h"
 #include "libcollector/intern.h"
 #include "libcollector/register.h"
-#include "libcollector/ring-own.h"
+#include "libcollector/ring-internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
  *             (3) errno does not change                               [test_collector: zoo]
  *             (4) descriptors of others are not touched               [test_collector: closefrom]
  */
-#include "libcollector/register-own.h"
+#include "libcollector/register-internal.h"
 
 #include "libcollector/prof-collector.h"
 

@@ -11,7 +11,7 @@
  *             (3) a thread that is late for its session is not harmed
  *                 [test-register-rings: retired_behind, retired_before]
  */
-#include "libcollector/register-own.h"
+#include "libcollector/register-internal.h"
 
 #include <errno.h>
 #include <signal.h>

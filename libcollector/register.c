@@ -13,7 +13,7 @@
  *                 [test_collector: few_rings, fork_without_ring]
  *             (3) a killed engine is not a session                    [test_wake: engine_killed]
  */
-#include "libcollector/register-own.h"
+#include "libcollector/register-internal.h"
 
 #include "libcollector/prof-collector.h"
 

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "libcollector/intern.h"
-#include "libcollector/ring-own.h"
+#include "libcollector/ring-internal.h"
 #include "libcollector/self-maps.h"
 
 #define REGISTER_MAX_COUNTERS 1025u /* number 0 is not used */

@@ -9,7 +9,7 @@
  *             (3) a forked child has no ring                        [test-ring-interrupted: fork]
  *             (4) a core file has no arena                          [test-ring: kept out]
  */
-#include "libcollector/ring-own.h"
+#include "libcollector/ring-internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

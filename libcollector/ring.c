@@ -25,7 +25,7 @@
  *                 [test-ring: hostile_consumer]
  * Does not intern and does not register: its callers do.
  */
-#include "libcollector/ring-own.h"
+#include "libcollector/ring-internal.h"
 
 #include <errno.h>
 #include <limits.h>

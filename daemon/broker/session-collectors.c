@@ -8,7 +8,7 @@
  * as they like.
  * Main thread only.
  */
-#include "daemon/broker/session-own.h"
+#include "daemon/broker/session-internal.h"
 
 #include "daemon/broker/error.h"
 #include "daemon/broker/target.h"

@@ -7,7 +7,7 @@
  * when the engine asks for them.
  * Main thread only.
  */
-#include "daemon/broker/session-own.h"
+#include "daemon/broker/session-internal.h"
 
 #include "arch/base.h"
 #include "arch/errno-text.h"

@@ -22,7 +22,7 @@
 #include "config.h"
 
 #include "arch/errno-text.h"
-#include "daemon/broker/session-own.h"
+#include "daemon/broker/session-internal.h"
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"

@@ -14,7 +14,7 @@
  *                 [test-engine-collectors-stacks: keep_up]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/collectors-own.h"
+#include "daemon/engine/collectors-internal.h"
 #include "daemon/engine/sysprof-peer.h"
 
 #include <stdio.h>

@@ -10,7 +10,7 @@
  *                 session runs  [test-engine-collectors: quiet]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/collectors-own.h"
+#include "daemon/engine/collectors-internal.h"
 #include "daemon/engine/sysprof-peer.h"
 
 /* Sysprof's rings hold more than is written in that time. */

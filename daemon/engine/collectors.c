@@ -17,7 +17,7 @@
  * Runs on the drain thread only.
  */
 #include "daemon/deferred-close.h"
-#include "daemon/engine/collectors-own.h"
+#include "daemon/engine/collectors-internal.h"
 #include "daemon/engine/sysprof-peer.h"
 
 #include <errno.h>

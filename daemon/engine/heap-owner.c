@@ -10,7 +10,7 @@
  *                 [test-engine-heap-stacks: nodes]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/heap-rows-own.h"
+#include "daemon/engine/heap-rows-internal.h"
 
 void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct thread *thread,
 		     struct collector_stacks *stacks)

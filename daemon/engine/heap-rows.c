@@ -37,7 +37,7 @@
  *                 [test-engine-heap: order]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/heap-rows-own.h"
+#include "daemon/engine/heap-rows-internal.h"
 
 #include <assert.h>
 #include <sys/random.h>

@@ -30,7 +30,7 @@
 #define MAX_FUNCTIONS (1u << 18)
 
 struct made_table {
-	struct table table;
+	struct unwind_table table;
 	void *bytes;
 };
 
@@ -344,8 +344,8 @@ bool jit_frames_take(struct jit_frames *frames)
 	return true;
 }
 
-const struct table *jit_frames_find(const struct jit_frames *frames, uint64_t pc,
-				    uint64_t *ret_address)
+const struct unwind_table *jit_frames_find(const struct jit_frames *frames, uint64_t pc,
+					   uint64_t *ret_address)
 {
 	const struct jit_function *function = find_function(frames->taken, pc);
 

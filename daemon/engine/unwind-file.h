@@ -19,7 +19,7 @@ struct unwind_file {
 	struct unwind_segment segments[UNWIND_FILE_MAX_SEGMENTS];
 	size_t n_segments;
 	uint64_t entry; /* the entry point of the program or the loader; 0: none */
-	struct table table;
+	struct unwind_table table;
 	void *bytes; /* of the table */
 	size_t size;
 };

@@ -35,7 +35,7 @@ static const char *const files[] = {
 
 struct image {
 	uint64_t low, high; /* of its code */
-	struct table table;
+	struct unwind_table table;
 	void *bytes;
 };
 

@@ -77,7 +77,7 @@ struct mapping {
 	char path[256];
 	struct elf_cfi *file; /* NULL: no CFI */
 	bool is_jit;
-	struct table table;
+	struct unwind_table table;
 	void *bytes;
 };
 
@@ -110,7 +110,7 @@ static void bench_table(const char *path)
 {
 	CLEANUP_ELF_CFI struct elf_cfi *file = elf_cfi_open(path);
 	double best = 1e18, first = 0;
-	struct table table = { .n_rows = 0 };
+	struct unwind_table table = { .n_rows = 0 };
 	size_t size = 0;
 
 	if (!file) {
@@ -148,7 +148,7 @@ static void bench_desktop(void)
 	while (list && n < DESKTOP_FILES && fgets(path, sizeof(path), list)) {
 		CLEANUP_ELF_CFI struct elf_cfi *file = NULL;
 		CLEANUP_FREE void *block = NULL;
-		struct table table;
+		struct unwind_table table;
 		size_t size;
 
 		path[strcspn(path, "\n")] = '\0';

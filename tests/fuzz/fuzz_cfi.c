@@ -56,7 +56,7 @@ static void check_table(const struct cfi_section *section, const struct probes *
 	const struct table_source source = { section, 1, LOW, HIGH, 64u << 20 };
 	struct cfi_section plain = *section;
 	struct cfi_reader reader;
-	struct table table;
+	struct unwind_table table;
 	size_t size;
 	void *bytes;
 

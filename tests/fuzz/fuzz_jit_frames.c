@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t half = size > 64 ? 64 + (size - 64) / 2 : size;
 	int fd = memfd_create("dump", MFD_CLOEXEC);
 	struct jit_frames *frames = NULL;
-	const struct table *table;
+	const struct unwind_table *table;
 	uint64_t address, pc;
 
 	if (fd < 0 || write(fd, data, half) != (ssize_t)half)

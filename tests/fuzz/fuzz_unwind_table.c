@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	CLEANUP_FREE uint8_t *copy = NULL;
-	struct table table;
+	struct unwind_table table;
 
 	if (posix_memalign((void **)&copy, 16, size + 1) != 0)
 		return 0;

@@ -27,7 +27,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct world {
-	struct table table;
+	struct unwind_table table;
 	const uint8_t *data;
 	size_t size;
 };
@@ -78,7 +78,7 @@ static bool make_table(struct world *world, enum regs_arch arch, const uint8_t *
 		.n_rows = (uint32_t)n_rules,
 		.n_rules = (uint32_t)n_rules + 1,
 	};
-	struct table table;
+	struct unwind_table table;
 
 	memcpy(bytes, &header, sizeof(header));
 	table_layout_set(&table, bytes);

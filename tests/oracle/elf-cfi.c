@@ -147,7 +147,7 @@ static void *resize(void *data, void *block, size_t old_bytes, size_t new_bytes)
 
 const struct table_memory elf_cfi_memory = { .resize = resize };
 
-bool elf_cfi_build(const struct elf_cfi *file, struct table *ret_table, void **ret_bytes,
+bool elf_cfi_build(const struct elf_cfi *file, struct unwind_table *ret_table, void **ret_bytes,
 		   size_t *ret_size)
 {
 	const struct table_source source = {

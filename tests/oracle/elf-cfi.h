@@ -42,7 +42,7 @@ static inline void elf_cfi_cleanup(struct elf_cfi **file)
 #define CLEANUP_ELF_CFI CLEANUP(elf_cfi_cleanup)
 
 /* By malloc; false where the table cannot be made. */
-bool elf_cfi_build(const struct elf_cfi *file, struct table *ret_table, void **ret_bytes,
+bool elf_cfi_build(const struct elf_cfi *file, struct unwind_table *ret_table, void **ret_bytes,
 		   size_t *ret_size);
 
 /* realloc(), for table_build(). */

@@ -27,7 +27,7 @@ static const char *const why_names[ORACLE_N_WHYS] = {
 struct check {
 	const char *path;
 	struct elf_cfi *file;
-	struct table table;
+	struct unwind_table table;
 	struct oracle oracle;
 	struct rows_count *count;
 };

@@ -110,7 +110,7 @@ static struct jit_frames *begin(struct writer *writer)
 static int32_t at(const struct jit_frames *frames, uint64_t pc)
 {
 	uint64_t address;
-	const struct table *table = jit_frames_find(frames, pc, &address);
+	const struct unwind_table *table = jit_frames_find(frames, pc, &address);
 	const struct cfi_rule *rule = table ? table_get(table, address) : NULL;
 
 	return rule && rule->cfa == CFI_CFA_SP ? rule->cfa_offset : 0;

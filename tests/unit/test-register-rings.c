@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /* Checks of libcollector/register-rings: a thread that is about to get a ring when the session
  * is over, and another one begins. */
-#include "libcollector/register-own.h"
+#include "libcollector/register-internal.h"
 #include "tests/unit/ring-pair.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  */
 #include "config.h"
 
-#include "libcollector/ring-own.h"
+#include "libcollector/ring-internal.h"
 #include "tests/unit/ring-pair.h"
 
 #include <errno.h>

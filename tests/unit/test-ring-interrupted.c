@@ -5,7 +5,7 @@
  * handler writes, or whose handler never returns.
  */
 #include "config.h"
-#include "libcollector/ring-own.h"
+#include "libcollector/ring-internal.h"
 #include "tests/unit/ring.h"
 
 #include <dlfcn.h>

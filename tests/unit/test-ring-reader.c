@@ -4,7 +4,7 @@
  * what they can be.
  */
 #include "config.h"
-#include "libcollector/ring-own.h"
+#include "libcollector/ring-internal.h"
 #include "tests/unit/ring-pair.h"
 
 #include <pthread.h>

@@ -15,7 +15,7 @@
 struct made {
 	void *bytes;
 	size_t size;
-	struct table table;
+	struct unwind_table table;
 };
 
 /* Memory that runs out after `left` calls, and knows how much is in use. */
@@ -303,7 +303,7 @@ static void test_damaged(void)
 	CLEANUP_MADE struct made made = { .bytes = NULL };
 	struct account account = { .left = SIZE_MAX };
 	CLEANUP_FREE uint8_t *copy = NULL;
-	struct table table;
+	struct unwind_table table;
 
 	build_x86_cie(&b);
 	for (uint64_t i = 0; i < 20; i++)

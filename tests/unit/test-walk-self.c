@@ -36,7 +36,7 @@
 
 struct module {
 	uint64_t start, end, bias;
-	struct table table;
+	struct unwind_table table;
 	bool has_table;
 };
 

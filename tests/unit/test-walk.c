@@ -33,7 +33,7 @@
 #define CONTEXT 0x1e800u /* as LEAF, and no function is before it: glibc's __start_context */
 
 struct world {
-	struct table table;
+	struct unwind_table table;
 	void *bytes;
 	uint64_t words[N_WORDS];
 	const uint8_t *code; /* at code_at */

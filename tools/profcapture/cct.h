@@ -15,7 +15,9 @@
  * Folding a tree from the hit functions up to their callers: each hit function keeps only its
  * nearest callers that the program's authors wrote.
  * Totals are kept: that of a joined node is the sum of what entered it.
- *                                                                            [test-cct: *]
+ *                                                                            [test-cct: libraries,
+ *                                                                            kernel, chain,
+ *                                                                            inverted]
  */
 #pragma once
 
