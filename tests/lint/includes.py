@@ -93,6 +93,7 @@ WHAT = {
     "daemon/engine": "profd-engine",
     "daemon/files": "profd-files",
     "tools/common": "what profctl and profcapture share",
+    "tools/present": "renderers: they know no verb",
     "tools/profctl": "profctl",
     "tools/profcapture": "profcapture",
     "docs/examples": "programs that use profd",
