@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Capture - what the fuzz targets of whole captures share
+ * Capture - code that the fuzz targets of whole captures share
  *
- * A fuzzer cannot guess a checksum, so capture_repair() makes right what is under one: magics,
- * versions and checksums of the file header and of every chunk that its predecessor's length leads
- * to. All else stays what the fuzzer made of it. capture_read() then does what a program may do
- * with a capture and reads every byte that it is handed.
+ * A fuzzer cannot guess a checksum, so capture_repair() corrects magics, versions and checksums of
+ * the file header and of every chunk that the length of its predecessor leads to. Everything else
+ * stays as the fuzzer made it. capture_read() then does everything that a program may do with a
+ * capture, and reads every byte that it receives.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What a profiler would do at most with a small capture; keeps a run short where a few bytes are
+/* Limits of the reads: enough for a small capture, and a run stays short if a few bytes expand to
  * many rows. */
 #define CAPTURE_BATCHES 8u
 #define CAPTURE_EPOCHS 4u
@@ -115,7 +115,7 @@ static inline void capture_read_dictionary(const struct prof_reader *reader,
 	prof_dictionary_free(dictionary);
 }
 
-/* The epochs of the first chunks of a table. */
+/* Reads the epochs of the first chunks of a table. */
 static inline void capture_read_epochs(const struct prof_reader *reader,
 				       const struct prof_table_def *def)
 {

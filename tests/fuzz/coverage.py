@@ -4,8 +4,9 @@
 
     coverage.py BUILD SOURCE LIMIT_PCT
 
-BUILD was configured with clang and -fprofile-instr-generate -fcoverage-mapping -fcoverage-compilation-dir=.; its tests/fuzz/targets.txt
-names the sources of each target's parser, and which functions of them count.
+BUILD was configured with clang and -fprofile-instr-generate -fcoverage-mapping
+-fcoverage-compilation-dir=.; its tests/fuzz/targets.txt names the sources of each target's
+parser, and which functions of them count.
 """
 import fnmatch
 import json
@@ -15,11 +16,11 @@ import sys
 from pathlib import Path
 
 LLVM = "-14"
-CODE, GAP = 0, 3  # kinds of a region, CounterMappingRegion in llvm/ProfileData/Coverage/CoverageMapping.h
+CODE, GAP = 0, 3  # region kinds: CounterMappingRegion in llvm/ProfileData/Coverage
 
 
 def counts(function, patterns):
-    """Patterns in order, the last that matches decides; without a positive one everything counts."""
+    """The last pattern that matches decides; without a positive pattern every function counts."""
     verdict = not any(not pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
         if fnmatch.fnmatchcase(function, pattern.lstrip("!")):
@@ -28,7 +29,8 @@ def counts(function, patterns):
 
 
 def line_counts(function):
-    """How often each line of the function ran: the innermost region that reaches into it, or one that starts on it."""
+    """How often each line of the function ran, by the innermost region that reaches into the line
+    or starts on it."""
     regions = sorted(
         (line, column, line_end, column_end, count, kind)
         for line, column, line_end, column_end, count, file, _, kind in function["regions"]
@@ -43,7 +45,8 @@ def line_counts(function):
 
 
 def coverage(build, source, name, parsers, patterns):
-    """Lines and reached lines of the functions that count, and the functions that were never entered."""
+    """Lines and reached lines of the functions that count, and the functions that were never
+    entered."""
     program = build / "tests/fuzz" / f"fuzz_{name}"
     raw, data = build / f"{name}.profraw", build / f"{name}.profdata"
     subprocess.run(

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/chunk.c: a table (one byte: a number of version 1, else one that has
- * every kind of column), and the payload of a data chunk. Every array that is handed out is read to
- * its end.
+ * Fuzz target of libcapture/chunk.c: one byte chooses a table of version 1 or one that has every
+ * kind of column, and the payload of a data chunk follows. Every array that the decoder returns is
+ * read to its end.
  */
 #include "libcapture/chunk.h"
 #include "tests/fuzz/capture.h"

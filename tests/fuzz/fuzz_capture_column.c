@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/codec.c: how many numbers (u16), a descriptor, and the bytes that it
- * speaks of. The same bytes are then taken as numbers, encoded by each order, and must come back.
+ * Fuzz target of libcapture/codec.c: a number of values (u16), a descriptor, and the encoded bytes.
+ * The same bytes are then used as values, encoded by each order, and must decode to the same.
  */
 #include "libcapture/codec.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/dictionary.c: a whole capture, its checksums repaired. Every dictionary
- * of its first epochs is loaded, once with all columns and once with one.
+ * Fuzz target of libcapture/dictionary.c: a whole capture whose checksums are repaired. Every
+ * dictionary of its first epochs is loaded, once with all columns and once with one.
  */
 #include "tests/fuzz/capture.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of libcapture/index.c: one byte, and a whole file. Bit 0: checksums are repaired. Bit
- * 1: the last 96 bytes, where a trailer would be, are taken away after that. The capture is opened
- * and all of it read and verified.
+ * 1: the last 96 bytes, where a trailer would be, are then cut off. The capture is opened, read
+ * completely and verified.
  */
 #include "tests/fuzz/capture.h"
 

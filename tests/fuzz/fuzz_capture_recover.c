@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/recover.c: a stretch that is turned over (two u16: from, bytes), and a
- * whole file whose checksums are repaired before that. So chunks that are right stand around what
- * is not.
+ * Fuzz target of libcapture/recover.c: a range to invert (two u16: start, length), and a whole file
+ * whose checksums are repaired first. The recovery thus meets valid chunks around the damage.
  */
 #include "tests/fuzz/capture.h"
 

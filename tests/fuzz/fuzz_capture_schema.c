@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/schema.c: an encoded schema, added to one that has two tables of
- * version 1 already. What is taken is valid, and encodes to what decodes to the same.
+ * Fuzz target of libcapture/schema.c: an encoded schema, added to a schema that already has two
+ * tables of version 1. An accepted schema is valid, and survives encoding and decoding unchanged.
  */
 #include "libcapture/schema.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of the CFI evaluator and of the compiler: a byte for the architecture and the kind of
- * section, one for the size of .eh_frame_hdr, that, and the section. Rows must ascend and fill
- * their FDE, and the table must say the same as a search.
+ * section, a byte for the size of .eh_frame_hdr, that header, and the section. Rows must ascend and
+ * fill their FDE, and the table must return the same rules as a search.
  */
 #include "arch/table.h"
 
@@ -72,8 +72,8 @@ static void check_table(const struct cfi_section *section, const struct probes *
 		struct cfi_fde fde;
 		struct cfi_rule rule;
 
-		/* What starts outside of the code is in no table, and what lies over its start
-		 * is in the evaluator's way. */
+		/* The table has no FDE that starts outside of the code. The evaluator finds such an
+		 * FDE first where it overlaps the start of the code. */
 		if (address < LOW || address >= HIGH || !cfi_find(&reader, address, &fde) ||
 		    fde.start < LOW)
 			continue;

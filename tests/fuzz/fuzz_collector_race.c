@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of what the engine does with a collector's arena, while another thread of the process
- * writes there: from libcollector/ring-reader.c over collector-peer.c to the rows of
+ * Fuzz target of the engine's handling of a collector's arena, while another thread of the process
+ * writes to it: from libcollector/ring-reader.c through collector-peer.c to the rows of
  * collector-rows.c.
  *
  * The input is steps (race.h); each ring is filled with the records in turn. One ring is honest,
- * and has to be read as if it were alone.
+ * and must be read as if it were alone.
  */
 #include "tests/fuzz/race.h"
 
-#define HONEST 31u /* of the small rings, the last */
+#define HONEST 31u /* the last of the small rings */
 #define HONEST_MARKS 10u
 #define DRAINS 3
 
@@ -41,7 +41,8 @@ static uint8_t *data_of(uint32_t ring)
 	return memory->base + memory->places[ring].data_offset;
 }
 
-/* Lengths are words of 4 bytes. What is changed in headers stays so: each ring has its own. */
+/* Lengths are words of 4 bytes. Changes in headers are not undone, because each ring has its
+ * own. */
 static void change(const struct race_word *word, uint32_t ring, bool back)
 {
 	uint32_t at = word->at % (RACE_BYTES / 4) * 4;
@@ -83,7 +84,7 @@ static void fill_honestly(uint32_t ring)
 
 /* ---- The engine's side ---- */
 
-/* Returns the process's end of its connection. */
+/* Returns the process's end of the connection. */
 static int open_peer(void)
 {
 	const struct message_peer message = { .pid = getpid() };
@@ -106,7 +107,7 @@ static void fill_all(void)
 	race_start();
 	for (uint32_t ring = 0; ring < HONEST; ring++) {
 		memcpy(data_of(ring), race.plan.records, race.plan.n_bytes);
-		/* While the one before is drained again, the other thread gets there. */
+		/* The other thread reaches the ring while the previous one is drained again. */
 		race_go_to(ring);
 		race_drain(race_now());
 		publish(ring, race.plan.n_bytes, race.plan.n_records);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of tools/common/demangle.c: the input is one name. Its readable form is short enough.
+ * Fuzz target of tools/common/demangle.c: the input is one name. The length of its readable form
+ * must stay within the limit.
  */
 #include "tools/common/demangle.h"
 

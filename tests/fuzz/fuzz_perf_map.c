@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of tools/common/perf-map.c: the text of a map. Every entry is read to its end, and
- * looked up as symbolize does.
+ * looked up in the same way as in symbolize.
  */
 #include "tools/common/jit-names.h"
 #include "tools/common/perf-map.h"
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const uint64_t addresses[] = { 0, 0x1000, 0x7f0000001000, UINT64_MAX };
 	GStringChunk *texts = g_string_chunk_new(64);
 	struct perf_map_entry entry;
-	char *text = g_memdup2(data, size); /* so that what is read behind it shows */
+	char *text = g_memdup2(data, size); /* so that a sanitizer sees reads past the end */
 	size_t at = 0, sum = 0;
 
 	while (perf_map_next(text, size, &at, &entry)) {

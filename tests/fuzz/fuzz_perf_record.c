@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/record.c: records one after another, as they stand in a ring. Each
- * is given in a block of its own size, and everything that it points at is read.
+ * Fuzz target of daemon/engine/record.c: consecutive records, as in a ring. Each is parsed in a
+ * heap block of its own size, and every byte that the result refers to is read.
  */
 #include "daemon/engine/record.h"
 

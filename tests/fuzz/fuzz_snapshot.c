@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/snapshot.c: a snapshot, each item of which is also taken for every
+ * Fuzz target of daemon/engine/snapshot.c: a snapshot, each item of which is also parsed as every
  * kind of text.
  */
 #include "daemon/engine/snapshot.h"

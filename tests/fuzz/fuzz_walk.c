@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the walk: registers, the rules of a table, and a stack. Chains must end, and
+ * Fuzz target of the walk: registers, the rules of a table, and a stack. Walks must end, and make
  * progress.
  *
  *     u8 architecture, u8 flags, u8 number of rules, u8 generation, u64 pc, sp, fp, lr,
@@ -16,13 +16,13 @@
 #define MAX_RULES 64
 #define N_FRAMES 64
 
-#define HAS_CODE 0x01 /* what stands before return addresses can be read */
+#define HAS_CODE 0x01 /* code before return addresses is readable */
 #define HAS_CACHE 0x02
-#define HAS_MORE 0x04 /* memory outside of the copy can be read */
+#define HAS_MORE 0x04 /* memory outside of the copy is readable */
 #define HAS_ROOTS 0x08
-#define HAS_REGISTERS 0x10 /* all, not only pc, sp, fp and lr */
+#define HAS_REGISTERS 0x10 /* all registers, not only pc, sp, fp and lr */
 #define HAS_PROBES 0x20    /* some return addresses were replaced */
-#define NO_CONTEXTS 0x40   /* what makecontext() made is not looked for */
+#define NO_CONTEXTS 0x40   /* contexts of makecontext() are not searched for */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -32,7 +32,7 @@ struct world {
 	size_t size;
 };
 
-/* Where it is says what it is. */
+/* The address encodes what is there. */
 static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 {
 	struct world *world = data;
@@ -116,7 +116,8 @@ static void check(const struct walk *walk, const struct walk_result *result)
 		abort();
 }
 
-/* Beside others, which begin at the rules behind its own, a walk is what it is alone. */
+/* A walk gives the same result when it runs beside others, which begin at the rules after its
+ * own. */
 static void run_together(const struct walk *walk, const struct walk_registers *registers)
 {
 	static struct walk_frame frames[WALK_TOGETHER][N_FRAMES], alone[N_FRAMES];

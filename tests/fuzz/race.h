@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Race - what the fuzz targets share in which a thread of a process writes where the engine reads
+ * Race - code shared by the fuzz targets in which a thread writes to the memory that the engine
+ * reads
  *
  * The input is steps: records, with which the process fills a ring, and words that its other thread
- * changes there and changes back, over and over, while the ring is drained. What a record and a
- * change are is the target's.
+ * changes there and changes back, over and over, while the ring is drained. The target defines what
+ * a record and a change are.
  *
  *     race_open(data, size, &kinds);
  *     collectors_add_peer(&race.collectors, …);
@@ -25,23 +26,23 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define RACE_BYTES 4096u /* of the records */
+#define RACE_BYTES 4096u /* of all records of an input */
 #define RACE_MAX_WORDS 16u
 #define RACE_MAX_PAYLOAD 512u
-#define RACE_KEPT_INPUTS 64 /* so many go into one capture */
+#define RACE_KEPT_INPUTS 64 /* inputs that share one capture */
 #define RACE_OVER UINT32_MAX
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Step kind 0; the others, which are the target's, change a word each. */
+/* Step kind 0. The other kinds, which the target defines, change a word each. */
 #define RACE_RECORD 0
 
 struct race_step {
 	uint8_t kind;   /* modulo race_kinds.n */
 	uint8_t type;   /* of a record */
-	uint16_t at;    /* of a record: what the target makes of it; else which word */
-	uint32_t n;     /* bytes of a record's payload, which follow */
-	uint64_t value; /* of a word; bytes of a record where that is not what they are */
+	uint16_t at;    /* of a record: defined by the target; else the word's index */
+	uint32_t n;     /* length of the record's payload, which follows */
+	uint64_t value; /* of a word; of a record: its length field, if not 0 */
 };
 _Static_assert(sizeof(struct race_step) == 16, "step");
 
@@ -55,7 +56,7 @@ struct race_kinds {
 	uint8_t n;
 	/* Calls race_put(). */
 	void (*add)(const struct race_step *step, const uint8_t *payload, size_t n);
-	/* On the other thread; place is what race_go_to() said. */
+	/* Runs on the other thread; place is the argument of the last race_go_to(). */
 	void (*change)(const struct race_word *word, uint32_t place, bool back);
 };
 
@@ -71,7 +72,7 @@ static struct {
 	struct collectors collectors;
 	unsigned int n_inputs;
 	pthread_t thread;
-	uint32_t place;   /* atomic: where it changes words, or RACE_OVER */
+	uint32_t place;   /* atomic: where the other thread changes words, or RACE_OVER */
 	uint32_t n_turns; /* atomic */
 } race;
 
@@ -91,7 +92,7 @@ static inline void race_must(bool is_so)
 
 /* ---- The input ---- */
 
-/* Behind the records that are there, if it fits. */
+/* Appends a record if it fits. */
 static inline void race_put(const void *header, size_t n_header, const uint8_t *payload, size_t n)
 {
 	uint8_t *end = race.plan.records + race.plan.n_bytes;
@@ -130,7 +131,7 @@ static inline void race_plan(const uint8_t *data, size_t size)
 
 /* ---- The process's side ---- */
 
-/* What is planned at a word among the records. */
+/* The original value of a word of the records. */
 static inline uint32_t race_planned(uint32_t at)
 {
 	return load_le32(race.plan.records + at);
@@ -154,7 +155,7 @@ static inline void race_go_to(uint32_t place)
 	__atomic_store_n(&race.place, place, __ATOMIC_RELEASE);
 }
 
-/* Returns when words change: else the other thread may only begin when all is over. */
+/* Returns when the other thread changes words; otherwise it might begin only after the end. */
 static inline void race_start(void)
 {
 	uint32_t before = __atomic_load_n(&race.n_turns, __ATOMIC_ACQUIRE);
@@ -210,7 +211,7 @@ static inline void race_drain(uint64_t at_ns)
 	collectors_sleep(&race.collectors, at_ns, 0);
 }
 
-/* What came of it can still be looked at. */
+/* Leaves the results readable until race_close(). */
 static inline void race_finish(void)
 {
 	collectors_finish(&race.collectors, UINT64_MAX);

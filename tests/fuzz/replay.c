@@ -2,9 +2,9 @@
 /*
  * Replay - runs a fuzz target over its corpus, without libFuzzer
  *
- * Takes files and folders, and passes over options, which are libFuzzer's. Every input is given
- * whole and as each of 16 prefixes, from a heap block of exactly its size, so that a sanitizer sees
- * the first byte read behind it. An empty corpus is an error: it would test nothing.
+ * The arguments are files and folders; options are ignored because they are libFuzzer's. Every
+ * input runs whole and as each of 16 prefixes, from a heap block of exactly its size, so that a
+ * sanitizer sees reads past its end. An empty corpus is an error, because it would test nothing.
  */
 #include <dirent.h>
 #include <errno.h>
