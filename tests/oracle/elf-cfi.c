@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Reads with libelf: what a test trusts may not be what is tested. */
+/* Reads with libelf, because a reference must not use the code under test. */
 #include "tests/oracle/elf-cfi.h"
 
 #include <fcntl.h>
@@ -82,7 +82,7 @@ static void read_segments(struct elf_cfi *file)
 	}
 }
 
-/* Takes `file` over. */
+/* Takes ownership of `file`. */
 static struct elf_cfi *read_file(struct elf_cfi *file)
 {
 	GElf_Ehdr header;

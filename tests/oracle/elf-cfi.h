@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * ELF CFI - the call frame information of an ELF file, as the unwinder takes it
+ * ELF CFI - the call frame information of an ELF file, in the form that the unwinder takes
  *
- * For tests and benches: whole sections in memory, by libelf. A file that cannot be used gives
- * NULL.
+ * For tests and benchmarks: whole sections in memory, read by libelf. The functions return NULL for
+ * an unusable file.
  */
 #pragma once
 
@@ -23,15 +23,15 @@ struct elf_cfi {
 	int fd;
 	Elf *elf;
 	enum regs_arch arch;
-	struct cfi_section sections[2]; /* .eh_frame, .debug_frame; what is there */
+	struct cfi_section sections[2]; /* .eh_frame and .debug_frame, if present */
 	size_t n_sections;
-	struct elf_cfi_segment segments[ELF_CFI_MAX_SEGMENTS]; /* executable ones */
+	struct elf_cfi_segment segments[ELF_CFI_MAX_SEGMENTS]; /* executable ones only */
 	size_t n_segments;
-	uint64_t low, high; /* of all of them */
+	uint64_t low, high; /* bounds of all segments */
 };
 
 struct elf_cfi *elf_cfi_open(const char *path);
-/* The vdso of this process, which is that of every process of its kind. */
+/* The vdso of this process, which is that of every process of the same architecture. */
 struct elf_cfi *elf_cfi_open_vdso(void);
 void elf_cfi_free(struct elf_cfi *file);
 
@@ -41,7 +41,7 @@ static inline void elf_cfi_cleanup(struct elf_cfi **file)
 }
 #define CLEANUP_ELF_CFI CLEANUP(elf_cfi_cleanup)
 
-/* By malloc; false where the table cannot be made. */
+/* Allocates with malloc(). Returns false if the table cannot be built. */
 bool elf_cfi_build(const struct elf_cfi *file, struct unwind_table *ret_table, void **ret_bytes,
 		   size_t *ret_size);
 

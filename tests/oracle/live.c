@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* One perf event of one thread, read in place; the ring is large enough that a slow reader loses
- * nothing. */
+/* Samples one thread with one perf event and reads the ring in place. The ring is large enough that
+ * a slow reader loses nothing. */
 #include "tests/oracle/live.h"
 
 #include "arch/base.h"
@@ -19,10 +19,10 @@
 #define RING_BYTES (16u << 20)
 #define PERIOD_NS 1001001
 #define PERF_MASK \
-	0xff0fffu /* arch/x86/include/uapi/asm/perf_regs.h: all general ones but segments */
+	0xff0fffu /* arch/x86/include/uapi/asm/perf_regs.h: all general registers, no segments */
 
-/* DWARF's number of each register in the sample, in perf's order: AX BX CX DX SI DI BP SP IP
- * FLAGS CS SS R8... */
+/* DWARF's number of each register in the sample, in perf's order: AX BX CX DX SI DI BP SP IP FLAGS
+ * CS SS R8... */
 static const int8_t dwarf_numbers[] = { 0,  3,  2, 1, 4,  5,  6,  7,  16, -1,
 					-1, -1, 8, 9, 10, 11, 12, 13, 14, 15 };
 

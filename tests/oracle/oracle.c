@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Turns the operations of dwarf_frame_cfa() and dwarf_frame_register() back into rules. */
+/* Translates the operations of dwarf_frame_cfa() and dwarf_frame_register() back into rules. */
 #include "tests/oracle/oracle.h"
 
 #include "arch/base.h"
@@ -23,7 +23,7 @@ void oracle_done(struct oracle *oracle)
 	dwarf_end(oracle->dwarf);
 }
 
-/* `DW_OP_breg n`; libdw also writes rules of a register and an offset so. */
+/* `DW_OP_breg n`; libdw also writes rules of a register and an offset in this form. */
 static bool is_register(const Dwarf_Op *op, uint64_t *ret_register, int64_t *ret_offset)
 {
 	if (op->atom == DW_OP_bregx) {
@@ -130,8 +130,8 @@ static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint
 		*ret_place = ops ? CFI_UNDEFINED : CFI_SAME;
 		return true;
 	}
-	/* The CFA is on the stack when an expression begins (DWARF 5, 6.4.2.3), so libdw puts it
-	 * there. */
+	/* The CFA is on the stack when an expression begins (DWARF 5, 6.4.2.3), so libdw prepends
+	 * it. */
 	if (n == 2 && ops[0].atom == DW_OP_call_frame_cfa && ops[1].atom != DW_OP_plus_uconst) {
 		ops++;
 		n--;
@@ -165,7 +165,7 @@ static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint
 	return set_offset(offset, ret_offset);
 }
 
-/* libdw's word for "sp is the CFA" is an expression of its own. */
+/* libdw expresses "sp is the CFA" with a special expression. */
 static bool sp_is_cfa(Dwarf_Frame *frame, const struct regs *regs, const struct cfi_rule *rule)
 {
 	Dwarf_Op memory[3], *ops;
@@ -242,8 +242,8 @@ bool oracle_get(struct oracle *oracle, bool is_debug_frame, uint64_t pc, struct 
 		oracle->why = ORACLE_BROKEN;
 		return false;
 	}
-	/* `start` is wrong behind DW_CFA_restore_state (elfutils 0.188): it is the one of the
-	 * state that was saved. */
+	/* `start` is wrong after DW_CFA_restore_state (elfutils 0.188): it is the one of the saved
+	 * state. */
 	dwarf_frame_info(frame, &start, &end, &is_signal);
 	if (is_signal)
 		rule.flags |= CFI_SIGNAL;

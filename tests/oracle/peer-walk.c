@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* libdwfl asks for memory and registers through callbacks: they come from the sample. */
+/* libdwfl requests memory and registers through callbacks, which read the sample. */
 #include "tests/oracle/peer-walk.h"
 
 #include "arch/base.h"

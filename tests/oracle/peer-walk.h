@@ -14,22 +14,22 @@ struct peer_walk {
 	const struct live_sample *sample;
 	uint64_t *pcs;
 	size_t n, n_allocated;
-	int error; /* dwfl_errno() of the last walk; 0: it came to an end */
+	int error; /* dwfl_errno() of the last walk; 0: it reached the root */
 };
 
-/* A file that is mapped, `bias` above what it calls its addresses. */
+/* A mapped file; `bias` is the difference between its mapped and its own addresses. */
 struct peer_module {
 	const char *path;
 	uint64_t bias;
 };
 
-/* False where libdwfl cannot read the process. */
+/* False if libdwfl cannot read the process. */
 bool peer_walk_init(struct peer_walk *peer, pid_t pid);
-/* The same of a process that is gone: by what was mapped. */
+/* The same for a process that has exited, from a list of its modules. */
 bool peer_walk_init_modules(struct peer_walk *peer, pid_t pid, const struct peer_module *modules,
 			    size_t n);
 void peer_walk_done(struct peer_walk *peer);
 
-/* The pcs of a stack, innermost first; how many there are. */
+/* Stores the pcs of a stack, innermost first; returns their number. */
 size_t peer_walk_run(struct peer_walk *peer, const struct live_sample *sample, uint64_t *pcs,
 		     size_t n);

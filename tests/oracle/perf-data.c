@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * The file is mapped, its records are sorted by time once. Layouts:
+ * The file is mapped, and its records are sorted by time once. Layouts:
  * tools/perf/Documentation/perf.data-file-format.txt of the kernel, and <linux/perf_event.h> for
  * the records.
  */
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define USER_RECORDS 64 /* perf's own, which carry no time */
+#define USER_RECORDS 64 /* perf's own records, which carry no time */
 #define MAX_ATTRS 64
 #define TRAILER_BITS                                                                   \
 	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | \
@@ -51,8 +51,8 @@ struct perf_data {
 	uint64_t lost;
 };
 
-/* By perf's number of a register, DWARF's: AX BX CX DX SI DI BP SP IP FLAGS CS SS DS ES FS GS
- * R8... */
+/* DWARF's number of each of perf's registers, in perf's order: AX BX CX DX SI DI BP SP IP FLAGS CS
+ * SS DS ES FS GS R8... */
 static const int8_t dwarf_numbers[] = { 0,  3,  2,  1,  4, 5, 6,  7,  16, -1, -1, -1,
 					-1, -1, -1, -1, 8, 9, 10, 11, 12, 13, 14, 15 };
 
@@ -73,8 +73,8 @@ static const struct perf_event_attr *find_attr(const struct perf_data *data, uin
 	return &data->attrs[0].attr;
 }
 
-/* The attr whose fields a record has: perf writes ids first in samples and last in others where
- * attrs differ. */
+/* The attr that describes a record. If there are several attrs, perf writes the id first in samples
+ * and last in other records. */
 static const struct perf_event_attr *attr_of(const struct perf_data *data,
 					     const struct perf_event_header *header)
 {
@@ -92,7 +92,7 @@ static unsigned int count_bits(uint64_t word)
 	return (unsigned int)__builtin_popcountll(word);
 }
 
-/* Where `field` is in a sample, of those that have a fixed size. */
+/* The offset of `field` in a sample, for fields after others of fixed size. */
 static size_t sample_field(uint64_t type, uint64_t field)
 {
 	static const uint64_t order[] = { PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
@@ -252,8 +252,7 @@ static bool take_map(const struct perf_event_header *header, const uint8_t *body
 		    : !(header->misc & PERF_RECORD_MISC_MMAP_DATA);
 }
 
-/* u64 abi, registers, u64 size, the stack, u64 valid size; in front of them what has no fixed
- * size */
+/* u64 abi, registers, u64 size, the stack, u64 valid size; fields of variable size come first */
 static void take_sample(const struct perf_data *data, const struct perf_event_header *header,
 			struct perf_data_event *event)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * perf.data - what `perf record` wrote, as far as unwinding needs it
+ * perf.data - the file of `perf record`, as far as unwinding needs it
  *
- * Mappings, names, forks, exits, and samples with registers and stack, in the order of their times;
- * everything else is passed over. For files that this machine's own perf has just written: x86_64,
- * not compressed, not a pipe's.
+ * Mappings, names, forks, exits, and samples with registers and stack, ordered by time; everything
+ * else is skipped. For files that perf has just written on this machine: x86_64, not compressed,
+ * not read from a pipe.
  */
 #pragma once
 
@@ -26,24 +26,24 @@ struct perf_data_event {
 	enum perf_data_kind kind;
 	int32_t pid, tid;
 	uint64_t time_ns;
-	/* PERF_DATA_MAP, executable ones */
+	/* PERF_DATA_MAP, executable mappings only */
 	uint64_t start, end, offset;
 	const char *path;
 	/* PERF_DATA_EXEC */
-	const char *name; /* also where a process only changes its name */
+	const char *name; /* also if a process only changes its name */
 	bool is_exec;
-	/* PERF_DATA_FORK: pid is the child; of a thread, both are the same */
+	/* PERF_DATA_FORK: pid is the child; for a thread, both are equal */
 	int32_t parent_pid;
 	/* PERF_DATA_SAMPLE */
 	bool in_kernel;
-	bool has_user; /* a copy that is not empty; else there is no stack */
+	bool has_user; /* has a stack copy that is not empty */
 	struct live_sample sample;
 };
 
-/* NULL where the file cannot be read. */
+/* NULL if the file cannot be read. */
 struct perf_data *perf_data_open(const char *path);
 void perf_data_close(struct perf_data *data);
-/* False at the end. What it points at lives as long as `data`. */
+/* False at the end. Pointers in the event stay valid as long as `data`. */
 bool perf_data_next(struct perf_data *data, struct perf_data_event *ret_event);
-/* Samples that the kernel said it dropped. */
+/* The number of samples that the kernel reported as dropped. */
 uint64_t perf_data_lost(const struct perf_data *data);

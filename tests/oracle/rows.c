@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Only FDEs that a search finds are compared: of those that others cover no way finds the rows
- * by address. */
+/* Only FDEs that a search finds are compared: the rows of FDEs covered by others cannot be found by
+ * address. */
 #include "tests/oracle/rows.h"
 
 #include "tests/oracle/elf-cfi.h"
@@ -66,7 +66,7 @@ static bool check_compiled(struct check *check, const struct cfi_row *row)
 	return true;
 }
 
-/* libdw has no word for a signed return address. */
+/* libdw cannot express a signed return address. */
 static bool check_oracle(struct check *check, const struct cfi_row *row, bool is_debug_frame)
 {
 	struct cfi_rule rule = { .cfa = CFI_CFA_UNSUPPORTED }, evaluated = row->rule;
@@ -92,7 +92,7 @@ static bool check_oracle(struct check *check, const struct cfi_row *row, bool is
 	return false;
 }
 
-/* Whether a search finds this FDE for all of its addresses. */
+/* Whether a search finds this FDE at its first and last address. */
 static bool is_found(struct cfi_reader *finder, const struct elf_cfi *file,
 		     const struct cfi_fde *fde)
 {

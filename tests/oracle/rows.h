@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rows - files three ways: every row of every FDE as compiled, as evaluated, and as libdw has it
+ * Rows - three readings of a file: every row of every FDE as compiled, as evaluated, and as in
+ * libdw
  *
- * The compiled table is asked for every pc. libdw is asked where a row begins, and says up to where
- * its answer holds.
+ * The compiled table is queried for every pc. libdw is queried at the start of each row, and
+ * reports up to which address its answer holds.
  */
 #pragma once
 
@@ -12,33 +13,32 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* How a row can differ from the one that was evaluated. */
+/* How another reading can differ from the evaluated row. */
 enum rows_difference {
 	ROWS_COMPILED,    /* the table has another rule for one of its addresses */
 	ROWS_LIBDW_RULE,  /* libdw has another rule */
-	ROWS_LIBDW_END,   /* libdw has the same, up to another address */
-	ROWS_LIBDW_KNOWS, /* libdw says what it is, and we that the program is broken */
+	ROWS_LIBDW_END,   /* libdw has the same rule, up to another address */
+	ROWS_LIBDW_KNOWS, /* libdw has a rule, and we consider the program broken */
 	ROWS_N_DIFFERENCES,
 };
 
 struct rows_count {
 	size_t files;
 	size_t rows, addresses;
-	size_t unsupported; /* of the rows, what no rule can hold */
+	size_t unsupported; /* rows that our rules cannot express */
 	size_t why[ORACLE_N_WHYS];
-	/* FDEs that others cover, wholly or in part: no way finds their rows by address */
+	/* FDEs that others cover, wholly or partly: their rows cannot be found by address */
 	size_t covered;
-	/* libdw says the program is broken, and we do not: a register behind an expression */
+	/* libdw considers the program broken and we do not: a register after an expression */
 	size_t refused;
-	size_t different; /* rows that differ in any way */
+	size_t different; /* rows with any difference */
 	size_t differences[ROWS_N_DIFFERENCES];
-	size_t table_rows; /* neighbours with the same rule are one; with the gaps */
+	size_t table_rows; /* rows after merging neighbors with the same rule, including gaps */
 	size_t table_bytes;
 };
 
-/* Adds to the count, and prints every row that differs. False where the file has no CFI that can
- * be used. */
+/* Adds to the counts, and prints every row that differs. False if the file has no usable CFI. */
 bool rows_check(const char *path, struct rows_count *count);
 
-/* What was counted, with the kinds of rows that differ or that no rule can hold. */
+/* Prints the counts by kind of difference and by reason. */
 void rows_print(const struct rows_count *count);
