@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Functions that are dangerous where others decide what they do to us, and the few files that may call them."""
+"""Some functions are dangerous if strangers control their arguments; only a few files may call
+them."""
 import re
 import sys
 
 import lint
 
-# What reads sockets also receives descriptors, and whoever closes the last copy of one may wait for a stranger.
+# A process that reads sockets also receives descriptors, and close() of the last copy of one may
+# block on a stranger.
 RECEIVERS = {
     "daemon/broker/sysprof.c": "who sends is told beside the packet; it looks before it reads",
     "daemon/datagram.c": "from profd-files, which is ours",

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""A comment that says which test holds an invariant names one that exists: "[test-ring: arena, grow; test_marks: memory]".
+"""A comment that names the test of an invariant names an existing one: "[test-ring: arena, grow;
+test_marks: memory]".
 
-A test is test-NAME (tests/unit/test-NAME.c), test_NAME (tests/integration/test_NAME.py), fuzz_NAME (tests/fuzz/fuzz_NAME.c) or
-bench_NAME (tests/bench/bench_NAME.py). The words of a case occur together in the name of a test function or of a parameter. In the
-comment at the top of a file, all in brackets is such a reference.
+A test is test-NAME (tests/unit/test-NAME.c), test_NAME (tests/integration/test_NAME.py),
+fuzz_NAME (tests/fuzz/fuzz_NAME.c) or bench_NAME (tests/bench/bench_NAME.py). The words of a case
+occur together in the name of a test function or of a parameter. In the comment at the top of a
+file, every text in brackets is such a reference.
 """
 import re
 import sys
@@ -24,7 +26,7 @@ FIRST_COMMENT = re.compile(r"(?:/\*[^\n]*SPDX[^\n]*\*/\s*)?(/\*.*?\*/)", re.DOTA
 
 
 def find_file(root, name):
-    """None: no test is called so."""
+    """The file of a test, or None."""
     for pattern, place in TESTS.items():
         if re.fullmatch(pattern, name):
             path = root / place.format(name)
@@ -33,14 +35,14 @@ def find_file(root, name):
 
 
 def names_in(path):
-    """The functions of a test and the words that it has as parameters, with "_" between all their words."""
+    """The functions of a test and its string parameters, their words joined by "_"."""
     text = path.read_text(encoding="utf-8")
     found = re.findall(r"\b(?:test_|RUN\()(\w+)[()]", text) + re.findall(r'"([\w -]+)"', text)
     return {"_" + re.sub(r"\W", "_", name).lower() + "_" for name in found}
 
 
 def findings(root, reference):
-    """What is wrong with the text between the brackets."""
+    """The errors in the text between the brackets."""
     path = None
     if reference.startswith("by construction"):
         return

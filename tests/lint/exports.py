@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Our libraries export prof_* and nothing else, and exactly what their public headers declare; and what is preloaded, the names that it
-hooks. Arguments: LIBRARY HEADER[,SOURCE…] …, where the sources are those of hooks."""
+"""Each library exports exactly the prof_* names that its public headers declare; a preloaded
+library also exports the names that it hooks. Arguments: LIBRARY HEADER[,SOURCE…] …, where the
+sources define the hooks."""
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ HOOK = re.compile(r"\bHOOK\b[^;{]*?\b(\w+)\s*\(")
 
 
 def exported(library):
-    """Of an archive, what is global in its objects."""
+    """The exported symbols; for an archive, the global symbols of its objects."""
     option = "--extern-only" if Path(library).suffix == ".a" else "-D"
     listed = subprocess.run(
         ["nm", option, "--defined-only", "--format=posix", library], stdout=subprocess.PIPE, encoding="utf-8", check=True

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Which folder may include what. `includes.py ROOT --table` prints the rules as the table of docs/architecture.md, which has to be
-the same."""
+"""Checks which folder includes what. `includes.py ROOT --table` prints the rules in the form of the
+table in docs/architecture.md, which has to be identical."""
 import re
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ import lint
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
-# Headers that are not the libc's or the kernel's, by the library that they stand for.
+# Headers that belong neither to the libc nor to the kernel, by library.
 LIBRARIES = {
     "glib": r"(glib|glibconfig)([-./].*|$)|glib-unix\.h",
     "gio": r"(gio|gobject|gmodule)([-./].*|$)",
@@ -24,7 +24,8 @@ LIBRARIES = {
     "stdio": r"stdio\.h",
 }
 
-# Folder: our own folders or headers that it may include, and the libraries. The longest folder that fits decides.
+# Folder: the headers or folders of our own that it may include, and the libraries. The longest
+# matching folder decides.
 ALLOWED = {
     "arch": (["arch"], []),
     "libcapture": (["libcapture", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
@@ -33,7 +34,8 @@ ALLOWED = {
         ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/owner.h", "daemon/stranger.h", "arch"],
         ["glib", "seccomp", "stdio"],
     ),
-    # The format's enums stand in the messages of daemon/protocol.h; its functions are not linked into profd.
+    # daemon/protocol.h uses the format's enums in its messages; profd does not link the format's
+    # functions.
     "daemon/broker": (
         [
             "daemon/broker",
@@ -98,12 +100,12 @@ WHAT = {
     "tools/profcapture": "profcapture",
     "docs/examples": "programs that use profd",
 }
-# The libc's, which each folder but libcollector/ may use.
+# These headers of the libc may be included in each folder but libcollector/.
 UNLISTED = {"stdio"}
 
 
 def table():
-    """A row for each folder but the tests, which may include everything."""
+    """A row for each folder except tests/, which may include everything."""
     yield "| folder | contents | own headers | libraries |"
     yield "|---|---|---|---|"
     for folder, what in WHAT.items():

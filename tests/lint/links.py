@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Relative links of the Markdown files lead somewhere, and so do the docs/ and tests/ files that sources name."""
+"""Relative links in Markdown files lead to existing files, and the docs/ and tests/ files that
+sources name exist."""
 import re
 import sys
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What the lints share: which files there are, and how a lint is run and proves that it catches something.
+"""Functions that the lints share: the list of files, and the entry point with the self-test.
 
-A lint is a module with check(root, …) yielding "FILE:LINE: what is wrong", and SELF_TEST, a list of
-(files, number of findings): files is {path: text}, written into an empty folder that check() then sees as the root.
+A lint is a module with check(root, …) yielding "FILE:LINE: what is wrong", and SELF_TEST, a list
+of (files, number of findings): files is {path: text}, written into an empty folder that check()
+then receives as the root.
 """
 import subprocess
 import sys
@@ -13,7 +14,8 @@ SKIPPED_FOLDERS = {".git", "__pycache__", ".pytest_cache"}
 
 
 def files(root, *suffixes):
-    """The repository's files, tracked or new, with one of the suffixes (all without); sorted."""
+    """The repository's files, tracked or new, with one of the suffixes (without suffixes all),
+    sorted."""
     found = list(tracked(root)) if (root / ".git").exists() else [
         path.relative_to(root)
         for path in root.rglob("*")
@@ -38,7 +40,7 @@ def lines(root, path):
 
 
 def run(check, self_test):
-    """main() of a lint: `LINT ROOT [ARGUMENT…]`, or `LINT --self-test`."""
+    """The main() of a lint: `LINT ROOT [ARGUMENT…]`, or `LINT --self-test`."""
     if sys.argv[1:2] != ["--self-test"]:
         findings = list(check(Path(sys.argv[1]).resolve(), *sys.argv[2:]))
         print(*findings, sep="\n", end="\n" if findings else "")

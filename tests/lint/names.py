@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""A name means one thing in the tree: no two structs have the same tag, no two functions that are not static the same name, and no
-more than two .c files share a private header. No code outside arch/cpu/ depends on the CPU by #if. KNOWN lists the exceptions that
-are left; it only shrinks."""
+"""A name has one meaning in the tree: no two structs have the same tag, no two non-static functions
+have the same name, and at most two .c files include a private header. No code outside arch/cpu/
+depends on the CPU by #if. KNOWN lists the remaining exceptions; it only shrinks."""
 import re
 import sys
 from collections import defaultdict
@@ -19,7 +19,7 @@ KNOWN = "tests/lint/known-names.txt"
 
 
 def find_shared(root):
-    """What is shared: the files, and how many may."""
+    """The names that are used more often than allowed, with their files."""
     structs, functions, headers = (defaultdict(set) for _ in range(3))
     cpu = {}
     for path in lint.files(root, ".c", ".h"):

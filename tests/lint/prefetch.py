@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What a source file has fetched ahead is fetched: compilers drop calls of functions that do nothing else. Archives are the arguments."""
+"""A source file that prefetches has prefetch instructions in its object: compilers remove calls of
+functions that do nothing else. The arguments are archives."""
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ CALL = re.compile(r"\bprefetch_line\(")
 
 
 def fetching(archive):
-    """Names of the archive's objects, each with whether it has such an instruction."""
+    """The names of the archive's objects, each with whether it has a prefetch instruction."""
     listed = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", archive], stdout=subprocess.PIPE, encoding="utf-8", check=True
     ).stdout

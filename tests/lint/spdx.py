@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The first line of each source file, or the second behind #!, is the licence."""
+"""The first line of each source file, or the second after #!, is the license."""
 import sys
 
 import lint

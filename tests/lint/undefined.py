@@ -1,13 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What a hook can reach calls of libc only what neither allocates nor locks. Its archives are the arguments."""
+"""Code that a hook can reach calls only libc functions that neither allocate nor lock. The
+arguments are archives."""
 import subprocess
 import sys
 
 import lint
 
-# mmap, munmap and madvise: self_unwind_setup() and where an arena is mapped. pthread_*, __register_atfork: as the library is loaded, and of
-# pthread_setspecific() what the first record of a thread takes; it allocates for the 33rd key of a program, and nothing of ours is held then. dlsym, dladdr: heap-next.c, at the first call of a hook, before there is another thread. clock_gettime: the vdso's, or a system call. What begins with __ and ends in _chk or _fail: our own bugs.
+# mmap, munmap, madvise: self_unwind_setup(), and where an arena is mapped. pthread_*,
+# __register_atfork: when the library is loaded. The first record of a thread calls
+# pthread_setspecific(), which allocates from the 33rd key of a program on; no lock of ours is held
+# then. dlsym, dladdr: heap-next.c, at the first call of a hook, before there is another thread.
+# clock_gettime: in the vdso, or a system call. __*_chk, __*_fail: our own bugs.
 ALLOWED = set("""
     memchr memcmp memcpy memmove memset syscall getauxval getpid __errno_location _dl_find_object _r_debug
     mmap mmap64 munmap madvise clock_gettime

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The README's table "Where is…" names files and folders that exist, and symbols that are in the file before them."""
+"""The README's table "Where is…" names files and folders that exist, and symbols that occur in the
+file named before them."""
 import re
 import sys
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Text that people read is at most 100 columns wide: comments in C, and the paragraphs of Markdown files. Tables, code in Markdown
-and addresses may be wider; the width of code is clang-format's business."""
+"""Comments in C and paragraphs in Markdown are at most 100 columns wide. Tables, code in Markdown
+and addresses may be wider; clang-format checks the width of code."""
 import re
 import sys
 

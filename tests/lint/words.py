@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What no line may have: goto outside libcollector, texts from files in the engine, marks of unfinished work, the paths and
-hosts of one machine."""
+"""Rejects goto outside libcollector, libc's and GLib's message texts in the engine, markers of
+unfinished work, and paths and hosts of one machine."""
 import re
 import sys
 
 import lint
 
-# (pattern, files it is looked for in, folder that is let off, what is wrong). Written so that they do not match here.
+# (pattern, suffixes of the files to search, exempt folder, message). The patterns are written so
+# that they do not match this file.
 RULES = [
     (r"\b(TO" r"DO|FIX" r"ME|X{3}|HA" r"CK)\b", (), None, "a mark of unfinished work"),
     (r"(?<![\w./])/(work|home|root|Users)/\w", (), None, "a path of one machine"),
@@ -16,7 +17,7 @@ RULES = [
     (r"\b(pypi\.org|registry\.npmjs|proxy\.golang|crates\.io)\b", (), None, "a registry host"),
     (r"[ \t]+$", (".c", ".h", ".py", ".sh", ".build", ".md"), None, "white space at the end of the line"),
 ]
-# (pattern, whether it is wrong in that file, what is wrong), in code only.
+# (pattern, whether it applies to a path, message), for code only.
 CODE_RULES = [
     (r"\bgoto\b", lambda path: path.parts[0] != "libcollector", "goto: use a cleanup attribute"),
     (r"\b(g_strerror|g_strsignal|g_assert\w*|strerror|strsignal)\(", lambda path: path.parts[:2] == ("daemon", "engine"),
@@ -28,7 +29,7 @@ CODE = [(re.compile(pattern), applies, why) for pattern, applies, why in CODE_RU
 
 
 def comments_blanked(text):
-    """C without comments and strings, line numbers kept, for rules about code."""
+    """C with comments and strings blanked and line numbers kept, for rules about code."""
     def blank(match):
         return re.sub(r"[^\n]", " ", match[0])
     return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.DOTALL)
