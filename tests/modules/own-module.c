@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* A library for test-self-unwind: built twice, with frames of other sizes and otherwise the same
- * code. */
+/* A library for test-self-unwind, built twice: frames of different sizes, the same code
+ * otherwise. */
 int own_module_call(int (*function)(void));
 
 __attribute__((visibility("default"))) int own_module_call(int (*function)(void))
