@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profd and perf on the same work at the same time: do they say the same?
+"""Compares the results of profd and perf on the same work at the same time.
 
-Both sample cpu-clock at the same rate over the whole system; what is compared is the time in which both did. For each program the ten symbols with the largest self share
-in either must agree within max(3 points, 4 sigma); where perf has no name the image's share is compared instead, and the
+Both sample cpu-clock at the same rate over the whole system; only the time in which both sampled
+is compared. For each program, the ten symbols with the largest self share in either must agree
+within max(3 points, 4 sigma). Where perf has no name, the image's share is compared instead. The
 numbers of samples must agree within 2 % (or 4 sigma of a small run).
 """
 
@@ -19,7 +20,7 @@ import time
 
 import bench
 
-# git first: it has a repository to make before the others take the CPUs
+# git first: it creates a repository before the others occupy the CPUs
 PROGRAMS = {
     "git": (lambda work: [work.git()], ["git"]),
     "C": (lambda work: [work.c()], ["loop"]),
@@ -29,7 +30,8 @@ PROGRAMS = {
 
 
 def wait_for_samples(processes, *paths):
-    """Until both have written something behind the beginning of their files: either may start late on a busy machine."""
+    """Waits until both have written samples to their files: either may start late on a busy
+    machine."""
     begun = {}
     while len(begun) < len(paths) or any(os.path.getsize(path) == begun[path] for path in paths):
         for process in processes:
@@ -42,7 +44,8 @@ def wait_for_samples(processes, *paths):
 
 
 def record_both(folder, names, seconds, frequency):
-    """Records programs, beside each other, with both; returns the paths of the capture and of perf's data."""
+    """Records the programs with both at the same time; returns the paths of the capture and of
+    perf's data."""
     capture, data = os.path.join(folder, "both.cap"), os.path.join(folder, "both.data")
     with bench.Work(folder) as work:
         for name in names:
@@ -64,7 +67,8 @@ def record_both(folder, names, seconds, frequency):
 
 
 class PerfDied(Exception):
-    """Or profctl did. perf 6.1 aborts on some machines' processes (build-id.c: an assertion, then a smashed stack)."""
+    """perf or profctl died. perf 6.1 aborts on the processes of some machines (build-id.c: an
+    assertion, then a smashed stack)."""
 
 
 def common_time(capture, data):
@@ -91,7 +95,7 @@ def perf_rows(data, comms, first, last):
     for line in report.stdout.splitlines():
         if not line.strip() or line.startswith("#"):
             continue
-        parts = [part.strip() for part in line.split("\t")]  # one name only: perf leaves the column out
+        parts = [part.strip() for part in line.split("\t")]  # perf omits the column for a single name
         count, image, symbol = parts[0], parts[-2], parts[-1]
         kind, _, name = symbol.partition("] ")
         name = name.strip()
@@ -119,7 +123,8 @@ CLONE = re.compile(r"(\.(isra|part|constprop|llvm|lto_priv|cold|localalias|__uni
 
 
 def plain(name):
-    """A name without what the two print differently: parameters, version suffixes, and clones, which are no functions of their own for us."""
+    """A name without the parts that the two print differently: parameters, version suffixes, and
+    clones, which profd does not count as functions of their own."""
     return CLONE.sub("", re.sub(r"@.*$", "", re.sub(r"\(.*$", "", name))) if name else None
 
 
@@ -138,7 +143,7 @@ def images(rows):
 
 
 def disagreements(ours, theirs):
-    """Lines that say what differs by more than the bound; and the table of what was compared."""
+    """Lines that describe differences beyond the bound, and the table of the comparison."""
     n_ours, n_theirs = sum(ours.values()), sum(theirs.values())
     problems, lines = [], []
 
@@ -156,7 +161,7 @@ def disagreements(ours, theirs):
         if key[1] is not None and theirs[key] and ours[key]:
             compare(f"{key[0]} {key[1]}", ours[key], theirs[key])
         elif key[1] is not None:
-            # one of the two has no name for it: the image decides, below
+            # only one of the two has a name: the image decides, below
             lines.append(f"    {key[0]} {key[1]}: named by one only ({ours[key]}, {theirs[key]})")
             if max(ours[key] / n_ours, theirs[key] / n_theirs) > 0.03 and not (ours[key[0], None] or theirs[key[0], None]):
                 problems.append(f"{key}: {ours[key]} and perf {theirs[key]}, and the image has no unnamed samples")
@@ -170,7 +175,8 @@ def disagreements(ours, theirs):
 
 
 def check(folder, names, seconds, frequency, attempts=3):
-    """Returns {name: (problems, lines, samples of ours, of perf's)}. Records again where perf did not survive."""
+    """Returns {name: (problems, lines, samples of ours, of perf's)}. Repeats the recording if perf
+    died."""
     for left in reversed(range(attempts)):
         try:
             capture, data = record_both(folder, names, seconds, frequency)

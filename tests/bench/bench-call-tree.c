@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench call tree - what a hook pays for its stack, beside a whole walk (self-unwind) and libgcc's
- * _Unwind_Backtrace in the same run
+ * Bench call tree - the cost of a hook's stack, compared with a whole walk (self-unwind) and with
+ * libgcc's _Unwind_Backtrace in the same run
  *
- * Same: the stack of the last time. Sites: one of 16 places in turn calls one of 16 functions,
- * which call the hook; what is further out stays. Recursion: the hook is called on each level on
- * the way down and on the way up. New: each stack has never been there. Functions are built without
- * frame pointers, then with.
+ * Same: the stack is the previous one. Sites: one of 16 places in turn calls one of 16 functions,
+ * which call the hook; the outer frames stay. Recursion: the hook is called on each level on the
+ * way down and on the way up. New: each stack is new. Functions are built without frame pointers,
+ * then with.
  */
 #include "libcollector/call-tree.h"
 #include "tests/unit/ring.h"
@@ -181,7 +181,7 @@ static __attribute__((noinline)) void by_libgcc(void)
 			prefix##_down(9);                                                         \
 	}                                                                                         \
                                                                                                   \
-	/* A path of 14 bits has not been there before. */                                        \
+	/* Each path of 14 bits is new. */                                                        \
 	static __attribute__((noinline)) int prefix##_path(uint32_t path, int n)                  \
 	{                                                                                         \
 		volatile int r = 0;                                                               \
@@ -215,14 +215,14 @@ static __attribute__((noinline)) void by_libgcc(void)
 	}
 
 PROGRAMS(without, 0)
-/* Who asks for its frame's address has it in a register. */
+/* __builtin_frame_address() forces a frame pointer. */
 PROGRAMS(with, (int)(uintptr_t)__builtin_frame_address(0))
 
 struct program {
 	const char *name;
 	int (*deep)(int n, void (*program)(int), int runs);
 	void (*program)(int);
-	int n_own; /* frames of its own */
+	int n_own; /* number of its own frames */
 };
 
 static double measure(const struct program *program, int depth, void (*with_hook)(void), int runs)
@@ -256,7 +256,7 @@ static void measure_depth(const struct program *program, int depth)
 	       program->name, n_frames, tree, walk, libgcc);
 }
 
-/* Once only, as nothing is new twice. */
+/* Runs once, because nothing is new twice. */
 static void measure_new(const struct program *program)
 {
 	double start;

@@ -2,14 +2,17 @@
 /*
  * bench-capture - how fast libprofcapture writes, scans, seeks and opens
  *
- * Data are the rows of a real recording (made by capture.py with profctl), repeated with their
- * times moved on, never constants. Uses the public interface only. Each verb prints one line of
+ * The data are the rows of a real recording (made by capture.py with profctl), repeated with
+ * shifted times, never constants. Uses the public interface only. Each verb prints one line of
  * JSON.
  *
- *   write IN OUT ROWS CHUNK_ROWS   sample rows of IN into OUT, until ROWS are written
- *   grow IN OUT BYTES CHUNK_ROWS  whole copies of IN (all tables, an epoch each) until OUT has
- *   BYTES; no trailer finish OUT  makes a grown capture finished scan FILE  time and stack of every
- *   sample seek FILE N  N random times: from the time to its first rows open FILE  prof_reader_open
+ *     write IN OUT ROWS CHUNK_ROWS   sample rows of IN into OUT, until ROWS are written
+ *     grow IN OUT BYTES CHUNK_ROWS   whole copies of IN (all tables, an epoch each) until OUT has
+ *                                    BYTES; writes no trailer
+ *     finish OUT                     completes a grown capture
+ *     scan FILE                      reads time and stack of every sample
+ *     seek FILE N                    N times: finds the first rows at a random time
+ *     open FILE                      calls prof_reader_open()
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -74,7 +77,7 @@ static struct prof_writer *create(const char *path, enum prof_writer_mode mode, 
 	return writer;
 }
 
-/* Row `i` of a batch as values; an absent column is zero. Lists point into the batch. */
+/* Row `i` of a batch as values; a missing column is zero. Lists point into the batch. */
 static void row_values(const struct prof_table_def *def, const struct prof_batch *batch, size_t i,
 		       uint64_t shift_ns, struct prof_value *values)
 {
@@ -91,15 +94,14 @@ static void row_values(const struct prof_table_def *def, const struct prof_batch
 					       a->offsets[i + 1] - a->offsets[i]);
 		else
 			values[c] = PROF_NUMBER(a->numbers ? a->numbers[i] : 0);
-		/* Not in dictionaries: a process of a later epoch is the same one by its start
-		 * time. */
+		/* Times in dictionaries stay: the start time identifies a process across epochs. */
 		if (def->flags & PROF_TABLE_TIMED && def->columns[c].type == PROF_TYPE_TIME &&
 		    a->numbers && values[c].number)
 			values[c].number += shift_ns;
 	}
 }
 
-/* All sample rows of a recording, row after row. */
+/* All sample rows of a recording, row by row. */
 struct rows {
 	struct prof_value *values;
 	size_t n;
@@ -137,8 +139,8 @@ static struct rows load_samples(const struct prof_reader *reader, const struct p
 	return rows;
 }
 
-/* The next rows of the recording, over and over, each time a span later: where the CPU has them
- * near, as a producer's. */
+/* The next rows of the recording, over and over, each round shifted by the recording's span. They
+ * are copied into the CPU's caches, where a producer's rows would be. */
 static void next_rows(struct rows *rows, const struct prof_table_def *def, size_t done, size_t n,
 		      struct prof_value *ret_values)
 {
@@ -205,8 +207,8 @@ static int verb_write(char **args)
 	return 0;
 }
 
-/* One copy of the whole recording, in file order, so that dictionaries come before what names
- * them. */
+/* One copy of the whole recording in file order, so that dictionaries precede the rows that refer
+ * to them. */
 static int copy_all(const struct prof_reader *reader, struct prof_writer *writer,
 		    struct prof_block **blocks, uint64_t shift_ns, uint32_t epoch_shift,
 		    size_t chunk_rows)
@@ -292,7 +294,7 @@ static int verb_grow(char **args)
 	for (size_t i = 0; i <= PROF_TABLE_METADATA; i++)
 		prof_block_free(blocks[i]);
 	free(chunks);
-	prof_writer_free(writer); /* as a crash would leave it */
+	prof_writer_free(writer); /* leaves the file as a crash would */
 	prof_reader_free(reader);
 	close(fd);
 	return 0;

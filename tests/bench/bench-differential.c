@@ -2,14 +2,14 @@
 /*
  * Bench differential - the samples of a perf.data file, walked by the engine's code and by libdwfl
  *
- *     bench-differential FILE [COMM…]  chains compared; a line of JSON
- *     bench-differential --roots FILE  how many chains libdwfl gets to a root, by process
+ *     bench-differential FILE [COMM…]  compares the chains; prints a line of JSON
+ *     bench-differential --roots FILE  counts chains in which libdwfl reaches a root, by process
  *
- * Processes and mappings come from the records in their order; each walk meets the mappings of its
- * moment, as in the engine, whose tables, maps and walk these are. Two chains are equal when they
- * have the same pcs from the innermost to the outermost, or to the first frame in code without CFI:
- * from there on both only guess. What is not equal is counted by a class, which says who ended why;
- * bench_differential.py says which of them are whose fault.
+ * Processes and mappings come from the records in their order; each walk uses the mappings of its
+ * time, as in the engine, which provides the tables, the maps and the walk. Two chains are equal if
+ * they have the same pcs from the innermost to the outermost, or to the first frame in code without
+ * CFI, because both only guess from there on. Differences are counted by a class, which says which
+ * walk ended and why; bench_differential.py says which side a class is the fault of.
  */
 #include "arch/base.h"
 #include "daemon/engine/unwind-file.h"
@@ -26,7 +26,7 @@
 #include <sys/stat.h>
 
 #define MAX_MODULES 1024
-#define PEER_FRAMES 2048 /* more than ours, which are cut at UNWIND_MAX_FRAMES */
+#define PEER_FRAMES 2048 /* more than our limit UNWIND_MAX_FRAMES */
 #define NAME_BYTES 32
 
 struct process {
@@ -34,7 +34,7 @@ struct process {
 	struct maps *maps;
 	struct peer_walk peer;
 	bool peer_works;
-	uint64_t peer_version; /* of the maps that it was made from */
+	uint64_t peer_version; /* version of the maps that `peer` was made from */
 };
 
 /* Counted by class, or by name. */
@@ -48,13 +48,13 @@ struct differential {
 	struct images images;
 	struct unwind_tables *tables;
 	struct unwind *unwind;
-	char *vdso; /* a file with its bytes */
+	char *vdso; /* a copy of the vdso in a file */
 	const char *const *names;
 	size_t n_names;
 	bool roots_only;
 	uint64_t peer_pcs[PEER_FRAMES];
 	uint64_t n, empty, equal, equal_to_jit, outside;
-	uint32_t walk;                                /* a number for each */
+	uint32_t walk;                                /* number of the current walk */
 	GHashTable *classes, *by_name, *stops, *ends; /* struct count */
 };
 
@@ -87,8 +87,9 @@ static void wait_for_tables(struct differential *d)
 	}
 }
 
-/* How far above its own addresses a file is mapped. Programs with fixed addresses may be mapped
- * again elsewhere, as node does with its own code: libdwfl cannot have them twice. */
+/* The difference between the mapped and the own addresses of a file. Programs with fixed addresses
+ * may be mapped a second time elsewhere, as node does with its own code; libdwfl cannot handle
+ * both. */
 static bool get_bias(const char *path, const struct mapping *mapping, uint64_t *ret_bias)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -195,7 +196,7 @@ static void on_fork(struct differential *d, const struct perf_data_event *event)
 	memcpy(process->name, parent->name, sizeof(process->name));
 }
 
-/* A file with two segments of code has two mappings. */
+/* A file with two executable segments has two mappings. */
 static bool has_module(const struct peer_module *modules, size_t n,
 		       const struct peer_module *module)
 {
@@ -250,7 +251,7 @@ static void walk(struct differential *d, const struct process *process,
 		.stack = event->sample.stack,
 		.stack_bytes = event->sample.stack_size,
 		.wanted_bytes = LIVE_STACK_BYTES,
-		.thread = ++d->walk, /* of nobody: nothing is stitched */
+		.thread = ++d->walk, /* a new thread each time, so that nothing is stitched */
 		.pid = event->pid,
 		.in_kernel = event->in_kernel,
 	};
@@ -260,7 +261,7 @@ static void walk(struct differential *d, const struct process *process,
 		wait_for_tables(d);
 }
 
-/* The rule of a frame; NULL where its file has none. */
+/* The rule of a frame; NULL if its file has none. */
 static const struct cfi_rule *rule_at(struct differential *d, const struct process *process,
 				      uint64_t pc)
 {
@@ -356,7 +357,7 @@ static void count_class(struct differential *d, const struct process *process,
 		fprintf(stderr, "%s: %s\n", class, count->example);
 }
 
-/* Where the first frame is that has no CFI; n where all have. */
+/* The index of the first frame without CFI; n if all have CFI. */
 static size_t find_guess(const struct differential *d, const struct unwind_stack *stack)
 {
 	const struct walk_frame *frames = unwind_last_frames(d->unwind);
@@ -369,7 +370,7 @@ static size_t find_guess(const struct differential *d, const struct unwind_stack
 	return stack->n;
 }
 
-/* Whether CFI has the caller's frame pointer below the innermost frame's sp, as between `pop
+/* Whether CFI places the caller's frame pointer below the innermost frame's sp, as between `pop
  * rbp` and `ret`. */
 static bool is_popped(struct differential *d, const struct process *process,
 		      const struct unwind_stack *stack)
@@ -391,7 +392,7 @@ static bool is_program_entry(const struct process *process, uint64_t tagged)
 	       address == file->entry;
 }
 
-/* Where both are the same up to frame i: who is wrong from there on. */
+/* Both chains are equal up to frame i: names the reason why they differ from there on. */
 static void name_class(struct differential *d, const struct process *process,
 		       const struct unwind_stack *stack, size_t i, size_t n_peer, char *class,
 		       size_t size)
@@ -441,7 +442,7 @@ static void compare(struct differential *d, const struct process *process,
 	count_class(d, process, event, stack, i, n_peer, class);
 }
 
-/* By where the outermost frame is. */
+/* Counts by the place of the outermost frame. */
 static void count_end(struct differential *d, const struct process *process,
 		      const struct unwind_stack *stack)
 {

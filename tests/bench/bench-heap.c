@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench heap - what a record of an allocation costs the engine, from the ring to the capture
+ * Bench heap - the engine's cost of a record of an allocation, from the ring to the capture
  *
- * This process writes into its own ring; what that costs is not counted. Four loads: blocks that
- * live shortly, 100 k live blocks of random sizes and 1000 stacks, the first of four threads in
- * turn, so that rings are merged, and a large table of a program's: items of four blocks that lie
- * together, made one after another and given up in any order.
+ * This process writes into its own ring; the cost of writing is not counted. Four loads:
+ * short-lived blocks; 100 k live blocks of random sizes with 1000 stacks; the first load on four
+ * threads in turn, so that rings are merged; and a program's large table: items of four adjacent
+ * blocks, allocated in order and freed in any order.
  */
 #include "daemon/engine/collectors.h"
 #include "libcollector/ring.h"
@@ -148,12 +148,12 @@ static void write_record(struct bench *bench, const struct load *load, uint32_t 
 		write_block(bench, ring, next_random(bench) % load->n_live, load->n_live, 48);
 		return;
 	}
-	if (turn % 2 == 1) /* a number without a factor of theirs leads to each item once */
+	if (turn % 2 == 1) /* a multiplier coprime to the number of items visits each item once */
 		item = (uint32_t)(item * UINT64_C(1000003) % (load->n_live / ITEM));
 	write_block(bench, ring, item * ITEM + at % ITEM, load->n_live, 32);
 }
 
-/* The engine's thread and, as the rest of the process has nothing else to do, the writer. */
+/* The engine's thread, and also the writer, because the rest of the process is idle. */
 static void run(const struct load *load)
 {
 	struct bench bench = { .random = 1 };

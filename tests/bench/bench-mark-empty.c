@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* A library whose only function does nothing: what it costs to call prof_mark_instant(),
- * whatever that does. */
+/* A library whose only function is empty: the cost of a call of prof_mark_instant() without its
+ * body. */
 #include "tests/bench/bench-mark-empty.h"
 
 bool bench_mark_empty(const char *group, const char *name, const struct prof_arg *args,

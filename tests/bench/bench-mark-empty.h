@@ -3,6 +3,6 @@
 
 #include <prof-collector.h>
 
-/* Of prof_mark_instant()'s type. */
+/* Has the type of prof_mark_instant(). */
 PROF_PUBLIC bool bench_mark_empty(const char *group, const char *name, const struct prof_arg *args,
 				  size_t n_args);

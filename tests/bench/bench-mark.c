@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench mark - what prof-collector.h costs a program, beside empty functions and clock_gettime() in
- * the same run
+ * Bench mark - the cost of prof-collector.h to a program, compared with empty functions and
+ * clock_gettime() in the same run
  *
- *     bench-mark [ticks]      with: the arena offers the processor's time stamp counter
+ *     bench-mark [ticks]      ticks: the arena offers the processor's time stamp counter
  *
- * First where nobody records, through <prof/mark.h>, and by the function. What is over an empty
- * call is all that a program pays; what is over an empty function of the same type, in another
- * library, is what ours does in it. mark: a group and a name. arguments: a name of 20 bytes and two
- * named numbers. span: begin and end. full: what is lost at once. thread: one that makes one mark,
- * over one that makes none. As long as a process has one thread, the counter is read without
- * waiting for what stands before it: marks are measured before and behind. In ns a call, of many
- * short rounds the best and the median; rings are as large as a thread's first one, and emptied
- * between rounds. What is lost because of others on the machine is in the median; goals are for the
+ * First without a recorder: through <prof/mark.h>, and by the function. The difference to an empty
+ * call is the program's whole cost; the difference to an empty function of the same type in another
+ * library is the cost of our function's body. mark: a group and a name. arguments: a name of 20
+ * bytes and two named numbers. span: begin and end. full: marks that are dropped at once. thread: a
+ * thread that makes one mark, compared with a thread that makes none.
+ *
+ * While a process has one thread, the counter is read without waiting for preceding instructions,
+ * so marks are measured before a second thread exists and after it. Results are in ns a call: the
+ * best and the median of many short rounds. Rings are as large as a thread's first one, and are
+ * emptied between rounds. Other work on the machine affects the median, so the goals are for the
  * best.
  */
 #define PROF_LINKED
@@ -40,7 +42,7 @@
 #define N_RINGS 4
 #define RUNS 500
 #define ROUNDS 2001
-#define N_THREADS 2 /* a ring each, and two for who waits to be drained */
+#define N_THREADS 2 /* a ring each; two more for rings that wait to be drained */
 #define THREAD_ROUNDS 500
 
 static _Alignas(8) uint8_t buffer[RING_SIZE];
@@ -77,7 +79,7 @@ static __attribute__((noinline)) void call_nothing(void)
 	sink = 1;
 }
 
-/* The least that a library can do for such a call. */
+/* The minimum cost of such a call into a library. */
 static __attribute__((noinline)) void call_library(void)
 {
 	sink = 1;
@@ -156,7 +158,7 @@ static struct cost summarize(double *rounds, size_t n)
 	return (struct cost){ rounds[0], rounds[n / 2] };
 }
 
-/* Round by round in turn, as the machine is not equally fast all the time. */
+/* Alternates the rounds, because the speed of the machine varies. */
 static void measure(void (*function)(void), void (*reference)(void), void (*before)(void),
 		    struct cost *ret_cost, struct cost *ret_reference)
 {
@@ -208,7 +210,7 @@ static void print_threads(void)
 	       cost.median, cost.best - reference.best);
 }
 
-/* The engine's side of one registration, by a process of its own. Returns its exit status. */
+/* The engine's side of one registration, in a process of its own. Returns its exit status. */
 static int answer(int memfd)
 {
 	const struct control_answer reply = { .magic = CONTROL_ANSWER_MAGIC,
@@ -262,7 +264,7 @@ static int connect_here(bool ticks)
 	return r;
 }
 
-/* Of n calls, over as many of the reference. */
+/* Prints the cost of n calls minus that of n calls of the reference. */
 static void print(const char *name, void (*function)(void), int n, void (*reference)(void),
 		  void (*before)(void), double goal)
 {

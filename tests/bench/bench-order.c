@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Bench order - 10^8 records of 8 threads that preempt each other on two CPUs, through ring and
- * reader, not the engine
+ * reader, without the engine
  *
- * They are merged as the engine does it, by the bounds that each drain tells. What comes behind
- * that is counted as late; a record that is merged out of order and not counted is a failure, as is
- * one that is neither read nor counted as lost. Then the same with rings that never say that they
- * are busy, to show what that word is for.
+ * The records are merged as in the engine, by the bounds that each drain returns. Records older
+ * than the merged bound are counted as late. A record that is merged out of order without being
+ * counted, or is neither read nor counted as lost, is a failure. The second run never sets the
+ * rings' busy word, to show what that word prevents.
  */
 #include "libcollector/ring-reader.h"
 #include "libcollector/ring.h"
@@ -22,10 +22,10 @@
 #define N_CPUS 2
 #define RING_SIZE (UINT64_C(1) << 20)
 #define BUFFER_BYTES (1u << 20)
-#define WORK 200 /* while a record is open, so that many are when their thread is preempted */
+#define WORK 200 /* while a record is open, so that preemption often hits one */
 
 struct result {
-	uint64_t records, lost, late, silent; /* silent: out of order, and not late */
+	uint64_t records, lost, late, silent; /* silent: out of order, and not counted as late */
 	uint64_t ns;
 	bool is_whole;
 };
@@ -59,7 +59,7 @@ static void *write_all(void *data)
 	return NULL;
 }
 
-/* What is before merged_ns comes too late to be merged. */
+/* Records before merged_ns are too late to be merged. */
 static void count_batch(struct ring_batch *batch, uint64_t merged_ns, struct result *result)
 {
 	struct ring_record record;

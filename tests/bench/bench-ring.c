@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench ring - what a record costs its thread, beside clock_gettime() in the same run
+ * Bench ring - the cost of a record to its thread, compared with clock_gettime() in the same run
  *
- * mark: 48 bytes, taken out between the rounds. arguments: a mark with two of them. full: what is
- * lost at once. together: marks while another thread takes them out, lossless, and how many of them
- * arrived. drain: copying and checking, a record.
+ * mark: 48 bytes, read between the rounds. arguments: a mark with two arguments. full: records that
+ * are dropped at once. together: lossless marks while another thread reads them, and how many of
+ * them arrived. drain: copying and checking a record.
  */
 #include "libcollector/ring-reader.h"
 #include "libcollector/ring.h"
@@ -78,7 +78,7 @@ static void write_arguments(void)
 	ring_end(ring, record);
 }
 
-/* The best round, in ns a call; `before` is not part of it. */
+/* The best round in ns a call, without the time of `before`. */
 static double measure(void (*function)(void), void (*before)(void))
 {
 	double best = 1e18;

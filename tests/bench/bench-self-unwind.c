@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench own stack - a walk of 35 frames inside of the process, beside libgcc's _Unwind_Backtrace in
- * the same run
+ * Bench own stack - a walk of 35 frames inside of the process, compared with libgcc's
+ * _Unwind_Backtrace in the same run
  *
- * Hot: every place is remembered. Forgotten: nothing is, as behind a dlclose(). A new place: what
- * one that is not remembered costs more, for places all over libc.
+ * Hot: every place is cached. Forgotten: the cache is empty, as after a dlclose(). A new place: the
+ * additional cost of a place that is not cached, for places all over libc.
  */
 #include "libcollector/modules.h"
 #include "libcollector/self-unwind.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench unwind - tables and walks of real files and real stacks, beside libdwfl in the same run
+ * Bench unwind - tables and walks of real files and real stacks, compared with libdwfl in the same
+ * run
  *
  * Tables of the files below, then walks of the programs below; bench-unwind-rows compares every row
- * of all files. Stacks are sampled here, from programs that run here. Chains are compared frame by
- * frame; what differs is counted by why, and a chain that ends earlier than libdwfl's counts as
- * different.
+ * of all files. Stacks are sampled from programs that this benchmark starts. Chains are compared
+ * frame by frame; differences are counted by reason, and a chain that ends before libdwfl's counts
+ * as different.
  */
 #include "arch/walk.h"
 #include "tests/oracle/elf-cfi.h"
@@ -53,7 +54,7 @@ struct program {
 	const char *command[10];
 };
 
-/* SOURCE is a big C file that is made here. */
+/* SOURCE stands for a large C file that make_source() writes. */
 static const struct program programs[] = {
 	{ "python3", { "/usr/bin/python3.11", "-c", python_work } },
 	{ "cc1",
@@ -133,8 +134,8 @@ static void bench_table(const char *path)
 	       verdict(first < 60e6 && (double)size <= 6.0 * table.n_rows));
 }
 
-/* More than a busy desktop has mapped: the largest of all libraries that programs here may be
- * linked with. */
+/* More than a busy desktop has mapped: the largest of all libraries that programs here may link
+ * to. */
 static void bench_desktop(void)
 {
 	size_t bytes = 0, n = 0, files_bytes = 0;
@@ -313,7 +314,7 @@ static void walk_sample(struct space *space, const struct live_sample *sample, b
 	walk_run(&job.walk, &job.registers, ret_result);
 }
 
-/* Up to the first frame in generated code, as libdwfl cannot walk it. */
+/* Compares up to the first frame in generated code, because libdwfl cannot walk it. */
 static void compare(const struct space *space, const struct walk_result *result, size_t n_peer,
 		    struct tally *tally, bool verbose)
 {
@@ -329,9 +330,9 @@ static void compare(const struct space *space, const struct walk_result *result,
 	else if (i == result->n && result->stop != WALK_ROOT)
 		tally->shorter++;
 	else if (i == result->n && n_peer == i + 1)
-		tally->same++; /* libdwfl goes one beyond the root */
+		tally->same++; /* libdwfl has one frame beyond the root */
 	else if (i == n_peer && result->stop == WALK_ROOT)
-		tally->longer++; /* bench_differential says why */
+		tally->longer++; /* bench_differential reports the reason */
 	else
 		tally->differs++;
 	if (verbose && !(i == result->n && result->stop == WALK_ROOT)) {
@@ -371,9 +372,9 @@ static size_t walk_peer(const struct walkers *walkers, const struct live_sample 
 }
 
 /*
- * What a frame takes where the bytes of the stack are near, as they are when they are fresh from
- * the kernel: some stacks are walked once, and then again and again. The clock is read once for all
- * that, since it takes as long as ten frames.
+ * The cost of a frame if the stack is in the CPU's caches, as it is when the kernel has just
+ * written it: some stacks are walked once, and then again and again. The clock is read once for all
+ * walks, since reading it takes as long as ten frames.
  */
 static double time_near(const struct walkers *walkers, const struct live *live,
 			size_t (*walk)(const struct walkers *walkers,
@@ -397,9 +398,8 @@ static double time_near(const struct walkers *walkers, const struct live *live,
 	return total / (double)n_frames;
 }
 
-/* One pass over all stacks, some at a time as the engine makes it: more bytes than the
- * processor's caches hold, so each frame also waits for memory. libdwfl's pass is over the same
- * bytes. */
+/* One pass over all stacks, in batches as in the engine: more bytes than the CPU's caches hold, so
+ * each frame also waits for memory. libdwfl passes over the same bytes. */
 static double time_pass(struct space *space, const struct live *live)
 {
 	static struct walk_frame rooms[WALK_TOGETHER][MAX_FRAMES];
@@ -429,7 +429,7 @@ static double time_peer_pass(struct peer_walk *peer, const struct live *live)
 	return (cpu_ns() - start) / (double)n_frames;
 }
 
-/* The first walk of another process with the same files: nothing but the tables is there. */
+/* The first walk of another process with the same files: only the tables are cached. */
 static double time_first(struct space *space, const struct live *live)
 {
 	struct walk_result result;
@@ -458,9 +458,9 @@ static double median(double *numbers, size_t n)
 }
 
 /*
- * The second of two passes over all stacks, ours and libdwfl's in turns: each has all that it
- * remembers of the files, and the first one has brought back what the other walker displaced.
- * Medians, since other programs are at work as well.
+ * The second of two passes over all stacks, alternating between ours and libdwfl's: each has its
+ * caches of the files, and the first pass reloads what the other walker displaced. Returns medians,
+ * since other programs run as well.
  */
 static void bench_second_pass(const struct walkers *walkers, const struct live *live)
 {
@@ -546,7 +546,7 @@ static void bench_program(const struct program *program, char *source)
 	live_free(live);
 }
 
-/* A C file that takes a compiler many seconds. */
+/* Writes a C file that takes a compiler many seconds. */
 static bool make_source(char *path)
 {
 	int fd = mkstemps(path, 2);

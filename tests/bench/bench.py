@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What the benchmarks share: finding programs, running work, measuring processes, printing a table.
+"""Functions that the benchmarks share: find programs, run work, measure processes, print a table.
 
-A benchmark prints rows of: what, our figure, the peer's figure, their ratio, the goal and whether it is met. Figures come
-from the run that prints them. Nothing else should be at work on the machine.
+A benchmark prints rows of: subject, our figure, the peer's figure, their ratio, the goal and
+whether it is met. All figures come from the run that prints them. Nothing else should run on the
+machine.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ def program(variable, name):
 
 
 def peer(name):
-    """A peer's program, or None: its column is then empty."""
+    """The path of a peer's program, or None: its column is then empty."""
     return shutil.which(name)
 
 
@@ -43,7 +44,7 @@ def scratch():
         shutil.rmtree(path)
 
 
-# One byte of each huge page is enough: the kernel clears all of it.
+# One byte of each huge page is enough, because the kernel clears the whole page.
 TOUCH = """
 import mmap, re
 free = int(re.search(r"MemFree: *([0-9]+)", open("/proc/meminfo").read()).group(1)) * 1024 * 3 // 4
@@ -55,8 +56,8 @@ for at in range(0, free, 1 << 21):
 
 
 def touch_memory():
-    """The host of a virtual machine may give it memory only when that is first touched, which costs whoever does so 20 times what
-    clearing it does: a minute, once."""
+    """The host of a virtual machine may allocate memory at the first touch, which costs the toucher
+    20 times the cost of clearing it; touching all memory once takes a minute."""
     subprocess.run([sys.executable, "-c", TOUCH], check=False)
 
 
@@ -84,7 +85,7 @@ def median_seconds(command, runs=5, **options):
     return statistics.median(took[1:])
 
 
-# ---- work to record -------------------------------------------------------------------------------
+# ---- work to record ----------------------------------------------------------------------------
 
 PYTHON_LOOP = """
 import json, re
@@ -183,7 +184,8 @@ for (;;) { fib(20); JSON.parse(JSON.stringify(words)); words.map(w => w.replace(
 
 
 class Work:
-    """Programs that run until the block ends; each is killed by its own pid (and its own process group)."""
+    """Programs that run until the block ends; each is killed by its own pid (and its own process
+    group)."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -242,10 +244,10 @@ class Work:
         return self.loop(f"git -C {repository} log --stat -p --all >/dev/null")
 
 
-# ---- what a process costs ---------------------------------------------------------------------------
+# ---- the cost of a process ---------------------------------------------------------------------
 
 def descendants(pid):
-    """pid and all its children, grandchildren …"""
+    """pid and all its descendants."""
     found = [pid]
     for task in found:
         try:
@@ -258,7 +260,8 @@ def descendants(pid):
 
 
 def cpu_ns(pid):
-    """CPU time of a process from the scheduler, ns: its threads' schedstat; 0 when it is gone."""
+    """CPU time of a process from the scheduler in ns: the sum of its threads' schedstat; 0 if it
+    has exited."""
     total = 0
     try:
         for tid in os.listdir(f"/proc/{pid}/task"):
@@ -270,7 +273,7 @@ def cpu_ns(pid):
 
 
 def rss_without_rings(pid):
-    """Resident bytes of a process but its perf rings."""
+    """Resident bytes of a process without its perf rings."""
     total, ring = 0, False
     with open(f"/proc/{pid}/smaps", encoding="ascii", errors="replace") as file:
         for line in file:
@@ -289,7 +292,7 @@ def comm(pid):
         return ""
 
 
-# ---- the table ----------------------------------------------------------------------------------------
+# ---- the table ---------------------------------------------------------------------------------
 
 class Table:
     def __init__(self, title):

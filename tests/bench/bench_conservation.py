@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""10^8 marks of four threads through profd, engine and writer: each is a row, or it is counted as lost."""
+"""10^8 marks of four threads through profd, engine and writer: each mark is a row or is counted as
+lost."""
 
 import os
 import subprocess

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profcapture diff on real recordings: of a program and itself, of one that got slower, and of two with a million samples."""
+"""profcapture diff on real recordings: a program and itself, a program that became slower, and two
+with a million samples."""
 
 import os
 import sys
@@ -7,8 +8,8 @@ import sys
 import bench
 
 PAIRS = 20
-SLOW = 7  # of mix's functions, by 10 %
-SECONDS = 8  # of a CPU, of each of two threads: some 150 000 samples, on a busy machine in longer
+SLOW = 7  # the slower one of mix's functions, by 10 %
+SECONDS = 8  # CPU time of each of two threads, for some 150 000 samples
 MILLION_SECONDS = 52
 
 
@@ -26,7 +27,8 @@ def samples_of(data):
 
 
 def equals(profctl, profcapture, mix, folder):
-    """Each recording beside the one before it: pairs with anything significant, and the fewest samples."""
+    """Compares each recording with the previous one: the number of pairs with significant rows, and
+    the fewest samples."""
     found, fewest = 0, None
     before = record(profctl, mix, os.path.join(folder, "0.cap"))
     for i in range(1, PAIRS + 1):
@@ -41,7 +43,7 @@ def equals(profctl, profcapture, mix, folder):
 
 
 def slower(profctl, profcapture, mix, folder):
-    """Rank of the function that got slower, and by how much its change is over its noise."""
+    """Rank of the function that became slower, and its change divided by its noise."""
     slow = record(profctl, mix, os.path.join(folder, "slow.cap"), SLOW, 10)
     data = diff(profcapture, os.path.join(folder, "0.cap"), slow)
     names = [row["name"] for row in data["rows"]]

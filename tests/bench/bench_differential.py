@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Stacks of real programs, as perf copied them, walked by the engine's code and by libdwfl: are they the same?
+"""Compares the stacks of real programs, as copied by perf, walked by the engine's code and by
+libdwfl.
 
-Each program is recorded by `perf record --call-graph dwarf,65528` while it runs again and again; bench-differential reads
-the file and walks every stack both ways. All that differs is printed by class with an example. KEEP_PERF_DATA=FOLDER
-keeps the recordings.
+Each program is recorded by `perf record --call-graph dwarf,65528` while it runs repeatedly;
+bench-differential reads the file and walks every stack both ways. All differences are printed by
+class with an example. KEEP_PERF_DATA=FOLDER keeps the recordings.
 """
 
 import json
@@ -18,7 +19,8 @@ import bench_programs
 GOAL = 99.5
 MAX_EXCLUDED = 2.0
 
-# By the beginning of a class's name: what libdwfl cannot know, or gets wrong; counted, shown and not compared.
+# Classes, by the beginning of their names, that libdwfl cannot know or gets wrong. They are counted
+# and printed, but not compared.
 EXCLUDED = {
     "in exec": "the process is the next program already, and has no stack yet: ours says so",
     "beyond the entry": "where a program begins the stack holds its arguments, and no code is at their number",

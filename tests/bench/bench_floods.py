@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """How long root waits for profd while other users flood it.
 
-Root reads a property over the system bus for five seconds, every millisecond; the call is answered by profd's main thread, and
-polkit has no part in it. Beside it run, one kind at a time: users who connect to the control socket and say hello as fast as they
-can; users who send it descriptors whose last close waits; a user whose four connections call GetCapabilities without an end;
-and one who makes and closes sessions. "cpu hogs" is the same number of processes that only compute, which is what the scheduler
-alone costs where the floods take all CPUs; it is the peer in the table.
+Root reads a property over the system bus every millisecond for five seconds; profd's main thread
+answers the call, and polkit is not involved. At the same time one kind of flood runs: users who
+connect to the control socket and send hellos at full speed; users who send it descriptors whose
+last close blocks; a user whose four connections call GetCapabilities continuously; and a user
+who creates and closes sessions. "cpu hogs" is the same number of processes that only compute:
+the cost of the scheduler alone, if the floods occupy all CPUs. It is the peer in the table.
 """
 
 import os
@@ -79,7 +80,7 @@ HOG = "while True: pass"
 
 
 def waits(client):
-    """Milliseconds of each call."""
+    """The duration of each call in milliseconds."""
     found, end = [], time.monotonic() + SECONDS
     while time.monotonic() < end:
         begin = time.monotonic_ns()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Records lost by short processes whose threads allocate at full speed, next to two processes that keep two CPUs busy."""
+"""Records lost by short processes whose threads allocate at full speed, while two processes keep
+two CPUs busy."""
 
 import contextlib
 import json
@@ -15,7 +16,7 @@ THREADS = 1, 4, 16, 64
 
 @contextlib.contextmanager
 def hogs(count):
-    """Processes that do nothing but use a CPU."""
+    """Processes that only use a CPU."""
     running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -26,7 +27,8 @@ def hogs(count):
 
 
 def losses(capture, threads, records):
-    """The loss rows of one process of so many threads, each of which makes so many records."""
+    """The loss rows of one process with this number of threads, each of which makes this number of
+    records."""
     done = json.loads(bench.run(
         bench.program("PROFCTL", "profctl"), "record", "--bus", "private", "-F", 0, "--memory", "--no-symbols", "--force", "--json",
         "-o", capture, "--", bench.program("HEAP_PAIRS", "heap-pairs"), threads, records // 2, 4, 1).splitlines()[-1])["data"]

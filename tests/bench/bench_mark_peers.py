@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Marks of libprofcollector beside those of sysprof-capture-4 and lttng-ust: the same program, built with each, in one run.
+"""Marks of libprofcollector compared with those of sysprof-capture-4 and lttng-ust: the same
+program, built with each, in one run.
 
-Each drops what it has no room for, as it does by default, and with the buffers that it has by default. So what a mark
-costs flat out is also what a lost one costs; at 200 000 a second none of them loses any, and the program's sleeping is in it.
-lttng-ust has a session of a sessiond of its own, of a plain user where the bench is run by root, as root's is the system's.
+Each library uses its default buffers, and drops marks when they are full, as it does by default.
+The cost of a mark at full speed is therefore also that of a lost one; at 200 000 a second no
+library loses any, and the cost includes the program's sleeping. lttng-ust uses a sessiond of its
+own. Under root, that sessiond belongs to a plain user, because root's is the system's.
 """
 
 import contextlib
@@ -30,7 +32,7 @@ def load(library):
 
 
 def run_load(*command, **options):
-    """How many marks, and ns of CPU of one."""
+    """How many marks were made, and the CPU time of one in ns."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=60, **options)
     _, tried, ns = done.stdout.split()
     return int(tried), float(ns)
@@ -132,7 +134,7 @@ class Lttng:
 
 
 def measure_all(library, recorder, folder):
-    """By what is measured; without what cannot be."""
+    """The results by mode, without those that cannot be measured."""
     found = {"disabled": min(run_load(load(library), "flat", N_DISABLED)[1] for _ in range(ROUNDS))}
     peer = recorder(folder)
     try:

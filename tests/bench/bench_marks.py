@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What marks cost profd and the capture: none lost where it is lossless, bytes, CPU of a drain, wake-ups and memory of idle threads.
+"""The cost of marks to profd and the capture: none lost in lossless mode, bytes, CPU of a drain,
+wake-ups and memory of idle threads.
 
-bench-mark has what they cost the program, bench_mark_peers what other libraries' do.
+bench-mark measures their cost to the program, and bench_mark_peers compares other libraries.
 """
 
 import os
@@ -17,7 +18,7 @@ NAMES = ("profd", "profd-files", "profd-engine")
 
 
 def start(path, *command, policy="lossless"):
-    """No samples: what is measured is what marks cost."""
+    """Takes no samples, so that only marks have a cost."""
     return subprocess.Popen(
         [bench.program("PROFCTL", "profctl"), "record", "--bus", "private", "-F", "0", "--policy", policy, "--no-symbols", "-q",
          "--force", "-o", path, "--", LOAD, *map(str, command)],
@@ -25,7 +26,8 @@ def start(path, *command, policy="lossless"):
 
 
 def record(path, *command, policy="lossless"):
-    """Marks that the program counts as recorded, all of them, the ns of one; those in the capture, and its lost ones."""
+    """Marks that the program counts as recorded, all of them, the ns of one; those in the capture,
+    and its lost ones."""
     child = start(path, *command, policy=policy)
     recorded, tried, ns = child.communicate(timeout=300)[0].split()
     profcapture = bench.program("PROFCAPTURE", "profcapture")
@@ -68,7 +70,8 @@ def wakeups(pid):
 
 
 def watch(path, *command, seconds):
-    """Wake-ups a second and CPU in % of a core, of all of ours, while the program does the same all the time."""
+    """Wake-ups a second, and CPU in % of a core, of all of profd's processes, while the program
+    does the same all the time."""
     child = start(path, *command)
     time.sleep(3)
     pids = ours(child)
@@ -92,7 +95,7 @@ def steady(table, path):
 
 
 def resident(pid):
-    """Bytes of a process in memory; of its arenas, all that there is of them, read or not."""
+    """Resident bytes of a process; its arenas count completely, whether read or not."""
     rss = arenas = 0
     is_arena = False
     with open(f"/proc/{pid}/smaps", encoding="ascii", errors="replace") as file:

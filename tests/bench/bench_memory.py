@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What recording allocations costs, beside heaptrack (with its interpreter, and --raw): the program's own time for a pair of malloc and
-free, the CPU time of everything involved, and bytes a pair in the capture.
+"""The cost of recording allocations, compared with heaptrack (with its interpreter, and --raw): the
+program's own time for a pair of malloc and free, the CPU time of all processes, and bytes a pair
+in the capture.
 
     bench_memory.py [pairs] [programs] [counts] [random] [sampled]     all of them without an argument
     PROF_BENCH_RUNS=N                                         runs of each, 3 by default; medians are printed
@@ -27,7 +28,7 @@ LOAD_FP = os.environ.get("HEAP_LOAD_FP")
 HEAPTRACK = "/usr/lib/heaptrack/libheaptrack_preload.so"
 RUNS = int(os.environ.get("PROF_BENCH_RUNS", "3"))
 FIXED = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0"}
-LIMIT = 300  # seconds of any one run
+LIMIT = 300  # seconds, for any one run
 PR_SET_CHILD_SUBREAPER = 36
 
 SQL = """create table t(a integer primary key, b text, c real);
@@ -47,10 +48,10 @@ CPLUSPLUS = "#include <algorithm>\n#include <iostream>\n#include <map>\n#include
     "for (int i = 0; i < argc; i++) if (std::regex_match(argv[i], word)) all[argv[i]].push_back(i); std::cout << all.size(); return 0; }\n"
 
 
-# ---- Measuring ----------------------------------------------------------------------------------------
+# ---- Measuring ---------------------------------------------------------------------------------
 
 def reap_all():
-    """Whoever the command left behind is a child of this process now."""
+    """Reaps the processes that the command left, which are children of this process now."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         try:
@@ -61,7 +62,7 @@ def reap_all():
 
 
 class Peak(threading.Thread):
-    """The most that a process of ours had in memory."""
+    """The maximum resident memory of profd's processes."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -80,7 +81,8 @@ class Peak(threading.Thread):
 
 
 def cpu_of(command, env=None, watch=False):
-    """CPU time in seconds of a command and of all that it started, however that was waited for; its output; the most of ours in memory."""
+    """CPU time in seconds of a command and its descendants, whether or not they were waited for;
+    its output; the maximum memory of profd's processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     child = subprocess.Popen([str(part) for part in command], env={**os.environ, **FIXED, **(env or {})}, stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
@@ -113,7 +115,8 @@ def theirs(path, command, raw):
 
 
 def medians(*commands, runs=RUNS, **options):
-    """Of runs in turn, so that what else goes on is fair to all: [(median of CPU seconds, outputs, most bytes)]"""
+    """Alternates the runs, so that other work on the machine affects all commands equally: [(median
+    of CPU seconds, outputs, most bytes)]"""
     found = [[] for _ in commands]
     for _ in range(runs):
         for command, results in zip(commands, found):
@@ -135,7 +138,7 @@ def heaptrack_file(path, raw):
     return None
 
 
-# ---- A pair -------------------------------------------------------------------------------------------
+# ---- A pair ------------------------------------------------------------------------------------
 
 def pair(folder, program, depth, threads, n, how):
     path = os.path.join(folder, "pairs")
@@ -154,7 +157,7 @@ def pairs(table, folder):
     goals = {(8, False): 190, (8, True): 80, (25, False): 350, (25, True): None}
     for (depth, with_fp), goal in goals.items():
         program = LOAD_FP if with_fp else LOAD
-        for threads in (0, 1, 2, 4):  # 0: the first thread, with no other
+        for threads in (0, 1, 2, 4):  # 0: the main thread, without another thread
             if threads > 1 and (depth, with_fp) != (8, False):
                 continue
             has_peer = bench.peer("heaptrack") and os.path.exists(HEAPTRACK)
@@ -174,8 +177,9 @@ def pairs(table, folder):
 
 
 def four_by_one(table, folder, n):
-    """Of as many pairs each: a thread begins with a small ring, and pays for each that it goes on in. Four that do nothing else are more than
-    one engine keeps up with; what they waited for in vain is lost, and told of."""
+    """The ratio of four threads to one, with the same number of pairs each: a thread begins with a
+    small ring, and pays for each larger one. Four threads that only allocate exceed the speed of
+    one engine; records that waited in vain are lost, and the loss is reported."""
     has_peer = bench.peer("heaptrack")
     results = medians(*(pair(folder, LOAD, 8, threads, n, how) if has_peer or how != "theirs" else None
                         for threads, how in ((1, "bare"), (1, "theirs"), (4, "theirs"), (1, "ours"), (4, "ours"))))
@@ -187,7 +191,7 @@ def four_by_one(table, folder, n):
 
 
 def outputs_of(outputs):
-    """The program's own line among what heaptrack prints."""
+    """The program's own line, among heaptrack's output."""
     for output in outputs:
         for line in output.splitlines():
             try:
@@ -198,10 +202,11 @@ def outputs_of(outputs):
             break
 
 
-# ---- Programs -----------------------------------------------------------------------------------------
+# ---- Programs ----------------------------------------------------------------------------------
 
 def programs(folder):
-    """{name: (command, environment, whether heaptrack's interpreter can take it, goal of bytes a pair)}"""
+    """{name: (command, environment, whether heaptrack's interpreter can handle it, goal of bytes a
+    pair)}"""
 
     def file(name, text):
         path = os.path.join(folder, name)
@@ -255,7 +260,7 @@ def programs_table(table, folder):
                   met=recorded[2] < 150e6 if name == "cc1plus" else None, digits=1)
 
 
-# ---- How many are seen --------------------------------------------------------------------------------
+# ---- How many are seen -------------------------------------------------------------------------
 
 SYSPROF = ["--no-perf", "--no-decode", "--no-cpu", "--no-disk", "--no-memory", "--no-network", "--no-battery", "--memprof"]
 SYSPROF_ALLOCATION = 14  # a type of frame
@@ -263,7 +268,7 @@ SYSPROF_LIMIT = 30  # seconds
 
 
 def calls_of_memusage(command, env):
-    """Of malloc, calloc and realloc, as glibc's own libmemusage counts them."""
+    """Calls of malloc, calloc and realloc, as counted by glibc's own libmemusage."""
     done = subprocess.run(command, env={**os.environ, **FIXED, **env, "LD_PRELOAD": "libmemusage.so"}, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", timeout=LIMIT, check=True)
     text = re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
@@ -280,7 +285,8 @@ def calls_of_heaptrack(path, command, env, can_interpret):
 
 
 def calls_of_sysprof(path, command, env):
-    """Frames of what was allocated in sysprof-cli's capture; it may stay for ever when the command is over."""
+    """The allocation frames in sysprof-cli's capture; sysprof-cli may never exit after the
+    command."""
     run = ["timeout", "-s", "KILL", str(SYSPROF_LIMIT), "sysprof-cli", *SYSPROF, "-c", shlex.join(command), "-f", path]
     subprocess.run(run, env={**os.environ, **FIXED, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                    check=False)
@@ -299,7 +305,8 @@ def calls_of_sysprof(path, command, env):
 
 
 def counts_table(table, folder):
-    """heaptrack's library links libstdc++, which allocates once more; it does not see what is aligned."""
+    """heaptrack's library links libstdc++, which adds one allocation; it does not see aligned
+    allocations."""
     for name, (command, env, can_interpret, _) in programs(folder).items():
         path = os.path.join(folder, "counts")
         expected = calls_of_memusage(command, env)
@@ -326,7 +333,7 @@ def random_table(table, folder):
     table.row("  bytes of the capture a pair", size, raw_size / n if raw_size else None, goal="8", met=size <= 8)
 
 
-# ---- Sampled ------------------------------------------------------------------------------------------
+# ---- Sampled -----------------------------------------------------------------------------------
 
 def by_function(path):
     bench.run(bench.program("PROFCAPTURE", "profcapture"), "symbolize", path)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profcapture memory on a capture of very many allocations: what --leaks, --peak and --at cost, in time and memory.
+"""profcapture memory on a capture of very many allocations: time and memory of --leaks, --peak and
+--at.
 
     bench_memory_reader.py [--large]     --large: 1280 million calls, about 5 GB, else 30 million
     PROF_BENCH_MILLIONS=N                another number of them
@@ -16,7 +17,7 @@ MILLION = 1_000_000
 
 
 def measure(capture, *options):
-    """Seconds and largest resident bytes of one reading, the file in the page cache."""
+    """Seconds and largest resident bytes of one reading, with the file in the page cache."""
     peak = bench.program("PEAK_MEMORY", "peak-memory")
     command = [peak, bench.program("PROFCAPTURE", "profcapture"), "memory", capture, "--json", "--limit", "20", *options]
     best, resident = None, 0

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What libprofpreload-memory.so costs the pair of a malloc() and its free(), over the pair alone, in ns.
+"""The cost of libprofpreload-memory.so for a malloc() and its free(), over the pair alone, in ns.
 
-Of CPU time, of many short rounds the best, as others on the machine only add to it. Rings have room for all, and nobody takes records out
-meanwhile. Dormant is without PROF_MEMORY, and with it but without a session: such a
-process can be asked to record later. The last row is of four threads beside one.
+The figures are CPU time, the best of many short rounds, because other work on the machine only
+adds to it. Rings have room for all records, and nobody drains them meanwhile. "Dormant" is
+without PROF_MEMORY, and with it but without a session: such a process can be recorded later. The
+last row compares four threads with one.
 """
 
 import json
@@ -14,9 +15,9 @@ import bench
 PRELOAD = bench.program("LIBPROFPRELOAD_MEMORY", "libprofpreload-memory.so")
 PAIRS = bench.program("HEAP_PAIRS", "heap-pairs")
 STAND_IN = bench.program("STAND_IN", "stand-in")
-BYTES = 72  # of a pair's records
+BYTES = 72  # size of a pair's records
 RING = 1 << 26
-ROOM = RING // BYTES - 20_000  # pairs that have room in it
+ROOM = RING // BYTES - 20_000  # pairs that fit into it
 
 
 def environment(**more):
@@ -28,7 +29,8 @@ def measure(*arguments, **more):
 
 
 def record(folder, memory, *arguments, rings=2, ring=RING):
-    """ns, and whether nearly everything is there: what a thread frees when it has ended may find no ring."""
+    """ns, and whether nearly everything was recorded: the frees of an ended thread may find no
+    ring."""
     output = os.path.join(folder, "output")
     took = float(bench.run(STAND_IN, "--output", output, "--rings", rings, "--bytes", ring, "--deaf", "--", "env", f"LD_PRELOAD={PRELOAD}",
                            f"PROF_MEMORY={memory}", PAIRS, *arguments, env=environment()))

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The programs that unwinding without frame pointers is measured with: Debian's own, built without them.
+"""The programs that unwinding without frame pointers is measured with: Debian's own, built without
+them.
 
-Each entry: the command to be run again and again, the names its processes have, and the file that has to be there.
+Each entry: the command to run repeatedly, the names of its processes, and a file that must
+exist.
 """
 
 import os
@@ -65,7 +67,8 @@ def big_source(n):
 
 
 def programs(work, folder):
-    """{name: (command, names of processes)} of what is installed here. Makes its files in `folder`."""
+    """{name: (command, names of processes)} of the installed programs. Creates their files in
+    `folder`."""
     source, script = work.file("source.c", bench.C_SOURCE), work.file("script.sql", SQL)
     big = work.file("big.c", big_source(300))
     python, perl, node = work.file("work.py", PYTHON), work.file("work.pl", PERL), work.file("work.js", NODE)

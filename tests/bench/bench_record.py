@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Recording the whole system as profctl does it by default, with 64 KiB of each stack, beside `perf record --call-graph dwarf`,
-and by frame pointers, beside `--call-graph fp`: loss, CPU time, memory, bytes, and how much slower everything else gets.
+"""Recording the whole system with profctl's defaults (64 KiB of each stack), compared with `perf
+record --call-graph dwarf`; and by frame pointers, compared with `--call-graph fp`: loss, CPU
+time, memory, bytes, and the slowdown of other work.
 
-The recorders run one after the other on the same load, cpu-clock at the same rate, since two that copy stacks would disturb
-each other. Each one's CPU time is its own processes' as the scheduler counted it, read just before the recording ends; what
-sampling costs whom it interrupts is in the slowdown: a fixed amount of work on every CPU, timed with and without. perf runs
-without its pass over build-ids at the end (-B -N), which perf 6.1 does not survive on every machine.
+The recorders run one after the other on the same load, with cpu-clock at the same rate, since
+two recorders that copy stacks would disturb each other. The CPU time of each is that of its own
+processes, as counted by the scheduler just before the recording ends. The cost of sampling to
+the interrupted processes shows in the slowdown: a fixed amount of work on every CPU, timed with
+and without a recorder. perf runs without its pass over build-ids at the end (-B -N), in which
+perf 6.1 crashes on some machines.
 """
 
 import json
@@ -50,7 +53,7 @@ def perf_counts(path):
 
 
 def record(folder, name, seconds, frequency, call_graph="dwarf"):
-    """Both recorders, one after the other; returns (ours, theirs) as dicts."""
+    """Runs both recorders, one after the other; returns (ours, theirs) as dicts."""
     child, path = profd_record(folder, name, seconds, frequency, call_graph)
     time.sleep(seconds - 1.5)
     pids = bench.descendants(child.pid)
@@ -73,7 +76,7 @@ def record(folder, name, seconds, frequency, call_graph="dwarf"):
     return ours, theirs
 
 
-# ---- slowdown -----------------------------------------------------------------------------------------
+# ---- slowdown ----------------------------------------------------------------------------------
 
 def time_work(folder, work):
     """Wall time of a fixed amount of work on every CPU at once."""
@@ -86,7 +89,7 @@ def time_work(folder, work):
 
 
 def recorded(folder, start):
-    """Times the work while a recorder runs. It is stopped as Ctrl-C does."""
+    """Times the work while a recorder runs, and then stops the recorder as Ctrl-C does."""
     child, path = start(folder, "slowdown", 3600, 999)
     time.sleep(1)
     try:
@@ -102,7 +105,7 @@ def show_slowdown(table, runs):
         with open(os.path.join(folder, "work.py"), "w", encoding="utf-8") as file:
             file.write(bench.PYTHON_LOOP.replace("while True:", "for _ in range(1500):"))
         times = {"alone": [], "profd": [], "perf": []}
-        for _ in range(runs):  # in turns, so that what else the machine does is spread over all three
+        for _ in range(runs):  # alternating, so that other work affects all three equally
             times["alone"].append(time_work(folder, os.path.join(folder, "work.py")))
             times["profd"].append(recorded(folder, profd_record))
             if bench.peer("perf"):

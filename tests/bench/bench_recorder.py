@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What begin and end of a block take that a program records of itself, and opening and closing the recorder.
+"""The cost of beginning and ending a block in a program that records itself, and of opening and
+closing the recorder.
 
-Called from Python, so a microsecond of each is ctypes. Blocks are a millisecond, or ten. With five between them, both sides sleep
-then, as they do in a program. Events are still enabled, and stay so however long the program sleeps. Where it works for more than two
-seconds between its blocks they are not: begin has to wait for profd's engine, which sleeps too, and for each event; of that time there is no goal.
-As root, and as anybody, who is as_user.py's.
+The calls come from Python, so ctypes accounts for a microsecond of each. Blocks are a
+millisecond long, or ten. With five milliseconds between blocks, both sides sleep in between, as
+in a real program. Events stay enabled however long the program sleeps. If the program works for
+more than two seconds between its blocks, they are disabled: begin has to wait for profd's
+engine, which sleeps too, and for each event; there is no goal for that time. Runs as root and as
+a plain user, chosen by as_user.py.
 """
 
 import ctypes
@@ -21,7 +24,7 @@ BLOCKS = 400
 RARE = 80
 PAUSE_S = 0.35
 SELDOM = 8
-LONG_PAUSE_S = 2.5  # events stay enabled for at most 2 s of work after a block, and until the next round
+LONG_PAUSE_S = 2.5  # events stay enabled for at most 2 s of work after a block, plus a round
 GOAL_US = 100
 
 
@@ -40,7 +43,7 @@ def timed(prof, call, *arguments):
 
 
 def work(seconds):
-    """That long on a CPU."""
+    """Uses a CPU for this time."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
@@ -60,7 +63,7 @@ def measure_blocks(prof, n, pause_s, pause=time.sleep):
 
 
 def measure(path):
-    """In a process of its own."""
+    """Measures in a process of its own."""
     prof = ctypes.CDLL(os.environ["LIBPROFCOLLECTOR"])
     opened = timed(prof, prof.prof_recorder_open, os.fsencode(path), None)
     rare = measure_blocks(prof, RARE, PAUSE_S)

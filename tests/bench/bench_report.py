@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profcapture report beside perf report on the same recording, and what starting a recording costs."""
+"""profcapture report compared with perf report on the same recording, and the cost of starting a
+recording."""
 
 import os
 import statistics
@@ -11,7 +12,7 @@ import bench
 
 
 def cold_seconds(command, runs=5):
-    """Median of a new process each time, its files in the page cache."""
+    """Median time of a new process, with its files in the page cache."""
     return bench.median_seconds(command, runs)
 
 
@@ -29,7 +30,7 @@ def paired_cost(command, base, runs=15):
 
 
 def long_capture(profcapture, folder, table):
-    """Rows that are made up: 10 M samples in 200 epochs, which name everything anew."""
+    """Generated rows: 10 M samples in 200 epochs, each of which writes all names again."""
     path = os.path.join(folder, "long.cap")
     bench.run(bench.program("MAKE_CAPTURE", "make-capture"), "--rows", "10000000", "--epochs", "200", path)
     took = cold_seconds([profcapture, "report", path])

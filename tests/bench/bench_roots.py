@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""How many stacks reach the root of their thread: ours by default, and perf's with --call-graph dwarf as it comes.
+"""How many stacks reach the root of their thread: ours by default, and perf's with the default
+--call-graph dwarf.
 
-The whole system is recorded at 999 Hz while the programs run in loops, by profctl and then by perf. A root is a place that
-nothing called: the outermost function has to be the program's or the loader's entry, or clone's. Stacks that are deeper
-than a copy are counted apart, and so is what exec does in the kernel when the one program is gone and the next one has no
-stack yet. perf's stacks are walked by libdwfl here, since `perf script` takes hours for them.
+The whole system is recorded at 999 Hz while the programs run in loops, by profctl and then by
+perf. A root is a function without a caller: the outermost function has to be the entry of the
+program or of the loader, or clone's. Two groups are counted separately: stacks that are deeper
+than a copy, and the part of exec in the kernel where the old program's stack is gone and the new
+one does not exist yet. perf's stacks are walked by libdwfl here, since `perf script` takes hours
+for them.
 """
 
 import collections
@@ -25,7 +28,7 @@ ROOTS = {"_start", "_dl_start_user", "clone", "clone3", "__clone", "__clone3", "
 
 @functools.cache
 def entry_offset(path):
-    """Where in the file a program begins, since most are stripped of the name."""
+    """The file offset of a program's entry, since most programs are stripped of the name."""
     try:
         with open(path, "rb") as file:
             header = file.read(64)
@@ -44,7 +47,8 @@ def entry_offset(path):
 def is_root(frame):
     if frame["name"].split("@")[0] in ROOTS or int(frame["offset"], 16) == entry_offset(frame["image"]):
         return True
-    # glibc's are stripped of their names: nothing in it but these says that it has no caller.
+    # glibc's functions are stripped of their names; only these files indicate that there is no
+    # caller.
     return os.path.basename(frame["image"]) in ("libc.so.6", "ld-linux-x86-64.so.2") and "+0x" in frame["name"]
 
 
@@ -53,7 +57,8 @@ def label(frame):
 
 
 def count(capture, names):
-    """{program: Counter} of our samples: stacks, roots, copy-end, other; and what the others ended in."""
+    """{program: Counter} of our samples: stacks, roots, copy-end, other; and the ends of the
+    others."""
     owners = {name: program for program, group in names.items() for name in group}
     counts = {program: collections.Counter() for program in names}
     ends = collections.defaultdict(collections.Counter)

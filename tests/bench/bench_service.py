@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profd on a system bus: what it costs when nobody records, and how long a client waits for its first sample.
+"""profd on a system bus: its cost when nobody records, and how long a client waits for its first
+sample.
 
-Wake-ups are the voluntary context switches of all of profd's threads in ten seconds, memory is what is resident. The time is
-from CreateSession to the first sample that the capture has, by its own clock; of twenty sessions, after three that warm
-everything up. polkitd, dbus-daemon and the kernel's part are in it.
+Wake-ups are the voluntary context switches of all of profd's threads in ten seconds; memory is
+resident memory. The time is from CreateSession to the first sample in the capture, by the
+sample's own time, for twenty sessions after three warm-up sessions. It includes the time of
+polkitd, dbus-daemon and the kernel.
 """
 
 import json
@@ -48,7 +50,7 @@ def idle(bus, label):
 
 
 def first_sample(bus, client, options, capture):
-    """Milliseconds until CreateSession and Start have answered, and until the first sample."""
+    """Milliseconds until CreateSession and Start have returned, and until the first sample."""
     fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     begin = time.monotonic_ns()
     path = client.create(options, fd)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What it costs that profd, profd-files and profd-engine are three processes, and whether they grow.
+"""The cost of having three processes (profd, profd-files and profd-engine), and whether they grow.
 
-The split costs at most what profd takes: one process would have the engine's work and that of profd-files, which opens files
-and reads /proc, and which has to be a process of its own since it can hang. So profd's share of the CPU time in a steady
-recording is an upper bound of what samples a CPU second lose by the split.
-Then a long recording with a churn of processes: memory without rings, and descriptors, each process, over time. BENCH_CHURN
-says how many start a second, where they shall not be as many as possible; then there is only this part, of these processes
-alone: each program that is new on the machine is one more image that is kept open, so a recording of everything is flat
-only where nobody builds. That needs no quiet machine:
+The split costs at most profd's own time: a single process would do the work of the engine and of
+profd-files, which opens files and reads /proc, and which has to be a process of its own because
+it can hang. profd's share of the CPU time in a steady recording is therefore an upper bound of
+the samples a second and CPU that the split costs. Then a long recording with a churn of
+processes: memory without rings, and the number of descriptors, of each process over time.
+BENCH_CHURN limits the processes started a second; without it, as many as possible are started.
+With it, only this part runs, and records only these processes, because each program that is new
+on the machine is one more image that stays open: a recording of everything is flat only if
+nobody builds. This part needs no quiet machine:
 
     BENCH_SECONDS=1800 BENCH_CHURN=50 ./dev bench bench_split
 """
@@ -25,7 +27,7 @@ CHURN = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/ls / >/dev/null; done
 
 
 def churn_loop(rate):
-    """As much as goes, or about so many processes a second, of which sleep is one."""
+    """Starts as many processes as possible, or about this many a second, of which sleep is one."""
     if not rate:
         return CHURN
     return "/bin/true; " * (max(rate // 10, 2) - 1) + "sleep 0.1"
@@ -69,7 +71,7 @@ def measure(child):
 
 
 def slope(points):
-    """Least squares: per hour."""
+    """Least squares: the slope per hour."""
     n = len(points)
     mean_t = sum(t for t, _ in points) / n
     mean_v = sum(v for _, v in points) / n
@@ -90,7 +92,7 @@ def churn(table, folder, seconds, rate):
                 series[name].append((now, rss, fds))
         child.wait(timeout=120)
     for name, points in series.items():
-        # an epoch has 30 seconds, and what it takes is not known before the second one
+        # an epoch lasts 30 seconds, and its memory is known only after the second one
         late = [point for point in points if point[0] > min(90, seconds / 3)]
         if len(late) < 3:
             continue

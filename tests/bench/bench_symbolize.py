@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Names, lines and inlined functions of a recording, from its end to the report, beside perf's; and what one lookup costs.
+"""Names, lines and inlined functions of a recording, from its end to the report, compared with
+perf; and the cost of one lookup.
 
-The program is C++ with -g -O2 and made of inlined templates. Stacks are walked by unwind tables: perf does that, and finds names,
-while it reports; we walk while we record, and find names when that ends.
+The program is C++ with -g -O2 and consists of inlined templates. Both walk stacks by unwind
+tables: perf walks them, and finds names, while it reports; profd walks while it records, and
+finds names when the recording ends.
 """
 
 import os
@@ -15,7 +17,7 @@ import time
 import bench
 
 STEPS = 48
-SECONDS = 20  # at 999 Hz somewhat more than 16 000 samples
+SECONDS = 20  # slightly more than 16 000 samples at 999 Hz
 SOURCE = r"""
 #include <algorithm>
 #include <map>
@@ -65,7 +67,7 @@ def seconds(command, **options):
 
 
 def lookup_ns(program, capture, profcapture):
-    """The addresses that were hit, looked up in what their units were flattened to."""
+    """Looks the sampled addresses up in the flattened units."""
     rows = bench.run(profcapture, "dump", capture, "-t", "frame", "--format", "csv").splitlines()
     columns = rows[0].split(",")
     offsets = {row.split(",")[columns.index("offset")] for row in rows[1:]}
@@ -74,7 +76,7 @@ def lookup_ns(program, capture, profcapture):
 
 
 def forget_files():
-    """Nothing of any file stays in memory; it is root's to say."""
+    """Drops all files from the page cache, which only root may do."""
     os.sync()
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
         file.write("3")
@@ -90,7 +92,7 @@ def node(profctl, profcapture, folder, table):
 
 
 def system(profctl, profcapture, folder, table):
-    """A minute of everything; the first time after a start of the machine, and again."""
+    """A minute of the whole system; the first time as after a boot of the machine, and again."""
     plain, capture = os.path.join(folder, "plain.cap"), os.path.join(folder, "system.cap")
     with bench.Work(folder) as work:
         for start in (work.python, work.node, work.gcc, work.git):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What profctl top costs while the whole system is busy, beside perf top: CPU time of each process, in % of one core."""
+"""The cost of profctl top while the whole system is busy, compared with perf top: CPU time of each
+process, in % of one core."""
 
 import itertools
 import os
@@ -34,7 +35,7 @@ class Terminal:
 
 
 def shares(folder, command, also=()):
-    """Of the program itself, and of the processes below it."""
+    """The shares of the program itself, and of its child processes."""
     with Terminal(folder, command) as pid:
         time.sleep(5)
         below = [task for task in bench.descendants(pid) if bench.comm(task) in also]

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap load - allocations as fast as they can be made, for bench_memory
+ * Heap load - allocations at full speed, for bench_memory
  *
  *     heap-load pairs DEPTH THREADS N  each thread N times malloc and free, DEPTH calls deep;
- *                                      prints the ns of CPU of one pair; with 0 threads the first
- *                                      one does it, which is the only one then
- *     heap-load random N               N times: of 100 000 blocks one is freed, and one of random
- *                                      size allocated, from one of 1000 stacks
- *     heap-load shares N               ten functions, which allocate so many times; prints the
- *                                      bytes of each
+ *                                      prints the ns of CPU of one pair; with 0 threads the main
+ *                                      thread does it, and no other exists
+ *     heap-load random N               N times: frees one of 100 000 blocks, and allocates one of
+ *                                      random size, from one of 1000 stacks
+ *     heap-load shares N               ten functions, each of which allocates a number of times;
+ *                                      prints the bytes of each
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@
 #define N_LIVE 100000u
 #define STACK_BITS 10u
 
-/* So that no call is optimised away. */
+/* Keeps the compiler from removing the call. */
 #define KEEP(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
 #define OUTLINE __attribute__((noinline))
 
@@ -60,7 +60,7 @@ static OUTLINE void *run_thread(void *data)
 {
 	uint64_t *ret_ns = data, start = cpu_ns();
 
-	/* This one, what called it, and allocate_all() are there anyway. */
+	/* Three frames exist without go_deep(): this one, its caller, and allocate_all(). */
 	go_deep(n_deep > 4 ? n_deep - 4 : 0);
 	*ret_ns = cpu_ns() - start;
 	return NULL;

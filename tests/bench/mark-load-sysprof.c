@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Mark load, with sysprof-capture-4. It has a text where we have arguments, and does not say what
- * it lost. Whether somebody records is asked first, as it would read the clock and print the text
- * for nobody.
+ * Mark load with sysprof-capture-4. It takes a text instead of arguments, and does not report
+ * losses. The load first asks whether anybody records, because otherwise it would read the clock
+ * and format the text in vain.
  */
 #include "tests/bench/mark-load.h"
 

@@ -4,10 +4,10 @@
  *
  *     mark-load flat N [THREADS]      each thread marks N times, as fast as it can
  *     mark-load arguments N [THREADS] the same, with two arguments
- *     mark-load rate N SECONDS        N marks a second, with two arguments, a millisecond's at
- *                                     a time
+ *     mark-load rate N SECONDS        N marks a second, with two arguments, in a burst each
+ *                                     millisecond
  *     mark-load idle THREADS SECONDS  each thread marks until that is recorded, then sleeps
- * Prints how many marks are recorded, of how many, and the CPU time of one in ns.
+ * Prints how many marks were recorded, how many were made, and the CPU time of one in ns.
  */
 #include "tests/bench/mark-load.h"
 
@@ -53,7 +53,7 @@ static void *run_flat(void *data)
 	struct load *load = data;
 	uint64_t start;
 
-	/* The first one has what comes once a thread. */
+	/* The first mark pays the costs that occur once a thread. */
 	mark(load);
 	start = cpu_ns();
 	while (load->tried < load->n)
@@ -100,7 +100,7 @@ static void *run_idle(void *data)
 {
 	struct load *load = data;
 
-	/* After an attempt in vain the library makes none for some time, counted in attempts. */
+	/* After a failed attempt the library makes none for some time, counted in attempts. */
 	while (load->recorded == 0 && load->tried < MAX_TRIES) {
 		mark(load);
 		if (load->tried % 500 == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof record - what sysprof-cli does for a program's own marks, and nothing else: sysprof-cli
- * wants a system bus
+ * Sysprof record - the part of sysprof-cli that records a program's own marks, because sysprof-cli
+ * needs a system bus
  *
  *     sysprof-record CAPTURE PROGRAM [ARGUMENT…]
  */
