@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* Freed by the caller. NULL, and an n of 0, where they cannot be listed. */
+/* The caller frees the array. NULL and n = 0 if the chunks cannot be listed. */
 static inline struct prof_chunk *chunks_of(const struct prof_reader *reader, size_t *ret_n)
 {
 	size_t n = 0, capacity = (size_t)prof_reader_info(reader)->chunks;
@@ -22,7 +22,7 @@ static inline struct prof_chunk *chunks_of(const struct prof_reader *reader, siz
 		while (n < capacity && (r = prof_chunks_next(chunks, &array[n])) == 0)
 			n++;
 		if (r == 0 && prof_chunks_next(chunks, &array[n]) != PROF_END)
-			n = 0; /* more than the reader says */
+			n = 0; /* more chunks than the reader reports */
 		prof_chunks_free(chunks);
 	}
 	if (n != capacity)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collect - a program that registers at PROF_CONTROL and writes marks, by control.h and ring.h
- * alone
+ * Collect - a program that registers at PROF_CONTROL and writes marks, using only control.h and
+ * ring.h
  *
- *     collect N [STEP …]   writes N marks with ids from 1, then does each step:
- *         fork             a child registers and writes as many, and ends; it is waited for
- *         exec             executes itself with the steps behind
- *         kill             ends itself by SIGKILL
- *         more             asks for another arena
+ *     collect N [STEP …]   writes N marks with ids from 1, then performs each step:
+ *         fork             a child registers, writes N marks, and ends; waits for it
+ *         exec             executes itself with the remaining steps
+ *         kill             kills itself with SIGKILL
+ *         more             requests another arena
  *         close            closes every descriptor
- *         wait             says "ready", and goes on when stdin has something or is at its end
- *         again            writes N marks more
+ *         wait             prints "ready", and continues when stdin has data or ends
+ *         again            writes N more marks
  *         slowly           the same, one a millisecond
- * Prints the status of each registration. Exit status 9: it has none.
+ * Prints the status of each registration. Exit status 9: no registration.
  */
 #include "libcollector/ring.h"
 #include "tests/tools/peer.h"

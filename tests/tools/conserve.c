@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Conserve - marks that are counted where a killed program cannot take the count along, and what of
- * them is in a capture
+ * Conserve - counts marks where the count survives the death of the program, and checks how many of
+ * them are in a capture
  *
  *     conserve write SLOT THREADS N FILE [US]  each thread tries N marks; the program is killed
- *                                              after so many microseconds
- *     conserve check CAPTURE FILE …            of all that wrote into it, each with its own slot
+ *                                              after US microseconds
+ *     conserve check CAPTURE FILE …            checks all programs that wrote into it, each with
+ *                                              its own slot
  *
- * check prints how many were tried, how many are rows, how many are counted as lost, and how many
- * threads were killed. Exit status 1: a row that nobody tried, twice, or not in its thread's order;
- * or a call that said that it recorded, and there is no row.
+ * check prints how many marks were tried, how many are rows, how many are counted as lost, and how
+ * many threads were killed. Exit status 1: a row that nobody tried, a row twice, a row out of its
+ * thread's order, or a call that reported success without a row.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -29,7 +30,7 @@
 #define MAX_SLOTS 64u
 #define MAX_THREADS 64u
 
-/* A line each, so that threads do not wait for one another's. */
+/* A cache line each, so that threads do not wait for each other. */
 struct count {
 	uint64_t tried, recorded;
 	bool is_used, has_ended;
@@ -162,8 +163,7 @@ static int read_marks(const struct prof_reader *reader, uint64_t *ret_rows)
 	return r == PROF_END ? 0 : r;
 }
 
-/* Of collectors, and of marks that there was no room for behind them; what is late is there all
- * the same. */
+/* Losses of collectors, and of marks that had no room after them. Late marks are in the capture. */
 static bool is_of_marks(const struct prof_array *stream, size_t i, uint64_t cause)
 {
 	const char *text = (const char *)stream->bytes + stream->offsets[i];

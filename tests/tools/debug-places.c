@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * debug-places [--sysroot FOLDER] FILE [FOLDER…]: for each hexadecimal address of standard input, a
- * line with it and one "\tNAME\tFILE:LINE" a function, innermost first, and an empty one. FOLDERs
- * are those of debug files. At the end, on standard error, ns a lookup of addresses whose units are
- * flattened.
+ * debug-places [--sysroot FOLDER] FILE [FOLDER…]: for each hexadecimal address of standard input,
+ * prints a line with it, a line "\tNAME\tFILE:LINE" for each function, innermost first, and an
+ * empty line. FOLDERs contain debug files. At the end, prints to standard error the ns of a lookup
+ * of addresses whose units are flattened.
  */
 #include "tools/common/debug-files.h"
 #include "tools/common/debug-info.h"

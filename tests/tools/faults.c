@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Faults - touches pages slowly, then fast, after computing for some time, and prints how many page
- * faults each was
+ * Faults - touches pages slowly, then fast, after computing for some time, and prints the number of
+ * page faults of each part
  *
  * faults [MILLISECONDS]
  */
@@ -45,7 +45,8 @@ static void touch_slowly(char *pages, long size, int n)
 	}
 }
 
-/* The kernel adapted its period to how the program was loaded, and adapts it anew here. */
+/* Gives the kernel time to adapt its sampling period, which it has adapted to the loading of the
+ * program. */
 __attribute__((noinline)) void calm(char *pages, long size)
 {
 	touch_slowly(pages, size, CALM_PAGES);
@@ -62,7 +63,7 @@ __attribute__((noinline)) void fast_toucher(char *pages, long size)
 		pages[i * size] = 1;
 }
 
-/* Each CPU counts and adapts by itself. */
+/* Stays on one CPU, because each CPU counts and adapts separately. */
 static void stay_here(void)
 {
 	cpu_set_t one;

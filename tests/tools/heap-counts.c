@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap counts - what the allocations of a capture come to, row by row, without any of the readers'
+ * Heap counts - totals of the allocations in a capture, computed row by row without the readers'
  * code
  *
  *     heap-counts CAPTURE
  *
- * Prints JSON: each process with its calls by kind, what it frees, leaks, and its peak, all of it
- * from the rows of alloc and free; beside that what the rows of heap and live say; `wrong` counts
- * rows that contradict others. Mappings count as calls only.
+ * Prints JSON: for each process its calls by kind, its frees, leaks, and its peak, computed from
+ * the rows of alloc and free; besides, the totals in the rows of heap and live. `wrong` counts rows
+ * that contradict others. Mappings count as calls only.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -31,13 +31,13 @@ static const char *const free_kinds[PROF_FREE_UNTOLD] = {
 
 struct block {
 	uint64_t size;
-	uint64_t turn; /* how many its thread had allocated then */
+	uint64_t turn; /* number of allocations that its thread had made before */
 	uint32_t thread;
 	uint8_t kind;
 	bool is_live;
 };
 
-#define SIZE_STEP 16u /* and how many steps: as libmemusage has them */
+#define SIZE_STEP 16u /* step and number of the size classes, as in libmemusage */
 #define N_SIZES 4096u
 
 struct thread {
@@ -51,12 +51,12 @@ struct process {
 	uint64_t allocs[PROF_ALLOC_KINDS], frees[PROF_FREE_UNTOLD];
 	uint64_t failed, bytes, freed_bytes, live, peak, n_live;
 	uint64_t free_null, foreign, free_aligned, cross, temporary, untold, wrong;
-	uint64_t inherited, inherited_ends; /* the last number of its parent's blocks */
+	uint64_t inherited, inherited_ends; /* the highest block number of its parent */
 	uint64_t heap_time, heap_bytes, heap_blocks, heap_peak, live_rows, live_bytes;
 	unsigned int begins, ends, event;
 	struct block *blocks; /* by number */
 	size_t n_blocks;
-	uint64_t sizes[N_SIZES + 1]; /* how many calls asked for so much; the last one: for more */
+	uint64_t sizes[N_SIZES + 1]; /* calls by size class; the last one: larger sizes */
 };
 
 static struct process *processes;
@@ -83,9 +83,10 @@ static void must(int r)
 	}
 }
 
-/* ---- Who ------------------------------------------------------------------------------------- */
+/* ---- Names
+ * ------------------------------------------------------------------------------------ */
 
-/* Of one epoch at a time. */
+/* The dictionaries of one epoch at a time. */
 struct names {
 	const struct prof_reader *reader;
 	uint32_t epoch;
@@ -186,7 +187,8 @@ static uint32_t find_thread(struct names *names, uint64_t id)
 	return i;
 }
 
-/* ---- What happened --------------------------------------------------------------------------- */
+/* ---- Events
+ * ----------------------------------------------------------------------------------- */
 
 static bool is_mapping(uint64_t kind)
 {
@@ -227,7 +229,7 @@ static void end_block(struct process *process, uint64_t number)
 
 static void add_block(struct process *process, uint64_t number, const struct block *block)
 {
-	/* Numbers rise by one. */
+	/* Numbers rise by one, from 1. */
 	if (process->n_blocks == 0) {
 		process->blocks = more(process->blocks, 0, sizeof(*block));
 		process->blocks[process->n_blocks++] = (struct block){ 0 };
@@ -313,7 +315,7 @@ static void take_alloc(struct names *names, const struct stream *stream)
 	if (prior && kind != PROF_ALLOC_REALLOC && kind != PROF_ALLOC_REALLOCARRAY &&
 	    !is_mapping(kind))
 		process->untold++;
-	/* of a split one there are several */
+	/* a split mapping has several */
 	if (prior && (!is_mapping(kind) || find_block(process, prior)))
 		end_block(process, prior);
 	add_block(process, number, &block);
@@ -351,7 +353,7 @@ static void take_free(struct names *names, const struct stream *stream)
 	end_block(process, number);
 }
 
-/* Where both are of one time, a block's end comes behind its start. */
+/* At the same time, the end of a block comes after its start. */
 static bool is_free_next(struct names *names, const struct stream *allocs,
 			 const struct stream *frees)
 {
@@ -388,7 +390,8 @@ static void replay(struct names *names, const struct prof_reader *reader)
 	prof_cursor_free(frees.cursor);
 }
 
-/* ---- What is said of it ---------------------------------------------------------------------- */
+/* ---- Summary rows
+ * ----------------------------------------------------------------------------- */
 
 static void read_heaps(struct names *names, const struct prof_reader *reader)
 {
@@ -416,7 +419,7 @@ static void read_heaps(struct names *names, const struct prof_reader *reader)
 	prof_cursor_free(stream.cursor);
 }
 
-/* Those that are told with the last heap row. */
+/* The live rows of the last heap row. */
 static void read_live(struct names *names, const struct prof_reader *reader)
 {
 	struct stream stream;
@@ -436,7 +439,7 @@ static void read_live(struct names *names, const struct prof_reader *reader)
 	prof_cursor_free(stream.cursor);
 }
 
-/* Of what programs hand over themselves: not of samples. */
+/* The losses of collectors, not of samples. */
 static void read_losses(const struct prof_reader *reader)
 {
 	struct stream stream;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap life - allocations whose number is known, before a program ends or becomes another one
+ * Heap life - a known number of allocations before a program ends or becomes another one
  *
- *     heap-life reuse THREADS N  threads that allocate, reallocate and free, also one another's
- *                                blocks; all is freed
+ *     heap-life reuse THREADS N  threads that allocate, reallocate and free, also each other's
+ *                                blocks; everything is freed
  *     heap-life hand-over N      one thread allocates, another one frees
- *     heap-life END N            N blocks of 1009 bytes, and then: exit, _exit, kill, abort, exec,
- *                                fork, vfork, spawn
- *     heap-life inherit N        blocks that it, its child and that one's give up, in turn
- *     heap-life phases N         blocks that are made, given up or changed, and forgotten, each
- *                                when a byte comes in
+ *     heap-life END N            N blocks of 1009 bytes, and then END: exit, _exit, kill, abort,
+ *                                exec, fork, vfork, spawn
+ *     heap-life inherit N        blocks that a process, its child and its grandchild free in turn
+ *     heap-life phases N         blocks that are allocated, freed or changed, and leaked; each
+ *                                phase begins when a byte arrives
  *     heap-life steady           blocks that are freed at once, until SIGTERM; prints how many
  *
  * A forked or started child allocates N blocks of 2003 bytes itself.
@@ -31,7 +31,7 @@
 #define CHILD_BYTES 2003u
 #define N_SLOTS 64u
 
-/* In no header. */
+/* Declared in no header. */
 extern void __libc_freeres(void);
 
 static const char *program;
@@ -40,7 +40,7 @@ static unsigned long n_each;
 static sem_t is_made, is_taken;
 static char *volatile handed;
 
-/* So that no call is optimised away. */
+/* Keeps the compiler from removing the call. */
 static char *keep(char *block)
 {
 	__asm__ volatile("" : "+r"(block) : : "memory");
@@ -73,7 +73,7 @@ static void *reuse(void *data)
 		block = atomic_exchange(slot, block);
 		free(block);
 		free(keep(realloc(keep(malloc(24)), 200)));
-		/* so that they take turns on one CPU too */
+		/* so that the threads alternate on one CPU too */
 		if (i % 16 == 0)
 			sched_yield();
 	}
@@ -91,7 +91,7 @@ static int run_reuse(unsigned n_threads)
 		pthread_join(ids[i], NULL);
 	for (unsigned i = 0; i < N_SLOTS; i++)
 		free(slots[i]);
-	/* What libc keeps of threads that ended. */
+	/* The libc's caches of ended threads. */
 	__libc_freeres();
 	return 0;
 }
@@ -176,7 +176,7 @@ static int free_all(void **blocks)
 	return 0;
 }
 
-/* Each of three gives up the same blocks, when who had them first has done so. */
+/* Each of three processes frees the same blocks, after the process that had them before. */
 static int run_inherit(void)
 {
 	void **blocks = malloc(n_each * sizeof(*blocks));
@@ -200,7 +200,7 @@ static int run_inherit(void)
 	return waitpid(pid, &status, 0) != pid || status != 0;
 }
 
-/* Goes on when it is told to. */
+/* Each phase begins when a byte arrives. */
 static int run_phases(void)
 {
 	void **kept = malloc(n_each * sizeof(*kept)), **passed = malloc(n_each * sizeof(*kept));

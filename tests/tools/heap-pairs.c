@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap pairs - what a malloc() and its free() cost, from a given depth of calls, for benches of
- * what is preloaded
+ * Heap pairs - the cost of a malloc() and its free() at a given depth of calls, for benchmarks of
+ * preloaded libraries
  *
  *     heap-pairs THREADS PAIRS DEPTH ROUNDS
  *
@@ -16,7 +16,7 @@
 #define MAX_THREADS 64
 #define BYTES 64
 
-/* So that nothing is optimised away, nor a frame shared. */
+/* Keeps the compiler from removing the call, and from sharing a frame. */
 #define KEEP(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
 
 static int n_pairs, depth;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap zoo - what programs do with the allocator while their allocations are recorded
+ * Heap zoo - unusual uses of the allocator while allocations are recorded
  *
  *     heap-zoo MODE
  *
- * Blocks that count have one of two sizes that nobody else asks for. Each process adds a line "PID
- * ALLOCS FREES REALLOCS" to the file of the variable ZOO_RESULTS. Exit status 0 where nothing of
- * the program was hurt: errno, contents; else 99, and standard error has the line in which it was.
+ * Counted blocks have one of two sizes that nobody else requests. Each process adds a line "PID
+ * ALLOCS FREES REALLOCS" to the file of the variable ZOO_RESULTS. Exit status 0 if the recording
+ * did not affect the program (errno, contents); else 99, and standard error has the line that
+ * failed.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -45,17 +46,17 @@
 		}                                                                             \
 	} while (0)
 
-/* So that no call is optimised away. */
+/* Keeps the compiler from removing the call. */
 #define KEEP(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
 
 static atomic_ulong n_allocs, n_frees, n_reallocs;
 static const char *program;
 static volatile sig_atomic_t handled;
 static volatile bool is_over;
-static bool is_errno_lost; /* as in an allocator that changes it itself */
+static bool is_errno_lost; /* set if the allocator itself changes errno */
 static sigjmp_buf escape;
 
-/* ---- What counts. errno stays. ---- */
+/* ---- Counted calls, which keep errno ---- */
 
 static bool is_errno_kept(void)
 {
@@ -171,7 +172,7 @@ static void fail(void *block)
 	errno = ERRNO;
 }
 
-/* Sizes by which the test knows each. */
+/* The test identifies each call by its size. */
 static void run_kinds(void)
 {
 	size_t huge = SIZE_MAX / 2 + 1, n = SIZE_MAX / 4;
@@ -212,7 +213,7 @@ static void run_kinds(void)
 	MUST(posix_memalign(&other, 48, 100029) == EINVAL && other == (void *)1 && errno == ERRNO);
 	MUST(posix_memalign(&other, 64, huge) == ENOMEM && other == (void *)1);
 	errno = ERRNO;
-	/* Frees it, in this libc. */
+	/* In this libc, realloc() to 0 frees the block. */
 	block = realloc(block, 0);
 	free(block);
 }
@@ -239,7 +240,7 @@ static void run_mappings(void)
 	MUST(brk(end) == 0 && sbrk(0) == end);
 }
 
-/* ---- The first call of all, before any constructor: libc's too has not run ---- */
+/* ---- The first call, before any constructor, even libc's ---- */
 
 static void *early;
 
@@ -285,7 +286,8 @@ __attribute__((section(".preinit_array"),
 static void run_early(void)
 {
 	if (early) {
-		/* The two sizes are the same to the test, as posix_memalign() and realloc() are. */
+		/* The test does not distinguish the two sizes, nor posix_memalign() and
+		 * realloc(). */
 		atomic_fetch_add(&n_allocs, 1);
 		memset(early, 0x5a, SIZE);
 		give(early);
@@ -471,7 +473,7 @@ static void run_raw_clone(void)
 	}
 }
 
-/* The child's blocks are the parent's, as the memory is. */
+/* The child's blocks are the parent's, because they share memory. */
 static void run_vfork(void)
 {
 	use(10);
@@ -532,7 +534,7 @@ static void run_threads(void)
 	}
 }
 
-/* With so many bytes of the stack in use. */
+/* Runs with this many bytes of the stack in use. */
 static void *use_in_rest(void *data)
 {
 	char *taken = __builtin_alloca(*(size_t *)data);
@@ -550,8 +552,8 @@ static void use_in_handler(int number)
 }
 
 /*
- * Threads and handlers whose stacks are as small as may be. What malloc() takes is bound by then,
- * as that takes 3 KiB on some machines.
+ * Threads and handlers with minimal stacks. The symbols of malloc() are bound before, because
+ * binding takes 3 KiB of stack on some machines.
  */
 static void run_small_stacks(void)
 {
@@ -613,7 +615,7 @@ static __attribute__((noinline)) void use_deeper(int n)
 	KEEP(all);
 }
 
-/* What having a ring takes is over with the first record. */
+/* The first record does everything that obtaining a ring needs. */
 static void *use_filtered(void *data)
 {
 	use(1);
@@ -649,7 +651,7 @@ static void *begin_filtered(void *data)
 	return NULL;
 }
 
-/* Threads that begin behind a filter which kills. */
+/* Threads that start under a seccomp filter that kills. */
 static void run_filtered(void)
 {
 	pthread_t id;
@@ -662,7 +664,7 @@ static void run_filtered(void)
 
 static _Atomic(char *) slots[SLOTS];
 
-/* Blocks go from thread to thread. */
+/* Passes blocks from thread to thread. */
 static void *reuse(void *data)
 {
 	unsigned seed = (unsigned)(uintptr_t)data;
@@ -704,7 +706,7 @@ static void use_late(void *value)
 	uintptr_t n = (uintptr_t)value;
 
 	use(10);
-	/* Until the libc gives up. */
+	/* Until the libc stops calling destructors. */
 	if (n < 20) {
 		pthread_setspecific(first_key, (void *)(n + 1));
 		pthread_setspecific(late_key, (void *)(n + 1));
@@ -728,7 +730,7 @@ static void *end_late(void *data)
 static void run_destructors(void)
 {
 	pthread_key_create(&first_key, use_late);
-	/* So many that libc allocates for the next one. */
+	/* Enough keys that libc allocates memory for the next one. */
 	for (int i = 0; i < 40; i++)
 		pthread_key_create(&late_key, use_late);
 	for (int i = 0; i < 50; i++) {
@@ -739,7 +741,7 @@ static void run_destructors(void)
 	}
 }
 
-/* ---- Signals: with what a handler may call at any moment ---- */
+/* ---- Signals, with calls that a handler may make at any time ---- */
 
 static void map_in_handler(int number)
 {
@@ -803,20 +805,21 @@ static void jump_from_handler(int number)
 	siglongjmp(escape, 1);
 }
 
-/* Out of calls that may be left. */
+/* Jumps out of calls that may be abandoned. */
 static void run_siglongjmp(void)
 {
 	set_handler(jump_from_handler, 0);
 	sigsetjmp(escape, 1);
-	/* One at a time: the next would come before the jump has left this one's stack. */
+	/* One signal at a time: otherwise the next one arrives before the jump has left this
+	 * stack. */
 	set_once(200);
 	while (handled < 600)
 		free(NULL);
 	set_timer(0);
-	/* use() calls from deeper in the stack, which does not tell that the last record was
-	 * left. */
+	/* use() records from deeper in the stack, where an abandoned record cannot be detected. */
 	free(NULL);
-	/* The ring is empty once its reader had a CPU, if nothing in it waits for what was left. */
+	/* The ring is empty once its reader has run, unless a record waits for the abandoned
+	 * one. */
 	for (int i = 0; i < 10; i++) {
 		usleep(50000);
 		use(10);

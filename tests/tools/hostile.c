@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hostile - a target that registers at PROF_CONTROL like any other, and then writes what it likes
+ * Hostile - a target that registers at PROF_CONTROL like any other, and then writes arbitrary data
  * into its arena
  *
- *     hostile LIE MS  writes a good mark, lies, and lives for so long; lies: see the tables
- *     hostile parent-… MS says that its parent is somebody else
- *     hostile FLOOD MS   does for so long, as fast as it can, what there should be an end to
+ *     hostile LIE MS     writes a good mark, lies, and lives for MS; the tables below list the lies
+ *     hostile parent-… MS  claims another process as its parent
+ *     hostile FLOOD MS   does without limit, for MS, something that the engine must limit
  *
- * Exit status 0: it did; 9: it has no arena.
+ * Exit status 0: done; 9: no arena.
  */
 #include "libcollector/ring.h"
 #include "tests/tools/peer.h"
@@ -48,7 +48,7 @@ static void nap(unsigned ms)
 	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
 }
 
-/* ---- What it has ---- */
+/* ---- State ---- */
 
 static const struct ring_place *place_of(uint32_t i)
 {
@@ -92,7 +92,7 @@ static bool ask(uint64_t data_bytes, uint32_t n_rings)
 	return send(connection, &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
-/* Who forked it, as it says. */
+/* False parents that it claims. */
 static const struct {
 	const char *name;
 	uint32_t pid;
@@ -113,10 +113,10 @@ static void name_parent(const char *act, struct control_hello *hello)
 		}
 	if (strcmp(act, "parent-self") == 0)
 		hello->parent_tgid = (uint32_t)getpid();
-	/* of another session, as far as there is one */
+	/* a process of another session, if there is one */
 	if (strcmp(act, "parent-stranger") == 0)
 		hello->parent_tgid = (uint32_t)getsid(getppid());
-	/* one that this session records */
+	/* a process that this session records */
 	if (strcmp(act, "parent-sibling") == 0)
 		hello->parent_tgid = (uint32_t)getpid() - 1;
 }
@@ -134,7 +134,7 @@ static bool join(const char *act)
 	return false;
 }
 
-/* On a busy machine only some of many who come at once get an arena in time. */
+/* On a busy machine only some of many concurrent registrations get an arena in time. */
 static bool register_self(const char *act)
 {
 	for (int i = 1; !join(act); i++) {
@@ -146,7 +146,7 @@ static bool register_self(const char *act)
 	return ring != NULL;
 }
 
-/* ---- Records as they should be ---- */
+/* ---- Valid records ---- */
 
 static void write_string(uint32_t id, const void *text, uint32_t n)
 {
@@ -169,15 +169,15 @@ static void write_mark(uint32_t name)
 	ring_end(ring, mark);
 }
 
-/* ---- Lies: about the first ring, which has a good mark ---- */
+/* ---- Lies, about the first ring, which has a good mark ---- */
 
-/* Where its next record would be. */
+/* The place of its next record. */
 static struct ring_record_header *next_record(void)
 {
 	return (void *)(data_of(0) + header_of(0)->head % place_of(0)->data_bytes);
 }
 
-/* As much as `published` is to be read. */
+/* Advances the head by `published` bytes. */
 static void publish(uint32_t bytes, uint16_t type, const void *payload, size_t n,
 		    uint32_t published)
 {
@@ -195,7 +195,7 @@ static void put(uint32_t bytes, uint16_t type, const void *payload, size_t n)
 	publish(bytes, type, payload, n, MARK_BYTES);
 }
 
-/* A record that is whole. */
+/* Publishes a complete record. */
 static void put_record(uint16_t type, const void *payload, size_t n)
 {
 	const uint32_t bytes = (uint32_t)(sizeof(struct ring_record_header) + n);
@@ -284,7 +284,7 @@ static void lie_attempted(void)
 	header_of(0)->attempted = 0;
 }
 
-/* In a ring of its own, as this one's owner is known by now. */
+/* Uses a ring of its own, because the owner of the first one is known by now. */
 static void claim_as(uint32_t tid)
 {
 	ring = ring_claim(arena, tid, 0, 0);
@@ -331,7 +331,7 @@ static void lie_busy(void)
 	header_of(0)->busy = 1;
 }
 
-/* Always within a record, and always in the past. */
+/* Permanently within a record, and always in the past. */
 static void lie_past(void)
 {
 	while (!is_over()) {
@@ -347,7 +347,7 @@ static void lie_past(void)
 	}
 }
 
-/* Lengths, types and counts that are others at each look. */
+/* Lengths, types and counts that change between reads. */
 static void *change(void *data)
 {
 	volatile uint32_t *words = (volatile uint32_t *)(void *)data_of(0);
@@ -393,12 +393,12 @@ static void flood_strings(void)
 		snprintf(text, sizeof(text), "%u", id);
 		write_string(id, text, sizeof(text));
 		write_mark(id);
-		/* and what was kept of an earlier one is not there any more */
+		/* an earlier text, which the engine no longer has */
 		write_string(id / 2, text, 1);
 	}
 }
 
-/* Texts that go on for ever, in all rings. */
+/* Endless texts, in all rings. */
 static void flood_logs(void)
 {
 	struct ring *rings[64];
@@ -466,7 +466,7 @@ static void write_stack(uint32_t id)
 	ring_end(ring, told);
 }
 
-/* No two alike, of images that nobody else has. */
+/* Stacks without repetition, in images that nobody else has. */
 static void flood_stacks(void)
 {
 	for (uint32_t id = 1; !is_over(); id++) {
@@ -486,7 +486,7 @@ static void flood_stacks(void)
 	}
 }
 
-/* Blocks that nobody frees, each made by other calls. */
+/* Blocks that nobody frees, each from a different stack. */
 static void flood_blocks(void)
 {
 	for (uint32_t id = 1; !is_over(); id++) {
@@ -529,7 +529,7 @@ static void fill_with_marks(uint32_t i)
 						     .type = RING_PAD };
 }
 
-/* All rings are full, and full again as soon as there is room. */
+/* All rings are full, and filled again as soon as there is room. */
 static void flood_records(void)
 {
 	for (uint32_t i = 0; i < shared->n_rings; i++) {
@@ -549,7 +549,7 @@ static void flood_records(void)
 		}
 }
 
-/* As many rings as it gets, and a new owner for each as soon as the last one is gone. */
+/* Claims as many rings as possible, and gives each a new owner as soon as the last one is gone. */
 static void flood_rings(void)
 {
 	if (ask(RING_MIN_BYTES, RING_MAX_RINGS))
@@ -563,7 +563,7 @@ static void flood_rings(void)
 	}
 }
 
-/* Asks, and reads no answer. */
+/* Sends requests without reading the answers. */
 static void flood_requests(void)
 {
 	while (!is_over())
@@ -571,7 +571,7 @@ static void flood_requests(void)
 			nap(1);
 }
 
-/* Another program's memory each time: nobody has the last one's any more. */
+/* Each connection claims to be a new program, so nothing of the last one may be kept. */
 static void flood_connections(void)
 {
 	struct control_hello hello;
@@ -596,7 +596,7 @@ static void say(const struct control_hello *hello, size_t n)
 
 	if (fd >= 0)
 		(void)send(fd, hello, n, MSG_NOSIGNAL);
-	/* it stays open: nobody is to wait for what comes next */
+	/* stays open: nobody may wait for the next message */
 }
 
 static void lie_hello(void)
@@ -666,7 +666,7 @@ int main(int argc, char **argv)
 		return 9;
 	end_ns = clock_ns() + ms * UINT64_C(1000000);
 	write_mark(0);
-	/* It is read, and the ring has been good. */
+	/* Waits until the mark is read, so that the ring has been valid once. */
 	for (int i = 0; i < 5000 && header_of(0)->tail < MARK_BYTES; i++)
 		nap(1);
 	for (size_t i = 0; i < ARRAY_SIZE(acts); i++)

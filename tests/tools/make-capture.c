@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * make-capture - writes a capture of made-up rows (rows.h)
+ * make-capture - writes a capture of generated rows (rows.h)
  *
- * For tests and for trying readers: the same options give the same rows; header, salt and so the
- * bytes differ.
+ * For tests and for trying out readers: the same options give the same rows; the header and the
+ * salt, and thus the bytes, differ.
  */
 #include "tests/tools/rows.h"
 
@@ -138,7 +138,7 @@ static bool is_wanted(const struct settings *settings, const struct prof_table_d
 	return def->id == PROF_TABLE_SAMPLE || settings->all_tables;
 }
 
-/* All tables' rows of one epoch, the dictionaries first. */
+/* Writes all tables' rows of one epoch, dictionaries first. */
 static int write_epoch(struct prof_writer *writer, const struct settings *settings, uint32_t epoch,
 		       uint64_t first, uint64_t rows)
 {

@@ -4,9 +4,9 @@
  *
  *     make-dense KIND FILE     write one; `make-dense --list` prints the kinds, one a line
  *
- * A column whose numbers rise by one, or never change, takes some 30 bytes a row group, whatever
- * its number of rows. So a file of a few hundred kilobytes holds millions of rows, each of which is
- * valid and distinct. Every kind aims at one kind of state.
+ * A column whose numbers rise by one, or never change, takes some 30 bytes a row group, regardless
+ * of the number of rows. A file of a few hundred kilobytes thus holds millions of rows, each valid
+ * and distinct. Every kind targets one kind of reader state.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -37,8 +37,8 @@ struct rule {
 	uint64_t n;
 };
 
-/* Rows of a table. A column without a rule is 1 where it refers to something, rises where it is an
- * id or a time, is empty where it is a text or a list, and is 0 elsewhere. */
+/* Rows of a table. A column without a rule is 1 if it is a reference, rises if it is an id or a
+ * time, is empty if it is a text or a list, and is 0 otherwise. */
 struct part {
 	uint16_t table;
 	uint32_t rows;

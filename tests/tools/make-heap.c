@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * make-heap - writes a capture of made-up allocations, and what is to be found in it
+ * make-heap - writes a capture of generated allocations, and the results expected from it
  *
- * Blocks of one process are allocated, reallocated and freed by chance by several threads, with
- * some that live long; the numbers that `profcapture memory` has to find are counted here in the
- * plainest way and printed as a line of JSON: for tests, and, with millions of rows, for a bench.
+ * Several threads of one process allocate, reallocate and free blocks at random; some blocks live
+ * long. The numbers that `profcapture memory` has to find are counted here in the simplest way and
+ * printed as a line of JSON: for tests, and, with millions of rows, for a benchmark.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -26,7 +26,7 @@
 struct block {
 	uint64_t number, since;
 	uint32_t size, stack, thread;
-	uint64_t order; /* allocations of its thread with it */
+	uint64_t order; /* number of its thread's allocations, including this one */
 };
 
 struct sums {
@@ -42,7 +42,7 @@ struct heap {
 	struct prof_writer *writer;
 	struct prof_block *rows[PROF_TABLE_LAST + 1];
 	uint32_t epoch;
-	/* what lives, in no order */
+	/* live blocks, unordered */
 	struct block *blocks;
 	size_t n, room;
 	uint64_t random, time, next, made[MOST_THREADS];
@@ -194,7 +194,7 @@ static void count(struct heap *heap, const struct block *block, bool is_there)
 
 static struct block make(struct heap *heap, uint32_t thread)
 {
-	/* Sizes as programs have them: small ones are frequent. */
+	/* Sizes are distributed as in programs: small ones are frequent. */
 	uint64_t size = chance(heap, 1 + (UINT64_C(16) << chance(heap, 8)));
 
 	return (struct block){ .number = ++heap->next,
@@ -242,7 +242,7 @@ static void reallocate(struct heap *heap, uint32_t thread)
 	count(heap, block, true);
 }
 
-/* Mostly what came last: half of the time the last one, else anything. */
+/* Half of the time frees the latest block, otherwise any. */
 static void release(struct heap *heap, uint32_t thread)
 {
 	size_t at = chance(heap, 2) ? heap->n - 1 : chance(heap, heap->n);
@@ -300,7 +300,8 @@ static void run(struct heap *heap)
 		add_mark(heap, PROF_HEAP_END);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole capture
+ * ------------------------------------------------------------------------ */
 
 static void print_sums(const char *name, const struct sums *sums)
 {

@@ -4,10 +4,10 @@
  *
  *     make-wild FIRST LAST FOLDER     FOLDER/SEED.cap for each seed from FIRST to LAST
  *
- * Every table of version 1 has rows. A value is mostly one that a recording could have, so that
- * readers get far, and often an extreme one: references to rows that are not there or to the row
- * itself, times that go back, sizes near 2^64, numbers that are in no list of names, texts that are
- * no UTF-8. A seed always gives the same file.
+ * Every table of version 1 has rows. Most values are possible in a recording, so that readers get
+ * far; many are extreme: references to missing rows or to the row itself, times that decrease,
+ * sizes near 2^64, numbers outside of enumerations, texts that are not UTF-8. A seed always gives
+ * the same file.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -24,9 +24,9 @@
 
 struct wild {
 	uint64_t state;
-	unsigned mildness; /* one value of so many is extreme */
+	unsigned mildness; /* one value in so many is extreme */
 	uint64_t time;
-	uint32_t rows[PROF_TABLE_LAST + 1]; /* of dictionary tables */
+	uint32_t rows[PROF_TABLE_LAST + 1]; /* number of rows of dictionary tables */
 	uint64_t list[8];
 	char text[40000];
 };
@@ -174,7 +174,7 @@ static struct prof_value list_of(struct wild *wild, const struct prof_column_def
 	return PROF_BYTES(wild->list, n);
 }
 
-/* Rows come in the order of the first column, which is an id or a time: writers see to that. */
+/* The value of the first column, an id or a time, by which writers order their rows. */
 static struct prof_value first_of(struct wild *wild, const struct prof_table_def *def, uint64_t row)
 {
 	if (def->flags & PROF_TABLE_TIMED) {
@@ -199,7 +199,7 @@ static void write_table(struct wild *wild, struct prof_writer *writer, uint16_t 
 	check(prof_block_new(def, &block), "no block");
 	prof_block_set_epoch(block, epoch);
 	for (uint64_t row = 0; row < n; row++) {
-		/* texts and lists of a row are in one buffer: the last one counts for all */
+		/* texts and lists of a row share a buffer, so the last one determines all */
 		for (uint16_t c = 0; c < def->n_columns; c++) {
 			const struct prof_column_def *column = &def->columns[c];
 

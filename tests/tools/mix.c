@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Mix - a program that takes turns in twenty functions, two threads at once
+ * Mix - a program that alternates between twenty functions on two threads
  *
- *     mix SECONDS [SLOW PERCENT]      SLOW, 0 to 19, takes that much longer than otherwise
+ *     mix SECONDS [SLOW PERCENT]      SLOW, 0 to 19, takes PERCENT longer
  *
- * A turn of a function is some ten microseconds; in which order they come is random. Ends when each
- * thread has had SECONDS of a CPU, so that there are as many samples on a busy machine.
+ * One call of a function takes some ten microseconds; the order is random. The program ends when
+ * each thread has had SECONDS of a CPU, so that a busy machine yields the same number of samples.
  */
 #include <assert.h>
 #include <pthread.h>

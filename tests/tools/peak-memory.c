@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * peak-memory COMMAND [ARGUMENT…] - the largest resident size of a command, in bytes, and how it
- * ended
+ * peak-memory COMMAND [ARGUMENT…] - the largest resident size of a command, in bytes, and its exit
+ * status
  *
- * Its output goes nowhere. A child begins with the resident size of what it was forked from, which
- * for an interpreter is more than what is to be measured; hence a program as small as this. Prints
- * a line of JSON; exits with 0 where the command ran.
+ * The command's output is discarded. A child begins with the resident size of its parent, which for
+ * an interpreter is larger than the size to be measured; hence a program as small as this. Prints a
+ * line of JSON; exits with 0 if the command ran.
  */
 #include <errno.h>
 #include <fcntl.h>

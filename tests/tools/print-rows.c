@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * print-rows - every row of a capture as the library decodes it, nothing looked up
+ * print-rows - every row of a capture as the library decodes it, without resolving references
  *
  * A line a row: table, epoch, then the columns, all separated by tabs. A number is decimal, bytes
- * are hex behind an x, a list is [1,2], - is null and ~ a column that the row's group does not
- * have.
+ * are hex after an x, a list is [1,2], - is null, and ~ is a column that the row's group lacks.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * record-self STEP…: a program that records itself, as the steps say. Prints a line for each call
- * of the recorder, its name and what it returned, and the words of an open or close that failed.
- * Fails where errno does not stay.
+ * record-self STEP…: a program that records itself and performs the steps. Prints a line for each
+ * call of the recorder: its name, its result, and the message of a failed open or close. Fails if
+ * errno changes.
  *
  *     frequency=HZ append=1 profctl=PATH bus=WHICH group=NAME
  *                                             for the next open
  *     open=FILE begin=NAME end=NAME close     NAME may be empty: NULL
  *     inside=MS outside=MS                    spends CPU time in a function of that name
- *     blocks=N                                N blocks of 1 ms, whose CPU time is printed, and
- *                                             outside() between them
- *     short=N                                 N blocks of nothing
+ *     blocks=N                                N blocks of 1 ms with outside() between them; prints
+ *                                             the blocks' CPU time
+ *     short=N                                 N empty blocks
  *     sleep=MS
  *     threads=N                               N threads with blocks of one name, at once
- *     fork=STEP clone=STEP vfork              a child takes the step; vfork: it ends block "block"
- *     sockets                                 how many are open
+ *     fork=STEP clone=STEP vfork              a child performs the step; vfork: it ends block
+ *                                             "block"
+ *     sockets                                 prints the number of open sockets
  *     load=FILE                               work(ms) of a shared library, 50 ms
- *     wait reap chld ignore subreaper mask    what wait() finds, SIGCHLDs seen, and so on
+ *     wait reap chld ignore subreaper mask    results of wait(), number of SIGCHLDs, and so on
  *     go                                      prints "ready", and waits for a line
  *     exec                                    becomes `sleep 0.1`
  */
@@ -212,7 +213,7 @@ static void take_fork(const char *step)
 	be_child_or_wait(fork(), step);
 }
 
-/* Of which the libc does not know. */
+/* Clones without the libc's knowledge. */
 static void take_clone(const char *step)
 {
 	fflush(stdout);
@@ -266,7 +267,7 @@ static void take_wait(const char *value)
 	errno = EXDEV;
 }
 
-/* All there are, until there is none. */
+/* Reaps all children. */
 static void take_reap(const char *value)
 {
 	int n = 0;
@@ -384,7 +385,7 @@ static void take_step(const char *step)
 int main(int argc, char **argv)
 {
 	signal(SIGCHLD, on_chld);
-	errno = EXDEV; /* which nothing here gives */
+	errno = EXDEV; /* an error that no call here returns */
 	for (int i = 1; i < argc; i++)
 		take_step(argv[i]);
 	return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rows - made-up rows of any table, the same for the same number
+ * Rows - generated rows of any table, the same for the same number
  *
- * Row i of a table is a function of the table and of i alone, so that a reader can compare without
- * keeping what was written. Values look like those of a recording: times rise with jitter, threads
- * and stacks recur with a skew, parents lie shortly before their children. They are no measure of
- * compression; benches use recordings.
+ * Row i of a table is a function of the table and of i alone, so that a reader can compare rows
+ * without storing those that were written. Values look like those of a recording: times rise with
+ * jitter, threads and stacks recur with a skew, parents precede their children closely. They are no
+ * measure of compression; benchmarks use recordings.
  */
 #pragma once
 
@@ -25,8 +25,7 @@ struct row {
 	char texts[PROF_MAX_COLUMNS][96];
 };
 
-/* Stands before every text that is not empty: what a program may set in other people's
- * recordings. */
+/* Precedes every non-empty text: what a program may set in other people's recordings. */
 static const char *rows_prefix = "";
 
 /* splitmix64 */
@@ -43,7 +42,7 @@ static inline uint64_t rows_time(uint64_t i)
 	return ROWS_START + i * ROWS_STEP + rows_mix(i) % (ROWS_STEP / 2);
 }
 
-/* How many rows of a dictionary table references name. */
+/* The number of rows of a dictionary table that references can name. */
 static inline uint64_t rows_of_dictionary(unsigned int table)
 {
 	if (table == PROF_TABLE_SOURCE)
@@ -51,7 +50,7 @@ static inline uint64_t rows_of_dictionary(unsigned int table)
 	return table == PROF_TABLE_STACK ? 400 : 40;
 }
 
-/* 1..n, small ones far more often. */
+/* 1..n, small numbers far more often. */
 static inline uint64_t rows_skewed(uint64_t random, uint64_t n)
 {
 	uint64_t a = random % n, b = (random >> 20) % n, c = (random >> 40) % n;
@@ -97,8 +96,8 @@ static inline uint64_t rows_number(const struct prof_column_def *column, uint64_
 	return rows_skewed(random, strcmp(column->name, "cpu") == 0 ? 2 : 4000);
 }
 
-/* Every other mark ends one of the four before it that may have begun something; half of them
- * without an id, and of the others some on another thread. */
+/* Every other mark ends one of the previous four that may be a begin: half of them without an id,
+ * and some of the others on another thread. */
 static inline void rows_pair_marks(const struct prof_table_def *def, uint64_t i, struct row *row)
 {
 	static const uint16_t same[] = { PROF_MARK_GROUP, PROF_MARK_NAME, PROF_MARK_ID,
@@ -127,7 +126,7 @@ static inline void rows_make(const struct prof_table_def *def, uint64_t i, struc
 		if (column->flags & PROF_COLUMN_NULLABLE && random % 3 == 0) {
 			row->values[c] = PROF_NULL;
 		} else if (column->flags & PROF_COLUMN_LIST) {
-			/* those of a row are as long as one another */
+			/* all lists of a row have the same length */
 			size_t n = rows_mix(i ^ (uint64_t)def->id << 40) % (ROWS_ITEMS + 1);
 
 			for (size_t k = 0; k < n; k++)
@@ -148,7 +147,7 @@ static inline void rows_make(const struct prof_table_def *def, uint64_t i, struc
 		rows_pair_marks(def, i, row);
 }
 
-/* Whether column c of row r of a batch is what row i should have; an absent column is not. */
+/* Whether column c of row r of a batch equals that of row i; false for a missing column. */
 static inline bool rows_equal(const struct prof_array *array, size_t r,
 			      const struct prof_column_def *column, const struct prof_value *value)
 {
@@ -171,7 +170,7 @@ static inline bool rows_equal(const struct prof_array *array, size_t r,
 	return n == 0 || memcmp(array->bytes + first, value->data, n) == 0;
 }
 
-/* A table that version 1 does not know, with every type, every order, lists and nulls. */
+/* A table unknown in version 1, with every type, every order, lists and nulls. */
 static inline const struct prof_table_def *rows_foreign_table(void)
 {
 	static const char *const colours[] = { "red", "green", "blue", NULL };

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stand-in - what an engine does for a process's collector, and nothing else, for tests of that
- * side
+ * Stand-in - replaces the engine for a process's collector, for tests of the collector
  *
  *     stand-in --output FILE [OPTION…] -- COMMAND [ARG…]
  *
- * Starts the command with PROF_CONTROL, gives arenas to whoever connects, and takes records out
- * until the command and all that connected are gone. FILE gets a line of JSON for each connection,
- * and with --records one for each record. Exit status is the command's.
+ * Starts the command with PROF_CONTROL, gives arenas to all processes that connect, and drains
+ * their records until the command and all these processes have ended. FILE gets a line of JSON for
+ * each connection, and with --records one for each record. The exit status is the command's.
  */
 #include "libcollector/control.h"
 #include "libcollector/ring-reader.h"
@@ -34,12 +33,12 @@ static struct {
 	uint32_t n_rings;
 	uint64_t ring_bytes;
 	enum ring_policy policy;
-	int refuse;          /* status */
+	int refuse;          /* with this status */
 	bool is_silent;      /* accepts, and never answers */
-	bool refuses_growth; /* status 4 */
-	bool is_deaf;        /* nobody drains until the end */
+	bool refuses_growth; /* with status 4 */
+	bool is_deaf;        /* drains only at the end */
 	bool prints;
-	uint64_t end_after; /* records; 0: never */
+	uint64_t end_after; /* number of records; 0: never */
 } options = { .n_rings = 8, .ring_bytes = 65536 };
 
 struct string {
@@ -114,7 +113,7 @@ static void take_string(struct arena *arena, uint32_t ring, const struct ring_re
 	to->is_open = record->flags & RING_FLAG_MORE;
 }
 
-/* Long ones by their length and the sum of their bytes. */
+/* Prints long texts by their length and the sum of their bytes. */
 static void print_text(const char *name, const char *bytes, size_t n)
 {
 	uint64_t sum = 0;
@@ -163,7 +162,7 @@ static void print_string(struct peer *peer, struct arena *arena, uint32_t ring, 
 	print_text(name, text->bytes, text->n);
 }
 
-/* Of types 9, 10 and 15. */
+/* Records of types 9, 10 and 15. */
 static void print_heap(uint32_t type, const void *payload)
 {
 	const struct ring_alloc *alloc = payload;
@@ -383,7 +382,7 @@ static void end_session(struct peer *peer)
 			1, __ATOMIC_RELEASE);
 }
 
-/* A millisecond or what the sockets have. */
+/* Waits a millisecond or until a socket has data. */
 static void turn(int listener)
 {
 	struct pollfd polled[MAX_PEERS + 1] = { { .fd = listener, .events = POLLIN } };
@@ -445,7 +444,7 @@ static void print_peer(struct peer *peer)
 		peer->n_types[RING_MARK], peer->n_types[RING_STRING], fault);
 }
 
-/* ---- The beginning ---- */
+/* ---- Start ---- */
 
 static int listen_at(const char *name)
 {
@@ -501,7 +500,7 @@ static pid_t start(char **command, const char *name)
 	pid_t pid;
 	char value[200];
 
-	/* The first entry is a dead one, as an address may be. */
+	/* The first address is dead, which the collector has to expect. */
 	snprintf(value, sizeof(value),
 		 "unix:/nonexistent/x,unix-abstract:%s,token:00112233445566778899aabbccddeeff",
 		 name);
@@ -522,7 +521,7 @@ int main(int argc, char **argv)
 	bool is_running = true;
 	pid_t pid;
 
-	/* What a daemon leaves behind is waited for too. */
+	/* Also waits for the processes that a daemon leaves. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (!parse(argc, argv, &command))
 		return 2;

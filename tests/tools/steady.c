@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Steady - a program that writes marks when it is told to, and looks how long that takes
+ * Steady - a program that writes marks on request, and measures how long that takes
  *
- * Each letter on standard input is something to do, then there is a line on standard output:
+ * Each letter on standard input requests an action, which ends with a line on standard output:
  *     s    some marks
  *     m    many marks, more than all rings of a first arena hold
  *     t    300 threads, one after another
@@ -11,11 +11,11 @@
  *     k    a child that writes in four threads, and is killed in the middle of that
  *     r    many marks in a thread that is SCHED_FIFO; o: one that is SCHED_RR
  *     a    40 threads at once, while the process gets no more memory
- * The line is "TRUE FALSE WAITS WAITED LONGEST": marks that are said to be recorded, those that are
- * not, how many of these calls gave the CPU away by themselves, and how many microseconds those
- * took, in all and at most. Ends where there is no more to read. The first argument is a file where
- * all marks are counted before and behind, by whoever writes them, as two numbers of 8 bytes each,
- * so that it is known where the program is killed.
+ * The line is "TRUE FALSE WAITS WAITED LONGEST": marks reported as recorded, marks reported as not
+ * recorded, how many of these calls gave up the CPU voluntarily, and for how many microseconds, in
+ * total and at most. The program ends at the end of its input. The first argument is a file in
+ * which every process counts its marks before and after each call, as two numbers of 8 bytes each,
+ * so that the counts survive a kill.
  */
 #include "libcollector/prof-collector.h"
 
@@ -36,7 +36,7 @@
 #define N_AT_ONCE 40
 #define N_IN_TURN 300
 #define ERRNO 4711
-#define SLOW_NS 2000000 /* what waits takes longer */
+#define SLOW_NS 2000000 /* a call that waits takes longer */
 
 static struct counts {
 	atomic_ulong begun, recorded;
@@ -128,7 +128,7 @@ static void *mark_at_once(void *data)
 	return NULL;
 }
 
-/* The threads have their stacks before the limit is there. */
+/* Creates the threads first, so that their stacks exist before the limit applies. */
 static void run_at_once(bool is_limited)
 {
 	struct rlimit before, limit = { 0, 0 };
@@ -166,7 +166,7 @@ static void *mark_for_ever(void *data)
 	return NULL;
 }
 
-/* Behind what has nothing to do with where it is by then. */
+/* Kills a child at a random point. */
 static void kill_child(void)
 {
 	uint64_t before = atomic_load(&counts->recorded);
@@ -187,7 +187,7 @@ static void kill_child(void)
 	}
 	while (atomic_load(&counts->recorded) < before + 500 && waitpid(pid, &status, WNOHANG) == 0)
 		usleep((useconds_t)(prof_clock_ns() % 1000));
-	/* Not registered in time: another one. */
+	/* The child was not registered in time: tries another one. */
 	if (atomic_load(&counts->recorded) < before + 500) {
 		kill_child();
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof load - a program with Debian's libsysprof-capture-4 in it, as GTK has it: what it says is
- * counted on standard output
+ * Sysprof load - a program that contains Debian's libsysprof-capture-4, as GTK does; prints what it
+ * recorded to standard output
  *
  *     sysprof-load MODE [N]
  */
@@ -17,7 +17,7 @@
 
 #define N_THREADS 8
 
-/* The sanitizer's question: the library keeps what each thread had. */
+/* Called by the sanitizer, because the library keeps the buffers of each thread. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 
 int __lsan_is_turned_off(void)
@@ -33,7 +33,7 @@ static void mark(const char *group, const char *name, unsigned long n)
 		sysprof_collector_mark(SYSPROF_CAPTURE_CURRENT_TIME, 0, group, name, NULL);
 }
 
-/* All kinds, so many of each. */
+/* Records N frames of every kind. */
 static void everything(void)
 {
 	SysprofCaptureCounter counters[2] = { 0 };
@@ -85,7 +85,7 @@ static void wait_for(pid_t pid)
 		abort();
 }
 
-/* Both write into one ring: that is how the library is. */
+/* Both processes write into one ring, because the library does not handle fork(). */
 static void fork_both(void)
 {
 	pid_t pid;
@@ -99,7 +99,7 @@ static void fork_both(void)
 	mark("load", "after", count);
 }
 
-/* Many processes ask for a ring at the same time. */
+/* Many processes request a ring at the same time. */
 static void children(void)
 {
 	pid_t pids[N_THREADS];
@@ -114,7 +114,7 @@ static void children(void)
 		}
 	for (size_t i = 0; i < N_THREADS; i++)
 		wait_for(pids[i]);
-	/* whose last requests are read yet */
+	/* the last requests are read before the socket closes */
 	usleep(300000);
 }
 
@@ -140,7 +140,7 @@ static void check_status(void)
 		abort();
 }
 
-/* The number is somebody else's now. */
+/* Another file now has the descriptor's number. */
 static void reused(void)
 {
 	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Truth - a program that knows where its time goes
+ * Truth - a program that knows how much time its functions take
  *
  *     truth SECONDS
  *
- * Four threads call ten functions, in an order and for lengths that are drawn, each thread with
- * shares of its own. Four of the functions are inlined into a fifth. The time of each call is read
- * from the thread's own CPU clock around it, so that what the functions took is known without any
- * profiler, and printed at the end as JSON: nanoseconds by name.
+ * Four threads call ten functions, in random order and for random durations, each thread with
+ * shares of its own. Four of the functions are inlined into a fifth. The time of each call is
+ * measured around it by the thread's own CPU clock, so that the result is known without any
+ * profiler. It is printed at the end as JSON: nanoseconds by name.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 #define THREADS 4
 #define NS 1000000000ull
 
-/* About as many nanoseconds. Different additions, so that no two are the same code. */
+/* Takes about n nanoseconds. The addends differ, so that no two loops have the same code. */
 #define WORK(n, addend)                       \
 	for (uint64_t i_ = 0; i_ < (n); i_++) \
 	__asm__ volatile("" : : "r"(i_ * 3 + (addend)) : "memory")
@@ -81,7 +81,7 @@ static __attribute__((noinline)) void call(unsigned function, uint64_t n)
 	}
 }
 
-/* In 256ths, by thread. */
+/* Shares in 256ths, by thread. */
 static const uint8_t shares[THREADS][FUNCTIONS] = {
 	{ 60, 40, 30, 26, 25, 20, 20, 15, 10, 10 },
 	{ 10, 20, 50, 0, 40, 36, 60, 20, 10, 10 },
@@ -123,8 +123,8 @@ static unsigned draw_function(unsigned thread, uint64_t *state)
 }
 
 /*
- * A virtual machine that stood still in a call has no samples of that time, though the clock went
- * on: the call took as long as its turns do.
+ * A virtual machine that was paused in a call has no samples of that time, although the clock
+ * advanced: corrects the call's time to that of its turns.
  */
 static uint64_t without_pause(struct thread *thread, uint64_t turns, uint64_t took_ns)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Zoo - what programs do while they are recorded
+ * Zoo - unusual behavior of programs while they are recorded
  *
  *     zoo MODE
  *
  * Each process adds a line "PID TRUE FALSE" to the file of the variable ZOO_RESULTS: how many marks
- * were said to be recorded, and how many not. Exit status 0 where nothing of the program was hurt:
- * errno, descriptors, time; else the line in which it was, in the low byte, which standard error
- * has too.
+ * were reported as recorded, and how many as not. Exit status 0 if the recording did not affect the
+ * program (errno, descriptors, time); else the number of the line that failed, in the low byte and
+ * on standard error.
  */
 #include "libcollector/prof-collector.h"
 
@@ -56,7 +56,7 @@ static void count(bool is_recorded)
 	atomic_fetch_add(is_recorded ? &n_true : &n_false, 1);
 }
 
-/* errno stays. */
+/* Keeps errno. */
 static void mark(const char *name, uint64_t n)
 {
 	struct prof_arg args[2] = {
@@ -86,7 +86,7 @@ static void report(void)
 
 	if (fd < 0)
 		return;
-	/* Not dprintf(): a filter may be there. */
+	/* Not dprintf(), because a seccomp filter may be active. */
 	MUST(write(fd, line, (size_t)n) == n);
 	close(fd);
 }
@@ -169,7 +169,7 @@ static void run_strings(void)
 	count(prof_log(6, "zoo", text));
 	text[40000] = 0;
 	count(prof_mark_instant("zoo", text, NULL, 0));
-	/* The same memory, another text. */
+	/* The same address with other texts. */
 	for (int i = 0; i < 20000; i++) {
 		char name[24];
 
@@ -179,7 +179,8 @@ static void run_strings(void)
 	free(text);
 }
 
-/* Nobody answers, or a refusal: nothing is recorded, and the program does not wait for it twice. */
+/* Nobody answers, or a refusal: nothing is recorded, and the program does not wait a second
+ * time. */
 static void run_refused(void)
 {
 	uint64_t start = now_ns();
@@ -193,7 +194,7 @@ static void run_refused(void)
 	MUST(n_true == 0);
 }
 
-/* The session ends while the program goes on. */
+/* The session ends before the program does. */
 static void run_ended(void)
 {
 	uint64_t start = now_ns();
@@ -207,7 +208,7 @@ static void run_ended(void)
 	MUST(!prof_collector_enabled());
 }
 
-/* Again and by itself, with a session in between that is over. */
+/* Connects explicitly and implicitly, with a session that has ended in between. */
 static void run_connect(void)
 {
 	const char *control = getenv("ZOO_CONTROL");
@@ -256,7 +257,7 @@ static void *mark_until_over(void *data)
 	return NULL;
 }
 
-/* Other threads are in the middle of a record, or of getting a ring. */
+/* Other threads are within a record, or claiming a ring. */
 static void run_fork_threads(void)
 {
 	pthread_t ids[3];
@@ -296,7 +297,7 @@ static void run_vfork(void)
 	marks("behind", 10);
 }
 
-/* The first record of all is a vfork child's. */
+/* The very first record is a vfork child's. */
 static void run_vfork_first(void)
 {
 	pid_t pid = vfork();
@@ -307,7 +308,7 @@ static void run_vfork_first(void)
 	}
 	reap(pid);
 	MUST(n_true == 0);
-	/* Behind what is skipped. */
+	/* After the attempts that the library skips. */
 	marks("behind", 1000);
 	MUST(n_true > 0);
 }
@@ -437,7 +438,7 @@ static void *mark_around(void *data)
 	return NULL;
 }
 
-/* The only ring is another thread's. What a child marks has one of its own. */
+/* Another thread has the only ring. The child's marks get a ring of its own. */
 static void run_fork_without(void)
 {
 	pthread_t id;
@@ -460,7 +461,7 @@ static void run_fork_without(void)
 
 #define CROWD 600
 
-/* After an attempt in vain the library makes none for some time, counted in attempts. */
+/* After a failed attempt the library makes none for some time, counted in attempts. */
 static bool try_some(void)
 {
 	for (int i = 0; i < 500; i++)
@@ -482,7 +483,7 @@ static void *mark_until_recorded(void *data)
 	return NULL;
 }
 
-/* Far more at once than the first arena has rings for: all of them have one in the end. */
+/* Far more threads than the first arena has rings: all of them get one eventually. */
 static void run_crowd(void)
 {
 	pthread_t ids[CROWD];
@@ -501,7 +502,7 @@ static void mark_late(void *value)
 	uintptr_t n = (uintptr_t)value;
 
 	marks("late", 10);
-	/* Until the libc gives up. */
+	/* Until the libc stops calling destructors. */
 	if (n < 20)
 		pthread_setspecific(early, (void *)(n + 1));
 	if (n < 20)
@@ -529,7 +530,7 @@ static void run_destructors(void)
 	}
 }
 
-/* Not in a static program. */
+/* Not available in a static program. */
 #ifndef ZOO_STATIC
 static void *mark_through_dlopen(void *data)
 {
@@ -544,8 +545,8 @@ static void *mark_through_dlopen(void *data)
 	return NULL;
 }
 
-/* With the destructors of our threads still to come; see test_collector, which builds a program
- * that is not linked to it. */
+/* Unloads the library before the destructors of its threads run; see test_collector, which builds a
+ * program that is not linked to it. */
 static void run_dlclose(void)
 {
 	for (int i = 0; i < 20; i++) {
@@ -562,7 +563,7 @@ static void run_fifo(void)
 	struct sched_param parameter = { .sched_priority = 1 };
 	uint64_t start = now_ns();
 
-	/* So that the other side's getting a CPU within 10 ms is not part of it. */
+	/* So that the measured time does not include registration. */
 	mark("before", 0);
 	MUST(sched_setscheduler(0, SCHED_FIFO, &parameter) == 0);
 	marks("fifo", 20000);
@@ -636,11 +637,12 @@ static void run_siglongjmp(void)
 {
 	set_handler(jump_from_handler, 0);
 	sigsetjmp(escape, 1);
-	/* One at a time: the next would come before the jump has left this one's stack. */
+	/* One signal at a time: otherwise the next one arrives before the jump has left this
+	 * stack. */
 	set_once(200);
 	mark_while(500);
 	set_timer(0);
-	/* The ring is empty then, if nothing in it waits for what was left. */
+	/* The ring is empty then, unless a record waits for the abandoned one. */
 	usleep(200000);
 	marks("behind", 10);
 }
@@ -666,12 +668,12 @@ static void fork_in_handler(int number)
 			MUST(errno == EINTR);
 		MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	}
-	/* Not before, as forking takes longer than that. */
+	/* Sets the timer only now, because forking takes longer than its interval. */
 	if (handled < N_FORKS)
 		set_once(300);
 }
 
-/* The child goes on with the record that its parent was in. */
+/* The child continues within the record that its parent had begun. */
 static void run_fork_handler(void)
 {
 	set_handler(fork_in_handler, SA_RESTART);
@@ -695,7 +697,7 @@ static void run_closefrom(void)
 	MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) == 0);
 	for (size_t i = 0; i < 3; i++)
 		MUST(pair[0] == fds[i] || dup2(pair[0], fds[i]) == fds[i]);
-	/* What would write to the connection, or close it. */
+	/* Calls that would write to the connection, or close it. */
 	run_many();
 	marks("behind", 10);
 	for (size_t i = 0; i < 3; i++)
@@ -703,7 +705,7 @@ static void run_closefrom(void)
 	MUST(recv(pair[1], &byte, 1, 0) < 0 && errno == EAGAIN);
 }
 
-/* The program gets the lowest number that is free. */
+/* New descriptors of the program get the lowest free number. */
 static void run_lowest(void)
 {
 	int before = dup(0), behind;
