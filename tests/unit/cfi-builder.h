@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * CFI builder - writes .eh_frame and .debug_frame as tests need them, right or wrong
+ * CFI builder - writes .eh_frame and .debug_frame for tests, valid or broken
  *
  *     build_cie(&b, "zR", 1, -8, 16, BYTES(0x1b), BYTES(OP_DEF_CFA, 7, 8));
  *     build_fde(&b, 0x1000, 0x20, BYTES(OP_ADVANCE | 1, OP_DEF_CFA_OFFSET, 16));
  *
- * An FDE belongs to the last CIE, and is written in that one's encoding.
+ * An FDE belongs to the last CIE, and is written in its encoding.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ struct builder {
 	enum regs_arch arch;
 };
 
-/* DW_CFA_* as far as tests write them */
+/* The DW_CFA_* that tests write. */
 enum {
 	OP_NOP = 0x00,
 	OP_SET_LOC = 0x01,
@@ -118,7 +118,7 @@ static inline void build_sleb(struct builder *b, int64_t value)
 	} while (more);
 }
 
-/* Where the body of the record begins. */
+/* The position where the body of the record begins. */
 static inline void build_begin(struct builder *b)
 {
 	b->record_at = b->n;
@@ -161,7 +161,7 @@ static inline void build_cie_start(struct builder *b, uint8_t version, const cha
 	}
 }
 
-/* The encoding is where 'R' has it; without one it is that of plain addresses. */
+/* The encoding follows the position of 'R'; without 'R' it is that of plain addresses. */
 static inline void build_cie(struct builder *b, const char *augmentation, uint64_t code_align,
 			     int64_t data_align, uint64_t ra, struct build_bytes data,
 			     struct build_bytes program)
@@ -174,7 +174,7 @@ static inline void build_cie(struct builder *b, const char *augmentation, uint64
 	build_end(b);
 }
 
-/* CFA = rsp + 8, as a call leaves it. */
+/* CFA = rsp + 8, as after a call. */
 static inline void build_x86_cie(struct builder *b)
 {
 	b->arch = REGS_X86_64;

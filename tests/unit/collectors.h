@@ -30,7 +30,7 @@ struct fixture {
 	struct parts parts;
 	struct collectors collectors;
 	int socket; /* the process's end */
-	int pidfd;  /* the engine's, a number only */
+	int pidfd;  /* the engine's; only a number */
 	struct ring_arena *arena;
 	struct ring_arena_header *shared;
 	unsigned int warnings;
@@ -84,7 +84,7 @@ static inline void step(struct fixture *fixture)
 	parts_step(&fixture->parts, &fixture->collectors, now());
 }
 
-/* Until all that was written is a row. */
+/* Steps until all written records are rows. */
 static inline void settle(struct fixture *fixture)
 {
 	for (int i = 0; i < 3; i++) {
@@ -93,8 +93,8 @@ static inline void settle(struct fixture *fixture)
 	}
 }
 
-/* Until there is an answer, or the connection is closed: arenas are made a third of the time at
- * most. */
+/* Steps until there is an answer, or the connection is closed: arenas are created at most a third
+ * of the time. */
 static inline void step_until_answer(struct fixture *fixture)
 {
 	struct pollfd item = { .fd = fixture->socket, .events = POLLIN };
@@ -122,7 +122,7 @@ static inline void connect_as(struct fixture *fixture, int32_t pid, uint32_t wan
 	collectors_add_peer(&fixture->collectors, &message, sockets[1], fixture->pidfd, now());
 }
 
-/* -1: no answer; *ret_fd: -1 without one. */
+/* -1: no answer. *ret_fd is -1 if the answer has no descriptor. */
 static inline int receive(struct fixture *fixture, int *ret_fd)
 {
 	struct control_answer answer;
@@ -179,7 +179,7 @@ static inline struct ring *claim(struct fixture *fixture, uint32_t tid)
 	return ring_claim(fixture->arena, tid, 0, 0);
 }
 
-/* The header of the i-th ring of the arena, as this side maps it. */
+/* The header of the i-th ring of the arena, as mapped by this side. */
 static inline struct ring_header *header_of(const struct fixture *fixture, size_t i)
 {
 	const struct ring_place *places =

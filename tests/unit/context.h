@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* The registers of a walk in a ucontext_t, as an initialiser. */
+/* The registers of a walk in a ucontext_t, as an initializer. */
 #pragma once
 
 #include <ucontext.h>

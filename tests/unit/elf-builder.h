@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * ELF builder - small ELF files for tests, right and wrong ones
+ * ELF builder - small ELF files for tests, valid or broken
  *
  * One layout: headers and notes at offset 0, code of 0x800 bytes at offset 0x1000 (.text) and 0x80
- * behind it (.fini), call frame information at 0x2000, symbol tables from 0x3000. Addresses are
- * offsets + 0x400000 for the code and + 0x401000 for the rest behind it, so that a mix-up of the
- * two shows. What is symbols and FDEs is up to the caller.
+ * after it (.fini), call frame information at 0x2000, symbol tables from 0x3000. Addresses are
+ * offset + 0x400000 for the code and + 0x401000 for everything after it, so that a mix-up of the
+ * two shows. The caller provides symbols and FDEs.
  */
 #pragma once
 
@@ -41,10 +41,10 @@ struct build_fde {
 struct build {
 	const struct build_symbol *symbols;
 	size_t n_symbols;
-	const struct build_fde *fdes; /* in rising order */
+	const struct build_fde *fdes; /* in ascending order */
 	size_t n_fdes;
 	bool no_table;    /* without .eh_frame_hdr */
-	bool lying_table; /* whose entries all name the first FDE */
+	bool lying_table; /* all entries of which point to the first FDE */
 	bool no_sections;
 	uint16_t machine; /* 0 = x86-64 */
 	uint8_t build_id[20];
@@ -54,7 +54,7 @@ struct build {
 struct builder {
 	const struct build *build;
 	uint8_t *file;
-	size_t names; /* end of .shstrtab so far */
+	size_t names; /* current end of .shstrtab */
 	size_t n_sections;
 };
 
@@ -70,7 +70,7 @@ static void build_section(struct builder *builder, const char *name, Elf64_Shdr 
 	       &header, sizeof(header));
 }
 
-/* A CIE with "zR", pcrel|sdata4; the FDEs; the end. The search table in front of them. */
+/* A CIE with "zR", pcrel|sdata4; the FDEs; the end. The search table precedes them. */
 static size_t build_frames(const struct build *build, uint8_t *file)
 {
 	static const uint8_t cie[] = { 12, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Engine fixtures - records and snapshots made up, and what became of them in a capture
+ * Engine fixtures - generated records and snapshots, and their rows in a capture
  *
  *     struct parts parts;
  *     parts_init(&parts);
@@ -86,7 +86,7 @@ static inline void parts_finish(struct parts *parts)
 		parts->reader = NULL;
 }
 
-/* What is due of collectors, as a round of the session does it. */
+/* Performs the collectors' part of a round of the session. */
 static inline void parts_step(struct parts *parts, struct collectors *collectors, uint64_t at_ns)
 {
 	output_tick(&parts->output, at_ns);
@@ -126,7 +126,7 @@ static inline size_t rows_of(const struct parts *parts, unsigned int table)
 	return rows;
 }
 
-/* The number in a column of the i-th row of a table; UINT64_MAX when there is none. */
+/* The number in a column of the i-th row of a table; UINT64_MAX if there is no such row. */
 static inline uint64_t number_of(const struct parts *parts, unsigned int table, uint16_t column,
 				 size_t i)
 {
@@ -172,7 +172,7 @@ static inline const char *text_of(const struct parts *parts, uint64_t id)
 	return row >= 0 ? text : NULL;
 }
 
-/* How much was lost by this cause, in the whole session. */
+/* The number of records lost by this cause in the whole session. */
 static inline uint64_t losses_of(const struct parts *parts, enum prof_loss_cause cause)
 {
 	GHashTableIter iter;
@@ -186,7 +186,7 @@ static inline uint64_t losses_of(const struct parts *parts, enum prof_loss_cause
 	return sum;
 }
 
-/* Whether something was lost by this cause that nobody counted. */
+/* Whether an uncounted number of records was lost by this cause. */
 static inline bool has_uncounted_loss(const struct parts *parts, enum prof_loss_cause cause)
 {
 	GHashTableIter iter;
@@ -200,7 +200,7 @@ static inline bool has_uncounted_loss(const struct parts *parts, enum prof_loss_
 	return false;
 }
 
-/* Bytes in the making. */
+/* A buffer that tests append to. */
 struct bytes {
 	_Alignas(8) uint8_t data[16384];
 	size_t length;
@@ -223,7 +223,7 @@ static inline void put_u32(struct bytes *bytes, uint32_t v)
 	put(bytes, &v, sizeof(v));
 }
 
-/* With its NUL, padded to 8 bytes. */
+/* The name with its NUL, padded to 8 bytes. */
 static inline void put_name(struct bytes *bytes, const char *name)
 {
 	static const char zeros[8];
@@ -233,7 +233,7 @@ static inline void put_name(struct bytes *bytes, const char *name)
 	put(bytes, zeros, -length & 7);
 }
 
-/* A record of a ring: record_begin, what it says, record_end with the trailer. */
+/* A record of a ring: record_begin(), the body, record_end() with the trailer. */
 static inline size_t record_begin(struct bytes *bytes, uint32_t type, uint16_t misc)
 {
 	const struct perf_event_header header = { .type = type, .misc = misc };

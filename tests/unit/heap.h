@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap fixture - records of allocations of two processes at times of our choice, and the rows that
- * they become
+ * Heap fixture - records of allocations of two processes at chosen times, and the rows made from
+ * them
  *
  *     struct fixture fixture;
  *     fixture_init(&fixture);
@@ -20,7 +20,7 @@
 #define OTHER_PID 2000000003
 #define CODE UINT64_C(0x700000001000)
 
-/* Times of rows are whole ones. */
+/* Rows have whole ticks as times. */
 #define TICK_NS 16u
 
 struct fixture {
@@ -54,7 +54,7 @@ static inline void fixture_init(struct fixture *fixture)
 	fixture->stranger = collector_owner_new(&fixture->other_process, OTHER_PID);
 }
 
-/* They end, and everything is in the capture. */
+/* Ends all processes, and writes everything to the capture. */
 static inline void finish(struct fixture *fixture, uint64_t time)
 {
 	uint64_t time_ns = time * TICK_NS;
@@ -72,7 +72,7 @@ static inline void fixture_done(struct fixture *fixture)
 	collector_owner_unref(fixture->stranger);
 	collector_process_done(&fixture->process);
 	collector_process_done(&fixture->other_process);
-	/* what was kept of them was given back */
+	/* all memory kept for them was released */
 	CHECK_INT(fixture->rows.heaps.budget.used, 0);
 	CHECK_INT(fixture->rows.heaps.n, 0);
 	heap_merge_done(&fixture->rows.heaps);
@@ -83,7 +83,7 @@ static inline void fixture_done(struct fixture *fixture)
 	parts_done(&fixture->parts);
 }
 
-/* The time is in ticks, as all here. */
+/* The time is in ticks, as everywhere in this file. */
 static inline enum ring_fault add(struct collector_owner *owner, struct fixture *fixture,
 				  enum ring_type type, uint64_t time, const void *payload, size_t n)
 {
@@ -165,6 +165,6 @@ static inline bool check_row(const struct fixture *fixture, enum prof_table tabl
 	check_row(fixture, table, i, (const uint64_t[]){ __VA_ARGS__ }, \
 		  sizeof((const uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t))
 
-#define MAIN 1 /* rows of threads */
+#define MAIN 1 /* ids of the threads' rows */
 #define SECOND 2
 #define STRANGER 3

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring pair - the one pair that the cases of a test are about, one after another
+ * Ring pair - the pair that all cases of a test use, one after another
  */
 #pragma once
 

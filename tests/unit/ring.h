@@ -15,7 +15,7 @@ struct pair {
 	struct ring_arena_memory memory;
 	struct ring_arena *arena;
 	struct ring *ring;          /* the first, claimed */
-	struct ring_reader reader;  /* of that */
+	struct ring_reader reader;  /* reads `ring` */
 	struct ring_header *header; /* as the consumer maps it */
 	uint8_t *data;
 	int fd;
@@ -55,7 +55,7 @@ static inline bool write_mark(struct ring *ring, uint64_t id)
 	return true;
 }
 
-/* Marks with ids that grow and nothing else; how many. */
+/* Checks that the batch has only marks with ascending ids; returns their number. */
 static inline uint64_t check_marks(struct ring_batch *batch, uint64_t *last_id)
 {
 	struct ring_record record;

@@ -70,7 +70,7 @@ static unsigned count(unsigned *calls)
 	return ++*calls;
 }
 
-/* A call within them is made once, whichever is taken. */
+/* The macros evaluate an argument once, even if it is the result. */
 static void test_min_max(void)
 {
 	unsigned calls = 0;

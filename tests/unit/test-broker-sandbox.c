@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/sandbox.c: what profd cannot do, tried in children that went through the
- * same code, and what it has to be able to do.
+ * Checks of daemon/broker/sandbox.c: the actions that profd must be able to do and those that it
+ * must not, tried in children that went through the same code.
  */
 #include "config.h"
 
@@ -202,7 +202,7 @@ static int try_clock(void)
 	return errno_of(syscall(SYS_clock_settime, CLOCK_REALTIME, NULL));
 }
 
-/* Runs in a child, behind the filter; how the child ended. */
+/* Runs in a child under the filter; returns how the child ended. */
 static int run_inside(int (*act)(void), bool with_sandbox)
 {
 	pid_t child = fork();
@@ -228,7 +228,7 @@ static void test_calls(void)
 	static const struct {
 		const char *name;
 		int (*act)(void);
-		int expected; /* errno, or the end */
+		int expected; /* errno, or the signal */
 	} acts[] = {
 		{ "open(O_WRONLY)", try_open_writing, EPERM },
 		{ "open(O_RDWR)", try_open_read_write, EPERM },
@@ -278,7 +278,8 @@ static void test_calls(void)
 	}
 }
 
-/* Without the filter most of that works: the test would see it missing. */
+/* Without the filter most of these actions succeed, so the test notices if the filter is
+ * missing. */
 static void test_without(void)
 {
 	static int (*const acts[])(void) = {
@@ -300,7 +301,7 @@ static gpointer in_thread(gpointer data)
 	return data;
 }
 
-/* A program starts, threads run, memfds are written and sealed, sockets connect us, children are
+/* A program starts, threads run, memfds are written and sealed, sockets connect, children are
  * waited for. */
 static int do_work(void)
 {
@@ -323,7 +324,7 @@ static int do_work(void)
 		return 4;
 	if (!g_file_get_contents(file, &text, NULL, NULL) || g_access("/proc/self/maps", R_OK) != 0)
 		return 5;
-	/* refused or not for other reasons */
+	/* refused, but perhaps for other reasons */
 	if (syscall(SYS_perf_event_open, NULL, 0, -1, -1, 0) >= 0 || errno == EPERM)
 		return 6;
 	return 0;
@@ -340,7 +341,7 @@ static void test_work(void)
 	CHECK_INT(WEXITSTATUS(status), ALLOWED);
 }
 
-/* Bits of what is wrong. */
+/* A bit for each excess privilege. */
 static int find_privilege(void)
 {
 	const uint64_t kept = 1ull << CAP_PERFMON | 1ull << CAP_IPC_LOCK | 1ull << CAP_SYS_PTRACE |
@@ -369,7 +370,7 @@ static int find_privilege(void)
 		wrong |= 8;
 	if (!PROF_SANITIZED && prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0)
 		wrong |= 16;
-	/* another user's file is written with CAP_DAC_OVERRIDE only */
+	/* writing another user's file requires CAP_DAC_OVERRIDE */
 	if (was_root && chown(file, 1, 1) == 0)
 		wrong |= 32;
 	return wrong;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/call-tree: what a reader makes of RING_CALLS is the stack that the thread
- * was in, whatever happens to the ring, its ids and the code meanwhile.
+ * Checks of libcollector/call-tree: the stack that a reader builds from RING_CALLS is the thread's
+ * stack, regardless of changes to the ring, its ids and the code in between.
  */
 #include "libcollector/call-tree.h"
 
@@ -21,9 +21,9 @@
 #define N_BITS 18
 #define MAX_TOLD (1u << 22)
 
-/* What a reader knows of a node: the tree goes on where it was told again. */
+/* A reader's record of a node, linked to the node's caller as it was sent last. */
 struct node {
-	uint64_t pc; /* its address, found by its image */
+	uint64_t pc; /* its address, by its image */
 	uint32_t kind;
 	uint64_t inode; /* of its image */
 	const struct node *parent;
@@ -34,16 +34,16 @@ struct image {
 };
 
 static struct pair pair;
-static struct ring_reader *reader; /* of the ring that is looked at */
+static struct ring_reader *reader; /* the ring that the test reads */
 static struct producer *producer;
-static struct node *pool; /* all that was told in a test */
+static struct node *pool; /* all nodes sent in a test */
 static struct node *nodes[RING_MAX_CALLS];
 static struct image images[8192];
 static uint32_t n_told, n_records;
 static const uint32_t never_ended;
 static struct self_unwind own;
 static uint32_t n_unread;
-static uint64_t expected_inode; /* of what calls what calls the hook */
+static uint64_t expected_inode; /* of the caller of the hook's caller */
 static uint32_t expected_kind = RING_FRAME_RETURN;
 static uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 
@@ -118,7 +118,7 @@ static const struct node *check_frames(const struct node *node, size_t from, siz
 	return node;
 }
 
-/* Of a deep stack both have what is furthest in and what is furthest out. */
+/* For a deep stack, both have the innermost and the outermost frames. */
 static void check_deep(const struct node *node, const struct self_unwind_chain *chain)
 {
 	size_t n_inner = 0, n_outer = 0, n_all = chain->n + chain->n_cut - 1;
@@ -173,7 +173,7 @@ static __attribute__((noinline)) uint32_t see(void)
 	return id;
 }
 
-/* The same without looking. */
+/* The same as see(), without a check. */
 static __attribute__((noinline)) uint32_t call_here(void)
 {
 	struct walk_registers caller;
@@ -228,7 +228,7 @@ static void test_stacks(void)
 		ids[i] = recurse(5);
 	CHECK_INT(ids[0], ids[1]);
 	before = n_records;
-	/* volatile: a compiler that splits the loop in two would have other callers */
+	/* volatile: if the compiler split the loop in two, the callers would differ */
 	for (volatile int i = 0; i < 100; i++) {
 		recurse(i % 30);
 		other(i % 30);
@@ -239,7 +239,7 @@ static void test_stacks(void)
 	pair_done(&pair);
 }
 
-/* Another owner of the ring: nothing that was told before holds. */
+/* With another owner of the ring, nothing that was sent before is valid. */
 static void test_owners(void)
 {
 	for (int i = 0; i < 3; i++) {
@@ -265,7 +265,7 @@ static void test_epochs(void)
 	pair_done(&pair);
 }
 
-/* No room: there is no node, and none is believed to be told. */
+/* Without room there is no node, and none is assumed to be sent. */
 static void test_full(void)
 {
 	struct walk_registers caller;
@@ -286,7 +286,7 @@ static void test_full(void)
 	pair_done(&pair);
 }
 
-/* The thread is in a bigger ring from some record on: its owner has been told of nothing. */
+/* The thread changes to a larger ring at some record; nothing has been sent there yet. */
 static void test_bigger(void)
 {
 	const struct ring_arena_sizes sizes = { { { 4096, 1, RING_DROP },
@@ -304,7 +304,7 @@ static void test_bigger(void)
 	producer->ring = producer->current = pair.ring;
 	intern_restart(&producer->intern);
 	recurse(3);
-	/* Until a node is told in the other one, as there is no room for it. */
+	/* Fills the ring, so that the next node is sent in the larger one. */
 	while (write_mark(pair.ring, 1) && !pair.ring->bigger)
 		;
 	reader = &bigger;
@@ -315,7 +315,7 @@ static void test_bigger(void)
 	pair_done(&pair);
 }
 
-/* More nodes than there can be: what was told is told again, under an id that another one had. */
+/* More nodes than possible: nodes are sent again, under ids that others had. */
 static __attribute__((noinline)) uint32_t path(uint32_t bits, int n)
 {
 	volatile uint32_t id;
@@ -327,7 +327,7 @@ static __attribute__((noinline)) uint32_t path(uint32_t bits, int n)
 		id = path(bits, n - 1);
 	} else {
 		id = path(bits, n - 1);
-		__asm__ volatile("nop"); /* another place than that one */
+		__asm__ volatile("nop"); /* so that the two calls have different addresses */
 	}
 	return id;
 }
@@ -390,7 +390,7 @@ static void call_module(const char *path, uint64_t *ret_at)
 	self_unwind_forget();
 }
 
-/* The same address, and another function. */
+/* The same address with another function. */
 static void test_modules(void)
 {
 	uint64_t a = 0, b = 1;
@@ -406,7 +406,7 @@ static void test_modules(void)
 	pair_done(&pair);
 }
 
-/* Nothing more can be opened, or again all. */
+/* Forbids or allows opening files. */
 static void allow_files(bool allowed)
 {
 	struct rlimit limit;
@@ -416,8 +416,8 @@ static void allow_files(bool allowed)
 	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* Where nobody says what is mapped there are addresses, to be looked for in what the reader
- * knows; and nothing has gone. */
+/* Without knowledge of the mappings the nodes are addresses, which the reader looks up in its own
+ * mappings; no module has been unloaded. */
 static void test_no_descriptor(void)
 {
 	uint32_t before = self_unwind_forgotten(), n = 0;
@@ -436,7 +436,7 @@ static void test_no_descriptor(void)
 	pair_done(&pair);
 }
 
-/* The same where one has gone before: another one may stand there when the reader looks. */
+/* The same after an unload: another module may have the address when the reader looks it up. */
 static void test_no_descriptor_gone(void)
 {
 	self_unwind_forget();
@@ -445,7 +445,7 @@ static void test_no_descriptor_gone(void)
 	expected_kind = RING_FRAME_RETURN;
 }
 
-/* The page of a function of a module, as a program does it that wants its code in large pages. */
+/* Remaps the page of a module's function, like programs that want their code in large pages. */
 static bool move_page(void *function)
 {
 	char *at = (char *)((uintptr_t)function & ~(uintptr_t)4095);
@@ -468,7 +468,7 @@ static void test_moved(void)
 	if (module)
 		call = (int (*)(int (*)(void)))dlsym(module, "own_module_call");
 	REQUIRE(call && move_page((void *)(uintptr_t)call));
-	/* from one place */
+	/* one call, so one caller */
 	for (volatile int i = 0; i < 10; i++) {
 		call(call_see);
 		n = i == 0 ? n_records : n;
@@ -491,7 +491,7 @@ static void restart_handler(int number)
 		intern_restart(&producer->intern);
 }
 
-/* Who finds that the epoch is the id's may use it; a handler may begin another one at any time. */
+/* An id is valid if its epoch is the current one; a handler may begin another epoch at any time. */
 static void test_handler(void)
 {
 	struct sigaction action = { .sa_handler = restart_handler }, before;

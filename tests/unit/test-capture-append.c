@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Going on with a capture - append to finished, cut and crashed ones, two writers, forged chunks
+ * Continuing a capture: append to finished, cut and crashed captures, two writers, forged chunks
  *
- * Promises: append adds a segment and keeps every row that was readable
- * [finished crashed cut_anywhere]
- *           no byte that was there is changed or truncated                    [same]
- *           what a cut left unreadable is counted in the loss table           [cut_anywhere]
- *           a second writer is refused                                        [second_writer]
- *           bytes that look like a chunk inside a string are only a string    [forged_chunk]
- *           extend adds an epoch and no segment                               [extend]
+ * Promises:
+ * - append adds a segment and keeps every row that was readable [finished crashed cut_anywhere]
+ * - no existing byte is changed or truncated [finished crashed cut_anywhere]
+ * - the loss table counts what a cut made unreadable [cut_anywhere]
+ * - a second writer is refused [second_writer]
+ * - bytes that look like a chunk inside a string are only a string [forged_chunk]
+ * - extend adds an epoch and no segment [extend]
  */
 #include "libcapture/format.h"
 #include "tests/tools/chunks.h"
@@ -140,7 +140,7 @@ static void crashed(void)
 	append_to(false);
 }
 
-/* A capture cut at every byte behind its header and appended to. */
+/* A capture cut at every byte after its header, and appended to. */
 static void cut_anywhere(void)
 {
 	CLEANUP_CLOSE int whole = new_file();
@@ -190,7 +190,7 @@ static void second_writer(void)
 	CHECK_INT(prof_writer_finish(writer), 0);
 	prof_writer_free(writer);
 	CHECK_INT(prof_writer_new(second, &options, &other),
-		  0); /* the lock went with the first writer */
+		  0); /* the first writer released the lock */
 	prof_writer_free(other);
 }
 
@@ -223,15 +223,15 @@ static void fill_random(uint8_t *bytes, size_t size)
 	}
 }
 
-/* A chunk whose checksums fit a salt that the forger made up, without a run of bytes that a
- * codec could make smaller. */
+/* A chunk whose checksums fit a salt chosen by the forger, without a run of bytes that a codec
+ * could shorten. */
 static void forge_chunk(uint8_t *bytes, uint64_t salt)
 {
 	uint64_t checksum = format_checksum(bytes + CHUNK_HEADER_BYTES, FORGED_PAYLOAD, salt);
 	struct chunk_header header = {
 		.kind = CHUNK_DATA,
 		.table = PROF_TABLE_METADATA,
-		.sequence = 200, /* not more than may stand there */
+		.sequence = 200, /* the maximum */
 		.segment = 0x01020304,
 		.epoch = 0x05060708,
 		.rows = 0x0a0b,
@@ -243,14 +243,14 @@ static void forge_chunk(uint8_t *bytes, uint64_t salt)
 
 	memcpy(random, bytes, sizeof(random));
 	chunk_header_encode(&header, salt, bytes);
-	/* times, raw, link and what is reserved: not zeros but anything */
+	/* times, raw, link and reserved bytes: arbitrary values instead of zeros */
 	memcpy(bytes + 48, random + 48, 16);
 	memcpy(bytes + 68, random + 68, 4);
 	memcpy(bytes + 80, random + 80, 16);
 	store_le64(bytes + 8, format_checksum(bytes + 16, CHUNK_HEADER_BYTES - 16, salt));
 }
 
-/* A capture, not finished, whose one row's value is the haystack. */
+/* An unfinished capture with one row whose value is the haystack. */
 static int write_haystack(int fd, const uint8_t *haystack)
 {
 	struct prof_writer_options options = { .mode = PROF_WRITE_NEW };
@@ -271,8 +271,7 @@ static int write_haystack(int fd, const uint8_t *haystack)
 	return r;
 }
 
-/* Damages the header of the only data chunk, so that what is inside of it is searched for
- * chunks. */
+/* Damages the header of the only data chunk, so that its contents are searched for chunks. */
 static void expect_no_chunk(int fd, const uint8_t *forged, bool *found_aligned)
 {
 	struct prof_reader *reader = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcapture/codec.c and chunk.c: every order and width there and back, and nonsense
- * refused.
+ * Checks of libcapture/codec.c and chunk.c: every order and width is encoded and decoded, and
+ * invalid input is refused.
  */
 #include "libcapture/chunk.h"
 #include "tests/tools/rows.h"
@@ -9,7 +9,7 @@
 
 #define MAX_N 5000u
 
-/* Shapes of numbers: from `kind`, number i. */
+/* Number i of a sequence with the shape `kind`. */
 static uint64_t shape(unsigned int kind, uint64_t i)
 {
 	switch (kind) {
@@ -76,7 +76,7 @@ static void test_numbers(void)
 	}
 }
 
-/* Every width is chosen and no larger than needed. */
+/* Every width is chosen, and is no larger than needed. */
 static void test_widths(void)
 {
 	CLEANUP(codec_encoder_done) struct codec_encoder encoder = { 0 };
@@ -96,7 +96,7 @@ static void test_widths(void)
 	}
 }
 
-/* A parent that is its own row, or comes after it, cannot be a distance. */
+/* A parent that is its own row, or a later row, cannot be a distance. */
 static void test_distance_falls_back(void)
 {
 	CLEANUP(codec_encoder_done) struct codec_encoder encoder = { 0 };
@@ -156,15 +156,15 @@ static void test_hostile_parts(void)
 	CHECK(!codec_part_known(&bad));
 	for (size_t i = 0; i < out.size; i++) {
 		out.data[i] ^= 0x5a;
-		/* Whatever comes out, it stays within its bounds (sanitizers look on). */
+		/* Any result stays within its bounds (sanitizers check that). */
 		if (codec_decode_numbers(&decoder, &part, out.data, 2000, decoded) == 0)
 			CHECK(decoded[0] <= UINT64_MAX);
 		out.data[i] ^= 0x5a;
 	}
 }
 
-/* The payload of a chunk of every table, with single bytes changed: refused or read, never out
- * of bounds. */
+/* The payload of a chunk of every table with single bytes changed is refused or read, never out of
+ * bounds. */
 static void test_hostile_payloads(void)
 {
 	CLEANUP(codec_encoder_done) struct codec_encoder encoder = { 0 };

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cut captures that are gone on with - at every length, flipped, with junk behind them, again and
- * again
+ * Continuing cut captures: at every length, with flipped bits, with junk at the end, repeatedly
  *
- * Promises: whatever a capture was cut to, a new segment goes on behind it: all rows whose chunks
- * were whole, and all
- *           rows of the new segment, are read, nothing is damaged               [every_length junk]
- *           damage that was there stays the only damage                                     [flips]
- *           the same once more                                               [every_length, chains]
- *           what a failed write left of a chunk, and the next write padded, is not read    [stream]
- *           a reader without any checkpoint of the old part finds the same chunks
- *                                                                             [without_checkpoints]
- * The captures' rows, and with them some chunks, end in zeros or in ff, as what a writer pads with
- * does: what is cut by a few bytes may be whole again when somebody has gone on behind it.
+ * Promises:
+ * - after any cut, a new segment can be appended: all rows of complete chunks and of the new
+ *   segment are read, and nothing is damaged [every_length junk]
+ * - earlier damage remains the only damage [flips]
+ * - a second append has the same properties [every_length chains]
+ * - the rest of a failed write, padded by the next write, is not read [stream]
+ * - a reader without the old part's checkpoints finds the same chunks [without_checkpoints]
+ *
+ * The captures' rows, and thus some chunks, end in zeros or in ff, like a writer's padding: a chunk
+ * that was cut by a few bytes may be complete again after an append.
  */
 #include "config.h"
 
@@ -28,14 +27,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define CHUNKS 2 /* of rows, in a segment */
+#define CHUNKS 2 /* rows in a segment */
 #define FILE_BYTES (64u << 10)
 
-/* A capture's bytes, and what a reader is to find in any part of it. */
+/* A capture's bytes, and the content that a reader has to find in a part of it. */
 struct bytes {
 	uint8_t data[FILE_BYTES];
 	size_t size;
-	size_t last_segment; /* where it starts: cuts before that are another capture's */
+	size_t last_segment; /* its start; shorter cuts belong to another capture */
 };
 
 #define CUT_STEP test_stride(PROF_SANITIZED ? 83 : 11)
@@ -45,7 +44,7 @@ struct seen {
 	uint64_t time_sum;
 };
 
-/* One row. Times are powers of two, so that a sum says which rows there are. */
+/* One row. Times are powers of two, so that a sum identifies the set of rows. */
 static int write_row(struct prof_writer *writer, unsigned int time)
 {
 	const char *value = time % 2 ? "value\xff\xff\xff\xff\xff\xff\xff\xff\xff"
@@ -99,7 +98,7 @@ static bool bytes_of(int fd, struct bytes *ret_bytes)
 	return n > 0 && n < (ssize_t)FILE_BYTES;
 }
 
-/* The captures that are cut: n segments, of which the last one may lack its end. */
+/* The captures that are cut: n segments, the last of which may be unfinished. */
 static bool make_capture(unsigned int segments, bool finish, struct bytes *ret_bytes)
 {
 	CLEANUP_CLOSE int fd = memfd_create("capture", MFD_CLOEXEC);
@@ -162,7 +161,7 @@ static int count_damage(const struct prof_damage *damage, void *data)
 	return 0;
 }
 
-/* Rows, and what verifying finds damaged. */
+/* The rows, and the damage that verification finds. */
 static bool look(int fd, struct seen *ret_seen, struct found *ret_found, enum prof_state *ret_state)
 {
 	struct prof_reader *reader = NULL;
@@ -181,7 +180,8 @@ static bool look(int fd, struct seen *ret_seen, struct found *ret_found, enum pr
 	return ok;
 }
 
-/* Chunks of a whole capture that are whole in its first `cut` bytes, without a reader. */
+/* The chunks that are complete in the first `cut` bytes of a whole capture, found without a
+ * reader. */
 static struct seen whole_chunks(const struct bytes *bytes, size_t cut)
 {
 	struct seen seen = { 0 };
@@ -201,7 +201,7 @@ static struct seen whole_chunks(const struct bytes *bytes, size_t cut)
 			seen.rows++;
 			seen.time_sum += UINT64_C(1) << next++;
 		}
-		/* A segment is known by its first checkpoint. */
+		/* The first checkpoint of a segment reveals it. */
 		seen.segments = MAX_OF(seen.segments, (size_t)header.segment);
 	}
 	return seen;
@@ -215,8 +215,8 @@ static bool same(const struct seen *got, const struct seen *want)
 	return CHECK_INT(got->segments, want->segments) && ok;
 }
 
-/* Goes on with the file, and sees that what was `there` and the new segment is read, and nothing
- * but `bad` chunks is damaged. */
+/* Appends to the file, and checks that `there` and the new segment are read, and that nothing but
+ * `bad` chunks is damaged. */
 static bool append(int fd, unsigned int first, size_t bad, struct seen *there)
 {
 	struct found found;
@@ -232,7 +232,7 @@ static bool append(int fd, unsigned int first, size_t bad, struct seen *there)
 	       CHECK_INT(found.chunks, bad) && CHECK_INT(state, PROF_STATE_FINISHED);
 }
 
-/* Twice; what was there stays. */
+/* Appends twice; the existing bytes stay. */
 static bool append_twice(const struct bytes *bytes, int fd, size_t size, size_t bad,
 			 struct seen there)
 {
@@ -242,7 +242,7 @@ static bool append_twice(const struct bytes *bytes, int fd, size_t size, size_t 
 	       CHECK(bytes_of(fd, &after)) && CHECK(memcmp(after.data, bytes->data, size) == 0);
 }
 
-/* A reader that has no checkpoint of the old part, and no index, goes from header to header. */
+/* A reader without the old part's checkpoints and without an index goes from header to header. */
 static bool walk(const struct bytes *bytes, size_t cut, struct seen there)
 {
 	CLEANUP_CLOSE int fd = file_of(bytes->data, cut);
@@ -273,7 +273,7 @@ static bool walk(const struct bytes *bytes, size_t cut, struct seen there)
 	there.time_sum += UINT64_C(3) << 10;
 	if (!look(fd, &seen, &found, &state))
 		return false;
-	there.segments = seen.segments; /* lost with their checkpoints */
+	there.segments = seen.segments; /* segments are lost with their checkpoints */
 	return same(&seen, &there) && CHECK_INT(found.holes, 0) && CHECK_INT(found.chunks, flips);
 }
 
@@ -317,7 +317,7 @@ static uint32_t next_random(uint64_t *state)
 	return (uint32_t)(*state >> 24);
 }
 
-/* Bytes behind the end of a whole capture, and of one that is cut near its end. */
+/* Bytes after the end of a complete capture, and of one that is cut near its end. */
 static void junk(void)
 {
 	uint64_t random = UINT64_C(88172645463325252);
@@ -331,7 +331,7 @@ static void junk(void)
 		cut = bytes.size - (i / 8 % 2 ? next_random(&random) % 200 : 0);
 		size = cut + 1 + i / 8;
 		REQUIRE(size < FILE_BYTES);
-		/* Zeros too: what a file system leaves where it lost what was written. */
+		/* Zeros too, because a file system leaves them in place of lost data. */
 		for (size_t at = cut; at < size; at++)
 			bytes.data[at] = i / 4 % 2 ? (uint8_t)next_random(&random) : 0;
 		{
@@ -341,7 +341,7 @@ static void junk(void)
 			struct found found;
 			enum prof_state state;
 
-			/* Zeros may have made what was cut whole. */
+			/* Zeros may have completed the cut part. */
 			REQUIRE(look(fd, &before, &found, &state));
 			CHECK(before.rows >= there.rows);
 			if (!append_twice(&bytes, fd, size, found.chunks, before))
@@ -368,7 +368,7 @@ static size_t last_chunk(const struct bytes *bytes)
 	return last;
 }
 
-/* The bytes of the last chunk. */
+/* Flips in the bytes of the last chunk. */
 static void flips(void)
 {
 	size_t stride = test_stride(PROF_SANITIZED ? 29 : 5);
@@ -398,7 +398,7 @@ static void flips(void)
 			before.time_sum += UINT64_C(3) << 10;
 			before.segments++;
 			ok = same(&seen, &before);
-			/* A chunk that is none has become a gap, one that fails its checksum
+			/* An invalid chunk has become a gap; a chunk with a wrong checksum
 			 * stays. */
 			ok = CHECK_INT(found.holes, 0) && ok;
 			ok = CHECK_INT(found.chunks, header ? 0 : 1) && ok;
@@ -410,8 +410,8 @@ static void flips(void)
 	}
 }
 
-/* One after another: cut a little, or not, and gone on with, finished or not. Whole chunks stay
- * what they are. */
+/* Repeatedly cuts a little or nothing, and appends a segment, finished or not. Complete chunks stay
+ * unchanged. */
 static void chains(void)
 {
 	uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
@@ -448,7 +448,7 @@ static void chains(void)
 	}
 }
 
-/* A write that failed with `missing` bytes left to write, where it cannot be written over. */
+/* A write fails with `missing` bytes left, in a file where it cannot be overwritten. */
 static bool fail_and_go_on(unsigned int missing, bool *ret_all)
 {
 	const struct prof_writer_options options = { .mode = PROF_WRITE_NEW };
@@ -467,7 +467,7 @@ static bool fail_and_go_on(unsigned int missing, bool *ret_all)
 		return false;
 	size = prof_writer_bytes(writer);
 	ok = CHECK_INT(write_row(writer, 0), 0);
-	size = prof_writer_bytes(writer) - size; /* of each of these chunks */
+	size = prof_writer_bytes(writer) - size; /* size of each of these chunks */
 	*ret_all = missing == size;
 	limit.rlim_cur = prof_writer_bytes(writer) + size - missing;
 	ok = ok && CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);

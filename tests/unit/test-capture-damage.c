@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * What a capture survives: every prefix, every flipped bit
+ * Damage that a capture survives: every prefix, every flipped bit
  *
  * A small capture that holds every table of version 1 and more than 20 chunks is written once. Then
- * it is opened cut at each length, and with each bit flipped; what can be read is compared chunk by
- * chunk with what was written. A larger one is sampled. A run tries a slice of the lengths and
+ * it is opened cut at each length, and with each bit flipped; the readable part is compared chunk
+ * by chunk with the original. A larger capture is sampled. A run tries a slice of the lengths and
  * bits, another one for each commit, and ./dev soak tries all (test_stride() in tests/unit/test.h).
  *
- * Promises: a prefix yields exactly the chunks that are whole in it                     [prefixes]
- *           a flip in header, checkpoint, index or trailer loses no row                 [flips]
- *           a flip in a chunk loses that chunk's rows, counted, and no other            [flips]
- *           a lost dictionary chunk leaves ids unresolved and nothing else             [lost_names]
- *           verify sees every flip, in padding too, and so does a scan                  [flips]
- *           a reader counts a chunk once that was met by scan, cursor, dictionary,
- *           check  [lost_once]
- *           a capture that cat(1) joined to another one is found where it begins        [joined]
+ * Promises:
+ * - a prefix yields exactly the chunks that are complete in it [prefixes]
+ * - a flip in header, checkpoint, index or trailer loses no row [flips]
+ * - a flip in a chunk loses that chunk's rows, which are counted, and no others [flips]
+ * - a lost dictionary chunk leaves ids unresolved, and has no other effect [lost_names]
+ * - verify and a scan notice every flip, also in padding [flips]
+ * - a reader counts a lost chunk once, whether scan, cursor, dictionary or check meet it
+ *   [lost_once]
+ * - a capture that cat(1) appended to another one is found where it begins [joined]
  */
 #include "config.h"
 
@@ -30,7 +31,7 @@
 #define FILE_HEADER_BYTES 256
 #define CHUNK_HEADER_BYTES 96
 #define MAX_CHUNKS 512
-/* Odd, so that bits of every place in a byte are flipped. */
+/* Odd, so that bits at every position in a byte are flipped. */
 #define STRIDE (PROF_SANITIZED ? 397 : 31)
 
 /* ---- a capture with every table -------------------------------------------------------------- */
@@ -100,7 +101,7 @@ static int write_all_tables(int fd, size_t rounds, size_t rows)
 		for (unsigned int id = 1; r == 0 && id <= PROF_TABLE_LAST; id++) {
 			const struct prof_table_def *def = prof_table_v1(id);
 
-			/* a dictionary is in one epoch, rows of the others in every round */
+			/* a dictionary is in one epoch, rows of other tables in every round */
 			if (def)
 				r = write_rows(writer, def, epoch + (uint32_t)round / 2,
 					       round * rows, rows);
@@ -114,8 +115,8 @@ static int write_all_tables(int fd, size_t rounds, size_t rows)
 	return r;
 }
 
-/* A capture that a crash left: two tables of which only the checkpoints at its start know, and
- * no later checkpoint. */
+/* A crashed capture: only its first checkpoints know of two tables, and there is no later
+ * checkpoint. */
 static int write_crashed(int fd)
 {
 	static const struct prof_column_def columns[] = {
@@ -144,17 +145,16 @@ static int write_crashed(int fd)
 /* ---- what can be read ------------------------------------------------------------------------ */
 
 struct contents {
-	uint64_t hash
-		[MAX_CHUNKS]; /* of the rows of the chunk with this sequence number; 0 = not read */
+	uint64_t hash[MAX_CHUNKS]; /* rows of the chunk with this sequence number; 0: not read */
 	uint32_t rows[MAX_CHUNKS];
 	size_t tables;
 	uint64_t lost_rows;
 	enum prof_state state;
 	uint64_t cut_at;
-	bool damage; /* what verify finds */
+	bool damage; /* found by verify */
 	bool is_scan_clean;
 	struct prof_lost scan_lost,
-		lost; /* after the scan, and after reading and verifying all the rest */
+		lost; /* after the scan, and after reading and verifying everything */
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -249,7 +249,7 @@ static struct {
 	struct contents contents;
 } original;
 
-/* Takes over the fd. */
+/* Takes ownership of the fd. */
 static bool take_original(int fd, enum prof_state state)
 {
 	struct prof_reader *reader = NULL;
@@ -331,7 +331,7 @@ static void prefixes(void)
 	size_t step = test_stride(PROF_SANITIZED ? 61 : 7);
 
 	REQUIRE(make_original(1, 4));
-	/* Byte by byte through the file's header, then some, and the whole. */
+	/* Byte by byte through the file header, then samples, and the whole. */
 	for (size_t bytes = 0, next; bytes <= original.bytes; bytes = next) {
 		if (!prefix_is_right(fd, bytes)) {
 			printf("# at a prefix of %zu of %zu bytes\n", bytes, original.bytes);
@@ -369,12 +369,12 @@ static bool flip_is_right(int fd, size_t bit)
 		uint64_t sequence = original.chunks[i].sequence;
 		bool same = got.hash[sequence] == original.contents.hash[sequence];
 
-		/* the damaged chunk may be lost, wholly, or be unharmed; others must be there */
+		/* the damaged chunk is lost completely or undamaged; others must be readable */
 		if (!CHECK(same || (i == owner && got.rows[sequence] == 0)))
 			return false;
 		lost += same ? 0 : original.chunks[i].rows;
 	}
-	/* without an index nobody knows what a chunk whose header is gone had */
+	/* without an index, the rows of a chunk without its header are unknown */
 	return CHECK(got.lost_rows == lost ||
 		     (got.state != PROF_STATE_FINISHED && got.lost_rows == 0));
 }
@@ -500,7 +500,7 @@ static void lost_once(void)
 	samples = first_of(PROF_TABLE_SAMPLE);
 	REQUIRE(symbols && samples && flip_payload(symbols) && flip_payload(samples));
 	REQUIRE(prof_reader_open(original.fd, &reader) == 0);
-	CHECK(lost_is(reader, 0, 0, 0)); /* nobody has read */
+	CHECK(lost_is(reader, 0, 0, 0)); /* nothing has been read */
 	for (int i = 0; i < 2; i++) {
 		struct prof_dictionary *names = NULL;
 
@@ -518,7 +518,7 @@ static void lost_once(void)
 	prof_reader_free(reader);
 }
 
-/* Whole ones, the same one twice, and one that was cut at an odd place before another. */
+/* Complete captures, the same one twice, and one cut at an odd place in front of another. */
 static void joined(void)
 {
 	static const size_t cuts[] = { 0, 1, 500 };

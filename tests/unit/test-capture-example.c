@@ -2,12 +2,12 @@
 /*
  * The worked example of docs/format.md, opened with the library
  *
- * The bytes are taken out of the document's text; how its lines are written stands there, in
- * section 16.
+ * The bytes are taken from the document's text; section 16 explains the format of its lines.
  *
- * Promises: it opens by its index and is finished, undamaged, checks whole     [opens]
- *           it has the tables, the segment and the rows that the text states   [rows]
- *           without its trailer it opens too, with the same rows               [cut]
+ * Promises:
+ * - it opens by its index, and is finished and undamaged; every check succeeds [opens]
+ * - it has the tables, the segment and the rows that the text states [rows]
+ * - without its trailer it opens too, with the same rows [cut]
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -22,7 +22,7 @@
 static uint8_t example[EXAMPLE_MAX];
 static size_t example_bytes;
 
-/* "= FROM N": N bytes of before. "00 x N": zeros. Else hex. */
+/* "= FROM N": N earlier bytes. "00 x N": zeros. Else hex. */
 static bool parse_bytes(const char *text, const char *end)
 {
 	unsigned int from, n;
@@ -52,7 +52,7 @@ static bool parse_bytes(const char *text, const char *end)
 	return true;
 }
 
-/* OFFSET  BYTES  | what they are */
+/* OFFSET  BYTES  | description */
 static bool parse_line(const char *line)
 {
 	const char *end = strchr(line, '|');

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Captures that somebody made to hurt: every checksum is right, what is under it is not
+ * Captures made by an attacker: every checksum is right, but the contents are not
  *
  * Each case writes a small file that claims something absurd, and reads all of it in a child that
- * may take 512 MiB and 20 seconds at most. The limits are those of docs/format.md, whose numbers of
- * conditions stand behind the cases.
+ * may use at most 512 MiB and 20 seconds. The limits are those of docs/format.md; the case names
+ * are followed by the numbers of its conditions.
  *
- * Promises: rows, items and compressed bytes beyond the limits cost the chunk
- * [rows items frames: C9 G6 G7]
- *           an index cannot make a reader believe what the file does not have
- *                                                                           [lying_index: C6 K5 K7]
- *           neither links nor nested chunks make it read the same bytes for ever     [links nested]
- *           counts in checkpoints cost no memory and no square of time      [segments gaps schemas]
- *           a dictionary gives ids as they are, and id 0 is none                     [ids: D1]
- *           what later versions may add is passed over                             [later_versions]
- *           what would be misread is refused                                         [refused: F3]
+ * Promises:
+ * - rows, items and compressed bytes beyond the limits cost the chunk [rows items frames: C9 G6 G7]
+ * - an index cannot make a reader accept chunks that the file does not have [lying_index: C6 K5 K7]
+ * - neither links nor nested chunks make it read the same bytes forever [links nested]
+ * - counts in checkpoints cost neither memory nor quadratic time [segments gaps schemas]
+ * - a dictionary returns ids unchanged, and id 0 means none [ids: D1]
+ * - additions of later versions are skipped [later_versions]
+ * - input that would be misread is refused [refused: F3]
  */
 #include "config.h"
 
@@ -95,7 +94,7 @@ static void forge_done(struct forge *forge)
 	buffer_done(&forge->file);
 }
 
-/* Fills in lengths, checksum and sequence, and appends; the header's offset. */
+/* Fills in lengths, checksum and sequence, and appends; returns the header's offset. */
 static uint64_t forge_chunk(struct forge *forge, struct chunk_header header,
 			    const struct buffer *payload)
 {
@@ -113,7 +112,7 @@ static uint64_t forge_chunk(struct forge *forge, struct chunk_header header,
 	return offset;
 }
 
-/* A group's header and descriptors; stored bytes of all parts follow. */
+/* A group's header and descriptors; the stored bytes of all parts follow. */
 static void put_group(struct buffer *payload, uint32_t rows, const struct codec_part *parts,
 		      uint32_t n)
 {
@@ -152,10 +151,10 @@ static void put_segment(struct buffer *segments, uint32_t number)
 	put_u32(segments, 1);
 }
 
-/* The sections of a checkpoint; NULL: the usual one. */
+/* The sections of a checkpoint; NULL: the valid one. */
 struct sections {
 	const struct buffer *segments, *schema, *entries, *gaps;
-	const struct buffer *later; /* of a tag that version 1 does not know */
+	const struct buffer *later; /* with a tag unknown in version 1 */
 };
 
 static uint64_t forge_checkpoint(struct forge *forge, const struct sections *sections,
@@ -276,7 +275,7 @@ static void read_everything(int fd, struct outcome *outcome)
 	prof_reader_free(reader);
 }
 
-/* In a child, within the limits. */
+/* Reads in a child within the limits. */
 static bool read_limited(const struct forge *forge, struct outcome *ret_outcome)
 {
 	CLEANUP_CLOSE int fd = memfd_create("hostile", MFD_CLOEXEC);
@@ -292,7 +291,7 @@ static bool read_limited(const struct forge *forge, struct outcome *ret_outcome)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		/* a sanitizer's shadow takes terabytes of addresses */
+		/* a sanitizer's shadow occupies terabytes of addresses */
 		if (!PROF_SANITIZED && setrlimit(RLIMIT_AS, &limit) < 0)
 			_exit(2);
 		alarm(PROF_SANITIZED ? 5 * SECONDS : SECONDS);
@@ -308,7 +307,7 @@ static bool read_limited(const struct forge *forge, struct outcome *ret_outcome)
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* A header that says 131 million rows, and 2,000 groups of constants that bear it out. */
+/* A header that claims 131 million rows, and 2,000 groups of constants that confirm it. */
 static void rows(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -333,7 +332,7 @@ static void rows(void)
 	CHECK(outcome.lost_rows > 0);
 }
 
-/* Lengths that add up to more than there may be, or to less than they seem to, mod 2^64. */
+/* Lengths whose sum exceeds the limit, or is smaller than it seems mod 2^64. */
 static void items(void)
 {
 	static const uint64_t lengths[] = { UINT64_MAX, UINT64_MAX / 2 + 1, UINT64_C(1) << 61,
@@ -364,7 +363,7 @@ static void items(void)
 	}
 }
 
-/* zstd frames that are larger than what they stand for, in a part and in a schema. */
+/* zstd frames that are larger than declared, in a part and in a schema. */
 static void frames(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -399,7 +398,7 @@ static void frames(void)
 	CHECK_INT(outcome.state, PROF_STATE_DAMAGED);
 }
 
-/* What an index says of the chunk at `offset`; a lie may be told in each field. */
+/* An index entry of the chunk at `offset`; each field may lie. */
 struct lie {
 	uint64_t offset;
 	uint32_t stored, rows, epoch;
@@ -440,7 +439,7 @@ static void put_entries(struct buffer *entries, const struct lie *lies, uint32_t
 	prof_block_free(block);
 }
 
-/* A finished capture with two chunks, whose index was changed by `tell`. */
+/* A finished capture with two chunks, whose index `tell` has changed. */
 static bool read_lie(void (*tell)(struct lie *lies), struct outcome *ret_outcome)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -507,7 +506,7 @@ static void lying_index(void)
 {
 	static const struct {
 		void (*tell)(struct lie *lies);
-		/* the index was taken, and the chunk then lost; else headers were walked */
+		/* index accepted, then the chunk lost; else headers were walked */
 		bool indexed;
 		uint64_t rows;
 	} cases[] = {
@@ -529,7 +528,7 @@ static void lying_index(void)
 	}
 }
 
-/* Links to the checkpoint itself, forward, into a chunk. */
+/* Links to the checkpoint itself, forward, and into a chunk. */
 static void links(void)
 {
 	for (size_t i = 0; i < 4; i++) {
@@ -552,8 +551,8 @@ static void links(void)
 
 #define NEST_BYTES (PROF_SANITIZED ? 1u << 20 : 8u << 20)
 
-/* Headers within headers, each with a payload up to the same end and a wrong checksum; and
- * nothing but magics. */
+/* Headers within headers, each with a payload up to the same end and a wrong checksum; and a file
+ * full of magic numbers. */
 static void nested(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -577,7 +576,7 @@ static void nested(void)
 	CHECK_INT(outcome.rows, 0);
 }
 
-/* Every segment there may be, again and again, backwards. */
+/* The maximum number of segments, repeatedly and backwards. */
 static void segments(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -597,7 +596,7 @@ static void segments(void)
 	CHECK_INT(outcome.rows, 2);
 }
 
-/* All gaps there may be, and many holes that none of them explains. */
+/* The maximum number of gaps, and many holes that none of them explains. */
 static void gaps(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -619,8 +618,7 @@ static void gaps(void)
 	CHECK_INT(outcome.rows, 20000);
 }
 
-/* A schema of many tables that each checkpoint says a little more of, compressed to next to
- * nothing. */
+/* A schema of many tables, extended by each checkpoint, that compresses to almost nothing. */
 static void put_schema(struct buffer *section, unsigned int n_values)
 {
 	CLEANUP(buffer_done) struct buffer raw = { 0 };
@@ -668,7 +666,7 @@ static void schemas(void)
 	CHECK_INT(outcome.rows, 2);
 }
 
-/* Entries by the billion in a few bytes. */
+/* Billions of entries in a few bytes. */
 static void entries(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -735,7 +733,7 @@ static const struct prof_table_def later_table = {
 	.flags = PROF_TABLE_DICTIONARY | 0x80,
 };
 
-/* Three rows in which only columns 0 and 6 are what version 1 knows; column 99 is in no schema. */
+/* Three rows in which only columns 0 and 6 are those of version 1; column 99 is in no schema. */
 static void forge_later(struct forge *forge)
 {
 	CLEANUP(buffer_done) struct buffer section = { 0 }, future = { 0 }, payload = { 0 };
@@ -796,8 +794,8 @@ static void later_versions(void)
 	prof_reader_free(reader);
 }
 
-/* An incompat bit, that of files before version 1 was fixed among them, and a version; a compat
- * bit is nothing. */
+/* Refused: an unknown incompat bit, including that of files before version 1 was final, and an
+ * unknown version. Accepted: a compat bit. */
 static void refused(void)
 {
 	static const struct file_header headers[] = {

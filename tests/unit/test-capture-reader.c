@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of whole captures: what was written is read, whatever was done to the file in between.
+ * Checks of whole captures: written rows are read, regardless of what happened to the file in
+ * between.
  */
 #include "config.h"
 
@@ -16,8 +17,8 @@
 
 #define ROWS 300u
 #define CHUNK_ROWS 40u
-/* Of the positions in a capture at which it is cut or damaged; headers at its ends are done byte
- * by byte. */
+/* The step between the positions at which a capture is cut or damaged; the headers at its ends are
+ * done byte by byte. */
 #define STRIDE ((off_t)(127 * test_stride(PROF_SANITIZED ? 47 : 8)))
 
 static const struct prof_segment segment = { .boot_id = { 1, 2, 3 },
@@ -51,7 +52,7 @@ static int write_tables(struct prof_writer *writer, uint64_t first)
 	return r;
 }
 
-/* Rows [first, first + ROWS) of every table; `finish`: else as a crash would leave it. */
+/* Rows [first, first + ROWS) of every table; without `finish` the file is as after a crash. */
 static int write_capture(int fd, enum prof_writer_mode mode, uint64_t first, bool finish)
 {
 	const struct prof_writer_options options = { .mode = mode,
@@ -69,8 +70,8 @@ static int write_capture(int fd, enum prof_writer_mode mode, uint64_t first, boo
 	return r;
 }
 
-/* Compares all rows of a table in one segment (0: all) with what they should be, from row
- * `first` on. */
+/* Compares all rows of a table in one segment (0: all) with the expected ones, from row `first`
+ * on. */
 static uint64_t count_good(const struct prof_reader *reader, const struct prof_table_def *def,
 			   uint32_t number, uint64_t first)
 {
@@ -203,7 +204,7 @@ static void test_append(void)
 		}
 }
 
-/* Garbage at the end is neither lost nor taken for more than it is: a loss row says how much. */
+/* A loss row states the number of garbage bytes at the end, neither fewer nor more. */
 static void test_append_after_garbage(void)
 {
 	int fd = new_file();
@@ -228,8 +229,8 @@ static void test_append_after_garbage(void)
 	close(fd);
 }
 
-/* A crashed writer's last chunk is half there, and another writer went on: its half must not
- * hide what follows. */
+/* A crashed writer left half a chunk, and another writer continued: that half must not hide the
+ * following chunks. */
 static void test_append_after_half_a_chunk(void)
 {
 	for (int finish = 0; finish < 2; finish++) {
@@ -299,7 +300,7 @@ static void test_pipe(void)
 	close(fds[0]);
 }
 
-/* A stream without an end that is no capture. */
+/* An endless stream that is not a capture. */
 static void test_endless(void)
 {
 	struct prof_reader *reader;
@@ -330,7 +331,7 @@ static void test_lock(void)
 	close(fd);
 }
 
-/* Rows of all tables that can still be read. */
+/* The number of rows of all tables that can still be read. */
 static uint64_t count_rows(const struct prof_reader *reader)
 {
 	const struct prof_table_def *const *tables;
@@ -358,7 +359,7 @@ static int count_damage(const struct prof_damage *damage, void *data)
 	return 0;
 }
 
-/* What one wrong bit costs: at most one data chunk's rows, and verify finds it. */
+/* The cost of one wrong bit: at most one data chunk's rows, and verify finds it. */
 static void check_flip(int fd, off_t at, uint64_t all)
 {
 	struct prof_reader *reader;
@@ -382,7 +383,7 @@ static void check_flip(int fd, off_t at, uint64_t all)
 	prof_reader_free(reader);
 }
 
-/* Whatever was done to a capture, one that goes on in it loses nothing more. */
+/* After any damage to a capture, appending to it loses nothing more. */
 static void check_append(int fd, uint64_t before, const char *what, off_t at)
 {
 	struct prof_reader *reader;
@@ -404,7 +405,8 @@ static void check_append(int fd, uint64_t before, const char *what, off_t at)
 		printf("# %s at %jd\n", what, (intmax_t)at);
 }
 
-/* Each position up to `first` and from `last` on, every STRIDEth between, from test_start() on. */
+/* Each position up to `first` and from `last` on, every STRIDEth in between, from test_start()
+ * on. */
 static off_t next_position(off_t at, off_t first, off_t last)
 {
 	if (at < first || at >= last)
@@ -493,7 +495,7 @@ static void test_prefixes(void)
 	close(fd);
 }
 
-/* One bit wrong anywhere, in a finished and in a crashed capture. */
+/* One wrong bit anywhere, in a finished and in a crashed capture. */
 static void flips(bool finished)
 {
 	int fd = new_file();
@@ -533,8 +535,8 @@ static void test_flips_crashed(void)
 	flips(false);
 }
 
-/* Bytes of this very file, and headers without its salt, inside a value: no search takes them
- * for chunks. */
+/* Copies of the file's own bytes, and headers without its salt, inside a value: no search accepts
+ * them as chunks. */
 static void test_forged(void)
 {
 	static const struct prof_column_def columns[] = {
@@ -561,7 +563,7 @@ static void test_forged(void)
 		noise = rows_mix(i);
 		memcpy(blob + i, &noise, 8);
 	}
-	/* The second checkpoint and what follows, at every alignment. */
+	/* The second checkpoint and the following bytes, at every alignment. */
 	for (size_t k = 0; k < 8; k++) {
 		struct stat st;
 		size_t size = 6000;
@@ -569,7 +571,7 @@ static void test_forged(void)
 		REQUIRE(fstat(fd, &st) == 0);
 		size = st.st_size - 256 < (off_t)size ? (size_t)st.st_size - 256 : size;
 		REQUIRE(pread(fd, blob + k * 8001, size, 256) == (ssize_t)size);
-		blob[k * 8001 + 40] ^= k & 1; /* every other first header does not check */
+		blob[k * 8001 + 40] ^= k & 1; /* every other first header has a wrong checksum */
 	}
 	REQUIRE(prof_block_new(&def, &block) == 0);
 	CHECK_INT(prof_block_add(block, row), 0);
@@ -578,7 +580,7 @@ static void test_forged(void)
 	prof_writer_free(writer);
 	prof_block_free(block);
 
-	/* The last good checkpoint is looked for among the forged ones. */
+	/* The last valid checkpoint is searched for among the forged ones. */
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
 	CHECK_INT(prof_reader_info(reader)->state, PROF_STATE_UNFINISHED);
 	chunks = chunks_of(reader, &n);
@@ -586,7 +588,7 @@ static void test_forged(void)
 	forged_at = chunks[2].offset;
 	prof_reader_free(reader);
 
-	/* The header around them is damaged: the search goes through them. */
+	/* The surrounding header is damaged, so the search passes through the forged ones. */
 	REQUIRE(pwrite(fd, "x", 1, (off_t)forged_at) == 1);
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
 	CHECK_INT(prof_reader_info(reader)->state, PROF_STATE_DAMAGED);
@@ -616,7 +618,7 @@ static void *count_in_thread(void *data)
 	return (void *)(uintptr_t)rows;
 }
 
-/* One reader, several threads (under TSan in CI). */
+/* One reader with several threads (under TSan in CI). */
 static void test_threads(void)
 {
 	pthread_t threads[4];

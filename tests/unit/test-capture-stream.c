@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Streams - captures read while they are written
+ * Streams: captures read while they are written
  *
- * Promises: the rows are those that cursors find, in the order written, through segments and tables
- * added later [same_rows]
- *           where reads cut the bytes does not matter, and nothing is waited for           [pieces]
- *           only the tables that were asked for come                                       [tables]
- *           each prefix of a capture is read to its last whole chunk; what is no capture is refused
- *                                                                                        [prefixes]
- *           a flipped bit costs the chunk that it is in, or ends the stream; no row of it is wrong
- *                                                                                           [flips]
- *           a chunk that claims more than there is waits; one that claims more than the format
- *           allows ends                                                                     [sizes]
+ * Promises:
+ * - the rows are those that cursors find, in the order written, also in later segments and tables
+ *   [same_rows]
+ * - results do not depend on the sizes of reads, and nothing blocks [pieces]
+ * - only the requested tables are returned [tables]
+ * - each prefix of a capture is read to its last complete chunk; other input is refused [prefixes]
+ * - a flipped bit costs its chunk, or ends the stream; no wrong row is returned [flips]
+ * - a chunk that claims more than is there waits; one that claims more than the format allows ends
+ *   the stream [sizes]
  */
 #include "config.h"
 
@@ -23,12 +22,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ROWS 40000 /* of a table: several groups of a chunk */
+#define ROWS 40000 /* of a table: several groups in a chunk */
 
-/* What was read of a capture. */
+/* The content read from a capture. */
 struct seen {
 	uint64_t rows[BUILD_TABLES];
-	uint64_t sum; /* of all that stood in the rows */
+	uint64_t sum; /* sum over all rows */
 	uint64_t lost;
 };
 
@@ -85,7 +84,7 @@ static struct seen by_cursors(int fd)
 	return seen;
 }
 
-/* Reads to the end, or to what ends it, which is returned. */
+/* Reads to the end or to an error, which is returned. */
 static int drain(struct prof_stream *stream, struct seen *seen)
 {
 	struct prof_batch batch;
@@ -175,7 +174,7 @@ static void tables(void)
 	CHECK_INT(seen.rows[PROF_TABLE_COUNTER_VALUE] + seen.rows[PROF_TABLE_STRING], 0);
 }
 
-/* Through a pipe that nobody waits for, in pieces of all sizes. */
+/* Through a pipe without blocking, in pieces of all sizes. */
 static void pieces(void)
 {
 	CLEANUP(build_done) struct build capture;
@@ -231,8 +230,8 @@ static void prefixes(void)
 	CHECK_INT(by_stream(data, size, 0, &seen), PROF_NOT_CAPTURE);
 }
 
-/* Each row that comes is one of those that there are: the sums of rows are summed up, so that a
- * wrong one shows. */
+/* Each returned row exists in the original: the sums of rows are added, so that a wrong one
+ * shows. */
 static void flips(void)
 {
 	CLEANUP(build_done) struct build capture;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * One reader, many threads - what the reader's immutability promises; runs under ThreadSanitizer in
- * CI
+ * One reader, many threads: the promises of the reader's immutability; runs under ThreadSanitizer
+ * in CI
  *
- * Eight threads share a reader; each scans every table with cursors of its own, loads dictionaries
- * and checks chunks, and must find what a single thread found.
+ * Eight threads share a reader. Each scans every table with cursors of its own, loads dictionaries
+ * and checks chunks, and must find the same as a single thread.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -118,7 +118,7 @@ static void shared_reader(void)
 
 	REQUIRE(write_samples(fd) == 0);
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
-	close(fd); /* the reader has its own */
+	close(fd); /* the reader has a copy */
 	alone = everything(reader);
 	CHECK(alone != 0);
 	for (size_t i = 0; i < THREADS; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the writer and of blocks: limits, refusals, full disks, also those that a reader copies
- * a pipe to, writes that fail half way, hostile dictionaries.
+ * Checks of the writer and of blocks: limits, refusals, full disks (also for a reader that copies a
+ * pipe to disk), writes that fail half way, hostile dictionaries.
  */
 #include "tests/tools/rows.h"
 #include "tests/unit/test.h"
@@ -44,7 +44,7 @@ static int count_damage(const struct prof_damage *damage, void *data)
 	return 0;
 }
 
-/* Finished, all of it checks, and so many sample rows. */
+/* The capture is finished, every check succeeds, and it has this number of sample rows. */
 static void check_finished(int fd, uint64_t rows)
 {
 	struct prof_reader *reader;
@@ -100,7 +100,7 @@ static void test_block_limits(void)
 	free(big);
 }
 
-/* A full block, and one of the least compressible bytes, become a chunk that reads back. */
+/* A full block, and one of incompressible bytes, become a chunk that reads back. */
 static void test_largest_chunks(void)
 {
 	static const struct prof_column_def columns[] = {
@@ -159,7 +159,7 @@ static void test_refusals(void)
 	CHECK_INT(prof_writer_finish(writer), -EINVAL);
 	prof_block_free(block);
 	prof_writer_free(writer);
-	/* Epochs of the segment before are closed. */
+	/* Epochs of the previous segment are closed. */
 	REQUIRE(prof_writer_new(fd, &(struct prof_writer_options){ .mode = PROF_WRITE_APPEND },
 				&writer) == 0);
 	CHECK_INT(prof_writer_first_epoch(writer), 2);
@@ -169,8 +169,7 @@ static void test_refusals(void)
 	close(fd);
 }
 
-/* A directory on a file system of 1 MiB that only this process sees; -1 where that cannot be
- * had. */
+/* A directory on a file system of 1 MiB that only this process sees; -1 if that is impossible. */
 static int small_disk(void)
 {
 	char directory[] = "/tmp/prof-small-disk-XXXXXX";
@@ -189,7 +188,7 @@ static int small_disk(void)
 	return fd;
 }
 
-/* A full disk: the chunk that does not fit is not there, loss rows and the end still are. */
+/* On a full disk the chunk that does not fit is missing, but loss rows and the end are present. */
 static void test_full(void)
 {
 	int disk = small_disk(), fd;
@@ -218,7 +217,7 @@ static void test_full(void)
 	close(disk);
 }
 
-/* A capture's header and zeros, for as long as somebody reads. */
+/* Writes a capture's header, and zeros as long as somebody reads. */
 static _Noreturn void write_endlessly(int from, int to)
 {
 	uint8_t bytes[4096] = { 0 };
@@ -230,7 +229,7 @@ static _Noreturn void write_endlessly(int from, int to)
 	_exit(1);
 }
 
-/* A reader that copies a pipe leaves half of what room there was. */
+/* A reader that copies a pipe leaves half of the free disk space. */
 static void test_endless_capture(void)
 {
 	int disk = small_disk(), file = memfd_create("capture", MFD_CLOEXEC), ends[2];
@@ -264,7 +263,7 @@ static void test_endless_capture(void)
 	close(disk);
 }
 
-/* Limits the file's length in the middle of a chunk, then lifts it. */
+/* Limits the file's length in the middle of a chunk, then removes the limit. */
 static void fail_once(int fd)
 {
 	const struct rlimit none = { .rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY };
@@ -294,7 +293,7 @@ static void test_errors(void)
 	signal(SIGXFSZ, SIG_IGN);
 	fail_once(fd);
 	close(fd);
-	/* O_APPEND: what a failed write left cannot be written over. */
+	/* With O_APPEND, the rest of a failed write cannot be overwritten. */
 	fd = memfd_create("capture", MFD_CLOEXEC);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	appending = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
@@ -304,7 +303,7 @@ static void test_errors(void)
 	close(fd);
 }
 
-/* Ids as a writer would never choose them cost no memory by their range. */
+/* The range of ids that no writer would choose does not determine the memory. */
 static void test_hostile_ids(void)
 {
 	static const uint64_t ids[] = { UINT64_C(1) << 63, 1, UINT64_MAX, 5, 1 };
@@ -347,8 +346,7 @@ static void test_hostile_ids(void)
 	close(fd);
 }
 
-/* A few kilobytes that say they are a hundred million rows: refused at the limit, in bounded
- * memory. */
+/* A few kilobytes that claim a hundred million rows: refused at the limit, in bounded memory. */
 static void test_dictionary_bomb(void)
 {
 	static const struct prof_column_def columns[] = {
@@ -379,7 +377,7 @@ static void test_dictionary_bomb(void)
 	CHECK_INT(r, PROF_LIMIT);
 	prof_block_set_epoch(block, 2);
 	CHECK_INT(prof_writer_write(writer, block), 0);
-	/* Somebody else's would not: epochs that take turns get around the count. */
+	/* Another writer might not: alternating epochs circumvent the count. */
 	for (size_t i = 0; i < 40; i++) {
 		prof_block_set_epoch(block, 3 + i % 2);
 		CHECK_INT(prof_writer_write(writer, block), 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of arch/cfi and arch/table on real files: compiled, evaluated and libdw's rows are the
- * same. Some files of this machine, and all libraries of the cross compilers' packages; `./dev
- * bench bench_unwind_rows` takes all files of a machine.
+ * same. Reads some files of this machine, and all libraries of the cross compilers' packages;
+ * `./dev bench bench_unwind_rows` reads all files of a machine.
  */
 #include "tests/oracle/rows.h"
 #include "tests/unit/test.h"
@@ -12,7 +12,7 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-/* One row in so many may hold what no rule can. */
+/* At most one row in `one_in` may be one that no rule can express. */
 static void check_count(const struct rows_count *count, size_t one_in)
 {
 	rows_print(count);
@@ -39,7 +39,8 @@ static void test_native(void)
 	check_count(&count, 1000);
 }
 
-/* Symbolic links stand for files that are there as well; linker scripts are no ELF files. */
+/* Skips symbolic links, whose targets are read as well, and linker scripts, which are not ELF
+ * files. */
 static void check_foreign(const char *pattern, size_t one_in)
 {
 	struct rows_count count = { .files = 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of arch/cfi: sections made here, right and wrong. test-cfi-files has real ones. */
+/* Checks of arch/cfi on generated sections, valid and broken; test-cfi-files reads real ones. */
 #include "arch/cfi.h"
 
 #include "tests/unit/cfi-builder.h"
@@ -77,7 +77,7 @@ static void test_rows(void)
 	check_rule(rule_at(&b, START - 1), none, "before");
 }
 
-/* Programs behind the CIE's, and the rule at the end of the function. */
+/* Programs after the CIE's, and the rule at the end of the function. */
 static const struct {
 	const char *what;
 	struct build_bytes program;
@@ -150,8 +150,8 @@ static const struct {
 	  { CFI_CFA_SP, 0, CFI_AT_CFA, 0, 8, 0, -8 } },
 	{ "sp is not", BYTES(OP_VAL_OFFSET, 7, 1), { .cfa = CFI_CFA_UNSUPPORTED } },
 	{ "sp elsewhere", BYTES(OP_OFFSET | 7, 1), { .cfa = CFI_CFA_UNSUPPORTED } },
-	/* Expressions: the realigned frames of gcc, signal frames, the PLT, and what no rule can
-	 * hold. */
+	/* Expressions: the realigned frames of gcc, signal frames, the PLT, and those that no rule
+	 * can express. */
 	{ "register",
 	  BYTES(OP_DEF_CFA_EXPRESSION, 2, 0x77, 16),
 	  { CFI_CFA_SP, 0, CFI_AT_CFA, 0, 16, 0, -8 } },
@@ -202,7 +202,7 @@ static const struct {
 	{ "after it",
 	  BYTES(OP_DEF_CFA_EXPRESSION, 1, 0x30, OP_DEF_CFA, 7, 24),
 	  { CFI_CFA_SP, 0, CFI_AT_CFA, 0, 24, 0, -8 } },
-	/* Programs that are broken. */
+	/* Broken programs. */
 	{ "unknown", BYTES(0x3f), { .cfa = CFI_CFA_UNSUPPORTED } },
 	{ "of another CPU", BYTES(OP_NEGATE_RA_STATE), { .cfa = CFI_CFA_UNSUPPORTED } },
 	{ "nothing remembered", BYTES(OP_RESTORE_STATE), { .cfa = CFI_CFA_UNSUPPORTED } },
@@ -304,7 +304,7 @@ static void test_encodings(void)
 	}
 }
 
-/* textrel, datarel, funcrel and aligned, of which linkers make none */
+/* textrel, datarel, funcrel and aligned, which linkers never produce */
 static void test_relations(void)
 {
 	static const uint8_t encodings[] = { 0x23, 0x33, 0x43, 0x50 };
@@ -376,7 +376,7 @@ static void test_bad_cies(void)
 		build_fde(&b, START + i * SIZE, SIZE, NO_BYTES);
 		check_rule(rule_at(&b, START + i * SIZE), none, "bad CIE");
 	}
-	/* A CIE may not move, its program may not be broken, and an FDE's CIE must be one. */
+	/* A CIE may not advance, its program may not be broken, and an FDE must refer to a CIE. */
 	build_cie(&b, "zR", 1, -8, 16, BYTES(0x1b), BYTES(OP_ADVANCE | 1));
 	build_fde(&b, 0x8000, SIZE, NO_BYTES);
 	check_rule(rule_at(&b, 0x8000), none, "moving CIE");
@@ -394,7 +394,7 @@ static void test_bad_cies(void)
 	check_rule(rule_at(&b, 0x8000), at_entry, "after all of them");
 }
 
-/* Many FDEs that take turns with CIEs whose programs are as long as they may be. */
+/* Many FDEs that alternate between CIEs with programs of the maximum length. */
 static void test_costly_cies(void)
 {
 	CLEANUP_BUILDER struct builder b = { .arch = REGS_X86_64 };
@@ -432,8 +432,8 @@ static void test_ranges(void)
 	check_rule(rule_at(&b, UINT64_MAX - 1), none, "wrapped");
 	build_fde(&b, UINT64_MAX - 15, 15, NO_BYTES);
 	check_rule(rule_at(&b, UINT64_MAX - 1), at_entry, "the last");
-	/* The one that starts later wins from there, and the first one of those that start
-	 * together. */
+	/* From its start on, the FDE that starts later wins; of those that start together, the
+	 * first. */
 	build_fde(&b, START, SIZE, NO_BYTES);
 	build_fde(&b, START + 16, 16, BYTES(OP_DEF_CFA_OFFSET, 16));
 	build_fde(&b, START + 16, 64, BYTES(OP_DEF_CFA_OFFSET, 24));
@@ -468,7 +468,7 @@ static void test_long_records(void)
 	check_rule(rule_at(&b, START), at_entry, "64-bit .eh_frame");
 }
 
-/* Every prefix of a section is a section; reading one must not reach behind it. */
+/* Every prefix of a section is read without reading past its end. */
 static void test_prefixes(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };
@@ -505,7 +505,7 @@ static void test_lr(void)
 	check_rule(rule_at(&b, START + 12), rule, "authenticated");
 }
 
-/* ppc64le: where r0 is a copy of lr, lr is as good; no other register is known to be one. */
+/* ppc64le: while r0 is a copy of lr, lr has the value; no other register is known to be a copy. */
 static void test_lr_copy(void)
 {
 	CLEANUP_BUILDER struct builder b = { .arch = REGS_PPC64LE };
@@ -554,7 +554,7 @@ static void test_header(void)
 		cfi_get_rule(&reader, pc, &rule);
 		check_rule(rule, rule_at(&b, pc), "by header");
 	}
-	/* A header of another kind is not used; one that points anywhere finds nothing. */
+	/* A header of another kind is not used; one with arbitrary pointers finds nothing. */
 	header.bytes[3] = 0x1b;
 	cfi_get_rule(&reader, START, &rule);
 	check_rule(rule, at_entry, "unknown header");

@@ -98,7 +98,7 @@ static void test_values(void)
 	CHECK_STR(o.output, "");
 }
 
-/* As perf's -g is written, and with a value. */
+/* Written like perf's -g, without and with a value. */
 static void test_bare(void)
 {
 	static const struct {
@@ -125,7 +125,7 @@ static void test_bare(void)
 	CHECK_INT(parse(true, "record --mode ls"), CLI_USAGE);
 }
 
-/* A value that may be left out is never the next word. */
+/* The next word is never the value of an option whose value is optional. */
 static void test_optional(void)
 {
 	CHECK_INT(parse(true, "record --memory ls all"), CLI_CONTINUE);
@@ -200,7 +200,7 @@ static void test_refusals(void)
 			printf("# line: %s\n", lines[i]);
 }
 
-/* What --help says, and that it says something about every option, goes to out_stdout(). */
+/* The text of --help goes to out_stdout(), and describes every option. */
 static void test_help(void)
 {
 	struct out *out = out_stdout();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the suffixes of clones: those of GCC, Clang and their combinations, and what only looks
- * like one.
+ * Checks of the suffixes of clones: those of GCC, Clang and their combinations, and names that only
+ * look like one.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of code-names: what generated code is called, against the same found by remembering the
- * name of each byte.
+ * Checks of code-names: the names of generated code, compared with a model that stores the name of
+ * each byte.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
@@ -68,7 +68,7 @@ static void done(struct fixture *fixture)
 	build_done(&fixture->build);
 }
 
-/* Its number, 0 for none. */
+/* The number of the code at the address, 0 for none. */
 static int find(const struct fixture *fixture, uint64_t process, uint64_t address, uint64_t time,
 		uint64_t *ret_until)
 {
@@ -111,7 +111,8 @@ static void test_overlaps(void)
 	done(&fixture);
 }
 
-/* A move of nothing, an unload in the middle, no bytes, an end beyond all addresses, no process. */
+/* A move of unknown code, an unload in the middle, no bytes, an end beyond all addresses, no
+ * process. */
 static void test_nonsense(void)
 {
 	struct fixture fixture;
@@ -136,7 +137,7 @@ static void test_nonsense(void)
 	done(&fixture);
 }
 
-/* A child has what its parent had when it was forked, until it says something else. */
+/* A child has the names of its parent at the fork, until it reports others. */
 static void test_fork(void)
 {
 	struct fixture fixture;
@@ -177,7 +178,7 @@ static void test_segments(void)
 	done(&fixture);
 }
 
-/* The name of each byte, step by step. */
+/* A name for each byte, updated step by step. */
 struct model {
 	uint8_t name[BYTES], start[BYTES];
 };

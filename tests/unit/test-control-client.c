@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of libcollector/control-client: what PROF_CONTROL may say, and what may answer. */
+/* Checks of libcollector/control-client: valid and invalid values of PROF_CONTROL and answers. */
 #include "libcollector/control-client.h"
 #include "tests/unit/test.h"
 
@@ -45,7 +45,7 @@ static void test_parse(void)
 	CHECK_INT(addresses.token[15], 0);
 }
 
-/* Listens at a name of its own. */
+/* Listens at a unique name. */
 static int listen_here(struct control_addresses *ret_addresses, int backlog)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -62,7 +62,7 @@ static int listen_here(struct control_addresses *ret_addresses, int backlog)
 	return fd;
 }
 
-/* Nobody answers, or not even accepts: the bound holds. */
+/* The time limit holds if nobody answers, or not even accepts. */
 static void test_silent(void)
 {
 	struct control_connection connection = { .fd = -1 };
@@ -70,7 +70,7 @@ static void test_silent(void)
 	int listener = listen_here(&addresses, 0), memfd = -1, r = 0;
 	uint64_t start = control_now_ns();
 
-	/* The backlog takes one; then it is full, and connect(2) itself fails. */
+	/* The backlog has room for one; then connect(2) itself fails. */
 	for (int i = 0; i < 3; i++) {
 		r = control_connect(&addresses, &hello, control_now_ns() + SHORT_NS, &connection,
 				    &memfd);
@@ -85,7 +85,7 @@ static void test_silent(void)
 		  -ECONNREFUSED);
 }
 
-/* What a peer answers with. */
+/* The answer of a peer. */
 struct reply {
 	int listener;
 	struct control_answer answer;
@@ -135,7 +135,7 @@ static int n_open_fds(void)
 	return n;
 }
 
-/* With a reply that `answer` describes; the connection, if there is one, is the caller's. */
+/* Tries a reply described by `answer`; the caller owns the connection, if there is one. */
 static int try_reply(struct control_answer answer, size_t n_bytes, size_t n_fds,
 		     struct control_connection *ret_connection, int *ret_peer)
 {
@@ -196,7 +196,7 @@ static void test_surplus(void)
 	}
 }
 
-/* The program closes the connection, and its number becomes something else's. */
+/* The program closes the connection, and its number becomes another file's. */
 static void test_reused(void)
 {
 	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };
@@ -219,8 +219,8 @@ static void test_reused(void)
 	close(pair[1]);
 }
 
-/* Nobody is at the other end: also where an answer is still to be taken; not where that is
- * another socket's by now. */
+/* The other end is gone: also while an answer is expected, but not if the number is another
+ * socket's by now. */
 static void test_left(void)
 {
 	struct control_connection connection = { .fd = -1 };
@@ -241,7 +241,7 @@ static void test_left(void)
 	close(pair[0]);
 }
 
-/* Asked once; the answer that was too late for one is the next one's. */
+/* One request is sent; its late answer is the answer of the next attempt. */
 static void test_late(void)
 {
 	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/control.c: this process is the one that connects, in every way that it
- * should not.
+ * Checks of daemon/broker/control.c: this process connects in every way that it should not.
  */
 #include "daemon/broker/control.h"
 #include "tests/unit/test.h"
@@ -64,14 +63,15 @@ static int connect_to(const struct control *control)
 	return -1;
 }
 
-/* The main loop, for what is ready; who comes while the listener pauses is not served. */
+/* Runs the main loop for ready events only; connections during the listener's pause are not
+ * served. */
 static void serve_some(void)
 {
 	while (g_main_context_iteration(NULL, FALSE))
 		;
 }
 
-/* The main loop, until it is idle for longer than the listener pauses. */
+/* Runs the main loop until it has been idle for longer than the listener pauses. */
 static void serve(void)
 {
 	for (int n_idle = 0; n_idle < 16; n_idle++) {
@@ -91,7 +91,7 @@ static struct control_hello hello(void)
 				       .wants = CONTROL_WANTS_ALLOCATIONS };
 }
 
-/* The status of the answer; -1: there is none, and the connection is closed; -2: it is open. */
+/* The status of the answer; -1: no answer, and the connection is closed; -2: still open. */
 static int answer_on(int fd)
 {
 	struct control_answer answer;
@@ -128,7 +128,7 @@ static void test_hello(void)
 	CHECK_INT(answer_on(fd), CONTROL_NO_SESSION);
 	CHECK_INT(answer_on(fd), -1);
 	close(fd);
-	/* another version gets to know ours */
+	/* the answer to another version names ours */
 	said.version = 2;
 	fd = connect_to(control);
 	REQUIRE(send(fd, &said, sizeof(said), 0) == sizeof(said));
@@ -200,7 +200,7 @@ static void test_hostile(void)
 	CHECK_INT(answer_on(fd), -1);
 	close(fd);
 	CHECK_INT(seen.n, 0);
-	/* a descriptor along with it is not received */
+	/* a descriptor sent along is not received */
 	said = hello();
 	n_fds = count_fds();
 	fd = connect_to(control);
@@ -209,7 +209,7 @@ static void test_hostile(void)
 	CHECK_INT(seen.n, 0);
 	close(fd);
 	serve();
-	/* sockets are closed soon, also those of before */
+	/* sockets are closed soon, including those from before */
 	for (int i = 0; i < 1000 && count_fds() > n_fds; i++)
 		usleep(10000);
 	CHECK(count_fds() <= n_fds);
@@ -254,7 +254,7 @@ static void test_crowd(void)
 		refused += answer_on(fds[i]) == CONTROL_LIMIT;
 		close(fds[i]);
 	}
-	/* slow as it may be, no more than 32 of one user are there at a time */
+	/* however slow, at most 32 connections of one user exist at a time */
 	CHECK(refused >= 1 && refused <= 8);
 	CHECK_INT(seen.n_refused, refused);
 	CHECK_INT(seen.peer.pid, getpid());
@@ -265,7 +265,7 @@ static int connect_as(const struct control *control, uid_t uid)
 {
 	int fd = -1;
 
-	/* of this thread, in whose name it connects */
+	/* only this thread, whose uid the connection gets */
 	if (syscall(SYS_setresuid, -1, uid, -1) == 0)
 		fd = connect_to(control);
 	CHECK(syscall(SYS_setresuid, -1, getuid(), -1) == 0);
@@ -302,7 +302,7 @@ static void test_users(void)
 	control_free(control);
 }
 
-/* The name of a private socket is known to all, the token is not. */
+/* The name of a private socket is public, the token is not. */
 static void test_token(void)
 {
 	struct control *control = control_new_private();
@@ -332,7 +332,7 @@ static unsigned count_descriptors(void)
 	return n;
 }
 
-/* Connections are closed by another thread. */
+/* Another thread closes connections, so this waits. */
 static void wait_for_descriptors(unsigned n)
 {
 	for (int i = 0; i < 1000 && count_descriptors() > n; i++)
@@ -374,7 +374,7 @@ static void let_in_where_there_are_few(unsigned n_free)
 	control_free(control);
 }
 
-/* Who comes while there are no descriptors, or too few, waits, and costs nothing. */
+/* Connections wait without cost while there are no or too few descriptors. */
 static void test_full(void)
 {
 	for (unsigned n_free = 0; n_free < 4; n_free++) {
@@ -383,7 +383,7 @@ static void test_full(void)
 	}
 }
 
-/* It was sent along by a child that is gone: nobody is it any more. */
+/* Sent by a child that has exited: the message has no sender any more. */
 static void test_dead(void)
 {
 	struct control *control = control_new_private();
@@ -419,7 +419,7 @@ static void test_path(void)
 	REQUIRE(control);
 	CHECK(stat(path, &status) == 0 && (status.st_mode & 0777) == 0666);
 	CHECK(stat(folder, &status) == 0 && (status.st_mode & 0777) == 0755);
-	/* another one that serves is left alone; what one left is replaced */
+	/* a socket that another process serves is left alone; a stale one is replaced */
 	second = control_new_at(path);
 	CHECK(!second);
 	control_free(control);
@@ -434,7 +434,7 @@ static void test_path(void)
 
 int main(void)
 {
-	g_main_context_default(); /* has some of its own */
+	g_main_context_default(); /* creates some descriptors of its own */
 	n_descriptors = count_descriptors();
 	RUN(test_hello);
 	RUN(test_hostile);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of where debug files are looked for: only what is the right one, only regular files,
- * nothing outside a sysroot; what others have is of files that are theirs; fetched is what is not
- * here.
+ * Checks of the search for debug files: only the right file, only regular files, nothing outside a
+ * sysroot; files of other containers; fetched only if not present here.
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"
@@ -56,7 +55,7 @@ static struct elf_image *serve(const uint8_t *id, size_t size, char **ret_path, 
 	return elf;
 }
 
-/* Path of what is found for the image with the build-id of `right`; to be freed. */
+/* The path found for the image with the build-id of `right`; the caller frees it. */
 static char *find(const char *sysroot, const char *debug_folder)
 {
 	const char *const folders[] = { debug_folder, NULL };
@@ -93,7 +92,7 @@ static void test_fetch(void)
 	g_autofree char *here = NULL, *elsewhere = NULL, *other = NULL;
 
 	served = &right;
-	here = find(NULL, in("a")); /* which the last one left */
+	here = find(NULL, in("a")); /* left by the previous case */
 	CHECK_STR(here, in("a/.build-id/ab/cdef2031.debug"));
 	CHECK_INT(asked, 0);
 	elsewhere = find(NULL, in("b"));
@@ -129,7 +128,7 @@ static void test_sysroot(void)
 	CHECK(!debug_files_new(in("nowhere"), NULL));
 }
 
-/* A process that has another /, and a file that is here or is not. */
+/* A process with another root, and a file that exists here or not. */
 static char *find_with_other(const char *other, const char *path)
 {
 	struct debug_files *files = debug_files_new(NULL, NULL);

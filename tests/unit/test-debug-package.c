@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of packages of split DWARF: the index of both versions, and one that lies.
+ * Checks of packages of split DWARF: both versions of the index, and one that lies.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
@@ -15,7 +15,7 @@
 #define SLOTS 4
 #define COLUMNS 3
 
-/* One unit, with the rows of a table as wide as a version of the index has them. */
+/* One unit, with rows as wide as in the given version of the index. */
 struct index {
 	uint32_t version, columns, units, slots;
 	uint64_t ids[SLOTS];
@@ -68,7 +68,7 @@ static bool has(const GByteArray *unit, const void *bytes, size_t size)
 
 static void test_extracted(void)
 {
-	/* "two", then "one", behind an empty string */
+	/* "two", then "one", after an empty string */
 	static const uint32_t offsets[] = { 1, 5 };
 	g_autoptr(GByteArray) unit = extract(&good, ID);
 
@@ -104,7 +104,7 @@ static void test_hostile(void)
 	CHECK(debug_package_open(memfd_create("empty", MFD_CLOEXEC)) == NULL);
 }
 
-/* No slot is free, and the id is in none. */
+/* The table is full, and does not contain the id. */
 static void test_full(void)
 {
 	struct index full = good;
@@ -116,7 +116,7 @@ static void test_full(void)
 	CHECK(extract(&full, ID) == NULL);
 }
 
-/* Offsets of strings that are not there name an empty one. */
+/* Offsets beyond the strings yield an empty one. */
 static void test_strings(void)
 {
 	static const uint32_t offsets[] = { 0, 1 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/common/demangle: C++, both schemes of Rust against what rustc-demangle printed
- * (data/rust-names.txt), and names that ask for too much.
+ * Checks of tools/common/demangle: C++, both schemes of Rust compared with rustc-demangle's output
+ * (data/rust-names.txt), and names that would need too much time or memory.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
@@ -84,7 +84,7 @@ static void test_limits(void)
 	check_name("_RNvB_1a", NULL);
 	check_name("_RB9_", NULL);
 	check_name("_RNvC2\303\2511b", NULL);
-	/* a binder of 62^7 lifetimes that is not printed; and 'G' where it is no binder */
+	/* a binder of 62^7 lifetimes that is not printed; and a 'G' that is not a binder */
 	check_name("_RXMC1eFGUKKCRL0a_R", NULL);
 	check_name("_RNvMNtC1a5GraphNtB2_5Graph3new", "<a::Graph::Graph>::new");
 	check_name("_RNvNtCsGGGGGGGGGGG_1a5Gaaa_1f", "a::Gaaa_::f");
@@ -93,7 +93,7 @@ static void test_limits(void)
 	check_name("_RMC0TTTTTTTTTTTTTTTTuuEB4_EB3_EB2_EB1_EB0_EBZ_EBY_EBX_EBW_EBV_EBU_E", NULL);
 }
 
-/* f(A<int>, A<A<int>, A<int>>, …): each argument is twice as long as the one before. */
+/* f(A<int>, A<A<int>, A<int>>, …): each argument is twice as long as the previous one. */
 static void test_bomb(void)
 {
 	char raw_name[1024] = "_Z1f1AIiE";

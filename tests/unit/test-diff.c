@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of block-noise on numbers whose noise is known, and of what diff takes for the same image.
+ * Checks of block-noise on numbers with known noise, and of the images that diff considers the
+ * same.
  */
 #include "tests/unit/test.h"
 #include "tools/profcapture/diff.h"
@@ -21,7 +22,7 @@ struct recording {
 	double counts[ROWS][NOISE_BLOCKS], weights[NOISE_BLOCKS];
 };
 
-/* `a_block` samples in each block, of rows with these shares. */
+/* Records `a_block` samples in each block, of rows with these shares. */
 static void record(struct recording *recording, unsigned a_block,
 		   double (*share)(unsigned row, unsigned block))
 {
@@ -52,7 +53,7 @@ static double sum_of(const double *numbers)
 	return sum;
 }
 
-/* Which rows differ by more than noise, as bits. */
+/* The rows that differ by more than noise, as bits. */
 static unsigned changed(const struct recording *a, const struct recording *b)
 {
 	unsigned rows = 0;
@@ -70,7 +71,7 @@ static unsigned changed(const struct recording *a, const struct recording *b)
 	return rows;
 }
 
-/* Pairs of the same with a change in any row. */
+/* The number of pairs of equal recordings with a change in any row. */
 static unsigned changed_pairs(unsigned pairs, unsigned a_block,
 			      double (*share)(unsigned row, unsigned block))
 {
@@ -90,7 +91,7 @@ static double equal_share(unsigned row, unsigned block)
 	return 1;
 }
 
-/* From a half of all to a thousandth. */
+/* Shares from a half to a thousandth. */
 static double steep_share(unsigned row, unsigned block)
 {
 	return pow(0.7, row);
@@ -98,12 +99,12 @@ static double steep_share(unsigned row, unsigned block)
 
 static void test_equals(void)
 {
-	/* 5 are to be expected; 14 have a chance of one in 2 000 */
+	/* expected: 5; the probability of 14 or more is one in 2 000 */
 	CHECK(changed_pairs(1000, 300, equal_share) < 14);
 	CHECK(changed_pairs(1000, 300, steep_share) < 14);
 }
 
-/* Now and then a function takes all of a block: as many samples in all, but not by themselves. */
+/* Now and then a function takes a whole block: as many samples in total, but not independent. */
 static double burst_share(unsigned row, unsigned block)
 {
 	return row == 3 ? (next_random() < 0.25 ? 20 : 0.1) : 1;
@@ -127,7 +128,7 @@ static void test_waves(void)
 {
 	unsigned pairs = changed_pairs(500, 300, wave_share);
 
-	/* Without looking at neighbours these are 67. */
+	/* Without considering neighbors the number is 67. */
 	printf("# waves: %u of 500\n", pairs);
 	CHECK(pairs < 20);
 }
@@ -168,7 +169,7 @@ static void test_interval(void)
 	CHECK(fabs(noise_interval(&four, 10) - 10.3063) < 0.0005);
 }
 
-/* Normal numbers, with a change that is a third of the noise between runs, or many times it. */
+/* Normal numbers, with a change of a third of the noise between runs, or many times the noise. */
 static void test_runs(void)
 {
 	static const double same[] = { 5, 5, 5 };
@@ -195,14 +196,14 @@ static void test_runs(void)
 		wrong += fabs(mean_b - mean_a) > interval;
 		found += fabs(mean_b + 10 - mean_a) > interval;
 	}
-	/* 10 are to be expected; 24 have a chance of one in 10 000 */
+	/* expected: 10; the probability of 24 or more is one in 10 000 */
 	printf("# runs: %u wrong, %u found of 2000\n", wrong, found);
 	CHECK(wrong < 24);
 	CHECK(found > 1900);
 }
 
-/* What is never there, always there, or there is nothing of, is no change and no number that
- * cannot be. */
+/* A row that is never there, always there, or has no total is neither a change nor an invalid
+ * number. */
 static void test_nothing(void)
 {
 	static const double zeros[NOISE_BLOCKS], ones[NOISE_BLOCKS] = { 1, 1, 1, 1 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of what is made of objdump's output, with programs in its place that print what they
- * should not.
+ * Checks of the parser of objdump's output, with programs in its place that print invalid text.
  */
 #include "tests/unit/test.h"
 #include "tools/profcapture/disassembly.h"
@@ -12,7 +11,7 @@
 
 static char *folder;
 
-/* An objdump of ours is the first in PATH. */
+/* Puts an objdump of our own first in PATH. */
 static void pretend(const char *script)
 {
 	g_autofree char *path = g_build_filename(folder, "objdump", NULL);
@@ -69,7 +68,7 @@ static void test_bounded(void)
 	g_array_unref(found);
 }
 
-/* In KiB, as the shell has it. */
+/* In KiB, the unit of the shell. */
 static void test_memory(void)
 {
 	g_autoptr(GArray)

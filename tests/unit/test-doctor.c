@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor - on machines that a test does not have: trees of /proc and /sys in a temporary folder,
- * and a kernel that answers as the case says.
+ * Doctor on machines that a test does not have: trees of /proc and /sys in a temporary folder, and
+ * a kernel whose answers the case chooses.
  */
 #include "tests/unit/test.h"
 #include "tools/profctl/doctor.h"
@@ -13,7 +13,7 @@
 
 static struct {
 	char *root;
-	/* The kernel: 0 or -errno of each question. */
+	/* The kernel's answers: 0 or -errno. */
 	int own, own_kernel, system, cycles, tracepoint, ring, procmap_query, map_file, write;
 	int bus_profd, bus_polkit, library;
 	size_t largest_ring;
@@ -90,7 +90,7 @@ static void put(const char *path, const char *text)
 	CHECK(g_file_set_contents(full, text, -1, NULL));
 }
 
-/* When the file was written. */
+/* Sets the file's modification time. */
 static void put_time(const char *path, time_t seconds)
 {
 	struct utimbuf times = { seconds, seconds };
@@ -175,7 +175,7 @@ static void machine_done(void)
 	g_free(machine.root);
 }
 
-/* The check's finding; `says` and `fix` are parts of its texts, fix NULL: there must be none. */
+/* Checks the finding; `says` and `fix` are parts of its texts, fix NULL: it must have none. */
 static void expect(const char *id, enum doctor_status status, const char *says, const char *fix)
 {
 	g_autofree char *libexec = g_strconcat(machine.root, "/libexec", NULL);
@@ -198,7 +198,7 @@ static void test_paranoid(void)
 
 	expect("perf-paranoid", DOCTOR_OK, "whole system", NULL);
 	put(path, "0\n");
-	machine.own_kernel = -EACCES; /* perhaps by kernel lockdown */
+	machine.own_kernel = -EACCES; /* for example by kernel lockdown */
 	expect("perf-paranoid", DOCTOR_WARN, "not the kernel's part", "sudo profctl");
 	put(path, "1\n");
 	machine.own_kernel = 0;
@@ -236,7 +236,7 @@ static void test_mlock(void)
 	machine.largest_ring = 1 << 20;
 	put("/proc/self/status", ROOT_USER);
 	expect("perf-mlock", DOCTOR_OK, "no limit", NULL);
-	put_link("/proc/self/ns/user", "user:[4026532000]"); /* root of a container is nobody */
+	put_link("/proc/self/ns/user", "user:[4026532000]"); /* container root: unmapped */
 	expect("perf-mlock", DOCTOR_OK, "64.0 KiB", NULL);
 	machine.own = -EACCES;
 	expect("perf-mlock", DOCTOR_WARN, "see perf-paranoid", NULL);
@@ -389,12 +389,12 @@ static void test_jit_maps(void)
 	expect("jit-maps", DOCTOR_OK, "no node", NULL);
 	put_process("10", "/usr/bin/python3.11", 1000, NULL);
 	put_process("11", "/usr/bin/notnode", 1000, NULL);
-	put_process("12", "/usr/bin/node", 1001, NULL); /* another user's */
+	put_process("12", "/usr/bin/node", 1001, NULL); /* belongs to another user */
 	expect("jit-maps", DOCTOR_OK, "no node", NULL);
 	put_process("14", "/usr/bin/node (deleted)", 1000, "2");
 	expect("jit-maps", DOCTOR_WARN, "1 of 1", "--perf-basic-prof");
 	expect("jit-maps", DOCTOR_WARN, "node (14);", "node with");
-	put("/proc/14/root/tmp/perf-14.map", ""); /* of another one: its own pid is 2 */
+	put("/proc/14/root/tmp/perf-14.map", ""); /* of a container: its own pid is 2 */
 	expect("jit-maps", DOCTOR_WARN, "node (14)", "--perf-basic-prof");
 	put("/proc/14/root/tmp/perf-2.map", "");
 	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL);
@@ -408,7 +408,7 @@ static void test_jit_maps(void)
 	expect("jit-maps", DOCTOR_WARN, "2 of 4", "--perf-basic-prof; ");
 }
 
-/* With the pid that another process had before, whose map is there still. */
+/* The pid was another process's before, whose map still exists. */
 static void test_jit_map_of_an_earlier_process(void)
 {
 	static const char path[] = "/proc/20/root/tmp/perf-20.map";
@@ -421,7 +421,7 @@ static void test_jit_map_of_an_earlier_process(void)
 	put("/proc/20/stat", stat);
 	put(path, "");
 	put_time(path, start - 3);
-	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL); /* nobody says when */
+	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL); /* start unknown */
 	put("/proc/stat", "cpu 1 2 3\nbtime 1700000000\nprocesses 9\n");
 	expect("jit-maps", DOCTOR_WARN, "node (20, whose map is older than it);",
 	       "--perf-basic-prof");
@@ -438,7 +438,7 @@ static void test_jit_map_of_an_earlier_process(void)
 	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
 }
 
-/* A container without /proc and /sys: every check says something, none crashes. */
+/* A container without /proc and /sys: every check reports something, none crashes. */
 static void test_empty_tree(void)
 {
 	remove_tree(machine.root);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of collector-rows.c, collectors-merge.c and collector-peer.c in daemon/engine: which rows
- * records become, in which order, what is lost of them, and what a process that lies gets.
+ * Checks of collector-rows.c, collectors-merge.c and collector-peer.c in daemon/engine: the rows
+ * made from records, their order, the losses, and the treatment of a process that lies.
  */
 #include "config.h"
 
@@ -67,7 +67,7 @@ static void test_rows(void)
 	write_counter(ring, 5, 0, (uint64_t)-3);
 	memcpy(&bits, &half, sizeof(bits));
 	write_counter(ring, 6, RING_COUNTER_DOUBLE | RING_COUNTER_SUM, bits);
-	write_counter(claim(&fixture, OTHER_TID), 1, 0, 0); /* its name is not known there */
+	write_counter(claim(&fixture, OTHER_TID), 1, 0, 0); /* that ring has no such name */
 	write_log(ring, "one ", RING_FLAG_MORE, 1);
 	write_log(ring, "a handler's", 0, 0);
 	write_log(ring, "text", 0, 1);
@@ -91,7 +91,7 @@ static void test_rows(void)
 	fixture_done(&fixture);
 }
 
-/* Two threads in turn; then one that has begun what it does not end. */
+/* Two threads in turn; then one with an unfinished record. */
 static void test_order(void)
 {
 	struct fixture fixture;
@@ -116,7 +116,7 @@ static void test_order(void)
 	usleep(2000);
 	step(&fixture);
 	at = now();
-	/* held, unless this machine was so slow that it need not be any more */
+	/* held, unless this machine was so slow that the hold has ended */
 	if (at - fixture.collectors.emitted_ns < RING_BUSY_NS)
 		CHECK_INT(fixture.parts.output.rows[PROF_TABLE_MARK], 200);
 	usleep(RING_BUSY_NS / 1000 + 10000);
@@ -140,7 +140,7 @@ static void test_order(void)
 	fixture_done(&fixture);
 }
 
-/* One thread says that it is somebody else's, another that it is nobody's; a third is honest. */
+/* One thread claims another process's tid, another one an unknown tid; a third is honest. */
 static void test_tids(void)
 {
 	struct fixture fixture;
@@ -160,7 +160,7 @@ static void test_tids(void)
 	fixture_done(&fixture);
 }
 
-/* In a ring that is full a thread goes on in a larger one, and its strings go along. */
+/* A thread with a full ring continues in a larger one, and its strings move along. */
 static void test_larger_ring(void)
 {
 	struct fixture fixture;
@@ -197,7 +197,7 @@ static void test_ids(void)
 	fixture_done(&fixture);
 }
 
-/* What each does to a ring that had one good mark. */
+/* Lies, each applied to a ring that had one good mark. */
 static void lie_head(struct fixture *fixture)
 {
 	header_of(fixture, 0)->head += 1 << 30;
@@ -259,8 +259,8 @@ static void test_hostile(void)
 	}
 }
 
-/* A thread that is to lose nothing and has no CPU amid a record holds the others for longer than
- * others do. */
+/* A lossless thread that loses the CPU amid a record holds the others for longer than other threads
+ * do. */
 static void test_patient(void)
 {
 	struct fixture fixture;
@@ -288,7 +288,8 @@ static void test_patient(void)
 	fixture_done(&fixture);
 }
 
-/* What was begun in the past, or is said to be, holds others no longer than what is begun now. */
+/* A record begun in the past, or with a false time in the past, holds others no longer than one
+ * begun now. */
 static void test_past(void)
 {
 	struct ring_record_header *header;
@@ -317,7 +318,7 @@ static void test_past(void)
 	fixture_done(&fixture);
 }
 
-/* The year 2500, and more losses than there can be. */
+/* A time in the year 2500, and an impossible number of losses. */
 static void test_times(void)
 {
 	struct fixture fixture;
@@ -344,7 +345,7 @@ static void test_times(void)
 	fixture_done(&fixture);
 }
 
-/* Strings without end, and counters. */
+/* Endless strings and counters. */
 static void test_endless(void)
 {
 	static const char text[8000];
@@ -368,7 +369,7 @@ static void test_endless(void)
 	settle(&fixture);
 	CHECK(fixture.collectors.rows->text_bytes <= COLLECTOR_PROCESS_TEXT + 100000);
 	CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED) > 0);
-	/* one that goes on for ever */
+	/* an endless one */
 	for (uint32_t i = 1; i < 1000; i++) {
 		write_log(ring, "0123456789012345678901234567890123456789", RING_FLAG_MORE, 1);
 		if (i % 100 == 0)
@@ -381,7 +382,7 @@ static void test_endless(void)
 	fixture_done(&fixture);
 }
 
-/* A string that takes another one's place takes its memory, too. */
+/* A string that replaces another one also releases its memory. */
 static void test_replaced(void)
 {
 #if PROF_SANITIZED
@@ -443,7 +444,7 @@ static void test_conservation(void)
 	fixture_done(&fixture);
 }
 
-/* Two processes, one of which has all of its rings; NULL: it could not be. */
+/* Two processes, one of which claims all of its rings; NULL: that failed. */
 static struct ring_arena *begin_greedy(struct fixture *fixture, struct ring **ret_rings, size_t n)
 {
 	struct ring_arena *greedy;
@@ -459,7 +460,7 @@ static struct ring_arena *begin_greedy(struct fixture *fixture, struct ring **re
 	return take_arena(fixture) && ret_rings[n - 1] ? greedy : NULL;
 }
 
-/* One writes more than can be queued, and the other one loses nothing by that. */
+/* One process writes more than can be queued, which costs the other one nothing. */
 static void test_fair(void)
 {
 	const size_t each = 1300, n_turns = 100;
@@ -480,7 +481,7 @@ static void test_fair(void)
 		most = MAX_OF(most, fixture.collectors.queued_bytes);
 	}
 	CHECK(most > COLLECTORS_MAX_QUEUED && most < 2 * COLLECTORS_MAX_QUEUED);
-	/* Nor does the queue wait for records that are not read; one step has a bounded time. */
+	/* The queue does not wait for unread records either; one step has a bounded time. */
 	for (int i = 0; i < 100 && fixture.collectors.queued_bytes > 0; i++) {
 		usleep(RING_BUSY_NS / 1000);
 		step(&fixture);
@@ -492,8 +493,8 @@ static void test_fair(void)
 	fixture_done(&fixture);
 }
 
-/* No drain takes more than there is room for in the queue: until the rest of it is rows nothing
- * more could be taken. */
+/* No drain takes more than the queue has room for: nothing more can be taken until the queued
+ * records are rows. */
 static void test_share(void)
 {
 	struct fixture fixture;
@@ -504,19 +505,19 @@ static void test_share(void)
 	REQUIRE(greedy = begin_greedy(&fixture, rings, ARRAY_SIZE(rings)));
 	do {
 		before = fixture.collectors.queued_bytes;
-		/* the largest */
+		/* the largest ring */
 		while (write_mark(rings[ARRAY_SIZE(rings) - 1], 0, 1))
 			;
 		collectors_drain(&fixture.collectors, now());
 	} while (fixture.collectors.queued_bytes > before);
 	CHECK(before >= COLLECTORS_MAX_QUEUED);
-	CHECK(before < COLLECTORS_MAX_QUEUED + (1 << 20)); /* a piece more */
+	CHECK(before < COLLECTORS_MAX_QUEUED + (1 << 20)); /* plus one piece */
 	finish(&fixture);
 	ring_arena_unmap(greedy);
 	fixture_done(&fixture);
 }
 
-/* There is no time for what one has written, and there is for the other one. */
+/* There is no time for the records of one process, but for those of the other. */
 static void test_fair_end(void)
 {
 	const size_t n_marks = 100;
@@ -544,7 +545,7 @@ static void test_fair_end(void)
 	fixture_done(&fixture);
 }
 
-/* What is in two rings is more than is taken at a time, and becomes rows in one step, in order. */
+/* Two rings hold more than is taken at a time; all of it becomes rows in one step, in order. */
 static void test_pieces(void)
 {
 	const uint64_t n_marks = 10000;

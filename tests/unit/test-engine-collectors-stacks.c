@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of collector-stacks.c in daemon/engine: images, stacks and code that a process tells of;
- * and of allocations as they come through rings. Allocations at times of our choice are in
- * test-engine-heap.c.
+ * Checks of collector-stacks.c in daemon/engine: images, stacks and code that a process reports;
+ * and allocations that come through rings. Allocations at chosen times are in test-engine-heap.c.
  */
 #include "tests/unit/collectors.h"
 
@@ -83,13 +82,13 @@ static void map_library(struct fixture *fixture, const char *path, uint64_t inod
 	maps_insert(&process->maps, &mapping);
 }
 
-/* A column of the rows of a dictionary, in the order in which they were written. */
+/* A column of a dictionary's rows, in the order in which they were written. */
 static uint64_t frame_number(const struct fixture *fixture, uint16_t column, size_t i)
 {
 	return number_of(&fixture->parts, PROF_TABLE_FRAME, column, i);
 }
 
-/* Frames in an image of the process's telling, in one that the side band knows too, and in no
+/* Frames in an image that only the process reports, in one that the side band knows too, and in no
  * file. */
 static void test_stacks(void)
 {
@@ -113,7 +112,7 @@ static void test_stacks(void)
 	write_mark_at(ring, 5, 2);
 	write_log_at(ring, 5, "one ", RING_FLAG_MORE);
 	write_log(ring, "log", 0, RING_FLAG_MORE);
-	/* the same address in a handler, and one that is behind the image's end */
+	/* the same address in a handler, and one beyond the image's end */
 	write_stack(ring, 6,
 		    (const struct ring_frame[]){ { CODE + 0x100234, 0, 0 },
 						 { CODE + 0x102000, 0, 1 } },
@@ -148,7 +147,7 @@ static void test_stacks(void)
 	fixture_done(&fixture);
 }
 
-/* A file that the side band has another one for in the same place is another image. */
+/* If the side band has another file in the same place, the process's file is another image. */
 static void test_other_image(void)
 {
 	const struct ring_frame frame = { 0x1010, 4, 0 };
@@ -168,8 +167,8 @@ static void test_other_image(void)
 	fixture_done(&fixture);
 }
 
-/* Ids of another owner, of nobody, and of frames of an image that was never told of; an id that
- * is told anew. */
+/* Ids of another owner, of nobody, and of frames in an image that was never reported; an id that is
+ * reported again. */
 static void test_stack_ids(void)
 {
 	const struct ring_frame first = { CODE, 0, 0 }, second = { CODE + 8, 77, 0 };
@@ -266,7 +265,7 @@ static void test_lying_stacks(void)
 	}
 }
 
-/* Stacks and images without end. */
+/* Endless stacks and images. */
 static void test_endless_stacks(void)
 {
 	static struct ring_frame frames[1000];
@@ -327,8 +326,7 @@ static uint64_t heap_number(const struct fixture *fixture, uint16_t column, size
 	return number_of(&fixture->parts, PROF_TABLE_HEAP, column, i);
 }
 
-/* What one thread allocates and another one frees; what lives when the process ends, or the
- * session. */
+/* One thread allocates and another one frees; live blocks when the process or the session ends. */
 static void check_allocations(bool dies)
 {
 	struct fixture fixture;
@@ -342,7 +340,7 @@ static void check_allocations(bool dies)
 	write_calls(ring, 2, 1, CODE + 8);
 	for (uint64_t i = 1; i <= 100; i++) {
 		write_alloc(ring, i * 16, i, 2);
-		/* so that the clock has moved on */
+		/* so that the clock advances */
 		usleep(1);
 		write_free(other, i * 16);
 	}
@@ -354,7 +352,7 @@ static void check_allocations(bool dies)
 		settle(&fixture);
 		CHECK_INT(fixture.collectors.peers->len, 0);
 	}
-	/* producers stop, and no time is too short */
+	/* producers stop, and no time limit is too short */
 	for (int i = 0; i < 1000 && collectors_finish_some(&fixture.collectors, 0) > 0; i++)
 		usleep(1000);
 	CHECK_INT(collectors_finish_some(&fixture.collectors, 0), 0);
@@ -384,11 +382,11 @@ static void test_allocations(void)
 	check_allocations(true);
 }
 
-/* Somebody who goes on allocating while what lives is told. */
+/* A process that continues to allocate while its live blocks are written. */
 struct flood {
 	struct fixture *fixture;
 	struct ring *ring;
-	struct heap_yield yield; /* as the collectors have it */
+	struct heap_yield yield; /* the collectors' own */
 	uint64_t n_blocks;
 	unsigned int n_yields;
 };
@@ -399,7 +397,7 @@ static void allocate(struct flood *flood, uint64_t n)
 		write_alloc(flood->ring, (flood->n_blocks + 1) * 16, flood->n_blocks, 0);
 }
 
-/* Each time as much as half of the ring. */
+/* Allocates half of the ring each time. */
 static void allocate_more(void *data)
 {
 	struct flood *flood = data;
@@ -408,12 +406,12 @@ static void allocate_more(void *data)
 
 	allocate(flood, peer->arenas[0]->rings[0].reader.size / bytes / 2);
 	flood->n_yields++;
-	/* whenever that was last */
+	/* regardless of when that was last */
 	flood->fixture->collectors.keep_up_ns = 0;
 	flood->yield.run(flood->yield.data);
 }
 
-/* A ring that would be full before all that lives is told loses nothing, as it is read
+/* A ring that would overflow while live blocks are written loses nothing, because it is drained
  * meanwhile. */
 static void test_keep_up(void)
 {
@@ -422,7 +420,7 @@ static void test_keep_up(void)
 
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
 	flood.ring = claim(&fixture, getpid());
-	/* so that it has no larger one to go on in */
+	/* so that no larger ring is left to continue in */
 	while (ring_claim(fixture.arena, OTHER_TID, 0, 0))
 		;
 	for (int i = 0; i < 100; i++) {
@@ -447,8 +445,8 @@ static void test_keep_up(void)
 	fixture_done(&fixture);
 }
 
-/* Rings of the next size can be claimed when one of the largest so far was written into, and
- * what is written there is read. */
+/* Rings of the next size become available once one of the largest so far was written to, and their
+ * records are read. */
 static void test_growth(void)
 {
 	static const uint64_t sizes[] = { 128u << 10, 512u << 10, 4u << 20 };
@@ -459,7 +457,7 @@ static void test_growth(void)
 		struct ring *ring = ring_claim(fixture.arena, getpid(), sizes[i], 0);
 
 		CHECK_INT(ring != NULL, i == 0);
-		/* memory is cleared a third of the time at most */
+		/* memory is cleared at most a third of the time */
 		for (int j = 0; j < 1000 && !ring; j++) {
 			settle(&fixture);
 			ring = ring_claim(fixture.arena, getpid(), sizes[i], 0);
@@ -473,7 +471,7 @@ static void test_growth(void)
 	fixture_done(&fixture);
 }
 
-/* Who does not wait for room has all of them from the beginning. */
+/* A process whose threads do not wait for room has all sizes from the beginning. */
 static void test_room(void)
 {
 	struct fixture fixture;
@@ -487,7 +485,7 @@ static void test_room(void)
 	fixture_done(&fixture);
 }
 
-/* What a ring that is never found empty takes is what is queued, whatever was before. */
+/* The memory of a ring that is never empty is that of its queued records, not of earlier ones. */
 static void test_never_empty(void)
 {
 	struct fixture fixture;
@@ -497,7 +495,7 @@ static void test_never_empty(void)
 
 	REQUIRE(begin(&fixture, ENGINE_POLICY_LOSSLESS));
 	ring = claim(&fixture, getpid());
-	/* so that it has no larger one to go on in */
+	/* so that no larger ring is left to continue in */
 	while (ring_claim(fixture.arena, OTHER_TID, 0, 0))
 		;
 	queue = &((struct peer *)g_ptr_array_index(fixture.collectors.peers, 0))
@@ -508,7 +506,7 @@ static void test_never_empty(void)
 		write_alloc(ring, (i + 1) * 16, i, 0);
 		if (i % 20 != 0)
 			continue;
-		/* as in a session: what was written in the last millisecond stays queued */
+		/* as in a session, records of the last millisecond stay queued */
 		usleep(500);
 		parts_step(&fixture.parts, &fixture.collectors, now() - 1000000);
 		for (const struct peer_chunk *chunk = queue->chunks; chunk; chunk = chunk->next)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of collectors.c, collectors-sleep.c and collector-peer.c in daemon/engine: who gets rings,
- * whom the engine listens to, and what is left of who is gone. What becomes of records is in
- * test-engine-collectors-rows.c, of stacks and allocations in test-engine-collectors-stacks.c.
+ * Checks of collectors.c, collectors-sleep.c and collector-peer.c in daemon/engine: which processes
+ * get rings, which doorbells the engine listens to, and the cleanup after processes that end.
+ * Records are in test-engine-collectors-rows.c, stacks and allocations in
+ * test-engine-collectors-stacks.c.
  */
 #include "tests/unit/collectors.h"
 
@@ -36,7 +37,7 @@ static void test_registration(void)
 	collectors_wake(&fixture.collectors, connection);
 	step_until_answer(&fixture);
 	CHECK_INT(receive(&fixture, &fd), CONTROL_LIMIT);
-	/* what is no request ends the connection, and nothing else */
+	/* an invalid request ends the connection, and has no other effect */
 	CHECK_INT(send(fixture.socket, "?", 1, 0), 1);
 	collectors_wake(&fixture.collectors, connection);
 	step_until_answer(&fixture);
@@ -67,7 +68,8 @@ static void test_policy(void)
 	fixture_done(&fixture);
 }
 
-/* Who is no target, or nobody knows, gets no arena; the second not before it would be known. */
+/* A process that is not a target, or unknown, gets no arena; an unknown one not before it could be
+ * known. */
 static void test_stranger(void)
 {
 	struct fixture fixture;
@@ -98,8 +100,8 @@ static void add_refused(struct fixture *fixture, int32_t pid)
 	collectors_add_peer(&fixture->collectors, &message, -1, -1, now());
 }
 
-/* The broker had no room for them: one row of a target, none of others; what has its rings keeps
- * them. */
+/* The broker had no room for these processes: one loss row for a target, none for others. A process
+ * that has its rings keeps them. */
 static void test_refused(void)
 {
 	struct fixture fixture;
@@ -112,7 +114,7 @@ static void test_refused(void)
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	CHECK_INT(fixture.collectors.peers->len, 1);
 	CHECK(write_mark(claim(&fixture, getpid()), 0, 41));
-	/* at the end nobody is waited for */
+	/* at the end no process is waited for */
 	add_refused(&fixture, getpid());
 	finish(&fixture);
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 2);
@@ -120,7 +122,8 @@ static void test_refused(void)
 	fixture_done(&fixture);
 }
 
-/* There are as many as there may be: who is a target is told so and counted, of either protocol. */
+/* The maximum number of peers exists: further targets of either protocol are refused and
+ * counted. */
 static void test_no_room(void)
 {
 	const struct message_peer other = { .pid = getpid(), .protocol = PEER_SYSPROF };
@@ -144,7 +147,7 @@ static void test_no_room(void)
 	fixture_done(&fixture);
 }
 
-/* A number that is taken: the one who has it stays, unless it has hung up. */
+/* A pid that is taken: the first process stays, unless it has hung up. */
 static void test_same_process(void)
 {
 	struct fixture fixture;
@@ -171,8 +174,8 @@ static void test_same_process(void)
 	fixture_done(&fixture);
 }
 
-/* Targets that cannot be let in, or wait no longer: each is a loss of one, and the next one is
- * let in. */
+/* Targets that cannot be admitted, or no longer wait: each is a loss of one, and the next one is
+ * admitted. */
 static void test_not_let_in(void)
 {
 	struct fixture fixture;
@@ -212,8 +215,8 @@ static void connect_ended(struct fixture *fixture, int32_t pid)
 	CHECK(collectors_wake(&fixture->collectors, fixture->pidfd));
 }
 
-/* Targets that end before they are let in: a loss of one each, however the side band and the
- * pidfd are in turn. */
+/* Targets that end before they are admitted: a loss of one each, in any order of side band and
+ * pidfd. */
 static void test_ended_before(void)
 {
 	const struct record_task exited = { .pid = getpid(), .tid = getpid() };
@@ -242,7 +245,7 @@ static void test_ended_before(void)
 	fixture_done(&fixture);
 }
 
-/* It is dead before anything was drained; what it had begun is counted. */
+/* The process dies before anything was drained; its unfinished record is counted. */
 static void test_death(void)
 {
 	struct fixture fixture;
@@ -263,7 +266,7 @@ static void test_death(void)
 	fixture_done(&fixture);
 }
 
-/* The session's end: who lives is told, and has all its rows. */
+/* At the end of the session a living process is notified, and has all its rows. */
 static void test_session_end(void)
 {
 	struct fixture fixture;
@@ -276,7 +279,7 @@ static void test_session_end(void)
 	fixture_done(&fixture);
 }
 
-/* Requests without end, of one who reads no answers. */
+/* Endless requests from a process that reads no answers. */
 static void test_floods(void)
 {
 	const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
@@ -305,8 +308,8 @@ static void test_floods(void)
 	fixture_done(&fixture);
 }
 
-/* Who registers and executes another program at once, before the side band is looked at: it was
- * the one before. */
+/* A process registers and executes another program before the side band is read: the registration
+ * belongs to the program before. */
 static void test_executed_at_once(void)
 {
 	struct fixture fixture;
@@ -331,7 +334,7 @@ static void test_executed_at_once(void)
 	fixture_done(&fixture);
 }
 
-/* Who had no room for what it got, and hung up, is no more than who never came. */
+/* A process that failed to map its arena and hung up counts like one that never registered. */
 static void test_given_up(void)
 {
 	struct fixture fixture;
@@ -363,7 +366,8 @@ static bool has_rung(struct doorbells *doorbells, int timeout_ms)
 	return false;
 }
 
-/* A ring that fills wakes the engine; one that rings for nothing is not listened to for long. */
+/* A ring that fills wakes the engine; the engine soon ignores a doorbell that rings without
+ * need. */
 static void test_doorbells(void)
 {
 	struct doorbells *doorbells = doorbells_new(NULL);
@@ -402,7 +406,7 @@ static void test_doorbells(void)
 	doorbells_free(doorbells);
 }
 
-/* Until all is due again, if the session would let it be for longer than ever. */
+/* The time until everything is due again, if the session allowed a very long sleep. */
 static uint64_t sleep_ns(struct fixture *fixture)
 {
 	uint64_t now_ns = now();
@@ -411,7 +415,7 @@ static uint64_t sleep_ns(struct fixture *fixture)
 	       MIN_OF(now_ns, fixture->collectors.drained_ns);
 }
 
-/* A ring that fills while others' records become rows rings rightly, though it is emptied then. */
+/* A ring that fills while other records become rows rings rightly, although it is drained then. */
 static void test_doorbells_amid(void)
 {
 	struct doorbells *doorbells = doorbells_new(NULL);
@@ -429,7 +433,7 @@ static void test_doorbells_amid(void)
 		uint64_t at = now();
 
 		collectors_sleep(&fixture.collectors, at, 0);
-		/* more than is taken at a time, and no third */
+		/* more than is taken at a time, but less than a third of the ring */
 		for (unsigned int k = 0; k < 4000; k++)
 			CHECK(write_mark(ring, 0, k));
 		collectors_drain(&fixture.collectors, at);
@@ -445,11 +449,11 @@ static void test_doorbells_amid(void)
 	doorbells_free(doorbells);
 }
 
-/* Where nothing waits they may be looked at seldom, as whoever fills a ring can be heard; and no
- * more often than that. */
+/* Rings that are empty may be read rarely, because a full ring rings its doorbell; but no more
+ * rarely than that. */
 static void test_quiet(void)
 {
-	const uint64_t at_most_ns = UINT64_C(1000000000); /* ten times as long as ever else */
+	const uint64_t at_most_ns = UINT64_C(1000000000); /* ten times the usual maximum */
 	struct doorbells *doorbells = doorbells_new(NULL);
 	struct fixture fixture;
 	struct ring *ring;
@@ -458,14 +462,14 @@ static void test_quiet(void)
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
 	ring = claim(&fixture, getpid());
 	step(&fixture);
-	/* there are no doorbells */
+	/* without doorbells */
 	CHECK(sleep_ns(&fixture) < at_most_ns);
 	fixture.collectors.options.doorbells = doorbells;
 	sleep_ns(&fixture);
 	step(&fixture);
 	CHECK(sleep_ns(&fixture) > at_most_ns);
 	CHECK(collectors_are_quiet(&fixture.collectors, now()));
-	/* what is in the ring is not worth a look, what is taken is worth a row soon */
+	/* a record in the ring needs no read, but a queued record must soon be a row */
 	write_mark(ring, 0, 1);
 	CHECK(sleep_ns(&fixture) > at_most_ns);
 	collectors_drain(&fixture.collectors, now());
@@ -474,7 +478,7 @@ static void test_quiet(void)
 	usleep(2000);
 	step(&fixture);
 	CHECK(sleep_ns(&fixture) > at_most_ns);
-	/* who rings for nothing is looked at by the clock */
+	/* a ring that rings without need is read by the clock */
 	fixture.collectors.rung = true;
 	CHECK(!collectors_are_quiet(&fixture.collectors, now()));
 	finish(&fixture);

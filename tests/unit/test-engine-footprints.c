@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/footprints.c: whom it asks about, when, and what becomes of the answers.
+ * Checks of daemon/engine/footprints.c: which processes it queries, when, and the use of the
+ * answers.
  */
 #include "daemon/engine/footprints.h"
 #include "tests/unit/engine.h"
@@ -62,18 +63,18 @@ static void test_instances(void)
 	world_init(&world);
 	add_process(&world, 10);
 	add_process(&world, 11)->begin_ns = 5000;
-	tasks_found(&world.parts.tasks, 12, 12, 500); /* of no interest */
+	tasks_found(&world.parts.tasks, 12, 12, 500); /* not a target */
 	CHECK_INT(footprints_ask(&world.footprints, 3, 100, world.pids), 2);
 	CHECK(world.pids[0] == 10 && world.pids[1] == 11);
 	put_rollup(&bytes, 10, 4000, 100);
 	put_rollup(&bytes, 11, 4000, 200); /* it was another program then */
 	put_rollup(&bytes, 12, 4000, 300);
 	put_rollup(&bytes, 13, 4000, 400);
-	footprints_take(&world.footprints, 2, bytes.data, bytes.length); /* nobody waits for it */
+	footprints_take(&world.footprints, 2, bytes.data, bytes.length); /* an unexpected answer */
 	CHECK_INT(world.footprints.values->len, 0);
 	footprints_take(&world.footprints, 3, bytes.data, bytes.length);
 	footprints_take(&world.footprints, 3, bytes.data, bytes.length);
-	/* without the rest, and of one that is ending */
+	/* without the rest, and for a process that is exiting */
 	bytes.length = 0;
 	footprints_ask(&world.footprints, 4, 200, world.pids);
 	put_text(&bytes, SNAPSHOT_STATM, 10, 6000, "9 5 1 1 0 1 0\n");
@@ -110,7 +111,8 @@ static void test_order(void)
 	world_done(&world);
 }
 
-/* Ten times a second; all of it, and what is read between, no more than a fiftieth of the time. */
+/* Ten times a second; complete answers, and the reads in between, take at most a fiftieth of the
+ * time. */
 static void test_pace(void)
 {
 	struct bytes bytes = { .length = 0 };
@@ -140,7 +142,7 @@ static void test_pace(void)
 	world_done(&world);
 }
 
-/* Each has its turn. */
+/* Every process is queried in turn. */
 static void test_many(void)
 {
 	struct world world;
@@ -161,7 +163,7 @@ static void test_many(void)
 	world_done(&world);
 }
 
-/* Pss is asked of all, or of nobody, until each has had its turn. */
+/* Pss is queried for all processes, or for none, until each had its turn. */
 static void test_rounds(void)
 {
 	struct bytes bytes = { .length = 0 };

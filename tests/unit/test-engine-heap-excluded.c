@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap-excluded.c and program.c in daemon/engine: who handed over no allocations, and
- * why.
+ * Checks of heap-excluded.c and program.c in daemon/engine: which processes delivered no
+ * allocations, and why.
  */
 #include "daemon/engine/heap-excluded.h"
 #include "daemon/engine/program.h"
@@ -24,7 +24,7 @@ static void on_want(struct image *image, const struct mapping *mapping, int32_t 
 	((struct world *)data)->wanted++;
 }
 
-/* Process 10 runs, and allocations are expected of it. */
+/* Process 10 runs, and is expected to deliver allocations. */
 static void world_init(struct world *world)
 {
 	const int32_t pid = 10;
@@ -59,7 +59,7 @@ static void leave(struct world *world, int32_t pid, uint64_t time_ns)
 	tasks_exit(&world->parts.tasks, &task, time_ns);
 }
 
-/* Maps a file of that name first; the name 0: nothing. */
+/* Maps a file of that name first; for name 0 nothing. */
 static struct process *execute(struct world *world, int32_t pid, const char *name, uint64_t time_ns)
 {
 	struct process *process = tasks_exec(&world->parts.tasks, pid, "program", time_ns);
@@ -99,7 +99,7 @@ static void test_once(void)
 	process = execute(&world, 12, "/bin/dynamic", 1400);
 	process->program->program = IMAGE_PROGRAM_DYNAMIC;
 	leave(&world, 12, 1500);
-	/* who has registered, and who has while it was waited for */
+	/* a registered process, and one that registered while it was waited for */
 	start(&world, 13, 10, 1600);
 	execute(&world, 13, "/bin/dynamic", 1700)->has_heap = true;
 	leave(&world, 13, 1800);
@@ -107,7 +107,7 @@ static void test_once(void)
 	process = execute(&world, 14, "/bin/dynamic", 2000);
 	leave(&world, 14, 2100);
 	process->has_heap = true;
-	/* no one of ours */
+	/* not a target */
 	tasks_found(&world.parts.tasks, 99, 99, 500);
 	leave(&world, 99, 2200);
 	for (int i = 0; i < 3; i++)
@@ -119,7 +119,7 @@ static void test_once(void)
 	CHECK_INT(event_of(&world, 0), PROF_HEAP_STATIC);
 	CHECK_INT(time_of(&world, 0), 1200);
 	CHECK_INT(event_of(&world, 1), PROF_HEAP_ENVIRONMENT);
-	CHECK_INT(event_of(&world, 2), PROF_HEAP_UNREGISTERED); /* 10, which runs */
+	CHECK_INT(event_of(&world, 2), PROF_HEAP_UNREGISTERED); /* 10, which is still running */
 	CHECK_INT(time_of(&world, 2), 4 * SECOND);
 	CHECK_INT(world.excluded.counts[ENGINE_EXCLUDED_ENVIRONMENT], 1);
 	CHECK_INT(world.excluded.counts[ENGINE_EXCLUDED_UNREGISTERED], 1);
@@ -144,8 +144,8 @@ static void test_fork_and_exec(void)
 	world_done(&world);
 }
 
-/* Who was forked from one that has registered would have done so too, had it allocated anything,
- * unless that was refused. */
+/* A process forked from a registered one would have registered if it had allocated anything, unless
+ * its registration was refused. */
 static void test_forked(void)
 {
 	struct world world;
@@ -203,7 +203,7 @@ static void test_rights(void)
 		image_opened(process->program, &answer);
 		leave(&world, pid, 1020 + 100 * i);
 	}
-	/* whose events the kernel took away at once */
+	/* the kernel removed its events at once */
 	start(&world, 40, 10, 5000);
 	execute(&world, 40, NULL, 5010);
 	leave(&world, 40, 5020);
@@ -217,8 +217,7 @@ static void test_rights(void)
 	world_done(&world);
 }
 
-/* What the collectors wrote goes first. */
-/* What the library said by the length of a mapping, its own code being longer. */
+/* The library reports by the length of a mapping; its own code is longer. */
 static void test_told(void)
 {
 	static const uint64_t events[] = {

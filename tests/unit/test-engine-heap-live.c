@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap-rows.c and heap-forks.c in daemon/engine: what lives where an epoch, a process or
- * the recording ends, in a pause, and what each process has of it.
+ * Checks of heap-rows.c and heap-forks.c in daemon/engine: the live blocks at the end of an epoch,
+ * of a process or of the recording, and in a pause, for each process.
  */
 #include "tests/unit/heap.h"
 
@@ -14,12 +14,12 @@ static void test_checkpoint(void)
 		add_malloc(fixture.owner, &fixture, i, i * 16, i);
 	for (uint64_t i = 1; i <= 8; i++)
 		add_free(fixture.owner, &fixture, 20 + i, i * 16);
-	/* block 9 is given up, but what takes its place is not there yet */
+	/* block 9 is given up, but its replacement does not exist yet */
 	add_realloc(fixture.second, &fixture, 30,
 		    (struct ring_realloc){
 			    .prior = 9 * 16, .address = 16, .size = 100, .duration_ns = 50 });
 	output_end_epoch(&fixture.parts.output);
-	/* the same time as a row that is there: not yet */
+	/* at the time of an existing row: not yet */
 	add_free(fixture.owner, &fixture, 28, 0);
 	add_free(fixture.owner, &fixture, 40, 10 * 16);
 	/* an epoch with too few events */
@@ -47,8 +47,8 @@ static void test_checkpoint(void)
 	fixture_done(&fixture);
 }
 
-/* Of a process that does nothing it is told what it has, in each epoch in which another one does
- * something. */
+/* The live blocks of an idle process are written in each epoch in which another process is
+ * active. */
 static void test_idle(void)
 {
 	struct fixture fixture;
@@ -70,7 +70,7 @@ static void test_idle(void)
 	fixture_done(&fixture);
 }
 
-/* One that has much does not cost again and again. */
+/* An idle process with many blocks is not written repeatedly. */
 static void test_idle_large(void)
 {
 	struct fixture fixture;
@@ -83,13 +83,13 @@ static void test_idle_large(void)
 		add_free(fixture.stranger, &fixture, 1000 + i, 0);
 	}
 	finish(&fixture, 2000);
-	/* both begin and end, the one is told of once, the other one nine times */
+	/* begin and end of both; one checkpoint for the first, nine for the other */
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 4 + 1 + 9);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2 * 1000);
 	fixture_done(&fixture);
 }
 
-/* The process ends amid a realloc, or says that it takes longer than it can. */
+/* The process ends amid a realloc, or reports an impossible duration of it. */
 static void test_ends(void)
 {
 	struct fixture fixture;
@@ -112,7 +112,7 @@ static void test_ends(void)
 	fixture_done(&fixture);
 }
 
-/* Blocks are numbered in each; the same address is another one's. */
+/* Each process has block numbers of its own; the same address is another block. */
 static void test_two_processes(void)
 {
 	struct fixture fixture;
@@ -136,7 +136,7 @@ static void test_two_processes(void)
 	fixture_done(&fixture);
 }
 
-/* A thread that is gone is named by what it left. */
+/* A thread that has ended is named by its blocks. */
 static void test_gone_thread(void)
 {
 	struct fixture fixture;
@@ -165,7 +165,7 @@ static void fork_at(struct fixture *fixture, int32_t parent, int32_t pid, uint64
 	tasks_fork(&fixture->parts.tasks, &task, time_ns);
 }
 
-/* A process begins with what its parent had when it was forked, and with no block of its own. */
+/* A process begins with its parent's blocks at the fork, and without blocks of its own. */
 static void test_forks(void)
 {
 	struct fixture fixture;
@@ -178,7 +178,7 @@ static void test_forks(void)
 	add_malloc(fixture.owner, &fixture, 12, 0x3000, 3);
 	add_free(fixture.owner, &fixture, 13, 0x1000);
 	fork_at(&fixture, PID, 2000000010, 20);
-	/* one that comes to nothing, and whose child does not */
+	/* a failed fork, whose child does not exist */
 	fork_at(&fixture, PID, 2000000011, 20);
 	fork_at(&fixture, 2000000011, 2000000012, 21);
 	tasks_exec(&fixture.parts.tasks, 2000000011, "x", 22);
@@ -205,7 +205,7 @@ static void test_forks(void)
 	collector_process_end(&child, 50 * TICK_NS);
 	collector_process_end(&grandchild, 50 * TICK_NS);
 	finish(&fixture, 50);
-	/* its parent's second one, once */
+	/* its parent's second block, once */
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, 40, 4, 2);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 3, 41, 4, 0, 0x2000);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 6, 42, 4, PROF_ALLOC_MALLOC, 4, 7);
@@ -220,7 +220,7 @@ static void test_forks(void)
 	fixture_done(&fixture);
 }
 
-/* What is allocated in a pause is not there, and what was there before ends. */
+/* Allocations in a pause are not recorded, and blocks from before end. */
 static void test_pause(void)
 {
 	struct fixture fixture;

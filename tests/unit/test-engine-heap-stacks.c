@@ -45,11 +45,11 @@ static void test_nodes(void)
 	add_calls(fixture.owner, &fixture, 1, 10, 0, (const uint32_t[]){ 1, 2, 3 }, 3);
 	add_at(fixture.owner, &fixture, 2, 12, 0);
 	add_at(fixture.owner, &fixture, 3, 11, 0);
-	/* the same by another thread, by ids of its own */
+	/* the same stack by another thread, with ids of its own */
 	add_calls(fixture.second, &fixture, 4, 77, 0, (const uint32_t[]){ 1 }, 1);
 	add_calls(fixture.second, &fixture, 5, 78, 77, (const uint32_t[]){ 2 }, 1);
 	add_at(fixture.second, &fixture, 6, 78, 0);
-	/* another one takes an id: what is below stays, what comes is below the new one */
+	/* another node gets the id: nodes below it stay, new ones are below the new node */
 	add_calls(fixture.owner, &fixture, 7, 11, 10, (const uint32_t[]){ 9 }, 1);
 	add_at(fixture.owner, &fixture, 8, 12, 0);
 	add_at(fixture.owner, &fixture, 9, 11, 0);
@@ -60,7 +60,7 @@ static void test_nodes(void)
 		  RING_FAULT_NONE);
 	add_at(fixture.owner, &fixture, 13, 5, RING_ALLOC_STACK);
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 0);
-	/* nobody told of these */
+	/* ids that were never sent */
 	add_at(fixture.owner, &fixture, 14, 77, 0);
 	add_calls(fixture.owner, &fixture, 15, 100, 99, (const uint32_t[]){ 4 }, 1);
 	add_at(fixture.owner, &fixture, 16, 100, 0);
@@ -89,7 +89,7 @@ static void test_nodes(void)
 	fixture_done(&fixture);
 }
 
-/* Frames of a stack in an epoch; 0: one of its nodes is not there. */
+/* Number of frames of a stack in an epoch; 0: one of its nodes is missing. */
 static size_t depth_in(const struct fixture *fixture, uint32_t epoch, uint64_t stack)
 {
 	struct prof_dictionary *stacks, *frames;
@@ -120,7 +120,7 @@ static size_t depth_in(const struct fixture *fixture, uint32_t epoch, uint64_t s
 	return depth;
 }
 
-/* In each epoch there is what its rows name, those of what lives too. */
+/* Each epoch has the nodes that its rows refer to, including those of live blocks. */
 static void test_epochs(void)
 {
 	struct fixture fixture;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap.c, heap-rows.c and heap-merge.c in daemon/engine: blocks, and the rows that they
- * become. What lives at an end, in a pause and in other processes is in test-engine-heap-live.c,
- * call-nodes.c in test-engine-heap-stacks.c, and what goes through rings in
+ * Checks of heap.c, heap-rows.c and heap-merge.c in daemon/engine: blocks, and the rows made from
+ * them. Live blocks at an end, in a pause and in other processes are in test-engine-heap-live.c,
+ * call-nodes.c in test-engine-heap-stacks.c, and allocations through rings in
  * test-engine-collectors-stacks.c.
  */
 #include "daemon/engine/huge-pages.h"
@@ -27,7 +27,7 @@ static void test_huge_pages(void)
 	}
 }
 
-/* Against a table of GLib's: addresses that are next to each other, and any. */
+/* Compared with a table of GLib's: adjacent addresses, and random ones. */
 static void test_model(void)
 {
 	struct heap_budget budget = { .limit = UINT64_MAX };
@@ -74,7 +74,7 @@ static void test_model(void)
 	CHECK_INT(budget.used, 0);
 }
 
-/* A table that comes into use has its pages, so that looks anywhere in it do not wait for them. */
+/* The pages of a new table are populated, so that no lookup waits for them. */
 static void test_pages(void)
 {
 	const uint32_t stride = (2u << 20) / sizeof(struct heap_slot);
@@ -83,7 +83,7 @@ static void test_pages(void)
 	struct heap heap;
 	uint32_t n_slots;
 
-	/* Meson has malloc write into all that it gives. */
+	/* Meson makes malloc write to all memory that it returns. */
 	mallopt(M_PERTURB, 0);
 	heap_init(&heap, 7, &budget);
 	for (uint64_t i = 1; heap.n_slots < 4 * stride; i++) {
@@ -93,7 +93,8 @@ static void test_pages(void)
 	}
 	n_slots = heap.n_slots;
 	CHECK_INT(budget.used, heap_bytes(&heap));
-	/* But for where the block is that made it needed, and the first ones that moved. */
+	/* Except for the first pages, with the block that made it grow, and the first moved
+	 * ones. */
 	for (uint32_t i = stride; i < n_slots; i += stride) {
 		uintptr_t page = (uintptr_t)&heap.slots[i] & -(uintptr_t)sysconf(_SC_PAGESIZE);
 		unsigned char is_there = 0;
@@ -147,7 +148,7 @@ static void test_rows(void)
 	fixture_done(&fixture);
 }
 
-/* Kinds that there are not. */
+/* Unknown kinds. */
 static void test_lies(void)
 {
 	const struct ring_alloc allocs[] = { { .kind = RING_ALLOC_N_KINDS },
@@ -213,7 +214,7 @@ static void test_realloc(void)
 					   .is_freed = 1,
 					   .duration_ns = 5,
 					   .kind = RING_ALLOC_REALLOCARRAY });
-	/* of a block that nobody knows */
+	/* of an unknown block */
 	add_realloc(fixture.owner, &fixture, 150,
 		    (struct ring_realloc){ .prior = 0xbad0, .address = 0x4000, .size = 40 });
 	add_free(fixture.owner, &fixture, 160, 0x4000);
@@ -231,13 +232,13 @@ static void test_realloc(void)
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_FREE, PROF_FREE_KIND, 0),
 		  PROF_FREE_REALLOCARRAY);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 1, 160, MAIN, 4);
-	/* both blocks of one realloc do not count at once */
+	/* the two blocks of a realloc do not count at the same time */
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 200, 1, PROF_HEAP_END, 0, 0, 40, 150);
 	CHECK_INT(g_hash_table_size(fixture.parts.losses.total), 0);
 	fixture_done(&fixture);
 }
 
-/* Amid a realloc others get what it gives up, and give up what it gets. */
+/* During a realloc other threads allocate its old address, and free its new one. */
 static void test_reuse(void)
 {
 	struct fixture fixture;
@@ -265,7 +266,7 @@ static void test_reuse(void)
 	fixture_done(&fixture);
 }
 
-/* A block whose free was lost ends where its address is given out again. */
+/* A block whose free was lost ends when its address is allocated again. */
 static void test_lost_free(void)
 {
 	struct fixture fixture;
@@ -282,13 +283,13 @@ static void test_lost_free(void)
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 1);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 40, MAIN, 2);
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 50, 1, PROF_HEAP_END, 4, 1, 5, 30);
-	/* That much is known to be lost from the first one on. */
+	/* One loss is known from the first block on. */
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
 	fixture_done(&fixture);
 }
 
-/* Of one time, by two threads: an address is given up and given out again, and the records come
- * in either order. */
+/* Two threads free and allocate an address at the same time, and the records arrive in either
+ * order. */
 static void test_ties(void)
 {
 	for (int turn = 0; turn < 2; turn++) {
@@ -302,7 +303,7 @@ static void test_ties(void)
 		add_malloc(fixture.owner, &fixture, 20, 0x1000, 3);
 		if (!turn)
 			add_free(fixture.second, &fixture, 20, 0x1000);
-		/* both ends of a realloc */
+		/* both sides of a realloc */
 		if (turn)
 			add_realloc(fixture.owner, &fixture, 30,
 				    (struct ring_realloc){ .prior = 0x1000,
@@ -338,9 +339,7 @@ static void test_ties(void)
 	}
 }
 
-/* The process ends while one waits; and a thread whose records all have one time makes no more
- * wait than it may. */
-/* A free row with the time of the last block says how many blocks were there before it. */
+/* A free row with the time of the last block says how many blocks existed before it. */
 static void test_order(void)
 {
 	struct fixture fixture;
@@ -387,9 +386,10 @@ static void test_ties_at_end(void)
 #define ADDRESSES 6u
 #define TIES 4000u
 
-/* By size, which no two blocks share: who freed it, and which one it was before. */
+/* The blocks by their sizes, which are unique: the thread that freed each, and the block that it
+ * replaced. */
 struct story {
-	uint64_t sizes[ADDRESSES]; /* of what lives there; 0: nothing */
+	uint64_t sizes[ADDRESSES]; /* size of the live block; 0: none */
 	uint64_t freed_by[2 * TIES], prior[2 * TIES];
 	uint64_t n_sizes, n_frees;
 };
@@ -410,8 +410,8 @@ static uint64_t put_at(struct story *story, uint64_t at, uint64_t prior)
 	return story->sizes[at] = story->n_sizes;
 }
 
-/* One time: the first thread gives an address up, by free() or the begin of a realloc, the
- * second one gets one, mostly the same. */
+/* At one time, one thread gives up an address, by free() or the begin of a realloc, and the other
+ * thread gets one, mostly the same. */
 static void add_tie(struct story *story, struct fixture *fixture, GRand *random, uint64_t time)
 {
 	bool is_turned = g_rand_boolean(random), is_moved = g_rand_boolean(random);
@@ -449,8 +449,8 @@ static size_t count_living(const struct story *story)
 	return n;
 }
 
-/* One at least lives, and two addresses are free: what gets one may be told first. Returns the
- * time of what comes next. */
+/* Ensures that at least one block is live and two addresses are free, because an allocation may be
+ * recorded first. Returns the next time. */
 static uint64_t make_room(struct story *story, struct fixture *fixture, uint64_t time)
 {
 	if (count_living(story) == 0)
@@ -465,7 +465,7 @@ static uint64_t make_room(struct story *story, struct fixture *fixture, uint64_t
 	return time;
 }
 
-/* Every block is had by one, and ended by who ended it. */
+/* Every block is recorded once, and ended by the thread that ended it. */
 static void test_conservation(void)
 {
 	g_autofree struct story *story = g_new0(struct story, 1);
@@ -522,7 +522,7 @@ static void add_unmap(struct collector_owner *owner, struct fixture *fixture, ui
 		  RING_FAULT_NONE);
 }
 
-/* Mappings end by parts, several at once, by others that take their place, and by mremap. */
+/* Mappings end in parts, several at once, by others that replace them, and by mremap. */
 static void test_mappings(void)
 {
 	const uint64_t page = 4096, at = 1 << 20;
@@ -533,7 +533,7 @@ static void test_mappings(void)
 	/* a hole */
 	add_unmap(fixture.second, &fixture, 20, at + 4 * page, 2);
 	add_map(fixture.owner, &fixture, 30, at + 20 * page, 1);
-	/* the end of one rest and all of what is behind it but for the other map's */
+	/* the end of one part, and everything after it except the other mapping */
 	add_unmap(fixture.second, &fixture, 40, at + 3 * page, 17);
 	add_unmap(fixture.second, &fixture, 50, at + 100 * page, 1);
 	add_map(fixture.second, &fixture, 60, at + 20 * page, 2);
@@ -546,7 +546,7 @@ static void test_mappings(void)
 	add_realloc(fixture.second, &fixture, 80,
 		    (struct ring_realloc){
 			    .prior = at + 30 * page, .size = 9 * page, .kind = RING_ALLOC_MREMAP });
-	/* a block of the heap lies in what is mapped */
+	/* a heap block lies in the mapping */
 	add_malloc(fixture.owner, &fixture, 90, at, 1);
 	add_map(fixture.owner, &fixture, 100, UINT64_MAX - 100, 100);
 	finish(&fixture, 200);
@@ -572,7 +572,7 @@ static void test_mappings(void)
 
 /* ---- Limits ---------------------------------------------------------------------------------- */
 
-/* Blocks, nodes and reallocs without end. */
+/* Endless blocks, nodes and reallocs. */
 static void test_limits(void)
 {
 	struct fixture fixture;
@@ -584,7 +584,7 @@ static void test_limits(void)
 		add_malloc(fixture.owner, &fixture, i, i * UINT64_C(16), 1);
 	n = losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED);
 	CHECK(n > 10000 && n < 29000);
-	/* what is there stays right */
+	/* existing blocks stay right */
 	add_free(fixture.owner, &fixture, 40000, 16);
 	add_calls(fixture.second, &fixture, 40001, RING_MAX_CALLS - 1, 0, (const uint32_t[]){ 1 },
 		  1);

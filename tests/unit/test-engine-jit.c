@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT frames: tables of code whose program writes a file of it
+ * JIT frames: tables of generated code whose program writes them to a file
  *
- * Proves:  a function that was written has its rule, one that is half written has none yet
- * [growing]
- *          of two that overlap the later one counts, also if it has no table              [overlap]
- *          a function that was moved keeps its rule                                         [moved]
- *          there is a limit of memory, and what is beyond it has no table                   [limit]
- *          a file that is none is not taken                                                  [none]
+ * Promises:
+ * - a complete function has its rule, a half-written one has none yet [growing]
+ * - of two overlapping functions the later one counts, even without a table [overlap]
+ * - a function that was moved keeps its rule [moved]
+ * - memory is limited, and functions beyond the limit have no table [limit]
+ * - an invalid file is not used [none]
  */
 #include "arch/base.h"
 #include "daemon/engine/jit-frames.h"
@@ -54,7 +54,7 @@ static void put_unwinding(struct writer *writer)
 				       0,    0x41, 0x0e, 16,   0,          0, 0, 0 };
 	const size_t bytes = sizeof(cie) + sizeof(fde) + 4;
 
-	/* from where the FDE has it to the code: 16 bytes of code, the CIE, 8 bytes */
+	/* distance from the FDE to the code: 16 bytes of code, the CIE, 8 bytes */
 	put_head(writer, 4, 24 + bytes);
 	put_word(writer, bytes);
 	put_word(writer, 0);
@@ -87,7 +87,7 @@ static void put_move(struct writer *writer, uint64_t from, uint64_t to)
 	put_word(writer, 0);
 }
 
-/* Writes all but the last bytes. */
+/* Writes everything except the last `rest` bytes. */
 static void flush_but(struct writer *writer, size_t rest)
 {
 	size_t n = writer->n - writer->written - rest;
@@ -106,7 +106,7 @@ static struct jit_frames *begin(struct writer *writer)
 	return jit_frames_new(writer->fd);
 }
 
-/* The CFA's distance from sp at a place; 0: nothing is known there. */
+/* The CFA's distance from sp at a place; 0: unknown. */
 static int32_t at(const struct jit_frames *frames, uint64_t pc)
 {
 	uint64_t address;
@@ -158,7 +158,7 @@ static void test_overlap(void)
 	put_load(&writer, CODE);
 	put_unwinding(&writer);
 	put_load(&writer, CODE + 2 * CODE_BYTES);
-	put_load(&writer, CODE + 2 * CODE_BYTES); /* one without */
+	put_load(&writer, CODE + 2 * CODE_BYTES); /* a function without a table */
 	put_unwinding(&writer);
 	put_load(&writer, CODE - 4);
 	read_all(&writer, frames);

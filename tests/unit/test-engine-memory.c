@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of an engine's end where there is no memory: by its exit status, whoever asks, and not for
- * a block that is large.
+ * Checks of the engine's end when memory runs out: its exit status tells, whichever code allocates,
+ * and not only for large blocks.
  */
 #include "daemon/protocol.h"
 #include "tests/unit/test.h"
@@ -38,7 +38,7 @@ static void ask_for_large_ones(void)
 	_exit(zeros || moved ? 1 : 0);
 }
 
-/* GLib says why in memory that it asks for. */
+/* GLib allocates memory for its message. */
 static void ask_by_glib(void)
 {
 	void *volatile block;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/record.c: what each kind says, and records that contradict themselves.
+ * Checks of daemon/engine/record.c: the fields of each kind, and records that contradict
+ * themselves.
  */
 #include "arch/regs.h"
 #include "daemon/engine/record.h"
@@ -50,7 +51,8 @@ static void test_sample(void)
 	CHECK_INT(time_ns, 77);
 }
 
-/* A sample with registers and a stack of `room` bytes, of which `filled` are said to be there. */
+/* A sample with registers and a stack of `room` bytes, of which it claims `filled` bytes as
+ * valid. */
 static void put_stack_sample(struct bytes *bytes, uint64_t abi, uint64_t room, uint64_t filled)
 {
 	const size_t n = regs_get(REGS_NATIVE)->perf_n;
@@ -106,7 +108,7 @@ static void test_stack(void)
 	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_64, 61, 59, &record));
 	CHECK_INT(record.sample.stack_bytes, 59);
 	CHECK_INT(record.sample.cgroup, 99);
-	/* lies */
+	/* contradictory sizes */
 	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 64, 72, &record));
 	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 64, UINT64_MAX, &record));
 	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, 63, 64, &record));
@@ -151,7 +153,7 @@ static void test_wakeup(void)
 	put_u64(&bytes, UINT64_C(42) << 32);
 	put_u64(&bytes, 0);
 	record_close(&bytes, at);
-	/* the fields begin after the length: number 24 of their bytes is that of the thread */
+	/* the fields follow the length; the thread's is at offset 24 */
 	store_le32(bytes.data + raw_at + 4 + 24, 42);
 	CHECK(record_time(header, &time_ns));
 	CHECK_INT(time_ns, 77);
@@ -192,7 +194,7 @@ static void test_mmap(void)
 
 	bytes.length = 0;
 	put_mmap2(&bytes, PERF_RECORD_MISC_MMAP_BUILD_ID, 0x2000, 21, "/bin/program");
-	REQUIRE(parse(&bytes, &record)); /* another profiler's flag: see on_mmap() */
+	REQUIRE(parse(&bytes, &record)); /* a flag of another profiler: see on_mmap() */
 	CHECK_INT(record.mmap.build_id_bytes, 0);
 	CHECK_INT(record.mmap.dev_major, 21);
 	bytes.length = 0;
@@ -274,7 +276,7 @@ static void test_hostile(void)
 		(void)parse(&bytes, &record);
 }
 
-/* Every type with every short length: known ones refuse, others are nothing of interest. */
+/* Every type with every short length: known types are refused, unknown ones are ignored. */
 static void test_unknown(void)
 {
 	struct bytes bytes = { .length = 0 };

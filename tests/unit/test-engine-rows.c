@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of intern.c, output.c, writer.c and loss.c in daemon/engine: numbers, order, backlog, a
- * disk that is full.
+ * Checks of intern.c, output.c, writer.c and loss.c in daemon/engine: ids, order, backlog, a full
+ * disk.
  */
 #include "tests/unit/engine.h"
 
@@ -10,9 +10,9 @@
 #include <signal.h>
 
 #define N_PAIRS 100000
-#define N_AT_ONCE 1000 /* more than is looked up at once; divides N_PAIRS */
+#define N_AT_ONCE 1000 /* more than one lookup batch; divides N_PAIRS */
 
-/* The pairs get the ids 1, 2, …, and are new or not. */
+/* Adds pairs, which must get the ids 1, 2, …, and be new or not. */
 static void add_pairs(struct intern_pairs *pairs, bool are_new)
 {
 	uint64_t a[N_AT_ONCE];
@@ -50,9 +50,9 @@ static void test_intern_same(void)
 	intern_pairs_done(&pairs);
 }
 
-#define N_PATH 200 /* more than is looked up at once */
+#define N_PATH 200 /* more than one lookup batch */
 
-/* Paths that begin alike share what is alike, also where they are added in parts. */
+/* Paths with the same beginning share it, also if they are added in parts. */
 static void test_intern_path(void)
 {
 	struct intern_pairs pairs;
@@ -107,7 +107,7 @@ static void test_intern_strings(void)
 
 static void add_task_row(struct parts *parts, uint64_t time_ns)
 {
-	uint64_t mixed = time_ns * 0x9e3779b97f4a7c15u; /* nothing that compresses */
+	uint64_t mixed = time_ns * 0x9e3779b97f4a7c15u; /* incompressible */
 
 	output_add(&parts->output, PROF_TABLE_TASK,
 		   (const struct prof_value[PROF_TASK_COLUMNS]){
@@ -117,7 +117,7 @@ static void add_task_row(struct parts *parts, uint64_t time_ns)
 		   });
 }
 
-/* Chunks of what is named come before those that name it. */
+/* Chunks of dictionaries precede those that refer to them. */
 static void test_order(void)
 {
 	struct parts parts;
@@ -161,7 +161,7 @@ static void test_time(void)
 	parts_done(&parts);
 }
 
-/* Ids begin anew, rows of objects are written again. */
+/* Ids begin at 1 again, and rows of objects are written again. */
 static void test_epochs(void)
 {
 	struct parts parts;
@@ -181,7 +181,7 @@ static void test_epochs(void)
 	parts_done(&parts);
 }
 
-/* A pipe that nobody reads: data rows are dropped and counted, the drain thread goes on. */
+/* Nobody reads the pipe: data rows are dropped and counted, and the drain thread continues. */
 static void test_backlog(void)
 {
 	struct parts parts;
@@ -211,7 +211,7 @@ static void test_backlog(void)
 	parts_done(&parts);
 }
 
-/* /dev/full takes nothing: the error is known, and what is missing. */
+/* /dev/full accepts nothing: the error and the missing rows are reported. */
 static void test_full(void)
 {
 	struct parts parts;
@@ -236,7 +236,7 @@ static void test_full(void)
 		REQUIRE(writer_losses(writer)->len == 1);
 		CHECK_INT(g_array_index(writer_losses(writer), struct writer_loss, 0).rows, 1);
 	} else {
-		CHECK(writer_finish(writer, 5000)); /* else it is left to the end of the process */
+		CHECK(writer_finish(writer, 5000)); /* else abandoned until exit */
 	}
 	writer_free(writer);
 	close(fd);
@@ -271,7 +271,7 @@ static void test_loss_sums(void)
 	parts_done(&parts);
 }
 
-/* What nobody counted stays apart from what was counted, and is never a 0 in the sum. */
+/* An uncounted loss stays separate from counted ones, and is never a 0 in the sum. */
 static void test_loss_unknown(void)
 {
 	struct message_loss exported[MESSAGE_MAX_LOSS];
@@ -302,7 +302,7 @@ static void test_loss_unknown(void)
 	parts_done(&parts);
 }
 
-/* More streams than a message has room for are summed by cause. */
+/* More streams than fit into a message are summed by cause. */
 static void test_loss_storm(void)
 {
 	struct message_loss exported[MESSAGE_MAX_LOSS];

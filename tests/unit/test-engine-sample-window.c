@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* sample-window.c, by programs that use its page as recorder.c does, and by one that lies. */
+/* sample-window.c, with programs that use its page as recorder.c does, and with one that lies. */
 #include "daemon/engine/sample-window.h"
 #include "tests/unit/test.h"
 
@@ -50,7 +50,7 @@ static void test_none(void)
 	sample_window_done(&window);
 }
 
-/* Blocks [10, 20), [30, 40) and so on, with whatever was taken and forgotten between. */
+/* Blocks [10, 20), [30, 40) and so on, with reads and cleanups at any time in between. */
 static void test_blocks(void)
 {
 	struct sample_window window;
@@ -123,18 +123,18 @@ static void test_hysteresis(void)
 	sample_window_use(&window, now_ms * 1000000, true);
 	sample_window_set_on(&window, true);
 	CHECK(!pauses_late(&window, &now_ms, 50));
-	/* once, and what it did not know of */
+	/* once, because such a pause is new */
 	CHECK(pauses_late(&window, &now_ms, 350));
 	for (int i = 0; i < 10; i++)
 		CHECK(!pauses_late(&window, &now_ms, 350 + 30 * i));
 	CHECK(pauses_late(&window, &now_ms, 1500));
 	CHECK(!pauses_late(&window, &now_ms, 1900));
-	/* Long ones teach nothing, and do not extend the time. */
+	/* Long pauses are not learned, and do not extend the time. */
 	for (int i = 0; i < 6; i++)
 		CHECK(pauses_late(&window, &now_ms, 60000));
 	CHECK(!sample_window_is_over(&window, now_ms * 1000000 + 80000000));
 	CHECK(pauses_late(&window, &now_ms, 200));
-	/* Nor where a block is open. */
+	/* Events also stay enabled while a block is open. */
 	page->state |= CONTROL_PAGE_BLOCK;
 	CHECK(!sample_window_is_over(&window, (now_ms + 5000) * 1000000));
 	CHECK(!pauses_late(&window, &now_ms, 10));
@@ -166,7 +166,7 @@ static void *use_blocks(void *data)
 	return NULL;
 }
 
-/* Events are enabled in each block, whenever we would like to disable them. */
+/* Events are enabled in each block, whenever the engine tries to disable them. */
 static void test_race(void)
 {
 	struct sample_window window;
@@ -192,7 +192,7 @@ static void test_race(void)
 	close_page(&window, race.page);
 }
 
-/* More edges than there are, times that go back or are never over, and no end of them. */
+/* Impossible numbers of edges, times that decrease or never end, and an endless number of edges. */
 static void test_hostile(void)
 {
 	struct sample_window window;

@@ -166,7 +166,7 @@ static void test_counts(void)
 		deep[i] = 0x400000 + i;
 	stage_init(&stage);
 	add(&stage, PERF_RECORD_MISC_USER, deep, 128);
-	/* without the mark of a user part: no memory; with it: no stack could be had */
+	/* without the marker of a user part: no memory; with it: no stack was available */
 	add(&stage, PERF_RECORD_MISC_KERNEL, kernel_only, 2);
 	add(&stage, PERF_RECORD_MISC_KERNEL, no_user, 3);
 	strcpy(stage.thread->comm, "iou-wrk-1");
@@ -289,7 +289,7 @@ static void write_stat(int fd, unsigned int ticks)
 	dprintf(fd, "cpu  0 0 0 0 0 0 0 0\ncpu0 %u 0 0 0 0 0 0 0\n", 1000 + ticks);
 }
 
-/* What a read of a perf event gives: value, id, lost. */
+/* The result of reading a perf event: value, id, lost. */
 static void write_lost(int fd, uint64_t lost)
 {
 	const uint64_t values[] = { 0, 7, lost };
@@ -298,8 +298,8 @@ static void write_lost(int fd, uint64_t lost)
 		abort();
 }
 
-/* Told once when it has grown, never twice, and not for what the ring has lost, even before it
- * says so. */
+/* Reported once when it has grown, never twice, and not for the ring's losses, even those that it
+ * reports later. */
 static void test_ticks_grow(void)
 {
 	struct cpu cpu = { .open = true, .n_sources = 1 };
@@ -337,7 +337,7 @@ static void test_ticks_grow(void)
 	write_stat(ticks.stat_fd, 60);
 	cpu.last_ns[0] = 4500;
 	ticks_read(&ticks);
-	ticks_drop(&ticks); /* the rings hold some that were not read yet */
+	ticks_drop(&ticks); /* the rings hold some unread ones */
 	ticks_compare(&ticks, &cpus, &losses, 4600);
 	cpu.sampled_ns += 40 * tick_ns;
 	ticks_read(&ticks);
@@ -382,7 +382,7 @@ static void rescan(void *data)
 	(*(unsigned int *)data) += 100;
 }
 
-/* Records as they stand in a ring, through the handler of a round. */
+/* Records as in a ring, through the handler of a round. */
 static void test_events(void)
 {
 	struct stage stage;
@@ -432,7 +432,7 @@ static void test_events(void)
 	stage_done(&stage);
 }
 
-/* In the side band's ring a sample says that its thread woke another one. */
+/* A sample in the side band's ring is a wake-up of another thread. */
 static void put_wakeup(struct bytes *bytes, int32_t woken, uint64_t time_ns)
 {
 	size_t at = record_begin(bytes, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL), raw_at;
@@ -459,8 +459,7 @@ static void put_switch(struct bytes *bytes, int32_t from, int32_t to, uint64_t t
 	record_end(bytes, at, from, from, time_ns);
 }
 
-/* A thread that waits is runnable from when it is woken; one that runs, or is runnable, is not
- * woken. */
+/* A waiting thread is runnable from its wake-up on; a running or runnable one is not woken. */
 static void test_wakeups(void)
 {
 	static const uint64_t rows[][2] = { { 2000, PROF_SWITCH_WAIT },
@@ -539,8 +538,8 @@ static void fork_by(struct bytes *bytes, struct events *events, struct cpu *cpu,
 	put_event(bytes, events, cpu);
 }
 
-/* Thread 11 was cloned by 10 while the events of that were opened (70, 71; rank 1), and got its
- * own (80, 81; rank 2). */
+/* Thread 11 was cloned by 10 while 10's events were opened (70, 71; rank 1), and got its own (80,
+ * 81; rank 2). */
 static void test_ranks(void)
 {
 	struct task_event own[] = {
@@ -574,21 +573,21 @@ static void test_ranks(void)
 	tasks_found(events.tasks, 10, 11, 1);
 	tasks_found(events.tasks, 10, 12, 1); /* cloned by 11 before the side band was enabled */
 	put_by(&bytes, &events, &cpu, 70, 10, 2000);
-	put_by(&bytes, &events, &cpu, 70, 11, 2001); /* once more */
+	put_by(&bytes, &events, &cpu, 70, 11, 2001); /* a duplicate */
 	put_by(&bytes, &events, &cpu, 80, 11, 2002);
-	put_by(&bytes, &events, &cpu, 99, 11, 2003); /* nobody's */
+	put_by(&bytes, &events, &cpu, 99, 11, 2003); /* an unknown event */
 	CHECK_INT(events.n_samples, 2);
 	put_by(&bytes, &events, &cpu, 80, 12, 2004);
-	put_by(&bytes, &events, &cpu, 70, 12, 2005); /* once more */
+	put_by(&bytes, &events, &cpu, 70, 12, 2005); /* a duplicate */
 	CHECK_INT(events.n_samples, 3);
-	fork_by(&bytes, &events, &cpu, 71, 11, 13, 3000); /* once more: it has been, or will be */
+	fork_by(&bytes, &events, &cpu, 71, 11, 13, 3000); /* duplicate, early or late */
 	CHECK(!tasks_thread(events.tasks, 13));
 	fork_by(&bytes, &events, &cpu, 81, 11, 13, 3001);
 	late = tasks_thread(events.tasks, 13);
 	REQUIRE(late);
 	fork_by(&bytes, &events, &cpu, 71, 11, 13, 3002);
 	CHECK(tasks_thread(events.tasks, 13) == late);
-	put_by(&bytes, &events, &cpu, 70, 13, 4000); /* inherited, as of 11 */
+	put_by(&bytes, &events, &cpu, 70, 13, 4000); /* inherited, like 11's */
 	put_by(&bytes, &events, &cpu, 80, 13, 4001);
 	CHECK_INT(events.n_samples, 4);
 	CHECK_INT(cpu.sampled_ns, 4 * 1001001);

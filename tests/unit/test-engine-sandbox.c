@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/sandbox.c: in children that went through the same code, what may not be
- * done ends them.
+ * Checks of daemon/engine/sandbox.c: in children that went through the same code, forbidden actions
+ * kill the process.
  */
 #include "config.h"
 
@@ -32,7 +32,7 @@
 
 enum { REFUSED = 40, ALLOWED = 41, NO_SANDBOX = 42 };
 
-/* Each returns true when the act succeeded. */
+/* Each returns true if the action succeeded. */
 static bool try_open(void)
 {
 	return open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0;
@@ -118,7 +118,7 @@ static int compare(const void *a, const void *b)
 	return memcmp(a, b, 8);
 }
 
-/* Runs in a child, after the sandbox; how the child ended. */
+/* Runs in a child after the sandbox; returns how the child ended. */
 static int run_inside(bool (*act)(void))
 {
 	pid_t child = fork();
@@ -166,8 +166,7 @@ static void test_calls(void)
 	}
 }
 
-/* What the engine does has to work: memory, files that are open, sorting, waiting, threads that
- * end. */
+/* The engine's own actions have to work: memory, open files, sorting, waiting, threads that end. */
 static bool do_work(void)
 {
 	uint64_t *numbers = malloc(1 << 22);
@@ -194,7 +193,7 @@ static void test_work(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == ALLOWED);
 }
 
-/* Whatever the locale: in most of them libc's texts are looked for in files. */
+/* Error texts work in any locale, although libc reads them from files in most locales. */
 static bool say_what_failed(void)
 {
 	g_autoptr(GError) error = NULL;
@@ -219,13 +218,13 @@ static void test_errors(void)
 	status = run_inside(say_what_failed);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == ALLOWED);
 	status = run_inside(fail_an_assertion);
-	/* where glibc is fortified, the %n of its own message has it open /proc/self/maps */
+	/* a fortified glibc opens /proc/self/maps for the %n of its own message */
 	CHECK(WIFSIGNALED(status) && (WTERMSIG(status) == SIGABRT || WTERMSIG(status) == SIGSYS));
 	setlocale(LC_ALL, "C");
 }
 
-/* No capability in any set, no way to get one, not root's user, no groups; bits of what is
- * wrong. */
+/* No capability in any set, no way to get one, not root's user, no groups; returns a bit for each
+ * violation. */
 static int find_privilege(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -259,7 +258,7 @@ static void test_privileges(void)
 	CHECK_INT(test_in_child(find_privilege), 0);
 }
 
-/* Bits of what is not limited. */
+/* A bit for each missing limit. */
 static int find_excess(void)
 {
 	struct rlimit files, memory;
@@ -275,7 +274,7 @@ static int find_excess(void)
 				mmap(NULL, ENGINE_MEMORY_BYTES, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED))
 		wrong |= 2;
-	/* shared mappings are not limited: rings */
+	/* shared mappings are not limited, because rings are shared */
 	if (mmap(NULL, ENGINE_MEMORY_BYTES + (1 << 20), PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED)
 		wrong |= 4;
 	return wrong;

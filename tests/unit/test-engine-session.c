@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of session.c and channel.c in daemon/engine: a made-up broker on the other end of the
- * socket. The session runs in a child, without perf events, so that this needs no privilege.
+ * Checks of session.c and channel.c in daemon/engine: the test is the broker at the other end of
+ * the socket. The session runs in a child, without perf events, so that this needs no privilege.
  */
 #include "daemon/datagram.h"
 #include "daemon/engine/session.h"
@@ -76,7 +76,7 @@ static void send_fds(struct broker *broker, uint32_t type, const void *body, siz
 		rights->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
 		memcpy(CMSG_DATA(rights), fds, n_fds * sizeof(int));
 	}
-	/* EPIPE: the engine has ended, which the test finds out by itself. */
+	/* EPIPE: the engine has ended, which the test detects separately. */
 	if (sendmsg(broker->socket, &header, MSG_NOSIGNAL) < 0 && errno != EPIPE)
 		abort();
 }
@@ -107,7 +107,7 @@ static void send_snapshot(struct broker *broker, uint32_t serial)
 	close(fd);
 }
 
-/* Handles one message of the engine; false: there is none within the time, or no engine. */
+/* Handles one message of the engine; false: no message within the time, or no engine. */
 static bool broker_step(struct broker *broker, int timeout_ms)
 {
 	static _Alignas(8) uint8_t buffer[MESSAGE_MAX_BYTES];
@@ -135,7 +135,7 @@ static bool broker_step(struct broker *broker, int timeout_ms)
 	return true;
 }
 
-/* Until the engine has said all; then the capture can be read. */
+/* Handles all messages until the engine's end; then the capture can be read. */
 static void broker_end(struct broker *broker)
 {
 	while (broker_step(broker, 5000))
@@ -204,7 +204,7 @@ static void test_broker_gone(void)
 	CHECK_INT(state_of(&broker), PROF_STATE_FINISHED);
 }
 
-/* What it does not read any more must not take FINISHED away. */
+/* Messages that the engine no longer reads must not discard FINISHED. */
 static void test_end_unread(void)
 {
 	const struct message_config config = { .system = 1 };
@@ -282,7 +282,7 @@ static void check_capture_error(int capture, enum engine_reason reason)
 	close(capture);
 }
 
-/* A disk that is full from the first byte, and a file that somebody else writes. */
+/* A disk that is full from the first byte, and a file that another process writes. */
 static void test_capture_errors(void)
 {
 	int held = memfd_create("capture", MFD_CLOEXEC);
@@ -334,7 +334,7 @@ static void test_protocol(void)
 	check_refused(MESSAGE_EVENTS, zeros, sizeof(struct message_event), true);
 }
 
-/* Nothing to do: it sleeps. */
+/* An idle engine sleeps. */
 static void test_idle(void)
 {
 	const struct message_config config = { .system = 1, .paused = 1 };
@@ -349,7 +349,7 @@ static void test_idle(void)
 	file = fopen(path, "re");
 	REQUIRE(file && fgets(text, sizeof(text), file));
 	fclose(file);
-	CHECK(strtoull(text, NULL, 10) < 100000000); /* of CPU time; the start included */
+	CHECK(strtoull(text, NULL, 10) < 100000000); /* CPU time, including the start */
 	send_stop(&broker);
 	broker_end(&broker);
 	CHECK_INT(broker.finished.ok, 1);
@@ -372,7 +372,7 @@ static unsigned long long count_sleeps(const struct broker *broker)
 	return n;
 }
 
-/* Rounds are few where they find nothing, and who has something to say does not wait for one. */
+/* Rounds are rare while they find nothing, and a message is handled without waiting for one. */
 static void test_quiet(void)
 {
 	const struct message_config config = { .system = 1, .paused = 1 };
@@ -384,7 +384,7 @@ static void test_quiet(void)
 	usleep(2500000);
 	before = count_sleeps(&broker);
 	usleep(1500000);
-	CHECK(count_sleeps(&broker) - before < 5); /* 15, by tenths of a second */
+	CHECK(count_sleeps(&broker) - before < 5); /* at ten a second it would be 15 */
 	before = count_sleeps(&broker);
 	send_fds(&broker, MESSAGE_RESUME, NULL, 0, NULL, 0);
 	usleep(500000);
@@ -411,7 +411,7 @@ static void start_switched(struct broker *broker, bool by_task, int *ret_switch)
 	*ret_switch = sockets[0];
 }
 
-/* What the engine answers; UINT32_MAX: it hangs up. */
+/* The engine's answer; UINT32_MAX: it hangs up. */
 static uint32_t ask_switch(int fd, uint64_t serial, uint32_t on)
 {
 	struct control_switch packet = { CONTROL_SWITCH_MAGIC, serial, on, 0, { 0 } };
@@ -424,7 +424,7 @@ static uint32_t ask_switch(int fd, uint64_t serial, uint32_t on)
 	return packet.on;
 }
 
-/* Who switches is not obeyed while the client has paused the session, and the other way round. */
+/* Sampling needs both the switch and the client: neither overrides the other's pause. */
 static void test_switch(void)
 {
 	struct broker broker;
@@ -478,7 +478,7 @@ static bool is_state(const struct control_page *page, uint32_t state, unsigned i
 	return false;
 }
 
-/* Events stay enabled while there is a block, and a moment longer. */
+/* Events stay enabled during a block, and for a short time after it. */
 static void test_switch_page(void)
 {
 	struct control_page *page;
@@ -512,8 +512,8 @@ static void test_switch_page(void)
 	munmap(page, sizeof(*page));
 }
 
-/* Nobody asks for them: they are enabled with the page, and while nothing of the targets runs
- * they stay so. */
+/* The events are enabled together with the page, without a request, and stay so while no target
+ * runs. */
 static void test_switch_by_task(void)
 {
 	struct control_page *page;
@@ -539,7 +539,7 @@ static void test_switch_by_task(void)
 	munmap(page, sizeof(*page));
 }
 
-/* The session goes on without it. */
+/* The session continues without the switch. */
 static void check_hostile(int fd, struct broker *broker)
 {
 	CHECK_INT(ask_switch(fd, 1, 1), UINT32_MAX);
@@ -615,7 +615,7 @@ static void test_descriptors(void)
 	close(kept);
 	REQUIRE(channel_receive(&channel, &message) == CHANNEL_MESSAGE);
 	CHECK_INT(message.type, MESSAGE_STOP);
-	/* a length that lies */
+	/* a false length */
 	REQUIRE(send(sockets[0], "\1\0\0\0\377\0\0\0abc", 11, 0) == 11);
 	CHECK_INT(channel_receive(&channel, &message), CHANNEL_CLOSED);
 	close(sockets[0]);
@@ -624,7 +624,7 @@ static void test_descriptors(void)
 	close(sockets[1]);
 }
 
-/* A broker that does not read: what it is sent waits, in order. */
+/* A broker that does not read: its messages wait, in order. */
 static void test_waiting(void)
 {
 	struct message_progress progress = { 0 };

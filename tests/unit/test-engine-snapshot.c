@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/snapshot.c: /proc's texts as they are, as hostile names make them, and
- * cut anywhere.
+ * Checks of daemon/engine/snapshot.c: texts of /proc: real ones, with hostile names, and cut
+ * anywhere.
  */
 #include "daemon/engine/snapshot.h"
 #include "tests/unit/engine.h"

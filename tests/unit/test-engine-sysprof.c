@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of the engine's half of sysprof's protocol (sysprof-frames.c, sysprof-ring.c,
- * sysprof-peer.c and what collectors.c makes of them): this process asks, writes frames as the
- * library does, and lies. What the library itself does is in test_sysprof.py.
+ * sysprof-peer.c and their use in collectors.c): this process sends requests, writes frames as the
+ * library does, and lies. The library itself is tested in test_sysprof.py.
  */
 #include "daemon/engine/collectors.h"
 #include "tests/unit/engine.h"
@@ -22,19 +22,19 @@ enum { MAP = 3, SAMPLE = 2, COUNTERS = 8, VALUES = 9, MARK = 10, LOG = 12, END =
 struct fixture {
 	struct parts parts;
 	struct collectors collectors;
-	int socket; /* of those who ask */
+	int socket; /* of the processes that send requests */
 	unsigned int warnings;
 };
 
-/* A ring as the library maps it, but for the second mapping of the body. */
+/* A ring as mapped by the library, without the second mapping of the body. */
 struct writer_ring {
-	uint32_t *words; /* head, tail, where the body is, how long */
+	uint32_t *words; /* head, tail, start of the body, its size */
 	uint8_t *body;
 	size_t bytes;
 	int fd;
 };
 
-/* A frame in the making. */
+/* A frame that is being written. */
 struct frame {
 	_Alignas(8) uint8_t bytes[4096];
 	size_t n;
@@ -88,7 +88,7 @@ static void finish(struct fixture *fixture)
 	parts_finish_collectors(&fixture->parts, &fixture->collectors);
 }
 
-/* A request, as the broker passes it on. */
+/* A request, as forwarded by the broker. */
 static void ask_as(struct fixture *fixture, int32_t pid)
 {
 	const struct message_peer message = { .pid = pid, .protocol = PEER_SYSPROF };
@@ -211,7 +211,7 @@ static struct frame mark_frame(int32_t pid, uint64_t time_ns, uint64_t duration_
 	return frame;
 }
 
-/* As the library writes it: over the end, where the body is mapped again. */
+/* As in the library, the frame wraps over the end, where the body is mapped again. */
 static void put_frame(struct writer_ring *ring, const struct frame *frame)
 {
 	uint32_t size = ring->words[3], tail = ring->words[1];
@@ -273,7 +273,7 @@ static void test_marks(void)
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 3);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_KIND, 0),
 		  PROF_MARK_COMPLETE);
-	/* the row stands at its end */
+	/* the row has the time of its end */
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_TIME, 0) -
 			  number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_DURATION, 0),
 		  start);
@@ -288,7 +288,7 @@ static void test_marks(void)
 	fixture_done(&fixture);
 }
 
-/* More names than there are slots, in turns: none is another's. */
+/* More names than slots, alternating: no name is confused with another. */
 static void test_names(void)
 {
 	struct fixture fixture;
@@ -312,8 +312,7 @@ static void test_names(void)
 	fixture_done(&fixture);
 }
 
-/* Nothing is before what was, or after the drain, and a duration is no longer than there was
- * time. */
+/* No time is before an earlier one or after the drain, and no duration exceeds the elapsed time. */
 static void test_times(void)
 {
 	static const struct {
@@ -390,8 +389,8 @@ static uint64_t counter_at(const struct fixture *fixture, size_t i)
 	return number_of(&fixture->parts, PROF_TABLE_COUNTER_VALUE, PROF_COUNTER_VALUE_COUNTER, i);
 }
 
-/* One thread defines what another one sets; two that use the same number mean what each has
- * defined. */
+/* One thread defines a counter and another one sets it; if two use the same number, each has its
+ * own definition. */
 static void test_counters(void)
 {
 	struct fixture fixture;
@@ -424,14 +423,14 @@ static void test_counters(void)
 	CHECK_INT(counter_at(&fixture, 2), counter_at(&fixture, 0));
 	CHECK_INT(counter_at(&fixture, 4), counter_at(&fixture, 1));
 	CHECK(counter_at(&fixture, 3) != counter_at(&fixture, 1));
-	/* that of an id that nobody has defined */
+	/* the value of an undefined id */
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	ring_done(&first);
 	ring_done(&second);
 	fixture_done(&fixture);
 }
 
-/* Newer libraries number counters from their pid shifted by 16 bits on, and a definition has 24
+/* Newer libraries number counters from their pid shifted left by 16 bits, and a definition has 24
  * bits of that. */
 static void test_wide_counters(void)
 {
@@ -451,8 +450,8 @@ static void test_wide_counters(void)
 	fixture_done(&fixture);
 }
 
-/* What there is no table for is counted, what the side band says is not, and what is too short
- * costs itself. */
+/* A frame without a table is counted, a frame that duplicates the side band is not, and a short
+ * frame loses only itself. */
 static void test_refused(void)
 {
 	static const uint8_t types[] = { SAMPLE, 7, 11, 13, 14, 15, 16, 17, 18, 200 };
@@ -511,8 +510,8 @@ static void test_short(void)
 	fixture_done(&fixture);
 }
 
-/* Lengths and positions that cannot be: what waits is given up, and what comes next is taken; in
- * the end the ring is given up. */
+/* Impossible lengths and positions: the pending data is discarded, and later frames are read; in
+ * the end the ring is abandoned. */
 static void test_hostile(void)
 {
 	static const uint16_t lengths[] = { 0, 8, 23, 25, 4096, 65528 };
@@ -544,8 +543,8 @@ static void test_hostile(void)
 	fixture_done(&fixture);
 }
 
-/* Two write into one ring: the position goes back, and on over what was never written. None
- * comes twice. */
+/* Two processes write into one ring: the position goes back, and forward over unwritten bytes. No
+ * frame is read twice. */
 static void test_back(void)
 {
 	struct fixture fixture;
@@ -589,7 +588,8 @@ static void test_full(void)
 	fixture_done(&fixture);
 }
 
-/* Who is no target gets no ring, and frames of who did not ask are nobody's. */
+/* A process that is not a target gets no ring, and frames of a process without a request belong to
+ * nobody. */
 static void test_stranger(void)
 {
 	struct fixture fixture;
@@ -622,7 +622,7 @@ static uint64_t process_of_mark(const struct fixture *fixture, size_t i)
 	return 0;
 }
 
-/* Two ask, and each takes the other's answer. */
+/* Two processes send requests, and each takes the other's answer. */
 static void test_swapped(void)
 {
 	struct fixture fixture;
@@ -644,7 +644,7 @@ static void test_swapped(void)
 	fixture_done(&fixture);
 }
 
-/* Who takes another one's answer is gone before its own request is read. */
+/* A process that takes another's answer ends before its own request is read. */
 static void test_early(void)
 {
 	const struct message_peer message = { .pid = OTHER_PID, .protocol = PEER_SYSPROF };
@@ -671,7 +671,7 @@ static void test_early(void)
 	fixture_done(&fixture);
 }
 
-/* Its end is told of by the side band before its pidfd says so. */
+/* The side band reports its end before its pidfd does. */
 static void test_exited(void)
 {
 	const struct record_task exit = { .pid = OTHER_PID, .tid = OTHER_PID };
@@ -691,7 +691,7 @@ static void test_exited(void)
 	fixture_done(&fixture);
 }
 
-/* A thread that ends gives its ring back, unless somebody goes on in it. */
+/* A thread that ends releases its ring, unless another one continues in it. */
 static void test_thread_end(void)
 {
 	struct fixture fixture;
@@ -700,7 +700,7 @@ static void test_thread_end(void)
 
 	REQUIRE(begin(&fixture, &ring));
 	put_mark(&ring, getpid(), "one");
-	/* of no process, as the library has it */
+	/* of no process, as in the library */
 	frame = frame_begin(END, -1, now());
 	frame_end(&frame);
 	put_frame(&ring, &frame);
@@ -718,8 +718,7 @@ static void test_thread_end(void)
 	fixture_done(&fixture);
 }
 
-/* As many as ask for: each gets an answer, and a thread that there is no room for is a loss of
- * which nobody knows the size. */
+/* A flood of requests: each gets an answer, and a thread without room is a loss of unknown size. */
 static void test_flood(void)
 {
 	struct fixture fixture;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of maps.c, images.c, tasks.c, scan.c and switches.c in daemon/engine: lives of processes
- * as the side band and /proc tell them.
+ * as reported by the side band and /proc.
  */
 #include "daemon/engine/switches.h"
 #include "tests/unit/engine.h"
@@ -234,7 +234,7 @@ static void test_exec(void)
 	parts_done(&parts);
 }
 
-/* The leader ends first, the process with its last thread. */
+/* The leader ends first; the process ends with its last thread. */
 static void test_exit(void)
 {
 	struct parts parts;
@@ -249,7 +249,7 @@ static void test_exit(void)
 	exit_task(&parts, 10, 20, 4001);
 	CHECK_INT(parts.tasks.n_alive, 0);
 	CHECK(tasks_process(&parts.tasks, 10) == NULL);
-	/* the number is somebody else's at once */
+	/* another process gets the number at once */
 	fork_process(&parts, 10, 1, 5000);
 	CHECK_INT(parts.tasks.n_alive, 1);
 	CHECK(tasks_thread(&parts.tasks, 10)->exit_ns == 0);
@@ -259,8 +259,8 @@ static void test_exit(void)
 	parts_done(&parts);
 }
 
-/* Threads by the numbers of a PID namespace of their own, before and after it is known whose
- * these are. */
+/* Threads by their numbers in a PID namespace, before and after the namespace's numbers are
+ * known. */
 static void test_inner(void)
 {
 	const uint64_t numbers[] = { 7, 3 };
@@ -276,7 +276,7 @@ static void test_inner(void)
 	tasks_need(&parts.tasks, unknown);
 	CHECK(unknown != thread && unknown->tid == 0);
 	g_strlcpy(thread->comm, "name", sizeof(thread->comm));
-	/* Neither the leader's, nor of another process. */
+	/* Not the leader, and not of another process. */
 	tasks_set_inner(&parts.tasks, process, 10, numbers, 2);
 	tasks_set_inner(&parts.tasks, tasks_found(&parts.tasks, 11, 11, 1)->process, 20, numbers,
 			2);
@@ -287,7 +287,8 @@ static void test_inner(void)
 	later = tasks_inner_thread(&parts.tasks, process, 3, 2600);
 	CHECK(later == thread);
 	row_unref(&later->row);
-	/* Ended: what it did before is its own, and what comes behind another one's. */
+	/* The thread has ended: earlier records are its own, later ones belong to another
+	 * thread. */
 	exit_task(&parts, 10, 20, 3000);
 	later = tasks_inner_thread(&parts.tasks, process, 3, 3000);
 	CHECK(later == thread);
@@ -331,7 +332,7 @@ static void test_filter(void)
 	CHECK(tasks_thread(&parts.tasks, 13) == NULL && tasks_process(&parts.tasks, 9) == NULL);
 	CHECK_INT(parts.tasks.n_alive, 3);
 	exit_task(&parts, 10, 10, 3000);
-	/* a reused pid is a stranger's */
+	/* the reused pid is not a target */
 	CHECK(tasks_thread(&parts.tasks, 10) != NULL);
 	fork_process(&parts, 10, 9, 4000);
 	CHECK(tasks_thread(&parts.tasks, 10) == NULL);
@@ -346,7 +347,7 @@ static void test_filter(void)
 	parts_done(&parts);
 }
 
-/* A target that has ended already is nobody: whoever gets its number is a stranger. */
+/* A target that has ended already is ignored: the next process with its pid is not a target. */
 static void test_filter_ended(void)
 {
 	const int32_t targets[] = { 10, 11 };
@@ -428,7 +429,7 @@ static void test_scan(void)
 	parts_done(&parts);
 }
 
-/* What /proc said before an exec is about another program. */
+/* The state that /proc had before an exec belongs to another program. */
 static void test_scan_stamps(void)
 {
 	struct bytes bytes = { .length = 0 };
@@ -447,7 +448,7 @@ static void test_scan_stamps(void)
 	CHECK(apply(&parts, &bytes, false));
 	CHECK(!process->exe && process->cmdline);
 	CHECK_INT(process->maps->n, 1);
-	/* and records from before the scan are in it already */
+	/* records from before the scan are in it already */
 	bytes.length = 0;
 	put_text(&bytes, SNAPSHOT_STAT, 10, 3000, alive);
 	CHECK(apply(&parts, &bytes, false));
@@ -458,7 +459,7 @@ static void test_scan_stamps(void)
 	parts_done(&parts);
 }
 
-/* A scan after a hole in the side band ends what it does not show. */
+/* A scan after a hole in the side band ends the tasks that it does not list. */
 static void test_scan_unseen(void)
 {
 	const uint64_t second = UINT64_C(1000000000);
@@ -510,7 +511,7 @@ static void test_switches(void)
 	switch_to(&parts, &switches, 11, 0, false, 3000);
 	switch_to(&parts, &switches, 0, 99, false, 4000);
 	switch_to(&parts, &switches, 99, 10, false, 5000);
-	switch_to(&parts, &switches, -1, 11, false, 6000); /* exiting: who came last */
+	switch_to(&parts, &switches, -1, 11, false, 6000); /* exiting: the latest one */
 	switches_end(&switches, &parts.tasks, 3, 7000);
 	switches_end(&switches, &parts.tasks, 3, 8000);
 	parts_finish(&parts);
@@ -526,7 +527,7 @@ static void test_switches(void)
 	parts_done(&parts);
 }
 
-/* Events of tasks say who comes and who goes, and nothing of the other one. */
+/* Events of tasks report a switch in or out, without the other task. */
 static void test_switches_by_task(void)
 {
 	struct record record = { .kind = RECORD_SWITCH };
@@ -544,7 +545,7 @@ static void test_switches_by_task(void)
 		switches_apply(&switches, &parts.tasks, &record);
 	}
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
-	/* its coming was lost: so is the time since then */
+	/* the switch in was lost, and with it the time since then */
 	record.time_ns = 5000;
 	switches_apply(&switches, &parts.tasks, &record);
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
@@ -552,7 +553,7 @@ static void test_switches_by_task(void)
 	record.time_ns = 6000;
 	switches_apply(&switches, &parts.tasks, &record);
 	CHECK_INT(switches_ran_ns(&switches, 9000), 3200);
-	switches_exit(&switches, &parts.tasks, 3, 10, 6500); /* it is not here */
+	switches_exit(&switches, &parts.tasks, 3, 10, 6500); /* not running here */
 	switches_exit(&switches, &parts.tasks, 3, 11, 7000);
 	switches_end(&switches, &parts.tasks, 3, 8000);
 	CHECK_INT(switches_ran_ns(&switches, 9000), 1200);
@@ -563,8 +564,8 @@ static void test_switches_by_task(void)
 	parts_done(&parts);
 }
 
-/* A thread that is on no CPU at the begin or the end has a row there; one that was on one since
- * the begin needs none. */
+/* A thread that is on no CPU at the begin or the end has a row there; a thread that was running
+ * since the begin needs none. */
 static void test_switch_ends(void)
 {
 	static const uint64_t rows[][4] = {
@@ -586,7 +587,7 @@ static void test_switch_ends(void)
 	switches_init(&switches, 0);
 	switches_seen(&switches, &parts.tasks, -1, 500);
 	switches_seen(&switches, &parts.tasks, 11, 500);
-	switches_seen(&switches, &parts.tasks, 12, 500); /* another one is known to be there */
+	switches_seen(&switches, &parts.tasks, 12, 500); /* another thread is known to run there */
 	switch_to(&parts, &switches, 11, 0, false, 2000);
 	switch_to(&parts, &switches, 0, 10, false, 2990);
 	tasks_found(&parts.tasks, 13, 13, 3000);
@@ -595,7 +596,7 @@ static void test_switch_ends(void)
 	switches_note_all(&parts.tasks, false, 9000);
 	parts_finish(&parts);
 	n = rows_of(&parts, PROF_TABLE_SWITCH);
-	/* 10 and 11 at the end; 12 may have run all the time on a CPU of which nothing is known */
+	/* 10 and 11 at the end; 12 may have run all the time on a CPU without records */
 	REQUIRE(n == ARRAY_SIZE(rows) + 2);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, i), rows[i][0]);
@@ -612,7 +613,7 @@ static void test_switch_ends(void)
 	parts_done(&parts);
 }
 
-/* What ran before exec is the old instance's, what ran after it the new one's. */
+/* Time before exec belongs to the old instance, time after it to the new one. */
 static void test_switch_exec(void)
 {
 	struct switches switches;

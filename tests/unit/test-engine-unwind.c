@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of unwind-file.c, unwind-tables.c, unwind.c and sample-queue.c in daemon/engine: on this
- * program's own file, mappings and stack, and on files that are wrong.
+ * program's own file, mappings and stack, and on invalid files.
  */
 #include "config.h"
 #include "daemon/engine/sample-queue.h"
@@ -45,7 +45,7 @@ static void test_file(void)
 	close(source.fd);
 }
 
-/* What a file without section headers has is what the sections told. */
+/* A file without section headers has the same content as its sections. */
 static void test_stripped(void)
 {
 	static uint8_t bytes[64 << 20];
@@ -76,8 +76,8 @@ static int error_of(const uint8_t *bytes, size_t size, uint64_t max_bytes)
 	return file ? 0 : error;
 }
 
-/* Files that are cut anywhere, have a byte that is wrong, or lie about sizes: an error or a
- * table, and no more. */
+/* Files that are cut anywhere, have one wrong byte, or lie about sizes: the result is an error or a
+ * table, nothing worse. */
 static void test_bad_files(void)
 {
 	const struct build_fde fdes[] = { { 0x401000, 0x100 }, { 0x401100, 0x80 } };
@@ -108,7 +108,7 @@ static void test_bad_files(void)
 	CHECK_INT(error_of(bytes, sizeof(bytes), MANY), ENOEXEC);
 }
 
-/* A section of 2^40 bytes in a small file costs no more than the file has. */
+/* A section of 2^40 bytes in a small file costs no more than the file's size. */
 static void test_lying_section(void)
 {
 	const struct build_fde fdes[] = { { 0x401000, 0x100 } };
@@ -129,20 +129,20 @@ enum packing { PLAIN, ZLIB, ZSTD, GNU, N_PACKINGS };
 
 struct frames {
 	enum packing packing;
-	uint64_t size;    /* that it claims; 0: the right one */
-	size_t n_zeros;   /* behind the records */
-	size_t cut_bytes; /* off the end of the stream */
+	uint64_t size;    /* claimed size; 0: the right one */
+	size_t n_zeros;   /* after the records */
+	size_t cut_bytes; /* removed from the end of the stream */
 };
 
-/* A CIE and an FDE of .debug_frame for 0x401000 to 0x401100: CFA = sp + 8, the return address
- * right below. */
+/* A CIE and an FDE of .debug_frame for 0x401000 to 0x401100: CFA = sp + 8, the return address right
+ * below it. */
 static const uint8_t records[] = {
 	20,   0,    0,    0, 0xff, 0xff, 0xff, 0xff, 4,  0, 8, 0, 1, 0x78, 16, 0x0c,
 	7,    8,    0x90, 1, 0,    0,    0,    0,    20, 0, 0, 0, 0, 0,    0,  0,
 	0x00, 0x10, 0x40, 0, 0,    0,    0,    0,    0,  1, 0, 0, 0, 0,    0,  0,
 };
 
-/* Behind the header that an ELF file has in front of it, or that GNU's tools once put there. */
+/* After the header of a compressed ELF section, or the older header of GNU's tools. */
 static size_t pack(const struct frames *frames, const uint8_t *plain, size_t plain_bytes,
 		   uint8_t *ret_packed, size_t room)
 {
@@ -168,7 +168,7 @@ static size_t pack(const struct frames *frames, const uint8_t *plain, size_t pla
 	return at + n - frames->cut_bytes;
 }
 
-/* The table of a file whose only CFI is a .debug_frame; NULL: none, and why. */
+/* The table of a file whose only CFI is a .debug_frame; NULL with an error: none. */
 static struct unwind_file *load_debug_frame(const struct frames *frames, uint64_t max_bytes,
 					    int *ret_error)
 {
@@ -220,7 +220,7 @@ static void test_packed(void)
 	}
 }
 
-/* Sizes that cannot be, streams that are too long or too short: no memory is taken for them, and
+/* Impossible sizes, streams that are too long or too short: no memory is allocated for them, and
  * there is no table. */
 static void test_lying_packed(void)
 {
@@ -305,8 +305,7 @@ static void test_shared(void)
 	images_done(&images);
 }
 
-/* A file that differs in one of what files are known by is another one, whatever else is the
- * same. */
+/* A file that differs in one part of its identity is another file. */
 static void test_identity(void)
 {
 	const struct message_image one = { .dev = 1,
@@ -344,7 +343,7 @@ static void test_identity(void)
 	images_done(&images);
 }
 
-/* It is ended while there is work, and what is not a file is closed and failed. */
+/* The worker ends while there is work; invalid files are closed and marked as failed. */
 static void test_bad(void)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);
@@ -400,7 +399,7 @@ static void read_maps(struct self *self)
 		fclose(file);
 }
 
-/* Has the tables of all files made that are mapped now. */
+/* Builds the tables of all files that are mapped now. */
 static void make_tables(struct self *self)
 {
 	uint32_t i;
@@ -461,7 +460,7 @@ static uintptr_t stack_top(void)
 	return (uintptr_t)base + size;
 }
 
-/* The sanitizer keeps off its stacks. */
+/* Without AddressSanitizer, whose stacks cannot be read. */
 __attribute__((noinline, no_sanitize("address"))) static void take_snapshot(
 	struct snapshot_of_self *ret_snapshot)
 {
@@ -492,7 +491,7 @@ __attribute__((noinline, no_sanitize("address"))) static void take_snapshot(
 			*(volatile uint64_t *)(ret_snapshot->registers.sp + i);
 }
 
-/* So deep, with frames of some 256 bytes. */
+/* Recurses `depth` levels, with frames of some 256 bytes. */
 __attribute__((noinline)) static unsigned int dive(unsigned int depth,
 						   struct snapshot_of_self *ret_snapshot)
 {
@@ -534,7 +533,7 @@ static void test_waits(void)
 	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK(missing && missing->requested);
 	CHECK_INT(self.wanted, 1);
-	/* it must not wait: what is there, said to be for want of a table */
+	/* if it must not wait: the frames so far, with the reason no-table */
 	CHECK(run(&self, &snapshot, snapshot.bytes, 1, true, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_NO_TABLE);
 	CHECK(stack.n >= 1 && stack.ips[0] == (snapshot.registers.pc | UNWIND_EXACT));
@@ -548,8 +547,8 @@ static void test_waits(void)
 	self_done(&self);
 }
 
-/* The same frames at the same height, from two callers. The asm keeps compilers from merging
- * them, and from a jump. */
+/* The same frames at the same height, from two callers. The asm keeps compilers from merging them,
+ * and from a tail call. */
 #define CALLER(NAME)                                                                      \
 	__attribute__((noinline)) static void NAME(struct snapshot_of_self *ret_snapshot) \
 	{                                                                                 \
@@ -592,10 +591,10 @@ static void test_stitch(void)
 	CHECK(!cut.deeper);
 	CHECK_INT(cut.n, n);
 	CHECK(memcmp(cut.ips, ips, n * sizeof(*ips)) == 0);
-	/* another thread with the same slot has no part in it */
+	/* another thread with the same slot is not affected */
 	REQUIRE(run(&self, &snapshot, 2000, 1 + 64, false, &cut, &missing));
 	CHECK_INT(cut.stop, PROF_STOP_COPY_END);
-	/* one that came from elsewhere, and either may again */
+	/* another caller was seen, so the frames stay ambiguous */
 	REQUIRE(run(&self, &other, other.bytes, 1, false, &whole, &missing));
 	CHECK(memcmp(whole.ips, ips, n * sizeof(*ips)) != 0);
 	for (i = 0; i < 20; i++)
@@ -616,8 +615,7 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Another process of files that have their tables: its mappings, and its first stack, which
- * waits for nothing. */
+/* Another process of files with tables: its mappings and its first stack need no waiting. */
 static void test_first_sample(void)
 {
 	struct snapshot_of_self snapshot;
@@ -644,7 +642,7 @@ static void test_first_sample(void)
 	self_done(&self);
 }
 
-/* Deeper than there is room: the leaf and the root are there, and how much is not. */
+/* Deeper than the limit: the leaf and the root are kept, and the gap is counted. */
 static void test_cut(void)
 {
 	struct snapshot_of_self snapshot;
@@ -757,7 +755,7 @@ static void test_queue_order(void)
 	sample_queue_run(&waiting.queue, 1);
 	CHECK_INT(waiting.emitted.n, 0);
 	make_tables(&waiting.self);
-	/* every file that was asked for has a table, so the walk goes through at once */
+	/* every requested file has a table, so the walk completes at once */
 	waiting.missing->unwind_state = IMAGE_UNWIND_READY;
 	sample_queue_run(&waiting.queue, 2);
 	CHECK_INT(waiting.emitted.n, 3);

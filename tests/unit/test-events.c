@@ -47,7 +47,7 @@ static bool parse(const char *text, struct event *event)
 	return event_parse(&dirs, text, event, NULL);
 }
 
-/* Why it is refused; never accepted. */
+/* The message of the refusal; the text must not be accepted. */
 static const char *refusal(const char *text)
 {
 	static char message[512];

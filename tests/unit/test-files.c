@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/files: what is opened, for whom, and what is read of whom.
+ * Checks of daemon/files: which files are opened for whom, and what is read about which process.
  */
 #include "config.h"
 
@@ -31,7 +31,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SOMEBODY 4711 /* of no account */
+#define SOMEBODY 4711 /* any uid */
 
 static const struct files_config everything = { .any_image = 1, .kernel = 1 };
 static char *folder;
@@ -90,7 +90,7 @@ static void test_path(void)
 	CHECK_INT(by_path("plain", &fd), ENOENT);
 	CHECK_INT(by_path("", &fd), ENOENT);
 	CHECK_INT(by_path("/no/such/file", &fd), ENOENT);
-	/* what is at that path now is another file */
+	/* another file has that path now */
 	g_autofree char *deleted = put("gone (deleted)", "other");
 	CHECK_INT(by_path(deleted, &fd), ENOENT);
 }
@@ -205,7 +205,7 @@ static void test_mapping_of_another_file(void)
 	munmap(map, page);
 }
 
-/* A process is gone, and its path leads to another file meanwhile. */
+/* A process has exited, and its path leads to another file by now. */
 static void test_replaced(void)
 {
 	g_autofree char *path = put("replaced", "first");
@@ -221,7 +221,7 @@ static void test_replaced(void)
 	CHECK_INT(open_image(&request, path, &fd), ESTALE);
 }
 
-/* What root may read and nobody else is opened by its path only if it must be what was mapped. */
+/* A file that only root may read is opened by its path only if it must be the mapped one. */
 static void test_unreadable(void)
 {
 	g_autofree char *path = put("secret", "secret");
@@ -243,7 +243,7 @@ static void test_unreadable(void)
 	CHECK_INT(open_image(&request, path, &fd), ESTALE);
 }
 
-/* Data that a process maps are not for an engine that was taken over. */
+/* Data mapped by a process must not reach a compromised engine. */
 static void test_only_executable(void)
 {
 	g_autofree char *path = put("data", "data");
@@ -270,7 +270,7 @@ static void test_only_executable(void)
 	munmap(map, page);
 }
 
-/* Where a server could be asked for something nothing is looked at, and mappings are not either. */
+/* The careful way accesses nothing on a server, not even its mappings. */
 static void test_careful(void)
 {
 	struct files_image request = { .request = { .pid = getpid() }, .careful = 1 };
@@ -304,7 +304,7 @@ static void test_build_id(void)
 		SKIP("PROCMAP_QUERY needs Linux 6.11");
 	REQUIRE(open_as(&everything, request, exe, &answer, &fd) == 0);
 	CHECK_INT(answer.image.build_id_size,
-		  20); /* cc and clang are told to: -Wl,--build-id=sha1 is Debian's default */
+		  20); /* cc and clang get -Wl,--build-id=sha1, which is Debian's default */
 	close(fd);
 	REQUIRE(open_as(&everything, request, text, &answer, &fd) == 0);
 	CHECK_INT(answer.image.build_id_size, 0);
@@ -312,7 +312,8 @@ static void test_build_id(void)
 	close(fd);
 }
 
-/* ---- Whose ----------------------------------------------------------------------------------- */
+/* ---- Owners
+ * ----------------------------------------------------------------------------------- */
 
 static void become_somebody(void)
 {
@@ -341,7 +342,7 @@ static void enter_namespace(void)
 		_exit(1);
 }
 
-/* A process that does that, and sleeps. */
+/* A process that runs `act`, and sleeps. */
 static pid_t start(void (*act)(void))
 {
 	pid_t pid = fork();
@@ -377,7 +378,7 @@ static void test_client(void)
 	CHECK(client_may_read(&root, fd));
 	REQUIRE(chown(path, SOMEBODY, 0) == 0);
 	CHECK(client_may_read(&nobody, fd));
-	/* the rights are back */
+	/* with the rights back */
 	REQUIRE(chown(path, SOMEBODY + 1, 0) == 0);
 	CHECK_INT(access(path, R_OK), 0);
 	CHECK_INT(geteuid(), 0);
@@ -454,7 +455,7 @@ static void test_snapshot(void)
 	CHECK_INT(pids->len, 1);
 }
 
-/* Of a program that the side band saw begin, the engine has the mappings. */
+/* The engine has the mappings of a program whose begin the side band reported. */
 static void test_maps_known(void)
 {
 	struct files_snapshot request = { .pid = getpid() };
@@ -466,7 +467,7 @@ static void test_maps_known(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_EXE), 1);
 }
 
-/* Our own twice over: what it says of how much memory that is. */
+/* This process twice, and the size that it reports. */
 static void test_footprints(void)
 {
 	struct files_snapshot request = { .n_footprints = 2, .footprints = { getpid(), INT_MAX } };
@@ -478,7 +479,7 @@ static void test_footprints(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_STAT), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_END), 1);
-	/* what may wait for the process is left out, and then it is behind us */
+	/* processes that may block are left out, and are then done */
 	request.footprints[0] = -getpid();
 	CHECK_INT(count_kind(&request, SNAPSHOT_ROLLUP), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 1);
@@ -507,7 +508,7 @@ static void *wait_for(void *data)
 	return NULL;
 }
 
-/* A process of one thread has no list of them read. */
+/* The thread list of a process with one thread is not read. */
 static void test_threads(void)
 {
 	unsigned before = threads_of_snapshot();
@@ -526,7 +527,7 @@ static void test_threads(void)
 	sem_destroy(&end);
 }
 
-/* The session's first one: what is of another process would be thrown away. */
+/* The session's first snapshot, because data of other processes would be discarded. */
 static void test_targets_only(void)
 {
 	struct files_config config = everything;
@@ -542,7 +543,7 @@ static void test_targets_only(void)
 	CHECK(has_pid(pids, getpid()));
 	CHECK(kernel == (access("/proc/modules", F_OK) == 0));
 	g_array_unref(pids);
-	/* another process of this kind goes on behind it */
+	/* another process of this program continues after it */
 	request.from_pid = getpid() + 1;
 	pids = pids_of(&config, &request, &kernel);
 	CHECK_INT(pids->len, 0);
@@ -608,7 +609,7 @@ static void test_own_only(void)
 	munmap(map, page);
 }
 
-/* Somebody who may see others' processes gets only the files that everybody on the way may. */
+/* A caller who may see others' processes gets only files that everybody on the path may read. */
 static void test_others(void)
 {
 	const struct files_config config = { .uid = SOMEBODY };
@@ -666,7 +667,7 @@ static bool try_become(void)
 	return setuid(SOMEBODY) == 0;
 }
 
-/* In a child with the sandbox: the status of waitpid(). */
+/* Runs in a child with the sandbox; returns the status of waitpid(). */
 static int in_sandbox(const struct files_config *config, bool (*act)(void))
 {
 	pid_t pid = fork();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/go-table on tables made for it. Real ones: test_stacks, stripped_go.
+ * Checks of arch/go-table on generated tables. Real ones are in test_stacks: stripped_go.
  */
 #include "arch/go-table.h"
 
@@ -13,8 +13,8 @@
 
 struct layout {
 	uint32_t magic;
-	bool has_text;    /* starts count from an address in the header */
-	bool has_offsets; /* the parts have offsets in the header */
+	bool has_text;    /* starts are relative to an address in the header */
+	bool has_offsets; /* the header has the offsets of the parts */
 	size_t flags_at;
 };
 
@@ -75,8 +75,8 @@ static void build(const struct layout *layout)
 	header = n_bytes;
 	n_bytes += layout->has_offsets ? 7 * 8 : 0;
 	pairs = n_bytes;
-	/* The parts follow the pairs, so that their offsets are known: 5 numbers, 2 records of
-	 * 48 bytes. */
+	/* The parts follow the pairs, so that their offsets are known: 5 numbers, 2 records of 48
+	 * bytes. */
 	n_bytes += 5 * number;
 	put_record(layout, base, 0, 0, false);
 	put_record(layout, base + FIRST_END, 0, 0, true);
@@ -150,7 +150,7 @@ static void test_layouts(void)
 	}
 }
 
-/* Whatever a byte says, what is read lies in the table, and rows ascend within their function. */
+/* With any byte damaged, reads stay within the table, and rows ascend within their function. */
 static void test_damaged(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++) {

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #define N 100000
-#define MANY 1500000 /* more than there is room for */
+#define MANY 1500000 /* more than the table holds */
 
 /* Blocks of a heap: 48 bytes each. */
 static const void *block(size_t i)
@@ -67,7 +67,7 @@ static void test_threads(void)
 		CHECK_INT(heap_filter[i], 0);
 }
 
-/* What is refused is not there, and all that was taken is. */
+/* Refused blocks are absent, and all accepted ones are present. */
 static void test_full(void)
 {
 	static bool is_there[MANY];
@@ -88,7 +88,7 @@ static void test_full(void)
 	CHECK(!remove_block(block(0)));
 }
 
-/* They are nobody's to remove, in the next session neither. */
+/* Excepted blocks cannot be removed, not even in the next session. */
 static void test_excepted(void)
 {
 	heap_sampled_clear();
@@ -139,7 +139,7 @@ static void test_least(void)
 	check_share(1000, 4096);
 }
 
-/* What was thrown for another distance is not what is waited for now. */
+/* A threshold drawn for another distance is not the current one. */
 static void test_turns(void)
 {
 	heap_sampled_set_least(0);

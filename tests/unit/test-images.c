@@ -69,7 +69,7 @@ static void test_bounded(void)
 	images_free(images);
 }
 
-/* A copy of 60 MiB, of a file that was said to have a byte. */
+/* A copy of 60 MiB, of a file with a stated size of one byte. */
 static int open_copy(void)
 {
 	int fd = memfd_create("copy", MFD_CLOEXEC);

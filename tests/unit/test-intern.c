@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of libcollector/intern: measuring at the end of a page, and which ids are found. */
+/* Checks of libcollector/intern: measuring strings at the end of a page, and finding ids. */
 #include "libcollector/intern.h"
 #include "tests/unit/test.h"
 
@@ -16,7 +16,7 @@ static struct text measured(const char *bytes)
 	return text;
 }
 
-/* Every length at every distance from a page that is not there: the same as anywhere else, and
+/* Every length at every distance from an unmapped page: the result is the same as elsewhere, and
  * nothing beyond is touched. */
 static void test_page_end(void)
 {
@@ -52,7 +52,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Strings that differ in little have different hashes. */
+/* Strings that differ slightly have different hashes. */
 static void test_hashes(void)
 {
 	static uint64_t hashes[200000];
@@ -111,7 +111,7 @@ static void test_epochs(void)
 	CHECK_INT(intern_new_id(&intern), 1);
 }
 
-/* More than there is room for: the last ones of each set are there, and no id is another
+/* More strings than the table holds: the last ones of each set are found, and no id is another
  * string's. */
 static void test_full(void)
 {
@@ -138,7 +138,7 @@ static void test_full(void)
 	CHECK_INT(n_found, INTERN_SETS * INTERN_WAYS);
 }
 
-/* An entry that two have written, each in the middle of the other's, is none. */
+/* An entry written by two writers, each in the middle of the other's write, is invalid. */
 static void test_interrupted(void)
 {
 	struct text a = measured("a"), b = measured("b");
@@ -165,8 +165,8 @@ static void place(const char *bytes, uint32_t id)
 	intern_add_place(&intern, &text, intern.epoch);
 }
 
-/* What stands where something stood is not taken for it, whatever changed: a byte, the length,
- * the epoch. */
+/* A changed string at a known address is not confused with the old one: a byte, the length, the
+ * epoch. */
 static void test_places(void)
 {
 	char bytes[64] __attribute__((aligned(64)));
@@ -198,7 +198,7 @@ static void test_places(void)
 	CHECK_INT(intern_find_place(&intern, "again"), 0);
 }
 
-/* At the end of a page that nothing is behind. What leaves it is not remembered. */
+/* At the end of a page before an unmapped one. Strings that leave the page are not cached. */
 static void test_places_page_end(void)
 {
 	char *page = mmap(NULL, 2 * INTERN_PAGE, PROT_READ | PROT_WRITE,
@@ -226,7 +226,7 @@ static void test_places_page_end(void)
 	munmap(page, 2 * INTERN_PAGE);
 }
 
-/* A handler in the middle of it adds none, and what it finds of the other one is nothing. */
+/* A handler in the middle of a write adds nothing, and does not find the unfinished entry. */
 static void test_places_interrupted(void)
 {
 	memset(&intern, 0, sizeof(intern));

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Names of generated code in files - perf-PID.map and jit-PID.dump
+ * Names of generated code in files: perf-PID.map and jit-PID.dump
  *
- * Promises: lines of all dialects are read, others are skipped, and so is one that is cut  [map]
- *           of lines for one address the last one counts; what nothing hit is left out        [map]
- *           loads and moves of a dump come with their times, in either byte order, wherever it is
- *           cut                                                                              [dump]
- *           what is loaded before the segment holds from its begin; what comes after its end is
- *           left out                                                                         [dump]
- *           lines are of the one load that held the address; V8's addresses are shifted back
- *                                                                                           [lines]
- *           where the file of lines is garbage they are of the function's, or there are none
- *                                                                                      [freed_file]
- *           names are texts that harm no terminal; lengths that lie lead nowhere          [hostile]
- *           a file of another user, a pipe, one that is too old, is not read                [owner]
- *           the pid is in the path of a dump                                                [paths]
+ * Promises:
+ * - lines of all dialects are read; others are skipped, and so is a truncated line [map]
+ * - of lines for one address the last one counts; code without samples is left out [map]
+ * - loads and moves of a dump have their times, in either byte order, wherever it is cut [dump]
+ * - loads before the segment are valid from its begin; those after its end are left out [dump]
+ * - lines belong to the load that held the address; V8's addresses are shifted back [lines]
+ * - if the lines' file name is garbage, it is the function's, or there are no lines [freed_file]
+ * - names are harmless to terminals; false lengths have no effect [hostile]
+ * - a file of another user, a pipe, and an outdated file are not read [owner]
+ * - the pid is in the path of a dump [paths]
  */
 #include "config.h"
 
@@ -32,7 +29,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* "START+SIZE NAME@TIME" a row, by blanks. */
+/* A row as "START+SIZE NAME@TIME", separated by blanks. */
 static const char *text_of(GArray *rows)
 {
 	static char text[1024];
@@ -183,13 +180,13 @@ static void dump(void)
 			g_free(part);
 		}
 	}
-	begin_dump(&bytes, false, 1); /* times of a counter of its own */
+	begin_dump(&bytes, false, 1); /* times of another clock */
 	add_load(&bytes, 20, 0x1000, 0x100, "x");
 	CHECK_STR(text_of(jit_names_of_dump(bytes.data, bytes.n, addresses, 2, 10, 45, texts)), "");
 	g_string_chunk_free(texts);
 }
 
-/* add_line() makes it as long as it is. */
+/* add_line() updates its length. */
 static size_t begin_lines(struct bytes *bytes, uint64_t address, uint64_t n)
 {
 	size_t at = bytes->n + 4;
@@ -202,7 +199,7 @@ static size_t begin_lines(struct bytes *bytes, uint64_t address, uint64_t n)
 	return at;
 }
 
-/* `at`: what begin_lines() returned. */
+/* `at`: the result of begin_lines(). */
 static void add_line(struct bytes *bytes, size_t at, uint64_t address, uint32_t line,
 		     const char *file)
 {
@@ -236,14 +233,14 @@ static const char *text_of_lines(GArray *rows)
 	return text;
 }
 
-/* As V8 writes it with a shift of 0x40, as others do with none. */
+/* With a shift of 0x40 like V8, or without one like others. */
 static void build_lines(struct bytes *bytes, bool swapped, uint64_t shift)
 {
 	size_t at;
 
 	begin_dump(bytes, swapped, 0);
 	at = begin_lines(bytes, 0x1000, 5);
-	add_line(bytes, at, 0x1020 + shift, 7, "\xff"); /* in no order, and before any file */
+	add_line(bytes, at, 0x1020 + shift, 7, "\xff"); /* out of order, and before any file */
 	add_line(bytes, at, 0x1020 + shift, 7, "a.js");
 	add_line(bytes, at, 0x1040 + shift, 9, "\xff");
 	add_line(bytes, at, 0x1000 + shift, 3, "b\033.js");
@@ -284,8 +281,8 @@ static void lines(void)
 			g_free(part);
 		}
 	}
-	/* who loads before the time that counts is replaced by who loads then, and not by who
-	 * loads behind it */
+	/* lines from a load before the relevant time are replaced by those of a load then, but not
+	 * by those of a later load */
 	CHECK_STR(text_of_lines(
 			  jit_lines_of_dump(bytes.data, bytes.n, &addresses[6], 1, 30, 45, texts)),
 		  "2001 c.js:2");
@@ -299,8 +296,8 @@ static void lines(void)
 	g_string_chunk_free(texts);
 }
 
-/* What V8 writes of a file whose name it has freed: as many bytes as the name has, with zeros
- * among them. */
+/* V8's output for a file whose name it has freed: the name's length in bytes, some of them
+ * zeros. */
 static void freed_file(void)
 {
 	static const uint64_t addresses[] = { 0x1001, 0x1021 };
@@ -366,7 +363,7 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* A pid that nobody has: above all that the kernel gives. */
+/* A pid that no process has: above the kernel's maximum. */
 #define NO_PID 4194305
 
 static void write_map(const char *path)

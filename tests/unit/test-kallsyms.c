@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/kallsyms: which symbol names an address, whatever the order of lines;
- * hidden addresses; text that is no kallsyms; and this machine's own file, against a reader that
+ * Checks of daemon/engine/kallsyms: the symbol that names an address, in any order of lines; hidden
+ * addresses; text that is not kallsyms; and this machine's own file, compared with a reader that
  * keeps everything.
  */
 #include "daemon/engine/kallsyms.h"
@@ -43,7 +43,7 @@ static int open_text(const char *text)
 	return fd;
 }
 
-/* The fixture with its lines turned by `shift`, so that every line is first once. */
+/* The fixture with its lines rotated by `shift`, so that every line is first once. */
 static int open_lines(size_t shift)
 {
 	char text[4096] = "";
@@ -192,7 +192,7 @@ static size_t drop_doubles(uint64_t *addresses, size_t n)
 	return kept;
 }
 
-/* Function symbols of the kernel itself, one address in `step`. */
+/* Function symbols of the kernel itself, one address of `step`. */
 static size_t pick_addresses(uint64_t *addresses, size_t step)
 {
 	FILE *file = fopen("/proc/kallsyms", "re");
@@ -211,7 +211,7 @@ static size_t pick_addresses(uint64_t *addresses, size_t step)
 	return drop_doubles(addresses, n);
 }
 
-/* The names of /proc/kallsyms at each address must have the one that was given. */
+/* Counts the addresses at which /proc/kallsyms has the returned name. */
 static size_t count_right(const uint64_t *addresses, const struct kallsyms_symbol *symbols,
 			  size_t n)
 {
@@ -253,7 +253,7 @@ static void test_real(void)
 	size_t n = pick_addresses(addresses, 97);
 
 	REQUIRE(fd >= 0);
-	if (n == 0) { /* kptr_restrict, and no right to see through it */
+	if (n == 0) { /* kptr_restrict hides addresses without privilege */
 		CHECK_INT(kallsyms_read_stext(fd, &stext), KALLSYMS_HIDDEN);
 		return;
 	}

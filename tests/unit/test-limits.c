@@ -53,7 +53,7 @@ static bool may_open(const struct access *access, unsigned all, unsigned own, co
 	return false;
 }
 
-/* Users of a quarter each do not take everything. */
+/* Users with a quarter each cannot take everything. */
 static void test_thread_events(void)
 {
 	g_autoptr(GVariant) of_user = limits_get_property("MaxThreadEventsPerUser");

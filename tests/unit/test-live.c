@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Live views - what the last seconds of a recording hit, by function, process, thread and caller
+ * Live views: the samples of the last seconds of a recording, by function, process, thread and
+ * caller
  *
- * Promises: a sample counts for its second, and seconds before the window do not  [window]
- *           a function is the same in all epochs, under other ids; so are threads          [epochs]
- *           places get names whenever these come, by the innermost symbol, or are called by an
- *           offset                                                                          [names]
- *           a function that recurs counts once for a sample; a leaf for itself alone    [recursion]
- *           callers are those of the function that is asked for                           [callers]
- *           keys go into a process, to callers and back; what is selected stays so         [browse]
- *           equal rows keep their order; a filter takes no heed of case                     [order]
- *           rows are ordered by what their samples stand for                              [weights]
- *           unknown ids, nonsense and names with escapes are harmless                     [hostile]
- *           where too much is known, a new epoch begins from nothing                      [forgets]
+ * Promises:
+ * - a sample counts for its second, and seconds before the window do not count [window]
+ * - functions and threads keep their identity across epochs with other ids [epochs]
+ * - places get names whenever these arrive, by the innermost symbol, or by an offset [names]
+ * - a recursive function counts once for a sample; a leaf only for itself [recursion]
+ * - callers are those of the selected function [callers]
+ * - keys lead into a process, to callers and back; the selection stays [browse]
+ * - equal rows keep their order; a filter ignores case [order]
+ * - rows are ordered by the weights of their samples [weights]
+ * - unknown ids, invalid data and names with escapes are harmless [hostile]
+ * - when too much is stored, a new epoch begins empty [forgets]
  */
 #include "config.h"
 
@@ -24,7 +25,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Thread 1 of process 1 and thread 2 of process 2; an image of id 1. Texts: 1 "lib.so", 2 "one",
+/* Thread 1 of process 1 and thread 2 of process 2; an image with id 1. Texts: 1 "lib.so", 2 "one",
  * 3 "two". */
 static void describe(struct build *build)
 {
@@ -74,7 +75,7 @@ static void add_sample(struct build *build, unsigned second, unsigned thread, un
 	add_weighted(build, second, thread, stack, 1);
 }
 
-/* All that was built so far. */
+/* Reads everything built so far. */
 static void read_into(struct live *live, const struct build *build)
 {
 	struct prof_stream *stream = NULL;
@@ -330,7 +331,7 @@ static void browse(void)
 	press_all(&browse, "\n ");
 	CHECK_STATUS(&browse, "held; Space continues   by name   /w");
 	CHECK(top_browse_press(&browse, 'q', 10));
-	live.generation++; /* its numbers mean something else */
+	live.generation++; /* its numbers have another meaning */
 	press_all(&browse, " f");
 	top_browse_count(&browse);
 	CHECK_INT(browse.steps->len, 0);
@@ -375,7 +376,7 @@ static void forgets(void)
 	live_init(&live, 2);
 	read_into(&live, &build);
 	g_array_set_size(live.nodes, (1u << 20) + 1);
-	live.epoch = UINT32_MAX; /* what comes next is of another one */
+	live.epoch = UINT32_MAX; /* later rows belong to another epoch */
 	read_into(&live, &build);
 	CHECK_INT(live.generation, 1);
 	CHECK_INT(live.nodes->len, 2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of marks as programs make them, in libprofcollector as it is shipped: after each
- * instruction, from a thread's first mark on, the process is looked at as if it had died there. New
- * names and known ones, in a ring, in a bigger one, and without room.
+ * Checks of marks in libprofcollector as it is shipped: after each instruction, from a thread's
+ * first mark on, the process's memory is checked as if it had died there. New names and known ones,
+ * in a ring, in a larger one, and without room.
  */
 #include "config.h"
 #include "libcollector/prof-collector.h"
@@ -20,19 +20,19 @@
 #include <unistd.h>
 
 #define N_MARKS 98u
-/* In between nothing is new, and nobody looks: the first ring is full before, the second one
- * behind. */
+/* Between these marks nothing is new, and the test does not look: the first ring is full before,
+ * the second one after. */
 #define QUIET_FROM 20u
 #define QUIET_TO 86u
 #define N_RINGS 2u
 #define N_IDS 256u
-#define NAME_BYTES 201u /* all of them are more than both rings hold */
+#define NAME_BYTES 201u /* all names together exceed both rings */
 
 static const struct ring_arena_sizes sizes = {
 	{ { 4096, 1, RING_DROP }, { 16384, 1, RING_DROP } },
 };
 
-/* Between the test and the process that it steps through. */
+/* Shared by the test and the process that it steps through. */
 struct stage {
 	volatile int in_mark, is_quiet;
 	volatile uint64_t started, recorded;
@@ -44,7 +44,7 @@ static struct ring_arena_memory memory;
 static _Alignas(8) uint8_t buffer[1 << 20];
 static uint8_t *copy;
 
-/* Each third mark has a name that was there before. */
+/* Each third mark has an earlier name. */
 static void make_names(void)
 {
 	for (unsigned i = 0; i < N_MARKS; i++) {
@@ -92,7 +92,7 @@ static int listen_here(char *address, size_t n)
 		       : -1;
 }
 
-/* Its connection; -1: it did not come. */
+/* The connection of the process; -1: it did not connect. */
 static int let_in(int listener)
 {
 	struct control_answer answer = { .magic = CONTROL_ANSWER_MAGIC,
@@ -111,7 +111,7 @@ static int let_in(int listener)
 	return connection;
 }
 
-/* Stopped before its first mark. */
+/* Starts the process and stops it before its first mark. */
 static pid_t start(int *ret_connection)
 {
 	char address[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof("unix-abstract:")];
@@ -134,7 +134,7 @@ static pid_t start(int *ret_connection)
 		       : -1;
 }
 
-/* An instruction, or all that is quiet. False where it has ended. */
+/* Steps one instruction, or through the whole quiet part. False if the process has ended. */
 static bool step(pid_t pid)
 {
 	int status;
@@ -154,7 +154,7 @@ struct found {
 	uint64_t marks, unnamed, lost, unpublished;
 };
 
-/* Marks are those that were made next, with the names that they were made with. */
+/* Checks that marks are complete, in order, and have their original names. */
 static void check_ring(struct ring_batch *batch, uint64_t *next, uint64_t *marks, uint64_t *unnamed)
 {
 	const char *texts[N_IDS] = { NULL };
@@ -172,7 +172,7 @@ static void check_ring(struct ring_batch *batch, uint64_t *next, uint64_t *marks
 		CHECK(argument->value >= *next && argument->value < N_MARKS);
 		*next = argument->value + 1;
 		++*marks;
-		/* 0: there was room for the mark, and not for its name. */
+		/* 0: there was room for the mark, but not for its name. */
 		*unnamed += mark->name == 0;
 		if (mark->name == 0 || !CHECK(mark->group < N_IDS && texts[mark->group] &&
 					      mark->name < N_IDS && texts[mark->name]))
@@ -183,7 +183,7 @@ static void check_ring(struct ring_batch *batch, uint64_t *next, uint64_t *marks
 	}
 }
 
-/* Both rings as they are now; the smaller one is older. */
+/* Checks both rings as they are now; the smaller one is older. */
 static struct found look(void)
 {
 	struct found found = { 0 };
@@ -199,7 +199,7 @@ static struct found look(void)
 		ring_reader_init(&reader, &memory, i);
 		reader.shared = (void *)(copy + memory.places[i].header_offset);
 		reader.data = copy + memory.places[i].data_offset;
-		/* Each look is the first one. */
+		/* Each check is a first one. */
 		reader.grant_ns = 0;
 		ring_reader_drain(&reader, RING_DRAIN_DEAD, buffer, sizeof(buffer), &batch);
 		CHECK_INT(reader.fault, RING_FAULT_NONE);
@@ -233,7 +233,7 @@ static void test_death(void)
 		n++;
 		found = look();
 		CHECK(found.marks >= stage->recorded && found.marks <= stage->recorded + 1);
-		/* The mark that is being made, and a name of it. */
+		/* The current mark, and one name. */
 		CHECK(found.unpublished <= 2);
 	}
 	found = look();

@@ -26,7 +26,7 @@ static uint32_t next_random(uint32_t *state)
 	return *state >> 8;
 }
 
-/* Rising numbers, of which some live long and most are freed soon; now and then one of long ago
+/* Ascending numbers: some blocks live long, most are freed soon; now and then an old number is used
  * again. */
 static void test_random(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of what `profcapture memory` finds, on captures whose answer can be counted by hand.
+ * Checks of `profcapture memory` on captures whose results can be counted by hand.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
@@ -257,8 +257,8 @@ static void test_summary(void)
 	}
 }
 
-/* One large block of b, five small ones of a: who is first, and whose share of the tree is the
- * larger one. */
+/* One large block of b, five small ones of a: the order of rows, and the larger share of the
+ * tree. */
 static void test_by_blocks(void)
 {
 	for (unsigned by_blocks = 0; by_blocks < 2; by_blocks++) {
@@ -388,7 +388,7 @@ static void test_sizes(void)
 	build_done(&build);
 }
 
-/* The largest are what matters, and there are never many rows. */
+/* The largest sizes matter, and the number of rows is limited. */
 static void test_all_sizes(void)
 {
 	struct memory memory;
@@ -486,7 +486,7 @@ static bool ask_thread(struct memory *memory, enum memory_view view, uint32_t ti
 	return answer(memory, build);
 }
 
-/* Block 3 is of thread 102, and freed by 101. */
+/* Block 3 was allocated by thread 102, and freed by 101. */
 static void test_thread_passes(void)
 {
 	static const enum memory_view views[] = { MEMORY_LEAKS, MEMORY_PEAK };
@@ -502,7 +502,7 @@ static void test_thread_passes(void)
 	CHECK_INT(memory.lines->len, 1);
 	CHECK_NUMBER(memory.all.freed_bytes, 1000);
 	memory_done(&memory);
-	/* Marks have the peak of all threads. */
+	/* Marks have the peak of all threads, so there is none for a single thread. */
 	for (size_t i = 0; i < ARRAY_SIZE(views); i++) {
 		REQUIRE(ask_thread(&memory, views[i], 101, &build));
 		CHECK(!(memory.has_processes & MEMORY_HAS_PEAK));
@@ -541,7 +541,7 @@ static void test_cross_thread(void)
 	CHECK_NUMBER(pair_of(&memory, 101, 101)->allocations, 2);
 	CHECK_NUMBER(pair_of(&memory, 101, 101)->freed_bytes, 150);
 	CHECK_NUMBER(pair_of(&memory, 101, 101)->calls[MEMORY_CALL_FREE], 1);
-	/* What crosses stands first, and has a tree. */
+	/* Pairs of different threads come first, and have a tree. */
 	CHECK_NUMBER(g_array_index(memory.lines, struct memory_line, 0).counts->freed_bytes, 1000);
 	CHECK_INT(memory.sums->len > 0, 1);
 	memory_done(&memory);
@@ -558,7 +558,7 @@ static void test_reallocs(void)
 	alloc_row(&build, 10, 1, PROF_ALLOC_REALLOC, 1, 10, 2, 0);
 	alloc_row(&build, 20, 1, PROF_ALLOC_REALLOC, 2, 20, 2, 1);
 	alloc_row(&build, 30, 1, PROF_ALLOC_REALLOCARRAY, 3, 15, 2, 2);
-	alloc_row(&build, 40, 1, PROF_ALLOC_REALLOC, 0, 1 << 30, 2, 3); /* fails, so 3 lives */
+	alloc_row(&build, 40, 1, PROF_ALLOC_REALLOC, 0, 1 << 30, 2, 3); /* fails, so 3 stays live */
 	alloc_row(&build, 50, 1, PROF_ALLOC_REALLOC, 4, 35, 3, 3);
 	BUILD(&build, PROF_TABLE_FREE, N(BUILD_START + 60), N(1), N(4), PROF_NULL,
 	      N(PROF_FREE_REALLOC), N(0));
@@ -583,8 +583,8 @@ static void test_reallocs(void)
 	build_done(&build);
 }
 
-/* Of a mapping of 400 bytes the 10 in the midst end; then the end of a block is not told, which
- * is no realloc. */
+/* The 10 middle bytes of a mapping of 400 bytes are unmapped; later the free of a block is missing,
+ * which is not a realloc. */
 static void write_rests(struct build *build)
 {
 	begin(build);
@@ -635,8 +635,8 @@ static void test_rests(void)
 
 /* ---- temporary blocks ------------------------------------------------------------------------ */
 
-/* Thread 1 makes block 1, then three others, and frees 1 after each number of them; thread 2
- * makes one in between. */
+/* Thread 1 allocates block 1, then zero to three others, and frees 1; thread 2 allocates one in
+ * between. */
 static void test_temporary(void)
 {
 	for (unsigned others = 0; others < 4; others++) {
@@ -660,7 +660,7 @@ static void test_temporary(void)
 		REQUIRE(answer(&memory, &build));
 		CHECK_NUMBER(memory.all.temporary, others <= 2);
 		memory_done(&memory);
-		/* By time it does not matter who frees it. */
+		/* With a time threshold the freeing thread does not matter. */
 		ask(&memory, MEMORY_TEMPORARY);
 		memory.within_ns = 90;
 		REQUIRE(answer(&memory, &build));
@@ -714,10 +714,8 @@ static void test_tree(void)
 	build_done(&build);
 }
 
-/* What c and b allocate counts for a, if they are to be looked through; where there is nobody
- * else, for the root. */
-/* What a has more and less of cancels itself out, but for a byte, in the tree of calls and in
- * that of callers. */
+/* Apart from one byte, a's increases and decreases cancel out, in the tree of calls and in that of
+ * callers. */
 static void test_tree_of_differences(void)
 {
 	static const char *const want[] = { " 0.00  a ", "49.99    b ", "49.99      a " };
@@ -751,7 +749,7 @@ static void test_tree_of_differences(void)
 	}
 }
 
-/* The tree ends somewhere, and what is deeper is where it ends. */
+/* The tree has a maximum depth; deeper blocks are attributed to its last level. */
 static void test_deep_tree(void)
 {
 	for (unsigned inverted = 0; inverted < 2; inverted++) {
@@ -807,8 +805,8 @@ static void test_through(void)
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* What stands before a mark is not what its blocks say: so whoever reads it finds something
- * else. */
+/* Before a mark the blocks differ from those in the mark, so that a reader of the wrong part gets
+ * another result. */
 static void write_marks(struct build *build)
 {
 	begin(build);
@@ -819,7 +817,7 @@ static void write_marks(struct build *build)
 	heap_row(build, 100, 1, PROF_HEAP_CHECKPOINT, 5000, 2, 6000, 50);
 	live_row(build, 100, 1, 10, 2000, 2, 60);
 	live_row(build, 100, 2, 11, 3000, 3, 70);
-	malloc_row(build, 100, 2, 11, 3000, 3); /* rows of its own time are in it already */
+	malloc_row(build, 100, 2, 11, 3000, 3); /* rows of the mark's time are included in it */
 	free_row(build, 100, 1, 9);
 	malloc_row(build, 110, 1, 12, 100, 1);
 	free_row(build, 120, 1, 10);
@@ -856,13 +854,14 @@ static void test_marks(void)
 	CHECK_NUMBER(memory.all.leaked_bytes, 555);
 	CHECK_SUM(line_of(&memory, "c")->self, 555, 1);
 	memory_done(&memory);
-	/* The first stretch could have had 6000 but did not; the second had 5100. */
+	/* The mark allows 6000 for the first part, but its rows have less; the second part had
+	 * 5100. */
 	REQUIRE(ask_view(&memory, MEMORY_PEAK, &build));
 	CHECK_NUMBER(memory.all.peak_bytes, 5100);
 	CHECK_INT(memory.all.peak_ns, 110);
 	CHECK_SUM(line_of(&memory, "b")->self, 2000, 1);
 	memory_done(&memory);
-	/* A range begins with what its mark says, and counts what is in it. */
+	/* A range begins with its mark, and counts the rows in it. */
 	ask(&memory, MEMORY_SUMMARY);
 	memory.reader.range.from = (struct units_time){ .kind = UNITS_TIME_START, .ns = 105 };
 	memory.reader.range.to = (struct units_time){ .kind = UNITS_TIME_START, .ns = 150 };
@@ -877,7 +876,7 @@ static void test_marks(void)
 	build_done(&build);
 }
 
-/* A mark that says it has more blocks than there are is not believed: what is before it is read. */
+/* A mark that claims more blocks than there are is ignored: the rows before it are read. */
 static void test_broken(void)
 {
 	struct memory memory;
@@ -909,7 +908,7 @@ static void test_broken(void)
 
 /* ---- several processes ----------------------------------------------------------------------- */
 
-/* The first has 1000 at 10 and 600 at 110; the second 700 at 120, when together they have most;
+/* The first process has 1000 at 10 and 600 at 110; the second 700 at 120, which is the joint peak;
  * the first ends at 130. */
 static void test_peak_of_two(void)
 {
@@ -946,7 +945,7 @@ static void test_peak_of_two(void)
 	CHECK_NUMBER(memory.all.leaked_bytes, 1800);
 	CHECK_NUMBER(memory.all.live_bytes, 1800);
 	memory_done(&memory);
-	/* What has ended is not there any more. */
+	/* Blocks of an ended process are gone. */
 	REQUIRE(ask_at(&memory, 125, &build));
 	CHECK_NUMBER(memory.all.live_bytes, 1300);
 	memory_done(&memory);
@@ -967,8 +966,8 @@ static void test_peak_of_two(void)
 #define CHILD_ROWS 20
 #define CHILD_TIME(child) (100 + 100 * (uint64_t)(child))
 
-/* One of many processes, in an epoch of its own: has 10 bytes more and less, at the most 20, and
- * ends with 10. */
+/* One of many processes, in an epoch of its own: allocates and frees 10 bytes repeatedly, has at
+ * most 20, and ends with 10. */
 static void add_child(struct build *build, unsigned child)
 {
 	uint64_t time = CHILD_TIME(child);
@@ -988,7 +987,7 @@ static void add_child(struct build *build, unsigned child)
 	exit_row(build, time + 90, 9);
 }
 
-/* The parent has 1000 bytes before its children, which come one after another, and nothing then. */
+/* The parent has 1000 bytes before its children, which run one after another, and nothing later. */
 static void write_children(struct build *build, bool has_parent)
 {
 	begin(build);
@@ -1009,7 +1008,7 @@ static void write_children(struct build *build, bool has_parent)
 	build_finish(build);
 }
 
-/* What has ended before a time need not be read for it. */
+/* Processes that ended before a time need not be read for it. */
 static void test_ended(void)
 {
 	struct memory memory;
@@ -1034,7 +1033,7 @@ static void test_ended(void)
 	build_done(&build);
 }
 
-/* Any child might have most, together with what the parent once had. */
+/* Any child might have the peak, together with the parent's earlier maximum. */
 static void test_many_processes(void)
 {
 	struct memory memory;
@@ -1050,8 +1049,7 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
-/* From 65 on there may be more than the 100 bytes that the first process has from 10 on, but
- * there is not. */
+/* From 65 on there may be more than the first process's 100 bytes from 10 on, but there is not. */
 static void test_equal_peaks(void)
 {
 	struct memory memory;
@@ -1086,7 +1084,7 @@ static void ask_range(struct memory *memory, enum memory_view view, uint64_t fro
 	memory->reader.range.to = (struct units_time){ .kind = UNITS_TIME_START, .ns = to };
 }
 
-/* Where nothing was there, it was most at no time. */
+/* Without any blocks, there is no peak time. */
 static void test_no_peak(void)
 {
 	static const enum memory_view views[] = { MEMORY_PEAK, MEMORY_SUMMARY };
@@ -1133,9 +1131,7 @@ static void test_excluded(void)
 
 /* ---- what makes no sense --------------------------------------------------------------------- */
 
-/* Of one time: 2 is allocated and freed, and 1, which is older, freed, whatever the order of the
- * tables. */
-/* However many processes there are, each is told of without a look at all the others. */
+/* The time of a process does not depend on the number of other processes. */
 static void test_described_processes(void)
 {
 	enum { MANY = 40000 };
@@ -1194,7 +1190,7 @@ static void test_ties(void)
 	build_done(&build);
 }
 
-/* Two blocks and two ends of one time: the first block ends when the second one was there, or
+/* Two blocks and two frees at one time: the first block ends after the second one was allocated, or
  * before it. */
 static void ask_order(uint64_t younger, double temporary)
 {
@@ -1222,7 +1218,7 @@ static void test_order(void)
 {
 	ask_order(0, 2);
 	ask_order(1, 1);
-	/* whatever a file says, no block ends before it is there */
+	/* whatever a file says, no block ends before it begins */
 	ask_order(UINT64_MAX, 1);
 }
 
@@ -1239,7 +1235,7 @@ static void test_sampled(void)
 	free_row(&build, 30, 1, 2);
 	malloc_row(&build, 40, 1, 3, 1000000, 2);
 	end_row(&build, 50, 1, 3, PROF_FREE_REALLOC);
-	/* of these all are there */
+	/* mappings are not sampled, so each counts once */
 	alloc_row(&build, 60, 1, PROF_ALLOC_MMAP, 4, 10, 2, 0);
 	end_row(&build, 70, 1, 4, PROF_FREE_MUNMAP);
 	alloc_row(&build, 80, 1, PROF_ALLOC_BRK, 5, 1, 2, 0);
@@ -1284,8 +1280,8 @@ static void test_loss(void)
 	build_done(&build);
 }
 
-/* What is lost before a range had blocks in it, and what is lost behind it ends of what is shown
- * as leaked. */
+/* A loss before a range included allocations in it, and a loss after it included frees of blocks
+ * shown as leaked. */
 static void test_loss_outside(void)
 {
 	static const struct {
@@ -1318,8 +1314,7 @@ static void test_loss_outside(void)
 	build_done(&build);
 }
 
-/* The file ends in the second chunk of frees: what they freed seems to live, but for times
- * before it. */
+/* The file ends in the second chunk of frees: their blocks seem live, except at times before it. */
 static void test_truncated(void)
 {
 	struct memory memory;
@@ -1354,7 +1349,7 @@ static void test_truncated(void)
 	build_done(&build);
 }
 
-/* Whatever the numbers are, each view answers, and no sum is out of bounds. */
+/* With any numbers, each view returns a result, and no sum is out of bounds. */
 static void test_hostile(void)
 {
 	static const uint64_t numbers[] = {
@@ -1393,7 +1388,7 @@ static void test_hostile(void)
 	build_done(&build);
 }
 
-/* A free of what is not there, a number that is used twice, and a block freed before it is
+/* A free of an unknown block, a number that is used twice, and a block freed before it is
  * allocated. */
 static void test_inconsistent(void)
 {
@@ -1419,7 +1414,7 @@ static void test_inconsistent(void)
 	build_done(&build);
 }
 
-/* What a recording left open is not there in the next one, whose numbers begin anew. */
+/* Blocks left open by a recording are not in the next one, whose numbers begin again. */
 static void test_segments(void)
 {
 	struct memory memory;
@@ -1467,7 +1462,7 @@ static double weight(double size, double sampled)
 	return sampled > 0 ? 1 / (1 - exp(-size / sampled)) : 1;
 }
 
-/* What a block stands for, its own recording says. */
+/* The weight of a block depends on its own recording. */
 static void check_sampled_segments(unsigned first, unsigned second)
 {
 	double lived = 100 * weight(100, first), lives = 70 * weight(70, second);
@@ -1516,8 +1511,8 @@ static void test_sampled_segments(void)
 			check_sampled_segments(sampled[i], sampled[j]);
 }
 
-/* Both blocks of a realloc were chosen, each by itself, or it would be no row with a prior; of
- * mappings all are there. */
+/* Each block of a realloc was sampled independently, or the row would have no prior; mappings are
+ * all recorded. */
 static void test_sampled_reallocs(void)
 {
 	double stands_for = weight(100, 1000) * weight(300, 1000);

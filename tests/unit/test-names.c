@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of names and symbol-rows: identity across epochs, what is lost, forged ids, and which
- * symbol holds an offset.
+ * Checks of names and symbol-rows: identity across epochs, lost rows, forged ids, and the symbol
+ * that contains an offset.
  */
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
@@ -31,7 +31,7 @@ static void symbol(struct build *build, uint64_t id, uint64_t start, uint64_t le
 	      N(0));
 }
 
-/* Ids mean other things in each epoch. */
+/* Ids have another meaning in each epoch. */
 static void two_epochs(struct build *build)
 {
 	build_begin(build);
@@ -93,7 +93,7 @@ static void test_epochs(void)
 	CHECK_STR(names_image_at(names, image_index)->build_id, "01ab");
 	CHECK_INT(names_process_at(names, names_thread_at(names, thread_index)->process)->pid, 100);
 	CHECK_INT(names->lost, 0);
-	/* A third epoch, which has nothing, makes the one used longest ago go. */
+	/* An empty third epoch evicts the least recently used one. */
 	(void)load(names, first + 9);
 	CHECK(names->epochs[0]->epoch != first && names->epochs[1]->epoch != first);
 	CHECK_INT(names_image(load(names, first), 1), image_index);
@@ -114,7 +114,7 @@ static void file(struct build *build, uint64_t id, uint64_t path, uint64_t size,
 	      N(inode ? 1 : 0), N(inode), N(PROF_IMAGE_FILE), N(5), N(0));
 }
 
-/* What records and snapshots tell of a file, before and after it is opened, is one image. */
+/* Rows from records and snapshots of a file, before and after it is opened, are one image. */
 static void test_one_file(void)
 {
 	struct build build;
@@ -128,13 +128,13 @@ static void test_one_file(void)
 	build_text(&build, 2, "/lib/b.so");
 	file(&build, 1, 1, 0, 0);  /* by build-id */
 	file(&build, 2, 1, 0, 5);  /* and by device and inode */
-	file(&build, 3, 1, 10, 5); /* which was opened */
+	file(&build, 3, 1, 10, 5); /* opened by profd-files */
 	file(&build, 4, 1, 0, 0);
 	file(&build, 5, 1, 10, 6); /* in a container */
 	file(&build, 6, 2, 10, 5); /* another name */
 	build_finish(&build);
 	reader = open_reader(&build);
-	/* in any order: who reads the table from its end meets the container's first */
+	/* in any order: a reader that starts at the table's end meets the container's first */
 	for (unsigned backwards = 0; backwards < 2; backwards++) {
 		names = names_new(reader);
 		epoch = load(names, chunks_first_epoch(reader));

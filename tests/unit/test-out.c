@@ -35,7 +35,7 @@ static void *read_slowly(void *argument)
 	return (void *)(uintptr_t)expected;
 }
 
-/* A non-blocking pipe gives short writes and EAGAIN all the time. */
+/* A non-blocking pipe often gives short writes and EAGAIN. */
 static void test_short_writes(void)
 {
 	struct out out;

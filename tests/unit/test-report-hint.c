@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the hint before a report: captures that lack one thing most.
+ * Checks of the hint before a report: each capture lacks mostly one thing.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
 #include "tools/profcapture/report-hint.h"
 
 struct lacks {
-	const char *exe, *path; /* of the process, and of what has no name */
+	const char *exe, *path; /* of the process, and of the image without names */
 	unsigned kind;
-	unsigned unnamed, named, truncated; /* samples; of the last each has a name */
+	unsigned unnamed, named, truncated; /* samples; the truncated ones have names */
 	unsigned cause, lost;
 	const char *problem, *advice, *subject, *says;
 };
@@ -114,7 +114,7 @@ static void test_losses(void)
 		  "disk-full", "more space" },
 		{ "/a", "/b", 0, 10, 90, 0, PROF_LOSS_RING_CORRUPT, 50, "lost", "info",
 		  "ring-corrupt", "profcapture info" },
-		/* a tick that the kernel did not report is no loss */
+		/* a tick that the kernel did not report is not a loss */
 		{ "/a", "/b", 0, 0, 90, 0, PROF_LOSS_TICKS_MISSED, 50, NULL, NULL, NULL, NULL },
 	};
 
@@ -122,7 +122,7 @@ static void test_losses(void)
 		check(&all[i], TALLY_FUNCTION);
 }
 
-/* Of several the largest; none where all are small. */
+/* Several problems: the largest is reported; none if all are small. */
 static void test_largest(void)
 {
 	static const struct lacks all[] = {

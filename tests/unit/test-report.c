@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tally, stacks, functions and run-times on captures whose answer can be counted by hand.
+ * Checks of tally, stacks, functions and run-times on captures whose results can be counted by
+ * hand.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
@@ -101,7 +102,7 @@ static uint64_t sum_of_self(const GArray *counts)
 	return sum;
 }
 
-/* a → b → c, and a alone; the second epoch numbers everything the other way round. */
+/* a → b → c, and a alone; the second epoch numbers everything in reverse. */
 static void test_totals(void)
 {
 	struct build build;
@@ -156,13 +157,13 @@ static void test_recursion(void)
 	REQUIRE(run(&answer, &build));
 	CHECK_COUNT(answer.tally.counts, "a", 1, 4);
 	CHECK_COUNT(answer.tally.counts, "b", 3, 4);
-	/* Three that are always there, and one for each of the four. */
+	/* Three that always exist, and one for each of the four. */
 	CHECK_INT(answer.tally.tree.nodes->len, 3 + 4);
 	done(&answer);
 	build_done(&build);
 }
 
-/* Two functions one after the other, in two epochs; what has no stack has its times too. */
+/* Two functions one after the other, in two epochs; time without a stack counts too. */
 static void test_timeline(void)
 {
 	struct build build;
@@ -220,7 +221,7 @@ static void test_return(void)
 	struct answer answer = { 0 };
 
 	begin(&build);
-	/* Behind the last instruction of a: a call that does not return. */
+	/* After the last instruction of a: a call that does not return. */
 	BUILD(&build, PROF_TABLE_FRAME, N(10), N(1), N(0x200), N(PROF_FRAME_RETURN));
 	BUILD(&build, PROF_TABLE_FRAME, N(11), N(1), N(0), N(PROF_FRAME_RETURN));
 	stack(&build, 1, 0, 10);
@@ -236,8 +237,8 @@ static void test_return(void)
 	build_done(&build);
 }
 
-/* The symbols a and a.cold are one function, whose stack holds both, and counts once; two
- * symbols b stay two. */
+/* The symbols a and a.cold are one function, which counts once for a stack with both; two symbols b
+ * stay two. */
 static void test_clones(void)
 {
 	static const char *const names[] = { "a.isra.0.cold", "b" };
@@ -337,8 +338,8 @@ static void test_cyclic_stacks(void)
 	build_done(&build);
 }
 
-/* What of the pruned tree of this build has at least `min` samples, which must be as in the
- * whole tree. */
+/* The number of nodes with at least `min` samples in the pruned tree of this capture, each of which
+ * must equal that of the whole tree. */
 static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t min)
 {
 	g_autofree uint32_t *twin = g_new0(uint32_t, whole->tally.tree.nodes->len);
@@ -377,7 +378,7 @@ static void epoch_of(struct build *build, unsigned c, unsigned b, unsigned root,
 	samples(build, root, 4);
 }
 
-/* c has a tenth of the samples by what it has in one epoch alone, b's own root in no epoch. */
+/* c has a tenth of the samples because of one epoch alone; b as a root has it in no epoch. */
 static void test_pruned(void)
 {
 	struct build build;
@@ -544,7 +545,7 @@ static void test_thread_names(void)
 		BUILD(&build, PROF_TABLE_TASK, N(t + 10 * (i + 1)), N(1), N(PROF_TASK_COMM_CHANGE),
 		      N(texts[i]), PROF_NULL, N(0));
 	stack(&build, 1, 0, 1);
-	samples(&build, 80, 1); /* each thread has every other one */
+	samples(&build, 80, 1); /* the threads alternate */
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
 	REQUIRE(reader_load_names(&answer.reader, NULL));
@@ -572,7 +573,7 @@ static void test_thread_names(void)
 	build_done(&build);
 }
 
-/* Rows without a length say what the time is to and from which there is no other row. */
+/* A row without a length gives the state of a time in which there is no other row. */
 static void test_run_times_of_ends(void)
 {
 	for (int has_wakeups = 0; has_wakeups < 2; has_wakeups++) {
@@ -586,7 +587,7 @@ static void test_run_times_of_ends(void)
 		begin(&build);
 		if (has_wakeups)
 			build_metadata(&build, "wakeups", "yes");
-		/* waited 10, was runnable 3 after it was woken, ran 7, was preempted 20 */
+		/* waited 10, was runnable for 3 after its wake-up, ran 7, was preempted 20 */
 		BUILD(&build, PROF_TABLE_SWITCH, N(t), N(1), N(none), N(t), N(PROF_SWITCH_WAIT));
 		BUILD(&build, PROF_TABLE_SWITCH, N(t + 10), N(1), N(none), N(t + 10),
 		      N(PROF_SWITCH_RUNNABLE));
@@ -609,7 +610,7 @@ static void test_run_times_of_ends(void)
 	}
 }
 
-/* The second segment is of another boot, whose clock began anew; its wall clock is an hour
+/* The second segment is of another boot with a new monotonic clock; its wall clock is an hour
  * later. */
 static void test_boots(void)
 {
@@ -660,8 +661,8 @@ static void check_event(const struct build *build, const char *event, uint64_t s
 	done(&answer);
 }
 
-/* Ids of sources are of an epoch; a clock's samples that say no weight have its period; one source
- * is not there. */
+/* Source ids belong to an epoch; samples of a clock without a weight have its period; one source is
+ * missing. */
 static void test_events(void)
 {
 	struct build build;
@@ -699,9 +700,9 @@ static void test_events(void)
 }
 
 /*
- * a calls what a program made, which calls b, of which line 20 is hit, in a call that is inlined at
- * line 30: below generated code names depend on the time, and lines and inlined calls are those of
- * any other stack.
+ * a calls generated code, which calls b, whose line 20 is hit, in a call that is inlined at line
+ * 30. Below generated code, names depend on the time, but lines and inlined calls are those of any
+ * other stack.
  */
 static void with_generated_code(struct build *build)
 {
@@ -729,7 +730,7 @@ static void with_generated_code(struct build *build)
 	build_finish(build);
 }
 
-/* "file:line" of what that is called that is a line, or "". */
+/* "file:line" of the function with this name, if it is a line, or "". */
 static const char *line_in(const struct answer *answer, const char *name)
 {
 	static char text[64];

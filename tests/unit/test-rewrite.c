@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of rewrite, row-copier and new-capture: what stays, what a slice gets from before its
- * start, and forged input.
+ * Checks of rewrite, row-copier and new-capture: rows that stay, the part of a slice from before
+ * its start, and forged input.
  */
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
@@ -46,7 +46,7 @@ static struct capture *open_capture(const struct build *build)
 	return capture;
 }
 
-/* Rewrites into a capture of its own; the result is whole. */
+/* Rewrites into a new capture, and checks that it is complete. */
 static struct capture *rewritten(struct capture *from, struct rewrite_options options,
 				 struct build *to)
 {
@@ -103,7 +103,7 @@ static void test_only_what_is_named(void)
 
 	begin(&build);
 	BUILD(&build, PROF_TABLE_STACK, N(1), N(0), N(1));
-	BUILD(&build, PROF_TABLE_STACK, N(2), N(0), N(1)); /* the same again */
+	BUILD(&build, PROF_TABLE_STACK, N(2), N(0), N(1)); /* a duplicate */
 	sample(&build, 1, 1);
 	sample(&build, 2, 2);
 	build_next_epoch(&build);
@@ -117,7 +117,7 @@ static void test_only_what_is_named(void)
 	CHECK_INT(rows(to, PROF_TABLE_FRAME), 1);
 	CHECK_INT(rows(to, PROF_TABLE_THREAD), 1);
 	CHECK_INT(rows(to, PROF_TABLE_SYMBOL), 1);
-	/* The image stands in the epoch of the samples, and in that of the symbols. */
+	/* The image is in the epoch of the samples, and in that of the symbols. */
 	CHECK_INT(rows(to, PROF_TABLE_IMAGE), 2);
 	capture_free(to);
 	capture_free(from);
@@ -184,7 +184,7 @@ static void task(struct build *build, uint64_t time, uint64_t thread, uint64_t e
 	BUILD(build, PROF_TABLE_TASK, T(time), N(thread), N(event), N(0), PROF_NULL, N(0));
 }
 
-/* From 100 to 200: thread 1 is there before, thread 2 came and went. */
+/* From 100 to 200: thread 1 exists before, thread 2 begins and ends. */
 static void state_capture(struct build *build)
 {
 	begin(build);
@@ -237,7 +237,7 @@ static void check_state(const struct capture *to)
 	CHECK_INT(values[0], 2);
 }
 
-/* Thread 1 waits at both ends, and has a row there that says so. */
+/* Thread 1 waits at both ends, and has a row there. */
 static void test_slice_states(void)
 {
 	static const uint64_t times[] = { 100, 150, 200 },
@@ -274,7 +274,7 @@ static void test_slice_states(void)
 	capture_free(to);
 	capture_free(from);
 	build_done(&result);
-	/* to the end: the capture has no more than that */
+	/* to the end of the capture */
 	from = open_capture(&build);
 	to = rewritten(from,
 		       (struct rewrite_options){ .timed = true, .from_ns = 100, .to_ns = 900 },
@@ -306,8 +306,8 @@ static void test_slice(void)
 	build_done(&build);
 }
 
-/* Of a segment before the slice, what it says of the machine stays, and not how it chose its
- * allocations. */
+/* From a segment before the slice, the description of the machine stays, but not the sampling of
+ * its allocations. */
 static void test_metadata_before(void)
 {
 	struct build build, result;
@@ -360,7 +360,7 @@ static void test_damage_rows(void)
 	from = open_capture(&build);
 	to = rewritten(from, (struct rewrite_options){ .file_damages = list }, &result);
 	REQUIRE(to != NULL);
-	/* In time order among those that were there: what came before everything, and after. */
+	/* In time order among existing rows: before everything, and after. */
 	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_COUNT, values), 5);
 	CHECK_INT(values[0], 0);
 	CHECK_INT(values[1], 1);
@@ -368,7 +368,7 @@ static void test_damage_rows(void)
 	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_CAUSE, values), 5);
 	CHECK_INT(values[0], PROF_LOSS_FILE_DAMAGE);
 	CHECK_INT(values[4], PROF_LOSS_FILE_DAMAGE);
-	/* and at least one of the stretch whose rows nobody knows */
+	/* and at least one for the part with an unknown number of rows */
 	CHECK_INT(to->lost, 1 + 2 + 3 + 7 + 1);
 	CHECK(to->lost_incomplete);
 	capture_free(to);
@@ -377,7 +377,7 @@ static void test_damage_rows(void)
 	build_done(&build);
 }
 
-/* Each chunk of a dictionary comes before the chunks of what names it. */
+/* Each chunk of a dictionary precedes the chunks that refer to it. */
 static void test_order(void)
 {
 	static const unsigned order[] = { PROF_TABLE_STRING, PROF_TABLE_IMAGE, PROF_TABLE_FRAME,
@@ -406,7 +406,7 @@ static void test_order(void)
 	build_done(&build);
 }
 
-/* What a later version adds to a table of ours is kept. */
+/* Columns that a later version adds to a known table are kept. */
 static void test_later_column(void)
 {
 	const struct prof_table_def *ours = prof_table_v1(PROF_TABLE_COUNTER_VALUE);

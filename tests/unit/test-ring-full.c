@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring where there is no room: what is lost is counted, who may wait waits
- * no longer than it may, and a bigger ring takes what comes then.
+ * Checks of libcollector/ring without room: losses are counted, waiting is limited to the allowed
+ * time, and a larger ring takes the following records.
  */
 #include "config.h"
 
@@ -25,7 +25,7 @@ static void test_full(void)
 	CHECK_INT(n, room);
 	CHECK(!ring_begin(pair.ring, RING_MARK, SMALL));
 	CHECK(!ring_begin(pair.ring, RING_MARK, SIZE_MAX));
-	/* what only tells of names is no attempt */
+	/* definition records are not attempts */
 	CHECK(!ring_begin(pair.ring, RING_CALLS, SMALL / 8));
 	CHECK(!ring_begin(pair.ring, RING_STRING, SMALL));
 	batch = drain(RING_DRAIN_LIVE);
@@ -42,7 +42,7 @@ static void test_full(void)
 	pair_done(&pair);
 }
 
-/* What is lost before anything is done for it: as long as it would be, counted as it would be. */
+/* A loss detected early is counted like a loss detected late, as long as the ring is full. */
 static void test_known_full(void)
 {
 	struct ring_batch batch;
@@ -55,7 +55,7 @@ static void test_known_full(void)
 		n++;
 	for (int i = 0; i < 10; i++)
 		CHECK(ring_is_full(pair.ring, bytes));
-	/* Something smaller may fit. */
+	/* A smaller record may fit. */
 	CHECK(!ring_is_full(pair.ring, bytes - 8));
 	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER, &batch);
 	CHECK_INT(check_marks(&batch, &last), n - 1);
@@ -82,8 +82,7 @@ static void *drain_later(void *data)
 	return NULL;
 }
 
-/* A consumer that reads: nothing is lost, though it may have to be tried again on a machine that
- * stood still. */
+/* With a consumer that reads, nothing is lost; on a machine that was paused the test repeats. */
 static void test_lossless(void)
 {
 	uint64_t n = 0, written = 0;
@@ -111,7 +110,7 @@ static void *write_one(void *data)
 	return NULL;
 }
 
-/* A writer that waits for room in a full ring; returns how long it did. */
+/* A writer waits for room in a full ring; returns for how long. */
 static uint64_t wait_and_wake(void)
 {
 	struct ring_batch batch;
@@ -122,12 +121,12 @@ static uint64_t wait_and_wake(void)
 	for (uint64_t i = 0; i < SMALL / MARK_BYTES; i++)
 		write_mark(pair.ring, 1);
 	pthread_create(&id, NULL, write_one, &done);
-	/* Its whole wait may pass while this thread has no CPU. */
+	/* The whole wait may pass while this thread has no CPU. */
 	while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE) &&
 	       __atomic_load_n(&pair.reader.shared->waiting, __ATOMIC_RELAXED) == 0)
 		sched_yield();
 	pause_ms(2); /* now it sleeps */
-	/* A piece is not worth it; the rest is. */
+	/* Draining a piece does not wake it; draining the rest does. */
 	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, SMALL / 4, &batch);
 	ring_reader_wake(&pair.reader);
 	CHECK(pair.reader.gave_room);
@@ -140,8 +139,8 @@ static uint64_t wait_and_wake(void)
 	return pair.reader.totals.waited_ns - before;
 }
 
-/* Who waits is woken: it is not its time that ends the wait, at least once on a machine that
- * stands still. */
+/* A waiting producer is woken, not timed out; on a machine that is paused at least once in 20
+ * tries. */
 static void test_wake(void)
 {
 	uint64_t n_slow = 0;
@@ -170,8 +169,8 @@ static void *drain_seldom(void *data)
 	return NULL;
 }
 
-/* A consumer that has no CPU for longer than one wait: as long as the budget lasts, the producer
- * waits again. */
+/* A consumer without a CPU for longer than one wait: while the budget lasts, the producer waits
+ * again. */
 static void test_slow(void)
 {
 	uint64_t n = 0, written = 2 * SMALL / MARK_BYTES;
@@ -193,7 +192,7 @@ static bool is_over(void)
 	return true;
 }
 
-/* A consumer that is gone, as somebody knows: one wait, and then none until the tail moves. */
+/* A consumer that is known to be gone: one wait, and then none until the tail moves. */
 static void test_gone(void)
 {
 	struct ring_budget budget = { .is_over = is_over };
@@ -241,14 +240,14 @@ static void test_wait_budget(void)
 	CHECK_INT(full_waits(pair.ring), 1);
 	waited_ns = pair.reader.totals.waited_ns;
 	CHECK(waited_ns > RING_WAIT_BUDGET_NS - RING_WAIT_NS);
-	/* longer only by how late it was woken */
+	/* exceeded only by the delay of the wake-up */
 	CHECK(waited_ns < 2 * RING_WAIT_BUDGET_NS);
 	CHECK_INT(full_waits(pair.ring), 0);
 	CHECK_INT(pair.reader.totals.waited_ns, waited_ns);
 	pair_done(&pair);
 }
 
-/* What a process has waited, of several threads and arenas: time that two wait counts once. */
+/* The time that a process waits, over threads and arenas: simultaneous waits count once. */
 static void test_shared_budget(void)
 {
 	const uint64_t ms = 1000000, t = ring_now_ns();
@@ -256,7 +255,7 @@ static void test_shared_budget(void)
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
 	ring_arena_set_budget(pair.arena, &budget);
-	/* 0 … 500, of which others wait a part */
+	/* from 0 to 500, with overlapping waits */
 	CHECK(ring_budget_begin(&budget, t));
 	CHECK(ring_budget_begin(&budget, t + 100 * ms));
 	ring_budget_end(&budget, t + 200 * ms);
@@ -264,26 +263,26 @@ static void test_shared_budget(void)
 	CHECK(ring_budget_left(&budget, t + 400 * ms) / ms - 599 <= 2);
 	ring_budget_end(&budget, t + 450 * ms);
 	ring_budget_end(&budget, t + 500 * ms);
-	/* nobody until 900 */
+	/* no waits until 900 */
 	CHECK(ring_budget_begin(&budget, t + 900 * ms));
 	CHECK(ring_budget_left(&budget, t + 900 * ms) / ms - 499 <= 2);
 	CHECK_INT(ring_budget_left(&budget, t + 1401 * ms), 0);
-	/* what nobody has ended yet counts, too */
+	/* unfinished waits count, too */
 	CHECK(!ring_budget_begin(&budget, t + 1401 * ms));
 	ring_budget_end(&budget, t + 1500 * ms);
 	CHECK_INT(full_waits(pair.ring), 0);
-	/* Of a thread that read the clock before the one that began the window. */
+	/* A thread that read the clock before the one that began the window. */
 	CHECK(!ring_budget_begin(&budget, t - 1));
-	/* the next one */
+	/* the next window */
 	CHECK(ring_budget_begin(&budget, t + RING_WAIT_WINDOW_NS));
 	ring_budget_end(&budget, t + RING_WAIT_WINDOW_NS);
-	/* in a child that was forked amid a wait nobody waits */
+	/* a child forked amid a wait has no waits */
 	ring_budget_end(&budget, t + RING_WAIT_WINDOW_NS);
 	CHECK(ring_budget_left(&budget, t + RING_WAIT_WINDOW_NS + 900 * ms) > 999 * ms);
 	pair_done(&pair);
 }
 
-/* A small ring, claimed, and one that is four times as big. */
+/* A small ring, claimed, and one that is four times as large. */
 static bool pair_init_two(enum ring_policy policy, struct ring_reader *readers)
 {
 	const struct ring_arena_sizes sizes = { { { SMALL, 1, policy },
@@ -299,7 +298,7 @@ static bool pair_init_two(enum ring_policy policy, struct ring_reader *readers)
 	return CHECK(pair.ring != NULL);
 }
 
-/* A ring that is full is left for a bigger one; what was in it comes first. */
+/* A thread leaves a full ring for a larger one, and its earlier records come first. */
 static void check_bigger(enum ring_policy policy)
 {
 	uint64_t room = SMALL / MARK_BYTES, last = 0;
@@ -326,7 +325,7 @@ static void test_bigger(void)
 	check_bigger(RING_DROP);
 }
 
-/* Pages of a bigger ring are mapped at once, not by a fault for each. */
+/* Pages of a larger ring are mapped at once, not by a fault for each. */
 static void test_mapped(void)
 {
 	const struct ring_arena_sizes sizes = { { { SMALL, 1, RING_DROP },
@@ -337,7 +336,7 @@ static void test_mapped(void)
 	memset(&pair, 0, offsetof(struct pair, buffer));
 	REQUIRE(CHECK_INT(ring_arena_make(&sizes, &pair.memory, &pair.fd), 0) &&
 		CHECK_INT(ring_arena_map(pair.fd, &pair.arena), 0));
-	/* A kernel before 5.14 cannot. */
+	/* Linux before 5.14 does not support it. */
 	if (madvise(pair.memory.base, pair.memory.bytes, MADV_POPULATE_WRITE) < 0)
 		return;
 	pair.ring = ring_claim(pair.arena, 9, 0, 0);
@@ -347,13 +346,13 @@ static void test_mapped(void)
 	while (i++ < 250 * RING_PAGE / MARK_BYTES)
 		CHECK(write_mark(pair.ring, i));
 	getrusage(RUSAGE_SELF, &after);
-	/* a sanitizer's own pages are made by faults, too */
+	/* a sanitizer's own pages cause faults, too */
 	CHECK(PROF_SANITIZED || after.ru_minflt - before.ru_minflt < 100);
 	pair_done(&pair);
 }
 
-/* Four laps of a thread that takes that long for each, and has room always; the last is in that
- * ring. */
+/* Four laps of a thread that takes `lap_ms` for each, and always has room; the last lap is in ring
+ * `expected`. */
 static void check_laps(long lap_ms, uint32_t expected)
 {
 	struct ring_reader readers[2];
@@ -386,8 +385,8 @@ static void check_laps(long lap_ms, uint32_t expected)
 	pair_done(&pair);
 }
 
-/* A ring that is filled quickly is left for a bigger one too, so that its consumer is not woken
- * so often. */
+/* A thread also leaves a ring that it fills quickly for a larger one, so that its consumer wakes
+ * less often. */
 static void test_fast(void)
 {
 	check_laps((long)(RING_LAP_NS / 1000000) + 5, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring where a record is interrupted: after each of its instructions, which
- * ptrace() steps through, the process is looked at as if it had died there, or gets a signal whose
- * handler writes, or whose handler never returns.
+ * Checks of libcollector/ring when a record is interrupted: after each of its instructions, which
+ * ptrace() steps through, the process's memory is checked as if it had died there, or the process
+ * gets a signal whose handler writes, or whose handler never returns.
  */
 #include "config.h"
 #include "libcollector/ring-internal.h"
@@ -23,11 +23,11 @@
 #include <time.h>
 
 #define SMALL 4096u
-#define N_QUIET 80  /* records that nobody looks at, so that the ring is almost full */
+#define N_QUIET 80  /* records without checks, until the ring is almost full */
 #define N_DEATHS 20 /* records that are stepped through: some fit, some do not, then another lap */
 #define STRIDE test_stride(PROF_SANITIZED ? 16 : 4) /* of the instructions of a record */
 
-/* Between the tests and the process that they step through. */
+/* Shared by the tests and the process that they step through. */
 struct stage {
 	volatile int in_record;
 	volatile uint64_t started, ended, handled, between;
@@ -41,7 +41,7 @@ static sigjmp_buf escape;
 static uint8_t *copy;
 
 /*
- * The vDSO reads the time again if the kernel has changed it meanwhile: again and again, where its
+ * The vDSO reads the time again if the kernel has changed it meanwhile, which never ends if its
  * instructions are stepped through and take longer than a tick. A system call is one step.
  */
 static int ask_kernel(clockid_t clock, struct timespec *ret_now)
@@ -69,7 +69,7 @@ static void end_stage(void)
 	pair_done(&pair);
 }
 
-/* A child that has mapped the arena as any process does, stopped before `function`. */
+/* A child that has mapped the arena like any process, stopped before `function`. */
 static pid_t start_child(void (*function)(void), uint64_t n_quiet)
 {
 	pid_t pid;
@@ -97,7 +97,7 @@ static pid_t start_child(void (*function)(void), uint64_t n_quiet)
 	return pid;
 }
 
-/* By one instruction, or to the next SIGTRAP; false where it has ended. */
+/* Continues by one instruction, or to the next SIGTRAP; false if the child has ended. */
 static bool go_on(pid_t pid, int how, int signal)
 {
 	int status;
@@ -122,7 +122,7 @@ static void write_some(void)
 	}
 }
 
-/* The arena as it is now, read as that of a process that is no more. */
+/* Reads a copy of the arena like that of a dead process. */
 static void check_death(uint64_t last)
 {
 	struct ring_reader reader = pair.reader;
@@ -188,8 +188,8 @@ static void handle_and_leave(int number)
 }
 
 /*
- * One handler for the child; a record for each of the instructions that is to be interrupted, and
- * one between that finds what was left.
+ * One handler for the child; a record for each instruction to be interrupted, and one in between,
+ * which detects an abandoned record.
  */
 static void write_until_all(void (*handler)(int))
 {
@@ -238,8 +238,8 @@ static bool step_within(pid_t pid, uint64_t n)
 }
 
 /*
- * A signal interrupts every STRIDEth instruction, each in a record of its own. What is not a record
- * runs freely, up to the SIGTRAP that the child raises before each.
+ * A signal interrupts every STRIDEth instruction, each in a record of its own. Code outside of
+ * records runs freely, up to the SIGTRAP that the child raises before each.
  */
 static uint64_t interrupt_all(pid_t pid)
 {
@@ -256,7 +256,7 @@ static uint64_t interrupt_all(pid_t pid)
 	return n;
 }
 
-/* Ids are of two sequences here; what counts is how many. */
+/* Ids come from two sequences here, so only the number of records is checked. */
 static void drain_rest(void)
 {
 	struct ring_record record;
@@ -274,8 +274,7 @@ static void drain_rest(void)
 	check_law(&pair.reader.totals);
 }
 
-/* Everything is recorded, but for handlers in the few instructions where that would be wrong,
- * which are counted. */
+/* Everything is recorded, except by handlers in a few critical instructions, which are counted. */
 static void test_nested(void)
 {
 	struct ring_totals *totals = &pair.reader.totals;
@@ -294,12 +293,12 @@ static void test_nested(void)
 	CHECK_INT(totals->records, totals->attempted - totals->lost[RING_LOST_NESTED]);
 	CHECK_INT(totals->abandoned, 0);
 	CHECK_INT(totals->unpublished, 0);
-	/* a sanitizer makes more of the few */
+	/* a sanitizer adds critical instructions */
 	CHECK(PROF_SANITIZED || totals->lost[RING_LOST_NESTED] < n / 2);
 	end_stage();
 }
 
-/* What was left is known by the next record, and the ring goes on. */
+/* The next record detects an abandoned one, and the ring continues. */
 static void test_left(void)
 {
 	struct ring_totals *totals = &pair.reader.totals;
@@ -327,12 +326,12 @@ static void test_left(void)
 
 /* ---- A sweep ---- */
 
-#define GONE 0x3fffff /* no thread: the kernel gives no number above */
+#define GONE 0x3fffff /* not a thread: above the kernel's maximum */
 
 static struct ring *volatile next;
 
-/* The thread that was looked at has released its ring and is gone; it is read, and another
- * one's. */
+/* The checked thread has released its ring and ended; the ring is drained, and claimed by another
+ * thread. */
 static void hand_over(int number)
 {
 	uint64_t state = pair.header->state;
@@ -346,7 +345,7 @@ static void hand_over(int number)
 	stage->between += next != NULL;
 }
 
-/* Sweeps until nobody interrupts any more. Who claimed the ring in the middle of that keeps it. */
+/* Sweeps until no interruption is left. A thread that claimed the ring in the middle keeps it. */
 static void sweep_until_all(void)
 {
 	struct sigaction action = { .sa_handler = hand_over };
@@ -403,7 +402,7 @@ static uint64_t drain_count(void)
 	return n;
 }
 
-/* What is begun within is published together, and the outermost first. */
+/* Records begun within a record are published together with it, outermost first. */
 static void test_together(void)
 {
 	struct ring_stack *stack;
@@ -440,7 +439,7 @@ static void test_depth(void)
 	pair_done(&pair);
 }
 
-/* Deep in the stack; whoever called this has left it without an end. */
+/* Deep in the stack; its caller abandons it. */
 static __attribute__((noinline)) void begin_deep(int n)
 {
 	volatile char room[256];
@@ -505,7 +504,7 @@ static void *mark_on_stacks(void *data)
 	return NULL;
 }
 
-/* The thread's stack is below the signal stack, and is no less deep for that. */
+/* The thread's stack is below the signal stack, but not less deep. */
 static void test_signal_stack(void)
 {
 	static uint8_t below[1 << 18] __attribute__((aligned(4096)));
@@ -578,7 +577,7 @@ static bool filter_all(void)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/* A thread whose filter kills for every call goes on, full ring or not. */
+/* A thread with a filter that kills for every call continues, with a full ring or not. */
 static void test_filter(void)
 {
 	pid_t pid;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring-reader: a producer that lies is believed nothing, and its times are
- * what they can be.
+ * Checks of libcollector/ring-reader: the claims of a producer that lies are not accepted, and
+ * times are plausible.
  */
 #include "config.h"
 #include "libcollector/ring-internal.h"
@@ -44,7 +44,7 @@ static const struct lie lies[] = {
 	{ "long string", 48, RING_STRING, { 0, UINT32_MAX }, RING_FAULT_PAYLOAD },
 };
 
-/* A good record, and then one that lies. */
+/* A good record, and then a false one. */
 static void check_lie(const struct lie *lie)
 {
 	struct ring_record_header header = { .bytes = lie->bytes, .type = lie->type };
@@ -104,10 +104,10 @@ static void test_positions(void)
 	check_head(0, RING_FAULT_POSITION);
 	check_head(MARK_BYTES + SMALL + 8, RING_FAULT_POSITION);
 	check_head(UINT64_MAX & ~UINT64_C(7), RING_FAULT_POSITION);
-	check_head(MARK_BYTES + SMALL, RING_FAULT_LENGTH); /* of what was never written */
+	check_head(MARK_BYTES + SMALL, RING_FAULT_LENGTH); /* bytes that were never written */
 }
 
-/* A record that goes on at the start of the data. */
+/* A record that continues at the start of the data. */
 static void test_wrapped(void)
 {
 	const struct ring_record_header header = { .bytes = 2 * MARK_BYTES, .type = RING_PAD };
@@ -154,8 +154,8 @@ static void test_counts(void)
 	check_counts(UINT64_MAX - 1, UINT64_MAX, RING_FAULT_COUNTS);
 }
 
-/* Whatever the time is that a record says, it is one between the grant and the drain, and none
- * goes back. */
+/* Whatever time a record claims, the result is between the grant and the drain, and never
+ * decreases. */
 static void test_times(void)
 {
 	const uint64_t times[] = { YEAR_2500_NS, 0, UINT64_MAX, 1 };
@@ -195,8 +195,7 @@ static __attribute__((no_sanitize("thread"))) void *change_all(void *data)
 	return NULL;
 }
 
-/* Lengths that change while they are read: nothing leads out of the copy, which is what the
- * sanitizer looks at. */
+/* Lengths that change while they are read: no read leaves the copy, as the sanitizer verifies. */
 static void test_changing(void)
 {
 	pthread_t id;
@@ -253,7 +252,7 @@ static void write_realloc(uint64_t ticks, uint64_t duration, uint16_t flags)
 	ring_end(pair.ring, moved);
 }
 
-/* What an arena offers is what its rings have; what one says of its times is believed only then. */
+/* Rings use ticks if their arena offers them; a record's claim of ticks is accepted only then. */
 static void test_ticks(void)
 {
 	uint64_t last = 0, now;
@@ -295,8 +294,8 @@ static void test_ticks(void)
 	tick_clock_free(clock);
 }
 
-/* The end of a realloc is not after the drain, and not after what its thread did then, as to
- * give up its block. */
+/* The end of a realloc is not after the drain, and not after the thread's later records, for
+ * example a free of its block. */
 static void test_ends(void)
 {
 	const uint64_t second = UINT64_C(1000000000);
@@ -309,7 +308,7 @@ static void test_ends(void)
 	pause_ms(1);
 	now = ring_now_ns();
 	write_realloc(now, second, 0);
-	write_realloc(now + 5, 0, 0); /* a handler's, amid */
+	write_realloc(now + 5, 0, 0); /* a handler's, in between */
 	write_realloc(now + second, 0, 0);
 	pause_ms(1);
 	batch = drain(RING_DRAIN_LIVE);
@@ -320,13 +319,13 @@ static void test_ends(void)
 	CHECK_INT(end, batch.now_ns);
 	REQUIRE(ring_batch_next(&batch, &record));
 	CHECK_INT(record.time_ns, now + 5);
-	/* which is the last one by now, so that the one behind it is not before the first */
+	/* the handler's time is the last one, so the next record is not before the first */
 	REQUIRE(ring_batch_next(&batch, &record));
 	CHECK(record.time_ns >= end);
 	pair_done(&pair);
 }
 
-/* Ticks that read as a bit later than the drain stay what they are: another ring's may be
+/* Ticks slightly after the drain are not changed, because another ring's records may be in
  * between. */
 static void test_ticks_ahead(void)
 {
@@ -352,7 +351,7 @@ static void test_ticks_ahead(void)
 	tick_clock_free(clock);
 }
 
-/* What a ring of this machine says in ticks is what the clock says. */
+/* On this machine, a ring's time in ticks equals that of the clock. */
 static void test_real_ticks(void)
 {
 	const struct ring_arena_sizes sizes = { { { SMALL, 1, RING_DROP } } };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/self-maps.c: what is told of this process's own memory, and what is
- * noticed of its changes. Libraries that come and go are in tests/integration/test_jit.py.
+ * Checks of libcollector/self-maps.c: the reports of this process's own memory, and the detection
+ * of changes. Loading and unloading of libraries is in tests/integration/test_jit.py.
  */
 #include "libcollector/self-maps.h"
 #include "tests/unit/test.h"
@@ -57,7 +57,8 @@ static void reset(void)
 	memset(&code, 0, sizeof(code));
 }
 
-/* A library once, whatever else of it is asked for; with the file that the kernel says it is. */
+/* A library is reported once, for any number of its addresses, with the kernel's identity of its
+ * file. */
 static void test_library(void)
 {
 	const void *const pcs[] = { (const void *)(uintptr_t)&getpid,
@@ -78,12 +79,12 @@ static void test_library(void)
 	CHECK(range_of(pcs[0])->start <= (uintptr_t)pcs[0]);
 	told = scan(pcs, 2, &known);
 	CHECK(known);
-	/* in another epoch of ids all is told anew */
+	/* everything is reported again in another epoch of ids */
 	CHECK(!self_maps_check(
 		&code, &(const struct self_maps_stack){ .pcs = pcs, .n = 2, .n_exact = 2 }, 2));
 }
 
-/* Memory that is no module's is looked for once, be it code, data, or nothing at all. */
+/* Memory outside of modules is looked up once, whether code, data, or unmapped. */
 static void test_heap(void)
 {
 	void *heap = malloc(64);
@@ -100,7 +101,7 @@ static void test_heap(void)
 	CHECK(known);
 	for (size_t i = 0; i < 4; i++)
 		CHECK(range_of(pcs[i]) && range_of(pcs[i])->image == 0);
-	/* The last page ends nowhere: it is asked about each time, and that is all. */
+	/* The last page has no end: it is looked up each time, without a report. */
 	told = scan(pcs, 5, &known);
 	told = scan(pcs, 5, &known);
 	CHECK_INT(told.n, 0);
@@ -108,7 +109,7 @@ static void test_heap(void)
 	free(heap);
 }
 
-/* A module that has gone, and one that nobody has loaded as a library. */
+/* A module that was unmapped, and one that was not loaded as a library. */
 static void test_unmapped(void)
 {
 	const size_t bytes = 16384;
@@ -142,7 +143,7 @@ static void test_unmapped(void)
 	close(fd);
 }
 
-/* More places than there is room for: what a stack goes through is known all the same. */
+/* More places than the cache holds: those on a stack are still known. */
 static void test_full(void)
 {
 	const void *pcs[3] = { (const void *)(uintptr_t)&getpid };
@@ -159,7 +160,7 @@ static void test_full(void)
 	}
 }
 
-/* Nothing more can be opened, or again all. */
+/* Forbids or allows opening files. */
 static void allow_files(bool allowed)
 {
 	struct rlimit limit;
@@ -169,7 +170,7 @@ static void allow_files(bool allowed)
 	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* Where /proc/self/maps cannot be read nothing is told of modules, and one is looked for once. */
+/* Without /proc/self/maps no module is reported, and each is looked up once. */
 static void test_no_descriptor(void)
 {
 	void *heap = malloc(64);
@@ -200,7 +201,7 @@ static void test_no_descriptor(void)
 	free(heap);
 }
 
-/* Loads it, looks at it where nobody says what it is, and lets it go. */
+/* Loads the module, looks it up without a way to identify it, and unloads it. */
 static void see_module(const char *path, const void **ret_pc, uint32_t *ret_n_replaced)
 {
 	void *module = dlopen(path, RTLD_NOW);
@@ -220,7 +221,7 @@ static void see_module(const char *path, const void **ret_pc, uint32_t *ret_n_re
 	dlclose(module);
 }
 
-/* That another one has come to its place is seen all the same. */
+/* A module that replaces another one at its address is noticed all the same. */
 static void test_nameless_replaced(void)
 {
 	const void *a = NULL, *b = NULL;

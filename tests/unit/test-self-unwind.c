@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/self-unwind where a hook may be: chains are those of libgcc's unwinder,
- * and nothing faults, waits, or takes what is not its own. Needs libc only, so that it runs on
- * other architectures too.
+ * Checks of libcollector/self-unwind where a hook may run: chains are those of libgcc's unwinder,
+ * and nothing faults, waits, or takes memory that is not its own. Needs libc only, so that it runs
+ * on other architectures too.
  */
 #include "libcollector/self-unwind.h"
 
@@ -33,8 +33,8 @@
 #define N_CORRUPT (PROF_EMULATED ? 2000 : 20000)
 #define STORM_SECONDS 1
 
-/* qemu makes the frame of a signal in its own way for ppc64le, and gives no vdso that would say
- * how to walk it. */
+/* qemu makes the frame of a signal in its own way for ppc64le, and has no vdso that would describe
+ * it. */
 #if defined(__powerpc64__) && PROF_EMULATED
 #define HAS_SIGNAL_FRAMES false
 #else
@@ -55,7 +55,7 @@ struct expected {
 	size_t n;
 };
 
-/* A chain, and what libgcc finds from the same function. */
+/* A chain, and libgcc's result from the same function. */
 struct seen {
 	struct self_unwind_chain chain;
 	uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
@@ -88,7 +88,7 @@ static __attribute__((noinline)) int see(void)
 	return 0;
 }
 
-/* All but the innermost frame, where the calls differ. */
+/* Compares all but the innermost frame, where the calls differ. */
 static bool check_pcs(const uint64_t *pcs, const uint64_t *expected, size_t n)
 {
 	for (size_t i = 1; i < n; i++)
@@ -97,8 +97,8 @@ static bool check_pcs(const uint64_t *pcs, const uint64_t *expected, size_t n)
 	return true;
 }
 
-/* libgcc ends where there is no CFI, as in start_thread() on riscv64; its frame pointer leads
- * on. */
+/* libgcc ends at code without CFI, as in start_thread() on riscv64; our walk continues by the frame
+ * pointer. */
 static bool check_seen(uint32_t flags)
 {
 	const struct self_unwind_chain *chain = &seen.chain;
@@ -171,7 +171,7 @@ static void test_room(void)
 
 static volatile bool has_one;
 
-/* Where no room is left, libgcc has none either. */
+/* Without room on the stack libgcc cannot walk either. */
 static __attribute__((noinline)) void walk_tightly(void)
 {
 	struct walk_registers registers;
@@ -203,7 +203,7 @@ static void *check_in_thread(void *data)
 	return NULL;
 }
 
-/* On memory of the program's, without a guard. */
+/* On memory of the program's own, without a guard. */
 static void test_given_stack(void)
 {
 	void *stack = mmap(NULL, 1u << 20, PROT_READ | PROT_WRITE,
@@ -234,7 +234,7 @@ static __attribute__((noinline)) void call_generated(void (*code)(int (*)(void))
 	CHECK(seen.chain.flags & SELF_UNWIND_FP);
 }
 
-/* Makes a frame, calls its argument, and returns; the call ends at RETURN_AT. */
+/* Creates a frame, calls its argument, and returns; the call ends at RETURN_AT. */
 #if defined(__x86_64__)
 #define RETURN_AT 6
 static const uint8_t generated[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
@@ -246,7 +246,7 @@ static const uint32_t generated[] = { 0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c1
 static const uint8_t generated[] = { 0 };
 #endif
 
-/* Code that has a frame pointer and no CFI leads on to what called it; libgcc ends there. */
+/* Code with a frame pointer and without CFI leads to its caller; libgcc ends there. */
 static void test_generated(void)
 {
 	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
@@ -424,7 +424,7 @@ static __attribute__((noinline)) int overflow(int n)
 	char room[2000];
 
 	room[0] = (char)n;
-	__asm__ volatile("" ::"r"(room) : "memory"); /* all of it */
+	__asm__ volatile("" ::"r"(room) : "memory"); /* the whole array */
 	return n < 0 ? 0 : overflow(n + 1) + room[0];
 }
 
@@ -463,9 +463,9 @@ static void test_overflow(void)
 	run_thread(overflow_thread);
 }
 
-#define CORNER 2500 /* bytes: enough for what is called, and not for a walk */
+#define CORNER 2500 /* bytes: enough for the calls, but not for a walk */
 
-/* All of a stack but for a corner is taken. */
+/* All of a stack is in use, except a small rest. */
 static __attribute__((noinline)) void walk_in_rest(const char *end)
 {
 	const char *here = __builtin_frame_address(0);
@@ -555,7 +555,8 @@ static void test_fork(void)
 	check_here();
 }
 
-/* The child's first thread is on the stack of one that was not; it has not walked before. */
+/* The child's first thread has the stack of a thread that was not the first; it has not walked
+ * before. */
 static void *fork_in_thread(void *data)
 {
 	pid_t pid;
@@ -589,7 +590,7 @@ static __attribute__((noinline)) pid_t walk_in_vfork(void)
 	return pid;
 }
 
-/* The child is on its parent's stack; it is seen in its memory. */
+/* The child uses its parent's stack; the parent sees the result in its memory. */
 static void test_vfork(void)
 {
 	struct self_unwind before;
@@ -612,7 +613,7 @@ static int see_in_child(void *data)
 	return 0;
 }
 
-/* As posix_spawn() makes one: on a stack of its own, in its parent's memory and with its thread
+/* As in posix_spawn(): on a stack of its own, in its parent's memory and with its thread
  * pointer. */
 static void test_spawn(void)
 {
@@ -650,7 +651,7 @@ static int walk_for_ever(void *data)
 	return 0;
 }
 
-/* Children that die while they walk in their parent's memory take nothing with them. */
+/* Children that die while they walk in their parent's memory leave nothing locked. */
 static void test_killed(void)
 {
 	static struct self_unwind of_child;
@@ -789,7 +790,7 @@ static void *walk_in_storm(void *data)
 	return NULL;
 }
 
-/* What other threads hold at that moment is not held in the child. */
+/* Locks that other threads hold at the fork are not held in the child. */
 static void test_fork_in_storm(void)
 {
 	struct sigaction before;
@@ -826,8 +827,8 @@ static volatile sig_atomic_t is_forked, may_fork;
 static pid_t forked[N_FORKED];
 static volatile int n_forked;
 
-/* Every other time it walks too, on either side, as another hook of the thread would, and asks
- * for the same cache. */
+/* Every other time it also walks, on either side, like another hook of the thread, and requests the
+ * same cache. */
 static void fork_handler(int number, siginfo_t *info, void *context)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);
@@ -840,7 +841,7 @@ static void fork_handler(int number, siginfo_t *info, void *context)
 	atomic_fetch_add(&n_storm, 1);
 	if (own.walking == 0 || !may_fork || n_forked == N_FORKED)
 		return;
-	may_fork = 0; /* the next one is elsewhere in the walk */
+	may_fork = 0; /* the next fork is elsewhere in the walk */
 	pid = fork();
 	if (pid == 0)
 		is_forked = 1;
@@ -884,7 +885,7 @@ static void test_fork_in_walk(void)
 	start_storm(&before);
 	CHECK(sigaction(SIGPROF, &action, NULL) == 0);
 	while (!is_forked && n_forked < N_FORKED && !has_passed(10, &start)) {
-		self_unwind_forget(); /* so that all is looked up */
+		self_unwind_forget(); /* so that everything is looked up */
 		recurse(800, see_often);
 	}
 	if (is_forked) {
@@ -904,7 +905,7 @@ static void test_fork_in_walk(void)
 
 static atomic_bool are_released;
 
-/* Keeps the thread within the walk that this interrupts. */
+/* Keeps the interrupted thread within its walk. */
 static void hold_handler(int number)
 {
 	const struct timespec moment = { .tv_nsec = 1000000 };
@@ -920,8 +921,8 @@ static void *walk_until_released(void *data)
 	return NULL;
 }
 
-/* Every cache is held by a walk that does not go on: the next one has its place only, waits for
- * nobody, and says so. */
+/* Every cache is held by an interrupted walk: the next one has its place only, waits for nobody,
+ * and reports that. */
 static void test_none_free(void)
 {
 	struct sigaction action = { .sa_handler = hold_handler, .sa_flags = SA_RESTART }, before;
@@ -948,7 +949,7 @@ static void test_none_free(void)
 	check_here();
 }
 
-/* Handlers that leave by siglongjmp() what they interrupted: a walk, mostly. */
+/* Handlers that abandon the interrupted function, mostly a walk, by siglongjmp(). */
 static void test_left(void)
 {
 	struct sigaction before;
@@ -980,7 +981,7 @@ static int see_call(void)
 	return 0;
 }
 
-/* Where it was, and what a call of it leaves on the stack; 0 where it is not. */
+/* The address of the call, and the word that it leaves on the stack; 0 if unknown. */
 static uint64_t call_module(const char *path)
 {
 	void *module = dlopen(path, RTLD_NOW);
@@ -1150,7 +1151,7 @@ static int in_filtered_child(uint32_t action)
 #define KILL_FOR(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), KILL
 #define KILL BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-/* All that a walk could call, with rt_sigprocmask() or without. */
+/* Refuses all system calls that a walk could make, with rt_sigprocmask() or without. */
 static bool refuse_walks(bool with_probes)
 {
 	struct sock_filter code[] = {
@@ -1181,7 +1182,7 @@ static void *walk_silently(void *data)
 	return NULL;
 }
 
-/* The first walk is made there. */
+/* The first walk happens under the filter. */
 static void *walk_quietly(void *data)
 {
 	own = (struct self_unwind){ .quiet = SELF_UNWIND_PROBES };
@@ -1245,7 +1246,7 @@ static size_t count_mappings(void)
 	return n;
 }
 
-/* Before there is one, there is the place only. */
+/* Before the setup there is the place only. */
 static void test_setup(void)
 {
 	size_t before;

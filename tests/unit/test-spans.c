@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of what begins and ends make together, and of percentiles, on marks whose answer can be
+ * Checks of the spans made from begins and ends, and of percentiles, on marks whose results can be
  * counted by hand.
  */
 #include "tests/unit/build-capture.h"
@@ -64,8 +64,7 @@ static void keep(const struct span *span, void *data)
 		answer->spans[answer->n++] = *span;
 }
 
-/* What stands in the answer but name and thread ("a", 101) must not be looked at once the
- * capture is closed. */
+/* Only name and thread ("a", 101) of the answer may be used after the capture is closed. */
 static struct answer read_spans(struct build *build, struct capture **ret_capture)
 {
 	struct answer answer = { 0 };
@@ -76,7 +75,7 @@ static struct answer read_spans(struct build *build, struct capture **ret_captur
 	return answer;
 }
 
-/* Is there, once, a mark of this kind, from then to then, of the thread with this number? */
+/* Whether there is exactly one such mark, with these times, of the thread with this number. */
 static bool has(const struct answer *answer, const struct capture *capture, enum span_kind kind,
 		const char *name, int64_t start, int64_t end, uint64_t tid)
 {
@@ -107,7 +106,7 @@ static void done(struct build *build, struct capture *capture)
 	build_done(build);
 }
 
-/* Without ids: by thread and name, the last one first. */
+/* Without ids: by thread and name, the last begin first. */
 static void test_nested(void)
 {
 	struct build build;
@@ -132,8 +131,7 @@ static void test_nested(void)
 	done(&build, capture);
 }
 
-/* One does not wait for the other: names, and ids, that are ended in the order in which they
- * began. */
+/* Spans with different names or ids can end in the order in which they began. */
 static void test_overlapping(void)
 {
 	struct build build;
@@ -158,7 +156,8 @@ static void test_overlapping(void)
 	done(&build, capture);
 }
 
-/* An id is its process's. What has none stays on its thread. An end need not say what it ends. */
+/* An id belongs to a process. A span without an id stays on its thread. An end may omit its
+ * name. */
 static void test_across_threads(void)
 {
 	struct build build;
@@ -181,7 +180,7 @@ static void test_across_threads(void)
 	done(&build, capture);
 }
 
-/* The same id under two names, and again after its end, also where that end was lost. */
+/* The same id under two names, and again after its end, also if that end was lost. */
 static void test_same_id(void)
 {
 	struct build build;
@@ -204,7 +203,7 @@ static void test_same_id(void)
 	CHECK_NO_END("a", 10, 101);
 	done(&build, capture);
 
-	/* A file with ten thousand of them costs no quadratic time: an end looks at 64. */
+	/* Ten thousand open spans cost no quadratic time, because an end looks at 64. */
 	begin(&build);
 	OPEN(0, 1, 5, B);
 	for (unsigned i = 0; i < 10000; i++)
@@ -217,7 +216,7 @@ static void test_same_id(void)
 	done(&build, capture);
 }
 
-/* Every row is handed out once, whatever is missing; kinds that nobody knows are instants. */
+/* Every row is returned once, whatever is missing; unknown kinds are instants. */
 static void test_every_row(void)
 {
 	struct build build;
@@ -245,7 +244,7 @@ static void test_every_row(void)
 	done(&build, capture);
 }
 
-/* All that nobody knows is not one thread. */
+/* All unknown threads are not one thread. */
 static void test_lost(void)
 {
 	struct build build;
@@ -268,7 +267,7 @@ static void test_lost(void)
 	done(&build, capture);
 }
 
-/* A span goes on in the next epoch, whose ids are others, and not in the next segment. */
+/* A span continues in the next epoch, with other ids, but not in the next segment. */
 static void test_epochs_and_segments(void)
 {
 	struct build build;
@@ -301,7 +300,7 @@ static void test_epochs_and_segments(void)
 	done(&build, capture);
 }
 
-/* Losses that may have been marks, in the range that is asked for. */
+/* Losses that may have been marks, in the requested range. */
 static void test_losses(void)
 {
 	static const struct {
@@ -349,8 +348,8 @@ static uint32_t thread_of(const struct reader *reader, uint64_t tid)
 	return NAMES_NONE;
 }
 
-/* Overlapping, nested and adjoining spans, of whole processes and of threads alone; both ends
- * are inside. */
+/* Overlapping, nested and adjoining spans, of whole processes and of threads alone; both ends are
+ * inside. */
 static void test_sets(void)
 {
 	static const struct {
@@ -406,7 +405,7 @@ static void test_percentiles(void)
 {
 	struct durations durations = { 0 };
 
-	/* 1 to 1000 in an order that is none */
+	/* 1 to 1000 in a scrambled order */
 	for (uint64_t i = 0; i < 1000; i++)
 		durations_add(&durations, i * 617 % 1000 + 1);
 	CHECK_INT(durations_count(&durations), 1000);

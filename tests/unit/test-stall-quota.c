@@ -14,17 +14,17 @@
 
 #define USER 65534
 #define OTHER 65533
-#define TARGET 100 /* of no account: only root's processes are told from each other */
+#define TARGET 100 /* arbitrary: only root's processes are distinguished */
 
 static int64_t now_us;
-static GArray *helpers; /* pids that have not gone */
+static GArray *helpers; /* pids that have not ended */
 
 static int64_t fake_clock(void)
 {
 	return now_us;
 }
 
-/* What a process of ours that is killed but not gone is to stall-quota.c. */
+/* Represents a child that was killed but has not ended. */
 static pid_t start(void)
 {
 	pid_t pid = fork();
@@ -48,7 +48,8 @@ static void on_exit_of_last(GPid pid, gint wait_status, gpointer data)
 	*(bool *)data = true;
 }
 
-/* The kernel lets all of them go; one more that ends behind them says when that was heard of. */
+/* The kernel lets all of them end. One more child, which ends after them, tells when their ends
+ * were seen. */
 static void let_go(void)
 {
 	bool heard = false;
@@ -81,7 +82,7 @@ static void test_at_once(void)
 		hang(USER, TARGET);
 	}
 	CHECK(stall_quota_is_blocked(USER, TARGET));
-	/* as long as they are there */
+	/* as long as they exist */
 	pass(3600);
 	CHECK(stall_quota_is_blocked(USER, TARGET));
 	let_go();
@@ -99,7 +100,7 @@ static void test_pause(void)
 	CHECK(stall_quota_is_blocked(USER, TARGET));
 	pass(20);
 	CHECK(!stall_quota_is_blocked(USER, TARGET));
-	/* and it begins anew */
+	/* and the count begins again */
 	hang(USER, TARGET);
 	let_go();
 	CHECK(!stall_quota_is_blocked(USER, TARGET));
@@ -149,7 +150,7 @@ static void test_full(void)
 {
 	struct files_bare bare[4];
 
-	/* one short of what all of root's may have */
+	/* one fewer than the limit for all of root's processes */
 	for (pid_t i = 0; i < 15; i++)
 		hang(0, TARGET + i);
 	CHECK(!stall_quota_is_blocked(0, 1));
@@ -169,7 +170,7 @@ static void test_full(void)
 	pass(31);
 }
 
-/* What is only not wanted any more is no hang. */
+/* Ending a helper that is no longer needed is not a hang. */
 static void test_reap(void)
 {
 	for (unsigned i = 0; i < 6; i++) {

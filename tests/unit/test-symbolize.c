@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of symbolize on a capture that hit functions of this very program.
+ * Checks of symbolize on a capture with samples in functions of this program.
  */
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
@@ -25,8 +25,7 @@ __attribute__((noinline, used)) static int second_function(int n)
 	return n ^ 0x55;
 }
 
-/* What the kernel calls the offset of an address: through the segment of the program that holds
- * it. */
+/* The kernel's offset for an address: by the segment of the program that contains it. */
 struct place {
 	uint64_t address;
 	uint64_t offset;
@@ -44,7 +43,7 @@ static int find_place(struct dl_phdr_info *info, size_t size, void *data)
 		if (segment->p_type == PT_LOAD && place->address - start < segment->p_memsz)
 			place->offset = place->address - start + segment->p_offset;
 	}
-	return 1; /* the program itself is the first */
+	return 1; /* the program itself comes first */
 }
 
 static uint64_t offset_of(int (*function)(int))
@@ -130,7 +129,8 @@ static const char *name_of(const struct build *build, uint64_t offset)
 	return name;
 }
 
-/* A mapping's record may name the build-id only, and a snapshot device and inode too: one file. */
+/* The record of a mapping may have only the build-id, and a snapshot device and inode too: one
+ * file. */
 static void test_two_rows(void)
 {
 	struct build build;
@@ -229,8 +229,8 @@ static void test_not_a_capture(void)
 	close(fd);
 }
 
-/* Calls that are their own parents, each other's, nobody's; lines of a call that is not there,
- * without bytes, twice, and beyond. */
+/* Calls that are their own parents, each other's, nobody's; lines of a missing call, without bytes,
+ * twice, and beyond the end. */
 static void test_lines_that_lie(void)
 {
 	enum { CALLS = 2000 };
@@ -287,8 +287,8 @@ static void test_lines_that_lie(void)
 	build_done(&build);
 }
 
-/* Each is inlined into the one before, and has a line, from the outermost on: what is known of
- * one goes on with the next. */
+/* Each call is inlined into the previous one, and has a line, from the outermost on: the knowledge
+ * of one continues with the next. */
 static void test_chain_without_end(void)
 {
 	enum { CALLS = 2000 };

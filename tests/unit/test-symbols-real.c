@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/common/symbols on files of this machine, against binutils: the start of each
- * symbol is one that nm knows by that name, and a stripped function is an FDE of readelf. Files
- * that are not installed are left out; libc is always there. Prints what each file took.
+ * Checks of tools/common/symbols on files of this machine, compared with binutils: nm has the same
+ * name at the start of each symbol, and a stripped function is an FDE of readelf. Files that are
+ * not installed are skipped; libc is always there. Prints the time and memory of each file.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
@@ -86,7 +86,7 @@ static size_t pick_offsets(const struct elf_image *elf, uint64_t *offsets)
 	return n;
 }
 
-/* "ADDRESS TYPE NAME", of code */
+/* "ADDRESS TYPE NAME", symbols of code */
 static void read_nm(const char *path, const char *option, GArray *known)
 {
 	g_autofree char *command = g_strdup_printf("nm %s %s 2>/dev/null", option, path);
@@ -127,7 +127,7 @@ static void read_fdes(const char *path, GArray *known)
 	}
 }
 
-/* The first known thing at an address. */
+/* The first known entry at an address. */
 static guint find_known(const GArray *known, uint64_t address)
 {
 	guint low = 0, high = known->len;
@@ -188,7 +188,7 @@ static void check_row(const struct elf_image *elf, const struct symbol *row, con
 	}
 }
 
-/* What no source names is in no FDE either. */
+/* A place without a name in any source is in no FDE either. */
 static void check_open(const struct elf_image *elf, uint64_t offset, const GArray *fdes)
 {
 	uint64_t address = 0;
@@ -211,7 +211,7 @@ static void check_all(const char *path, const struct elf_image *elf, const struc
 	g_array_sort(names, compare_known);
 	g_array_sort(fdes, compare_known);
 	CHECK(names->len + fdes->len > 0);
-	/* addr2line says what is of DWARF: test_debug_places */
+	/* test_debug_places compares names from DWARF with addr2line */
 	for (size_t i = 0; i < symbols->n_rows; i++)
 		if (symbols->rows[i].origin != SYMBOLS_FROM_DWARF)
 			check_row(elf, &symbols->rows[i], names, fdes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/common/symbols on files made for it: which of several symbols names a place,
- * symbols without a size, stripped code, files that are not the recorded ones, and tables that lie.
+ * Checks of tools/common/symbols on generated files: which of several symbols names a place,
+ * symbols without a size, stripped code, files that are not the recorded ones, and invalid tables.
  * test-symbols-real has real files.
  */
 #include "tests/unit/elf-builder.h"
@@ -92,8 +92,8 @@ static void test_preference(void)
 	CHECK_STR(names->rows[1].raw_name, "_ZN3foo3barEi@LIB_1");
 }
 
-/* Puts names of any length behind the file: `table` is where its symbols are, which follow the
- * null symbol. */
+/* Writes names of any length after the end of the file: `table` is the position of its symbols,
+ * which follow the null symbol. */
 static void rename_symbols(int fd, off_t table, char *const *names, size_t n)
 {
 	uint32_t at = 1;
@@ -366,7 +366,8 @@ static void test_round_trip(void)
 	CHECK(!elf_image_get_offset(elf, 0, &offset));
 }
 
-/* A cut file loses names, nothing else: at each length, with the whole one's headers in front. */
+/* A truncated file loses names, nothing else: at each length, with the headers of the complete
+ * file. */
 static void test_truncated(void)
 {
 	static const struct build_symbol symbols[] = { { TEXT, 0x10, "f", STT_FUNC, STB_GLOBAL } };
@@ -415,7 +416,7 @@ static void test_vdso(void)
 	CHECK_INT(wrong->state, SYMBOLS_CHANGED);
 }
 
-/* As many symbols and places as an attacker likes, all over each other: no product of the two. */
+/* An arbitrary number of overlapping symbols and places: the cost is not their product. */
 static void test_many_overlapping(void)
 {
 	static struct build_symbol symbols[80];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of arch/table: what is compiled is what was evaluated, whatever the order, and damage
- * is found. */
+/* Checks of arch/table: compiled rules equal evaluated ones in any order, and damage is found. */
 #include "arch/table.h"
 
 #include "tests/unit/cfi-builder.h"
@@ -18,7 +17,7 @@ struct made {
 	struct unwind_table table;
 };
 
-/* Memory that runs out after `left` calls, and knows how much is in use. */
+/* Memory that runs out after `left` calls, and counts the memory in use. */
 struct account {
 	size_t left;
 	int64_t used;
@@ -89,7 +88,7 @@ static void test_order(void)
 	build_plain(&b, 0x13000, 0x100, 3);
 	build_plain(&b, 0x11000, 0x100, 1);
 	build_plain(&b, 0x12000, 0x1000, 2);
-	build_plain(&b, 0x13100, 0x10, 3); /* the same rule goes on */
+	build_plain(&b, 0x13100, 0x10, 3); /* the same rule continues */
 	build_plain(&b, 0x5000, 0x100, 4); /* not code */
 	build_plain(&b, HIGH, 0x100, 4);
 	build_plain(&b, HIGH - 0x80, 0x100, 5);
@@ -168,7 +167,7 @@ static void test_pages(void)
 	CHECK_INT(made.table.n_rows, 5);
 }
 
-/* .debug_frame fills in what .eh_frame does not have. */
+/* .debug_frame fills the gaps of .eh_frame. */
 static void test_two_sections(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 }, debug = { .is_debug_frame = true };
@@ -275,7 +274,7 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* A rule for each byte of code, more than any table takes. */
+/* A rule for each byte of code, more than a table may have. */
 static void test_hostile_rules(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };
@@ -296,7 +295,7 @@ static void test_hostile_rules(void)
 	CHECK(now_ms() - start < 5000);
 }
 
-/* Whatever is changed, it is found, or looking up stays inside of the table. */
+/* Any change is found, or lookups stay inside of the table. */
 static void test_damaged(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };

@@ -34,7 +34,7 @@ static void test_hostile(void)
 	CHECK_STR(nul, "a\\x00b");
 }
 
-/* Whatever goes in: valid UTF-8 comes out, and no control character in it. */
+/* For any input, the output is valid UTF-8 without control characters. */
 static void test_all_bytes(void)
 {
 	char bytes[3];

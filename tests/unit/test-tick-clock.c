@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tick-clock: beside a machine made up, whose true time is known, and beside this one.
+ * Checks of tick-clock: on a simulated machine with a known true time, and on this one.
  */
 #include "arch/base.h"
 #include "libcollector/tick-clock.h"
@@ -77,8 +77,7 @@ static void test_rate(void)
 		back += got < before;
 		before = got;
 		pass(&machine, 10000 + i % 7);
-		if (i % 10000 ==
-		    9999) /* of a clock that is adjusted by as much as there may be, now and then */
+		if (i % 10000 == 9999) /* now and then, of a clock with the maximum adjustment */
 			machine.ppm = i / 10000 % 3 == 2 ? 500 : 0;
 	}
 	CHECK_INT(wrong, 0);
@@ -86,7 +85,7 @@ static void test_rate(void)
 	tick_clock_free(clock);
 }
 
-/* Nothing comes for long. */
+/* No readings for a long time. */
 static void test_pauses(void)
 {
 	struct machine machine;
@@ -105,7 +104,7 @@ static void test_pauses(void)
 	tick_clock_free(clock);
 }
 
-/* As of two rings, one of which is read later, when more is known. */
+/* As for two rings, one of which is read later, when more is known. */
 static void test_same(void)
 {
 	struct machine machine;
@@ -129,7 +128,7 @@ static void test_same(void)
 	tick_clock_free(clock);
 }
 
-/* What no counter says, and one that began anew, as that of a machine that slept. */
+/* Values that no counter has, and a counter that began again, as after a suspend. */
 static void test_any(void)
 {
 	struct machine machine;
@@ -143,7 +142,7 @@ static void test_any(void)
 	CHECK(tick_clock_ns(clock, UINT64_MAX) <= machine.ns + 2 * MS);
 	CHECK(tick_clock_ns(clock, machine.ticks + 5000 * MS) <= machine.ns + 2 * MS);
 	CHECK(tick_clock_ns(clock, 1) <= machine.ns);
-	for (unsigned i = 0; i < 20000; i++) { /* more stretches than are kept */
+	for (unsigned i = 0; i < 20000; i++) { /* more intervals than are kept */
 		pass(&machine, 2 * MS);
 		tick_clock_ns(clock, machine.ticks);
 	}
@@ -159,8 +158,8 @@ static void test_any(void)
 	tick_clock_free(clock);
 }
 
-/* This machine, if that is what its clock is made of: what is read between two looks at the
- * clock is between them. */
+/* On this machine, if its clock uses the counter: a value read between two readings of the clock is
+ * between them. */
 static void test_real(void)
 {
 	struct tick_clock *clock = tick_clock_new();
@@ -178,12 +177,12 @@ static void test_real(void)
 		high = (uint64_t)after.tv_sec * 1000 * MS + (uint64_t)after.tv_nsec;
 		wrong += ns + ERROR_NS < low || ns > high + ERROR_NS;
 	}
-	/* One reading may be off, where a machine of many has taken the processor amid it. */
+	/* A few readings may be wrong if the processor was taken away during them. */
 	CHECK(wrong < 20000 / 100);
 	tick_clock_free(clock);
 }
 
-/* In a child that a system call for it would kill. */
+/* In a child under a filter that kills for the system call. */
 static bool reads_without_kernel(void)
 {
 	struct sock_filter kill[] = {
@@ -209,8 +208,8 @@ static bool reads_without_kernel(void)
 	return !WIFSIGNALED(status);
 }
 
-/* There is one where the clock is made of ticks, and who has asked may ask the kernel for the
- * time as before. */
+/* There is one if the clock uses ticks, and afterwards a process can still read the time by a
+ * system call. */
 static void test_made_of(void)
 {
 	int filter = prctl(PR_GET_SECCOMP, 0, 0, 0, 0),

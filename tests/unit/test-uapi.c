@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 
-/* The kernel's answer about our own code tells whether the layout is the kernel's. */
+/* The kernel's answer about our own code shows whether the layout is right. */
 static void test_procmap_query(void)
 {
 	char name[PATH_MAX] = "";

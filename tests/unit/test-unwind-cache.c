@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/unwind-cache: whatever a thread does between two walks, and whatever
- * stands on its stack, the frames are those of a whole walk. Needs libc only, so that it runs on
- * other architectures too.
+ * Checks of libcollector/unwind-cache: whatever a thread does between two walks, and whatever its
+ * stack contains, the frames are those of a whole walk. Needs libc only, so that it runs on other
+ * architectures too.
  */
 #include "libcollector/unwind-cache.h"
 
@@ -62,7 +62,7 @@ static bool make_ready(void)
 
 /* ---- Comparing ---- */
 
-/* With what self_unwind_walk() finds, from the same function. */
+/* Compares with self_unwind_walk() from the same function. */
 static bool check_whole(const struct self_unwind_chain *chain)
 {
 	const struct unwind_cache *calls = state.calls;
@@ -83,7 +83,7 @@ static bool check_whole(const struct self_unwind_chain *chain)
 	return CHECK_INT(!(calls->frames[0].flags & UNWIND_CACHE_CUT), chain->stop == WALK_ROOT);
 }
 
-/* With what is found where nothing is known of the last time. */
+/* Compares with a walk without knowledge of the previous one. */
 static bool check_fresh(void)
 {
 	const struct unwind_cache *calls = state.calls, *fresh = state.fresh;
@@ -104,8 +104,8 @@ static uint32_t node_of(const struct unwind_cache_frame *frame)
 	return (uint32_t)(frame->hash >> 13) | 1;
 }
 
-/* Nodes are those that these frames were given; so is the one that was recalled before the walk,
- * if one was. */
+/* Nodes are those assigned to these frames; so is the one that was recalled before the walk, if
+ * any. */
 static bool check_nodes(uint32_t recalled)
 {
 	struct unwind_cache *calls = state.calls;
@@ -132,7 +132,7 @@ static bool compare(const struct walk_registers *caller)
 	uint32_t recalled = unwind_cache_recall(state.calls, caller->pc, caller->sp, caller->fp);
 
 	unwind_cache_walk(state.calls, caller);
-	/* Either the rows of the last time, or none. */
+	/* Starts with the previous walk's rows, or without rows. */
 	state.fresh->n = 0;
 	if (state.n_walks % 8 == 0)
 		unwind_cache_clear(state.fresh);
@@ -198,7 +198,7 @@ static __attribute__((noinline)) int by_tail_call(int depth)
 	return descend(depth);
 }
 
-/* Who asks for its frame's address has it in a register. */
+/* __builtin_frame_address() forces a frame pointer. */
 static __attribute__((noinline)) int by_fp(int depth)
 {
 	void *volatile room[5];
@@ -207,7 +207,7 @@ static __attribute__((noinline)) int by_fp(int depth)
 	return descend(depth) + (room[0] != NULL);
 }
 
-/* Values of its own in every register that a call keeps. */
+/* Values of its own in every callee-saved register. */
 static __attribute__((noinline)) int in_registers(int depth)
 {
 	uint64_t a = get_random(), b = get_random(), c = get_random(), d = get_random(),
@@ -440,7 +440,7 @@ static uint64_t bad_word(uint64_t before)
 	return some[get_random() % ARRAY_SIZE(some)];
 }
 
-/* Some of the words that its callers were found by are others, while it looks. */
+/* Changes some of the words by which its callers were found, while see() walks. */
 static __attribute__((noinline)) int mutate(void)
 {
 	struct self_unwind_word before[4];
@@ -450,8 +450,7 @@ static __attribute__((noinline)) int mutate(void)
 	n_checks = state.calls->frames[state.calls->n - 1].end;
 	n = 1 + (uint32_t)(get_random() % ARRAY_SIZE(before));
 	for (uint32_t i = 0; i < n; i++) {
-		/* Those further in more often; not what this function returns by, nor what see()
-		 * did. */
+		/* Inner words more often; not those by which this function and see() return. */
 		uint64_t most = get_random() % 2 ? n_checks : MIN_OF(n_checks, 24u);
 
 		before[i] = state.calls->checks[n_checks - 1 - get_random() % most];
@@ -510,7 +509,7 @@ static void test_mutated(void)
 	       (double)state.n_whole / (double)state.n_walks);
 }
 
-/* Where functions of this program call others. */
+/* The places where functions of this program call others. */
 static void test_places(void)
 {
 	REQUIRE(make_ready());
@@ -521,7 +520,7 @@ static void test_places(void)
 	}
 }
 
-/* A word that ends with a call, where it is taken for code. */
+/* A word that ends with a call instruction, if it is used as code. */
 #if defined(__x86_64__)
 #define CALL_WORD (UINT64_C(0xd0ff) << 48) /* call *%rax */
 #elif defined(__aarch64__)
@@ -530,7 +529,7 @@ static void test_places(void)
 #define CALL_WORD UINT64_C(0)
 #endif
 
-/* Return addresses that are on the stack have what looks like a call before them, or not. */
+/* Values of words: return addresses, with or without an apparent call before them. */
 static uint64_t made_up_word(uint64_t here)
 {
 	switch (get_random() % 16) {
@@ -547,7 +546,7 @@ static uint64_t made_up_word(uint64_t here)
 	}
 }
 
-/* Stacks that are made up, of which a few words change from one time to the next. */
+/* Generated stacks, of which a few words change from one walk to the next. */
 static void test_made_up(void)
 {
 	uint64_t words[64], here = (uint64_t)(uintptr_t)words;
@@ -685,7 +684,7 @@ static void test_modules(void)
 		CHECK(n_same > 10);
 }
 
-/* Always of the same stack. */
+/* Always called with the same stack. */
 static __attribute__((noinline)) uint32_t recall(bool walks)
 {
 	struct walk_registers caller;
@@ -708,7 +707,7 @@ static __attribute__((noinline)) void change_knowledge(int turn, bool with_modul
 
 static __attribute__((noinline)) void recall_by_turns(bool with_modules)
 {
-	volatile int next = 0; /* so that it stays a loop, whose call is at one place */
+	volatile int next = 0; /* so that the loop stays, with a single call site */
 
 	unwind_cache_clear(state.calls);
 	while (next < 7) {
@@ -719,8 +718,8 @@ static __attribute__((noinline)) void recall_by_turns(bool with_modules)
 	}
 }
 
-/* Not where the last walk is nothing, may have changed where no word has, or was of modules that
- * went, nor where nodes are void. */
+/* Nothing is recalled if there is no previous walk, if its result may have changed without a
+ * changed word, if modules were unloaded, or if nodes are invalid. */
 static void test_recalled(void)
 {
 	REQUIRE(make_ready());
@@ -729,7 +728,7 @@ static void test_recalled(void)
 	unwind_cache_clear(state.calls);
 }
 
-/* When the turn is one that was before, no row of that one is there. */
+/* When a turn number is reused, no row of its previous use is left. */
 static void test_turns(void)
 {
 	struct unwind_cache *calls;
@@ -762,7 +761,7 @@ static void leave_handler(int number)
 	}
 }
 
-/* A walk that was left is nothing; those before it may have been anything. */
+/* An abandoned walk is void; the walks before it may have any result. */
 static void test_left(void)
 {
 	struct sigaction action = { .sa_handler = leave_handler }, before;
@@ -805,8 +804,8 @@ int main(void)
 	RUN(test_deep);
 	RUN(test_modules);
 	RUN(test_recalled);
-	/* self_unwind_walk() loads words that AddressSanitizer has poisoned, which does not know
-	 * of fibers, nor of frames that are left. */
+	/* self_unwind_walk() loads words that AddressSanitizer has poisoned; it does not know
+	 * fibers and abandoned frames. */
 	if (PROF_SANITIZED)
 		return test_end();
 	RUN(test_mutated);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/walk on the own stack, as a collector uses it: each chain is the one of libgcc's
- * unwinder. Memory is read by the kernel, so that nothing here can fault. Needs libc only, so that
+ * Checks of arch/walk on the own stack, as a collector uses it: each chain is that of libgcc's
+ * unwinder. The kernel reads the memory, so that nothing here can fault. Needs libc only, so that
  * it runs on other architectures too.
  */
 #include "arch/walk.h"
@@ -26,8 +26,8 @@
 #define DEPTH 2000
 #define MAX_FRAMES (DEPTH + 100)
 
-/* qemu makes the frame of a signal in its own way for ppc64le, and gives no vdso that would say
- * how to walk it. */
+/* qemu makes the frame of a signal in its own way for ppc64le, and has no vdso that would describe
+ * it. */
 #if defined(__powerpc64__) && PROF_EMULATED
 #define HAS_SIGNAL_FRAMES false
 #else
@@ -82,7 +82,7 @@ static uint8_t *read_file(const char *path)
 	return steal_ptr(&bytes);
 }
 
-/* The file is one that runs here, so what it says is right. */
+/* The file is one that runs here, so its headers are right. */
 static bool find_eh_frame(const uint8_t *file, struct cfi_section *ret_section)
 {
 	const ElfW(Ehdr) *header = (const void *)file;
@@ -160,7 +160,7 @@ static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 	}
 }
 
-/* What cannot be read the kernel refuses to write; qemu has no process_vm_readv(). */
+/* The kernel refuses to write unreadable memory to a pipe; qemu has no process_vm_readv(). */
 static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
 {
 	ssize_t n = write(pipes[1], (const void *)(uintptr_t)address, size);
@@ -211,8 +211,7 @@ static __attribute__((always_inline)) inline void expect_here(struct expected *e
 	_Unwind_Backtrace(add_expected, expected);
 }
 
-/* From frame `at` on, but the innermost of those that are expected: the call there is another
- * one. */
+/* Compares from frame `at` on, except the innermost expected frame, whose call differs. */
 static void check_same(const struct walk_result *result, size_t at, const struct expected *expected)
 {
 	CHECK_INT(result->stop, WALK_ROOT);
@@ -233,13 +232,14 @@ static __attribute__((noinline)) void check_here(void)
 	const struct walk_registers registers = CONTEXT_REGISTERS(context);
 
 	result = walk(&registers);
-	/* libgcc ends where there is no CFI, as in start_thread() on riscv64; its frame pointer
-	 * leads on. */
+	/* libgcc ends at code without CFI, as in start_thread() on riscv64; our walk continues by
+	 * the frame pointer. */
 	if (CHECK(result.n == expected.n || result.n == expected.n + 1))
 		check_same(&result, 0, &expected);
 }
 
-/* In a handler, from what was interrupted, in a callee of where `expected` was taken. */
+/* In a handler, from the interrupted registers, in a callee of the function that recorded
+ * `expected`. */
 static void check_interrupted(const ucontext_t *context, const struct expected *expected)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*context);
@@ -414,7 +414,7 @@ static void test_thread(void)
 }
 
 #if defined(__ARM_FEATURE_PAC_DEFAULT)
-/* How many return addresses have a signature. Of one address in a hundred it is zeros, by
+/* The number of signed return addresses. One address in a hundred has a signature of zeros by
  * chance. */
 __attribute__((noinline)) static unsigned int count_signed(unsigned int depth)
 {
@@ -426,8 +426,7 @@ __attribute__((noinline)) static unsigned int count_signed(unsigned int depth)
 }
 #endif
 
-/* Where programs are built to sign, return addresses on the stack have to have something to
- * strip. */
+/* If programs are built to sign, return addresses on the stack must have a signature to strip. */
 static void test_signed(void)
 {
 #if defined(__ARM_FEATURE_PAC_DEFAULT)

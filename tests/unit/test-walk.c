@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of arch/walk on stacks made here; test-walk-self has real ones. */
+/* Checks of arch/walk on generated stacks; test-walk-self has real ones. */
 #include "arch/walk.h"
 
 #include "config.h"
@@ -27,10 +27,10 @@
 #define AT_SP 0x18000u /* CFA = *sp */
 #define NO_CFI 0x19000u
 #define FP_LOST 0x1a000u /* as LEAF, and fp is gone */
-#define ENDING 0x1b000u  /* as LEAF, and fp has been popped: it stood below sp */
+#define ENDING 0x1b000u  /* as LEAF, after popping fp: it was below sp */
 #define IN_RDI 0x1d000u  /* CFA = sp, the return address in rdi, as in vfork */
-#define ENTRY 0x1c000u   /* as LEAF, and where a program begins */
-#define CONTEXT 0x1e800u /* as LEAF, and no function is before it: glibc's __start_context */
+#define ENTRY 0x1c000u   /* as LEAF, at a program's entry */
+#define CONTEXT 0x1e800u /* as LEAF, without a function before it: glibc's __start_context */
 
 struct world {
 	struct unwind_table table;
@@ -160,7 +160,7 @@ static void check_chain(const struct walk_result *result, enum walk_stop stop, c
 	check_chain(result, stop, (const uint64_t[]){ __VA_ARGS__ }, \
 		    ARRAY_SIZE(((const uint64_t[]){ __VA_ARGS__ })))
 
-/* leaf <- frame <- by fp <- root; the leaf's caller ends with the call, so its pc is behind its
+/* leaf <- frame <- by fp <- root; the leaf's caller ends with the call, so its pc is after its
  * function */
 static void build_chain(void)
 {
@@ -210,7 +210,7 @@ static void test_stops(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, LEAF, FRAME + 0x1000, BY_FP + 5, PENDING + 5);
 	result = run(LEAF, STACK + 8); /* would go down */
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, LEAF, FRAME + 0x1000, BY_FP + 5);
-	result = run(LEAF, STACK + 61); /* no frame is there */
+	result = run(LEAF, STACK + 61); /* not aligned */
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, LEAF, FRAME + 0x1000, BY_FP + 5);
 	result = run(LEAF, UINT64_MAX - 3);
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, LEAF, FRAME + 0x1000, BY_FP + 5);
@@ -232,9 +232,9 @@ static void test_frame_pointers(void)
 	struct walk_result result;
 
 	build_x86();
-	world.words[2] = STACK + 64; /* made by JIT */
+	world.words[2] = STACK + 64; /* by generated code */
 	world.words[3] = NO_CFI + 8;
-	world.words[8] = 0; /* made by what has no CFI */
+	world.words[8] = 0; /* by code without CFI */
 	world.words[9] = JIT + 8;
 	result = run(JIT + 1, STACK + 16);
 	CHECK_CHAIN(&result, WALK_ROOT, JIT + 1, NO_CFI + 8, JIT + 8);
@@ -242,7 +242,7 @@ static void test_frame_pointers(void)
 	CHECK_INT(frames[1].flags, WALK_FRAME_FP);
 	CHECK_INT(frames[2].flags, WALK_FRAME_FP | WALK_FRAME_JIT);
 	CHECK_INT(frames[1].sp, STACK + 32);
-	world.words[8] = STACK + 32; /* down, where a frame already is */
+	world.words[8] = STACK + 32; /* down, to an existing frame */
 	world.words[9] = NO_CFI + 8;
 	result = run(JIT + 1, STACK + 16);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, JIT + 1, NO_CFI + 8, NO_CFI + 8);
@@ -263,7 +263,7 @@ static void test_frame_pointers(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, JIT + 1);
 }
 
-/* What a function says to be gone may be missed only by who needs it. */
+/* An undefined register only matters if a caller needs it. */
 static void test_lost_fp(void)
 {
 	struct walk_result result;
@@ -278,8 +278,8 @@ static void test_lost_fp(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FP_LOST, LEAF + 1, JIT + 1);
 }
 
-/* Between `pop fp` and `ret` CFI still has fp on the stack, below sp, where a copy does not
- * reach. */
+/* Between `pop fp` and `ret` CFI still has fp on the stack, below sp, which a copy does not
+ * contain. */
 static void test_popped_fp(void)
 {
 	static const uint64_t no_frames[] = { 0, STACK, STACK + 17, STACK + (UINT64_C(1) << 32),
@@ -298,7 +298,7 @@ static void test_popped_fp(void)
 	}
 }
 
-/* The words that a program begins with look like a return address. */
+/* A program's first words look like a return address. */
 static void test_entry(void)
 {
 	struct walk_result result;
@@ -309,7 +309,7 @@ static void test_entry(void)
 	CHECK_CHAIN(&result, WALK_ROOT, ENTRY);
 }
 
-/* Where a program starts, or where no function is known to have a frame pointer. */
+/* At the start of a program, or where no function is known to have a frame pointer. */
 static void test_zero_fp(void)
 {
 	struct walk_result result;
@@ -330,7 +330,7 @@ static void test_zero_fp(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
 }
 
-/* A CFA or a return address in a register: known of the innermost frame only. */
+/* A CFA or a return address in a register is known for the innermost frame only. */
 static void test_registers(void)
 {
 	const uint64_t numbered[REGS_MAX_NUMBERED] = { [3] = STACK + 32, [5] = FRAME + 9 };
@@ -353,8 +353,8 @@ static void test_registers(void)
 	world.words[3] = EXOTIC + 5;
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
-	/* Without a rule it goes on by a frame pointer, if that leads to a function that keeps
-	 * one. */
+	/* Without a rule the walk continues by a frame pointer, if that leads to a function that
+	 * keeps one. */
 	world.words[20] = STACK + 30 * 8;
 	world.words[21] = BY_FP + 5;
 	world.words[31] = ROOT + 3;
@@ -404,7 +404,7 @@ static void test_python(void)
 	result = run(FRAME, 1);
 	CHECK_CHAIN(&result, WALK_ROOT, FRAME, JIT + 6, FRAME + 9, ROOT + 9);
 	CHECK(result.flags & WALK_FRAME_JIT);
-	/* Generated code that keeps frame pointers, as others' does, is followed by them. */
+	/* Generated code with frame pointers, like that of other runtimes, is followed by them. */
 	world.words[20] = 0;
 	world.words[21] = ROOT + 5;
 	result = run(FRAME, STACK + 20 * 8);
@@ -418,7 +418,7 @@ static void test_python(void)
 	world.words[2] = FRAME + 9;
 	result = run(LEAF, 1);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, LEAF, JIT + 6);
-	/* Where code can be read it is what decides. */
+	/* Readable code decides. */
 	walk = a_walk();
 	walk.read_code = read_code;
 	world.code_at = JIT;
@@ -433,7 +433,7 @@ static void test_python(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, JIT + 6);
 }
 
-/* A handler on a stack of its own, above: the interrupted sp is lower, and its pc begins a
+/* A handler on a higher stack of its own: the interrupted sp is lower, and its pc begins a
  * function. */
 static void test_signal(void)
 {
@@ -453,15 +453,15 @@ static void test_signal(void)
 	CHECK_INT(frames[1].flags, WALK_FRAME_EXACT);
 	CHECK_INT(frames[2].sp, STACK + 8 * 40);
 	CHECK_INT(frames[2].flags, WALK_FRAME_EXACT);
-	/* A handler that says it interrupted itself. */
+	/* A handler that claims to have interrupted itself. */
 	world.words[101 + 160 / 8] = STACK + 800;
 	walk_run(&walk, &registers, &result);
 	CHECK_INT(result.stop, WALK_BAD_FRAME);
 	CHECK(result.n < 64);
 }
 
-/* The return address of a context's function is where another function begins. A call may end a
- * function, too. */
+/* The return address of a context's function is the start of another function. A call may also be
+ * the last instruction of a function. */
 static void test_context(void)
 {
 	struct walk_result result;
@@ -482,7 +482,7 @@ static void test_context(void)
 	CHECK_INT(frames[1].flags, 0);
 }
 
-/* The trampoline that has no CFI is known by its code, and lr comes back with it. */
+/* A trampoline without CFI is recognized by its code, and lr is restored. */
 static void test_trampolines(void)
 {
 	for (enum regs_arch arch = REGS_NONE + 1; arch < REGS_N_ARCHS; arch++) {
@@ -526,7 +526,7 @@ static void test_plt(void)
 	CHECK_CHAIN(&result, WALK_ROOT, PLT + 27, ROOT + 6);
 }
 
-/* aarch64: a leaf has its return address in lr, signed; nobody else may. */
+/* aarch64: a leaf has its return address in lr, signed; no other function may. */
 static void test_lr(void)
 {
 	CLEANUP_BUILDER struct builder b = { .arch = REGS_AARCH64 };
@@ -558,7 +558,7 @@ static void test_lr(void)
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, LEAF, LEAF + 4);
 }
 
-/* How other architectures chain their frames. */
+/* The frame chains of other architectures. */
 static void test_chains(void)
 {
 	struct walk walk = a_walk();
@@ -609,7 +609,7 @@ static void test_depth(void)
 	CHECK_INT(result.stop, WALK_DEPTH);
 	CHECK_INT(result.n, ARRAY_SIZE(frames));
 	CHECK_INT(result.n_cut, 0);
-	/* More than is looked at, with a stack that repeats. */
+	/* More roots than are examined, with a stack that repeats. */
 	walk.n_roots = 24;
 	for (size_t i = 0; i < N_WORDS; i++)
 		world.words[i] = LEAF + 1;
@@ -618,8 +618,7 @@ static void test_depth(void)
 	CHECK_INT(result.n + result.n_cut, WALK_MAX_STEPS);
 }
 
-/* Of places that are not in the cache only so many are looked up, so that a deep stack takes two
- * walks. */
+/* The number of lookups of uncached places is limited, so a deep stack takes two walks. */
 static void test_lookups(void)
 {
 	const size_t n_lookups = WALK_MAX_STEPS / (WALK_LOOKUP_STEPS + 1), n = n_lookups + 100;
@@ -686,7 +685,7 @@ static void test_cache(void)
 	walk_run(&walk, &registers, &result);
 	CHECK_INT(world.resolved, resolved + 8);
 	CHECK_INT(result.n, 4);
-	/* What is pending is asked again. */
+	/* A pending lookup is repeated. */
 	world.words[0] = PENDING + 5;
 	walk.cache = &cache;
 	for (size_t i = 0; i < 3; i++) {
@@ -731,7 +730,7 @@ static uint64_t likely_word(uint64_t *state)
 	}
 }
 
-/* Many; a slow walk is measured again, up to ten times, since other programs run as well. */
+/* Many stacks; a slow walk is measured again, up to ten times, since other programs run as well. */
 static void test_random_stacks(void)
 {
 	const size_t n = PROF_EMULATED ? 20000 : 1000000 / test_stride(PROF_SANITIZED ? 10 : 3);
@@ -781,9 +780,8 @@ static void check_same(const struct walk_job *job)
 	CHECK(memcmp(job->walk.frames, frames, result.n * sizeof(*frames)) == 0);
 }
 
-/* Walks of any length end in any order, use one cache, of which they take each other's places,
- * and find what they find alone. A stack is so small that no walk ends for the places it looked
- * up. */
+/* Walks of any length end in any order, share one cache, evict each other's places, and find the
+ * same as alone. A stack is so small that no walk ends because of the number of lookups. */
 static void test_together(void)
 {
 	static struct walk_frame rooms[WALK_TOGETHER][64];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Test - the least that a C test needs; speaks TAP
+ * Test - a minimal framework for tests in C; prints TAP
  *
  *     static void test_order(void)
  *     {
@@ -13,9 +13,9 @@
  *             return test_end();
  *     }
  *
- * A failed CHECK says where and with which values, and the case goes on; a failed REQUIRE ends the
- * case. SKIP("why") ends the case too. CHECK may be used from threads, REQUIRE and SKIP only in the
- * function that RUN calls.
+ * A failed CHECK prints its place and values, and the case continues; a failed REQUIRE ends the
+ * case. SKIP("why") ends the case too. CHECK may be used on any thread, REQUIRE and SKIP only in
+ * the function that RUN calls.
  */
 #pragma once
 
@@ -100,7 +100,7 @@ static inline void test_run(const char *name, void (*function)(void))
 }
 #define RUN(function) test_run(#function, function)
 
-/* What the function returns in a process of its own; -1: that was killed. */
+/* Runs the function in a process of its own; returns its result, or -1 if it was killed. */
 static inline int test_in_child(int (*function)(void))
 {
 	pid_t child = fork();
@@ -112,10 +112,9 @@ static inline int test_in_child(int (*function)(void))
 }
 
 /*
- * A loop over very many inputs that are alike tries every test_stride()th of them, from
- * test_start() on. The commit chooses the start, so that later commits try other inputs:
- * PROF_TEST_SEED is a hexadecimal number, which ./dev sets. ./dev soak sets PROF_TEST_SOAK=1, and
- * every input is tried.
+ * A loop over many similar inputs tries every test_stride()th of them, from test_start() on. The
+ * commit chooses the start, so that later commits try other inputs: PROF_TEST_SEED is a hexadecimal
+ * number, which ./dev sets. ./dev soak sets PROF_TEST_SOAK=1, and every input is tried.
  */
 static inline size_t test_stride(size_t standard)
 {
@@ -137,7 +136,7 @@ static inline int test_end(void)
 	return test_failed_cases ? 1 : 0;
 }
 
-/* And removes the folder that the test made. */
+/* Also removes the folder that the test made. */
 static inline int test_end_without(const char *folder)
 {
 	char command[4096];
