@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Runs a program as somebody who may less: as_user.py [--uid N] [--refuse cpu|all] [--limit NAME=N] COMMAND [ARG…]
+"""Runs a program as a user with fewer rights:
 
-    --refuse cpu    perf events of all that runs on a CPU are not permitted, as with kernel.perf_event_paranoid 1 and up
-    --refuse all    no perf event is, as on Debian's and Ubuntu's kernels with 3 and 4
+    as_user.py [--uid N] [--refuse cpu|all] [--limit NAME=N] COMMAND [ARG…]
 
-It must be started by root: the filter is there without no_new_privs, so that setuid programs stay what they are.
+    --refuse cpu    perf events of everything on a CPU are refused, as with kernel.perf_event_paranoid 1 and up
+    --refuse all    all perf events are refused, as on Debian's and Ubuntu's kernels with 3 and 4
+
+Root has to start it: the filter is installed without no_new_privs, so that setuid programs work
+as usual.
 """
 import argparse
 import ctypes
@@ -22,7 +25,7 @@ PID = 16 + 8  # offsetof(struct seccomp_data, args[1]), the lower half
 
 
 def refuse(what, error=errno.EACCES):
-    """perf_event_open(attr, pid, …) fails: where pid is -1, or always."""
+    """perf_event_open(attr, pid, …) fails: if pid is -1, or always."""
     number = CALLS[platform.machine()]
     program = [(LOAD, 0, 0, 0), (EQUAL, 0, 3, number)]
     program += [(LOAD, 0, 0, PID), (EQUAL, 0, 1, 0xFFFFFFFF)] if what == "cpu" else [(EQUAL, 0, 1, number)] * 2

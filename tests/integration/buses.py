@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""A system bus of our own: a real dbus-daemon, a real polkitd with our actions and a test's rules, and profd --system.
+"""A private system bus: a real dbus-daemon, a real polkitd with our actions and a test's rules, and
+profd --system.
 
     def test_denied(bus, file):
         bus.start(rules="polkit.addRule(function(action, subject) { return polkit.Result.NO; });")
         client = bus.client(uid=65534)
         assert refusal(client.create, SYSTEM, file)[0] == "NotAuthorized"
 
-polkitd reads its rules from fixed folders, so it runs in a mount namespace in which they are others.
+polkitd reads its rules from fixed folders, so it runs in a mount namespace with other folders
+there.
 """
 import contextlib
 import ctypes
@@ -69,7 +71,7 @@ CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configurat
 </busconfig>
 """
 
-# A table of action: uids that may, and of those for whom an administrator has to be asked.
+# For each action: the uids that may, and those that need an administrator's password.
 RULES = """
 polkit.addRule(function(action, subject) {
     var allowed = %s, challenged = %s;
@@ -101,7 +103,7 @@ def rules(allow=None, ask=None):
 
 
 def refusal(call, *arguments):
-    """The name and the message of the error that the call must give."""
+    """The name and the message of the error that the call must return."""
     with pytest.raises(GLib.Error) as raised:
         call(*arguments)
     error = raised.value
@@ -111,8 +113,8 @@ def refusal(call, *arguments):
 
 @contextlib.contextmanager
 def effective_user(uid):
-    """This thread is somebody else for a while: the kernel says so of what it connects. Not by glibc, whose calls mean
-    all threads."""
+    """Gives this thread another uid for a while, which the kernel reports for its connections. Not
+    by glibc, whose functions change all threads."""
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     setresuid = {"x86_64": 117, "aarch64": 147, "riscv64": 147, "ppc64le": 164}[os.uname().machine]
     if syscall(setresuid, uid, uid, 0):
@@ -124,7 +126,7 @@ def effective_user(uid):
 
 
 class Client:
-    """A connection to the bus. Its signals are kept."""
+    """A connection to the bus, which keeps its signals."""
 
     def __init__(self, address, uid=0):
         self.uid = uid
@@ -168,7 +170,7 @@ class Client:
         return reply.unpack()
 
     def begin(self, path, interface, method, arguments=None, fds=(), interactive=False):
-        """A call whose answer is looked at later: .done, .reply or .error"""
+        """A call whose answer is read later: .done, .reply or .error"""
         files = Gio.UnixFDList.new()
         for fd in fds:
             files.append(fd)
@@ -215,7 +217,8 @@ class Client:
                 time.sleep(0.01)
 
     def wait(self, name, path=None, timeout=20, first=None):
-        """The arguments of the first signal of that name, and with that first argument, which may have come already."""
+        """The arguments of the first signal with this name and first argument, which may have
+        arrived already."""
         def found():
             return next((s[3] for s in self.signals if s[2] == name and path in (None, s[1]) and first in (None, s[3][0])), None)
 
@@ -223,7 +226,7 @@ class Client:
         return found()
 
     def wait_samples(self, path, count=20):
-        """Until the session has so many."""
+        """Waits until the session has this many samples."""
         self.spin(lambda: self.get(path, "Samples") >= count, 60)
 
     def sleep(self, seconds):
@@ -238,13 +241,14 @@ class Client:
 
 
 class TestBus:
-    """dbus-daemon and polkitd last as long as this object, or until a case needs other rules; a profd, clients and a folder last as
-    long as a case. What is started is ended in the reverse order."""
+    """dbus-daemon and polkitd run as long as this object, or until a case needs other rules. profd,
+    clients and a folder belong to a case. Everything is stopped in the reverse order of its
+    start."""
 
     __test__ = False
 
     def __init__(self):
-        # everybody has to get at the socket, which is not so in pytest's own folders
+        # every user must reach the socket, which pytest's own folders do not allow
         self.services = Path(tempfile.mkdtemp(prefix="profd-bus-"))
         self.services.chmod(0o755)
         for name in ("rules", "none", "actions"):
@@ -256,7 +260,7 @@ class TestBus:
         self.clients = []
 
     def start(self, rules="", polkit=True, profd=True):
-        """Whatever of it does not run yet."""
+        """Starts the parts that are not running yet."""
         if self.daemon is None:
             self.start_daemon()
         if not polkit:
@@ -317,7 +321,7 @@ class TestBus:
     def start_profd(self, *arguments, wait=True, wrapper=(), **environment):
         self.profd = subprocess.Popen(
             [*wrapper, os.environ["PROFD"], "--system", f"--control={self.folder}/control", *arguments], env={**self.env, **environment},
-            stdin=subprocess.DEVNULL, start_new_session=True,  # as a service: its engines go first only there (sched(7), autogroups)
+            stdin=subprocess.DEVNULL, start_new_session=True,  # as a service: its engines get priority only there (sched(7), autogroups)
         )
         if wait:
             self.wait_for(NAME, self.profd)
@@ -391,7 +395,7 @@ class TestBus:
 
 
 def can_run():
-    """Why there can be no bus here, or None."""
+    """The reason why no bus can run here, or None."""
     if os.geteuid() != 0:
         return "needs root"
     for program in ("dbus-daemon", "unshare", POLKITD):

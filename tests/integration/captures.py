@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Captures of made-up rows, and how each verb of profcapture is called that reads one."""
+"""Captures of generated rows, and the command line of each verb of profcapture that reads one."""
 import os
 import subprocess
 
@@ -15,13 +15,13 @@ def make(path, *options):
 
 
 def command(verb, file, new=None):
-    """The arguments of a verb: what it makes goes to new."""
+    """The arguments of a verb, with its output in new."""
     options = {"cut": ["--from", "0"]}.get(verb, [])
     return [verb, file, *options, *(["-o", new] if verb in MAKERS else [])]
 
 
 def unprintable(text):
-    """Characters that a terminal would act on; lines and columns may be."""
+    """Characters that a terminal would act on, except for newlines and tabs."""
     return [c for c in text if (ord(c) < 32 and c not in "\n\t") or 0x7f <= ord(c) < 0xa0 or ord(c) in (0x202e, 0x2066, 0xfeff)]
 
 

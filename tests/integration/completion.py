@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What bash offers, asked from the function that bash would call."""
+"""The words that bash offers, from the function that bash would call."""
 import os
 import shlex
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 SCRIPT = Path(os.environ["PROF_SOURCE_DIR"]) / "data/completions/profd-tools.bash"
 
-# bash hands an interactive line over as COMP_WORDS; "=" is a word of its own there.
+# bash passes an interactive line as COMP_WORDS, where "=" is a word of its own.
 ASK = """
 source {script}
 PATH={folder}:$PATH
@@ -19,7 +19,8 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 def offered(program, *words, **options):
-    """What can stand in place of the last word; program is conftest's, options are those of subprocess.run()."""
+    """The words offered in place of the last word; program is conftest's, options are those of
+    subprocess.run()."""
     script = ASK.format(
         script=shlex.quote(str(SCRIPT)),
         folder=shlex.quote(str(Path(program.path).parent)),

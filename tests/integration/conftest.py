@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What every scenario starts from: the programs of the build tree, and processes that do not outlive their test.
+"""Fixtures of every scenario: the programs of the build tree, and processes that do not outlive
+their test.
 
     def test_report(profctl, profcapture, capture, spawn):
         loop = spawn("sh", "-c", "while :; do :; done")
@@ -8,9 +9,10 @@
 
 Run one scenario by hand: ./dev test NAME, or `meson devenv -C build` and pytest.
 
-Scenarios run beside each other, so a test must hold on a busy machine: it creates the load that it needs, waits for an
-event instead of a time, and derives the bounds of a share from the number of its samples (see shares.py). A test that
-changes the machine, or cannot share it, is marked with `@pytest.mark.alone`: no other case runs beside it.
+Scenarios run in parallel, so a test must pass on a busy machine: it creates the load that it
+needs, waits for an event instead of a time, and derives the bounds of a share from the number of
+its samples (see shares.py). A test that changes the machine, or cannot share it, is marked with
+`@pytest.mark.alone`: no other case runs beside it.
 """
 import contextlib
 import fcntl
@@ -34,7 +36,8 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 def pytest_configure(config):
     os.environ["PROF_TEST_RUN"] = str(os.getpid())
     config.addinivalue_line("markers", "alone: the test needs the machine for itself; no other case runs beside it")
-    # Runs that start close pytest's common folder to other users, while the tests of another run need it open.
+    # A starting run closes pytest's common folder to other users, but the tests of another run need
+    # it open.
     if not config.option.basetemp:
         config.profd_folder = Path(tempfile.mkdtemp(prefix="profd-pytest-"))
         config.profd_folder.chmod(0o755)
@@ -49,7 +52,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 def kill_what_is_left():
-    """A process that outlives its scenario takes a CPU from those that run beside it and after it."""
+    """A process that outlives its scenario takes a CPU from the parallel and the later ones."""
     deadline = time.monotonic() + 10
     while (left := processes()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -75,8 +78,8 @@ def lock(name, how):
 
 @pytest.fixture(autouse=True)
 def machine(request):
-    """Cases share the machine, or have it alone. A case that waits for the machine holds the gate, so that no case that
-    came later goes first."""
+    """Cases share the machine, or have it alone. A case that waits for the machine holds the gate,
+    so that no later case starts before it."""
     alone = request.node.get_closest_marker("alone")
     with contextlib.ExitStack() as held:
         with lock("gate", fcntl.LOCK_EX):
@@ -85,7 +88,8 @@ def machine(request):
 
 
 class Program:
-    """Runs one of our programs. check=N insists on exit status N (default 0), check=None takes any."""
+    """Runs one of our programs. check=N expects exit status N (default 0), check=None accepts
+    any."""
 
     def __init__(self, path):
         self.path = path
@@ -94,7 +98,8 @@ class Program:
         return [self.path, *map(str, args)]
 
     def __call__(self, *args, check=0, timeout=120, env=None, prefix=(), text=True, **options):
-        """env adds to the environment (None removes); prefix goes before the program, as in prefix=["setpriv", …]."""
+        """env adds to the environment (None removes); prefix precedes the program, as in
+        prefix=["setpriv", …]."""
         environment = dict(os.environ)
         for name, value in (env or {}).items():
             if value is None:
@@ -117,7 +122,8 @@ class Program:
         return done
 
     def json(self, *args, **options):
-        """What --json printed: all of stdout, or its last line where a recorded command wrote before it."""
+        """The output of --json: all of stdout, or its last line if a recorded command wrote before
+        it."""
         output = self(*args, "--json", **options).stdout
         try:
             return json.loads(output)
@@ -157,7 +163,7 @@ def spawn():
     def start(*command, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.DEVNULL)
-        if not options.get("start_new_session"):  # whose leader leads a group
+        if not options.get("start_new_session"):  # a leader of its own session also leads a group
             options.setdefault("process_group", 0)
         process = subprocess.Popen(list(map(str, command)), **options)
         started.append(process)
@@ -187,7 +193,8 @@ def compile_c(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def require():
-    """Skips the test, saying why, where a program or a right is missing: require("perf"), require(root=True)."""
+    """Skips the test, with the reason, if a program or a right is missing: require("perf"),
+    require(root=True)."""
 
     def check(*programs, root=False, machine=False, mounts=False):
         for program in programs:
@@ -209,7 +216,7 @@ def busy(spawn):
 
 
 def make_cgroup(controller, *names):
-    """A cgroup that has one of these files; None: no controller is here that limits it."""
+    """A cgroup with one of these files; None: no controller that limits this is available."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, root, kind, options, *_ = line.split()
         if kind != "cgroup2" and (kind != "cgroup" or controller not in options.split(",")) or not os.access(root, os.W_OK):
@@ -224,7 +231,7 @@ def make_cgroup(controller, *names):
 
 @pytest.fixture
 def memory_cgroup():
-    """A cgroup of 24 MiB, the file that says so, and the one that tells how much of it is taken."""
+    """A cgroup of 24 MiB, the file with its limit, and the one with its usage."""
     folder = make_cgroup("memory", "memory.max", "memory.limit_in_bytes")
     if not folder:
         pytest.skip("no cgroup limits memory")
@@ -237,7 +244,7 @@ def memory_cgroup():
 
 @pytest.fixture
 def pids_cgroup():
-    """A cgroup whose processes and threads can be limited."""
+    """A cgroup that can limit the number of processes and threads."""
     folder = make_cgroup("pids", "pids.max")
     if not folder:
         pytest.skip("no cgroup limits processes")
@@ -248,7 +255,7 @@ def pids_cgroup():
 
 @pytest.fixture
 def recorder():
-    """A profctl that runs in a session of its own, like one at a terminal; and whatever it started."""
+    """A profctl in a session of its own, as at a terminal, with everything that it starts."""
     started = []
 
     def start(*arguments, **options):
@@ -289,6 +296,6 @@ def bus(services):
 
 @pytest.fixture
 def nothing_is_left():
-    """A test that records leaves no process of ours behind, however it ends."""
+    """A test that records leaves no process of profd behind, however it ends."""
     yield
     until(lambda: not processes("profd") | processes("profd-engine") | processes("profd-files"), 10)

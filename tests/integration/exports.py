@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What `export` writes, read: frames of each stack from the root in; and whether that is what report says."""
+"""Readers of the formats of `export`: frames of each stack from the root inwards; and a comparison
+with report."""
 import collections
 import gzip
 
 
 def names(rows, key):
-    """By name: functions of different images may have the same."""
+    """Sums by name: functions of different images may have the same name."""
     counts = collections.Counter()
     for row in rows:
         counts[row["name"]] += row[key]
@@ -13,7 +14,7 @@ def names(rows, key):
 
 
 def check(data, stacks):
-    """stacks: (functions from the root in, samples), against what report says."""
+    """Compares stacks: (functions from the root inwards, samples) with report's data."""
     own, total = collections.Counter(), collections.Counter()
     for path, samples in stacks:
         own[path[-1]] += samples
@@ -21,7 +22,7 @@ def check(data, stacks):
             total[name] += samples
     assert sum(own.values()) == data["self_total"]
     assert own == names(data["rows"], "self")
-    # where two functions have one name, a sample that has both counts once here and twice there
+    # if two functions have one name, a sample with both counts once here and twice there
     assert all(total[name] <= count for name, count in names(data["rows"], "total").items())
     assert sum(total.values()) >= 0.9 * sum(names(data["rows"], "total").values())
 
@@ -60,7 +61,8 @@ def packed(data):
 
 
 def read_pprof(data):
-    """Types of values, and of each sample its frames from the root in, as (name, file, line, is it inlined), values and labels."""
+    """Types of values, and of each sample its frames from the root inwards, as (name, file, line,
+    is it inlined), values and labels."""
     profile = fields(gzip.decompress(data))
     strings = [text.decode("utf-8") for text in profile[6]]
     assert strings[0] == "" and len(set(strings)) == len(strings)
@@ -85,7 +87,7 @@ def read_pprof(data):
 
 
 def firefox_paths(profile):
-    """By stack: frames from the root in, as (name, file, line, into how many it is inlined)."""
+    """Sums by stack: frames from the root inwards, as (name, file, line, depth of inlining)."""
     shared = profile["shared"]
     for name, table in shared.items():
         if name != "stringArray":

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Prints the worked example of docs/format.md: a small capture, encoded from that text alone, field by field.
+"""Prints the worked example of docs/format.md: a small capture, encoded from that text alone, field
+by field.
 
-Lines are "OFFSET  BYTES  | what they are". BYTES is hex, or "00 x N", or "= FROM N": N bytes as they stand at FROM.
-What it prints is pasted into the document; test_format.py compares the two.
+Lines are "OFFSET  BYTES  | description". BYTES is hex, or "00 x N", or "= FROM N": N bytes
+copied from FROM. The output is pasted into the document; test_format.py compares the two.
 """
 import struct
 
@@ -34,7 +35,7 @@ class Example:
     # ---- the text ------------------------------------------------------------------------------
 
     def put(self, data, what, shown=None):
-        """Bytes and their line; long ones go over several."""
+        """Bytes with their line of description; long ones take several lines."""
         for at in range(0, len(data), 24) if shown is None else [0]:
             text = data[at : at + 24].hex(" ") if shown is None else shown
             self.lines.append(f"{len(self.data) + at:04x}  {text:<71}  | {what if at == 0 else ''}".rstrip(" |"))
@@ -113,7 +114,7 @@ class Example:
     # ---- checkpoints ---------------------------------------------------------------------------
 
     def entry_group(self, entries):
-        """All columns by order 0, but sequence, which rises, by order 1."""
+        """Encodes all columns by order 0, except sequence, which ascends, by order 1."""
         parts = []
         for column, values in enumerate(zip(*entries)):
             low, high = min(values), max(values)
@@ -154,7 +155,7 @@ class Example:
         return self.section(2, [(struct.pack("<II", size, 0), f"raw bytes {size}"), *parts])
 
     def checkpoint(self, name, full=False, described_at=None):
-        """described_at: where the same segments and schema stand already."""
+        """described_at: the checkpoint that already has the same segments and schema."""
         described = self.segments() + self.schema()
         entries = self.entries if full else self.entries[-1:] if self.last_checkpoint else []
         first = (0,) + entries[0][1:] if entries else ()

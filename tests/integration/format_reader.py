@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Reads captures from docs/format.md alone: a second opinion on libcapture, slow and without any of its code.
+"""Reads captures from docs/format.md alone: a second implementation to compare with libcapture,
+slow and without any of its code.
 
     format_reader.py FILE          prints every row as a line of JSON
 
-Section and condition numbers below are those of the document. zstd and XXH3 come from the system's libraries. It
-believes lengths as far as the document lets it, and is no reader for hostile files: what fails raises Damage.
+Section and condition numbers below are those of the document. zstd and XXH3 come from the
+system's libraries. It trusts lengths as far as the document permits, and is not meant for
+hostile files: failures raise Damage.
 """
 import ctypes
 import json
@@ -141,7 +143,7 @@ class Group:
         return None if flags else numbers(n, order, width, stored, base, step)
 
     def column(self, definition):
-        """Values of a column, None where it is absent."""
+        """Values of a column, None if it is absent."""
         id_, type_, flags = definition["id"], definition["type"], definition["flags"]
         if type_ not in TYPES or flags & ~(NULLABLE | LIST):
             return None
@@ -235,7 +237,7 @@ def checkpoint(chunk):
 
 
 def entries(chunk, section):
-    """The chunks that a checkpoint speaks of, with their offsets."""
+    """The chunks listed in a checkpoint, with their offsets."""
     n_rows, n_groups = struct.unpack_from("<II", section)
     found, position = [], 256
     for group in groups(section[8:], n_groups, n_rows):
@@ -254,10 +256,12 @@ def entries(chunk, section):
 
 
 class Capture:
-    """header, segments, tables by id, chunks of data. By index, or with walk=True from header to header.
+    """header, segments, tables by id, chunks of data. By index, or with walk=True from header to
+    header.
 
-    cut=True: what is missing is left out, instead of raising Damage: holes (offset, end), whose rows nobody knows, and lost
-    chunks, of whose payload a byte is wrong. A hole that a gap of the file explains is none. self.end: behind the last chunk.
+    cut=True: missing parts are skipped, instead of raising Damage: holes (offset, end), whose
+    rows are unknown, and lost chunks, whose payload has a wrong byte. A hole explained by a gap
+    of the file is not listed. self.end: after the last chunk.
     """
 
     def __init__(self, data, walk=False, cut=False):
@@ -310,7 +314,7 @@ class Capture:
         self.gaps |= set(gaps)
 
     def chunk_at(self, at, above):
-        """Conditions C1 to C4; None where no chunk stands."""
+        """Conditions C1 to C4; None if there is no chunk."""
         try:
             chunk = Chunk(self.data, at, self.salt)
         except Damage:
@@ -354,7 +358,8 @@ class Capture:
         return next(table for table in self.tables.values() if table["name"] == name)
 
     def rows(self, name):
-        """Rows of a table in file order: dicts by column name, absent columns left out; and their chunk."""
+        """Rows of a table in file order: dicts by column name, without absent columns; and their
+        chunk."""
         table = self.table(name)
         for chunk in self.chunks:
             if chunk.table != table["id"]:

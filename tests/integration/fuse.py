@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""A filesystem in user space with one file, whose server stops answering when it is told: the kernel's protocol, without libfuse.
-Opened with O_APPEND, the file goes round the page cache.
+"""A filesystem in user space with one file, whose server stops answering on request: the kernel's
+protocol, without libfuse. Opened with O_APPEND, the file bypasses the page cache.
 
     with fuse.mounted(folder, bytes, stop) as server:      # folder/file
-        server.hang()       # from now on whoever asks for anything waits, and SIGKILL does not help
-        server.let_go()     # the connection ends, and so does all waiting
+        server.hang()       # from now on every access blocks, and SIGKILL does not help
+        server.let_go()     # the connection ends, and with it all waiting
 
 As a program, which is how the fixture runs it:  python3 fuse.py DEVICE FILE STOP
 """
@@ -32,7 +32,7 @@ class Server:
         self.file, self.stop, self.process = folder / "file", stop, process
 
     def hang(self, friend=None):
-        """Threads of the friend, a process, are served still."""
+        """Threads of the process `friend` are still served."""
         text = self.stop.with_suffix(".new")
         text.write_text(str(friend or ""))
         text.rename(self.stop)
@@ -51,7 +51,7 @@ def mount(folder, fd, options):
 
 @contextlib.contextmanager
 def mounted(folder, content, stop):
-    """Raises OSError where FUSE cannot be mounted. `stop`: a path that does not exist yet."""
+    """Raises OSError if FUSE cannot be mounted. `stop`: a path that does not exist yet."""
     folder.mkdir()
     source = folder.with_suffix(".bytes")
     source.write_bytes(content)
@@ -63,7 +63,7 @@ def mounted(folder, content, stop):
         raise
     process = subprocess.Popen([sys.executable, __file__, str(device), str(source), str(stop)], pass_fds=[device],
                                stdin=subprocess.DEVNULL, start_new_session=True)
-    # only the server has the device: its death ends the connection
+    # only the server has the device, so its death ends the connection
     os.close(device)
     server = Server(folder, stop, process)
     try:
@@ -126,7 +126,8 @@ def serve(fd, content, stop):
 
 
 if __name__ == "__main__":
-    # Whatever becomes of the test: somebody who waits for us may be whoever lists the processes of this machine.
+    # Whatever happens to the test: a process that waits for us may block tools that list the
+    # processes of this machine.
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.alarm(100)
     with open(sys.argv[2], "rb") as file:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What glibc's own libmemusage counts of a program, and what a recording of the same program has: see test_memory_oracle.py.
+"""The counts of glibc's own libmemusage for a program, and those of a recording of the same
+program: see test_memory_oracle.py.
 
-Both see the same program: no randomisation of addresses or hashes, the same arguments, the same environment, of which LD_PRELOAD has
-another value of the same length; or even the same processes. Our own library adds nothing to what a program does, as it allocates nothing.
+Both see the same program: no randomization of addresses or hashes, the same arguments, the same
+environment, except for a value of LD_PRELOAD of the same length; or even the same processes. Our
+own library adds no allocations to those of a program.
 """
 import json
 import os
@@ -18,8 +20,9 @@ LARGE = 65536
 
 
 class Usage:
-    """One process: its calls, how many of them asked for how much in steps of 16 bytes, the bytes that were there at most and at the end.
-    The memalign family is not among them: libmemusage does not know it."""
+    """One process: its calls, a histogram of their sizes in steps of 16 bytes, the bytes at the
+    peak and at the end. The memalign family is not included, because libmemusage does not know
+    it."""
 
     def __init__(self, calls, sizes, peak, leaked):
         self.calls, self.sizes, self.peak, self.leaked = calls, sizes, peak, leaked
@@ -32,7 +35,7 @@ class Usage:
 
 
 def usages(text):
-    """What libmemusage printed when each process ended."""
+    """The output of libmemusage at the end of each process."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     found = []
     for part in text.split("Memory usage summary:")[1:]:
@@ -44,19 +47,19 @@ def usages(text):
                 heap -= size
         sizes = {int(start): int(n) for start, n in re.findall(r"^\s*(\d+)-\d+\s+(\d+)\s", part, re.M)}
         sizes.update({LARGE: int(n) for n in re.findall(r"^\s*large\s+(\d+)\s", part, re.M)})
-        # what realloc() made smaller is not in these bytes
+        # these bytes do not include the shrinking by realloc()
         is_known = int(re.search(r"dec:(\d+)", part).group(1)) == 0
         found.append(Usage(calls, sizes, peak, heap if is_known else None))
     return found
 
 
 def recorded_usage(process):
-    """The same of a process of heap-counts."""
+    """The same for a process of heap-counts."""
     allocs, frees = process["allocs"], process["frees"]
     calls = {
         "malloc": allocs["malloc"],
         "calloc": allocs["calloc"],
-        # reallocarray() calls realloc(); to size 0 it is the end of a block, and no new one
+        # reallocarray() calls realloc(); realloc() to size 0 ends a block without a new one
         "realloc": allocs["realloc"] + allocs["reallocarray"] + frees["realloc"] + frees["reallocarray"],
         "free": frees["free"] - process["free_aligned"],
     }
@@ -65,7 +68,7 @@ def recorded_usage(process):
 
 
 def environment_of_recorded(profctl, capture, extra):
-    """What a command that is recorded has as its environment."""
+    """The environment of a recorded command."""
     done = profctl("record", "--memory", "-F", "0", "-q", "--force", "-o", capture, "--", "env", "-0", env={**FIXED, **extra}, prefix=PREFIX)
     return dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
 
@@ -87,7 +90,8 @@ TOGETHER = f'export LD_PRELOAD="$LD_PRELOAD:{MEMUSAGE}"; exec "$@"'
 
 
 def record_with_memusage(profctl, command, capture, extra):
-    """Both see the same processes, with all that depends on where things are in memory. Returns what libmemusage says."""
+    """Both see the same processes, including everything that depends on addresses. Returns
+    libmemusage's output."""
     done = profctl("record", "--memory", "-F", "0", "-q", "--force", "--no-symbols", "-o", capture, "--", "/bin/sh", "-c", TOGETHER, "sh",
                    *command, env={**FIXED, **extra}, prefix=PREFIX, stdout=subprocess.DEVNULL)
     return usages(done.stderr)
@@ -98,5 +102,5 @@ def heap_counts(capture):
 
 
 def whole(record, capture):
-    """What record() returned, and the counts of a recording that lost nothing."""
+    """The result of record(), and the counts of a recording without losses."""
     return without_loss(lambda: (record(), heap_counts(capture)), lambda result: result[1]["lost"])

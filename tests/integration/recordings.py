@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What tests that record have in common: a program, waiting, looking at our processes, reading what came of it."""
+"""Code that tests of recordings share: a program, waiting, the list of our processes, reading the
+result."""
 import json
 import os
 import socket
@@ -9,7 +10,7 @@ from pathlib import Path
 
 RUN = f"PROF_TEST_RUN={os.getpid()}\0".encode()
 
-# Spends its time in what is inlined into an inlined function; tests know its lines.
+# Spends its time in a function inlined into an inlined function; tests know its lines.
 INLINED_SPIN = """\
 volatile unsigned long sink;
 static inline unsigned long mix(unsigned long a)
@@ -36,8 +37,8 @@ int main(void)
 
 
 def stolen_ns(since=0):
-    """The time of all CPUs that the host has taken, since then, or plus a constant. The kernel counts it as steal, or as nobody's. The
-    kernel's counts are of ticks, so that the difference may come out below zero."""
+    """The time that the host took from all CPUs, since then, or plus a constant. The kernel counts
+    it as steal, or not at all. The kernel counts in ticks, so the difference may be below zero."""
     fields = Path("/proc/stat").read_text().split()[1:8]
     counted = sum(map(int, fields)) * 10**9 // os.sysconf("SC_CLK_TCK")
     return max(0, os.cpu_count() * time.monotonic_ns() - counted - since)
@@ -56,13 +57,14 @@ def cpu_seconds(pid):
 
 
 def whole_cpu_seconds(pid):
-    """That of all of its threads and of the children that it has waited for, in ticks of 10 ms."""
+    """The CPU time of all its threads and of its reaped children, in ticks of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def let_run(pid, seconds=0.1):
-    """Until that thread has had so much more of a CPU, which is so many samples, however busy the machine is."""
+    """Waits until that thread has had this much more CPU time, and thus as many samples, however
+    busy the machine is."""
     end = cpu_seconds(pid) + seconds
     until(lambda: cpu_seconds(pid) >= end, 60)
 
@@ -85,8 +87,8 @@ def wait_for_samples(capture, seconds=0.5):
 
 
 def without_loss(record, lost):
-    """Records until lost() of the result is 0, five times at most. On a busy machine the engine may get no CPU for longer than
-    programs wait for it; then it loses records and reports how many."""
+    """Records until lost() of the result is 0, five times at most. On a busy machine the engine may
+    get no CPU for longer than programs wait for it; then it loses records and reports how many."""
     for _ in range(5):
         result = record()
         if lost(result) == 0:
@@ -95,8 +97,9 @@ def without_loss(record, lost):
 
 
 def end_when_recorded(target, record, *options):
-    """What `profctl record`, which record() starts, printed of a target that reads its standard input before it does anything:
-    it ends when sampling has begun, so its end is an event of the recording."""
+    """The output of `profctl record`, started by record(), for a target that first reads its
+    standard input: the target ends when sampling has begun, so its end is an event of the
+    recording."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:
@@ -107,7 +110,8 @@ def end_when_recorded(target, record, *options):
 
 
 def processes(name=None):
-    """Those of this test run, which others on the same machine are not: the ones with this name, or all but this one."""
+    """The pids of this test run, not those of parallel ones: with this name, or all but this
+    process."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -131,7 +135,8 @@ def children(pid):
 
 
 def recorded(profctl, *arguments, **options):
-    """The data of the summary; --json stands in front, as what follows a command is the command's."""
+    """The data of the summary; --json comes first, because options after a command belong to the
+    command."""
     done = profctl("record", "--json", *arguments, **options)
     return json.loads(done.stdout.splitlines()[-1])["data"]
 

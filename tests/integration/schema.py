@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Holds what a verb printed against the schema that the program itself prints.
+"""Checks a verb's output against the schema that the program itself prints.
 
     import schema
     report = profcapture.json("report", capture)
     schema.check(profcapture, "report", report)
 
-The schemas allow properties that they do not name, for readers of newer versions; here such a property is an error, so
-that the schema is changed together with the output.
+The schemas allow unnamed properties, for readers of newer versions; here such a property is an
+error, so that the schema is changed together with the output.
 """
 import functools
 import json
@@ -15,7 +15,7 @@ import jsonschema
 
 
 def strict(node):
-    """The same schema, with every object closed that does not say otherwise."""
+    """The same schema with every object closed, unless it says otherwise."""
     if isinstance(node, list):
         return [strict(item) for item in node]
     if not isinstance(node, dict):
@@ -40,9 +40,9 @@ def validator(program, verb, closed):
 
 
 def check(program, verb, output):
-    """Fails, naming the place, where output (parsed JSON) is not what `PROGRAM schema VERB` says."""
-    # Closing objects only takes away from what is valid, so what the closed schema accepts needs no second look: see
-    # test_closing_takes_away.
+    """Fails, naming the place, if output (parsed JSON) does not match `PROGRAM schema VERB`."""
+    # Closing objects only shrinks the set of valid documents, so output that the closed schema
+    # accepts needs no second check: see test_closing_takes_away.
     errors = sorted(validator(program, verb, True).iter_errors(output), key=lambda error: list(error.absolute_path))
     if errors:
         validator(program, verb, False).validate(output)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Bounds for what a test measures by samples.
+"""Bounds for shares that a test measures by samples.
 
     assert near(found=row["self"], samples=total, share=0.7)
 
-The number of samples that fall into a share of the time has a binomial distribution, so the tolerance follows from the
-number of samples. A busy machine gives fewer samples and so wider bounds, not a failure.
+The number of samples in a share of the time has a binomial distribution, so the tolerance
+follows from the number of samples. A busy machine yields fewer samples and thus wider bounds,
+not a failure.
 """
 import math
 
@@ -12,13 +13,13 @@ SIGMAS = 5  # one false alarm in 1.7 million comparisons
 
 
 def tolerance(samples, share, slack=0.0):
-    """How far a measured share may be from the true one. slack is for what is not chance: a program's share of time is
-    itself only known to within it."""
+    """The maximum distance of a measured share from the true one. slack is for errors that are not
+    chance: a program's share of time is known only to within it."""
     return SIGMAS * math.sqrt(max(share * (1 - share), 1 / max(samples, 1)) / max(samples, 1)) + slack
 
 
 def near(found, samples, share, slack=0.0):
-    """Whether found of samples is what a share of the time gives."""
+    """Whether found of samples agrees with a share of the time."""
     assert samples > 0, "no samples"
     off = abs(found / samples - share)
     assert off <= tolerance(samples, share, slack), (

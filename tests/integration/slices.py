@@ -3,22 +3,25 @@
 
     for seed in part(range(2000), 40):    # 40 of the 2000, a third of that with sanitizers, or all of them in a soak
 
-The commit chooses the part, so that later commits try other inputs, and a failure can be repeated: PROF_TEST_SEED is a
-hexadecimal number, which ./dev sets from the commit's hash. PROF_TEST_SOAK=1 asks for everything.
+The commit chooses the part, so that later commits try other inputs, and a failure can be
+repeated: PROF_TEST_SEED is a hexadecimal number, which ./dev sets from the commit's hash.
+PROF_TEST_SOAK=1 selects everything.
 """
 import os
 import random
 from pathlib import Path
 
-# A sanitizer's runtime has an allocator, a signal handler and system calls of its own, and makes everything slow.
+# A sanitizer's runtime has an allocator, a signal handler and system calls of its own, and slows
+# everything down.
 SANITIZED = "#define PROF_SANITIZED 1" in Path(os.environ["PROF_BUILD_DIR"], "config.h").read_text()
 SOAK = os.environ.get("PROF_TEST_SOAK") == "1"
 SEED = int(os.environ.get("PROF_TEST_SEED", "0"), 16)
 
 
 def part(inputs, count, turn=0):
-    """count of the inputs, spread over all of them and in their order, which begins with number turn. Callers that try parts of
-    the same inputs each give a turn of their own, so that together they try more."""
+    """Returns count of the inputs in their order, evenly spread, from a start chosen by turn.
+    Callers that try parts of the same inputs pass different turns, so that together they try
+    more."""
     inputs = list(inputs)
     turn %= max(len(inputs), 1)
     inputs = inputs[turn:] + inputs[:turn]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What the tests of stacks have in common: programs without frame pointers, and the chains that were recorded of them.
+"""Code that the tests of stacks share: programs without frame pointers, and their recorded chains.
 
-A chain is the names of the frames of a sample's user part, leaf first, joined by ";", so that what is expected is a
-regular expression. Most programs spend nearly all of their time in spin(); only samples there are looked at.
+A chain is the names of the frames of a sample's user part, leaf first, joined by ";", so that
+the expected chain is a regular expression. Most programs spend nearly all of their time in
+spin(); only samples there are checked.
 """
 import re
 import shlex
@@ -14,11 +15,11 @@ import pytest
 
 from recordings import recorded
 
-# What is below main(): who calls it has a name in the debug files of libc only.
+# The frames below main(): only the debug files of libc name its caller.
 MAIN = r"main(;libc\.so\.6\+\w+|;__libc_start_call_main)?;__libc_start_main\w*;_start"
 CLONE = r"(__clone3|clone3|__GI___clone3|clone|__clone|libc\.so\.6\+\w+)"
 THREAD = r"(start_thread|libc\.so\.6\+\w+);" + CLONE
-# What the kernel returns to when a signal's handler is done.
+# The place to which the kernel returns after a signal handler.
 SIGRETURN = r"(__restore_rt|libc\.so\.6\+\w+)"
 
 HEAD = r"""
@@ -82,9 +83,11 @@ def build(folder, name, source, *flags, head=HEAD):
 
 
 class Together:
-    """Commands that one recording has, one after the other: to start a recording takes longer than most of them run.
+    """Commands that share a recording and run one after the other, because starting a recording
+    takes longer than most of them run.
 
-    The samples of a command are found by the name of its processes, which is the name of its program.
+    The samples of a command are found by the name of its processes, which is the name of its
+    program.
     """
 
     def __init__(self, *options):
@@ -97,7 +100,8 @@ class Together:
         self.makers[name] = make
 
     def add_program(self, name, source, *flags, suffix="c", arguments=(), prefix=()):
-        """A program of build(). Commands that differ in their arguments run the same file by other names."""
+        """A program of build(). Commands with different arguments run the same file by other
+        names."""
 
         def make(folder):
             built = self.built.setdefault((source, flags), folder / name)
@@ -112,7 +116,7 @@ class Together:
     def of(self, name, profctl, profcapture, folders):
         """The samples of a command; the first call records all commands. folders: tmp_path_factory."""
         if self.samples is None:
-            self.samples = []  # a recording that failed is not made again
+            self.samples = []  # a failed recording is not repeated
             folder = folders.mktemp("together")
             script = ["set -e"]
             for each, make in self.makers.items():
@@ -144,12 +148,13 @@ def read(profcapture, capture):
 
 
 def at(samples, place="spin"):
-    """Those whose leaf is that function."""
+    """The samples whose leaf is that function."""
     return [sample for sample in samples if sample.names[:1] == [place]]
 
 
 def started(samples):
-    """Without those of each process's beginning that could not wait long enough for their tables."""
+    """Without the samples of each process's beginning that could not wait long enough for their
+    tables."""
     ready, kept = set(), []
     for sample in samples:
         if sample.stop != "no-table":
@@ -160,8 +165,9 @@ def started(samples):
 
 
 def settled(samples):
-    """Without those that end at a page that was not in memory, and, as the tables of a large program may come late on a busy
-    machine, without those of each process's first second that have no table."""
+    """Without samples that end at a page that was not in memory, and without samples of each
+    process's first second that lack a table, as the tables of a large program may be late on a busy
+    machine."""
     first_ns = {}
     for sample in samples:
         first_ns.setdefault(sample.pid, sample.time_ns)
@@ -170,7 +176,7 @@ def settled(samples):
 
 
 def expect(samples, chain, method="cfi", stop="root", least=30, share=0.99):
-    """`share` of the samples have the whole chain, and were walked and ended like that."""
+    """`share` of the samples have the whole chain, this method and this end."""
     if stop != "no-table":
         samples = started(samples)
     assert len(samples) >= least, f"only {len(samples)} samples"

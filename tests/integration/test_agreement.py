@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profd and perf record the same work at once and must agree; tests/bench/agreement.py does it with more samples."""
+"""profd and perf record the same work at the same time and must agree; tests/bench/agreement.py
+does it with more samples."""
 
 import os
 import sys
@@ -12,9 +13,10 @@ import agreement  # noqa: E402
 
 @pytest.fixture(scope="module")
 def compared(require, tmp_path_factory):
-    """The programs run beside each other, and each is compared by itself."""
+    """The programs run in parallel, and each is compared separately."""
     require("perf", root=True)
-    # Samples that come as regularly as a program's turns are not independent: what differs by chance does so once.
+    # Samples as regular as a program's loop are not independent: a chance difference occurs only
+    # once.
     for seconds in (2, 8):
         results = agreement.check(str(tmp_path_factory.mktemp("both")), agreement.PROGRAMS, seconds, 1999)
         if not any(problems for problems, *_ in results.values()):
@@ -30,7 +32,7 @@ def test_agrees_with_perf(compared, program):
 
 
 def test_disagreement_is_seen():
-    """The comparison itself: other shares, other images and other counts are told apart."""
+    """The comparison itself detects other shares, other images and other counts."""
     same = {("a.so", "f"): 6000, ("a.so", "g"): 3000, ("b.so", None): 1000}
     counter = agreement.collections.Counter
     assert not agreement.disagreements(counter(same), counter(same))[0]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profcapture annotate: lines and instructions of a program whose hot line is known, of one without symbols, and of python; other
-files, names that are several or none, code that is in no file."""
+"""profcapture annotate: lines and instructions of a program with a known hot line, of one without
+symbols, and of python; other files, ambiguous or unknown names, code without a file."""
 import csv
 import io
 import re
@@ -77,7 +77,7 @@ def test_hot_line(profcapture, work):
     assert own > 100 and data["no_code"] is None
     assert lines["mix", HOT]["inlined"] and lines["mix", HOT]["self"] > 0.4 * own
     assert "line 4" in lines["mix", HOT]["text"] and lines["mix", HOT]["file"].endswith("/src/hot.c")
-    # what leaf took is no self of the line that calls it, but in its total
+    # the time of leaf is not in the self value of the calling line, but in its total
     assert lines["spin", 20]["self"] < 0.05 * own
     assert lines["spin", 20]["total"] > lines["spin", 20]["self"]
     assert data["function"]["total"] > own
@@ -98,7 +98,8 @@ def test_sums(profcapture, work):
 
 
 def test_instructions_are_those_of_the_file(profcapture, work):
-    """All of the function, as objdump has them, and the samples behind the division are on what waited for it."""
+    """The whole function as objdump shows it; samples of the division are on the instruction that
+    waited for it."""
     data = annotate(profcapture, work / "run.cap", "spin")
     printed = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "--disassemble=spin", work / "hot"], check=True,
                              capture_output=True, text=True).stdout
@@ -127,7 +128,7 @@ def test_csv(profcapture, work):
 
 
 def test_without_symbols(profcapture, work):
-    """The function is known by where it begins: instructions, no lines."""
+    """The start of the function identifies it: instructions, no lines."""
     rows = profcapture.json("report", work / "run.cap", "--limit", 0)["data"]["rows"]
     row = next(row for row in rows if row["image"] and row["image"].endswith("/bare"))
     data = annotate(profcapture, work / "run.cap", row["name"])
@@ -147,9 +148,9 @@ def test_python(profcapture, work, tmp_path):
         pytest.skip("python3 has no debug file here")
     source = "generated_cases.c.h" if sys.version_info >= (3, 12) else "ceval.c"
     ceval = [line for line in data["lines"] if line["file"] and line["file"].endswith(source)]
-    # 0.48 in Ubuntu's 3.12, where more of it is in functions that are inlined
+    # 0.48 in Ubuntu's 3.12, which inlines more of it
     assert sum(line["self"] for line in ceval) > 0.3 * data["function"]["self"]
-    # The source is not here; a map to where it is says what the lines are.
+    # The source is not installed; --source-map finds the lines.
     (tmp_path / "Python").mkdir()
     (tmp_path / "Python" / source).write_text("".join(f"mapped {n}\n" for n in range(1, 20000)))
     best = max(ceval, key=lambda line: line["self"])
@@ -161,7 +162,7 @@ def test_python(profcapture, work, tmp_path):
 
 
 def test_other_file(profcapture, work, tmp_path):
-    """No code of a file that is another one, by build-id; its lines are those that the capture has."""
+    """No code of a file with another build-id; its lines are those in the capture."""
     root = tmp_path / "root"
     inside = root / str(work).lstrip("/")
     inside.mkdir(parents=True)
@@ -209,7 +210,7 @@ def shop(profctl, tmp_path_factory):
 
 
 def test_where(profcapture, shop):
-    """The sentence names functions of the program; the share of each is what its rows have together."""
+    """The sentence names functions of the program; the share of each is the sum of its rows."""
     lines = profcapture("report", shop).stdout.splitlines()
     cost = re.fullmatch(r"(.*/shop) used ([\d.]+) (ms|s) of CPU in ([\d.]+) (ms|s) \(([\d.]+) CPUs\)\.", lines[0])
     data = profcapture.json("report", shop)["data"]
@@ -224,7 +225,7 @@ def test_where(profcapture, shop):
 
 
 def test_where_of_a_library(profctl, profcapture, compile_c, capture):
-    """What a function of libc does counts for the function of the program that calls it."""
+    """Time in a function of libc counts for the function of the program that calls it."""
     program = compile_c("sorts", """
 #include <stdlib.h>
 #include <string.h>
@@ -238,7 +239,8 @@ int main(void) { memset(text, 'a', sizeof(text) - 1); for (int i = 0; i < 300000
 
 
 def test_where_in_generated_code(profctl, profcapture, compile_c, capture):
-    """Code that the program made counts as its own, also without a name; nothing is said of what has no samples."""
+    """Generated code counts as the program's own, also without a name; a capture without samples
+    has no sentence."""
     program = compile_c("makes", """
 #include <string.h>
 #include <sys/mman.h>
@@ -272,7 +274,7 @@ def test_part_of_a_name(profcapture, shop, text):
 
 
 def test_part_of_several_names(profcapture, shop):
-    """Which there are is printed; the whole name means one of them."""
+    """All matches are printed; the whole name selects one of them."""
     both = ["shop::Stats::add(int)", "shop::Stats::add(long)"]
     for text in "add", "shop::Stats::add":
         done = profcapture("report", shop, "--callers", text, check=2)

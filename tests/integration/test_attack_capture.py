@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Captures that are no good places to write to: each is refused or fails with a reason, and profd goes on."""
+"""Captures that are bad places to write to: each is refused or fails with a reason, and profd
+continues."""
 import contextlib
 import ctypes
 import fcntl
@@ -28,7 +29,7 @@ def sealed(seals):
 
 
 def works(profd, tmp_path, name="good.cap"):
-    """The next session does."""
+    """Whether the next session works."""
     fd = os.open(tmp_path / name, os.O_RDWR | os.O_CREAT, 0o600)
     path = profd.create(SYSTEM, fd)
     profd.session(path, "Start")
@@ -48,7 +49,7 @@ def test_sealed_memfd(profd, tmp_path, busy, seals):
 
 
 def test_same_file_twice(profd, file, tmp_path, busy, capture, profcapture):
-    """The second engine finds the lock, and the first one's file is whole."""
+    """The second engine finds the lock, and the first one's file is complete."""
     first = profd.create(SYSTEM, file)
     again = os.open(capture, os.O_RDWR)
     second = profd.create(SYSTEM, again)
@@ -63,7 +64,8 @@ def test_same_file_twice(profd, file, tmp_path, busy, capture, profcapture):
 
 
 def test_same_descriptor_twice(profd, file, tmp_path, busy, capture, profcapture):
-    """One open file has one lock: the second engine sees that it is not empty any more, or takes no harm."""
+    """One open file has one lock: the second engine sees that the file is no longer empty, or does
+    no harm."""
     first = profd.create(SYSTEM, file)
     profd.session(first, "Start")
     until(lambda: os.fstat(file).st_size > 0)
@@ -74,7 +76,8 @@ def test_same_descriptor_twice(profd, file, tmp_path, busy, capture, profcapture
 
 
 def test_same_descriptor_in_two_sessions(profd, file, tmp_path, busy, capture, profcapture):
-    """Both were made while it was empty, and a lock is of the open file, so the second engine would get it too."""
+    """Both sessions were created while it was empty, and a lock belongs to the open file, so the
+    second engine would get it too."""
     first, second = (profd.create(SYSTEM, file) for _ in range(2))
     profd.session(first, "Start")
     assert refusal(profd.session, second, "Start")[0] == "Failed"
@@ -86,7 +89,7 @@ def test_same_descriptor_in_two_sessions(profd, file, tmp_path, busy, capture, p
 
 
 def test_same_descriptor_appended_to_twice(profd, file, tmp_path, busy, capture, profcapture):
-    """There the second engine finds a capture, as it should."""
+    """There the second engine finds a capture, as expected."""
     path = profd.create(SYSTEM, file)
     profd.session(path, "Start")
     profd.session(path, "Stop")
@@ -103,7 +106,7 @@ def test_same_descriptor_appended_to_twice(profd, file, tmp_path, busy, capture,
 
 
 def test_append_flag(profd, tmp_path, capture, profcapture, busy):
-    """O_APPEND: bytes one after another, as into a pipe."""
+    """O_APPEND: sequential bytes, as in a pipe."""
     fd = os.open(capture, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     path = profd.create(SYSTEM, fd)
     profd.session(path, "Start")
@@ -123,9 +126,10 @@ def test_flag_that_does_no_harm(profd, tmp_path, capture, profcapture, flag):
 
 
 def test_direct(profd, tmp_path):
-    """Writes of a capture are no whole blocks, and a pipe would cut each where its reader's buffer ends."""
+    """Writes of a capture are not whole blocks, and a pipe would split each at its reader's
+    buffer."""
     opened = list(os.pipe2(os.O_DIRECT))
-    with contextlib.suppress(OSError):  # not every filesystem has it
+    with contextlib.suppress(OSError):  # some filesystems do not support it
         opened.append(os.open(tmp_path / "direct.cap", os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
     for fd in opened[1:]:
         name, message = refusal(profd.create, SYSTEM, fd)
@@ -149,7 +153,8 @@ def test_made_up(profd, tmp_path):
 
 
 def test_others(profd, tmp_path):
-    """Directories, sockets, devices, what is not open for writing: see also test_dbus_private."""
+    """Directories, sockets, devices, files that are not open for writing: see also
+    test_dbus_private."""
     ours, theirs = socket.socketpair()
     opened = [os.open(path, flags) for path, flags in (
         ("/dev/full", os.O_WRONLY), ("/dev/null", os.O_RDWR), ("/dev/zero", os.O_RDWR), (tmp_path, os.O_RDONLY),
@@ -181,7 +186,7 @@ def test_reader_that_goes(profd, tmp_path, busy):
 
 @pytest.fixture
 def dead(profd, tmp_path):
-    """Open for writing; of profd even close() waits for ever."""
+    """Open for writing; even close() of profd blocks forever."""
     try:
         with fuse.mounted(tmp_path / "mount", b"", tmp_path / "stop") as server:
             fd = os.open(server.file, os.O_RDWR)
@@ -215,7 +220,7 @@ def test_server_that_hangs_and_a_session_that_is_closed(profd, dead):
 
 
 def test_server_that_hangs_and_an_engine(profd, tmp_path, dead):
-    """Which waits for it and cannot be killed; nobody waits for the engine."""
+    """The engine waits for it and cannot be killed; nobody waits for the engine."""
     path = profd.create(SYSTEM, dead)
     profd.bus.call(None, path, SESSION, "Start", None, None, 0, 20000, None, None)
     profd.sleep(0.5)

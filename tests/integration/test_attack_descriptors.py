@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What an engine that was taken over can do with the descriptors that it is given: read; perf events and the capture aside."""
+"""The power of a compromised engine over its descriptors: reading only, except for perf events and
+the capture."""
 import contextlib
 import errno
 import fcntl
@@ -15,13 +16,13 @@ import fuse
 from test_dbus_private import HOSTILE_ENGINE, SYSTEM, hostile, variant  # noqa: F401 (fixtures)
 
 NOBODY = 65534
-MANY = 64  # messages that wait for an engine beside those in its socket
+MANY = 64  # messages that wait for an engine in addition to those in its socket
 CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS = 1, 2, 7, 8, 9
 SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 SERIALS = 1, 2, 3  # read ahead, all processes, one
 PATH_IMAGE, MAPPED_IMAGE = 10, 11
 
-# Tells of each message what came with it; asks for all that can be asked for.
+# Reports what came with each message; requests everything that can be requested.
 TELL = """
 import fcntl, json
 def look(fd):
@@ -54,7 +55,8 @@ while True:
         ask(%r)
 """
 
-# Asks for very many files before it reads an answer, then for one more, and tells what came: {"error, descriptors": how often}.
+# Requests very many files before it reads an answer, then one more, and reports what came: {"error,
+# descriptors": how often}.
 ASK_UNREAD = """
 import collections, json
 path = os.readlink(b"/proc/self/exe")
@@ -85,8 +87,9 @@ def rights(require):
 
 @pytest.fixture
 def told(hostile):  # noqa: F811
-    """told(capture, image, options): {(type, number): [(what it is, F_GETFL, F_GET_SEALS)]} of all messages; the number is the
-    first of the body: the serial, the image, the CPU, of CONFIG a 1 for "system"."""
+    """told(capture, image, options): {(type, number): [(kind, F_GETFL, F_GET_SEALS)]} of all
+    messages; the number is the first of the body: the serial, the image, the CPU, of CONFIG a 1 for
+    "system"."""
     wanted = {(SNAPSHOT, serial) for serial in SERIALS} | {(IMAGE, PATH_IMAGE), (IMAGE, MAPPED_IMAGE)}
 
     def record(capture, image, **options):
@@ -139,7 +142,7 @@ def assert_read_only(fds, *names):
 
 
 def test_everything_that_is_read(told, image, capture):
-    """Files of /proc and images are open for reading only; what is in memory is sealed."""
+    """Files of /proc and images are open for reading only; memfds are sealed."""
     fd = empty_file(capture)
     got = told(fd, image, **{"call-graph": variant("s", "dwarf")})
     os.close(fd)
@@ -156,7 +159,7 @@ def test_everything_that_is_read(told, image, capture):
 
 
 def test_nothing_that_is_not_needed(told, image, capture):
-    """Without copied stacks no images; without the kernel no symbols of it."""
+    """Without copied stacks no images; without the kernel no kernel symbols."""
     fd = empty_file(capture)
     got = told(fd, image, kernel=variant("b", False), **{"call-graph": variant("s", "fp")})
     os.close(fd)
@@ -172,9 +175,11 @@ def test_copy_of_a_file_that_is_served(served, told, capture):
 
 
 def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
-    """An engine that does not read is sent no more files than are on their way; it may ask again, and is given them when it reads."""
-    held = int(Path("/proc/sys/net/core/wmem_default").read_text()) // 512  # messages that a socket has room for, at most
-    # When it begins to read, so many may still wait in the other direction, and be worked on; all others are answered.
+    """An engine that does not read is sent no more files than its socket holds; it may request
+    again, and gets them when it reads."""
+    held = int(Path("/proc/sys/net/core/wmem_default").read_text()) // 512  # maximum number of messages in a socket
+    # When it begins to read, up to this many may still wait or be worked on; all others are
+    # answered.
     answered = held + 200
     asked = answered + held + 256
     fd = empty_file(capture)
@@ -193,7 +198,7 @@ def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
 
 @pytest.fixture
 def own(tmp_path, spawn, capture):
-    """The same of a session that may show its user's own processes only, whose events are of a process's threads."""
+    """The same for a session that may show only its user's own processes, with events by thread."""
     target = spawn("sleep", 60, user=NOBODY, group=NOBODY, extra_groups=[])
     while "sleep" not in os.readlink(f"/proc/{target.pid}/exe") or ".so" not in Path(f"/proc/{target.pid}/maps").read_text():
         pass
@@ -211,7 +216,8 @@ def own(tmp_path, spawn, capture):
 
 
 def test_session_of_own_processes(own):
-    """Events of threads, files that the user may read and no others, and nothing that is open for writing."""
+    """Events of threads, only files that the user may read, and nothing that is open for
+    writing."""
     assert_read_only(own[CONFIG, 0][1:], "/proc/stat", "/sys/devices/system/cpu/online", "/proc/kallsyms")
     for serial in SERIALS:
         assert_sealed(own[SNAPSHOT, serial])
@@ -221,7 +227,7 @@ def test_session_of_own_processes(own):
     assert_read_only(own[IMAGE, MAPPED_IMAGE], library)
     events = {kind: [fd for (other, _), fds in own.items() if other == kind for fd in fds] for kind in (CPU, EVENTS)}
     cpus = os.sysconf("SC_NPROCESSORS_ONLN")
-    # two rings a CPU; of each thread the side band and two events on each
+    # two rings a CPU; for each thread the side band and two events on each CPU
     assert len(events[CPU]) == 2 * cpus and len(events[EVENTS]) == 3 * cpus
     assert all(name == "anon_inode:[perf_event]" for name, *_ in events[CPU] + events[EVENTS])
     assert {kind for kind, _ in own if own[kind, _]} == {CONFIG, CPU, EVENTS, SNAPSHOT, IMAGE}
@@ -230,7 +236,8 @@ def test_session_of_own_processes(own):
 @pytest.mark.parametrize("flags", [
     os.O_RDWR, os.O_WRONLY, os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_SYNC | os.O_NONBLOCK, None])
 def test_capture_is_what_the_client_opened(told, image, capture, flags):
-    """Its flags decide whether the file is written in place or one byte after another, and whether a pipe waits."""
+    """Its flags decide whether the file is written in place or sequentially, and whether a pipe
+    blocks."""
     reading, fd = os.pipe() if flags is None else (None, empty_file(capture, flags))
     opened, inode = fcntl.fcntl(fd, fcntl.F_GETFL), os.fstat(fd).st_ino
     name, given, _ = told(fd, image)[CONFIG, 1][0]

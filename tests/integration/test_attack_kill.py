@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""kill -9 of each of our processes at random moments of a session's life, with a bus and without: nothing is left, the file
-opens with at most its last second missing, the next session works.
+"""kill -9 of each of our processes at random times of a session's life, with a bus and without:
+nothing is left, at most the last second of the file is missing, the next session works.
 
-Sessions run side by side, each in another moment of its life when all their victims are killed at once. The commit chooses
-the moments (see slices.py).
+Sessions run in parallel, each at another point of its life when all their victims are killed at
+once. The commit chooses the times (see slices.py).
 """
 import contextlib
 import json
@@ -23,11 +23,11 @@ from slices import SEED, SOAK
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 MOMENTS = 50 if SOAK else 4
-KINDS = 5  # of moments
+KINDS = 5  # of kill times
 HELPERS = ("profd-engine", "profd-files")
 YES = "polkit.addRule(function(action, subject) { return polkit.Result.YES; });"
 SECOND_NS = 1.2e9
-# what is recorded: a fifth of a CPU, as there is enough to do
+# the recorded load: a fifth of a CPU, because the machine has enough to do
 SOME_LOAD = """
 import time
 while True:
@@ -44,7 +44,7 @@ def rights(require):
 
 
 def table():
-    """{pid: (parent, name)} of all processes but those that only wait to be reaped."""
+    """{pid: (parent, name)} of all processes except zombies."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -81,7 +81,7 @@ class Private:
 
 
 class System:
-    """One profd serves all sessions, and stays. It starts them one after the other."""
+    """One profd serves all sessions, and survives. It starts them one after the other."""
 
     options, at_once, pace = ["--bus", "system"], 10, 2
 
@@ -98,7 +98,7 @@ class System:
         return self.bus.profd.pid if self.bus.profd.pid in processes else None
 
     def engine_of(self, session, processes, engines):
-        """The one that has the capture; nobody else's may be killed for it."""
+        """The engine that has the capture; no other may be killed instead."""
         return next((pid for pid in engines if has_open(pid, session.capture)), None)
 
     def restore(self):
@@ -129,8 +129,8 @@ def waited_ns(pid):
 
 
 class Session:
-    """A recording whose start and stop are chosen relative to the kill. A recording that `is_long` has rows by then: its age
-    counts from the first of them."""
+    """A recording whose start and stop are chosen relative to the kill. A recording that `is_long`
+    has rows by then: its age counts from the first of them."""
 
     def __init__(self, chance, n, form, capture):
         self.capture, self.is_long = capture, n % KINDS == KINDS - 1 and n < form.at_once
@@ -152,21 +152,21 @@ class Session:
                                   stderr=subprocess.DEVNULL, env={**os.environ, **form.env})
 
     def acts(self, recorder, form):
-        """What happens to it, by the time that is left until the kill."""
+        """Its actions, by the time left until the kill."""
         yield self.age, (lambda: None) if self.is_long else lambda: self.start(recorder, form)
         if self.stopped is not None:
             yield self.stopped, lambda: self.recording.send_signal(signal.SIGINT)
 
 
 def processes_of(form, session, processes):
-    """{name: pid}, of None where it is not there yet, or any more."""
+    """{name: pid}, None for processes that do not exist yet or any more."""
     broker = form.broker_of(session, processes)
     helpers = {kind: sorted(pid for pid, (parent, comm) in processes.items() if parent == broker and comm == kind)
                for kind in HELPERS}
     engine = form.engine_of(session, processes, helpers["profd-engine"])
     return {
         "profctl": session.pid if session.pid in processes else None, "profd": broker, "profd-engine": engine,
-        # started right behind the engine
+        # started immediately after the engine
         "profd-files": next((pid for pid in helpers["profd-files"] if engine and pid > engine), None),
     }
 
@@ -188,7 +188,8 @@ def left(form):
 
 
 def held():
-    """Memfds and perf events in what survives of this test run, but for this process: descriptors and mappings."""
+    """Memfds and perf events in the surviving processes of this test run, except this one:
+    descriptors and mappings."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -200,7 +201,7 @@ def held():
 
 
 def run(form, name, sessions, recorder):
-    """All of it, and that nothing is left."""
+    """Runs all sessions, and checks that nothing is left."""
     for session in filter(lambda session: session.is_long, sessions):
         session.start(recorder, form)
         wait_for_samples(session.capture, 0)
@@ -212,7 +213,7 @@ def run(form, name, sessions, recorder):
     time.sleep(max(0, kill_at - time.monotonic()))
     kill(form, name, sessions)
     for session in sessions:
-        if name == "profd-files" or not session.victim:  # it is replaced, and the recording goes on
+        if name == "profd-files" or not session.victim:  # it is replaced, and the recording continues
             session.recording.send_signal(signal.SIGINT)
     for session in sessions:
         session.recording.wait(timeout=100)
@@ -222,7 +223,7 @@ def run(form, name, sessions, recorder):
 
 
 def check(session, name, profcapture):
-    """What there is of its capture: "none", or the state."""
+    """The result of its capture: "none", or the state."""
     found = profcapture("verify", session.capture, "--json", check=None) if session.capture.exists() else None
     if not found or not found.stdout:
         assert not session.is_long, "there is nothing of a recording that ran"
@@ -241,7 +242,7 @@ def check(session, name, profcapture):
 @pytest.mark.parametrize("name", ["profctl", "profd", *HELPERS])
 def test_killed_at_random_moments(form, recorder, profctl, profcapture, spawn, tmp_path, name):
     chance = random.Random(f"profd {name} {SEED}")
-    # the helper's end is part of the others', and how it is replaced another test's
+    # the helper's end is part of the others', and another test covers its replacement
     moments = MOMENTS if name != "profd-files" else max(3, MOMENTS // 5)
     spawn(sys.executable, "-c", SOME_LOAD)
     seen, hit, n = Counter(), 0, 0

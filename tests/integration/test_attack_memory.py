@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""An engine that gets no memory: the session ends and says so, its file is readable, profd goes on."""
+"""An engine without memory: the session ends and reports it, its file is readable, profd
+continues."""
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from recordings import wait_for_samples
 from test_dbus_private import PROFILER, ROOT, SYSTEM, GLib, busy, profd, running, variant  # noqa: F401 (fixtures)
 
 SAMPLING = {**SYSTEM, "frequency": variant("u", 5000), "call-graph": variant("s", "dwarf")}
-# each process, and each name, is something to remember
+# each process, and each name, needs memory
 MANY = """
 import os
 for n in range(10**9):
@@ -41,7 +42,7 @@ def warnings(profd):
 
 
 def limit(engine, size):
-    """As its own user, who needs no capability for that."""
+    """As the engine's own user, who needs no capability for that."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{engine}/status").read_text().splitlines())
     uid, gid = (int(fields[name].split()[0]) for name in ("Uid", "Gid"))
     subprocess.run(["prlimit", f"--pid={engine}", f"--data={size}"], check=True, timeout=60, user=uid, group=gid,
@@ -49,7 +50,7 @@ def limit(engine, size):
 
 
 def is_whole_up_to_its_end(profcapture, capture):
-    """Or empty."""
+    """Readable up to its end, or empty."""
     output = profcapture("verify", capture, "--json", check=None).stdout
     return not output or all(row["reason"] == "cut" for row in json.loads(output)["data"]["damaged"])
 
@@ -64,7 +65,7 @@ def works(profd, tmp_path):
 
 
 def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
-    """In the middle of a recording: what it has is all that it gets."""
+    """In the middle of a recording: the engine gets no more memory than it has."""
     path = profd.create(SAMPLING, file)
     profd.session(path, "Start")
     profd.wait_samples(path, 1001)
@@ -80,7 +81,7 @@ def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
 
 
 def test_cgroup_is_full(require, profd, file, capture, profcapture, tmp_path, load, request):
-    """The kernel ends the engine, without a word."""
+    """The kernel kills the engine without a message."""
     require(machine=True)
     folder, size, _ = request.getfixturevalue("memory_cgroup")
     path = profd.create(SAMPLING, file)
@@ -99,7 +100,8 @@ def test_cgroup_is_full(require, profd, file, capture, profcapture, tmp_path, lo
 
 @pytest.mark.parametrize("megabytes", [1, 10, 20, 25])
 def test_too_little_from_the_start(file, capture, profcapture, tmp_path, load, megabytes):
-    """It ends wherever it first lacks memory; nobody waits for it, and what there is of a file is readable."""
+    """It ends wherever it first lacks memory; nobody waits for it, and a file that exists is
+    readable."""
     folder = tmp_path / "libexec"
     folder.mkdir()
     real = Path(os.environ["PROFD_ENGINE"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""A file whose last close waits for somebody is sent to the sockets that anybody may write to: nobody else waits with it. With
-the kernel's help (Linux 6.16 refuses to send it), and without."""
+"""Sockets that everybody may write to receive a file whose last close blocks: nobody else blocks.
+With the kernel's help (Linux 6.16 refuses to send it), and without."""
 import contextlib
 import os
 import signal
@@ -14,9 +14,9 @@ from buses import NOBODY, PROFILER, PROPERTIES, ROOT, SYSTEM, effective_user, ru
 
 HELLO, REQUEST = 0x0a4f4c4c45486650, 0x000a45524f4d6650
 ALL = rules(allow={"record-system": ["nobody"]})
-LINGER_S = 60  # beyond what any call here waits for
+LINGER_S = 60  # longer than any wait of a call here
 
-# Runs a program as on a kernel that does not know SO_PASSRIGHTS: setsockopt() of it fails with ENOPROTOOPT.
+# Runs a program as on a kernel without SO_PASSRIGHTS: setsockopt() of it fails with ENOPROTOOPT.
 OLD_KERNEL = """
 import ctypes, os, struct, sys
 def op(code, k, jt=0, jf=0): return struct.pack("HBBI", code, jt, jf, k)
@@ -38,7 +38,8 @@ def kernel_can_refuse():
 
 
 class Lingering:
-    """A connection of which one end is sent away. Whoever closes it waits until the other end has read what it was sent, or went."""
+    """A connection, one end of which is sent away. Its close blocks until the other end has read
+    all data, or is closed."""
 
     def __init__(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -87,7 +88,8 @@ def stopped(bus):
 
 @pytest.fixture
 def send(bus, kernel):
-    """send(socket, packet, before): with a descriptor whose last copy it is. profd sees what it is sent `before` together with it."""
+    """send(socket, packet, before): with the last copy of a descriptor. profd reads `before`
+    together with it."""
     with contextlib.ExitStack() as stack:
         def send_file(target, packet, before=None):
             file = Lingering()
@@ -113,8 +115,8 @@ def status_of(plug):
 
 def test_hello(bus, send):
     """profd answers others meanwhile."""
-    send(connect(bus), hello(), before=b"no hello")  # never read: the socket is closed before
-    send(connect(bus), hello())  # last, as a signal would end the waiting
+    send(connect(bus), hello(), before=b"no hello")  # never read, because the socket is closed before
+    send(connect(bus), hello())  # last, because a signal would end the waiting
     assert bus.client().call(ROOT, PROPERTIES, "Get", variant("(ss)", (PROFILER, "Version")), timeout=5000)
     with connect(bus) as plug:
         plug.send(hello())
@@ -137,7 +139,7 @@ def assert_finishes(client, path):
 
 
 def test_request(bus, session, send):
-    """An engine goes on with the others."""
+    """The engine continues with the others."""
     with connect(bus) as plug:
         plug.send(hello())
         assert status_of(plug) == 0
@@ -146,7 +148,8 @@ def test_request(bus, session, send):
 
 
 def test_sysprof(kernel, session, send):
-    """Who sends it over the socket of sysprof's protocol has no ring, and waits for none."""
+    """A process that sends it over the socket of sysprof's protocol has no ring, and waits for
+    none."""
     client, path = session
     client.session(path, "OpenSysprof")
     with socket.socket(fileno=client.files[0]) as plug:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Every verb that reads a capture, over what is none, a part of one, or a broken one: from a file and from a pipe.
+"""Every verb that reads a capture, with input that is not a capture, truncated, or broken: from a
+file and from a pipe.
 
-It ends with the status of the man page and a message that names the file, says nothing that looks like success, leaves
-no half-written result, and takes neither memory nor time without end.
+It ends with the status of the man page and a message that names the file, prints nothing that
+looks like success, leaves no half-written result, and takes bounded memory and time.
 """
 import os
 import random
@@ -25,19 +26,19 @@ pytestmark = pytest.mark.parametrize("verb", VERBS)
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Two segments, every table and one that nobody knows."""
+    """Two segments, every table and an unknown one."""
     path = make(tmp_path_factory.mktemp("bad") / "whole.cap", "--all-tables", "--foreign-table", "--rows", 600, "--chunk-rows", 100)
     return make(path, "--append", "--first", 600, "--all-tables", "--foreign-table", "--rows", 100)
 
 
 def share(verb, inputs, count):
-    """A part of the inputs, which is another one for each verb, so that the verbs together try all."""
+    """A part of the inputs, different for each verb, so that the verbs together try all."""
     return part(inputs, count, VERBS.index(verb))
 
 
 @pytest.fixture
 def run(profcapture, tmp_path, require):
-    """Runs a verb within bounds, with a name for what it may make."""
+    """Runs a verb within bounds, with a name for its output."""
     require("prlimit")
 
     def call(verb, file, check, **options):
@@ -135,8 +136,8 @@ def test_standard_input_that_is_no_file(run, tmp_path, verb):
 
 
 def test_where_a_pipe_waits(run, whole, tmp_path, verb):
-    """No folder, and no room, for the copy of what cannot be read twice."""
-    if verb == "symbolize":  # which reads no pipes
+    """No folder, or no room, for the copy of input that cannot be read twice."""
+    if verb == "symbolize":  # does not read pipes
         return
     limit = lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
     for options in {"env": {"TMPDIR": tmp_path / "missing"}}, {"preexec_fn": limit}:
@@ -147,14 +148,15 @@ def test_where_a_pipe_waits(run, whole, tmp_path, verb):
 
 
 def test_named_pipe(run, whole, tmp_path, verb):
-    """What came through it counts. What would be added to it goes nowhere, so symbolize does not even wait for its end."""
+    """The content that came through it counts. symbolize cannot add to it, so it does not even wait
+    for its end."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     if verb == "symbolize":
         refused(run(verb, path, 3), path)
         return
     for data, status in (b"", 3), (b"noise" * 9999, 3), (whole.read_bytes(), 0):
-        # the reader may have seen enough before it has read all
+        # the reader may have seen enough before it has read everything
         writer = threading.Thread(target=lambda: subprocess.run(["dd", f"of={path}", "status=none"], input=data, stderr=subprocess.DEVNULL))
         writer.start()
         done = run(verb, path, status)
@@ -179,7 +181,7 @@ def test_not_readable(run, whole, tmp_path, require, verb):
 
 
 def test_prefixes(run, profcapture, whole, tmp_path, verb):
-    """From some length on there is something to read, of which is said that it is not all."""
+    """From some length on there is something to read, and the verb says that it is incomplete."""
     path, data = tmp_path / "cut.cap", whole.read_bytes()
     statuses = []
     first, *lengths = range(HEADER_BYTES + 8, len(data) - 1, len(data) // 12)
@@ -193,7 +195,7 @@ def test_prefixes(run, profcapture, whole, tmp_path, verb):
         else:
             assert verb == "recover" or "is unfinished" in done.stderr
         statuses.append(done.returncode if verb != "verify" else 3 if not done.stdout else 0)
-    # before there is anything of what it asks for: 6
+    # before anything that it reads: 6
     order = [status for status in (3, 6, 0) if status in statuses]
     assert statuses == sorted(statuses, key=order.index) and order in ([3, 0], [3, 6, 0])
     assert 6 not in order or verb in ("memory", "marks", "counters")
@@ -207,12 +209,12 @@ def test_hole_in_the_middle(run, whole, tmp_path, verb):
     done = run(verb, path, 3 if verb == "verify" else 0)
     if verb == "verify":
         assert "damaged, " in done.stdout
-    elif verb in ("info", "dump", "compact", "cut"):  # which read all that is left
+    elif verb in ("info", "dump", "compact", "cut"):  # which read everything that is left
         assert "is damaged" in done.stderr
 
 
 def test_damage_anywhere(run, whole, tmp_path, verb):
-    """Whatever is overwritten: a verb reads the rest, or says that it cannot."""
+    """With any bytes overwritten, a verb reads the rest, or says that it cannot."""
     path = tmp_path / "damaged.cap"
     for seed in share(verb, range(16), 4):
         noise = random.Random(seed)

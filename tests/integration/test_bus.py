@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profd on a system bus: its objects, whose sessions are whose, and clients that go. What polkit says is another file's."""
+"""profd on a system bus: its objects, access to sessions, and clients that go away. test_bus_polkit
+covers polkit."""
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
 
 @pytest.fixture
 def busy(spawn):
-    """Somebody's process, by uid."""
+    """A process of a user, by uid."""
     return lambda uid=NOBODY: spawn("sh", "-c", "while :; do :; done", user=uid, group=uid, extra_groups=[])
 
 
@@ -41,7 +42,8 @@ def files(tmp_path):
 
 @pytest.fixture
 def record(bus, file, busy):
-    """Somebody's recording of a process of theirs, that has samples: the client, and the session's path."""
+    """A user's recording of one of their processes, with samples: the client, and the session's
+    path."""
 
     def begin():
         bus.start(OWN)
@@ -58,7 +60,8 @@ def record(bus, file, busy):
 
 
 def test_capabilities_are_not_tried_at_each_call(bus, require, tmp_path):
-    """To find out, some forty events are opened; a client that asks again and again does not have that done."""
+    """The test of the kernel opens some forty events; a client that repeats the call does not
+    repeat that."""
     require("strace")
     bus.start(EVERYTHING)
     client, log = bus.client(NOBODY), tmp_path / "log"
@@ -115,7 +118,7 @@ def test_recording(bus, file, capture, profcapture, busy):
 
 def test_open_image(bus, file, capture, profcapture, compile_c, spawn):
     program = compile_c("spin", "int main(void) { for (volatile int i = 0;; i++) ; }")
-    program = Path(shutil.copy(program, bus.folder))  # where nobody gets at it
+    program = Path(shutil.copy(program, bus.folder))  # where no other user can reach it
     process = spawn(program, user=NOBODY, group=NOBODY, extra_groups=[])
     bus.start(EVERYTHING)
     client = bus.client(NOBODY)
@@ -134,7 +137,8 @@ def test_open_image(bus, file, capture, profcapture, compile_c, spawn):
 
 
 def test_image_that_the_user_may_not_read(bus, file, capture, profcapture, compile_c, spawn):
-    """Another user's program that may be run, but not read: its processes may be recorded, and it is not handed out."""
+    """Another user's program that may be run, but not read: its processes may be recorded, but the
+    file is not handed out."""
     program = Path(shutil.copy(compile_c("spin", "int main(void) { for (volatile int i = 0;; i++) ; }"), bus.folder))
     os.chown(program, DAEMON, DAEMON)
     program.chmod(0o711)
@@ -165,7 +169,7 @@ def test_image_that_the_user_may_not_read(bus, file, capture, profcapture, compi
 
 
 def test_foreign_session(bus, file, busy):
-    """Invariant 2 of service.c: nothing about it is said, nothing happens to it."""
+    """Invariant 2 of service.c: others learn nothing about it, and cannot affect it."""
     bus.start(OWN)
     owner, other = bus.client(NOBODY), bus.client(DAEMON)
     path = owner.create(pids(busy().pid), file)
@@ -195,7 +199,7 @@ def test_another_connection_of_the_same_user(bus, file, busy):
 
 
 def test_those_who_manage_others(bus, file, busy):
-    """root by polkit's own rule; they see and end it, but get no file of it."""
+    """root by polkit's own rule; they see and end it, but get none of its files."""
     bus.start(buses.rules(allow={"record-own": ["nobody"], "manage-others": ["daemon"]}))
     owner, manager = bus.client(NOBODY), bus.client(DAEMON)
     path = owner.create(pids(busy().pid), file)
@@ -209,7 +213,7 @@ def test_those_who_manage_others(bus, file, busy):
 def test_signals_go_to_the_owner_alone(bus, file, busy):
     bus.start(OWN)
     owner, other, root = bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
-    for client in (other, root):  # with a match rule, as an eavesdropper of broadcasts would
+    for client in (other, root):  # with a match rule, like an eavesdropper of broadcasts
         with client.current():
             client.bus.signal_subscribe(None, None, None, None, None, 0, client.on_signal)
     path = owner.create(pids(busy().pid), file)
@@ -218,7 +222,7 @@ def test_signals_go_to_the_owner_alone(bus, file, busy):
     owner.session(path, "Close")
     owner.wait("InterfacesRemoved")
     for client in (other, root):
-        client.get(ROOT, "Version", PROFILER)  # which comes behind what was sent before
+        client.get(ROOT, "Version", PROFILER)  # which comes after all earlier messages
         while client.context.iteration(False):
             pass
         assert [s for s in client.signals if s[1].startswith(ROOT)] == []
@@ -272,7 +276,8 @@ def test_nothing_is_watched_for_nobody(bus, file, busy):
 
 
 def test_bus_that_hangs(bus, record, capture):
-    """profd goes on, and what it cannot send does not pile up in it; afterwards all is as before."""
+    """profd continues, and does not accumulate messages that it cannot send; afterwards everything
+    is as before."""
     client, path = record()
     size = capture.stat().st_size
     bus.daemon.send_signal(signal.SIGSTOP)
@@ -310,7 +315,7 @@ int main(int argc, char **argv)
 
 @pytest.fixture
 def threads(compile_c, spawn):
-    """A process of nobody's with that many threads."""
+    """A process of nobody's with this many threads."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         program = shutil.copy(compile_c("many-threads", MANY_THREADS, "-pthread"), folder)
@@ -329,7 +334,8 @@ def many_threads(threads):
 
 
 class Served:
-    """The CPU time of profd's main thread from answer to answer, for which others wait, beside that of the whole process."""
+    """The CPU time of profd's main thread between answers, for which others wait, and that of the
+    whole process."""
 
     def __init__(self, bus):
         self.pid = bus.profd.pid
@@ -344,7 +350,7 @@ class Served:
 
 
 def test_others_are_served_while_many_threads_are_looked_at(bus, file, threads):
-    """Whose a process is is asked of each of its threads."""
+    """The owner of a process is queried for each of its threads."""
     bus.start(OWN)
     client, other = bus.client(NOBODY), bus.client(DAEMON)
     target = threads(4000)
@@ -393,7 +399,7 @@ def test_others_are_served_while_many_threads_are_opened(bus, file, busy, tmp_pa
 
 
 def test_stop_while_many_threads_are_opened(bus, file, capture, profcapture, many_threads):
-    """What was open by then does not matter: an empty recording, and whole."""
+    """With any number of events open by then: an empty recording, and complete."""
     bus.start(OWN)
     client = bus.client(NOBODY)
     path = client.create(pids(many_threads.pid), file)
@@ -420,7 +426,7 @@ def test_end_while_many_threads_are_opened(bus, file, many_threads, how):
         assert bus.client(NOBODY).objects() == {}
 
 
-# ---- what a client may get wrong
+# ---- errors of a client
 
 
 def test_wrong_types_everywhere(bus, file, busy):
@@ -478,7 +484,7 @@ def test_handles_of_nothing(bus, file):
     for _ in range(20):
         with pytest.raises(GLib.Error):
             client.create({"nothing": variant("b", True)}, file, file, file)
-    # GIO's thread lets go of a message a little later
+    # GIO's thread releases a message a little later
     until(lambda: len(os.listdir(f"/proc/{bus.profd.pid}/fd")) <= before)
 
 
@@ -486,7 +492,8 @@ def test_handles_of_nothing(bus, file):
 
 
 def test_policy(bus):
-    """Ours lets nobody but root have the name, and everybody call what profd has, and nothing else."""
+    """Our policy lets only root own the name, and everybody call profd's methods, and nothing
+    else."""
     bus.start(EVERYTHING, profd=False)
     nobody, root = bus.client(NOBODY), bus.client(0)
     own = variant("(su)", (NAME, 4))
@@ -510,7 +517,7 @@ def test_second_profd(bus):
 
 
 def test_ends_when_nobody_needs_it(bus, file, busy):
-    """Sessions count, also those that do not record; a call that is answered begins the time anew."""
+    """Sessions count, also those that do not record; a call that is answered restarts the timer."""
     bus.start(OWN, profd=False)
     profd = bus.start_profd("--idle-timeout=1")
     client = bus.client(NOBODY)
@@ -544,7 +551,7 @@ def test_sigterm_finishes_the_files(bus, record, capture, profcapture):
 
 
 def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
-    """Which takes no name back: the files are finished, and profd goes."""
+    """The bus cannot take the name back: the files are finished, and profd exits."""
     record()
     bus.daemon.send_signal(signal.SIGSTOP)
     bus.profd.send_signal(signal.SIGTERM)
@@ -556,7 +563,8 @@ def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
 
 
 def test_bus_restart(bus, record, file, capture, profcapture):
-    """Without a bus nobody knows who the clients are: files are finished, and profd goes. The next one is another."""
+    """Without a bus the clients are unknown: files are finished, and profd exits. The next one is
+    another process."""
     record()
     bus.stop_daemon()
     assert bus.profd.wait(timeout=20) == 0
@@ -571,7 +579,7 @@ def test_bus_restart(bus, record, file, capture, profcapture):
 
 
 def test_engine_is_the_one_beside_profd(bus, file, busy, tmp_path):
-    """The environment of a service is not asked where programs are."""
+    """The environment of a service does not choose its programs."""
     bus.start(EVERYTHING, profd=False)
     bus.start_profd(PROF_LIBEXEC_DIR=str(tmp_path))
     client = bus.client(NOBODY)

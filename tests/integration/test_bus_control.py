@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl on the system bus: record by whichever profd may, status, stop, pause, resume, and what doctor says."""
+"""profctl on the system bus: record with either profd, status, stop, pause, resume, and doctor."""
 import json
 import os
 import signal
@@ -20,7 +20,7 @@ OWN = rules(allow={"record-own": ["nobody"]})
 
 @pytest.fixture
 def folder(bus):
-    """Where everybody may write."""
+    """A folder where everybody may write."""
     path = bus.folder / "captures"
     path.mkdir()
     path.chmod(0o777)
@@ -72,7 +72,7 @@ def test_command(bus, run, profctl, profcapture, folder):
 
 
 def test_command_starts_when_sampling_does(bus, run, profcapture, folder):
-    """The program's first moment is in the capture: its exec is after the start."""
+    """The program's beginning is in the capture: its exec is after the start."""
     bus.start(OWN)
     data = summary(run("record", "--json", "-o", "a.cap", "--", "true"))
     tasks = profcapture.json("dump", folder / "a.cap", "--table", "task")["data"]["rows"]
@@ -98,7 +98,7 @@ int main(int argc, char **argv) { unlink(argv[0]); here(); }""")
 
 
 def test_names_of_a_short_program(bus, run, profcapture, folder, compile_c):
-    """30 ms, and rings are drained each 100 ms later on."""
+    """30 ms, while rings are later drained every 100 ms"""
     program = compile_c("spin", """#include <time.h>
 #include <unistd.h>
 __attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 1000000; i++) ; }
@@ -127,7 +127,8 @@ def test_system(bus, run, folder, profcapture):
     ("version", "is version 7.0.0"),
 ])
 def test_fall_back(bus, run, how, why):
-    """A line says why, for users with fewer rights than the service; -q prints none, and --bus system is an error."""
+    """A line gives the reason, for users with fewer rights than the service; -q suppresses it, and
+    --bus system makes it an error."""
     if how == "no bus":
         bus.stop_polkit()
         bus.stop_daemon()
@@ -154,7 +155,7 @@ def test_fall_back(bus, run, how, why):
 
 
 def other_version(bus):
-    """Something on the bus that calls itself profd 7."""
+    """A service on the bus that claims to be profd 7."""
     client = bus.client(0)
     node = buses.Gio.DBusNodeInfo.new_for_xml(
         f'<node><interface name="{PROFILER}"><property name="Version" type="s" access="read"/></interface></node>'
@@ -218,7 +219,8 @@ def test_status_and_control(bus, run, profctl, folder, spawn):
 
 
 def test_completion_of_numbers(bus, run, profctl, folder, spawn):
-    """Those for which the verb is of use; another user's are not there, and no profd is started to be asked."""
+    """Only sessions that the verb applies to, none of other users; no profd is started for the
+    query."""
     bus.start(rules(allow={"record-own": ["nobody"]}), profd=False)
 
     def offered(*words, uid=NOBODY):
@@ -258,7 +260,7 @@ def catches(process, number):
 
 
 def test_interrupt_while_polkit_is_asked(bus, run, folder):
-    """The question may take as long as a user needs to find a password; Ctrl-C ends that."""
+    """The query may take as long as a user needs to find a password; Ctrl-C ends it."""
     bus.start(ALL)
     bus.client(0).objects()
     os.kill(bus.polkit.pid, signal.SIGSTOP)
@@ -281,7 +283,7 @@ def test_killed_profctl(bus, run, folder, profcapture):
 
 
 def test_killed_profd(bus, run, folder, profcapture):
-    """profctl says so, and the engine has finished the file."""
+    """profctl reports it, and the engine has finished the file."""
     bus.start(ALL)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
     root = bus.client(0)
@@ -320,7 +322,7 @@ def test_session_that_somebody_closes(bus, profctl, folder, spawn):
 
 
 def test_session_that_somebody_stops(bus, profctl, folder, spawn):
-    """The command runs on, and whoever waits for it should know that it is not recorded any more."""
+    """The command continues, and its caller should learn that it is no longer recorded."""
     bus.start(ALL)
     recorder = spawn(*profctl.command("record", "-o", folder / "a.cap", "--", "cat"), env={**os.environ, **bus.env},
                      stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8")

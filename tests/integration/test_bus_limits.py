@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What one user may take of a profd that serves many, what a client that never reads does to it, and what its processes may."""
+"""Limits of one user on a profd that serves many, the harmlessness of a client that never reads,
+and the rights of its processes."""
 import os
 import shutil
 import stat
@@ -20,7 +21,7 @@ KEPT = sum(1 << bit for bit in (2, 5, 6, 7, 8, 14, 19, 23, 34, 38, 40))  # test_
 
 @pytest.fixture
 def busy(spawn):
-    """A process of somebody's, by uid."""
+    """A process of a user, by uid."""
     return lambda uid=NOBODY: spawn("sleep", 600, user=uid, group=uid, extra_groups=[])
 
 
@@ -39,7 +40,8 @@ def files(tmp_path):
 
 @pytest.fixture
 def engine(bus, monkeypatch):
-    """engine(script): profd's engine is that; the system's profd takes the one of its own folder only."""
+    """engine(script): replaces profd's engine; the system's profd accepts only the one in its own
+    folder."""
 
     def install(script):
         folder = bus.folder / "libexec"
@@ -59,15 +61,16 @@ def limit(client, name):
 
 
 def size(pid):
-    """Its memory and its descriptors."""
+    """Its memory and its number of descriptors."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd"))
 
 
-# ---- of a user
+# ---- limits of a user
 
 
 def test_sessions(bus, file, busy):
-    """However many connections they come from, and many times; others have theirs until there are no more for anybody."""
+    """From any number of connections, and repeatedly; others can open sessions until there are none
+    for anybody."""
     bus.start(OWN)
     first, second, daemon, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     own, others = pids(busy().pid), pids(busy(DAEMON).pid)
@@ -94,7 +97,7 @@ def test_sessions(bus, file, busy):
 
 
 def test_memory_of_engines(bus, files, busy):
-    """Which is what a user's recordings may take together."""
+    """The memory that a user's recordings may take together."""
     bus.start(OWN)
     client, other = bus.client(NOBODY), bus.client(DAEMON)
     own = pids(busy().pid)
@@ -125,7 +128,8 @@ def test_more_than_the_limit(bus, file, busy, option, name):
 
 
 def test_threads_of_a_user_do_not_take_all_descriptors(bus, files, busy, spawn):
-    """A thousand threads, and three events: more than a quarter of what profd may open. Others record meanwhile, and root may."""
+    """A thousand threads and three events exceed a quarter of profd's descriptors. Others record
+    meanwhile, and root may."""
     bus.start(OWN)
     nobody, daemon, root = bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     most, a_thread = limit(nobody, "MaxThreadEventsPerUser"), os.cpu_count() * 9
@@ -163,7 +167,8 @@ send(FINISHED, struct.pack("IIiI", 1, %d if limited else 7, 0, 0) + bytes(176))
 
 @pytest.mark.parametrize("reason, number, name", [("size", 4, "MaxCaptureBytes"), ("duration", 3, "MaxDuration")])
 def test_end_by_a_limit(bus, engine, file, busy, reason, number, name):
-    """The engine is told of it, and the client who ended the recording. (Nobody waits for a day, or for 64 GiB.)"""
+    """The engine is told the limit, and the client the reason of the end. (The test does not wait
+    for a day, or for 64 GiB.)"""
     engine(ENDS % (64 << 30, 24 * 3600 * 10**9, number))
     bus.start(OWN)
     client, root = bus.client(NOBODY), bus.client(0)
@@ -190,7 +195,8 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def test_client_that_never_reads(bus, engine, file, busy, tmp_path, spawn):
-    """Its engine was taken over and floods it with warnings, which the bus keeps; others are served meanwhile."""
+    """Its engine is compromised and floods it with warnings, which the bus keeps; others are served
+    meanwhile."""
     engine(FLOOD)
     bus.start(OWN)
     stuck = spawn(sys.executable, "-c", STUCK, bus.address, NOBODY, busy().pid, tmp_path / "stuck.cap", stdout=subprocess.PIPE,
@@ -211,7 +217,7 @@ def test_client_that_never_reads(bus, engine, file, busy, tmp_path, spawn):
     until(lambda: path not in root.objects())
 
 
-# ---- what its processes may
+# ---- rights of its processes
 
 
 def status(pid):
@@ -219,7 +225,7 @@ def status(pid):
 
 
 def writable(pid):
-    """Files that it could write to, by its descriptors; what it is started with aside."""
+    """Files that it could write to by its descriptors, except those that it is started with."""
     found = []
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         if int(fd.name) <= 2:
@@ -231,7 +237,8 @@ def writable(pid):
 
 
 def test_rights(bus, file, busy, capture):
-    """The parts are other tests' (broker-sandbox, engine-sandbox, capabilities); here they all are in force."""
+    """Other tests cover the parts (broker-sandbox, engine-sandbox, capabilities); here all of them
+    are in force."""
     bus.start(OWN)
     client = bus.client(NOBODY)
     path = client.create(pids(busy().pid), file)
@@ -243,5 +250,5 @@ def test_rights(bus, file, busy, capture):
     for process in broker, engine:
         assert (process["NoNewPrivs"], process["Seccomp"]) == ("1", "2")
     assert int(engine["Seccomp_filters"]) > int(broker["Seccomp_filters"])  # the broker's and its own
-    # the capture is the engine's alone
+    # only the engine has the capture
     assert writable(bus.profd.pid) == [] and writable(bus.engines()[0]) == [str(capture)]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What profd asks a real polkitd, and what it makes of yes, no, a password, and of no answer at all."""
+"""profd's queries to a real polkitd, and its reactions to yes, no, a password, and no answer at
+all."""
 import itertools
 import os
 import pwd
@@ -35,10 +36,10 @@ def process(spawn):
 
 
 class Agent:
-    """Somebody who is asked for a password: what polkit says to them, and their answer."""
+    """A user's agent for passwords: the prompts of polkit, and the answer."""
 
     def __init__(self, bus, uid=NOBODY):
-        """For what this process does as that user. polkit lets root be the agent of others."""
+        """For the actions of this process as that user. polkit lets root be the agent of others."""
         self.bus, self.client, self.asked, self.cancelled = bus, bus.client(0), [], []
         node = buses.Gio.DBusNodeInfo.new_for_xml(AGENT)
         started = int(open("/proc/self/stat").read().rpartition(")")[2].split()[19])
@@ -61,7 +62,7 @@ class Agent:
 
     def answer(self, right):
         (*_, cookie, _), invocation = self.asked.pop()
-        if right:  # what polkit's setuid helper does when the password was right
+        if right:  # what polkit's setuid helper does after a correct password
             self.bus.client(0).call(
                 "/org/freedesktop/PolicyKit1/Authority", "org.freedesktop.PolicyKit1.Authority",
                 "AuthenticationAgentResponse2",
@@ -83,7 +84,8 @@ YES, NO, PASSWORD = (True, False), (False, False), (False, True)
 
 
 class Polkit:
-    """In the place of polkitd, which answers one question after the other: a test decides when, and in which order."""
+    """Replaces polkitd, which answers queries one after the other: a test decides when, and in
+    which order."""
 
     def __init__(self, bus):
         self.client, self.open, self.prompts, self.cancelled = bus.client(pwd.getpwnam("polkitd").pw_uid), [], [], []
@@ -103,7 +105,7 @@ class Polkit:
             self.prompts.append(self.open[-1][0])
 
     def wait(self, *actions):
-        """Until just these are asked about and not answered."""
+        """Waits until exactly these queries are open."""
         self.client.spin(lambda: len(self.open) >= len(actions))
         self.client.sleep(0.05)
         assert sorted(action for action, _ in self.open) == sorted(actions)
@@ -132,12 +134,12 @@ OWN = ("record-own", "record-others", "kernel-addresses")
 
 @pytest.mark.parametrize("order", itertools.permutations(OWN))
 def test_answers_in_any_order(bus, polkit, file, process, order):
-    """All are asked for before one is answered, and there is no session before the last answer."""
+    """All are queried before the first answer, and there is no session before the last one."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)
     for action in order:
-        client.get(ROOT, "Version", PROFILER)  # which comes behind the last answer
+        client.get(ROOT, "Version", PROFILER)  # which comes after the last answer
         while client.context.iteration(False):
             pass
         assert not pending.done
@@ -165,7 +167,7 @@ def test_one_is_denied(bus, polkit, file, process, refused):
 
 
 def test_denied_while_others_hang(bus, polkit, file, process):
-    """They are not waited for, and are taken back."""
+    """The other queries are not waited for, but canceled."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)
@@ -177,7 +179,7 @@ def test_denied_while_others_hang(bus, polkit, file, process):
 
 
 def test_one_hangs(bus, polkit, file, process):
-    """What is not answered in ten seconds is a no."""
+    """No answer within ten seconds is a no."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)
@@ -193,7 +195,7 @@ def test_one_hangs(bus, polkit, file, process):
 
 
 def test_caller_leaves_between_answers(bus, polkit, file, process):
-    """Invariant 5 of authority.c: what was granted before is nothing; and its questions no longer count."""
+    """Invariant 5 of authority.c: earlier grants are void, and its queries no longer count."""
     client, other, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(0)
     target = process(NOBODY)
     client.begin_create(pids(target.pid), file)
@@ -228,7 +230,7 @@ def test_no_prompt_about_the_kernel_of_a_session_that_is_refused(bus, polkit, fi
 
 
 def test_what_a_password_is_asked_for_first(bus, polkit, file, process):
-    """The rest is asked about again behind it."""
+    """The rest is queried again after it."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file, interactive=True)
     polkit.wait(*OWN)
@@ -246,11 +248,11 @@ def test_what_a_password_is_asked_for_first(bus, polkit, file, process):
     assert polkit.prompts == ["record-own"]
 
 
-# ---- the end of profd: a leak sanitizer sees what nobody answers
+# ---- the end of profd: a leak sanitizer sees unanswered queries
 
 
 def test_end_with_open_questions(bus, polkit, file, process):
-    """Invariant 7 of authority.c: of every method that asks, behind a password too."""
+    """Invariant 7 of authority.c: for every method that queries, also after a password."""
     client, other = bus.client(NOBODY), bus.client(DAEMON)
     made = other.begin_create(pids(process(DAEMON).pid), file)
     polkit.wait(*OWN)
@@ -262,7 +264,7 @@ def test_end_with_open_questions(bus, polkit, file, process):
     for action in reversed(OWN):
         polkit.answer(action, PASSWORD if action == "record-own" else NO)
     polkit.wait("record-own")
-    polkit.answer("record-own", YES)  # the second time; the others are asked about again
+    polkit.answer("record-own", YES)  # the second time; the others are queried again
     client.begin_create(pids(process(NOBODY).pid), file)
     client.begin(ROOT, PROFILER, "GetCapabilities")
     client.begin(ROOT, buses.MANAGER, "GetManagedObjects")
@@ -322,7 +324,7 @@ def test_each_action_is_for_its_sessions(bus, file, process, allowed, own, syste
 
 
 def test_without_a_rule_nothing_is_allowed(bus, file, process):
-    """Our policy's defaults, for who is in no active local session: a password for each."""
+    """Our policy's defaults, outside of active local sessions: a password for each action."""
     bus.start()
     client = bus.client(NOBODY)
     for options, action in ((pids(process(NOBODY).pid), "own"), (pids(process(DAEMON).pid), "others"), (SYSTEM, "system")):
@@ -336,7 +338,7 @@ def test_without_a_rule_nothing_is_allowed(bus, file, process):
 
 
 def test_refusals_are_not_logged(bus, file, process, capfd):
-    """A refusal is the caller's to hear of: whoever asks again and again must not fill the journal."""
+    """A refusal is reported to the caller: repeated calls must not fill the journal."""
     bus.start(rules())
     client = bus.client(NOBODY)
     capfd.readouterr()
@@ -358,7 +360,7 @@ def test_root_is_asked_about_too(bus, file):
 
 
 @pytest.mark.parametrize("command", [
-    ["setpriv", "--reuid=65534", "--", "sleep", "600"],  # started by root: the saved uid is nobody's too, and it is dumpable
+    ["setpriv", "--reuid=65534", "--", "sleep", "600"],  # started by root: the saved uid is nobody's too, and the process is dumpable
     ["setpriv", "--euid=65534", "--", "sleep", "600"],
     ["setpriv", "--ruid=65534", "--", "sleep", "600"],
 ])
@@ -389,7 +391,7 @@ int main(void) { prctl(PR_SET_DUMPABLE, 0); for (;;) pause(); }""")
     ("software/config=0/", False),
 ])
 def test_events_of_own_processes(bus, file, process, event, own):
-    """Only those that a plain user could name: profd would open the others with its rights."""
+    """Only events that a plain user could name: profd would open the others with its own rights."""
     bus.start(rules(allow={"record-own": ["nobody"], "record-others": ["daemon"]}))
     options = {"events": variant("as", [event])}
     nobody, daemon = bus.client(NOBODY), bus.client(DAEMON)
@@ -434,14 +436,14 @@ def test_kernel_asked_for(bus, file, process, allowed):
 
 
 def test_kernel_not_spoken_of(bus, file, capture, profcapture, process):
-    """It is left out: no function of the kernel and no address of it is in the capture."""
+    """Kernel functions are left out: no function and no address of the kernel is in the capture."""
     bus.start(rules(allow={"record-system": ["nobody"]}, ask={"kernel-addresses": ["nobody"]}))
     client = bus.client(NOBODY)
     path = client.create({**SYSTEM, "events": variant("as", ["cpu-clock", "context-switches"])}, file, interactive=True)
     assert client.get(path, "Options")["kernel"] is False
     process(NOBODY, "sh", "-c", "while :; do /bin/true; done")
     client.session(path, "Start")
-    client.wait("Warning", path, first="no-kernel")  # on a busy machine one about processes may come before
+    client.wait("Warning", path, first="no-kernel")  # on a busy machine another warning, about processes, may come first
     client.wait_samples(path, 100)
     client.session(path, "Stop")
     assert client.wait("Finished", path)[0]
@@ -464,7 +466,7 @@ def test_challenge_without_interaction(bus, file, process):
     client, target = bus.client(NOBODY), process(NOBODY)
     name, message = refusal(client.create, pids(target.pid), file)
     assert name == INTERACTION and "org.profd.record-own" in message
-    # allowed to ask, and nobody is there who could be asked
+    # interaction is allowed, but there is no agent
     assert refusal(lambda: client.create(pids(target.pid), file, interactive=True))[0] == INTERACTION
 
 
@@ -488,7 +490,7 @@ def test_password(bus, file, process, right):
 
 
 def test_prompt_says_nothing_that_a_name_could_mean(bus, file, spawn):
-    """A process may call itself $(x), or <b>."""
+    """A process may be named $(x), or <b>."""
     bus.start(rules(ask={"record-own": ["nobody"]}))
     client = bus.client(NOBODY)
     agent = Agent(bus)
@@ -501,7 +503,7 @@ def test_prompt_says_nothing_that_a_name_could_mean(bus, file, spawn):
 
 
 def test_prompt_goes_with_the_caller(bus, file, process):
-    """Invariant 6 of authority.c: polkit takes it away from the one who was asked."""
+    """Invariant 6 of authority.c: polkit removes the prompt from the user's screen."""
     bus.start(rules(ask={"record-others": ["nobody"]}))
     client, agent = bus.client(NOBODY), Agent(bus)
     client.begin_create(pids(process(DAEMON).pid), file, interactive=True)
@@ -534,13 +536,13 @@ def test_prompts_of_a_user_are_bounded(bus, file, process):
     until(refused)
     agent.client.spin(lambda: len(agent.asked) == 8)
     assert [p.error[0] for p in pending if p.done] == ["LimitExceeded"] * 4
-    # what nobody is asked about is answered none the less
+    # queries without a prompt are still answered
     assert refusal(clients[0].create, pids(target.pid), file)[0] == INTERACTION
     assert refusal(bus.client(DAEMON).create, pids(thread_of(target)), file)[0] == "Failed"
     assert refusal(bus.client(DAEMON).create, pids(target.pid), file)[0] == INTERACTION
 
 
-# ---- a pid that becomes another's
+# ---- a pid that becomes another process's
 
 
 def test_target_that_ended_before_start(bus, file, process):
@@ -553,16 +555,16 @@ def test_target_that_ended_before_start(bus, file, process):
     assert client.get(path, "State") == "failed"
 
 
-@pytest.mark.alone  # a process of another case could have the number for as long as that takes
+@pytest.mark.alone  # a process of another case might have the number for the whole time
 @pytest.mark.parametrize("action, uid", [("record-own", NOBODY), ("record-others", DAEMON)])
 def test_pid_of_another_process(bus, file, process, action, uid):
-    """The number is given to a process of a third user between CreateSession and Start."""
+    """A process of a third user gets the number between CreateSession and Start."""
     bus.start(rules(allow={action: ["nobody"]}))
     client, target = bus.client(NOBODY), process(uid)
     path = client.create(pids(target.pid), file)
     target.kill()
     target.wait()
-    with open("/proc/sys/kernel/ns_last_pid", "w") as last:  # as checkpointing does it
+    with open("/proc/sys/kernel/ns_last_pid", "w") as last:  # as in checkpointing
         for _ in range(300):
             last.seek(0)
             last.write(str(target.pid - 1))
@@ -597,11 +599,11 @@ sys.stdin.read(1)"""
     assert refusal(client.session, path, "Start")[0] == "NotAuthorized"
 
 
-# ---- polkit that is not there
+# ---- a missing polkit
 
 
 def test_without_polkit_nothing_is_recorded(bus, file):
-    """The default denies: not even root, and whatever is called, no session comes of it."""
+    """The default denies: not even root gets a session, with any call."""
     bus.start(polkit=False)
     for uid in (0, NOBODY):
         client = bus.client(uid)
@@ -621,13 +623,13 @@ def test_polkit_comes_and_goes(bus, file, process):
         path = client.create(pids(target.pid), file)
         bus.stop_polkit()
         assert refusal(client.create, pids(target.pid), file)[0] == "NotAuthorized"
-        assert client.get(path, "State") == "created"  # what is there stays
+        assert client.get(path, "State") == "created"  # existing sessions stay
         client.session(path, "Close")
         bus.start_polkit(rules(allow={"record-own": ["nobody"]}))
 
 
 def test_polkit_that_hangs(bus, file, process):
-    """It holds up the one who asked, and nobody else; for how long is test_one_hangs' matter."""
+    """It delays the caller, and nobody else; test_one_hangs checks for how long."""
     bus.start(rules(allow={"record-own": ["nobody", "daemon"]}))
     client, other = bus.client(NOBODY), bus.client(DAEMON)
     target = process(NOBODY)
@@ -647,7 +649,8 @@ def test_polkit_that_hangs(bus, file, process):
 
 
 def test_rule_that_waits(bus, file, process):
-    """polkitd ends it after a while; until then no one who has to be asked about is served, and that is all."""
+    """polkitd ends the rule after a while; until then only callers that need a query have to
+    wait."""
     bus.start(WAITS)
     client = bus.client(NOBODY)
     assert refusal(client.create, pids(process(NOBODY).pid), file)[0] == "NotAuthorized"
@@ -664,7 +667,7 @@ def test_rule_that_waits(bus, file, process):
 
 
 def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
-    """Its questions no longer count, and a yes that comes for a name that is gone makes no session."""
+    """Its queries no longer count, and a yes for a name that is gone makes no session."""
     bus.start(rules(allow={"record-own": ["nobody"]}))
     root, client, other = bus.client(0), bus.client(NOBODY), bus.client(NOBODY)
     target = process(NOBODY, "/usr/bin/python3", "-c", THREAD)
@@ -673,19 +676,20 @@ def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
     questions = []
 
     def is_full():
-        """One is refused because eight wait for polkit, not because it is not known yet whose their processes are."""
+        """The refusal is due to the eight open queries, not to unknown owners of processes."""
         questions.append(client.begin_create(pids(target.pid), file, interactive=True))
         client.sleep(0.01)
         return any(one.done and "wait for polkit" in one.error[1] for one in questions)
 
     until(is_full)
     assert refusal(other.create, pids(target.pid), file)[0] == "LimitExceeded"
-    # nor is any work done for what cannot be asked: that it is a thread is not even seen
+    # nor is any work done for a query that cannot be made: profd does not even notice that the pid
+    # is a thread
     assert refusal(other.create, pids(thread_of(target)), file)[0] == "LimitExceeded"
     client.close()
 
     def asked():
-        """It is refused until profd knows that the other one is gone."""
+        """A call is refused until profd knows that the other client is gone."""
         pending = other.begin_create(pids(target.pid), file)
         other.get(ROOT, "Version", PROFILER)
         while other.context.iteration(False):
@@ -695,6 +699,6 @@ def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
     until(asked)
     other.close()
     os.kill(bus.polkit.pid, signal.SIGCONT)
-    # what it is asked next, it answers behind all that
+    # its next answers come after all that
     assert root.objects() == {} and root.objects() == {}
     assert root.get(ROOT, "Version", PROFILER)

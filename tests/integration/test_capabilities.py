@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The capabilities that root's profd keeps (daemon/broker/sandbox.c): each has something that fails without it, and nothing
-else is needed for all of it. The systemd unit's fewer ones do as well, with its limits."""
+"""The capabilities that root's profd keeps (daemon/broker/sandbox.c): without each of them
+something fails, and together they suffice for everything. The fewer ones of the systemd unit
+suffice too, with its limits."""
 import ctypes
 import os
 import re
@@ -34,7 +35,7 @@ def rights(require):
 
 @pytest.fixture(autouse=True)
 def sysctls():
-    """As Debian's kernel comes: nothing for those without capabilities, and addresses for CAP_SYSLOG."""
+    """As on Debian: nothing for users without capabilities, and addresses for CAP_SYSLOG."""
     changed = {Path("/proc/sys/kernel", name): value for name, value in
                (("perf_event_paranoid", "2"), ("kptr_restrict", "1"))}
     before = {path: path.read_text() for path in changed}
@@ -46,7 +47,7 @@ def sysctls():
 
 
 def without(*names, **limits):
-    """What a new process does to have neither, nor more than that of what is limited."""
+    """The setup of a new process without these capabilities, and with these limits."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def drop():
@@ -60,7 +61,7 @@ def without(*names, **limits):
 
 @pytest.fixture(scope="module")
 def program(compile_c):
-    """Where only nobody gets at it, and running."""
+    """A running program in a folder that only nobody can reach."""
     folder = Path(tempfile.mkdtemp(prefix="profd-capabilities-"))
     shutil.copy(compile_c("spin", SPIN), folder / "spin")
     os.chown(folder / "spin", NOBODY, NOBODY)
@@ -77,7 +78,7 @@ def somebody(spawn, program):
 
 
 class Recording:
-    """A second of the whole machine, and what can be seen of it."""
+    """A second of the whole machine, and what the capture shows of it."""
 
     def __init__(self, profd, file, capture, profcapture, target):
         self.profd, self.target = profd, target
@@ -112,13 +113,13 @@ def everybody(recording):
 
 
 def wide_rings(recording):
-    """More than everybody may lock."""
+    """Rings larger than the lock limit of everybody."""
     free = int(Path("/proc/sys/kernel/perf_event_mlock_kb").read_text()) * 1024 * os.cpu_count()
     return recording.ring_bytes > 2 * free
 
 
 def mappings(recording):
-    """Of a process of somebody else, which was there before."""
+    """Mappings of another user's process from before the recording."""
     return recording.image(recording.target) is not None
 
 
@@ -147,7 +148,7 @@ def goes_first(recording):
     return recording.nice == -10
 
 
-# What each of them is for; KILL and CHECKPOINT_RESTORE need a recording of their own.
+# The purpose of each; KILL and CHECKPOINT_RESTORE need a recording of their own.
 FEATURES = {
     "PERFMON": everybody, "IPC_LOCK": wide_rings, "SYS_PTRACE": mappings, "DAC_READ_SEARCH": opened, "SYSLOG": kernel_names,
     "SETUID": everybody, "SETGID": everybody, "SETPCAP": empty_bounding_set, "SYS_NICE": goes_first,
@@ -162,14 +163,14 @@ def test_all_of_them_are_named():
 
 
 def test_enough(file, capture, profcapture, somebody):
-    """Behind our own list everything works."""
+    """With our own list everything works."""
     with running(without(**LIMITS)) as profd:
         recording = Recording(profd, file, capture, profcapture, somebody.args[0])
         assert [name for name, works in FEATURES.items() if not works(recording)] == []
 
 
 def test_enough_for_the_unit(file, capture, profcapture, somebody):
-    """Which has limits in place of two of them: LimitMEMLOCK=infinity and LimitNICE=-10."""
+    """The unit has limits in place of two capabilities: LimitMEMLOCK=infinity and LimitNICE=-10."""
     settings = dict(re.findall(r"^(\w+)=(.*)$", (SOURCE / "data/systemd/profd.service.in").read_text(), re.MULTILINE))
     kept = {name.removeprefix("CAP_") for name in settings["CapabilityBoundingSet"].split()}
     assert settings["LimitMEMLOCK"] == "infinity" and settings["LimitNICE"] == "-10"
@@ -202,7 +203,7 @@ def test_file_that_is_gone(file, capture, profcapture, spawn, program, names):
 
 @pytest.mark.parametrize("names", [[], ["KILL"]])
 def test_engine_that_hangs(file, names):
-    """KILL: it is another user's."""
+    """KILL: the engine belongs to another user."""
     with running(without(*names)) as profd:
         path = profd.create(SYSTEM, file)
         profd.session(path, "Start")
@@ -210,7 +211,7 @@ def test_engine_that_hangs(file, names):
         os.kill(engine, signal.SIGSTOP)
         profd.session(path, "Stop")
         gone = False
-        for _ in range(20 if names else 100):  # tenths of a second; the end is in the first of them where nothing is slow
+        for _ in range(20 if names else 100):  # tenths of a second; on a fast machine it ends within the first of them
             profd.sleep(0.1)
             gone = not profd.engines()
             if gone:

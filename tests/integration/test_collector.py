@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What a program does that has marks in it, while a stand-in for the engine records: the program is not hurt, and each mark
-that was said to be recorded arrives, in whatever process, thread or handler it was made."""
+"""Programs with marks, recorded by a stand-in for the engine: the program is not hurt, and each
+mark that was reported as recorded arrives, from any process, thread or handler."""
 import collections
 import json
 import os
@@ -23,7 +23,7 @@ without_sanitizer = pytest.mark.skipif(SANITIZED, reason="a sanitizer's runtime 
 
 
 class Recorded:
-    """What came out of a run: peers, records, and what each process said of itself."""
+    """The result of a run: peers, records, and the report of each process."""
 
     def __init__(self, output, results, done):
         lines = [json.loads(line) for line in output.read_text(encoding="utf-8", errors="replace").splitlines()]
@@ -45,7 +45,7 @@ class Recorded:
         return counted
 
     def check_law(self):
-        """Nothing is missing, nothing has a name that was never sent, and no ring was put aside."""
+        """Nothing is missing, no name is unknown, and no ring was quarantined."""
         for peer in self.peers:
             counted = sum(peer[name] for name in ("records", "abandoned", "unpublished", "lost"))
             assert peer["attempted"] == counted, peer
@@ -75,7 +75,7 @@ def run(tmp_path):
     return start
 
 
-# [mode, the stand-in's options]: whoever said that so many marks are recorded finds them all.
+# [mode, the stand-in's options]: every mark that a process reports as recorded is found.
 EXACT = [
     ("plain", []),
     ("plain", ["--deaf", "--bytes", 4096]),
@@ -116,7 +116,8 @@ def test_zoo(run, mode, options):
 
 
 def test_fork_handler(run):
-    """A handler that forks in the middle of a mark: the child goes on with a copy of it, which nobody sees."""
+    """A handler that forks in the middle of a mark: the child continues with a copy of the mark,
+    which nobody sees."""
     recorded = run("fork-handler")
     marks = recorded.by_pid("marks")
     assert len(recorded.said) == 101
@@ -133,7 +134,7 @@ def test_static(run, tmp_path):
 
 
 def check_names(marks):
-    """Each ends with its argument n, but where there was no room for the name."""
+    """Each ends with its argument n, unless there was no room for the name."""
     marks = [mark for mark in marks if mark["name"] != ""]
     assert len(marks) > 0
     for mark in marks:
@@ -141,7 +142,7 @@ def check_names(marks):
 
 
 def test_names(run):
-    """More of them than are kept, in a handler as in what it interrupts."""
+    """More names than are cached, in a handler and in the interrupted code."""
     recorded = run("handler", "--records", "--rings", 1)
     names = {mark["name"].split(" ")[0] for mark in recorded.marks}
     assert names >= {"handler", "main"}
@@ -150,7 +151,8 @@ def test_names(run):
 
 @pytest.mark.parametrize("n_bytes", [1 << 22, 4096])
 def test_siglongjmp(run, n_bytes):
-    """A handler that marked leaves the mark that it interrupted: that one may be recorded though nobody was told."""
+    """A handler that marked abandons the interrupted mark, which may be recorded without a report
+    to the caller."""
     recorded = run("siglongjmp", "--records", "--bytes", n_bytes)
     assert sum(mark["name"] == "behind" for mark in recorded.marks) == 10
     check_names([mark for mark in recorded.marks if mark["name"] != "behind"])
@@ -192,11 +194,12 @@ def test_everything(run):
 
 
 def test_strings(run):
-    """A mebibyte, in a ring that it does not fit into."""
+    """A mebibyte, in a ring that is smaller."""
     text = [ord("a") + i % 26 for i in range(1 << 20)]
     long = f"{1 << 20}:{sum(text)}"
     first = [long, long, f"{1 << 20}:{sum(text) + 1}", f"40000:{sum(text[:40000]) + 1}"]
-    # A producer waits for 10 ms at most, so the reader has to get a CPU within that, and not to fill what it allocates.
+    # A producer waits for 10 ms at most, so the reader has to get a CPU within that time, and must
+    # not populate memory.
     prefix = ["chrt", "--reset-on-fork", "--fifo", "1"] if os.geteuid() == 0 else []
     for _ in range(10):
         recorded = run("strings", "--records", "--lossless", env={"MALLOC_PERTURB_": "0"}, prefix=prefix)
@@ -242,7 +245,7 @@ def test_few_rings(run):
 
 
 def test_fork_without_ring(run):
-    """What a thread has tried in vain is nothing that its child has tried."""
+    """Failed attempts of a thread do not count for its child."""
     recorded = run("fork-without", "--no-growth", "--rings", 1)
     parent, child = recorded.peers
     assert recorded.said[parent["peer"]] == 1 and parent["no_ring"] == recorded.lost[parent["peer"]] == 10000
@@ -251,7 +254,7 @@ def test_fork_without_ring(run):
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_engine_gone(tmp_path, number):
-    """The program goes on to its end, though nobody reads, answers, or gives rings back."""
+    """The program runs to its end, although nobody reads, answers, or recycles rings."""
     results = tmp_path / "results"
     engine = subprocess.Popen(
         [STAND_IN, "--output", tmp_path / "output", "--rings", "2", "--bytes", "4096", "--lossless", "--", ZOO, "threads"],
@@ -271,7 +274,8 @@ def test_engine_gone(tmp_path, number):
 
 
 def test_connect(run):
-    """By itself, without the variable in its beginning's environment being looked at: env would be, so it is read late."""
+    """By itself, without reading the variable in the initial environment: env would be, so it is
+    read late."""
     source = 'import os, subprocess, sys; control = os.environ.pop("PROF_CONTROL");' \
         "sys.exit(subprocess.call([sys.argv[1], 'connect'], env={**os.environ, 'ZOO_CONTROL': control}))"
     recorded = run([sys.executable, "-c", source, ZOO])
@@ -371,7 +375,7 @@ FRONT_MARKS = {("instant", 0), ("with", 0), ("scope", 3), ("pair", 1), ("pair", 
 
 
 def start(run_, program, *options):
-    """The run's checks, but with what the program prints."""
+    """The checks of run(), with the program's own output."""
     script = f'"{program}" > "$ZOO_RESULTS.out"'
     recorded = run_(["sh", "-c", script], *options)
     return recorded
@@ -410,7 +414,8 @@ def test_front_without_collector(build):
         assert (done.returncode, done.stdout, done.stderr) == (0, b"0 0 0\n", b"")
 
 
-# A collector of another version, in the program itself: its table has `bytes`, and what is behind is no function.
+# A collector of another version, in the program itself: its table has `bytes` bytes, and no
+# functions after them.
 OLDER = """
 #include <prof/mark.h>
 #include <stdio.h>
@@ -448,7 +453,7 @@ int main(void)
     ("counter_define", b"1 5 5 0\n"), ("clock_ns", b"1 4 4 0\n"), ("mark_instant", b"1 2 2 0\n"), ("state", b"1 0 0 0\n"), ("bytes", b"0 0 0 0\n"),
 ])
 def test_front_older_collector(tmp_path, last, expected):
-    """What a library's table does not have is not called, and what it has is."""
+    """Functions missing in a library's table are not called; existing ones are."""
     size = f"(offsetof(struct prof_collector_table, {last}) + 8)"
     (tmp_path / "main.c").write_text(OLDER)
     subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", f"-DBYTES={size}", "-I", INCLUDE, "-o", tmp_path / "program",

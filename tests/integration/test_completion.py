@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What bash offers, asked from the function that bash would call."""
+"""The words that bash offers, from the function that bash would call."""
 import pytest
 
 from completion import offered
@@ -44,7 +44,7 @@ def test_files(complete):
 
 @pytest.mark.parametrize("verb", ["stop", "pause", "resume"])
 def test_no_files_where_there_are_sessions(complete, monkeypatch, verb):
-    """Their numbers are test_bus_control's. Without a bus there are none."""
+    """test_bus_control checks session numbers. Without a bus there are none."""
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent")
     assert complete(verb, "") == []
     assert complete(verb, "-") == ["--help"]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What a program tried to record is in the capture, or it is counted there as lost: exactly, and when it is killed, too.
+"""Every record that a program tried is in the capture, or it is counted there as lost: exactly,
+even when the program is killed.
 
-tests/tools/conserve.c counts what it tries in memory that outlives it, and counts rows; 10^7 are in ./dev soak, and 10^8 in
-./dev bench.
+tests/tools/conserve.c counts its attempts in memory that outlives it, and counts rows; ./dev
+soak makes 10^7, and ./dev bench 10^8.
 """
 import os
 import random
@@ -38,7 +39,8 @@ def test_law(profctl, capture, tmp_path, policy):
 
 @pytest.mark.parametrize("threads", [1, 4, 16])
 def test_nothing_lost(profctl, capture, spawn, threads):
-    """Allocations, with no CPU left: threads wait as long as their process's budget of a second lasts."""
+    """Allocations, with no idle CPU: threads wait as long as their process's budget of a second
+    lasts."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
     for _ in range(3):
@@ -50,12 +52,12 @@ def test_nothing_lost(profctl, capture, spawn, threads):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_killed(profctl, capture, tmp_path, policy):
-    """Some at a time, each at any instruction: a thread may have been about to try."""
+    """Several at a time, each at any instruction: a thread may have been about to try."""
     delays = [random.randrange(1000, 150000) for _ in range(KILLED)]
     lines = [f"{CONSERVE} write {i} {THREADS} 1000000000 {tmp_path}/{i} {delay}" for i, delay in enumerate(delays)]
     profctl("record", "-F", 0, "--policy", policy, "--no-symbols", "-o", capture, "--", "sh", "-c", "\n".join([*lines, "true"]))
     tried, rows, lost, killed = check(capture, [tmp_path / str(i) for i in range(KILLED)])
-    # one that is killed early may not have started all of its threads
+    # a program that is killed early may not have started all of its threads
     assert KILLED <= killed <= KILLED * THREADS, delays
     assert 0 <= tried - rows - lost <= killed, (delays, tried, rows, lost)
     assert rows > 0

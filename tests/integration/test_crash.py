@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Programs that are killed, stopped or started in a poor environment, and what the capture says afterwards."""
+"""Programs that are killed, stopped or started in a poor environment, and the reports of the
+capture afterwards."""
 import json
 import os
 import resource
@@ -26,8 +27,8 @@ def engine_of(recording):
 
 
 def test_engine_that_stands_still(recorder, spawn, capture):
-    """Its rings overflow: every tick is a sample, missed, or lost in a ring, and none is two of these. Records of the side band
-    that are lost, as on a busy machine, are no ticks."""
+    """Its rings overflow: every tick is a sample, missed, or lost in a ring, and none is two of
+    these. Lost side-band records, as on a busy machine, are not ticks."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
     stolen = stolen_ns()
@@ -50,7 +51,7 @@ def test_engine_that_stands_still(recorder, spawn, capture):
 
 
 def test_engine_that_is_killed_before_it_wrote(recorder, capture):
-    """No number of samples is told that nobody can read, and no file stays that has none."""
+    """No unreadable samples are reported, and no file without samples stays."""
     for _ in range(5):
         recording = recorder("-F", 99, "-o", capture, "--", "sh", "-c", "echo go; exec sleep 1")
         assert recording.stdout.readline() == "go\n"
@@ -58,7 +59,7 @@ def test_engine_that_is_killed_before_it_wrote(recorder, capture):
         errors = recording.communicate(timeout=30)[1]
         if "has what was written until then" not in errors:
             break
-        capture.unlink()  # the engine writes each second, and we were slower
+        capture.unlink()  # the engine writes each second, and this test was slower
     assert "nothing was recorded" in errors and "Recorded" not in errors, errors
     assert recording.returncode == 1 and not capture.exists()
 
@@ -73,7 +74,8 @@ def closed(*fds):
 
 @pytest.mark.parametrize("fds", [(1,), (2,), (0, 1, 2)])
 def test_closed_standard_streams(profctl, profcapture, capture, fds):
-    """Nobody's output gets into the capture, which would have had the number of the closed stream."""
+    """No output gets into the capture, whose descriptor could have the number of the closed
+    stream."""
     script = "echo out; echo err >&2"
     subprocess.run([PROFCTL, "record", "--json", "-o", capture, "sh", "-c", script], preexec_fn=closed(*fds),
                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
@@ -83,7 +85,8 @@ def test_closed_standard_streams(profctl, profcapture, capture, fds):
 
 @pytest.mark.parametrize("limit", [1000, 40000, 200000])
 def test_limited_file_size(profctl, profcapture, capture, spawn, limit):
-    """Whoever meets the limit says so: nobody is ended by a signal. New processes fill the file also where few samples are taken."""
+    """The process that meets the limit reports it, and no signal kills one. New processes fill the
+    file even with few samples."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do /bin/true; done")
 
@@ -98,7 +101,8 @@ def test_limited_file_size(profctl, profcapture, capture, spawn, limit):
 
 
 def test_reader_that_is_slow(recorder, profcapture, capture, spawn):
-    """A pipe that is read slower than it is written: the end waits for it as long as it moves."""
+    """A pipe that is read more slowly than it is written: the end waits for it as long as it makes
+    progress."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
     pipe = capture.with_suffix(".fifo")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Damage is never silent: whichever bit of a capture is another, every verb warns and says so in its JSON.
+"""Damage is never silent: for any wrong bit of a capture, every verb warns and reports it in its
+JSON.
 
-What is damaged is known from format_reader.py, which reads the file as docs/format.md describes it.
+format_reader.py, which follows docs/format.md, determines what is damaged.
 """
 import json
 import random
@@ -18,7 +19,7 @@ from slices import part
 CHUNK_HEADER = 96
 ROWS = 300
 FORMATS = "folded", "firefox", "pprof", "speedscope"
-# FLIPPED, WHOLE and NEW stand for the capture that was damaged, what it was before, and what is made of it
+# FLIPPED, WHOLE and NEW stand for the damaged capture, the original, and the output
 VERBS = [
     ["info", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json", "--table", "sample", "--resolve"],
     ["report", "FLIPPED", "--json"], ["report", "FLIPPED", "--json", "--tree"], ["report", "FLIPPED", "--json", "--inline"],
@@ -42,7 +43,8 @@ def chunks(whole):
 
 
 def places(chunks):
-    """An offset in each part of the first chunk of each kind and table, and in both copies of the file's header."""
+    """An offset in each part of the first chunk of each kind and table, and in both copies of the
+    file header."""
     first, at = {}, HEADER_BYTES
     while at < len(chunks.data):
         chunk = Chunk(chunks.data, at, chunks.salt)
@@ -65,14 +67,14 @@ def flip(source, target, offset):
 
 
 def flip_in(chunks, source, target, table):
-    """One bit of the payload of the table's first chunk, which is returned."""
+    """Flips a bit of the payload of the table's first chunk; returns the chunk."""
     chunk = next(chunk for chunk in chunks.chunks if chunk.table == chunks.table(table)["id"])
     flip(source, target, chunk.offset + CHUNK_HEADER + chunk.stored // 2)
     return chunk
 
 
 def states(output):
-    """Of all captures that the output tells of."""
+    """The states of all captures that the output mentions."""
     found = [output["capture"]["state"]]
     return found + [capture["state"] for capture in output["data"].get("captures", [])]
 
@@ -107,7 +109,7 @@ def test_nothing_is_said_of_a_whole_one(profcapture, whole, tmp_path):
 
 
 def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
-    """verify, info and report count the rows of a chunk once, and as many as it had."""
+    """verify, info and report count the rows of a chunk once, and the same number."""
     flipped = tmp_path / "flipped.cap"
     for table in "sample", "symbol", "stack", "alloc", "loss", "metadata", "task":
         chunk = flip_in(chunks, whole, flipped, table)
@@ -120,7 +122,8 @@ def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
 
 
 def test_what_lies_outside_of_the_range(profcapture, whole, chunks, tmp_path):
-    """Names are needed at any time. Rows that the answer does not need are checked between --from and --to; verify looks everywhere."""
+    """Names are needed at any time. Rows that the answer does not need are checked between --from
+    and --to; verify checks everything."""
     flipped, end = tmp_path / "flipped.cap", profcapture.json("info", whole)["capture"]["duration_ns"]
     late = ["--from", f"{end - 1}ns"]
     flip_in(chunks, whole, flipped, "alloc")
@@ -141,8 +144,8 @@ def test_a_cut_file_is_not_damaged(profcapture, whole, tmp_path):
 
 
 def run_times(chunks, lost):
-    """ns that each thread ran, waited and was preempted, from the rows of all chunks of switches but one. A gap is known only if
-    no row can be missing in it."""
+    """ns that each thread ran, waited and was preempted, from the rows of all chunks of switches
+    but one. A gap is known only if no row can be missing in it."""
     names = ["wait", "preempted", "running", "preempted"]  # by number; a thread that was woken and waits for a CPU is preempted
     tids = {row["id"]: row["tid"] for row, _ in chunks.rows("thread")}
     left, times, skipped = {}, {}, False
@@ -162,7 +165,8 @@ def run_times(chunks, lost):
 
 
 def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
-    """Of threads whose switches are damaged: never more than there was, nothing guessed, and shown as what they are."""
+    """For threads with damaged switches: never more than the true value, nothing guessed, and
+    marked as such."""
 
     def reported(path):
         rows = profcapture.json("report", path, "--by", "thread", "--limit", 0)["data"]["rows"]
@@ -187,7 +191,7 @@ def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
     assert smaller >= 2
     c_locale = profcapture("report", flipped, "--by", "thread", env={"LC_ALL": "C"}).stdout
     assert f">={next(iter(times.values()))[0] / 1e9:.6f} s" in c_locale
-    # of what samples count
+    # the rows that samples count
     flip_in(chunks, whole, flipped, "sample")
     assert profcapture.json("report", flipped)["data"]["incomplete"]
     assert "counts are lower bounds" in profcapture("report", flipped).stdout
@@ -196,14 +200,14 @@ def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
 
 @pytest.mark.parametrize("maker", ["cut", "compact", "recover"])
 def test_a_copy_does_not_hide_damage(profcapture, whole, chunks, tmp_path, maker):
-    """What a finished capture is made of was damaged: its losses say so."""
+    """A finished capture made from a damaged one has the loss in its table."""
     flipped, new = tmp_path / "flipped.cap", tmp_path / "new.cap"
     for table in "stack", "sample":
         chunk = flip_in(chunks, whole, flipped, table)
         profcapture(maker, flipped, *(["--from", "0"] if maker == "cut" else []), "-o", new, "--force")
         losses = profcapture.json("info", new, "--limit", 0)["data"]["loss"]
         assert (table, chunk.rows) in [(loss["stream"], loss["count"]) for loss in losses if loss["cause"] == "file-damage"]
-    # a slice that the damage is not in
+    # a slice without the damage
     if maker == "cut":
         end = profcapture.json("info", whole)["capture"]["duration_ns"]
         profcapture(maker, flipped, "--from", f"{end - 1}ns", "-o", new, "--force")
@@ -213,7 +217,8 @@ def test_a_copy_does_not_hide_damage(profcapture, whole, chunks, tmp_path, maker
 
 @pytest.mark.parametrize("second", ["another", "the same"])
 def test_joined_captures(profcapture, whole, tmp_path, second):
-    """As cat(1) joins them: the first is read, and what is said of the second one makes it a capture again."""
+    """Joined by cat(1): the first one is read; the part after it is reported, and recover makes it
+    a capture again."""
     other = whole if second == "the same" else make(tmp_path / "other.cap", "--rows", 40)
     joined, size = tmp_path / "it's joined.cap", whole.stat().st_size
     for first in size, size - random.Random(1).randrange(1, 3000):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""docs/dbus.md and the installed XML: all of the interface is in both, and the commands work as they stand there."""
+"""docs/dbus.md and the installed XML: both contain the whole interface, and the documented commands
+work."""
 import os
 import re
 import subprocess
@@ -18,7 +19,7 @@ OURS = (buses.PROFILER, buses.SESSION)
 
 @pytest.fixture(scope="module")
 def interfaces():
-    """Ours, by name: [(the comment before it, the element)] of all that it has."""
+    """Our interfaces by name: [(the comment before it, the element)] of all members."""
     builder = xml.etree.ElementTree.TreeBuilder(insert_comments=True)
     root = xml.etree.ElementTree.parse(SOURCE / "data/dbus/org.profd.Profiler1.xml", xml.etree.ElementTree.XMLParser(target=builder))
 
@@ -45,7 +46,7 @@ def test_all_is_annotated(interfaces):
 
 
 def signature(element):
-    """As docs/dbus.md writes it: OpenImage (t id) -> (h image)"""
+    """In the form of docs/dbus.md: OpenImage (t id) -> (h image)"""
     def arguments(*directions):
         return ", ".join(f"{arg.get('type')} {arg.get('name')}" for arg in element.iter("arg") if arg.get("direction") in directions)
 
@@ -54,7 +55,7 @@ def signature(element):
 
 
 def described():
-    """{name: type} of all rows that begin so."""
+    """{name: type} of all table rows that begin with names."""
     found = {}
     for names, types in re.findall(r"^\| ((?:`[\w-]+` ?)+)\| ([a-z{}() ]*) ?\|", DOCS, re.MULTILINE):
         names, types = re.findall(r"`([\w-]+)`", names), types.split()
@@ -80,7 +81,7 @@ def test_all_is_described(interfaces):
 
 
 def test_commands(bus, file, spawn, require):
-    """One after the other, beside a session that is under way."""
+    """One after the other, while a session is running."""
     require("gdbus", "busctl")
     bus.start("polkit.addRule(function(action, subject) { return polkit.Result.YES; });")
     client = bus.client()

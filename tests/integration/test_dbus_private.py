@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profd --private as an IDE would drive it: the objects of docs/dbus.md on a socketpair, without profctl."""
+"""profd --private as an IDE would use it: the objects of docs/dbus.md on a socketpair, without
+profctl."""
 import contextlib
 import errno
 import os
@@ -38,7 +39,7 @@ SYSTEM = {"system": variant("b", True)}
 
 
 class Profd:
-    """A profd of our own, and a D-Bus connection to it whose signals are kept."""
+    """A private profd, and a D-Bus connection to it that keeps the signals."""
 
     def __init__(self, before=None, **environment):
         """before() runs in the new process."""
@@ -81,7 +82,8 @@ class Profd:
         return self.call(path, PROPERTIES, "Get", variant("(ss)", (interface, name)))[0]
 
     def wait(self, name, path=None, timeout=20, first=None):
-        """The arguments of the first signal of that name, and with that first argument, which may have come already."""
+        """The arguments of the first signal with this name and first argument, which may have
+        arrived already."""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             for _, where, what, arguments in self.signals:
@@ -92,7 +94,7 @@ class Profd:
         pytest.fail(f"no signal {name} in {timeout} s; there were {[s[2] for s in self.signals]}")
 
     def wait_samples(self, path, count=20):
-        """Until the session has so many."""
+        """Waits until the session has this many samples."""
         until(lambda: self.get(path, "Samples") >= count, 60)
 
     def sleep(self, seconds):
@@ -154,7 +156,7 @@ def busy(spawn):
 
 
 def refusal(call, *arguments):
-    """The name and the message of the error that the call must give."""
+    """The name and the message of the error that the call must return."""
     with pytest.raises(GLib.Error) as raised:
         call(*arguments)
     error = raised.value
@@ -162,7 +164,7 @@ def refusal(call, *arguments):
     return name.removeprefix(ERROR), error.message.partition(": ")[2]
 
 
-# ---- what needs no recording
+# ---- without a recording
 
 
 def test_interfaces_are_those_of_the_xml(profd):
@@ -351,7 +353,7 @@ def test_recording(rights, profd, file, capture, profcapture, busy):
 
 
 def test_example_of_the_documentation(rights, capture, profcapture, busy):
-    """docs/dbus.md's client, run as it stands there: when it ends, so does the recording."""
+    """The client of docs/dbus.md, run unchanged: when it ends, so does the recording."""
     text = Path(os.environ["PROF_SOURCE_DIR"], "docs/dbus.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     path = f"{Path(os.environ['PROFD']).parent}:{os.environ['PATH']}"
@@ -360,13 +362,13 @@ def test_example_of_the_documentation(rights, capture, profcapture, busy):
         env={**os.environ, "PATH": path}, capture_output=True, encoding="utf-8", timeout=60,
     )
     assert done.returncode == 0 and "Error" not in done.stderr, done.stderr
-    # profd outlives its client by what it takes to finish the file
+    # profd outlives its client by the time that it takes to finish the file
     until(lambda: profcapture("verify", capture, check=None).returncode == 0)
     assert profcapture.json("report", capture, "--pid", busy.pid)["data"]["self_total"] > 0
 
 
 def test_progress_is_about_one_a_second(rights, profd, file, busy):
-    """One comes soon, and more do by and by."""
+    """One comes soon, and more follow."""
     path = profd.create({"pids": variant("au", [busy.pid])}, file)
     began = time.monotonic()
     profd.session(path, "Start")
@@ -379,7 +381,7 @@ def test_progress_is_about_one_a_second(rights, profd, file, busy):
 
 
 def assert_sampled(profcapture, capture, begin, end):
-    """At these times of the monotonic clock and at no others."""
+    """The samples are within these times of the monotonic clock and nowhere else."""
     start = info(profcapture, capture)["start_monotonic_ns"]
     times = [start + row["time_ns"] for row in rows(profcapture, capture, "sample")]
     assert len(times) >= 20 and begin <= min(times) and max(times) <= end
@@ -405,7 +407,8 @@ def test_pause_and_resume(rights, profd, file, capture, profcapture, busy):
 
 @pytest.mark.parametrize("method, other, before", [("Pause", "Resume", False), ("Resume", "Pause", True)], ids=["pause", "resume"])
 def test_of_an_engine_that_does_not_answer(rights, profd, file, busy, method, other, before):
-    """The answer comes in time, and says that it is not so yet; it is when the engine goes on."""
+    """The error comes in time, and reports that the call has not taken effect; it does when the
+    engine continues."""
     path = profd.create({"pids": variant("au", [busy.pid]), "paused": variant("b", before)}, file)
     profd.session(path, "Start")
     if not before:
@@ -435,7 +438,7 @@ SWITCH_MAGIC = int.from_bytes(b"PfSWTCH\n", "little")
 
 
 def test_switch(rights, profd, file, capture, profcapture, busy):
-    """Off at first; what whoever has its other end says is done when it is answered."""
+    """Off at first; a request from the other end has taken effect when it is answered."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     path = profd.create({"pids": variant("au", [busy.pid]), "switch": variant("h", 1)}, file, theirs.fileno())
     theirs.close()
@@ -492,7 +495,8 @@ def perf_events_of(pid):
 
 @pytest.mark.parametrize("threads,by_task", [(20, True), (1500 if os.cpu_count() > 1 else 3000, False)])
 def test_switch_of_threads(rights, profd, file, spawn, compile_c, threads, by_task):
-    """Events of each thread, if they are few; else those of the CPUs are taken, and the target is recorded all the same."""
+    """Events of each thread, if they are few; else those of the CPUs are used, and the target is
+    recorded all the same."""
     target = spawn(compile_c("threads", THREADS, "-O1", "-pthread"), threads, stdout=subprocess.PIPE)
     assert target.stdout.readline() == b"ready\n"
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -565,14 +569,14 @@ def test_lifetime_that_is_over(rights, profd, file):
     reading, writing = os.pipe()
     path = profd.create({**SYSTEM, "lifetime": variant("h", 1)}, file, reading)
     os.close(writing)
-    for _ in range(2):  # after which profd has looked at what it watches
+    for _ in range(2):  # after which profd has checked its watches
         profd.get(path, "State")
     name, message = refusal(profd.session, path, "Start")
     assert name == "InvalidState" and '"lifetime"' in message
 
 
 def test_lifetime_that_never_ends(profd, file):
-    """Of a file nobody hangs up, and one whose server does not answer would be asked whether it does."""
+    """A file never hangs up, and a server that does not answer must not be asked whether it did."""
     name, message = refusal(profd.create, {**SYSTEM, "lifetime": variant("h", 1)}, file, file)
     assert name == "InvalidOption" and '"lifetime"' in message
 
@@ -668,7 +672,7 @@ def test_events_that_the_kernel_refuses(rights, file, error, name):
         assert profd.get(path, "State") == "failed"
 
 
-# ---- an engine that was taken over
+# ---- a compromised engine
 
 HOSTILE_ENGINE = """#!/usr/bin/python3
 import os, socket, struct, sys
@@ -721,7 +725,7 @@ def test_malformed_message_ends_the_engine(rights, hostile, file, script):
         assert profd.get(path, "State") == "failed"
 
 
-# profd may accept a part of it and no more; the client then reports how it ended.
+# profd may accept a part of it at most; the client then learns how it ended.
 LIE = """started()
 sock.settimeout(0.5)
 try:
@@ -734,9 +738,9 @@ send(WARNING, struct.pack("32s480s", b"lied", b""))
 
 
 @pytest.mark.parametrize("script", [
-    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 176)",  # losses that are not there
+    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 176)",  # losses that do not exist
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
-    "send(FOOTPRINTS, struct.pack('IIi', 1, 1, 1))",  # nobody asked for allocations
+    "send(FOOTPRINTS, struct.pack('IIi', 1, 1, 1))",  # allocations were not requested
     "send(FOOTPRINTS, struct.pack('II', 1, 2**31))",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, -1, 7) + b'/bin/sh')",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 7) + b'\\0\\xff/../x')",
@@ -744,7 +748,7 @@ send(WARNING, struct.pack("32s480s", b"lied", b""))
     "send(CPU, struct.pack('I', 2**32 - 1))",
     "send(WARNING, b'\\xff' * 512)",
     "[send(PROGRESS, b'\\xff' * 32) for i in range(10000)]",
-    # one that is opened, so without a link in its path
+    # an existing file, so without a link in its path
     "path = os.path.realpath('/bin/cat').encode()\n"
     "    [send(IMAGE, struct.pack('5QiI', i, 0, 0, 0, 0, os.getpid(), len(path)) + path) for i in range(20000)]",
 ])
@@ -756,7 +760,7 @@ def test_lies_of_an_engine_stay_in_its_session(rights, hostile, file, script):
         assert profd.get(path, "State") in ("running", "stopping", "failed")
         assert profd.get(ROOT, "Version", PROFILER)
         files = len(os.listdir(f"/proc/{profd.process.pid}/fd"))
-        assert files < 4096 + 256 + 100  # images, tasks that are under way, the rest
+        assert files < 4096 + 256 + 100  # images, pending tasks, the rest
         os.kill(profd.engines()[0], signal.SIGKILL)
         assert profd.wait("Finished", path)[:2] == (False, "internal")
 
@@ -770,7 +774,7 @@ def snapshot_bytes(pid):
 
 
 def test_snapshots_that_nobody_reads(rights, hostile, file):
-    """Each is a file in memory: they are bounded, and then the engine is ended."""
+    """Each is a memfd: their number is limited, and beyond that the engine is ended."""
     asks = "sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4608)\nwhile True:\n    send(SNAPSHOT, struct.pack('IiII', 1, 0, 0, 0))"
     with hostile("started()\n" + asks) as profd:
         path = profd.create(SYSTEM, file)
@@ -785,7 +789,8 @@ def test_snapshots_that_nobody_reads(rights, hostile, file):
 
 
 def test_rings_without_end(rights, hostile, file):
-    """A CPU that comes back gets new rings; an engine that holds all that it ever got must not fill the memory."""
+    """A CPU that comes back gets new rings; an engine that keeps all of them must not fill the
+    memory."""
     script = """n = 0
 while struct.unpack_from('I', sock.recv(65536))[0] != 3:  # MESSAGE_START
     pass
@@ -819,7 +824,7 @@ def test_engine_that_hangs_is_ended(rights, hostile, file):
 
 @pytest.mark.parametrize("script", ["started()\n", ""])
 def test_engine_that_says_finished_and_stays(rights, hostile, file, script):
-    """What it said stands; but the session does not wait for its end for ever."""
+    """Its summary is valid; but the session does not wait for its end forever."""
     with hostile(script + "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 0) + bytes(176))") as profd:
         path = profd.create(SYSTEM, file)
         with contextlib.suppress(GLib.Error):
@@ -844,14 +849,14 @@ with t.running() as profd:
 
 
 def test_client_that_never_reads(rights, tmp_path, capture, spawn):
-    """An engine that was taken over floods it with warnings; profd drops what nobody takes."""
+    """A compromised engine floods it with warnings; profd drops those that nobody reads."""
     engine = tmp_path / "profd-engine"
     engine.write_text(HOSTILE_ENGINE % FLOOD)
     engine.chmod(0o755)
     (tmp_path / "profd-files").symlink_to(Path(os.environ["PROFD"]).parent / "profd-files")
     client = spawn(sys.executable, "-c", STUCK_CLIENT, capture, stdout=subprocess.PIPE,
                    env={**os.environ, "PROF_LIBEXEC_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent),
-                        # what was freed is not to be kept
+                        # freed memory must not be kept
                         "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"})
     pid = int(client.stdout.readline())
     sizes = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Functions, inlined calls and lines from DWARF are what addr2line says: binutils' -i -f, or LLVM's where binutils errs. With
-PROF_TEST_FULL=1 for 10 000 addresses."""
+"""Functions, inlined calls and lines from DWARF agree with addr2line: binutils' -i -f, or LLVM's
+where binutils errs. PROF_TEST_FULL=1 tries 10 000 addresses."""
 import collections
 import os
 import random
@@ -63,11 +63,12 @@ BUILT = {
     "cpp-split-4": (CPP, ["-gdwarf-4", "-gsplit-dwarf"]),
     "cpp-lto": (CPP, ["-gdwarf-5", "-flto"]),
 }
-# What may differ, and in how many of a hundred addresses at most. "llvm": binutils errs, LLVM says the same as we: binutils does not
-# read split DWARF 5, takes the files of DWARF 5 for one off, and calls an inlined C++ function without a linker's name by the name
-# around it. "alias": the outermost function has several names, of which each takes another, or DWARF has the plain one only and the
-# symbol table the mangled one. "symbol": DWARF has no function there (assembly, start files), and the two take the name from the symbol
-# table, which is not asked here.
+# Allowed differences, and their maximum number in a hundred addresses. "llvm": binutils errs, and
+# LLVM agrees with us: binutils does not read split DWARF 5, uses the wrong file numbers of DWARF 5,
+# and calls an inlined C++ function without a linkage name by the name around it. "alias": the
+# outermost function has several names, and each tool takes another one, or DWARF has only the plain
+# name and the symbol table the mangled one. "symbol": DWARF has no function there (assembly, start
+# files), and the two take the name from the symbol table, which is not read here.
 MOST = {"equal": 100, "llvm": 100, "alias": 60, "symbol": 45}
 TOTALS = collections.Counter()
 
@@ -115,7 +116,7 @@ def place(text):
 
 
 def same_file(ours, theirs):
-    """Where the compiler's folder is a relative path, which is the start of the path that it is relative to is anybody's guess."""
+    """If the compiler's folder is a relative path, the absolute beginning of a path is a guess."""
     left, right = os.path.normpath(ours), os.path.normpath(theirs)
     return left == right or (not ours.startswith("/") and (theirs.endswith("/" + ours.removeprefix("./")) or right.endswith("/" + left)))
 
@@ -132,7 +133,7 @@ def same_names(own, other):
 
 
 def symbols_of(path):
-    """Address of each name, for who has several."""
+    """The address of each name, for functions with several names."""
     shown = subprocess.run(["nm", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", check=False).stdout
     return {line.split()[2]: line.split()[0] for line in shown.splitlines() if len(line.split()) == 3}
 
@@ -147,7 +148,7 @@ def is_alias(symbols, own, other):
 
 
 def compare(own, binutils, llvm, symbols):
-    """The class of an address; None where nobody says the same."""
+    """The class of an address; None if nobody agrees."""
     for name, other in (("equal", binutils), ("llvm", llvm)):
         if same_lines(own, other) and same_names(own, other):
             return name
@@ -205,7 +206,7 @@ def debug_file(path):
 
 
 def test_installed(built):
-    """What Debian built, whose DWARF dwz has packed, in files apart; and the quota of the whole."""
+    """Programs built by Debian, with DWARF packed by dwz in separate files; and the total quota."""
     lines = inlined = checked = 0
     for path in (os.path.realpath("/lib/x86_64-linux-gnu/libc.so.6"), os.path.realpath("/usr/bin/python3")):
         debug = debug_file(path) if os.path.exists(path) else None
@@ -217,7 +218,7 @@ def test_installed(built):
     assert lines >= 0.8 * checked and inlined >= 0.1 * checked
 
 
-# to compile C++ takes longer than all the rest
+# compiling C++ takes longer than everything else
 @pytest.mark.parametrize("name", [name for name in BUILT if name.startswith("c-") or name == "c"] + part([name for name in BUILT if name.startswith("cpp")], 2))
 def test_built(built, name):
     lines, inlined = check(build(built, name), built / name, 1000 if FULL else 100)
@@ -235,7 +236,7 @@ def test_dwz(built, require, options):
     subprocess.run(["dwz", *options, *names], cwd=built, check=True)
     if options:
         assert b".gnu_debugaltlink" in (built / names[0]).read_bytes()
-    # what addr2line says of the same program before
+    # addr2line's output for the same program before
     lines, inlined = check(built / names[0], build(built, "cpp-4"), 100)
     assert lines > 20 and inlined > 20
 
@@ -248,7 +249,7 @@ def note(folder, name):
 
 
 def test_quota():
-    """Of all tests together."""
+    """Sums over all tests."""
     print(dict(TOTALS))
     addresses = TOTALS["addresses"]
     if not shutil.which("llvm-addr2line-14"):

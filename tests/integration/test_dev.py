@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""./dev and the count at the end of a CI run: what they refuse, and that nothing failed or skipped goes by unseen."""
+"""./dev and the count at the end of a CI run: refused arguments, and no failure or skip that passes
+unnoticed."""
 import json
 import os
 import subprocess
@@ -114,7 +115,8 @@ def test_expected_skips_have_reasons():
 
 
 def test_times(tmp_path, summary):
-    """A test's wall and CPU time, from the wrapper to the summary and its JSON; and the stages of CI."""
+    """A test's wall and CPU time, from the wrapper to the summary and its JSON; and the stages of
+    CI."""
     times = tmp_path / "build/test-results/times.jsonl"
     times.parent.mkdir(parents=True)
     spin = "import time\nwhile time.process_time() < 0.3: pass"
@@ -191,7 +193,8 @@ def test_names_of_tests_are_unique():
 
 
 def test_demo_of_a_plain_user(require):
-    """A user who may not record the whole system and has no sudo: the demo records its own two programs and explains the limit."""
+    """A user who may not record the whole system and has no sudo: the demo records its own two
+    programs and explains the limit."""
     require("setpriv", root=True)
     build = Path(os.environ["PROF_BUILD_DIR"])
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]

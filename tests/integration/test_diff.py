@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profcapture diff: what is the same in two captures, what changed, and what of that is noise."""
+"""profcapture diff: equal rows of two captures, changes, and noise among them."""
 import csv
 import io
 import json
@@ -19,7 +19,8 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/mix.c"
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory):
-    """Two builds of a program. Neither is the build tree's, which may have a sanitizer's functions, and its time to start."""
+    """Two builds of a program. Neither is in the build tree, where a sanitizer could add functions
+    and start-up time."""
     folder = tmp_path_factory.mktemp("builds")
     mix, other = folder / "first" / "mix", folder / "mix"
     mix.parent.mkdir()
@@ -30,8 +31,9 @@ def builds(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recordings(profctl, builds, tmp_path_factory):
-    """Twice the same, and another build of it elsewhere in which a function takes half as long again. A recording that lost
-    samples, as one may with a sanitizer or on a busy machine, is made again, at a lower rate."""
+    """The same program twice, and another build of it in another folder in which a function takes
+    50 % longer. A recording that lost samples, as may happen with a sanitizer or on a busy machine,
+    is repeated at a lower rate."""
     folder = tmp_path_factory.mktemp("diff")
     mix, other = builds
     programs = {"one": [mix], "two": [mix], "slow": [other]}
@@ -63,7 +65,7 @@ def test_equals_are_equal(profcapture, recordings):
 
 
 def test_slower_in_another_build(profcapture, recordings):
-    """By function and by path; without build-ids, as these differ, and so do the folders."""
+    """By function and by path; without build-ids, because these and the folders differ."""
     for options in [], ["--paths"], ["--inline"], ["--mode", "user"]:
         data = diff(profcapture, recordings["one"], recordings["slow"], *options)
         first = data["rows"][0]
@@ -78,7 +80,8 @@ def test_slower_in_another_build(profcapture, recordings):
 
 @pytest.mark.parametrize("table", ["string", "image", "frame", "stack", "symbol", "sample"])
 def test_damage_leaves_no_verdict(profcapture, recordings, tmp_path, table):
-    """One bit in a capture that is slower: what is missing may be what changed, so nothing is judged, whichever side it is on."""
+    """One wrong bit in a slower capture: the missing part may be the change, so there is no
+    verdict, whichever side it is on."""
     whole, damaged = recordings["slow"], tmp_path / "damaged.cap"
     profcapture("diff", recordings["one"], whole, "--fail-over", "5%", check=7)
     data, layout = bytearray(whole.read_bytes()), Capture(whole.read_bytes())
@@ -93,14 +96,14 @@ def test_damage_leaves_no_verdict(profcapture, recordings, tmp_path, table):
             found = diff(profcapture, *sides, *options)
             assert found["significant"] is None and "damage" in [note["code"] for note in found["notes"]]
             assert {row["significant"] for row in found["rows"]} == {None}
-    # what recover makes of it is whole, and still lacks the same
+    # the output of recover is complete, and still lacks the same
     profcapture("recover", damaged, "-o", tmp_path / "recovered.cap")
     done = profcapture("diff", recordings["one"], tmp_path / "recovered.cap", "--fail-over", "5%", check=8)
     assert "made of a damaged capture" in done.stdout
 
 
 def test_sums(profcapture, recordings):
-    """What interrupts did is beside the whole."""
+    """Time of interrupts is outside of the total."""
     for options in [], ["--paths"]:
         data = diff(profcapture, recordings["one"], recordings["slow"], *options)
         for side in "a", "b":
@@ -115,7 +118,7 @@ def test_fail_over(profcapture, recordings):
     assert f"'work_{SLOW}' grew by" in done.stderr and "more than 5 % is --fail-over" in done.stderr
     assert f"work_{SLOW}" in done.stdout
     profcapture("diff", one, slow, "--fail-over", "90%")
-    # what shrank is no failure; what the kernel does in between may grow by itself
+    # rows that shrank are not failures; the kernel's part may grow by itself
     assert "'work_" not in profcapture("diff", slow, one, "--fail-over=30", check=None).stderr
     for wrong in "", "x", "5x", "-1", "nan", "1e3", "5%%", ".5", "5.", "0x5", "99999999999":
         assert "--fail-over" in profcapture("diff", one, slow, "--fail-over", wrong, check=2).stderr
@@ -126,7 +129,8 @@ RUNS = 3
 
 @pytest.fixture(scope="module")
 def runs(profctl, builds, tmp_path_factory):
-    """Several runs of a program, of the same again, and of one that takes three times as long with equal shares."""
+    """Several runs of a program, of the same again, and of one that takes three times as long with
+    equal shares."""
     folder = tmp_path_factory.mktemp("runs")
     captures = {"a": [], "b": [], "slow": []}
     for i in range(RUNS):
@@ -137,7 +141,8 @@ def runs(profctl, builds, tmp_path_factory):
 
 
 def test_several_runs(profcapture, runs):
-    """Means of the runs, and their standard error with Student's factor, computed here from each run alone."""
+    """Means of the runs, and their standard error with Student's factor, computed here from each
+    run alone."""
     data = diff(profcapture, *runs["a"], "--to", *runs["b"], "--normalise", "run")
     assert data["runs"] == [RUNS, RUNS] and len(data["captures"]) == 2 * RUNS
     single = [[diff(profcapture, run, run, "--normalise", "run")["all"]["a"] for run in runs[side]] for side in ("a", "b")]
@@ -163,14 +168,14 @@ def test_all_of_it_became_slower(profcapture, runs):
         assert ("One run a side" in done.stdout) == (len(files) == 2)
         profcapture("diff", *files, "--fail-over", "1000%")
     profcapture("diff", *slow, "--to", *a, "--fail-over", "5%")
-    # what is a time is no capture
+    # a time is not a capture
     assert diff(profcapture, a[0], slow[0], "--to", "0.2s")["runs"] == [1, 1]
     for wrong in [a[0], "--to"], ["--to", a[0]], [*a]:
         profcapture("diff", *wrong, check=2)
 
 
 def test_no_verdict(profctl, profcapture, builds, runs, tmp_path):
-    """Status 8, and what is needed."""
+    """Status 8, and a message that says what is needed."""
     good, few, unnamed, cut = runs["a"][0], tmp_path / "few.cap", tmp_path / "unnamed.cap", tmp_path / "cut.cap"
     profctl("record", "-q", "-o", few, "--", "true")
     profctl("record", "-q", "--no-symbols", "-F", "5000", "-e", "cpu-clock", "-o", unnamed, "--", builds[0], "0.4")
@@ -190,14 +195,15 @@ def test_counts_what_report_counts(profcapture, runs):
 
 
 def test_normalised(profcapture, recordings):
-    """Per second it is a share of a CPU, per run its time; where the samples are the same, so are the ratios of rows."""
+    """Per second the unit is a share of a CPU, per run its time; with the same samples the ratios
+    of rows are equal."""
     one, slow = recordings["one"], recordings["slow"]
     for norm, unit in ("time", "percent_cpu"), ("run", "ns"):
         data = diff(profcapture, one, slow, "--normalise", norm)
         assert data["normalised_by"] == norm and data["unit"] == unit
         rows = sum(row["a"] for row in data["rows"] if row["name"] != "<interrupts>")
         assert abs(rows - data["all"]["a"]) < 1e-6 * rows
-    # 0.8 s of two threads, but for the ticks that a virtual machine misses, which may be half
+    # 0.8 s of two threads, without the ticks that a virtual machine misses, which may be half
     assert 0.6e9 < data["all"]["a"] < 2.4e9
     assert "has no mark 'x'" in profcapture("diff", one, slow, "--normalise", "mark:x", check=2).stderr
     assert "did you mean 'time'?" in profcapture("diff", one, slow, "--normalise", "tim", check=2).stderr
@@ -206,7 +212,7 @@ def test_normalised(profcapture, recordings):
 def test_same_twice(profcapture, recordings):
     data = diff(profcapture, recordings["one"], recordings["one"])
     assert all(row["delta"] == 0 and not row["significant"] for row in data["rows"])
-    # a machine that has other things to do loses some, which is said
+    # a busy machine loses some, which is reported
     assert {note["code"] for note in data["notes"]} <= {"loss"}
 
 
@@ -219,7 +225,7 @@ def test_formats(profcapture, recordings):
     assert "showing 3 of " in profcapture("diff", *files).stdout
 
 
-# ---- made-up captures
+# ---- generated captures
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +244,7 @@ def test_made_up(profcapture, made):
 
 
 def test_marks(profcapture, made):
-    """What there is of everything is divided by the marks of a name."""
+    """Every value is divided by the number of marks with a name."""
     mark = next(row for row in profcapture.json("marks", made)["data"]["rows"] if row["name"] and row["count"])
     name = mark["name"]
     data = diff(profcapture, made, made, "--normalise", f"mark:{name}")

@@ -69,7 +69,8 @@ def test_root_may_all(profctl):
 
 @pytest.fixture
 def elsewhere(profctl, require):
-    """Runs doctor before and after a shell command in namespaces of its own, so that this machine stays as it is."""
+    """Runs doctor before and after a shell command in namespaces of its own, so that this machine
+    does not change."""
     require("unshare", root=True)
 
     def run_both(flags, before="true", after="true", user=()):
@@ -89,7 +90,8 @@ UNMOUNT = "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null"
 
 
 def test_tracefs_is_not_mounted(elsewhere):
-    """Root needs no mount. For a user who may not mount, the fix is the mount, and after it the mode."""
+    """Root needs no mount. For a user who may not mount, the fix is the mount, and after it the
+    mode."""
     mount = "mount -t tracefs tracefs /sys/kernel/tracing"
     first, _ = elsewhere(["-m"], UNMOUNT)
     assert first["tracefs"]["status"] == "ok"
@@ -100,7 +102,7 @@ def test_tracefs_is_not_mounted(elsewhere):
 
 @pytest.mark.parametrize("user", [[], NOBODY])
 def test_tracepoints(elsewhere, profctl, tmp_path, user):
-    """What doctor says of them is what happens."""
+    """doctor's prediction is what happens."""
     tmp_path.chmod(0o777)
     command = [*user, profctl.path, "record", "--force", "-e", "sched:sched_switch", "-o", tmp_path / "x.cap", "--", "sleep", "0.2"]
     record = f"{shlex.join(map(str, command))} >{tmp_path}/said 2>&1 && touch {tmp_path}/ok"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The clients of docs/examples, by the system's profd and by one of their own."""
+"""The clients of docs/examples, with the system's profd and with a private one."""
 import os
 import signal
 import subprocess
@@ -48,7 +48,7 @@ def test_example(bus, client, private, spawn, profcapture):
 
 
 def test_refusal(bus, client):
-    """polkit says no, and the client says so."""
+    """polkit denies, and the client reports it."""
     bus.start(rules())
     folder = bus.folder / "captures"
     folder.mkdir()
@@ -58,7 +58,7 @@ def test_refusal(bus, client):
 
 
 def test_profd_that_goes(bus, client, spawn):
-    """The connection to the bus stays; so its name has to be watched."""
+    """The connection to the bus stays, so the client has to watch profd's name."""
     user = {"user": DAEMON, "group": DAEMON, "extra_groups": []}
     folder = bus.folder / "captures"
     folder.mkdir()
@@ -75,7 +75,7 @@ def test_profd_that_goes(bus, client, spawn):
 
 
 def test_blocks(profcapture, capture):
-    """A program that records blocks of itself, twice into one file."""
+    """A program that records its own blocks, twice into one file."""
     for times in (1, 2):
         done = run([os.environ["BLOCKS_EXAMPLE"]], capture)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

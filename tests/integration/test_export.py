@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What `export` writes says what `report` says: read here, and by the programs that the formats are for."""
+"""The output of `export` agrees with `report`: read here, and by the programs of the formats."""
 import base64
 import collections
 import gzip
@@ -20,7 +20,7 @@ from captures import make, unprintable
 from exports import check, firefox_paths, names, read_pprof
 from slices import SANITIZED
 
-# The other build's files are read by the programs that the formats are for.
+# The other build's files are read by those programs.
 by_peers = pytest.mark.skipif(SANITIZED, reason="none of this is our code")
 FORMATS = ["folded", "firefox", "pprof", "speedscope"]
 FLAMEGRAPH = Path("/usr/share/perl5/Devel/NYTProf/flamegraph.pl")
@@ -29,7 +29,7 @@ HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
 
 @pytest.fixture(scope="module", params=["hostile"] if SANITIZED else ["plain", "hostile"])
 def capture(request, tmp_path_factory):
-    """Several epochs, threads and every table; in the second one all names are those that somebody chose to do harm."""
+    """Several epochs, threads and every table; in the second capture all names are harmful ones."""
     path = tmp_path_factory.mktemp("export") / "x.cap"
     prefix = ["--prefix", HOSTILE.decode(errors="surrogateescape")] if request.param == "hostile" else []
     return make(path, "--all-tables", "--epochs", 3, "--rows", 1200, "--chunk-rows", 200, *prefix)
@@ -63,10 +63,10 @@ def test_folded(profcapture, capture, report, export, options):
     lines = [line.rsplit(" ", 1) for line in text.splitlines()]
     assert all(re.fullmatch(r"\d+", count) for _, count in lines)
     assert [stack for stack, _ in lines] == sorted({stack for stack, _ in lines}, key=str.encode)
-    # escaped, and without the ';' that parts frames
+    # escaped, and without the ';' that separates frames
     data = report(*options)
     assert sum(int(count) for _, count in lines) == data["self_total"]
-    # a thread has the name of that time; of what --ignore leaves out there are more
+    # a thread has its name at that time; --ignore removes some of the samples
     rows = [row for row in profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
             if row["mode"] == "kernel" or "kernel" not in options]
     shown = {stack.split(";")[0] for stack, _ in lines}
@@ -90,7 +90,7 @@ def test_pprof(report, export, options):
         by_thread[(labels["pid"][3] or [0])[0], (labels["tid"][3] or [0])[0]] += values[0]
     check(report(*options), [([frame[0] for frame in frames], values[0]) for frames, values, _ in samples])
     threads = report("--by", "thread", *options)["rows"]
-    # what a thread without samples allocated is there, too
+    # allocations of a thread without samples are included
     assert +by_thread == {(row["pid"] or 0, row["tid"] or 0): row["self"] for row in threads if row["self"]}
 
 
@@ -144,13 +144,13 @@ def test_firefox(profcapture, capture, report, export, options):
     check(report(*options), stacks)
     threads = report("--by", "thread", *options)["rows"]
     assert counts == {(str(row["pid"] or 0), row["tid"] or 0): row["self"] for row in threads if row["self"]}
-    # an end without a begin is no mark to `marks`, but is one here
+    # an end without a begin is not a mark in `marks`, but is one here
     table = profcapture.json("marks", capture, "--limit", 0)["data"]["rows"]
     assert marks == sum(row["count"] + row["unmatched_begin"] + row["unmatched_end"] for row in table) > 0
     assert profile["meta"]["symbolicated"] is True
 
 
-# a gauge is the sum of what it changed by, as the profiler adds it up; of a sum it shows the changes alone
+# a gauge is the sum of its changes, as the profiler computes it; a sum has only the changes
 @pytest.mark.parametrize("options", [(), ("--from", "100ms..400ms"), ("--pid", "137")], ids=" ".join)
 def test_firefox_counters(profcapture, capture, export, options):
     profile = json.loads(export("firefox", *options))
@@ -183,7 +183,7 @@ def test_firefox_counters(profcapture, capture, export, options):
 
 @pytest.fixture(scope="module", params=[[], ["--epoch", 7000], ["--killed"]], ids=str)
 def heap(request, tmp_path_factory):
-    """A capture of allocations alone, and what its maker counted."""
+    """A capture of allocations alone, and its generator's counts."""
     path = tmp_path_factory.mktemp("heap") / "heap.cap"
     done = subprocess.run([os.environ["MAKE_HEAP"], *map(str, request.param), path], check=True, capture_output=True, text=True, timeout=60)
     return path, json.loads(done.stdout)
@@ -217,7 +217,7 @@ def test_allocations_of_a_time(profcapture, heap):
 
 
 def retained(profile):
-    """What the profiler says that lives, as it finds it: by the addresses in the table of one thread."""
+    """The live bytes as the profiler computes them: by the addresses in the table of one thread."""
     paths, counts = firefox_paths(profile), collections.Counter()
     for thread in profile["threads"]:
         table = thread.get("nativeAllocations")
@@ -287,7 +287,7 @@ def test_value_is_not_there(profcapture, heap, capture, tmp_path):
 
 @pytest.mark.parametrize("to", ["pprof", "firefox"])
 def test_samples_of_a_cpu(profcapture, heap, tmp_path, to):
-    """What was allocated was not on any CPU."""
+    """Allocations are not samples of a CPU."""
     sizes = []
     for more in [], ["--cpu", 0]:
         profcapture("export", heap[0], "--to", to, "--force", "-o", tmp_path / "x", *more)
@@ -309,7 +309,7 @@ def test_samples_without_allocations(export):
     assert len(read_pprof(export("pprof", "--mode", "user"))[0]) <= 2
 
 
-# ---- the programs that the formats are for
+# ---- the programs of the formats
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
@@ -335,7 +335,7 @@ def test_go_tool_pprof_allocations(profcapture, heap, tmp_path):
     command = ["go", "tool", "pprof", "-symbolize=none", "-unit=B", "-top", "x.pb.gz"]
     environment = {**os.environ, "HOME": str(tmp_path), "PPROF_TMPDIR": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    # no sample: what still lives is what is shown
+    # no sample: live bytes are shown
     assert done.stderr == "" and "Type: inuse_space" in done.stdout and f" of {want['leaked']['bytes']}B total" in done.stdout
 
 
@@ -353,7 +353,7 @@ needs_node = pytest.mark.skipif(not (NODE / "speedscope").exists() or not shutil
 
 @pytest.fixture
 def sockets():
-    """A folder whose name is short enough for that of a socket in it."""
+    """A folder with a short name, because paths of sockets are limited."""
     with tempfile.TemporaryDirectory(prefix="profd-") as folder:
         yield folder
 
@@ -370,7 +370,7 @@ def test_profiler_cli(report, export, tmp_path, sockets):
         return subprocess.run(command, env=environment, capture_output=True, timeout=60)
 
     try:
-        # its daemon may take longer to start than this waits for it
+        # its daemon may take longer to start than it waits
         run("load", path, "--session", "x")
         for _ in range(40):
             done = run("profile", "info", "--all", "--session", "x", "--json")
@@ -404,7 +404,8 @@ CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed: ./dev setup --peers")
 @by_peers
 def test_speedscope_page(report, export, tmp_path):
-    """Its own page shows each thread with its weight, and the functions of the first one with what they took."""
+    """Its own page shows each thread with its weight, and the functions of the first one with their
+    times."""
     data = export("speedscope")
     (tmp_path / "x.js").write_text(f"speedscope.loadFileFromBase64('x.json', '{base64.b64encode(data).decode()}');")
     page = f"file://{NODE}/speedscope/dist/release/index.html#localProfilePath={tmp_path}/x.js&view=sandwich"
@@ -440,7 +441,7 @@ def test_an_empty_range(profcapture, capture):
 
 
 def numbers_of(to, data):
-    """Samples, and how many of what is a thread to the format."""
+    """The number of samples, and of the format's threads."""
     if to == "folded":
         lines = data.decode().splitlines()
         return sum(int(line.rsplit(" ", 1)[1]) for line in lines), len({line.split(";")[0] for line in lines})
@@ -454,7 +455,8 @@ def numbers_of(to, data):
 
 
 def test_an_empty_capture(profcapture, tmp_path):
-    """What each format needs at least is there: speedscope opens no file without a profile, the other one none without a thread."""
+    """The minimum of each format: speedscope opens no file without a profile, the other one none
+    without a thread."""
     path = make(tmp_path / "x.cap", "--rows", 0)
     for to in FORMATS:
         done = profcapture("export", path, "--to", to, text=False)
@@ -481,7 +483,7 @@ def test_a_cut_capture(profcapture, tmp_path, to):
 
 @pytest.mark.parametrize("options", [("--pid", "137"), ("--comm", "x"), ("--cpu", "1"), ("--from", "200ms..500ms"), ("--from", "@mark:M")], ids=" ".join)
 def test_filters(profcapture, capture, report, export, options):
-    """What report leaves out, an export does."""
+    """Samples that report leaves out are not exported."""
     if "x" in options:
         name = next(row["comm"] for row in report("--by", "thread")["rows"] if row["comm"])
         options = ("--comm", name)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Exports of a recording have the lines that were hit and, with --inline, the calls that were inlined there; so have allocations."""
+"""Exports of a recording have the sampled lines and, with --inline, the calls inlined there;
+exports of allocations too."""
 import collections
 import json
 import os
@@ -15,7 +16,8 @@ from recordings import INLINED_SPIN
 
 @pytest.fixture(scope="module")
 def spin(profctl, compile_c, require, tmp_path_factory):
-    """A recording of a program in which calls are inlined into an inlined one; the innermost function is in a file of its own."""
+    """A recording of a program with calls inlined into an inlined one; the innermost function is in
+    a file of its own."""
     require("gcc", root=True)
     path = tmp_path_factory.mktemp("spin") / "spin.cap"
     source = INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 300; i++)")
@@ -27,7 +29,8 @@ def spin(profctl, compile_c, require, tmp_path_factory):
 
 
 def check_places(stacks, inlined):
-    """stacks: ([(name, file, line, how deep it is inlined)], samples): where in the source most of the samples are."""
+    """stacks: ([(name, file, line, depth of inlining)], samples): the places of most samples in the
+    source."""
     total = sum(samples for _, samples in stacks)
     calls = collections.Counter()
     for path, samples in stacks:
@@ -55,7 +58,7 @@ def test_pprof_places(profcapture, spin, options):
     _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, text=False).stdout)
     stacks = [(frames, values[0]) for frames, values, _ in samples]
     check(profcapture.json("report", spin, "--limit", 0, *options)["data"], [([frame[0] for frame in path], n) for path, n in stacks])
-    # one location holds what is inlined into one frame: how deep is which of its lines
+    # one location holds all functions inlined into one frame: the index of its line is the depth
     deep = []
     for path, n in stacks:
         depths, depth = [], 0
@@ -88,7 +91,7 @@ def test_speedscope_and_folded_inline(profcapture, spin, options):
 
 
 def filtered(path, option, pattern):
-    """What pprof leaves of a stack: [(name, is it inlined)] from the root in."""
+    """The rest of a stack after pprof's filter: [(name, is it inlined)] from the root inwards."""
     matches = [re.search(pattern, name) or re.search(pattern, file) for name, file, _, _ in path]
     if option == "--focus":
         keep = [any(matches)] * len(path)
@@ -141,7 +144,7 @@ def test_go_tool_pprof_lines(profcapture, spin, tmp_path):
         return done.stdout
 
     assert re.search(r"mix \S*mix\.h:4 \(inline\)", run("-top", "-lines"))
-    # without what is inlined they are the samples of the function
+    # without inlined functions they are the samples of the function
     assert not re.search(r" mix$", run("-top", "-noinlines"), re.MULTILINE)
     raw = run("-raw")
     assert re.search(r"mix \S*mix\.h:4.*\n\s+twice \S*spin\.c:8.*\n\s+spin \S*spin\.c:14", raw)
@@ -193,7 +196,8 @@ def kept(profctl, compile_c, tmp_path_factory):
 
 
 def check_kept(stacks, inlined):
-    """stacks: ([(name, file, line, is it inlined)], bytes that live): what was kept is at the lines that the calls stand at."""
+    """stacks: ([(name, file, line, is it inlined)], live bytes): kept blocks are at the lines of
+    the calls."""
     found = collections.Counter()
     for path, size in stacks:
         found[tuple((name, line, bool(deep)) for name, file, line, deep in path if file and file.endswith("kept.c"))] += size
@@ -230,6 +234,6 @@ def test_go_tool_pprof_lines_of_allocations(profcapture, kept, tmp_path):
     command = ["go", "tool", "pprof", "-symbolize=none", "-sample_index=inuse_space", "-unit=B", "-top", "-cum", "-lines", "x.pb.gz"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
-    # how much is at each of them, with what they call
+    # the bytes at each line, including its callees
     for place in r"take \S*kept\.c:5 \(inline\)", r"twice \S*kept\.c:10 \(inline\)", r"grow \S*kept\.c:14", r"main \S*kept\.c:20":
         assert re.search(rf"^.* {KEPT}B +\S+ +{place}$", done.stdout, re.MULTILINE), done.stdout

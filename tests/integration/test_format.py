@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""docs/format.md is true: its example and its tables are what it says, and a reader written from it finds the rows."""
+"""docs/format.md is true: its example and its tables are right, and a reader written from it finds
+the rows."""
 import lzma
 import os
 import re
@@ -54,7 +55,7 @@ def test_example_decodes():
 
 
 def test_every_flip_in_the_example_is_noticed():
-    """Each byte of the example is under a checksum, but for the padding."""
+    """Each byte of the example is under a checksum, except the padding."""
     data = example_bytes()
     padding = set()
     for chunk in format_reader.Capture(data).chunks:
@@ -74,7 +75,7 @@ def test_every_flip_in_the_example_is_noticed():
 
 
 def printed(value, blob):
-    """A cell as print-rows writes it."""
+    """A cell in the format of print-rows."""
     if value is None:
         return "-"
     if blob:
@@ -111,14 +112,14 @@ def test_two_readers_agree(capture, steps):
 
 
 def assert_both_read(capture, walk):
-    """What is left of a damaged file is the same to both; how many rows."""
+    """Both read the same from a damaged file; returns the number of rows."""
     expected = print_rows(capture).stdout.splitlines()
     assert list(lines_of(format_reader.Capture(capture.read_bytes(), walk, cut=True))) == expected
     return len(expected)
 
 
 def test_two_readers_agree_on_what_is_cut(capture):
-    """Anywhere, and with what another writer put behind it: a gap, which may end within a chunk."""
+    """Cut anywhere, and continued by another writer: a gap, which may end within a chunk."""
     make_capture("--rows", 40, "--chunk-rows", 16, "--all-tables", "--epochs", 2, capture)
     whole = capture.read_bytes()
     before = assert_both_read(capture, True)
@@ -149,7 +150,7 @@ def test_two_readers_agree_on_what_is_flipped(capture):
                 assert assert_both_read(capture, False) < before
 
 
-# ---- captures that are kept -------------------------------------------------------------------------
+# ---- stored captures --------------------------------------------------------------------------
 
 GOLDEN = sorted(path.name.removesuffix(".cap.xz") for path in (SOURCE / "tests/data").glob("*.cap.xz"))
 
@@ -160,7 +161,7 @@ def golden(name, what):
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(capture, name):
-    """Rows that were written once are there for ever."""
+    """Rows written by an old version stay readable."""
     capture.write_bytes(golden(name, "cap"))
     expected = golden(name, "rows").decode().splitlines()
     assert len(expected) > 500
@@ -171,7 +172,7 @@ def test_golden(capture, name):
 
 @pytest.mark.parametrize("name", ["recorded", "order"])
 def test_older(profcapture, capture, name):
-    """Files that lack the columns that were added since are read, and made smaller or parted, like others."""
+    """Files without the columns that were added since are read, compacted and cut like others."""
     capture.write_bytes(golden(name, "cap"))
     memory = profcapture.json("memory", capture)["data"]["summary"]
     assert memory["allocations"] > 0
@@ -184,7 +185,8 @@ def test_older(profcapture, capture, name):
 
 
 def test_golden_captures_have_everything(capture):
-    """Each table with each of its columns; each type, order, part, and both ways to store one; a gap, a cut, segments and epochs."""
+    """Each table with each of its columns; each type, order, part, and both ways to store one; a
+    gap, a cut, segments and epochs."""
     make_capture("--rows", 1, capture)
     missing = {
         (table["name"], column["name"])
@@ -211,7 +213,7 @@ def test_golden_captures_have_everything(capture):
 
 
 def described(column, tables):
-    """A column as section 15 writes it, without its name."""
+    """A column in the form of section 15, without its name."""
     type_ = format_reader.TYPES[column["type"]]
     return " ".join(filter(None, [
         "" if type_ == "ref" else type_,

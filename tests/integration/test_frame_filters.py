@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""report's --focus, --ignore, --hide, --show, --show-from, --inverted and --mode beside the same done here to each sample's frames."""
+"""report's --focus, --ignore, --hide, --show, --show-from, --inverted and --mode, compared with the
+same filters applied here to each sample's frames."""
 import collections
 import json
 import re
@@ -17,7 +18,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def samples(profcapture, whole):
-    """(thread, mode, frames from the root in) of each sample."""
+    """(thread, mode, frames from the root inwards) of each sample."""
     lines = profcapture("dump", whole, "--table", "sample", "--resolve", "--format", "ndjson").stdout.splitlines()
     rows = [json.loads(line) for line in lines[1:]]
     return [((row["pid"], row["tid"]), row["mode"], [f for f in row["frames"][::-1] if not f["inline"]]) for row in rows]
@@ -32,7 +33,7 @@ def matches(pattern, frame):
 
 
 def apply(frames, focus=None, ignore=None, hide=None, show=None, show_from=None):
-    """What pprof leaves of the frames; None: nothing."""
+    """The frames left by pprof's filters; None: nothing."""
     if focus and not any(matches(focus, frame) for frame in frames):
         return None
     if ignore and any(matches(ignore, frame) for frame in frames):
@@ -50,7 +51,8 @@ def options(filters):
 
 @pytest.fixture(scope="module")
 def patterns(samples):
-    """Of functions that are on some stacks and not on others: (often in the middle, another one, an image)."""
+    """Functions that are on some stacks and not on others: (often in the middle, another one, an
+    image)."""
     on = collections.Counter(frame["name"] for _, _, frames in samples for frame in {identity(f): f for f in frames}.values())
     some = [name for name, n in on.most_common() if len(samples) * 0.05 < n < len(samples) * 0.9]
     assert len(some) >= 3
@@ -141,7 +143,7 @@ def test_timeline(profcapture, whole, view):
     data = report["data"]
     assert all(sum(row["timeline"]) == row["self"] for row in data["rows"])
     assert sum(map(sum, (row["timeline"] for row in data["rows"]))) == data["self_total"]
-    # The same samples as in the first of its parts alone.
+    # The samples of the first part alone.
     end = data["timeline"]["from_ns"] + data["timeline"]["bin_ns"] - 1
     first = profcapture.json("report", whole, "--limit", 0, "--to", f"{end}ns", *view)["data"]["rows"]
     count = lambda rows, self: {json.dumps([row.get(key) for key in ("name", "image", "build_id", "offset", "line", "kind")]): self(row) for row in rows if self(row)}
@@ -166,5 +168,5 @@ def test_usage_errors(profcapture, whole, arguments, said):
 
 
 def test_hostile_patterns_end(profcapture, whole):
-    """A pattern that backtracks without end gives up, and matches nothing."""
+    """A pattern that backtracks without end is abandoned, and matches nothing."""
     profcapture("report", whole, "--focus", "(.*)*(.*)*(.*)*(.*)*\x01$")

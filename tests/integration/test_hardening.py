@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The systemd unit: how exposed it leaves profd, and that it allows what profd's own filters allow."""
+"""The systemd unit: its exposure level, and that it allows the calls that profd's own filters
+allow."""
 import os
 import re
 import subprocess
@@ -63,7 +64,7 @@ def expand(sets, words):
 
 
 def test_calls_of_our_filters_are_allowed(unit):
-    """Else profd would work everywhere but as a service."""
+    """Otherwise profd would work everywhere except as a service."""
     sets = syscall_sets()
     allowed = expand(sets, ["@default"])
     for words in re.findall(r"^SystemCallFilter=(.*)$", unit.read_text(), re.MULTILINE):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What a program does while the real profd records it, is stopped, or is killed: it goes on unhurt, and each mark that it was
-told of is in the capture; what is not, is counted."""
+"""Programs while the real profd records them, is stopped, or is killed: they continue unhurt, and
+each mark that was reported as recorded is in the capture; other marks are counted."""
 import json
 import os
 import re
@@ -31,7 +31,7 @@ FRONT = '#include <prof/mark.h>\nint main(void) { return prof_instant("front", "
 
 @pytest.fixture(scope="module")
 def front(compile_c):
-    """Has nothing of ours but the header."""
+    """A program with only our header."""
     return compile_c("front", FRONT, "-I", INCLUDE)
 
 
@@ -40,7 +40,7 @@ def names(profcapture, capture):
 
 
 def test_library_of_a_build_tree(profctl, profcapture, capture, front):
-    """It is nowhere that the loader looks."""
+    """The loader's search path does not contain it."""
     profctl("record", "-o", capture, "--no-symbols", "--", front, env={"LD_LIBRARY_PATH": None})
     assert names(profcapture, capture) == ["here"]
 
@@ -69,12 +69,12 @@ def test_library_that_is_not_there(profctl, profcapture, capture, front, tmp_pat
 
 Line = namedtuple("Line", "recorded lost waits waited_us longest_us")
 AT_ONCE = 40  # threads of steady
-# of another process on a machine that has other things to do, before it runs again
+# delay of another process on a busy machine, before it runs again
 LATE_US = 500_000
 
 
 class Steady:
-    """tests/tools/steady.c in a recording, which says of each thing that it was told to do how it went."""
+    """tests/tools/steady.c in a recording, which reports the result of each request."""
 
     def __init__(self, recorder, folder, capture, policy, *prefix):
         os.mkfifo(folder / "go")
@@ -98,7 +98,7 @@ class Steady:
         return found if len(found) > 1 else found[0]
 
     def fork(self):
-        """Until there is a child that is recorded: profd may have other things to do for longer than that waits."""
+        """Repeats until a child is recorded: profd may be busy for longer than a child waits."""
         recorded = self.counts_now()[1]
         self.do("f")
         while self.counts_now()[1] == recorded:
@@ -110,20 +110,21 @@ class Steady:
         return struct.unpack("<QQ", self.counts.read_bytes())
 
     def end(self):
-        """The program's own exit status is what profctl's is."""
+        """The program's own exit status is that of profctl."""
         os.close(self.go)
         assert self.profctl.wait(60) in (0, 1)
         self.begun, self.recorded = self.counts_now()
 
     def check_law(self, profcapture, capture):
-        """What was said to be recorded is there, and the rest is counted."""
+        """Marks reported as recorded are in the capture, and the rest is counted."""
         lost = Counter()
         for row in rows(profcapture, capture, "loss"):
             if row["stream"].startswith("collector"):
                 lost[row["cause"]] += row["count"]
         late = lost.pop("late", 0)
         assert len(rows(profcapture, capture, "mark")) == self.recorded, late
-        # a process that did not register in time counts for one, if it still lived when that was found
+        # a process that did not register in time counts for one, if it was still alive when that
+        # was detected
         assert 0 <= sum(lost.values()) - (self.begun - self.recorded - self.unknown) <= self.unknown // 100
         return lost
 
@@ -150,10 +151,8 @@ def steady(recorder, tmp_path, capture):
 
 
 def check_bounds(lines, budget_us=1_000_000):
-    """
-    1 s a minute (docs/ring.md, section 7), in which several threads may wait, and what the machine took for something else:
-    how late those are woken that wait at once.
-    """
+    """1 s a minute (docs/ring.md, section 7), in which several threads may wait, plus the delay of
+    wake-ups of simultaneous waiters on a busy machine."""
     longest_us = max(line.longest_us for line in lines)
     assert longest_us < budget_us + LATE_US, lines
     assert sum(max(line.longest_us, line.waited_us / AT_ONCE) for line in lines) <= budget_us + LATE_US, lines
@@ -161,10 +160,12 @@ def check_bounds(lines, budget_us=1_000_000):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_engine_stopped(steady, profcapture, capture, policy):
-    """Nobody reads, gives rings back, or answers; then all goes on, and what was written meanwhile is there."""
+    """Nobody reads, recycles rings, or answers; then everything continues, and records written
+    meanwhile are in the capture."""
     program = steady(policy)
     steady.stop(program.engine)
-    # in real-time threads nothing waits, neither for room nor for a ring; before all has been waited that may be
+    # threads with real-time priority wait neither for room nor for a ring, even while the budget
+    # lasts
     stopped, realtime = [program.do("m")], program.do("ro") if os.geteuid() == 0 else []
     stopped.append(program.do("c"))
     realtime += program.do("ro") if os.geteuid() == 0 else []
@@ -180,7 +181,8 @@ def test_engine_stopped(steady, profcapture, capture, policy):
 
 
 def test_broker_stopped(steady, profcapture, capture):
-    """Who has registered notices nothing. A new process waits its 500 ms, and is one of which nothing is known."""
+    """A registered process notices nothing. A new process waits its 500 ms, and is not
+    registered."""
     program = steady("lossless")
     steady.stop(program.profd)
     check_bounds(program.do("sc"))
@@ -197,17 +199,17 @@ def test_broker_stopped(steady, profcapture, capture):
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 @pytest.mark.parametrize("victim", ["engine", "profd"])
 def test_profd_killed(steady, policy, victim):
-    """In the middle of it all; the program ends as it would."""
+    """In the middle of everything; the program ends as it would without profd."""
     program = steady(policy)
     os.write(program.go, b"mtcmf")
     os.kill(getattr(program, victim), signal.SIGKILL)
-    # that it is gone is seen after 10 ms
+    # the death is noticed after 10 ms
     check_bounds([program.line() for _ in range(5)], budget_us=10_000)
     program.end()
 
 
 def test_no_memory(steady, profcapture, capture):
-    """The process gets no more memory when it would need another arena; later it does."""
+    """The process gets no more memory when it needs another arena; later it does."""
     program = steady("drop")
     limited, behind = program.do("ac")
     program.end()
@@ -257,7 +259,8 @@ int main(int argc, char **argv)
 
 @pytest.mark.alone
 def test_full_memory(profctl, profcapture, capture, compile_c, require, request):
-    """Where a page more would be the end of a process, it writes: the pages of its rings are the engine's."""
+    """One more page would end the process, but it can write: the pages of its rings are the
+    engine's."""
     require(root=True, machine=True)
     folder, _, usage = request.getfixturevalue("memory_cgroup")
     program = compile_c("full", FULL, "-I", INCLUDE)
@@ -274,7 +277,8 @@ def test_full_memory(profctl, profcapture, capture, compile_c, require, request)
 
 
 def test_killed_at_random(steady, profcapture, capture):
-    """The counts are the program's own, which it makes before and behind each mark; what a thread was in is in one of both."""
+    """The program counts before and after each mark; the mark of a killed thread is in one of the
+    counts."""
     program, n = steady("lossless"), 6
     program.do("k" * n)
     program.end()
@@ -336,7 +340,8 @@ int main(void)
 
 
 def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, require):
-    """A container's threads know other numbers than profd; they are who the side band knows by the ones that we see."""
+    """A container's threads have other numbers than profd sees; they are matched with the side band
+    by the outer ones."""
     require("unshare", root=True, mounts=True)
     program = compile_c("container", THREADS, "-I", INCLUDE, "-pthread")
     os.mkfifo(tmp_path / "go")
@@ -344,7 +349,7 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
     profctl = recorder("-o", capture, "--no-symbols", "--", "sh", "-c",
                        f"exec unshare --pid --fork --mount-proc {program} <{tmp_path}/go")
     def found():
-        # which is not finished yet, or not even begun
+        # not finished yet, or not even begun
         done = profcapture("dump", capture, "--table", "mark", "--json", check=None)
         marks = json.loads(done.stdout)["data"]["rows"] if done.returncode == 0 else []
         return Counter((mark["name"], mark["comm"], mark["tid"]) for mark in marks)
@@ -356,7 +361,7 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
 
     assert profctl.stdout.readline() == "ready\n"
     inside = children(children(profctl.pid)["unshare"])["container"]
-    # by then profd has asked for all that it asks for once
+    # by then profd has read everything that it reads once
     until(lambda: set(found()) == set(threads()), 30)
     os.write(go, b"x")
     assert profctl.stdout.readline() == "ready\n"
@@ -371,14 +376,16 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
 
 # ---- what programs do
 
-# Each says how many of its marks are recorded (see test_collector, where a stand-in is more exact on what is lost).
+# Each mode reports how many of its marks are recorded (see test_collector, whose stand-in checks
+# losses more exactly).
 MODES = ["plain", "fork", "vfork", "vfork-first", "spawn", "exec", "raw-clone", "threads", "many", "destructors",
          "dlclose", "closefrom", "lowest", "seccomp", "seccomp-kill"]
 
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_zoo(profctl, profcapture, capture, tmp_path, policy):
-    """Many of them in one recording: processes, threads, descriptors and filters as the real profd meets them."""
+    """Many of them in one recording: processes, threads, descriptors and filters with the real
+    profd."""
     results = tmp_path / "results"
     modes = part(MODES, 8)
     script = " && ".join(f"{ZOO} {mode}" for mode in modes)
@@ -428,11 +435,11 @@ int main(void)
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_threads_in_turn(profctl, profcapture, capture, compile_c, policy):
-    """Each has the ring of one that is gone: 4000 threads make do with what 8 arenas have, which is 360."""
+    """Each gets the ring of one that ended: 4000 threads share the 360 rings of 8 arenas."""
     program = compile_c("turn", TURN, "-I", INCLUDE, "-pthread")
     done = profctl("record", "-F", 0, "--policy", policy, "-o", capture, "--no-symbols", "--", program)
     found = rows(profcapture, capture, "mark")
-    # an engine that gets no CPU for a while gives no ring back
+    # an engine that gets no CPU for a while recycles no ring
     lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["cause"] == "ring-refused")
     assert len(found) + lost == 4000 and len(found) > 360
     assert len({mark["tid"] for mark in found}) == len(found)
@@ -466,7 +473,7 @@ int main(void)
 
 
 def test_long_strings(profctl, profcapture, capture, compile_c):
-    """A mebibyte is there whole, wherever a string may stand; what was lost on the way is said to be."""
+    """A mebibyte is complete, wherever a string is allowed; losses on the way are counted."""
     program = compile_c("long", LONG, "-I", INCLUDE)
     done = profctl("record", "-F", 0, "--policy", "lossless", "-o", capture, "--no-symbols", "--", program)
     tail = "".join(chr(ord("a") + i % 26) for i in range(1, 1 << 20))
@@ -481,7 +488,7 @@ def test_long_strings(profctl, profcapture, capture, compile_c):
     assert len(marks) + len(rows(profcapture, capture, "log")) + lost == 5
 
 
-# ---- what the readers make of it
+# ---- the readers' results
 
 SPANS = """
 #include <prof/mark.h>
@@ -595,7 +602,7 @@ int main(void)
 
 
 def test_spans(profctl, profcapture, capture, compile_c):
-    """Each took as long as the program says, and stands where it was: so do the samples in it."""
+    """Each has the program's own duration and place, and so do the samples in it."""
     program = compile_c("spans", SPANS, "-I", INCLUDE, "-pthread")
     done = profctl("record", "-o", capture, "--no-symbols", "--", program)
     marks = profcapture.json("marks", capture)
@@ -633,7 +640,7 @@ int main(void)
 
 
 def test_set_user_id(profctl, profcapture, capture, compile_c, require):
-    """Nothing of the environment is believed, and the program ends with a status of its own."""
+    """The environment is ignored, and the program ends with a status of its own."""
     require(root=True)
     program = compile_c("secure", SECURE, "-I", INCLUDE, BUILD / "libcollector" / "libprofcollector.a", "-static", "-pthread")
     os.chown(program, 65534, 65534)

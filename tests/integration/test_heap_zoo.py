@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What a program does with the allocator, with libprofpreload-memory.so preloaded and a stand-in for the engine: the program is not
-hurt, and each call is a record, in whatever process, thread or handler it was made, and before whatever constructor."""
+"""Unusual uses of the allocator, with libprofpreload-memory.so preloaded and a stand-in for the
+engine: the program is not hurt, and each call is a record, from any process, thread or handler, and
+before any constructor."""
 import collections
 import ctypes.util
 import itertools
@@ -19,13 +20,13 @@ ZOO = os.environ["HEAP_ZOO"]
 PRELOAD = os.environ["LIBPROFPRELOAD_MEMORY"]
 
 ALLOC, FREE, REALLOC, CALLS = 9, 10, 15, 16
-SIZES = (1009, 2003)  # of the zoo's blocks that count
+SIZES = (1009, 2003)  # of the zoo's counted blocks
 MMAP_KINDS = (10, 11, 12)
 UNMAP_KINDS = (7, 8)
 
 
 class Heap:
-    """Of a process, after all that it recorded: what it did with blocks that count, and what is wrong with the order."""
+    """The records of a process: its counted blocks, and errors in their order."""
 
     def __init__(self, records):
         events = []
@@ -44,7 +45,7 @@ class Heap:
             self.apply(sorted(tied, key=lambda event: 1 if event[1] else 2 * (event[2] not in self.live)))
 
     def apply(self, tied):
-        """What has one time: what was there ends first, what was not ends last."""
+        """Applies records of one time: ends of existing blocks first, other ends last."""
         for _, is_there, address, size, prior in tied:
             if not is_there:
                 was = self.live.pop(address, None)
@@ -85,11 +86,11 @@ class Recorded:
         )
 
     def check_counts(self):
-        """What was done is recorded, or counted as lost."""
+        """Each call is recorded, or counted as lost."""
         said, counted = self.said, self.counted()
         assert len(said) > 0
         assert +(counted - said) == {}
-        # the end of one whose beginning is lost is recorded, and of a block that nobody knows
+        # the end of a block with a lost begin is recorded as the end of an unknown block
         missing = sum(count for (_, name), count in (said - counted).items() if name != "frees")
         assert missing <= self.sum("lost") + self.sum("no_ring") + self.sum("abandoned")
 
@@ -136,13 +137,13 @@ def test_zoo(run, mode):
 
 
 def test_namespace(run):
-    """Another libc's heap is not this one: that is said, and not recorded."""
+    """Another libc's heap is a different one: that is reported, not recorded."""
     assert run("dlmopen").logs == ["no allocation is recorded of a namespace of its own, with libc.so.6"]
     assert run("plain").logs == []
 
 
 def test_deep_binding(run):
-    """What a module does by libc's own names cannot be seen: that is said, once."""
+    """Calls of a module that bind to libc's own names cannot be seen: that is reported, once."""
     (log,) = run("dlopen").logs
     assert "RTLD_DEEPBIND" in log and log.endswith(" libm.so.6")
 
@@ -155,14 +156,14 @@ int main(void) { return !dlopen("found.so", RTLD_NOW | RTLD_DEEPBIND); }
 
 
 def test_run_path(run, compile_c):
-    """A module is looked for where its caller says."""
+    """A module is searched for where its caller says."""
     module = compile_c("found.so", "int found;", "-shared", "-fPIC")
     run([compile_c("caller", CALLER, f"-Wl,-rpath,{module.parent},--enable-new-dtags")])
 
 
 @pytest.mark.parametrize("mode,number", [("kill", signal.SIGKILL), ("abort", signal.SIGABRT)])
 def test_killed(run, mode, number):
-    """All that it had done is there."""
+    """All calls before the kill are recorded."""
     recorded = run(mode, status=128 + number)
     assert recorded.counted() == recorded.said and len(recorded.said) == 3
 
@@ -237,7 +238,7 @@ int main(void)
 
 
 def test_refused_mappings(run, compile_c):
-    """What was there stays."""
+    """Existing blocks stay."""
     recorded = run([compile_c("refused", REFUSED)], memory="mmap")
     assert [record for record in recorded.records if record["type"] == FREE] == []
     assert [record["address"] != 0 for record in recorded.records] == [True, True, False, False]
@@ -267,7 +268,7 @@ int main(void) { return posix_memalign(&slot, 64, 100003) != 0 || !slot || was_s
 
 
 def test_seen_late(run, compile_c):
-    """Whoever sees a block may give it up, and sees it only when it is recorded."""
+    """A thread that sees a block may free it, so it must be recorded before anybody sees it."""
     library = compile_c("watcher", WATCHER, "-shared", "-fPIC")
     recorded = run([compile_c("watched", WATCHED, library, f"-Wl,-rpath,{library.parent}")])
     (made,) = [record for record in recorded.records if record.get("size") == 100003]
@@ -275,14 +276,14 @@ def test_seen_late(run, compile_c):
 
 
 def test_handler(run):
-    """What a handler meets in the few instructions in which it may not write, is counted."""
+    """A handler's calls within the few instructions in which it may not write are counted."""
     recorded = run("handler", memory="all,mmap")
     recorded.check_counts()
     assert sum(recorded.said.values()) > 600
 
 
 def test_siglongjmp(run):
-    """What comes behind a record that a handler left is not left with it."""
+    """Records after one that a handler abandoned are not abandoned with it."""
     recorded = run("siglongjmp", memory="all,mmap")
     recorded.check_counts()
     assert sum(recorded.said.values()) > 600
@@ -290,7 +291,7 @@ def test_siglongjmp(run):
 
 
 def test_filtered(run):
-    """A thread that begins behind a filter which kills makes no call that it would die of, and has its stacks."""
+    """A thread that starts under a filter that kills makes no deadly call, and has its stacks."""
     recorded = run("filtered", "--no-growth")
     recorded.check_counts()
     assert recorded.sum("no_ring") > 0
@@ -299,7 +300,8 @@ def test_filtered(run):
 
 
 def test_order(run):
-    """No address is had by two at a time, and all that is given up was had, with blocks that go from thread to thread."""
+    """No address is owned twice at a time, and every freed one was owned, with blocks that pass
+    between threads."""
     for _ in range(5 if SOAK else 2):
         recorded = run("reuse", env={"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1"})
         (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
@@ -309,7 +311,7 @@ def test_order(run):
 
 
 def test_lost(run):
-    """As many as are recorded where nothing is lost."""
+    """Lost calls are counted like recorded ones."""
     whole = run("plain", ring=1 << 22)
     cut = run("plain", "--deaf", ring=4096, policy=())
     assert whole.sum("lost") == 0 and cut.sum("lost") > 1000
@@ -317,7 +319,7 @@ def test_lost(run):
 
 
 def test_dormant(run):
-    """Without a session, or without being asked to."""
+    """Without a session, or without PROF_MEMORY."""
     assert run("fork", memory="").peers == []
     assert run("fork", env={"PROF_CONTROL": "unix:/nonexistent"}).peers == []
     assert run("fork", "--refuse", 1).records == []
@@ -336,7 +338,8 @@ def test_least(run):
 
 
 def test_sampled(run):
-    """Each block stands for so many as its chance says, and no end is recorded but of those that are."""
+    """Each block has the weight that follows from its probability, and only the ends of recorded
+    blocks are recorded."""
     mean, estimate, true = 4096, 0, 0
     for _ in range(2):
         recorded = run("plain", memory=f"sample={mean}")
@@ -363,7 +366,7 @@ int main(void)
 
 
 def test_sampled_realloc(run, compile_c):
-    """Its bytes are counted once, whether the block that it changes was recorded or not."""
+    """Its bytes are counted once, whether the old block was recorded or not."""
     recorded = run([compile_c("reallocs", REALLOCS)], memory="sample=4096")
     chosen = sum(record["size"] == 1000 and record["address"] != 0 for record in recorded.records if record["type"] in (ALLOC, REALLOC))
     expected = 40000 * (1 - math.exp(-1000 / 4096))
@@ -386,7 +389,8 @@ int main(void)
 
 
 def test_full_set(run, compile_c):
-    """A block whose end could not be known is counted as lost, be it one that was changed: that has an end too, which is a record."""
+    """A block whose end could not be known is counted as lost, even the result of a realloc, whose
+    old block ends with a record."""
     recorded = run([compile_c("full", FULL)], "--deaf", memory="min=24", ring=4096, policy=())
     assert recorded.sum("attempted") + recorded.sum("no_ring") > 2 * 1200000 + 10000
 
@@ -405,12 +409,12 @@ int main(void)
 
 
 def test_exceptions(run, compile_c):
-    """The flags of floating point are the program's, to which an exception may be the end."""
+    """The program's floating-point flags stay, because it may trap exceptions."""
     recorded = run([compile_c("inexact", INEXACT, "-fno-builtin", "-lm")], memory="sample=1000")
     assert recorded.sum("records") > 500
 
 
-# It allocates when it is asked for a function by name, which our own search for it does.
+# It allocates when a function is looked up by name, as our own search does.
 RESOLVER_LIBRARY = r"""
 #include <stdlib.h>
 void *kept;
@@ -427,7 +431,7 @@ int main(void) { free(malloc(1)); free(realloc(kept, 100000)); return 0; }
 
 @pytest.mark.parametrize("memory", ["all", "sample=1000000000"])
 def test_pool(run, compile_c, memory):
-    """What was allocated while the allocator was looked for does not get to it when it is given up."""
+    """Memory allocated during the search for the allocator is not passed to it when it is freed."""
     library = compile_c("resolver-library", RESOLVER_LIBRARY, "-shared", "-fPIC")
     run([compile_c("resolver", RESOLVER, library, f"-Wl,-rpath,{library.parent}")], memory=memory)
 
@@ -450,7 +454,7 @@ def allocator(request):
 
 
 def check_operators(recorded, allocator):
-    """What is the allocator's own cannot be seen, which is said."""
+    """The allocator's own names cannot be seen, which is reported."""
     (log,) = {log for log in recorded.logs if "RTLD_DEEPBIND" not in log}
     assert log.startswith("what C++'s operator new allocates is not recorded, as it is that of /") and allocator in log
 
@@ -464,7 +468,7 @@ def test_behind(run, allocator, mode):
 
 @pytest.mark.parametrize("mode", part(SOME, 4))
 def test_before(run, allocator, mode):
-    """Nothing gets to our names but what that one does not have, and goes on to it."""
+    """Only calls that the other allocator lacks reach our names, and continue to it."""
     recorded = run(mode, preload=[allocator, PRELOAD], env={"ZOO_ERRNO_LOST": "1"} if "mimalloc" in allocator else None)
     assert len(recorded.said) >= 3
     assert recorded.sum("allocs") == 0
@@ -530,7 +534,7 @@ int main(void)
 
 @pytest.mark.parametrize("flags", [["-rdynamic", "-fPIE", "-pie"], ["-rdynamic", "-fno-pie", "-no-pie"]])
 def test_own(run, compile_c, flags):
-    """The program brings its own: what it does not have gets the program's blocks."""
+    """The program has its own: calls that it lacks get the program's blocks."""
     recorded = run([compile_c("own", STATIC_ALLOCATOR, "-fno-builtin", *flags)])
     assert recorded.sum("allocs") == 0
     (log,) = recorded.logs
@@ -539,7 +543,7 @@ def test_own(run, compile_c, flags):
 
 # ---- The locks of the loader ----
 
-# Of code that is mapped while they are held: as it is loaded, and as it is closed.
+# Code that is mapped while they are held: when it is loaded, and when it is closed.
 LATE_LIBRARY = r"""
 #include <stdlib.h>
 void hold(void *(*work)(void *));
@@ -559,7 +563,8 @@ __attribute__((constructor)) static void load(void) { hold(work); }
 __attribute__((destructor)) static void unload(void) { hold(work); }
 """
 
-# Threads that were there before wait; each allocates for the first time when another thread has all locks that there are.
+# Threads that existed before wait; each allocates for the first time when another thread holds all
+# locks.
 LOCK_HOLDER = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -618,14 +623,15 @@ def lock_holder(compile_c):
 @pytest.mark.parametrize("flags", [["-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables"], ["-fomit-frame-pointer"]], ids=["fp", "cfi"])
 @pytest.mark.parametrize("memory", ["all,mmap", "sample=1"])
 def test_loader_locked(run, compile_c, lock_holder, flags, memory):
-    """No hook takes a lock of the loader's: not to find a stack, nor to record for the first time in a thread."""
+    """No hook takes a lock of the loader: neither to find a stack, nor for the first record of a
+    thread."""
     library = compile_c("late", LATE_LIBRARY, "-O1", "-fno-optimize-sibling-calls", "-shared", "-fPIC", *flags)
     recorded = run([lock_holder, library], memory=memory)
     blocks = [record for record in recorded.records if record["type"] in (ALLOC, REALLOC) and record["size"] in SIZES]
     assert len(blocks) == 2 * 2 * 2 * 10 and all(record["stack"] for record in blocks)
 
 
-# Where /proc/self/maps says nothing of code, or not whose it is: allocates twice from each of 256 stacks.
+# /proc/self/maps lacks the code, or its file: allocates twice from each of 256 stacks.
 NAMELESS = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -698,7 +704,8 @@ def nameless(compile_c):
 
 @pytest.mark.parametrize("mode", ["chroot", "descriptors", "moved"])
 def test_nameless(run, nameless, mode, tmp_path, require):
-    """Stacks are there all the same, and each is told once: nothing is taken for another module."""
+    """Stacks are complete all the same, and each is sent once: nothing is attributed to another
+    module."""
     empty = tmp_path / "empty"
     empty.mkdir()
     if mode == "chroot":
@@ -723,7 +730,7 @@ int main(void)
 
 
 def test_not_relocatable(run, compile_c):
-    """Where malloc is the program's name for ours."""
+    """malloc is the program's own name for our function."""
     recorded = run([compile_c("fixed", NOT_RELOCATABLE, "-fno-builtin", "-fno-pie", "-no-pie")])
     (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
     assert (heap.allocs, heap.frees) == (1000, 1000)
@@ -749,7 +756,7 @@ def test_new(run, tmp_path, require):
     source.write_text(ALIGNED_NEW)
     subprocess.run(["g++", "-O0", "-std=c++17", "-o", program, source], check=True, timeout=60)
     recorded = run([program])
-    # which function libstdc++ takes for aligned blocks differs between releases
+    # the function that libstdc++ calls for aligned blocks differs between releases
     allocs = collections.Counter((record["size"], record["alignment"]) for record in recorded.records if record["type"] == ALLOC)
     assert (allocs[2112, 6], allocs[4224, 6], allocs[1009, 0]) == (200, 100, 100)
     (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
@@ -760,7 +767,7 @@ def test_new(run, tmp_path, require):
 
 
 def test_real(run, tmp_path, require):
-    """Their output is their own, and what they do is whole."""
+    """Their output is unchanged, and their records are complete."""
     require("sqlite3")
     query = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000) " \
         "insert into t select i, hex(i) from n; select count(*) from t order by b;"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Files that a target chose so that whoever opens them is stuck, misled or drowned: the recording of all others goes on."""
+"""Files chosen by a target so that opening them blocks, misleads or floods: the recording of all
+others continues."""
 import contextlib
 import os
 import shutil
@@ -18,8 +19,9 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 SPIN = "int spin(void); int spin(void) { for (volatile int i = 0;; i++) ; } int main(void) { return spin(); }"
 
-# Its memory cannot be looked into: one thread waits for a page of a file, another one wants to map the file without its
-# cached pages, and has the lock of all mappings while it waits for that page. argv: the user to become, the file.
+# Its memory cannot be inspected: one thread waits for a page of a file, another one maps the file
+# without its cached pages, and holds the lock of all mappings while it waits for that page. argv:
+# the user to become, the file.
 LOCKED_MEMORY = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -83,7 +85,7 @@ def spin(compile_c):
 
 @pytest.fixture
 def public():
-    """A folder that everybody can get to, which pytest's are not."""
+    """A folder that everybody can reach, unlike pytest's."""
     with tempfile.TemporaryDirectory(prefix="prof-test-") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
@@ -91,7 +93,8 @@ def public():
 
 @pytest.fixture
 def served(public, spin, spawn, recorder):
-    """served(bytes): a filesystem with that file; it lets go before the processes are ended that it made wait."""
+    """served(bytes): a filesystem with that file; it ends before the processes that it blocks are
+    ended."""
     with contextlib.ExitStack() as stack:
         def make(content):
             try:
@@ -103,14 +106,16 @@ def served(public, spin, spawn, recorder):
 
 
 class Recording:
-    """profctl record of the whole system; `end` says what was said. Who waited for a file would wait for ever."""
+    """profctl record of the whole system; `end` returns its output. A process that waits for a file
+    would wait forever."""
 
     def __init__(self, recorder, capture, *arguments):
         self.capture = capture
         self.process = recorder("--system", "--no-symbols", "-o", capture, *arguments)
 
     def wait(self, *processes):
-        """Until there are rows, and then until each has run for so long that it has samples."""
+        """Waits until there are rows, and then until each process has run long enough to have
+        samples."""
         wait_for_samples(self.capture, 0)
         for process in processes:
             let_run(process.pid)
@@ -118,7 +123,7 @@ class Recording:
     def end(self):
         self.process.send_signal(signal.SIGINT)
         status = self.process.wait(timeout=30)
-        # not up to its end, which a stuck profd-files that is sanitized has open, too
+        # not to the end of the file, because a stuck, sanitized profd-files has it open, too
         errors = os.read(self.process.stderr.fileno(), 65536).decode()
         assert status == 130, errors
         return errors
@@ -138,7 +143,7 @@ def samples_of(profcapture, capture, pid):
 
 
 def assert_recorded(profcapture, capture, pid):
-    """That process has samples, and stacks that were walked through its files."""
+    """That process has samples, and stacks walked through its files."""
     samples = samples_of(profcapture, capture, pid)
     assert len(samples) > 20
     assert sum(row["user_stop"] == "root" for row in samples) > len(samples) / 2
@@ -154,7 +159,7 @@ def test_file_that_hangs(served, spin, spawn, record, profcapture, capture):
     until(lambda: processes("profd-files"))
     helpers = processes("profd-files")
     recording.wait(other, victim)
-    until(lambda: processes("profd-files") - helpers)  # one that hangs is replaced
+    until(lambda: processes("profd-files") - helpers)  # a stuck one is replaced
     errors = recording.end()
     assert f"process {victim.pid} " in errors
     assert_recorded(profcapture, capture, other.pid)
@@ -175,7 +180,7 @@ def test_file_that_begins_to_hang(served, spin, spawn, record, profcapture, capt
     let_run(victim.pid)
     let_run(other.pid)
     recording.end()
-    # the engine had a copy, and the server was not asked for it any more
+    # the engine had a copy, and the server was not asked again
     assert_recorded(profcapture, capture, victim.pid)
     assert_recorded(profcapture, capture, other.pid)
     server.let_go()
@@ -183,7 +188,7 @@ def test_file_that_begins_to_hang(served, spin, spawn, record, profcapture, capt
 
 @pytest.fixture
 def locked(served, compile_c, spawn):
-    """locked(uid, …): a process for each that waits with its memory locked."""
+    """locked(uid, …): for each a process that waits with its memory locked."""
     program = compile_c("locked", LOCKED_MEMORY, "-pthread")
 
     def start(*uids):
@@ -214,7 +219,7 @@ def test_locked_memory(locked, spin, spawn, profctl, profcapture, capture):
     assert f"process {victim.pid} did not let itself be read" in errors
     found = {row["pid"]: row for row in rows(profcapture, capture, "process")}
     assert not found[victim.pid]["cmdline"]
-    # before and behind it, once each
+    # before and after it, once each
     for process in (other, late):
         assert found[process.pid]["cmdline"] == [str(spin)]
         assert_recorded(profcapture, capture, process.pid)
@@ -227,7 +232,7 @@ PATIENCE = 4  # seconds, one for each (stall-quota.c)
 
 
 def test_many_that_hang(locked, spin, spawn, profctl, profcapture, capture):
-    """One user cannot hold a recording up for longer than a few seconds."""
+    """One user cannot block a recording for longer than a few seconds."""
     victims = locked(*[65534] * 8)
     other = spawn(spin)
     errors = profctl("record", "--system", "--no-symbols", "-d", 1, "-o", capture).stderr
@@ -257,7 +262,7 @@ def put_socket(path):
     lambda path: path.symlink_to("/proc/kcore"),
 ], ids=["link", "fifo", "device", "folder", "socket", "proc"])
 def test_replaced(put, spin, tmp_path, spawn, record, profcapture, capture):
-    """What is at the path of a mapping has another content than the mapping, or none."""
+    """The path of a mapping leads to another content than the mapping, or to none."""
     program = tmp_path / "program"
     shutil.copy2(spin, program)
     victim = spawn(program)
@@ -328,7 +333,7 @@ def of_recording(recording):
 
 
 def test_killed(spin, spawn, record, profcapture, capture):
-    """Who opens the files may die at any time."""
+    """profd-files may die at any time."""
     early = spawn(spin)
     recording = record()
     recording.wait()
@@ -344,7 +349,8 @@ def test_killed(spin, spawn, record, profcapture, capture):
 
 
 def test_descriptors_on_their_way(spin, spawn, profctl, profcapture, capture):
-    """The kernel counts those of all processes of a user against the limit of the one that sends one more."""
+    """The kernel counts the descriptors of all processes of a user against the limit of the
+    sender."""
     process = spawn(spin)
     hogs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(6)]
     try:

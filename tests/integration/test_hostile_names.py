@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Names that others chose, in every text of every table: no terminal obeys them, no parser stumbles over them."""
+"""Names chosen by others, in every text of every table: no terminal obeys them, no parser stumbles
+over them."""
 import contextlib
 import csv
 import io
@@ -12,7 +13,8 @@ import schema
 from captures import MAKERS, command, make, unprintable
 from slices import part
 
-# a formula, what csv and json quote, line ends, escapes, a title, a bidi override, bytes that are no UTF-8, C1's CSI
+# a formula, quotes of csv and json, line ends, escapes, a title, a bidi override, bytes that are
+# not UTF-8, C1's CSI
 HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\x1b]0;x\x07\xe2\x80\xae\xff\xc2\x9b"
 WHAT_PARSERS_SEE = HOSTILE.decode("utf-8", errors="replace")
 ESCAPED = "=1+1,\";'\\\\n\\x0d\\t\\x1b[31m\\x1b]0;x\\x07\\u{202e}\ufffd\\u{9b}"
@@ -80,7 +82,7 @@ def test_lists(profcapture, hostile):
 
 
 def test_csv_on_a_terminal(profcapture, hostile):
-    """There it is read by somebody, not by a parser."""
+    """On a terminal a person reads it, not a parser."""
     for table in "thread", "image":
         ours, terminal = os.openpty()
         with open(ours, "rb", buffering=0) as output:
@@ -106,7 +108,7 @@ def test_survive_being_copied(profcapture, hostile, tmp_path, maker):
 
 
 def test_in_messages(profctl, profcapture, hostile):
-    """What comes from the command line may come from a name, too."""
+    """Names in messages may come from the command line, too."""
     word = HOSTILE.decode(errors="surrogateescape")
     for arguments in ([word], ["help", word], [f"-{word}"], ["report", f"--x{word[1:]}"], ["report", f"-{word}", hostile], ["report", "--by", word, hostile],
                       ["report", "--limit", word, hostile], ["report", "--pid", word, hostile], ["report", "--from", word, hostile], ["schema", word],

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Targets that write what they like into the memory that they share with the engine, beside one that is honest.
+"""Targets that write arbitrary data into the memory that they share with the engine, beside an
+honest one.
 
-tests/tools/hostile.c lies, collect.c is the honest one: it has all of its marks, and nothing of theirs.
+tests/tools/hostile.c lies, collect.c is honest: the capture has all of its marks, and nothing of
+theirs.
 """
 import os
 import re
@@ -21,16 +23,17 @@ HONEST = 400
 MIB = 1 << 20
 FEW = {"perf-ring", "perf-lost-samples", "unwind-backlog"}
 SHARE = 0.6
-# Records wait in 48 MiB, in arrays that grow by doubling, and so have 64 MiB and for a moment the 32 MiB before; the writer's
-# queue has 64 MiB: that is what is promised (collectors.h, writer.c), not how much of it is used at once. The dictionaries of an
-# epoch may have 128 MiB of strings and 2 M frames and stacks. Blocks that live may have 400 MiB
-# (heap-budget.h). An engine that is not bounded has its 1 GiB in a second or two.
+# Promised bounds (collectors.h, writer.c), whether used at the same time or not: records wait in 48
+# MiB, in arrays that grow by doubling, so 64 MiB and briefly the previous 32 MiB; the writer's
+# queue has 64 MiB. The dictionaries of an epoch may have 128 MiB of strings and 2 M frames and
+# stacks. Live blocks may have 400 MiB (heap-budget.h). An unbounded engine reaches its 1 GiB in a
+# second or two.
 MOST = {
     "strings": 400 * MIB, "stacks": 400 * MIB, "blocks": 700 * MIB, "logs": 200 * MIB, "counters": 200 * MIB, "records": 200 * MIB,
     "rings": 60 * MIB,
 }
 
-# What each says, and the reason for which its ring is given up.
+# The lies, and the reason for which the ring is quarantined.
 LIES = {
     "beyond": "position", "backwards": "position", "zero": "length", "huge": "length", "misaligned": "length", "type": "type",
     "string": "payload", "kind": "payload", "alloc": "payload", "calls": "payload", "state": "state", "lost": "counts",
@@ -39,14 +42,14 @@ LIES = {
     "parent-stranger": None, "parent-sibling": None,
     "no-ring": None, "ids": None, "future": None, "busy": None, "past": None, "request": None, "hello": None,
 }
-# How many records are counted as lost with it, where it is not that ring's one, and how many marks are there, where it is not one.
+# The number of records counted as lost, if not 1, and the number of marks, if not 1.
 CORRUPT = {"kind": 2, "alloc": 2, "tid": 2, "nobody": 2, "no-ring": 1, "ids": 1}
 GOOD = {"ids": 2, "future": 2, "request": 2}
 RACES = ["changing"]
 
 
 class Watch:
-    """The engine while it runs: the largest of its own memory in bytes, and its share of a CPU."""
+    """The engine while it runs: the maximum of its own memory in bytes, and its share of a CPU."""
 
     def __init__(self):
         self.anonymous, self.share, self.first = 0, 0, None
@@ -71,7 +74,8 @@ def engine_of(profctl):
 
 @pytest.fixture
 def beside(recorder, profcapture, capture, tmp_path):
-    """Records an honest program beside hostile ones, by what they do, and its marks have to be as if it were alone."""
+    """Records an honest program beside hostile ones, by what they do; its marks have to be as if it
+    were alone."""
 
     def start(acts, ms, policy="drop", watch=lambda engine: None):
         lines = [f"{HOSTILE} {act} {ms} &\necho {act} $! >> {tmp_path}/pids" for act in acts]
@@ -94,16 +98,18 @@ def beside(recorder, profcapture, capture, tmp_path):
 
 
 def assert_honest(profcapture, capture, pids, *machine):
-    """The honest program has all of its marks. Only hostile programs lost something, unless its cause is one of `machine`.
+    """The honest program has all of its marks. Only hostile programs lost something, unless its
+    cause is one of `machine`.
 
-    Returns what was lost, by process and cause, and what the capture tells of rings, by process.
+    Returns the losses by process and cause, and the capture's reports of rings by process.
     """
     marks = rows(profcapture, capture, "mark", "--pid", pids["honest"])
     assert [mark["id"] for mark in marks] == list(range(1, 4 * HONEST + 1))
     assert {mark["name"] for mark in marks} == {"step"}
     loss, told = Counter(), defaultdict(list)
     for row in rows(profcapture, capture, "loss"):
-        # the machine's, and a few samples where a host takes the processor away from who reads the kernel's ring, or another process takes the engine's
+        # losses of a busy machine: a few samples if a host takes the processor from the reader of
+        # the kernel's ring, or another process takes the engine's
         few = row["cause"] in FEW and row["count"] < 100
         if row["cause"] not in ("ticks-missed", "throttled", *machine) and not few:
             stream, _, pid = row["stream"].partition("/")
@@ -117,7 +123,8 @@ def assert_honest(profcapture, capture, pids, *machine):
 
 
 def test_lies(beside, profcapture, capture):
-    """Who lies loses a ring, for a reason that the capture and profctl tell; whose lie harms nobody is corrected."""
+    """A ring that lies is quarantined, for a reason that the capture and profctl report; a harmless
+    lie is corrected."""
     pids, errors = beside([*LIES, *RACES], 1000)
     loss, told = assert_honest(profcapture, capture, pids)
     for act, reason in LIES.items():
@@ -125,30 +132,32 @@ def test_lies(beside, profcapture, capture):
         assert [text in value for value in told.get(pids[act], [])] == ([True] if reason else []), act
         assert errors.count(text) == bool(reason)
         assert loss[pids[act], "ring-corrupt"] == CORRUPT.get(act, 1 if reason else 0), act
-    # whose child a process is says the kernel
+    # the kernel says whose child a process is
     above = {row["pid"]: row["ppid"] for row in rows(profcapture, capture, "process") if row["pid"] in pids.values()}
     assert len({above[pid] for pid in pids.values()}) == 1, above
     counted = Counter(mark["pid"] for mark in rows(profcapture, capture, "mark"))
     assert all(counted[pids[act]] == GOOD.get(act, 1) for act in LIES if act != "past"), (counted, pids)
     assert counted[pids["past"]] > 1
-    # who was refused said hello again
+    # a refused program sends another hello
     assert {key for key in loss if key[1] not in ("ring-corrupt", "ring-refused")} <= {(pids["past"], "late")}
 
 
 def test_floods_of_wakeups(beside, profcapture, capture):
-    """Bells that mean nothing, and requests and hellos whose answers nobody reads, cost little of a CPU."""
+    """Meaningless doorbells, and requests and hellos without a reader, cost little CPU time."""
     watch = Watch()
     pids, _ = beside(["flood-bells", "flood-requests", "flood-connections"], 1500, watch=watch)
-    # each bell is a wake-up that the kernel tells of: a million a second fill its ring where the host takes the CPU away
+    # each doorbell is a wake-up that the kernel records: a million a second fill its ring if the
+    # host takes the CPU
     loss, told = assert_honest(profcapture, capture, pids, "side-band")
-    # who is gone before it is let in is counted, unless the next one came from it in time
+    # a program that ends before it is admitted is counted, unless its next hello came in time
     assert set(loss) <= {(pids["flood-connections"], "ring-refused")} and not told
     assert SANITIZED or watch.share < SHARE, watch.share
 
 
 @pytest.mark.parametrize("flood", part(MOST, 3))
 def test_floods(beside, profcapture, capture, flood):
-    """What one process makes the engine keep is bounded, and there is room for others."""
+    """The memory that one process can occupy in the engine is limited, and there is room for
+    others."""
     watch = Watch()
     pids, _ = beside([f"flood-{flood}"], 1200, watch=watch)
     assert_honest(profcapture, capture, pids)

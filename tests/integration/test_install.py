@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""An installation has its programs where they look for each other, and its header stands alone."""
+"""Installed programs find each other, and the installed header works alone."""
 import os
 import subprocess
 import xml.etree.ElementTree
@@ -79,7 +79,7 @@ def test_collector(root):
 
 
 def test_service(root, require):
-    """The bus, systemd and polkit find what is theirs, and it names the program that is installed."""
+    """The bus, systemd and polkit find their files, which name the installed program."""
     program = "/" + str(one(root, "libexec/profd/profd").relative_to(root))
     for pattern, line in (
         ("share/dbus-1/system-services/org.profd.Profiler1.service", f"Exec={program} --system"),
@@ -93,7 +93,8 @@ def test_service(root, require):
 
 
 def test_polkit_policy(root):
-    """The five actions; only own processes without a password, and those only in an active local session."""
+    """The five actions; only own processes without a password, and those only in an active local
+    session."""
     policy = xml.etree.ElementTree.parse(one(root, "share/polkit-1/actions/org.profd.policy"))
     defaults = {
         action.get("id"): [action.find("defaults").find(f"allow_{who}").text for who in ("any", "inactive", "active")]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Code that a program makes, and stacks that it says it was in, from the program's call to what the readers call them."""
+"""Generated code, and stacks that a program reports, from the program's call to the readers'
+names."""
 import os
 import platform
 import subprocess
@@ -13,7 +14,7 @@ from captures import rows
 LIBRARY = os.environ["LIBPROFCOLLECTOR"]
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-# Counts its argument down: the loop, and where it returns from.
+# Counts its argument down: the loop, and the place that it returns from.
 MACHINE_CODE = {"x86_64": "48ffcf75fbc3", "aarch64": "000400f1e1ffff54c0035fd6"}
 
 COMMON = """
@@ -47,7 +48,7 @@ def record_script(profctl, capture, script, *options, arguments=()):
 
 @pytest.fixture
 def record(profctl, capture):
-    """Records a script in Python; what it prints."""
+    """Records a script in Python; returns its output."""
     return lambda *arguments, **options: record_script(profctl, capture, *arguments, **options)
 
 
@@ -71,7 +72,8 @@ def run(phase, address):
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_machine_code(record, profcapture, capture, tmp_path):
-    """Real code, sampled: loaded, moved, unloaded, another function at its address, one over it, and in a forked child."""
+    """Real code, sampled: loaded, moved, unloaded, another function at its address, one over it,
+    and in a forked child."""
     record(CODE + """
 size = len(machine)
 load(at, size, b"alpha")
@@ -139,7 +141,7 @@ run(b"", at)
         if node.get("kind") == "jit":
             by_name[node["name"]] += node["self"]
     assert by_name == found
-    # a slice has what was loaded before it
+    # a slice has the code loaded before it
     begin = next(begin for begin, _, _, name in phases[1:] if name == "alpha")
     part = tmp_path / "part.cap"
     profcapture("cut", capture, "--from", f"{begin}ns", "-o", part)
@@ -150,7 +152,8 @@ run(b"", at)
 
 
 def test_stacks(record, profcapture, capture):
-    """Frames in a library, in generated code, and in what only has a name; of each kind of mark, and of a log."""
+    """Frames in a library, in generated code, and in memory that only has a name; for each kind of
+    mark, and for a log."""
     output = record(CODE + """
 objects = [bytearray(64) for _ in range(2)]
 load(at, 64, b"made")
@@ -183,7 +186,7 @@ assert prof.prof_log_with_stack(6, b"jit", b"x" * 100000, stack(getpid))
     assert names["begin"] == names["complete"] == [made]
     logs = rows(profcapture, capture, "log", "--resolve")
     assert [(len(row["text"]), frames(row)) for row in logs] == [(5, [made]), (100000, [(getpid, "user")])]
-    # the same file has one id, whoever told of it
+    # the same file has one id, whatever reported it
     libc = [row for row in rows(profcapture, capture, "image") if (row["path"] or "").endswith("/libc.so.6") and row["build_id"]]
     frame = next(frame for frame in marks["instant"]["frames"] if frame["kind"] == "user")
     assert {row["build_id"] for row in libc} == {frame["build_id"]}
@@ -197,7 +200,7 @@ assert prof.prof_log_with_stack(6, b"jit", b"x" * 100000, stack(getpid))
 
 
 def test_epochs(record, profcapture, capture):
-    """More names than a thread keeps, with many stacks: each is what it was."""
+    """More names than a thread caches, with many stacks: each stays right."""
     record("""
 getpid, base = address_of(libc.getpid), 1 << 50
 for i in range(3000):
@@ -213,7 +216,7 @@ for i in range(3000):
 
 
 def test_dead_child(record, profcapture, capture):
-    """Children that are gone before anybody has looked."""
+    """Children that have ended before anybody looked."""
     record("""
 getpid = address_of(libc.getpid)
 for i in range(20):
@@ -230,7 +233,7 @@ for i in range(20):
 
 
 def test_dlclose(record, profcapture, capture, tmp_path):
-    """Two libraries that take turns at one address, and generated code there in between."""
+    """Two libraries that alternate at one address, with generated code there in between."""
     for name in "first", "second":
         source = tmp_path / f"{name}.c"
         source.write_text(f"int {name}(int x);\nint {name}(int x) {{ return x + 1; }}\n")
@@ -258,7 +261,7 @@ print(max(seen.values()))
 
 
 def test_dlclose_nameless(record, profcapture, capture, tmp_path):
-    """The same where the program cannot read what is there: a name is the right one, or there is none."""
+    """The same if the program cannot read its mappings: a name is right, or missing."""
     for name in "first", "second":
         source = tmp_path / f"{name}.c"
         source.write_text(f"int {name}(int x);\nint {name}(int x) {{ return x + 1; }}\n")
@@ -297,8 +300,8 @@ mark(b"long", stack(4096, 8192))
     assert [frame["name"] == name for frame in row["frames"]] == [True, True]
 
 
-# Code with lines, as a runtime writes it into a jitdump: two functions, of which the second has none. The program maps the
-# file, by which it is found.
+# Code with lines, as a runtime writes it into a jitdump: two functions, the second one without
+# lines. The program maps the file, which reveals it.
 DUMP = CODE + """
 import struct
 size, name = len(machine), f"{sys.argv[3]}/jit-{os.getpid()}.dump"
@@ -333,7 +336,7 @@ def lined(profctl, tmp_path_factory):
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_dump_has_lines(lined, profcapture):
-    """The loop is line 3; where it returns from is line 5."""
+    """The loop is line 3; it returns from line 5."""
     capture, source = lined
     at = {(f["name"], f["file"], f["line"], f["at_file"], f["at_line"]) for row in rows(profcapture, capture, "sample", "--resolve")
           for f in row["frames"] if f["kind"] == "jit"}
@@ -347,7 +350,8 @@ def test_dump_has_lines(lined, profcapture):
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_annotate(lined, profcapture):
-    """By line as report counts them, with the text of the script; without instructions, which the capture does not have."""
+    """By line as report counts them, with the text of the script; without instructions, which the
+    capture does not have."""
     capture, source = lined
     report = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"] if row["kind"] == "jit"}
     for name, line, text in ("lined", 3, "line 3 of the script"), ("bare", None, None):
@@ -368,8 +372,9 @@ def test_annotate(lined, profcapture):
     assert "Without lines: no jitdump" in profcapture("annotate", capture, "bare").stdout
 
 
-# Generated code that uses the frame pointer for something else, called by two functions. Its dump has the unwinding information
-# of each function before it. The second one is generated while the program runs; in the end the first one is moved.
+# Generated code that uses the frame pointer for something else, called by two functions. Its dump
+# has the unwinding information of each function before it. The second one is generated while the
+# program runs; in the end the first one is moved.
 #     push %rbp; mov %rdi,%rbp; loop: dec %rbp; jnz loop; pop %rbp; ret
 UNWINDING = r"""
 #include <elf.h>
@@ -488,7 +493,8 @@ def unwinding(compile_c):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="nobody has written the code for this architecture")
 def test_unwinding_information(profctl, profcapture, capture, tmp_path, unwinding):
-    """Of code without frame pointers, which is there at once, comes later, and is moved. A sample before that was read has none."""
+    """For code without frame pointers, which exists at the start, comes later, and is moved. A
+    sample from before the information was read has none."""
     profctl("record", "-F", 999, "-o", capture, "--", unwinding, tmp_path)
     callers = Counter()
     for row in rows(profcapture, capture, "sample", "--resolve"):
@@ -499,7 +505,7 @@ def test_unwinding_information(profctl, profcapture, capture, tmp_path, unwindin
     for jit, caller in ("jit_first", "first_caller"), ("jit_second", "second_caller"), ("jit_first", "third_caller"):
         assert callers[jit, caller] > 20, callers
     wrong = sum(n for (_, caller), n in callers.items() if caller is None or not caller.endswith("_caller"))
-    # what ran within the time that a file is not read on
+    # samples within the interval in which the file is read again
     assert wrong <= 0.5 * 999 * 0.1 * 3 and wrong < 0.25 * sum(callers.values()), callers
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What one session, and one client, may take: refused by the name of the limit, or counted as lost."""
+"""Limits of one session, and of one client: a refusal names the limit, or the excess is counted as
+lost."""
 import os
 import socket
 import subprocess
@@ -46,7 +47,7 @@ def test_giant_options(profd, file, key, value):
 
 
 def test_giant_dictionary(profd, file):
-    """GDBus reads it all before anybody can refuse it; but nothing of it stays."""
+    """GDBus reads all of it before anybody can refuse it; but nothing of it stays."""
     many = {f"key-{n}": variant("u", n) for n in range(20_000)}
     seen = []
     for _ in range(4):
@@ -58,7 +59,7 @@ def test_giant_dictionary(profd, file):
 
 
 def test_many_sessions(profd, file):
-    """No more than are allowed, and nothing is kept of the others."""
+    """No more than allowed, and nothing is kept of the others."""
     paths = [profd.create(SYSTEM, file) for _ in range(64)]
     before = rss(profd.process.pid), fds(profd.process.pid)
     for _ in range(250):
@@ -75,7 +76,7 @@ def test_many_sessions(profd, file):
 
 
 def test_sample_rate(require, profd, file, profcapture, capture, spawn):
-    """Above the rate samples are counted, not kept, and the client is told once."""
+    """Samples above the rate are counted, not kept, and the client is told once."""
     require(root=True)
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
@@ -97,7 +98,7 @@ def test_sample_rate(require, profd, file, profcapture, capture, spawn):
 
 
 def test_small_rings(require, profd, file, profcapture, capture, spawn, tmp_path):
-    """Where there is little room, less of each stack is copied; what is deeper says so."""
+    """With little room, less of each stack is copied; deeper stacks are marked."""
     require("gcc", root=True)
     target = spawn("sh", "-c", 'while :; do "$0" 600; done', build(tmp_path, "small-rings", RECURSION))
     options = {"pids": variant("au", [target.pid]), "frequency": variant("u", 499), "call-graph": variant("s", "dwarf"),
@@ -118,7 +119,8 @@ def test_wrong_rate(profd, file):
 
 @pytest.fixture
 def under_way():
-    """Descriptors that were sent and not received: the kernel counts all of a user's against each sender's limit."""
+    """Descriptors that were sent and not received: the kernel counts all of a user's against each
+    sender's limit."""
     pair, null = socket.socketpair(), os.open("/dev/null", os.O_RDONLY)
     for _ in range(10):
         socket.send_fds(pair[0], [b"x"], [null] * 40)
@@ -129,7 +131,7 @@ def under_way():
 
 
 def test_descriptors_under_way(require, under_way, profd, file, capture, profcapture):
-    """Of sessions that start at the same time, for instance, or of somebody else's programs."""
+    """For example of sessions that start at the same time, or of other programs."""
     require(root=True)
     path = profd.create(SYSTEM, file)
     profd.session(path, "Start")
@@ -149,14 +151,15 @@ LIMITED = ["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps", "-all"
                                          *((f"--fsize={n}", "RLIMIT_FSIZE") for n in (512, 2048)),
                                          ("--nproc=1", "RLIMIT_NPROC")])
 def test_low_limits(profctl, home, limit, name):
-    """What fails for a limit names it."""
+    """A failure due to a limit names the limit."""
     done = profctl("record", "-o", home / "test.cap", "--", "true", prefix=[*LIMITED, limit], check=None)
     assert done.returncode != 0 and name in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("most", range(1, 15))
 def test_few_processes(pids_cgroup, profctl, tmp_path, most):
-    """Whatever cannot be started any more, it is said what the limit is and where, and nothing stays behind."""
+    """Whichever process cannot be started, the message names the limit and its place, and nothing
+    stays behind."""
     (pids_cgroup / "pids.max").write_text(str(most))
     enter = ["sh", "-c", f'echo $$ >{pids_cgroup}/cgroup.procs; exec "$@"', "sh"]
     done = profctl("record", "--bus", "private", "-o", tmp_path / "test.cap", "--", "true", prefix=enter, check=None, timeout=20)
@@ -169,7 +172,7 @@ def test_few_processes(pids_cgroup, profctl, tmp_path, most):
 
 
 def test_profd_that_hangs(tmp_path, spawn):
-    """Who waits for a profd that says nothing can be ended, and it with it."""
+    """A client of a profd that does not respond can be ended, and profd with it."""
     hangs = tmp_path / "profd"
     hangs.write_text("#!/bin/sh\nexec sleep 1000\n")
     hangs.chmod(0o755)
@@ -195,14 +198,14 @@ def shifted(require):
 
 
 def test_profd_in_a_time_namespace(shifted, profctl, tmp_path):
-    """Its clock is not the one of the events: it says so, and leaves nothing."""
+    """Its clock differs from that of the events: it reports that, and leaves nothing."""
     done = profctl("record", "-o", tmp_path / "test.cap", "--", "true", prefix=SHIFTED, check=None)
     assert done.returncode != 0 and "time namespace" in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())
 
 
 def test_target_in_a_time_namespace(shifted, profctl, profcapture, capture):
-    """What it hands over is where it was in the recording, whatever it takes the time for."""
+    """Its records are at the right times of the recording, whatever its own clock says."""
     code = "n = sum(range(10**7)); blocks = [bytes(1000) for _ in range(1000)]"
     profctl("record", "--memory", "-F", "997", "-o", capture, "--no-symbols", "--", *SHIFTED, "/usr/bin/python3", "-c", code)
     for table in "sample", "alloc":
@@ -211,7 +214,7 @@ def test_target_in_a_time_namespace(shifted, profctl, profcapture, capture):
 
 
 def test_symbols_that_do_not_fit(profctl, profcapture, tmp_path):
-    """A capture stays as it was where its names find no room."""
+    """A capture is unchanged if its names find no room."""
     capture = tmp_path / "test.cap"
     profctl("record", "--no-symbols", "-o", capture, "--", "python3", "-c", "sum(range(10**7))")
     before = capture.read_bytes()

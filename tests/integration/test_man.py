@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The man pages know every verb and option, and say what the exit status means."""
+"""The man pages have every verb and option, and explain the exit status."""
 import os
 import re
 import shlex
@@ -45,7 +45,8 @@ EXAMPLES = [
 
 
 def test_examples_work(profcapture, tmp_path):
-    """What the pages and the README show of reading a capture; what they record is for test_record."""
+    """The examples of the pages and the README that read a capture; test_record has those that
+    record."""
     assert len(EXAMPLES) >= 5
     make(tmp_path / "system.cap", "--rows", 500, "--all-tables")
     for example in EXAMPLES:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""marks and counters against the same reckoned from the rows of dump, by other code; on rows that make no sense, too."""
+"""marks and counters, compared with the same computed from the rows of dump by other code; also on
+rows that make no sense."""
 import csv
 import io
 import json
@@ -26,7 +27,8 @@ def whole(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(profcapture, whole):
-    """The marks, put together as docs/format.md says: (kind, start, end, pid, tid, group, name)."""
+    """The marks, combined as docs/format.md specifies: (kind, start, end, pid, tid, group,
+    name)."""
     process = {row["id"]: row["process"] for row in rows(profcapture, whole, "thread")}  # the same in each epoch
     first, second, marks = [], [], rows(profcapture, whole, "mark")
     for row in marks:
@@ -92,7 +94,7 @@ def test_marks(profcapture, whole, found):
 
 
 def test_filters(profcapture, whole, found):
-    """A mark counts where it begins, and for the thread that began it: ranges next to one another add up."""
+    """A mark counts where it begins, and for the thread that began it: adjacent ranges add up."""
     _, middle, _, pid, tid, _, _ = found[len(found) // 2]
     early, late = f"{middle - 1}ns", f"{middle}ns"
     for options, passes in (
@@ -106,7 +108,7 @@ def test_filters(profcapture, whole, found):
 
 
 def test_one_after_the_other(profcapture, whole):
-    """The same rows as csv, as ndjson and, of the longest ones, as text, which says so."""
+    """The same rows as csv, as ndjson and, for the longest ones, as text, which says so."""
     output = profcapture.json("marks", whole)["data"]["rows"]
     assert [row["total_ns"] or 0 for row in output] == sorted((row["total_ns"] or 0 for row in output), reverse=True)
     lines = profcapture("marks", whole, "--format", "ndjson").stdout.splitlines()
@@ -118,7 +120,8 @@ def test_one_after_the_other(profcapture, whole):
 
 
 def test_from_mark_to_mark(profcapture, whole, found):
-    """A name stands for the first mark of that name, put together from begin and end where it is not one row."""
+    """A name stands for the first mark of that name, combined from begin and end if it is not one
+    row."""
     found = [at for at in found if at[0] != "no begin" and at[6]]
     end_of_all = profcapture.json("marks", whole)["capture"]["duration_ns"]
     first = {}
@@ -166,7 +169,7 @@ def test_per_mark(profcapture, whole, found):
 
 
 def test_arguments(profcapture, whole):
-    """Four lists, and with --resolve one of what they mean."""
+    """Four lists, and with --resolve a fifth with their meaning."""
     def value(kind, bits, text):
         signed = bits - (1 << 64) if bits >> 63 else bits
         return {"s64": signed, "u64": bits, "double": struct.unpack("<d", struct.pack("<Q", bits))[0], "string": text, "address": hex(bits)}[kind]
@@ -189,7 +192,8 @@ def test_arguments(profcapture, whole):
 
 
 def test_counters(profcapture, whole):
-    """Of each segment a value holds to the next one or to the process's or segment's end; over all or a part of it."""
+    """In each segment a value is valid up to the next one or to the end of process or segment; over
+    the whole or a part of it."""
     values, counters = rows(profcapture, whole, "counter_value"), defaultdict(list)
     known = {row["id"]: row for row in rows(profcapture, whole, "counter")}  # the same in each epoch
     for row in values:
@@ -248,7 +252,7 @@ def test_what_was_lost_is_told(profcapture, tmp_path):
 
 
 def test_memory(tmp_path):
-    """Eight times as many marks take no more than their durations."""
+    """Eight times as many marks take no more memory than their durations."""
     if SANITIZED:
         pytest.skip("a sanitizer keeps what was freed")
     took = []

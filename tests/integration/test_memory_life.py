@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Allocations of many threads that get one another's addresses, of processes however they end, and with an engine that stands still."""
+"""Allocations of many threads that reuse each other's addresses, of processes with any end, and
+with a stopped engine."""
 import json
 import os
 import resource
@@ -18,7 +19,7 @@ LIFE = os.environ["HEAP_LIFE"]
 
 REUSED = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0", "MALLOC_ARENA_MAX": "1"}
 TELLS_STATUS = tuple(int(number) for number in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 15)
-OWN, CHILD = "1008", "2000"  # where heap-counts has heap-life's sizes
+OWN, CHILD = "1008", "2000"  # heap-life's sizes in the size classes of heap-counts
 
 
 def record(profctl, capture, *command, env=None, **options):
@@ -36,7 +37,8 @@ def memory(profcapture, capture, *options):
 
 
 def test_reuse(profctl, profcapture, capture):
-    """Eight processes, in each of which threads free and get one another's addresses: each block has one end, which is its own."""
+    """Eight processes in which threads free and reuse each other's addresses: each block has one
+    end, which is its own."""
     script = f"for i in 1 2 3 4 5 6 7 8; do {LIFE} reuse 4 2000 || exit; done"
     counts = record(profctl, capture, "sh", "-c", script, env=REUSED)
     assert counts["lost"] == 0
@@ -54,7 +56,7 @@ def test_reuse(profctl, profcapture, capture):
 
 
 def test_hand_over(profctl, profcapture, capture):
-    """A block that another thread frees at once is not a temporary one, but crosses threads."""
+    """A block that another thread frees at once is not temporary, but crosses threads."""
     n = 2000
     counts = record(profctl, capture, LIFE, "hand-over", n)
     (process,) = counts["processes"]
@@ -66,7 +68,7 @@ def test_hand_over(profctl, profcapture, capture):
 
 @pytest.mark.parametrize("end", ["exit", "_exit", "kill", "abort", "exec", "fork", "vfork", "spawn"])
 def test_end(profctl, profcapture, capture, end):
-    """All that was allocated until then is there, of each process by itself."""
+    """All earlier allocations are recorded, separately for each process."""
     n = 5000
     status = {"kill": 128 + signal.SIGKILL, "abort": 128 + signal.SIGABRT}.get(end, 0)
     counts = record(profctl, capture, LIFE, end, n, check=status)
@@ -86,7 +88,8 @@ def test_end(profctl, profcapture, capture, end):
 
 @pytest.mark.skipif(not TELLS_STATUS, reason="before Linux 6.15 nobody but its parent knows how a process ended")
 def test_status(profctl, profcapture, capture):
-    """Of the command, and of what it starts: as its parent is told, which is later."""
+    """The exit status of the command, and of its children as reported to their parent, which is
+    later."""
     script = f"{LIFE} kill 7; {LIFE} abort 8; {LIFE} _exit 9; ( {LIFE} exit 10; exit 3 ); {LIFE} exit 11; exit 5"
     record(profctl, capture, "bash", "-c", script, check=5)
     threads = {row["id"]: row["process"] for row in rows(profcapture, capture, "thread")}
@@ -102,7 +105,8 @@ def test_status(profctl, profcapture, capture):
 
 
 def test_inherit(profctl, profcapture, capture):
-    """A forked process has its parent's blocks of that time, whatever became of them there; they are not its own, nor anybody's."""
+    """A forked process has its parent's blocks at the fork, whatever happened to them in the
+    parent; they are not its own, nor anybody's."""
     n = 3000
     counts = record(profctl, capture, LIFE, "inherit", n)
     parent, *others = sorted(counts["processes"], key=lambda process: -process["allocs"]["malloc"])
@@ -117,7 +121,8 @@ def test_inherit(profctl, profcapture, capture):
 
 
 def test_pause(profcapture, capture, file):
-    """What is allocated while the session is paused is not there, and what was there before ends, so that nothing reads as leaked."""
+    """Allocations during a pause are not recorded, and earlier blocks end, so that nothing looks
+    leaked."""
     n = 2000
     command = f'read -r control; exec env LD_PRELOAD={os.environ["LIBPROFPRELOAD_MEMORY"]} PROF_MEMORY=all PROF_CONTROL="$control" {LIFE} phases {n}'
     with running() as profd, subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, text=True) as process:
@@ -145,7 +150,7 @@ def test_pause(profcapture, capture, file):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_engine_stands_still(profctl, recorder, tmp_path, policy):
-    """What a program wanted to record is a record, or counted as lost."""
+    """Every attempted record is recorded, or counted as lost."""
 
     def run(name, stop):
         capture = tmp_path / name
@@ -174,7 +179,7 @@ def test_engine_stands_still(profctl, recorder, tmp_path, policy):
 
 
 def tree(pid):
-    """All processes below, by name."""
+    """All descendants, by name."""
     found = children(pid)
     for child in list(found.values()):
         found.update(tree(child))

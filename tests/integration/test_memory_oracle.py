@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Allocations in a capture beside what others count, to the last call: glibc's libmemusage, and valgrind.
+"""Allocations in a capture, compared exactly with the counts of others: glibc's libmemusage, and
+valgrind.
 
-PROF_TEST_FULL=1 takes larger inputs.
+PROF_TEST_FULL=1 uses larger inputs.
 """
 import json
 import os
@@ -69,7 +70,7 @@ def git_repository(folder):
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """{name: (command, what it needs in its environment)}"""
+    """{name: (command, additions to its environment)}"""
     folder = tmp_path_factory.mktemp("programs")
 
     def file(name, text):
@@ -96,7 +97,7 @@ def differing(a, b):
 
 
 def check_usages(expected, found):
-    """Of each process."""
+    """Compares each process."""
     expected, found = sorted(expected, key=oracle.Usage.key), sorted(found, key=oracle.Usage.key)
     assert len(found) == len(expected) > 0
     for a, b in zip(expected, found):
@@ -107,7 +108,7 @@ def check_usages(expected, found):
 
 
 def check_consistent(process):
-    """What the engine says of a process is what its rows come to."""
+    """The engine's totals of a process equal the sums of its rows."""
     assert process["wrong"] == process["untold"] == process["foreign"] == 0
     assert (process["begins"], process["ends"]) == (1, 1)
     assert (process["heap_blocks"], process["heap_bytes"]) == (process["leaked_blocks"], process["leaked_bytes"])
@@ -116,13 +117,13 @@ def check_consistent(process):
 
 
 def check_reader(said, process):
-    """What profcapture says is what the rows come to."""
+    """profcapture's totals equal the sums of the rows."""
     calls = {**process["allocs"], **{kind: n for kind, n in process["frees"].items() if kind not in process["allocs"]}}
     for kind in ("realloc", "reallocarray"):
         calls[kind] += process["frees"][kind]
     calls["free"] -= process["free_null"]
     calls["free_null"] = process["free_null"]
-    # brk and realloc are of both
+    # brk and realloc occur in both
     assert {kind: n for kind, n in said["calls"].items() if kind in calls} == {kind: calls[kind] for kind in said["calls"] if kind in calls}
     names = {"allocated_bytes": "bytes", "freed_bytes": "freed_bytes", "peak_bytes": "peak", "leaked_blocks": "leaked_blocks",
              "leaked_bytes": "leaked_bytes", "failed": "failed", "temporary": "temporary"}
@@ -131,11 +132,12 @@ def check_reader(said, process):
 
 @pytest.mark.parametrize("name", ["sqlite3", "python3", "jq", "perl", "cc1plus", "gcc", "git"])
 def test_together(profctl, profcapture, capture, programs, require, name):
-    """Each call of each process is there, with its size, and no other; as many bytes are allocated at most, and at the end."""
+    """Each call of each process is recorded, with its size, and no other; the bytes at the peak and
+    at the end are equal."""
     command, extra = programs[name]
     require("memusage", command[0])
     expected, counts = oracle.whole(lambda: oracle.record_with_memusage(profctl, command, capture, extra), capture)
-    # libmemusage came behind the shell
+    # libmemusage was loaded after the shell
     processes = [process for process in counts["processes"] if process["exe"] != os.path.realpath("/bin/sh")]
     assert counts["lost"] == 0
     assert len(processes) >= (5 if name == "gcc" else 1)
@@ -150,7 +152,8 @@ def test_together(profctl, profcapture, capture, programs, require, name):
 
 @pytest.mark.parametrize("name", part(["sqlite3", "jq", "perl", "git"], 2))
 def test_apart(profctl, capture, programs, require, name):
-    """As it is without the other library. Of programs that do the same wherever things are in memory: compilers have tables by address."""
+    """Without the other library. For programs that do not depend on addresses: compilers have
+    tables by address."""
     command, extra = programs[name]
     require("memusage", command[0])
     environment = oracle.environment_of_recorded(profctl, capture, extra)
@@ -160,12 +163,13 @@ def test_apart(profctl, capture, programs, require, name):
     check_usages(expected, map(oracle.recorded_usage, counts["processes"]))
 
 
-if FULL:  # nothing that CI would have to skip
+if FULL:  # CI must not skip
 
     @pytest.mark.parametrize("name", ["sqlite3", "jq"])
     def test_heaptrack(profctl, capture, programs, require, tmp_path, name):
-        """As many allocations, of what has one thread and one process, aligns nothing, and does not allocate for what is in its environment,
-        to which heaptrack adds. The library that heaptrack links has one more, of 72704 bytes."""
+        """As many allocations, for programs with one thread and one process that align nothing, and
+        do not allocate for their environment, to which heaptrack adds. heaptrack's library has one
+        more, of 72704 bytes."""
         command, extra = programs[name]
         require("heaptrack", command[0])
         subprocess.run(["heaptrack", "-o", tmp_path / "theirs", *command], env={**os.environ, **oracle.FIXED, **extra}, stdin=subprocess.DEVNULL,
@@ -177,7 +181,8 @@ if FULL:  # nothing that CI would have to skip
         assert sum(process["allocs"].values()) + 1 == int(re.search(r"calls to allocation functions: (\d+)", said).group(1))
 
 
-# Allocates and frees faster than times of rows can tell apart, and counts what it frees before more than N other allocations.
+# Allocates and frees faster than the times of rows can distinguish, and counts the blocks that it
+# frees before more than N other allocations.
 TEMPORARY = """
 #include <pthread.h>
 #include <stdio.h>
@@ -232,7 +237,8 @@ int main(int argc, char **argv)
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_temporary(profctl, profcapture, capture, compile_c, threads):
-    """As many as the program counted, though blocks come and go within the step in which times are kept."""
+    """As many as the program counted, although blocks begin and end within the resolution of the
+    times."""
     program = compile_c("temporary", TEMPORARY, "-O2", "-pthread")
 
     def record():
@@ -268,7 +274,8 @@ int main(void)
 
 @pytest.mark.parametrize("name", ["leaks", "sqlite3", "find", "ls"])
 def test_valgrind(profctl, capture, compile_c, require, tmp_path, name):
-    """What was not freed, in blocks and bytes. Of programs that keep no copy of their environment, to which valgrind adds."""
+    """The unfreed blocks and bytes. For programs that keep no copy of their environment, to which
+    valgrind adds."""
     require("valgrind", name if name != "leaks" else "gcc")
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""memory, on captures whose maker counted what is to be found in them in the plainest way; in all formats."""
+"""memory on captures whose generator counted the expected results in the simplest way; in all
+formats."""
 import csv
 import io
 import json
@@ -68,7 +69,7 @@ def test_summary(profcapture, heap):
 
 
 def test_time_of_the_peak(profcapture, heap):
-    """What the text says of it is the time that --at is to be given to see it."""
+    """The time in the text is the one that --at needs to show it."""
     capture, want = heap
     time = re.search(r"^Peak:.*, (\S+) s after the start", profcapture("memory", "--peak", capture).stdout, re.M)[1]
     assert ask(profcapture, capture, "--at", time)["summary"]["live_bytes"] == want["peak"]["bytes"]
@@ -97,7 +98,8 @@ def check_tree(node):
 
 
 def test_cut(profcapture, heap, tmp_path):
-    """A slice has what lived when it begins, so it says what the whole file says of that time."""
+    """A slice has the blocks that live at its begin, so its result equals that of the whole file at
+    that time."""
     capture, _ = heap
     part = tmp_path / "part.cap"
     profcapture("cut", "--from", "1ms", "--to", "2ms", "-o", part, capture)
@@ -124,7 +126,7 @@ def test_diff(profcapture, heap):
 
 
 def test_other_rows(profcapture, heap):
-    """Whatever the rows are, they add up to the same."""
+    """For any rows the totals agree."""
     capture, want = heap
     sizes, threads = ask(profcapture, capture, "--sizes"), ask(profcapture, capture, "--threads")
     for data in sizes, threads:
@@ -213,7 +215,7 @@ def test_trees(profcapture, whole, view):
 
 
 def test_bytes_of_rows(profcapture, whole):
-    """What text has as bytes of a row, JSON has, too."""
+    """The bytes of a row in text are in JSON, too."""
     for view, count in ("--temporary", "temporary"), ("--reallocs", "reallocs"):
         rows = ask(profcapture, whole, view)["rows"]
         root = ask(profcapture, whole, view, "--inverted", "--limit", 0)["root"]
@@ -222,7 +224,7 @@ def test_bytes_of_rows(profcapture, whole):
 
 
 def paths(root, flip):
-    """{functions from the root of the stack on: (bytes, blocks)} of a tree, which is turned over or not."""
+    """{functions from the root of the stack on: (bytes, blocks)} of a tree, inverted or not."""
     found, walk = {}, [(root, ())]
     while walk:
         node, path = walk.pop()
@@ -303,7 +305,7 @@ def test_temporary_by_threshold(profcapture, whole):
 
 
 def column(profcapture, capture, title, *options):
-    """What a column of numbers has in text."""
+    """A column of numbers in text."""
     *_, table = profcapture("memory", capture, *options, "--color", "never").stdout.split("\n\n")
     titles, *rows = table.splitlines()
     end = titles.index(title) + len(title)
@@ -311,7 +313,7 @@ def column(profcapture, capture, title, *options):
 
 
 def test_sampled(profcapture, tmp_path):
-    """What nobody can know of a sample is null, and a dash in text."""
+    """Values that a sample cannot provide are null, and a dash in text."""
     path, _ = make(tmp_path / "sampled.cap", "--sampled", 4096, "--events", 2000)
     assert {row["longest_chain"] for row in ask(profcapture, path, "--reallocs")["rows"]} == {None}
     assert column(profcapture, path, "in a row", "--reallocs") == {"-"}
@@ -329,7 +331,7 @@ def test_one(profcapture, tmp_path):
 
 
 def test_other_captures(profcapture, tmp_path):
-    """Without allocations there is no answer, and what is lost is said first."""
+    """Without allocations there is no result, and losses are reported first."""
     path = tmp_path / "other.cap"
     subprocess.run([os.environ["MAKE_CAPTURE"], "--rows", "100", path], check=True)
     for view in part(VIEWS, 5):
@@ -344,7 +346,7 @@ def test_other_captures(profcapture, tmp_path):
 
 
 def test_memory(tmp_path):
-    """Ten times as many rows, of as many blocks that live, take no more memory."""
+    """Ten times as many rows, with as many live blocks, take no more memory."""
     if SANITIZED:
         pytest.skip("a sanitizer keeps what was freed")
     paths = [make(tmp_path / f"{events}.cap", "--events", events)[0] for events in (30000, 300000)]

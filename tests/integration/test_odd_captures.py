@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Captures with next to nothing in them, or only what nobody thinks of: every --json is what its schema says."""
+"""Captures with almost no content, or with rare content only: every --json matches its schema."""
 import csv
 import io
 import json
@@ -18,7 +18,7 @@ VERBS = [
 ]
 
 
-# what there is of these only in captures that hold it or may have lost it
+# verbs with a result only in captures that contain their rows or may have lost them
 OF_OTHERS = [["marks"], ["counters"], ["memory"], ["memory", "--leaks"]]
 
 
@@ -52,7 +52,8 @@ CAPTURES = {
 
 @pytest.fixture(scope="module", params=CAPTURES)
 def odd(request, tmp_path_factory):
-    """The capture, its state, its samples; and its number, which is the turn of the parts tried with it."""
+    """The capture, its state, its samples; and its number, which is the turn of the parts tried
+    with it."""
     how, state, samples = CAPTURES[request.param]
     return how(tmp_path_factory.mktemp("odd") / "odd.cap"), state, samples, list(CAPTURES).index(request.param)
 
@@ -73,7 +74,7 @@ def test_json(profcapture, odd):
 
 
 def test_what_was_not_recorded(profcapture, odd, request):
-    """No number stands for what nobody recorded: how to record it is said."""
+    """Values that were not recorded have no number, but a hint how to record them."""
     path, state, *_ = odd
     holds = request.node.callspec.params["odd"] in ("one row", "unfinished", "only losses", "only losses, unfinished")
     for verb in OF_OTHERS:
@@ -100,7 +101,7 @@ def test_other_formats(profcapture, odd):
 
 
 def test_losses_are_told(profcapture, tmp_path):
-    """Where there is nothing but losses, they are what is said."""
+    """If there are only losses, they are reported."""
     path = make(tmp_path / "losses.cap", "--only", "loss", "--rows", 30)
     capture = profcapture.json("info", path)["capture"]
     assert capture["lost"] > 0 and capture["samples"] == capture["events"] == 0

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Command lines that nobody meant: each is refused with status 2, by name, with what was meant or is valid."""
+"""Mistaken command lines: each is refused with status 2, by name, with the intended or valid
+word."""
 import functools
 import itertools
 import os
@@ -31,12 +32,12 @@ def verbs(program):
 
 
 def options(program, verb):
-    """All that the verb takes, as --name or --name= where it has a value, in an order that is always the same."""
+    """All options of the verb, as --name or --name= if it has a value, in a fixed order."""
     return sorted({word for word in words(program, verb) if word.startswith("-") and (word.endswith("=") or "=" not in word)})
 
 
 def optional(program, verb):
-    """Options that stand alone or have a value behind "="."""
+    """Options that stand alone or have a value after "="."""
     known = words(program, verb)
     return {word for word in known if word + "=" not in known and any(other.startswith(word + "=") for other in known)}
 
@@ -46,7 +47,7 @@ def choices(program, verb, option):
 
 
 def usage(program, *arguments):
-    """What is said about the command line, which is wrong."""
+    """The message about the command line, which is wrong."""
     done = program(*arguments, check=2, timeout=20)
     assert done.stdout == "" and done.stderr.startswith(os.path.basename(program.path) + ": ")
     assert "\x1b" not in done.stderr and "Valid: " in done.stderr or "Try '" in done.stderr or done.stderr.count("\n") == 1
@@ -73,7 +74,7 @@ def test_verbs(program):
 
 
 def test_every_option(program):
-    """Mistyped, without its value, with one that it does not take."""
+    """Mistyped, without its value, with a value that it does not take."""
     for turn, verb in enumerate(verbs(program)):
         for option in part(options(program, verb), 4, turn):
             name = option.rstrip("=")
@@ -85,7 +86,7 @@ def test_every_option(program):
                 said = usage(program, verb, f"{name}=1", *(["a", "b"] if verb == "diff" else []))
                 if name not in optional(program, verb):
                     assert f"{name} takes no value" in said
-                elif name != "--debuginfod":  # of which any time is one
+                elif name != "--debuginfod":  # any time is valid there
                     assert f"{name}: unknown value '1'" in said
         assert "did you mean '--help'?" in usage(program, verb, "-help")
         assert "Valid: " in usage(program, verb, "-?")
@@ -139,7 +140,7 @@ def total(profcapture, whole, *arguments):
 
 
 def test_times_at_the_edges(profcapture, whole):
-    """Before the start, behind the end, and both ends alike are no errors."""
+    """Before the start, after the end, and two equal ends are not errors."""
     for value in ["--from=-999h"], ["--to=999h"], ["--from=-999h..999h"], ["--from=0"], ["--to=-0"], ["--from=..-0s"], ["--from=0.."]:
         assert total(profcapture, whole, *value) == 2000, value
     for value in ["--from=999h"], ["--to=-999h"], ["--from=998h..999h"]:
@@ -148,7 +149,7 @@ def test_times_at_the_edges(profcapture, whole):
 
 
 def test_given_twice(profcapture, whole):
-    """The last one counts, but where both can."""
+    """The last one counts, unless both can apply."""
     assert total(profcapture, whole, "--from=999h", "--from=0") == 2000
     assert total(profcapture, whole, "--to=0", "--to=999h") == 2000
     assert total(profcapture, whole, "--from=999h..9999h", "--from=0") == 2000
@@ -189,7 +190,7 @@ def test_what_does_not_go_together(profcapture, whole):
     assert "did you mean 'report'?" in usage(profcapture, "schema", "reprot")
 
 
-# ---- profctl record, as far as nothing is recorded
+# ---- profctl record, without a recording
 
 
 def test_record_numbers(profctl, capture):
@@ -256,7 +257,7 @@ def test_record_output(profctl, tmp_path, require):
         done = profctl("record", "-o", name, "true", check=1, timeout=20)
         assert f"'{name}'" in done.stderr and not done.stdout
     assert f"'{tmp_path}'" in profctl("record", "--force", "-o", tmp_path, "true", check=1).stderr
-    # a pipe has nobody at its other end
+    # a pipe without a reader
     for name in "/dev/null", tmp_path / "pipe":
         assert f"'{name}': it is not a regular file" in profctl("record", "--append", "-o", name, "true", check=2, timeout=20).stderr
     for name, status in (tmp_path / "missing", 1), (tmp_path, 1), (tmp_path / "file", 3):
@@ -271,7 +272,7 @@ def test_record_output(profctl, tmp_path, require):
 
 
 def test_closed_standard_streams(profcapture, whole):
-    """Without any of them a verb neither hangs nor ends by a signal."""
+    """Without any of them a verb neither hangs nor dies by a signal."""
     done = subprocess.run([profcapture.path, "report", whole], close_fds=True, timeout=60,
                           preexec_fn=lambda: [os.close(fd) for fd in (0, 1, 2)])
     assert done.returncode == 1

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Every verb of profcapture over captures that make-capture wrote: whole, cut, damaged, appended, of unknown tables."""
+"""Every verb of profcapture on captures that make-capture wrote: complete, cut, damaged, appended,
+with unknown tables."""
 import collections
 import csv
 import io
@@ -21,7 +22,7 @@ TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "heap", "live",
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Two segments, four epochs, every table and one that nobody knows."""
+    """Two segments, four epochs, every table and an unknown one."""
     path = tmp_path_factory.mktemp("readers") / "whole.cap"
     make(path, "--all-tables", "--foreign-table", "--epochs", 3, "--rows", FIRST, "--chunk-rows", 500)
     return make(path, "--append", "--first", 4000, "--all-tables", "--foreign-table", "--rows", SECOND)
@@ -40,7 +41,7 @@ def rows(profcapture, path, *options):
     return [json.loads(line) for line in output[1:]]
 
 
-# ---- what the verbs say, and its form
+# ---- output and its form
 
 
 @pytest.mark.parametrize("by", ["function", "image", "thread", "process", "cgroup"])
@@ -90,7 +91,7 @@ def test_callers_and_callees(profcapture, whole):
 
 
 def test_newest_capture(profcapture, whole, tmp_path):
-    """report without FILE reads the newest capture of the folder, and says which that is."""
+    """report without FILE reads the newest capture of the folder, and names it."""
     done = profcapture("report", cwd=tmp_path, check=2)
     assert "no capture (*.cap)" in done.stderr and done.stdout == ""
     for i, name in enumerate(["old.cap", "new.cap", "later.txt"]):
@@ -127,7 +128,7 @@ def test_loss_first(profcapture, whole):
 
 
 def test_many_losses_do_not_hide_the_rest(profcapture, whole):
-    """The largest are said; the lines together have all of them, and info lists each."""
+    """The largest ones are printed; the lines together have all of them, and info lists each."""
     def told(*arguments):
         lines = [line for line in profcapture(*arguments).stdout.splitlines() if line.startswith("Lost: ")]
         return lines, [int(re.match(r"Lost: ([\d ]+) ", line)[1].replace(" ", "")) for line in lines]
@@ -142,7 +143,7 @@ def test_many_losses_do_not_hide_the_rest(profcapture, whole):
 
 
 def test_missed_ticks_are_no_loss(profcapture, whole):
-    """info has their number; report has it where it is more than one percent of all ticks."""
+    """info has their number; report has it if it is more than one percent of all ticks."""
     missed = profcapture.json("info", whole)["capture"]["missed_ticks"]
     assert missed > 0
     for verb in "info", "report", "dump":
@@ -208,7 +209,8 @@ def test_filters_partition_the_samples(profcapture, whole):
     ids=lambda verb: " ".join(verb),
 )
 def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb):
-    """A time or a process that the capture lacks gets a warning; the answer is empty and no error."""
+    """A time or a process that the capture lacks gets a warning; the result is empty and not an
+    error."""
     name = {"diff": [whole], "annotate": ["main"], "export": ["--to", "folded"], "cut": ["-o", tmp_path / "new.cap"]}.get(verb[0], [])
     pids = sorted({row["pid"] for row in rows(profcapture, whole, "--table", "process")})
     end = profcapture.json("info", whole)["capture"]["duration_ns"]
@@ -235,7 +237,7 @@ def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb
 
 
 def test_report_of_no_time(profcapture, whole, tmp_path):
-    """The end of the capture is said, and no length of 0 where the length is not known."""
+    """The end of the capture is printed, and no length of 0 if the length is unknown."""
     end = profcapture.json("info", whole)["capture"]["duration_ns"]
     text = profcapture("report", whole, "--from", f"{end + 10**9}ns").stdout
     assert f"No samples: the capture ends at {end / 1e9:.3f} s\n" in text and " in 0 ns" not in text
@@ -310,7 +312,7 @@ def test_the_range_is_said(profcapture, whole):
 
 
 def flip_in_chunk(profcapture, path, table):
-    """What verify finds when a byte of the table's first chunk is another."""
+    """verify's result after a byte of the table's first chunk was changed."""
     data = bytearray(path.read_bytes())
     whole = Capture(bytes(data))
     chunk = next(chunk for chunk in whole.chunks if chunk.table == whole.table(table)["id"])
@@ -385,7 +387,7 @@ def test_a_cut_file_is_unfinished_to_every_verb(profcapture, whole, tmp_path):
 
 
 def comparable(profcapture, path):
-    """Rows by table without the ids, which another capture numbers anew."""
+    """Rows by table without the ids, which another capture assigns anew."""
     ids = {"stack", "thread", "process", "source", "image", "counter", "parent", "sensor"}
     found = collections.defaultdict(list)
     for row in rows(profcapture, path, "--resolve"):
@@ -445,7 +447,8 @@ def test_cut_stands_alone(profcapture, whole, tmp_path):
 
 @pytest.mark.parametrize("only", ["sample", "loss", "mark", "switch"])
 def test_a_slice_lasts_as_long_as_was_asked_for(profcapture, tmp_path, only):
-    """Whatever its last row is, and however far losses reach beyond it; but not beyond the end of what there was."""
+    """Whatever its last row is, and however far losses reach beyond it; but not beyond the end of
+    the capture."""
     whole = make(tmp_path / "whole.cap", "--only", only, "--rows", 1000)
     end = profcapture.json("info", whole)["capture"]["duration_ns"]
     for start, stop in (0, 10**8), (123456789, 234567891), (10**8, end + 10**9), (end - 10**6, end):
@@ -467,7 +470,7 @@ def test_cut_of_the_second_segment(profcapture, whole, tmp_path):
 # ---- size
 
 
-# of each 4 rows are a chunk
+# each has 4 rows a chunk
 EPOCHS = (10,) if SANITIZED else (10, 40)
 BY_LENGTH = [(verb, state) for verb in ("dump", "report", "info", "memory", "marks", "counters", "verify", "compact", "recover", "cut")
              for state in ("finished", "unfinished")]
@@ -475,7 +478,8 @@ BY_LENGTH = [(verb, state) for verb in ("dump", "report", "info", "memory", "mar
 
 @pytest.fixture(scope="module")
 def lengths(tmp_path_factory):
-    """Captures of 12,000 and of 47,000 chunks, finished and as a crash leaves them. A sanitizer's memory is not compared."""
+    """Captures of 12,000 and of 47,000 chunks, finished and as after a crash. A sanitizer's memory
+    is not compared."""
     folder = tmp_path_factory.mktemp("lengths")
     return {state: [make(folder / f"{state}{epochs}.cap", "--epochs", epochs, "--rows", 4000 * epochs, "--chunk-rows", 4, *options)
                     for epochs in EPOCHS]
@@ -484,11 +488,9 @@ def lengths(tmp_path_factory):
 
 @pytest.mark.parametrize("verb, state", part(BY_LENGTH, len(BY_LENGTH) // 2))
 def test_memory_by_length(tmp_path, lengths, verb, state):
-    """
-    Four times as many rows and chunks take hardly more memory: what is known of chunks is packed, and read a piece at a time.
-    What compact keeps of a chunk is in memory until its new file is whole: 20 bytes of each, as measured, of
-    35,000 more; the rest is what the C library keeps of what was freed.
-    """
+    """Four times as many rows and chunks take hardly more memory: the chunk list is packed, and
+    unpacked in pieces. compact keeps 20 measured bytes of each chunk in memory until its new file
+    is complete, for 35,000 more; the rest is freed memory that the C library keeps."""
     more = 3e6 if verb == "compact" else 0.75e6
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])
     took = []

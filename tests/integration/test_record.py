@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl record from the command line to the file, with the real kernel; and every way in which it can end."""
+"""profctl record from the command line to the file, with the real kernel; and every way in which it
+can end."""
 import csv
 import io
 import json
@@ -20,7 +21,7 @@ from recordings import children, info, processes, recorded, stolen_ns, until, wa
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 SPIN = "while :; do :; done"
-LATE_NS = 1.5e9  # of an engine on a machine that has other things to do
+LATE_NS = 1.5e9  # of an engine on a busy machine
 PROFCTL = os.environ["PROFCTL"]
 PROFCAPTURE = os.environ["PROFCAPTURE"]
 
@@ -30,7 +31,7 @@ def rights(require):
     require(root=True)
 
 
-# ---- what is recorded
+# ---- recorded data
 
 
 def test_system(profctl, profcapture, capture, busy):
@@ -85,7 +86,7 @@ def test_pid_of_a_kernel_thread(profctl, capture, require):
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_processes_that_are_left(profctl, capture, tmp_path, n):
-    """A daemon has no parent of the command any more. What has ended is not named."""
+    """A daemon is no longer a child of the command. Ended processes are not named."""
     script = "sleep 0.01 & " + f"(setsid sleep 30 & echo $! >>{tmp_path}/pids); " * n + "sleep 0.1"
     done = profctl("record", "--json", "-o", capture, "--", "sh", "-c", script)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
@@ -115,7 +116,8 @@ def test_command_is_recorded_from_its_first_instruction(profctl, profcapture, ca
 
 
 def test_names(profctl, profcapture, capture, compile_c):
-    """A program that is gone before the recording ends, by the file that profd kept; and the kernel."""
+    """A program that ends before the recording does, by the file that profd kept; and the
+    kernel."""
     source = "static int work(void) { for (volatile int i = 0; i < 300000000; i++) ; return 0; } int main(void) { return work(); }"
     program = compile_c("worker", source)
     data = recorded(profctl, "-o", capture, "sh", "-c", f"{program} & sleep 0.3; rm {program}; wait")
@@ -158,15 +160,17 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     stolen = stolen_ns(since=stolen)
     run_ns = int(done.stdout.split()[0])
     (row,) = profcapture.json("report", capture, "--by", "thread", "--comm", "sleeper", "--limit", 0)["data"]["rows"]
-    # the kernel's number has what ran between fork and exec too, which here belongs to another instance of the process; it
-    # leaves out what the host took while the thread was on a CPU (update_rq_clock_task()), which the times of switches do not
+    # the kernel's number includes the time between fork and exec, which here belongs to another
+    # instance of the process; it excludes the time that the host took while the thread was on a CPU
+    # (update_rq_clock_task()), which the times of switches include
     slack = max(0.01 * run_ns, 20e6)
     assert run_ns - slack <= row["run_ns"] <= run_ns + slack + stolen
     assert row["wait_ns"] >= 20 * 5e6 * 0.9
     assert f"{row['run_ns'] / 1e9:.6f} s" in profcapture("report", capture, "--by", "thread").stdout
 
 
-# Each thread says how long it was there; one does nothing at all, and is never switched while it is recorded.
+# Each thread reports its lifetime; one does nothing at all, and is never switched while it is
+# recorded.
 WALL = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -237,21 +241,23 @@ int main(int argc, char **argv)
 
 
 def times_of(profcapture, *arguments):
-    """{(comm, tid): the sum of what a thread did, in ns}"""
+    """{(comm, tid): the sum of a thread's states, in ns}"""
     rows = profcapture.json("report", "--by", "thread", "--limit", 0, *arguments)["data"]["rows"]
     return {(row["comm"], row["tid"]): sum(row[key] or 0 for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns"))
             for row in rows if row["run_ns"] is not None}
 
 
 def test_all_time_is_known(profctl, profcapture, capture, compile_c):
-    """Running, waiting and being ready are together as long as a thread was there, by its own clock; in a slice too."""
+    """Running, waiting and runnable time add up to the thread's lifetime by its own clock; in a
+    slice too."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", compile_c("wall", WALL, "-O1", "-pthread"), 6)
     briefs = [list(map(int, line.split())) for line in done.stdout.splitlines() if line != "ready"]
     times = times_of(profcapture, capture)
     assert len(briefs) == 6
     for tid, begin, end, _ in briefs:
         (found,) = [ns for (comm, of), ns in times.items() if of == tid]
-        # from its fork, before it ran, to its exit: when several others share its CPU that takes a while
+        # from its fork, before it ran, to its exit, which takes a while if several others share its
+        # CPU
         assert 0.995 * (end - begin) <= found <= 1.005 * (end - begin) + 150e6, (tid, end - begin, found)
     piece = capture.with_name("piece.cap")
     profcapture("cut", "--from", "0.4s", "--to", "0.9s", capture, "-o", piece)
@@ -265,17 +271,17 @@ def test_all_time_is_known(profctl, profcapture, capture, compile_c):
 
 
 def test_runnable(profctl, profcapture, capture, compile_c):
-    """A thread that was woken does not wait any more: it is runnable, for as long as the kernel counts."""
+    """A woken thread no longer waits: it is runnable, for as long as the kernel counts."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", compile_c("wall", WALL, "-O1", "-pthread"), 6)
     rows = {row["tid"]: row for row in profcapture.json("report", "--by", "thread", "--limit", 0, capture)["data"]["rows"]}
     if {row["runnable_ns"] for row in rows.values() if row["run_ns"] is not None} == {None}:
         pytest.skip("the tracepoint sched_wakeup cannot be had")
     for line in done.stdout.splitlines()[1:]:
         tid, begin, end, delay = map(int, line.split())
-        # it slept for 50 times 4 ms, and longer where a timer is late; before that it turned for 100 ms
+        # it slept 50 times for 4 ms, longer if a timer is late; before that it computed for 100 ms
         assert 200e6 <= rows[tid]["wait_ns"] <= end - begin - 100e6, rows[tid]
-        # the kernel's number includes the time of the CPUs that the host took, and the thread reads it before its end:
-        # what it does outside of its own two clock readings is at most this
+        # the kernel's number includes the time that the host took from the CPUs, and the thread
+        # reads it before its end: the time outside of its own two clock readings is at most this
         outside = max(sum(rows[tid][key] for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns")) - (end - begin), 0)
         ready = rows[tid]["runnable_ns"] + rows[tid]["preempted_ns"]
         assert 0.85 * delay - 10e6 <= ready <= 1.15 * delay + 10e6 + outside, (delay, outside, rows[tid])
@@ -283,7 +289,7 @@ def test_runnable(profctl, profcapture, capture, compile_c):
 
 
 def test_all_time_of_others_is_known(profctl, profcapture, capture, compile_c, spawn):
-    """The same of threads that were there before, one of which is never switched."""
+    """The same for threads that existed before, one of which is never switched."""
     target = spawn(compile_c("wall", WALL, "-O1", "-pthread"), "100", stdout=subprocess.PIPE)
     assert target.stdout.readline().strip() in ("ready", b"ready")
     started = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
@@ -337,10 +343,11 @@ int main(void)
 
 
 def test_thread_that_renames_itself(profctl, profcapture, capture, compile_c):
-    """It is chosen, and shown in stacks, by the name that it had then: 0.3, 0.6 and 0.1 s of CPU time."""
+    """The name at the time of the sample selects it and is shown in stacks: 0.3, 0.6 and 0.1 s of
+    CPU time."""
     program, stolen = compile_c("renamed", RENAMED, "-O1", "-pthread"), stolen_ns()
     profctl("record", "--no-symbols", "-o", capture, "--", program)
-    # which CPU time does not have
+    # CPU time excludes it
     stolen = stolen_ns(since=stolen)
     expected = {"first": 300, "second": 600, "third": 100}
     folded, rows = Counter(), profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
@@ -370,7 +377,7 @@ int main(void)
 
 
 def test_hostile_names(profctl, profcapture, capture, compile_c, tmp_path):
-    """A comm, a path, a command line with control characters reach neither terminal nor parser as such."""
+    """Control characters in a comm, a path, or a command line reach neither terminal nor parser."""
     evil = tmp_path / "\x1b]0;x\x07\n\u202e,\".so"
     compile_c("plain", HOSTILE).rename(evil)
     seen = profctl("record", "-o", capture, "--", evil, "\x1b[H").stderr
@@ -405,7 +412,7 @@ def test_no_symbols(profctl, profcapture, capture):
 
 
 def test_frequency_and_event(profctl, profcapture, capture, busy):
-    """However much of a CPU the program gets: so many times in each second that it runs."""
+    """However much of a CPU the program gets: this many samples in each second that it runs."""
     profctl("record", "--no-symbols", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", 0.7, "-o", capture)
     seen = info(profcapture, capture)
     assert (seen["event"], seen["frequency_hz"]) == ("task-clock", 200)
@@ -419,7 +426,7 @@ def events_of(profcapture, capture):
 
 
 def test_several_events(profctl, profcapture, capture):
-    """As perf takes them: with commas, or the option repeated; what is named twice counts once."""
+    """In perf's forms: with commas, or with a repeated option; duplicates count once."""
     for arguments in (["-e", "cpu-clock,page-faults"], ["-e", "cpu-clock", "-e", "page-faults"], ["-ecpu-clock,page-faults,cpu-clock"],
                       ["-e", "cpu-clock", "--event=cpu-clock,page-faults", "-e", "cpu-clock"]):
         profctl("record", "--no-symbols", "--force", "-o", capture, *arguments, "true")
@@ -429,7 +436,8 @@ def test_several_events(profctl, profcapture, capture):
 
 
 def test_commas_of_terms(profctl, profcapture, capture):
-    """Those between slashes separate no events: a PMU is asked for with all of its terms, as it is there or not."""
+    """Commas between slashes do not separate events: a PMU gets all of its terms, whether it exists
+    or not."""
     for event in "software/config=0,config1=0/", "nothing/event=1,umask=2/u":
         done = profctl("record", "--no-symbols", "--force", "-o", capture, "-e", f"cpu-clock,{event},page-faults", "true", check=None)
         if done.returncode == 0:
@@ -544,7 +552,7 @@ def test_status_of_the_command(profctl, capture, script, status):
 
 
 def test_very_long_command(profctl, profcapture, capture):
-    """Of which readers are shown the beginning."""
+    """Readers show its beginning."""
     words = ["true", "x" * 100, *(str(number) for number in range(10000))]
     recorded(profctl, "--no-symbols", "-o", capture, *words)
     command = info(profcapture, capture)["command"]
@@ -604,7 +612,7 @@ def test_pid_that_is_gone(profctl, capture, spawn):
 
 
 def test_progress_on_a_terminal(profctl, capture, busy):
-    """One line that is drawn anew, about once a second, and gone before the summary."""
+    """One line that is redrawn about once a second, and removed before the summary."""
     ours, theirs = pty.openpty()
     done = profctl("record", "--json", "-p", busy.pid, "-d", "1.5", "-o", capture, stderr=theirs)
     os.close(theirs)
@@ -644,7 +652,7 @@ def test_profd_that_is_not_there(profctl, capture, tmp_path):
     assert not capture.exists()
 
 
-# ---- where it goes
+# ---- the output file
 
 
 def test_default_name(profctl, tmp_path, busy):
@@ -690,7 +698,8 @@ def test_append(profctl, profcapture, capture, busy):
 
 @pytest.mark.parametrize("cut", [1, 50, 97])
 def test_append_to_what_is_not_whole(profctl, profcapture, capture, cut):
-    """An empty file, and a capture that was cut: what was readable stays, and the new segment follows."""
+    """An empty file, and a capture that was cut: readable rows stay, and the new segment
+    follows."""
     capture.touch()
     profctl("record", "--no-symbols", "--append", "-o", capture, "true")
     profcapture("verify", capture)
@@ -765,7 +774,8 @@ def test_device_that_is_full(profctl):
 
 
 def test_disk_that_fills(profcapture, tmp_path, busy, require):
-    """On a tmpfs of 512 KiB that nobody else sees; the capture is copied out of it for the readers."""
+    """On a tmpfs of 512 KiB that nobody else sees; the capture is copied out of it for the
+    readers."""
     require("unshare")
     if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode != 0:
         pytest.skip("unshare -m is not possible here, as in a chroot")
@@ -785,7 +795,7 @@ def test_disk_that_fills(profcapture, tmp_path, busy, require):
     assert any(loss["cause"] == "disk-full" for loss in seen["data"]["loss"])
 
 
-# ---- ends that nobody planned
+# ---- unplanned ends
 
 
 def test_interrupt_stops_and_finishes(recorder, profcapture, capture, busy):
@@ -832,8 +842,8 @@ def of_process(pid, name, number):
 
 
 def test_parent_with_signals_of_its_own(recorder, capture):
-    """A supervisor may ignore SIGCHLD, or block what it reads from a signalfd; nohup ignores SIGHUP.
-    The command inherits all of it, as it does without profctl, and profctl works nevertheless."""
+    """A supervisor may ignore SIGCHLD, or block signals for a signalfd; nohup ignores SIGHUP. The
+    command inherits all of it, as it does without profctl, and profctl works nevertheless."""
     def of_parent():
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGRTMIN])
         for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGUSR2, signal.SIGPIPE):
@@ -850,7 +860,7 @@ def test_parent_with_signals_of_its_own(recorder, capture):
     until(lambda: "sleep" in children(process.pid))
     pid = children(process.pid)["sleep"]
     assert of_process(process.pid, "SigIgn", signal.SIGHUP), "as nohup wants it"
-    process.send_signal(signal.SIGTERM)  # is forwarded to sleep, which has it blocked
+    process.send_signal(signal.SIGTERM)  # forwarded to sleep, which has it blocked
     until(lambda: of_process(pid, "ShdPnd", signal.SIGTERM))
     os.kill(pid, signal.SIGKILL)
     assert process.wait(timeout=20) == 137

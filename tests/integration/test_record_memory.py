@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl record --memory: the library gets into the command and all that it starts, whoever records; and who is left out, and why."""
+"""profctl record --memory: the library gets into the command and everything that it starts, under
+any user; and the excluded processes, with the reasons."""
 import json
 import os
 import platform
@@ -128,14 +129,14 @@ def name_of(process):
 
 
 def excluded(profcapture, capture):
-    """Why, by program."""
+    """The reasons, by program."""
     processes = by_process(profcapture, capture)
     return sorted((name_of(processes[row["process"]]), row["event"]) for row in rows(profcapture, capture, "heap")
                   if row["event"] in reasons())
 
 
 def reasons(**counts):
-    """How many processes are excluded for each reason."""
+    """The number of processes excluded for each reason."""
     names = ("static", "setuid", "other-arch", "other-libc", "environment", "no-descriptors", "no-memory", "sanitizer",
              "never-allocated", "unregistered")
     return dict.fromkeys(names, 0) | {name.replace("_", "-"): n for name, n in counts.items()}
@@ -159,7 +160,7 @@ def frees(profcapture, capture):
 
 
 def left(allocs, freed):
-    """Bytes and blocks that live at the end, reckoned from the rows."""
+    """Live bytes and blocks at the end, computed from the rows."""
     live = {row["block"]: row["size"] for row in allocs if row["block"]}
     for row in allocs:
         if row["prior"] and row["block"]:
@@ -170,7 +171,7 @@ def left(allocs, freed):
 
 
 def check_ends(profcapture, capture):
-    """What each process had at its end is what its rows come to."""
+    """The totals of each process at its end equal the sums of its rows."""
     allocs, freed = allocations(profcapture, capture), frees(profcapture, capture)
     ends = {row["process"]: (row["live_bytes"], row["live_blocks"])
             for row in rows(profcapture, capture, "heap") if row["event"] == "end"}
@@ -188,7 +189,8 @@ def metadata(profcapture, capture):
 
 
 def test_family(profctl, profcapture, capture, compile_c):
-    """Whoever is started, and however, is a process of its own, with all that it allocated."""
+    """Each started process, however it is started, is a process of its own, with all its
+    allocations."""
     program = compile_c("family", FAMILY)
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", program, 500, 2, check=7)
     assert data["command"]["exit"] == 7 and data["lost"] == 0 and data["samples"] == 0
@@ -227,7 +229,7 @@ def test_python(profctl, profcapture, capture):
 
 
 def test_gcc(profctl, profcapture, tmp_path, capture):
-    """A driver with its children; each has a parent that is there."""
+    """A driver with its children; the parent of each is recorded."""
     (tmp_path / "a.c").write_text("#include <stdio.h>\nint main(void) { return printf(\"x\") != 1; }\n")
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "gcc", "-O1", "-o", tmp_path / "a", tmp_path / "a.c")
     assert data["lost"] == 0
@@ -244,7 +246,8 @@ def test_gcc(profctl, profcapture, tmp_path, capture):
 
 
 def test_environment(profctl, capture, tmp_path, compile_c):
-    """Ours first, what the user preloads behind it, and the settings as the library reads them."""
+    """Our library first, the user's preloaded ones after it, and the settings as the library reads
+    them."""
     other = compile_c("other.so", CONSTRUCTED, "-shared", "-fPIC")
     show = ["sh", "-c", "echo $LD_PRELOAD $PROF_MEMORY"]
     root = "/$LIB" + 8 * "/.."  # the root, for glibc's loader alone
@@ -261,7 +264,7 @@ def test_environment(profctl, capture, tmp_path, compile_c):
     assert profctl("record", "-q", "--memory", "--force", "-o", capture, "--", *show).stdout == f"{ours} all\n"
     done = profctl("record", "-q", "--force", "-F", 0, "-o", capture, "--", *show)
     assert done.stdout == "\n"
-    # relative, and the command goes elsewhere
+    # relative, and the command changes its folder
     (tmp_path / "lib").symlink_to(os.environ["PROF_LIB_DIR"])
     done = profctl("record", "-q", "--memory", "--force", "-o", capture, "--", "sh", "-c", "cd /; ls -d /; echo $LD_PRELOAD",
                    cwd=tmp_path, env={"PROF_LIB_DIR": "lib"})
@@ -269,7 +272,8 @@ def test_environment(profctl, capture, tmp_path, compile_c):
 
 
 def test_other_allocator(profctl, profcapture, capture, compile_c):
-    """That a user preloads: it gets into the command and not into the engine, and what cannot be seen of it is said."""
+    """An allocator preloaded by the user gets into the command and not into the engine, and its
+    invisible calls are reported."""
     if "libjemalloc.so.2" not in subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout:
         pytest.skip("libjemalloc.so.2 is not installed")
     program = compile_c("family", FAMILY)
@@ -285,10 +289,10 @@ def test_other_allocator(profctl, profcapture, capture, compile_c):
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address"])
 def test_sanitized_program(profctl, profcapture, capture, compile_c, sanitizer):
-    """It allocates before its runtime is ready for what the library would do then: it runs, and is named."""
+    """It allocates before its runtime is ready for the library: it runs, and is listed."""
     program = compile_c("checked", "#include <stdlib.h>\nint main(void) { void *volatile p = malloc(10); free(p); return 7; }",
                         f"-fsanitize={sanitizer}")
-    command = ["setarch", "-R", program]  # where the kernel randomises more than the runtime expects
+    command = ["setarch", "-R", program]  # if the kernel randomizes more than the runtime expects
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *command, check=7)
     # LeakSanitizer's process is another one
     assert {(name, why) for name, why in excluded(profcapture, capture) if why != "never-allocated"} == {("checked", "sanitizer")}
@@ -314,7 +318,7 @@ int main(int argc, char **argv)
 
 
 def test_deep_binding(profctl, profcapture, capture, compile_c):
-    """What a module gets from libc by itself is freed as it would be, and counted."""
+    """Blocks that a module gets from libc directly are freed as usual, and counted."""
     command = [compile_c("binds", BINDS), compile_c("deep.so", DEEP, "-shared", "-fPIC")]
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *command)
     summary = profcapture.json("memory", capture)["data"]["summary"]
@@ -352,7 +356,8 @@ int main(void)
 
 @pytest.mark.parametrize("first, second", [("all", "sample:64K"), ("sample:64K", "all"), ("sample:16K", "sample:64K")])
 def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_path, first, second):
-    """Each block stands for as many as its own recording says, whatever the file's last one says; a slice keeps what is its own."""
+    """Each block has the weight of its own recording, not of the file's last one; a slice keeps its
+    own."""
     command = ["--", compile_c("allocates", ALLOCATES)]
     half = 100000 * 200
     for how in ["--memory=" + first], ["--memory=" + second, "--append"]:
@@ -361,7 +366,8 @@ def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_p
     def leaked(of):
         return profcapture.json("memory", of, "--leaks")["data"]["summary"]["leaked_bytes"]
 
-    # 16 bytes in 64 KiB: 305 of the blocks of a half are there, so this is 5 of their standard deviations
+    # 16 bytes in 64 KiB: 305 blocks of a half are sampled, so this is 5 of their standard
+    # deviations
     near = pytest.approx(half, rel=0.3)
     assert leaked(capture) == pytest.approx(2 * half, rel=0.3)
     folded = profcapture("export", "--to", "folded", "--value", "inuse-space", capture, "-o", "-").stdout
@@ -396,7 +402,7 @@ def test_command_that_is_not_there(profctl, capture):
     assert not capture.exists()
 
 
-# ---- Who is left out
+# ---- Excluded processes
 
 
 def other_arch(path):
@@ -410,7 +416,7 @@ def other_arch(path):
 
 
 def test_static(profctl, profcapture, capture, static, sleeper):
-    """Told of where it was short, where it was not the command, and where it still ran."""
+    """Listed when it was short-lived, when it was not the command, and while it still ran."""
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", static, 1, 3, check=3)
     assert data["memory"]["excluded"]["static"] == 1 and excluded(profcapture, capture) == [("static", "static")]
     done = profctl("record", "--memory", "-F", 0, "--force", "-o", capture, "--",
@@ -433,7 +439,8 @@ int main(int argc, char **argv)
 
 
 def test_no_room(profctl, profcapture, capture, compile_c):
-    """A program that may open no more files, or map no more memory, runs as it would, and the reason is reported."""
+    """A program that may open no more files, or map no more memory, runs as usual, and the reason
+    is reported."""
     few = compile_c("few", FEW)
     for limit, arguments, reason in ("-n 4", "", "no-descriptors"), ("-n 99", "open", "no-descriptors"), ("-v 6000", "", "no-memory"):
         data = recorded(profctl, "--memory", "-F", 0, "--force", "-o", capture, "--", "sh", "-c",
@@ -443,7 +450,8 @@ def test_no_room(profctl, profcapture, capture, compile_c):
 
 
 def test_other_libc(profctl, profcapture, capture, compile_c, tmp_path):
-    """A loader other than glibc's would end the program for the symbols that the library needs."""
+    """A loader other than glibc's would end the program because of the symbols that the library
+    needs."""
     if not shutil.which("musl-gcc"):
         pytest.skip("there is no musl-gcc")
     few, musl = compile_c("few", FEW), tmp_path / "musl"
@@ -474,7 +482,7 @@ def test_other_arch(profctl, profcapture, capture, tmp_path):
 
 
 def test_setuid(as_nobody, profcapture, everybody, sleeper):
-    """As root's program it has none of the library, and ends as it would."""
+    """A setuid-root program does not load the library, and ends as usual."""
     program = everybody / "setuid"
     shutil.copy(sleeper, program)
     program.chmod(0o4755)
@@ -486,7 +494,8 @@ def test_setuid(as_nobody, profcapture, everybody, sleeper):
 
 
 def test_setuid_of_root(profctl, profcapture, capture, everybody, sleeper, require):
-    """Who records sees all, and its command starts a program with more rights than that command's."""
+    """root records everything, including a program with more rights than the command that starts
+    it."""
     require("setpriv", root=True)
     program = everybody / "setuid"
     shutil.copy(sleeper, program)
@@ -496,7 +505,7 @@ def test_setuid_of_root(profctl, profcapture, capture, everybody, sleeper, requi
 
 
 def test_summary(profctl, capture, static):
-    """JSON as the schema says, with and without --memory."""
+    """JSON matches the schema, with and without --memory."""
     for options in ["--memory"], []:
         done = profctl("record", *options, "-F", 0, "--json", "--force", "-o", capture, "--", static, 1)
         output = json.loads(done.stdout)
@@ -505,7 +514,7 @@ def test_summary(profctl, capture, static):
         assert (f"profcapture memory {capture}" in output["data"]["next"]) == bool(options)
 
 
-# ---- Beside it
+# ---- Memory usage
 
 
 def footprints(profcapture, capture):
@@ -521,26 +530,27 @@ def footprints(profcapture, capture):
 
 
 def test_footprints(profctl, profcapture, capture, compile_c, static):
-    """Of everybody in the tree, also where nothing was preloaded, ten times a second."""
+    """For each process of the tree, also without the library, ten times a second."""
     large = compile_c("large", LARGE)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "sh", "-c", f"{static} 600 & {large}; wait")
     found = footprints(profcapture, capture)
     assert {program for program, _ in found} >= {"static", "large"} and len(found) == 6
-    # pss is read a fiftieth of the time: where page tables are walked slowly, once or twice in this program's second
+    # pss is read a fiftieth of the time: with slow page-table walks, once or twice in this
+    # program's second
     for name, least in ("rss", 3), ("pss", 1):
         times, values = zip(*found["large", name])
         assert 64 << 20 <= max(values) < 72 << 20
         assert len(values) >= least
-        # one may be late, and the next one is not
+        # one may be late, but the next one is not
         assert times[-1] - times[0] > 80e6 * (len(times) - 1)
     assert max(value for _, value in found["static", "rss"]) < 8 << 20
-    # and of nobody else's recordings
+    # not without --memory
     profctl("record", "-q", "-F", 0, "--force", "-o", capture, "--", static, 300)
     assert not footprints(profcapture, capture)
 
 
 def test_with_system(profctl, profcapture, capture, sleeper, static, busy, require):
-    """All that runs is sampled; the command's tree alone is expected to hand over allocations."""
+    """Everything is sampled; only the command's tree is expected to deliver allocations."""
     require(root=True)
     data = recorded(profctl, "--memory", "--system", "-o", capture, "--", "sh", "-c", f"ls / >/dev/null; {static} 300; {sleeper} 300")
     assert data["samples"] > 0 and data["memory"]["excluded"] == reasons(static=1, never_allocated=1)
@@ -552,7 +562,7 @@ def test_with_system(profctl, profcapture, capture, sleeper, static, busy, requi
 
 
 def test_service(bus, profctl, profcapture, everybody, compile_c, static):
-    """The system's profd, of a user who may record processes of their own."""
+    """The system's profd, for a user who may record their own processes."""
     if subprocess.run([*profctl.command("--version")], user=NOBODY, group=NOBODY, stdout=subprocess.DEVNULL).returncode:
         pytest.skip("the build tree cannot be read by others")
     bus.start(OWN)
@@ -572,7 +582,7 @@ def test_service(bus, profctl, profcapture, everybody, compile_c, static):
 
 
 def test_options_of_the_session(bus, file):
-    """What contradicts itself, to a client of D-Bus."""
+    """Contradictory options from a D-Bus client."""
     from buses import pids, refusal, variant
 
     bus.start(OWN)
@@ -597,7 +607,8 @@ def test_options_of_the_session(bus, file):
 
 
 def test_export_of_none(profctl, profcapture, capture):
-    """Nothing is what the program has allocated, which is no error; nor where what there was cannot be read."""
+    """A program without allocations has an empty result, which is not an error; unreadable ones are
+    not reported as none."""
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "/bin/true")
     assert profcapture("export", capture, "--to", "folded", "--value", "alloc-space").stdout == ""
     profile = json.loads(profcapture("export", capture, "--to", "speedscope", "--value", "alloc-space").stdout)
@@ -629,7 +640,8 @@ int main(int argc, char **argv)
 
 
 def test_filtered_burst(profctl, profcapture, capture, compile_c):
-    """As in a container: nobody rings a bell there or waits, so the rings have to have room for what comes until the next look."""
+    """As in a container: no process rings a doorbell or waits there, so the rings need room until
+    the next drain."""
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", compile_c("filtered", FILTERED))
     data = profcapture.json("memory", capture)["data"]
     assert data["summary"]["lost"] == 0 and data["summary"]["calls"]["malloc"] >= 40000

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Programs that record blocks of themselves (prof_recorder_open): what is in the file, and what the program notices of it.
+"""Programs that record blocks of themselves (prof_recorder_open): the content of the file, and the
+effects on the program.
 
-They are tests/tools/record-self.c, which takes the steps that it is given and prints what each call returned.
+The program is tests/tools/record-self.c, which performs the given steps and prints the result of
+each call.
 """
 import bisect
 import collections
@@ -46,7 +48,7 @@ def run():
 
 @pytest.fixture
 def waiting(spawn):
-    """A program that stops at each "go" until told: .lines() reads up to there, .go() lets it go on."""
+    """A program that stops at each "go": .lines() reads up to there, .go() lets it continue."""
     def start(*steps, **options):
         process = spawn(SELF, "bus=private", *steps, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", **options)
 
@@ -90,7 +92,7 @@ def functions(profcapture, capture, *options):
     return {row["name"]: row["total"] for row in profcapture.json("report", capture, *options)["data"]["rows"]}
 
 
-# ---- what is in the file
+# ---- the content of the file
 
 
 def test_blocks(run, profcapture, capture):
@@ -118,7 +120,8 @@ def test_blocks(run, profcapture, capture):
 
 
 def test_enabled_on_return(run, profcapture, capture):
-    """Blocks of a millisecond would have hardly any samples if sampling began later than begin returned."""
+    """Blocks of a millisecond would have hardly any samples if sampling began after begin
+    returned."""
     lines = dict(run(f"open={capture}", "blocks=200", "close"))
     assert lines["blocks"] == "0"
     blocks, times = spans(profcapture, capture), samples(profcapture, capture)
@@ -129,8 +132,8 @@ def test_enabled_on_return(run, profcapture, capture):
 
 
 def test_edges(run, profcapture, capture):
-    """Where events stay enabled between blocks: what is done there is not in the file, and of a block nothing is missing,
-    not even its first moments."""
+    """With events enabled between blocks: work there is not in the file, and nothing of a block is
+    missing, not even its beginning."""
     lines = dict(run("frequency=2999", f"open={capture}", "blocks=600", "close"))
     assert lines["blocks"] == "0"
     blocks, times = spans(profcapture, capture), samples(profcapture, capture)
@@ -139,15 +142,16 @@ def test_edges(run, profcapture, capture):
     since = [(t - starts[bisect.bisect(starts, t) - 1]) / 1e6 for t in times]
     tenths = collections.Counter(int(ms * 10) for ms in since)
     usual = statistics.median(tenths[i] for i in range(10))
-    # of the first tenth begin() itself takes a part; where events began late, it would have none
+    # begin() itself takes a part of the first tenth; if events began late, it would have no samples
     assert usual > 20 and all(tenths[i] > usual / 4 for i in range(10)), tenths
-    # what the kernel says that it missed is not there either
+    # samples that the kernel reports as missed are not in the file either
     missed = sum(row["count"] for row in profcapture.json("info", capture)["data"]["loss"] if row["cause"] == "ticks-missed")
     assert len(times) + missed > 0.7 * int(lines["cpu"]) * 2999e-9, (len(times), missed)
 
 
 def test_rare_blocks(run, profcapture, capture):
-    """Whether events are disabled meanwhile or not, nothing is missing of a block, and of what is outside there is nothing."""
+    """Whether events are disabled in between or not, nothing is missing of a block, and nothing
+    from outside is included."""
     steps = [step for i, ms in enumerate((350, 1100, 2500, 50)) for step in ("outside=20", f"begin=b{i}", "inside=50", f"end=b{i}", f"sleep={ms}")]
     lines = run("frequency=1999", f"open={capture}", *steps, "begin=at once", "end=at once", "begin=last", "inside=50", "end=last", "outside=20", "close")
     assert {value for _, value in lines} == {"0"}
@@ -158,7 +162,7 @@ def test_rare_blocks(run, profcapture, capture):
 
 
 def test_endless_blocks(run, profcapture, capture):
-    """More than the engine is told of at a time."""
+    """More blocks than the engine takes at a time."""
     lines = dict(run(f"open={capture}", "begin=", "inside=1", "end=", "short=20000", "close"))
     assert (lines["short"], lines["close"]) == ("0", "0")
     assert len(spans(profcapture, capture)) == 20001
@@ -166,7 +170,7 @@ def test_endless_blocks(run, profcapture, capture):
 
 
 def test_library_loaded_between(run, profcapture, capture, tmp_path):
-    """What is mapped while nothing is sampled has its names afterwards."""
+    """Code mapped while sampling is off has its names afterwards."""
     source = tmp_path / "late.c"
     source.write_text("#include <time.h>\nvoid work(int ms);\nvolatile int late_sink;\nvoid work(int ms) {\n"
                       "struct timespec a, b; clock_gettime(CLOCK_MONOTONIC, &a);\n"
@@ -180,7 +184,7 @@ def test_library_loaded_between(run, profcapture, capture, tmp_path):
 
 
 def test_append(run, profcapture, capture):
-    """By one program, by two, and only where it is asked for."""
+    """By one program, by two, and only on request."""
     block = ["begin=run", "inside=30", "end=run", "close"]
     assert ("open", "0") in run("append=1", f"open={capture}", *block, f"open={capture}", *block)
     assert run(f"open={capture}")[0] == ("open", str(-17))
@@ -192,7 +196,8 @@ def test_append(run, profcapture, capture):
 
 
 def test_threads(run, profcapture, capture):
-    """Blocks of one name in several threads at once: each is one, and sampling goes on until the last has ended."""
+    """Blocks of one name in several threads at once: each is one, and sampling continues until the
+    last has ended."""
     assert dict(run(f"open={capture}", "threads=4", "close")) == {"open": "0", "threads": "0", "close": "0"}
     row, = profcapture.json("marks", capture)["data"]["rows"]
     assert (row["count"], row["unmatched_begin"], row["unmatched_end"]) == (80, 0, 0)
@@ -200,7 +205,7 @@ def test_threads(run, profcapture, capture):
     assert all(any(begin <= t <= end for _, begin, end in blocks) for t in samples(profcapture, capture))
 
 
-# ---- what the program notices
+# ---- effects on the program
 
 
 @pytest.mark.parametrize("how", [[], ["ignore"], ["subreaper"], ["mask"]], ids=lambda how: how[0] if how else "plain")
@@ -218,7 +223,7 @@ def test_inherited(waiting, capture):
     pid, = processes("profctl")
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     assert int(status["SigBlk"], 16) == 0
-    # what it ignores itself, and nothing else
+    # signals that it ignores itself, and no others
     assert int(status["SigIgn"], 16) == sum(1 << number - 1 for number in (signal.SIGPIPE, signal.SIGXFSZ))
     assert os.getsid(pid) == pid
     links = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
@@ -234,7 +239,7 @@ def test_inherited(waiting, capture):
 
 
 def test_fork(run, profcapture, capture):
-    """A child has no recorder, whichever way it came to be, and its parent's goes on."""
+    """A child has no recorder, however it was created, and its parent's continues."""
     lines = run(f"open={capture}", "begin=", "fork=end=", "clone=begin=", "fork=close", "vfork", "fork=sockets", "inside=20", "end=", "close",
                 "sockets")
     assert [value for name, value in lines if name != "message"] == ["0", "0", NOT_OPEN, NOT_OPEN, NOT_OPEN, NOT_OPEN, "0", "0", "0", "0"]
@@ -243,7 +248,7 @@ def test_fork(run, profcapture, capture):
 
 
 def test_fork_opens_its_own(run, profcapture, capture, tmp_path):
-    """But not while its parent's is open, of which it is a part."""
+    """But not while its parent's is open, which includes the child."""
     step = f"fork=open={tmp_path}/child.cap"
     lines = run(f"open={capture}", step, "begin=", "end=", "close", step)
     assert [value for name, value in lines if name != "message"] == ["0", RECORDED, "0", "0", "0", "0"]
@@ -256,7 +261,7 @@ def test_fork_opens_its_own(run, profcapture, capture, tmp_path):
 
 @pytest.mark.parametrize("how", ["killed", "exits", "exec", "fork", "clone"])
 def test_program_that_ends(waiting, profcapture, capture, how):
-    """Without close. A child that lives on does not keep the recording."""
+    """Without close. A child that lives on does not prolong the recording."""
     last = {"exec": ["exec"], "fork": ["fork=go"], "clone": ["clone=go"]}.get(how, [])
     program = waiting(f"open={capture}", "begin=last", "inside=50", "go", *last)
     assert program.lines() == [("open", "0"), ("begin", "0")]
@@ -276,12 +281,12 @@ def test_program_that_ends(waiting, profcapture, capture, how):
 
 @pytest.mark.parametrize("victim", ["profctl", "profd", "profd-engine"])
 def test_killed_under_it(waiting, profcapture, capture, victim):
-    """begin says so, soon; the program goes on, and what was recorded is readable."""
+    """begin reports it, soon; the program continues, and the recorded part is readable."""
     program = waiting(f"open={capture}", "begin=a", "inside=30", "end=a", "go", "begin=b", "end=b", "inside=1", "close", "wait", "chld")
     assert {value for _, value in program.lines()} == {"0"}
     pid, = processes(victim)
     engine, = processes("profd-engine")
-    gone = os.pidfd_open(engine)  # it has no memory for /proc to tell of a while before its descriptors are closed
+    gone = os.pidfd_open(engine)  # for a while before its descriptors are closed, it has no memory for /proc to read
     os.kill(pid, signal.SIGKILL)
     assert select.select([gone], [], [], 10)[0]
     os.close(gone)
@@ -297,7 +302,7 @@ def test_killed_under_it(waiting, profcapture, capture, victim):
 
 
 def test_begin_wakes_nobody(waiting, profcapture, capture):
-    """Who has slept for long finds its events enabled, and needs no engine for that."""
+    """After a long sleep the events are still enabled, so begin needs no engine."""
     program = waiting(f"open={capture}", "begin=a", "inside=20", "end=a", "sleep=2500", "go", "begin=b", "inside=50", "end=b", "go", "close")
     program.lines()
     pid, = processes("profd-engine")
@@ -311,7 +316,7 @@ def test_begin_wakes_nobody(waiting, profcapture, capture):
 
 
 def test_engine_that_is_stopped(waiting, capture):
-    """When it has disabled the events, as the program ran for long without a block."""
+    """It has disabled the events, because the program ran for long without a block."""
     program = waiting(f"open={capture}", "outside=600", "go", "begin=a", "go", "begin=b", "inside=20", "end=b", "close")
     program.lines()
     pid, = processes("profd-engine")
@@ -325,7 +330,7 @@ def test_engine_that_is_stopped(waiting, capture):
     assert program.lines() == [("begin", "0"), ("end", "0"), ("close", "0")]
 
 
-# ---- what is refused
+# ---- refusals
 
 
 def test_refused(run, capture, tmp_path):
@@ -365,7 +370,7 @@ def test_recorded_by_somebody_else(profctl, profcapture, tmp_path):
     assert lines_of(done.stdout) == [("open", RECORDED), ("message", ""), ("begin", NOT_OPEN)]
 
 
-# ---- who may
+# ---- rights
 
 
 @pytest.fixture
@@ -396,7 +401,8 @@ def test_not_permitted(run, as_nobody, capture):
 
 
 def test_by_the_service(bus, run, as_nobody, profcapture):
-    """By the system's profd, for one who may record own processes; who pauses the session meanwhile is obeyed."""
+    """By the system's profd, for a user who may record own processes; a pause of the session by
+    others is respected."""
     bus.start(buses.rules(allow={"record-own": ["daemon"]}))
     folder = bus.folder / "captures"
     folder.mkdir()

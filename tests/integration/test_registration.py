@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Processes that register and record from inside: who may, and what of it is in the capture, however they end.
+"""Processes that register and record from inside: which may, and the content of the capture,
+however they end.
 
-What registers is tests/tools/collect.c, which prints the status of each registration: 0 ok, 1 no target, 2 no session.
+tests/tools/collect.c registers, and prints the status of each registration: 0 ok, 1 no target, 2
+no session.
 """
 import os
 import signal
@@ -24,7 +26,7 @@ OK, NOT_A_TARGET, NO_SESSION, LIMIT = "0", "1", "2", "4"
 NONE = 9
 SESSION = "org.profd.Profiler1.Session"
 MANY = 64  # messages that wait for an engine; processes that are refused together
-SMALLEST_MESSAGE = 512  # what the kernel counts for one in a socket, at least
+SMALLEST_MESSAGE = 512  # the kernel's minimum charge for one message in a socket
 COLLECT_LATER = 'read -r PROF_CONTROL; export PROF_CONTROL; exec "$0" "$@"'
 
 
@@ -33,7 +35,7 @@ def marks(profcapture, capture):
 
 
 def assert_whole(found, *, each, processes):
-    """Marks from 1 to `each` of so many programs, in time order, each in its own order."""
+    """Marks from 1 to `each` of this many programs, in time order, each in its own order."""
     assert len(found) == each * processes
     assert {mark["name"] for mark in found} == {"step"}
     times = [mark["time_ns"] for mark in found]
@@ -52,7 +54,8 @@ def environment_of(pid):
 
 @pytest.fixture
 def waiting(recorder, capture, tmp_path):
-    """A recording of a program that waits to be told to go on: its profctl, its pid, and how it is told."""
+    """A recording of a program that waits for a signal to continue: its profctl, its pid, and a
+    function that lets it continue."""
     os.mkfifo(tmp_path / "go")
     go = os.open(tmp_path / "go", os.O_RDWR)
 
@@ -69,11 +72,12 @@ def waiting(recorder, capture, tmp_path):
     os.close(go)
 
 
-# ---- who is recorded
+# ---- recorded processes
 
 
 def test_children_and_programs(profctl, profcapture, capture):
-    """Each process registers by itself: a child, what it executes, and a child of that."""
+    """Each process registers by itself: a child, a program that it executes, and a child of
+    that."""
     done = profctl("record", "-o", capture, "--no-symbols", "--", COLLECT, 100, "fork", "exec", 1, "fork")
     assert statuses(done.stdout) == [OK] * 4
     found = marks(profcapture, capture)
@@ -84,7 +88,7 @@ def test_children_and_programs(profctl, profcapture, capture):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_policy(profctl, profcapture, capture, policy):
-    """Faster than anybody can take: each mark is there, or counted."""
+    """Faster than they can be drained: each mark is recorded, or counted."""
     n = 300000
     profctl("record", "--policy", policy, "-o", capture, "--no-symbols", "--", COLLECT, n)
     lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector"))
@@ -99,7 +103,7 @@ def test_more_and_without_descriptors(profctl, profcapture, capture):
 
 
 def test_crowd(profctl, profcapture, capture):
-    """As many rings as there are threads at once, however many that are."""
+    """As many rings as simultaneous threads, however many."""
     profctl("record", "-o", capture, "--no-symbols", "--", os.environ["ZOO"], "crowd", timeout=60)
     lost = [row for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")]
     assert [row for row in lost if row["cause"] != "ring-refused"] == []
@@ -107,7 +111,7 @@ def test_crowd(profctl, profcapture, capture):
 
 
 def test_own_variable_is_kept(profctl, capture):
-    """Where profctl itself would register stands behind, without its token."""
+    """The address where profctl itself would register is appended, without its token."""
     done = profctl("record", "-o", capture, "--no-symbols", "--", "sh", "-c", "echo $PROF_CONTROL",
                    env={"PROF_CONTROL": "token:00112233445566778899aabbccddeeff,unix:/nowhere"})
     first, token, last = done.stdout.strip().split(",")
@@ -130,7 +134,7 @@ def test_strangers(profcapture, capture, waiting):
     assert [mark["id"] for mark in marks(profcapture, capture)] == list(range(1, 21))
 
 
-# As many as one user may have at the door, who say nothing.
+# The maximum number of unauthenticated connections of a user, which send nothing.
 CROWD = """
 import os, socket, subprocess, sys
 name = os.environ["PROF_CONTROL"].split(",")[0].removeprefix("unix-abstract:")
@@ -146,7 +150,7 @@ print(child.pid, *said, sep="\\n")
 
 
 def test_no_room_at_the_door(profctl, profcapture, capture):
-    """A target that the broker refuses before it has said hello is in the capture; nobody else is."""
+    """A target that the broker refuses before its hello is in the capture; nobody else is."""
     done = profctl("record", "-o", capture, "--no-symbols", "--", sys.executable, "-c", CROWD, COLLECT, 10)
     pid, *status = done.stdout.split()
     assert status in ([LIMIT], ["-1"], [])  # it may find the connection closed before it has read that
@@ -174,14 +178,14 @@ def test_of_a_plain_user(profctl, profcapture, tmp_path, require):
 
 
 def test_killed(profctl, profcapture, capture):
-    """What was written before SIGKILL is there."""
+    """Everything written before SIGKILL is in the capture."""
     profctl("record", "-o", capture, "--no-symbols", "--", COLLECT, 100, "fork", "kill", check=128 + signal.SIGKILL)
     assert_whole(marks(profcapture, capture), each=100, processes=2)
 
 
 @pytest.mark.parametrize("victim", ["profd-engine", "profd"])
 def test_profd_killed(waiting, victim):
-    """The program goes on, and notices nothing."""
+    """The program continues, and notices nothing."""
     profctl, pid, tell = waiting("wait", "again", "fork")
     profd = children(profctl.pid)["profd"]
     os.kill(profd if victim == "profd" else children(profd)["profd-engine"], signal.SIGKILL)
@@ -192,7 +196,8 @@ def test_profd_killed(waiting, victim):
 
 
 def test_end_of_the_recording(profcapture, capture, waiting):
-    """Ctrl-C ends the recording and not the program's writing, of which nothing comes any more."""
+    """Ctrl-C ends the recording but not the program's writing, none of which is recorded any
+    more."""
     profctl, pid, tell = waiting("wait", "again")
     os.kill(profctl.pid, signal.SIGTERM)
     tell()
@@ -205,8 +210,8 @@ def test_end_of_the_recording(profcapture, capture, waiting):
 
 
 class Behind:
-    """A recording of programs that register when they are told to, which print the status; its engine is stopped, and as many
-    messages wait for it as the kernel holds and the broker calls many."""
+    """A recording of programs that register on request, and print the status; its engine is
+    stopped, and as many messages wait for it as the kernel holds and the broker calls many."""
 
     def __init__(self, profd, file, start, *steps):  # noqa: F811
         self.profd = profd
@@ -222,20 +227,20 @@ class Behind:
         assert profd.get(self.path, "State") == "running"
 
     def ask(self, i):
-        """What the program says until it waits."""
+        """The output of the program until it waits."""
         program = self.programs[i]
         program.stdin.write(f"{self.control}\n")
         program.stdin.flush()
         return list(iter(program.stdout.readline, "ready\n"))
 
     def warnings(self):
-        self.profd.get(self.path, "State")  # which comes behind them
+        self.profd.get(self.path, "State")  # which comes after them
         self.profd.sleep(0.1)
         return [arguments[0] for _, _, name, arguments in self.profd.signals if name == "Warning"]
 
     def go_on(self):
         os.kill(self.engine, signal.SIGCONT)
-        for method in ("Pause", "Resume"):  # answered when all before is done
+        for method in ("Pause", "Resume"):  # answered when everything before is done
             self.profd.session(self.path, method)
 
     def stop(self):
@@ -256,7 +261,8 @@ def refusals(profcapture, capture):
 
 
 def test_engine_that_is_behind(behind, profcapture, capture):
-    """Who asks meanwhile is refused at once, and counted; who asks when it reads again is let in."""
+    """A process that requests rings meanwhile is refused at once, and counted; one that does when
+    the engine reads again is admitted."""
     recording = behind(["10", "wait"], ["10", "wait"])
     assert recording.ask(0) == [f"{LIMIT}\n"]
     recording.go_on()
@@ -271,7 +277,7 @@ def test_engine_that_is_behind(behind, profcapture, capture):
 
 
 def test_more_are_refused_than_counted(behind, profcapture, capture):
-    """The client is told once, and only where there are more."""
+    """The client is told once, and only if there are more."""
     recording = behind(["0", *["fork"] * (MANY - 1), "wait"], ["0", "fork", "wait"])
     assert recording.ask(0) == [f"{LIMIT}\n"] * MANY
     assert "collectors-refused" not in recording.warnings()
@@ -288,7 +294,8 @@ def test_more_are_refused_than_counted(behind, profcapture, capture):
 
 
 def test_well_known_socket(bus, spawn, profcapture, capture):
-    """A process that has no token gets into a session of its own user's that records it; nobody else's does."""
+    """A process without a token gets into a session of its own user that records it; a process of
+    another user does not."""
     bus.start(buses.rules(allow={"record-own": ["nobody", "daemon"]}))
     client = bus.client(NOBODY)
     environment = {**os.environ, "PROF_CONTROL": f"unix:{bus.folder}/control"}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Where output goes that is printed or written: full devices, closed pipes, names that are taken, and signals."""
+"""Places of output that is printed or written: full devices, closed pipes, existing names, and
+signals."""
 import os
 import pty
 import resource
@@ -14,7 +15,7 @@ from captures import MAKERS, command, make
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Two segments, which a stream cannot get directly."""
+    """Two segments, which a stream cannot have."""
     path = make(tmp_path_factory.mktemp("result") / "whole.cap", "--all-tables", "--rows", 600, "--chunk-rows", 100)
     return make(path, "--append", "--first", 600, "--all-tables", "--rows", 100)
 
@@ -54,7 +55,8 @@ def test_full_device(profcapture, printed):
 
 
 def test_closed_pipe(profcapture, printed):
-    """Nobody reads on: no news where text was printed, but never a success. So too where it was closed from the start."""
+    """Nobody reads any more: no error for printed text, but never a success. The same if it was
+    closed from the start."""
     ours, theirs = os.pipe()
     os.close(ours)
     done = profcapture(*printed, stdout=theirs, check=1)
@@ -105,7 +107,7 @@ def test_fails_and_keeps_what_was_there(profcapture, whole, new, maker, force):
 
 @pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
 def test_interrupted(profcapture, whole, new, require, maker, force):
-    """Ctrl-C comes with a write in the middle."""
+    """Ctrl-C arrives in the middle of a write."""
     require("strace")
     if subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
         pytest.skip("strace may not trace here")
@@ -119,7 +121,7 @@ def test_interrupted(profcapture, whole, new, require, maker, force):
 
 
 def test_own_input(profcapture, whole, tmp_path, maker):
-    """By name, by another name, as standard input or output: what is read is never what is written."""
+    """By name, by another name, as standard input or output: the input is never the output."""
     data = whole.read_bytes()
     own, link, hard = tmp_path / "own.cap", tmp_path / "link.cap", tmp_path / "hard.cap"
     own.write_bytes(data)
@@ -163,7 +165,7 @@ def test_folder_of_others(profcapture, whole, tmp_path, require, maker):
 
 @pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
 def test_devices_and_pipes(profcapture, whole, tmp_path, maker, force, require):
-    """They are written into, not replaced."""
+    """They are written to, not replaced."""
     pipe, full = tmp_path / "pipe", tmp_path / "full"
     os.mkfifo(pipe)
     copy = []
@@ -185,7 +187,8 @@ def test_devices_and_pipes(profcapture, whole, tmp_path, maker, force, require):
 
 
 def test_streams(profcapture, whole, tmp_path, maker):
-    """Through a pipe, and into a file that the shell opened for writing alone, also behind what is there."""
+    """Through a pipe, and into a file that the shell opened for writing alone, also after existing
+    content."""
     new = tmp_path / "new.cap"
     for flags in os.O_WRONLY, os.O_WRONLY | os.O_APPEND:
         new.unlink(missing_ok=True)

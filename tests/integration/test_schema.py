@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The schemas are schemas, say what interfaces promise, and are printed by the program that they belong to."""
+"""The schemas are valid, keep the promises of the interfaces, and are printed by their program."""
 import copy
 
 import jsonschema
@@ -43,7 +43,7 @@ def test_every_reference_is_defined(printed):
 
 
 def test_closing_takes_away(printed):
-    """schema.check relies on it: no keyword makes valid what is not valid below it."""
+    """schema.check relies on it: no keyword makes a document valid that is invalid below it."""
     def keywords(node):
         if isinstance(node, list):
             for item in node:

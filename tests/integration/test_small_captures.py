@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Small captures of millions of rows: no verb takes more memory than 256 MiB and 100 times the file's size, and what does not
-fit is an error that names it."""
+"""Small captures of millions of rows: no verb takes more memory than 256 MiB and 100 times the
+file's size; beyond that it fails with an error that names the state."""
 import json
 import os
 import subprocess
@@ -34,7 +34,7 @@ VERBS = {
     "symbolize": ["symbolize"],
 }
 
-# A verb that does not fit, and what its error names.
+# A verb that exceeds it, and the state that its error names.
 TOO_MUCH = {
     "open-spans": ("marks", "marks and open spans"),
     "live-blocks": ("memory", "live blocks"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Split DWARF, in files of units and in packages, says what the same program says whose DWARF is not split."""
+"""Split DWARF, in files of units and in packages, has the same results as the same program's DWARF
+that is not split."""
 import shutil
 import subprocess
 
@@ -23,7 +24,7 @@ int main(int argc, char **argv)
 	return argc > 5 ? rare(argc) : loop(l) + other(argc);
 }
 """
-# A unit of one range, from whose start others count.
+# A unit of one range, whose start others are relative to.
 OTHER = """
 static inline int mix(int a, int b)
 {
@@ -42,7 +43,7 @@ COMPILERS = {"gcc": "g++", "clang": "clang++"}
 
 @pytest.fixture(scope="module", params=part(["gcc-4", "gcc-5", "clang-4", "clang-5"], 2))
 def work(request, require, tmp_path_factory):
-    """The program twice, and what it says whole."""
+    """The program twice, and the results of the whole one."""
     compiler, version = request.param.split("-")
     require(COMPILERS[compiler], "llvm-dwp-14", "readelf")
     folder = tmp_path_factory.mktemp(request.param)
@@ -76,7 +77,7 @@ def same(own, whole):
 
 @pytest.fixture
 def alone(work, tmp_path):
-    """The program where its other halves are not, which are in a folder beside it."""
+    """The program in another folder than its other halves, which are in a folder beside it."""
     folder, addresses, places = work
     shutil.copy(folder / "split", tmp_path / "split")
     (tmp_path / "away").mkdir()
@@ -111,7 +112,7 @@ def test_debug_folder(alone):
 
 
 def packages(folder, program):
-    """By each of the two tools; that of binutils knows DWARF 4 only."""
+    """By each of the two tools; that of binutils supports DWARF 4 only."""
     halves = [folder / "away" / "main.dwo", folder / "away" / "other.dwo"]
     subprocess.run(["llvm-dwp-14", *halves, "-o", folder / "llvm.dwp"], check=True)
     version = subprocess.run(["readelf", "--debug-dump=info", program], stdout=subprocess.PIPE, check=True).stdout
@@ -134,7 +135,7 @@ def test_package(alone):
 
 
 def test_package_of_debug_file(alone):
-    """Beside the file that the skeletons were put into."""
+    """Beside the file that the skeletons were moved to."""
     folder, addresses, places = alone
     subprocess.run(["objcopy", "--only-keep-debug", "split", "split.debug"], cwd=folder, check=True)
     subprocess.run(["strip", "split"], cwd=folder, check=True)
@@ -145,7 +146,7 @@ def test_package_of_debug_file(alone):
 
 
 def test_other(alone):
-    """A half of another unit, or of nothing, is not taken; names of the table are left."""
+    """A half of another unit, or of nothing, is not used; names of the symbol table stay."""
     folder, addresses, places = alone
     shutil.copy(folder / "away" / "main.dwo", folder / "other.dwo")
     half = (folder / "away" / "main.dwo").read_bytes()
@@ -155,7 +156,7 @@ def test_other(alone):
 
 
 def test_sysroot(alone):
-    """What the skeleton names outside of it is not opened, and a pipe is not waited at."""
+    """Files outside that the skeleton names are not opened, and a pipe does not block."""
     folder, addresses, places = alone
     root = folder / "root"
     for half in ("main.dwo", "other.dwo"):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Whole stacks through files that come, go, change, hide or lie, as the real daemon records them."""
+"""Whole stacks through files that appear, disappear, change, hide or lie, recorded by the real
+daemon."""
 import random
 import shutil
 import struct
@@ -88,7 +89,7 @@ def test_debug_frame_alone(samples_of):
 
 
 def test_no_cfi(samples_of):
-    """It ends at the first frame, and that is not called the root."""
+    """The chain ends at the first frame, which is not called the root."""
     samples = at(samples_of("nocfi"))
     assert len(samples) > 100
     for sample in samples:
@@ -109,7 +110,7 @@ int main(int argc, char **argv)
 	fexecve(to, arguments, environ);
 }
 """
-# fexecve() names the process by its descriptor, so the program gives itself a name.
+# fexecve() names the process by its descriptor, so the program sets its own name.
 NAMED = "#include <sys/prctl.h>\n" + PROGRAM.replace("	outer();", '	prctl(PR_SET_NAME, "in-memory");\n	outer();')
 
 
@@ -160,12 +161,12 @@ PROGRAMS.add_program("copied", COPIED)
 
 
 def test_copied_code(samples_of):
-    """A program that copies its code to anonymous memory in the same place, as onto huge pages."""
+    """A program that copies its code to anonymous memory in the same place, as for huge pages."""
     expect(at(samples_of("copied")), "spin;spin_here;spin_there;" + MAIN)
 
 
 def test_code_that_was_copied_before(profctl, profcapture, tmp_path, spawn):
-    """The same of a program that runs already."""
+    """The same for a program that is already running."""
     program = build(tmp_path, "copied", COPIED)
     target = spawn(program, "wait", stdout=subprocess.PIPE)
     target.stdout.readline()
@@ -191,7 +192,7 @@ PROGRAMS.add("headless", headless)
 
 
 def test_without_section_headers(samples_of):
-    """Nothing has a name in it; the chain is as long as it should be, and what is below it has names."""
+    """No frame has a name; the chain has the right length, and the frames below it have names."""
     samples = [sample for sample in samples_of("headless") if sample.images[:1] == ["headless"] and len(sample.images) > 5]
     frame = r"headless\+0x\w+;"
     expect(samples, f"({frame}){{4}}(libc\\.so\\.6\\+\\w+;|__libc_start_call_main;)?__libc_start_main;{frame[:-1]}")
@@ -224,7 +225,7 @@ __asm__(".globl _start; .type _start,@function; _start: xor %ebp,%ebp; call oute
 
 @pytest.mark.parametrize("prefix", [[], ["setarch", "-R"]], ids=["anywhere", "top"])
 def test_32_bits(profctl, profcapture, capture, tmp_path, prefix):
-    """No copy is taken of such a stack: the kernel's chain of frame pointers is what there is."""
+    """Such a stack is not copied: only the kernel's chain of frame pointers is available."""
     flags = "-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-omit-frame-pointer", "-fno-stack-protector"
     try:
         program = build(tmp_path, "small", SMALL, *flags, head="")
@@ -329,7 +330,7 @@ def test_chroot(samples_of):
 
 
 def test_mount_namespace(profctl, profcapture, capture, tmp_path, require):
-    """A file that another one is mounted over, where only the program sees it."""
+    """Another file is mounted over it, visible only to the program."""
     require("unshare", mounts=True)
     under = library(tmp_path, "under", 3000)
     over = library(tmp_path, "over", 40)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Stop takes less than a second of a CPU, whatever the engine, the file and the samples are like just then, and nobody is waited for."""
+"""Stop takes less than a second of CPU time in any state of the engine, the file and the samples,
+and waits for nobody."""
 import contextlib
 import fcntl
 import os
@@ -15,7 +16,7 @@ from recordings import let_run, until, wait_for_samples, whole_cpu_seconds
 from slices import SANITIZED
 from test_dbus_private import SYSTEM, profd, running, variant  # noqa: F401 (fixtures)
 
-SECOND = 10 if SANITIZED else 1  # the programs know it too: their patience is longer there
+SECOND = 10 if SANITIZED else 1  # a sanitizer's programs know it too: they wait longer
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,7 @@ def options(**more):
 
 
 def stop(profd, path):
-    """The CPU time that profd and its engine took for it, and the arguments of Finished."""
+    """The CPU time of profd and its engine for it, and the arguments of Finished."""
     before = sum(whole_cpu_seconds(pid) for pid in (profd.process.pid, *profd.engines()))
     with contextlib.suppress(GLib.Error):
         profd.session(path, "Stop")  # the end may have come by itself
@@ -42,7 +43,7 @@ def warnings(profd):
 
 
 def is_whole_up_to_its_end(profcapture, capture):
-    """A prefix: what is there is readable, and what is not is cut off."""
+    """A prefix: existing rows are readable, and the rest is cut off."""
     data = profcapture.json("verify", capture, check=3)["data"]
     return data["state"] == "unfinished" and all(row["reason"] == "cut" for row in data["damaged"])
 
@@ -72,7 +73,7 @@ def test_engine_that_hangs(profd, file, capture, profcapture, busy):
     assert profd.get(path, "State") == "stopping" and not warnings(profd), "Stop did not return at once"
     ok, reason, _ = profd.wait("Finished", path)
     assert (ok, reason) == (False, "internal")
-    assert time.monotonic() - begin < 5 * SECOND  # a second, and what a busy machine adds
+    assert time.monotonic() - begin < 5 * SECOND  # a second, and the delay of a busy machine
     assert warnings(profd).count("engine-hangs") == 1
     assert is_whole_up_to_its_end(profcapture, capture)
     assert profcapture.json("info", capture)["capture"]["samples"] > 0
@@ -87,7 +88,7 @@ def test_pipe_that_nobody_reads(profd, capture, profcapture, spawn):
     until(lambda: not select.select([], [writing], [], 0)[1])
     os.close(writing)
     took, (ok, _, _) = stop(profd, path)
-    assert not ok  # the engine gives it up, or the broker the engine
+    assert not ok  # the engine abandons it, or the broker the engine
     assert took < SECOND
     with open(reading, "rb") as pipe:
         capture.write_bytes(pipe.read())
@@ -95,7 +96,7 @@ def test_pipe_that_nobody_reads(profd, capture, profcapture, spawn):
 
 
 def test_full_disk(profd, file, capture, profcapture, spawn):
-    """A limit of the file's size is a full disk to a writer."""
+    """A limit of the file's size is like a full disk to a writer."""
     load(spawn)
     resource.prlimit(profd.process.pid, resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
     path = profd.create(options(frequency=variant("u", 20000)), file)
@@ -145,7 +146,8 @@ def test_wide_stacks_at_ten_kilohertz(profd, file, capture, profcapture, compile
 
 
 def test_engine_that_is_behind(profd, file, capture, profcapture, compile_c, spawn):
-    """Rings full of wide stacks: what there is no time for is counted, and every tick is a sample or a loss."""
+    """Rings full of large stacks: samples without time are counted, and every tick is a sample or a
+    loss."""
     deep = compile_c("deep", DEEP, "-O1")
     for _ in range(os.cpu_count() + 1):
         spawn("nice", "-n", "19", deep)
@@ -162,14 +164,14 @@ def test_engine_that_is_behind(profd, file, capture, profcapture, compile_c, spa
     found = profcapture.json("info", capture)
     assert found["capture"]["state"] == "finished"
     ticks = 10000 * os.cpu_count() * (summary["stop-time"] - summary["start-time"]) / 1e9
-    # a busy machine fills the side band's ring meanwhile, and what it loses are no ticks
+    # a busy machine fills the side band's ring meanwhile, whose losses are not ticks
     counted = summary["samples"] + sum(row["count"] for row in found["data"]["loss"] if row["cause"] != "side-band")
     assert 0.85 * ticks < counted < 1.1 * ticks
     assert sum(row["count"] for row in found["data"]["loss"]) == summary["lost"] + summary["missed-ticks"]
 
 
 def test_many_programs_that_are_new(profd, file, profcapture, capture, compile_c, spawn, tmp_path):
-    """Samples wait for the tables of files that were never seen before, until the end."""
+    """Samples wait for the tables of new files, until the end."""
     deep = compile_c("deep", DEEP, "-O1")
     copies = []
     for n in range(20):
@@ -179,7 +181,7 @@ def test_many_programs_that_are_new(profd, file, profcapture, capture, compile_c
     path = profd.create(options(frequency=variant("u", 10000), **{"call-graph": variant("s", "dwarf")}), file)
     profd.session(path, "Start")
     profd.wait_samples(path)
-    started = [spawn("nice", "-n", "19", copy) for copy in copies]  # they are many, and this process is to hear of the end
+    started = [spawn("nice", "-n", "19", copy) for copy in copies]  # they are many, and this process has to notice the end
     until(lambda: all(os.readlink(f"/proc/{process.pid}/exe") == str(copy) for process, copy in zip(started, copies)))
     let_run(started[-1].pid, 0.02)
     took, (ok, reason, _) = stop(profd, path)

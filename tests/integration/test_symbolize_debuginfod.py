@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Debug files come from a server where the user asks for that: what it has gives the names and lines that a file here gives, what it
-has not is asked for once, another file gives nothing; a server that does not answer, or does not end, takes no longer than it may."""
+"""Debug files come from a server if the user requests it: its files give the same names and lines
+as local ones, a missing file is requested once, another file gives nothing; a server that does not
+answer, or does not end, takes no longer than the limit."""
 import ctypes
 import http.server
 import os
@@ -37,13 +38,13 @@ int main(void)
 		spin();
 }
 """
-LIMIT = 40  # seconds that nothing here takes, where the servers take a minute or have no end
+LIMIT = 40  # seconds that nothing here takes, while the servers take a minute or never end
 LIBRARY = "libdebuginfod.so.1"
 
 
 @pytest.fixture(scope="module")
 def work(profctl, profcapture, require, tmp_path_factory):
-    """A recording of a stripped program, its debug file elsewhere, and the recording with what that says."""
+    """A recording of a stripped program, its debug file elsewhere, and the symbolized recording."""
     require("gcc", "objcopy", "strip", root=True)
     try:
         ctypes.CDLL(LIBRARY)
@@ -82,7 +83,8 @@ def bare(work, tmp_path):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers with `files`, by build-id, and with 404 for others; or `how` says: silent, trickle, endless."""
+    """Answers with `files`, by build-id, and with 404 for others; or as `how` says: silent,
+    trickle, endless."""
 
     daemon_threads = True
     block_on_close = False
@@ -115,7 +117,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             while server.how == "endless":
                 self.wfile.write(body)
         except OSError:
-            pass  # nobody wants it any more
+            pass  # the client has gone away
 
     def log_message(self, *_):
         pass
@@ -139,7 +141,7 @@ def server(monkeypatch, tmp_path):
 
 
 def names(profcapture, capture):
-    """All that names and lines are seen in."""
+    """All outputs with names and lines."""
     lines = profcapture.json("report", capture, "--by", "line", "--limit", 0)["data"]["rows"]
     inlined = profcapture.json("report", capture, "--inline", "--limit", 0)["data"]["rows"]
     return lines, inlined
@@ -150,7 +152,7 @@ def has_line(profcapture, capture):
 
 
 def halves(tmp_path):
-    """What is in the library's cache that is no whole file."""
+    """Incomplete files in the library's cache."""
     return list((tmp_path / "cache").rglob("debuginfo.*"))
 
 
@@ -182,7 +184,8 @@ def test_missing(profcapture, bare, build_id, server):
 
 @pytest.mark.parametrize("what", ["other", "garbage", "part"])
 def test_other_file(profcapture, bare, build_id, debug_file, server, what):
-    """The same with another build-id, no ELF file, the beginning of the right one, which has the build-id and no more."""
+    """The same with another build-id, a file that is not ELF, and the beginning of the right one,
+    which has only the build-id."""
     assert debug_file.count(bytes.fromhex(build_id)) == 1
     server.files[build_id] = {
         "other": debug_file.replace(bytes.fromhex(build_id), bytes(20)),
@@ -206,7 +209,7 @@ def test_slow(profcapture, bare, build_id, debug_file, server, tmp_path, how):
 
 
 def test_huge(profcapture, bare, build_id, debug_file, server, tmp_path, monkeypatch):
-    """A file without end, of which nobody says how large it is."""
+    """An endless file of unknown size."""
     server.files[build_id] = debug_file
     server.how = "endless"
     monkeypatch.setenv("DEBUGINFOD_MAXSIZE", str(1 << 20))
@@ -230,7 +233,7 @@ def waiting(profcapture, bare, server, spawn):
 
 
 def test_interrupt(profcapture, bare, waiting, tmp_path):
-    """As a terminal does it, whose Ctrl-C both processes get."""
+    """As at a terminal, where Ctrl-C reaches both processes."""
     child = children(waiting.pid)
     os.killpg(waiting.pid, signal.SIGINT)
     said = waiting.communicate(timeout=LIMIT)[1].decode()
@@ -254,7 +257,7 @@ def test_no_server(profcapture, bare, monkeypatch):
 
 
 def test_no_library(profcapture, bare, server, require):
-    """Where there is an empty file instead of it."""
+    """With an empty file instead of the library."""
     require("unshare", root=True, mounts=True)
     with open("/proc/self/maps", encoding="utf-8") as maps:
         library = next(line.split()[-1] for line in maps if "libdebuginfod" in line)

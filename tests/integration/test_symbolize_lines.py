@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Lines and inlined functions of what was hit stand in the capture: from the file itself, from debug files by build-id and by
-.gnu_debuglink, on the machine that recorded or below a sysroot; and no name comes from a file that is another one."""
+"""A capture has the lines and inlined functions of its samples: from the file itself, from debug
+files by build-id and by .gnu_debuglink, on the recording machine or below a sysroot; and no name
+comes from another file."""
 import re
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ import pytest
 from format_reader import Capture
 from recordings import INLINED_SPIN, until
 
-# Ends after some hundreds of milliseconds on a CPU, or with an argument never; at RATE that gives enough samples on any machine.
+# Ends after some hundreds of milliseconds on a CPU, or with an argument never; at RATE that gives
+# enough samples on any machine.
 SPIN = INLINED_SPIN.replace("int main(void)", "int main(int argc, char **argv)").replace("for (;;)", "for (int i = 0; argc > 1 || i < 300; i++)")
 RATE = 4000
 
@@ -45,11 +47,11 @@ def rows(profcapture, capture, *options):
 
 
 def check_lines(profcapture, capture, source="spin.c"):
-    """Of what is no interrupt, which a busy machine has many of."""
+    """Without interrupts, of which a busy machine has many."""
     user = "--mode", "user"
     by_line = {row["line"]: row for row in rows(profcapture, capture, *user, "--by", "line") if row["file"] and row["file"].endswith(source)}
     total = sum(row["self"] for row in rows(profcapture, capture, *user))
-    # A row a line and function: what is inlined is the function that it was written in.
+    # A row a line and function: inlined code belongs to the function that it was written in.
     assert by_line[4]["name"] == "mix"
     assert sum(row["self"] for row in by_line.values()) > 0.9 * total
     with_inlined = rows(profcapture, capture, *user, "--inline")
@@ -76,12 +78,13 @@ def test_record(profcapture, work):
 
 
 def test_dump(profcapture, work):
-    """Inlined calls are frames of their own, innermost first, before what they are inlined into; each says where it was."""
+    """Inlined calls are frames of their own, innermost first, before their caller; each has its
+    place."""
     rows = profcapture.json("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
     chains = {tuple((f["name"], f["inline"], f["at_line"]) for f in row["frames"]) for row in rows}
     at = ("mix", True, 4), ("twice", True, 8), ("spin", False, 14), ("main", False, 20)
     assert any(at == chain[i : i + 4] for chain in chains for i in range(len(chain)))
-    # the function itself is declared elsewhere than the frame is
+    # the function itself is declared at another line than the frame's
     frames = [frame for row in rows for frame in row["frames"] if frame["name"] == "spin"]
     assert {frame["line"] for frame in frames} == {10} and {Path(frame["at_file"]).name for frame in frames} == {"spin.c"}
     text = profcapture("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0).stdout
@@ -125,7 +128,8 @@ def test_sysroot(profcapture, work, bare, tmp_path):
 
 
 def test_other_file(profcapture, work, bare, tmp_path):
-    """Another program in its place is said to be one, and a debug file whose checksum is wrong gives nothing."""
+    """Another program in its place is reported, and a debug file with a wrong checksum gives
+    nothing."""
     folder = tmp_path / str(work).lstrip("/")
     folder.mkdir(parents=True)
     (tmp_path / "other.c").write_text(SPIN.replace("spin", "other"))
@@ -138,8 +142,8 @@ def test_other_file(profcapture, work, bare, tmp_path):
     assert not {"other", "spin", "mix"} & {row["name"] for row in rows(profcapture, bare, "--inline")}
 
 
-# Ways to run a copy of the program that is in a folder of its own, where "$0" is that folder.
-# Not before it runs, as there would be nothing to run.
+# Ways to run a copy of the program in a folder of its own, where "$0" is that folder. The file is
+# moved only after the start.
 RUNS = '"$0/whole" & until [ /proc/$!/exe -ef "$0/whole" ]; do :; done; '
 PLACES = {
     "plain": 'exec "$0/whole"',
@@ -177,7 +181,8 @@ def test_places(profctl, profcapture, require, tmp_path):
         assert their_names == names and their_hot <= lines and hot <= their_lines, (place, said)
 
 
-# What a process has in its own mount namespace: debug files where nobody else sees them, "$0" being the folder of the program.
+# A process's own mount namespace: debug files that nobody else sees, with "$0" as the folder of the
+# program.
 HIDDEN = {
     "build-id": "mount -t tmpfs none /usr/lib/debug && mkdir -p /usr/lib/debug/.build-id/{0} && cp away.debug /usr/lib/debug/.build-id/{0}/{1}.debug",
     "link": "cp away.debug hidden/spin.debug",
@@ -186,7 +191,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize("where", HIDDEN)
 def test_debug_file_of_a_namespace(profctl, profcapture, capture, require, spawn, work, tmp_path, where):
-    """Debug files of a container are its own: they are found while it lives."""
+    """A container has its own debug files: they are found while it lives."""
     require("unshare", root=True, mounts=True)
     for name in "spin", "away.debug":
         shutil.copy(work / name, tmp_path / name)
@@ -200,7 +205,7 @@ def test_debug_file_of_a_namespace(profctl, profcapture, capture, require, spawn
     check_lines(profcapture, capture)
 
 
-# gcc inlines some calls of it into itself, and into main
+# gcc inlines some of its calls into itself, and into main
 FIB = """
 volatile int sink;
 int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
@@ -209,8 +214,8 @@ int main(void) { for (int i = 0; i < 60; i++) sink = fib(30); return 0; }
 
 
 def innermost(capture, program):
-    """How many samples hit each function of the program, inlined ones included, as addr2line has it; and whether a function is
-    inlined into itself anywhere there."""
+    """How many samples hit each function of the program, inlined ones included, according to
+    addr2line; and whether a function is inlined into itself anywhere there."""
     known = {}
     for name in "string", "image", "frame", "stack":
         for row, chunk in capture.rows(name):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Programs with sysprof's collector in them are recorded as they are: one of ours with Debian's library, and Debian's GTK 4.
+"""Programs with sysprof's collector are recorded unchanged: one of ours with Debian's library, and
+Debian's GTK 4.
 
-What they are told by is the socket behind SYSPROF_CONTROL_FD, which all that the command starts inherits.
+The variable SYSPROF_CONTROL_FD names the socket, which every process of the command inherits.
 """
 import json
 import os
@@ -20,14 +21,15 @@ from recordings import processes, until
 
 LOAD = os.environ.get("SYSPROF_LOAD")
 N = 500
-LATE = {"late"}  # by a machine that has other things to do: the rows are there
+LATE = {"late"}  # on a busy machine: the rows exist
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 with_library = pytest.mark.skipif(not LOAD, reason="libsysprof-4-dev is not installed")
 
 
 @pytest.fixture
 def record(profctl, profcapture, capture):
-    """What a command's marks are called, and its output. No samples: these are not what it is about."""
+    """The names of a command's marks, and its output. Without samples, which are not the
+    subject."""
 
     def run(*command, options=(), **more):
         done = profctl("record", "-F", 0, "--no-symbols", *options, "-o", capture, "--", *command, **more)
@@ -77,7 +79,8 @@ def test_modes(record, profcapture, capture, mode, expected):
 
 @with_library
 def test_children(record, profcapture, capture):
-    """All ask at the same time over one socket: each mark is its own process's, whoever had whose answer."""
+    """All send requests at the same time over one socket: each mark belongs to its own process,
+    whichever answer it took."""
     marks, _ = record(LOAD, "children", N)
     assert set(losses(profcapture, capture)) <= LATE
     assert {mark["name"] == f"child {mark['pid']}" for mark in marks} == {True}
@@ -96,7 +99,8 @@ def test_exec(record, profcapture, capture):
 
 @with_library
 def test_fork(record, profcapture, capture):
-    """Two processes write into one ring, which the library was not made for: no mark comes twice, and we are not confused."""
+    """Two processes write into one ring, which the library does not support: no mark comes twice,
+    and the engine is not confused."""
     marks, output = record(LOAD, "fork", N)
     names = Counter(mark["name"] for mark in marks)
     assert names["before"] == 1 and names["both"] <= 2 * N and names["after"] <= N
@@ -112,7 +116,8 @@ def test_off(profctl, profcapture, capture):
 
 
 def test_environment(profctl, capture):
-    """--no-sysprof leaves the caller's own, which may be sysprof; else there is a socket at a high number."""
+    """--no-sysprof keeps the caller's variable, which may be sysprof's; else there is a socket at a
+    high number."""
     show = ["sh", "-c", "echo $SYSPROF_CONTROL_FD; readlink /proc/self/fd/$SYSPROF_CONTROL_FD"]
     env = {"SYSPROF_CONTROL_FD": 77}
     done = profctl("record", "-F", 0, "--no-sysprof", "-q", "-o", capture, "--", *show, env=env, check=1)
@@ -124,7 +129,7 @@ def test_environment(profctl, capture):
 
 @with_library
 def test_killed(recorder, profcapture, capture, tmp_path):
-    """Who records is gone before the program asks: nobody answers, and it goes on."""
+    """The recorder ends before the program sends its request: nobody answers, and it continues."""
     go = tmp_path / "go"
     os.mkfifo(go)
     recording = recorder("-F", 0, "--no-symbols", "-o", capture, "--", "sh", "-c",
@@ -154,7 +159,7 @@ def ask(record, code, **options):
 
 
 def test_hostile(record, profcapture, capture):
-    """What is no request is dropped; the next one is answered; endless requests are, too."""
+    """An invalid request is dropped; the next one is answered; so are endless ones."""
     ask(record, """
 for text in b"", b"x", b"CreatRing", b"CreatRing\\0\\0", b"\\0" * 10, b"x" * 60000:
     s.send(text)
@@ -167,7 +172,8 @@ assert 0 in answers and set(answers) <= {0, 1}, answers
 
 @pytest.mark.parametrize("options", [[], ["--system"]])
 def test_late(recorder, profcapture, capture, tmp_path, options):
-    """A child writes into a ring that its parent asked for. Its own request is behind others when the command ends."""
+    """A child writes into a ring that its parent requested. Its own request waits behind others
+    when the command ends."""
     go = tmp_path / "go"
     os.mkfifo(go)
     frame = struct.pack("<HhiQqQ24s40sQ", 104, 0, 0, time.monotonic_ns(), 10, 0, b"group", b"late", 0)
@@ -201,7 +207,8 @@ os.waitpid(child, 0)
 
 
 def test_stranger(profctl, profcapture, capture):
-    """Frames of a process that did not ask are not its: the ring is given up, and said so."""
+    """Frames of a process without a request are not attributed to it: the ring is quarantined, and
+    reported."""
     frame = struct.pack("<HhiqQq24s40sQ", 104, 0, 1, time.monotonic_ns(), 10, 0, b"group", b"not mine", 0)
     done = profctl("record", "-F", 0, "--no-symbols", "-o", capture, "--", "/usr/bin/python3", "-c", ASK + f"""
 import mmap, struct, time
@@ -218,7 +225,8 @@ time.sleep(1)
 
 
 def test_full_ring_is_a_loss_of_an_unknown_number(profctl, profcapture, capture):
-    """The library drops what finds no room and counts nothing, so nobody says how much: null, and never 0."""
+    """The library drops frames without room and counts nothing, so the number is unknown: null, and
+    never 0."""
     frame = struct.pack("<HhiQqQ24s40sQ", 104, 0, 0, time.monotonic_ns(), 10, 0, b"group", b"mark", 0)
     done = profctl("record", "-F", 0, "--no-symbols", "--json", "-o", capture, "--", "/usr/bin/python3", "-c", ASK + f"""
 import mmap, struct
@@ -245,7 +253,8 @@ struct.pack_into("<I", ring, 4, len(frames))
 
 @with_library
 def test_first_marks_at_full_speed(profctl, profcapture, capture):
-    """What comes faster than it is written waits in the ring, which has room for twice as much."""
+    """Frames that come faster than they are drained wait in the ring, which has room for twice as
+    many."""
     profctl("record", "-F", 0, "--no-symbols", "-o", capture, "--", LOAD, "flat", 300000)
     assert {table["name"]: table["rows"] for table in profcapture.json("info", capture)["data"]["tables"]}["mark"] == 300000
 
@@ -261,7 +270,7 @@ def display(spawn):
 
 @pytest.mark.skipif(not shutil.which("gtk4-demo") or not shutil.which("Xvfb"), reason="gtk-4-examples or xvfb is not installed")
 def test_gtk(record, profcapture, capture, display, tmp_path):
-    """Debian's GTK, unmodified: its frame clock's phases are marks, and what it counts are counters."""
+    """Debian's GTK, unmodified: its frame clock's phases are marks, and its counts are counters."""
     env = {"DISPLAY": display, "GDK_BACKEND": "x11", "GSK_RENDERER": "cairo", "HOME": tmp_path, "XDG_RUNTIME_DIR": tmp_path,
            "GTK_A11Y": "none", "DBUS_SESSION_BUS_ADDRESS": "disabled:"}
     marks, _ = record("gtk4-demo", "--run=spinner", "--autoquit", env=env)

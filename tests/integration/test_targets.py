@@ -97,7 +97,8 @@ def rows(profcapture, capture, table):
 
 
 def assert_family(rows_of, first, tables, how):
-    """All that FAMILY starts is there, once, and nobody else; rows_of(table). Returns their pids."""
+    """Every task that FAMILY starts is there, once, and nobody else; rows_of(table). Returns their
+    pids."""
     ours = {first}
     for process in rows_of("process"):
         if process["pid"] != first:
@@ -106,7 +107,8 @@ def assert_family(rows_of, first, tables, how):
     for table in tables:
         for row in rows_of(table):
             assert row["pid"] in ours, (table, row)
-    # the first one, 200 that are short, the leaf, the daemon with its parent, the thread that execs, the vfork
+    # the first one, 200 short ones, the leaf, the daemon with its parent, the thread that execs,
+    # the vfork
     assert len(ours) == 1 + 200 + 1 + 2 + 1 + 1
     tasks = rows_of("task")
     assert sum(task["event"] == "fork" for task in tasks) == 205 + 80 + 1
@@ -128,7 +130,7 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, recorder, 
         said = end_when_recorded(target, recorder, "--json", "--no-symbols", "-o", capture)
         assert json.loads(said)["data"]["reason"] == "target-exited"
     ours = assert_family(lambda table: rows(profcapture, capture, table), first, OWNED, how)
-    # the daemon is recorded to its end, which outlives its parent
+    # the daemon, which outlives its parent, is recorded to its end
     assert {process["pid"] for process in rows(profcapture, capture, "process")} == ours
 
 
@@ -156,18 +158,20 @@ int main(int argc, char **argv)
 
 
 def test_exec_chain(profctl, profcapture, capture, compile_c):
-    """What /proc says about a process is newer than records that are still in the rings: it must not hide them."""
+    """/proc's state of a process is newer than records that are still in the rings: it must not
+    hide them."""
     recorded(profctl, "--no-symbols", "-o", capture, compile_c("chain", CHAIN, "-O1"), 150)
     tasks = rows(profcapture, capture, "task")
     assert sum(task["event"] == "exec" for task in tasks) == 1 + 150
-    processes = {row["id"]: row for row in rows(profcapture, capture, "process")}  # written again where more became known
+    processes = {row["id"]: row for row in rows(profcapture, capture, "process")}  # written again when more became known
     generations = sorted(process["exec_generation"] for process in processes.values())
     assert generations == list(range(generations[0], generations[0] + len(processes)))
 
 
 @pytest.mark.alone
 def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn, require):
-    """Samples of a thread may come after its exit, so it is remembered for a while: not where its number is reused."""
+    """Samples of a thread may come after its exit, so it is kept for a while, unless its number is
+    reused."""
     require(machine=True)
     last_pid = Path("/proc/sys/kernel/ns_last_pid")
     keeper, target = spawn("sleep", 60), spawn("sleep", 1)
@@ -205,12 +209,12 @@ def test_vdso_has_names(profctl, profcapture, capture, compile_c):
     assert sum(row["self"] for row in vdso) > data["samples"] / 4
     names = {row["name"] for row in vdso}
     assert names & {"clock_gettime", "__vdso_clock_gettime"}, vdso
-    # what those call within it, if a kernel is built so, has no name
+    # functions that those call within it, in some kernel builds, have no name
     assert all(name.startswith("[vdso]+") for name in names - {"clock_gettime", "__vdso_clock_gettime"}), vdso
 
 
 def test_leader_that_ended_before_its_threads(profctl, profcapture, capture, spawn, compile_c):
-    """Its /proc folder has neither program nor mappings any more: a thread's has."""
+    """Its /proc folder has neither program nor mappings any more, but a thread's has."""
     source = """
     #include <pthread.h>
     static volatile long x;

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Recording by task: users without privilege, and sessions that may show a user's own processes only.
+"""Recording by task: users without privilege, and sessions that may show a user's own processes
+only.
 
-Everything here runs as a plain user with perf's CPU-wide events refused, whatever kernel.perf_event_paranoid is, unless
-it says something else.
+Everything here runs as a plain user with perf's CPU-wide events refused, for any value of
+kernel.perf_event_paranoid, unless noted otherwise.
 """
 import json
 import os
@@ -113,7 +114,7 @@ def as_user(*command, uid=NOBODY, refuse="cpu", limits=()):
 
 @pytest.fixture
 def home():
-    """A folder of everybody's, which pytest's are not."""
+    """A folder that everybody can reach, unlike pytest's."""
     folder = Path(tempfile.mkdtemp(prefix="profd-test-", dir="/tmp"))
     folder.chmod(0o777)
     yield folder
@@ -161,7 +162,7 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, program, h
     tables = ("sample", "task", "mapping", "switch", "thread")
     assert_family(lambda table: rows(profcapture, capture, table), first, tables, how)
     assert {process["uid"] for process in rows(profcapture, capture, "process")} == {NOBODY}
-    # a thread is on one CPU at a time, and on a CPU is one thread
+    # a thread is on one CPU at a time, and a CPU runs one thread
     for key in ("thread", "cpu"):
         last = {}
         for row in sorted(rows(profcapture, capture, "switch"), key=lambda row: row["time_ns"]):
@@ -170,7 +171,7 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, program, h
 
 
 def test_all_time_is_known(profctl, profcapture, capture, program):
-    """As with privilege; but nothing says when a thread was woken, and that is not called 0."""
+    """As with privilege; but wake-ups of a thread are unknown, and that is not reported as 0."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", program("wall", WALL), 4, prefix=as_user())
     times = {tid: ns for (_, tid), ns in times_of(profcapture, capture).items()}
     for line in done.stdout.splitlines()[1:]:
@@ -217,14 +218,15 @@ def test_samples_stand_for_the_time(profctl, profcapture, capture, program, name
     """Each task spins for a time that it measures with its own clock."""
     recorded(profctl, "--no-symbols", "-o", capture, program(name, source), n, ms, prefix=as_user())
     seen = sampled_ns(profcapture, capture)
-    # a timer begins anew for each task and CPU, so half a tick of each is not seen
+    # a timer begins again for each task and CPU, so half a tick of each is not seen
     tasks = len(rows(profcapture, capture, "thread"))
     print(f"{name}: {seen / 1e6:.0f} ms sampled, {n} times {ms} ms used, {tasks} threads", file=sys.stderr)
     assert 0.85 * n * ms * 1e6 - tasks * PERIOD_NS < seen < 1.1 * n * (ms + 1) * 1e6 + tasks * PERIOD_NS
 
 
 def test_threads_that_come_while_events_are_opened(profcapture, capture, program, spawn):
-    """Each has the events of its parent, in part or twice: none of its samples is missing or counted twice."""
+    """Each has the events of its parent, in part or twice: none of its samples is missing or
+    counted twice."""
     source = SPIN + r"""
     static void *next(void *data)
     {
@@ -258,7 +260,8 @@ def test_threads_that_come_while_events_are_opened(profcapture, capture, program
         seen[row["thread"]] = seen.get(row["thread"], 0) + PERIOD_NS
     for thread, sampled in seen.items():
         assert sampled <= 1.2 * ran[thread] + 2 * PERIOD_NS, (thread, sampled, ran[thread])
-    # it spins for 6 ms; one that leaves its CPU before it has the event that says so seems to run until another of ours comes
+    # it spins for 6 ms; one that leaves its CPU before it has the switch event seems to run until
+    # another task of ours comes
     assert sum(seen.values()) > 0.6 * sum(min(time, 7e6) for time in ran.values())
     forked = [row["thread"] for row in rows(profcapture, capture, "task") if row["event"] == "fork"]
     assert len(forked) == len(set(forked)) > 50
@@ -288,7 +291,7 @@ def test_stacks(profctl, profcapture, capture, home, name):
     assert sum(sample.stop == "root" for sample in samples) >= 0.95 * len(samples)
     assert data["unresolved_samples"] <= 0.05 * data["samples"]
     assert data["lost"] == 0
-    # what gcc starts is in, by exec chains of short programs
+    # processes started by gcc are included, by exec chains of short programs
     seen = {row["comm"] for row in rows(profcapture, capture, "task") if row["event"] == "exec"}
     assert seen >= ({"gcc", "cc1", "as"} if name == "gcc" else {"python3"})
 
@@ -301,7 +304,7 @@ def test_program_that_was_deleted(profctl, profcapture, capture, program):
     assert sum(sample.names[:1] == ["spin"] for sample in samples) > 0.9 * len(samples) > 100
 
 
-# ---- what a user may have, and what is said about it
+# ---- a user's limits, and the messages about them
 
 
 def test_what_is_reduced_is_said(profctl, profcapture, capture, program):
@@ -341,7 +344,7 @@ def test_too_few_descriptors(profctl, capture, spawn, program):
 
 
 def test_many_threads_by_pid(profctl, profcapture, capture, spawn, program):
-    """Each works for a while and sleeps for long, so that the machine has time for us."""
+    """Each works for a while and sleeps for long, so that the machine has time for the recorder."""
     source = THREADS.replace("spin(ms);", "for (;;) { spin(2); usleep(ms * 1000); }")
     target = spawn(*as_user(program("many", source), 200, 500, refuse=None))
     until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 201)
@@ -355,7 +358,7 @@ def test_many_threads_by_pid(profctl, profcapture, capture, spawn, program):
 @pytest.mark.parametrize("bytes", [0, 65536])
 def test_little_locked_memory(profctl, profcapture, capture, program, bytes):
     one = program("one", THREADS)
-    for _ in range(3):  # what one recording took is given back
+    for _ in range(3):  # a recording returns its descriptors
         data = recorded(profctl, "-o", capture, "--force", one, 2, 150, prefix=as_user(limits=[f"MEMLOCK={bytes}"]))
         assert data["lost"] == 0
         samples = settled([sample for sample in read(profcapture, capture) if sample.comm == "one"])
@@ -411,7 +414,7 @@ def end_of_driven(target, recording):
 
 
 def start_user(spawn, *command, uid=NOBODY, **options):
-    """The process is the user's, wholly, when this returns."""
+    """When this returns, the process belongs wholly to the user."""
     process = spawn(*as_user(*command, uid=uid, refuse=None), **options)
     until(lambda: str(command[0]).encode() == Path(f"/proc/{process.pid}/cmdline").read_bytes().partition(b"\0")[0])
     return process
@@ -425,7 +428,8 @@ def test_own_only_has_the_kernel_too(profcapture, capture, spawn):
 
 
 def test_own_only_opens_each_process_once(capture, spawn):
-    """However often its number is given: descriptors are few, and opening events takes time that others wait for."""
+    """However often its number is given: descriptors are few, and opening events takes time that
+    others wait for."""
     target = start_user(spawn, "dd", "if=/dev/zero", "of=/dev/null")
     done = subprocess.run(["prlimit", "--nofile=256", DRIVE, capture, "1", f"uid={NOBODY}", "own-only=true",
                            "pids=" + ",".join([str(target.pid)] * 256)], capture_output=True, text=True, timeout=60)
@@ -440,7 +444,7 @@ def test_own_only_has_stacks(profcapture, capture, spawn, program):
 
 
 def test_own_only_refuses(capture, spawn, home):
-    """Another user's, root's, and one's own that is not wholly so."""
+    """Another user's process, root's, and one's own that is not wholly so."""
     secret = home / "unreadable"
     shutil.copy("/bin/sleep", secret)
     secret.chmod(0o711)
@@ -453,7 +457,7 @@ def test_own_only_refuses(capture, spawn, home):
 
 
 def everything(profcapture, print_rows, capture):
-    """All bytes of all tables, as they are after decompression, and once more as readers show them."""
+    """All bytes of all tables after decompression, and once more as readers show them."""
     raw = subprocess.run([print_rows, capture], check=True, capture_output=True).stdout
     strings = [bytes.fromhex(cell[1:].decode()) for cell in raw.replace(b"\n", b"\t").split(b"\t") if cell[:1] == b"x"]
     shown = profcapture("dump", capture, "--resolve", "--limit", 0, "--json", text=False).stdout
@@ -461,8 +465,8 @@ def everything(profcapture, print_rows, capture):
 
 
 def test_no_foreign_byte(profcapture, home, capture, spawn, program):
-    """Two users at once, on every CPU, with children and threads: nothing of one is in the capture of the other. Children live for
-    as long as it takes to see whose they are."""
+    """Two users at once, on every CPU, with children and threads: nothing of one is in the capture
+    of the other. Children live long enough that their owner can be determined."""
     source = SPIN.replace("spin", "spin_MARK") + r"""
     int main(int argc, char **argv)
     {
@@ -501,7 +505,7 @@ def test_no_foreign_byte(profcapture, home, capture, spawn, program):
         assert {row["uid"] for row in rows(profcapture, home / f"{uid}.cap", "process")} == {uid}
 
 
-# ---- targets that become something else in the middle
+# ---- targets that change in the middle
 
 
 BECOME = SPIN + r"""
@@ -541,7 +545,7 @@ def test_setuid_program_is_not_recorded(profctl, profcapture, capture, home, pro
     assert sampled_ns(profcapture, capture) > 70e6
     end_ns = max(row["time_ns"] for row in rows(profcapture, capture, "task") if row["event"] == "exit")
     samples = rows(profcapture, capture, "sample")
-    # in exec the kernel renames a task before it takes the events off it
+    # in exec the kernel renames a task before it removes its events
     assert [row for row in samples if row["comm"] not in ("first", "python3", "profctl") and row["mode"] != "kernel"] == []
     assert [row["time_ns"] - end_ns for row in samples if row["time_ns"] > end_ns] == []
     assert len(samples) * PERIOD_NS < 200e6
@@ -552,7 +556,7 @@ def test_setuid_program_is_not_recorded(profctl, profcapture, capture, home, pro
 
 
 def test_target_that_changes_user(profcapture, capture, spawn, program):
-    """Only root's can: what it was when it was asked for is what counts, and the kernel leaves it its events."""
+    """Only root's can: its state at the request counts, and the kernel leaves it its events."""
     source = SPIN + r"""
     int main(void)
     {
@@ -588,7 +592,7 @@ def test_target_that_enters_namespaces(profcapture, capture, spawn, program):
 
 
 def test_target_that_is_gone(profctl, capture, spawn):
-    """Between the request and the events: an error, or a recording of nothing."""
+    """Between the request and the events: an error, or an empty recording."""
     for delay in (0, 0.001, 0.003, 0.01, 0.03, 0.1):
         target = spawn(*as_user("sleep", delay, refuse=None))
         done = profctl("record", "-p", target.pid, "-d", 1, "-o", capture, "--force", check=None, prefix=as_user())
@@ -615,7 +619,7 @@ def test_cpu_that_goes_and_comes(profctl, profcapture, capture, program, require
     assert last - first > 1e9, "the events of tasks are there when the CPU is back"
 
 
-# ---- descriptors on their way, of which all processes of a user share a number
+# ---- descriptors in transit, whose number all processes of a user share
 
 HOG = """import socket, sys
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -632,7 +636,8 @@ def cpu_s(pid):
 
 
 def test_too_many_descriptors_on_their_way(capture, home, spawn):
-    """Nothing tells when there are fewer: profd must not ask all the time, and goes on then."""
+    """Nothing announces that there are fewer: profd must not poll continuously, and continues
+    then."""
     uid, build = 65531, Path(os.environ["PROFD"]).parent
     (home / "profd").write_text(f'#!/bin/sh\nexec prlimit --nofile=256 {build}/profd "$@"\n')
     (home / "profd").chmod(0o755)
@@ -640,7 +645,8 @@ def test_too_many_descriptors_on_their_way(capture, home, spawn):
         (home / name).symlink_to(build / name)
     hog = spawn(*as_user(sys.executable, "-c", HOG, uid=uid, refuse=None), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert hog.stdout.readline() == b"full\n"
-    # The socket of sysprof's is refused, as what a reply carries GDBus would send, and end the connection where it cannot.
+    # The request for sysprof's socket is refused, because GDBus would send the descriptor of a
+    # reply, and end the connection if it cannot.
     recorder = spawn(*as_user(os.environ["PROFCTL"], "record", "-q", "-o", capture, "--", "sleep", 0.2, uid=uid),
                      env={**os.environ, "PROF_LIBEXEC_DIR": str(home)})
 

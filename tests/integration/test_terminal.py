@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""report on a terminal: lines fit it, colours are as they are wanted, and a pager shows it, which may be left at any time."""
+"""report on a terminal: lines fit, colors follow the settings, and a pager shows it, which may end
+at any time."""
 import fcntl
 import os
 import re
@@ -41,7 +42,7 @@ class Terminal:
         return self.data.decode(errors="replace").replace("\r\n", "\n")
 
     def read(self, until=None, seconds=20):
-        """What it shows, up to this or to its end."""
+        """Its output, up to this or to its end."""
         deadline = time.monotonic() + seconds
         while until is None or until not in self.text:
             assert time.monotonic() < deadline, self.text[-500:]
@@ -80,13 +81,14 @@ def test_fits(profcapture, whole, view):
         lines = COLOUR.sub("", shown(profcapture, "report", whole, "--limit", 0, *view, columns=columns)).split("\n")
         rows = [line for line in lines if re.match(r" +\d+\.\d\d ", line)]
         narrow = 62 if view == ["--by", "thread"] else 0  # its numbers alone take as much
-        # Some of a name is always shown, and its image is, however deep in a tree.
+        # Some of a name and its image is always shown, however deep in a tree.
         least = lambda line: len(line) - len(line.lstrip(" 0123456789.")) + 16 + len((re.findall(r"  \[.*$|  \S+:\d+$", line) or [""])[-1])
         assert rows and all(len(line) <= max(columns, narrow, least(line)) for line in rows), [line for line in rows if len(line) > columns]
 
 
 def test_how_wide(profcapture, whole):
-    """COLUMNS counts on a terminal; a file has no width, and --full-names is for whom a terminal has none."""
+    """COLUMNS counts on a terminal; a file has no width, and --full-names disables the terminal's
+    width."""
     wide = profcapture("report", whole, env={**os.environ, "COLUMNS": "40"}).stdout
     assert "…" not in wide and max(map(len, wide.split("\n"))) > 50
     rows = lambda text: [line for line in COLOUR.sub("", text).split("\n") if re.match(r" +\d+\.\d\d ", line)]
@@ -105,7 +107,8 @@ def test_colours(profcapture, whole):
 
 
 def test_pager(profcapture, whole, tmp_path):
-    """PROFCTL_PAGER before PAGER, with LESS; only for text, and only on a terminal; the same text, in the terminal's width."""
+    """PROFCTL_PAGER before PAGER, with LESS; only for text, and only on a terminal; the same text,
+    in the terminal's width."""
     pager = tmp_path / "pager"
     pager.write_text(f'#!/bin/sh\necho "paged $LESS" "$@"\nexec cat\n')
     pager.chmod(0o755)
@@ -129,7 +132,8 @@ def test_pager_ends_early(profcapture, whole, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
 def test_less(profcapture, whole):
-    """What fits is printed, and less ends; what does not is shown by pages, Ctrl-C does nothing, and q ends it."""
+    """Text that fits is printed, and less ends; longer text is shown in pages, Ctrl-C does nothing,
+    and q ends it."""
     assert "samples of" in shown(profcapture, "report", whole, "--limit", 3, rows=60, columns=120, PAGER=None, LESS=None)
     terminal = Terminal([profcapture.path, "report", whole, "--limit", 0], rows=10, PAGER=None, LESS=None)
     terminal.read(until="Lost: ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl top on a terminal of tmux: what it shows, its keys, and how it ends."""
+"""profctl top on a terminal of tmux: its display, its keys, and its end."""
 import os
 import re
 import shlex
@@ -22,7 +22,7 @@ class Terminal:
         self.errors = folder / "errors"
 
     def run(self, *args):
-        # newer mesons set LINES and COLUMNS, which curses believes rather than the terminal
+        # newer mesons set LINES and COLUMNS, which curses prefers to the terminal's size
         env = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
         return subprocess.run([*self.tmux, *args], check=True, stdout=subprocess.PIPE, encoding="utf-8", env=env).stdout
 
@@ -63,8 +63,8 @@ def test_views_and_keys(profctl, spawn, terminal):
     burner = spawn("/usr/bin/python3", "-c", BURN)
     terminal.start(profctl.command("top", "--bus", "private", "--pid", burner.pid))
     terminal.shows(r"profctl top - pid-%d, 999 Hz: +[1-9]\d* samples" % burner.pid)
-    # the interpreter's functions have names without frame pointers or debug symbols
-    # and it is most of the time, as soon as all of its places have theirs
+    # the interpreter's functions have names without frame pointers or debug symbols, and they are
+    # most of the time, as soon as all of their places have names
     share = terminal.shows(r"^ +(\d\d+\.\d+) +(\d+\.\d+) +\d+ +_PyEval_EvalFrameDefault +\[python3")
     assert float(share[1]) <= float(share[2]) <= 100
     terminal.shows(r"q quit")
@@ -127,7 +127,7 @@ def test_whole_system(profctl, spawn, terminal, tmp_path):
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not here")
 def test_generated_code(profctl, spawn, terminal):
-    """What a runtime writes of its code while it runs."""
+    """The names that a runtime writes while it runs."""
     loop = "function alpha(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s }\nfor (;;) alpha(200000)"
     node = spawn("node", "--perf-basic-prof", "-e", loop)
     try:

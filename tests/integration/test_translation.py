@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Messages come in the user's language, and what programs read does not."""
+"""Messages are in the user's language, but output for programs is not."""
 import os
 import re
 import subprocess
@@ -12,7 +12,8 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 
 @pytest.fixture(scope="session")
 def german(tmp_path_factory):
-    """A locale made here: glibc takes C.UTF-8 for the C locale since 2.39, which is never translated."""
+    """A locale generated here, because glibc 2.39 and later use the C locale for C.UTF-8, which is
+    never translated."""
     folder = tmp_path_factory.mktemp("locale")
     subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", folder / "de_DE.UTF-8"], check=True)
     return {"LOCPATH": folder, "LC_ALL": "de_DE.UTF-8", "LANGUAGE": "de"}
@@ -48,7 +49,7 @@ def test_every_source_with_messages_is_listed():
 
 
 def messages(*command):
-    """The msgids of a catalogue that the command prints, and its stderr."""
+    """The msgids of a catalog that the command prints, and its stderr."""
     done = subprocess.run(
         command, cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", check=True, timeout=60
     )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl record --memory --pid: a process that was started with the library, and records nothing, is asked to record its allocations."""
+"""profctl record --memory --pid: a dormant process that was started with the library is asked to
+record its allocations."""
 import os
 import signal
 import subprocess
@@ -12,10 +13,10 @@ from recordings import children, processes, until
 
 SIZE = 1009
 MAGIC = b"\x7fProfWake\n\xe3\x1d\x95\x06\x5a\xc8"
-BYTES, ASKED, TAKEN, MODE = 1272, 1256, 1264, 24  # of libcollector/wake.h
+BYTES, ASKED, TAKEN, MODE = 1272, 1256, 1264, 24  # from libcollector/wake.h
 MODE_ASKED = 0x40
 
-# Does what it is told, and never allocates by itself.
+# Follows commands, and never allocates by itself.
 TARGET = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -172,7 +173,7 @@ def program(compile_c):
 
 
 def wake(pid, *offsets):
-    """The words there, and the one that the mode is in."""
+    """The words there, and the one with the mode."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
         for line in maps:
             if " rw-p " in line and "libprofpreload-memory.so" in line:
@@ -226,7 +227,8 @@ def start(spawn, program):
 
 @pytest.fixture
 def record(spawn, profctl):
-    """Begins one, and returns when the target is asked; what that returns ends it, and returns what was said."""
+    """Starts a recording, and returns when the target is woken; the returned function ends it and
+    returns its output."""
     def begin(target, capture, *options, **more):
         before, _ = wake(target.pid, ASKED)
 
@@ -254,7 +256,7 @@ def join(target):
 
 
 def blocks(profcapture, capture):
-    """How many of SIZE were allocated, by pid."""
+    """The number of blocks of SIZE that were allocated, by pid."""
     processes = {row["id"]: row["pid"] for row in rows(profcapture, capture, "process")}
     owner = {row["id"]: processes[row["process"]] for row in rows(profcapture, capture, "thread")}
     found = {}
@@ -265,7 +267,7 @@ def blocks(profcapture, capture):
 
 
 def test_joined(start, record, profcapture, capture):
-    """What was there before is not known, all that comes is; and the reader says so first."""
+    """Earlier blocks are unknown, later ones complete; the reader says so first."""
     target = start()
     target("a100", "t5")
     end = record(target, capture)
@@ -283,7 +285,7 @@ def test_joined(start, record, profcapture, capture):
 
 
 def test_bound_before(start, record, profcapture, capture):
-    """What cannot be seen is said in the recording, though it was not there yet."""
+    """Invisible calls are reported in the recording, although they were bound before it."""
     target = start()
     target("d", "d")
     end = record(target, capture)
@@ -295,7 +297,8 @@ def test_bound_before(start, record, profcapture, capture):
 
 
 def test_again(start, record, profcapture, capture):
-    """Dormant before, between and after; a session of another kind, and one without descriptors of the program's."""
+    """Dormant before, between and after; a session of another kind, and one without descriptors of
+    the program's."""
     target = start()
     for options, expected in ([], 700), (["--memory=sample:1", "--memory-min", SIZE], 700), ([], 700):
         target("f", "a40", "c")
@@ -309,7 +312,8 @@ def test_again(start, record, profcapture, capture):
 
 
 def test_again_unnoticed(start, record, profcapture, capture):
-    """Who answers knows a session before the last one, and nobody has noticed that the last one is over."""
+    """The process still knows a session before the last one, and has not noticed that the last one
+    is over."""
     target = start()
     for first, options in ("w1", []), ("b1", ["--memory=sample:1G"]), ("w1", []):
         end = record(target, capture, *options)
@@ -321,7 +325,7 @@ def test_again_unnoticed(start, record, profcapture, capture):
 
 
 def test_forks(start, record, profcapture, capture):
-    """A child that has the request, or its parent's memory and the request, does not take it away."""
+    """A child that has the request, or its parent's memory and the request, does not consume it."""
     target = start()
     end = record(target, capture)
     target("v")
@@ -334,7 +338,8 @@ def test_forks(start, record, profcapture, capture):
 
 
 def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
-    """A child that is forked while another thread joins, which takes as long as the engine does not answer: it is recorded, and may be asked again."""
+    """A child forked while another thread joins, which takes as long as the engine does not answer:
+    it is recorded, and can be woken again."""
     target = start()
     target("w1")
     end = record(target, capture)
@@ -358,7 +363,8 @@ def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
 
 @pytest.mark.parametrize("what", ["b1", "b200000"])
 def test_engine_killed(nothing_is_left, start, record, profcapture, capture, tmp_path, what):
-    """A session whose engine is not there any more is over: for who asks next, and for who finds no room."""
+    """A session whose engine has gone is over: for the next request, and for a process without
+    room."""
     target = start()
     end = record(target, capture)
     join(target)
@@ -375,7 +381,8 @@ def test_engine_killed(nothing_is_left, start, record, profcapture, capture, tmp
 
 
 def test_nothing_there(start, record, profctl, capture):
-    """Not of a program that was started without it, nor after exec without it: how to start it is said."""
+    """A program that was started without the library cannot be woken, nor one after exec without
+    it; the message says how to start it."""
     target = start(preload=None)
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
     assert f"process {target.pid} has no collector" in said and f"LD_PRELOAD={os.environ['LIBPROFPRELOAD_MEMORY']}'" in said
@@ -386,7 +393,7 @@ def test_nothing_there(start, record, profctl, capture):
 
 
 def test_silent(start, record, capture):
-    """One that allocates nothing is not joined; a later call finds nobody who asks."""
+    """A process that allocates nothing does not join; a later call finds no request."""
     target = start()
     assert f"process {target.pid} allocated and freed nothing" in record(target, capture)()
     target("a5", "f")
@@ -394,7 +401,7 @@ def test_silent(start, record, capture):
 
 
 def test_executed(start, record, profcapture, capture):
-    """A request is not that of the next program."""
+    """A request does not apply to the next program."""
     target = start()
     end = record(target, capture)
     target("x")
@@ -404,7 +411,8 @@ def test_executed(start, record, profcapture, capture):
 
 
 def test_executed_later(start, record, profcapture, capture):
-    """The next program of one that was joined begins dormant: it is not recorded, nor hurt, and what was before is whole."""
+    """After exec, the next program of a joined process begins dormant: it is neither recorded nor
+    hurt, and the earlier part is complete."""
     target = start()
     end = record(target, capture)
     join(target)
@@ -429,7 +437,7 @@ def test_recorded_already(start, record, profcapture, capture, tmp_path):
 
 
 def test_filtered(start, profctl, capture):
-    """It could be ended for it."""
+    """The wake-up could kill it."""
     target = start()
     target("s")
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
@@ -439,7 +447,7 @@ def test_filtered(start, profctl, capture):
 
 @pytest.mark.parametrize("forged", ["version", "address", "cut"])
 def test_hostile(start, profctl, capture, tmp_path, forged):
-    """What only reads as a collector: nothing but an error, or a recording of nobody."""
+    """Memory that only looks like a collector: nothing but an error, or a recording of nobody."""
     page = bytearray(4096)
     page[64:80] = MAGIC
     page[80:96] = (9 if forged == "version" else 1).to_bytes(4, "little") + BYTES.to_bytes(4, "little") + (0x1001 << 40).to_bytes(8, "little")
@@ -453,7 +461,7 @@ def test_hostile(start, profctl, capture, tmp_path, forged):
 
 
 def test_as_anybody(start, record, profcapture, tmp_path, require):
-    """Who may trace a process needs no other right."""
+    """A user who may trace a process needs no other right."""
     require("setpriv", root=True)
     folder = tmp_path / "nobody"
     folder.mkdir()
@@ -472,7 +480,8 @@ def test_as_anybody(start, record, profcapture, tmp_path, require):
 
 
 def test_changed_credentials(start, record, profctl, profcapture, capture, tmp_path, require):
-    """A process that became somebody may not be asked by that user, as it may know of what it was before; by root it may."""
+    """A process that changed its user may not be woken by the new user, because it may know secrets
+    of the old one; root may wake it."""
     require("setpriv", root=True)
     target = start()
     target(f"u{NOBODY}")

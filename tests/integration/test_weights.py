@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Samples count for what they stand for, and those of different events are never added.
+"""Samples count by their weights, and samples of different events are never added.
 
-The program counts its own page faults (getrusage), and dump prints the rows as they were recorded.
+The program counts its own page faults (getrusage), and dump prints the rows as they were
+recorded.
 """
 import collections
 import csv
@@ -50,7 +51,7 @@ def report(profcapture, capture, *options):
 
 
 def recorded(profcapture, capture, event):
-    """Samples and weight by the innermost function, of the rows as they were recorded."""
+    """Samples and weight by the innermost function, from the recorded rows."""
     sources = {row["id"]: row for row in rows(profcapture, capture, "source")}
     found = collections.defaultdict(lambda: [0, 0])
     for row in rows(profcapture, capture, "sample", "--resolve"):
@@ -71,19 +72,20 @@ def by_name(data):
 
 
 def share(values, name):
-    """In percent, of what is counted by stack in the two halves."""
+    """In percent of all counts in the two halves."""
     counted = [(stack, count) for stack, count in values if {"slow_toucher", "fast_toucher"} & set(stack)]
     return 100 * sum(count for stack, count in counted if name in stack) / sum(count for _, count in counted)
 
 
 def test_shares_are_those_of_the_program(profcapture, faults):
-    """The slow 4 % of the page faults have about 40 % of the samples, because the kernel adapts the period."""
+    """The slow 4 % of the page faults have about 40 % of the samples, because the kernel adapts the
+    period."""
     capture, slow, fast = faults
     data = report(profcapture, capture)
     rows_of = {row["name"]: row for row in data["rows"]}
     found = [rows_of[name]["total_weight"] for name in ("slow_toucher", "fast_toucher")]
     assert found == [pytest.approx(slow, rel=0.2), pytest.approx(fast, rel=0.1)]
-    # so many samples that counting them gives another answer
+    # enough samples that counting them gives another result
     assert rows_of["slow_toucher"]["total"] / rows_of["fast_toucher"]["total"] > 2 * slow / fast
     for name in "slow_toucher", "fast_toucher":
         assert rows_of[name]["total_pct"] == pytest.approx(100 * rows_of[name]["total_weight"] / data["total_weight"])
@@ -210,7 +212,7 @@ def test_exports_have_one_event(profcapture, two):
         assert types == [("samples", "count"), unit]
         assert [sum(values[i] for _, values, _ in samples) for i in (0, 1)] == [data["total"], data["total_weight"]]
         assert f"these are the samples of {event}; also recorded: " in done.stderr.decode()
-    # of a clock with one period the numbers of samples say it all
+    # for a clock with one period the numbers of samples suffice
     lines = profcapture("export", two, "--to", "folded").stdout.splitlines()
     assert sum(int(line.rsplit(" ", 1)[1]) for line in lines) == report(profcapture, two)["total"]
 

@@ -31,7 +31,8 @@ def expected(tmp_path_factory):
 
 @pytest.fixture
 def inject(require):
-    """Runs make-capture with a system call on its file failing: inject("pwrite64", "error=EIO:when=7", …, FILE)."""
+    """Runs make-capture with a system call on its file failing: inject("pwrite64",
+    "error=EIO:when=7", …, FILE)."""
     require("strace")
     if subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
         pytest.skip("strace may not trace here")
@@ -46,7 +47,7 @@ def inject(require):
 
 
 def assert_prefix(data, expected):
-    """What can be read is the first rows, in whole chunks; how many."""
+    """The readable rows are the first ones, in whole chunks; returns their number."""
     if len(data) < 256 or not format_reader.Capture(data, cut=True).tables:
         return 0
     rows, capture = rows_of(data, cut=True)
@@ -62,7 +63,7 @@ def test_write_fails(inject, capture, expected, error, text):
         done = inject("pwrite64", f"error={error}:when={when}", *OPTIONS, capture, check=1)
         assert text.lower() in done.stderr.lower() and str(capture) in done.stderr
         seen.add(assert_prefix(capture.read_bytes(), expected))
-    assert len(seen) > 3  # one of them is nothing, one nearly all
+    assert len(seen) > 3  # one of them is empty, one nearly complete
 
 
 def test_no_room_to_reserve(inject, capture, expected):
@@ -107,7 +108,7 @@ def test_append_cannot_read(inject, capture):
 
 
 def test_append_fails_and_goes_on(inject, capture, expected):
-    """A failed append leaves what was there; the next one goes on behind it."""
+    """A failed append leaves the earlier rows; the next one continues after them."""
     make_capture(*OPTIONS, capture)
     before = capture.read_bytes()
     for when in (1, 3, 15):
@@ -135,7 +136,7 @@ def test_pipe(expected):
 
 
 def test_short_writes(expected):
-    """A pipe that takes little at a time and never waits."""
+    """A pipe that accepts little at a time and never blocks."""
     r, w = os.pipe()
     fcntl.fcntl(w, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(w, False)
@@ -159,7 +160,7 @@ def test_short_writes(expected):
 
 
 def test_pipe_closes():
-    """Nobody reads on: the writer ends, by SIGPIPE or with a message."""
+    """Nobody reads any more: the writer ends, by SIGPIPE or with a message."""
     process = subprocess.Popen(make_capture.command("--rows", 3_000_000, "-"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.read(5000)
     process.stdout.close()
