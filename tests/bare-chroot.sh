@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 #
-# Shows that a new machine needs nothing but this repository: clones it into a Debian that has only its essential
-# packages, and runs there what a newcomer would.
+# Shows that a new machine needs nothing but this repository: clones it into a Debian that has only
+# its essential packages, and runs a newcomer's commands there.
 #
 #     tests/bare-chroot.sh [-s SUITE] [-m MIRROR] [-k FOLDER] [COMMAND…]      default: ./dev demo && ./dev test
 #
-# -s installs another release than bookworm, -m a release of Ubuntu from that mirror. -k keeps the chroot in
-# FOLDER, and uses it again if it exists. Needs root, mmdebstrap, ubuntu-keyring for Ubuntu, and a Debian host whose apt is
-# updated: proxy and name resolution are the host's. What is not committed is not tested.
+# -s installs another release than bookworm, -m a release of Ubuntu from that mirror. -k keeps the
+# chroot in FOLDER, and uses it again if it exists. Needs root, mmdebstrap, ubuntu-keyring for
+# Ubuntu, and a Debian host whose apt is updated: proxy and name resolution are the host's.
+# Uncommitted changes are not tested.
 
 set -euo pipefail
 
@@ -33,8 +34,8 @@ clone() {
 	cp -L /etc/resolv.conf /etc/hosts "$folder/etc/"
 }
 
-# The host's processes and kernel files are what is profiled, so they are the host's here too. The mounts are those
-# of a mount namespace, and end with it.
+# The host's processes and kernel files are what is profiled, so the chroot has them too. The mounts
+# belong to a mount namespace, and end with it.
 run_inside() {
 	unshare --mount --propagation private bash -euc '
 		for name in proc sys dev; do mount --rbind "/$name" "$1/$name"; done

@@ -1,10 +1,12 @@
 #!/usr/bin/python3 -S
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Tells a slow day from a normal one: times a fixed piece of work and prints how this machine compares.
+"""Distinguishes a slow day from a normal one: times a fixed piece of work and prints how this
+machine compares.
 
-The work is what the suite spends its time on: computing, starting processes, and writing to new pages, in one process for
-each CPU. NORMAL_S is the median of what the machine that CI runs on needs for it. A virtual machine's speed changes by the
-hour, by up to two times; a duration means something only beside this number.
+The work resembles that of the suite: computing, starting processes, and writing to new pages, in
+one process for each CPU. NORMAL_S is the median time on the machine that CI runs on. The speed
+of a virtual machine changes by the hour, by a factor of up to two; durations have a meaning only
+beside this number.
 """
 import os
 import subprocess

@@ -4,8 +4,9 @@
 
     coverage.py BUILD [--json FILE]
 
-Sources are compiled more than once; a line counts as reached if any of its objects reached it. A process that is killed,
-or whose sandbox refuses to write a file, does not report its lines, so the figures are lower bounds.
+Sources are compiled more than once; a line counts as reached if any of its objects reached it. A
+process that is killed, or whose sandbox refuses to write a file, does not report its lines, so
+the figures are lower bounds.
 """
 import argparse
 import collections

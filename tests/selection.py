@@ -5,13 +5,14 @@
     selection.py BUILD [--programs] [NAME…]
     selection.py BUILD --affected-by FILE…
 
-NAME is a test or a suite, such as a folder of the source tree; without one all tests are selected. --programs prints the
-files that have to be built for the selected tests instead.
+NAME is a test or a suite, such as a folder of the source tree; without one all tests are
+selected. --programs prints the files that have to be built for the selected tests instead.
 
---affected-by selects the tests that a change of the files affects, and says on stderr why. A C file affects the unit tests that
-are built from it, and the scenarios that use a program built from it, as ninja's rules and the compiler's dependencies say;
-a scenario, or a Python file that scenarios import, affects those scenarios; any other file affects the tests whose source
-names it. The lints read every file, so they are always affected.
+--affected-by selects the tests that a change of the files affects, and prints the reason to
+stderr. A C file affects the unit tests that are built from it, and the scenarios that use a
+program built from it, according to ninja's rules and the compiler's dependencies; a scenario, or
+a Python file that scenarios import, affects those scenarios; any other file affects the tests
+whose source names it. The lints read every file, so they are always affected.
 """
 import argparse
 import functools
@@ -55,7 +56,7 @@ def sources(build, target, inputs, known):
 
 @functools.cache
 def python_sources(script):
-    """The script and the files beside it that it imports, and theirs."""
+    """The script and the files beside it that it imports, recursively."""
     found, todo = set(), [script]
     if (script.parent / "conftest.py").exists():
         todo.append(script.parent / "conftest.py")
@@ -80,7 +81,8 @@ def scripts_of(test):
 
 
 def used_outputs(build, test, targets):
-    """What the test runs. A scenario depends on every program, and uses those that it names by their variable or fixture."""
+    """The outputs that the test runs. A scenario depends on every program, and uses those that it
+    names by their variable or fixture."""
     outputs = [output for target in test["depends"] for output in targets.get(target, [])]
     scripts = frozenset(name for name in scripts_of(test) if not name.endswith("/conftest.py"))
     if not scripts or "lint" in suites(test):
@@ -123,7 +125,8 @@ def suites(test):
 
 
 def introspect(build, what):
-    """What meson wrote when it configured the build, and writes again whenever that changes."""
+    """The data that meson wrote when it configured the build, and rewrites whenever that
+    changes."""
     return json.loads((build / f"meson-info/intro-{what}.json").read_text(encoding="utf-8"))
 
 

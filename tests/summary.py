@@ -1,16 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Counts the cases of the last `meson test` in each build folder: the TAP lines, pytest cases and plain programs.
+"""Counts the cases of the last `meson test` in each build folder: the TAP lines, pytest cases and
+plain programs.
 
     summary.py [--strict] [--failed STEP]… [--stages FILE] [--slowest N] [--json FILE] BUILD…
     summary.py --list-failed BUILD
 
-Print the failed and the skipped cases, and last "N passed, N failed, N skipped". A test that ran again counts by its
-second result, and is listed as flaky if it failed first. The exit status is 1 if a case failed.
---strict counts a skip that tests/expected-skips does not name as a failure. --failed counts a step that is not a test,
-such as a build. --slowest prints the N tests of each build that took longest, with the wall and CPU time that
-tests/timed.py measured. --stages prints a line for each stage of a CI run; FILE has a line "WALL USER SYSTEM NAME" for
-each, in seconds. --json writes all times and counts to FILE. --list-failed prints the names of the tests that failed.
+Prints the failed and the skipped cases, and last "N passed, N failed, N skipped". A test that
+ran again counts by its second result, and is listed as flaky if it failed first. The exit status
+is 1 if a case failed. --strict counts a skip that tests/expected-skips does not name as a
+failure. --failed counts a step that is not a test, such as a build. --slowest prints the N
+slowest tests of each build, with the wall and CPU time that tests/timed.py measured. --stages
+prints a line for each stage of a CI run; FILE has a line "WALL USER SYSTEM NAME" for each, in
+seconds. --json writes all times and counts to FILE. --list-failed prints the names of the failed
+tests.
 """
 import argparse
 import collections
@@ -51,7 +54,7 @@ def tap_cases(test, output):
 
 
 def cases_of(build, record):
-    """A test's own cases; a test that failed has at least one failed case, whatever it printed."""
+    """A test's own cases. A failed test has at least one failed case, whatever it printed."""
     test, output = short(record["name"]), record.get("stdout") or ""
     result = PLAIN.get(record["result"], "failed")
     junit = build / "test-results" / f"{test}.xml"
@@ -94,7 +97,7 @@ def list_failed(build):
 
 
 def read_times(build):
-    """{name: {wall_s, cpu_s}} of each test, the slowest first. Both runs of a test that ran twice count."""
+    """{name: {wall_s, cpu_s}} of each test, slowest first. If a test ran twice, both runs count."""
     names, times = {}, {}
     for log in "testlog-first", LOG:
         for test, record in read_log(build / f"meson-logs/{log}.json").items():

@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 #
-# Shows that profd works as the hardened service that it is installed as: systemd, dbus and polkit of a minimal Debian run
-# in namespaces of their own, the bus starts profd, and profctl records with it.
+# Shows that profd works as the hardened service that it is installed as: systemd, dbus and polkit
+# of a minimal Debian run in namespaces of their own, the bus starts profd, and profctl records with
+# it.
 #
-#     tests/systemd-chroot.sh [-k FOLDER] [BUILD]      BUILD: a build folder to install from; default: one is made
+#     tests/systemd-chroot.sh [-k FOLDER] [BUILD]      BUILD: a build folder to install from; default: a new one
 #
-# -k keeps the chroot in FOLDER, and uses it again where it is there. Needs root, mmdebstrap, cgroup2, and a Debian host
-# whose apt has been updated. The kernel and the network are the host's; its processes and files are not seen.
+# -k keeps the chroot in FOLDER, and uses it again if it exists. Needs root, mmdebstrap, cgroup2,
+# and a Debian host whose apt is updated. The kernel and the network are the host's; its processes
+# and files are invisible.
 
 set -euo pipefail
 
@@ -24,7 +26,7 @@ packages=(systemd systemd-sysv dbus polkitd gcc libc6-dev
 
 install_profd() {
 	local build=${1-}
-	# neither the bus nor polkit reads below /usr/local
+	# neither the bus nor polkit reads files below /usr/local
 	[ -n "$build" ] || {
 		build=$work/build
 		meson setup -Dprefix=/usr --buildtype=debugoptimized "$build" "$source" >/dev/null
@@ -38,7 +40,7 @@ print(next(option["value"] for option in json.load(sys.stdin) if option["name"] 
 	DESTDIR=$folder meson install -C "$build" >/dev/null
 }
 
-# As a container manager would: /dev, /proc and /sys of its own, the kernel's settings read-only.
+# As in a container manager: /dev, /proc and /sys of its own, the kernel's settings read-only.
 start_systemd() {
 	mkdir -p "$cgroup"
 	# shellcheck disable=SC2016
@@ -75,7 +77,7 @@ start_systemd() {
 	init=$!
 }
 
-# The first process of the namespaces, by the host's number.
+# The pid of the namespaces' first process on the host.
 first_process() {
 	cat "/proc/$init/task/$init/children" 2>/dev/null | tr -d ' '
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 #
-# What tests/systemd-chroot.sh runs where systemd is.
+# The commands that tests/systemd-chroot.sh runs under systemd.
 
 set -euo pipefail
 cd /tmp
@@ -19,7 +19,7 @@ field() {
 
 echo "systemd: $(systemctl is-system-running --wait || true), kernel.perf_event_paranoid $(cat /proc/sys/kernel/perf_event_paranoid)"
 
-# somebody's program, that only they may read, and that is gone
+# another user's program, which only that user may read, and which is deleted
 id somebody >/dev/null 2>&1 || useradd -m somebody
 home=$(getent passwd somebody | cut -d: -f6)
 rm -f "$home"/*.cap /etc/polkit-1/rules.d/10-test.rules
@@ -53,7 +53,7 @@ grep -q '\[kernel\]' report || fail "no kernel functions: $(cat report)"
 
 profctl record --bus system --json -p $pid -d 1 -o pid.cap >pid.json || fail "record -p: $?"
 
-# their own processes cost nobody a password, but in a local session only, which this is not
+# own processes need no password in a local session only, which this is not
 if "${as_somebody[@]}" profctl record --bus system --json -p $pid -d 1 -o $home/own.cap 2>refused; then
 	fail "somebody was not asked for a password"
 fi

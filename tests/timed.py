@@ -1,11 +1,12 @@
 #!/usr/bin/python3 -S
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Runs one test for `meson test --wrapper` and appends its wall and CPU time, in seconds, to a file of JSON lines.
+"""Runs one test for `meson test --wrapper` and appends its wall and CPU time, in seconds, to a file
+of JSON lines.
 
     timed.py FILE COMMAND…
 
-The CPU time is that of the command and of every process that it waited for. A process that the test leaves to init, such
-as a daemon that forked twice, is not counted.
+The CPU time is that of the command and of every process that it waited for. A process that the
+test leaves to init, such as a daemon that forked twice, is not counted.
 """
 import json
 import os

@@ -6,21 +6,22 @@ build=$(realpath "$1")
 to=$(realpath "$2")
 make() { "$build/tests/tools/make-capture" --chunk-rows 12 --group-rows 5 "$@"; }
 
-# Every table, one that version 1 does not know, two epochs, another segment, and an epoch more of that.
+# Every table, a table unknown in version 1, two epochs, another segment, and one more epoch of it.
 make --rows 14 --epochs 2 --all-tables --foreign-table "$to/tables.cap"
 make --rows 2 --first 14 --all-tables --append "$to/tables.cap"
 make --rows 2 --first 16 --all-tables --extend "$to/tables.cap"
 
-# No trailer, and the end is within a chunk; and what another writer made of that, with a gap.
+# No trailer, and the end is within a chunk; then continued by another writer, with a gap.
 make --rows 14 --all-tables --crash "$to/cut.cap"
 truncate -s -1000 "$to/cut.cap"
 cp "$to/cut.cap" "$to/appended.cap"
 make --rows 2 --first 14 --append "$to/appended.cap"
 
-# Columns that were added since.
+# Columns that were added later.
 make --rows 14 --all-tables "$to/order.cap"
 
-# A real program, with samples and allocations: the build stands where none of this machine's paths is in its name.
+# A real program, with samples and allocations: the build folder's path has no part of this
+# machine's paths.
 mkdir -p /opt/profd
 export to build
 unshare -m sh -eu -c '
