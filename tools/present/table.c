@@ -35,36 +35,56 @@ static void cell_done(struct cell *cell)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static double real_of(const struct cell *cell)
+/* The size of a number. `whole` is exact for integers, which a double would round. */
+struct magnitude {
+	double real;
+	uint64_t whole;
+	bool is_negative;
+};
+
+static struct magnitude magnitude_of(const struct cell *cell)
 {
-	switch (cell->kind) {
-	case CELL_INT:
-		return (double)(int64_t)cell->number;
-	case CELL_DOUBLE:
-		return cell->real;
-	default:
-		return (double)cell->number;
+	struct magnitude size = { .whole = cell->number };
+
+	if (cell->kind == CELL_INT && (int64_t)cell->number < 0) {
+		size.is_negative = true;
+		size.whole = -cell->number;
 	}
+	size.real = (double)size.whole;
+	if (cell->kind == CELL_DOUBLE) {
+		size.is_negative = cell->real < 0;
+		size.real = fabs(cell->real);
+		size.whole = size.real < 0x1p64 ? (uint64_t)(size.real + 0.5) : UINT64_MAX;
+	}
+	return size;
 }
 
-/* Formats the number without its sign. */
-static char *format_magnitude(enum column_format format, bool is_coarse, double value)
+static char *format_magnitude(enum column_format format, bool is_coarse, struct magnitude size)
 {
-	int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+	int decimals = size.real < 9.995 ? 2 : size.real < 99.95 ? 1 : 0;
+	bool is_whole = size.real == floor(size.real);
 
+	/* A program may set a counter to anything. */
+	if (size.real >= 1e15 && (format == COLUMN_REAL || size.real > 0x1p64))
+		return g_strdup_printf("%.3g", size.real);
 	switch (format) {
+	case COLUMN_NUMBER:
+		return g_strdup_printf("%" PRIu64, size.whole);
 	case COLUMN_SIZE:
-		return text_bytes((uint64_t)(value + 0.5));
+		return text_bytes(size.whole);
 	case COLUMN_DURATION:
-		return text_duration((uint64_t)(value + 0.5));
+		return text_duration(size.whole);
 	case COLUMN_SECONDS:
-		return g_strdup_printf("%.2f", value / 1e9);
+		return g_strdup_printf("%.2f", size.real / 1e9);
 	case COLUMN_PERCENT:
-		return text_percent(value, !is_coarse);
+		return text_percent(size.real, !is_coarse);
 	case COLUMN_REAL:
-		return g_strdup_printf("%.*f", value == floor(value) ? 0 : decimals, value);
+		if (is_whole || size.real >= 99.95)
+			return text_count(size.whole);
+		return size.real < 0.0995 ? g_strdup_printf("%.3g", size.real)
+					  : g_strdup_printf("%.*f", decimals, size.real);
 	default:
-		return text_count((uint64_t)(value + 0.5));
+		return text_count(size.whole);
 	}
 }
 
@@ -78,23 +98,22 @@ static char *format_number(const struct table *table, const struct table_column 
 {
 	enum column_format format = cell->format ? (enum column_format)cell->format
 						 : column->format;
-	double value = real_of(cell);
-	g_autofree char *magnitude = NULL;
-	const char *sign = value < 0 ? "-" : column->is_signed && value > 0 ? "+" : "";
+	struct magnitude size = magnitude_of(cell);
+	const char *sign = size.is_negative ? "-" : column->is_signed && size.real > 0 ? "+" : "";
+	g_autofree char *text = NULL;
 
 	if (cell->kind == CELL_HEX)
 		return g_strdup_printf("0x%" PRIx64, cell->number);
-	if (format == COLUMN_NUMBER && cell->kind == CELL_UINT)
-		return g_strdup_printf("%" PRIu64, cell->number);
-	if (format == COLUMN_COUNT && cell->kind == CELL_UINT && cell->number > 0)
-		magnitude = text_count(cell->number); /* a double would round it */
-	else if (value == 0 && is_empty_zero(format))
-		return g_strdup("");
-	else if (!isfinite(value))
+	if (!isfinite(size.real))
 		return g_strdup("-");
-	else
-		magnitude = format_magnitude(format, table->is_coarse, fabs(value));
-	return g_strconcat(cell->is_least ? text_sign(TEXT_AT_LEAST) : "", sign, magnitude, NULL);
+	if (size.real == 0 && is_empty_zero(format) && !cell->is_least)
+		return g_strdup("");
+	text = format_magnitude(format, table->is_coarse, size);
+	/* "At least less than 0.1" says nothing. */
+	if (cell->is_least && *text == '<')
+		return g_strconcat(text_sign(TEXT_AT_LEAST), sign, table->is_coarse ? "0" : "0.0",
+				   NULL);
+	return g_strconcat(cell->is_least ? text_sign(TEXT_AT_LEAST) : "", sign, text, NULL);
 }
 
 /* Returns the escaped text of a cell, without its prefix. */
@@ -116,6 +135,7 @@ static char *format_cell(const struct table *table, const struct table_column *c
 struct layout {
 	unsigned widths[TABLE_MAX_COLUMNS];
 	bool hidden[TABLE_MAX_COLUMNS];
+	bool is_tree; /* names have prefixes: a place follows its name, and each row fits alone */
 };
 
 static unsigned prefix_width(const struct cell *cell)
@@ -123,9 +143,13 @@ static unsigned prefix_width(const struct cell *cell)
 	return cell->prefix ? text_width(cell->prefix) : 0;
 }
 
-static bool is_text(enum column_format format)
+/* Returns the column of this format, of which there is at most one; NULL: there is none. */
+static const struct table_column *find_column(const struct table *table, enum column_format format)
 {
-	return format >= COLUMN_WORD;
+	for (unsigned i = 0; i < table->n_columns; i++)
+		if (table->columns[i].format == format)
+			return &table->columns[i];
+	return NULL;
 }
 
 static unsigned fixed_width(const struct table *table, const struct layout *layout)
@@ -145,30 +169,32 @@ static void hide(const struct table *table, struct layout *layout, enum column_f
 			layout->hidden[i] = true;
 }
 
-/* Makes the columns fit into a terminal: drops the sparkline, then cuts the name, then drops the
- * place. */
+/* Returns the columns that a name of `width` gets in `room`, and whether the place fits, too. */
+static unsigned fit_width(unsigned width, unsigned place, unsigned room, bool *ret_has_place)
+{
+	*ret_has_place = MIN_OF(width, MIN_NAME) + place <= room;
+	return MAX_OF(MIN_OF(width, *ret_has_place ? room - place : room), 1u);
+}
+
+/* Makes the columns fit into a terminal. The name gets at least MIN_NAME columns if the sparkline
+ * or the place can be dropped for it. */
 static void fit_columns(const struct table *table, struct layout *layout, unsigned columns)
 {
-	unsigned *name = NULL, place = 0, room;
+	const struct table_column *name = find_column(table, COLUMN_NAME);
+	const struct table_column *at = find_column(table, COLUMN_PLACE);
+	unsigned nothing = 0, *width = name ? &layout->widths[name - table->columns] : &nothing;
+	unsigned place = at ? layout->widths[at - table->columns] : 0;
+	bool has_place;
 
-	for (unsigned i = 0; i < table->n_columns; i++) {
-		if (table->columns[i].format == COLUMN_NAME)
-			name = &layout->widths[i];
-		else if (table->columns[i].format == COLUMN_PLACE)
-			place = layout->widths[i] ? layout->widths[i] + GAP : 0;
-	}
-	if (!name)
-		return;
-	if (fixed_width(table, layout) + MIN_OF(*name, MIN_NAME) + place > columns)
+	place += place ? GAP : 0;
+	if (fixed_width(table, layout) + MIN_OF(*width, MIN_NAME) + place > columns)
 		hide(table, layout, COLUMN_SPARKLINE);
-	room = columns > fixed_width(table, layout) ? columns - fixed_width(table, layout) : 1;
-	if (*name + place <= room)
+	if (layout->is_tree)
 		return;
-	if (room < place + MIN_OF(*name, MIN_NAME)) {
+	*width = fit_width(*width, place, columns - MIN_OF(columns, fixed_width(table, layout)),
+			   &has_place);
+	if (!has_place)
 		hide(table, layout, COLUMN_PLACE);
-		place = 0;
-	}
-	*name = MIN_OF(*name, MAX_OF(room, place + 1) - place);
 }
 
 static void measure(const struct table *table, size_t shown, unsigned columns,
@@ -188,6 +214,7 @@ static void measure(const struct table *table, size_t shown, unsigned columns,
 			unsigned width = text_width(text) + prefix_width(&cell);
 
 			ret_layout->widths[i] = MAX_OF(ret_layout->widths[i], width);
+			ret_layout->is_tree = ret_layout->is_tree || cell.prefix;
 			cell_done(&cell);
 		}
 	}
@@ -196,17 +223,15 @@ static void measure(const struct table *table, size_t shown, unsigned columns,
 }
 
 /* Collects a line, because spaces at its end are dropped. */
-static void put(GString *line, const char *text, unsigned width, bool at_end)
+static void put(GString *line, const struct table_column *column, const char *text, unsigned width)
 {
-	unsigned used = text_width(text);
+	unsigned used = text_width(text), padding = width > used ? width - used : 0;
+	bool is_left = column->format >= COLUMN_WORD;
 
 	if (line->len > 0)
 		g_string_append(line, "  ");
-	for (unsigned i = used; !at_end && i < width; i++)
-		g_string_append_c(line, ' ');
-	g_string_append(line, text);
-	for (unsigned i = used; at_end && i < width; i++)
-		g_string_append_c(line, ' ');
+	g_string_append_printf(line, "%*s%s%*s", is_left ? 0 : (int)padding, "", text,
+			       is_left ? (int)padding : 0, "");
 }
 
 static void end_line(const struct table_style *style, GString *line, bool is_bold)
@@ -231,8 +256,29 @@ static char *fit_name(const struct table *table, const char *name, unsigned colu
 	return text_width(best) > columns ? text_fit(best, columns, TEXT_LEFT) : g_strdup(best);
 }
 
+/* Returns the columns for the name of a row of a tree. Hides the row's place if it does not fit. */
+static unsigned tree_name_width(const struct table *table, struct layout *layout, size_t row,
+				const char *name, unsigned prefix, unsigned columns)
+{
+	const struct table_column *column = find_column(table, COLUMN_PLACE);
+	unsigned used = fixed_width(table, layout) + prefix, place = 0, width;
+	bool has_place;
+
+	if (column) {
+		struct cell cell = get_cell(table, row, column->field);
+		g_autofree char *text = format_cell(table, column, &cell);
+
+		place = *text ? text_width(text) + GAP : 0;
+		cell_done(&cell);
+	}
+	width = fit_width(text_width(name), place, columns - MIN_OF(columns, used), &has_place);
+	if (column)
+		layout->hidden[column - table->columns] = !has_place;
+	return width;
+}
+
 static void put_cell(const struct table *table, const struct table_style *style,
-		     const struct layout *layout, unsigned i, size_t row, GString *line)
+		     struct layout *layout, unsigned i, size_t row, GString *line)
 {
 	const struct table_column *column = &table->columns[i];
 	struct cell cell = get_cell(table, row, column->field);
@@ -240,21 +286,43 @@ static void put_cell(const struct table *table, const struct table_style *style,
 	unsigned prefix = prefix_width(&cell), width = layout->widths[i];
 
 	if (column->format == COLUMN_NAME && style->columns > 0) {
-		unsigned room = MAX_OF(width, prefix + 1) - prefix;
+		unsigned room = layout->is_tree ? tree_name_width(table, layout, row, text, prefix,
+								  style->columns)
+						: width;
 		g_autofree char *fitted = fit_name(table, text, room);
 
 		whole = g_strconcat(cell.prefix ? cell.prefix : "", fitted, NULL);
 	} else {
 		whole = g_strconcat(cell.prefix ? cell.prefix : "", text, NULL);
-		if (column->format >= COLUMN_NAME)
-			width = 0;
 	}
-	/* A tree's places follow its names. */
-	if (column->format == COLUMN_NAME && cell.prefix)
+	if (column->format >= COLUMN_NAME && (style->columns == 0 || layout->is_tree))
 		width = 0;
 	if (column->format != COLUMN_PLACE || *whole)
-		put(line, whole, width, is_text(column->format));
+		put(line, column, whole, width);
 	cell_done(&cell);
+}
+
+static void print_titles(const struct table *table, const struct table_style *style,
+			 const struct layout *layout, GString *line)
+{
+	for (unsigned i = 0; i < table->n_columns; i++) {
+		const struct table_column *column = &table->columns[i];
+		bool is_padded = column->format < COLUMN_NAME ||
+				 (style->columns > 0 && !layout->is_tree);
+		unsigned width = is_padded ? layout->widths[i] : 0;
+		const char *title = column->title ? column->title : "";
+
+		if (layout->hidden[i])
+			continue;
+		if (width > 0 && text_width(title) > width) {
+			g_autofree char *cut = text_fit(title, width, TEXT_LEFT);
+
+			put(line, column, cut, width);
+		} else {
+			put(line, column, title, width);
+		}
+	}
+	end_line(style, line, true);
 }
 
 void table_print(const struct table *table, const struct table_style *style, size_t shown)
@@ -265,12 +333,7 @@ void table_print(const struct table *table, const struct table_style *style, siz
 	if (shown == 0)
 		return;
 	measure(table, shown, style->columns, &layout);
-	for (unsigned i = 0; i < table->n_columns; i++)
-		if (!layout.hidden[i] && table->columns[i].title)
-			put(line, table->columns[i].title,
-			    table->columns[i].format >= COLUMN_NAME ? 0 : layout.widths[i],
-			    is_text(table->columns[i].format));
-	end_line(style, line, true);
+	print_titles(table, style, &layout, line);
 	for (size_t row = 0; row < shown && !out_failed(style->out); row++) {
 		for (unsigned i = 0; i < table->n_columns; i++)
 			if (!layout.hidden[i])

@@ -9,10 +9,12 @@
  * (empty in text).
  *
  * In text, numbers come first, right-aligned. The name follows, and after it the place. On a
- * terminal, a row that is too wide gives up its sparkline first, then parts of its name, then its
- * place; numbers are never cut. Text for a pipe is not cut and has no padding after the numbers. A
- * tree is a table whose names have a prefix. Rows are read twice, so that nothing is kept.
- *                                                                            [test-table: *]
+ * terminal, names are cut to 24 columns if a row is too wide. If that does not suffice, it gives up
+ * its sparkline, then its place, then more of its name; numbers are never cut. Text for a pipe is
+ * not cut and has no padding after the numbers. A tree is a table whose names have a prefix: its
+ * places follow the names, and each row is cut by itself. Rows are read twice, so that nothing is
+ * kept.
+ *                                                                    [test-present-table: *]
  */
 #pragma once
 
