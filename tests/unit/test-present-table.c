@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "tests/unit/test.h"
+#include "tools/present/sparkline.h"
 #include "tools/present/table.h"
 
 #include <locale.h>
@@ -427,6 +428,30 @@ static void test_bold(void)
 	out_done(&out);
 }
 
+static void check_sparkline(const double *values, size_t n, double max, const char *want)
+{
+	g_autofree char *line = sparkline(values, n, max);
+
+	CHECK_STR(line, want);
+}
+
+static void test_sparkline(void)
+{
+	static const double values[] = {
+		0, 1e-9, 1, 1.01, 4, 7.9, 8, 9, -1, NAN, INFINITY, 1e-320
+	};
+	static const double zeros[] = { 0, 0 };
+
+	check_sparkline(values, ARRAY_SIZE(values), 8, " ▁▁▂▄███   ▁");
+	check_sparkline(values, ARRAY_SIZE(values), 1e300, " ▁▁▁▁▁▁▁   ▁");
+	check_sparkline(values, ARRAY_SIZE(values), 0, "            ");
+	check_sparkline(zeros, 2, 1, "  ");
+	check_sparkline(values, 0, 8, "");
+	setlocale(LC_ALL, "C");
+	check_sparkline(values, ARRAY_SIZE(values), 8, " ..:=@@@   .");
+	setlocale(LC_ALL, "C.UTF-8");
+}
+
 /* ---- JSON, ndjson and CSV -------------------------------------------------------------------- */
 
 static void write_list(const void *data, size_t row, struct json *json)
@@ -510,6 +535,7 @@ int main(void)
 	RUN(test_ascii);
 	RUN(test_nothing);
 	RUN(test_bold);
+	RUN(test_sparkline);
 	RUN(test_write);
 	return test_end();
 }
