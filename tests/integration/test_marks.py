@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 import struct
 import subprocess
 from collections import defaultdict
@@ -233,7 +234,52 @@ def test_a_process_of_its_own(profcapture, whole):
     assert profcapture.json("counters", whole, "--pid", pid)["data"]["rows"] == [row for row in output if row["pid"] == pid]
     table = list(csv.DictReader(io.StringIO(profcapture("counters", whole, "--format", "csv").stdout)))
     assert [row["name"] for row in table] == [row["name"] for row in output]
-    assert f"process {pid}" in profcapture("counters", whole).stdout
+    assert re.search(rf"^.*  \S+/\S+.*  \S+ {pid}$", profcapture("counters", whole).stdout, re.MULTILINE)
+
+
+def test_over_time(profctl, profcapture, compile_c, capture, monkeypatch):
+    """What grew most is said in a sentence, and each row has a line that shows when."""
+    program = compile_c("grows", """
+#include "libcollector/prof-collector.h"
+#include <unistd.h>
+int main(void)
+{
+	uint32_t queue = prof_counter_define("shop", "queue", "bytes", 0), level = prof_counter_define("shop", "level", "", 0);
+	uint32_t sum = prof_counter_define("shop", "sum", "", PROF_COUNT_SUM);
+	prof_counter_set(level, 7);
+	for (int i = 1; i <= 8; i++) {
+		prof_counter_set(queue, i << 20);
+		prof_counter_add(sum, 1000);
+		usleep(50000);
+	}
+	return 0;
+}
+""", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"])
+    profctl("record", "-q", "-F", 0, "-o", capture, "--", program)
+    lines = profcapture("counters", capture).stdout.splitlines()
+    # of a sum it is nothing new that it grows
+    assert lines[:3] == ["shop/queue grew most: 1.00 to 8.00 MiB.", "Lost: nothing.", ""]
+    header, *table = lines[3:]
+    assert re.fullmatch(r" *first +last +mean +max  0-[\d.]+ s +counter", header)
+    at = header.index("0-")
+    drawn = {re.search(r"shop/(\w+)", line)[1]: line[at:at + 24] for line in table}
+    assert set(drawn) == {"queue", "level", "sum"} and all(line.endswith(f"  grows {json_pid(profcapture, capture)}") for line in table)
+    assert set(drawn["level"].strip()) == {"█"}
+    bars = drawn["queue"].strip()
+    assert list(bars) == sorted(bars) and {"▁", "▃", "▆", "█"} <= set(bars)
+    assert all(line[at - 2:at] == "  " == line[at + 24:at + 26] for line in table)
+    monkeypatch.setenv("LC_ALL", "C")
+    ascii_lines = profcapture("counters", capture).stdout.splitlines()[4:]
+    assert ascii_lines == [line.translate(str.maketrans("▁▂▃▄▅▆▇█", ".:-=+*#@")) for line in table]
+    # the same in a part of it
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    part = profcapture("counters", capture, "--from", "100ms", "--to", "200ms").stdout
+    assert "0.10-0.20 s" in part and "shop/queue grew most: " in part
+    assert profcapture("counters", capture, "--from", "390ms").stdout.startswith("No counter grew.\n")
+
+
+def json_pid(profcapture, capture):
+    return profcapture.json("counters", capture)["data"]["rows"][0]["pid"]
 
 
 def test_what_was_lost_is_told(profcapture, tmp_path):

@@ -435,6 +435,13 @@ static void check_sparkline(const double *values, size_t n, double max, const ch
 	CHECK_STR(line, want);
 }
 
+static void check_range(int64_t from_ns, int64_t to_ns, const char *want)
+{
+	g_autofree char *range = sparkline_range(from_ns, to_ns);
+
+	CHECK_STR(range, want);
+}
+
 static void test_sparkline(void)
 {
 	static const double values[] = {
@@ -445,6 +452,8 @@ static void test_sparkline(void)
 	check_sparkline(values, ARRAY_SIZE(values), 8, " ▁▁▂▄███   ▁");
 	check_sparkline(values, ARRAY_SIZE(values), 1e300, " ▁▁▁▁▁▁▁   ▁");
 	check_sparkline(values, ARRAY_SIZE(values), 0, "            ");
+	check_range(0, 4010000000, "0-4.01 s");
+	check_range(500000000, 1234500000000, "0.50-1235 s");
 	check_sparkline(zeros, 2, 1, "  ");
 	check_sparkline(values, 0, 8, "");
 	setlocale(LC_ALL, "C");

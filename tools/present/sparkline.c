@@ -3,7 +3,8 @@
 
 #include "tools/present/sparkline.h"
 
-#include <glib.h>
+#include "tools/present/table.h"
+
 #include <math.h>
 
 char *sparkline(const double *values, size_t n, double max)
@@ -21,4 +22,12 @@ char *sparkline(const double *values, size_t n, double max)
 		g_string_append(line, levels[(int)fmax(level, is_shown)]);
 	}
 	return g_string_free(line, FALSE);
+}
+
+char *sparkline_range(int64_t from_ns, int64_t to_ns)
+{
+	g_autofree char *from = table_number(COLUMN_REAL, (double)from_ns / 1e9);
+	g_autofree char *to = table_number(COLUMN_REAL, (double)to_ns / 1e9);
+
+	return g_strdup_printf("%s-%s s", from, to);
 }

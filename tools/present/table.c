@@ -116,6 +116,15 @@ static char *format_number(const struct table *table, const struct table_column 
 	return g_strconcat(cell->is_least ? text_sign(TEXT_AT_LEAST) : "", sign, text, NULL);
 }
 
+char *table_number(enum column_format format, double value)
+{
+	const struct table none = { .rows = 1 };
+	const struct table_column column = { .format = format };
+	const struct cell cell = cell_double(value);
+
+	return format_number(&none, &column, &cell);
+}
+
 /* Returns the escaped text of a cell, without its prefix. */
 static char *format_cell(const struct table *table, const struct table_column *column,
 			 const struct cell *cell)

@@ -97,6 +97,9 @@ struct table_style {
 	unsigned columns; /* of the terminal; 0: not a terminal, nothing is cut or padded */
 };
 
+/* Returns a number as a column of this format shows it; a new string. */
+char *table_number(enum column_format format, double value) MUST_CHECK;
+
 void table_add_column(struct table *table, unsigned field, enum column_format format,
 		      const char *title);
 /* Prints the first `shown` rows below the titles. Prints nothing if that is 0. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture counters - the values of counters, and how long they held
+ * profcapture counters - the values of counters, and how they changed over time
  *
  * Shows a row for each counter of each process. A value holds until the next one, or until the end
  * of its process, of the segment or of the capture. The value at the start of the time range is the
@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "tools/present/sparkline.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/verbs.h"
@@ -17,17 +18,23 @@
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #define DEFAULT_LIMIT 40
+
+/* The numbers of a counter, in the order of their fields. */
+enum { AT_FIRST, AT_LAST, AT_MIN, AT_MAX, AT_MEAN, N_NUMBERS };
 
 struct series {
 	uint32_t counter;
 	/* over the time range */
 	uint64_t count;
-	bool known; /* the next four are set */
-	double first, last, min, max;
+	bool known; /* the numbers are set; the mean, when all values were read */
+	double numbers[N_NUMBERS];
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
+	double bin_weighted[SPARKLINE_COLUMNS]; /* the same by part of the range */
+	double bin_ns[SPARKLINE_COLUMNS];
 	/* at the current row */
 	bool holds;
 	double value;
@@ -41,7 +48,10 @@ struct counters {
 	GPtrArray *all;    /* the same, in the order of the answer */
 	GArray *exits;     /* int64_t by process; INT64_MAX = not seen */
 	GArray *ends;      /* int64_t by segment */
+	GPtrArray *comms;  /* of the main threads by process */
 	uint32_t segment;
+	int64_t bins_from_ns, bins_to_ns;
+	char *range; /* title of the sparklines */
 	bool incomplete;
 	struct json json;
 };
@@ -87,13 +97,31 @@ static void note_exit(uint32_t process, int64_t time_ns, void *data)
 
 static void note_value(struct series *series, double value)
 {
-	if (!series->known) {
-		series->first = series->min = series->max = value;
-		series->known = true;
+	double *numbers = series->numbers;
+
+	if (!series->known)
+		numbers[AT_FIRST] = numbers[AT_MIN] = numbers[AT_MAX] = value;
+	series->known = true;
+	numbers[AT_LAST] = value;
+	numbers[AT_MIN] = MIN_OF(numbers[AT_MIN], value);
+	numbers[AT_MAX] = MAX_OF(numbers[AT_MAX], value);
+}
+
+/* Accounts for the value in the parts of the range that it was held in. */
+static void hold_in_bins(const struct counters *counters, struct series *series, int64_t from,
+			 int64_t to)
+{
+	int64_t start = counters->bins_from_ns, end = counters->bins_to_ns;
+	uint64_t bin_ns = (uint64_t)(end - start) / SPARKLINE_COLUMNS + 1, next;
+
+	if (MAX_OF(from, start) >= MIN_OF(to, end))
+		return;
+	to = MIN_OF(to, end) - start;
+	for (uint64_t at = (uint64_t)(MAX_OF(from, start) - start); at < (uint64_t)to; at = next) {
+		next = MIN_OF((uint64_t)to, (at / bin_ns + 1) * bin_ns);
+		series->bin_weighted[at / bin_ns] += series->value * (double)(next - at);
+		series->bin_ns[at / bin_ns] += (double)(next - at);
 	}
-	series->last = value;
-	series->min = MIN_OF(series->min, value);
-	series->max = MAX_OF(series->max, value);
 }
 
 /* Accounts for the current value until that time. */
@@ -110,6 +138,7 @@ static void hold(const struct counters *counters, struct series *series, int64_t
 	held_ns = (uint64_t)to - (uint64_t)from;
 	series->weighted += (long double)series->value * (long double)held_ns;
 	series->weight_ns += held_ns;
+	hold_in_bins(counters, series, from, to);
 }
 
 static void set_value(const struct counters *counters, struct series *series, int64_t time,
@@ -179,24 +208,30 @@ static gint compare_series(gconstpointer left, gconstpointer right, gpointer dat
 	return order ? order : a->process < b->process ? -1 : a->process > b->process;
 }
 
-static bool is_wanted(const struct counters *counters, const struct series *series)
-{
-	return (series->count > 0 || series->known) &&
-	       counter_is_wanted(counter_of(counters, series), &counters->reader);
-}
-
 static void list_series(struct counters *counters)
 {
-	for (guint i = 0; i < counters->series->len; i++)
-		if (is_wanted(counters, counters->series->pdata[i]))
-			g_ptr_array_add(counters->all, counters->series->pdata[i]);
-	g_ptr_array_sort_with_data(counters->all, compare_series, counters);
-}
+	const struct names *names = counters->reader.capture->names;
 
-static double mean_of(const struct series *series)
-{
-	return series->weight_ns ? (double)(series->weighted / (long double)series->weight_ns)
-				 : series->last;
+	for (guint i = 0; i < counters->series->len; i++) {
+		struct series *series = counters->series->pdata[i];
+
+		if ((series->count == 0 && !series->known) ||
+		    !counter_is_wanted(counter_of(counters, series), &counters->reader))
+			continue;
+		series->numbers[AT_MEAN] =
+			series->weight_ns
+				? (double)(series->weighted / (long double)series->weight_ns)
+				: series->numbers[AT_LAST];
+		g_ptr_array_add(counters->all, series);
+	}
+	g_ptr_array_sort_with_data(counters->all, compare_series, counters);
+	g_ptr_array_set_size(counters->comms, (gint)names->processes->len);
+	for (uint32_t i = 0; i < names->threads->len; i++) {
+		const struct names_thread *thread = names_thread_at(names, i);
+
+		if (thread->tid == names_process_at(names, thread->process)->pid)
+			counters->comms->pdata[thread->process] = (gpointer)thread->comm;
+	}
 }
 
 static enum column_format unit_format(const struct counter *counter)
@@ -206,14 +241,22 @@ static enum column_format unit_format(const struct counter *counter)
 						      : COLUMN_REAL;
 }
 
-static const char *kind_name(const struct counter *counter)
-{
-	static const char *const names[] = { "gauge", "sum" };
-
-	return counter->kind < ARRAY_SIZE(names) ? names[counter->kind] : NULL;
-}
-
-enum field { GROUP, NAME, GROUP_AND_NAME, UNIT, KIND, PID, COUNT, FIRST, LAST, MIN, MAX, MEAN };
+enum field {
+	FIRST,
+	LAST,
+	MIN,
+	MAX,
+	MEAN,
+	GROUP,
+	NAME,
+	GROUP_AND_NAME,
+	PROCESS,
+	UNIT,
+	KIND,
+	PID,
+	COUNT,
+	OVER_TIME,
+};
 
 static const struct table_member members[] = {
 	{ "group", GROUP }, { "name", NAME },   { "unit", UNIT },   { "kind", KIND },
@@ -221,43 +264,34 @@ static const struct table_member members[] = {
 	{ "min", MIN },     { "max", MAX },     { "mean", MEAN },   { NULL },
 };
 
-/* "shop/orders [events], process 5"; the values have the unit if it is one of size or time. */
-static char *describe(const struct counters *counters, const struct counter *counter)
+/* "shop/orders [events]"; the values have the unit if it is one of size or time. */
+static char *describe(const struct counter *counter)
 {
-	const struct names *names = counters->reader.capture->names;
-	GString *text = g_string_new(NULL);
+	bool has_unit = counter->unit && unit_format(counter) == COLUMN_REAL;
 
-	g_string_printf(text, "%s/%s", counter->group ? counter->group : "-",
-			counter->name ? counter->name : "-");
-	if (counter->unit && unit_format(counter) == COLUMN_REAL)
-		g_string_append_printf(text, " [%s]", counter->unit);
-	if (counter->process > NAMES_LOST)
-		g_string_append_printf(text, _(", process %" PRIu64),
-				       names_process_at(names, counter->process)->pid);
-	return g_string_free(text, FALSE);
+	return g_strdup_printf("%s/%s%s%s%s", counter->group ? counter->group : "-",
+			       counter->name ? counter->name : "-", has_unit ? " [" : "",
+			       has_unit ? counter->unit : "", has_unit ? "]" : "");
 }
 
-static double value_of(const struct series *series, enum field field)
+static char *draw(const struct series *series)
 {
-	switch (field) {
-	case FIRST:
-		return series->first;
-	case LAST:
-		return series->last;
-	case MIN:
-		return series->min;
-	case MAX:
-		return series->max;
-	default:
-		return mean_of(series);
-	}
+	double means[SPARKLINE_COLUMNS];
+
+	for (size_t i = 0; i < SPARKLINE_COLUMNS; i++)
+		means[i] = series->bin_ns[i] > 0 ? series->bin_weighted[i] / series->bin_ns[i] : 0;
+	return sparkline(means, SPARKLINE_COLUMNS, series->numbers[AT_MAX]);
 }
 
 static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
+	static const char *const kinds[] = { "gauge", "sum" };
 	const struct counters *counters = data;
 	const struct series *series = counters->all->pdata[row];
 	const struct counter *counter = counter_of(counters, series);
+	bool has_process = counter->process > NAMES_LOST;
+	uint64_t pid = names_process_at(counters->reader.capture->names, counter->process)->pid;
+	const char *comm = counters->comms->pdata[counter->process];
 
 	switch ((enum field)field) {
 	case GROUP:
@@ -267,25 +301,32 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		*ret_cell = cell_text(counter->name);
 		break;
 	case GROUP_AND_NAME:
-		*ret_cell = cell_own_text(describe(counters, counter));
+		*ret_cell = cell_own_text(describe(counter));
+		break;
+	case PROCESS:
+		if (has_process)
+			*ret_cell = cell_own_text(
+				g_strdup_printf("%s %" PRIu64, comm ? comm : "-", pid));
 		break;
 	case UNIT:
 		*ret_cell = cell_text(counter->unit);
 		break;
 	case KIND:
-		*ret_cell = cell_text(kind_name(counter));
+		*ret_cell =
+			cell_text(counter->kind < ARRAY_SIZE(kinds) ? kinds[counter->kind] : NULL);
 		break;
 	case PID:
-		if (counter->process > NAMES_LOST)
-			*ret_cell = cell_uint(
-				names_process_at(counters->reader.capture->names, counter->process)
-					->pid);
+		if (has_process)
+			*ret_cell = cell_uint(pid);
 		break;
 	case COUNT:
 		*ret_cell = cell_uint(series->count);
 		break;
+	case OVER_TIME:
+		*ret_cell = cell_own_text(draw(series));
+		break;
 	default:
-		*ret_cell = series->known ? cell_double(value_of(series, field)) : cell_unknown();
+		*ret_cell = series->known ? cell_double(series->numbers[field]) : cell_unknown();
 		ret_cell->format = unit_format(counter);
 	}
 }
@@ -296,14 +337,61 @@ static struct table table_of(const struct counters *counters)
 		.rows = counters->all->len, .get = get_cell, .data = counters, .members = members
 	};
 
-	table_add_column(&table, COUNT, COLUMN_COUNT, _("count"));
 	table_add_column(&table, FIRST, COLUMN_REAL, _("first"));
 	table_add_column(&table, LAST, COLUMN_REAL, _("last"));
-	table_add_column(&table, MIN, COLUMN_REAL, _("min"));
 	table_add_column(&table, MEAN, COLUMN_REAL, _("mean"));
 	table_add_column(&table, MAX, COLUMN_REAL, _("max"));
+	if (counters->bins_to_ns > counters->bins_from_ns)
+		table_add_column(&table, OVER_TIME, COLUMN_SPARKLINE, counters->range);
 	table_add_column(&table, GROUP_AND_NAME, COLUMN_NAME, _("counter"));
+	table_add_column(&table, PROCESS, COLUMN_PLACE, NULL);
 	return table;
+}
+
+/* Returns the growth as a share of the value, because units differ. */
+static double growth_of(const struct series *series)
+{
+	const double *numbers = series->numbers;
+	double most = fmax(fabs(numbers[AT_FIRST]), fabs(numbers[AT_LAST]));
+
+	return series->known && most > 0 ? (numbers[AT_LAST] - numbers[AT_FIRST]) / most : 0;
+}
+
+/* "memory/rss (shop 25425) grew most: 9.27 to 20.8 MiB." Sums grow by what they are, so they count
+ * only if there is nothing else. */
+static void print_verdict(const struct counters *counters, struct out *out)
+{
+	const struct series *found = NULL;
+	const struct counter *counter;
+	g_autofree char *name = NULL, *escaped = NULL, *first = NULL, *last = NULL;
+	char *first_unit, *last_unit;
+	bool is_sum = false;
+
+	for (guint i = 0; i < counters->all->len; i++) {
+		const struct series *series = counters->all->pdata[i];
+		bool sum = counter_of(counters, series)->kind != PROF_COUNTER_GAUGE;
+
+		if (growth_of(series) > 0 &&
+		    (!found || (is_sum && !sum) ||
+		     (sum == is_sum && growth_of(series) > growth_of(found)))) {
+			found = series;
+			is_sum = sum;
+		}
+	}
+	if (!found) {
+		out_text(out, _("No counter grew.\n"));
+		return;
+	}
+	counter = counter_of(counters, found);
+	name = describe(counter);
+	escaped = text_escape(name);
+	first = table_number(unit_format(counter), found->numbers[AT_FIRST]);
+	last = table_number(unit_format(counter), found->numbers[AT_LAST]);
+	first_unit = strchr(first, ' ');
+	last_unit = strchr(last, ' ');
+	if (first_unit && last_unit && strcmp(first_unit, last_unit) == 0)
+		*first_unit = '\0'; /* "9.27 to 20.8 MiB" */
+	out_printf(out, _("%s grew most: %s to %s.\n"), escaped, *first ? first : "0", last);
 }
 
 static void write_counters(struct counters *counters)
@@ -331,6 +419,10 @@ static void print_counters(const struct counters *counters, struct out *out)
 		out_text(out, _("No counters of these processes at that time\n"));
 		return;
 	}
+	print_verdict(counters, out);
+	if (reader_is_complete(&counters->reader))
+		out_text(out, _("Lost: nothing.\n"));
+	out_char(out, '\n');
 	reader_print_table(&counters->reader, out, &table);
 }
 
@@ -358,6 +450,10 @@ static bool counters_run(struct counters *counters, const char *file, GError **e
 	counters->all = g_ptr_array_new();
 	counters->exits = g_array_new(FALSE, FALSE, sizeof(int64_t));
 	counters->ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
+	counters->comms = g_ptr_array_new();
+	counters->bins_from_ns = MAX_OF(reader->from_ns, 0);
+	counters->bins_to_ns = MIN_OF(reader->to_ns, reader->capture->duration_ns);
+	counters->range = sparkline_range(counters->bins_from_ns, counters->bins_to_ns);
 	if (!capture_each_chunk(reader->capture, 0, note_segment, counters, error) ||
 	    !capture_each_exit(counters->reader.capture, note_exit, counters, error) ||
 	    !counter_values_read(&counters->values, add_value, counters, error))
@@ -374,6 +470,8 @@ static void counters_done(struct counters *counters)
 	json_done(&counters->json);
 	counter_values_done(&counters->values);
 	if (counters->series) {
+		g_free(counters->range);
+		g_ptr_array_unref(counters->comms);
 		g_array_unref(counters->ends);
 		g_array_unref(counters->exits);
 		g_ptr_array_unref(counters->all);
