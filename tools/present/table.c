@@ -27,7 +27,7 @@ static struct cell get_cell(const struct table *table, size_t row, unsigned fiel
 	return cell;
 }
 
-static void cell_done(struct cell *cell)
+void cell_done(struct cell *cell)
 {
 	g_free(cell->owned);
 	g_free(cell->prefix);
@@ -125,6 +125,15 @@ char *table_number(enum column_format format, double value)
 	return format_number(&none, &column, &cell);
 }
 
+static char *format_bytes(const struct cell *cell)
+{
+	GString *digits = g_string_new(NULL);
+
+	for (uint64_t i = 0; i < cell->number; i++)
+		g_string_append_printf(digits, "%02x", (uint8_t)cell->text[i]);
+	return g_string_free(digits, FALSE);
+}
+
 /* Returns the escaped text of a cell, without its prefix. */
 static char *format_cell(const struct table *table, const struct table_column *column,
 			 const struct cell *cell)
@@ -136,6 +145,10 @@ static char *format_cell(const struct table *table, const struct table_column *c
 		return g_strdup("-");
 	case CELL_TEXT:
 		return cell->text ? text_escape(cell->text) : g_strdup("-");
+	case CELL_SLICE:
+		return text_escape_n(cell->text, cell->number);
+	case CELL_BYTES:
+		return format_bytes(cell);
 	default:
 		return format_number(table, column, cell);
 	}
@@ -353,7 +366,7 @@ void table_print(const struct table *table, const struct table_style *style, siz
 
 /* ---- JSON, ndjson and CSV -------------------------------------------------------------------- */
 
-static void write_cell(struct json *json, const char *key, const struct cell *cell)
+void cell_write(struct json *json, const char *key, const struct cell *cell)
 {
 	switch (cell->kind) {
 	case CELL_NONE:
@@ -378,7 +391,25 @@ static void write_cell(struct json *json, const char *key, const struct cell *ce
 	case CELL_HEX:
 		json_hex(json, key, cell->number);
 		break;
+	case CELL_SLICE:
+		json_string_n(json, key, cell->text, cell->number);
+		break;
+	case CELL_BYTES:
+		json_hex_bytes(json, key, cell->text, cell->number);
+		break;
 	}
+}
+
+static void write_row(const struct table *table, struct json *json, size_t row)
+{
+	for (const struct table_member *member = table->members; member->key; member++) {
+		struct cell cell = get_cell(table, row, member->field);
+
+		cell_write(json, member->key, &cell);
+		cell_done(&cell);
+	}
+	if (table->write && json->columns == NULL)
+		table->write(table->data, row, json);
 }
 
 void table_write(const struct table *table, struct json *json, enum json_format format,
@@ -392,15 +423,19 @@ void table_write(const struct table *table, struct json *json, enum json_format 
 	rows_open(json, format, (const char *const *)keys->pdata);
 	for (size_t row = 0; row < shown && !out_failed(json->out); row++) {
 		rows_begin(json);
-		for (const struct table_member *member = table->members; member->key; member++) {
-			struct cell cell = get_cell(table, row, member->field);
-
-			write_cell(json, member->key, &cell);
-			cell_done(&cell);
-		}
-		if (table->write && format != JSON_FORMAT_CSV)
-			table->write(table->data, row, json);
+		write_row(table, json, row);
 		rows_end(json);
 	}
 	rows_close(json);
+}
+
+void table_write_array(const struct table *table, struct json *json, const char *key, size_t shown)
+{
+	json_begin_array(json, key);
+	for (size_t row = 0; row < shown && !out_failed(json->out); row++) {
+		json_begin_object(json, NULL);
+		write_row(table, json, row);
+		json_end(json);
+	}
+	json_end(json);
 }

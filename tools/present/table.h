@@ -29,18 +29,22 @@ enum cell_kind {
 	CELL_DOUBLE,
 	CELL_BOOL,
 	CELL_TEXT,
-	CELL_HEX, /* a number as "0x1f" */
+	CELL_HEX,   /* a number as "0x1f" */
+	CELL_SLICE, /* text of `number` bytes */
+	CELL_BYTES, /* `number` bytes, as hexadecimal digits */
 };
 
 struct cell {
 	enum cell_kind kind;
-	bool is_least;    /* the number is a lower bound */
-	uint64_t number;  /* of CELL_UINT, CELL_INT (as int64_t), CELL_BOOL and CELL_HEX */
-	double real;      /* of CELL_DOUBLE */
-	const char *text; /* of CELL_TEXT; NULL is the same as CELL_UNKNOWN; not escaped */
-	char *owned;      /* freed after use, usually the text */
-	char *prefix;     /* in text: before a name, not escaped; freed after use; or NULL */
-	int format;       /* enum column_format, if it is not the column's; or 0 */
+	bool is_least;   /* the number is a lower bound */
+	uint64_t number; /* of CELL_UINT, CELL_INT (as int64_t), CELL_BOOL and CELL_HEX */
+	double real;     /* of CELL_DOUBLE */
+	/* of CELL_TEXT, where NULL is the same as CELL_UNKNOWN, CELL_SLICE and CELL_BYTES; not
+	 * escaped */
+	const char *text;
+	char *owned;  /* freed after use, usually the text */
+	char *prefix; /* in text: before a name, not escaped; freed after use; or NULL */
+	int format;   /* enum column_format, if it is not the column's; or 0 */
 };
 
 enum column_format {
@@ -107,6 +111,11 @@ void table_print(const struct table *table, const struct table_style *style, siz
 /* Writes the first `shown` rows, as rows_open() to rows_close(). */
 void table_write(const struct table *table, struct json *json, enum json_format format,
 		 size_t shown);
+/* Writes them as an array of objects, for an answer with several tables. */
+void table_write_array(const struct table *table, struct json *json, const char *key, size_t shown);
+/* For rows that are not a table: writes a cell, and frees what it owns. */
+void cell_write(struct json *json, const char *key, const struct cell *cell);
+void cell_done(struct cell *cell);
 
 static inline struct cell cell_uint(uint64_t number)
 {
