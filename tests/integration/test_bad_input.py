@@ -208,8 +208,8 @@ def test_hole_in_the_middle(run, whole, tmp_path, verb):
     path.write_bytes(data)
     done = run(verb, path, 3 if verb == "verify" else 0)
     if verb == "verify":
-        assert "damaged, " in done.stdout
-    elif verb in ("info", "dump", "compact", "cut"):  # which read everything that is left
+        assert f"{path} is damaged: " in done.stdout and "\nAffected: " in done.stdout
+    elif verb in ("info", "dump", "compact", "cut"):  # which read all that is left
         assert "is damaged" in done.stderr
 
 

@@ -121,6 +121,30 @@ def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
         assert f"1 unreadable chunk with {chunk.rows} rows ({table})" in profcapture("report", flipped).stderr
 
 
+def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_path):
+    """An event changes numbers at its time, a name what they are called; other answers are still right."""
+    flipped = tmp_path / "flipped.cap"
+    number = profcapture.json("verify", whole)["data"]["chunks"]
+    assert profcapture("verify", whole).stdout == f"{whole} is complete: {number} chunks, all whole.\n" + "".join(
+        line for line in profcapture("report", whole).stdout.splitlines(True) if line.startswith("Lost: "))
+    for table, affected, others in ("mark", "marks, ", ("report", "counters")), ("sample", "report, annotate, ", ("marks", "memory")), \
+            ("symbol", "names in report, annotate, memory.", ("marks", "counters")), ("alloc", "memory, ", ("report", "annotate")):
+        chunk = flip_in(chunks, whole, flipped, table)
+        verdict, blank, titles, row, last = profcapture("verify", flipped, check=3).stdout.splitlines()
+        kind = "rows" if table == "symbol" else "events"
+        assert re.fullmatch(rf"{flipped} is damaged: 1 of \d+ chunks, {chunk.rows} of \d+ {kind} are lost\.( Samples are whole\.)?", verdict)
+        assert ("Samples are whole" in verdict) == (table != "sample") and blank == "" and titles.split() == ["at", "byte", "size", "table", "rows", "what"]
+        at, _, unit, name, rows, *what = row.split()
+        assert (int(at), name, int(rows), " ".join(what)) == (chunk.offset, table, chunk.rows, "checksum wrong") and unit in ("B", "KiB")
+        affects, _, not_affected = last.removeprefix("Affected: ").partition(" Not affected: ")
+        assert affects.startswith(affected) and set(others) <= set(not_affected.rstrip(".").split(", ")), last
+        assert (" to " in affects) == (table != "symbol")
+    # the file's end
+    flipped.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
+    last = profcapture("verify", flipped, check=3).stdout.splitlines()[-1]
+    assert last.startswith("Affected: ") and "everything after " in last and "Not affected" not in last
+
+
 def test_what_lies_outside_of_the_range(profcapture, whole, chunks, tmp_path):
     """Names are needed at any time. Rows that the answer does not need are checked between --from
     and --to; verify checks everything."""
@@ -234,7 +258,7 @@ def test_joined_captures(profcapture, whole, tmp_path, second):
         assert extracted == other.read_bytes()
     for verb in ["info"], ["dump"], ["export", "--to", "folded", "-o", tmp_path / "new"]:
         assert "a second capture starts" in profcapture(*verb, joined).stderr
-    assert ", another capture" in profcapture("verify", joined, check=3).stdout
+    assert re.search(r"^ *\d+ .* belongs to another capture$", profcapture("verify", joined, check=3).stdout, re.MULTILINE)
     profcapture("recover", joined, "-o", tmp_path / "recovered.cap")
     losses = profcapture.json("info", tmp_path / "recovered.cap", "--limit", 0)["data"]["loss"]
     assert sum(loss["bytes"] for loss in losses if loss["cause"] == "file-damage" and loss["stream"] == "unknown") < other.stat().st_size

@@ -21,7 +21,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool is_event_table(const struct prof_table_def *table)
+bool capture_is_event_table(const struct prof_table_def *table)
 {
 	return (table->flags & PROF_TABLE_TIMED) && table->id != PROF_TABLE_LOSS &&
 	       table->id != PROF_TABLE_METADATA;
@@ -108,7 +108,7 @@ static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **err
 		return true;
 	end = capture_time(capture, chunk->segment, chunk->t_max);
 	capture->duration_ns = MAX_OF(capture->duration_ns, end);
-	if (is_event_table(table))
+	if (capture_is_event_table(table))
 		capture->indexed_events += chunk->rows;
 	if (table->id == PROF_TABLE_SAMPLE)
 		capture->indexed_samples += chunk->rows;
@@ -403,7 +403,7 @@ uint64_t capture_events(const struct capture *capture)
 	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
 
 	for (size_t i = 0; i < n; i++)
-		if (is_event_table(tables[i]))
+		if (capture_is_event_table(tables[i]))
 			events -= MIN_OF(capture_unreadable(capture, tables[i]->id).rows, events);
 	return events;
 }
@@ -472,8 +472,7 @@ const char *capture_metadata_of(const struct capture *capture, uint32_t segment,
 	return value_text(capture, g_hash_table_lookup(capture->metadata_of, name));
 }
 
-/* Quotes a word for a shell. */
-static char *shell_word(const char *word)
+char *capture_shell_word(const char *word)
 {
 	bool is_plain = *word && !strpbrk(word, " \t\n\"'\\$`*?;&|<>()");
 
@@ -531,7 +530,7 @@ static void warn_damaged(const struct capture *capture)
 static void warn_second(const struct capture *capture)
 {
 	uint64_t at = prof_reader_info(capture->reader)->second_at;
-	g_autofree char *quoted = shell_word(capture->file);
+	g_autofree char *quoted = capture_shell_word(capture->file);
 
 	cli_warning(
 		_("a second capture starts at byte %" PRIu64
@@ -566,7 +565,7 @@ void capture_print_command(const struct capture *capture, struct out *out)
 
 	for (gsize start = 0; start < length;) {
 		g_autofree char *word = g_strndup(bytes + start, length - start);
-		g_autofree char *quoted = shell_word(word);
+		g_autofree char *quoted = capture_shell_word(word);
 
 		if (start > 0)
 			out_char(out, ' ');

@@ -77,6 +77,10 @@ bool capture_each_chunk(const struct capture *capture, unsigned table,
 			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),
 			void *data, GError **error);
 
+/* Returns whether rows of a table count as events: those of timed tables, except losses and
+ * metadata. */
+bool capture_is_event_table(const struct prof_table_def *table);
+
 /*
  * Damage. Cursors and dictionaries record in the capture's reader what they cannot read. These
  * functions report it, and the state and counts follow from it. Damage of payloads is found only
@@ -111,5 +115,7 @@ void capture_write_losses(const struct capture *capture, struct json *json, cons
  * others; nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
 void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct);
+/* Quotes a word for a shell. */
+char *capture_shell_word(const char *word) MUST_CHECK;
 /* Prints the recorded command as a shell would read it; nothing if no command was recorded. */
 void capture_print_command(const struct capture *capture, struct out *out);

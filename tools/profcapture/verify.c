@@ -9,7 +9,7 @@
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
-#include <inttypes.h>
+#include <string.h>
 
 struct verify {
 	struct reader reader;
@@ -65,107 +65,351 @@ static bool verify_run(struct verify *verify, const char *file, GError **error)
 	return true;
 }
 
-static guint shown(const struct verify *verify)
-{
-	uint64_t limit = verify->reader.limit;
+/* ---- what the damage affects ----------------------------------------------------------------- */
 
-	return limit && limit < verify->damages->len ? (guint)limit : verify->damages->len;
+#define BIT(table) (UINT64_C(1) << (table))
+#define STACK_TABLES                                                                \
+	(BIT(PROF_TABLE_STRING) | BIT(PROF_TABLE_IMAGE) | BIT(PROF_TABLE_FRAME) |   \
+	 BIT(PROF_TABLE_STACK) | BIT(PROF_TABLE_PROCESS) | BIT(PROF_TABLE_THREAD) | \
+	 BIT(PROF_TABLE_SYMBOL) | BIT(PROF_TABLE_LINE) | BIT(PROF_TABLE_MAPPING) |  \
+	 BIT(PROF_TABLE_JIT))
+
+/* What readers answer, and from which tables: a lost row of `events` changes numbers, one of
+ * `names` what they are called. */
+static const struct answer {
+	const char *name;
+	uint64_t events, names;
+} answers[] = {
+	{ N_("report"), BIT(PROF_TABLE_SAMPLE), STACK_TABLES | BIT(PROF_TABLE_SOURCE) },
+	{ N_("annotate"), BIT(PROF_TABLE_SAMPLE), STACK_TABLES },
+	{ N_("running and waiting times"), BIT(PROF_TABLE_SWITCH) | BIT(PROF_TABLE_TASK),
+	  BIT(PROF_TABLE_STRING) | BIT(PROF_TABLE_THREAD) },
+	{ N_("memory"),
+	  BIT(PROF_TABLE_ALLOC) | BIT(PROF_TABLE_FREE) | BIT(PROF_TABLE_HEAP) |
+		  BIT(PROF_TABLE_LIVE),
+	  STACK_TABLES },
+	{ N_("marks"), BIT(PROF_TABLE_MARK), BIT(PROF_TABLE_STRING) | BIT(PROF_TABLE_THREAD) },
+	{ N_("counters"), BIT(PROF_TABLE_COUNTER_VALUE),
+	  BIT(PROF_TABLE_STRING) | BIT(PROF_TABLE_COUNTER) },
+	{ N_("list of losses"), BIT(PROF_TABLE_LOSS), 0 },
+};
+
+/* Of each table: where the file has damage that took rows of it, and the time that these rows are
+ * from, as the chunks before and after the damage say. */
+struct gap {
+	uint64_t first, last; /* offsets; first > last: none */
+	int64_t from_ns, to_ns;
+};
+
+struct effect {
+	const struct verify *verify;
+	uint64_t present, lost; /* tables with rows, and those that lack some: BIT() */
+	uint64_t rows;          /* of the capture, as far as headers say */
+	bool lacks_end;
+	struct gap gaps[PROF_TABLE_LAST + 1];
+};
+
+static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	struct effect *effect = data;
+	const struct capture *capture = effect->verify->reader.capture;
+	int64_t from = capture_time(capture, chunk->segment, chunk->t_min);
+	int64_t to = capture_time(capture, chunk->segment, chunk->t_max);
+	struct gap *gap;
+
+	(void)error;
+	effect->rows += chunk->rows;
+	if (chunk->table > PROF_TABLE_LAST)
+		return true;
+	gap = &effect->gaps[chunk->table];
+	effect->present |= BIT(chunk->table);
+	if (chunk->offset < gap->first) {
+		gap->from_ns = MAX_OF(gap->from_ns, to);
+	} else if (chunk->offset > gap->last) {
+		gap->to_ns = MIN_OF(gap->to_ns, from);
+	} else {
+		gap->from_ns = MIN_OF(gap->from_ns, from);
+		gap->to_ns = MAX_OF(gap->to_ns, to);
+	}
+	return true;
 }
 
-static void write_known(struct json *json, const char *key, uint64_t value)
+static bool find_effect(const struct verify *verify, struct effect *effect, GError **error)
 {
-	if (value == UINT64_MAX)
-		json_null(json, key);
-	else
-		json_uint(json, key, value);
+	*effect = (struct effect){ .verify = verify,
+				   .lacks_end = verify->cut_chunks > 0 ||
+						verify->state == PROF_STATE_UNFINISHED };
+	for (unsigned table = 0; table <= PROF_TABLE_LAST; table++)
+		effect->gaps[table] = (struct gap){ .first = UINT64_MAX,
+						    .to_ns = verify->reader.capture->duration_ns };
+	for (guint i = 0; i < verify->damages->len; i++) {
+		const struct prof_damage *damage =
+			&g_array_index(verify->damages, struct prof_damage, i);
+
+		if (damage->rows == 0 || damage->table > PROF_TABLE_LAST ||
+		    belongs_to_second(verify, damage) ||
+		    (damage->reason == PROF_DAMAGE_CUT && !damage->table))
+			continue;
+		for (unsigned table = 1; table <= PROF_TABLE_LAST; table++) {
+			struct gap *gap = &effect->gaps[table];
+
+			/* Without a table, rows of any may be lost. */
+			if (damage->table && damage->table != table)
+				continue;
+			effect->lost |= BIT(table);
+			gap->first = MIN_OF(gap->first, damage->offset);
+			gap->last = MAX_OF(gap->last, damage->offset);
+		}
+	}
+	return capture_each_chunk(verify->reader.capture, 0, note_chunk, effect, error);
 }
 
-static const char *table_name(const struct verify *verify, const struct prof_damage *damage)
+static void add_item(GString *list, const char *item)
 {
+	g_string_append_printf(list, "%s%s", list->len ? ", " : "", item);
+}
+
+static void add_clause(GString *sentence, char *clause)
+{
+	g_string_append_printf(sentence, "%s%s", sentence->len ? "; " : "", clause);
+	g_free(clause);
+}
+
+/* "Affected: marks, 1.12 s to 1.86 s; names in report. Not affected: annotate." */
+static void print_effect(const struct effect *effect, struct out *out)
+{
+	const struct prof_reader *reader = effect->verify->reader.capture->reader;
+	g_autoptr(GString) events = g_string_new(NULL);
+	g_autoptr(GString) names = g_string_new(NULL);
+	g_autoptr(GString) others = g_string_new(NULL);
+	int64_t from_ns = INT64_MAX, to_ns = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		const struct answer *answer = &answers[i];
+
+		if (!(effect->present & answer->events))
+			continue;
+		add_item(effect->lost & answer->events  ? events
+			 : effect->lost & answer->names ? names
+							: others,
+			 _(answer->name));
+	}
+	for (unsigned table = 1; table <= PROF_TABLE_LAST; table++) {
+		const struct prof_table_def *def = prof_reader_table(reader, table);
+
+		if (!(effect->lost & effect->present & BIT(table)) || !def ||
+		    !(def->flags & PROF_TABLE_TIMED))
+			continue;
+		from_ns = MIN_OF(from_ns, effect->gaps[table].from_ns);
+		to_ns = MAX_OF(to_ns, effect->gaps[table].to_ns);
+	}
+	if (events->len && from_ns <= to_ns) {
+		g_autofree char *from = text_duration((uint64_t)MAX_OF(from_ns, 0));
+		g_autofree char *to = text_duration((uint64_t)to_ns);
+
+		g_string_append_printf(events, _(", %s to %s"), from, to);
+	}
+	if (names->len)
+		add_clause(events, g_strdup_printf(_("names in %s"), names->str));
+	if (effect->lacks_end) {
+		g_autofree char *end =
+			text_duration((uint64_t)effect->verify->reader.capture->duration_ns);
+
+		add_clause(events, g_strdup_printf(_("everything after %s"), end));
+		g_string_truncate(others, 0);
+	}
+	if (events->len)
+		out_printf(out, _("Affected: %s."), events->str);
+	if (others->len)
+		out_printf(out, events->len ? _(" Not affected: %s.") : _("Not affected: %s."),
+			   others->str);
+	if (events->len || others->len)
+		out_char(out, '\n');
+}
+
+/* ---- the damage, as a table ------------------------------------------------------------------ */
+
+enum field { OFFSET, BYTES, TABLE, STREAM, SEQUENCE, ROWS, REASON, DESCRIPTION };
+
+static const struct table_member members[] = {
+	{ "offset", OFFSET },     { "bytes", BYTES }, { "table", TABLE },   { "stream", STREAM },
+	{ "sequence", SEQUENCE }, { "rows", ROWS },   { "reason", REASON }, { NULL },
+};
+
+/* enum prof_damage_reason */
+static const char *const descriptions[] = {
+	N_("header wrong"), N_("structure wrong"), N_("checksum wrong"), N_("cannot be decoded"),
+	N_("out of order"), N_("ids wrong"),       N_("index wrong"),    N_("cut off"),
+};
+
+static struct cell cell_known(uint64_t number)
+{
+	return number == UINT64_MAX ? cell_unknown() : cell_uint(number);
+}
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct verify *verify = data;
+	const struct prof_damage *damage = &g_array_index(verify->damages, struct prof_damage, row);
 	const struct prof_table_def *table =
 		prof_reader_table(verify->reader.capture->reader, damage->table);
 
-	return table ? table->name : NULL;
+	switch ((enum field)field) {
+	case OFFSET:
+		*ret_cell = cell_uint(damage->offset);
+		ret_cell->format = damage->offset ? 0 : COLUMN_NUMBER;
+		break;
+	case BYTES:
+		*ret_cell = cell_uint(damage->bytes);
+		break;
+	case TABLE:
+		*ret_cell = cell_text(table ? table->name : NULL);
+		break;
+	case STREAM:
+		*ret_cell = damage->table ? cell_uint(damage->stream) : cell_unknown();
+		break;
+	case SEQUENCE:
+		*ret_cell = cell_known(damage->sequence);
+		break;
+	case ROWS:
+		*ret_cell = cell_known(damage->rows);
+		break;
+	case REASON:
+		*ret_cell = cell_text(prof_damage_reason_name(damage->reason));
+		break;
+	case DESCRIPTION:
+		*ret_cell = cell_text(belongs_to_second(verify, damage)
+					      ? _("belongs to another capture")
+				      : damage->reason < ARRAY_SIZE(descriptions)
+					      ? _(descriptions[damage->reason])
+					      : prof_damage_reason_name(damage->reason));
+		break;
+	}
 }
 
-static void write_damage(const struct verify *verify, struct json *json,
-			 const struct prof_damage *damage)
+static struct table table_of(const struct verify *verify)
 {
-	json_begin_object(json, NULL);
-	json_uint(json, "offset", damage->offset);
-	json_uint(json, "bytes", damage->bytes);
-	json_string(json, "table", table_name(verify, damage));
-	if (damage->table)
-		json_uint(json, "stream", damage->stream);
-	else
-		json_null(json, "stream");
-	write_known(json, "sequence", damage->sequence);
-	write_known(json, "rows", damage->rows);
-	json_string(json, "reason", prof_damage_reason_name(damage->reason));
-	json_end(json);
+	struct table table = {
+		.rows = verify->damages->len, .get = get_cell, .data = verify, .members = members
+	};
+
+	table_add_column(&table, OFFSET, COLUMN_COUNT, _("at byte"));
+	table_add_column(&table, BYTES, COLUMN_SIZE, _("size"));
+	table_add_column(&table, TABLE, COLUMN_WORD, _("table"));
+	table_add_column(&table, ROWS, COLUMN_COUNT, _("rows"));
+	table_add_column(&table, DESCRIPTION, COLUMN_NAME, _("what"));
+	return table;
 }
 
 static void write_verify(struct verify *verify)
 {
 	struct json *json = &verify->json;
 	const struct prof_reader_info *info = prof_reader_info(verify->reader.capture->reader);
+	const struct table table = table_of(verify);
+	size_t shown = reader_shown(&verify->reader, table.rows);
+	struct cell cut_at = cell_known(info->cut_at);
 
-	reader_begin(&verify->reader, json, "verify", shown(verify) < verify->damages->len);
+	reader_begin(&verify->reader, json, "verify", shown < table.rows);
 	json_string(json, "state", capture_state_name(verify->reader.capture));
 	json_uint(json, "bytes", info->bytes);
 	json_uint(json, "chunks", verify->chunks);
 	json_uint(json, "good_chunks", verify->good_chunks);
-	write_known(json, "cut_at", info->cut_at);
-	json_begin_array(json, "damaged");
-	for (guint i = 0; i < shown(verify); i++) {
-		const struct prof_damage *damage =
-			&g_array_index(verify->damages, struct prof_damage, i);
-
-		write_damage(verify, json, damage);
-	}
-	json_end(json);
+	cell_write(json, "cut_at", &cut_at);
+	table_write_array(&table, json, "damaged", shown);
 	json_uint(json, "rows_lost", verify->rows_lost);
 	json_bool(json, "rows_lost_is_least", !verify->is_rows_known);
 	reader_end(&verify->reader, json);
 }
 
-static void print_verify(const struct verify *verify, struct out *out)
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* "bad.cap is damaged: 1 of 38 chunks, 10,276 of 34,816 events are lost." */
+static void print_damaged(const struct verify *verify, const struct effect *effect,
+			  const char *file, struct out *out)
 {
-	const struct prof_reader_info *info = prof_reader_info(verify->reader.capture->reader);
+	const struct capture *capture = verify->reader.capture;
+	bool are_events = true;
+	g_autofree char *chunks = text_count(verify->chunks),
+			*good = text_count(verify->good_chunks);
+	g_autofree char *bad = text_count(verify->chunks - verify->good_chunks);
+	g_autofree char *lost = text_count(verify->rows_lost), *all = NULL;
 
-	text_cell(out, verify->reader.capture->file, 0, TEXT_LEFT);
-	out_printf(out,
-		   verify->is_rows_known
-			   ? _(": %s, %" PRIu64 " of %" PRIu64 " chunks are good, %" PRIu64
-			       " rows are lost\n")
-			   : _(": %s, %" PRIu64 " of %" PRIu64 " chunks are good, at least %" PRIu64
-			       " rows are lost\n"),
-		   capture_state_name(verify->reader.capture), verify->good_chunks, verify->chunks,
-		   verify->rows_lost);
-	if (info->cut_at != UINT64_MAX)
-		out_printf(out, _("The readable part ends at byte %" PRIu64 " of %" PRIu64 "\n"),
-			   info->cut_at, info->bytes);
-	for (guint i = 0; i < shown(verify); i++) {
-		const struct prof_damage *damage =
-			&g_array_index(verify->damages, struct prof_damage, i);
-		const char *table = table_name(verify, damage);
-
-		out_printf(out, _("byte %" PRIu64 ", %" PRIu64 " bytes: %s, table "),
-			   damage->offset, damage->bytes, prof_damage_reason_name(damage->reason));
-		text_cell(out, table ? table : "-", 0, TEXT_LEFT);
-		if (belongs_to_second(verify, damage))
-			out_text(out, _(", another capture"));
-		else if (damage->rows == UINT64_MAX)
-			out_text(out, _(", rows not known"));
-		else
-			out_printf(out, _(", %" PRIu64 " rows"), damage->rows);
-		out_char(out, '\n');
-	}
-	reader_print_limit(&verify->reader, out, shown(verify), verify->damages->len);
-	if (verify->state != PROF_STATE_FINISHED)
-		out_text(out,
-			 _("'profcapture recover' writes a finished capture of what is left\n"));
+	for (unsigned table = 1; table <= PROF_TABLE_LAST; table++)
+		are_events &= !(effect->lost & effect->present & BIT(table)) ||
+			      capture_is_event_table(prof_table_v1(table));
+	all = text_count(are_events ? capture->indexed_events : effect->rows);
+	if (verify->rows_lost == 0)
+		out_printf(
+			out,
+			verify->is_rows_known
+				? _("%s is damaged, but lacks no row: %s of %s chunks are whole.")
+				: _("%s is damaged: %s of %s chunks are whole. How many rows "
+				    "are lost is not known."),
+			file, good, chunks);
+	else if (!verify->is_rows_known)
+		out_printf(out,
+			   are_events ? _("%s is damaged: %s of %s chunks, at least %s events are "
+					  "lost.")
+				      : _("%s is damaged: %s of %s chunks, at least %s rows are "
+					  "lost."),
+			   file, bad, chunks, lost);
+	else
+		out_printf(out,
+			   are_events
+				   ? _("%s is damaged: %s of %s chunks, %s of %s events are lost.")
+				   : _("%s is damaged: %s of %s chunks, %s of %s rows are lost."),
+			   file, bad, chunks, lost, all);
+	if (effect->lost && !(effect->lost & BIT(PROF_TABLE_SAMPLE)) &&
+	    effect->present & BIT(PROF_TABLE_SAMPLE))
+		out_text(out, _(" Samples are whole."));
+	out_char(out, '\n');
 }
+
+static void print_verify(const struct verify *verify, const struct effect *effect, struct out *out)
+{
+	const struct capture *capture = verify->reader.capture;
+	const struct prof_reader_info *info = prof_reader_info(capture->reader);
+	const struct table table = table_of(verify);
+	g_autofree char *file = text_escape(capture->file),
+			*chunks = text_count(verify->good_chunks);
+
+	switch (verify->state) {
+	case PROF_STATE_FINISHED:
+		out_printf(out,
+			   capture->lost || capture->lost_incomplete
+				   ? _("%s is complete: %s chunks, all whole.\n")
+				   : _("%s is complete: %s chunks, nothing lost.\n"),
+			   file, chunks);
+		reader_print_losses(&verify->reader, out, READER_LOSSES);
+		break;
+	case PROF_STATE_UNFINISHED:
+		out_printf(out, _("%s is unfinished: %s chunks are whole, the end is missing.\n"),
+			   file, chunks);
+		break;
+	default:
+		print_damaged(verify, effect, file, out);
+	}
+	if (info->cut_at != UINT64_MAX) {
+		g_autofree char *at = text_count(info->cut_at), *bytes = text_count(info->bytes);
+
+		out_printf(out, _("It can be read up to byte %s of %s.\n"), at, bytes);
+	}
+	if (table.rows > 0) {
+		out_char(out, '\n');
+		reader_print_table(&verify->reader, out, &table);
+	}
+	if (verify->state != PROF_STATE_FINISHED)
+		print_effect(effect, out);
+	if (verify->state != PROF_STATE_FINISHED && verify->reader.columns > 0 &&
+	    strcmp(capture->file, "-") != 0) {
+		g_autofree char *word = capture_shell_word(capture->file);
+		g_autofree char *escaped = text_escape(word);
+
+		out_printf(out, _("Next: profcapture recover %s -o fixed.cap\n"), escaped);
+	}
+}
+
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static void verify_done(struct verify *verify)
 {
@@ -182,6 +426,7 @@ int verb_verify(int argc, char **argv)
 		N_("Check every chunk of a capture and list the damage. Exits 0 only if the capture is finished and undamaged."),
 		1, 1
 	};
+	struct effect effect;
 	CLEANUP(verify_done)
 	struct verify verify = { .reader.limit = 0, .reader.judges_damage = true };
 	const struct cli_group groups[] = { { NULL, reader_output_options, &verify.reader },
@@ -194,12 +439,12 @@ int verb_verify(int argc, char **argv)
 	if (status != CLI_CONTINUE)
 		return status;
 	if (verify.reader.format == READER_CSV || verify.reader.format == READER_NDJSON)
-		return cli_usage_error(_("verify is printed as text or json"));
-	if (!verify_run(&verify, argv[0], &error))
+		return cli_usage_error(_("verify prints text or json"));
+	if (!verify_run(&verify, argv[0], &error) || !find_effect(&verify, &effect, &error))
 		return cli_fail(error);
 	if (verify.reader.format == READER_JSON)
 		write_verify(&verify);
 	else
-		print_verify(&verify, out);
+		print_verify(&verify, &effect, out);
 	return verify.state == PROF_STATE_FINISHED ? CLI_OK : CLI_UNREADABLE;
 }
