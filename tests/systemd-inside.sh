@@ -48,7 +48,7 @@ systemctl is-active -q profd || fail "the bus did not start profd.service"
 
 profcapture report --limit 40 system.cap >report
 grep -q spin_here report || fail "no name of a function of somebody's: $(cat report)"
-profcapture info system.cap | grep "$home/gone" || fail "nothing of the program that is gone"
+profcapture info --verbose system.cap | grep "$home/gone" || fail "nothing of the program that is gone"
 grep -q '\[kernel\]' report || fail "no kernel functions: $(cat report)"
 
 profctl record --bus system --json -p $pid -d 1 -o pid.cap >pid.json || fail "record -p: $?"

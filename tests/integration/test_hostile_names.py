@@ -22,7 +22,7 @@ TABLES = ["string", "process", "thread", "image", "symbol", "source", "counter",
           "metadata", "sensor"]
 LISTS = [["dump", "--resolve"], ["marks"], ["counters"], *(["dump", "--table", table] for table in TABLES),
          *(["report", "--by", by] for by in ("function", "image", "thread", "process", "cgroup"))]
-VERBS = [["info"], ["verify"], ["report", "--tree"], *LISTS]
+VERBS = [["info"], ["info", "--verbose"], ["verify"], ["report", "--tree"], *LISTS]
 
 
 @pytest.fixture(scope="module")

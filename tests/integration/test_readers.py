@@ -123,8 +123,36 @@ def test_info(profcapture, whole):
 
 
 def test_loss_first(profcapture, whole):
-    for verb in "info", "report":
-        assert profcapture(verb, whole).stdout.startswith("Lost: ")
+    assert profcapture("report", whole).stdout.startswith("Lost: ")
+    verdict, loss, *_ = profcapture("info", whole).stdout.splitlines()
+    assert verdict.startswith(f"{whole}: ") and " Complete (" in verdict and "Lost" not in verdict and loss.startswith("Lost: ")
+
+
+def test_info_summary(profcapture, whole, tmp_path):
+    """A line says what the file is, where and when it was recorded, and whether it is whole; --verbose adds what it consists of."""
+    info, text = profcapture.json("info", whole, "--limit", 0), profcapture("info", whole).stdout
+    lines = dict(re.findall(r"^(Samples|Also|Threads|Code|Host|Not here) {2,}(.*)$", text, re.MULTILINE))
+    rows = {table["name"]: table["rows"] for table in info["data"]["tables"]}
+    assert lines["Samples"].startswith(f"{ROWS} of ") and f"{rows['sensor']} rows of sensor" in lines["Also"]
+    for table, name in ("switch", "context switches"), ("mark", "marks"), ("alloc", "allocations"), ("counter_value", "counter values"):
+        assert f"{rows[table]} {name}" in lines["Also"]
+    pids = {process["pid"] for process in info["data"]["processes"]}
+    assert f" in {len(pids)} processes: " in lines["Threads"] and "Not here" not in lines
+    first = os.path.basename(info["data"]["images"][0]["path"])
+    assert lines["Code"].startswith(f"{first} {100 * info['data']['images'][0]['samples'] / ROWS:.0f} %")
+    # what a program can record and this one did not
+    plain = make(tmp_path / "plain.cap", "--only", "sample", "--rows", 10)
+    text = profcapture("info", plain).stdout
+    assert "Not here  context switches, allocations (--memory), marks, counters" in text and "\n\nSamples   10 of " in text
+    assert text.splitlines()[0].endswith(" Lost: nothing.")
+    verbose = profcapture("info", "--verbose", whole, "--limit", 0).stdout
+    assert verbose.startswith(profcapture("info", whole, "--limit", 0).stdout.splitlines()[0])
+    words = [line.split() for line in verbose.splitlines()]
+    for table in info["data"]["tables"]:
+        assert not table["chunks"] or any(line[:2] == [str(table["rows"]), str(table["chunks"])] and line[-1] == table["name"] for line in words)
+    for image in info["data"]["images"]:
+        assert [str(image["samples"]), image["path"]] in words
+    assert f"Events: {info['capture']['events']}, segments: 2, epochs: 4" in verbose
 
 
 def test_many_losses_do_not_hide_the_rest(profcapture, whole):
@@ -143,14 +171,14 @@ def test_many_losses_do_not_hide_the_rest(profcapture, whole):
 
 
 def test_missed_ticks_are_no_loss(profcapture, whole):
-    """info has their number; report has it if it is more than one percent of all ticks."""
+    """info --verbose has their number; info and report have it where it is more than one percent of all ticks."""
     missed = profcapture.json("info", whole)["capture"]["missed_ticks"]
     assert missed > 0
-    for verb in "info", "report", "dump":
-        lines = profcapture(verb, whole, "--limit", 1).stdout.splitlines()
+    for verb, *more in ["info", "--verbose"], ["info"], ["report"], ["dump"]:
+        lines = profcapture(verb, *more, whole, "--limit", 1).stdout.splitlines()
         assert not [line for line in lines if line.startswith("Lost: ") and "ticks-missed" in line]
         found = [line for line in lines if line.startswith("Missed: ")]
-        if verb == "info" or (verb == "report" and missed > 0.01 * (missed + ROWS)):
+        if more or (verb != "dump" and missed > 0.01 * (missed + ROWS)):
             assert len(found) == 1 and found[0].replace(" ", "").startswith(f"Missed:{missed}timerticks")
         else:
             assert not found

@@ -453,9 +453,14 @@ def test_options_are_kept(profctl, profcapture, capture, busy):
     schema.check(profcapture, "info", report)
     assert report["data"]["options"] == {"call-graph": "auto", "events": ["task-clock"], "frequency": 200,
                                          "kernel": True, "pids": [busy.pid]}
+    text = profcapture("info", capture).stdout
+    assert f"{capture}: processes on {report['capture']['host']}, " in text and " of task-clock at 200 Hz on each CPU; user stacks from DWARF, " in text
+    assert f"Host      Linux {report['capture']['kernel']}, {report['capture']['arch']}, {os.cpu_count()} CPU" in text
+    assert '"events":["task-clock"]' in profcapture("info", "--verbose", capture).stdout
     profctl("record", "--force", "-o", capture, "--", "echo", 'a "b"')
     report = profcapture.json("info", capture)
     assert "command" not in report["data"]["options"] and report["capture"]["command"] == ["echo", 'a "b"']
+    assert profcapture("info", capture).stdout.startswith(f"{capture}: echo 'a \"b\"' on ")
 
 
 def test_tracepoint(profctl, profcapture, capture):

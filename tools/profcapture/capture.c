@@ -472,6 +472,13 @@ const char *capture_metadata_of(const struct capture *capture, uint32_t segment,
 	return value_text(capture, g_hash_table_lookup(capture->metadata_of, name));
 }
 
+bool capture_is_system(const struct capture *capture)
+{
+	const char *options = capture_metadata(capture, "options");
+
+	return options && strstr(options, "\"system\":true");
+}
+
 char *capture_shell_word(const char *word)
 {
 	bool is_plain = *word && !strpbrk(word, " \t\n\"'\\$`*?;&|<>()");

@@ -65,6 +65,9 @@ uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t 
 const char *capture_metadata(const struct capture *capture, const char *key);
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);
 
+/* Returns whether the whole system was recorded. */
+bool capture_is_system(const struct capture *capture);
+
 /* Calls `ended` for every exit of a thread, with its process (index of names): a process ends with
  * its last thread, which need not be its main thread. Loads every thread and process of the task
  * table into names. */

@@ -16,6 +16,9 @@
 #include <string.h>
 
 #define DEFAULT_LIMIT 20
+#define COMMAND_COLUMNS 60
+#define FINE_SAMPLES 1000 /* from here on, shares have a decimal */
+#define NAMED_MOST 3      /* processes and images, in the summary */
 
 struct table_info {
 	const struct prof_table_def *table;
@@ -41,7 +44,14 @@ struct info {
 	GArray *tables;    /* struct table_info */
 	GArray *processes; /* struct process_info, the busiest first */
 	GArray *images;    /* struct image_info, likewise */
+	bool is_verbose;
 	struct json json;
+};
+
+static const struct cli_option options[] = {
+	{ "verbose", 'v', CLI_FLAG, offsetof(struct info, is_verbose), NULL,
+	  N_("Add the tables with their chunks, the images, the processes and the options") },
+	{ NULL },
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -182,259 +192,618 @@ static bool gather(struct info *info, const char *file, GError **error)
 	return true;
 }
 
-static guint shown(const struct info *info, const GArray *rows)
-{
-	uint64_t limit = info->reader.limit;
+/* ---- tables ---------------------------------------------------------------------------------- */
 
-	return limit && limit < rows->len ? (guint)limit : rows->len;
+enum field {
+	NAME,
+	ROWS,
+	CHUNKS,
+	BYTES,
+	RAW_BYTES,
+	BYTES_A_ROW,
+	FROM,
+	TO,
+	BUILD_ID,
+	SAMPLES,
+	WEIGHT,
+	UNIT,
+	PID,
+	PPID,
+};
+
+static const struct table_member table_members[] = {
+	{ "name", NAME },           { "rows", ROWS },     { "chunks", CHUNKS }, { "bytes", BYTES },
+	{ "raw_bytes", RAW_BYTES }, { "t_min_ns", FROM }, { "t_max_ns", TO },   { NULL },
+};
+static const struct table_member image_members[] = {
+	{ "path", NAME }, { "build_id", BUILD_ID }, { "samples", SAMPLES }, { NULL }
+};
+static const struct table_member process_members[] = {
+	{ "pid", PID },   { "ppid", PPID },       { "comm", NAME }, { "start_ns", FROM },
+	{ "end_ns", TO }, { "samples", SAMPLES }, { NULL },
+};
+
+static void get_table(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct info *info = data;
+	const struct table_info *table = &g_array_index(info->tables, struct table_info, row);
+	bool timed = (table->table->flags & PROF_TABLE_TIMED) && table->chunks > 0;
+
+	switch ((enum field)field) {
+	case NAME:
+		*ret_cell = cell_text(table->table->name);
+		break;
+	case ROWS:
+		*ret_cell = cell_uint(table->rows);
+		break;
+	case CHUNKS:
+		*ret_cell = cell_uint(table->chunks);
+		break;
+	case BYTES:
+		*ret_cell = cell_uint(table->bytes);
+		break;
+	case RAW_BYTES:
+		*ret_cell = cell_uint(table->raw_bytes);
+		break;
+	case BYTES_A_ROW:
+		if (table->rows)
+			*ret_cell = cell_double((double)table->bytes / (double)table->rows);
+		break;
+	case FROM:
+		*ret_cell = timed ? cell_int(table->from_ns) : cell_unknown();
+		break;
+	default:
+		*ret_cell = timed ? cell_int(table->to_ns) : cell_unknown();
+	}
+}
+
+static void get_event(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct info *info = data;
+	const struct sampled_event *event =
+		sampled_event_at(info->reader.capture->sampled, (uint32_t)row);
+
+	switch ((enum field)field) {
+	case SAMPLES:
+		*ret_cell = cell_uint(event->counted.samples);
+		break;
+	case WEIGHT:
+		*ret_cell = cell_uint(event->counted.weight);
+		break;
+	case UNIT:
+		*ret_cell = cell_text(event->unit);
+		break;
+	default:
+		*ret_cell = cell_text(event->name);
+	}
+}
+
+static void get_image(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct info *info = data;
+	const struct image_info *at = &g_array_index(info->images, struct image_info, row);
+	const struct names_image *image = names_image_at(info->reader.capture->names, at->image);
+
+	*ret_cell = field == SAMPLES    ? cell_uint(at->samples)
+		    : field == BUILD_ID ? cell_text(image->build_id)
+					: cell_text(image->path);
+}
+
+static void get_process(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct info *info = data;
+	const struct capture *capture = info->reader.capture;
+	const struct process_info *at = &g_array_index(info->processes, struct process_info, row);
+	const struct names_process *process = names_process_at(capture->names, at->process);
+
+	switch ((enum field)field) {
+	case PID:
+		*ret_cell = cell_uint(process->pid);
+		break;
+	case PPID:
+		*ret_cell = cell_uint(process->ppid);
+		break;
+	case FROM:
+		if (process->start_time)
+			*ret_cell = cell_int(capture_time(
+				capture, capture->n_segments ? capture->segments[0].number : 0,
+				process->start_time));
+		break;
+	case TO:
+		if (at->end_ns != INT64_MIN)
+			*ret_cell = cell_int(at->end_ns);
+		break;
+	case SAMPLES:
+		*ret_cell = cell_uint(at->samples);
+		break;
+	default:
+		*ret_cell = cell_text(at->comm);
+	}
+}
+
+static struct table tables_of(const struct info *info)
+{
+	return (struct table){
+		.rows = info->tables->len, .get = get_table, .data = info, .members = table_members
+	};
+}
+
+static struct table images_of(const struct info *info)
+{
+	return (struct table){
+		.rows = info->images->len, .get = get_image, .data = info, .members = image_members
+	};
+}
+
+static struct table processes_of(const struct info *info)
+{
+	return (struct table){ .rows = info->processes->len,
+			       .get = get_process,
+			       .data = info,
+			       .members = process_members };
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void write_tables(const struct info *info, struct json *json)
-{
-	json_begin_array(json, "tables");
-	for (guint i = 0; i < info->tables->len; i++) {
-		const struct table_info *table = &g_array_index(info->tables, struct table_info, i);
-		bool timed = (table->table->flags & PROF_TABLE_TIMED) && table->chunks > 0;
-
-		json_begin_object(json, NULL);
-		json_string(json, "name", table->table->name);
-		json_uint(json, "rows", table->rows);
-		json_uint(json, "chunks", table->chunks);
-		json_uint(json, "bytes", table->bytes);
-		json_uint(json, "raw_bytes", table->raw_bytes);
-		if (timed) {
-			json_int(json, "t_min_ns", table->from_ns);
-			json_int(json, "t_max_ns", table->to_ns);
-		} else {
-			json_null(json, "t_min_ns");
-			json_null(json, "t_max_ns");
-		}
-		json_end(json);
-	}
-	json_end(json);
-}
-
-static void write_images(const struct info *info, struct json *json)
-{
-	const struct names *names = info->reader.capture->names;
-
-	json_begin_array(json, "images");
-	for (guint i = 0; i < shown(info, info->images); i++) {
-		const struct image_info *image = &g_array_index(info->images, struct image_info, i);
-
-		json_begin_object(json, NULL);
-		json_string(json, "path", names_image_at(names, image->image)->path);
-		json_string(json, "build_id", names_image_at(names, image->image)->build_id);
-		json_uint(json, "samples", image->samples);
-		json_end(json);
-	}
-	json_end(json);
-}
-
-static int64_t process_start(const struct info *info, const struct names_process *process)
-{
-	const struct capture *capture = info->reader.capture;
-
-	return capture_time(capture, capture->n_segments ? capture->segments[0].number : 0,
-			    process->start_time);
-}
-
-static void write_processes(const struct info *info, struct json *json)
-{
-	const struct names *names = info->reader.capture->names;
-
-	json_begin_array(json, "processes");
-	for (guint i = 0; i < shown(info, info->processes); i++) {
-		const struct process_info *at =
-			&g_array_index(info->processes, struct process_info, i);
-		const struct names_process *process = names_process_at(names, at->process);
-
-		json_begin_object(json, NULL);
-		json_uint(json, "pid", process->pid);
-		json_uint(json, "ppid", process->ppid);
-		json_string(json, "comm", at->comm);
-		if (process->start_time)
-			json_int(json, "start_ns", process_start(info, process));
-		else
-			json_null(json, "start_ns");
-		if (at->end_ns != INT64_MIN)
-			json_int(json, "end_ns", at->end_ns);
-		else
-			json_null(json, "end_ns");
-		json_uint(json, "samples", at->samples);
-		json_end(json);
-	}
-	json_end(json);
-}
-
 static void write_info(struct info *info)
 {
 	struct json *json = &info->json;
-	const struct capture *capture = info->reader.capture;
-	bool truncated = shown(info, info->images) < info->images->len ||
-			 shown(info, info->processes) < info->processes->len;
+	const struct reader *reader = &info->reader;
+	const struct capture *capture = reader->capture;
+	const struct table tables = tables_of(info), images = images_of(info),
+			   processes = processes_of(info);
+	size_t n_images = reader_shown(reader, images.rows);
+	size_t n_processes = reader_shown(reader, processes.rows);
 
-	reader_begin(&info->reader, json, "info", truncated);
+	reader_begin(reader, json, "info", n_images < images.rows || n_processes < processes.rows);
 	/* ndjson: the members of "data" are the only row. */
-	if (info->reader.format == READER_NDJSON)
+	if (reader->format == READER_NDJSON)
 		json_begin_object(json, NULL);
-	write_tables(info, json);
+	table_write_array(&tables, json, "tables", tables.rows);
 	capture_write_losses(capture, json, "loss");
-	write_images(info, json);
-	write_processes(info, json);
+	table_write_array(&images, json, "images", n_images);
+	table_write_array(&processes, json, "processes", n_processes);
 	tally_write_unwind(&info->functions, json, "unwind");
 	json_uint(json, "unresolved_samples", info->functions.unresolved);
 	json_copy(json, "options", capture_metadata(capture, "options"));
 	json_uint(json, "epochs", prof_reader_info(capture->reader)->epochs);
 	json_uint(json, "segments", capture->n_segments);
-	if (info->reader.format == READER_NDJSON)
+	if (reader->format == READER_NDJSON)
 		json_end(json);
-	reader_end(&info->reader, json);
+	reader_end(reader, json);
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
+/* ---- text: the summary ----------------------------------------------------------------------- */
 
-static void print_metadata(const struct capture *capture, struct out *out, const char *title,
-			   const char *key)
+/* Puts a separator before every item but the first. */
+static void separate(struct out *line, const char *separator)
 {
-	const char *value = capture_metadata(capture, key);
-
-	if (!value)
-		return;
-	out_printf(out, "%-14s ", title);
-	text_cell(out, value, 0, TEXT_LEFT);
-	out_char(out, '\n');
+	if (line->text->len > 0)
+		out_text(line, separator);
 }
 
-static void print_command(const struct capture *capture, struct out *out)
+static void add_name(struct out *line, const char *name)
 {
+	g_autofree char *escaped = text_escape(name ? name : "-");
+
+	out_text(line, escaped);
+}
+
+static void add_count(struct out *line, uint64_t count)
+{
+	g_autofree char *text = text_count(count);
+
+	out_text(line, text);
+}
+
+static void add_percent(struct out *line, uint64_t part, uint64_t whole)
+{
+	g_autofree char *text =
+		text_percent(100.0 * (double)part / (double)whole, whole >= FINE_SAMPLES);
+
+	out_printf(line, "%s %%", text);
+}
+
+/* Returns the recorded command in at most so many columns (0: all of it), or NULL. */
+static char *command_of(const struct capture *capture, unsigned columns)
+{
+	struct out text;
+	char *command;
+
 	if (!capture_metadata(capture, "command"))
-		return;
-	out_printf(out, "%-14s ", _("Command"));
-	capture_print_command(capture, out);
-	out_char(out, '\n');
+		return NULL;
+	out_init(&text, -1);
+	capture_print_command(capture, &text);
+	command = columns && text_width(text.text->str) > columns
+			  ? text_fit(text.text->str, columns, TEXT_LEFT)
+			  : g_strdup(text.text->str);
+	out_done(&text);
+	return command;
 }
 
-static void print_start(const struct capture *capture, struct out *out)
+/* "shop.cap: ./shop 40000 on vm, 25 Nov 2026 09:49:26 UTC, 3.18 s. Complete (179 KiB)." */
+static void add_verdict(const struct info *info, struct out *line)
 {
-	g_autoptr(GDateTime) start = NULL;
-	g_autofree char *text = NULL;
-
-	if (capture->n_segments == 0 || capture->segments[0].wall_ns == 0)
-		return;
-	start = g_date_time_new_from_unix_utc(capture->segments[0].wall_ns / 1000000000);
-	text = start ? g_date_time_format(start, "%Y-%m-%d %H:%M:%S UTC") : NULL;
-	if (text)
-		out_printf(out, "%-14s %s\n", _("Start"), text);
-}
-
-static void print_head(const struct info *info, struct out *out)
-{
+	static const char *const states[] = { [PROF_STATE_FINISHED] = N_("Complete (%s)."),
+					      [PROF_STATE_UNFINISHED] =
+						      N_("Unfinished (%s): the end is missing."),
+					      [PROF_STATE_DAMAGED] = N_("Damaged (%s).") };
 	const struct capture *capture = info->reader.capture;
-	const struct prof_reader_info *reader = prof_reader_info(capture->reader);
+	const char *host = capture_metadata(capture, "host");
+	g_autofree char *command = command_of(capture, info->is_verbose ? 0 : COMMAND_COLUMNS);
+	int64_t wall = capture->n_segments ? capture->segments[0].wall_ns : 0;
+	g_autoptr(GDateTime) start = wall ? g_date_time_new_from_unix_utc(wall / 1000000000) : NULL;
+	g_autofree char *when = start ? g_date_time_format(start, "%-d %b %Y %H:%M:%S UTC") : NULL;
 	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
-	g_autofree char *bytes = text_bytes(reader->bytes);
-	g_autofree char *samples = text_count(capture_samples(capture));
-	g_autofree char *events = text_count(capture_events(capture));
+	g_autofree char *bytes = text_bytes(prof_reader_info(capture->reader)->bytes);
 
-	reader_print_losses(&info->reader, out, info->reader.limit);
-	capture_print_missed_ticks(capture, out, 0);
-	out_printf(out, "%-14s ", _("File"));
-	text_cell(out, capture->file, 0, TEXT_LEFT);
-	out_printf(out, ", %s, %s\n", bytes, capture_state_name(capture));
-	print_metadata(capture, out, _("Host"), "host");
-	print_metadata(capture, out, _("Kernel"), "kernel");
-	print_metadata(capture, out, _("Machine"), "arch");
-	print_command(capture, out);
-	print_start(capture, out);
-	out_printf(out, _("%-14s %s, %zu segments, %u epochs\n"), _("Duration"), duration,
-		   capture->n_segments, reader->epochs);
-	print_metadata(capture, out, _("Event"), "event");
-	print_metadata(capture, out, _("Frequency"), "frequency_hz");
-	print_metadata(capture, out, _("Call graph"), "call_graph");
-	print_metadata(capture, out, _("Options"), "options");
-	print_metadata(capture, out, _("Reduced"), "reduced");
-	out_printf(out, "%-14s %s\n", _("Samples"), samples);
-	out_printf(out, "%-14s %s\n", _("Events"), events);
-}
-
-static void print_quality(const struct info *info, struct out *out)
-{
-	const uint64_t *unwind = info->functions.unwind;
-	uint64_t samples = info->functions.all.samples;
-	g_autofree char *unresolved = text_count(info->functions.unresolved);
-
-	if (samples == 0)
-		return;
-	out_printf(out,
-		   _("%-14s %" PRIu64 " complete, %" PRIu64 " truncated, %" PRIu64
-		     " guessed, %" PRIu64 " none, %" PRIu64 " without memory\n"),
-		   _("User stacks"), unwind[UNWIND_COMPLETE], unwind[UNWIND_TRUNCATED],
-		   unwind[UNWIND_GUESSED], unwind[UNWIND_NONE], unwind[UNWIND_NO_MEMORY]);
-	out_printf(out, _("%-14s %s samples (%.2f %%)\n"), _("Without a name"), unresolved,
-		   100.0 * (double)info->functions.unresolved / (double)samples);
-}
-
-static void print_tables(const struct info *info, struct out *out)
-{
-	out_printf(out, "\n%-16s %12s %8s %12s %12s\n", _("table"), _("rows"), _("chunks"),
-		   _("bytes"), _("bytes/row"));
-	for (guint i = 0; i < info->tables->len; i++) {
-		const struct table_info *table = &g_array_index(info->tables, struct table_info, i);
-
-		if (table->chunks == 0)
-			continue;
-		text_cell(out, table->table->name, 16, TEXT_LEFT);
-		out_printf(out, " %12" PRIu64 " %8" PRIu64 " %12" PRIu64 " %12.2f\n", table->rows,
-			   table->chunks, table->bytes,
-			   table->rows ? (double)table->bytes / (double)table->rows : 0.0);
+	add_name(line, capture->file);
+	out_text(line, ": ");
+	if (command)
+		out_text(line, command);
+	else
+		out_text(line, capture_is_system(capture) ? _("the system") : _("processes"));
+	if (host) {
+		out_text(line, _(" on "));
+		add_name(line, host);
 	}
+	out_printf(line, when ? ", %s, %s. " : "%s, %s. ", when ? when : "", duration);
+	out_printf(line, _(states[capture_state(capture)]), bytes);
 }
 
-static void print_events(const struct info *info, struct out *out)
+/* Says what damage took. The recording's own losses have lines of their own. */
+static void add_lost(const struct info *info, struct out *line)
 {
-	const struct sampled_events *events = info->reader.capture->sampled;
+	struct prof_lost lost = capture_unreadable(info->reader.capture, 0);
+	g_autofree char *rows = text_count(lost.rows);
 
-	if (events->all->len == 0)
-		return;
-	out_printf(out, "\n%12s %20s  %-8s %s\n", _("samples"), _("weight"), _("unit"), _("event"));
+	if (reader_is_complete(&info->reader))
+		out_text(line, _(" Lost: nothing."));
+	else if (lost.rows > 0 || lost.stretches > 0)
+		out_printf(line,
+			   lost.stretches > 0
+				   ? _(" Lost: at least %s rows of damaged chunks.")
+				   : ngettext(" Lost: %s rows of a damaged chunk.",
+					      " Lost: %s rows of damaged chunks.", lost.chunks),
+			   rows);
+}
+
+static uint64_t frequency_of(const struct sampled_event *event)
+{
+	uint64_t period_ns = sampled_event_period_ns(event);
+
+	return period_ns ? (1000000000 + period_ns / 2) / period_ns : event->frequency;
+}
+
+/* "3,066 of cpu-clock at 999 Hz on each CPU; user stacks from DWARF, 99.9 % complete" */
+static void add_samples(const struct info *info, struct out *line)
+{
+	static const char *const kinds[] = { N_("complete"), N_("truncated"), N_("guessed"),
+					     N_("none") };
+	const struct capture *capture = info->reader.capture;
+	const struct sampled_events *events = capture->sampled;
+	const char *call_graph = capture_metadata(capture, "call_graph");
+	const uint64_t *unwind = info->functions.unwind;
+	uint64_t user = 0;
+
 	for (uint32_t i = 0; i < events->all->len; i++) {
 		const struct sampled_event *event = sampled_event_at(events, i);
+		uint64_t hz = frequency_of(event);
 
-		out_printf(out, "%12" PRIu64 " %20" PRIu64 "  %-8s ", event->counted.samples,
-			   event->counted.weight, event->unit ? event->unit : "-");
-		text_cell(out, event->name ? event->name : "-", 0, TEXT_LEFT);
+		separate(line, ", ");
+		if (capture_lacks_rows(capture, PROF_TABLE_SAMPLE))
+			out_text(line, text_sign(TEXT_AT_LEAST));
+		add_count(line, event->counted.samples);
+		if (event->name) {
+			out_text(line, _(" of "));
+			add_name(line, event->name);
+		}
+		/* A rate stands after the last of the events that have it. */
+		if (hz && (i + 1 == events->all->len ||
+			   frequency_of(sampled_event_at(events, i + 1)) != hz))
+			out_printf(line, _(" at %" PRIu64 " Hz on each CPU"), hz);
+	}
+	if (line->text->len == 0)
+		out_text(line, _("none"));
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		user += unwind[i];
+	if (user == 0)
+		return;
+	out_text(line, g_strcmp0(call_graph, "dwarf") == 0 ? _("; user stacks from DWARF")
+		       : g_strcmp0(call_graph, "fp") == 0  ? _("; user stacks by frame pointers")
+							   : _("; user stacks"));
+	out_text(line, ", ");
+	if (unwind[UNWIND_COMPLETE] == user) {
+		out_text(line, _("all complete"));
+	} else if ((user - unwind[UNWIND_COMPLETE]) * FINE_SAMPLES < user) {
+		out_text(line, _("complete except for "));
+		add_count(line, user - unwind[UNWIND_COMPLETE]);
+	} else {
+		add_percent(line, unwind[UNWIND_COMPLETE], user);
+		out_printf(line, " %s", _(kinds[UNWIND_COMPLETE]));
+	}
+	for (size_t i = UNWIND_TRUNCATED; i < ARRAY_SIZE(kinds); i++) {
+		if (unwind[i] * 100 < user)
+			continue;
+		out_text(line, ", ");
+		add_percent(line, unwind[i], user);
+		out_printf(line, " %s", _(kinds[i]));
+	}
+}
+
+/* Tables that people ask for. */
+static const struct content {
+	unsigned table;
+	const char *one, *many;
+	const char *option; /* of profctl record, or NULL */
+} contents[] = {
+	{ PROF_TABLE_SWITCH, N_("context switch"), N_("context switches"), NULL },
+	{ PROF_TABLE_ALLOC, N_("allocation"), N_("allocations"), "--memory" },
+	{ PROF_TABLE_FREE, N_("free"), N_("frees"), NULL },
+	{ PROF_TABLE_MARK, N_("mark"), N_("marks"), NULL },
+	{ PROF_TABLE_COUNTER_VALUE, N_("counter value"), N_("counter values"), NULL },
+	{ PROF_TABLE_LOG, N_("log message"), N_("log messages"), NULL },
+};
+
+/* Lists the tables that the capture has, or else lacks. */
+static void add_contents(const struct info *info, struct out *also, struct out *missing)
+{
+	const struct capture *capture = info->reader.capture;
+
+	for (guint i = 0; i < info->tables->len; i++) {
+		const struct table_info *table = &g_array_index(info->tables, struct table_info, i);
+		unsigned id = table->table->id;
+		uint64_t lost = capture_unreadable(capture, id).rows;
+		uint64_t rows = table->rows - MIN_OF(lost, table->rows);
+
+		if (id >= PROF_TABLE_FIRST_FOREIGN && rows > 0) {
+			separate(also, ", ");
+			add_count(also, rows);
+			out_text(also, _(" rows of "));
+			add_name(also, table->table->name);
+		}
+		for (size_t k = 0; k < ARRAY_SIZE(contents); k++) {
+			const struct content *content = &contents[k];
+
+			if (content->table != id || (table->rows > 0 && rows == 0))
+				continue;
+			if (rows > 0) {
+				separate(also, ", ");
+				if (capture_lacks_rows(capture, id))
+					out_text(also, text_sign(TEXT_AT_LEAST));
+				add_count(also, rows);
+				out_printf(also, " %s",
+					   rows == 1 ? _(content->one) : _(content->many));
+			} else if (id != PROF_TABLE_FREE && id != PROF_TABLE_LOG &&
+				   !capture_lacks_rows(capture, id)) {
+				separate(missing, ", ");
+				out_text(missing, id == PROF_TABLE_COUNTER_VALUE
+							  ? _("counters")
+							  : _(content->many));
+				if (content->option)
+					out_printf(missing, " (%s)", content->option);
+			}
+		}
+	}
+}
+
+/* "5 in 1 process: shop (25308)". A program that another one became by exec is one process. */
+static void add_threads(const struct info *info, struct out *line)
+{
+	const struct names *names = info->reader.capture->names;
+	g_autoptr(GHashTable)
+		threads = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+	g_autoptr(GHashTable) pids = g_hash_table_new(g_direct_hash, g_direct_equal);
+	struct out named;
+	guint n_pids;
+
+	out_init(&named, -1);
+	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++) {
+		const struct names_thread *thread = names_thread_at(names, i);
+		uint64_t key = names_process_at(names, thread->process)->pid << 32 | thread->tid;
+
+		g_hash_table_add(threads, g_memdup2(&key, sizeof(key)));
+	}
+	for (guint i = 0; i < info->processes->len; i++) {
+		const struct process_info *at =
+			&g_array_index(info->processes, struct process_info, i);
+		uint64_t pid = names_process_at(names, at->process)->pid;
+
+		if (!g_hash_table_add(pids, GSIZE_TO_POINTER(pid)) ||
+		    g_hash_table_size(pids) > NAMED_MOST)
+			continue;
+		separate(&named, ", ");
+		add_name(&named, at->comm);
+		out_printf(&named, " (%" PRIu64 ")", pid);
+	}
+	n_pids = g_hash_table_size(pids);
+	if (n_pids > 0) {
+		add_count(line, g_hash_table_size(threads));
+		out_printf(line, ngettext(" in %u process: %s", " in %u processes: %s", n_pids),
+			   n_pids, named.text->str);
+	}
+	if (n_pids > NAMED_MOST)
+		out_printf(line, ", %s", text_sign(TEXT_ELLIPSIS));
+	out_done(&named);
+}
+
+/* "libc.so.6 44 %, shop 42 %, kernel 14 %; every sample has a name" */
+static void add_code(const struct info *info, struct out *line)
+{
+	const struct names *names = info->reader.capture->names;
+	uint64_t samples = info->functions.all.samples, others = samples;
+
+	for (guint i = 0; i < info->images->len && i < NAMED_MOST; i++) {
+		const struct image_info *at = &g_array_index(info->images, struct image_info, i);
+		const char *path = names_image_at(names, at->image)->path;
+		const char *slash = path ? strrchr(path, '/') : NULL;
+		g_autofree char *share =
+			text_percent(100.0 * (double)at->samples / (double)samples, false);
+
+		separate(line, ", ");
+		add_name(line, g_strcmp0(path, "[kernel]") == 0 ? _("kernel")
+			       : slash && slash[1]              ? slash + 1
+								: path);
+		out_printf(line, " %s %%", share);
+		others -= at->samples;
+	}
+	if (samples == 0)
+		return;
+	if (others * 200 >= samples) {
+		g_autofree char *share =
+			text_percent(100.0 * (double)others / (double)samples, false);
+
+		separate(line, ", ");
+		out_printf(line, _("others %s %%"), share);
+	}
+	if (info->functions.unresolved == 0) {
+		out_text(line, _("; every sample has a name"));
+	} else if (info->functions.unresolved == samples) {
+		out_text(line, _("; no sample has a name"));
+	} else {
+		out_text(line, "; ");
+		add_percent(line, info->functions.unresolved, samples);
+		out_text(line, _(" of samples have no name"));
+	}
+}
+
+static void add_host(const struct info *info, struct out *line)
+{
+	const struct capture *capture = info->reader.capture;
+	const char *kernel = capture_metadata(capture, "kernel");
+	const char *arch = capture_metadata(capture, "arch");
+	const char *cpus = capture_metadata(capture, "cpus");
+	uint64_t n_cpus = cpus ? g_ascii_strtoull(cpus, NULL, 10) : 0;
+
+	if (kernel) {
+		out_text(line, "Linux ");
+		add_name(line, kernel);
+	}
+	if (arch) {
+		separate(line, ", ");
+		add_name(line, arch);
+	}
+	if (n_cpus > 0) {
+		separate(line, ", ");
+		out_printf(line, ngettext("%" PRIu64 " CPU", "%" PRIu64 " CPUs", n_cpus), n_cpus);
+	}
+}
+
+static void print_summary(const struct info *info, struct out *out)
+{
+	enum { HEAD, SAMPLE, ALSO, THREADS, CODE, HOST, REDUCED, MISSING, LINES };
+	static const char *const titles[LINES] = { NULL,          N_("Samples"), N_("Also"),
+						   N_("Threads"), N_("Code"),    N_("Host"),
+						   N_("Reduced"), N_("Not here") };
+	const struct capture *capture = info->reader.capture;
+	const char *reduced = capture_metadata(capture, "reduced");
+	struct out lines[LINES];
+	unsigned width = 0;
+
+	for (size_t i = 0; i < LINES; i++) {
+		out_init(&lines[i], -1);
+		width = MAX_OF(width, titles[i] ? text_width(_(titles[i])) : 0);
+	}
+	add_verdict(info, &lines[HEAD]);
+	add_lost(info, &lines[HEAD]);
+	add_samples(info, &lines[SAMPLE]);
+	add_contents(info, &lines[ALSO], &lines[MISSING]);
+	add_threads(info, &lines[THREADS]);
+	add_code(info, &lines[CODE]);
+	add_host(info, &lines[HOST]);
+	if (reduced)
+		add_name(&lines[REDUCED], reduced);
+	for (size_t i = 0; i < LINES; i++) {
+		const char *title = titles[i] ? _(titles[i]) : "";
+
+		if (i == HEAD) {
+			text_wrap(out, lines[i].text->str, 0, 2, info->reader.columns);
+			reader_print_losses(&info->reader, out, info->reader.limit);
+			capture_print_missed_ticks(capture, out,
+						   info->is_verbose ? 0 : READER_MIN_MISSED_PCT);
+			out_char(out, '\n');
+		} else if (lines[i].text->len > 0) {
+			out_printf(out, "%s%*s", title, (int)(width + 2 - text_width(title)), "");
+			text_wrap(out, lines[i].text->str, width + 2, width + 2,
+				  info->reader.columns);
+		}
+		out_done(&lines[i]);
+	}
+}
+
+/* ---- text: the details ----------------------------------------------------------------------- */
+
+static gint compare_keys(gconstpointer left, gconstpointer right)
+{
+	return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* Prints the metadata as recorded, except the command, whose words are separated by zeros. */
+static void print_metadata(const struct info *info, struct out *out)
+{
+	const struct capture *capture = info->reader.capture;
+	guint n;
+	g_autofree gpointer *keys = g_hash_table_get_keys_as_array(capture->metadata, &n);
+
+	g_qsort_with_data(keys, (gint)n, sizeof(*keys), (GCompareDataFunc)(void *)compare_keys,
+			  NULL);
+	for (guint i = 0; i < n; i++) {
+		if (strcmp(keys[i], "command") == 0)
+			continue;
+		text_cell(out, keys[i], 14, TEXT_LEFT);
+		out_char(out, ' ');
+		text_cell(out, capture_metadata(capture, keys[i]), 0, TEXT_LEFT);
 		out_char(out, '\n');
 	}
 }
 
-static void print_samples(const struct info *info, struct out *out)
+static void print_details(struct info *info, struct out *out)
 {
-	const struct names *names = info->reader.capture->names;
+	const struct capture *capture = info->reader.capture;
+	const uint64_t *unwind = info->functions.unwind;
+	g_autofree char *events = text_count(capture_events(capture));
+	struct reader all = info->reader;
+	struct table tables, images = images_of(info), processes = processes_of(info);
+	struct table sources = { .rows = capture->sampled->all->len,
+				 .get = get_event,
+				 .data = info };
 
-	out_printf(out, "\n%12s  %s\n", _("samples"), _("image"));
-	for (guint i = 0; i < shown(info, info->images); i++) {
-		const struct image_info *image = &g_array_index(info->images, struct image_info, i);
-		const char *path = names_image_at(names, image->image)->path;
+	out_printf(out, _("\nEvents: %s, segments: %zu, epochs: %u\n"), events, capture->n_segments,
+		   prof_reader_info(capture->reader)->epochs);
+	out_printf(out,
+		   _("User stacks: %" PRIu64 " complete, %" PRIu64 " truncated, %" PRIu64
+		     " guessed, %" PRIu64 " none, %" PRIu64 " without memory\n"),
+		   unwind[UNWIND_COMPLETE], unwind[UNWIND_TRUNCATED], unwind[UNWIND_GUESSED],
+		   unwind[UNWIND_NONE], unwind[UNWIND_NO_MEMORY]);
+	out_printf(out, _("Samples without a name: %" PRIu64 "\n"), info->functions.unresolved);
+	print_metadata(info, out);
+	for (guint i = info->tables->len; i > 0; i--)
+		if (g_array_index(info->tables, struct table_info, i - 1).chunks == 0)
+			g_array_remove_index(info->tables, i - 1);
+	tables = tables_of(info);
+	table_add_column(&tables, ROWS, COLUMN_COUNT, _("rows"));
+	table_add_column(&tables, CHUNKS, COLUMN_COUNT, _("chunks"));
+	table_add_column(&tables, BYTES, COLUMN_SIZE, _("size"));
+	table_add_column(&tables, BYTES_A_ROW, COLUMN_REAL, _("bytes/row"));
+	table_add_column(&tables, NAME, COLUMN_NAME, _("table"));
+	table_add_column(&sources, SAMPLES, COLUMN_COUNT, _("samples"));
+	table_add_column(&sources, WEIGHT, COLUMN_COUNT, _("weight"));
+	table_add_column(&sources, UNIT, COLUMN_WORD, _("unit"));
+	table_add_column(&sources, NAME, COLUMN_NAME, _("event"));
+	table_add_column(&images, SAMPLES, COLUMN_COUNT, _("samples"));
+	table_add_column(&images, NAME, COLUMN_NAME, _("image"));
+	table_add_column(&processes, SAMPLES, COLUMN_COUNT, _("samples"));
+	table_add_column(&processes, PID, COLUMN_NUMBER, _("pid"));
+	table_add_column(&processes, NAME, COLUMN_NAME, _("process"));
+	all.limit = 0;
+	for (size_t i = 0; i < 4; i++) {
+		const struct table *const printed[] = { &tables, &sources, &images, &processes };
 
-		out_printf(out, "%12" PRIu64 "  ", image->samples);
-		text_cell(out, path ? path : "-", 0, TEXT_LEFT);
+		if (printed[i]->rows == 0)
+			continue;
 		out_char(out, '\n');
+		reader_print_table(i < 2 ? &all : &info->reader, out, printed[i]);
 	}
-	reader_print_limit(&info->reader, out, shown(info, info->images), info->images->len);
-	out_printf(out, "\n%12s %10s  %s\n", _("samples"), _("pid"), _("process"));
-	for (guint i = 0; i < shown(info, info->processes); i++) {
-		const struct process_info *at =
-			&g_array_index(info->processes, struct process_info, i);
-
-		out_printf(out, "%12" PRIu64 " %10" PRIu64 "  ", at->samples,
-			   names_process_at(names, at->process)->pid);
-		text_cell(out, at->comm ? at->comm : "-", 0, TEXT_LEFT);
-		out_char(out, '\n');
-	}
-	reader_print_limit(&info->reader, out, shown(info, info->processes), info->processes->len);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
@@ -460,7 +829,8 @@ int verb_info(int argc, char **argv)
 	CLEANUP(info_done)
 	struct info info = { .reader.limit = READER_LIMIT_UNSET,
 			     .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = { { NULL, reader_output_options, &info.reader },
+	const struct cli_group groups[] = { { NULL, options, &info },
+					    { N_("Output"), reader_output_options, &info.reader },
 					    { NULL } };
 	struct out *out = out_stdout();
 	GError *error = NULL;
@@ -470,7 +840,7 @@ int verb_info(int argc, char **argv)
 	if (status != CLI_CONTINUE)
 		return status;
 	if (info.reader.format == READER_CSV)
-		return cli_usage_error(_("info is printed as text, json or ndjson"));
+		return cli_usage_error(_("info prints text, json or ndjson"));
 	if (!gather(&info, argv[0], &error))
 		return cli_fail(error);
 	capture_warn(info.reader.capture);
@@ -478,10 +848,8 @@ int verb_info(int argc, char **argv)
 		write_info(&info);
 		return CLI_OK;
 	}
-	print_head(&info, out);
-	print_quality(&info, out);
-	print_tables(&info, out);
-	print_events(&info, out);
-	print_samples(&info, out);
+	print_summary(&info, out);
+	if (info.is_verbose)
+		print_details(&info, out);
 	return CLI_OK;
 }

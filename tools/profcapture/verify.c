@@ -76,7 +76,7 @@ static bool verify_run(struct verify *verify, const char *file, GError **error)
 
 /* What readers answer, and from which tables: a lost row of `events` changes numbers, one of
  * `names` what they are called. */
-static const struct answer {
+static const struct verify_answer {
 	const char *name;
 	uint64_t events, names;
 } answers[] = {
@@ -185,7 +185,7 @@ static void print_effect(const struct effect *effect, struct out *out)
 	int64_t from_ns = INT64_MAX, to_ns = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
-		const struct answer *answer = &answers[i];
+		const struct verify_answer *answer = &answers[i];
 
 		if (!(effect->present & answer->events))
 			continue;
