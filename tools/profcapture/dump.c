@@ -5,25 +5,59 @@
  * Has no code for single tables: the schema describes the columns, so tables of a later version or
  * of other software are printed like ours. A column that refers to a thread or a process gives the
  * row its pid, tid and comm. Timed tables are merged by (segment, time); dictionaries are printed
- * on request only, before the others.
+ * on request only, before the others. Rows stream: none is kept, and no width is measured, so this
+ * prints the cells of tools/present/table.h by itself. Everything that comes from the capture,
+ * names of tables and columns included, is escaped in text.
  *
  * Memory: a row group per table, and the names of two epochs  [test_small_captures: memory]
  */
 #include "config.h"
 
-#include "tools/profcapture/dump.h"
-
 #include "tools/common/capture-error.h"
+#include "tools/profcapture/functions.h"
+#include "tools/profcapture/reader.h"
+#include "tools/profcapture/stacks.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <string.h>
 
+#define NO_COLUMN UINT_MAX
+/* With --resolve, in addition to the lists of a mark's arguments. */
+#define NAMED_ARGUMENTS "named_arguments"
 /* Rows between two checks for a full disk or a closed pipe. */
 #define ROWS_BETWEEN_CHECKS 4096
 /* Limit on the images, processes and threads in memory, because a long recording has any number. */
 #define MOST_IDENTITIES (1u << 15)
+
+/* A table that is being read. */
+struct dump_stream {
+	const struct prof_table_def *table;
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+	size_t row;
+	bool done;
+	bool timed;
+	/* positions of the columns that hold these, or NO_COLUMN */
+	unsigned thread, process, cpu, stack;
+	bool own_pid, own_tid, own_comm; /* the table has a column of that name */
+	uint32_t of_thread, of_process;  /* the owner of the row: indexes in names */
+};
+
+struct dump {
+	struct reader reader;
+	GPtrArray *tables; /* requested names, or NULL */
+	bool resolve;
+	struct functions *functions; /* with --resolve */
+	struct dump_stream *streams;
+	size_t n_streams;
+	GPtrArray *columns; /* of CSV */
+	struct json json;
+	struct out *out;
+	struct names_epoch *epoch; /* of the current row */
+	uint64_t counted;
+};
 
 static const struct cli_option options[] = {
 	{ "table", 't', CLI_LIST, offsetof(struct dump, tables), N_("TABLE"),
@@ -33,41 +67,481 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* ---- filters --------------------------------------------------------------------------------- */
+/* ---- the current row of a table -------------------------------------------------------------- */
 
-static bool process_wanted(const struct dump *dump, uint32_t process)
+static uint64_t number_of(const struct dump_stream *stream, unsigned column)
 {
-	const struct names *names = dump->reader.capture->names;
+	if (column == NO_COLUMN || (stream->table->columns[column].flags & PROF_COLUMN_LIST))
+		return 0;
+	return array_number_or(&stream->batch.columns[column], stream->row, 0);
+}
 
-	if (dump->reader.tids || dump->reader.comms)
+static int64_t time_of(const struct dump *dump, const struct dump_stream *stream)
+{
+	return capture_time(dump->reader.capture, stream->batch.segment, number_of(stream, 0));
+}
+
+static void find_owner(const struct dump *dump, struct dump_stream *stream)
+{
+	stream->of_thread = stream->of_process = NAMES_NONE;
+	if (stream->thread != NO_COLUMN) {
+		stream->of_thread = names_thread(dump->epoch, number_of(stream, stream->thread));
+		stream->of_process =
+			names_thread_at(dump->reader.capture->names, stream->of_thread)->process;
+	} else if (stream->process != NO_COLUMN) {
+		stream->of_process = names_process(dump->epoch, number_of(stream, stream->process));
+	}
+}
+
+/* Returns the name at the time of the row, if it has a time. */
+static const char *comm_of(const struct dump *dump, const struct dump_stream *stream)
+{
+	return stream->timed
+		       ? reader_comm_at(&dump->reader, stream->of_thread, time_of(dump, stream))
+		       : names_thread_at(dump->reader.capture->names, stream->of_thread)->comm;
+}
+
+static bool is_wanted(struct dump *dump, const struct dump_stream *stream)
+{
+	struct reader *reader = &dump->reader;
+	int64_t time = stream->timed ? time_of(dump, stream) : 0;
+
+	if (stream->timed && reader->timed && (time < reader->from_ns || time > reader->to_ns))
 		return false;
-	for (guint i = 0; i < dump->reader.pids->len; i++)
-		if (process > NAMES_LOST && names_process_at(names, process)->pid ==
-						    g_array_index(dump->reader.pids, uint32_t, i))
+	if (reader->cpus &&
+	    (stream->cpu == NO_COLUMN || !reader_wants_cpu(reader, number_of(stream, stream->cpu))))
+		return false;
+	if (!reader_filters_threads(reader))
+		return true;
+	if (stream->thread != NO_COLUMN)
+		return stream->timed ? reader_wants_thread_at(reader, stream->of_thread, time)
+				     : reader_wants_thread(reader, stream->of_thread);
+	if (stream->of_process <= NAMES_LOST || reader->tids || reader->comms)
+		return false;
+	for (guint i = 0; i < reader->pids->len; i++)
+		if (names_process_at(reader->capture->names, stream->of_process)->pid ==
+		    g_array_index(reader->pids, uint32_t, i))
 			return true;
 	return false;
 }
 
-static bool row_wanted(struct dump *dump, const struct dump_stream *stream,
-		       const struct dump_owner *owner)
-{
-	if (stream->timed && dump->reader.timed) {
-		int64_t time = dump_time(dump, stream);
+/* ---- values ---------------------------------------------------------------------------------- */
 
-		if (time < dump->reader.from_ns || time > dump->reader.to_ns)
-			return false;
+static struct cell enum_cell(const struct prof_column_def *column, uint64_t value)
+{
+	for (uint64_t i = 0; column->values && column->values[i]; i++)
+		if (i == value)
+			return cell_text(column->values[i]);
+	/* A later version defines this value: writes its number, still as a string. */
+	return cell_own_text(g_strdup_printf("%" PRIu64, value));
+}
+
+static struct cell double_cell(uint64_t bits)
+{
+	double value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return cell_double(value);
+}
+
+static struct cell number_cell(const struct dump *dump, const struct dump_stream *stream,
+			       const struct prof_column_def *column, uint64_t value)
+{
+	struct cell cell = cell_uint(value);
+
+	switch (column->type) {
+	case PROF_TYPE_ENUM:
+		return enum_cell(column, value);
+	case PROF_TYPE_BOOL:
+		return cell_bool(value != 0);
+	case PROF_TYPE_INT:
+		return cell_int((int64_t)value);
+	case PROF_TYPE_FLOAT:
+		return double_cell(value);
+	case PROF_TYPE_TIME:
+		cell = cell_int(capture_time(dump->reader.capture, stream->batch.segment, value));
+		cell.format = COLUMN_SECONDS;
+		return cell;
+	case PROF_TYPE_REF:
+		if (column->ref == PROF_TABLE_STRING)
+			return cell_text(names_text(dump->epoch, value));
+		return value ? cell : cell_unknown();
+	default:
+		if (column->unit == PROF_UNIT_ADDRESS)
+			cell.kind = CELL_HEX;
+		return cell;
 	}
-	if (dump->reader.cpus &&
-	    (stream->cpu == NO_COLUMN ||
-	     !reader_wants_cpu(&dump->reader, dump_number(stream, stream->cpu))))
-		return false;
-	if (!reader_filters_threads(&dump->reader))
-		return true;
-	if (stream->thread != NO_COLUMN)
-		return stream->timed ? reader_wants_thread_at(&dump->reader, owner->thread,
-							      dump_time(dump, stream))
-				     : reader_wants_thread(&dump->reader, owner->thread);
-	return stream->process != NO_COLUMN && process_wanted(dump, owner->process);
+}
+
+static bool is_list(const struct prof_column_def *column, const struct prof_array *array)
+{
+	return (column->flags & PROF_COLUMN_LIST) && array->numbers && array->offsets;
+}
+
+static struct cell cell_of(const struct dump *dump, const struct dump_stream *stream,
+			   unsigned column)
+{
+	const struct prof_column_def *def = &stream->table->columns[column];
+	const struct prof_array *array = &stream->batch.columns[column];
+	bool is_binary = def->type == PROF_TYPE_BINARY;
+	size_t row = stream->row;
+	struct cell cell = { .kind = is_binary ? CELL_BYTES : CELL_SLICE };
+
+	if (array->nulls && array->nulls[row])
+		return cell_unknown();
+	if (array->bytes && array->offsets) {
+		cell.text = (const char *)array->bytes + array->offsets[row];
+		cell.number = array->offsets[row + 1] - array->offsets[row];
+		return is_binary && cell.number == 0 ? cell_unknown() : cell;
+	}
+	if (!array->numbers || (def->flags & PROF_COLUMN_LIST))
+		return cell_unknown();
+	return number_cell(dump, stream, def, array->numbers[row]);
+}
+
+/* ---- text: written by hand, because most of a dump's time is here ---------------------------- */
+
+static void print_uint(struct out *out, uint64_t value)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+
+	do {
+		digits[--at] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value);
+	out_write(out, digits + at, sizeof(digits) - at);
+}
+
+static void print_hex_bytes(struct out *out, const char *bytes, uint64_t length)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (uint64_t i = 0; i < length; i++) {
+		out_char(out, digits[(uint8_t)bytes[i] >> 4]);
+		out_char(out, digits[bytes[i] & 15]);
+	}
+}
+
+static void print_text(struct out *out, const char *bytes, size_t length)
+{
+	g_autofree char *escaped = NULL;
+	size_t plain = 0;
+
+	while (plain < length && bytes[plain] >= ' ' && bytes[plain] < 127 && bytes[plain] != '\\')
+		plain++;
+	if (plain == length) {
+		out_write(out, bytes, length);
+		return;
+	}
+	escaped = text_escape_n(bytes, length);
+	out_text(out, escaped);
+}
+
+/* Prints a number, or, for a time, seconds with nine decimals. */
+static void print_int(struct out *out, int64_t value, bool is_time)
+{
+	uint64_t absolute = value < 0 ? -(uint64_t)value : (uint64_t)value;
+	uint64_t rest = absolute % 1000000000;
+	char fraction[10] = ".000000000";
+
+	if (value < 0)
+		out_char(out, '-');
+	print_uint(out, is_time ? absolute / 1000000000 : absolute);
+	for (size_t i = 9; i > 0; i--, rest /= 10)
+		fraction[i] = (char)('0' + rest % 10);
+	if (is_time)
+		out_write(out, fraction, sizeof(fraction));
+}
+
+static void print_cell(struct out *out, const struct cell *cell)
+{
+	switch (cell->kind) {
+	case CELL_UINT:
+		print_uint(out, cell->number);
+		break;
+	case CELL_INT:
+		print_int(out, (int64_t)cell->number, cell->format == COLUMN_SECONDS);
+		break;
+	case CELL_BOOL:
+		out_text(out, cell->number ? "true" : "false");
+		break;
+	case CELL_TEXT:
+		print_text(out, cell->text, strlen(cell->text));
+		break;
+	case CELL_SLICE:
+		print_text(out, cell->text, cell->number);
+		break;
+	case CELL_HEX:
+		out_printf(out, "0x%" PRIx64, cell->number);
+		break;
+	case CELL_DOUBLE:
+		out_printf(out, "%g", cell->real);
+		break;
+	case CELL_BYTES:
+		print_hex_bytes(out, cell->text, cell->number);
+		break;
+	default:
+		out_char(out, '-');
+	}
+}
+
+/* ---- rows: printed as a line of text, or written as JSON, ndjson or CSV ----------------------- */
+
+static bool is_text(const struct dump *dump)
+{
+	return dump->reader.format == READER_TEXT;
+}
+
+/* Text has no keys here. */
+static void put_cell(struct dump *dump, const char *key, struct cell cell)
+{
+	if (is_text(dump))
+		print_cell(dump->out, &cell);
+	else
+		cell_write(&dump->json, key, &cell);
+	if (cell.owned)
+		cell_done(&cell);
+}
+
+static void put_list(struct dump *dump, const struct dump_stream *stream, unsigned column)
+{
+	const struct prof_column_def *def = &stream->table->columns[column];
+	const struct prof_array *array = &stream->batch.columns[column];
+	uint64_t first = array->offsets[stream->row], end = array->offsets[stream->row + 1];
+
+	if (!is_text(dump))
+		json_begin_array(&dump->json, def->name);
+	for (uint64_t i = first; i < end; i++) {
+		if (is_text(dump) && i > first)
+			out_char(dump->out, ',');
+		put_cell(dump, NULL, number_cell(dump, stream, def, array->numbers[i]));
+	}
+	if (!is_text(dump))
+		json_end(&dump->json);
+}
+
+/* Arguments of marks are four lists, with one item for each argument in each. */
+static bool is_argument_list(const struct dump_stream *stream, unsigned column)
+{
+	return stream->table->id == PROF_TABLE_MARK && column >= PROF_MARK_ARGUMENTS &&
+	       column <= PROF_MARK_ARGUMENT_TEXTS;
+}
+
+static uint64_t count_arguments(const struct dump_stream *stream)
+{
+	uint64_t n = UINT64_MAX;
+
+	for (unsigned c = PROF_MARK_ARGUMENTS; c <= PROF_MARK_ARGUMENT_TEXTS; c++) {
+		const struct prof_array *array = &stream->batch.columns[c];
+
+		if (!is_list(&stream->table->columns[c], array))
+			return 0;
+		n = MIN_OF(n, array->offsets[stream->row + 1] - array->offsets[stream->row]);
+	}
+	return n;
+}
+
+static uint64_t argument_number(const struct dump_stream *stream, unsigned column, uint64_t i)
+{
+	const struct prof_array *array = &stream->batch.columns[column];
+
+	return array->numbers[array->offsets[stream->row] + i];
+}
+
+static struct cell argument_cell(const struct dump *dump, const struct dump_stream *stream,
+				 uint64_t i)
+{
+	uint64_t value = argument_number(stream, PROF_MARK_ARGUMENT_VALUES, i);
+
+	switch (argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i)) {
+	case PROF_ARGUMENT_S64:
+		return cell_int((int64_t)value);
+	case PROF_ARGUMENT_U64:
+		return cell_uint(value);
+	case PROF_ARGUMENT_DOUBLE:
+		return double_cell(value);
+	case PROF_ARGUMENT_STRING:
+		return cell_text(names_text(dump->epoch,
+					    argument_number(stream, PROF_MARK_ARGUMENT_TEXTS, i)));
+	default: /* an address, or a kind of a later version */
+		return (struct cell){ .kind = CELL_HEX, .number = value };
+	}
+}
+
+static void put_arguments(struct dump *dump, const struct dump_stream *stream)
+{
+	const struct prof_column_def *kinds = &stream->table->columns[PROF_MARK_ARGUMENT_KINDS];
+	struct json *json = &dump->json;
+	uint64_t n = count_arguments(stream);
+
+	if (!is_text(dump))
+		json_begin_array(json, NAMED_ARGUMENTS);
+	for (uint64_t i = 0; i < n; i++) {
+		struct cell name = cell_text(
+			names_text(dump->epoch, argument_number(stream, PROF_MARK_ARGUMENTS, i)));
+
+		if (is_text(dump)) {
+			out_char(dump->out, i ? ',' : '(');
+			put_cell(dump, NULL, name);
+			out_char(dump->out, ':');
+			put_cell(dump, NULL, argument_cell(dump, stream, i));
+			continue;
+		}
+		json_begin_object(json, NULL);
+		put_cell(dump, "name", name);
+		put_cell(dump, "kind",
+			 enum_cell(kinds, argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i)));
+		put_cell(dump, "value", argument_cell(dump, stream, i));
+		json_end(json);
+	}
+	if (is_text(dump))
+		out_text(dump->out, n ? ")" : "-");
+	else
+		json_end(json);
+}
+
+/* File and line of a function are its declaration; those of the place are where the frame is. */
+static void put_frame(struct dump *dump, uint32_t place, bool is_inlined)
+{
+	const struct function *at = functions_at(dump->functions, place);
+	struct json *json = &dump->json;
+
+	if (is_text(dump)) {
+		out_char(dump->out, '\t');
+		print_text(dump->out, at->name, strlen(at->name));
+		functions_print_image(dump->functions, place, dump->out);
+		functions_print_line(dump->functions, place, dump->out);
+		out_text(dump->out, is_inlined ? "  (inline)\n" : "\n");
+		return;
+	}
+	json_begin_object(json, NULL);
+	functions_write(dump->functions, functions_whole(dump->functions, place), json);
+	json_string(json, "at_file", at->is_line ? at->file : NULL);
+	put_cell(dump, "at_line", at->is_line && at->line ? cell_uint(at->line) : cell_unknown());
+	json_bool(json, "inline", is_inlined);
+	json_end(json);
+}
+
+/* Leaf first; at most STACKS_MAX_DEPTH frames. Functions that are inlined into a frame come before
+ * it, the innermost first. */
+static void put_frames(struct dump *dump, const struct dump_stream *stream)
+{
+	uint64_t id = number_of(stream, stream->stack);
+
+	for (unsigned depth = 0; id != 0 && depth < STACKS_MAX_DEPTH; depth++) {
+		ssize_t row = names_row(dump->epoch, NAMES_STACK, id);
+		uint64_t parent = 0, frame_id = 0;
+		uint32_t places[FUNCTIONS_MAX_AT_ROW] = { FUNCTION_LOST };
+		size_t n = 1;
+
+		if (row >= 0) {
+			(void)names_number(dump->epoch, NAMES_STACK, PROF_STACK_FRAME, (size_t)row,
+					   &frame_id);
+			(void)names_number(dump->epoch, NAMES_STACK, PROF_STACK_PARENT, (size_t)row,
+					   &parent);
+			row = names_row(dump->epoch, NAMES_FRAME, frame_id);
+			if (row >= 0)
+				n = functions_at_row(dump->functions, dump->epoch, (size_t)row,
+						     stream->batch.segment, number_of(stream, 0),
+						     places, NULL);
+		}
+		while (n-- > 0)
+			put_frame(dump, places[n], n > 0);
+		if (parent >= id)
+			return;
+		id = parent;
+	}
+}
+
+/* "1.234567890 sample 12/13 name" */
+static void print_row_head(struct dump *dump, const struct dump_stream *stream)
+{
+	const struct names *names = dump->reader.capture->names;
+	const char *comm = comm_of(dump, stream);
+	struct out *out = dump->out;
+
+	if (stream->timed) {
+		print_int(out, time_of(dump, stream), true);
+		out_char(out, ' ');
+	}
+	print_text(out, stream->table->name, strlen(stream->table->name));
+	out_char(out, ' ');
+	if (stream->of_process > NAMES_LOST)
+		print_uint(out, names_process_at(names, stream->of_process)->pid);
+	else
+		out_char(out, '-');
+	if (stream->of_thread > NAMES_LOST) {
+		out_char(out, '/');
+		print_uint(out, names_thread_at(names, stream->of_thread)->tid);
+	}
+	if (comm) {
+		out_char(out, ' ');
+		print_text(out, comm, strlen(comm));
+	}
+}
+
+static void write_row_head(struct dump *dump, const struct dump_stream *stream)
+{
+	const struct names *names = dump->reader.capture->names;
+	uint32_t thread = stream->of_thread, process = stream->of_process;
+
+	rows_begin(&dump->json);
+	json_string(&dump->json, "table", stream->table->name);
+	put_cell(dump, "time_ns", stream->timed ? cell_int(time_of(dump, stream)) : cell_unknown());
+	if (!stream->own_pid)
+		put_cell(dump, "pid",
+			 process > NAMES_LOST ? cell_uint(names_process_at(names, process)->pid)
+					      : cell_unknown());
+	if (!stream->own_tid)
+		put_cell(dump, "tid",
+			 thread > NAMES_LOST ? cell_uint(names_thread_at(names, thread)->tid)
+					     : cell_unknown());
+	if (!stream->own_comm)
+		json_string(&dump->json, "comm", comm_of(dump, stream));
+}
+
+static void put_row(struct dump *dump, const struct dump_stream *stream)
+{
+	const struct prof_table_def *table = stream->table;
+
+	if (is_text(dump))
+		print_row_head(dump, stream);
+	else
+		write_row_head(dump, stream);
+	for (unsigned i = stream->timed ? 1 : 0; i < table->n_columns; i++) {
+		const char *name = table->columns[i].name;
+
+		if (is_text(dump)) {
+			if (is_argument_list(stream, i) && i != PROF_MARK_ARGUMENTS)
+				continue;
+			out_char(dump->out, ' ');
+			print_text(dump->out, name, strlen(name));
+			out_char(dump->out, '=');
+		}
+		if (is_argument_list(stream, i) && i == PROF_MARK_ARGUMENTS &&
+		    (is_text(dump) || dump->resolve))
+			put_arguments(dump, stream);
+		if (is_text(dump) && is_argument_list(stream, i))
+			continue;
+		if (is_list(&table->columns[i], &stream->batch.columns[i])) {
+			put_list(dump, stream, i);
+			continue;
+		}
+		put_cell(dump, name, cell_of(dump, stream, i));
+		if (i == stream->stack && dump->resolve && !is_text(dump)) {
+			json_begin_array(&dump->json, "frames");
+			put_frames(dump, stream);
+			json_end(&dump->json);
+		}
+	}
+	if (!is_text(dump)) {
+		rows_end(&dump->json);
+		return;
+	}
+	out_char(dump->out, '\n');
+	if (stream->stack != NO_COLUMN && dump->resolve)
+		put_frames(dump, stream);
 }
 
 /* ---- merging tables -------------------------------------------------------------------------- */
@@ -89,11 +563,6 @@ static unsigned column_named(const struct prof_table_def *table, const char *nam
 	return NO_COLUMN;
 }
 
-static bool has_column(const struct prof_table_def *table, const char *name)
-{
-	return column_named(table, name) != NO_COLUMN;
-}
-
 static void stream_init(struct dump_stream *stream, const struct prof_table_def *table)
 {
 	*stream = (struct dump_stream){
@@ -103,9 +572,9 @@ static void stream_init(struct dump_stream *stream, const struct prof_table_def 
 		.process = column_referring(table, PROF_TABLE_PROCESS),
 		.stack = column_referring(table, PROF_TABLE_STACK),
 		.cpu = column_named(table, "cpu"),
-		.own_pid = has_column(table, "pid"),
-		.own_tid = has_column(table, "tid"),
-		.own_comm = has_column(table, "comm"),
+		.own_pid = column_named(table, "pid") != NO_COLUMN,
+		.own_tid = column_named(table, "tid") != NO_COLUMN,
+		.own_comm = column_named(table, "comm") != NO_COLUMN,
 	};
 	/* A row of these two is its own owner. */
 	if (table->id == PROF_TABLE_THREAD)
@@ -157,7 +626,7 @@ static bool comes_before(const struct dump_stream *a, const struct dump_stream *
 		return a->table->id < b->table->id;
 	if (a->batch.segment != b->batch.segment)
 		return a->batch.segment < b->batch.segment;
-	return dump_number(a, 0) < dump_number(b, 0);
+	return number_of(a, 0) < number_of(b, 0);
 }
 
 static struct dump_stream *next_stream(struct dump *dump)
@@ -170,23 +639,18 @@ static struct dump_stream *next_stream(struct dump *dump)
 	return next;
 }
 
-/* Drops identities: a row refers to none of an earlier epoch. Symbols, with --resolve, do. */
-static void forget_identities(struct dump *dump)
+static bool use_epoch(struct dump *dump, uint32_t number, GError **error)
 {
 	struct names *names = dump->reader.capture->names;
 
-	if (dump->resolve || names_identities(names) < MOST_IDENTITIES)
-		return;
-	names_forget(names);
-	reader_forget_threads(&dump->reader);
-}
-
-static bool use_epoch(struct dump *dump, uint32_t number, GError **error)
-{
 	if (dump->epoch && dump->epoch->epoch == number)
 		return true;
-	forget_identities(dump);
-	dump->epoch = names_epoch(dump->reader.capture->names, number, error);
+	/* A row refers to no identity of an earlier epoch. Symbols, with --resolve, do. */
+	if (!dump->resolve && names_identities(names) >= MOST_IDENTITIES) {
+		names_forget(names);
+		reader_forget_threads(&dump->reader);
+	}
+	dump->epoch = names_epoch(names, number, error);
 	return dump->epoch && names_load_identities(dump->epoch, error) &&
 	       (!dump->resolve || (names_load(dump->epoch, NAMES_STACK, error) &&
 				   names_load(dump->epoch, NAMES_FRAME, error)));
@@ -203,17 +667,13 @@ static bool each_row(struct dump *dump, bool print, uint64_t limit, uint64_t *re
 		if (!stream_open(dump, &dump->streams[i], error))
 			return false;
 	while ((stream = next_stream(dump)) && !(print && limit && rows == limit)) {
-		struct dump_owner owner;
-
 		if (!use_epoch(dump, stream->batch.epoch, error))
 			return false;
-		owner = dump_owner_of(dump, stream);
-		if (row_wanted(dump, stream, &owner)) {
+		find_owner(dump, stream);
+		if (is_wanted(dump, stream)) {
 			rows++;
-			if (print && dump->reader.format == READER_TEXT)
-				dump_print_row(dump, stream, &owner);
-			else if (print)
-				dump_write_row(dump, stream, &owner);
+			if (print)
+				put_row(dump, stream);
 		}
 		if (++stream->row == stream->batch.rows && !stream_fill(dump, stream, error))
 			return false;
@@ -226,58 +686,48 @@ static bool each_row(struct dump *dump, bool print, uint64_t limit, uint64_t *re
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static int unknown_table(const struct prof_table_def *const *tables, size_t n, const char *name)
+static bool is_in(const GPtrArray *texts, const char *text)
 {
-	g_autoptr(GPtrArray) valid = g_ptr_array_new();
-
-	for (size_t i = 0; i < n; i++)
-		g_ptr_array_add(valid, (gpointer)tables[i]->name);
-	g_ptr_array_add(valid, NULL);
-	return cli_unknown(_("table"), name, (const char *const *)valid->pdata);
+	return g_ptr_array_find_with_equal_func((GPtrArray *)texts, text, g_str_equal, NULL);
 }
 
-static bool asked_for(const struct dump *dump, const struct prof_table_def *table)
+/* Returns whether a table is printed. */
+static bool is_chosen(const struct dump *dump, const struct prof_table_def *table)
 {
-	if (!dump->tables)
-		return table->flags & PROF_TABLE_TIMED;
-	for (guint i = 0; i < dump->tables->len; i++)
-		if (strcmp(dump->tables->pdata[i], table->name) == 0)
-			return true;
-	return false;
+	return dump->tables ? is_in(dump->tables, table->name) : table->flags & PROF_TABLE_TIMED;
 }
 
 static int choose_tables(struct dump *dump)
 {
 	const struct prof_reader *reader = dump->reader.capture->reader;
+	g_autoptr(GPtrArray) valid = g_ptr_array_new(), known = g_ptr_array_new();
 	size_t n;
 	const struct prof_table_def *const *tables = prof_reader_tables(reader, &n);
 
+	for (size_t i = 0; i < n; i++)
+		g_ptr_array_add(valid, (gpointer)tables[i]->name);
+	g_ptr_array_add(valid, NULL);
+	for (unsigned id = 1; id <= PROF_TABLE_LAST; id++)
+		if (prof_table_v1(id))
+			g_ptr_array_add(known, (gpointer)prof_table_v1(id)->name);
 	for (guint i = 0; dump->tables && i < dump->tables->len; i++) {
 		const char *name = dump->tables->pdata[i];
-		bool known = false;
 
-		for (unsigned id = 1; id < PROF_TABLE_FIRST_FOREIGN; id++) {
-			const struct prof_table_def *table = prof_table_v1(id);
-
-			known = known || (table && strcmp(table->name, name) == 0);
-		}
 		/* A table of version 1 that is missing in this capture is empty, not an error. */
-		if (!known && !prof_reader_table_by_name(reader, name))
-			return unknown_table(tables, n, name);
+		if (!is_in(known, name) && !prof_reader_table_by_name(reader, name))
+			return cli_unknown(_("table"), name, (const char *const *)valid->pdata);
 	}
 	dump->streams = g_new0(struct dump_stream, n + 1);
 	for (size_t i = 0; i < n; i++)
-		if (asked_for(dump, tables[i]))
+		if (is_chosen(dump, tables[i]))
 			stream_init(&dump->streams[dump->n_streams++], tables[i]);
 	return CLI_CONTINUE;
 }
 
 static void add_column(GPtrArray *columns, const char *name)
 {
-	for (guint i = 0; i < columns->len; i++)
-		if (strcmp(columns->pdata[i], name) == 0)
-			return;
-	g_ptr_array_add(columns, (gpointer)name);
+	if (!is_in(columns, name))
+		g_ptr_array_add(columns, (gpointer)name);
 }
 
 static void list_columns(struct dump *dump)
@@ -293,7 +743,7 @@ static void list_columns(struct dump *dump)
 		for (unsigned c = stream->timed ? 1 : 0; c < stream->table->n_columns; c++) {
 			if (stream->table->id == PROF_TABLE_MARK && c == PROF_MARK_ARGUMENTS &&
 			    dump->resolve)
-				add_column(dump->columns, DUMP_ARGUMENTS);
+				add_column(dump->columns, NAMED_ARGUMENTS);
 			add_column(dump->columns, stream->table->columns[c].name);
 			if (c == stream->stack && dump->resolve)
 				add_column(dump->columns, "frames");
@@ -306,35 +756,29 @@ static void list_columns(struct dump *dump)
  * reports what is missing. */
 static bool check_tables(struct dump *dump, GError **error)
 {
-	static const unsigned named[] = { PROF_TABLE_STRING, PROF_TABLE_PROCESS,
-					  PROF_TABLE_THREAD };
+	size_t n;
+	const struct prof_table_def *const *tables =
+		prof_reader_tables(dump->reader.capture->reader, &n);
 
-	for (size_t i = 0; i < dump->n_streams; i++)
-		if (!capture_check(dump->reader.capture, dump->streams[i].table->id, error))
-			return false;
-	for (size_t i = 0; i < ARRAY_SIZE(named); i++) {
-		bool done = false;
+	for (size_t i = 0; i < n; i++) {
+		unsigned id = tables[i]->id;
+		bool is_needed = is_chosen(dump, tables[i]) || id == PROF_TABLE_STRING ||
+				 id == PROF_TABLE_PROCESS || id == PROF_TABLE_THREAD;
 
-		for (size_t j = 0; j < dump->n_streams; j++)
-			done = done || dump->streams[j].table->id == named[i];
-		if (!done && !capture_check(dump->reader.capture, named[i], error))
+		if (is_needed && !capture_check(dump->reader.capture, id, error))
 			return false;
 	}
 	return true;
 }
 
-struct row_count {
-	const struct dump *dump;
-	uint64_t rows;
-};
-
 static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **error)
 {
-	struct row_count *count = data;
+	struct dump *dump = data;
 
-	for (size_t i = 0; i < count->dump->n_streams; i++)
-		if (count->dump->streams[i].table->id == chunk->table)
-			count->rows += chunk->rows;
+	(void)error;
+	for (size_t i = 0; i < dump->n_streams; i++)
+		if (dump->streams[i].table->id == chunk->table)
+			dump->counted += chunk->rows;
 	return true;
 }
 
@@ -342,14 +786,13 @@ static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **err
 static bool count_rows(struct dump *dump, uint64_t *ret_rows, GError **error)
 {
 	const struct capture *capture = dump->reader.capture;
-	struct row_count count = { .dump = dump };
 
 	if (dump->reader.timed || dump->reader.cpus || reader_filters_threads(&dump->reader) ||
 	    capture_unreadable(capture, 0).rows > 0)
 		return each_row(dump, false, 0, ret_rows, error);
-	if (!capture_each_chunk(capture, 0, count_chunk, &count, error))
+	if (!capture_each_chunk(capture, 0, count_chunk, dump, error))
 		return false;
-	*ret_rows = count.rows;
+	*ret_rows = dump->counted;
 	return true;
 }
 
@@ -359,7 +802,7 @@ static bool dump_rows(struct dump *dump, GError **error)
 
 	if (dump->reader.limit && !count_rows(dump, &all, error))
 		return false;
-	if (dump->reader.format == READER_TEXT) {
+	if (is_text(dump)) {
 		reader_print_losses(&dump->reader, dump->out, READER_LOSSES);
 	} else {
 		list_columns(dump);
@@ -370,7 +813,7 @@ static bool dump_rows(struct dump *dump, GError **error)
 	}
 	if (!each_row(dump, true, dump->reader.limit, &shown, error))
 		return false;
-	if (dump->reader.format == READER_TEXT) {
+	if (is_text(dump)) {
 		if (dump->reader.limit)
 			reader_print_limit(&dump->reader, dump->out, shown, all);
 		return true;
