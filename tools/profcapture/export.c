@@ -100,10 +100,10 @@ static GArray *allocation_stacks(const struct export *export)
 
 	for (guint i = 0; i < sums->len; i++) {
 		const struct allocation_sum *sum = &g_array_index(sums, struct allocation_sum, i);
-		struct export_stack stack = { sum->thread,
-					      sum->node,
-					      { .weight = sum_value(export, sum) },
-					      export_thread_name(export, sum->thread) };
+		struct export_stack stack = { .thread = sum->thread,
+					      .node = sum->node,
+					      .amount.weight = sum_value(export, sum),
+					      .name = export_thread_name(export, sum->thread) };
 
 		if (stack.amount.weight > 0)
 			g_array_append_val(stacks, stack);
@@ -170,6 +170,50 @@ GArray *export_stacks(const struct export *export)
 	return stacks;
 }
 
+static gint compare_thread(gconstpointer left, gconstpointer right)
+{
+	const struct export_stack *a = left, *b = right;
+
+	return a->thread < b->thread ? -1 : a->thread > b->thread;
+}
+
+GArray *export_samples(const struct export *export)
+{
+	const GArray *each = export->tally.each;
+	GArray *stacks = g_array_sized_new(FALSE, FALSE, sizeof(struct export_stack), each->len);
+
+	for (guint i = 0; i < each->len; i++) {
+		const struct tally_sample *sample = &g_array_index(each, struct tally_sample, i);
+		struct export_stack stack = { .time_ns = sample->time_ns,
+					      .thread = sample->thread,
+					      .node = sample->node,
+					      .amount = { 1, sample->weight } };
+
+		g_array_append_val(stacks, stack);
+	}
+	g_array_sort(stacks, compare_thread);
+	return stacks;
+}
+
+const struct export_stack *export_of_thread(const GArray *stacks, uint32_t thread, size_t *ret_n)
+{
+	const struct export_stack *all = (const struct export_stack *)(void *)stacks->data;
+	size_t low = 0, high = stacks->len, end;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (all[middle].thread < thread)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (end = low; end < stacks->len && all[end].thread == thread;)
+		end++;
+	*ret_n = end - low;
+	return &all[low];
+}
+
 static gint compare_threads(gconstpointer left, gconstpointer right, gpointer data)
 {
 	const struct names *names = data;
@@ -188,10 +232,9 @@ static gint compare_threads(gconstpointer left, gconstpointer right, gpointer da
 	return a < b ? -1 : a > b;
 }
 
-GArray *export_threads(const struct export *export)
+GArray *export_threads(const struct export *export, const GArray *stacks)
 {
 	const struct names *names = export->reader.capture->names;
-	g_autoptr(GArray) stacks = export_stacks(export);
 	GArray *threads = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
 	for (guint i = 0; i < stacks->len; i++) {

@@ -37,6 +37,7 @@ enum export_value {
 
 /* The self value of a node on a thread; not 0. For allocations, it is the weight. */
 struct export_stack {
+	int64_t time_ns; /* of a single sample */
 	uint32_t thread, node;
 	struct amount amount;
 	const char *name; /* the thread's name at that time; never NULL */
@@ -44,9 +45,12 @@ struct export_stack {
 
 /* Returns all stacks, ordered by thread, name and node: struct export_stack. */
 GArray *export_stacks(const struct export *export);
-/* Returns the threads (index in names) that have a stack, ordered by the ids of their process and
- * their own: uint32_t. */
-GArray *export_threads(const struct export *export);
+/* Returns each sample as a stack without a name, ordered by thread, in the order of the capture. */
+GArray *export_samples(const struct export *export);
+/* Return the stacks of a thread, and the threads (index in names) that have a stack, ordered by the
+ * ids of their process and their own: uint32_t. The stacks are ordered by thread. */
+const struct export_stack *export_of_thread(const GArray *stacks, uint32_t thread, size_t *ret_n);
+GArray *export_threads(const struct export *export, const GArray *stacks);
 /* Fills `path`, of uint32_t, with the functions from the root to a node (0: none); empties it
  * first. */
 void export_path(const struct export *export, uint32_t node, GArray *path);
