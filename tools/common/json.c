@@ -333,9 +333,15 @@ static void rows_put_cell(struct out *out, const char *text, size_t length)
 
 void rows_open(struct json *json, enum json_format format, const char *const *columns)
 {
+	rows_open_as(json, format, "rows", columns);
+}
+
+void rows_open_as(struct json *json, enum json_format format, const char *key,
+		  const char *const *columns)
+{
 	json->rows = format;
 	if (format == JSON_FORMAT_JSON)
-		json_begin_array(json, "rows");
+		json_begin_array(json, key);
 	if (format != JSON_FORMAT_CSV)
 		return;
 	g_assert(json->nesting->len == 0 && !json->columns);

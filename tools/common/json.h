@@ -64,6 +64,9 @@ void json_strings(struct json *json, const char *key, const char *const *values)
 
 /* columns ends with NULL and stays the caller's until rows_close(); only CSV uses it. */
 void rows_open(struct json *json, enum json_format format, const char *const *columns);
+/* The same with another name of the array. */
+void rows_open_as(struct json *json, enum json_format format, const char *key,
+		  const char *const *columns);
 void rows_begin(struct json *json);
 void rows_end(struct json *json);
 void rows_close(struct json *json);

@@ -397,10 +397,13 @@ void cell_write(struct json *json, const char *key, const struct cell *cell)
 	case CELL_BYTES:
 		json_hex_bytes(json, key, cell->text, cell->number);
 		break;
+	case CELL_WRITTEN:
+		cell->write(json, key, cell->data);
+		break;
 	}
 }
 
-static void write_row(const struct table *table, struct json *json, size_t row)
+void table_write_row(const struct table *table, struct json *json, size_t row)
 {
 	for (const struct table_member *member = table->members; member->key; member++) {
 		struct cell cell = get_cell(table, row, member->field);
@@ -420,10 +423,11 @@ void table_write(const struct table *table, struct json *json, enum json_format 
 	for (const struct table_member *member = table->members; member->key; member++)
 		g_ptr_array_add(keys, (gpointer)member->key);
 	g_ptr_array_add(keys, NULL);
-	rows_open(json, format, (const char *const *)keys->pdata);
+	rows_open_as(json, format, table->key ? table->key : "rows",
+		     (const char *const *)keys->pdata);
 	for (size_t row = 0; row < shown && !out_failed(json->out); row++) {
 		rows_begin(json);
-		write_row(table, json, row);
+		table_write_row(table, json, row);
 		rows_end(json);
 	}
 	rows_close(json);

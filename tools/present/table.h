@@ -29,9 +29,10 @@ enum cell_kind {
 	CELL_DOUBLE,
 	CELL_BOOL,
 	CELL_TEXT,
-	CELL_HEX,   /* a number as "0x1f" */
-	CELL_SLICE, /* text of `number` bytes */
-	CELL_BYTES, /* `number` bytes, as hexadecimal digits */
+	CELL_HEX,     /* a number as "0x1f" */
+	CELL_SLICE,   /* text of `number` bytes */
+	CELL_BYTES,   /* `number` bytes, as hexadecimal digits */
+	CELL_WRITTEN, /* by `write`; not in text */
 };
 
 struct cell {
@@ -45,6 +46,9 @@ struct cell {
 	char *owned;  /* freed after use, usually the text */
 	char *prefix; /* in text: before a name, not escaped; freed after use; or NULL */
 	int format;   /* enum column_format, if it is not the column's; or 0 */
+	/* of CELL_WRITTEN: writes the member */
+	void (*write)(struct json *json, const char *key, const void *data);
+	const void *data;
 };
 
 enum column_format {
@@ -82,6 +86,7 @@ struct table {
 	void (*get)(const void *data, size_t row, unsigned field, struct cell *ret_cell);
 	const void *data;
 	const struct table_member *members;
+	const char *key; /* of the rows in JSON; NULL: "rows" */
 	/* Writes further members of a row in JSON and ndjson; or NULL. */
 	void (*write)(const void *data, size_t row, struct json *json);
 	/* Text only */
@@ -90,6 +95,9 @@ struct table {
 	char *(*fit)(const char *name, unsigned columns);
 	/* Returns whether a row is printed in bold; or NULL. */
 	bool (*is_bold)(const void *data, size_t row);
+	/* Returns what the rows from `shown` on are, "11 more functions, 0.96 MiB"; NULL: their
+	 * number is printed. */
+	char *(*rest)(const void *data, size_t shown);
 	struct table_column columns[TABLE_MAX_COLUMNS];
 	unsigned n_columns;
 };
@@ -116,6 +124,8 @@ void table_write_array(const struct table *table, struct json *json, const char 
 /* For rows that are not a table: writes a cell, and frees what it owns. */
 void cell_write(struct json *json, const char *key, const struct cell *cell);
 void cell_done(struct cell *cell);
+/* Writes the members of a row into the object that is open. */
+void table_write_row(const struct table *table, struct json *json, size_t row);
 
 static inline struct cell cell_uint(uint64_t number)
 {

@@ -616,12 +616,16 @@ void reader_print_table(const struct reader *reader, struct out *out, const stru
 
 	table_print(table, &style, shown);
 	if (more > 0) {
+		g_autofree char *rest = table->rest ? table->rest(table->data, shown) : NULL;
 		g_autofree char *count = text_count(more);
 
-		out_printf(out,
-			   ngettext("%s more row (--limit 0)\n", "%s more rows (--limit 0)\n",
-				    more),
-			   count);
+		if (rest)
+			out_printf(out, _("%s (--limit 0)\n"), rest);
+		else
+			out_printf(out,
+				   ngettext("%s more row (--limit 0)\n",
+					    "%s more rows (--limit 0)\n", more),
+				   count);
 	}
 }
 
