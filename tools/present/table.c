@@ -142,6 +142,7 @@ static char *format_cell(const struct table *table, const struct table_column *c
 	case CELL_NONE:
 		return g_strdup("");
 	case CELL_UNKNOWN:
+	case CELL_LIST:
 		return g_strdup("-");
 	case CELL_TEXT:
 		return cell->text ? text_escape(cell->text) : g_strdup("-");
@@ -399,6 +400,9 @@ void cell_write(struct json *json, const char *key, const struct cell *cell)
 		break;
 	case CELL_WRITTEN:
 		cell->write(json, key, cell->data);
+		break;
+	case CELL_LIST:
+		json_strings(json, key, cell->list);
 		break;
 	}
 }

@@ -33,6 +33,7 @@ enum cell_kind {
 	CELL_SLICE,   /* text of `number` bytes */
 	CELL_BYTES,   /* `number` bytes, as hexadecimal digits */
 	CELL_WRITTEN, /* by `write`; not in text */
+	CELL_LIST,    /* texts; not in text */
 };
 
 struct cell {
@@ -43,9 +44,10 @@ struct cell {
 	/* of CELL_TEXT, where NULL is the same as CELL_UNKNOWN, CELL_SLICE and CELL_BYTES; not
 	 * escaped */
 	const char *text;
-	char *owned;  /* freed after use, usually the text */
-	char *prefix; /* in text: before a name, not escaped; freed after use; or NULL */
-	int format;   /* enum column_format, if it is not the column's; or 0 */
+	const char *const *list; /* of CELL_LIST; NULL at the end */
+	void *owned;             /* freed after use, usually the text */
+	char *prefix;            /* in text: before a name, not escaped; freed after use; or NULL */
+	int format;              /* enum column_format, if it is not the column's; or 0 */
 	/* of CELL_WRITTEN: writes the member */
 	void (*write)(struct json *json, const char *key, const void *data);
 	const void *data;
@@ -116,6 +118,8 @@ void table_add_column(struct table *table, unsigned field, enum column_format fo
 		      const char *title);
 /* Prints the first `shown` rows below the titles. Prints nothing if that is 0. */
 void table_print(const struct table *table, const struct table_style *style, size_t shown);
+/* Writes a cell as a member of an object that is not a row of a table. */
+void cell_write(const struct cell *cell, struct json *json, const char *key);
 /* Writes the first `shown` rows, as rows_open() to rows_close(). */
 void table_write(const struct table *table, struct json *json, enum json_format format,
 		 size_t shown);
@@ -157,6 +161,12 @@ static inline struct cell cell_text(const char *text)
 static inline struct cell cell_own_text(char *text)
 {
 	return (struct cell){ .kind = CELL_TEXT, .text = text, .owned = text };
+}
+
+/* Takes the list, but not its texts. */
+static inline struct cell cell_own_list(const char **list)
+{
+	return (struct cell){ .kind = CELL_LIST, .list = list, .owned = list };
 }
 
 static inline struct cell cell_unknown(void)

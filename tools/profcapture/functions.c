@@ -574,24 +574,45 @@ void functions_print(const struct functions *functions, uint32_t index, bool ful
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-void functions_write(const struct functions *functions, uint32_t index, struct json *json)
+struct cell functions_cell(const struct functions *functions, uint32_t index,
+			   enum function_field field)
 {
 	const struct function *function = functions_at(functions, index);
-	bool known = function->image > NAMES_LOST;
+	bool is_known = function->image > NAMES_LOST;
 
-	json_string(json, "name", function->name);
-	json_string(json, "raw_name", function->raw_name);
-	json_string(json, "image", functions_image(functions, index));
-	json_string(json, "build_id",
-		    known ? names_image_at(functions->names, function->image)->build_id : NULL);
-	if (known)
-		json_hex(json, "offset", function->offset);
-	else
-		json_null(json, "offset");
-	json_string(json, "kind", function->kind);
-	json_string(json, "file", function->file);
-	if (function->line)
-		json_uint(json, "line", function->line);
-	else
-		json_null(json, "line");
+	switch (field) {
+	case FN_NAME:
+		return cell_text(function->name);
+	case FN_RAW_NAME:
+		return cell_text(function->raw_name);
+	case FN_IMAGE:
+		return cell_text(functions_image(functions, index));
+	case FN_BUILD_ID:
+		return cell_text(
+			is_known ? names_image_at(functions->names, function->image)->build_id
+				 : NULL);
+	case FN_OFFSET:
+		return is_known ? (struct cell){ .kind = CELL_HEX, .number = function->offset }
+				: cell_unknown();
+	case FN_KIND:
+		return cell_text(function->kind);
+	case FN_FILE:
+		return cell_text(function->file);
+	case FN_LINE:
+		return function->line ? cell_uint(function->line) : cell_unknown();
+	case FN_FIELDS:
+		break;
+	}
+	return cell_unknown();
+}
+
+void functions_write(const struct functions *functions, uint32_t index, struct json *json)
+{
+	static const struct table_member members[] = { FN_MEMBERS };
+
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+		struct cell cell = functions_cell(functions, index, members[i].field);
+
+		cell_write(&cell, json, members[i].key);
+	}
 }

@@ -14,6 +14,7 @@
 #include "tools/common/json.h"
 #include "tools/common/line-rows.h"
 #include "tools/common/symbol-rows.h"
+#include "tools/present/table.h"
 #include "tools/profcapture/own-memory.h"
 
 #define FUNCTION_NO_STACK 0u
@@ -102,6 +103,27 @@ static inline uint32_t functions_whole(const struct functions *functions, uint32
 /* Returns the line of a place: the result of functions_entity_of_row() with FUNCTIONS_LINES. */
 uint32_t functions_line_of_place(struct functions *functions, uint32_t place);
 
+/* The members of FN, as fields of a table. A table's own fields begin at FN_FIELDS. */
+enum function_field {
+	FN_NAME,
+	FN_RAW_NAME,
+	FN_IMAGE,
+	FN_BUILD_ID,
+	FN_OFFSET,
+	FN_KIND,
+	FN_FILE,
+	FN_LINE,
+	FN_FIELDS,
+};
+#define FN_MEMBERS                                                                         \
+	{ "name", FN_NAME }, { "raw_name", FN_RAW_NAME }, { "image", FN_IMAGE },           \
+		{ "build_id", FN_BUILD_ID }, { "offset", FN_OFFSET }, { "kind", FN_KIND }, \
+		{ "file", FN_FILE },                                                       \
+	{                                                                                  \
+		"line", FN_LINE                                                            \
+	}
+struct cell functions_cell(const struct functions *functions, uint32_t index,
+			   enum function_field field);
 /* Writes the members of FN. */
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
 /* Returns the path of its image, or NULL. */
