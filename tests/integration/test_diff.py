@@ -61,14 +61,18 @@ def test_equals_are_equal(profcapture, recordings):
     assert data["significant"] == 0 and not any(row["significant"] for row in data["rows"])
     assert data["compared"] >= 20 and data["normalised_by"] == "samples" and data["unit"] == "percent"
     done = profcapture("diff", recordings["one"], recordings["two"], "--normalise", "samples", "--fail-over", "0%")
-    assert done.stderr == "" and "0 of " in done.stdout
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0] == "No function changed by more than noise. Only shares of all samples are compared."
+    assert re.fullmatch(r"[\d,]+ functions within noise, [\d,]+ with too few samples \(--all\)", lines[-1])
 
 
 def test_slower_in_another_build(profcapture, recordings):
-    """By function and by path; without build-ids, because these and the folders differ."""
-    for options in [], ["--paths"], ["--inline"], ["--mode", "user"]:
+    """By function and by path; without build-ids, as these differ, and so do the folders."""
+    for options in [], ["--paths"], ["--no-inline"], ["--mode", "user"]:
         data = diff(profcapture, recordings["one"], recordings["slow"], *options)
         first = data["rows"][0]
+        assert first["verdict"] == "slower" and first["samples_needed"] is None
         assert first["name"] == f"work_{SLOW}" and first["significant"] and first["delta"] > first["noise"] > 0
         assert 25 < first["delta_pct"] < 90
         assert abs(first["b"] - first["a"] - first["delta"]) < 1e-9
@@ -91,15 +95,18 @@ def test_damage_leaves_no_verdict(profcapture, recordings, tmp_path, table):
     for sides in (recordings["one"], damaged), (damaged, recordings["one"]):
         for options in [], ["--paths"], ["--normalise", "time"]:
             done = profcapture("diff", *sides, "--fail-over", "5%", *options, check=8)
-            assert f"capture '{damaged}' is damaged" in done.stderr and "no verdict" in done.stderr
-            assert "by more than noise" not in done.stdout and f"Note: '{damaged}' is damaged" in done.stdout
+            assert f"capture '{damaged}' is damaged" in done.stderr
+            assert f"No verdict: {damaged} is damaged. Record again.\n" in done.stderr
+            assert done.stdout.startswith(f"No verdict: {damaged} is damaged. Record again.\n")
+            assert "The whole run" not in done.stdout and "within noise" not in done.stdout and "slower" not in done.stdout
             found = diff(profcapture, *sides, *options)
             assert found["significant"] is None and "damage" in [note["code"] for note in found["notes"]]
             assert {row["significant"] for row in found["rows"]} == {None}
-    # the output of recover is complete, and still lacks the same
+            assert {row["verdict"] for row in [*found["rows"], found["all"]]} == {None}
+    # what recover makes of it is whole, and still lacks the same
     profcapture("recover", damaged, "-o", tmp_path / "recovered.cap")
     done = profcapture("diff", recordings["one"], tmp_path / "recovered.cap", "--fail-over", "5%", check=8)
-    assert "made of a damaged capture" in done.stdout
+    assert "was made of a damaged capture. Record again." in done.stdout.splitlines()[0]
 
 
 def test_sums(profcapture, recordings):
@@ -115,11 +122,11 @@ def test_sums(profcapture, recordings):
 def test_fail_over(profcapture, recordings):
     one, slow = recordings["one"], recordings["slow"]
     done = profcapture("diff", one, slow, "--fail-over", "5%", check=7)
-    assert f"'work_{SLOW}' grew by" in done.stderr and "more than 5 % is --fail-over" in done.stderr
-    assert f"work_{SLOW}" in done.stdout
+    assert re.search(rf"^work_{SLOW} grew by \d+\.\d %, more than 5 %\.$", done.stderr, re.M)
+    assert f"Slower: work_{SLOW} by " in done.stdout
     profcapture("diff", one, slow, "--fail-over", "90%")
-    # rows that shrank are not failures; the kernel's part may grow by itself
-    assert "'work_" not in profcapture("diff", slow, one, "--fail-over=30", check=None).stderr
+    # what shrank is no failure; what the kernel does in between may grow by itself
+    assert "work_" not in profcapture("diff", slow, one, "--fail-over=30", check=None).stderr
     for wrong in "", "x", "5x", "-1", "nan", "1e3", "5%%", ".5", "5.", "0x5", "99999999999":
         assert "--fail-over" in profcapture("diff", one, slow, "--fail-over", wrong, check=2).stderr
 
@@ -162,14 +169,20 @@ def test_all_of_it_became_slower(profcapture, runs):
     assert diff(profcapture, *a, "--to", *slow)["significant"] == 0
     for files in [*a, "--to", *slow], [a[0], slow[0]]:
         done = profcapture("diff", *files, "--fail-over", "5%", check=7)
-        assert "'(all)' grew by" in done.stderr.splitlines()[0]
+        assert re.fullmatch(r"The whole run grew by \d+\.\d %, more than 5 %\.", done.stderr.splitlines()[0])
         lines = done.stdout.splitlines()
-        assert "(all)" in lines[next(i for i, line in enumerate(lines) if "change %" in line) + 1]
-        assert ("One run a side" in done.stdout) == (len(files) == 2)
+        assert re.search(r"The whole run is slower \(\+\d+\.\d %, noise \d+\.\d %\)\.", lines[0])
+        assert re.fullmatch(r"change +noise +A +B +verdict +function", lines[lines.index("") + 1].strip())
+        assert re.fullmatch(r" *\+\d+\.\d % +±\d+\.\d % +\S+ m?s +\S+ m?s +slower +\(whole run\)", lines[lines.index("") + 2])
+        # whole runs are compared by default
+        done = profcapture("diff", *files)
+        assert done.stdout.splitlines()[0] == lines[0] and ("Hint: runs of the same program" in done.stderr) == (len(files) == 2)
+        assert ("mean of 3 runs, " in done.stdout) == (len(files) != 2)
         profcapture("diff", *files, "--fail-over", "1000%")
     profcapture("diff", *slow, "--to", *a, "--fail-over", "5%")
-    # a time is not a capture
-    assert diff(profcapture, a[0], slow[0], "--to", "0.2s")["runs"] == [1, 1]
+    # what is a time is no capture
+    done = profcapture("diff", a[0], slow[0], "--to", "0.2s", "--json", check=None)
+    assert json.loads(done.stdout)["data"]["runs"] == [1, 1] and done.returncode in (0, 8)
     for wrong in [a[0], "--to"], ["--to", a[0]], [*a]:
         profcapture("diff", *wrong, check=2)
 
@@ -180,18 +193,55 @@ def test_no_verdict(profctl, profcapture, builds, runs, tmp_path):
     profctl("record", "-q", "-o", few, "--", "true")
     profctl("record", "-q", "--no-symbols", "-F", "5000", "-e", "cpu-clock", "-o", unnamed, "--", builds[0], "0.4")
     cut.write_bytes(good.read_bytes()[:-100])
-    for file, needed in (few, "and 128 are needed"), (unnamed, "'profcapture symbolize"), (cut, "record again"):
+    for file, needed, plain in (few, "; 128 are needed. Record longer or raise -F.", 8), (unnamed, "'profcapture symbolize ", 8), \
+            (cut, f"{cut} is unfinished. Record again.", 0):
         for files in [good, file], [file, good], [good, "--to", good, file]:
             done = profcapture("diff", *files, "--fail-over", "5%", check=8)
-            assert "no verdict" in done.stderr and needed in done.stderr and str(file) in done.stderr and "(all)" in done.stdout
-        profcapture("diff", good, file)
+            said = next(line for line in done.stderr.splitlines() if line.startswith("No verdict: "))
+            assert needed in said and str(file) in said and said == done.stdout.splitlines()[0]
+            assert "(whole run)" in done.stdout and "The whole run" not in done.stdout
+            # without --fail-over, a capture that is not whole is no failure
+            done = profcapture("diff", *files, check=plain)
+            assert done.stdout.splitlines()[0] == said and "No verdict" not in done.stderr
+            done = profcapture("diff", *files, "--json", check=plain)
+            assert (said in done.stderr) == (plain == 8)
+            assert {row["verdict"] for row in json.loads(done.stdout)["data"]["rows"]} == {None}
+    done = profcapture("diff", few, few, "--fail-over", "5%", check=8)
+    assert re.match(rf"No verdict: {few} has \d+ samples?; 128 are needed\. ", done.stdout)
 
 
 def test_counts_what_report_counts(profcapture, runs):
     for file in runs["a"]:
-        samples = profcapture.json("report", file)["data"]["total"]
-        lines = [line for line in profcapture("diff", file, file).stdout.splitlines() if f"'{file}'" in line]
-        assert len(lines) == 2 and all(re.sub(r"\D", "", line.split(" samples")[0]) == str(samples) for line in lines)
+        want = profcapture.json("report", file)["data"]["total_weight"]
+        rows = diff(profcapture, file, file, "--normalise", "run")["rows"]
+        assert sum(row["a"] for row in rows) == sum(row["b"] for row in rows) == want
+        line = next(line for line in profcapture("diff", file, file).stdout.splitlines() if line.startswith("A: "))
+        found = re.match(rf"A: {file}, (\d+) ms of CPU(?: \(interrupts: ([\d.]+) (m|u)s\))?", line)
+        more = float(found[2] or 0) * (1e6 if found[3] == "m" else 1e3)
+        assert abs(float(found[1]) * 1e6 + more - want) <= 0.006 * want  # three digits
+
+
+def test_screen(profcapture, recordings):
+    """The verdict comes first. Rows within noise are hidden, but not the whole run."""
+    one, slow = recordings["one"], recordings["slow"]
+    text = profcapture("diff", one, slow).stdout
+    lines = text.splitlines()
+    assert re.match(rf"Slower: work_{SLOW} by \d+ % \(\+[\d.]+ ms\)[,.]", lines[0])
+    assert lines[1].startswith("A: ") and "B: " in text and "Lost: " in text
+    rows = lines[lines.index("") + 2:]
+    assert rows[0].endswith("(whole run)")
+    assert re.fullmatch(rf" *\+[\d.]+ % +±[\d.]+ % +\S+ ms +\S+ ms +slower +work_{SLOW}  mix\.c:\d+", rows[1])
+    assert "within noise" in rows[-1] and not any(" same " in row for row in rows[1:])
+    every = profcapture("diff", one, slow, "--all", "--limit", 0).stdout.splitlines()
+    data = diff(profcapture, one, slow, "--normalise", "run")
+    words = [re.findall(r"  (slower|faster|new|gone|same|unclear|-)(?=  )", row)[-1] for row in every[every.index("") + 3:]]
+    assert words == [row["verdict"] or "-" for row in data["rows"]] and {"slower", "same"} <= set(words)
+    assert len(profcapture("diff", one, slow, "--all", "--limit", 3).stdout.splitlines()) == len(lines[:lines.index("")]) + 1 + 1 + 4 + 1
+    # the whole run cannot be judged by shares
+    shares = profcapture("diff", one, slow, "--normalize", "samples").stdout
+    assert "Only shares of all samples are compared." in shares and re.search(r" - +\(whole run\)$", shares, re.M)
+    for options in [], ["--paths"]:
+        assert diff(profcapture, one, slow, "--inline", *options) == diff(profcapture, one, slow, *options)
 
 
 def test_normalised(profcapture, recordings):
@@ -222,7 +272,7 @@ def test_formats(profcapture, recordings):
     assert [row["name"] for row in rows] == [row["name"] for row in diff(profcapture, *files)["rows"]]
     assert rows[0]["significant"] == "true" and len(rows) == 3
     assert len(profcapture("diff", *files, "--format", "ndjson").stdout.splitlines()) == 4
-    assert "showing 3 of " in profcapture("diff", *files).stdout
+    assert rows[0]["verdict"] == "slower" and rows[0]["samples_needed"] == ""
 
 
 # ---- generated captures
@@ -234,12 +284,12 @@ def made(tmp_path_factory):
 
 
 def test_made_up(profcapture, made):
-    for options in [], ["--paths"], ["--inline"], ["--normalise", "time"], ["--memory"], ["--memory=calls", "--paths"], ["--memory=peak"]:
+    for options in [], ["--paths"], ["--no-inline"], ["--normalise", "time"], ["--memory"], ["--memory=calls", "--paths"], ["--memory=peak"]:
         data = diff(profcapture, made, made, *options)
         assert data["significant"] == 0 and all(row["delta"] == 0 for row in data["rows"])
         assert ("processes" in data) == any("memory" in option for option in options)
         profcapture("diff", made, made, *options)
-    for wrong in ["--memory", "--inline"], ["--memory=peak", "--paths"], ["--memory=peek"], ["--memory=peak", "--normalise", "time"]:
+    for wrong in ["--memory", "--inline"], ["--memory", "--no-inline"], ["--memory=peak", "--paths"], ["--memory=peek"], ["--memory=peak", "--normalise", "time"]:
         profcapture("diff", made, made, *wrong, check=2)
 
 
@@ -258,10 +308,13 @@ def test_empty_damaged_and_hostile(profcapture, made, tmp_path):
     cut = tmp_path / "cut.cap"
     cut.write_bytes(made.read_bytes()[:made.stat().st_size * 2 // 3])
     for a, b in (empty, made), (made, empty), (empty, empty), (made, cut), (hostile, made), (made, hostile):
-        data = diff(profcapture, a, b)
+        status = 8 if empty in (a, b) else 0
+        output = json.loads(profcapture("diff", a, b, "--json", check=status).stdout)
+        schema.check(profcapture, "diff", output)
+        data = output["data"]
         if empty in (a, b):
             assert data["significant"] == 0 and "few" in [note["code"] for note in data["notes"]]
-        done = profcapture("diff", a, b)
+        done = profcapture("diff", a, b, check=status)
         assert ("recover" in done.stderr or "damaged" in done.stderr or "unfinished" in done.stderr) == (cut in (a, b))
         assert not unprintable(done.stdout) and not unprintable(done.stderr)
     profcapture("diff", made, SOURCE, check=3)
@@ -278,5 +331,7 @@ def test_memory(profcapture, tmp_path):
     data = diff(profcapture, *captures, "--memory=calls")
     assert data["metric"] == "calls" and data["unit"] == "calls" and data["normalised_by"] == "run"
     assert data["all"]["b"] > 1.5 * data["all"]["a"] > 0 and data["all"]["significant"]
-    assert profcapture("diff", *captures, "--memory=calls", "--fail-over", "50%", check=7).stderr
+    assert data["all"]["verdict"] == "more"
+    done = profcapture("diff", *captures, "--memory=calls", "--fail-over", "50%", check=7)
+    assert done.stderr.startswith("The whole run grew by ") and "The whole run uses more (+" in done.stdout
     profcapture("diff", *reversed(captures), "--memory=calls", "--fail-over", "0%")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-rows - matches functions of the captures, and judges whether they changed
+ * Diff-rows - reads captures, matches their functions, and judges whether they changed
  *
  * Two builds of a program have different build-ids, offsets and versions of libraries, and two runs
  * different processes. So a function is identified by its name and by its image's name without
@@ -17,13 +17,461 @@
 
 #include "tools/profcapture/diff.h"
 
+#include "tools/profcapture/spans.h"
+
+#include <glib/gi18n.h>
 #include <math.h>
 #include <string.h>
 
 #define NO_NAME "<no name>"
 #define INTERRUPTS "<interrupts>"
-#define LEAST_CHANGE \
-	0.001 /* share of the whole by which two complete runs of the same program can differ */
+/* Share of the whole by which two complete runs of the same program can differ. */
+#define LEAST_CHANGE 0.001
+/* Durations that differ by more get a note. */
+#define DURATION_RATIO 2.0
+/* Losing more than this share of the events can hide a change, or look like one. */
+#define LOSS_SHARE 0.01
+/* A capture without symbols has no functions to compare if more than this share of its samples has
+ * no name. */
+#define MOST_UNNAMED 0.5
+
+/* ---- one run --------------------------------------------------------------------------------- */
+
+static struct diff_count *count_of(GArray *counts, uint32_t index)
+{
+	if (counts->len <= index)
+		g_array_set_size(counts, index + 1);
+	return &((struct diff_count *)(void *)counts->data)[index];
+}
+
+static void add_count(struct diff_count *to, const struct diff_count *count)
+{
+	to->count += count->count;
+	to->events += count->events;
+	to->squares += count->squares;
+}
+
+static void set_range(struct diff_run *run)
+{
+	run->from_ns = MAX_OF(run->reader->from_ns, INT64_C(0));
+	run->to_ns =
+		MAX_OF(MIN_OF(run->reader->to_ns, run->reader->capture->duration_ns), run->from_ns);
+}
+
+static unsigned block_at(const struct diff_run *run, int64_t time_ns)
+{
+	int64_t in = MIN_OF(MAX_OF(time_ns, run->from_ns), run->to_ns) - run->from_ns;
+	double share = (double)in / (double)(run->to_ns - run->from_ns + 1);
+
+	return MIN_OF((unsigned)(share * NOISE_BLOCKS), NOISE_BLOCKS - 1u);
+}
+
+/* Counts a sample or allocations. Returns their block. */
+static unsigned count_event(struct diff_run *run, uint32_t key, int64_t time_ns, double count)
+{
+	const struct diff_count one = { count, 1, count * count };
+	unsigned block = block_at(run, time_ns);
+
+	add_count(count_of(run->counts, key), &one);
+	add_count(&run->all, &one);
+	run->blocks[block] += count;
+	return block;
+}
+
+static const struct tally_node *node_at(const struct diff_run *run, uint32_t node)
+{
+	return &((const struct tally_node *)(void *)run->tally.tree.nodes->data)[node];
+}
+
+static uint32_t key_of(const struct diff *diff, const struct diff_run *run, uint32_t node)
+{
+	return diff->paths                     ? node
+	       : diff->measure == DIFF_SAMPLES ? node_at(run, node)->entity
+					       : memory_node_at(&run->memory.tree, node)->site;
+}
+
+/*
+ * Returns whether a kernel function does work for the machine instead of for the interrupted
+ * program: the kernel's entries for interrupts and the functions that they run, on each
+ * architecture. Page faults and system calls do not count as interrupts, because the program causes
+ * them.
+ */
+static bool is_for_interrupts(const char *name)
+{
+	static const char *const prefixes[] = {
+		"asm_sysvec_",      "sysvec_",          "asm_common_interrupt",
+		"common_interrupt", "ret_from_intr",    "irqentry_exit",
+		"irq_exit",         "__irq_exit",       "__do_softirq",
+		"do_softirq",       "handle_softirqs",  "apic_timer_interrupt",
+		"el0t_64_irq",      "el1h_64_irq",      "el0_interrupt",
+		"el1_interrupt",    "do_IRQ",           "do_irq",
+		"timer_interrupt",  "handle_riscv_irq",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (g_str_has_prefix(name, prefixes[i]))
+			return true;
+	return false;
+}
+
+/* In kernel mode, interrupts count like all other code. A node comes after its parent. */
+static void find_interrupts(const struct diff *diff, struct diff_run *run)
+{
+	uint32_t n = run->tally.tree.nodes->len;
+
+	run->is_interrupt = g_new0(bool, n);
+	for (uint32_t i = 1; diff->mode != TALLY_KERNEL && i < n; i++) {
+		const struct tally_node *node = node_at(run, i);
+		const struct function *function = functions_at(run->functions, node->entity);
+
+		run->is_interrupt[i] = run->is_interrupt[node->parent] ||
+				       (strcmp(function->kind, "kernel") == 0 &&
+					is_for_interrupts(function->name));
+		if (run->is_interrupt[i])
+			run->interrupts += (double)node->count.self.weight;
+	}
+}
+
+static bool read_samples(struct diff *diff, struct diff_run *run, const char *file, GError **error)
+{
+	struct tally *tally = &run->tally;
+
+	if (!reader_open(run->reader, file, error))
+		return false;
+	run->filters = diff->filters;
+	if (!frame_filters_open(&run->filters, error))
+		return false;
+	if (frame_filters_any(&run->filters))
+		tally->filters = &run->filters;
+	tally->mode = diff->mode;
+	tally->inlined = diff->inlined;
+	tally->wants_tree = tally->wants_samples = true;
+	if (!tally_run(tally, run->reader, error))
+		return false;
+	run->functions = tally->functions;
+	set_range(run);
+	find_interrupts(diff, run);
+	for (guint i = 0; i < tally->each->len; i++) {
+		const struct tally_sample *sample =
+			&g_array_index(tally->each, struct tally_sample, i);
+
+		if (!run->is_interrupt[sample->node])
+			count_event(run, key_of(diff, run, sample->node), sample->time_ns,
+				    (double)sample->weight);
+	}
+	return true;
+}
+
+struct watch {
+	const struct diff *diff;
+	struct diff_run *run;
+};
+
+static void allocated(int64_t time_ns, const struct memory_block *block, double blocks, void *data)
+{
+	const struct watch *watch = data;
+	GArray *buckets = watch->run->buckets;
+	uint32_t key = key_of(watch->diff, watch->run, block->node);
+	double count = watch->diff->measure == DIFF_CALLS ? blocks : blocks * (double)block->size;
+	unsigned at;
+
+	/* The range is known only after the capture was opened. */
+	set_range(watch->run);
+	at = count_event(watch->run, key, time_ns, count);
+	if (buckets->len < (key + 1) * NOISE_BLOCKS)
+		g_array_set_size(buckets, (key + 1) * NOISE_BLOCKS);
+	g_array_index(buckets, double, key *NOISE_BLOCKS + at) += count;
+}
+
+/* Counts what each function had at the peak of the whole, instead of all that it allocated. */
+static void take_peak(struct diff_run *run)
+{
+	const struct memory *memory = &run->memory;
+
+	g_array_set_size(run->counts, 0);
+	for (uint32_t i = 0; i < memory->entities->len; i++) {
+		const struct memory_counts *counts =
+			&g_array_index(memory->entities, struct memory_counts, i);
+
+		if (counts->is_there)
+			*count_of(run->counts, i) =
+				(struct diff_count){ .count = counts->peak_bytes,
+						     .events = counts->allocations };
+	}
+	run->all.count = memory->all.peak_bytes;
+}
+
+static bool read_memory(struct diff *diff, struct diff_run *run, const char *file, GError **error)
+{
+	struct watch watch = { diff, run };
+
+	run->memory.within_ns = UINT64_MAX;
+	run->memory.watch = allocated;
+	run->memory.watch_data = &watch;
+	if (!memory_run(&run->memory, file, error))
+		return false;
+	run->functions = run->memory.tree.functions;
+	set_range(run);
+	if (diff->measure == DIFF_PEAK)
+		take_peak(run);
+	return true;
+}
+
+static void count_mark(const struct span *span, void *data)
+{
+	const struct watch *watch = data;
+	struct diff_run *run = watch->run;
+
+	if (span->kind == SPAN_NO_BEGIN || g_strcmp0(span->name, watch->diff->mark) != 0 ||
+	    span->start_ns < run->reader->from_ns || span->start_ns > run->reader->to_ns ||
+	    !reader_wants_thread_at(run->reader, span->thread, span->start_ns))
+		return;
+	run->weights[block_at(run, span->start_ns)]++;
+	run->marks++;
+}
+
+static bool weigh(struct diff *diff, struct diff_run *run, GError **error)
+{
+	double seconds = (double)(run->to_ns - run->from_ns) / 1e9;
+	struct watch watch = { diff, run };
+
+	if (diff->norm == DIFF_BY_MARK &&
+	    (!capture_check(run->reader->capture, PROF_TABLE_MARK, error) ||
+	     !spans_read(run->reader->capture, count_mark, &watch, error) ||
+	     (run->marks == 0 && !reader_no_mark(run->reader, diff->mark, error))))
+		return false;
+	/* For a run, samples are divided among its functions as by shares: when it had a CPU is not
+	 * noise of how it used it. */
+	for (unsigned i = 0; i < NOISE_BLOCKS; i++) {
+		if (diff->norm != DIFF_BY_MARK)
+			run->weights[i] = diff->norm == DIFF_BY_SAMPLES ? run->blocks[i]
+					  : diff->norm == DIFF_BY_TIME  ? seconds / NOISE_BLOCKS
+					  : diff->measure == DIFF_SAMPLES && run->all.count > 0
+						  ? run->blocks[i] / run->all.count
+						  : 1.0 / NOISE_BLOCKS;
+		run->weight += run->weights[i];
+	}
+	return true;
+}
+
+/* All captures are read with the same options; each run frees its own. */
+static bool read_run(struct diff *diff, unsigned side, const char *file, GError **error)
+{
+	struct diff_run *run = g_new0(struct diff_run, 1);
+	bool is_memory = diff->measure != DIFF_SAMPLES;
+
+	g_ptr_array_add(diff->runs, run);
+	diff->n_runs[side]++;
+	run->side = side;
+	run->reader = is_memory ? &run->memory.reader : &run->samples;
+	*run->reader = diff->options;
+	if (run->reader->pids)
+		g_array_ref(run->reader->pids);
+	if (run->reader->tids)
+		g_array_ref(run->reader->tids);
+	if (run->reader->cpus)
+		g_array_ref(run->reader->cpus);
+	if (run->reader->comms)
+		g_ptr_array_ref(run->reader->comms);
+	run->counts = g_array_new(FALSE, TRUE, sizeof(struct diff_count));
+	run->buckets = g_array_new(FALSE, TRUE, sizeof(double));
+	run->identities = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+	run->rows = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+	run->builds = g_hash_table_new(g_str_hash, g_str_equal);
+	if (!(is_memory ? read_memory : read_samples)(diff, run, file, error))
+		return false;
+	capture_warn(run->reader->capture);
+	return true;
+}
+
+static void run_free(gpointer data)
+{
+	struct diff_run *run = data;
+
+	g_array_unref(run->counts);
+	g_array_unref(run->buckets);
+	g_array_unref(run->identities);
+	g_array_unref(run->rows);
+	g_hash_table_unref(run->builds);
+	g_free(run->is_interrupt);
+	tally_done(&run->tally);
+	frame_filters_done(&run->filters);
+	memory_done(&run->memory);
+	reader_done(&run->samples);
+	g_free(run);
+}
+
+/*
+ * Returns how many samples of equal weight would be as much evidence (Kish's effective sample
+ * size). A few heavy samples dominate a sum of weights, so the number of samples would promise too
+ * much certainty. With equal weights, the result is that number.
+ */
+static double evidence_of(const struct diff *diff, const struct diff_count *count)
+{
+	/* Rounding must not lose a sample. */
+	return diff->measure == DIFF_SAMPLES && count->squares > 0
+		       ? MIN_OF(count->events,
+				count->count * count->count / count->squares * (1 + 1e-9))
+		       : count->events;
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+static void note(struct diff *diff, const char *code, bool prevents_verdict, const char *format,
+		 ...) PRINTF_LIKE(4, 5);
+
+static void note(struct diff *diff, const char *code, bool prevents_verdict, const char *format,
+		 ...)
+{
+	struct diff_note note = { .code = code, .prevents_verdict = prevents_verdict };
+	va_list arguments;
+
+	va_start(arguments, format);
+	note.text = g_strdup_vprintf(format, arguments);
+	va_end(arguments);
+	g_array_append_val(diff->notes, note);
+	diff->prevents_verdict |= prevents_verdict;
+}
+
+/* Notes the first run whose metadata differ from those of the first. */
+static void note_metadata(struct diff *diff, const char *code, const char *key, const char *what)
+{
+	const char *first = NULL;
+
+	for (guint i = 0; i < diff->runs->len; i++) {
+		const char *text = capture_metadata(diff_run_at(diff, i)->reader->capture, key);
+
+		text = text ? text : "-";
+		first = first ? first : text;
+		if (strcmp(first, text) != 0) {
+			note(diff, code, false, _("%s differs: '%s' and '%s'"), what, first, text);
+			return;
+		}
+	}
+}
+
+static void note_duration(struct diff *diff)
+{
+	uint64_t least = UINT64_MAX, most = 0;
+
+	for (guint i = 0; i < diff->runs->len; i++) {
+		const struct diff_run *run = diff_run_at(diff, i);
+
+		least = MIN_OF(least, (uint64_t)(run->to_ns - run->from_ns));
+		most = MAX_OF(most, (uint64_t)(run->to_ns - run->from_ns));
+	}
+	if ((double)most > DURATION_RATIO * (double)least) {
+		g_autofree char *a = text_duration(least), *b = text_duration(most);
+
+		note(diff, "duration", false, _("durations differ: %s and %s"), a, b);
+	}
+}
+
+/* Missing data may be what changed. Samples whose name is missing are in no row of their
+ * function. */
+static void note_state(struct diff *diff, const struct capture *capture)
+{
+	enum prof_state state = capture_state(capture);
+	const char *code = "damage", *text = NULL;
+
+	if (state == PROF_STATE_DAMAGED)
+		text = _("%s is damaged. Record again.");
+	else if (capture_metadata(capture, "damaged"))
+		text = _("%s was made of a damaged capture. Record again.");
+	else if (capture->names->lost)
+		text = _("%s lacks names that it refers to. Record again.");
+	diff->is_damaged |= text != NULL;
+	if (!text && state != PROF_STATE_FINISHED) {
+		code = "unfinished";
+		text = _("%s is unfinished. Record again.");
+		diff->is_unfinished = true;
+	}
+	if (text)
+		note(diff, code, true, text, capture->file);
+}
+
+/* Returns whether any file has symbols. The kernel's are known without symbolizing. */
+static bool is_symbolized(const struct tally *tally)
+{
+	const struct names *names = tally->functions->names;
+
+	for (uint32_t i = NAMES_LOST + 1; i < names->images->len; i++)
+		if (names_image_at(names, i)->kind == PROF_IMAGE_FILE &&
+		    symbol_rows_any(tally->functions->symbols, i))
+			return true;
+	return false;
+}
+
+static void note_run(struct diff *diff, const struct diff_run *run)
+{
+	const struct capture *capture = run->reader->capture;
+	bool is_samples = diff->measure == DIFF_SAMPLES;
+	double events = run->all.events, evidence = evidence_of(diff, &run->all);
+	g_autofree char *lost = text_count(capture->lost), *count = text_count((uint64_t)events);
+
+	note_state(diff, capture);
+	if ((double)capture->lost > LOSS_SHARE * events)
+		note(diff, "loss", false, _("'%s' lost %s events, which may look like a change"),
+		     capture->file, lost);
+	if (diff->measure != DIFF_PEAK && evidence < DIFF_LEAST_ALL) {
+		if (events >= DIFF_LEAST_ALL)
+			note(diff, "few", true,
+			     _("%s has %s samples, but a few stand for most events, so that all tell as much as %.0f; %d are needed. Record longer."),
+			     capture->file, count, evidence, DIFF_LEAST_ALL);
+		else if (events == 0 && capture_samples(capture) > 0 && is_samples)
+			note(diff, "few", true, _("no sample of %s passes the filters."),
+			     capture->file);
+		else
+			note(diff, "few", true,
+			     is_samples
+				     ? _("%s has %s samples; %d are needed. Record longer or raise -F.")
+				     : _("%s has %s allocations; %d are needed. Record longer."),
+			     capture->file, count, DIFF_LEAST_ALL);
+		/* A filter that nothing passes is not too little data. */
+		diff->is_few |= events > 0 || !is_samples || capture_samples(capture) == 0;
+	}
+	if (is_samples && !is_symbolized(&run->tally) &&
+	    (double)run->tally.unresolved > MOST_UNNAMED * (double)run->tally.all.samples) {
+		note(diff, "unnamed", true,
+		     _("most samples of %s have no name. 'profcapture symbolize %s' adds those that this machine has."),
+		     capture->file, capture->file);
+		diff->is_few = true;
+	}
+}
+
+static void note_all(struct diff *diff)
+{
+	const struct diff_run *first = diff_run_at(diff, 0);
+	bool is_same_period = first->tally.period_ns != 0,
+	     is_samples = diff->measure == DIFF_SAMPLES;
+	const char *event = is_samples ? tally_event_name(&first->tally) : NULL;
+
+	diff->has_events = true;
+	for (guint i = 1; i < diff->runs->len; i++) {
+		const struct diff_run *run = diff_run_at(diff, i);
+		const char *other = is_samples ? tally_event_name(&run->tally) : NULL;
+
+		is_same_period &= run->tally.period_ns == first->tally.period_ns;
+		if (!is_samples && run->memory.sampled_bytes != first->memory.sampled_bytes)
+			note(diff, "sampling", false,
+			     _("allocations were sampled differently: one every %.0f and %.0f bytes (0: all)"),
+			     first->memory.sampled_bytes, run->memory.sampled_bytes);
+		/* A name lost to damage is not a different event; note_state() reports it. */
+		if (is_samples && strcmp(event, other) != 0 &&
+		    strcmp(event, NAMES_LOST_TEXT) != 0 && strcmp(other, NAMES_LOST_TEXT) != 0) {
+			note(diff, "event", false, _("the event differs: '%s' and '%s'"), event,
+			     other);
+			diff->has_events = false;
+		}
+	}
+	if (is_samples && !is_same_period)
+		note_metadata(diff, "frequency", "frequency_hz", _("the frequency"));
+	note_metadata(diff, "host", "host", _("the machine"));
+	note_metadata(diff, "arch", "arch", _("the architecture"));
+	note_duration(diff);
+	for (guint i = 0; i < diff->runs->len; i++)
+		note_run(diff, diff_run_at(diff, i));
+}
 
 /* ---- identities ------------------------------------------------------------------------------ */
 
@@ -65,48 +513,13 @@ char *diff_image_name(const char *path, bool is_jit)
 	return g_strdup_printf("%.*s.so", (int)MIN_OF(length, (size_t)4096), name);
 }
 
-static guint identity_hash(gconstpointer key)
-{
-	const struct diff_identity *id = key;
-
-	return g_str_hash(id->image) * 31 + g_str_hash(id->name) + id->is_inlined +
-	       id->has_name * 7u;
-}
-
-static gboolean identity_equal(gconstpointer left, gconstpointer right)
-{
-	const struct diff_identity *a = left, *b = right;
-
-	return a->is_inlined == b->is_inlined && a->has_name == b->has_name &&
-	       strcmp(a->image, b->image) == 0 && strcmp(a->name, b->name) == 0;
-}
-
-static void identity_free(gpointer data)
-{
-	struct diff_identity *id = data;
-
-	g_free(id->image);
-	g_free(id->name);
-	g_free(id);
-}
-
-static void list_builds(struct diff *diff, struct diff_side *run)
-{
-	const struct names *names = diff_run_reader(diff, run)->capture->names;
-
-	for (guint i = NAMES_LOST + 1; i < names->images->len; i++)
-		if (names_image_at(names, i)->build_id)
-			g_hash_table_add(run->builds, (gpointer)names_image_at(names, i)->build_id);
-}
-
 /* Returns whether every run of the other side has this build, so that a place in it is the same in
  * all of them. */
 static bool is_build_of_others(const struct diff *diff, unsigned side, const char *build_id)
 {
-	const GPtrArray *others = diff->runs[!side];
-
-	for (guint i = 0; i < others->len; i++)
-		if (!g_hash_table_contains(diff_run(diff, !side, i)->builds, build_id))
+	for (guint i = 0; i < diff->runs->len; i++)
+		if (diff_run_at(diff, i)->side != side &&
+		    !g_hash_table_contains(diff_run_at(diff, i)->builds, build_id))
 			return false;
 	return true;
 }
@@ -123,52 +536,49 @@ static bool is_place(const char *name, const char *path)
 	       g_str_has_prefix(name + length, "+0x");
 }
 
-static struct diff_identity *identity_new(const struct diff *diff, const struct diff_side *run,
-					  const struct function *function)
+/* Returns the index + 1. Takes nothing. */
+static uint32_t add_identity(struct diff *diff, const struct diff_identity *like)
 {
-	const struct names *names = diff_run_reader(diff, run)->capture->names;
-	const struct names_image *image = names_image_at(names, function->image);
-	bool is_known = function->image > NAMES_LOST;
-	bool is_unresolved = strcmp(function->kind, "unresolved") == 0 ||
-			     is_place(function->name, is_known ? image->path : NULL);
-	bool is_same_build = is_known && image->build_id &&
-			     is_build_of_others(diff, run->side, image->build_id);
-	bool is_jit = strcmp(function->kind, "jit") == 0 ||
-		      (is_known && image->kind == PROF_IMAGE_JIT);
-	struct diff_identity *id = g_new(struct diff_identity, 1);
+	struct diff_identity *id = g_memdup2(like, sizeof(*like));
 
-	*id = (struct diff_identity){
-		.image = diff_image_name(is_known ? image->path : "", is_jit),
-		.is_inlined = function->is_inlined,
-		.has_name = !is_unresolved || !is_known || is_same_build,
-	};
-	id->name = g_strdup(id->has_name ? function->name : NO_NAME);
-	return id;
+	id->image = g_string_chunk_insert_const(diff->texts, like->image);
+	id->name = g_string_chunk_insert_const(diff->texts, like->name);
+	g_ptr_array_add(diff->identities, id);
+	return diff->identities->len;
 }
 
-static uint32_t identity_of(struct diff *diff, struct diff_side *run, uint32_t function)
+static uint32_t identity_of(struct diff *diff, struct diff_run *run, uint32_t index)
 {
-	GArray *known = run->identities;
-	struct diff_identity *id;
-	gpointer same;
-	uint32_t index;
+	const struct function *function = functions_at(run->functions, index);
+	const struct names *names = run->reader->capture->names;
+	const struct names_image *image = names_image_at(names, function->image);
+	uint32_t *known;
+	bool is_known = function->image > NAMES_LOST;
+	bool is_jit = strcmp(function->kind, "jit") == 0 ||
+		      (is_known && image->kind == PROF_IMAGE_JIT);
+	struct diff_identity id = { .is_inlined = function->is_inlined };
+	g_autofree char *image_name = NULL, *key = NULL;
 
-	if (known->len <= function)
-		g_array_set_size(known, function + 1);
-	index = g_array_index(known, uint32_t, function);
-	if (index)
-		return index - 1;
-	id = identity_new(diff, run, functions_at(run->functions, function));
-	same = g_hash_table_lookup(diff->by_identity, id);
-	if (same) {
-		identity_free(id);
-	} else {
-		g_ptr_array_add(diff->identities, id);
-		same = GUINT_TO_POINTER(diff->identities->len);
-		g_hash_table_insert(diff->by_identity, id, same);
+	if (run->identities->len <= index)
+		g_array_set_size(run->identities, index + 1);
+	known = &g_array_index(run->identities, uint32_t, index);
+	if (*known)
+		return *known - 1;
+	id.image = image_name = diff_image_name(is_known ? image->path : "", is_jit);
+	id.has_name = !is_known ||
+		      (strcmp(function->kind, "unresolved") != 0 &&
+		       !is_place(function->name, image->path)) ||
+		      (image->build_id && is_build_of_others(diff, run->side, image->build_id));
+	id.name = id.has_name ? function->name : NO_NAME;
+	key = g_strdup_printf("%d%d%zu %s%s", id.is_inlined, id.has_name, strlen(id.image),
+			      id.image, id.name);
+	*known = GPOINTER_TO_UINT(g_hash_table_lookup(diff->by_identity, key));
+	if (*known == 0) {
+		*known = add_identity(diff, &id);
+		g_hash_table_insert(diff->by_identity, g_steal_pointer(&key),
+				    GUINT_TO_POINTER(*known));
 	}
-	g_array_index(known, uint32_t, function) = GPOINTER_TO_UINT(same);
-	return GPOINTER_TO_UINT(same) - 1;
+	return *known - 1;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -176,49 +586,45 @@ static uint32_t identity_of(struct diff *diff, struct diff_side *run, uint32_t f
 /* Returns the self counts of the row, by run. */
 static double *per_run(const struct diff *diff, uint32_t row)
 {
-	return &((double *)(void *)diff->per_run->data)[(size_t)row * diff->n_runs];
+	return &((double *)(void *)diff->per_run->data)[(size_t)row * diff->runs->len];
 }
 
-static void add_row(struct diff *diff, const struct diff_row *row)
+static double *blocks_of(const struct diff *diff, uint32_t slot, unsigned side)
 {
-	g_array_append_vals(diff->rows, row, 1);
-	g_array_set_size(diff->per_run, diff->rows->len * diff->n_runs);
+	return &((double *)(void *)diff->blocks->data)[((slot - 1) * 2 + side) * NOISE_BLOCKS];
 }
 
 /* Returns the index + 1. */
-static uint32_t row_of(struct diff *diff, struct diff_side *run, uint32_t parent, uint32_t function)
+static uint32_t add_row(struct diff *diff, const struct diff_row *row)
 {
+	g_array_append_vals(diff->rows, row, 1);
+	g_array_set_size(diff->per_run, diff->rows->len * diff->runs->len);
+	return diff->rows->len;
+}
+
+/* Returns the index + 1. */
+static uint32_t row_of(struct diff *diff, guint run, uint32_t parent, uint32_t function)
+{
+	unsigned side = diff_run_at(diff, run)->side;
 	struct diff_row new = { .parent = parent,
+				.identity = identity_of(diff, diff_run_at(diff, run), function),
 				.function = { DIFF_NO_FUNCTION, DIFF_NO_FUNCTION } };
-	uint32_t identity = identity_of(diff, run, function), *known;
+	uint32_t *known = number_map_at(&diff->by_path, (uint64_t)parent << 32 | new.identity);
 	struct diff_row *row;
 
-	known = number_map_at(&diff->by_path, (uint64_t)parent << 32 | identity);
-	if (*known == 0) {
-		new.identity = identity;
-		add_row(diff, &new);
-		*known = diff->rows->len;
-	}
+	if (*known == 0)
+		*known = add_row(diff, &new);
 	row = &g_array_index(diff->rows, struct diff_row, *known - 1);
-	if (row->function[run->side] == DIFF_NO_FUNCTION) {
-		guint index = 0;
-
-		(void)g_ptr_array_find(diff->runs[run->side], run, &index);
-		row->function[run->side] = function;
-		row->run[run->side] = index;
+	if (row->function[side] == DIFF_NO_FUNCTION) {
+		row->function[side] = function;
+		row->run[side] = run;
 	}
 	return *known;
 }
 
-static void add_count(struct diff_count *to, const struct diff_count *count)
+static void add_run(struct diff *diff, guint index)
 {
-	to->count += count->count;
-	to->events += count->events;
-	to->squares += count->squares;
-}
-
-static void add_run(struct diff *diff, struct diff_side *run)
-{
+	struct diff_run *run = diff_run_at(diff, index);
 	uint32_t n = run->counts->len;
 
 	g_array_set_size(run->rows, n);
@@ -229,60 +635,48 @@ static void add_run(struct diff *diff, struct diff_side *run)
 
 		if (!diff->paths && count->events == 0 && count->count == 0)
 			continue;
-		if (diff->paths) {
-			diff_side_node(diff, run, key, &parent, &function);
-			parent = g_array_index(run->rows, uint32_t, parent);
+		if (diff->paths && diff->measure == DIFF_SAMPLES) {
+			parent = node_at(run, key)->parent;
+			function = node_at(run, key)->entity;
+		} else if (diff->paths) {
+			parent = memory_node_at(&run->memory.tree, key)->parent;
+			function = memory_node_at(&run->memory.tree, key)->function;
 		}
-		row = row_of(diff, run, parent, function);
+		if (diff->paths)
+			parent = g_array_index(run->rows, uint32_t, parent);
+		row = row_of(diff, index, parent, function);
 		g_array_index(run->rows, uint32_t, key) = row;
 		add_count(&g_array_index(diff->rows, struct diff_row, row - 1).counts[run->side],
 			  count);
-		per_run(diff, row - 1)[run->position] += count->count;
+		per_run(diff, row - 1)[index] += count->count;
 	}
-}
-
-static void each_run(struct diff *diff, void (*act)(struct diff *diff, struct diff_side *run))
-{
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		for (guint i = 0; i < diff->runs[side]->len; i++)
-			act(diff, diff_run(diff, side, i));
 }
 
 /* Adds a row without a verdict for interrupts, because their load depends on the machine. */
 static void add_interrupts(struct diff *diff)
 {
-	struct diff_row row = { .function = { DIFF_NO_FUNCTION, DIFF_NO_FUNCTION } };
-	struct diff_identity *id;
+	static const struct diff_identity interrupts = { "[kernel]", INTERRUPTS, false, false };
+	struct diff_row row = { .function = { DIFF_NO_FUNCTION, DIFF_NO_FUNCTION },
+				.is_unjudged = true };
+	uint32_t index;
 
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		for (guint i = 0; i < diff->runs[side]->len; i++)
-			row.counts[side].count += diff_run(diff, side, i)->interrupts;
+	for (guint i = 0; i < diff->runs->len; i++)
+		row.counts[diff_run_at(diff, i)->side].count += diff_run_at(diff, i)->interrupts;
 	if (row.counts[DIFF_A].count + row.counts[DIFF_B].count == 0)
 		return;
-	id = g_new0(struct diff_identity, 1);
-	id->image = g_strdup("[kernel]");
-	id->name = g_strdup(INTERRUPTS);
-	g_hash_table_insert(diff->by_identity, id, NULL);
-	g_ptr_array_add(diff->identities, id);
-	row.identity = diff->identities->len - 1;
-	add_row(diff, &row);
-	for (unsigned side = 0; side < DIFF_SIDES; side++) {
-		for (guint i = 0; i < diff->runs[side]->len; i++) {
-			const struct diff_side *run = diff_run(diff, side, i);
-
-			per_run(diff, diff->rows->len - 1)[run->position] = run->interrupts;
-		}
-	}
+	row.identity = add_identity(diff, &interrupts) - 1;
+	index = add_row(diff, &row) - 1;
+	for (guint i = 0; i < diff->runs->len; i++)
+		per_run(diff, index)[i] = diff_run_at(diff, i)->interrupts;
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 static bool can_test(const struct diff *diff)
 {
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		for (guint i = 0; i < diff->runs[side]->len; i++)
-			if (diff_evidence(diff, &diff_run(diff, side, i)->all) < DIFF_LEAST_ALL)
-				return false;
+	for (guint i = 0; i < diff->runs->len; i++)
+		if (evidence_of(diff, &diff_run_at(diff, i)->all) < DIFF_LEAST_ALL)
+			return false;
 	return diff->measure != DIFF_PEAK;
 }
 
@@ -295,56 +689,49 @@ static void give_slots(struct diff *diff)
 
 		/* The sum of both sides is independent of their difference, so it does not bias the
 		 * selection. */
-		if (diff_evidence(diff, &row->counts[DIFF_A]) +
-			    diff_evidence(diff, &row->counts[DIFF_B]) >=
+		if (evidence_of(diff, &row->counts[DIFF_A]) +
+			    evidence_of(diff, &row->counts[DIFF_B]) >=
 		    DIFF_LEAST_EVENTS)
 			row->slot = ++slots;
 	}
 	diff->tests = slots;
-	if (!diff_has_one_run(diff))
-		return;
-	g_array_set_size(diff->blocks, slots * 2 * NOISE_BLOCKS);
-	if (slots > 0)
-		memset(diff->blocks->data, 0, slots * 2 * NOISE_BLOCKS * sizeof(double));
 }
 
-static double ratio(const struct diff *diff, const struct diff_side *run, double count)
+/* Adds the self counts of each block, for the rows that have a slot. */
+static void fill_blocks(struct diff *diff, const struct diff_run *run)
 {
-	double weight = 0;
+	const GArray *each = run->tally.each;
+	bool is_memory = diff->measure != DIFF_SAMPLES;
 
-	/* The weights of a run sum up to 1, except for rounding. */
-	if (diff->norm == DIFF_BY_RUN)
-		return count * diff->scale;
-	for (unsigned i = 0; i < NOISE_BLOCKS; i++)
-		weight += run->weights[i];
-	return weight > 0 ? count / weight * diff->scale : 0;
-}
+	for (guint i = 0; i < (is_memory ? run->counts->len : each->len); i++) {
+		const struct tally_sample *sample =
+			is_memory ? NULL : &g_array_index(each, struct tally_sample, i);
+		uint32_t row, slot;
 
-/* Returns values by run, in the displayed unit. Free them. */
-static double *ratios(const struct diff *diff, const double *counts)
-{
-	double *values = g_new(double, diff->n_runs);
-
-	for (unsigned side = 0; side < DIFF_SIDES; side++) {
-		for (guint i = 0; i < diff->runs[side]->len; i++) {
-			const struct diff_side *run = diff_run(diff, side, i);
-
-			values[run->position] = ratio(diff, run, counts[run->position]);
-		}
+		if (sample && run->is_interrupt[sample->node])
+			continue;
+		row = g_array_index(run->rows, uint32_t,
+				    sample ? key_of(diff, run, sample->node) : i);
+		slot = row ? diff_row_at(diff, row - 1)->slot : 0;
+		if (slot && sample)
+			blocks_of(diff, slot, run->side)[block_at(run, sample->time_ns)] +=
+				(double)sample->weight;
+		for (unsigned k = 0; slot && is_memory && k < NOISE_BLOCKS; k++)
+			blocks_of(diff, slot, run->side)[k] +=
+				g_array_index(run->buckets, double, i *NOISE_BLOCKS + k);
 	}
-	return values;
 }
 
 static bool is_sampled(const struct diff *diff)
 {
 	return diff->measure == DIFF_SAMPLES ||
-	       diff_run(diff, DIFF_A, 0)->memory.sampled_bytes > 0 ||
-	       diff_run(diff, DIFF_B, 0)->memory.sampled_bytes > 0;
+	       diff_first(diff, DIFF_A)->memory.sampled_bytes > 0 ||
+	       diff_first(diff, DIFF_B)->memory.sampled_bytes > 0;
 }
 
 /* Compares counts and weights in the displayed unit. */
 static struct noise_change compare_blocks(const struct diff *diff, const struct diff_row *row,
-					  const double *of[DIFF_SIDES])
+					  const double *const of[DIFF_SIDES])
 {
 	double scaled[DIFF_SIDES][NOISE_BLOCKS];
 	struct noise_blocks blocks[DIFF_SIDES];
@@ -352,51 +739,10 @@ static struct noise_change compare_blocks(const struct diff *diff, const struct 
 	for (unsigned side = 0; side < DIFF_SIDES; side++) {
 		for (unsigned i = 0; i < NOISE_BLOCKS; i++)
 			scaled[side][i] = of[side][i] * diff->scale;
-		blocks[side] = (struct noise_blocks){ scaled[side],
-						      diff_run(diff, side, 0)->weights,
-						      diff_evidence(diff, &row->counts[side]) };
+		blocks[side] = (struct noise_blocks){ scaled[side], diff_first(diff, side)->weights,
+						      evidence_of(diff, &row->counts[side]) };
 	}
 	return noise_compare(&blocks[DIFF_A], &blocks[DIFF_B]);
-}
-
-/* Returns the whole of the largest run. */
-static double whole(const struct diff *diff)
-{
-	double most = 0;
-
-	for (unsigned side = 0; side < DIFF_SIDES; side++) {
-		for (guint i = 0; i < diff->runs[side]->len; i++) {
-			const struct diff_side *run = diff_run(diff, side, i);
-
-			most = MAX_OF(most, ratio(diff, run, run->all.count));
-		}
-	}
-	return most;
-}
-
-/* `of`: the blocks of each side, if each side has one run; `values`: those of all runs. */
-static void compare(const struct diff *diff, struct diff_row *row, const double *of[DIFF_SIDES],
-		    const double *values, unsigned tests)
-{
-	struct noise_change change;
-
-	if (!diff_has_one_run(diff))
-		change = noise_runs(values, diff->runs[DIFF_A]->len,
-				    values + diff->runs[DIFF_A]->len, diff->runs[DIFF_B]->len);
-	/*
-	 * Totals of a run: when it allocates, or had a CPU, is not noise of its total. Only the
-	 * number of calls or samples varies by chance.
-	 */
-	else if (diff->norm == DIFF_BY_RUN &&
-		 (!is_sampled(diff) || (diff->measure == DIFF_SAMPLES && row == &diff->all)))
-		change = noise_calls(row->counts[DIFF_A].squares, row->counts[DIFF_B].squares);
-	else
-		change = compare_blocks(diff, row, of);
-	row->noise = noise_interval(&change, tests);
-	if (is_sampled(diff))
-		row->noise = MAX_OF(row->noise, LEAST_CHANGE * whole(diff));
-	row->has_noise = true;
-	row->is_significant = !diff->is_damaged && fabs(row->b - row->a) > row->noise;
 }
 
 static double mean(const double *values, guint n)
@@ -408,28 +754,55 @@ static double mean(const double *values, guint n)
 	return sum / n;
 }
 
-static void set_values(const struct diff *diff, struct diff_row *row, const double *values)
+/* Returns a count of a run in the displayed unit. */
+static double ratio(const struct diff *diff, const struct diff_run *run, double count)
 {
-	row->a = mean(values, diff->runs[DIFF_A]->len);
-	row->b = mean(values + diff->runs[DIFF_A]->len, diff->runs[DIFF_B]->len);
+	/* The weights of a run sum up to 1, except for rounding. */
+	if (diff->norm == DIFF_BY_RUN)
+		return count * diff->scale;
+	return run->weight > 0 ? count / run->weight * diff->scale : 0;
 }
 
-static void judge(const struct diff *diff, struct diff_row *row, const double *counts)
+/*
+ * Sets the values of a row from its counts by run. If `tests` is not 0, the row is one of so many
+ * that are tested; `of` has its blocks on each side if each side has one run.
+ */
+static void judge(struct diff *diff, struct diff_row *row, const double *counts,
+		  const double *const of[DIFF_SIDES], unsigned tests)
 {
-	g_autofree double *values = ratios(diff, counts);
+	g_autofree double *values = g_new(double, diff->runs->len);
+	guint n_a = diff->n_runs[DIFF_A], n_b = diff->n_runs[DIFF_B];
+	struct noise_change change;
 
-	set_values(diff, row, values);
-	if (row->slot) {
-		const double *of[DIFF_SIDES] = { NULL };
-
-		for (unsigned side = 0; diff_has_one_run(diff) && side < DIFF_SIDES; side++)
-			of[side] = diff_blocks(diff, row->slot, side);
-		compare(diff, row, of, values, diff->tests);
-	} else if (diff->measure == DIFF_PEAK && !is_sampled(diff)) {
-		/* The peak is measured exactly, not estimated. */
-		row->has_noise = true;
-		row->is_significant = !diff->is_damaged && row->a != row->b;
+	for (guint i = 0; i < diff->runs->len; i++) {
+		values[i] = ratio(diff, diff_run_at(diff, i), counts[i]);
+		if (row == &diff->all)
+			diff->most = MAX_OF(diff->most, values[i]);
 	}
+	row->a = mean(values, n_a);
+	row->b = mean(values + n_a, n_b);
+	if (tests == 0) {
+		/* The peak is measured exactly, unless allocations were sampled. */
+		row->has_noise = diff->measure == DIFF_PEAK && !is_sampled(diff);
+		row->is_significant = row->has_noise && !diff->is_damaged && row->a != row->b;
+		return;
+	}
+	if (!diff_has_one_run(diff))
+		change = noise_runs(values, n_a, values + n_a, n_b);
+	/*
+	 * Totals of a run: when it allocates, or had a CPU, is not noise of its total. Only the
+	 * number of calls or samples varies by chance.
+	 */
+	else if (diff->norm == DIFF_BY_RUN &&
+		 (!is_sampled(diff) || (diff->measure == DIFF_SAMPLES && row == &diff->all)))
+		change = noise_calls(row->counts[DIFF_A].squares, row->counts[DIFF_B].squares);
+	else
+		change = compare_blocks(diff, row, of);
+	row->noise = noise_interval(&change, tests);
+	if (is_sampled(diff))
+		row->noise = MAX_OF(row->noise, LEAST_CHANGE * diff->most);
+	row->has_noise = true;
+	row->is_significant = !diff->is_damaged && fabs(row->b - row->a) > row->noise;
 }
 
 /*
@@ -438,26 +811,21 @@ static void judge(const struct diff *diff, struct diff_row *row, const double *c
  */
 static void judge_all(struct diff *diff)
 {
-	const double *of[] = { diff_run(diff, DIFF_A, 0)->blocks,
-			       diff_run(diff, DIFF_B, 0)->blocks };
-	g_autofree double *counts = g_new(double, diff->n_runs), *values = NULL;
-	struct diff_row *all = &diff->all;
-	/* Shares always sum up to the whole. */
+	const double *const of[] = { diff_first(diff, DIFF_A)->blocks,
+				     diff_first(diff, DIFF_B)->blocks };
+	g_autofree double *counts = g_new(double, diff->runs->len);
 	bool is_tested = can_test(diff) && diff->norm != DIFF_BY_SAMPLES;
 
-	for (unsigned side = 0; side < DIFF_SIDES; side++) {
-		for (guint i = 0; i < diff->runs[side]->len; i++) {
-			const struct diff_side *run = diff_run(diff, side, i);
+	for (guint i = 0; i < diff->runs->len; i++) {
+		const struct diff_run *run = diff_run_at(diff, i);
 
-			counts[run->position] = run->all.count;
-			add_count(&all->counts[side], &run->all);
-		}
+		counts[i] = run->all.count;
+		add_count(&diff->all.counts[run->side], &run->all);
 	}
+	/* Shares always sum up to the whole. */
+	diff->all.is_unjudged = diff->norm == DIFF_BY_SAMPLES;
 	diff->tests += is_tested;
-	judge(diff, all, counts);
-	values = ratios(diff, counts);
-	if (is_tested)
-		compare(diff, all, of, values, 1);
+	judge(diff, &diff->all, counts, of, is_tested);
 }
 
 static gint compare_rows(gconstpointer left, gconstpointer right, gpointer data)
@@ -480,25 +848,211 @@ static gint compare_rows(gconstpointer left, gconstpointer right, gpointer data)
 	return order ? order : i < j ? -1 : i > j;
 }
 
-void diff_rows_compare(struct diff *diff)
+static void compare_runs(struct diff *diff)
 {
-	each_run(diff, list_builds);
-	each_run(diff, add_run);
+	for (guint i = 0; i < diff->runs->len; i++) {
+		struct diff_run *run = diff_run_at(diff, i);
+		const struct names *names = run->reader->capture->names;
+
+		for (guint k = NAMES_LOST + 1; k < names->images->len; k++)
+			if (names_image_at(names, k)->build_id)
+				g_hash_table_add(run->builds,
+						 (gpointer)names_image_at(names, k)->build_id);
+	}
+	for (guint i = 0; i < diff->runs->len; i++)
+		add_run(diff, i);
 	add_interrupts(diff);
 	give_slots(diff);
-	if (diff_has_one_run(diff))
-		each_run(diff, diff_side_fill);
+	if (diff_has_one_run(diff)) {
+		g_array_set_size(diff->blocks, diff->tests * DIFF_SIDES * NOISE_BLOCKS);
+		for (guint i = 0; diff->measure != DIFF_PEAK && i < diff->runs->len; i++)
+			fill_blocks(diff, diff_run_at(diff, i));
+	}
 	judge_all(diff);
 	for (uint32_t i = 0; i < diff->rows->len; i++) {
 		struct diff_row *row = &g_array_index(diff->rows, struct diff_row, i);
+		const double *of[DIFF_SIDES] = { NULL };
 
 		if (row->counts[DIFF_A].count <= 0 && row->counts[DIFF_B].count <= 0)
 			continue;
-		judge(diff, row, per_run(diff, i));
+		for (unsigned side = 0; row->slot && diff_has_one_run(diff) && side < DIFF_SIDES;
+		     side++)
+			of[side] = blocks_of(diff, row->slot, side);
+		judge(diff, row, per_run(diff, i), of, row->slot ? diff->tests : 0);
 		diff->significant += row->is_significant;
 		g_array_append_val(diff->order, i);
 	}
 	g_array_sort_with_data(diff->order, compare_rows, diff);
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static gint compare_processes(gconstpointer left, gconstpointer right)
+{
+	const struct diff_process *a = *(const struct diff_process *const *)left;
+	const struct diff_process *b = *(const struct diff_process *const *)right;
+	double by_a = fabs(a->row.b - a->row.a), by_b = fabs(b->row.b - b->row.a);
+
+	if (by_a != by_b)
+		return by_a > by_b ? -1 : 1;
+	return g_strcmp0(a->comm, b->comm);
+}
+
+static struct diff_row *process_of(struct diff *diff, const char *comm)
+{
+	struct diff_process *process;
+
+	for (guint i = 0; i < diff->processes->len; i++) {
+		process = diff->processes->pdata[i];
+		if (g_strcmp0(process->comm, comm) == 0)
+			return &process->row;
+	}
+	process = g_new0(struct diff_process, 1);
+	process->comm = comm;
+	g_ptr_array_add(diff->processes, process);
+	return &process->row;
+}
+
+static void add_processes(struct diff *diff, const struct diff_run *run)
+{
+	for (uint32_t i = 0; i < run->memory.processes->len; i++) {
+		const struct memory_counts *counts =
+			&g_array_index(run->memory.processes, struct memory_counts, i);
+		double count = diff->measure == DIFF_BYTES   ? counts->allocated_bytes
+			       : diff->measure == DIFF_CALLS ? counts->allocations
+							     : counts->peak_bytes;
+		struct diff_row *row;
+
+		if (!counts->is_there)
+			continue;
+		row = process_of(diff, memory_comm(&run->memory, i));
+		*(run->side == DIFF_A ? &row->a : &row->b) +=
+			run->weight > 0
+				? count / run->weight * diff->scale / diff->n_runs[run->side]
+				: 0;
+	}
+}
+
+/* ---- the query ------------------------------------------------------------------------------- */
+
+/* CPU time, or a number of events, is known only if all captures record what a sample stands
+ * for. */
+static void choose_unit(struct diff *diff)
+{
+	static const char *const suffixes[] = { "", "_per_s", "", "_per_mark" };
+	const char *unit = diff->measure == DIFF_CALLS ? "calls" : "bytes";
+	bool is_time;
+
+	if (diff->measure == DIFF_SAMPLES) {
+		unit = tally_unit(&diff_run_at(diff, 0)->tally);
+		for (guint i = 1; i < diff->runs->len; i++)
+			if (strcmp(tally_unit(&diff_run_at(diff, i)->tally), unit) != 0)
+				unit = "samples";
+	}
+	is_time = strcmp(unit, "ns") == 0;
+	diff->total_unit = unit;
+	diff->scale = 1;
+	if (diff->norm == DIFF_BY_SAMPLES) {
+		diff->unit = g_strdup("percent");
+		diff->scale = 100;
+	} else if (diff->norm == DIFF_BY_TIME && is_time) {
+		diff->unit = g_strdup("percent_cpu");
+		diff->scale = 1 / 1e7; /* ns per second to percent */
+	} else {
+		diff->unit = g_strconcat(unit, suffixes[diff->norm], NULL);
+	}
+}
+
+/* Returns whether each capture is of a whole run of a command, so that their totals can be
+ * compared. */
+static bool has_whole_runs(const struct diff *diff)
+{
+	for (guint i = 0; i < diff->runs->len; i++)
+		if (!capture_metadata(diff_run_at(diff, i)->reader->capture, "command"))
+			return false;
+	return diff->has_events;
+}
+
+static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GError **error)
+{
+	for (guint i = 0; i < files->len; i++)
+		if (!read_run(diff, i < n_a ? DIFF_A : DIFF_B, files->pdata[i], error))
+			return false;
+	note_all(diff);
+	if (diff->chooses_norm)
+		diff->norm = has_whole_runs(diff) ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
+	if (!diff->has_events && diff->norm != DIFF_BY_SAMPLES) {
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("%s; only their shares can be compared: --normalise samples"),
+			    g_array_index(diff->notes, struct diff_note, 0).text);
+		return false;
+	}
+	for (guint i = 0; i < diff->runs->len; i++)
+		if (!weigh(diff, diff_run_at(diff, i), error))
+			return false;
+	return true;
+}
+
+bool diff_compare(struct diff *diff, const GPtrArray *files, guint n_a, GError **error)
+{
+	diff->runs = g_ptr_array_new_with_free_func(run_free);
+	diff->notes = g_array_new(FALSE, FALSE, sizeof(struct diff_note));
+	diff->identities = g_ptr_array_new_with_free_func(g_free);
+	diff->by_identity = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	diff->texts = g_string_chunk_new(4096);
+	number_map_init(&diff->by_path);
+	diff->rows = g_array_new(FALSE, TRUE, sizeof(struct diff_row));
+	diff->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	diff->blocks = g_array_new(FALSE, TRUE, sizeof(double));
+	diff->per_run = g_array_new(FALSE, TRUE, sizeof(double));
+	if (!read_all(diff, files, n_a, error))
+		return false;
+	choose_unit(diff);
+	compare_runs(diff);
+	if (diff->measure == DIFF_SAMPLES)
+		return true;
+	diff->processes = g_ptr_array_new_with_free_func(g_free);
+	for (guint i = 0; i < diff->runs->len; i++)
+		add_processes(diff, diff_run_at(diff, i));
+	g_ptr_array_sort(diff->processes, compare_processes);
+	return true;
+}
+
+void diff_done(struct diff *diff)
+{
+	reader_done(&diff->options);
+	if (!diff->runs)
+		return;
+	for (guint i = 0; i < diff->notes->len; i++)
+		g_free(g_array_index(diff->notes, struct diff_note, i).text);
+	g_array_unref(diff->notes);
+	if (diff->processes)
+		g_ptr_array_unref(diff->processes);
+	g_ptr_array_unref(diff->identities);
+	g_hash_table_unref(diff->by_identity);
+	g_string_chunk_free(diff->texts);
+	number_map_done(&diff->by_path);
+	g_array_unref(diff->rows);
+	g_array_unref(diff->order);
+	g_array_unref(diff->blocks);
+	g_array_unref(diff->per_run);
+	g_ptr_array_unref(diff->runs);
+	g_free(diff->unit);
+}
+
+enum diff_verdict diff_verdict_of(const struct diff *diff, const struct diff_row *row)
+{
+	bool is_more = row->b > row->a;
+
+	if (diff->prevents_verdict || row->is_unjudged)
+		return DIFF_NO_VERDICT;
+	if (!row->is_significant)
+		return row->has_noise ? DIFF_SAME : DIFF_UNCLEAR;
+	if (row->a == 0 || row->b == 0)
+		return is_more ? DIFF_NEW : DIFF_GONE;
+	if (diff->measure != DIFF_SAMPLES)
+		return is_more ? DIFF_MORE : DIFF_LESS;
+	return is_more ? DIFF_SLOWER : DIFF_FASTER;
 }
 
 bool diff_percent(const struct diff_row *row, double *ret_percent)
@@ -509,27 +1063,18 @@ bool diff_percent(const struct diff_row *row, double *ret_percent)
 	return true;
 }
 
-void diff_rows_init(struct diff *diff)
+uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row)
 {
-	diff->identities = g_ptr_array_new();
-	diff->by_identity =
-		g_hash_table_new_full(identity_hash, identity_equal, identity_free, NULL);
-	number_map_init(&diff->by_path);
-	diff->rows = g_array_new(FALSE, TRUE, sizeof(struct diff_row));
-	diff->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	diff->blocks = g_array_new(FALSE, TRUE, sizeof(double));
-	diff->per_run = g_array_new(FALSE, TRUE, sizeof(double));
-}
+	double change = fabs(row->b - row->a), times;
+	double samples =
+		MIN_OF(diff_first(diff, DIFF_A)->all.events, diff_first(diff, DIFF_B)->all.events);
 
-void diff_rows_done(struct diff *diff)
-{
-	if (!diff->rows)
-		return;
-	g_ptr_array_unref(diff->identities);
-	g_hash_table_unref(diff->by_identity);
-	number_map_done(&diff->by_path);
-	g_array_unref(diff->rows);
-	g_array_unref(diff->order);
-	g_array_unref(diff->blocks);
-	g_array_unref(diff->per_run);
+	if (diff->measure != DIFF_SAMPLES || !diff_has_one_run(diff) || row->is_unjudged ||
+	    row->is_significant || change <= LEAST_CHANGE * diff->most)
+		return 0;
+	/* Noise decreases with the square root of the number of samples. */
+	times = row->has_noise ? row->noise * row->noise / (change * change)
+			       : DIFF_LEAST_EVENTS / (evidence_of(diff, &row->counts[DIFF_A]) +
+						      evidence_of(diff, &row->counts[DIFF_B]));
+	return MAX_OF((uint64_t)ceil(samples * times), (uint64_t)DIFF_LEAST_ALL);
 }

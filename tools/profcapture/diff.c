@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture diff - compares recordings, and separates changes from noise
+ * profcapture diff - shows what got slower or faster, and what is only noise
  *
  * Functions are matched by name, whatever build they are from (diff-rows.c). A change is reported
  * only if it is greater than the noise between recordings of the same program (block-noise.h).
@@ -12,102 +12,106 @@
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define DEFAULT_LIMIT 40
+/* Changes named in the first sentence, for each verdict. */
+#define NAMED_CHANGES 3
+/* Functions listed if a threshold is exceeded. */
+#define NAMED_EXCEEDED 10
+/* Callers shown after a function, in text. */
+#define SHOWN_CALLERS 6
+#define COMMAND_COLUMNS 60
+#define LINE_COLUMNS 100u
+/* Fewer samples do not support a decimal. */
+#define LEAST_FINE 1000
+
+struct diff_verb {
+	struct diff diff;
+	const char *normalise, *memory, *fail_over;
+	bool wants_inline, no_inline, full_names, all;
+	struct diff_row whole; /* the first row of text */
+	double samples;        /* of the side that has fewer */
+	/* short names of rows → the name, or NULL if rows that have others share it */
+	GHashTable *names;
+	struct json json;
+};
 
 static const char *const memory_measures[] = { "bytes", "calls", "peak", NULL };
 
 static const struct cli_option options[] = {
-	{ "normalise", 0, CLI_STRING, offsetof(struct diff, normalise), "BY",
-	  N_("Compare shares (samples), per second (time), per mark (mark:NAME), or the whole run (default: samples; run with --fail-over)") },
-	{ "paths", 0, CLI_FLAG, offsetof(struct diff, paths), NULL,
+	{ "normalise", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
+	  N_("Compare shares (samples), per second (time), per mark (mark:NAME), or the whole run (default: run in text of commands and with --fail-over, else samples)") },
+	{ "normalize", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
+	  N_("The same as --normalise") },
+	{ "paths", 0, CLI_FLAG, offsetof(struct diff_verb, diff.paths), NULL,
 	  N_("Compare call paths, not functions") },
-	{ "inline", 0, CLI_FLAG, offsetof(struct diff, inlined), NULL,
-	  N_("Count inlined functions as functions") },
-	{ "mode", 0, CLI_CHOICE, offsetof(struct diff, mode), N_("MODE"),
+	{ "no-inline", 0, CLI_FLAG, offsetof(struct diff_verb, no_inline), NULL,
+	  N_("Count inlined functions as the functions that contain them") },
+	{ "inline", 0, CLI_FLAG, offsetof(struct diff_verb, wants_inline), NULL,
+	  N_("Count inlined functions as functions (default)") },
+	{ "mode", 0, CLI_CHOICE, offsetof(struct diff_verb, diff.mode), N_("MODE"),
 	  N_("Use only samples taken in this mode (default: any)"), tally_modes },
-	{ "memory", 0, CLI_OPTIONAL, offsetof(struct diff, memory), "[=bytes|calls|peak]",
+	{ "memory", 0, CLI_OPTIONAL, offsetof(struct diff_verb, memory), "[=bytes|calls|peak]",
 	  N_("Compare allocations: bytes, calls, or the bytes live at the peak (default: bytes)"),
 	  memory_measures },
-	{ "fail-over", 0, CLI_STRING, offsetof(struct diff, fail_over), N_("PERCENT"),
+	{ "fail-over", 0, CLI_STRING, offsetof(struct diff_verb, fail_over), N_("PERCENT"),
 	  N_("Exit 7 if the whole run or a function grew by more than noise and PERCENT, 8 if the data does not suffice") },
+	{ "all", 0, CLI_FLAG, offsetof(struct diff_verb, all), NULL,
+	  N_("Also show functions that did not change (text; other formats have them)") },
+	{ "full-names", 0, CLI_FLAG, offsetof(struct diff_verb, full_names), NULL,
+	  N_("Do not shorten names") },
 	{ NULL },
 };
 
+static const struct diff_identity ambiguous;
+static const struct cell cell_none;
+
 /* ---- options --------------------------------------------------------------------------------- */
 
-static int parse_norm(struct diff *diff)
+static int parse_norm(struct diff_verb *verb)
 {
 	static const char *const names[] = { "samples", "time", "run", "mark:NAME", NULL };
 	static const char mark[] = "mark:";
+	struct diff *diff = &verb->diff;
 
 	/* Shares cannot show that everything became slower. */
-	diff->norm = diff->memory || diff->fail_over ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
-	if (!diff->normalise)
+	diff->norm = verb->memory || verb->fail_over ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
+	diff->chooses_norm = !verb->normalise && !verb->memory && !verb->fail_over &&
+			     diff->options.format == READER_TEXT && !diff->options.json;
+	if (!verb->normalise)
 		return CLI_CONTINUE;
-	if (g_str_has_prefix(diff->normalise, mark) && diff->normalise[sizeof(mark) - 1]) {
+	if (g_str_has_prefix(verb->normalise, mark) && verb->normalise[sizeof(mark) - 1]) {
 		diff->norm = DIFF_BY_MARK;
-		diff->mark = diff->normalise + sizeof(mark) - 1;
+		diff->mark = verb->normalise + sizeof(mark) - 1;
 		return CLI_CONTINUE;
 	}
 	for (int i = 0; i < DIFF_BY_MARK; i++) {
-		if (strcmp(diff->normalise, names[i]) == 0) {
+		if (strcmp(verb->normalise, names[i]) == 0) {
 			diff->norm = (enum diff_norm)i;
 			return CLI_CONTINUE;
 		}
 	}
-	return cli_unknown(_("value of --normalise"), diff->normalise, names);
+	return cli_unknown(_("value of --normalise"), verb->normalise, names);
 }
 
-/* "5", "5%", "0.5%" */
-static int parse_percent(struct diff *diff)
+static int parse_measure(struct diff_verb *verb)
 {
-	const char *text = diff->fail_over;
-	size_t digits, length;
-
-	diff->fail_percent = -1;
-	if (!text)
-		return CLI_CONTINUE;
-	digits = strspn(text, "0123456789");
-	length = digits;
-	if (digits > 0 && text[length] == '.') {
-		size_t behind = strspn(text + length + 1, "0123456789");
-
-		length += behind ? behind + 1 : 0;
-	}
-	if (digits == 0 || digits > 9 || (text[length] && strcmp(text + length, "%") != 0))
-		return cli_usage_error(
-			_("--fail-over: '%s' is not a percentage such as 5%% or 0.5%%"), text);
-	diff->fail_percent = g_ascii_strtod(text, NULL);
-	return CLI_CONTINUE;
-}
-
-static int unknown_measure(const char *measure)
-{
-	const char *meant = cli_suggest(measure, memory_measures);
-
-	if (meant)
-		return cli_usage_error(
-			_("--memory: unknown value '%s'; did you mean '%s'? Valid: bytes calls peak"),
-			measure, meant);
-	return cli_usage_error(_("--memory: unknown value '%s'. Valid: bytes calls peak"), measure);
-}
-
-static int parse_measure(struct diff *diff)
-{
+	struct diff *diff = &verb->diff;
 	int i = 0;
 
-	if (!diff->memory)
+	if (!verb->memory)
 		return CLI_CONTINUE;
-	while (memory_measures[i] && strcmp(diff->memory, memory_measures[i]) != 0)
+	while (memory_measures[i] && strcmp(verb->memory, memory_measures[i]) != 0)
 		i++;
 	if (!memory_measures[i])
-		return unknown_measure(diff->memory);
+		return cli_unknown(_("value of --memory"), verb->memory, memory_measures);
 	diff->measure = (enum diff_measure)(DIFF_BYTES + i);
-	if (diff->inlined || diff->mode != TALLY_ANY_MODE || frame_filters_any(&diff->filters) ||
-	    diff->options.cpus)
+	if (verb->wants_inline || verb->no_inline || diff->mode != TALLY_ANY_MODE ||
+	    frame_filters_any(&diff->filters) || diff->options.cpus)
 		return cli_usage_error(
 			_("--inline, --mode, --cpu and filters of frames do not go with --memory"));
 	if (diff->measure == DIFF_PEAK && (diff->paths || diff->norm != DIFF_BY_RUN))
@@ -115,122 +119,701 @@ static int parse_measure(struct diff *diff)
 	return CLI_CONTINUE;
 }
 
-static int check_options(struct diff *diff)
+static int check_options(struct diff_verb *verb)
 {
-	int status = parse_norm(diff);
+	int status = parse_norm(verb);
 
-	if (status == CLI_CONTINUE)
-		status = parse_percent(diff);
-	if (status == CLI_CONTINUE)
-		status = parse_measure(diff);
-	return status;
+	verb->diff.inlined = !verb->no_inline;
+	if (status != CLI_CONTINUE)
+		return status;
+	if (verb->fail_over &&
+	    !g_regex_match_simple("^[0-9]{1,9}(\\.[0-9]+)?%?\\z", verb->fail_over, 0, 0))
+		return cli_usage_error(
+			_("--fail-over: '%s' is not a percentage such as 5%% or 0.5%%"),
+			verb->fail_over);
+	return parse_measure(verb);
 }
 
-/* All captures are read with the same options; each run frees its own. */
-static struct diff_side *run_new(const struct diff *diff, unsigned side, unsigned position)
-{
-	struct diff_side *run = g_new0(struct diff_side, 1);
-	struct reader *reader = &run->reader;
+/* ---- cells ----------------------------------------------------------------------------------- */
 
-	run->side = side;
-	run->position = position;
-	*reader = diff->options;
-	if (reader->pids)
-		g_array_ref(reader->pids);
-	if (reader->tids)
-		g_array_ref(reader->tids);
-	if (reader->cpus)
-		g_array_ref(reader->cpus);
-	if (reader->comms)
-		g_ptr_array_ref(reader->comms);
-	return run;
+enum field {
+	INLINED = FN_FIELDS,
+	PATH,
+	A,
+	B,
+	DELTA,
+	DELTA_PCT,
+	NOISE,
+	SIGNIFICANT,
+	VERDICT,
+	SAMPLES_NEEDED,
+	CHANGE, /* in text, as those below */
+	CHANGE_NOISE,
+	VALUE_A,
+	VALUE_B,
+	VERDICT_TEXT,
+	SHORT_NAME,
+	PLACE,
+};
+
+#define CHANGE_MEMBERS                                                                      \
+	{ "a", A }, { "b", B }, { "delta", DELTA }, { "delta_pct", DELTA_PCT },             \
+		{ "noise", NOISE }, { "significant", SIGNIFICANT }, { "verdict", VERDICT }, \
+	{                                                                                   \
+		"samples_needed", SAMPLES_NEEDED                                            \
+	}
+static const struct table_member change_members[] = { CHANGE_MEMBERS, { NULL } };
+static const struct table_member members[] = {
+	FN_MEMBERS, { "inlined", INLINED }, CHANGE_MEMBERS, { NULL }
+};
+static const struct table_member path_members[] = {
+	FN_MEMBERS, { "inlined", INLINED }, { "path", PATH }, CHANGE_MEMBERS, { NULL }
+};
+
+static const struct {
+	const char *name, *title, *whole;
+} verdicts[DIFF_VERDICTS] = {
+	[DIFF_SLOWER] = { N_("slower"), N_("Slower: "), N_("The whole run is slower") },
+	[DIFF_FASTER] = { N_("faster"), N_("Faster: "), N_("The whole run is faster") },
+	[DIFF_MORE] = { N_("more"), N_("More: "), N_("The whole run uses more") },
+	[DIFF_LESS] = { N_("less"), N_("Less: "), N_("The whole run uses less") },
+	[DIFF_NEW] = { N_("new"), N_("New: "), N_("Nothing was there before") },
+	[DIFF_GONE] = { N_("gone"), N_("Gone: "), N_("Nothing is left") },
+	[DIFF_SAME] = { N_("same"), NULL, N_("The whole run is unchanged") },
+	[DIFF_UNCLEAR] = { N_("unclear"), NULL, N_("It is unclear whether the whole run changed") },
+};
+
+/* Returns the function that describes the row, in B if it is there; NULL if it is none. */
+static const struct function *function_of(const struct diff *diff, const struct diff_row *row,
+					  const struct functions **ret_functions,
+					  uint32_t *ret_index)
+{
+	unsigned side = row->function[DIFF_B] == DIFF_NO_FUNCTION ? DIFF_A : DIFF_B;
+
+	*ret_index = row->function[side];
+	*ret_functions = diff_run_at(diff, row->run[side])->functions;
+	return *ret_index == DIFF_NO_FUNCTION ? NULL : functions_at(*ret_functions, *ret_index);
 }
 
-static void run_free(gpointer data)
+static struct cell function_cell(const struct diff *diff, const struct diff_row *row,
+				 enum function_field field)
 {
-	diff_side_done(data);
-	g_free(data);
+	const struct diff_identity *id = diff_identity_at(diff, row);
+	const struct functions *functions;
+	uint32_t index;
+	bool is_function = function_of(diff, row, &functions, &index);
+
+	if (id->has_name)
+		return functions_cell(functions, index, field);
+	switch (field) {
+	case FN_NAME:
+	case FN_RAW_NAME:
+		return cell_text(id->name);
+	case FN_IMAGE:
+		return cell_text(is_function ? functions_image(functions, index) : id->image);
+	case FN_KIND:
+		return cell_text(is_function ? "unresolved" : "kernel");
+	default:
+		return cell_unknown();
+	}
 }
 
-/* ---- units ----------------------------------------------------------------------------------- */
-
-static bool has_unit(const struct diff *diff, const char *unit)
+/* Returns the names from the root to the row. */
+static struct cell path_cell(const struct diff *diff, const struct diff_row *row)
 {
+	const char **names;
+	size_t n = 1;
+
+	for (const struct diff_row *at = row; at->parent; n++)
+		at = diff_row_at(diff, at->parent - 1);
+	names = g_new0(const char *, n + 1);
+	for (; n > 0; row = diff_row_at(diff, MAX_OF(row->parent, 1u) - 1))
+		names[--n] = diff_identity_at(diff, row)->name;
+	return cell_own_list(names);
+}
+
+static struct cell change_cell(const struct diff *diff, const struct diff_row *row, unsigned field)
+{
+	double percent;
+	uint64_t needed;
+
+	switch (field) {
+	case A:
+		return cell_double(row->a);
+	case B:
+		return cell_double(row->b);
+	case DELTA:
+		return cell_double(row->b - row->a);
+	case DELTA_PCT:
+		return diff_percent(row, &percent) ? cell_double(percent) : cell_unknown();
+	case NOISE:
+		return row->has_noise ? cell_double(row->noise) : cell_unknown();
+	case SIGNIFICANT:
+		return diff->is_damaged ? cell_unknown() : cell_bool(row->is_significant);
+	case VERDICT:
+		return cell_text(verdicts[diff_verdict_of(diff, row)].name);
+	default:
+		needed = diff_samples_needed(diff, row);
+		return needed ? cell_uint(needed) : cell_unknown();
+	}
+}
+
+static void get_cell(const void *data, size_t place, unsigned field, struct cell *ret_cell)
+{
+	const struct diff *diff = data;
+	const struct diff_row *row = diff_row_in_order(diff, place);
+
+	*ret_cell = field < FN_FIELDS  ? function_cell(diff, row, field)
+		    : field == INLINED ? cell_bool(diff_identity_at(diff, row)->is_inlined)
+		    : field == PATH    ? path_cell(diff, row)
+				       : change_cell(diff, row, field);
+}
+
+/* "16.6 s", "2.15 MiB/s", "9.8 %" */
+static char *value_text(const char *unit, double value, const char *sign)
+{
+	double size = fabs(value);
+	bool is_percent = g_str_has_prefix(unit, "percent");
+	g_autofree char *text =
+		is_percent                            ? text_percent(size, true)
+		: g_str_has_prefix(unit, "ns")        ? text_duration((uint64_t)(size + 0.5))
+		: g_str_has_prefix(unit, "bytes")     ? text_bytes((uint64_t)(size + 0.5))
+		: size < 99.95 && size != floor(size) ? g_strdup_printf("%.3g", size)
+						      : text_count((uint64_t)(size + 0.5));
+
+	return g_strconcat(sign, text,
+			   is_percent                            ? " %"
+			   : g_str_has_suffix(unit, "_per_s")    ? _("/s")
+			   : g_str_has_suffix(unit, "_per_mark") ? _("/mark")
+								 : "",
+			   NULL);
+}
+
+/* A difference in percent of a row's value in A, or itself if that is 0. */
+static char *change_text(const struct diff_verb *verb, const struct diff_row *row, double change,
+			 const char *sign)
+{
+	g_autofree char *percent = NULL;
+
+	if (!(row->a > 0))
+		return value_text(verb->diff.unit, change, sign);
+	percent = text_percent(fabs(100 * change / row->a), verb->samples >= LEAST_FINE);
+	return g_strconcat(sign, percent, " %", NULL);
+}
+
+static char *name_of(const struct diff_verb *verb, const struct diff_row *row,
+		     char *(*shorten)(const char *name, const char *raw_name))
+{
+	const struct diff_identity *id = diff_identity_at(&verb->diff, row);
+	const struct functions *functions;
+	uint32_t index;
+	const struct function *function = function_of(&verb->diff, row, &functions, &index);
+
+	return verb->full_names ? g_strdup(id->name)
+				: shorten(id->name, function ? function->raw_name : id->name);
+}
+
+/* Finds the short names that rows with other names share. */
+static void note_names(struct diff_verb *verb, size_t shown)
+{
+	for (size_t i = 0; i < shown; i++) {
+		const struct diff_row *row = diff_row_in_order(&verb->diff, i);
+		const struct diff_identity *id = diff_identity_at(&verb->diff, row);
+		char *name = name_of(verb, row, function_name_for_people);
+		const struct diff_identity *other = g_hash_table_lookup(verb->names, name);
+
+		if (other && (other == &ambiguous || other->is_inlined != id->is_inlined ||
+			      strcmp(other->name, id->name) != 0))
+			id = &ambiguous;
+		g_hash_table_replace(verb->names, name, (gpointer)id);
+	}
+}
+
+/* Returns the name for people. Parameters stay only if shown rows differ in nothing else. */
+static char *short_name(const struct diff_verb *verb, const struct diff_row *row)
+{
+	char *name = name_of(verb, row, function_name_for_people);
+	g_autofree char *whole = NULL;
+
+	if (g_hash_table_lookup(verb->names, name) != &ambiguous)
+		return name;
+	g_free(name);
+	whole = name_of(verb, row, function_name_simplify);
+	return g_strconcat(
+		whole, diff_identity_at(&verb->diff, row)->is_inlined ? _(" (inlined)") : "", NULL);
+}
+
+/* "f < its caller < …" */
+static char *path_text(const struct diff_verb *verb, const struct diff_row *row)
+{
+	GString *text = g_string_new(NULL);
+
+	for (unsigned n = 0; n <= SHOWN_CALLERS; n++) {
+		g_autofree char *name = short_name(verb, row);
+
+		g_string_append_printf(text, "%s%s", n ? " < " : "", name);
+		if (!row->parent)
+			return g_string_free(text, FALSE);
+		row = diff_row_at(&verb->diff, row->parent - 1);
+	}
+	g_string_append_printf(text, " < %s", text_sign(TEXT_ELLIPSIS));
+	return g_string_free(text, FALSE);
+}
+
+/* "shop.cpp:26", or the image */
+static struct cell place_cell(const struct diff *diff, const struct diff_row *row)
+{
+	const struct diff_identity *id = diff_identity_at(diff, row);
+	const struct functions *functions;
+	uint32_t index;
+	const struct function *function = function_of(diff, row, &functions, &index);
+
+	if (id->has_name && function->file && function->line) {
+		g_autofree char *file = g_path_get_basename(function->file);
+
+		return cell_own_text(g_strdup_printf("%s:%" PRIu32, file, function->line));
+	}
+	return strcmp(id->image, "-") != 0 ? cell_text(id->image) : cell_none;
+}
+
+static struct cell row_cell(const struct diff_verb *verb, const struct diff_row *row,
+			    unsigned field)
+{
+	const struct diff *diff = &verb->diff;
+	bool is_whole = row == &verb->whole;
+	const char *unit = is_whole && diff->norm == DIFF_BY_SAMPLES ? diff->total_unit
+								     : diff->unit;
+	double value = field == VALUE_A        ? row->a
+		       : field == VALUE_B      ? row->b
+		       : field == CHANGE_NOISE ? row->noise
+					       : row->b - row->a;
+	const char *verdict = verdicts[diff_verdict_of(diff, row)].name;
+
+	switch (field) {
+	case VERDICT_TEXT:
+		return cell_text(verdict ? _(verdict) : NULL);
+	case SHORT_NAME:
+		return is_whole      ? cell_text(_("(whole run)"))
+		       : diff->paths ? cell_own_text(path_text(verb, row))
+				     : cell_own_text(short_name(verb, row));
+	case PLACE:
+		return is_whole ? cell_none : place_cell(diff, row);
+	}
+	if ((is_whole && !diff->has_events) || (field == CHANGE_NOISE && !row->has_noise))
+		return cell_unknown();
+	/* A change of a share that was 0 is the share itself. */
+	if (value == 0 ||
+	    (row->a == 0 && field <= CHANGE_NOISE && g_str_has_prefix(unit, "percent")))
+		return cell_none;
+	return cell_own_text(field == CHANGE ? change_text(verb, row, value, value < 0 ? "-" : "+")
+			     : field == CHANGE_NOISE
+				     ? change_text(verb, row, value, text_sign(TEXT_PLUS_MINUS))
+				     : value_text(unit, value, ""));
+}
+
+static void get_text(const void *data, size_t place, unsigned field, struct cell *ret_cell)
+{
+	const struct diff_verb *verb = data;
+
+	*ret_cell = row_cell(verb, place ? diff_row_in_order(&verb->diff, place - 1) : &verb->whole,
+			     field);
+}
+
+static void get_process(const void *data, size_t place, unsigned field, struct cell *ret_cell)
+{
+	const struct diff_verb *verb = data;
+	const struct diff_process *process = verb->diff.processes->pdata[place];
+
+	*ret_cell = field == SHORT_NAME ? cell_text(process->comm)
+					: row_cell(verb, &process->row, field);
+}
+
+/* ---- JSON and CSV ---------------------------------------------------------------------------- */
+
+/* Writes the members of a change up to `last`. */
+static void write_change(const struct diff *diff, struct json *json, const struct diff_row *row,
+			 enum field last)
+{
+	for (const struct table_member *member = change_members;
+	     member->key && member->field <= last; member++) {
+		struct cell cell = change_cell(diff, row, member->field);
+
+		cell_write(&cell, json, member->key);
+	}
+}
+static void write_head(const struct diff *diff, struct json *json)
+{
+	static const char *const norms[] = { "samples", "time", "run" };
+	static const char *const metrics[] = { "samples", "bytes", "calls", "peak" };
+	g_autofree char *by_mark = diff->mark ? g_strconcat("mark:", diff->mark, NULL) : NULL;
+
+	json_string(json, "normalised_by", by_mark ? by_mark : norms[diff->norm]);
+	json_string(json, "metric", metrics[diff->measure]);
+	json_string(json, "unit", diff->unit);
+	if (diff->measure == DIFF_SAMPLES)
+		json_string(json, "event", tally_event_name(&diff_run_at(diff, 0)->tally));
+	json_begin_array(json, "captures");
+	for (guint i = 0; i < diff->runs->len; i++)
+		capture_write_json(diff_run_at(diff, i)->reader->capture, json, NULL);
+	json_end(json);
+	json_begin_array(json, "runs");
 	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		for (guint i = 0; i < diff->runs[side]->len; i++)
-			if (strcmp(tally_unit(&diff_run(diff, side, i)->tally), unit) != 0)
-				return false;
-	return true;
+		json_uint(json, NULL, diff->n_runs[side]);
+	json_end(json);
+	json_begin_array(json, "notes");
+	for (guint i = 0; i < diff->notes->len; i++) {
+		const struct diff_note *note = &g_array_index(diff->notes, struct diff_note, i);
+
+		json_begin_object(json, NULL);
+		json_string(json, "code", note->code);
+		json_string(json, "text", note->text);
+		json_end(json);
+	}
+	json_end(json);
+	json_uint(json, "compared", diff->tests);
+	if (diff->is_damaged)
+		json_null(json, "significant");
+	else
+		json_uint(json, "significant", diff->significant);
+	json_begin_object(json, "all");
+	write_change(diff, json, &diff->all, SAMPLES_NEEDED);
+	json_end(json);
+	if (!diff->processes)
+		return;
+	json_begin_array(json, "processes");
+	for (guint i = 0; i < diff->processes->len; i++) {
+		const struct diff_process *process = diff->processes->pdata[i];
+
+		json_begin_object(json, NULL);
+		json_string(json, "comm", process->comm);
+		write_change(diff, json, &process->row, DELTA_PCT);
+		json_end(json);
+	}
+	json_end(json);
 }
 
-/* CPU time, or a number of events, is known only if all captures record what a sample stands
- * for. */
-static void choose_unit(struct diff *diff)
+static void write_all(struct diff_verb *verb, const struct reader *reader)
 {
-	static const char *const units[][4] = {
-		[DIFF_SAMPLES] = { "percent", "samples_per_s", "samples", "samples_per_mark" },
-		[DIFF_BYTES] = { "percent", "bytes_per_s", "bytes", "bytes_per_mark" },
-		[DIFF_CALLS] = { "percent", "calls_per_s", "calls", "calls_per_mark" },
-		[DIFF_PEAK] = { "bytes", "bytes", "bytes", "bytes" },
-	};
-	static const char *const timed[] = { "percent", "percent_cpu", "ns", "ns_per_mark" };
-	static const char *const counted[] = { "percent", "events_per_s", "events",
-					       "events_per_mark" };
-	bool is_timed = diff->measure == DIFF_SAMPLES && has_unit(diff, "ns");
-	bool is_counted = diff->measure == DIFF_SAMPLES && has_unit(diff, "events");
+	const struct diff *diff = &verb->diff;
+	const struct table table = { .rows = diff->order->len,
+				     .get = get_cell,
+				     .data = diff,
+				     .members = diff->paths ? path_members : members };
+	struct json *json = &verb->json;
 
-	diff->unit = is_timed     ? timed[diff->norm]
-		     : is_counted ? counted[diff->norm]
-				  : units[diff->measure][diff->norm];
-	diff->scale = diff->norm == DIFF_BY_SAMPLES ? 100
-		      : is_timed && diff->norm == DIFF_BY_TIME
-			      ? 1 / 1e7 /* ns per second to percent */
-			      : 1;
+	reader_begin(reader, json, "diff", reader_shown(reader, table.rows) < table.rows);
+	if (reader->format == READER_JSON)
+		write_head(diff, json);
+	reader_write_table(reader, json, &table);
+	reader_end(reader, json);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* "Slower: f by 11 % (+1.10 s), g by 8 % (+12 ms). " */
+static void add_changes(const struct diff_verb *verb, enum diff_verdict verdict, GString *text)
+{
+	const struct diff *diff = &verb->diff;
+	guint n = 0;
+
+	for (guint i = 0; i < diff->significant; i++) {
+		const struct diff_row *row = diff_row_in_order(diff, i);
+		double change = row->b - row->a;
+		g_autofree char *name = NULL, *escaped = NULL, *value = NULL;
+
+		if (diff_verdict_of(diff, row) != verdict || n++ >= NAMED_CHANGES)
+			continue;
+		name = short_name(verb, row);
+		escaped = text_escape(name);
+		value = value_text(diff->unit, change, change < 0 ? "-" : "+");
+		g_string_append_printf(text, "%s%s", n == 1 ? _(verdicts[verdict].title) : ", ",
+				       escaped);
+		if (verdict != DIFF_NEW && verdict != DIFF_GONE)
+			g_string_append_printf(text, _(" by %.0f %%"), fabs(100 * change / row->a));
+		if (!g_str_has_prefix(diff->unit, "percent"))
+			g_string_append_printf(text, " (%s)", value);
+	}
+	if (n > NAMED_CHANGES)
+		g_string_append_printf(text, _(" and %u more"), n - NAMED_CHANGES);
+	if (n > 0)
+		g_string_append(text, ". ");
+}
+
+/* "Slower: f by 11 % (+1.10 s). The whole run is unchanged (+3.6 %, noise 7.2 %)." */
+static void print_verdict(const struct diff_verb *verb, struct out *out, unsigned columns)
+{
+	const struct diff *diff = &verb->diff;
+	const struct diff_row *all = &diff->all;
+	g_autoptr(GString) text = g_string_new(NULL);
+	g_autofree char *change =
+		change_text(verb, all, all->b - all->a, all->b < all->a ? "-" : "+");
+	g_autofree char *noise = change_text(verb, all, all->noise, "");
+
+	for (enum diff_verdict verdict = DIFF_SLOWER; verdict <= DIFF_GONE; verdict++)
+		add_changes(verb, verdict, text);
+	if (diff->significant == 0)
+		g_string_append(text, diff->paths ? _("No call path changed by more than noise. ")
+						  : _("No function changed by more than noise. "));
+	if (diff->norm == DIFF_BY_SAMPLES)
+		g_string_append(text, _("Only shares of all samples are compared."));
+	else
+		g_string_append(text, _(verdicts[diff_verdict_of(diff, all)].whole));
+	if (diff->norm == DIFF_BY_TIME)
+		g_string_append(text, _(" per second"));
+	else if (diff->norm == DIFF_BY_MARK)
+		g_string_append_printf(text, _(" per mark '%s'"), diff->mark);
+	if (diff->norm != DIFF_BY_SAMPLES)
+		g_string_append_printf(text, all->noise > 0 ? _(" (%s, noise %s).") : " (%s).",
+				       change, noise);
+	text_wrap(out, text->str, 0, 2, columns);
+}
+
+static char *command_text(const struct diff_run *run)
+{
+	struct out command;
+	char *text;
+
+	out_init(&command, -1);
+	capture_print_command(run->reader->capture, &command);
+	text = text_width(command.text->str) > COMMAND_COLUMNS
+		       ? text_fit(command.text->str, COMMAND_COLUMNS, TEXT_LEFT)
+		       : g_strdup(command.text->str);
+	out_done(&command);
+	return text;
+}
+
+/* "A: ./shop 40000, 16.6 s of CPU". Files tell runs of one command apart. */
+static char *side_text(const struct diff_verb *verb, unsigned side)
+{
+	const struct diff *diff = &verb->diff;
+	const struct diff_run *run = diff_first(diff, side);
+	g_autofree char *file = text_escape(run->reader->capture->file);
+	g_autofree char *command = command_text(run);
+	g_autofree char *other = command_text(diff_first(diff, !side));
+	g_autofree char *value = NULL, *interrupts = NULL, *runs = NULL;
+	bool is_samples = diff->measure == DIFF_SAMPLES;
+	bool is_time = is_samples && strcmp(tally_unit(&run->tally), "ns") == 0;
+	const char *unit = is_time ? "ns" : is_samples ? "" : diff->total_unit;
+	double total = 0, in_interrupts = 0;
+
+	for (guint i = 0; i < diff->runs->len; i++) {
+		run = diff_run_at(diff, i);
+		if (run->side == side) {
+			total += run->all.count / diff->n_runs[side];
+			in_interrupts += run->interrupts / diff->n_runs[side];
+		}
+	}
+	if (diff->n_runs[side] > 1)
+		runs = g_strdup_printf(_("mean of %u runs, "), diff->n_runs[side]);
+	value = value_text(unit, total, "");
+	if (in_interrupts > 0)
+		interrupts = value_text(unit, in_interrupts, _(" (interrupts: "));
+	return g_strdup_printf("%s: %s%s, %s%s%s%s", side == DIFF_A ? "A" : "B", runs ? runs : "",
+			       *command && strcmp(command, other) != 0 ? command : file, value,
+			       is_time                       ? _(" of CPU")
+			       : is_samples                  ? _(" events")
+			       : diff->measure == DIFF_CALLS ? _(" allocations")
+			       : diff->measure == DIFF_BYTES ? _(" allocated")
+							     : _(" at the peak"),
+			       interrupts ? interrupts : "", interrupts ? ")" : "");
+}
+
+static void print_head(const struct diff_verb *verb, const struct reader *reader, struct out *out)
+{
+	const struct diff *diff = &verb->diff;
+	g_autofree char *a = side_text(verb, DIFF_A), *b = side_text(verb, DIFF_B);
+	unsigned columns = reader->columns ? reader->columns : LINE_COLUMNS;
+	bool is_complete = true;
+
+	for (guint i = 0; i < diff->notes->len; i++) {
+		const struct diff_note *note = &g_array_index(diff->notes, struct diff_note, i);
+		g_autofree char *text = text_escape(note->text);
+
+		if (note->prevents_verdict)
+			out_printf(out, _("No verdict: %s\n"), text);
+	}
+	if (!diff->prevents_verdict)
+		print_verdict(verb, out, reader->columns);
+	out_printf(out, text_width(a) + 3 + text_width(b) <= columns ? "%s   %s" : "%s\n%s", a, b);
+	if (diff->measure == DIFF_SAMPLES)
+		tally_print_other_events(&diff_run_at(diff, 0)->tally, out);
+	out_char(out, '\n');
+	reader_style(reader, out, READER_WARNING);
+	for (guint i = 0; i < diff->notes->len; i++) {
+		const struct diff_note *note = &g_array_index(diff->notes, struct diff_note, i);
+		g_autofree char *text = text_escape(note->text);
+
+		if (!note->prevents_verdict && strcmp(note->code, "loss") != 0)
+			out_printf(out, _("Note: %s\n"), text);
+	}
+	for (guint i = 0; i < diff->runs->len; i++) {
+		const struct capture *capture = diff_run_at(diff, i)->reader->capture;
+		g_autofree char *file = text_escape(capture->file);
+		g_autofree char *count = text_count(capture->lost);
+
+		is_complete &= reader_is_complete(diff_run_at(diff, i)->reader);
+		if (capture->lost)
+			out_printf(out,
+				   _("Lost: %s%s events of %s, which may look like a change.\n"),
+				   capture->lost_incomplete ? text_sign(TEXT_AT_LEAST) : "", count,
+				   file);
+	}
+	reader_style(reader, out, READER_PLAIN);
+	if (is_complete)
+		out_text(out, _("Lost: nothing.\n"));
+}
+
+/* Without a verdict, no row is known to have changed. */
+static guint changes_of(const struct diff *diff)
+{
+	return diff->prevents_verdict ? 0 : diff->significant;
+}
+
+/* Says how many rows are not in the table, and why. */
+static void print_hidden(const struct diff *diff, struct out *out)
+{
+	guint same = 0, unclear = 0;
+	const char *rows = diff->paths ? _("call paths") : _("functions");
+
+	for (guint i = changes_of(diff); i < diff->order->len; i++) {
+		const struct diff_row *row = diff_row_in_order(diff, i);
+
+		same += row->has_noise;
+		unclear += !row->has_noise && !row->is_unjudged;
+	}
+	if (diff->prevents_verdict && same + unclear > 0)
+		out_printf(out, _("%u %s not judged (--all)\n"), same + unclear, rows);
+	else if (same > 0 && unclear > 0)
+		out_printf(out, _("%u %s within noise, %u with too few samples (--all)\n"), same,
+			   rows, unclear);
+	else if (same > 0)
+		out_printf(out, _("%u %s within noise (--all)\n"), same, rows);
+	else if (unclear > 0)
+		out_printf(out, _("%u %s with too few samples (--all)\n"), unclear, rows);
+}
+
+/* Shares of the whole say nothing, so its row has totals, which are not judged. */
+static struct diff_row whole_of(const struct diff *diff)
+{
+	struct diff_row whole = diff->all;
+
+	if (diff->norm == DIFF_BY_SAMPLES) {
+		whole.a = whole.counts[DIFF_A].count / diff->n_runs[DIFF_A];
+		whole.b = whole.counts[DIFF_B].count / diff->n_runs[DIFF_B];
+	}
+	return whole;
+}
+
+static struct table table_of(const struct diff_verb *verb, bool is_processes)
+{
+	const struct diff *diff = &verb->diff;
+	guint changes = verb->all ? diff->order->len : changes_of(diff);
+	struct table table = { .rows = is_processes ? diff->processes->len : 1 + changes,
+			       .get = is_processes ? get_process : get_text,
+			       .data = verb,
+			       .fit = diff->paths || verb->full_names ? NULL : function_name_fit };
+
+	table_add_column(&table, CHANGE, COLUMN_COUNT, _("change"));
+	if (!is_processes)
+		table_add_column(&table, CHANGE_NOISE, COLUMN_COUNT, _("noise"));
+	table_add_column(&table, VALUE_A, COLUMN_COUNT, "A");
+	table_add_column(&table, VALUE_B, COLUMN_COUNT, "B");
+	if (!is_processes)
+		table_add_column(&table, VERDICT_TEXT, COLUMN_WORD, _("verdict"));
+	table_add_column(&table, SHORT_NAME, COLUMN_NAME,
+			 is_processes  ? _("process")
+			 : diff->paths ? _("function < its callers")
+				       : _("function"));
+	if (!is_processes)
+		table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
+	return table;
+}
+
+static void print_all(struct diff_verb *verb, const struct reader *reader, struct out *out)
+{
+	const struct diff *diff = &verb->diff;
+	const struct table table = table_of(verb, false);
+	struct reader with_whole = *reader;
+
+	verb->whole = whole_of(diff);
+	note_names(verb, table.rows - 1);
+	print_head(verb, reader, out);
+	out_char(out, '\n');
+	with_whole.limit += with_whole.limit > 0;
+	reader_print_table(&with_whole, out, &table);
+	if (!verb->all)
+		print_hidden(diff, out);
+	/* One process has what the whole run has. */
+	if (diff->processes && diff->processes->len > 1) {
+		const struct table processes = table_of(verb, true);
+
+		out_char(out, '\n');
+		reader_print_table(reader, out, &processes);
+	}
+}
+
+/* ---- the exit status ------------------------------------------------------------------------- */
+
+/* Prints a line on stderr after the text. Takes the line. */
+static void say(char *line)
+{
+	g_autofree char *text = line, *escaped = text_escape(text);
+
+	(void)out_flush(out_stdout());
+	fprintf(stderr, "%s\n", escaped);
+}
+
+/* Says what grew by more than --fail-over. Returns whether anything did. */
+static bool exceeds(const struct diff_verb *verb)
+{
+	const struct diff *diff = &verb->diff;
+	double most = g_ascii_strtod(verb->fail_over, NULL);
+	unsigned n = 0;
+
+	/* Significant rows come first. */
+	for (guint i = 0; i <= diff->significant; i++) {
+		const struct diff_row *row = i ? diff_row_in_order(diff, i - 1) : &diff->all;
+		g_autofree char *name = i ? short_name(verb, row) : g_strdup(_("The whole run"));
+		double percent = INFINITY;
+
+		(void)diff_percent(row, &percent);
+		if (!row->is_significant || row->b <= row->a || percent <= most ||
+		    n++ >= NAMED_EXCEEDED)
+			continue;
+		say(isinf(percent) ? g_strdup_printf(_("%s is new, more than %g %%."), name, most)
+				   : g_strdup_printf(_("%s grew by %.1f %%, more than %g %%."),
+						     name, percent, most));
+	}
+	if (n > NAMED_EXCEEDED)
+		say(g_strdup_printf(_("And %u more."), n - NAMED_EXCEEDED));
+	return n > 0;
+}
+
+static int status_of(const struct diff_verb *verb, bool is_text)
+{
+	const struct diff *diff = &verb->diff;
+	/* What is left of a damaged capture is an answer, unless a verdict is required. */
+	bool is_failure = verb->fail_over
+				  ? diff->prevents_verdict
+				  : diff->is_few && !diff->is_damaged && !diff->is_unfinished;
+
+	for (guint i = 0; is_failure && i < diff->notes->len; i++) {
+		const struct diff_note *note = &g_array_index(diff->notes, struct diff_note, i);
+
+		if (note->prevents_verdict && (verb->fail_over || !is_text))
+			say(g_strdup_printf(_("No verdict: %s"), note->text));
+	}
+	if (is_failure)
+		return CLI_NO_VERDICT;
+	if (verb->fail_over)
+		return exceeds(verb) ? CLI_THRESHOLD : CLI_OK;
+	if (is_text && diff_has_one_run(diff) && diff->significant > 0)
+		say(g_strdup(_(
+			"Hint: runs of the same program may differ by more than this noise; to compare programs, record several: diff A1 A2 A3 --to B1 B2 B3")));
+	return CLI_OK;
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
-
-static bool read_runs(struct diff *diff, unsigned side, char **files, GError **error)
-{
-	for (; *files; files++) {
-		struct diff_side *run = run_new(diff, side, diff->n_runs++);
-
-		g_ptr_array_add(diff->runs[side], run);
-		if (!diff_side_read(diff, run, *files, error))
-			return false;
-		capture_warn(diff_run_reader(diff, run)->capture);
-	}
-	return true;
-}
-
-static bool compare(struct diff *diff, char **files[DIFF_SIDES], GError **error)
-{
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		if (!read_runs(diff, side, files[side], error))
-			return false;
-	diff->notes = g_array_new(FALSE, FALSE, sizeof(struct diff_note));
-	if (!diff_note_all(diff, error))
-		return false;
-	choose_unit(diff);
-	diff_rows_init(diff);
-	diff_rows_compare(diff);
-	if (diff->measure != DIFF_SAMPLES)
-		diff_list_processes(diff);
-	return true;
-}
-
-static void diff_done(struct diff *diff)
-{
-	json_done(&diff->json);
-	diff_rows_done(diff);
-	diff_notes_done(diff);
-	if (diff->processes)
-		g_ptr_array_unref(diff->processes);
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		if (diff->runs[side])
-			g_ptr_array_unref(diff->runs[side]);
-	reader_done(&diff->options);
-}
 
 /*
  * Returns where the captures of B begin: the index of a --to that is not followed by a time, or
@@ -249,68 +832,76 @@ static int find_to(int argc, char **argv)
 	return argc;
 }
 
-/* Parses the operands of each side, NULL-terminated: "A B", or "A… --to B…". */
-static int parse_sides(const struct cli_group *groups, int argc, char **argv,
-		       char **ret_files[DIFF_SIDES])
+/* Collects the operands of both sides: "A B", or "A… --to B…". */
+static int parse_files(const struct cli_group *groups, int argc, char **argv, GPtrArray *files,
+		       guint *ret_a)
 {
-	static const char synopsis[] = N_("A B | A… --to B…");
-	static const char description[] = N_(
-		"Compare two captures: what got slower or faster, and what is only noise. Give several captures per side to measure how much runs differ.");
-	static const struct cli_spec pair = { synopsis, description, 2, 2 },
-				     side = { synopsis, description, 1, UINT_MAX };
-	int to = find_to(argc, argv);
-	int status;
+	int to = find_to(argc, argv), counts[DIFF_SIDES] = { to, argc - to };
+	bool is_pair = to == argc;
+	const struct cli_spec spec = {
+		N_("A B | A… --to B…"),
+		N_("Compare two captures: what got slower or faster, and what is only noise. Give several captures per side to measure how much runs differ."),
+		is_pair ? 2 : 1, is_pair ? 2 : UINT_MAX
+	};
 
-	if (to == argc) {
-		static char *files[DIFF_SIDES][2];
+	for (unsigned side = 0; side < (is_pair ? 1 : DIFF_SIDES); side++) {
+		char **operands = side == DIFF_A ? argv : argv + to;
+		int status = cli_parse(&spec, groups, &counts[side], &operands);
 
-		status = cli_parse(&pair, groups, &argc, &argv);
-		for (unsigned i = 0; status == CLI_CONTINUE && i < DIFF_SIDES; i++) {
-			files[i][0] = argv[i];
-			ret_files[i] = files[i];
-		}
-		return status;
-	}
-	for (unsigned i = 0; i < DIFF_SIDES; i++) {
-		int n = i == DIFF_A ? to : argc - to;
-
-		ret_files[i] = i == DIFF_A ? argv : argv + to;
-		status = cli_parse(&side, groups, &n, &ret_files[i]);
 		if (status != CLI_CONTINUE)
 			return status;
+		for (int i = 0; i < counts[side]; i++)
+			g_ptr_array_add(files, operands[i]);
 	}
+	*ret_a = is_pair ? 1 : (guint)counts[DIFF_A];
 	return CLI_CONTINUE;
+}
+
+static void verb_done(struct diff_verb *verb)
+{
+	json_done(&verb->json);
+	g_hash_table_unref(verb->names);
+	diff_done(&verb->diff);
 }
 
 int verb_diff(int argc, char **argv)
 {
-	CLEANUP(diff_done)
-	struct diff diff = { .options.limit = READER_LIMIT_UNSET,
-			     .options.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = { { NULL, options, &diff },
-					    { N_("Select"), reader_time_options, &diff.options },
-					    { NULL, reader_process_options, &diff.options },
-					    { NULL, reader_thread_options, &diff.options },
-					    { NULL, reader_cpu_options, &diff.options },
-					    { NULL, reader_event_options, &diff.options },
+	CLEANUP(verb_done)
+	struct diff_verb verb = { .diff.options.limit = READER_LIMIT_UNSET,
+				  .diff.options.text_limit = DEFAULT_LIMIT };
+	struct reader *shared = &verb.diff.options;
+	const struct cli_group groups[] = { { NULL, options, &verb },
+					    { N_("Select"), reader_time_options, shared },
+					    { NULL, reader_process_options, shared },
+					    { NULL, reader_thread_options, shared },
+					    { NULL, reader_cpu_options, shared },
+					    { NULL, reader_event_options, shared },
 					    { N_("Frames (regular expressions, as in pprof)"),
-					      frame_filter_options, &diff.filters },
-					    { N_("Output"), reader_output_options, &diff.options },
+					      frame_filter_options, &verb.diff.filters },
+					    { N_("Output"), reader_output_options, shared },
 					    { NULL } };
-	char **files[DIFF_SIDES];
+	const struct reader *reader;
+	g_autoptr(GPtrArray) files = g_ptr_array_new();
+	guint n_a;
 	GError *error = NULL;
 	int status;
 
-	json_init(&diff.json, out_stdout());
-	for (unsigned side = 0; side < DIFF_SIDES; side++)
-		diff.runs[side] = g_ptr_array_new_with_free_func(run_free);
-	status = parse_sides(groups, argc, argv, files);
+	json_init(&verb.json, out_stdout());
+	verb.names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	status = parse_files(groups, argc, argv, files, &n_a);
 	if (status == CLI_CONTINUE)
-		status = check_options(&diff);
+		status = check_options(&verb);
 	if (status != CLI_CONTINUE)
 		return status;
-	if (!compare(&diff, files, &error))
+	if (!diff_compare(&verb.diff, files, n_a, &error))
 		return cli_fail(error);
-	diff_show(&diff, out_stdout());
-	return diff.fail_percent >= 0 ? diff_judge(&diff) : CLI_OK;
+	/* Options are the same for all runs. */
+	reader = diff_run_at(&verb.diff, 0)->reader;
+	verb.samples = MIN_OF(diff_first(&verb.diff, DIFF_A)->all.events,
+			      diff_first(&verb.diff, DIFF_B)->all.events);
+	if (reader->format == READER_TEXT)
+		print_all(&verb, reader, out_stdout());
+	else
+		write_all(&verb, reader);
+	return status_of(&verb, reader->format == READER_TEXT);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff - what the files of the verb `diff` share: the verb (diff.c), the data of one capture
- * (diff-side.c), matching and judging (diff-rows.c), how it is shown (diff-show.c)
+ * Diff - compares recordings, and separates changes from noise
  *
  * A side is one or several runs of the same program, each a capture. The value of a side is the
  * mean of its runs. With several runs, noise is how much the runs of a side differ; with one run a
  * side, it is estimated from within the two runs.
  *
- * A row is a function, or with --paths a function and its callers, that occurs in at least one of
+ * A row is a function, or with `paths` a function and its callers, that occurs in at least one of
  * the captures. Its counts are self counts: a sample counts in one row, and a block of memory in
  * the row of its allocator.
  */
@@ -21,23 +20,36 @@ enum { DIFF_A, DIFF_B, DIFF_SIDES };
 enum diff_norm { DIFF_BY_SAMPLES, DIFF_BY_TIME, DIFF_BY_RUN, DIFF_BY_MARK };
 enum diff_measure { DIFF_SAMPLES, DIFF_BYTES, DIFF_CALLS, DIFF_PEAK };
 
+enum diff_verdict {
+	DIFF_NO_VERDICT, /* a capture prevents it, or the row is not part of the program */
+	DIFF_SLOWER,
+	DIFF_FASTER,
+	DIFF_MORE, /* instead of slower and faster, of memory */
+	DIFF_LESS,
+	DIFF_NEW,
+	DIFF_GONE,
+	DIFF_SAME,    /* within noise */
+	DIFF_UNCLEAR, /* too few samples */
+	DIFF_VERDICTS
+};
+
 #define DIFF_NO_FUNCTION UINT32_MAX
 /* A row with fewer events in both captures together is never reported as a change. */
 #define DIFF_LEAST_EVENTS 20
 /* Neither is any row if a capture has fewer events. */
 #define DIFF_LEAST_ALL (4 * NOISE_BLOCKS)
 
-/* Self counts of one row of the side: by function, or by node of its tree. */
+/* Self counts of one row of a run: by function, or by node of its tree. */
 struct diff_count {
 	double count;   /* weight of samples, bytes or calls */
 	double events;  /* samples, allocations */
 	double squares; /* sum of the squares of each event's count */
 };
 
-/* One run of a side. */
-struct diff_side {
-	unsigned side, position; /* position: among all runs */
-	struct reader reader;    /* of samples; memory has its own */
+struct diff_run {
+	unsigned side;
+	struct reader *reader; /* of samples or of `memory` */
+	struct reader samples;
 	struct tally tally;
 	struct memory memory;
 	struct frame_filters filters;
@@ -47,8 +59,8 @@ struct diff_side {
 	GArray *identities; /* uint32_t by function: index + 1 in diff->identities */
 	GArray *rows;       /* uint32_t by function or node: index + 1 in diff->rows */
 	GHashTable *builds; /* build-ids of its images */
-	double weights[NOISE_BLOCKS];
-	double blocks[NOISE_BLOCKS]; /* of all rows together */
+	double weights[NOISE_BLOCKS], weight; /* the denominator: by block, and their sum */
+	double blocks[NOISE_BLOCKS];          /* of all rows together */
 	struct diff_count all;
 	bool *is_interrupt; /* by node of samples: interrupts are counted separately */
 	double interrupts;
@@ -58,65 +70,79 @@ struct diff_side {
 
 /* Identifies a function across captures, whatever build it is from. */
 struct diff_identity {
-	char *image, *name;
+	const char *image, *name;
 	bool is_inlined;
 	bool has_name; /* false: all code of the image without a symbol */
 };
 
 struct diff_row {
-	uint32_t identity, parent;     /* parent: index + 1 of the caller's row, with --paths */
+	uint32_t identity, parent;     /* parent: index + 1 of the caller's row, with `paths` */
 	uint32_t function[DIFF_SIDES]; /* DIFF_NO_FUNCTION: not on that side */
-	guint run[DIFF_SIDES];         /* index of the side's run that the function is from */
+	guint run[DIFF_SIDES];         /* the run that the function is from */
 	struct diff_count counts[DIFF_SIDES];
 	uint32_t slot; /* index + 1 of its blocks */
 	double a, b, noise;
 	bool has_noise, is_significant;
-};
-
-struct diff {
-	struct reader options;
-	struct frame_filters filters;
-	int mode;
-	bool inlined, paths;
-	const char *normalise, *memory, *fail_over;
-	enum diff_norm norm;
-	enum diff_measure measure;
-	const char *mark;
-	double fail_percent; /* < 0: no --fail-over */
-	double scale;        /* from a ratio to the unit */
-	const char *unit;
-	GPtrArray *runs[DIFF_SIDES]; /* struct diff_side */
-	unsigned n_runs;             /* of both sides */
-	GPtrArray *identities;       /* struct diff_identity */
-	GHashTable *by_identity;     /* struct diff_identity → index + 1 */
-	struct number_map by_path;   /* caller's row and identity → index + 1 of the row */
-	GArray *rows;                /* struct diff_row, a caller before its callees */
-	GArray *order;               /* uint32_t: rows with data, in the displayed order */
-	GArray *blocks;              /* double: by slot, side and block; with one run a side */
-	GArray *per_run;             /* double: counts by row and run */
-	struct diff_row all;
-	unsigned tests, significant;
-	bool is_damaged;      /* a capture or its names are damaged: no change is judged */
-	GPtrArray *processes; /* for memory: struct diff_process */
-	GArray *notes;        /* struct diff_note */
-	struct json json;
+	bool is_unjudged; /* it is shown, but says nothing of the program */
 };
 
 /* All processes of the same name. */
 struct diff_process {
 	const char *comm;
-	double of[DIFF_SIDES];
+	struct diff_row row; /* only its values */
 };
 
 /* A difference between the captures that is not a change of the program. */
 struct diff_note {
 	const char *code;
 	char *text;
+	bool prevents_verdict;
+};
+
+struct diff {
+	/* options */
+	struct reader options;
+	struct frame_filters filters;
+	int mode;
+	bool inlined, paths;
+	enum diff_norm norm;
+	bool chooses_norm; /* compare whole runs if these are whole runs, else shares */
+	const char *mark;
+	enum diff_measure measure;
+	/* results */
+	double scale; /* from a ratio to the unit */
+	char *unit;
+	const char *total_unit; /* the same of a whole run */
+	GPtrArray *runs;        /* struct diff_run: those of A, then those of B */
+	guint n_runs[DIFF_SIDES];
+	GPtrArray *identities;   /* struct diff_identity */
+	GHashTable *by_identity; /* text → index + 1 */
+	GStringChunk *texts;
+	struct number_map by_path; /* caller's row and identity → index + 1 of the row */
+	GArray *rows;              /* struct diff_row, a caller before its callees */
+	GArray *order;             /* uint32_t: rows with data, changes first, then by size */
+	GArray *blocks;            /* double: by slot, side and block; with one run a side */
+	GArray *per_run;           /* double: counts by row and run */
+	struct diff_row all;
+	double most; /* the whole of the largest run */
+	unsigned tests, significant;
+	bool is_damaged; /* a capture or its names are damaged: no change is judged */
+	bool is_unfinished;
+	bool is_few;           /* a capture has too little data */
+	bool prevents_verdict; /* for any of these reasons */
+	bool has_events;       /* the events of all captures are the same */
+	GPtrArray *processes;  /* for memory: struct diff_process, greatest change first */
+	GArray *notes;         /* struct diff_note */
 };
 
 static inline const struct diff_row *diff_row_at(const struct diff *diff, uint32_t index)
 {
 	return &((const struct diff_row *)(void *)diff->rows->data)[index];
+}
+
+static inline const struct diff_row *diff_row_in_order(const struct diff *diff, size_t place)
+{
+	return diff_row_at(diff, ((const uint32_t *)(void *)diff->order->data)[place]);
 }
 
 static inline const struct diff_identity *diff_identity_at(const struct diff *diff,
@@ -125,82 +151,33 @@ static inline const struct diff_identity *diff_identity_at(const struct diff *di
 	return diff->identities->pdata[row->identity];
 }
 
-static inline struct diff_side *diff_run(const struct diff *diff, unsigned side, guint run)
+static inline struct diff_run *diff_run_at(const struct diff *diff, guint index)
 {
-	return diff->runs[side]->pdata[run];
+	return diff->runs->pdata[index];
+}
+
+/* Returns the first run of a side. */
+static inline struct diff_run *diff_first(const struct diff *diff, unsigned side)
+{
+	return diff_run_at(diff, side == DIFF_A ? 0 : diff->n_runs[DIFF_A]);
 }
 
 static inline bool diff_has_one_run(const struct diff *diff)
 {
-	return diff->n_runs == DIFF_SIDES;
+	return diff->runs->len == DIFF_SIDES;
 }
 
-static inline const struct reader *diff_run_reader(const struct diff *diff,
-						   const struct diff_side *run)
-{
-	return diff->measure == DIFF_SAMPLES ? &run->reader : &run->memory.reader;
-}
+/* Reads captures, of which the first n_a are A's, and compares them. */
+bool diff_compare(struct diff *diff, const GPtrArray *files, guint n_a, GError **error);
+void diff_done(struct diff *diff);
 
-/* Returns the reader of the first run; its options are those of all runs. */
-static inline const struct reader *diff_reader(const struct diff *diff)
-{
-	return diff_run_reader(diff, diff_run(diff, DIFF_A, 0));
-}
-
-/* Returns the functions of a row that occurs on the side. */
-static inline const struct functions *diff_functions(const struct diff *diff,
-						     const struct diff_row *row, unsigned side)
-{
-	return diff_run(diff, side, row->run[side])->functions;
-}
-
-/*
- * Returns how many samples of equal weight would be as much evidence (Kish's effective sample
- * size). A few heavy samples dominate a sum of weights, so the number of samples would promise too
- * much certainty. With equal weights, the result is that number.
- */
-static inline double diff_evidence(const struct diff *diff, const struct diff_count *count)
-{
-	/* Rounding must not lose a sample. */
-	return diff->measure == DIFF_SAMPLES && count->squares > 0
-		       ? MIN_OF(count->events,
-				count->count * count->count / count->squares * (1 + 1e-9))
-		       : count->events;
-}
-
-/* Reads a capture. */
-bool diff_side_read(struct diff *diff, struct diff_side *side, const char *file, GError **error);
-void diff_side_done(struct diff_side *side);
-/* Returns the node's parent and function, with --paths. */
-void diff_side_node(const struct diff *diff, const struct diff_side *side, uint32_t node,
-		    uint32_t *ret_parent, uint32_t *ret_function);
-/* Returns whether a kernel function does work for the machine instead of for the interrupted
- * program. */
-bool diff_is_interrupt(const char *name);
-/* Adds the self counts of each block, for the rows that have a slot. */
-void diff_side_fill(struct diff *diff, struct diff_side *side);
-static inline double *diff_blocks(const struct diff *diff, uint32_t slot, unsigned side)
-{
-	return &((double *)(void *)diff->blocks->data)[((slot - 1) * 2 + side) * NOISE_BLOCKS];
-}
+enum diff_verdict diff_verdict_of(const struct diff *diff, const struct diff_row *row);
+/* Returns the change of a row in percent of its value in A; false if that is 0. */
+bool diff_percent(const struct diff_row *row, double *ret_percent);
+/* Returns about how many samples each capture needs for the change of a row to exceed its noise; 0
+ * if it does, or if no number is known to suffice. */
+uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row);
 
 /* Returns an image's name without its folder, and without the version of a library: "libc.so" for
  * /usr/lib/libc-2.36.so and /lib/libc.so.6. Free it. */
 char *diff_image_name(const char *path, bool is_jit) MUST_CHECK;
-void diff_rows_init(struct diff *diff);
-void diff_rows_done(struct diff *diff);
-/* Matches, compares and sorts the rows: significant ones first, then by the size of the change. */
-void diff_rows_compare(struct diff *diff);
-/* Returns the change of a row in percent of its value in A; false if that is 0. */
-bool diff_percent(const struct diff_row *row, double *ret_percent);
-
-/* Adds notes on what limits the comparison. Returns false if comparing makes no sense at all. */
-bool diff_note_all(struct diff *diff, GError **error);
-void diff_notes_done(struct diff *diff);
-/* Lists memory by process name, the greatest change first. */
-void diff_list_processes(struct diff *diff);
-
-void diff_show(struct diff *diff, struct out *out);
-/* Reports on stderr what grew by more than --fail-over, or why there is no verdict. Returns an exit
- * status. */
-int diff_judge(const struct diff *diff);

@@ -115,13 +115,12 @@ enum function_field {
 	FN_LINE,
 	FN_FIELDS,
 };
-#define FN_MEMBERS                                                                         \
-	{ "name", FN_NAME }, { "raw_name", FN_RAW_NAME }, { "image", FN_IMAGE },           \
-		{ "build_id", FN_BUILD_ID }, { "offset", FN_OFFSET }, { "kind", FN_KIND }, \
-		{ "file", FN_FILE },                                                       \
-	{                                                                                  \
-		"line", FN_LINE                                                            \
-	}
+/* clang-format off */
+#define FN_MEMBERS \
+	{ "name", FN_NAME }, { "raw_name", FN_RAW_NAME }, { "image", FN_IMAGE }, \
+	{ "build_id", FN_BUILD_ID }, { "offset", FN_OFFSET }, { "kind", FN_KIND }, \
+	{ "file", FN_FILE }, { "line", FN_LINE }
+/* clang-format on */
 struct cell functions_cell(const struct functions *functions, uint32_t index,
 			   enum function_field field);
 /* Writes the members of FN. */
