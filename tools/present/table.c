@@ -442,7 +442,7 @@ void table_write_array(const struct table *table, struct json *json, const char 
 	json_begin_array(json, key);
 	for (size_t row = 0; row < shown && !out_failed(json->out); row++) {
 		json_begin_object(json, NULL);
-		write_row(table, json, row);
+		table_write_row(table, json, row);
 		json_end(json);
 	}
 	json_end(json);

@@ -118,8 +118,6 @@ void table_add_column(struct table *table, unsigned field, enum column_format fo
 		      const char *title);
 /* Prints the first `shown` rows below the titles. Prints nothing if that is 0. */
 void table_print(const struct table *table, const struct table_style *style, size_t shown);
-/* Writes a cell as a member of an object that is not a row of a table. */
-void cell_write(const struct cell *cell, struct json *json, const char *key);
 /* Writes the first `shown` rows, as rows_open() to rows_close(). */
 void table_write(const struct table *table, struct json *json, enum json_format format,
 		 size_t shown);

@@ -438,7 +438,7 @@ static void write_change(const struct diff *diff, struct json *json, const struc
 	     member->key && member->field <= last; member++) {
 		struct cell cell = change_cell(diff, row, member->field);
 
-		cell_write(&cell, json, member->key);
+		cell_write(json, member->key, &cell);
 	}
 }
 static void write_head(const struct diff *diff, struct json *json)

@@ -613,6 +613,6 @@ void functions_write(const struct functions *functions, uint32_t index, struct j
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
 		struct cell cell = functions_cell(functions, index, members[i].field);
 
-		cell_write(&cell, json, members[i].key);
+		cell_write(json, members[i].key, &cell);
 	}
 }
