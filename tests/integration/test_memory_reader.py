@@ -71,7 +71,7 @@ def test_summary(profcapture, heap):
 def test_time_of_the_peak(profcapture, heap):
     """The time in the text is the one that --at needs to show it."""
     capture, want = heap
-    time = re.search(r"^Peak:.*, (\S+) s after the start", profcapture("memory", "--peak", capture).stdout, re.M)[1]
+    time = re.search(r"^The heap was largest at (\S+) s, with ", profcapture("memory", "--peak", capture).stdout, re.M)[1]
     assert ask(profcapture, capture, "--at", time)["summary"]["live_bytes"] == want["peak"]["bytes"]
 
 
@@ -188,7 +188,12 @@ def test_formats(profcapture, whole, view):
     assert [{name: "" if value is None else json.dumps(value, separators=(",", ":")) if isinstance(value, dict) else str(value)
              for name, value in row.items()} for row in rows] == table
     text = profcapture("memory", whole, *view, "--limit", 1).stdout
-    assert f"showing 1 of {len(rows)}" in text or len(rows) == 1
+    if view == ["--leaks"]:  # text has stacks
+        places = int(re.search(r", (\d+) places? ", text)[1])
+        assert places == output["data"]["stacks_total"] > 1 and f"\n{places - 1} more places, " in text
+    else:  # text has no row for what only calls functions with blocks
+        hidden = re.search(r"\n(\d+) more (function|row)s?\b.* \(--limit 0\)\n", text)
+        assert hidden and 0 < int(hidden[1]) < len(rows)
     assert profcapture.json("memory", whole, *view, "--limit", 1)["truncated"] == (len(rows) > 1)
     assert text == profcapture("memory", whole, *view, "--limit", 1).stdout
 
@@ -210,7 +215,7 @@ def test_trees(profcapture, whole, view):
         rows = by_function(ask(profcapture, whole, *view), field)
         assert {name: count for name, count in self_blocks.items() if count} == rows
     text = profcapture("memory", whole, *view, "--tree").stdout
-    assert "f1" in text and "small or deep branches" in text
+    assert "f1" in text and "\nBranches below 1 % are not shown (--limit 0).\n" in text
     assert profcapture.json("memory", whole, *view, "--tree", "--limit", 1)["truncated"]
 
 
@@ -248,7 +253,7 @@ def test_inverted(profcapture, whole, view):
         assert {node["name"]: node["total_blocks"] for node in root["children"]} == {
             name: row[field] for name, row in rows.items() if row[field]}
     text = profcapture("memory", whole, *view, "--inverted").stdout
-    assert "f1" in text and "small or deep branches" in text
+    assert "f1" in text and "\nBranches below 1 % are not shown (--limit 0).\n" in text
     cut = ask(profcapture, whole, *view, "--inverted", "--limit", 3)["root"]
     assert len(cut["children"]) == 3 and cut["total_blocks"] == root["total_blocks"]
 
@@ -263,7 +268,7 @@ def test_suppressions(profcapture, whole, tmp_path):
     assert "f1" not in by_function(data, "leaked_bytes")
     # f1 is at the root of others, which are left out with it
     assert one["bytes"] > by_function(plain, "leaked_bytes")["f1"]
-    assert "suppressed: " in profcapture("memory", whole, "--leaks", "--suppressions", rules).stdout
+    assert re.search(r" blocks \(.*\) suppressed by --suppressions\.\n", profcapture("memory", whole, "--leaks", "--suppressions", rules).stdout)
     rules.write_text("leak:lib/made-up\n")
     assert ask(profcapture, whole, "--leaks", "--suppressions", rules)["summary"]["leaked_blocks"] == 0
     rules.write_text("leak f1\n")
@@ -286,6 +291,10 @@ def test_options(profcapture, whole):
         (["--peak", "--suppressions", "/dev/null"], "--suppressions cannot be combined with --peak"),
         (["--at", "1s", "--suppressions", "/dev/null"], "--suppressions cannot be combined with --at"),
         (["--diff", "1s", "2s", "--suppressions", "/dev/null"], "--suppressions cannot be combined with --diff"),
+        (["--peak", "--no-suppressions"], "--no-suppressions cannot be combined with --peak"),
+        (["--timeline", "--suppressions", "/dev/null"], "--suppressions cannot be combined with --timeline"),
+        (["--timeline", "--tree"], "--tree cannot be combined with --timeline"),
+        (["--timeline", "--by-blocks"], "--by-blocks cannot be combined with --timeline"),
         (["--leaks", "--threshold", "1"], "--threshold cannot be combined with --leaks"),
         (["--leaks", "--within", "1s"], "--within cannot be combined with --leaks"),
         (["--peak", "--threshold", "2"], "--threshold cannot be combined with --peak"),
@@ -305,11 +314,12 @@ def test_temporary_by_threshold(profcapture, whole):
 
 
 def column(profcapture, capture, title, *options):
-    """A column of numbers in text."""
+    """A column of numbers in text; "" for 0."""
     *_, table = profcapture("memory", capture, *options, "--color", "never").stdout.split("\n\n")
     titles, *rows = table.splitlines()
     end = titles.index(title) + len(title)
-    return {row[:end].split()[-1] for row in rows if not row.startswith("showing ")}
+    start = len(titles[:end - len(title)].rstrip())
+    return {row[start:end].strip() for row in rows if " more " not in row}
 
 
 def test_sampled(profcapture, tmp_path):
@@ -325,9 +335,90 @@ def test_sampled(profcapture, tmp_path):
 
 def test_one(profcapture, tmp_path):
     path, _ = make(tmp_path / "one.cap", "--events", 1)
-    for options, line in (["--leaks"], "Leaked: "), (["--peak"], "Peak: "), (["--at", "1s"], "At 1.0"):
-        first = profcapture("memory", path, *options, "--color", "never").stdout.splitlines()[0]
-        assert first.startswith(line) and first.endswith(" in 1 block")
+    for options, line in ((["--leaks"], "Not freed at exit: .* in 1 block, 1 place \\(still reachable or not: unknown\\)\\."),
+                          (["--peak"], "The heap was largest at .* s, with .* in 1 block\\."),
+                          (["--at", "1s"], "At 1.0 s the heap had .* in 1 block\\.")):
+        first, *others = profcapture("memory", path, *options, "--color", "never").stdout.split("\n\n")[0].splitlines()
+        assert re.fullmatch(line, first) and others[-1] == "Lost: nothing."
+
+
+def test_timeline(profcapture, heap):
+    """A point has what --at has at its time, in every format; the points are as many as are asked for."""
+    capture, want = heap
+    points = ask(profcapture, capture, "--timeline")["series"]
+    assert len(points) == 240 and points == sorted(points, key=lambda point: point["time_ns"])
+    for point in points[::40] + points[-1:]:
+        then = ask(profcapture, capture, "--at", f"{point['time_ns']}ns")
+        assert (point["live_bytes"], point["live_blocks"]) == (then["summary"]["live_bytes"], then["summary"]["live_blocks"])
+        if point["live_bytes"]:
+            assert point["largest_bytes"] == by_function(then, "live_bytes")[point["largest"]] == max(row["live_bytes"] for row in then["rows"])
+        else:
+            assert (point["largest"], point["largest_bytes"]) == (None, 0)
+    data = ask(profcapture, capture, "--timeline", "--limit", 7)
+    assert len(data["series"]) == 7 and data["summary"]["peak_bytes"] == want["peak"]["bytes"] and data["summary"]["peak_ns"] == want["peak_ns"]
+    lines = profcapture("memory", capture, "--timeline", "--limit", 7, "--format", "ndjson").stdout.splitlines()
+    assert [json.loads(line) for line in lines[1:]] == data["series"]
+    table = list(csv.DictReader(io.StringIO(profcapture("memory", capture, "--timeline", "--limit", 7, "--format", "csv").stdout)))
+    assert [{name: "" if value is None else str(value) for name, value in point.items()} for point in data["series"]] == table
+    assert len(ask(profcapture, capture, "--timeline", "--limit", 10**9)["series"]) == 1000
+    text = profcapture("memory", capture, "--timeline").stdout
+    assert re.match(r"Live heap, 0 to \S+ \S+, at most .*:  [ ▁▂▃▄▅▆▇█.:=+*#@-]+\n", text)
+    assert len(text.split("\n\n")[1].splitlines()) == 1 + 10
+    part = ask(profcapture, capture, "--timeline", "--from", "1ms", "--to", "2ms", "--limit", 2)["series"]
+    assert [point["time_ns"] for point in part] == [1500000, 2000000]
+
+
+LEAKING = r"""
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+static std::vector<char *> *all;
+static inline char *copy(int size) { char *made = (char *)malloc(size); asm volatile("" : : "r"(made) : "memory"); return made; }
+__attribute__((noinline)) static void parse(int i) {
+	copy(100);
+	all->push_back(i ? nullptr : (char *)all);
+}
+int main() {
+	all = new std::vector<char *>;
+	for (int i = 0; i < 1000; i++)
+		parse(i);
+	printf("done\n");
+	return 0;
+}
+"""
+
+
+def test_own_code(profctl, profcapture, compile_c, tmp_path):
+    """Text names the program's lines and not the library's insides, and leaves out what the runtime never frees; JSON has all of it."""
+    if SANITIZED:
+        pytest.skip("the collector is not loaded into sanitized programs")
+    (tmp_path / "leaking.cpp").write_text(LEAKING)
+    subprocess.run(["g++", "-O2", "-g", "-o", tmp_path / "leaking", tmp_path / "leaking.cpp"], check=True)
+    capture = tmp_path / "leaking.cap"
+    profctl("record", "--memory", "-F", 0, "-q", "-o", capture, "--", tmp_path / "leaking")
+    text = profcapture("memory", "--leaks", capture).stdout
+    assert re.search(r"^97\.7 KiB +1000 blocks +\d\d\.\d %  copy \(inlined\)  leaking\.cpp:6\n    parse  leaking\.cpp:8\n    main  leaking\.cpp:14\n", text, re.M)
+    assert re.search(r" 1 block +\d+\.\d %  parse  leaking\.cpp:9\n    std::vector<char\*>::push_back.*\n    main  leaking\.cpp:14\n", text)
+    assert "_M_realloc_insert" not in text and "_start" not in text
+    assert re.search(r"^Suppressed: \d+ blocks?, .*\bstdio buffers\b.* \(--no-suppressions\)\.$", text, re.M)
+    everything = profcapture("memory", "--leaks", "--no-suppressions", capture).stdout
+    assert "Suppressed" not in everything and re.search(r"^    _IO_puts|^    puts", everything, re.M)
+    data = ask(profcapture, capture, "--leaks")
+    suppressed = {pool["pool"]: pool["leaked_bytes"] for pool in data["runtime"]}
+    assert suppressed["stdio buffers"] > 0
+    assert data["summary"]["leaked_bytes"] == sum(stack["leaked_bytes"] for stack in data["stacks"]) == sum(row["leaked_bytes"] for row in data["rows"])
+    for name, size in suppressed.items():
+        assert sum(stack["leaked_bytes"] for stack in data["stacks"] if stack["runtime"] == name) == size
+    first = data["stacks"][0]
+    assert [(frame["name"], os.path.basename(frame["file"] or ""), frame["line"], frame["inline"]) for frame in first["frames"][:3]] == [
+        ("copy", "leaking.cpp", 6, True), ("parse(int)", "leaking.cpp", 8, False), ("main", "leaking.cpp", 14, False)]
+    assert "runtime" not in ask(profcapture, capture, "--leaks", "--no-suppressions")
+    assert len(profcapture.json("memory", "--leaks", "--limit", 1, capture)["data"]["stacks"]) == 1
+    summary = profcapture("memory", capture).stdout
+    assert re.search(r"^ +97\.7 KiB +1000 +97\.7 KiB  copy  leaking\.cpp:6$", summary, re.M)
+    assert re.search(r" std::vector<char\*>::push_back < parse  leaking\.cpp:9$", summary, re.M)
+    assert re.search(r"^Not freed at exit: .* blocks\. \d+ runtime blocks? \(.*\) suppressed\.$", summary, re.M)
+    assert "copy" not in profcapture("memory", "--no-inline", capture).stdout
 
 
 def test_other_captures(profcapture, tmp_path):
@@ -350,7 +441,7 @@ def test_memory(tmp_path):
     if SANITIZED:
         pytest.skip("a sanitizer keeps what was freed")
     paths = [make(tmp_path / f"{events}.cap", "--events", events)[0] for events in (30000, 300000)]
-    for view in [], ["--leaks"], ["--peak"], ["--at", "-0s"]:
+    for view in [], ["--leaks"], ["--peak"], ["--at", "-0s"], ["--timeline"]:
         took = []
         for path in paths:
             command = [os.environ["PEAK_MEMORY"], os.environ["PROFCAPTURE"], "memory", path, *view]

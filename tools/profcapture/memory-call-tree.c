@@ -10,6 +10,8 @@
  */
 #include "config.h"
 
+#include "tools/profcapture/cct.h"
+#include "tools/profcapture/code-origin.h"
 #include "tools/profcapture/memory.h"
 
 #include <glib/gi18n.h>
@@ -19,8 +21,13 @@
 
 /* Stacks may be deeper: nodes below that depth count for the node at it. Few JSON readers accept
  * more nesting. */
-#define MAX_DEPTH 256
+#define MAX_DEPTH CCT_MAX_DEPTH
 #define MIN_SHARE 0.005
+
+/* How much stacks grew and shrank, whichever way. */
+struct change {
+	double self, total;
+};
 
 struct tree {
 	struct memory *memory;
@@ -29,6 +36,7 @@ struct tree {
 	GArray *totals, *before; /* the same by node, with all below; before: of --diff, or NULL */
 	GArray *callers[2];      /* nodes and self, where this tree owns them; or NULL */
 	uint32_t *first, *next;  /* first child, and next child of the same parent; 0: none */
+	GArray *changes;         /* struct change by node, of --diff */
 	double *most;            /* by node: the largest key of it and all nodes below */
 	double all;              /* the sum of all stacks' keys, which shares are relative to */
 };
@@ -97,15 +105,22 @@ static void add_node(struct tree *tree, uint32_t parent, const struct step *step
 
 	g_array_append_val(tree->callers[0], node);
 	g_array_set_size(tree->callers[1], index + 1);
+	g_array_set_size(tree->changes, index + 1);
 	for (size_t i = 0; i < n; i++) {
 		struct memory_sum sum = memory_sum_at(memory->sums, steps[i].leaf);
 
 		add_sum(memory_sum_of(tree->totals, index), sum);
-		if (tree->before)
+		if (tree->before) {
 			add_sum(memory_sum_of(tree->before, index),
 				memory_sum_at(memory->before, steps[i].leaf));
-		if (memory_node_at(&memory->tree, steps[i].at)->parent == 0)
-			add_sum(memory_sum_of(tree->callers[1], index), sum);
+			g_array_index(tree->changes, struct change, index).total +=
+				key_of_stack(memory, steps[i].leaf);
+		}
+		if (memory_node_at(&memory->tree, steps[i].at)->parent)
+			continue;
+		add_sum(memory_sum_of(tree->callers[1], index), sum);
+		g_array_index(tree->changes, struct change, index).self +=
+			key_of_stack(memory, steps[i].leaf);
 	}
 }
 
@@ -198,6 +213,8 @@ static void find_callers(struct tree *tree)
 			g_array_append_val(steps, step);
 		}
 	}
+	g_array_set_size(tree->changes, 1);
+	g_array_index(tree->changes, struct change, 0).total = tree->all;
 	add_callers(tree, 0, (struct step *)(void *)steps->data, steps->len, 0);
 }
 
@@ -210,8 +227,18 @@ static void find_calls(struct tree *tree)
 	tree->nodes = memory->tree.nodes;
 	tree->self = memory->sums;
 	tree->totals = memory_tree_totals(&memory->tree, memory->sums);
-	if (memory->before)
-		tree->before = memory_tree_totals(&memory->tree, memory->before);
+	if (!memory->before)
+		return;
+	tree->before = memory_tree_totals(&memory->tree, memory->before);
+	g_array_set_size(tree->changes, tree->nodes->len);
+	for (uint32_t i = tree->nodes->len; i-- > 1;) {
+		struct change *change = &g_array_index(tree->changes, struct change, i);
+
+		change->self = key_of_stack(memory, i);
+		change->total += change->self;
+		g_array_index(tree->changes, struct change, node_at(tree, i)->parent).total +=
+			change->total;
+	}
 }
 
 static void tree_init(struct tree *tree, struct memory *memory)
@@ -219,6 +246,7 @@ static void tree_init(struct tree *tree, struct memory *memory)
 	guint n;
 
 	*tree = (struct tree){ .memory = memory };
+	tree->changes = g_array_new(FALSE, TRUE, sizeof(struct change));
 	for (uint32_t i = 1; i < memory->tree.nodes->len; i++)
 		tree->all += key_of_stack(memory, i);
 	if (memory->is_inverted)
@@ -248,6 +276,7 @@ static void tree_done(struct tree *tree)
 		if (tree->callers[i])
 			g_array_unref(tree->callers[i]);
 	g_array_unref(tree->totals);
+	g_array_unref(tree->changes);
 	if (tree->before)
 		g_array_unref(tree->before);
 	g_free(tree->first);
@@ -342,52 +371,197 @@ void memory_write_tree(struct memory *memory, struct json *json)
 	tree_done(&tree);
 }
 
-static void print_number(struct out *out, double number, bool is_bytes, bool is_signed)
-{
-	uint64_t value = memory_integer(fabs(number));
-	g_autofree char *text = is_bytes ? text_bytes(value) : text_count(value);
-	g_autofree char *whole = g_strconcat(!is_signed ? "" : number < 0 ? "-" : "+", text, NULL);
+/* ---- text ------------------------------------------------------------------------------------ */
 
-	out_printf(out, "%12s ", whole);
+/* A branch below this share has no line of its own without --limit 0. */
+#define TEXT_MIN_PCT 1.0
+
+enum field { PERCENT, BYTES, BLOCKS, CHANGE, NAME, PLACE };
+
+struct tree_text {
+	const struct memory *memory;
+	const GArray *nodes, *lines; /* struct cct_node, struct cct_line */
+	bool by_blocks;
+};
+
+static double percent_of(const struct tree_text *text, double part)
+{
+	double all = g_array_index(text->nodes, struct cct_node, 0).total;
+
+	return all > 0 ? 100 * part / all : 0;
 }
 
-static void print_node(const struct tree *tree, struct out *out, uint32_t node, unsigned depth)
+static char *describe(const struct tree_text *text, const struct cct_line *line)
 {
-	const struct memory *memory = tree->memory;
-	const struct functions *functions = memory->tree.functions;
-	uint32_t function = node_at(tree, node)->function;
-	struct memory_sum total = memory_sum_at(tree->totals, node);
-	struct memory_sum before = tree->before ? memory_sum_at(tree->before, node)
-						: (struct memory_sum){ 0 };
-	bool cut = false;
-	g_autoptr(GArray) children = open_children(tree, node, depth, &cut);
+	const struct memory *memory = text->memory;
+	g_autofree char *share = text_percent(percent_of(text, line->hidden), true), *caller = NULL;
+	g_autofree char *name = NULL, *folded = NULL;
 
-	if (node) {
-		print_number(out, total.bytes - before.bytes, true, tree->before);
-		print_number(out, total.blocks - before.blocks, false, tree->before);
-		out_printf(out, "%7.2f  %*s",
-			   tree->all > 0 ? 100 * key_at(tree, node) / tree->all : 0,
-			   (int)(depth - 1) * 2, "");
-		functions_print(functions, function, memory->full_names, out);
-		out_char(out, '\n');
+	if (line->node == 0)
+		return line->n_hidden ? g_strdup_printf(ngettext("%u smaller branch, %s %%",
+								 "%u smaller branches, %s %%",
+								 line->n_hidden),
+							line->n_hidden, share)
+				      : g_strdup_printf(_("smaller branches, %s %%"), share);
+	name = memory_name(memory,
+			   g_array_index(text->nodes, struct cct_node, line->node).function);
+	if (line->caller)
+		caller = memory_name(
+			memory, g_array_index(text->nodes, struct cct_node, line->caller).function);
+	if (line->folded)
+		folded = g_strdup_printf("  +%" PRIu32, line->folded);
+	return g_strconcat(name, caller ? " < " : "", caller ? caller : "", folded, NULL);
+}
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct tree_text *text = data;
+	const struct cct_line *line = &g_array_index(text->lines, struct cct_line, row);
+	const struct cct_node *node = &g_array_index(text->nodes, struct cct_node, line->node);
+	bool is_hidden = line->node == 0;
+
+	if (field == NAME) {
+		*ret_cell = cell_own_text(describe(text, line));
+		ret_cell->prefix = g_strdup(line->prefix);
+	} else if (is_hidden || (field == PLACE && line->caller)) {
+		return;
+	} else if (field == PERCENT) {
+		*ret_cell = cell_double(percent_of(text, node->total));
+	} else if (field == PLACE) {
+		char *place = functions_place(text->memory->tree.functions, node->function);
+
+		if (place)
+			*ret_cell = cell_own_text(place);
+	} else if (field == CHANGE) {
+		*ret_cell = cell_int(llround(node->total_count));
+	} else {
+		*ret_cell = cell_uint(memory_integer(
+			(field == BLOCKS) == text->by_blocks ? node->total : node->total_count));
 	}
-	for (guint i = 0; i < children->len; i++)
-		print_node(tree, out, g_array_index(children, uint32_t, i), depth + 1);
+}
+
+static enum cct_kind kind_of(uint32_t function, const void *data)
+{
+	const struct memory *memory = data;
+
+	if (function <= FUNCTION_LOST)
+		return CCT_UNKNOWN;
+	switch (code_origin_of(memory->tree.functions, function)) {
+	case CODE_ORIGIN_OWN:
+		return CCT_OWN;
+	case CODE_ORIGIN_KERNEL:
+		return CCT_KERNEL;
+	case CODE_ORIGIN_UNKNOWN:
+		return CCT_UNKNOWN;
+	default:
+		return CCT_LIBRARY;
+	}
+}
+
+static const char *name_of(uint32_t function, const void *data)
+{
+	const struct memory *memory = data;
+
+	return functions_at(memory->tree.functions, function)->name;
+}
+
+/* Growth and shrinkage of a branch cancel out. So with --diff, the measure that counts is the sum of
+ * both, and the other measure is the difference. */
+static GArray *copy_nodes(const struct tree *tree, bool by_blocks)
+{
+	GArray *nodes = g_array_sized_new(FALSE, TRUE, sizeof(struct cct_node), tree->nodes->len);
+
+	for (uint32_t i = 0; i < tree->nodes->len; i++) {
+		struct memory_sum self = memory_sum_at(tree->self, i);
+		struct memory_sum total = memory_sum_at(tree->totals, i);
+		struct cct_node node = { .parent = node_at(tree, i)->parent,
+					 .function = node_at(tree, i)->function,
+					 .self = by_blocks ? self.blocks : self.bytes,
+					 .total = by_blocks ? total.blocks : total.bytes,
+					 .self_count = by_blocks ? self.bytes : self.blocks,
+					 .total_count = by_blocks ? total.bytes : total.blocks };
+
+		if (tree->before) {
+			struct memory_sum before = memory_sum_at(tree->before, i);
+
+			node.total_count = node.total - (by_blocks ? before.blocks : before.bytes);
+			node.total = g_array_index(tree->changes, struct change, i).total;
+			node.self = g_array_index(tree->changes, struct change, i).self;
+			node.self_count = 0;
+		}
+		g_array_append_val(nodes, node);
+	}
+	return nodes;
+}
+
+/* Moves what a library allocates to the first of its functions. A chain would end in the allocator
+ * otherwise, which says least. */
+static void move_to_outermost(const struct memory *memory, GArray *nodes)
+{
+	for (uint32_t i = nodes->len; i-- > 1;) {
+		struct cct_node *node = &g_array_index(nodes, struct cct_node, i);
+		struct cct_node *parent = &g_array_index(nodes, struct cct_node, node->parent);
+
+		if (node->parent == 0 || kind_of(node->function, memory) != CCT_LIBRARY ||
+		    kind_of(parent->function, memory) != CCT_LIBRARY)
+			continue;
+		parent->self += node->self;
+		parent->self_count += node->self_count;
+		node->total -= node->self;
+		node->total_count -= node->self_count;
+		node->self = node->self_count = 0;
+	}
 }
 
 void memory_print_tree(struct memory *memory, struct out *out)
 {
+	const struct memory_sum one_block = { .blocks = 1 };
+	bool by_blocks = memory_key_of(memory, &one_block) > 0, folds = !memory->no_fold, hides;
+	bool all = memory->reader.limit == 0;
+	const struct cct_options options = {
+		.kind_of = kind_of,
+		.name_of = name_of,
+		.data = memory,
+		.is_inverted = memory->is_inverted,
+		.folds = folds,
+		.min_share = all ? 0 : TEXT_MIN_PCT / 100,
+		.most = memory->reader.limit,
+		.columns = memory->reader.columns,
+	};
+	const struct table_style style = { .out = out,
+					   .is_colored = memory->reader.colored,
+					   .columns = memory->full_names ? 0
+									 : memory->reader.columns };
+	struct tree_text text = { .memory = memory, .by_blocks = by_blocks };
+	struct table table = { .get = get_cell, .data = &text };
+	g_autoptr(GArray) whole = NULL, folded = NULL, lines = NULL;
 	struct tree tree;
 
 	tree_init(&tree, memory);
-	reader_style(&memory->reader, out, READER_BOLD);
-	out_printf(out, "%12s %12s %7s  %s\n", _("bytes"), _("blocks"), "%", _("function"));
-	reader_style(&memory->reader, out, READER_PLAIN);
-	print_node(&tree, out, 0, 0);
-	if (is_cut(&tree, 0, 0))
-		out_text(out, memory->reader.limit
-				      ? _("small or deep branches are not shown (--limit 0 shows "
-					  "more)\n")
-				      : _("deep branches are not shown\n"));
+	whole = copy_nodes(&tree, by_blocks);
+	if (folds && !memory->is_inverted)
+		move_to_outermost(memory, whole);
+	folded = folds ? cct_fold(whole, &options) : NULL;
+	text.nodes = folded ? folded : whole;
+	text.lines = lines = cct_lines(text.nodes, &options, &hides);
+	table.rows = lines->len;
+	table_add_column(&table, PERCENT, COLUMN_PERCENT, _("total %"));
+	if (memory->before) {
+		table_add_column(&table, CHANGE, by_blocks ? COLUMN_COUNT : COLUMN_SIZE,
+				 _("change"));
+		table.columns[1].is_signed = true;
+	} else {
+		table_add_column(&table, BYTES, COLUMN_SIZE, _("bytes"));
+		table_add_column(&table, BLOCKS, COLUMN_COUNT, _("blocks"));
+	}
+	table_add_column(&table, NAME, COLUMN_NAME,
+			 memory->is_inverted ? _("function < caller") : _("function"));
+	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
+	table_print(&table, &style, lines->len);
+	if (all && hides)
+		out_printf(out, _("Branches deeper than %d are not shown.\n"), CCT_MAX_DEPTH);
+	else if (hides)
+		out_printf(out, _("Branches below %.0f %% are not shown (--limit 0).\n"),
+			   TEXT_MIN_PCT);
 	tree_done(&tree);
 }

@@ -98,24 +98,31 @@ static struct memory_counts *process_of(struct count *count, uint32_t heap)
 
 static uint32_t owner(const struct memory *memory, const struct memory_block *block)
 {
-	switch (memory->view) {
-	case MEMORY_THREADS:
+	switch (memory_query_of(memory)->key) {
+	case MEMORY_BY_THREAD:
 		return block->thread;
-	case MEMORY_SIZES:
+	case MEMORY_BY_SIZE:
 		return memory_size_class(block->size);
-	case MEMORY_LIFETIMES:
-	case MEMORY_CROSS_THREAD:
+	case MEMORY_BY_LIFETIME:
+	case MEMORY_BY_PAIR:
 		return NOBODY;
 	default:
 		return memory_node_at(&memory->tree, block->node)->site;
 	}
 }
 
+/* Returns whether rows are known only when their blocks are released. */
+static bool gets_row_at_release(const struct memory *memory)
+{
+	return memory_query_of(memory)->key == MEMORY_BY_LIFETIME ||
+	       memory_query_of(memory)->key == MEMORY_BY_PAIR;
+}
+
 static uint32_t caller(const struct memory *memory, const struct memory_event *event)
 {
 	const struct memory_block block = memory_event_block(event);
 
-	if (event->is_free && memory->view != MEMORY_THREADS)
+	if (event->is_free && memory_query_of(memory)->key != MEMORY_BY_THREAD)
 		return NOBODY;
 	return owner(memory, &block);
 }
@@ -290,7 +297,7 @@ static void count_allocation(struct count *count, const struct memory_event *eve
 	add_allocation(of, weight, block->size);
 	if (of)
 		of->longest_chain = MAX_OF(of->longest_chain, more->chain);
-	if (memory->view == MEMORY_SUMMARY)
+	if (memory_query_of(memory)->filter == MEMORY_ALLOCATED)
 		add_sum(count, block->node, weight * (double)block->size, weight);
 	if (memory->watch)
 		memory->watch(time_of(count, event), block, weight, memory->watch_data);
@@ -311,7 +318,7 @@ static void count_rest(struct count *count, const struct memory_event *event,
 	if (!of)
 		return;
 	of->freed_bytes -= (double)block->size;
-	if (count->memory->view == MEMORY_LIFETIMES || count->memory->view == MEMORY_CROSS_THREAD)
+	if (gets_row_at_release(count->memory))
 		of->allocated_bytes -= (double)block->size;
 }
 
@@ -347,17 +354,16 @@ static bool is_temporary(const struct memory *memory, const struct memory_event 
 	return event->thread == block->thread && event->others <= memory->threshold;
 }
 
-/* The entity that a released block counts for. Lifetimes and thread pairs are known only at the
- * release. */
+/* The entity that a released block counts for. */
 static uint32_t releaser(struct count *count, const struct memory_event *event,
 			 const struct memory_block *block, const struct memory_block_more *more)
 {
-	switch (count->memory->view) {
-	case MEMORY_THREADS:
+	switch (memory_query_of(count->memory)->key) {
+	case MEMORY_BY_THREAD:
 		return event->is_wanted ? event->thread : NOBODY;
-	case MEMORY_LIFETIMES:
+	case MEMORY_BY_LIFETIME:
 		return memory_lifetime_class(event->time - MIN_OF(more->since, event->time));
-	case MEMORY_CROSS_THREAD:
+	case MEMORY_BY_PAIR:
 		return pair_of(count, block->thread, event->thread);
 	default:
 		return owner(count->memory, block);
@@ -390,8 +396,6 @@ static void add_realloc(struct memory_counts *to, const struct memory_event *eve
 	to->copied_bytes += weight * (double)MIN_OF(event->size, size);
 }
 
-/* Rows of lifetimes and thread pairs get their allocations at the release, because only then is the
- * row known. */
 static void add_whole(struct memory_counts *to, const struct memory_event *event,
 		      const struct memory_block *block, const struct count *count)
 {
@@ -413,7 +417,7 @@ static void count_realloc(struct count *count, const struct memory_event *event,
 	double weight = memory_weight(heap, block) * memory_weight(heap, &made);
 
 	add_realloc(process_of(count, event->heap), event, block->size, weight);
-	if (memory->view != MEMORY_REALLOCS || !event->is_wanted)
+	if (memory_query_of(memory)->filter != MEMORY_MOVED || !event->is_wanted)
 		return;
 	add_realloc(memory_counts_of(memory->entities, caller(memory, event)), event, block->size,
 		    weight);
@@ -431,18 +435,19 @@ static void count_release(struct count *count, const struct memory_event *event,
 	struct memory_counts *process = process_of(count, event->heap);
 	uint32_t index = releaser(count, event, block, more);
 	struct memory_counts *of = entity(count, index);
-	bool by_block = memory->view != MEMORY_THREADS && heap->sampled_bytes <= 0;
+	enum memory_filter filter = memory_query_of(memory)->filter;
+	bool by_block = memory_query_of(memory)->key != MEMORY_BY_THREAD &&
+			heap->sampled_bytes <= 0;
 
 	add_release(count, process, event, block, temporary);
 	if (of)
 		add_release(count, of, event, block, temporary);
-	if (memory->view == MEMORY_LIFETIMES || memory->view == MEMORY_CROSS_THREAD)
+	if (gets_row_at_release(memory))
 		add_whole(of, event, block, count);
 	else if (event->is_free && by_block)
 		add_call(of, event, weight);
-	if (memory->view == MEMORY_TEMPORARY && temporary)
-		add_sum(count, block->node, weight * (double)block->size, weight);
-	if (memory->view == MEMORY_CROSS_THREAD && event->thread != block->thread)
+	if ((filter == MEMORY_FREED_AT_ONCE && temporary) ||
+	    (filter == MEMORY_FREED_ELSEWHERE && event->thread != block->thread))
 		add_sum(count, block->node, weight * (double)block->size, weight);
 	if (how == MEMORY_REALLOCATED && memory_event_moves(event))
 		count_realloc(count, event, block);
@@ -574,13 +579,9 @@ bool memory_count(struct memory *memory, GError **error)
 	add_up(memory);
 	memory->has_all = memory->has_processes = MEMORY_HAS_CALLS | MEMORY_HAS_LIVE |
 						  MEMORY_HAS_PEAK | MEMORY_HAS_LOST;
-	memory->has_rows = memory->view == MEMORY_LIFETIMES || memory->view == MEMORY_CROSS_THREAD
-				   ? MEMORY_HAS_CALLS
-				   : MEMORY_HAS_CALLS | MEMORY_HAS_LIVE | MEMORY_HAS_PEAK;
 	if (memory_knows_temporary(memory)) {
 		memory->has_all |= MEMORY_HAS_TEMPORARY;
 		memory->has_processes |= MEMORY_HAS_TEMPORARY;
-		memory->has_rows |= MEMORY_HAS_TEMPORARY;
 	}
 	return true;
 }

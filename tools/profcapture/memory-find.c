@@ -245,9 +245,7 @@ static bool find_at(struct memory *memory, int64_t time_ns, GArray **ret_sums, G
 		*ret_sums = g_array_ref(ledger.nodes.now);
 	}
 	ledger_done(&ledger);
-	memory->has_all = memory->has_processes = memory->has_rows = MEMORY_HAS_LIVE;
-	memory->has_all |= MEMORY_HAS_LOST;
-	memory->has_processes |= MEMORY_HAS_LOST;
+	memory->has_all = memory->has_processes = MEMORY_HAS_LIVE | MEMORY_HAS_LOST;
 	return ok;
 }
 
@@ -505,7 +503,6 @@ static bool find_peak(struct memory *memory, GError **error)
 	ledger_done(&best);
 	memory->has_all = MEMORY_HAS_LIVE | MEMORY_HAS_PEAK | MEMORY_HAS_LOST;
 	memory->has_processes = MEMORY_HAS_LIVE | MEMORY_HAS_LOST;
-	memory->has_rows = MEMORY_HAS_LIVE | MEMORY_HAS_PEAK;
 	set_process_peaks(memory);
 	return ok;
 }
@@ -521,12 +518,12 @@ struct leaks {
 
 static uint32_t leak_entity(const struct memory *memory, const struct memory_block *block)
 {
-	switch (memory->view) {
-	case MEMORY_THREADS:
+	switch (memory_query_of(memory)->key) {
+	case MEMORY_BY_THREAD:
 		return block->thread;
-	case MEMORY_SIZES:
+	case MEMORY_BY_SIZE:
 		return memory_size_class(block->size);
-	case MEMORY_LIFETIMES:
+	case MEMORY_BY_LIFETIME:
 		return MEMORY_NEVER_FREED;
 	default:
 		return memory_node_at(&memory->tree, block->node)->site;
@@ -556,14 +553,25 @@ static void found_leak(struct memory *memory, const struct memory_heap *heap,
 		suppression->blocks += blocks;
 		return;
 	}
+	if (!memory->no_suppressions) {
+		enum runtime_pool pool =
+			suppressions_pool(&memory->suppressions, &memory->tree, block->node);
+
+		if (pool < RUNTIME_POOLS) {
+			memory->suppressions.pools[pool].bytes += bytes;
+			memory->suppressions.pools[pool].blocks += blocks;
+			if (memory->hides_runtime)
+				return;
+		}
+	}
 	add_leak(memory_counts_of(memory->processes, heap->process), bytes, blocks);
 	add_leak(&memory->all, bytes, blocks);
-	if (memory->view == MEMORY_LEAKS) {
+	if (memory_query_of(memory)->filter == MEMORY_NOT_FREED) {
 		struct memory_sum *sum = memory_sum_of(memory->sums, block->node);
 
 		sum->bytes += bytes;
 		sum->blocks += blocks;
-	} else if (memory->view != MEMORY_CROSS_THREAD) {
+	} else if (memory_query_of(memory)->measures & MEMORY_HAS_LEAKED) {
 		add_leak(memory_counts_of(memory->entities, leak_entity(memory, block)), bytes,
 			 blocks);
 	}
@@ -598,14 +606,9 @@ static void forget_leaks(struct memory *memory)
 			counts->leaked_bytes = counts->leaked_blocks = 0;
 		}
 	memory->all.leaked_bytes = memory->all.leaked_blocks = 0;
-	if (memory->view == MEMORY_LEAKS)
+	if (memory_query_of(memory)->filter == MEMORY_NOT_FREED)
 		g_array_set_size(memory->sums, 0);
-	for (guint i = 0; memory->suppressions.all && i < memory->suppressions.all->len; i++) {
-		struct suppression *suppression =
-			&g_array_index(memory->suppressions.all, struct suppression, i);
-
-		suppression->bytes = suppression->blocks = 0;
-	}
+	suppressions_reset(&memory->suppressions);
 }
 
 /* Reads leaks from the ends of heaps. Sets *ret_broken if an end lacks blocks. */
@@ -704,8 +707,6 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 	g_byte_array_unref(leaks.is_read);
 	memory->has_all |= MEMORY_HAS_LEAKED | MEMORY_HAS_LOST;
 	memory->has_processes |= MEMORY_HAS_LEAKED | MEMORY_HAS_LOST;
-	if (memory->view != MEMORY_CROSS_THREAD)
-		memory->has_rows |= MEMORY_HAS_LEAKED;
 	return ok;
 }
 
@@ -715,19 +716,21 @@ bool memory_find(struct memory *memory, GError **error)
 {
 	GArray *sums = NULL;
 
-	switch (memory->view) {
-	case MEMORY_LEAKS:
+	switch (memory_query_of(memory)->filter) {
+	case MEMORY_NOT_FREED:
 		if (!memory_find_leaks(memory, error))
 			return false;
 		set_process_peaks(memory);
 		return true;
-	case MEMORY_PEAK:
+	case MEMORY_LIVE_AT_PEAK:
 		return find_peak(memory, error);
-	case MEMORY_AT:
-	case MEMORY_DIFF:
-		if (memory->view == MEMORY_DIFF &&
-		    !find_at(memory, memory->before_ns, &memory->before, error))
+	case MEMORY_LIVE:
+		return memory_find_timeline(memory, error);
+	case MEMORY_LIVE_SINCE:
+		if (!find_at(memory, memory->before_ns, &memory->before, error))
 			return false;
+		/* fallthrough */
+	case MEMORY_LIVE_AT_TIME:
 		if (!find_at(memory, memory->at_ns, &sums, error))
 			return false;
 		g_array_unref(memory->sums);

@@ -10,6 +10,7 @@
 
 #include "tools/profcapture/memory-tree.h"
 
+#include "tools/profcapture/code-origin.h"
 #include "tools/profcapture/suppressions.h"
 
 #include <string.h>
@@ -17,20 +18,26 @@
 void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 			   struct functions *functions)
 {
+	/* The sites of the first nodes have the indexes of these functions. */
 	const struct memory_node first[] = {
 		{ 0 },
-		{ 0, FUNCTION_NO_STACK, FUNCTION_NO_STACK },
-		{ 0, FUNCTION_LOST, FUNCTION_LOST },
+		{ .function = FUNCTION_NO_STACK, .site = FUNCTION_NO_STACK },
+		{ .function = FUNCTION_LOST, .site = FUNCTION_LOST },
 	};
+	const struct memory_site sites[] = { { .callee = FUNCTION_NO_STACK },
+					     { .callee = FUNCTION_LOST } };
 
 	*tree = (struct memory_tree){ .reader = reader,
 				      .functions = functions,
 				      .is_borrowed = true };
 	number_map_init(&tree->index);
+	number_map_init(&tree->site_index);
 	tree->nodes = g_array_new(FALSE, FALSE, sizeof(struct memory_node));
-	tree->passes = g_byte_array_new();
+	tree->sites = g_array_new(FALSE, FALSE, sizeof(struct memory_site));
+	tree->kinds = g_byte_array_new();
 	tree->path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	g_array_append_vals(tree->nodes, first, ARRAY_SIZE(first));
+	g_array_append_vals(tree->sites, sites, ARRAY_SIZE(sites));
 }
 
 bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
@@ -59,9 +66,11 @@ void memory_tree_done(struct memory_tree *tree)
 	if (!tree->is_borrowed)
 		functions_free(tree->functions);
 	g_array_unref(tree->nodes);
-	g_byte_array_unref(tree->passes);
+	g_array_unref(tree->sites);
+	g_byte_array_unref(tree->kinds);
 	g_array_unref(tree->path);
 	number_map_done(&tree->index);
+	number_map_done(&tree->site_index);
 	*tree = (struct memory_tree){ 0 };
 }
 
@@ -85,33 +94,99 @@ static bool is_allocator(const struct memory_tree *tree, const char *name)
 	return false;
 }
 
-static bool passes_on(struct memory_tree *tree, uint32_t function)
+#define SITE_UNKNOWN UINT32_MAX
+
+enum { KIND_KNOWN = 1, KIND_ALLOCATOR = 2, KIND_OWN = 4 };
+
+/* An inlined function may have no namespace. Then the file of its place says that the C++ library
+ * has it. */
+static unsigned kind_of(struct memory_tree *tree, uint32_t function)
 {
-	enum { UNKNOWN, YES, NO };
+	const struct function *f = functions_at(tree->functions, function);
+	guint before = tree->kinds->len;
+	uint8_t *kind;
 
-	if (tree->passes->len <= function) {
-		guint before = tree->passes->len;
-
-		g_byte_array_set_size(tree->passes, function + 64);
-		memset(tree->passes->data + before, UNKNOWN, tree->passes->len - before);
+	if (before <= function) {
+		g_byte_array_set_size(tree->kinds, function * 2 + 64);
+		memset(tree->kinds->data + before, 0, tree->kinds->len - before);
 	}
-	if (tree->passes->data[function] == UNKNOWN)
-		tree->passes->data[function] =
-			is_allocator(tree, functions_at(tree->functions, function)->name) ? YES
-											  : NO;
-	return tree->passes->data[function] == YES;
+	kind = &tree->kinds->data[function];
+	if (*kind == 0) {
+		*kind = KIND_KNOWN;
+		if (is_allocator(tree, f->name))
+			*kind |= KIND_ALLOCATOR;
+		if (function > FUNCTION_LOST && !(f->file && strstr(f->file, "/include/c++/")) &&
+		    code_origin_of(tree->functions, functions_whole(tree->functions, function)) ==
+			    CODE_ORIGIN_OWN)
+			*kind |= KIND_OWN;
+	}
+	return *kind;
+}
+
+bool memory_tree_is_allocator(struct memory_tree *tree, uint32_t function)
+{
+	return kind_of(tree, function) & KIND_ALLOCATOR;
+}
+
+static uint32_t whole_at(const struct memory_tree *tree, uint32_t node)
+{
+	return functions_whole(tree->functions, memory_node_at(tree, node)->function);
+}
+
+/* Sets the site of a node that blocks count for. */
+static void set_site(struct memory_tree *tree, uint32_t index)
+{
+	struct memory_node *node = &g_array_index(tree->nodes, struct memory_node, index);
+	uint32_t at = index, *known;
+	struct memory_site site;
+
+	while (memory_node_at(tree, at)->parent &&
+	       (kind_of(tree, memory_node_at(tree, at)->function) & KIND_ALLOCATOR))
+		at = memory_node_at(tree, at)->parent;
+	site = (struct memory_site){ .place = memory_node_at(tree, at)->function };
+	if (memory_node_at(tree, at)->own == 0) {
+		/* Without own code, the function that allocates says most. */
+		site.callee = whole_at(tree, at);
+	} else {
+		uint32_t own = memory_node_at(tree, at)->own;
+		uint32_t callee = memory_node_at(tree, at)->callee;
+
+		site.callee = callee ? whole_at(tree, callee) : FUNCTION_NO_STACK;
+		site.own = whole_at(tree, own);
+		site.place = memory_node_at(tree, own)->function;
+	}
+	known = number_map_at(&tree->site_index, (uint64_t)site.callee << 32 | site.own);
+	if (*known == 0) {
+		g_array_append_val(tree->sites, site);
+		*known = tree->sites->len;
+	} else if (memory_site_at(tree, *known - 1)->place != site.place) {
+		g_array_index(tree->sites, struct memory_site, *known - 1).place = 0;
+	}
+	node->site = *known - 1;
 }
 
 static uint32_t get_node(struct memory_tree *tree, uint32_t parent, uint32_t function)
 {
-	struct memory_node node = { .parent = parent, .function = function, .site = function };
+	struct memory_node node = { .parent = parent, .function = function };
 	uint32_t *known = number_map_at(&tree->index, (uint64_t)parent << 32 | function);
+	uint32_t whole = functions_whole(tree->functions, function);
+	unsigned kind;
 
 	if (*known)
 		return *known;
 	*known = tree->nodes->len;
-	if (parent && passes_on(tree, function))
-		node.site = memory_node_at(tree, parent)->site;
+	kind = kind_of(tree, function);
+	if (kind & KIND_OWN) {
+		node.own = *known;
+	} else if (parent) {
+		node.own = memory_node_at(tree, parent)->own;
+		node.callee = memory_node_at(tree, parent)->callee;
+		if (node.callee == 0 && node.own)
+			node.callee = *known;
+	}
+	node.site = parent && (kind & KIND_ALLOCATOR) ? memory_node_at(tree, parent)->site : whole;
+	if (tree->by_caller)
+		node.site = SITE_UNKNOWN;
 	g_array_append_val(tree->nodes, node);
 	return tree->nodes->len - 1;
 }
@@ -187,6 +262,8 @@ uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, 
 		epoch->nodes[row] = node;
 	}
 	g_array_set_size(tree->path, 0);
+	if (memory_node_at(tree, node)->site == SITE_UNKNOWN)
+		set_site(tree, node);
 	return node;
 }
 
@@ -221,20 +298,24 @@ void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums,
 	g_autofree uint32_t *first = g_new0(uint32_t, n), *next = g_new0(uint32_t, n);
 	g_autofree uint32_t *above = g_new0(uint32_t, tree->functions->all->len + 1);
 
-	g_array_set_size(self, tree->functions->all->len);
+	g_array_set_size(self, tree->by_caller ? tree->sites->len : tree->functions->all->len);
 	g_array_set_size(total, tree->functions->all->len);
 	for (uint32_t i = n; i-- > 1;) {
 		uint32_t parent = memory_node_at(tree, i)->parent;
-		struct memory_sum sum = memory_sum_at(sums, i);
-		struct memory_sum *at = memory_sum_of(self, memory_node_at(tree, i)->site);
+		uint32_t site = memory_node_at(tree, i)->site;
 
-		at->bytes += sum.bytes;
-		at->blocks += sum.blocks;
+		if (site != SITE_UNKNOWN) {
+			struct memory_sum sum = memory_sum_at(sums, i);
+			struct memory_sum *at = memory_sum_of(self, site);
+
+			at->bytes += sum.bytes;
+			at->blocks += sum.blocks;
+		}
 		next[i] = first[parent];
 		first[parent] = i;
 	}
 	for (uint32_t node = first[0]; node;) {
-		uint32_t function = memory_node_at(tree, node)->function;
+		uint32_t function = whole_at(tree, node);
 
 		if (above[function]++ == 0) {
 			struct memory_sum sum = memory_sum_at(totals, node);
@@ -248,7 +329,7 @@ void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums,
 			continue;
 		}
 		while (node) {
-			above[memory_node_at(tree, node)->function]--;
+			above[whole_at(tree, node)]--;
 			if (next[node]) {
 				node = next[node];
 				break;

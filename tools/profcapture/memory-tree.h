@@ -17,9 +17,19 @@
 #define MEMORY_NODE_LOST 2u
 
 struct memory_node {
-	uint32_t parent, function;
-	/* function that a block of this stack counts for: the leaf, or the caller of C++'s new */
+	uint32_t parent, function; /* function: an entity of `functions` */
+	/* what a block of this stack counts for: the leaf's function, or the caller of C++'s new;
+	 * with by_caller an index of `sites` */
 	uint32_t site;
+	uint32_t own; /* the innermost node at or above this one in the program's own code, or 0 */
+	uint32_t callee; /* the node below `own` that leads here; 0: `own` is this node */
+};
+
+/* The library function through which a function of the program allocates. */
+struct memory_site {
+	uint32_t callee; /* FUNCTION_NO_STACK: the program's function allocates itself */
+	uint32_t own;    /* FUNCTION_NO_STACK: no function of the program is on the stack */
+	uint32_t place;  /* entity where it calls or allocates; 0: at several places */
 };
 
 struct memory_sum {
@@ -44,9 +54,12 @@ struct memory_tree {
 	struct number_map index;
 	struct memory_epoch epochs[2];
 	unsigned next;
-	bool is_borrowed; /* the functions are the caller's */
-	GArray *path;     /* uint32_t: rows of a stack that have no node yet; empty between calls */
-	GByteArray *passes; /* by function: whether it belongs to an allocator; 0 = not known yet */
+	bool is_borrowed;             /* the functions are the caller's */
+	bool by_caller;               /* blocks count for sites; set it before the first node */
+	GArray *sites;                /* struct memory_site */
+	struct number_map site_index; /* callee and own → index + 1 */
+	GArray *path; /* uint32_t: rows of a stack that have no node yet; empty between calls */
+	GByteArray *kinds; /* by function: whether it is an allocator or own code; 0: unknown yet */
 };
 
 bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
@@ -62,6 +75,15 @@ static inline const struct memory_node *memory_node_at(const struct memory_tree 
 	return &((const struct memory_node *)(void *)tree->nodes->data)[index];
 }
 
+static inline const struct memory_site *memory_site_at(const struct memory_tree *tree,
+						       uint32_t index)
+{
+	return &((const struct memory_site *)(void *)tree->sites->data)[index];
+}
+
+/* Returns whether the function only allocates for its callers, as C++'s new does. */
+bool memory_tree_is_allocator(struct memory_tree *tree, uint32_t function);
+
 /* Loads the epoch if it is not loaded. It must be the epoch of rows that are being read. Returns
  * NULL on error. */
 struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_epoch *names,
@@ -71,9 +93,9 @@ uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, 
 			  uint32_t segment, uint64_t time);
 
 /*
- * Sums up blocks by function, from their sums by node (shorter arrays are padded with zeros).
- * `self` is by the function that a block counts for. `total` includes every block with the function
- * on its stack, once per block. Both arrays are resized to the number of functions.
+ * Sums up blocks by site and by function, from their sums by node (shorter arrays are padded with
+ * zeros). `self` is by what a block counts for. `total` includes every block with the function on
+ * its stack, once per block. Both arrays are resized to the number of sites or functions.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total);

@@ -95,34 +95,3 @@ bool memory_read_warnings(struct memory *memory, GError **error)
 	prof_cursor_free(cursor);
 	return ok;
 }
-
-void memory_print_warnings(const struct memory *memory, struct out *out)
-{
-	reader_style(&memory->reader, out, READER_WARNING);
-	for (guint i = 0; i < memory->warnings->len; i++) {
-		const struct memory_warning *warning =
-			&g_array_index(memory->warnings, struct memory_warning, i);
-
-		out_printf(out,
-			   ngettext("In %u process, ", "In %u processes, ", warning->processes),
-			   warning->processes);
-		text_cell(out, warning->text, 0, TEXT_LEFT);
-		out_char(out, '\n');
-	}
-	reader_style(&memory->reader, out, READER_PLAIN);
-}
-
-void memory_write_warnings(const struct memory *memory, struct json *json)
-{
-	json_begin_array(json, "warnings");
-	for (guint i = 0; i < memory->warnings->len; i++) {
-		const struct memory_warning *warning =
-			&g_array_index(memory->warnings, struct memory_warning, i);
-
-		json_begin_object(json, NULL);
-		json_string(json, "text", warning->text);
-		json_uint(json, "processes", warning->processes);
-		json_end(json);
-	}
-	json_end(json);
-}

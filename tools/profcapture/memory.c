@@ -17,12 +17,10 @@
 #include <string.h>
 
 #define DEFAULT_LIMIT 20
+#define TIMELINE_LIMIT 10
+#define STACKS_LIMIT 100
 #define DEFAULT_THRESHOLD 1
 #define THRESHOLD_UNSET UINT64_MAX
-
-const char *const memory_view_names[] = { "summary", "leaks",        "temporary", "peak",
-					  "at",      "diff",         "sizes",     "lifetimes",
-					  "threads", "cross-thread", "reallocs",  NULL };
 
 const char *const memory_call_names[MEMORY_CALLS] = {
 	[PROF_ALLOC_MALLOC] = "malloc",
@@ -49,7 +47,7 @@ const char *const memory_call_names[MEMORY_CALLS] = {
 
 static const struct cli_option options[] = {
 	{ "leaks", 0, CLI_FLAG, offsetof(struct memory, leaks), NULL,
-	  N_("Show allocations not freed at exit, by function") },
+	  N_("Show allocations not freed at exit, with stacks") },
 	{ "temporary", 0, CLI_FLAG, offsetof(struct memory, temporary), NULL,
 	  N_("Show allocations freed almost at once") },
 	{ "peak", 0, CLI_FLAG, offsetof(struct memory, peak), NULL,
@@ -68,6 +66,8 @@ static const struct cli_option options[] = {
 	  N_("Show blocks freed by a thread that did not allocate them") },
 	{ "reallocs", 0, CLI_FLAG, offsetof(struct memory, reallocs), NULL,
 	  N_("Show chains of reallocations") },
+	{ "timeline", 0, CLI_FLAG, offsetof(struct memory, timeline), NULL,
+	  N_("Show the live heap over time") },
 	{ "tree", 0, CLI_FLAG, offsetof(struct memory, is_tree), NULL,
 	  N_("Show the call tree, callers first") },
 	{ "inverted", 0, CLI_FLAG, offsetof(struct memory, is_inverted), NULL,
@@ -76,10 +76,16 @@ static const struct cli_option options[] = {
 	  N_("Sort by blocks (default: bytes)") },
 	{ "full-names", 0, CLI_FLAG, offsetof(struct memory, full_names), NULL,
 	  N_("Do not shorten names") },
+	{ "no-fold", 0, CLI_FLAG, offsetof(struct memory, no_fold), NULL,
+	  N_("Show every frame in trees") },
+	{ "no-inline", 0, CLI_FLAG, offsetof(struct memory, no_inline), NULL,
+	  N_("Count inlined functions for their callers") },
 	{ "through", 0, CLI_LIST, offsetof(struct memory, through), N_("PATTERN"),
 	  N_("Charge the allocations of these functions to their callers, as for C++'s new") },
 	{ "suppressions", 0, CLI_LIST, offsetof(struct memory, suppression_files), N_("FILE"),
 	  N_("Hide leaks that match a line leak:PATTERN of FILE") },
+	{ "no-suppressions", 0, CLI_FLAG, offsetof(struct memory, no_suppressions), NULL,
+	  N_("Show what the runtime never frees, too") },
 	{ "threshold", 0, CLI_UINT, offsetof(struct memory, threshold), "N",
 	  N_("Temporary: freed before more than N other allocations of its thread (default: 1)"),
 	  NULL, 0, UINT32_MAX / 4 },
@@ -104,6 +110,7 @@ int memory_choose_view(struct memory *memory)
 		[MEMORY_THREADS] = memory->threads,
 		[MEMORY_CROSS_THREAD] = memory->cross_thread,
 		[MEMORY_REALLOCS] = memory->reallocs,
+		[MEMORY_TIMELINE] = memory->timeline,
 	};
 
 	for (unsigned i = 0; i < MEMORY_VIEWS; i++) {
@@ -111,8 +118,8 @@ int memory_choose_view(struct memory *memory)
 			continue;
 		if (memory->view != MEMORY_SUMMARY)
 			return cli_usage_error(_("--%s cannot be combined with --%s"),
-					       memory_view_names[i],
-					       memory_view_names[memory->view]);
+					       memory_queries[i].name,
+					       memory_query_of(memory)->name);
 		memory->view = (enum memory_view)i;
 	}
 	return CLI_CONTINUE;
@@ -121,24 +128,26 @@ int memory_choose_view(struct memory *memory)
 /* Refuses options that have no effect in the view. */
 static int refuse_without_effect(const struct memory *memory)
 {
-	bool is_of_times = memory->view == MEMORY_PEAK || memory->view == MEMORY_AT ||
-			   memory->view == MEMORY_DIFF;
-	bool counts_no_frees = is_of_times || memory->view == MEMORY_LEAKS;
-	bool is_by_class = memory->view == MEMORY_SIZES || memory->view == MEMORY_LIFETIMES;
+	enum memory_filter filter = memory_query_of(memory)->filter;
+	enum memory_key key = memory_query_of(memory)->key;
+	bool has_leaks = memory_reads_all(memory) || filter == MEMORY_NOT_FREED;
+	bool is_ordered = key == MEMORY_BY_SIZE || key == MEMORY_BY_LIFETIME ||
+			  key == MEMORY_BY_TIME;
 	const struct {
 		const char *name;
 		bool is_refused;
 	} given[] = {
-		{ "suppressions", is_of_times && memory->suppression_files },
-		{ "threshold", counts_no_frees && memory->threshold != THRESHOLD_UNSET },
-		{ "within", counts_no_frees && memory->within_ns != UINT64_MAX },
-		{ "by-blocks", is_by_class && memory->by_blocks },
+		{ "suppressions", !has_leaks && memory->suppression_files },
+		{ "no-suppressions", !has_leaks && memory->no_suppressions },
+		{ "threshold", !memory_reads_all(memory) && memory->threshold != THRESHOLD_UNSET },
+		{ "within", !memory_reads_all(memory) && memory->within_ns != UINT64_MAX },
+		{ "by-blocks", is_ordered && memory->by_blocks },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
 		if (given[i].is_refused)
 			return cli_usage_error(_("--%s cannot be combined with --%s"),
-					       given[i].name, memory_view_names[memory->view]);
+					       given[i].name, memory_query_of(memory)->name);
 	return CLI_CONTINUE;
 }
 
@@ -149,20 +158,23 @@ static int check_options(struct memory *memory)
 
 	if (status != CLI_CONTINUE)
 		return status;
-	if (memory->view == MEMORY_DIFF && (memory->diff.from.kind == UNITS_TIME_UNSET ||
-					    memory->diff.to.kind == UNITS_TIME_UNSET))
+	if (memory_query_of(memory)->filter == MEMORY_LIVE_SINCE &&
+	    (memory->diff.from.kind == UNITS_TIME_UNSET ||
+	     memory->diff.to.kind == UNITS_TIME_UNSET))
 		return cli_usage_error(_("--diff takes two times: --diff T1 T2, or T1..T2"));
-	if (memory->is_tree && !memory_by_function(memory) && memory->view != MEMORY_CROSS_THREAD)
+	if (memory->is_tree && !memory_by_function(memory) &&
+	    memory_query_of(memory)->filter != MEMORY_FREED_ELSEWHERE)
 		return cli_usage_error(_("--%s cannot be combined with --%s"),
 				       memory->is_inverted ? "inverted" : "tree",
-				       memory_view_names[memory->view]);
+				       memory_query_of(memory)->name);
 	if (memory->is_tree && (format == READER_NDJSON || format == READER_CSV))
 		return cli_usage_error(_("--tree is printed as text or json"));
-	if ((memory->view == MEMORY_AT || memory->view == MEMORY_DIFF) &&
+	if ((memory_query_of(memory)->filter == MEMORY_LIVE_AT_TIME ||
+	     memory_query_of(memory)->filter == MEMORY_LIVE_SINCE) &&
 	    (memory->reader.range.from.kind != UNITS_TIME_UNSET ||
 	     memory->reader.range.to.kind != UNITS_TIME_UNSET))
 		return cli_usage_error(_("--from and --to do not go with --%s"),
-				       memory_view_names[memory->view]);
+				       memory_query_of(memory)->name);
 	status = refuse_without_effect(memory);
 	if (memory->threshold == THRESHOLD_UNSET)
 		memory->threshold = DEFAULT_THRESHOLD;
@@ -202,7 +214,7 @@ static char **join_times(int *argc, char **argv)
 static bool resolve_times(struct memory *memory, GError **error)
 {
 	struct reader *reader = &memory->reader;
-	bool is_diff = memory->view == MEMORY_DIFF;
+	bool is_diff = memory_query_of(memory)->filter == MEMORY_LIVE_SINCE;
 	const struct units_time *at = is_diff ? &memory->diff.to : &memory->at;
 
 	if (!reader_resolve_time(reader, at, is_diff, 0, &memory->at_ns, error) ||
@@ -232,6 +244,8 @@ static void init_answer(struct memory *memory)
 	memory->pairs = g_array_new(FALSE, FALSE, sizeof(struct memory_pair));
 	memory->sums = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
 	memory->lines = g_array_new(FALSE, TRUE, sizeof(struct memory_line));
+	memory->stacks = memory_stacks_new();
+	memory->points = g_array_new(FALSE, TRUE, sizeof(struct memory_point));
 	memory->warnings = g_array_new(FALSE, FALSE, sizeof(struct memory_warning));
 }
 
@@ -251,11 +265,13 @@ struct reader memory_loss_reader(const struct memory *memory)
 {
 	struct reader reader = memory->reader;
 
-	if (memory->view == MEMORY_AT || memory->view == MEMORY_DIFF)
+	enum memory_filter filter = memory_query_of(memory)->filter;
+
+	if (filter == MEMORY_LIVE_AT_TIME || filter == MEMORY_LIVE_SINCE)
 		reader.to_ns = memory->at_ns;
-	else if (memory->view != MEMORY_PEAK)
+	else if (filter != MEMORY_LIVE_AT_PEAK && filter != MEMORY_LIVE)
 		reader.to_ns = INT64_MAX;
-	if (memory->view != MEMORY_LEAKS)
+	if (filter != MEMORY_NOT_FREED)
 		reader.from_ns = INT64_MIN;
 	return reader;
 }
@@ -348,16 +364,29 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	if (memory->is_tree && reader->limit == READER_LIMIT_UNSET)
 		reader->limit = DEFAULT_LIMIT;
 	/* These views have few rows, and the last ones matter. */
-	if (memory->view == MEMORY_SIZES || memory->view == MEMORY_LIFETIMES)
+	if (memory_query_of(memory)->key == MEMORY_BY_SIZE ||
+	    memory_query_of(memory)->key == MEMORY_BY_LIFETIME)
 		reader->text_limit = 0;
+	else if (memory_query_of(memory)->key == MEMORY_BY_TIME)
+		reader->text_limit = TIMELINE_LIMIT;
+	/* Stacks are long. */
+	memory->most_stacks = reader->limit == READER_LIMIT_UNSET ? STACKS_LIMIT : reader->limit;
 	if (!reader_open(reader, file, error) || !check_recorded(memory, error) ||
 	    !resolve_times(memory, error) || !read_suppressions(memory, error))
 		return false;
 	memory->sampled_bytes = (double)memory_most_setting(reader->capture, MEMORY_SAMPLE_BYTES,
 							    &memory->is_sampled_alike);
 	init_answer(memory);
-	if (!memory_tree_init(&memory->tree, reader, memory->through, error) ||
-	    !memory_heaps_init(&memory->heaps, &memory->tree, error))
+	if (!memory_tree_init(&memory->tree, reader, memory->through, error))
+		return false;
+	memory->tree.by_caller = memory->by_caller;
+	memory->tree.functions->inlined = memory->inlined;
+	memory->tree.functions->joins_inlined = memory->inlined;
+	/* Lines would split the nodes of a tree. */
+	if (!memory->is_tree &&
+	    (memory->by_caller || memory_query_of(memory)->filter == MEMORY_NOT_FREED))
+		memory->tree.functions->detail = FUNCTIONS_PLACES;
+	if (!memory_heaps_init(&memory->heaps, &memory->tree, error))
 		return false;
 	list_processes(memory);
 	if (!memory_find(memory, error) || !memory_read_warnings(memory, error) ||
@@ -378,6 +407,8 @@ void memory_done(struct memory *memory)
 		g_array_unref(memory->about);
 		g_array_unref(memory->pairs);
 		g_array_unref(memory->sums);
+		g_array_unref(memory->stacks);
+		g_array_unref(memory->points);
 		g_array_unref(memory->warnings);
 		if (memory->before)
 			g_array_unref(memory->before);
@@ -417,9 +448,12 @@ int verb_memory(int argc, char **argv)
 	argv = words;
 	status = cli_parse(&spec, groups, &argc, &argv);
 	memory.is_tree |= memory.is_inverted;
+	memory.inlined = !memory.no_inline;
 	json_init(&memory.json, out_stdout());
 	if (status == CLI_CONTINUE)
 		status = check_options(&memory);
+	memory.hides_runtime = !memory.reader.json && memory.reader.format == READER_TEXT;
+	memory.by_caller = memory.hides_runtime && memory_by_function(&memory) && !memory.is_tree;
 	if (status != CLI_CONTINUE)
 		return status;
 	if (!memory_run(&memory, argv[0], &error))

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Memory - shared by the files of the verb `memory`: the verb (memory.c), the analysis
- * (memory-count.c, memory-find.c), and the output (memory-rows.c, memory-text.c, memory-json.c)
+ * (memory-count.c, memory-find.c, memory-timeline.c), and the output (memory-show.c,
+ * memory-stacks.c, memory-call-tree.c)
+ *
+ * A view is a query: what a row is, which blocks it counts, and what is shown of it.
  *
  * Sums are doubles, because one block of a sampled capture stands for several. Integers are exact
  * up to 2^53.
  */
 #pragma once
 
+#include "tools/profcapture/function-names.h"
 #include "tools/profcapture/memory-replay.h"
 #include "tools/profcapture/suppressions.h"
 
@@ -23,9 +27,47 @@ enum memory_view {
 	MEMORY_THREADS,
 	MEMORY_CROSS_THREAD,
 	MEMORY_REALLOCS,
+	MEMORY_TIMELINE,
 	MEMORY_VIEWS
 };
-extern const char *const memory_view_names[];
+
+/* What a row of a view is. */
+enum memory_key {
+	MEMORY_BY_FUNCTION,
+	MEMORY_BY_SIZE,
+	MEMORY_BY_LIFETIME,
+	MEMORY_BY_THREAD,
+	MEMORY_BY_PAIR, /* of the threads that allocated and freed */
+	MEMORY_BY_TIME,
+};
+
+/* The blocks that a view counts. For the first four, all rows of the range are read. */
+enum memory_filter {
+	MEMORY_ALLOCATED,
+	MEMORY_FREED_AT_ONCE,
+	MEMORY_FREED_ELSEWHERE, /* by another thread */
+	MEMORY_MOVED,           /* by realloc */
+	MEMORY_NOT_FREED,
+	MEMORY_LIVE_AT_PEAK,
+	MEMORY_LIVE_AT_TIME,
+	MEMORY_LIVE_SINCE, /* the difference of two times */
+	MEMORY_LIVE,       /* over time */
+};
+
+struct memory;
+
+struct memory_query {
+	const char *name; /* of the option and in JSON */
+	enum memory_key key;
+	enum memory_filter filter;
+	bool by_blocks;    /* rows are sorted by blocks */
+	unsigned measures; /* MEMORY_HAS_*: of rows */
+	/* Output: what rows have in text, in order, and elsewhere. */
+	const struct table_column *columns; /* one without a title ends them */
+	const struct table_member *members;
+	void (*describe)(const struct memory *memory, GString *text); /* appends sentences */
+};
+extern const struct memory_query memory_queries[MEMORY_VIEWS];
 
 /* Entry points, as named in "calls". */
 enum {
@@ -82,14 +124,23 @@ struct memory_line {
 	const struct memory_counts *counts; /* NULL: only sums are known */
 	struct memory_sum self, total, before;
 	const char *name, *image;
-	double key; /* rows are sorted by it, the greatest first */
+	double key;    /* rows are sorted by it, the greatest first */
+	bool is_first; /* before all others: of two different threads */
+};
+
+struct memory_point { /* of --timeline */
+	int64_t time_ns;
+	double bytes, blocks;
+	/* the function with the most live bytes then; FUNCTION_NO_STACK: nothing lived */
+	uint32_t largest;
+	double largest_bytes;
 };
 
 struct memory {
 	struct reader reader;
 	/* options */
-	bool leaks, temporary, peak, sizes, lifetimes, threads, cross_thread, reallocs, is_tree,
-		is_inverted, by_blocks, full_names;
+	bool leaks, temporary, peak, sizes, lifetimes, threads, cross_thread, reallocs, timeline,
+		is_tree, is_inverted, by_blocks, full_names, no_suppressions, no_inline, no_fold;
 	struct units_time at;
 	struct units_range diff;
 	uint64_t threshold; /* other allocations of the thread */
@@ -99,6 +150,10 @@ struct memory {
 	void (*watch)(int64_t time_ns, const struct memory_block *block, double blocks, void *data);
 	void *watch_data;
 	enum memory_view view;
+	bool inlined;         /* inlined functions count as functions */
+	bool by_caller;       /* rows of functions are sites (memory-tree.h), for text */
+	uint64_t most_stacks; /* that --leaks shows; 0: all */
+	bool hides_runtime;   /* pools of the runtime are not leaks, for text */
 	int64_t at_ns, before_ns;
 	/* the largest of all recordings in the file; 0: every allocation was recorded */
 	double sampled_bytes;
@@ -113,9 +168,11 @@ struct memory {
 	GArray *pairs;     /* struct memory_pair by entity */
 	GArray *sums;      /* struct memory_sum by node: the view's sums */
 	GArray *before;    /* the same at the first time of --diff */
+	GArray *stacks;    /* struct memory_stack, of --leaks */
+	GArray *points;    /* struct memory_point */
 	GArray *warnings;  /* struct memory_warning */
 	struct memory_counts all;
-	unsigned has_all, has_processes, has_rows;
+	unsigned has_all, has_processes;
 	uint64_t lost, unknown;
 	bool is_incomplete;
 	/* output */
@@ -149,10 +206,21 @@ void memory_size_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to);
 uint32_t memory_lifetime_class(uint64_t ns);
 void memory_lifetime_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to);
 
+static inline const struct memory_query *memory_query_of(const struct memory *memory)
+{
+	return &memory_queries[memory->view];
+}
+
 /* Returns whether rows are functions. */
 static inline bool memory_by_function(const struct memory *memory)
 {
-	return memory->view <= MEMORY_DIFF || memory->view == MEMORY_REALLOCS;
+	return memory_query_of(memory)->key == MEMORY_BY_FUNCTION;
+}
+
+/* Returns whether all rows of the range are read, not only what lives at a time. */
+static inline bool memory_reads_all(const struct memory *memory)
+{
+	return memory_query_of(memory)->filter <= MEMORY_MOVED;
 }
 
 /* `memory` holds the options and zeros, except where 0 has a meaning (within_ns, the reader's
@@ -168,6 +236,7 @@ bool memory_wants_heap(const struct memory *memory, uint32_t heap);
 bool memory_find(struct memory *memory, GError **error);
 bool memory_count(struct memory *memory, GError **error);
 bool memory_find_leaks(struct memory *memory, GError **error);
+bool memory_find_timeline(struct memory *memory, GError **error);
 
 /*
  * Returns the reader with the range in which losses make the view wrong. It owns nothing. A record
@@ -178,22 +247,28 @@ struct reader memory_loss_reader(const struct memory *memory);
 
 /* Appends to ->warnings. */
 bool memory_read_warnings(struct memory *memory, GError **error);
-void memory_print_warnings(const struct memory *memory, struct out *out);
-void memory_write_warnings(const struct memory *memory, struct json *json);
 
 /* Fills in ->about. Must be called after everything is read. */
 void memory_describe(struct memory *memory);
-/* Facts about a process: why it has no heap, or NULL; its name, or NULL; its lost records. */
+/* Returns why a process has no heap, or NULL; and its name, or NULL. */
 const char *memory_excluded(const struct memory *memory, uint32_t process);
 const char *memory_comm(const struct memory *memory, uint32_t process);
-uint64_t memory_lost_of(const struct memory *memory, uint32_t process);
 
 /* Lists the rows of the answer, in order. */
 void memory_list(struct memory *memory);
-guint memory_shown(const struct memory *memory);
 void memory_write(struct memory *memory);
 void memory_print(struct memory *memory, struct out *out);
-/* Writes the members of a node, except its children. */
+/* Returns "shop::Cache::put", shortened unless --full-names is given, not escaped. */
+char *memory_name(const struct memory *memory, uint32_t function) MUST_CHECK;
+
+/* The blocks that were not freed, by the program's stacks (memory-stacks.c): ->stacks. JSON: the
+ * members "stacks" and "stacks_total". */
+GArray *memory_stacks_new(void) MUST_CHECK;
+void memory_list_stacks(struct memory *memory);
+void memory_print_stacks(struct memory *memory, struct out *out);
+void memory_write_stacks(struct memory *memory, struct json *json);
+
+/* Writes the members of a node of the tree, except its children. */
 void memory_write_node(struct memory *memory, struct json *json, uint32_t function, bool is_root,
 		       const struct memory_sum *self, const struct memory_sum *total,
 		       const struct memory_sum *before);

@@ -5,6 +5,8 @@
  * Invariants: (1) a function is compared once, a node once       (two arrays)
  *             (2) the work is proportional to pattern times text
  *                 [test_memory_reader: suppressions]
+ *             (3) a function of the program hides all runtime functions that it is called by
+ *                 [test-memory: runtime_pools]
  */
 #include "config.h"
 
@@ -117,6 +119,9 @@ bool suppressions_read(struct suppressions *suppressions, const char *file, GErr
 
 void suppressions_done(struct suppressions *suppressions)
 {
+	if (suppressions->pool_of_node)
+		g_byte_array_unref(suppressions->pool_of_node);
+	suppressions->pool_of_node = NULL;
 	if (!suppressions->all)
 		return;
 	g_array_unref(suppressions->all);
@@ -184,4 +189,117 @@ struct suppression *suppressions_find(struct suppressions *suppressions,
 			break;
 	}
 	return found > 1 ? &g_array_index(suppressions->all, struct suppression, found - 2) : NULL;
+}
+
+void suppressions_reset(struct suppressions *suppressions)
+{
+	memset(suppressions->pools, 0, sizeof(suppressions->pools));
+	for (guint i = 0; suppressions->all && i < suppressions->all->len; i++) {
+		struct suppression *suppression =
+			&g_array_index(suppressions->all, struct suppression, i);
+
+		suppression->bytes = suppression->blocks = 0;
+	}
+}
+
+/* ---- pools of the runtime -------------------------------------------------------------------- */
+
+const char *runtime_pool_name(enum runtime_pool pool)
+{
+	static const char *const names[RUNTIME_POOLS] = {
+		[RUNTIME_POOL_EXCEPTIONS] = N_("libstdc++ pool"),
+		[RUNTIME_POOL_STDIO] = N_("stdio buffers"),
+		[RUNTIME_POOL_DTV] = N_("thread vectors"),
+		[RUNTIME_POOL_LOCALE] = N_("locale"),
+		[RUNTIME_POOL_LOADER] = N_("dynamic loader"),
+	};
+
+	return names[pool];
+}
+
+static enum runtime_pool pool_by_name(const char *name)
+{
+	/* iconv_open() and newlocale() are not listed: their result belongs to the program. */
+	static const char *const functions[RUNTIME_POOLS][12] = {
+		[RUNTIME_POOL_STDIO] = { "_IO_file_doallocate", "_IO_wfile_doallocate" },
+		[RUNTIME_POOL_DTV] = { "allocate_dtv", "allocate_dtv_entry", "_dl_resize_dtv",
+				       "_dl_allocate_tls", "allocate_and_init", "__tls_get_addr",
+				       "tls_get_addr_tail" },
+		[RUNTIME_POOL_LOCALE] = { "setlocale", "_nl_load_locale_from_archive",
+					  "_nl_intern_locale_data", "_nl_find_domain",
+					  "_nl_load_domain", "bindtextdomain", "textdomain",
+					  "__gconv_load_conf", "__gconv_load_cache",
+					  "__gconv_find_shlib", "__wcsmbs_load_conv" },
+		[RUNTIME_POOL_LOADER] = { "_dl_init_paths", "_dl_new_object", "_dl_map_object",
+					  "_dl_map_object_deps", "_dl_important_hwcaps",
+					  "add_to_global_resize" },
+	};
+	/* A compiler may add a suffix: "name.part.0". */
+	g_autofree char *plain = g_strndup(name, strcspn(name, "."));
+
+	for (unsigned pool = 0; pool < RUNTIME_POOLS; pool++)
+		if (g_strv_contains(functions[pool], plain))
+			return pool;
+	return RUNTIME_POOLS;
+}
+
+static bool is_in(const struct memory_tree *tree, uint32_t node, const char *const *prefixes)
+{
+	const char *path = functions_image(tree->functions, memory_node_at(tree, node)->function);
+
+	const char *slash = path ? strrchr(path, '/') : NULL;
+
+	for (; path && *prefixes; prefixes++)
+		if (g_str_has_prefix(slash ? slash + 1 : path, *prefixes))
+			return true;
+	return false;
+}
+
+/* The loader and libstdc++ may have no names, so their images decide. libstdc++ allocates its pool
+ * while the loader initializes it. */
+static enum runtime_pool pool_by_image(struct memory_tree *tree, uint32_t node)
+{
+	static const char *const loader[] = { "ld-linux", "ld64.so", "ld-2.", NULL };
+	static const char *const cplusplus[] = { "libstdc++.so", NULL };
+
+	while (node && memory_tree_is_allocator(tree, memory_node_at(tree, node)->function))
+		node = memory_node_at(tree, node)->parent;
+	if (is_in(tree, node, loader))
+		return RUNTIME_POOL_LOADER;
+	if (memory_node_at(tree, node)->own || !is_in(tree, node, cplusplus))
+		return RUNTIME_POOLS;
+	while (node && is_in(tree, node, cplusplus))
+		node = memory_node_at(tree, node)->parent;
+	if (!node)
+		return RUNTIME_POOLS;
+	while (node && is_in(tree, node, loader))
+		node = memory_node_at(tree, node)->parent;
+	return node ? RUNTIME_POOLS : RUNTIME_POOL_EXCEPTIONS;
+}
+
+enum runtime_pool suppressions_pool(struct suppressions *suppressions, struct memory_tree *tree,
+				    uint32_t node)
+{
+	enum runtime_pool pool = RUNTIME_POOLS;
+	uint32_t own = memory_node_at(tree, node)->own;
+	guint before;
+
+	if (!suppressions->pool_of_node)
+		suppressions->pool_of_node = g_byte_array_new();
+	before = suppressions->pool_of_node->len;
+	if (before <= node) {
+		g_byte_array_set_size(suppressions->pool_of_node, node * 2 + 64);
+		memset(suppressions->pool_of_node->data + before, 0,
+		       suppressions->pool_of_node->len - before);
+	}
+	if (suppressions->pool_of_node->data[node])
+		return suppressions->pool_of_node->data[node] - 1u;
+	for (uint32_t up = node; up && up != own && pool == RUNTIME_POOLS;
+	     up = memory_node_at(tree, up)->parent)
+		pool = pool_by_name(
+			functions_at(tree->functions, memory_node_at(tree, up)->function)->name);
+	if (pool == RUNTIME_POOLS && node != own)
+		pool = pool_by_image(tree, node);
+	suppressions->pool_of_node->data[node] = (uint8_t)(pool + 1);
+	return pool;
 }

@@ -15,8 +15,23 @@ struct suppression {
 	double bytes, blocks; /* of the leaks that it matched */
 };
 
+/*
+ * Memory that the C and C++ runtimes allocate once and keep until the process ends. It is
+ * recognized by the functions between the allocation and the first function of the program itself.
+ */
+enum runtime_pool {
+	RUNTIME_POOL_EXCEPTIONS,
+	RUNTIME_POOL_STDIO,
+	RUNTIME_POOL_DTV,
+	RUNTIME_POOL_LOCALE,
+	RUNTIME_POOL_LOADER,
+	RUNTIME_POOLS
+};
+
 struct suppressions {
-	GArray *all; /* struct suppression; NULL: none */
+	GArray *all;                            /* struct suppression; NULL: none */
+	struct memory_sum pools[RUNTIME_POOLS]; /* the leaks of each */
+	GByteArray *pool_of_node;               /* pool + 1, 0: not known yet */
 	/* uint32_t: index + 2 of the match, 1: no match, 0: not known yet */
 	GArray *of_function;
 	GArray *of_node; /* the same, for the stack of a node */
@@ -28,4 +43,10 @@ void suppressions_done(struct suppressions *suppressions);
 /* Returns the suppression that matches a stack, or NULL. */
 struct suppression *suppressions_find(struct suppressions *suppressions,
 				      const struct memory_tree *tree, uint32_t node);
+/* Returns the pool that a stack belongs to, or RUNTIME_POOLS. */
+enum runtime_pool suppressions_pool(struct suppressions *suppressions, struct memory_tree *tree,
+				    uint32_t node);
+const char *runtime_pool_name(enum runtime_pool pool); /* not translated */
+/* Forgets how much was suppressed. */
+void suppressions_reset(struct suppressions *suppressions);
 bool suppression_matches(const char *pattern, const char *text);

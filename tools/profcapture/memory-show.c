@@ -1,0 +1,1540 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Memory-show - the views of `memory`, and their rows as text, JSON, ndjson and CSV
+ *
+ * Values that a view does not compute are null. For example, --leaks alone does not read every row
+ * of the capture. If records were lost, the first line of text says how many and which numbers are
+ * wrong because of it. Rows are sorted by the view's key, then by name, so that the same capture
+ * gives the same bytes.
+ */
+#include "config.h"
+
+#include "tools/present/sparkline.h"
+#include "tools/profcapture/memory.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+enum memory_field {
+	SIZE_FROM = FN_FIELDS, /* before: FN */
+	SIZE_TO,
+	LIFETIME_FROM,
+	LIFETIME_TO,
+	PID,
+	PPID,
+	TID,
+	COMM,
+	FREE_TID,
+	FREE_COMM,
+	END,
+	EXCLUDED,
+	TIME,
+	/* MEM */
+	CALLS,
+	FAILED,
+	FOREIGN,
+	ALLOCATIONS,
+	ALLOCATED,
+	FREED,
+	PEAK_BYTES,
+	PEAK_NS,
+	LIVE_BYTES,
+	LIVE_BLOCKS,
+	LEAKED_BYTES,
+	LEAKED_BLOCKS,
+	TEMPORARY,
+	LOST,
+	/* sums of functions */
+	TOTAL_BYTES,
+	TOTAL_BLOCKS,
+	SELF_BYTES,
+	SELF_BLOCKS,
+	BEFORE_BYTES,
+	BEFORE_BLOCKS,
+	DELTA_BYTES,
+	DELTA_BLOCKS,
+	REALLOCS,
+	CHAIN,
+	GROWN,
+	COPIED,
+	LARGEST,
+	LARGEST_BYTES,
+	/* text */
+	ROW,
+	PLACE,
+	SHARE,
+	OF_OWN,
+	LIVED_BYTES,
+	LIVED_BLOCKS,
+};
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+uint64_t memory_integer(double number)
+{
+	if (!(number > 0))
+		return 0;
+	return number < 0x1p64 ? (uint64_t)(number + 0.5) : UINT64_MAX;
+}
+
+static char *count_text(double count)
+{
+	return text_count(memory_integer(count));
+}
+
+static char *bytes_text(double bytes)
+{
+	return text_bytes(memory_integer(bytes));
+}
+
+static char *blocks_text(double blocks)
+{
+	g_autofree char *count = count_text(blocks);
+
+	return g_strdup_printf(
+		ngettext("%s block", "%s blocks", (unsigned long)memory_integer(blocks)), count);
+}
+
+/* "1.13 MiB in 14,045 blocks" */
+static char *amount_text(double bytes, double blocks)
+{
+	g_autofree char *size = bytes_text(bytes), *count = blocks_text(blocks);
+
+	return g_strdup_printf(_("%s in %s"), size, count);
+}
+
+/* "0.5" or "0.674840865": a time that --at takes */
+static char *seconds_text(int64_t ns)
+{
+	char *text = g_strdup_printf("%.9f", (double)ns / 1e9);
+	size_t length = strlen(text);
+
+	while (text[length - 1] == '0' && text[length - 2] != '.')
+		text[--length] = '\0';
+	return text;
+}
+
+static char *share_text(double part, double whole)
+{
+	return text_percent(whole > 0 ? 100 * part / whole : 0, false);
+}
+
+double memory_key_of(const struct memory *memory, const struct memory_sum *sum)
+{
+	return memory->by_blocks || memory_query_of(memory)->by_blocks ? sum->blocks : sum->bytes;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static gint compare_lines(gconstpointer left, gconstpointer right)
+{
+	const struct memory_line *a = left, *b = right;
+	int order;
+
+	if (a->is_first != b->is_first)
+		return a->is_first ? -1 : 1;
+	if (a->key != b->key)
+		return a->key > b->key ? -1 : 1;
+	if (a->total.bytes != b->total.bytes)
+		return a->total.bytes > b->total.bytes ? -1 : 1;
+	order = g_strcmp0(a->name, b->name);
+	if (order == 0)
+		order = g_strcmp0(a->image, b->image);
+	return order ? order : a->entity < b->entity ? -1 : a->entity > b->entity;
+}
+
+static bool is_nothing(const struct memory_sum *sum)
+{
+	return fabs(sum->bytes) < 0.5 && fabs(sum->blocks) < 0.5;
+}
+
+/* A summary lists every function that allocates. Other views list functions with nonzero sums. Text
+ * lists no function that only has callees with sums. */
+static bool is_worth_a_line(const struct memory *memory, const struct memory_line *line)
+{
+	if (memory->by_caller) {
+		const struct memory_sum change = { line->self.bytes - line->before.bytes,
+						   line->self.blocks - line->before.blocks };
+
+		return !is_nothing(&change) || (line->counts && line->counts->leaked_blocks > 0);
+	}
+	if (memory->view == MEMORY_SUMMARY)
+		return line->counts || !is_nothing(&line->total);
+	return !is_nothing(&line->self) || !is_nothing(&line->total) || !is_nothing(&line->before);
+}
+
+/* Stores a view's sums in the members of MEM. */
+static void set_sum(const struct memory *memory, struct memory_counts *counts,
+		    const struct memory_sum *sum)
+{
+	switch (memory_query_of(memory)->filter) {
+	case MEMORY_NOT_FREED:
+		counts->leaked_bytes = sum->bytes;
+		counts->leaked_blocks = sum->blocks;
+		break;
+	case MEMORY_LIVE_AT_PEAK:
+		counts->peak_bytes = sum->bytes;
+		/* fallthrough */
+	case MEMORY_LIVE_AT_TIME:
+	case MEMORY_LIVE_SINCE:
+		counts->live_bytes = sum->bytes;
+		counts->live_blocks = sum->blocks;
+		break;
+	default:
+		break;
+	}
+}
+
+static void list_functions(struct memory *memory)
+{
+	const struct functions *functions = memory->tree.functions;
+	g_autoptr(GArray) self = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
+	g_autoptr(GArray) total = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
+	g_autoptr(GArray) self_before = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
+	g_autoptr(GArray) before = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
+
+	memory_tree_by_function(&memory->tree, memory->sums, self, total);
+	if (memory->before)
+		memory_tree_by_function(&memory->tree, memory->before, self_before, before);
+	if (memory->entities->len < self->len)
+		g_array_set_size(memory->entities, self->len);
+	for (uint32_t i = 0; i < self->len; i++) {
+		struct memory_counts *counts =
+			&g_array_index(memory->entities, struct memory_counts, i);
+		const struct memory_site *site = memory_site_at(&memory->tree, i);
+		uint32_t function = !memory->by_caller ? i
+				    : site->callee     ? site->callee
+						       : site->own;
+		struct memory_line line = {
+			.entity = i,
+			.counts = counts->is_there ? counts : NULL,
+			.self = memory_sum_at(self, i),
+			.before = memory_sum_at(self_before, i),
+			.name = functions_at(functions, function)->name,
+			.image = functions_image(functions, function),
+		};
+
+		if (!memory->by_caller)
+			line.total = memory_sum_at(total, i);
+		if (!is_worth_a_line(memory, &line))
+			continue;
+		if (!memory_reads_all(memory)) {
+			set_sum(memory, counts, &line.self);
+			line.counts = counts;
+		}
+		line.key = memory_key_of(memory, &line.self);
+		if (memory->before)
+			line.key = fabs(line.key - memory_key_of(memory, &line.before));
+		g_array_append_val(memory->lines, line);
+	}
+}
+
+static const struct memory_pair *pair_at(const struct memory *memory, uint32_t entity)
+{
+	return &g_array_index(memory->pairs, struct memory_pair, entity);
+}
+
+/* Classes are in their own order, other rows by bytes or blocks. Pairs of two different threads
+ * come first. */
+static void list_entities(struct memory *memory)
+{
+	enum memory_key by = memory_query_of(memory)->key;
+
+	for (uint32_t i = 0; i < memory->entities->len; i++) {
+		const struct memory_counts *counts =
+			&g_array_index(memory->entities, struct memory_counts, i);
+		struct memory_line line = { .entity = i, .counts = counts };
+
+		if (!counts->is_there)
+			continue;
+		line.key = memory->by_blocks ? counts->allocations : counts->allocated_bytes;
+		if (by == MEMORY_BY_SIZE || by == MEMORY_BY_LIFETIME)
+			line.key = -(double)i;
+		else if (by == MEMORY_BY_THREAD)
+			line.name = names_thread_at(memory->reader.capture->names, i)->comm;
+		else
+			line.is_first = pair_at(memory, i)->allocator != pair_at(memory, i)->freer;
+		g_array_append_val(memory->lines, line);
+	}
+}
+
+void memory_list(struct memory *memory)
+{
+	if (memory_query_of(memory)->key == MEMORY_BY_TIME)
+		return;
+	if (memory_by_function(memory))
+		list_functions(memory);
+	else
+		list_entities(memory);
+	g_array_sort(memory->lines, compare_lines);
+	if (memory_query_of(memory)->filter == MEMORY_NOT_FREED && !memory->is_tree)
+		memory_list_stacks(memory);
+}
+
+/* ---- cells ----------------------------------------------------------------------------------- */
+
+static struct cell number_cell(bool known, double number)
+{
+	return known ? cell_uint(memory_integer(number)) : cell_unknown();
+}
+
+static void write_calls(struct json *json, const char *key, const void *data)
+{
+	const struct memory_counts *counts = data;
+
+	json_begin_object(json, key);
+	for (unsigned i = 0; i < MEMORY_CALLS; i++)
+		if (memory_call_names[i])
+			json_uint(json, memory_call_names[i], memory_integer(counts->calls[i]));
+	json_end(json);
+}
+
+/* `peak` has the time of the peak. */
+static struct cell counts_cell(const struct memory_counts *counts, const struct memory_counts *peak,
+			       unsigned has, uint64_t lost, enum memory_field field)
+{
+	bool calls = has & MEMORY_HAS_CALLS, live = has & MEMORY_HAS_LIVE,
+	     leaked = has & MEMORY_HAS_LEAKED;
+
+	switch (field) {
+	case CALLS:
+		return calls ? (struct cell){ .kind = CELL_WRITTEN,
+					      .write = write_calls,
+					      .data = counts }
+			     : cell_unknown();
+	case FAILED:
+		return number_cell(calls, counts->failed);
+	case FOREIGN:
+		return number_cell(calls, counts->foreign);
+	case ALLOCATIONS:
+		return number_cell(calls, counts->allocations);
+	case ALLOCATED:
+		return number_cell(calls, counts->allocated_bytes);
+	case FREED:
+		return number_cell(calls, counts->freed_bytes);
+	case PEAK_BYTES:
+		return number_cell(has & MEMORY_HAS_PEAK, counts->peak_bytes);
+	case PEAK_NS:
+		return (has & MEMORY_HAS_PEAK) && peak->has_peak_time ? cell_int(peak->peak_ns)
+								      : cell_unknown();
+	case LIVE_BYTES:
+		return number_cell(live, counts->live_bytes);
+	case LIVE_BLOCKS:
+		return number_cell(live, counts->live_blocks);
+	case LEAKED_BYTES:
+		return number_cell(leaked, counts->leaked_bytes);
+	case LEAKED_BLOCKS:
+		return number_cell(leaked, counts->leaked_blocks);
+	case TEMPORARY:
+		return number_cell(has & MEMORY_HAS_TEMPORARY, counts->temporary);
+	default:
+		return has & MEMORY_HAS_LOST ? cell_uint(lost) : cell_unknown();
+	}
+}
+
+#define ROOT UINT32_MAX /* entity: above all functions */
+
+static struct cell root_cell(enum function_field field)
+{
+	return field == FN_NAME || field == FN_RAW_NAME ? cell_text("<root>")
+	       : field == FN_KIND                       ? cell_text("unresolved")
+							: cell_unknown();
+}
+
+char *memory_name(const struct memory *memory, uint32_t function)
+{
+	const struct function *f = functions_at(memory->tree.functions, function);
+
+	return memory->full_names ? g_strdup(f->name)
+				  : function_name_for_people(f->name, f->raw_name);
+}
+
+/* "std::vector<int>::push_back < shop::parse_order" */
+static char *site_name(const struct memory *memory, uint32_t entity)
+{
+	const struct memory_site *site = memory_site_at(&memory->tree, entity);
+	g_autofree char *own = NULL, *callee = NULL;
+
+	if (!memory->by_caller)
+		return memory_name(memory, entity);
+	if (site->own == FUNCTION_NO_STACK)
+		return memory_name(memory, site->callee);
+	own = memory_name(memory, site->own);
+	if (site->callee == FUNCTION_NO_STACK)
+		return g_steal_pointer(&own);
+	callee = memory_name(memory, site->callee);
+	return g_strdup_printf("%s < %s", callee, own);
+}
+
+static char *site_place(const struct memory *memory, uint32_t entity)
+{
+	const struct memory_site *site = memory_site_at(&memory->tree, entity);
+
+	if (!memory->by_caller)
+		return functions_place(memory->tree.functions, entity);
+	return functions_place(memory->tree.functions, site->place ? site->place
+						       : site->own ? site->own
+								   : site->callee);
+}
+
+/* Shortens both names of "callee < caller". */
+static char *fit_site(const char *name, unsigned columns)
+{
+	const char *between = strstr(name, " < ");
+	g_autofree char *callee = NULL, *short_callee = NULL, *own = NULL;
+	unsigned room;
+
+	if (!between)
+		return function_name_fit(name, columns);
+	callee = g_strndup(name, (size_t)(between - name));
+	room = text_width(between + 3) + 3;
+	short_callee = function_name_fit(callee, columns > room ? columns - room : 1);
+	room = text_width(short_callee) + 3;
+	own = function_name_fit(between + 3, columns > room ? columns - room : 1);
+	return g_strdup_printf("%s < %s", short_callee, own);
+}
+
+static char *thread_text(const struct memory *memory, uint32_t index)
+{
+	const struct names *names = memory->reader.capture->names;
+	const struct names_thread *thread = names_thread_at(names, index);
+
+	return g_strdup_printf("%" PRIu64 "/%" PRIu64 " %s",
+			       names_process_at(names, thread->process)->pid, thread->tid,
+			       thread->comm ? thread->comm : "-");
+}
+
+static char *lifetime_text(uint32_t class)
+{
+	g_autofree char *until = NULL, *since = NULL;
+	uint64_t from, to;
+
+	if (class == MEMORY_NEVER_FREED)
+		return g_strdup(_("never freed"));
+	memory_lifetime_range(class, &from, &to);
+	since = text_duration(from);
+	until = text_duration(to == UINT64_MAX ? to : to + 1);
+	return g_strdup_printf(_("%s to %s"), since, until);
+}
+
+static char *row_text(const struct memory *memory, uint32_t entity)
+{
+	g_autofree char *allocator = NULL, *freer = NULL;
+	uint64_t from, to;
+
+	switch (memory_query_of(memory)->key) {
+	case MEMORY_BY_FUNCTION:
+		return site_name(memory, entity);
+	case MEMORY_BY_SIZE:
+		memory_size_range(entity, &from, &to);
+		return from == to ? g_strdup_printf("%" PRIu64, from)
+				  : g_strdup_printf("%" PRIu64 " - %" PRIu64, from, to);
+	case MEMORY_BY_LIFETIME:
+		return lifetime_text(entity);
+	case MEMORY_BY_PAIR:
+		allocator = thread_text(memory, pair_at(memory, entity)->allocator);
+		if (pair_at(memory, entity)->allocator == pair_at(memory, entity)->freer)
+			return g_strdup_printf(_("%s, by itself"), allocator);
+		freer = thread_text(memory, pair_at(memory, entity)->freer);
+		return g_strdup_printf(_("%s, by %s"), allocator, freer);
+	default:
+		return thread_text(memory, entity);
+	}
+}
+
+/* Some JSON readers use signed integers, so larger numbers are not exact. */
+static struct cell limit_cell(uint64_t limit)
+{
+	return limit < UINT64_MAX / 2 ? cell_uint(limit) : cell_unknown();
+}
+
+static struct cell class_cell(const struct memory *memory, uint32_t entity, enum memory_field field)
+{
+	uint64_t from, to;
+
+	if (memory_query_of(memory)->key == MEMORY_BY_SIZE)
+		memory_size_range(entity, &from, &to);
+	else if (entity == MEMORY_NEVER_FREED)
+		return cell_unknown();
+	else
+		memory_lifetime_range(entity, &from, &to);
+	return field == SIZE_FROM || field == LIFETIME_FROM ? cell_uint(from) : limit_cell(to);
+}
+
+static struct cell thread_cell(const struct memory *memory, uint32_t entity, enum memory_field field)
+{
+	const struct names *names = memory->reader.capture->names;
+	bool is_pair = memory_query_of(memory)->key == MEMORY_BY_PAIR;
+	uint32_t allocator = is_pair ? pair_at(memory, entity)->allocator : entity;
+	uint32_t freer = is_pair ? pair_at(memory, entity)->freer : entity;
+	uint32_t index = field == TID || field == COMM ? allocator : freer;
+	const struct names_thread *thread = names_thread_at(names, index);
+
+	if (field == COMM || field == FREE_COMM)
+		return cell_text(thread->comm);
+	if (field == PID)
+		return thread->process > NAMES_LOST
+			       ? cell_uint(names_process_at(names, thread->process)->pid)
+			       : cell_unknown();
+	return index > NAMES_LOST ? cell_uint(thread->tid) : cell_unknown();
+}
+
+static struct cell point_cell(const struct memory *memory, uint32_t index, enum memory_field field)
+{
+	const struct memory_point *point =
+		&g_array_index(memory->points, struct memory_point, index);
+	g_autofree char *name = NULL, *share = NULL;
+
+	switch (field) {
+	case TIME:
+		return cell_int(point->time_ns);
+	case LIVE_BYTES:
+		return cell_uint(memory_integer(point->bytes));
+	case LIVE_BLOCKS:
+		return cell_uint(memory_integer(point->blocks));
+	case LARGEST:
+		return cell_text(
+			point->largest_bytes > 0
+				? functions_at(memory->tree.functions, point->largest)->name
+				: NULL);
+	case LARGEST_BYTES:
+		return cell_uint(memory_integer(point->largest_bytes));
+	default:
+		if (point->largest_bytes <= 0)
+			return (struct cell){ 0 };
+		name = memory_name(memory, point->largest);
+		share = share_text(point->largest_bytes, point->bytes);
+		return cell_own_text(g_strdup_printf("%s %s %%", name, share));
+	}
+}
+
+static struct cell sum_cell(const struct memory *memory, const struct memory_line *line,
+			    bool is_node, enum memory_field field)
+{
+	const struct memory_sum *now = is_node ? &line->total : &line->self;
+	const struct memory_counts *counts = line->counts;
+
+	switch (field) {
+	case TOTAL_BYTES:
+		return cell_uint(memory_integer(line->total.bytes));
+	case TOTAL_BLOCKS:
+		return cell_uint(memory_integer(line->total.blocks));
+	case SELF_BYTES:
+		return cell_uint(memory_integer(line->self.bytes));
+	case SELF_BLOCKS:
+		return cell_uint(memory_integer(line->self.blocks));
+	case BEFORE_BYTES:
+		return cell_uint(memory_integer(line->before.bytes));
+	case BEFORE_BLOCKS:
+		return cell_uint(memory_integer(line->before.blocks));
+	case DELTA_BYTES:
+		return cell_int(llround(now->bytes - line->before.bytes));
+	case DELTA_BLOCKS:
+		return cell_int(llround(now->blocks - line->before.blocks));
+	case REALLOCS:
+		return cell_uint(counts ? memory_integer(counts->reallocs) : 0);
+	case CHAIN:
+		return number_cell(memory->sampled_bytes <= 0, counts ? counts->longest_chain : 0);
+	case GROWN:
+		return cell_uint(counts ? memory_integer(counts->grown_bytes) : 0);
+	default:
+		return cell_uint(counts ? memory_integer(counts->copied_bytes) : 0);
+	}
+}
+
+/* Lines of the answer, or of a node of the tree. */
+struct show {
+	const struct memory *memory;
+	const struct memory_line *lines;
+	unsigned has;
+	bool is_node;
+	double all; /* the sum of all keys */
+};
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	static const struct memory_counts nothing;
+	const struct show *show = data;
+	const struct memory *memory = show->memory;
+	const struct memory_line *line = &show->lines[row];
+	const struct memory_counts *counts = line->counts ? line->counts : &nothing;
+	bool never = memory_query_of(memory)->key == MEMORY_BY_LIFETIME &&
+		     line->entity == MEMORY_NEVER_FREED;
+
+	if (memory_query_of(memory)->key == MEMORY_BY_TIME)
+		*ret_cell = point_cell(memory, line->entity, field);
+	else if (field < FN_FIELDS)
+		*ret_cell = line->entity == ROOT
+				    ? root_cell(field)
+				    : functions_cell(memory->tree.functions, line->entity, field);
+	else if (field <= LIFETIME_TO)
+		*ret_cell = class_cell(memory, line->entity, field);
+	else if (field <= FREE_COMM)
+		*ret_cell = thread_cell(memory, line->entity, field);
+	else if (field >= CALLS && field <= LOST)
+		*ret_cell = counts_cell(counts, &memory->all, show->has, 0, field);
+	else if (field <= COPIED)
+		*ret_cell = sum_cell(memory, line, show->is_node, field);
+	else if (field == ROW)
+		*ret_cell = cell_own_text(row_text(memory, line->entity));
+	else if (field == PLACE)
+		*ret_cell = cell_own_text(site_place(memory, line->entity));
+	else if (field == SHARE)
+		*ret_cell = cell_double(show->all > 0 ? 100 * line->key / show->all : 0);
+	else if (field == OF_OWN)
+		*ret_cell = cell_double(counts->allocations > 0
+						? 100 * line->self.blocks / counts->allocations
+						: 0);
+	else if (field == LIVED_BYTES)
+		*ret_cell =
+			number_cell(true, never ? counts->leaked_bytes : counts->allocated_bytes);
+	else
+		*ret_cell = number_cell(true, never ? counts->leaked_blocks : counts->allocations);
+	if (field == PLACE && !ret_cell->text)
+		*ret_cell = (struct cell){ 0 };
+}
+
+/* "11 more functions, 0.96 MiB of 175 MiB" */
+static char *rest_text(const void *data, size_t shown)
+{
+	const struct show *show = data;
+	const struct memory *memory = show->memory;
+	size_t n = memory->lines->len - shown;
+	bool by_blocks = memory->by_blocks || memory_query_of(memory)->by_blocks;
+	g_autofree char *count = text_count(n), *part = NULL, *whole = NULL;
+	double rest = 0;
+
+	if (!memory_by_function(memory))
+		return NULL;
+	for (guint i = (guint)shown; i < memory->lines->len; i++)
+		rest += show->lines[i].key;
+	part = by_blocks ? count_text(rest) : bytes_text(rest);
+	whole = by_blocks ? blocks_text(show->all) : bytes_text(show->all);
+	return g_strdup_printf(ngettext("%s more function, %s of %s", "%s more functions, %s of %s",
+					(unsigned long)n),
+			       count, part, whole);
+}
+
+static bool is_bold(const void *data, size_t row)
+{
+	const struct show *show = data;
+
+	return memory_by_function(show->memory) && show->lines[row].key >= show->all / 10;
+}
+
+static unsigned measures_of(const struct memory *memory)
+{
+	unsigned has = memory_query_of(memory)->measures;
+
+	return memory_knows_temporary(memory) ? has : has & ~(unsigned)MEMORY_HAS_TEMPORARY;
+}
+
+static struct show show_of(const struct memory *memory)
+{
+	struct show show = { .memory = memory,
+			     .lines = (const struct memory_line *)(void *)memory->lines->data,
+			     .has = measures_of(memory) };
+
+	for (guint i = 0; i < memory->lines->len; i++)
+		show.all += show.lines[i].key;
+	return show;
+}
+
+static struct table table_of(const struct show *show)
+{
+	const struct memory_query *query = memory_query_of(show->memory);
+	struct table table = { .rows = show->memory->lines->len,
+			       .get = get_cell,
+			       .data = show,
+			       .members = query->members,
+			       .key = query->key == MEMORY_BY_TIME ? "series" : NULL,
+			       .fit = fit_site,
+			       .is_bold = is_bold,
+			       .rest = rest_text };
+
+	for (const struct table_column *c = query->columns; c && c->format; c++) {
+		/* Nothing is all that a column of zeros says. */
+		if (c->field == LEAKED_BYTES && show->memory->all.leaked_blocks <= 0)
+			continue;
+		table_add_column(&table, c->field, c->format, c->title ? _(c->title) : NULL);
+		table.columns[table.n_columns - 1].is_signed = c->is_signed;
+	}
+	return table;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+/* Returns NULL if the heap is not excluded. Reasons added by later versions count as unknown. */
+static const char *excluded_name(uint32_t event)
+{
+	static const char *const names[PROF_HEAP_EVENTS] = {
+		[PROF_HEAP_STATIC] = "static",
+		[PROF_HEAP_SETUID] = "setuid",
+		[PROF_HEAP_OTHER_ARCH] = "other-arch",
+		[PROF_HEAP_UNREGISTERED] = "unregistered",
+		[PROF_HEAP_OTHER_LIBC] = "other-libc",
+		[PROF_HEAP_ENVIRONMENT] = "environment",
+		[PROF_HEAP_NO_DESCRIPTORS] = "no-descriptors",
+		[PROF_HEAP_NO_MEMORY] = "no-memory",
+		[PROF_HEAP_SANITIZER] = "sanitizer",
+		[PROF_HEAP_NEVER_ALLOCATED] = "never-allocated",
+	};
+
+	return event < PROF_HEAP_EVENTS ? names[event] : names[PROF_HEAP_UNREGISTERED];
+}
+
+/* Runs once for all processes, because even a small file may list very many. */
+void memory_describe(struct memory *memory)
+{
+	const struct names *names = memory->reader.capture->names;
+	struct memory_about *all;
+
+	g_array_set_size(memory->about, names->processes->len);
+	all = (struct memory_about *)(void *)memory->about->data;
+	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++) {
+		const struct memory_heap *heap = memory_heap_at(&memory->heaps, i);
+		struct memory_about *about = &all[heap->process];
+
+		about->has_heap |= heap->last != 0;
+		about->excluded = about->has_heap ? NULL : excluded_name(heap->excluded);
+	}
+	for (guint i = NAMES_LOST + 1; i < names->threads->len; i++) {
+		const struct names_thread *thread = names_thread_at(names, i);
+		struct memory_about *about = &all[thread->process];
+
+		if (!about->comm || thread->tid == names_process_at(names, thread->process)->pid)
+			about->comm = thread->comm;
+	}
+	all[NAMES_LOST].comm = NAMES_LOST_TEXT;
+}
+
+static struct memory_about about_of(const struct memory *memory, uint32_t process)
+{
+	return process < memory->about->len
+		       ? g_array_index(memory->about, struct memory_about, process)
+		       : (struct memory_about){ 0 };
+}
+
+const char *memory_excluded(const struct memory *memory, uint32_t process)
+{
+	return about_of(memory, process).excluded;
+}
+
+const char *memory_comm(const struct memory *memory, uint32_t process)
+{
+	return about_of(memory, process).comm;
+}
+
+static uint64_t lost_of(const struct memory *memory, uint32_t process)
+{
+	static const char *const tables[] = { "alloc", "free", "heap", "live", NULL };
+	const struct reader reader = memory_loss_reader(memory);
+	g_autofree char *stream =
+		g_strdup_printf("collector/%" G_GUINT64_FORMAT,
+				names_process_at(memory->reader.capture->names, process)->pid);
+
+	return reader_lost_rows(&reader, tables, stream);
+}
+
+struct process_rows {
+	const struct memory *memory;
+	GArray *all; /* uint32_t: indexes of processes */
+	bool is_text;
+};
+
+static void get_process_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct process_rows *rows = data;
+	const struct memory *memory = rows->memory;
+	uint32_t process = g_array_index(rows->all, uint32_t, row);
+	const struct names_process *of = names_process_at(memory->reader.capture->names, process);
+	const struct memory_counts *counts =
+		&g_array_index(memory->processes, struct memory_counts, process);
+	const struct memory_about about = about_of(memory, process);
+	bool known = process > NAMES_LOST;
+
+	switch ((enum memory_field)field) {
+	case PID:
+		*ret_cell = known ? cell_uint(of->pid) : cell_unknown();
+		break;
+	case PPID:
+		*ret_cell = known && of->ppid ? cell_uint(of->ppid) : cell_unknown();
+		break;
+	case COMM:
+		*ret_cell = cell_text(about.comm);
+		break;
+	case END:
+		*ret_cell = cell_text(memory_end_names[memory_heaps_end(&memory->heaps, process)]);
+		break;
+	case EXCLUDED:
+		*ret_cell = cell_text(about.excluded);
+		break;
+	case ROW:
+		*ret_cell = cell_own_text(about.excluded
+						  ? g_strdup_printf(_("%s  (not recorded: %s)"),
+								    about.comm ? about.comm : "-",
+								    about.excluded)
+						  : g_strdup(about.comm ? about.comm : "-"));
+		break;
+	default:
+		/* Numbers of processes that could not be recorded are unknown, not 0. */
+		*ret_cell = rows->is_text && about.excluded
+				    ? cell_unknown()
+				    : counts_cell(counts, counts, memory->has_processes,
+						  field == LOST ? lost_of(memory, process) : 0,
+						  field);
+	}
+}
+
+static gint compare_processes(gconstpointer left, gconstpointer right, gpointer data)
+{
+	const struct memory *memory = data;
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	double by_a = g_array_index(memory->processes, struct memory_counts, a).allocated_bytes;
+	double by_b = g_array_index(memory->processes, struct memory_counts, b).allocated_bytes;
+
+	if (by_a != by_b)
+		return by_a > by_b ? -1 : 1;
+	return a < b ? -1 : 1;
+}
+
+static struct process_rows list_processes(const struct memory *memory)
+{
+	struct process_rows rows = { memory, g_array_new(FALSE, FALSE, sizeof(uint32_t)),
+				     memory->reader.format == READER_TEXT };
+
+	for (uint32_t i = 0; i < memory->processes->len; i++)
+		if (g_array_index(memory->processes, struct memory_counts, i).is_there)
+			g_array_append_val(rows.all, i);
+	if (rows.is_text)
+		g_array_sort_with_data(rows.all, compare_processes, (gpointer)memory);
+	return rows;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* clang-format off */
+#define MEM \
+	{ "calls", CALLS }, { "failed", FAILED }, { "foreign_frees", FOREIGN }, \
+	{ "allocations", ALLOCATIONS }, { "allocated_bytes", ALLOCATED }, \
+	{ "freed_bytes", FREED }, { "peak_bytes", PEAK_BYTES }, { "peak_ns", PEAK_NS }, \
+	{ "live_bytes", LIVE_BYTES }, { "live_blocks", LIVE_BLOCKS }, \
+	{ "leaked_bytes", LEAKED_BYTES }, { "leaked_blocks", LEAKED_BLOCKS }, \
+	{ "temporary", TEMPORARY }, { "lost", LOST }
+#define TOTALS { "total_bytes", TOTAL_BYTES }, { "total_blocks", TOTAL_BLOCKS }
+#define DIFFERENCES \
+	{ "before_bytes", BEFORE_BYTES }, { "before_blocks", BEFORE_BLOCKS }, \
+	{ "delta_bytes", DELTA_BYTES }, { "delta_blocks", DELTA_BLOCKS }
+#define NODE FN_MEMBERS, MEM, { "self_bytes", SELF_BYTES }, { "self_blocks", SELF_BLOCKS }, TOTALS
+#define MEMBERS(name, ...) \
+	static const struct table_member name##_members[] = { __VA_ARGS__, { NULL } }
+
+MEMBERS(mem, MEM);
+MEMBERS(function, FN_MEMBERS, MEM, TOTALS);
+MEMBERS(temporary, FN_MEMBERS, MEM, TOTALS, { "self_bytes", SELF_BYTES });
+MEMBERS(diff, FN_MEMBERS, MEM, TOTALS, DIFFERENCES);
+MEMBERS(realloc, FN_MEMBERS, MEM, TOTALS, { "self_bytes", SELF_BYTES }, { "reallocs", REALLOCS },
+	{ "longest_chain", CHAIN }, { "grown_bytes", GROWN }, { "copied_bytes", COPIED });
+MEMBERS(size, { "size_from", SIZE_FROM }, { "size_to", SIZE_TO }, MEM);
+MEMBERS(lifetime, { "lifetime_from_ns", LIFETIME_FROM }, { "lifetime_to_ns", LIFETIME_TO }, MEM);
+MEMBERS(thread, { "pid", PID }, { "tid", TID }, { "comm", COMM }, MEM);
+MEMBERS(pair, { "pid", PID }, { "alloc_tid", TID }, { "alloc_comm", COMM },
+	{ "free_tid", FREE_TID }, { "free_comm", FREE_COMM }, MEM);
+MEMBERS(point, { "time_ns", TIME }, { "live_bytes", LIVE_BYTES }, { "live_blocks", LIVE_BLOCKS },
+	{ "largest", LARGEST }, { "largest_bytes", LARGEST_BYTES });
+MEMBERS(process, { "pid", PID }, { "ppid", PPID }, { "comm", COMM }, { "end", END },
+	{ "excluded", EXCLUDED }, MEM);
+MEMBERS(node, NODE);
+MEMBERS(diff_node, NODE, DIFFERENCES);
+/* clang-format on */
+
+/* ---- JSON, ndjson and CSV -------------------------------------------------------------------- */
+
+void memory_write_node(struct memory *memory, struct json *json, uint32_t function, bool is_root,
+		       const struct memory_sum *self, const struct memory_sum *total,
+		       const struct memory_sum *before)
+{
+	struct memory_counts counts = { 0 };
+	struct memory_line line = { .entity = is_root ? ROOT : function,
+				    .counts = &counts,
+				    .self = *self,
+				    .total = *total,
+				    .before = *before };
+	struct show show = { .memory = memory, .lines = &line, .is_node = true };
+	const struct table table = { .rows = 1,
+				     .get = get_cell,
+				     .data = &show,
+				     .members = memory->before ? diff_node_members : node_members };
+
+	set_sum(memory, &counts, total);
+	if (!memory_reads_all(memory))
+		show.has = measures_of(memory);
+	table_write_row(&table, json, 0);
+}
+
+static void get_summary_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct memory *memory = data;
+
+	(void)row;
+	*ret_cell = counts_cell(&memory->all, &memory->all, memory->has_all, memory->lost, field);
+}
+
+static void write_suppressed(const struct memory *memory, struct json *json)
+{
+	const GArray *all = memory->suppressions.all;
+
+	if (all) {
+		json_begin_array(json, "suppressed");
+		for (guint i = 0; i < all->len; i++) {
+			const struct suppression *suppression =
+				&g_array_index(all, struct suppression, i);
+
+			json_begin_object(json, NULL);
+			json_string(json, "pattern", suppression->pattern);
+			json_uint(json, "bytes", memory_integer(suppression->bytes));
+			json_uint(json, "blocks", memory_integer(suppression->blocks));
+			json_end(json);
+		}
+		json_end(json);
+	}
+	if (!(memory->has_all & MEMORY_HAS_LEAKED) || memory->no_suppressions)
+		return;
+	json_begin_array(json, "runtime");
+	for (unsigned i = 0; i < RUNTIME_POOLS; i++) {
+		const struct memory_sum *sum = &memory->suppressions.pools[i];
+
+		if (sum->blocks <= 0)
+			continue;
+		json_begin_object(json, NULL);
+		json_string(json, "pool", runtime_pool_name(i));
+		json_uint(json, "leaked_bytes", memory_integer(sum->bytes));
+		json_uint(json, "leaked_blocks", memory_integer(sum->blocks));
+		json_end(json);
+	}
+	json_end(json);
+}
+
+static void write_head(struct memory *memory, struct json *json)
+{
+	const struct table summary = {
+		.rows = 1, .get = get_summary_cell, .data = memory, .members = mem_members
+	};
+	const struct process_rows rows = list_processes(memory);
+	const struct table processes = { .rows = rows.all->len,
+					 .get = get_process_cell,
+					 .data = &rows,
+					 .members = process_members,
+					 .key = "processes" };
+	enum memory_filter filter = memory_query_of(memory)->filter;
+
+	json_string(json, "view", memory_query_of(memory)->name);
+	json_bool(json, "incomplete", memory->is_incomplete);
+	if (memory->sampled_bytes > 0)
+		json_uint(json, "sampled_bytes", memory_integer(memory->sampled_bytes));
+	else
+		json_null(json, "sampled_bytes");
+	if (filter == MEMORY_LIVE_AT_TIME || filter == MEMORY_LIVE_SINCE)
+		json_int(json, "at_ns", memory->at_ns);
+	if (filter == MEMORY_LIVE_SINCE)
+		json_int(json, "before_ns", memory->before_ns);
+	json_begin_object(json, "summary");
+	table_write_row(&summary, json, 0);
+	json_end(json);
+	table_write(&processes, json, JSON_FORMAT_JSON, processes.rows);
+	g_array_unref(rows.all);
+	json_begin_array(json, "warnings");
+	for (guint i = 0; i < memory->warnings->len; i++) {
+		const struct memory_warning *warning =
+			&g_array_index(memory->warnings, struct memory_warning, i);
+
+		json_begin_object(json, NULL);
+		json_string(json, "text", warning->text);
+		json_uint(json, "processes", warning->processes);
+		json_end(json);
+	}
+	json_end(json);
+	write_suppressed(memory, json);
+}
+
+void memory_write(struct memory *memory)
+{
+	const struct show show = show_of(memory);
+	const struct table table = table_of(&show);
+	struct reader *reader = &memory->reader;
+	struct json *json = &memory->json;
+
+	reader_begin(reader, json, "memory",
+		     memory->is_tree ? memory_tree_is_cut(memory)
+				     : reader_shown(reader, table.rows) < table.rows);
+	if (reader->format == READER_JSON)
+		write_head(memory, json);
+	if (memory->is_tree)
+		memory_write_tree(memory, json);
+	else
+		reader_write_table(reader, json, &table);
+	if (reader->format == READER_JSON && memory->stacks->len > 0)
+		memory_write_stacks(memory, json);
+	reader_end(reader, json);
+}
+
+/* ---- sentences ------------------------------------------------------------------------------- */
+
+static void append_suppressed(const struct memory *memory, GString *text)
+{
+	const GArray *rules = memory->suppressions.all;
+	struct memory_sum sums[2] = { 0 };
+	g_autofree char *runtime = NULL, *matched = NULL, *runtime_count = NULL,
+			*matched_count = NULL;
+
+	for (unsigned i = 0; memory->hides_runtime && i < RUNTIME_POOLS; i++) {
+		sums[0].bytes += memory->suppressions.pools[i].bytes;
+		sums[0].blocks += memory->suppressions.pools[i].blocks;
+	}
+	for (guint i = 0; rules && i < rules->len; i++) {
+		sums[1].bytes += g_array_index(rules, struct suppression, i).bytes;
+		sums[1].blocks += g_array_index(rules, struct suppression, i).blocks;
+	}
+	runtime = bytes_text(sums[0].bytes);
+	runtime_count = count_text(sums[0].blocks);
+	matched = bytes_text(sums[1].bytes);
+	matched_count = count_text(sums[1].blocks);
+	if (sums[0].blocks > 0)
+		g_string_append_printf(text,
+				       ngettext(" %s runtime block (%s) suppressed.",
+						" %s runtime blocks (%s) suppressed.",
+						(unsigned long)memory_integer(sums[0].blocks)),
+				       runtime_count, runtime);
+	if (rules)
+		g_string_append_printf(text,
+				       ngettext(" %s block (%s) suppressed by --suppressions.",
+						" %s blocks (%s) suppressed by --suppressions.",
+						(unsigned long)memory_integer(sums[1].blocks)),
+				       matched_count, matched);
+}
+
+static void append_not_freed(const struct memory *memory, GString *text)
+{
+	g_autofree char *amount = amount_text(memory->all.leaked_bytes, memory->all.leaked_blocks);
+
+	if (memory->all.leaked_blocks > 0)
+		g_string_append_printf(text, _("Not freed at exit: %s."), amount);
+	else
+		g_string_append(text, _("Not freed at exit: nothing."));
+	append_suppressed(memory, text);
+	g_string_append_c(text, '\n');
+}
+
+static void append_peak(const struct memory *memory, GString *text)
+{
+	g_autofree char *bytes = bytes_text(memory->all.peak_bytes);
+	g_autofree char *time = text_duration((uint64_t)MAX_OF(memory->all.peak_ns, INT64_C(0)));
+
+	if (memory->all.has_peak_time)
+		g_string_append_printf(text, _("The heap was largest at %s, with %s.\n"), time,
+				       bytes);
+}
+
+/* Appends which of the blocks were freed almost at once, as a clause. */
+static void append_how_soon(const struct memory *memory, GString *text)
+{
+	g_autofree char *within = memory->within_ns != UINT64_MAX ? text_duration(memory->within_ns)
+								  : NULL;
+
+	if (within)
+		g_string_append_printf(text, _("freed within %s"), within);
+	else
+		g_string_append_printf(text,
+				       ngettext("freed at most %" PRIu64 " allocation later",
+						"freed at most %" PRIu64 " allocations later",
+						(unsigned long)memory->threshold),
+				       memory->threshold);
+}
+
+static void describe_allocated(const struct memory *memory, GString *text)
+{
+	const struct memory_counts *all = &memory->all;
+	g_autofree char *amount = amount_text(all->allocated_bytes, all->allocations);
+	g_autofree char *share = share_text(all->temporary, all->allocations);
+	g_autofree char *failed = count_text(all->failed), *foreign = count_text(all->foreign);
+	struct out command;
+
+	out_init(&command, -1);
+	capture_print_command(memory->reader.capture, &command);
+	if (command.text->len > 0)
+		g_string_append_printf(text, _("%s allocated %s"), command.text->str, amount);
+	else
+		g_string_append_printf(text, _("Allocated: %s"), amount);
+	out_done(&command);
+	if (memory_knows_temporary(memory) && all->temporary > 0) {
+		g_string_append_printf(text, _("; %s %% of the blocks were "), share);
+		if (memory->within_ns == UINT64_MAX && memory->threshold <= 1)
+			g_string_append(text, _("freed almost at once"));
+		else
+			append_how_soon(memory, text);
+	}
+	g_string_append(text, ".\n");
+	append_peak(memory, text);
+	append_not_freed(memory, text);
+	if (all->failed > 0)
+		g_string_append_printf(text,
+				       ngettext("%s call failed.\n", "%s calls failed.\n",
+						(unsigned long)memory_integer(all->failed)),
+				       failed);
+	if (all->foreign > 0)
+		g_string_append_printf(
+			text,
+			ngettext("%s free was of a block whose allocation was not recorded.\n",
+				 "%s frees were of blocks whose allocation was not recorded.\n",
+				 (unsigned long)memory_integer(all->foreign)),
+			foreign);
+	if (memory->unknown)
+		g_string_append_printf(text, _("Frees of blocks that did not live: %" PRIu64 ".\n"),
+				       memory->unknown);
+}
+
+static void describe_leaks(const struct memory *memory, GString *text)
+{
+	g_autofree char *amount = amount_text(memory->all.leaked_bytes, memory->all.leaked_blocks);
+	guint n = memory->stacks->len;
+
+	if (memory->all.leaked_blocks <= 0) {
+		append_not_freed(memory, text);
+		return;
+	}
+	g_string_append_printf(text, _("Not freed at exit: %s"), amount);
+	if (n > 0)
+		g_string_append_printf(text, ngettext(", %u place", ", %u places", n), n);
+	g_string_append(text, _(" (still reachable or not: unknown)."));
+	if (memory->is_tree || memory->suppressions.all)
+		append_suppressed(memory, text);
+	g_string_append_c(text, '\n');
+}
+
+static void describe_temporary(const struct memory *memory, GString *text)
+{
+	const struct memory_counts *all = &memory->all;
+	g_autofree char *share = share_text(all->temporary, all->allocations);
+	g_autofree char *blocks = blocks_text(all->allocations);
+
+	if (!memory_knows_temporary(memory)) {
+		g_string_append(
+			text, _("Which blocks were freed almost at once is not known of a "
+				"sampled recording; --within shows those freed within a time.\n"));
+		return;
+	}
+	if (all->temporary <= 0) {
+		g_string_append_printf(text, _("None of %s was "), blocks);
+		append_how_soon(memory, text);
+		g_string_append(text, ".\n");
+		return;
+	}
+	g_string_append_printf(text, _("%s %% of %s were "), share, blocks);
+	append_how_soon(memory, text);
+	g_string_append(text, _(". They cost time, not memory.\n"));
+}
+
+static void describe_peak(const struct memory *memory, GString *text)
+{
+	g_autofree char *amount = amount_text(memory->all.peak_bytes, memory->all.live_blocks);
+	g_autofree char *time = seconds_text(memory->all.peak_ns);
+
+	if (memory->all.has_peak_time)
+		g_string_append_printf(text, _("The heap was largest at %s s, with %s.\n"), time,
+				       amount);
+	else
+		g_string_append(text, _("The heap was always empty.\n"));
+}
+
+static void describe_at(const struct memory *memory, GString *text)
+{
+	g_autofree char *amount = amount_text(memory->all.live_bytes, memory->all.live_blocks);
+	g_autofree char *time = seconds_text(memory->at_ns);
+
+	g_string_append_printf(text, _("At %s s the heap had %s.\n"), time, amount);
+}
+
+static void describe_diff(const struct memory *memory, GString *text)
+{
+	g_autofree char *from = seconds_text(memory->before_ns), *to = seconds_text(memory->at_ns);
+	g_autofree char *live = bytes_text(memory->all.live_bytes), *change = NULL, *blocks = NULL;
+	struct memory_sum before = { 0 };
+	double bytes, count;
+
+	for (uint32_t i = 0; i < memory->before->len; i++) {
+		before.bytes += memory_sum_at(memory->before, i).bytes;
+		before.blocks += memory_sum_at(memory->before, i).blocks;
+	}
+	bytes = memory->all.live_bytes - before.bytes;
+	count = memory->all.live_blocks - before.blocks;
+	change = bytes_text(fabs(bytes));
+	blocks = blocks_text(fabs(count));
+	if (fabs(bytes) < 0.5 && fabs(count) < 0.5)
+		g_string_append_printf(text, _("%s s to %s s: the heap stayed at %s.\n"), from, to,
+				       live);
+	else
+		g_string_append_printf(
+			text,
+			bytes >= 0 ? _("%s s to %s s: the heap grew by %s (%s%s), to %s.\n")
+				   : _("%s s to %s s: the heap shrank by %s (%s%s), to %s.\n"),
+			from, to, change, count < 0 ? "-" : "+", blocks, live);
+}
+
+/* The row that has most blocks. */
+static void describe_classes(const struct memory *memory, GString *text)
+{
+	const struct memory_line *most = NULL;
+	enum memory_key by = memory_query_of(memory)->key;
+	g_autofree char *row = NULL, *share = NULL;
+	double all = 0;
+
+	for (guint i = 0; i < memory->lines->len; i++) {
+		const struct memory_line *line =
+			&g_array_index(memory->lines, struct memory_line, i);
+
+		all += line->counts->allocations;
+		if (!most || line->counts->allocations > most->counts->allocations)
+			most = line;
+	}
+	if (!most || most->counts->allocations <= 0)
+		return;
+	row = row_text(memory, most->entity);
+	share = share_text(most->counts->allocations, all);
+	g_string_append_printf(text,
+			       by == MEMORY_BY_SIZE ? _("Most blocks have %s bytes: %s %%.\n")
+			       : by == MEMORY_BY_LIFETIME
+				       ? _("Most freed blocks lived %s: %s %%.\n")
+				       : _("Most blocks are of %s: %s %%.\n"),
+			       row, share);
+	append_not_freed(memory, text);
+}
+
+static void describe_pairs(const struct memory *memory, GString *text)
+{
+	g_autofree char *count = NULL, *of = NULL, *share = NULL;
+	double crossed = 0, all = 0;
+
+	for (guint i = 0; i < memory->lines->len; i++) {
+		const struct memory_line *line =
+			&g_array_index(memory->lines, struct memory_line, i);
+		const struct memory_pair *pair = pair_at(memory, line->entity);
+
+		all += line->counts->allocations;
+		if (pair->allocator != pair->freer)
+			crossed += line->counts->allocations;
+	}
+	count = count_text(crossed);
+	of = blocks_text(all);
+	share = share_text(crossed, all);
+	g_string_append_printf(text, _("Freed by another thread: %s of %s (%s %%).\n"), count, of,
+			       share);
+}
+
+static void describe_reallocs(const struct memory *memory, GString *text)
+{
+	g_autofree char *blocks = blocks_text(memory->all.reallocs);
+	g_autofree char *grown = bytes_text(memory->all.grown_bytes);
+	g_autofree char *copied = bytes_text(memory->all.copied_bytes);
+
+	if (memory->all.reallocs > 0)
+		g_string_append_printf(
+			text,
+			_("Reallocated: %s, which grew by %s; where they moved, up to "
+			  "%s were copied.\n"),
+			blocks, grown, copied);
+	else
+		g_string_append(text, _("No block was reallocated.\n"));
+}
+
+static void describe_timeline(const struct memory *memory, GString *text)
+{
+	const struct memory_point *points = (const void *)memory->points->data;
+	guint n = memory->points->len;
+	double values[SPARKLINE_COLUMNS] = { 0 };
+	g_autofree char *range = NULL, *bars = NULL, *most = bytes_text(memory->all.peak_bytes);
+
+	if (n == 0)
+		return;
+	/* There are more points than columns. */
+	for (guint i = 0; i < n; i++) {
+		double *value = &values[(uint64_t)i * SPARKLINE_COLUMNS / n];
+
+		*value = MAX_OF(*value, points[i].bytes);
+	}
+	range = sparkline_range(MAX_OF(memory->reader.from_ns, INT64_C(0)), points[n - 1].time_ns);
+	bars = sparkline(values, SPARKLINE_COLUMNS, memory->all.peak_bytes);
+	g_string_append_printf(text, _("Live heap, %s, at most %s:  %s\n"), range, most, bars);
+}
+
+/* ---- the views ------------------------------------------------------------------------------- */
+
+/* clang-format off */
+#define COLUMNS(name, ...) \
+	static const struct table_column name##_columns[] = { __VA_ARGS__, { 0 } }
+#define NAMED(title) { ROW, COLUMN_NAME, title }
+#define FUNCTION NAMED(N_("function < own caller")), { PLACE, COLUMN_PLACE, NULL }
+#define LIVE(title) \
+	{ SELF_BYTES, COLUMN_SIZE, title }, { SELF_BLOCKS, COLUMN_COUNT, N_("blocks") }, \
+	{ SHARE, COLUMN_PERCENT, N_("share %") }, FUNCTION
+#define MADE(title) \
+	{ ALLOCATED, COLUMN_SIZE, title }, { ALLOCATIONS, COLUMN_COUNT, N_("blocks") }
+#define SHORT_LIVED { TEMPORARY, COLUMN_COUNT, N_("temporary") }
+#define NOT_FREED { LEAKED_BYTES, COLUMN_SIZE, N_("not freed") }
+#define AT_PEAK(title) { PEAK_BYTES, COLUMN_SIZE, title }
+
+COLUMNS(summary, MADE(N_("allocated")), NOT_FREED, FUNCTION);
+COLUMNS(temporary, { SELF_BLOCKS, COLUMN_COUNT, N_("blocks") },
+	{ OF_OWN, COLUMN_PERCENT, N_("of own %") }, { SELF_BYTES, COLUMN_SIZE, N_("bytes") },
+	FUNCTION);
+COLUMNS(peak, LIVE(N_("at peak")));
+COLUMNS(at, LIVE(N_("live")));
+COLUMNS(diff, { DELTA_BYTES, COLUMN_SIZE, N_("change"), true },
+	{ DELTA_BLOCKS, COLUMN_COUNT, N_("blocks"), true },
+	{ SHARE, COLUMN_PERCENT, N_("share %") }, FUNCTION);
+COLUMNS(size, MADE(N_("allocated")), SHORT_LIVED, AT_PEAK(N_("at peak")), NOT_FREED,
+	NAMED(N_("bytes of a block")));
+COLUMNS(lifetime, { LIVED_BYTES, COLUMN_SIZE, N_("bytes") },
+	{ LIVED_BLOCKS, COLUMN_COUNT, N_("blocks") }, SHORT_LIVED, NAMED(N_("lived")));
+COLUMNS(thread, MADE(N_("allocated")), SHORT_LIVED, AT_PEAK(N_("at peak")), NOT_FREED,
+	NAMED(N_("thread")));
+COLUMNS(pair, MADE(N_("bytes")), SHORT_LIVED, NAMED(N_("allocated by, freed by")));
+COLUMNS(realloc, { SELF_BYTES, COLUMN_SIZE, N_("bytes") },
+	{ SELF_BLOCKS, COLUMN_COUNT, N_("blocks") }, { GROWN, COLUMN_SIZE, N_("grown") },
+	{ CHAIN, COLUMN_COUNT, N_("in a row") }, FUNCTION);
+COLUMNS(point, { TIME, COLUMN_DURATION, N_("time") }, { LIVE_BYTES, COLUMN_SIZE, N_("live") },
+	{ LIVE_BLOCKS, COLUMN_COUNT, N_("blocks") }, NAMED(N_("largest then")));
+COLUMNS(process, MADE(N_("allocated")), AT_PEAK(N_("peak")), NOT_FREED,
+	{ PID, COLUMN_NUMBER, N_("pid") }, { END, COLUMN_WORD, N_("end") },
+	NAMED(N_("process")));
+/* clang-format on */
+
+#define HAS_ALL                                                                     \
+	(MEMORY_HAS_CALLS | MEMORY_HAS_LIVE | MEMORY_HAS_LEAKED | MEMORY_HAS_PEAK | \
+	 MEMORY_HAS_TEMPORARY)
+
+const struct memory_query memory_queries[MEMORY_VIEWS] = {
+	[MEMORY_SUMMARY] = { "summary", MEMORY_BY_FUNCTION, MEMORY_ALLOCATED, false, HAS_ALL,
+			     summary_columns, function_members, describe_allocated },
+	[MEMORY_LEAKS] = { "leaks", MEMORY_BY_FUNCTION, MEMORY_NOT_FREED, false, MEMORY_HAS_LEAKED,
+			   NULL, function_members, describe_leaks },
+	[MEMORY_TEMPORARY] = { "temporary", MEMORY_BY_FUNCTION, MEMORY_FREED_AT_ONCE, true, HAS_ALL,
+			       temporary_columns, temporary_members, describe_temporary },
+	[MEMORY_PEAK] = { "peak", MEMORY_BY_FUNCTION, MEMORY_LIVE_AT_PEAK, false,
+			  MEMORY_HAS_LIVE | MEMORY_HAS_PEAK, peak_columns, function_members,
+			  describe_peak },
+	[MEMORY_AT] = { "at", MEMORY_BY_FUNCTION, MEMORY_LIVE_AT_TIME, false, MEMORY_HAS_LIVE,
+			at_columns, function_members, describe_at },
+	[MEMORY_DIFF] = { "diff", MEMORY_BY_FUNCTION, MEMORY_LIVE_SINCE, false, MEMORY_HAS_LIVE,
+			  diff_columns, diff_members, describe_diff },
+	[MEMORY_SIZES] = { "sizes", MEMORY_BY_SIZE, MEMORY_ALLOCATED, false, HAS_ALL, size_columns,
+			   size_members, describe_classes },
+	[MEMORY_LIFETIMES] = { "lifetimes", MEMORY_BY_LIFETIME, MEMORY_ALLOCATED, false,
+			       MEMORY_HAS_CALLS | MEMORY_HAS_LEAKED | MEMORY_HAS_TEMPORARY,
+			       lifetime_columns, lifetime_members, describe_classes },
+	[MEMORY_THREADS] = { "threads", MEMORY_BY_THREAD, MEMORY_ALLOCATED, false, HAS_ALL,
+			     thread_columns, thread_members, describe_classes },
+	[MEMORY_CROSS_THREAD] = { "cross-thread", MEMORY_BY_PAIR, MEMORY_FREED_ELSEWHERE, false,
+				  MEMORY_HAS_CALLS | MEMORY_HAS_TEMPORARY, pair_columns,
+				  pair_members, describe_pairs },
+	[MEMORY_REALLOCS] = { "reallocs", MEMORY_BY_FUNCTION, MEMORY_MOVED, true, HAS_ALL,
+			      realloc_columns, realloc_members, describe_reallocs },
+	[MEMORY_TIMELINE] = { "timeline", MEMORY_BY_TIME, MEMORY_LIVE, false, 0, point_columns,
+			      point_members, describe_timeline },
+};
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void print_loss(const struct memory *memory, struct out *out)
+{
+	g_autofree char *lost = text_count(memory->lost);
+
+	if (!memory->is_incomplete)
+		return;
+	reader_style(&memory->reader, out, READER_WARNING);
+	if (memory->lost == 0)
+		out_text(out, _("A part of the capture cannot be read: "));
+	else
+		out_printf(out,
+			   ngettext("%s record was lost: ", "%s records were lost: ", memory->lost),
+			   lost);
+	if (memory_reads_all(memory))
+		out_text(out, _("calls and bytes are too low by these; as many blocks may be shown "
+				"as not freed that were freed, or be missing, and the peak may be "
+				"wrong by them\n"));
+	else if (memory_query_of(memory)->filter == MEMORY_NOT_FREED)
+		out_text(out, _("as many blocks may be shown as not freed that were freed, or be "
+				"missing\n"));
+	else
+		out_text(out, _("as many blocks may be shown that were freed, or be missing\n"));
+	reader_style(&memory->reader, out, READER_PLAIN);
+}
+
+static void print_warnings(const struct memory *memory, struct out *out)
+{
+	print_loss(memory, out);
+	reader_print_losses(&memory->reader, out, READER_LOSSES);
+	reader_print_lost_names(&memory->reader, out);
+	reader_style(&memory->reader, out, READER_WARNING);
+	for (guint i = 0; i < memory->warnings->len; i++) {
+		const struct memory_warning *warning =
+			&g_array_index(memory->warnings, struct memory_warning, i);
+
+		out_printf(out,
+			   ngettext("In %u process, ", "In %u processes, ", warning->processes),
+			   warning->processes);
+		text_cell(out, warning->text, 0, TEXT_LEFT);
+		out_char(out, '\n');
+	}
+	reader_style(&memory->reader, out, READER_PLAIN);
+}
+
+static void append_running(const struct memory *memory, GString *text)
+{
+	unsigned running = 0;
+
+	for (uint32_t i = NAMES_LOST + 1; i < memory->processes->len; i++) {
+		const struct memory_counts *process =
+			&g_array_index(memory->processes, struct memory_counts, i);
+
+		running += process->is_there && process->leaked_blocks > 0 &&
+			   memory_heaps_end(&memory->heaps, i) == MEMORY_RUNNING;
+	}
+	if (running && (memory->has_all & MEMORY_HAS_LEAKED))
+		g_string_append_printf(
+			text,
+			ngettext("%u process still ran when the recording ended: what it had then "
+				 "counts as not freed.\n",
+				 "%u processes still ran when the recording ended: what they had "
+				 "then counts as not freed.\n",
+				 running),
+			running);
+}
+
+static void append_sampling(const struct memory *memory, GString *text)
+{
+	bool by_all;
+	uint64_t least = memory_most_setting(memory->reader.capture, MEMORY_MIN_BYTES, &by_all);
+	g_autofree char *bytes = bytes_text(memory->sampled_bytes);
+
+	if (memory->sampled_bytes > 0)
+		g_string_append_printf(
+			text,
+			memory->is_sampled_alike
+				? _("Sampled, one allocation in about %s: numbers are estimates.\n")
+				: _("Sampled, by some of the recordings in it one allocation in about %s: numbers are estimates.\n"),
+			bytes);
+	if (least)
+		g_string_append_printf(
+			text,
+			by_all ? _("Allocations below %" PRIu64 " bytes were not recorded.\n")
+			       : _("Allocations below %" PRIu64
+				   " bytes were not recorded by some of the recordings in it.\n"),
+			least);
+}
+
+static void print_processes(const struct memory *memory, struct out *out)
+{
+	const struct process_rows rows = list_processes(memory);
+	struct table table = { .rows = rows.all->len, .get = get_process_cell, .data = &rows };
+
+	for (const struct table_column *c = process_columns; c->format; c++)
+		table_add_column(&table, c->field, c->format, _(c->title));
+	out_char(out, '\n');
+	reader_print_table(&memory->reader, out, &table);
+	g_array_unref(rows.all);
+}
+
+/* Returns how many processes there are, and whether none of them could be recorded. */
+static unsigned count_processes(const struct memory *memory, bool *ret_none_recorded)
+{
+	unsigned n = 0, excluded = 0;
+
+	for (uint32_t i = 0; i < memory->processes->len; i++) {
+		if (!g_array_index(memory->processes, struct memory_counts, i).is_there)
+			continue;
+		n++;
+		excluded += memory_excluded(memory, i) != NULL;
+	}
+	*ret_none_recorded = n > 0 && excluded == n;
+	return n;
+}
+
+/* "Suppressed: 6 blocks, 76.2 KiB: libstdc++ pool, stdio buffers (--no-suppressions)." */
+static void print_runtime(const struct memory *memory, struct out *out)
+{
+	g_autoptr(GString) names = g_string_new(NULL);
+	g_autofree char *blocks = NULL, *bytes = NULL;
+	struct memory_sum all = { 0 };
+
+	for (unsigned i = 0; i < RUNTIME_POOLS; i++) {
+		const struct memory_sum *sum = &memory->suppressions.pools[i];
+
+		if (sum->blocks <= 0)
+			continue;
+		all.bytes += sum->bytes;
+		all.blocks += sum->blocks;
+		g_string_append_printf(names, "%s%s", names->len ? ", " : "",
+				       _(runtime_pool_name(i)));
+	}
+	if (all.blocks <= 0)
+		return;
+	blocks = blocks_text(all.blocks);
+	bytes = bytes_text(all.bytes);
+	out_printf(out, _("\nSuppressed: %s, %s: %s (--no-suppressions).\n"), blocks, bytes,
+		   names->str);
+}
+
+static void print_next(const struct memory *memory, struct out *out)
+{
+	g_autofree char *file = NULL;
+
+	if (memory->view != MEMORY_SUMMARY || memory->is_tree || !isatty(STDOUT_FILENO))
+		return;
+	file = text_escape(memory->reader.capture->file);
+	out_printf(out, _("Next: profcapture memory %s %s\n"), file,
+		   memory->all.leaked_blocks > 0                         ? "--leaks"
+		   : 2 * memory->all.temporary > memory->all.allocations ? "--temporary"
+									 : "--peak");
+}
+
+void memory_print(struct memory *memory, struct out *out)
+{
+	const struct show show = show_of(memory);
+	const struct table table = table_of(&show);
+	g_autoptr(GString) text = g_string_new(NULL);
+	g_auto(GStrv) lines = NULL;
+	bool none_recorded;
+	unsigned processes = count_processes(memory, &none_recorded);
+
+	print_warnings(memory, out);
+	if (none_recorded) {
+		out_text(out, _("No allocations were recorded of any of these processes:\n"));
+		print_processes(memory, out);
+		return;
+	}
+	memory_query_of(memory)->describe(memory, text);
+	append_running(memory, text);
+	append_sampling(memory, text);
+	lines = g_strsplit(text->str, "\n", -1);
+	for (unsigned i = 0; lines[i] && *lines[i]; i++)
+		text_wrap(out, lines[i], 0, 2, memory->reader.columns);
+	if (reader_is_complete(&memory->reader) && !memory->is_incomplete)
+		out_text(out, _("Lost: nothing.\n"));
+	if (memory->view == MEMORY_SUMMARY && processes > 1)
+		print_processes(memory, out);
+	if (memory->lines->len > 0)
+		out_char(out, '\n');
+	if (memory->is_tree)
+		memory_print_tree(memory, out);
+	else if (memory_query_of(memory)->columns)
+		reader_print_table(&memory->reader, out, &table);
+	else
+		memory_print_stacks(memory, out);
+	if (memory->hides_runtime && memory_query_of(memory)->filter == MEMORY_NOT_FREED &&
+	    !memory->is_tree)
+		print_runtime(memory, out);
+	print_next(memory, out);
+}

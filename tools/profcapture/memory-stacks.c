@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Memory-stacks - blocks that were not freed, by the place in the program that allocated them
+ *
+ * Blocks are one stack here if the same lines of the program led to them, and called the same
+ * library function last. Library functions inside of it and between frames of the program say
+ * nothing about the program.
+ */
+#include "config.h"
+
+#include "tools/profcapture/memory.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define MOST_FRAMES 16u /* of a stack in text */
+
+struct memory_stack {
+	uint32_t start;  /* node: the innermost frame of the program, or else of the stack */
+	uint32_t callee; /* node: what is called there, or 0 */
+	uint32_t sites;  /* stacks of the capture that it stands for */
+	enum runtime_pool pool;
+	struct memory_sum sum;
+};
+
+static uint32_t whole_at(const struct memory_tree *tree, uint32_t node)
+{
+	return functions_whole(tree->functions, memory_node_at(tree, node)->function);
+}
+
+static gint compare_stacks(gconstpointer left, gconstpointer right, gpointer data)
+{
+	const struct memory_stack *a = left, *b = right;
+	double by_a = memory_key_of(data, &a->sum), by_b = memory_key_of(data, &b->sum);
+
+	if (by_a != by_b)
+		return by_a > by_b ? -1 : 1;
+	return a->start != b->start ? (a->start < b->start ? -1 : 1)
+				    : (a->callee > b->callee) - (a->callee < b->callee);
+}
+
+/* Returns for each node a number that is the same for nodes with the same frames of the program at
+ * and above them, whatever library functions are between these. Free it. */
+static uint32_t *trails_of(const struct memory_tree *tree)
+{
+	uint32_t *trails = g_new0(uint32_t, tree->nodes->len), n = 0;
+	struct number_map known;
+
+	number_map_init(&known);
+	/* A parent comes before its children. */
+	for (uint32_t i = 1; i < tree->nodes->len; i++) {
+		const struct memory_node *node = memory_node_at(tree, i);
+		uint32_t *trail;
+
+		trails[i] = trails[node->parent];
+		if (node->own != i)
+			continue;
+		trail = number_map_at(&known, (uint64_t)trails[i] << 32 | node->function);
+		if (*trail == 0)
+			*trail = ++n;
+		trails[i] = *trail;
+	}
+	number_map_done(&known);
+	return trails;
+}
+
+void memory_list_stacks(struct memory *memory)
+{
+	struct memory_tree *tree = &memory->tree;
+	g_autofree uint32_t *trails = trails_of(tree);
+	struct number_map known;
+
+	number_map_init(&known);
+	for (uint32_t i = 1; i < tree->nodes->len; i++) {
+		struct memory_sum sum = memory_sum_at(memory->sums, i);
+		struct memory_stack stack = { .start = i, .pool = RUNTIME_POOLS };
+		uint32_t *index;
+
+		if (sum.blocks == 0)
+			continue;
+		if (!memory->no_suppressions)
+			stack.pool = suppressions_pool(&memory->suppressions, tree, i);
+		while (memory_node_at(tree, stack.start)->parent &&
+		       memory_tree_is_allocator(tree, memory_node_at(tree, stack.start)->function))
+			stack.start = memory_node_at(tree, stack.start)->parent;
+		if (memory_node_at(tree, stack.start)->own) {
+			stack.callee = memory_node_at(tree, stack.start)->callee;
+			stack.start = memory_node_at(tree, stack.start)->own;
+		}
+		/* A stack without a frame of the program has no trail. */
+		index = number_map_at(&known,
+				      (trails[i] ? (uint64_t)trails[i] << 32
+						 : UINT64_MAX << 32 ^ (uint64_t)stack.start << 32) |
+					      (stack.callee ? whole_at(tree, stack.callee)
+							    : FUNCTION_NO_STACK));
+		if (*index == 0) {
+			g_array_append_val(memory->stacks, stack);
+			*index = memory->stacks->len;
+		}
+		stack = g_array_index(memory->stacks, struct memory_stack, *index - 1);
+		stack.sum.bytes += sum.bytes;
+		stack.sum.blocks += sum.blocks;
+		stack.sites++;
+		g_array_index(memory->stacks, struct memory_stack, *index - 1) = stack;
+	}
+	number_map_done(&known);
+	g_array_sort_with_data(memory->stacks, compare_stacks, memory);
+}
+
+GArray *memory_stacks_new(void)
+{
+	return g_array_new(FALSE, FALSE, sizeof(struct memory_stack));
+}
+
+static guint shown_of(const struct memory *memory)
+{
+	guint n = memory->stacks->len;
+
+	return memory->most_stacks ? (guint)MIN_OF(memory->most_stacks, (uint64_t)n) : n;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* Prints the rest of a line after `used` columns: the function, `note`, and the place, which the
+ * line gives up first. */
+static void print_frame(const struct memory *memory, struct out *out, unsigned used,
+			uint32_t function, const char *note, bool has_place)
+{
+	g_autofree char *plain = memory_name(memory, function), *name = text_escape(plain);
+	g_autofree char *place = has_place ? functions_place(memory->tree.functions, function)
+					   : NULL;
+	g_autofree char *safe = text_escape(place ? place : "");
+	unsigned rest = text_width(note), columns = memory->reader.columns;
+	unsigned of_place = *safe ? text_width(safe) + 2 : 0;
+
+	if (columns && used + MIN_OF(text_width(name), 24u) + rest + of_place > columns)
+		of_place = 0;
+	if (columns && used + text_width(name) + rest + of_place > columns) {
+		unsigned room = columns > used + rest + of_place ? columns - used - rest - of_place
+								 : 1;
+		g_autofree char *shorter = function_name_fit(name, room);
+
+		g_free(name);
+		name = text_width(shorter) > room ? text_fit(shorter, room, TEXT_LEFT)
+						  : g_steal_pointer(&shorter);
+	}
+	out_printf(out, "%s%s", name, note);
+	if (of_place)
+		out_printf(out, "  %s", safe);
+	out_char(out, '\n');
+}
+
+static bool is_inlined(const struct memory_tree *tree, uint32_t node)
+{
+	const struct function *function =
+		functions_at(tree->functions, memory_node_at(tree, node)->function);
+
+	return function->depth > 0 || function->is_inlined;
+}
+
+/* Returns the outermost node of the program, or of the stack if nothing of it is the program's.
+ * What is above only starts threads and processes. */
+static uint32_t outermost(const struct memory_tree *tree, uint32_t node)
+{
+	uint32_t last = node, top = node;
+
+	for (uint32_t up = node; up; up = memory_node_at(tree, up)->parent) {
+		const struct function *function =
+			functions_at(tree->functions, memory_node_at(tree, up)->function);
+
+		top = up;
+		if (memory_node_at(tree, up)->own == up && strcmp(function->name, "_start") != 0)
+			last = up;
+	}
+	return memory_node_at(tree, node)->own ? last : top;
+}
+
+/* Prints the callers. A run of library functions is its outermost one. */
+static void print_callers(const struct memory *memory, struct out *out, uint32_t node)
+{
+	const struct memory_tree *tree = &memory->tree;
+	bool has_own = memory_node_at(tree, node)->own;
+	uint32_t last = outermost(tree, node);
+	unsigned n = 0, run = 0;
+
+	for (uint32_t at = node; at != last; at = memory_node_at(tree, at)->parent) {
+		uint32_t up = memory_node_at(tree, at)->parent;
+		uint32_t parent = memory_node_at(tree, up)->parent;
+		bool is_own = memory_node_at(tree, up)->own == up;
+		g_autofree char *note = NULL;
+
+		if (has_own && !is_own && memory_node_at(tree, parent)->own != parent) {
+			run++;
+			continue;
+		}
+		if (++n == MOST_FRAMES) {
+			out_printf(out, "    %s\n", text_sign(TEXT_ELLIPSIS));
+			break;
+		}
+		note = run ? g_strdup_printf("  +%u", run)
+			   : g_strdup(is_inlined(tree, up) ? _(" (inlined)") : "");
+		run = 0;
+		out_text(out, "    ");
+		print_frame(memory, out, 4, memory_node_at(tree, up)->function, note,
+			    is_own || !has_own);
+	}
+}
+
+void memory_print_stacks(struct memory *memory, struct out *out)
+{
+	const struct memory_tree *tree = &memory->tree;
+	guint shown = shown_of(memory), n = memory->stacks->len;
+	g_autoptr(GPtrArray) cells = g_ptr_array_new_with_free_func(g_free);
+	unsigned widths[3] = { 0 };
+	double rest = 0;
+
+	for (guint i = 0; i < n; i++) {
+		const struct memory_stack *stack =
+			&g_array_index(memory->stacks, struct memory_stack, i);
+		uint64_t blocks = memory_integer(stack->sum.blocks);
+		g_autofree char *count = text_count(blocks), *share = NULL;
+
+		rest += i < shown ? 0 : stack->sum.bytes;
+		if (i >= shown)
+			continue;
+		share = text_percent(memory->all.leaked_bytes > 0
+					     ? 100 * stack->sum.bytes / memory->all.leaked_bytes
+					     : 0,
+				     true);
+		g_ptr_array_add(cells, text_bytes(memory_integer(stack->sum.bytes)));
+		g_ptr_array_add(cells, g_strdup_printf(ngettext("%s block", "%s blocks",
+								(unsigned long)blocks),
+						       count));
+		g_ptr_array_add(cells, g_strdup_printf("%s %%", share));
+		for (unsigned c = 0; c < 3; c++)
+			widths[c] = MAX_OF(widths[c], text_width(cells->pdata[i * 3 + c]));
+	}
+	for (guint i = 0; i < shown; i++) {
+		const struct memory_stack *stack =
+			&g_array_index(memory->stacks, struct memory_stack, i);
+
+		for (unsigned c = 0; c < 3; c++) {
+			const char *text = cells->pdata[i * 3 + c];
+
+			out_printf(out, "%*s%s  ", (int)(widths[c] - text_width(text)), "", text);
+		}
+		print_frame(memory, out, widths[0] + widths[1] + widths[2] + 6,
+			    memory_node_at(tree, stack->start)->function,
+			    is_inlined(tree, stack->start) ? _(" (inlined)") : "", true);
+		if (stack->callee) {
+			g_autofree char *note =
+				stack->sites > 1
+					? g_strdup_printf(ngettext("  (%u site)", "  (%u sites)",
+								   stack->sites),
+							  stack->sites)
+					: g_strdup("");
+
+			out_text(out, "    ");
+			print_frame(memory, out, 4, whole_at(tree, stack->callee), note, false);
+		}
+		print_callers(memory, out, stack->start);
+	}
+	if (shown < n) {
+		g_autofree char *amount = text_bytes(memory_integer(rest));
+
+		out_printf(out,
+			   ngettext("%u more place, %s (--limit 0)\n",
+				    "%u more places, %s (--limit 0)\n", n - shown),
+			   n - shown, amount);
+	}
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void write_frame(const struct memory_tree *tree, struct json *json, uint32_t function,
+			bool inlined)
+{
+	json_begin_object(json, NULL);
+	functions_write(tree->functions, function, json);
+	json_bool(json, "inline", inlined);
+	json_end(json);
+}
+
+void memory_write_stacks(struct memory *memory, struct json *json)
+{
+	const struct memory_tree *tree = &memory->tree;
+
+	json_begin_array(json, "stacks");
+	for (guint i = 0; i < shown_of(memory); i++) {
+		const struct memory_stack *stack =
+			&g_array_index(memory->stacks, struct memory_stack, i);
+
+		json_begin_object(json, NULL);
+		json_uint(json, "leaked_bytes", memory_integer(stack->sum.bytes));
+		json_uint(json, "leaked_blocks", memory_integer(stack->sum.blocks));
+		json_uint(json, "sites", stack->sites);
+		json_string(json, "runtime",
+			    stack->pool < RUNTIME_POOLS ? runtime_pool_name(stack->pool) : NULL);
+		json_begin_array(json, "frames");
+		if (stack->callee)
+			write_frame(tree, json, whole_at(tree, stack->callee),
+				    is_inlined(tree, stack->callee));
+		for (uint32_t up = stack->start; up; up = memory_node_at(tree, up)->parent)
+			write_frame(tree, json, memory_node_at(tree, up)->function,
+				    is_inlined(tree, up));
+		json_end(json);
+		json_end(json);
+	}
+	json_end(json);
+	json_uint(json, "stacks_total", memory->stacks->len);
+}
