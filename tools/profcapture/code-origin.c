@@ -36,7 +36,7 @@ static enum code_origin origin_of_image(const char *path)
 					   : CODE_ORIGIN_OWN;
 }
 
-static bool is_of_library(const char *name)
+bool code_origin_is_library(const char *name)
 {
 	static const char *const namespaces[] = { "std::",           "__gnu_cxx::", "__cxxabiv1::",
 						  "core::",          "alloc::",     "<core::",
@@ -59,7 +59,7 @@ enum code_origin code_origin_of(const struct functions *functions, uint32_t func
 		return CODE_ORIGIN_UNKNOWN;
 	/* The program generated the code that is in no file. */
 	origin = path ? origin_of_image(path) : CODE_ORIGIN_OWN;
-	if (origin == CODE_ORIGIN_OWN && is_of_library(f->name))
+	if (origin == CODE_ORIGIN_OWN && code_origin_is_library(f->name))
 		origin = CODE_ORIGIN_LIBRARY;
 	return origin;
 }

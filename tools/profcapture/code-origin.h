@@ -19,6 +19,9 @@ enum code_origin {
 };
 enum code_origin code_origin_of(const struct functions *functions, uint32_t function);
 
+/* Returns whether a function of this readable name is of the library of C++ or Rust. */
+bool code_origin_is_library(const char *name);
+
 struct own_weights {
 	GHashTable *weights; /* uint64_t: own function << 32 | innermost function → uint64_t * */
 };
