@@ -278,7 +278,7 @@ def test_value_is_not_there(profcapture, heap, capture, tmp_path):
     assert not done.stdout and "--value alloc-space" in done.stderr
     for more in (["--to", "pprof"], ["--to", "firefox"], ["--to", "folded", "--focus", "x"], ["--to", "folded", "--mode", "user"],
                  ["--to", "speedscope", "--cpu", "0"]):
-        assert "--value alloc-space is for folded" in profcapture("export", heap[0], "--value", "alloc-space", *more, check=2).stderr
+        assert "--value alloc-space works with folded and speedscope only" in profcapture("export", heap[0], "--value", "alloc-space", *more, check=2).stderr
     plain = make(tmp_path / "plain.cap", "--rows", 10)
     done = profcapture("export", plain, "--to", "folded", "--value", "alloc-space", "-o", tmp_path / "x", check=1)
     assert "no allocations" in done.stderr and not (tmp_path / "x").exists()
@@ -301,7 +301,7 @@ def test_many_allocations_are_cut(profcapture, tmp_path):
     done = profcapture("export", path, "--to", "firefox")
     profile = json.loads(done.stdout)
     assert sum(thread["nativeAllocations"]["length"] for thread in profile["threads"]) == 500000
-    assert "allocations are there up to 0.0" in done.stderr and retained(profile)
+    assert "only allocations and frees up to 0.0" in done.stderr and retained(profile)
 
 
 def test_samples_without_allocations(export):
@@ -500,6 +500,20 @@ def test_filters(profcapture, capture, report, export, options):
         have = numbers_of(to, export(to, *options))
         assert have[0] == samples * (period if to == "speedscope" else 1)
         assert have[1] == threads or to == "folded"
+
+
+@pytest.mark.parametrize("to, how", [("folded", "Draw a flame graph: flamegraph.pl 'my {to}' > flame.svg"), ("firefox", "Open it at profiler.firefox.com"),
+                                     ("pprof", "Open it: go tool pprof -http=: 'my {to}'"), ("speedscope", "Open it in speedscope")])
+def test_how_to_open_it(profcapture, tmp_path, to, how):
+    """One line for a file; nothing for a pipe or a device, which another program reads."""
+    path = make(tmp_path / "x.cap", "--only", "sample", "--rows", 10)
+    done = profcapture("export", path, "--to", to, "-o", f"my {to}", cwd=tmp_path)
+    assert done.stderr == how.format(to=to) + "\n" and done.stdout == ""
+    assert profcapture("export", path, "--to", to, "-o", f"my {to}", "--force", "--quiet", cwd=tmp_path).stderr == ""
+    if to == "folded":
+        assert profcapture("export", path, "--to", to, "-o", "x.gz", cwd=tmp_path).stderr.startswith("Draw a flame graph: zcat x.gz | ")
+    for output in [], ["-o", "-"], ["-o", "/dev/null"]:
+        assert profcapture("export", path, "--to", to, *output, text=False).stderr == b""
 
 
 def test_a_file_that_exists(profcapture, capture, tmp_path):

@@ -211,7 +211,7 @@ def test_exports_have_one_event(profcapture, two):
         types, samples = read_pprof(done.stdout)
         assert types == [("samples", "count"), unit]
         assert [sum(values[i] for _, values, _ in samples) for i in (0, 1)] == [data["total"], data["total_weight"]]
-        assert f"these are the samples of {event}; also recorded: " in done.stderr.decode()
+        assert f"only the samples of {event} are exported; also recorded: " in done.stderr.decode()
     # for a clock with one period the numbers of samples suffice
     lines = profcapture("export", two, "--to", "folded").stdout.splitlines()
     assert sum(int(line.rsplit(" ", 1)[1]) for line in lines) == report(profcapture, two)["total"]

@@ -19,6 +19,7 @@
 #include <gio/gunixoutputstream.h>
 #include <glib/gi18n.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { FOLDED, FIREFOX, PPROF, SPEEDSCOPE };
@@ -29,11 +30,16 @@ static const struct {
 	bool compressed; /* always */
 	bool places;     /* has lines of frames */
 	enum { NO_ALLOCATIONS, ALLOCATION_SUMS, ALLOCATION_EVENTS } allocations;
+	const char *how_to_open; /* with the quoted name of the file, if it has a place for it */
 } formats[] = {
-	[FOLDED] = { export_folded, false, false, NO_ALLOCATIONS },
-	[FIREFOX] = { export_firefox, false, true, ALLOCATION_EVENTS },
-	[PPROF] = { export_pprof, true, true, ALLOCATION_SUMS },
-	[SPEEDSCOPE] = { export_speedscope, false, false, NO_ALLOCATIONS },
+	[FOLDED] = { export_folded, false, false, NO_ALLOCATIONS,
+		     N_("Draw a flame graph: flamegraph.pl %s > flame.svg") },
+	[FIREFOX] = { export_firefox, false, true, ALLOCATION_EVENTS,
+		      N_("Open it at profiler.firefox.com") },
+	[PPROF] = { export_pprof, true, true, ALLOCATION_SUMS,
+		    N_("Open it: go tool pprof -http=: %s") },
+	[SPEEDSCOPE] = { export_speedscope, false, false, NO_ALLOCATIONS,
+			 N_("Open it in speedscope") },
 };
 
 /* enum export_value */
@@ -51,6 +57,8 @@ static const struct cli_option options[] = {
 	  N_("Write FILE (default: -, standard output)") },
 	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
 	  N_("Overwrite an existing file") },
+	{ "quiet", 'q', CLI_FLAG, offsetof(struct export, is_quiet), NULL,
+	  N_("Do not say how to open the file") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct export, tally.inlined), NULL,
 	  N_("Show inlined functions as frames") },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct export, tally.mode), N_("MODE"),
@@ -389,10 +397,23 @@ static bool write_result(struct export *export, GError **error)
 	bool compressed = formats[export->format].compressed ||
 			  g_str_has_suffix(export->output, ".gz");
 
-	return result_file_open(export->output, export->force, &file, error) &&
-	       (compressed ? write_compressed(export, file.fd, error)
-			   : write_plain(export, file.fd, error)) &&
-	       result_file_commit(&file, error);
+	if (!result_file_open(export->output, export->force, &file, error) ||
+	    !(compressed ? write_compressed(export, file.fd, error)
+			 : write_plain(export, file.fd, error)) ||
+	    !result_file_commit(&file, error))
+		return false;
+	if (!export->is_quiet && file.stream_fd < 0) {
+		g_autofree char *word = capture_shell_word(export->output);
+		g_autofree char *escaped = text_escape(word);
+
+		fprintf(stderr,
+			compressed && export->format == FOLDED
+				? _("Draw a flame graph: zcat %s | flamegraph.pl > flame.svg")
+				: _(formats[export->format].how_to_open),
+			escaped);
+		fputc('\n', stderr);
+	}
+	return true;
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
@@ -419,7 +440,7 @@ static bool read_allocations(struct export *export, GError **error)
 		if (!capture_metadata(export->reader.capture, "memory.mode")) {
 			g_set_error_literal(
 				error, CLI_ERROR, CLI_FAILURE,
-				_("the capture has no allocations: profctl record --memory records them"));
+				_("the capture has no allocations. Record them: profctl record --memory"));
 			return false;
 		}
 	}
@@ -430,7 +451,7 @@ static bool read_allocations(struct export *export, GError **error)
 	allocations = export->allocations;
 	if (allocations->left_out)
 		cli_warning(
-			_("allocations are there up to %.3f s, the first %u; what is after is not: --from chooses a range"),
+			_("only allocations and frees up to %.3f s are exported, the first %u; --from selects a later range"),
 			(double)g_array_index(allocations->events, struct allocation_event,
 					      allocations->events->len - 1)
 					.time_ns /
@@ -450,8 +471,9 @@ static void warn_other_events(const struct export *export)
 	others = sampled_events_others(events, (uint32_t)(export->tally.event -
 							  sampled_event_at(events, 0)));
 	if (others)
-		cli_warning(_("these are the samples of %s; also recorded: %s (--event NAME)"),
-			    tally_event_name(&export->tally), others);
+		cli_warning(
+			_("only the samples of %s are exported; also recorded: %s (--event NAME)"),
+			tally_event_name(&export->tally), others);
 }
 
 static bool export_run(struct export *export, const char *input, GError **error)
@@ -472,12 +494,12 @@ static bool export_run(struct export *export, const char *input, GError **error)
 	if (capture_samples(export->reader.capture) == 0 && export->value == EXPORT_SAMPLES &&
 	    formats[export->format].allocations == NO_ALLOCATIONS && allocations_are_there(export))
 		cli_warning(_(
-			"there are no samples in it; what was allocated is there: --value alloc-space, or inuse-space for what is not freed"));
+			"the capture has no samples, but allocations: use --value alloc-space, or inuse-space for those not freed"));
 	find_files(export);
 	warn_other_events(export);
 	if (export->reader.capture->lost)
 		cli_warning(
-			_("the capture lost events, which formats of others cannot say: profcapture info '%s' lists them"),
+			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
 			input);
 	return write_result(export, error);
 }
@@ -515,11 +537,11 @@ int verb_export(int argc, char **argv)
 		return status;
 	if (export.format < 0)
 		return cli_usage_error(
-			_("the result needs a format: --to folded, firefox, pprof or speedscope"));
+			_("choose a format: --to folded, firefox, pprof or speedscope"));
 	if (export.value != EXPORT_SAMPLES &&
 	    (formats[export.format].allocations != NO_ALLOCATIONS || is_of_samples(&export)))
 		return cli_usage_error(
-			_("--value %s is for folded and speedscope, without frames, --cpu or --mode"),
+			_("--value %s works with folded and speedscope only, without frame filters, --cpu and --mode"),
 			value_names[export.value]);
 	return export_run(&export, argv[0], &error) ? CLI_OK : cli_fail(error);
 }

@@ -23,7 +23,7 @@ struct export
 	int format;
 	int value; /* enum export_value, for a format with only one */
 	const char *output;
-	bool force;
+	bool force, is_quiet;
 };
 
 /* The value of a stack; all except samples have pprof's names. */

@@ -59,7 +59,7 @@ static bool use_stream(struct result_file *file, int fd, GError **error)
 	file->stream_fd = fd;
 	if (isatty(fd)) {
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("a capture is not written to a terminal; choose a file with -o"));
+			    _("a capture is not written to a terminal. Name a file with -o"));
 		return false;
 	}
 	file->fd = spool_open(error);
@@ -111,7 +111,7 @@ static bool open_path(struct result_file *file, bool force, GError **error)
 		return fail(error, _("cannot create '%s'"), file->path);
 	if (force)
 		return open_beside(file, error);
-	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("'%s' exists; --force replaces it"),
+	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("'%s' exists. Use --force to overwrite it"),
 		    file->path);
 	return false;
 }
