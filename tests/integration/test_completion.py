@@ -21,7 +21,7 @@ def test_verbs(complete):
 
 def test_options(complete):
     assert complete("doctor", "--j") == ["--json"]
-    assert sorted(complete("doctor", "-")) == ["--color", "--help", "--json"]
+    assert sorted(complete("doctor", "-")) == ["--all", "--color", "--help", "--json"]
     assert complete("doctor", "--nothing") == []
 
 

@@ -175,12 +175,46 @@ def test_missing_engine_fails(profctl, tmp_path):
 
 
 def test_text_says_the_same(profctl):
-    text = profctl("doctor", check=None).stdout
-    for name in IDS:
-        assert re.search(rf"^(ok|warn|fail) +{name} ", text, re.M), name
+    """With --all each check has its row, as in JSON; debuginfod is off here if nobody has set it up."""
+    text = profctl("doctor", "--all", check=None, env={"DEBUGINFOD_URLS": ""}).stdout
+    found = run(profctl, env={"DEBUGINFOD_URLS": ""})
+    for name, check in found.items():
+        status = "off" if name == "debuginfod" else check["status"]
+        assert f"{status:4}  {name:13}  {check['summary']}\n" in text
     assert "\033" not in text
     assert "\033[32m" in profctl("doctor", "--color=always", check=None).stdout
     assert "\033" not in profctl("doctor", check=None, env={"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}).stdout
+
+
+def test_text_begins_with_the_verdict(profctl, tmp_path):
+    """Only warnings and failures have rows, failures first; the others are counted."""
+    for env in {}, {"PROF_LIBEXEC_DIR": tmp_path}:
+        found = run(profctl, env=env)
+        problems = [name for status in ("fail", "warn") for name in found if found[name]["status"] == status]
+        failed = sum(check["status"] == "fail" for check in found.values())
+        lines = profctl("doctor", check=None, env=env).stdout.splitlines()
+        if failed:
+            assert lines[0] == f"Recording does not work here: {failed} problem{'s' * (failed > 1)}."
+        elif found["perf-paranoid"]["status"] == "warn":
+            assert lines[0].startswith("You may record ") and lines[0].endswith(f" Fix: {found['perf-paranoid']['fix']}")
+        elif problems:
+            assert lines[0] == f"Recording works here. {len(problems)} thing{'s' * (len(problems) > 1)} to know:"
+        else:
+            assert lines[0] == "Recording works here."
+        assert [line.split()[1] for line in lines if line.startswith(("fail ", "warn "))] == problems
+        off = "off   debuginfod: set DEBUGINFOD_URLS to fetch missing debug files" in lines
+        assert f"ok    {len(found) - len(problems) - off} more checks (--all)" in lines
+        for check in found.values():
+            assert not check["fix"] or sum(line.endswith(check["fix"]) for line in lines) >= 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")
+def test_verdict_of_a_plain_user(profctl):
+    if paranoid() != 2:
+        pytest.skip("kernel.perf_event_paranoid is not the kernel's default")
+    lines = profctl("doctor", check=None, prefix=NOBODY, cwd="/").stdout.splitlines()
+    assert lines[0] == "You may record your own programs, but not the system. Fix: sudo sysctl kernel.perf_event_paranoid=0"
+    assert not any(line.endswith("fix: sudo sysctl kernel.perf_event_paranoid=0") for line in lines), "the verdict has it"
 
 
 def test_hostile_folder_name(profctl, tmp_path):

@@ -349,9 +349,9 @@ static void test_surroundings(void)
 
 	expect("disk-space", DOCTOR_OK, "10.0 GiB", NULL);
 	machine.free_bytes = 100 << 20;
-	expect("disk-space", DOCTOR_WARN, "100.0 MiB", "-o");
+	expect("disk-space", DOCTOR_WARN, "1.00 MiB", "-o");
 	machine.free_bytes = 1 << 20;
-	expect("disk-space", DOCTOR_FAIL, "1.0 MiB", "-o");
+	expect("disk-space", DOCTOR_FAIL, "1.00 MiB", "-o");
 	machine.write = -EACCES;
 	expect("disk-space", DOCTOR_WARN, "cannot be written", "-o");
 }

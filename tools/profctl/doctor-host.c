@@ -31,35 +31,11 @@ static bool doctor_in_namespace(const struct doctor_host *host, const char *name
 	return target && strcmp(target, initial) != 0;
 }
 
-/* The value of "NAME:" in /proc/self/status, in `base`. */
-static bool doctor_status_field(const char *text, const char *name, unsigned base,
-				uint64_t *ret_value)
-{
-	const char *line = strstr(text, name);
-
-	if (!line)
-		return false;
-	*ret_value = g_ascii_strtoull(line + strlen(name), NULL, base);
-	return true;
-}
-
-static unsigned doctor_capabilities(uint64_t effective)
-{
-	unsigned capabilities = 0;
-
-	if (effective & (1ULL << CAP_IPC_LOCK))
-		capabilities |= DOCTOR_IPC_LOCK;
-	if (effective & (1ULL << CAP_SYSLOG))
-		capabilities |= DOCTOR_SYSLOG;
-	return capabilities;
-}
-
 void doctor_host_init(struct doctor_host *host, const char *root, const char *directory,
 		      const char *libexec_dir, const struct doctor_probes *probes)
 {
 	g_autofree char *status = NULL;
-	uint64_t effective, uid;
-	const char *uids;
+	const char *effective, *uids;
 
 	*host = (struct doctor_host){
 		.root = root, .directory = directory, .libexec_dir = libexec_dir, .probes = probes
@@ -67,16 +43,19 @@ void doctor_host_init(struct doctor_host *host, const char *root, const char *di
 	host->user_namespace = doctor_in_namespace(host, "user", INITIAL_USER_NAMESPACE);
 	host->pid_namespace = doctor_in_namespace(host, "pid", INITIAL_PID_NAMESPACE);
 	status = doctor_read(host, "/proc/self/status");
-	if (!status)
+	if (!status || host->user_namespace)
 		return;
-	if (!host->user_namespace && doctor_status_field(status, "\nCapEff:", 16, &effective))
-		host->capabilities = doctor_capabilities(effective);
+	effective = strstr(status, "\nCapEff:");
+	if (effective) {
+		uint64_t set = g_ascii_strtoull(effective + strlen("\nCapEff:"), NULL, 16);
+
+		host->capabilities = (set >> CAP_IPC_LOCK & 1 ? DOCTOR_IPC_LOCK : 0) |
+				     (set >> CAP_SYSLOG & 1 ? DOCTOR_SYSLOG : 0);
+	}
 	/* "Uid:" has the real, effective, saved and file system id. */
 	uids = strstr(status, "\nUid:");
-	if (uids && (uids = strchr(uids + strlen("\nUid:\t"), '\t'))) {
-		uid = g_ascii_strtoull(uids, NULL, 10);
-		host->superuser = uid == 0 && !host->user_namespace;
-	}
+	uids = uids ? strchr(uids + strlen("\nUid:\t"), '\t') : NULL;
+	host->superuser = uids && g_ascii_strtoull(uids, NULL, 10) == 0;
 }
 
 static int live_perf_open(const struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -158,11 +137,6 @@ static int live_free_bytes(const char *directory, uint64_t *ret_bytes)
 	return 0;
 }
 
-static int live_bus_service(const char *name)
-{
-	return transport_bus_has(name);
-}
-
 static int live_library(const char *name)
 {
 	return dlopen(name, RTLD_LAZY | RTLD_LOCAL) ? 0 : -ENOENT;
@@ -175,6 +149,6 @@ const struct doctor_probes doctor_live_probes = {
 	.procmap_query = live_procmap_query,
 	.map_file = live_map_file,
 	.free_bytes = live_free_bytes,
-	.bus_service = live_bus_service,
+	.bus_service = transport_bus_has,
 	.library = live_library,
 };

@@ -14,7 +14,8 @@
 #include <linux/perf_event.h>
 #include <sys/types.h>
 
-enum doctor_status { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
+/* The worst first. DOCTOR_OFF is for text only: an optional part that works, but is not in use. */
+enum doctor_status { DOCTOR_FAIL, DOCTOR_WARN, DOCTOR_OK, DOCTOR_OFF };
 
 /* Queries of the real kernel; each returns -errno on failure. */
 struct doctor_probes {
@@ -58,6 +59,9 @@ struct doctor_finding {
 	enum doctor_status status;
 	char *summary; /* one line, translated */
 	char *fix;     /* a command or a sentence, or NULL */
+	/* For text, translated; NULL: everything may be recorded, the part is in use */
+	const char *verdict; /* a sentence: what may be recorded */
+	const char *off;     /* how to use an optional part */
 };
 
 struct doctor_check {
@@ -65,8 +69,9 @@ struct doctor_check {
 	void (*run)(const struct doctor_host *host, struct doctor_finding *finding);
 };
 
-/* In report order; the last one's id is NULL. */
-extern const struct doctor_check doctor_checks[];
+#define DOCTOR_CHECKS 17
+/* In report order. */
+extern const struct doctor_check doctor_checks[DOCTOR_CHECKS];
 
 /* The probes of the running kernel. */
 extern const struct doctor_probes doctor_live_probes;
@@ -81,36 +86,6 @@ void doctor_host_init(struct doctor_host *host, const char *root, const char *di
 bool doctor_run(const struct doctor_host *host, const char *id, struct doctor_finding *ret_finding);
 void doctor_finding_done(struct doctor_finding *finding);
 
-/* For checks. The path and the text are formatted; `text` has no trailing newlines and is NULL if
+/* Returns the text of a file below the host's root without trailing newlines; NULL if it is
  * unreadable. */
 char *doctor_read(const struct doctor_host *host, const char *path) MUST_CHECK;
-bool doctor_read_int(const struct doctor_host *host, const char *path, int64_t *ret_value)
-	MUST_CHECK;
-void doctor_found(struct doctor_finding *finding, enum doctor_status status, const char *summary,
-		  ...) PRINTF_LIKE(3, 4);
-void doctor_fix(struct doctor_finding *finding, const char *fix, ...) PRINTF_LIKE(2, 3);
-
-/* doctor-perf.c */
-void doctor_perf_paranoid(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_perf_mlock(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_perf_max_rate(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_pmu(const struct doctor_host *host, struct doctor_finding *finding);
-
-/* doctor-kernel.c */
-void doctor_kptr_restrict(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_ptrace_scope(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_tracefs(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_map_files(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_procmap_query(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_cgroup(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_clocksource(const struct doctor_host *host, struct doctor_finding *finding);
-
-/* doctor-names.c */
-void doctor_debuginfod(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_jit_maps(const struct doctor_host *host, struct doctor_finding *finding);
-
-/* doctor-system.c */
-void doctor_daemon(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_polkit(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_container(const struct doctor_host *host, struct doctor_finding *finding);
-void doctor_disk_space(const struct doctor_host *host, struct doctor_finding *finding);

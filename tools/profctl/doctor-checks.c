@@ -1,0 +1,834 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Doctor checks - what a recording needs, in report order
+ */
+#include "config.h"
+
+#include "tools/profctl/doctor.h"
+
+#include "tools/common/debuginfod.h"
+#include "tools/common/text.h"
+#include "tools/profctl/transport.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define PARANOID "/proc/sys/kernel/perf_event_paranoid"
+#define DEFAULT_FREQUENCY 999
+#define URLS "DEBUGINFOD_URLS"
+#define MAX_LISTED 3
+#define SLACK_SECONDS 2 /* tolerance between two clocks, and of file system times */
+#define FIRST_PYTHON 12 /* the first minor version of Python 3 with -X perf */
+#define MIB (UINT64_C(1) << 20)
+#define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
+
+char *doctor_read(const struct doctor_host *host, const char *path)
+{
+	g_autofree char *full = g_strconcat(host->root, path, NULL);
+	char *text = NULL;
+
+	if (!g_file_get_contents(full, &text, NULL, NULL))
+		return NULL;
+	return g_strchomp(text);
+}
+
+static bool read_int(const struct doctor_host *host, const char *path, int64_t *ret_value)
+{
+	g_autofree char *text = doctor_read(host, path);
+	gint64 value;
+
+	if (!text || !g_ascii_string_to_signed(text, 10, G_MININT64, G_MAXINT64, &value, NULL))
+		return false;
+	*ret_value = value;
+	return true;
+}
+
+/* fix: a command or a sentence, or NULL. */
+static void PRINTF_LIKE(4, 5) found(struct doctor_finding *finding, enum doctor_status status,
+				    const char *fix, const char *summary, ...)
+{
+	va_list arguments;
+
+	finding->status = status;
+	finding->fix = g_strdup(fix);
+	va_start(arguments, summary);
+	finding->summary = g_strdup_vprintf(summary, arguments);
+	va_end(arguments);
+}
+
+/* ---- Our own programs ------------------------------------------------------------------------ */
+
+/* Checks the private form: profctl starts its own profd, which starts an engine. The system's profd
+ * is optional. */
+static void check_daemon(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	static const char *const programs[] = { "profd", "profd-engine", "profd-files" };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(programs); i++) {
+		g_autofree char *path = g_build_filename(host->libexec_dir, programs[i], NULL);
+		g_autofree char *fix = NULL;
+		int failed = access(path, X_OK) == 0 ? 0 : errno;
+
+		if (!failed)
+			continue;
+		fix = g_strdup_printf(
+			_("install profd completely, or set PROF_LIBEXEC_DIR to the folder that has %s"),
+			programs[i]);
+		found(finding, DOCTOR_FAIL, fix, _("'%s' cannot be run: %s"), path,
+		      g_strerror(failed));
+		return;
+	}
+	if (host->probes->bus_service(PROFD_NAME) > 0)
+		found(finding, DOCTOR_OK, NULL,
+		      _("profd, profd-engine and profd-files are in '%s', and the system bus has profd"),
+		      host->libexec_dir);
+	else
+		found(finding, DOCTOR_OK, NULL,
+		      _("profd, profd-engine and profd-files are in '%s'; the system bus has no profd, so recordings have your own rights"),
+		      host->libexec_dir);
+}
+
+static void check_polkit(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	if (host->probes->bus_service(PROFD_NAME) <= 0) {
+		found(finding, DOCTOR_OK, NULL,
+		      _("not needed: the system bus has no profd to ask it"));
+		return;
+	}
+	if (host->probes->bus_service(POLKIT_SERVICE) > 0) {
+		found(finding, DOCTOR_OK, NULL,
+		      _("polkit decides what the system's profd records for whom"));
+		return;
+	}
+	found(finding, DOCTOR_WARN,
+	      _("install polkit (polkitd), or use 'profctl record --bus private'"),
+	      _("the system bus has no polkit, so the system's profd records for nobody, not even for root"));
+}
+
+/* ---- Sampling -------------------------------------------------------------------------------- */
+
+/* The sysctl only explains; the test is whether perf_event_open() succeeds, because capabilities,
+ * security modules and seccomp filters decide too. Levels of kernel.perf_event_paranoid
+ * (Documentation/admin-guide/sysctl/kernel.rst): from 2 up no kernel, from 1 up no CPU-wide events,
+ * from 0 up no raw tracepoints; Debian's and Ubuntu's 3 and 4: nothing. */
+static int perf_try(const struct doctor_host *host, bool system, bool kernel)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period = 1000000,
+		.disabled = 1,
+		.exclude_kernel = !kernel,
+		.exclude_hv = !kernel,
+	};
+
+	return host->probes->perf_open(&attr, system ? -1 : 0, system ? 0 : -1);
+}
+
+static int perf_allowed(const struct doctor_host *host, bool system, bool kernel)
+{
+	CLEANUP_CLOSE int fd = perf_try(host, system, kernel);
+
+	return fd < 0 ? fd : 0;
+}
+
+static void perf_refused(struct doctor_finding *finding, int error, int64_t level)
+{
+	if (level > 2 && (error == -EACCES || error == -EPERM)) {
+		found(finding, DOCTOR_FAIL, "sudo sysctl kernel.perf_event_paranoid=2",
+		      _("kernel.perf_event_paranoid is %d: you may record nothing, not even your own processes"),
+		      (int)level);
+		return;
+	}
+	found(finding, DOCTOR_FAIL,
+	      _("in a container: start it with --cap-add=PERFMON and a seccomp profile that allows perf_event_open"),
+	      _("perf_event_open is refused (%s) although kernel.perf_event_paranoid is %d: "
+		"a seccomp filter or a security module"),
+	      g_strerror(-error), (int)level);
+}
+
+static void check_perf_paranoid(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	int64_t level;
+	int own = perf_allowed(host, false, false);
+	bool kernel = own == 0 && perf_allowed(host, false, true) == 0;
+	bool system = own == 0 && perf_allowed(host, true, kernel) == 0;
+
+	if (!read_int(host, PARANOID, &level)) {
+		found(finding, DOCTOR_FAIL, _("run a kernel with CONFIG_PERF_EVENTS=y"),
+		      _("this kernel has no perf events, or /proc is not mounted (no kernel.perf_event_paranoid)"));
+		return;
+	}
+	if (own < 0) {
+		perf_refused(finding, own, level);
+		return;
+	}
+	if (system && kernel) {
+		found(finding, DOCTOR_OK, NULL,
+		      _("you may record the whole system, kernel included (kernel.perf_event_paranoid is %d)"),
+		      (int)level);
+		return;
+	}
+	found(finding, DOCTOR_WARN,
+	      level > 0 ? "sudo sysctl kernel.perf_event_paranoid=0"
+			: "sudo profctl record --system",
+	      system ? _("kernel.perf_event_paranoid is %d: you may record the whole system, but not the kernel's part")
+	      : kernel
+		      ? _("kernel.perf_event_paranoid is %d: you may record your own processes, kernel included, but not the whole system")
+		      : _("kernel.perf_event_paranoid is %d: you may record your own processes, but neither the whole system nor the kernel's part"),
+	      (int)level);
+	finding->verdict =
+		system ? _("You may record the system, but not the kernel's part.")
+		: host->probes->bus_service(PROFD_NAME) > 0
+			? _("You may record your own programs, and through the profd service what it permits.")
+			: _("You may record your own programs, but not the system.");
+}
+
+/* Returns RLIMIT_MEMLOCK in bytes; UINT64_MAX for no limit. */
+static uint64_t perf_memlock_limit(const struct doctor_host *host)
+{
+	static const char name[] = "Max locked memory";
+	g_autofree char *limits = doctor_read(host, "/proc/self/limits");
+	const char *line = limits ? strstr(limits, name) : NULL;
+	const char *value = line ? line + strlen(name) : NULL;
+
+	while (value && *value == ' ')
+		value++;
+	if (!value)
+		return 0;
+	return g_str_has_prefix(value, "unlimited") ? UINT64_MAX
+						    : g_ascii_strtoull(value, NULL, 10);
+}
+
+/* Returns how much memory this user's rings may take: a budget per CPU plus the process's own limit
+ * (kernel/events/core.c: perf_mmap). */
+static uint64_t perf_ring_budget(const struct doctor_host *host)
+{
+	uint64_t budget, limit = perf_memlock_limit(host);
+	int64_t per_cpu, level;
+
+	if (!read_int(host, "/proc/sys/kernel/perf_event_mlock_kb", &per_cpu) || per_cpu < 0)
+		return 0;
+	if ((host->capabilities & DOCTOR_IPC_LOCK) ||
+	    (read_int(host, PARANOID, &level) && level < 0))
+		return UINT64_MAX;
+	if (!mul_u64((uint64_t)per_cpu, 1024 * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), &budget) ||
+	    !add_u64(budget, limit, &budget))
+		return UINT64_MAX;
+	return budget;
+}
+
+static void check_perf_mlock(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	static const size_t sizes[] = { 512 * 1024, 128 * 1024, 32 * 1024 };
+	uint64_t budget = perf_ring_budget(host);
+	g_autofree char *budget_text = budget == UINT64_MAX ? g_strdup(_("no limit"))
+							    : text_bytes(budget);
+	CLEANUP_CLOSE int fd = perf_try(host, false, false);
+	unsigned i = 0;
+
+	if (fd < 0) {
+		found(finding, DOCTOR_WARN, NULL,
+		      _("rings could not be tried, since no event opens: see perf-paranoid"));
+		return;
+	}
+	while (i < ARRAY_SIZE(sizes) && host->probes->perf_ring(fd, sizes[i]) < 0)
+		i++;
+	if (i == 0) {
+		found(finding, DOCTOR_OK, NULL,
+		      _("rings of 512 KiB a CPU can be mapped; all rings of this user together: %s"),
+		      budget_text);
+		return;
+	}
+	if (i < ARRAY_SIZE(sizes))
+		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_mlock_kb=2048",
+		      _("only rings of %u KiB can be mapped: a busy machine will lose samples (budget %s)"),
+		      (unsigned)(sizes[i] / 1024), budget_text);
+	else
+		found(finding, DOCTOR_FAIL, "sudo sysctl kernel.perf_event_mlock_kb=2048",
+		      _("no ring can be mapped: another recording of yours may hold the budget (%s)"),
+		      budget_text);
+}
+
+static void check_perf_max_rate(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	int64_t rate;
+
+	if (!read_int(host, "/proc/sys/kernel/perf_event_max_sample_rate", &rate)) {
+		found(finding, DOCTOR_FAIL, _("run a kernel with CONFIG_PERF_EVENTS=y"),
+		      _("this kernel has no perf events (no kernel.perf_event_max_sample_rate)"));
+	} else if (rate < DEFAULT_FREQUENCY) {
+		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_max_sample_rate=100000",
+		      _("the kernel allows only %d samples a second and CPU; the default is %d. It lowers the limit itself when sampling takes too long"),
+		      (int)rate, DEFAULT_FREQUENCY);
+	} else {
+		found(finding, DOCTOR_OK, NULL, _("up to %d samples a second and CPU"), (int)rate);
+	}
+}
+
+static void check_pmu(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = PERF_TYPE_HARDWARE,
+		.config = PERF_COUNT_HW_CPU_CYCLES,
+		.sample_period = 1000000,
+		.disabled = 1,
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+	};
+	int error;
+	CLEANUP_CLOSE int fd = host->probes->perf_open(&attr, 0, -1);
+
+	if (fd >= 0) {
+		found(finding, DOCTOR_OK, NULL,
+		      _("the CPU's cycle counter works: samples are precise"));
+		return;
+	}
+	error = -fd;
+	if (error == EACCES || error == EPERM) {
+		found(finding, DOCTOR_WARN, NULL,
+		      _("the CPU's cycle counter could not be tried, since no event opens: see perf-paranoid"));
+		return;
+	}
+	/* No fix: only the host can give a virtual machine a counter. */
+	found(finding, DOCTOR_WARN, NULL,
+	      _("the CPU has no cycle counter here, as in most virtual machines: sampling uses the "
+		"timer (cpu-clock), which sees kernel code with interrupts off late"));
+}
+
+/* ---- What the kernel shows of itself and of processes ---------------------------------------- */
+
+/* Returns whether /proc/kallsyms shows addresses. Only functions count: per-CPU variables are
+ * offsets, which start at 0. */
+static bool kernel_shows_addresses(const struct doctor_host *host, bool *ret_readable)
+{
+	g_autofree char *path = g_strconcat(host->root, "/proc/kallsyms", NULL);
+	char line[256];
+	bool shown = false;
+	FILE *file = fopen(path, "re");
+
+	*ret_readable = file != NULL;
+	if (!file)
+		return false;
+	for (unsigned i = 0; i < 20000 && !shown && fgets(line, sizeof(line), file); i++) {
+		const char *type = strchr(line, ' ');
+
+		shown = type && (type[1] == 't' || type[1] == 'T') &&
+			g_ascii_strtoull(line, NULL, 16) != 0;
+	}
+	fclose(file);
+	return shown;
+}
+
+/*
+ * kptr_restrict 2 hides from everybody; 1 needs CAP_SYSLOG; 0 needs CAP_SYSLOG or
+ * kernel.perf_event_paranoid <= 1 (kernel/kallsyms.c: kallsyms_show_value).
+ */
+static void check_kptr_restrict(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	bool readable;
+	bool shown = kernel_shows_addresses(host, &readable);
+	int64_t restricted = 0;
+	bool known = read_int(host, "/proc/sys/kernel/kptr_restrict", &restricted);
+
+	if (!readable) {
+		found(finding, DOCTOR_WARN,
+		      _("mount /proc, or run a kernel with CONFIG_KALLSYMS=y"),
+		      _("/proc/kallsyms cannot be read: kernel functions will have no names"));
+		return;
+	}
+	if (shown) {
+		found(finding, DOCTOR_OK, NULL, _("kernel functions will have names"));
+		return;
+	}
+	if (known && restricted > 0) {
+		found(finding, DOCTOR_WARN,
+		      host->capabilities & DOCTOR_SYSLOG ? "sudo sysctl kernel.kptr_restrict=1"
+							 : "sudo sysctl kernel.kptr_restrict=0",
+		      _("kernel.kptr_restrict is %d, which hides addresses from you: kernel functions will have no names"),
+		      (int)restricted);
+	} else {
+		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
+		      _("kernel.perf_event_paranoid is above 1, which hides addresses from you: kernel functions will have no names"));
+	}
+}
+
+/* Returns the options of the mount on /proc, or NULL: of several mounts the last is visible. */
+static char *kernel_proc_options(const struct doctor_host *host)
+{
+	g_autofree char *mounts = doctor_read(host, "/proc/self/mounts");
+	g_auto(GStrv) lines = mounts ? g_strsplit(mounts, "\n", -1) : NULL;
+	char *options = NULL;
+
+	for (unsigned i = 0; lines && lines[i]; i++) {
+		g_auto(GStrv) fields = g_strsplit(lines[i], " ", 5);
+
+		if (g_strv_length(fields) == 5 && strcmp(fields[1], "/proc") == 0) {
+			g_free(options);
+			options = g_strdup(fields[3]);
+		}
+	}
+	return options;
+}
+
+/* Yama restricts attaching, but profd only reads; hidepid hides processes from readers. */
+static void check_ptrace_scope(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	g_autofree char *options = kernel_proc_options(host);
+	int64_t scope;
+
+	if (!host->superuser && options && strstr(options, "hidepid=") &&
+	    !strstr(options, "hidepid=0") && !strstr(options, "hidepid=off")) {
+		found(finding, DOCTOR_WARN, "sudo mount -o remount,hidepid=0 /proc",
+		      _("/proc hides other users' processes from you (hidepid): you can record your own"));
+	} else if (read_int(host, "/proc/sys/kernel/yama/ptrace_scope", &scope)) {
+		found(finding, DOCTOR_OK, NULL,
+		      _("kernel.yama.ptrace_scope is %d, which does not matter: the profiler attaches to nothing"),
+		      (int)scope);
+	} else {
+		found(finding, DOCTOR_OK, NULL, _("the kernel has no Yama restrictions"));
+	}
+}
+
+/*
+ * Returns the number of a tracepoint that every kernel has, and where it is listed: *ret_place is
+ * NULL if no path leads there and the profiler mounts tracefs for itself. Returns -errno if it is
+ * not listed anywhere.
+ */
+static int64_t kernel_tracepoint(const struct doctor_host *host, const char **ret_place)
+{
+	static const char *const places[] = { "/sys/kernel/tracing", "/sys/kernel/debug/tracing" };
+	int error = ENOENT;
+	int64_t id;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(places); i++) {
+		g_autofree char *path =
+			g_strconcat(host->root, places[i], "/events/sched/sched_switch/id", NULL);
+
+		*ret_place = places[i];
+		if (access(path, R_OK) < 0)
+			error = errno;
+		else if (read_int(host, path + strlen(host->root), &id))
+			return id;
+		if (error == EACCES || error == EPERM)
+			break;
+	}
+	id = host->probes->tracepoint("sched/sched_switch");
+	if (id < 0)
+		return -error;
+	*ret_place = NULL;
+	return id;
+}
+
+static int kernel_open_tracepoint(const struct doctor_host *host, int64_t id)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = PERF_TYPE_TRACEPOINT,
+		.config = (uint64_t)id,
+		.sample_period = 1,
+		.disabled = 1,
+	};
+	CLEANUP_CLOSE int fd = host->probes->perf_open(&attr, 0, -1);
+
+	return fd < 0 ? fd : 0;
+}
+
+static void check_tracefs(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	g_autofree char *fix = NULL;
+	const char *place;
+	int64_t id = kernel_tracepoint(host, &place);
+	int error = id < 0 ? 0 : kernel_open_tracepoint(host, id);
+
+	if (id == -ENOENT) {
+		found(finding, DOCTOR_WARN, "sudo mount -t tracefs tracefs /sys/kernel/tracing",
+		      _("tracefs is not mounted: you cannot record tracepoints, but samples"));
+	} else if (id < 0) {
+		fix = g_strdup_printf("sudo mount -o remount,mode=755 %s", place);
+		found(finding, DOCTOR_WARN, fix,
+		      _("you cannot read %s: you cannot record tracepoints, but samples"), place);
+	} else if (error < 0) {
+		/* With exclude_kernel everybody can open the event, but it never fires. */
+		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
+		      _("you cannot record tracepoints (%s), but samples: kernel.perf_event_paranoid is above 1"),
+		      g_strerror(-error));
+	} else if (place) {
+		found(finding, DOCTOR_OK, NULL, _("you may record tracepoints (%s)"), place);
+	} else {
+		found(finding, DOCTOR_OK, NULL,
+		      _("you may record tracepoints: tracefs is not mounted, so profd mounts it for itself"));
+	}
+}
+
+static void check_map_files(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	g_autofree char *directory = g_strconcat(host->root, "/proc/self/map_files", NULL);
+	int error = host->probes->map_file(directory);
+
+	if (error == 0) {
+		found(finding, DOCTOR_OK, NULL,
+		      _("mapped files can be opened, deleted and replaced ones too"));
+		return;
+	}
+	found(finding, DOCTOR_WARN,
+	      error == -EPERM || error == -EACCES ? "sudo profctl record --system"
+						  : "sudo mount -t proc proc /proc",
+	      _("mapped files are opened by path (%s): functions of deleted, replaced and container files will have no names"),
+	      g_strerror(-error));
+}
+
+static void check_procmap_query(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	g_autofree char *path = g_strconcat(host->root, "/proc/self/maps", NULL);
+	int error = host->probes->procmap_query(path);
+
+	if (error == 0)
+		found(finding, DOCTOR_OK, NULL,
+		      _("the kernel answers queries for single mappings (PROCMAP_QUERY)"));
+	else if (error == -ENOTTY)
+		found(finding, DOCTOR_OK, NULL,
+		      _("the kernel is older than 6.11 and has no PROCMAP_QUERY: the text of /proc/PID/maps is read, which takes longer"));
+	else
+		found(finding, DOCTOR_WARN, NULL,
+		      _("PROCMAP_QUERY is refused (%s): the text of /proc/PID/maps is read, which takes longer"),
+		      g_strerror(-error));
+}
+
+static void check_cgroup(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	g_autofree char *mounts = doctor_read(host, "/proc/self/mounts");
+	g_auto(GStrv) lines = mounts ? g_strsplit(mounts, "\n", -1) : NULL;
+
+	for (unsigned i = 0; lines && lines[i]; i++) {
+		g_auto(GStrv) fields = g_strsplit(lines[i], " ", 4);
+
+		if (g_strv_length(fields) == 4 && strcmp(fields[2], "cgroup2") == 0) {
+			found(finding, DOCTOR_OK, NULL,
+			      _("samples name their cgroup (cgroup2 at %s)"), fields[1]);
+			return;
+		}
+	}
+	found(finding, DOCTOR_WARN,
+	      "sudo mkdir -p /sys/fs/cgroup/unified && sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified",
+	      _("no cgroup2 file system is mounted: samples will not name their cgroup"));
+}
+
+static void check_clocksource(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	static const char *const slow[] = { "hpet", "acpi_pm", "jiffies", "pit",
+					    "refined-jiffies" };
+	g_autofree char *name = doctor_read(
+		host, "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+
+	if (!name) {
+		found(finding, DOCTOR_WARN, "sudo mount -t sysfs sysfs /sys",
+		      _("the clocksource cannot be read (no /sys): whether reading the clock is cheap is unknown"));
+		return;
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(slow); i++) {
+		if (strcmp(name, slow[i]) == 0) {
+			found(finding, DOCTOR_WARN,
+			      _("where the hardware allows it, boot with tsc=reliable on the kernel's command line"),
+			      _("the clock is read from %s, a system call and microseconds each time: marks and allocations cost more"),
+			      name);
+			return;
+		}
+	}
+	found(finding, DOCTOR_OK, NULL, _("the clock is read from %s, which is cheap"), name);
+}
+
+/* ---- Names that the recorded files lack ------------------------------------------------------ */
+
+static void check_debuginfod(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	const char *urls = g_getenv(URLS);
+
+	if (!urls || urls[strspn(urls, " ")] == '\0') {
+		found(finding, DOCTOR_OK, NULL,
+		      _("not used: with your distribution's server in %s, 'profcapture symbolize --debuginfod' fetches debug files that are not here"),
+		      URLS);
+		finding->off = _("set DEBUGINFOD_URLS to fetch missing debug files");
+	} else if (host->probes->library(DEBUGINFOD_LIBRARY) < 0) {
+		found(finding, DOCTOR_WARN,
+		      _("install libdebuginfod (on Debian the package libdebuginfod1)"),
+		      _("%s is set, but the library '%s' cannot be loaded: debug files that are not here cannot be fetched"),
+		      URLS, DEBUGINFOD_LIBRARY);
+	} else {
+		found(finding, DOCTOR_OK, NULL,
+		      _("'profcapture symbolize --debuginfod' fetches debug files that are not here from %s"),
+		      urls);
+	}
+}
+
+/* ---- programs that generate code ------------------------------------------------------------- */
+
+enum runtime { RUNTIME_NODE, RUNTIME_JAVA, RUNTIME_PYTHON, RUNTIMES };
+
+/* SAYS_ANOTHERS: the map is from an earlier process with the same pid. */
+enum says { SAYS_NOTHING, SAYS_ANOTHERS, SAYS_NAMES };
+
+struct runtimes {
+	unsigned n, others;       /* all; those without names */
+	GString *listed;          /* the first few without names */
+	char *first_of[RUNTIMES]; /* the pid */
+};
+
+static bool runtime_of(const char *name, enum runtime *ret_runtime)
+{
+	if (strcmp(name, "node") == 0 || strcmp(name, "nodejs") == 0)
+		*ret_runtime = RUNTIME_NODE;
+	else if (strcmp(name, "java") == 0)
+		*ret_runtime = RUNTIME_JAVA;
+	else if (g_str_has_prefix(name, "python3.") &&
+		 g_ascii_strtoull(name + strlen("python3."), NULL, 10) >= FIRST_PYTHON)
+		*ret_runtime = RUNTIME_PYTHON;
+	else
+		return false;
+	return true;
+}
+
+/* Reads the effective uid of "Uid:" and the last pid of "NSpid:", which the process writes into
+ * file names. */
+static bool read_status(const struct doctor_host *host, const char *pid, uint64_t *ret_uid,
+			uint64_t *ret_own_pid)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%s/status", pid);
+	g_autofree char *text = doctor_read(host, path);
+	const char *uid = text ? strstr(text, "\nUid:\t") : NULL;
+	const char *pids = text ? strstr(text, "\nNSpid:") : NULL;
+
+	uid = uid ? strchr(uid + strlen("\nUid:\t"), '\t') : NULL;
+	if (!uid)
+		return false;
+	*ret_uid = g_ascii_strtoull(uid, NULL, 10);
+	*ret_own_pid = g_ascii_strtoull(pid, NULL, 10);
+	if (pids) {
+		g_autofree char *line = g_strndup(pids + 1, strcspn(pids + 1, "\n"));
+
+		*ret_own_pid = g_ascii_strtoull(strrchr(line, ':') + 1, NULL, 10);
+		if (strrchr(line, '\t'))
+			*ret_own_pid = g_ascii_strtoull(strrchr(line, '\t'), NULL, 10);
+	}
+	return true;
+}
+
+/* Returns the start of the process in seconds of the file clock; 0: unknown. */
+static int64_t read_start(const struct doctor_host *host, const char *pid)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%s/stat", pid);
+	g_autofree char *text = doctor_read(host, path);
+	g_autofree char *machine = doctor_read(host, "/proc/stat");
+	const char *behind = text ? strrchr(text, ')') : NULL; /* its name may contain spaces */
+	const char *boot = machine ? strstr(machine, "\nbtime ") : NULL;
+	g_auto(GStrv) fields = behind ? g_strsplit(behind, " ", 22) : NULL;
+
+	if (!boot || !fields || g_strv_length(fields) < 21)
+		return 0;
+	return g_ascii_strtoll(boot + strlen("\nbtime "), NULL, 10) +
+	       g_ascii_strtoll(fields[20], NULL, 10) / sysconf(_SC_CLK_TCK);
+}
+
+/* Looks for a map in the process's own /tmp, or a mapped jitdump. As in a recording, a map that is
+ * older than the process does not count. */
+static enum says says_names(const struct doctor_host *host, const char *pid, uint64_t own_pid)
+{
+	g_autofree char *map = g_strdup_printf("%s/proc/%s/root/tmp/perf-%" G_GUINT64_FORMAT ".map",
+					       host->root, pid, own_pid);
+	g_autofree char *maps = g_strdup_printf("/proc/%s/maps", pid);
+	g_autofree char *dump = g_strdup_printf("/jit-%" G_GUINT64_FORMAT ".dump", own_pid);
+	g_autofree char *text = NULL;
+	struct stat status;
+	bool has_map = stat(map, &status) == 0;
+
+	if (has_map && status.st_mtim.tv_sec >= read_start(host, pid) - SLACK_SECONDS)
+		return SAYS_NAMES;
+	text = doctor_read(host, maps);
+	if (text && strstr(text, dump))
+		return SAYS_NAMES;
+	return has_map ? SAYS_ANOTHERS : SAYS_NOTHING;
+}
+
+static void add_to_list(GString *listed, const char *name, const char *pid, enum says says)
+{
+	if (listed->len > 0)
+		g_string_append(listed, ", ");
+	g_string_append_printf(listed,
+			       says == SAYS_ANOTHERS ? _("%s (%s, whose map is older than it)")
+						     : "%s (%s)",
+			       name, pid);
+}
+
+static void look_at_process(const struct doctor_host *host, const char *pid, uint64_t own_uid,
+			    struct runtimes *runtimes)
+{
+	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);
+	g_autofree char *exe = g_file_read_link(link, NULL);
+	const char *name = exe && strrchr(exe, '/') ? strrchr(exe, '/') + 1 : NULL;
+	char *deleted = exe ? strstr(exe, " (deleted)") : NULL;
+	enum runtime runtime;
+	uint64_t uid, own_pid;
+	enum says says;
+
+	if (deleted)
+		*deleted = '\0';
+	if (!name || !runtime_of(name, &runtime) || !read_status(host, pid, &uid, &own_pid) ||
+	    (uid != own_uid && !host->superuser))
+		return;
+	runtimes->n++;
+	says = says_names(host, pid, own_pid);
+	if (says == SAYS_NAMES)
+		return;
+	if (runtimes->others++ < MAX_LISTED)
+		add_to_list(runtimes->listed, name, pid, says);
+	if (!runtimes->first_of[runtime])
+		runtimes->first_of[runtime] = g_strdup(pid);
+}
+
+static void look_at_processes(const struct doctor_host *host, struct runtimes *runtimes)
+{
+	g_autofree char *proc = g_strconcat(host->root, "/proc", NULL);
+	g_autoptr(GDir) dir = g_dir_open(proc, 0, NULL);
+	uint64_t own_uid = 0, own_pid;
+	const char *name;
+
+	if (!dir || !read_status(host, "self", &own_uid, &own_pid))
+		return;
+	while ((name = g_dir_read_name(dir)))
+		if (g_ascii_isdigit(name[0]))
+			look_at_process(host, name, own_uid, runtimes);
+}
+
+/* Returns the fix for each kind of runtime that was found. */
+static char *fix_of(const struct runtimes *runtimes)
+{
+	g_autoptr(GPtrArray) fixes = g_ptr_array_new_with_free_func(g_free);
+
+	if (runtimes->first_of[RUNTIME_JAVA])
+		g_ptr_array_add(fixes, g_strdup_printf("jcmd %s Compiler.perfmap",
+						       runtimes->first_of[RUNTIME_JAVA]));
+	if (runtimes->first_of[RUNTIME_NODE])
+		g_ptr_array_add(fixes, g_strdup(_("start node with --perf-basic-prof")));
+	if (runtimes->first_of[RUNTIME_PYTHON])
+		g_ptr_array_add(fixes, g_strdup(_("start python3 with -X perf")));
+	g_ptr_array_add(fixes, NULL);
+	return g_strjoinv("; ", (char **)fixes->pdata);
+}
+
+static void check_jit_maps(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	g_autoptr(GString) listed = g_string_new(NULL);
+	struct runtimes runtimes = { .listed = listed };
+	g_autofree char *fix = NULL;
+
+	look_at_processes(host, &runtimes);
+	if (runtimes.others > 0) {
+		fix = fix_of(&runtimes);
+		if (runtimes.others > MAX_LISTED)
+			g_string_append(listed, ", …");
+		found(finding, DOCTOR_WARN, fix,
+		      _("%u of %u running programs that make code do not say what it is called: %s; their functions will have no names"),
+		      runtimes.others, runtimes.n, listed->str);
+	} else if (runtimes.n > 0) {
+		found(finding, DOCTOR_OK, NULL,
+		      _("the running programs that make code say what it is called (%u of node, java and Python)"),
+		      runtimes.n);
+	} else {
+		found(finding, DOCTOR_OK, NULL,
+		      _("no node, java or Python from 3.%d on runs that you may record"),
+		      FIRST_PYTHON);
+	}
+	for (int i = 0; i < RUNTIMES; i++)
+		g_free(runtimes.first_of[i]);
+}
+
+/* ---- The container and the disk -------------------------------------------------------------- */
+
+/* Returns "docker", "podman", …, or NULL outside of a container. */
+static char *system_container(const struct doctor_host *host)
+{
+	static const struct {
+		const char *path, *name;
+	} marks[] = { { "/.dockerenv", "docker" }, { "/run/.containerenv", "podman" } };
+	char *name = doctor_read(host, "/run/systemd/container");
+
+	for (unsigned i = 0; !name && i < ARRAY_SIZE(marks); i++) {
+		g_autofree char *path = g_strconcat(host->root, marks[i].path, NULL);
+
+		if (access(path, F_OK) == 0)
+			name = g_strdup(marks[i].name);
+	}
+	if (!name && (host->pid_namespace || host->user_namespace))
+		name = g_strdup(host->pid_namespace ? _("a pid namespace") : _("a user namespace"));
+	return name;
+}
+
+static void check_container(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	g_autofree char *name = system_container(host);
+
+	if (!name) {
+		found(finding, DOCTOR_OK, NULL, _("not in a container"));
+		return;
+	}
+	if (!host->pid_namespace && !host->user_namespace) {
+		found(finding, DOCTOR_OK, NULL,
+		      _("in a container (%s) that shares the host's processes"), name);
+		return;
+	}
+	found(finding, DOCTOR_WARN,
+	      _("record on the host, or start the container with --pid=host --cap-add=PERFMON"),
+	      host->user_namespace
+		      ? _("in a container (%s): capabilities count for nothing outside of it, so you record as a plain user, and only processes in it")
+		      : _("in a container (%s): processes outside of it have no names here"),
+	      name);
+}
+
+static void check_disk_space(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	static const char elsewhere[] = "profctl record -o /var/tmp/profile.cap";
+	uint64_t bytes = 0;
+	int error = host->probes->free_bytes(host->directory, &bytes);
+	g_autofree char *free_text = text_bytes(bytes);
+
+	if (error < 0) {
+		found(finding, DOCTOR_WARN, elsewhere,
+		      _("the current folder cannot be written: %s"), g_strerror(-error));
+	} else if (bytes < 16 * MIB) {
+		found(finding, DOCTOR_FAIL, elsewhere,
+		      _("only %s are free in the current folder: a capture will not fit"),
+		      free_text);
+	} else if (bytes < 256 * MIB) {
+		found(finding, DOCTOR_WARN, elsewhere,
+		      _("only %s are free in the current folder: enough for some minutes of samples"),
+		      free_text);
+	} else {
+		found(finding, DOCTOR_OK, NULL, _("%s are free in the current folder"), free_text);
+	}
+}
+
+const struct doctor_check doctor_checks[DOCTOR_CHECKS] = {
+	{ "daemon", check_daemon },
+	{ "polkit", check_polkit },
+	{ "perf-paranoid", check_perf_paranoid },
+	{ "perf-mlock", check_perf_mlock },
+	{ "perf-max-rate", check_perf_max_rate },
+	{ "pmu", check_pmu },
+	{ "kptr-restrict", check_kptr_restrict },
+	{ "ptrace-scope", check_ptrace_scope },
+	{ "tracefs", check_tracefs },
+	{ "map-files", check_map_files },
+	{ "procmap-query", check_procmap_query },
+	{ "debuginfod", check_debuginfod },
+	{ "jit-maps", check_jit_maps },
+	{ "cgroup", check_cgroup },
+	{ "container", check_container },
+	{ "disk-space", check_disk_space },
+	{ "clocksource", check_clocksource },
+};
