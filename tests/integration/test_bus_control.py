@@ -196,7 +196,10 @@ def test_status_and_control(bus, run, profctl, folder, spawn):
     assert [s["uid"] for s in sessions] == [NOBODY] * 2 and sessions[0]["options"]["pids"] == [target.pid]
     assert sessions[0]["elapsed_ns"] > 0
     text = run("status").stdout
-    assert f"pid {target.pid}" in text and text.count("running") == 2
+    assert text.startswith("2 sessions, 2 recording.\n\n")
+    titles, *rows = (line.split() for line in text.splitlines()[2:])
+    assert titles == ["id", "state", "user", "for", "samples", "lost", "target"]
+    assert [row[:3] + row[-2:] for row in rows] == [[str(s["id"]), "recording", "nobody", "pid", str(target.pid)] for s in sessions]
     assert run("status", uid=DAEMON).stdout.startswith("No session")
 
     done = run("stop", check=2)
@@ -207,6 +210,7 @@ def test_status_and_control(bus, run, profctl, folder, spawn):
     run("stop", "x", check=2)
     run("pause", first)
     assert json.loads(run("status", "--json").stdout)["data"]["sessions"][0]["state"] == "paused"
+    assert run("status").stdout.startswith("2 sessions, 1 recording.\n")
     run("pause", first, check=1)
     run("resume", first)
     run("stop", first)
@@ -216,6 +220,17 @@ def test_status_and_control(bus, run, profctl, folder, spawn):
         assert recorder.wait(timeout=20) == 0
         assert json.loads(recorder.stdout.read().splitlines()[-1])["data"]["reason"] == "stopped"
     assert second
+
+
+def test_status_without_a_service(bus, run):
+    """There are no shared sessions then, and recording does not need the service."""
+    bus.start(rules(), profd=False)
+    for more in [], ["--json"]:
+        done = run("status", *more, check=5)
+        assert done.stdout == "" and "The profd service is not running, so there are no shared sessions." in done.stderr
+    bus.stop_polkit()
+    bus.stop_daemon()
+    assert "'profctl record' works without it." in run("status", check=5).stderr
 
 
 def test_completion_of_numbers(bus, run, profctl, folder, spawn):

@@ -349,7 +349,7 @@ static void test_surroundings(void)
 
 	expect("disk-space", DOCTOR_OK, "10.0 GiB", NULL);
 	machine.free_bytes = 100 << 20;
-	expect("disk-space", DOCTOR_WARN, "1.00 MiB", "-o");
+	expect("disk-space", DOCTOR_WARN, "100 MiB", "-o");
 	machine.free_bytes = 1 << 20;
 	expect("disk-space", DOCTOR_FAIL, "1.00 MiB", "-o");
 	machine.write = -EACCES;

@@ -7,11 +7,12 @@
 #include "config.h"
 
 #include "tools/common/cli.h"
-#include "tools/common/json.h"
+#include "tools/present/table.h"
 #include "tools/profctl/sessions.h"
 #include "tools/profctl/verbs.h"
 
 #include <glib/gi18n.h>
+#include <pwd.h>
 #include <time.h>
 
 /* Gets the duration of a running session; false if it has not begun or has ended. */
@@ -56,28 +57,22 @@ static void write_value(struct json *json, const char *key, GVariant *value)
 	}
 }
 
-static void write_options(struct json *json, GVariant *options)
-{
-	GVariantIter iter;
-	const char *key;
-	GVariant *value;
-
-	json_begin_object(json, "options");
-	g_variant_iter_init(&iter, options);
-	while (g_variant_iter_loop(&iter, "{&sv}", &key, &value))
-		write_value(json, key, value);
-	json_end(json);
-}
-
 static void write_session(struct json *json, const struct session_info *session)
 {
 	uint64_t elapsed;
+	GVariantIter options;
+	const char *key;
+	GVariant *value;
 
 	json_begin_object(json, NULL);
 	json_uint(json, "id", session->id);
 	json_uint(json, "uid", session->uid);
 	json_string(json, "state", session->state);
-	write_options(json, session->options);
+	json_begin_object(json, "options");
+	g_variant_iter_init(&options, session->options);
+	while (g_variant_iter_loop(&options, "{&sv}", &key, &value))
+		write_value(json, key, value);
+	json_end(json);
 	if (elapsed_ns(session, &elapsed))
 		json_uint(json, "elapsed_ns", elapsed);
 	else
@@ -110,56 +105,81 @@ static void print_json(const GPtrArray *sessions)
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
-static void print_row(struct out *out, const char *const *cells)
-{
-	static const struct {
-		unsigned width;
-		enum text_align align;
-	} columns[] = {
-		{ 4, TEXT_RIGHT }, { 8, TEXT_RIGHT },  { 9, TEXT_LEFT },
-		{ 9, TEXT_RIGHT }, { 12, TEXT_RIGHT }, { 12, TEXT_RIGHT },
-		{ 8, TEXT_RIGHT }, { 10, TEXT_RIGHT }, { 0, TEXT_LEFT },
-	};
+enum field {
+	FIELD_ID,
+	FIELD_STATE,
+	FIELD_USER,
+	FIELD_ELAPSED,
+	FIELD_SAMPLES,
+	FIELD_LOST,
+	FIELD_TARGET,
+};
 
-	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {
-		out_text(out, i ? "  " : "");
-		text_cell(out, cells[i], columns[i].width, columns[i].align);
-	}
-	out_char(out, '\n');
+static bool is_recording(const struct session_info *session)
+{
+	return strcmp(session->state, "running") == 0;
 }
 
-static void print_session(struct out *out, const struct session_info *session)
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
-	uint64_t ns = 0;
-	bool known = elapsed_ns(session, &ns);
-	g_autofree char *id = g_strdup_printf("%u", session->id);
-	g_autofree char *uid = g_strdup_printf("%u", session->uid);
-	g_autofree char *elapsed = known ? text_duration(ns) : g_strdup("-");
-	g_autofree char *samples = text_count(session->samples);
-	g_autofree char *events = text_count(session->events);
-	g_autofree char *lost = text_count(session->lost);
-	g_autofree char *bytes = text_bytes(session->bytes);
-	g_autofree char *target = session_info_target(session);
-	const char *const cells[] = { id,     uid,  session->state, elapsed, samples,
-				      events, lost, bytes,          target };
+	const struct session_info *session = ((const GPtrArray *)data)->pdata[row];
+	const struct passwd *user;
+	uint64_t elapsed;
 
-	print_row(out, cells);
+	switch (field) {
+	case FIELD_ID:
+		*ret_cell = cell_uint(session->id);
+		break;
+	case FIELD_STATE:
+		*ret_cell = cell_text(is_recording(session) ? _("recording") : session->state);
+		break;
+	case FIELD_USER:
+		user = getpwuid(session->uid);
+		*ret_cell = user ? cell_own_text(g_strdup(user->pw_name))
+				 : cell_own_text(g_strdup_printf("%u", session->uid));
+		break;
+	case FIELD_ELAPSED:
+		*ret_cell = elapsed_ns(session, &elapsed) ? cell_uint(elapsed) : cell_unknown();
+		break;
+	case FIELD_SAMPLES:
+		*ret_cell = cell_uint(session->samples);
+		break;
+	case FIELD_LOST: /* a 0, because that is what people look for */
+		*ret_cell = cell_own_text(text_count(session->lost));
+		break;
+	default:
+		*ret_cell = cell_own_text(session_info_target(session));
+		break;
+	}
 }
 
 static void print_text(const GPtrArray *sessions)
 {
-	const char *const titles[] = { _("ID"),      _("User"),    _("State"),
-				       _("Elapsed"), _("Samples"), _("Events"),
-				       _("Lost"),    _("Size"),    _("What") };
-	struct out *out = out_stdout();
+	const struct table_style style = { .out = out_stdout(),
+					   .is_colored =
+						   cli_color_wanted(CLI_COLOR_AUTO, STDOUT_FILENO),
+					   .columns = cli_columns(STDOUT_FILENO) };
+	struct table table = { .rows = sessions->len, .get = get_cell, .data = sessions };
+	unsigned recording = 0;
 
 	if (sessions->len == 0) {
-		out_printf(out, "%s\n", _("No sessions."));
+		out_printf(style.out, "%s\n", _("No sessions."));
 		return;
 	}
-	print_row(out, titles);
 	for (guint i = 0; i < sessions->len; i++)
-		print_session(out, sessions->pdata[i]);
+		recording += is_recording(sessions->pdata[i]);
+	out_printf(style.out,
+		   ngettext("%u session, %u recording.\n\n", "%u sessions, %u recording.\n\n",
+			    sessions->len),
+		   sessions->len, recording);
+	table_add_column(&table, FIELD_ID, COLUMN_NUMBER, _("id"));
+	table_add_column(&table, FIELD_STATE, COLUMN_WORD, _("state"));
+	table_add_column(&table, FIELD_USER, COLUMN_WORD, _("user"));
+	table_add_column(&table, FIELD_ELAPSED, COLUMN_DURATION, _("for"));
+	table_add_column(&table, FIELD_SAMPLES, COLUMN_COUNT, _("samples"));
+	table_add_column(&table, FIELD_LOST, COLUMN_COUNT, _("lost"));
+	table_add_column(&table, FIELD_TARGET, COLUMN_NAME, _("target"));
+	table_print(&table, &style, table.rows);
 }
 
 struct status_values {
@@ -189,8 +209,16 @@ int profctl_status(int argc, char **argv)
 
 	if (status != CLI_CONTINUE)
 		return status;
-	if (!transport_open_system(&transport, &error))
-		return cli_fail(error);
+	if (!transport_open_system(&transport, &error)) {
+		if (transport.is_absent)
+			cli_error(_(
+				"The profd service is not running, so there are no shared sessions. 'profctl record' works without it."));
+		else
+			cli_error("%s", error->message);
+		status = error->code;
+		g_error_free(error);
+		return status;
+	}
 	sessions = sessions_get(&transport, SESSIONS_PATIENCE_MS, &error);
 	transport_close(&transport);
 	if (!sessions)

@@ -187,17 +187,19 @@ static bool connect_to_bus(struct transport *transport, GCancellable *cancellabl
 			NULL, cancellable, &failure);
 	if (transport->connection)
 		return true;
+	transport->is_absent = true;
 	g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("there is no system bus (%s)"),
 		    failure->message);
 	return false;
 }
 
-static bool no_service(const GError *failure, GError **error)
+static bool no_service(struct transport *transport, const GError *failure, GError **error)
 {
 	g_autofree char *name = g_dbus_error_get_remote_error(failure);
 	g_autoptr(GError) translated = transport_translate(failure);
 
-	if (name && strcmp(name, BUS_ERROR "ServiceUnknown") == 0)
+	transport->is_absent = name && strcmp(name, BUS_ERROR "ServiceUnknown") == 0;
+	if (transport->is_absent)
 		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("the system bus has no profd"));
 	else
 		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
@@ -218,7 +220,7 @@ static bool get_version(struct transport *transport, GCancellable *cancellable, 
 		G_DBUS_CALL_FLAGS_NONE, ANSWER_PATIENCE_S * 1000, cancellable, &failure);
 
 	if (!reply)
-		return no_service(failure, error);
+		return no_service(transport, failure, error);
 	g_variant_get(reply, "(v)", &value);
 	if (!g_variant_is_of_type(value, G_VARIANT_TYPE_STRING)) {
 		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
@@ -238,7 +240,7 @@ static bool get_owner(struct transport *transport, GCancellable *cancellable, GE
 		ANSWER_PATIENCE_S * 1000, cancellable, &failure);
 
 	if (!reply)
-		return no_service(failure, error);
+		return no_service(transport, failure, error);
 	g_variant_get(reply, "(s)", &transport->destination);
 	return true;
 }
@@ -286,8 +288,12 @@ static bool open_with(struct transport *transport,
 
 	*transport = (struct transport){ 0 };
 	ok = patience && find(transport, patience_cancellable(patience), error);
-	if (!ok)
+	if (!ok) {
+		bool is_absent = transport->is_absent;
+
 		transport_close(transport);
+		transport->is_absent = is_absent;
+	}
 	return patience_end(patience, ok, error);
 }
 

@@ -14,6 +14,7 @@ struct transport {
 	GDBusConnection *connection; /* NULL: not open */
 	char *destination; /* profd's unique name on the bus; NULL: private, profd is the peer */
 	pid_t pid;         /* of a private profd, else 0 */
+	bool is_absent;    /* it was not opened, because there is no bus or no profd on it */
 };
 
 /* The functions that open one wait at most ten seconds, or until SIGINT or SIGTERM
