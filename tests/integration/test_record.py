@@ -626,8 +626,32 @@ def test_progress_on_a_terminal(profctl, capture, busy):
     drawn, _, summary = seen.rpartition("\r\x1b[K")
     updates = [line for line in drawn.split("\r") if " samples, " in line]
     assert 1 <= len(updates) <= 4 * json.loads(done.stdout)["data"]["elapsed_ns"] / 1e9 + 1
-    assert all(line.endswith("\x1b[K") and "\n" not in line for line in updates)
-    assert "\r\nRecorded " in "\r\n" + summary and "\x1b" not in summary
+    assert all(re.fullmatch(rf"Recording process {busy.pid}: [\d.]+ m?s, [\d,]+ samples, [\d.]+ [KM]?i?B, nothing lost\.( Ctrl-C stops\.)?\x1b\[K", line)
+               for line in updates), updates
+    n = json.loads(done.stdout)["data"]["samples"]
+    first, last = summary.split("\r\n")[0::len(summary.split("\r\n")) - 2][:2]
+    assert re.fullmatch(rf"Recorded process {busy.pid}: 1\.\d+ s, {n} samples in 1 process\. Lost: nothing\.", first), first
+    assert re.fullmatch(rf"{re.escape(str(capture))} \([\d.]+ KiB\)\. Next: profcapture report {re.escape(str(capture))}", last), last
+    assert "\x1b" not in summary
+
+
+def test_summary(profctl, profcapture, capture, compile_c):
+    """Text says the same as JSON. An exec makes no second thread, and a log has no next step."""
+    source = """#include <pthread.h>
+    static void *spin(void *unused) { for (volatile long i = 0; i < 200000000; i++) ; return 0; }
+    int main(void) { pthread_t t[2]; for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, spin, 0); for (int i = 0; i < 2; i++) pthread_join(t[i], 0); }"""
+    program = compile_c("two", source, "-pthread")
+    done = profctl("record", "--json", "-o", capture, "--", program, "a b")
+    data = json.loads(done.stdout)["data"]
+    first, *_, last = done.stderr.splitlines()
+    found = re.fullmatch(r"Recorded (.*): [\d.]+ m?s, (\d+) samples in ([23]) threads\. Lost: nothing\.", first)
+    assert found and int(found[2]) == data["samples"], done.stderr
+    assert found[1] == f"{program} 'a b'" or found[1].endswith(("…", "...")) and len(found[1]) <= 60
+    threads = {row["tid"] for row in profcapture.json("report", capture, "--by", "thread")["data"]["rows"] if row["self"]}
+    assert len(threads) == int(found[3])
+    assert re.fullmatch(rf"{re.escape(str(capture))} \([\d.]+ KiB\)\.", last)
+    none = profctl("record", "--no-symbols", "--force", "-F", 0, "-o", capture, "--", "true").stderr
+    assert re.match(r"Recorded true: [\d.]+ m?s, no samples, \d+ events\. Lost: nothing\.\n", none), none
 
 
 def test_quiet(profctl, capture, busy):

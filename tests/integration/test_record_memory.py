@@ -4,6 +4,7 @@ any user; and the excluded processes, with the reasons."""
 import json
 import os
 import platform
+import re
 import shutil
 import struct
 import subprocess
@@ -223,9 +224,17 @@ def test_python(profctl, profcapture, capture):
     code = "import json; x = [json.dumps({'a': i}) for i in range(5000)]; print(len(x))"
     done = profctl("record", "--memory", "-F", 0, "-o", capture, "--", "/usr/bin/python3", "-c", code, env={"PYTHONMALLOC": "malloc"})
     assert done.stdout == "5000\n"
-    assert "Processes without" not in done.stderr and f"Next: profcapture memory {capture}" in done.stderr
+    assert "Processes without" not in done.stderr
     allocs, = check_ends(profcapture, capture).values()
     assert len(allocs) > 20000
+    found = re.search(r"^(\d+) allocations; ([\d.]+ [KM]iB) not freed at exit\.$", done.stderr, re.M)
+    assert found and int(found[1]) == len(allocs), done.stderr
+    ended, = (row for row in profcapture.json("dump", capture, "--table", "heap")["data"]["rows"] if row["event"] == "end")
+    bytes_ = float(found[2].split()[0]) * (1 << 20 if "M" in found[2] else 1 << 10)
+    assert abs(bytes_ - ended["live_bytes"]) <= bytes_ / 100
+    sampled = profctl("record", "--memory=sample:64K", "--force", "-F", 0, "-o", capture, "--", "/usr/bin/python3", "-c", code,
+                      env={"PYTHONMALLOC": "malloc"}).stderr
+    assert re.search(r"^\d+ sampled allocations\.$", sampled, re.M) and "not freed" not in sampled
 
 
 def test_gcc(profctl, profcapture, tmp_path, capture):

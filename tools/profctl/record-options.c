@@ -331,3 +331,40 @@ char *record_options_stem(const struct record_options *options)
 		return g_strdup_printf("pid-%u", g_array_index(options->pids, uint32_t, 0));
 	return g_strdup("system");
 }
+
+#define MAX_TARGET 60 /* columns */
+
+char *record_options_quote(const char *word)
+{
+	bool plain = *word;
+
+	for (const char *c = word; *c; c++)
+		plain = plain && (g_ascii_isalnum(*c) || strchr("/._-+:@%,=", *c));
+	return plain ? g_strdup(word) : g_shell_quote(word);
+}
+
+char *record_options_target(const struct record_options *options, bool with_arguments)
+{
+	g_autoptr(GString) text = g_string_new(NULL);
+	g_autofree char *escaped = NULL;
+
+	if (options->command) {
+		for (char **word = options->command; *word; word++) {
+			g_autofree char *quoted = record_options_quote(*word);
+
+			g_string_append_printf(text, "%s%s", text->len ? " " : "", quoted);
+			if (!with_arguments || text->len > MAX_COMMAND_BYTES)
+				break;
+		}
+	} else if (options->pids) {
+		g_string_append(text, ngettext("process", "processes", options->pids->len));
+		for (guint i = 0; i < options->pids->len; i++)
+			g_string_append_printf(text, "%s %u", i ? "," : "",
+					       g_array_index(options->pids, uint32_t, i));
+	} else {
+		g_string_append(text, _("the system"));
+	}
+	escaped = text_escape(text->str);
+	return text_width(escaped) > MAX_TARGET ? text_fit(escaped, MAX_TARGET, TEXT_LEFT)
+						: g_steal_pointer(&escaped);
+}

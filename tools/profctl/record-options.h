@@ -37,3 +37,8 @@ void record_options_done(struct record_options *options);
 GVariant *record_options_session(const struct record_options *options, pid_t pid);
 /* Returns the NAME in the capture's default name; g_free. */
 char *record_options_stem(const struct record_options *options);
+/* Returns the command with its arguments or without, "the system" or "process 12", in harmless
+ * characters; g_free. */
+char *record_options_target(const struct record_options *options, bool with_arguments);
+/* Returns the word, quoted for a shell if necessary; g_free. */
+char *record_options_quote(const char *word);

@@ -2,14 +2,15 @@
 /*
  * Record result - the summary at the end of `profctl record`
  *
- * It prints the same facts twice: as text on standard error, with losses first, and as the JSON of
- * profctl.record/1. Times of losses count from the start of sampling.
+ * It prints the same facts twice: as text on standard error, and as the JSON of profctl.record/1.
+ * Times of losses count from the start of sampling.
  */
 #include "config.h"
 
 #include "tools/profctl/record-result.h"
 
 #include "tools/common/cli.h"
+#include "tools/profctl/record-options.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
@@ -64,18 +65,12 @@ static bool is_incomplete(GVariant *losses)
 	return found;
 }
 
-/* The file name is quoted for a shell if necessary. */
-static char *command_line(const char *verb, const char *file)
+static char *command_line(const char *verb, const char *file, const char *option)
 {
-	bool plain = *file && *file != '-';
-
-	for (const char *c = file; *c; c++)
-		plain = plain && (g_ascii_isalnum(*c) || strchr("/._-+:@%,", *c));
-	if (plain)
-		return g_strdup_printf("profcapture %s %s", verb, file);
 	g_autofree char *path = g_strconcat(file[0] == '-' ? "./" : "", file, NULL);
-	g_autofree char *quoted = g_shell_quote(path);
-	return g_strdup_printf("profcapture %s %s", verb, quoted);
+	g_autofree char *quoted = record_options_quote(path);
+
+	return g_strdup_printf("profcapture %s %s%s", verb, quoted, option);
 }
 
 /* Returns a NULL-terminated array, which is empty if there is no file. */
@@ -85,10 +80,10 @@ static GStrv next_steps(const struct record_result *result)
 
 	if (result->kept) {
 		if (!result->symbols)
-			g_ptr_array_add(steps, command_line("symbolize", result->file));
+			g_ptr_array_add(steps, command_line("symbolize", result->file, ""));
 		if (result->memory)
-			g_ptr_array_add(steps, command_line("memory", result->file));
-		g_ptr_array_add(steps, command_line("report", result->file));
+			g_ptr_array_add(steps, command_line("memory", result->file, ""));
+		g_ptr_array_add(steps, command_line("report", result->file, ""));
 	}
 	g_ptr_array_add(steps, NULL);
 	return (GStrv)g_ptr_array_free(g_steal_pointer(&steps), FALSE);
@@ -139,23 +134,68 @@ static char *causes(GVariant *losses)
 	return g_string_free(text, FALSE);
 }
 
-static void print_losses(const struct record_result *result)
+/* Appends "Lost: nothing." or what was lost by which cause. */
+static void append_losses(const struct record_result *result, GString *line)
 {
 	g_autoptr(GVariant) losses = losses_of(result);
 	uint64_t lost = record_result_number(result, "lost");
-	uint64_t missed = record_result_number(result, "missed-ticks");
 	g_autofree char *lost_text = text_count(lost);
-	g_autofree char *missed_text = text_count(missed);
 	g_autofree char *by_cause = causes(losses);
 
-	if (lost || is_incomplete(losses))
-		fprintf(stderr,
-			is_incomplete(losses) ? _("Lost: at least %s records (%s)\n")
-					      : _("Lost: %s records (%s)\n"),
-			lost_text, by_cause);
-	if (100 * missed > missed + record_result_number(result, "samples"))
-		fprintf(stderr, _("Missed: %s timer ticks that the kernel never reported\n"),
-			missed_text);
+	if (is_incomplete(losses))
+		g_string_append_printf(line, _(" Lost: at least %s records (%s)."), lost_text,
+				       by_cause);
+	else if (lost)
+		g_string_append_printf(line, _(" Lost: %s records (%s)."), lost_text, by_cause);
+	else if (result->summary)
+		g_string_append(line, _(" Lost: nothing."));
+}
+
+/* "Recorded ./shop 40000: 3.18 s, 3,066 samples in 5 threads. Lost: nothing." */
+static void print_recorded(const struct record_result *result)
+{
+	g_autoptr(GString) line = g_string_new(NULL);
+	uint64_t start = record_result_number(result, "start-time");
+	uint64_t stop = record_result_number(result, "stop-time");
+	uint64_t n_samples = record_result_number(result, "samples");
+	unsigned n = result->command_pid ? result->samples.threads : result->samples.processes;
+	g_autofree char *elapsed = text_duration(stop > start ? stop - start : 0);
+	g_autofree char *samples = text_count(n_samples);
+	g_autofree char *events = text_count(record_result_number(result, "events"));
+
+	g_string_append_printf(line, _("Recorded %s: %s"), result->target, elapsed);
+	if (n_samples)
+		g_string_append_printf(
+			line, ngettext(", %s sample", ", %s samples", (gulong)n_samples), samples);
+	else if (!result->memory)
+		g_string_append_printf(line, _(", no samples, %s events"), events);
+	if (n_samples && result->has_samples)
+		g_string_append_printf(line,
+				       result->command_pid
+					       ? ngettext(" in %u thread", " in %u threads", n)
+					       : ngettext(" in %u process", " in %u processes", n),
+				       n);
+	g_string_append_c(line, '.');
+	append_losses(result, line);
+	fprintf(stderr, "%s\n", line->str);
+}
+
+static void print_allocations(const struct record_result *result)
+{
+	const struct record_allocations *allocations = &result->allocations;
+	g_autofree char *n = text_count(allocations->n);
+	g_autofree char *live = text_bytes(allocations->live_bytes);
+
+	if (!result->has_allocations)
+		return;
+	if (result->is_sampled)
+		fprintf(stderr, _("%s sampled allocations.\n"), n);
+	else if (!allocations->knows_live || record_result_number(result, "lost") > 0)
+		fprintf(stderr, _("%s allocations.\n"), n);
+	else if (result->has_exited)
+		fprintf(stderr, _("%s allocations; %s not freed at exit.\n"), n, live);
+	else
+		fprintf(stderr, _("%s allocations; %s not freed yet.\n"), n, live);
 }
 
 static void print_stacks(const struct record_result *result)
@@ -165,12 +205,18 @@ static void print_stacks(const struct record_result *result)
 	uint64_t n_guessed = record_result_number(result, "unwind-guessed");
 	g_autofree char *truncated = text_count(n_truncated);
 	g_autofree char *guessed = text_count(n_guessed);
-	g_autofree char *unresolved = text_count(result->unresolved_samples);
+	uint64_t n_unresolved = result->has_samples ? result->samples.unresolved : 0;
+	uint64_t n_missed = record_result_number(result, "missed-ticks");
+	g_autofree char *unresolved = text_count(n_unresolved);
+	g_autofree char *missed = text_count(n_missed);
 
+	if (100 * n_missed > n_missed + samples)
+		fprintf(stderr, _("Missed: %s timer ticks that the kernel never reported\n"),
+			missed);
 	if (100 * (n_truncated + n_guessed) > samples)
 		fprintf(stderr, _("User stacks: %s truncated, %s possibly incomplete\n"), truncated,
 			guessed);
-	if (result->has_unresolved && 100 * result->unresolved_samples > samples)
+	if (100 * n_unresolved > samples)
 		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
 }
 
@@ -228,32 +274,23 @@ static void print_left(const struct record_result *result)
 
 void record_result_print(const struct record_result *result)
 {
-	uint64_t start = record_result_number(result, "start-time");
-	uint64_t stop = record_result_number(result, "stop-time");
-	g_autofree char *file = text_escape(result->file);
-	g_autofree char *samples = text_count(record_result_number(result, "samples"));
-	g_autofree char *events = text_count(record_result_number(result, "events"));
-	g_autofree char *elapsed = text_duration(stop > start ? stop - start : 0);
+	g_autofree char *file = strcmp(result->file, "-") == 0 ? g_strdup(_("standard output"))
+							       : text_escape(result->file);
 	g_autofree char *bytes = text_bytes(result->bytes);
-	g_auto(GStrv) steps = next_steps(result);
-	g_autoptr(GVariant) losses = losses_of(result);
-	bool is_lossless = result->summary && record_result_number(result, "lost") == 0 &&
-			   !is_incomplete(losses);
+	g_autofree char *step = !result->symbols ? command_line("symbolize", result->file, "")
+				: result->memory ? command_line("memory", result->file, " --leaks")
+						 : command_line("report", result->file, "");
+	g_autofree char *next = text_escape(step);
 
-	print_losses(result);
-	fprintf(stderr,
-		is_lossless ? _("Recorded %s samples and %s events in %s into '%s' (%s). "
-				"Lost: nothing.\n")
-			    : _("Recorded %s samples and %s events in %s into '%s' (%s).\n"),
-		samples, events, elapsed, file, bytes);
+	print_recorded(result);
+	print_allocations(result);
 	print_stacks(result);
 	print_excluded(result);
 	print_left(result);
-	for (char **step = steps; *step; step++) {
-		g_autofree char *escaped = text_escape(*step);
-
-		fprintf(stderr, step == steps ? _("Next: %s\n") : _("      %s\n"), escaped);
-	}
+	if (result->kept && isatty(STDERR_FILENO))
+		fprintf(stderr, _("%s (%s). Next: %s\n"), file, bytes, next);
+	else
+		fprintf(stderr, "%s (%s).\n", file, bytes);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -350,8 +387,8 @@ static void write_data(const struct record_result *result, struct json *json)
 	for (size_t i = 0; i < ARRAY_SIZE(unwind); i++)
 		json_uint(json, unwind[i][0], record_result_number(result, unwind[i][1]));
 	json_end(json);
-	if (result->has_unresolved)
-		json_uint(json, "unresolved_samples", result->unresolved_samples);
+	if (result->has_samples)
+		json_uint(json, "unresolved_samples", result->samples.unresolved);
 	else
 		json_null(json, "unresolved_samples");
 	write_memory(result, json);

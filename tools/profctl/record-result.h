@@ -2,11 +2,13 @@
 #pragma once
 
 #include "tools/common/json.h"
+#include "tools/profctl/record-capture.h"
 
 #include <gio/gio.h>
 
 /* The outcome of a recording, for people and for programs. Strings are borrowed. */
 struct record_result {
+	const char *target; /* "./shop 40000", "the system" */
 	const char *file;
 	const char *reason;
 	GVariant *summary; /* of Finished; NULL if profd sent none */
@@ -19,12 +21,16 @@ struct record_result {
 	bool is_lost;       /* the recording ended early and nothing of it is readable */
 	bool symbols;       /* names were added */
 	bool memory;        /* allocations were recorded */
-	bool has_unresolved;
-	uint64_t unresolved_samples; /* if known */
+	bool has_samples;   /* the next one is known */
+	struct record_samples samples;
+	bool has_allocations; /* the next one is known */
+	struct record_allocations allocations;
+	bool is_sampled; /* only some allocations were recorded */
+	bool has_exited; /* the command and all processes that it started */
 };
 
 uint64_t record_result_number(const struct record_result *result, const char *key);
-/* Prints to standard error, losses first. */
+/* Prints to standard error. */
 void record_result_print(const struct record_result *result);
 /* Writes the whole envelope in one line. */
 void record_result_write_json(const struct record_result *result, struct json *json);

@@ -12,9 +12,7 @@
 
 #include "tools/profctl/record-symbols.h"
 
-#include "tools/common/budget.h"
 #include "tools/common/symbolize.h"
-#include "tools/profcapture/tally.h"
 #include "tools/profctl/worker.h"
 
 #include <stdatomic.h>
@@ -28,7 +26,7 @@ struct record_symbols {
 	void *data;
 	atomic_bool skip;
 	bool ok; /* this and the following: written by the thread, read after it ends */
-	uint64_t unresolved;
+	struct record_samples samples;
 	struct symbolize_result result;
 	GError *error;
 };
@@ -45,30 +43,6 @@ static int open_image(const struct names_image *image, void *data)
 	return debug_files_open_path(symbols->debug_files, image->path);
 }
 
-/* Counts as `profcapture info` does, in the last segment. */
-static bool count_unresolved(struct record_symbols *symbols)
-{
-	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", symbols->fd);
-	CLEANUP_READER struct reader reader = { 0 };
-	CLEANUP(tally_done) struct tally tally = { .by = TALLY_FUNCTION, .wants_all_events = true };
-
-	budget_begin_anew();
-	if (!reader_open(&reader, path, &symbols->error))
-		return false;
-	if (reader.capture->n_segments > 1) {
-		const struct prof_segment *last =
-			&reader.capture->segments[reader.capture->n_segments - 1];
-
-		reader.from_ns =
-			capture_time(reader.capture, last->number, last->start_monotonic_ns);
-		reader.timed = true;
-	}
-	if (!tally_run(&tally, &reader, &symbols->error))
-		return false;
-	symbols->unresolved = tally.unresolved;
-	return true;
-}
-
 static void work(void *data)
 {
 	struct record_symbols *symbols = data;
@@ -76,7 +50,7 @@ static void work(void *data)
 						   symbols->file };
 
 	symbols->ok = symbolize_capture(symbols->fd, &sources, &symbols->result, &symbols->error) &&
-		      count_unresolved(symbols);
+		      record_capture_samples(symbols->fd, &symbols->samples, &symbols->error);
 }
 
 static void on_done(void *data)
@@ -108,13 +82,14 @@ void record_symbols_skip(struct record_symbols *symbols)
 	atomic_store(&symbols->skip, true);
 }
 
-bool record_symbols_finish(struct record_symbols *symbols, uint64_t *ret_unresolved, GError **error)
+bool record_symbols_finish(struct record_symbols *symbols, struct record_samples *ret_samples,
+			   GError **error)
 {
 	if (!symbols->ok) {
 		g_propagate_error(error, g_steal_pointer(&symbols->error));
 		return false;
 	}
-	*ret_unresolved = symbols->unresolved;
+	*ret_samples = symbols->samples;
 	return !atomic_load(&symbols->skip);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/profctl/client.h"
+#include "tools/profctl/record-capture.h"
 
 /* Adds names to the capture of a finished session. */
 struct record_symbols;
@@ -13,9 +14,8 @@ struct record_symbols *record_symbols_start(int fd, const char *file, struct cli
 /* Skips the remaining files. */
 void record_symbols_skip(struct record_symbols *symbols);
 /* Call it after `done`. Returns whether the names of all files were added; false without an error
- * after a skip. *ret_unresolved: the samples of this recording whose innermost function has no
- * name. */
-bool record_symbols_finish(struct record_symbols *symbols, uint64_t *ret_unresolved,
+ * after a skip. */
+bool record_symbols_finish(struct record_symbols *symbols, struct record_samples *ret_samples,
 			   GError **error);
 /* Call it only after `done`. */
 void record_symbols_free(struct record_symbols *symbols);

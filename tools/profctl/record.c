@@ -19,8 +19,8 @@
 #include "tools/profctl/command.h"
 #include "tools/profctl/output.h"
 #include "tools/profctl/progress.h"
+#include "tools/profctl/record-capture.h"
 #include "tools/profctl/record-control.h"
-#include "tools/profctl/record-left.h"
 #include "tools/profctl/record-options.h"
 #include "tools/profctl/record-result.h"
 #include "tools/profctl/record-symbols.h"
@@ -409,11 +409,10 @@ static bool begin(struct recording *recording, GError **error)
 static void run(struct recording *recording)
 {
 	recording->loop = g_main_loop_new(NULL, FALSE);
-	progress_init(&recording->progress, recording->options.quiet,
-		      recording->options.command != NULL);
+	progress_init(&recording->progress, &recording->options);
 	if (begin(recording, &recording->error))
 		g_main_loop_run(recording->loop);
-	progress_clear(&recording->progress);
+	progress_done(&recording->progress);
 }
 
 static void on_named(void *data)
@@ -439,8 +438,8 @@ static bool add_names(struct recording *recording, struct record_result *result)
 	if (recording->gave_up)
 		return false;
 	named = recording->symbols &&
-		record_symbols_finish(recording->symbols, &result->unresolved_samples, &error);
-	result->has_unresolved = named;
+		record_symbols_finish(recording->symbols, &result->samples, &error);
+	result->has_samples = named;
 	if (error)
 		cli_warning(_("no names were added: %s"), error->message);
 	return named;
@@ -509,7 +508,9 @@ static void report(const struct recording *recording, const struct record_result
 
 static int end(struct recording *recording)
 {
+	g_autofree char *target = record_options_target(&recording->options, true);
 	struct record_result result = {
+		.target = target,
 		.file = recording->output.path,
 		.reason = recording->own_reason ? recording->own_reason : recording->reason,
 		.summary = recording->summary,
@@ -534,7 +535,12 @@ static int end(struct recording *recording)
 			return CLI_INTERRUPTED;
 		if (ran)
 			result.left = left =
-				record_left_find(recording->output.fd, recording->command.pid);
+				record_capture_left(recording->output.fd, recording->command.pid);
+		if (result.memory && !recording->options.append)
+			result.has_allocations = record_capture_allocations(recording->output.fd,
+									    &result.allocations);
+		result.is_sampled = recording->options.memory.sample_bytes > 0;
+		result.has_exited = ran && !result.left->len;
 		result.kept = output_is_kept(&recording->output);
 		result.bytes = output_bytes(&recording->output);
 		if (!result.bytes)

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Record capture - what the finished capture says about a recording
+ *
+ * Processes that outlive their command are found by their parents in the capture, because a
+ * daemon's parent has become init by then. A pid is listed if its present process started at the
+ * time of the recorded process.
+ */
+#include "tools/profctl/record-capture.h"
+
+#include "tools/common/budget.h"
+#include "tools/common/names.h"
+#include "tools/profcapture/tally.h"
+
+#include <inttypes.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_S INT64_C(1000000000)
+#define MAX_ANCESTORS 1000
+#define START_FIELD 20 /* of /proc/PID/stat, counted from the state, which is 0 */
+
+/* An exec makes another process of the capture, but not for people. */
+static void *identity(uint64_t number, uint64_t start_ns)
+{
+	return GSIZE_TO_POINTER(start_ns << 22 ^ number);
+}
+
+/* Counts as `profcapture info` does. */
+bool record_capture_samples(int fd, struct record_samples *ret_samples, GError **error)
+{
+	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
+	g_autoptr(GHashTable) threads = g_hash_table_new(NULL, NULL);
+	g_autoptr(GHashTable) processes = g_hash_table_new(NULL, NULL);
+	CLEANUP_READER struct reader reader = { 0 };
+	CLEANUP_TALLY struct tally tally = { .by = TALLY_THREAD, .wants_all_events = true };
+	const struct capture *capture;
+
+	budget_begin_anew();
+	if (!reader_open(&reader, path, error))
+		return false;
+	capture = reader.capture;
+	if (capture->n_segments > 1) {
+		const struct prof_segment *last = &capture->segments[capture->n_segments - 1];
+
+		reader.from_ns = capture_time(capture, last->number, last->start_monotonic_ns);
+		reader.timed = true;
+	}
+	if (!tally_run(&tally, &reader, error))
+		return false;
+	*ret_samples = (struct record_samples){ .unresolved = tally.unresolved };
+	for (uint32_t i = NAMES_LOST + 1; i < tally.counts->len; i++) {
+		const struct names_thread *thread = names_thread_at(capture->names, i);
+		const struct names_process *process =
+			names_process_at(capture->names, thread->process);
+
+		if (!tally_count_at(tally.counts, i).self.samples)
+			continue;
+		g_hash_table_add(threads, identity(thread->tid, process->start_time));
+		g_hash_table_add(processes, identity(process->pid, process->start_time));
+	}
+	ret_samples->threads = g_hash_table_size(threads);
+	ret_samples->processes = g_hash_table_size(processes);
+	return true;
+}
+
+static void add_heap_rows(const struct prof_batch *batch, struct record_allocations *allocations)
+{
+	for (size_t row = 0; row < batch->rows; row++) {
+		const struct prof_array *columns = batch->columns;
+		uint64_t event = array_number_or(&columns[PROF_HEAP_EVENT], row, 0);
+
+		/* blocks that fork copied are in the heaps of both processes */
+		if (event == PROF_HEAP_END &&
+		    array_number_or(&columns[PROF_HEAP_INHERITED], row, 0) == 0)
+			allocations->live_bytes +=
+				array_number_or(&columns[PROF_HEAP_LIVE_BYTES], row, 0);
+		else if (event != PROF_HEAP_BEGIN && event != PROF_HEAP_CHECKPOINT)
+			allocations->knows_live = false;
+	}
+}
+
+bool record_capture_allocations(int fd, struct record_allocations *ret_allocations)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_HEAP };
+	struct record_allocations allocations = { .knows_live = true };
+	struct prof_chunks *chunks = NULL;
+	struct prof_cursor *cursor = NULL;
+	struct prof_reader *reader;
+	struct prof_chunk chunk;
+	struct prof_batch batch;
+	int r;
+
+	if (prof_reader_open(fd, &reader) != 0)
+		return false;
+	r = prof_chunks_new(reader, PROF_TABLE_ALLOC, &chunks);
+	while (r == 0 && (r = prof_chunks_next(chunks, &chunk)) == 0)
+		allocations.n += chunk.rows;
+	if (r == PROF_END)
+		r = prof_cursor_new(reader, &options, &cursor);
+	while (r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0)
+		add_heap_rows(&batch, &allocations);
+	prof_cursor_free(cursor);
+	prof_chunks_free(chunks);
+	prof_reader_free(reader);
+	*ret_allocations = allocations;
+	return r == PROF_END && allocations.n > 0;
+}
+
+/* ---- Processes that outlive the command ------------------------------------------------------ */
+
+struct process {
+	uint64_t pid, ppid, start_ns;
+};
+
+static void add_processes(struct names_epoch *epoch, GHashTable *processes)
+{
+	size_t rows = prof_dictionary_rows(epoch->tables[NAMES_PROCESS]);
+
+	for (size_t row = 0; row < rows; row++) {
+		struct process *process = g_new0(struct process, 1);
+
+		(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_PID, row, &process->pid);
+		(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_PPID, row, &process->ppid);
+		(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_START_TIME, row,
+				   &process->start_ns);
+		g_hash_table_replace(processes, &process->pid, process);
+	}
+}
+
+static void read_processes(struct names *names, GHashTable *processes)
+{
+	struct prof_chunks *chunks = NULL;
+	struct prof_chunk chunk;
+	uint32_t last = 0;
+
+	if (prof_chunks_new(names->reader, PROF_TABLE_PROCESS, &chunks) != 0)
+		return;
+	while (prof_chunks_next(chunks, &chunk) == 0) {
+		struct names_epoch *epoch =
+			chunk.epoch == last ? NULL : names_epoch(names, chunk.epoch, NULL);
+
+		last = chunk.epoch;
+		if (epoch && names_load(epoch, NAMES_PROCESS, NULL) && epoch->tables[NAMES_PROCESS])
+			add_processes(epoch, processes);
+	}
+	prof_chunks_free(chunks);
+}
+
+static bool is_descendant(GHashTable *processes, const struct process *process, uint64_t command)
+{
+	for (int i = 0; process && i < MAX_ANCESTORS; i++) {
+		if (process->ppid == command)
+			return true;
+		process = g_hash_table_lookup(processes, &process->ppid);
+	}
+	return false;
+}
+
+static int64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* /proc counts ticks since boot, including time in suspend. */
+static bool is_running(const struct process *process)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%" PRIu64 "/stat", process->pid);
+	g_autofree char *text = NULL;
+	g_auto(GStrv) fields = NULL;
+	int64_t tick_ns = NS_PER_S / sysconf(_SC_CLK_TCK), started;
+	const char *end;
+
+	if (!g_file_get_contents(path, &text, NULL, NULL) || !(end = strrchr(text, ')')))
+		return false;
+	fields = g_strsplit(end + 1 + strspn(end + 1, " "), " ", -1);
+	if (g_strv_length(fields) <= START_FIELD || *fields[0] == 'Z' || *fields[0] == 'X')
+		return false;
+	started = g_ascii_strtoll(fields[START_FIELD - 1], NULL, 10) * tick_ns -
+		  (clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC));
+	return llabs(started - (int64_t)process->start_ns) <= 2 * tick_ns;
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+	const uint32_t *left = a, *right = b;
+
+	return (*left > *right) - (*left < *right);
+}
+
+GArray *record_capture_left(int fd, pid_t command)
+{
+	g_autoptr(GHashTable)
+		processes = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+	GArray *pids = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	const struct process *process;
+	struct prof_reader *reader;
+	struct names *names;
+	GHashTableIter iter;
+
+	if (prof_reader_open(fd, &reader) != 0)
+		return pids;
+	names = names_new(reader);
+	read_processes(names, processes);
+	names_free(names);
+	prof_reader_free(reader);
+	g_hash_table_iter_init(&iter, processes);
+	while (g_hash_table_iter_next(&iter, NULL, (void **)&process)) {
+		uint32_t pid = (uint32_t)process->pid;
+
+		if (is_descendant(processes, process, (uint64_t)command) && is_running(process))
+			g_array_append_val(pids, pid);
+	}
+	g_array_sort(pids, compare_pids);
+	return pids;
+}
