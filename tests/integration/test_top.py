@@ -62,17 +62,22 @@ def terminal(tmp_path):
 def test_views_and_keys(profctl, spawn, terminal):
     burner = spawn("/usr/bin/python3", "-c", BURN)
     terminal.start(profctl.command("top", "--bus", "private", "--pid", burner.pid))
-    terminal.shows(r"profctl top - pid-%d, 999 Hz: +[1-9]\d* samples" % burner.pid)
+    terminal.shows(r"^process %d, last \d+ s: [1-9]\d* samples, CPU \d+ %%\. Lost: nothing\.$" % burner.pid)
+    terminal.shows(r"^ *self %  total %  samples  function$")
     # the interpreter's functions have names without frame pointers or debug symbols, and they are
     # most of the time, as soon as all of their places have names
-    share = terminal.shows(r"^ +(\d\d+\.\d+) +(\d+\.\d+) +\d+ +_PyEval_EvalFrameDefault +\[python3")
+    share = terminal.shows(r"^ *(\d\d+\.\d) +(\d+\.\d) +\d+  _PyEval_EvalFrameDefault +python3")
     assert float(share[1]) <= float(share[2]) <= 100
     terminal.shows(r"q quit")
+    terminal.press("?")
+    terminal.shows(r"^  Enter +callers of the function; functions of the process or thread$")
+    terminal.press("x")
+    terminal.shows(r"q quit")
     terminal.press("p")
-    cpu = terminal.shows(r"^ +(\d+\.\d+) +100\.00 +\d+ +%d +python3" % burner.pid)
+    cpu = terminal.shows(r"^ *(\d+\.\d) +100\.0 +\d+ +%d  python3" % burner.pid)
     assert 0 < float(cpu[1]) < 110
     terminal.press("Enter")
-    terminal.shows(r"only python3, pid %d +by self" % burner.pid)
+    terminal.shows(r"^only python3, pid %d$" % burner.pid)
     terminal.press("/")
     terminal.press("-l", "evalframedef")
     terminal.shows(r"/evalframedef_")
@@ -82,16 +87,41 @@ def test_views_and_keys(profctl, spawn, terminal):
     terminal.shows(r"callers of _PyEval_EvalFrameDefault")
     terminal.press("BSpace")
     terminal.press("BSpace")
-    terminal.shows(r"CPU %")
+    terminal.shows(r"f p t view  Enter open")
+    terminal.shows(r"^nothing to show$")  # because of the filter
     terminal.press("t")
     terminal.press("/")
     terminal.press("Escape")
-    terminal.shows(r"^ +\d+\.\d+ +100\.00 +\d+ +%d +python3" % burner.pid)
+    terminal.shows(r"^ *\d+\.\d +100\.0 +\d+ +%d  python3" % burner.pid)
     terminal.press("s")
     terminal.shows("by total")
     terminal.press("q")
     assert terminal.ended() == 0
     assert terminal.errors.read_text() == ""
+
+
+def test_80_columns_and_inlined_functions(profctl, spawn, terminal, tmp_path, require):
+    """Names are shortened so that rows fit; inlined functions have rows of their own, as in report."""
+    source = """#include <map>
+    #include <string>
+    namespace deep { namespace inside {
+    template <typename A, typename B> struct Table { static long hot(long n); };
+    static inline __attribute__((always_inline)) long inlined_step(long n) { long s = 0; for (volatile long i = 0; i < 100000; i++) s += i ^ n; return s; }
+    template <typename A, typename B> __attribute__((noinline)) long Table<A, B>::hot(long n) { return inlined_step(n) + 1; }
+    } }
+    int main() { for (volatile long n = 0;; n++) deep::inside::Table<std::map<std::string, std::string>, std::map<long, std::string>>::hot(n); }"""
+    require("g++")
+    (tmp_path / "spin.cc").write_text(source)
+    subprocess.run(["g++", "-g", "-O1", "-o", tmp_path / "spin", tmp_path / "spin.cc"], check=True, timeout=120)
+    program = spawn(tmp_path / "spin")
+    terminal.start(profctl.command("top", "--bus", "private", "--pid", program.pid), columns=80)
+    terminal.shows(r"^ *[89]\d(?:\.\d)? +[89]\d(?:\.\d)? +\d+  deep::inside::inlined_step +spin$")
+    terminal.shows(r"^ +[89]\d(?:\.\d)? +\d+  (?:.*::)?Table<….*>::hot +spin$")
+    assert terminal.lines()[-1] == "f p t view  Enter callers  Bksp back  s sort  / find  Space hold  ? keys  q quit"
+    terminal.press("p")
+    terminal.shows("^f p t view  Enter open  .* q quit$")
+    terminal.press("q")
+    assert terminal.ended() == 0
 
 
 def test_hold_resize_and_end(profctl, spawn, terminal):
@@ -107,7 +137,7 @@ def test_hold_resize_and_end(profctl, spawn, terminal):
     assert terminal.lines()[0].split(" samples")[0] == held.split(" samples")[0]
     for columns, lines in ((30, 5), (14, 2), (200, 40)):
         terminal.run("resize-window", "-x", str(columns), "-y", str(lines))
-        until(lambda: terminal.lines()[0].startswith("profctl top"[:columns]))
+        until(lambda: terminal.lines()[0].startswith(f"process {burner.pid}"[:columns]))
     terminal.press("C-c")
     assert terminal.ended() == 130
 
@@ -132,7 +162,7 @@ def test_generated_code(profctl, spawn, terminal):
     node = spawn("node", "--perf-basic-prof", "-e", loop)
     try:
         terminal.start(profctl.command("top", "--bus", "private", "--pid", node.pid))
-        terminal.shows(r"^ +(?:[5-9]|\d\d+)\.\d+ +\d+\.\d+ +\d+ +JS:.?alpha ")
+        terminal.shows(r"^ *(?:[5-9]|\d\d+)(?:\.\d)? +\d+(?:\.\d)? +\d+  JS:.?alpha")
         terminal.press("q")
         assert terminal.ended() == 0
     finally:

@@ -7,6 +7,8 @@
  * - a sample counts for its second, and seconds before the window do not count [window]
  * - functions and threads keep their identity across epochs with other ids [epochs]
  * - places get names whenever these arrive, by the innermost symbol, or by an offset [names]
+ * - an inlined function is between its place and what it is inlined into [inlined]
+ * - a function and its clones are one; people see a name without parameters [shown]
  * - a recursive function counts once for a sample; a leaf only for itself [recursion]
  * - callers are those of the selected function [callers]
  * - keys lead into a process, to callers and back; the selection stays [browse]
@@ -22,6 +24,8 @@
 #include "tests/unit/test.h"
 #include "tools/profctl/top-browse.h"
 #include "tools/profctl/top-screen.h"
+
+#include <locale.h>
 
 #define SECOND UINT64_C(1000000000)
 
@@ -170,7 +174,7 @@ static void epochs(void)
 	build_finish(&build);
 	live_init(&live, 3);
 	read_into(&live, &build);
-	live_add_symbol(&live, 1, 0x10, 4, "f");
+	live_add_symbol(&live, 1, 0x10, 4, "f", "f");
 	live_settle(&live);
 	CHECK_STR(functions_of(&live), "f 2 2");
 	CHECK_INT(live.images->len, 2);
@@ -196,7 +200,7 @@ static void names(void)
 	live_init(&live, 3);
 	read_into(&live, &build);
 	CHECK_STR(functions_of(&live), "lib.so 4 4");
-	live_add_symbol(&live, 1, 0x20, 1, "inner");
+	live_add_symbol(&live, 1, 0x20, 1, "inner", "inner");
 	live_settle(&live);
 	CHECK_STR(functions_of(&live), "outer 2 2, inner 1 1, lib.so 1 1");
 	CHECK_INT(live.unnamed->len, 1);
@@ -204,6 +208,56 @@ static void names(void)
 	live_settle(&live);
 	CHECK_INT(live.unnamed->len, 0);
 	CHECK_STR(functions_of(&live), "outer 2 2, inner 1 1, lib.so+0x40 1 1");
+}
+
+/* A leaf at 0x20 called from 0x10. */
+static void begin_pair(struct build *build)
+{
+	begin_with_stack(build);
+	add_frame(build, 2, 0x20);
+	add_stack(build, 2, 1, 2);
+	add_sample(build, 1, 1, 2);
+	build_finish(build);
+}
+
+static void inlined(void)
+{
+	struct top_view view = { .kind = TOP_CALLERS, .function = 0 };
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	begin_pair(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	live_add_symbol(&live, 1, 0x10, 1, "main", "main");
+	live_add_symbol(&live, 1, 0x20, 1, "outer", "outer");
+	live_settle(&live);
+	CHECK_STR(functions_of(&live), "outer 1 1, main 0 1");
+	CHECK_INT(live.plain->len, 2);
+	live_add_inlined(&live, 2, "inner", "inner", true);
+	live_add_inlined(&live, 2, "middle", "middle", false);
+	live_add_inlined(&live, 2, "outer", "outer", false);
+	CHECK_STR(functions_of(&live), "inner 1 1, main 0 1, middle 0 1, outer 0 1");
+	for (view.function = 1; view.function < live.functions->len; view.function++)
+		if (strcmp(LIVE_AT(live.functions, live_function, view.function)->name, "middle") ==
+		    0)
+			break;
+	CHECK_STR(rows_of(&live, &view), "outer 0 1");
+}
+
+static void shown(void)
+{
+	CLEANUP(build_done) struct build build;
+	CLEANUP(live_done) struct live live;
+
+	begin_pair(&build);
+	live_init(&live, 3);
+	read_into(&live, &build);
+	live_add_symbol(&live, 1, 0x10, 1, "a::b(int)", "_ZN1a1bEi");
+	live_add_symbol(&live, 1, 0x20, 1, "a::b(int) [clone .cold]", "_ZN1a1bEi.cold");
+	live_settle(&live);
+	CHECK_STR(functions_of(&live), "a::b(int) 1 1");
+	CHECK_STR(LIVE_AT(live.functions, live_function, live.functions->len - 1)->shown, "a::b");
 }
 
 /* Stacks of a: a, a b, a b a; named by offset 0x10 and 0x20. */
@@ -224,8 +278,8 @@ static void begin_recursion(struct build *build)
 
 static void name_recursion(struct live *live)
 {
-	live_add_symbol(live, 1, 0x10, 1, "a");
-	live_add_symbol(live, 1, 0x20, 1, "b");
+	live_add_symbol(live, 1, 0x10, 1, "a", "a");
+	live_add_symbol(live, 1, 0x20, 1, "b", "b");
 	live_settle(live);
 }
 
@@ -316,12 +370,12 @@ static void browse(void)
 	press_all(&browse, "j");
 	CHECK_INT(browse.selected, 1);
 	press_all(&browse, "\n"); /* the functions of "one" */
-	CHECK_STATUS(&browse, "only one, pid 100   by self");
+	CHECK_STATUS(&browse, "only one, pid 100");
 	CHECK_INT(browse.all.samples, 1);
 	press_all(&browse, "j\n");
-	CHECK_STATUS(&browse, "only one, pid 100   callers of b   by self");
+	CHECK_STATUS(&browse, "only one, pid 100   callers of b");
 	press_all(&browse, "<<");
-	CHECK_STATUS(&browse, "by self");
+	CHECK_STATUS(&browse, "");
 	CHECK_INT(browse.selected, 1);
 	press_all(&browse, "<<<jjjjkss");
 	CHECK_STATUS(&browse, "by name");
@@ -329,6 +383,11 @@ static void browse(void)
 	CHECK_STATUS(&browse, "by name   /w_");
 	CHECK_INT(browse.rows->len, 1);
 	press_all(&browse, "\n ");
+	CHECK_STATUS(&browse, "held; Space continues   by name   /w");
+	press_all(&browse, "?");
+	CHECK(browse.shows_keys);
+	press_all(&browse, "s"); /* any key returns, and does nothing else */
+	CHECK(!browse.shows_keys);
 	CHECK_STATUS(&browse, "held; Space continues   by name   /w");
 	CHECK(top_browse_press(&browse, 'q', 10));
 	live.generation++; /* its numbers have another meaning */
@@ -385,10 +444,13 @@ static void forgets(void)
 
 int main(void)
 {
+	setlocale(LC_ALL, "C.UTF-8"); /* names that are not valid have U+FFFD */
 	RUN(window);
 	RUN(weights);
 	RUN(epochs);
 	RUN(names);
+	RUN(inlined);
+	RUN(shown);
 	RUN(recursion);
 	RUN(callers);
 	RUN(browse);

@@ -4,7 +4,8 @@
  *
  * A thread reads one file at a time: that of the image with the most places without a name. profd
  * passes the file as it was mapped. The symbols found also name later places, so few requests
- * remain after a short time. The thread's time is limited: some seconds at first, then a hundredth
+ * remain after a short time. When all places have names, it reads which functions are inlined at
+ * them, which takes longer. The thread's time is limited: some seconds at first, then a hundredth
  * of a core. Names of the kernel come with the recording. Names of generated code are in the files
  * that its program writes, and stay valid as long as the place is kept.
  */
@@ -39,6 +40,7 @@ struct question {
 	GArray *offsets; /* of the places, in the same order */
 	struct symbols *answer;
 	gint64 took_us; /* CPU time */
+	bool wants_inlined;
 	/* for the memory of a process */
 	bool is_generated;
 	struct jit_process process;
@@ -114,6 +116,7 @@ static void take_generated(struct live *live, const struct question *question)
 		*number_map_at(&loads, row->address) = of;
 		live_add_symbol(live, question->image, row->address,
 				g_array_index(question->generated, struct jit_name, of - 1).size,
+				g_array_index(question->generated, struct jit_name, of - 1).name,
 				g_array_index(question->generated, struct jit_name, of - 1).name);
 	}
 	number_map_done(&loads);
@@ -128,10 +131,42 @@ static void take(struct live *live, const struct question *question)
 	for (size_t i = 0; answer && answer->state == SYMBOLS_READ && i < answer->n_rows; i++)
 		if (answer->rows[i].inline_depth == 0)
 			live_add_symbol(live, question->image, answer->rows[i].start,
-					answer->rows[i].length, answer->rows[i].name);
+					answer->rows[i].length, answer->rows[i].name,
+					answer->rows[i].raw_name);
 	for (guint i = 0; i < question->places->len; i++)
 		if (!live_name(live, g_array_index(question->places, uint32_t, i)))
 			live_give_up(live, g_array_index(question->places, uint32_t, i));
+}
+
+static int compare_line(const void *key, const void *item)
+{
+	const uint64_t *offset = key;
+	const struct symbol_line *line = item;
+
+	return *offset < line->start ? -1 : *offset - line->start >= line->length;
+}
+
+static void take_inlined(struct live *live, const struct question *question)
+{
+	const struct symbols *answer = question->answer;
+
+	LIVE_AT(live->images, live_image, question->image)->lacks_lines = !answer ||
+									  answer->n_lines == 0;
+	for (guint i = 0; answer && answer->n_lines > 0 && i < question->places->len; i++) {
+		uint32_t place = g_array_index(question->places, uint32_t, i);
+		const struct symbol_line *line =
+			bsearch(&LIVE_AT(live->places, live_place, place)->offset, answer->lines,
+				answer->n_lines, sizeof(*line), compare_line);
+		uint32_t row = line ? line->symbol : SYMBOLS_NONE;
+
+		if (row == SYMBOLS_NONE || answer->rows[row].inline_depth == 0)
+			continue;
+		for (bool is_first = true; row != SYMBOLS_NONE; is_first = false) {
+			live_add_inlined(live, place, answer->rows[row].name,
+					 answer->rows[row].raw_name, is_first);
+			row = answer->rows[row].inline_parent;
+		}
+	}
 }
 
 static void on_answer(void *data)
@@ -143,7 +178,9 @@ static void on_answer(void *data)
 	names->asking = false;
 	names->credit_us -= question->took_us;
 	if (is_wanted)
-		(question->is_generated ? take_generated : take)(names->live, question);
+		(question->is_generated    ? take_generated
+		 : question->wants_inlined ? take_inlined
+					   : take)(names->live, question);
 	question_free(question);
 	if (!is_wanted)
 		return;
@@ -240,7 +277,7 @@ static const char *find_dump(const struct live *live, uint64_t pid)
 	return NULL;
 }
 
-static struct question *question_new(struct live_names *names, uint32_t number)
+static struct question *question_new(struct live_names *names, uint32_t number, bool wants_inlined)
 {
 	const struct live_image *image = LIVE_AT(names->live->images, live_image, number);
 	struct question *question = g_new0(struct question, 1);
@@ -261,8 +298,9 @@ static struct question *question_new(struct live_names *names, uint32_t number)
 		.size = image->size,
 		.kind = image->kind,
 		.debug_files = names->debug_files,
-		.names_only = true,
+		.names_only = !wants_inlined,
 	};
+	question->wants_inlined = wants_inlined;
 	question->of.build_id_size = g_bytes_get_size(question->build_id);
 	question->is_generated = is_generated(image);
 	if (question->is_generated) {
@@ -279,23 +317,23 @@ static struct question *question_new(struct live_names *names, uint32_t number)
 	return question;
 }
 
-/* Moves the image's places from `unnamed` to the question. */
-static void take_places(struct live *live, struct question *question)
+/* Moves the image's places to the question. */
+static void take_places(struct live *live, GArray *numbers, struct question *question)
 {
 	guint left = 0;
 
-	for (guint i = 0; i < live->unnamed->len; i++) {
-		uint32_t number = g_array_index(live->unnamed, uint32_t, i);
+	for (guint i = 0; i < numbers->len; i++) {
+		uint32_t number = g_array_index(numbers, uint32_t, i);
 		const struct live_place *place = LIVE_AT(live->places, live_place, number);
 
 		if (place->image == question->image) {
 			g_array_append_val(question->places, number);
 			g_array_append_val(question->offsets, place->offset);
 		} else {
-			g_array_index(live->unnamed, uint32_t, left++) = number;
+			g_array_index(numbers, uint32_t, left++) = number;
 		}
 	}
-	g_array_set_size(live->unnamed, left);
+	g_array_set_size(numbers, left);
 }
 
 /* Drops places that get no better name than their memory's: code that a collector reports, and
@@ -323,15 +361,15 @@ static bool may_have_names(const struct live_image *image)
 	       is_generated(image);
 }
 
-/* Returns the image with the most places of those that are due; 0: none. */
-static uint32_t next_image(struct live_names *names, gint64 now_us)
+/* Returns the image with the most of these places, of those that are due; 0: none. */
+static uint32_t next_image(struct live_names *names, const GArray *numbers, gint64 now_us)
 {
 	const struct live *live = names->live;
 	g_autofree guint *places = g_new0(guint, live->images->len);
 	uint32_t best = 0;
 
-	for (guint i = 0; i < live->unnamed->len; i++) {
-		uint32_t number = g_array_index(live->unnamed, uint32_t, i);
+	for (guint i = 0; i < numbers->len; i++) {
+		uint32_t number = g_array_index(numbers, uint32_t, i);
 
 		places[LIVE_AT(live->places, live_place, number)->image]++;
 	}
@@ -358,6 +396,7 @@ static bool may_ask(struct live_names *names, gint64 now_us)
 void live_names_ask(struct live_names *names)
 {
 	struct live *live = names->live;
+	GArray *numbers = live->unnamed;
 	gint64 now_us = g_get_monotonic_time();
 	struct question *question;
 	uint32_t image;
@@ -368,16 +407,22 @@ void live_names_ask(struct live_names *names)
 		g_array_set_size(names->asked_us, 0);
 	names->generation = live->generation;
 	g_array_set_size(names->asked_us, live->images->len);
-	image = may_ask(names, now_us) ? next_image(names, now_us) : 0;
+	if (!may_ask(names, now_us))
+		return;
+	image = next_image(names, numbers, now_us);
+	if (!image) {
+		numbers = live->plain;
+		image = next_image(names, numbers, now_us);
+	}
 	if (!image)
 		return;
 	g_array_index(names->asked_us, gint64, image) = now_us;
-	question = question_new(names, image);
-	take_places(live, question);
+	question = question_new(names, image, numbers == live->plain);
+	take_places(live, numbers, question);
 	names->asking = worker_start(answer, on_answer, question, NULL);
 	if (names->asking)
 		return;
 	/* request them again later */
-	g_array_append_vals(live->unnamed, question->places->data, question->places->len);
+	g_array_append_vals(numbers, question->places->data, question->places->len);
 	question_free(question);
 }

@@ -15,7 +15,9 @@
 #include "tools/profctl/live.h"
 
 #include "arch/base.h"
+#include "tools/common/clone-suffix.h"
 #include "tools/common/text.h"
+#include "tools/profcapture/function-names.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -54,13 +56,16 @@ static void know_nothing(struct live *live)
 	live->processes = array_new(sizeof(struct live_process));
 	live->threads = array_new(sizeof(struct live_thread));
 	live->nodes = array_new(sizeof(struct live_node));
+	live->callers = array_new(sizeof(uint32_t));
 	live->unnamed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	live->plain = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	g_array_set_clear_func(live->images, image_clear);
 	g_ptr_array_add(live->texts, (void *)"");
 	none = LIVE_AT(live->images, live_image, 0);
 	none->path = "";
 	none->symbols = g_array_new(FALSE, FALSE, sizeof(struct live_symbol));
-	LIVE_AT(live->functions, live_function, 0)->name = "[no stack]";
+	*LIVE_AT(live->functions, live_function, 0) =
+		(struct live_function){ .name = "[no stack]", .shown = "[no stack]" };
 	LIVE_AT(live->processes, live_process, 0)->comm = "?";
 	LIVE_AT(live->threads, live_thread, 0)->comm = "?";
 	number_map_init(&live->place_numbers);
@@ -83,7 +88,9 @@ static void forget(struct live *live)
 		number_map_done(&live->ids[i]);
 	number_map_done(&live->node_numbers);
 	number_map_done(&live->place_numbers);
+	g_array_unref(live->plain);
 	g_array_unref(live->unnamed);
+	g_array_unref(live->callers);
 	g_array_unref(live->nodes);
 	g_array_unref(live->threads);
 	g_array_unref(live->processes);
@@ -124,8 +131,13 @@ static uint32_t key_add(struct live *live, const char *key, GArray *array)
 	return number;
 }
 
-static uint32_t function_number(struct live *live, uint32_t image, const char *name)
+/* raw_name: the same as the name if it is not mangled. A function and its clones are one. */
+static uint32_t function_number(struct live *live, uint32_t image, const char *full_name,
+				const char *full_raw_name)
 {
+	g_autofree char *name = g_strndup(full_name, clone_suffix_skip_shown(full_name));
+	g_autofree char *raw_name = g_strndup(full_raw_name, clone_suffix_skip(full_raw_name));
+	g_autofree char *shown = NULL, *escaped = NULL;
 	g_autofree char *key = g_strdup_printf("f%u %s", image, name);
 	uint32_t number = key_find(live, key);
 	struct live_function *function;
@@ -134,7 +146,10 @@ static uint32_t function_number(struct live *live, uint32_t image, const char *n
 		return number;
 	number = key_add(live, key, live->functions);
 	function = LIVE_AT(live->functions, live_function, number);
+	shown = function_name_for_people(name, raw_name);
+	escaped = text_escape(shown);
 	function->name = g_string_chunk_insert(live->chunk, name);
+	function->shown = g_string_chunk_insert(live->chunk, escaped);
 	function->image = image;
 	return number;
 }
@@ -174,7 +189,7 @@ static uint32_t symbol_at(struct live_image *image, uint64_t offset)
 }
 
 void live_add_symbol(struct live *live, uint32_t image, uint64_t start, uint64_t length,
-		     const char *name)
+		     const char *name, const char *raw_name)
 {
 	struct live_symbol symbol = { .start = start, .end = UINT64_MAX };
 	struct live_image *of;
@@ -183,7 +198,7 @@ void live_add_symbol(struct live *live, uint32_t image, uint64_t start, uint64_t
 		return;
 	if (length && length < UINT64_MAX - start)
 		symbol.end = start + length;
-	symbol.function = function_number(live, image, name);
+	symbol.function = function_number(live, image, name, raw_name);
 	of = LIVE_AT(live->images, live_image, image);
 	g_array_append_val(of->symbols, symbol);
 	of->sorted = false;
@@ -196,7 +211,7 @@ void live_give_up(struct live *live, uint32_t number)
 	g_autofree char *base = g_path_get_basename(image->path);
 	g_autofree char *name = g_strdup_printf("%s+0x%" PRIx64, base, place->offset);
 
-	place->function = function_number(live, place->image, name);
+	place->function = function_number(live, place->image, name, name);
 }
 
 bool live_name(struct live *live, uint32_t number)
@@ -205,9 +220,33 @@ bool live_name(struct live *live, uint32_t number)
 	struct live_image *image = LIVE_AT(live->images, live_image, place->image);
 	uint32_t function = symbol_at(image, place->offset);
 
-	if (function)
+	if (!function)
+		return false;
+	place->function = function;
+	if (image->kind == PROF_IMAGE_FILE && !image->lacks_lines)
+		g_array_append_val(live->plain, number);
+	return true;
+}
+
+void live_add_inlined(struct live *live, uint32_t number, const char *name, const char *raw_name,
+		      bool is_first)
+{
+	static const uint32_t end = 0;
+	struct live_place *place = LIVE_AT(live->places, live_place, number);
+	uint32_t function = function_number(live, place->image, name, raw_name);
+
+	if (is_first) {
 		place->function = function;
-	return function != 0;
+		place->callers = 0;
+	} else if (place->callers == 0) {
+		place->callers = live->callers->len;
+		g_array_append_val(live->callers, function);
+		g_array_append_val(live->callers, end);
+	} else {
+		/* the place's are the last ones */
+		g_array_index(live->callers, uint32_t, live->callers->len - 1) = function;
+		g_array_append_val(live->callers, end);
+	}
 }
 
 void live_settle(struct live *live)
@@ -297,7 +336,7 @@ static void add_image(struct live *live, const struct prof_batch *batch, size_t 
 		image.path = g_string_chunk_insert(live->chunk, image.path);
 		image.build_id = g_steal_pointer(&build_id);
 		image.symbols = g_array_new(FALSE, FALSE, sizeof(struct live_symbol));
-		image.pending = function_number(live, index, base);
+		image.pending = function_number(live, index, base, base);
 		*LIVE_AT(live->images, live_image, index) = image;
 	}
 	LIVE_AT(live->images, live_image, index)->id = image.id;
@@ -417,7 +456,8 @@ static void add_symbol_row(struct live *live, const struct prof_batch *batch, si
 		live,
 		number_map_get(&live->ids[LIVE_IMAGES], number(&columns[PROF_SYMBOL_IMAGE], row)),
 		number(&columns[PROF_SYMBOL_START], row), number(&columns[PROF_SYMBOL_LENGTH], row),
-		text(live, number(&columns[PROF_SYMBOL_NAME], row)));
+		text(live, number(&columns[PROF_SYMBOL_NAME], row)),
+		text(live, number(&columns[PROF_SYMBOL_RAW_NAME], row)));
 }
 
 static void add_sample(struct live *live, const struct prof_batch *batch, size_t row)

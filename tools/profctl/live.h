@@ -28,6 +28,7 @@ struct live_image {
 	uint32_t pending; /* the function of places without a name */
 	GArray *symbols;  /* of struct live_symbol */
 	bool sorted;
+	bool lacks_lines; /* and so inlined calls */
 };
 
 struct live_symbol {
@@ -37,12 +38,16 @@ struct live_symbol {
 
 struct live_function {
 	const char *name;
+	const char *shown; /* the name without what says nothing, and without parameters */
 	uint32_t image;
 };
 
 struct live_place {
 	uint64_t offset; /* of the looked-up byte: for a return address the byte before it */
 	uint32_t image, function;
+	/* If the function is inlined there: index in `callers` of those that it is inlined into,
+	 * innermost first, then 0. 0: it is not, or that is not known */
+	uint32_t callers;
 };
 
 struct live_process {
@@ -81,12 +86,14 @@ enum live_ids {
 
 struct live {
 	GArray *images, *functions, *places, *processes, *threads, *nodes;
+	GArray *callers; /* numbers of functions, of inlined calls */
 	struct live_slice *slices;
 	unsigned n_slices;
 	uint64_t samples,
 		lost; /* since the beginning; lost: not counting ticks that the kernel missed */
 	uint64_t last_second; /* of the latest sample */
 	GArray *unnamed;      /* numbers of places, in the order of their first hits */
+	GArray *plain;        /* of places of files that have a name; inlined calls are not known */
 	uint32_t generation;  /* increases when all numbers are new */
 	/* internal */
 	uint32_t epoch;
@@ -109,7 +116,11 @@ void live_add(struct live *live, unsigned table, const struct prof_batch *batch)
 
 /* Adds a function of the image at [start, start + length); length 0: up to the next one. */
 void live_add_symbol(struct live *live, uint32_t image, uint64_t start, uint64_t length,
-		     const char *name);
+		     const char *name, const char *raw_name);
+/* Adds a function in which the place is, after those that are inlined into it. The first one
+ * replaces the place's name. */
+void live_add_inlined(struct live *live, uint32_t place, const char *name, const char *raw_name,
+		      bool is_first);
 /* Names the place by its offset, because no symbol was found. */
 void live_give_up(struct live *live, uint32_t place);
 /* Names the place, if a symbol was added for it. */

@@ -208,9 +208,16 @@ bool top_browse_press(struct top_browse *browse, unsigned key, guint page)
 		edit(browse, key);
 		return false;
 	}
+	if (browse->shows_keys) {
+		browse->shows_keys = false;
+		return key == 'q';
+	}
 	switch (key) {
 	case 'q':
 		return true;
+	case '?':
+		browse->shows_keys = true;
+		break;
 	case 'f':
 		go_to(browse, TOP_FUNCTIONS, 0, 0);
 		break;
@@ -282,7 +289,8 @@ char *top_browse_status(const struct top_browse *browse)
 	if (browse->held)
 		add_status(status, _("held; Space continues"));
 	add_view_status(browse, status);
-	add_status(status, sort);
+	if (browse->view.sort != TOP_BY_SELF)
+		add_status(status, sort);
 	if (browse->editing || browse->filter->len) {
 		g_autofree char *text =
 			g_strdup_printf("/%s%s", browse->filter->str, browse->editing ? "_" : "");

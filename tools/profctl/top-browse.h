@@ -16,6 +16,7 @@ struct top_browse {
 	uint32_t generation;
 	bool editing; /* the filter */
 	bool held;    /* the rows do not change */
+	bool shows_keys;
 };
 
 void top_browse_init(struct top_browse *browse, const struct live *live, enum top_kind kind);
@@ -24,5 +25,6 @@ void top_browse_done(struct top_browse *browse);
 void top_browse_count(struct top_browse *browse);
 /* Handles a key (top-screen.h); `page` is the rows per page. Returns true if it ends the view. */
 bool top_browse_press(struct top_browse *browse, unsigned key, guint page);
-/* Returns the description of the view: "only python3, pid 12   by self   /filter"; g_free. */
+/* Returns the description of the view, if it is not all by self: "only python3, pid 12   by name
+ * /filter"; g_free. */
 char *top_browse_status(const struct top_browse *browse);

@@ -2,9 +2,9 @@
 /*
  * Top screen - a live view on a terminal, by ncurses
  *
- *     title                       what is recorded, and how busy it is
- *     status                      loss, filters, a pause, the end
- *     SELF  TOTAL  NAME
+ *     title                       what is recorded, how busy it is, and what is lost
+ *     status                      filters, a pause, the end; missing if there is nothing to say
+ *     self %  total %  function
  *     rows                        always including the selected one
  *     keys
  */
@@ -13,7 +13,8 @@
 #include "tools/profctl/top-screen.h"
 
 #include "arch/base.h"
-#include "tools/common/text.h"
+#include "tools/present/table.h"
+#include "tools/profcapture/function-names.h"
 
 #include <curses.h>
 #include <glib/gi18n.h>
@@ -23,8 +24,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define FIRST_ROW 3
-#define FEW_COLUMNS 20 /* narrower terminals show what fits */
+#define FIRST_ROW 3 /* below a status */
 
 static SCREEN *screen;
 
@@ -89,94 +89,193 @@ static void put_line(int line, attr_t attributes, const char *text)
 	attrset(A_NORMAL);
 }
 
-static const char *head_of(enum top_kind kind)
+enum field {
+	FIELD_SELF,
+	FIELD_TOTAL,
+	FIELD_CPU,
+	FIELD_SAMPLES,
+	FIELD_NUMBER,
+	FIELD_NAME,
+	FIELD_PLACE
+};
+
+struct page {
+	const struct top_content *content;
+	guint first, n;
+};
+
+static const struct top_row *row_at(const struct page *page, size_t row)
 {
-	switch (kind) {
-	case TOP_FUNCTIONS:
-		return _("  SELF %  TOTAL %  SAMPLES  FUNCTION");
-	case TOP_PROCESSES:
-		return _("   CPU %        %  SAMPLES      PID  PROCESS");
-	case TOP_THREADS:
-		return _("   CPU %        %  SAMPLES      TID  THREAD");
-	default:
-		return _("  SELF %  TOTAL %  SAMPLES  CALLED BY");
-	}
+	return &g_array_index(page->content->rows, struct top_row, page->first + row);
 }
 
-/* Appends "  12.3", or "-" if the whole is 0. */
-static void append_share(GString *line, uint64_t part, double whole)
+static bool shows_functions(enum top_kind kind)
 {
-	if (whole > 0)
-		g_string_append_printf(line, "%8.2f ", 100 * (double)part / whole);
-	else
-		g_string_append(line, "       - ");
+	return kind == TOP_FUNCTIONS || kind == TOP_CALLERS;
 }
 
-static void append_function(GString *line, const struct live *live, uint32_t number,
-			    const char *name)
+/* Returns whether the function stands for the places of a file whose names are not known yet. */
+static bool is_pending(const struct page *page, size_t row)
 {
-	uint32_t image = LIVE_AT(live->functions, live_function, number)->image;
-	g_autofree char *base = g_path_get_basename(LIVE_AT(live->images, live_image, image)->path);
+	const struct live *live = page->content->live;
+	uint32_t number = row_at(page, row)->number;
 
-	g_string_append_printf(line, "  %s", name);
-	if (image && strcmp(base, name) != 0)
-		g_string_append_printf(line, *base == '[' ? "  %s" : "  [%s]", base);
+	return shows_functions(page->content->kind) && number &&
+	       LIVE_AT(live->images, live_image,
+		       LIVE_AT(live->functions, live_function, number)->image)
+			       ->pending == number;
 }
 
-static char *row_text(const struct top_content *content, const struct top_row *row)
+static const char *shown_name(const struct page *page, size_t row)
 {
-	GString *line = g_string_new(NULL);
+	return LIVE_AT(page->content->live->functions, live_function, row_at(page, row)->number)
+		->shown;
+}
+
+/* Functions whose names differ only in their parameters have these. */
+static const char *function_name(const struct page *page, size_t row)
+{
+	if (page->content->kind == TOP_CALLERS && !row_at(page, row)->number)
+		return row_at(page, row)->name;
+	for (size_t other = 0; other < page->n; other++)
+		if (other != row && strcmp(shown_name(page, other), shown_name(page, row)) == 0)
+			return row_at(page, row)->name;
+	return shown_name(page, row);
+}
+
+static struct cell share_of(uint64_t part, double whole)
+{
+	return whole > 0 ? cell_double(100 * (double)part / whole) : cell_unknown();
+}
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct page *page = data;
+	const struct top_content *content = page->content;
 	const struct live *live = content->live;
+	const struct top_row *of = row_at(page, row);
+	uint32_t image;
 
-	switch (content->kind) {
-	case TOP_PROCESSES:
-	case TOP_THREADS:
-		append_share(line, row->self.samples, content->cpu_samples);
-		append_share(line, row->self.weight, (double)content->all.weight);
-		g_string_append_printf(
-			line, "%8" PRIu64 " %8" PRIu64 "  %s", row->self.samples,
-			content->kind == TOP_PROCESSES
-				? LIVE_AT(live->processes, live_process, row->number)->pid
-				: LIVE_AT(live->threads, live_thread, row->number)->tid,
-			row->name);
+	switch (field) {
+	case FIELD_SELF:
+		*ret_cell = share_of(of->self.weight, (double)content->all.weight);
+		break;
+	case FIELD_TOTAL:
+		*ret_cell = share_of(of->total.weight, (double)content->all.weight);
+		break;
+	case FIELD_CPU:
+		*ret_cell = share_of(of->self.samples, content->cpu_samples);
+		break;
+	case FIELD_SAMPLES:
+		*ret_cell = cell_uint(of->total.samples);
+		break;
+	case FIELD_NUMBER:
+		*ret_cell =
+			cell_uint(content->kind == TOP_PROCESSES
+					  ? LIVE_AT(live->processes, live_process, of->number)->pid
+					  : LIVE_AT(live->threads, live_thread, of->number)->tid);
+		break;
+	case FIELD_NAME:
+		*ret_cell = cell_text(shows_functions(content->kind) ? function_name(page, row)
+								     : of->name);
 		break;
 	default:
-		append_share(line, row->self.weight, (double)content->all.weight);
-		append_share(line, row->total.weight, (double)content->all.weight);
-		g_string_append_printf(line, "%8" PRIu64, row->total.samples);
-		append_function(line, live, row->number, row->name);
+		image = LIVE_AT(live->functions, live_function, of->number)->image;
+		if (image && !is_pending(page, row))
+			*ret_cell = cell_own_text(g_path_get_basename(
+				LIVE_AT(live->images, live_image, image)->path));
 		break;
 	}
-	return g_string_free(line, FALSE);
 }
 
-static const char *keys_of(enum top_kind kind)
+/* Draws the titles and the rows of a page from a line on. */
+static void draw_rows(const struct page *page, int line)
 {
-	return kind == TOP_FUNCTIONS || kind == TOP_CALLERS
-		       ? _("f functions  p processes  t threads  Enter callers  "
-			   "Backspace back  s sort  / filter  Space pause  q quit")
-		       : _("f functions  p processes  t threads  Enter functions of it  "
-			   "Backspace back  s sort  / filter  Space pause  q quit");
+	const struct top_content *content = page->content;
+	struct table table = { .rows = page->n,
+			       .get = get_cell,
+			       .data = page,
+			       .is_coarse = content->all.samples < 1000,
+			       .fit = function_name_fit };
+	g_auto(GStrv) lines = NULL;
+	struct out out;
+
+	out_init(&out, -1);
+	if (shows_functions(content->kind)) {
+		table_add_column(&table, FIELD_SELF, COLUMN_PERCENT, _("self %"));
+		table_add_column(&table, FIELD_TOTAL, COLUMN_PERCENT, _("total %"));
+		table_add_column(&table, FIELD_SAMPLES, COLUMN_COUNT, _("samples"));
+		table_add_column(&table, FIELD_NAME, COLUMN_NAME,
+				 content->kind == TOP_CALLERS ? _("called by") : _("function"));
+		table_add_column(&table, FIELD_PLACE, COLUMN_PLACE, NULL);
+	} else {
+		table_add_column(&table, FIELD_CPU, COLUMN_PERCENT, _("CPU %"));
+		table_add_column(&table, FIELD_SELF, COLUMN_PERCENT, _("share %"));
+		table_add_column(&table, FIELD_SAMPLES, COLUMN_COUNT, _("samples"));
+		table_add_column(&table, FIELD_NUMBER, COLUMN_NUMBER,
+				 content->kind == TOP_PROCESSES ? _("pid") : _("tid"));
+		table_add_column(&table, FIELD_NAME, COLUMN_NAME,
+				 content->kind == TOP_PROCESSES ? _("process") : _("thread"));
+	}
+	table_print(&table, &(struct table_style){ .out = &out, .columns = (unsigned)COLS },
+		    page->n);
+	lines = g_strsplit(out.text->str, "\n", -1);
+	out_done(&out);
+	for (guint i = 0; i <= page->n && lines[i]; i++)
+		put_line(line + (int)i,
+			 i == 0                                     ? A_BOLD
+			 : page->first + i - 1 == content->selected ? A_STANDOUT
+			 : is_pending(page, i - 1)                  ? A_DIM
+								    : A_NORMAL,
+			 lines[i]);
+}
+
+static const struct {
+	const char *keys, *text;
+} help[] = {
+	{ "f p t", N_("show functions, processes, threads") },
+	{ "Enter", N_("callers of the function; functions of the process or thread") },
+	{ "Backspace", N_("go back (also Esc)") },
+	{ "Up Down", N_("select a row (also j k, PgUp PgDn, Home End)") },
+	{ "s", N_("sort by self, total or name") },
+	{ "/", N_("show only names that contain a text; Esc drops it") },
+	{ "Space", N_("hold the screen; the recording continues") },
+	{ "q", N_("quit") },
+};
+
+static void draw_help(int line)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(help); i++) {
+		g_autofree char *text = g_strdup_printf("  %-11s%s", help[i].keys, _(help[i].text));
+
+		put_line(line + (int)i, A_NORMAL, text);
+	}
 }
 
 void top_screen_draw(const struct top_content *content)
 {
 	guint room = top_screen_rows();
-	guint first = content->selected >= room ? content->selected - room + 1 : 0;
+	int line = *content->status ? 2 : 1;
+	struct page page = { .content = content };
 
+	page.first = content->selected >= room ? content->selected - room + 1 : 0;
+	page.n = MIN_OF(room, content->rows->len - MIN_OF(page.first, content->rows->len));
 	erase();
 	put_line(0, A_BOLD, content->title);
 	put_line(1, A_NORMAL, content->status);
-	put_line(2, A_REVERSE, head_of(content->kind));
-	for (guint i = 0; i < room && first + i < content->rows->len; i++) {
-		g_autofree char *text =
-			row_text(content, &g_array_index(content->rows, struct top_row, first + i));
-
-		put_line(FIRST_ROW + (int)i, first + i == content->selected ? A_STANDOUT : A_NORMAL,
-			 text);
-	}
+	if (content->shows_keys)
+		draw_help(line + 1);
+	else if (page.n == 0)
+		put_line(line, A_DIM, _("nothing to show"));
+	else
+		draw_rows(&page, line);
 	if (LINES > FIRST_ROW + 1)
-		put_line(LINES - 1, A_DIM, keys_of(content->kind));
+		put_line(
+			LINES - 1, A_DIM,
+			content->shows_keys ? _("any key returns")
+			: shows_functions(content->kind)
+				? _("f p t view  Enter callers  Bksp back  s sort  / find  Space hold  ? keys  q quit")
+				: _("f p t view  Enter open  Bksp back  s sort  / find  Space hold  ? keys  q quit"));
 	refresh();
 }
 

@@ -10,6 +10,7 @@ struct top_content {
 	enum top_kind kind;
 	enum top_sort sort;
 	const struct live *live;
+	bool shows_keys;    /* instead of rows */
 	const GArray *rows; /* of struct top_row */
 	struct amount all;  /* the total of which the rows are shares */
 	double cpu_samples; /* the samples of a CPU that is never idle */

@@ -29,15 +29,34 @@ struct counting {
 	uint64_t serial;
 };
 
+/* Inlined calls are steps after those of the nodes. */
 static struct step *steps_new(const struct live *live)
 {
-	struct step *steps = g_new(struct step, live->nodes->len);
+	const uint32_t *callers = (const uint32_t *)(const void *)live->callers->data;
+	uint32_t n = live->nodes->len;
+	struct step *steps;
 
 	for (guint i = 0; i < live->nodes->len; i++) {
-		const struct live_node *node = LIVE_AT(live->nodes, live_node, i);
+		uint32_t place = LIVE_AT(live->nodes, live_node, i)->place;
 
-		steps[i].parent = node->parent;
-		steps[i].function = LIVE_AT(live->places, live_place, node->place)->function;
+		for (uint32_t at = LIVE_AT(live->places, live_place, place)->callers; callers[at];
+		     at++)
+			n++;
+	}
+	steps = g_new(struct step, n);
+	n = live->nodes->len;
+	for (guint i = 0; i < live->nodes->len; i++) {
+		const struct live_node *node = LIVE_AT(live->nodes, live_node, i);
+		const struct live_place *place = LIVE_AT(live->places, live_place, node->place);
+		struct step *step = &steps[i];
+
+		step->function = place->function;
+		for (uint32_t at = place->callers; callers[at]; at++) {
+			step->parent = n;
+			step = &steps[n++];
+			step->function = callers[at];
+		}
+		step->parent = node->parent;
 	}
 	return steps;
 }

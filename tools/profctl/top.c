@@ -45,9 +45,10 @@ struct top {
 	struct live live;
 	struct live_names *names;
 	struct top_browse browse;
-	uint64_t samples; /* of the window */
-	char *ending;     /* why the session ended; NULL: it has not */
-	char *warning;    /* the last one of profd */
+	uint64_t samples; /* of the window, and its seconds, as last counted */
+	unsigned seconds;
+	char *ending;  /* why the session ended; NULL: it has not */
+	char *warning; /* the last one of profd */
 	bool created, open, interrupted;
 };
 
@@ -57,18 +58,26 @@ static const char *const kinds[] = { "function", "process", "thread", NULL };
 
 /* ---- Display --------------------------------------------------------------------------------- */
 
+/* "system, last 7 s: 6,419 samples, CPU 92 %. Lost: nothing." */
 static char *title_of(const struct top *top)
 {
-	unsigned seconds = top_view_seconds(&top->live);
-	g_autofree char *stem = record_options_stem(&top->options.record);
+	double cpu_samples = (double)top->options.record.frequency * top->seconds;
+	g_autofree char *processes = record_options_target(&top->options.record, false);
+	g_autofree char *samples = text_count(top->samples);
+	g_autofree char *lost = text_count(top->live.lost);
+	GString *title = g_string_new(top->options.record.system ? _("system") : processes);
 
-	return g_strdup_printf(_("profctl top - %s, %" PRIu64 " Hz: %" PRIu64
-				 " samples in %u s, CPU %.0f %%"),
-			       stem, top->options.record.frequency, top->samples, seconds,
-			       seconds && top->options.record.frequency
-				       ? 100.0 * (double)top->samples /
-						 (double)(top->options.record.frequency * seconds)
-				       : 0.0);
+	g_string_append_printf(title, _(", last %u s: %s samples"), top->seconds, samples);
+	if (cpu_samples > 0)
+		g_string_append_printf(title, _(", CPU %.0f %%"),
+				       100.0 * (double)top->samples / cpu_samples);
+	if (top->live.lost)
+		g_string_append_printf(title, _(". Lost: %s records."), lost);
+	else if (prof_stream_lost(top->stream))
+		g_string_append(title, _(". Some of the recording was damaged."));
+	else
+		g_string_append(title, _(". Lost: nothing."));
+	return g_string_free(title, FALSE);
 }
 
 /* Problems come before the state of browsing. */
@@ -77,16 +86,12 @@ static char *status_of(const struct top *top)
 	GString *status = g_string_new(NULL);
 	g_autofree char *browsed = top_browse_status(&top->browse);
 
-	if (top->live.lost)
-		g_string_append_printf(status, _("LOST %" PRIu64 " records   "), top->live.lost);
-	if (prof_stream_lost(top->stream))
-		g_string_append_printf(status, "%s   ", _("some of the recording was damaged"));
 	if (top->ending)
 		g_string_append_printf(status, "%s   ", top->ending);
 	g_string_append(status, browsed);
 	if (top->warning)
 		g_string_append_printf(status, "   %s", top->warning);
-	return g_string_free(status, FALSE);
+	return g_strstrip(g_string_free(status, FALSE));
 }
 
 static void draw(struct top *top)
@@ -96,6 +101,7 @@ static void draw(struct top *top)
 		.kind = top->browse.view.kind,
 		.sort = top->browse.view.sort,
 		.live = &top->live,
+		.shows_keys = top->browse.shows_keys,
 		.rows = top->browse.rows,
 		.all = top->browse.all,
 		.selected = top->browse.selected,
@@ -107,7 +113,7 @@ static void draw(struct top *top)
 	status = status_of(top);
 	content.title = title;
 	content.status = status;
-	content.cpu_samples = (double)top->options.record.frequency * top_view_seconds(&top->live);
+	content.cpu_samples = (double)top->options.record.frequency * top->seconds;
 	top_screen_draw(&content);
 }
 
@@ -115,6 +121,7 @@ static void count(struct top *top)
 {
 	top_browse_count(&top->browse);
 	top->samples = top_view_samples(&top->live);
+	top->seconds = top_view_seconds(&top->live);
 }
 
 static gboolean on_key(gint fd, GIOCondition condition, gpointer data)
