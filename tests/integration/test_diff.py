@@ -256,7 +256,7 @@ def test_normalised(profcapture, recordings):
     # 0.8 s of two threads, without the ticks that a virtual machine misses, which may be half
     assert 0.6e9 < data["all"]["a"] < 2.4e9
     assert "has no mark 'x'" in profcapture("diff", one, slow, "--normalise", "mark:x", check=2).stderr
-    assert "did you mean 'time'?" in profcapture("diff", one, slow, "--normalise", "tim", check=2).stderr
+    assert "Did you mean 'time'?" in profcapture("diff", one, slow, "--normalise", "tim", check=2).stderr
 
 
 def test_same_twice(profcapture, recordings):

@@ -228,7 +228,7 @@ def test_usage(profctl):
     assert "'doctor'" in profctl("docter", check=2).stderr
     done = profctl("doctor", "--jsno", check=2)
     assert done.stdout == ""
-    assert "did you mean '--json'" in done.stderr
+    assert "Did you mean '--json'" in done.stderr
     profctl("doctor", "extra", check=2)
     profctl(check=2)
     assert "--json" in profctl("doctor", "--help").stdout

@@ -54,6 +54,11 @@ def usage(program, *arguments):
     return done.stderr
 
 
+def text_of(word):
+    """As it is printed."""
+    return word.replace("\x1b", "\\x1b").replace("\n", "\\n")
+
+
 @pytest.fixture(params=["profctl", "profcapture"])
 def program(request):
     return request.getfixturevalue(request.param)
@@ -64,13 +69,13 @@ def test_verbs(program):
         at = 1 if verb[1] != verb[2] else len(verb) - 2
         swapped = verb[:at] + verb[at + 1] + verb[at] + verb[at + 2:]
         for typo in swapped, verb.upper(), verb + "x":
-            assert f"did you mean '{verb}'?" in usage(program, typo), typo
+            assert f"Did you mean '{verb}'?" in usage(program, typo), typo
     for word in "nothing", "", "\x1b[31m\n":
-        assert "Valid: " + " ".join(verbs(program)) in usage(program, word)
+        assert f"unknown verb '{text_of(word)}'\nTry '{os.path.basename(program.path)} --help'.\n" in usage(program, word)
     assert "no verb" in usage(program)
-    assert "did you mean '--version'?" in usage(program, "--versoin")
-    assert "Valid: --help --version" in usage(program, "-x")
-    assert "did you mean" in usage(program, "help", verbs(program)[0][:-1])
+    assert "Did you mean '--version'?" in usage(program, "--versoin")
+    assert "unknown option '-x'\nTry '" in usage(program, "-x")
+    assert "Did you mean" in usage(program, "help", verbs(program)[0][:-1])
 
 
 def test_every_option(program):
@@ -79,7 +84,7 @@ def test_every_option(program):
         for option in part(options(program, verb), 4, turn):
             name = option.rstrip("=")
             if name.startswith("--"):
-                assert f"did you mean '{name}'?" in usage(program, verb, name[:-1] + "xx" if len(name) > 5 else name + "x")
+                assert f"Did you mean '{name}'?" in usage(program, verb, name[:-1] + "xx" if len(name) > 5 else name + "x")
             if option.endswith("=") and name != "-g":
                 assert f"{name} needs a value: {name} " in usage(program, verb, name)
             elif name.startswith("--"):
@@ -88,8 +93,8 @@ def test_every_option(program):
                     assert f"{name} takes no value" in said
                 elif name != "--debuginfod":  # any time is valid there
                     assert f"{name}: unknown value '1'" in said
-        assert "did you mean '--help'?" in usage(program, verb, "-help")
-        assert "Valid: " in usage(program, verb, "-?")
+        assert "Did you mean '--help'?" in usage(program, verb, "-help")
+        assert f"unknown option '-?'\nTry '{os.path.basename(program.path)} {verb} --help'.\n" in usage(program, verb, "-?")
         assert f"Usage: {os.path.basename(program.path)} {verb}" in program(verb, "--help", "--nothing").stdout
 
 
@@ -99,9 +104,10 @@ def test_every_choice(program):
         chosen = [option for option in options(program, verb) if option.endswith("=") and choices(program, verb, option)]
         for option in part(chosen, 3, next(turn)):
             valid = choices(program, verb, option)
-            assert f"did you mean '{valid[0]}'?" in usage(program, verb, option + valid[0] + "x")
+            assert f"Did you mean '{valid[0]}'?" in usage(program, verb, option + valid[0] + "x")
             for word in part(["", "nothing", valid[0].upper() + "-", "\x1b[31m"], 1, next(turn)):
-                assert " ".join(valid) in usage(program, verb, option + word)
+                said = usage(program, verb, option + word)
+                assert "Valid: " + " ".join(valid) in said or "Did you mean '" in said and word not in ("", "\x1b[31m")
 
 
 @pytest.mark.parametrize("verb", LIMITED)
@@ -187,7 +193,7 @@ def test_what_does_not_go_together(profcapture, whole):
         (["info", "--format", "csv"], "ndjson"),
     ):
         assert said in usage(profcapture, *arguments, whole), arguments
-    assert "did you mean 'report'?" in usage(profcapture, "schema", "reprot")
+    assert "Did you mean 'report'?" in usage(profcapture, "schema", "reprot")
 
 
 # ---- profctl record, without a recording
@@ -213,7 +219,9 @@ def test_record_numbers(profctl, capture):
 
 def test_record_memory(profctl, capture):
     for value in part(["", "al", "ALL", "sample", "every", "512KiB", "\x1b[31m"], 3):
-        assert "all sample:BYTES" in usage(profctl, "record", "-o", capture, f"--memory={value}", "true")
+        meant = {"al": "Did you mean 'all'?", "ALL": "Did you mean 'all'?", "sample": "Did you mean 'sample:'?"}
+        said = usage(profctl, "record", "-o", capture, f"--memory={value}", "true")
+        assert "--memory: unknown value '" in said and said.endswith(meant.get(value, "Valid: all sample:BYTES") + "\n")
     for value in part(["", "-1", "1e3", "4 K", "5x", "1,5", "99999999999T", "0x10", "\x1b[31m"], 4):
         assert "is not a size" in usage(profctl, "record", "-o", capture, f"--memory=sample:{value}", "true")
         assert "--memory-min: " in usage(profctl, "record", "-o", capture, "--memory", f"--memory-min={value}", "true")
@@ -276,3 +284,25 @@ def test_closed_standard_streams(profcapture, whole):
     done = subprocess.run([profcapture.path, "report", whole], close_fds=True, timeout=60,
                           preexec_fn=lambda: [os.close(fd) for fd in (0, 1, 2)])
     assert done.returncode == 1
+
+
+def test_help_names_every_option(program):
+    """No option is missing where several share a line, no line is too long, and every verb is listed."""
+    listed = program("--help").stdout
+    for verb in verbs(program):
+        assert verb in listed.replace(":", " ").split()
+        shown = program(verb, "--help").stdout
+        assert shown.startswith(f"Usage: {os.path.basename(program.path)} {verb} [OPTION...]")
+        assert max(map(len, shown.splitlines())) <= 110, verb
+        for option in options(program, verb):
+            assert option == "--help" or f"{option.rstrip('=')}" in shown.replace(",", " ").replace("[", " ").split(), (verb, option)
+
+
+def test_captures_of_the_folder(profcapture, whole):
+    """A file that is not there was mistyped, or is one of these."""
+    done = profcapture("report", "x.cap", check=1, cwd=whole.parent)
+    assert done.stderr == f"profcapture: cannot open capture 'x.cap': No such file or directory\n  Captures here: {whole.name}\n"
+    assert "Captures" not in profcapture("report", "x.cap", check=1, cwd="/").stderr
+    for i in range(6):
+        os.utime(make(whole.parent / f"{i}.cap", "--rows", 1), (i, i))
+    assert profcapture("report", "x.cap", check=1, cwd=whole.parent).stderr.endswith(f"  Captures here: {whole.name}, 5.cap, 4.cap, 3.cap, 2.cap, ...\n")

@@ -300,10 +300,10 @@ def test_standard_input(profcapture, whole):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["reprot"], "did you mean 'report'"),
-        (["report", "--by", "funtion"], "did you mean 'function'"),
+        (["reprot"], "Did you mean 'report'"),
+        (["report", "--by", "funtion"], "Did you mean 'function'"),
         (["report", "--inline", "--by", "thread"], "--by function"),
-        (["dump", "--table", "smaple"], "did you mean 'sample'"),
+        (["dump", "--table", "smaple"], "Did you mean 'sample'"),
         (["report", "--from", "2s", "--to", "1s"], "after --to"),
         (["report", "--tree", "--by", "thread"], "--by function"),
         (["cut", "-o", "x.cap"], "--from"),

@@ -599,7 +599,7 @@ def test_command_gets_no_descriptor_of_ours(profctl, capture):
 
 def test_usage(profctl, capture, busy):
     assert "exclude" in profctl("record", "-p", busy.pid, "true", check=2).stderr
-    assert "did you mean" in profctl("record", "--sistem", check=2).stderr
+    assert "Did you mean '--system'?" in profctl("record", "--sistem", check=2).stderr
     done = profctl("record", "-e", "cpu-clok", "-o", capture, "true", check=2)
     assert 'did you mean "cpu-clock"?' in done.stderr
     done = profctl("record", "-e", "sched:sched_swich", "-o", capture, "true", check=2)

@@ -58,7 +58,7 @@ def test_closing_takes_away(printed):
 
 def test_unknown_verb(profctl):
     done = profctl("schema", "docter", check=2)
-    assert "did you mean 'doctor'" in done.stderr
+    assert "Did you mean 'doctor'" in done.stderr
     assert "report" not in done.stderr
     profctl("schema", check=2)
 

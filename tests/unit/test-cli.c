@@ -246,9 +246,10 @@ static int run_verb(int argc, char **argv)
 static int call_main(int argc, const char *a, const char *b)
 {
 	static const struct cli_verb verbs[] = { { "work", "works", run_verb }, { NULL } };
+	static const struct cli_tool tool = { "profctl", "", "Works.", "The end.", verbs };
 	char *argv[] = { (char *)"profctl", (char *)a, (char *)b, NULL };
 
-	return cli_main("profctl", verbs, argc, argv);
+	return cli_main(&tool, argc, argv);
 }
 
 static void test_main(void)

@@ -10,6 +10,26 @@
 #include <errno.h>
 #include <glib/gi18n.h>
 #include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_LISTED 5u
+
+static int64_t time_of(const char *name)
+{
+	struct stat status;
+
+	return stat(name, &status) == 0 ? (int64_t)status.st_mtim.tv_sec : INT64_MIN;
+}
+
+/* The newest first. */
+static gint compare_times(gconstpointer a, gconstpointer b)
+{
+	const char *one = *(const char *const *)a, *other = *(const char *const *)b;
+	int64_t left = time_of(one), right = time_of(other);
+
+	return left == right ? strcmp(one, other) : (left < right) - (left > right);
+}
 
 static enum cli_status status_of(int result)
 {
@@ -36,6 +56,30 @@ static const char *next_step(int result)
 	}
 }
 
+/* Returns "\n  Captures here: shop.cap, mem.cap" of the current folder, newest first, or "". */
+static char *captures_here(void)
+{
+	g_autoptr(GDir) folder = g_dir_open(".", 0, NULL);
+	g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+	g_autofree char *list = NULL;
+	const char *name;
+	bool has_more;
+
+	while (folder && (name = g_dir_read_name(folder)))
+		if (g_str_has_suffix(name, ".cap"))
+			g_ptr_array_add(names, g_strdup(name));
+	if (names->len == 0)
+		return g_strdup("");
+	g_ptr_array_sort(names, compare_times);
+	has_more = names->len > MAX_LISTED;
+	g_ptr_array_set_size(names, (gint)MIN_OF(names->len, MAX_LISTED));
+	g_ptr_array_add(names, has_more ? g_strdup("...") : NULL);
+	if (has_more)
+		g_ptr_array_add(names, NULL);
+	list = g_strjoinv(", ", (char **)names->pdata);
+	return g_strdup_printf(_("\n  Captures here: %s"), list);
+}
+
 bool capture_error(GError **error, int result, const char *what, ...)
 {
 	g_autofree char *text = NULL;
@@ -52,5 +96,15 @@ bool capture_error(GError **error, int result, const char *what, ...)
 	}
 	g_set_error(error, CLI_ERROR, (int)status_of(result), "%s: %s%s", text,
 		    prof_strerror(result), next_step(result));
+	return false;
+}
+
+bool capture_open_error(GError **error, const char *path)
+{
+	int failed = errno;
+	g_autofree char *here = failed == ENOENT ? captures_here() : g_strdup("");
+
+	g_set_error(error, CLI_ERROR, (int)status_of(-failed), _("cannot open capture '%s': %s%s"),
+		    path, prof_strerror(-failed), here);
 	return false;
 }

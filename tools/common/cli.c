@@ -3,7 +3,7 @@
  * Cli - the command line that profctl and profcapture share
  *
  * Parsing is one pass: options are stored as they come, operands are moved to the front of argv.
- * cli-help.c prints --help and --complete from the same tables.
+ * --help and --complete are printed from the same tables.
  * Invariants: (1) an unknown verb, option, choice or a malformed value never gets past here
  *                 [test-cli: refusals]
  *             (2) nothing after "--", or after a command's name, is parsed as an option
@@ -13,7 +13,6 @@
 
 #include "tools/common/cli.h"
 
-#include "tools/common/cli-private.h"
 #include "tools/common/messages.h"
 #include "tools/common/pager.h"
 
@@ -24,6 +23,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
+
+#define HELP_COLUMNS 100u
+#define HELP_OPTION_COLUMNS 24
+#define HELP_VERB_COLUMNS 10
 
 const char *const cli_color_choices[] = { "auto", "always", "never", NULL };
 
@@ -41,6 +44,7 @@ static const struct {
 static const int awaited_signals[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGWINCH };
 
 static struct {
+	const struct cli_tool *tool; /* NULL before cli_main() */
 	const char *program;
 	const char *verb; /* NULL until one is chosen */
 	struct sigaction inherited[ARRAY_SIZE(dispositions)];
@@ -54,17 +58,20 @@ const char *cli_program(void)
 	return cli.program;
 }
 
-const char *cli_verb_name(void)
-{
-	return cli.verb;
-}
-
+/* Further lines keep their indentation, so that they do not look like messages. */
 static void cli_message(const char *prefix, const char *format, va_list arguments)
 {
 	g_autofree char *message = g_strdup_vprintf(format, arguments);
-	g_autofree char *escaped = text_escape(message);
+	g_auto(GStrv) lines = g_strsplit(message, "\n  ", -1);
 
-	fprintf(stderr, "%s: %s%s\n", cli.program, prefix, escaped);
+	for (char **line = lines; *line; line++) {
+		g_autofree char *escaped = text_escape(*line);
+
+		if (line == lines)
+			fprintf(stderr, "%s: %s%s\n", cli.program, prefix, escaped);
+		else
+			fprintf(stderr, "  %s\n", escaped);
+	}
 }
 
 void cli_error(const char *format, ...)
@@ -118,11 +125,23 @@ int cli_unknown(const char *kind, const char *word, const char *const *valid)
 	const char *meant = cli_suggest(word, valid);
 	g_autofree char *list = g_strjoinv(" ", (char **)valid);
 
-	if (meant)
-		cli_error(_("unknown %s '%s'; did you mean '%s'?"), kind, word, meant);
-	else
+	if (meant) {
+		cli_error(_("unknown %s '%s'. Did you mean '%s'?"), kind, word, meant);
+	} else {
 		cli_error(_("unknown %s '%s'"), kind, word);
-	fprintf(stderr, _("Valid: %s\n"), list);
+		fprintf(stderr, _("Valid: %s\n"), list);
+	}
+	return CLI_USAGE;
+}
+
+/* For options and verbs, which help lists. */
+static int cli_unknown_word(const char *kind, const char *word, const char *const *valid)
+{
+	const char *meant = cli_suggest(word, valid);
+
+	if (!meant)
+		return cli_usage_error(_("unknown %s '%s'"), kind, word);
+	cli_error(_("unknown %s '%s'. Did you mean '%s'?"), kind, word, meant);
 	return CLI_USAGE;
 }
 
@@ -179,6 +198,126 @@ const char *cli_suggest(const char *word, const char *const *candidates)
 	return best;
 }
 
+/* ---- Help and completion --------------------------------------------------------------------- */
+
+static unsigned help_columns(void)
+{
+	unsigned columns = cli_columns(STDOUT_FILENO);
+
+	return columns ? MIN_OF(columns, HELP_COLUMNS) : HELP_COLUMNS;
+}
+
+/* Options without a description of their own share the line, and the description, of the next
+ * one. */
+static const struct cli_option *help_line(struct out *out, const struct cli_option *option)
+{
+	g_autoptr(GString) left = g_string_new(NULL);
+	unsigned width;
+
+	for (;; option++) {
+		g_autofree char *choices = option->type == CLI_CHOICE
+						   ? g_strjoinv("|", (char **)option->choices)
+						   : NULL;
+		const char *value = choices                    ? choices
+				    : option->type != CLI_FLAG ? _(option->value)
+							       : NULL;
+
+		g_string_append(left, left->len ? ", " : "  ");
+		if (option->short_name)
+			g_string_append_printf(left, "-%c, ", option->short_name);
+		g_string_append_printf(left, "--%s", option->name);
+		if (value)
+			g_string_append_printf(left, value[0] == '[' ? "%s" : " %s", value);
+		if (option->help || !option[1].name)
+			break;
+	}
+	width = text_width(left->str);
+	out_text(out, left->str);
+	if (option->help) {
+		width = MAX_OF(width + 2, (unsigned)HELP_OPTION_COLUMNS);
+		out_printf(out, "%*s", (int)(width - text_width(left->str)), "");
+		text_wrap(out, _(option->help), width, HELP_OPTION_COLUMNS, help_columns());
+	} else {
+		out_char(out, '\n');
+	}
+	return option + 1;
+}
+
+static void print_help(const struct cli_spec *spec, const struct cli_group *groups)
+{
+	struct out *out = out_stdout();
+
+	out_printf(out, _("Usage: %s %s [OPTION...]"), cli.program, cli.verb ? cli.verb : "");
+	if (*spec->synopsis)
+		out_printf(out, " %s", _(spec->synopsis));
+	out_char(out, '\n');
+	text_wrap(out, _(spec->description), 0, 0, help_columns());
+	for (const struct cli_group *group = groups; group->options; group++) {
+		if (group == groups)
+			out_char(out, '\n');
+		if (group->title || group == groups)
+			out_printf(out, "%s\n", group->title ? _(group->title) : _("Options"));
+		for (const struct cli_option *o = group->options; o->name;)
+			o = help_line(out, o);
+	}
+}
+
+/* A verb without a summary is named on the line of its group. */
+static void print_verbs(void)
+{
+	struct out *out = out_stdout();
+	unsigned indent = 2;
+	bool in_line = false;
+
+	for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++)
+		if (verb->group)
+			indent = MAX_OF(indent, text_width(_(verb->group)) + 2);
+	out_printf(out, _("Usage: %s VERB [OPTION...]"), cli.program);
+	out_printf(out, "%s\n%s\n\n", cli.tool->synopsis, _(cli.tool->description));
+	for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++) {
+		g_autofree char *group = verb->group ? g_strconcat(_(verb->group), ":", NULL)
+						     : g_strdup("");
+
+		if (in_line && (verb->group || verb->summary))
+			out_char(out, '\n');
+		if (!in_line || verb->group || verb->summary)
+			text_cell(out, group, indent, TEXT_LEFT);
+		else
+			out_char(out, ' ');
+		in_line = !verb->summary;
+		text_cell(out, verb->name, in_line ? 0 : HELP_VERB_COLUMNS, TEXT_LEFT);
+		if (verb->summary)
+			out_printf(out, "%s\n", _(verb->summary));
+	}
+	out_text(out, in_line ? "\n" : "");
+	if (cli.tool->footer)
+		out_printf(out, "\n%s\n", _(cli.tool->footer));
+}
+
+/* For shells: one name per line. "--opt" (or "-o") takes no value, or only one after "="; "--opt="
+ * takes one; "--opt=X" is one of its choices. Anything that does not begin with "-" is an operand:
+ * see cli_spec's `complete`. */
+static void print_completions(const struct cli_group *groups)
+{
+	struct out *out = out_stdout();
+
+	for (; groups->options; groups++) {
+		for (const struct cli_option *o = groups->options; o->name; o++) {
+			const bool bare = o->type == CLI_FLAG || o->type == CLI_OPTIONAL;
+			const char *equals = bare ? "" : "=";
+
+			if (o->short_name)
+				out_printf(out, "-%c%s\n", o->short_name, equals);
+			out_printf(out, "--%s%s\n", o->name, equals);
+			for (unsigned i = 0; o->choices && o->choices[i]; i++)
+				out_printf(out, "--%s=%s\n", o->name, o->choices[i]);
+		}
+	}
+	out_text(out, "--help\n");
+}
+
+/* ---- Parsing --------------------------------------------------------------------------------- */
+
 static const struct cli_option *cli_find(const struct cli_group *groups, const char *name,
 					 char short_name, const struct cli_group **ret_group)
 {
@@ -211,7 +350,7 @@ static int cli_unknown_option(const struct cli_group *groups, const char *word)
 {
 	g_autoptr(GPtrArray) valid = cli_option_names(groups);
 
-	return cli_unknown(_("option"), word, (const char *const *)valid->pdata);
+	return cli_unknown_word(_("option"), word, (const char *const *)valid->pdata);
 }
 
 static bool cli_store_numbers(GArray **numbers, const char *text, GError **error)
@@ -246,8 +385,8 @@ static void cli_store_list(GPtrArray **list, const char *text)
 static bool cli_store_choice(int *choice, const struct cli_option *option, const char *text,
 			     GError **error)
 {
-	const char *meant;
-	g_autofree char *list = NULL;
+	const char *meant = cli_suggest(text, option->choices);
+	g_autofree char *list = g_strjoinv(" ", (char **)option->choices);
 
 	for (int i = 0; option->choices[i]; i++) {
 		if (strcmp(option->choices[i], text) == 0) {
@@ -255,12 +394,9 @@ static bool cli_store_choice(int *choice, const struct cli_option *option, const
 			return true;
 		}
 	}
-	meant = cli_suggest(text, option->choices);
-	list = g_strjoinv(" ", (char **)option->choices);
 	if (meant)
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("unknown value '%s'; did you mean '%s'? Valid: %s"), text, meant,
-			    list);
+			    _("unknown value '%s'. Did you mean '%s'?"), text, meant);
 	else
 		g_set_error(error, CLI_ERROR, CLI_USAGE, _("unknown value '%s'. Valid: %s"), text,
 			    list);
@@ -310,7 +446,8 @@ static int cli_apply(const struct cli_option *option, const struct cli_group *gr
 
 	if (cli_store(option, group->values, value, &error))
 		return CLI_CONTINUE;
-	return cli_usage_error("%s: %s", written, error->message);
+	cli_error("%s: %s", written, error->message);
+	return CLI_USAGE;
 }
 
 /* Parses --name, --name=VALUE or --name VALUE; *i moves past a separate value. */
@@ -401,10 +538,10 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 		} else if (strcmp(arguments[i], "--") == 0) {
 			only_operands = dashes = true;
 		} else if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
-			cli_print_help(spec, groups);
+			print_help(spec, groups);
 			return CLI_OK;
 		} else if (strcmp(arguments[i], "--complete") == 0) {
-			cli_print_completions(groups);
+			print_completions(groups);
 			if (spec->complete)
 				spec->complete(cli.verb);
 			return CLI_OK;
@@ -424,22 +561,23 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 	return cli_check_operands(spec, *argc, *argv);
 }
 
-static int cli_unknown_verb(const struct cli_verb *verbs, const char *word)
+static int cli_unknown_verb(const char *word)
 {
 	g_autoptr(GPtrArray) valid = g_ptr_array_new();
 	bool is_option = word[0] == '-';
 
-	for (; !is_option && verbs->name; verbs++)
-		g_ptr_array_add(valid, (char *)verbs->name);
-	g_ptr_array_add(valid, (char *)(is_option ? "--help" : "help"));
-	if (is_option)
+	for (const struct cli_verb *verb = cli.tool->verbs; !is_option && verb->name; verb++)
+		g_ptr_array_add(valid, (char *)verb->name);
+	if (is_option) {
+		g_ptr_array_add(valid, (char *)"--help");
 		g_ptr_array_add(valid, (char *)"--version");
+	}
 	g_ptr_array_add(valid, NULL);
-	return cli_unknown(is_option ? _("option") : _("verb"), word,
-			   (const char *const *)valid->pdata);
+	return cli_unknown_word(is_option ? _("option") : _("verb"), word,
+				(const char *const *)valid->pdata);
 }
 
-static int cli_run(const struct cli_verb *verbs, int argc, char **argv)
+static int cli_run(int argc, char **argv)
 {
 	char help[] = "--help";
 	char *help_argv[] = { argc > 1 ? argv[1] : NULL, help, NULL };
@@ -451,23 +589,25 @@ static int cli_run(const struct cli_verb *verbs, int argc, char **argv)
 		return CLI_OK;
 	}
 	if (strcmp(argv[0], "help") == 0 && argc > 1)
-		return cli_run(verbs, 2, help_argv);
+		return cli_run(2, help_argv);
 	if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 ||
 	    strcmp(argv[0], "help") == 0) {
-		cli_print_verbs(verbs);
+		print_verbs();
 		return CLI_OK;
 	}
 	if (strcmp(argv[0], "--complete") == 0) {
-		cli_print_verb_names(verbs);
+		for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++)
+			out_printf(out_stdout(), "%s\n", verb->name);
+		out_text(out_stdout(), "--help\n--version\n");
 		return CLI_OK;
 	}
-	for (const struct cli_verb *verb = verbs; verb->name; verb++) {
+	for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++) {
 		if (strcmp(verb->name, argv[0]) == 0) {
 			cli.verb = verb->name;
 			return verb->run(argc, argv);
 		}
 	}
-	return cli_unknown_verb(verbs, argv[0]);
+	return cli_unknown_verb(argv[0]);
 }
 
 /* If the caller closed a standard stream, the next opened file would get its number and our
@@ -497,16 +637,17 @@ static void set_signals(void)
 	sigprocmask(SIG_UNBLOCK, &awaited, &cli.inherited_mask);
 }
 
-int cli_main(const char *program, const struct cli_verb *verbs, int argc, char **argv)
+int cli_main(const struct cli_tool *tool, int argc, char **argv)
 {
 	int status, error;
 
-	cli.program = program;
+	cli.tool = tool;
+	cli.program = tool->name;
 	cli.verb = NULL;
 	fill_standard_streams();
 	set_signals();
 	messages_init();
-	status = cli_run(verbs, argc - 1, argv + 1);
+	status = cli_run(argc - 1, argv + 1);
 	error = out_flush(out_stdout());
 	/* A user who quits the pager is not an error either. */
 	if (pager_end() && error == -EPIPE)

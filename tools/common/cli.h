@@ -59,8 +59,18 @@ GQuark cli_error_quark(void);
 
 struct cli_verb {
 	const char *name;
-	const char *summary;               /* N_(): one line, lower case, no full stop */
+	const char *summary;               /* N_(): imperative, no full stop; NULL: only named */
 	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
+	const char *group;                 /* N_(): of this verb and those after it; or NULL */
+};
+
+/* Both programs list "help" as a verb without `run`. */
+struct cli_tool {
+	const char *name;             /* "profctl" */
+	const char *synopsis;         /* after "VERB [OPTION...]" */
+	const char *description;      /* N_() */
+	const char *footer;           /* N_(), or NULL */
+	const struct cli_verb *verbs; /* the last one's name is NULL */
 };
 
 enum cli_type {
@@ -85,9 +95,9 @@ struct cli_option {
 	const char *name; /* without "--"; NULL ends the table */
 	char short_name;  /* 0: none */
 	enum cli_type type;
-	size_t offset;              /* of the field in the group's values */
-	const char *value;          /* how help calls the value; unused for CLI_FLAG */
-	const char *help;           /* N_() */
+	size_t offset;     /* of the field in the group's values */
+	const char *value; /* how help calls the value; unused for CLI_FLAG */
+	const char *help;  /* N_(); NULL: in help the option shares the line of the next one */
 	const char *const *choices; /* of CLI_CHOICE and CLI_OPTIONAL, NULL at the end */
 	uint64_t min, max;          /* of CLI_UINT; max 0: no limit */
 	bool bare; /* of CLI_CHOICE: the short name may omit its value, for the first choice */
@@ -101,7 +111,7 @@ struct cli_group {
 };
 
 struct cli_spec {
-	const char *synopsis; /* N_(): the text after "profctl VERB [OPTION…]", "" for nothing */
+	const char *synopsis; /* N_(): the text after "profctl VERB [OPTION...]", "" for nothing */
 	const char *description;             /* N_(): sentences for --help */
 	unsigned min_operands, max_operands; /* UINT_MAX: any number */
 	bool command; /* the first operand starts a command; options after it are its own */
@@ -113,10 +123,9 @@ struct cli_spec {
 
 /*
  * The whole of main(): locale, --help, --version, `help [VERB]`, the verb; then it flushes and
- * checks standard output. `verbs` ends with a name of NULL. Changes dispositions and the signal
- * mask (see cli_restore_signals).
+ * checks standard output. Changes dispositions and the signal mask (see cli_restore_signals).
  */
-int cli_main(const char *program, const struct cli_verb *verbs, int argc, char **argv);
+int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
 /*
  * Parses *argv after the verb. Returns CLI_CONTINUE, with *argc and *argv being the operands
@@ -129,14 +138,15 @@ int cli_main(const char *program, const struct cli_verb *verbs, int argc, char *
 int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
 	MUST_CHECK;
 
-/* Prints "profctl: …" on stderr, with the escape sequences of hostile names made harmless. */
+/* Prints "profctl: …" on stderr, with the escape sequences of hostile names made harmless. Further
+ * lines of a message begin with two spaces: "…:\n  …". */
 void cli_error(const char *format, ...) PRINTF_LIKE(1, 2);
 void cli_warning(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Same, followed by how to get help; returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Prints and frees the error; returns its status: the code of a CLI_ERROR, else CLI_FAILURE. */
 int cli_fail(GError *error);
-/* Prints "profctl: unknown KIND 'WORD'; did you mean 'X'?" and the valid ones; returns
+/* Prints "profctl: unknown KIND 'WORD'. Did you mean 'X'?", or the valid ones; returns
  * CLI_USAGE. */
 int cli_unknown(const char *kind, const char *word, const char *const *valid);
 

@@ -272,8 +272,7 @@ static bool open_reader(struct capture *capture, GError **error)
 	if (!standard_input) {
 		opened = open(capture->file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 		if (opened < 0)
-			return capture_error(error, -errno, _("cannot open capture '%s'"),
-					     capture->file);
+			return capture_open_error(error, capture->file);
 	}
 	r = prof_reader_open(standard_input ? STDIN_FILENO : opened, &capture->reader);
 	if (failed_to_copy(r))

@@ -11,25 +11,34 @@
 #include <glib/gi18n.h>
 
 static const struct cli_verb profcapture_verbs[] = {
-	{ "info", N_("Show what a capture contains"), verb_info },
-	{ "dump", N_("Print the rows of a table in time order"), verb_dump },
-	{ "report", N_("Show where the time went"), verb_report },
+	{ "report", N_("Show where the time went"), verb_report, N_("Ask") },
 	{ "annotate", N_("Show the hot lines and instructions of a function"), verb_annotate },
-	{ "memory", N_("Show allocations, leaks and the heap's peak"), verb_memory },
+	{ "memory", N_("Show allocations, leaks and the heap over time"), verb_memory },
 	{ "marks", N_("Show how often and how long marks were"), verb_marks },
-	{ "counters", N_("Show counters"), verb_counters },
+	{ "counters", N_("Show counters over time"), verb_counters },
 	{ "diff", N_("Compare two captures"), verb_diff },
-	{ "export", N_("Write samples for other programs"), verb_export },
-	{ "verify", N_("Check a capture for damage"), verb_verify },
-	{ "recover", N_("Write what is readable of a damaged capture"), verb_recover },
-	{ "cut", N_("Write a time range as a capture of its own"), verb_cut },
-	{ "compact", N_("Write a smaller capture with the same data"), verb_compact },
-	{ "symbolize", N_("Add function names and source lines"), verb_symbolize },
-	{ "schema", N_("Print the JSON Schema of a verb's --json output"), schema_run },
+	{ "info", N_("Show what a capture contains"), verb_info },
+	{ "export", NULL, verb_export, N_("Look") },
+	{ "dump", NULL, verb_dump },
+	{ "verify", NULL, verb_verify, N_("Repair") },
+	{ "recover", NULL, verb_recover },
+	{ "symbolize", NULL, verb_symbolize },
+	{ "cut", NULL, verb_cut },
+	{ "compact", NULL, verb_compact },
+	{ "schema", NULL, schema_run, N_("Scripts") },
+	{ "help" },
 	{ NULL },
+};
+
+static const struct cli_tool profcapture = {
+	.name = "profcapture",
+	.synopsis = " [FILE]",
+	.description =
+		N_("Read captures. Without FILE, report uses the newest one in this folder."),
+	.verbs = profcapture_verbs,
 };
 
 int main(int argc, char **argv)
 {
-	return cli_main("profcapture", profcapture_verbs, argc, argv);
+	return cli_main(&profcapture, argc, argv);
 }

@@ -14,16 +14,25 @@
 #include <unistd.h>
 
 static const struct cli_verb profctl_verbs[] = {
-	{ "record", N_("Record the system, processes or a command"), profctl_record },
-	{ "top", N_("Watch what runs now"), profctl_top },
-	{ "status", N_("List sessions of the profd service"), profctl_status },
-	{ "stop", N_("End a session and finish its file"), profctl_control },
-	{ "pause", N_("Stop sampling in a session"), profctl_control },
-	{ "resume", N_("Continue a paused session"), profctl_control },
+	{ "record", N_("Record a command, a process or the system into a file"), profctl_record },
+	{ "top", N_("Show live what is running"), profctl_top },
 	{ "doctor", N_("Check what works on this machine, and how to fix the rest"),
 	  profctl_doctor },
+	{ "status", N_("List sessions of the profd service"), profctl_status },
+	{ "pause", N_("Stop sampling in a session; resume continues it"), profctl_control },
+	{ "resume", N_("Continue a paused session"), profctl_control },
+	{ "stop", N_("End a session and finish its file"), profctl_control },
 	{ "schema", N_("Print the JSON Schema of a verb's --json output"), schema_run },
+	{ "help", N_("Show this text, or that of VERB") },
 	{ NULL },
+};
+
+static const struct cli_tool profctl = {
+	.name = "profctl",
+	.synopsis = "",
+	.description = N_("Record and control profiles."),
+	.footer = N_("Start with: profctl record -- ./program     Details: profctl VERB --help"),
+	.verbs = profctl_verbs,
 };
 
 /* GLib would dump core and not mention the limit. */
@@ -42,5 +51,5 @@ int main(int argc, char **argv)
 {
 	g_log_set_handler("GLib", G_LOG_LEVEL_ERROR | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION,
 			  on_no_thread, NULL);
-	return cli_main("profctl", profctl_verbs, argc, argv);
+	return cli_main(&profctl, argc, argv);
 }

@@ -150,7 +150,7 @@ static bool open_existing(const struct output_options *options, struct output *o
 	if (options->force)
 		return open_temporary(output, error);
 	g_set_error(error, CLI_ERROR, CLI_FAILURE,
-		    _("'%s' exists already; --force overwrites it, --append continues it"),
+		    _("'%s' exists. Use --force to overwrite or --append to continue it."),
 		    output->path);
 	return false;
 }

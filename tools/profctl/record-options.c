@@ -21,58 +21,71 @@ static const char *const memory_modes[] = { "all", "sample:", NULL };
 #define FIELD(name) offsetof(struct record_options, name)
 
 static const struct cli_option what_options[] = {
-	{ "system", 'a', CLI_FLAG, FIELD(system), NULL,
-	  N_("Record every process (default without COMMAND)") },
+	{ "system", 'a', CLI_FLAG, FIELD(system), NULL, N_("Every process") },
 	{ "pid", 'p', CLI_NUMBERS, FIELD(pids), N_("PID"),
-	  N_("Record these processes, their threads and later children") },
+	  N_("These processes, their threads and later children") },
 	{ NULL },
 };
 
-static const struct cli_option how_options[] = {
-	{ "output", 'o', CLI_STRING, FIELD(output), N_("FILE"),
-	  N_("Write FILE (default: NAME-DATE-TIME.cap; -: standard output)") },
-	{ "force", 0, CLI_FLAG, FIELD(force), NULL, N_("Overwrite an existing file") },
-	{ "append", 0, CLI_FLAG, FIELD(append), NULL, N_("Continue an existing capture") },
-	{ "event", 'e', CLI_LIST, FIELD(events), N_("EVENT"),
-	  N_("Sample on EVENT, named as in perf; several with commas (default: cycles, else cpu-clock)") },
+static const struct cli_option sampling_options[] = {
+	{ "event", 'e', CLI_LIST, FIELD(events), N_("EVENT[,...]"),
+	  N_("Sample on EVENT, named as in perf (default: cycles, else cpu-clock)") },
 	{ "frequency", 'F', CLI_UINT, FIELD(frequency), N_("HZ"),
 	  N_("Samples per second and CPU (default: 999; 0: none)"), NULL, 0, UINT32_MAX },
-	{ "duration", 'd', CLI_DURATION, FIELD(duration_ns), N_("TIME"),
-	  N_("Stop after TIME: 10 (seconds), 1.5, 500ms, 2m") },
-	{ "delay", 'D', CLI_DURATION, FIELD(delay_ns), N_("TIME"),
-	  N_("Wait TIME before sampling") },
 	{ "call-graph", 'g', CLI_CHOICE, FIELD(call_graph), N_("MODE"),
 	  N_("How to find callers (default, and -g alone: auto)"), call_graphs, .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL, N_("Leave out kernel functions") },
+	{ NULL },
+};
+
+static const struct cli_option memory_options[] = {
 	{ "memory", 0, CLI_OPTIONAL, FIELD(memory_mode), "[=all|sample:BYTES]",
-	  N_("Record every allocation of COMMAND or --pid and their children, or one about every BYTES"),
-	  memory_modes },
+	  N_("Record every allocation, or one about every BYTES"), memory_modes },
 	{ "memory-min", 0, CLI_SIZE, FIELD(memory_min), N_("SIZE"),
 	  N_("Ignore smaller allocations") },
 	{ "memory-mmap", 0, CLI_FLAG, FIELD(memory_mmap), NULL,
 	  N_("Include memory that the program maps itself") },
+	{ NULL },
+};
+
+static const struct cli_option when_options[] = {
+	{ "duration", 'd', CLI_DURATION, FIELD(duration_ns), N_("TIME"),
+	  N_("Stop after TIME: 10, 1.5, 500ms, 2m") },
+	{ "delay", 'D', CLI_DURATION, FIELD(delay_ns), N_("TIME"),
+	  N_("Wait TIME before sampling") },
+	{ "control", 0, CLI_UINT, FIELD(control), "FD",
+	  N_("Let the program at the other end of this socket start and stop"), NULL, 0,
+	  INT32_MAX },
+	{ NULL },
+};
+
+static const struct cli_option mark_options[] = {
 	{ "policy", 0, CLI_CHOICE, FIELD(policy), N_("WHAT"),
-	  N_("When marks arrive faster than they are drained: wait briefly (lossless) or drop (drop)"),
-	  policies },
+	  N_("When marks arrive too fast: wait briefly or drop"), policies },
 	{ "no-sysprof", 0, CLI_FLAG, FIELD(no_sysprof), NULL,
-	  N_("Ignore marks sent by sysprof's protocol; keep SYSPROF_CONTROL_FD as it is") },
+	  N_("Ignore marks sent by sysprof's protocol") },
+	{ NULL },
+};
+
+static const struct cli_option output_options[] = {
+	{ "output", 'o', CLI_STRING, FIELD(output), N_("FILE"),
+	  N_("Write FILE (default: NAME-DATE-TIME.cap; \"-\": standard output)") },
+	{ "force", 0, CLI_FLAG, FIELD(force), NULL, NULL },
+	{ "append", 0, CLI_FLAG, FIELD(append), NULL,
+	  N_("Overwrite, or continue, an existing FILE") },
 	{ "no-symbols", 0, CLI_FLAG, FIELD(no_symbols), NULL,
 	  N_("Leave names to 'profcapture symbolize'") },
 	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"),
-	  N_("Use the profd service or a private profd (default: auto, the service if it permits)"),
-	  buses },
-	{ "control", 0, CLI_UINT, FIELD(control), "FD",
-	  N_("Let the program at the other end of this socket start and stop the recording"), NULL,
-	  0, INT32_MAX },
+	  N_("Use the profd service or a private one (default: auto)"), buses },
 	{ "quiet", 'q', CLI_FLAG, FIELD(quiet), NULL, N_("Print errors only") },
 	{ "json", 0, CLI_FLAG, FIELD(json), NULL, N_("Print the summary as one line of JSON") },
 	{ NULL },
 };
 
 static const struct cli_spec spec = {
-	.synopsis = N_("[--system | --pid PID… | [--] COMMAND [ARG…]]"),
+	.synopsis = N_("[--system | --pid PID... | [--] COMMAND [ARG...]]"),
 	.description = N_(
-		"Record where time is spent. Ctrl-C stops; a second one skips function names; a third aborts."),
+		"Record where time is spent. Ctrl-C stops; a second one skips symbol names; a third aborts."),
 	.max_operands = UINT_MAX,
 	.command = true,
 };
@@ -138,10 +151,10 @@ static int unknown_memory(const char *mode)
 	const char *meant = cli_suggest(mode, memory_modes);
 
 	if (meant)
-		return cli_usage_error(
-			_("--memory: unknown value '%s'; did you mean '%s'? Valid: all sample:BYTES"),
-			mode, meant);
-	return cli_usage_error(_("--memory: unknown value '%s'. Valid: all sample:BYTES"), mode);
+		cli_error(_("--memory: unknown value '%s'. Did you mean '%s'?"), mode, meant);
+	else
+		cli_error(_("--memory: unknown value '%s'. Valid: all sample:BYTES"), mode);
+	return CLI_USAGE;
 }
 
 static int parse_memory_mode(const char *mode, struct preload_memory *memory)
@@ -212,8 +225,14 @@ static int check(const struct record_options *options)
 int record_options_parse(struct record_options *options, int argc, char **argv)
 {
 	const struct cli_group groups[] = {
-		{ N_("What to record"), what_options, options },
-		{ N_("How"), how_options, options },
+		{ N_("What to record (default: COMMAND if given, else the system)"), what_options,
+		  options },
+		{ N_("Sampling"), sampling_options, options },
+		{ N_("Memory (COMMAND, or --pid of a program started with the collector)"),
+		  memory_options, options },
+		{ N_("When"), when_options, options },
+		{ N_("Marks"), mark_options, options },
+		{ N_("Output"), output_options, options },
 		{ NULL },
 	};
 	int status;

@@ -195,7 +195,7 @@ static const struct cli_option status_options[] = {
 static const struct cli_spec status_spec = {
 	.synopsis = "",
 	.description = N_(
-		"List your sessions of the profd service, and other users' if polkit lets you manage them."),
+		"List your sessions of the profd service, and those of others if polkit lets you manage them."),
 };
 
 int profctl_status(int argc, char **argv)

@@ -366,42 +366,45 @@ static void done(struct top *top)
 #define FIELD(name) offsetof(struct top_options, name)
 
 static const struct cli_option what_options[] = {
-	{ "system", 'a', CLI_FLAG, FIELD(record.system), NULL, N_("Show every process (default)") },
+	{ "system", 'a', CLI_FLAG, FIELD(record.system), NULL, N_("Every process") },
 	{ "pid", 'p', CLI_NUMBERS, FIELD(record.pids), N_("PID"),
-	  N_("Record these processes, their threads and later children") },
+	  N_("These processes, their threads and later children") },
 	{ NULL },
 };
 
-static const struct cli_option how_options[] = {
+static const struct cli_option sampling_options[] = {
 	{ "frequency", 'F', CLI_UINT, FIELD(record.frequency), N_("HZ"),
 	  N_("Samples per second and CPU (default: 999)"), NULL, 1, UINT32_MAX },
 	{ "call-graph", 'g', CLI_CHOICE, FIELD(record.call_graph), N_("MODE"),
 	  N_("How to find callers (default, and -g alone: auto)"), call_graphs, .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(record.no_kernel), NULL,
 	  N_("Leave out kernel functions") },
+	{ "bus", 0, CLI_CHOICE, FIELD(record.bus), N_("WHICH"),
+	  N_("Use the profd service or a private one (default: auto)"), buses },
+	{ NULL },
+};
+
+static const struct cli_option view_options[] = {
 	{ "by", 0, CLI_CHOICE, FIELD(by), N_("WHAT"), N_("First view (default: function)"), kinds },
 	{ "window", 0, CLI_UINT, FIELD(window), N_("SECONDS"),
 	  N_("Show the samples of the last SECONDS (default: 10)"), NULL, 1, MAX_WINDOW },
 	{ "interval", 0, CLI_DURATION, FIELD(interval_ns), N_("TIME"),
 	  N_("Refresh every TIME (default: 1s)") },
-	{ "bus", 0, CLI_CHOICE, FIELD(record.bus), N_("WHICH"),
-	  N_("Use the profd service or a private profd (default: auto, the service if it permits)"),
-	  buses },
 	{ NULL },
 };
 
 static const struct cli_spec spec = {
-	.synopsis = N_("[--system | --pid PID…]"),
-	.description = N_(
-		"Watch where time is spent: functions, processes, threads, and the callers of a function. Writes no file. The last line lists the keys."),
+	.synopsis = N_("[--system | --pid PID...]"),
+	.description = N_("Show live what is running. Writes no file; '?' lists the keys."),
 };
 
 /* Returns CLI_CONTINUE, or a status after a message. */
 static int parse(struct top_options *options, int argc, char **argv)
 {
 	const struct cli_group groups[] = {
-		{ N_("What to record"), what_options, options },
-		{ N_("How"), how_options, options },
+		{ N_("What to record (default: the system)"), what_options, options },
+		{ N_("Sampling"), sampling_options, options },
+		{ N_("View"), view_options, options },
 		{ NULL },
 	};
 	int status;
