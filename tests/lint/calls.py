@@ -21,7 +21,7 @@ RECEIVERS = {
 }
 FOREIGN_PATHS = (
     "tools/common/debug-", "tools/common/jit-", "tools/common/symbolize.c", "tools/common/other-roots.c",
-    "tools/profcapture/annotate", "tools/profcapture/source-text.c", "tools/profctl/live-names.c", "tools/profctl/record-symbols.c",
+    "tools/profcapture/annotate", "tools/profcapture/source-text.c", "tools/profctl/live-names.c", "tools/profctl/record-capture.c",
 )
 RULES = [
     (

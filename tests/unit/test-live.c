@@ -22,7 +22,6 @@
 #include "arch/base.h"
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
-#include "tools/profctl/top-browse.h"
 #include "tools/profctl/top-screen.h"
 
 #include <locale.h>

@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record capture - what the finished capture says about a recording
+ * Record capture - what is added to the finished capture, and what it says about the recording
+ *
+ * Names and lines: profd has kept the files that samples hit, as they were mapped, so names are
+ * right for deleted and replaced files and for those in containers. A file that profd does not have
+ * is opened by its path; symbolize compares it with the recorded one in either case.
+ * symbolize_capture() runs on a thread of its own, so that the main loop handles Ctrl-C: after a
+ * skip it finds no more files, and ends soon. The capture is complete at its end in any case.
  *
  * Processes that outlive their command are found by their parents in the capture, because a
  * daemon's parent has become init by then. A pid is listed if its present process started at the
  * time of the recorded process.
  */
+#include "config.h"
+
 #include "tools/profctl/record-capture.h"
 
 #include "tools/common/budget.h"
-#include "tools/common/names.h"
+#include "tools/common/symbolize.h"
 #include "tools/profcapture/tally.h"
+#include "tools/profctl/worker.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <time.h>
-#include <unistd.h>
 
 #define NS_PER_S INT64_C(1000000000)
 #define MAX_ANCESTORS 1000
@@ -27,7 +36,7 @@ static void *identity(uint64_t number, uint64_t start_ns)
 }
 
 /* Counts as `profcapture info` does. */
-bool record_capture_samples(int fd, struct record_samples *ret_samples, GError **error)
+static bool count_samples(int fd, struct record_samples *ret_samples, GError **error)
 {
 	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
 	g_autoptr(GHashTable) threads = g_hash_table_new(NULL, NULL);
@@ -216,4 +225,92 @@ GArray *record_capture_left(int fd, pid_t command)
 	}
 	g_array_sort(pids, compare_pids);
 	return pids;
+}
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+struct record_symbols {
+	struct client *client;
+	struct debug_files *debug_files;
+	int fd;
+	const char *file;
+	void (*done)(void *data);
+	void *data;
+	atomic_bool skip;
+	bool ok; /* this and the following: written by the thread, read after it ends */
+	struct record_samples samples;
+	struct symbolize_result result;
+	GError *error;
+};
+
+static int open_image(const struct names_image *image, void *data)
+{
+	struct record_symbols *symbols = data;
+	int fd;
+
+	if (atomic_load(&symbols->skip))
+		return -1;
+	if (client_open_image(symbols->client, image->id, &fd, NULL))
+		return fd;
+	return debug_files_open_path(symbols->debug_files, image->path);
+}
+
+static void work(void *data)
+{
+	struct record_symbols *symbols = data;
+	const struct symbolize_sources sources = { open_image, symbols, symbols->debug_files,
+						   symbols->file };
+
+	symbols->ok = symbolize_capture(symbols->fd, &sources, &symbols->result, &symbols->error) &&
+		      count_samples(symbols->fd, &symbols->samples, &symbols->error);
+}
+
+static void on_done(void *data)
+{
+	const struct record_symbols *symbols = data;
+
+	symbols->done(symbols->data);
+}
+
+struct record_symbols *record_symbols_start(int fd, const char *file, struct client *client,
+					    void (*done)(void *data), void *data, GError **error)
+{
+	struct record_symbols *symbols = g_new0(struct record_symbols, 1);
+
+	symbols->client = client;
+	symbols->debug_files = debug_files_new(NULL, NULL);
+	symbols->fd = fd;
+	symbols->file = file;
+	symbols->done = done;
+	symbols->data = data;
+	if (worker_start(work, on_done, symbols, error))
+		return symbols;
+	record_symbols_free(symbols);
+	return NULL;
+}
+
+void record_symbols_skip(struct record_symbols *symbols)
+{
+	atomic_store(&symbols->skip, true);
+}
+
+bool record_symbols_finish(struct record_symbols *symbols, struct record_samples *ret_samples,
+			   GError **error)
+{
+	if (!symbols->ok) {
+		g_propagate_error(error, g_steal_pointer(&symbols->error));
+		return false;
+	}
+	*ret_samples = symbols->samples;
+	return !atomic_load(&symbols->skip);
+}
+
+void record_symbols_free(struct record_symbols *symbols)
+{
+	if (!symbols)
+		return;
+	symbolize_result_done(&symbols->result);
+	debug_files_free(symbols->debug_files);
+	g_clear_error(&symbols->error);
+	g_free(symbols);
 }

@@ -3,6 +3,7 @@
 
 #include "tools/common/json.h"
 #include "tools/profctl/record-capture.h"
+#include "tools/profctl/record-options.h"
 
 #include <gio/gio.h>
 
@@ -34,3 +35,20 @@ uint64_t record_result_number(const struct record_result *result, const char *ke
 void record_result_print(const struct record_result *result);
 /* Writes the whole envelope in one line. */
 void record_result_write_json(const struct record_result *result, struct json *json);
+
+/* The progress line on standard error. */
+struct progress {
+	bool shown, terminal;
+	char *target;
+	bool drawn;       /* the terminal shows a line without a newline */
+	int64_t start_us; /* 0: not begun */
+	int64_t last_us;
+};
+
+void progress_init(struct progress *progress, const struct record_options *options);
+void progress_begin(struct progress *progress);
+void progress_update(struct progress *progress, const struct client_counters *counters);
+/* Clears the line before other output. */
+void progress_clear(struct progress *progress);
+/* Clears it for the last time. */
+void progress_done(struct progress *progress);

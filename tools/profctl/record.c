@@ -18,12 +18,10 @@
 #include "tools/profctl/client.h"
 #include "tools/profctl/command.h"
 #include "tools/profctl/output.h"
-#include "tools/profctl/progress.h"
 #include "tools/profctl/record-capture.h"
 #include "tools/profctl/record-control.h"
 #include "tools/profctl/record-options.h"
 #include "tools/profctl/record-result.h"
-#include "tools/profctl/record-symbols.h"
 #include "tools/profctl/verbs.h"
 #include "tools/profctl/wake.h"
 

@@ -14,7 +14,6 @@
 #include "tools/profctl/client.h"
 #include "tools/profctl/live-names.h"
 #include "tools/profctl/record-options.h"
-#include "tools/profctl/top-browse.h"
 #include "tools/profctl/top-screen.h"
 #include "tools/profctl/verbs.h"
 
