@@ -295,7 +295,7 @@ def test_python(profcapture, work, tmp_path):
     ceval = [line for line in data["lines"] if line["file"] and line["file"].endswith(source)]
     # 0.48 in Ubuntu's 3.12, which inlines more of it
     assert sum(line["self"] for line in ceval) > 0.3 * data["function"]["self"]
-    # The source is not installed; --source-map finds the lines.
+    # The source is not installed; --source-dir finds it.
     (tmp_path / "Python").mkdir()
     (tmp_path / "Python" / source).write_text("".join(f"mapped {n}\n" for n in range(1, 20000)))
     best = max(ceval, key=lambda line: line["self"])

@@ -61,7 +61,7 @@ def without(*names, **limits):
 
 @pytest.fixture(scope="module")
 def program(compile_c):
-    """A running program in a folder that only nobody can reach."""
+    """A program in a folder that only the user nobody may enter."""
     folder = Path(tempfile.mkdtemp(prefix="profd-capabilities-"))
     shutil.copy(compile_c("spin", SPIN), folder / "spin")
     os.chown(folder / "spin", NOBODY, NOBODY)

@@ -126,7 +126,7 @@ def test_diff(profcapture, heap):
 
 
 def test_other_rows(profcapture, heap):
-    """For any rows the totals agree."""
+    """Rows of any kind add up to the same totals."""
     capture, want = heap
     sizes, threads = ask(profcapture, capture, "--sizes"), ask(profcapture, capture, "--threads")
     for data in sizes, threads:

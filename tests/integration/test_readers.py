@@ -517,8 +517,9 @@ def lengths(tmp_path_factory):
 @pytest.mark.parametrize("verb, state", part(BY_LENGTH, len(BY_LENGTH) // 2))
 def test_memory_by_length(tmp_path, lengths, verb, state):
     """Four times as many rows and chunks take hardly more memory: the chunk list is packed, and
-    unpacked in pieces. compact keeps 20 measured bytes of each chunk in memory until its new file
-    is complete, for 35,000 more; the rest is freed memory that the C library keeps."""
+    unpacked in pieces. compact keeps 20 bytes (measured) of each chunk in memory until its new
+    file is complete, here of 35,000 more chunks; the rest is memory that the C library keeps after
+    free()."""
     more = 3e6 if verb == "compact" else 0.75e6
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])
     took = []

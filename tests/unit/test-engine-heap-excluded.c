@@ -254,6 +254,7 @@ static void test_told(void)
 	world_done(&world);
 }
 
+/* Rows of the collectors are written first. */
 static void test_order(void)
 {
 	struct world world;

@@ -364,6 +364,8 @@ static void test_order(void)
 	fixture_done(&fixture);
 }
 
+/* The process ends while records wait; if all records of a thread have one time, no more than the
+ * limit of 8 wait. */
 static void test_ties_at_end(void)
 {
 	struct fixture fixture;

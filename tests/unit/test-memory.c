@@ -784,6 +784,8 @@ static void test_deep_tree(void)
 	}
 }
 
+/* With --through, allocations of c and b count for their caller a, or for the root if no caller is
+ * left. */
 static void test_through(void)
 {
 	static const char *const patterns[] = { "^b$", "^c$", "^a$" };
@@ -1176,6 +1178,8 @@ static void test_described_processes(void)
 	build_done(&build);
 }
 
+/* At one time block 2 is allocated and freed, and the older block 1 is freed, in any order of the
+ * tables. */
 static void test_ties(void)
 {
 	struct memory memory;

@@ -139,8 +139,8 @@ static uint64_t wait_and_wake(void)
 	return pair.reader.totals.waited_ns - before;
 }
 
-/* A waiting producer is woken, not timed out; on a machine that is paused at least once in 20
- * tries. */
+/* A waiting producer is woken before its wait times out: at least once in 20 tries, because the
+ * machine may be paused. */
 static void test_wake(void)
 {
 	uint64_t n_slow = 0;
