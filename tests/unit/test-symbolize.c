@@ -5,7 +5,6 @@
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
-#include "tools/common/line-rows.h"
 #include "tools/common/symbol-rows.h"
 #include "tools/common/symbolize.h"
 
@@ -238,7 +237,7 @@ static void test_lines_that_lie(void)
 	struct prof_reader *reader;
 	struct names *names;
 	struct names_epoch *epoch;
-	struct line_rows *rows;
+	struct symbol_rows *rows;
 	uint32_t file;
 
 	build_begin(&build);
@@ -259,29 +258,29 @@ static void test_lines_that_lie(void)
 	build_finish(&build);
 	REQUIRE(prof_reader_open(build.fd, &reader) == 0);
 	names = names_new(reader);
-	rows = line_rows_load(names, NULL);
+	rows = symbol_rows_load(names, NULL);
 	REQUIRE(rows != NULL);
 	epoch = names_epoch(names, chunks_first_epoch(reader), NULL);
 	CHECK(names_load_identities(epoch, NULL));
 	file = names_image(epoch, 5);
-	CHECK_INT(line_rows_find(rows, file, 8)->line, 77);
-	CHECK(line_rows_find(rows, file, 7) == NULL);
-	CHECK(line_rows_find(rows, file, 8 * 7) == NULL);
-	CHECK_INT(line_rows_find(rows, file, UINT64_MAX)->line, 78);
-	CHECK(line_rows_find(rows, file + 1, 8) == NULL);
+	CHECK_INT(symbol_rows_line(rows, file, 8)->line, 77);
+	CHECK(symbol_rows_line(rows, file, 7) == NULL);
+	CHECK(symbol_rows_line(rows, file, 8 * 7) == NULL);
+	CHECK_INT(symbol_rows_line(rows, file, UINT64_MAX)->line, 78);
+	CHECK(symbol_rows_line(rows, file + 1, 8) == NULL);
 	for (unsigned i = 2; i <= CALLS; i++) {
-		const struct line_row *line = line_rows_find(rows, file, 8 * i);
+		const struct line_row *line = symbol_rows_line(rows, file, 8 * i);
 		unsigned depth = 0;
 
 		for (uint32_t call = line ? line->call : 0; call != 0; depth++) {
-			uint32_t parent = line_rows_call(rows, call)->parent;
+			uint32_t parent = symbol_rows_call(rows, call)->parent;
 
 			CHECK(parent < call);
 			call = parent;
 		}
 		CHECK(depth <= 10);
 	}
-	line_rows_free(rows);
+	symbol_rows_free(rows);
 	names_free(names);
 	prof_reader_free(reader);
 	build_done(&build);
@@ -295,7 +294,7 @@ static void test_chain_without_end(void)
 	struct build build;
 	struct prof_reader *reader;
 	struct names *names;
-	struct line_rows *rows;
+	struct symbol_rows *rows;
 	uint32_t file, depth = 0;
 
 	build_begin(&build);
@@ -309,19 +308,19 @@ static void test_chain_without_end(void)
 	build_finish(&build);
 	REQUIRE(prof_reader_open(build.fd, &reader) == 0);
 	names = names_new(reader);
-	rows = line_rows_load(names, NULL);
+	rows = symbol_rows_load(names, NULL);
 	REQUIRE(rows != NULL);
 	file = names_image(names_epoch(names, chunks_first_epoch(reader), NULL), 5);
 	for (unsigned i = 2; i <= CALLS; i++) {
-		uint32_t call = line_rows_find(rows, file, 8 * i)->call;
+		uint32_t call = symbol_rows_line(rows, file, 8 * i)->call;
 
 		CHECK(call != 0);
 		for (depth = 0; call != 0; depth++)
-			call = line_rows_call(rows, call)->parent;
-		CHECK(depth <= LINE_ROWS_MAX_CALLS);
+			call = symbol_rows_call(rows, call)->parent;
+		CHECK(depth <= SYMBOL_ROWS_MAX_CALLS);
 	}
 	CHECK(depth > 0);
-	line_rows_free(rows);
+	symbol_rows_free(rows);
 	names_free(names);
 	prof_reader_free(reader);
 	build_done(&build);

@@ -15,7 +15,9 @@
 
 #include "tools/common/code-names.h"
 
-#include "tools/common/capture-error.h"
+#include "tools/common/sorted.h"
+
+#include <glib/gi18n.h>
 
 #define MAX_PARENTS 16
 
@@ -237,29 +239,6 @@ static void settle(struct process_code *code)
 	}
 }
 
-static bool read_all(struct code_names *codes, struct names *names, struct prof_cursor *cursor,
-		     GError **error)
-{
-	GHashTableIter iter;
-	struct prof_batch batch;
-	gpointer code;
-	int r;
-
-	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
-
-		if (!epoch || !names_load_identities(epoch, error))
-			return false;
-		for (size_t i = 0; i < batch.rows; i++)
-			add_row(codes, epoch, &batch, i);
-	}
-	g_hash_table_iter_init(&iter, codes->processes);
-	while (g_hash_table_iter_next(&iter, NULL, &code))
-		settle(code);
-	return r == PROF_END ||
-	       capture_error(error, r, "cannot read the generated code of the capture");
-}
-
 void code_names_free(struct code_names *codes)
 {
 	if (!codes)
@@ -268,32 +247,33 @@ void code_names_free(struct code_names *codes)
 	g_free(codes);
 }
 
+static bool add_rows(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		     GError **error)
+{
+	for (size_t i = 0; i < batch->rows; i++)
+		add_row(data, epoch, batch, i);
+	return true;
+}
+
 struct code_names *code_names_load(struct names *names, GError **error)
 {
 	const struct prof_cursor_options options = { .table = PROF_TABLE_JIT,
 						     .columns = columns,
 						     .n_columns = ARRAY_SIZE(columns) };
 	struct code_names *codes = g_new0(struct code_names, 1);
-	struct prof_cursor *cursor;
-	bool ok;
-	int r;
+	GHashTableIter iter;
+	gpointer code;
 
 	codes->names = names;
 	codes->processes = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_code);
-	r = prof_cursor_new(names->reader, &options, &cursor);
-	if (r == PROF_NO_TABLE)
-		return codes;
-	if (r != 0) {
-		capture_error(error, r, "cannot read the generated code of the capture");
+	if (!names_each_batch(names, &options, add_rows, codes,
+			      _("cannot read the generated code of the capture"), error)) {
 		code_names_free(codes);
 		return NULL;
 	}
-	ok = read_all(codes, names, cursor, error);
-	prof_cursor_free(cursor);
-	if (!ok) {
-		code_names_free(codes);
-		return NULL;
-	}
+	g_hash_table_iter_init(&iter, codes->processes);
+	while (g_hash_table_iter_next(&iter, NULL, &code))
+		settle(code);
 	return codes;
 }
 
@@ -336,17 +316,8 @@ static struct code_name *find_in_place(const struct process_code *code, const st
 static struct code_name *find_own(const struct process_code *code, uint64_t address,
 				  uint32_t segment, uint64_t time_ns)
 {
-	guint low = 0, high = code->places->len;
-
-	while (low < high) {
-		guint middle = low + (high - low) / 2;
-
-		if (g_array_index(code->places, struct place, middle).start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low > 0; low--) {
+	for (guint low = sorted_array_upto(code->places, sizeof(struct place), address); low > 0;
+	     low--) {
 		const struct place *place = &g_array_index(code->places, struct place, low - 1);
 		struct code_name *name;
 

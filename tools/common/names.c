@@ -248,6 +248,26 @@ bool names_load_identities(struct names_epoch *epoch, GError **error)
 	       names_load(epoch, NAMES_PROCESS, error) && names_load(epoch, NAMES_THREAD, error);
 }
 
+bool names_each_batch(struct names *names, const struct prof_cursor_options *options,
+		      names_take_batch *take, void *data, const char *failure, GError **error)
+{
+	struct prof_cursor *cursor = NULL;
+	struct prof_batch batch;
+	bool ok = true;
+	int r = prof_cursor_new(names->reader, options, &cursor);
+
+	if (r == PROF_NO_TABLE)
+		return true;
+	while (ok && r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
+
+		ok = epoch && names_load_identities(epoch, error) &&
+		     take(epoch, &batch, data, error);
+	}
+	prof_cursor_free(cursor);
+	return ok && (r == PROF_END || capture_error(error, r, "%s", failure));
+}
+
 /* Returns the index of an identity; a new entry is appended. */
 static uint32_t identify(struct names *names, GArray *entries, char *key, const void *entry,
 			 bool *ret_new)

@@ -104,6 +104,13 @@ ssize_t names_row(struct names_epoch *epoch, enum names_table table, uint64_t id
 bool names_number(const struct names_epoch *epoch, enum names_table table, unsigned column,
 		  size_t row, uint64_t *ret_value);
 
+/* Calls `take` for each batch of a table, with the identities of its epoch loaded, until it returns
+ * false. A missing table has no batches. `failure`: what an error of reading is called. */
+typedef bool names_take_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+			      GError **error);
+bool names_each_batch(struct names *names, const struct prof_cursor_options *options,
+		      names_take_batch *take, void *data, const char *failure, GError **error);
+
 /* Interned for the life of names. NULL for id 0, NAMES_LOST_TEXT for an undefined id. NUL bytes
  * read as spaces. */
 const char *names_text(struct names_epoch *epoch, uint64_t id);

@@ -17,8 +17,8 @@
 #include "tools/common/capture-error.h"
 #include "tools/common/code-names.h"
 #include "tools/common/jit-lines.h"
-#include "tools/common/line-rows.h"
 #include "tools/common/other-roots.h"
+#include "tools/common/sorted.h"
 #include "tools/common/symbol-rows.h"
 #include "tools/common/symbols.h"
 
@@ -50,24 +50,10 @@ static void wanted_free(gpointer wanted)
 	g_free(wanted);
 }
 
-static gint compare_offsets(gconstpointer left, gconstpointer right)
-{
-	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-
-	return a < b ? -1 : a > b;
-}
-
 static void settle(struct wanted *wanted)
 {
-	uint64_t *at = (uint64_t *)(void *)wanted->offsets->data;
-	guint kept = 0;
-
-	g_array_sort(wanted->offsets, compare_offsets);
-	for (guint i = 0; i < wanted->offsets->len; i++)
-		if (kept == 0 || at[kept - 1] != at[i])
-			at[kept++] = at[i];
-	g_array_set_size(wanted->offsets, kept);
-	wanted->settled = kept;
+	sorted_settle(wanted->offsets, sorted_compare);
+	wanted->settled = wanted->offsets->len;
 }
 
 static void want(GPtrArray *images, uint32_t image, uint64_t offset)
@@ -99,7 +85,7 @@ static bool is_generated(const struct names_image *image)
 	       strcmp(image->path, "//anon") == 0;
 }
 
-static void look_at_frame(struct names_epoch *epoch, const struct line_rows *known, size_t row,
+static void look_at_frame(struct names_epoch *epoch, const struct symbol_rows *known, size_t row,
 			  GPtrArray *images)
 {
 	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT;
@@ -115,7 +101,7 @@ static void look_at_frame(struct names_epoch *epoch, const struct line_rows *kno
 	if (image <= NAMES_LOST)
 		return;
 	of = names_image_at(epoch->names, image);
-	if (is_generated(of) || (has_file(of) && !line_rows_find(known, image, offset)))
+	if (is_generated(of) || (has_file(of) && !symbol_rows_line(known, image, offset)))
 		want(images, image, offset);
 }
 
@@ -141,7 +127,7 @@ static void look_at_process(struct names_epoch *epoch, size_t row)
 	(void)names_process(epoch, id);
 }
 
-static bool look_at_epoch(struct names *names, const struct line_rows *known, uint32_t number,
+static bool look_at_epoch(struct names *names, const struct symbol_rows *known, uint32_t number,
 			  GPtrArray *images, GHashTable *dumps, GError **error)
 {
 	struct names_epoch *epoch = names_epoch(names, number, error);
@@ -163,7 +149,7 @@ static bool look_at_epoch(struct names *names, const struct line_rows *known, ui
 	return true;
 }
 
-static bool find_places(struct names *names, const struct line_rows *known, GPtrArray *images,
+static bool find_places(struct names *names, const struct symbol_rows *known, GPtrArray *images,
 			GHashTable *dumps, GError **error)
 {
 	g_autoptr(GHashTable) epochs = g_hash_table_new(NULL, NULL);
@@ -191,7 +177,6 @@ struct run {
 	struct prof_reader *reader;
 	struct names *names;
 	struct symbol_rows *known;
-	struct line_rows *known_lines;
 	struct added_epoch added;
 	int fd;
 	struct symbolize_result *result;
@@ -494,7 +479,7 @@ static bool name_images(struct run *run, GError **error)
 	g_autoptr(GHashTable)
 		dumps = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
 	struct code_names *codes = NULL;
-	bool ok = find_places(run->names, run->known_lines, images, dumps, error) &&
+	bool ok = find_places(run->names, run->known, images, dumps, error) &&
 		  (codes = code_names_load(run->names, error));
 
 	g_array_set_clear_func(jobs, job_clear);
@@ -540,11 +525,9 @@ bool symbolize_capture(int fd, const struct symbolize_sources *sources,
 	run.names = names_new(reader);
 	run.texts = g_string_chunk_new(4096);
 	run.known = symbol_rows_load(run.names, error);
-	run.known_lines = run.known ? line_rows_load(run.names, error) : NULL;
-	ok = run.known_lines && name_images(&run, error);
+	ok = run.known && name_images(&run, error);
 	added_epoch_done(&run.added);
 	g_string_chunk_free(run.texts);
-	line_rows_free(run.known_lines);
 	symbol_rows_free(run.known);
 	names_free(run.names);
 	prof_reader_free(reader);

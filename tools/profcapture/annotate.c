@@ -418,10 +418,10 @@ static const struct symbol_line *line_in_file(const struct symbols *symbols, uin
 static GArray *calls_at(const struct annotate *annotate, const struct symbols *symbols,
 			uint64_t offset, const char **ret_file, uint32_t *ret_line)
 {
-	const struct line_rows *known = annotate->tally.functions->lines;
+	const struct symbol_rows *known = annotate->tally.functions->symbols;
 	const struct symbol_line *in_file = symbols ? line_in_file(symbols, offset) : NULL;
 	const struct line_row *in_capture =
-		symbols ? NULL : line_rows_find(known, shown_function(annotate)->image, offset);
+		symbols ? NULL : symbol_rows_line(known, shown_function(annotate)->image, offset);
 	GArray *calls = g_array_new(FALSE, FALSE, sizeof(struct inline_call));
 
 	for (uint32_t i = in_file ? in_file->symbol : SYMBOLS_NONE;
@@ -433,8 +433,8 @@ static GArray *calls_at(const struct annotate *annotate, const struct symbols *s
 		g_array_append_val(calls, call);
 	}
 	for (uint32_t i = in_capture ? in_capture->call : 0; i;
-	     i = line_rows_call(known, i)->parent) {
-		const struct line_call *row = line_rows_call(known, i);
+	     i = symbol_rows_call(known, i)->parent) {
+		const struct line_call *row = symbol_rows_call(known, i);
 		const struct inline_call call = { row->name, row->raw_name, row->file, row->line };
 
 		g_array_append_val(calls, call);

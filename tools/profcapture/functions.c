@@ -98,16 +98,13 @@ struct functions *functions_new(struct names *names, GError **error)
 				 .kind = "unresolved",
 				 .image = NAMES_LOST };
 	struct functions *functions;
-	struct line_rows *lines;
 	struct code_names *codes;
 	struct own_memory *memory;
 
-	lines = symbols ? line_rows_load(names, error) : NULL;
-	codes = lines ? code_names_load(names, error) : NULL;
+	codes = symbols ? code_names_load(names, error) : NULL;
 	memory = codes ? own_memory_load(names, error) : NULL;
 	if (!memory) {
 		code_names_free(codes);
-		line_rows_free(lines);
 		symbol_rows_free(symbols);
 		return NULL;
 	}
@@ -118,7 +115,6 @@ struct functions *functions_new(struct names *names, GError **error)
 	functions = g_new0(struct functions, 1);
 	functions->names = names;
 	functions->symbols = symbols;
-	functions->lines = lines;
 	functions->codes = codes;
 	functions->memory = memory;
 	functions->code = g_hash_table_new_full(code_hash, code_equal, g_free, NULL);
@@ -136,7 +132,6 @@ void functions_free(struct functions *functions)
 	if (!functions)
 		return;
 	symbol_rows_free(functions->symbols);
-	line_rows_free(functions->lines);
 	code_names_free(functions->codes);
 	own_memory_free(functions->memory);
 	g_hash_table_unref(functions->code);
@@ -335,7 +330,7 @@ static uint32_t of_place_in(struct functions *functions, uint32_t whole, const c
 static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32_t image,
 			     uint64_t address)
 {
-	const struct line_row *line = line_rows_find(functions->lines, image, address);
+	const struct line_row *line = symbol_rows_line(functions->symbols, image, address);
 	struct function function = *functions_at(functions, index);
 
 	if (functions->detail == FUNCTIONS_PLACES)
@@ -387,7 +382,7 @@ static const struct line_row *line_of_row(struct functions *functions, struct na
 
 	if (function <= FUNCTION_LOST || !read_frame(epoch, row, &image, &offset, &looked_up))
 		return NULL;
-	return line_rows_find(functions->lines, image, looked_up);
+	return symbol_rows_line(functions->symbols, image, looked_up);
 }
 
 static void set_call(struct function *function, const struct line_call *call)
@@ -409,7 +404,7 @@ static uint32_t line_entity(struct functions *functions, struct names_epoch *epo
 	function.file = line ? line->file : NULL;
 	function.line = line ? line->line : 0;
 	if (line && line->call)
-		set_call(&function, line_rows_call(functions->lines, line->call));
+		set_call(&function, symbol_rows_call(functions->symbols, line->call));
 	return of_line(functions, &function);
 }
 
@@ -422,7 +417,7 @@ static uint32_t place_entity(struct functions *functions, struct names_epoch *ep
 	if (!line)
 		return index;
 	for (uint32_t n = line->call; n; n = call->parent)
-		call = line_rows_call(functions->lines, n);
+		call = symbol_rows_call(functions->symbols, n);
 	return of_place_in(functions, index, call ? call->file : line->file,
 			   call ? call->line : line->line, 0);
 }
@@ -483,9 +478,9 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 	file = line ? line->file : NULL;
 	at = line ? line->line : 0;
 	if (number)
-		depth = line_rows_call(functions->lines, number)->depth;
+		depth = symbol_rows_call(functions->symbols, number)->depth;
 	for (uint32_t i = depth; i > 0; i--) {
-		const struct line_call *call = line_rows_call(functions->lines, number);
+		const struct line_call *call = symbol_rows_call(functions->symbols, number);
 
 		set_call(&function, call);
 		ret_functions[i - 1] = of_inlined(functions, &function);

@@ -12,7 +12,6 @@
 
 #include "tools/common/code-names.h"
 #include "tools/common/json.h"
-#include "tools/common/line-rows.h"
 #include "tools/common/symbol-rows.h"
 #include "tools/present/table.h"
 #include "tools/profcapture/own-memory.h"
@@ -47,7 +46,6 @@ struct functions {
 	/* the rest is private */
 	struct names *names;
 	struct symbol_rows *symbols;
-	struct line_rows *lines;
 	struct code_names *codes;
 	struct own_memory *memory;
 	GHashTable *code;        /* process and name → index */
@@ -72,7 +70,7 @@ uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch
 				 size_t row);
 /* Returns how many inlined functions a frame is in, and these, outermost first, as entities of
  * their own, or their places; at most FUNCTIONS_MAX_INLINED. */
-#define FUNCTIONS_MAX_INLINED LINE_ROWS_MAX_CALLS
+#define FUNCTIONS_MAX_INLINED SYMBOL_ROWS_MAX_CALLS
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
 				uint32_t *ret_functions);
 /* Returns whether the function of a row depends on the time. */

@@ -3,7 +3,7 @@
 
 #include "tools/profcapture/own-memory.h"
 
-#include "tools/common/capture-error.h"
+#include "tools/common/sorted.h"
 
 #include <glib/gi18n.h>
 
@@ -54,47 +54,12 @@ static void add_row(struct own_memory *memory, struct names_epoch *epoch,
 	g_array_append_val(ranges, range);
 }
 
-static gint compare_ranges(gconstpointer left, gconstpointer right)
+static bool add_rows(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		     GError **error)
 {
-	const struct range *a = left, *b = right;
-
-	return (a->start > b->start) - (a->start < b->start);
-}
-
-static void settle(struct own_memory *memory)
-{
-	GHashTableIter iter;
-	GArray *ranges;
-
-	g_hash_table_iter_init(&iter, memory->ranges);
-	while (g_hash_table_iter_next(&iter, NULL, (void **)&ranges)) {
-		uint64_t reach = 0;
-
-		g_array_sort(ranges, compare_ranges);
-		for (guint i = 0; i < ranges->len; i++) {
-			struct range *range = &g_array_index(ranges, struct range, i);
-
-			range->reach = reach = MAX_OF(reach, range->end);
-		}
-	}
-}
-
-static bool read_rows(struct own_memory *memory, struct names *names, struct prof_cursor *cursor,
-		      GError **error)
-{
-	struct prof_batch batch;
-	int r;
-
-	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
-
-		if (!epoch || !names_load_identities(epoch, error))
-			return false;
-		for (size_t i = 0; i < batch.rows; i++)
-			add_row(memory, epoch, &batch, i);
-	}
-	settle(memory);
-	return r == PROF_END || capture_error(error, r, _("cannot read the capture"));
+	for (size_t i = 0; i < batch->rows; i++)
+		add_row(data, epoch, batch, i);
+	return true;
 }
 
 struct own_memory *own_memory_load(struct names *names, GError **error)
@@ -103,20 +68,27 @@ struct own_memory *own_memory_load(struct names *names, GError **error)
 						     .columns = columns,
 						     .n_columns = ARRAY_SIZE(columns) };
 	struct own_memory *memory = g_new0(struct own_memory, 1);
-	struct prof_cursor *cursor = NULL;
-	int r = prof_cursor_new(names->reader, &options, &cursor);
-	bool ok;
+	GHashTableIter iter;
+	GArray *ranges;
 
 	memory->ranges = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_ranges);
-	if (r == PROF_NO_TABLE)
-		return memory;
-	ok = r == 0 ? read_rows(memory, names, cursor, error)
-		    : capture_error(error, r, _("cannot read the capture"));
-	prof_cursor_free(cursor);
-	if (ok)
-		return memory;
-	own_memory_free(memory);
-	return NULL;
+	if (!names_each_batch(names, &options, add_rows, memory, _("cannot read the capture"),
+			      error)) {
+		own_memory_free(memory);
+		return NULL;
+	}
+	g_hash_table_iter_init(&iter, memory->ranges);
+	while (g_hash_table_iter_next(&iter, NULL, (void **)&ranges)) {
+		uint64_t reach = 0;
+
+		g_array_sort(ranges, sorted_compare);
+		for (guint i = 0; i < ranges->len; i++) {
+			struct range *range = &g_array_index(ranges, struct range, i);
+
+			range->reach = reach = MAX_OF(reach, range->end);
+		}
+	}
+	return memory;
 }
 
 void own_memory_free(struct own_memory *memory)
@@ -130,17 +102,8 @@ void own_memory_free(struct own_memory *memory)
 uint64_t own_memory_start(const struct own_memory *memory, uint32_t image, uint64_t address)
 {
 	const GArray *ranges = g_hash_table_lookup(memory->ranges, GUINT_TO_POINTER(image));
-	guint low = 0, high = ranges ? ranges->len : 0;
 
-	while (low < high) {
-		guint middle = low + (high - low) / 2;
-
-		if (g_array_index(ranges, struct range, middle).start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low > 0; low--) {
+	for (guint low = sorted_array_upto(ranges, sizeof(struct range), address); low > 0; low--) {
 		const struct range *range = &g_array_index(ranges, struct range, low - 1);
 
 		if (range->reach <= address)

@@ -14,8 +14,6 @@
 
 #include "tools/profcapture/thread-names.h"
 
-#include "tools/common/capture-error.h"
-
 #include <glib/gi18n.h>
 #include <string.h>
 
@@ -88,10 +86,11 @@ static void add_renamed(struct thread_names *names, uint32_t thread)
 				    g_array_new(FALSE, FALSE, sizeof(struct named)));
 }
 
-static void add_batch(struct thread_names *names, struct names_epoch *epoch,
-		      const struct prof_batch *batch)
+static bool add_rows(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		     GError **error)
 {
 	const struct prof_array *c = batch->columns;
+	struct thread_names *names = data;
 
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
@@ -109,6 +108,7 @@ static void add_batch(struct thread_names *names, struct names_epoch *epoch,
 							      array_number_or(&c[TIME], i, 0)),
 						 name, event == PROF_TASK_FORK });
 	}
+	return true;
 }
 
 static bool read_rows(struct thread_names *names, GError **error)
@@ -116,26 +116,10 @@ static bool read_rows(struct thread_names *names, GError **error)
 	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
 						     .columns = columns,
 						     .n_columns = N_COLUMNS };
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	bool ok = true;
-	int r = prof_cursor_new(names->capture->reader, &options, &cursor);
+	g_autofree char *failure =
+		g_strdup_printf(_("cannot read the threads of '%s'"), names->capture->file);
 
-	if (r == PROF_NO_TABLE)
-		return true;
-	if (r != 0)
-		return capture_error(error, r, _("cannot read the threads of '%s'"),
-				     names->capture->file);
-	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(names->capture->names, batch.epoch, error);
-
-		ok = epoch && names_load_identities(epoch, error);
-		if (ok)
-			add_batch(names, epoch, &batch);
-	}
-	prof_cursor_free(cursor);
-	return ok && (r == PROF_END || capture_error(error, r, _("cannot read the threads of '%s'"),
-						     names->capture->file));
+	return names_each_batch(names->capture->names, &options, add_rows, names, failure, error);
 }
 
 struct thread_names *thread_names_read(struct capture *capture, GError **error)
