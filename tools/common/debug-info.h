@@ -48,6 +48,3 @@ void debug_info_free(struct debug_info *info);
 
 /* Returns false if nothing is known about the address. */
 bool debug_info_find(struct debug_info *info, uint64_t address, struct debug_info_place *ret_place);
-
-/* True if answers may be missing because at least one unit exceeded a limit. */
-bool debug_info_is_cut(const struct debug_info *info);
