@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the reader of packages of split DWARF (debug-package.c): the input is one file,
- * and its last 8 bytes are the id of the requested unit. A result must be an ELF file with the
- * unit's DWARF.
+ * Fuzz target of the reader of packages of split DWARF (debug-split.c): the input is one file,
+ * and its last 8 bytes are the id of the unit that is asked for. What is taken of it must be an ELF
+ * file that has the unit's DWARF.
  */
 #include "arch/base.h"
-#include "tools/common/debug-package.h"
+#include "tools/common/debug-split.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,7 @@
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
-#include "tools/common/debug-package.h"
-#include "tools/common/elf-sections.h"
+#include "tools/common/debug-split.h"
 
 #include <glib.h>
 #include <string.h>

@@ -10,6 +10,8 @@
 
 #include "tools/common/debug-files.h"
 
+#include <glib.h>
+
 /* One per file; not for several threads at once. */
 struct debug_split;
 
@@ -27,3 +29,22 @@ void debug_half_free(struct debug_half *half);
 
 /* Returns its unit, which lives as long as the half. */
 Dwarf_Die debug_half_unit(const struct debug_half *half);
+
+/* A package: one file with the halves of all units of a program (NAME.dwp). */
+struct debug_package;
+
+/* Takes the fd; NULL if it is not a package. */
+struct debug_package *debug_package_open(int fd);
+void debug_package_free(struct debug_package *package);
+/* Returns the .dwo file of the unit with that id; NULL if the package does not have it or is
+ * malformed. */
+GByteArray *debug_package_extract(const struct debug_package *package, uint64_t id);
+
+struct elf_section {
+	const char *name;
+	const void *bytes;
+	size_t size; /* 0 = the section is left out */
+};
+
+/* Returns a little-endian ELF file of 64 bits that has only these sections, for libelf to read. */
+GByteArray *elf_sections_build(const struct elf_section *sections, size_t n);
