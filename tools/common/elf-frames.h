@@ -11,8 +11,7 @@
 
 struct elf_frames;
 
-/* Reads the search table or, if the file has none, the ranges of all FDEs. Returns NULL only if out
- * of memory. */
+/* Reads the search table or, if the file has none, the ranges of all FDEs. */
 struct elf_frames *elf_frames_new(const struct elf_image *image);
 void elf_frames_free(struct elf_frames *frames);
 
