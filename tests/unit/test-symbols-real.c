@@ -225,15 +225,16 @@ static void check_file(const char *path)
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 	CLEANUP(free_elf) struct elf_image *elf = fd < 0 ? NULL : elf_image_open(fd);
 	CLEANUP(free_symbols) struct symbols *symbols = NULL;
-	uint8_t id[ELF_IMAGE_MAX_BUILD_ID];
-	struct symbols_image image = { .path = path, .build_id = id };
+	const void *id;
+	struct symbols_image image = { .path = path };
 	g_autoptr(GError) error = NULL;
 	uint64_t offsets[PLACES], begin;
 	size_t n, counts[SYMBOLS_FROM_FDE + 1] = { 0 };
 
 	REQUIRE(elf != NULL);
 	n = pick_offsets(elf, offsets);
-	image.build_id_size = elf_image_get_build_id(elf, id);
+	image.build_id_size = elf_image_get_build_id(elf, &id);
+	image.build_id = id;
 	begin = now_us();
 	REQUIRE(symbols_read(&image, fd, offsets, n, &symbols, &error));
 	begin = now_us() - begin;

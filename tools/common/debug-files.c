@@ -91,19 +91,6 @@ void debug_files_set_fetch(struct debug_files *files, debug_files_fetch *fetch, 
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int keep_regular(int opened)
-{
-	CLEANUP_CLOSE int fd = opened;
-	struct stat status;
-
-	return fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? steal_fd(&fd) : -1;
-}
-
-static int open_outside(const char *path)
-{
-	return MAX_OF(regular_file_open(-1, path), -1);
-}
-
 int debug_files_open_path(const struct debug_files *files, const char *path)
 {
 	if (!path || path[0] != '/')
@@ -111,103 +98,34 @@ int debug_files_open_path(const struct debug_files *files, const char *path)
 	return MAX_OF(regular_file_open(files->root < 0 ? -1 : files->root, path), -1);
 }
 
-/* Opens a file below the folders, the user's first; *ret_path is its path. */
-static int open_in_folders(const struct debug_files *files, const char *name, guint *at,
+int debug_files_open_below(const struct debug_files *files, const char *name, unsigned int *at,
 			   char **ret_path)
 {
 	for (; *at <= files->folders->len; (*at)++) {
 		bool usual = *at == files->folders->len;
 		g_autofree char *path = g_build_filename(
 			usual ? USUAL_FOLDER : files->folders->pdata[*at], name, NULL);
-		int fd = usual ? debug_files_open_path(files, path) : open_outside(path);
+		int fd = usual ? debug_files_open_path(files, path) : regular_file_open(-1, path);
 
 		if (fd < 0)
 			continue;
 		(*at)++;
-		*ret_path = g_steal_pointer(&path);
+		if (ret_path)
+			*ret_path = g_steal_pointer(&path);
 		return fd;
 	}
 	return -1;
 }
 
-int debug_files_open_below(const struct debug_files *files, const char *name, unsigned int *at)
-{
-	g_autofree char *path = NULL;
-
-	return open_in_folders(files, name, at, &path);
-}
-
 /* ---- finding --------------------------------------------------------------------------------- */
 
-static void free_elf(struct elf_image **elf)
-{
-	if (*elf)
-		close((*elf)->fd);
-	elf_image_free(*elf);
-}
-
-static struct elf_image *open_elf(int fd)
-{
-	struct elf_image *elf = fd >= 0 ? elf_image_open(fd) : NULL;
-
-	if (!elf && fd >= 0)
-		close(fd);
-	return elf;
-}
-
-/* Program headers of debug files made by objcopy refer to missing bytes, and files may lack
- * sections. */
-static bool has_build_id(const struct elf_image *elf, const void *id, size_t size)
-{
-	uint8_t loaded[ELF_IMAGE_MAX_BUILD_ID];
-	const void *own;
-	ssize_t own_size = dwelf_elf_gnu_build_id(elf->elf, &own);
-
-	if (own_size > 0)
-		return (size_t)own_size == size && memcmp(own, id, size) == 0;
-	return elf_image_get_build_id(elf, loaded) == size && memcmp(loaded, id, size) == 0;
-}
-
-struct elf_image *debug_files_check(int fd, const uint8_t *id, size_t size)
-{
-	CLEANUP(free_elf) struct elf_image *elf = open_elf(keep_regular(fd));
-
-	return elf && has_build_id(elf, id, size) ? steal_ptr(&elf) : NULL;
-}
-
-static struct elf_image *find_by_build_id(const struct debug_files *files, const uint8_t *id,
-					  size_t size, char **ret_path)
-{
-	g_autoptr(GString) name = g_string_new(".build-id/");
-	guint at = 0;
-	int fd;
-
-	if (size < 2)
-		return NULL;
-	for (size_t i = 0; i < size; i++)
-		g_string_append_printf(name, i == 0 ? "%02x/" : "%02x", id[i]);
-	g_string_append(name, ".debug");
-	for (;;) {
-		g_autofree char *path = NULL;
-		struct elf_image *elf;
-
-		fd = open_in_folders(files, name->str, &at, &path);
-		if (fd < 0)
-			return NULL;
-		elf = debug_files_check(fd, id, size);
-		if (elf) {
-			*ret_path = g_steal_pointer(&path);
-			return elf;
-		}
-	}
-}
-
-static struct elf_image *fetch_by_build_id(const struct debug_files *files, const uint8_t *id,
-					   size_t size, char **ret_path)
-{
-	return files->fetch && size >= 2 ? files->fetch(id, size, ret_path, files->fetch_data)
-					 : NULL;
-}
+/* What shows that a file is the wanted one: its build-id, or without one the checksum of its
+ * bytes. */
+struct proof {
+	const void *id;
+	size_t id_size;
+	uint32_t checksum;
+};
 
 static bool has_checksum(int fd, uint32_t wanted)
 {
@@ -223,51 +141,97 @@ static bool has_checksum(int fd, uint32_t wanted)
 	return n == 0 && sum == wanted;
 }
 
-/* Takes the fd. */
-static struct elf_image *check_linked(int fd, uint32_t checksum)
+/* Takes the fd, which may be -1. Program headers of debug files made by objcopy refer to missing
+ * bytes. */
+static struct elf_image *accept_file(int fd, const struct proof *proof)
 {
-	CLEANUP(free_elf) struct elf_image *elf = open_elf(fd);
+	CLEANUP_ELF struct elf_image *elf = elf_image_take(fd);
+	const void *id;
 
-	return elf && has_checksum(fd, checksum) ? steal_ptr(&elf) : NULL;
+	if (!elf)
+		return NULL;
+	if (proof->id)
+		return elf_image_get_build_id(elf, &id) == proof->id_size &&
+				       memcmp(id, proof->id, proof->id_size) == 0
+			       ? steal_ptr(&elf)
+			       : NULL;
+	return has_checksum(fd, proof->checksum) ? steal_ptr(&elf) : NULL;
+}
+
+struct elf_image *debug_files_check(int fd, const uint8_t *id, size_t size)
+{
+	const struct proof proof = { .id = id, .id_size = size };
+	struct stat status;
+
+	if (fd < 0 || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)))
+		return accept_file(fd, &proof);
+	close(fd);
+	return NULL;
+}
+
+static struct elf_image *find_at(const struct debug_files *files, char *path,
+				 const struct proof *proof, char **ret_path)
+{
+	struct elf_image *elf = accept_file(debug_files_open_path(files, path), proof);
+
+	*ret_path = elf ? g_strdup(path) : NULL;
+	return elf;
+}
+
+static struct elf_image *find_below(const struct debug_files *files, const char *name,
+				    const struct proof *proof, char **ret_path)
+{
+	struct elf_image *elf = NULL;
+	guint at = 0;
+	int fd;
+
+	while (!elf && (fd = debug_files_open_below(files, name, &at, ret_path)) >= 0) {
+		elf = accept_file(fd, proof);
+		if (!elf)
+			g_clear_pointer(ret_path, g_free);
+	}
+	return elf;
+}
+
+static struct elf_image *find_by_build_id(const struct debug_files *files, const uint8_t *id,
+					  size_t size, char **ret_path)
+{
+	const struct proof proof = { .id = id, .id_size = size };
+	g_autoptr(GString) name = g_string_new(".build-id/");
+
+	if (size < 2)
+		return NULL;
+	for (size_t i = 0; i < size; i++)
+		g_string_append_printf(name, i == 0 ? "%02x/" : "%02x", id[i]);
+	g_string_append(name, ".debug");
+	return find_below(files, name->str, &proof, ret_path);
+}
+
+static struct elf_image *fetch_by_build_id(const struct debug_files *files, const uint8_t *id,
+					   size_t size, char **ret_path)
+{
+	return files->fetch && size >= 2 ? files->fetch(id, size, ret_path, files->fetch_data)
+					 : NULL;
 }
 
 static struct elf_image *find_by_link(const struct debug_files *files,
 				      const struct elf_image *image, const char *path,
 				      char **ret_path)
 {
-	GElf_Word checksum;
-	const char *name = dwelf_elf_gnu_debuglink(image->elf, &checksum);
+	struct proof proof = { .id = NULL };
+	const char *name = dwelf_elf_gnu_debuglink(image->elf, &proof.checksum);
 	g_autofree char *folder = path && path[0] == '/' ? g_path_get_dirname(path) : NULL;
-	g_autofree char *below = NULL;
-	guint at = 0;
-	int fd;
+	g_autofree char *beside = NULL, *hidden = NULL;
+	struct elf_image *elf;
 
 	if (!name || !name[0] || strchr(name, '/') || !folder)
 		return NULL;
-	for (int hidden = 0; hidden < 2; hidden++) {
-		g_autofree char *near =
-			g_build_filename(folder, hidden ? ".debug" : "", name, NULL);
-		struct elf_image *elf = check_linked(debug_files_open_path(files, near), checksum);
-
-		if (elf) {
-			*ret_path = g_steal_pointer(&near);
-			return elf;
-		}
-	}
-	below = g_build_filename(folder, name, NULL);
-	for (;;) {
-		g_autofree char *far = NULL;
-		struct elf_image *elf;
-
-		fd = open_in_folders(files, below, &at, &far);
-		if (fd < 0)
-			return NULL;
-		elf = check_linked(fd, checksum);
-		if (elf) {
-			*ret_path = g_steal_pointer(&far);
-			return elf;
-		}
-	}
+	beside = g_build_filename(folder, name, NULL);
+	hidden = g_build_filename(folder, ".debug", name, NULL);
+	elf = find_at(files, beside, &proof, ret_path);
+	if (!elf)
+		elf = find_at(files, hidden, &proof, ret_path);
+	return elf ? elf : find_below(files, beside, &proof, ret_path);
 }
 
 /* ---- DWARF ----------------------------------------------------------------------------------- */
@@ -312,23 +276,20 @@ static struct elf_image *find_shared(const struct debug_files *files, const char
 				     const char *path, const void *id, size_t id_size,
 				     char **ret_path)
 {
+	const struct proof proof = { .id = id, .id_size = id_size };
 	g_autofree char *folder = path ? g_path_get_dirname(path) : NULL;
 	g_autofree char *near = name[0] == '/' || !folder ? g_strdup(name)
 							  : g_build_filename(folder, name, NULL);
-	CLEANUP(free_elf) struct elf_image *elf = open_elf(debug_files_open_path(files, near));
+	struct elf_image *elf = find_at(files, near, &proof, ret_path);
 
 	/* A debug file in a folder outside of the sysroot refers to a file beside it. */
-	if (!elf && files->root >= 0 && files->folders->len > 0 && name[0] != '/')
-		elf = open_elf(open_outside(near));
-	if (elf && has_build_id(elf, id, id_size)) {
-		*ret_path = g_steal_pointer(&near);
-		return steal_ptr(&elf);
+	if (!elf && files->root >= 0 && files->folders->len > 0 && name[0] != '/') {
+		elf = accept_file(regular_file_open(-1, near), &proof);
+		*ret_path = elf ? g_steal_pointer(&near) : NULL;
 	}
-	free_elf(&elf);
-	elf = find_by_build_id(files, id, id_size, ret_path);
 	if (!elf)
-		elf = fetch_by_build_id(files, id, id_size, ret_path);
-	return steal_ptr(&elf);
+		elf = find_by_build_id(files, id, id_size, ret_path);
+	return elf ? elf : fetch_by_build_id(files, id, id_size, ret_path);
 }
 
 /* Returns false if the DWARF's shared part is missing: the rest alone would be incomplete. */
@@ -357,7 +318,7 @@ void debug_file_free(struct debug_file *file)
 	debug_split_free(file->split);
 	dwarf_end(file->dwarf);
 	debug_file_free(file->shared);
-	free_elf(&file->elf);
+	elf_image_free(file->elf);
 	g_free(file->path);
 	g_free(file);
 }
@@ -376,10 +337,11 @@ static bool is_here(const struct debug_files *files, const struct elf_image *ima
 static bool find_here(const struct debug_files *files, struct debug_file *file,
 		      const struct elf_image *image, const char *path)
 {
-	uint8_t id[ELF_IMAGE_MAX_BUILD_ID];
+	const void *id;
+	size_t size = elf_image_get_build_id(image, &id);
 
 	file->files = files;
-	file->elf = find_by_build_id(files, id, elf_image_get_build_id(image, id), &file->path);
+	file->elf = find_by_build_id(files, id, size, &file->path);
 	if (!file->elf)
 		file->elf = find_by_link(files, image, path, &file->path);
 	return file->elf;
@@ -400,12 +362,12 @@ static struct debug_file *find_apart(const struct debug_files *files, const stru
 				     const char *path)
 {
 	struct debug_file *file = g_new0(struct debug_file, 1);
-	uint8_t id[ELF_IMAGE_MAX_BUILD_ID];
+	const void *id;
+	size_t size = elf_image_get_build_id(image, &id);
 
 	if (files && !find_here(files, file, image, path) && !has_dwarf(image) &&
 	    !find_in_others(files, file, image, path))
-		file->elf = fetch_by_build_id(files, id, elf_image_get_build_id(image, id),
-					      &file->path);
+		file->elf = fetch_by_build_id(files, id, size, &file->path);
 	return file;
 }
 
@@ -477,10 +439,5 @@ struct elf_image *debug_files_unpack(const struct elf_image *image)
 
 	if (fd < 0 || !unpack(data, fd))
 		return NULL;
-	return open_elf(steal_fd(&fd));
-}
-
-void debug_files_free_unpacked(struct elf_image *unpacked)
-{
-	free_elf(&unpacked);
+	return elf_image_take(steal_fd(&fd));
 }

@@ -43,12 +43,13 @@ void debug_files_set_fetch(struct debug_files *files, debug_files_fetch *fetch, 
  * fd, which may be -1. */
 struct elf_image *debug_files_check(int fd, const uint8_t *id, size_t size);
 
-/* Opens a file of that machine by its absolute path; -1 if it is not a regular file. */
+/* Opens a file of that machine by its absolute path; < 0 if it is not a regular file. */
 int debug_files_open_path(const struct debug_files *files, const char *path);
 
-/* Opens the next regular file of that name below the folders of debug files; *at is 0 at first.
- * Returns -1 after the last. */
-int debug_files_open_below(const struct debug_files *files, const char *name, unsigned int *at);
+/* Opens the next regular file of that name below the folders of debug files, the user's first; *at
+ * is 0 at first. Returns < 0 after the last. *ret_path is the file's path; may be NULL. */
+int debug_files_open_below(const struct debug_files *files, const char *name, unsigned int *at,
+			   char **ret_path);
 
 /* Returns false if the sections are too large for libdw, which reads them into memory. */
 bool debug_files_can_hold(const struct elf_image *elf);
@@ -78,4 +79,3 @@ void debug_file_free(struct debug_file *file);
 
 /* Unpacks the .gnu_debugdata symbols of a stripped file into an ELF file in memory; NULL = none. */
 struct elf_image *debug_files_unpack(const struct elf_image *image);
-void debug_files_free_unpacked(struct elf_image *unpacked);

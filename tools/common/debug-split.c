@@ -103,7 +103,7 @@ GByteArray *elf_sections_build(const struct elf_section *sections, size_t n)
 	return file;
 }
 
-/* ---- packages --------------------------------------------------------------------------------- */
+/* ---- packages -------------------------------------------------------------------------------- */
 
 /* The parts of a package that are used, in this order. */
 enum part { INFO, ABBREV, LINE, STR_OFFSETS, RNGLISTS, STR, N_PARTS };
@@ -163,10 +163,7 @@ void debug_package_free(struct debug_package *package)
 {
 	if (!package)
 		return;
-	if (package->elf) {
-		close(package->elf->fd);
-		elf_image_free(package->elf);
-	}
+	elf_image_free(package->elf);
 	g_free(package);
 }
 
@@ -174,10 +171,8 @@ struct debug_package *debug_package_open(int fd)
 {
 	struct debug_package *package = g_new0(struct debug_package, 1);
 
-	package->elf = elf_image_open(fd);
-	if (!package->elf)
-		close(fd);
-	else if (package->elf->is_64 && read_index(package)) {
+	package->elf = elf_image_take(fd);
+	if (package->elf && package->elf->is_64 && read_index(package)) {
 		package->strings = package_data(package, parts[STR].name);
 		return package;
 	}
@@ -284,7 +279,7 @@ GByteArray *debug_package_extract(const struct debug_package *package, uint64_t 
 	return file;
 }
 
-/* ---- split files ------------------------------------------------------------------------------ */
+/* ---- split files ----------------------------------------------------------------------------- */
 
 struct debug_split {
 	const struct debug_files *files;
@@ -558,7 +553,8 @@ static struct debug_package *open_package(const struct debug_split *split, const
 
 	if (fd >= 0)
 		package = debug_package_open(fd);
-	while (name && !package && (fd = debug_files_open_below(split->files, name, &at)) >= 0)
+	while (name && !package &&
+	       (fd = debug_files_open_below(split->files, name, &at, NULL)) >= 0)
 		package = debug_package_open(fd);
 	return package;
 }
@@ -602,7 +598,8 @@ static struct debug_half *find_file(struct debug_split *split, const struct skel
 		guint at = 0;
 		int fd;
 
-		while (!half && (fd = debug_files_open_below(split->files, below[i], &at)) >= 0)
+		while (!half &&
+		       (fd = debug_files_open_below(split->files, below[i], &at, NULL)) >= 0)
 			half = join_file(split, of, fd);
 	}
 	return half;

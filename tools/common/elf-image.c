@@ -13,8 +13,9 @@
  */
 #include "tools/common/elf-image.h"
 
-#include "arch/base.h"
+#include "tools/common/sorted.h"
 
+#include <elfutils/libdwelf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -29,33 +30,24 @@ void elf_image_free(struct elf_image *image)
 	if (!image)
 		return;
 	elf_end(image->elf);
+	if (image->owns_fd)
+		close(image->fd);
 	free(image->segments);
 	free(image->code);
 	free(image);
 }
 
-static void free_image(struct elf_image **image)
-{
-	elf_image_free(*image);
-}
-
-/* Returns whether the segment has bytes in the file and does not overflow. */
-static bool segment_fits(const struct elf_image *image, const GElf_Phdr *header)
+/* Adds a segment that has bytes in the file and does not overflow. */
+static void add_segment(struct elf_image *image, const GElf_Phdr *header)
 {
 	uint64_t end;
 
-	return header->p_filesz > 0 && add_u64(header->p_offset, header->p_filesz, &end) &&
-	       header->p_offset < image->file_size &&
-	       add_u64(header->p_vaddr, header->p_filesz, &end);
-}
-
-static void add_segment(struct elf_image *image, const GElf_Phdr *header)
-{
-	if (!segment_fits(image, header))
+	if (header->p_filesz == 0 || !add_u64(header->p_offset, header->p_filesz, &end) ||
+	    header->p_offset >= image->file_size ||
+	    !add_u64(header->p_vaddr, header->p_filesz, &end))
 		return;
 	if (header->p_type == PT_GNU_EH_FRAME)
-		image->frame_header =
-			(struct elf_range){ header->p_vaddr, header->p_vaddr + header->p_filesz };
+		image->frame_header = (struct elf_range){ header->p_vaddr, end };
 	if (header->p_type != PT_LOAD)
 		return;
 	image->segments[image->n_segments++] = (struct elf_segment){
@@ -82,13 +74,6 @@ static bool read_segments(struct elf_image *image)
 			add_segment(image, &header);
 	}
 	return true;
-}
-
-static int compare_ranges(const void *a, const void *b)
-{
-	const struct elf_range *left = a, *right = b;
-
-	return (left->start > right->start) - (left->start < right->start);
 }
 
 static void add_code(struct elf_image *image, uint64_t start, uint64_t size)
@@ -121,7 +106,7 @@ static bool read_code(struct elf_image *image)
 			if (image->segments[i].executable)
 				add_code(image, image->segments[i].address,
 					 image->segments[i].size);
-	qsort(image->code, image->n_code, sizeof(*image->code), compare_ranges);
+	qsort(image->code, image->n_code, sizeof(*image->code), sorted_compare);
 	return true;
 }
 
@@ -136,97 +121,96 @@ static bool read_header(struct elf_image *image)
 	return header.e_ident[EI_DATA] == ELFDATA2LSB;
 }
 
-struct elf_image *elf_image_open(int fd)
+static struct elf_image *open_image(int fd, bool owns_fd)
 {
-	CLEANUP(free_image) struct elf_image *image = calloc(1, sizeof(*image));
+	CLEANUP_ELF struct elf_image *image = calloc(1, sizeof(*image));
 	struct stat st;
 
-	if (!image || fstat(fd, &st) < 0 || st.st_size <= 0)
+	if (!image)
 		return NULL;
 	image->fd = fd;
-	image->file_size = (uint64_t)st.st_size;
-	if (elf_version(EV_CURRENT) == EV_NONE)
+	image->owns_fd = owns_fd;
+	if (fstat(fd, &st) < 0 || st.st_size <= 0 || elf_version(EV_CURRENT) == EV_NONE)
 		return NULL;
+	image->file_size = (uint64_t)st.st_size;
 	image->elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (!image->elf || !read_header(image) || !read_segments(image) || !read_code(image))
 		return NULL;
 	return steal_ptr(&image);
 }
 
-/* Returns the length of the build-id in one stretch of notes; 0 = none. */
-static size_t find_build_id(const struct elf_image *image, const GElf_Phdr *segment,
-			    uint8_t *ret_id)
+struct elf_image *elf_image_open(int fd)
 {
-	Elf_Data *data;
-	size_t at = 0, name, description;
+	return open_image(fd, false);
+}
+
+struct elf_image *elf_image_take(int fd)
+{
+	return fd < 0 ? NULL : open_image(fd, true);
+}
+
+/* libdw looks at segments only if there are no sections at all. In debug files made by objcopy
+ * segments refer to missing bytes. */
+size_t elf_image_get_build_id(const struct elf_image *image, const void **ret_id)
+{
+	ssize_t size = dwelf_elf_gnu_build_id(image->elf, ret_id);
+	size_t n, at = 0, name, description;
 	GElf_Nhdr note;
 
-	if (!segment_fits(image, segment) || segment->p_filesz > MAX_NOTE_BYTES)
-		return 0;
-	data = elf_getdata_rawchunk(image->elf, (int64_t)segment->p_offset, segment->p_filesz,
-				    segment->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
-	while (data && (at = gelf_getnote(data, at, &note, &name, &description)) > 0) {
-		const char *bytes = data->d_buf;
+	if (size > 0 || elf_getphdrnum(image->elf, &n) != 0 || n > MAX_SEGMENTS)
+		return size > 0 && size <= ELF_IMAGE_MAX_BUILD_ID ? (size_t)size : 0;
+	for (size_t i = 0; i < n; i++) {
+		Elf_Data *data;
+		GElf_Phdr header;
 
-		if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != sizeof("GNU") ||
-		    memcmp(bytes + name, "GNU", sizeof("GNU")) != 0)
+		if (!gelf_getphdr(image->elf, (int)i, &header) || header.p_type != PT_NOTE ||
+		    header.p_filesz > MAX_NOTE_BYTES)
 			continue;
-		if (note.n_descsz == 0 || note.n_descsz > ELF_IMAGE_MAX_BUILD_ID)
-			continue;
-		memcpy(ret_id, bytes + description, note.n_descsz);
-		return note.n_descsz;
+		data = elf_getdata_rawchunk(image->elf, (int64_t)header.p_offset, header.p_filesz,
+					    header.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+		while (data && (at = gelf_getnote(data, at, &note, &name, &description)) > 0) {
+			const char *bytes = data->d_buf;
+
+			if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != sizeof("GNU") ||
+			    memcmp(bytes + name, "GNU", sizeof("GNU")) != 0 || note.n_descsz == 0 ||
+			    note.n_descsz > ELF_IMAGE_MAX_BUILD_ID)
+				continue;
+			*ret_id = bytes + description;
+			return note.n_descsz;
+		}
 	}
 	return 0;
 }
 
-size_t elf_image_get_build_id(const struct elf_image *image, uint8_t ret_id[ELF_IMAGE_MAX_BUILD_ID])
+/* Finds the segment that has a file offset, or an address, in its bytes of the file. */
+static const struct elf_segment *find_segment(const struct elf_image *image, uint64_t place,
+					      bool is_offset)
 {
-	size_t n, size = 0;
+	for (int executable = 1; executable >= 0; executable--)
+		for (size_t i = 0; i < image->n_segments; i++) {
+			const struct elf_segment *segment = &image->segments[i];
+			uint64_t start = is_offset ? segment->offset : segment->address;
 
-	if (elf_getphdrnum(image->elf, &n) != 0 || n > MAX_SEGMENTS)
-		return 0;
-	for (size_t i = 0; i < n && size == 0; i++) {
-		GElf_Phdr header;
-
-		if (gelf_getphdr(image->elf, (int)i, &header) && header.p_type == PT_NOTE)
-			size = find_build_id(image, &header, ret_id);
-	}
-	return size;
+			if (segment->executable == executable && place >= start &&
+			    place - start < segment->size)
+				return segment;
+		}
+	return NULL;
 }
 
 bool elf_image_get_address(const struct elf_image *image, uint64_t offset, uint64_t *ret_address)
 {
-	for (int executable = 1; executable >= 0; executable--) {
-		for (size_t i = 0; i < image->n_segments; i++) {
-			const struct elf_segment *segment = &image->segments[i];
+	const struct elf_segment *segment = find_segment(image, offset, true);
 
-			if (segment->executable != executable || offset < segment->offset ||
-			    offset - segment->offset >= segment->size)
-				continue;
-			*ret_address = segment->address + (offset - segment->offset);
-			return true;
-		}
-	}
-	return false;
-}
-
-static const struct elf_segment *find_segment(const struct elf_image *image, uint64_t address)
-{
-	for (int executable = 1; executable >= 0; executable--) {
-		for (size_t i = 0; i < image->n_segments; i++) {
-			const struct elf_segment *segment = &image->segments[i];
-
-			if (segment->executable == executable && address >= segment->address &&
-			    address - segment->address < segment->size)
-				return segment;
-		}
-	}
-	return NULL;
+	if (!segment)
+		return false;
+	*ret_address = segment->address + (offset - segment->offset);
+	return true;
 }
 
 bool elf_image_get_offset(const struct elf_image *image, uint64_t address, uint64_t *ret_offset)
 {
-	const struct elf_segment *segment = find_segment(image, address);
+	const struct elf_segment *segment = find_segment(image, address, false);
 
 	if (!segment)
 		return false;
@@ -236,16 +220,8 @@ bool elf_image_get_offset(const struct elf_image *image, uint64_t address, uint6
 
 bool elf_image_get_code(const struct elf_image *image, uint64_t address, struct elf_range *ret_code)
 {
-	size_t low = 0, high = image->n_code;
+	size_t low = sorted_upto(image->code, image->n_code, sizeof(*image->code), address);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (image->code[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (low == 0 || address >= image->code[low - 1].end)
 		return false;
 	*ret_code = image->code[low - 1];
@@ -254,7 +230,7 @@ bool elf_image_get_code(const struct elf_image *image, uint64_t address, struct 
 
 size_t elf_image_read(const struct elf_image *image, uint64_t address, void *ret_bytes, size_t size)
 {
-	const struct elf_segment *segment = find_segment(image, address);
+	const struct elf_segment *segment = find_segment(image, address, false);
 	uint64_t inside;
 	ssize_t n;
 

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "arch/base.h"
+
 #include <gelf.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,7 +29,8 @@ struct elf_segment {
 
 struct elf_image {
 	Elf *elf;
-	int fd; /* borrowed */
+	int fd;
+	bool owns_fd;
 	uint16_t machine;
 	bool is_64;
 	uint64_t file_size;
@@ -42,11 +45,17 @@ struct elf_image {
 /* Opens the file; NULL if it is not a supported ELF file. The fd is borrowed until
  * elf_image_free(). */
 struct elf_image *elf_image_open(int fd);
+/* Same, but takes the fd, which may be -1. */
+struct elf_image *elf_image_take(int fd);
 void elf_image_free(struct elf_image *image);
+static inline void elf_image_cleanup(struct elf_image **image)
+{
+	elf_image_free(*image);
+}
+#define CLEANUP_ELF CLEANUP(elf_image_cleanup)
 
-/* Copies the build-id; returns its length, 0 = none. */
-size_t elf_image_get_build_id(const struct elf_image *image,
-			      uint8_t ret_id[ELF_IMAGE_MAX_BUILD_ID]);
+/* Returns the length of the build-id, 0 = none; its bytes last as long as the image. */
+size_t elf_image_get_build_id(const struct elf_image *image, const void **ret_id);
 
 /* Convert between file offsets and addresses; false outside the loaded parts. Executable segments
  * are searched first. */

@@ -205,11 +205,8 @@ void symbols_query_add(struct symbols_query *query, const struct symbols_place *
 
 struct elf_frames *symbols_query_frames(struct symbols_query *query)
 {
-	if (!query->frames) {
+	if (!query->frames)
 		query->frames = elf_frames_new(query->elf);
-		if (!query->frames)
-			g_error("out of memory");
-	}
 	return query->frames;
 }
 
@@ -312,7 +309,7 @@ static bool read_names(struct symbols_query *query, GError **error)
 	g_free(query->places);
 	elf_frames_free(query->frames);
 	debug_file_free(query->debug);
-	debug_files_free_unpacked(query->packed);
+	elf_image_free(query->packed);
 	return ok;
 }
 
@@ -326,10 +323,10 @@ static bool read_names(struct symbols_query *query, GError **error)
 static bool is_recorded_file(const struct symbols_image *image, const struct elf_image *elf,
 			     const struct stat *st)
 {
-	uint8_t id[ELF_IMAGE_MAX_BUILD_ID];
+	const void *id;
 
 	if (image->build_id_size > 0)
-		return elf_image_get_build_id(elf, id) == image->build_id_size &&
+		return elf_image_get_build_id(elf, &id) == image->build_id_size &&
 		       memcmp(id, image->build_id, image->build_id_size) == 0;
 	if (image->kind == PROF_IMAGE_VDSO)
 		return false;
@@ -337,14 +334,9 @@ static bool is_recorded_file(const struct symbols_image *image, const struct elf
 	       (image->inode == 0 || image->inode == st->st_ino);
 }
 
-static void free_image(struct elf_image **image)
-{
-	elf_image_free(*image);
-}
-
 static bool read_file(struct symbols_query *query, int fd, GError **error)
 {
-	CLEANUP(free_image) struct elf_image *elf = NULL;
+	CLEANUP_ELF struct elf_image *elf = NULL;
 	struct stat st;
 	char first;
 
