@@ -4,7 +4,6 @@
  * in the same way as in symbolize.
  */
 #include "arch/jit-dump.h"
-#include "tools/common/jit-lines.h"
 #include "tools/common/jit-names.h"
 
 #include <stdlib.h>

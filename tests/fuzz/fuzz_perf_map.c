@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of tools/common/perf-map.c: the text of a map. Every entry is read to its end, and
- * looked up in the same way as in symbolize.
+ * Fuzz target of tools/common/jit-names.c: the text of a map. Every entry is read to its end, and
+ * looked up as symbolize does.
  */
 #include "tools/common/jit-names.h"
-#include "tools/common/perf-map.h"
 
 #include <stdlib.h>
 

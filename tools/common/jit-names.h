@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT names - names of generated code from the files that programs write
+ * JIT names - names and lines of generated code from the files that programs write
  *
  * Reads /tmp/perf-PID.map and jit-PID.dump, as perf does, of processes of this boot of this
  * machine: through the process's own root while it lives, so that containers' files are found, else
@@ -17,6 +17,13 @@ struct jit_name {
 	uint32_t event;   /* PROF_JIT_LOAD or PROF_JIT_MOVE */
 	uint64_t address, size, from;
 	const char *name; /* in the texts; "" for a move */
+};
+
+/* The source line of an address. */
+struct jit_line {
+	uint64_t address; /* one of the requested addresses */
+	uint32_t line;    /* from 1 */
+	const char *file; /* in the texts */
 };
 
 /* Where and when to look. */
@@ -43,3 +50,25 @@ GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *address
 			 uint64_t time_ns, GStringChunk *texts);
 GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts);
+/*
+ * Returns rows by address for the addresses that held code of only one load between from_ns and
+ * to_ns of the dump's clock, so that the line is right at any time between. Moved code gets no
+ * rows.
+ */
+GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
+			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts);
+
+/*
+ * A line "START SIZE NAME" of a map, both numbers in hex with or without 0x; the name is the rest
+ * of the line (node, OpenJDK, .NET, LuaJIT, Python). There are no times: the last line for an
+ * address counts.
+ */
+struct perf_map_entry {
+	uint64_t start, size; /* size at least 1; start + size does not overflow */
+	const char *name;     /* in the text, not terminated; may contain control characters */
+	size_t name_bytes;    /* at least 1 */
+};
+
+/* Returns the next valid line from *at; false at the end. Invalid lines are skipped, and so is a
+ * last line without a newline. */
+bool perf_map_next(const char *text, size_t bytes, size_t *at, struct perf_map_entry *ret_entry);

@@ -16,7 +16,6 @@
 #include "tools/common/budget.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/code-names.h"
-#include "tools/common/jit-lines.h"
 #include "tools/common/other-roots.h"
 #include "tools/common/sorted.h"
 #include "tools/common/symbol-rows.h"
