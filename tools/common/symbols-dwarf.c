@@ -124,26 +124,11 @@ static void add_line(struct symbols_query *query, const struct symbols_place *pl
 	g_array_append_val(query->lines, line);
 }
 
-static int compare_places(const void *left, const void *right)
-{
-	const struct symbols_place *a = left, *b = right;
-
-	return (a->address > b->address) - (a->address < b->address);
-}
-
 void symbols_dwarf_read(struct symbols_query *query)
 {
 	struct debug_info *info = debug_info_new(query->debug);
 
-	query->n_places = 0;
-	for (size_t i = 0; i < query->result->n_offsets; i++) {
-		struct symbols_place *place = &query->places[query->n_places];
-
-		place->index = (uint32_t)i;
-		query->n_places +=
-			elf_image_get_address(query->elf, query->offsets[i], &place->address);
-	}
-	qsort(query->places, query->n_places, sizeof(*query->places), compare_places);
+	symbols_query_list_places(query, true);
 	for (size_t i = 0; i < query->n_places; i++) {
 		const struct symbols_place *place = &query->places[i];
 		const struct symbol_line *last =

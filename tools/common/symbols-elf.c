@@ -17,6 +17,7 @@
  * Names are checked and demangled in symbols.c.
  */
 #include "arch/base.h"
+#include "tools/common/sorted.h"
 #include "tools/common/symbols-source.h"
 
 /* A symbol that may name a place. Its name is read as late as possible. */
@@ -95,22 +96,6 @@ static int compare_candidates(const void *a, const void *b)
 	return prefer(left, right);
 }
 
-/* Returns the first place at or after an address. */
-static size_t find_place(const struct symbols_query *query, uint64_t address)
-{
-	size_t low = 0, high = query->n_places;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (query->places[middle].address < address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 /* Matches assembler labels: .L ones, and the marks between code and data ($x, $d.1) of ARM and
  * RISC-V. */
 static bool is_label(const char *name)
@@ -131,7 +116,8 @@ static bool is_code_symbol(const GElf_Sym *symbol)
 static void add_symbol(struct search *search, const struct candidate *candidate)
 {
 	struct symbols_query *query = search->query;
-	size_t place = find_place(query, candidate->start);
+	size_t place = sorted_below(query->places, query->n_places, sizeof(*query->places),
+				    candidate->start);
 	struct gap *gap = &search->gaps[place];
 
 	if (place < query->n_places && query->places[place].address < candidate->end)
@@ -220,7 +206,9 @@ static void name_sized(struct search *search, size_t *next)
 	for (guint i = 0; i < search->sized->len; i++) {
 		const struct candidate *candidate =
 			&g_array_index(search->sized, struct candidate, i);
-		size_t place = next_open(next, find_place(query, candidate->start));
+		size_t place =
+			next_open(next, sorted_below(query->places, query->n_places,
+						     sizeof(*query->places), candidate->start));
 
 		while (place < query->n_places && query->places[place].address < candidate->end) {
 			symbols_query_add(query, &query->places[place], candidate->start,
@@ -283,7 +271,7 @@ static void name_unsized(struct search *search, const size_t *next)
 	}
 }
 
-static bool read_elf_symbols(struct symbols_query *query, GError **error)
+void symbols_elf_read(struct symbols_query *query)
 {
 	g_autoptr(GArray) sized = g_array_new(FALSE, FALSE, sizeof(struct candidate));
 	g_autofree struct gap *gaps = g_new0(struct gap, query->n_places + 1);
@@ -301,7 +289,4 @@ static bool read_elf_symbols(struct symbols_query *query, GError **error)
 		read_tables(&search, query->packed);
 	name_sized(&search, next);
 	name_unsized(&search, next);
-	return true;
 }
-
-const struct symbols_source symbols_elf_source = { "ELF symbol tables", read_elf_symbols };

@@ -8,16 +8,16 @@
  * slot has no named relocation (IRELATIVE), gets no name here.
  */
 #include "arch/base.h"
+#include "tools/common/sorted.h"
 #include "tools/common/symbols-source.h"
 
 #define MAX_ENTRY_BYTES 16
 
 /* A place in a PLT: its entry and the slot that it jumps through. */
 struct entry {
-	const struct symbols_place *place;
-	uint64_t start;
-	uint64_t end;
 	uint64_t slot;
+	const struct symbols_place *place;
+	uint64_t start, end;
 };
 
 /* [endbr64] [bnd] jmp *slot(%rip) */
@@ -100,28 +100,13 @@ static void add_entries(struct symbols_query *query, const char *name, GArray *e
 	}
 }
 
-static int compare_entries(const void *a, const void *b)
-{
-	const struct entry *left = a, *right = b;
-
-	return (left->slot > right->slot) - (left->slot < right->slot);
-}
-
 static void name_entries(struct symbols_query *query, const GArray *entries, uint64_t slot,
 			 const char *function)
 {
 	g_autofree char *name = g_strconcat(function, "@plt", NULL);
-	guint low = 0, high = entries->len;
 
-	while (low < high) {
-		guint middle = low + (high - low) / 2;
-
-		if (g_array_index(entries, struct entry, middle).slot < slot)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low < entries->len; low++) {
+	for (size_t low = sorted_below(entries->data, entries->len, sizeof(struct entry), slot);
+	     low < entries->len; low++) {
 		const struct entry *entry = &g_array_index(entries, struct entry, low);
 
 		if (entry->slot != slot)
@@ -179,7 +164,7 @@ static void read_relocations(struct symbols_query *query, const char *section_na
 	}
 }
 
-static bool read_plt(struct symbols_query *query, GError **error)
+void symbols_plt_read(struct symbols_query *query)
 {
 	g_autoptr(GArray) entries = g_array_new(FALSE, FALSE, sizeof(struct entry));
 
@@ -187,11 +172,8 @@ static bool read_plt(struct symbols_query *query, GError **error)
 	add_entries(query, ".plt", entries);
 	add_entries(query, ".plt.got", entries);
 	if (entries->len == 0)
-		return true;
-	g_array_sort(entries, compare_entries);
+		return;
+	g_array_sort(entries, sorted_compare);
 	read_relocations(query, ".rela.plt", entries);
 	read_relocations(query, ".rela.dyn", entries);
-	return true;
 }
-
-const struct symbols_source symbols_plt_source = { "procedure linkage table", read_plt };

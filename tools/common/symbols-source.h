@@ -32,15 +32,12 @@ struct symbols_query {
 	GArray *lines;          /* struct symbol_line */
 };
 
-struct symbols_source {
-	const char *name;
-	bool (*read)(struct symbols_query *query, GError **error);
-};
+/* Sources: name places. */
+void symbols_elf_read(struct symbols_query *query);
+void symbols_plt_read(struct symbols_query *query);
 
-extern const struct symbols_source symbols_elf_source;
-extern const struct symbols_source symbols_plt_source;
-extern const struct symbols_source symbols_go_source;
-extern const struct symbols_source symbols_fde_source;
+/* Lists the places of all offsets, or of those that have no name yet. */
+void symbols_query_list_places(struct symbols_query *query, bool all);
 
 /*
  * Names a place: [start, end) in ELF addresses, at least the place itself. Copies `raw_name`. A

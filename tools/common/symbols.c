@@ -5,7 +5,9 @@
  * symbols_read() compares the file with the image, turns offsets into places (ELF addresses,
  * sorted) and asks each source in turn for the places that have no name yet. A source calls
  * symbols_query_add() for each place that it can name, which checks, demangles and counts the name
- * once. A new source is a line in `sources`.
+ * once. A new source is a line in `sources`. Without a file, the vdso is our own copy: the kernel
+ * maps the same image into every process, and the build-id tells if the capture is from another
+ * machine or kernel.
  * Invariants: (1) no name comes from a file that is not the recorded one  [test-symbols: changed]
  *             (2) a row covers every place that maps to it  [test-symbols: overlapping]
  *             (3) names are not empty, valid UTF-8, without control characters
@@ -19,24 +21,20 @@
 #include "tools/common/symbols.h"
 
 #include "arch/base.h"
+#include "arch/go-table.h"
 #include "tools/common/clone-suffix.h"
 #include "tools/common/demangle.h"
+#include "tools/common/sorted.h"
 #include "tools/common/symbols-source.h"
 
 #include <errno.h>
 #include <gio/gio.h>
 #include <glib/gi18n.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define MAX_NAME_BYTES 16384
-
-/* In query order. */
-static const struct symbols_source *const sources[] = {
-	&symbols_elf_source,
-	&symbols_plt_source,
-	&symbols_go_source,
-	&symbols_fde_source,
-};
 
 void symbols_free(struct symbols *symbols)
 {
@@ -114,18 +112,6 @@ static const char *take_name(struct symbols_query *query, const char *name)
 	return length > 0 && is_name(name) ? name : NULL;
 }
 
-static const char *suffix_of(enum symbols_origin origin)
-{
-	switch (origin) {
-	case SYMBOLS_FROM_PLT:
-		return "@plt";
-	case SYMBOLS_BEYOND:
-		return "+?";
-	default:
-		return "";
-	}
-}
-
 /* "foo@@GLIBC_2.2" and "foo.isra.0" are shown as "foo", with the suffix of the origin. */
 static const char *add_shown_name(struct symbols_query *query, const char *raw_name,
 				  enum symbols_origin origin)
@@ -140,7 +126,11 @@ static const char *add_shown_name(struct symbols_query *query, const char *raw_n
 		base[clone_suffix_skip(base)] = '\0';
 	readable = origin == SYMBOLS_FROM_FDE ? NULL : demangle_get(base);
 	name = take_name(query, readable);
-	shown = g_strconcat(name ? name : base, suffix_of(origin), NULL);
+	shown = g_strconcat(name ? name : base,
+			    origin == SYMBOLS_FROM_PLT ? "@plt"
+			    : origin == SYMBOLS_BEYOND ? "+?"
+						       : "",
+			    NULL);
 	return strcmp(shown, raw_name) == 0 ? NULL
 					    : g_string_chunk_insert(query->result->strings, shown);
 }
@@ -151,17 +141,19 @@ const char *symbols_query_add_text(struct symbols_query *query, const char *text
 				     : NULL;
 }
 
-/* Returns the row of a symbol, which is added if it is new. */
-static uint32_t get_row(struct symbols_query *query, const struct symbol *symbol)
+uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol)
 {
-	struct symbol *row;
+	struct symbol kept = *symbol, *row;
 	void *known;
 
-	known = g_hash_table_lookup(query->row_by_key, symbol);
+	kept.raw_name = take_name(query, symbol->raw_name);
+	if (!kept.raw_name)
+		return SYMBOLS_NONE;
+	known = g_hash_table_lookup(query->row_by_key, &kept);
 	if (known)
 		return GPOINTER_TO_UINT(known) - 1;
-	row = g_memdup2(symbol, sizeof(*symbol));
-	row->raw_name = g_string_chunk_insert(query->result->strings, symbol->raw_name);
+	row = g_memdup2(&kept, sizeof(kept));
+	row->raw_name = g_string_chunk_insert(query->result->strings, kept.raw_name);
 	row->file = symbols_query_add_text(query, symbol->file);
 	row->name = add_shown_name(query, row->raw_name, symbol->origin);
 	if (!row->name)
@@ -171,36 +163,24 @@ static uint32_t get_row(struct symbols_query *query, const struct symbol *symbol
 	return query->rows->len - 1;
 }
 
-uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol)
-{
-	struct symbol kept = *symbol;
-
-	kept.raw_name = take_name(query, symbol->raw_name);
-	return kept.raw_name ? get_row(query, &kept) : SYMBOLS_NONE;
-}
-
 void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
 		       uint64_t start, uint64_t end, const char *raw_name,
 		       enum symbols_origin origin)
 {
 	struct symbol symbol = {
 		.length = end - start,
+		.raw_name = raw_name,
 		.inline_parent = SYMBOLS_NONE,
 		.origin = origin,
 	};
 	uint64_t offset = query->offsets[place->index];
 
-	if (place->address < start || place->address >= end)
-		return;
-	symbol.raw_name = take_name(query, raw_name);
-	if (!symbol.raw_name)
-		return;
 	/* The start and the place must be as far apart in the file as in memory, else they are in
 	 * different segments. */
-	if (!elf_image_get_offset(query->elf, start, &symbol.start) || symbol.start > offset ||
-	    offset - symbol.start != place->address - start)
-		return;
-	query->result->row_of[place->index] = get_row(query, &symbol);
+	if (place->address >= start && place->address < end &&
+	    elf_image_get_offset(query->elf, start, &symbol.start) && symbol.start <= offset &&
+	    offset - symbol.start == place->address - start)
+		query->result->row_of[place->index] = symbols_query_add_row(query, &symbol);
 }
 
 struct elf_frames *symbols_query_frames(struct symbols_query *query)
@@ -252,45 +232,96 @@ static void finish_rows(struct symbols_query *query)
 
 /* ---- Places ---- */
 
-static int compare_places(const void *a, const void *b)
-{
-	const struct symbols_place *left = a, *right = b;
-
-	return (left->address > right->address) - (left->address < right->address);
-}
-
-/* Lists the places that have no name yet. */
-static void list_places(struct symbols_query *query)
+void symbols_query_list_places(struct symbols_query *query, bool all)
 {
 	query->n_places = 0;
 	for (size_t i = 0; i < query->result->n_offsets; i++) {
 		struct symbols_place *place = &query->places[query->n_places];
 
-		if (query->result->row_of[i] != SYMBOLS_NONE ||
+		if ((!all && query->result->row_of[i] != SYMBOLS_NONE) ||
 		    !elf_image_get_address(query->elf, query->offsets[i], &place->address))
 			continue;
 		place->index = (uint32_t)i;
 		query->n_places++;
 	}
-	qsort(query->places, query->n_places, sizeof(*query->places), compare_places);
+	qsort(query->places, query->n_places, sizeof(*query->places), sorted_compare);
 }
 
-static bool ask_sources(struct symbols_query *query, GError **error)
+/* ---- The last sources ---- */
+
+/* Without a row for each function, named by its start, each address of stripped code would be a row
+ * of its own. The name is the image and the file offset of the function's first byte: it is equal
+ * in all recordings of the same file. */
+static void read_fdes(struct symbols_query *query)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
-		list_places(query);
-		if (query->n_places == 0)
-			break;
-		if (!sources[i]->read(query, error))
-			return false;
+	for (size_t i = 0; i < query->n_places; i++) {
+		const struct symbols_place *place = &query->places[i];
+		g_autofree char *name = NULL;
+		struct elf_range function;
+		uint64_t offset;
+
+		if (!elf_frames_get(symbols_query_frames(query), place->address, &function) ||
+		    !elf_image_get_offset(query->elf, function.start, &offset))
+			continue;
+		name = symbols_offset_name(query->image, offset);
+		symbols_query_add(query, place, function.start, function.end, name,
+				  SYMBOLS_FROM_FDE);
 	}
-	return true;
 }
 
-static bool read_names(struct symbols_query *query, GError **error)
+/* The address of the first function of a position-independent file is in a relocation, else it is
+ * the start of .text. */
+static void find_go_text(const struct elf_image *elf, uint64_t address, struct go_table *table)
 {
-	bool ok;
+	GElf_Shdr header;
+	Elf_Scn *section = elf_image_get_section(elf, ".rela.dyn", &header);
+	Elf_Data *data = section ? elf_image_get_data(elf, section) : NULL;
 
+	if (data && go_table_relocate(data->d_buf, data->d_size, address, &table->text))
+		return;
+	if (elf_image_get_section(elf, ".text", &header))
+		table->text = header.sh_addr;
+}
+
+/* Reads the names that a Go program keeps for its own stack traces. */
+static void read_go_table(struct symbols_query *query)
+{
+	struct go_function function;
+	struct go_table table;
+	GElf_Shdr header;
+	Elf_Scn *section = elf_image_get_section(query->elf, ".gopclntab", &header);
+	Elf_Data *data;
+	size_t text_at;
+
+	if (!section)
+		section = elf_image_get_section(query->elf, ".data.rel.ro.gopclntab", &header);
+	data = section ? elf_image_get_data(query->elf, section) : NULL;
+	if (!data || !go_table_init(&table, data->d_buf, data->d_size, &text_at))
+		return;
+	if (text_at > 0 && table.text == 0)
+		find_go_text(query->elf, header.sh_addr + text_at, &table);
+	for (size_t i = 0; i < query->n_places; i++) {
+		const struct symbols_place *place = &query->places[i];
+		const char *name = go_table_find(&table, place->address, &function)
+					   ? go_table_name(&table, &function)
+					   : NULL;
+
+		if (name)
+			symbols_query_add(query, place, function.start, function.end, name,
+					  SYMBOLS_FROM_GO);
+	}
+}
+
+/* In query order. */
+static void (*const sources[])(struct symbols_query *query) = {
+	symbols_elf_read,
+	symbols_plt_read,
+	read_go_table,
+	read_fdes,
+};
+
+static void read_names(struct symbols_query *query)
+{
 	query->places = g_new(struct symbols_place, query->result->n_offsets + 1);
 	query->rows = g_ptr_array_new_with_free_func(g_free);
 	query->row_by_key = g_hash_table_new(hash_row, same_row);
@@ -298,11 +329,15 @@ static bool read_names(struct symbols_query *query, GError **error)
 	query->debug = (query->image->names_only ? debug_files_find_symbols : debug_files_find)(
 		query->image->debug_files, query->elf, query->image->path);
 	query->packed = debug_files_unpack(query->elf);
-	ok = ask_sources(query, error);
-	if (ok && query->debug && query->debug->dwarf)
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		symbols_query_list_places(query, false);
+		if (query->n_places == 0)
+			break;
+		sources[i](query);
+	}
+	if (query->debug && query->debug->dwarf)
 		symbols_dwarf_read(query);
-	if (ok)
-		finish_rows(query);
+	finish_rows(query);
 	g_array_unref(query->lines);
 	g_hash_table_unref(query->row_by_key);
 	g_ptr_array_unref(query->rows);
@@ -310,7 +345,6 @@ static bool read_names(struct symbols_query *query, GError **error)
 	elf_frames_free(query->frames);
 	debug_file_free(query->debug);
 	elf_image_free(query->packed);
-	return ok;
 }
 
 /* ---- Identity ---- */
@@ -357,12 +391,28 @@ static bool read_file(struct symbols_query *query, int fd, GError **error)
 	}
 	query->result->state = SYMBOLS_READ;
 	query->elf = elf;
-	return read_names(query, error);
+	read_names(query);
+	return true;
 }
 
-static struct symbols *new_symbols(size_t n_offsets)
+int symbols_vdso_open(void)
 {
-	struct symbols *symbols = g_new0(struct symbols, 1);
+	CLEANUP_CLOSE int fd = memfd_create("vdso", MFD_CLOEXEC);
+	const Elf64_Ehdr *vdso = (const void *)(uintptr_t)getauxval(AT_SYSINFO_EHDR);
+	/* The table of sections is its end. */
+	size_t size = vdso ? vdso->e_shoff + (size_t)vdso->e_shnum * vdso->e_shentsize : 0;
+
+	if (fd < 0 || size == 0 || write(fd, vdso, size) != (ssize_t)size)
+		return -1;
+	return steal_fd(&fd);
+}
+
+bool symbols_read(const struct symbols_image *image, int fd, const uint64_t *offsets,
+		  size_t n_offsets, struct symbols **ret_symbols, GError **error)
+{
+	CLEANUP(free_symbols) struct symbols *symbols = g_new0(struct symbols, 1);
+	struct symbols_query query = { .image = image, .offsets = offsets, .result = symbols };
+	CLEANUP_CLOSE int own_fd = -1;
 
 	symbols->state = SYMBOLS_NO_FILE;
 	symbols->n_offsets = n_offsets;
@@ -370,16 +420,6 @@ static struct symbols *new_symbols(size_t n_offsets)
 	for (size_t i = 0; i < n_offsets; i++)
 		symbols->row_of[i] = SYMBOLS_NONE;
 	symbols->strings = g_string_chunk_new(4096);
-	return symbols;
-}
-
-bool symbols_read(const struct symbols_image *image, int fd, const uint64_t *offsets,
-		  size_t n_offsets, struct symbols **ret_symbols, GError **error)
-{
-	CLEANUP(free_symbols) struct symbols *symbols = new_symbols(n_offsets);
-	struct symbols_query query = { .image = image, .offsets = offsets, .result = symbols };
-	CLEANUP_CLOSE int own_fd = -1;
-
 	if (fd < 0 && image->kind == PROF_IMAGE_VDSO)
 		fd = own_fd = symbols_vdso_open();
 	if (fd >= 0 && (image->kind == PROF_IMAGE_FILE || image->kind == PROF_IMAGE_VDSO) &&
