@@ -164,6 +164,26 @@ static void test_every_width(void)
 	check_lines(&nameless, 8);
 }
 
+/* The title of the names does not push the places away if these have none. */
+static void test_long_title(void)
+{
+	struct table table = table_of(&report);
+
+	table_add_column(&table, FIRST, COLUMN_PERCENT, "self %");
+	table_add_column(&table, PLACE, COLUMN_NAME, "image (3 of 88; --limit 0)");
+	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
+	check_print(&table, 60,
+		    "self %  image (3 of 88; --limit 0)\n"
+		    "  41.8  libc.so.6  libc.so.6\n"
+		    "  <0.1  map.h:1    map.h:1\n"
+		    "     -\n");
+	check_print(&table, 28,
+		    "self %  image (3 of 88; --l…\n"
+		    "  41.8  libc.so.6  libc.so.6\n"
+		    "  <0.1  map.h:1    map.h:1\n"
+		    "     -\n");
+}
+
 static char *fit_middle(const char *name, unsigned columns)
 {
 	(void)name;
@@ -536,6 +556,7 @@ int main(void)
 	setlocale(LC_ALL, "C.UTF-8");
 	RUN(test_widths);
 	RUN(test_every_width);
+	RUN(test_long_title);
 	RUN(test_fit);
 	RUN(test_pipe);
 	RUN(test_hostile);

@@ -220,6 +220,15 @@ static void fit_columns(const struct table *table, struct layout *layout, unsign
 		hide(table, layout, COLUMN_PLACE);
 }
 
+/* Returns whether the title may be as long as the rest of the line, because no title follows. */
+static bool has_long_title(const struct table *table, const struct table_column *column,
+			   unsigned columns)
+{
+	const struct table_column *place = find_column(table, COLUMN_PLACE);
+
+	return column->format == COLUMN_NAME && columns > 0 && !(place && place->title);
+}
+
 static void measure(const struct table *table, size_t shown, unsigned columns,
 		    struct layout *ret_layout)
 {
@@ -227,7 +236,8 @@ static void measure(const struct table *table, size_t shown, unsigned columns,
 	for (unsigned i = 0; i < table->n_columns; i++) {
 		const struct table_column *column = &table->columns[i];
 
-		ret_layout->widths[i] = column->title ? text_width(column->title) : 0;
+		if (column->title && !has_long_title(table, column, columns))
+			ret_layout->widths[i] = text_width(column->title);
 		/* Only a terminal has an end, so only there does the width of a name matter. */
 		if (column->format >= COLUMN_NAME && columns == 0)
 			continue;
@@ -332,7 +342,11 @@ static void print_titles(const struct table *table, const struct table_style *st
 		const struct table_column *column = &table->columns[i];
 		bool is_padded = column->format < COLUMN_NAME ||
 				 (style->columns > 0 && !layout->is_tree);
-		unsigned width = is_padded ? layout->widths[i] : 0;
+		unsigned used = fixed_width(table, layout);
+		unsigned room = style->columns > used ? style->columns - used : 1;
+		unsigned width = has_long_title(table, column, style->columns) ? room
+				 : is_padded                                   ? layout->widths[i]
+									       : 0;
 		const char *title = column->title ? column->title : "";
 
 		if (layout->hidden[i])
