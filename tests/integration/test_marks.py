@@ -108,7 +108,7 @@ def test_filters(profcapture, whole, found):
         assert answer(profcapture, whole, *options) == expected(filter(passes, found)), options
 
 
-def test_one_after_the_other(profcapture, whole):
+def test_one_after_the_other(profcapture, whole, found):
     """The same rows as csv, as ndjson and, for the longest ones, as text, which says so."""
     output = profcapture.json("marks", whole)["data"]["rows"]
     assert [row["total_ns"] or 0 for row in output] == sorted((row["total_ns"] or 0 for row in output), reverse=True)
@@ -117,6 +117,9 @@ def test_one_after_the_other(profcapture, whole):
     table = list(csv.DictReader(io.StringIO(profcapture("marks", whole, "--format", "csv").stdout)))
     assert [{name: "" if value is None else str(value) for name, value in row.items()} for row in output] == table
     text = profcapture("marks", whole, "--limit", 3).stdout
+    threads = {mark[3:5] for mark in found if mark[0] == "span" and mark[5:] == (output[0]["group"], output[0]["name"])}
+    said = re.search(r"^(\d+) .* took .*? over (\d+) threads", text, re.MULTILINE)
+    assert said and (int(said[1]), int(said[2])) == (output[0]["count"], len(threads)), (text, threads)
     assert f"{len(output) - 3} more rows (--limit 0)" in text and output[0]["name"] in text and "without an end" in text
 
 
