@@ -117,18 +117,18 @@ def test_text(profcapture, work):
     assert re.match(r"spin at hot\.c:12 has [\d.]+ % of the CPU time itself, [\d.]+ % with what it calls\.\n", head)
     assert head.splitlines()[-1] == "Lost: nothing."
     percent = dict(zip(("self", "total"), map(float, re.findall(r"([\d.]+) %", head))))
-    function = data["function"]
-    assert percent["self"] == pytest.approx(100 * function["own_self"] / data["samples"], abs=0.06)
-    assert percent["total"] == pytest.approx(function["total_pct"], abs=0.06)
+    function, near = data["function"], 0.06 if data["samples"] >= 1000 else 0.51
+    assert percent["self"] == pytest.approx(100 * function["own_self"] / data["samples"], abs=near)
+    assert percent["total"] == pytest.approx(function["total_pct"], abs=near)
     header, *rows_ = lines.splitlines()
     assert header == "self %  total %  samples  line  source"
     mixed = [line for line in data["lines"] if line["function"] == "mix"]
     share, samples = sum(line["self_pct"] for line in mixed), sum(line["self"] for line in mixed)
     (row,) = [row for row in rows_ if re.search(r"  \+1 mix  hot\.c:4$", row)]
-    assert float(row.split()[0]) == pytest.approx(share, abs=0.06) and int(row.split()[2]) == samples
+    assert float(row.split()[0]) == pytest.approx(share, abs=near) and int(row.split()[2]) == samples
     assert re.search(r" 16 +a = mix\(a\);$", rows_[rows_.index(row) - 1])
     total = sum(line["total"] for line in data["lines"] if line["function"] == "spin" and line["line"] == 16) + sum(line["total"] for line in mixed)
-    assert float(rows_[rows_.index(row) - 1][8:15]) == pytest.approx(100 * total / function["total"], abs=0.06)
+    assert float(rows_[rows_.index(row) - 1][8:15]) == pytest.approx(100 * total / function["total"], abs=near)
     assert sum(int(row[17:25].strip() or 0) for row in rows_) == function["self"]
     assert "2654435761u" not in text and "Inlined" not in text
     header, *hottest = code.splitlines()
@@ -216,7 +216,7 @@ def test_inlined_only(profcapture, work):
     assert len(part) > 5
     text = profcapture("annotate", work / "run.cap", "mix").stdout
     assert re.match(r"mix at hot\.c:4 has [\d.]+ % of the CPU time itself, [\d.]+ % with what it calls\.\nInlined once: < spin\.\n", text)
-    assert re.search(r"^ 100\.0 +100\.0 +\d+ +4 +return \(\(\(a \* 2654435761u", text, re.MULTILINE)
+    assert re.search(r"^ *100(\.0)? +100(\.0)? +\d+ +4 +return \(\(\(a \* 2654435761u", text, re.MULTILINE)
 
 
 def test_inlined(profcapture, inlined):

@@ -1195,38 +1195,31 @@ static const struct table_member instruction_members[] = {
 	{ NULL },
 };
 
-static struct cell place_cell(unsigned field, const char *function, const char *file, uint32_t line,
-			      bool is_inlined)
+/* Returns a cell that lines and instructions have in common. */
+static struct cell common_cell(const struct annotate *annotate, unsigned field,
+			       const struct annotate_line *at, bool has_total)
 {
 	switch ((enum field)field) {
 	case FUNCTION:
-		return cell_text(function);
+		return cell_text(at->function);
 	case INLINED:
-		return cell_bool(is_inlined);
+		return cell_bool(at->is_inlined);
 	case FILE_NAME:
-		return cell_text(file);
-	default:
-		return line ? cell_uint(line) : cell_unknown();
-	}
-}
-
-static struct cell amount_cell(const struct annotate *annotate, unsigned field, struct amount self,
-			       const struct amount *total)
-{
-	switch ((enum field)field) {
+		return cell_text(at->file);
+	case LINE:
+		return at->line ? cell_uint(at->line) : cell_unknown();
 	case SELF:
-		return cell_uint(self.samples);
+		return cell_uint(at->self.samples);
 	case SELF_PCT:
-		return cell_double(amount_percent(self, annotate->self));
+		return cell_double(amount_percent(at->self, annotate->self));
 	case WEIGHT:
-		return cell_uint(self.weight);
-	case TOTAL:
-		return total ? cell_uint(total->samples) : cell_unknown();
-	case TOTAL_PCT:
-		return total ? cell_double(amount_percent(*total, annotate->total))
-			     : cell_unknown();
+		return cell_uint(at->self.weight);
 	default:
-		return total ? cell_uint(total->weight) : cell_unknown();
+		return !has_total       ? cell_unknown()
+		       : field == TOTAL ? cell_uint(at->total.samples)
+		       : field == TOTAL_PCT
+			       ? cell_double(amount_percent(at->total, annotate->total))
+			       : cell_uint(at->total.weight);
 	}
 }
 
@@ -1234,34 +1227,21 @@ static struct cell amount_cell(const struct annotate *annotate, unsigned field, 
 struct listing {
 	struct annotate *annotate;
 	GArray *rows; /* uint32_t: index of the line or instruction; or struct text_row */
+	void (*get)(const void *data, size_t row, unsigned field, struct cell *ret_cell);
 };
 
 static void get_line_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	const struct listing *listing = data;
-	const struct annotate *annotate = listing->annotate;
 	const struct annotate_line *line =
-		line_at(annotate, g_array_index(listing->rows, uint32_t, row));
-	const struct source_text *source;
-	char *text;
+		line_at(listing->annotate, g_array_index(listing->rows, uint32_t, row));
+	const struct source_text *source = source_of(listing->annotate, line->file);
 
-	switch ((enum field)field) {
-	case TEXT:
-		source = source_of(listing->annotate, line->file);
-		text = source ? source_text_line(source, line->line) : NULL;
-		*ret_cell = text ? cell_own_text(text) : cell_unknown();
-		break;
-	case FUNCTION:
-	case INLINED:
-	case FILE_NAME:
-	case LINE:
+	if (field != TEXT)
 		*ret_cell =
-			place_cell(field, line->function, line->file, line->line, line->is_inlined);
-		break;
-	default:
-		*ret_cell = amount_cell(annotate, field, line->self,
-					annotate->wants_total ? &line->total : NULL);
-	}
+			common_cell(listing->annotate, field, line, listing->annotate->wants_total);
+	else if (source)
+		*ret_cell = cell_own_text(source_text_line(source, line->line));
 }
 
 /* "call 2190 <std::string::append>": with short names, and without what repeats the shown
@@ -1311,6 +1291,7 @@ static void get_instruction_cell(const void *data, size_t row, unsigned field,
 	uint32_t index = g_array_index(listing->rows, uint32_t, row);
 	bool is_text = annotate->reader.format == READER_TEXT;
 	const struct annotate_instruction *at;
+	struct annotate_line line;
 	char *text;
 
 	if (index == UINT32_MAX) { /* a gap */
@@ -1337,15 +1318,13 @@ static void get_instruction_cell(const void *data, size_t row, unsigned field,
 		if (text)
 			*ret_cell = cell_own_text(text);
 		break;
-	case FUNCTION:
-	case INLINED:
-	case FILE_NAME:
-	case LINE:
-		*ret_cell = place_cell(field, at->place.function, at->place.file, at->place.line,
-				       at->place.is_inlined);
-		break;
 	default:
-		*ret_cell = amount_cell(annotate, field, at->self, NULL);
+		line = (struct annotate_line){ .function = at->place.function,
+					       .file = at->place.file,
+					       .line = at->place.line,
+					       .is_inlined = at->place.is_inlined,
+					       .self = at->self };
+		*ret_cell = common_cell(annotate, field, &line, false);
 	}
 }
 
@@ -1410,8 +1389,10 @@ static void write_head(struct annotate *annotate)
 
 static void write_answer(struct annotate *annotate)
 {
-	struct listing lines = { annotate, g_array_new(FALSE, FALSE, sizeof(uint32_t)) };
-	struct listing instructions = { annotate, g_array_new(FALSE, FALSE, sizeof(uint32_t)) };
+	struct listing lines = { .annotate = annotate,
+				 .rows = g_array_new(FALSE, FALSE, sizeof(uint32_t)) };
+	struct listing instructions = { .annotate = annotate,
+					.rows = g_array_new(FALSE, FALSE, sizeof(uint32_t)) };
 	const struct reader *reader = &annotate->reader;
 	bool is_json = reader->format == READER_JSON;
 	bool has_lines = is_json || annotate->by != ANNOTATE_BY_INSTRUCTION;
@@ -1770,35 +1751,21 @@ static void get_text_cell(const void *data, size_t row, unsigned field, struct c
 		if (text)
 			*ret_cell = cell_own_text(text);
 		break;
-	case TOTAL_PCT:
-		if (is_callee && !listing->annotate->has_inlined_totals) {
-			*ret_cell = cell_unknown();
-			break;
-		}
-		/* fall through */
 	default:
 		if (line)
-			*ret_cell = amount_cell(listing->annotate, field, line->self, &line->total);
+			*ret_cell =
+				common_cell(listing->annotate, field, line,
+					    !is_callee || listing->annotate->has_inlined_totals);
 	}
 }
 
-static bool is_hot_text(const void *data, size_t row)
+static bool is_hot(const void *data, size_t row)
 {
 	const struct listing *listing = data;
-	const struct annotate_line *line = g_array_index(listing->rows, struct text_row, row).line;
+	struct cell cell = { .kind = CELL_NONE };
 
-	return line &&
-	       reader_heat(amount_percent(line->self, listing->annotate->self)) != READER_PLAIN;
-}
-
-static bool is_hot_instruction(const void *data, size_t row)
-{
-	const struct listing *listing = data;
-	uint32_t index = g_array_index(listing->rows, uint32_t, row);
-
-	return index != UINT32_MAX &&
-	       reader_heat(amount_percent(instruction_at(listing->annotate, index)->self,
-					  listing->annotate->self)) != READER_PLAIN;
+	listing->get(data, row, SELF_PCT, &cell);
+	return cell.kind == CELL_DOUBLE && reader_heat(cell.real) != READER_PLAIN;
 }
 
 static void add_weight_column(const struct annotate *annotate, struct table *table)
@@ -1823,11 +1790,10 @@ static void print_rows(const struct annotate *annotate, struct out *out, struct 
 
 static void print_lines(struct annotate *annotate, struct out *out)
 {
-	struct listing listing = { annotate, list_text_rows(annotate) };
-	struct table table = { .rows = listing.rows->len,
-			       .get = get_text_cell,
-			       .data = &listing,
-			       .is_bold = is_hot_text };
+	struct listing listing = { annotate, list_text_rows(annotate), get_text_cell };
+	struct table table = {
+		.rows = listing.rows->len, .get = get_text_cell, .data = &listing, .is_bold = is_hot
+	};
 
 	table_add_column(&table, SELF_PCT, COLUMN_PERCENT, _("self %"));
 	table_add_column(&table, TOTAL_PCT, COLUMN_PERCENT, _("total %"));
@@ -1881,7 +1847,8 @@ static GArray *list_instructions(const struct annotate *annotate, bool hottest)
 
 static void print_instructions(struct annotate *annotate, struct out *out, bool hottest)
 {
-	struct listing listing = { annotate, list_instructions(annotate, hottest) };
+	struct listing listing = { annotate, list_instructions(annotate, hottest),
+				   get_instruction_cell };
 	g_autofree char *all = text_count(annotate->instructions->len);
 	g_autofree char *title =
 		listing.rows->len < annotate->instructions->len && hottest
@@ -1891,7 +1858,7 @@ static void print_instructions(struct annotate *annotate, struct out *out, bool 
 	struct table table = { .rows = listing.rows->len,
 			       .get = get_instruction_cell,
 			       .data = &listing,
-			       .is_bold = is_hot_instruction };
+			       .is_bold = is_hot };
 
 	table_add_column(&table, SELF_PCT, COLUMN_PERCENT, _("self %"));
 	table_add_column(&table, SELF, COLUMN_COUNT, _("samples"));
