@@ -213,7 +213,7 @@ static void write_meta(struct firefox *firefox)
 {
 	const struct capture *capture = firefox->export->reader.capture;
 	struct json *json = &firefox->json;
-	uint64_t period = export_period(firefox->export);
+	uint64_t period = firefox->export->tally.period_ns;
 	g_autofree char *title = export_title(firefox->export);
 
 	json_begin_object(json, "meta");

@@ -387,7 +387,7 @@ static void write_times(struct pprof *pprof)
 			     (uint64_t)MAX_OF(capture->segments[0].wall_ns, 0));
 	write_number(pprof, PROFILE_DURATION, (uint64_t)MAX_OF(capture->duration_ns, 0));
 	if (has_weights(pprof->export)) {
-		uint64_t period = export_period(pprof->export);
+		uint64_t period = pprof->export->tally.period_ns;
 
 		write_weight_type(pprof, PROFILE_PERIOD_TYPE);
 		/* 0: the kernel adapts the period */

@@ -78,12 +78,11 @@ static const struct cli_option time_options[] = {
 static gint compare_stacks(gconstpointer left, gconstpointer right)
 {
 	const struct export_stack *a = left, *b = right;
-
 	int order;
 
 	if (a->thread != b->thread)
 		return a->thread < b->thread ? -1 : 1;
-	order = strcmp(a->name, b->name);
+	order = a->name == b->name ? 0 : strcmp(a->name, b->name);
 	return order ? order : a->node < b->node ? -1 : a->node > b->node;
 }
 
@@ -119,65 +118,6 @@ static GArray *allocation_stacks(const struct export *export)
 	return stacks;
 }
 
-static const char *name_at(const struct export *export, const struct tally_sample *sample)
-{
-	const char *name = reader_comm_at(&export->reader, sample->thread, sample->time_ns);
-
-	return name ? name : export_thread_name(export, sample->thread);
-}
-
-static guint hash_stack(gconstpointer key)
-{
-	const struct export_stack *stack = key;
-	uint64_t hash = ((uint64_t)stack->thread << 32 | stack->node) *
-			UINT64_C(0x9e3779b97f4a7c15);
-
-	return (guint)(hash >> 32) ^ g_direct_hash(stack->name);
-}
-
-static gboolean same_stack(gconstpointer left, gconstpointer right)
-{
-	const struct export_stack *a = left, *b = right;
-
-	return a->thread == b->thread && a->node == b->node && a->name == b->name;
-}
-
-static GArray *sample_stacks(const struct export *export)
-{
-	const GArray *each = export->tally.each;
-	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
-	g_autoptr(GHashTable) known = g_hash_table_new_full(hash_stack, same_stack, g_free, NULL);
-	GHashTableIter iter;
-	gpointer key;
-
-	for (guint i = 0; i < each->len; i++) {
-		const struct tally_sample *sample = &g_array_index(each, struct tally_sample, i);
-		struct export_stack stack = { .thread = sample->thread,
-					      .node = sample->node,
-					      .name = name_at(export, sample) };
-		struct export_stack *at;
-
-		if (!g_hash_table_lookup_extended(known, &stack, (gpointer *)&at, NULL)) {
-			at = g_memdup2(&stack, sizeof(stack));
-			g_hash_table_add(known, at);
-		}
-		amount_add(&at->amount, (struct amount){ 1, sample->weight });
-	}
-	g_hash_table_iter_init(&iter, known);
-	while (g_hash_table_iter_next(&iter, &key, NULL))
-		g_array_append_vals(stacks, key, 1);
-	return stacks;
-}
-
-GArray *export_stacks(const struct export *export)
-{
-	GArray *stacks = export->value == EXPORT_SAMPLES ? sample_stacks(export)
-							 : allocation_stacks(export);
-
-	g_array_sort(stacks, compare_stacks);
-	return stacks;
-}
-
 static gint compare_thread(gconstpointer left, gconstpointer right)
 {
 	const struct export_stack *a = left, *b = right;
@@ -200,6 +140,63 @@ GArray *export_samples(const struct export *export)
 		g_array_append_val(stacks, stack);
 	}
 	g_array_sort(stacks, compare_thread);
+	return stacks;
+}
+
+static guint hash_stack(gconstpointer key)
+{
+	const struct export_stack *stack = key;
+	uint64_t hash = ((uint64_t)stack->thread << 32 | stack->node) *
+			UINT64_C(0x9e3779b97f4a7c15);
+
+	return (guint)(hash >> 32) ^ g_direct_hash(stack->name);
+}
+
+static gboolean same_stack(gconstpointer left, gconstpointer right)
+{
+	const struct export_stack *a = left, *b = right;
+
+	return a->thread == b->thread && a->node == b->node && a->name == b->name;
+}
+
+/* Returns one stack for each thread, name and node. Most samples have a stack that is known, so
+ * this is faster than sorting all of them. */
+static GArray *sample_stacks(const struct export *export)
+{
+	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
+	g_autoptr(GHashTable) known = g_hash_table_new_full(hash_stack, same_stack, g_free, NULL);
+	GHashTableIter iter;
+	gpointer at;
+
+	for (guint i = 0; i < export->tally.each->len; i++) {
+		const struct tally_sample *sample =
+			&g_array_index(export->tally.each, struct tally_sample, i);
+		const char *name = reader_comm_at(&export->reader, sample->thread, sample->time_ns);
+		struct export_stack stack = {
+			.thread = sample->thread,
+			.node = sample->node,
+			.name = name ? name : export_thread_name(export, sample->thread)
+		};
+
+		if (!g_hash_table_lookup_extended(known, &stack, &at, NULL)) {
+			at = g_memdup2(&stack, sizeof(stack));
+			g_hash_table_add(known, at);
+		}
+		amount_add(&((struct export_stack *)at)->amount,
+			   (struct amount){ 1, sample->weight });
+	}
+	g_hash_table_iter_init(&iter, known);
+	while (g_hash_table_iter_next(&iter, &at, NULL))
+		g_array_append_vals(stacks, at, 1);
+	return stacks;
+}
+
+GArray *export_stacks(const struct export *export)
+{
+	GArray *stacks = export->value == EXPORT_SAMPLES ? sample_stacks(export)
+							 : allocation_stacks(export);
+
+	g_array_sort(stacks, compare_stacks);
 	return stacks;
 }
 
@@ -304,11 +301,6 @@ uint32_t export_line(const struct export *export, uint32_t frame)
 	return place->is_line && file && g_strcmp0(place->file, file) == 0 ? place->line : 0;
 }
 
-uint64_t export_period(const struct export *export)
-{
-	return export->tally.period_ns;
-}
-
 bool export_is_time(const struct export *export)
 {
 	return export->tally.event && sampled_event_is_clock(export->tally.event);
@@ -346,26 +338,21 @@ char *export_title(const struct export *export)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static bool arrived(struct out *out, const struct export *export, GError **error)
-{
-	int r = out_flush(out);
-
-	if (r == 0)
-		return true;
-	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot write '%s': %s"), export->output,
-		    g_strerror(-r));
-	return false;
-}
-
 static bool write_plain(struct export *export, int fd, GError **error)
 {
 	struct out out;
 	bool ok;
+	int r = 0;
 
 	out_init(&out, fd);
-	ok = formats[export->format].write(export, &out, error) && arrived(&out, export, error);
+	ok = formats[export->format].write(export, &out, error);
+	if (ok)
+		r = out_flush(&out);
+	if (r != 0)
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot write '%s': %s"),
+			    export->output, g_strerror(-r));
 	out_done(&out);
-	return ok;
+	return ok && r == 0;
 }
 
 static bool write_compressed(struct export *export, int fd, GError **error)

@@ -60,8 +60,6 @@ static inline uint32_t export_function(const struct export *export, uint32_t fra
 	return functions_whole(export->tally.functions, frame);
 }
 uint32_t export_line(const struct export *export, uint32_t frame);
-/* Returns the nanoseconds between two samples of a clock; 0: not a clock, or unknown. */
-uint64_t export_period(const struct export *export);
 /* Returns whether samples count nanoseconds. */
 bool export_is_time(const struct export *export);
 /* Returns the value of a stack, for a format that has one: the number of samples, or their weight

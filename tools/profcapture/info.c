@@ -26,24 +26,20 @@ struct table_info {
 	int64_t from_ns, to_ns;
 };
 
-struct process_info {
-	uint32_t process;
+/* A process or an image. */
+struct subject {
+	uint32_t index; /* of names */
 	uint64_t samples;
-	int64_t end_ns; /* INT64_MIN = it did not end, or its end was not seen */
+	int64_t end_ns; /* of a process; INT64_MIN = it did not end, or its end was not seen */
 	const char *comm;
-};
-
-struct image_info {
-	uint32_t image;
-	uint64_t samples;
 };
 
 struct info {
 	struct reader reader;
 	struct tally functions, threads;
 	GArray *tables;    /* struct table_info */
-	GArray *processes; /* struct process_info, the busiest first */
-	GArray *images;    /* struct image_info, likewise */
+	GArray *processes; /* struct subject, the busiest first */
+	GArray *images;    /* struct subject, likewise */
 	bool is_verbose;
 	struct json json;
 };
@@ -99,33 +95,30 @@ static bool gather_tables(struct info *info, GError **error)
 	return capture_each_chunk(capture, 0, gather_chunk, info, error);
 }
 
-static struct process_info *process_info_of(struct info *info, uint32_t process)
+static struct subject *process_of(struct info *info, uint32_t process)
 {
-	guint before = info->processes->len;
+	for (uint32_t i = info->processes->len; i <= process; i++) {
+		struct subject subject = { .index = i, .end_ns = INT64_MIN };
 
-	if (before <= process) {
-		g_array_set_size(info->processes, process + 1);
-		for (guint i = before; i <= process; i++)
-			g_array_index(info->processes, struct process_info, i) =
-				(struct process_info){ .process = i, .end_ns = INT64_MIN };
+		g_array_append_val(info->processes, subject);
 	}
-	return &g_array_index(info->processes, struct process_info, process);
+	return &g_array_index(info->processes, struct subject, process);
 }
 
 static void note_exit(uint32_t process, int64_t time_ns, void *data)
 {
-	struct process_info *info = process_info_of(data, process);
+	struct subject *subject = process_of(data, process);
 
-	info->end_ns = MAX_OF(info->end_ns, time_ns);
+	subject->end_ns = MAX_OF(subject->end_ns, time_ns);
 }
 
-static gint compare_processes(gconstpointer left, gconstpointer right)
+static gint compare_subjects(gconstpointer left, gconstpointer right)
 {
-	const struct process_info *a = left, *b = right;
+	const struct subject *a = left, *b = right;
 
 	if (a->samples != b->samples)
 		return a->samples > b->samples ? -1 : 1;
-	return a->process < b->process ? -1 : a->process > b->process;
+	return a->index < b->index ? -1 : a->index > b->index;
 }
 
 static void gather_processes(struct info *info)
@@ -134,26 +127,17 @@ static void gather_processes(struct info *info)
 
 	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++) {
 		const struct names_thread *thread = names_thread_at(names, i);
-		struct process_info *process = process_info_of(info, thread->process);
+		struct subject *process = process_of(info, thread->process);
 
 		process->samples += tally_count_at(info->threads.counts, i).self.samples;
 		if (!process->comm || thread->tid == names_process_at(names, thread->process)->pid)
 			process->comm = thread->comm;
 	}
 	if (names->processes->len > 0)
-		(void)process_info_of(info, names->processes->len - 1);
+		(void)process_of(info, names->processes->len - 1);
 	/* "None" and "<lost>" are not processes. */
 	g_array_remove_range(info->processes, 0, MIN_OF(info->processes->len, NAMES_LOST + 1));
-	g_array_sort(info->processes, compare_processes);
-}
-
-static gint compare_images(gconstpointer left, gconstpointer right)
-{
-	const struct image_info *a = left, *b = right;
-
-	if (a->samples != b->samples)
-		return a->samples > b->samples ? -1 : 1;
-	return a->image < b->image ? -1 : a->image > b->image;
+	g_array_sort(info->processes, compare_subjects);
 }
 
 static void gather_images(struct info *info)
@@ -164,14 +148,14 @@ static void gather_images(struct info *info)
 	for (guint i = 0; i < info->functions.counts->len; i++)
 		samples[functions_at(info->functions.functions, i)->image] +=
 			tally_count_at(info->functions.counts, i).self.samples;
-	info->images = g_array_new(FALSE, TRUE, sizeof(struct image_info));
+	info->images = g_array_new(FALSE, TRUE, sizeof(struct subject));
 	for (uint32_t i = NAMES_LOST; i < names->images->len; i++) {
-		struct image_info image = { .image = i, .samples = samples[i] };
+		struct subject image = { .index = i, .samples = samples[i] };
 
 		if (samples[i])
 			g_array_append_val(info->images, image);
 	}
-	g_array_sort(info->images, compare_images);
+	g_array_sort(info->images, compare_subjects);
 }
 
 static bool gather(struct info *info, const char *file, GError **error)
@@ -179,7 +163,7 @@ static bool gather(struct info *info, const char *file, GError **error)
 	if (!reader_open(&info->reader, file, error) ||
 	    !capture_check(info->reader.capture, 0, error))
 		return false;
-	info->processes = g_array_new(FALSE, TRUE, sizeof(struct process_info));
+	info->processes = g_array_new(FALSE, TRUE, sizeof(struct subject));
 	info->functions.by = TALLY_FUNCTION;
 	info->threads.by = TALLY_THREAD;
 	info->functions.wants_all_events = info->threads.wants_all_events = true;
@@ -229,32 +213,19 @@ static void get_table(const void *data, size_t row, unsigned field, struct cell 
 	const struct table_info *table = &g_array_index(info->tables, struct table_info, row);
 	bool timed = (table->table->flags & PROF_TABLE_TIMED) && table->chunks > 0;
 
-	switch ((enum field)field) {
-	case NAME:
+	const uint64_t numbers[] = { [ROWS] = table->rows,
+				     [CHUNKS] = table->chunks,
+				     [BYTES] = table->bytes,
+				     [RAW_BYTES] = table->raw_bytes };
+
+	if (field == NAME)
 		*ret_cell = cell_text(table->table->name);
-		break;
-	case ROWS:
-		*ret_cell = cell_uint(table->rows);
-		break;
-	case CHUNKS:
-		*ret_cell = cell_uint(table->chunks);
-		break;
-	case BYTES:
-		*ret_cell = cell_uint(table->bytes);
-		break;
-	case RAW_BYTES:
-		*ret_cell = cell_uint(table->raw_bytes);
-		break;
-	case BYTES_A_ROW:
-		if (table->rows)
-			*ret_cell = cell_double((double)table->bytes / (double)table->rows);
-		break;
-	case FROM:
-		*ret_cell = timed ? cell_int(table->from_ns) : cell_unknown();
-		break;
-	default:
-		*ret_cell = timed ? cell_int(table->to_ns) : cell_unknown();
-	}
+	else if (field < ARRAY_SIZE(numbers))
+		*ret_cell = cell_uint(numbers[field]);
+	else if (field == BYTES_A_ROW && table->rows)
+		*ret_cell = cell_double((double)table->bytes / (double)table->rows);
+	else if (timed)
+		*ret_cell = cell_int(field == FROM ? table->from_ns : table->to_ns);
 }
 
 static void get_event(const void *data, size_t row, unsigned field, struct cell *ret_cell)
@@ -263,26 +234,16 @@ static void get_event(const void *data, size_t row, unsigned field, struct cell 
 	const struct sampled_event *event =
 		sampled_event_at(info->reader.capture->sampled, (uint32_t)row);
 
-	switch ((enum field)field) {
-	case SAMPLES:
-		*ret_cell = cell_uint(event->counted.samples);
-		break;
-	case WEIGHT:
-		*ret_cell = cell_uint(event->counted.weight);
-		break;
-	case UNIT:
-		*ret_cell = cell_text(event->unit);
-		break;
-	default:
-		*ret_cell = cell_text(event->name);
-	}
+	*ret_cell = field == SAMPLES  ? cell_uint(event->counted.samples)
+		    : field == WEIGHT ? cell_uint(event->counted.weight)
+				      : cell_text(field == UNIT ? event->unit : event->name);
 }
 
 static void get_image(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	const struct info *info = data;
-	const struct image_info *at = &g_array_index(info->images, struct image_info, row);
-	const struct names_image *image = names_image_at(info->reader.capture->names, at->image);
+	const struct subject *at = &g_array_index(info->images, struct subject, row);
+	const struct names_image *image = names_image_at(info->reader.capture->names, at->index);
 
 	*ret_cell = field == SAMPLES    ? cell_uint(at->samples)
 		    : field == BUILD_ID ? cell_text(image->build_id)
@@ -293,8 +254,8 @@ static void get_process(const void *data, size_t row, unsigned field, struct cel
 {
 	const struct info *info = data;
 	const struct capture *capture = info->reader.capture;
-	const struct process_info *at = &g_array_index(info->processes, struct process_info, row);
-	const struct names_process *process = names_process_at(capture->names, at->process);
+	const struct subject *at = &g_array_index(info->processes, struct subject, row);
+	const struct names_process *process = names_process_at(capture->names, at->index);
 
 	switch ((enum field)field) {
 	case PID:
@@ -321,26 +282,11 @@ static void get_process(const void *data, size_t row, unsigned field, struct cel
 	}
 }
 
-static struct table tables_of(const struct info *info)
+static struct table table_of(const struct info *info, const GArray *rows,
+			     void (*get)(const void *, size_t, unsigned, struct cell *),
+			     const struct table_member *members)
 {
-	return (struct table){
-		.rows = info->tables->len, .get = get_table, .data = info, .members = table_members
-	};
-}
-
-static struct table images_of(const struct info *info)
-{
-	return (struct table){
-		.rows = info->images->len, .get = get_image, .data = info, .members = image_members
-	};
-}
-
-static struct table processes_of(const struct info *info)
-{
-	return (struct table){ .rows = info->processes->len,
-			       .get = get_process,
-			       .data = info,
-			       .members = process_members };
+	return (struct table){ .rows = rows->len, .get = get, .data = info, .members = members };
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -350,8 +296,10 @@ static void write_info(struct info *info)
 	struct json *json = &info->json;
 	const struct reader *reader = &info->reader;
 	const struct capture *capture = reader->capture;
-	const struct table tables = tables_of(info), images = images_of(info),
-			   processes = processes_of(info);
+	const struct table tables = table_of(info, info->tables, get_table, table_members),
+			   images = table_of(info, info->images, get_image, image_members),
+			   processes =
+				   table_of(info, info->processes, get_process, process_members);
 	size_t n_images = reader_shown(reader, images.rows);
 	size_t n_processes = reader_shown(reader, processes.rows);
 
@@ -605,9 +553,8 @@ static void add_threads(const struct info *info, struct out *line)
 		g_hash_table_add(threads, g_memdup2(&key, sizeof(key)));
 	}
 	for (guint i = 0; i < info->processes->len; i++) {
-		const struct process_info *at =
-			&g_array_index(info->processes, struct process_info, i);
-		uint64_t pid = names_process_at(names, at->process)->pid;
+		const struct subject *at = &g_array_index(info->processes, struct subject, i);
+		uint64_t pid = names_process_at(names, at->index)->pid;
 
 		if (!g_hash_table_add(pids, GSIZE_TO_POINTER(pid)) ||
 		    g_hash_table_size(pids) > NAMED_MOST)
@@ -634,8 +581,8 @@ static void add_code(const struct info *info, struct out *line)
 	uint64_t samples = info->functions.all.samples, others = samples;
 
 	for (guint i = 0; i < info->images->len && i < NAMED_MOST; i++) {
-		const struct image_info *at = &g_array_index(info->images, struct image_info, i);
-		const char *path = names_image_at(names, at->image)->path;
+		const struct subject *at = &g_array_index(info->images, struct subject, i);
+		const char *path = names_image_at(names, at->index)->path;
 		const char *slash = path ? strrchr(path, '/') : NULL;
 		g_autofree char *share =
 			text_percent(100.0 * (double)at->samples / (double)samples, false);
@@ -763,10 +710,10 @@ static void print_details(struct info *info, struct out *out)
 	const uint64_t *unwind = info->functions.unwind;
 	g_autofree char *events = text_count(capture_events(capture));
 	struct reader all = info->reader;
-	struct table tables, images = images_of(info), processes = processes_of(info);
-	struct table sources = { .rows = capture->sampled->all->len,
-				 .get = get_event,
-				 .data = info };
+	struct table tables,
+		images = table_of(info, info->images, get_image, image_members),
+		processes = table_of(info, info->processes, get_process, process_members);
+	struct table sources = table_of(info, capture->sampled->all, get_event, NULL);
 
 	out_printf(out, _("\nEvents: %s, segments: %zu, epochs: %u\n"), events, capture->n_segments,
 		   prof_reader_info(capture->reader)->epochs);
@@ -780,7 +727,7 @@ static void print_details(struct info *info, struct out *out)
 	for (guint i = info->tables->len; i > 0; i--)
 		if (g_array_index(info->tables, struct table_info, i - 1).chunks == 0)
 			g_array_remove_index(info->tables, i - 1);
-	tables = tables_of(info);
+	tables = table_of(info, info->tables, get_table, table_members);
 	table_add_column(&tables, ROWS, COLUMN_COUNT, _("rows"));
 	table_add_column(&tables, CHUNKS, COLUMN_COUNT, _("chunks"));
 	table_add_column(&tables, BYTES, COLUMN_SIZE, _("size"));
