@@ -271,25 +271,6 @@ static gint compare_blocks(gconstpointer left, gconstpointer right)
 	return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static size_t table_index(const struct row_copier *copier, unsigned id)
-{
-	size_t i = 0;
-
-	while (i < copier->n_tables && copier->tables[i]->id != id)
-		i++;
-	return i;
-}
-
-static bool add_row(struct row_copier *copier, size_t table, const struct prof_value *values,
-		    GError **error)
-{
-	if (copier->error) {
-		g_propagate_error(error, steal_ptr(&copier->error));
-		return false;
-	}
-	return new_capture_add(copier->to, table, values, error);
-}
-
 static bool write_heap(const struct rewrite_heaps *heaps, const struct heap *heap,
 		       struct row_copier *copier, size_t table, GError **error)
 {
@@ -306,7 +287,7 @@ static bool write_heap(const struct rewrite_heaps *heaps, const struct heap *hea
 	row_copier_use(copier, heap->epoch);
 	values[PROF_HEAP_PROCESS] =
 		PROF_NUMBER(row_copier_id(copier, PROF_TABLE_PROCESS, heap->id));
-	return add_row(copier, table, values, error);
+	return row_copier_add(copier, table, values, error);
 }
 
 static bool write_live(const struct rewrite_heaps *heaps, const struct block *block,
@@ -326,18 +307,18 @@ static bool write_live(const struct rewrite_heaps *heaps, const struct block *bl
 		PROF_NUMBER(row_copier_id(copier, PROF_TABLE_THREAD, block->thread));
 	values[PROF_LIVE_STACK] =
 		PROF_NUMBER(row_copier_id(copier, PROF_TABLE_STACK, block->stack));
-	return add_row(copier, table, values, error);
+	return row_copier_add(copier, table, values, error);
 }
 
 bool rewrite_heaps_write(struct rewrite_heaps *heaps, struct row_copier *copier, GError **error)
 {
-	size_t heap_table = table_index(copier, PROF_TABLE_HEAP),
-	       live_table = table_index(copier, PROF_TABLE_LIVE);
+	size_t heap_table = row_copier_table(copier, PROF_TABLE_HEAP),
+	       live_table = row_copier_table(copier, PROF_TABLE_LIVE);
 	g_autoptr(GPtrArray) blocks = g_ptr_array_new();
 	GHashTableIter iter;
 	gpointer block;
 
-	if (heap_table == copier->n_tables || live_table == copier->n_tables)
+	if (heap_table == SIZE_MAX || live_table == SIZE_MAX)
 		return true;
 	g_hash_table_iter_init(&iter, heaps->blocks);
 	while (g_hash_table_iter_next(&iter, &block, NULL)) {

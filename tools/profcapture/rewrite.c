@@ -17,7 +17,6 @@
 
 #include "tools/profcapture/rewrite.h"
 
-#include "tools/common/capture-error.h"
 #include "tools/profcapture/rewrite-heaps.h"
 #include "tools/profcapture/row-copier.h"
 
@@ -33,6 +32,7 @@ struct part {
 struct rewrite {
 	struct capture *from;
 	const struct rewrite_options *options;
+	char *cannot_read; /* a message */
 	struct new_capture to;
 	struct row_copier copier;
 	GArray *parts; /* struct part, in order */
@@ -189,48 +189,51 @@ struct alive {
 	uint64_t ordinal;
 };
 
-static void note_task(struct rewrite *rewrite, GHashTable *alive, struct names_epoch *epoch,
-		      const struct prof_array *columns, size_t row, uint64_t ordinal)
-{
-	uint32_t thread = names_thread(epoch, array_number_or(&columns[PROF_TASK_THREAD], row, 0));
-	uint64_t tid = names_thread_at(rewrite->from->names, thread)->tid;
-	struct alive *entry;
+/* Handles a row; returns false to stop. */
+typedef bool each_row_function(struct rewrite *rewrite, struct names_epoch *epoch,
+			       const struct prof_batch *batch, size_t row, void *data,
+			       GError **error);
 
-	if (thread <= NAMES_LOST)
-		return;
-	if (array_number_or(&columns[PROF_TASK_EVENT], row, PROF_TASK_EXISTS) == PROF_TASK_EXIT) {
-		g_hash_table_remove(alive, GSIZE_TO_POINTER((gsize)tid));
-		return;
-	}
-	entry = g_new(struct alive, 1);
-	*entry = (struct alive){ .thread = thread, .ordinal = ordinal };
-	g_hash_table_replace(alive, GSIZE_TO_POINTER((gsize)tid), entry);
+struct each_row {
+	struct rewrite *rewrite;
+	each_row_function *row;
+	void *data;
+};
+
+static bool each_row_of_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+			      GError **error)
+{
+	const struct each_row *each = data;
+
+	for (size_t i = 0; i < batch->rows; i++)
+		if (!each->row(each->rewrite, epoch, batch, i, each->data, error))
+			return false;
+	return true;
 }
 
-/* Calls row() for each row of a table in a part, as long as it returns true. */
 static bool each_row(struct rewrite *rewrite, const struct part *part, unsigned table,
-		     bool (*row)(struct rewrite *rewrite, const struct prof_batch *batch,
-				 size_t row, void *data, GError **error),
-		     void *data, GError **error)
+		     each_row_function *row, void *data, GError **error)
 {
 	const struct prof_cursor_options options = { .table = table,
 						     .segment = part->segment,
 						     .epoch = part->epoch };
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	bool ok = true;
-	int r = prof_cursor_new(rewrite->from->reader, &options, &cursor);
+	struct each_row each = { rewrite, row, data };
 
-	if (r == PROF_NO_TABLE)
-		return true;
-	if (r != 0)
-		return capture_error(error, r, _("cannot read '%s'"), rewrite->from->file);
-	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0)
-		for (size_t i = 0; ok && i < batch.rows; i++)
-			ok = row(rewrite, &batch, i, data, error);
-	prof_cursor_free(cursor);
-	return ok && (r == PROF_END || r == 0 ||
-		      capture_error(error, r, _("cannot read '%s'"), rewrite->from->file));
+	return names_each_batch(rewrite->from->names, &options, each_row_of_batch, &each,
+				rewrite->cannot_read, error);
+}
+
+static bool each_row_of_segment(struct rewrite *rewrite, const struct prof_segment *segment,
+				unsigned table, each_row_function *row, void *data, GError **error)
+{
+	for (guint i = 0; i < rewrite->parts->len; i++) {
+		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
+
+		if (part->segment == segment->number &&
+		    !each_row(rewrite, part, table, row, data, error))
+			return false;
+	}
+	return true;
 }
 
 struct scan {
@@ -239,17 +242,25 @@ struct scan {
 	uint64_t before; /* clock value */
 };
 
-static bool scan_task(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
-		      void *data, GError **error)
+static bool scan_task(struct rewrite *rewrite, struct names_epoch *epoch,
+		      const struct prof_batch *batch, size_t row, void *data, GError **error)
 {
+	const struct prof_array *columns = batch->columns;
 	struct scan *scan = data;
-	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, error);
+	const struct alive entry = {
+		.thread = names_thread(epoch, array_number_or(&columns[PROF_TASK_THREAD], row, 0)),
+		.ordinal = scan->ordinal++,
+	};
+	uint64_t tid = names_thread_at(rewrite->from->names, entry.thread)->tid;
 
-	if (!epoch || !names_load_identities(epoch, error))
-		return false;
-	if (array_number_or(&batch->columns[PROF_TASK_TIME], row, 0) < scan->before)
-		note_task(rewrite, scan->alive, epoch, batch->columns, row, scan->ordinal);
-	scan->ordinal++;
+	if (array_number_or(&columns[PROF_TASK_TIME], row, 0) >= scan->before ||
+	    entry.thread <= NAMES_LOST)
+		return true;
+	if (array_number_or(&columns[PROF_TASK_EVENT], row, PROF_TASK_EXISTS) == PROF_TASK_EXIT)
+		g_hash_table_remove(scan->alive, GSIZE_TO_POINTER((gsize)tid));
+	else
+		g_hash_table_replace(scan->alive, GSIZE_TO_POINTER((gsize)tid),
+				     g_memdup2(&entry, sizeof(entry)));
 	return true;
 }
 
@@ -258,15 +269,10 @@ static bool find_alive(struct rewrite *rewrite, const struct prof_segment *segme
 	struct scan scan = { .before = rewrite->start };
 	GHashTableIter iter;
 	struct alive *alive;
-	bool ok = true;
+	bool ok;
 
 	scan.alive = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-	for (guint i = 0; ok && i < rewrite->parts->len; i++) {
-		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
-
-		if (part->segment == segment->number)
-			ok = each_row(rewrite, part, PROF_TABLE_TASK, scan_task, &scan, error);
-	}
+	ok = each_row_of_segment(rewrite, segment, PROF_TABLE_TASK, scan_task, &scan, error);
 	g_hash_table_iter_init(&iter, scan.alive);
 	while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&alive)) {
 		uint32_t process = names_thread_at(rewrite->from->names, alive->thread)->process;
@@ -282,15 +288,12 @@ static bool find_alive(struct rewrite *rewrite, const struct prof_segment *segme
 /* ---- thread states at the ends of a slice ---------------------------------------------------- */
 
 /* `reaches`: the row crosses the end of the slice in question, so the thread is on a CPU there. */
-static bool note_state(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
-		       bool reaches, GError **error)
+static void note_state(struct rewrite *rewrite, struct names_epoch *epoch,
+		       const struct prof_batch *batch, size_t row, bool reaches)
 {
-	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, error);
 	const struct prof_array *columns = batch->columns;
 	struct thread_state state = { .epoch = batch->epoch, .state = PROF_SWITCH_RUNNING };
 
-	if (!epoch || !names_load_identities(epoch, error))
-		return false;
 	state.id = array_number_or(&columns[PROF_SWITCH_THREAD], row, 0);
 	state.thread = names_thread(epoch, state.id);
 	if (!reaches)
@@ -299,19 +302,18 @@ static bool note_state(struct rewrite *rewrite, const struct prof_batch *batch, 
 	if (state.thread > NAMES_LOST)
 		g_hash_table_replace(rewrite->states, GUINT_TO_POINTER(state.thread),
 				     g_memdup2(&state, sizeof(state)));
-	return true;
 }
 
-static bool scan_switch(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
-			void *data, GError **error)
+static bool scan_switch(struct rewrite *rewrite, struct names_epoch *epoch,
+			const struct prof_batch *batch, size_t row, void *data, GError **error)
 {
 	uint64_t time = array_number_or(&batch->columns[PROF_SWITCH_TIME], row, 0);
 	bool is_after = time >= rewrite->start;
 
-	(void)data;
-	return (is_after &&
-		array_number_or(&batch->columns[PROF_SWITCH_START], row, time) >= rewrite->start) ||
-	       note_state(rewrite, batch, row, is_after, error);
+	if (!is_after ||
+	    array_number_or(&batch->columns[PROF_SWITCH_START], row, time) < rewrite->start)
+		note_state(rewrite, epoch, batch, row, is_after);
+	return true;
 }
 
 static gint compare_states(gconstpointer left, gconstpointer right)
@@ -329,11 +331,8 @@ static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
 	struct row_copier *copier = &rewrite->copier;
 	struct thread_state *state;
 	GHashTableIter iter;
-	size_t table = 0;
 	bool ok = true;
 
-	while (table < copier->n_tables && copier->tables[table]->id != PROF_TABLE_SWITCH)
-		table++;
 	g_hash_table_iter_init(&iter, rewrite->states);
 	while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&state))
 		if (state->state != PROF_SWITCH_RUNNING &&
@@ -353,11 +352,8 @@ static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
 		values[PROF_SWITCH_THREAD] =
 			PROF_NUMBER(row_copier_id(copier, PROF_TABLE_THREAD, state->id));
 		values[PROF_SWITCH_STATE] = PROF_NUMBER(state->state);
-		if (copier->error) {
-			g_propagate_error(error, steal_ptr(&copier->error));
-			return false;
-		}
-		ok = new_capture_add(&rewrite->to, table, values, error);
+		ok = row_copier_add(copier, row_copier_table(copier, PROF_TABLE_SWITCH), values,
+				    error);
 	}
 	return ok;
 }
@@ -373,13 +369,8 @@ static bool begin_states(struct rewrite *rewrite, const struct prof_segment *seg
 {
 	if (rewrite->start <= segment->start_monotonic_ns)
 		return true;
-	for (guint i = 0; i < rewrite->parts->len; i++) {
-		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
-
-		if (part->segment == segment->number &&
-		    !each_row(rewrite, part, PROF_TABLE_SWITCH, scan_switch, NULL, error))
-			return false;
-	}
+	if (!each_row_of_segment(rewrite, segment, PROF_TABLE_SWITCH, scan_switch, NULL, error))
+		return false;
 	g_hash_table_foreach_remove(rewrite->states, is_not_alive, rewrite);
 	return write_states(rewrite, rewrite->start, error);
 }
@@ -395,35 +386,29 @@ static bool end_states(struct rewrite *rewrite, GError **error)
 }
 
 /* Tracks thread states and exits over the rows of the slice. */
-static bool follow_row(struct rewrite *rewrite, unsigned table, const struct prof_batch *batch,
-		       size_t row, GError **error)
+static void follow_row(struct rewrite *rewrite, unsigned table, struct names_epoch *epoch,
+		       const struct prof_batch *batch, size_t row)
 {
-	uint64_t time = array_number_or(&batch->columns[0], row, 0);
-	struct names_epoch *epoch;
+	const struct prof_array *c = batch->columns;
+	uint64_t time = array_number_or(&c[0], row, 0);
 
 	if (!rewrite->options->timed || rewrite->before)
-		return true;
+		return;
 	if (table == PROF_TABLE_SWITCH && time > rewrite->end) {
 		rewrite->cuts_switches = true;
-		return array_number_or(&batch->columns[PROF_SWITCH_START], row, time) >
-			       rewrite->end ||
-		       note_state(rewrite, batch, row, true, error);
+		if (array_number_or(&c[PROF_SWITCH_START], row, time) <= rewrite->end)
+			note_state(rewrite, epoch, batch, row, true);
+	} else if (time < rewrite->start || time > rewrite->end) {
+		return;
+	} else if (table == PROF_TABLE_SWITCH) {
+		note_state(rewrite, epoch, batch, row, false);
+	} else if (table == PROF_TABLE_TASK &&
+		   array_number_or(&c[PROF_TASK_EVENT], row, 0) == PROF_TASK_EXIT) {
+		uint64_t id = array_number_or(&c[PROF_TASK_THREAD], row, 0);
+
+		g_hash_table_add(rewrite->exited_threads,
+				 GUINT_TO_POINTER(names_thread(epoch, id)));
 	}
-	if (time < rewrite->start || time > rewrite->end)
-		return true;
-	if (table == PROF_TABLE_SWITCH)
-		return note_state(rewrite, batch, row, false, error);
-	if (table != PROF_TABLE_TASK ||
-	    array_number_or(&batch->columns[PROF_TASK_EVENT], row, 0) != PROF_TASK_EXIT)
-		return true;
-	epoch = names_epoch(rewrite->from->names, batch->epoch, error);
-	if (!epoch || !names_load_identities(epoch, error))
-		return false;
-	g_hash_table_add(
-		rewrite->exited_threads,
-		GUINT_TO_POINTER(names_thread(
-			epoch, array_number_or(&batch->columns[PROF_TASK_THREAD], row, 0))));
-	return true;
 }
 
 /* ---- rows to keep ---------------------------------------------------------------------------- */
@@ -433,34 +418,23 @@ struct table_copy {
 	const struct prof_table_def *def;
 };
 
-static bool process_is_alive(struct rewrite *rewrite, const struct prof_batch *batch, size_t row)
+/* Returns whether the slice needs a row from before its start. */
+static bool state_stays(struct rewrite *rewrite, const struct table_copy *copy,
+			struct names_epoch *epoch, const struct prof_batch *batch, size_t row)
 {
-	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, NULL);
+	const struct prof_array *c = batch->columns;
 	uint32_t process;
 
 	static_assert((int)PROF_JIT_PROCESS == (int)PROF_MAPPING_PROCESS, "columns");
-	if (!epoch || !names_load_identities(epoch, NULL))
-		return false;
-	process = names_process(epoch,
-				array_number_or(&batch->columns[PROF_MAPPING_PROCESS], row, 0));
-	return g_hash_table_contains(rewrite->alive_processes, GUINT_TO_POINTER(process));
-}
-
-/* Returns whether the slice needs a row from before its start. */
-static bool state_stays(struct rewrite *rewrite, const struct table_copy *copy,
-			const struct prof_batch *batch, size_t row)
-{
 	switch (copy->def->id) {
-	case PROF_TABLE_METADATA:
-		return true;
 	case PROF_TABLE_LOSS:
-		return array_number_or(&batch->columns[PROF_LOSS_TIME_END], row, 0) >=
-		       rewrite->start;
+		return array_number_or(&c[PROF_LOSS_TIME_END], row, 0) >= rewrite->start;
 	case PROF_TABLE_TASK:
 		return g_hash_table_contains(rewrite->alive_rows, row_key(rewrite->task_row));
 	case PROF_TABLE_MAPPING:
 	case PROF_TABLE_JIT:
-		return process_is_alive(rewrite, batch, row);
+		process = names_process(epoch, array_number_or(&c[PROF_MAPPING_PROCESS], row, 0));
+		return g_hash_table_contains(rewrite->alive_processes, GUINT_TO_POINTER(process));
 	default:
 		return false;
 	}
@@ -481,7 +455,7 @@ static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batc
 
 /* Must be decided before the rows that the row refers to are copied. */
 static bool row_stays(struct rewrite *rewrite, const struct table_copy *copy,
-		      const struct prof_batch *batch, size_t row)
+		      struct names_epoch *epoch, const struct prof_batch *batch, size_t row)
 {
 	uint64_t time;
 
@@ -494,7 +468,7 @@ static bool row_stays(struct rewrite *rewrite, const struct table_copy *copy,
 		return time >= rewrite->start && array_number_or(&batch->columns[PROF_SWITCH_START],
 								 row, time) <= rewrite->end;
 	if (time < rewrite->start)
-		return state_stays(rewrite, copy, batch, row);
+		return state_stays(rewrite, copy, epoch, batch, row);
 	return time <= rewrite->end;
 }
 
@@ -636,23 +610,6 @@ static bool list_damages(struct rewrite *rewrite, GError **error)
 	return date_all(rewrite, error);
 }
 
-static bool damage_stays(const struct rewrite *rewrite, const struct damage_row *row)
-{
-	return !rewrite->options->timed || !row->is_timed ||
-	       (row->segment == rewrite->segment->number && row->time <= rewrite->end &&
-		row->time_end >= rewrite->start);
-}
-
-/* Adds a row to a table of version 1. Each capture written by this version has these tables. */
-static bool add_row(struct rewrite *rewrite, unsigned table, const struct prof_value *values,
-		    GError **error)
-{
-	for (size_t i = 0; i < rewrite->copier.n_tables; i++)
-		if (rewrite->copier.tables[i]->id == table)
-			return new_capture_add(&rewrite->to, i, values, error);
-	return true;
-}
-
 static bool add_damage(struct rewrite *rewrite, const struct damage_row *row, GError **error)
 {
 	struct prof_value values[PROF_MAX_COLUMNS] = { 0 };
@@ -663,7 +620,8 @@ static bool add_damage(struct rewrite *rewrite, const struct damage_row *row, GE
 	values[PROF_LOSS_CAUSE] = PROF_NUMBER(PROF_LOSS_FILE_DAMAGE);
 	values[PROF_LOSS_COUNT] = PROF_NUMBER(row->count);
 	values[PROF_LOSS_BYTES] = PROF_NUMBER(row->bytes);
-	return add_row(rewrite, PROF_TABLE_LOSS, values, error);
+	return row_copier_add(&rewrite->copier, row_copier_table(&rewrite->copier, PROF_TABLE_LOSS),
+			      values, error);
 }
 
 /* Adds the loss rows that belong before a time of a segment. */
@@ -675,7 +633,9 @@ static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time
 
 		if (row->segment > segment || (row->segment == segment && row->time > time))
 			return true;
-		if (!damage_stays(rewrite, row))
+		if (rewrite->options->timed && row->is_timed &&
+		    (row->segment != rewrite->segment->number || row->time > rewrite->end ||
+		     row->time_end < rewrite->start))
 			continue;
 		if (!add_damage(rewrite, row, error))
 			return false;
@@ -697,7 +657,9 @@ static bool add_metadata(struct rewrite *rewrite, const char *key, const char *v
 		[PROF_METADATA_VALUE] = PROF_BYTES(value, strlen(value)),
 	};
 
-	return add_row(rewrite, PROF_TABLE_METADATA, values, error);
+	return row_copier_add(&rewrite->copier,
+			      row_copier_table(&rewrite->copier, PROF_TABLE_METADATA), values,
+			      error);
 }
 
 /* Records the source of the new capture. */
@@ -711,28 +673,25 @@ static bool add_origin(struct rewrite *rewrite, GError **error)
 
 /* ---- copying --------------------------------------------------------------------------------- */
 
-static bool copy_row(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
-		     void *data, GError **error)
+static bool copy_row(struct rewrite *rewrite, struct names_epoch *epoch,
+		     const struct prof_batch *batch, size_t row, void *data, GError **error)
 {
 	struct table_copy *copy = data;
 	CLEANUP_ROW struct copied_row copied = { .n_lists = 0 };
 	bool ok = true;
 
-	if (row_stays(rewrite, copy, batch, row)) {
+	if (row_stays(rewrite, copy, epoch, batch, row)) {
 		row_copier_translate(&rewrite->copier, copy->table, batch->columns, row, &copied);
-		if (rewrite->copier.error) {
-			g_propagate_error(error, steal_ptr(&rewrite->copier.error));
-			return false;
-		}
 		fit_row(rewrite, copy, copied.values);
 		if (copy->def->id == PROF_TABLE_LOSS)
 			ok = add_damages(rewrite, batch->segment, copied.values[0].number, error);
-		ok = ok && new_capture_add(&rewrite->to, copy->table, copied.values, error);
+		ok = ok && row_copier_add(&rewrite->copier, copy->table, copied.values, error);
 		rewrite->rows++;
 	}
 	if (copy->def->id == PROF_TABLE_TASK)
 		rewrite->task_row++;
-	return ok && follow_row(rewrite, copy->def->id, batch, row, error);
+	follow_row(rewrite, copy->def->id, epoch, batch, row);
+	return ok;
 }
 
 /* Dictionary rows are copied with the rows that refer to them. */
@@ -808,45 +767,28 @@ static bool copy_parts(struct rewrite *rewrite, GError **error)
 	return end_states(rewrite, error) && add_damages(rewrite, UINT32_MAX, UINT64_MAX, error);
 }
 
-static bool symbol_is_used(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
-			   unsigned image_column)
+/* No row refers to a symbol or line: they are found by image and offset. */
+static bool copy_if_used(struct rewrite *rewrite, struct names_epoch *epoch,
+			 const struct prof_batch *batch, size_t row, void *data, GError **error)
 {
 	const GByteArray *used = rewrite->copier.used_images;
-	struct names_epoch *epoch = names_epoch(rewrite->from->names, batch->epoch, NULL);
+	const struct prof_array *c = batch->columns;
+	const unsigned *table = data;
 	uint32_t image;
 
-	if (!epoch || !names_load_identities(epoch, NULL))
-		return false;
-	image = names_image(epoch, array_number_or(&batch->columns[image_column], row, 0));
-	return image < used->len && used->data[image];
-}
-
-/* A dictionary that no row refers to. Its rows are found by image and offset. */
-struct about_images {
-	unsigned table;
-	unsigned id_column, image_column;
-};
-
-static bool copy_if_used(struct rewrite *rewrite, const struct prof_batch *batch, size_t row,
-			 void *data, GError **error)
-{
-	const struct about_images *about = data;
-
-	if (symbol_is_used(rewrite, batch, row, about->image_column))
-		(void)row_copier_id(&rewrite->copier, about->table,
-				    array_number_or(&batch->columns[about->id_column], row, 0));
-	if (!rewrite->copier.error)
-		return true;
-	g_propagate_error(error, steal_ptr(&rewrite->copier.error));
-	return false;
+	static_assert((int)PROF_LINE_ID == (int)PROF_SYMBOL_ID &&
+			      (int)PROF_LINE_IMAGE == (int)PROF_SYMBOL_IMAGE,
+		      "columns");
+	image = names_image(epoch, array_number_or(&c[PROF_SYMBOL_IMAGE], row, 0));
+	if (image < used->len && used->data[image])
+		(void)row_copier_id(&rewrite->copier, *table,
+				    array_number_or(&c[PROF_SYMBOL_ID], row, 0));
+	return row_copier_ok(&rewrite->copier, error);
 }
 
 static bool copy_symbols(struct rewrite *rewrite, GError **error)
 {
-	static const struct about_images tables[] = {
-		{ PROF_TABLE_SYMBOL, PROF_SYMBOL_ID, PROF_SYMBOL_IMAGE },
-		{ PROF_TABLE_LINE, PROF_LINE_ID, PROF_LINE_IMAGE },
-	};
+	unsigned tables[] = { PROF_TABLE_SYMBOL, PROF_TABLE_LINE };
 
 	if (!next_epoch(rewrite, error))
 		return false;
@@ -855,8 +797,7 @@ static bool copy_symbols(struct rewrite *rewrite, GError **error)
 
 		row_copier_use(&rewrite->copier, part->epoch);
 		for (size_t j = 0; j < ARRAY_SIZE(tables); j++)
-			if (!each_row(rewrite, part, tables[j].table, copy_if_used,
-				      (void *)(uintptr_t)&tables[j], error))
+			if (!each_row(rewrite, part, tables[j], copy_if_used, &tables[j], error))
 				return false;
 	}
 	return true;
@@ -911,6 +852,7 @@ bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options 
 	struct rewrite rewrite = { .from = from, .options = options };
 	bool ok;
 
+	rewrite.cannot_read = g_strdup_printf(_("cannot read '%s'"), from->file);
 	rewrite.alive_rows = g_hash_table_new(NULL, NULL);
 	rewrite.alive_processes = g_hash_table_new(NULL, NULL);
 	rewrite.alive_threads = g_hash_table_new(NULL, NULL);
@@ -929,6 +871,7 @@ bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options 
 	g_hash_table_unref(rewrite.exited_threads);
 	g_hash_table_unref(rewrite.states);
 	g_array_unref(rewrite.parts);
+	g_free(rewrite.cannot_read);
 	if (rewrite.damages)
 		g_array_unref(rewrite.damages);
 	return ok;

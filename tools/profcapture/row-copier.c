@@ -89,7 +89,7 @@ static struct copied_dictionary *dictionary_of(struct row_copier *copier, size_t
 	return dictionary;
 }
 
-static size_t table_index(const struct row_copier *copier, unsigned id)
+size_t row_copier_table(const struct row_copier *copier, unsigned id)
 {
 	size_t low = 0, high = copier->n_tables;
 
@@ -259,7 +259,7 @@ static GArray *list_chain(struct copied_dictionary *dictionary, const struct pro
 
 static uint32_t copy_id(struct row_copier *copier, unsigned table_id, uint64_t id, unsigned depth)
 {
-	size_t table = table_index(copier, table_id);
+	size_t table = row_copier_table(copier, table_id);
 	struct copied_dictionary *dictionary;
 	g_autoptr(GArray) chain = NULL;
 	ssize_t row;
@@ -285,4 +285,19 @@ static uint32_t copy_id(struct row_copier *copier, unsigned table_id, uint64_t i
 uint32_t row_copier_id(struct row_copier *copier, unsigned table_id, uint64_t id)
 {
 	return copy_id(copier, table_id, id, 0);
+}
+
+bool row_copier_ok(struct row_copier *copier, GError **error)
+{
+	if (!copier->error)
+		return true;
+	g_propagate_error(error, steal_ptr(&copier->error));
+	return false;
+}
+
+bool row_copier_add(struct row_copier *copier, size_t table, const struct prof_value *values,
+		    GError **error)
+{
+	return row_copier_ok(copier, error) &&
+	       (table == SIZE_MAX || new_capture_add(copier->to, table, values, error));
 }

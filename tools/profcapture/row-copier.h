@@ -54,3 +54,11 @@ void row_copier_translate(struct row_copier *copier, size_t table, const struct 
 			  size_t row, struct copied_row *ret_row);
 /* Returns the new id of a dictionary row. */
 uint32_t row_copier_id(struct row_copier *copier, unsigned table_id, uint64_t id);
+/* Returns whether all went well; moves the error. */
+bool row_copier_ok(struct row_copier *copier, GError **error);
+
+/* Returns the index of a table, or SIZE_MAX: captures of a later version may lack it. */
+size_t row_copier_table(const struct row_copier *copier, unsigned id);
+/* Adds a row whose references are translated to the table of that index, if there is one. */
+bool row_copier_add(struct row_copier *copier, size_t table, const struct prof_value *values,
+		    GError **error);
