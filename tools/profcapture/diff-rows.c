@@ -603,21 +603,19 @@ static uint32_t add_row(struct diff *diff, const struct diff_row *row)
 }
 
 /* Returns the index + 1. */
-static uint32_t row_of(struct diff *diff, guint run, uint32_t parent, uint32_t function)
+static uint32_t row_of(struct diff *diff, struct diff_run *run, uint32_t parent, uint32_t function)
 {
-	unsigned side = diff_run_at(diff, run)->side;
-	struct diff_row new = { .parent = parent,
-				.identity = identity_of(diff, diff_run_at(diff, run), function),
-				.function = { DIFF_NO_FUNCTION, DIFF_NO_FUNCTION } };
-	uint32_t *known = number_map_at(&diff->by_path, (uint64_t)parent << 32 | new.identity);
-	struct diff_row *row;
+	uint32_t identity = identity_of(diff, run, function);
+	uint32_t *known = number_map_at(&diff->by_path, (uint64_t)parent << 32 | identity);
+	struct diff_row new = { .parent = parent, .identity = identity }, *row;
 
 	if (*known == 0)
 		*known = add_row(diff, &new);
 	row = &g_array_index(diff->rows, struct diff_row, *known - 1);
-	if (row->function[side] == DIFF_NO_FUNCTION) {
-		row->function[side] = function;
-		row->run[side] = run;
+	if (!row->functions || row->side != run->side) {
+		row->functions = run->functions;
+		row->function = function;
+		row->side = run->side;
 	}
 	return *known;
 }
@@ -644,7 +642,7 @@ static void add_run(struct diff *diff, guint index)
 		}
 		if (diff->paths)
 			parent = g_array_index(run->rows, uint32_t, parent);
-		row = row_of(diff, index, parent, function);
+		row = row_of(diff, run, parent, function);
 		g_array_index(run->rows, uint32_t, key) = row;
 		add_count(&g_array_index(diff->rows, struct diff_row, row - 1).counts[run->side],
 			  count);
@@ -656,8 +654,7 @@ static void add_run(struct diff *diff, guint index)
 static void add_interrupts(struct diff *diff)
 {
 	static const struct diff_identity interrupts = { "[kernel]", INTERRUPTS, false, false };
-	struct diff_row row = { .function = { DIFF_NO_FUNCTION, DIFF_NO_FUNCTION },
-				.is_unjudged = true };
+	struct diff_row row = { .is_unjudged = true };
 	uint32_t index;
 
 	for (guint i = 0; i < diff->runs->len; i++)
@@ -745,15 +742,6 @@ static struct noise_change compare_blocks(const struct diff *diff, const struct 
 	return noise_compare(&blocks[DIFF_A], &blocks[DIFF_B]);
 }
 
-static double mean(const double *values, guint n)
-{
-	double sum = 0;
-
-	for (guint i = 0; i < n; i++)
-		sum += values[i];
-	return sum / n;
-}
-
 /* Returns a count of a run in the displayed unit. */
 static double ratio(const struct diff *diff, const struct diff_run *run, double count)
 {
@@ -776,11 +764,12 @@ static void judge(struct diff *diff, struct diff_row *row, const double *counts,
 
 	for (guint i = 0; i < diff->runs->len; i++) {
 		values[i] = ratio(diff, diff_run_at(diff, i), counts[i]);
+		*(i < n_a ? &row->a : &row->b) += values[i];
 		if (row == &diff->all)
 			diff->most = MAX_OF(diff->most, values[i]);
 	}
-	row->a = mean(values, n_a);
-	row->b = mean(values + n_a, n_b);
+	row->a /= n_a;
+	row->b /= n_b;
 	if (tests == 0) {
 		/* The peak is measured exactly, unless allocations were sampled. */
 		row->has_noise = diff->measure == DIFF_PEAK && !is_sampled(diff);

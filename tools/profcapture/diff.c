@@ -183,36 +183,22 @@ static const struct {
 	[DIFF_UNCLEAR] = { N_("unclear"), NULL, N_("It is unclear whether the whole run changed") },
 };
 
-/* Returns the function that describes the row, in B if it is there; NULL if it is none. */
-static const struct function *function_of(const struct diff *diff, const struct diff_row *row,
-					  const struct functions **ret_functions,
-					  uint32_t *ret_index)
-{
-	unsigned side = row->function[DIFF_B] == DIFF_NO_FUNCTION ? DIFF_A : DIFF_B;
-
-	*ret_index = row->function[side];
-	*ret_functions = diff_run_at(diff, row->run[side])->functions;
-	return *ret_index == DIFF_NO_FUNCTION ? NULL : functions_at(*ret_functions, *ret_index);
-}
-
 static struct cell function_cell(const struct diff *diff, const struct diff_row *row,
 				 enum function_field field)
 {
 	const struct diff_identity *id = diff_identity_at(diff, row);
-	const struct functions *functions;
-	uint32_t index;
-	bool is_function = function_of(diff, row, &functions, &index);
 
 	if (id->has_name)
-		return functions_cell(functions, index, field);
+		return functions_cell(row->functions, row->function, field);
 	switch (field) {
 	case FN_NAME:
 	case FN_RAW_NAME:
 		return cell_text(id->name);
 	case FN_IMAGE:
-		return cell_text(is_function ? functions_image(functions, index) : id->image);
+		return cell_text(row->functions ? functions_image(row->functions, row->function)
+						: id->image);
 	case FN_KIND:
-		return cell_text(is_function ? "unresolved" : "kernel");
+		return cell_text(row->functions ? "unresolved" : "kernel");
 	default:
 		return cell_unknown();
 	}
@@ -238,12 +224,6 @@ static struct cell change_cell(const struct diff *diff, const struct diff_row *r
 	uint64_t needed;
 
 	switch (field) {
-	case A:
-		return cell_double(row->a);
-	case B:
-		return cell_double(row->b);
-	case DELTA:
-		return cell_double(row->b - row->a);
 	case DELTA_PCT:
 		return diff_percent(row, &percent) ? cell_double(percent) : cell_unknown();
 	case NOISE:
@@ -252,9 +232,11 @@ static struct cell change_cell(const struct diff *diff, const struct diff_row *r
 		return diff->is_damaged ? cell_unknown() : cell_bool(row->is_significant);
 	case VERDICT:
 		return cell_text(verdicts[diff_verdict_of(diff, row)].name);
-	default:
+	case SAMPLES_NEEDED:
 		needed = diff_samples_needed(diff, row);
 		return needed ? cell_uint(needed) : cell_unknown();
+	default:
+		return cell_double(field == A ? row->a : field == B ? row->b : row->b - row->a);
 	}
 }
 
@@ -290,13 +272,13 @@ static char *value_text(const char *unit, double value, const char *sign)
 }
 
 /* A difference in percent of a row's value in A, or itself if that is 0. */
-static char *change_text(const struct diff_verb *verb, const struct diff_row *row, double change,
-			 const char *sign)
+static char *change_text(const struct diff_verb *verb, const struct diff_row *row, const char *unit,
+			 double change, const char *sign)
 {
 	g_autofree char *percent = NULL;
 
 	if (!(row->a > 0))
-		return value_text(verb->diff.unit, change, sign);
+		return value_text(unit, change, sign);
 	percent = text_percent(fabs(100 * change / row->a), verb->samples >= LEAST_FINE);
 	return g_strconcat(sign, percent, " %", NULL);
 }
@@ -305,12 +287,10 @@ static char *name_of(const struct diff_verb *verb, const struct diff_row *row,
 		     char *(*shorten)(const char *name, const char *raw_name))
 {
 	const struct diff_identity *id = diff_identity_at(&verb->diff, row);
-	const struct functions *functions;
-	uint32_t index;
-	const struct function *function = function_of(&verb->diff, row, &functions, &index);
+	const char *raw_name =
+		row->functions ? functions_at(row->functions, row->function)->raw_name : id->name;
 
-	return verb->full_names ? g_strdup(id->name)
-				: shorten(id->name, function ? function->raw_name : id->name);
+	return verb->full_names ? g_strdup(id->name) : shorten(id->name, raw_name);
 }
 
 /* Finds the short names that rows with other names share. */
@@ -364,11 +344,10 @@ static char *path_text(const struct diff_verb *verb, const struct diff_row *row)
 static struct cell place_cell(const struct diff *diff, const struct diff_row *row)
 {
 	const struct diff_identity *id = diff_identity_at(diff, row);
-	const struct functions *functions;
-	uint32_t index;
-	const struct function *function = function_of(diff, row, &functions, &index);
+	const struct function *function = id->has_name ? functions_at(row->functions, row->function)
+						       : NULL;
 
-	if (id->has_name && function->file && function->line) {
+	if (function && function->file && function->line) {
 		g_autofree char *file = g_path_get_basename(function->file);
 
 		return cell_own_text(g_strdup_printf("%s:%" PRIu32, file, function->line));
@@ -405,10 +384,11 @@ static struct cell row_cell(const struct diff_verb *verb, const struct diff_row 
 	if (value == 0 ||
 	    (row->a == 0 && field <= CHANGE_NOISE && g_str_has_prefix(unit, "percent")))
 		return cell_none;
-	return cell_own_text(field == CHANGE ? change_text(verb, row, value, value < 0 ? "-" : "+")
-			     : field == CHANGE_NOISE
-				     ? change_text(verb, row, value, text_sign(TEXT_PLUS_MINUS))
-				     : value_text(unit, value, ""));
+	return cell_own_text(
+		field == CHANGE ? change_text(verb, row, unit, value, value < 0 ? "-" : "+")
+		: field == CHANGE_NOISE
+			? change_text(verb, row, unit, value, text_sign(TEXT_PLUS_MINUS))
+			: value_text(unit, value, ""));
 }
 
 static void get_text(const void *data, size_t place, unsigned field, struct cell *ret_cell)
@@ -546,8 +526,8 @@ static void print_verdict(const struct diff_verb *verb, struct out *out, unsigne
 	const struct diff_row *all = &diff->all;
 	g_autoptr(GString) text = g_string_new(NULL);
 	g_autofree char *change =
-		change_text(verb, all, all->b - all->a, all->b < all->a ? "-" : "+");
-	g_autofree char *noise = change_text(verb, all, all->noise, "");
+		change_text(verb, all, diff->unit, all->b - all->a, all->b < all->a ? "-" : "+");
+	g_autofree char *noise = change_text(verb, all, diff->unit, all->noise, "");
 
 	for (enum diff_verdict verdict = DIFF_SLOWER; verdict <= DIFF_GONE; verdict++)
 		add_changes(verb, verdict, text);
@@ -586,36 +566,41 @@ static char *command_text(const struct diff_run *run)
 static char *side_text(const struct diff_verb *verb, unsigned side)
 {
 	const struct diff *diff = &verb->diff;
-	const struct diff_run *run = diff_first(diff, side);
-	g_autofree char *file = text_escape(run->reader->capture->file);
-	g_autofree char *command = command_text(run);
+	const struct diff_run *first = diff_first(diff, side);
+	g_autofree char *file = text_escape(first->reader->capture->file);
+	g_autofree char *command = command_text(first);
 	g_autofree char *other = command_text(diff_first(diff, !side));
-	g_autofree char *value = NULL, *interrupts = NULL, *runs = NULL;
+	g_autofree char *value = NULL, *event = NULL, *more = NULL;
 	bool is_samples = diff->measure == DIFF_SAMPLES;
-	bool is_time = is_samples && strcmp(tally_unit(&run->tally), "ns") == 0;
+	bool is_time = is_samples && strcmp(tally_unit(&first->tally), "ns") == 0;
 	const char *unit = is_time ? "ns" : is_samples ? "" : diff->total_unit;
-	double total = 0, in_interrupts = 0;
+	double total = 0, interrupts = 0;
+	GString *text = g_string_new(side == DIFF_A ? "A: " : "B: ");
 
 	for (guint i = 0; i < diff->runs->len; i++) {
-		run = diff_run_at(diff, i);
-		if (run->side == side) {
-			total += run->all.count / diff->n_runs[side];
-			in_interrupts += run->interrupts / diff->n_runs[side];
-		}
+		const struct diff_run *run = diff_run_at(diff, i);
+
+		total += run->side == side ? run->all.count / diff->n_runs[side] : 0;
+		interrupts += run->side == side ? run->interrupts / diff->n_runs[side] : 0;
 	}
 	if (diff->n_runs[side] > 1)
-		runs = g_strdup_printf(_("mean of %u runs, "), diff->n_runs[side]);
+		g_string_append_printf(text, _("mean of %u runs, "), diff->n_runs[side]);
 	value = value_text(unit, total, "");
-	if (in_interrupts > 0)
-		interrupts = value_text(unit, in_interrupts, _(" (interrupts: "));
-	return g_strdup_printf("%s: %s%s, %s%s%s%s", side == DIFF_A ? "A" : "B", runs ? runs : "",
-			       *command && strcmp(command, other) != 0 ? command : file, value,
-			       is_time                       ? _(" of CPU")
-			       : is_samples                  ? _(" events")
-			       : diff->measure == DIFF_CALLS ? _(" allocations")
-			       : diff->measure == DIFF_BYTES ? _(" allocated")
-							     : _(" at the peak"),
-			       interrupts ? interrupts : "", interrupts ? ")" : "");
+	g_string_append_printf(text, "%s, %s",
+			       *command && strcmp(command, other) != 0 ? command : file, value);
+	event = is_samples ? text_escape(tally_event_name(&first->tally)) : NULL;
+	if (is_samples && !is_time)
+		g_string_append_printf(text, _(" events of %s"), event);
+	else
+		g_string_append(text, is_time                       ? _(" of CPU")
+				      : diff->measure == DIFF_CALLS ? _(" allocations")
+				      : diff->measure == DIFF_BYTES ? _(" allocated")
+								    : _(" at the peak"));
+	if (interrupts > 0) {
+		more = value_text(unit, interrupts, "");
+		g_string_append_printf(text, _(" (interrupts: %s)"), more);
+	}
+	return g_string_free(text, FALSE);
 }
 
 static void print_head(const struct diff_verb *verb, const struct reader *reader, struct out *out)

@@ -33,7 +33,6 @@ enum diff_verdict {
 	DIFF_VERDICTS
 };
 
-#define DIFF_NO_FUNCTION UINT32_MAX
 /* A row with fewer events in both captures together is never reported as a change. */
 #define DIFF_LEAST_EVENTS 20
 /* Neither is any row if a capture has fewer events. */
@@ -76,9 +75,11 @@ struct diff_identity {
 };
 
 struct diff_row {
-	uint32_t identity, parent;     /* parent: index + 1 of the caller's row, with `paths` */
-	uint32_t function[DIFF_SIDES]; /* DIFF_NO_FUNCTION: not on that side */
-	guint run[DIFF_SIDES];         /* the run that the function is from */
+	uint32_t identity, parent; /* parent: index + 1 of the caller's row, with `paths` */
+	/* a function of its identity, in B if it is there; NULL: it is not a function */
+	const struct functions *functions;
+	uint32_t function;
+	unsigned side; /* of the function */
 	struct diff_count counts[DIFF_SIDES];
 	uint32_t slot; /* index + 1 of its blocks */
 	double a, b, noise;
