@@ -5,7 +5,7 @@
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
-#include "tools/profcapture/function-names.h"
+#include "tools/profcapture/function-labels.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/stacks.h"
 #include "tools/profcapture/tally.h"
@@ -271,6 +271,70 @@ static void test_clones(void)
 			CHECK_STR(function->raw_name, "a");
 	}
 	CHECK_INT(b, 2);
+	done(&answer);
+	build_done(&build);
+}
+
+/* Checks the label of the function of a name among some that are shown. */
+static void check_label(const struct answer *answer, const struct function_labels *labels,
+			const char *raw_name, const char *name, const char *place)
+{
+	for (guint i = 0; i < answer->tally.functions->all->len; i++) {
+		g_autofree char *found = NULL, *at = NULL;
+
+		if (strcmp(functions_at(answer->tally.functions, i)->raw_name, raw_name) != 0)
+			continue;
+		found = function_labels_name(labels, i);
+		at = function_labels_place(labels, i);
+		CHECK_STR(found, name);
+		CHECK_STR(at, place);
+		return;
+	}
+	CHECK(!"found");
+}
+
+/* Parameters and folders are shown only where they tell shown functions apart. */
+static void test_labels(void)
+{
+	static const char *const names[][2] = {
+		{ "f(int)", "_Z1fi" }, { "f(long)", "_Z1fl" }, { "g(int)", "_Z1gi" }, { "h", "h" }
+	};
+	struct build build;
+	struct answer answer = { 0 };
+
+	begin(&build);
+	build_text(&build, 40, "/opt/x.so");
+	build_text(&build, 41, "/src/g.cpp");
+	BUILD(&build, PROF_TABLE_IMAGE, N(2), N(40), PROF_BYTES(NULL, 0), N(10), N(1), N(6),
+	      N(PROF_IMAGE_FILE), N(5), N(0));
+	for (unsigned i = 0; i < 4; i++) {
+		build_text(&build, 20 + i, names[i][0]);
+		build_text(&build, 30 + i, names[i][1]);
+		BUILD(&build, PROF_TABLE_SYMBOL, N(10 + i), N(i < 3 ? 1 : 2), N(0x400 + 0x100 * i),
+		      N(0x100), N(20 + i), N(30 + i), N(i == 2 ? 41 : 0), N(i == 2 ? 7 : 0), N(0));
+		BUILD(&build, PROF_TABLE_FRAME, N(10 + i), N(i < 3 ? 1 : 2), N(0x400 + 0x100 * i),
+		      N(PROF_FRAME_EXACT));
+		stack(&build, 1 + i, 0, 10 + i);
+		samples(&build, 1, 1 + i);
+	}
+	build_finish(&build);
+	REQUIRE(run(&answer, &build));
+	for (unsigned all = 0; all < 2; all++) {
+		struct function_labels *labels = function_labels_new(answer.tally.functions, false);
+
+		for (guint i = 0; i < answer.tally.functions->all->len; i++)
+			if (all ||
+			    strcmp(functions_at(answer.tally.functions, i)->raw_name, "_Z1fi") == 0)
+				function_labels_add(labels, i);
+		check_label(&answer, labels, "_Z1fi", all ? "f(int)" : "f",
+			    all ? "lib/x.so" : "x.so");
+		if (all) {
+			check_label(&answer, labels, "_Z1fl", "f(long)", "lib/x.so");
+			check_label(&answer, labels, "_Z1gi", "g", "g.cpp:7");
+			check_label(&answer, labels, "h", "h", "opt/x.so");
+		}
+		function_labels_free(labels);
+	}
 	done(&answer);
 	build_done(&build);
 }
@@ -783,6 +847,7 @@ int main(void)
 	RUN(test_callers);
 	RUN(test_return);
 	RUN(test_clones);
+	RUN(test_labels);
 	RUN(test_sums);
 	RUN(test_cyclic_stacks);
 	RUN(test_pruned);

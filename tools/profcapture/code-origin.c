@@ -2,8 +2,9 @@
 /*
  * Code-origin - which functions a program's authors wrote, and which of them samples belong to
  *
- * The origin follows from the name of the image and the namespace of the function, because no debug
- * information says who wrote it. A library of the program counts as its own code.
+ * The origin follows from the name of the image, the namespace of the function and the folder of
+ * its source, because no debug information says who wrote it. A library of the program counts as
+ * its own code.
  */
 #include "tools/profcapture/code-origin.h"
 
@@ -47,6 +48,15 @@ bool code_origin_is_library(const char *name)
 	return has_prefix(plain, namespaces);
 }
 
+/* Code that a program includes from an installed header is not its own. */
+static bool is_installed(const char *file)
+{
+	static const char *const folders[] = { "/usr/include/", "/usr/local/include/",
+					       "/usr/lib/gcc/", NULL };
+
+	return file && has_prefix(file, folders);
+}
+
 enum code_origin code_origin_of(const struct functions *functions, uint32_t function)
 {
 	const struct function *f = functions_at(functions, function);
@@ -59,7 +69,8 @@ enum code_origin code_origin_of(const struct functions *functions, uint32_t func
 		return CODE_ORIGIN_UNKNOWN;
 	/* The program generated the code that is in no file. */
 	origin = path ? origin_of_image(path) : CODE_ORIGIN_OWN;
-	if (origin == CODE_ORIGIN_OWN && code_origin_is_library(f->name))
+	if (origin == CODE_ORIGIN_OWN &&
+	    (code_origin_is_library(f->name) || is_installed(f->file ? f->file : f->code_file)))
 		origin = CODE_ORIGIN_LIBRARY;
 	return origin;
 }

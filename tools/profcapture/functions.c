@@ -483,6 +483,7 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 		const struct line_call *call = symbol_rows_call(functions->symbols, number);
 
 		set_call(&function, call);
+		function.code_file = file;
 		ret_functions[i - 1] = of_inlined(functions, &function);
 		if (functions->detail == FUNCTIONS_PLACES)
 			ret_functions[i - 1] =
@@ -520,17 +521,31 @@ const char *functions_image(const struct functions *functions, uint32_t index)
 	return image <= NAMES_LOST ? NULL : names_image_at(functions->names, image)->path;
 }
 
-char *functions_place(const struct functions *functions, uint32_t index)
+const char *functions_path(const struct functions *functions, uint32_t index)
 {
 	const struct function *function = functions_at(functions, index);
-	const char *path = functions_image(functions, index);
 
-	if (function->file && function->line)
-		return g_strdup_printf("%s:%" PRIu32, basename_of(function->file), function->line);
-	/* "<deeper>" is not in an image. */
-	if (!path || *path == '<' || strcmp(function->kind, "unresolved") == 0)
+	return function->file        ? function->file
+	       : function->code_file ? function->code_file
+				     : functions_image(functions, index);
+}
+
+char *functions_place(const struct functions *functions, uint32_t index, bool has_folder)
+{
+	const struct function *function = functions_at(functions, index);
+	const char *path = functions_path(functions, index), *base = basename_of(path);
+	const char *name = base;
+
+	/* "<deeper>" is not in an image. The name of a function without a symbol is its place:
+	 * "libc.so.6+0x26000". */
+	if (!path || *path == '<' || strcmp(function->kind, "unresolved") == 0 ||
+	    (g_str_has_prefix(function->name, base) && function->name[strlen(base)] == '+'))
 		return NULL;
-	return g_strdup(basename_of(path));
+	while (has_folder && name > path && (name == base || name[-1] != '/'))
+		name--;
+	return function->file && function->line
+		       ? g_strdup_printf("%s:%" PRIu32, name, function->line)
+		       : g_strdup(name);
 }
 
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out)

@@ -23,6 +23,9 @@ struct function {
 	const char *name, *raw_name; /* interned */
 	const char *kind;            /* "user", "kernel", "jit", "unresolved" */
 	const char *file;            /* NULL = unknown */
+	/* of an inlined function, whose file is not known: the first file that code of it was seen
+	 * in; not part of its identity; NULL = unknown */
+	const char *code_file;
 	uint64_t offset;
 	uint64_t length; /* of generated code: bytes at its first place; 0 for all other code */
 	uint32_t image;  /* index in names */
@@ -125,9 +128,11 @@ struct cell functions_cell(const struct functions *functions, uint32_t index,
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
 /* Returns the path of its image, or NULL. */
 const char *functions_image(const struct functions *functions, uint32_t index);
+/* Returns the path of its source, or else of its image, or NULL. */
+const char *functions_path(const struct functions *functions, uint32_t index);
 /* Returns where it is, for people: "shop.cpp:46" if the declaration is known, else "libc.so.6" or
- * "[kernel]"; NULL if its name says it, or nothing is known. */
-char *functions_place(const struct functions *functions, uint32_t index);
+ * "[kernel]"; NULL if its name says it, or nothing is known. `has_folder`: "src/shop.cpp:46". */
+char *functions_place(const struct functions *functions, uint32_t index, bool has_folder);
 /* Prints "  [libc.so.6]" after the function's name; nothing if the image is unknown. */
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out);
 /* Prints "  spin.c:14" after the name of a line or a place; nothing if it is unknown. */

@@ -283,8 +283,8 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		break;
 	case PLACE:
 		if (!is_hidden && !line->caller && rows->report->tally.by == TALLY_FUNCTION)
-			ret_cell->owned =
-				functions_place(rows->report->tally.functions, node->function);
+			ret_cell->owned = functions_place(rows->report->tally.functions,
+							  node->function, false);
 		if (ret_cell->owned)
 			*ret_cell = cell_own_text(ret_cell->owned);
 		break;

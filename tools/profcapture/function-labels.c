@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "tools/profcapture/function-labels.h"
+
+#include "tools/profcapture/function-names.h"
+
+#include <string.h>
+
+struct function_labels {
+	const struct functions *functions;
+	bool full_names;
+	/* short text → the only text that it stands for; NULL if there are several */
+	GHashTable *names, *paths;
+};
+
+struct function_labels *function_labels_new(const struct functions *functions, bool full_names)
+{
+	struct function_labels *labels = g_new(struct function_labels, 1);
+
+	*labels = (struct function_labels){
+		.functions = functions,
+		.full_names = full_names,
+		.names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+		.paths = g_hash_table_new(g_str_hash, g_str_equal),
+	};
+	return labels;
+}
+
+void function_labels_free(struct function_labels *labels)
+{
+	if (!labels)
+		return;
+	g_hash_table_unref(labels->names);
+	g_hash_table_unref(labels->paths);
+	g_free(labels);
+}
+
+static const char *basename_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static char *short_name(const struct function_labels *labels, uint32_t function)
+{
+	const struct function *f = functions_at(labels->functions, function);
+
+	return function_name_for_people(f->name, f->raw_name);
+}
+
+void function_labels_add(struct function_labels *labels, uint32_t function)
+{
+	const char *name = functions_at(labels->functions, function)->name;
+	const char *path = functions_path(labels->functions, function);
+	char *key = short_name(labels, function);
+	gpointer known;
+
+	/* Names are interned. */
+	if (!g_hash_table_lookup_extended(labels->names, key, NULL, &known))
+		known = (gpointer)name;
+	g_hash_table_insert(labels->names, key, known == name ? known : NULL);
+	if (!path)
+		return;
+	if (!g_hash_table_lookup_extended(labels->paths, basename_of(path), NULL, &known))
+		known = (gpointer)path;
+	g_hash_table_insert(labels->paths, (gpointer)basename_of(path),
+			    known && strcmp(known, path) == 0 ? known : NULL);
+}
+
+char *function_labels_name(const struct function_labels *labels, uint32_t function)
+{
+	const struct function *f = functions_at(labels->functions, function);
+	char *name;
+
+	if (labels->full_names)
+		return g_strdup(f->name);
+	name = short_name(labels, function);
+	if (!g_hash_table_lookup(labels->names, name)) {
+		g_free(name);
+		name = function_name_simplify(f->name, f->raw_name);
+	}
+	return name;
+}
+
+char *function_labels_place(const struct function_labels *labels, uint32_t function)
+{
+	const char *path = functions_path(labels->functions, function);
+
+	return functions_place(labels->functions, function,
+			       path && !g_hash_table_lookup(labels->paths, basename_of(path)));
+}
