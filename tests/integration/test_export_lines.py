@@ -44,12 +44,17 @@ def check_places(stacks, inlined):
         assert not any(name in ("mix", "twice") for path in calls for name, _, _ in path)
 
 
+def as_in_export(options):
+    """Inlined functions are on by default in report, off in export."""
+    return options or ["--no-inline"]
+
+
 @pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
 def test_firefox_places(profcapture, spin, options):
     profile = json.loads(profcapture("export", spin, "--to", "firefox", *options).stdout)
     paths = firefox_paths(profile)
     stacks = [(paths[stack], 1) for thread in profile["threads"] for stack in thread["samples"]["stack"]]
-    check(profcapture.json("report", spin, "--limit", 0, *options)["data"], [([frame[0] for frame in path], n) for path, n in stacks])
+    check(profcapture.json("report", spin, "--limit", 0, *as_in_export(options))["data"], [([frame[0] for frame in path], n) for path, n in stacks])
     check_places(stacks, bool(options))
 
 
@@ -57,7 +62,7 @@ def test_firefox_places(profcapture, spin, options):
 def test_pprof_places(profcapture, spin, options):
     _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, text=False).stdout)
     stacks = [(frames, values[0]) for frames, values, _ in samples]
-    check(profcapture.json("report", spin, "--limit", 0, *options)["data"], [([frame[0] for frame in path], n) for path, n in stacks])
+    check(profcapture.json("report", spin, "--limit", 0, *as_in_export(options))["data"], [([frame[0] for frame in path], n) for path, n in stacks])
     # one location holds all functions inlined into one frame: the index of its line is the depth
     deep = []
     for path, n in stacks:
@@ -77,7 +82,7 @@ def unfiltered(profcapture, spin):
 
 @pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
 def test_speedscope_and_folded_inline(profcapture, spin, options):
-    data = profcapture.json("report", spin, "--limit", 0, *options)["data"]
+    data = profcapture.json("report", spin, "--limit", 0, *as_in_export(options))["data"]
     profile = json.loads(profcapture("export", spin, "--to", "speedscope", *options).stdout)
     frames = profile["shared"]["frames"]
     stacks = [([frames[i]["name"] for i in stack], weight // (data["period_ns"] or 1))
@@ -119,7 +124,7 @@ def test_filters_of_inlined_frames(profcapture, spin, unfiltered, option, patter
     left = [(filtered(path, option, pattern), n) for path, n in unfiltered]
     for options in [], ["--inline"]:
         stacks = [([name for name, is_inlined in path if options or not is_inlined], n) for path, n in left if path]
-        data = profcapture.json("report", spin, "--limit", 0, *options, option, pattern)["data"]
+        data = profcapture.json("report", spin, "--limit", 0, *as_in_export(options), option, pattern)["data"]
         check(data, stacks)
         _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, option, pattern, text=False).stdout)
         check(data, [([frame[0] for frame in frames], values[0]) for frames, values, _ in samples])
@@ -210,6 +215,11 @@ def test_pprof_places_of_allocations(profcapture, kept, options):
     types, samples = read_pprof(profcapture("export", kept, "--to", "pprof", *options, text=False).stdout)
     assert types[-1] == ("inuse_space", "bytes")
     check_kept([(frames, values[-1]) for frames, values, _ in samples], bool(options))
+
+
+def as_in_export(options):
+    """Inlined functions are on by default in report, off in export."""
+    return options or ["--no-inline"]
 
 
 @pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)

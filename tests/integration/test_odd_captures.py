@@ -105,7 +105,7 @@ def test_losses_are_told(profcapture, tmp_path):
     path = make(tmp_path / "losses.cap", "--only", "loss", "--rows", 30)
     capture = profcapture.json("info", path)["capture"]
     assert capture["lost"] > 0 and capture["samples"] == capture["events"] == 0
-    for verb, line in ("info", 1), ("report", 0), ("dump", 0):
+    for verb, line in ("info", 1), ("report", 1), ("dump", 0):
         assert profcapture(verb, path).stdout.splitlines()[line].startswith("Lost: ")
 
 

@@ -123,7 +123,12 @@ def test_info(profcapture, whole):
 
 
 def test_loss_first(profcapture, whole):
-    assert profcapture("report", whole).stdout.startswith("Lost: ")
+    """Before any table; in a report, after the sentences that say what it is about."""
+    for options in [], ["--by", "thread"], ["--tree"]:
+        lines = profcapture("report", whole, *options).stdout.split("\n\n")[0].splitlines()
+        losses = [i for i, line in enumerate(lines) if line.startswith("Lost: ")]
+        assert losses and " samples of " in lines[0] and not any(line.startswith("Lost: nothing") for line in lines)
+        assert losses == list(range(losses[0], losses[-1] + 1))
     verdict, loss, *_ = profcapture("info", whole).stdout.splitlines()
     assert verdict.startswith(f"{whole}: ") and " Complete (" in verdict and "Lost" not in verdict and loss.startswith("Lost: ")
 
@@ -268,9 +273,9 @@ def test_report_of_no_time(profcapture, whole, tmp_path):
     """The end of the capture is printed, and no length of 0 if the length is unknown."""
     end = profcapture.json("info", whole)["capture"]["duration_ns"]
     text = profcapture("report", whole, "--from", f"{end + 10**9}ns").stdout
-    assert f"No samples: the capture ends at {end / 1e9:.3f} s\n" in text and " in 0 ns" not in text
+    assert f"No samples: the capture ends at {end / 1e9:.3f} s.\n" in text and " in 0 ns" not in text
     text = profcapture("report", make(tmp_path / "empty.cap", "--rows", 0)).stdout
-    assert "No samples\n" in text and " in 0 ns" not in text
+    assert "No samples.\n" in text and " in 0 ns" not in text
 
 
 def test_filter_that_matches_nothing(profcapture, whole):
@@ -279,10 +284,12 @@ def test_filter_that_matches_nothing(profcapture, whole):
 
 
 def test_limit_says_so(profcapture, whole):
-    assert "showing 3 of " in profcapture("report", whole, "--limit", 3).stdout
     assert profcapture.json("report", whole, "--limit", 3)["truncated"]
     everything = profcapture.json("report", whole)
-    assert not everything["truncated"] and f"showing 3 of {len(everything['data']['rows'])}" in profcapture("report", whole, "--limit", 3).stdout
+    hidden = everything["data"]["rows"][3:]
+    share = sum(row["self_pct"] for row in hidden)
+    assert not everything["truncated"]
+    assert f"\n{len(hidden)} more functions, {share:.1f} % (--limit 0)\n" in profcapture("report", whole, "--limit", 3).stdout
     assert f"showing 3 of {ROWS * len(TIMED + ['sensor'])}" in profcapture("dump", whole, "--limit", 3).stdout
 
 
@@ -332,8 +339,8 @@ def test_color(profcapture, whole):
 
 
 def test_the_range_is_said(profcapture, whole):
-    assert "in 250.0 ms, from 0.500 s to 0.750 s" in profcapture("report", whole, "--from", "0.5s..0.75s").stdout
-    assert ", from " not in profcapture("report", whole).stdout.splitlines()[-45]
+    assert "in 250 ms, from 0.500 s to 0.750 s" in profcapture("report", whole, "--from", "0.5s..0.75s").stdout.splitlines()[0]
+    assert ", from " not in profcapture("report", whole).stdout.splitlines()[0]
 
 
 # ---- damaged and unfinished captures

@@ -67,7 +67,8 @@ def check_lines(profcapture, capture, source="spin.c"):
         path.append(tree["name"])
     at = path.index("main")
     assert path[at : at + 4] == ["main", "spin", "twice", "mix"], path
-    plain = {row["name"]: row for row in rows(profcapture, capture, *user)}
+    assert rows(profcapture, capture, *user) == with_inlined
+    plain = {row["name"]: row for row in rows(profcapture, capture, *user, "--no-inline")}
     assert "mix" not in plain and plain["spin"]["self"] > 0.9 * total
     assert plain["spin"]["file"].endswith(source) and plain["spin"]["line"] == 10
 
@@ -254,4 +255,4 @@ def test_a_function_inlined_into_itself_is_one(profctl, profcapture, require, tm
             assert fib["self"] == hits["fib"] and fib["total"] <= data["total"]
             assert fib["file"].endswith("fib.c") and fib["line"] == 3
     text = profcapture("report", tmp_path / "fib.cap", "--inline").stdout
-    assert len(re.findall(r"\d  fib  \[fib\]$", text, re.MULTILINE)) == 1
+    assert len(re.findall(r"\d  fib  fib\.c:3$", text, re.MULTILINE)) == 1

@@ -79,10 +79,11 @@ def shown(profcapture, *arguments, **options):
 def test_fits(profcapture, whole, view):
     for columns in 60, 100:
         lines = COLOUR.sub("", shown(profcapture, "report", whole, "--limit", 0, *view, columns=columns)).split("\n")
-        rows = [line for line in lines if re.match(r" +\d+\.\d\d ", line)]
-        narrow = 62 if view == ["--by", "thread"] else 0  # its numbers alone take as much
+        rows = [line for line in lines if re.match(r" +<?\d[\d.]* ", line)]
+        numbers = re.match(r".*(?=  (function|line|image|thread|cgroup))", next(line for line in lines if "self %" in line))[0]
+        narrow = len(numbers) + 3  # numbers alone may take more than there is
         # Some of a name and its image is always shown, however deep in a tree.
-        least = lambda line: len(line) - len(line.lstrip(" 0123456789.")) + 16 + len((re.findall(r"  \[.*$|  \S+:\d+$", line) or [""])[-1])
+        least = lambda line: len(line) - len(line.lstrip(" 0123456789.<│├└─")) + 16 + len((re.findall(r"  \[.*$|  \S+:\d+$", line) or [""])[-1])
         assert rows and all(len(line) <= max(columns, narrow, least(line)) for line in rows), [line for line in rows if len(line) > columns]
 
 
@@ -91,7 +92,7 @@ def test_how_wide(profcapture, whole):
     width."""
     wide = profcapture("report", whole, env={**os.environ, "COLUMNS": "40"}).stdout
     assert "…" not in wide and max(map(len, wide.split("\n"))) > 50
-    rows = lambda text: [line for line in COLOUR.sub("", text).split("\n") if re.match(r" +\d+\.\d\d ", line)]
+    rows = lambda text: [line for line in COLOUR.sub("", text).split("\n") if re.match(r" +<?\d[\d.]* ", line)]
     narrow = rows(shown(profcapture, "report", whole, "--by", "image", COLUMNS="30", columns=200))
     assert any("…" in line for line in narrow) or all(len(line) <= 30 for line in narrow)
     full = rows(shown(profcapture, "report", whole, "--by", "image", "--full-names", columns=30))

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report-rows - one row for each entity, and the callers and callees of one function
+ * Report-rows - one row for each entity, the programs of a system, and the callers and callees of
+ * one function
  *
  * Rows are sorted by the weight of self, then total, then name, so that the same capture gives the
  * same bytes.
  */
 #include "config.h"
 
+#include "tools/present/sparkline.h"
 #include "tools/profcapture/function-names.h"
 #include "tools/profcapture/report.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
-/* At least this many columns of a name are shown. */
-#define MIN_NAME 16u
+#define MOST_PROGRAMS 10
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* A row of this share is bold. */
+#define HOT_PCT 10.0
+
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 void report_describe(const struct report *report, struct report_line *line)
 {
@@ -68,148 +71,118 @@ gint report_compare_lines(gconstpointer left, gconstpointer right)
 	return order ? order : (a->entity < b->entity ? -1 : 1);
 }
 
-static bool worth_a_line(const struct report *report, uint32_t entity, struct tally_count count)
+static const struct run_time *time_at(const GArray *times, uint32_t entity)
 {
-	if (report->no_children && count.self.samples == 0)
-		return false;
-	/* A thread that only waited gets a row, too. */
-	return count.total.samples > 0 ||
-	       (report->times && entity < report->times->len &&
-		g_array_index(report->times, struct run_time, entity).known);
+	static const struct run_time none;
+
+	return times && entity < times->len ? &g_array_index(times, struct run_time, entity)
+					    : &none;
 }
 
-static GArray *lines_of(const struct report *report, const GArray *counts)
+/* The list of a table, and what its text needs. */
+struct rows {
+	const struct report *report;
+	GArray *lines; /* struct report_line */
+	GArray *times; /* struct run_time by entity, of threads and programs; or NULL */
+	bool has_times;
+	struct table_member members[TABLE_MAX_COLUMNS];
+	/* text only */
+	enum { ROWS_ENTITIES, ROWS_PROGRAMS, ROWS_CALLERS, ROWS_CALLEES } kind;
+	struct function_labels *labels; /* of functions and lines */
+	bool shows_processes;           /* the threads are of several processes */
+	double most;                    /* weight of a part of a timeline */
+	char *range;                    /* of timelines */
+	GArray *processes;              /* unsigned by program: how many it has */
+};
+
+/* Lists all entities that a row is worth. */
+static void rows_init(struct rows *rows, const struct report *report, const GArray *counts)
 {
-	GArray *lines = g_array_new(FALSE, TRUE, sizeof(struct report_line));
-	guint n = counts->len;
+	*rows = (struct rows){ .report = report,
+			       .lines = g_array_new(FALSE, TRUE, sizeof(struct report_line)),
+			       .times = report->tally.by == TALLY_THREAD ? report->times : NULL };
+	for (guint i = 0; i < MAX_OF(counts->len, rows->times ? rows->times->len : 0); i++) {
+		struct report_line line = { .entity = i, .count = tally_count_at(counts, i) };
+		/* A thread that only waited gets a row, too. */
+		bool has_time = time_at(rows->times, i)->known;
 
-	if (report->times)
-		n = MAX_OF(n, report->times->len);
-	for (guint entity = 0; entity < n; entity++) {
-		struct report_line line = { .entity = entity,
-					    .count = tally_count_at(counts, entity) };
-
-		if (!worth_a_line(report, entity, line.count))
+		rows->has_times |= has_time;
+		if (report->no_children ? line.count.self.samples == 0
+					: line.count.total.samples == 0 && !has_time)
 			continue;
 		report_describe(report, &line);
-		g_array_append_val(lines, line);
+		g_array_append_val(rows->lines, line);
 	}
-	g_array_sort(lines, report_compare_lines);
-	return lines;
+	g_array_sort(rows->lines, report_compare_lines);
 }
 
-static guint shown(const struct report *report, const GArray *lines)
+static void rows_done(struct rows *rows)
 {
-	uint64_t limit = report->reader.limit;
-
-	return limit && limit < lines->len ? (guint)limit : lines->len;
+	g_array_unref(rows->lines);
+	function_labels_free(rows->labels);
+	g_free(rows->range);
 }
 
-/* ---- JSON and CSV ---------------------------------------------------------------------------- */
-
-void report_write_counts(const struct report *report, struct json *json, struct tally_count count)
+static const struct report_line *line_at(const struct rows *rows, size_t row)
 {
-	json_uint(json, "self", count.self.samples);
-	json_uint(json, "total", count.total.samples);
-	json_double(json, "self_pct", report_percent(report, count.self));
-	json_double(json, "total_pct", report_percent(report, count.total));
-	json_uint(json, "self_weight", count.self.weight);
-	json_uint(json, "total_weight", count.total.weight);
+	return &g_array_index(rows->lines, struct report_line, row);
 }
 
-static void write_pid(struct json *json, const struct names *names, uint32_t process)
-{
-	if (process > NAMES_LOST)
-		json_uint(json, "pid", names_process_at(names, process)->pid);
-	else
-		json_null(json, "pid");
-}
+/* ---- cells ----------------------------------------------------------------------------------- */
 
-static const char *process_comm(const struct report *report, uint32_t process)
-{
-	if (process == NAMES_LOST)
-		return NAMES_LOST_TEXT;
-	return process < report->process_comms->len ? report->process_comms->pdata[process] : NULL;
-}
-
-static bool are_times_incomplete(const struct report *report)
-{
-	return capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH);
-}
-
-static void write_thread(const struct report *report, struct json *json, uint32_t entity)
-{
-	const struct names *names = report->reader.capture->names;
-	const struct names_thread *thread = names_thread_at(names, entity);
-	struct run_time time = { 0 };
-
-	write_pid(json, names, thread->process);
-	if (entity > NAMES_LOST)
-		json_uint(json, "tid", thread->tid);
-	else
-		json_null(json, "tid");
-	json_string(json, "comm", thread->comm);
-	json_uint(json, "names", thread_names_count(report->reader.thread_names, entity));
-	if (entity < report->times->len)
-		time = g_array_index(report->times, struct run_time, entity);
-	if (time.known) {
-		json_uint(json, "run_ns", time.run_ns);
-		json_uint(json, "wait_ns", time.wait_ns);
-		json_uint(json, "preempted_ns", time.preempted_ns);
-		if (run_times_have_wakeups(report->reader.capture))
-			json_uint(json, "runnable_ns", time.runnable_ns);
-		else
-			json_null(json, "runnable_ns");
-	} else {
-		json_null(json, "run_ns");
-		json_null(json, "wait_ns");
-		json_null(json, "preempted_ns");
-		json_null(json, "runnable_ns");
-	}
-	json_bool(json, "times_incomplete", are_times_incomplete(report));
-}
-
-void report_write_entity(const struct report *report, struct json *json, uint32_t entity)
-{
-	const struct tally *tally = &report->tally;
-	const struct names *names = report->reader.capture->names;
-
-	switch (tally->by) {
-	case TALLY_FUNCTION:
-	case TALLY_LINE:
-		functions_write(tally->functions, entity, json);
-		break;
-	case TALLY_IMAGE:
-		json_string(json, "image", names_image_at(names, entity)->path);
-		json_string(json, "build_id", names_image_at(names, entity)->build_id);
-		break;
-	case TALLY_THREAD:
-		write_thread(report, json, entity);
-		break;
-	case TALLY_PROCESS:
-		write_pid(json, names, entity);
-		json_string(json, "comm", process_comm(report, entity));
-		break;
-	case TALLY_CGROUP:
-		json_string(json, "cgroup", tally->cgroups->pdata[entity]);
-		break;
-	}
-}
-
-#define COUNT_COLUMNS "self", "total", "self_pct", "total_pct", "self_weight", "total_weight", NULL
-static const char *const function_columns[] = { "name", "raw_name", "image", "build_id",   "offset",
-						"kind", "file",     "line",  COUNT_COLUMNS };
-static const char *const image_columns[] = { "image", "build_id", COUNT_COLUMNS };
-static const char *const thread_columns[] = { "pid",          "tid",         "comm",
-					      "names",        "run_ns",      "wait_ns",
-					      "preempted_ns", "runnable_ns", "times_incomplete",
-					      COUNT_COLUMNS };
-static const char *const process_columns[] = { "pid", "comm", COUNT_COLUMNS };
-static const char *const cgroup_columns[] = { "cgroup", COUNT_COLUMNS };
-static const char *const *const columns_by[] = {
-	function_columns, function_columns, image_columns,
-	thread_columns,   process_columns,  cgroup_columns
+enum field {
+	SELF = FN_FIELDS,
+	TOTAL,
+	SELF_PCT,
+	TOTAL_PCT,
+	SELF_WEIGHT,
+	TOTAL_WEIGHT,
+	SHARE,
+	TIMELINE,
+	IMAGE,
+	BUILD_ID,
+	PID,
+	TID,
+	COMM,
+	NAMES,
+	RUN,
+	WAIT,
+	PREEMPTED,
+	RUNNABLE,
+	LIFE,
+	INCOMPLETE,
+	CGROUP,
+	PROCESSES,
+	NAME,
+	PLACE,
 };
+
+static const struct table_member function_members[] = { FN_MEMBERS, { NULL } };
+static const struct table_member image_members[] = { { "image", IMAGE },
+						     { "build_id", BUILD_ID },
+						     { NULL } };
+static const struct table_member thread_members[] = { { "pid", PID },
+						      { "tid", TID },
+						      { "comm", COMM },
+						      { "names", NAMES },
+						      { "run_ns", RUN },
+						      { "wait_ns", WAIT },
+						      { "preempted_ns", PREEMPTED },
+						      { "runnable_ns", RUNNABLE },
+						      { "times_incomplete", INCOMPLETE },
+						      { NULL } };
+static const struct table_member process_members[] = { { "pid", PID }, { "comm", COMM }, { NULL } };
+static const struct table_member cgroup_members[] = { { "cgroup", CGROUP }, { NULL } };
+static const struct table_member *const entity_members[] = { function_members, function_members,
+							     image_members,    thread_members,
+							     process_members,  cgroup_members };
+static const struct table_member count_members[] = { { "self", SELF },
+						     { "total", TOTAL },
+						     { "self_pct", SELF_PCT },
+						     { "total_pct", TOTAL_PCT },
+						     { "self_weight", SELF_WEIGHT },
+						     { "total_weight", TOTAL_WEIGHT },
+						     { NULL } };
 
 static const struct amount *timeline_of(const struct report *report, uint32_t entity)
 {
@@ -220,282 +193,454 @@ static const struct amount *timeline_of(const struct report *report, uint32_t en
 				 : none.self;
 }
 
-static void write_timeline(const struct report *report, struct json *json, uint32_t entity)
+static char *sparkline_of(const struct rows *rows, uint32_t entity)
 {
-	json_begin_array(json, "timeline");
+	double values[TALLY_BINS];
+
 	for (unsigned i = 0; i < TALLY_BINS; i++)
-		json_uint(json, NULL, timeline_of(report, entity)[i].samples);
-	json_end(json);
-	json_begin_array(json, "timeline_weight");
-	for (unsigned i = 0; i < TALLY_BINS; i++)
-		json_uint(json, NULL, timeline_of(report, entity)[i].weight);
-	json_end(json);
+		values[i] = (double)timeline_of(rows->report, entity)[i].weight;
+	return sparkline(values, TALLY_BINS, rows->most);
 }
 
-static void write_lines(const struct report *report, struct json *json, const GArray *lines)
+static const char *comm_of_process(const struct report *report, uint32_t process)
 {
-	for (guint i = 0; i < shown(report, lines); i++) {
-		const struct report_line *line = &g_array_index(lines, struct report_line, i);
+	if (process == NAMES_LOST)
+		return NAMES_LOST_TEXT;
+	return process < report->process_comms->len ? report->process_comms->pdata[process] : NULL;
+}
 
-		rows_begin(json);
-		report_write_entity(report, json, line->entity);
-		report_write_counts(report, json, line->count);
-		if (report->tally.wants_timeline)
-			write_timeline(report, json, line->entity);
-		rows_end(json);
+static char *name_of_thread(const struct rows *rows, uint32_t entity)
+{
+	const struct report *report = rows->report;
+	const struct names *names = report->reader.capture->names;
+	const struct names_thread *thread = names_thread_at(names, entity);
+	unsigned n_names = thread_names_count(report->reader.thread_names, entity);
+	GString *text = g_string_new(NULL);
+
+	if (rows->shows_processes)
+		g_string_printf(text, "%" PRIu64 "/",
+				names_process_at(names, thread->process)->pid);
+	g_string_append_printf(text, "%" PRIu64 " %s", thread->tid,
+			       thread->comm ? thread->comm : "-");
+	if (n_names > 1)
+		g_string_append_printf(text, _(" (%u names)"), n_names);
+	return g_string_free(text, FALSE);
+}
+
+/* "shop::Stats::add  +3": three frames between it and what it calls are not shown. */
+static char *name_of_caller(const struct rows *rows, uint32_t entity)
+{
+	const struct tally_skipped *skipped =
+		&g_array_index(rows->report->tally.skipped, struct tally_skipped, entity);
+	g_autofree char *name = function_labels_name(rows->labels, entity);
+
+	if (skipped->most == 0)
+		return g_steal_pointer(&name);
+	if (skipped->least == skipped->most)
+		return g_strdup_printf("%s  +%" PRIu32, name, skipped->most);
+	return g_strdup_printf("%s  +%" PRIu32 "-%" PRIu32, name, skipped->least, skipped->most);
+}
+
+/* Returns the text of a line, for people; NULL: it has none. */
+static char *name_of(const struct rows *rows, const struct report_line *line)
+{
+	const struct report *report = rows->report;
+	const char *comm;
+
+	if (rows->kind == ROWS_CALLERS)
+		return name_of_caller(rows, line->entity);
+	if (rows->labels)
+		return function_labels_name(rows->labels, line->entity);
+	if (rows->kind == ROWS_PROGRAMS || report->tally.by == TALLY_IMAGE ||
+	    report->tally.by == TALLY_CGROUP)
+		return g_strdup(line->name);
+	if (report->tally.by == TALLY_THREAD)
+		return name_of_thread(rows, line->entity);
+	comm = comm_of_process(report, line->entity);
+	return g_strdup_printf("%" PRIu64 " %s", line->offset, comm ? comm : "-");
+}
+
+static struct cell cell_or_none(char *text)
+{
+	return text ? cell_own_text(text) : (struct cell){ .kind = CELL_NONE };
+}
+
+static struct cell time_cell(const struct rows *rows, const struct report_line *line,
+			     enum field field)
+{
+	const struct run_time *time = time_at(rows->times, line->entity);
+	const struct capture *capture = rows->report->reader.capture;
+	const uint64_t ns[] = { time->run_ns, time->wait_ns, time->preempted_ns, time->runnable_ns,
+				time->run_ns + time->wait_ns + time->preempted_ns +
+					time->runnable_ns };
+	struct cell cell = cell_uint(ns[field - RUN]);
+
+	if (!time->known && rows->kind == ROWS_PROGRAMS && field == RUN)
+		return cell_uint(line->count.self.weight);
+	if (!time->known || (field == RUNNABLE && !run_times_have_wakeups(capture)))
+		return cell_unknown();
+	cell.is_least = capture_lacks_rows(capture, PROF_TABLE_SWITCH);
+	return cell;
+}
+
+static struct cell id_cell(uint32_t index, uint64_t id)
+{
+	return index > NAMES_LOST ? cell_uint(id) : cell_unknown();
+}
+
+static struct cell cell_of(const struct rows *rows, const struct report_line *line, unsigned field)
+{
+	const struct report *report = rows->report;
+	const struct tally *tally = &report->tally;
+	const struct names *names = report->reader.capture->names;
+	uint32_t entity = line->entity;
+	uint32_t process = tally->by == TALLY_THREAD ? names_thread_at(names, entity)->process
+						     : entity;
+
+	switch (field) {
+	case SELF:
+		return cell_uint(line->count.self.samples);
+	case TOTAL:
+		return cell_uint(line->count.total.samples);
+	case SELF_PCT:
+		return cell_double(report_percent(report, line->count.self));
+	case TOTAL_PCT:
+		return cell_double(report_percent(report, line->count.total));
+	case SELF_WEIGHT:
+		return cell_uint(line->count.self.weight);
+	case TOTAL_WEIGHT:
+		return cell_uint(line->count.total.weight);
+	case SHARE:
+		return cell_double(amount_percent(line->count.total, tally->focus_count.total));
+	case TIMELINE:
+		return cell_own_text(sparkline_of(rows, entity));
+	case IMAGE:
+		return cell_text(names_image_at(names, entity)->path);
+	case BUILD_ID:
+		return cell_text(names_image_at(names, entity)->build_id);
+	case PID:
+		return id_cell(process, names_process_at(names, process)->pid);
+	case TID:
+		return id_cell(entity, names_thread_at(names, entity)->tid);
+	case COMM:
+		return cell_text(tally->by == TALLY_THREAD ? names_thread_at(names, entity)->comm
+							   : comm_of_process(report, entity));
+	case NAMES:
+		return cell_uint(thread_names_count(report->reader.thread_names, entity));
+	case INCOMPLETE:
+		return cell_bool(capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH));
+	case CGROUP:
+		return cell_text(tally->cgroups->pdata[entity]);
+	case PROCESSES:
+		return cell_uint(g_array_index(rows->processes, unsigned, entity));
+	case NAME:
+		return cell_or_none(name_of(rows, line));
+	case PLACE:
+		return cell_or_none(function_labels_place(rows->labels, entity));
+	default:
+		return field < FN_FIELDS ? functions_cell(tally->functions, entity,
+							  (enum function_field)field)
+					 : time_cell(rows, line, (enum field)field);
 	}
 }
 
-static void write_rows(const struct report *report, struct json *json, const GArray *lines)
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
-	enum json_format format = reader_json_format(&report->reader);
+	*ret_cell = cell_of(data, line_at(data, row), field);
+}
 
-	reader_begin(&report->reader, json, "report", shown(report, lines) < lines->len);
-	if (format == JSON_FORMAT_JSON)
-		report_write_head(report, json);
-	rows_open(json, format, columns_by[report->tally.by]);
-	write_lines(report, json, lines);
-	rows_close(json);
-	reader_end(&report->reader, json);
+/* ---- JSON and CSV ---------------------------------------------------------------------------- */
+
+static void write_members(const struct rows *rows, struct json *json,
+			  const struct report_line *line, const struct table_member *members)
+{
+	for (; members->key; members++) {
+		struct cell cell = cell_of(rows, line, members->field);
+
+		cell_write(json, members->key, &cell);
+		cell_done(&cell);
+	}
+}
+
+void report_write_entity(const struct report *report, struct json *json, uint32_t entity)
+{
+	write_members(&(struct rows){ .report = report }, json,
+		      &(struct report_line){ .entity = entity }, entity_members[report->tally.by]);
+}
+
+void report_write_counts(const struct report *report, struct json *json, struct tally_count count)
+{
+	write_members(&(struct rows){ .report = report }, json,
+		      &(struct report_line){ .count = count }, count_members);
+}
+
+static void write_timeline(const void *data, size_t row, struct json *json)
+{
+	const struct rows *rows = data;
+	const struct amount *self = timeline_of(rows->report, line_at(rows, row)->entity);
+
+	json_begin_array(json, "timeline");
+	for (unsigned i = 0; i < TALLY_BINS; i++)
+		json_uint(json, NULL, self[i].samples);
+	json_end(json);
+	json_begin_array(json, "timeline_weight");
+	for (unsigned i = 0; i < TALLY_BINS; i++)
+		json_uint(json, NULL, self[i].weight);
+	json_end(json);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Returns whether the total can differ from self. */
-static bool has_children(const struct report *report)
+static const char *rest_format(const struct rows *rows, unsigned long n)
 {
-	return !report->no_children &&
-	       (report->tally.by == TALLY_FUNCTION || report->tally.by == TALLY_LINE ||
-		report->tally.by == TALLY_IMAGE);
+	if (rows->kind == ROWS_PROGRAMS)
+		return ngettext("%s more program, %s %%", "%s more programs, %s %%", n);
+	if (rows->kind != ROWS_ENTITIES) /* their shares overlap */
+		return ngettext("%s more function", "%s more functions", n);
+	switch (rows->report->tally.by) {
+	case TALLY_LINE:
+		return ngettext("%s more line, %s %%", "%s more lines, %s %%", n);
+	case TALLY_IMAGE:
+		return ngettext("%s more image, %s %%", "%s more images, %s %%", n);
+	case TALLY_THREAD:
+		return ngettext("%s more thread, %s %%", "%s more threads, %s %%", n);
+	case TALLY_PROCESS:
+		return ngettext("%s more process, %s %%", "%s more processes, %s %%", n);
+	case TALLY_CGROUP:
+		return ngettext("%s more cgroup, %s %%", "%s more cgroups, %s %%", n);
+	default:
+		return ngettext("%s more function, %s %%", "%s more functions, %s %%", n);
+	}
 }
 
-static bool has_wakeups(const struct report *report)
+static char *describe_rest(const void *data, size_t shown)
 {
-	return report->tally.by == TALLY_THREAD && run_times_have_wakeups(report->reader.capture);
+	const struct rows *rows = data;
+	unsigned long n = rows->lines->len - shown;
+	g_autofree char *count = text_count(n), *percent = NULL;
+	struct amount rest = { 0 };
+
+	for (size_t i = shown; i < rows->lines->len; i++)
+		amount_add(&rest, line_at(rows, i)->count.self);
+	percent = text_percent(report_percent(rows->report, rest),
+			       rows->report->tally.all.samples >= REPORT_FINE_SAMPLES);
+	return g_strdup_printf(rest_format(rows, n), count, percent);
 }
 
-static void print_columns(const struct report *report, struct out *out)
+static bool is_hot(const void *data, size_t row)
+{
+	const struct rows *rows = data;
+
+	return report_percent(rows->report, line_at(rows, row)->count.self) >= HOT_PCT;
+}
+
+/* Keeps how many frames an own caller skips. */
+static char *fit_name(const char *name, unsigned columns)
+{
+	const char *skipped = g_strrstr(name, "  +");
+	unsigned used = skipped ? (unsigned)strlen(skipped) : 0;
+	g_autofree char *start = g_strndup(name, strlen(name) - used);
+	g_autofree char *fitted = function_name_fit(start, columns > used ? columns - used : 1);
+
+	return g_strconcat(fitted, skipped, NULL);
+}
+
+/* Finds what depends on all shown rows. */
+static void prepare_text(struct rows *rows)
+{
+	const struct report *report = rows->report;
+	const struct tally *tally = &report->tally;
+	const struct names *names = report->reader.capture->names;
+	uint64_t pid = 0;
+
+	if (tally->by == TALLY_FUNCTION || tally->by == TALLY_LINE)
+		rows->labels = function_labels_new(tally->functions, report->full_names);
+	for (size_t i = 0; i < reader_shown(&report->reader, rows->lines->len); i++) {
+		uint32_t entity = line_at(rows, i)->entity;
+
+		if (rows->labels)
+			function_labels_add(rows->labels, entity);
+		if (tally->by == TALLY_THREAD) {
+			uint32_t process = names_thread_at(names, entity)->process;
+			uint64_t other = names_process_at(names, process)->pid;
+
+			rows->shows_processes |= i > 0 && other != pid;
+			pid = other;
+		}
+		for (unsigned k = 0; tally->wants_timeline && k < TALLY_BINS; k++)
+			rows->most =
+				MAX_OF(rows->most, (double)timeline_of(report, entity)[k].weight);
+	}
+	if (tally->wants_timeline)
+		rows->range = sparkline_range(tally->bins_from_ns,
+					      tally->bins_from_ns +
+						      (int64_t)(TALLY_BINS * tally->bin_ns));
+}
+
+static struct table table_of(struct rows *rows)
+{
+	const struct report *report = rows->report;
+	struct table_member *member = rows->members;
+
+	for (const struct table_member *m = entity_members[report->tally.by]; m->key; m++)
+		*member++ = *m;
+	for (const struct table_member *m = count_members; m->key; m++)
+		*member++ = *m;
+	return (struct table){
+		.rows = rows->lines->len,
+		.get = get_cell,
+		.data = rows,
+		.members = rows->members,
+		.write = report->tally.wants_timeline ? write_timeline : NULL,
+		.is_coarse = report->tally.all.samples < REPORT_FINE_SAMPLES,
+		.fit = rows->labels ? fit_name : NULL,
+		.rest = describe_rest,
+		.is_bold = is_hot,
+	};
+}
+
+static void add_times(const struct rows *rows, struct table *table)
+{
+	const struct reader *reader = &rows->report->reader;
+
+	table_add_column(table, RUN, COLUMN_SECONDS, _("CPU s"));
+	if (!rows->has_times)
+		return;
+	table_add_column(table, WAIT, COLUMN_SECONDS, _("wait s"));
+	table_add_column(table, PREEMPTED, COLUMN_SECONDS, _("preempted s"));
+	if (rows->kind == ROWS_PROGRAMS)
+		return;
+	if (run_times_have_wakeups(reader->capture))
+		table_add_column(table, RUNNABLE, COLUMN_SECONDS, _("runnable s"));
+	/* The times of a part of the recording do not add up to a life. */
+	if (!reader->timed && !reader->cpus && !reader->comms)
+		table_add_column(table, LIFE, COLUMN_SECONDS, _("life s"));
+}
+
+static void print_rows(struct rows *rows, struct out *out)
 {
 	static const char *const titles[] = { N_("function"), N_("line"),    N_("image"),
 					      N_("thread"),   N_("process"), N_("cgroup") };
+	const struct report *report = rows->report;
+	const struct tally *tally = &report->tally;
+	struct table table;
 
-	reader_style(&report->reader, out, READER_BOLD);
-	if (has_children(report))
-		out_printf(out, "%8s %8s %10s  ", _("self %"), _("total %"), _("samples"));
-	else
-		out_printf(out, "%8s %10s  ", _("self %"), _("samples"));
-	tally_print_weight_title(&report->tally, out);
-	if (report->tally.wants_timeline)
-		out_printf(out, "%-*s  ", TALLY_BINS, _("over time"));
-	if (report->tally.by == TALLY_THREAD)
-		out_printf(out, "%12s %12s %12s ", _("run"), _("wait"), _("preempted"));
-	if (has_wakeups(report))
-		out_printf(out, "%12s ", _("runnable"));
-	if (report->tally.by == TALLY_THREAD)
-		out_char(out, ' ');
-	out_printf(out, "%s\n", _(titles[report->tally.by]));
-	reader_style(&report->reader, out, READER_PLAIN);
+	prepare_text(rows);
+	table = table_of(rows);
+	table_add_column(&table, SELF_PCT, COLUMN_PERCENT, _("self %"));
+	if (!report->no_children && tally->by <= TALLY_IMAGE)
+		table_add_column(&table, TOTAL_PCT, COLUMN_PERCENT, _("total %"));
+	if (!rows->has_times)
+		table_add_column(&table, SELF, COLUMN_COUNT, _("samples"));
+	if (tally_is_weighted(tally))
+		table_add_column(&table, SELF_WEIGHT,
+				 strcmp(tally_unit(tally), "ns") == 0 ? COLUMN_DURATION
+								      : COLUMN_COUNT,
+				 tally_weight_title(tally));
+	if (tally->wants_timeline)
+		table_add_column(&table, TIMELINE, COLUMN_SPARKLINE, rows->range);
+	if (rows->has_times)
+		add_times(rows, &table);
+	table_add_column(&table, NAME, COLUMN_NAME, _(titles[tally->by]));
+	if (rows->labels)
+		table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
+	reader_print_table(&report->reader, out, &table);
 }
 
-/* Returns the number of columns that it printed. */
-static unsigned print_count(const struct report *report, struct out *out, struct tally_count count)
+/* ---- the programs of a system ---------------------------------------------------------------- */
+
+/* Returns the line of the program of that name. */
+static struct report_line *line_of_program(struct rows *rows, GHashTable *by_comm, const char *comm)
 {
-	double self = report_percent(report, count.self);
-	unsigned used = has_children(report) ? 30 : 21;
+	gpointer known;
 
-	reader_style(&report->reader, out, reader_heat(self));
-	if (has_children(report))
-		out_printf(out, "%8.2f %8.2f %10" PRIu64 "  ", self,
-			   report_percent(report, count.total), count.self.samples);
-	else
-		out_printf(out, "%8.2f %10" PRIu64 "  ", self, count.self.samples);
-	used += tally_print_weight(&report->tally, out, &count.self);
-	if (reader_heat(self) != READER_PLAIN)
-		reader_style(&report->reader, out, READER_PLAIN);
-	return used;
-}
+	if (!g_hash_table_lookup_extended(by_comm, comm, NULL, &known)) {
+		struct report_line line = { .entity = rows->lines->len, .name = comm };
 
-static void print_time(const struct report *report, struct out *out, uint64_t ns)
-{
-	g_autofree char *text = g_strdup_printf(
-		"%s%.6f", are_times_incomplete(report) ? text_sign(TEXT_AT_LEAST) : "",
-		(double)ns / 1e9);
-	unsigned width = text_width(text);
-
-	out_printf(out, "%*s%s s ", width < 10 ? (int)(10 - width) : 0, "", text);
-}
-
-/* Returns the number of columns that it printed. */
-static unsigned print_times(const struct report *report, struct out *out, uint32_t entity)
-{
-	struct run_time time = { 0 };
-
-	if (entity < report->times->len)
-		time = g_array_index(report->times, struct run_time, entity);
-	if (time.known) {
-		print_time(report, out, time.run_ns);
-		print_time(report, out, time.wait_ns);
-		print_time(report, out, time.preempted_ns);
-	} else
-		out_printf(out, "%12s %12s %12s ", "-", "-", "-");
-	if (has_wakeups(report) && time.known)
-		print_time(report, out, time.runnable_ns);
-	else if (has_wakeups(report))
-		out_printf(out, "%12s ", "-");
-	out_char(out, ' ');
-	return has_wakeups(report) ? 53 : 40;
-}
-
-static void print_name(struct out *out, const char *name)
-{
-	g_autofree char *escaped = text_escape(name ? name : "-");
-
-	out_text(out, escaped);
-}
-
-/* Prints the text that follows a function's name and is never cut. */
-static void print_behind(const struct report *report, struct out *out, uint32_t entity)
-{
-	const struct function *function = functions_at(report->tally.functions, entity);
-
-	if (strcmp(function->kind, "unresolved") != 0)
-		functions_print_image(report->tally.functions, entity, out);
-	functions_print_line(report->tally.functions, entity, out);
-}
-
-/* Prints the name as it is if it fits, else without template arguments, else cut. */
-static void print_function(const struct report *report, struct out *out, uint32_t entity,
-			   unsigned used)
-{
-	const struct function *function = functions_at(report->tally.functions, entity);
-	g_autofree char *people = function_name_for_people(function->name, function->raw_name);
-	g_autofree char *name = text_escape(report->full_names ? function->name : people);
-	unsigned columns = report->full_names ? 0 : report->reader.columns;
-	unsigned room;
-	struct out behind;
-
-	out_init(&behind, -1);
-	print_behind(report, &behind, entity);
-	used += text_width(behind.text->str);
-	room = columns > used + MIN_NAME ? columns - used : MIN_NAME;
-	if (columns && text_width(name) > room) {
-		g_autofree char *shortened = function_name_fit(name, room);
-		g_autofree char *fitted =
-			text_width(shortened) > room ? text_fit(shortened, room, TEXT_LEFT) : NULL;
-
-		out_text(out, fitted ? fitted : shortened);
-	} else {
-		out_text(out, name);
+		known = GUINT_TO_POINTER(line.entity);
+		g_hash_table_insert(by_comm, (gpointer)comm, known);
+		g_array_append_val(rows->lines, line);
+		g_array_set_size(rows->times, rows->lines->len);
+		g_array_set_size(rows->processes, rows->lines->len);
 	}
-	out_text(out, behind.text->str);
-	out_char(out, '\n');
-	out_done(&behind);
+	return &g_array_index(rows->lines, struct report_line, GPOINTER_TO_UINT(known));
 }
 
-void report_print_entity(const struct report *report, struct out *out, uint32_t entity,
-			 unsigned used)
+/* Adds up the threads of all processes of one name. */
+static void print_programs(const struct report *report, struct out *out)
 {
 	const struct names *names = report->reader.capture->names;
-	const struct names_thread *thread;
-	g_autofree char *text = NULL;
-	g_autofree char *other = NULL;
-	unsigned n_names;
+	const GArray *sampled = report->tally.threads;
+	g_autoptr(GHashTable) by_comm = g_hash_table_new(g_str_hash, g_str_equal);
+	g_autofree uint8_t *is_counted = g_new0(uint8_t, names->processes->len);
+	g_autoptr(GArray) times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
+	g_autoptr(GArray) processes = g_array_new(FALSE, TRUE, sizeof(unsigned));
+	CLEANUP(rows_done)
+	struct rows rows = { .report = report,
+			     .lines = g_array_new(FALSE, TRUE, sizeof(struct report_line)),
+			     .kind = ROWS_PROGRAMS,
+			     .times = times,
+			     .processes = processes };
+	struct reader top = report->reader;
+	struct table table;
 
-	switch (report->tally.by) {
-	case TALLY_FUNCTION:
-	case TALLY_LINE:
-		print_function(report, out, entity, used);
+	for (guint i = 0; i < MAX_OF(report->times->len, sampled->len); i++) {
+		const struct run_time *from = time_at(report->times, i);
+		uint32_t process = names_thread_at(names, i)->process;
+		const char *comm = comm_of_process(report, process);
+		struct amount amount = i < sampled->len ? g_array_index(sampled, struct amount, i)
+							: (struct amount){ 0 };
+		struct report_line *line;
+		struct run_time *to;
+
+		if (amount.samples == 0 && !from->known)
+			continue;
+		line = line_of_program(&rows, by_comm, comm ? comm : "-");
+		amount_add(&line->count.self, amount);
+		to = &g_array_index(times, struct run_time, line->entity);
+		to->run_ns += from->run_ns;
+		to->wait_ns += from->wait_ns;
+		to->preempted_ns += from->preempted_ns;
+		to->known |= from->known;
+		rows.has_times |= from->known;
+		g_array_index(processes, unsigned, line->entity) += is_counted[process] == 0;
+		is_counted[process] = 1;
+	}
+	if (rows.lines->len == 0)
 		return;
-	case TALLY_IMAGE:
-		text = g_strdup(names_image_at(names, entity)->path);
-		break;
-	case TALLY_THREAD:
-		thread = names_thread_at(names, entity);
-		n_names = thread_names_count(report->reader.thread_names, entity);
-		other = n_names > 1 ? g_strdup_printf(_(" (%u names)"), n_names) : NULL;
-		text = g_strdup_printf("%" PRIu64 "/%" PRIu64 " %s%s",
-				       names_process_at(names, thread->process)->pid, thread->tid,
-				       thread->comm ? thread->comm : "-", other ? other : "");
-		break;
-	case TALLY_PROCESS:
-		text = g_strdup_printf("%" PRIu64 " %s", names_process_at(names, entity)->pid,
-				       process_comm(report, entity) ? process_comm(report, entity)
-								    : "-");
-		break;
-	case TALLY_CGROUP:
-		text = g_strdup(report->tally.cgroups->pdata[entity]);
-		break;
-	}
-	if (report->full_names) {
-		print_name(out, text);
-		out_char(out, '\n');
-	} else {
-		reader_end_line(&report->reader, out, text ? text : "-", used);
-	}
+	g_array_sort(rows.lines, report_compare_lines);
+	table = table_of(&rows);
+	table_add_column(&table, SELF_PCT, COLUMN_PERCENT, _("self %"));
+	add_times(&rows, &table);
+	table_add_column(&table, PROCESSES, COLUMN_COUNT, _("processes"));
+	table_add_column(&table, NAME, COLUMN_NAME, _("program"));
+	top.limit = top.limit ? MIN_OF(top.limit, (uint64_t)MOST_PROGRAMS) : 0;
+	reader_print_table(&top, out, &table);
+	out_char(out, '\n');
 }
 
-/* Scales each part to the greatest of the row. Returns the number of columns that it printed. */
-static unsigned print_timeline(const struct report *report, struct out *out, uint32_t entity)
-{
-	static const char *const levels[] = { " ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
-	const uint64_t highest = ARRAY_SIZE(levels) - 1;
-	const struct amount *self = timeline_of(report, entity);
-	uint64_t most = 1;
-
-	for (unsigned i = 0; i < TALLY_BINS; i++)
-		most = MAX_OF(most, self[i].weight);
-	for (unsigned i = 0; i < TALLY_BINS; i++)
-		out_text(out, levels[(size_t)ceil((double)self[i].weight / (double)most *
-						  (double)highest)]);
-	out_text(out, "  ");
-	return TALLY_BINS + 2;
-}
-
-static void print_lines(const struct report *report, struct out *out, const GArray *lines)
-{
-	print_columns(report, out);
-	for (guint i = 0; i < shown(report, lines); i++) {
-		const struct report_line *line = &g_array_index(lines, struct report_line, i);
-
-		unsigned used = print_count(report, out, line->count);
-
-		if (report->tally.by == TALLY_THREAD)
-			used += print_times(report, out, line->entity);
-		if (report->tally.wants_timeline)
-			used += print_timeline(report, out, line->entity);
-		report_print_entity(report, out, line->entity, used);
-	}
-	reader_print_limit(&report->reader, out, shown(report, lines), lines->len);
-}
-
-/* ---- three shapes of an answer --------------------------------------------------------------- */
+/* ---- two shapes of an answer ----------------------------------------------------------------- */
 
 void report_show_rows(struct report *report, struct out *out)
 {
-	g_autoptr(GArray) lines = lines_of(report, report->tally.counts);
+	CLEANUP(rows_done) struct rows rows;
 
+	rows_init(&rows, report, report->tally.counts);
 	if (report->reader.format == READER_TEXT) {
 		report_print_head(report, out);
-		print_lines(report, out, lines);
+		if (report->tally.by == TALLY_FUNCTION && report->process_comms)
+			print_programs(report, out);
+		print_rows(&rows, out);
 	} else {
-		write_rows(report, &report->json, lines);
+		const struct table table = table_of(&rows);
+
+		reader_begin(&report->reader, &report->json, "report",
+			     reader_shown(&report->reader, table.rows) < table.rows);
+		if (report->reader.format == READER_JSON)
+			report_write_head(report, &report->json);
+		reader_write_table(&report->reader, &report->json, &table);
+		reader_end(&report->reader, &report->json);
 	}
-}
-
-static void write_edges(struct report *report, const char *key, const GArray *lines)
-{
-	struct json *json = &report->json;
-
-	json_begin_array(json, key);
-	for (guint i = 0; i < shown(report, lines); i++) {
-		const struct report_line *line = &g_array_index(lines, struct report_line, i);
-
-		json_begin_object(json, NULL);
-		report_write_entity(report, json, line->entity);
-		report_write_counts(report, json, line->count);
-		json_end(json);
-	}
-	json_end(json);
 }
 
 /* Returns the index of the function that --callers or --callees selects, or FUNCTION_NO_STACK. */
@@ -514,44 +659,63 @@ static uint32_t focus_index(const struct report *report)
 	return FUNCTION_NO_STACK;
 }
 
-static void write_edges_json(struct report *report, const GArray *callers, const GArray *callees)
+/* "pthread_mutex_lock (libc.so.6): 2.1 % of CPU time, 65 samples. Lost: nothing. Its callers:" */
+static void print_focus(const struct report *report, struct out *out)
 {
-	struct json *json = &report->json;
-	bool truncated = shown(report, callers) < callers->len ||
-			 shown(report, callees) < callees->len;
+	const struct tally *tally = &report->tally;
+	uint32_t function = focus_index(report);
+	struct amount total = tally->focus_count.total;
+	struct function_labels *labels = function_labels_new(tally->functions, report->full_names);
+	g_autofree char *name = NULL, *place = NULL, *label = NULL, *label_text = NULL;
+	g_autofree char *count = text_count(total.samples);
+	g_autofree char *percent = text_percent(report_percent(report, total),
+						tally->all.samples >= REPORT_FINE_SAMPLES);
+	struct out line;
 
-	reader_begin(&report->reader, json, "report", truncated);
-	report_write_head(report, json);
-	if (report->tally.focus_found) {
-		json_begin_object(json, "function");
-		report_write_entity(report, json, focus_index(report));
-		report_write_counts(report, json, report->tally.focus_count);
-		json_end(json);
-	} else {
-		json_null(json, "function");
-	}
-	write_edges(report, "callers", callers);
-	write_edges(report, "callees", callees);
-	reader_end(&report->reader, json);
+	function_labels_add(labels, function);
+	name = function_labels_name(labels, function);
+	place = function_labels_place(labels, function);
+	label = place ? g_strdup_printf("%s (%s)", name, place) : g_strdup(name);
+	label_text = text_escape(label);
+	function_labels_free(labels);
+	out_init(&line, -1);
+	out_printf(&line, _("%s: %s %% of "), label_text, percent);
+	if (strcmp(tally_unit(tally), "ns") == 0)
+		out_text(&line, _("CPU time"));
+	else
+		text_cell(&line, tally_event_name(tally), 0, TEXT_LEFT);
+	out_printf(&line, ngettext(", %s sample.", ", %s samples.", (unsigned long)total.samples),
+		   count);
+	if (reader_is_complete(&report->reader))
+		out_text(&line, _(" Lost: nothing."));
+	out_text(&line, report->callers ? _(" Its callers:") : _(" Its callees:"));
+	text_wrap(out, line.text->str, 0, 2, report->reader.columns);
+	out_done(&line);
 }
 
-static void print_edges(struct report *report, struct out *out, const GArray *callers,
-			const GArray *callees)
+static gint compare_by_total(gconstpointer left, gconstpointer right)
 {
-	report_print_head(report, out);
-	if (!report->tally.focus_found)
-		return;
-	print_columns(report, out);
-	report_print_entity(report, out, focus_index(report),
-			    print_count(report, out, report->tally.focus_count));
-	if (report->callers) {
-		out_text(out, _("\nCallers\n"));
-		print_lines(report, out, callers);
-	}
-	if (report->callees) {
-		out_text(out, _("\nCallees\n"));
-		print_lines(report, out, callees);
-	}
+	const struct report_line *a = left, *b = right;
+	int order = amount_compare(a->count.total, b->count.total);
+
+	return order ? order : report_compare_lines(left, right);
+}
+
+static void print_edges(struct rows *rows, struct out *out, const char *title)
+{
+	struct table table;
+
+	g_array_sort(rows->lines, compare_by_total);
+	prepare_text(rows);
+	table = table_of(rows);
+	table.is_coarse = rows->report->tally.focus_count.total.samples < REPORT_FINE_SAMPLES;
+	table.is_bold = NULL;
+	table_add_column(&table, TOTAL, COLUMN_COUNT, _("samples"));
+	table_add_column(&table, SHARE, COLUMN_PERCENT, _("share %"));
+	table_add_column(&table, NAME, COLUMN_NAME, title);
+	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
+	out_char(out, '\n');
+	reader_print_table(&rows->report->reader, out, &table);
 }
 
 static void warn_not_found(const struct report *report)
@@ -573,13 +737,46 @@ static void warn_not_found(const struct report *report)
 
 void report_show_edges(struct report *report, struct out *out)
 {
-	g_autoptr(GArray) callers = lines_of(report, report->tally.callers);
-	g_autoptr(GArray) callees = lines_of(report, report->tally.callees);
+	CLEANUP(rows_done) struct rows callers;
+	CLEANUP(rows_done) struct rows callees;
+	const struct tally *tally = &report->tally;
+	struct json *json = &report->json;
 
-	if (!report->tally.focus_found)
+	rows_init(&callers, report, tally->callers);
+	rows_init(&callees, report, tally->callees);
+	callers.kind = tally->own_callers ? ROWS_CALLERS : ROWS_CALLEES;
+	callees.kind = ROWS_CALLEES;
+	if (!tally->focus_found)
 		warn_not_found(report);
-	if (report->reader.format == READER_TEXT)
-		print_edges(report, out, callers, callees);
-	else
-		write_edges_json(report, callers, callees);
+	if (report->reader.format != READER_TEXT) {
+		const struct table tables[] = { table_of(&callers), table_of(&callees) };
+		const size_t shown[] = { reader_shown(&report->reader, tables[0].rows),
+					 reader_shown(&report->reader, tables[1].rows) };
+
+		reader_begin(&report->reader, json, "report",
+			     shown[0] < tables[0].rows || shown[1] < tables[1].rows);
+		report_write_head(report, json);
+		if (tally->focus_found) {
+			json_begin_object(json, "function");
+			report_write_entity(report, json, focus_index(report));
+			report_write_counts(report, json, tally->focus_count);
+			json_end(json);
+		} else {
+			json_null(json, "function");
+		}
+		table_write_array(&tables[0], json, "callers", shown[0]);
+		table_write_array(&tables[1], json, "callees", shown[1]);
+		reader_end(&report->reader, json);
+		return;
+	}
+	report_print_losses(report, out);
+	if (!tally->focus_found)
+		return;
+	print_focus(report, out);
+	if (report->callers)
+		print_edges(&callers, out, _("caller"));
+	if (report->callers && report->callees)
+		out_text(out, _("\nIts callees:\n"));
+	if (report->callees)
+		print_edges(&callees, out, _("callee"));
 }

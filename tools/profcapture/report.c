@@ -14,6 +14,7 @@
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,7 +24,7 @@
 #define COMMAND_COLUMNS 60
 
 /* Limits of the sentence that says where most time went. */
-#define WHERE_FUNCTIONS 3
+#define WHERE_FUNCTIONS 3u
 #define WHERE_MIN_PCT 1.0
 #define WHERE_MIN_CALLEE_PCT 25.0
 
@@ -34,10 +35,12 @@ static const struct cli_option options[] = {
 	  N_("Show the call tree, callers first") },
 	{ "inverted", 0, CLI_FLAG, offsetof(struct report, tally.inverted), NULL,
 	  N_("Show the call tree, hottest functions first, then their callers") },
-	{ "no-fold", 0, CLI_FLAG, offsetof(struct report, no_fold), NULL,
-	  N_("Show every frame in trees") },
+	{ "no-inline", 0, CLI_FLAG, offsetof(struct report, not_inlined), NULL,
+	  N_("Count inlined functions for their callers") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct report, inlined), NULL,
-	  N_("Count inlined functions as functions") },
+	  N_("Count inlined functions as functions (the default)") },
+	{ "no-fold", 0, CLI_FLAG, offsetof(struct report, no_fold), NULL,
+	  N_("Show every frame in trees and among callers") },
 	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("FUNCTION"),
 	  N_("Show who calls FUNCTION") },
 	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("FUNCTION"),
@@ -80,23 +83,34 @@ static void write_per_mark(const struct report *report, struct json *json)
 	json_end(json);
 }
 
+/* Prints a sentence, broken into lines on a terminal. */
+static void say(const struct report *report, struct out *out, struct out *sentence)
+{
+	if (sentence->text->len > 0)
+		text_wrap(out, sentence->text->str, 0, 2, report->reader.columns);
+	out_done(sentence);
+}
+
 static void print_per_mark(const struct report *report, struct out *out)
 {
 	const struct span_set *set = &report->inside;
 	g_autofree char *total = text_duration(set->total_ns);
 	g_autofree char *name = text_escape(report->per_mark);
+	struct out line;
 
-	out_printf(out, _("Inside of %" PRIu64 " spans of '%s', which take %s"), set->spans, name,
+	out_init(&line, -1);
+	out_printf(&line, _("Inside of %" PRIu64 " spans of '%s', which take %s"), set->spans, name,
 		   total);
 	if (set->no_end)
-		out_printf(out, _(" (%" PRIu64 " without an end)"), set->no_end);
+		out_printf(&line, _(" (%" PRIu64 " without an end)"), set->no_end);
 	if (set->no_begin)
-		out_printf(out, _(" (%" PRIu64 " without a begin)"), set->no_begin);
-	out_char(out, '\n');
+		out_printf(&line, _(" (%" PRIu64 " without a begin)"), set->no_begin);
+	out_char(&line, '.');
 	if (reader_misses_rows(&report->reader, "mark"))
-		out_text(out,
-			 _("Marks may be missing: counts may be low, and begins without an end, "
-			   "or whole spans, wrong\n"));
+		out_text(&line,
+			 _(" Marks may be missing: counts may be low, and begins without an end, "
+			   "or whole spans, wrong."));
+	say(report, out, &line);
 }
 
 void report_write_head(const struct report *report, struct json *json)
@@ -138,24 +152,7 @@ void report_write_head(const struct report *report, struct json *json)
 		write_per_mark(report, json);
 }
 
-static void print_filtered(const struct report *report, struct out *out)
-{
-	const struct tally *tally = &report->tally;
-	struct amount passed = amount_less(tally->all, tally->filtered);
-	g_autofree char *samples = text_count(passed.samples);
-
-	if (tally->filters)
-		out_printf(out, _("%s samples (%.1f %%) pass the filters of frames\n"), samples,
-			   report_percent(report, passed));
-	if (tally->mode == TALLY_ANY_MODE && tally->kernel.samples)
-		out_printf(out, _("In the kernel: %.1f %%\n"),
-			   report_percent(report, tally->kernel));
-	else if (tally->mode != TALLY_ANY_MODE)
-		out_printf(out, _("Only samples in %s mode\n"), tally_modes[tally->mode]);
-}
-
-/* Returns whether the report covers all CPU time of the recording. */
-static bool is_all_cpu_time(const struct report *report)
+bool report_is_all_cpu_time(const struct report *report)
 {
 	const struct tally *tally = &report->tally;
 
@@ -165,9 +162,9 @@ static bool is_all_cpu_time(const struct report *report)
 	       report->reader.capture->duration_ns > 0;
 }
 
-static bool is_system(const struct capture *capture)
+bool report_is_of_system(const struct report *report)
 {
-	const char *recorded = capture_metadata(capture, "options");
+	const char *recorded = capture_metadata(report->reader.capture, "options");
 
 	return recorded && strstr(recorded, "\"system\":true");
 }
@@ -185,77 +182,156 @@ static void print_command(const struct report *report, struct out *out)
 	out_done(&command);
 }
 
-/* "./shop 40000 used 3.0 s of CPU in 3.2 s (0.95 CPUs)." */
+/* The threads and processes that ran, waited or have samples. */
+static void count_tasks(const struct report *report, unsigned *ret_threads, unsigned *ret_processes)
+{
+	const struct names *names = report->reader.capture->names;
+	const GArray *times = report->times, *sampled = report->tally.threads;
+	/* A thread has several indexes if its process executed another program. */
+	g_autoptr(GHashTable) tids = g_hash_table_new(NULL, NULL);
+	g_autoptr(GHashTable) pids = g_hash_table_new(NULL, NULL);
+
+	for (guint i = NAMES_LOST + 1; i < MAX_OF(times->len, sampled->len); i++) {
+		const struct names_thread *thread = names_thread_at(names, i);
+
+		if (!(i < times->len && g_array_index(times, struct run_time, i).known) &&
+		    !(i < sampled->len && g_array_index(sampled, struct amount, i).samples))
+			continue;
+		g_hash_table_add(tids, GSIZE_TO_POINTER(thread->tid));
+		g_hash_table_add(pids,
+				 GSIZE_TO_POINTER(names_process_at(names, thread->process)->pid));
+	}
+	*ret_threads = g_hash_table_size(tids);
+	*ret_processes = g_hash_table_size(pids);
+}
+
+/* "./shop 40000 used 3.02 s of CPU in 3.18 s (0.95 CPUs), 5 threads." */
 static void print_cost(const struct report *report, struct out *out)
 {
 	const struct capture *capture = report->reader.capture;
 	double cpus = (double)report->tally.all.weight / (double)capture->duration_ns;
 	g_autofree char *used = text_duration(report->tally.all.weight);
 	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
-	const char *n_cpus = capture_metadata(capture, "cpus");
+	const char *metadata = capture_metadata(capture, "cpus");
+	uint64_t n_cpus = metadata ? g_ascii_strtoull(metadata, NULL, 10) : 0;
+	g_autofree char *n_threads = NULL, *n_processes = NULL;
+	unsigned threads, processes;
 	struct out line;
 
+	count_tasks(report, &threads, &processes);
+	n_threads = text_count(threads);
+	n_processes = text_count(processes);
 	out_init(&line, -1);
-	if (capture_metadata(capture, "command"))
+	if (report->tally.by == TALLY_THREAD)
+		out_printf(&line, ngettext("%s thread", "%s threads", threads), n_threads);
+	else if (capture_metadata(capture, "command"))
 		print_command(report, &line);
 	else
-		out_text(&line, is_system(capture) ? _("The system") : _("What was recorded"));
+		out_text(&line,
+			 report_is_of_system(report) ? _("The system") : _("What was recorded"));
 	out_printf(&line, _(" used %s of CPU in %s"), used, duration);
-	if (is_system(capture) && n_cpus && g_ascii_strtoull(n_cpus, NULL, 10) > 0)
-		out_printf(&line, _(" (%.2f of %" PRIu64 " CPUs)"), cpus,
-			   g_ascii_strtoull(n_cpus, NULL, 10));
+	if (report_is_of_system(report) && n_cpus > 0)
+		out_printf(&line, _(" (%.*f of %" PRIu64 " CPUs busy)"),
+			   cpus < 9.95 && fabs(cpus - round(cpus)) >= 0.05, cpus, n_cpus);
 	else
 		out_printf(&line, _(" (%.2f CPUs)"), cpus);
+	if (report_is_of_system(report))
+		out_printf(&line, ngettext(", %s process", ", %s processes", processes),
+			   n_processes);
+	else if (report->tally.by != TALLY_THREAD)
+		out_printf(&line, ngettext(", %s thread", ", %s threads", threads), n_threads);
 	tally_print_other_events(&report->tally, &line);
-	out_text(out, line.text->str);
-	out_text(out, ".\n");
-	out_done(&line);
-}
-
-/* Returns the name without parameters, unless another row that the sentence may name differs only
- * in them. */
-static char *sentence_name(const struct report *report, const GArray *rows, uint32_t function)
-{
-	const struct functions *functions = report->tally.functions;
-	const struct function *f = functions_at(functions, function);
-	g_autofree char *people = function_name_for_people(f->name, f->raw_name), *simple = NULL;
-	bool is_unique = true;
-
-	for (guint i = 0; i < rows->len && i < WHERE_FUNCTIONS; i++) {
-		uint32_t index = g_array_index(rows, struct own_weight_row, i).function;
-		const struct function *other = functions_at(functions, index);
-		g_autofree char *text = function_name_for_people(other->name, other->raw_name);
-
-		is_unique &= index == function || strcmp(people, text) != 0;
-	}
-	simple = function_name_simplify(f->name, f->raw_name);
-	return text_escape(report->full_names ? f->name : is_unique ? people : simple);
+	out_char(&line, '.');
+	say(report, out, &line);
 }
 
 /* "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %." */
 static void print_where(const struct report *report, struct out *out)
 {
 	g_autoptr(GArray) rows = own_weights_rows(&report->own);
-	double all = (double)report->tally.all.weight;
+	const struct own_weight_row *all = (const void *)rows->data;
+	struct function_labels *labels =
+		function_labels_new(report->tally.functions, report->full_names);
+	double weight = (double)report->tally.all.weight;
+	guint n = 0;
 	struct out line;
 
-	out_init(&line, -1);
-	for (guint i = 0; i < rows->len && i < WHERE_FUNCTIONS; i++) {
-		const struct own_weight_row *row = &g_array_index(rows, struct own_weight_row, i);
-		double share = 100 * (double)row->weight / all;
-		double hottest = 100 * (double)row->hottest_weight / all;
-		g_autofree char *name = sentence_name(report, rows, row->function);
-		g_autofree char *callee = sentence_name(report, rows, row->hottest);
-
-		if (share < WHERE_MIN_PCT)
-			break;
-		out_printf(&line, "%s%s %.0f %%", i ? ", " : _("Most in "), name, share);
-		if (row->hottest != row->function && hottest > WHERE_MIN_CALLEE_PCT)
-			out_printf(&line, " (%s %.0f %%)", callee, hottest);
+	while (n < rows->len && n < WHERE_FUNCTIONS &&
+	       100 * (double)all[n].weight / weight >= WHERE_MIN_PCT) {
+		function_labels_add(labels, all[n].function);
+		function_labels_add(labels, all[n++].hottest);
 	}
-	if (line.text->len > 0)
-		out_printf(out, "%s.\n", line.text->str);
-	out_done(&line);
+	out_init(&line, -1);
+	for (guint i = 0; i < n; i++) {
+		double hottest = 100 * (double)all[i].hottest_weight / weight;
+		g_autofree char *name = function_labels_name(labels, all[i].function);
+		g_autofree char *callee = function_labels_name(labels, all[i].hottest);
+
+		out_text(&line, i ? ", " : _("Most in "));
+		text_cell(&line, name, 0, TEXT_LEFT);
+		out_printf(&line, " %.0f %%", 100 * (double)all[i].weight / weight);
+		if (all[i].hottest != all[i].function && hottest > WHERE_MIN_CALLEE_PCT) {
+			out_text(&line, " (");
+			text_cell(&line, callee, 0, TEXT_LEFT);
+			out_printf(&line, " %.0f %%)", hottest);
+		}
+	}
+	if (n > 0)
+		out_char(&line, '.');
+	say(report, out, &line);
+	function_labels_free(labels);
+}
+
+/* "The busiest 4 ran 25-27 % of their lives and waited 68-69 %." */
+static void print_busiest(const struct report *report, struct out *out)
+{
+	const GArray *times = report->times;
+	double least[2] = { 100, 100 }, most[2] = { 0, 0 };
+	uint64_t longest = 0;
+	unsigned n = 0;
+
+	for (guint i = 0; i < times->len; i++)
+		longest = MAX_OF(longest, g_array_index(times, struct run_time, i).run_ns);
+	for (guint i = 0; longest && i < times->len; i++) {
+		const struct run_time *time = &g_array_index(times, struct run_time, i);
+		double life = (double)time->run_ns + (double)time->wait_ns +
+			      (double)time->preempted_ns + (double)time->runnable_ns;
+		const double shares[2] = { 100 * (double)time->run_ns / life,
+					   100 * (double)time->wait_ns / life };
+
+		if (time->run_ns < longest / 2)
+			continue;
+		n++;
+		for (unsigned k = 0; k < 2; k++) {
+			least[k] = MIN_OF(least[k], shares[k]);
+			most[k] = MAX_OF(most[k], shares[k]);
+		}
+	}
+	if (n == 1)
+		out_printf(out, _("The busiest ran %.0f %% of its life and waited %.0f %%.\n"),
+			   most[0], most[1]);
+	else if (n > 1)
+		out_printf(out,
+			   _("The busiest %u ran %.0f-%.0f %% of their lives and waited "
+			     "%.0f-%.0f %%.\n"),
+			   n, least[0], most[0], least[1], most[1]);
+}
+
+/* "Waited 11.1 s in all threads." */
+static void print_waiting(const struct report *report, struct out *out)
+{
+	bool is_least = capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH);
+	uint64_t ns = 0;
+	g_autofree char *duration = NULL;
+
+	for (guint i = 0; i < report->times->len; i++)
+		ns += g_array_index(report->times, struct run_time, i).wait_ns;
+	duration = text_duration(ns);
+	if (ns > 0)
+		out_printf(out,
+			   is_least ? _("Waited at least %s in all threads.\n")
+				    : _("Waited %s in all threads.\n"),
+			   duration);
 }
 
 /* Prints the number of samples, and the time in which they were taken. */
@@ -267,44 +343,50 @@ static void print_samples(const struct report *report, struct out *out)
 	g_autofree char *samples = text_count(tally->all.samples);
 	g_autofree char *duration = text_duration((uint64_t)MAX_OF(to - from, INT64_C(0)));
 	g_autofree char *event = text_escape(tally_event_name(tally));
+	struct out line;
 
-	/* Without a row that has a time, the length of the recording is not known. */
+	out_init(&line, -1);
 	if (from >= to && tally->all.samples == 0) {
-		out_printf(out,
-			   end > 0 ? _("No samples: the capture ends at %.3f s\n")
-				   : _("No samples\n"),
+		/* Without a row that has a time, the length of the recording is not known. */
+		out_printf(&line,
+			   end > 0 ? _("No samples: the capture ends at %.3f s.")
+				   : _("No samples."),
 			   (double)end / 1e9);
-		return;
+	} else if (tally->all.samples == 0 && !tally->event) {
+		out_printf(&line, _("No samples in %s."), duration);
+	} else {
+		out_printf(&line, _("%s samples of %s in %s"), samples, event, duration);
+		if (report->reader.timed)
+			out_printf(&line, _(", from %.3f s to %.3f s"), (double)from / 1e9,
+				   (double)to / 1e9);
+		tally_print_sum(tally, &line);
+		tally_print_other_events(tally, &line);
+		out_char(&line, '.');
 	}
-	if (tally->all.samples == 0 && !tally->event) {
-		out_printf(out, _("No samples in %s\n"), duration);
-		return;
-	}
-	out_printf(out, _("%s samples of %s in %s"), samples, event, duration);
-	if (report->reader.timed)
-		out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9, (double)to / 1e9);
-	tally_print_sum(tally, out);
-	tally_print_other_events(tally, out);
-	out_char(out, '\n');
+	say(report, out, &line);
 }
 
-void report_print_head(const struct report *report, struct out *out)
+void report_print_losses(const struct report *report, struct out *out)
 {
 	const struct tally *tally = &report->tally;
 	const struct capture *capture = report->reader.capture;
-	struct report_hint hint = report_hint_find(tally);
+	g_autoptr(GString) line = g_string_new(NULL);
 
 	reader_print_losses(&report->reader, out, READER_LOSSES);
-	if (is_all_cpu_time(report))
-		print_cost(report, out);
-	else
-		print_samples(report, out);
-	print_where(report, out);
-	if (report->per_mark)
-		print_per_mark(report, out);
-	print_filtered(report, out);
-	tally_print_quality(tally, out);
-	report_hint_print(&hint, out);
+	if (!tally->focus) {
+		if (reader_is_complete(&report->reader))
+			g_string_append(line, _("Lost: nothing."));
+		else if (capture->lost == 0 && capture_state(capture) == PROF_STATE_UNFINISHED)
+			g_string_append(line,
+					_("Lost: perhaps the end, the capture is unfinished."));
+		else if (capture->lost == 0 && capture_state(capture) != PROF_STATE_FINISHED)
+			g_string_append(line, _("Lost: what was in damaged parts of the capture "
+						"('profcapture verify' lists them)."));
+		tally_describe_quality(tally, line);
+		g_strchug(line->str);
+		if (*line->str)
+			text_wrap(out, line->str, 0, 2, report->reader.columns);
+	}
 	if (capture_lacks_rows(capture, PROF_TABLE_SAMPLE))
 		out_text(out,
 			 _("Samples could not be read: counts are lower bounds, and shares are "
@@ -315,12 +397,55 @@ void report_print_head(const struct report *report, struct out *out)
 		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
 	reader_print_lost_names(&report->reader, out);
 	reader_print_missed_ticks(&report->reader, out);
-	if (reader_is_complete(&report->reader))
-		out_text(out, _("Lost: nothing.\n"));
-	if (report->times && report->times->len && !run_times_have_wakeups(capture))
+}
+
+void report_print_head(const struct report *report, struct out *out)
+{
+	const struct tally *tally = &report->tally;
+	struct amount passed = amount_less(tally->all, tally->filtered);
+	bool is_all = report_is_all_cpu_time(report);
+
+	if (is_all)
+		print_cost(report, out);
+	else
+		print_samples(report, out);
+	print_where(report, out);
+	if (is_all && tally->by == TALLY_THREAD &&
+	    !capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH))
+		print_busiest(report, out);
+	else if (is_all && !report_is_of_system(report))
+		print_waiting(report, out);
+	if (report->per_mark)
+		print_per_mark(report, out);
+	if (tally->filters) {
+		g_autofree char *samples = text_count(passed.samples);
+
+		out_printf(out, _("%s samples (%.0f %%) pass the filters of frames.\n"), samples,
+			   report_percent(report, passed));
+	}
+	if (tally->mode != TALLY_ANY_MODE)
+		out_printf(out, _("Only samples in %s mode.\n"), tally_modes[tally->mode]);
+	report_print_losses(report, out);
+	if (tally->by == TALLY_THREAD && report->times->len &&
+	    !run_times_have_wakeups(report->reader.capture))
 		out_text(out, _("A thread waits until it runs again: when it was woken was not "
-				"recorded\n"));
+				"recorded.\n"));
 	out_char(out, '\n');
+}
+
+/* Prints what to do next, below the answer. */
+static void print_tail(const struct report *report, struct out *out)
+{
+	const char *file = report->reader.capture->file;
+	struct report_hint hint = report_hint_find(&report->tally);
+	g_autofree char *word = g_shell_quote(file), *quoted = text_escape(word);
+	g_autofree char *plain = text_escape(file);
+
+	report_hint_print(&hint, out);
+	if (report->reader.columns > 0 && report->tally.by == TALLY_FUNCTION && !report->tree &&
+	    !report->tally.focus && report->tally.all.samples > 0 && strcmp(file, "-") != 0)
+		out_printf(out, _("Next: profcapture report %s --tree\n"),
+			   strchr(file, ' ') || strcmp(plain, file) != 0 ? quoted : plain);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
@@ -344,6 +469,8 @@ static int check_options(struct report *report)
 			_("--tree, --callers and --callees need --by function or image"));
 	if (report->inlined && report->by != TALLY_FUNCTION)
 		return cli_usage_error(_("--inline needs --by function"));
+	if (report->inlined && report->not_inlined)
+		return cli_usage_error(_("--inline and --no-inline exclude each other"));
 	if (report->tally.wants_timeline &&
 	    (nested || report->by > TALLY_IMAGE || report->reader.format == READER_CSV))
 		return cli_usage_error(_("--timeline is of rows by function, line or image, as "
@@ -467,40 +594,48 @@ static bool count_focus(struct report *report, GError **error)
 
 static bool report_run(struct report *report, const char *file, GError **error)
 {
+	struct reader *reader = &report->reader;
+	struct tally *tally = &report->tally;
+	bool is_text;
+
 	/* A whole tree is rarely useful, in any format. */
-	if (report->tree && report->reader.limit == READER_LIMIT_UNSET)
-		report->reader.limit = DEFAULT_LIMIT;
-	if (!frame_filters_open(&report->filters, error) ||
-	    !reader_open(&report->reader, file, error))
+	if (report->tree && reader->limit == READER_LIMIT_UNSET)
+		reader->limit = DEFAULT_LIMIT;
+	if (!frame_filters_open(&report->filters, error) || !reader_open(reader, file, error))
 		return false;
 	if (frame_filters_any(&report->filters))
-		report->tally.filters = &report->filters;
+		tally->filters = &report->filters;
 	if (report->per_mark && !read_marks(report, error))
 		return false;
-	report->tally.by = (enum tally_by)report->by;
-	report->tally.wants_tree = report->tree;
-	report->tally.inlined = report->tally.joins_inlined = report->inlined;
-	if (report->reader.limit)
+	if (report->full_names)
+		reader->columns = 0;
+	is_text = reader->format == READER_TEXT;
+	tally->by = (enum tally_by)report->by;
+	tally->wants_tree = report->tree;
+	tally->inlined = tally->joins_inlined = tally->by == TALLY_FUNCTION && !report->not_inlined;
+	if (reader->limit)
 		/* Folding joins branches, so it has to know small ones, too. */
-		report->tally.tree.min_share =
-			REPORT_TREE_MIN_PCT /
-			(report->reader.format == READER_TEXT && !report->no_fold ? 1000 : 100);
-	if (report->tally.by == TALLY_FUNCTION && !report->callers && !report->callees &&
-	    report->reader.format == READER_TEXT)
-		report->tally.own = &report->own;
-	report->tally.focus = report->callers ? report->callers : report->callees;
-	if (!(report->tally.focus ? count_focus(report, error)
-				  : tally_run(&report->tally, &report->reader, error)))
+		tally->tree.min_share = REPORT_TREE_MIN_PCT /
+					(is_text && !report->no_fold ? 1000 : 100);
+	tally->focus = report->callers ? report->callers : report->callees;
+	tally->own_callers = is_text && !report->no_fold;
+	tally->wants_threads = is_text && !tally->focus;
+	if (tally->by == TALLY_FUNCTION && !tally->focus && is_text)
+		tally->own = &report->own;
+	if (!(tally->focus ? count_focus(report, error) : tally_run(tally, reader, error)))
 		return false;
-	if (report->tally.by == TALLY_PROCESS)
+	if (tally->by == TALLY_PROCESS ||
+	    (is_text && report_is_all_cpu_time(report) && report_is_of_system(report)))
 		list_process_comms(report);
-	if (report->tally.by == TALLY_THREAD && !reader_load_names(&report->reader, error))
+	if (tally->by == TALLY_THREAD && !reader_load_names(reader, error))
 		return false;
+	if (tally->by != TALLY_THREAD &&
+	    (!is_text || tally->focus || !report_is_all_cpu_time(report)))
+		return true;
 	/* Run times are per thread and cannot be limited to spans. */
-	if (report->tally.by == TALLY_THREAD)
-		report->times = report->per_mark ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
-						 : run_times_read(&report->reader, error);
-	return report->tally.by != TALLY_THREAD || report->times;
+	report->times = report->per_mark ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
+					 : run_times_read(reader, error);
+	return report->times;
 }
 
 static void report_done(struct report *report)
@@ -596,5 +731,7 @@ int verb_report(int argc, char **argv)
 		report_show_edges(&report, out);
 	else
 		report_show_rows(&report, out);
+	if (report.reader.format == READER_TEXT)
+		print_tail(&report, out);
 	return CLI_OK;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report - shared by the files of the verb `report`: the verb and the head of every answer
- * (report.c), rows, and the callers and callees of one function (report-rows.c), the call tree
- * (report-tree.c)
+ * Report - shared by the files of the verb `report`: the verb and the sentences above and below
+ * every answer (report.c), rows, and the callers and callees of one function (report-rows.c), the
+ * call tree (report-tree.c)
  */
 #pragma once
 
+#include "tools/profcapture/function-labels.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/tally.h"
 
@@ -13,7 +14,7 @@ struct report {
 	struct reader reader;
 	struct tally tally;
 	int by;
-	bool tree, inlined, no_children, full_names, no_fold;
+	bool tree, inlined, not_inlined, no_children, full_names, no_fold;
 	struct frame_filters filters;
 	const char *callers, *callees;
 	char *focus_name;     /* of the function that `callers` or `callees` selects */
@@ -21,13 +22,17 @@ struct report {
 	int scope;            /* enum span_scope */
 	struct span_set inside;
 	struct own_weights own;
-	GArray *times;            /* struct run_time; only with --by thread */
-	GPtrArray *process_comms; /* text by process index; only with --by process */
+	/* struct run_time by thread; with --by thread, and in text if all CPU time is shown */
+	GArray *times;
+	GPtrArray *process_comms; /* text by process index; NULL if no answer needs it */
 	struct json json;
 };
 
 /* A branch of a tree below this share of the weight is shown only with --limit 0. */
 #define REPORT_TREE_MIN_PCT 0.5
+
+/* Shares of fewer samples have no decimals. */
+#define REPORT_FINE_SAMPLES 1000
 
 /* An entity with its sort keys. */
 struct report_line {
@@ -39,6 +44,10 @@ struct report_line {
 };
 
 double report_percent(const struct report *report, struct amount amount);
+/* Returns whether the report covers all CPU time of the recording. */
+bool report_is_all_cpu_time(const struct report *report);
+/* Returns whether the recording was of all processes. */
+bool report_is_of_system(const struct report *report);
 /* Fills in the name, the image and the offset of line->entity. */
 void report_describe(const struct report *report, struct report_line *line);
 /* Sorts by self, then total, then name. Two entities are never equal. */
@@ -47,12 +56,11 @@ gint report_compare_lines(gconstpointer left, gconstpointer right);
 /* The head of every answer. */
 void report_write_head(const struct report *report, struct json *json);
 void report_print_head(const struct report *report, struct out *out);
-/* The members of a row. report_print_entity() also ends the line, of which `used` columns are
- * written. */
+/* Prints "Lost: nothing. Stacks cut short: 1.1 %." or the losses. */
+void report_print_losses(const struct report *report, struct out *out);
+/* The members of a row. */
 void report_write_counts(const struct report *report, struct json *json, struct tally_count count);
 void report_write_entity(const struct report *report, struct json *json, uint32_t entity);
-void report_print_entity(const struct report *report, struct out *out, uint32_t entity,
-			 unsigned used);
 
 /* The three shapes of an answer. */
 void report_show_rows(struct report *report, struct out *out);

@@ -34,7 +34,7 @@ struct pass {
 	GArray *on_path;           /* uint32_t: how often the entity is on the path from the root */
 	GArray *caller_on, *callee_on;
 	uint32_t focus_on;
-	GByteArray *is_focus; /* by function: 0 = not known yet */
+	GByteArray *is_focus, *is_own; /* enum verdict by function */
 	struct number_map
 		by_node;      /* node and entity → index + 1 in `amounts`, where filters choose */
 	GArray *amounts;      /* struct amount */
@@ -152,29 +152,70 @@ static void leave_plain(const struct stacks *stacks, uint32_t row, void *data)
 	(*number_of(pass->on_path, stacks->entity[row]))--;
 }
 
+enum verdict { NOT_KNOWN, YES, NO };
+
+static uint8_t *verdict_at(GByteArray *verdicts, uint32_t function)
+{
+	guint before = verdicts->len;
+
+	if (before <= function) {
+		g_byte_array_set_size(verdicts, function + 64);
+		memset(verdicts->data + before, NOT_KNOWN, verdicts->len - before);
+	}
+	return &verdicts->data[function];
+}
+
 static bool is_focus(struct pass *pass, uint32_t function)
 {
-	enum { UNKNOWN, YES, NO };
-	enum function_name_match match;
+	enum function_name_match least = pass->tally->focus_is_part ? FUNCTION_NAME_COMPONENT
+								    : FUNCTION_NAME_WHOLE;
+	uint8_t *verdict = verdict_at(pass->is_focus, function);
 	const struct function *f;
-	uint8_t *verdict;
 
-	if (pass->is_focus->len <= function) {
-		guint before = pass->is_focus->len;
-
-		g_byte_array_set_size(pass->is_focus, function + 64);
-		memset(pass->is_focus->data + before, UNKNOWN, pass->is_focus->len - before);
-	}
-	verdict = &pass->is_focus->data[function];
-	if (*verdict == UNKNOWN) {
+	if (*verdict == NOT_KNOWN) {
 		f = functions_at(pass->tally->functions, function);
-		match = function_name_match(f->name, f->raw_name, pass->tally->focus);
-		*verdict = match >= (pass->tally->focus_is_part ? FUNCTION_NAME_COMPONENT
-								: FUNCTION_NAME_WHOLE)
+		*verdict = function_name_match(f->name, f->raw_name, pass->tally->focus) >= least
 				   ? YES
 				   : NO;
 	}
 	return *verdict == YES;
+}
+
+static bool is_own(struct pass *pass, uint32_t function)
+{
+	uint8_t *verdict = verdict_at(pass->is_own, function);
+
+	if (*verdict == NOT_KNOWN)
+		*verdict = code_origin_of(pass->tally->functions, function) == CODE_ORIGIN_OWN ? YES
+											       : NO;
+	return *verdict == YES;
+}
+
+/* Returns the node that counts as the caller of one that has a parent. */
+static uint32_t caller_of(struct pass *pass, const struct stacks *stacks, uint32_t row,
+			  uint32_t *ret_skipped)
+{
+	uint32_t caller = stacks->parent[row];
+
+	*ret_skipped = 0;
+	if (!pass->tally->own_callers)
+		return caller;
+	for (; caller != STACKS_NO_ROW; caller = stacks->parent[caller], (*ret_skipped)++)
+		if (is_own(pass, stacks->entity[caller]))
+			return caller;
+	*ret_skipped = 0;
+	return stacks->parent[row];
+}
+
+static void note_skipped(GArray *all, uint32_t caller, uint32_t skipped)
+{
+	struct tally_skipped *at;
+
+	for (guint i = all->len; i <= caller; i++)
+		g_array_append_vals(all, &(struct tally_skipped){ UINT32_MAX, 0 }, 1);
+	at = &g_array_index(all, struct tally_skipped, caller);
+	at->least = MIN_OF(at->least, skipped);
+	at->most = MAX_OF(at->most, skipped);
 }
 
 static void enter_edge(GArray *on, GArray *counts, uint32_t entity, const struct stacks *stacks,
@@ -192,7 +233,7 @@ static void enter_focus(const struct stacks *stacks, uint32_t row, void *data)
 	struct pass *pass = data;
 	struct tally *tally = pass->tally;
 	uint32_t here = stacks->entity[row];
-	uint32_t parent = stacks->parent[row];
+	uint32_t parent = stacks->parent[row], skipped;
 
 	enter_plain(stacks, row, data);
 	if (is_focus(pass, here)) {
@@ -200,9 +241,12 @@ static void enter_focus(const struct stacks *stacks, uint32_t row, void *data)
 		amount_add(&tally->focus_count.self, stacks->self[row]);
 		if (pass->focus_on++ == 0)
 			amount_add(&tally->focus_count.total, stacks->total[row]);
-		if (parent != STACKS_NO_ROW)
-			enter_edge(pass->caller_on, tally->callers, stacks->entity[parent], stacks,
-				   row);
+		if (parent != STACKS_NO_ROW) {
+			uint32_t caller = stacks->entity[caller_of(pass, stacks, row, &skipped)];
+
+			enter_edge(pass->caller_on, tally->callers, caller, stacks, row);
+			note_skipped(tally->skipped, caller, skipped);
+		}
 	}
 	if (parent != STACKS_NO_ROW && is_focus(pass, stacks->entity[parent]))
 		enter_edge(pass->callee_on, tally->callees, here, stacks, row);
@@ -212,13 +256,14 @@ static void leave_focus(const struct stacks *stacks, uint32_t row, void *data)
 {
 	struct pass *pass = data;
 	uint32_t here = stacks->entity[row];
-	uint32_t parent = stacks->parent[row];
+	uint32_t parent = stacks->parent[row], skipped;
 
 	leave_plain(stacks, row, data);
 	if (is_focus(pass, here)) {
 		pass->focus_on--;
 		if (parent != STACKS_NO_ROW)
-			(*number_of(pass->caller_on, stacks->entity[parent]))--;
+			(*number_of(pass->caller_on,
+				    stacks->entity[caller_of(pass, stacks, row, &skipped)]))--;
 	}
 	if (parent != STACKS_NO_ROW && is_focus(pass, stacks->entity[parent]))
 		(*number_of(pass->callee_on, here))--;
@@ -562,6 +607,11 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
 	if (array_number_or(&c[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL)
 		amount_add(&tally->kernel, hit.amount);
+	if (tally->wants_threads) {
+		if (tally->threads->len <= thread)
+			g_array_set_size(tally->threads, thread + 1);
+		amount_add(&g_array_index(tally->threads, struct amount, thread), hit.amount);
+	}
 	switch (tally->by) {
 	case TALLY_THREAD:
 		count_by(pass, thread, &hit);
@@ -596,7 +646,8 @@ static void count_batch(struct pass *pass, const struct prof_batch *batch)
 	const struct prof_array *c = batch->columns;
 	const struct span_set *inside = pass->tally->inside;
 	bool threads = reader_filters_threads(reader) || inside || pass->tally->wants_samples ||
-		       pass->tally->by == TALLY_THREAD || pass->tally->by == TALLY_PROCESS;
+		       pass->tally->wants_threads || pass->tally->by == TALLY_THREAD ||
+		       pass->tally->by == TALLY_PROCESS;
 	uint64_t from, to;
 
 	reader_clock_range(reader, batch->segment, &from, &to);
@@ -655,6 +706,7 @@ static void forget_counts(struct tally *tally)
 	memset(tally->unwind, 0, sizeof(tally->unwind));
 	tally->all = tally->filtered = tally->kernel = (struct amount){ 0 };
 	tally->unresolved = tally->bad_stacks = 0;
+	g_array_set_size(tally->threads, 0);
 }
 
 static bool read_samples(struct pass *pass, const struct prof_cursor_options *options,
@@ -704,6 +756,8 @@ static void answer_init(struct tally *tally)
 	tally->counts = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
 	tally->callers = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
 	tally->callees = g_array_new(FALSE, TRUE, sizeof(struct tally_count));
+	tally->skipped = g_array_new(FALSE, TRUE, sizeof(struct tally_skipped));
+	tally->threads = g_array_new(FALSE, TRUE, sizeof(struct amount));
 	tally_tree_init(&tally->tree);
 	tally->each = g_array_new(FALSE, FALSE, sizeof(struct tally_sample));
 	tally->timelines = g_array_new(FALSE, TRUE, sizeof(struct tally_timeline));
@@ -719,6 +773,7 @@ static void pass_init(struct pass *pass, struct tally *tally)
 	pass->caller_on = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	pass->callee_on = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	pass->is_focus = g_byte_array_new();
+	pass->is_own = g_byte_array_new();
 	pass->node_timelines = g_array_new(FALSE, TRUE, sizeof(struct tally_timeline));
 	number_map_init(&pass->by_node);
 	pass->amounts = g_array_new(FALSE, TRUE, sizeof(struct amount));
@@ -732,6 +787,7 @@ static void pass_done(struct pass *pass)
 	g_array_unref(pass->caller_on);
 	g_array_unref(pass->callee_on);
 	g_byte_array_unref(pass->is_focus);
+	g_byte_array_unref(pass->is_own);
 	g_array_unref(pass->node_timelines);
 	number_map_done(&pass->by_node);
 	g_array_unref(pass->amounts);
@@ -791,6 +847,8 @@ void tally_done(struct tally *tally)
 		g_array_unref(tally->counts);
 		g_array_unref(tally->callers);
 		g_array_unref(tally->callees);
+		g_array_unref(tally->skipped);
+		g_array_unref(tally->threads);
 		g_array_unref(tally->each);
 		g_array_unref(tally->timelines);
 		tally_tree_done(&tally->tree);
@@ -823,17 +881,21 @@ bool tally_is_weighted(const struct tally *tally)
 
 #define WEIGHT_COLUMNS 14u
 
+const char *tally_weight_title(const struct tally *tally)
+{
+	const char *name = tally_event_name(tally);
+
+	if (strcmp(tally_unit(tally), "ns") == 0)
+		return _("time");
+	return text_width(name) > WEIGHT_COLUMNS ? _("events") : name;
+}
+
 void tally_print_weight_title(const struct tally *tally, struct out *out)
 {
-	const char *title = tally_event_name(tally);
-
 	if (!tally_is_weighted(tally))
 		return;
-	if (strcmp(tally_unit(tally), "ns") == 0)
-		title = "ns";
-	else if (text_width(title) > WEIGHT_COLUMNS)
-		title = _("events");
-	text_cell(out, title, WEIGHT_COLUMNS, TEXT_RIGHT);
+	text_cell(out, strcmp(tally_unit(tally), "ns") == 0 ? "ns" : tally_weight_title(tally),
+		  WEIGHT_COLUMNS, TEXT_RIGHT);
 	out_text(out, "  ");
 }
 
@@ -875,40 +937,34 @@ void tally_print_other_events(const struct tally *tally, struct out *out)
 	out_printf(out, _("; also recorded: %s (--event NAME)"), escaped);
 }
 
-/* Returns whether it is more than one percent. */
-static bool is_notable(uint64_t samples, uint64_t all)
-{
-	return 100 * samples > all;
-}
-
 /*
  * These are shares of samples, not of weight. They say how well samples could be explained, and
  * each sample was one attempt, whatever its weight.
  */
-void tally_print_quality(const struct tally *tally, struct out *out)
+void tally_describe_quality(const struct tally *tally, GString *to)
 {
-	static const char *const kinds[] = { N_("complete"), N_("truncated"), N_("guessed"),
-					     N_("none") };
-	g_autofree char *unresolved = text_count(tally->unresolved);
 	uint64_t user = 0;
-	bool first = true;
 
-	for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
+	for (size_t i = 0; i < UNWIND_NO_MEMORY; i++)
 		user += tally->unwind[i];
-	if (is_notable(user - tally->unwind[UNWIND_COMPLETE], user)) {
-		out_text(out, _("User stacks: "));
-		for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
-			if (tally->unwind[i] == 0)
-				continue;
-			out_printf(out, "%s%.1f %% %s", first ? "" : ", ",
-				   100.0 * (double)tally->unwind[i] / (double)user, _(kinds[i]));
-			first = false;
-		}
-		out_char(out, '\n');
+
+	const struct {
+		const char *label;
+		uint64_t count, all;
+	} kinds[] = {
+		{ N_("Stacks cut short"), tally->unwind[UNWIND_TRUNCATED], user },
+		{ N_("Stacks guessed"), tally->unwind[UNWIND_GUESSED], user },
+		{ N_("Without a user stack"), tally->unwind[UNWIND_NONE], user },
+		{ N_("Without a name"), tally->unresolved, tally->all.samples },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		double percent = 100.0 * (double)kinds[i].count / (double)kinds[i].all;
+
+		if (100 * kinds[i].count > kinds[i].all)
+			g_string_append_printf(to, " %s: %.*f %%.", _(kinds[i].label), percent < 10,
+					       percent);
 	}
-	if (is_notable(tally->unresolved, tally->all.samples))
-		out_printf(out, _("Without a name: %s samples (%.1f %%)\n"), unresolved,
-			   100.0 * (double)tally->unresolved / (double)tally->all.samples);
 }
 
 void tally_write_unwind(const struct tally *tally, struct json *json, const char *key)

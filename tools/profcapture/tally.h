@@ -44,6 +44,11 @@ struct tally_sample {
 	uint64_t weight;
 };
 
+/* How many frames are between an own caller and what it calls. */
+struct tally_skipped {
+	uint32_t least, most;
+};
+
 /* The number of equal parts of the time range. */
 #define TALLY_BINS 24
 
@@ -68,6 +73,9 @@ struct tally {
 	bool places; /* each place in the source of a function is an entity; by function only */
 	const char *focus;  /* the function whose callers and callees are wanted, or NULL */
 	bool focus_is_part; /* or part of its name: function_name_match() */
+	/* callers: the nearest own function of the program above each call, if there is one */
+	bool own_callers;
+	bool wants_threads;            /* also count by thread; without filters */
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
 	struct own_weights *own;       /* also counted if functions are entities; or NULL */
 	/* By image: returns the entity for a frame of the table instead of its image; or NULL. 0
@@ -96,6 +104,8 @@ struct tally {
 	GArray *each; /* struct tally_sample in the order of the capture, with wants_samples */
 	struct tally_count focus_count;
 	GArray *callers, *callees; /* struct tally_count by function; with `focus` */
+	GArray *skipped;           /* struct tally_skipped by function, with own_callers */
+	GArray *threads;           /* struct amount by thread, with wants_threads */
 	bool focus_found;
 };
 
@@ -117,6 +127,8 @@ const char *tally_unit(const struct tally *tally);
 /* Returns whether weights say more than the number of samples. They do not for a clock with one
  * period, or for one sample for each event. */
 bool tally_is_weighted(const struct tally *tally);
+/* Returns the title of a column of weights. */
+const char *tally_weight_title(const struct tally *tally);
 /* Print a column of weights and its title as text if tally_is_weighted(), otherwise nothing.
  * `amount` NULL prints a blank cell. Both end with spaces. tally_print_weight() returns the number
  * of columns that it printed. */
@@ -127,8 +139,8 @@ unsigned tally_print_weight(const struct tally *tally, struct out *out,
 void tally_print_sum(const struct tally *tally, struct out *out);
 /* Prints "; also recorded: page-faults (--event NAME)" if there are other events. */
 void tally_print_other_events(const struct tally *tally, struct out *out);
-/* Prints the quality of user stacks and of names if more than one percent of samples lack it; at
- * most two lines. */
-void tally_print_quality(const struct tally *tally, struct out *out);
+/* Appends " Stacks cut short: 1.1 %." and the like: shares of samples above one percent whose stack
+ * or name is incomplete. */
+void tally_describe_quality(const struct tally *tally, GString *to);
 /* Writes the object UNWIND. */
 void tally_write_unwind(const struct tally *tally, struct json *json, const char *key);
