@@ -200,65 +200,63 @@ const char *cli_suggest(const char *word, const char *const *candidates)
 
 /* ---- Help and completion --------------------------------------------------------------------- */
 
-static unsigned help_columns(void)
+static void append_option(GString *line, const struct cli_option *option)
 {
-	unsigned columns = cli_columns(STDOUT_FILENO);
+	g_autofree char *choices =
+		option->type == CLI_CHOICE ? g_strjoinv("|", (char **)option->choices) : NULL;
 
-	return columns ? MIN_OF(columns, HELP_COLUMNS) : HELP_COLUMNS;
+	g_string_append(line, line->len ? ", " : "  ");
+	if (option->short_name)
+		g_string_append_printf(line, "-%c, ", option->short_name);
+	g_string_append_printf(line, "--%s", option->name);
+	if (choices)
+		g_string_append_printf(line, " %s", choices);
+	else if (option->type != CLI_FLAG)
+		g_string_append_printf(line, "%s%s", option->value[0] == '[' ? "" : " ",
+				       _(option->value));
 }
 
-/* Options without a description of their own share the line, and the description, of the next
- * one. */
-static const struct cli_option *help_line(struct out *out, const struct cli_option *option)
+/* Ends a line of options. */
+static void print_options(GString *line, const char *help)
 {
-	g_autoptr(GString) left = g_string_new(NULL);
-	unsigned width;
+	unsigned columns = cli_columns(STDOUT_FILENO);
+	unsigned width = MAX_OF(text_width(line->str) + 2, (unsigned)HELP_OPTION_COLUMNS);
+	struct out *out = out_stdout();
 
-	for (;; option++) {
-		g_autofree char *choices = option->type == CLI_CHOICE
-						   ? g_strjoinv("|", (char **)option->choices)
-						   : NULL;
-		const char *value = choices                    ? choices
-				    : option->type != CLI_FLAG ? _(option->value)
-							       : NULL;
-
-		g_string_append(left, left->len ? ", " : "  ");
-		if (option->short_name)
-			g_string_append_printf(left, "-%c, ", option->short_name);
-		g_string_append_printf(left, "--%s", option->name);
-		if (value)
-			g_string_append_printf(left, value[0] == '[' ? "%s" : " %s", value);
-		if (option->help || !option[1].name)
-			break;
-	}
-	width = text_width(left->str);
-	out_text(out, left->str);
-	if (option->help) {
-		width = MAX_OF(width + 2, (unsigned)HELP_OPTION_COLUMNS);
-		out_printf(out, "%*s", (int)(width - text_width(left->str)), "");
-		text_wrap(out, _(option->help), width, HELP_OPTION_COLUMNS, help_columns());
+	out_text(out, line->str);
+	if (help) {
+		out_printf(out, "%*s", (int)(width - text_width(line->str)), "");
+		text_wrap(out, _(help), width, HELP_OPTION_COLUMNS,
+			  columns ? MIN_OF(columns, HELP_COLUMNS) : HELP_COLUMNS);
 	} else {
 		out_char(out, '\n');
 	}
-	return option + 1;
+	g_string_truncate(line, 0);
 }
 
+/* Options without a description share the line, and the description, of the next one. */
 static void print_help(const struct cli_spec *spec, const struct cli_group *groups)
 {
+	g_autoptr(GString) line = g_string_new(NULL);
+	unsigned columns = cli_columns(STDOUT_FILENO);
 	struct out *out = out_stdout();
 
 	out_printf(out, _("Usage: %s %s [OPTION...]"), cli.program, cli.verb ? cli.verb : "");
 	if (*spec->synopsis)
 		out_printf(out, " %s", _(spec->synopsis));
 	out_char(out, '\n');
-	text_wrap(out, _(spec->description), 0, 0, help_columns());
+	text_wrap(out, _(spec->description), 0, 0,
+		  columns ? MIN_OF(columns, HELP_COLUMNS) : HELP_COLUMNS);
 	for (const struct cli_group *group = groups; group->options; group++) {
 		if (group == groups)
 			out_char(out, '\n');
 		if (group->title || group == groups)
 			out_printf(out, "%s\n", group->title ? _(group->title) : _("Options"));
-		for (const struct cli_option *o = group->options; o->name;)
-			o = help_line(out, o);
+		for (const struct cli_option *o = group->options; o->name; o++) {
+			append_option(line, o);
+			if (o->help || (!o[1].name && (!group[1].options || group[1].title)))
+				print_options(line, o->help);
+		}
 	}
 }
 
