@@ -855,16 +855,18 @@ int verb_diff(int argc, char **argv)
 	struct diff_verb verb = { .diff.options.limit = READER_LIMIT_UNSET,
 				  .diff.options.text_limit = DEFAULT_LIMIT };
 	struct reader *shared = &verb.diff.options;
-	const struct cli_group groups[] = { { NULL, options, &verb },
-					    { N_("Select"), reader_time_options, shared },
-					    { NULL, reader_process_options, shared },
-					    { NULL, reader_thread_options, shared },
-					    { NULL, reader_cpu_options, shared },
-					    { NULL, reader_event_options, shared },
-					    { N_("Frames (regular expressions, as in pprof)"),
-					      frame_filter_options, &verb.diff.filters },
-					    { N_("Output"), reader_output_options, shared },
-					    { NULL } };
+	const struct cli_group groups[] = {
+		{ NULL, options, &verb },
+		{ N_("Select"), reader_time_options, shared },
+		{ NULL, reader_process_options, shared },
+		{ NULL, reader_thread_options, shared },
+		{ NULL, reader_cpu_options, shared },
+		{ NULL, reader_event_options, shared },
+		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),
+		  frame_filter_options, &verb.diff.filters },
+		{ N_("Output"), reader_output_options, shared },
+		{ NULL }
+	};
 	const struct reader *reader;
 	g_autoptr(GPtrArray) files = g_ptr_array_new();
 	guint n_a;

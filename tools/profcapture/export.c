@@ -508,15 +508,17 @@ int verb_export(int argc, char **argv)
 					      N_("Write samples in the format of another program."),
 					      1, 1 };
 	CLEANUP(export_done) struct export export = { .output = "-", .format = -1 };
-	const struct cli_group groups[] = { { NULL, options, &export },
-					    { N_("Select"), time_options, &export.reader },
-					    { NULL, reader_process_options, &export.reader },
-					    { NULL, reader_thread_options, &export.reader },
-					    { NULL, reader_cpu_options, &export.reader },
-					    { NULL, reader_event_options, &export.reader },
-					    { N_("Frames (regular expressions, as in pprof)"),
-					      frame_filter_options, &export.filters },
-					    { NULL } };
+	const struct cli_group groups[] = {
+		{ NULL, options, &export },
+		{ N_("Select"), time_options, &export.reader },
+		{ NULL, reader_process_options, &export.reader },
+		{ NULL, reader_thread_options, &export.reader },
+		{ NULL, reader_cpu_options, &export.reader },
+		{ NULL, reader_event_options, &export.reader },
+		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),
+		  frame_filter_options, &export.filters },
+		{ NULL }
+	};
 	GError *error = NULL;
 	int status = cli_parse(&spec, groups, &argc, &argv);
 

@@ -16,16 +16,15 @@
 #define ASKED (1u << FRAME_FILTERS)
 #define BIT(filter) (1u << (filter))
 
-#define PATTERN(filter) CLI_STRING, offsetof(struct frame_filters, pattern[filter]), N_("PATTERN")
+#define PATTERN(filter) CLI_STRING, offsetof(struct frame_filters, pattern[filter]), N_("RE")
 
 const struct cli_option frame_filter_options[] = {
-	{ "focus", 0, PATTERN(FRAME_FOCUS),
-	  N_("Use only samples with a matching frame; a regular expression on function, file or image") },
+	{ "focus", 0, PATTERN(FRAME_FOCUS), N_("Use only samples with a matching frame") },
 	{ "ignore", 0, PATTERN(FRAME_IGNORE), N_("Drop samples with a matching frame") },
 	{ "hide", 0, PATTERN(FRAME_HIDE), N_("Remove matching frames") },
 	{ "show", 0, PATTERN(FRAME_SHOW), N_("Keep only matching frames") },
 	{ "show-from", 0, PATTERN(FRAME_SHOW_FROM),
-	  N_("Remove callers above the outermost match, and samples without a match") },
+	  N_("Remove callers above the outermost match, and samples without one") },
 	{ NULL },
 };
 

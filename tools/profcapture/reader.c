@@ -14,15 +14,14 @@
 const char *const reader_formats[] = { "text", "json", "ndjson", "csv", NULL };
 
 const struct cli_option reader_time_options[] = {
-	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"),
-	  N_("Start at TIME: 1.5s, -5s (before the end), @mark:NAME, or a range 1.2s..1.5s") },
-	{ "to", 0, CLI_TIME, offsetof(struct reader, range.to), N_("TIME"), N_("End at TIME") },
+	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"), NULL },
+	{ "to", 0, CLI_TIME, offsetof(struct reader, range.to), N_("TIME"),
+	  N_("1.5s, -5s (before the end), @mark:NAME, range 1.2s..1.5s") },
 	{ NULL },
 };
 
 const struct cli_option reader_process_options[] = {
-	{ "pid", 0, CLI_NUMBERS, offsetof(struct reader, pids), "PID",
-	  N_("Use only these processes; repeatable") },
+	{ "pid", 0, CLI_NUMBERS, offsetof(struct reader, pids), "PID", NULL },
 	{ NULL },
 };
 
@@ -39,19 +38,19 @@ const struct cli_option reader_event_options[] = {
 };
 
 const struct cli_option reader_thread_options[] = {
-	{ "tid", 0, CLI_NUMBERS, offsetof(struct reader, tids), "TID",
-	  N_("Use only these threads; repeatable") },
+	{ "tid", 0, CLI_NUMBERS, offsetof(struct reader, tids), "TID", NULL },
 	{ "comm", 0, CLI_LIST, offsetof(struct reader, comms), N_("NAME"),
-	  N_("Use only threads with this name") },
+	  N_("Use only these processes or threads; repeatable") },
 	{ NULL },
 };
 
 const struct cli_option reader_output_options[] = {
 	{ "limit", 0, CLI_UINT, offsetof(struct reader, limit), "N",
-	  N_("Show at most N rows (0: all; default: limited in text only)") },
-	{ "format", 0, CLI_CHOICE, offsetof(struct reader, format), N_("FORMAT"),
-	  N_("Output format (default: text)"), reader_formats },
-	{ "json", 0, CLI_FLAG, offsetof(struct reader, json), NULL, N_("Same as --format json") },
+	  N_("Show at most N rows (0: all; default: limited in text, all elsewhere)") },
+	{ "format", 0, CLI_CHOICE, offsetof(struct reader, format), N_("FORMAT"), NULL,
+	  reader_formats },
+	{ "json", 0, CLI_FLAG, offsetof(struct reader, json), NULL,
+	  N_("Output format (default: text)") },
 	{ "color", 0, CLI_CHOICE, offsetof(struct reader, color), N_("WHEN"),
 	  N_("Use colors (default: auto)"), cli_color_choices },
 	{ NULL },

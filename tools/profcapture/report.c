@@ -32,24 +32,22 @@ static const struct cli_option options[] = {
 	{ "by", 0, CLI_CHOICE, offsetof(struct report, by), N_("KEY"),
 	  N_("Group by (default: function)"), tally_by_names },
 	{ "tree", 0, CLI_FLAG, offsetof(struct report, tree), NULL,
-	  N_("Show the call tree, callers first") },
+	  N_("Call tree, callers first") },
 	{ "inverted", 0, CLI_FLAG, offsetof(struct report, tally.inverted), NULL,
-	  N_("Show the call tree, hottest functions first, then their callers") },
+	  N_("Call tree from the hottest functions up to their callers") },
 	{ "no-inline", 0, CLI_FLAG, offsetof(struct report, not_inlined), NULL,
 	  N_("Count inlined functions for their callers") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct report, inlined), NULL,
 	  N_("Count inlined functions as functions (the default)") },
 	{ "no-fold", 0, CLI_FLAG, offsetof(struct report, no_fold), NULL,
 	  N_("Show every frame in trees and among callers") },
-	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("FUNCTION"),
-	  N_("Show who calls FUNCTION") },
-	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("FUNCTION"),
-	  N_("Show what FUNCTION calls") },
+	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("F"), NULL },
+	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("F"),
+	  N_("Show who calls F, or what F calls") },
 	{ "per-mark", 0, CLI_STRING, offsetof(struct report, per_mark), N_("NAME"),
 	  N_("Use only samples inside spans named NAME") },
 	{ "mark-scope", 0, CLI_CHOICE, offsetof(struct report, scope), N_("SCOPE"),
-	  N_("Spans count for the marking process or thread (default: process)"),
-	  span_scope_names },
+	  N_("Of the marking process or thread (default: process)"), span_scope_names },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct report, tally.mode), N_("MODE"),
 	  N_("Use only samples taken in this mode (default: any)"), tally_modes },
 	{ "timeline", 0, CLI_FLAG, offsetof(struct report, tally.wants_timeline), NULL,
@@ -691,23 +689,24 @@ int verb_report(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
 		N_("[FILE]"),
-		N_("Show where the time went: samples by function, line, image, thread, process or cgroup. Without FILE: in the newest capture in this folder."),
-		0, 1
+		N_("Show where the time went (default: the newest capture in this folder)."), 0, 1
 	};
 	CLEANUP(report_done)
 	struct report report = { .reader.limit = READER_LIMIT_UNSET,
 				 .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = { { NULL, options, &report },
-					    { N_("Select"), reader_time_options, &report.reader },
-					    { NULL, reader_process_options, &report.reader },
-					    { NULL, reader_thread_options, &report.reader },
-					    { NULL, reader_cpu_options, &report.reader },
-					    { NULL, reader_event_options, &report.reader },
-					    { N_("Frames (regular expressions, as in pprof)"),
-					      frame_filter_options, &report.filters },
-					    { N_("Output"), reader_output_options, &report.reader },
-					    { NULL, reader_pager_options, &report.reader },
-					    { NULL } };
+	const struct cli_group groups[] = {
+		{ N_("Views"), options, &report },
+		{ N_("Select"), reader_time_options, &report.reader },
+		{ NULL, reader_process_options, &report.reader },
+		{ NULL, reader_thread_options, &report.reader },
+		{ NULL, reader_cpu_options, &report.reader },
+		{ NULL, reader_event_options, &report.reader },
+		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),
+		  frame_filter_options, &report.filters },
+		{ N_("Output"), reader_output_options, &report.reader },
+		{ NULL, reader_pager_options, &report.reader },
+		{ NULL }
+	};
 	struct out *out = out_stdout();
 	g_autofree char *newest = NULL;
 	GError *error = NULL;
