@@ -428,7 +428,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	} else if (field == PERCENT) {
 		*ret_cell = cell_double(percent_of(text, node->total));
 	} else if (field == PLACE) {
-		char *place = functions_place(text->memory->tree.functions, node->function);
+		char *place = functions_place(text->memory->tree.functions, node->function, false);
 
 		if (place)
 			*ret_cell = cell_own_text(place);

@@ -374,10 +374,12 @@ static char *site_place(const struct memory *memory, uint32_t entity)
 	const struct memory_site *site = memory_site_at(&memory->tree, entity);
 
 	if (!memory->by_caller)
-		return functions_place(memory->tree.functions, entity);
-	return functions_place(memory->tree.functions, site->place ? site->place
-						       : site->own ? site->own
-								   : site->callee);
+		return functions_place(memory->tree.functions, entity, false);
+	return functions_place(memory->tree.functions,
+			       site->place ? site->place
+			       : site->own ? site->own
+					   : site->callee,
+			       false);
 }
 
 /* Shortens both names of "callee < caller". */
@@ -464,7 +466,8 @@ static struct cell class_cell(const struct memory *memory, uint32_t entity, enum
 	return field == SIZE_FROM || field == LIFETIME_FROM ? cell_uint(from) : limit_cell(to);
 }
 
-static struct cell thread_cell(const struct memory *memory, uint32_t entity, enum memory_field field)
+static struct cell thread_cell(const struct memory *memory, uint32_t entity,
+			       enum memory_field field)
 {
 	const struct names *names = memory->reader.capture->names;
 	bool is_pair = memory_query_of(memory)->key == MEMORY_BY_PAIR;

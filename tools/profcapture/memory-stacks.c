@@ -128,8 +128,8 @@ static void print_frame(const struct memory *memory, struct out *out, unsigned u
 			uint32_t function, const char *note, bool has_place)
 {
 	g_autofree char *plain = memory_name(memory, function), *name = text_escape(plain);
-	g_autofree char *place = has_place ? functions_place(memory->tree.functions, function)
-					   : NULL;
+	g_autofree char *place =
+		has_place ? functions_place(memory->tree.functions, function, false) : NULL;
 	g_autofree char *safe = text_escape(place ? place : "");
 	unsigned rest = text_width(note), columns = memory->reader.columns;
 	unsigned of_place = *safe ? text_width(safe) + 2 : 0;
