@@ -362,7 +362,7 @@ def test_timeline(profcapture, heap):
     assert [{name: "" if value is None else str(value) for name, value in point.items()} for point in data["series"]] == table
     assert len(ask(profcapture, capture, "--timeline", "--limit", 10**9)["series"]) == 1000
     text = profcapture("memory", capture, "--timeline").stdout
-    assert re.match(r"Live heap, 0 to \S+ \S+, at most .*:  [ ▁▂▃▄▅▆▇█.:=+*#@-]+\n", text)
+    assert re.match(r"Live heap, 0-\S+ s, at most .*:  [ ▁▂▃▄▅▆▇█.:=+*#@-]+\n", text)
     assert len(text.split("\n\n")[1].splitlines()) == 1 + 10
     part = ask(profcapture, capture, "--timeline", "--from", "1ms", "--to", "2ms", "--limit", 2)["series"]
     assert [point["time_ns"] for point in part] == [1500000, 2000000]

@@ -465,8 +465,8 @@ static const char *name_of(uint32_t function, const void *data)
 	return functions_at(memory->tree.functions, function)->name;
 }
 
-/* Growth and shrinkage of a branch cancel out. So with --diff, the measure that counts is the sum of
- * both, and the other measure is the difference. */
+/* Growth and shrinkage of a branch cancel out. So with --diff, the measure that counts is the sum
+ * of both, and the other measure is the difference. */
 static GArray *copy_nodes(const struct tree *tree, bool by_blocks)
 {
 	GArray *nodes = g_array_sized_new(FALSE, TRUE, sizeof(struct cct_node), tree->nodes->len);

@@ -18,58 +18,23 @@
 #include <string.h>
 #include <unistd.h>
 
+/* clang-format off */
 enum memory_field {
-	SIZE_FROM = FN_FIELDS, /* before: FN */
-	SIZE_TO,
-	LIFETIME_FROM,
-	LIFETIME_TO,
-	PID,
-	PPID,
-	TID,
-	COMM,
-	FREE_TID,
-	FREE_COMM,
-	END,
-	EXCLUDED,
-	TIME,
+	/* what the row is; before: FN */
+	SIZE_FROM = FN_FIELDS, SIZE_TO, LIFETIME_FROM, LIFETIME_TO,
+	PID, PPID, TID, COMM, FREE_TID, FREE_COMM, END, EXCLUDED, TIME,
 	/* MEM */
-	CALLS,
-	FAILED,
-	FOREIGN,
-	ALLOCATIONS,
-	ALLOCATED,
-	FREED,
-	PEAK_BYTES,
-	PEAK_NS,
-	LIVE_BYTES,
-	LIVE_BLOCKS,
-	LEAKED_BYTES,
-	LEAKED_BLOCKS,
-	TEMPORARY,
-	LOST,
+	CALLS, FAILED, FOREIGN, ALLOCATIONS, ALLOCATED, FREED, PEAK_BYTES, PEAK_NS,
+	LIVE_BYTES, LIVE_BLOCKS, LEAKED_BYTES, LEAKED_BLOCKS, TEMPORARY, LOST,
 	/* sums of functions */
-	TOTAL_BYTES,
-	TOTAL_BLOCKS,
-	SELF_BYTES,
-	SELF_BLOCKS,
-	BEFORE_BYTES,
-	BEFORE_BLOCKS,
-	DELTA_BYTES,
-	DELTA_BLOCKS,
-	REALLOCS,
-	CHAIN,
-	GROWN,
-	COPIED,
-	LARGEST,
-	LARGEST_BYTES,
+	TOTAL_BYTES, TOTAL_BLOCKS, SELF_BYTES, SELF_BLOCKS, BEFORE_BYTES, BEFORE_BLOCKS,
+	REALLOCS, CHAIN, GROWN, COPIED, DELTA_BYTES, DELTA_BLOCKS,
+	/* of a point in time */
+	LARGEST, LARGEST_BYTES,
 	/* text */
-	ROW,
-	PLACE,
-	SHARE,
-	OF_OWN,
-	LIVED_BYTES,
-	LIVED_BLOCKS,
+	ROW, PLACE, SHARE, OF_OWN, LIVED_BYTES, LIVED_BLOCKS,
 };
+/* clang-format on */
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
@@ -296,43 +261,38 @@ static void write_calls(struct json *json, const char *key, const void *data)
 static struct cell counts_cell(const struct memory_counts *counts, const struct memory_counts *peak,
 			       unsigned has, uint64_t lost, enum memory_field field)
 {
-	bool calls = has & MEMORY_HAS_CALLS, live = has & MEMORY_HAS_LIVE,
-	     leaked = has & MEMORY_HAS_LEAKED;
+	static const struct {
+		unsigned needs;
+		size_t at; /* of a double */
+	} numbers[LOST] = {
+		[FAILED] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, failed) },
+		[FOREIGN] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, foreign) },
+		[ALLOCATIONS] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, allocations) },
+		[ALLOCATED] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, allocated_bytes) },
+		[FREED] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, freed_bytes) },
+		[PEAK_BYTES] = { MEMORY_HAS_PEAK, offsetof(struct memory_counts, peak_bytes) },
+		[LIVE_BYTES] = { MEMORY_HAS_LIVE, offsetof(struct memory_counts, live_bytes) },
+		[LIVE_BLOCKS] = { MEMORY_HAS_LIVE, offsetof(struct memory_counts, live_blocks) },
+		[LEAKED_BYTES] = { MEMORY_HAS_LEAKED,
+				   offsetof(struct memory_counts, leaked_bytes) },
+		[LEAKED_BLOCKS] = { MEMORY_HAS_LEAKED,
+				    offsetof(struct memory_counts, leaked_blocks) },
+		[TEMPORARY] = { MEMORY_HAS_TEMPORARY, offsetof(struct memory_counts, temporary) },
+	};
 
-	switch (field) {
-	case CALLS:
-		return calls ? (struct cell){ .kind = CELL_WRITTEN,
-					      .write = write_calls,
-					      .data = counts }
-			     : cell_unknown();
-	case FAILED:
-		return number_cell(calls, counts->failed);
-	case FOREIGN:
-		return number_cell(calls, counts->foreign);
-	case ALLOCATIONS:
-		return number_cell(calls, counts->allocations);
-	case ALLOCATED:
-		return number_cell(calls, counts->allocated_bytes);
-	case FREED:
-		return number_cell(calls, counts->freed_bytes);
-	case PEAK_BYTES:
-		return number_cell(has & MEMORY_HAS_PEAK, counts->peak_bytes);
-	case PEAK_NS:
+	if (field == CALLS)
+		return has & MEMORY_HAS_CALLS ? (struct cell){ .kind = CELL_WRITTEN,
+							       .write = write_calls,
+							       .data = counts }
+					      : cell_unknown();
+	if (field == PEAK_NS)
 		return (has & MEMORY_HAS_PEAK) && peak->has_peak_time ? cell_int(peak->peak_ns)
 								      : cell_unknown();
-	case LIVE_BYTES:
-		return number_cell(live, counts->live_bytes);
-	case LIVE_BLOCKS:
-		return number_cell(live, counts->live_blocks);
-	case LEAKED_BYTES:
-		return number_cell(leaked, counts->leaked_bytes);
-	case LEAKED_BLOCKS:
-		return number_cell(leaked, counts->leaked_blocks);
-	case TEMPORARY:
-		return number_cell(has & MEMORY_HAS_TEMPORARY, counts->temporary);
-	default:
+	if (field == LOST)
 		return has & MEMORY_HAS_LOST ? cell_uint(lost) : cell_unknown();
-	}
+	return number_cell(has & numbers[field].needs,
+			   *(const double *)(const void *)((const char *)counts +
+							   numbers[field].at));
 }
 
 #define ROOT UINT32_MAX /* entity: above all functions */
@@ -519,33 +479,25 @@ static struct cell sum_cell(const struct memory *memory, const struct memory_lin
 {
 	const struct memory_sum *now = is_node ? &line->total : &line->self;
 	const struct memory_counts *counts = line->counts;
+	const double numbers[] = {
+		[TOTAL_BYTES - TOTAL_BYTES] = line->total.bytes,
+		[TOTAL_BLOCKS - TOTAL_BYTES] = line->total.blocks,
+		[SELF_BYTES - TOTAL_BYTES] = line->self.bytes,
+		[SELF_BLOCKS - TOTAL_BYTES] = line->self.blocks,
+		[BEFORE_BYTES - TOTAL_BYTES] = line->before.bytes,
+		[BEFORE_BLOCKS - TOTAL_BYTES] = line->before.blocks,
+		[REALLOCS - TOTAL_BYTES] = counts ? counts->reallocs : 0,
+		[CHAIN - TOTAL_BYTES] = counts ? counts->longest_chain : 0,
+		[GROWN - TOTAL_BYTES] = counts ? counts->grown_bytes : 0,
+		[COPIED - TOTAL_BYTES] = counts ? counts->copied_bytes : 0,
+	};
 
-	switch (field) {
-	case TOTAL_BYTES:
-		return cell_uint(memory_integer(line->total.bytes));
-	case TOTAL_BLOCKS:
-		return cell_uint(memory_integer(line->total.blocks));
-	case SELF_BYTES:
-		return cell_uint(memory_integer(line->self.bytes));
-	case SELF_BLOCKS:
-		return cell_uint(memory_integer(line->self.blocks));
-	case BEFORE_BYTES:
-		return cell_uint(memory_integer(line->before.bytes));
-	case BEFORE_BLOCKS:
-		return cell_uint(memory_integer(line->before.blocks));
-	case DELTA_BYTES:
+	if (field == DELTA_BYTES)
 		return cell_int(llround(now->bytes - line->before.bytes));
-	case DELTA_BLOCKS:
+	if (field == DELTA_BLOCKS)
 		return cell_int(llround(now->blocks - line->before.blocks));
-	case REALLOCS:
-		return cell_uint(counts ? memory_integer(counts->reallocs) : 0);
-	case CHAIN:
-		return number_cell(memory->sampled_bytes <= 0, counts ? counts->longest_chain : 0);
-	case GROWN:
-		return cell_uint(counts ? memory_integer(counts->grown_bytes) : 0);
-	default:
-		return cell_uint(counts ? memory_integer(counts->copied_bytes) : 0);
-	}
+	return number_cell(field != CHAIN || memory->sampled_bytes <= 0,
+			   numbers[field - TOTAL_BYTES]);
 }
 
 /* Lines of the answer, or of a node of the tree. */
@@ -579,7 +531,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		*ret_cell = thread_cell(memory, line->entity, field);
 	else if (field >= CALLS && field <= LOST)
 		*ret_cell = counts_cell(counts, &memory->all, show->has, 0, field);
-	else if (field <= COPIED)
+	else if (field <= DELTA_BLOCKS)
 		*ret_cell = sum_cell(memory, line, show->is_node, field);
 	else if (field == ROW)
 		*ret_cell = cell_own_text(row_text(memory, line->entity));
@@ -654,7 +606,7 @@ static struct table table_of(const struct show *show)
 			       .data = show,
 			       .members = query->members,
 			       .key = query->key == MEMORY_BY_TIME ? "series" : NULL,
-			       .fit = fit_site,
+			       .fit = show->memory->full_names ? NULL : fit_site,
 			       .is_bold = is_bold,
 			       .rest = rest_text };
 
