@@ -324,14 +324,14 @@ static void add_range(GArray *ranges, uint64_t start, uint32_t function)
 /* Steps from change to change: the start of an extent or the end of the deepest. */
 static void sweep(struct debug_unit *unit, GArray *extents)
 {
-	g_autoptr(GPtrArray) open = g_ptr_array_new();
+	g_autoptr(GPtrArray) covering = g_ptr_array_new();
 	GArray *ranges = g_array_new(FALSE, FALSE, sizeof(struct debug_range));
 	uint64_t at = 0;
 	guint next = 0;
 
 	g_array_sort(extents, compare_extents);
-	while (next < extents->len || open->len > 0) {
-		const struct extent *top = heap_top(open, at);
+	while (next < extents->len || covering->len > 0) {
+		const struct extent *top = heap_top(covering, at);
 
 		if (!top && next == extents->len)
 			break;
@@ -339,13 +339,13 @@ static void sweep(struct debug_unit *unit, GArray *extents)
 			at = g_array_index(extents, struct extent, next).start;
 		while (next < extents->len &&
 		       g_array_index(extents, struct extent, next).start == at)
-			heap_add(open, &g_array_index(extents, struct extent, next++));
-		top = heap_top(open, at);
+			heap_add(covering, &g_array_index(extents, struct extent, next++));
+		top = heap_top(covering, at);
 		add_range(ranges, at, top->function);
 		at = top->end;
 		if (next < extents->len)
 			at = MIN_OF(at, g_array_index(extents, struct extent, next).start);
-		if (!heap_top(open, at))
+		if (!heap_top(covering, at))
 			add_range(ranges, at, NO_FUNCTION);
 	}
 	unit->ranges = ranges;

@@ -286,7 +286,7 @@ static void print_cell(struct out *out, const struct cell *cell)
 	}
 }
 
-/* ---- rows: as a line of text, or as JSON, ndjson or CSV --------------------------------------- */
+/* ---- rows: as a line of text, or as JSON, ndjson or CSV -------------------------------------- */
 
 static bool is_text(const struct dump *dump)
 {
