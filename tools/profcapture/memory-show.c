@@ -331,15 +331,18 @@ static char *site_name(const struct memory *memory, uint32_t entity)
 
 static char *site_place(const struct memory *memory, uint32_t entity)
 {
+	const struct functions *functions = memory->tree.functions;
 	const struct memory_site *site = memory_site_at(&memory->tree, entity);
+	uint32_t function = !memory->by_caller ? entity
+			    : site->place      ? site->place
+			    : site->own        ? site->own
+					       : site->callee;
+	g_autofree char *place = functions_place(functions, function, false);
 
-	if (!memory->by_caller)
-		return functions_place(memory->tree.functions, entity, false);
-	return functions_place(memory->tree.functions,
-			       site->place ? site->place
-			       : site->own ? site->own
-					   : site->callee,
-			       false);
+	/* "libc.so.6+0x26000" says where it is. */
+	return place && g_str_has_prefix(functions_at(functions, function)->name, place)
+		       ? NULL
+		       : g_steal_pointer(&place);
 }
 
 /* Shortens both names of "callee < caller". */
@@ -1332,6 +1335,8 @@ static void print_warnings(const struct memory *memory, struct out *out)
 	print_loss(memory, out);
 	reader_print_losses(&memory->reader, out, READER_LOSSES);
 	reader_print_lost_names(&memory->reader, out);
+	if (memory->warnings->len == 0)
+		return;
 	reader_style(&memory->reader, out, READER_WARNING);
 	for (guint i = 0; i < memory->warnings->len; i++) {
 		const struct memory_warning *warning =

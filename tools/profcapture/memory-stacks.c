@@ -130,7 +130,8 @@ static void print_frame(const struct memory *memory, struct out *out, unsigned u
 	g_autofree char *plain = memory_name(memory, function), *name = text_escape(plain);
 	g_autofree char *place =
 		has_place ? functions_place(memory->tree.functions, function, false) : NULL;
-	g_autofree char *safe = text_escape(place ? place : "");
+	/* "libc.so.6+0x26000" says where it is. */
+	g_autofree char *safe = text_escape(place && !g_str_has_prefix(plain, place) ? place : "");
 	unsigned rest = text_width(note), columns = memory->reader.columns;
 	unsigned of_place = *safe ? text_width(safe) + 2 : 0;
 
@@ -169,6 +170,8 @@ static uint32_t outermost(const struct memory_tree *tree, uint32_t node)
 		const struct function *function =
 			functions_at(tree->functions, memory_node_at(tree, up)->function);
 
+		if (g_str_has_prefix(function->name, "__libc_start_"))
+			break;
 		top = up;
 		if (memory_node_at(tree, up)->own == up && strcmp(function->name, "_start") != 0)
 			last = up;

@@ -221,21 +221,22 @@ static enum runtime_pool pool_by_name(const char *name)
 {
 	/* iconv_open() and newlocale() are not listed: their result belongs to the program. */
 	static const char *const functions[RUNTIME_POOLS][12] = {
-		[RUNTIME_POOL_STDIO] = { "_IO_file_doallocate", "_IO_wfile_doallocate" },
-		[RUNTIME_POOL_DTV] = { "allocate_dtv", "allocate_dtv_entry", "_dl_resize_dtv",
-				       "_dl_allocate_tls", "allocate_and_init", "__tls_get_addr",
+		[RUNTIME_POOL_STDIO] = { "IO_file_doallocate", "IO_wfile_doallocate" },
+		[RUNTIME_POOL_DTV] = { "allocate_dtv", "allocate_dtv_entry", "dl_resize_dtv",
+				       "dl_allocate_tls", "allocate_and_init", "tls_get_addr",
 				       "tls_get_addr_tail" },
-		[RUNTIME_POOL_LOCALE] = { "setlocale", "_nl_load_locale_from_archive",
-					  "_nl_intern_locale_data", "_nl_find_domain",
-					  "_nl_load_domain", "bindtextdomain", "textdomain",
-					  "__gconv_load_conf", "__gconv_load_cache",
-					  "__gconv_find_shlib", "__wcsmbs_load_conv" },
-		[RUNTIME_POOL_LOADER] = { "_dl_init_paths", "_dl_new_object", "_dl_map_object",
-					  "_dl_map_object_deps", "_dl_important_hwcaps",
+		[RUNTIME_POOL_LOCALE] = { "setlocale", "nl_load_locale_from_archive",
+					  "nl_intern_locale_data", "nl_find_domain",
+					  "nl_load_domain", "bindtextdomain", "textdomain",
+					  "gconv_load_conf", "gconv_load_cache", "gconv_find_shlib",
+					  "wcsmbs_load_conv" },
+		[RUNTIME_POOL_LOADER] = { "dl_init_paths", "dl_new_object", "dl_map_object",
+					  "dl_map_object_deps", "dl_important_hwcaps",
 					  "add_to_global_resize" },
 	};
-	/* A compiler may add a suffix: "name.part.0". */
-	g_autofree char *plain = g_strndup(name, strcspn(name, "."));
+	/* Aliases differ in underscores, and a compiler may add a suffix: "name.part.0". */
+	const char *start = name + strspn(name, "_");
+	g_autofree char *plain = g_strndup(start, strcspn(start, "."));
 
 	for (unsigned pool = 0; pool < RUNTIME_POOLS; pool++)
 		if (g_strv_contains(functions[pool], plain))
