@@ -331,18 +331,13 @@ static char *site_name(const struct memory *memory, uint32_t entity)
 
 static char *site_place(const struct memory *memory, uint32_t entity)
 {
-	const struct functions *functions = memory->tree.functions;
 	const struct memory_site *site = memory_site_at(&memory->tree, entity);
 	uint32_t function = !memory->by_caller ? entity
 			    : site->place      ? site->place
 			    : site->own        ? site->own
 					       : site->callee;
-	g_autofree char *place = functions_place(functions, function, false);
 
-	/* "libc.so.6+0x26000" says where it is. */
-	return place && g_str_has_prefix(functions_at(functions, function)->name, place)
-		       ? NULL
-		       : g_steal_pointer(&place);
+	return functions_place(memory->tree.functions, function, false);
 }
 
 /* Shortens both names of "callee < caller". */

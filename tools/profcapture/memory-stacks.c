@@ -130,8 +130,7 @@ static void print_frame(const struct memory *memory, struct out *out, unsigned u
 	g_autofree char *plain = memory_name(memory, function), *name = text_escape(plain);
 	g_autofree char *place =
 		has_place ? functions_place(memory->tree.functions, function, false) : NULL;
-	/* "libc.so.6+0x26000" says where it is. */
-	g_autofree char *safe = text_escape(place && !g_str_has_prefix(plain, place) ? place : "");
+	g_autofree char *safe = text_escape(place ? place : "");
 	unsigned rest = text_width(note), columns = memory->reader.columns;
 	unsigned of_place = *safe ? text_width(safe) + 2 : 0;
 
