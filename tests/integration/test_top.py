@@ -114,9 +114,9 @@ def test_80_columns_and_inlined_functions(profctl, spawn, terminal, tmp_path, re
     (tmp_path / "spin.cc").write_text(source)
     subprocess.run(["g++", "-g", "-O1", "-o", tmp_path / "spin", tmp_path / "spin.cc"], check=True, timeout=120)
     program = spawn(tmp_path / "spin")
-    terminal.start(profctl.command("top", "--bus", "private", "--pid", program.pid), columns=80)
-    terminal.shows(r"^ *[89]\d(?:\.\d)? +[89]\d(?:\.\d)? +\d+  deep::inside::inlined_step +spin$")
-    terminal.shows(r"^ +[89]\d(?:\.\d)? +\d+  (?:.*::)?Table<….*>::hot +spin$")
+    terminal.start(profctl.command("top", "--bus", "private", "--pid", program.pid), columns=80, lines=60)
+    terminal.shows(r"^ *(?:[89]\d|100)(?:\.\d)? +(?:[89]\d|100)(?:\.\d)? +\d+  deep::inside::inlined_step +spin$")
+    terminal.shows(r"^ *(?:<?0\.\d)? +(?:[89]\d|100)(?:\.\d)? +\d+  (?:.*::)?Table<….*>::hot +spin$")
     assert terminal.lines()[-1] == "f p t view  Enter callers  Bksp back  s sort  / find  Space hold  ? keys  q quit"
     terminal.press("p")
     terminal.shows("^f p t view  Enter open  .* q quit$")
