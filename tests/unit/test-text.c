@@ -116,22 +116,38 @@ static void test_people(void)
 	g_autofree char *zero = text_count(0);
 
 	CHECK_STR(small, "1023 B");
-	CHECK_STR(rounded, "1.0 MiB");
+	CHECK_STR(rounded, "1.00 MiB");
 	CHECK_STR(huge, "16.0 EiB");
 	CHECK_STR(ns, "999 ns");
 	CHECK_STR(ms, "12.3 ms");
 	CHECK_STR(minutes, "2 min 05 s");
-	CHECK_STR(count, "1 234 567");
+	CHECK_STR(count, "1234567"); /* this locale has no groups */
 	CHECK_STR(zero, "0");
+}
+
+/* A locale that has only ASCII. */
+static void test_ascii(void)
+{
+	g_autofree char *file = text_escape_utf8("caf\303\251\033", 6);
+
+	setlocale(LC_ALL, "C");
+	check_escaped("caf\303\251 \377", "caf\\u{e9} ?");
+	check_fit("abcdef", 5, TEXT_LEFT, "ab...");
+	check_fit("/usr/lib/x", 6, TEXT_TAIL, "...b/x");
+	check_fit("abcdef", 2, TEXT_LEFT, "..");
+	CHECK_STR(text_sign(TEXT_AT_LEAST), ">=");
+	CHECK_STR(file, "caf\303\251\\x1b");
+	setlocale(LC_ALL, "C.UTF-8");
 }
 
 int main(void)
 {
-	setlocale(LC_ALL, "C");
+	setlocale(LC_ALL, "C.UTF-8");
 	RUN(test_hostile);
 	RUN(test_all_bytes);
 	RUN(test_fit);
 	RUN(test_wrap);
 	RUN(test_people);
+	RUN(test_ascii);
 	return test_end();
 }

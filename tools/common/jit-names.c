@@ -59,7 +59,7 @@ static size_t first_at(const uint64_t *addresses, size_t n, uint64_t address)
 
 static const char *add_text(const char *bytes, size_t n, GStringChunk *texts)
 {
-	g_autofree char *text = text_escape_n(bytes, MIN_OF(n, (size_t)MAX_NAME_BYTES));
+	g_autofree char *text = text_escape_utf8(bytes, MIN_OF(n, (size_t)MAX_NAME_BYTES));
 
 	return g_string_chunk_insert_const(texts, text);
 }

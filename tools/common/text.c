@@ -64,9 +64,8 @@ static bool text_is_harmless(gunichar c)
 {
 	GUnicodeType type = g_unichar_type(c);
 
-	return (c < 0x80 || g_get_charset(NULL)) && g_unichar_isprint(c) &&
-	       type != G_UNICODE_LINE_SEPARATOR && type != G_UNICODE_PARAGRAPH_SEPARATOR &&
-	       type != G_UNICODE_PRIVATE_USE;
+	return g_unichar_isprint(c) && type != G_UNICODE_LINE_SEPARATOR &&
+	       type != G_UNICODE_PARAGRAPH_SEPARATOR && type != G_UNICODE_PRIVATE_USE;
 }
 
 static void text_append_escaped(GString *to, gunichar c)
@@ -81,7 +80,7 @@ static void text_append_escaped(GString *to, gunichar c)
 		g_string_append_printf(to, "\\u{%x}", c);
 }
 
-char *text_escape_n(const char *bytes, size_t length)
+static char *escape(const char *bytes, size_t length, bool is_ascii)
 {
 	GString *to = g_string_sized_new(length + 1);
 
@@ -90,8 +89,8 @@ char *text_escape_n(const char *bytes, size_t length)
 		size_t n = text_decode(bytes, length, &c);
 
 		if (c == (gunichar)-1)
-			g_string_append(to, g_get_charset(NULL) ? REPLACEMENT : "?");
-		else if (text_is_harmless(c))
+			g_string_append(to, is_ascii ? "?" : REPLACEMENT);
+		else if (text_is_harmless(c) && (c < 0x80 || !is_ascii))
 			g_string_append_len(to, bytes, (gssize)n);
 		else
 			text_append_escaped(to, c);
@@ -99,6 +98,16 @@ char *text_escape_n(const char *bytes, size_t length)
 		length -= n;
 	}
 	return g_string_free(to, FALSE);
+}
+
+char *text_escape_utf8(const char *bytes, size_t length)
+{
+	return escape(bytes, length, false);
+}
+
+char *text_escape_n(const char *bytes, size_t length)
+{
+	return escape(bytes, length, !g_get_charset(NULL));
 }
 
 char *text_escape(const char *bytes)

@@ -18,6 +18,8 @@
  */
 char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
+/* The same in any locale, for files. */
+char *text_escape_utf8(const char *bytes, size_t length) MUST_CHECK;
 
 /* Appends the bytes with U+FFFD for each maximal invalid part, as JSON requires; nothing else
  * changes. */

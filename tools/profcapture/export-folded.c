@@ -14,7 +14,7 @@
 
 static void append_name(GString *line, const char *name)
 {
-	g_autofree char *escaped = text_escape(name);
+	g_autofree char *escaped = text_escape_utf8(name, strlen(name));
 
 	g_string_append(line, g_strdelimit(escaped, ";", ':'));
 }
