@@ -134,6 +134,18 @@ int cli_unknown(const char *kind, const char *word, const char *const *valid)
 	return CLI_USAGE;
 }
 
+int cli_unknown_value(const char *option, const char *text, const char *const *valid)
+{
+	const char *meant = cli_suggest(text, valid);
+	g_autofree char *list = g_strjoinv(" ", (char **)valid);
+
+	if (meant)
+		cli_error(_("%s: unknown value '%s'. Did you mean '%s'?"), option, text, meant);
+	else
+		cli_error(_("%s: unknown value '%s'. Valid: %s"), option, text, list);
+	return CLI_USAGE;
+}
+
 /* For options and verbs, which help lists. */
 static int cli_unknown_word(const char *kind, const char *word, const char *const *valid)
 {

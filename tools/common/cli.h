@@ -149,6 +149,8 @@ int cli_fail(GError *error);
 /* Prints "profctl: unknown KIND 'WORD'. Did you mean 'X'?", or the valid ones; returns
  * CLI_USAGE. */
 int cli_unknown(const char *kind, const char *word, const char *const *valid);
+/* The same for the value of an option that the verb reads itself. */
+int cli_unknown_value(const char *option, const char *text, const char *const *valid);
 
 /* Returns the candidate (NULL-terminated array) that `word` most likely meant, or NULL. Uses the
  * Damerau-Levenshtein distance and prefixes. */

@@ -95,7 +95,7 @@ static int parse_norm(struct diff_verb *verb)
 			return CLI_CONTINUE;
 		}
 	}
-	return cli_unknown(_("value of --normalise"), verb->normalise, names);
+	return cli_unknown_value("--normalise", verb->normalise, names);
 }
 
 static int parse_measure(struct diff_verb *verb)
@@ -108,7 +108,7 @@ static int parse_measure(struct diff_verb *verb)
 	while (memory_measures[i] && strcmp(verb->memory, memory_measures[i]) != 0)
 		i++;
 	if (!memory_measures[i])
-		return cli_unknown(_("value of --memory"), verb->memory, memory_measures);
+		return cli_unknown_value("--memory", verb->memory, memory_measures);
 	diff->measure = (enum diff_measure)(DIFF_BYTES + i);
 	if (verb->wants_inline || verb->no_inline || diff->mode != TALLY_ANY_MODE ||
 	    frame_filters_any(&diff->filters) || diff->options.cpus)
