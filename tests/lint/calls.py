@@ -20,7 +20,7 @@ RECEIVERS = {
     "tools/profctl/command.c": "from our own child",
 }
 FOREIGN_PATHS = (
-    "tools/common/debug-", "tools/common/jit-", "tools/common/symbolize.c", "tools/common/other-roots.c",
+    "tools/common/debug-", "tools/common/jit-", "tools/common/symbolize.c",
     "tools/profcapture/annotate", "tools/profcapture/source-text.c", "tools/profctl/live-names.c", "tools/profctl/record-capture.c",
 )
 RULES = [

@@ -58,48 +58,54 @@ void added_epoch_done(struct added_epoch *added)
 		g_string_chunk_free(added->kept);
 }
 
-static int write_table(struct added_epoch *added, enum prof_table table)
+static void write_table(struct added_epoch *added, enum prof_table table)
 {
 	struct prof_block *block = added->blocks[table];
-	int r = prof_block_rows(block) ? prof_writer_write(added->writer, block) : 0;
 
+	if (added->result == 0 && prof_block_rows(block))
+		added->result = prof_writer_write(added->writer, block);
 	prof_block_reset(block);
-	return r;
 }
 
-static int write_all(struct added_epoch *added)
+static void write_all(struct added_epoch *added)
 {
-	int r = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		write_table(added, tables[i]);
+}
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(tables); i++)
-		r = write_table(added, tables[i]);
-	return r;
+bool added_epoch_ok(const struct added_epoch *added, GError **error)
+{
+	return added->result == 0 ||
+	       capture_error(error, added->result, _("cannot add symbols to the capture"));
 }
 
 bool added_epoch_finish(struct added_epoch *added, GError **error)
 {
-	int r;
-
 	if (!added->writer)
 		return true;
-	r = write_all(added);
-	if (r == 0)
-		r = prof_writer_finish(added->writer);
-	if (r == 0)
+	write_all(added);
+	if (added->result == 0)
+		added->result = prof_writer_finish(added->writer);
+	if (added->result == 0)
 		added->size = -1;
-	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
+	return added_epoch_ok(added, error);
 }
 
 /* Adds a row. A full block is written first, after the tables that it refers to. */
-static int put(struct added_epoch *added, enum prof_table table, const struct prof_value *values)
+static void put(struct added_epoch *added, enum prof_table table, const struct prof_value *values)
 {
 	struct prof_block *block = added->blocks[table];
 	int r = prof_block_rows(block) < CHUNK_ROWS ? prof_block_add(block, values) : PROF_LIMIT;
 
-	if (r != PROF_LIMIT)
-		return r;
-	r = table == PROF_TABLE_STRING ? write_table(added, table) : write_all(added);
-	return r ? r : prof_block_add(block, values);
+	if (r == PROF_LIMIT) {
+		if (table == PROF_TABLE_STRING)
+			write_table(added, table);
+		else
+			write_all(added);
+		r = prof_block_add(block, values);
+	}
+	if (added->result == 0)
+		added->result = r;
 }
 
 uint64_t added_epoch_next_symbol(const struct added_epoch *added)
@@ -107,123 +113,109 @@ uint64_t added_epoch_next_symbol(const struct added_epoch *added)
 	return added->next_ids[PROF_TABLE_SYMBOL];
 }
 
-static int add_text(struct added_epoch *added, const char *text, uint64_t *ret_id)
+static struct prof_value add_text(struct added_epoch *added, const char *text)
 {
 	gpointer known = text ? g_hash_table_lookup(added->texts, text) : NULL;
 	struct prof_value values[PROF_STRING_COLUMNS];
+	uint64_t id;
 
-	*ret_id = 0;
-	if (!text)
-		return 0;
-	if (known) {
-		*ret_id = GPOINTER_TO_SIZE(known);
-		return 0;
-	}
-	*ret_id = added->next_ids[PROF_TABLE_STRING]++;
+	if (!text || known)
+		return PROF_NUMBER(GPOINTER_TO_SIZE(known));
+	id = added->next_ids[PROF_TABLE_STRING]++;
 	g_hash_table_insert(added->texts, g_string_chunk_insert(added->kept, text),
-			    GSIZE_TO_POINTER(*ret_id));
-	values[PROF_STRING_ID] = PROF_NUMBER(*ret_id);
+			    GSIZE_TO_POINTER(id));
+	values[PROF_STRING_ID] = PROF_NUMBER(id);
 	values[PROF_STRING_TEXT] = PROF_BYTES(text, strlen(text));
-	return put(added, PROF_TABLE_STRING, values);
+	put(added, PROF_TABLE_STRING, values);
+	return PROF_NUMBER(id);
 }
 
-int added_epoch_image(struct added_epoch *added, const struct names_image *image,
-		      const GByteArray *build_id, uint64_t process, uint64_t *ret_id)
+uint64_t added_epoch_image(struct added_epoch *added, const struct names_image *image,
+			   const GByteArray *build_id, uint64_t process)
 {
-	struct prof_value values[PROF_IMAGE_COLUMNS] = { 0 };
-	uint64_t path;
-	int r = add_text(added, image->path, &path);
+	uint64_t id = added->next_ids[PROF_TABLE_IMAGE]++;
+	const struct prof_value values[PROF_IMAGE_COLUMNS] = {
+		[PROF_IMAGE_ID] = PROF_NUMBER(id),
+		[PROF_IMAGE_PATH] = add_text(added, image->path),
+		[PROF_IMAGE_BUILD_ID] = PROF_BYTES(build_id->data, build_id->len),
+		[PROF_IMAGE_SIZE] = PROF_NUMBER(image->size),
+		[PROF_IMAGE_DEV] = PROF_NUMBER(image->dev),
+		[PROF_IMAGE_INODE] = PROF_NUMBER(image->inode),
+		[PROF_IMAGE_KIND] = PROF_NUMBER(image->kind),
+		[PROF_IMAGE_PROCESS] = PROF_NUMBER(process),
+		[PROF_IMAGE_CTIME] = PROF_NUMBER(image->ctime_ns),
+	};
 
-	if (r != 0)
-		return r;
-	*ret_id = added->next_ids[PROF_TABLE_IMAGE]++;
-	values[PROF_IMAGE_ID] = PROF_NUMBER(*ret_id);
-	values[PROF_IMAGE_PATH] = PROF_NUMBER(path);
-	values[PROF_IMAGE_BUILD_ID] = PROF_BYTES(build_id->data, build_id->len);
-	values[PROF_IMAGE_SIZE] = PROF_NUMBER(image->size);
-	values[PROF_IMAGE_DEV] = PROF_NUMBER(image->dev);
-	values[PROF_IMAGE_INODE] = PROF_NUMBER(image->inode);
-	values[PROF_IMAGE_KIND] = PROF_NUMBER(image->kind);
-	values[PROF_IMAGE_PROCESS] = PROF_NUMBER(process);
-	values[PROF_IMAGE_CTIME] = PROF_NUMBER(image->ctime_ns);
-	return put(added, PROF_TABLE_IMAGE, values);
+	put(added, PROF_TABLE_IMAGE, values);
+	return id;
 }
 
-int added_epoch_symbol(struct added_epoch *added, uint64_t image, uint64_t first_id,
-		       const struct symbol *symbol)
+void added_epoch_symbol(struct added_epoch *added, uint64_t image, uint64_t first_id,
+			const struct symbol *symbol)
 {
-	struct prof_value values[PROF_SYMBOL_COLUMNS] = { 0 };
-	uint64_t name, raw_name, file;
-	int r = add_text(added, symbol->name, &name);
+	uint64_t parent = symbol->inline_parent == SYMBOLS_NONE ? 0
+								: first_id + symbol->inline_parent;
+	struct prof_value values[PROF_SYMBOL_COLUMNS] = {
+		[PROF_SYMBOL_ID] = PROF_NUMBER(added->next_ids[PROF_TABLE_SYMBOL]++),
+		[PROF_SYMBOL_IMAGE] = PROF_NUMBER(image),
+		[PROF_SYMBOL_START] = PROF_NUMBER(symbol->start),
+		[PROF_SYMBOL_LENGTH] = PROF_NUMBER(symbol->length),
+		[PROF_SYMBOL_LINE] = PROF_NUMBER(symbol->line),
+		[PROF_SYMBOL_INLINE_PARENT] = PROF_NUMBER(parent),
+	};
 
-	if (r == 0)
-		r = add_text(added, symbol->raw_name, &raw_name);
-	if (r == 0)
-		r = add_text(added, symbol->file, &file);
-	if (r != 0)
-		return r;
-	values[PROF_SYMBOL_ID] = PROF_NUMBER(added->next_ids[PROF_TABLE_SYMBOL]++);
-	values[PROF_SYMBOL_IMAGE] = PROF_NUMBER(image);
-	values[PROF_SYMBOL_START] = PROF_NUMBER(symbol->start);
-	values[PROF_SYMBOL_LENGTH] = PROF_NUMBER(symbol->length);
-	values[PROF_SYMBOL_NAME] = PROF_NUMBER(name);
-	values[PROF_SYMBOL_RAW_NAME] = PROF_NUMBER(raw_name);
-	values[PROF_SYMBOL_FILE] = PROF_NUMBER(file);
-	values[PROF_SYMBOL_LINE] = PROF_NUMBER(symbol->line);
-	if (symbol->inline_parent != SYMBOLS_NONE)
-		values[PROF_SYMBOL_INLINE_PARENT] = PROF_NUMBER(first_id + symbol->inline_parent);
-	return put(added, PROF_TABLE_SYMBOL, values);
+	/* In the order of the ids. */
+	values[PROF_SYMBOL_NAME] = add_text(added, symbol->name);
+	values[PROF_SYMBOL_RAW_NAME] = add_text(added, symbol->raw_name);
+	values[PROF_SYMBOL_FILE] = add_text(added, symbol->file);
+	put(added, PROF_TABLE_SYMBOL, values);
 }
 
-int added_epoch_line(struct added_epoch *added, uint64_t image, uint64_t first_symbol,
-		     const struct symbol_line *line)
+void added_epoch_line(struct added_epoch *added, uint64_t image, uint64_t first_symbol,
+		      const struct symbol_line *line)
 {
-	struct prof_value values[PROF_LINE_COLUMNS] = { 0 };
-	uint64_t file;
-	int r = add_text(added, line->file, &file);
+	uint64_t symbol = line->symbol == SYMBOLS_NONE ? 0 : first_symbol + line->symbol;
+	const struct prof_value values[PROF_LINE_COLUMNS] = {
+		[PROF_LINE_ID] = PROF_NUMBER(added->next_ids[PROF_TABLE_LINE]++),
+		[PROF_LINE_IMAGE] = PROF_NUMBER(image),
+		[PROF_LINE_START] = PROF_NUMBER(line->start),
+		[PROF_LINE_LENGTH] = PROF_NUMBER(line->length),
+		[PROF_LINE_FILE] = add_text(added, line->file),
+		[PROF_LINE_LINE] = PROF_NUMBER(line->line),
+		[PROF_LINE_SYMBOL] = PROF_NUMBER(symbol),
+	};
 
-	if (r != 0)
-		return r;
-	values[PROF_LINE_ID] = PROF_NUMBER(added->next_ids[PROF_TABLE_LINE]++);
-	values[PROF_LINE_IMAGE] = PROF_NUMBER(image);
-	values[PROF_LINE_START] = PROF_NUMBER(line->start);
-	values[PROF_LINE_LENGTH] = PROF_NUMBER(line->length);
-	values[PROF_LINE_FILE] = PROF_NUMBER(file);
-	values[PROF_LINE_LINE] = PROF_NUMBER(line->line);
-	if (line->symbol != SYMBOLS_NONE)
-		values[PROF_LINE_SYMBOL] = PROF_NUMBER(first_symbol + line->symbol);
-	return put(added, PROF_TABLE_LINE, values);
+	put(added, PROF_TABLE_LINE, values);
 }
 
-int added_epoch_process(struct added_epoch *added, const struct names_process *process,
-			uint64_t *ret_id)
+uint64_t added_epoch_process(struct added_epoch *added, const struct names_process *process)
 {
-	struct prof_value values[PROF_PROCESS_COLUMNS] = { 0 };
+	uint64_t id = added->next_ids[PROF_TABLE_PROCESS]++;
+	const struct prof_value values[PROF_PROCESS_COLUMNS] = {
+		[PROF_PROCESS_ID] = PROF_NUMBER(id),
+		[PROF_PROCESS_PID] = PROF_NUMBER(process->pid),
+		[PROF_PROCESS_PPID] = PROF_NUMBER(process->ppid),
+		[PROF_PROCESS_START_TIME] = PROF_NUMBER(process->start_time),
+		[PROF_PROCESS_EXEC_GENERATION] = PROF_NUMBER(process->exec_generation),
+		[PROF_PROCESS_UID] = PROF_NUMBER(process->uid),
+	};
 
-	*ret_id = added->next_ids[PROF_TABLE_PROCESS]++;
-	values[PROF_PROCESS_ID] = PROF_NUMBER(*ret_id);
-	values[PROF_PROCESS_PID] = PROF_NUMBER(process->pid);
-	values[PROF_PROCESS_PPID] = PROF_NUMBER(process->ppid);
-	values[PROF_PROCESS_START_TIME] = PROF_NUMBER(process->start_time);
-	values[PROF_PROCESS_EXEC_GENERATION] = PROF_NUMBER(process->exec_generation);
-	values[PROF_PROCESS_UID] = PROF_NUMBER(process->uid);
-	return put(added, PROF_TABLE_PROCESS, values);
+	put(added, PROF_TABLE_PROCESS, values);
+	return id;
 }
 
-int added_epoch_jit(struct added_epoch *added, uint64_t process, const struct jit_name *name)
+void added_epoch_jit(struct added_epoch *added, uint64_t process, const struct jit_name *name)
 {
-	struct prof_value values[PROF_JIT_COLUMNS] = { 0 };
-	uint64_t text;
-	int r = add_text(added, *name->name ? name->name : NULL, &text);
+	const struct prof_value values[PROF_JIT_COLUMNS] = {
+		[PROF_JIT_TIME] = PROF_NUMBER(name->time_ns),
+		[PROF_JIT_PROCESS] = PROF_NUMBER(process),
+		[PROF_JIT_EVENT] = PROF_NUMBER(name->event),
+		[PROF_JIT_ADDRESS] = PROF_NUMBER(name->address),
+		[PROF_JIT_SIZE] = PROF_NUMBER(name->size),
+		[PROF_JIT_NAME] = add_text(added, *name->name ? name->name : NULL),
+		[PROF_JIT_FROM] = name->event == PROF_JIT_MOVE ? PROF_NUMBER(name->from)
+							       : PROF_NULL,
+	};
 
-	if (r != 0)
-		return r;
-	values[PROF_JIT_TIME] = PROF_NUMBER(name->time_ns);
-	values[PROF_JIT_PROCESS] = PROF_NUMBER(process);
-	values[PROF_JIT_EVENT] = PROF_NUMBER(name->event);
-	values[PROF_JIT_ADDRESS] = PROF_NUMBER(name->address);
-	values[PROF_JIT_SIZE] = PROF_NUMBER(name->size);
-	values[PROF_JIT_NAME] = PROF_NUMBER(text);
-	values[PROF_JIT_FROM] = name->event == PROF_JIT_MOVE ? PROF_NUMBER(name->from) : PROF_NULL;
-	return put(added, PROF_TABLE_JIT, values);
+	put(added, PROF_TABLE_JIT, values);
 }

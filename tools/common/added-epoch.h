@@ -3,7 +3,7 @@
  * Added epoch - the rows that a capture gets after its recording
  *
  * The rows form an epoch of their own after the existing ones. Each row is written before the rows
- * that refer to it. Functions return libprofcapture results. For one thread.
+ * that refer to it. For one thread.
  */
 #pragma once
 
@@ -18,6 +18,7 @@ struct added_epoch {
 	GHashTable *texts;                              /* text → id */
 	GStringChunk *kept;                             /* owns the texts that are keys */
 	uint64_t next_ids[PROF_TABLE_LAST + 1];
+	int result; /* of libprofcapture: the first that is not 0 */
 };
 
 /* `fd` as for symbolize_capture(). */
@@ -27,18 +28,21 @@ bool added_epoch_finish(struct added_epoch *added, GError **error);
 /* Without a successful added_epoch_finish() this restores the file to its state before. */
 void added_epoch_done(struct added_epoch *added);
 
+/*
+ * Rows. After the first error nothing is added: added_epoch_ok() and added_epoch_finish() return
+ * it. The functions that return a number return the id of the row.
+ */
+bool added_epoch_ok(const struct added_epoch *added, GError **error);
 /* `process`: the id in this epoch of the process that owns the image; 0 if none does. */
-int added_epoch_image(struct added_epoch *added, const struct names_image *image,
-		      const GByteArray *build_id, uint64_t process, uint64_t *ret_id) MUST_CHECK;
+uint64_t added_epoch_image(struct added_epoch *added, const struct names_image *image,
+			   const GByteArray *build_id, uint64_t process);
 /* The symbol belongs to an image of this epoch; first_id: the id of symbol number 0. */
-int added_epoch_symbol(struct added_epoch *added, uint64_t image, uint64_t first_id,
-		       const struct symbol *symbol) MUST_CHECK;
-int added_epoch_line(struct added_epoch *added, uint64_t image, uint64_t first_symbol,
-		     const struct symbol_line *line) MUST_CHECK;
+void added_epoch_symbol(struct added_epoch *added, uint64_t image, uint64_t first_id,
+			const struct symbol *symbol);
+void added_epoch_line(struct added_epoch *added, uint64_t image, uint64_t first_symbol,
+		      const struct symbol_line *line);
 /* Adds the identity of a process, for rows that refer to it. */
-int added_epoch_process(struct added_epoch *added, const struct names_process *process,
-			uint64_t *ret_id) MUST_CHECK;
-int added_epoch_jit(struct added_epoch *added, uint64_t process, const struct jit_name *name)
-	MUST_CHECK;
+uint64_t added_epoch_process(struct added_epoch *added, const struct names_process *process);
+void added_epoch_jit(struct added_epoch *added, uint64_t process, const struct jit_name *name);
 /* Returns the id of the next symbol. */
 uint64_t added_epoch_next_symbol(const struct added_epoch *added);

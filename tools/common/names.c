@@ -59,9 +59,8 @@ static void epoch_free(struct names_epoch *epoch)
 	for (size_t i = 0; i < NAMES_TABLES; i++)
 		prof_dictionary_free(epoch->tables[i]);
 	g_free(epoch->texts);
-	g_free(epoch->images);
-	g_free(epoch->processes);
-	g_free(epoch->threads);
+	for (size_t i = 0; i < NAMES_TABLES; i++)
+		g_free(epoch->indexes[i]);
 	g_free(epoch->frame_functions);
 	g_free(epoch);
 }
@@ -105,9 +104,8 @@ void names_forget(struct names *names)
 
 		if (!epoch)
 			continue;
-		g_clear_pointer(&epoch->images, g_free);
-		g_clear_pointer(&epoch->processes, g_free);
-		g_clear_pointer(&epoch->threads, g_free);
+		for (size_t j = 0; j < NAMES_TABLES; j++)
+			g_clear_pointer(&epoch->indexes[j], g_free);
 		g_clear_pointer(&epoch->frame_functions, g_free);
 	}
 	g_hash_table_remove_all(names->keys);
@@ -284,6 +282,26 @@ static uint32_t identify(struct names *names, GArray *entries, char *key, const 
 	return entries->len - 1;
 }
 
+/* Returns where the index of an id is kept, or `none`, set to that of an id without a row. */
+static uint32_t *slot_of(struct names_epoch *epoch, enum names_table table, uint64_t id,
+			 uint32_t *none)
+{
+	ssize_t row = names_row(epoch, table, id);
+
+	*none = id ? NAMES_LOST : NAMES_NONE;
+	if (row < 0)
+		return none;
+	if (!epoch->indexes[table])
+		epoch->indexes[table] = rows_of(epoch, table, sizeof(uint32_t));
+	return &epoch->indexes[table][row];
+}
+
+static const char *text_at(struct names_epoch *epoch, enum names_table table, unsigned column,
+			   size_t row)
+{
+	return names_text(epoch, number_or_0(epoch, table, column, row));
+}
+
 static const char *build_id_text(struct names_epoch *epoch, size_t row)
 {
 	const struct prof_array *column =
@@ -300,17 +318,15 @@ static const char *build_id_text(struct names_epoch *epoch, size_t row)
 
 uint32_t names_process(struct names_epoch *epoch, uint64_t id)
 {
-	ssize_t row = names_row(epoch, NAMES_PROCESS, id);
+	uint32_t none, *slot = slot_of(epoch, NAMES_PROCESS, id, &none);
+	size_t row;
 	struct names_process process;
 	uint32_t index;
 	bool new;
 
-	if (row < 0)
-		return id ? NAMES_LOST : NAMES_NONE;
-	if (!epoch->processes)
-		epoch->processes = rows_of(epoch, NAMES_PROCESS, sizeof(*epoch->processes));
-	if (epoch->processes[row])
-		return epoch->processes[row];
+	if (slot == &none || *slot)
+		return *slot;
+	row = (size_t)(slot - epoch->indexes[NAMES_PROCESS]);
 	process = (struct names_process){
 		.pid = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_PID, row),
 		.ppid = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_PPID, row),
@@ -318,9 +334,8 @@ uint32_t names_process(struct names_epoch *epoch, uint64_t id)
 		.exec_generation =
 			number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_EXEC_GENERATION, row),
 		.uid = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_UID, row),
-		.exe = names_text(epoch, number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_EXE, row)),
-		.cgroup = names_text(epoch,
-				     number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_CGROUP, row)),
+		.exe = text_at(epoch, NAMES_PROCESS, PROF_PROCESS_EXE, row),
+		.cgroup = text_at(epoch, NAMES_PROCESS, PROF_PROCESS_CGROUP, row),
 	};
 	index = identify(epoch->names, epoch->names->processes,
 			 g_strdup_printf("p%" PRIu64 ":%" PRIu64 ":%" PRIu64, process.pid,
@@ -328,29 +343,26 @@ uint32_t names_process(struct names_epoch *epoch, uint64_t id)
 			 &process, &new);
 	if (!new)
 		g_array_index(epoch->names->processes, struct names_process, index) = process;
-	epoch->processes[row] = index;
-	return index;
+	return *slot = index;
 }
 
 uint32_t names_thread(struct names_epoch *epoch, uint64_t id)
 {
-	ssize_t row = names_row(epoch, NAMES_THREAD, id);
+	uint32_t none, *slot = slot_of(epoch, NAMES_THREAD, id, &none);
+	size_t row;
 	struct names_thread thread;
 	uint32_t index;
 	bool new;
 
-	if (row < 0)
-		return id ? NAMES_LOST : NAMES_NONE;
-	if (!epoch->threads)
-		epoch->threads = rows_of(epoch, NAMES_THREAD, sizeof(*epoch->threads));
-	if (epoch->threads[row])
-		return epoch->threads[row];
+	if (slot == &none || *slot)
+		return *slot;
+	row = (size_t)(slot - epoch->indexes[NAMES_THREAD]);
 	thread = (struct names_thread){
 		.tid = number_or_0(epoch, NAMES_THREAD, PROF_THREAD_TID, row),
 		.start_time = number_or_0(epoch, NAMES_THREAD, PROF_THREAD_START_TIME, row),
 		.process = names_process(epoch, number_or_0(epoch, NAMES_THREAD,
 							    PROF_THREAD_PROCESS, row)),
-		.comm = names_text(epoch, number_or_0(epoch, NAMES_THREAD, PROF_THREAD_COMM, row)),
+		.comm = text_at(epoch, NAMES_THREAD, PROF_THREAD_COMM, row),
 	};
 	index = identify(epoch->names, epoch->names->threads,
 			 g_strdup_printf("t%u:%" PRIu64 ":%" PRIu64, thread.process, thread.tid,
@@ -358,8 +370,7 @@ uint32_t names_thread(struct names_epoch *epoch, uint64_t id)
 			 &thread, &new);
 	if (!new)
 		g_array_index(epoch->names->threads, struct names_thread, index) = thread;
-	epoch->threads[row] = index;
-	return index;
+	return *slot = index;
 }
 
 /* Returns the key of an image; without `of_file` it matches any file. */
@@ -435,18 +446,16 @@ static void update_image(struct names_image *known, const struct names_image *im
 
 uint32_t names_image(struct names_epoch *epoch, uint64_t id)
 {
-	ssize_t row = names_row(epoch, NAMES_IMAGE, id);
+	uint32_t none, *slot = slot_of(epoch, NAMES_IMAGE, id, &none);
+	size_t row;
 	struct names_image image;
 	uint32_t index;
 
-	if (row < 0)
-		return id ? NAMES_LOST : NAMES_NONE;
-	if (!epoch->images)
-		epoch->images = rows_of(epoch, NAMES_IMAGE, sizeof(*epoch->images));
-	if (epoch->images[row])
-		return epoch->images[row];
+	if (slot == &none || *slot)
+		return *slot;
+	row = (size_t)(slot - epoch->indexes[NAMES_IMAGE]);
 	image = (struct names_image){
-		.path = names_text(epoch, number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_PATH, row)),
+		.path = text_at(epoch, NAMES_IMAGE, PROF_IMAGE_PATH, row),
 		.build_id = build_id_text(epoch, row),
 		.size = number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_SIZE, row),
 		.dev = number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_DEV, row),
@@ -460,6 +469,5 @@ uint32_t names_image(struct names_epoch *epoch, uint64_t id)
 	};
 	index = identify_image(epoch->names, &image);
 	update_image(&g_array_index(epoch->names->images, struct names_image, index), &image);
-	epoch->images[row] = index;
-	return index;
+	return *slot = index;
 }

@@ -67,9 +67,8 @@ struct names_epoch {
 	struct prof_dictionary *tables[NAMES_TABLES]; /* NULL = not loaded */
 	bool loaded[NAMES_TABLES];
 	const char **texts; /* by row of string; NULL = not looked up yet */
-	uint32_t *images; /* indexes by row; NAMES_NONE = not looked up yet; so are the next two */
-	uint32_t *processes;
-	uint32_t *threads;
+	/* of image, process and thread: indexes by row; NAMES_NONE = not looked up yet */
+	uint32_t *indexes[NAMES_TABLES];
 	void *frame_functions; /* of functions.c: by row of frame; freed with g_free */
 };
 

@@ -16,13 +16,17 @@
 #include "tools/common/budget.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/code-names.h"
-#include "tools/common/other-roots.h"
 #include "tools/common/sorted.h"
 #include "tools/common/symbol-rows.h"
 #include "tools/common/symbols.h"
 
+#include <fcntl.h>
 #include <glib/gi18n.h>
+#include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#define MAX_ROOTS 64
 
 /* The wanted places of one image. */
 struct wanted {
@@ -104,47 +108,36 @@ static void look_at_frame(struct names_epoch *epoch, const struct symbol_rows *k
 		want(images, image, offset);
 }
 
-/* Records a jit-PID.dump that a program has mapped: PID → path, interned. */
-static void look_at_image(struct names_epoch *epoch, size_t row, GHashTable *dumps)
+static size_t rows_of(const struct names_epoch *epoch, enum names_table table)
 {
-	uint64_t path = 0, pid;
-	const char *text;
-
-	(void)names_number(epoch, NAMES_IMAGE, PROF_IMAGE_PATH, row, &path);
-	text = names_text(epoch, path);
-	pid = jit_dump_pid_of_path(text);
-	if (pid)
-		g_hash_table_insert(dumps, g_memdup2(&pid, sizeof(pid)), (char *)text);
+	return epoch->tables[table] ? prof_dictionary_rows(epoch->tables[table]) : 0;
 }
 
-/* Registers the process in `names`. */
-static void look_at_process(struct names_epoch *epoch, size_t row)
-{
-	uint64_t id = 0;
-
-	(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_ID, row, &id);
-	(void)names_process(epoch, id);
-}
-
+/* Lists the places of the epoch's frames, and the jit-PID.dump files that programs have mapped: PID
+ * → path, interned. Registers all processes in `names`. */
 static bool look_at_epoch(struct names *names, const struct symbol_rows *known, uint32_t number,
 			  GPtrArray *images, GHashTable *dumps, GError **error)
 {
 	struct names_epoch *epoch = names_epoch(names, number, error);
-	size_t rows;
+	uint64_t id = 0;
 
 	if (!epoch || !names_load_identities(epoch, error) ||
 	    !names_load(epoch, NAMES_FRAME, error))
 		return false;
-	rows = epoch->tables[NAMES_FRAME] ? prof_dictionary_rows(epoch->tables[NAMES_FRAME]) : 0;
-	for (size_t row = 0; row < rows; row++)
+	for (size_t row = 0; row < rows_of(epoch, NAMES_FRAME); row++)
 		look_at_frame(epoch, known, row, images);
-	rows = epoch->tables[NAMES_IMAGE] ? prof_dictionary_rows(epoch->tables[NAMES_IMAGE]) : 0;
-	for (size_t row = 0; row < rows; row++)
-		look_at_image(epoch, row, dumps);
-	rows = epoch->tables[NAMES_PROCESS] ? prof_dictionary_rows(epoch->tables[NAMES_PROCESS])
-					    : 0;
-	for (size_t row = 0; row < rows; row++)
-		look_at_process(epoch, row);
+	for (size_t row = 0; row < rows_of(epoch, NAMES_IMAGE); row++) {
+		const char *path = names_number(epoch, NAMES_IMAGE, PROF_IMAGE_PATH, row, &id)
+					   ? names_text(epoch, id)
+					   : NULL;
+		uint64_t pid = jit_dump_pid_of_path(path);
+
+		if (pid)
+			g_hash_table_insert(dumps, g_memdup2(&pid, sizeof(pid)), (char *)path);
+	}
+	for (size_t row = 0; row < rows_of(epoch, NAMES_PROCESS); row++)
+		if (names_number(epoch, NAMES_PROCESS, PROF_PROCESS_ID, row, &id))
+			(void)names_process(epoch, id);
 	return true;
 }
 
@@ -197,15 +190,16 @@ struct job {
 	bool started, done;
 };
 
-static GByteArray *build_id_bytes(const char *hex)
+static GByteArray *hex_bytes(const char *hex)
 {
 	GByteArray *bytes = g_byte_array_new();
 
-	for (; hex && hex[0] && hex[1]; hex += 2) {
+	for (; hex && hex[0] && hex[1]; hex += *hex == '-' ? 1 : 2) {
 		uint8_t byte =
 			(uint8_t)(g_ascii_xdigit_value(hex[0]) << 4 | g_ascii_xdigit_value(hex[1]));
 
-		g_byte_array_append(bytes, &byte, 1);
+		if (*hex != '-')
+			g_byte_array_append(bytes, &byte, 1);
 	}
 	return bytes;
 }
@@ -215,56 +209,41 @@ static const struct names_image *image_of(const struct job *job)
 	return names_image_at(job->run->names, job->image);
 }
 
-static int write_symbols(struct job *job)
-{
-	const struct symbols *symbols = job->symbols;
-	struct added_epoch *added = &job->run->added;
-	uint64_t image_id, first_id = added_epoch_next_symbol(added);
-	int r = added_epoch_image(added, image_of(job), job->build_id, 0, &image_id);
-
-	for (size_t i = 0; r == 0 && i < symbols->n_rows; i++)
-		r = added_epoch_symbol(added, image_id, first_id, &symbols->rows[i]);
-	for (size_t i = 0; r == 0 && i < symbols->n_lines; i++)
-		r = added_epoch_line(added, image_id, first_id, &symbols->lines[i]);
-	job->run->result->symbols += symbols->n_rows;
-	job->run->result->lines += symbols->n_lines;
-	return r;
-}
-
-static void note_state(struct symbolize_result *result, const struct names_image *image,
-		       enum symbols_state state)
-{
-	GPtrArray *list = state == SYMBOLS_CHANGED ? result->changed : result->missing;
-
-	if (state != SYMBOLS_READ && image->path)
-		g_ptr_array_add(list, g_strdup(image->path));
-}
-
 /* Counts the places that had no name and those that have one now; writes new names and lines. */
 static bool take_result(struct job *job, GError **error)
 {
 	struct run *run = job->run;
+	const struct symbols *symbols = job->symbols;
+	const char *path = image_of(job)->path;
 	const uint64_t *offsets = (const uint64_t *)(void *)job->wanted->offsets->data;
-	uint64_t named = 0;
-	int r;
+	uint64_t named = 0, image_id, first_id;
 
 	run->result->images++;
 	/* An unreadable file costs only its own names. */
-	note_state(run->result, image_of(job),
-		   job->symbols ? job->symbols->state : SYMBOLS_NO_FILE);
+	if (path && (!symbols || symbols->state != SYMBOLS_READ))
+		g_ptr_array_add(symbols && symbols->state == SYMBOLS_CHANGED ? run->result->changed
+									     : run->result->missing,
+				g_strdup(path));
 	for (guint i = 0; i < job->wanted->offsets->len; i++) {
 		if (symbol_rows_find(run->known, job->image, offsets[i]))
 			continue;
 		run->result->places++;
-		named += job->symbols && job->symbols->row_of[i] != SYMBOLS_NONE;
+		named += symbols && symbols->row_of[i] != SYMBOLS_NONE;
 	}
 	run->result->named += named;
-	if (!job->symbols || (named == 0 && job->symbols->n_lines == 0))
+	if (!symbols || (named == 0 && symbols->n_lines == 0))
 		return true;
 	if (!run->added.writer && !added_epoch_begin(&run->added, run->fd, error))
 		return false;
-	r = write_symbols(job);
-	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
+	first_id = added_epoch_next_symbol(&run->added);
+	image_id = added_epoch_image(&run->added, image_of(job), job->build_id, 0);
+	for (size_t i = 0; i < symbols->n_rows; i++)
+		added_epoch_symbol(&run->added, image_id, first_id, &symbols->rows[i]);
+	for (size_t i = 0; i < symbols->n_lines; i++)
+		added_epoch_line(&run->added, image_id, first_id, &symbols->lines[i]);
+	run->result->symbols += symbols->n_rows;
+	run->result->lines += symbols->n_lines;
+	return added_epoch_ok(&run->added, error);
 }
 
 static void read_image(gpointer data, gpointer unused)
@@ -286,7 +265,7 @@ static void start(struct job *job)
 {
 	const struct names_image *image = image_of(job);
 
-	job->build_id = build_id_bytes(image->build_id);
+	job->build_id = hex_bytes(image->build_id);
 	job->identity = (struct symbols_image){
 		.path = image->path,
 		.build_id = job->build_id->data,
@@ -353,19 +332,15 @@ static bool read_images(struct run *run, GArray *jobs, GError **error)
 
 static bool is_this_boot(const struct prof_segment *segment)
 {
-	static const uint8_t unknown[16];
+	static const uint8_t unknown[sizeof(segment->boot_id)];
+	g_autoptr(GByteArray) id = NULL;
 	g_autofree char *text = NULL;
-	uint8_t id[16];
-	size_t n = 0;
 
 	if (memcmp(segment->boot_id, unknown, sizeof(unknown)) == 0 ||
 	    !g_file_get_contents("/proc/sys/kernel/random/boot_id", &text, NULL, NULL))
 		return false;
-	for (const char *at = text; n < sizeof(id) && at[0] && at[1]; at += *at == '-' ? 1 : 2)
-		if (*at != '-')
-			id[n++] = (uint8_t)(g_ascii_xdigit_value(at[0]) << 4 |
-					    g_ascii_xdigit_value(at[1]));
-	return n == sizeof(id) && memcmp(segment->boot_id, id, sizeof(id)) == 0;
+	id = hex_bytes(g_strchomp(text));
+	return id->len == sizeof(unknown) && memcmp(segment->boot_id, id->data, id->len) == 0;
 }
 
 /* The last segment, if this boot of this machine was recorded in it; else NULL. */
@@ -393,14 +368,21 @@ static uint64_t end_of(const struct prof_reader *reader, const struct prof_segme
 	return end_ns;
 }
 
-static int write_jit_lines(struct run *run, const struct names_image *image, uint64_t process,
-			   const GArray *lines)
+static void write_names(struct run *run, const struct names_image *image, const GArray *rows,
+			const GArray *lines)
 {
 	g_autoptr(GByteArray) no_build_id = g_byte_array_new();
-	uint64_t id = 0;
-	int r = lines ? added_epoch_image(&run->added, image, no_build_id, process, &id) : 0;
+	struct added_epoch *added = &run->added;
+	uint64_t process = added_epoch_process(added, names_process_at(run->names, image->process));
+	uint64_t id;
 
-	for (guint i = 0; r == 0 && lines && i < lines->len; i++) {
+	for (guint i = 0; i < rows->len; i++)
+		added_epoch_jit(added, process, &g_array_index(rows, struct jit_name, i));
+	run->result->symbols += rows->len;
+	if (!lines)
+		return;
+	id = added_epoch_image(added, image, no_build_id, process);
+	for (guint i = 0; i < lines->len; i++) {
 		const struct jit_line *from = &g_array_index(lines, struct jit_line, i);
 		const struct symbol_line line = { .start = from->address,
 						  .length = 1,
@@ -408,21 +390,9 @@ static int write_jit_lines(struct run *run, const struct names_image *image, uin
 						  .line = from->line,
 						  .symbol = SYMBOLS_NONE };
 
-		r = added_epoch_line(&run->added, id, 0, &line);
+		added_epoch_line(added, id, 0, &line);
 	}
-	run->result->lines += lines ? lines->len : 0;
-	return r;
-}
-
-static int write_names(struct run *run, const struct names_image *image, const GArray *rows,
-		       const GArray *lines)
-{
-	uint64_t id;
-	int r = added_epoch_process(&run->added, names_process_at(run->names, image->process), &id);
-
-	for (guint i = 0; r == 0 && i < rows->len; i++)
-		r = added_epoch_jit(&run->added, id, &g_array_index(rows, struct jit_name, i));
-	return r ? r : write_jit_lines(run, image, id, lines);
+	run->result->lines += lines->len;
 }
 
 static bool name_process(struct run *run, const struct names_image *image,
@@ -431,7 +401,6 @@ static bool name_process(struct run *run, const struct names_image *image,
 {
 	const struct names_process *process = names_process_at(run->names, image->process);
 	g_autoptr(GArray) rows = NULL, lines = NULL;
-	int r;
 
 	where->pid = process->pid;
 	where->uid = process->uid;
@@ -444,9 +413,8 @@ static bool name_process(struct run *run, const struct names_image *image,
 		return true;
 	if (!run->added.writer && !added_epoch_begin(&run->added, run->fd, error))
 		return false;
-	run->result->symbols += rows->len;
-	r = write_names(run, image, rows, lines);
-	return r == 0 || capture_error(error, r, _("cannot add symbols to the capture"));
+	write_names(run, image, rows, lines);
+	return added_epoch_ok(&run->added, error);
 }
 
 /* Names code of the last segment only, the one that an append adds. Processes whose code already
@@ -471,6 +439,67 @@ static bool name_generated(struct run *run, const GPtrArray *images, GHashTable 
 	return ok;
 }
 
+/* ---- other roots ----------------------------------------------------------------------------- */
+
+/* The / of a process: a folder in a mount namespace; known only if both match. */
+struct root {
+	uint64_t dev, inode, mounts;
+};
+
+/* Asks only the kernel, because a file system may not answer. */
+static bool look_at(const char *process, const char *name, struct statx *ret_status)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%s/%s", process, name);
+
+	return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, ret_status) == 0;
+}
+
+/* Returns false if the process has ended or access is denied. */
+static bool read_root(const char *process, struct root *ret_root)
+{
+	struct statx root, mounts;
+
+	if (!look_at(process, "root", &root) || !look_at(process, "ns/mnt", &mounts))
+		return false;
+	*ret_root = (struct root){ .dev = (uint64_t)root.stx_dev_major << 32 | root.stx_dev_minor,
+				   .inode = root.stx_ino,
+				   .mounts = mounts.stx_ino };
+	return true;
+}
+
+/* Adds the roots of the capture's processes that are alive and accessible, each root once. A pid
+ * may belong to another process by now, but files below its root are compared with the recorded
+ * ones anyway. */
+static void add_other_roots(const struct names *names, struct debug_files *files)
+{
+	g_autoptr(GArray) known = g_array_new(FALSE, FALSE, sizeof(struct root));
+	struct root root;
+
+	if (!read_root("self", &root))
+		return;
+	g_array_append_val(known, root);
+	for (guint i = NAMES_LOST + 1; i < names->processes->len && known->len <= MAX_ROOTS; i++) {
+		g_autofree char *pid = g_strdup_printf("%" PRIu64, names_process_at(names, i)->pid);
+		g_autofree char *folder = g_strdup_printf("/proc/%s/root", pid);
+		struct debug_files *other;
+		guint at = 0;
+
+		if (!read_root(pid, &root))
+			continue;
+		while (at < known->len &&
+		       memcmp(&g_array_index(known, struct root, at), &root, sizeof(root)) != 0)
+			at++;
+		if (at < known->len)
+			continue;
+		g_array_append_val(known, root);
+		other = debug_files_new(folder, NULL);
+		if (other)
+			debug_files_add_other(files, other);
+	}
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
 static bool name_images(struct run *run, GError **error)
 {
 	g_autoptr(GPtrArray) images = g_ptr_array_new_with_free_func(wanted_free);
@@ -491,7 +520,7 @@ static bool name_images(struct run *run, GError **error)
 			g_array_append_val(jobs, job);
 	}
 	if (ok && run->sources->debug_files && last_segment(run->names->reader))
-		other_roots_add(run->names, run->sources->debug_files);
+		add_other_roots(run->names, run->sources->debug_files);
 	/* Memory for debug files is not charged to the capture. */
 	prof_reader_set_guard(run->reader, NULL, NULL);
 	ok = ok && read_images(run, jobs, error) &&
