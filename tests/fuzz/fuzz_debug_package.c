@@ -5,7 +5,7 @@
  * file that has the unit's DWARF.
  */
 #include "arch/base.h"
-#include "tools/common/debug-split.h"
+#include "tools/symbols/debug-split.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of tools/common/demangle.c: the input is one name. The length of its readable form
+ * Fuzz target of tools/symbols/demangle.c: the input is one name. The length of its readable form
  * must stay within the limit.
  */
-#include "tools/common/demangle.h"
+#include "tools/symbols/demangle.h"
 
 #include <stdint.h>
 #include <stdlib.h>

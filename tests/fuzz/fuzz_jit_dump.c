@@ -4,7 +4,7 @@
  * in the same way as in symbolize.
  */
 #include "arch/jit-dump.h"
-#include "tools/common/jit-names.h"
+#include "tools/symbols/jit-names.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of tools/common/jit-names.c: the text of a map. Every entry is read to its end, and
+ * Fuzz target of tools/symbols/jit-names.c: the text of a map. Every entry is read to its end, and
  * looked up as symbolize does.
  */
-#include "tools/common/jit-names.h"
+#include "tools/symbols/jit-names.h"
 
 #include <stdlib.h>
 

@@ -5,8 +5,8 @@
  * places that it names.
  */
 #include "arch/base.h"
-#include "tools/common/elf-image.h"
-#include "tools/common/symbols.h"
+#include "tools/symbols/elf-image.h"
+#include "tools/symbols/symbols.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -15,12 +15,12 @@ RECEIVERS = {
     "daemon/engine/channel.c": "from profd, which is ours",
     "daemon/stranger.c": "looks before it reads",
     "libcollector/control-client.c": "in the target, from profd",
-    "tools/common/debuginfod-child.c": "from our own parent",
-    "tools/common/debuginfod.c": "from our own child",
+    "tools/symbols/debuginfod-child.c": "from our own parent",
+    "tools/symbols/debuginfod.c": "from our own child",
     "tools/profctl/command.c": "from our own child",
 }
 FOREIGN_PATHS = (
-    "tools/common/debug-", "tools/common/jit-", "tools/common/symbolize.c",
+    "tools/symbols/debug-", "tools/symbols/jit-", "tools/symbols/symbolize.c",
     "tools/profcapture/annotate", "tools/profcapture/source-text.c", "tools/profctl/live-names.c", "tools/profctl/record-capture.c",
 )
 RULES = [
@@ -55,7 +55,7 @@ SELF_TEST = [
     ({"daemon/broker/a.c": "\tn = recv(fd, packet, 1, 0);\n"}, 1),
     ({"daemon/engine/a.c": "\tn = recvmsg(fd, &message, 0);\n\tr = reader_recv(fd);\n"}, 1),
     ({"daemon/stranger.c": "\tn = recvmsg(fd, &message, 0);\n", "tests/unit/a.c": "recv(fd, b, 1, 0);\n"}, 0),
-    ({"tools/common/debug-files.c": "\tfd = open(path, O_RDONLY);\n\troot = open(path, O_PATH | O_CLOEXEC);\n"}, 1),
+    ({"tools/symbols/debug-files.c": "\tfd = open(path, O_RDONLY);\n\troot = open(path, O_PATH | O_CLOEXEC);\n"}, 1),
     ({"tools/profcapture/source-text.c": "\tfd = debug_files_open(path);\n"}, 0),
     ({"daemon/broker/a.c": " * recvmsg() closes them\n\tSCMP_SYS(recvmsg),\n"}, 0),
 ]

@@ -5,8 +5,8 @@
  * empty line. FOLDERs contain debug files. At the end, prints to standard error the ns of a lookup
  * of addresses whose units are flattened.
  */
-#include "tools/common/debug-files.h"
-#include "tools/common/debug-info.h"
+#include "tools/symbols/debug-files.h"
+#include "tools/symbols/debug-info.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

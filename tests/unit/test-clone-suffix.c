@@ -5,7 +5,7 @@
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
-#include "tools/common/clone-suffix.h"
+#include "tools/symbols/clone-suffix.h"
 
 static void check_base(const char *name, const char *base)
 {

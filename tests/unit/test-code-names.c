@@ -5,7 +5,7 @@
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
-#include "tools/common/code-names.h"
+#include "tools/symbols/code-names.h"
 
 #define PARENT 1
 #define CHILD 2

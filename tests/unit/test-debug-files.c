@@ -5,7 +5,7 @@
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"
-#include "tools/common/debug-files.h"
+#include "tools/symbols/debug-files.h"
 
 #include <glib.h>
 #include <glib/gstdio.h>

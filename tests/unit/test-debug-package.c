@@ -4,7 +4,7 @@
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
-#include "tools/common/debug-split.h"
+#include "tools/symbols/debug-split.h"
 
 #include <glib.h>
 #include <string.h>

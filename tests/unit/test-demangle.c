@@ -5,7 +5,7 @@
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
-#include "tools/common/demangle.h"
+#include "tools/symbols/demangle.h"
 
 static void check_name(const char *raw_name, const char *want)
 {

@@ -18,7 +18,7 @@
 #include "arch/base.h"
 #include "arch/jit-dump.h"
 #include "tests/unit/test.h"
-#include "tools/common/jit-names.h"
+#include "tools/symbols/jit-names.h"
 
 #include <byteswap.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
-#include "tools/common/symbol-rows.h"
+#include "tools/symbols/symbol-rows.h"
 
 static void image(struct build *build, uint64_t id, uint64_t path, uint64_t inode)
 {

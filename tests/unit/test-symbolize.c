@@ -5,8 +5,8 @@
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
-#include "tools/common/symbol-rows.h"
-#include "tools/common/symbolize.h"
+#include "tools/symbols/symbol-rows.h"
+#include "tools/symbols/symbolize.h"
 
 #include <link.h>
 #include <sys/stat.h>

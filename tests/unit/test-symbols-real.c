@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/common/symbols on files of this machine, compared with binutils: nm has the same
+ * Checks of tools/symbols on files of this machine, compared with binutils: nm has the same
  * name at the start of each symbol, and a stripped function is an FDE of readelf. Files that are
  * not installed are skipped; libc is always there. Prints the time and memory of each file.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
-#include "tools/common/elf-image.h"
-#include "tools/common/symbols.h"
+#include "tools/symbols/elf-image.h"
+#include "tools/symbols/symbols.h"
 
 #include <fcntl.h>
 #include <time.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/common/symbols on generated files: which of several symbols names a place,
+ * Checks of tools/symbols on generated files: which of several symbols names a place,
  * symbols without a size, stripped code, files that are not the recorded ones, and invalid tables.
  * test-symbols-real has real files.
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"
-#include "tools/common/symbols-source.h"
+#include "tools/symbols/symbols-source.h"
 
 #include <gio/gio.h>
 #include <sys/auxv.h>

@@ -22,12 +22,12 @@
 #include "config.h"
 
 #include "tools/common/capture-error.h"
-#include "tools/common/symbols-source.h"
-#include "tools/common/symbols.h"
 #include "tools/profcapture/disassembly.h"
 #include "tools/profcapture/source-text.h"
 #include "tools/profcapture/tally.h"
 #include "tools/profcapture/verbs.h"
+#include "tools/symbols/symbols-source.h"
+#include "tools/symbols/symbols.h"
 
 #include <errno.h>
 #include <glib/gi18n.h>

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "tools/common/json.h"
-#include "tools/common/names.h"
 #include "tools/profcapture/sampled-events.h"
+#include "tools/symbols/names.h"
 
 struct capture_loss {
 	const char *stream, *cause;

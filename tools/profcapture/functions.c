@@ -16,8 +16,8 @@
 
 #include "tools/profcapture/function-names.h"
 
-#include "tools/common/clone-suffix.h"
 #include "tools/common/text.h"
+#include "tools/symbols/clone-suffix.h"
 
 #include <inttypes.h>
 #include <string.h>

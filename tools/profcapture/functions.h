@@ -10,11 +10,11 @@
  */
 #pragma once
 
-#include "tools/common/code-names.h"
 #include "tools/common/json.h"
-#include "tools/common/symbol-rows.h"
 #include "tools/present/table.h"
 #include "tools/profcapture/own-memory.h"
+#include "tools/symbols/code-names.h"
+#include "tools/symbols/symbol-rows.h"
 
 #define FUNCTION_NO_STACK 0u
 #define FUNCTION_LOST 1u

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "tools/common/names.h"
+#include "tools/symbols/names.h"
 
 struct own_memory;
 

@@ -9,9 +9,9 @@
 #pragma once
 
 #include "tools/common/json.h"
-#include "tools/common/names.h"
 #include "tools/common/number-map.h"
 #include "tools/profcapture/amount.h"
+#include "tools/symbols/names.h"
 
 #define SAMPLED_NO_EVENT UINT32_MAX
 

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "tools/common/debug-files.h"
+#include "tools/symbols/debug-files.h"
 
 #include <glib.h>
 

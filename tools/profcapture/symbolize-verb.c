@@ -7,10 +7,10 @@
 
 #include "tools/common/capture-error.h"
 #include "tools/common/cli.h"
-#include "tools/common/debuginfod.h"
-#include "tools/common/symbolize.h"
 #include "tools/profcapture/capture.h"
 #include "tools/profcapture/verbs.h"
+#include "tools/symbols/debuginfod.h"
+#include "tools/symbols/symbolize.h"
 
 #include <errno.h>
 #include <fcntl.h>

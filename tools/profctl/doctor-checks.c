@@ -6,9 +6,9 @@
 
 #include "tools/profctl/doctor.h"
 
-#include "tools/common/debuginfod.h"
 #include "tools/common/text.h"
 #include "tools/profctl/transport.h"
+#include "tools/symbols/debuginfod.h"
 
 #include <errno.h>
 #include <fcntl.h>

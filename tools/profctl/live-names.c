@@ -15,9 +15,9 @@
 
 #include "arch/base.h"
 #include "arch/jit-dump.h"
-#include "tools/common/jit-names.h"
-#include "tools/common/symbols.h"
 #include "tools/profctl/worker.h"
+#include "tools/symbols/jit-names.h"
+#include "tools/symbols/symbols.h"
 
 #include <gio/gio.h>
 #include <string.h>

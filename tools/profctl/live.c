@@ -15,9 +15,9 @@
 #include "tools/profctl/live.h"
 
 #include "arch/base.h"
-#include "tools/common/clone-suffix.h"
 #include "tools/common/text.h"
 #include "tools/profcapture/function-names.h"
+#include "tools/symbols/clone-suffix.h"
 
 #include <inttypes.h>
 #include <string.h>

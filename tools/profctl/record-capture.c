@@ -17,9 +17,9 @@
 #include "tools/profctl/record-capture.h"
 
 #include "tools/common/budget.h"
-#include "tools/common/symbolize.h"
 #include "tools/profcapture/tally.h"
 #include "tools/profctl/worker.h"
+#include "tools/symbols/symbolize.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Clone suffix - what compilers append to the name of a function that they cloned or split
+ *
+ * Suffixes are removed from the end, as many as there are. A numbered suffix must have its number:
+ * "main.part" is a function of Go. Plain numbers ("count.0") belong to different functions, or to
+ * variables, and stay.
+ */
+#include "tools/symbols/clone-suffix.h"
+
+#include "arch/base.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define READABLE_CLONE " [clone "
+
+static bool is_word(const char *at, size_t length, const char *const *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strlen(words[i]) == length && memcmp(at, words[i], length) == 0)
+			return true;
+	return false;
+}
+
+/* The last '.' with something in front of it; 0 = none. */
+static size_t last_dot(const char *name, size_t length)
+{
+	const char *dot = memrchr(name, '.', length);
+
+	return dot ? (size_t)(dot - name) : 0;
+}
+
+static bool is_number(const char *at, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		if (!isxdigit((unsigned char)at[i]))
+			return false;
+	return length > 0;
+}
+
+/* Returns the length of the name without its last suffix; `length` if it has none. */
+static size_t skip_one(const char *name, size_t length)
+{
+	static const char *const alone[] = { "cold", "localalias" };
+	static const char *const numbered[] = { "isra",     "part", "constprop",  "llvm",
+						"lto_priv", "cold", "localalias", "__uniq" };
+	size_t dot = last_dot(name, length), before;
+
+	if (dot == 0)
+		return length;
+	if (is_word(name + dot + 1, length - dot - 1, alone, ARRAY_SIZE(alone)))
+		return dot;
+	before = last_dot(name, dot);
+	if (before > 0 && is_number(name + dot + 1, length - dot - 1) &&
+	    is_word(name + before + 1, dot - before - 1, numbered, ARRAY_SIZE(numbered)))
+		return before;
+	return length;
+}
+
+size_t clone_suffix_skip(const char *raw_name)
+{
+	size_t length = strlen(raw_name), shorter;
+
+	while ((shorter = skip_one(raw_name, length)) < length)
+		length = shorter;
+	return length;
+}
+
+size_t clone_suffix_skip_shown(const char *name)
+{
+	const char *clone = strstr(name, READABLE_CLONE ".");
+
+	return clone && clone > name ? (size_t)(clone - name) : clone_suffix_skip(name);
+}

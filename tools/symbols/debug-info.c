@@ -1,0 +1,681 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Debug info - which function, inlined calls and source line an address of a file is, from its
+ * DWARF
+ *
+ * The addresses of a unit come from the unit itself, because .debug_aranges is optional and often
+ * missing. When one of them is first looked up, the unit is flattened into ranges of functions and
+ * of lines: one pass over the tree of DIEs, with an explicit stack instead of recursion, turns each
+ * subprogram and inlined subroutine with code into a function with its ranges. A sweep over the
+ * ends of all ranges then gives each stretch of code to the deepest function that covers it. Lines
+ * become ranges likewise, without those of length 0. Names are read when they are first needed,
+ * because most functions never need one. libdw checks what it reads; a budget bounds the amount.
+ * Invariants: (1) a unit is flattened once, in work that is linear in its bytes, except for sorting
+ *             (2) a file cannot cost more than its budget
+ *             (3) chains of callers are finite: a function's caller comes before it
+ *             (4) every chain of references between DIEs ends after MAX_REFERENCES
+ *             (5) the answers are those of addr2line  [test_debug_places]
+ * Does not find files (debug-files.h).
+ */
+#include "tools/symbols/debug-info.h"
+
+#include "arch/base.h"
+#include "tools/common/sorted.h"
+#include "tools/symbols/debug-split.h"
+
+#include <dwarf.h>
+#include <glib.h>
+#include <string.h>
+
+#define MAX_UNITS (4u << 20)
+#define MAX_UNIT_RANGES (64u << 20)
+#define MAX_DIES (UINT64_C(1) << 30)
+#define MAX_RANGES (UINT64_C(64) << 20)
+#define MAX_LINES (UINT64_C(256) << 20)
+#define MAX_NS (UINT64_C(60) * 1000000000)
+#define MAX_DEPTH 512
+#define MAX_REFERENCES 16
+#define DIES_BETWEEN_CLOCKS 1024
+#define NO_FUNCTION UINT32_MAX
+#define NO_SCOPE UINT32_MAX
+
+/* The budget for one file, all units together. */
+struct debug_budget {
+	uint64_t dies;     /* visited */
+	uint64_t ranges;   /* of functions and calls */
+	uint64_t lines;    /* rows */
+	uint64_t until_ns; /* CLOCK_MONOTONIC */
+	bool spent;        /* one of these ran out */
+};
+
+/* [start, start of the next range) belongs to functions[function]. A range without a function ends
+ * a stretch of code. */
+struct debug_range {
+	uint64_t start;
+	uint32_t function; /* NO_FUNCTION = none */
+};
+
+/* Likewise. */
+struct debug_line {
+	uint64_t start;
+	const char *file; /* NULL = unknown */
+	uint32_t line;    /* 0 = unknown */
+};
+
+/* A namespace or a class: all DIEs in [start, end). */
+struct debug_scope {
+	uint64_t start, end;
+	uint32_t parent; /* NO_SCOPE = none */
+	uint32_t depth;  /* in the tree of DIEs */
+};
+
+struct debug_unit {
+	Dwarf_Off offset; /* of its DIE */
+	bool is_flat; /* the rest is valid; what is unreadable or beyond the budget is missing */
+	struct debug_info_function *functions;
+	GArray *ranges;          /* struct debug_range, by start */
+	GArray *lines;           /* struct debug_line, by start */
+	GArray *scopes;          /* struct debug_scope, by start */
+	GStringChunk *names;     /* that the file does not have in one piece; NULL = none */
+	Dwarf_Die die;           /* of the unit; of its other half if that was split off */
+	Dwarf_Die skeleton;      /* the half in the program or its debug file */
+	struct debug_half *half; /* the half that was split off; NULL = none, or not found */
+};
+
+struct unit_range {
+	uint64_t start, end;
+	uint32_t unit;
+};
+
+struct debug_info {
+	Dwarf *dwarf;
+	struct debug_split *split; /* NULL = split units are not looked for */
+	GArray *units;             /* struct debug_unit */
+	GArray *ranges;            /* struct unit_range, by start */
+	struct debug_budget budget;
+};
+
+/* A range of a function. */
+struct extent {
+	uint64_t start, end;
+	uint32_t function, depth;
+};
+
+struct walk {
+	struct debug_budget *budget;
+	/* struct debug_info_function; caller is the index + 1 until all are added */
+	GArray *functions;
+	GArray *extents; /* struct extent */
+	GArray *scopes;  /* struct debug_scope */
+	uint32_t scope;  /* the innermost that is open; NO_SCOPE = none */
+};
+
+/* ---- the tree of DIEs ------------------------------------------------------------------------ */
+
+static bool spend(struct debug_budget *budget, uint64_t *left)
+{
+	if (*left == 0)
+		budget->spent = true;
+	else
+		--*left;
+	return !budget->spent;
+}
+
+static bool spend_die(struct debug_budget *budget)
+{
+	if (budget->dies % DIES_BETWEEN_CLOCKS == 0 &&
+	    (uint64_t)g_get_monotonic_time() * 1000 > budget->until_ns)
+		budget->spent = true;
+	return spend(budget, &budget->dies);
+}
+
+static bool may_hold_code(int tag)
+{
+	switch (tag) {
+	case DW_TAG_subprogram:
+	case DW_TAG_inlined_subroutine:
+	case DW_TAG_lexical_block:
+	case DW_TAG_try_block:
+	case DW_TAG_catch_block:
+	case DW_TAG_with_stmt:
+	case DW_TAG_namespace:
+	case DW_TAG_module:
+	case DW_TAG_common_block:
+	case DW_TAG_class_type:
+	case DW_TAG_structure_type:
+	case DW_TAG_union_type:
+	case DW_TAG_enumeration_type:
+	case DW_TAG_compile_unit:
+	case DW_TAG_partial_unit:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static uint32_t get_number(Dwarf_Die *die, unsigned int name)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Word value;
+
+	return dwarf_attr(die, name, &attribute) && dwarf_formudata(&attribute, &value) == 0 &&
+			       value < UINT32_MAX
+		       ? (uint32_t)value
+		       : 0;
+}
+
+/* Adds the ranges of a DIE to the next function; returns false if it has none. */
+static bool add_extents(struct walk *walk, Dwarf_Die *die, struct debug_info_function *function)
+{
+	Dwarf_Addr base, start, end;
+	ptrdiff_t at = 0;
+	bool any = false;
+
+	while ((at = dwarf_ranges(die, at, &base, &start, &end)) > 0 &&
+	       spend(walk->budget, &walk->budget->ranges)) {
+		const struct extent extent = { start, end, walk->functions->len, function->depth };
+
+		if (start >= end)
+			continue;
+		g_array_append_val(walk->extents, extent);
+		function->start = any ? MIN_OF(function->start, start) : start;
+		function->end = any ? MAX_OF(function->end, end) : end;
+		function->scattered = any;
+		any = true;
+	}
+	return any;
+}
+
+/* Returns the number + 1 of the DIE's function, or `outer`, the number of the enclosing one. */
+static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint32_t depth)
+{
+	bool inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
+	struct debug_info_function function = { .die = dwarf_dieoffset(die), .depth = depth };
+
+	if (!inlined && dwarf_tag(die) != DW_TAG_subprogram)
+		return outer;
+	if (walk->functions->len >= NO_FUNCTION - 1 || !add_extents(walk, die, &function))
+		return inlined ? outer : 0;
+	if (inlined) {
+		function.caller = GSIZE_TO_POINTER(outer);
+		function.call_file = get_number(die, DW_AT_call_file);
+		function.line = get_number(die, DW_AT_call_line);
+	}
+	g_array_append_val(walk->functions, function);
+	return walk->functions->len;
+}
+
+static bool is_scope(int tag)
+{
+	return tag == DW_TAG_namespace || tag == DW_TAG_class_type ||
+	       tag == DW_TAG_structure_type || tag == DW_TAG_union_type;
+}
+
+/* Ends the scopes that the DIE is not in, and begins one if it is a scope. */
+static void add_scope(struct walk *walk, Dwarf_Die *die, size_t depth)
+{
+	struct debug_scope *scopes = (struct debug_scope *)(void *)walk->scopes->data;
+	struct debug_scope scope = { .start = dwarf_dieoffset(die),
+				     .end = UINT64_MAX,
+				     .depth = (uint32_t)depth };
+
+	for (; walk->scope != NO_SCOPE && scopes[walk->scope].depth >= depth;
+	     walk->scope = scopes[walk->scope].parent)
+		scopes[walk->scope].end = scope.start;
+	if (!is_scope(dwarf_tag(die)))
+		return;
+	scope.parent = walk->scope;
+	walk->scope = walk->scopes->len;
+	g_array_append_val(walk->scopes, scope);
+}
+
+static void walk_dies(struct walk *walk, Dwarf_Die *unit)
+{
+	struct {
+		Dwarf_Die die;
+		size_t function;
+	} *stack = g_malloc(MAX_DEPTH * sizeof(*stack));
+	size_t depth = 0;
+	bool more = dwarf_child(unit, &stack[0].die) == 0;
+
+	while (more && spend_die(walk->budget)) {
+		Dwarf_Die *die = &stack[depth].die;
+
+		add_scope(walk, die, depth);
+		if (may_hold_code(dwarf_tag(die))) {
+			stack[depth].function = add_function(
+				walk, die, depth ? stack[depth - 1].function : 0, (uint32_t)depth);
+			if (depth + 1 == MAX_DEPTH)
+				walk->budget->spent = true;
+			else if (dwarf_child(die, &stack[depth + 1].die) == 0) {
+				depth++;
+				continue;
+			}
+		}
+		while ((more = dwarf_siblingof(die, die) == 0) == false && depth > 0)
+			die = &stack[--depth].die;
+	}
+	g_free(stack);
+}
+
+/* ---- the deepest function -------------------------------------------------------------------- */
+
+static gint compare_extents(gconstpointer left, gconstpointer right)
+{
+	const struct extent *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return (a->function > b->function) - (a->function < b->function);
+}
+
+/* Extents that cover the current address are in a heap: the deepest on top; of equal depth the
+ * shorter one, which is more exact. */
+static bool is_above(const struct extent *left, const struct extent *right)
+{
+	if (left->depth != right->depth)
+		return left->depth > right->depth;
+	return left->end - left->start < right->end - right->start;
+}
+
+static void heap_add(GPtrArray *heap, struct extent *extent)
+{
+	guint at = heap->len;
+
+	g_ptr_array_add(heap, extent);
+	for (; at > 0 && is_above(extent, heap->pdata[(at - 1) / 2]); at = (at - 1) / 2)
+		heap->pdata[at] = heap->pdata[(at - 1) / 2];
+	heap->pdata[at] = extent;
+}
+
+/* Returns the top, after removing those that end at or before an address; NULL if none is left. */
+static const struct extent *heap_top(GPtrArray *heap, uint64_t address)
+{
+	while (heap->len > 0 && ((struct extent *)heap->pdata[0])->end <= address) {
+		struct extent *moved = g_ptr_array_steal_index_fast(heap, heap->len - 1);
+		guint at = 0, child;
+
+		for (; (child = 2 * at + 1) < heap->len; at = child) {
+			if (child + 1 < heap->len &&
+			    is_above(heap->pdata[child + 1], heap->pdata[child]))
+				child++;
+			if (!is_above(heap->pdata[child], moved))
+				break;
+			heap->pdata[at] = heap->pdata[child];
+		}
+		if (heap->len > 0)
+			heap->pdata[at] = moved;
+	}
+	return heap->len > 0 ? heap->pdata[0] : NULL;
+}
+
+static void add_range(GArray *ranges, uint64_t start, uint32_t function)
+{
+	const struct debug_range range = { start, function };
+	struct debug_range *last =
+		ranges->len ? &g_array_index(ranges, struct debug_range, ranges->len - 1) : NULL;
+
+	if (last && last->start == start)
+		last->function = function;
+	else if (!last || last->function != function)
+		g_array_append_val(ranges, range);
+}
+
+/* Steps from change to change: the start of an extent or the end of the deepest. */
+static void sweep(struct debug_unit *unit, GArray *extents)
+{
+	g_autoptr(GPtrArray) covering = g_ptr_array_new();
+	GArray *ranges = g_array_new(FALSE, FALSE, sizeof(struct debug_range));
+	uint64_t at = 0;
+	guint next = 0;
+
+	g_array_sort(extents, compare_extents);
+	while (next < extents->len || covering->len > 0) {
+		const struct extent *top = heap_top(covering, at);
+
+		if (!top && next == extents->len)
+			break;
+		if (!top)
+			at = g_array_index(extents, struct extent, next).start;
+		while (next < extents->len &&
+		       g_array_index(extents, struct extent, next).start == at)
+			heap_add(covering, &g_array_index(extents, struct extent, next++));
+		top = heap_top(covering, at);
+		add_range(ranges, at, top->function);
+		at = top->end;
+		if (next < extents->len)
+			at = MIN_OF(at, g_array_index(extents, struct extent, next).start);
+		if (!heap_top(covering, at))
+			add_range(ranges, at, NO_FUNCTION);
+	}
+	unit->ranges = ranges;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void add_line(GArray *lines, const struct debug_line *line)
+{
+	struct debug_line *last =
+		lines->len ? &g_array_index(lines, struct debug_line, lines->len - 1) : NULL;
+
+	/* The last of several rows with one address counts: the others cover no code. */
+	if (last && last->start == line->start)
+		*last = *line;
+	else if (!last || last->line != line->line || last->file != line->file)
+		g_array_append_vals(lines, line, 1);
+}
+
+static void read_lines(struct debug_unit *unit, Dwarf_Die *die, struct debug_budget *budget)
+{
+	GArray *lines = g_array_new(FALSE, FALSE, sizeof(struct debug_line));
+	Dwarf_Lines *rows;
+	size_t n = 0;
+
+	if (dwarf_getsrclines(die, &rows, &n) != 0)
+		n = 0;
+	for (size_t i = 0; i < n && spend(budget, &budget->lines); i++) {
+		Dwarf_Line *row = dwarf_onesrcline(rows, i);
+		struct debug_line line = { 0 };
+		bool is_end = false;
+		int number = 0;
+
+		if (!row || dwarf_lineaddr(row, &line.start) != 0)
+			continue;
+		(void)dwarf_lineendsequence(row, &is_end);
+		if (!is_end && dwarf_lineno(row, &number) == 0 && number > 0) {
+			line.line = (uint32_t)number;
+			line.file = dwarf_linesrc(row, NULL, NULL);
+		}
+		add_line(lines, &line);
+	}
+	unit->lines = lines;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static const char *get_string(Dwarf_Die *die, unsigned int name)
+{
+	Dwarf_Attribute attribute;
+
+	return dwarf_attr(die, name, &attribute) ? dwarf_formstring(&attribute) : NULL;
+}
+
+/* libdw calls file 0 "???" if it does not exist, as before DWARF 5. */
+static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file)
+{
+	const char *path;
+	Dwarf_Files *files;
+	Dwarf_Die unit;
+	size_t n;
+
+	if (!dwarf_diecu(die, &unit, NULL, NULL))
+		return NULL;
+	/* A half without its own file table, as clang writes it, uses the skeleton's. */
+	if (dwarf_getsrcfiles(&unit, &files, &n) != 0 &&
+	    (unit.cu != of->die.cu || dwarf_getsrcfiles(&of->skeleton, &files, &n) != 0))
+		return NULL;
+	if (file >= n)
+		return NULL;
+	path = dwarf_filesrc(files, file, NULL, NULL);
+	return path && strcmp(path, "???") != 0 ? path : NULL;
+}
+
+static bool follow(Dwarf_Die *die)
+{
+	static const unsigned int references[] = { DW_AT_abstract_origin, DW_AT_specification };
+	Dwarf_Attribute attribute;
+
+	for (size_t i = 0; i < ARRAY_SIZE(references); i++)
+		if (dwarf_attr(die, references[i], &attribute))
+			return dwarf_formref_die(&attribute, die) != NULL;
+	return false;
+}
+
+/* Returns the innermost scope that holds a DIE of this unit, or NO_SCOPE. */
+static uint32_t scope_at(const struct debug_unit *unit, uint64_t die)
+{
+	const struct debug_scope *scopes = (const struct debug_scope *)(void *)unit->scopes->data;
+	guint n = sorted_array_upto(unit->scopes, sizeof(*scopes), die);
+	uint32_t at = n ? n - 1 : NO_SCOPE;
+
+	while (at != NO_SCOPE && scopes[at].end <= die)
+		at = scopes[at].parent;
+	return at;
+}
+
+/* Returns "shop::kernel" for the name of a function without linkage name in a namespace. */
+static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_Die *die)
+{
+	Dwarf *dwarf = dwarf_cu_getdwarf(die->cu);
+	g_autoptr(GString) text = NULL;
+	uint32_t at = dwarf == dwarf_cu_getdwarf(unit->die.cu)
+			      ? scope_at(unit, dwarf_dieoffset(die))
+			      : NO_SCOPE;
+
+	if (at == NO_SCOPE || strstr(name, "::"))
+		return name;
+	text = g_string_new(name);
+	for (; at != NO_SCOPE; at = g_array_index(unit->scopes, struct debug_scope, at).parent) {
+		uint64_t offset = g_array_index(unit->scopes, struct debug_scope, at).start;
+		const char *outer = NULL;
+		Dwarf_Die scope;
+
+		if (dwarf_offdie(dwarf, offset, &scope))
+			outer = get_string(&scope, DW_AT_name);
+		g_string_prepend(text, "::");
+		g_string_prepend(text, outer ? outer : "(anonymous namespace)");
+	}
+	if (!unit->names)
+		unit->names = g_string_chunk_new(1024);
+	return g_string_chunk_insert_const(unit->names, text->str);
+}
+
+/* The linkage name may be in a declaration that the DIE with the plain name refers to. */
+static void read_name(struct debug_unit *unit, struct debug_info_function *function, Dwarf_Die *die)
+{
+	const char *plain = NULL, *linkage = NULL;
+	bool declared = function->caller != NULL;
+
+	for (int i = 0; i < MAX_REFERENCES && !linkage; i++) {
+		linkage = get_string(die, DW_AT_linkage_name);
+		if (!linkage)
+			linkage = get_string(die, DW_AT_MIPS_linkage_name);
+		if (!plain)
+			plain = get_string(die, DW_AT_name);
+		if (!declared && get_number(die, DW_AT_decl_line) != 0) {
+			declared = true;
+			function->line = get_number(die, DW_AT_decl_line);
+			function->file = get_file(unit, die, get_number(die, DW_AT_decl_file));
+		}
+		if (!follow(die))
+			break;
+	}
+	function->name = linkage ? linkage : plain ? scoped_name(unit, plain, die) : NULL;
+}
+
+static void name_chain(struct debug_unit *unit, struct debug_info_function *function)
+{
+	Dwarf *dwarf = dwarf_cu_getdwarf(unit->die.cu);
+
+	for (; function && !function->named;
+	     function = (struct debug_info_function *)function->caller) {
+		Dwarf_Die die;
+
+		function->named = true;
+		if (!dwarf_offdie(dwarf, function->die, &die))
+			continue;
+		if (function->caller && function->line)
+			function->file = get_file(unit, &die, function->call_file);
+		read_name(unit, function, &die);
+	}
+}
+
+/* ---- the unit -------------------------------------------------------------------------------- */
+
+static void flatten(struct debug_info *info, struct debug_unit *unit, Dwarf_Die *die)
+{
+	g_autoptr(GArray) extents = g_array_new(FALSE, FALSE, sizeof(struct extent));
+	struct walk walk = { .budget = &info->budget, .extents = extents, .scope = NO_SCOPE };
+	uint8_t type;
+	guint n;
+
+	unit->is_flat = true;
+	unit->die = unit->skeleton = *die;
+	if (info->split && dwarf_cu_info(die->cu, NULL, &type, NULL, NULL, NULL, NULL, NULL) == 0 &&
+	    type == DW_UT_skeleton)
+		unit->half = debug_split_open(info->split, &unit->skeleton);
+	if (unit->half)
+		unit->die = debug_half_unit(unit->half);
+	walk.functions = g_array_new(FALSE, FALSE, sizeof(struct debug_info_function));
+	walk.scopes = unit->scopes = g_array_new(FALSE, FALSE, sizeof(struct debug_scope));
+	walk_dies(&walk, &unit->die);
+	n = walk.functions->len;
+	unit->functions = (struct debug_info_function *)(void *)g_array_free(walk.functions, FALSE);
+	for (guint i = 0; i < n; i++) {
+		size_t caller = GPOINTER_TO_SIZE(unit->functions[i].caller);
+
+		unit->functions[i].caller = caller ? &unit->functions[caller - 1] : NULL;
+	}
+	sweep(unit, extents);
+	read_lines(unit, die, &info->budget);
+}
+
+static void clear_unit(gpointer data)
+{
+	struct debug_unit *unit = data;
+
+	if (!unit->is_flat)
+		return;
+	g_free(unit->functions);
+	g_array_unref(unit->ranges);
+	g_array_unref(unit->lines);
+	g_array_unref(unit->scopes);
+	if (unit->names)
+		g_string_chunk_free(unit->names);
+	debug_half_free(unit->half);
+}
+
+/* Returns the element of an address, or NULL. Narrows [start, end) to the addresses that have the
+ * same one. */
+static const void *find_element(const GArray *elements, size_t size, uint64_t address,
+				uint64_t *start, uint64_t *end)
+{
+	guint n = sorted_array_upto(elements, size, address);
+
+	if (n < elements->len)
+		*end = MIN_OF(*end, *(const uint64_t *)(const void *)(elements->data + n * size));
+	if (n == 0)
+		return NULL;
+	*start = MAX_OF(*start, *(const uint64_t *)(const void *)(elements->data + (n - 1) * size));
+	return elements->data + (n - 1) * size;
+}
+
+static bool find_in_unit(struct debug_info *info, const struct unit_range *of, uint64_t address,
+			 struct debug_info_place *ret_place)
+{
+	struct debug_unit *unit = &g_array_index(info->units, struct debug_unit, of->unit);
+	struct debug_info_place place = { .start = of->start, .end = of->end };
+	const struct debug_range *range;
+	const struct debug_line *line;
+	Dwarf_Die die;
+
+	if (!unit->is_flat && !info->budget.spent && dwarf_offdie(info->dwarf, unit->offset, &die))
+		flatten(info, unit, &die);
+	if (!unit->is_flat)
+		return false;
+	range = find_element(unit->ranges, sizeof(*range), address, &place.start, &place.end);
+	line = find_element(unit->lines, sizeof(*line), address, &place.start, &place.end);
+	if (range && range->function != NO_FUNCTION) {
+		place.function = &unit->functions[range->function];
+		name_chain(unit, &unit->functions[range->function]);
+	}
+	if (line && line->line) {
+		place.file = line->file;
+		place.line = line->line;
+	}
+	if (!place.function && !place.line)
+		return false;
+	*ret_place = place;
+	return true;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static gint compare_ranges(gconstpointer left, gconstpointer right)
+{
+	const struct unit_range *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return (a->end > b->end) - (a->end < b->end);
+}
+
+static void list_units(struct debug_info *info)
+{
+	Dwarf_CU *unit = NULL;
+	Dwarf_Die die;
+	uint8_t type;
+
+	while (info->units->len < MAX_UNITS &&
+	       dwarf_get_units(info->dwarf, unit, &unit, NULL, &type, &die, NULL) == 0) {
+		const struct debug_unit new = { .offset = dwarf_dieoffset(&die) };
+		Dwarf_Addr base, start, end;
+		ptrdiff_t at = 0;
+
+		if (type != DW_UT_compile && type != DW_UT_skeleton)
+			continue;
+		while ((at = dwarf_ranges(&die, at, &base, &start, &end)) > 0 &&
+		       info->ranges->len < MAX_UNIT_RANGES) {
+			const struct unit_range range = { start, end, info->units->len };
+
+			if (start < end)
+				g_array_append_val(info->ranges, range);
+		}
+		g_array_append_val(info->units, new);
+	}
+	g_array_sort(info->ranges, compare_ranges);
+}
+
+struct debug_info *debug_info_new(const struct debug_file *file)
+{
+	struct debug_info *info = g_new0(struct debug_info, 1);
+
+	info->dwarf = file->dwarf;
+	info->split = file->split;
+	info->units = g_array_new(FALSE, FALSE, sizeof(struct debug_unit));
+	g_array_set_clear_func(info->units, clear_unit);
+	info->ranges = g_array_new(FALSE, FALSE, sizeof(struct unit_range));
+	info->budget = (struct debug_budget){
+		.dies = MAX_DIES,
+		.ranges = MAX_RANGES,
+		.lines = MAX_LINES,
+		.until_ns = (uint64_t)g_get_monotonic_time() * 1000 + MAX_NS,
+	};
+	list_units(info);
+	return info;
+}
+
+void debug_info_free(struct debug_info *info)
+{
+	if (!info)
+		return;
+	g_array_unref(info->units);
+	g_array_unref(info->ranges);
+	g_free(info);
+}
+
+/* Units may overlap, because the linker folded equal functions or the file is wrong. So this tries
+ * the nearest few units and uses the first with an answer. */
+bool debug_info_find(struct debug_info *info, uint64_t address, struct debug_info_place *ret_place)
+{
+	guint n = sorted_array_upto(info->ranges, sizeof(struct unit_range), address);
+
+	for (guint i = n; i > 0 && n - i < 4; i--) {
+		const struct unit_range *range =
+			&g_array_index(info->ranges, struct unit_range, i - 1);
+
+		if (address < range->end && find_in_unit(info, range, address, ret_place))
+			return true;
+	}
+	return false;
+}

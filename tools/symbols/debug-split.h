@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Debug split - the other halves of units whose DWARF the compiler split off (-gsplit-dwarf)
+ *
+ * In this order: a package (NAME.dwp) beside the program or its debug file, or below the folders of
+ * debug files; then the unit's own file (.dwo) at the path that the unit names, beside the program,
+ * and below the folders.
+ */
+#pragma once
+
+#include "tools/symbols/debug-files.h"
+
+#include <glib.h>
+
+/* One per file; not for several threads at once. */
+struct debug_split;
+
+/* `path` is that of the program, `debug_path` of its debug file, or NULL. Borrows everything. */
+struct debug_split *debug_split_new(const struct debug_files *files, Dwarf *dwarf, const char *path,
+				    const char *debug_path);
+void debug_split_free(struct debug_split *split);
+
+/* The other half of a unit. */
+struct debug_half;
+
+/* Returns NULL if it is not found. */
+struct debug_half *debug_split_open(struct debug_split *split, Dwarf_Die *skeleton);
+void debug_half_free(struct debug_half *half);
+
+/* Returns its unit, which lives as long as the half. */
+Dwarf_Die debug_half_unit(const struct debug_half *half);
+
+/* A package: one file with the halves of all units of a program (NAME.dwp). */
+struct debug_package;
+
+/* Takes the fd; NULL if it is not a package. */
+struct debug_package *debug_package_open(int fd);
+void debug_package_free(struct debug_package *package);
+/* Returns the .dwo file of the unit with that id; NULL if the package does not have it or is
+ * malformed. */
+GByteArray *debug_package_extract(const struct debug_package *package, uint64_t id);
+
+struct elf_section {
+	const char *name;
+	const void *bytes;
+	size_t size; /* 0 = the section is left out */
+};
+
+/* Returns a little-endian ELF file of 64 bits that has only these sections, for libelf to read. */
+GByteArray *elf_sections_build(const struct elf_section *sections, size_t n);

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Names - what the ids of a capture mean
+ *
+ * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row
+ *                 [test-names: hostile]
+ *             (2) memory is two epochs' dictionaries plus one entry per identity since
+ *                 names_forget()  [test-names: epochs]
+ *             (3) references go at most image → process → string, so no cycle is possible
+ *                 [test-names: hostile]
+ * Does not handle symbols (symbol-rows.c) or functions.
+ */
+#include "config.h"
+
+#include "tools/symbols/names.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/symbols/clone-suffix.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The loaded columns of a table, by position, which is the column id in version 1. */
+struct names_source {
+	enum prof_table table;
+	uint16_t n_columns;
+	uint16_t columns[10];
+};
+
+static const struct names_source sources[NAMES_TABLES] = {
+	[NAMES_STRING] = { PROF_TABLE_STRING, 2, { PROF_STRING_ID, PROF_STRING_TEXT } },
+	[NAMES_IMAGE] = { PROF_TABLE_IMAGE,
+			  9,
+			  { PROF_IMAGE_ID, PROF_IMAGE_PATH, PROF_IMAGE_BUILD_ID, PROF_IMAGE_SIZE,
+			    PROF_IMAGE_DEV, PROF_IMAGE_INODE, PROF_IMAGE_KIND, PROF_IMAGE_CTIME,
+			    PROF_IMAGE_PROCESS } },
+	[NAMES_FRAME] = { PROF_TABLE_FRAME,
+			  4,
+			  { PROF_FRAME_ID, PROF_FRAME_IMAGE, PROF_FRAME_OFFSET, PROF_FRAME_KIND } },
+	[NAMES_STACK] = { PROF_TABLE_STACK,
+			  3,
+			  { PROF_STACK_ID, PROF_STACK_PARENT, PROF_STACK_FRAME } },
+	[NAMES_PROCESS] = { PROF_TABLE_PROCESS,
+			    9,
+			    { PROF_PROCESS_ID, PROF_PROCESS_PID, PROF_PROCESS_PPID,
+			      PROF_PROCESS_START_TIME, PROF_PROCESS_EXEC_GENERATION,
+			      PROF_PROCESS_CMDLINE, PROF_PROCESS_EXE, PROF_PROCESS_CGROUP,
+			      PROF_PROCESS_UID } },
+	[NAMES_THREAD] = { PROF_TABLE_THREAD,
+			   5,
+			   { PROF_THREAD_ID, PROF_THREAD_PROCESS, PROF_THREAD_TID,
+			     PROF_THREAD_START_TIME, PROF_THREAD_COMM } },
+};
+
+static void epoch_free(struct names_epoch *epoch)
+{
+	if (!epoch)
+		return;
+	for (size_t i = 0; i < NAMES_TABLES; i++)
+		prof_dictionary_free(epoch->tables[i]);
+	g_free(epoch->texts);
+	for (size_t i = 0; i < NAMES_TABLES; i++)
+		g_free(epoch->indexes[i]);
+	g_free(epoch->frame_functions);
+	g_free(epoch);
+}
+
+/* Adds the fixed entries "none" and "<lost>". */
+static void add_first(struct names *names)
+{
+	const struct names_image images[2] = { [NAMES_LOST] = { .path = NAMES_LOST_TEXT } };
+	const struct names_process processes[2] = { 0 };
+	const struct names_thread threads[2] = { [NAMES_LOST] = { .comm = NAMES_LOST_TEXT,
+								  .process = NAMES_LOST } };
+
+	g_array_append_vals(names->images, images, 2);
+	g_array_append_vals(names->processes, processes, 2);
+	g_array_append_vals(names->threads, threads, 2);
+}
+
+struct names *names_new(const struct prof_reader *reader)
+{
+	struct names *names = g_new0(struct names, 1);
+
+	names->reader = reader;
+	names->texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	names->keys = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	names->images = g_array_new(FALSE, FALSE, sizeof(struct names_image));
+	names->processes = g_array_new(FALSE, FALSE, sizeof(struct names_process));
+	names->threads = g_array_new(FALSE, FALSE, sizeof(struct names_thread));
+	add_first(names);
+	return names;
+}
+
+size_t names_identities(const struct names *names)
+{
+	return names->images->len + names->processes->len + names->threads->len;
+}
+
+void names_forget(struct names *names)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names->epochs); i++) {
+		struct names_epoch *epoch = names->epochs[i];
+
+		if (!epoch)
+			continue;
+		for (size_t j = 0; j < NAMES_TABLES; j++)
+			g_clear_pointer(&epoch->indexes[j], g_free);
+		g_clear_pointer(&epoch->frame_functions, g_free);
+	}
+	g_hash_table_remove_all(names->keys);
+	g_array_set_size(names->images, 0);
+	g_array_set_size(names->processes, 0);
+	g_array_set_size(names->threads, 0);
+	add_first(names);
+}
+
+void names_free(struct names *names)
+{
+	if (!names)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(names->epochs); i++)
+		epoch_free(names->epochs[i]);
+	g_array_unref(names->images);
+	g_array_unref(names->processes);
+	g_array_unref(names->threads);
+	g_hash_table_unref(names->keys);
+	g_hash_table_unref(names->texts);
+	g_free(names);
+}
+
+struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **error)
+{
+	struct names_epoch **slot = &names->epochs[0];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names->epochs); i++) {
+		struct names_epoch *epoch = names->epochs[i];
+
+		if (epoch && epoch->epoch == number) {
+			epoch->used = ++names->clock;
+			return epoch;
+		}
+		if (*slot && (!epoch || epoch->used < (*slot)->used))
+			slot = &names->epochs[i];
+	}
+	epoch_free(*slot);
+	*slot = g_new0(struct names_epoch, 1);
+	(*slot)->epoch = number;
+	(*slot)->names = names;
+	(*slot)->used = ++names->clock;
+	return *slot;
+}
+
+bool names_load(struct names_epoch *epoch, enum names_table table, GError **error)
+{
+	const struct names_source *source = &sources[table];
+	int r;
+
+	if (epoch->loaded[table])
+		return true;
+	r = prof_dictionary_load(epoch->names->reader, source->table, epoch->epoch, source->columns,
+				 source->n_columns, &epoch->tables[table]);
+	if (r != 0 && r != PROF_NO_TABLE)
+		return capture_error(error, r, "cannot read the names of the capture");
+	epoch->loaded[table] = true;
+	return true;
+}
+
+ssize_t names_row(struct names_epoch *epoch, enum names_table table, uint64_t id)
+{
+	ssize_t row;
+
+	if (id == 0)
+		return -1;
+	row = epoch->tables[table] ? prof_dictionary_find(epoch->tables[table], id) : -1;
+	if (row < 0)
+		epoch->names->lost++;
+	return row;
+}
+
+bool names_number(const struct names_epoch *epoch, enum names_table table, unsigned column,
+		  size_t row, uint64_t *ret_value)
+{
+	return array_number(prof_dictionary_column(epoch->tables[table], column), row, ret_value);
+}
+
+static uint64_t number_or_0(const struct names_epoch *epoch, enum names_table table,
+			    unsigned column, size_t row)
+{
+	return array_number_or(prof_dictionary_column(epoch->tables[table], column), row, 0);
+}
+
+const char *names_intern(struct names *names, const void *bytes, size_t length)
+{
+	char *text = g_malloc(length + 1);
+	char *known;
+
+	for (size_t i = 0; i < length; i++)
+		text[i] = ((const char *)bytes)[i] ? ((const char *)bytes)[i] : ' ';
+	text[length] = '\0';
+	if (g_hash_table_lookup_extended(names->texts, text, (gpointer *)&known, NULL)) {
+		g_free(text);
+		return known;
+	}
+	g_hash_table_add(names->texts, text);
+	return text;
+}
+
+const char *names_function(struct names *names, const char *name)
+{
+	size_t length = name ? clone_suffix_skip_shown(name) : 0;
+
+	return name && name[length] ? names_intern(names, name, length) : name;
+}
+
+/* Allocates one slot per row of a table. */
+static void *rows_of(struct names_epoch *epoch, enum names_table table, size_t bytes)
+{
+	size_t rows = epoch->tables[table] ? prof_dictionary_rows(epoch->tables[table]) : 0;
+
+	return g_malloc0_n(rows ? rows : 1, bytes);
+}
+
+const char *names_text(struct names_epoch *epoch, uint64_t id)
+{
+	const struct prof_array *column;
+	ssize_t row = names_row(epoch, NAMES_STRING, id);
+
+	if (row < 0)
+		return id ? NAMES_LOST_TEXT : NULL;
+	if (!epoch->texts)
+		epoch->texts = rows_of(epoch, NAMES_STRING, sizeof(*epoch->texts));
+	if (epoch->texts[row])
+		return epoch->texts[row];
+	column = prof_dictionary_column(epoch->tables[NAMES_STRING], PROF_STRING_TEXT);
+	if (!column->bytes || !column->offsets)
+		return NAMES_LOST_TEXT;
+	epoch->texts[row] = names_intern(epoch->names, column->bytes + column->offsets[row],
+					 column->offsets[row + 1] - column->offsets[row]);
+	return epoch->texts[row];
+}
+
+bool names_load_identities(struct names_epoch *epoch, GError **error)
+{
+	return names_load(epoch, NAMES_STRING, error) && names_load(epoch, NAMES_IMAGE, error) &&
+	       names_load(epoch, NAMES_PROCESS, error) && names_load(epoch, NAMES_THREAD, error);
+}
+
+bool names_each_batch(struct names *names, const struct prof_cursor_options *options,
+		      names_take_batch *take, void *data, const char *failure, GError **error)
+{
+	struct prof_cursor *cursor = NULL;
+	struct prof_batch batch;
+	bool ok = true;
+	int r = prof_cursor_new(names->reader, options, &cursor);
+
+	if (r == PROF_NO_TABLE)
+		return true;
+	while (ok && r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
+
+		ok = epoch && names_load_identities(epoch, error) &&
+		     take(epoch, &batch, data, error);
+	}
+	prof_cursor_free(cursor);
+	return ok && (r == PROF_END || capture_error(error, r, "%s", failure));
+}
+
+/* Returns the index of an identity; a new entry is appended. */
+static uint32_t identify(struct names *names, GArray *entries, char *key, const void *entry,
+			 bool *ret_new)
+{
+	gpointer index;
+
+	*ret_new = !g_hash_table_lookup_extended(names->keys, key, NULL, &index);
+	if (!*ret_new) {
+		g_free(key);
+		return GPOINTER_TO_UINT(index);
+	}
+	g_array_append_vals(entries, entry, 1);
+	g_hash_table_insert(names->keys, key, GUINT_TO_POINTER(entries->len - 1));
+	return entries->len - 1;
+}
+
+/* Returns where the index of an id is kept, or `none`, set to that of an id without a row. */
+static uint32_t *slot_of(struct names_epoch *epoch, enum names_table table, uint64_t id,
+			 uint32_t *none)
+{
+	ssize_t row = names_row(epoch, table, id);
+
+	*none = id ? NAMES_LOST : NAMES_NONE;
+	if (row < 0)
+		return none;
+	if (!epoch->indexes[table])
+		epoch->indexes[table] = rows_of(epoch, table, sizeof(uint32_t));
+	return &epoch->indexes[table][row];
+}
+
+static const char *text_at(struct names_epoch *epoch, enum names_table table, unsigned column,
+			   size_t row)
+{
+	return names_text(epoch, number_or_0(epoch, table, column, row));
+}
+
+static const char *build_id_text(struct names_epoch *epoch, size_t row)
+{
+	const struct prof_array *column =
+		prof_dictionary_column(epoch->tables[NAMES_IMAGE], PROF_IMAGE_BUILD_ID);
+	g_autoptr(GString) hex = g_string_new(NULL);
+
+	if (!column->bytes || !column->offsets || (column->nulls && column->nulls[row]) ||
+	    column->offsets[row] == column->offsets[row + 1])
+		return NULL;
+	for (uint64_t i = column->offsets[row]; i < column->offsets[row + 1]; i++)
+		g_string_append_printf(hex, "%02x", column->bytes[i]);
+	return names_intern(epoch->names, hex->str, hex->len);
+}
+
+uint32_t names_process(struct names_epoch *epoch, uint64_t id)
+{
+	uint32_t none, *slot = slot_of(epoch, NAMES_PROCESS, id, &none);
+	size_t row;
+	struct names_process process;
+	uint32_t index;
+	bool new;
+
+	if (slot == &none || *slot)
+		return *slot;
+	row = (size_t)(slot - epoch->indexes[NAMES_PROCESS]);
+	process = (struct names_process){
+		.pid = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_PID, row),
+		.ppid = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_PPID, row),
+		.start_time = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_START_TIME, row),
+		.exec_generation =
+			number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_EXEC_GENERATION, row),
+		.uid = number_or_0(epoch, NAMES_PROCESS, PROF_PROCESS_UID, row),
+		.exe = text_at(epoch, NAMES_PROCESS, PROF_PROCESS_EXE, row),
+		.cgroup = text_at(epoch, NAMES_PROCESS, PROF_PROCESS_CGROUP, row),
+	};
+	index = identify(epoch->names, epoch->names->processes,
+			 g_strdup_printf("p%" PRIu64 ":%" PRIu64 ":%" PRIu64, process.pid,
+					 process.start_time, process.exec_generation),
+			 &process, &new);
+	if (!new)
+		g_array_index(epoch->names->processes, struct names_process, index) = process;
+	return *slot = index;
+}
+
+uint32_t names_thread(struct names_epoch *epoch, uint64_t id)
+{
+	uint32_t none, *slot = slot_of(epoch, NAMES_THREAD, id, &none);
+	size_t row;
+	struct names_thread thread;
+	uint32_t index;
+	bool new;
+
+	if (slot == &none || *slot)
+		return *slot;
+	row = (size_t)(slot - epoch->indexes[NAMES_THREAD]);
+	thread = (struct names_thread){
+		.tid = number_or_0(epoch, NAMES_THREAD, PROF_THREAD_TID, row),
+		.start_time = number_or_0(epoch, NAMES_THREAD, PROF_THREAD_START_TIME, row),
+		.process = names_process(epoch, number_or_0(epoch, NAMES_THREAD,
+							    PROF_THREAD_PROCESS, row)),
+		.comm = text_at(epoch, NAMES_THREAD, PROF_THREAD_COMM, row),
+	};
+	index = identify(epoch->names, epoch->names->threads,
+			 g_strdup_printf("t%u:%" PRIu64 ":%" PRIu64, thread.process, thread.tid,
+					 thread.start_time),
+			 &thread, &new);
+	if (!new)
+		g_array_index(epoch->names->threads, struct names_thread, index) = thread;
+	return *slot = index;
+}
+
+/* Returns the key of an image; without `of_file` it matches any file. */
+static char *image_key(const struct names_image *image, bool of_file)
+{
+	/* the same build-id at the same place is the same file, even if one row lacks the size */
+	const bool told = image->build_id != NULL;
+
+	return g_strdup_printf("i%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s:%s", image->kind,
+			       image->process, of_file ? image->dev : 0, of_file ? image->inode : 0,
+			       told ? 0 : image->size, told ? image->build_id : "",
+			       image->path ? image->path : "");
+}
+
+static bool names_file(const struct names_image *image)
+{
+	return image->dev != 0 || image->inode != 0;
+}
+
+/* An image with only build-id and path is the first file that has both, whichever comes first.
+ * Returns the index of that image, or 0. */
+static uint32_t find_partner(struct names *names, const struct names_image *image)
+{
+	g_autofree char *key = image_key(image, false);
+	gpointer index = g_hash_table_lookup(names->keys, key);
+	const struct names_image *known = names_image_at(names, GPOINTER_TO_UINT(index));
+
+	if (!index || (names_file(image) && names_file(known)))
+		return 0;
+	return GPOINTER_TO_UINT(index);
+}
+
+static uint32_t identify_image(struct names *names, const struct names_image *image)
+{
+	g_autofree char *key = image_key(image, true);
+	gpointer known;
+	uint32_t index;
+
+	if (g_hash_table_lookup_extended(names->keys, key, NULL, &known))
+		return GPOINTER_TO_UINT(known);
+	index = image->build_id ? find_partner(names, image) : 0;
+	if (!index) {
+		g_array_append_vals(names->images, image, 1);
+		index = names->images->len - 1;
+		if (image->build_id && names_file(image)) {
+			char *any = image_key(image, false);
+
+			if (g_hash_table_contains(names->keys, any))
+				g_free(any);
+			else
+				g_hash_table_insert(names->keys, any, GUINT_TO_POINTER(index));
+		}
+	}
+	g_hash_table_insert(names->keys, g_steal_pointer(&key), GUINT_TO_POINTER(index));
+	return index;
+}
+
+/* Rows of one image differ in completeness: a row with the size, and one with the device and inode,
+ * win. */
+static void update_image(struct names_image *known, const struct names_image *image)
+{
+	if (!names_file(known) && names_file(image)) {
+		known->dev = image->dev;
+		known->inode = image->inode;
+	}
+	if (image->size == 0 && known->size != 0)
+		return;
+	known->size = image->size;
+	known->ctime_ns = image->ctime_ns;
+	known->id = image->id;
+	known->epoch = image->epoch;
+}
+
+uint32_t names_image(struct names_epoch *epoch, uint64_t id)
+{
+	uint32_t none, *slot = slot_of(epoch, NAMES_IMAGE, id, &none);
+	size_t row;
+	struct names_image image;
+	uint32_t index;
+
+	if (slot == &none || *slot)
+		return *slot;
+	row = (size_t)(slot - epoch->indexes[NAMES_IMAGE]);
+	image = (struct names_image){
+		.path = text_at(epoch, NAMES_IMAGE, PROF_IMAGE_PATH, row),
+		.build_id = build_id_text(epoch, row),
+		.size = number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_SIZE, row),
+		.dev = number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_DEV, row),
+		.inode = number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_INODE, row),
+		.ctime_ns = (int64_t)number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_CTIME, row),
+		.kind = (uint32_t)number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_KIND, row),
+		.process = names_process(epoch,
+					 number_or_0(epoch, NAMES_IMAGE, PROF_IMAGE_PROCESS, row)),
+		.id = id,
+		.epoch = epoch->epoch,
+	};
+	index = identify_image(epoch->names, &image);
+	update_image(&g_array_index(epoch->names->images, struct names_image, index), &image);
+	return *slot = index;
+}

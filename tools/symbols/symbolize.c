@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Symbolize - adds the names and lines of sampled places to a capture
+ *
+ * Invariants: (1) a file is opened once, a place is looked up once  [test-symbolize: named]
+ *             (2) the capture is not written when there is nothing to add  [test-symbolize: twice]
+ * Several threads read files, a few ahead of the one being written. The output does not depend on
+ * the number of threads.
+ */
+#include "config.h"
+
+#include "tools/symbols/symbolize.h"
+
+#include "arch/jit-dump.h"
+#include "tools/common/budget.h"
+#include "tools/common/capture-error.h"
+#include "tools/common/sorted.h"
+#include "tools/symbols/added-epoch.h"
+#include "tools/symbols/code-names.h"
+#include "tools/symbols/symbol-rows.h"
+#include "tools/symbols/symbols.h"
+
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_ROOTS 64
+
+/* The wanted places of one image. */
+struct wanted {
+	GArray *offsets; /* uint64_t; sorted and unique up to `settled` */
+	guint settled;
+};
+
+void symbolize_result_done(struct symbolize_result *result)
+{
+	if (result->changed)
+		g_ptr_array_unref(result->changed);
+	if (result->missing)
+		g_ptr_array_unref(result->missing);
+	*result = (struct symbolize_result){ 0 };
+}
+
+/* ---- places without names -------------------------------------------------------------------- */
+
+static void wanted_free(gpointer wanted)
+{
+	if (!wanted)
+		return;
+	g_array_unref(((struct wanted *)wanted)->offsets);
+	g_free(wanted);
+}
+
+static void settle(struct wanted *wanted)
+{
+	sorted_settle(wanted->offsets, sorted_compare);
+	wanted->settled = wanted->offsets->len;
+}
+
+static void want(GPtrArray *images, uint32_t image, uint64_t offset)
+{
+	struct wanted *wanted;
+
+	if (images->len <= image)
+		g_ptr_array_set_size(images, (gint)image + 1);
+	wanted = images->pdata[image];
+	if (!wanted) {
+		images->pdata[image] = wanted = g_new0(struct wanted, 1);
+		wanted->offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+	}
+	g_array_append_val(wanted->offsets, offset);
+	/* Sorts now and then, because each epoch repeats the same places. */
+	if (wanted->offsets->len > 2 * wanted->settled + 4096)
+		settle(wanted);
+}
+
+static bool has_file(const struct names_image *image)
+{
+	return image->kind == PROF_IMAGE_FILE || image->kind == PROF_IMAGE_VDSO;
+}
+
+/* Anonymous memory into which a process put code; its offsets are addresses. */
+static bool is_generated(const struct names_image *image)
+{
+	return image->kind == PROF_IMAGE_ANON && image->process > NAMES_LOST && image->path &&
+	       strcmp(image->path, "//anon") == 0;
+}
+
+static void look_at_frame(struct names_epoch *epoch, const struct symbol_rows *known, size_t row,
+			  GPtrArray *images)
+{
+	uint64_t id = 0, offset = 0, kind = PROF_FRAME_EXACT;
+	const struct names_image *of;
+	uint32_t image;
+
+	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id) ||
+	    !names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &offset))
+		return;
+	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
+	image = names_image(epoch, id);
+	offset -= kind == PROF_FRAME_RETURN && offset > 0;
+	if (image <= NAMES_LOST)
+		return;
+	of = names_image_at(epoch->names, image);
+	if (is_generated(of) || (has_file(of) && !symbol_rows_line(known, image, offset)))
+		want(images, image, offset);
+}
+
+static size_t rows_of(const struct names_epoch *epoch, enum names_table table)
+{
+	return epoch->tables[table] ? prof_dictionary_rows(epoch->tables[table]) : 0;
+}
+
+/* Lists the places of the epoch's frames, and the jit-PID.dump files that programs have mapped: PID
+ * → path, interned. Registers all processes in `names`. */
+static bool look_at_epoch(struct names *names, const struct symbol_rows *known, uint32_t number,
+			  GPtrArray *images, GHashTable *dumps, GError **error)
+{
+	struct names_epoch *epoch = names_epoch(names, number, error);
+	uint64_t id = 0;
+
+	if (!epoch || !names_load_identities(epoch, error) ||
+	    !names_load(epoch, NAMES_FRAME, error))
+		return false;
+	for (size_t row = 0; row < rows_of(epoch, NAMES_FRAME); row++)
+		look_at_frame(epoch, known, row, images);
+	for (size_t row = 0; row < rows_of(epoch, NAMES_IMAGE); row++) {
+		const char *path = names_number(epoch, NAMES_IMAGE, PROF_IMAGE_PATH, row, &id)
+					   ? names_text(epoch, id)
+					   : NULL;
+		uint64_t pid = jit_dump_pid_of_path(path);
+
+		if (pid)
+			g_hash_table_insert(dumps, g_memdup2(&pid, sizeof(pid)), (char *)path);
+	}
+	for (size_t row = 0; row < rows_of(epoch, NAMES_PROCESS); row++)
+		if (names_number(epoch, NAMES_PROCESS, PROF_PROCESS_ID, row, &id))
+			(void)names_process(epoch, id);
+	return true;
+}
+
+static bool find_places(struct names *names, const struct symbol_rows *known, GPtrArray *images,
+			GHashTable *dumps, GError **error)
+{
+	g_autoptr(GHashTable) epochs = g_hash_table_new(NULL, NULL);
+	struct prof_chunks *chunks = NULL;
+	struct prof_chunk chunk;
+	bool ok = true;
+	int r = prof_chunks_new(names->reader, PROF_TABLE_FRAME, &chunks);
+
+	while (ok && !r && !(r = prof_chunks_next(chunks, &chunk)))
+		if (g_hash_table_add(epochs, GUINT_TO_POINTER(chunk.epoch)))
+			ok = look_at_epoch(names, known, chunk.epoch, images, dumps, error);
+	if (ok && r != PROF_END)
+		ok = capture_error(error, r, _("cannot read the capture"));
+	prof_chunks_free(chunks);
+	for (guint i = 0; i < images->len; i++)
+		if (images->pdata[i])
+			settle(images->pdata[i]);
+	return ok;
+}
+
+/* ---- one image ------------------------------------------------------------------------------- */
+
+struct run {
+	const struct symbolize_sources *sources;
+	struct prof_reader *reader;
+	struct names *names;
+	struct symbol_rows *known;
+	struct added_epoch added;
+	int fd;
+	struct symbolize_result *result;
+	GStringChunk *texts; /* of generated code */
+	GThreadPool *threads;
+	GMutex lock; /* of `done` of all jobs */
+	GCond ended;
+};
+
+/* An image whose file one of the threads reads. */
+struct job {
+	struct run *run;
+	uint32_t image;
+	const struct wanted *wanted;
+	GByteArray *build_id;
+	struct symbols_image identity;
+	int fd;
+	struct symbols *symbols; /* NULL = the file cannot be read */
+	bool started, done;
+};
+
+static GByteArray *hex_bytes(const char *hex)
+{
+	GByteArray *bytes = g_byte_array_new();
+
+	for (; hex && hex[0] && hex[1]; hex += *hex == '-' ? 1 : 2) {
+		uint8_t byte =
+			(uint8_t)(g_ascii_xdigit_value(hex[0]) << 4 | g_ascii_xdigit_value(hex[1]));
+
+		if (*hex != '-')
+			g_byte_array_append(bytes, &byte, 1);
+	}
+	return bytes;
+}
+
+static const struct names_image *image_of(const struct job *job)
+{
+	return names_image_at(job->run->names, job->image);
+}
+
+/* Counts the places that had no name and those that have one now; writes new names and lines. */
+static bool take_result(struct job *job, GError **error)
+{
+	struct run *run = job->run;
+	const struct symbols *symbols = job->symbols;
+	const char *path = image_of(job)->path;
+	const uint64_t *offsets = (const uint64_t *)(void *)job->wanted->offsets->data;
+	uint64_t named = 0, image_id, first_id;
+
+	run->result->images++;
+	/* An unreadable file costs only its own names. */
+	if (path && (!symbols || symbols->state != SYMBOLS_READ))
+		g_ptr_array_add(symbols && symbols->state == SYMBOLS_CHANGED ? run->result->changed
+									     : run->result->missing,
+				g_strdup(path));
+	for (guint i = 0; i < job->wanted->offsets->len; i++) {
+		if (symbol_rows_find(run->known, job->image, offsets[i]))
+			continue;
+		run->result->places++;
+		named += symbols && symbols->row_of[i] != SYMBOLS_NONE;
+	}
+	run->result->named += named;
+	if (!symbols || (named == 0 && symbols->n_lines == 0))
+		return true;
+	if (!run->added.writer && !added_epoch_begin(&run->added, run->fd, error))
+		return false;
+	first_id = added_epoch_next_symbol(&run->added);
+	image_id = added_epoch_image(&run->added, image_of(job), job->build_id, 0);
+	for (size_t i = 0; i < symbols->n_rows; i++)
+		added_epoch_symbol(&run->added, image_id, first_id, &symbols->rows[i]);
+	for (size_t i = 0; i < symbols->n_lines; i++)
+		added_epoch_line(&run->added, image_id, first_id, &symbols->lines[i]);
+	run->result->symbols += symbols->n_rows;
+	run->result->lines += symbols->n_lines;
+	return added_epoch_ok(&run->added, error);
+}
+
+static void read_image(gpointer data, gpointer unused)
+{
+	struct job *job = data;
+	g_autoptr(GError) unreadable = NULL;
+
+	(void)unused;
+	(void)symbols_read(&job->identity, job->fd,
+			   (const uint64_t *)(void *)job->wanted->offsets->data,
+			   job->wanted->offsets->len, &job->symbols, &unreadable);
+	g_mutex_lock(&job->run->lock);
+	job->done = true;
+	g_cond_broadcast(&job->run->ended);
+	g_mutex_unlock(&job->run->lock);
+}
+
+static void start(struct job *job)
+{
+	const struct names_image *image = image_of(job);
+
+	job->build_id = hex_bytes(image->build_id);
+	job->identity = (struct symbols_image){
+		.path = image->path,
+		.build_id = job->build_id->data,
+		.build_id_size = job->build_id->len,
+		.dev = image->dev,
+		.inode = image->inode,
+		.size = image->size,
+		.kind = (enum prof_image_kind)image->kind,
+		.debug_files = job->run->sources->debug_files,
+	};
+	job->fd = job->run->sources->open(image, job->run->sources->data);
+	job->started = true;
+	g_thread_pool_push(job->run->threads, job, NULL);
+}
+
+static void finish_job(struct job *job)
+{
+	if (!job->started)
+		return;
+	g_mutex_lock(&job->run->lock);
+	while (!job->done)
+		g_cond_wait(&job->run->ended, &job->run->lock);
+	g_mutex_unlock(&job->run->lock);
+	if (job->fd >= 0)
+		close(job->fd);
+	job->fd = -1;
+}
+
+static void job_clear(gpointer data)
+{
+	struct job *job = data;
+
+	finish_job(job);
+	symbols_free(job->symbols);
+	job->symbols = NULL;
+	if (job->build_id)
+		g_byte_array_unref(job->build_id);
+	job->build_id = NULL;
+	job->started = false;
+}
+
+/* A file is opened only shortly before its turn, so that few are open at a time. */
+static bool read_images(struct run *run, GArray *jobs, GError **error)
+{
+	guint ahead = 2 * g_get_num_processors(), started = 0;
+	bool ok = true;
+
+	run->threads =
+		g_thread_pool_new(read_image, NULL, (gint)g_get_num_processors(), FALSE, NULL);
+	for (guint i = 0; ok && i < jobs->len; i++) {
+		struct job *job = &g_array_index(jobs, struct job, i);
+
+		for (; started < jobs->len && started <= i + ahead; started++)
+			start(&g_array_index(jobs, struct job, started));
+		finish_job(job);
+		ok = take_result(job, error);
+		job_clear(job);
+	}
+	g_thread_pool_free(run->threads, FALSE, TRUE);
+	return ok;
+}
+
+/* ---- generated code -------------------------------------------------------------------------- */
+
+static bool is_this_boot(const struct prof_segment *segment)
+{
+	static const uint8_t unknown[sizeof(segment->boot_id)];
+	g_autoptr(GByteArray) id = NULL;
+	g_autofree char *text = NULL;
+
+	if (memcmp(segment->boot_id, unknown, sizeof(unknown)) == 0 ||
+	    !g_file_get_contents("/proc/sys/kernel/random/boot_id", &text, NULL, NULL))
+		return false;
+	id = hex_bytes(g_strchomp(text));
+	return id->len == sizeof(unknown) && memcmp(segment->boot_id, id->data, id->len) == 0;
+}
+
+/* The last segment, if this boot of this machine was recorded in it; else NULL. */
+static const struct prof_segment *last_segment(const struct prof_reader *reader)
+{
+	size_t n;
+	const struct prof_segment *segments = prof_reader_segments(reader, &n);
+
+	return n > 0 && is_this_boot(&segments[n - 1]) ? &segments[n - 1] : NULL;
+}
+
+/* Returns the time of the last sample of a segment. */
+static uint64_t end_of(const struct prof_reader *reader, const struct prof_segment *segment)
+{
+	uint64_t end_ns = segment->start_monotonic_ns;
+	struct prof_chunks *chunks = NULL;
+	struct prof_chunk chunk;
+
+	if (prof_chunks_new(reader, PROF_TABLE_SAMPLE, &chunks) != 0)
+		return end_ns;
+	while (prof_chunks_next(chunks, &chunk) == 0)
+		if (chunk.segment == segment->number)
+			end_ns = MAX_OF(end_ns, chunk.t_max);
+	prof_chunks_free(chunks);
+	return end_ns;
+}
+
+static void write_names(struct run *run, const struct names_image *image, const GArray *rows,
+			const GArray *lines)
+{
+	g_autoptr(GByteArray) no_build_id = g_byte_array_new();
+	struct added_epoch *added = &run->added;
+	uint64_t process = added_epoch_process(added, names_process_at(run->names, image->process));
+	uint64_t id;
+
+	for (guint i = 0; i < rows->len; i++)
+		added_epoch_jit(added, process, &g_array_index(rows, struct jit_name, i));
+	run->result->symbols += rows->len;
+	if (!lines)
+		return;
+	id = added_epoch_image(added, image, no_build_id, process);
+	for (guint i = 0; i < lines->len; i++) {
+		const struct jit_line *from = &g_array_index(lines, struct jit_line, i);
+		const struct symbol_line line = { .start = from->address,
+						  .length = 1,
+						  .file = from->file,
+						  .line = from->line,
+						  .symbol = SYMBOLS_NONE };
+
+		added_epoch_line(added, id, 0, &line);
+	}
+	run->result->lines += lines->len;
+}
+
+static bool name_process(struct run *run, const struct names_image *image,
+			 struct jit_process *where, const struct wanted *wanted, GHashTable *dumps,
+			 GError **error)
+{
+	const struct names_process *process = names_process_at(run->names, image->process);
+	g_autoptr(GArray) rows = NULL, lines = NULL;
+
+	where->pid = process->pid;
+	where->uid = process->uid;
+	where->start_ns = process->start_time;
+	where->dump = g_hash_table_lookup(dumps, &process->pid);
+	where->lines = &lines;
+	rows = jit_names_find(where, (const uint64_t *)(void *)wanted->offsets->data,
+			      wanted->offsets->len, run->texts);
+	if (!rows || rows->len == 0)
+		return true;
+	if (!run->added.writer && !added_epoch_begin(&run->added, run->fd, error))
+		return false;
+	write_names(run, image, rows, lines);
+	return added_epoch_ok(&run->added, error);
+}
+
+/* Names code of the last segment only, the one that an append adds. Processes whose code already
+ * has names, from a collector or an earlier run, are skipped. */
+static bool name_generated(struct run *run, const GPtrArray *images, GHashTable *dumps,
+			   const struct code_names *codes, GError **error)
+{
+	struct jit_process where = { 0 };
+	bool ok = true;
+
+	where.segment = last_segment(run->names->reader);
+	if (!where.segment)
+		return true;
+	where.end_ns = end_of(run->names->reader, where.segment);
+	for (guint i = 0; ok && i < images->len; i++) {
+		const struct names_image *image = names_image_at(run->names, i);
+
+		if (images->pdata[i] && is_generated(image) &&
+		    !code_names_has(codes, image->process))
+			ok = name_process(run, image, &where, images->pdata[i], dumps, error);
+	}
+	return ok;
+}
+
+/* ---- other roots ----------------------------------------------------------------------------- */
+
+/* The / of a process: a folder in a mount namespace; known only if both match. */
+struct root {
+	uint64_t dev, inode, mounts;
+};
+
+/* Asks only the kernel, because a file system may not answer. */
+static bool look_at(const char *process, const char *name, struct statx *ret_status)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%s/%s", process, name);
+
+	return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, ret_status) == 0;
+}
+
+/* Returns false if the process has ended or access is denied. */
+static bool read_root(const char *process, struct root *ret_root)
+{
+	struct statx root, mounts;
+
+	if (!look_at(process, "root", &root) || !look_at(process, "ns/mnt", &mounts))
+		return false;
+	*ret_root = (struct root){ .dev = (uint64_t)root.stx_dev_major << 32 | root.stx_dev_minor,
+				   .inode = root.stx_ino,
+				   .mounts = mounts.stx_ino };
+	return true;
+}
+
+/* Adds the roots of the capture's processes that are alive and accessible, each root once. A pid
+ * may belong to another process by now, but files below its root are compared with the recorded
+ * ones anyway. */
+static void add_other_roots(const struct names *names, struct debug_files *files)
+{
+	g_autoptr(GArray) known = g_array_new(FALSE, FALSE, sizeof(struct root));
+	struct root root;
+
+	if (!read_root("self", &root))
+		return;
+	g_array_append_val(known, root);
+	for (guint i = NAMES_LOST + 1; i < names->processes->len && known->len <= MAX_ROOTS; i++) {
+		g_autofree char *pid = g_strdup_printf("%" PRIu64, names_process_at(names, i)->pid);
+		g_autofree char *folder = g_strdup_printf("/proc/%s/root", pid);
+		struct debug_files *other;
+		guint at = 0;
+
+		if (!read_root(pid, &root))
+			continue;
+		while (at < known->len &&
+		       memcmp(&g_array_index(known, struct root, at), &root, sizeof(root)) != 0)
+			at++;
+		if (at < known->len)
+			continue;
+		g_array_append_val(known, root);
+		other = debug_files_new(folder, NULL);
+		if (other)
+			debug_files_add_other(files, other);
+	}
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static bool name_images(struct run *run, GError **error)
+{
+	g_autoptr(GPtrArray) images = g_ptr_array_new_with_free_func(wanted_free);
+	g_autoptr(GArray) jobs = g_array_new(FALSE, FALSE, sizeof(struct job));
+	g_autoptr(GHashTable)
+		dumps = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+	struct code_names *codes = NULL;
+	bool ok = find_places(run->names, run->known, images, dumps, error) &&
+		  (codes = code_names_load(run->names, error));
+
+	g_array_set_clear_func(jobs, job_clear);
+	for (guint i = 0; ok && i < images->len; i++) {
+		const struct job job = {
+			.run = run, .image = i, .wanted = images->pdata[i], .fd = -1
+		};
+
+		if (job.wanted && has_file(names_image_at(run->names, i)))
+			g_array_append_val(jobs, job);
+	}
+	if (ok && run->sources->debug_files && last_segment(run->names->reader))
+		add_other_roots(run->names, run->sources->debug_files);
+	/* Memory for debug files is not charged to the capture. */
+	prof_reader_set_guard(run->reader, NULL, NULL);
+	ok = ok && read_images(run, jobs, error) &&
+	     name_generated(run, images, dumps, codes, error) &&
+	     added_epoch_finish(&run->added, error);
+	code_names_free(codes);
+	return ok;
+}
+
+bool symbolize_capture(int fd, const struct symbolize_sources *sources,
+		       struct symbolize_result *ret_result, GError **error)
+{
+	struct symbolize_result result = {
+		.changed = g_ptr_array_new_with_free_func(g_free),
+		.missing = g_ptr_array_new_with_free_func(g_free),
+	};
+	struct run run = { .fd = fd, .sources = sources, .result = &result };
+	struct prof_reader *reader;
+	bool ok;
+	int r = prof_reader_open(fd, &reader);
+
+	if (r != 0) {
+		symbolize_result_done(&result);
+		return capture_error(error, r, _("cannot read the capture"));
+	}
+	budget_add_capture(reader, sources->file);
+	g_mutex_init(&run.lock);
+	g_cond_init(&run.ended);
+	run.reader = reader;
+	run.names = names_new(reader);
+	run.texts = g_string_chunk_new(4096);
+	run.known = symbol_rows_load(run.names, error);
+	ok = run.known && name_images(&run, error);
+	added_epoch_done(&run.added);
+	g_string_chunk_free(run.texts);
+	symbol_rows_free(run.known);
+	names_free(run.names);
+	prof_reader_free(reader);
+	g_cond_clear(&run.ended);
+	g_mutex_clear(&run.lock);
+	if (ok)
+		*ret_result = result;
+	else
+		symbolize_result_done(&result);
+	return ok;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Symbols - the names of the places in an image that a recording hit
+ *
+ * Given an image as the capture describes it, a file that may be it, and file offsets, this returns
+ * the names at those offsets. The file is compared with the image first, so that a file that was
+ * replaced since the recording gives no name rather than a wrong one. Offsets are those of the
+ * capture's frames (through the executable segment); a return address is looked up at offset - 1,
+ * which the caller subtracts.
+ */
+#pragma once
+
+#include "libcapture/prof-capture.h"
+#include "tools/symbols/debug-files.h"
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The image as the capture describes it. Unknown fields are zero or NULL; everything is
+ * borrowed. */
+struct symbols_image {
+	const char *path;
+	const uint8_t *build_id;
+	size_t build_id_size;
+	uint64_t dev;
+	uint64_t inode;
+	uint64_t size;
+	enum prof_image_kind kind;
+	const struct debug_files *debug_files; /* NULL = use only the file itself */
+	bool names_only; /* skip lines and inlined calls, which take much longer */
+};
+
+enum symbols_state {
+	SYMBOLS_READ,           /* the file was read; an offset without a name has none there */
+	SYMBOLS_CHANGED,        /* the file is not the recorded one; no names */
+	SYMBOLS_NO_FILE,        /* no file was given, and every source of names needs one */
+	SYMBOLS_UNKNOWN_FORMAT, /* the file is not a readable ELF file */
+};
+
+/* The source of a name, best first. */
+enum symbols_origin {
+	SYMBOLS_FROM_TABLE, /* .symtab or .dynsym */
+	SYMBOLS_FROM_DWARF, /* a function that no table has, or an inlined call */
+	/* "foo+?": after the end of a symbol without a size, in code without a description */
+	SYMBOLS_BEYOND,
+	SYMBOLS_FROM_PLT, /* "foo@plt" */
+	SYMBOLS_FROM_GO,  /* the table that Go's own stack traces use, .gopclntab */
+	/* "image+0xSTART": a stripped function, found by its call frame information */
+	SYMBOLS_FROM_FDE,
+};
+
+#define SYMBOLS_NONE UINT32_MAX
+
+/*
+ * One function, or one inlined call. Functions may nest: the innermost one has the greatest start.
+ * The range of an inlined call may include code of others.
+ */
+struct symbol {
+	uint64_t start;         /* file offset */
+	uint64_t length;        /* bytes, at least 1 */
+	const char *name;       /* demangled, without a version; never empty, valid UTF-8 */
+	const char *raw_name;   /* as in the image; same as `name` if it is not mangled */
+	const char *file;       /* of the declaration or, if inlined, the call; NULL = unknown */
+	uint32_t line;          /* 0 = unknown */
+	uint32_t inline_depth;  /* 0 = a function */
+	uint32_t inline_parent; /* row that this one is inlined into; SYMBOLS_NONE for a function */
+	enum symbols_origin origin;
+};
+
+/* A requested stretch of code. */
+struct symbol_line {
+	uint64_t start;   /* file offset */
+	uint64_t length;  /* bytes, at least 1 */
+	const char *file; /* NULL = unknown */
+	uint32_t line;    /* 0 = unknown */
+	uint32_t symbol;  /* the innermost function or inlined call; SYMBOLS_NONE = unknown */
+};
+
+struct symbols {
+	/* functions by start, then inlined calls after the rows that they are inlined into; each
+	 * once */
+	struct symbol *rows;
+	size_t n_rows;
+	struct symbol_line *lines; /* by start, without overlaps */
+	size_t n_lines;
+	uint32_t *row_of; /* for each requested offset: its function, or SYMBOLS_NONE */
+	size_t n_offsets;
+	enum symbols_state state;
+	GStringChunk *strings; /* owns all text of the rows */
+};
+
+/*
+ * Reads the names of `offsets` (in any order, best sorted). `fd` is the image's file, open for
+ * reading and borrowed; -1 = no file (the vdso needs none). The file position is not used
+ * and the file is never mapped, so a file that shrinks meanwhile costs only names. Fails only if
+ * the file cannot be read at all. Several threads may call it at once.
+ */
+bool symbols_read(const struct symbols_image *image, int fd, const uint64_t *offsets,
+		  size_t n_offsets, struct symbols **ret_symbols, GError **error);
+void symbols_free(struct symbols *symbols);
+
+/* Returns a name for an offset without a symbol: "libc.so.6+0x26000". Free with g_free(). */
+char *symbols_offset_name(const struct symbols_image *image, uint64_t offset);
