@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/common/demangle: C++, both schemes of Rust compared with rustc-demangle's output
+ * Checks of tools/symbols/demangle: C++, both schemes of Rust compared with rustc-demangle's output
  * (data/rust-names.txt), and names that would need too much time or memory.
  */
 #include "arch/base.h"
