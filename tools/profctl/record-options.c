@@ -376,10 +376,14 @@ char *record_options_target(const struct record_options *options, bool with_argu
 				break;
 		}
 	} else if (options->pids) {
-		g_string_append(text, ngettext("process", "processes", options->pids->len));
+		g_autoptr(GString) pids = g_string_new(NULL);
+
 		for (guint i = 0; i < options->pids->len; i++)
-			g_string_append_printf(text, "%s %u", i ? "," : "",
+			g_string_append_printf(pids, "%s%u", i ? ", " : "",
 					       g_array_index(options->pids, uint32_t, i));
+		g_string_append_printf(text,
+				       ngettext("process %s", "processes %s", options->pids->len),
+				       pids->str);
 	} else {
 		g_string_append(text, _("the system"));
 	}
