@@ -5,7 +5,7 @@
  * First the FDEs' places are collected and sorted, then each program is run once and its rows are
  * appended. Sections are mostly in order already. If FDEs overlap, the one that starts later is
  * used from its start on, and no rule applies after its end: the same as a search in .eh_frame_hdr.
- * Of FDEs with the same start the first one is used. A hash table numbers the rules in order of
+ * If FDEs have the same start, the first one is used. A hash table numbers the rules in order of
  * appearance.
  * Invariants: (1) rows ascend, and neighbors differ in their rule          [test-table: order]
  *             (2) time is linear in the sections: a search in the hash table ends after MAX_PROBES

@@ -87,8 +87,8 @@ static inline bool ring_is_stuck(const struct ring *ring)
 	return ring->stuck_tail == ring->tail + 1;
 }
 
-/* Ends records that siglongjmp() left, when code that is no deeper in the stack begins something
- * else. */
+/* Ends records that siglongjmp() abandoned, when code that is no deeper in the stack begins
+ * something else. */
 void ring_recover(struct ring *ring, uint64_t sp);
 
 /*
@@ -102,8 +102,8 @@ static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 }
 
 /*
- * Returns whether there is no room for a record because there was none for one that was not larger,
- * and the consumer has taken nothing since; counts the loss then. To be called before any work for
+ * Returns true if a record that was not larger did not fit, and the consumer has taken nothing
+ * since; counts the loss then. To be called before any work for
  * the record is done. Returns false while a record is open: ring_begin() handles that.
  */
 static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring,

@@ -244,7 +244,7 @@ static bool parse_term(int pmu, const char *term, unsigned depth, struct event *
 		value = g_ascii_strtoull(sides[1], &end, 0);
 		if (end == sides[1] || *end)
 			return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
-					   "event \"%s\": \"%s\" is no number", event->name,
+					   "event \"%s\": \"%s\" is not a number", event->name,
 					   sides[1]);
 	}
 	if (*name == '\0' || *name == '.' || strchr(name, '/'))

@@ -4,7 +4,7 @@
  *
  * profd-files opens a file when the engine first sees a sample in it. The file is kept open until
  * the session closes, because processes exit, files are replaced, and names are looked up after the
- * recording. Who may have it is decided when it is opened, as for any descriptor.
+ * recording. The permission to read it is checked when it is opened, as for any descriptor.
  * Invariants: (1) a file that its client may not read never leaves this process
  *                 [test-images: refused]
  *             (2) copies are limited in bytes, descriptors in number  [test-images: bounded]

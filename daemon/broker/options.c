@@ -233,8 +233,9 @@ static bool take_switch(struct parse *parse, GVariant *value, GError **error)
 		return false;
 	if (getsockopt(*fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) < 0 || domain != AF_UNIX ||
 	    getsockopt(*fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET)
-		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
-				   "option \"switch\" is no AF_UNIX socket of type SOCK_SEQPACKET");
+		return broker_fail(
+			error, BROKER_ERROR_INVALID_OPTION,
+			"option \"switch\" is not an AF_UNIX socket of type SOCK_SEQPACKET");
 	return true;
 }
 

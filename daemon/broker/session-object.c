@@ -226,7 +226,7 @@ static gboolean on_not_obeyed(gpointer data)
 	struct pause *pause = data;
 
 	pause->patience = 0;
-	answer_pause(pause, "the engine does not answer; it will do that when it goes on");
+	answer_pause(pause, "the engine does not answer; it pauses or resumes as soon as it does");
 	return G_SOURCE_REMOVE;
 }
 

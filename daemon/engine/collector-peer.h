@@ -71,7 +71,7 @@ struct peer_sysprof {
 	uint32_t largest; /* frame, in bytes */
 	int32_t pid;      /* from its frames; 0: its writer is not known yet */
 	uint64_t
-		found_ns; /* since when a process that has not asked writes to it; 0: it does not */
+		found_ns; /* when a process that did not request it was first seen writing; 0: never */
 	unsigned int n_faults;
 	uint64_t ended_ns; /* since when its thread has marked it as ended; 0: it has not */
 	size_t n_queued;   /* bytes, by the current drain */
@@ -88,7 +88,8 @@ struct peer_arena {
 	uint64_t told_lost; /* of threads without a ring, already in loss rows */
 	uint64_t lost_ns;   /* the last check of that */
 	unsigned int false_doorbells;
-	uint64_t deaf_until_ns; /* not listened to before: it rang too often for nothing */
+	uint64_t
+		deaf_until_ns; /* its doorbell is ignored until then, because it rang too often for nothing */
 };
 
 /* The claims of a thread: it has more than one ring if it moved to a larger one. */
@@ -152,7 +153,7 @@ void peer_arena_free(struct peer_arena *arena);
 size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_ns,
 		     const void *fixed, uint32_t n_fixed, const void *text, uint32_t n_text);
 
-/* Records that there is no time for: one loss row for all of them. */
+/* Records that were dropped because there was no time to read them: one loss row for all. */
 struct peer_loss {
 	uint64_t count, from_ns, to_ns;
 };

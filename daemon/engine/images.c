@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Images - the files, and what stands for files, that code was executed from
+ * Images - the files, and other sources such as the vdso, that code was executed from
  *
  * The kernel's records name a mapped file by build-id or by device, inode and its generation, as
  * requested; that and the path are the key. The rest of a file's identity comes from the broker,

@@ -163,7 +163,7 @@ bool session_add_switch(struct session *session, struct channel_message *message
 
 	if (session->state != SESSION_NEW || session->switch_fd >= 0 || message->n_fds != 1) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
-			    "The broker sent a switch that is none");
+			    "The broker sent an invalid switch message");
 		return false;
 	}
 	session->switched_off = true;

@@ -371,7 +371,7 @@ def test_annotate(lined, profcapture):
     text = profcapture("annotate", capture, place).stdout
     assert re.match(rf"lined at {source.name}:3 has \d+\.?\d* % of the CPU time itself, \d+\.?\d* % with what it calls\.\n", text), text
     assert "line 3 of the script" in text and "Without lines" not in text
-    assert "Without lines: no jitdump" in profcapture("annotate", capture, "bare").stdout
+    assert "Lines are unknown: no jitdump" in profcapture("annotate", capture, "bare").stdout
 
 
 # Generated code that uses the frame pointer for something else, called by two functions. Its dump

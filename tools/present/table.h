@@ -92,7 +92,7 @@ struct table {
 	/* Writes further members of a row in JSON and ndjson; or NULL. */
 	void (*write)(const void *data, size_t row, struct json *json);
 	/* Text only */
-	bool is_coarse; /* shares stand on fewer than 1,000 samples: no decimals */
+	bool is_coarse; /* shares of fewer than 1,000 samples: without decimals */
 	/* Shortens an escaped name to a number of columns, if it can; NULL: cut the end. */
 	char *(*fit)(const char *name, unsigned columns);
 	/* Returns whether a row is printed in bold; or NULL. */

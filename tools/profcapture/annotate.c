@@ -1593,8 +1593,8 @@ static void print_head(struct annotate *annotate, struct out *out)
 		print_sources(annotate, out);
 	else if (annotate->by != ANNOTATE_BY_INSTRUCTION && is_generated(annotate))
 		say(annotate, out,
-		    _("Without lines: no jitdump told them of this code, or other code was in its "
-		      "place, too."));
+		    _("Lines are unknown: no jitdump describes this code, or other code was at its "
+		      "addresses, too."));
 	else if (annotate->by != ANNOTATE_BY_INSTRUCTION &&
 		 strcmp(shown_function(annotate)->kind, "user") == 0)
 		say(annotate, out,

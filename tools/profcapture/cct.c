@@ -10,7 +10,7 @@
 #define HOT_LIBRARY_SHARE 0.03
 /* A frame joins its callee if all but this share of the whole is below that one. */
 #define CHAIN_SHARE 0.005
-/* A caller that has all but this share of a hit function stands on its line. */
+/* A caller with all but this share of a hit function is printed on the line of that function. */
 #define ONLY_CALLER_SHARE 0.005
 
 static struct cct_node *node_at(const GArray *nodes, uint32_t index)
@@ -20,7 +20,7 @@ static struct cct_node *node_at(const GArray *nodes, uint32_t index)
 
 /* ---- folding --------------------------------------------------------------------------------- */
 
-/* What folding knows of an old node. */
+/* The state of an old node. */
 struct folding {
 	uint32_t node; /* the new node that its weight counts for; inverted: 0 = not yet known */
 	/* from the roots down: */
@@ -269,7 +269,7 @@ static uint32_t joined_callee(const struct lines *lines, uint32_t index, const G
 		return 0;
 	kind = kind_of(options, node_at(lines->nodes, index)->function);
 	kind_of_child = kind_of(options, node_at(lines->nodes, child)->function);
-	/* What the program's authors wrote is not hidden by what they did not. */
+	/* A function of the program is never hidden behind one of a library. */
 	return kind_of_child == CCT_OWN || (kind == CCT_LIBRARY && kind_of_child == CCT_LIBRARY)
 		       ? child
 		       : 0;

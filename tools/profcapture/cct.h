@@ -35,7 +35,7 @@ struct cct_node {
 	uint32_t folded;                /* frames that joined it, each function once */
 };
 
-/* What folding has to know of a function. */
+/* The origin of a function. */
 enum cct_kind {
 	CCT_OWN,     /* the program's own code */
 	CCT_LIBRARY, /* libc, the C++ library, a runtime */
@@ -56,7 +56,7 @@ struct cct_options {
 };
 
 struct cct_line {
-	uint32_t node;   /* 0: the line stands for the branches of a node that have none */
+	uint32_t node;   /* 0: the line sums up the hidden branches of a node */
 	uint32_t folded; /* frames that joined it */
 	uint32_t caller; /* inverted: the node of the caller that has all of it; 0 = none */
 	double hidden, hidden_count; /* with node 0: the totals of the hidden branches */

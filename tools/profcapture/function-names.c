@@ -98,8 +98,8 @@ static void name_common_templates(GString *to)
 static const char *copy_until(GString *to, const char *name, const char *at, const char *ends,
 			      unsigned depth);
 
-/* Copies the arguments of a template from behind "<" to behind ">". Returns NULL if the name is
- * malformed. */
+/* Copies the arguments of a template, from after its "<" to after its ">". Returns NULL if the name
+ * is malformed. */
 static const char *copy_arguments(GString *to, const char *name, const char *at, unsigned depth)
 {
 	g_autoptr(GPtrArray) arguments = g_ptr_array_new_with_free_func(g_free);

@@ -271,8 +271,8 @@ static void find_thread(struct pass *pass, struct stream *stream)
 	stream->heap = memory_heaps_get(pass->replay->heaps, pass->segment, stream->process);
 }
 
-/* Returns the stream whose row is next. Of two rows at the same time, the free comes first if the
- * allocated block did not exist yet when it happened. */
+/* Returns the stream whose row is next. If two rows have the same time, the
+ * free comes first if the allocated block did not exist yet when it happened. */
 static struct stream *next_stream(struct pass *pass)
 {
 	struct stream *alloc = &pass->streams[0], *free_row = &pass->streams[1];
