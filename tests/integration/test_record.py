@@ -166,7 +166,9 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     slack = max(0.01 * run_ns, 20e6)
     assert run_ns - slack <= row["run_ns"] <= run_ns + slack + stolen
     assert row["wait_ns"] >= 20 * 5e6 * 0.9
-    assert f"  {row['run_ns'] / 1e9:.2f}  {row['wait_ns'] / 1e9:.2f}  " in profcapture("report", capture, "--by", "thread").stdout
+    text = profcapture("report", capture, "--by", "thread").stdout
+    times = " +".join(re.escape(f"{row[key] / 1e9:.2f}") for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns"))
+    assert re.search(rf"^ +[\d.]+ +{times} +[\d.]+  {row['tid']} sleeper$", text, re.MULTILINE)
 
 
 # Each thread reports its lifetime; one does nothing at all, and is never switched while it is
