@@ -107,7 +107,7 @@ def perf_rows(data, comms, first, last):
 def our_rows(capture, comms, first, last):
     filters = ["--from", f"{first:.6f}s", "--to", f"{last:.6f}s"]
     filters += [arg for comm in comms for arg in ("--comm", comm)]
-    report = json.loads(bench.run(bench.program("PROFCAPTURE", "profcapture"), "report", capture, "--json", "--limit", "0",
+    report = json.loads(bench.run(bench.program("PROFCAPTURE", "profcapture"), "report", capture, "--json", "--no-inline", "--limit", "0",
                                   *filters))
     rows = collections.Counter()
     for row in report["data"]["rows"]:
