@@ -89,19 +89,14 @@ static struct copied_dictionary *dictionary_of(struct row_copier *copier, size_t
 	return dictionary;
 }
 
+/* Tables are sorted by id, from 1 on and nearly without gaps, so the search rarely takes a step. */
 size_t row_copier_table(const struct row_copier *copier, unsigned id)
 {
-	size_t low = 0, high = copier->n_tables;
+	size_t i = MIN_OF(copier->n_tables, (size_t)id);
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (copier->tables[middle]->id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < copier->n_tables && copier->tables[low]->id == id ? low : SIZE_MAX;
+	while (i > 0 && copier->tables[i - 1]->id > id)
+		i--;
+	return i > 0 && copier->tables[i - 1]->id == id ? i - 1 : SIZE_MAX;
 }
 
 /* ---- one row --------------------------------------------------------------------------------- */
@@ -259,13 +254,14 @@ static GArray *list_chain(struct copied_dictionary *dictionary, const struct pro
 
 static uint32_t copy_id(struct row_copier *copier, unsigned table_id, uint64_t id, unsigned depth)
 {
-	size_t table = row_copier_table(copier, table_id);
 	struct copied_dictionary *dictionary;
 	g_autoptr(GArray) chain = NULL;
+	size_t table;
 	ssize_t row;
 
 	if (id == 0)
 		return 0;
+	table = row_copier_table(copier, table_id);
 	if (table == SIZE_MAX || depth > MAX_DEPTH)
 		return NEW_CAPTURE_LOST;
 	dictionary = dictionary_of(copier, table);
