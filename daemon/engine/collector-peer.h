@@ -70,8 +70,8 @@ struct peer_sysprof {
 	struct sysprof_frames *frames;
 	uint32_t largest; /* frame, in bytes */
 	int32_t pid;      /* from its frames; 0: its writer is not known yet */
-	uint64_t
-		found_ns; /* when a process that did not request it was first seen writing; 0: never */
+	/* when a process that did not request it was first seen writing; 0: never */
+	uint64_t found_ns;
 	unsigned int n_faults;
 	uint64_t ended_ns; /* since when its thread has marked it as ended; 0: it has not */
 	size_t n_queued;   /* bytes, by the current drain */
@@ -88,8 +88,8 @@ struct peer_arena {
 	uint64_t told_lost; /* of threads without a ring, already in loss rows */
 	uint64_t lost_ns;   /* the last check of that */
 	unsigned int false_doorbells;
-	uint64_t
-		deaf_until_ns; /* its doorbell is ignored until then, because it rang too often for nothing */
+	/* its doorbell is ignored until then, because it rang too often for nothing */
+	uint64_t deaf_until_ns;
 };
 
 /* The claims of a thread: it has more than one ring if it moved to a larger one. */
