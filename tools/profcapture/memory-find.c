@@ -727,10 +727,10 @@ bool memory_find(struct memory *memory, GError **error)
 	case MEMORY_LIVE:
 		return memory_find_timeline(memory, error);
 	case MEMORY_LIVE_SINCE:
-		if (!find_at(memory, memory->before_ns, &memory->before, error))
-			return false;
-		/* fallthrough */
 	case MEMORY_LIVE_AT_TIME:
+		if (memory_query_of(memory)->filter == MEMORY_LIVE_SINCE &&
+		    !find_at(memory, memory->before_ns, &memory->before, error))
+			return false;
 		if (!find_at(memory, memory->at_ns, &sums, error))
 			return false;
 		g_array_unref(memory->sums);

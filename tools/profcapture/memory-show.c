@@ -141,10 +141,10 @@ static void set_sum(const struct memory *memory, struct memory_counts *counts,
 		counts->leaked_blocks = sum->blocks;
 		break;
 	case MEMORY_LIVE_AT_PEAK:
-		counts->peak_bytes = sum->bytes;
-		/* fallthrough */
 	case MEMORY_LIVE_AT_TIME:
 	case MEMORY_LIVE_SINCE:
+		if (memory_query_of(memory)->filter == MEMORY_LIVE_AT_PEAK)
+			counts->peak_bytes = sum->bytes;
 		counts->live_bytes = sum->bytes;
 		counts->live_blocks = sum->blocks;
 		break;
