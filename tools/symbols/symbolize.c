@@ -195,8 +195,9 @@ static GByteArray *hex_bytes(const char *hex)
 	GByteArray *bytes = g_byte_array_new();
 
 	for (; hex && hex[0] && hex[1]; hex += *hex == '-' ? 1 : 2) {
-		uint8_t byte =
-			(uint8_t)(g_ascii_xdigit_value(hex[0]) << 4 | g_ascii_xdigit_value(hex[1]));
+		/* At a '-', the value is -1, which is not used. */
+		uint8_t byte = (uint8_t)(g_ascii_xdigit_value(hex[0]) * 16 +
+					 g_ascii_xdigit_value(hex[1]));
 
 		if (*hex != '-')
 			g_byte_array_append(bytes, &byte, 1);
