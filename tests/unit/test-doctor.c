@@ -442,7 +442,8 @@ static void test_jit_map_of_an_earlier_process(void)
 static void test_empty_tree(void)
 {
 	remove_tree(machine.root);
-	for (const struct doctor_check *check = doctor_checks; check->id; check++) {
+	for (const struct doctor_check *check = doctor_checks;
+	     check < doctor_checks + DOCTOR_CHECKS; check++) {
 		struct doctor_host host;
 		struct doctor_finding finding;
 

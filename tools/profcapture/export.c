@@ -216,7 +216,7 @@ const struct export_stack *export_of_thread(const GArray *stacks, uint32_t threa
 	for (end = low; end < stacks->len && all[end].thread == thread;)
 		end++;
 	*ret_n = end - low;
-	return &all[low];
+	return all ? &all[low] : NULL;
 }
 
 static gint compare_threads(gconstpointer left, gconstpointer right, gpointer data)
