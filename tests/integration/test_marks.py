@@ -240,6 +240,7 @@ def test_a_process_of_its_own(profcapture, whole):
     assert re.search(rf"^.*  \S+/\S+.*  \S+ {pid}$", profcapture("counters", whole).stdout, re.MULTILINE)
 
 
+@pytest.mark.skipif(SANITIZED, reason="the program is built without the sanitizer")
 def test_over_time(profctl, profcapture, compile_c, capture, monkeypatch):
     """What grew most is said in a sentence, and each row has a line that shows when."""
     program = compile_c("grows", """
