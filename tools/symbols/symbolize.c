@@ -196,8 +196,8 @@ static GByteArray *hex_bytes(const char *hex)
 
 	for (; hex && hex[0] && hex[1]; hex += *hex == '-' ? 1 : 2) {
 		/* At a '-', the value is -1, which is not used. */
-		uint8_t byte = (uint8_t)(g_ascii_xdigit_value(hex[0]) * 16 +
-					 g_ascii_xdigit_value(hex[1]));
+		uint8_t byte =
+			(uint8_t)(g_ascii_xdigit_value(hex[0]) * 16 + g_ascii_xdigit_value(hex[1]));
 
 		if (*hex != '-')
 			g_byte_array_append(bytes, &byte, 1);
