@@ -69,8 +69,8 @@ def size(pid):
 
 
 def test_sessions(bus, file, busy):
-    """From any number of connections, and repeatedly; others can open sessions until there are none
-    for anybody."""
+    """From any number of connections, and repeatedly; others can open sessions up to the
+    limit of all users."""
     bus.start(OWN)
     first, second, daemon, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     own, others = pids(busy().pid), pids(busy(DAEMON).pid)
@@ -167,7 +167,7 @@ send(FINISHED, struct.pack("IIiI", 1, %d if limited else 7, 0, 0) + bytes(176))
 
 @pytest.mark.parametrize("reason, number, name", [("size", 4, "MaxCaptureBytes"), ("duration", 3, "MaxDuration")])
 def test_end_by_a_limit(bus, engine, file, busy, reason, number, name):
-    """The engine is told the limit, and the client the reason of the end. (The test does not wait
+    """The engine gets the limit, and the client the reason of the end. (The test does not wait
     for a day, or for 64 GiB.)"""
     engine(ENDS % (64 << 30, 24 * 3600 * 10**9, number))
     bus.start(OWN)

@@ -76,7 +76,7 @@ def test_many_sessions(profd, file):
 
 
 def test_sample_rate(require, profd, file, profcapture, capture, spawn):
-    """Samples above the rate are counted, not kept, and the client is told once."""
+    """Samples above the rate are counted and dropped, and the client gets one warning."""
     require(root=True)
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")

@@ -277,7 +277,7 @@ def test_engine_that_is_behind(behind, profcapture, capture):
 
 
 def test_more_are_refused_than_counted(behind, profcapture, capture):
-    """The client is told once, and only if there are more."""
+    """The client gets one warning, and only if more processes came."""
     recording = behind(["0", *["fork"] * (MANY - 1), "wait"], ["0", "fork", "wait"])
     assert recording.ask(0) == [f"{LIMIT}\n"] * MANY
     assert "collectors-refused" not in recording.warnings()

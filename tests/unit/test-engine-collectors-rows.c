@@ -259,8 +259,8 @@ static void test_hostile(void)
 	}
 }
 
-/* A lossless thread that loses the CPU amid a record holds the others for longer than other threads
- * do. */
+/* A lossless thread that loses the CPU while it writes a record delays the others for longer than
+ * other threads do. */
 static void test_patient(void)
 {
 	struct fixture fixture;

@@ -89,7 +89,7 @@ static void test_idle_large(void)
 	fixture_done(&fixture);
 }
 
-/* The process ends amid a realloc, or reports an impossible duration of it. */
+/* The process ends during a realloc, or reports an impossible duration of it. */
 static void test_ends(void)
 {
 	struct fixture fixture;

@@ -276,7 +276,7 @@ static void test_shared_budget(void)
 	/* the next window */
 	CHECK(ring_budget_begin(&budget, t + RING_WAIT_WINDOW_NS));
 	ring_budget_end(&budget, t + RING_WAIT_WINDOW_NS);
-	/* a child forked amid a wait has no waits */
+	/* a child that is forked during a wait starts without waits */
 	ring_budget_end(&budget, t + RING_WAIT_WINDOW_NS);
 	CHECK(ring_budget_left(&budget, t + RING_WAIT_WINDOW_NS + 900 * ms) > 999 * ms);
 	pair_done(&pair);

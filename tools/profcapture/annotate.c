@@ -1765,7 +1765,7 @@ static bool is_hot(const void *data, size_t row)
 	struct cell cell = { .kind = CELL_NONE };
 
 	listing->get(data, row, SELF_PCT, &cell);
-	return cell.kind == CELL_DOUBLE && reader_heat(cell.real) != READER_PLAIN;
+	return cell.kind == CELL_DOUBLE && cell.real >= 10;
 }
 
 static void add_weight_column(const struct annotate *annotate, struct table *table)

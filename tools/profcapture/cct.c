@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
 #include "tools/profcapture/cct.h"
 
 #include "tools/common/number-map.h"
 #include "tools/common/text.h"
 
+#include <glib/gi18n.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* A function of a library with this share of the whole keeps its node. */
@@ -380,4 +384,45 @@ GArray *cct_lines(const GArray *nodes, const struct cct_options *options, bool *
 	g_free(lines.next);
 	*ret_hides = lines.hides;
 	return lines.lines;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static char *describe_hidden(const struct cct_line *line, double whole)
+{
+	g_autofree char *share = text_percent(whole > 0 ? 100 * line->hidden / whole : 0, true);
+
+	return line->n_hidden
+		       ? g_strdup_printf(ngettext("%u smaller branch, %s %%",
+						  "%u smaller branches, %s %%", line->n_hidden),
+					 line->n_hidden, share)
+		       : g_strdup_printf(_("smaller branches, %s %%"), share);
+}
+
+char *cct_describe(const GArray *nodes, const struct cct_line *line,
+		   const struct cct_options *options)
+{
+	uint32_t function = node_at(nodes, line->node)->function;
+	bool is_call = options->folds && !options->is_inverted &&
+		       is_kernel(kind_of(options, function));
+	g_autofree char *name = NULL, *caller = NULL, *folded = NULL;
+
+	if (line->node == 0)
+		return describe_hidden(line, options->whole);
+	name = options->shown_name(function, options->data);
+	if (line->caller)
+		caller = options->shown_name(node_at(nodes, line->caller)->function, options->data);
+	if (line->folded)
+		folded = g_strdup_printf("  +%" PRIu32, line->folded);
+	return g_strconcat(is_call ? _("kernel: ") : "", name, caller ? " < " : "",
+			   caller ? caller : "", folded, NULL);
+}
+
+void cct_print_end(struct out *out, const struct cct_options *options, bool hides)
+{
+	if (hides && options->min_share == 0)
+		out_printf(out, _("Branches deeper than %d are not shown.\n"), CCT_MAX_DEPTH);
+	else if (hides)
+		out_printf(out, _("Branches below %.0f %% are not shown (--limit 0).\n"),
+			   100 * options->min_share);
 }

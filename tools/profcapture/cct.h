@@ -21,7 +21,7 @@
  */
 #pragma once
 
-#include "arch/base.h"
+#include "tools/common/out.h"
 
 #include <glib.h>
 #include <stdbool.h>
@@ -47,7 +47,9 @@ enum cct_kind {
 struct cct_options {
 	enum cct_kind (*kind_of)(uint32_t function, const void *data);
 	const char *(*name_of)(uint32_t function, const void *data); /* for equal totals */
+	char *(*shown_name)(uint32_t function, const void *data);    /* g_free() */
 	const void *data;
+	double whole; /* that printed shares are of */
 	bool is_inverted;
 	bool folds;       /* join chains in which each frame has one caller */
 	double min_share; /* of the root's total; smaller branches get no line of their own */
@@ -73,3 +75,10 @@ GArray *cct_fold(const GArray *nodes, const struct cct_options *options) MUST_CH
  * nodes of the array have no line, except those that joined others. */
 GArray *cct_lines(const GArray *nodes, const struct cct_options *options, bool *ret_hides)
 	MUST_CHECK;
+
+/* Returns "shop::worker  +3", "kernel: futex  +20", "memcmp < shop::Stats::add  +8", or how many
+ * branches the line hides, with their share of the whole. Free with g_free(). */
+char *cct_describe(const GArray *nodes, const struct cct_line *line,
+		   const struct cct_options *options) MUST_CHECK;
+/* Prints below the lines which branches are not shown, if any. */
+void cct_print_end(struct out *out, const struct cct_options *options, bool hides);

@@ -75,6 +75,24 @@ enum code_origin code_origin_of(const struct functions *functions, uint32_t func
 	return origin;
 }
 
+enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t function)
+{
+	if (function <= FUNCTION_LOST)
+		return CCT_UNKNOWN;
+	switch (code_origin_of(functions, function)) {
+	case CODE_ORIGIN_OWN:
+		return CCT_OWN;
+	case CODE_ORIGIN_KERNEL:
+		return function_name_is_syscall(functions_at(functions, function)->raw_name)
+			       ? CCT_SYSCALL
+			       : CCT_KERNEL;
+	case CODE_ORIGIN_UNKNOWN:
+		return CCT_UNKNOWN;
+	default:
+		return CCT_LIBRARY;
+	}
+}
+
 /* Returns the innermost own function at or above each node, or FUNCTION_NO_STACK. */
 static uint32_t *owners_of(const struct functions *functions, const struct stacks *stacks)
 {

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "tools/profcapture/cct.h"
 #include "tools/profcapture/stacks.h"
 
 /* Origin of a function's code. */
@@ -19,6 +20,8 @@ enum code_origin {
 };
 enum code_origin code_origin_of(const struct functions *functions, uint32_t function);
 
+/* Returns what folding a tree has to know of it. */
+enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t function);
 /* Returns whether a function of this readable name is of the library of C++ or Rust. */
 bool code_origin_is_library(const char *name);
 

@@ -570,18 +570,6 @@ void functions_print_line(const struct functions *functions, uint32_t index, str
 	out_printf(out, ":%" PRIu32, function->line);
 }
 
-void functions_print(const struct functions *functions, uint32_t index, bool full_names,
-		     struct out *out)
-{
-	const struct function *function = functions_at(functions, index);
-	g_autofree char *name =
-		full_names ? NULL : function_name_for_people(function->name, function->raw_name);
-
-	text_cell(out, full_names ? function->name : name, 0, TEXT_LEFT);
-	if (strcmp(function->kind, "unresolved") != 0)
-		functions_print_image(functions, index, out);
-}
-
 /* ---- output ---------------------------------------------------------------------------------- */
 
 struct cell functions_cell(const struct functions *functions, uint32_t index,

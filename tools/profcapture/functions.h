@@ -137,6 +137,3 @@ char *functions_place(const struct functions *functions, uint32_t index, bool ha
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out);
 /* Prints "  spin.c:14" after the name of a line or a place; nothing if it is unknown. */
 void functions_print_line(const struct functions *functions, uint32_t index, struct out *out);
-/* Prints its name and image. Without full_names, shortens it by function_name_for_people(). */
-void functions_print(const struct functions *functions, uint32_t index, bool full_names,
-		     struct out *out);

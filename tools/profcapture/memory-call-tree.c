@@ -381,6 +381,7 @@ enum field { PERCENT, BYTES, BLOCKS, CHANGE, NAME, PLACE };
 struct tree_text {
 	const struct memory *memory;
 	const GArray *nodes, *lines; /* struct cct_node, struct cct_line */
+	const struct cct_options *options;
 	bool by_blocks;
 };
 
@@ -391,28 +392,6 @@ static double percent_of(const struct tree_text *text, double part)
 	return all > 0 ? 100 * part / all : 0;
 }
 
-static char *describe(const struct tree_text *text, const struct cct_line *line)
-{
-	const struct memory *memory = text->memory;
-	g_autofree char *share = text_percent(percent_of(text, line->hidden), true), *caller = NULL;
-	g_autofree char *name = NULL, *folded = NULL;
-
-	if (line->node == 0)
-		return line->n_hidden ? g_strdup_printf(ngettext("%u smaller branch, %s %%",
-								 "%u smaller branches, %s %%",
-								 line->n_hidden),
-							line->n_hidden, share)
-				      : g_strdup_printf(_("smaller branches, %s %%"), share);
-	name = memory_name(memory,
-			   g_array_index(text->nodes, struct cct_node, line->node).function);
-	if (line->caller)
-		caller = memory_name(
-			memory, g_array_index(text->nodes, struct cct_node, line->caller).function);
-	if (line->folded)
-		folded = g_strdup_printf("  +%" PRIu32, line->folded);
-	return g_strconcat(name, caller ? " < " : "", caller ? caller : "", folded, NULL);
-}
-
 static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	const struct tree_text *text = data;
@@ -421,7 +400,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	bool is_hidden = line->node == 0;
 
 	if (field == NAME) {
-		*ret_cell = cell_own_text(describe(text, line));
+		*ret_cell = cell_own_text(cct_describe(text->nodes, line, text->options));
 		ret_cell->prefix = g_strdup(line->prefix);
 	} else if (is_hidden || (field == PLACE && line->caller)) {
 		return;
@@ -444,18 +423,7 @@ static enum cct_kind kind_of(uint32_t function, const void *data)
 {
 	const struct memory *memory = data;
 
-	if (function <= FUNCTION_LOST)
-		return CCT_UNKNOWN;
-	switch (code_origin_of(memory->tree.functions, function)) {
-	case CODE_ORIGIN_OWN:
-		return CCT_OWN;
-	case CODE_ORIGIN_KERNEL:
-		return CCT_KERNEL;
-	case CODE_ORIGIN_UNKNOWN:
-		return CCT_UNKNOWN;
-	default:
-		return CCT_LIBRARY;
-	}
+	return code_origin_cct_kind(memory->tree.functions, function);
 }
 
 static const char *name_of(uint32_t function, const void *data)
@@ -463,6 +431,11 @@ static const char *name_of(uint32_t function, const void *data)
 	const struct memory *memory = data;
 
 	return functions_at(memory->tree.functions, function)->name;
+}
+
+static char *shown_name(uint32_t function, const void *data)
+{
+	return memory_name(data, function);
 }
 
 /* Growth and shrinkage of a branch cancel out. So with --diff, the measure that counts is the sum
@@ -518,9 +491,10 @@ void memory_print_tree(struct memory *memory, struct out *out)
 	const struct memory_sum one_block = { .blocks = 1 };
 	bool by_blocks = memory_key_of(memory, &one_block) > 0, folds = !memory->no_fold, hides;
 	bool all = memory->reader.limit == 0;
-	const struct cct_options options = {
+	struct cct_options options = {
 		.kind_of = kind_of,
 		.name_of = name_of,
+		.shown_name = shown_name,
 		.data = memory,
 		.is_inverted = memory->is_inverted,
 		.folds = folds,
@@ -532,7 +506,7 @@ void memory_print_tree(struct memory *memory, struct out *out)
 					   .is_colored = memory->reader.colored,
 					   .columns = memory->full_names ? 0
 									 : memory->reader.columns };
-	struct tree_text text = { .memory = memory, .by_blocks = by_blocks };
+	struct tree_text text = { .memory = memory, .options = &options, .by_blocks = by_blocks };
 	struct table table = { .get = get_cell, .data = &text };
 	g_autoptr(GArray) whole = NULL, folded = NULL, lines = NULL;
 	struct tree tree;
@@ -544,6 +518,7 @@ void memory_print_tree(struct memory *memory, struct out *out)
 	folded = folds ? cct_fold(whole, &options) : NULL;
 	text.nodes = folded ? folded : whole;
 	text.lines = lines = cct_lines(text.nodes, &options, &hides);
+	options.whole = g_array_index(text.nodes, struct cct_node, 0).total;
 	table.rows = lines->len;
 	table_add_column(&table, PERCENT, COLUMN_PERCENT, _("total %"));
 	if (memory->before) {
@@ -558,10 +533,6 @@ void memory_print_tree(struct memory *memory, struct out *out)
 			 memory->is_inverted ? _("function < caller") : _("function"));
 	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
 	table_print(&table, &style, lines->len);
-	if (all && hides)
-		out_printf(out, _("Branches deeper than %d are not shown.\n"), CCT_MAX_DEPTH);
-	else if (hides)
-		out_printf(out, _("Branches below %.0f %% are not shown (--limit 0).\n"),
-			   TEXT_MIN_PCT);
+	cct_print_end(out, &options, hides);
 	tree_done(&tree);
 }

@@ -467,22 +467,6 @@ void reader_style(const struct reader *reader, struct out *out, enum reader_styl
 		out_text(out, codes[style]);
 }
 
-enum reader_style reader_heat(double percent)
-{
-	return percent >= 10 ? READER_HOT : percent >= 2 ? READER_WARNING : READER_PLAIN;
-}
-
-void reader_end_line(const struct reader *reader, struct out *out, const char *bytes, unsigned used)
-{
-	g_autofree char *text = text_escape(bytes);
-	unsigned room = reader->columns > used ? reader->columns - used : 1;
-	g_autofree char *fitted =
-		reader->columns && text_width(text) > room ? text_fit(text, room, TEXT_LEFT) : NULL;
-
-	out_text(out, fitted ? fitted : text);
-	out_char(out, '\n');
-}
-
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most)
 {
 	if (reader->capture->lost) {

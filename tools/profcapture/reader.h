@@ -100,14 +100,8 @@ void reader_page(const struct reader *reader);
 void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated);
 void reader_end(const struct reader *reader, struct json *json);
 /* Sets the style of the text that follows, if colors are wanted. */
-enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING, READER_HOT };
+enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING };
 void reader_style(const struct reader *reader, struct out *out, enum reader_style style);
-/* Returns the style of a share in percent. Large shares are highlighted. */
-enum reader_style reader_heat(double percent);
-/* Writes the rest of a line after `used` columns: escapes it, cuts it to the terminal's width, and
- * ends the line. */
-void reader_end_line(const struct reader *reader, struct out *out, const char *bytes,
-		     unsigned used);
 /* Prints the losses of the capture as a warning, at most `most` of them (0: all). */
 #define READER_LOSSES 8 /* for verbs whose answer is not the losses */
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);

@@ -169,21 +169,10 @@ static void write_tree(struct report *report)
 static enum cct_kind kind_of(uint32_t entity, const void *data)
 {
 	const struct report *report = data;
-	const struct function *function;
 
-	if (report->tally.by != TALLY_FUNCTION || entity <= FUNCTION_LOST)
-		return CCT_UNKNOWN;
-	function = functions_at(report->tally.functions, entity);
-	switch (code_origin_of(report->tally.functions, entity)) {
-	case CODE_ORIGIN_OWN:
-		return CCT_OWN;
-	case CODE_ORIGIN_KERNEL:
-		return function_name_is_syscall(function->raw_name) ? CCT_SYSCALL : CCT_KERNEL;
-	case CODE_ORIGIN_UNKNOWN:
-		return CCT_UNKNOWN;
-	default:
-		return CCT_LIBRARY;
-	}
+	return report->tally.by == TALLY_FUNCTION
+		       ? code_origin_cct_kind(report->tally.functions, entity)
+		       : CCT_UNKNOWN;
 }
 
 static const char *name_of(uint32_t entity, const void *data)
@@ -194,23 +183,22 @@ static const char *name_of(uint32_t entity, const void *data)
 	return line.name;
 }
 
-static void append_name(const struct report *report, uint32_t entity, GString *text)
+static char *shown_name(uint32_t entity, const void *data)
 {
-	const char *name = name_of(entity, report);
+	const struct report *report = data;
+	const char *name = name_of(entity, data);
 	const struct function *function;
-	g_autofree char *people = NULL;
 
-	if (report->tally.by == TALLY_FUNCTION && !report->full_names) {
-		function = functions_at(report->tally.functions, entity);
-		people = function_name_for_people(function->name, function->raw_name);
-	}
-	g_string_append(text, people ? people : name ? name : "-");
+	if (report->tally.by != TALLY_FUNCTION || report->full_names)
+		return g_strdup(name ? name : "-");
+	function = functions_at(report->tally.functions, entity);
+	return function_name_for_people(function->name, function->raw_name);
 }
 
 struct tree_rows {
 	const struct report *report;
 	const GArray *nodes, *lines;
-	bool folds;
+	const struct cct_options *options;
 };
 
 enum field { SELF_PERCENT, TOTAL_PERCENT, SAMPLES, NAME, PLACE };
@@ -220,41 +208,6 @@ static double percent_of(const struct tree_rows *rows, double weight)
 	double all = (double)rows->report->tally.all.weight;
 
 	return all > 0 ? 100 * weight / all : 0;
-}
-
-/* "shop::worker  +3", "kernel: futex  +20", "memcmp < shop::Stats::add  +8", or what is hidden */
-static char *describe(const struct tree_rows *rows, const struct cct_line *line)
-{
-	const struct report *report = rows->report;
-	const struct cct_node *node = &g_array_index(rows->nodes, struct cct_node, line->node);
-	GString *text = g_string_new(NULL);
-
-	if (line->node == 0) {
-		g_autofree char *share = text_percent(percent_of(rows, line->hidden), true);
-
-		if (line->n_hidden)
-			g_string_printf(text,
-					ngettext("%u smaller branch, %s %%",
-						 "%u smaller branches, %s %%", line->n_hidden),
-					line->n_hidden, share);
-		else
-			g_string_printf(text, _("smaller branches, %s %%"), share);
-		return g_string_free(text, FALSE);
-	}
-	if (rows->folds && !report->tally.inverted &&
-	    (kind_of(node->function, report) == CCT_KERNEL ||
-	     kind_of(node->function, report) == CCT_SYSCALL))
-		g_string_append(text, _("kernel: "));
-	append_name(report, node->function, text);
-	if (line->caller) {
-		g_string_append(text, " < ");
-		append_name(report,
-			    g_array_index(rows->nodes, struct cct_node, line->caller).function,
-			    text);
-	}
-	if (line->folded)
-		g_string_append_printf(text, "  +%" PRIu32, line->folded);
-	return g_string_free(text, FALSE);
 }
 
 static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
@@ -278,7 +231,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 			*ret_cell = cell_uint((uint64_t)node->total_count);
 		break;
 	case NAME:
-		*ret_cell = cell_own_text(describe(rows, line));
+		*ret_cell = cell_own_text(cct_describe(rows->nodes, line, rows->options));
 		ret_cell->prefix = g_strdup(line->prefix);
 		break;
 	case PLACE:
@@ -328,6 +281,8 @@ static void print_tree(const struct report *report, struct out *out)
 	const struct cct_options options = {
 		.kind_of = kind_of,
 		.name_of = name_of,
+		.shown_name = shown_name,
+		.whole = (double)report->tally.all.weight,
 		.data = report,
 		.is_inverted = report->tally.inverted,
 		.folds = folds,
@@ -340,7 +295,7 @@ static void print_tree(const struct report *report, struct out *out)
 	const GArray *nodes = folded ? folded : whole;
 	g_autoptr(GArray) lines = cct_lines(nodes, &options, &hides);
 	struct tree_rows rows = {
-		.report = report, .nodes = nodes, .lines = lines, .folds = folds
+		.report = report, .nodes = nodes, .lines = lines, .options = &options
 	};
 	struct table table = { .rows = lines->len,
 			       .get = get_cell,
@@ -366,11 +321,7 @@ static void print_tree(const struct report *report, struct out *out)
 	}
 	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
 	table_print(&table, &style, lines->len);
-	if (all && hides)
-		out_printf(out, _("Branches deeper than %d are not shown.\n"), CCT_MAX_DEPTH);
-	else if (hides || report->tally.tree.cut)
-		out_printf(out, _("Branches below %.0f %% are not shown (--limit 0).\n"),
-			   TEXT_MIN_PCT);
+	cct_print_end(out, &options, hides || (!all && report->tally.tree.cut));
 }
 
 void report_show_tree(struct report *report, struct out *out)

@@ -890,26 +890,6 @@ const char *tally_weight_title(const struct tally *tally)
 	return text_width(name) > WEIGHT_COLUMNS ? _("events") : name;
 }
 
-void tally_print_weight_title(const struct tally *tally, struct out *out)
-{
-	if (!tally_is_weighted(tally))
-		return;
-	text_cell(out, strcmp(tally_unit(tally), "ns") == 0 ? "ns" : tally_weight_title(tally),
-		  WEIGHT_COLUMNS, TEXT_RIGHT);
-	out_text(out, "  ");
-}
-
-unsigned tally_print_weight(const struct tally *tally, struct out *out, const struct amount *amount)
-{
-	if (!tally_is_weighted(tally))
-		return 0;
-	if (amount)
-		out_printf(out, "%*" PRIu64 "  ", (int)WEIGHT_COLUMNS, amount->weight);
-	else
-		out_printf(out, "%*s  ", (int)WEIGHT_COLUMNS, "");
-	return WEIGHT_COLUMNS + 2;
-}
-
 void tally_print_sum(const struct tally *tally, struct out *out)
 {
 	g_autofree char *weight = text_count(tally->all.weight);

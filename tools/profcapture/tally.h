@@ -129,13 +129,7 @@ const char *tally_unit(const struct tally *tally);
 bool tally_is_weighted(const struct tally *tally);
 /* Returns the title of a column of weights. */
 const char *tally_weight_title(const struct tally *tally);
-/* Print a column of weights and its title as text if tally_is_weighted(), otherwise nothing.
- * `amount` NULL prints a blank cell. Both end with spaces. tally_print_weight() returns the number
- * of columns that it printed. */
-void tally_print_weight_title(const struct tally *tally, struct out *out);
-unsigned tally_print_weight(const struct tally *tally, struct out *out,
-			    const struct amount *amount);
-/* Prints ", which stand for 122,500 events" under the same condition. */
+/* Prints ", which stand for 122,500 events" if tally_is_weighted(). */
 void tally_print_sum(const struct tally *tally, struct out *out);
 /* Prints "; also recorded: page-faults (--event NAME)" if there are other events. */
 void tally_print_other_events(const struct tally *tally, struct out *out);
