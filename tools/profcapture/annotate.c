@@ -299,6 +299,7 @@ static void add_candidates(struct annotate *annotate, GArray *found)
 		const struct function *function = functions_at(annotate->tally.functions, index);
 		const char *path = functions_image(annotate->tally.functions, index);
 		uint64_t samples = tally_count_at(annotate->tally.counts, index).self.samples;
+		g_autofree char *name = function_name_simplify(function->name, function->raw_name);
 		g_autofree char *place =
 			function->is_inlined || strcmp(function->kind, "unresolved") == 0
 				? g_strdup("")
@@ -306,8 +307,8 @@ static void add_candidates(struct annotate *annotate, GArray *found)
 						  function->offset);
 
 		g_ptr_array_add(annotate->candidates,
-				g_strdup_printf("  %10" PRIu64 "  %s%s  [%s]", samples, place,
-						function->name, path ? path : "-"));
+				g_strdup_printf("  %10" PRIu64 "  %s%s  [%s]", samples, place, name,
+						path ? path : "-"));
 	}
 }
 

@@ -545,15 +545,29 @@ static GHashTable *best_names(const struct report *report, bool *ret_only)
 	return names;
 }
 
+/* Returns the name of a function as people read it, with its parameters. */
+static char *simple_name(const struct functions *functions, const char *name)
+{
+	for (guint i = FUNCTION_LOST + 1; i < functions->all->len; i++) {
+		const struct function *function = functions_at(functions, i);
+
+		if (function->name == name)
+			return function_name_simplify(name, function->raw_name);
+	}
+	return g_strdup(name);
+}
+
 static bool refuse_several(const struct report *report, GHashTable *names, GError **error)
 {
 	g_autoptr(GList) sorted = g_list_sort(g_hash_table_get_keys(names), (GCompareFunc)strcmp);
 	g_autoptr(GString) list = g_string_new(NULL);
 
-	for (const GList *name = sorted; name; name = name->next)
-		g_string_append_printf(list, "%s%s (%" PRIu64 ")", list->len ? ", " : "",
-				       (const char *)name->data,
+	for (const GList *name = sorted; name; name = name->next) {
+		g_autofree char *simple = simple_name(report->tally.functions, name->data);
+
+		g_string_append_printf(list, "%s%s (%" PRIu64 ")", list->len ? ", " : "", simple,
 				       *(uint64_t *)g_hash_table_lookup(names, name->data));
+	}
 	g_set_error(error, CLI_ERROR, CLI_USAGE,
 		    _("'%s' matches %u functions (samples); name one: %s"), report->tally.focus,
 		    g_hash_table_size(names), list->str);
