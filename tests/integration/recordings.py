@@ -69,8 +69,8 @@ def let_run(pid, seconds=0.1):
     until(lambda: cpu_seconds(pid) >= end, 60)
 
 
-def wait_for_samples(capture, seconds=0.5):
-    """Waits until the file has samples, and then for the seconds. The recorder writes rows every second."""
+def wait_for_samples(capture, seconds=0.5, more_than=0):
+    """Waits until the file has more samples than that, and then for the seconds. The recorder writes rows every second."""
     seen = 0
 
     def has_samples():
@@ -80,7 +80,7 @@ def wait_for_samples(capture, seconds=0.5):
             return False
         seen = size
         done = subprocess.run([os.environ["PROFCAPTURE"], "info", "--json", capture], stdout=subprocess.PIPE, check=False)
-        return done.returncode == 0 and json.loads(done.stdout)["capture"]["samples"] > 0
+        return done.returncode == 0 and json.loads(done.stdout)["capture"]["samples"] > more_than
 
     until(has_samples)
     time.sleep(seconds)

@@ -747,8 +747,9 @@ def test_append_to_what_is_not_whole(profctl, profcapture, capture, cut):
 
 def test_two_writers(profctl, profcapture, capture, recorder, busy):
     profctl("record", "--no-symbols", "-o", capture, "true")
+    first = info(profcapture, capture)["samples"]
     process = recorder("--no-symbols", "-p", busy.pid, "-o", capture, "--append")
-    wait_for_samples(capture, 0)
+    wait_for_samples(capture, 0, first)
     assert "another process" in profctl("record", "--append", "-o", capture, "true", check=1).stderr
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130
