@@ -735,9 +735,11 @@ PROGRAMS.add_program("python-like", PYTHON)
 def test_python_trampolines(samples_of):
     samples = at(samples_of("python-like"), "evaluate")
     expect(samples, f"evaluate;{GENERATED};call;evaluate;{GENERATED};call;" + MAIN, method="jit-fp")
-    assert len({sample.names[1] for sample in samples}) == 1
-    counts = Counter(sample.names[4] for sample in samples)
-    assert len(counts) == 2 and near(max(counts.values()), len(samples), 0.7)
+    # a sample can also hit the few instructions of the outer evaluate()
+    inner = [sample for sample in samples if sample.names[3] == "evaluate"]
+    assert len({sample.names[1] for sample in inner}) == 1
+    counts = Counter(sample.names[4] for sample in inner)
+    assert len(counts) == 2 and near(max(counts.values()), len(inner), 0.7)
 
 
 PLT = r"""
