@@ -190,7 +190,7 @@ def test_all_of_it_became_slower(profcapture, runs):
 def test_no_verdict(profctl, profcapture, builds, runs, tmp_path):
     """Status 8, and a message that says what is needed."""
     good, few, unnamed, cut = runs["a"][0], tmp_path / "few.cap", tmp_path / "unnamed.cap", tmp_path / "cut.cap"
-    profctl("record", "-q", "-o", few, "--", "true")
+    profctl("record", "-q", "-o", few, "--", builds[0], "0.03")
     profctl("record", "-q", "--no-symbols", "-F", "5000", "-e", "cpu-clock", "-o", unnamed, "--", builds[0], "0.4")
     cut.write_bytes(good.read_bytes()[:-100])
     for file, needed, plain in (few, "; 128 are needed. Record longer or raise -F.", 8), (unnamed, "'profcapture symbolize ", 8), \
