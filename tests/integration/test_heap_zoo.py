@@ -21,6 +21,7 @@ PRELOAD = os.environ["LIBPROFPRELOAD_MEMORY"]
 
 ALLOC, FREE, REALLOC, CALLS = 9, 10, 15, 16
 SIZES = (1009, 2003)  # of the zoo's counted blocks
+CONTROL_WAIT_MS = 500  # CONTROL_WAIT_NS
 MMAP_KINDS = (10, 11, 12)
 UNMAP_KINDS = (7, 8)
 
@@ -67,9 +68,10 @@ class Recorded:
         self.records = [line for line in lines if line.get("type") in (ALLOC, FREE, REALLOC)]
         self.calls = [line for line in lines if line.get("type") == CALLS]
         self.logs = [line["text"] for line in lines if line.get("type") == 8]
-        self.said = collections.Counter()
+        self.said, self.slowest_ms = collections.Counter(), collections.Counter()
         for line in results.read_text().splitlines() if results.exists() else ():
-            pid, *counts = map(int, line.split())
+            pid, *counts, slowest_us = map(int, line.split())
+            self.slowest_ms[pid] = max(self.slowest_ms[pid], slowest_us / 1000)
             for name, count in zip(("allocs", "frees", "reallocs"), counts):
                 self.said[pid, name] += count
         self.said = +self.said
@@ -90,8 +92,10 @@ class Recorded:
         said, counted = self.said, self.counted()
         assert len(said) > 0
         assert +(counted - said) == {}
+        # On a busy machine, a process may wait in vain for its ring. The engine reports such a process; the stand-in does not.
+        gave_up = {pid for pid, ms in self.slowest_ms.items() if ms >= CONTROL_WAIT_MS and not self.of(pid)}
         # the end of a block with a lost begin is recorded as the end of an unknown block
-        missing = sum(count for (_, name), count in (said - counted).items() if name != "frees")
+        missing = sum(count for (pid, name), count in (said - counted).items() if name != "frees" and pid not in gave_up)
         assert missing <= self.sum("lost") + self.sum("no_ring") + self.sum("abandoned")
 
     def sum(self, name):

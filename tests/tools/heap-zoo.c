@@ -49,7 +49,7 @@
 /* Keeps the compiler from removing the call. */
 #define KEEP(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
 
-static atomic_ulong n_allocs, n_frees, n_reallocs;
+static atomic_ulong n_allocs, n_frees, n_reallocs, slowest_us;
 static const char *program;
 static volatile sig_atomic_t handled;
 static volatile bool is_over;
@@ -63,13 +63,25 @@ static bool is_errno_kept(void)
 	return errno == ERRNO || is_errno_lost;
 }
 
+static uint64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 static char *get(void)
 {
+	uint64_t start_us = now_us(), took_us;
 	char *block;
 
 	errno = ERRNO;
 	block = malloc(SIZE);
 	KEEP(block);
+	took_us = now_us() - start_us;
+	if (took_us > atomic_load(&slowest_us))
+		atomic_store(&slowest_us, took_us);
 	MUST(block && is_errno_kept());
 	atomic_fetch_add(&n_allocs, 1);
 	memset(block, 0x5a, SIZE);
@@ -112,8 +124,9 @@ static void report(void)
 	const char *results = getenv("ZOO_RESULTS");
 	int fd = results ? open(results, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : -1;
 	char line[100];
-	int n = snprintf(line, sizeof(line), "%d %lu %lu %lu\n", getpid(), atomic_load(&n_allocs),
-			 atomic_load(&n_frees), atomic_load(&n_reallocs));
+	int n = snprintf(line, sizeof(line), "%d %lu %lu %lu %lu\n", getpid(),
+			 atomic_load(&n_allocs), atomic_load(&n_frees), atomic_load(&n_reallocs),
+			 atomic_load(&slowest_us));
 
 	if (fd < 0)
 		return;
@@ -126,6 +139,7 @@ static void forget(void)
 	atomic_store(&n_allocs, 0);
 	atomic_store(&n_frees, 0);
 	atomic_store(&n_reallocs, 0);
+	atomic_store(&slowest_us, 0);
 }
 
 static _Noreturn void leave(void)
