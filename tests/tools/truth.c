@@ -19,6 +19,7 @@
 #define FUNCTIONS 10
 #define THREADS 4
 #define NS 1000000000ull
+#define PAUSE 4 /* times as long as expected */
 
 /* Takes about n nanoseconds. The addends differ, so that no two loops have the same code. */
 #define WORK(n, addend)                       \
@@ -92,9 +93,8 @@ static const uint8_t shares[THREADS][FUNCTIONS] = {
 struct thread {
 	pthread_t id;
 	unsigned number;
-	uint64_t wanted_ns;
-	uint64_t turns, turns_ns; /* of all calls */
-	uint64_t ns[FUNCTIONS];
+	uint64_t wanted_ns, ran_ns;
+	uint64_t turns[FUNCTIONS], ns[FUNCTIONS];
 };
 
 static uint64_t cpu_ns(void)
@@ -124,17 +124,21 @@ static unsigned draw_function(unsigned thread, uint64_t *state)
 
 /*
  * A virtual machine that was paused in a call has no samples of that time, although the clock
- * advanced: corrects the call's time to that of its turns.
+ * advanced: corrects the call's time to that of its turns. Turns of one function differ in time
+ * from those of another.
  */
-static uint64_t without_pause(struct thread *thread, uint64_t turns, uint64_t took_ns)
+static void add_call(struct thread *thread, unsigned function, uint64_t turns, uint64_t took_ns)
 {
-	double each_ns = thread->turns ? (double)thread->turns_ns / (double)thread->turns : 0;
+	double expected_ns = thread->turns[function]
+				     ? (double)thread->ns[function] /
+					       (double)thread->turns[function] * (double)turns
+				     : (double)took_ns;
 
-	if (thread->turns && (double)took_ns > 3 * each_ns * (double)turns)
-		took_ns = (uint64_t)(each_ns * (double)turns);
-	thread->turns += turns;
-	thread->turns_ns += took_ns;
-	return took_ns;
+	if ((double)took_ns > PAUSE * expected_ns)
+		took_ns = (uint64_t)expected_ns;
+	thread->turns[function] += turns;
+	thread->ns[function] += took_ns;
+	thread->ran_ns += took_ns;
 }
 
 static void *run(void *data)
@@ -142,13 +146,13 @@ static void *run(void *data)
 	struct thread *thread = data;
 	uint64_t state = 88172645463325252ull + thread->number, before = cpu_ns();
 
-	while (thread->turns_ns < thread->wanted_ns) {
+	while (thread->ran_ns < thread->wanted_ns) {
 		unsigned function = draw_function(thread->number, &state);
 		uint64_t turns = 200000 + draw(&state) % 800000, after;
 
 		call(function, turns);
 		after = cpu_ns();
-		thread->ns[function] += without_pause(thread, turns, after - before);
+		add_call(thread, function, turns, after - before);
 		before = after;
 	}
 	return NULL;
