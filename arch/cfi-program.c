@@ -278,12 +278,6 @@ static struct cfi_value value_at_cfa(const struct cfi_cie *cie, uint64_t factore
 	return value;
 }
 
-/* Only "sp is the CFA" can be expressed. */
-static struct cfi_value value_is_cfa(uint64_t factored, bool is_sp)
-{
-	return (struct cfi_value){ .place = is_sp && factored == 0 ? CFI_SAME : CFI_N_PLACES };
-}
-
 /*
  * ppc64le: after `mflr r0`, until r0 is stored, CFI says that the return address is in r0. It is
  * still in lr, too, which only a call changes. No file of Debian's libc6 and gcc packages has such
@@ -340,7 +334,9 @@ static void run_register(const struct cfi_reader *reader, const struct cfi_cie *
 		break;
 	case OP_VAL_OFFSET:
 	case OP_VAL_OFFSET_SF:
-		*value = value_is_cfa(instruction->operand[1], value == &state->sp);
+		/* Only "sp is the CFA" can be expressed. */
+		value->place = value == &state->sp && instruction->operand[1] == 0 ? CFI_SAME
+										   : CFI_N_PLACES;
 		break;
 	case OP_REGISTER:
 		*value = value_in_register(reader->regs, value == &state->ra,
@@ -458,17 +454,6 @@ static bool moves(uint8_t op)
 	       op == OP_ADVANCE_LOC8;
 }
 
-/* The state before any instruction: a call left the return address in lr, or in the architecture's
- * place. */
-static struct cfi_state default_state(const struct regs *regs)
-{
-	struct cfi_state state = { .cfa = CFI_CFA_UNSUPPORTED };
-
-	if (!regs->has_lr)
-		state.ra = (struct cfi_value){ CFI_AT_CFA, regs->ra_from_cfa };
-	return state;
-}
-
 bool cfi_program_initial(struct cfi_reader *reader, struct cfi_cie *cie,
 			 const struct cfi_bytes *program)
 {
@@ -476,7 +461,11 @@ bool cfi_program_initial(struct cfi_reader *reader, struct cfi_cie *cie,
 	struct cfi_bytes bytes = *program;
 	struct instruction instruction;
 
-	*rows = (struct cfi_rows){ .reader = reader, .state = default_state(reader->regs) };
+	/* Before any instruction: a call left the return address in lr, or in the architecture's
+	 * place. */
+	*rows = (struct cfi_rows){ .reader = reader, .state.cfa = CFI_CFA_UNSUPPORTED };
+	if (!reader->regs->has_lr)
+		rows->state.ra = (struct cfi_value){ CFI_AT_CFA, reader->regs->ra_from_cfa };
 	cie->initial = rows->state;
 	while (cfi_bytes_left(&bytes) > 0)
 		if (!take_instruction(rows, cie, &bytes, &instruction) || moves(instruction.op) ||
@@ -528,12 +517,6 @@ static bool sp_is_cfa(const struct cfi_state *state)
 	}
 }
 
-static void set_cfa_register(uint64_t reg, struct cfi_rule *rule)
-{
-	rule->cfa = CFI_CFA_REGISTER;
-	rule->flags |= (uint8_t)(reg << CFI_NUMBER_SHIFT);
-}
-
 /* Sets how the CFA is computed; CFI_CFA_UNSUPPORTED if its offset does not fit. */
 static void set_rule_cfa(const struct regs *regs, const struct cfi_state *state,
 			 struct cfi_rule *rule)
@@ -543,12 +526,15 @@ static void set_rule_cfa(const struct regs *regs, const struct cfi_state *state,
 	rule->cfa = state->cfa;
 	if (state->cfa == CFI_CFA_SP) {
 		offset = state->cfa_offset;
-		if (state->cfa_register == regs->fp)
+		if (state->cfa_register == regs->fp) {
 			rule->cfa = CFI_CFA_FP;
-		else if (state->cfa_register < regs->n_numbered && state->cfa_register != regs->sp)
-			set_cfa_register(state->cfa_register, rule);
-		else if (state->cfa_register != regs->sp)
+		} else if (state->cfa_register < regs->n_numbered &&
+			   state->cfa_register != regs->sp) {
+			rule->cfa = CFI_CFA_REGISTER;
+			rule->flags |= (uint8_t)(state->cfa_register << CFI_NUMBER_SHIFT);
+		} else if (state->cfa_register != regs->sp) {
 			rule->cfa = CFI_CFA_UNSUPPORTED;
+		}
 	} else {
 		rule->flags |= (uint8_t)(state->number << CFI_NUMBER_SHIFT);
 	}

@@ -94,17 +94,6 @@ static void align_bytes(const struct cfi_section *section, struct cfi_bytes *byt
 	cfi_bytes_take(bytes, -address_of(section, bytes->at) & 7);
 }
 
-/* Skips a pointer. */
-static void skip_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
-			 uint8_t encoding)
-{
-	if (encoding == PE_OMIT)
-		return;
-	if ((encoding & PE_RELATION) == PE_ALIGNED)
-		align_bytes(section, bytes);
-	take_number(bytes, encoding);
-}
-
 uint64_t cfi_take_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
 			  uint8_t encoding, uint64_t function)
 {
@@ -167,13 +156,20 @@ static bool read_record(const struct cfi_section *section, size_t at, struct rec
 static bool take_augmentation(const struct cfi_section *section, struct cfi_bytes *bytes,
 			      const uint8_t *letters, struct cfi_cie *cie)
 {
+	uint8_t encoding;
+
 	for (; *letters; letters++) {
 		switch (*letters) {
 		case 'L':
 			cfi_bytes_u8(bytes);
 			break;
-		case 'P':
-			skip_pointer(section, bytes, cfi_bytes_u8(bytes));
+		case 'P': /* a pointer to skip */
+			encoding = cfi_bytes_u8(bytes);
+			if (encoding == PE_OMIT)
+				break;
+			if ((encoding & PE_RELATION) == PE_ALIGNED)
+				align_bytes(section, bytes);
+			take_number(bytes, encoding);
 			break;
 		case 'R':
 			cie->encoding = cfi_bytes_u8(bytes);
@@ -221,27 +217,6 @@ static bool take_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, s
 				 letters + 1, cie);
 }
 
-static void read_cie(struct cfi_reader *reader, size_t at, struct cfi_cie *ret_cie)
-{
-	struct cfi_cie *cie = ret_cie;
-	struct record record;
-
-	*cie = (struct cfi_cie){ .at = at };
-	if (!read_record(reader->section, at, &record) || !record.is_cie ||
-	    !take_cie(reader, &record.body, cie) || cfi_bytes_left(&record.body) > MAX_INITIAL)
-		return;
-	cie->usable = cfi_program_initial(reader, cie, &record.body);
-}
-
-static const struct cfi_cie *get_cie(struct cfi_reader *reader, size_t at)
-{
-	struct cfi_cie *cie = &reader->cies[at / 4 % CFI_READER_CIES];
-
-	if (cie->at != at)
-		read_cie(reader, at, cie);
-	return cie->usable ? cie : NULL;
-}
-
 void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *section)
 {
 	reader->section = section;
@@ -256,12 +231,19 @@ static bool take_fde(struct cfi_reader *reader, struct record *record, struct cf
 	const struct cfi_section *section = reader->section;
 	uint64_t cie_at = section->is_debug_frame ? record->link : record->link_at - record->link;
 	uint64_t start, size, end;
-	const struct cfi_cie *cie;
+	struct cfi_cie *cie = &reader->cies[cie_at / 4 % CFI_READER_CIES];
+	struct record about;
 
 	if (record->is_cie || record->body.failed || cie_at >= section->size)
 		return false;
-	cie = get_cie(reader, cie_at);
-	if (!cie)
+	if (cie->at != cie_at) {
+		*cie = (struct cfi_cie){ .at = cie_at };
+		cie->usable = read_record(section, cie_at, &about) && about.is_cie &&
+			      take_cie(reader, &about.body, cie) &&
+			      cfi_bytes_left(&about.body) <= MAX_INITIAL &&
+			      cfi_program_initial(reader, cie, &about.body);
+	}
+	if (!cie->usable)
 		return false;
 	start = cfi_take_pointer(section, &record->body, cie->encoding, 0);
 	size = take_number(&record->body, cie->encoding);

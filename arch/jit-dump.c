@@ -125,30 +125,24 @@ static bool take_unwinding(const struct jit_dump *dump, size_t at, size_t end,
 	return true;
 }
 
-/* Moves past the line's file, which becomes the current file. */
-static bool skip_file(struct jit_dump_lines *lines)
-{
-	const char *file = (const char *)lines->dump->bytes + lines->at + LINE_BYTES;
-	const char *zero = memchr(file, 0, lines->end - lines->at - LINE_BYTES);
-
-	if (!zero)
-		return false;
-	lines->at += LINE_BYTES + (size_t)(zero - file) + 1;
-	if (strcmp(file, SAME_FILE) != 0)
-		lines->file = file;
-	return true;
-}
-
 bool jit_dump_next_line(struct jit_dump_lines *lines, struct jit_dump_line *ret_line)
 {
 	size_t at = lines->at;
+	const char *file, *zero;
 
 	if (lines->n == 0 || lines->end - at < (lines->stride ? lines->stride : LINE_BYTES + 1))
 		return false;
-	if (lines->stride)
+	if (lines->stride) {
 		lines->at += lines->stride;
-	else if (!skip_file(lines))
-		return false;
+	} else {
+		file = (const char *)lines->dump->bytes + at + LINE_BYTES;
+		zero = memchr(file, 0, lines->end - at - LINE_BYTES);
+		if (!zero)
+			return false;
+		lines->at += LINE_BYTES + (size_t)(zero - file) + 1;
+		if (strcmp(file, SAME_FILE) != 0)
+			lines->file = file;
+	}
 	lines->n--;
 	*ret_line = (struct jit_dump_line){ u64(lines->dump, at), u32(lines->dump, at + 8),
 					    lines->file };

@@ -103,35 +103,19 @@ static void free_array(struct build *build, struct array *array)
 				      array->allocated * array->item_size, 0);
 }
 
-static void free_build(struct build *build)
-{
-	free_array(build, &build->places);
-	free_array(build, &build->rows);
-	free_array(build, &build->rules);
-	if (build->slots)
-		build->memory->resize(build->memory->data, build->slots,
-				      build->n_slots * sizeof(*build->slots), 0);
-}
-
 /* ---- Rules ---- */
-
-static uint64_t hash_rule(const struct cfi_rule *rule)
-{
-	uint64_t words[2], hash;
-
-	memcpy(words, rule, sizeof(words));
-	hash = (words[0] ^ (words[1] * UINT64_C(0x9e3779b97f4a7c15))) *
-	       UINT64_C(0xff51afd7ed558ccd);
-	return hash ^ hash >> 32;
-}
 
 /* Returns the slot that has the rule, or a free one for it; NULL after too many collisions. */
 static uint32_t *find_slot(const struct build *build, uint32_t *slots, size_t n_slots,
 			   const struct cfi_rule *rule)
 {
 	const struct cfi_rule *rules = build->rules.items;
-	uint64_t hash = hash_rule(rule);
+	uint64_t words[2], hash;
 
+	memcpy(words, rule, sizeof(words));
+	hash = (words[0] ^ (words[1] * UINT64_C(0x9e3779b97f4a7c15))) *
+	       UINT64_C(0xff51afd7ed558ccd);
+	hash ^= hash >> 32;
 	for (size_t probe = 0; probe < MAX_PROBES; probe++) {
 		uint32_t *slot = &slots[(hash + probe) & (n_slots - 1)];
 
@@ -445,6 +429,11 @@ int table_build(const struct table_source *source, const struct table_memory *me
 	if (source->low >= source->high || source->high - build.base >= TABLE_MAX_SPAN)
 		return -E2BIG;
 	r = run(&build, ret_bytes, ret_size);
-	free_build(&build);
+	free_array(&build, &build.places);
+	free_array(&build, &build.rows);
+	free_array(&build, &build.rules);
+	if (build.slots)
+		build.memory->resize(build.memory->data, build.slots,
+				     build.n_slots * sizeof(*build.slots), 0);
 	return r;
 }

@@ -81,12 +81,6 @@ static bool check_header(const struct table_header *header, size_t size)
 	       lay_out(header).end == size;
 }
 
-static bool check_rule(const struct cfi_rule *rule, bool is_first)
-{
-	return rule->cfa < CFI_N_CFAS && rule->fp < CFI_N_PLACES && rule->ra < CFI_N_PLACES &&
-	       (!is_first || rule->cfa == CFI_CFA_NONE);
-}
-
 static bool check_pages(const struct unwind_table *table)
 {
 	if (table->pages[0] != 0 || table->pages[table->n_pages] != table->n_rows)
@@ -111,9 +105,13 @@ int table_init(struct unwind_table *table, const void *bytes, size_t size)
 	    !check_header(bytes, size))
 		return -EBADMSG;
 	table_layout_set(&checked, bytes);
-	for (uint32_t i = 0; i < checked.n_rules; i++)
-		if (!check_rule(&checked.rules[i], i == 0))
+	for (uint32_t i = 0; i < checked.n_rules; i++) {
+		const struct cfi_rule *rule = &checked.rules[i];
+
+		if (rule->cfa >= CFI_N_CFAS || rule->fp >= CFI_N_PLACES ||
+		    rule->ra >= CFI_N_PLACES || (i == 0 && rule->cfa != CFI_CFA_NONE))
 			return -EBADMSG;
+	}
 	for (uint32_t row = 0; row < checked.n_rows; row++)
 		if (get_id(&checked, row) >= checked.n_rules)
 			return -EBADMSG;

@@ -353,27 +353,18 @@ static bool is_entry(const struct state *state)
 	       (!read_word(state, sp + 8 + 8 * argc, &end) || end == 0);
 }
 
-/*
- * A chain ends with a 0, but not in a function that has only begun. In code that may not keep frame
- * pointers, a 0 may be any value of a free register.
- */
-static bool is_root_by_fp(const struct state *state)
-{
-	uint64_t next = state->at.fp;
-
-	if (state->regs->frame == REGS_FRAME_CHAIN)
-		return state->n > 1 && read_word(state, state->at.sp, &next) && next == 0;
-	return next == 0 && ((state->flags & WALK_FRAME_FP) || is_entry(state));
-}
-
 static enum walk_stop step_by_fp(struct state *state)
 {
 	bool is_chain = state->regs->frame == REGS_FRAME_CHAIN;
-	uint64_t fp_at, ra_at, sp, fp, ra;
+	uint64_t fp_at, ra_at, sp, fp, ra, next;
 
 	if (!is_chain && !state->fp_known)
 		return WALK_NO_TABLE;
-	if (is_root_by_fp(state))
+	/* A chain ends with a 0, but not in a function that has only begun. In code that may not
+	 * keep frame pointers, a 0 may be any value of a free register. */
+	next = state->at.fp;
+	if (is_chain ? state->n > 1 && read_word(state, state->at.sp, &next) && next == 0
+		     : next == 0 && ((state->flags & WALK_FRAME_FP) || is_entry(state)))
 		return WALK_ROOT;
 	if (!find_frame(state, &fp_at, &ra_at, &sp) || fp_at < state->at.sp || fp_at % 8 != 0 ||
 	    sp <= state->at.sp)
@@ -427,12 +418,6 @@ static bool is_plain(const struct cfi_rule *rule)
 	       rule->ra == CFI_AT_CFA && !(rule->flags & CFI_SIGNAL);
 }
 
-/* One in 32 768 pairs of tables has the same origin. */
-static uint16_t origin_of(const struct unwind_table *table)
-{
-	return (uint16_t)(((uintptr_t)table * UINT64_C(0x9e3779b97f4a7c15)) >> 48) | 1;
-}
-
 static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_slot)
 {
 	struct walk_code code = { .kind = WALK_CODE_NONE };
@@ -445,7 +430,10 @@ static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_
 	};
 	if (code.kind == WALK_CODE_TABLE) {
 		ret_slot->rule = *table_get(code.table, code.address);
-		ret_slot->origin = origin_of(code.table);
+		/* One in 32 768 pairs of tables has the same origin. */
+		ret_slot->origin =
+			(uint16_t)(((uintptr_t)code.table * UINT64_C(0x9e3779b97f4a7c15)) >> 48) |
+			1;
 	}
 	if (code.kind == WALK_CODE_RULE) {
 		ret_slot->kind = WALK_CODE_TABLE;
