@@ -64,16 +64,6 @@ static int writer_take_entries(struct prof_writer *writer, const struct prof_rea
 	return 0;
 }
 
-static int writer_take_schema(struct prof_writer *writer, const struct schema *schema)
-{
-	CLEANUP(buffer_done) struct buffer encoded = { 0 };
-	int r = schema_encode(schema, &encoded);
-
-	if (!r)
-		r = schema_decode(&writer->schema, encoded.data, encoded.size);
-	return r ? r : checkpoint_encode_schema(&writer->schema, &writer->schema_section);
-}
-
 static int write_garbage_row(struct prof_writer *writer, const struct garbage *garbage)
 {
 	uint64_t now = writer_segment(writer)->start_monotonic_ns;
@@ -100,6 +90,7 @@ static int write_garbage_row(struct prof_writer *writer, const struct garbage *g
 static int writer_take_reader(struct prof_writer *writer, const struct prof_reader *reader,
 			      const struct prof_writer_options *options, struct garbage *garbage)
 {
+	CLEANUP(buffer_done) struct buffer encoded = { 0 };
 	int r;
 
 	writer->header = reader->header;
@@ -113,7 +104,11 @@ static int writer_take_reader(struct prof_writer *writer, const struct prof_read
 		if (r)
 			return r;
 	}
-	r = writer_take_schema(writer, &reader->schema);
+	r = schema_encode(&reader->schema, &encoded);
+	if (!r)
+		r = schema_decode(&writer->schema, encoded.data, encoded.size);
+	if (!r)
+		r = checkpoint_encode_schema(&writer->schema, &writer->schema_section);
 	if (!r)
 		r = writer_take_entries(writer, reader, garbage);
 	if (r)

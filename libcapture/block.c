@@ -100,11 +100,6 @@ static int block_grow(struct prof_block *block)
 	return r;
 }
 
-static bool value_is_null(const struct prof_value *value)
-{
-	return value->data == &prof_null_marker;
-}
-
 static int column_reserve(struct block_column *column, size_t items)
 {
 	size_t need = column->n_items + items,
@@ -150,19 +145,6 @@ static int reserve_items(struct prof_block *block, const struct prof_value *valu
 	return 0;
 }
 
-static void store_items(struct block_column *column, size_t row, const struct prof_value *value,
-			size_t n)
-{
-	column->lengths[row] = n;
-	if (n == 0)
-		return;
-	if (column->form == FORM_LIST)
-		memcpy(column->numbers + column->n_items, value->data, n * sizeof(uint64_t));
-	else
-		memcpy(column->bytes + column->n_items, value->data, n);
-	column->n_items += n;
-}
-
 /* For nullable columns; a null number is stored as the number before it. */
 static void store_nulls(struct prof_block *block, size_t row, uint64_t nulls)
 {
@@ -193,7 +175,7 @@ PROF_PUBLIC int prof_block_add(struct prof_block *block, const struct prof_value
 	int r = make_room(block);
 
 	for (size_t i = 0; i < n; i++)
-		nulls |= (uint64_t)value_is_null(&values[i]) << i;
+		nulls |= (uint64_t)(values[i].data == &prof_null_marker) << i;
 	if (r == 0 && nulls & ~block->nullable)
 		r = -EINVAL;
 	if (r == 0)
@@ -202,11 +184,21 @@ PROF_PUBLIC int prof_block_add(struct prof_block *block, const struct prof_value
 		return r;
 	for (size_t i = 0; i < n; i++) {
 		struct block_column *column = &block->columns[i];
+		size_t items = nulls >> i & 1 ? 0 : values[i].number;
 
-		if (column->form == FORM_SCALAR)
+		if (column->form == FORM_SCALAR) {
 			column->numbers[row] = values[i].number;
+			continue;
+		}
+		column->lengths[row] = items;
+		if (items == 0)
+			continue;
+		if (column->form == FORM_LIST)
+			memcpy(column->numbers + column->n_items, values[i].data,
+			       items * sizeof(uint64_t));
 		else
-			store_items(column, row, &values[i], nulls >> i & 1 ? 0 : values[i].number);
+			memcpy(column->bytes + column->n_items, values[i].data, items);
+		column->n_items += items;
 	}
 	store_nulls(block, row, nulls);
 	block->item_bytes += item_bytes;

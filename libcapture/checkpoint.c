@@ -197,27 +197,22 @@ static int put_gaps(const struct checkpoint_content *content, struct buffer *out
 	return r;
 }
 
-static int put_entries(const struct checkpoint_content *content, struct buffer *out)
-{
-	uint8_t head[FRAME_BYTES];
-	int r = put_section_header(out, SECTION_ENTRIES, FRAME_BYTES + content->groups->size);
-
-	store_le32(head, content->n_entries);
-	store_le32(head + 4, content->n_groups);
-	if (!r)
-		r = buffer_add(out, head, sizeof(head));
-	return r ? r : buffer_add(out, content->groups->data, content->groups->size);
-}
-
 /* `out` must be at a multiple of 8. */
 int checkpoint_encode(const struct checkpoint_content *content, struct buffer *out)
 {
+	uint8_t head[FRAME_BYTES];
 	int r;
 
+	store_le32(head, content->n_entries);
+	store_le32(head + 4, content->n_groups);
 	if ((r = put_segments(content, out)) || (r = buffer_pad8(out)) ||
 	    (r = put_section_header(out, SECTION_SCHEMA, content->schema->size)) ||
 	    (r = buffer_add(out, content->schema->data, content->schema->size)) ||
-	    (r = buffer_pad8(out)) || (r = put_entries(content, out)) || (r = buffer_pad8(out)))
+	    (r = buffer_pad8(out)) ||
+	    (r = put_section_header(out, SECTION_ENTRIES, sizeof(head) + content->groups->size)) ||
+	    (r = buffer_add(out, head, sizeof(head))) ||
+	    (r = buffer_add(out, content->groups->data, content->groups->size)) ||
+	    (r = buffer_pad8(out)))
 		return r;
 	return put_gaps(content, out);
 }

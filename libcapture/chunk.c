@@ -27,14 +27,6 @@ static_assert(GROUP_T_MAX + 8 == GROUP_HEADER_BYTES, "32 bytes");
 
 /* ---- Times ----------------------------------------------------------------------------------- */
 
-/* A number of nanoseconds in a timed table that is not a time: the duration of an event that ended
- * at `time`. */
-static bool is_duration(const struct prof_column_def *column)
-{
-	return column->type == PROF_TYPE_UINT && column->unit == PROF_UNIT_NS &&
-	       !(column->flags & PROF_COLUMN_LIST);
-}
-
 /* For one column; a null has no time, and 0 is a time only in the first column. */
 static void column_times(const struct prof_column_def *column, const struct prof_array *array,
 			 const uint64_t *ends, size_t rows, uint64_t *t_min, uint64_t *t_max)
@@ -74,7 +66,10 @@ void chunk_times(const struct prof_table_def *def, const struct prof_array *arra
 
 		if (column->flags & PROF_COLUMN_LIST || !arrays[i].numbers)
 			continue;
-		if (column->type == PROF_TYPE_TIME || is_duration(column))
+		/* In a timed table a number of nanoseconds that is not a time is the duration of an
+		 * event that ended at `time`. */
+		if (column->type == PROF_TYPE_TIME ||
+		    (column->type == PROF_TYPE_UINT && column->unit == PROF_UNIT_NS))
 			column_times(column, &arrays[i], arrays[0].numbers, rows, t_min, t_max);
 	}
 }
@@ -188,20 +183,6 @@ static size_t count_parts(const struct group_rows *group)
 	return n;
 }
 
-/* A view of a block's rows like that of a decoded group, for chunk_times(). */
-static void group_arrays(const struct group_rows *group, struct prof_array arrays[PROF_MAX_COLUMNS])
-{
-	for (size_t i = 0; i < group->block->def->n_columns; i++) {
-		const struct block_column *column = &group->block->columns[i];
-
-		arrays[i] = (struct prof_array){ 0 };
-		if (column->form != FORM_SCALAR)
-			continue;
-		arrays[i].numbers = column->numbers + group->first;
-		arrays[i].nulls = column->n_nulls > 0 ? column->nulls + group->first : NULL;
-	}
-}
-
 static int encode_group(struct codec_encoder *encoder, const struct group_rows *group,
 			size_t *items, struct buffer *out, struct chunk_extent *extent)
 {
@@ -219,12 +200,18 @@ static int encode_group(struct codec_encoder *encoder, const struct group_rows *
 		return r;
 	out->size += head_bytes;
 	for (size_t i = 0; i < group->block->def->n_columns; i++) {
+		const struct block_column *column = &group->block->columns[i];
+
 		r = put_column(&writer, group, i, &items[i]);
 		if (r)
 			return r;
+		arrays[i] = (struct prof_array){ 0 };
+		if (column->form != FORM_SCALAR)
+			continue;
+		arrays[i].numbers = column->numbers + group->first;
+		arrays[i].nulls = column->n_nulls > 0 ? column->nulls + group->first : NULL;
 	}
 	assert(writer.n_parts == n_parts);
-	group_arrays(group, arrays);
 	chunk_times(group->block->def, arrays, group->rows, &t_min, &t_max);
 	store_le32(out->data + header + GROUP_ROWS, group->rows);
 	store_le32(out->data + header + GROUP_PARTS, n_parts);
@@ -253,23 +240,17 @@ static uint64_t block_first_id(const struct prof_block *block, bool *ret_contigu
 	return first;
 }
 
-static uint32_t block_raw_bytes(const struct prof_block *block)
-{
-	size_t scalars = 0;
-
-	for (size_t i = 0; i < block->def->n_columns; i++)
-		scalars += block->columns[i].form == FORM_SCALAR;
-	return scalars * sizeof(uint64_t) * block->rows + block->item_bytes;
-}
-
 int chunk_encode(struct codec_encoder *encoder, const struct prof_block *block, size_t group_rows,
 		 struct buffer *out, struct chunk_extent *ret_extent)
 {
 	size_t items[PROF_MAX_COLUMNS] = { 0 };
 	bool timed = block->def->flags & PROF_TABLE_TIMED;
-	struct chunk_extent extent = { .raw = block_raw_bytes(block),
-				       .t_min = timed ? UINT64_MAX : 0 };
+	struct chunk_extent extent = { .raw = block->item_bytes, .t_min = timed ? UINT64_MAX : 0 };
 	bool contiguous = false;
+
+	for (size_t i = 0; i < block->def->n_columns; i++)
+		if (block->columns[i].form == FORM_SCALAR)
+			extent.raw += sizeof(uint64_t) * block->rows;
 
 	if (block->def->flags & PROF_TABLE_DICTIONARY)
 		extent.first_id = block_first_id(block, &contiguous);
@@ -341,14 +322,6 @@ bool chunk_groups_valid(const uint8_t *payload, size_t size, uint32_t groups, ui
 	return n == groups && total == rows;
 }
 
-static const struct prof_column_def *table_column(const struct prof_table_def *def, uint16_t id)
-{
-	for (size_t i = 0; i < def->n_columns; i++)
-		if (def->columns[i].id == id)
-			return &def->columns[i];
-	return NULL;
-}
-
 int chunk_decoder_init(struct chunk_decoder *decoder, const struct prof_table_def *def,
 		       const uint16_t *ids, size_t n_ids)
 {
@@ -363,7 +336,9 @@ int chunk_decoder_init(struct chunk_decoder *decoder, const struct prof_table_de
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < n; i++)
-		decoder->defs[i] = ids ? table_column(def, ids[i]) : &def->columns[i];
+		for (size_t j = 0; j < def->n_columns; j++)
+			if (ids ? def->columns[j].id == ids[i] : i == j)
+				decoder->defs[i] = &def->columns[j];
 	return 0;
 }
 

@@ -61,16 +61,6 @@ static int encoder_reserve(struct codec_encoder *encoder, size_t n)
 	return 0;
 }
 
-static uint8_t width_of(uint64_t max)
-{
-	return max ? (71 - __builtin_clzll(max)) / 8 : 0;
-}
-
-static bool all_same(const uint64_t *values, size_t n)
-{
-	return memcmp(values, values + 1, (n - 1) * sizeof(*values)) == 0;
-}
-
 /* Each of these sets base and step and returns the largest residue. Residues go to r; order 0 does
  * not use r. */
 static uint64_t fit_offset(const uint64_t *values, size_t n, struct codec_part *part)
@@ -223,7 +213,7 @@ int codec_encode_numbers(struct codec_encoder *encoder, const uint64_t *values, 
 	if (r)
 		return r;
 	residues = encoder->residues;
-	if (n == 0 || all_same(values, n)) {
+	if (n == 0 || memcmp(values, values + 1, (n - 1) * sizeof(*values)) == 0) {
 		part.base = n ? values[0] : 0;
 	} else if (order == PROF_ORDER_DELTA) {
 		part.order = order;
@@ -238,7 +228,7 @@ int codec_encode_numbers(struct codec_encoder *encoder, const uint64_t *values, 
 		max = fit_offset(values, n, &part);
 		residues = values;
 	}
-	part.width = width_of(max);
+	part.width = max ? (71 - __builtin_clzll(max)) / 8 : 0;
 	for (unsigned int k = 0; k < part.width; k++)
 		plane_split(residues, n, residues == values ? part.base : 0, k,
 			    encoder->planes + k * n);
@@ -338,16 +328,6 @@ static void planes_join(const uint8_t *restrict planes, size_t n, unsigned int w
 	}
 }
 
-static void undo_delta(const struct codec_part *part, size_t n, uint64_t *values)
-{
-	uint64_t v = part->base - part->step;
-
-	for (size_t i = 0; i < n; i++) {
-		v += part->step + values[i];
-		values[i] = v;
-	}
-}
-
 static void undo_running(const struct codec_part *part, size_t n, uint64_t *values)
 {
 	uint64_t top = part->base;
@@ -360,16 +340,11 @@ static void undo_running(const struct codec_part *part, size_t n, uint64_t *valu
 	}
 }
 
-static void undo_distance(const struct codec_part *part, size_t n, uint64_t *values)
-{
-	for (size_t i = 0; i < n; i++)
-		values[i] = values[i] ? part->step + i - values[i] : 0;
-}
-
 int codec_decode_numbers(struct codec_decoder *decoder, const struct codec_part *part,
 			 const uint8_t *stored, size_t n, uint64_t *ret_values)
 {
 	size_t size = n * part->width;
+	uint64_t v = part->base - part->step;
 	const uint8_t *planes;
 	int r;
 
@@ -384,12 +359,12 @@ int codec_decode_numbers(struct codec_decoder *decoder, const struct codec_part 
 		return r;
 	planes_join(planes, n, part->width, part->order == PROF_ORDER_OFFSET ? part->base : 0,
 		    ret_values);
-	if (part->order == PROF_ORDER_DELTA)
-		undo_delta(part, n, ret_values);
-	else if (part->order == PROF_ORDER_RUNNING)
+	if (part->order == PROF_ORDER_RUNNING)
 		undo_running(part, n, ret_values);
-	else if (part->order == PROF_ORDER_DISTANCE)
-		undo_distance(part, n, ret_values);
+	for (size_t i = 0; part->order == PROF_ORDER_DELTA && i < n; i++)
+		ret_values[i] = v += part->step + ret_values[i];
+	for (size_t i = 0; part->order == PROF_ORDER_DISTANCE && i < n; i++)
+		ret_values[i] = ret_values[i] ? part->step + i - ret_values[i] : 0;
 	return 0;
 }
 

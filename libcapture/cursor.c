@@ -72,12 +72,6 @@ PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor)
 	free(cursor);
 }
 
-static bool in_time(const struct prof_cursor *cursor, uint64_t t_min, uint64_t t_max)
-{
-	return (cursor->t_from == 0 && cursor->t_to == 0) ||
-	       (t_min <= cursor->t_to && t_max >= cursor->t_from);
-}
-
 /* Gives up the open chunk, which cannot be read further. */
 static int cursor_lose(struct prof_cursor *cursor)
 {
@@ -147,7 +141,8 @@ PROF_PUBLIC int prof_cursor_next(struct prof_cursor *cursor, struct prof_batch *
 			cursor->is_open = false;
 			continue;
 		}
-		if (!in_time(cursor, group.t_min, group.t_max)) {
+		if ((cursor->t_from != 0 || cursor->t_to != 0) &&
+		    (group.t_min > cursor->t_to || group.t_max < cursor->t_from)) {
 			cursor->rows_left -= group.rows;
 			continue;
 		}

@@ -52,17 +52,6 @@ static uint64_t table_bit(unsigned int table)
 	return UINT64_C(1) << table % 64;
 }
 
-static void page_note(struct entries_page *page, const struct prof_chunk *chunk)
-{
-	page->tables |= table_bit(chunk->table);
-	page->epoch_min = MIN_OF(page->epoch_min, chunk->epoch);
-	page->epoch_max = MAX_OF(page->epoch_max, chunk->epoch);
-	if (chunk->t_min == 0 && chunk->t_max == 0)
-		return;
-	page->t_min = MIN_OF(page->t_min, chunk->t_min);
-	page->t_max = MAX_OF(page->t_max, chunk->t_max);
-}
-
 static int pages_reserve(struct entries *entries)
 {
 	size_t capacity = MAX_OF((size_t)16, entries->capacity * 2);
@@ -81,8 +70,16 @@ static int pages_reserve(struct entries *entries)
 static void entries_note(struct entries *entries, struct entries_page *page,
 			 const struct entry *entry)
 {
+	const struct prof_chunk *chunk = &entry->chunk;
+
 	if (entry->kind == CHUNK_DATA) {
-		page_note(page, &entry->chunk);
+		page->tables |= table_bit(chunk->table);
+		page->epoch_min = MIN_OF(page->epoch_min, chunk->epoch);
+		page->epoch_max = MAX_OF(page->epoch_max, chunk->epoch);
+		if (chunk->t_min != 0 || chunk->t_max != 0) {
+			page->t_min = MIN_OF(page->t_min, chunk->t_min);
+			page->t_max = MAX_OF(page->t_max, chunk->t_max);
+		}
 		entries->n_data++;
 	}
 	entries->n++;

@@ -256,15 +256,6 @@ static int write_spool(int file, const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* A stream that is not a capture may be endless. */
-static int check_beginning(const uint8_t *data, size_t size)
-{
-	struct file_header header;
-	unsigned int bad_copies;
-
-	return size < FILE_HEADER_BYTES ? 0 : file_header_decode(data, &header, &bad_copies);
-}
-
 /* A file without a name in TMPDIR, or /tmp. */
 static int open_spool(int *ret_fd)
 {
@@ -307,6 +298,8 @@ static int spool(int fd, int *ret_fd)
 {
 	CLEANUP_FREE uint8_t *data = malloc(SPOOL_BYTES);
 	CLEANUP_CLOSE int file = -1;
+	struct file_header header;
+	unsigned int bad_copies;
 	uint64_t copied = 0;
 	size_t n;
 	int r;
@@ -318,8 +311,11 @@ static int spool(int fd, int *ret_fd)
 		return r;
 	do {
 		r = read_pipe(fd, data, SPOOL_BYTES, &n);
-		if (!r)
-			r = copied ? check_room(file, copied + n) : check_beginning(data, n);
+		/* A stream that is not a capture may be endless. */
+		if (!r && copied)
+			r = check_room(file, copied + n);
+		else if (!r && n >= FILE_HEADER_BYTES)
+			r = file_header_decode(data, &header, &bad_copies);
 		if (!r)
 			r = write_spool(file, data, n);
 		copied += n;

@@ -280,15 +280,6 @@ static bool view_has_gap(const struct walk *walk, const struct checkpoint_view *
 	return false;
 }
 
-/* Returns whether the gap is known already. */
-static bool reader_has_gap(const struct walk *walk)
-{
-	uint64_t offset = walk->last.chunk.offset, bytes = walk->at - offset;
-
-	return walk->has_last && reader_gap_covers(walk->reader, offset, bytes) &&
-	       !reader_gap_covers(walk->reader, offset, bytes + 1);
-}
-
 /* Checks a checkpoint's payload and reads it. */
 static int walk_checkpoint(struct walk *walk, const struct chunk_header *header)
 {
@@ -325,30 +316,27 @@ static int walk_settle(struct walk *walk)
 	return r;
 }
 
-/* The number of the chunk at walk->at is not the next one: chunks may be inside the last chunk. */
-static int walk_check_last(struct walk *walk)
-{
-	uint64_t next;
-	int r = walk_enter_last(walk, &next);
-
-	walk->verified = true;
-	return r ? r : walk_leap(walk, next);
-}
-
 static int walk_chunk(struct walk *walk, const struct chunk_header *header)
 {
 	struct entry entry = entry_of_header(header, walk->at);
 	uint64_t end = MIN_OF(walk->at + chunk_bytes(header), walk->reader->size);
 	bool follows = header->sequence == walk->next_sequence || walk->after_hole;
+	uint64_t last, next;
 	int r = 0;
 
 	if (!follows && walk->has_last && !walk->verified) {
-		r = walk_check_last(walk);
+		/* There may be chunks inside the last chunk. */
+		r = walk_enter_last(walk, &next);
+		walk->verified = true;
+		if (!r)
+			r = walk_leap(walk, next);
 		if (r != PROF_END)
 			return r;
 		r = 0;
 	}
-	if (reader_has_gap(walk))
+	last = walk->last.chunk.offset;
+	if (walk->has_last && reader_gap_covers(walk->reader, last, walk->at - last) &&
+	    !reader_gap_covers(walk->reader, last, walk->at - last + 1))
 		r = walk_forget_last(walk);
 	else if (!follows)
 		r = add_damage(walk, walk->at, 0, walk->next_sequence, PROF_DAMAGE_ORDER);

@@ -142,13 +142,6 @@ static bool values_agree(const char *const *a, const char *const *b)
 	return true;
 }
 
-static bool columns_agree(const struct prof_column_def *a, const struct prof_column_def *b)
-{
-	return a->type == b->type && a->unit == b->unit && a->flags == b->flags &&
-	       a->ref == b->ref && strcmp(a->name, b->name) == 0 &&
-	       values_agree(a->values, b->values);
-}
-
 bool schema_tables_agree(const struct prof_table_def *a, const struct prof_table_def *b)
 {
 	size_t i = 0, j = 0;
@@ -160,7 +153,10 @@ bool schema_tables_agree(const struct prof_table_def *a, const struct prof_table
 	while (i < a->n_columns && j < b->n_columns) {
 		const struct prof_column_def *x = &a->columns[i], *y = &b->columns[j];
 
-		if (x->id == y->id && !columns_agree(x, y))
+		if (x->id == y->id &&
+		    (x->type != y->type || x->unit != y->unit || x->flags != y->flags ||
+		     x->ref != y->ref || strcmp(x->name, y->name) != 0 ||
+		     !values_agree(x->values, y->values)))
 			return false;
 		i += x->id <= y->id;
 		j += y->id <= x->id;
@@ -391,18 +387,6 @@ static void decode_table(struct input *in, struct builder *builder, size_t *ret_
 	*ret_values = n_values;
 }
 
-/* Reserves one more owned definition, so that adding it cannot fail. */
-static int schema_own_reserve(struct schema *schema)
-{
-	struct prof_table_def **owned =
-		realloc(schema->owned, (schema->n_owned + 1) * sizeof(*owned));
-
-	if (!owned)
-		return -ENOMEM;
-	schema->owned = owned;
-	return 0;
-}
-
 /* Frees a definition that another one replaced: a file may extend a table in each checkpoint. */
 static void schema_disown(struct schema *schema, const struct prof_table_def *def)
 {
@@ -421,6 +405,7 @@ static int decode_one(struct schema *schema, struct input *in)
 	CLEANUP_FREE void *memory = NULL;
 	size_t columns, text, values;
 	const struct prof_table_def *before;
+	struct prof_table_def **owned;
 	struct builder builder;
 	int r;
 
@@ -438,9 +423,11 @@ static int decode_one(struct schema *schema, struct input *in)
 	decode_table(in, &builder, &columns, &text, &values);
 	if (!schema_table_valid(builder.def))
 		return PROF_DAMAGED;
-	r = schema_own_reserve(schema);
-	if (r)
-		return r;
+	/* so that owning the definition cannot fail */
+	owned = reallocarray(schema->owned, schema->n_owned + 1, sizeof(*owned));
+	if (!owned)
+		return -ENOMEM;
+	schema->owned = owned;
 	before = schema_find(schema, builder.def->id);
 	r = schema_add(schema, builder.def);
 	if (!r && schema_find(schema, builder.def->id) == builder.def) {

@@ -132,25 +132,13 @@ static int read_file_header(struct prof_stream *stream)
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* Columns of a table of version 1 are at the positions of its definition, whatever the writer's
- * version. */
-static int init_decoder(struct chunk_decoder *decoder, const struct prof_table_def *def)
-{
-	const struct prof_table_def *known = prof_table_v1(def->id);
-	uint16_t ids[PROF_MAX_COLUMNS];
-
-	if (!known)
-		return chunk_decoder_init(decoder, def, NULL, 0);
-	for (uint16_t i = 0; i < known->n_columns; i++)
-		ids[i] = known->columns[i].id;
-	return chunk_decoder_init(decoder, def, ids, known->n_columns);
-}
-
 /* Returns the decoder of a table; NULL if its schema is unknown. */
 static int find_decoder(struct prof_stream *stream, uint16_t table,
 			struct chunk_decoder **ret_decoder)
 {
 	const struct prof_table_def *def = schema_find(&stream->schema, table);
+	const struct prof_table_def *known;
+	uint16_t ids[PROF_MAX_COLUMNS];
 	struct table_decoder *grown;
 	int r;
 
@@ -165,7 +153,13 @@ static int find_decoder(struct prof_stream *stream, uint16_t table,
 		return -ENOMEM;
 	stream->decoders = grown;
 	grown += stream->n_decoders;
-	r = init_decoder(&grown->decoder, def);
+	/* Columns of a table of version 1 are at the positions of its definition, whatever the
+	 * writer's version. */
+	known = prof_table_v1(table);
+	for (uint16_t i = 0; known && i < known->n_columns; i++)
+		ids[i] = known->columns[i].id;
+	r = chunk_decoder_init(&grown->decoder, def, known ? ids : NULL,
+			       known ? known->n_columns : 0);
 	if (r)
 		return r;
 	grown->table = table;
@@ -193,18 +187,6 @@ static int take_schema(struct prof_stream *stream, const struct checkpoint_view 
 	return buffer_add(last, view->schema, view->schema_bytes);
 }
 
-/* A damaged checkpoint loses the tables that it declares. */
-static int take_checkpoint(struct prof_stream *stream, const uint8_t *payload)
-{
-	struct checkpoint_view view;
-	int r = checkpoint_parse(payload, stream->chunk.stored, &view);
-
-	if (!r)
-		r = take_schema(stream, &view);
-	stream->lost_chunks += r > 0;
-	return MIN_OF(r, 0);
-}
-
 static int take_data(struct prof_stream *stream, const uint8_t *payload)
 {
 	uint16_t table = stream->chunk.table;
@@ -229,6 +211,7 @@ static int take_data(struct prof_stream *stream, const uint8_t *payload)
 /* Reads and checks the next chunk. Results as for prof_stream_next(). */
 static int next_chunk(struct prof_stream *stream)
 {
+	struct checkpoint_view view;
 	const uint8_t *payload;
 	int r;
 
@@ -251,8 +234,14 @@ static int next_chunk(struct prof_stream *stream)
 		stream->lost_chunks++;
 		return 0;
 	}
-	return stream->chunk.kind == CHUNK_DATA ? take_data(stream, payload)
-						: take_checkpoint(stream, payload);
+	if (stream->chunk.kind == CHUNK_DATA)
+		return take_data(stream, payload);
+	r = checkpoint_parse(payload, stream->chunk.stored, &view);
+	if (!r)
+		r = take_schema(stream, &view);
+	/* A damaged checkpoint loses the tables that it declares. */
+	stream->lost_chunks += r > 0;
+	return MIN_OF(r, 0);
 }
 
 /* Decodes the next group of the chunk. 0, PROF_END: no more, -errno. */

@@ -202,40 +202,37 @@ PROF_PUBLIC int prof_reader_check(const struct prof_reader *reader, const struct
 
 /* ---- All bytes, and no more than these ------------------------------------------------------- */
 
-/* A chunk with its original bytes decodes, unless the writer was wrong; decoding detects that. */
-static int scan_data(struct checker *checker, const struct prof_chunk *chunk)
-{
-	enum prof_damage_reason reason;
-	struct chunk_header header;
-	const uint8_t *payload;
-	int r = load_chunk(checker->reader, chunk, &checker->stored, &header, &payload, &reason);
-
-	r = note_result(checker->reader, chunk, chunk->rows, r);
-	if (!r)
-		r = note_result(checker->reader, chunk, 0, check_padding(checker->reader, chunk));
-	return r;
-}
-
 PROF_PUBLIC int prof_reader_scan(const struct prof_reader *reader,
 				 bool (*wanted)(const struct prof_chunk *chunk, void *data),
 				 void *data)
 {
 	CLEANUP(checker_done) struct checker checker = { .reader = reader };
 	CLEANUP(entries_cursor_done) struct entries_cursor cursor;
+	enum prof_damage_reason reason;
+	struct chunk_header header;
 	struct prof_damage damage;
+	const uint8_t *payload;
 	struct entry entry;
 	int r = entries_cursor_init(&cursor, &reader->entries,
 				    &(struct entries_filter){ .others = true });
 
 	while (!r && !(r = entries_cursor_next(&cursor, &entry))) {
 		/* The index is large, and opening has checked everything except its padding. */
-		if (reader->info.indexed && entry.chunk.offset == reader->last_checkpoint)
+		if (reader->info.indexed && entry.chunk.offset == reader->last_checkpoint) {
 			r = note_result(reader, &entry.chunk, 0,
 					check_padding(reader, &entry.chunk));
-		else if (entry.kind != CHUNK_DATA)
+		} else if (entry.kind != CHUNK_DATA) {
 			r = check_entry(&checker, &entry, &damage);
-		else if (!wanted || wanted(&entry.chunk, data))
-			r = scan_data(&checker, &entry.chunk);
+		} else if (!wanted || wanted(&entry.chunk, data)) {
+			/* A chunk with its original bytes decodes, unless the writer was wrong;
+			 * decoding detects that. */
+			r = load_chunk(reader, &entry.chunk, &checker.stored, &header, &payload,
+				       &reason);
+			r = note_result(reader, &entry.chunk, entry.chunk.rows, r);
+			if (!r)
+				r = note_result(reader, &entry.chunk, 0,
+						check_padding(reader, &entry.chunk));
+		}
 		if (r == PROF_DAMAGED)
 			r = 0;
 	}
@@ -267,15 +264,6 @@ static int report_one(struct report *report, const struct prof_damage *damage)
 	return report->found ? report->found(damage, report->data) : 0;
 }
 
-/* Gets the next chunk of the index, which stays until it is taken. 0, PROF_END, -ENOMEM. */
-static int report_known(struct report *report)
-{
-	int r = report->has_known ? 0 : entries_cursor_next(&report->known, &report->next_known);
-
-	report->has_known = r == 0;
-	return r;
-}
-
 /* Reports a hole: the chunks of the index that were there, or just the range. */
 static int report_hole(struct report *report, const struct prof_damage *hole)
 {
@@ -288,7 +276,10 @@ static int report_hole(struct report *report, const struct prof_damage *hole)
 	for (;;) {
 		struct prof_damage damage;
 
-		r = report_known(report);
+		/* The next chunk of the index stays until it is reported. */
+		r = report->has_known ? 0
+				      : entries_cursor_next(&report->known, &report->next_known);
+		report->has_known = r == 0;
 		if (r)
 			break;
 		damage = damage_of(&report->next_known.chunk);
@@ -312,18 +303,6 @@ static int report_hole(struct report *report, const struct prof_damage *hole)
 		return 0;
 	report->chunks += hole->bytes > 0;
 	return report_one(report, hole);
-}
-
-static int report_entry(struct report *report, const struct entry *entry)
-{
-	struct prof_damage damage;
-	int r = check_entry(&report->checker, entry, &damage);
-
-	report->chunks++;
-	if (r == PROF_DAMAGED)
-		return report_one(report, &damage);
-	report->good += r == 0;
-	return r;
 }
 
 static int report_header(struct report *report)
@@ -356,9 +335,18 @@ static int report_holes(struct report *report, const struct walk *walk, uint64_t
 
 static int report_settled(struct walk *walk, const struct entry *entry, void *data)
 {
-	int r = report_holes(data, walk, entry->chunk.offset);
+	struct report *report = data;
+	struct prof_damage damage;
+	int r = report_holes(report, walk, entry->chunk.offset);
 
-	return r ? r : report_entry(data, entry);
+	if (r)
+		return r;
+	r = check_entry(&report->checker, entry, &damage);
+	report->chunks++;
+	if (r == PROF_DAMAGED)
+		return report_one(report, &damage);
+	report->good += r == 0;
+	return r;
 }
 
 PROF_PUBLIC int prof_reader_verify(const struct prof_reader *reader,

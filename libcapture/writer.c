@@ -144,21 +144,11 @@ static int encode_pending(struct prof_writer *writer, struct buffer *ret_groups,
 	return r;
 }
 
-/* Drops the first n pending entries: all but the checkpoint that was just written. */
-static void drop_pending(struct prof_writer *writer, size_t n)
-{
-	struct prof_block *block = writer->pending;
-
-	for (size_t i = 0; i < block->def->n_columns; i++)
-		memmove(block->columns[i].numbers, block->columns[i].numbers + n,
-			(block->rows - n) * sizeof(uint64_t));
-	block->rows -= n;
-}
-
 static int write_checkpoint(struct prof_writer *writer, bool full, uint64_t reserve)
 {
 	CLEANUP(buffer_done) struct buffer groups = { 0 };
 	struct checkpoint_content content = { .schema = &writer->schema_section };
+	struct prof_block *pending = writer->pending;
 	struct chunk_header header = {
 		.kind = CHUNK_CHECKPOINT,
 		.flags = full ? CHUNK_FULL_INDEX : 0,
@@ -184,7 +174,11 @@ static int write_checkpoint(struct prof_writer *writer, bool full, uint64_t rese
 		r = chunk_end(writer, &header, reserve);
 	if (r)
 		return r;
-	drop_pending(writer, n_pending);
+	/* all but the checkpoint that was just written */
+	for (size_t i = 0; i < pending->def->n_columns; i++)
+		memmove(pending->columns[i].numbers, pending->columns[i].numbers + n_pending,
+			(pending->rows - n_pending) * sizeof(uint64_t));
+	pending->rows -= n_pending;
 	writer->new_gaps = writer->gaps.n;
 	writer->last_checkpoint = writer->sink.position - writer->chunk.size;
 	writer->checkpoint_end = writer->sink.position;
@@ -292,15 +286,6 @@ int writer_add_v1(struct prof_writer *writer)
 	return 0;
 }
 
-static int writer_start(struct prof_writer *writer, const struct prof_writer_options *options)
-{
-	int r = writer_start_file(writer, &options->segment);
-
-	if (!r)
-		r = writer_add_v1(writer);
-	return r ? r : writer_write_checkpoints(writer);
-}
-
 PROF_PUBLIC int prof_writer_new(int fd, const struct prof_writer_options *options,
 				struct prof_writer **ret_writer)
 {
@@ -321,8 +306,11 @@ PROF_PUBLIC int prof_writer_new(int fd, const struct prof_writer_options *option
 		r = entries_init(&writer->index);
 	if (!r && options->mode == PROF_WRITE_NEW && size > 0)
 		r = -EEXIST;
-	if (!r)
-		r = size > 0 ? writer_append(writer, options) : writer_start(writer, options);
+	if (!r && size > 0)
+		r = writer_append(writer, options);
+	else if (!r && !(r = writer_start_file(writer, &options->segment)) &&
+		 !(r = writer_add_v1(writer)))
+		r = writer_write_checkpoints(writer);
 	if (r) {
 		/* remove the part that fit on a full disk */
 		if (writer->sink.touched > size && size > 0 && ftruncate(fd, (off_t)size) < 0)
@@ -409,17 +397,9 @@ static struct dictionary_count *dictionary_count(struct prof_writer *writer, uin
 	return count;
 }
 
-/* Room that must stay free after a chunk: loss and metadata rows may use the room reserved for
- * them. */
-static uint64_t reserve_after(const struct prof_writer *writer, const struct prof_table_def *def)
-{
-	bool last_words = def->id == PROF_TABLE_LOSS || def->id == PROF_TABLE_METADATA;
-
-	return index_bytes(writer) + (last_words ? 0 : CLOSING_BYTES);
-}
-
 static int write_block(struct prof_writer *writer, const struct prof_block *block, uint32_t epoch)
 {
+	uint64_t reserve = index_bytes(writer);
 	struct chunk_extent extent;
 	struct chunk_header header;
 	int r = chunk_begin(writer);
@@ -440,7 +420,10 @@ static int write_block(struct prof_writer *writer, const struct prof_block *bloc
 		.raw = extent.raw,
 		.link = extent.first_id,
 	};
-	return chunk_end(writer, &header, reserve_after(writer, block->def));
+	/* Room that must stay free; loss and metadata rows may use the room reserved for them. */
+	if (block->def->id != PROF_TABLE_LOSS && block->def->id != PROF_TABLE_METADATA)
+		reserve += CLOSING_BYTES;
+	return chunk_end(writer, &header, reserve);
 }
 
 PROF_PUBLIC int prof_writer_write(struct prof_writer *writer, const struct prof_block *block)
@@ -471,16 +454,9 @@ PROF_PUBLIC int prof_writer_write(struct prof_writer *writer, const struct prof_
 	return r;
 }
 
-static int write_trailer(struct prof_writer *writer)
-{
-	struct chunk_header header = { .kind = CHUNK_TRAILER, .link = writer->last_checkpoint };
-	int r = chunk_begin(writer);
-
-	return r ? r : chunk_end(writer, &header, 0);
-}
-
 PROF_PUBLIC int prof_writer_finish(struct prof_writer *writer)
 {
+	struct chunk_header trailer = { .kind = CHUNK_TRAILER };
 	int r;
 
 	if (writer->finished)
@@ -493,8 +469,11 @@ PROF_PUBLIC int prof_writer_finish(struct prof_writer *writer)
 	/* If the full index would exceed the size of a chunk, readers follow the links instead. */
 	if (r == PROF_LIMIT)
 		r = write_checkpoint(writer, false, 0);
+	trailer.link = writer->last_checkpoint;
 	if (!r)
-		r = write_trailer(writer);
+		r = chunk_begin(writer);
+	if (!r)
+		r = chunk_end(writer, &trailer, 0);
 	if (!r)
 		r = sink_trim(&writer->sink);
 	if (!r)
