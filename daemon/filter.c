@@ -27,15 +27,6 @@ static int add(scmp_filter_ctx context, uint32_t action, const struct filter_rul
 	return r == -EDOM ? 0 : r;
 }
 
-static int add_calls(scmp_filter_ctx context, const struct filter_calls *list)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < list->n; i++)
-		r = add(context, list->action, &(struct filter_rule){ .call = list->calls[i] }, 0);
-	return r;
-}
-
 int filter_load(const struct filter *filter)
 {
 	CLEANUP(release) scmp_filter_ctx context = seccomp_init(filter->otherwise);
@@ -43,8 +34,13 @@ int filter_load(const struct filter *filter)
 
 	if (r == 0)
 		r = seccomp_attr_set(context, SCMP_FLTATR_CTL_TSYNC, 1);
-	for (size_t i = 0; r == 0 && i < filter->n_lists; i++)
-		r = add_calls(context, &filter->lists[i]);
+	for (size_t i = 0; i < filter->n_lists; i++) {
+		const struct filter_calls *list = &filter->lists[i];
+
+		for (size_t call = 0; r == 0 && call < list->n; call++)
+			r = add(context, list->action,
+				&(struct filter_rule){ .call = list->calls[call] }, 0);
+	}
 	for (size_t i = 0; r == 0 && i < filter->n_rules; i++)
 		r = add(context, SCMP_ACT_ALLOW, &filter->rules[i], 1);
 	return r == 0 ? seccomp_load(context) : r;

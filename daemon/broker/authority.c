@@ -104,16 +104,6 @@ static PolkitDetails *details_new(const struct authority_question *question,
 
 /* ---- A question ------------------------------------------------------------------------------ */
 
-static void asking_free(struct asking *asking)
-{
-	g_clear_handle_id(&asking->timer, g_source_remove);
-	for (unsigned i = 0; i < asking->n; i++)
-		g_clear_error(&asking->reply.errors[i]);
-	g_object_unref(asking->cancellable);
-	bus_peer_unref(asking->caller);
-	g_free(asking);
-}
-
 static void give_up(struct asking *asking)
 {
 	g_cancellable_cancel(asking->cancellable);
@@ -160,28 +150,6 @@ static enum authority_answer read_result(PolkitAuthorizationResult *result, cons
 	return AUTHORITY_DENIED;
 }
 
-/* A caller that has left loses everything that was granted to it before. */
-static void withdraw(struct asking *asking)
-{
-	for (unsigned i = 0; i < asking->n; i++) {
-		asking->reply.answers[i] = AUTHORITY_DENIED;
-		if (!asking->reply.errors[i])
-			broker_fail(&asking->reply.errors[i], BROKER_ERROR_NOT_AUTHORIZED,
-				    "the caller left the bus");
-	}
-}
-
-static void finish(struct asking *asking)
-{
-	if (asking->authority) {
-		g_ptr_array_remove_fast(asking->authority->pending, asking);
-		if (asking->caller->gone)
-			withdraw(asking);
-		asking->answer(&asking->reply, asking->data);
-	}
-	asking_free(asking);
-}
-
 static void on_checked(GObject *source, GAsyncResult *async, gpointer data)
 {
 	const struct check *check = data;
@@ -196,22 +164,28 @@ static void on_checked(GObject *source, GAsyncResult *async, gpointer data)
 	if (failure)
 		g_dbus_error_strip_remote_error(failure);
 	reply->answers[i] = read_result(result, failure, check, &reply->errors[i]);
-	if (--asking->n_left == 0)
-		finish(asking);
-	else if (i == 0 && asking->first_decides && reply->answers[0] != AUTHORITY_GRANTED)
-		give_up(asking);
-}
-
-static unsigned pending_of(const struct authority *authority, uid_t uid, bool interactive)
-{
-	unsigned n = 0;
-
-	for (guint i = 0; i < authority->pending->len; i++) {
-		const struct asking *asking = authority->pending->pdata[i];
-
-		n += asking->caller->uid == uid && asking->interactive == interactive;
+	if (--asking->n_left > 0) {
+		if (i == 0 && asking->first_decides && reply->answers[0] != AUTHORITY_GRANTED)
+			give_up(asking);
+		return;
 	}
-	return n;
+	if (asking->authority) {
+		g_ptr_array_remove_fast(asking->authority->pending, asking);
+		/* A caller that has left loses everything that was granted to it before. */
+		for (i = 0; asking->caller->gone && i < asking->n; i++) {
+			reply->answers[i] = AUTHORITY_DENIED;
+			if (!reply->errors[i])
+				broker_fail(&reply->errors[i], BROKER_ERROR_NOT_AUTHORIZED,
+					    "the caller left the bus");
+		}
+		asking->answer(reply, asking->data);
+	}
+	g_clear_handle_id(&asking->timer, g_source_remove);
+	for (i = 0; i < asking->n; i++)
+		g_clear_error(&reply->errors[i]);
+	g_object_unref(asking->cancellable);
+	bus_peer_unref(asking->caller);
+	g_free(asking);
 }
 
 static bool fail_ended(GError **error)
@@ -222,9 +196,16 @@ static bool fail_ended(GError **error)
 bool authority_has_room(const struct authority *authority, const struct bus_peer *caller,
 			bool interactive, GError **error)
 {
+	unsigned n = 0;
+
 	if (authority->ended)
 		return fail_ended(error);
-	return pending_of(authority, caller->uid, interactive) < MAX_PENDING ||
+	for (guint i = 0; i < authority->pending->len; i++) {
+		const struct asking *asking = authority->pending->pdata[i];
+
+		n += asking->caller->uid == caller->uid && asking->interactive == interactive;
+	}
+	return n < MAX_PENDING ||
 	       broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 			   interactive ? "%d prompts of this user are already open"
 				       : "%d questions of this user already wait for polkit",

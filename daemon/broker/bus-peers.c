@@ -69,20 +69,6 @@ static void on_name_owner_changed(GDBusConnection *connection, const char *sende
 	bus_peer_unref(caller);
 }
 
-/* Answers everyone who waits, and drops the reference that was held for them. */
-static void answer(struct bus_peer *caller, const GError *error)
-{
-	GSList *waiting = g_slist_reverse(g_steal_pointer(&caller->waiting));
-
-	for (GSList *item = waiting; item; item = item->next) {
-		const struct waiting *one = item->data;
-
-		one->done(error ? NULL : caller, error, one->data);
-	}
-	g_slist_free_full(waiting, g_free);
-	bus_peer_unref(caller);
-}
-
 static void on_credentials(GObject *source, GAsyncResult *result, gpointer data)
 {
 	struct bus_peer *caller = data;
@@ -91,6 +77,7 @@ static void on_credentials(GObject *source, GAsyncResult *result, gpointer data)
 	g_autoptr(GVariant)
 		reply = g_dbus_connection_call_finish(G_DBUS_CONNECTION(source), result, &error);
 	guint32 uid, pid = 0;
+	GSList *waiting;
 
 	if (reply) {
 		dictionary = g_variant_get_child_value(reply, 0);
@@ -111,7 +98,14 @@ static void on_credentials(GObject *source, GAsyncResult *result, gpointer data)
 		caller->pid = (pid_t)pid;
 		caller->known = true;
 	}
-	answer(caller, error);
+	waiting = g_slist_reverse(g_steal_pointer(&caller->waiting));
+	for (GSList *item = waiting; item; item = item->next) {
+		const struct waiting *one = item->data;
+
+		one->done(error ? NULL : caller, error, one->data);
+	}
+	g_slist_free_full(waiting, g_free);
+	bus_peer_unref(caller); /* the reference that was held for those who waited */
 }
 
 static struct bus_peer *identify(struct bus_peers *callers, const char *sender)

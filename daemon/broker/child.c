@@ -73,14 +73,6 @@ bool child_keep_numbers(void)
 	return numbers_kept;
 }
 
-static bool put_descriptors(const int *fds, unsigned n_fds)
-{
-	for (unsigned i = 0; i < n_fds; i++)
-		if (dup3(fds[i], FIRST_FD + (int)i, O_CLOEXEC) < 0)
-			return false;
-	return true;
-}
-
 /* ---- The child ------------------------------------------------------------------------------- */
 
 struct start {
@@ -92,31 +84,24 @@ struct start {
 	int failed;
 };
 
-/* Restores the default signal handling. All signals are blocked, so no handler of ours runs
- * here. */
-static void reset_signals(void)
-{
-	const struct sigaction by_default = { .sa_handler = SIG_DFL };
-	sigset_t none;
-
-	for (int i = 1; i < NSIG; i++)
-		if (i != SIGKILL && i != SIGSTOP)
-			sigaction(i, &by_default, NULL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* Runs in profd's memory while the thread that started it waits. */
 static int run_child(void *data)
 {
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
 	struct start *start = data;
+	sigset_t no_signals;
 	int null;
 
 	if (close_range(FIRST_FD + start->n_fds, ~0U, CLOSE_RANGE_UNSHARE) == 0) {
 		null = open("/dev/null", O_RDONLY);
 		if (start->own_session)
 			setsid();
-		reset_signals();
+		/* All signals are blocked, so no handler of ours runs here. */
+		for (int i = 1; i < NSIG; i++)
+			if (i != SIGKILL && i != SIGSTOP)
+				sigaction(i, &by_default, NULL);
+		sigemptyset(&no_signals);
+		sigprocmask(SIG_SETMASK, &no_signals, NULL);
 		if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
 		    dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 && close(null) == 0) {
 			for (unsigned i = 0; i < start->n_fds; i++)
@@ -169,10 +154,14 @@ bool child_spawn(const char *program, const char *argument, const int *fds, unsi
 		.own_session = getsid(0) != getpid(),
 	};
 	pid_t pid = 0;
-	int failed;
+	int failed = 0;
 
 	assert(n_fds <= MAX_FDS && numbers_kept);
-	failed = put_descriptors(fds, n_fds) ? clone_child(&start, &pid) : errno;
+	for (unsigned i = 0; i < n_fds && failed == 0; i++)
+		if (dup3(fds[i], FIRST_FD + (int)i, O_CLOEXEC) < 0)
+			failed = errno;
+	if (failed == 0)
+		failed = clone_child(&start, &pid);
 	release_numbers();
 	if (failed == 0) {
 		*ret_pid = pid;

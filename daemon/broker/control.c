@@ -121,24 +121,19 @@ struct control *control_new_private(void)
 	return control;
 }
 
-/* Returns whether a process listens there. */
-static bool is_served(const struct sockaddr_un *name)
-{
-	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	return fd >= 0 &&
-	       (connect(fd, (const struct sockaddr *)name, sizeof(*name)) == 0 || errno == EAGAIN);
-}
-
 struct control *control_new_at(const char *path)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	g_autofree char *folder = g_path_get_dirname(path);
+	CLEANUP_CLOSE int probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct control *control;
 	mode_t mask;
 
-	if (g_strlcpy(name.sun_path, path, sizeof(name.sun_path)) >= sizeof(name.sun_path) ||
-	    is_served(&name))
+	if (g_strlcpy(name.sun_path, path, sizeof(name.sun_path)) >= sizeof(name.sun_path))
+		return NULL;
+	/* a process that listens there keeps its path */
+	if (probe >= 0 &&
+	    (connect(probe, (const struct sockaddr *)&name, sizeof(name)) == 0 || errno == EAGAIN))
 		return NULL;
 	if (mkdir(folder, 0755) == 0 && chmod(folder, 0755) < 0)
 		return NULL;
@@ -229,15 +224,9 @@ static void tell_refused(struct control *control, const struct ucred *who,
 	control->refused(&peer, control->data);
 }
 
-static bool has_token(const struct control_hello *hello)
-{
-	static const uint8_t none[CONTROL_TOKEN_BYTES];
-
-	return memcmp(hello->token, none, sizeof(none)) != 0;
-}
-
 static enum control_status take_peer(struct pending *pending, const struct control_hello *hello)
 {
+	static const uint8_t no_token[CONTROL_TOKEN_BYTES];
 	struct control *control = pending->control;
 	CLEANUP_CLOSE int pidfd = open_pidfd(pending->fd, pending->peer.pid);
 	struct control_peer peer = {
@@ -250,7 +239,7 @@ static enum control_status take_peer(struct pending *pending, const struct contr
 
 	if (hello->version != CONTROL_VERSION)
 		return CONTROL_VERSION_UNKNOWN;
-	if (control->is_private && !has_token(hello))
+	if (control->is_private && memcmp(hello->token, no_token, sizeof(no_token)) == 0)
 		return CONTROL_NO_SESSION;
 	if (pidfd < 0 || !target_inner_pid(peer.pid, &peer.inner_pid) || !target_is_alive(pidfd)) {
 		tell_refused(control, &pending->peer, hello);
@@ -348,24 +337,6 @@ static bool has_room(struct control *control, uid_t uid)
 	       (control->pending->len < MAX_PENDING || displace(control, of_user + 1));
 }
 
-/* Takes over the descriptor. */
-static void add_pending(struct control *control, int fd, const struct ucred *peer)
-{
-	struct pending *pending = g_new0(struct pending, 1);
-
-	pending->control = control;
-	pending->peer = *peer;
-	pending->fd = fd;
-	pending->input = g_unix_fd_add(fd, G_IO_IN | G_IO_HUP | G_IO_ERR, on_hello, pending);
-	pending->timeout = g_timeout_add(HELLO_TIMEOUT_MS, on_timeout, pending);
-	g_ptr_array_add(control->pending, pending);
-}
-
-static bool is_let_in(const struct control *control, uid_t uid)
-{
-	return !control->is_private || getuid() == 0 || uid == getuid() || uid == 0;
-}
-
 static gboolean on_connection(gint listener, GIOCondition condition, gpointer data);
 
 static gboolean on_pause_over(gpointer data)
@@ -414,14 +385,24 @@ static gboolean on_connection(gint listener, GIOCondition condition, gpointer da
 		       errno == ENOMEM))
 		return pause_for(control, PAUSE_MS);
 	if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-	    is_let_in(control, peer.uid)) {
+	    (!control->is_private || getuid() == 0 || peer.uid == getuid() || peer.uid == 0)) {
 		/* 0: its PID namespace is not below ours */
-		if (peer.pid <= 0)
+		if (peer.pid <= 0) {
 			answer(fd, CONTROL_NOT_A_TARGET);
-		else if (has_room(control, peer.uid))
-			add_pending(control, steal_fd(&fd), &peer);
-		else
+		} else if (has_room(control, peer.uid)) {
+			struct pending *pending = g_new0(struct pending, 1);
+
+			pending->control = control;
+			pending->peer = peer;
+			pending->fd = fd;
+			pending->input =
+				g_unix_fd_add(fd, G_IO_IN | G_IO_HUP | G_IO_ERR, on_hello, pending);
+			pending->timeout = g_timeout_add(HELLO_TIMEOUT_MS, on_timeout, pending);
+			g_ptr_array_add(control->pending, pending);
+			fd = -1;
+		} else {
 			refuse(control, fd, &peer);
+		}
 	}
 	if (fd >= 0)
 		hang_up(fd);

@@ -307,30 +307,22 @@ static void await_room(struct engine *engine, int failed)
 			watch_add(engine->socket, G_IO_OUT | G_IO_ERR, on_output, engine);
 }
 
-static bool fail_unread(GError **error)
-{
-	return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
-			   "the engine does not read what it is sent");
-}
-
-/* Returns the memory that a snapshot uses until it is read. */
-static uint64_t held_bytes(uint32_t type, const int *fds)
-{
-	struct stat status;
-
-	return type == MESSAGE_SNAPSHOT && fstat(fds[0], &status) == 0 ? (uint64_t)status.st_size
-								       : 0;
-}
-
 static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, const int *fds,
 		    unsigned n_fds, GError **error)
 {
-	uint64_t held = held_bytes(((const struct message *)datagram)->type, fds);
+	const struct message *header = datagram;
 	struct outgoing *message;
+	struct stat status;
+	uint64_t held = 0;
+
+	/* the memory that a snapshot uses until it is read */
+	if (header->type == MESSAGE_SNAPSHOT && fstat(fds[0], &status) == 0)
+		held = (uint64_t)status.st_size;
 
 	if (g_queue_get_length(&engine->queue) >= MAX_QUEUED ||
 	    (engine->held && engine->held + held > MAX_HELD_BYTES))
-		return fail_unread(error);
+		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+				   "the engine does not read what it is sent");
 	message = g_malloc(sizeof(*message) + bytes);
 	message->bytes = bytes;
 	message->held = held;

@@ -25,16 +25,6 @@
 
 static int own_tracefs = -1;
 
-/* Makes a mount that no path leads to, so it changes nothing for anyone else. */
-static int mount_tracefs(void)
-{
-	CLEANUP_CLOSE int context = fsopen("tracefs", FSOPEN_CLOEXEC);
-
-	if (context < 0 || fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-		return -1;
-	return fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC);
-}
-
 static int tracefs_open(void)
 {
 	static const char *const paths[] = { "/sys/kernel/tracing/events",
@@ -57,12 +47,16 @@ static int tracefs_open(void)
 
 void event_dirs_prepare(void)
 {
-	int fd = tracefs_open();
+	CLEANUP_CLOSE int fd = tracefs_open();
+	CLEANUP_CLOSE int context = -1;
 
-	if (fd < 0)
-		own_tracefs = mount_tracefs();
-	else
-		close(fd);
+	if (fd >= 0)
+		return;
+	/* a mount that no path leads to, so it changes nothing for anyone else */
+	context = fsopen("tracefs", FSOPEN_CLOEXEC);
+	if (context >= 0 && fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) >= 0)
+		own_tracefs =
+			fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC);
 }
 
 void event_dirs_open(struct event_dirs *ret_dirs)

@@ -82,17 +82,6 @@ static void request_free(struct request *request)
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* Truncates the memfd to what was read and seals it, which is the form that the engine gets. */
-static bool seal(const struct request *request, GError **error)
-{
-	if (ftruncate(request->memfd, (off_t)request->message.snapshot.offset) == 0 &&
-	    fcntl(request->memfd, F_ADD_SEALS,
-		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0)
-		return true;
-	return broker_fail(error, BROKER_ERROR_FAILED, "passing on what /proc says: %s",
-			   ERRNO_TEXT(errno));
-}
-
 /* Takes over the request and fd. */
 static void finish(struct files *files, struct request *request, const struct files_answer *answer,
 		   int fd)
@@ -105,8 +94,12 @@ static void finish(struct files *files, struct request *request, const struct fi
 	else if (answer->error)
 		error = g_error_new(BROKER_ERROR, BROKER_ERROR_FAILED, "reading \"/proc\": %s",
 				    ERRNO_TEXT(answer->error));
-	else
-		seal(request, &error);
+	else if (ftruncate(request->memfd, (off_t)snapshot->offset) < 0 ||
+		 fcntl(request->memfd, F_ADD_SEALS,
+		       F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
+		/* the engine gets only what was read, sealed */
+		broker_fail(&error, BROKER_ERROR_FAILED, "passing on what /proc says: %s",
+			    ERRNO_TEXT(errno));
 	if (request->message.type == FILES_SNAPSHOT)
 		files->listener->snapshot(snapshot, request->tag,
 					  error ? -1 : steal_fd(&request->memfd), error,
@@ -238,13 +231,6 @@ static bool was_stuck(const struct files *files, pid_t pid)
 	return g_hash_table_contains(files->stuck, GINT_TO_POINTER(pid));
 }
 
-static void add_stuck(struct files *files, pid_t pid)
-{
-	if (g_hash_table_size(files->stuck) >= MAX_STUCK)
-		g_hash_table_remove_all(files->stuck);
-	g_hash_table_add(files->stuck, GINT_TO_POINTER(pid));
-}
-
 /* Retries without the likely cause. The second time nothing is left to omit: an image or a single
  * process fails, and a snapshot of all skips the process. */
 static void retry(struct files *files, struct request *request, pid_t pid, uint64_t bytes)
@@ -290,7 +276,9 @@ static void recover(struct files *files, struct worker *worker, bool stuck)
 	if (stuck && at) {
 		const bool is_file = request->message.type == FILES_IMAGE;
 
-		add_stuck(files, pid);
+		if (g_hash_table_size(files->stuck) >= MAX_STUCK)
+			g_hash_table_remove_all(files->stuck);
+		g_hash_table_add(files->stuck, GINT_TO_POINTER(pid));
 		files->listener->stuck(pid, uid, is_file, files->data);
 	}
 	if (at)

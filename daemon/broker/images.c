@@ -80,30 +80,18 @@ void images_raise_limit(void)
 	}
 }
 
-static struct image *image_new(const struct files_answer *answer, int fd)
-{
-	struct image *image = g_new(struct image, 1);
-
-	*image = (struct image){ .fd = fd, .client_read = answer->client_read };
-	return image;
-}
-
-/* Returns the size of a copy. Measures the copy itself, because the server of the original file
- * chooses the length that it reports. */
-static uint64_t copied_bytes(const struct files_answer *answer, int fd)
-{
-	struct stat status;
-
-	if (!answer->is_copy)
-		return 0;
-	return fstat(fd, &status) == 0 ? (uint64_t)status.st_size : UINT64_MAX;
-}
-
 int images_add(struct images *images, const struct files_answer *answer, int fd)
 {
-	uint64_t id = answer->image.image_id, bytes = copied_bytes(answer, fd);
+	uint64_t id = answer->image.image_id, bytes = 0;
 	bool known = g_hash_table_contains(images->files, &id);
+	struct image *image;
+	struct stat status;
 	uint64_t *key;
+
+	/* The copy itself is measured, because the server of the original file chooses the length
+	 * that it reports. */
+	if (answer->is_copy)
+		bytes = fstat(fd, &status) == 0 ? (uint64_t)status.st_size : UINT64_MAX;
 
 	if (known || g_hash_table_size(images->files) >= images->max ||
 	    bytes > images->copy_bytes) {
@@ -113,7 +101,9 @@ int images_add(struct images *images, const struct files_answer *answer, int fd)
 	images->copy_bytes -= bytes;
 	key = g_new(uint64_t, 1);
 	*key = id;
-	g_hash_table_insert(images->files, key, image_new(answer, fd));
+	image = g_new(struct image, 1);
+	*image = (struct image){ .fd = fd, .client_read = answer->client_read };
+	g_hash_table_insert(images->files, key, image);
 	return 0;
 }
 

@@ -390,20 +390,17 @@ static bool has_time_of_kernel(void)
 	return false;
 }
 
-static bool has_threads(void)
+static bool can_serve(void)
 {
 	char why[ERRNO_TEXT_BYTES];
 
+	if (!has_descriptors() || !has_time_of_kernel())
+		return false;
 	if (start_threads_check(THREADS, why))
 		return true;
 	fprintf(stderr, _("profd: cannot start the threads and processes that it needs: %s\n"),
 		why);
 	return false;
-}
-
-static bool can_serve(void)
-{
-	return has_descriptors() && has_time_of_kernel() && has_threads();
 }
 
 /* GLib would end the process with a core dump and not mention the limit. */

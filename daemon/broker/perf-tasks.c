@@ -217,14 +217,6 @@ static bool open_new_threads(struct perf_tasks *opening, pid_t pid, GHashTable *
 	return true;
 }
 
-static bool fail_foreign(pid_t pid, GError **error)
-{
-	return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
-			   "process %d is not wholly your own: another user's, or it runs a setuid "
-			   "program, has capabilities or cannot be looked at",
-			   pid);
-}
-
 /* *ret_gone: the process has ended, and has no events. */
 static bool open_process(struct perf_tasks *opening, pid_t pid, bool *ret_gone, GError **error)
 {
@@ -245,7 +237,11 @@ static bool open_process(struct perf_tasks *opening, pid_t pid, bool *ret_gone, 
 	*ret_gone = pidfd < 0 || !target_is_alive(pidfd);
 	if (*ret_gone)
 		g_array_set_size(opening->events, before);
-	return *ret_gone || owned || fail_foreign(pid, error);
+	return *ret_gone || owned ||
+	       broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+			   "process %d is not wholly your own: another user's, or it runs a setuid "
+			   "program, has capabilities or cannot be looked at",
+			   pid);
 }
 
 static bool open_all(struct perf_tasks *opening, GError **error)

@@ -49,14 +49,6 @@ int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
 	return (int)syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static long read_setting(const char *path, long fallback)
 {
 	g_autofree char *text = NULL;
@@ -465,10 +457,13 @@ static void cpu_clear(void *cpu)
 
 static bool begin(struct perf_plan *plan, const GArray *cpus, GError **error)
 {
+	struct timespec now;
+
 	plan->begin_ns = 0;
 	if (!plan->begun || plan->by_task || geteuid() != 0)
 		return true;
-	plan->begin_ns = now_ns();
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	plan->begin_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	for (unsigned i = 0; i < cpus->len; i++) {
 		const struct perf_cpu *cpu = &g_array_index(cpus, struct perf_cpu, i);
 
@@ -511,16 +506,6 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 	return true;
 }
 
-/* Returns whether a CPU went online or offline between the list and the opening. */
-static bool list_changed(const GArray *numbers)
-{
-	g_autoptr(GArray) now = NULL;
-
-	return perf_online_cpus(&now, NULL) &&
-	       (now->len != numbers->len ||
-		memcmp(now->data, numbers->data, now->len * sizeof(unsigned)) != 0);
-}
-
 bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 {
 	g_autoptr(GArray) numbers = NULL;
@@ -534,14 +519,17 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 	}
 	for (choose_sizes(plan, numbers->len);;) {
 		g_autoptr(GError) failure = NULL;
+		g_autoptr(GArray) now = NULL;
 		bool too_big = false;
 
 		if (open_all(plan, numbers, ret_cpus, &too_big, &failure))
 			return true;
-		if (list_changed(numbers)) {
+		/* a CPU may have gone online or offline since the list was read */
+		if (perf_online_cpus(&now, NULL) &&
+		    (now->len != numbers->len ||
+		     memcmp(now->data, numbers->data, now->len * sizeof(unsigned)) != 0)) {
 			g_clear_pointer(&numbers, g_array_unref);
-			if (!perf_online_cpus(&numbers, error))
-				return false;
+			numbers = g_steal_pointer(&now);
 		} else if (!too_big || !shrink(plan)) {
 			g_propagate_error(error, g_steal_pointer(&failure));
 			return false;

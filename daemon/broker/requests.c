@@ -67,17 +67,10 @@ static void send_snapshot(struct requests *requests, pid_t pid, uint32_t serial,
 		requests->options.failed(error, requests->options.data);
 }
 
-/* Takes over fd. */
-static void on_ahead(struct requests *requests, uint32_t tag, int fd)
+static void send_ahead(struct requests *requests, int fd)
 {
-	if (!requests->ahead || tag != requests->ahead_tag) {
-		close(fd);
-	} else if (requests->ahead_serial) {
-		requests->ahead = false;
-		send_snapshot(requests, 0, requests->ahead_serial, fd);
-	} else {
-		requests->ahead_fd = fd;
-	}
+	requests->ahead = false;
+	send_snapshot(requests, 0, requests->ahead_serial, fd);
 }
 
 static void on_snapshot(const struct files_snapshot *snapshot, uint32_t tag, int fd,
@@ -88,10 +81,14 @@ static void on_snapshot(const struct files_snapshot *snapshot, uint32_t tag, int
 	end_task(requests);
 	if (error)
 		requests->options.failed(error, requests->options.data);
-	else if (tag & AHEAD)
-		on_ahead(requests, tag, fd);
-	else
+	else if (!(tag & AHEAD))
 		send_snapshot(requests, snapshot->pid, tag, fd);
+	else if (!requests->ahead || tag != requests->ahead_tag)
+		close(fd);
+	else if (requests->ahead_serial)
+		send_ahead(requests, fd);
+	else
+		requests->ahead_fd = fd;
 }
 
 static void on_image(const struct files_answer *answer, int fd, void *data)
@@ -127,13 +124,6 @@ static void on_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
 				  requests->options.data);
 }
 
-static void refuse_image(struct requests *requests, uint64_t id)
-{
-	const struct message_image refused = { .image_id = id, .error = EINVAL };
-
-	engine_send(requests->engine, MESSAGE_IMAGE, &refused, sizeof(refused), NULL, 0, NULL);
-}
-
 void requests_take_image(struct requests *requests, const void *body, size_t bytes)
 {
 	struct files_image image = { .copy_bytes = images_copy_bytes(requests->images) };
@@ -142,7 +132,11 @@ void requests_take_image(struct requests *requests, const void *body, size_t byt
 	memcpy(&image.request, body, sizeof(image.request));
 	if (image.request.path_bytes != bytes - sizeof(image.request) ||
 	    image.request.path_bytes >= PATH_MAX || image.request.pid <= 0) {
-		refuse_image(requests, image.request.image_id);
+		const struct message_image refused = { .image_id = image.request.image_id,
+						       .error = EINVAL };
+
+		engine_send(requests->engine, MESSAGE_IMAGE, &refused, sizeof(refused), NULL, 0,
+			    NULL);
 		return;
 	}
 	path = g_strndup((const char *)body + sizeof(image.request), image.request.path_bytes);
@@ -166,19 +160,6 @@ void requests_read_ahead(struct requests *requests)
 	files_read_processes(requests->files, 0, FILES_READ_FIRST, requests->ahead_tag);
 }
 
-/* Returns true if the engine's first request is for what was read ahead. */
-static bool take_ahead(struct requests *requests, uint32_t serial)
-{
-	if (!requests->ahead)
-		return false;
-	requests->ahead_serial = serial;
-	if (requests->ahead_fd >= 0) {
-		requests->ahead = false;
-		send_snapshot(requests, 0, serial, steal_fd(&requests->ahead_fd));
-	}
-	return true;
-}
-
 void requests_take_snapshot(struct requests *requests, const void *body)
 {
 	const struct message_snapshot_request *request = body;
@@ -187,8 +168,13 @@ void requests_take_snapshot(struct requests *requests, const void *body)
 	if (request->serial & AHEAD) /* our engines never count that far */
 		return;
 	requests->scanned = requests->scanned || first;
-	if (first && take_ahead(requests, request->serial))
+	/* The engine's first request is for what was read ahead. */
+	if (first && requests->ahead) {
+		requests->ahead_serial = request->serial;
+		if (requests->ahead_fd >= 0)
+			send_ahead(requests, steal_fd(&requests->ahead_fd));
 		return;
+	}
 	begin_task(requests);
 	files_read_processes(requests->files, MAX_OF(request->pid, 0),
 			     (first ? FILES_READ_FIRST : 0) |

@@ -330,28 +330,22 @@ bool sandbox_filter(GError **error)
 
 /* ---- All of it ------------------------------------------------------------------------------- */
 
-/*
- * The engine raises its own priority (daemon/engine/main.c). With autogroups (sched(7)) a nice
- * value counts within its session only, and the session's own value is a file that cannot be
- * written once the filter is there. So if we lead a session, its value is set here, and engines
- * stay in it. If that is not permitted, nothing changes.
- */
-static void raise_session(void)
+bool sandbox_enter(GError **error)
 {
 	CLEANUP_CLOSE int fd = -1;
 	char text[16];
 
-	if (getsid(0) != getpid())
-		return;
-	fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+	/*
+	 * The engine raises its own priority (daemon/engine/main.c). With autogroups (sched(7)) a
+	 * nice value counts within its session only, and the session's own value is a file that
+	 * cannot be written once the filter is there. So if we lead a session, its value is set
+	 * here, and engines stay in it. If that is not permitted, nothing changes.
+	 */
+	if (getsid(0) == getpid())
+		fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
 	g_snprintf(text, sizeof(text), "%d", NICE);
-	if (fd >= 0 && write(fd, text, strlen(text)) < 0)
-		return;
-}
-
-bool sandbox_enter(GError **error)
-{
-	raise_session();
+	if (fd >= 0)
+		(void)!write(fd, text, strlen(text));
 	if (!sandbox_drop_capabilities(error))
 		return false;
 	/* The sanitizers' runtimes need calls that nothing else makes. */

@@ -399,14 +399,6 @@ static GVariant *interfaces_of(const struct session_object *object)
 	return g_variant_builder_end(&builder);
 }
 
-/* Returns the descriptor of a handle, or -1: the client may name one that it did not send. */
-static int take_fd(GUnixFDList *fds, int index)
-{
-	if (!fds || index < 0 || index >= g_unix_fd_list_get_length(fds))
-		return -1;
-	return g_unix_fd_list_get(fds, index, NULL);
-}
-
 /* Consumes the options and the capture of the call. */
 static bool create_session(struct call *call, const struct access *access,
 			   struct session_object **ret_object, GError **error)
@@ -462,7 +454,10 @@ static bool parse_session(struct call *call, GError **error)
 
 	g_variant_get(g_dbus_method_invocation_get_parameters(call->invocation), "(@a{sv}h)",
 		      &dictionary, &index);
-	call->capture_fd = take_fd(fds, index);
+	/* the client may name a descriptor that it did not send */
+	call->capture_fd = -1;
+	if (fds && index >= 0 && index < g_unix_fd_list_get_length(fds))
+		call->capture_fd = g_unix_fd_list_get(fds, index, NULL);
 	if (call->capture_fd < 0)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				   "\"capture\" names no descriptor of the message");

@@ -44,15 +44,6 @@ unsigned session_fits(const struct session *session, const struct control_peer *
 	return options->children;
 }
 
-/* Finding the owner of a process with thousands of threads takes long, and all clients wait. */
-static bool has_many_threads(pid_t pid)
-{
-	g_autofree char *path = g_strdup_printf("/proc/%d/task", (int)pid);
-	struct stat folder;
-
-	return stat(path, &folder) < 0 || folder.st_nlink > 2 + MAX_CHECKED_THREADS;
-}
-
 /* ---- Refused peers --------------------------------------------------------------------------- */
 
 void session_tell_refused(struct session *session)
@@ -82,16 +73,6 @@ static gboolean on_refused(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-static void warn_of_refused(struct session *session)
-{
-	if (!session->has_refused_many)
-		session->listener->warning(
-			session, "collectors-refused",
-			"More processes asked to record from inside than there is time for: some record nothing, which is not counted",
-			session->data);
-	session->has_refused_many = true;
-}
-
 void session_count_refused(struct session *session, const struct control_peer *peer)
 {
 	const struct message_peer body = {
@@ -110,7 +91,12 @@ void session_count_refused(struct session *session, const struct control_peer *p
 		if (g_array_index(session->refused, struct message_peer, i).pid == peer->pid)
 			return;
 	if (session->refused->len == MAX_REFUSED) {
-		warn_of_refused(session);
+		if (!session->has_refused_many)
+			session->listener->warning(
+				session, "collectors-refused",
+				"More processes asked to record from inside than there is time for: some record nothing, which is not counted",
+				session->data);
+		session->has_refused_many = true;
 		return;
 	}
 	g_array_append_val(session->refused, body);
@@ -141,7 +127,11 @@ static enum control_status hand_peer_over(struct session *session, const struct 
 	/* A process that is gone cannot be checked any more. The socket that it used is one that
 	 * the user gave it. */
 	if (session->access.own_only && is_there) {
-		if (has_many_threads(peer->pid))
+		g_autofree char *path = g_strdup_printf("/proc/%d/task", (int)peer->pid);
+		struct stat threads;
+
+		/* With thousands of threads the check takes long, and all clients wait. */
+		if (stat(path, &threads) < 0 || threads.st_nlink > 2 + MAX_CHECKED_THREADS)
 			return CONTROL_LIMIT;
 		if (!target_is_owned(peer->pidfd, peer->pid, session->access.uid))
 			return CONTROL_NOT_AUTHORISED;

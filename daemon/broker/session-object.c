@@ -145,19 +145,14 @@ static void emit(struct session_object *object, const char *interface, const cha
 				      interface, name, arguments, NULL);
 }
 
-/* Returns whether the socket has room. If it has, everything sent before has left this process. */
-static bool is_read(const struct session_object *object)
+/* Emits a signal that the client can do without. */
+static void emit_if_read(struct session_object *object, const char *name, GVariant *arguments)
 {
 	GIOStream *stream = g_dbus_connection_get_stream(object->connection);
 	GSocket *socket = g_socket_connection_get_socket(G_SOCKET_CONNECTION(stream));
 
-	return g_socket_condition_check(socket, G_IO_OUT) & G_IO_OUT;
-}
-
-/* Emits a signal that the client can do without. */
-static void emit_if_read(struct session_object *object, const char *name, GVariant *arguments)
-{
-	if (is_read(object))
+	/* If the socket has room, everything sent before has left this process. */
+	if (g_socket_condition_check(socket, G_IO_OUT) & G_IO_OUT)
 		emit(object, SESSION_INTERFACE, name, arguments);
 	else
 		g_variant_unref(g_variant_ref_sink(arguments));
@@ -272,18 +267,13 @@ static bool call_start(struct session_object *object, GDBusMethodInvocation *inv
 	return true;
 }
 
-static bool return_nothing(GDBusMethodInvocation *invocation, bool ok)
-{
-	if (ok)
-		g_dbus_method_invocation_return_value(invocation, NULL);
-	return ok;
-}
-
 static bool call_stop(struct session_object *object, GDBusMethodInvocation *invocation,
 		      GError **error)
 {
-	return return_nothing(invocation,
-			      session_stop(object->session, ENGINE_REASON_STOPPED, error));
+	if (!session_stop(object->session, ENGINE_REASON_STOPPED, error))
+		return false;
+	g_dbus_method_invocation_return_value(invocation, NULL);
+	return true;
 }
 
 /* Answers when the engine has obeyed, so that the client's next call finds it paused or resumed. */

@@ -109,19 +109,6 @@ static bool send_events(struct session *session, GError **error)
 	return ok;
 }
 
-/* Nothing is sampled until somebody switches sampling on. */
-static bool send_switch(struct session *session, GError **error)
-{
-	int *fd = &session->options->switch_fd;
-
-	if (*fd < 0)
-		return true;
-	if (!engine_send(session->engine, MESSAGE_SWITCH, NULL, 0, fd, 1, error))
-		return false;
-	deferred_close(steal_fd(fd));
-	return true;
-}
-
 static bool is_online(unsigned number)
 {
 	g_autoptr(GArray) online = NULL;
@@ -131,21 +118,6 @@ static bool is_online(unsigned number)
 			if (g_array_index(online, unsigned, i) == number)
 				return true;
 	return false;
-}
-
-/* Counts all rings, because only the engine knows whether the last ones of that CPU still exist,
- * and it may have been taken over. */
-static void add_returned(struct session *session)
-{
-	const struct perf_plan *plan = &session->plan;
-	uint64_t pages = (uint64_t)plan->side_band_pages + plan->sample_pages;
-
-	session->returned_bytes += pages * (uint64_t)sysconf(_SC_PAGESIZE);
-	if (session->returned_bytes >= MAX_RETURNED_BYTES)
-		session->listener->warning(
-			session, "cpu-online",
-			"CPUs came online so often that those that come from now on are not recorded",
-			session->data);
 }
 
 void session_take_cpu_request(struct session *session, const void *body, size_t bytes)
@@ -158,7 +130,16 @@ void session_take_cpu_request(struct session *session, const void *body, size_t 
 	    !is_online(number))
 		return;
 	if (perf_cpu_open(&session->plan, number, &cpu, &error)) {
-		add_returned(session);
+		/* All rings count, because only the engine knows whether the last ones of that CPU
+		 * still exist, and it may have been taken over. */
+		session->returned_bytes +=
+			((uint64_t)session->plan.side_band_pages + session->plan.sample_pages) *
+			(uint64_t)sysconf(_SC_PAGESIZE);
+		if (session->returned_bytes >= MAX_RETURNED_BYTES)
+			session->listener->warning(
+				session, "cpu-online",
+				"CPUs came online so often that those that come from now on are not recorded",
+				session->data);
 		send_cpu(session, &cpu, &error);
 		for (unsigned i = 0; i < session->cpus->len; i++)
 			if (g_array_index(session->cpus, struct perf_cpu, i).cpu == number)
@@ -251,15 +232,10 @@ static bool open_events(struct session *session, GError **error)
 	return true;
 }
 
-static bool check_targets(const struct session *session, GError **error)
-{
-	return !session->options->targets ||
-	       targets_check(session->options->targets, TARGETS_ANY_USER, error);
-}
-
 /* Sends the engine all that it needs. From then on it leads. */
 static bool send_all(struct session *session, GError **error)
 {
+	int *switch_fd = &session->options->switch_fd;
 	bool ok;
 
 	if (session->reduced)
@@ -269,8 +245,14 @@ static bool send_all(struct session *session, GError **error)
 	deferred_close(steal_fd(&session->capture_fd));
 	for (unsigned i = 0; ok && i < session->cpus->len; i++)
 		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
-	return ok && send_events(session, error) && send_switch(session, error) &&
-	       engine_send(session->engine, MESSAGE_START, NULL, 0, NULL, 0, error);
+	ok = ok && send_events(session, error);
+	/* Nothing is sampled until somebody switches sampling on. */
+	if (ok && *switch_fd >= 0) {
+		ok = engine_send(session->engine, MESSAGE_SWITCH, NULL, 0, switch_fd, 1, error);
+		if (ok)
+			deferred_close(steal_fd(switch_fd));
+	}
+	return ok && engine_send(session->engine, MESSAGE_START, NULL, 0, NULL, 0, error);
 }
 
 static void on_tasks_open(void *data)
@@ -314,5 +296,7 @@ bool session_hand_over(struct session *session, GError **error)
 	if (session->plan.by_task)
 		return open_tasks(session, error);
 	/* the targets are checked last, so that no number was reused before its use */
-	return check_targets(session, error) && send_all(session, error);
+	return (!session->options->targets ||
+		targets_check(session->options->targets, TARGETS_ANY_USER, error)) &&
+	       send_all(session, error);
 }

@@ -300,20 +300,17 @@ void session_give_up(struct session *session, const char *code, const char *text
 	kill_engine(session);
 }
 
-/* A file on a file server does not count, because the server's owner can make it never answer. */
-static bool is_on_disk(const struct session *session)
-{
-	return S_ISREG(session->capture.stx_mode) && session->capture.stx_dev_major != 0;
-}
-
 static gboolean on_patience_end(gpointer data)
 {
 	struct session *session = data;
 	int64_t now = g_get_monotonic_time(), cpu_ns = engine_cpu_ns(session->engine);
 	int64_t since_ms = (now - session->stop_us) / 1000;
 	bool grows = (now - session->grown_us) / 1000 < STOP_STILL_MS;
+	/* A file on a file server does not count, because the server's owner can make it never
+	 * answer. */
+	bool on_disk = S_ISREG(session->capture.stx_mode) && session->capture.stx_dev_major != 0;
 	bool works = (cpu_ns - session->cpu_ns) / 1000000 > STOP_STILL_MS / WORKING_SHARE ||
-		     (is_on_disk(session) && engine_is_busy(session->engine));
+		     (on_disk && engine_is_busy(session->engine));
 
 	session->cpu_ns = cpu_ns;
 	if (since_ms < STOP_PATIENCE_MS || (grows && since_ms < STOP_LIMIT_MS) ||
@@ -397,18 +394,6 @@ static void take_progress(struct session *session, const void *body, size_t byte
 	session->listener->progress(session, session->data);
 }
 
-/* The bus queues what a client does not read, and an engine may have been taken over. */
-static bool warns_too_often(struct session *session)
-{
-	int64_t now = g_get_monotonic_time();
-
-	if (now - session->warnings_us >= G_USEC_PER_SEC) {
-		session->warnings_us = now;
-		session->n_warnings = 0;
-	}
-	return session->n_warnings++ >= MAX_WARNINGS;
-}
-
 static void take_warning(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_warning *warning = body;
@@ -417,7 +402,14 @@ static void take_warning(struct session *session, const void *body, size_t bytes
 	g_autofree char *valid_code = g_utf8_make_valid(code, -1);
 	g_autofree char *valid_text = g_utf8_make_valid(text, -1);
 
-	if (!warns_too_often(session))
+	int64_t now = g_get_monotonic_time();
+
+	/* The bus queues what a client does not read, and an engine may have been taken over. */
+	if (now - session->warnings_us >= G_USEC_PER_SEC) {
+		session->warnings_us = now;
+		session->n_warnings = 0;
+	}
+	if (session->n_warnings++ < MAX_WARNINGS)
 		session->listener->warning(session, valid_code, valid_text, session->data);
 	if (!session->failure && strcmp(valid_code, "failed") == 0)
 		session->failure = g_steal_pointer(&valid_text);

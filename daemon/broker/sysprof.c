@@ -114,16 +114,6 @@ static ssize_t receive(int fd, void *packet, size_t room, int flags, struct send
 	return n;
 }
 
-/* Answers without a descriptor, so that the thread continues without a ring. */
-static void refuse(int fd)
-{
-	char byte = 0;
-
-	/* A thread that does not read the answer does not wait for it. */
-	if (send(fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		return;
-}
-
 static bool take_sender(struct sysprof *sysprof, const struct sender *sender)
 {
 	struct control_peer peer = {
@@ -147,19 +137,6 @@ static gboolean on_pause_over(gpointer data)
 	sysprof->pause = 0;
 	sysprof->input = g_unix_fd_add(sysprof->socket, G_IO_IN, on_request, sysprof);
 	return G_SOURCE_REMOVE;
-}
-
-/* Returns false if nothing may be read for a while. */
-static bool has_room(struct sysprof *sysprof)
-{
-	struct pollfd answers = { .fd = sysprof->socket, .events = POLLOUT };
-	gint64 second = g_get_monotonic_time() / G_USEC_PER_SEC;
-
-	if (second != sysprof->second)
-		sysprof->n_in_second = 0;
-	sysprof->second = second;
-	/* Each request that is read needs room for an answer, because somebody waits for it. */
-	return poll(&answers, 1, 0) > 0 && sysprof->n_in_second++ < MAX_A_SECOND;
 }
 
 /* Looks at the packet before it is read, which would close its descriptors (stranger.c). Only
@@ -198,8 +175,10 @@ static bool take_request(struct sysprof *sysprof)
 		/* An older kernel. The sender keeps its number while it waits. */
 		if (sender.pidfd < 0 && sender.credentials.pid > 0)
 			sender.pidfd = target_open(sender.credentials.pid);
+		/* Without a descriptor the thread continues without a ring; one that does not read
+		 * the answer does not wait for it. */
 		if (!take_sender(sysprof, &sender))
-			refuse(sysprof->socket);
+			(void)!send(sysprof->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	if (sender.pidfd >= 0)
 		close(sender.pidfd);
@@ -210,8 +189,14 @@ static bool take_request(struct sysprof *sysprof)
 static gboolean on_request(gint fd, GIOCondition condition, gpointer data)
 {
 	struct sysprof *sysprof = data;
+	struct pollfd answers = { .fd = sysprof->socket, .events = POLLOUT };
+	gint64 second = g_get_monotonic_time() / G_USEC_PER_SEC;
 
-	if (!has_room(sysprof)) {
+	if (second != sysprof->second)
+		sysprof->n_in_second = 0;
+	sysprof->second = second;
+	/* Each request that is read needs room for an answer, because somebody waits for it. */
+	if (poll(&answers, 1, 0) <= 0 || sysprof->n_in_second++ >= MAX_A_SECOND) {
 		sysprof->input = 0;
 		sysprof->pause = g_timeout_add(PAUSE_MS, on_pause_over, sysprof);
 		return G_SOURCE_REMOVE;

@@ -28,30 +28,12 @@
 	(BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_FOWNER) | BIT(CAP_SYS_ADMIN) | \
 	 BIT(CAP_CHOWN) | BIT(CAP_FSETID))
 
-static void add_group(struct client *client, gid_t gid)
-{
-	if (client->n_groups < CLIENT_MAX_GROUPS)
-		client->groups[client->n_groups++] = gid;
-}
-
-static void read_groups(struct client *client, const char *name)
-{
-	FILE *file = fopen("/etc/group", "re");
-	struct group *entry;
-
-	while (file && (entry = fgetgrent(file)) != NULL)
-		for (char **member = entry->gr_mem; member && *member; member++)
-			if (strcmp(*member, name) == 0)
-				add_group(client, entry->gr_gid);
-	if (file)
-		fclose(file);
-}
-
 void client_init(struct client *client, uid_t uid)
 {
 	FILE *file = fopen("/etc/passwd", "re");
 	CLEANUP_FREE char *name = NULL;
 	struct passwd *entry;
+	struct group *group;
 
 	*client = (struct client){ .uid = uid, .gid = NOGROUP, .is_self = geteuid() != 0 };
 	while (file && !name && (entry = fgetpwent(file)) != NULL) {
@@ -62,8 +44,13 @@ void client_init(struct client *client, uid_t uid)
 	}
 	if (file)
 		fclose(file);
-	if (name)
-		read_groups(client, name);
+	file = name ? fopen("/etc/group", "re") : NULL;
+	while (file && (group = fgetgrent(file)) != NULL)
+		for (char **member = group->gr_mem; member && *member; member++)
+			if (strcmp(*member, name) == 0 && client->n_groups < CLIENT_MAX_GROUPS)
+				client->groups[client->n_groups++] = group->gr_gid;
+	if (file)
+		fclose(file);
 }
 
 static void capabilities(struct __user_cap_data_struct data[2], bool set)

@@ -94,15 +94,6 @@ static bool is_same_file(int fd, const struct message_image_request *mapping)
 	return (uint32_t)generation == (uint32_t)mapping->inode_generation;
 }
 
-/* The same, beyond doubt. */
-static bool is_proven_file(int fd, const struct message_image_request *mapping)
-{
-	int generation = 0;
-
-	return mapping->inode && (uint32_t)mapping->inode_generation &&
-	       ioctl(fd, FS_IOC_GETVERSION, &generation) == 0 && is_same_file(fd, mapping);
-}
-
 /* The inode of an overlaid file is not the one that the kernel reports of mappings, so the name has
  * to be enough. */
 static bool is_overlaid_file(int fd, const char *name)
@@ -175,23 +166,19 @@ static int open_below(const struct target *target, int root, int *ret_fd)
 	return failed ? failed : reopen(handle, ret_fd);
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-	size_t n = strlen(text), m = strlen(end);
-
-	return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Looks below the root of the process. A process that is gone most likely had ours, and the path of
  * a process in a chroot is reported from our root. The caller checks in any case whether it is that
  * file. */
 static int open_named(const struct target *target, int *ret_fd)
 {
+	static const char deleted[] = " (deleted)";
+	size_t n = strlen(target->path);
 	CLEANUP_CLOSE int root = -1;
 	CLEANUP_CLOSE int ours = -1;
 	int failed = ENOENT;
 
-	if (target->path[0] != '/' || ends_with(target->path, " (deleted)"))
+	if (target->path[0] != '/' ||
+	    (n >= strlen(deleted) && strcmp(target->path + n - strlen(deleted), deleted) == 0))
 		return ENOENT;
 	if (target->dir >= 0)
 		root = openat(target->dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -207,14 +194,17 @@ static int open_path(const struct target *target, int *ret_fd)
 {
 	CLEANUP_CLOSE int fd = -1;
 	struct stat status;
-	int failed = open_named(target, &fd);
+	int failed = open_named(target, &fd), generation = 0;
 
 	if (failed)
 		return failed;
 	if (!is_same_file(fd, target->mapping))
 		return ESTALE;
 	if (!target->client->is_self && (fstat(fd, &status) < 0 || !(status.st_mode & S_IROTH)) &&
-	    !is_proven_file(fd, target->mapping))
+	    /* nor is it the mapped file beyond doubt */
+	    (!target->mapping->inode || !(uint32_t)target->mapping->inode_generation ||
+	     ioctl(fd, FS_IOC_GETVERSION, &generation) < 0 ||
+	     (uint32_t)generation != (uint32_t)target->mapping->inode_generation))
 		return EACCES;
 	*ret_fd = steal_fd(&fd);
 	return 0;

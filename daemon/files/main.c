@@ -34,15 +34,6 @@ struct incoming {
 	char path[PATH_MAX];
 };
 
-/* A stuck process must not hold a pipe of our caller's open, nor a mount. */
-static bool let_go(void)
-{
-	if (chdir("/") < 0)
-		return false;
-	return PROF_SANITIZED ||
-	       (dup2(STDIN_FILENO, STDOUT_FILENO) >= 0 && dup2(STDIN_FILENO, STDERR_FILENO) >= 0);
-}
-
 /* Returns false if it cannot continue. Takes over fd. */
 static bool handle(const struct files_config *config, const struct client *client,
 		   const struct incoming *incoming, size_t bytes, int memfd)
@@ -88,7 +79,11 @@ static int serve(void)
 	    (ssize_t)sizeof(config))
 		return 1;
 	client_init(&client, config.uid);
-	if (!status_open(FILES_STATUS_FD) || !let_go() || !sandbox_enter(&config))
+	/* A stuck process must not hold a pipe of our caller's open, nor a mount. */
+	if (!status_open(FILES_STATUS_FD) || chdir("/") < 0 ||
+	    (!PROF_SANITIZED &&
+	     (dup2(STDIN_FILENO, STDOUT_FILENO) < 0 || dup2(STDIN_FILENO, STDERR_FILENO) < 0)) ||
+	    !sandbox_enter(&config))
 		return 1;
 	for (;;) {
 		n = datagram_receive(FILES_SOCKET_FD, &incoming, sizeof(incoming) - 1, 0, &fd);

@@ -82,12 +82,6 @@ static void add_number(struct numbers *numbers, pid_t number)
 	numbers->values[numbers->n++] = number;
 }
 
-static bool has_number(const struct numbers *numbers, pid_t number)
-{
-	return numbers->n && bsearch(&number, numbers->values, numbers->n, sizeof(number),
-				     compare_numbers) != NULL;
-}
-
 /* Lists directory entries that are numbers, in ascending order. */
 static void list_numbers(int dir, const char *path, struct numbers *numbers)
 {
@@ -194,15 +188,6 @@ static void add_mappings(struct snapshot *snapshot, int dir, pid_t pid)
 	}
 }
 
-/* The kernel counts a folder's threads as its links (fs/proc/base.c: proc_task_getattr), which
- * costs less than listing them. */
-static bool has_one_thread(int dir)
-{
-	struct stat status;
-
-	return fstatat(dir, "task", &status, 0) == 0 && status.st_nlink == 2 + 1;
-}
-
 /* Returns whether it is in a PID namespace of its own, with other numbers than ours. */
 static bool is_below(int dir)
 {
@@ -233,9 +218,12 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	CLEANUP(free_numbers) struct numbers seen = { 0 };
 	CLEANUP(free_numbers) struct numbers tids = { 0 };
 	bool found = true, below;
+	struct stat status;
 	pid_t other = 0;
 
-	if (has_one_thread(dir))
+	/* The kernel counts a folder's threads as its links (fs/proc/base.c: proc_task_getattr),
+	 * which costs less than listing them. */
+	if (fstatat(dir, "task", &status, 0) == 0 && status.st_nlink == 2 + 1)
 		return 0;
 	/* Their numbers in that namespace matter if they record themselves. */
 	below = snapshot->request->pid != 0 && is_below(dir);
@@ -248,10 +236,9 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 		if (tids.n <= 1)
 			break;
 		for (size_t i = 0; i < tids.n; i++) {
-			struct numbers known = { .values = seen.values, .n = before };
 			pid_t tid = tids.values[i];
 
-			if (has_number(&known, tid))
+			if (bsearch(&tid, seen.values, before, sizeof(tid), compare_numbers))
 				continue;
 			found = true;
 			add_number(&seen, tid);
@@ -331,19 +318,6 @@ static void read_process(struct snapshot *snapshot, int dir, pid_t pid)
 		add_program(snapshot, thread, pid, bare);
 }
 
-/* smaps_rollup walks the page tables under a lock of the process's memory, which somebody may hold.
- * Then statm has to be enough. */
-static void read_footprint(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
-{
-	struct snapshot_record rollup = { .kind = SNAPSHOT_ROLLUP, .pid = pid, .tid = pid };
-	struct snapshot_record statm = { .kind = SNAPSHOT_STATM, .pid = pid, .tid = pid };
-	struct buffer *buffer = &snapshot->buffer;
-
-	if (bare || is_bare(snapshot, dir, pid) ||
-	    !buffer_add_file(buffer, dir, "smaps_rollup", rollup, SMALL_FILE_BYTES))
-		buffer_add_file(buffer, dir, "statm", statm, SMALL_FILE_BYTES);
-}
-
 /* ---- All of it ------------------------------------------------------------------------------- */
 
 /* Writes the buffer to the snapshot. */
@@ -375,6 +349,8 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
 	const pid_t pid = abs(number);
 	const struct files_config *config = snapshot->config;
+	struct snapshot_record rollup = { .kind = SNAPSHOT_ROLLUP, .pid = pid, .tid = pid };
+	struct snapshot_record statm = { .kind = SNAPSHOT_STATM, .pid = pid, .tid = pid };
 	CLEANUP_CLOSE int dir = -1;
 	char name[32];
 
@@ -383,10 +359,13 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 	dir = openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0 || (config->own_only && !owner_leads(dir, config->uid)))
 		return 0;
-	if (snapshot->request->n_footprints)
-		read_footprint(snapshot, dir, pid, number < 0);
-	else
+	if (!snapshot->request->n_footprints)
 		read_process(snapshot, dir, pid);
+	/* smaps_rollup walks the page tables under a lock of the process's memory, which somebody
+	 * may hold. Then statm has to be enough. */
+	else if (number < 0 || is_bare(snapshot, dir, pid) ||
+		 !buffer_add_file(&snapshot->buffer, dir, "smaps_rollup", rollup, SMALL_FILE_BYTES))
+		buffer_add_file(&snapshot->buffer, dir, "statm", statm, SMALL_FILE_BYTES);
 	/* the process may be another user's by now */
 	if (config->own_only && !owner_is(dir, config->uid))
 		snapshot->buffer.length = 0;
@@ -407,17 +386,12 @@ static int add_first(struct snapshot *snapshot, int proc)
 	return flush(snapshot);
 }
 
-static void keep_targets(const struct files_config *config, struct numbers *pids)
+static bool is_target(const struct files_config *config, pid_t pid)
 {
-	size_t kept = 0;
-
-	for (size_t i = 0; i < pids->n; i++)
-		for (uint32_t t = 0; t < MIN_OF(config->n_targets, ENGINE_MAX_TARGETS); t++)
-			if (config->targets[t] == pids->values[i]) {
-				pids->values[kept++] = pids->values[i];
-				break;
-			}
-	pids->n = kept;
+	for (uint32_t i = 0; i < MIN_OF(config->n_targets, ENGINE_MAX_TARGETS); i++)
+		if (config->targets[i] == pid)
+			return true;
+	return false;
 }
 
 static int add_all(struct snapshot *snapshot, int proc)
@@ -428,10 +402,10 @@ static int add_all(struct snapshot *snapshot, int proc)
 	if (snapshot->request->from_pid == 0)
 		failed = add_first(snapshot, proc);
 	list_numbers(proc, ".", &pids);
-	if (snapshot->request->targets_only)
-		keep_targets(snapshot->config, &pids);
 	for (size_t i = 0; i < pids.n && !failed; i++)
-		if (pids.values[i] >= snapshot->request->from_pid)
+		if (pids.values[i] >= snapshot->request->from_pid &&
+		    (!snapshot->request->targets_only ||
+		     is_target(snapshot->config, pids.values[i])))
 			failed = add_process(snapshot, proc, pids.values[i]);
 	return failed;
 }

@@ -51,18 +51,6 @@ static const struct wish wishes[] = {
 	{ CAP_SYSLOG, FOR_KERNEL }, /* addresses in /proc/modules */
 };
 
-static bool is_wanted(const struct wish *wish, const struct files_config *config)
-{
-	switch (wish->when) {
-	case FOR_CLIENT:
-		return !config->any_image;
-	case FOR_KERNEL:
-		return config->kernel;
-	default:
-		return true;
-	}
-}
-
 static bool drop_capabilities(const struct files_config *config)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -73,7 +61,8 @@ static bool drop_capabilities(const struct files_config *config)
 	for (size_t i = 0; i < ARRAY_SIZE(wishes); i++) {
 		unsigned word = (unsigned)wishes[i].capability / 32;
 
-		if (is_wanted(&wishes[i], config))
+		if ((wishes[i].when != FOR_CLIENT || !config->any_image) &&
+		    (wishes[i].when != FOR_KERNEL || config->kernel))
 			kept[word].permitted |= 1u << (wishes[i].capability % 32);
 	}
 	for (unsigned word = 0; word < ARRAY_SIZE(kept); word++) {
@@ -96,14 +85,6 @@ static bool limit(int resource, rlim_t value)
 		return false;
 	value = MIN_OF(value, old.rlim_max);
 	return setrlimit(resource, &(struct rlimit){ value, value }) == 0;
-}
-
-static bool limit_resources(void)
-{
-	/* Descriptors are not limited, because the kernel counts all that the user has in flight in
-	 * sockets against the sender's limit. The sanitizers' shadow is larger than any limit. */
-	return limit(RLIMIT_CORE, 0) && limit(RLIMIT_FSIZE, MAX_WRITTEN) &&
-	       (PROF_SANITIZED || limit(RLIMIT_AS, MAX_MEMORY));
 }
 
 /* ---- System calls ---------------------------------------------------------------------------- */
@@ -171,7 +152,11 @@ bool sandbox_enter(const struct files_config *config)
 {
 	if (geteuid() == 0)
 		(void)setgroups(0, NULL); /* a namespace may forbid it */
-	return drop_capabilities(config) && limit_resources() &&
+	/* Descriptors are not limited, because the kernel counts all that the user has in flight in
+	 * sockets against the sender's limit. The sanitizers' shadow is larger than any limit. */
+	return drop_capabilities(config) && limit(RLIMIT_CORE, 0) &&
+	       limit(RLIMIT_FSIZE, MAX_WRITTEN) &&
+	       (PROF_SANITIZED || limit(RLIMIT_AS, MAX_MEMORY)) &&
 	       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
 	       prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && (PROF_SANITIZED || filter_calls(config));
 }
