@@ -109,37 +109,7 @@ static void grow(struct call_tree *tree)
 	munmap(before, n * sizeof(*before));
 }
 
-/* Makes room for n more. Returns true if the old nodes were dropped. */
-static bool make_room(struct call_tree *tree, uint32_t n)
-{
-	uint32_t turn = tree->turn;
-
-	if (tree->n_nodes + n > MAX_NODES)
-		forget_nodes(tree);
-	while (tree->n_nodes + n > tree->n_slots / 4 * 3 && tree->n_slots < MAX_SLOTS)
-		grow(tree);
-	return tree->turn != turn;
-}
-
-/* Adds frames[from, to), which were sent with their ids. */
-static void add(struct call_tree *tree, uint32_t from, uint32_t to)
-{
-	for (uint32_t i = from; i < to; i++)
-		*find_slot(tree, tree->frames[i].hash) =
-			(struct call_tree_slot){ tree->frames[i].hash, tree->turn,
-						 tree->frames[i].id };
-}
-
 /* ---- Frames ---- */
-
-/* Returns the number of outermost frames that are kept. For a deep stack without its root only the
- * innermost frames are kept. */
-static uint32_t count_outer(const struct call_tree *tree)
-{
-	if (tree->calls.n <= CALL_TREE_MAX_DEPTH)
-		return tree->calls.n;
-	return tree->calls.frames[0].flags & UNWIND_CACHE_CUT ? 0 : ROOT_FRAMES;
-}
 
 /* Returns 0 if the frame has no node. */
 static inline uint32_t node_of(const struct call_tree *tree, struct unwind_cache_frame *frame)
@@ -147,14 +117,6 @@ static inline uint32_t node_of(const struct call_tree *tree, struct unwind_cache
 	if (frame->node == 0)
 		frame->node = find(tree, frame->hash);
 	return frame->node;
-}
-
-/* Returns how many of the outermost n frames have a node. */
-static uint32_t count_known(struct call_tree *tree, uint32_t n)
-{
-	while (n > 0 && node_of(tree, &tree->calls.frames[n - 1]) == 0)
-		n--;
-	return n;
 }
 
 /* Collects the frames that the tree does not have; and, after a cut, all. */
@@ -179,31 +141,9 @@ static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_oute
 	ret_telling->n = n;
 }
 
-/* Returns how many of the outermost frames have a node. */
-static uint32_t find_nodes(struct call_tree *tree, uint32_t n)
-{
-	uint32_t i = 0;
-
-	for (; i < n; i++) {
-		tree->frames[i].id = find(tree, tree->frames[i].hash);
-		if (tree->frames[i].id == 0)
-			break;
-	}
-	return i;
-}
-
 static uint64_t place_of(const struct call_tree_frame *frame)
 {
 	return frame->pc - (frame->flags & UNWIND_CACHE_EXACT || frame->pc == 0 ? 0 : 1);
-}
-
-/*
- * Returns whether a reader may look up the frame by its address alone. The reader does so later,
- * when another module may be there: not if any module was ever unloaded.
- */
-static bool may_look(const struct self_maps_range *range)
-{
-	return range->was_loaded && self_unwind_forgotten() == 0;
 }
 
 static struct ring_frame make_frame(const struct self_maps *code,
@@ -216,7 +156,9 @@ static struct ring_frame make_frame(const struct self_maps *code,
 			(from->flags & UNWIND_CACHE_CUT ? RING_FRAME_CUT : 0),
 	};
 
-	if (range && range->image == 0 && !may_look(range))
+	/* A reader looks up a frame by its address alone later, when another module may be there:
+	 * not if any module was ever unloaded. */
+	if (range && range->image == 0 && (!range->was_loaded || self_unwind_forgotten() != 0))
 		frame.kind |= RING_FRAME_NO_FILE;
 	if (range && range->image != 0) {
 		frame.offset = from->pc - range->start + range->file_offset;
@@ -318,7 +260,11 @@ static enum message_outcome tell(const struct telling *telling, uint32_t from)
 		outcome = write_some(telling, code, from, &to);
 		if (outcome != MESSAGE_WRITTEN)
 			break;
-		add(telling->tree, from, to);
+		for (uint32_t i = from; i < to; i++) /* were sent with their ids */
+			*find_slot(telling->tree, telling->tree->frames[i].hash) =
+				(struct call_tree_slot){ telling->tree->frames[i].hash,
+							 telling->tree->turn,
+							 telling->tree->frames[i].id };
 	}
 	return outcome;
 }
@@ -350,16 +296,29 @@ static enum message_outcome find_or_tell(struct producer *producer, uint32_t *re
 	struct telling telling = { producer, producer->calls, 0, 0 };
 	struct call_tree *tree = producer->calls;
 	enum message_outcome outcome = MESSAGE_WRITTEN;
-	uint32_t n_outer = count_outer(tree), n_known = count_known(tree, n_outer), n;
+	uint32_t n_outer = tree->calls.n, turn = tree->turn, n_known, n = 0;
+
+	/* For a deep stack without its root only the innermost frames are kept. */
+	if (n_outer > CALL_TREE_MAX_DEPTH)
+		n_outer = tree->calls.frames[0].flags & UNWIND_CACHE_CUT ? 0 : ROOT_FRAMES;
+	for (n_known = n_outer; n_known > 0; n_known--)
+		if (node_of(tree, &tree->calls.frames[n_known - 1]) != 0)
+			break;
 
 	if (n_known == tree->calls.n) {
 		*ret_id = tree->calls.frames[n_known - 1].node;
 		return MESSAGE_WRITTEN;
 	}
-	if (make_room(tree, CALL_TREE_MAX_DEPTH))
+	if (tree->n_nodes + CALL_TREE_MAX_DEPTH > MAX_NODES)
+		forget_nodes(tree);
+	while (tree->n_nodes + CALL_TREE_MAX_DEPTH > tree->n_slots / 4 * 3 &&
+	       tree->n_slots < MAX_SLOTS)
+		grow(tree);
+	if (tree->turn != turn)
 		n_known = 0;
 	get_frames(tree, n_known, n_outer, &telling);
-	n = find_nodes(tree, telling.n);
+	while (n < telling.n && (tree->frames[n].id = find(tree, tree->frames[n].hash)) != 0)
+		n++;
 	if (n < telling.n)
 		outcome = tell(&telling, n);
 	if (outcome != MESSAGE_WRITTEN)

@@ -303,14 +303,6 @@ static void fill_mark_at(void *payload, const uint32_t *ids, const void *data)
 	put_mark((struct ring_mark *)(at + 1), time_of(payload, &from->mark), ids, &from->mark);
 }
 
-/* An engine that does not support the type would quarantine the ring. */
-static bool takes_stacks(void)
-{
-	const struct producer *producer = producer_get();
-
-	return producer && producer->n_types > RING_LOG_AT;
-}
-
 static bool write_at(uint32_t kind, uint64_t id, const char *group, const char *name,
 		     const struct prof_arg *args, size_t n_args, const struct prof_stack *stack)
 {
@@ -323,10 +315,13 @@ static bool write_at(uint32_t kind, uint64_t id, const char *group, const char *
 		.texts = texts,
 		.stack = &at.stack,
 	};
+	const struct producer *producer;
 
 	if (is_off() || message_is_lost(message.payload_bytes))
 		return false;
-	if (!stack || !takes_stacks())
+	/* An engine that does not support the type would quarantine the ring. */
+	producer = producer_get();
+	if (!stack || !producer || producer->n_types <= RING_LOG_AT)
 		return write_with(kind, id, group, name, args, n_args);
 	return measure_mark(&at.mark, texts, &message.n_texts) &&
 	       message_write(&message, fill_mark_at, &at);
@@ -399,18 +394,6 @@ static bool is_text(const char *string, const struct text *text)
 	return other.hash == text->hash && other.n_bytes == text->n_bytes;
 }
 
-static uint32_t find_counter(const struct text texts[3], uint32_t flags)
-{
-	uint32_t n = MIN_OF(RING_LOAD(&n_counters), REGISTER_MAX_COUNTERS);
-
-	for (uint32_t i = 1; i < n; i++)
-		if (__atomic_load_n(&counters[i].is_defined, __ATOMIC_ACQUIRE) &&
-		    counters[i].flags == flags && is_text(counters[i].group, &texts[0]) &&
-		    is_text(counters[i].name, &texts[1]) && is_text(counters[i].unit, &texts[2]))
-			return i;
-	return 0;
-}
-
 static uint32_t new_counter(const struct text texts[3], uint32_t flags)
 {
 	char *at = get_memory((uint64_t)texts[0].n_bytes + texts[1].n_bytes + texts[2].n_bytes + 3);
@@ -433,14 +416,19 @@ uint32_t prof_counter_define(const char *group, const char *name, const char *un
 {
 	struct text texts[3];
 	int error = errno;
-	uint32_t found;
+	uint32_t found = 0, n;
 
 	if (flags & ~(PROF_COUNT_DOUBLE | PROF_COUNT_SUM))
 		return 0;
 	measure(group, &texts[0]);
 	measure(name, &texts[1]);
 	measure(unit, &texts[2]);
-	found = find_counter(texts, flags);
+	n = MIN_OF(RING_LOAD(&n_counters), REGISTER_MAX_COUNTERS);
+	for (uint32_t i = 1; i < n && found == 0; i++)
+		if (__atomic_load_n(&counters[i].is_defined, __ATOMIC_ACQUIRE) &&
+		    counters[i].flags == flags && is_text(counters[i].group, &texts[0]) &&
+		    is_text(counters[i].name, &texts[1]) && is_text(counters[i].unit, &texts[2]))
+			found = i;
 	if (found == 0)
 		found = new_counter(texts, flags);
 	errno = error;
@@ -592,8 +580,15 @@ struct log_part {
 	struct stack stack; /* of the first part; without a stack, from is NULL */
 };
 
-static void put_log(struct ring_log *log, const uint32_t *ids, const struct log_part *part)
+static void fill_log(void *payload, const uint32_t *ids, const void *data)
 {
+	const struct log_part *part = data;
+	struct ring_at *at = payload;
+	struct ring_log *log;
+
+	if (part->stack.from)
+		*at++ = (struct ring_at){ .stack = part->stack.id };
+	log = (struct ring_log *)at;
 	*log = (struct ring_log){
 		.level = part->level,
 		.domain = ids[0],
@@ -601,32 +596,18 @@ static void put_log(struct ring_log *log, const uint32_t *ids, const struct log_
 		.n_bytes = part->n_bytes,
 	};
 	memcpy(log + 1, part->bytes, part->n_bytes);
-}
-
-static void fill_log(void *payload, const uint32_t *ids, const void *data)
-{
-	const struct log_part *part = data;
-	struct ring_at *at = payload;
-
-	if (part->stack.from)
-		*at++ = (struct ring_at){ .stack = part->stack.id };
-	put_log((struct ring_log *)at, ids, part);
 	if (!part->is_last)
 		ring_set_flags(payload, RING_FLAG_MORE);
-}
-
-static uint32_t most_of_log(const struct producer *producer)
-{
-	return (uint32_t)MIN_OF(producer->current->size / 16,
-				(uint64_t)producer->current->most_bytes) -
-	       (uint32_t)(sizeof(struct ring_at) + sizeof(struct ring_log));
 }
 
 /* Splits a text if needed. Stops after a part that is lost. */
 static bool write_log(struct producer *producer, uint32_t level, struct text *domain,
 		      const struct text *text, const struct prof_stack *stack)
 {
-	uint32_t most = most_of_log(producer), at = 0;
+	uint32_t most = (uint32_t)MIN_OF(producer->current->size / 16,
+					 (uint64_t)producer->current->most_bytes) -
+			(uint32_t)(sizeof(struct ring_at) + sizeof(struct ring_log));
+	uint32_t at = 0;
 	struct log_part part = { .level = level, .stack.from = stack };
 	struct message message = { .n_texts = 1, .texts = domain };
 

@@ -163,12 +163,6 @@ static size_t get_fds(struct msghdr *message, int *ret_fds)
 	return n;
 }
 
-static void close_fds(const int *fds, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		syscall(SYS_close, fds[i]);
-}
-
 /* Returns -EAGAIN if no packet is available. */
 static int take_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 {
@@ -189,7 +183,8 @@ static int take_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 		return -errno;
 	n_fds = get_fds(&message, fds);
 	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n != (long)bytes || n_fds > 1) {
-		close_fds(fds, n_fds);
+		for (size_t i = 0; i < n_fds; i++)
+			syscall(SYS_close, fds[i]);
 		/* no number was free for a descriptor, or there were too many descriptors */
 		if (n == (long)bytes && n_fds == 0)
 			return -EMFILE;

@@ -125,11 +125,6 @@ static inline __attribute__((always_inline)) void leave(uint64_t outer)
 		heap_thread.guard = outer;
 }
 
-static uint32_t log2_of(size_t alignment)
-{
-	return alignment == 0 ? 0 : 63 - (uint32_t)__builtin_clzll(alignment);
-}
-
 /* Returns the address. */
 static inline __attribute__((always_inline)) void *record(const struct heap_call *call,
 							  void *address)
@@ -147,7 +142,9 @@ static inline __attribute__((always_inline)) void *record_here(enum ring_alloc_k
 							       size_t alignment, size_t size,
 							       void *address)
 {
-	struct heap_call call = { kind, log2_of(alignment), size, { 0 } };
+	struct heap_call call = {
+		kind, alignment == 0 ? 0 : 63 - (uint32_t)__builtin_clzll(alignment), size, { 0 }
+	};
 
 	unwind_cache_get_caller(&call.caller);
 	return record(&call, address);
@@ -239,24 +236,20 @@ static void *change(const struct heap_call *call, void *prior, bool wanted)
 	return address;
 }
 
-static void *move_from_pool(const struct heap_call *call, const void *prior)
-{
-	size_t n = heap_pool_size(prior);
-	void *address = malloc(call->size);
-
-	if (address)
-		memcpy(address, prior, MIN_OF(n, (size_t)call->size));
-	return address;
-}
-
 static void *realloc_awake(const struct heap_call *call, void *prior)
 {
 	bool is_known, wanted;
 	uint64_t outer;
 	void *address;
 
-	if (heap_pool_has(prior) || !is_ready())
-		return prior ? move_from_pool(call, prior) : heap_pool_get(call->size, 1);
+	if (heap_pool_has(prior) || !is_ready()) {
+		if (!prior)
+			return heap_pool_get(call->size, 1);
+		address = malloc(call->size);
+		if (address)
+			memcpy(address, prior, MIN_OF(heap_pool_size(prior), (size_t)call->size));
+		return address;
+	}
 	wanted = is_wanted(call->size);
 	is_known = is_end_wanted(prior);
 	outer = enter();
@@ -281,21 +274,10 @@ HOOK void *realloc(void *prior, size_t size)
 	return realloc_awake(&call, prior);
 }
 
-static void *fail_to_change(const struct heap_call *call, void *prior)
-{
-	struct heap_change failed;
-
-	if (is_ready() && (heap_mode & HEAP_ALL) && !is_inner()) {
-		heap_record_begin(call, prior, &failed);
-		heap_record_end(&failed, NULL, false);
-	}
-	errno = ENOMEM;
-	return NULL;
-}
-
 HOOK void *reallocarray(void *prior, size_t n, size_t size)
 {
 	struct heap_call call = { RING_ALLOC_REALLOCARRAY, 0, 0, { 0 } };
+	struct heap_change failed;
 	bool is_too_much = __builtin_mul_overflow(n, size, &call.size);
 
 	if (!is_too_much && is_end_passed(load_mode(), prior) && is_passed(call.size))
@@ -304,7 +286,12 @@ HOOK void *reallocarray(void *prior, size_t n, size_t size)
 	if (!is_too_much)
 		return realloc_awake(&call, prior);
 	call.size = SIZE_MAX;
-	return fail_to_change(&call, prior);
+	if (is_ready() && (heap_mode & HEAP_ALL) && !is_inner()) {
+		heap_record_begin(&call, prior, &failed);
+		heap_record_end(&failed, NULL, false);
+	}
+	errno = ENOMEM;
+	return NULL;
 }
 
 /* ---- Aligned allocations ---- */

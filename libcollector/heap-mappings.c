@@ -67,11 +67,6 @@ static inline __attribute__((always_inline)) void record(enum ring_alloc_kind ki
 			  caller.fp);
 }
 
-static bool is_page(const void *address)
-{
-	return (uintptr_t)address % 4096 == 0;
-}
-
 static uint32_t pages_of(uint64_t bytes)
 {
 	return (uint32_t)MIN_OF(bytes / 4096 + (bytes % 4096 != 0), (uint64_t)UINT32_MAX);
@@ -103,7 +98,7 @@ HOOK int munmap(void *address, size_t bytes)
 	if (!heap_next.munmap)
 		return __wrap_munmap(address, bytes);
 	/* The kernel refuses other arguments, and ends no mapping. */
-	if (is_recorded() && is_page(address) && bytes > 0)
+	if (is_recorded() && (uintptr_t)address % 4096 == 0 && bytes > 0)
 		heap_record_free(RING_FREE_MUNMAP, address, pages_of(bytes));
 	return heap_next.munmap(address, bytes);
 }
@@ -115,24 +110,13 @@ static void *call_mremap(void *address, size_t bytes, size_t size, int flags, vo
 	return (void *)syscall(SYS_mremap, address, bytes, size, (long)flags, to);
 }
 
-static void *mremap_recorded(const struct heap_call *call, void *address, size_t bytes, int flags,
-			     void *to)
-{
-	bool is_kept = bytes == 0 || (flags & MREMAP_DONTUNMAP);
-	struct heap_change change;
-	void *at;
-
-	heap_record_begin(call, is_kept ? NULL : address, &change);
-	at = call_mremap(address, bytes, call->size, flags, to);
-	heap_record_end(&change, at == MAP_FAILED ? NULL : at, false);
-	return at;
-}
-
 HOOK void *mremap(void *address, size_t bytes, size_t size, int flags, ...)
 {
 	struct heap_call call = { .kind = RING_ALLOC_MREMAP, .size = size };
-	void *to = NULL;
+	struct heap_change change;
+	void *to = NULL, *at;
 	va_list rest;
+	bool is_kept;
 
 	if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) {
 		va_start(rest, flags);
@@ -143,7 +127,11 @@ HOOK void *mremap(void *address, size_t bytes, size_t size, int flags, ...)
 	if (!is_recorded())
 		return call_mremap(address, bytes, size, flags, to);
 	unwind_cache_get_caller(&call.caller);
-	return mremap_recorded(&call, address, bytes, flags, to);
+	is_kept = bytes == 0 || (flags & MREMAP_DONTUNMAP);
+	heap_record_begin(&call, is_kept ? NULL : address, &change);
+	at = call_mremap(address, bytes, size, flags, to);
+	heap_record_end(&change, at == MAP_FAILED ? NULL : at, false);
+	return at;
 }
 
 /* ---- The break ---- */

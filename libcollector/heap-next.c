@@ -161,14 +161,6 @@ static void set(const struct function *function, void *found)
 	memcpy((uint8_t *)&heap_next + function->at, &found, sizeof(found));
 }
 
-static void find_all(bool is_first)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(functions); i++)
-		set(&functions[i], is_first ? NULL : find_first(functions[i].name));
-	heap_next_find_mappings();
-	heap_next_find_loader();
-}
-
 /* Always the next ones: an allocator in front that has these passes the calls on. */
 void heap_next_find_mappings(void)
 {
@@ -217,15 +209,6 @@ void heap_next_warn(const char *why, const char *what)
 		prof_log(LOG_WARNING, "profd", text);
 }
 
-static void warn_of_first(void)
-{
-	Dl_info info;
-	void *first = find_first("malloc");
-
-	heap_next_warn("no allocation is recorded, as the program's allocator is ",
-		       first && dladdr(first, &info) ? info.dli_fname : NULL);
-}
-
 /*
  * A program built with a sanitizer has its runtime's allocator, and many other functions of it,
  * which must not be called before their initialization; but it allocates before that. So nothing is
@@ -243,23 +226,6 @@ static void find_sanitizer(void)
 		if (found)
 			sanitizer = dladdr(found, &info) ? info.dli_fname : names[i];
 	}
-}
-
-static void warn_of_sanitizer(void)
-{
-	register_start();
-	heap_next_warn("no allocation is recorded, as the program has a sanitizer's runtime: ",
-		       sanitizer);
-}
-
-static void find_operators(void)
-{
-	Dl_info info;
-	void *operator_new = dlsym(RTLD_DEFAULT, "_Znwm");
-
-	if (operator_new && module_of(operator_new) == module_of((void *)heap_next.malloc) &&
-	    dladdr(operator_new, &info))
-		operators = info.dli_fname;
 }
 
 /* If nothing is recorded, there is a warning already. */
@@ -349,12 +315,6 @@ static uint32_t read_mode(const char *at)
 	return mode & HEAP_SAMPLED ? mode & ~HEAP_ALL : mode;
 }
 
-static bool is_of_libc(void)
-{
-	return module_of((void *)heap_next.malloc) ==
-	       module_of(dlsym(RTLD_NEXT, "__libc_start_main"));
-}
-
 bool heap_next_choose(const char *settings)
 {
 	uint32_t mode = read_mode(settings);
@@ -388,13 +348,21 @@ static void set_up(void)
 {
 	bool is_first = is_first_of_all(), is_secure = getauxval(AT_SECURE) != 0;
 	char settings[MAX_VARIABLE];
+	void *operator_new, *first;
+	Dl_info info;
 
-	find_all(is_first);
+	for (size_t i = 0; i < ARRAY_SIZE(functions); i++)
+		set(&functions[i], is_first ? NULL : find_first(functions[i].name));
+	heap_next_find_mappings();
+	heap_next_find_loader();
 	find_sanitizer();
 	is_usable = is_first && !is_secure && !sanitizer && heap_next.malloc && heap_next.free;
-	heap_is_foreign = is_usable && !is_of_libc();
-	if (heap_is_foreign)
-		find_operators();
+	heap_is_foreign = is_usable && module_of((void *)heap_next.malloc) !=
+					       module_of(dlsym(RTLD_NEXT, "__libc_start_main"));
+	operator_new = heap_is_foreign ? dlsym(RTLD_DEFAULT, "_Znwm") : NULL;
+	if (operator_new && module_of(operator_new) == module_of((void *)heap_next.malloc) &&
+	    dladdr(operator_new, &info))
+		operators = info.dli_fname;
 	/* Without memory for that, stacks have one frame. */
 	if (is_usable)
 		(void)!self_unwind_setup();
@@ -416,8 +384,10 @@ static void set_up(void)
 		register_explain(CONTROL_REASON_OTHER);
 	else if (!prof_collector_enabled())
 		register_explain(register_start_reason);
+	first = is_first ? NULL : find_first("malloc");
 	if (!is_first)
-		warn_of_first();
+		heap_next_warn("no allocation is recorded, as the program's allocator is ",
+			       first && dladdr(first, &info) ? info.dli_fname : NULL);
 	heap_next_warn_of_unseen();
 }
 
@@ -437,6 +407,9 @@ bool heap_next_prepare(void)
 __attribute__((constructor(102))) static void start(void)
 {
 	heap_next_prepare();
-	if (sanitizer)
-		warn_of_sanitizer();
+	if (!sanitizer)
+		return;
+	register_start();
+	heap_next_warn("no allocation is recorded, as the program has a sanitizer's runtime: ",
+		       sanitizer);
 }

@@ -73,16 +73,6 @@ void heap_sampled_clear(void)
 
 /* ---- Chance ---- */
 
-/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
-static uint64_t next_random(struct heap_chance *chance)
-{
-	uint64_t z = chance->random += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
 /*
  * Returns the binary logarithm of x, which is 2^63 to 2^64, minus 63, in units of 2^-LOG_BITS. Each
  * bit tells whether the square of the rest is 2 or more. The truncation of the squares adds up to
@@ -102,30 +92,29 @@ static uint64_t log2_of(uint64_t x)
 	return log;
 }
 
-static void seed(struct heap_chance *chance)
-{
-	struct timespec now = { 0 };
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	chance->random =
-		((uint64_t)(uintptr_t)chance ^ (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec) |
-		1;
-}
-
 /*
  * Returns -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. Uses integers: the floating
  * point flags, and the handling of exceptions, are the program's.
  */
 static uint64_t throw_distance(struct heap_chance *chance)
 {
+	struct timespec now = { 0 };
 	uint64_t one, log;
 	unsigned zeros;
 
 	if (mean == 0)
 		return 0;
-	if (chance->random == 0)
-		seed(chance);
-	one = (next_random(chance) >> (64 - ONE_BITS)) + 1;
+	if (chance->random == 0) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		chance->random = ((uint64_t)(uintptr_t)chance ^ (uint64_t)now.tv_nsec << 32 ^
+				  (uint64_t)now.tv_sec) |
+				 1;
+	}
+	/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) */
+	one = chance->random += UINT64_C(0x9e3779b97f4a7c15);
+	one = (one ^ one >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	one = (one ^ one >> 27) * UINT64_C(0x94d049bb133111eb);
+	one = ((one ^ one >> 31) >> (64 - ONE_BITS)) + 1;
 	zeros = (unsigned)__builtin_clzll(one);
 	/* of 1 / u: the difference to 2^ONE_BITS */
 	log = ((uint64_t)(zeros - (63 - ONE_BITS)) << LOG_BITS) - log2_of(one << zeros);

@@ -64,28 +64,24 @@ static int join(void)
 	return 0;
 }
 
-static void answer_all(void)
-{
-	uint32_t asked;
-
-	/* Another request may come meanwhile, and the end of this one clears its WAKE_ASKED. */
-	while ((asked = __atomic_load_n(&wake.asked, __ATOMIC_ACQUIRE)) != wake.taken) {
-		heap_next_settle();
-		wake.status = join();
-		__atomic_store_n(&wake.taken, asked, __ATOMIC_RELEASE);
-	}
-	heap_next_settle();
-}
-
 void heap_wake_answer(void)
 {
 	int error = errno;
 	uint64_t before;
+	uint32_t asked;
 
 	if (register_is_own()) {
 		before = register_block_signals();
 		if (register_begin_answer()) {
-			answer_all();
+			/* Another request may come meanwhile, and the end of this one clears its
+			 * WAKE_ASKED. */
+			while ((asked = __atomic_load_n(&wake.asked, __ATOMIC_ACQUIRE)) !=
+			       wake.taken) {
+				heap_next_settle();
+				wake.status = join();
+				__atomic_store_n(&wake.taken, asked, __ATOMIC_RELEASE);
+			}
+			heap_next_settle();
 			register_end_answer();
 		}
 		register_restore_signals(before);

@@ -86,23 +86,6 @@ static bool is_left_out(const char *entry)
 	return false;
 }
 
-static size_t count_variables(void)
-{
-	size_t n = 0;
-
-	while (environ && environ[n] && n < MAX_VARIABLES)
-		n++;
-	return n;
-}
-
-static void copy_variables(const char **to, size_t n)
-{
-	for (size_t i = 0; i < n && environ[i]; i++)
-		if (!is_left_out(environ[i]))
-			*to++ = environ[i];
-	*to = NULL;
-}
-
 /* ---- In borrowed memory ---- */
 
 BORROWED static void reset_signals(void)
@@ -182,18 +165,23 @@ static int clone_both(struct start *start, char *stack)
 
 int hidden_child_start(const struct hidden_child *child)
 {
-	size_t n = count_variables();
-	size_t bytes = 2 * STACK_BYTES + (n + 1) * sizeof(char *);
-	char *memory =
-		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t n = 0, n_copied = 0, bytes;
 	uint64_t all = ~UINT64_C(0), before = 0;
-	struct start start = { .child = child, .stack = memory + 2 * STACK_BYTES };
+	struct start start = { .child = child };
+	char *memory;
 	int r;
 
+	while (environ && environ[n] && n < MAX_VARIABLES)
+		n++;
+	bytes = 2 * STACK_BYTES + (n + 1) * sizeof(char *);
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		return -errno;
-	start.variables = (const char **)(void *)(memory + 2 * STACK_BYTES);
-	copy_variables(start.variables, n);
+	start.stack = memory + 2 * STACK_BYTES;
+	start.variables = (const char **)(void *)start.stack;
+	for (size_t i = 0; i < n && environ[i]; i++)
+		if (!is_left_out(environ[i]))
+			start.variables[n_copied++] = environ[i];
 	syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, &before, KERNEL_SIGSET_BYTES);
 	r = clone_both(&start, memory + STACK_BYTES);
 	syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &before, NULL, KERNEL_SIGSET_BYTES);

@@ -36,29 +36,20 @@ uint32_t intern_new_id(struct intern *intern)
 	return __atomic_add_fetch(&intern->last_id, 1, __ATOMIC_RELAXED);
 }
 
-/* Returns an entry of an earlier epoch, else any. */
-static struct intern_entry *choose(struct intern *intern, uint64_t hash, uint32_t epoch)
-{
-	struct intern_entry *entries = intern->entries[hash % INTERN_SETS];
-
-	for (uint32_t i = 0; i < INTERN_WAYS; i++)
-		if (__atomic_load_n(&entries[i].id, __ATOMIC_RELAXED) >> 32 != epoch)
-			return &entries[i];
-	return &entries[intern->next_way++ % INTERN_WAYS];
-}
-
 void intern_add(struct intern *intern, const struct text *text, uint32_t epoch)
 {
-	struct intern_entry *entry = choose(intern, text->hash, epoch);
+	struct intern_entry *entries = intern->entries[text->hash % INTERN_SETS], *entry = NULL;
 	uint64_t id = (uint64_t)epoch << 32 | text->id;
+
+	/* an entry of an earlier epoch, else any */
+	for (uint32_t i = 0; i < INTERN_WAYS && !entry; i++)
+		if (__atomic_load_n(&entries[i].id, __ATOMIC_RELAXED) >> 32 != epoch)
+			entry = &entries[i];
+	if (!entry)
+		entry = &entries[intern->next_way++ % INTERN_WAYS];
 
 	__atomic_store_n(&entry->id, id, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->check, intern_check(id, text), __ATOMIC_RELAXED);
-}
-
-static bool is_in_a_page(const char *at, uint32_t n_words)
-{
-	return ((uintptr_t)at ^ ((uintptr_t)at + n_words * 8 - 1)) < INTERN_PAGE;
 }
 
 /* A handler that interrupts this adds no place. If it leaves by siglongjmp(), the owner gets no
@@ -69,7 +60,7 @@ void intern_add_place(struct intern *intern, const struct text *text, uint32_t e
 	uint32_t n_words = text->n_bytes / 8 + 1, rest = text->n_bytes % 8 + 1;
 
 	if (text->id == 0 || n_words > INTERN_PLACE_WORDS || intern->is_placing ||
-	    !is_in_a_page(text->bytes, n_words))
+	    ((uintptr_t)text->bytes ^ ((uintptr_t)text->bytes + n_words * 8 - 1)) >= INTERN_PAGE)
 		return;
 	intern->is_placing = 1;
 	__atomic_store_n(&place->id, 0, __ATOMIC_RELAXED);

@@ -53,19 +53,15 @@ static uint32_t most_bytes(const struct producer *producer)
 	       (uint32_t)sizeof(struct ring_string);
 }
 
-static uint64_t ring_size_for(uint64_t n_bytes)
+bool message_has_room(struct producer *producer, uint64_t n_bytes)
 {
 	uint64_t size = RING_MIN_BYTES;
 
+	if (n_bytes <= producer->current->size / 2)
+		return true;
 	while (size < 2 * n_bytes)
 		size *= 2;
-	return size;
-}
-
-bool message_has_room(struct producer *producer, uint64_t n_bytes)
-{
-	return n_bytes <= producer->current->size / 2 ||
-	       register_bigger(producer, ring_size_for(n_bytes)) == producer;
+	return register_bigger(producer, size) == producer;
 }
 
 static enum message_outcome write_part(struct producer *producer, uint32_t epoch, uint32_t id,
@@ -118,18 +114,6 @@ enum message_outcome message_write_text(struct producer *producer, uint32_t epoc
 	return write_text(producer, epoch, text);
 }
 
-/* A name that occurs twice in a message is sent once. */
-static enum message_outcome write_texts(struct producer *producer, uint32_t epoch,
-					struct message *message)
-{
-	for (size_t i = 0; i < message->n_texts; i++)
-		if (message_write_text(producer, epoch, &message->texts[i]) == MESSAGE_AGAIN)
-			return MESSAGE_AGAIN;
-	if (message->stack && stack_write(producer, epoch, message->stack) == MESSAGE_AGAIN)
-		return MESSAGE_AGAIN;
-	return MESSAGE_WRITTEN;
-}
-
 static enum message_outcome try_to_write(struct producer *producer, struct message *message,
 					 message_fill *fill, const void *data)
 {
@@ -137,7 +121,11 @@ static enum message_outcome try_to_write(struct producer *producer, struct messa
 	struct ring *ring = producer->current;
 	void *payload;
 
-	if (write_texts(producer, epoch, message) == MESSAGE_AGAIN)
+	/* A name that occurs twice in a message is sent once. */
+	for (size_t i = 0; i < message->n_texts; i++)
+		if (message_write_text(producer, epoch, &message->texts[i]) == MESSAGE_AGAIN)
+			return MESSAGE_AGAIN;
+	if (message->stack && stack_write(producer, epoch, message->stack) == MESSAGE_AGAIN)
 		return MESSAGE_AGAIN;
 	payload = ring_begin(ring, message->type, message->payload_bytes);
 	if (!payload)

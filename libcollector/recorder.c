@@ -382,16 +382,6 @@ static bool try_begin(struct control_page *page)
 	return true;
 }
 
-/* After an error, the engine must not continue sampling, whatever it did with the request. With a
- * page it checks that itself. */
-static void switch_off(struct recorder *self)
-{
-	struct control_switch request = { .magic = CONTROL_SWITCH_MAGIC, .serial = ++self->serial };
-
-	if (!self->page && control_is_open(&self->toggle))
-		(void)!control_send(self->toggle.fd, &request, sizeof(request), 0);
-}
-
 static int begin_sampling(struct recorder *self)
 {
 	uint64_t deadline_ns = control_now_ns() + SWITCH_NS;
@@ -410,27 +400,13 @@ static int begin_sampling(struct recorder *self)
 	return 0;
 }
 
-static int end_sampling(struct recorder *self)
-{
-	if (!self->page)
-		return ask_engine(self, false, 0, NULL);
-	add_edge(self->page);
-	__atomic_fetch_and(&self->page->state, ~CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
-	return is_engine_there(self) ? 0 : PROF_RECORDER_ENDED;
-}
-
 /* ---- Open ---- */
-
-static bool is_there(const char *path)
-{
-	return syscall(SYS_faccessat, (long)AT_FDCWD, path, (long)F_OK) == 0;
-}
 
 static int connect_profctl(struct recorder *self, const struct prof_recorder_options *options,
 			   const char *path)
 {
 	char program[MAX_PATH];
-	bool exists = is_there(path);
+	bool exists = syscall(SYS_faccessat, (long)AT_FDCWD, path, (long)F_OK) == 0;
 	int ends[2], r;
 
 	if (exists && !options->append)
@@ -469,17 +445,6 @@ static struct control_page *map_page(int fd)
 	return NULL;
 }
 
-/* An engine that does not support pages sends none. */
-static void get_page(struct recorder *self)
-{
-	int fd = -1;
-
-	if (ask_engine(self, false, CONTROL_WANTS_PAGE, &fd) != 0 || fd < 0)
-		return;
-	self->page = map_page(fd);
-	syscall(SYS_close, fd);
-}
-
 static int open_all(struct recorder *self, const struct prof_recorder_options *options,
 		    const char *path)
 {
@@ -495,7 +460,12 @@ static int open_all(struct recorder *self, const struct prof_recorder_options *o
 	if (r != 0)
 		return r;
 	inherited[1] = self->toggle;
-	get_page(self);
+	/* An engine that does not support pages sends none. */
+	fd = -1;
+	if (ask_engine(self, false, CONTROL_WANTS_PAGE, &fd) == 0 && fd >= 0) {
+		self->page = map_page(fd);
+		syscall(SYS_close, fd);
+	}
 	r = register_connect(self->message);
 	self->message[0] = 0;
 	return r == 0 ? 0 : PROF_RECORDER_NO_COLLECTOR;
@@ -565,19 +535,6 @@ int prof_recorder_open(const char *path, const struct prof_recorder_options *opt
 
 /* ---- Blocks ---- */
 
-static const char *name_of(const char *name)
-{
-	return name ? name : "block";
-}
-
-static struct block *find_free(struct recorder *self)
-{
-	for (size_t i = 0; i < MAX_BLOCKS; i++)
-		if (self->blocks[i].order == 0)
-			return &self->blocks[i];
-	return NULL;
-}
-
 /* Returns the last block of that name: of this thread, else of any. */
 static struct block *find_open(struct recorder *self, const struct text *name)
 {
@@ -599,19 +556,26 @@ static struct block *find_open(struct recorder *self, const struct text *name)
 
 static int begin(struct recorder *self, const char *name)
 {
-	struct block *block = find_free(self);
+	struct control_switch off = { .magic = CONTROL_SWITCH_MAGIC };
+	struct block *block = self->blocks;
 	struct text text;
 	uint64_t id;
 	int r = 0;
 
-	if (!block)
+	while (block < self->blocks + MAX_BLOCKS && block->order != 0)
+		block++;
+	if (block == self->blocks + MAX_BLOCKS)
 		return PROF_RECORDER_TOO_MANY;
 	id = prof_mark_new_id();
 	prof_mark_begin(id, self->group, name, NULL, 0);
 	if (self->n_open == 0)
 		r = begin_sampling(self);
 	if (r != 0) {
-		switch_off(self);
+		/* The engine must not continue sampling, whatever it did with the request. With a
+		 * page it checks that itself. */
+		off.serial = ++self->serial;
+		if (!self->page && control_is_open(&self->toggle))
+			(void)!control_send(self->toggle.fd, &off, sizeof(off), 0);
 		prof_mark_end(id, self->group, name, NULL, 0);
 		return r;
 	}
@@ -635,8 +599,13 @@ static int end(struct recorder *self, const char *name)
 	block = find_open(self, &text);
 	if (!block)
 		return PROF_RECORDER_NO_BLOCK;
-	if (--self->n_open == 0)
-		r = end_sampling(self);
+	if (--self->n_open == 0 && !self->page) {
+		r = ask_engine(self, false, 0, NULL);
+	} else if (self->n_open == 0) {
+		add_edge(self->page);
+		__atomic_fetch_and(&self->page->state, ~CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
+		r = is_engine_there(self) ? 0 : PROF_RECORDER_ENDED;
+	}
 	prof_mark_end(block->id, self->group, name, NULL, 0);
 	block->order = 0;
 	return r;
@@ -652,7 +621,7 @@ static int locked(int (*act)(struct recorder *self, const char *name), const cha
 		return PROF_RECORDER_NOT_OPEN;
 	r = lock(self, &signals);
 	if (r == 0) {
-		r = get() ? act(self, name_of(name)) : PROF_RECORDER_NOT_OPEN;
+		r = get() ? act(self, name ? name : "block") : PROF_RECORDER_NOT_OPEN;
 		unlock(self, signals);
 	}
 	errno = error;

@@ -155,24 +155,17 @@ static int become_registered(void)
 	return r;
 }
 
-static void wait_for_other(void)
-{
-	struct timespec most = { .tv_nsec = (long)CONTROL_WAIT_NS };
-
-	if (!register_is_realtime())
-		syscall(SYS_futex, &register_process->state, (long)FUTEX_WAIT_PRIVATE,
-			(long)PROCESS_BUSY, &most, NULL, 0L);
-}
-
 bool register_is_registered(void)
 {
+	struct timespec most = { .tv_nsec = (long)CONTROL_WAIT_NS };
 	uint32_t state = PROCESS_NEW;
 
 	if (__atomic_compare_exchange_n(&register_process->state, &state, PROCESS_BUSY, false,
 					__ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
 		return become_registered() == 0;
-	if (state == PROCESS_BUSY)
-		wait_for_other();
+	if (state == PROCESS_BUSY && !register_is_realtime())
+		syscall(SYS_futex, &register_process->state, (long)FUTEX_WAIT_PRIVATE,
+			(long)PROCESS_BUSY, &most, NULL, 0L);
 	return __atomic_load_n(&register_process->state, __ATOMIC_ACQUIRE) == PROCESS_READY;
 }
 
@@ -246,17 +239,6 @@ static bool copy_variable(const struct variable *variable, const char *value)
 	return true;
 }
 
-static bool read_environ(const struct variable *variable)
-{
-	for (char **entry = environ; *entry; entry++) {
-		const char *value = find_variable(*entry, variable->name);
-
-		if (value)
-			return copy_variable(variable, value);
-	}
-	return false;
-}
-
 /* The environment at the start of the process: another thread may be in setenv(). */
 static bool read_proc(const struct variable *variable)
 {
@@ -291,7 +273,15 @@ bool register_read_variable(const char *name, char *ret_value, size_t n_bytes)
 	const struct variable variable = { name, ret_value, n_bytes };
 	bool is_alone = &__libc_single_threaded && __libc_single_threaded;
 
-	return is_alone && environ ? read_environ(&variable) : read_proc(&variable);
+	if (!is_alone || !environ)
+		return read_proc(&variable);
+	for (char **entry = environ; *entry; entry++) {
+		const char *value = find_variable(*entry, name);
+
+		if (value)
+			return copy_variable(&variable, value);
+	}
+	return false;
 }
 
 /* ---- The beginning ---- */

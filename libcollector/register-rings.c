@@ -35,17 +35,6 @@ static struct range ranges[REGISTER_MAX_ARENAS];
 
 /* ---- Arenas ---- */
 
-static void remember_range(struct ring_arena *arena)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
-		if (ranges[i].generation == register_process->generation)
-			continue;
-		ring_arena_range(arena, &ranges[i].start, &ranges[i].bytes);
-		ranges[i].generation = register_process->generation;
-		return;
-	}
-}
-
 /* Not checked under a seccomp filter, which could kill for it. */
 static bool is_wait_in_vain(void)
 {
@@ -70,7 +59,13 @@ int register_add_arena(int memfd)
 	}
 	register_process->budget.is_over = is_wait_in_vain;
 	ring_arena_set_budget(entry->arena, &register_process->budget);
-	remember_range(entry->arena);
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
+		if (ranges[i].generation == register_process->generation)
+			continue;
+		ring_arena_range(entry->arena, &ranges[i].start, &ranges[i].bytes);
+		ranges[i].generation = register_process->generation;
+		break;
+	}
 	ring_arena_join(entry->arena);
 	__atomic_store_n(&register_process->n_arenas, n + 1, __ATOMIC_RELEASE);
 	for (uint64_t lost = __atomic_exchange_n(&register_process->lost, 0, __ATOMIC_RELAXED);
@@ -148,40 +143,19 @@ static void give_back(uint32_t *word)
 	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
 }
 
-static void sweep(uint32_t own_tid)
-{
-	if (!take(&register_process->sweeping))
-		return;
-	for (uint32_t i = 0; i < register_count_arenas(); i++)
-		ring_arena_sweep(register_process->arenas[i].arena, register_process->tgid,
-				 own_tid);
-	give_back(&register_process->sweeping);
-}
-
-/* Returns 0 before the first arena of another session; the thread that registers the process gets
- * that. */
-static uint32_t count_session(void)
-{
-	uint32_t n_retired = register_count_retired();
-
-	return register_count_arenas() - n_retired;
-}
-
-static uint32_t rings_to_ask_for(uint32_t n_arenas)
-{
-	return n_arenas < 4 ? MIN_OF(GROW_RINGS << (n_arenas - 1), MAX_GROW_RINGS) : MAX_GROW_RINGS;
-}
-
 static int ask_for_arena(uint32_t n_arenas, uint64_t min_bytes, uint64_t deadline)
 {
 	struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
 					   .version = CONTROL_VERSION,
 					   .bytes = CONTROL_BYTES,
 					   .min_data_bytes = min_bytes,
-					   .n_rings = min_bytes == 0 ? rings_to_ask_for(n_arenas)
-								     : 1 };
+					   .n_rings = 1 };
 	int memfd, r;
 
+	if (min_bytes == 0)
+		request.n_rings = n_arenas < 4
+					  ? MIN_OF(GROW_RINGS << (n_arenas - 1), MAX_GROW_RINGS)
+					  : MAX_GROW_RINGS;
 	r = control_ask(&register_process->connection, &request, deadline, &memfd);
 	if (control_is_left(&register_process->connection))
 		register_leave();
@@ -202,7 +176,10 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 
 	if (!take(&register_process->growing))
 		return false;
-	n = count_session();
+	/* 0 before the first arena of another session; the thread that registers the process gets
+	 * that */
+	n = register_count_retired();
+	n = register_count_arenas() - n;
 	if (n > 0 && n < MAX_SESSION_ARENAS &&
 	    control_now_ns() >= register_process->no_growth_until_ns) {
 		r = ask_for_arena(n, min_bytes, deadline);
@@ -222,16 +199,6 @@ static bool is_one_closed(void)
 		is_closed = ring_arena_ask_for_closed(register_process->arenas[i].arena) ||
 			    is_closed;
 	return is_closed;
-}
-
-/* True if less than half of the first arena's number of rings is free. */
-static bool is_scarce(void)
-{
-	uint32_t first = register_count_retired(), n = register_count_arenas(), n_free = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		n_free += ring_arena_count_free(register_process->arenas[i].arena);
-	return first < n && n_free < register_process->arenas[first].arena->n_rings / 2;
 }
 
 /* Waits for a ring that an ended thread left, else for another arena. */
@@ -273,6 +240,16 @@ static struct ring *wait_within_budget(uint32_t tid, uint32_t flags, struct aren
 	return ring;
 }
 
+/* True if less than half of the first arena's number of rings is free. */
+static bool is_scarce(void)
+{
+	uint32_t first = register_count_retired(), n = register_count_arenas(), n_free = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		n_free += ring_arena_count_free(register_process->arenas[i].arena);
+	return first < n && n_free < register_process->arenas[first].arena->n_rings / 2;
+}
+
 struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
 {
 	struct ring *ring = claim_ring(tid, 0, flags, ret_entry);
@@ -285,7 +262,12 @@ struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry 
 	}
 	if (flags & RING_NO_SYSCALL)
 		return NULL;
-	sweep(tid);
+	if (take(&register_process->sweeping)) {
+		for (uint32_t i = 0; i < register_count_arenas(); i++)
+			ring_arena_sweep(register_process->arenas[i].arena, register_process->tgid,
+					 tid);
+		give_back(&register_process->sweeping);
+	}
 	ring = claim_ring(tid, 0, flags, ret_entry);
 	if (ring)
 		return ring;
@@ -299,24 +281,21 @@ struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry 
 	return ring ? ring : claim_ring(tid, 0, flags, ret_entry);
 }
 
-static bool grow_in_time(uint64_t bytes)
-{
-	uint64_t start = control_now_ns();
-	bool is_done;
-
-	if (!may_wait(start))
-		return !is_on_signal_stack() && grow(bytes, 0);
-	is_done = grow(bytes, start + RING_WAIT_NS);
-	ring_budget_end(&register_process->budget, control_now_ns());
-	return is_done;
-}
-
 struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t flags,
 				      struct arena_entry **ret_entry)
 {
 	struct ring *ring = claim_ring(tid, bytes, flags, ret_entry);
+	uint64_t start;
+	bool has_grown;
 
-	if (!ring && grow_in_time(bytes))
-		ring = claim_ring(tid, bytes, flags, ret_entry);
-	return ring;
+	if (ring)
+		return ring;
+	start = control_now_ns();
+	if (may_wait(start)) {
+		has_grown = grow(bytes, start + RING_WAIT_NS);
+		ring_budget_end(&register_process->budget, control_now_ns());
+	} else {
+		has_grown = !is_on_signal_stack() && grow(bytes, 0);
+	}
+	return has_grown ? claim_ring(tid, bytes, flags, ret_entry) : NULL;
 }

@@ -59,25 +59,6 @@ void register_count_lost(void)
 		__atomic_fetch_add(&register_process->lost, 1, __ATOMIC_RELAXED);
 }
 
-/* A failed claim is retried after 64 attempts, then 128, and so on. */
-static bool is_skipped(void)
-{
-	struct register_thread *self = &register_self;
-
-	if (self->skip == 0)
-		return false;
-	self->skip--;
-	return true;
-}
-
-static void skip_some(void)
-{
-	struct register_thread *self = &register_self;
-
-	self->last_skip = self->last_skip == 0 ? FIRST_SKIP : MIN_OF(2 * self->last_skip, MAX_SKIP);
-	self->skip = self->last_skip;
-}
-
 /* ---- Producers ---- */
 
 /* A ring has one owner, and so has the memory beside it: no further locking is needed. */
@@ -101,17 +82,13 @@ static struct producer *make_producer(struct arena_entry *entry, struct ring *ri
 	return producer;
 }
 
-static uint32_t get_flags(void)
-{
-	return register_self.no_syscall || register_is_filtered() ? RING_NO_SYSCALL : 0;
-}
-
 static struct producer *claim_producer(void)
 {
 	uint32_t tid = (uint32_t)syscall(SYS_gettid);
 	struct arena_entry *entry;
 	struct producer *producer;
-	struct ring *ring = register_get_ring(tid, get_flags(), &entry);
+	uint32_t flags = register_self.no_syscall || register_is_filtered() ? RING_NO_SYSCALL : 0;
+	struct ring *ring = register_get_ring(tid, flags, &entry);
 
 	if (!ring)
 		return NULL;
@@ -142,7 +119,9 @@ struct producer *register_producer(void)
 
 	if (!register_process || RING_LOAD(&prof_collector_state) == 0)
 		return NULL;
-	if (self->is_inside || is_skipped()) {
+	/* A failed claim is retried after 64 attempts, then 128, and so on. */
+	if (self->is_inside || self->skip > 0) {
+		self->skip -= !self->is_inside;
 		register_count_lost();
 		return NULL;
 	}
@@ -156,8 +135,12 @@ struct producer *register_producer(void)
 		producer = is_own && register_is_registered() ? claim_producer() : NULL;
 	}
 	if (!producer) {
-		if (is_own)
-			skip_some();
+		if (is_own) {
+			self->last_skip = self->last_skip == 0
+						  ? FIRST_SKIP
+						  : MIN_OF(2 * self->last_skip, MAX_SKIP);
+			self->skip = self->last_skip;
+		}
 		register_count_lost();
 	}
 	self->is_inside = false;

@@ -36,13 +36,6 @@ static uint64_t up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
-static bool is_good_size(const struct ring_arena_size *size, uint64_t before)
-{
-	return size->data_bytes >= RING_MIN_BYTES && size->data_bytes <= RING_MAX_BYTES &&
-	       (size->data_bytes & (size->data_bytes - 1)) == 0 && size->data_bytes >= before &&
-	       size->n <= RING_MAX_RINGS;
-}
-
 static uint32_t count_sizes(const struct ring_arena_sizes *sizes)
 {
 	uint32_t n = 0;
@@ -52,26 +45,22 @@ static uint32_t count_sizes(const struct ring_arena_sizes *sizes)
 	return n;
 }
 
-/* Returns the number of sizes to populate at first: all, if the kernel cannot populate pages
- * later. */
-static uint32_t count_ready(const struct ring_arena_sizes *sizes)
-{
-	bool can_grow = madvise(NULL, 0, MADV_POPULATE_WRITE) == 0;
-	uint32_t n = count_sizes(sizes);
-
-	return can_grow && sizes->n_later < n ? n - sizes->n_later : n;
-}
-
 static int measure(const struct ring_arena_sizes *sizes, struct layout *ret_layout)
 {
-	uint32_t n_ready = count_ready(sizes), n = count_sizes(sizes);
+	uint32_t n = count_sizes(sizes), n_ready = n;
 	uint64_t before = 0, bytes = 0;
 	struct layout layout = { 0 };
+
+	/* All sizes are populated at first if the kernel cannot populate pages later. */
+	if (madvise(NULL, 0, MADV_POPULATE_WRITE) == 0 && sizes->n_later < n)
+		n_ready = n - sizes->n_later;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct ring_arena_size *size = &sizes->sizes[i];
 
-		if (!is_good_size(size, before))
+		if (size->data_bytes < RING_MIN_BYTES || size->data_bytes > RING_MAX_BYTES ||
+		    (size->data_bytes & (size->data_bytes - 1)) != 0 || size->data_bytes < before ||
+		    size->n > RING_MAX_RINGS)
 			return -EINVAL;
 		before = size->data_bytes;
 		bytes += size->n * size->data_bytes;

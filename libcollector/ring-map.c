@@ -160,17 +160,6 @@ void ring_arena_count_lost(struct ring_arena *arena)
 
 /* ---- Claim and release ---- */
 
-static bool take(struct ring_header *header)
-{
-	/* pairs with ring_reader_recycle() */
-	uint64_t state = __atomic_load_n(&header->state, __ATOMIC_ACQUIRE);
-	uint64_t owned = ((state >> 32) + 1) << 32 | RING_OWNED;
-
-	return (uint32_t)state == RING_FREE &&
-	       __atomic_compare_exchange_n(&header->state, &state, owned, false, __ATOMIC_ACQUIRE,
-					   __ATOMIC_RELAXED);
-}
-
 static void ring_init(struct ring *ring, struct ring_arena *arena, const struct ring_place *place,
 		      struct ring_header *header, uint32_t tid, uint32_t flags)
 {
@@ -205,11 +194,17 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 		/* A copy, so that the checked values are the used ones. */
 		struct ring_place place = directory(arena)[i];
 		struct ring_header *header;
+		uint64_t state;
 
 		if (place.data_bytes < min_bytes || !is_good_place(&place, arena->bytes))
 			continue;
 		header = (void *)((uint8_t *)arena->shared + place.header_offset);
-		if (!take(header))
+		/* pairs with ring_reader_recycle() */
+		state = __atomic_load_n(&header->state, __ATOMIC_ACQUIRE);
+		if ((uint32_t)state != RING_FREE ||
+		    !__atomic_compare_exchange_n(&header->state, &state,
+						 ((state >> 32) + 1) << 32 | RING_OWNED, false,
+						 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			continue;
 		RING_STORE(&header->tid, tid);
 		ring_init(&arena->rings[i], arena, &place, header, tid, flags);
@@ -242,11 +237,6 @@ uint32_t ring_arena_count_free(const struct ring_arena *arena)
 	return n;
 }
 
-static bool is_gone(uint32_t tgid, uint32_t tid)
-{
-	return syscall(SYS_tgkill, (long)tgid, (long)tid, 0L) < 0 && errno == ESRCH;
-}
-
 void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid)
 {
 	if (!*arena->alive)
@@ -260,7 +250,9 @@ void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid)
 
 		/* An ended thread may have released the ring before, and another thread may own it
 		 * now: that one keeps it. */
-		if (owner != 0 && (tid == own_tid || is_gone(tgid, tid)))
+		if (owner != 0 &&
+		    (tid == own_tid ||
+		     (syscall(SYS_tgkill, (long)tgid, (long)tid, 0L) < 0 && errno == ESRCH)))
 			ring_release_of(ring, owner);
 	}
 }

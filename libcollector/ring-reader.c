@@ -142,18 +142,6 @@ static void load_view(const struct ring_header *shared, struct view *ret_view)
 	ret_view->tid = LOAD(&shared->tid);
 }
 
-static enum ring_fault check_view(const struct ring_reader *reader, const struct view *view)
-{
-	uint64_t ahead = view->head - reader->tail;
-
-	if ((uint32_t)view->state >= RING_N_STATES ||
-	    (uint32_t)(view->state >> 32) - reader->generation > 1)
-		return RING_FAULT_STATE;
-	if (view->head % 8 != 0 || ahead > reader->size || ahead < reader->head - reader->tail)
-		return RING_FAULT_POSITION;
-	return RING_FAULT_NONE;
-}
-
 /* Totals never decrease, and growth is limited by a thread's speed. */
 static bool grow(uint64_t *total, uint64_t value, uint64_t most)
 {
@@ -183,14 +171,6 @@ static bool take_counts(struct ring_reader *reader, const struct view *view, uin
 }
 
 /* ---- Records ---- */
-
-static void copy_out(const struct ring_reader *reader, uint8_t *buffer, uint64_t n)
-{
-	uint64_t at = reader->tail & (reader->size - 1), first = MIN_OF(n, reader->size - at);
-
-	memcpy(buffer, reader->data + at, first);
-	memcpy(buffer + first, reader->data, n - first);
-}
 
 /* Computes the used bytes of the payload. Returns false if the record's length does not match. */
 static bool measure_payload(const struct ring_record_header *header, uint32_t *ret_bytes)
@@ -230,21 +210,6 @@ static enum ring_fault check_record(const struct ring_reader *reader, const uint
 	return RING_FAULT_NONE;
 }
 
-/*
- * Returns the time of a record after one at last_ns, clamped; error_ns is its uncertainty. A time
- * that is later than now by less than the uncertainty stays, because the order of records in
- * different rings depends on it.
- */
-static uint64_t judge(const struct ring_batch *batch, uint64_t last_ns, uint64_t time_ns,
-		      uint64_t error_ns, uint8_t *ret_verdict)
-{
-	uint64_t judged = MIN_OF(MAX_OF(time_ns, last_ns), batch->now_ns + error_ns);
-
-	*ret_verdict = (judged - time_ns + error_ns > 2 * error_ns ? RING_RECORD_CLAMPED : 0) |
-		       (judged < batch->told_ns ? RING_RECORD_LATE : 0);
-	return judged;
-}
-
 /* Returns the producer's time in ns; ticks have an uncertainty. */
 static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
 {
@@ -275,6 +240,7 @@ static void settle_record(struct ring_reader *reader, const struct ring_batch *b
 	struct ring_totals *totals = &reader->totals;
 	bool has_ticks = reader->ticks && (header->flags & RING_FLAG_TICKS);
 	uint64_t time, least_ns = reader->last_ns;
+	uint64_t error_ns, time_ns;
 	uint8_t verdict;
 
 	if (header->type == RING_PAD) {
@@ -285,8 +251,13 @@ static void settle_record(struct ring_reader *reader, const struct ring_batch *b
 	if (has_ticks == reader->moved_has_ticks && time >= reader->moved_at)
 		least_ns = MAX_OF(least_ns, reader->moved_ns);
 	header->flags &= (uint16_t)~RING_FLAG_TICKS;
-	reader->last_ns = judge(batch, least_ns, ns_of(reader, time, has_ticks),
-				has_ticks ? TICKS_ERROR_NS : 0, &verdict);
+	/* A time that is later than now by less than its uncertainty stays, because the order of
+	 * records in different rings depends on it. */
+	error_ns = has_ticks ? TICKS_ERROR_NS : 0;
+	time_ns = ns_of(reader, time, has_ticks);
+	reader->last_ns = MIN_OF(MAX_OF(time_ns, least_ns), batch->now_ns + error_ns);
+	verdict = (reader->last_ns - time_ns + error_ns > 2 * error_ns ? RING_RECORD_CLAMPED : 0) |
+		  (reader->last_ns < batch->told_ns ? RING_RECORD_LATE : 0);
 	header->time_ns = reader->last_ns;
 	if (header->type == RING_REALLOC)
 		settle_realloc(reader, batch, (void *)(header + 1), time, has_ticks);
@@ -337,19 +308,6 @@ bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record)
 
 /* ---- A drain ---- */
 
-/* Lets the producer reuse the copied bytes. */
-static void give_room(struct ring_reader *reader, uint64_t n)
-{
-	if (n == 0)
-		return;
-	reader->tail += n;
-	/* pairs with find_room() */
-	__atomic_store_n(&reader->shared->tail, reader->tail, __ATOMIC_RELEASE);
-	/* pairs with wait_for_room() */
-	__atomic_fetch_add(&reader->shared->room, 1, __ATOMIC_SEQ_CST);
-	reader->gave_room = true;
-}
-
 void ring_reader_wake(struct ring_reader *reader)
 {
 	uint64_t room = reader->size - (reader->head - reader->tail);
@@ -359,16 +317,6 @@ void ring_reader_wake(struct ring_reader *reader)
 	reader->gave_room = false;
 	if (__atomic_load_n(&reader->shared->waiting, __ATOMIC_SEQ_CST) != 0)
 		syscall(SYS_futex, &reader->shared->room, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-/* Data after a head that was seen is younger than that time, whatever the producer states. */
-static void find_floor(struct ring_reader *reader, uint64_t start)
-{
-	if (reader->tail < reader->seen)
-		return;
-	reader->floor_ns = reader->tail == reader->head ? start : reader->seen_ns;
-	reader->seen = reader->head;
-	reader->seen_ns = start;
 }
 
 /*
@@ -391,39 +339,50 @@ static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_mov
 	return reader->bound_ns;
 }
 
-static void close_owner(struct ring_totals *totals)
-{
-	uint64_t accounted = totals->records + totals->abandoned;
-
-	for (size_t i = 0; i < RING_N_LOST; i++)
-		accounted += totals->lost[i];
-	totals->unpublished = totals->attempted - accounted;
-}
-
 static void drain(struct ring_reader *reader, enum ring_drain how, const struct view *view,
 		  uint64_t start, uint8_t *buffer, size_t n_bytes, struct ring_batch *batch)
 {
 	uint64_t waiting = view->head - reader->tail;
-	uint64_t n = MIN_OF(waiting, (uint64_t)n_bytes / 8 * 8), good;
+	uint64_t n = MIN_OF(waiting, (uint64_t)n_bytes / 8 * 8), good, first;
+	uint64_t at = reader->tail & (reader->size - 1), accounted;
 	bool is_dead = how == RING_DRAIN_DEAD;
 
 	reader->generation = (uint32_t)(view->state >> 32);
 	reader->head = view->head;
 	reader->last_ns = MAX_OF(reader->last_ns, reader->grant_ns);
-	copy_out(reader, buffer, n);
+	first = MIN_OF(n, reader->size - at);
+	memcpy(buffer, reader->data + at, first);
+	memcpy(buffer + first, reader->data, n - first);
 	good = check_records(reader, batch, buffer, n, n < waiting);
 	batch->end = buffer + good;
 	batch->is_more = reader->fault == RING_FAULT_NONE && good < waiting;
-	give_room(reader, good);
+	if (good > 0) { /* the producer may reuse the copied bytes */
+		reader->tail += good;
+		/* pairs with find_room() */
+		__atomic_store_n(&reader->shared->tail, reader->tail, __ATOMIC_RELEASE);
+		/* pairs with wait_for_room() */
+		__atomic_fetch_add(&reader->shared->room, 1, __ATOMIC_SEQ_CST);
+		reader->gave_room = true;
+	}
 	if (reader->fault == RING_FAULT_NONE && !take_counts(reader, view, batch->now_ns))
 		set_fault(reader, RING_FAULT_COUNTS, reader->tail);
 	reader->drain_ns = start;
 	if (reader->fault != RING_FAULT_NONE)
 		return;
 	batch->is_closed = !batch->is_more && (is_dead || (uint32_t)view->state == RING_CLOSED);
-	if (batch->is_closed)
-		close_owner(&reader->totals);
-	find_floor(reader, start);
+	if (batch->is_closed) {
+		accounted = reader->totals.records + reader->totals.abandoned;
+		for (size_t i = 0; i < RING_N_LOST; i++)
+			accounted += reader->totals.lost[i];
+		reader->totals.unpublished = reader->totals.attempted - accounted;
+	}
+	/* Data after a head that was seen is younger than that time, whatever the producer
+	 * states. */
+	if (reader->tail >= reader->seen) {
+		reader->floor_ns = reader->tail == reader->head ? start : reader->seen_ns;
+		reader->seen = reader->head;
+		reader->seen_ns = start;
+	}
 	batch->bound_ns =
 		find_bound(reader, view->busy != 0 && !is_dead, good > 0, batch->is_more, start);
 }
@@ -433,6 +392,7 @@ void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *bu
 {
 	uint64_t start = now_ns();
 	struct view view;
+	uint64_t ahead;
 
 	*ret_batch = (struct ring_batch){
 		.next = buffer,
@@ -445,7 +405,12 @@ void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *bu
 	load_view(reader->shared, &view);
 	ret_batch->now_ns = now_ns();
 	ret_batch->tid = view.tid;
-	reader->fault = check_view(reader, &view);
+	ahead = view.head - reader->tail;
+	if ((uint32_t)view.state >= RING_N_STATES ||
+	    (uint32_t)(view.state >> 32) - reader->generation > 1)
+		reader->fault = RING_FAULT_STATE;
+	else if (view.head % 8 != 0 || ahead > reader->size || ahead < reader->head - reader->tail)
+		reader->fault = RING_FAULT_POSITION;
 	reader->fault_at = reader->tail;
 	if (reader->fault == RING_FAULT_NONE)
 		drain(reader, how, &view, start, buffer, n_bytes, ret_batch);

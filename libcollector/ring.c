@@ -50,27 +50,15 @@ void ring_add_flags(struct ring *ring, uint32_t flags)
 
 /* ---- Full ---- */
 
-/* pairs with the consumer's loads of lost, which are before that of attempted */
-static void count_lost(struct ring_header *shared, enum ring_lost cause)
-{
-	__atomic_store_n(&shared->lost[cause], RING_LOAD(&shared->lost[cause]) + 1,
-			 __ATOMIC_RELEASE);
-}
-
 /* Definition records are not counted as attempts; the event that needed them is. */
 static void count_attempt(struct ring_header *shared, enum ring_lost cause, uint32_t type)
 {
 	if (!ring_type_is_event(type))
 		return;
 	ring_add(&shared->attempted, 1);
-	count_lost(shared, cause);
-}
-
-/* Called in handlers, at any instruction. */
-static void *count_nested(struct ring_header *shared)
-{
-	__atomic_fetch_add(&shared->lost[RING_LOST_NESTED], 1, __ATOMIC_RELEASE);
-	return NULL;
+	/* pairs with the consumer's loads of lost, which are before that of attempted */
+	__atomic_store_n(&shared->lost[cause], RING_LOAD(&shared->lost[cause]) + 1,
+			 __ATOMIC_RELEASE);
 }
 
 static long futex(uint32_t *word, int operation, uint32_t value, const struct timespec *timeout)
@@ -102,25 +90,21 @@ static void ring_doorbell(struct ring *ring)
 	errno = error;
 }
 
-static bool is_closed(const struct ring *ring)
-{
-	const struct ring_header *shared = RING_LOAD(&ring->shared);
-
-	return shared && (uint32_t)RING_LOAD(&shared->state) == RING_CLOSED;
-}
-
 bool ring_arena_ask_for_closed(struct ring_arena *arena)
 {
-	uint32_t i = 0, kicked = 0;
+	uint32_t kicked = 0;
 
 	if (!*arena->alive)
 		return false;
-	while (i < arena->n_rings && !is_closed(&arena->rings[i]))
-		i++;
-	if (i == arena->n_rings)
-		return false;
-	kick(arena->shared, &kicked);
-	return true;
+	for (uint32_t i = 0; i < arena->n_rings; i++) {
+		const struct ring_header *shared = RING_LOAD(&arena->rings[i].shared);
+
+		if (!shared || (uint32_t)RING_LOAD(&shared->state) != RING_CLOSED)
+			continue;
+		kick(arena->shared, &kicked);
+		return true;
+	}
+	return false;
 }
 
 /* Each third of a ring costs the consumer a wake-up, so a fast producer moves to a larger ring if
@@ -263,13 +247,6 @@ static bool wait_until(struct ring *ring, uint64_t deadline, uint64_t from, uint
 	}
 }
 
-/* True if waiting on after RING_WAIT_NS is in vain. */
-static bool is_hopeless(const struct ring_arena *arena)
-{
-	return !*arena->alive || RING_LOAD(&arena->shared->ended) != 0 ||
-	       (arena->budget->is_over && arena->budget->is_over());
-}
-
 static void end_wait(struct ring *ring)
 {
 	RING_STORE(&ring->shared->waiting, 0);
@@ -281,6 +258,7 @@ static void end_wait(struct ring *ring)
  * one wait. */
 static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
+	const struct ring_arena *arena = ring->arena;
 	struct ring_header *shared = ring->shared;
 	uint64_t start, now, left = RING_WAIT_NS;
 	int error = errno;
@@ -301,8 +279,10 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 		left = ring_budget_left(ring->arena->budget, now);
 		found = wait_until(ring, now + MIN_OF(left, RING_WAIT_NS), from, bytes, ret_at);
 		now = ring_now_ns();
+		/* waiting on after RING_WAIT_NS may be in vain */
 	} while (!found && left > RING_WAIT_NS && now - start < RING_WAIT_BUDGET_NS &&
-		 !is_hopeless(ring->arena));
+		 *arena->alive && RING_LOAD(&arena->shared->ended) == 0 &&
+		 !(arena->budget->is_over && arena->budget->is_over()));
 	end_wait(ring);
 	ring_add(&shared->waits, 1);
 	ring_add(&shared->waited_ns, now - start);
@@ -399,16 +379,6 @@ static bool is_alive(const struct open_record *open, uint64_t sp, const stack_t 
 	return is_open_there == is_here_there ? sp < open->sp : is_here_there;
 }
 
-static void get_signal_stack(const struct ring *ring, stack_t *ret_stack)
-{
-	int error = errno;
-
-	if ((ring->flags & RING_NO_SYSCALL) || syscall(SYS_sigaltstack, NULL, ret_stack) < 0 ||
-	    (ret_stack->ss_flags & SS_DISABLE))
-		*ret_stack = (stack_t){ .ss_size = 0 };
-	errno = error;
-}
-
 /* The last word may hold stale bytes after the payload. */
 static void clear_last(const struct ring *ring, uint64_t at, uint32_t bytes)
 {
@@ -424,8 +394,12 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 	uint64_t at, nested_ns;
 	struct ring_record_header *header;
 
-	if (level == RING_MAX_OPEN || !ring->nestable)
-		return ring_type_is_event(type) ? count_nested(shared) : NULL;
+	if (level == RING_MAX_OPEN || !ring->nestable) {
+		/* in handlers, at any instruction */
+		if (ring_type_is_event(type))
+			__atomic_fetch_add(&shared->lost[RING_LOST_NESTED], 1, __ATOMIC_RELEASE);
+		return NULL;
+	}
 	ring->nestable = false;
 	SIGNAL_FENCE();
 	ring_abandon(ring, level);
@@ -504,10 +478,14 @@ static uint32_t record_bytes(const struct ring *ring, size_t payload_bytes)
 /* Counts the open records whose code is still on the stack. */
 static size_t count_alive(const struct ring *ring, uint64_t sp)
 {
-	stack_t signal_stack;
+	stack_t signal_stack = { 0 };
+	int error = errno;
 	size_t level = 0;
 
-	get_signal_stack(ring, &signal_stack);
+	if ((ring->flags & RING_NO_SYSCALL) || syscall(SYS_sigaltstack, NULL, &signal_stack) < 0 ||
+	    (signal_stack.ss_flags & SS_DISABLE))
+		signal_stack.ss_size = 0;
+	errno = error;
 	while (level < RING_MAX_OPEN && ring->open[level].sp != 0 &&
 	       is_alive(&ring->open[level], sp, &signal_stack))
 		level++;

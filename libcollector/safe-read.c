@@ -71,15 +71,6 @@ static bool read_by_probe(uint64_t address, void *buffer, size_t size)
 	return true;
 }
 
-static size_t count_by_probe(uint64_t end, size_t n)
-{
-	size_t i = 0;
-
-	while (can_probe() && i < n && is_readable(end - (i + 1) * SAFE_READ_PAGE))
-		i++;
-	return i;
-}
-
 /* ---- By the kernel ---- */
 
 static void choose_way(struct safe_read *memory)
@@ -140,5 +131,7 @@ size_t safe_read_count_below(struct safe_read *memory, uint64_t end, size_t n)
 		if (got < part && memory->way == SAFE_READ_BY_KERNEL)
 			return done;
 	}
-	return done + count_by_probe(end - done * SAFE_READ_PAGE, n - done);
+	while (can_probe() && done < n && is_readable(end - (done + 1) * SAFE_READ_PAGE))
+		done++;
+	return done;
 }

@@ -242,14 +242,6 @@ static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct self
 	return module_read(&memory, range->id_at, range->id, range->n_id_bytes);
 }
 
-/* Returns whether the line belongs to an ELF file whose first line the scan has seen. */
-static bool identify(struct scan *scan, const struct line *line, struct self_maps_range *range)
-{
-	return line->is_executable && line->path[0] && scan->first.dev == line->dev &&
-	       scan->first.inode == line->inode && scan->first.end <= line->end &&
-	       read_id(scan, scan->first.start, line->end, range);
-}
-
 /* For memory of no known file: the part of [start, end) in the loader's module at the address, if
  * the loader has one there. */
 static struct self_maps_range make_nameless(struct scan *scan, uint64_t address, uint64_t start,
@@ -285,7 +277,10 @@ static bool take_line(struct scan *scan, char *text)
 	range = (struct self_maps_range){ .start = line.start,
 					  .end = line.end,
 					  .file_offset = line.offset };
-	if (identify(scan, &line, &range))
+	/* the line belongs to an ELF file whose first line the scan has seen */
+	if (line.is_executable && line.path[0] && scan->first.dev == line.dev &&
+	    scan->first.inode == line.inode && scan->first.end <= line.end &&
+	    read_id(scan, scan->first.start, line.end, &range))
 		image = scan->tell(scan->data, &range, line.dev, line.inode, line.path);
 	else
 		range = make_nameless(scan, address, line.start, line.end);
@@ -316,29 +311,22 @@ static uint32_t take_lines(struct scan *scan, uint32_t n)
 	return n - at < SELF_MAPS_LINE ? n - at : 0;
 }
 
-/* Returns the unknown gap around the address. */
-static void get_gap(const struct self_maps *code, uint64_t address, uint64_t *ret_start,
-		    uint64_t *ret_end)
-{
-	uint32_t i = find_index(code, address);
-
-	*ret_start = i > 0 ? code->ranges[i - 1].end : 0;
-	*ret_end = i < code->n ? code->ranges[i].start : UINT64_MAX;
-}
-
 /* Marks addresses that are not mapped or not listed, so that they are not searched again; for a
  * module, all of its unknown part. */
 static void add_rest(struct scan *scan)
 {
 	for (uint32_t i = 0; i < scan->stack->n; i++) {
 		uint64_t address = self_maps_byte(scan->stack, i);
-		uint64_t page = address & -(uint64_t)SAFE_READ_PAGE, start, end;
+		uint64_t page = address & -(uint64_t)SAFE_READ_PAGE;
 		struct self_maps_range rest;
+		uint32_t at;
 
 		if (self_maps_find(scan->code, address) || page + SAFE_READ_PAGE == 0)
 			continue;
-		get_gap(scan->code, address, &start, &end);
-		rest = make_nameless(scan, address, start, end);
+		at = find_index(scan->code, address); /* of the unknown gap's end */
+		rest = make_nameless(scan, address, at > 0 ? scan->code->ranges[at - 1].end : 0,
+				     at < scan->code->n ? scan->code->ranges[at].start
+							: UINT64_MAX);
 		if (!rest.was_loaded) {
 			rest.start = page;
 			rest.end = page + SAFE_READ_PAGE;

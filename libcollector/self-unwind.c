@@ -240,15 +240,6 @@ static bool has_room(const struct visit *visit)
 	       (visit->high == top || visit->frame >= visit->low + ROOM);
 }
 
-/* Checks the room below the current frame, if that is on the thread's own stack. */
-static void look_for_room(struct visit *visit)
-{
-	if (visit->frame + ROOM < visit->low || visit->frame >= visit->high || has_room(visit))
-		return;
-	reach(&visit->memory, visit->frame - ROOM, &visit->low);
-	visit->is_tight = !has_room(visit);
-}
-
 /* Finds the stack of sp. Later calls return at once while sp stays in the range that was found. */
 static void find_stack(struct arena *arena, struct self_unwind *own, uint64_t sp,
 		       struct visit *visit)
@@ -265,7 +256,11 @@ static void find_stack(struct arena *arena, struct self_unwind *own, uint64_t sp
 		find_ranges(visit);
 	if (sp < visit->high && visit->alt_high == 0)
 		reach(&visit->memory, sp, &visit->low);
-	look_for_room(visit);
+	/* Check the room below the current frame, if that is on the thread's own stack. */
+	if (visit->frame + ROOM >= visit->low && visit->frame < visit->high && !has_room(visit)) {
+		reach(&visit->memory, visit->frame - ROOM, &visit->low);
+		visit->is_tight = !has_room(visit);
+	}
 	if (visit->is_child)
 		return;
 	own->low = visit->low;
@@ -313,25 +308,12 @@ static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 	return sp != 0 && is_own(visit, visit->frame) && (!is_own(visit, sp) || sp < visit->frame);
 }
 
-/* True if the holder was a child that shared this memory, and has ended. */
-static bool is_orphaned(uintptr_t holder)
-{
-	return (holder & 1) && syscall(SYS_kill, (pid_t)(holder >> 1), 0) < 0 && errno == ESRCH;
-}
-
-/*
- * For a free cache: true if this process was forked within a walk that used it. Only a walk of this
- * thread continues; the state of another thread's walk is ignored.
- */
-static bool is_forked_within(const struct claim *claim, const struct cache *cache)
-{
-	return !claim->is_used && cache->holder_sp != 0 && cache->holder_thread == thread_pointer();
-}
-
 static bool take_over(struct claim *claim, struct cache *cache, uintptr_t before,
 		      const struct visit *visit)
 {
-	bool is_gone = (!visit->is_quiet && is_orphaned(before)) ||
+	/* The holder was a child that shared this memory, and has ended; or it will never go on. */
+	bool is_gone = (!visit->is_quiet && (before & 1) &&
+			syscall(SYS_kill, (pid_t)(before >> 1), 0) < 0 && errno == ESRCH) ||
 		       (before == visit->holder && !visit->is_child && is_abandoned(cache, visit));
 
 	if (!is_gone || !atomic_compare_exchange_strong(&claim->holder, &before, visit->holder))
@@ -346,7 +328,10 @@ static bool take(struct claim *claim, struct cache *cache, const struct visit *v
 	bool is_free = atomic_compare_exchange_strong_explicit(
 		&claim->holder, &before, visit->holder, memory_order_acquire, memory_order_relaxed);
 
-	if (is_free && is_forked_within(claim, cache)) {
+	/* This process was forked within a walk that used the cache. Only a walk of this thread
+	 * continues; the state of another thread's walk is ignored. */
+	if (is_free && !claim->is_used && cache->holder_sp != 0 &&
+	    cache->holder_thread == thread_pointer()) {
 		before = cache->holder;
 		atomic_store_explicit(&claim->holder, before, memory_order_relaxed);
 		is_free = false;
@@ -361,16 +346,6 @@ static bool take(struct claim *claim, struct cache *cache, const struct visit *v
 	atomic_signal_fence(memory_order_seq_cst);
 	cache->holder_sp = visit->frame;
 	return true;
-}
-
-static void give_back(const struct visit *visit)
-{
-	uintptr_t holder = visit->holder;
-
-	visit->cache->holder_sp = 0;
-	/* pairs with take() */
-	atomic_compare_exchange_strong_explicit(&visit->claim->holder, &holder, 0,
-						memory_order_release, memory_order_relaxed);
 }
 
 static bool take_any(struct arena *arena, struct self_unwind *own, struct visit *visit)
@@ -531,8 +506,13 @@ static bool enter(struct arena *arena, struct self_unwind *own, struct visit *vi
 
 static void leave(struct self_unwind *own, struct visit *visit)
 {
-	if (visit->cache)
-		give_back(visit);
+	uintptr_t holder = visit->holder;
+	if (visit->cache) {
+		visit->cache->holder_sp = 0;
+		/* pairs with take() */
+		atomic_compare_exchange_strong_explicit(&visit->claim->holder, &holder, 0,
+							memory_order_release, memory_order_relaxed);
+	}
 	atomic_signal_fence(memory_order_seq_cst);
 	if (!visit->is_child)
 		own->walking = has_outer(visit) ? visit->outer : 0;
@@ -633,16 +613,6 @@ static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_
 	return read_code(data, address, buffer, size);
 }
 
-/* At most SELF_UNWIND_MAX_FOREIGN frames of fibers, and at most that many in total if the walk
- * starts on one. */
-static bool may_step(const struct visit *visit, uint64_t start, uint64_t sp, uint32_t n,
-		     uint32_t *n_foreign)
-{
-	*n_foreign += is_foreign(visit, sp);
-	return *n_foreign <= SELF_UNWIND_MAX_FOREIGN &&
-	       (n < SELF_UNWIND_MAX_FOREIGN || !is_foreign(visit, start));
-}
-
 static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct walk_place *from,
 			      self_unwind_take *keep, void *data)
 {
@@ -664,7 +634,11 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 	visit->n_foreign_reads = 0;
 	visit->n_window_bytes = 0;
 	while (step->stop == WALK_N_STOPS) {
-		if (!may_step(visit, start, step->next.at.sp, step->next.n, &n_foreign))
+		/* At most SELF_UNWIND_MAX_FOREIGN frames of fibers, and at most that many in total
+		 * if the walk starts on one. */
+		n_foreign += is_foreign(visit, step->next.at.sp);
+		if (n_foreign > SELF_UNWIND_MAX_FOREIGN ||
+		    (step->next.n >= SELF_UNWIND_MAX_FOREIGN && is_foreign(visit, start)))
 			return WALK_DEPTH;
 		step->at = step->next;
 		step->n_words = 0;

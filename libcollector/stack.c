@@ -121,20 +121,6 @@ static struct ring_frame make_frame(const struct self_maps *code,
 	return frame;
 }
 
-/* A text whose bytes are the stack's frames. */
-static struct text make_text(const struct self_maps *code, const struct self_maps_stack *stack)
-{
-	struct text text = { .n_bytes = 1, .hash = SALT };
-
-	for (uint32_t i = 0; i < stack->n; i++) {
-		struct ring_frame frame = make_frame(code, stack, i);
-
-		text.hash = intern_mix(frame.offset ^ text.hash,
-				       (uint64_t)frame.image << 2 | frame.kind);
-	}
-	return text;
-}
-
 static enum message_outcome write_frames(struct producer *producer, uint32_t epoch,
 					 const struct self_maps *code,
 					 const struct self_maps_stack *stack, struct text *text)
@@ -177,7 +163,14 @@ static enum message_outcome write_stack(struct producer *producer, uint32_t epoc
 		       : MESSAGE_WRITTEN;
 	if (outcome != MESSAGE_WRITTEN)
 		return outcome;
-	text = make_text(code, &pcs);
+	/* a text whose bytes are the stack's frames */
+	text = (struct text){ .n_bytes = 1, .hash = SALT };
+	for (uint32_t i = 0; i < pcs.n; i++) {
+		struct ring_frame frame = make_frame(code, &pcs, i);
+
+		text.hash = intern_mix(frame.offset ^ text.hash,
+				       (uint64_t)frame.image << 2 | frame.kind);
+	}
 	if (!intern_find(&producer->intern, &text)) {
 		text.id = intern_new_id(&producer->intern);
 		outcome = write_frames(producer, epoch, code, &pcs, &text);

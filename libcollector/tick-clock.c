@@ -123,20 +123,15 @@ static void *read_shut_out(void *data)
 	return NULL;
 }
 
-static bool is_read_without_kernel(void)
+struct tick_clock *tick_clock_new(void)
 {
 	bool is_read = false;
 	pthread_t id;
 
-	if (pthread_create(&id, NULL, read_shut_out, &is_read) != 0)
-		return false;
+	if (!TICK_EXISTS || pthread_create(&id, NULL, read_shut_out, &is_read) != 0)
+		return NULL;
 	pthread_join(id, NULL);
-	return is_read;
-}
-
-struct tick_clock *tick_clock_new(void)
-{
-	return TICK_EXISTS && is_read_without_kernel() ? tick_clock_new_of(read_both, NULL) : NULL;
+	return is_read ? tick_clock_new_of(read_both, NULL) : NULL;
 }
 
 void tick_clock_free(struct tick_clock *clock)
@@ -156,42 +151,24 @@ static uint64_t value_at(const struct stretch *stretch, uint64_t ticks)
 	return stretch->ns + (uint64_t)((double)(ticks - stretch->from) * stretch->rate);
 }
 
-/* For ticks before all known stretches. */
-static uint64_t value_before(const struct tick_clock *clock, const struct stretch *stretch,
-			     uint64_t ticks)
-{
-	double ns = (double)MIN_OF(stretch->from - ticks, LONG_AGO) * clock->rate;
-
-	return ns < (double)stretch->ns ? stretch->ns - (uint64_t)ns : 0;
-}
-
-static void begin_anew(struct tick_clock *clock, struct tick_reading now)
-{
-	clock->first = now;
-	clock->rate = 0;
-	clock->n = clock->last = 0;
-}
-
-/* The rate needs two readings that are far enough apart. */
-static struct tick_reading find_rate(struct tick_clock *clock)
-{
-	struct tick_reading now = clock->read(clock->data);
-
-	if (now.ticks < clock->first.ticks || now.ns < clock->first.ns ||
-	    (clock->n > 0 && now.ticks < stretch_at(clock, clock->n - 1)->from))
-		begin_anew(clock, now);
-	while (now.ns - clock->first.ns < STRETCH_NS || now.ticks == clock->first.ticks)
-		now = clock->read(clock->data);
-	clock->rate = (double)(now.ns - clock->first.ns) / (double)(now.ticks - clock->first.ticks);
-	return now;
-}
-
 /* Adds a stretch from the last one's end to 1 ms after now. */
 static void add_stretch(struct tick_clock *clock)
 {
-	struct tick_reading now = find_rate(clock), from = clock->first;
-	uint64_t to = now.ticks + MAX_OF((uint64_t)(STRETCH_NS / clock->rate), UINT64_C(1));
-	uint64_t to_ns = now.ns + STRETCH_NS;
+	struct tick_reading now = clock->read(clock->data), from;
+	uint64_t to, to_ns;
+
+	if (now.ticks < clock->first.ticks || now.ns < clock->first.ns ||
+	    (clock->n > 0 && now.ticks < stretch_at(clock, clock->n - 1)->from)) {
+		clock->first = now;
+		clock->n = clock->last = 0;
+	}
+	/* The rate needs two readings that are far enough apart. */
+	while (now.ns - clock->first.ns < STRETCH_NS || now.ticks == clock->first.ticks)
+		now = clock->read(clock->data);
+	from = clock->first;
+	clock->rate = (double)(now.ns - from.ns) / (double)(now.ticks - from.ticks);
+	to = now.ticks + MAX_OF((uint64_t)(STRETCH_NS / clock->rate), UINT64_C(1));
+	to_ns = now.ns + STRETCH_NS;
 
 	if (clock->n > 0) {
 		const struct stretch *last = stretch_at(clock, clock->n - 1);
@@ -228,6 +205,7 @@ static void find_stretch(struct tick_clock *clock, uint64_t ticks)
 uint64_t tick_clock_ns(struct tick_clock *clock, uint64_t ticks)
 {
 	const struct stretch *stretch = stretch_at(clock, clock->last);
+	double ns;
 
 	if (__builtin_expect(ticks >= stretch->from && ticks < stretch->to, 1))
 		return value_at(stretch, ticks);
@@ -236,7 +214,9 @@ uint64_t tick_clock_ns(struct tick_clock *clock, uint64_t ticks)
 		add_stretch(clock);
 	find_stretch(clock, ticks);
 	stretch = stretch_at(clock, clock->last);
-	if (ticks < stretch->from)
-		return value_before(clock, stretch, ticks);
-	return value_at(stretch, MIN_OF(ticks, stretch->to));
+	if (ticks >= stretch->from)
+		return value_at(stretch, MIN_OF(ticks, stretch->to));
+	/* before all known stretches */
+	ns = (double)MIN_OF(stretch->from - ticks, LONG_AGO) * clock->rate;
+	return ns < (double)stretch->ns ? stretch->ns - (uint64_t)ns : 0;
 }

@@ -260,28 +260,6 @@ static void add_row(struct unwind_cache *calls, const struct self_unwind_step *s
 	};
 }
 
-/* Adds ROW_CALLED to a row that exists. */
-static void note_call(struct unwind_cache *calls, const struct walk_place *place)
-{
-	struct unwind_cache_row *row = row_of(calls, place->at.pc);
-
-	if ((place->flags & WALK_FRAME_FP) && is_of(row, calls, place->at.pc))
-		row->kind |= ROW_CALLED;
-}
-
-static void set_place(struct visit *visit, const struct walk_place *place)
-{
-	visit->pc = place->at.pc;
-	visit->sp = place->at.sp;
-	visit->fp = place->at.fp;
-	visit->lr = place->at.lr;
-	visit->n_lookups = place->n_lookups;
-	visit->state = (place->flags & WALK_FRAME_EXACT ? EXACT : 0) |
-		       (place->flags & WALK_FRAME_FP ? BY_FP : 0) |
-		       (place->fp_known ? 0 : FP_UNKNOWN) | (place->lr_known ? LR_KNOWN : 0) |
-		       ((place->n_switches << 8) & SWITCHES);
-}
-
 static struct walk_place get_place(const struct visit *visit)
 {
 	return (struct walk_place){
@@ -301,7 +279,9 @@ static bool take(void *data, const struct self_unwind_step *step)
 {
 	struct visit *visit = data;
 	uint32_t kind = classify(step);
+	const struct walk_place *place = &step->next;
 	struct unwind_cache_pending *pending;
+	struct unwind_cache_row *row;
 
 	if (!(kind & GENERAL))
 		add_row(visit->calls, step, kind);
@@ -313,8 +293,18 @@ static bool take(void *data, const struct self_unwind_step *step)
 	visit->is_open |= !step->is_own;
 	if (step->stop != WALK_N_STOPS)
 		return true;
-	set_place(visit, &step->next);
-	note_call(visit->calls, &step->next);
+	visit->pc = place->at.pc;
+	visit->sp = place->at.sp;
+	visit->fp = place->at.fp;
+	visit->lr = place->at.lr;
+	visit->n_lookups = place->n_lookups;
+	visit->state = (place->flags & WALK_FRAME_EXACT ? EXACT : 0) |
+		       (place->flags & WALK_FRAME_FP ? BY_FP : 0) |
+		       (place->fp_known ? 0 : FP_UNKNOWN) | (place->lr_known ? LR_KNOWN : 0) |
+		       ((place->n_switches << 8) & SWITCHES);
+	row = row_of(visit->calls, place->at.pc);
+	if ((place->flags & WALK_FRAME_FP) && is_of(row, visit->calls, place->at.pc))
+		row->kind |= ROW_CALLED;
 	visit->is_met = meet(visit);
 	return !visit->is_met && !is_full(visit) &&
 	       !is_of(row_of(visit->calls, visit->pc), visit->calls, visit->pc);
