@@ -23,10 +23,10 @@
 #include "daemon/broker/authorization.h"
 
 #include "arch/base.h"
+#include "daemon/broker/access-check.h"
 #include "daemon/broker/error.h"
-#include "daemon/broker/ownership.h"
 
-#define MAX_LOOKS 8 /* concurrent ownership checks of one user */
+#define MAX_LOOKS 8 /* concurrent access checks of one user */
 
 /* ---- A session ------------------------------------------------------------------------------- */
 
@@ -167,7 +167,7 @@ static void ask_quietly(struct session_request *request)
 	authority_ask(request->authorization.authority, &question, on_quiet, request);
 }
 
-static void on_ownership(struct targets *targets, bool owned, const GError *error, void *data)
+static void on_access_check(struct targets *targets, bool owned, const GError *error, void *data)
 {
 	struct session_request *request = data;
 
@@ -182,13 +182,13 @@ static void on_ownership(struct targets *targets, bool owned, const GError *erro
 	ask_quietly(request);
 }
 
-/* An ownership check of thousands of threads takes long, and polkit is asked only after it. So both
+/* An access check of thousands of threads takes long, and polkit is asked only after it. So both
  * limits are checked first. */
 static bool has_room(const struct session_request *request, GError **error)
 {
 	return authority_has_room(request->authorization.authority, request->authorization.caller,
 				  false, error) &&
-	       (ownership_pending(request->access.uid) < MAX_LOOKS ||
+	       (access_check_pending(request->access.uid) < MAX_LOOKS ||
 		broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 			    "%d requests of this user already wait until it is known whose their "
 			    "processes are",
@@ -216,7 +216,7 @@ static void begin(struct session_request *request)
 		   !targets_new(options->pids, options->n_pids, &targets, &error)) {
 		finish(request, error);
 	} else {
-		ownership_ask(targets, access->uid, on_ownership, request);
+		access_check_request(targets, access->uid, on_access_check, request);
 	}
 }
 

@@ -18,13 +18,13 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "arch/start-threads.h"
+#include "daemon/broker/access-check.h"
 #include "daemon/broker/child.h"
 #include "daemon/broker/control.h"
 #include "daemon/broker/descriptors.h"
 #include "daemon/broker/events.h"
 #include "daemon/broker/images.h"
 #include "daemon/broker/name.h"
-#include "daemon/broker/ownership.h"
 #include "daemon/broker/sandbox.h"
 #include "daemon/broker/service.h"
 
@@ -123,7 +123,7 @@ static int done(struct program *program)
 	g_clear_pointer(&program->name, name_free);
 	if (program->service)
 		service_end_calls(program->service);
-	ownership_end();
+	access_check_end();
 	if (program->authority)
 		authority_end(program->authority);
 	/* serves the answers to what was canceled; clients that leave meanwhile still reach the

@@ -9,7 +9,7 @@
  *                 [test_bus_polkit: of another process]
  *             (2) a process that the kernel would not let the user trace is not the user's own
  *                 [test_bus_polkit: own is own, not dumpable]
- * owner.c decides what makes a process the user's own.
+ * process-access.c decides what makes a process the user's own.
  */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
-#include "daemon/owner.h"
+#include "daemon/process-access.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ bool target_is_owned(int pidfd, pid_t pid, uid_t uid)
 	g_autofree char *path = g_strdup_printf("/proc/%d", (int)pid);
 	CLEANUP_CLOSE int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	return dir >= 0 && owner_is(dir, uid) && target_is_alive(pidfd);
+	return dir >= 0 && process_access_all(dir, uid) && target_is_alive(pidfd);
 }
 
 bool target_inner_pid(pid_t pid, pid_t *ret_inner)

@@ -13,8 +13,8 @@
 int target_open(pid_t pid);
 /* Returns whether the process has not ended. A zombie has ended. */
 bool target_is_alive(int pidfd);
-/* Returns whether it is alive and wholly the user's: see owner_is(). `pid` is what target_open()
- * got. */
+/* Returns whether it is alive and wholly the user's: see process_access_all(). `pid` is what
+ * target_open() got. */
 bool target_is_owned(int pidfd, pid_t pid, uid_t uid);
 
 /* Reports its number in its own PID namespace; 0: the same as here. Returns false if it is gone. */

@@ -35,7 +35,7 @@
 #include "daemon/files/below.h"
 #include "daemon/files/mounts.h"
 #include "daemon/files/status.h"
-#include "daemon/owner.h"
+#include "daemon/process-access.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -400,7 +400,7 @@ int image_open(const struct files_config *config, const struct client *client,
 	snprintf(name, sizeof(name), "/proc/%d", request->request.pid);
 	target.dir = dir = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (!config->any_image)
-		target.is_own = dir >= 0 && owner_leads(dir, client->uid);
+		target.is_own = dir >= 0 && process_access_first(dir, client->uid);
 	if (config->own_only && !target.is_own)
 		return dir < 0 ? ESRCH : EACCES;
 	failed = target.careful ? ENOENT : open_mapping(&target, &fd);
@@ -409,7 +409,7 @@ int image_open(const struct files_config *config, const struct client *client,
 	if (failed && open_exe(&target, &fd) != 0)
 		return failed;
 	/* the process may be another user's by now */
-	if (target.is_own && !owner_is(dir, client->uid))
+	if (target.is_own && !process_access_all(dir, client->uid))
 		return EACCES;
 	answer->client_read = client_may_have(&target, fd);
 	if (config->own_only && !answer->client_read)

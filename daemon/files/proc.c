@@ -23,7 +23,7 @@
 #include "daemon/files/buffer.h"
 #include "daemon/files/cgroups.h"
 #include "daemon/files/status.h"
-#include "daemon/owner.h"
+#include "daemon/process-access.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -357,7 +357,7 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 	status_set_pid(pid);
 	snprintf(name, sizeof(name), "%d", pid);
 	dir = openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0 || (config->own_only && !owner_leads(dir, config->uid)))
+	if (dir < 0 || (config->own_only && !process_access_first(dir, config->uid)))
 		return 0;
 	if (!snapshot->request->n_footprints)
 		read_process(snapshot, dir, pid);
@@ -367,7 +367,7 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 		 !buffer_add_file(&snapshot->buffer, dir, "smaps_rollup", rollup, SMALL_FILE_BYTES))
 		buffer_add_file(&snapshot->buffer, dir, "statm", statm, SMALL_FILE_BYTES);
 	/* the process may be another user's by now */
-	if (config->own_only && !owner_is(dir, config->uid))
+	if (config->own_only && !process_access_all(dir, config->uid))
 		snapshot->buffer.length = 0;
 	return flush(snapshot);
 }

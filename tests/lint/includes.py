@@ -31,7 +31,7 @@ ALLOWED = {
     "libcapture": (["libcapture", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
     "libcollector": (["libcollector", "arch"], []),
     "daemon": (
-        ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/owner.h", "daemon/stranger.h", "arch"],
+        ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/process-access.h", "daemon/stranger.h", "arch"],
         ["glib", "seccomp", "stdio"],
     ),
     # daemon/protocol.h uses the format's enums in its messages; profd does not link the format's
@@ -44,7 +44,7 @@ ALLOWED = {
             "daemon/files-protocol.h",
             "daemon/datagram.h",
             "daemon/filter.h",
-            "daemon/owner.h",
+            "daemon/process-access.h",
             "daemon/stranger.h",
             "libcapture/prof-capture.h",
             "libcollector/control.h",
@@ -72,7 +72,7 @@ ALLOWED = {
             "daemon/files-protocol.h",
             "daemon/datagram.h",
             "daemon/filter.h",
-            "daemon/owner.h",
+            "daemon/process-access.h",
             "arch",
         ],
         ["seccomp", "stdio"],

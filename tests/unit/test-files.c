@@ -9,7 +9,7 @@
 #include "daemon/files/image.h"
 #include "daemon/files/proc.h"
 #include "daemon/files/sandbox.h"
-#include "daemon/owner.h"
+#include "daemon/process-access.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>
@@ -699,7 +699,7 @@ static bool ask_for_owner(void)
 	g_autofree char *path = g_strdup_printf("/proc/%d", namespaced);
 	CLEANUP_CLOSE int dir = open(path, O_PATH | O_CLOEXEC);
 
-	return owner_is(dir, SOMEBODY);
+	return process_access_all(dir, SOMEBODY);
 }
 
 static void test_sandbox(void)

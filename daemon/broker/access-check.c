@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ownership - checks on a thread whether processes are a user's
+ * Access check - checks on a thread whether processes are a user's
  *
- * Each thread of each process must be checked (daemon/owner.h), which takes half a second for ten
- * thousand threads, and profd has other clients. So each question has its own thread, which reads
- * only what it is given.
+ * Each thread of each process must be checked (daemon/process-access.h), which takes half a second
+ * for ten thousand threads, and profd has other clients. So each question has its own thread, which
+ * reads only what it is given.
  * Invariants: (1) the main loop never waits for a thread
  *                 [test_bus: test_others_are_served_while_many_threads_are_looked_at]
  *             (2) each question is answered once, also when profd ends
@@ -13,7 +13,7 @@
  */
 #include "config.h"
 
-#include "daemon/broker/ownership.h"
+#include "daemon/broker/access-check.h"
 
 #include "daemon/broker/error.h"
 
@@ -49,10 +49,10 @@ static gpointer run(gpointer data)
 	return NULL;
 }
 
-void ownership_ask(struct targets *targets, uid_t uid,
-		   void (*answer)(struct targets *targets, bool owned, const GError *error,
-				  void *data),
-		   void *data)
+void access_check_request(struct targets *targets, uid_t uid,
+			  void (*answer)(struct targets *targets, bool owned, const GError *error,
+					 void *data),
+			  void *data)
 {
 	struct question *question = g_new(struct question, 1);
 	g_autoptr(GError) error = NULL;
@@ -61,7 +61,7 @@ void ownership_ask(struct targets *targets, uid_t uid,
 	*question =
 		(struct question){ .targets = targets, .uid = uid, .answer = answer, .data = data };
 	pending = g_slist_prepend(pending, question);
-	thread = g_thread_try_new("ownership", run, question, &error);
+	thread = g_thread_try_new("access-check", run, question, &error);
 	if (thread) {
 		g_thread_unref(thread);
 		return;
@@ -72,7 +72,7 @@ void ownership_ask(struct targets *targets, uid_t uid,
 	answer(NULL, false, error, data);
 }
 
-unsigned ownership_pending(uid_t uid)
+unsigned access_check_pending(uid_t uid)
 {
 	unsigned n = 0;
 
@@ -82,7 +82,7 @@ unsigned ownership_pending(uid_t uid)
 }
 
 /* The threads continue, and nothing waits for them. */
-void ownership_end(void)
+void access_check_end(void)
 {
 	g_autoptr(GError) error = NULL;
 

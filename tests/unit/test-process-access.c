@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/owner.c, and of its queries with the pidfds of daemon/broker/target.c.
+ * Checks of daemon/process-access.c, and of its queries with the pidfds of daemon/broker/target.c.
  */
 #include "tests/unit/test.h"
 
 #include "arch/base.h"
 #include "daemon/broker/target.h"
-#include "daemon/owner.h"
+#include "daemon/process-access.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -195,7 +195,7 @@ static bool leads(const struct child *child, uid_t uid)
 
 	snprintf(path, sizeof(path), "/proc/%d", child->pid);
 	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	found = owner_leads(dir, uid);
+	found = process_access_first(dir, uid);
 	close(dir);
 	return found;
 }
@@ -228,9 +228,9 @@ static void test_folder(void)
 
 	snprintf(path, sizeof(path), "/proc/%d", child.pid);
 	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	CHECK(owner_is(dir, geteuid()));
+	CHECK(process_access_all(dir, geteuid()));
 	end(&child);
-	CHECK(!owner_is(dir, geteuid()) && !owner_leads(dir, geteuid()));
+	CHECK(!process_access_all(dir, geteuid()) && !process_access_first(dir, geteuid()));
 	close(dir);
 }
 

@@ -9,8 +9,8 @@
  * neither run a setuid program nor read what the user may not. The answer is about this moment
  * only: ask again after the work that depends on it. Does not block, whatever the process does;
  * takes some 50 us a thread if it is the user's. */
-bool owner_is(int dir, uid_t uid);
+bool process_access_all(int dir, uid_t uid);
 /* The same for its first thread. That is enough before reading something that is passed on only if
- * owner_is() agrees after it: a user who may trace one thread may see all of the process's
- * memory. */
-bool owner_leads(int dir, uid_t uid);
+ * process_access_all() agrees after it: a user who may trace one thread may see all of the
+ * process's memory. */
+bool process_access_first(int dir, uid_t uid);

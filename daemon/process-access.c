@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Owner - decides whose a process is, for profd and profd-files
+ * Process access - decides whose a process is, for profd and profd-files
  *
  * Applies the kernel's rules for ptrace and perf (kernel/ptrace.c: __ptrace_may_access) for a user
  * who is not the caller. A process is a user's if all ids of all its threads are, if it is
@@ -12,13 +12,13 @@
  * not the user's.
  * The folder's descriptor refers to one process: it does not lead to the next one of the same
  * number.
- * Invariants: (1) a process that cannot be looked at is nobody's  [test-owner: gone]
+ * Invariants: (1) a process that cannot be looked at is nobody's  [test-process-access: gone]
  *             (2) one thread that is not the user's makes the process not the user's
- *                 [test-owner: not_the_users]
+ *                 [test-process-access: not_the_users]
  *             (3) in a user namespace it is the user's only if that is the user's as well
- *                 [test-owner: namespaces]
+ *                 [test-process-access: namespaces]
  */
-#include "daemon/owner.h"
+#include "daemon/process-access.h"
 
 #include "arch/base.h"
 
@@ -164,7 +164,7 @@ static bool may_be(int dir, uid_t uid)
 	return fstat(dir, &folder) == 0 && folder.st_uid == uid;
 }
 
-bool owner_leads(int dir, uid_t uid)
+bool process_access_first(int dir, uid_t uid)
 {
 	bool is_ours;
 	enum verdict verdict;
@@ -173,10 +173,10 @@ bool owner_leads(int dir, uid_t uid)
 		return false;
 	verdict = judge_thread(dir, ".", uid, is_ours && uid != 0);
 	/* it may have ended before the other threads */
-	return verdict == OWNED || (verdict == ENDED && owner_is(dir, uid));
+	return verdict == OWNED || (verdict == ENDED && process_access_all(dir, uid));
 }
 
-bool owner_is(int dir, uid_t uid)
+bool process_access_all(int dir, uid_t uid)
 {
 	CLEANUP(close_dir) DIR *tasks = NULL;
 	bool owned = false, is_ours = true;

@@ -9,12 +9,12 @@
  * shortly before. With an error there are no targets: the thread could not be started, or profd
  * ends.
  */
-void ownership_ask(struct targets *targets, uid_t uid,
-		   void (*answer)(struct targets *targets, bool owned, const GError *error,
-				  void *data),
-		   void *data);
+void access_check_request(struct targets *targets, uid_t uid,
+			  void (*answer)(struct targets *targets, bool owned, const GError *error,
+					 void *data),
+			  void *data);
 
 /* Returns the number of unanswered questions for this user. */
-unsigned ownership_pending(uid_t uid);
+unsigned access_check_pending(uid_t uid);
 /* Answers all open questions with an error. */
-void ownership_end(void);
+void access_check_end(void);
