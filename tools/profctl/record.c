@@ -15,6 +15,7 @@
 
 #include "arch/errno-text.h"
 #include "arch/start-threads.h"
+#include "tools/profctl/attach.h"
 #include "tools/profctl/client.h"
 #include "tools/profctl/command.h"
 #include "tools/profctl/output.h"
@@ -23,7 +24,6 @@
 #include "tools/profctl/record-options.h"
 #include "tools/profctl/record-result.h"
 #include "tools/profctl/verbs.h"
-#include "tools/profctl/wake.h"
 
 #include <glib-unix.h>
 #include <glib/gi18n.h>
@@ -37,7 +37,7 @@
 struct recording {
 	struct record_options options;
 	struct preload preload;
-	struct wakes wakes; /* processes to attach to, for their allocations */
+	struct attachments attachments; /* processes to attach to, for their allocations */
 	struct command command;
 	struct output output;
 	struct progress progress;
@@ -187,7 +187,8 @@ static void on_created(void *data)
 	struct recording *recording = data;
 
 	recording->created = true;
-	if (recording->options.command || recording->control.fd >= 0 || recording->wakes.n > 0)
+	if (recording->options.command || recording->control.fd >= 0 ||
+	    recording->attachments.n > 0)
 		client_start_with_collectors(recording->client,
 					     recording->options.no_sysprof ||
 						     !recording->options.command);
@@ -207,9 +208,9 @@ static void on_started(void *data)
 	}
 	if (recording->options.command)
 		release_command(recording);
-	if (recording->wakes.n > 0)
-		wakes_ask(&recording->wakes, client_control(recording->client),
-			  &recording->preload);
+	if (recording->attachments.n > 0)
+		attachments_request(&recording->attachments, client_control(recording->client),
+				    &recording->preload);
 	if (recording->control.fd >= 0)
 		record_control_ready(&recording->control, client_control(recording->client));
 	if (recording->stopping)
@@ -387,7 +388,7 @@ static bool begin(struct recording *recording, GError **error)
 	/* first, because no thread may exist before a fork */
 	if (!preload_init(&recording->preload, &options->memory, error))
 		return false;
-	if (!wakes_open(&recording->wakes, options->pids, &recording->preload, error))
+	if (!attachments_open(&recording->attachments, options->pids, &recording->preload, error))
 		return false;
 	if (options->command && !command_start(&recording->command, options->command,
 					       &recording->preload, to_stdout, error))
@@ -521,7 +522,7 @@ static int end(struct recording *recording)
 	int status;
 
 	if (recording->started)
-		wakes_check(&recording->wakes);
+		attachments_check(&recording->attachments);
 	if (recording->finished) {
 		result.system = client_is_system(recording->client);
 		result.is_lost = !recording->ok && output_is_unreadable(&recording->output);
@@ -568,7 +569,7 @@ static void recording_done(struct recording *recording, int status)
 	g_clear_error(&recording->fallback);
 	g_clear_pointer(&recording->loop, g_main_loop_unref);
 	g_free(recording->reason);
-	wakes_done(&recording->wakes);
+	attachments_done(&recording->attachments);
 	preload_done(&recording->preload);
 	record_options_done(&recording->options);
 	record_control_end(&recording->control, status);

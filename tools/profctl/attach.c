@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Wake - asks the dormant collector of a running process to record its allocations
+ * Attach - asks the dormant collector of a running process to record its allocations
  *
  * The other end is libcollector/heap-wake.c. Its structure is found in the writable pages of the
  * library by its magic. All access goes through one descriptor of /proc/PID/mem, which becomes
@@ -14,7 +14,7 @@
 #include "config.h"
 
 #include "arch/errno-text.h"
-#include "tools/profctl/wake.h"
+#include "tools/profctl/attach.h"
 
 #include "libcollector/control.h"
 #include "libcollector/wake.h"
@@ -35,18 +35,18 @@ static const uint8_t magic[] = WAKE_MAGIC;
 
 /* ---- Its memory ------------------------------------------------------------------------------ */
 
-static bool read_all(const struct wake_target *target, uint64_t address, void *buffer, size_t n)
+static bool read_all(const struct attach_target *target, uint64_t address, void *buffer, size_t n)
 {
 	return pread(target->memory, buffer, n, (off_t)address) == (ssize_t)n;
 }
 
-static bool write_all(const struct wake_target *target, uint64_t address, const void *buffer,
+static bool write_all(const struct attach_target *target, uint64_t address, const void *buffer,
 		      size_t n)
 {
 	return pwrite(target->memory, buffer, n, (off_t)address) == (ssize_t)n;
 }
 
-static bool find_in(struct wake_target *target, uint64_t start, uint64_t end)
+static bool find_in(struct attach_target *target, uint64_t start, uint64_t end)
 {
 	uint8_t page[PAGE_BYTES];
 
@@ -72,7 +72,7 @@ static bool is_library(const char *path)
 }
 
 /* Searches the mapping of a line of /proc/PID/maps. */
-static bool find_in_mapping(struct wake_target *target, const char *line)
+static bool find_in_mapping(struct attach_target *target, const char *line)
 {
 	uint64_t start, end;
 	char rights[5];
@@ -85,7 +85,7 @@ static bool find_in_mapping(struct wake_target *target, const char *line)
 	return is_library(line + at) && find_in(target, start, end);
 }
 
-static bool find(struct wake_target *target)
+static bool find(struct attach_target *target)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/maps", target->pid);
 	g_autofree char *text = NULL;
@@ -100,7 +100,7 @@ static bool find(struct wake_target *target)
 	return false;
 }
 
-static bool read_wake(const struct wake_target *target, struct wake *ret_wake)
+static bool read_wake(const struct attach_target *target, struct wake *ret_wake)
 {
 	return read_all(target, target->address, ret_wake, sizeof(*ret_wake)) &&
 	       memcmp(ret_wake->magic, magic, sizeof(magic)) == 0;
@@ -164,20 +164,20 @@ static bool fail_to_find(int32_t pid, const char *library, GError **error)
 
 /* ---- A process ------------------------------------------------------------------------------- */
 
-bool wake_open(int32_t pid, const char *library, struct wake_target *ret_target, GError **error)
+bool attach_open(int32_t pid, const char *library, struct attach_target *ret_target, GError **error)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/mem", pid);
-	struct wake_target target = { .pid = pid, .memory = open(path, O_RDWR | O_CLOEXEC) };
+	struct attach_target target = { .pid = pid, .memory = open(path, O_RDWR | O_CLOEXEC) };
 	struct wake wake;
 
 	if (target.memory < 0)
 		return fail_to_open(pid, errno, error);
 	if (!find(&target) || !read_wake(&target, &wake)) {
-		wake_close(&target);
+		attach_close(&target);
 		return fail_to_find(pid, library, error);
 	}
 	if (wake.version != WAKE_VERSION || wake.bytes != sizeof(wake)) {
-		wake_close(&target);
+		attach_close(&target);
 		g_set_error(
 			error, CLI_ERROR, CLI_FAILURE,
 			_("the collector of process %" PRId32
@@ -186,7 +186,7 @@ bool wake_open(int32_t pid, const char *library, struct wake_target *ret_target,
 		return false;
 	}
 	if (has_filter(pid)) {
-		wake_close(&target);
+		attach_close(&target);
 		g_set_error(error, CLI_ERROR, CLI_FAILURE,
 			    _("process %" PRId32
 			      " has a seccomp filter, which could end it for what recording takes; "
@@ -198,7 +198,7 @@ bool wake_open(int32_t pid, const char *library, struct wake_target *ret_target,
 	return true;
 }
 
-void wake_close(struct wake_target *target)
+void attach_close(struct attach_target *target)
 {
 	if (target->memory >= 0)
 		close(steal_fd(&target->memory));
@@ -206,7 +206,7 @@ void wake_close(struct wake_target *target)
 
 /* Sets a bit in the word that its hooks check and leaves the other bits, which belong to the
  * collector. */
-static bool set_mode(const struct wake_target *target, const struct wake *wake)
+static bool set_mode(const struct attach_target *target, const struct wake *wake)
 {
 	uint64_t address = (uintptr_t)wake->mode;
 	uint32_t mode;
@@ -217,7 +217,8 @@ static bool set_mode(const struct wake_target *target, const struct wake *wake)
 	return write_all(target, address, &mode, sizeof(mode));
 }
 
-bool wake_ask(struct wake_target *target, const char *control, const char *settings, GError **error)
+bool attach_request(struct attach_target *target, const char *control, const char *settings,
+		    GError **error)
 {
 	struct wake wake;
 	size_t n;
@@ -276,7 +277,7 @@ static const char *reason_of(int32_t status)
 	}
 }
 
-bool wake_check(struct wake_target *target, GError **error)
+bool attach_check(struct attach_target *target, GError **error)
 {
 	struct wake wake;
 
@@ -303,44 +304,45 @@ bool wake_check(struct wake_target *target, GError **error)
 
 /* ---- All processes of a recording ------------------------------------------------------------ */
 
-bool wakes_open(struct wakes *wakes, const GArray *pids, const struct preload *preload,
-		GError **error)
+bool attachments_open(struct attachments *attachments, const GArray *pids,
+		      const struct preload *preload, GError **error)
 {
-	*wakes = (struct wakes){ 0 };
+	*attachments = (struct attachments){ 0 };
 	if (!preload->library || !pids)
 		return true;
-	wakes->targets = g_new0(struct wake_target, pids->len);
-	for (; wakes->n < pids->len; wakes->n++)
-		if (!wake_open((int32_t)g_array_index(pids, uint32_t, wakes->n), preload->library,
-			       &wakes->targets[wakes->n], error))
+	attachments->targets = g_new0(struct attach_target, pids->len);
+	for (; attachments->n < pids->len; attachments->n++)
+		if (!attach_open((int32_t)g_array_index(pids, uint32_t, attachments->n),
+				 preload->library, &attachments->targets[attachments->n], error))
 			return false;
 	return true;
 }
 
-void wakes_ask(struct wakes *wakes, const char *control, const struct preload *preload)
+void attachments_request(struct attachments *attachments, const char *control,
+			 const struct preload *preload)
 {
-	for (size_t i = 0; i < wakes->n; i++) {
+	for (size_t i = 0; i < attachments->n; i++) {
 		g_autoptr(GError) error = NULL;
 
-		if (!wake_ask(&wakes->targets[i], control, preload->settings, &error))
+		if (!attach_request(&attachments->targets[i], control, preload->settings, &error))
 			cli_warning("%s", error->message);
 	}
 }
 
-void wakes_check(struct wakes *wakes)
+void attachments_check(struct attachments *attachments)
 {
-	for (size_t i = 0; i < wakes->n; i++) {
+	for (size_t i = 0; i < attachments->n; i++) {
 		g_autoptr(GError) error = NULL;
 
-		if (!wake_check(&wakes->targets[i], &error))
+		if (!attach_check(&attachments->targets[i], &error))
 			cli_warning("%s", error->message);
 	}
 }
 
-void wakes_done(struct wakes *wakes)
+void attachments_done(struct attachments *attachments)
 {
-	for (size_t i = 0; i < wakes->n; i++)
-		wake_close(&wakes->targets[i]);
-	g_clear_pointer(&wakes->targets, g_free);
-	wakes->n = 0;
+	for (size_t i = 0; i < attachments->n; i++)
+		attach_close(&attachments->targets[i]);
+	g_clear_pointer(&attachments->targets, g_free);
+	attachments->n = 0;
 }
