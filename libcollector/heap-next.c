@@ -15,9 +15,9 @@
  */
 #include "libcollector/heap-next.h"
 
+#include "libcollector/heap-attach.h"
 #include "libcollector/heap-record.h"
 #include "libcollector/heap-sampled.h"
-#include "libcollector/heap-wake.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -397,8 +397,8 @@ bool heap_next_prepare(void)
 
 	if (__atomic_exchange_n(&is_begun, 1, __ATOMIC_ACQ_REL) == 0)
 		set_up();
-	else if ((__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_OPEN) == HEAP_WAKE)
-		heap_wake_answer();
+	else if ((__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_OPEN) == HEAP_ATTACH)
+		heap_attach_answer();
 	errno = error;
 	return !(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET);
 }

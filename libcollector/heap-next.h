@@ -11,14 +11,14 @@
 
 #include <sys/types.h>
 
-#define HEAP_ALL 0x01u                     /* every call is recorded */
-#define HEAP_SAMPLED 0x02u                 /* some calls are: see heap-sampled.h */
-#define HEAP_MAPPINGS 0x04u                /* mmap() and related calls, too */
-#define HEAP_FOREIGN 0x08u                 /* heap_is_foreign, in the same word */
-#define HEAP_WAKE 0x40u                    /* a recording is requested: wake.h */
-#define HEAP_UNSET 0x80u                   /* not initialized yet */
-#define HEAP_TURN 0x100u                   /* incremented for each recording, from this bit on */
-#define HEAP_OPEN (HEAP_UNSET | HEAP_WAKE) /* something must be done before the call */
+#define HEAP_ALL 0x01u                       /* every call is recorded */
+#define HEAP_SAMPLED 0x02u                   /* some calls are: see heap-sampled.h */
+#define HEAP_MAPPINGS 0x04u                  /* mmap() and related calls, too */
+#define HEAP_FOREIGN 0x08u                   /* heap_is_foreign, in the same word */
+#define HEAP_ATTACH 0x40u                    /* a recording is requested: attach.h */
+#define HEAP_UNSET 0x80u                     /* not initialized yet */
+#define HEAP_TURN 0x100u                     /* incremented for each recording, from this bit on */
+#define HEAP_OPEN (HEAP_UNSET | HEAP_ATTACH) /* something must be done before the call */
 
 /* HEAP_*; 0: dormant, while no session records the process. */
 extern uint32_t heap_mode __attribute__((visibility("hidden")));

@@ -25,7 +25,7 @@ struct process {
 	struct ring_budget budget; /* of all waits but the first */
 	uint32_t growing;          /* 1: a thread requests an arena */
 	uint32_t sweeping;
-	uint32_t answering; /* 1: a thread answers a wake */
+	uint32_t answering; /* 1: a thread answers an attach request */
 	uint64_t no_growth_until_ns;
 	uint32_t n_owners; /* of rings, so far */
 	uint32_t n_arenas;

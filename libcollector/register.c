@@ -11,7 +11,7 @@
  * Invariants: (1) errno does not change                               [test_collector: zoo]
  *             (2) records without a ring are counted
  *                 [test_collector: few_rings, fork_without_ring]
- *             (3) a killed engine is not a session                    [test_wake: engine_killed]
+ *             (3) a killed engine is not a session                    [test_attach: engine_killed]
  */
 #include "libcollector/register-internal.h"
 

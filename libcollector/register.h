@@ -64,8 +64,8 @@ void register_prepare(void);
 /* True if that has been done, and this is not a child of vfork(), which has its parent's memory. */
 bool register_is_own(void);
 
-/* For the thread that answers a wake, with all signals blocked. One thread at a time; a forked
- * child has its own state. Returns false if another thread answers. */
+/* For the thread that answers an attach request, with all signals blocked. One thread at a time; a
+ * forked child has its own state. Returns false if another thread answers. */
 bool register_begin_answer(void);
 void register_end_answer(void);
 

@@ -2,22 +2,22 @@
 /*
  * Attach - asks the dormant collector of a running process to record its allocations
  *
- * The other end is libcollector/heap-wake.c. Its structure is found in the writable pages of the
+ * The other end is libcollector/heap-attach.c. Its structure is found in the writable pages of the
  * library by its magic. All access goes through one descriptor of /proc/PID/mem, which becomes
  * useless once the process executes another program: an address found in one is never written in
  * another. The kernel decides who may open it (ptrace(2)).
  * Invariants: (1) nothing is written except into a structure of the right magic, version and size,
- *                 and the word that it points to  [test_wake: hostile]
+ *                 and the word that it points to  [test_attach: hostile]
  *             (2) a process is not asked if a seccomp filter could kill the thread that registers
- *                 [test_wake: filtered]
+ *                 [test_attach: filtered]
  */
 #include "config.h"
 
 #include "arch/errno-text.h"
 #include "tools/profctl/attach.h"
 
+#include "libcollector/attach.h"
 #include "libcollector/control.h"
-#include "libcollector/wake.h"
 #include "tools/common/cli.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@
 #define MAX_DATA_BYTES (UINT64_C(1) << 20) /* of the library's writable pages */
 #define PAGE_BYTES UINT64_C(4096)
 
-static const uint8_t magic[] = WAKE_MAGIC;
+static const uint8_t magic[] = ATTACH_MAGIC;
 
 /* ---- Its memory ------------------------------------------------------------------------------ */
 
@@ -53,7 +53,7 @@ static bool find_in(struct attach_target *target, uint64_t start, uint64_t end)
 	for (uint64_t at = start; at < end && at - start < MAX_DATA_BYTES; at += sizeof(page)) {
 		if (!read_all(target, at, page, sizeof(page)))
 			continue;
-		for (size_t i = 0; i < sizeof(page); i += WAKE_ALIGNMENT)
+		for (size_t i = 0; i < sizeof(page); i += ATTACH_ALIGNMENT)
 			if (memcmp(page + i, magic, sizeof(magic)) == 0) {
 				target->address = at + i;
 				return true;
@@ -100,10 +100,10 @@ static bool find(struct attach_target *target)
 	return false;
 }
 
-static bool read_wake(const struct attach_target *target, struct wake *ret_wake)
+static bool read_request(const struct attach_target *target, struct attach_request *ret_request)
 {
-	return read_all(target, target->address, ret_wake, sizeof(*ret_wake)) &&
-	       memcmp(ret_wake->magic, magic, sizeof(magic)) == 0;
+	return read_all(target, target->address, ret_request, sizeof(*ret_request)) &&
+	       memcmp(ret_request->magic, magic, sizeof(magic)) == 0;
 }
 
 /* ---- Obstacles ------------------------------------------------------------------------------- */
@@ -168,15 +168,15 @@ bool attach_open(int32_t pid, const char *library, struct attach_target *ret_tar
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/mem", pid);
 	struct attach_target target = { .pid = pid, .memory = open(path, O_RDWR | O_CLOEXEC) };
-	struct wake wake;
+	struct attach_request request;
 
 	if (target.memory < 0)
 		return fail_to_open(pid, errno, error);
-	if (!find(&target) || !read_wake(&target, &wake)) {
+	if (!find(&target) || !read_request(&target, &request)) {
 		attach_close(&target);
 		return fail_to_find(pid, library, error);
 	}
-	if (wake.version != WAKE_VERSION || wake.bytes != sizeof(wake)) {
+	if (request.version != ATTACH_VERSION || request.bytes != sizeof(request)) {
 		attach_close(&target);
 		g_set_error(
 			error, CLI_ERROR, CLI_FAILURE,
@@ -206,41 +206,41 @@ void attach_close(struct attach_target *target)
 
 /* Sets a bit in the word that its hooks check and leaves the other bits, which belong to the
  * collector. */
-static bool set_mode(const struct attach_target *target, const struct wake *wake)
+static bool set_mode(const struct attach_target *target, const struct attach_request *request)
 {
-	uint64_t address = (uintptr_t)wake->mode;
+	uint64_t address = (uintptr_t)request->mode;
 	uint32_t mode;
 
 	if (address % sizeof(mode) != 0 || !read_all(target, address, &mode, sizeof(mode)))
 		return false;
-	mode |= WAKE_ASKED;
+	mode |= ATTACH_REQUESTED;
 	return write_all(target, address, &mode, sizeof(mode));
 }
 
 bool attach_request(struct attach_target *target, const char *control, const char *settings,
 		    GError **error)
 {
-	struct wake wake;
+	struct attach_request request;
 	size_t n;
 
-	if (!read_wake(target, &wake)) {
+	if (!read_request(target, &request)) {
 		g_set_error(error, CLI_ERROR, CLI_FAILURE,
 			    _("process %" PRId32 " has ended, or executes another program"),
 			    target->pid);
 		return false;
 	}
-	n = g_strlcpy(wake.control, control, sizeof(wake.control));
-	if (n < sizeof(wake.control))
-		n = g_strlcpy(wake.settings, settings, sizeof(wake.settings));
-	target->asked = wake.asked + 1 ? wake.asked + 1 : 1;
-	if (n >= sizeof(wake.settings) ||
-	    !write_all(target, target->address + offsetof(struct wake, control), wake.control,
-		       sizeof(wake.control)) ||
-	    !write_all(target, target->address + offsetof(struct wake, settings), wake.settings,
-		       sizeof(wake.settings)) ||
-	    !write_all(target, target->address + offsetof(struct wake, asked), &target->asked,
-		       sizeof(target->asked)) ||
-	    !set_mode(target, &wake)) {
+	n = g_strlcpy(request.control, control, sizeof(request.control));
+	if (n < sizeof(request.control))
+		n = g_strlcpy(request.settings, settings, sizeof(request.settings));
+	target->requested = request.requested + 1 ? request.requested + 1 : 1;
+	if (n >= sizeof(request.settings) ||
+	    !write_all(target, target->address + offsetof(struct attach_request, control),
+		       request.control, sizeof(request.control)) ||
+	    !write_all(target, target->address + offsetof(struct attach_request, settings),
+		       request.settings, sizeof(request.settings)) ||
+	    !write_all(target, target->address + offsetof(struct attach_request, requested),
+		       &target->requested, sizeof(target->requested)) ||
+	    !set_mode(target, &request)) {
 		g_set_error(error, CLI_ERROR, CLI_FAILURE,
 			    _("cannot ask process %" PRId32 " to record its allocations"),
 			    target->pid);
@@ -279,13 +279,13 @@ static const char *reason_of(int32_t status)
 
 bool attach_check(struct attach_target *target, GError **error)
 {
-	struct wake wake;
+	struct attach_request request;
 
-	if (target->asked == 0 || !read_wake(target, &wake))
+	if (target->requested == 0 || !read_request(target, &request))
 		return true;
-	if (wake.taken != target->asked && wake.asked == target->asked) {
-		write_all(target, target->address + offsetof(struct wake, asked), &wake.taken,
-			  sizeof(wake.taken));
+	if (request.received != target->requested && request.requested == target->requested) {
+		write_all(target, target->address + offsetof(struct attach_request, requested),
+			  &request.received, sizeof(request.received));
 		g_set_error(
 			error, CLI_ERROR, CLI_FAILURE,
 			_("process %" PRId32
@@ -293,10 +293,10 @@ bool attach_check(struct attach_target *target, GError **error)
 			target->pid);
 		return false;
 	}
-	if (wake.taken == target->asked && wake.status != 0) {
+	if (request.received == target->requested && request.status != 0) {
 		g_set_error(error, CLI_ERROR, CLI_FAILURE,
 			    _("allocations of process %" PRId32 " were not recorded: %s"),
-			    target->pid, reason_of(wake.status));
+			    target->pid, reason_of(request.status));
 		return false;
 	}
 	return true;

@@ -10,9 +10,9 @@
 /* A process whose dormant collector can be asked to record. */
 struct attach_target {
 	int32_t pid;
-	int memory;       /* -1: none */
-	uint64_t address; /* of its struct wake */
-	uint32_t asked;   /* 0: not asked */
+	int memory;         /* -1: none */
+	uint64_t address;   /* of its struct attach_request */
+	uint32_t requested; /* 0: no request */
 };
 
 /* CLI_ERROR, with the fix, if it has no collector or access is denied. `library`: the preload

@@ -13,8 +13,8 @@ from recordings import children, processes, until
 
 SIZE = 1009
 MAGIC = b"\x7fProfWake\n\xe3\x1d\x95\x06\x5a\xc8"
-BYTES, ASKED, TAKEN, MODE = 1272, 1256, 1264, 24  # from libcollector/wake.h
-MODE_ASKED = 0x40
+BYTES, REQUESTED, RECEIVED, MODE = 1272, 1256, 1264, 24  # from libcollector/attach.h
+MODE_REQUESTED = 0x40
 
 # Follows commands, and never allocates by itself.
 TARGET = r"""
@@ -172,7 +172,7 @@ def program(compile_c):
     return built
 
 
-def wake(pid, *offsets):
+def request(pid, *offsets):
     """The words there, and the one with the mode."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
         for line in maps:
@@ -188,7 +188,7 @@ def wake(pid, *offsets):
 
 
 def has_answered(pid):
-    asked, taken, _ = wake(pid, ASKED, TAKEN)
+    asked, taken, _ = request(pid, REQUESTED, RECEIVED)
     return asked == taken
 
 
@@ -227,14 +227,14 @@ def start(spawn, program):
 
 @pytest.fixture
 def record(spawn, profctl):
-    """Starts a recording, and returns when the target is woken; the returned function ends it and
+    """Starts a recording, and returns when the target is attached to; the returned function ends it and
     returns its output."""
     def begin(target, capture, *options, **more):
-        before, _ = wake(target.pid, ASKED)
+        before, _ = request(target.pid, REQUESTED)
 
         def is_asked():
-            asked, mode = wake(target.pid, ASKED)
-            return asked != before and mode & MODE_ASKED
+            asked, mode = request(target.pid, REQUESTED)
+            return asked != before and mode & MODE_REQUESTED
 
         recorder = spawn(*profctl.command("record", "--bus", "private", "--memory", "-F", 0, "-q", "--force", "--no-symbols", "-o", capture, *options,
                                           "--pid", target.pid), stderr=subprocess.PIPE, text=True, **more)
@@ -339,7 +339,7 @@ def test_forks(start, record, profcapture, capture):
 
 def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
     """A child forked while another thread joins, which takes as long as the engine does not answer:
-    it is recorded, and can be woken again."""
+    it is recorded, and can be attached to again."""
     target = start()
     target("w1")
     end = record(target, capture)
@@ -381,7 +381,7 @@ def test_engine_killed(nothing_is_left, start, record, profcapture, capture, tmp
 
 
 def test_nothing_there(start, record, profctl, capture):
-    """A program that was started without the library cannot be woken, nor one after exec without
+    """A program that was started without the library cannot be attached to, nor one after exec without
     it; the message says how to start it."""
     target = start(preload=None)
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
@@ -437,7 +437,7 @@ def test_recorded_already(start, record, profcapture, capture, tmp_path):
 
 
 def test_filtered(start, profctl, capture):
-    """The wake-up could kill it."""
+    """The request could kill it."""
     target = start()
     target("s")
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
@@ -480,8 +480,8 @@ def test_as_anybody(start, record, profcapture, tmp_path, require):
 
 
 def test_changed_credentials(start, record, profctl, profcapture, capture, tmp_path, require):
-    """A process that changed its user may not be woken by the new user, because it may know secrets
-    of the old one; root may wake it."""
+    """A process that changed its user may not be attached to by the new user, because it may know secrets
+    of the old one; root may attach to it."""
     require("setpriv", root=True)
     target = start()
     target(f"u{NOBODY}")

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap wake - the process's end of wake.h: switches on a dormant collector on request
+ * Heap attach - the process's end of attach.h: switches on a dormant collector on request
  *
  * The hook that finds the request registers the process like the first record in a process with
  * PROF_CONTROL: with all signals blocked, and within the same bounds. Existing blocks are unknown;
  * their end counts as that of a foreign block. When the session is over, the process is dormant
- * again, and can be asked again.
+ * again, and can be attached to again.
  * A child of vfork(), which shares this memory, leaves the request to the process. With a seccomp
  * filter, no system call is made that it could kill for.
  * Invariants: (1) a request is answered once, whatever is written meanwhile
- *                 [test_wake: again, forks, forked_meanwhile]
- *             (2) a process with a session keeps it  [test_wake: recorded_already]
- *             (3) a filtered process makes no additional system call         [test_wake: filtered]
+ *                 [test_attach: again, forks, forked_meanwhile]
+ *             (2) a process with a session keeps it  [test_attach: recorded_already]
+ *             (3) a filtered process makes no additional system call         [test_attach:
+ *                 filtered]
  */
-#include "libcollector/heap-wake.h"
+#include "libcollector/heap-attach.h"
 
 #include "libcollector/heap-next.h"
 #include "libcollector/prof-collector.h"
@@ -23,18 +24,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static_assert(HEAP_WAKE == WAKE_ASKED, "asked");
+static_assert(HEAP_ATTACH == ATTACH_REQUESTED, "requested");
 
 /* Other processes write here, so the compiler must not assume the initial values. */
-static struct wake wake __attribute__((used, aligned(WAKE_ALIGNMENT), section(".data"))) = {
-	.magic = WAKE_MAGIC,
-	.version = WAKE_VERSION,
-	.bytes = sizeof(struct wake),
-	.mode = &heap_mode,
-};
+static struct attach_request request
+	__attribute__((used, aligned(ATTACH_ALIGNMENT), section(".data"))) = {
+		.magic = ATTACH_MAGIC,
+		.version = ATTACH_VERSION,
+		.bytes = sizeof(struct attach_request),
+		.mode = &heap_mode,
+	};
 
 /* Used by the answering thread. */
-static char control[WAKE_CONTROL_BYTES], settings[WAKE_SETTINGS_BYTES];
+static char control[ATTACH_CONTROL_BYTES], settings[ATTACH_SETTINGS_BYTES];
 
 static void copy(char *to, const volatile char *from, size_t n_bytes)
 {
@@ -51,8 +53,8 @@ static int join(void)
 		return -EACCES;
 	if (register_is_recorded())
 		return -EALREADY;
-	copy(control, wake.control, sizeof(control));
-	copy(settings, wake.settings, sizeof(settings));
+	copy(control, request.control, sizeof(control));
+	copy(settings, request.settings, sizeof(settings));
 	if (!heap_next_choose(settings))
 		return -ENOTSUP;
 	r = register_connect(control);
@@ -64,22 +66,23 @@ static int join(void)
 	return 0;
 }
 
-void heap_wake_answer(void)
+void heap_attach_answer(void)
 {
 	int error = errno;
 	uint64_t before;
-	uint32_t asked;
+	uint32_t requested;
 
 	if (register_is_own()) {
 		before = register_block_signals();
 		if (register_begin_answer()) {
 			/* Another request may come meanwhile, and the end of this one clears its
-			 * WAKE_ASKED. */
-			while ((asked = __atomic_load_n(&wake.asked, __ATOMIC_ACQUIRE)) !=
-			       wake.taken) {
+			 * ATTACH_REQUESTED. */
+			while ((requested =
+					__atomic_load_n(&request.requested, __ATOMIC_ACQUIRE)) !=
+			       request.received) {
 				heap_next_settle();
-				wake.status = join();
-				__atomic_store_n(&wake.taken, asked, __ATOMIC_RELEASE);
+				request.status = join();
+				__atomic_store_n(&request.received, requested, __ATOMIC_RELEASE);
 			}
 			heap_next_settle();
 			register_end_answer();
