@@ -69,7 +69,7 @@ static struct call_tree_slot *find_slot(const struct call_tree *tree, uint64_t h
 	for (uint64_t i = hash;; i++) {
 		struct call_tree_slot *slot = &tree->slots[i & (tree->n_slots - 1)];
 
-		if (slot->hash == hash || slot->turn != tree->turn)
+		if (slot->hash == hash || slot->generation != tree->generation)
 			return slot;
 	}
 }
@@ -78,15 +78,15 @@ static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
 {
 	const struct call_tree_slot *slot = find_slot(tree, hash);
 
-	return slot->turn == tree->turn ? slot->id : 0;
+	return slot->generation == tree->generation ? slot->id : 0;
 }
 
-/* If siglongjmp() leaves this, the nodes that remain are of the same turn. */
-static void forget_nodes(struct call_tree *tree)
+/* If siglongjmp() leaves this, the nodes that remain are of the same generation. */
+static void invalidate_nodes(struct call_tree *tree)
 {
-	unwind_cache_forget_nodes(&tree->calls);
+	unwind_cache_invalidate_nodes(&tree->calls);
 	RING_SIGNAL_FENCE();
-	tree->turn += tree->turn == UINT32_MAX ? 2 : 1;
+	tree->generation += tree->generation == UINT32_MAX ? 2 : 1;
 	tree->n_nodes = 0;
 }
 
@@ -98,13 +98,13 @@ static void grow(struct call_tree *tree)
 
 	slots = register_self.no_syscall ? NULL : map(2 * n * sizeof(*slots));
 	if (!slots) {
-		forget_nodes(tree);
+		invalidate_nodes(tree);
 		return;
 	}
 	tree->slots = slots;
 	tree->n_slots = 2 * n;
 	for (uint32_t i = 0; i < n; i++)
-		if (before[i].turn == tree->turn)
+		if (before[i].generation == tree->generation)
 			*find_slot(tree, before[i].hash) = before[i];
 	munmap(before, n * sizeof(*before));
 }
@@ -158,7 +158,7 @@ static struct ring_frame make_frame(const struct self_maps *code,
 
 	/* A reader looks up a frame by its address alone later, when another module may be there:
 	 * not if any module was ever unloaded. */
-	if (range && range->image == 0 && (!range->was_loaded || self_unwind_forgotten() != 0))
+	if (range && range->image == 0 && (!range->was_loaded || self_unwind_generation() != 0))
 		frame.kind |= RING_FRAME_NO_FILE;
 	if (range && range->image != 0) {
 		frame.offset = from->pc - range->start + range->file_offset;
@@ -230,7 +230,7 @@ static enum message_outcome tell_images(const struct telling *telling, uint32_t 
 {
 	struct call_tree *tree = telling->tree;
 	const struct self_maps_stack stack = { tree->places, telling->n - from, telling->n - from };
-	uint32_t stamp = tree->forgotten + 1;
+	uint32_t stamp = tree->own_generation + 1;
 	enum message_outcome outcome;
 
 	if (are_known(telling, from, stamp))
@@ -253,7 +253,7 @@ static enum message_outcome tell(const struct telling *telling, uint32_t from)
 	/* A module was replaced, so the walk used the wrong rules. */
 	if (code && code->n_replaced != telling->tree->n_replaced) {
 		telling->tree->n_replaced = code->n_replaced;
-		self_unwind_forget();
+		self_unwind_invalidate();
 		return MESSAGE_AGAIN;
 	}
 	for (uint32_t to; outcome == MESSAGE_WRITTEN && from < telling->n; from = to) {
@@ -263,7 +263,7 @@ static enum message_outcome tell(const struct telling *telling, uint32_t from)
 		for (uint32_t i = from; i < to; i++) /* were sent with their ids */
 			*find_slot(telling->tree, telling->tree->frames[i].hash) =
 				(struct call_tree_slot){ telling->tree->frames[i].hash,
-							 telling->tree->turn,
+							 telling->tree->generation,
 							 telling->tree->frames[i].id };
 	}
 	return outcome;
@@ -273,20 +273,20 @@ static enum message_outcome tell(const struct telling *telling, uint32_t from)
 static void prepare(struct producer *producer)
 {
 	struct call_tree *tree = producer->calls;
-	uint32_t epoch = message_get_epoch(producer), forgotten = self_unwind_forgotten();
+	uint32_t epoch = message_get_epoch(producer), own = self_unwind_generation();
 
 	if (producer->calls_epoch != epoch) {
-		forget_nodes(tree);
+		invalidate_nodes(tree);
 		/* The owner may be another thread. */
 		tree->calls.own = (struct self_unwind){ .quiet = call_tree_quiet(producer) };
 		unwind_cache_clear(&tree->calls);
 		RING_SIGNAL_FENCE();
 		producer->calls_epoch = epoch;
 	}
-	if (tree->forgotten != forgotten) {
-		forget_nodes(tree);
+	if (tree->own_generation != own) {
+		invalidate_nodes(tree);
 		RING_SIGNAL_FENCE();
-		tree->forgotten = forgotten;
+		tree->own_generation = own;
 	}
 }
 
@@ -296,7 +296,7 @@ static enum message_outcome find_or_tell(struct producer *producer, uint32_t *re
 	struct telling telling = { producer, producer->calls, 0, 0 };
 	struct call_tree *tree = producer->calls;
 	enum message_outcome outcome = MESSAGE_WRITTEN;
-	uint32_t n_outer = tree->calls.n, turn = tree->turn, n_known, n = 0;
+	uint32_t n_outer = tree->calls.n, generation = tree->generation, n_known, n = 0;
 
 	/* For a deep stack without its root only the innermost frames are kept. */
 	if (n_outer > CALL_TREE_MAX_DEPTH)
@@ -310,11 +310,11 @@ static enum message_outcome find_or_tell(struct producer *producer, uint32_t *re
 		return MESSAGE_WRITTEN;
 	}
 	if (tree->n_nodes + CALL_TREE_MAX_DEPTH > MAX_NODES)
-		forget_nodes(tree);
+		invalidate_nodes(tree);
 	while (tree->n_nodes + CALL_TREE_MAX_DEPTH > tree->n_slots / 4 * 3 &&
 	       tree->n_slots < MAX_SLOTS)
 		grow(tree);
-	if (tree->turn != turn)
+	if (tree->generation != generation)
 		n_known = 0;
 	get_frames(tree, n_known, n_outer, &telling);
 	while (n < telling.n && (tree->frames[n].id = find(tree, tree->frames[n].hash)) != 0)

@@ -12,7 +12,7 @@
  *
  * A hook that a handler entered in the middle of another hook must not use this: the state would be
  * incomplete. A call that siglongjmp() left is discarded: everything is computed again. Call
- * self_unwind_setup() first, and self_unwind_forget() whenever a module may have been unloaded:
+ * self_unwind_setup() first, and self_unwind_invalidate() whenever a module may have been unloaded:
  * after dlclose(), and when the loader frees a module's record, because libc closes modules of its
  * own by an inner call, but frees through malloc's.
  */
@@ -28,7 +28,7 @@
 
 struct call_tree_slot {
 	uint64_t hash;
-	uint32_t turn; /* with another turn: empty */
+	uint32_t generation; /* with another one: empty */
 	uint32_t id;
 };
 
@@ -42,9 +42,9 @@ struct call_tree_frame {
 
 /* One a ring's owner; its memory is reused by the next one. */
 struct call_tree {
-	uint32_t turn;
+	uint32_t generation;
 	uint32_t n_nodes; /* number of assigned ids, from 1 on */
-	uint32_t forgotten, n_replaced;
+	uint32_t own_generation, n_replaced;
 	uint32_t n_slots;
 	struct call_tree_slot *slots;
 	struct call_tree_frame frames[CALL_TREE_MAX_DEPTH];
@@ -79,7 +79,7 @@ static inline bool call_tree_is_ready(const struct producer *producer)
 	const struct call_tree *tree = producer->calls;
 
 	return tree && !message_is_other(producer, producer->calls_epoch) &&
-	       tree->forgotten == self_unwind_forgotten();
+	       tree->own_generation == self_unwind_generation();
 }
 
 /* Like call_tree_get(), for the caller's pc, sp, and fp, but only from remembered stacks. Returns 0

@@ -57,7 +57,7 @@ static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
 	uint32_t mode = load_mode();
 
-	/* Only is_wanted() sets a thread's turn, so other modes never match. */
+	/* Only is_wanted() sets a thread's generation, so other modes never match. */
 	return __builtin_expect(mode == 0, 1) || heap_sampled_pass_over(mode, size);
 }
 
@@ -90,10 +90,11 @@ static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 	if (is_inner())
 		return false;
 	if (mode & HEAP_SAMPLED) {
-		/* If is_passed() must not skip any call, use a turn that it never matches. */
-		uint32_t turn = is_sampled(mode) ? mode : ~mode;
+		/* If is_passed() must not skip any call, use a generation that it never matches. */
+		uint32_t generation = is_sampled(mode) ? mode : ~mode;
 
-		return !heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size);
+		return !heap_sampled_pass_over(generation, size) &&
+		       heap_sampled_throw(generation, size);
 	}
 	return mode & HEAP_ALL;
 }
@@ -405,7 +406,7 @@ static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind k
 	if (heap_pool_has(address) || !is_ready())
 		return false;
 	if (__builtin_expect(_r_debug.r_state == RT_DELETE, 0))
-		self_unwind_forget();
+		self_unwind_invalidate();
 	if (is_end_wanted(address))
 		heap_record_free(kind, address, 0);
 	return true;
@@ -495,7 +496,7 @@ HOOK int dlclose(void *handle)
 {
 	int r = is_ready() ? heap_next.dlclose(handle) : -1;
 
-	self_unwind_forget();
+	self_unwind_invalidate();
 	return r;
 }
 

@@ -33,7 +33,7 @@ bool heap_is_foreign;
 struct heap_next heap_next;
 uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
 
-static uint32_t is_begun, wanted_mode, turn;
+static uint32_t is_begun, wanted_mode, generation;
 static bool is_wanted, is_usable;
 static char deep[MAX_WARNING]; /* the file of the first module that was bound deeply */
 static uint32_t deep_state;    /* 0: none; 1: being written; 2: valid */
@@ -322,8 +322,8 @@ bool heap_next_choose(const char *settings)
 	is_wanted = mode != 0;
 	if (!is_wanted || !is_usable)
 		return false;
-	turn += HEAP_TURN;
-	wanted_mode = turn | mode | (heap_is_foreign ? HEAP_FOREIGN : 0);
+	generation += HEAP_GENERATION;
+	wanted_mode = generation | mode | (heap_is_foreign ? HEAP_FOREIGN : 0);
 	register_wants |= CONTROL_WANTS_ALLOCATIONS;
 	return true;
 }

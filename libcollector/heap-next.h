@@ -17,7 +17,7 @@
 #define HEAP_FOREIGN 0x08u                   /* heap_is_foreign, in the same word */
 #define HEAP_ATTACH 0x40u                    /* a recording is requested: attach.h */
 #define HEAP_UNSET 0x80u                     /* not initialized yet */
-#define HEAP_TURN 0x100u                     /* incremented for each recording, from this bit on */
+#define HEAP_GENERATION 0x100u               /* incremented for each recording, from this bit on */
 #define HEAP_OPEN (HEAP_UNSET | HEAP_ATTACH) /* something must be done before the call */
 
 /* HEAP_*; 0: dormant, while no session records the process. */

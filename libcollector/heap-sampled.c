@@ -13,7 +13,8 @@
  * Invariants: (1) an added address is found, once           [test-heap-sampled: set, threads]
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
  *             (3) of each size, a share of 1 - exp(-s / mean) is chosen [test-heap-sampled: chance]
- *             (4) of the mean that is set, whatever was before          [test-heap-sampled: turns]
+ *             (4) of the mean that is set, whatever was before          [test-heap-sampled:
+ *                 generations]
  *             (5) there are no floating point computations              [test_heap_zoo: exceptions]
  */
 #include "libcollector/heap-sampled.h"
@@ -122,14 +123,14 @@ static uint64_t throw_distance(struct heap_chance *chance)
 	return (uint64_t)((unsigned __int128)log * mean >> LOG_BITS);
 }
 
-bool heap_sampled_throw(uint32_t turn, uint64_t size)
+bool heap_sampled_throw(uint32_t generation, uint64_t size)
 {
 	struct heap_chance *chance = &heap_chance;
 
-	if (chance->turn != turn) {
+	if (chance->generation != generation) {
 		chance->left = throw_distance(chance);
-		chance->turn = turn;
-		if (heap_sampled_pass_over(turn, size))
+		chance->generation = generation;
+		if (heap_sampled_pass_over(generation, size))
 			return false;
 	}
 	chance->left = throw_distance(chance);

@@ -2,7 +2,7 @@
 /*
  * Heap sampled - chooses the allocations to record, and finds their blocks when they are freed
  *
- *     if (!heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size) &&
+ *     if (!heap_sampled_pass_over(generation, size) && heap_sampled_throw(generation, size) &&
  *         heap_sampled_add(address)) …
  *     if (!heap_sampled_lacks(address) && heap_sampled_remove(address)) …
  *
@@ -17,9 +17,9 @@
 
 /* One a thread. */
 struct heap_chance {
-	uint64_t left; /* bytes before the next choice: an allocation of more is chosen */
-	uint32_t turn; /* turn in which that was drawn: the caller has a number for each setting */
-	uint64_t random; /* state of the generator; 0: not seeded */
+	uint64_t left;       /* bytes before the next choice: an allocation of more is chosen */
+	uint32_t generation; /* in which that was drawn: the caller has a number for each setting */
+	uint64_t random;     /* state of the generator; 0: not seeded */
 };
 
 extern __thread struct heap_chance heap_chance
@@ -42,8 +42,8 @@ void heap_sampled_clear(void);
 void heap_sampled_except(const void *address);
 
 /* Returns whether an allocation is chosen that uses up the thread's bytes, or that is its first of
- * this turn. */
-bool heap_sampled_throw(uint32_t turn, uint64_t size);
+ * this generation. */
+bool heap_sampled_throw(uint32_t generation, uint64_t size);
 /* Removes a block and returns whether it was in the set. To be called by the thread that frees the
  * block, before another thread can get it. */
 bool heap_sampled_remove(const void *address);
@@ -61,12 +61,12 @@ static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const vo
  * True: the allocation is not chosen, and its bytes are counted. Otherwise heap_sampled_throw()
  * decides and counts. If a handler interrupts this, its bytes or this call's are not counted.
  */
-static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_t turn,
+static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_t generation,
 									 uint64_t size)
 {
 	uint64_t left = heap_chance.left;
 
-	if (__builtin_expect(heap_chance.turn != turn, 0))
+	if (__builtin_expect(heap_chance.generation != generation, 0))
 		return false;
 	if (size < heap_least)
 		return true;

@@ -59,11 +59,11 @@ struct claim {
 };
 
 struct cache {
-	uint64_t holder_sp;     /* of the walk that holds it; 0: between two stores */
-	uint64_t holder_thread; /* its thread pointer; fork() keeps both */
-	uintptr_t holder;       /* as in its claim */
-	uint32_t generation;    /* of its slots; 0: never used */
-	uint32_t forgotten;     /* the value of self_unwind_forgotten() for its contents */
+	uint64_t holder_sp;      /* of the walk that holds it; 0: between two stores */
+	uint64_t holder_thread;  /* its thread pointer; fork() keeps both */
+	uintptr_t holder;        /* as in its claim */
+	uint32_t generation;     /* of its slots; 0: never used */
+	uint32_t own_generation; /* the value of self_unwind_generation() for its contents */
 	struct walk_cache slots;
 	struct modules modules;
 	struct walk_frame frames[SELF_UNWIND_MAX_FRAMES];
@@ -105,7 +105,7 @@ struct visit {
 };
 
 static _Atomic(struct arena *) shared_arena;
-_Atomic(uint32_t) self_unwind_n_forgotten;
+_Atomic(uint32_t) self_unwind_generation_now;
 uint64_t self_unwind_pac_bits;
 static uint64_t first_stack_top;
 static int32_t first_pid;
@@ -140,9 +140,9 @@ int self_unwind_setup(void)
 	return 0;
 }
 
-void self_unwind_forget(void)
+void self_unwind_invalidate(void)
 {
-	atomic_fetch_add(&self_unwind_n_forgotten, 1);
+	atomic_fetch_add(&self_unwind_generation_now, 1);
 }
 
 /* True if this process shares another one's memory. */
@@ -350,7 +350,7 @@ static bool take(struct claim *claim, struct cache *cache, const struct visit *v
 
 static bool take_any(struct arena *arena, struct self_unwind *own, struct visit *visit)
 {
-	uint32_t first = own->cache, forgotten;
+	uint32_t first = own->cache, generation;
 
 	if (first == 0) {
 		first = atomic_fetch_add_explicit(&arena->n_threads, 1, memory_order_relaxed) %
@@ -364,10 +364,10 @@ static bool take_any(struct arena *arena, struct self_unwind *own, struct visit 
 
 		if (!take(&arena->claims[at], cache, visit))
 			continue;
-		forgotten = self_unwind_forgotten();
-		if (cache->generation == 0 || cache->forgotten != forgotten)
+		generation = self_unwind_generation();
+		if (cache->generation == 0 || cache->own_generation != generation)
 			clear(cache);
-		cache->forgotten = forgotten;
+		cache->own_generation = generation;
 		visit->cache = cache;
 		visit->claim = &arena->claims[at];
 		return true;
@@ -670,8 +670,8 @@ enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
 	}
 	if (enter(arena, own, &visit)) {
 		stop = step_on(&visit, start, from, keep, data);
-		if (visit.is_stale) /* a module was unloaded without self_unwind_forget() */
-			self_unwind_forget();
+		if (visit.is_stale) /* a module was unloaded without self_unwind_invalidate() */
+			self_unwind_invalidate();
 	}
 	leave(own, &visit);
 	errno = error;

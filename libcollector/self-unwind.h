@@ -68,7 +68,7 @@ size_t self_unwind_max_bytes(void);
 
 /* To be called after dlclose(). Even without it, a stack through another module at the same place
  * is correct. */
-void self_unwind_forget(void);
+void self_unwind_invalidate(void);
 
 /*
  * `registers` are the thread's own: the current ones, or those that a signal interrupted. Fills
@@ -86,7 +86,7 @@ struct self_unwind_word {
 
 /*
  * A step of a walk, for callers that cache it. The step stays valid as long as
- * self_unwind_forgotten(), `at`, and these words do not change.
+ * self_unwind_generation(), `at`, and these words do not change.
  */
 struct self_unwind_step {
 	struct walk_place at; /* the frame */
@@ -110,11 +110,11 @@ enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
 				const struct walk_place *from, self_unwind_take *keep, void *data);
 
 /* Returns how often modules were unloaded. */
-static inline uint32_t self_unwind_forgotten(void)
+static inline uint32_t self_unwind_generation(void)
 {
-	extern _Atomic(uint32_t) self_unwind_n_forgotten;
+	extern _Atomic(uint32_t) self_unwind_generation_now;
 
-	return atomic_load_explicit(&self_unwind_n_forgotten, memory_order_acquire);
+	return atomic_load_explicit(&self_unwind_generation_now, memory_order_acquire);
 }
 
 /* Returns the bits of a return address that are a signature. */

@@ -3,12 +3,12 @@
  * Unwind cache - the calls that a thread is in, cached from one walk to the next
  *
  * A frame's caller depends on the frame's position (pc, sp and, if a rule needs it, fp), on the
- * rule of its code, and on words on the stack. So each frame is kept with those words, its checks:
- * the checks of all frames are in one row, outermost first. A walk steps from the innermost frame
- * outwards until it meets a frame of the last walk. If all checks from there on still hold, the
- * remaining frames are unchanged; else it steps on, until it is past the check that failed.
+ * rule of its code, and on words on the stack. So each frame is kept with those words, its guards:
+ * the guards of all frames are in one row, outermost first. A walk steps from the innermost frame
+ * outwards until it meets a frame of the last walk. If all guards from there on still hold, the
+ * remaining frames are unchanged; else it steps on, until it is past the guard that failed.
  *
- * The new frames of a walk are also kept as a branch: the words of its frames, and the frame that
+ * The new frames of a walk are also kept as a variant: the words of its frames, and the frame that
  * called them. A program that allocates in a few places is nearly always in one of them; such a
  * walk takes no step.
  *
@@ -21,10 +21,11 @@
  * to be unchanged.
  * Invariants: (1) the frames are those that self_unwind_walk() finds
  *                 [test-unwind-cache: random, mutated, made up]
- *             (2) a check loads only from the thread's own stack, not below the innermost frame
+ *             (2) a guard loads only from the thread's own stack, not below the innermost frame
  *                                             [test-unwind-cache: fiber; test-self-unwind: signal
  *                                             stack]
- *             (3) no result outlives self_unwind_forget()  [test-unwind-cache: modules, recalled]
+ *             (3) no result outlives self_unwind_invalidate()  [test-unwind-cache: modules,
+ *                 recalled]
  *             (4) errno does not change
  * A stack that does not end on the thread's own is walked completely each time.
  */
@@ -58,7 +59,7 @@
 #define HAS_RECORDS false
 #endif
 
-#define TURN_BITS 16
+#define GENERATION_BITS 16
 #define WORD 8 /* bytes */
 
 /* The state of a walk. */
@@ -107,10 +108,10 @@ static inline bool meet(struct visit *visit)
 	visit->n_known = n;
 	if (n == 0 || !is_at(visit, &calls->frames[n - 1]) || !is_own(visit))
 		return false;
-	changed = unwind_cache_find_changed(calls->checks, calls->frames[n - 1].end);
+	changed = unwind_cache_find_changed(calls->guards, calls->frames[n - 1].end);
 	if (__builtin_expect(changed == 0, 1))
 		return true;
-	/* The frame whose check failed has another caller now. */
+	/* The frame whose guard failed has another caller now. */
 	while (n > 1 && calls->frames[n - 2].end >= changed)
 		n--;
 	visit->n_known = n - 1;
@@ -128,7 +129,8 @@ static inline struct unwind_cache_row *row_of(struct unwind_cache *calls, uint64
 static inline bool is_of(const struct unwind_cache_row *row, const struct unwind_cache *calls,
 			 uint64_t pc)
 {
-	return row->key == (pc << TURN_BITS | calls->turn) && pc >> (64 - TURN_BITS) == 0;
+	return row->key == (pc << GENERATION_BITS | calls->row_generation) &&
+	       pc >> (64 - GENERATION_BITS) == 0;
 }
 
 static inline struct unwind_cache_pending *add_pending(struct visit *visit, uint32_t state)
@@ -154,7 +156,7 @@ static inline void add_word(struct visit *visit, struct unwind_cache_pending *pe
 static inline bool is_full(const struct visit *visit)
 {
 	return visit->n_pending == UNWIND_CACHE_MAX_FRAMES ||
-	       visit->n_words > UNWIND_CACHE_MAX_CHECKS - SELF_UNWIND_MAX_WORDS;
+	       visit->n_words > UNWIND_CACHE_MAX_GUARDS - SELF_UNWIND_MAX_WORDS;
 }
 
 static inline bool is_called(struct unwind_cache *calls, uint64_t pc)
@@ -248,10 +250,10 @@ static void add_row(struct unwind_cache *calls, const struct self_unwind_step *s
 						.fp_offset = -16 };
 	const struct cfi_rule *rule = kind & ROW_CHAIN ? &record : &step->slot.rule;
 
-	if (step->at.at.pc >> (64 - TURN_BITS) != 0)
+	if (step->at.at.pc >> (64 - GENERATION_BITS) != 0)
 		return;
 	*row_of(calls, step->at.at.pc) = (struct unwind_cache_row){
-		.key = step->at.at.pc << TURN_BITS | calls->turn,
+		.key = step->at.at.pc << GENERATION_BITS | calls->row_generation,
 		.cfa_words = (int16_t)(rule->cfa_offset / WORD),
 		.ra_words = (int16_t)(rule->ra_offset / WORD),
 		/* an equivalent offset if none is loaded */
@@ -343,15 +345,15 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 	for (uint32_t i = visit->n_pending; i-- > 0; n++) {
 		const struct unwind_cache_pending *pending = &calls->pending[i];
 		struct unwind_cache_frame *frame = &calls->frames[n];
-		uint32_t n_checks = pending->n_words,
+		uint32_t n_guards = pending->n_words,
 			 flags = n == 0 && stop != WALK_ROOT ? pending->flags | UNWIND_CACHE_CUT
 							     : pending->flags;
 
 		word -= pending->n_words;
 		if (!uses_fp && (pending->state & GIVES_FP))
-			n_checks--;
-		for (uint32_t j = 0; j < n_checks; j++)
-			calls->checks[end++] = word[j];
+			n_guards--;
+		for (uint32_t j = 0; j < n_guards; j++)
+			calls->guards[end++] = word[j];
 		if ((pending->state & (GIVES_FP | NEEDS_FP | GENERAL)) != 0)
 			uses_fp = pending->state & (NEEDS_FP | GENERAL) ? USES_FP : 0;
 		hash = unwind_cache_hash(hash, pending->pc, flags);
@@ -397,7 +399,7 @@ static __attribute__((noinline)) bool walk(struct unwind_cache *calls,
 	calls->is_open = visit.is_open;
 	if (visit.n_known + visit.n_pending > UNWIND_CACHE_MAX_FRAMES ||
 	    (visit.n_known > 0 &&
-	     calls->frames[visit.n_known - 1].end + visit.n_words > UNWIND_CACHE_MAX_CHECKS))
+	     calls->frames[visit.n_known - 1].end + visit.n_words > UNWIND_CACHE_MAX_GUARDS))
 		return false;
 	if (visit.n_known + visit.n_pending == 0)
 		add_pending(&visit, GENERAL);
@@ -416,57 +418,59 @@ void unwind_cache_remember(struct unwind_cache *calls, uint32_t node)
 {
 	const struct unwind_cache_frame *inner = &calls->frames[calls->n - 1], *outer;
 	uint32_t n_outer = MIN_OF(calls->n_same, calls->n - 1);
-	struct unwind_cache_branch *branch;
+	struct unwind_cache_variant *variant;
 
 	if (n_outer == 0 || calls->is_open || (inner->state & (PLACE | FP_UNKNOWN | GENERAL)) ||
 	    inner->sp - calls->own.low >= calls->own.high - calls->own.low)
 		return;
 	outer = &calls->frames[n_outer - 1];
-	if (inner->end - outer->end > UNWIND_CACHE_BRANCH_WORDS)
+	if (inner->end - outer->end > UNWIND_CACHE_VARIANT_WORDS)
 		return;
 	/* If siglongjmp() leaves this, nothing is known. */
 	calls->is_busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
-	branch = &calls->branches[unwind_cache_branch_at(inner->pc, inner->sp)];
-	if (branch->pc != inner->pc || branch->sp != inner->sp)
-		branch[1] = branch[0];
-	branch->pc = inner->pc;
-	branch->sp = inner->sp;
-	branch->fp = inner->fp;
-	branch->fp_mask = fp_mask(inner);
-	branch->outer_hash = outer->hash;
-	branch->outer_sp = outer->sp;
-	branch->outer_fp = outer->fp;
-	branch->outer_fp_mask = fp_mask(outer);
-	branch->outer_state = outer->state;
-	branch->n_outer = n_outer;
-	branch->n_words = inner->end - outer->end;
-	branch->node = node;
-	branch->era = calls->era;
-	memcpy(branch->words, &calls->checks[outer->end], branch->n_words * sizeof(*branch->words));
+	variant = &calls->variants[unwind_cache_variant_at(inner->pc, inner->sp)];
+	if (variant->pc != inner->pc || variant->sp != inner->sp)
+		variant[1] = variant[0];
+	variant->pc = inner->pc;
+	variant->sp = inner->sp;
+	variant->fp = inner->fp;
+	variant->fp_mask = fp_mask(inner);
+	variant->outer_hash = outer->hash;
+	variant->outer_sp = outer->sp;
+	variant->outer_fp = outer->fp;
+	variant->outer_fp_mask = fp_mask(outer);
+	variant->outer_state = outer->state;
+	variant->n_outer = n_outer;
+	variant->n_words = inner->end - outer->end;
+	variant->node = node;
+	variant->generation = calls->variant_generation;
+	memcpy(variant->words, &calls->guards[outer->end],
+	       variant->n_words * sizeof(*variant->words));
 	atomic_signal_fence(memory_order_seq_cst);
 	calls->is_busy = false;
 }
 
-void unwind_cache_forget_nodes(struct unwind_cache *calls)
+void unwind_cache_invalidate_nodes(struct unwind_cache *calls)
 {
-	calls->era++;
+	calls->variant_generation++;
 	for (uint32_t i = 0; i < calls->n; i++)
 		calls->frames[i].node = 0;
 }
 
 void unwind_cache_clear(struct unwind_cache *calls)
 {
-	unwind_cache_forget_nodes(calls);
+	unwind_cache_invalidate_nodes(calls);
 	calls->n = 0;
-	if (calls->turn >> TURN_BITS != (calls->turn + 1) >> TURN_BITS) {
+	if (calls->row_generation >> GENERATION_BITS !=
+	    (calls->row_generation + 1) >> GENERATION_BITS) {
 		memset(calls->rows, 0, sizeof(calls->rows));
-		calls->turn = 0;
+		calls->row_generation = 0;
 	}
-	calls->turn++;
+	calls->row_generation++;
 	/* If siglongjmp() leaves this, it is done again. */
 	atomic_signal_fence(memory_order_seq_cst);
-	calls->forgotten = self_unwind_forgotten();
+	calls->own_generation = self_unwind_generation();
 }
 
 /* The common case: nothing has changed, up to the innermost frame. */
@@ -478,9 +482,9 @@ static inline bool is_same(const struct unwind_cache *calls, const struct walk_r
 	return n > 0 && frame->pc == caller->pc && frame->sp == caller->sp &&
 	       !(frame->state & (PLACE | FP_UNKNOWN | GENERAL)) &&
 	       (!(frame->state & USES_FP) || frame->fp == caller->fp) && !calls->is_open &&
-	       !calls->is_busy && calls->forgotten == self_unwind_forgotten() &&
+	       !calls->is_busy && calls->own_generation == self_unwind_generation() &&
 	       caller->sp - calls->own.low < calls->own.high - calls->own.low &&
-	       unwind_cache_find_changed(calls->checks, frame->end) == 0;
+	       unwind_cache_find_changed(calls->guards, frame->end) == 0;
 }
 
 uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller)
@@ -489,17 +493,17 @@ uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registe
 		calls->n_same = calls->n;
 		return calls->n;
 	}
-	if (__builtin_expect(calls->is_busy || calls->forgotten != self_unwind_forgotten() ||
-				     calls->turn == 0,
+	if (__builtin_expect(calls->is_busy || calls->own_generation != self_unwind_generation() ||
+				     calls->row_generation == 0,
 			     0))
 		unwind_cache_clear(calls);
 	calls->is_busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
 	for (int i = 0; i < 2; i++) {
 		if (__builtin_expect(walk(calls, caller), 1) &&
-		    __builtin_expect(calls->forgotten == self_unwind_forgotten(), 1))
+		    __builtin_expect(calls->own_generation == self_unwind_generation(), 1))
 			break;
-		if (calls->forgotten == self_unwind_forgotten())
+		if (calls->own_generation == self_unwind_generation())
 			calls->n = 0;
 		else
 			unwind_cache_clear(calls);

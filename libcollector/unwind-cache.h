@@ -8,18 +8,18 @@
  *
  * The same result as self-unwind.h, for hooks that are entered a million times a second with nearly
  * the same stack. The frames of the last walk are kept with the words on the stack that they were
- * found by: if a walk meets one of these frames, and all words from there on are unchanged, so are
- * the frames. All state belongs to the calling thread. Neither allocates nor waits.
+ * found by: if a walk meets one of these frames, and all words from there on are unchanged, so
+ * are the frames. All state belongs to the calling thread. Neither allocates nor waits.
  */
 #pragma once
 
 #include "libcollector/self-unwind.h"
 
 #define UNWIND_CACHE_MAX_FRAMES 4096u
-#define UNWIND_CACHE_MAX_CHECKS (3 * UNWIND_CACHE_MAX_FRAMES)
+#define UNWIND_CACHE_MAX_GUARDS (3 * UNWIND_CACHE_MAX_FRAMES)
 #define UNWIND_CACHE_ROWS 16384u
-#define UNWIND_CACHE_BRANCHES 256u
-#define UNWIND_CACHE_BRANCH_WORDS 16u
+#define UNWIND_CACHE_VARIANTS 256u
+#define UNWIND_CACHE_VARIANT_WORDS 16u
 
 /* Flags of a frame. An outermost frame has no known caller. */
 #define UNWIND_CACHE_EXACT 0x01u /* pc was interrupted; else it is a return address */
@@ -28,7 +28,7 @@
 struct unwind_cache_frame {
 	uint64_t pc, sp, fp;
 	uint64_t hash;  /* of all frames from the outermost to this one */
-	uint32_t end;   /* of the checks of this frame and of those before it */
+	uint32_t end;   /* of the guards of this frame and of those before it */
 	uint32_t state; /* see unwind-cache.c */
 	uint32_t flags; /* UNWIND_CACHE_* */
 	uint32_t node;  /* the caller's value; kept as long as the frame */
@@ -37,7 +37,7 @@ struct unwind_cache_frame {
 /* The rule of one pc, if it is as simple as nearly all are. Small, because the program needs the
  * caches for itself. */
 struct unwind_cache_row {
-	uint64_t key; /* pc and, in the last 16 bits, the turn; with another turn: empty */
+	uint64_t key; /* pc and, in the last 16 bits, the generation; with another one: empty */
 	int16_t cfa_words, ra_words, fp_words;
 	uint16_t kind;
 };
@@ -46,40 +46,40 @@ struct unwind_cache_row {
  * An earlier stack: its innermost frames, by their checked words, and the frame that called them.
  * An fp counts only if its mask is not 0.
  */
-struct unwind_cache_branch {
+struct unwind_cache_variant {
 	uint64_t pc, sp, fp; /* of the innermost frame */
 	uint64_t fp_mask;
 	uint64_t outer_hash, outer_sp, outer_fp, outer_fp_mask;
 	uint32_t outer_state;
 	uint32_t n_outer; /* frames of that walk up to the outer one */
 	uint32_t n_words;
-	uint32_t node; /* of the innermost frame */
-	uint64_t era;  /* valid if equal to unwind_cache.era */
-	struct self_unwind_word words[UNWIND_CACHE_BRANCH_WORDS];
+	uint32_t node;       /* of the innermost frame */
+	uint64_t generation; /* valid if equal to unwind_cache.variant_generation */
+	struct self_unwind_word words[UNWIND_CACHE_VARIANT_WORDS];
 };
 
 /* One a thread. All zeros is a valid state, and only used parts take memory: 1 MiB of address
  * space. */
 struct unwind_cache {
 	struct self_unwind own;
-	uint32_t turn;      /* of the rows, 16 bits */
-	uint32_t forgotten; /* self_unwind_forgotten() for the rows and frames */
-	uint32_t n;         /* frames, outermost first */
-	uint32_t n_same;    /* frames that are unchanged since the last walk, with their nodes */
-	bool is_open;       /* the frames may change without a change of a checked word */
+	uint32_t row_generation; /* of the rows, 16 bits */
+	uint32_t own_generation; /* self_unwind_generation() for the rows and frames */
+	uint32_t n;              /* frames, outermost first */
+	uint32_t n_same; /* frames that are unchanged since the last walk, with their nodes */
+	bool is_open;    /* the frames may change without a change of a checked word */
 	bool is_busy;
-	uint64_t era; /* of the branches */
-	struct unwind_cache_branch branches[UNWIND_CACHE_BRANCHES];
+	uint64_t variant_generation; /* of the variants */
+	struct unwind_cache_variant variants[UNWIND_CACHE_VARIANTS];
 	struct unwind_cache_row rows[UNWIND_CACHE_ROWS];
 	struct unwind_cache_frame frames[UNWIND_CACHE_MAX_FRAMES];
-	struct self_unwind_word checks[UNWIND_CACHE_MAX_CHECKS];
+	struct self_unwind_word guards[UNWIND_CACHE_MAX_GUARDS];
 	struct unwind_cache_pending {
 		uint64_t pc, sp, fp;
 		uint32_t state, flags;
 		uint32_t n_words; /* the last one is fp's, if it has one */
 		uint32_t reserved;
 	} pending[UNWIND_CACHE_MAX_FRAMES];
-	struct self_unwind_word words[UNWIND_CACHE_MAX_CHECKS];
+	struct self_unwind_word words[UNWIND_CACHE_MAX_GUARDS];
 };
 
 /*
@@ -90,23 +90,23 @@ struct unwind_cache {
 uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller);
 
 /*
- * Keeps the result of the last walk as a branch, because a hook is mostly entered from a few
+ * Keeps the result of the last walk as a variant, because a hook is mostly entered from a few
  * places. Call it after a walk; the node is that of its innermost frame.
  */
 void unwind_cache_remember(struct unwind_cache *calls, uint32_t node);
 /* Invalidates all nodes. */
-void unwind_cache_forget_nodes(struct unwind_cache *calls);
+void unwind_cache_invalidate_nodes(struct unwind_cache *calls);
 
 /* Resets everything: another thread uses it, or its nodes are invalid. */
 void unwind_cache_clear(struct unwind_cache *calls);
 
 #define UNWIND_CACHE_ODD UINT64_C(0x9e3779b97f4a7c15)
 
-/* Returns the first of the two slots for a branch. */
-static inline uint32_t unwind_cache_branch_at(uint64_t pc, uint64_t sp)
+/* Returns the first of the two slots for a variant. */
+static inline uint32_t unwind_cache_variant_at(uint64_t pc, uint64_t sp)
 {
 	return (uint32_t)((pc + sp) * UNWIND_CACHE_ODD /
-			  (UINT64_MAX / (UNWIND_CACHE_BRANCHES / 2) + 1)) *
+			  (UINT64_MAX / (UNWIND_CACHE_VARIANTS / 2) + 1)) *
 	       2;
 }
 
@@ -115,53 +115,55 @@ __attribute__((no_sanitize("address"))) static inline uint64_t unwind_cache_load
 	return *(const volatile uint64_t *)(uintptr_t)at;
 }
 
-static inline uint64_t unwind_cache_differs(const struct self_unwind_word *check)
+static inline uint64_t unwind_cache_differs(const struct self_unwind_word *guard)
 {
-	return unwind_cache_load(check->at) ^ check->value;
+	return unwind_cache_load(guard->at) ^ guard->value;
 }
 
-/* Returns the number of the last of the first `n` checks that does not hold, counted from 1; 0: all
+/* Returns the number of the last of the first `n` guards that does not hold, counted from 1; 0: all
  * hold. */
-static inline uint32_t unwind_cache_find_changed(const struct self_unwind_word *checks, uint32_t n)
+static inline uint32_t unwind_cache_find_changed(const struct self_unwind_word *guards, uint32_t n)
 {
 	for (; n >= 4; n -= 4) {
-		const struct self_unwind_word *last = checks + n - 4;
+		const struct self_unwind_word *last = guards + n - 4;
 
 		if ((unwind_cache_differs(&last[0]) | unwind_cache_differs(&last[1]) |
 		     unwind_cache_differs(&last[2]) | unwind_cache_differs(&last[3])) != 0)
 			break;
 	}
-	while (n > 0 && unwind_cache_differs(&checks[n - 1]) == 0)
+	while (n > 0 && unwind_cache_differs(&guards[n - 1]) == 0)
 		n--;
 	return n;
 }
 
 /*
- * Returns the node that was remembered for this stack; 0 if no branch matches, and a walk is
+ * Returns the node that was remembered for this stack; 0 if no variant matches, and a walk is
  * needed. Calls nothing, so that a hook built from it saves no registers. Has few instructions,
  * because they delay the program's own memory accesses.
  */
 static inline __attribute__((always_inline)) uint32_t unwind_cache_recall(
 	const struct unwind_cache *calls, uint64_t pc, uint64_t sp, uint64_t fp)
 {
-	const struct unwind_cache_branch *branch = &calls->branches[unwind_cache_branch_at(pc, sp)];
+	const struct unwind_cache_variant *variant =
+		&calls->variants[unwind_cache_variant_at(pc, sp)];
 	const struct unwind_cache_frame *outer;
 
-	if (((branch->pc ^ pc) | (branch->sp ^ sp)) != 0)
-		branch++;
-	if (((branch->pc ^ pc) | (branch->sp ^ sp) | (branch->era ^ calls->era) |
-	     ((branch->fp ^ fp) & branch->fp_mask)) != 0 ||
-	    branch->n_outer > calls->n || calls->is_open || calls->is_busy ||
-	    calls->forgotten != self_unwind_forgotten())
+	if (((variant->pc ^ pc) | (variant->sp ^ sp)) != 0)
+		variant++;
+	if (((variant->pc ^ pc) | (variant->sp ^ sp) |
+	     (variant->generation ^ calls->variant_generation) |
+	     ((variant->fp ^ fp) & variant->fp_mask)) != 0 ||
+	    variant->n_outer > calls->n || calls->is_open || calls->is_busy ||
+	    calls->own_generation != self_unwind_generation())
 		return 0;
-	outer = &calls->frames[branch->n_outer - 1];
-	if (((outer->hash ^ branch->outer_hash) | (outer->sp ^ branch->outer_sp) |
-	     (outer->state ^ branch->outer_state) |
-	     ((outer->fp ^ branch->outer_fp) & branch->outer_fp_mask)) != 0 ||
-	    unwind_cache_find_changed(branch->words, branch->n_words) != 0 ||
-	    unwind_cache_find_changed(calls->checks, outer->end) != 0)
+	outer = &calls->frames[variant->n_outer - 1];
+	if (((outer->hash ^ variant->outer_hash) | (outer->sp ^ variant->outer_sp) |
+	     (outer->state ^ variant->outer_state) |
+	     ((outer->fp ^ variant->outer_fp) & variant->outer_fp_mask)) != 0 ||
+	    unwind_cache_find_changed(variant->words, variant->n_words) != 0 ||
+	    unwind_cache_find_changed(calls->guards, outer->end) != 0)
 		return 0;
-	return branch->node;
+	return variant->node;
 }
 
 static inline uint64_t unwind_cache_hash(uint64_t outer, uint64_t pc, uint32_t flags)

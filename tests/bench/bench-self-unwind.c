@@ -53,9 +53,9 @@ static void walk(void)
 	n_frames = chain.n;
 }
 
-static void walk_forgotten(void)
+static void walk_invalidated(void)
 {
-	self_unwind_forget();
+	self_unwind_invalidate();
 	walk();
 }
 
@@ -76,15 +76,15 @@ static double measure(void (*function)(void))
 
 static void measure_all(void)
 {
-	double peer = measure(walk_by_libgcc), hot, forgotten;
+	double peer = measure(walk_by_libgcc), hot, invalidated;
 	size_t n_peer = n_frames;
 
 	hot = measure(walk);
 	printf("%zu frames (libgcc: %zu)\n", n_frames, n_peer);
-	forgotten = measure(walk_forgotten);
+	invalidated = measure(walk_invalidated);
 	printf("hot       %8.0f ns  libgcc %8.0f ns  ratio %5.1f\n", hot, peer, peer / hot);
-	printf("forgotten %8.0f ns  libgcc %8.0f ns  ratio %5.1f\n", forgotten, peer,
-	       peer / forgotten);
+	printf("invalidated %8.0f ns  libgcc %8.0f ns  ratio %5.1f\n", invalidated, peer,
+	       peer / invalidated);
 }
 
 static __attribute__((noinline)) int recurse(int n, void (*function)(void))

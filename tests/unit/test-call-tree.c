@@ -258,7 +258,7 @@ static void test_epochs(void)
 		intern_restart(&producer->intern);
 		forget_told();
 		recurse(9);
-		self_unwind_forget();
+		self_unwind_invalidate();
 		memset(nodes, 0, sizeof(nodes));
 		recurse(9);
 	}
@@ -387,7 +387,7 @@ static void call_module(const char *path, uint64_t *ret_at)
 	expected_inode = 0;
 	*ret_at = (uint64_t)(uintptr_t)call;
 	dlclose(module);
-	self_unwind_forget();
+	self_unwind_invalidate();
 }
 
 /* The same address with another function. */
@@ -420,7 +420,7 @@ static void allow_files(bool allowed)
  * mappings; no module has been unloaded. */
 static void test_no_descriptor(void)
 {
-	uint32_t before = self_unwind_forgotten(), n = 0;
+	uint32_t before = self_unwind_generation(), n = 0;
 
 	begin(BIG);
 	allow_files(false);
@@ -432,14 +432,14 @@ static void test_no_descriptor(void)
 	}
 	allow_files(true);
 	CHECK_INT(n_records, n);
-	CHECK_INT(self_unwind_forgotten(), before);
+	CHECK_INT(self_unwind_generation(), before);
 	pair_done(&pair);
 }
 
 /* The same after an unload: another module may have the address when the reader looks it up. */
 static void test_no_descriptor_gone(void)
 {
-	self_unwind_forget();
+	self_unwind_invalidate();
 	expected_kind = RING_FRAME_RETURN | RING_FRAME_NO_FILE;
 	test_no_descriptor();
 	expected_kind = RING_FRAME_RETURN;
@@ -462,7 +462,7 @@ static void test_moved(void)
 {
 	void *module = dlopen(OWN_MODULE_A, RTLD_NOW);
 	int (*call)(int (*)(void)) = NULL;
-	uint32_t before = self_unwind_forgotten(), n = 0;
+	uint32_t before = self_unwind_generation(), n = 0;
 
 	begin(BIG);
 	if (module)
@@ -474,10 +474,10 @@ static void test_moved(void)
 		n = i == 0 ? n_records : n;
 	}
 	CHECK_INT(n_records, n);
-	CHECK_INT(self_unwind_forgotten(), before);
+	CHECK_INT(self_unwind_generation(), before);
 	pair_done(&pair);
 	dlclose(module);
-	self_unwind_forget();
+	self_unwind_invalidate();
 }
 
 /* ---- Handlers ---- */

@@ -15,11 +15,11 @@ static const void *block(size_t i)
 	return (const void *)(uintptr_t)(UINT64_C(0x7f1234560010) + 48 * i);
 }
 
-static uint32_t turn = 1;
+static uint32_t generation = 1;
 
 static bool choose(uint64_t size)
 {
-	return !heap_sampled_pass_over(turn, size) && heap_sampled_throw(turn, size);
+	return !heap_sampled_pass_over(generation, size) && heap_sampled_throw(generation, size);
 }
 
 static bool remove_block(const void *address)
@@ -127,12 +127,12 @@ static void test_chance(void)
 
 static void test_least(void)
 {
-	turn++;
+	generation++;
 	heap_sampled_set_mean(0);
 	heap_sampled_set_least(100);
 	for (int i = 0; i < 1000; i++)
 		CHECK(!choose(99) && choose(100) && choose(UINT64_MAX));
-	turn++;
+	generation++;
 	heap_sampled_set_mean(4096);
 	for (int i = 0; i < 100000; i++)
 		CHECK(!choose(99));
@@ -140,20 +140,20 @@ static void test_least(void)
 }
 
 /* A threshold drawn for another distance is not the current one. */
-static void test_turns(void)
+static void test_generations(void)
 {
 	heap_sampled_set_least(0);
 	for (int i = 0; i < 10; i++) {
-		turn++;
+		generation++;
 		heap_sampled_set_mean(UINT64_MAX);
 		CHECK(!choose(1) && !choose(1000));
-		turn++;
+		generation++;
 		heap_sampled_set_mean(1000);
 		check_share(1000, 1000);
-		turn++;
+		generation++;
 		heap_sampled_set_mean(UINT64_MAX);
 		CHECK(!choose(1));
-		turn++;
+		generation++;
 		heap_sampled_set_mean(0);
 		CHECK(choose(1) && choose(1));
 	}
@@ -167,7 +167,7 @@ int main(void)
 	RUN(test_threads);
 	RUN(test_chance);
 	RUN(test_least);
-	RUN(test_turns);
+	RUN(test_generations);
 	RUN(test_full);
 	RUN(test_excepted);
 	return test_end();

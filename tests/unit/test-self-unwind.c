@@ -273,7 +273,7 @@ static void test_generated(void)
 static void test_errno(void)
 {
 	for (int i = 0; i < 2; i++) {
-		self_unwind_forget();
+		self_unwind_invalidate();
 		errno = 12345;
 		see();
 		CHECK_INT(errno, 12345);
@@ -885,7 +885,7 @@ static void test_fork_in_walk(void)
 	start_storm(&before);
 	CHECK(sigaction(SIGPROF, &action, NULL) == 0);
 	while (!is_forked && n_forked < N_FORKED && !has_passed(10, &start)) {
-		self_unwind_forget(); /* so that everything is looked up */
+		self_unwind_invalidate(); /* so that everything is looked up */
 		recurse(800, see_often);
 	}
 	if (is_forked) {
@@ -1024,9 +1024,9 @@ static void test_same_address(void)
 	check_modules(nothing);
 }
 
-static void test_forget(void)
+static void test_invalidate(void)
 {
-	check_modules(self_unwind_forget);
+	check_modules(self_unwind_invalidate);
 }
 
 /* ---- Bad memory ---- */
@@ -1296,7 +1296,7 @@ int main(void)
 	RUN(test_none_free);
 	RUN(test_left);
 	RUN(test_same_address);
-	RUN(test_forget);
+	RUN(test_invalidate);
 	RUN(test_corrupt);
 	RUN(test_seccomp);
 	RUN(test_quiet);

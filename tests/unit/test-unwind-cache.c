@@ -453,7 +453,7 @@ static __attribute__((noinline)) int mutate(void)
 		/* Inner words more often; not those by which this function and see() return. */
 		uint64_t most = get_random() % 2 ? n_checks : MIN_OF(n_checks, 24u);
 
-		before[i] = state.calls->checks[n_checks - 1 - get_random() % most];
+		before[i] = state.calls->guards[n_checks - 1 - get_random() % most];
 	}
 	for (uint32_t i = 0; i < n; i++)
 		*(volatile uint64_t *)(uintptr_t)before[i].at = bad_word(before[i].value);
@@ -669,7 +669,7 @@ static uint64_t call_module(const char *path)
 		call(see);
 	from = (uint64_t)(uintptr_t)call;
 	dlclose(module);
-	self_unwind_forget();
+	self_unwind_invalidate();
 	return from;
 }
 
@@ -700,9 +700,9 @@ static __attribute__((noinline)) void change_knowledge(int turn, bool with_modul
 	state.calls->is_open = turn == 4;
 	state.calls->is_busy = turn == 5;
 	if (turn == 6 && with_modules)
-		self_unwind_forget();
+		self_unwind_invalidate();
 	else if (turn == 6)
-		unwind_cache_forget_nodes(state.calls);
+		unwind_cache_invalidate_nodes(state.calls);
 }
 
 static __attribute__((noinline)) void recall_by_turns(bool with_modules)
@@ -728,24 +728,24 @@ static void test_recalled(void)
 	unwind_cache_clear(state.calls);
 }
 
-/* When a turn number is reused, no row of its previous use is left. */
-static void test_turns(void)
+/* When a generation number is reused, no row of its previous use is left. */
+static void test_generations(void)
 {
 	struct unwind_cache *calls;
-	uint32_t turn, n_rows = 0;
+	uint32_t generation, n_rows = 0;
 
 	REQUIRE(make_ready());
 	see();
 	calls = state.calls;
-	turn = calls->turn;
+	generation = calls->row_generation;
 	for (size_t i = 0; i < UNWIND_CACHE_ROWS; i++)
-		n_rows += (calls->rows[i].key & UINT16_MAX) == turn;
+		n_rows += (calls->rows[i].key & UINT16_MAX) == generation;
 	CHECK(n_rows > 0);
 	do
 		unwind_cache_clear(calls);
-	while (calls->turn != turn);
+	while (calls->row_generation != generation);
 	for (size_t i = 0; i < UNWIND_CACHE_ROWS; i++)
-		CHECK((calls->rows[i].key & UINT16_MAX) != turn);
+		CHECK((calls->rows[i].key & UINT16_MAX) != generation);
 }
 
 /* ---- Handlers that leave ---- */
@@ -810,7 +810,7 @@ int main(void)
 		return test_end();
 	RUN(test_mutated);
 	RUN(test_fiber);
-	RUN(test_turns);
+	RUN(test_generations);
 	RUN(test_left);
 	return test_end();
 }
