@@ -5,7 +5,7 @@
  * A frame's caller depends on the frame's position (pc, sp and, if a rule needs it, fp), on the
  * rule of its code, and on words on the stack. So each frame is kept with those words, its guards:
  * the guards of all frames are in one row, outermost first. A walk steps from the innermost frame
- * outwards until it meets a frame of the last walk. If all guards from there on still hold, the
+ * outwards until it matches a frame of the last walk. If all guards from there on still hold, the
  * remaining frames are unchanged; else it steps on, until it is past the guard that failed.
  *
  * The new frames of a walk are also kept as a variant: the words of its frames, and the frame that
@@ -72,7 +72,7 @@ struct visit {
 	uint64_t pac_mask;
 	uint32_t n_pending, n_words;
 	uint32_t n_known; /* frames of the last walk that may still be met */
-	bool is_met;      /* at such a frame */
+	bool is_matched;  /* at such a frame */
 	bool is_open;
 };
 
@@ -98,7 +98,7 @@ static inline bool is_at(const struct visit *visit, const struct unwind_cache_fr
 
 /* Returns whether the walk is at a frame of the last walk, and everything is unchanged from there
  * on. n_known: with that frame. */
-static inline bool meet(struct visit *visit)
+static inline bool match(struct visit *visit)
 {
 	const struct unwind_cache *calls = visit->calls;
 	uint32_t n = visit->n_known, changed;
@@ -307,8 +307,8 @@ static bool take(void *data, const struct self_unwind_step *step)
 	row = row_of(visit->calls, place->at.pc);
 	if ((place->flags & WALK_FRAME_FP) && is_of(row, visit->calls, place->at.pc))
 		row->kind |= ROW_CALLED;
-	visit->is_met = meet(visit);
-	return !visit->is_met && !is_full(visit) &&
+	visit->is_matched = match(visit);
+	return !visit->is_matched && !is_full(visit) &&
 	       !is_of(row_of(visit->calls, visit->pc), visit->calls, visit->pc);
 }
 
@@ -385,7 +385,7 @@ static __attribute__((noinline)) bool walk(struct unwind_cache *calls,
 	};
 	enum walk_stop stop = WALK_N_STOPS;
 
-	while (stop == WALK_N_STOPS && !visit.is_met && !(visit.is_met = meet(&visit))) {
+	while (stop == WALK_N_STOPS && !visit.is_matched && !(visit.is_matched = match(&visit))) {
 		if (is_full(&visit)) {
 			visit.is_open = true;
 			stop = WALK_DEPTH;
@@ -393,7 +393,7 @@ static __attribute__((noinline)) bool walk(struct unwind_cache *calls,
 			stop = step_by_self_unwind(&visit);
 		}
 	}
-	if (!visit.is_met)
+	if (!visit.is_matched)
 		visit.n_known = 0;
 	calls->n_same = visit.n_known;
 	calls->is_open = visit.is_open;
@@ -403,7 +403,7 @@ static __attribute__((noinline)) bool walk(struct unwind_cache *calls,
 		return false;
 	if (visit.n_known + visit.n_pending == 0)
 		add_pending(&visit, GENERAL);
-	push(&visit, visit.n_known, visit.is_met ? WALK_ROOT : stop);
+	push(&visit, visit.n_known, visit.is_matched ? WALK_ROOT : stop);
 	return true;
 }
 

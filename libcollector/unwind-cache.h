@@ -8,7 +8,7 @@
  *
  * The same result as self-unwind.h, for hooks that are entered a million times a second with nearly
  * the same stack. The frames of the last walk are kept with the words on the stack that they were
- * found by: if a walk meets one of these frames, and all words from there on are unchanged, so
+ * found by: if a walk matches one of these frames, and all words from there on are unchanged, so
  * are the frames. All state belongs to the calling thread. Neither allocates nor waits.
  */
 #pragma once
