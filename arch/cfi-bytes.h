@@ -19,9 +19,9 @@ static inline size_t cfi_bytes_left(const struct cfi_bytes *bytes)
 	return (size_t)(bytes->end - bytes->at);
 }
 
-static inline const uint8_t *cfi_bytes_take(struct cfi_bytes *bytes, uint64_t size)
+static inline const uint8_t *cfi_bytes_read(struct cfi_bytes *bytes, uint64_t size)
 {
-	const uint8_t *taken = bytes->at;
+	const uint8_t *read = bytes->at;
 
 	if (size > cfi_bytes_left(bytes)) {
 		bytes->failed = true;
@@ -29,35 +29,35 @@ static inline const uint8_t *cfi_bytes_take(struct cfi_bytes *bytes, uint64_t si
 		return NULL;
 	}
 	bytes->at += size;
-	return taken;
+	return read;
 }
 
 static inline uint8_t cfi_bytes_u8(struct cfi_bytes *bytes)
 {
-	const uint8_t *taken = cfi_bytes_take(bytes, 1);
+	const uint8_t *read = cfi_bytes_read(bytes, 1);
 
-	return taken ? *taken : 0;
+	return read ? *read : 0;
 }
 
 static inline uint16_t cfi_bytes_u16(struct cfi_bytes *bytes)
 {
-	const uint8_t *taken = cfi_bytes_take(bytes, 2);
+	const uint8_t *read = cfi_bytes_read(bytes, 2);
 
-	return taken ? load_le16(taken) : 0;
+	return read ? load_le16(read) : 0;
 }
 
 static inline uint32_t cfi_bytes_u32(struct cfi_bytes *bytes)
 {
-	const uint8_t *taken = cfi_bytes_take(bytes, 4);
+	const uint8_t *read = cfi_bytes_read(bytes, 4);
 
-	return taken ? load_le32(taken) : 0;
+	return read ? load_le32(read) : 0;
 }
 
 static inline uint64_t cfi_bytes_u64(struct cfi_bytes *bytes)
 {
-	const uint8_t *taken = cfi_bytes_take(bytes, 8);
+	const uint8_t *read = cfi_bytes_read(bytes, 8);
 
-	return taken ? load_le64(taken) : 0;
+	return read ? load_le64(read) : 0;
 }
 
 /* LEB128 (DWARF 5, 7.6). Bits past 64 are dropped. */

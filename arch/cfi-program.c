@@ -113,7 +113,7 @@ struct instruction {
 };
 
 /* `set` receives the operand, unless it is a block. */
-static void take_operand(const struct cfi_rows *rows, const struct cfi_cie *cie,
+static void read_operand(const struct cfi_rows *rows, const struct cfi_cie *cie,
 			 struct cfi_bytes *bytes, uint8_t kind, uint64_t *set,
 			 struct cfi_bytes *block)
 {
@@ -137,20 +137,20 @@ static void take_operand(const struct cfi_rows *rows, const struct cfi_cie *cie,
 		*set = cfi_bytes_u64(bytes);
 		break;
 	case OPERAND_ADDRESS:
-		*set = cfi_take_pointer(rows->reader->section, bytes, cie->encoding,
+		*set = cfi_read_pointer(rows->reader->section, bytes, cie->encoding,
 					rows->fde ? rows->fde->start : 0);
 		break;
 	case OPERAND_BLOCK:
 		*set = cfi_bytes_uleb(bytes);
-		block->at = cfi_bytes_take(bytes, *set);
+		block->at = cfi_bytes_read(bytes, *set);
 		block->end = bytes->at;
 		block->failed = bytes->failed;
 		break;
 	}
 }
 
-static bool take_instruction(const struct cfi_rows *rows, const struct cfi_cie *cie,
-			     struct cfi_bytes *bytes, struct instruction *ret_instruction)
+static bool parse_instruction(const struct cfi_rows *rows, const struct cfi_cie *cie,
+			      struct cfi_bytes *bytes, struct instruction *ret_instruction)
 {
 	uint8_t byte = cfi_bytes_u8(bytes);
 	struct instruction *instruction = ret_instruction;
@@ -165,7 +165,7 @@ static bool take_instruction(const struct cfi_rows *rows, const struct cfi_cie *
 	if (operands[byte][0] == OPERAND_INVALID)
 		return false;
 	for (size_t i = 0; i < 2; i++)
-		take_operand(rows, cie, bytes, operands[byte][i], &instruction->operand[i],
+		read_operand(rows, cie, bytes, operands[byte][i], &instruction->operand[i],
 			     &instruction->block);
 	return !bytes->failed;
 }
@@ -180,8 +180,8 @@ static void set_cfa(struct cfi_state *state, uint64_t reg, int64_t offset)
 /* ---- Expressions ---- */
 
 /* `DW_OP_breg n`; the rest of the block is not read */
-static bool take_register_offset(struct cfi_bytes *block, uint64_t *ret_register,
-				 int64_t *ret_offset)
+static bool parse_register_offset(struct cfi_bytes *block, uint64_t *ret_register,
+				  int64_t *ret_offset)
 {
 	uint8_t op = cfi_bytes_u8(block);
 	int64_t offset = cfi_bytes_sleb(block);
@@ -210,7 +210,7 @@ static bool is_plt(const struct cfi_bytes *block, uint8_t *ret_from)
 }
 
 /* `deref`, then optionally `plus_uconst n` */
-static bool take_deref(struct cfi_bytes *block, uint8_t *ret_number)
+static bool parse_deref(struct cfi_bytes *block, uint8_t *ret_number)
 {
 	uint64_t add = 0;
 
@@ -241,14 +241,14 @@ static void set_cfa_expression(const struct regs *regs, struct cfi_state *state,
 		state->expression_offset = 8;
 		return;
 	}
-	if (!take_register_offset(&rest, &reg, &offset))
+	if (!parse_register_offset(&rest, &reg, &offset))
 		return;
 	state->expression_offset = offset;
 	if (cfi_bytes_left(&rest) == 0)
 		set_cfa(state, reg, offset);
-	else if (reg == regs->sp && take_deref(&rest, &state->number))
+	else if (reg == regs->sp && parse_deref(&rest, &state->number))
 		state->cfa = CFI_CFA_AT_SP;
-	else if (reg == regs->fp && take_deref(&rest, &state->number))
+	else if (reg == regs->fp && parse_deref(&rest, &state->number))
 		state->cfa = CFI_CFA_AT_FP;
 }
 
@@ -258,7 +258,7 @@ static struct cfi_value value_of_expression(const struct regs *regs, struct cfi_
 	struct cfi_value value = { .place = CFI_N_PLACES };
 	uint64_t reg;
 
-	if (!take_register_offset(&block, &reg, &value.offset) || cfi_bytes_left(&block) != 0)
+	if (!parse_register_offset(&block, &reg, &value.offset) || cfi_bytes_left(&block) != 0)
 		return (struct cfi_value){ .place = CFI_N_PLACES };
 	if (reg == regs->sp)
 		value.place = CFI_AT_SP;
@@ -468,7 +468,7 @@ bool cfi_program_initial(struct cfi_reader *reader, struct cfi_cie *cie,
 		rows->state.ra = (struct cfi_value){ CFI_AT_CFA, reader->regs->ra_from_cfa };
 	cie->initial = rows->state;
 	while (cfi_bytes_left(&bytes) > 0)
-		if (!take_instruction(rows, cie, &bytes, &instruction) || moves(instruction.op) ||
+		if (!parse_instruction(rows, cie, &bytes, &instruction) || moves(instruction.op) ||
 		    !run(rows, cie, &instruction))
 			return false;
 	cie->initial = rows->state;
@@ -577,7 +577,7 @@ static uint64_t run_row(struct cfi_rows *rows, struct cfi_rule *ret_rule)
 	uint64_t pc = rows->pc;
 
 	while (!rows->broken && pc == rows->pc && cfi_bytes_left(&bytes) > 0) {
-		bool good = take_instruction(rows, &fde->cie, &bytes, &instruction);
+		bool good = parse_instruction(rows, &fde->cie, &bytes, &instruction);
 
 		if (good && moves(instruction.op))
 			good = move(rows, &fde->cie, &instruction, &pc);

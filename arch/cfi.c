@@ -63,7 +63,7 @@ static uint64_t address_of(const struct cfi_section *section, const uint8_t *byt
 	return section->address + (uint64_t)(byte - section->bytes);
 }
 
-static uint64_t take_number(struct cfi_bytes *bytes, uint8_t encoding)
+static uint64_t read_number(struct cfi_bytes *bytes, uint8_t encoding)
 {
 	switch (encoding & PE_FORMAT) {
 	case PE_ABSPTR:
@@ -91,10 +91,10 @@ static uint64_t take_number(struct cfi_bytes *bytes, uint8_t encoding)
 
 static void align_bytes(const struct cfi_section *section, struct cfi_bytes *bytes)
 {
-	cfi_bytes_take(bytes, -address_of(section, bytes->at) & 7);
+	cfi_bytes_read(bytes, -address_of(section, bytes->at) & 7);
 }
 
-uint64_t cfi_take_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
+uint64_t cfi_read_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
 			  uint8_t encoding, uint64_t function)
 {
 	uint64_t base = 0;
@@ -120,7 +120,7 @@ uint64_t cfi_take_pointer(const struct cfi_section *section, struct cfi_bytes *b
 	default:
 		bytes->failed = true;
 	}
-	return base + take_number(bytes, encoding);
+	return base + read_number(bytes, encoding);
 }
 
 /*
@@ -137,7 +137,7 @@ static bool read_record(const struct cfi_section *section, size_t at, struct rec
 
 	if (is_long)
 		length = cfi_bytes_u64(&bytes);
-	body = cfi_bytes_take(&bytes, length);
+	body = cfi_bytes_read(&bytes, length);
 	if (bytes.failed)
 		return false;
 	ret_record->at = at;
@@ -153,8 +153,8 @@ static bool read_record(const struct cfi_section *section, size_t at, struct rec
 }
 
 /* Reads the data of the letters after 'z'; returns false if one is unknown. */
-static bool take_augmentation(const struct cfi_section *section, struct cfi_bytes *bytes,
-			      const uint8_t *letters, struct cfi_cie *cie)
+static bool parse_augmentation(const struct cfi_section *section, struct cfi_bytes *bytes,
+			       const uint8_t *letters, struct cfi_cie *cie)
 {
 	uint8_t encoding;
 
@@ -169,7 +169,7 @@ static bool take_augmentation(const struct cfi_section *section, struct cfi_byte
 				break;
 			if ((encoding & PE_RELATION) == PE_ALIGNED)
 				align_bytes(section, bytes);
-			take_number(bytes, encoding);
+			read_number(bytes, encoding);
 			break;
 		case 'R':
 			cie->encoding = cfi_bytes_u8(bytes);
@@ -188,7 +188,7 @@ static bool take_augmentation(const struct cfi_section *section, struct cfi_byte
 }
 
 /* The column of the return address must be the architecture's. */
-static bool take_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, struct cfi_cie *cie)
+static bool parse_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, struct cfi_cie *cie)
 {
 	const struct cfi_section *section = reader->section;
 	uint8_t version = cfi_bytes_u8(bytes);
@@ -210,11 +210,11 @@ static bool take_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, s
 		return *letters == '\0';
 	cie->has_data = true;
 	size = cfi_bytes_uleb(bytes);
-	data = cfi_bytes_take(bytes, size);
+	data = cfi_bytes_read(bytes, size);
 	if (!data)
 		return false;
-	return take_augmentation(section, &(struct cfi_bytes){ data, data + size, false },
-				 letters + 1, cie);
+	return parse_augmentation(section, &(struct cfi_bytes){ data, data + size, false },
+				  letters + 1, cie);
 }
 
 void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *section)
@@ -226,7 +226,7 @@ void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *sectio
 		reader->cies[i].at = SIZE_MAX;
 }
 
-static bool take_fde(struct cfi_reader *reader, struct record *record, struct cfi_fde *ret_fde)
+static bool parse_fde(struct cfi_reader *reader, struct record *record, struct cfi_fde *ret_fde)
 {
 	const struct cfi_section *section = reader->section;
 	uint64_t cie_at = section->is_debug_frame ? record->link : record->link_at - record->link;
@@ -239,16 +239,16 @@ static bool take_fde(struct cfi_reader *reader, struct record *record, struct cf
 	if (cie->at != cie_at) {
 		*cie = (struct cfi_cie){ .at = cie_at };
 		cie->usable = read_record(section, cie_at, &about) && about.is_cie &&
-			      take_cie(reader, &about.body, cie) &&
+			      parse_cie(reader, &about.body, cie) &&
 			      cfi_bytes_left(&about.body) <= MAX_INITIAL &&
 			      cfi_program_initial(reader, cie, &about.body);
 	}
 	if (!cie->usable)
 		return false;
-	start = cfi_take_pointer(section, &record->body, cie->encoding, 0);
-	size = take_number(&record->body, cie->encoding);
+	start = cfi_read_pointer(section, &record->body, cie->encoding, 0);
+	size = read_number(&record->body, cie->encoding);
 	if (cie->has_data)
-		cfi_bytes_take(&record->body, cfi_bytes_uleb(&record->body));
+		cfi_bytes_read(&record->body, cfi_bytes_uleb(&record->body));
 	if (record->body.failed || size == 0 || !add_u64(start, size, &end))
 		return false;
 	ret_fde->at = record->at;
@@ -264,7 +264,7 @@ bool cfi_reader_get(struct cfi_reader *reader, size_t at, struct cfi_fde *ret_fd
 {
 	struct record record;
 
-	return read_record(reader->section, at, &record) && take_fde(reader, &record, ret_fde);
+	return read_record(reader->section, at, &record) && parse_fde(reader, &record, ret_fde);
 }
 
 bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_fde)
@@ -273,7 +273,7 @@ bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_
 
 	while (read_record(reader->section, *at, &record)) {
 		*at = (size_t)(record.body.end - reader->section->bytes);
-		if (take_fde(reader, &record, ret_fde))
+		if (parse_fde(reader, &record, ret_fde))
 			return true;
 	}
 	return false;
@@ -303,8 +303,8 @@ static bool read_header(const struct cfi_section *section, struct header *ret_he
 	if (version != 1 || pointer == PE_OMIT || count == PE_OMIT ||
 	    table != (PE_DATAREL | PE_SDATA4))
 		return false;
-	take_number(&bytes, pointer);
-	n = take_number(&bytes, count);
+	read_number(&bytes, pointer);
+	n = read_number(&bytes, count);
 	if (bytes.failed || n == 0 || n > cfi_bytes_left(&bytes) / 8)
 		return false;
 	*ret_header = (struct header){ bytes.at, n };

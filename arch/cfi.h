@@ -177,5 +177,5 @@ struct cfi_bytes;
 
 /* Takes a number in one of the encodings DW_EH_PE_* of LSB 10.5.1 from a part of the section
  * (cfi-bytes.h). funcrel is relative to `function`. */
-uint64_t cfi_take_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
+uint64_t cfi_read_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
 			  uint8_t encoding, uint64_t function);

@@ -169,7 +169,7 @@ void go_rows_init(struct go_rows *ret_rows, const struct go_table *table,
 }
 
 /* LEB128 of at most 32 bits. */
-static bool take_number(struct go_rows *rows, uint32_t *ret_number)
+static bool read_number(struct go_rows *rows, uint32_t *ret_number)
 {
 	uint32_t number = 0;
 
@@ -191,8 +191,8 @@ bool go_rows_next(struct go_rows *rows, struct go_row *ret_row)
 	uint32_t change, bytes;
 	uint64_t end;
 
-	if (rows->pc >= rows->function.end || !take_number(rows, &change) ||
-	    (change == 0 && rows->pc > rows->function.start) || !take_number(rows, &bytes))
+	if (rows->pc >= rows->function.end || !read_number(rows, &change) ||
+	    (change == 0 && rows->pc > rows->function.start) || !read_number(rows, &bytes))
 		return false;
 	rows->distance += (int32_t)((change >> 1) ^ (0u - (change & 1)));
 	if (!add_u64(rows->pc, (uint64_t)bytes * rows->table->quantum, &end) || end <= rows->pc)

@@ -69,8 +69,8 @@ bool jit_dump_open(struct jit_dump *dump, const void *bytes, size_t size)
 	return true;
 }
 
-static bool take_load(const struct jit_dump *dump, size_t at, size_t end,
-		      struct jit_dump_entry *entry)
+static bool parse_load(const struct jit_dump *dump, size_t at, size_t end,
+		       struct jit_dump_entry *entry)
 {
 	if (end - at < BODY_BYTES + 1 ||
 	    !memchr(dump->bytes + at + BODY_BYTES, 0, end - at - BODY_BYTES))
@@ -82,8 +82,8 @@ static bool take_load(const struct jit_dump *dump, size_t at, size_t end,
 	return *entry->name && entry->size > 0;
 }
 
-static bool take_move(const struct jit_dump *dump, size_t at, size_t end,
-		      struct jit_dump_entry *entry)
+static bool parse_move(const struct jit_dump *dump, size_t at, size_t end,
+		       struct jit_dump_entry *entry)
 {
 	if (end - at < MOVE_BYTES)
 		return false;
@@ -95,8 +95,8 @@ static bool take_move(const struct jit_dump *dump, size_t at, size_t end,
 }
 
 /* The record's length determines the number of lines, except for padding after them. */
-static bool take_lines(const struct jit_dump *dump, size_t at, size_t end,
-		       struct jit_dump_entry *entry)
+static bool parse_lines(const struct jit_dump *dump, size_t at, size_t end,
+			struct jit_dump_entry *entry)
 {
 	if (end - at < LINES_BYTES)
 		return false;
@@ -108,8 +108,8 @@ static bool take_lines(const struct jit_dump *dump, size_t at, size_t end,
 	return true;
 }
 
-static bool take_unwinding(const struct jit_dump *dump, size_t at, size_t end,
-			   struct jit_dump_entry *entry)
+static bool parse_unwinding(const struct jit_dump *dump, size_t at, size_t end,
+			    struct jit_dump_entry *entry)
 {
 	uint64_t all, header;
 
@@ -162,13 +162,13 @@ bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry)
 		end = dump->at + bytes;
 		dump->at = end;
 		if (id == RECORD_LOAD)
-			is_one = take_load(dump, body, end, &entry);
+			is_one = parse_load(dump, body, end, &entry);
 		else if (id == RECORD_MOVE)
-			is_one = take_move(dump, body, end, &entry);
+			is_one = parse_move(dump, body, end, &entry);
 		else if (id == RECORD_LINES)
-			is_one = take_lines(dump, body, end, &entry);
+			is_one = parse_lines(dump, body, end, &entry);
 		else if (id == RECORD_UNWINDING)
-			is_one = take_unwinding(dump, body, end, &entry);
+			is_one = parse_unwinding(dump, body, end, &entry);
 		if (is_one && entry.size <= UINT64_MAX - entry.address) {
 			*ret_entry = entry;
 			return true;

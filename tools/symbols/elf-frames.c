@@ -68,7 +68,7 @@ static uint64_t take(const struct elf_frames *frames, const struct cfi_section *
 
 	if (!frames->image->is_64 && (encoding & FORMAT_MASK) == DW_EH_PE_absptr)
 		encoding |= DW_EH_PE_udata4;
-	value = cfi_take_pointer(section, bytes, encoding, 0);
+	value = cfi_read_pointer(section, bytes, encoding, 0);
 	return frames->image->is_64 ? value : (uint32_t)value;
 }
 
