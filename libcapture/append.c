@@ -19,8 +19,8 @@ struct garbage {
 	uint64_t stretches, bytes;
 };
 
-static int writer_take_entry(struct prof_writer *writer, const struct prof_reader *reader,
-			     const struct entry *entry, struct garbage *garbage)
+static int writer_receive_entry(struct prof_writer *writer, const struct prof_reader *reader,
+				const struct entry *entry, struct garbage *garbage)
 {
 	uint64_t end = writer->index.end, hole = entry->chunk.offset - end;
 	int r = 0;
@@ -37,8 +37,8 @@ static int writer_take_entry(struct prof_writer *writer, const struct prof_reade
 }
 
 /* Takes over the index data of all existing chunks. */
-static int writer_take_entries(struct prof_writer *writer, const struct prof_reader *reader,
-			       struct garbage *garbage)
+static int writer_receive_entries(struct prof_writer *writer, const struct prof_reader *reader,
+				  struct garbage *garbage)
 {
 	CLEANUP(entries_cursor_done) struct entries_cursor cursor = { 0 };
 	struct entry entry;
@@ -50,7 +50,7 @@ static int writer_take_entries(struct prof_writer *writer, const struct prof_rea
 				 reader->gaps.items[i].bytes);
 	writer->new_gaps = writer->gaps.n;
 	while (!r && !(r = entries_cursor_next(&cursor, &entry))) {
-		r = writer_take_entry(writer, reader, &entry, garbage);
+		r = writer_receive_entry(writer, reader, &entry, garbage);
 		writer->last_segment = MAX_OF(writer->last_segment, entry.chunk.segment);
 		if (entry.kind == CHUNK_DATA)
 			writer->first_epoch = MAX_OF(writer->first_epoch, entry.chunk.epoch + 1);
@@ -87,8 +87,8 @@ static int write_garbage_row(struct prof_writer *writer, const struct garbage *g
 	return r;
 }
 
-static int writer_take_reader(struct prof_writer *writer, const struct prof_reader *reader,
-			      const struct prof_writer_options *options, struct garbage *garbage)
+static int writer_receive_reader(struct prof_writer *writer, const struct prof_reader *reader,
+				 const struct prof_writer_options *options, struct garbage *garbage)
 {
 	CLEANUP(buffer_done) struct buffer encoded = { 0 };
 	int r;
@@ -110,7 +110,7 @@ static int writer_take_reader(struct prof_writer *writer, const struct prof_read
 	if (!r)
 		r = checkpoint_encode_schema(&writer->schema, &writer->schema_section);
 	if (!r)
-		r = writer_take_entries(writer, reader, garbage);
+		r = writer_receive_entries(writer, reader, garbage);
 	if (r)
 		return r;
 	writer->checkpoint_end = reader->size;
@@ -127,7 +127,7 @@ int writer_append(struct prof_writer *writer, const struct prof_writer_options *
 
 	if (r)
 		return r;
-	r = writer_take_reader(writer, reader, options, &garbage);
+	r = writer_receive_reader(writer, reader, options, &garbage);
 	prof_reader_free(reader);
 	if (!r)
 		r = writer_add_v1(writer);

@@ -360,8 +360,8 @@ struct decoding {
 	uint64_t next_sequence;
 };
 
-static int take_group(struct decoding *at, const struct prof_array *arrays, size_t rows,
-		      const struct entry_taker *taker)
+static int receive_group(struct decoding *at, const struct prof_array *arrays, size_t rows,
+			 const struct entry_receiver *receiver)
 {
 	for (size_t i = 0; i < rows; i++) {
 		struct entry entry;
@@ -378,7 +378,7 @@ static int take_group(struct decoding *at, const struct prof_array *arrays, size
 		    entry.chunk.sequence < at->next_sequence ||
 		    entry.chunk.sequence > format_max_sequence(entry.chunk.offset))
 			return PROF_DAMAGED;
-		r = taker->take(&entry, taker->data);
+		r = receiver->receive(&entry, receiver->data);
 		if (r)
 			return r;
 		at->position = entry_end(&entry);
@@ -389,7 +389,7 @@ static int take_group(struct decoding *at, const struct prof_array *arrays, size
 }
 
 int checkpoint_decode_entries(const struct checkpoint_view *view, struct chunk_decoder *decoder,
-			      uint64_t link, uint64_t end, const struct entry_taker *taker)
+			      uint64_t link, uint64_t end, const struct entry_receiver *receiver)
 {
 	const uint8_t *at = view->groups;
 	struct decoding decoding = { .link = link, .end = end, .position = FILE_HEADER_BYTES };
@@ -409,10 +409,10 @@ int checkpoint_decode_entries(const struct checkpoint_view *view, struct chunk_d
 		for (size_t c = 0; !r && c < ENTRY_COLUMNS; c++)
 			if (!decoder->arrays[c].numbers)
 				r = PROF_DAMAGED;
-		if (!r && taker->group)
-			r = taker->group(start, taker->data);
+		if (!r && receiver->group)
+			r = receiver->group(start, receiver->data);
 		if (!r)
-			r = take_group(&decoding, decoder->arrays, group.rows, taker);
+			r = receive_group(&decoding, decoder->arrays, group.rows, receiver);
 		if (r)
 			return r;
 	}

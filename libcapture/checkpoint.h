@@ -72,14 +72,14 @@ MUST_CHECK int checkpoint_decode_schema(const struct checkpoint_view *view, stru
  * where the chunk before it ended. */
 struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t position);
 /* Hands out the entries, which ascend, do not overlap and end at or before `end`, until one is not
- * valid or take() returns non-zero, which is then returned. `link`: where the first one is; 0: its
+ * valid or receive() returns non-zero, which is then returned. `link`: where the first one is; 0: its
  * gap decides. */
-struct entry_taker {
-	int (*take)(const struct entry *entry, void *data);
+struct entry_receiver {
+	int (*receive)(const struct entry *entry, void *data);
 	int (*group)(const uint8_t *group,
 		     void *data); /* before the first entry of each group; may be NULL */
 	void *data;
 };
 MUST_CHECK int checkpoint_decode_entries(const struct checkpoint_view *view,
 					 struct chunk_decoder *decoder, uint64_t link, uint64_t end,
-					 const struct entry_taker *taker);
+					 const struct entry_receiver *receiver);

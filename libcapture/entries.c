@@ -126,7 +126,7 @@ int entries_add(struct entries *entries, const struct entry *entry)
 	return 0;
 }
 
-void entries_take_back(struct entries *entries, uint64_t end)
+void entries_remove_from(struct entries *entries, uint64_t end)
 {
 	entries->n_data -= entries->last.kind == CHUNK_DATA;
 	entries->n--;

@@ -35,7 +35,7 @@ void entries_done(struct entries *entries);
 /* `entry` must be after all others. -ENOMEM: it was not added. */
 MUST_CHECK int entries_add(struct entries *entries, const struct entry *entry);
 /* Undoes the last entries_add(); `end` is the earlier value of ->end. */
-void entries_take_back(struct entries *entries, uint64_t end);
+void entries_remove_from(struct entries *entries, uint64_t end);
 /* Instead of adding: uses the entries of an index, whose payload is kept as it is. First call
  * entries_adopt() for all of it, which takes over the buffer, then for each group
  * entries_adopt_group() and entries_adopt_entry() of its entries. */

@@ -35,7 +35,7 @@ static int reader_add_segment(struct prof_reader *reader, const struct prof_segm
 	return 0;
 }
 
-static int reader_take_schema(struct prof_reader *reader, const struct checkpoint_view *view)
+static int reader_receive_schema(struct prof_reader *reader, const struct checkpoint_view *view)
 {
 	int r;
 
@@ -54,9 +54,9 @@ static int reader_take_schema(struct prof_reader *reader, const struct checkpoin
 	return buffer_add(&reader->schema_section, view->schema, view->schema_bytes);
 }
 
-int reader_take_checkpoint(struct prof_reader *reader, const struct checkpoint_view *view)
+int reader_receive_checkpoint(struct prof_reader *reader, const struct checkpoint_view *view)
 {
-	int r = reader_take_schema(reader, view);
+	int r = reader_receive_schema(reader, view);
 
 	for (size_t i = 0; !r && i < view->n_segments; i++) {
 		struct prof_segment segment = checkpoint_segment(view, i);
@@ -132,7 +132,7 @@ static int reader_note_entry(struct prof_reader *reader, const struct entry *ent
 	return epoch_set_add(&reader->epochs, entry->chunk.epoch);
 }
 
-static int reader_take_entry(struct prof_reader *reader, const struct entry *entry)
+static int reader_receive_entry(struct prof_reader *reader, const struct entry *entry)
 {
 	int r = reader_note_entry(reader, entry);
 
@@ -155,7 +155,7 @@ static int reader_follows(struct prof_reader *reader, uint64_t offset, uint64_t 
 }
 
 /* For an index that becomes the reader's own. */
-static int take_adopted(const struct entry *entry, void *data)
+static int receive_adopted(const struct entry *entry, void *data)
 {
 	struct prof_reader *reader = data;
 	int r = reader_follows(reader, entry->chunk.offset, entry->chunk.sequence);
@@ -167,7 +167,7 @@ static int take_adopted(const struct entry *entry, void *data)
 	return r;
 }
 
-static int take_adopted_group(const uint8_t *group, void *data)
+static int receive_adopted_group(const uint8_t *group, void *data)
 {
 	struct prof_reader *reader = data;
 
@@ -175,17 +175,17 @@ static int take_adopted_group(const uint8_t *group, void *data)
 }
 
 /* For a checkpoint. */
-static int take_listed(const struct entry *entry, void *data)
+static int receive_listed(const struct entry *entry, void *data)
 {
 	struct prof_reader *reader = data;
 	int r = reader_follows(reader, entry->chunk.offset, entry->chunk.sequence);
 
-	return r ? r : reader_take_entry(reader, entry);
+	return r ? r : reader_receive_entry(reader, entry);
 }
 
-static int take_walked(struct walk *walk, const struct entry *entry, void *data)
+static int receive_walked(struct walk *walk, const struct entry *entry, void *data)
 {
-	return reader_take_entry(data, entry);
+	return reader_receive_entry(data, entry);
 }
 
 /* ---- Opening by index ------------------------------------------------------------------------ */
@@ -229,21 +229,21 @@ static int follow_links(const struct prof_reader *reader, uint64_t last, struct 
 }
 
 /* Adds the entries of a checkpoint. */
-static int reader_take_entries(struct prof_reader *reader, struct chunk_decoder *decoder,
-			       const struct checkpoint_view *view,
-			       const struct chunk_header *header, uint64_t at,
-			       struct buffer *payload)
+static int reader_receive_entries(struct prof_reader *reader, struct chunk_decoder *decoder,
+				  const struct checkpoint_view *view,
+				  const struct chunk_header *header, uint64_t at,
+				  struct buffer *payload)
 {
 	bool full = header->flags & CHUNK_FULL_INDEX;
-	struct entry_taker taker = { .take = take_listed, .data = reader };
+	struct entry_receiver receiver = { .receive = receive_listed, .data = reader };
 
 	if (full && entries_can_adopt(&reader->entries, view)) {
 		/* The view's pointers stay valid: the memory is the same. */
 		entries_adopt(&reader->entries, payload);
-		taker.take = take_adopted;
-		taker.group = take_adopted_group;
+		receiver.receive = receive_adopted;
+		receiver.group = receive_adopted_group;
 	}
-	return checkpoint_decode_entries(view, decoder, full ? 0 : header->link, at, &taker);
+	return checkpoint_decode_entries(view, decoder, full ? 0 : header->link, at, &receiver);
 }
 
 /* Reads all entries before the checkpoint `last`, from it and earlier ones. Only gaps may be
@@ -264,9 +264,9 @@ static int read_chain(struct prof_reader *reader, uint64_t last)
 
 		r = read_checkpoint(reader, at, &header, &payload, &view);
 		if (!r)
-			r = reader_take_checkpoint(reader, &view);
+			r = reader_receive_checkpoint(reader, &view);
 		if (!r)
-			r = reader_take_entries(reader, &decoder, &view, &header, at, &payload);
+			r = reader_receive_entries(reader, &decoder, &view, &header, at, &payload);
 		if (!r && i == 1)
 			r = reader_follows(reader, at, header.sequence);
 	}
@@ -296,7 +296,7 @@ void index_forget(struct prof_reader *reader)
 
 /* Takes over the result of a walk from a checkpoint, or from the first chunk; gaps explain some of
  * its holes. */
-static int reader_take_walk(struct prof_reader *reader, const struct walk *walk)
+static int reader_receive_walk(struct prof_reader *reader, const struct walk *walk)
 {
 	int r = 0;
 
@@ -323,10 +323,10 @@ static int walk_from(struct prof_reader *reader, uint64_t from, uint64_t sequenc
 
 	walk_init(&walk, reader, from, sequence);
 	walk.learn = reader;
-	walk.settled = take_walked;
+	walk.receive = receive_walked;
 	walk.data = reader;
 	r = walk_run(&walk);
-	return r ? r : reader_take_walk(reader, &walk);
+	return r ? r : reader_receive_walk(reader, &walk);
 }
 
 /* 0, or PROF_DAMAGED: open another way. */
@@ -351,10 +351,10 @@ static int open_by_trailer(struct prof_reader *reader)
 	r = read_chain(reader, trailer.link);
 	entry = entry_of_header(&index, trailer.link);
 	if (!r)
-		r = reader_take_entry(reader, &entry);
+		r = reader_receive_entry(reader, &entry);
 	entry = entry_of_header(&trailer, at);
 	if (!r)
-		r = reader_take_entry(reader, &entry);
+		r = reader_receive_entry(reader, &entry);
 	if (r)
 		return r;
 	reader->end = reader->size;

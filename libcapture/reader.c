@@ -155,7 +155,7 @@ static int reader_note_header(struct prof_reader *reader)
 	return 0;
 }
 
-static int reader_settle_state(struct prof_reader *reader)
+static int reader_finalize_state(struct prof_reader *reader)
 {
 	const struct entry *last = reader->entries.n > 0 ? &reader->entries.last : NULL;
 	bool finished = reader->info.state == PROF_STATE_FINISHED;
@@ -216,7 +216,7 @@ static int reader_load(struct prof_reader *reader)
 	epoch_set_done(&reader->epochs);
 	reader->info.chunks = reader->entries.n_data;
 	r = reader_find_second(reader);
-	return r ? r : reader_settle_state(reader);
+	return r ? r : reader_finalize_state(reader);
 }
 
 /* ---- The file -------------------------------------------------------------------------------- */

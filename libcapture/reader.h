@@ -68,8 +68,8 @@ MUST_CHECK int index_find_chunks(struct prof_reader *reader);
 void index_forget(struct prof_reader *reader);
 /* Reads a checked checkpoint's content except for its entries. PROF_DAMAGED: some of it was not
  * valid. */
-MUST_CHECK int reader_take_checkpoint(struct prof_reader *reader,
-				      const struct checkpoint_view *view);
+MUST_CHECK int reader_receive_checkpoint(struct prof_reader *reader,
+					 const struct checkpoint_view *view);
 /* Returns whether a gap explains this range. */
 bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64_t bytes);
 
@@ -94,19 +94,19 @@ MUST_CHECK int load_chunk(const struct prof_reader *reader, const struct prof_ch
 /* ---- recover.c ------------------------------------------------------------------------------- */
 
 /*
- * A walk over headers from `at` on. A chunk is settled, and handed out, when the next one is found.
+ * A walk over headers from `at` on. A chunk is final, and handed out, when the next one is found.
  * By then all damage up to its offset is in the list and stays there.
  */
 struct walk {
 	const struct prof_reader *reader;
 	struct prof_reader *learn; /* the same if checkpoints are to be read; else NULL */
 	/* A result other than 0 ends the walk. */
-	int (*settled)(struct walk *walk, const struct entry *entry, void *data);
+	int (*receive)(struct walk *walk, const struct entry *entry, void *data);
 	void *data;
-	struct entry last; /* not settled; valid if has_last */
+	struct entry last; /* not final; valid if has_last */
 	bool has_last;
 	struct damage_list damage; /* holes and cuts, in file order, including known gaps */
-	uint64_t end;              /* end of the last settled chunk, or the walk's start */
+	uint64_t end;              /* end of the last final chunk, or the walk's start */
 	uint64_t at;
 	uint64_t next_sequence;
 	uint64_t last_checkpoint;
@@ -123,7 +123,7 @@ void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t fro
 void walk_done(struct walk *walk);
 /* Returns where the last chunk ends. */
 uint64_t walk_end(const struct walk *walk);
-/* Returns 0, -errno, or settled()'s result; damage is not an error. */
+/* Returns 0, -errno, or receive()'s result; damage is not an error. */
 MUST_CHECK int walk_run(struct walk *walk);
 /* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END (no header) or
  * -errno. */

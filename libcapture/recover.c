@@ -292,7 +292,7 @@ static int walk_checkpoint(struct walk *walk, const struct chunk_header *header)
 		r = checkpoint_parse(walk->payload.data, walk->payload.size, &view);
 	}
 	if (!r)
-		r = reader_take_checkpoint(walk->learn, &view);
+		r = reader_receive_checkpoint(walk->learn, &view);
 	if (!r)
 		walk->last_checkpoint = walk->at;
 	if (!r && view_has_gap(walk, &view))
@@ -307,9 +307,9 @@ uint64_t walk_end(const struct walk *walk)
 	return walk->has_last ? entry_end(&walk->last) : walk->end;
 }
 
-static int walk_settle(struct walk *walk)
+static int walk_finalize(struct walk *walk)
 {
-	int r = walk->has_last ? walk->settled(walk, &walk->last, walk->data) : 0;
+	int r = walk->has_last ? walk->receive(walk, &walk->last, walk->data) : 0;
 
 	walk->end = walk_end(walk);
 	walk->has_last = false;
@@ -345,7 +345,7 @@ static int walk_chunk(struct walk *walk, const struct chunk_header *header)
 		r = walk_checkpoint(walk, header);
 	walk->after_hole = false;
 	if (!r)
-		r = walk_settle(walk);
+		r = walk_finalize(walk);
 	walk->last = entry;
 	walk->has_last = true;
 	walk->next_sequence = header->sequence + 1;
@@ -373,7 +373,7 @@ int walk_run(struct walk *walk)
 		if (r)
 			return r;
 	}
-	return walk_settle(walk);
+	return walk_finalize(walk);
 }
 
 int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t to,

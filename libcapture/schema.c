@@ -29,7 +29,7 @@ struct input {
 	bool bad;
 };
 
-static const uint8_t *input_take(struct input *in, size_t size)
+static const uint8_t *input_read(struct input *in, size_t size)
 {
 	const uint8_t *at = in->at;
 
@@ -43,14 +43,14 @@ static const uint8_t *input_take(struct input *in, size_t size)
 
 static uint8_t input_u8(struct input *in)
 {
-	const uint8_t *at = input_take(in, 1);
+	const uint8_t *at = input_read(in, 1);
 
 	return at ? *at : 0;
 }
 
 static uint16_t input_u16(struct input *in)
 {
-	const uint8_t *at = input_take(in, 2);
+	const uint8_t *at = input_read(in, 2);
 
 	return at ? load_le16(at) : 0;
 }
@@ -306,7 +306,7 @@ struct builder {
 static const char *decode_name(struct input *in, struct builder *builder, size_t *text_bytes)
 {
 	uint8_t length = input_u8(in);
-	const uint8_t *name = input_take(in, length);
+	const uint8_t *name = input_read(in, length);
 	char *text;
 
 	if (!name || length == 0 || length > PROF_MAX_NAME || memchr(name, 0, length)) {

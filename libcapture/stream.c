@@ -168,7 +168,7 @@ static int find_decoder(struct prof_stream *stream, uint16_t table,
 	return 0;
 }
 
-static int take_schema(struct prof_stream *stream, const struct checkpoint_view *view)
+static int receive_schema(struct prof_stream *stream, const struct checkpoint_view *view)
 {
 	struct buffer *last = &stream->schema_section;
 	int r;
@@ -187,7 +187,7 @@ static int take_schema(struct prof_stream *stream, const struct checkpoint_view 
 	return buffer_add(last, view->schema, view->schema_bytes);
 }
 
-static int take_data(struct prof_stream *stream, const uint8_t *payload)
+static int receive_data(struct prof_stream *stream, const uint8_t *payload)
 {
 	uint16_t table = stream->chunk.table;
 	int r;
@@ -235,10 +235,10 @@ static int next_chunk(struct prof_stream *stream)
 		return 0;
 	}
 	if (stream->chunk.kind == CHUNK_DATA)
-		return take_data(stream, payload);
+		return receive_data(stream, payload);
 	r = checkpoint_parse(payload, stream->chunk.stored, &view);
 	if (!r)
-		r = take_schema(stream, &view);
+		r = receive_schema(stream, &view);
 	/* A damaged checkpoint loses the tables that it declares. */
 	stream->lost_chunks += r > 0;
 	return MIN_OF(r, 0);

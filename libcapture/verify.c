@@ -333,7 +333,7 @@ static int report_holes(struct report *report, const struct walk *walk, uint64_t
 	return r;
 }
 
-static int report_settled(struct walk *walk, const struct entry *entry, void *data)
+static int report_chunk(struct walk *walk, const struct entry *entry, void *data)
 {
 	struct report *report = data;
 	struct prof_damage damage;
@@ -361,7 +361,7 @@ PROF_PUBLIC int prof_reader_verify(const struct prof_reader *reader,
 	int r;
 
 	walk_init(&walk, reader, FILE_HEADER_BYTES, 0);
-	walk.settled = report_settled;
+	walk.receive = report_chunk;
 	walk.data = &report;
 	r = entries_cursor_init(&report.known, &reader->entries, &(struct entries_filter){ 0 });
 	if (!r)

@@ -48,7 +48,7 @@ static uint64_t index_bytes(const struct prof_writer *writer)
 /* Moves to the next possible start of a chunk, and notes the gap after the last one. Part of a
  * chunk may be there: it is not padded with zeros, which could complete it. Its number is unknown,
  * so the next one is higher than that of any possible chunk before. */
-static int writer_settle(struct prof_writer *writer)
+static int writer_align(struct prof_writer *writer)
 {
 	static const uint8_t zeros[8], ones[8] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
 	struct sink *sink = &writer->sink;
@@ -75,7 +75,7 @@ static int writer_settle(struct prof_writer *writer)
 
 static int chunk_begin(struct prof_writer *writer)
 {
-	int r = writer_settle(writer);
+	int r = writer_align(writer);
 
 	writer->chunk.size = 0;
 	if (!r)
@@ -116,7 +116,7 @@ static int chunk_end(struct prof_writer *writer, struct chunk_header *header, ui
 	if (!r) {
 		r = sink_write(&writer->sink, chunk->data, chunk->size);
 		if (r)
-			entries_take_back(&writer->index, end);
+			entries_remove_from(&writer->index, end);
 	}
 	if (r) {
 		writer->pending->rows--;

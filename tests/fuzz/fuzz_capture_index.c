@@ -30,8 +30,8 @@ static void check_entries(const struct checkpoint_view *view, uint64_t link, uin
 
 	if (chunk_decoder_init(&decoder, &entry_table, NULL, 0) == 0)
 		(void)!checkpoint_decode_entries(view, &decoder, link, end,
-						 &(struct entry_taker){ .take = take,
-									.data = &taken });
+						 &(struct entry_receiver){ .receive = take,
+									   .data = &taken });
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
