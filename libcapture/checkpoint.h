@@ -72,8 +72,8 @@ MUST_CHECK int checkpoint_decode_schema(const struct checkpoint_view *view, stru
  * where the chunk before it ended. */
 struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t position);
 /* Hands out the entries, which ascend, do not overlap and end at or before `end`, until one is not
- * valid or receive() returns non-zero, which is then returned. `link`: where the first one is; 0: its
- * gap decides. */
+ * valid or receive() returns non-zero, which is then returned. `link`: where the first one is; 0:
+ * its gap decides. */
 struct entry_receiver {
 	int (*receive)(const struct entry *entry, void *data);
 	int (*group)(const uint8_t *group,

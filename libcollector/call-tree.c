@@ -26,7 +26,7 @@
 #define ROOT_FRAMES (CALL_TREE_MAX_DEPTH - CALL_TREE_INNER)
 static_assert(MAX_NODES < RING_MAX_CALLS, "ids");
 
-struct telling {
+struct node_definition {
 	struct producer *producer;
 	struct call_tree *tree;
 	uint32_t n;      /* frames, outermost first */
@@ -121,13 +121,13 @@ static inline uint32_t node_of(const struct call_tree *tree, struct unwind_cache
 
 /* Collects the frames that the tree does not have; and, after a cut, all. */
 static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_outer,
-		       struct telling *ret_telling)
+		       struct node_definition *ret_definition)
 {
 	const struct unwind_cache_frame *from = tree->calls.frames;
 	uint32_t i = n_known, n = 0;
 	uint64_t hash = n_outer > 0 ? from[n_outer - 1].hash : 0;
 
-	ret_telling->parent = i > 0 ? from[i - 1].node : 0;
+	ret_definition->parent = i > 0 ? from[i - 1].node : 0;
 	for (; i < n_outer; i++)
 		tree->frames[n++] =
 			(struct call_tree_frame){ from[i].hash, from[i].pc, from[i].flags, 0 };
@@ -138,7 +138,7 @@ static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_oute
 		hash = unwind_cache_hash(hash, from[i].pc, flags);
 		tree->frames[n++] = (struct call_tree_frame){ hash, from[i].pc, flags, 0 };
 	}
-	ret_telling->n = n;
+	ret_definition->n = n;
 }
 
 static uint64_t place_of(const struct call_tree_frame *frame)
@@ -170,14 +170,15 @@ static struct ring_frame make_frame(const struct self_maps *code,
 /* ---- Sending ---- */
 
 /* Writes as many frames as fit into one record. */
-static enum message_outcome write_some(const struct telling *telling, const struct self_maps *code,
-				       uint32_t from, uint32_t *ret_to)
+static enum message_outcome write_some(const struct node_definition *definition,
+				       const struct self_maps *code, uint32_t from,
+				       uint32_t *ret_to)
 {
-	struct producer *producer = telling->producer;
-	struct call_tree *tree = telling->tree;
+	struct producer *producer = definition->producer;
+	struct call_tree *tree = definition->tree;
 	struct ring *ring = producer->current;
 	uint64_t room = (ring->most_bytes - sizeof(struct ring_calls)) / sizeof(struct ring_frame);
-	uint32_t n = (uint32_t)MIN_OF((uint64_t)(telling->n - from), room);
+	uint32_t n = (uint32_t)MIN_OF((uint64_t)(definition->n - from), room);
 	uint32_t version = code ? code->version : 0;
 	size_t bytes = sizeof(struct ring_calls) + n * sizeof(struct ring_frame);
 	struct ring_calls *calls = ring_begin(ring, RING_CALLS, bytes);
@@ -192,7 +193,7 @@ static enum message_outcome write_some(const struct telling *telling, const stru
 	}
 	*calls = (struct ring_calls){
 		.first = tree->n_nodes + 1,
-		.parent = from > 0 ? tree->frames[from - 1].id : telling->parent,
+		.parent = from > 0 ? tree->frames[from - 1].id : definition->parent,
 		.n_frames = n,
 	};
 	frames = (struct ring_frame *)(calls + 1);
@@ -207,15 +208,15 @@ static enum message_outcome write_some(const struct telling *telling, const stru
 
 /* True if all frames are in modules that were sent, or that cannot be identified, and that were
  * checked since a module was last unloaded. */
-static bool are_known(const struct telling *telling, uint32_t from, uint32_t stamp)
+static bool are_known(const struct node_definition *definition, uint32_t from, uint32_t stamp)
 {
-	const struct self_maps *code = &telling->producer->code;
+	const struct self_maps *code = &definition->producer->code;
 	const struct self_maps_range *range = NULL;
 
-	if (code->epoch != telling->producer->calls_epoch)
+	if (code->epoch != definition->producer->calls_epoch)
 		return false;
-	for (uint32_t i = from; i < telling->n; i++) {
-		uint64_t place = place_of(&telling->tree->frames[i]);
+	for (uint32_t i = from; i < definition->n; i++) {
+		uint64_t place = place_of(&definition->tree->frames[i]);
 
 		if (range && place >= range->start && place < range->end)
 			continue;
@@ -226,45 +227,47 @@ static bool are_known(const struct telling *telling, uint32_t from, uint32_t sta
 	return true;
 }
 
-static enum message_outcome tell_images(const struct telling *telling, uint32_t from)
+static enum message_outcome define_images(const struct node_definition *definition, uint32_t from)
 {
-	struct call_tree *tree = telling->tree;
-	const struct self_maps_stack stack = { tree->places, telling->n - from, telling->n - from };
+	struct call_tree *tree = definition->tree;
+	const struct self_maps_stack stack = { tree->places, definition->n - from,
+					       definition->n - from };
 	uint32_t stamp = tree->own_generation + 1;
 	enum message_outcome outcome;
 
-	if (are_known(telling, from, stamp))
+	if (are_known(definition, from, stamp))
 		return MESSAGE_WRITTEN;
-	for (uint32_t i = from; i < telling->n; i++)
+	for (uint32_t i = from; i < definition->n; i++)
 		tree->places[i - from] = (const void *)(uintptr_t)place_of(&tree->frames[i]);
-	outcome = stack_tell_images(telling->producer, telling->producer->calls_epoch, &stack);
+	outcome = stack_define_images(definition->producer, definition->producer->calls_epoch,
+				      &stack);
 	if (outcome == MESSAGE_WRITTEN)
-		self_maps_stamp(&telling->producer->code, &stack, stamp);
+		self_maps_stamp(&definition->producer->code, &stack, stamp);
 	return outcome;
 }
 
-static enum message_outcome tell(const struct telling *telling, uint32_t from)
+static enum message_outcome define_nodes(const struct node_definition *definition, uint32_t from)
 {
-	struct producer *producer = telling->producer;
+	struct producer *producer = definition->producer;
 	struct self_maps *code = producer->current->flags & RING_NO_SYSCALL ? NULL
 									    : &producer->code;
-	enum message_outcome outcome = code ? tell_images(telling, from) : MESSAGE_WRITTEN;
+	enum message_outcome outcome = code ? define_images(definition, from) : MESSAGE_WRITTEN;
 
 	/* A module was replaced, so the walk used the wrong rules. */
-	if (code && code->n_replaced != telling->tree->n_replaced) {
-		telling->tree->n_replaced = code->n_replaced;
+	if (code && code->n_replaced != definition->tree->n_replaced) {
+		definition->tree->n_replaced = code->n_replaced;
 		self_unwind_invalidate();
 		return MESSAGE_AGAIN;
 	}
-	for (uint32_t to; outcome == MESSAGE_WRITTEN && from < telling->n; from = to) {
-		outcome = write_some(telling, code, from, &to);
+	for (uint32_t to; outcome == MESSAGE_WRITTEN && from < definition->n; from = to) {
+		outcome = write_some(definition, code, from, &to);
 		if (outcome != MESSAGE_WRITTEN)
 			break;
 		for (uint32_t i = from; i < to; i++) /* were sent with their ids */
-			*find_slot(telling->tree, telling->tree->frames[i].hash) =
-				(struct call_tree_slot){ telling->tree->frames[i].hash,
-							 telling->tree->generation,
-							 telling->tree->frames[i].id };
+			*find_slot(definition->tree, definition->tree->frames[i].hash) =
+				(struct call_tree_slot){ definition->tree->frames[i].hash,
+							 definition->tree->generation,
+							 definition->tree->frames[i].id };
 	}
 	return outcome;
 }
@@ -291,9 +294,9 @@ static void prepare(struct producer *producer)
 }
 
 /* For stacks with an unknown node, and those that are too deep. */
-static enum message_outcome find_or_tell(struct producer *producer, uint32_t *ret_id)
+static enum message_outcome find_or_define(struct producer *producer, uint32_t *ret_id)
 {
-	struct telling telling = { producer, producer->calls, 0, 0 };
+	struct node_definition definition = { producer, producer->calls, 0, 0 };
 	struct call_tree *tree = producer->calls;
 	enum message_outcome outcome = MESSAGE_WRITTEN;
 	uint32_t n_outer = tree->calls.n, generation = tree->generation, n_known, n = 0;
@@ -316,16 +319,16 @@ static enum message_outcome find_or_tell(struct producer *producer, uint32_t *re
 		grow(tree);
 	if (tree->generation != generation)
 		n_known = 0;
-	get_frames(tree, n_known, n_outer, &telling);
-	while (n < telling.n && (tree->frames[n].id = find(tree, tree->frames[n].hash)) != 0)
+	get_frames(tree, n_known, n_outer, &definition);
+	while (n < definition.n && (tree->frames[n].id = find(tree, tree->frames[n].hash)) != 0)
 		n++;
-	if (n < telling.n)
-		outcome = tell(&telling, n);
+	if (n < definition.n)
+		outcome = define_nodes(&definition, n);
 	if (outcome != MESSAGE_WRITTEN)
 		return outcome;
 	for (uint32_t i = n_known; i < n_outer; i++)
 		tree->calls.frames[i].node = tree->frames[i - n_known].id;
-	*ret_id = tree->frames[telling.n - 1].id;
+	*ret_id = tree->frames[definition.n - 1].id;
 	return MESSAGE_WRITTEN;
 }
 
@@ -346,7 +349,7 @@ static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 			unwind_cache_walk(&producer->calls->calls, caller);
 		}
 		if (call_tree_is_ready(producer))
-			outcome = find_or_tell(producer, &id);
+			outcome = find_or_define(producer, &id);
 		is_walked = false;
 	}
 	errno = error;

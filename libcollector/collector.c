@@ -448,7 +448,7 @@ static void fill_counter(void *payload, const uint32_t *ids, const void *data)
 	};
 }
 
-static bool tell_counter(struct producer *producer, uint32_t id)
+static bool define_counter(struct producer *producer, uint32_t id)
 {
 	struct text texts[3];
 	struct message message = {
@@ -487,7 +487,7 @@ static bool write_value(uint32_t id, uint64_t value)
 
 	if (!producer)
 		return false;
-	if (producer->counters[id] != producer->intern.epoch && !tell_counter(producer, id))
+	if (producer->counters[id] != producer->intern.epoch && !define_counter(producer, id))
 		return false;
 	producer = register_self.producer;
 	return (producer && message_try_write(producer, producer->intern.epoch, RING_COUNTER_VALUE,

@@ -164,7 +164,7 @@ static size_t get_fds(struct msghdr *message, int *ret_fds)
 }
 
 /* Returns -EAGAIN if no packet is available. */
-static int take_packet(int fd, void *packet, size_t bytes, int *ret_fd)
+static int receive_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 {
 	union {
 		struct cmsghdr align;
@@ -197,7 +197,7 @@ static int take_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns, int *ret_fd)
 {
 	for (;;) {
-		int r = take_packet(fd, packet, bytes, ret_fd);
+		int r = receive_packet(fd, packet, bytes, ret_fd);
 
 		if (r != -EAGAIN && r != -EINTR)
 			return r;
@@ -354,20 +354,21 @@ int control_connect(const struct control_addresses *addresses, const struct cont
 	return r;
 }
 
-int control_ask(struct control_connection *connection, const struct control_request *request,
-		uint64_t deadline_ns, int *ret_memfd)
+int control_request_arena(struct control_connection *connection,
+			  const struct control_request *request, uint64_t deadline_ns,
+			  int *ret_memfd)
 {
 	int r = 0;
 
 	if (!control_is_open(connection))
 		return -EBADF;
-	if (!connection->is_asked)
+	if (!connection->is_requested)
 		r = control_send(connection->fd, request, CONTROL_BYTES, deadline_ns);
 	if (r != 0)
 		return r;
-	connection->is_asked = true;
+	connection->is_requested = true;
 	r = receive_answer(connection->fd, deadline_ns, ret_memfd);
-	connection->is_asked = r == -ETIMEDOUT;
+	connection->is_requested = r == -ETIMEDOUT;
 	return r;
 }
 

@@ -29,8 +29,8 @@ bool control_parse(const char *text, struct control_addresses *ret_addresses);
 
 /* A connection, and the cookie that tells whether the number is still that socket's. */
 struct control_connection {
-	int fd;        /* -1: none */
-	bool is_asked; /* an answer is pending */
+	int fd;            /* -1: none */
+	bool is_requested; /* an answer is pending */
 	uint64_t cookie;
 };
 
@@ -47,9 +47,9 @@ MUST_CHECK int control_connect(const struct control_addresses *addresses,
  * number. After -ETIMEDOUT the answer is still pending, and the next call receives it. With a
  * deadline in the past, the call does not wait.
  */
-MUST_CHECK int control_ask(struct control_connection *connection,
-			   const struct control_request *request, uint64_t deadline_ns,
-			   int *ret_memfd);
+MUST_CHECK int control_request_arena(struct control_connection *connection,
+				     const struct control_request *request, uint64_t deadline_ns,
+				     int *ret_memfd);
 /* Takes over a socket, or closes it. */
 MUST_CHECK int control_adopt(int fd, struct control_connection *ret_connection);
 /* True if the number is still that socket's. */

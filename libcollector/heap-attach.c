@@ -80,11 +80,11 @@ void heap_attach_answer(void)
 			while ((requested =
 					__atomic_load_n(&request.requested, __ATOMIC_ACQUIRE)) !=
 			       request.received) {
-				heap_next_settle();
+				heap_next_update_mode();
 				request.status = join();
 				__atomic_store_n(&request.received, requested, __ATOMIC_RELEASE);
 			}
-			heap_next_settle();
+			heap_next_update_mode();
 			register_end_answer();
 		}
 		register_restore_signals(before);

@@ -337,7 +337,7 @@ static void switch_mode(bool is_on)
 	__atomic_store_n(&heap_mode, is_on ? wanted_mode : 0, __ATOMIC_RELEASE);
 }
 
-void heap_next_settle(void)
+void heap_next_update_mode(void)
 {
 	switch_mode(prof_collector_enabled());
 }

@@ -58,7 +58,7 @@ bool heap_next_prepare(void);
  * if nothing can be recorded. */
 bool heap_next_choose(const char *settings);
 /* Sets heap_mode to its correct value, whatever was written there. */
-void heap_next_settle(void);
+void heap_next_update_mode(void);
 /* Adds a warning to the recording about calls that are not recorded: `why`, and `what`. Only if
  * allocations are requested. */
 void heap_next_warn(const char *why, const char *what);

@@ -161,7 +161,7 @@ static bool find_id(struct modules *modules, struct safe_read *memory, struct mo
 }
 
 /* Asks the loader for the module at pc. */
-static bool ask_loader(uint64_t pc, struct module *ret_module)
+static bool query_loader(uint64_t pc, struct module *ret_module)
 {
 	struct dl_find_object found;
 
@@ -224,7 +224,7 @@ static bool is_same(struct safe_read *memory, const struct module *module, uint6
 	const void *at = id;
 	struct module now;
 
-	if (!ask_loader(pc, &now) || now.start != module->start || now.end != module->end ||
+	if (!query_loader(pc, &now) || now.start != module->start || now.end != module->end ||
 	    now.map != module->map || now.header != module->header)
 		return false;
 	if (trusted && module->id_at >= module->start &&
@@ -248,7 +248,7 @@ bool modules_check(struct modules *modules, struct safe_read *memory,
 		if (last && pc >= last->start && pc < last->end)
 			continue;
 		if (frames[i].flags & WALK_FRAME_JIT) {
-			if (ask_loader(pc, &now))
+			if (query_loader(pc, &now))
 				return false;
 			continue;
 		}
@@ -389,7 +389,7 @@ bool modules_resolve(struct modules *modules, struct safe_read *memory, uint64_t
 	uint8_t code[PROBE_BYTES];
 
 	if (!known) {
-		if (!ask_loader(pc, &module)) {
+		if (!query_loader(pc, &module)) {
 			ret_code->kind = safe_read(memory, pc, code, sizeof(code)) ? WALK_CODE_JIT
 										   : WALK_CODE_NONE;
 			return true;

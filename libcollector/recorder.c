@@ -142,7 +142,7 @@ static struct recorder *get(void)
 	return self;
 }
 
-static bool take_state(struct recorder *self, uint32_t from)
+static bool claim_state(struct recorder *self, uint32_t from)
 {
 	return __atomic_compare_exchange_n(&self->state, &from, RECORDER_BUSY, false,
 					   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
@@ -318,7 +318,7 @@ static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind
 /* ---- The engine ---- */
 
 /* *ret_fd: the descriptor of the answer; unchanged without `wants`. */
-static int ask_engine(struct recorder *self, bool on, uint32_t wants, int *ret_fd)
+static int request_switch(struct recorder *self, bool on, uint32_t wants, int *ret_fd)
 {
 	struct control_switch request = {
 		.magic = CONTROL_SWITCH_MAGIC, .serial = ++self->serial, .on = on, .wants = wants
@@ -387,11 +387,11 @@ static int begin_sampling(struct recorder *self)
 	uint64_t deadline_ns = control_now_ns() + SWITCH_NS;
 
 	if (!self->page)
-		return ask_engine(self, true, 0, NULL);
+		return request_switch(self, true, 0, NULL);
 	if (!is_engine_there(self))
 		return PROF_RECORDER_ENDED;
 	while (!try_begin(self->page)) {
-		int r = control_now_ns() < deadline_ns ? ask_engine(self, true, 0, NULL)
+		int r = control_now_ns() < deadline_ns ? request_switch(self, true, 0, NULL)
 						       : -ETIMEDOUT;
 
 		if (r != 0)
@@ -462,7 +462,7 @@ static int open_all(struct recorder *self, const struct prof_recorder_options *o
 	inherited[1] = self->toggle;
 	/* An engine that does not support pages sends none. */
 	fd = -1;
-	if (ask_engine(self, false, CONTROL_WANTS_PAGE, &fd) == 0 && fd >= 0) {
+	if (request_switch(self, false, CONTROL_WANTS_PAGE, &fd) == 0 && fd >= 0) {
 		self->page = map_page(fd);
 		syscall(SYS_close, fd);
 	}
@@ -523,7 +523,7 @@ int prof_recorder_open(const char *path, const struct prof_recorder_options *opt
 	if (!are_valid(path, options))
 		return -EINVAL;
 	r = set_up_once();
-	if (r == 0 && !take_state(recorder, RECORDER_CLOSED))
+	if (r == 0 && !claim_state(recorder, RECORDER_CLOSED))
 		r = PROF_RECORDER_OPEN;
 	if (r == 0) {
 		r = begin_open(recorder, path, options);
@@ -600,7 +600,7 @@ static int end(struct recorder *self, const char *name)
 	if (!block)
 		return PROF_RECORDER_NO_BLOCK;
 	if (--self->n_open == 0 && !self->page) {
-		r = ask_engine(self, false, 0, NULL);
+		r = request_switch(self, false, 0, NULL);
 	} else if (self->n_open == 0) {
 		add_edge(self->page);
 		__atomic_fetch_and(&self->page->state, ~CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
@@ -647,7 +647,7 @@ int prof_recorder_close(void)
 	uint64_t signals;
 	bool is_alone;
 
-	if (!self || !take_state(self, RECORDER_OPEN))
+	if (!self || !claim_state(self, RECORDER_OPEN))
 		return PROF_RECORDER_NOT_OPEN;
 	/* Other threads are now out of begin and end, or have waited too long. */
 	is_alone = lock(self, &signals) == 0;

@@ -361,7 +361,7 @@ __attribute__((constructor(101))) void register_start(void)
 }
 
 /* Takes `state` if the previous session is over, or never was. */
-static bool take_state(void)
+static bool claim_state(void)
 {
 	uint32_t state = __atomic_load_n(&register_process->state, __ATOMIC_ACQUIRE);
 
@@ -383,7 +383,7 @@ int register_connect(const char *text)
 	if (!control_parse(text, &parsed))
 		return -EINVAL;
 	r = set_up_once();
-	if (r == 0 && (!register_is_this_process() || !take_state()))
+	if (r == 0 && (!register_is_this_process() || !claim_state()))
 		r = -EALREADY;
 	if (r == 0) {
 		before = register_block_signals();

@@ -133,17 +133,17 @@ static struct ring *claim_ring(uint32_t tid, uint64_t min_bytes, uint32_t flags,
 }
 
 /* A flag that one thread holds at a time; no thread waits for it. */
-static bool take(uint32_t *word)
+static bool claim(uint32_t *word)
 {
 	return __atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
-static void give_back(uint32_t *word)
+static void release(uint32_t *word)
 {
 	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
 }
 
-static int ask_for_arena(uint32_t n_arenas, uint64_t min_bytes, uint64_t deadline)
+static int request_arena(uint32_t n_arenas, uint64_t min_bytes, uint64_t deadline)
 {
 	struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
 					   .version = CONTROL_VERSION,
@@ -156,7 +156,7 @@ static int ask_for_arena(uint32_t n_arenas, uint64_t min_bytes, uint64_t deadlin
 		request.n_rings = n_arenas < 4
 					  ? MIN_OF(GROW_RINGS << (n_arenas - 1), MAX_GROW_RINGS)
 					  : MAX_GROW_RINGS;
-	r = control_ask(&register_process->connection, &request, deadline, &memfd);
+	r = control_request_arena(&register_process->connection, &request, deadline, &memfd);
 	if (control_is_left(&register_process->connection))
 		register_leave();
 	else if (r < 0 && r != -ETIMEDOUT)
@@ -174,7 +174,7 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 	int r = -EAGAIN;
 	uint32_t n;
 
-	if (!take(&register_process->growing))
+	if (!claim(&register_process->growing))
 		return false;
 	/* 0 before the first arena of another session; the thread that registers the process gets
 	 * that */
@@ -182,11 +182,11 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 	n = register_count_arenas() - n;
 	if (n > 0 && n < MAX_SESSION_ARENAS &&
 	    control_now_ns() >= register_process->no_growth_until_ns) {
-		r = ask_for_arena(n, min_bytes, deadline);
+		r = request_arena(n, min_bytes, deadline);
 		if (r != 0 && r != -ETIMEDOUT)
 			register_process->no_growth_until_ns = control_now_ns() + GROW_AGAIN_NS;
 	}
-	give_back(&register_process->growing);
+	release(&register_process->growing);
 	return r == 0;
 }
 
@@ -196,7 +196,7 @@ static bool is_one_closed(void)
 	bool is_closed = false;
 
 	for (uint32_t i = 0; i < register_count_arenas(); i++)
-		is_closed = ring_arena_ask_for_closed(register_process->arenas[i].arena) ||
+		is_closed = ring_arena_request_closed(register_process->arenas[i].arena) ||
 			    is_closed;
 	return is_closed;
 }
@@ -262,11 +262,11 @@ struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry 
 	}
 	if (flags & RING_NO_SYSCALL)
 		return NULL;
-	if (take(&register_process->sweeping)) {
+	if (claim(&register_process->sweeping)) {
 		for (uint32_t i = 0; i < register_count_arenas(); i++)
 			ring_arena_sweep(register_process->arenas[i].arena, register_process->tgid,
 					 tid);
-		give_back(&register_process->sweeping);
+		release(&register_process->sweeping);
 	}
 	ring = claim_ring(tid, 0, flags, ret_entry);
 	if (ring)

@@ -100,7 +100,7 @@ void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory
 	};
 }
 
-void ring_reader_take_ticks(struct ring_reader *reader, struct tick_clock *clock)
+void ring_reader_use_ticks(struct ring_reader *reader, struct tick_clock *clock)
 {
 	reader->ticks = clock;
 }
@@ -151,7 +151,7 @@ static bool grow(uint64_t *total, uint64_t value, uint64_t most)
 	return is_good;
 }
 
-static bool take_counts(struct ring_reader *reader, const struct view *view, uint64_t now)
+static bool receive_counts(struct ring_reader *reader, const struct view *view, uint64_t now)
 {
 	struct ring_totals *totals = &reader->totals;
 	uint64_t most = PER_NS * (now - reader->drain_ns) + BURST, accounted;
@@ -220,8 +220,8 @@ static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
  * Computes when the new block of a realloc that began at `time` existed: not after the drain, and
  * not after a record that its thread wrote later.
  */
-static void settle_realloc(struct ring_reader *reader, const struct ring_batch *batch,
-			   struct ring_realloc *moved, uint64_t time, bool has_ticks)
+static void finalize_realloc(struct ring_reader *reader, const struct ring_batch *batch,
+			     struct ring_realloc *moved, uint64_t time, bool has_ticks)
 {
 	uint64_t error_ns = has_ticks ? TICKS_ERROR_NS : 0;
 
@@ -234,8 +234,8 @@ static void settle_realloc(struct ring_reader *reader, const struct ring_batch *
 }
 
 /* Stores the results in the copy: the clamped time, and the verdict above the type. */
-static void settle_record(struct ring_reader *reader, const struct ring_batch *batch,
-			  struct ring_record_header *header)
+static void finalize_record(struct ring_reader *reader, const struct ring_batch *batch,
+			    struct ring_record_header *header)
 {
 	struct ring_totals *totals = &reader->totals;
 	bool has_ticks = reader->ticks && (header->flags & RING_FLAG_TICKS);
@@ -257,10 +257,10 @@ static void settle_record(struct ring_reader *reader, const struct ring_batch *b
 	time_ns = ns_of(reader, time, has_ticks);
 	reader->last_ns = MIN_OF(MAX_OF(time_ns, least_ns), batch->now_ns + error_ns);
 	verdict = (reader->last_ns - time_ns + error_ns > 2 * error_ns ? RING_RECORD_CLAMPED : 0) |
-		  (reader->last_ns < batch->told_ns ? RING_RECORD_LATE : 0);
+		  (reader->last_ns < batch->promised_ns ? RING_RECORD_LATE : 0);
 	header->time_ns = reader->last_ns;
 	if (header->type == RING_REALLOC)
-		settle_realloc(reader, batch, (void *)(header + 1), time, has_ticks);
+		finalize_realloc(reader, batch, (void *)(header + 1), time, has_ticks);
 	header->type |= (uint16_t)(verdict << RING_VERDICT_SHIFT);
 	totals->records++;
 	totals->clamped += verdict & RING_RECORD_CLAMPED ? 1 : 0;
@@ -282,7 +282,7 @@ static uint64_t check_records(struct ring_reader *reader, const struct ring_batc
 			set_fault(reader, fault, reader->tail + at);
 		if (bytes == 0)
 			break;
-		settle_record(reader, batch, (void *)(buffer + at));
+		finalize_record(reader, batch, (void *)(buffer + at));
 		at += bytes;
 	}
 	return at;
@@ -364,7 +364,7 @@ static void drain(struct ring_reader *reader, enum ring_drain how, const struct 
 		__atomic_fetch_add(&reader->shared->room, 1, __ATOMIC_SEQ_CST);
 		reader->gave_room = true;
 	}
-	if (reader->fault == RING_FAULT_NONE && !take_counts(reader, view, batch->now_ns))
+	if (reader->fault == RING_FAULT_NONE && !receive_counts(reader, view, batch->now_ns))
 		set_fault(reader, RING_FAULT_COUNTS, reader->tail);
 	reader->drain_ns = start;
 	if (reader->fault != RING_FAULT_NONE)
@@ -397,7 +397,7 @@ void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *bu
 	*ret_batch = (struct ring_batch){
 		.next = buffer,
 		.end = buffer,
-		.told_ns = reader->bound_ns,
+		.promised_ns = reader->bound_ns,
 		.bound_ns = UINT64_MAX,
 	};
 	if (reader->fault != RING_FAULT_NONE)
@@ -422,7 +422,7 @@ void ring_reader_recycle(struct ring_reader *reader)
 		return;
 	reader->grant_ns = now_ns();
 	reader->busy_ns = 0;
-	/* pairs with take(): the next owner sees what this one left */
+	/* pairs with ring_claim(): the next owner sees what this one left */
 	__atomic_store_n(&reader->shared->state, (uint64_t)reader->generation << 32 | RING_FREE,
 			 __ATOMIC_RELEASE);
 }

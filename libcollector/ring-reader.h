@@ -102,7 +102,7 @@ struct ring_record {
 
 struct ring_batch {
 	const uint8_t *next, *end;
-	uint64_t now_ns, told_ns;
+	uint64_t now_ns, promised_ns;
 	uint32_t tid;      /* as the owner states it */
 	bool is_closed;    /* nothing is left and nothing will come: call ring_reader_recycle() */
 	bool is_more;      /* the buffer was too small */
@@ -112,7 +112,7 @@ struct ring_batch {
 void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory *memory,
 		      uint32_t i);
 /* Accepts ticks as times. To be called before a producer can map the arena. */
-void ring_reader_take_ticks(struct ring_reader *reader, struct tick_clock *clock);
+void ring_reader_use_ticks(struct ring_reader *reader, struct tick_clock *clock);
 
 /*
  * Copies the available records and checks the copy; the producer may then reuse the room. The

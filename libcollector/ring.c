@@ -90,7 +90,7 @@ static void ring_doorbell(struct ring *ring)
 	errno = error;
 }
 
-bool ring_arena_ask_for_closed(struct ring_arena *arena)
+bool ring_arena_request_closed(struct ring_arena *arena)
 {
 	uint32_t kicked = 0;
 

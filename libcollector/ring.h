@@ -93,7 +93,7 @@ void ring_release(struct ring *ring); /* may be NULL */
 void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid);
 /* Returns whether a ring is closed and not free yet; if so, rings the doorbell. May change
  * errno. */
-bool ring_arena_ask_for_closed(struct ring_arena *arena);
+bool ring_arena_request_closed(struct ring_arena *arena);
 /* From now on no record begins in the arena, and none of its rings is claimed. Open records end
  * there. */
 void ring_arena_retire(struct ring_arena *arena);

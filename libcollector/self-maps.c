@@ -35,7 +35,7 @@ struct scan {
 	const struct self_maps_stack *stack;
 	struct safe_read memory;
 	struct line first; /* the last line in which a file begins */
-	self_maps_tell *tell;
+	self_maps_notify *notify;
 	void *data;
 };
 
@@ -260,7 +260,7 @@ static struct self_maps_range make_nameless(struct scan *scan, uint64_t address,
 	return range;
 }
 
-static bool take_line(struct scan *scan, char *text)
+static bool read_line(struct scan *scan, char *text)
 {
 	struct line line;
 	struct self_maps_range range;
@@ -281,7 +281,7 @@ static bool take_line(struct scan *scan, char *text)
 	if (line.is_executable && line.path[0] && scan->first.dev == line.dev &&
 	    scan->first.inode == line.inode && scan->first.end <= line.end &&
 	    read_id(scan, scan->first.start, line.end, &range))
-		image = scan->tell(scan->data, &range, line.dev, line.inode, line.path);
+		image = scan->notify(scan->data, &range, line.dev, line.inode, line.path);
 	else
 		range = make_nameless(scan, address, line.start, line.end);
 	if (image < 0)
@@ -293,7 +293,7 @@ static bool take_line(struct scan *scan, char *text)
 
 /* Handles whole lines; moves the rest to the front. Returns the rest's length, or UINT32_MAX to
  * stop. */
-static uint32_t take_lines(struct scan *scan, uint32_t n)
+static uint32_t parse_lines(struct scan *scan, uint32_t n)
 {
 	char *buffer = scan->code->line;
 	uint32_t at = 0;
@@ -302,7 +302,7 @@ static uint32_t take_lines(struct scan *scan, uint32_t n)
 		if (buffer[i] != '\n')
 			continue;
 		buffer[i] = 0;
-		if (!take_line(scan, buffer + at))
+		if (!read_line(scan, buffer + at))
 			return UINT32_MAX;
 		at = i + 1;
 	}
@@ -336,9 +336,9 @@ static void add_rest(struct scan *scan)
 }
 
 bool self_maps_scan(struct self_maps *code, const struct self_maps_stack *stack,
-		    self_maps_tell *tell, void *data)
+		    self_maps_notify *notify, void *data)
 {
-	struct scan scan = { .code = code, .stack = stack, .tell = tell, .data = data };
+	struct scan scan = { .code = code, .stack = stack, .notify = notify, .data = data };
 	long fd = syscall(SYS_openat, (long)AT_FDCWD, "/proc/self/maps",
 			  (long)(O_RDONLY | O_CLOEXEC), 0L);
 	uint32_t n = 0;
@@ -350,7 +350,7 @@ bool self_maps_scan(struct self_maps *code, const struct self_maps_stack *stack,
 	while (fd >= 0 && got > 0 && n != UINT32_MAX) {
 		got = syscall(SYS_read, fd, code->line + n, (long)(SELF_MAPS_LINE - n));
 		if (got > 0)
-			n = take_lines(&scan, n + (uint32_t)got);
+			n = parse_lines(&scan, n + (uint32_t)got);
 	}
 	if (fd >= 0)
 		syscall(SYS_close, fd);

@@ -65,11 +65,11 @@ const struct self_maps_range *self_maps_find(const struct self_maps *code, uint6
 bool self_maps_check(struct self_maps *code, const struct self_maps_stack *stack, uint32_t epoch);
 
 /* Sends a range. Returns the image's id, or 0; negative: nothing more can be sent now. */
-typedef int64_t self_maps_tell(void *data, const struct self_maps_range *range, uint64_t dev,
-			       uint64_t inode, const char *path);
-/* Finds the missing ranges. Signals must be blocked. Returns false if `tell` failed. */
+typedef int64_t self_maps_notify(void *data, const struct self_maps_range *range, uint64_t dev,
+				 uint64_t inode, const char *path);
+/* Finds the missing ranges. Signals must be blocked. Returns false if `notify` failed. */
 bool self_maps_scan(struct self_maps *code, const struct self_maps_stack *stack,
-		    self_maps_tell *tell, void *data);
+		    self_maps_notify *notify, void *data);
 
 /* Marks the ranges that the stack goes through as unchanged at that stamp. */
 void self_maps_stamp(struct self_maps *code, const struct self_maps_stack *stack, uint32_t stamp);

@@ -308,8 +308,8 @@ static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 	return sp != 0 && is_own(visit, visit->frame) && (!is_own(visit, sp) || sp < visit->frame);
 }
 
-static bool take_over(struct claim *claim, struct cache *cache, uintptr_t before,
-		      const struct visit *visit)
+static bool claim_abandoned(struct claim *claim, struct cache *cache, uintptr_t before,
+			    const struct visit *visit)
 {
 	/* The holder was a child that shared this memory, and has ended; or it will never go on. */
 	bool is_gone = (!visit->is_quiet && (before & 1) &&
@@ -322,7 +322,7 @@ static bool take_over(struct claim *claim, struct cache *cache, uintptr_t before
 	return true;
 }
 
-static bool take(struct claim *claim, struct cache *cache, const struct visit *visit)
+static bool claim_cache(struct claim *claim, struct cache *cache, const struct visit *visit)
 {
 	uintptr_t before = 0;
 	bool is_free = atomic_compare_exchange_strong_explicit(
@@ -336,7 +336,7 @@ static bool take(struct claim *claim, struct cache *cache, const struct visit *v
 		atomic_store_explicit(&claim->holder, before, memory_order_relaxed);
 		is_free = false;
 	}
-	if (!is_free && !take_over(claim, cache, before, visit))
+	if (!is_free && !claim_abandoned(claim, cache, before, visit))
 		return false;
 	if (!claim->is_used)
 		clear(cache);
@@ -348,7 +348,7 @@ static bool take(struct claim *claim, struct cache *cache, const struct visit *v
 	return true;
 }
 
-static bool take_any(struct arena *arena, struct self_unwind *own, struct visit *visit)
+static bool claim_any(struct arena *arena, struct self_unwind *own, struct visit *visit)
 {
 	uint32_t first = own->cache, generation;
 
@@ -362,7 +362,7 @@ static bool take_any(struct arena *arena, struct self_unwind *own, struct visit 
 		uint32_t at = (first - 1 + i) % N_CACHES;
 		struct cache *cache = &arena->caches[at];
 
-		if (!take(&arena->claims[at], cache, visit))
+		if (!claim_cache(&arena->claims[at], cache, visit))
 			continue;
 		generation = self_unwind_generation();
 		if (cache->generation == 0 || cache->own_generation != generation)
@@ -501,7 +501,7 @@ static bool enter(struct arena *arena, struct self_unwind *own, struct visit *vi
 	if (!visit->is_child)
 		own->walking = visit->frame;
 	atomic_signal_fence(memory_order_seq_cst);
-	return take_any(arena, own, visit);
+	return claim_any(arena, own, visit);
 }
 
 static void leave(struct self_unwind *own, struct visit *visit)
@@ -509,7 +509,7 @@ static void leave(struct self_unwind *own, struct visit *visit)
 	uintptr_t holder = visit->holder;
 	if (visit->cache) {
 		visit->cache->holder_sp = 0;
-		/* pairs with take() */
+		/* pairs with claim_cache() */
 		atomic_compare_exchange_strong_explicit(&visit->claim->holder, &holder, 0,
 							memory_order_release, memory_order_relaxed);
 	}
@@ -614,7 +614,7 @@ static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_
 }
 
 static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct walk_place *from,
-			      self_unwind_take *keep, void *data)
+			      self_unwind_receive *keep, void *data)
 {
 	const struct walk walk = {
 		.arch = REGS_NATIVE,
@@ -652,7 +652,8 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 }
 
 enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
-				const struct walk_place *from, self_unwind_take *keep, void *data)
+				const struct walk_place *from, self_unwind_receive *keep,
+				void *data)
 {
 	struct arena *arena = get_arena(own);
 	enum walk_stop stop = WALK_NO_TABLE;

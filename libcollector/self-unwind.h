@@ -99,7 +99,7 @@ struct self_unwind_step {
 };
 
 /* Returns false to stop. */
-typedef bool self_unwind_take(void *data, const struct self_unwind_step *step);
+typedef bool self_unwind_receive(void *data, const struct self_unwind_step *step);
 
 /*
  * Walks on from any place of a walk. `start` is sp in the innermost frame, which may have been
@@ -107,7 +107,8 @@ typedef bool self_unwind_take(void *data, const struct self_unwind_step *step);
  * WALK_NO_TABLE here.
  */
 enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
-				const struct walk_place *from, self_unwind_take *keep, void *data);
+				const struct walk_place *from, self_unwind_receive *keep,
+				void *data);
 
 /* Returns how often modules were unloaded. */
 static inline uint32_t self_unwind_generation(void)

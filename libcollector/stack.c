@@ -17,7 +17,7 @@
 
 #define SALT UINT64_C(0x737461636b) /* so that no string equals a stack */
 
-struct telling {
+struct image_definition {
 	struct producer *producer;
 	uint32_t epoch;
 	enum message_outcome outcome;
@@ -41,17 +41,17 @@ static struct self_maps_stack measure(const struct producer *producer,
 
 /* ---- Images ---- */
 
-static int64_t lose(struct telling *telling, enum message_outcome outcome)
+static int64_t lose(struct image_definition *definition, enum message_outcome outcome)
 {
-	telling->outcome = outcome;
+	definition->outcome = outcome;
 	return -1;
 }
 
-static int64_t tell_image(void *data, const struct self_maps_range *range, uint64_t dev,
-			  uint64_t inode, const char *path)
+static int64_t define_image(void *data, const struct self_maps_range *range, uint64_t dev,
+			    uint64_t inode, const char *path)
 {
-	struct telling *telling = data;
-	struct producer *producer = telling->producer;
+	struct image_definition *definition = data;
+	struct producer *producer = definition->producer;
 	uint32_t n = range->has_build_id ? range->n_id_bytes : 0,
 		 id = intern_new_id(&producer->intern);
 	struct ring_image *image;
@@ -59,15 +59,15 @@ static int64_t tell_image(void *data, const struct self_maps_range *range, uint6
 	struct text text = { .is_name = false };
 
 	intern_measure(path, &text);
-	if (message_write_text(producer, telling->epoch, &text) == MESSAGE_AGAIN)
-		return lose(telling, MESSAGE_AGAIN);
+	if (message_write_text(producer, definition->epoch, &text) == MESSAGE_AGAIN)
+		return lose(definition, MESSAGE_AGAIN);
 	ring = producer->current;
 	image = ring_begin(ring, RING_IMAGE, sizeof(*image) + n);
 	if (!image)
-		return lose(telling, register_again(producer) ? MESSAGE_AGAIN : MESSAGE_LOST);
-	if (message_is_other(producer, telling->epoch)) {
+		return lose(definition, register_again(producer) ? MESSAGE_AGAIN : MESSAGE_LOST);
+	if (message_is_other(producer, definition->epoch)) {
 		message_waste(ring, image, sizeof(*image) + n);
-		return lose(telling, MESSAGE_AGAIN);
+		return lose(definition, MESSAGE_AGAIN);
 	}
 	*image = (struct ring_image){
 		.id = id,
@@ -84,21 +84,21 @@ static int64_t tell_image(void *data, const struct self_maps_range *range, uint6
 	return id;
 }
 
-int stack_tell_images(struct producer *producer, uint32_t epoch,
-		      const struct self_maps_stack *stack)
+int stack_define_images(struct producer *producer, uint32_t epoch,
+			const struct self_maps_stack *stack)
 {
-	struct telling telling = { producer, epoch, MESSAGE_WRITTEN };
+	struct image_definition definition = { producer, epoch, MESSAGE_WRITTEN };
 	uint64_t before;
 
 	if (self_maps_check(&producer->code, stack, epoch))
 		return MESSAGE_WRITTEN;
 	before = register_block_signals();
 	if (message_is_other(producer, epoch))
-		telling.outcome = MESSAGE_AGAIN;
+		definition.outcome = MESSAGE_AGAIN;
 	else
-		self_maps_scan(&producer->code, stack, tell_image, &telling);
+		self_maps_scan(&producer->code, stack, define_image, &definition);
 	register_restore_signals(before);
-	return telling.outcome;
+	return definition.outcome;
 }
 
 /* ---- Stacks ---- */
@@ -159,7 +159,7 @@ static enum message_outcome write_stack(struct producer *producer, uint32_t epoc
 		return MESSAGE_WRITTEN;
 	if (is_nested || (producer->current->flags & RING_NO_SYSCALL))
 		code = NULL;
-	outcome = code ? (enum message_outcome)stack_tell_images(producer, epoch, &pcs)
+	outcome = code ? (enum message_outcome)stack_define_images(producer, epoch, &pcs)
 		       : MESSAGE_WRITTEN;
 	if (outcome != MESSAGE_WRITTEN)
 		return outcome;

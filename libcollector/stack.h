@@ -24,7 +24,7 @@ struct self_maps_stack;
  * RING_NO_SYSCALL. Returns an enum message_outcome: MESSAGE_AGAIN in another epoch, else whether
  * all images were sent.
  */
-int stack_tell_images(struct producer *producer, uint32_t epoch,
-		      const struct self_maps_stack *stack);
+int stack_define_images(struct producer *producer, uint32_t epoch,
+			const struct self_maps_stack *stack);
 /* An enum message_outcome. */
 int stack_write(struct producer *producer, uint32_t epoch, struct stack *stack);

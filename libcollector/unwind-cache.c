@@ -277,7 +277,7 @@ static struct walk_place get_place(const struct visit *visit)
 }
 
 /* Keeps the step. Returns false when a faster way can continue. */
-static bool take(void *data, const struct self_unwind_step *step)
+static bool keep_step(void *data, const struct self_unwind_step *step)
 {
 	struct visit *visit = data;
 	uint32_t kind = classify(step);
@@ -317,7 +317,7 @@ static __attribute__((noinline)) enum walk_stop step_by_self_unwind(struct visit
 	struct walk_place place = get_place(visit);
 	uint32_t n = visit->n_pending;
 	enum walk_stop stop =
-		self_unwind_step(&visit->calls->own, visit->start, &place, take, visit);
+		self_unwind_step(&visit->calls->own, visit->start, &place, keep_step, visit);
 
 	/* The end depends on something that is not on the stack. */
 	if (stop == WALK_DEPTH || (stop == WALK_NO_TABLE && visit->n_pending == n))

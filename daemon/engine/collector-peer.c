@@ -170,7 +170,7 @@ bool peer_has_hung_up(const struct peer *peer)
 static void init_reader(struct peer_arena *arena, uint32_t i, struct tick_clock *ticks)
 {
 	ring_reader_init(&arena->rings[i].reader, &arena->memory, i);
-	ring_reader_take_ticks(&arena->rings[i].reader, ticks);
+	ring_reader_use_ticks(&arena->rings[i].reader, ticks);
 }
 
 int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,

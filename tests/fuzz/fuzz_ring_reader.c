@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(header, 0, sizeof(*header));
 	memset(memory.base + memory.places[0].data_offset, 0, RING_SIZE);
 	ring_reader_init(&reader, &memory, 0);
-	ring_reader_take_ticks(&reader, clock);
+	ring_reader_use_ticks(&reader, clock);
 	sum += ring_arena_arm(&memory, &doorbell) + ring_arena_lost(&memory);
 	while (size >= sizeof(step)) {
 		size_t at, n;

@@ -296,7 +296,7 @@ static int make_arena(struct peer *peer, uint64_t min_bytes, int *ret_fd)
 		ring_arena_offer_ticks(&arena->memory);
 	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
 		ring_reader_init(&arena->readers[i], &arena->memory, i);
-		ring_reader_take_ticks(&arena->readers[i], ticks);
+		ring_reader_use_ticks(&arena->readers[i], ticks);
 	}
 	peer->n_arenas++;
 	return 0;

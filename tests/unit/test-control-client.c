@@ -208,7 +208,8 @@ static void test_reused(void)
 	CHECK(connection.fd > 100);
 	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) == 0);
 	REQUIRE(dup2(pair[0], connection.fd) == connection.fd);
-	CHECK_INT(control_ask(&connection, &request, control_now_ns() + SHORT_NS, &memfd), -EBADF);
+	CHECK_INT(control_request_arena(&connection, &request, control_now_ns() + SHORT_NS, &memfd),
+		  -EBADF);
 	CHECK(recv(pair[1], &byte, 1, 0) < 0 && errno == EAGAIN);
 	peer = connection.fd;
 	control_disconnect(&connection);
@@ -253,13 +254,14 @@ static void test_late(void)
 	REQUIRE(CHECK_INT(try_reply(good, 64, 1, &connection, &peer), 0));
 	before = n_open_fds();
 	start = control_now_ns();
-	CHECK_INT(control_ask(&connection, &request, start + SHORT_NS, &memfd), -ETIMEDOUT);
+	CHECK_INT(control_request_arena(&connection, &request, start + SHORT_NS, &memfd),
+		  -ETIMEDOUT);
 	CHECK(control_now_ns() - start >= SHORT_NS);
-	CHECK_INT(control_ask(&connection, &request, 0, &memfd), -ETIMEDOUT);
+	CHECK_INT(control_request_arena(&connection, &request, 0, &memfd), -ETIMEDOUT);
 	CHECK_INT(recv(peer, packet, sizeof(packet), MSG_DONTWAIT), CONTROL_BYTES);
 	CHECK(recv(peer, packet, sizeof(packet), MSG_DONTWAIT) < 0 && errno == EAGAIN);
 	send_answer(peer, &good, 64, 1);
-	CHECK_INT(control_ask(&connection, &request, 0, &memfd), 0);
+	CHECK_INT(control_request_arena(&connection, &request, 0, &memfd), 0);
 	CHECK_INT(n_open_fds(), before + 1);
 	close(memfd);
 	control_disconnect(&connection);

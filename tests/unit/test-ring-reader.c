@@ -264,7 +264,7 @@ static void test_ticks(void)
 	REQUIRE(clock && pair_init(&pair, SMALL, 1, RING_DROP));
 	pause_ms(2);
 	now = ring_now_ns();
-	ring_reader_take_ticks(&pair.reader, clock);
+	ring_reader_use_ticks(&pair.reader, clock);
 	write_realloc(now * 2, 1000000, RING_FLAG_TICKS);
 	write_realloc(now * 2 + 2000, 7, RING_FLAG_TICKS | RING_FLAG_MORE);
 	write_realloc(now + 3000, 7, 0);
@@ -284,7 +284,7 @@ static void test_ticks(void)
 	REQUIRE(ring_batch_next(&batch, &record));
 	CHECK_INT(record.verdict, RING_RECORD_CLAMPED);
 	CHECK_INT(record.time_ns, batch.now_ns + 1000);
-	ring_reader_take_ticks(&pair.reader, NULL);
+	ring_reader_use_ticks(&pair.reader, NULL);
 	write_realloc(now * 2, 7, RING_FLAG_TICKS);
 	batch = drain(RING_DRAIN_LIVE);
 	REQUIRE(ring_batch_next(&batch, &record));
@@ -336,7 +336,7 @@ static void test_ticks_ahead(void)
 
 	REQUIRE(clock && pair_init(&pair, SMALL, 1, RING_DROP));
 	pause_ms(2);
-	ring_reader_take_ticks(&pair.reader, clock);
+	ring_reader_use_ticks(&pair.reader, clock);
 	(void)tick_clock_ns(clock, ring_now_ns() * 2);
 	now = ring_now_ns();
 	write_realloc((now + 600000) * 2, 0, RING_FLAG_TICKS);
@@ -367,7 +367,7 @@ static void test_real_ticks(void)
 	ring_arena_offer_ticks(&pair.memory);
 	REQUIRE(CHECK_INT(ring_arena_map(pair.fd, &pair.arena), 0));
 	ring_reader_init(&pair.reader, &pair.memory, 0);
-	ring_reader_take_ticks(&pair.reader, clock);
+	ring_reader_use_ticks(&pair.reader, clock);
 	pair.ring = ring_claim(pair.arena, 1, 0, 0);
 	for (int i = 0; i < 100; i++) {
 		before = ring_now_ns();
