@@ -356,8 +356,8 @@ static bool is_engine_there(const struct recorder *self)
 	       syscall(SYS_ppoll, &polled, 1L, &at_once, NULL, 0L) == 0;
 }
 
-/* Pairs with gate_take(). The engine reads the edges after the clock, so it sees every begin and
- * end that has returned before. */
+/* pairs with sample_window_take(). The engine reads the edges after the clock, so it sees every
+ * begin and end that has returned before. */
 static void add_edge(struct control_page *page)
 {
 	uint64_t n = page->n_edges;

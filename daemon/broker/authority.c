@@ -40,17 +40,17 @@
 
 struct authority {
 	PolkitAuthority *polkit;
-	GPtrArray *pending; /* struct asking */
+	GPtrArray *pending; /* struct pending_query */
 	bool ended;
 };
 
 /* One action of a question. */
 struct check {
-	struct asking *asking;
+	struct pending_query *query;
 	enum authority_action action;
 };
 
-struct asking {
+struct pending_query {
 	struct authority *authority; /* NULL: authority_end() has answered it */
 	struct bus_peer *caller;
 	GCancellable *cancellable; /* of all checks */
@@ -104,17 +104,17 @@ static PolkitDetails *details_new(const struct authority_question *question,
 
 /* ---- A question ------------------------------------------------------------------------------ */
 
-static void give_up(struct asking *asking)
+static void give_up(struct pending_query *query)
 {
-	g_cancellable_cancel(asking->cancellable);
+	g_cancellable_cancel(query->cancellable);
 }
 
 static gboolean on_patience_end(gpointer data)
 {
-	struct asking *asking = data;
+	struct pending_query *query = data;
 
-	asking->timer = 0;
-	give_up(asking);
+	query->timer = 0;
+	give_up(query);
 	return G_SOURCE_REMOVE;
 }
 
@@ -122,12 +122,12 @@ static gboolean on_patience_end(gpointer data)
 static enum authority_answer read_result(PolkitAuthorizationResult *result, const GError *failure,
 					 const struct check *check, GError **error)
 {
-	const struct asking *asking = check->asking;
+	const struct pending_query *query = check->query;
 	const char *id = actions[check->action].id;
 
-	if (asking->caller->gone)
+	if (query->caller->gone)
 		broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED, "the caller left the bus");
-	else if (!result && g_cancellable_is_cancelled(asking->cancellable))
+	else if (!result && g_cancellable_is_cancelled(query->cancellable))
 		broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
 			    "polkit did not say in time whether \"%s\" is allowed", id);
 	else if (!result)
@@ -153,9 +153,9 @@ static enum authority_answer read_result(PolkitAuthorizationResult *result, cons
 static void on_checked(GObject *source, GAsyncResult *async, gpointer data)
 {
 	const struct check *check = data;
-	struct asking *asking = check->asking;
-	struct authority_reply *reply = &asking->reply;
-	size_t i = (size_t)(check - asking->checks);
+	struct pending_query *query = check->query;
+	struct authority_reply *reply = &query->reply;
+	size_t i = (size_t)(check - query->checks);
 	g_autoptr(GError) failure = NULL;
 	g_autoptr(PolkitAuthorizationResult)
 		result = polkit_authority_check_authorization_finish(POLKIT_AUTHORITY(source),
@@ -164,28 +164,28 @@ static void on_checked(GObject *source, GAsyncResult *async, gpointer data)
 	if (failure)
 		g_dbus_error_strip_remote_error(failure);
 	reply->answers[i] = read_result(result, failure, check, &reply->errors[i]);
-	if (--asking->n_left > 0) {
-		if (i == 0 && asking->first_decides && reply->answers[0] != AUTHORITY_GRANTED)
-			give_up(asking);
+	if (--query->n_left > 0) {
+		if (i == 0 && query->first_decides && reply->answers[0] != AUTHORITY_GRANTED)
+			give_up(query);
 		return;
 	}
-	if (asking->authority) {
-		g_ptr_array_remove_fast(asking->authority->pending, asking);
+	if (query->authority) {
+		g_ptr_array_remove_fast(query->authority->pending, query);
 		/* A caller that has left loses everything that was granted to it before. */
-		for (i = 0; asking->caller->gone && i < asking->n; i++) {
+		for (i = 0; query->caller->gone && i < query->n; i++) {
 			reply->answers[i] = AUTHORITY_DENIED;
 			if (!reply->errors[i])
 				broker_fail(&reply->errors[i], BROKER_ERROR_NOT_AUTHORIZED,
 					    "the caller left the bus");
 		}
-		asking->answer(reply, asking->data);
+		query->answer(reply, query->data);
 	}
-	g_clear_handle_id(&asking->timer, g_source_remove);
-	for (i = 0; i < asking->n; i++)
+	g_clear_handle_id(&query->timer, g_source_remove);
+	for (i = 0; i < query->n; i++)
 		g_clear_error(&reply->errors[i]);
-	g_object_unref(asking->cancellable);
-	bus_peer_unref(asking->caller);
-	g_free(asking);
+	g_object_unref(query->cancellable);
+	bus_peer_unref(query->caller);
+	g_free(query);
 }
 
 static bool fail_ended(GError **error)
@@ -201,9 +201,9 @@ bool authority_has_room(const struct authority *authority, const struct bus_peer
 	if (authority->ended)
 		return fail_ended(error);
 	for (guint i = 0; i < authority->pending->len; i++) {
-		const struct asking *asking = authority->pending->pdata[i];
+		const struct pending_query *query = authority->pending->pdata[i];
 
-		n += asking->caller->uid == caller->uid && asking->interactive == interactive;
+		n += query->caller->uid == caller->uid && query->interactive == interactive;
 	}
 	return n < MAX_PENDING ||
 	       broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
@@ -224,56 +224,56 @@ static void refuse(unsigned n_actions, const GError *error,
 		g_clear_error(&reply.errors[i]);
 }
 
-static void begin_check(struct asking *asking, unsigned i,
+static void begin_check(struct pending_query *query, unsigned i,
 			const struct authority_question *question)
 {
 	enum authority_action action = question->actions[i];
-	g_autoptr(PolkitSubject) subject = polkit_system_bus_name_new(asking->caller->name);
+	g_autoptr(PolkitSubject) subject = polkit_system_bus_name_new(query->caller->name);
 	g_autoptr(PolkitDetails) details = details_new(question, action);
 
-	asking->checks[i] = (struct check){ .asking = asking, .action = action };
+	query->checks[i] = (struct check){ .query = query, .action = action };
 	polkit_authority_check_authorization(
-		asking->authority->polkit, subject, actions[action].id, details,
+		query->authority->polkit, subject, actions[action].id, details,
 		question->interactive ? POLKIT_CHECK_AUTHORIZATION_FLAGS_ALLOW_USER_INTERACTION
 				      : POLKIT_CHECK_AUTHORIZATION_FLAGS_NONE,
-		asking->cancellable, on_checked, &asking->checks[i]);
+		query->cancellable, on_checked, &query->checks[i]);
 }
 
-void authority_ask(struct authority *authority, const struct authority_question *question,
-		   void (*answer)(const struct authority_reply *reply, void *data), void *data)
+void authority_query(struct authority *authority, const struct authority_question *question,
+		     void (*answer)(const struct authority_reply *reply, void *data), void *data)
 {
 	g_autoptr(GError) error = NULL;
-	struct asking *asking;
+	struct pending_query *query;
 
 	assert(question->n_actions > 0 && question->n_actions <= AUTHORITY_MAX_ACTIONS);
 	if (!authority_has_room(authority, question->caller, question->interactive, &error)) {
 		refuse(question->n_actions, error, answer, data);
 		return;
 	}
-	asking = g_new(struct asking, 1);
-	*asking = (struct asking){ .authority = authority,
-				   .caller = bus_peer_ref(question->caller),
-				   .cancellable = g_cancellable_new(),
-				   .interactive = question->interactive,
-				   .first_decides = question->first_decides,
-				   .n = question->n_actions,
-				   .n_left = question->n_actions,
-				   .answer = answer,
-				   .data = data };
-	g_ptr_array_add(authority->pending, asking);
+	query = g_new(struct pending_query, 1);
+	*query = (struct pending_query){ .authority = authority,
+					 .caller = bus_peer_ref(question->caller),
+					 .cancellable = g_cancellable_new(),
+					 .interactive = question->interactive,
+					 .first_decides = question->first_decides,
+					 .n = question->n_actions,
+					 .n_left = question->n_actions,
+					 .answer = answer,
+					 .data = data };
+	g_ptr_array_add(authority->pending, query);
 	if (!question->interactive)
-		asking->timer = g_timeout_add(QUIET_PATIENCE_MS, on_patience_end, asking);
+		query->timer = g_timeout_add(QUIET_PATIENCE_MS, on_patience_end, query);
 	for (unsigned i = 0; i < question->n_actions; i++)
-		begin_check(asking, i, question);
+		begin_check(query, i, question);
 }
 
 void authority_forget(struct authority *authority, const struct bus_peer *caller)
 {
 	for (guint i = 0; i < authority->pending->len; i++) {
-		struct asking *asking = authority->pending->pdata[i];
+		struct pending_query *query = authority->pending->pdata[i];
 
-		if (asking->caller == caller)
-			give_up(asking);
+		if (query->caller == caller)
+			give_up(query);
 	}
 }
 
@@ -324,11 +324,11 @@ void authority_end(struct authority *authority)
 	fail_ended(&error);
 	authority->ended = true;
 	while (authority->pending->len > 0) {
-		struct asking *asking = g_ptr_array_steal_index_fast(authority->pending, 0);
+		struct pending_query *query = g_ptr_array_steal_index_fast(authority->pending, 0);
 
-		asking->authority = NULL;
-		refuse(asking->n, error, asking->answer, asking->data);
-		give_up(asking);
+		query->authority = NULL;
+		refuse(query->n, error, query->answer, query->data);
+		give_up(query);
 	}
 }
 

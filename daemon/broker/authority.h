@@ -60,7 +60,7 @@ bool authority_has_room(const struct authority *authority, const struct bus_peer
 			bool interactive, GError **error);
 /* Calls `answer` once, when every action is answered, possibly before this returns. The reply is
  * valid during the call. */
-void authority_ask(struct authority *authority, const struct authority_question *question,
-		   void (*answer)(const struct authority_reply *reply, void *data), void *data);
+void authority_query(struct authority *authority, const struct authority_question *question,
+		     void (*answer)(const struct authority_reply *reply, void *data), void *data);
 /* The caller has left: removes its prompts and answers its questions with DENIED. */
 void authority_forget(struct authority *authority, const struct bus_peer *caller);

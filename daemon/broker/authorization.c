@@ -55,14 +55,14 @@ static struct authority_question question_of(const struct session_request *reque
 }
 
 /* Checks one action and allows a password prompt. */
-static void ask_for_password(struct session_request *request, enum authority_action action,
-			     void (*answer)(const struct authority_reply *reply, void *data))
+static void query_with_prompt(struct session_request *request, enum authority_action action,
+			      void (*answer)(const struct authority_reply *reply, void *data))
 {
 	struct authority_question question = question_of(request);
 
 	question.interactive = true;
 	question.actions[question.n_actions++] = action;
-	authority_ask(request->authorization.authority, &question, answer, request);
+	authority_query(request->authorization.authority, &question, answer, request);
 }
 
 static void on_kernel_password(const struct authority_reply *reply, void *data)
@@ -89,8 +89,8 @@ static bool check_own_events(const struct options *options, GError **error)
 }
 
 /* Handles the answers to the actions that add_others() added; they start at `first`. */
-static void take_others(struct session_request *request, const struct authority_reply *reply,
-			unsigned first)
+static void receive_others(struct session_request *request, const struct authority_reply *reply,
+			   unsigned first)
 {
 	struct options *options = request->options;
 	unsigned kernel = first + request->access.own_only;
@@ -105,10 +105,10 @@ static void take_others(struct session_request *request, const struct authority_
 	}
 	if (!options->kernel || reply->answers[kernel] == AUTHORITY_GRANTED) {
 		finish(request, NULL);
-	} else if (options->kernel_asked && request->authorization.interactive &&
+	} else if (options->kernel_requested && request->authorization.interactive &&
 		   reply->answers[kernel] == AUTHORITY_CHALLENGE) {
-		ask_for_password(request, AUTHORITY_KERNEL_ADDRESSES, on_kernel_password);
-	} else if (options->kernel_asked || request->authorization.caller->gone) {
+		query_with_prompt(request, AUTHORITY_KERNEL_ADDRESSES, on_kernel_password);
+	} else if (options->kernel_requested || request->authorization.caller->gone) {
 		finish(request, reply->errors[kernel]);
 	} else {
 		options_deny_kernel(options);
@@ -126,7 +126,7 @@ static void add_others(const struct session_request *request, struct authority_q
 
 static void on_others(const struct authority_reply *reply, void *data)
 {
-	take_others(data, reply, 0);
+	receive_others(data, reply, 0);
 }
 
 /* Everything may have changed during a prompt, so the other actions are checked again. */
@@ -139,7 +139,7 @@ static void on_password(const struct authority_reply *reply, void *data)
 	if (reply->answers[0] != AUTHORITY_GRANTED)
 		finish(request, reply->errors[0]);
 	else if (question.n_actions)
-		authority_ask(request->authorization.authority, &question, on_others, request);
+		authority_query(request->authorization.authority, &question, on_others, request);
 	else
 		finish(request, NULL);
 }
@@ -149,22 +149,22 @@ static void on_quiet(const struct authority_reply *reply, void *data)
 	struct session_request *request = data;
 
 	if (reply->answers[0] == AUTHORITY_GRANTED)
-		take_others(request, reply, 1);
+		receive_others(request, reply, 1);
 	else if (reply->answers[0] == AUTHORITY_CHALLENGE && request->authorization.interactive)
-		ask_for_password(request, request->action, on_password);
+		query_with_prompt(request, request->action, on_password);
 	else
 		finish(request, reply->errors[0]);
 }
 
 /* Checks all actions at once without a prompt, which is usually enough. */
-static void ask_quietly(struct session_request *request)
+static void query_quietly(struct session_request *request)
 {
 	struct authority_question question = question_of(request);
 
 	question.first_decides = true;
 	question.actions[question.n_actions++] = request->action;
 	add_others(request, &question);
-	authority_ask(request->authorization.authority, &question, on_quiet, request);
+	authority_query(request->authorization.authority, &question, on_quiet, request);
 }
 
 static void on_access_check(struct targets *targets, bool owned, const GError *error, void *data)
@@ -179,7 +179,7 @@ static void on_access_check(struct targets *targets, bool owned, const GError *e
 	request->access.own_only = owned;
 	request->action = owned ? AUTHORITY_RECORD_OWN : AUTHORITY_RECORD_OTHERS;
 	request->target = targets_describe(targets);
-	ask_quietly(request);
+	query_quietly(request);
 }
 
 /* An access check of thousands of threads takes long, and polkit is asked only after it. So both
@@ -211,7 +211,7 @@ static void begin(struct session_request *request)
 	if (options->system) {
 		access->any_image = true;
 		request->action = AUTHORITY_RECORD_SYSTEM;
-		ask_quietly(request);
+		query_quietly(request);
 	} else if (!has_room(request, &error) ||
 		   !targets_new(options->pids, options->n_pids, &targets, &error)) {
 		finish(request, error);
@@ -266,7 +266,7 @@ void authorization_manage(const struct authorization *authorization, uid_t owner
 	}
 	request = g_new(struct manage_request, 1);
 	*request = (struct manage_request){ .done = done, .data = data };
-	authority_ask(authorization->authority, &question, on_manage, request);
+	authority_query(authorization->authority, &question, on_manage, request);
 }
 
 /* ---- Capabilities ---------------------------------------------------------------------------- */
@@ -300,5 +300,5 @@ void authorization_capabilities(const struct authorization *authorization,
 	}
 	request = g_new(struct capabilities_request, 1);
 	*request = (struct capabilities_request){ .done = done, .data = data };
-	authority_ask(authorization->authority, &question, on_capabilities, request);
+	authority_query(authorization->authority, &question, on_capabilities, request);
 }

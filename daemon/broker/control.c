@@ -71,7 +71,7 @@ struct control {
 	bool is_private;
 	guint input, pause;
 	gint64 turn_us, used_us; /* start of the turn, and the time that peers have used in it */
-	control_taker take;
+	control_receiver receive;
 	control_refused refused;
 	void *data;
 	GPtrArray *pending; /* struct pending */
@@ -210,8 +210,8 @@ static int open_pidfd(int fd, pid_t pid)
 	return errno == ENOPROTOOPT ? target_open(pid) : -1;
 }
 
-static void tell_refused(struct control *control, const struct ucred *who,
-			 const struct control_hello *hello)
+static void notify_refused(struct control *control, const struct ucred *who,
+			   const struct control_hello *hello)
 {
 	const struct control_peer peer = {
 		.connection = -1,
@@ -224,7 +224,7 @@ static void tell_refused(struct control *control, const struct ucred *who,
 	control->refused(&peer, control->data);
 }
 
-static enum control_status take_peer(struct pending *pending, const struct control_hello *hello)
+static enum control_status receive_peer(struct pending *pending, const struct control_hello *hello)
 {
 	static const uint8_t no_token[CONTROL_TOKEN_BYTES];
 	struct control *control = pending->control;
@@ -242,10 +242,10 @@ static enum control_status take_peer(struct pending *pending, const struct contr
 	if (control->is_private && memcmp(hello->token, no_token, sizeof(no_token)) == 0)
 		return CONTROL_NO_SESSION;
 	if (pidfd < 0 || !target_inner_pid(peer.pid, &peer.inner_pid) || !target_is_alive(pidfd)) {
-		tell_refused(control, &pending->peer, hello);
+		notify_refused(control, &pending->peer, hello);
 		return CONTROL_FAILED;
 	}
-	return control->take(&peer, control->data);
+	return control->receive(&peer, control->data);
 }
 
 static gboolean on_hello(gint fd, GIOCondition condition, gpointer data)
@@ -263,7 +263,7 @@ static gboolean on_hello(gint fd, GIOCondition condition, gpointer data)
 	pending->input = 0;
 	if (n == sizeof(hello) && hello.magic == CONTROL_HELLO_MAGIC &&
 	    hello.bytes == CONTROL_BYTES) {
-		status = take_peer(pending, &hello);
+		status = receive_peer(pending, &hello);
 		if (status == CONTROL_OK)
 			deferred_close(steal_fd(&pending->fd)); /* the taker has a copy */
 		else
@@ -297,7 +297,7 @@ static unsigned count_of_user(const struct control *control, uid_t uid)
 static void refuse(struct control *control, int fd, const struct ucred *who)
 {
 	answer(fd, CONTROL_LIMIT);
-	tell_refused(control, who, NULL);
+	notify_refused(control, who, NULL);
 }
 
 /* Makes room: refuses a connection of the user with the most, if that user has more than `most`.
@@ -410,9 +410,10 @@ static gboolean on_connection(gint listener, GIOCondition condition, gpointer da
 	return control->used_us > TURN_US ? pause_for(control, REST_MS) : G_SOURCE_CONTINUE;
 }
 
-void control_serve(struct control *control, control_taker take, control_refused refused, void *data)
+void control_serve(struct control *control, control_receiver receive, control_refused refused,
+		   void *data)
 {
-	control->take = take;
+	control->receive = receive;
 	control->refused = refused;
 	control->data = data;
 	control->input = g_unix_fd_add(control->socket, G_IO_IN, on_connection, control);

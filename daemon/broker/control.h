@@ -20,7 +20,7 @@ struct control_peer {
 };
 
 /* CONTROL_OK: the connection was passed on and will be answered. Any other status is the answer. */
-typedef enum control_status (*control_taker)(const struct control_peer *peer, void *data);
+typedef enum control_status (*control_receiver)(const struct control_peer *peer, void *data);
 
 /* Reports a peer that was refused for lack of room before it was checked. It has no descriptors,
  * and hello may be NULL. */
@@ -38,5 +38,5 @@ void control_free(struct control *control); /* takes NULL */
 /* Returns the address in the form of PROF_CONTROL. */
 const char *control_address(const struct control *control);
 /* Serves from the main loop from now on. */
-void control_serve(struct control *control, control_taker take, control_refused refused,
+void control_serve(struct control *control, control_receiver receive, control_refused refused,
 		   void *data);

@@ -128,7 +128,7 @@ static bool answer_is_valid(const struct request *request, const struct files_an
 }
 
 /* Takes one answer. Returns false if no answer is here yet, or none will come. */
-static bool take_answer(struct files *files, struct worker *worker)
+static bool receive_answer(struct files *files, struct worker *worker)
 {
 	struct files_answer answer;
 	struct request *request;
@@ -147,9 +147,9 @@ static bool take_answer(struct files *files, struct worker *worker)
 	return true;
 }
 
-static void take_answers(struct files *files, struct worker *worker)
+static void receive_answers(struct files *files, struct worker *worker)
 {
-	for (unsigned i = 0; i < MAX_SENT && take_answer(files, worker); i++)
+	for (unsigned i = 0; i < MAX_SENT && receive_answer(files, worker); i++)
 		if (g_queue_is_empty(&worker->sent))
 			break;
 	if (worker == &files->worker || !g_queue_is_empty(&worker->sent))
@@ -180,7 +180,7 @@ static void on_input(struct files_worker *process, void *data)
 {
 	struct files *files = data;
 
-	take_answers(files, find_worker(files, process));
+	receive_answers(files, find_worker(files, process));
 	push(files);
 	if (is_idle(files))
 		g_clear_handle_id(&files->tick, g_source_remove);
@@ -193,7 +193,7 @@ static void on_ended(struct files_worker *process, void *data)
 	struct files *files = data;
 	struct worker *worker = find_worker(files, process);
 
-	take_answers(files, worker);
+	receive_answers(files, worker);
 	files->deaths++;
 	if (worker->process)
 		recover(files, worker, false);
@@ -316,7 +316,7 @@ static void look_at(struct files *files, struct worker *worker)
 	/* its last answers may be in the socket; if so, it is not stuck at the request that is
 	 * first now */
 	if (worker->process)
-		take_answers(files, worker);
+		receive_answers(files, worker);
 	if (!worker->process || g_queue_is_empty(&worker->sent))
 		return;
 	if (files_worker_is_stuck(worker->process, PATIENCE_US))

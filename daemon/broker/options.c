@@ -36,36 +36,36 @@ struct parse {
 	uint32_t seen;    /* one bit for each of `keys` */
 };
 
-static bool take_bool(bool *ret_value, GVariant *value)
+static bool parse_bool(bool *ret_value, GVariant *value)
 {
 	*ret_value = g_variant_get_boolean(value);
 	return true;
 }
 
-static bool take_system(struct parse *parse, GVariant *value, GError **error)
+static bool parse_system(struct parse *parse, GVariant *value, GError **error)
 {
-	return take_bool(&parse->options->system, value);
+	return parse_bool(&parse->options->system, value);
 }
 
-static bool take_children(struct parse *parse, GVariant *value, GError **error)
+static bool parse_children(struct parse *parse, GVariant *value, GError **error)
 {
-	return take_bool(&parse->options->children, value);
+	return parse_bool(&parse->options->children, value);
 }
 
-static bool take_kernel(struct parse *parse, GVariant *value, GError **error)
+static bool parse_kernel(struct parse *parse, GVariant *value, GError **error)
 {
-	parse->options->kernel_asked = g_variant_get_boolean(value);
-	return take_bool(&parse->options->kernel, value);
+	parse->options->kernel_requested = g_variant_get_boolean(value);
+	return parse_bool(&parse->options->kernel, value);
 }
 
-static bool take_append(struct parse *parse, GVariant *value, GError **error)
+static bool parse_append(struct parse *parse, GVariant *value, GError **error)
 {
-	return take_bool(&parse->options->append, value);
+	return parse_bool(&parse->options->append, value);
 }
 
-static bool take_paused(struct parse *parse, GVariant *value, GError **error)
+static bool parse_paused(struct parse *parse, GVariant *value, GError **error)
 {
-	return take_bool(&parse->options->paused, value);
+	return parse_bool(&parse->options->paused, value);
 }
 
 static bool check_pid(uint32_t pid, GError **error)
@@ -84,7 +84,7 @@ static bool has_pid(const struct options *options, int32_t pid)
 }
 
 /* Takes each pid once, because much may be opened for a process. */
-static bool take_pids(struct parse *parse, GVariant *value, GError **error)
+static bool parse_pids(struct parse *parse, GVariant *value, GError **error)
 {
 	struct options *options = parse->options;
 	gsize n;
@@ -103,7 +103,7 @@ static bool take_pids(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-static bool take_frequency(struct parse *parse, GVariant *value, GError **error)
+static bool parse_frequency(struct parse *parse, GVariant *value, GError **error)
 {
 	uint32_t frequency = g_variant_get_uint32(value);
 	uint32_t max = perf_max_frequency();
@@ -118,7 +118,7 @@ static bool take_frequency(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-static bool take_events(struct parse *parse, GVariant *value, GError **error)
+static bool keep_events(struct parse *parse, GVariant *value, GError **error)
 {
 	gsize n = g_variant_n_children(value);
 
@@ -130,7 +130,7 @@ static bool take_events(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-static bool take_call_graph(struct parse *parse, GVariant *value, GError **error)
+static bool parse_call_graph(struct parse *parse, GVariant *value, GError **error)
 {
 	const char *name = g_variant_get_string(value, NULL);
 
@@ -153,7 +153,7 @@ static bool take_call_graph(struct parse *parse, GVariant *value, GError **error
 	return true;
 }
 
-static bool take_policy(struct parse *parse, GVariant *value, GError **error)
+static bool parse_policy(struct parse *parse, GVariant *value, GError **error)
 {
 	const char *name = g_variant_get_string(value, NULL);
 
@@ -168,32 +168,32 @@ static bool take_policy(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-static bool take_ring_bytes(struct parse *parse, GVariant *value, GError **error)
+static bool parse_ring_bytes(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->ring_bytes = g_variant_get_uint64(value);
 	return true;
 }
 
-static bool take_max_bytes(struct parse *parse, GVariant *value, GError **error)
+static bool parse_max_bytes(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->max_bytes = g_variant_get_uint64(value);
 	return true;
 }
 
-static bool take_max_rate(struct parse *parse, GVariant *value, GError **error)
+static bool parse_max_rate(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->max_rate = g_variant_get_uint64(value);
 	return true;
 }
 
-static bool take_max_duration(struct parse *parse, GVariant *value, GError **error)
+static bool parse_max_duration(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->max_duration_ns = g_variant_get_uint64(value);
 	return true;
 }
 
-static bool take_descriptor(const struct parse *parse, const char *key, GVariant *value,
-			    int *ret_fd, GError **error)
+static bool parse_descriptor(const struct parse *parse, const char *key, GVariant *value,
+			     int *ret_fd, GError **error)
 {
 	int index = g_variant_get_handle(value);
 	int fd = -1;
@@ -207,14 +207,14 @@ static bool take_descriptor(const struct parse *parse, const char *key, GVariant
 	return true;
 }
 
-static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
+static bool parse_lifetime(struct parse *parse, GVariant *value, GError **error)
 {
 	int *fd = &parse->options->lifetime_fd;
 	struct statx status;
 
-	if (!take_descriptor(parse, "lifetime", value, fd, error))
+	if (!parse_descriptor(parse, "lifetime", value, fd, error))
 		return false;
-	/* does not ask a file's server */
+	/* does not query a file's server */
 	if (statx(*fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 ||
 	    !(S_ISFIFO(status.stx_mode) || S_ISSOCK(status.stx_mode)))
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
@@ -224,12 +224,12 @@ static bool take_lifetime(struct parse *parse, GVariant *value, GError **error)
 }
 
 /* The engine reads it without waiting, which needs a socket. */
-static bool take_switch(struct parse *parse, GVariant *value, GError **error)
+static bool parse_switch(struct parse *parse, GVariant *value, GError **error)
 {
 	int *fd = &parse->options->switch_fd, domain, type;
 	socklen_t bytes = sizeof(domain);
 
-	if (!take_descriptor(parse, "switch", value, fd, error))
+	if (!parse_descriptor(parse, "switch", value, fd, error))
 		return false;
 	if (getsockopt(*fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) < 0 || domain != AF_UNIX ||
 	    getsockopt(*fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET)
@@ -239,7 +239,7 @@ static bool take_switch(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-static bool take_command(struct parse *parse, GVariant *value, GError **error)
+static bool parse_command(struct parse *parse, GVariant *value, GError **error)
 {
 	if (g_variant_get_size(value) > MAX_COMMAND_BYTES)
 		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
@@ -248,29 +248,29 @@ static bool take_command(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-static bool take_memory(struct parse *parse, GVariant *value, GError **error)
+static bool parse_memory(struct parse *parse, GVariant *value, GError **error)
 {
-	return take_bool(&parse->options->memory, value);
+	return parse_bool(&parse->options->memory, value);
 }
 
-static bool take_memory_min(struct parse *parse, GVariant *value, GError **error)
+static bool parse_memory_min(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->memory_min = g_variant_get_uint64(value);
 	return true;
 }
 
-static bool take_memory_mmap(struct parse *parse, GVariant *value, GError **error)
+static bool parse_memory_mmap(struct parse *parse, GVariant *value, GError **error)
 {
-	return take_bool(&parse->options->memory_mmap, value);
+	return parse_bool(&parse->options->memory_mmap, value);
 }
 
-static bool take_memory_pid(struct parse *parse, GVariant *value, GError **error)
+static bool parse_memory_pid(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->memory_pid = (int32_t)g_variant_get_uint32(value);
 	return check_pid(g_variant_get_uint32(value), error);
 }
 
-static bool take_memory_sample(struct parse *parse, GVariant *value, GError **error)
+static bool parse_memory_sample(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->memory_sample = g_variant_get_uint64(value);
 	return true;
@@ -278,22 +278,22 @@ static bool take_memory_sample(struct parse *parse, GVariant *value, GError **er
 
 static const struct {
 	const char *key, *type;
-	bool (*take)(struct parse *parse, GVariant *value, GError **error);
+	bool (*parse)(struct parse *parse, GVariant *value, GError **error);
 } keys[] = {
-	{ "append", "b", take_append },         { "call-graph", "s", take_call_graph },
-	{ "children", "b", take_children },     { "command", "aay", take_command },
-	{ "events", "as", take_events },        { "frequency", "u", take_frequency },
-	{ "kernel", "b", take_kernel },         { "lifetime", "h", take_lifetime },
-	{ "max-bytes", "t", take_max_bytes },   { "max-duration", "t", take_max_duration },
-	{ "max-rate", "t", take_max_rate },     { "memory", "b", take_memory },
-	{ "memory-min", "t", take_memory_min }, { "memory-mmap", "b", take_memory_mmap },
-	{ "memory-pid", "u", take_memory_pid }, { "memory-sample", "t", take_memory_sample },
-	{ "paused", "b", take_paused },         { "pids", "au", take_pids },
-	{ "policy", "s", take_policy },         { "ring-bytes", "t", take_ring_bytes },
-	{ "switch", "h", take_switch },         { "system", "b", take_system },
+	{ "append", "b", parse_append },         { "call-graph", "s", parse_call_graph },
+	{ "children", "b", parse_children },     { "command", "aay", parse_command },
+	{ "events", "as", keep_events },         { "frequency", "u", parse_frequency },
+	{ "kernel", "b", parse_kernel },         { "lifetime", "h", parse_lifetime },
+	{ "max-bytes", "t", parse_max_bytes },   { "max-duration", "t", parse_max_duration },
+	{ "max-rate", "t", parse_max_rate },     { "memory", "b", parse_memory },
+	{ "memory-min", "t", parse_memory_min }, { "memory-mmap", "b", parse_memory_mmap },
+	{ "memory-pid", "u", parse_memory_pid }, { "memory-sample", "t", parse_memory_sample },
+	{ "paused", "b", parse_paused },         { "pids", "au", parse_pids },
+	{ "policy", "s", parse_policy },         { "ring-bytes", "t", parse_ring_bytes },
+	{ "switch", "h", parse_switch },         { "system", "b", parse_system },
 };
 
-static bool take_option(struct parse *parse, const char *key, GVariant *value, GError **error)
+static bool parse_option(struct parse *parse, const char *key, GVariant *value, GError **error)
 {
 	const char *names[ARRAY_SIZE(keys) + 1] = { NULL };
 	g_autofree char *valid = NULL;
@@ -305,7 +305,7 @@ static bool take_option(struct parse *parse, const char *key, GVariant *value, G
 						   "option \"%s\" is given twice", key);
 			parse->seen |= 1u << i;
 			if (g_variant_is_of_type(value, G_VARIANT_TYPE(keys[i].type)))
-				return keys[i].take(parse, value, error);
+				return keys[i].parse(parse, value, error);
 			return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 					   "option \"%s\" is of type \"%s\", not \"%s\"", key,
 					   keys[i].type, g_variant_get_type_string(value));
@@ -394,7 +394,7 @@ static GVariant *describe(const struct options *options, GVariant *variant)
 	return g_variant_ref_sink(g_variant_dict_end(&dict));
 }
 
-static bool take_all(struct parse *parse, GVariant *variant, GError **error)
+static bool parse_all(struct parse *parse, GVariant *variant, GError **error)
 {
 	GVariantIter iter;
 	const char *key;
@@ -402,10 +402,10 @@ static bool take_all(struct parse *parse, GVariant *variant, GError **error)
 
 	g_variant_iter_init(&iter, variant);
 	while (g_variant_iter_next(&iter, "{&sv}", &key, &value)) {
-		bool taken = take_option(parse, key, value, error);
+		bool parsed = parse_option(parse, key, value, error);
 
 		g_variant_unref(value);
-		if (!taken)
+		if (!parsed)
 			return false;
 	}
 	return true;
@@ -429,7 +429,7 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 	options->frequency = DEFAULT_FREQUENCY;
 	options->call_graph = BEST_CALL_GRAPH;
 	options->lifetime_fd = options->switch_fd = -1;
-	ok = take_all(&parse, variant, error);
+	ok = parse_all(&parse, variant, error);
 	if (ok && options->system == (options->n_pids > 0))
 		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				 "either \"system\" or \"pids\" says what to record; %s",

@@ -12,8 +12,8 @@
 /* The options of CreateSession, checked and complete. */
 struct options {
 	bool system, children, kernel, append, paused;
-	bool kernel_asked;  /* "kernel" was given, as true */
-	bool kernel_denied; /* "kernel" was not given, and the client may not have it */
+	bool kernel_requested; /* "kernel" was given, as true */
+	bool kernel_denied;    /* "kernel" was not given, and the client may not have it */
 	int32_t pids[ENGINE_MAX_TARGETS];
 	unsigned n_pids;
 	uint32_t frequency;

@@ -346,8 +346,8 @@ void perf_tasks_cancel(struct perf_tasks *opening)
 	g_atomic_int_set(&opening->cancelled, true);
 }
 
-bool perf_tasks_take(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
-		     GArray **ret_events, GError **error)
+bool perf_tasks_steal(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
+		      GArray **ret_events, GError **error)
 {
 	g_thread_join(g_steal_pointer(&opening->thread));
 	if (!opening->ok) {

@@ -107,8 +107,8 @@ void perf_tasks_cancel(struct perf_tasks *opening);
 /* Takes the result, once, after `done`. Removes processes that have ended from `pids`; fails with
  * BROKER_ERROR_FAILED if none is left. *ret_events: of struct perf_task_event, closes what is left
  * in it. */
-bool perf_tasks_take(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
-		     GArray **ret_events, GError **error);
+bool perf_tasks_steal(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
+		      GArray **ret_events, GError **error);
 /* Waits at most for the events of one thread, or for one check of a process. */
 void perf_tasks_free(struct perf_tasks *opening);
 

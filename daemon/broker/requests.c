@@ -124,7 +124,7 @@ static void on_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
 				  requests->options.data);
 }
 
-void requests_take_image(struct requests *requests, const void *body, size_t bytes)
+void requests_receive_image(struct requests *requests, const void *body, size_t bytes)
 {
 	struct files_image image = { .copy_bytes = images_copy_bytes(requests->images) };
 	g_autofree char *path = NULL;
@@ -160,7 +160,7 @@ void requests_read_ahead(struct requests *requests)
 	files_read_processes(requests->files, 0, FILES_READ_FIRST, requests->ahead_tag);
 }
 
-void requests_take_snapshot(struct requests *requests, const void *body)
+void requests_receive_snapshot(struct requests *requests, const void *body)
 {
 	const struct message_snapshot_request *request = body;
 	bool first = request->pid == 0 && !requests->scanned;
@@ -238,7 +238,7 @@ static bool are_pids(const int32_t *pids, uint32_t n)
 	return true;
 }
 
-void requests_take_footprints(struct requests *requests, const void *body, size_t bytes)
+void requests_receive_footprints(struct requests *requests, const void *body, size_t bytes)
 {
 	const struct message_footprint_request *request = body;
 

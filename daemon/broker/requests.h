@@ -35,8 +35,8 @@ void requests_drop_ahead(struct requests *requests);
 
 /* The bodies of MESSAGE_SNAPSHOT_REQUEST and MESSAGE_IMAGE_REQUEST. Each is answered by a message,
  * in any order. */
-void requests_take_snapshot(struct requests *requests, const void *body);
+void requests_receive_snapshot(struct requests *requests, const void *body);
 /* The body of MESSAGE_FOOTPRINT_REQUEST. If it is not answered, only that measurement is
  * missing. */
-void requests_take_footprints(struct requests *requests, const void *body, size_t bytes);
-void requests_take_image(struct requests *requests, const void *body, size_t bytes);
+void requests_receive_footprints(struct requests *requests, const void *body, size_t bytes);
+void requests_receive_image(struct requests *requests, const void *body, size_t bytes);

@@ -329,7 +329,7 @@ static enum control_status on_peer(const struct control_peer *peer, void *data)
 			best = session;
 		most = MAX_OF(most, fits);
 	}
-	return best ? session_take_peer(best, peer) : CONTROL_NO_SESSION;
+	return best ? session_receive_peer(best, peer) : CONTROL_NO_SESSION;
 }
 
 /* The peer has not named its session. Each session that it may belong to counts it, if it is a

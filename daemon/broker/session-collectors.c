@@ -46,17 +46,18 @@ unsigned session_fits(const struct session *session, const struct control_peer *
 
 /* ---- Refused peers --------------------------------------------------------------------------- */
 
-void session_tell_refused(struct session *session)
+void session_notify_refused(struct session *session)
 {
-	for (; session->refused && session->n_told < session->refused->len; session->n_told++)
+	for (; session->refused && session->n_notified < session->refused->len;
+	     session->n_notified++)
 		/* an engine that does not get it has ended, and reports that itself */
 		(void)engine_send(session->engine, MESSAGE_PEER,
 				  &g_array_index(session->refused, struct message_peer,
-						 session->n_told),
+						 session->n_notified),
 				  sizeof(struct message_peer), NULL, 0, NULL);
 }
 
-static bool can_be_told(const struct session *session)
+static bool can_be_notified(const struct session *session)
 {
 	return session->engine && !session->opening && !engine_is_behind(session->engine);
 }
@@ -65,9 +66,9 @@ static gboolean on_refused(gpointer data)
 {
 	struct session *session = data;
 
-	if (!can_be_told(session))
+	if (!can_be_notified(session))
 		return G_SOURCE_CONTINUE;
-	session_tell_refused(session);
+	session_notify_refused(session);
 	g_clear_pointer(&session->refused, g_array_unref);
 	session->refused_watch = 0;
 	return G_SOURCE_REMOVE;
@@ -84,7 +85,7 @@ void session_count_refused(struct session *session, const struct control_peer *p
 
 	if (!session->refused) {
 		session->refused = g_array_new(FALSE, FALSE, sizeof(body));
-		session->n_told = 0;
+		session->n_notified = 0;
 		session->refused_watch = g_timeout_add(REFUSED_MS, on_refused, session);
 	}
 	for (guint i = 0; i < session->refused->len; i++)
@@ -101,8 +102,8 @@ void session_count_refused(struct session *session, const struct control_peer *p
 	}
 	g_array_append_val(session->refused, body);
 	/* At once, because the engine may be about to end with its targets. */
-	if (can_be_told(session))
-		session_tell_refused(session);
+	if (can_be_notified(session))
+		session_notify_refused(session);
 }
 
 /* ---- Accepted peers -------------------------------------------------------------------------- */
@@ -142,7 +143,7 @@ static enum control_status hand_peer_over(struct session *session, const struct 
 		       : CONTROL_FAILED;
 }
 
-enum control_status session_take_peer(struct session *session, const struct control_peer *peer)
+enum control_status session_receive_peer(struct session *session, const struct control_peer *peer)
 {
 	enum control_status status = hand_peer_over(session, peer);
 
@@ -153,7 +154,7 @@ enum control_status session_take_peer(struct session *session, const struct cont
 
 static enum control_status on_sysprof_peer(const struct control_peer *peer, void *data)
 {
-	return session_take_peer(data, peer);
+	return session_receive_peer(data, peer);
 }
 
 bool session_open_sysprof(struct session *session, int *ret_socket, GError **error)

@@ -39,7 +39,7 @@ struct session {
 	uint8_t token[CONTROL_TOKEN_BYTES];
 	struct sysprof *sysprof; /* NULL: not requested */
 	GArray *refused;         /* struct message_peer, of the last REFUSED_MS; NULL: none */
-	guint n_told;            /* how many of them the engine has */
+	guint n_notified;        /* how many of them the engine has */
 	guint refused_watch;
 	bool has_refused_many;
 	struct statx capture; /* at CreateSession: identifies the file */
@@ -64,10 +64,10 @@ void session_release(struct session *session);
 void session_end(struct session *session, const GError *error);
 
 /* session-collectors.c: sends the engine, now, the peers of session_count_refused(). */
-void session_tell_refused(struct session *session);
+void session_notify_refused(struct session *session);
 
 /* session-start.c: gives the engine all that it needs. From then on the engine leads. */
 bool session_hand_over(struct session *session, GError **error);
 /* Opens the events of a CPU that came back, because its old ones died with it. Those of tasks do
  * not. */
-void session_take_cpu_request(struct session *session, const void *body, size_t bytes);
+void session_receive_cpu_request(struct session *session, const void *body, size_t bytes);

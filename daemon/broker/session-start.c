@@ -120,7 +120,7 @@ static bool is_online(unsigned number)
 	return false;
 }
 
-void session_take_cpu_request(struct session *session, const void *body, size_t bytes)
+void session_receive_cpu_request(struct session *session, const void *body, size_t bytes)
 {
 	unsigned number = ((const struct message_cpu_request *)body)->cpu;
 	g_autoptr(GError) error = NULL;
@@ -184,7 +184,7 @@ static bool send_config(struct session *session, GError **error)
 }
 
 /* Reports to the capture and the client that a user without privilege gets less. */
-static void tell_reduced(struct session *session)
+static void notify_reduced(struct session *session)
 {
 	const struct perf_plan *plan = &session->plan;
 	g_autofree char *stacks = NULL;
@@ -239,7 +239,7 @@ static bool send_all(struct session *session, GError **error)
 	bool ok;
 
 	if (session->reduced)
-		tell_reduced(session);
+		notify_reduced(session);
 	ok = send_config(session, error);
 	/* the engine has it now, so that a pipe ends when the engine does */
 	deferred_close(steal_fd(&session->capture_fd));
@@ -260,8 +260,8 @@ static void on_tasks_open(void *data)
 	struct session *session = data;
 	struct options *options = session->options;
 	g_autoptr(GError) error = NULL;
-	bool ok = perf_tasks_take(session->opening, options->pids, &options->n_pids,
-				  &session->events, &error);
+	bool ok = perf_tasks_steal(session->opening, options->pids, &options->n_pids,
+				   &session->events, &error);
 
 	ok = ok && send_all(session, &error);
 	g_clear_pointer(&session->opening, perf_tasks_free);

@@ -338,19 +338,19 @@ static void await_end(struct session *session)
 	session->patience = g_timeout_add(STOP_STILL_MS, on_patience_end, session);
 }
 
-static void take_image_request(struct session *session, const void *body, size_t bytes)
+static void receive_image_request(struct session *session, const void *body, size_t bytes)
 {
-	requests_take_image(session->requests, body, bytes);
+	requests_receive_image(session->requests, body, bytes);
 }
 
-static void take_snapshot_request(struct session *session, const void *body, size_t bytes)
+static void receive_snapshot_request(struct session *session, const void *body, size_t bytes)
 {
-	requests_take_snapshot(session->requests, body);
+	requests_receive_snapshot(session->requests, body);
 }
 
-static void take_footprint_request(struct session *session, const void *body, size_t bytes)
+static void receive_footprint_request(struct session *session, const void *body, size_t bytes)
 {
-	requests_take_footprints(session->requests, body, bytes);
+	requests_receive_footprints(session->requests, body, bytes);
 }
 
 /* ---- Messages of the engine ------------------------------------------------------------------ */
@@ -363,7 +363,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static void take_started(struct session *session, const void *body, size_t bytes)
+static void receive_started(struct session *session, const void *body, size_t bytes)
 {
 	if (session->state != SESSION_STARTING)
 		return;
@@ -374,13 +374,13 @@ static void take_started(struct session *session, const void *body, size_t bytes
 	session->listener->started(session, NULL, session->data);
 }
 
-static void take_obeyed(struct session *session, const void *body, size_t bytes)
+static void receive_obeyed(struct session *session, const void *body, size_t bytes)
 {
 	if (session->n_obeyed < session->n_pauses)
 		session->listener->obeyed(session, ++session->n_obeyed, session->data);
 }
 
-static void take_progress(struct session *session, const void *body, size_t bytes)
+static void receive_progress(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_progress *progress = body;
 	int64_t now = g_get_monotonic_time();
@@ -394,7 +394,7 @@ static void take_progress(struct session *session, const void *body, size_t byte
 	session->listener->progress(session, session->data);
 }
 
-static void take_warning(struct session *session, const void *body, size_t bytes)
+static void receive_warning(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_warning *warning = body;
 	g_autofree char *code = g_strndup(warning->code, sizeof(warning->code));
@@ -442,7 +442,7 @@ static void warn_of_death(struct session *session, int wait_status)
 	session->listener->warning(session, "engine-died", text, session->data);
 }
 
-static void take_finished(struct session *session, const void *body, size_t bytes)
+static void receive_finished(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_finished *finished = body;
 
@@ -470,22 +470,22 @@ static void on_message(uint32_t type, const void *body, size_t bytes, void *data
 {
 	static const struct {
 		uint32_t type;
-		void (*take)(struct session *session, const void *body, size_t bytes);
+		void (*receive)(struct session *session, const void *body, size_t bytes);
 	} handlers[] = {
-		{ MESSAGE_STARTED, take_started },
-		{ MESSAGE_OBEYED, take_obeyed },
-		{ MESSAGE_SNAPSHOT_REQUEST, take_snapshot_request },
-		{ MESSAGE_IMAGE_REQUEST, take_image_request },
-		{ MESSAGE_FOOTPRINT_REQUEST, take_footprint_request },
-		{ MESSAGE_CPU_REQUEST, session_take_cpu_request },
-		{ MESSAGE_PROGRESS, take_progress },
-		{ MESSAGE_WARNING, take_warning },
-		{ MESSAGE_FINISHED, take_finished },
+		{ MESSAGE_STARTED, receive_started },
+		{ MESSAGE_OBEYED, receive_obeyed },
+		{ MESSAGE_SNAPSHOT_REQUEST, receive_snapshot_request },
+		{ MESSAGE_IMAGE_REQUEST, receive_image_request },
+		{ MESSAGE_FOOTPRINT_REQUEST, receive_footprint_request },
+		{ MESSAGE_CPU_REQUEST, session_receive_cpu_request },
+		{ MESSAGE_PROGRESS, receive_progress },
+		{ MESSAGE_WARNING, receive_warning },
+		{ MESSAGE_FINISHED, receive_finished },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(handlers); i++)
 		if (handlers[i].type == type)
-			handlers[i].take(data, body, bytes);
+			handlers[i].receive(data, body, bytes);
 }
 
 /* Warns if the session ended at a limit that the client did not ask for. */
@@ -578,8 +578,8 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 	}
 	/* A short command may already have recorded into a ring. */
 	if (session->sysprof)
-		sysprof_take_rest(session->sysprof);
-	session_tell_refused(session);
+		sysprof_receive_rest(session->sysprof);
+	session_notify_refused(session);
 	if (!engine_send(session->engine, MESSAGE_STOP, &body, sizeof(body), NULL, 0, error))
 		return false;
 	await_end(session);

@@ -53,7 +53,7 @@ bool session_open_sysprof(struct session *session, int *ret_socket, GError **err
 /* Returns how well the session fits a process that names none: 0 not at all; higher is better. */
 unsigned session_fits(const struct session *session, const struct control_peer *peer);
 /* The engine decides. CONTROL_OK: it will answer. */
-enum control_status session_take_peer(struct session *session, const struct control_peer *peer);
+enum control_status session_receive_peer(struct session *session, const struct control_peer *peer);
 /* The peer was refused for lack of room, and has its answer. That is a loss if it is a target. */
 void session_count_refused(struct session *session, const struct control_peer *peer);
 

@@ -50,7 +50,7 @@ struct sysprof {
 	bool refuses_descriptors; /* the kernel does */
 	bool is_ended;
 	guint input, pause;
-	control_taker take;
+	control_receiver receive;
 	void *data;
 	gint64 second;
 	unsigned n_in_second;
@@ -114,7 +114,7 @@ static ssize_t receive(int fd, void *packet, size_t room, int flags, struct send
 	return n;
 }
 
-static bool take_sender(struct sysprof *sysprof, const struct sender *sender)
+static bool receive_sender(struct sysprof *sysprof, const struct sender *sender)
 {
 	struct control_peer peer = {
 		.connection = sysprof->socket,
@@ -125,7 +125,7 @@ static bool take_sender(struct sysprof *sysprof, const struct sender *sender)
 
 	if (!target_inner_pid(peer.pid, &peer.inner_pid))
 		peer.inner_pid = 0;
-	return peer.pid > 0 && sysprof->take(&peer, sysprof->data) == CONTROL_OK;
+	return peer.pid > 0 && sysprof->receive(&peer, sysprof->data) == CONTROL_OK;
 }
 
 static gboolean on_request(gint fd, GIOCondition condition, gpointer data);
@@ -155,7 +155,7 @@ static bool has_descriptors(const struct sysprof *sysprof)
 }
 
 /* Returns false if no request waits, or if the socket has been shut down. */
-static bool take_request(struct sysprof *sysprof)
+static bool receive_request(struct sysprof *sysprof)
 {
 	char packet[sizeof(request_text) + 1];
 	struct sender sender;
@@ -177,7 +177,7 @@ static bool take_request(struct sysprof *sysprof)
 			sender.pidfd = target_open(sender.credentials.pid);
 		/* Without a descriptor the thread continues without a ring; one that does not read
 		 * the answer does not wait for it. */
-		if (!take_sender(sysprof, &sender))
+		if (!receive_sender(sysprof, &sender))
 			(void)!send(sysprof->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	if (sender.pidfd >= 0)
@@ -201,20 +201,21 @@ static gboolean on_request(gint fd, GIOCondition condition, gpointer data)
 		sysprof->pause = g_timeout_add(PAUSE_MS, on_pause_over, sysprof);
 		return G_SOURCE_REMOVE;
 	}
-	(void)take_request(sysprof);
+	(void)receive_request(sysprof);
 	if (!sysprof->is_ended)
 		return G_SOURCE_CONTINUE;
 	sysprof->input = 0;
 	return G_SOURCE_REMOVE;
 }
 
-void sysprof_take_rest(struct sysprof *sysprof)
+void sysprof_receive_rest(struct sysprof *sysprof)
 {
-	for (unsigned n = 0; n < MAX_A_SECOND && take_request(sysprof); n++)
+	for (unsigned n = 0; n < MAX_A_SECOND && receive_request(sysprof); n++)
 		continue;
 }
 
-bool sysprof_new(control_taker take, void *data, struct sysprof **ret_sysprof, GError **error)
+bool sysprof_new(control_receiver receiver, void *data, struct sysprof **ret_sysprof,
+		 GError **error)
 {
 	struct sysprof *sysprof;
 	int sockets[2], on = 1;
@@ -234,7 +235,7 @@ bool sysprof_new(control_taker take, void *data, struct sysprof **ret_sysprof, G
 	sysprof->refuses_descriptors = stranger_refuse_descriptors(sockets[0]);
 	sysprof->socket = sockets[0];
 	sysprof->target_socket = sockets[1];
-	sysprof->take = take;
+	sysprof->receive = receiver;
 	sysprof->data = data;
 	sysprof->input = g_unix_fd_add(sysprof->socket, G_IO_IN, on_request, sysprof);
 	*ret_sysprof = sysprof;

@@ -2,9 +2,9 @@
 /*
  * Client - what a session's user may read
  *
- * Asks the kernel, with that user's ids and groups and without the capabilities that bypass
- * permissions, so that ACLs and security modules count. Nothing else is done between rights_take()
- * and rights_give_back().
+ * Queries the kernel, with that user's ids and groups and without the capabilities that bypass
+ * permissions, so that ACLs and security modules count. Nothing else is done between
+ * rights_acquire() and rights_give_back().
  * Invariants: (1) whatever happens between them, the rights are restored after it, or the process
  *                 ends  [test-files: client]
  */
@@ -63,7 +63,7 @@ static void capabilities(struct __user_cap_data_struct data[2], bool set)
 
 /* Takes the user's rights; ret_before is for giving them back. If it returns false, it could not
  * take them, and has changed nothing. */
-static bool rights_take(const struct client *client, struct __user_cap_data_struct ret_before[2])
+static bool rights_acquire(const struct client *client, struct __user_cap_data_struct ret_before[2])
 {
 	struct __user_cap_data_struct data[2];
 
@@ -98,7 +98,7 @@ bool client_may_read(const struct client *client, int fd)
 
 	if (client->is_self)
 		return syscall(SYS_faccessat2, fd, "", R_OK, AT_EMPTY_PATH | AT_EACCESS) == 0;
-	if (!rights_take(client, before))
+	if (!rights_acquire(client, before))
 		return false;
 	r = syscall(SYS_faccessat2, fd, "", R_OK, AT_EMPTY_PATH | AT_EACCESS);
 	rights_give_back(before);
@@ -115,7 +115,7 @@ int client_find(const struct client *client, const char *path, bool careful)
 		return -1;
 	if (client->is_self)
 		return below_open(root, path, careful, &fd) ? -1 : fd;
-	if (!rights_take(client, before))
+	if (!rights_acquire(client, before))
 		return -1;
 	failed = below_open(root, path, careful, &fd);
 	rights_give_back(before);

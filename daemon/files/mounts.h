@@ -10,5 +10,5 @@
  * not mounted in our namespace. */
 bool mounts_type(dev_t dev, char ret_type[MOUNTS_TYPE_BYTES]);
 /* Returns whether only the kernel and its disks answer for the file of a descriptor (O_PATH is
- * enough): it is on the mount of our root, or on one of a known type. Asks no server. */
+ * enough): it is on the mount of our root, or on one of a known type. Queries no server. */
 bool mounts_is_local(int handle);

@@ -122,7 +122,7 @@ static bool read_exe(struct snapshot *snapshot, int dir, pid_t pid)
 	return n > 0 || errno != ENOENT;
 }
 
-/* Asks for the next executable mapping at or above `address`. Returns 0 or an errno. */
+/* Queries the next executable mapping at or above `address`. Returns 0 or an errno. */
 static int query_mapping(int fd, uint64_t address, struct snapshot_mapping *ret_mapping,
 			 char name[PATH_MAX], size_t *ret_name_bytes)
 {
