@@ -36,36 +36,11 @@ struct parse {
 	uint32_t seen;    /* one bit for each of `keys` */
 };
 
-static bool parse_bool(bool *ret_value, GVariant *value)
-{
-	*ret_value = g_variant_get_boolean(value);
-	return true;
-}
-
-static bool parse_system(struct parse *parse, GVariant *value, GError **error)
-{
-	return parse_bool(&parse->options->system, value);
-}
-
-static bool parse_children(struct parse *parse, GVariant *value, GError **error)
-{
-	return parse_bool(&parse->options->children, value);
-}
-
 static bool parse_kernel(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->kernel_requested = g_variant_get_boolean(value);
-	return parse_bool(&parse->options->kernel, value);
-}
-
-static bool parse_append(struct parse *parse, GVariant *value, GError **error)
-{
-	return parse_bool(&parse->options->append, value);
-}
-
-static bool parse_paused(struct parse *parse, GVariant *value, GError **error)
-{
-	return parse_bool(&parse->options->paused, value);
+	parse->options->kernel = parse->options->kernel_requested;
+	return true;
 }
 
 static bool check_pid(uint32_t pid, GError **error)
@@ -168,30 +143,6 @@ static bool parse_policy(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-static bool parse_ring_bytes(struct parse *parse, GVariant *value, GError **error)
-{
-	parse->options->ring_bytes = g_variant_get_uint64(value);
-	return true;
-}
-
-static bool parse_max_bytes(struct parse *parse, GVariant *value, GError **error)
-{
-	parse->options->max_bytes = g_variant_get_uint64(value);
-	return true;
-}
-
-static bool parse_max_rate(struct parse *parse, GVariant *value, GError **error)
-{
-	parse->options->max_rate = g_variant_get_uint64(value);
-	return true;
-}
-
-static bool parse_max_duration(struct parse *parse, GVariant *value, GError **error)
-{
-	parse->options->max_duration_ns = g_variant_get_uint64(value);
-	return true;
-}
-
 static bool parse_descriptor(const struct parse *parse, const char *key, GVariant *value,
 			     int *ret_fd, GError **error)
 {
@@ -248,49 +199,31 @@ static bool parse_command(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-static bool parse_memory(struct parse *parse, GVariant *value, GError **error)
-{
-	return parse_bool(&parse->options->memory, value);
-}
-
-static bool parse_memory_min(struct parse *parse, GVariant *value, GError **error)
-{
-	parse->options->memory_min = g_variant_get_uint64(value);
-	return true;
-}
-
-static bool parse_memory_mmap(struct parse *parse, GVariant *value, GError **error)
-{
-	return parse_bool(&parse->options->memory_mmap, value);
-}
-
 static bool parse_memory_pid(struct parse *parse, GVariant *value, GError **error)
 {
 	parse->options->memory_pid = (int32_t)g_variant_get_uint32(value);
 	return check_pid(g_variant_get_uint32(value), error);
 }
 
-static bool parse_memory_sample(struct parse *parse, GVariant *value, GError **error)
-{
-	parse->options->memory_sample = g_variant_get_uint64(value);
-	return true;
-}
+#define FIELD(name) NULL, offsetof(struct options, name)
 
+/* Without parse(), the value is stored as it is. */
 static const struct {
 	const char *key, *type;
 	bool (*parse)(struct parse *parse, GVariant *value, GError **error);
+	size_t offset; /* of a bool ("b") or uint64_t ("t") */
 } keys[] = {
-	{ "append", "b", parse_append },         { "call-graph", "s", parse_call_graph },
-	{ "children", "b", parse_children },     { "command", "aay", parse_command },
-	{ "events", "as", keep_events },         { "frequency", "u", parse_frequency },
-	{ "kernel", "b", parse_kernel },         { "lifetime", "h", parse_lifetime },
-	{ "max-bytes", "t", parse_max_bytes },   { "max-duration", "t", parse_max_duration },
-	{ "max-rate", "t", parse_max_rate },     { "memory", "b", parse_memory },
-	{ "memory-min", "t", parse_memory_min }, { "memory-mmap", "b", parse_memory_mmap },
-	{ "memory-pid", "u", parse_memory_pid }, { "memory-sample", "t", parse_memory_sample },
-	{ "paused", "b", parse_paused },         { "pids", "au", parse_pids },
-	{ "policy", "s", parse_policy },         { "ring-bytes", "t", parse_ring_bytes },
-	{ "switch", "h", parse_switch },         { "system", "b", parse_system },
+	{ "append", "b", FIELD(append) },         { "call-graph", "s", parse_call_graph },
+	{ "children", "b", FIELD(children) },     { "command", "aay", parse_command },
+	{ "events", "as", keep_events },          { "frequency", "u", parse_frequency },
+	{ "kernel", "b", parse_kernel },          { "lifetime", "h", parse_lifetime },
+	{ "max-bytes", "t", FIELD(max_bytes) },   { "max-duration", "t", FIELD(max_duration_ns) },
+	{ "max-rate", "t", FIELD(max_rate) },     { "memory", "b", FIELD(memory) },
+	{ "memory-min", "t", FIELD(memory_min) }, { "memory-mmap", "b", FIELD(memory_mmap) },
+	{ "memory-pid", "u", parse_memory_pid },  { "memory-sample", "t", FIELD(memory_sample) },
+	{ "paused", "b", FIELD(paused) },         { "pids", "au", parse_pids },
+	{ "policy", "s", parse_policy },          { "ring-bytes", "t", FIELD(ring_bytes) },
+	{ "switch", "h", parse_switch },          { "system", "b", FIELD(system) },
 };
 
 static bool parse_option(struct parse *parse, const char *key, GVariant *value, GError **error)
@@ -300,15 +233,24 @@ static bool parse_option(struct parse *parse, const char *key, GVariant *value, 
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		if (strcmp(keys[i].key, key) == 0) {
+			void *field = (char *)parse->options + keys[i].offset;
+
 			if (parse->seen & 1u << i)
 				return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 						   "option \"%s\" is given twice", key);
 			parse->seen |= 1u << i;
-			if (g_variant_is_of_type(value, G_VARIANT_TYPE(keys[i].type)))
+			if (!g_variant_is_of_type(value, G_VARIANT_TYPE(keys[i].type)))
+				return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+						   "option \"%s\" is of type \"%s\", not \"%s\"",
+						   key, keys[i].type,
+						   g_variant_get_type_string(value));
+			if (keys[i].parse)
 				return keys[i].parse(parse, value, error);
-			return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
-					   "option \"%s\" is of type \"%s\", not \"%s\"", key,
-					   keys[i].type, g_variant_get_type_string(value));
+			if (keys[i].type[0] == 'b')
+				*(bool *)field = g_variant_get_boolean(value);
+			else
+				*(uint64_t *)field = g_variant_get_uint64(value);
+			return true;
 		}
 		names[i] = keys[i].key;
 	}
