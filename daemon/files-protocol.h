@@ -56,8 +56,8 @@ struct files_snapshot {
 	uint64_t offset;
 	/* not 0: read only the memory usage of these processes. Ascending without their signs;
 	 * negative: nothing is read of the process that it can block */
-	uint32_t n_footprints;
-	int32_t footprints[ENGINE_MAX_FOOTPRINTS];
+	uint32_t n_usage_pids;
+	int32_t usage_pids[ENGINE_MAX_USAGE_PIDS];
 };
 
 struct files_image {

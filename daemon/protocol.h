@@ -23,7 +23,7 @@
 #define MESSAGE_MAX_FDS 64
 #define ENGINE_MAX_SOURCES 16
 #define ENGINE_MAX_TARGETS 256u
-#define ENGINE_MAX_FOOTPRINTS 256u
+#define ENGINE_MAX_USAGE_PIDS 256u
 #define ENGINE_MAX_CPUS 1024
 /* The limit of an engine's own memory: tables of 256 MiB, queues of 64 and 128 MiB, dictionaries of
  * an epoch below 300 MiB, and the rest. Rings do not count. */
@@ -61,8 +61,8 @@ enum message_type {
 	MESSAGE_PROGRESS,         /* struct message_progress, about one a second */
 	MESSAGE_WARNING,          /* struct message_warning */
 	MESSAGE_FINISHED,         /* struct message_finished, the last message */
-	/* struct message_footprint_request; answered by SNAPSHOT, if at all */
-	MESSAGE_FOOTPRINT_REQUEST,
+	/* struct message_usage_request; answered by SNAPSHOT, if at all */
+	MESSAGE_USAGE_REQUEST,
 	MESSAGE_OBEYED, /* to each PAUSE and RESUME, in their order, once it took effect */
 };
 
@@ -233,13 +233,13 @@ struct message_snapshot_request {
 
 /* Asks for the memory usage of processes. One at a time: others are dropped until it is
  * answered. */
-struct message_footprint_request {
+struct message_usage_request {
 	uint32_t serial;
-	uint32_t n;     /* up to ENGINE_MAX_FOOTPRINTS */
+	uint32_t n;     /* up to ENGINE_MAX_USAGE_PIDS */
 	int32_t pids[]; /* ascending without their signs; negative: without what takes long */
 };
 
-#define MESSAGE_SNAPSHOT_FOOTPRINTS (-1) /* instead of a pid: the snapshot is about memory usage */
+#define MESSAGE_SNAPSHOT_USAGE (-1) /* instead of a pid: the snapshot is about memory usage */
 
 struct message_snapshot {
 	uint32_t serial;
@@ -260,7 +260,7 @@ enum snapshot_kind {
 	SNAPSHOT_MODULES,    /* /proc/modules */
 	SNAPSHOT_ROLLUP,     /* /proc/PID/smaps_rollup */
 	SNAPSHOT_STATM,      /* /proc/PID/statm, if smaps_rollup cannot be read */
-	SNAPSHOT_END,        /* of footprints: when all were read */
+	SNAPSHOT_END,        /* of memory usage: when all were read */
 };
 
 struct snapshot_record {

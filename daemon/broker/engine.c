@@ -68,7 +68,7 @@ static const struct {
 	{ MESSAGE_OBEYED, 0, false },
 	{ MESSAGE_SNAPSHOT_REQUEST, sizeof(struct message_snapshot_request), false },
 	{ MESSAGE_IMAGE_REQUEST, sizeof(struct message_image_request), true },
-	{ MESSAGE_FOOTPRINT_REQUEST, sizeof(struct message_footprint_request), true },
+	{ MESSAGE_USAGE_REQUEST, sizeof(struct message_usage_request), true },
 	{ MESSAGE_CPU_REQUEST, sizeof(struct message_cpu_request), false },
 	{ MESSAGE_PROGRESS, sizeof(struct message_progress), false },
 	{ MESSAGE_WARNING, sizeof(struct message_warning), false },

@@ -372,9 +372,9 @@ static void prepare(const struct files *files, struct request *request)
 	snapshot->n_bare = stall_quota_list_blocked(snapshot->bare, FILES_MAX_BARE);
 	if (snapshot->pid && was_stuck(files, snapshot->pid))
 		snapshot->bare_pid = snapshot->pid;
-	for (uint32_t i = 0; i < snapshot->n_footprints; i++)
-		if (was_stuck(files, abs(snapshot->footprints[i])))
-			snapshot->footprints[i] = -abs(snapshot->footprints[i]);
+	for (uint32_t i = 0; i < snapshot->n_usage_pids; i++)
+		if (was_stuck(files, abs(snapshot->usage_pids[i])))
+			snapshot->usage_pids[i] = -abs(snapshot->usage_pids[i]);
 }
 
 /* Sends requests while there is room. Without a process, all of them fail. */
@@ -437,11 +437,11 @@ void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_
 	add_snapshot(files, &snapshot, tag);
 }
 
-void files_read_footprints(struct files *files, const int32_t *pids, unsigned n, uint32_t tag)
+void files_read_memory_usage(struct files *files, const int32_t *pids, unsigned n, uint32_t tag)
 {
-	struct files_snapshot snapshot = { .n_footprints = MIN_OF(n, ENGINE_MAX_FOOTPRINTS) };
+	struct files_snapshot snapshot = { .n_usage_pids = MIN_OF(n, ENGINE_MAX_USAGE_PIDS) };
 
-	memcpy(snapshot.footprints, pids, snapshot.n_footprints * sizeof(*pids));
+	memcpy(snapshot.usage_pids, pids, snapshot.n_usage_pids * sizeof(*pids));
 	add_snapshot(files, &snapshot, tag);
 }
 

@@ -30,7 +30,7 @@ void files_free(struct files *files);
 /* The listener answers each request once, possibly before these return. `tag` comes back with the
  * answer. pid 0: all processes. `what`: FILES_READ_*. */
 void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag);
-/* Reads the memory usage of each process; answered like the others. At most ENGINE_MAX_FOOTPRINTS
+/* Reads the memory usage of each process; answered like the others. At most ENGINE_MAX_USAGE_PIDS
  * pids, in ascending order of their absolute values. Negative: without what takes long. */
-void files_read_footprints(struct files *files, const int32_t *pids, unsigned n, uint32_t tag);
+void files_read_memory_usage(struct files *files, const int32_t *pids, unsigned n, uint32_t tag);
 void files_open_image(struct files *files, const struct files_image *image, const char *path);

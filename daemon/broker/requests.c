@@ -31,7 +31,7 @@ struct requests {
 	/* A separate process reads the memory usage of processes, because that may take long and
 	 * nothing may wait for it. */
 	struct files_config config;
-	struct files *footprints; /* NULL: not requested yet */
+	struct files *memory_usage; /* NULL: not requested yet */
 	bool measuring;
 	unsigned tasks;
 	bool scanned; /* the engine has asked for a first snapshot */
@@ -184,14 +184,14 @@ void requests_receive_snapshot(struct requests *requests, const void *body)
 
 /* ---- Memory usage ---------------------------------------------------------------------------- */
 
-static void on_footprints(const struct files_snapshot *snapshot, uint32_t tag, int fd,
-			  const GError *error, void *data)
+static void on_memory_usage(const struct files_snapshot *snapshot, uint32_t tag, int fd,
+			    const GError *error, void *data)
 {
 	struct requests *requests = data;
 
 	requests->measuring = false;
 	if (fd >= 0)
-		send_snapshot(requests, MESSAGE_SNAPSHOT_FOOTPRINTS, tag, fd);
+		send_snapshot(requests, MESSAGE_SNAPSHOT_USAGE, tag, fd);
 }
 
 static void on_no_image(const struct files_answer *answer, int fd, void *data)
@@ -199,7 +199,7 @@ static void on_no_image(const struct files_answer *answer, int fd, void *data)
 	/* nobody asks this process for files */
 }
 
-static void on_footprint_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
+static void on_usage_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
 {
 	struct requests *requests = data;
 	g_autofree char *text = g_strdup_printf(
@@ -210,17 +210,17 @@ static void on_footprint_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
 	requests->options.warning("process-hangs", text, requests->options.data);
 }
 
-static bool start_footprints(struct requests *requests)
+static bool start_memory_usage(struct requests *requests)
 {
 	static const struct files_listener listener = {
-		.snapshot = on_footprints,
+		.snapshot = on_memory_usage,
 		.image = on_no_image,
-		.stuck = on_footprint_stuck,
+		.stuck = on_usage_stuck,
 	};
 
-	if (!requests->footprints)
-		requests->footprints = files_new(&requests->config, &listener, requests, NULL);
-	return requests->footprints != NULL;
+	if (!requests->memory_usage)
+		requests->memory_usage = files_new(&requests->config, &listener, requests, NULL);
+	return requests->memory_usage != NULL;
 }
 
 /* Returns whether the pids are in ascending order, without their signs. */
@@ -238,17 +238,17 @@ static bool are_pids(const int32_t *pids, uint32_t n)
 	return true;
 }
 
-void requests_receive_footprints(struct requests *requests, const void *body, size_t bytes)
+void requests_receive_usage_request(struct requests *requests, const void *body, size_t bytes)
 {
-	const struct message_footprint_request *request = body;
+	const struct message_usage_request *request = body;
 
-	if (!requests->options.footprints || requests->measuring || request->n == 0 ||
-	    request->n > ENGINE_MAX_FOOTPRINTS ||
+	if (!requests->options.memory_usage || requests->measuring || request->n == 0 ||
+	    request->n > ENGINE_MAX_USAGE_PIDS ||
 	    bytes != sizeof(*request) + request->n * sizeof(request->pids[0]) ||
-	    !are_pids(request->pids, request->n) || !start_footprints(requests))
+	    !are_pids(request->pids, request->n) || !start_memory_usage(requests))
 		return;
 	requests->measuring = true;
-	files_read_footprints(requests->footprints, request->pids, request->n, request->serial);
+	files_read_memory_usage(requests->memory_usage, request->pids, request->n, request->serial);
 }
 
 struct requests *requests_new(struct engine *engine, struct images *images,
@@ -287,6 +287,6 @@ void requests_free(struct requests *requests)
 {
 	requests_drop_ahead(requests);
 	files_free(requests->files);
-	files_free(requests->footprints);
+	files_free(requests->memory_usage);
 	g_free(requests);
 }

@@ -12,7 +12,7 @@ struct requests_options {
 	const struct access *access;
 	bool gives_files;       /* the engine gets the files themselves */
 	bool kernel;            /* files with kernel addresses may be read */
-	bool footprints;        /* the engine may ask for the memory usage of processes */
+	bool memory_usage;      /* the engine may ask for the memory usage of processes */
 	const int32_t *targets; /* borrowed by requests_new() */
 	unsigned n_targets;     /* 0: everything that runs */
 	/* A request failed, and the engine cannot continue without it. */
@@ -36,7 +36,7 @@ void requests_drop_ahead(struct requests *requests);
 /* The bodies of MESSAGE_SNAPSHOT_REQUEST and MESSAGE_IMAGE_REQUEST. Each is answered by a message,
  * in any order. */
 void requests_receive_snapshot(struct requests *requests, const void *body);
-/* The body of MESSAGE_FOOTPRINT_REQUEST. If it is not answered, only that measurement is
+/* The body of MESSAGE_USAGE_REQUEST. If it is not answered, only that measurement is
  * missing. */
-void requests_receive_footprints(struct requests *requests, const void *body, size_t bytes);
+void requests_receive_usage_request(struct requests *requests, const void *body, size_t bytes);
 void requests_receive_image(struct requests *requests, const void *body, size_t bytes);

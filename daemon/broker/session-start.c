@@ -42,7 +42,7 @@ static bool start_requests(struct session *session, GError **error)
 		.gives_files = session->options->call_graph == ENGINE_CALL_GRAPH_DWARF ||
 			       session->options->memory,
 		.kernel = session->options->kernel,
-		.footprints = session->options->memory,
+		.memory_usage = session->options->memory,
 		.targets = session->options->pids,
 		.n_targets = session->options->n_pids,
 		.failed = on_request_failed,

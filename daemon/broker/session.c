@@ -348,9 +348,9 @@ static void receive_snapshot_request(struct session *session, const void *body, 
 	requests_receive_snapshot(session->requests, body);
 }
 
-static void receive_footprint_request(struct session *session, const void *body, size_t bytes)
+static void receive_usage_request(struct session *session, const void *body, size_t bytes)
 {
-	requests_receive_footprints(session->requests, body, bytes);
+	requests_receive_usage_request(session->requests, body, bytes);
 }
 
 /* ---- Messages of the engine ------------------------------------------------------------------ */
@@ -476,7 +476,7 @@ static void on_message(uint32_t type, const void *body, size_t bytes, void *data
 		{ MESSAGE_OBEYED, receive_obeyed },
 		{ MESSAGE_SNAPSHOT_REQUEST, receive_snapshot_request },
 		{ MESSAGE_IMAGE_REQUEST, receive_image_request },
-		{ MESSAGE_FOOTPRINT_REQUEST, receive_footprint_request },
+		{ MESSAGE_USAGE_REQUEST, receive_usage_request },
 		{ MESSAGE_CPU_REQUEST, session_receive_cpu_request },
 		{ MESSAGE_PROGRESS, receive_progress },
 		{ MESSAGE_WARNING, receive_warning },

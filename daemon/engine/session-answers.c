@@ -49,9 +49,9 @@ static bool apply_snapshot(struct session *session, const struct message_snapsho
 			    "Mapping the snapshot of /proc failed: %s", prof_strerror(-errno));
 		return false;
 	}
-	whole = answer->pid == MESSAGE_SNAPSHOT_FOOTPRINTS;
+	whole = answer->pid == MESSAGE_SNAPSHOT_USAGE;
 	if (whole)
-		footprints_take(&session->footprints, answer->serial, bytes, status.st_size);
+		memory_usage_receive(&session->memory_usage, answer->serial, bytes, status.st_size);
 	else
 		whole = scan_apply(&session->scan, bytes, status.st_size, answer->pid,
 				   session->state == SESSION_RUNNING);

@@ -236,7 +236,7 @@ static void finish_excluded(struct session *session)
 	       receive_answers(session, ANSWER_WAIT_MS))
 		unwind_tables_take(session->tables);
 	heap_excluded_finish(&session->excluded, session->stop_ns);
-	footprints_write(&session->footprints, UINT64_MAX);
+	memory_usage_write(&session->memory_usage, UINT64_MAX);
 }
 
 /* Targets may have exited before the broker has read their requests. */

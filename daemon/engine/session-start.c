@@ -116,8 +116,8 @@ static void begin_memory(struct session *session)
 	session->excluded.want = session_first_hit;
 	session->excluded.data = session;
 	session->events.program = on_program;
-	footprints_init(&session->footprints, &session->tasks,
-			&session->collectors.rows->last_counter, session->start_ns);
+	memory_usage_init(&session->memory_usage, &session->tasks,
+			  &session->collectors.rows->last_counter, session->start_ns);
 }
 
 static void warn(const char *code, const char *text, void *data)

@@ -165,7 +165,7 @@ void session_done(struct session *session)
 
 	collectors_done(&session->collectors);
 	heap_excluded_done(&session->excluded);
-	footprints_done(&session->footprints);
+	memory_usage_done(&session->memory_usage);
 	tick_clock_free(session->tick_clock);
 	doorbells_free(session->doorbells);
 	ring_merge_done(&session->merge);
@@ -512,7 +512,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	collectors_serve(&session->collectors, limit_ns, now_ns);
 	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);
 	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
-	footprints_write(&session->footprints, reached_ns(session, limit_ns));
+	memory_usage_write(&session->memory_usage, reached_ns(session, limit_ns));
 	go_on(session, now_ns);
 	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);
@@ -521,18 +521,18 @@ static void run_round(struct session *session, uint64_t now_ns)
 	look_for_quiet(session, now_ns);
 }
 
-static void ask_footprints(struct session *session, uint64_t now_ns)
+static void request_usage(struct session *session, uint64_t now_ns)
 {
-	struct message_footprint_request request;
-	int32_t pids[ENGINE_MAX_FOOTPRINTS];
+	struct message_usage_request request;
+	int32_t pids[ENGINE_MAX_USAGE_PIDS];
 
-	if (session->paused || now_ns < footprints_due_ns(&session->footprints))
+	if (session->paused || now_ns < memory_usage_due_ns(&session->memory_usage))
 		return;
 	request.serial = ++session->serial;
-	request.n = footprints_ask(&session->footprints, request.serial, now_ns, pids);
+	request.n = memory_usage_request(&session->memory_usage, request.serial, now_ns, pids);
 	if (request.n > 0)
-		channel_send(&session->channel, MESSAGE_FOOTPRINT_REQUEST, &request,
-			     sizeof(request), pids, request.n * sizeof(pids[0]));
+		channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request),
+			     pids, request.n * sizeof(pids[0]));
 }
 
 static uint64_t round_ns(const struct session *session, uint64_t now_ns)
@@ -554,7 +554,7 @@ static void work(struct session *session, bool full)
 		output_tick(&session->output, now_ns);
 		go_on(session, now_ns);
 	}
-	ask_footprints(session, now_ns);
+	request_usage(session, now_ns);
 	check_limits(session, now_ns);
 	channel_flush(&session->channel);
 }
@@ -569,7 +569,7 @@ static int timeout_ms(struct session *session)
 	if (session->config.max_duration_ns)
 		next_ns = MIN_OF(next_ns, session->start_ns + session->config.max_duration_ns);
 	if (!session->paused)
-		next_ns = MIN_OF(next_ns, footprints_due_ns(&session->footprints));
+		next_ns = MIN_OF(next_ns, memory_usage_due_ns(&session->memory_usage));
 	next_ns = MIN_OF(next_ns,
 			 collectors_sleep(&session->collectors, now_ns, round_ns(session, now_ns)));
 	if (session->behind || next_ns <= now_ns)

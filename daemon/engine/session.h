@@ -5,8 +5,8 @@
 #include "daemon/engine/collectors.h"
 #include "daemon/engine/cpus.h"
 #include "daemon/engine/events.h"
-#include "daemon/engine/footprints.h"
 #include "daemon/engine/heap-excluded.h"
+#include "daemon/engine/memory-usage.h"
 #include "daemon/engine/sample-window.h"
 #include "daemon/engine/scan.h"
 #include "daemon/engine/ticks.h"
@@ -52,7 +52,7 @@ struct session {
 	struct tick_clock *tick_clock;
 	struct collectors collectors;
 	struct heap_excluded excluded;
-	struct footprints footprints;
+	struct memory_usage memory_usage;
 
 	uint64_t begin_ns;              /* the segment's */
 	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */

@@ -293,33 +293,32 @@ static bool read_size(struct text line, const char *name, uint64_t *ret_bytes)
 	return read_decimal(&line, &kib) && mul_u64(kib, 1024, ret_bytes);
 }
 
-bool snapshot_parse_rollup(const char *bytes, size_t length, struct snapshot_footprint *ret)
+bool snapshot_parse_rollup(const char *bytes, size_t length, struct snapshot_usage *ret)
 {
 	struct text text = { bytes, bytes + length }, line;
-	struct snapshot_footprint footprint = { 0 };
+	struct snapshot_usage usage = { 0 };
 	bool found = false;
 
 	while (next_line(&text, &line)) {
-		found = read_size(line, "Rss:", &footprint.rss_bytes) || found;
-		footprint.has_pss = read_size(line, "Pss:", &footprint.pss_bytes) ||
-				    footprint.has_pss;
+		found = read_size(line, "Rss:", &usage.rss_bytes) || found;
+		usage.has_pss = read_size(line, "Pss:", &usage.pss_bytes) || usage.has_pss;
 	}
 	if (found)
-		*ret = footprint;
+		*ret = usage;
 	return found;
 }
 
 /* size resident … in pages */
-bool snapshot_parse_statm(const char *bytes, size_t length, struct snapshot_footprint *ret)
+bool snapshot_parse_statm(const char *bytes, size_t length, struct snapshot_usage *ret)
 {
 	struct text text = { bytes, bytes + length };
-	struct snapshot_footprint footprint = { 0 };
+	struct snapshot_usage usage = { 0 };
 	uint64_t pages;
 
 	if (!skip_word(&text) || !read_decimal(&text, &pages) ||
-	    !mul_u64(pages, (uint64_t)sysconf(_SC_PAGESIZE), &footprint.rss_bytes))
+	    !mul_u64(pages, (uint64_t)sysconf(_SC_PAGESIZE), &usage.rss_bytes))
 		return false;
-	*ret = footprint;
+	*ret = usage;
 	return true;
 }
 

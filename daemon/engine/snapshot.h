@@ -64,14 +64,14 @@ struct snapshot_module {
 /* The same for /proc/modules. */
 bool snapshot_next_module(const char **text, size_t *length, struct snapshot_module *ret_module);
 
-struct snapshot_footprint {
+struct snapshot_usage {
 	uint64_t rss_bytes;
 	uint64_t pss_bytes;
 	bool has_pss;
 };
 /* /proc/PID/smaps_rollup and /proc/PID/statm. */
-bool snapshot_parse_rollup(const char *text, size_t length, struct snapshot_footprint *ret);
-bool snapshot_parse_statm(const char *text, size_t length, struct snapshot_footprint *ret);
+bool snapshot_parse_rollup(const char *text, size_t length, struct snapshot_usage *ret);
+bool snapshot_parse_statm(const char *text, size_t length, struct snapshot_usage *ret);
 
 /* Returns the path of the unified hierarchy in /proc/PID/cgroup, or else of the first one. */
 bool snapshot_parse_cgroup(const char *text, size_t length, const char **ret_path,

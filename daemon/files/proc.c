@@ -344,7 +344,7 @@ static int flush(struct snapshot *snapshot)
 	return 0;
 }
 
-/* number: the pid; negative: for a footprint, without what may wait. */
+/* number: the pid; negative: for its memory usage, without what may wait. */
 static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
 	const pid_t pid = abs(number);
@@ -359,7 +359,7 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 	dir = openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0 || (config->own_only && !process_access_first(dir, config->uid)))
 		return 0;
-	if (!snapshot->request->n_footprints)
+	if (!snapshot->request->n_usage_pids)
 		read_process(snapshot, dir, pid);
 	/* smaps_rollup walks the page tables under a lock of the process's memory, which somebody
 	 * may hold. Then statm has to be enough. */
@@ -410,15 +410,15 @@ static int add_all(struct snapshot *snapshot, int proc)
 	return failed;
 }
 
-static int add_footprints(struct snapshot *snapshot, int proc)
+static int add_memory_usage(struct snapshot *snapshot, int proc)
 {
 	const struct files_snapshot *request = snapshot->request;
 	struct snapshot_record end = { .kind = SNAPSHOT_END };
 	int failed = 0;
 
-	for (uint32_t i = 0; i < MIN_OF(request->n_footprints, ENGINE_MAX_FOOTPRINTS); i++)
-		if (!failed && abs(request->footprints[i]) >= MAX_OF(request->from_pid, 1))
-			failed = add_process(snapshot, proc, request->footprints[i]);
+	for (uint32_t i = 0; i < MIN_OF(request->n_usage_pids, ENGINE_MAX_USAGE_PIDS); i++)
+		if (!failed && abs(request->usage_pids[i]) >= MAX_OF(request->from_pid, 1))
+			failed = add_process(snapshot, proc, request->usage_pids[i]);
 	end.time_ns = buffer_now_ns();
 	buffer_add(&snapshot->buffer, &end, NULL, NULL, 0);
 	return failed ? failed : flush(snapshot);
@@ -440,8 +440,8 @@ int proc_snapshot(const struct files_config *config, const struct files_snapshot
 		return errno;
 	status_set_bytes(request->offset);
 	snapshot.cgroups = config->own_only ? cgroups_new() : NULL;
-	if (request->n_footprints)
-		failed = add_footprints(&snapshot, proc);
+	if (request->n_usage_pids)
+		failed = add_memory_usage(&snapshot, proc);
 	else if (request->pid)
 		failed = add_process(&snapshot, proc, request->pid);
 	else

@@ -42,14 +42,14 @@ static void parse_text(const char *text, size_t length)
 	struct snapshot_stat stat;
 	struct snapshot_status status;
 	struct snapshot_range range;
-	struct snapshot_footprint footprint;
+	struct snapshot_usage usage;
 	const char *path;
 	size_t path_bytes;
 
-	if (snapshot_parse_rollup(text, length, &footprint))
-		sum += footprint.rss_bytes + footprint.pss_bytes;
-	if (snapshot_parse_statm(text, length, &footprint))
-		sum += footprint.rss_bytes;
+	if (snapshot_parse_rollup(text, length, &usage))
+		sum += usage.rss_bytes + usage.pss_bytes;
+	if (snapshot_parse_statm(text, length, &usage))
+		sum += usage.rss_bytes;
 	if (snapshot_parse_stat(text, length, &stat))
 		sum += stat.start_ticks + strlen(stat.comm);
 	if (snapshot_parse_status(text, length, &status))

@@ -681,7 +681,7 @@ def send(kind, body=b"", length=None):
     sock.send(struct.pack("II", kind, len(body) if length is None else length) + body)
 def started():
     send(64)
-STARTED, SNAPSHOT, IMAGE, CPU, PROGRESS, WARNING, FINISHED, FOOTPRINTS = range(64, 72)
+STARTED, SNAPSHOT, IMAGE, CPU, PROGRESS, WARNING, FINISHED, MEMORY_USAGE = range(64, 72)
 %s
 while sock.recv(65536):
     pass
@@ -714,7 +714,7 @@ def hostile(tmp_path):
     "send(FINISHED, b'x' * 191)",
     "send(CPU, b'x' * 5)",
     "send(IMAGE, b'x' * 31)",
-    "send(FOOTPRINTS, b'x' * 7)",
+    "send(MEMORY_USAGE, b'x' * 7)",
 ])
 def test_malformed_message_ends_the_engine(rights, hostile, file, script):
     with hostile(script) as profd:
@@ -740,8 +740,8 @@ send(WARNING, struct.pack("32s480s", b"lied", b""))
 @pytest.mark.parametrize("script", [
     "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 176)",  # losses that do not exist
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
-    "send(FOOTPRINTS, struct.pack('IIi', 1, 1, 1))",  # allocations were not requested
-    "send(FOOTPRINTS, struct.pack('II', 1, 2**31))",
+    "send(MEMORY_USAGE, struct.pack('IIi', 1, 1, 1))",  # allocations were not requested
+    "send(MEMORY_USAGE, struct.pack('II', 1, 2**31))",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, -1, 7) + b'/bin/sh')",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 7) + b'\\0\\xff/../x')",
     "send(SNAPSHOT, struct.pack('IiII', 1, -5, 0, 0))",

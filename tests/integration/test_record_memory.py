@@ -526,7 +526,7 @@ def test_summary(profctl, capture, static):
 # ---- Memory usage
 
 
-def footprints(profcapture, capture):
+def memory_usage(profcapture, capture):
     """Values of rss and pss by (program, name)."""
     processes = by_process(profcapture, capture)
     counters = {row["id"]: (name_of(processes[row["process"]]), row["name"]) for row in rows(profcapture, capture, "counter")
@@ -538,11 +538,11 @@ def footprints(profcapture, capture):
     return found
 
 
-def test_footprints(profctl, profcapture, capture, compile_c, static):
+def test_memory_usage(profctl, profcapture, capture, compile_c, static):
     """For each process of the tree, also without the library, ten times a second."""
     large = compile_c("large", LARGE)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "sh", "-c", f"{static} 600 & {large}; wait")
-    found = footprints(profcapture, capture)
+    found = memory_usage(profcapture, capture)
     assert {program for program, _ in found} >= {"static", "large"} and len(found) == 6
     # pss is read a fiftieth of the time: with slow page-table walks, once or twice in this
     # program's second
@@ -555,7 +555,7 @@ def test_footprints(profctl, profcapture, capture, compile_c, static):
     assert max(value for _, value in found["static", "rss"]) < 8 << 20
     # not without --memory
     profctl("record", "-q", "-F", 0, "--force", "-o", capture, "--", static, 300)
-    assert not footprints(profcapture, capture)
+    assert not memory_usage(profcapture, capture)
 
 
 def test_with_system(profctl, profcapture, capture, sleeper, static, busy, require):
@@ -566,7 +566,7 @@ def test_with_system(profctl, profcapture, capture, sleeper, static, busy, requi
     assert excluded(profcapture, capture) == [("sleeper", "never-allocated"), ("static", "static")]
     allocs, processes = check_ends(profcapture, capture), by_process(profcapture, capture)
     assert "ls" in {name_of(processes[process]) for process in allocs}
-    assert "static" in {program for program, _ in footprints(profcapture, capture)}
+    assert "static" in {program for program, _ in memory_usage(profcapture, capture)}
     assert busy.pid not in {processes[row["process"]]["pid"] for row in rows(profcapture, capture, "counter")}
 
 
@@ -586,7 +586,7 @@ def test_service(bus, profctl, profcapture, everybody, compile_c, static):
     assert data["memory"]["excluded"] == reasons(static=1)
     allocs = check_ends(profcapture, capture)
     assert sum(1000 <= row["size"] <= 1006 for found in allocs.values() for row in found) == 3 * 500
-    assert ("static", "pss") in footprints(profcapture, capture)
+    assert ("static", "pss") in memory_usage(profcapture, capture)
     assert metadata(profcapture, capture)["memory.mode"] == "all"
 
 

@@ -76,14 +76,14 @@ static void open_file(const struct files_image *image, struct files_answer *answ
 }
 
 /* The same for memory usage; that of the second process needs the careful way. */
-static void read_footprints(const struct files_snapshot *snapshot, int memfd,
-			    struct files_answer *answer)
+static void read_memory_usage(const struct files_snapshot *snapshot, int memfd,
+			      struct files_answer *answer)
 {
 	uint64_t at = snapshot->offset;
 
 	status_set_bytes(at);
-	for (uint32_t i = 0; i < snapshot->n_footprints; i++) {
-		int32_t pid = snapshot->footprints[i];
+	for (uint32_t i = 0; i < snapshot->n_usage_pids; i++) {
+		int32_t pid = snapshot->usage_pids[i];
 		char letter = (char)('P' + abs(pid) - 1);
 
 		if (abs(pid) < snapshot->from_pid)
@@ -145,8 +145,8 @@ static int serve(void)
 			return 0;
 		write_log(incoming.request.serial);
 		if (incoming.request.type == FILES_SNAPSHOT &&
-		    incoming.request.snapshot.n_footprints)
-			read_footprints(&incoming.request.snapshot, fd, &answer);
+		    incoming.request.snapshot.n_usage_pids)
+			read_memory_usage(&incoming.request.snapshot, fd, &answer);
 		else if (incoming.request.type == FILES_SNAPSHOT)
 			read_processes(&incoming.request.snapshot, fd, &answer);
 		else
@@ -346,16 +346,16 @@ static void test_snapshot(void)
 }
 
 /* A process that made the helper wait once is not waited for again. */
-static void test_footprints(void)
+static void test_memory_usage(void)
 {
 	static const int32_t pids[] = { 1, 2, 3 };
 
 	begin();
-	files_read_footprints(files, pids, ARRAY_SIZE(pids), 7);
+	files_read_memory_usage(files, pids, ARRAY_SIZE(pids), 7);
 	await(1);
 	CHECK_STR(told->str, "held 7:PqR ");
-	files_read_footprints(files, pids, ARRAY_SIZE(pids), 8);
-	files_read_footprints(files, pids, 1, 9);
+	files_read_memory_usage(files, pids, ARRAY_SIZE(pids), 8);
+	files_read_memory_usage(files, pids, 1, 9);
 	await(3);
 	CHECK_STR(told->str, "held 7:PqR 8:PqR 9:P ");
 	end();
@@ -400,7 +400,7 @@ int main(int argc, char **argv)
 	RUN(test_comes_back);
 	RUN(test_dies);
 	RUN(test_snapshot);
-	RUN(test_footprints);
+	RUN(test_memory_usage);
 	RUN(test_free);
 	return test_end_without(folder);
 }

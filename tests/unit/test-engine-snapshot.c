@@ -44,27 +44,27 @@ static void test_status(void)
 	CHECK(!snapshot_parse_status("Uid:\t18446744073709551616\n", 26, &status));
 }
 
-static void test_footprint(void)
+static void test_usage(void)
 {
 	static const char rollup[] = "55d0-7ffc ---p 00000000 00:00 0    [rollup]\n"
 				     "Rss:                 692 kB\nPss:                  96 kB\n"
 				     "Pss_Dirty:            80 kB\nSwap:                  7 kB\n";
-	struct snapshot_footprint footprint;
+	struct snapshot_usage usage;
 
-	REQUIRE(snapshot_parse_rollup(rollup, strlen(rollup), &footprint));
-	CHECK_INT(footprint.rss_bytes, 692 << 10);
-	CHECK_INT(footprint.pss_bytes, 96 << 10);
-	CHECK(footprint.has_pss);
-	REQUIRE(snapshot_parse_rollup("Rss: 1 kB\n", 10, &footprint));
-	CHECK(!footprint.has_pss);
-	CHECK(!snapshot_parse_rollup("Pss: 1 kB\n", 10, &footprint));
-	CHECK(!snapshot_parse_rollup("Rss: 18446744073709551615 kB\n", 29, &footprint));
-	CHECK(!snapshot_parse_rollup("", 0, &footprint));
-	REQUIRE(snapshot_parse_statm("642 173 170 2 0 56 0\n", 21, &footprint));
-	CHECK_INT(footprint.rss_bytes, 173 * sysconf(_SC_PAGESIZE));
-	CHECK(!footprint.has_pss);
-	CHECK(!snapshot_parse_statm("642", 3, &footprint));
-	CHECK(!snapshot_parse_statm("642 x", 5, &footprint));
+	REQUIRE(snapshot_parse_rollup(rollup, strlen(rollup), &usage));
+	CHECK_INT(usage.rss_bytes, 692 << 10);
+	CHECK_INT(usage.pss_bytes, 96 << 10);
+	CHECK(usage.has_pss);
+	REQUIRE(snapshot_parse_rollup("Rss: 1 kB\n", 10, &usage));
+	CHECK(!usage.has_pss);
+	CHECK(!snapshot_parse_rollup("Pss: 1 kB\n", 10, &usage));
+	CHECK(!snapshot_parse_rollup("Rss: 18446744073709551615 kB\n", 29, &usage));
+	CHECK(!snapshot_parse_rollup("", 0, &usage));
+	REQUIRE(snapshot_parse_statm("642 173 170 2 0 56 0\n", 21, &usage));
+	CHECK_INT(usage.rss_bytes, 173 * sysconf(_SC_PAGESIZE));
+	CHECK(!usage.has_pss);
+	CHECK(!snapshot_parse_statm("642", 3, &usage));
+	CHECK(!snapshot_parse_statm("642 x", 5, &usage));
 }
 
 static void test_maps(void)
@@ -175,7 +175,7 @@ int main(void)
 {
 	RUN(test_stat);
 	RUN(test_status);
-	RUN(test_footprint);
+	RUN(test_usage);
 	RUN(test_maps);
 	RUN(test_modules);
 	RUN(test_cgroup);

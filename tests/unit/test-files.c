@@ -468,9 +468,9 @@ static void test_maps_known(void)
 }
 
 /* This process twice, and the size that it reports. */
-static void test_footprints(void)
+static void test_memory_usage(void)
 {
-	struct files_snapshot request = { .n_footprints = 2, .footprints = { getpid(), INT_MAX } };
+	struct files_snapshot request = { .n_usage_pids = 2, .usage_pids = { getpid(), INT_MAX } };
 	const struct files_config somebody = { .uid = SOMEBODY, .own_only = 1 };
 	g_autoptr(GArray) pids = NULL;
 	bool kernel;
@@ -480,14 +480,14 @@ static void test_footprints(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_STAT), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_END), 1);
 	/* processes that may block are left out, and are then done */
-	request.footprints[0] = -getpid();
+	request.usage_pids[0] = -getpid();
 	CHECK_INT(count_kind(&request, SNAPSHOT_ROLLUP), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 1);
-	request.footprints[0] = request.bare_pid = getpid();
+	request.usage_pids[0] = request.bare_pid = getpid();
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 1);
 	request.from_pid = getpid() + 1;
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 0);
-	request = (struct files_snapshot){ .n_footprints = 1, .footprints = { getpid() } };
+	request = (struct files_snapshot){ .n_usage_pids = 1, .usage_pids = { getpid() } };
 	CHECK_INT(count_kind_for(&somebody, &request, SNAPSHOT_ROLLUP), 0);
 	CHECK_INT(count_kind_for(&somebody, &request, SNAPSHOT_STATM), 0);
 	pids = pids_of(&everything, &request, &kernel);
@@ -748,7 +748,7 @@ int main(void)
 	RUN(test_client);
 	RUN(test_snapshot);
 	RUN(test_maps_known);
-	RUN(test_footprints);
+	RUN(test_memory_usage);
 	RUN(test_threads);
 	RUN(test_targets_only);
 	RUN(test_own_only);

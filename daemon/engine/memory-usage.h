@@ -5,11 +5,11 @@
 #include "daemon/protocol.h"
 
 /* The counters of the memory that processes take. */
-struct footprints {
+struct memory_usage {
 	struct tasks *tasks;    /* NULL: not recorded */
 	uint32_t *last_counter; /* shared with other counters */
-	GHashTable *counters;   /* struct footprint by its struct process */
-	GArray *values;         /* struct footprint_value, not yet rows */
+	GHashTable *counters;   /* struct process_usage by its struct process */
+	GArray *values;         /* struct usage_value, not yet rows */
 	uint32_t serial;        /* of the pending request; 0: none */
 	uint64_t asked_ns, interval_ns;
 	uint64_t whole_ns; /* when pss is requested next */
@@ -17,19 +17,19 @@ struct footprints {
 	int32_t last_pid;  /* last in the request, if one request is not enough for all */
 };
 
-void footprints_init(struct footprints *footprints, struct tasks *tasks, uint32_t *last_counter,
-		     uint64_t now_ns);
-void footprints_done(struct footprints *footprints);
+void memory_usage_init(struct memory_usage *memory_usage, struct tasks *tasks,
+		       uint32_t *last_counter, uint64_t now_ns);
+void memory_usage_done(struct memory_usage *memory_usage);
 
 /* Returns when the next request is due; UINT64_MAX: never. */
-uint64_t footprints_due_ns(const struct footprints *footprints);
-/* Prepares a request. Stores up to ENGINE_MAX_FOOTPRINTS pids in the request's format, and returns
+uint64_t memory_usage_due_ns(const struct memory_usage *memory_usage);
+/* Prepares a request. Stores up to ENGINE_MAX_USAGE_PIDS pids in the request's format, and returns
  * their number. The request is pending then, unless that is 0. */
-uint32_t footprints_ask(struct footprints *footprints, uint32_t serial, uint64_t now_ns,
-			int32_t *ret_pids);
+uint32_t memory_usage_request(struct memory_usage *memory_usage, uint32_t serial, uint64_t now_ns,
+			      int32_t *ret_pids);
 /* Takes the answer, a snapshot (daemon/protocol.h). Ignores an answer that is no longer
  * expected. */
-void footprints_take(struct footprints *footprints, uint32_t serial, const void *bytes,
-		     size_t length);
+void memory_usage_receive(struct memory_usage *memory_usage, uint32_t serial, const void *bytes,
+			  size_t length);
 /* Writes values up to reached_ns as rows. */
-void footprints_write(struct footprints *footprints, uint64_t reached_ns);
+void memory_usage_write(struct memory_usage *memory_usage, uint64_t reached_ns);

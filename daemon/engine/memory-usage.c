@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Footprints - how much memory the processes take whose allocations are recorded
+ * Memory usage - how much memory the processes take whose allocations are recorded
  *
  * Each process has two counters, rss and pss of group "memory", in bytes, read ten times a second.
  * They supplement the process's own records: it may take memory that no allocator sees, and keep
@@ -9,13 +9,13 @@
  * large processes is read less often, for a fiftieth of the time or every ten seconds; in between,
  * only rss is read.
  * Invariants: (1) a counter has only values of its own process
- *                 [test-engine-footprints: instances]
+ *                 [test-engine-memory-usage: instances]
  *             (2) rows come in the order of those of the collectors
- *                 [test-engine-footprints: order]
+ *                 [test-engine-memory-usage: order]
  *             (3) hostile contents of the answer are rejected           [fuzz_snapshot]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/footprints.h"
+#include "daemon/engine/memory-usage.h"
 
 #include "arch/base.h"
 
@@ -25,19 +25,19 @@
 #define MAX_INTERVAL_NS UINT64_C(10000000000)
 #define MAX_VALUES 65536u
 
-struct footprint_counter {
+struct usage_counter {
 	struct row row;
 	struct process *process; /* referenced */
 	const char *name;
 };
 
-struct footprint {
-	struct footprint_counter *rss, *pss; /* NULL: no value yet */
+struct process_usage {
+	struct usage_counter *rss, *pss; /* NULL: no value yet */
 };
 
-struct footprint_value {
+struct usage_value {
 	uint64_t time_ns;
-	struct footprint_counter *counter; /* referenced */
+	struct usage_counter *counter; /* referenced */
 	double value;
 };
 
@@ -45,7 +45,7 @@ struct footprint_value {
 
 static void write_counter(struct row *row, struct output *output)
 {
-	const struct footprint_counter *counter = (struct footprint_counter *)row;
+	const struct usage_counter *counter = (struct usage_counter *)row;
 
 	output_need(output, &counter->process->row);
 	output_add(output, PROF_TABLE_COUNTER,
@@ -61,72 +61,73 @@ static void write_counter(struct row *row, struct output *output)
 
 static void free_counter(struct row *row)
 {
-	row_unref(&((struct footprint_counter *)row)->process->row);
+	row_unref(&((struct usage_counter *)row)->process->row);
 	g_free(row);
 }
 
-static struct footprint_counter *counter_new(const struct footprints *footprints,
-					     struct process *process, const char *name)
+static struct usage_counter *counter_new(const struct memory_usage *memory_usage,
+					 struct process *process, const char *name)
 {
-	struct footprint_counter *counter = g_new0(struct footprint_counter, 1);
+	struct usage_counter *counter = g_new0(struct usage_counter, 1);
 
-	row_init(&counter->row, ++*footprints->last_counter, write_counter, free_counter);
+	row_init(&counter->row, ++*memory_usage->last_counter, write_counter, free_counter);
 	row_ref(&process->row);
 	counter->process = process;
 	counter->name = name;
 	return counter;
 }
 
-static void unref_counter(struct footprint_counter *counter)
+static void unref_counter(struct usage_counter *counter)
 {
 	if (counter)
 		row_unref(&counter->row);
 }
 
-static void free_footprint(gpointer data)
+static void free_usage(gpointer data)
 {
-	struct footprint *footprint = data;
+	struct process_usage *usage = data;
 
-	unref_counter(footprint->rss);
-	unref_counter(footprint->pss);
-	g_free(footprint);
+	unref_counter(usage->rss);
+	unref_counter(usage->pss);
+	g_free(usage);
 }
 
 static void clear_value(gpointer data)
 {
-	unref_counter(((struct footprint_value *)data)->counter);
+	unref_counter(((struct usage_value *)data)->counter);
 }
 
-void footprints_init(struct footprints *footprints, struct tasks *tasks, uint32_t *last_counter,
-		     uint64_t now_ns)
+void memory_usage_init(struct memory_usage *memory_usage, struct tasks *tasks,
+		       uint32_t *last_counter, uint64_t now_ns)
 {
-	*footprints = (struct footprints){
+	*memory_usage = (struct memory_usage){
 		.tasks = tasks,
 		.last_counter = last_counter,
-		.counters = g_hash_table_new_full(NULL, NULL, NULL, free_footprint),
-		.values = g_array_new(FALSE, FALSE, sizeof(struct footprint_value)),
+		.counters = g_hash_table_new_full(NULL, NULL, NULL, free_usage),
+		.values = g_array_new(FALSE, FALSE, sizeof(struct usage_value)),
 		.asked_ns = now_ns,
 		.interval_ns = INTERVAL_NS,
 	};
-	g_array_set_clear_func(footprints->values, clear_value);
+	g_array_set_clear_func(memory_usage->values, clear_value);
 }
 
-void footprints_done(struct footprints *footprints)
+void memory_usage_done(struct memory_usage *memory_usage)
 {
-	if (!footprints->tasks)
+	if (!memory_usage->tasks)
 		return;
-	g_hash_table_destroy(footprints->counters);
-	g_array_free(footprints->values, TRUE);
-	*footprints = (struct footprints){ 0 };
+	g_hash_table_destroy(memory_usage->counters);
+	g_array_free(memory_usage->values, TRUE);
+	*memory_usage = (struct memory_usage){ 0 };
 }
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-uint64_t footprints_due_ns(const struct footprints *footprints)
+uint64_t memory_usage_due_ns(const struct memory_usage *memory_usage)
 {
-	if (!footprints->tasks)
+	if (!memory_usage->tasks)
 		return UINT64_MAX;
-	return footprints->asked_ns + (footprints->serial ? ANSWER_NS : footprints->interval_ns);
+	return memory_usage->asked_ns +
+	       (memory_usage->serial ? ANSWER_NS : memory_usage->interval_ns);
 }
 
 static gint compare_pids(gconstpointer a, gconstpointer b)
@@ -136,19 +137,19 @@ static gint compare_pids(gconstpointer a, gconstpointer b)
 	return (*x > *y) - (*x < *y);
 }
 
-static gboolean is_gone(gpointer process, gpointer footprint, gpointer data)
+static gboolean is_gone(gpointer process, gpointer usage, gpointer data)
 {
 	return ((const struct process *)process)->gone;
 }
 
 /* Returns the pids of all processes to read, ascending. */
-static GArray *list_pids(const struct footprints *footprints)
+static GArray *list_pids(const struct memory_usage *memory_usage)
 {
 	GArray *pids = g_array_new(FALSE, FALSE, sizeof(int32_t));
 	GHashTableIter iter;
 	gpointer value;
 
-	g_hash_table_iter_init(&iter, footprints->tasks->processes);
+	g_hash_table_iter_init(&iter, memory_usage->tasks->processes);
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
 		const struct process *process = value;
 
@@ -159,55 +160,55 @@ static GArray *list_pids(const struct footprints *footprints)
 	return pids;
 }
 
-uint32_t footprints_ask(struct footprints *footprints, uint32_t serial, uint64_t now_ns,
-			int32_t *ret_pids)
+uint32_t memory_usage_request(struct memory_usage *memory_usage, uint32_t serial, uint64_t now_ns,
+			      int32_t *ret_pids)
 {
-	g_autoptr(GArray) pids = list_pids(footprints);
+	g_autoptr(GArray) pids = list_pids(memory_usage);
 	const int32_t *all = (const int32_t *)(void *)pids->data;
-	uint32_t first = 0, n = MIN_OF(pids->len, ENGINE_MAX_FOOTPRINTS);
+	uint32_t first = 0, n = MIN_OF(pids->len, ENGINE_MAX_USAGE_PIDS);
 
-	g_hash_table_foreach_remove(footprints->counters, is_gone, NULL);
-	while (n < pids->len && first < pids->len && all[first] <= footprints->last_pid)
+	g_hash_table_foreach_remove(memory_usage->counters, is_gone, NULL);
+	while (n < pids->len && first < pids->len && all[first] <= memory_usage->last_pid)
 		first++;
 	n = MIN_OF(n, pids->len - first);
 	if (n == 0 && first > 0) {
 		first = 0;
-		n = ENGINE_MAX_FOOTPRINTS;
+		n = ENGINE_MAX_USAGE_PIDS;
 	}
 	if (n > 0)
 		memcpy(ret_pids, all + first, n * sizeof(*all));
-	footprints->last_pid = n > 0 ? ret_pids[n - 1] : 0;
-	footprints->asked_ns = now_ns;
+	memory_usage->last_pid = n > 0 ? ret_pids[n - 1] : 0;
+	memory_usage->asked_ns = now_ns;
 	/* The same for all requests of a round, so that each process gets its turn. */
 	if (first == 0)
-		footprints->is_whole = now_ns >= footprints->whole_ns;
-	for (uint32_t i = 0; !footprints->is_whole && i < n; i++)
+		memory_usage->is_whole = now_ns >= memory_usage->whole_ns;
+	for (uint32_t i = 0; !memory_usage->is_whole && i < n; i++)
 		ret_pids[i] = -ret_pids[i];
-	footprints->serial = n > 0 ? serial : 0;
+	memory_usage->serial = n > 0 ? serial : 0;
 	return n;
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-static void add_value(struct footprints *footprints, struct footprint_counter **counter,
+static void add_value(struct memory_usage *memory_usage, struct usage_counter **counter,
 		      struct process *process, const char *name, uint64_t bytes, uint64_t time_ns)
 {
-	struct footprint_value value = { .time_ns = time_ns, .value = (double)bytes };
+	struct usage_value value = { .time_ns = time_ns, .value = (double)bytes };
 
-	if (footprints->values->len >= MAX_VALUES)
+	if (memory_usage->values->len >= MAX_VALUES)
 		return;
 	if (!*counter)
-		*counter = counter_new(footprints, process, name);
+		*counter = counter_new(memory_usage, process, name);
 	row_ref(&(*counter)->row);
 	value.counter = *counter;
-	g_array_append_val(footprints->values, value);
+	g_array_append_val(memory_usage->values, value);
 }
 
-static void take_item(struct footprints *footprints, const struct snapshot_item *item)
+static void take_item(struct memory_usage *memory_usage, const struct snapshot_item *item)
 {
-	struct process *process = tasks_process(footprints->tasks, item->pid);
-	struct snapshot_footprint told = { 0 };
-	struct footprint *footprint;
+	struct process *process = tasks_process(memory_usage->tasks, item->pid);
+	struct snapshot_usage told = { 0 };
+	struct process_usage *usage;
 	bool parsed = item->kind == SNAPSHOT_ROLLUP
 			      ? snapshot_parse_rollup(item->text, item->length, &told)
 			      : snapshot_parse_statm(item->text, item->length, &told);
@@ -216,53 +217,51 @@ static void take_item(struct footprints *footprints, const struct snapshot_item 
 	if (!parsed || !process || !process->expects_heap || process->begin_ns > item->time_ns ||
 	    told.rss_bytes == 0)
 		return;
-	footprint = g_hash_table_lookup(footprints->counters, process);
-	if (!footprint) {
-		footprint = g_new0(struct footprint, 1);
-		g_hash_table_insert(footprints->counters, process, footprint);
+	usage = g_hash_table_lookup(memory_usage->counters, process);
+	if (!usage) {
+		usage = g_new0(struct process_usage, 1);
+		g_hash_table_insert(memory_usage->counters, process, usage);
 	}
-	add_value(footprints, &footprint->rss, process, "rss", told.rss_bytes, item->time_ns);
+	add_value(memory_usage, &usage->rss, process, "rss", told.rss_bytes, item->time_ns);
 	if (told.has_pss)
-		add_value(footprints, &footprint->pss, process, "pss", told.pss_bytes,
-			  item->time_ns);
+		add_value(memory_usage, &usage->pss, process, "pss", told.pss_bytes, item->time_ns);
 }
 
-void footprints_take(struct footprints *footprints, uint32_t serial, const void *bytes,
-		     size_t length)
+void memory_usage_receive(struct memory_usage *memory_usage, uint32_t serial, const void *bytes,
+			  size_t length)
 {
 	struct snapshot snapshot = { .bytes = bytes, .length = length };
 	struct snapshot_item item;
 	uint64_t first_ns = 0, took_ns = 0;
 
-	if (serial == 0 || serial != footprints->serial)
+	if (serial == 0 || serial != memory_usage->serial)
 		return;
-	footprints->serial = 0;
+	memory_usage->serial = 0;
 	while (snapshot_next(&snapshot, &item)) {
 		first_ns = first_ns ? first_ns : item.time_ns;
 		if (item.kind == SNAPSHOT_ROLLUP || item.kind == SNAPSHOT_STATM)
-			take_item(footprints, &item);
+			take_item(memory_usage, &item);
 		else if (item.kind == SNAPSHOT_END && item.time_ns > first_ns)
 			took_ns = item.time_ns - first_ns;
 	}
 	took_ns = MIN_OF(took_ns, MAX_INTERVAL_NS / SHARE) * SHARE;
-	if (footprints->is_whole)
-		footprints->whole_ns = footprints->asked_ns + took_ns;
+	if (memory_usage->is_whole)
+		memory_usage->whole_ns = memory_usage->asked_ns + took_ns;
 	else
-		footprints->interval_ns = MAX_OF(took_ns, INTERVAL_NS);
+		memory_usage->interval_ns = MAX_OF(took_ns, INTERVAL_NS);
 }
 
-void footprints_write(struct footprints *footprints, uint64_t reached_ns)
+void memory_usage_write(struct memory_usage *memory_usage, uint64_t reached_ns)
 {
-	GArray *values = footprints->values;
+	GArray *values = memory_usage->values;
 	struct output *output;
 	guint n;
 
-	if (!footprints->tasks)
+	if (!memory_usage->tasks)
 		return;
-	output = footprints->tasks->output;
+	output = memory_usage->tasks->output;
 	for (n = 0; n < values->len; n++) {
-		const struct footprint_value *value =
-			&g_array_index(values, struct footprint_value, n);
+		const struct usage_value *value = &g_array_index(values, struct usage_value, n);
 		uint64_t bits;
 
 		if (value->time_ns > reached_ns)

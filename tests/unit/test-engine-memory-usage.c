@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/footprints.c: which processes it queries, when, and the use of the
+ * Checks of daemon/engine/memory-usage.c: which processes it queries, when, and the use of the
  * answers.
  */
-#include "daemon/engine/footprints.h"
+#include "daemon/engine/memory-usage.h"
 #include "tests/unit/engine.h"
 
 #define MS UINT64_C(1000000)
 
 struct world {
 	struct parts parts;
-	struct footprints footprints;
+	struct memory_usage memory_usage;
 	uint32_t last_counter;
-	int32_t pids[ENGINE_MAX_FOOTPRINTS];
+	int32_t pids[ENGINE_MAX_USAGE_PIDS];
 };
 
 static struct process *add_process(struct world *world, int32_t pid)
@@ -27,12 +27,12 @@ static void world_init(struct world *world)
 {
 	*world = (struct world){ .last_counter = 7 };
 	parts_init(&world->parts);
-	footprints_init(&world->footprints, &world->parts.tasks, &world->last_counter, 0);
+	memory_usage_init(&world->memory_usage, &world->parts.tasks, &world->last_counter, 0);
 }
 
 static void world_done(struct world *world)
 {
-	footprints_done(&world->footprints);
+	memory_usage_done(&world->memory_usage);
 	if (!world->parts.reader)
 		parts_finish(&world->parts);
 	parts_done(&world->parts);
@@ -64,23 +64,24 @@ static void test_instances(void)
 	add_process(&world, 10);
 	add_process(&world, 11)->begin_ns = 5000;
 	tasks_found(&world.parts.tasks, 12, 12, 500); /* not a target */
-	CHECK_INT(footprints_ask(&world.footprints, 3, 100, world.pids), 2);
+	CHECK_INT(memory_usage_request(&world.memory_usage, 3, 100, world.pids), 2);
 	CHECK(world.pids[0] == 10 && world.pids[1] == 11);
 	put_rollup(&bytes, 10, 4000, 100);
 	put_rollup(&bytes, 11, 4000, 200); /* it was another program then */
 	put_rollup(&bytes, 12, 4000, 300);
 	put_rollup(&bytes, 13, 4000, 400);
-	footprints_take(&world.footprints, 2, bytes.data, bytes.length); /* an unexpected answer */
-	CHECK_INT(world.footprints.values->len, 0);
-	footprints_take(&world.footprints, 3, bytes.data, bytes.length);
-	footprints_take(&world.footprints, 3, bytes.data, bytes.length);
+	memory_usage_receive(&world.memory_usage, 2, bytes.data,
+			     bytes.length); /* an unexpected answer */
+	CHECK_INT(world.memory_usage.values->len, 0);
+	memory_usage_receive(&world.memory_usage, 3, bytes.data, bytes.length);
+	memory_usage_receive(&world.memory_usage, 3, bytes.data, bytes.length);
 	/* without the rest, and for a process that is exiting */
 	bytes.length = 0;
-	footprints_ask(&world.footprints, 4, 200, world.pids);
+	memory_usage_request(&world.memory_usage, 4, 200, world.pids);
 	put_text(&bytes, SNAPSHOT_STATM, 10, 6000, "9 5 1 1 0 1 0\n");
 	put_text(&bytes, SNAPSHOT_STATM, 11, 6000, "0 0 0 0 0 0 0\n");
-	footprints_take(&world.footprints, 4, bytes.data, bytes.length);
-	footprints_write(&world.footprints, UINT64_MAX);
+	memory_usage_receive(&world.memory_usage, 4, bytes.data, bytes.length);
+	memory_usage_write(&world.memory_usage, UINT64_MAX);
 	parts_finish(&world.parts);
 	CHECK_INT(world.last_counter, 9);
 	CHECK_INT(rows_of(&world.parts, PROF_TABLE_COUNTER), 2);
@@ -101,13 +102,13 @@ static void test_order(void)
 
 	world_init(&world);
 	add_process(&world, 10);
-	footprints_ask(&world.footprints, 3, 100, world.pids);
+	memory_usage_request(&world.memory_usage, 3, 100, world.pids);
 	put_rollup(&bytes, 10, 4000, 100);
-	footprints_take(&world.footprints, 3, bytes.data, bytes.length);
-	footprints_write(&world.footprints, 3999);
-	CHECK_INT(world.footprints.values->len, 2);
-	footprints_write(&world.footprints, 4000);
-	CHECK_INT(world.footprints.values->len, 0);
+	memory_usage_receive(&world.memory_usage, 3, bytes.data, bytes.length);
+	memory_usage_write(&world.memory_usage, 3999);
+	CHECK_INT(world.memory_usage.values->len, 2);
+	memory_usage_write(&world.memory_usage, 4000);
+	CHECK_INT(world.memory_usage.values->len, 0);
 	world_done(&world);
 }
 
@@ -119,25 +120,25 @@ static void test_pace(void)
 	struct world world;
 
 	world_init(&world);
-	CHECK_INT(footprints_ask(&world.footprints, 1, 0, world.pids), 0);
-	CHECK_INT(footprints_due_ns(&world.footprints), 100 * MS);
+	CHECK_INT(memory_usage_request(&world.memory_usage, 1, 0, world.pids), 0);
+	CHECK_INT(memory_usage_due_ns(&world.memory_usage), 100 * MS);
 	add_process(&world, 10);
-	CHECK_INT(footprints_ask(&world.footprints, 2, 100 * MS, world.pids), 1);
+	CHECK_INT(memory_usage_request(&world.memory_usage, 2, 100 * MS, world.pids), 1);
 	CHECK_INT(world.pids[0], 10);
-	CHECK(footprints_due_ns(&world.footprints) > 1000 * MS);
+	CHECK(memory_usage_due_ns(&world.memory_usage) > 1000 * MS);
 	put_rollup(&bytes, 10, 4000, 100);
 	put_item(&bytes, SNAPSHOT_END, 0, 4000 + 10 * MS, NULL, 0);
-	footprints_take(&world.footprints, 2, bytes.data, bytes.length);
-	CHECK_INT(footprints_due_ns(&world.footprints), 200 * MS);
-	footprints_ask(&world.footprints, 3, 200 * MS, world.pids);
+	memory_usage_receive(&world.memory_usage, 2, bytes.data, bytes.length);
+	CHECK_INT(memory_usage_due_ns(&world.memory_usage), 200 * MS);
+	memory_usage_request(&world.memory_usage, 3, 200 * MS, world.pids);
 	CHECK_INT(world.pids[0], -10);
-	footprints_take(&world.footprints, 3, bytes.data, bytes.length);
-	CHECK_INT(footprints_due_ns(&world.footprints), 700 * MS);
-	footprints_ask(&world.footprints, 4, 599 * MS, world.pids);
+	memory_usage_receive(&world.memory_usage, 3, bytes.data, bytes.length);
+	CHECK_INT(memory_usage_due_ns(&world.memory_usage), 700 * MS);
+	memory_usage_request(&world.memory_usage, 4, 599 * MS, world.pids);
 	CHECK_INT(world.pids[0], -10);
-	footprints_take(&world.footprints, 4, NULL, 0);
-	CHECK_INT(footprints_due_ns(&world.footprints), 699 * MS);
-	footprints_ask(&world.footprints, 5, 600 * MS, world.pids);
+	memory_usage_receive(&world.memory_usage, 4, NULL, 0);
+	CHECK_INT(memory_usage_due_ns(&world.memory_usage), 699 * MS);
+	memory_usage_request(&world.memory_usage, 5, 600 * MS, world.pids);
 	CHECK_INT(world.pids[0], 10);
 	world_done(&world);
 }
@@ -152,13 +153,14 @@ static void test_many(void)
 	for (int32_t pid = 1; pid <= 600; pid++)
 		add_process(&world, pid);
 	for (uint32_t turn = 0; turn < 3; turn++) {
-		uint32_t n = footprints_ask(&world.footprints, turn + 1, turn, world.pids);
+		uint32_t n = memory_usage_request(&world.memory_usage, turn + 1, turn, world.pids);
 
-		CHECK_INT(n, turn < 2 ? ENGINE_MAX_FOOTPRINTS : 600 - 2 * ENGINE_MAX_FOOTPRINTS);
+		CHECK_INT(n, turn < 2 ? ENGINE_MAX_USAGE_PIDS : 600 - 2 * ENGINE_MAX_USAGE_PIDS);
 		for (uint32_t i = 0; i < n; i++)
 			CHECK_INT(world.pids[i], ++last);
 	}
-	CHECK_INT(footprints_ask(&world.footprints, 9, 9, world.pids), ENGINE_MAX_FOOTPRINTS);
+	CHECK_INT(memory_usage_request(&world.memory_usage, 9, 9, world.pids),
+		  ENGINE_MAX_USAGE_PIDS);
 	CHECK_INT(world.pids[0], 1);
 	world_done(&world);
 }
@@ -174,14 +176,15 @@ static void test_rounds(void)
 		add_process(&world, pid);
 	put_rollup(&bytes, 10, 4000, 100);
 	put_item(&bytes, SNAPSHOT_END, 0, 4000 + 10 * MS, NULL, 0);
-	CHECK_INT(footprints_ask(&world.footprints, 1, 0, world.pids), ENGINE_MAX_FOOTPRINTS);
+	CHECK_INT(memory_usage_request(&world.memory_usage, 1, 0, world.pids),
+		  ENGINE_MAX_USAGE_PIDS);
 	CHECK_INT(world.pids[0], 1);
-	footprints_take(&world.footprints, 1, bytes.data, bytes.length);
-	CHECK_INT(footprints_ask(&world.footprints, 2, 100 * MS, world.pids),
-		  300 - ENGINE_MAX_FOOTPRINTS);
-	CHECK_INT(world.pids[0], ENGINE_MAX_FOOTPRINTS + 1);
-	footprints_take(&world.footprints, 2, bytes.data, bytes.length);
-	footprints_ask(&world.footprints, 3, 200 * MS, world.pids);
+	memory_usage_receive(&world.memory_usage, 1, bytes.data, bytes.length);
+	CHECK_INT(memory_usage_request(&world.memory_usage, 2, 100 * MS, world.pids),
+		  300 - ENGINE_MAX_USAGE_PIDS);
+	CHECK_INT(world.pids[0], ENGINE_MAX_USAGE_PIDS + 1);
+	memory_usage_receive(&world.memory_usage, 2, bytes.data, bytes.length);
+	memory_usage_request(&world.memory_usage, 3, 200 * MS, world.pids);
 	CHECK_INT(world.pids[0], -1);
 	world_done(&world);
 }
