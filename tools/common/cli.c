@@ -120,6 +120,16 @@ int cli_fail(GError *error)
 	return status;
 }
 
+bool cli_set_error(GError **error, int status, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	g_propagate_error(error, g_error_new_valist(CLI_ERROR, status, format, arguments));
+	va_end(arguments);
+	return false;
+}
+
 int cli_unknown(const char *kind, const char *word, const char *const *valid)
 {
 	const char *meant = cli_suggest(word, valid);

@@ -146,6 +146,8 @@ void cli_warning(const char *format, ...) PRINTF_LIKE(1, 2);
 int cli_usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Prints and frees the error; returns its status: the code of a CLI_ERROR, else CLI_FAILURE. */
 int cli_fail(GError *error);
+/* Sets a CLI_ERROR with that exit status; returns false. */
+bool cli_set_error(GError **error, int status, const char *format, ...) PRINTF_LIKE(3, 4);
 /* Prints "profctl: unknown KIND 'WORD'. Did you mean 'X'?", or the valid ones; returns
  * CLI_USAGE. */
 int cli_unknown(const char *kind, const char *word, const char *const *valid);

@@ -34,10 +34,9 @@ static int exec_status(int failed)
 
 static bool fail_exec(const char *name, int failed, GError **error)
 {
-	g_set_error(error, CLI_ERROR, exec_status(failed), _("cannot run '%s': %s"), name,
-		    failed == ENOENT && !strchr(name, '/') ? _("command not found")
-							   : ERRNO_TEXT(failed));
-	return false;
+	return cli_set_error(error, exec_status(failed), _("cannot run '%s': %s"), name,
+			     failed == ENOENT && !strchr(name, '/') ? _("command not found")
+								    : ERRNO_TEXT(failed));
 }
 
 /* Reads a byte and the descriptor that may come with it. */
@@ -66,49 +65,6 @@ static bool read_byte(int fd, char *ret_byte, int *ret_sysprof)
 	return n == 1;
 }
 
-/* Reads up to the terminating NUL; false: the socket has ended. */
-static bool read_control(int fd, GString *control, int *ret_sysprof)
-{
-	char byte;
-
-	while (read_byte(fd, &byte, ret_sysprof)) {
-		if (byte == '\0')
-			return true;
-		g_string_append_c(control, byte);
-	}
-	return false;
-}
-
-static bool write_control(int fd, const char *control, int sysprof)
-{
-	const struct iovec part = { (char *)control, strlen(control) + 1 };
-
-	/* if the child has exited, its status shows that */
-	return packet_send(fd, &part, 1, sysprof, 0) == (ssize_t)part.iov_len;
-}
-
-/* Our entry goes before those of the caller, whose token is not valid at ours. */
-static void set_control(GString *control)
-{
-	const char *before = g_getenv(CONTROL_VARIABLE);
-	g_auto(GStrv) entries = g_strsplit(before ? before : "", ",", -1);
-
-	if (control->len == 0)
-		return;
-	for (char **entry = entries; *entry; entry++)
-		if (**entry && !g_str_has_prefix(*entry, "token:"))
-			g_string_append_printf(control, ",%s", *entry);
-	g_setenv(CONTROL_VARIABLE, control->str, TRUE);
-}
-
-/* Tells programs that load the library on demand where it is, as <prof/mark.h> documents: it may be
- * outside the loader's search path. */
-static void set_library(void)
-{
-	if (access(PROF_DEFAULT_LIB_DIR "/libprofcollector.so.0", R_OK) == 0)
-		g_setenv("PROF_LIB_DIR", PROF_DEFAULT_LIB_DIR, FALSE);
-}
-
 /* The descriptor is inherited under a rarely used number, because many programs close the low ones
  * and open others. */
 static void set_sysprof(int fd)
@@ -129,13 +85,28 @@ static void set_sysprof(int fd)
 static void wait_and_exec(char **argv, const struct preload *preload, int go_fd, int error_fd,
 			  bool stdout_to_stderr)
 {
+	const char *before = g_getenv(CONTROL_VARIABLE);
+	g_auto(GStrv) entries = g_strsplit(before ? before : "", ",", -1);
 	GString *control = g_string_new(NULL);
 	int failed, sysprof = -1;
+	char byte;
 
-	if (!read_control(go_fd, control, &sysprof))
-		_exit(CLI_FAILURE);
-	set_control(control);
-	set_library();
+	do {
+		if (!read_byte(go_fd, &byte, &sysprof))
+			_exit(CLI_FAILURE);
+		g_string_append_c(control, byte);
+	} while (byte);
+	g_string_truncate(control, control->len - 1);
+	/* Our entry goes before those of the caller, whose token is not valid at ours. */
+	for (char **entry = entries; control->len && *entry; entry++)
+		if (**entry && !g_str_has_prefix(*entry, "token:"))
+			g_string_append_printf(control, ",%s", *entry);
+	if (control->len)
+		g_setenv(CONTROL_VARIABLE, control->str, TRUE);
+	/* Programs that load the library on demand find it there, as <prof/mark.h> documents: it
+	 * may be outside the loader's search path. */
+	if (access(PROF_DEFAULT_LIB_DIR "/libprofcollector.so.0", R_OK) == 0)
+		g_setenv("PROF_LIB_DIR", PROF_DEFAULT_LIB_DIR, FALSE);
 	preload_set(preload);
 	set_sysprof(sysprof);
 	cli_restore_signals();
@@ -157,16 +128,12 @@ bool command_start(struct command *command, char **argv, const struct preload *p
 
 	if (!found && (!strchr(argv[0], '/') || access(argv[0], F_OK) < 0))
 		return fail_exec(argv[0], ENOENT, error);
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot make a socket: %s"),
-			    ERRNO_TEXT(errno));
-		return false;
-	}
-	if (pipe2(failure, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot start a process: %s"),
-			    ERRNO_TEXT(errno));
-		return false;
-	}
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0)
+		return cli_set_error(error, CLI_FAILURE, _("cannot make a socket: %s"),
+				     ERRNO_TEXT(errno));
+	if (pipe2(failure, O_CLOEXEC) < 0 || (pid = fork()) < 0)
+		return cli_set_error(error, CLI_FAILURE, _("cannot start a process: %s"),
+				     ERRNO_TEXT(errno));
 	if (pid == 0) {
 		close(go[1]);
 		wait_and_exec(argv, preload, go[0], failure[1], stdout_to_stderr);
@@ -180,10 +147,13 @@ bool command_start(struct command *command, char **argv, const struct preload *p
 bool command_release(struct command *command, const char *name, const char *control, int sysprof,
 		     GError **error)
 {
+	const struct iovec part = { (char *)(control ? control : ""),
+				    control ? strlen(control) + 1 : 1 };
 	int failed = 0;
 	ssize_t n;
 
-	(void)write_control(command->go_fd, control ? control : "", sysprof);
+	/* if the child has exited, its status shows that */
+	(void)!packet_send(command->go_fd, &part, 1, sysprof, 0);
 	close(steal_fd(&command->go_fd));
 	/* the exec closes the other end */
 	do {

@@ -24,26 +24,13 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 
 static bool fail(GError **error, const char *act, const char *path)
 {
 	bool denied = errno == EACCES || errno == EPERM;
 
-	g_set_error(error, CLI_ERROR, denied ? CLI_NOT_PERMITTED : CLI_FAILURE, "%s '%s': %s", act,
-		    path, ERRNO_TEXT(errno));
-	return false;
-}
-
-static char *default_path(const char *stem)
-{
-	time_t now = time(NULL);
-	struct tm local;
-	char stamp[32];
-
-	localtime_r(&now, &local);
-	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-	return g_strdup_printf("%s-%s.cap", stem, stamp);
+	return cli_set_error(error, denied ? CLI_NOT_PERMITTED : CLI_FAILURE, "%s '%s': %s", act,
+			     path, ERRNO_TEXT(errno));
 }
 
 /* fd is open for writing and is not a regular file, or is standard output. Takes the fd. */
@@ -65,13 +52,11 @@ static bool open_stdout(const struct output_options *options, struct output *out
 {
 	int fd;
 
-	if (isatty(STDOUT_FILENO)) {
-		g_set_error(
-			error, CLI_ERROR, CLI_USAGE,
+	if (isatty(STDOUT_FILENO))
+		return cli_set_error(
+			error, CLI_USAGE,
 			_("a capture is not written to a terminal; redirect standard output, or "
 			  "give --output a file"));
-		return false;
-	}
 	fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return fail(error, _("cannot write to"), "-");
@@ -112,68 +97,60 @@ static bool check_capture(const struct output *output, GError **error)
 	return true;
 }
 
-/* The lock belongs to the file description, so the engine, which receives it, holds it too. */
-static bool open_to_append(struct output *output, GError **error)
+static bool open_path(const struct output_options *options, struct output *output, GError **error)
 {
-	output->fd = open(output->path, O_RDWR | O_CLOEXEC);
-	if (output->fd < 0)
-		return fail(error, _("cannot open"), output->path);
-	if (flock(output->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-		return check_capture(output, error);
-	g_set_error(error, CLI_ERROR, CLI_FAILURE,
-		    _("another process is writing '%s'; append when it has finished"),
-		    output->path);
-	return false;
-}
-
-static bool open_existing(const struct output_options *options, struct output *output,
-			  const struct stat *status, GError **error)
-{
+	struct stat status;
 	int fd;
 
-	if (S_ISDIR(status->st_mode)) {
+	if (stat(output->path, &status) < 0) {
+		if (options->append)
+			return fail(error, _("cannot append to"), output->path);
+		output->fd = open(output->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		output->created = output->fd >= 0;
+		return output->created || fail(error, _("cannot create"), output->path);
+	}
+	if (S_ISDIR(status.st_mode)) {
 		errno = EISDIR;
 		return fail(error, _("cannot write"), output->path);
 	}
-	if (!S_ISREG(status->st_mode) && options->append) {
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("cannot append to '%s': it is not a regular file"), output->path);
-		return false;
-	}
-	if (!S_ISREG(status->st_mode)) {
+	if (!S_ISREG(status.st_mode) && options->append)
+		return cli_set_error(error, CLI_USAGE,
+				     _("cannot append to '%s': it is not a regular file"),
+				     output->path);
+	if (!S_ISREG(status.st_mode)) {
 		fd = open(output->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 		return fd < 0 ? fail(error, _("cannot open"), output->path)
 			      : use_stream(options, fd, output, error);
 	}
-	if (options->append)
-		return open_to_append(output, error);
+	if (options->append) {
+		output->fd = open(output->path, O_RDWR | O_CLOEXEC);
+		if (output->fd < 0)
+			return fail(error, _("cannot open"), output->path);
+		/* The lock belongs to the file description, so the engine, which receives it, holds
+		 * it too. */
+		if (flock(output->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+			return cli_set_error(
+				error, CLI_FAILURE,
+				_("another process is writing '%s'; append when it has finished"),
+				output->path);
+		return check_capture(output, error);
+	}
 	if (options->force)
 		return open_temporary(output, error);
-	g_set_error(error, CLI_ERROR, CLI_FAILURE,
-		    _("'%s' exists. Use --force to overwrite or --append to continue it."),
-		    output->path);
-	return false;
-}
-
-static bool open_path(const struct output_options *options, struct output *output, GError **error)
-{
-	struct stat status;
-
-	if (stat(output->path, &status) == 0)
-		return open_existing(options, output, &status, error);
-	if (options->append)
-		return fail(error, _("cannot append to"), output->path);
-	output->fd = open(output->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	output->created = output->fd >= 0;
-	return output->created || fail(error, _("cannot create"), output->path);
+	return cli_set_error(error, CLI_FAILURE,
+			     _("'%s' exists. Use --force to overwrite or --append to continue it."),
+			     output->path);
 }
 
 bool output_open(const struct output_options *options, struct output *ret_output, GError **error)
 {
 	struct output output = { .fd = -1, .stream_fd = -1 };
 	bool is_stdout = options->path && strcmp(options->path, "-") == 0;
+	g_autoptr(GDateTime) now = g_date_time_new_now_local();
+	g_autofree char *stamp = g_date_time_format(now, "%Y%m%d-%H%M%S");
 
-	output.path = options->path ? g_strdup(options->path) : default_path(options->stem);
+	output.path = options->path ? g_strdup(options->path)
+				    : g_strdup_printf("%s-%s.cap", options->stem, stamp);
 	if (is_stdout ? !open_stdout(options, &output, error)
 		      : !open_path(options, &output, error)) {
 		output_discard(&output);
@@ -236,8 +213,10 @@ bool output_is_unreadable(const struct output *output)
 	struct prof_reader *reader;
 	bool is_unreadable;
 
-	if (!output_is_kept(output) || prof_reader_open(output->fd, &reader) != 0)
-		return output_is_kept(output) && output_bytes(output) == 0;
+	if (!output_is_kept(output))
+		return false;
+	if (prof_reader_open(output->fd, &reader) != 0)
+		return output_bytes(output) == 0;
 	is_unreadable = prof_reader_info(reader)->chunks == 0;
 	prof_reader_free(reader);
 	return is_unreadable;

@@ -90,19 +90,16 @@ bool preload_init(struct preload *preload, const struct preload_memory *memory, 
 	}
 	if (access(preload->library, R_OK) < 0) {
 		failed = errno;
-		g_set_error(
-			error, CLI_ERROR, CLI_FAILURE,
+		return cli_set_error(
+			error, CLI_FAILURE,
 			_("cannot record allocations: '%s': %s; PROF_LIB_DIR names the folder that it is in"),
 			preload->library, ERRNO_TEXT(failed));
-		return false;
 	}
-	if (strpbrk(preload->library, SEPARATORS)) {
-		g_set_error(
-			error, CLI_ERROR, CLI_FAILURE,
+	if (strpbrk(preload->library, SEPARATORS))
+		return cli_set_error(
+			error, CLI_FAILURE,
 			_("cannot record allocations: '%s' has a blank or a colon in its path, which no program can preload"),
 			preload->library);
-		return false;
-	}
 	return true;
 }
 

@@ -44,7 +44,6 @@ bool worker_start(void (*work)(void *data), void (*done)(void *data), void *data
 		return true;
 	}
 	g_free(job);
-	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot start a thread: %s"),
-		    ERRNO_TEXT(EAGAIN));
-	return false;
+	return cli_set_error(error, CLI_FAILURE, _("cannot start a thread: %s"),
+			     ERRNO_TEXT(EAGAIN));
 }
