@@ -174,7 +174,7 @@ static void epochs(void)
 	live_init(&live, 3);
 	read_into(&live, &build);
 	live_add_symbol(&live, 1, 0x10, 4, "f", "f");
-	live_settle(&live);
+	live_name_all(&live);
 	CHECK_STR(functions_of(&live), "f 2 2");
 	CHECK_INT(live.images->len, 2);
 	CHECK_INT(live.threads->len, 3);
@@ -200,11 +200,11 @@ static void names(void)
 	read_into(&live, &build);
 	CHECK_STR(functions_of(&live), "lib.so 4 4");
 	live_add_symbol(&live, 1, 0x20, 1, "inner", "inner");
-	live_settle(&live);
+	live_name_all(&live);
 	CHECK_STR(functions_of(&live), "outer 2 2, inner 1 1, lib.so 1 1");
 	CHECK_INT(live.unnamed->len, 1);
-	live_give_up(&live, g_array_index(live.unnamed, uint32_t, 0));
-	live_settle(&live);
+	live_name_by_offset(&live, g_array_index(live.unnamed, uint32_t, 0));
+	live_name_all(&live);
 	CHECK_INT(live.unnamed->len, 0);
 	CHECK_STR(functions_of(&live), "outer 2 2, inner 1 1, lib.so+0x40 1 1");
 }
@@ -230,7 +230,7 @@ static void inlined(void)
 	read_into(&live, &build);
 	live_add_symbol(&live, 1, 0x10, 1, "main", "main");
 	live_add_symbol(&live, 1, 0x20, 1, "outer", "outer");
-	live_settle(&live);
+	live_name_all(&live);
 	CHECK_STR(functions_of(&live), "outer 1 1, main 0 1");
 	CHECK_INT(live.plain->len, 2);
 	live_add_inlined(&live, 2, "inner", "inner", true);
@@ -254,7 +254,7 @@ static void shown(void)
 	read_into(&live, &build);
 	live_add_symbol(&live, 1, 0x10, 1, "a::b(int)", "_ZN1a1bEi");
 	live_add_symbol(&live, 1, 0x20, 1, "a::b(int) [clone .cold]", "_ZN1a1bEi.cold");
-	live_settle(&live);
+	live_name_all(&live);
 	CHECK_STR(functions_of(&live), "a::b(int) 1 1");
 	CHECK_STR(LIVE_AT(live.functions, live_function, live.functions->len - 1)->shown, "a::b");
 }
@@ -279,7 +279,7 @@ static void name_recursion(struct live *live)
 {
 	live_add_symbol(live, 1, 0x10, 1, "a", "a");
 	live_add_symbol(live, 1, 0x20, 1, "b", "b");
-	live_settle(live);
+	live_name_all(live);
 }
 
 static void recursion(void)
@@ -418,7 +418,7 @@ static void hostile(void)
 	build_finish(&build);
 	live_init(&live, 1);
 	read_into(&live, &build);
-	live_settle(&live);
+	live_name_all(&live);
 	CHECK_STR(functions_of(&live), "[no stack] 2 2, \\x1b[2J\xef\xbf\xbd 1 1");
 	CHECK_INT(live.lost, 5);
 }

@@ -2,8 +2,11 @@
 /*
  * Client - profctl's side of a session
  *
+ *     CreateSession ▶ OpenControl, OpenSysprof if wanted ▶ Start
+ *
  * The session is bound to the connection (transport.c): when this process ends, for any reason,
- * profd finishes the file.
+ * profd finishes the file. If the system's profd refuses CreateSession, the client starts a profd
+ * of its own and tries again.
  */
 #include "config.h"
 
@@ -17,17 +20,20 @@
 #include <stdio.h>
 #include <unistd.h>
 
+enum step { STEP_CREATE, STEP_CONTROL, STEP_SYSPROF, STEP_START, STEP_STARTED };
+
 struct client {
+	struct client_request request;
 	const struct client_listener *listener;
 	void *data;
 	struct transport transport;
 	GCancellable *cancellable; /* of calls that have no answer yet */
 	guint subscriptions[3];
+	enum step step;
 	char *session; /* object path */
 	char *control; /* where the command's collectors register; NULL: nowhere */
 	int sysprof;   /* the same for sysprof's collectors; -1: nowhere */
-	bool without_sysprof;
-	bool over; /* finished or failed was called */
+	bool over;     /* the listener is no longer called */
 };
 
 /* ---- The end of profd ------------------------------------------------------------------------ */
@@ -76,132 +82,209 @@ static void on_removed(GDBusConnection *connection, const char *sender, const ch
 	g_variant_get(arguments, "(&oas)", &session, NULL);
 	if (strcmp(session, client->session) != 0)
 		return;
-	error = g_error_new_literal(
-		CLI_ERROR, CLI_FAILURE,
+	cli_set_error(
+		&error, CLI_FAILURE,
 		_("somebody closed the session; the capture has what was recorded until then"));
 	fail(client, error);
 }
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-static void read_counters(GVariant *dictionary, struct client_counters *counters)
-{
-	*counters = (struct client_counters){ 0 };
-	g_variant_lookup(dictionary, "samples", "t", &counters->samples);
-	g_variant_lookup(dictionary, "events", "t", &counters->events);
-	g_variant_lookup(dictionary, "lost", "t", &counters->lost);
-	g_variant_lookup(dictionary, "bytes", "t", &counters->bytes);
-}
-
-static void on_finished(struct client *client, GVariant *arguments)
-{
-	g_autoptr(GVariant) summary = NULL;
-	const char *reason;
-	gboolean ok;
-
-	g_variant_get(arguments, "(b&s@a{sv})", &ok, &reason, &summary);
-	client->over = true;
-	client->listener->finished(ok, reason, summary, client->data);
-}
-
 static void on_signal(GDBusConnection *connection, const char *sender, const char *path,
 		      const char *interface, const char *name, GVariant *arguments, gpointer data)
 {
 	struct client *client = data;
+	const struct client_listener *listener = client->listener;
+	struct client_counters counters = { 0 };
+	g_autoptr(GVariant) dictionary = NULL;
+	const char *text;
+	gboolean ok;
 
 	if (client->over)
 		return;
-	if (strcmp(name, "Progress") == 0 &&
+	if (strcmp(name, "Progress") == 0 && listener->progress &&
 	    g_variant_is_of_type(arguments, G_VARIANT_TYPE("(a{sv})"))) {
-		g_autoptr(GVariant) dictionary = g_variant_get_child_value(arguments, 0);
-		struct client_counters counters;
-
-		read_counters(dictionary, &counters);
-		client->listener->progress(&counters, client->data);
+		dictionary = g_variant_get_child_value(arguments, 0);
+		g_variant_lookup(dictionary, "samples", "t", &counters.samples);
+		g_variant_lookup(dictionary, "events", "t", &counters.events);
+		g_variant_lookup(dictionary, "lost", "t", &counters.lost);
+		g_variant_lookup(dictionary, "bytes", "t", &counters.bytes);
+		listener->progress(&counters, client->data);
 	} else if (strcmp(name, "Warning") == 0 &&
 		   g_variant_is_of_type(arguments, G_VARIANT_TYPE("(ss)"))) {
-		const char *code, *message;
-
-		g_variant_get(arguments, "(&s&s)", &code, &message);
-		client->listener->warning(code, message, client->data);
+		g_variant_get(arguments, "(&s&s)", NULL, &text);
+		listener->warning(text, client->data);
 	} else if (strcmp(name, "Finished") == 0 &&
 		   g_variant_is_of_type(arguments, G_VARIANT_TYPE("(bsa{sv})"))) {
-		on_finished(client, arguments);
+		g_variant_get(arguments, "(b&s@a{sv})", &ok, &text, &dictionary);
+		client->over = true;
+		listener->finished(ok, text, dictionary, client->data);
 	}
 }
 
-/* ---- Making and freeing ---------------------------------------------------------------------- */
+/* ---- Connecting ------------------------------------------------------------------------------ */
 
-static void listen(struct client *client)
+static bool connect_to(struct client *client, enum transport_kind kind, GError **error)
 {
 	const struct transport *transport = &client->transport;
 
+	if (!transport_open(&client->transport, kind, error))
+		return false;
 	/* profd sends signals only to its client, so the bus needs no rule for them */
 	client->subscriptions[0] = g_dbus_connection_signal_subscribe(
 		transport->connection, transport->destination, PROFD_SESSION_INTERFACE, NULL, NULL,
 		NULL, G_DBUS_SIGNAL_FLAGS_NO_MATCH_RULE, on_signal, client, NULL);
-	client->subscriptions[2] = g_dbus_connection_signal_subscribe(
+	client->subscriptions[1] = g_dbus_connection_signal_subscribe(
 		transport->connection, transport->destination, "org.freedesktop.DBus.ObjectManager",
 		"InterfacesRemoved", NULL, NULL, G_DBUS_SIGNAL_FLAGS_NO_MATCH_RULE, on_removed,
 		client, NULL);
 	if (transport->destination)
-		client->subscriptions[1] = g_dbus_connection_signal_subscribe(
+		client->subscriptions[2] = g_dbus_connection_signal_subscribe(
 			transport->connection, "org.freedesktop.DBus", "org.freedesktop.DBus",
 			"NameOwnerChanged", "/org/freedesktop/DBus", transport->destination,
 			G_DBUS_SIGNAL_FLAGS_NONE, on_owner_changed, client, NULL);
 	g_signal_connect(transport->connection, "closed", G_CALLBACK(on_closed), client);
+	return true;
 }
 
-static struct client *client_new(bool system, const struct client_listener *listener, void *data,
-				 GError **error)
+static void disconnect(struct client *client)
 {
-	struct client *client = g_new0(struct client, 1);
-
-	client->listener = listener;
-	client->sysprof = -1;
-	client->data = data;
-	if (!(system ? transport_open_system : transport_open_private)(&client->transport, error)) {
-		g_free(client);
-		return NULL;
+	if (client->transport.connection)
+		g_signal_handlers_disconnect_by_data(client->transport.connection, client);
+	for (size_t i = 0; i < ARRAY_SIZE(client->subscriptions); i++) {
+		if (client->subscriptions[i])
+			g_dbus_connection_signal_unsubscribe(client->transport.connection,
+							     client->subscriptions[i]);
+		client->subscriptions[i] = 0;
 	}
-	client->cancellable = g_cancellable_new();
-	listen(client);
-	return client;
+	transport_close(&client->transport);
 }
 
-bool client_is_system(const struct client *client)
+/* why: the error of the system's profd that led to this; NULL: none. */
+static bool connect_private(struct client *client, const GError *why, GError **error)
 {
-	return client->transport.destination;
-}
-
-struct client *client_open(enum client_bus bus, const GError *why, bool quiet,
-			   const struct client_listener *listener, void *data, GError **error)
-{
-	g_autoptr(GError) absent = NULL;
-	struct client *client = NULL;
-
-	if (bus != CLIENT_PRIVATE) {
-		client = client_new(true, listener, data, &absent);
-		if (client)
-			return client;
-		if (bus == CLIENT_SYSTEM || absent->code == CLI_INTERRUPTED) {
-			g_propagate_error(error, g_steal_pointer(&absent));
-			return NULL;
-		}
-		why = absent;
-	}
-	if (why && !quiet && geteuid() != 0) { /* root has the same rights as the service */
+	if (why && !client->request.quiet && geteuid() != 0) { /* root has the service's rights */
 		g_autofree char *text = text_escape(why->message);
 
 		fprintf(stderr, _("profctl: recording with a profd of its own, since %s\n"), text);
 	}
-	return client_new(false, listener, data, error);
+	return connect_to(client, TRANSPORT_PRIVATE, error);
 }
 
-bool client_may_fall_back(const struct client *client, enum client_bus bus, const GError *error)
+/* ---- Creating and starting the session ------------------------------------------------------- */
+
+static void call(struct client *client, const char *method, GAsyncReadyCallback done)
 {
-	return bus == CLIENT_ANY && client_is_system(client) &&
-	       (error->code == CLI_NOT_PERMITTED || error->code == CLI_NO_DAEMON);
+	g_dbus_connection_call_with_unix_fd_list(
+		client->transport.connection, client->transport.destination, client->session,
+		PROFD_SESSION_INTERFACE, method, NULL, NULL, G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL,
+		done ? client->cancellable : NULL, done, done ? client : NULL);
+}
+
+static void on_reply(GObject *source, GAsyncResult *result, gpointer data);
+
+static bool create(struct client *client, GError **error)
+{
+	const struct client_request *request = &client->request;
+	g_autoptr(GUnixFDList) fds = g_unix_fd_list_new();
+	g_autoptr(GError) failure = NULL;
+	int index = g_unix_fd_list_append(fds, request->capture_fd, &failure);
+
+	if (index < 0 || (request->switch_fd >= 0 &&
+			  g_unix_fd_list_append(fds, request->switch_fd, &failure) < 0)) {
+		g_propagate_error(error, transport_translate(failure));
+		return false;
+	}
+	/* the user may have to type a password first */
+	g_dbus_connection_call_with_unix_fd_list(
+		client->transport.connection, client->transport.destination, PROFD_PATH,
+		PROFD_INTERFACE, "CreateSession",
+		g_variant_new("(@a{sv}h)", request->options, index), G_VARIANT_TYPE("(o)"),
+		request->switch_fd >= 0 ? G_DBUS_CALL_FLAGS_NONE
+					: G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
+		G_MAXINT, fds, client->cancellable, on_reply, client);
+	return true;
+}
+
+static void on_refused(struct client *client, const GError *failure)
+{
+	g_autoptr(GError) why = transport_translate(failure);
+	g_autoptr(GError) error = NULL;
+
+	if (client->step > STEP_CREATE || client->request.bus != CLIENT_ANY ||
+	    !client_is_system(client) ||
+	    (why->code != CLI_NOT_PERMITTED && why->code != CLI_NO_DAEMON)) {
+		fail(client, why);
+		return;
+	}
+	disconnect(client);
+	if (!connect_private(client, why, &error) || !create(client, &error))
+		fail(client, error);
+}
+
+static void on_reply(GObject *source, GAsyncResult *result, gpointer data)
+{
+	static const char *const methods[] = { [STEP_CONTROL] = "OpenControl",
+					       [STEP_SYSPROF] = "OpenSysprof",
+					       [STEP_START] = "Start" };
+	g_autoptr(GUnixFDList) fds = NULL;
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GVariant)
+		reply = g_dbus_connection_call_with_unix_fd_list_finish(G_DBUS_CONNECTION(source),
+									&fds, result, &failure);
+	struct client *client = data;
+	int index;
+
+	if (g_error_matches(failure, G_IO_ERROR, G_IO_ERROR_CANCELLED) || client->over)
+		return;
+	/* A profd that is older or lacks a socket records anyway. */
+	if (client->step == STEP_CREATE && reply) {
+		g_variant_get(reply, "(o)", &client->session);
+	} else if (client->step == STEP_CONTROL && reply &&
+		   g_variant_is_of_type(reply, G_VARIANT_TYPE("(s)"))) {
+		g_variant_get(reply, "(s)", &client->control);
+	} else if (client->step == STEP_SYSPROF && reply && fds &&
+		   g_variant_is_of_type(reply, G_VARIANT_TYPE("(h)"))) {
+		g_variant_get(reply, "(h)", &index);
+		client->sysprof = g_unix_fd_list_get(fds, index, NULL);
+	} else if (!reply && (client->step == STEP_CREATE || client->step == STEP_START)) {
+		on_refused(client, failure);
+		return;
+	}
+	client->step++;
+	if (client->step == STEP_CONTROL && !client->request.wants_control)
+		client->step++;
+	if (client->step == STEP_SYSPROF && !client->request.wants_sysprof)
+		client->step++;
+	if (client->step == STEP_STARTED)
+		client->listener->started(client->control, client->sysprof, client->data);
+	else
+		call(client, methods[client->step], on_reply);
+}
+
+struct client *client_open(const struct client_request *request,
+			   const struct client_listener *listener, void *data, GError **error)
+{
+	struct client *client = g_new0(struct client, 1);
+	g_autoptr(GError) absent = NULL;
+	bool ok = false;
+
+	client->request = *request;
+	client->request.options = g_variant_ref_sink(request->options);
+	client->listener = listener;
+	client->data = data;
+	client->cancellable = g_cancellable_new();
+	client->sysprof = -1;
+	if (request->bus != CLIENT_PRIVATE)
+		ok = connect_to(client, TRANSPORT_SYSTEM, &absent);
+	if (!ok && (request->bus == CLIENT_SYSTEM || (absent && absent->code == CLI_INTERRUPTED)))
+		g_propagate_error(error, g_steal_pointer(&absent));
+	else if (!ok)
+		ok = connect_private(client, absent, error);
+	if (ok && create(client, error))
+		return client;
+	client_free(client);
+	return NULL;
 }
 
 void client_free(struct client *client)
@@ -212,12 +295,8 @@ void client_free(struct client *client)
 	/* pending answers find no client */
 	g_cancellable_cancel(client->cancellable);
 	g_object_unref(client->cancellable);
-	g_signal_handlers_disconnect_by_data(client->transport.connection, client);
-	for (size_t i = 0; i < ARRAY_SIZE(client->subscriptions); i++)
-		if (client->subscriptions[i])
-			g_dbus_connection_signal_unsubscribe(client->transport.connection,
-							     client->subscriptions[i]);
-	transport_close(&client->transport);
+	disconnect(client);
+	g_variant_unref(client->request.options);
 	g_free(client->session);
 	g_free(client->control);
 	if (client->sysprof >= 0)
@@ -225,159 +304,19 @@ void client_free(struct client *client)
 	g_free(client);
 }
 
-/* ---- Calls ----------------------------------------------------------------------------------- */
+/* ---- A session that exists ------------------------------------------------------------------- */
 
-static bool was_cancelled(const GError *error)
+bool client_is_system(const struct client *client)
 {
-	return g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
-}
-
-static void fail_call(struct client *client, const GError *failure)
-{
-	g_autoptr(GError) error = transport_translate(failure);
-
-	fail(client, error);
-}
-
-static void on_created(GObject *source, GAsyncResult *result, gpointer data)
-{
-	g_autoptr(GError) failure = NULL;
-	g_autoptr(GVariant)
-		reply = g_dbus_connection_call_with_unix_fd_list_finish(G_DBUS_CONNECTION(source),
-									NULL, result, &failure);
-	struct client *client = data;
-
-	if (!reply && was_cancelled(failure))
-		return;
-	if (!reply) {
-		fail_call(client, failure);
-	} else if (!client->over) {
-		g_variant_get(reply, "(o)", &client->session);
-		client->listener->created(client->data);
-	}
-}
-
-bool client_create(struct client *client, GVariant *options, int capture_fd, int switch_fd,
-		   GError **error)
-{
-	g_autoptr(GVariant) owned = g_variant_ref_sink(options);
-	g_autoptr(GUnixFDList) fds = g_unix_fd_list_new();
-	g_autoptr(GError) failure = NULL;
-	int index = g_unix_fd_list_append(fds, capture_fd, &failure);
-
-	if (index < 0 || (switch_fd >= 0 && g_unix_fd_list_append(fds, switch_fd, &failure) < 0)) {
-		g_propagate_error(error, transport_translate(failure));
-		return false;
-	}
-	/* the user may have to type a password first */
-	g_dbus_connection_call_with_unix_fd_list(
-		client->transport.connection, client->transport.destination, PROFD_PATH,
-		PROFD_INTERFACE, "CreateSession", g_variant_new("(@a{sv}h)", owned, index),
-		G_VARIANT_TYPE("(o)"),
-		switch_fd >= 0 ? G_DBUS_CALL_FLAGS_NONE
-			       : G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
-		G_MAXINT, fds, client->cancellable, on_created, client);
-	return true;
-}
-
-static void on_start_reply(GObject *source, GAsyncResult *result, gpointer data)
-{
-	g_autoptr(GError) failure = NULL;
-	g_autoptr(GVariant)
-		reply = g_dbus_connection_call_finish(G_DBUS_CONNECTION(source), result, &failure);
-	struct client *client = data;
-
-	if (!reply && was_cancelled(failure))
-		return;
-	if (!reply)
-		fail_call(client, failure);
-	else if (!client->over)
-		client->listener->started(client->data);
-}
-
-static void call(struct client *client, const char *method, GAsyncReadyCallback done)
-{
-	g_dbus_connection_call(client->transport.connection, client->transport.destination,
-			       client->session, PROFD_SESSION_INTERFACE, method, NULL, NULL,
-			       G_DBUS_CALL_FLAGS_NONE, G_MAXINT, done ? client->cancellable : NULL,
-			       done, done ? client : NULL);
-}
-
-void client_start(struct client *client)
-{
-	call(client, "Start", on_start_reply);
-}
-
-static void on_sysprof(GObject *source, GAsyncResult *result, gpointer data)
-{
-	g_autoptr(GUnixFDList) fds = NULL;
-	g_autoptr(GError) failure = NULL;
-	g_autoptr(GVariant)
-		reply = g_dbus_connection_call_with_unix_fd_list_finish(G_DBUS_CONNECTION(source),
-									&fds, result, &failure);
-	struct client *client = data;
-	int index;
-
-	if (!reply && was_cancelled(failure))
-		return;
-	if (client->over)
-		return;
-	if (reply && fds && g_variant_is_of_type(reply, G_VARIANT_TYPE("(h)"))) {
-		g_variant_get(reply, "(h)", &index);
-		client->sysprof = g_unix_fd_list_get(fds, index, NULL);
-	}
-	client_start(client);
-}
-
-/* An older profd does not have this method. */
-static void open_sysprof(struct client *client)
-{
-	g_dbus_connection_call_with_unix_fd_list(client->transport.connection,
-						 client->transport.destination, client->session,
-						 PROFD_SESSION_INTERFACE, "OpenSysprof", NULL, NULL,
-						 G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL,
-						 client->cancellable, on_sysprof, client);
-}
-
-/* A profd that is older or lacks this socket records anyway. */
-static void on_control(GObject *source, GAsyncResult *result, gpointer data)
-{
-	g_autoptr(GError) failure = NULL;
-	g_autoptr(GVariant)
-		reply = g_dbus_connection_call_finish(G_DBUS_CONNECTION(source), result, &failure);
-	struct client *client = data;
-
-	if (!reply && was_cancelled(failure))
-		return;
-	if (client->over)
-		return;
-	if (reply && g_variant_is_of_type(reply, G_VARIANT_TYPE("(s)")))
-		g_variant_get(reply, "(s)", &client->control);
-	if (client->without_sysprof)
-		client_start(client);
-	else
-		open_sysprof(client);
-}
-
-void client_start_with_collectors(struct client *client, bool without_sysprof)
-{
-	client->without_sysprof = without_sysprof;
-	call(client, "OpenControl", on_control);
-}
-
-int client_sysprof(const struct client *client)
-{
-	return client->sysprof;
-}
-
-const char *client_control(const struct client *client)
-{
-	return client->control;
+	return client->transport.destination;
 }
 
 void client_stop(struct client *client)
 {
-	call(client, "Stop", NULL);
+	if (client->step == STEP_STARTED)
+		call(client, "Stop", NULL);
+	else
+		client->over = true;
 }
 
 void client_resume(struct client *client)
@@ -385,26 +324,17 @@ void client_resume(struct client *client)
 	call(client, "Resume", NULL);
 }
 
-bool client_open_image(struct client *client, uint64_t image, int *ret_fd, GError **error)
+int client_open_image(struct client *client, uint64_t image)
 {
 	g_autoptr(GUnixFDList) fds = NULL;
-	g_autoptr(GError) failure = NULL;
 	g_autoptr(GVariant) reply = g_dbus_connection_call_with_unix_fd_list_sync(
 		client->transport.connection, client->transport.destination, client->session,
 		PROFD_SESSION_INTERFACE, "OpenImage", g_variant_new("(t)", (guint64)image),
-		G_VARIANT_TYPE("(h)"), G_DBUS_CALL_FLAGS_NONE, -1, NULL, &fds, NULL, &failure);
-	int index, fd = -1;
+		G_VARIANT_TYPE("(h)"), G_DBUS_CALL_FLAGS_NONE, -1, NULL, &fds, NULL, NULL);
+	int index;
 
-	if (reply && fds) {
-		g_variant_get(reply, "(h)", &index);
-		fd = g_unix_fd_list_get(fds, index, &failure);
-	}
-	if (fd < 0) {
-		g_propagate_error(error, failure ? transport_translate(failure)
-						 : g_error_new(CLI_ERROR, CLI_FAILURE,
-							       "profd sent no descriptor"));
-		return false;
-	}
-	*ret_fd = fd;
-	return true;
+	if (!reply || !fds)
+		return -1;
+	g_variant_get(reply, "(h)", &index);
+	return g_unix_fd_list_get(fds, index, NULL);
 }

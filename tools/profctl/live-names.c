@@ -15,6 +15,7 @@
 
 #include "arch/base.h"
 #include "arch/jit-dump.h"
+#include "tools/common/sorted.h"
 #include "tools/profctl/worker.h"
 #include "tools/symbols/jit-names.h"
 #include "tools/symbols/symbols.h"
@@ -29,7 +30,7 @@
 #define AGAIN_US G_USEC_PER_SEC /* before an image is requested again */
 
 /* A request to the thread, and its result. */
-struct question {
+struct name_request {
 	struct live_names *names;
 	uint32_t generation, image;
 	uint64_t id;
@@ -38,7 +39,7 @@ struct question {
 	struct symbols_image of;
 	GArray *places;  /* numbers */
 	GArray *offsets; /* of the places, in the same order */
-	struct symbols *answer;
+	struct symbols *symbols;
 	gint64 took_us; /* CPU time */
 	bool wants_inlined;
 	/* for the memory of a process */
@@ -53,10 +54,10 @@ struct live_names {
 	struct live *live;
 	struct client *client;
 	struct debug_files *debug_files;
-	GArray *asked_us; /* time of the last request by image, of this generation: gint64 */
+	GArray *requested_us; /* time of the last request by image, of this generation: gint64 */
 	uint32_t generation;
 	gint64 credit_us, earned_us; /* time left for the thread; when credit was last added */
-	bool asking;
+	bool is_busy;
 	bool closing;
 };
 
@@ -67,7 +68,7 @@ struct live_names *live_names_new(struct live *live, struct client *client)
 	names->live = live;
 	names->client = client;
 	names->debug_files = debug_files_new(NULL, NULL);
-	names->asked_us = g_array_new(FALSE, TRUE, sizeof(gint64));
+	names->requested_us = g_array_new(FALSE, TRUE, sizeof(gint64));
 	names->credit_us = FIRST_CREDIT_US;
 	names->earned_us = g_get_monotonic_time();
 	return names;
@@ -78,64 +79,63 @@ void live_names_free(struct live_names *names)
 	if (!names)
 		return;
 	names->closing = true;
-	while (names->asking)
+	while (names->is_busy)
 		g_main_context_iteration(NULL, TRUE);
-	g_array_unref(names->asked_us);
+	g_array_unref(names->requested_us);
 	debug_files_free(names->debug_files);
 	g_free(names);
 }
 
-static void question_free(struct question *question)
+static void name_request_free(struct name_request *request)
 {
-	symbols_free(question->answer);
-	g_clear_pointer(&question->generated, g_array_unref);
-	g_clear_pointer(&question->texts, g_string_chunk_free);
-	g_free(question->dump);
-	g_array_unref(question->offsets);
-	g_array_unref(question->places);
-	g_bytes_unref(question->build_id);
-	g_free(question->path);
-	g_free(question);
+	symbols_free(request->symbols);
+	g_clear_pointer(&request->generated, g_array_unref);
+	g_clear_pointer(&request->texts, g_string_chunk_free);
+	g_free(request->dump);
+	g_array_unref(request->offsets);
+	g_array_unref(request->places);
+	g_bytes_unref(request->build_id);
+	g_free(request->path);
+	g_free(request);
 }
 
-/* ---- The answer ------------------------------------------------------------------------------ */
+/* ---- The result ------------------------------------------------------------------------------ */
 
 /* A place that gets no name keeps the name of its program's memory. */
-static void take_generated(struct live *live, const struct question *question)
+static void name_generated(struct live *live, const struct name_request *request)
 {
 	struct number_map loads; /* address → row + 1 */
 
 	number_map_init(&loads);
-	for (guint i = 0; question->generated && i < question->generated->len; i++) {
-		const struct jit_name *row =
-			&g_array_index(question->generated, struct jit_name, i);
+	for (guint i = 0; request->generated && i < request->generated->len; i++) {
+		const struct jit_name *row = &g_array_index(request->generated, struct jit_name, i);
 		guint of = row->event == PROF_JIT_MOVE ? number_map_get(&loads, row->from) : i + 1;
 
 		if (of == 0)
 			continue;
-		*number_map_at(&loads, row->address) = of;
-		live_add_symbol(live, question->image, row->address,
-				g_array_index(question->generated, struct jit_name, of - 1).size,
-				g_array_index(question->generated, struct jit_name, of - 1).name,
-				g_array_index(question->generated, struct jit_name, of - 1).name);
+		*number_map_at(&loads, row->address) = of--;
+		live_add_symbol(live, request->image, row->address,
+				g_array_index(request->generated, struct jit_name, of).size,
+				g_array_index(request->generated, struct jit_name, of).name,
+				g_array_index(request->generated, struct jit_name, of).name);
 	}
 	number_map_done(&loads);
-	for (guint i = 0; i < question->places->len; i++)
-		live_name(live, g_array_index(question->places, uint32_t, i));
+	for (guint i = 0; i < request->places->len; i++)
+		live_name(live, g_array_index(request->places, uint32_t, i));
 }
 
-static void take(struct live *live, const struct question *question)
+static void name_file(struct live *live, const struct name_request *request)
 {
-	const struct symbols *answer = question->answer;
+	const struct symbols *symbols = request->symbols;
 
-	for (size_t i = 0; answer && answer->state == SYMBOLS_READ && i < answer->n_rows; i++)
-		if (answer->rows[i].inline_depth == 0)
-			live_add_symbol(live, question->image, answer->rows[i].start,
-					answer->rows[i].length, answer->rows[i].name,
-					answer->rows[i].raw_name);
-	for (guint i = 0; i < question->places->len; i++)
-		if (!live_name(live, g_array_index(question->places, uint32_t, i)))
-			live_give_up(live, g_array_index(question->places, uint32_t, i));
+	for (size_t i = 0; symbols && symbols->state == SYMBOLS_READ && i < symbols->n_rows; i++)
+		if (symbols->rows[i].inline_depth == 0)
+			live_add_symbol(live, request->image, symbols->rows[i].start,
+					symbols->rows[i].length, symbols->rows[i].name,
+					symbols->rows[i].raw_name);
+	for (guint i = 0; i < request->places->len; i++)
+		if (!live_name(live, g_array_index(request->places, uint32_t, i)))
+			live_name_by_offset(live, g_array_index(request->places, uint32_t, i));
 }
 
 static int compare_line(const void *key, const void *item)
@@ -146,46 +146,46 @@ static int compare_line(const void *key, const void *item)
 	return *offset < line->start ? -1 : *offset - line->start >= line->length;
 }
 
-static void take_inlined(struct live *live, const struct question *question)
+static void name_inlined(struct live *live, const struct name_request *request)
 {
-	const struct symbols *answer = question->answer;
+	const struct symbols *symbols = request->symbols;
 
-	LIVE_AT(live->images, live_image, question->image)->lacks_lines = !answer ||
-									  answer->n_lines == 0;
-	for (guint i = 0; answer && answer->n_lines > 0 && i < question->places->len; i++) {
-		uint32_t place = g_array_index(question->places, uint32_t, i);
+	LIVE_AT(live->images, live_image, request->image)->lacks_lines = !symbols ||
+									 symbols->n_lines == 0;
+	for (guint i = 0; symbols && symbols->n_lines > 0 && i < request->places->len; i++) {
+		uint32_t place = g_array_index(request->places, uint32_t, i);
 		const struct symbol_line *line =
-			bsearch(&LIVE_AT(live->places, live_place, place)->offset, answer->lines,
-				answer->n_lines, sizeof(*line), compare_line);
+			bsearch(&LIVE_AT(live->places, live_place, place)->offset, symbols->lines,
+				symbols->n_lines, sizeof(*line), compare_line);
 		uint32_t row = line ? line->symbol : SYMBOLS_NONE;
 
-		if (row == SYMBOLS_NONE || answer->rows[row].inline_depth == 0)
+		if (row == SYMBOLS_NONE || symbols->rows[row].inline_depth == 0)
 			continue;
 		for (bool is_first = true; row != SYMBOLS_NONE; is_first = false) {
-			live_add_inlined(live, place, answer->rows[row].name,
-					 answer->rows[row].raw_name, is_first);
-			row = answer->rows[row].inline_parent;
+			live_add_inlined(live, place, symbols->rows[row].name,
+					 symbols->rows[row].raw_name, is_first);
+			row = symbols->rows[row].inline_parent;
 		}
 	}
 }
 
-static void on_answer(void *data)
+static void on_result(void *data)
 {
-	struct question *question = data;
-	struct live_names *names = question->names;
-	bool is_wanted = !names->closing && question->generation == names->live->generation;
+	struct name_request *request = data;
+	struct live_names *names = request->names;
+	bool is_wanted = !names->closing && request->generation == names->live->generation;
 
-	names->asking = false;
-	names->credit_us -= question->took_us;
+	names->is_busy = false;
+	names->credit_us -= request->took_us;
 	if (is_wanted)
-		(question->is_generated    ? take_generated
-		 : question->wants_inlined ? take_inlined
-					   : take)(names->live, question);
-	question_free(question);
+		(request->is_generated    ? name_generated
+		 : request->wants_inlined ? name_inlined
+					  : name_file)(names->live, request);
+	name_request_free(request);
 	if (!is_wanted)
 		return;
-	live_settle(names->live);
-	live_names_ask(names);
+	live_name_all(names->live);
+	live_names_request(names);
 }
 
 static gint64 thread_us(void)
@@ -196,66 +196,41 @@ static gint64 thread_us(void)
 	return time.tv_sec * G_USEC_PER_SEC + time.tv_nsec / 1000;
 }
 
-static gint compare_offsets(gconstpointer left, gconstpointer right)
+/* Reads the current names of the process's code, or those of the file. */
+static void work(void *data)
 {
-	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-
-	return (a > b) - (a < b);
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-/* Reads the current names of the process's code. */
-static void read_generated(struct question *question)
-{
-	const struct prof_segment now = { .start_monotonic_ns = clock_ns(CLOCK_MONOTONIC),
-					  .wall_ns = (int64_t)clock_ns(CLOCK_REALTIME) };
-
-	question->process.segment = &now;
-	question->process.end_ns = now.start_monotonic_ns;
-	question->process.dump = question->dump;
-	question->texts = g_string_chunk_new(4096);
-	g_array_sort(question->offsets, compare_offsets);
-	question->generated = jit_names_find(
-		&question->process, (const uint64_t *)(const void *)question->offsets->data,
-		question->offsets->len, question->texts);
-}
-
-static void read_file(struct question *question)
-{
-	g_autoptr(GError) error = NULL;
+	struct name_request *request = data;
+	const struct prof_segment now = {
+		.start_monotonic_ns = (uint64_t)g_get_monotonic_time() * 1000,
+		.wall_ns = g_get_real_time() * 1000,
+	};
+	const uint64_t *offsets = (const uint64_t *)(const void *)request->offsets->data;
+	gint64 begin_us = thread_us();
 	int fd = -1;
 
-	if (question->of.kind == PROF_IMAGE_FILE &&
-	    !client_open_image(question->names->client, question->id, &fd, NULL))
-		fd = debug_files_open_path(question->names->debug_files, question->path);
-	if (!symbols_read(&question->of, fd,
-			  (const uint64_t *)(const void *)question->offsets->data,
-			  question->offsets->len, &question->answer, &error))
-		question->answer = NULL;
-	if (fd >= 0)
-		close(fd);
+	if (request->is_generated) {
+		request->process.segment = &now;
+		request->process.end_ns = now.start_monotonic_ns;
+		request->process.dump = request->dump;
+		request->texts = g_string_chunk_new(4096);
+		g_array_sort(request->offsets, sorted_compare);
+		request->generated = jit_names_find(&request->process, offsets,
+						    request->offsets->len, request->texts);
+	} else {
+		if (request->of.kind == PROF_IMAGE_FILE)
+			fd = client_open_image(request->names->client, request->id);
+		if (request->of.kind == PROF_IMAGE_FILE && fd < 0)
+			fd = debug_files_open_path(request->names->debug_files, request->path);
+		if (!symbols_read(&request->of, fd, offsets, request->offsets->len,
+				  &request->symbols, NULL))
+			request->symbols = NULL;
+		if (fd >= 0)
+			close(fd);
+	}
+	request->took_us = thread_us() - begin_us;
 }
 
-static void answer(void *data)
-{
-	struct question *question = data;
-	gint64 begin_us = thread_us();
-
-	if (question->is_generated)
-		read_generated(question);
-	else
-		read_file(question);
-	question->took_us = thread_us() - begin_us;
-}
-
-/* ---- The question ---------------------------------------------------------------------------- */
+/* ---- The request ---------------------------------------------------------------------------- */
 
 /* Returns whether it is anonymous memory into which a process put code; its offsets are
  * addresses. */
@@ -265,34 +240,33 @@ static bool is_generated(const struct live_image *image)
 	       strcmp(image->path, "//anon") == 0;
 }
 
-/* Returns the jitdump that the process has mapped; NULL: none. */
-static const char *find_dump(const struct live *live, uint64_t pid)
+static struct name_request *name_request_new(struct live_names *names, uint32_t number,
+					     bool wants_inlined)
 {
-	for (guint i = 1; i < live->images->len; i++) {
-		const char *path = LIVE_AT(live->images, live_image, i)->path;
+	const struct live *live = names->live;
+	const struct live_image *image = LIVE_AT(live->images, live_image, number);
+	const struct live_process *process = LIVE_AT(live->processes, live_process, image->process);
+	struct name_request *request = g_new0(struct name_request, 1);
 
-		if (jit_dump_pid_of_path(path) == pid)
-			return path;
-	}
-	return NULL;
-}
-
-static struct question *question_new(struct live_names *names, uint32_t number, bool wants_inlined)
-{
-	const struct live_image *image = LIVE_AT(names->live->images, live_image, number);
-	struct question *question = g_new0(struct question, 1);
-
-	question->names = names;
-	question->generation = names->live->generation;
-	question->image = number;
-	question->id = image->id;
-	question->path = g_strdup(image->path);
-	question->build_id = g_bytes_ref(image->build_id);
-	question->places = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	question->offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-	question->of = (struct symbols_image){
-		.path = question->path,
-		.build_id = g_bytes_get_data(question->build_id, &question->of.build_id_size),
+	*request = (struct name_request){
+		.names = names,
+		.generation = live->generation,
+		.image = number,
+		.id = image->id,
+		.path = g_strdup(image->path),
+		.build_id = g_bytes_ref(image->build_id),
+		.places = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
+		.offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
+		.wants_inlined = wants_inlined,
+		.is_generated = is_generated(image),
+		.process = { .pid = process->pid,
+			     .uid = process->uid,
+			     .start_ns = process->start_ns },
+	};
+	request->of = (struct symbols_image){
+		.path = request->path,
+		.build_id = g_bytes_get_data(request->build_id, NULL),
+		.build_id_size = g_bytes_get_size(request->build_id),
 		.dev = image->dev,
 		.inode = image->inode,
 		.size = image->size,
@@ -300,25 +274,17 @@ static struct question *question_new(struct live_names *names, uint32_t number, 
 		.debug_files = names->debug_files,
 		.names_only = !wants_inlined,
 	};
-	question->wants_inlined = wants_inlined;
-	question->of.build_id_size = g_bytes_get_size(question->build_id);
-	question->is_generated = is_generated(image);
-	if (question->is_generated) {
-		const struct live_process *process =
-			LIVE_AT(names->live->processes, live_process, image->process);
+	for (guint i = 1; request->is_generated && !request->dump && i < live->images->len; i++) {
+		const char *path = LIVE_AT(live->images, live_image, i)->path;
 
-		question->process = (struct jit_process){
-			.pid = process->pid,
-			.uid = process->uid,
-			.start_ns = process->start_ns,
-		};
-		question->dump = g_strdup(find_dump(names->live, process->pid));
+		if (jit_dump_pid_of_path(path) == process->pid)
+			request->dump = g_strdup(path);
 	}
-	return question;
+	return request;
 }
 
-/* Moves the image's places to the question. */
-static void take_places(struct live *live, GArray *numbers, struct question *question)
+/* Moves the image's places to the request. */
+static void move_places(struct live *live, GArray *numbers, struct name_request *request)
 {
 	guint left = 0;
 
@@ -326,9 +292,9 @@ static void take_places(struct live *live, GArray *numbers, struct question *que
 		uint32_t number = g_array_index(numbers, uint32_t, i);
 		const struct live_place *place = LIVE_AT(live->places, live_place, number);
 
-		if (place->image == question->image) {
-			g_array_append_val(question->places, number);
-			g_array_append_val(question->offsets, place->offset);
+		if (place->image == request->image) {
+			g_array_append_val(request->places, number);
+			g_array_append_val(request->offsets, place->offset);
 		} else {
 			g_array_index(numbers, uint32_t, left++) = number;
 		}
@@ -354,13 +320,6 @@ static void leave_unknown(struct live *live)
 	g_array_set_size(live->unnamed, left);
 }
 
-/* The recording itself brings the kernel's names. */
-static bool may_have_names(const struct live_image *image)
-{
-	return image->kind == PROF_IMAGE_FILE || image->kind == PROF_IMAGE_VDSO ||
-	       is_generated(image);
-}
-
 /* Returns the image with the most of these places, of those that are due; 0: none. */
 static uint32_t next_image(struct live_names *names, const GArray *numbers, gint64 now_us)
 {
@@ -374,40 +333,37 @@ static uint32_t next_image(struct live_names *names, const GArray *numbers, gint
 		places[LIVE_AT(live->places, live_place, number)->image]++;
 	}
 	for (uint32_t image = 1; image < live->images->len; image++) {
-		gint64 asked_us = g_array_index(names->asked_us, gint64, image);
+		const struct live_image *of = LIVE_AT(live->images, live_image, image);
+		gint64 requested_us = g_array_index(names->requested_us, gint64, image);
 
+		/* the recording itself brings the kernel's names */
 		if (places[image] > places[best] &&
-		    may_have_names(LIVE_AT(live->images, live_image, image)) &&
-		    (asked_us == 0 || now_us - asked_us >= AGAIN_US))
+		    (of->kind == PROF_IMAGE_FILE || of->kind == PROF_IMAGE_VDSO ||
+		     is_generated(of)) &&
+		    (requested_us == 0 || now_us - requested_us >= AGAIN_US))
 			best = image;
 	}
 	return best;
 }
 
-/* Returns whether the thread may start another request. */
-static bool may_ask(struct live_names *names, gint64 now_us)
-{
-	names->credit_us += (now_us - names->earned_us) / EARNED_PART;
-	names->credit_us = MIN(names->credit_us, FIRST_CREDIT_US);
-	names->earned_us = now_us;
-	return !names->asking && !names->closing && names->credit_us > 0;
-}
-
-void live_names_ask(struct live_names *names)
+void live_names_request(struct live_names *names)
 {
 	struct live *live = names->live;
 	GArray *numbers = live->unnamed;
 	gint64 now_us = g_get_monotonic_time();
-	struct question *question;
+	struct name_request *request;
 	uint32_t image;
 
-	live_settle(live);
+	live_name_all(live);
 	leave_unknown(live);
 	if (names->generation != live->generation)
-		g_array_set_size(names->asked_us, 0);
+		g_array_set_size(names->requested_us, 0);
 	names->generation = live->generation;
-	g_array_set_size(names->asked_us, live->images->len);
-	if (!may_ask(names, now_us))
+	g_array_set_size(names->requested_us, live->images->len);
+	names->credit_us += (now_us - names->earned_us) / EARNED_PART;
+	names->credit_us = MIN(names->credit_us, FIRST_CREDIT_US);
+	names->earned_us = now_us;
+	if (names->is_busy || names->closing || names->credit_us <= 0)
 		return;
 	image = next_image(names, numbers, now_us);
 	if (!image) {
@@ -416,13 +372,13 @@ void live_names_ask(struct live_names *names)
 	}
 	if (!image)
 		return;
-	g_array_index(names->asked_us, gint64, image) = now_us;
-	question = question_new(names, image, numbers == live->plain);
-	take_places(live, numbers, question);
-	names->asking = worker_start(answer, on_answer, question, NULL);
-	if (names->asking)
+	g_array_index(names->requested_us, gint64, image) = now_us;
+	request = name_request_new(names, image, numbers == live->plain);
+	move_places(live, numbers, request);
+	names->is_busy = worker_start(work, on_result, request, NULL);
+	if (names->is_busy)
 		return;
 	/* request them again later */
-	g_array_append_vals(numbers, question->places->data, question->places->len);
-	question_free(question);
+	g_array_append_vals(numbers, request->places->data, request->places->len);
+	name_request_free(request);
 }

@@ -12,4 +12,4 @@ struct live_names *live_names_new(struct live *live, struct client *client);
 /* Waits until the thread has finished its file. */
 void live_names_free(struct live_names *names);
 /* Requests names for places without one. Call it now and then. */
-void live_names_ask(struct live_names *names);
+void live_names_request(struct live_names *names);

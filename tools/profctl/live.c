@@ -15,6 +15,7 @@
 #include "tools/profctl/live.h"
 
 #include "arch/base.h"
+#include "tools/common/sorted.h"
 #include "tools/common/text.h"
 #include "tools/profcapture/function-names.h"
 #include "tools/symbols/clone-suffix.h"
@@ -28,13 +29,6 @@
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
-static GArray *array_new(size_t item_size)
-{
-	GArray *array = g_array_new(FALSE, TRUE, (guint)item_size);
-
-	return g_array_set_size(array, 1); /* number 0 */
-}
-
 static void image_clear(void *data)
 {
 	struct live_image *image = data;
@@ -43,22 +37,36 @@ static void image_clear(void *data)
 	g_clear_pointer(&image->build_id, g_bytes_unref);
 }
 
-static void know_nothing(struct live *live)
+static const struct {
+	size_t offset, item_bytes;
+	bool has_none; /* number 0 is "none" */
+} arrays[] = {
+	{ offsetof(struct live, images), sizeof(struct live_image), true },
+	{ offsetof(struct live, functions), sizeof(struct live_function), true },
+	{ offsetof(struct live, places), sizeof(struct live_place), true },
+	{ offsetof(struct live, processes), sizeof(struct live_process), true },
+	{ offsetof(struct live, threads), sizeof(struct live_thread), true },
+	{ offsetof(struct live, nodes), sizeof(struct live_node), true },
+	{ offsetof(struct live, callers), sizeof(uint32_t), true },
+	{ offsetof(struct live, unnamed), sizeof(uint32_t), false },
+	{ offsetof(struct live, plain), sizeof(uint32_t), false },
+};
+
+static GArray **array_at(struct live *live, size_t i)
+{
+	return (GArray **)(void *)((char *)live + arrays[i].offset);
+}
+
+static void init(struct live *live)
 {
 	struct live_image *none;
 
 	live->chunk = g_string_chunk_new(16384);
 	live->keys = g_hash_table_new(g_str_hash, g_str_equal);
 	live->texts = g_ptr_array_new();
-	live->images = array_new(sizeof(struct live_image));
-	live->functions = array_new(sizeof(struct live_function));
-	live->places = array_new(sizeof(struct live_place));
-	live->processes = array_new(sizeof(struct live_process));
-	live->threads = array_new(sizeof(struct live_thread));
-	live->nodes = array_new(sizeof(struct live_node));
-	live->callers = array_new(sizeof(uint32_t));
-	live->unnamed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	live->plain = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	for (size_t i = 0; i < ARRAY_SIZE(arrays); i++)
+		*array_at(live, i) = g_array_set_size(
+			g_array_new(FALSE, TRUE, (guint)arrays[i].item_bytes), arrays[i].has_none);
 	g_array_set_clear_func(live->images, image_clear);
 	g_ptr_array_add(live->texts, (void *)"");
 	none = LIVE_AT(live->images, live_image, 0);
@@ -78,7 +86,7 @@ static void know_nothing(struct live *live)
 	}
 }
 
-static void forget(struct live *live)
+static void clear(struct live *live)
 {
 	for (unsigned i = 0; i < live->n_slices; i++) {
 		number_map_done(&live->slices[i].counts);
@@ -88,15 +96,8 @@ static void forget(struct live *live)
 		number_map_done(&live->ids[i]);
 	number_map_done(&live->node_numbers);
 	number_map_done(&live->place_numbers);
-	g_array_unref(live->plain);
-	g_array_unref(live->unnamed);
-	g_array_unref(live->callers);
-	g_array_unref(live->nodes);
-	g_array_unref(live->threads);
-	g_array_unref(live->processes);
-	g_array_unref(live->places);
-	g_array_unref(live->functions);
-	g_array_unref(live->images);
+	for (size_t i = 0; i < ARRAY_SIZE(arrays); i++)
+		g_array_unref(*array_at(live, i));
 	g_ptr_array_unref(live->texts);
 	g_hash_table_unref(live->keys);
 	g_string_chunk_free(live->chunk);
@@ -106,12 +107,12 @@ void live_init(struct live *live, unsigned window)
 {
 	*live = (struct live){ .n_slices = window };
 	live->slices = g_new0(struct live_slice, window);
-	know_nothing(live);
+	init(live);
 }
 
 void live_done(struct live *live)
 {
-	forget(live);
+	clear(live);
 	g_free(live->slices);
 }
 
@@ -156,33 +157,19 @@ static uint32_t function_number(struct live *live, uint32_t image, const char *f
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-static gint compare_symbols(gconstpointer a, gconstpointer b)
-{
-	const struct live_symbol *x = a, *y = b;
-
-	return (x->start > y->start) - (x->start < y->start);
-}
-
 /* Returns the function at the offset: if functions nest, the one that starts last is the innermost.
  * 0: none. */
 static uint32_t symbol_at(struct live_image *image, uint64_t offset)
 {
 	const struct live_symbol *symbols;
-	size_t low = 0, high = image->symbols->len;
+	size_t n;
 
 	if (!image->sorted)
-		g_array_sort(image->symbols, compare_symbols);
+		g_array_sort(image->symbols, sorted_compare);
 	image->sorted = true;
 	symbols = (const struct live_symbol *)(const void *)image->symbols->data;
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (symbols[middle].start <= offset)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (size_t i = low, tries = 8; i > 0 && tries > 0; i--, tries--)
+	n = sorted_array_upto(image->symbols, sizeof(*symbols), offset);
+	for (size_t i = n, tries = 8; i > 0 && tries > 0; i--, tries--)
 		if (offset < symbols[i - 1].end)
 			return symbols[i - 1].function;
 	return 0;
@@ -204,7 +191,7 @@ void live_add_symbol(struct live *live, uint32_t image, uint64_t start, uint64_t
 	of->sorted = false;
 }
 
-void live_give_up(struct live *live, uint32_t number)
+void live_name_by_offset(struct live *live, uint32_t number)
 {
 	struct live_place *place = LIVE_AT(live->places, live_place, number);
 	const struct live_image *image = LIVE_AT(live->images, live_image, place->image);
@@ -238,18 +225,18 @@ void live_add_inlined(struct live *live, uint32_t number, const char *name, cons
 	if (is_first) {
 		place->function = function;
 		place->callers = 0;
-	} else if (place->callers == 0) {
-		place->callers = live->callers->len;
-		g_array_append_val(live->callers, function);
-		g_array_append_val(live->callers, end);
-	} else {
-		/* the place's are the last ones */
-		g_array_index(live->callers, uint32_t, live->callers->len - 1) = function;
-		g_array_append_val(live->callers, end);
+		return;
 	}
+	/* the place's are the last ones */
+	if (place->callers)
+		g_array_set_size(live->callers, live->callers->len - 1);
+	else
+		place->callers = live->callers->len;
+	g_array_append_val(live->callers, function);
+	g_array_append_val(live->callers, end);
 }
 
-void live_settle(struct live *live)
+void live_name_all(struct live *live)
 {
 	uint32_t *numbers = (uint32_t *)(void *)live->unnamed->data;
 	guint left = 0;
@@ -273,9 +260,22 @@ static uint64_t number(const struct prof_array *array, size_t row)
 		       : 0;
 }
 
-static const char *text(const struct live *live, uint64_t id)
+/* Returns the number of what the row refers to; 0: undefined. */
+static uint32_t refer(const struct live *live, enum live_ids kind, const struct prof_array *array,
+		      size_t row)
 {
-	return g_ptr_array_index(live->texts, number_map_get(&live->ids[LIVE_STRINGS], id));
+	return number_map_get(&live->ids[kind], number(array, row));
+}
+
+static void define(struct live *live, enum live_ids kind, const struct prof_array *array,
+		   size_t row, uint32_t index)
+{
+	*number_map_at(&live->ids[kind], number(array, row)) = index;
+}
+
+static const char *text(const struct live *live, const struct prof_array *array, size_t row)
+{
+	return g_ptr_array_index(live->texts, refer(live, LIVE_STRINGS, array, row));
 }
 
 static void add_string(struct live *live, const struct prof_batch *batch, size_t row)
@@ -289,44 +289,35 @@ static void add_string(struct live *live, const struct prof_batch *batch, size_t
 	from = array->offsets[row];
 	size = MIN_OF(array->offsets[row + 1] - from, (uint64_t)MAX_TEXT);
 	copy = text_escape_n((const char *)array->bytes + from, size);
-	*number_map_at(&live->ids[LIVE_STRINGS], number(&batch->columns[PROF_STRING_ID], row)) =
-		live->texts->len;
+	define(live, LIVE_STRINGS, &batch->columns[PROF_STRING_ID], row, live->texts->len);
 	g_ptr_array_add(live->texts, g_string_chunk_insert_const(live->chunk, copy));
-}
-
-static GBytes *build_id_of(const struct prof_array *array, size_t row)
-{
-	return array->bytes ? g_bytes_new(array->bytes + array->offsets[row],
-					  array->offsets[row + 1] - array->offsets[row])
-			    : g_bytes_new(NULL, 0);
-}
-
-/* A file that replaced one of the same name is another image; so is the anonymous memory of another
- * process. */
-static char *image_key(const struct live_image *image, const char *build_id)
-{
-	return g_strdup_printf("i%s %s %u %u %" PRIu64 " %" PRIu64 " %" PRIu64, image->path,
-			       build_id, image->kind, image->process, image->dev, image->inode,
-			       image->size);
 }
 
 static void add_image(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *columns = batch->columns;
 	struct live_image image = {
-		.path = text(live, number(&columns[PROF_IMAGE_PATH], row)),
+		.path = text(live, &columns[PROF_IMAGE_PATH], row),
 		.size = number(&columns[PROF_IMAGE_SIZE], row),
 		.dev = number(&columns[PROF_IMAGE_DEV], row),
 		.inode = number(&columns[PROF_IMAGE_INODE], row),
 		.id = number(&columns[PROF_IMAGE_ID], row),
 		.kind = (uint32_t)number(&columns[PROF_IMAGE_KIND], row),
-		.process = number_map_get(&live->ids[LIVE_PROCESSES],
-					  number(&columns[PROF_IMAGE_PROCESS], row)),
+		.process = refer(live, LIVE_PROCESSES, &columns[PROF_IMAGE_PROCESS], row),
 	};
-	g_autoptr(GBytes) build_id = build_id_of(&columns[PROF_IMAGE_BUILD_ID], row);
+	const struct prof_array *build_ids = &columns[PROF_IMAGE_BUILD_ID];
+	g_autoptr(GBytes) build_id =
+		build_ids->bytes
+			? g_bytes_new(build_ids->bytes + build_ids->offsets[row],
+				      build_ids->offsets[row + 1] - build_ids->offsets[row])
+			: g_bytes_new(NULL, 0);
 	g_autofree char *id_text =
 		g_base64_encode(g_bytes_get_data(build_id, NULL), g_bytes_get_size(build_id));
-	g_autofree char *key = image_key(&image, id_text);
+	/* A file that replaced one of the same name is another image; so is the anonymous memory of
+	 * another process. */
+	g_autofree char *key = g_strdup_printf("i%s %s %u %u %" PRIu64 " %" PRIu64 " %" PRIu64,
+					       image.path, id_text, image.kind, image.process,
+					       image.dev, image.inode, image.size);
 	uint32_t index = key_find(live, key);
 
 	if (!index) {
@@ -370,26 +361,22 @@ static uint32_t place_number(struct live *live, uint32_t image, uint64_t offset)
 static void add_frame(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *columns = batch->columns;
-	uint32_t image =
-		number_map_get(&live->ids[LIVE_IMAGES], number(&columns[PROF_FRAME_IMAGE], row));
+	uint32_t image = refer(live, LIVE_IMAGES, &columns[PROF_FRAME_IMAGE], row);
 	uint64_t offset = number(&columns[PROF_FRAME_OFFSET], row);
 
 	if (image == 0)
 		return;
 	if (number(&columns[PROF_FRAME_KIND], row) == PROF_FRAME_RETURN && offset > 0)
 		offset--;
-	*number_map_at(&live->ids[LIVE_FRAMES], number(&columns[PROF_FRAME_ID], row)) =
-		place_number(live, image, offset);
+	define(live, LIVE_FRAMES, &columns[PROF_FRAME_ID], row, place_number(live, image, offset));
 }
 
 static void add_stack(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *columns = batch->columns;
 	const struct live_node node = {
-		.parent = number_map_get(&live->ids[LIVE_STACKS],
-					 number(&columns[PROF_STACK_PARENT], row)),
-		.place = number_map_get(&live->ids[LIVE_FRAMES],
-					number(&columns[PROF_STACK_FRAME], row)),
+		.parent = refer(live, LIVE_STACKS, &columns[PROF_STACK_PARENT], row),
+		.place = refer(live, LIVE_FRAMES, &columns[PROF_STACK_FRAME], row),
 	};
 	uint32_t *slot =
 		number_map_at(&live->node_numbers, (uint64_t)node.parent << 32 | node.place);
@@ -398,7 +385,7 @@ static void add_stack(struct live *live, const struct prof_batch *batch, size_t 
 		*slot = live->nodes->len;
 		g_array_append_val(live->nodes, node);
 	}
-	*number_map_at(&live->ids[LIVE_STACKS], number(&columns[PROF_STACK_ID], row)) = *slot;
+	define(live, LIVE_STACKS, &columns[PROF_STACK_ID], row, *slot);
 }
 
 static void add_process(struct live *live, const struct prof_batch *batch, size_t row)
@@ -419,19 +406,18 @@ static void add_process(struct live *live, const struct prof_batch *batch, size_
 			.comm = "",
 		};
 	}
-	*number_map_at(&live->ids[LIVE_PROCESSES], number(&columns[PROF_PROCESS_ID], row)) = index;
+	define(live, LIVE_PROCESSES, &columns[PROF_PROCESS_ID], row, index);
 }
 
 /* A later row of a thread has its newer name. */
 static void add_thread(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *columns = batch->columns;
-	uint32_t of = number_map_get(&live->ids[LIVE_PROCESSES],
-				     number(&columns[PROF_THREAD_PROCESS], row));
+	uint32_t of = refer(live, LIVE_PROCESSES, &columns[PROF_THREAD_PROCESS], row);
 	struct live_process *process = LIVE_AT(live->processes, live_process, of);
 	const struct live_thread thread = {
 		.tid = number(&columns[PROF_THREAD_TID], row),
-		.comm = text(live, number(&columns[PROF_THREAD_COMM], row)),
+		.comm = text(live, &columns[PROF_THREAD_COMM], row),
 		.process = of,
 	};
 	g_autofree char *key = g_strdup_printf("t%" PRIu64 " %u %" PRIu64, thread.tid, of,
@@ -443,7 +429,7 @@ static void add_thread(struct live *live, const struct prof_batch *batch, size_t
 	*LIVE_AT(live->threads, live_thread, index) = thread;
 	if (of && (thread.tid == process->pid || !*process->comm))
 		process->comm = thread.comm;
-	*number_map_at(&live->ids[LIVE_THREADS], number(&columns[PROF_THREAD_ID], row)) = index;
+	define(live, LIVE_THREADS, &columns[PROF_THREAD_ID], row, index);
 }
 
 static void add_symbol_row(struct live *live, const struct prof_batch *batch, size_t row)
@@ -452,12 +438,11 @@ static void add_symbol_row(struct live *live, const struct prof_batch *batch, si
 
 	if (number(&columns[PROF_SYMBOL_INLINE_PARENT], row))
 		return;
-	live_add_symbol(
-		live,
-		number_map_get(&live->ids[LIVE_IMAGES], number(&columns[PROF_SYMBOL_IMAGE], row)),
-		number(&columns[PROF_SYMBOL_START], row), number(&columns[PROF_SYMBOL_LENGTH], row),
-		text(live, number(&columns[PROF_SYMBOL_NAME], row)),
-		text(live, number(&columns[PROF_SYMBOL_RAW_NAME], row)));
+	live_add_symbol(live, refer(live, LIVE_IMAGES, &columns[PROF_SYMBOL_IMAGE], row),
+			number(&columns[PROF_SYMBOL_START], row),
+			number(&columns[PROF_SYMBOL_LENGTH], row),
+			text(live, &columns[PROF_SYMBOL_NAME], row),
+			text(live, &columns[PROF_SYMBOL_RAW_NAME], row));
 }
 
 static void add_sample(struct live *live, const struct prof_batch *batch, size_t row)
@@ -465,10 +450,8 @@ static void add_sample(struct live *live, const struct prof_batch *batch, size_t
 	const struct prof_array *columns = batch->columns;
 	uint64_t second = number(&columns[PROF_SAMPLE_TIME], row) / NS_PER_SECOND;
 	struct live_slice *slice = &live->slices[second % live->n_slices];
-	uint32_t node =
-		number_map_get(&live->ids[LIVE_STACKS], number(&columns[PROF_SAMPLE_STACK], row));
-	uint32_t thread =
-		number_map_get(&live->ids[LIVE_THREADS], number(&columns[PROF_SAMPLE_THREAD], row));
+	uint32_t node = refer(live, LIVE_STACKS, &columns[PROF_SAMPLE_STACK], row);
+	uint32_t thread = refer(live, LIVE_THREADS, &columns[PROF_SAMPLE_THREAD], row);
 	uint32_t *index;
 
 	live->samples++;
@@ -519,8 +502,8 @@ static void begin_epoch(struct live *live, uint32_t epoch)
 	live->epoch = epoch;
 	if (live->nodes->len > MAX_KNOWN || live->places->len > MAX_KNOWN ||
 	    g_hash_table_size(live->keys) > MAX_KNOWN || live->texts->len > MAX_KNOWN) {
-		forget(live);
-		know_nothing(live);
+		clear(live);
+		init(live);
 		live->generation++;
 	}
 	for (unsigned i = 0; i < LIVE_ID_KINDS; i++)

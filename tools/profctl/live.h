@@ -122,8 +122,8 @@ void live_add_symbol(struct live *live, uint32_t image, uint64_t start, uint64_t
 void live_add_inlined(struct live *live, uint32_t place, const char *name, const char *raw_name,
 		      bool is_first);
 /* Names the place by its offset, because no symbol was found. */
-void live_give_up(struct live *live, uint32_t place);
+void live_name_by_offset(struct live *live, uint32_t place);
 /* Names the place, if a symbol was added for it. */
 bool live_name(struct live *live, uint32_t place);
 /* Names all of `unnamed` if possible; those that stay in it have no name. */
-void live_settle(struct live *live);
+void live_name_all(struct live *live);

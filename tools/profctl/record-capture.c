@@ -22,7 +22,6 @@
 #include "tools/symbols/symbolize.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <time.h>
 
 #define NS_PER_S INT64_C(1000000000)
@@ -122,21 +121,6 @@ struct process {
 	uint64_t pid, ppid, start_ns;
 };
 
-static void add_processes(struct names_epoch *epoch, GHashTable *processes)
-{
-	size_t rows = prof_dictionary_rows(epoch->tables[NAMES_PROCESS]);
-
-	for (size_t row = 0; row < rows; row++) {
-		struct process *process = g_new0(struct process, 1);
-
-		(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_PID, row, &process->pid);
-		(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_PPID, row, &process->ppid);
-		(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_START_TIME, row,
-				   &process->start_ns);
-		g_hash_table_replace(processes, &process->pid, process);
-	}
-}
-
 static void read_processes(struct names *names, GHashTable *processes)
 {
 	struct prof_chunks *chunks = NULL;
@@ -148,30 +132,24 @@ static void read_processes(struct names *names, GHashTable *processes)
 	while (prof_chunks_next(chunks, &chunk) == 0) {
 		struct names_epoch *epoch =
 			chunk.epoch == last ? NULL : names_epoch(names, chunk.epoch, NULL);
+		size_t rows = 0;
 
 		last = chunk.epoch;
 		if (epoch && names_load(epoch, NAMES_PROCESS, NULL) && epoch->tables[NAMES_PROCESS])
-			add_processes(epoch, processes);
+			rows = prof_dictionary_rows(epoch->tables[NAMES_PROCESS]);
+		for (size_t row = 0; row < rows; row++) {
+			struct process *process = g_new0(struct process, 1);
+
+			(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_PID, row,
+					   &process->pid);
+			(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_PPID, row,
+					   &process->ppid);
+			(void)names_number(epoch, NAMES_PROCESS, PROF_PROCESS_START_TIME, row,
+					   &process->start_ns);
+			g_hash_table_replace(processes, &process->pid, process);
+		}
 	}
 	prof_chunks_free(chunks);
-}
-
-static bool is_descendant(GHashTable *processes, const struct process *process, uint64_t command)
-{
-	for (int i = 0; process && i < MAX_ANCESTORS; i++) {
-		if (process->ppid == command)
-			return true;
-		process = g_hash_table_lookup(processes, &process->ppid);
-	}
-	return false;
-}
-
-static int64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
 /* /proc counts ticks since boot, including time in suspend. */
@@ -181,6 +159,7 @@ static bool is_running(const struct process *process)
 	g_autofree char *text = NULL;
 	g_auto(GStrv) fields = NULL;
 	int64_t tick_ns = NS_PER_S / sysconf(_SC_CLK_TCK), started;
+	struct timespec now;
 	const char *end;
 
 	if (!g_file_get_contents(path, &text, NULL, NULL) || !(end = strrchr(text, ')')))
@@ -188,8 +167,9 @@ static bool is_running(const struct process *process)
 	fields = g_strsplit(end + 1 + strspn(end + 1, " "), " ", -1);
 	if (g_strv_length(fields) <= START_FIELD || *fields[0] == 'Z' || *fields[0] == 'X')
 		return false;
+	clock_gettime(CLOCK_BOOTTIME, &now);
 	started = g_ascii_strtoll(fields[START_FIELD - 1], NULL, 10) * tick_ns -
-		  (clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC));
+		  (now.tv_sec * NS_PER_S + now.tv_nsec - g_get_monotonic_time() * 1000);
 	return llabs(started - (int64_t)process->start_ns) <= 2 * tick_ns;
 }
 
@@ -218,9 +198,14 @@ GArray *record_capture_left(int fd, pid_t command)
 	prof_reader_free(reader);
 	g_hash_table_iter_init(&iter, processes);
 	while (g_hash_table_iter_next(&iter, NULL, (void **)&process)) {
+		const struct process *ancestor = process;
 		uint32_t pid = (uint32_t)process->pid;
 
-		if (is_descendant(processes, process, (uint64_t)command) && is_running(process))
+		for (int i = 0; ancestor && ancestor->ppid != (uint64_t)command; i++)
+			ancestor = i == MAX_ANCESTORS
+					   ? NULL
+					   : g_hash_table_lookup(processes, &ancestor->ppid);
+		if (ancestor && is_running(process))
 			g_array_append_val(pids, pid);
 	}
 	g_array_sort(pids, compare_pids);
@@ -229,14 +214,14 @@ GArray *record_capture_left(int fd, pid_t command)
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-struct record_symbols {
+struct symbols_job {
 	struct client *client;
 	struct debug_files *debug_files;
 	int fd;
 	const char *file;
-	void (*done)(void *data);
-	void *data;
-	atomic_bool skip;
+	GMainLoop *loop;
+	const atomic_bool *skip;
+	bool is_done;
 	bool ok; /* this and the following: written by the thread, read after it ends */
 	struct record_samples samples;
 	struct symbolize_result result;
@@ -245,72 +230,56 @@ struct record_symbols {
 
 static int open_image(const struct names_image *image, void *data)
 {
-	struct record_symbols *symbols = data;
+	const struct symbols_job *job = data;
 	int fd;
 
-	if (atomic_load(&symbols->skip))
+	if (atomic_load(job->skip))
 		return -1;
-	if (client_open_image(symbols->client, image->id, &fd, NULL))
-		return fd;
-	return debug_files_open_path(symbols->debug_files, image->path);
+	fd = client_open_image(job->client, image->id);
+	return fd >= 0 ? fd : debug_files_open_path(job->debug_files, image->path);
 }
 
 static void work(void *data)
 {
-	struct record_symbols *symbols = data;
-	const struct symbolize_sources sources = { open_image, symbols, symbols->debug_files,
-						   symbols->file };
+	struct symbols_job *job = data;
+	const struct symbolize_sources sources = { open_image, job, job->debug_files, job->file };
 
-	symbols->ok = symbolize_capture(symbols->fd, &sources, &symbols->result, &symbols->error) &&
-		      count_samples(symbols->fd, &symbols->samples, &symbols->error);
+	job->ok = symbolize_capture(job->fd, &sources, &job->result, &job->error) &&
+		  count_samples(job->fd, &job->samples, &job->error);
 }
 
 static void on_done(void *data)
 {
-	const struct record_symbols *symbols = data;
+	struct symbols_job *job = data;
 
-	symbols->done(symbols->data);
+	job->is_done = true;
+	g_main_loop_quit(job->loop);
 }
 
-struct record_symbols *record_symbols_start(int fd, const char *file, struct client *client,
-					    void (*done)(void *data), void *data, GError **error)
+bool record_capture_symbolize(int fd, const char *file, struct client *client, GMainLoop *loop,
+			      const atomic_bool *skip, struct record_samples *ret_samples,
+			      GError **error)
 {
-	struct record_symbols *symbols = g_new0(struct record_symbols, 1);
+	struct symbols_job *job = g_new0(struct symbols_job, 1);
+	bool ok;
 
-	symbols->client = client;
-	symbols->debug_files = debug_files_new(NULL, NULL);
-	symbols->fd = fd;
-	symbols->file = file;
-	symbols->done = done;
-	symbols->data = data;
-	if (worker_start(work, on_done, symbols, error))
-		return symbols;
-	record_symbols_free(symbols);
-	return NULL;
-}
-
-void record_symbols_skip(struct record_symbols *symbols)
-{
-	atomic_store(&symbols->skip, true);
-}
-
-bool record_symbols_finish(struct record_symbols *symbols, struct record_samples *ret_samples,
-			   GError **error)
-{
-	if (!symbols->ok) {
-		g_propagate_error(error, g_steal_pointer(&symbols->error));
-		return false;
+	*job = (struct symbols_job){ .client = client,
+				     .debug_files = debug_files_new(NULL, NULL),
+				     .fd = fd,
+				     .file = file,
+				     .loop = loop,
+				     .skip = skip };
+	if (worker_start(work, on_done, job, &job->error)) {
+		g_main_loop_run(loop);
+		if (!job->is_done)
+			return false; /* the thread still uses the job */
 	}
-	*ret_samples = symbols->samples;
-	return !atomic_load(&symbols->skip);
-}
-
-void record_symbols_free(struct record_symbols *symbols)
-{
-	if (!symbols)
-		return;
-	symbolize_result_done(&symbols->result);
-	debug_files_free(symbols->debug_files);
-	g_clear_error(&symbols->error);
-	g_free(symbols);
+	ok = job->ok && !atomic_load(skip);
+	*ret_samples = job->samples;
+	if (job->error)
+		g_propagate_error(error, job->error);
+	symbolize_result_done(&job->result);
+	debug_files_free(job->debug_files);
+	g_free(job);
+	return ok;
 }

@@ -3,6 +3,7 @@
 
 #include "tools/profctl/client.h"
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 /* What the finished capture says about a recording. `fd` is the capture, readable. */
@@ -26,18 +27,9 @@ bool record_capture_allocations(int fd, struct record_allocations *ret_allocatio
  * namespace. */
 GArray *record_capture_left(int fd, pid_t command);
 
-/* Adds names to the capture of a finished session. */
-struct record_symbols;
-
-/* Starts on another thread. `fd` and `client` are borrowed until record_symbols_free(); the main
- * loop calls `done`. NULL: no thread can be started. */
-struct record_symbols *record_symbols_start(int fd, const char *file, struct client *client,
-					    void (*done)(void *data), void *data, GError **error);
-/* Skips the remaining files. */
-void record_symbols_skip(struct record_symbols *symbols);
-/* Call it after `done`. Returns whether the names of all files were added; false without an error
- * after a skip. */
-bool record_symbols_finish(struct record_symbols *symbols, struct record_samples *ret_samples,
-			   GError **error);
-/* Call it only after `done`. */
-void record_symbols_free(struct record_symbols *symbols);
+/* Adds names to the capture of a finished session on another thread, and runs the loop meanwhile.
+ * *skip: skip the remaining files. Returns whether the names of all files were added; false without
+ * an error after a skip. If anybody else quits the loop, the process must exit. */
+bool record_capture_symbolize(int fd, const char *file, struct client *client, GMainLoop *loop,
+			      const atomic_bool *skip, struct record_samples *ret_samples,
+			      GError **error);

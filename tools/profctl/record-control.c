@@ -28,40 +28,36 @@
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 
-/* Returns a pidfd of the process that made the socketpair. */
-static int open_peer(int fd)
-{
-	struct ucred peer;
-	socklen_t bytes = sizeof(peer);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
-		return -1;
-	return pidfd_open(peer.pid, 0);
-}
-
 bool record_control_open(int fd, struct record_control *ret_control, GError **error)
 {
 	int type, sockets[2];
 	socklen_t bytes = sizeof(type);
+	struct ucred peer; /* the process that made the socketpair */
 
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET ||
-	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("--control: descriptor %d is not a socket of libprofcollector"), fd);
-		return false;
-	}
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot make a socket: %s"),
-			    ERRNO_TEXT(errno));
-		return false;
-	}
+	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+		return cli_set_error(
+			error, CLI_USAGE,
+			_("--control: descriptor %d is not a socket of libprofcollector"), fd);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		return cli_set_error(error, CLI_FAILURE, _("cannot make a socket: %s"),
+				     ERRNO_TEXT(errno));
+	bytes = sizeof(peer);
 	*ret_control = (struct record_control){
 		.fd = fd,
 		.switch_fd = sockets[0],
 		.program_fd = sockets[1],
-		.pidfd = open_peer(fd),
+		.pidfd = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0
+				 ? -1
+				 : pidfd_open(peer.pid, 0),
 	};
 	return true;
+}
+
+static void remove_watches(struct record_control *control)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(control->watches); i++)
+		g_clear_handle_id(&control->watches[i], g_source_remove);
 }
 
 /* The program sends nothing on this socket, so any event means the end. */
@@ -69,8 +65,7 @@ static gboolean on_end(gint fd, GIOCondition condition, gpointer data)
 {
 	struct record_control *control = data;
 
-	for (size_t i = 0; i < ARRAY_SIZE(control->watches); i++)
-		g_clear_handle_id(&control->watches[i], g_source_remove);
+	remove_watches(control);
 	control->gone(control->data);
 	return G_SOURCE_CONTINUE;
 }
@@ -84,62 +79,39 @@ void record_control_watch(struct record_control *control, void (*gone)(void *dat
 		control->watches[1] = g_unix_fd_add(control->pidfd, G_IO_IN, on_end, control);
 }
 
-/* A program that does not receive it has exited or does not care. */
-static void send_report(const struct record_control *control, const struct control_report *report,
-			int fd)
+/* A program that does not receive it has exited or does not care. text: NULL: none. */
+static void send_report(const struct record_control *control, struct control_report report,
+			const char *text, int fd)
 {
-	const struct iovec part = { (void *)report, sizeof(*report) };
+	const struct iovec part = { &report, sizeof(report) };
 
+	report.magic = CONTROL_REPORT_MAGIC;
+	report.version = CONTROL_VERSION;
+	g_strlcpy(report.text, text ? text : "", sizeof(report.text));
 	(void)!packet_send(control->fd, &part, 1, fd, MSG_DONTWAIT);
 }
 
 void record_control_ready(struct record_control *control, const char *where)
 {
-	struct control_report report = {
-		.magic = CONTROL_REPORT_MAGIC,
-		.version = CONTROL_VERSION,
-		.kind = CONTROL_REPORT_READY,
-	};
-
-	g_strlcpy(report.text, where ? where : "", sizeof(report.text));
 	/* Only the engine keeps this end, so that the program notices at once when the engine
 	 * ends. */
 	close(steal_fd(&control->switch_fd));
-	send_report(control, &report, control->program_fd);
+	send_report(control, (struct control_report){ .kind = CONTROL_REPORT_READY }, where,
+		    control->program_fd);
 	close(steal_fd(&control->program_fd));
 }
 
-void record_control_fail(struct record_control *control, const char *text)
+void record_control_end(struct record_control *control, int status, const char *message)
 {
-	g_free(control->failure);
-	control->failure = g_strdup(text);
-}
+	const int fds[] = { control->fd, control->switch_fd, control->program_fd, control->pidfd };
 
-static void close_all(struct record_control *control)
-{
-	int *const fds[] = { &control->fd, &control->switch_fd, &control->program_fd,
-			     &control->pidfd };
-
-	for (size_t i = 0; i < ARRAY_SIZE(control->watches); i++)
-		g_clear_handle_id(&control->watches[i], g_source_remove);
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
-		if (*fds[i] >= 0)
-			close(steal_fd(fds[i]));
-}
-
-void record_control_end(struct record_control *control, int status)
-{
-	struct control_report report = {
-		.magic = CONTROL_REPORT_MAGIC,
-		.version = CONTROL_VERSION,
-		.kind = CONTROL_REPORT_ENDED,
-		.status = (uint32_t)status,
-	};
-
-	if (control->failure)
-		g_strlcpy(report.text, control->failure, sizeof(report.text));
 	if (control->fd >= 0)
-		send_report(control, &report, -1);
-	g_clear_pointer(&control->failure, g_free);
-	close_all(control);
+		send_report(control,
+			    (struct control_report){ .kind = CONTROL_REPORT_ENDED,
+						     .status = (uint32_t)status },
+			    message, -1);
+	remove_watches(control);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
 }

@@ -14,7 +14,6 @@ struct record_control {
 	guint watches[2];
 	void (*gone)(void *data);
 	void *data;
-	char *failure; /* NULL: none */
 };
 
 /* fd: an inherited socket of libcollector/control.h. CLI_ERROR. */
@@ -23,7 +22,5 @@ bool record_control_open(int fd, struct record_control *ret_control, GError **er
 void record_control_watch(struct record_control *control, void (*gone)(void *data), void *data);
 /* Reports that the recording has begun. where: for PROF_CONTROL; NULL: nowhere. */
 void record_control_ready(struct record_control *control, const char *where);
-/* Sets the failure that record_control_end() reports. */
-void record_control_fail(struct record_control *control, const char *text);
-/* Reports the end with this exit status, and closes everything. */
-void record_control_end(struct record_control *control, int status);
+/* Reports the end with this exit status and message (NULL: none), and closes everything. */
+void record_control_end(struct record_control *control, int status, const char *message);

@@ -13,14 +13,14 @@
 
 static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
 static const char *const policies[] = { "lossless", "drop", NULL };
-static const char *const buses[] = { "auto", "system", "private", NULL };
+const char *const record_buses[] = { "auto", "system", "private", NULL };
 static const char *const memory_modes[] = { "all", "sample:", NULL };
 
 #define MAX_COMMAND_BYTES 8192 /* half of profd's limit, which counts more than the words */
 
 #define FIELD(name) offsetof(struct record_options, name)
 
-static const struct cli_option what_options[] = {
+const struct cli_option record_what_options[] = {
 	{ "system", 'a', CLI_FLAG, FIELD(system), NULL, N_("Every process") },
 	{ "pid", 'p', CLI_NUMBERS, FIELD(pids), N_("PID"),
 	  N_("These processes, their threads and later children") },
@@ -32,6 +32,10 @@ static const struct cli_option sampling_options[] = {
 	  N_("Sample on EVENT, named as in perf (default: cycles, else cpu-clock)") },
 	{ "frequency", 'F', CLI_UINT, FIELD(frequency), N_("HZ"),
 	  N_("Samples per second and CPU (default: 999; 0: none)"), NULL, 0, UINT32_MAX },
+	{ NULL },
+};
+
+const struct cli_option record_stack_options[] = {
 	{ "call-graph", 'g', CLI_CHOICE, FIELD(call_graph), N_("MODE"),
 	  N_("How to find callers (default, and -g alone: auto)"), call_graphs, .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL, N_("Leave out kernel functions") },
@@ -76,7 +80,7 @@ static const struct cli_option output_options[] = {
 	{ "no-symbols", 0, CLI_FLAG, FIELD(no_symbols), NULL,
 	  N_("Leave names to 'profcapture symbolize'") },
 	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"),
-	  N_("Use the profd service or a private one (default: auto)"), buses },
+	  N_("Use the profd service or a private one (default: auto)"), record_buses },
 	{ "quiet", 'q', CLI_FLAG, FIELD(quiet), NULL, N_("Print errors only") },
 	{ "json", 0, CLI_FLAG, FIELD(json), NULL, N_("Print the summary as one line of JSON") },
 	{ NULL },
@@ -90,16 +94,6 @@ static const struct cli_spec spec = {
 	.command = true,
 };
 
-/* Returns the end of an event: a comma outside of the slashes of "pmu/term,term/". */
-static const char *event_end(const char *text)
-{
-	bool in_terms = false;
-
-	for (; *text && (*text != ',' || in_terms); text++)
-		in_terms ^= *text == '/';
-	return text;
-}
-
 /* "-e a,b" is "-e a -e b"; duplicate events are dropped. Returns CLI_CONTINUE, or a status after a
  * message. */
 static int split_events(struct record_options *options)
@@ -112,8 +106,10 @@ static int split_events(struct record_options *options)
 
 		do {
 			g_autofree char *event = NULL;
+			bool in_terms = false; /* between the slashes of "pmu/term,term/" */
 
-			end = event_end(start);
+			for (end = start; *end && (*end != ',' || in_terms); end++)
+				in_terms ^= *end == '/';
 			event = g_strndup(start, (gsize)(end - start));
 			if (!*event)
 				return cli_usage_error(_("--event: '%s' has an empty name"), given);
@@ -127,71 +123,38 @@ static int split_events(struct record_options *options)
 	return CLI_CONTINUE;
 }
 
-/* Returns CLI_CONTINUE, or the status after a message. */
-static int check_times(const struct record_options *options)
-{
-	bool ends = options->duration_ns != RECORD_NO_END;
-
-	if (options->duration_ns == 0)
-		return cli_usage_error(
-			_("--duration: 0 would record nothing; leave it out to record until "
-			  "Ctrl-C or the end of the command"));
-	if (ends && options->duration_ns > RECORD_MAX_NS)
-		return cli_usage_error(
-			_("--duration: at most %d days are possible; leave it out to record until "
-			  "Ctrl-C or the end of the command"),
-			RECORD_MAX_DAYS);
-	if (options->delay_ns > RECORD_MAX_NS)
-		return cli_usage_error(_("--delay: at most %d days are possible"), RECORD_MAX_DAYS);
-	return CLI_CONTINUE;
-}
-
-static int unknown_memory(const char *mode)
-{
-	const char *meant = cli_suggest(mode, memory_modes);
-
-	if (meant)
-		cli_error(_("--memory: unknown value '%s'. Did you mean '%s'?"), mode, meant);
-	else
-		cli_error(_("--memory: unknown value '%s'. Valid: all sample:BYTES"), mode);
-	return CLI_USAGE;
-}
-
-static int parse_memory_mode(const char *mode, struct preload_memory *memory)
-{
-	const char *prefix = memory_modes[1];
-	g_autoptr(GError) error = NULL;
-
-	memory->wanted = true;
-	if (strcmp(mode, memory_modes[0]) == 0)
-		return CLI_CONTINUE;
-	if (!g_str_has_prefix(mode, prefix))
-		return unknown_memory(mode);
-	if (!units_parse_size(mode + strlen(prefix), &memory->sample_bytes, &error))
-		return cli_usage_error("--memory: %s", error->message);
-	if (memory->sample_bytes == 0 || memory->sample_bytes > INT64_MAX)
-		return cli_usage_error(
-			_("--memory: '%s': between two samples there is at least a byte; "
-			  "--memory=all records each allocation"),
-			mode);
-	return CLI_CONTINUE;
-}
-
 /* Checks the options of --memory. Returns CLI_CONTINUE, or the status after a message. */
 static int check_memory(struct record_options *options)
 {
 	struct preload_memory *memory = &options->memory;
-	int status;
+	const char *mode = options->memory_mode, *meant;
+	g_autoptr(GError) error = NULL;
 
-	if (!options->memory_mode && options->memory_min != RECORD_NO_MIN)
+	if (!mode && options->memory_min != RECORD_NO_MIN)
 		return cli_usage_error(_("--memory-min needs --memory"));
-	if (!options->memory_mode && options->memory_mmap)
+	if (!mode && options->memory_mmap)
 		return cli_usage_error(_("--memory-mmap needs --memory"));
-	if (!options->memory_mode)
+	if (!mode)
 		return CLI_CONTINUE;
-	status = parse_memory_mode(options->memory_mode, memory);
-	if (status != CLI_CONTINUE)
-		return status;
+	memory->wanted = true;
+	if (g_str_has_prefix(mode, memory_modes[1])) {
+		if (!units_parse_size(mode + strlen(memory_modes[1]), &memory->sample_bytes,
+				      &error))
+			return cli_usage_error("--memory: %s", error->message);
+		if (memory->sample_bytes == 0 || memory->sample_bytes > INT64_MAX)
+			return cli_usage_error(
+				_("--memory: '%s': between two samples there is at least a byte; "
+				  "--memory=all records each allocation"),
+				mode);
+	} else if (strcmp(mode, memory_modes[0]) != 0) {
+		meant = cli_suggest(mode, memory_modes);
+		if (meant)
+			cli_error(_("--memory: unknown value '%s'. Did you mean '%s'?"), mode,
+				  meant);
+		else
+			cli_error(_("--memory: unknown value '%s'. Valid: all sample:BYTES"), mode);
+		return CLI_USAGE;
+	}
 	if (!options->command && !options->pids)
 		return cli_usage_error(_(
 			"--memory needs a COMMAND, or --pid of programs that were started with the "
@@ -219,15 +182,27 @@ static int check(const struct record_options *options)
 		return cli_usage_error(_("--control needs --pid, and excludes --delay"));
 	if (options->json && to_stdout)
 		return cli_usage_error(_("--json and '--output -' both write to standard output"));
-	return check_times(options);
+	if (options->duration_ns == 0)
+		return cli_usage_error(
+			_("--duration: 0 would record nothing; leave it out to record until "
+			  "Ctrl-C or the end of the command"));
+	if (options->duration_ns != RECORD_NO_END && options->duration_ns > RECORD_MAX_NS)
+		return cli_usage_error(
+			_("--duration: at most %d days are possible; leave it out to record until "
+			  "Ctrl-C or the end of the command"),
+			RECORD_MAX_DAYS);
+	if (options->delay_ns > RECORD_MAX_NS)
+		return cli_usage_error(_("--delay: at most %d days are possible"), RECORD_MAX_DAYS);
+	return CLI_CONTINUE;
 }
 
 int record_options_parse(struct record_options *options, int argc, char **argv)
 {
 	const struct cli_group groups[] = {
-		{ N_("What to record (default: COMMAND if given, else the system)"), what_options,
-		  options },
+		{ N_("What to record (default: COMMAND if given, else the system)"),
+		  record_what_options, options },
 		{ N_("Sampling"), sampling_options, options },
+		{ NULL, record_stack_options, options },
 		{ N_("Memory (COMMAND, or --pid of a program started with the collector)"),
 		  memory_options, options },
 		{ N_("When"), when_options, options },
@@ -237,11 +212,7 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 	};
 	int status;
 
-	*options = (struct record_options){ .frequency = 999,
-					    .duration_ns = RECORD_NO_END,
-					    .control = RECORD_NO_CONTROL,
-					    .memory_min = RECORD_NO_MIN,
-					    .policy = RECORD_POLICY_DEFAULT };
+	*options = RECORD_OPTIONS_DEFAULT;
 	status = cli_parse(&spec, groups, &argc, &argv);
 	if (status == CLI_CONTINUE && options->events)
 		status = split_events(options);
@@ -263,16 +234,6 @@ void record_options_done(struct record_options *options)
 	g_clear_pointer(&options->events, g_ptr_array_unref);
 }
 
-static GVariant *pids_of(const struct record_options *options, pid_t pid)
-{
-	uint32_t number = (uint32_t)pid;
-
-	return options->pids ? g_variant_new_fixed_array(G_VARIANT_TYPE_UINT32, options->pids->data,
-							 options->pids->len, sizeof(uint32_t))
-			     : g_variant_new_fixed_array(G_VARIANT_TYPE_UINT32, &number, 1,
-							 sizeof(number));
-}
-
 /* The command is for readers only, so a very long one is cut and ends with "…". */
 static GVariant *command_of(char *const *command)
 {
@@ -291,32 +252,22 @@ static GVariant *command_of(char *const *command)
 					      (gssize)words->len);
 }
 
-/* The library gets its settings from the environment; the session needs to know
- * which allocations to expect, and from which process. */
-static void add_memory(GVariantDict *dict, const struct record_options *options, pid_t pid)
-{
-	const struct preload_memory *memory = &options->memory;
-
-	g_variant_dict_insert(dict, "memory", "b", TRUE);
-	if (options->system)
-		g_variant_dict_insert(dict, "memory-pid", "u", (guint32)pid);
-	if (memory->sample_bytes)
-		g_variant_dict_insert(dict, "memory-sample", "t", (guint64)memory->sample_bytes);
-	if (memory->min_bytes)
-		g_variant_dict_insert(dict, "memory-min", "t", (guint64)memory->min_bytes);
-	if (memory->mmap)
-		g_variant_dict_insert(dict, "memory-mmap", "b", TRUE);
-}
-
 GVariant *record_options_session(const struct record_options *options, pid_t pid)
 {
+	const struct preload_memory *memory = &options->memory;
+	uint32_t number = (uint32_t)pid;
 	GVariantDict dict;
 
 	g_variant_dict_init(&dict, NULL);
 	if (options->system)
 		g_variant_dict_insert(&dict, "system", "b", TRUE);
 	else
-		g_variant_dict_insert_value(&dict, "pids", pids_of(options, pid));
+		g_variant_dict_insert_value(
+			&dict, "pids",
+			g_variant_new_fixed_array(
+				G_VARIANT_TYPE_UINT32,
+				options->pids ? (uint32_t *)(void *)options->pids->data : &number,
+				options->pids ? options->pids->len : 1, sizeof(number)));
 	if (options->events)
 		g_variant_dict_insert_value(
 			&dict, "events",
@@ -329,8 +280,18 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
 	if (options->policy != RECORD_POLICY_DEFAULT)
 		g_variant_dict_insert(&dict, "policy", "s", policies[options->policy]);
-	if (options->memory.wanted)
-		add_memory(&dict, options, pid);
+	/* The library gets its settings from the environment; the session needs to know which
+	 * allocations to expect, and from which process. */
+	if (memory->wanted)
+		g_variant_dict_insert(&dict, "memory", "b", TRUE);
+	if (memory->wanted && options->system)
+		g_variant_dict_insert(&dict, "memory-pid", "u", number);
+	if (memory->sample_bytes)
+		g_variant_dict_insert(&dict, "memory-sample", "t", (guint64)memory->sample_bytes);
+	if (memory->min_bytes)
+		g_variant_dict_insert(&dict, "memory-min", "t", (guint64)memory->min_bytes);
+	if (memory->mmap)
+		g_variant_dict_insert(&dict, "memory-mmap", "b", TRUE);
 	if (options->append)
 		g_variant_dict_insert(&dict, "append", "b", TRUE);
 	if (options->delay_ns)

@@ -28,6 +28,17 @@ struct record_options {
 	char **command;               /* NULL: none */
 };
 
+#define RECORD_OPTIONS_DEFAULT                                  \
+	((struct record_options){ .frequency = 999,             \
+				  .duration_ns = RECORD_NO_END, \
+				  .control = RECORD_NO_CONTROL, \
+				  .memory_min = RECORD_NO_MIN,  \
+				  .policy = RECORD_POLICY_DEFAULT })
+
+/* Options that `profctl top` shares: --system and --pid; --call-graph and --no-kernel. */
+extern const struct cli_option record_what_options[], record_stack_options[];
+extern const char *const record_buses[]; /* by enum client_bus */
+
 /* Returns CLI_CONTINUE, or the exit status. Call record_options_done() in every case. */
 int record_options_parse(struct record_options *options, int argc, char **argv) MUST_CHECK;
 void record_options_done(struct record_options *options);

@@ -12,6 +12,7 @@
 #include "tools/profctl/record-result.h"
 
 #include "tools/common/cli.h"
+#include "tools/common/json.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
@@ -116,6 +117,14 @@ uint64_t record_result_number(const struct record_result *result, const char *ke
 	if (result->summary)
 		g_variant_lookup(result->summary, key, "t", &value);
 	return value;
+}
+
+/* Returns the time since the start of sampling. */
+static uint64_t since_start(const struct record_result *result, uint64_t time)
+{
+	uint64_t start = record_result_number(result, "start-time");
+
+	return time > start ? time - start : 0;
 }
 
 static GVariant *losses_of(const struct record_result *result)
@@ -239,11 +248,10 @@ static void append_losses(const struct record_result *result, GString *line)
 static void print_recorded(const struct record_result *result)
 {
 	g_autoptr(GString) line = g_string_new(NULL);
-	uint64_t start = record_result_number(result, "start-time");
-	uint64_t stop = record_result_number(result, "stop-time");
 	uint64_t n_samples = record_result_number(result, "samples");
 	unsigned n = result->command_pid ? result->samples.threads : result->samples.processes;
-	g_autofree char *elapsed = text_duration(stop > start ? stop - start : 0);
+	g_autofree char *elapsed =
+		text_duration(since_start(result, record_result_number(result, "stop-time")));
 	g_autofree char *samples = text_count(n_samples);
 	g_autofree char *events = text_count(record_result_number(result, "events"));
 
@@ -253,7 +261,7 @@ static void print_recorded(const struct record_result *result)
 			line, ngettext(", %s sample", ", %s samples", (gulong)n_samples), samples);
 	else if (!result->memory)
 		g_string_append_printf(line, _(", no samples, %s events"), events);
-	if (n_samples && result->has_samples)
+	if (n_samples && result->symbols)
 		g_string_append_printf(line,
 				       result->command_pid
 					       ? ngettext(" in %u thread", " in %u threads", n)
@@ -276,7 +284,7 @@ static void print_allocations(const struct record_result *result)
 		fprintf(stderr, _("%s sampled allocations.\n"), n);
 	else if (!allocations->knows_live || record_result_number(result, "lost") > 0)
 		fprintf(stderr, _("%s allocations.\n"), n);
-	else if (result->has_exited)
+	else if (result->left && !result->left->len)
 		fprintf(stderr, _("%s allocations; %s not freed at exit.\n"), n, live);
 	else
 		fprintf(stderr, _("%s allocations; %s not freed yet.\n"), n, live);
@@ -289,7 +297,7 @@ static void print_stacks(const struct record_result *result)
 	uint64_t n_guessed = record_result_number(result, "unwind-guessed");
 	g_autofree char *truncated = text_count(n_truncated);
 	g_autofree char *guessed = text_count(n_guessed);
-	uint64_t n_unresolved = result->has_samples ? result->samples.unresolved : 0;
+	uint64_t n_unresolved = result->symbols ? result->samples.unresolved : 0;
 	uint64_t n_missed = record_result_number(result, "missed-ticks");
 	g_autofree char *unresolved = text_count(n_unresolved);
 	g_autofree char *missed = text_count(n_missed);
@@ -379,11 +387,6 @@ void record_result_print(const struct record_result *result)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static uint64_t since(uint64_t time, uint64_t start)
-{
-	return time > start ? time - start : 0;
-}
-
 static void write_command(const struct record_result *result, struct json *json)
 {
 	if (!result->command_pid) {
@@ -409,7 +412,6 @@ static void write_command(const struct record_result *result, struct json *json)
 static void write_losses(const struct record_result *result, struct json *json)
 {
 	g_autoptr(GVariant) losses = losses_of(result);
-	uint64_t start = record_result_number(result, "start-time");
 	struct loss loss;
 
 	json_bool(json, "lost_incomplete", is_incomplete(losses));
@@ -424,8 +426,8 @@ static void write_losses(const struct record_result *result, struct json *json)
 		else
 			json_null(json, "count");
 		json_uint(json, "bytes", loss.bytes);
-		json_uint(json, "from_ns", since(loss.from, start));
-		json_uint(json, "to_ns", since(loss.to, start));
+		json_uint(json, "from_ns", since_start(result, loss.from));
+		json_uint(json, "to_ns", since_start(result, loss.to));
 		json_end(json);
 	}
 	json_end(json);
@@ -446,7 +448,7 @@ static void write_memory(const struct record_result *result, struct json *json)
 	json_end(json);
 }
 
-static void write_data(const struct record_result *result, struct json *json)
+void record_result_print_json(const struct record_result *result)
 {
 	static const char *const unwind[][2] = {
 		{ "complete", "unwind-complete" },   { "truncated", "unwind-truncated" },
@@ -454,40 +456,37 @@ static void write_data(const struct record_result *result, struct json *json)
 		{ "no_memory", "unwind-no-memory" },
 	};
 	g_auto(GStrv) steps = next_steps(result);
+	struct json json;
 
-	json_string(json, "file", result->file);
-	json_string(json, "transport", result->system ? "system" : "private");
-	write_command(result, json);
-	json_string(json, "reason", result->reason);
-	json_uint(json, "elapsed_ns",
-		  since(record_result_number(result, "stop-time"),
-			record_result_number(result, "start-time")));
-	json_uint(json, "samples", record_result_number(result, "samples"));
-	json_uint(json, "events", record_result_number(result, "events"));
-	json_uint(json, "lost", record_result_number(result, "lost"));
-	write_losses(result, json);
-	json_uint(json, "bytes", result->bytes);
-	json_begin_object(json, "unwind");
+	json_init(&json, out_stdout());
+	json_begin_object(&json, NULL);
+	json_string(&json, "schema", "profctl.record/1");
+	json_null(&json, "capture");
+	json_bool(&json, "truncated", false);
+	json_begin_object(&json, "data");
+	json_string(&json, "file", result->file);
+	json_string(&json, "transport", result->system ? "system" : "private");
+	write_command(result, &json);
+	json_string(&json, "reason", result->reason);
+	json_uint(&json, "elapsed_ns",
+		  since_start(result, record_result_number(result, "stop-time")));
+	json_uint(&json, "samples", record_result_number(result, "samples"));
+	json_uint(&json, "events", record_result_number(result, "events"));
+	json_uint(&json, "lost", record_result_number(result, "lost"));
+	write_losses(result, &json);
+	json_uint(&json, "bytes", result->bytes);
+	json_begin_object(&json, "unwind");
 	for (size_t i = 0; i < ARRAY_SIZE(unwind); i++)
-		json_uint(json, unwind[i][0], record_result_number(result, unwind[i][1]));
-	json_end(json);
-	if (result->has_samples)
-		json_uint(json, "unresolved_samples", result->samples.unresolved);
+		json_uint(&json, unwind[i][0], record_result_number(result, unwind[i][1]));
+	json_end(&json);
+	if (result->symbols)
+		json_uint(&json, "unresolved_samples", result->samples.unresolved);
 	else
-		json_null(json, "unresolved_samples");
-	write_memory(result, json);
-	json_bool(json, "symbols", result->symbols);
-	json_strings(json, "next", (const char *const *)steps);
-}
-
-void record_result_write_json(const struct record_result *result, struct json *json)
-{
-	json_begin_object(json, NULL);
-	json_string(json, "schema", "profctl.record/1");
-	json_null(json, "capture");
-	json_bool(json, "truncated", false);
-	json_begin_object(json, "data");
-	write_data(result, json);
-	json_end(json);
-	json_end(json);
+		json_null(&json, "unresolved_samples");
+	write_memory(result, &json);
+	json_bool(&json, "symbols", result->symbols);
+	json_strings(&json, "next", (const char *const *)steps);
+	json_end(&json);
+	json_end(&json);
+	json_done(&json);
 }

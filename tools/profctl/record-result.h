@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
-#include "tools/common/json.h"
 #include "tools/profctl/record-capture.h"
 #include "tools/profctl/record-options.h"
 
@@ -20,21 +19,19 @@ struct record_result {
 	bool system;        /* the system's profd recorded it */
 	bool kept;          /* the capture is in a file */
 	bool is_lost;       /* the recording ended early and nothing of it is readable */
-	bool symbols;       /* names were added */
 	bool memory;        /* allocations were recorded */
-	bool has_samples;   /* the next one is known */
+	bool symbols;       /* names were added, and the next one is known */
 	struct record_samples samples;
 	bool has_allocations; /* the next one is known */
 	struct record_allocations allocations;
 	bool is_sampled; /* only some allocations were recorded */
-	bool has_exited; /* the command and all processes that it started */
 };
 
 uint64_t record_result_number(const struct record_result *result, const char *key);
 /* Prints to standard error. */
 void record_result_print(const struct record_result *result);
-/* Writes the whole envelope in one line. */
-void record_result_write_json(const struct record_result *result, struct json *json);
+/* Prints one line to standard output. */
+void record_result_print_json(const struct record_result *result);
 
 /* The progress line on standard error. */
 struct progress {

@@ -44,15 +44,14 @@ struct recording {
 	struct record_control control;
 	struct client *client;
 	GMainLoop *loop;
-	GError *error;    /* the error that ended it, else NULL */
-	GError *fallback; /* why the system's profd was not used, until another one is reached */
-	char *reason;     /* of Finished */
+	GError *error;          /* the error that ended it, else NULL */
+	char *reason;           /* of Finished */
 	const char *own_reason; /* why profctl stopped it, if profd cannot know: "duration" */
 	GVariant *summary;
-	struct record_symbols *symbols; /* NULL: not begun */
 	guint timer;
 	unsigned interrupts;
-	bool created, started, stopping, finished, ok, gave_up;
+	atomic_bool skips_names;
+	bool started, stopping, finished, ok, gave_up;
 };
 
 /* ---- Ending ---------------------------------------------------------------------------------- */
@@ -64,17 +63,18 @@ static void check_end(struct recording *recording)
 		g_main_loop_quit(recording->loop);
 }
 
-static void stop(struct recording *recording)
+static void stop(void *data)
 {
+	struct recording *recording = data;
+
 	if (recording->stopping || recording->finished || recording->error)
 		return;
 	recording->stopping = true;
 	g_clear_handle_id(&recording->timer, g_source_remove);
-	if (recording->started)
-		client_stop(recording->client);
-	else
-		g_set_error(&recording->error, CLI_ERROR, CLI_INTERRUPTED,
-			    _("interrupted before the recording began"));
+	client_stop(recording->client);
+	if (!recording->started)
+		cli_set_error(&recording->error, CLI_INTERRUPTED,
+			      _("interrupted before the recording began"));
 	check_end(recording);
 }
 
@@ -86,8 +86,8 @@ static gboolean on_interrupt(gpointer data)
 	if (recording->interrupts >= 3) {
 		recording->gave_up = true;
 		g_main_loop_quit(recording->loop);
-	} else if (recording->interrupts == 2 && recording->symbols) {
-		record_symbols_skip(recording->symbols);
+	} else if (recording->interrupts == 2) {
+		recording->skips_names = true;
 	}
 	stop(recording);
 	return G_SOURCE_CONTINUE;
@@ -111,14 +111,6 @@ static gboolean on_terminate(gpointer data)
 static gboolean on_hang_up(gpointer data)
 {
 	return forward(data, SIGHUP);
-}
-
-/* nohup ignores SIGHUP: the recording outlives its terminal. */
-static bool is_ignored(int number)
-{
-	struct sigaction action;
-
-	return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 static void on_command_end(GPid pid, gint wait_status, gpointer data)
@@ -166,53 +158,30 @@ static gboolean on_delay(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-static void release_command(struct recording *recording)
+static void on_started(const char *control, int sysprof, void *data)
 {
+	struct recording *recording = data;
+	struct command *command = &recording->command;
 	g_autoptr(GError) error = NULL;
-
-	if (command_release(&recording->command, recording->options.command[0],
-			    client_control(recording->client), client_sysprof(recording->client),
-			    &error)) {
-		g_child_watch_add(recording->command.pid, on_command_end, recording);
-		return;
-	}
-	output_discard(&recording->output);
-	stop(recording);
-	recording->error = g_steal_pointer(&error);
-	check_end(recording);
-}
-
-static void on_created(void *data)
-{
-	struct recording *recording = data;
-
-	recording->created = true;
-	if (recording->options.command || recording->control.fd >= 0 ||
-	    recording->attachments.n > 0)
-		client_start_with_collectors(recording->client,
-					     recording->options.no_sysprof ||
-						     !recording->options.command);
-	else
-		client_start(recording->client);
-}
-
-static void on_started(void *data)
-{
-	struct recording *recording = data;
 
 	recording->started = true;
 	if (recording->error || !output_commit(&recording->output, &recording->error)) {
-		command_cancel(&recording->command);
+		command_cancel(command);
 		check_end(recording);
 		return;
 	}
-	if (recording->options.command)
-		release_command(recording);
-	if (recording->attachments.n > 0)
-		attachments_request(&recording->attachments, client_control(recording->client),
-				    &recording->preload);
+	if (recording->options.command &&
+	    command_release(command, recording->options.command[0], control, sysprof, &error)) {
+		g_child_watch_add(command->pid, on_command_end, recording);
+	} else if (recording->options.command) {
+		output_discard(&recording->output);
+		stop(recording);
+		recording->error = g_steal_pointer(&error);
+		check_end(recording);
+	}
+	attachments_request(&recording->attachments, control, &recording->preload);
 	if (recording->control.fd >= 0)
-		record_control_ready(&recording->control, client_control(recording->client));
+		record_control_ready(&recording->control, control);
 	if (recording->stopping)
 		return;
 	if (recording->options.delay_ns)
@@ -228,7 +197,7 @@ static void on_progress(const struct client_counters *counters, void *data)
 	progress_update(&recording->progress, counters);
 }
 
-static void on_warning(const char *code, const char *message, void *data)
+static void on_warning(const char *message, void *data)
 {
 	struct recording *recording = data;
 
@@ -252,18 +221,10 @@ static void on_finished(bool ok, const char *reason, GVariant *summary, void *da
 	check_end(recording);
 }
 
-static gboolean on_fall_back(gpointer data);
-
 static void on_failed(const GError *error, void *data)
 {
 	struct recording *recording = data;
 
-	if (!recording->created && !recording->stopping &&
-	    client_may_fall_back(recording->client, recording->options.bus, error)) {
-		recording->fallback = g_error_copy(error);
-		g_idle_add(on_fall_back, recording);
-		return;
-	}
 	if (!recording->error)
 		recording->error = g_error_copy(error);
 	if (!recording->started)
@@ -272,46 +233,6 @@ static void on_failed(const GError *error, void *data)
 }
 
 /* ---- From start to end ----------------------------------------------------------------------- */
-
-static const struct client_listener client_listener = {
-	.created = on_created,
-	.started = on_started,
-	.progress = on_progress,
-	.warning = on_warning,
-	.finished = on_finished,
-	.failed = on_failed,
-};
-
-/* why: the error of the system's profd; NULL: it was not tried. */
-static bool create_session(struct recording *recording, const GError *why, GError **error)
-{
-	const struct record_options *options = &recording->options;
-
-	recording->client = client_open(why ? CLIENT_PRIVATE : options->bus, why, options->quiet,
-					&client_listener, recording, error);
-	return recording->client &&
-	       client_create(recording->client,
-			     record_options_session(options, recording->command.pid),
-			     recording->output.fd, recording->control.switch_fd, error);
-}
-
-static gboolean on_fall_back(gpointer data)
-{
-	struct recording *recording = data;
-	g_autoptr(GError) why = g_steal_pointer(&recording->fallback);
-
-	g_clear_pointer(&recording->client, client_free);
-	if (recording->stopping || create_session(recording, why, &recording->error))
-		return G_SOURCE_REMOVE;
-	command_cancel(&recording->command);
-	check_end(recording);
-	return G_SOURCE_REMOVE;
-}
-
-static void on_program_end(void *data)
-{
-	stop(data);
-}
 
 /* Returns a line of /proc/PID/status; NULL if it is missing. */
 static char *status_of(uint32_t pid, const char *name)
@@ -338,21 +259,18 @@ static bool check_pid(uint32_t pid, GError **error)
 	g_autofree char *memory = status_of(pid, "VmSize:");
 	g_autofree char *name = status_of(pid, "Name:");
 
-	if (process && strtoul(process, NULL, 10) != pid) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE,
-			    _("%" PRIu32 " is a thread ('%s') of process %s; use --pid %s"), pid,
-			    name ? name : "?", process, process);
-		return false;
-	}
+	if (process && strtoul(process, NULL, 10) != pid)
+		return cli_set_error(error, CLI_FAILURE,
+				     _("%" PRIu32
+				       " is a thread ('%s') of process %s; use --pid %s"),
+				     pid, name ? name : "?", process, process);
 	/* The first thread of a process may end before the others. */
-	if (state && (*state == 'Z' || *state == 'X') && threads &&
-	    strtoul(threads, NULL, 10) <= 1) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE,
-			    _("process %" PRIu32
-			      " has ended, though its parent has not waited for it yet (zombie)"),
-			    pid);
-		return false;
-	}
+	if (state && (*state == 'Z' || *state == 'X') && threads && strtoul(threads, NULL, 10) <= 1)
+		return cli_set_error(
+			error, CLI_FAILURE,
+			_("process %" PRIu32
+			  " has ended, though its parent has not waited for it yet (zombie)"),
+			pid);
 	if (state && *state != 'Z' && !memory)
 		cli_warning(_("process %" PRIu32 " ('%s') is a kernel thread: it has kernel stacks "
 			      "only, and none while it sleeps"),
@@ -362,8 +280,17 @@ static bool check_pid(uint32_t pid, GError **error)
 
 static bool begin(struct recording *recording, GError **error)
 {
+	static const struct client_listener listener = {
+		.started = on_started,
+		.progress = on_progress,
+		.warning = on_warning,
+		.finished = on_finished,
+		.failed = on_failed,
+	};
 	const struct record_options *options = &recording->options;
 	char why[ERRNO_TEXT_BYTES];
+	struct client_request request;
+	struct sigaction hang_up;
 	bool to_stdout = options->output && strcmp(options->output, "-") == 0;
 	g_autofree char *stem = record_options_stem(options);
 	const struct output_options output = {
@@ -374,11 +301,10 @@ static bool begin(struct recording *recording, GError **error)
 		.needs_reading = !options->no_symbols,
 	};
 
-	if (!start_threads_check(THREADS, why)) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE,
-			    _("cannot start the threads and processes of a recording: %s"), why);
-		return false;
-	}
+	if (!start_threads_check(THREADS, why))
+		return cli_set_error(error, CLI_FAILURE,
+				     _("cannot start the threads and processes of a recording: %s"),
+				     why);
 	for (guint i = 0; options->pids && i < options->pids->len; i++)
 		if (!check_pid(g_array_index(options->pids, uint32_t, i), error))
 			return false;
@@ -386,128 +312,87 @@ static bool begin(struct recording *recording, GError **error)
 	    !record_control_open((int)options->control, &recording->control, error))
 		return false;
 	/* first, because no thread may exist before a fork */
-	if (!preload_init(&recording->preload, &options->memory, error))
-		return false;
-	if (!attachments_open(&recording->attachments, options->pids, &recording->preload, error))
-		return false;
-	if (options->command && !command_start(&recording->command, options->command,
-					       &recording->preload, to_stdout, error))
-		return false;
-	if (!output_open(&output, &recording->output, error))
+	if (!preload_init(&recording->preload, &options->memory, error) ||
+	    !attachments_open(&recording->attachments, options->pids, &recording->preload, error) ||
+	    (options->command && !command_start(&recording->command, options->command,
+						&recording->preload, to_stdout, error)) ||
+	    !output_open(&output, &recording->output, error))
 		return false;
 	/* not earlier: opening a pipe waits for its reader, and Ctrl-C may end that */
 	g_unix_signal_add(SIGINT, on_interrupt, recording);
 	g_unix_signal_add(SIGTERM, on_terminate, recording);
-	if (!is_ignored(SIGHUP))
+	/* nohup ignores SIGHUP: the recording outlives its terminal */
+	if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN)
 		g_unix_signal_add(SIGHUP, on_hang_up, recording);
 	if (recording->control.fd >= 0)
-		record_control_watch(&recording->control, on_program_end, recording);
-	return create_session(recording, NULL, error);
-}
-
-static void run(struct recording *recording)
-{
-	recording->loop = g_main_loop_new(NULL, FALSE);
-	progress_init(&recording->progress, &recording->options);
-	if (begin(recording, &recording->error))
-		g_main_loop_run(recording->loop);
-	progress_done(&recording->progress);
-}
-
-static void on_named(void *data)
-{
-	struct recording *recording = data;
-
-	g_main_loop_quit(recording->loop);
+		record_control_watch(&recording->control, stop, recording);
+	request = (struct client_request){
+		.bus = options->bus,
+		.quiet = options->quiet,
+		.wants_control = options->command || recording->control.fd >= 0 ||
+				 recording->attachments.n > 0,
+		.wants_sysprof = options->command && !options->no_sysprof,
+		.options = record_options_session(options, recording->command.pid),
+		.capture_fd = recording->output.fd,
+		.switch_fd = recording->control.switch_fd,
+	};
+	recording->client = client_open(&request, &listener, recording, error);
+	return recording->client;
 }
 
 /* Returns whether the capture has its names. A capture that ended badly stays unchanged. */
-static bool add_names(struct recording *recording, struct record_result *result)
+static bool add_names(struct recording *recording, struct record_samples *ret_samples)
 {
 	g_autoptr(GError) error = NULL;
 	bool named;
 
 	if (recording->options.no_symbols || !recording->ok || recording->error ||
-	    recording->interrupts >= 2)
+	    recording->skips_names)
 		return false;
-	recording->symbols = record_symbols_start(recording->output.fd, recording->output.path,
-						  recording->client, on_named, recording, &error);
-	if (recording->symbols)
-		g_main_loop_run(recording->loop);
-	if (recording->gave_up)
-		return false;
-	named = recording->symbols &&
-		record_symbols_finish(recording->symbols, &result->samples, &error);
-	result->has_samples = named;
+	named = record_capture_symbolize(recording->output.fd, recording->output.path,
+					 recording->client, recording->loop,
+					 &recording->skips_names, ret_samples, &error);
 	if (error)
 		cli_warning(_("no names were added: %s"), error->message);
 	return named;
 }
 
-static bool nothing_captured(const struct recording *recording, const struct record_result *result)
-{
-	if (record_result_number(result, "samples"))
-		return false;
-	/* a short command, or block of a program, may be over before its first sample */
-	return (recording->options.frequency && !recording->options.command &&
-		recording->control.fd < 0) ||
-	       !record_result_number(result, "events");
-}
-
 /* Sets the error for a bad recording without a failure so far. */
 static void judge(struct recording *recording, const struct record_result *result)
 {
+	const struct record_options *options = &recording->options;
 	int32_t failed = 0;
 
 	if (recording->error)
 		return;
 	if (!recording->ok && result->is_lost) {
-		g_set_error(
-			&recording->error, CLI_ERROR, CLI_FAILURE,
+		cli_set_error(
+			&recording->error, CLI_FAILURE,
 			_("nothing was recorded: it ended (%s) before anything was written to '%s'; "
 			  "record again"),
 			recording->reason, recording->output.path);
 	} else if (!recording->ok) {
 		g_variant_lookup(recording->summary, "error", "i", &failed);
-		g_set_error(
-			&recording->error, CLI_ERROR, CLI_FAILURE,
+		cli_set_error(
+			&recording->error, CLI_FAILURE,
 			_("the recording ended early (%s%s%s); '%s' has what was written until then"),
 			recording->reason, failed ? ": " : "", failed ? ERRNO_TEXT(failed) : "",
 			recording->output.path);
-	} else if (nothing_captured(recording, result)) {
-		g_set_error(&recording->error, CLI_ERROR, CLI_NOTHING_CAPTURED,
-			    _("nothing was captured: no sample was taken while the recording ran"));
-	}
-}
-
-/* Returns the status of the recording alone. */
-static int recording_status(struct recording *recording, const struct record_result *result)
-{
-	judge(recording, result);
-	if (!recording->error)
-		return recording->interrupts ? CLI_INTERRUPTED : CLI_OK;
-	record_control_fail(&recording->control, recording->error->message);
-	return cli_fail(g_steal_pointer(&recording->error));
-}
-
-static void report(const struct recording *recording, const struct record_result *result)
-{
-	struct json json;
-
-	if (!recording->finished || result->is_lost)
-		return;
-	if (!recording->options.quiet)
-		record_result_print(result);
-	if (recording->options.json) {
-		json_init(&json, out_stdout());
-		record_result_write_json(result, &json);
-		json_done(&json);
+	} else if (!record_result_number(result, "samples") &&
+		   (!record_result_number(result, "events") ||
+		    /* a short command, or block of a program, may be over before its first
+		     * sample */
+		    (options->frequency && !options->command && recording->control.fd < 0))) {
+		cli_set_error(
+			&recording->error, CLI_NOTHING_CAPTURED,
+			_("nothing was captured: no sample was taken while the recording ran"));
 	}
 }
 
 static int end(struct recording *recording)
 {
-	g_autofree char *target = record_options_target(&recording->options, true);
+	const struct record_options *options = &recording->options;
+	g_autofree char *target = record_options_target(options, true);
 	struct record_result result = {
 		.target = target,
 		.file = recording->output.path,
@@ -515,7 +400,8 @@ static int end(struct recording *recording)
 		.summary = recording->summary,
 		.command_pid = recording->command.pid,
 		.wait_status = recording->command.wait_status,
-		.memory = recording->options.memory.wanted,
+		.memory = options->memory.wanted,
+		.is_sampled = options->memory.sample_bytes > 0,
 	};
 	g_autoptr(GArray) left = NULL;
 	bool ran = recording->command.pid && recording->started;
@@ -529,17 +415,15 @@ static int end(struct recording *recording)
 		if (result.is_lost)
 			output_discard(&recording->output);
 		else
-			result.symbols = add_names(recording, &result);
+			result.symbols = add_names(recording, &result.samples);
 		if (recording->gave_up)
 			return CLI_INTERRUPTED;
 		if (ran)
 			result.left = left =
 				record_capture_left(recording->output.fd, recording->command.pid);
-		if (result.memory && !recording->options.append)
+		if (result.memory && !options->append)
 			result.has_allocations = record_capture_allocations(recording->output.fd,
 									    &result.allocations);
-		result.is_sampled = recording->options.memory.sample_bytes > 0;
-		result.has_exited = ran && !result.left->len;
 		result.kept = output_is_kept(&recording->output);
 		result.bytes = output_bytes(&recording->output);
 		if (!result.bytes)
@@ -549,30 +433,37 @@ static int end(struct recording *recording)
 	} else if (!recording->started) {
 		output_discard(&recording->output);
 	}
-	if (!recording->error)
-		report(recording, &result);
-	status = recording_status(recording, &result);
+	if (!recording->error && recording->finished && !result.is_lost) {
+		if (!options->quiet)
+			record_result_print(&result);
+		if (options->json)
+			record_result_print_json(&result);
+	}
+	judge(recording, &result);
+	status = recording->interrupts ? CLI_INTERRUPTED : CLI_OK;
+	if (recording->error)
+		status = cli_fail(g_error_copy(recording->error));
 	if (ran && (command_exit_status(&recording->command) || status == CLI_INTERRUPTED))
 		status = command_exit_status(&recording->command);
 	return status;
 }
 
-/* The program is notified last, because it may record into the same file at once. */
 static void recording_done(struct recording *recording, int status)
 {
 	command_cancel(&recording->command);
-	record_symbols_free(recording->symbols);
 	client_free(recording->client);
 	if (recording->output.path)
 		output_done(&recording->output);
 	g_clear_pointer(&recording->summary, g_variant_unref);
-	g_clear_error(&recording->fallback);
-	g_clear_pointer(&recording->loop, g_main_loop_unref);
+	g_main_loop_unref(recording->loop);
 	g_free(recording->reason);
 	attachments_done(&recording->attachments);
 	preload_done(&recording->preload);
 	record_options_done(&recording->options);
-	record_control_end(&recording->control, status);
+	/* last, because the program may record into the same file at once */
+	record_control_end(&recording->control, status,
+			   recording->error ? recording->error->message : NULL);
+	g_clear_error(&recording->error);
 }
 
 int profctl_record(int argc, char **argv)
@@ -587,8 +478,13 @@ int profctl_record(int argc, char **argv)
 		record_options_done(&recording.options);
 		return status;
 	}
-	run(&recording);
-	status = recording.gave_up ? CLI_INTERRUPTED : end(&recording);
+	recording.loop = g_main_loop_new(NULL, FALSE);
+	progress_init(&recording.progress, &recording.options);
+	if (begin(&recording, &recording.error))
+		g_main_loop_run(recording.loop);
+	progress_done(&recording.progress);
+	if (!recording.gave_up)
+		status = end(&recording);
 	if (recording.gave_up) {
 		/* exit at once without waiting, even if a thread is still adding names */
 		cli_error(_("aborted; what was recorded is in '%s'"), recording.output.path);

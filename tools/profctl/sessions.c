@@ -16,7 +16,6 @@
 
 #include <glib/gi18n.h>
 #include <pwd.h>
-#include <time.h>
 
 #define PATIENCE_MS 20000
 #define COMPLETION_PATIENCE_MS 1000 /* a shell waits after a key press */
@@ -99,17 +98,6 @@ static GPtrArray *sessions_get(const struct transport *transport, int patience_m
 	return sessions;
 }
 
-static char *join_pids(GVariant *pids)
-{
-	GString *text = g_string_new(_("pid"));
-	gsize n;
-	const uint32_t *numbers = g_variant_get_fixed_array(pids, &n, sizeof(*numbers));
-
-	for (gsize i = 0; i < n; i++)
-		g_string_append_printf(text, "%s %u", i ? "," : "", numbers[i]);
-	return g_string_free(text, FALSE);
-}
-
 /* Returns "pid 12, 13", "the system" or the command, in harmless characters; g_free. */
 static char *session_target(const struct session_info *session)
 {
@@ -117,16 +105,23 @@ static char *session_target(const struct session_info *session)
 		pids = g_variant_lookup_value(session->options, "pids", G_VARIANT_TYPE("au"));
 	g_autoptr(GVariant) command =
 		g_variant_lookup_value(session->options, "command", G_VARIANT_TYPE("aay"));
-	g_autofree char *text = NULL;
+	g_autoptr(GString) text = g_string_new(NULL);
+	gsize n = 0;
 
 	if (command) {
 		g_auto(GStrv) words = g_variant_dup_bytestring_array(command, NULL);
+		g_autofree char *line = g_strjoinv(" ", words);
 
-		text = g_strjoinv(" ", words);
+		g_string_append(text, line);
 	} else {
-		text = pids ? join_pids(pids) : g_strdup(_("the system"));
+		const uint32_t *numbers =
+			pids ? g_variant_get_fixed_array(pids, &n, sizeof(*numbers)) : NULL;
+
+		g_string_append(text, pids ? _("pid") : _("the system"));
+		for (gsize i = 0; i < n; i++)
+			g_string_append_printf(text, "%s %u", i ? "," : "", numbers[i]);
 	}
-	return text_escape(text);
+	return text_escape(text->str);
 }
 
 static bool is_over(const struct session_info *session)
@@ -137,13 +132,10 @@ static bool is_over(const struct session_info *session)
 /* Gets the duration of a running session; false if it has not begun or has ended. */
 static bool elapsed_ns(const struct session_info *session, uint64_t *ret_ns)
 {
-	struct timespec now;
-	uint64_t ns;
+	uint64_t ns = (uint64_t)g_get_monotonic_time() * 1000;
 
 	if (!session->start_ns || is_over(session))
 		return false;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	*ret_ns = ns > session->start_ns ? ns - session->start_ns : 0;
 	return true;
 }
@@ -253,8 +245,8 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		break;
 	case FIELD_USER:
 		user = getpwuid(session->uid);
-		*ret_cell = user ? cell_own_text(g_strdup(user->pw_name))
-				 : cell_own_text(g_strdup_printf("%u", session->uid));
+		*ret_cell = cell_own_text(user ? g_strdup(user->pw_name)
+					       : g_strdup_printf("%u", session->uid));
 		break;
 	case FIELD_ELAPSED:
 		*ret_cell = elapsed_ns(session, &elapsed) ? cell_uint(elapsed) : cell_unknown();
@@ -327,12 +319,11 @@ int profctl_status(int argc, char **argv)
 
 	if (status != CLI_CONTINUE)
 		return status;
-	if (!transport_open_system(&transport, &error)) {
-		if (transport.is_absent)
-			cli_error(_(
-				"The profd service is not running, so there are no shared sessions. 'profctl record' works without it."));
-		else
-			cli_error("%s", error->message);
+	if (!transport_open(&transport, TRANSPORT_SYSTEM, &error)) {
+		if (!transport.is_absent)
+			return cli_fail(error);
+		cli_error(_(
+			"The profd service is not running, so there are no shared sessions. 'profctl record' works without it."));
 		status = error->code;
 		g_error_free(error);
 		return status;
@@ -350,29 +341,21 @@ int profctl_status(int argc, char **argv)
 
 /* ---- stop, pause, resume --------------------------------------------------------------------- */
 
-/* Returns whether the verb has an effect in the session's state. */
-static bool is_for(const struct session_info *session, const char *verb)
-{
-	if (strcmp(verb, "pause") == 0)
-		return strcmp(session->state, "running") == 0;
-	if (strcmp(verb, "resume") == 0)
-		return strcmp(session->state, "paused") == 0;
-	return !is_over(session);
-}
-
 /* Prints session numbers for a shell. Does not start profd, because a new one has no sessions. */
 static void complete(const char *verb)
 {
 	struct transport transport = { 0 };
 	g_autoptr(GPtrArray) sessions = NULL;
 
-	if (transport_open_running(&transport, NULL))
+	if (transport_open(&transport, TRANSPORT_RUNNING, NULL))
 		sessions = sessions_get(&transport, COMPLETION_PATIENCE_MS, NULL);
 	transport_close(&transport);
 	for (guint i = 0; sessions && i < sessions->len; i++) {
 		const struct session_info *session = sessions->pdata[i];
 
-		if (is_for(session, verb))
+		if (strcmp(verb, "pause") == 0    ? is_recording(session)
+		    : strcmp(verb, "resume") == 0 ? strcmp(session->state, "paused") == 0
+						  : !is_over(session))
 			out_printf(out_stdout(), "%u\n", session->id);
 	}
 }
@@ -424,12 +407,10 @@ static bool choose(const struct transport *transport, uint32_t *ret_id, GError *
 		return true;
 	}
 	if (n == 0)
-		g_set_error(error, CLI_ERROR, CLI_FAILURE,
-			    _("the system's profd has no session that you can see"));
-	else
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("%u sessions record; name one by its number:%s"), n, list->str);
-	return false;
+		return cli_set_error(error, CLI_FAILURE,
+				     _("the system's profd has no session that you can see"));
+	return cli_set_error(error, CLI_USAGE, _("%u sessions record; name one by its number:%s"),
+			     n, list->str);
 }
 
 static bool call(const struct transport *transport, uint32_t id, const char *method, GError **error)
@@ -445,8 +426,7 @@ static bool call(const struct transport *transport, uint32_t id, const char *met
 		return true;
 	if (g_error_matches(failure, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_METHOD) ||
 	    g_error_matches(failure, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT))
-		g_set_error(error, CLI_ERROR, CLI_FAILURE,
-			    _("the system's profd has no session %u"), id);
+		cli_set_error(error, CLI_FAILURE, _("the system's profd has no session %u"), id);
 	else
 		g_propagate_error(error, transport_translate(failure));
 	return false;
@@ -469,7 +449,7 @@ int profctl_control(int argc, char **argv)
 		return status;
 	if (argc > 0 && !g_ascii_string_to_unsigned(argv[0], 10, 1, G_MAXUINT32, &number, NULL))
 		return cli_usage_error(_("'%s' is not a session number"), argv[0]);
-	if (!transport_open_system(&transport, &error))
+	if (!transport_open(&transport, TRANSPORT_SYSTEM, &error))
 		return cli_fail(error);
 	id = (uint32_t)number;
 	if ((id || choose(&transport, &id, &error)) &&

@@ -69,23 +69,17 @@ guint top_screen_rows(void)
 
 /* ---- Drawing --------------------------------------------------------------------------------- */
 
-/* Writes a line from `column` on, cut at the edge of the screen. */
-static void put(int line, int column, const char *text, enum text_align align)
-{
-	int columns = COLS - column;
-	g_autofree char *fitted = NULL;
-
-	if (line >= LINES || columns <= 0)
-		return;
-	fitted = text_fit(text, (unsigned)columns, align);
-	/* leaves the last cell of the last line alone, because writing it would scroll */
-	mvaddnstr(line, column, fitted, -1);
-}
-
+/* Cuts the line at the edge of the screen. */
 static void put_line(int line, attr_t attributes, const char *text)
 {
+	g_autofree char *fitted = NULL;
+
+	if (line >= LINES || COLS <= 0)
+		return;
+	fitted = text_fit(text, (unsigned)COLS, TEXT_LEFT);
 	attrset(attributes);
-	put(line, 0, text, TEXT_LEFT);
+	/* leaves the last cell of the last line alone, because writing it would scroll */
+	mvaddnstr(line, 0, fitted, -1);
 	attrset(A_NORMAL);
 }
 
@@ -101,46 +95,45 @@ enum field {
 
 struct page {
 	const struct top_content *content;
+	const struct top_browse *browse;
 	guint first, n;
 };
 
 static const struct top_row *row_at(const struct page *page, size_t row)
 {
-	return &g_array_index(page->content->rows, struct top_row, page->first + row);
+	return &g_array_index(page->browse->rows, struct top_row, page->first + row);
 }
 
-static bool shows_functions(enum top_kind kind)
+static bool shows_functions(const struct top_browse *browse)
 {
-	return kind == TOP_FUNCTIONS || kind == TOP_CALLERS;
+	return browse->view.kind == TOP_FUNCTIONS || browse->view.kind == TOP_CALLERS;
+}
+
+static const struct live_function *function_at(const struct page *page, size_t row)
+{
+	return LIVE_AT(page->browse->live->functions, live_function, row_at(page, row)->number);
 }
 
 /* Returns whether the function stands for the places of a file whose names are not known yet. */
 static bool is_pending(const struct page *page, size_t row)
 {
-	const struct live *live = page->content->live;
 	uint32_t number = row_at(page, row)->number;
 
-	return shows_functions(page->content->kind) && number &&
-	       LIVE_AT(live->images, live_image,
-		       LIVE_AT(live->functions, live_function, number)->image)
+	return shows_functions(page->browse) && number &&
+	       LIVE_AT(page->browse->live->images, live_image, function_at(page, row)->image)
 			       ->pending == number;
-}
-
-static const char *shown_name(const struct page *page, size_t row)
-{
-	return LIVE_AT(page->content->live->functions, live_function, row_at(page, row)->number)
-		->shown;
 }
 
 /* Functions whose names differ only in their parameters have these. */
 static const char *function_name(const struct page *page, size_t row)
 {
-	if (page->content->kind == TOP_CALLERS && !row_at(page, row)->number)
+	if (page->browse->view.kind == TOP_CALLERS && !row_at(page, row)->number)
 		return row_at(page, row)->name;
 	for (size_t other = 0; other < page->n; other++)
-		if (other != row && strcmp(shown_name(page, other), shown_name(page, row)) == 0)
+		if (other != row &&
+		    strcmp(function_at(page, other)->shown, function_at(page, row)->shown) == 0)
 			return row_at(page, row)->name;
-	return shown_name(page, row);
+	return function_at(page, row)->shown;
 }
 
 static struct cell share_of(uint64_t part, double whole)
@@ -151,36 +144,36 @@ static struct cell share_of(uint64_t part, double whole)
 static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	const struct page *page = data;
-	const struct top_content *content = page->content;
-	const struct live *live = content->live;
+	const struct live *live = page->browse->live;
+	double all = (double)page->browse->all.weight;
 	const struct top_row *of = row_at(page, row);
 	uint32_t image;
 
 	switch (field) {
 	case FIELD_SELF:
-		*ret_cell = share_of(of->self.weight, (double)content->all.weight);
+		*ret_cell = share_of(of->self.weight, all);
 		break;
 	case FIELD_TOTAL:
-		*ret_cell = share_of(of->total.weight, (double)content->all.weight);
+		*ret_cell = share_of(of->total.weight, all);
 		break;
 	case FIELD_CPU:
-		*ret_cell = share_of(of->self.samples, content->cpu_samples);
+		*ret_cell = share_of(of->self.samples, page->content->cpu_samples);
 		break;
 	case FIELD_SAMPLES:
 		*ret_cell = cell_uint(of->total.samples);
 		break;
 	case FIELD_NUMBER:
 		*ret_cell =
-			cell_uint(content->kind == TOP_PROCESSES
+			cell_uint(page->browse->view.kind == TOP_PROCESSES
 					  ? LIVE_AT(live->processes, live_process, of->number)->pid
 					  : LIVE_AT(live->threads, live_thread, of->number)->tid);
 		break;
 	case FIELD_NAME:
-		*ret_cell = cell_text(shows_functions(content->kind) ? function_name(page, row)
-								     : of->name);
+		*ret_cell = cell_text(shows_functions(page->browse) ? function_name(page, row)
+								    : of->name);
 		break;
 	default:
-		image = LIVE_AT(live->functions, live_function, of->number)->image;
+		image = function_at(page, row)->image;
 		if (image && !is_pending(page, row))
 			*ret_cell = cell_own_text(g_path_get_basename(
 				LIVE_AT(live->images, live_image, image)->path));
@@ -191,31 +184,32 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 /* Draws the titles and the rows of a page from a line on. */
 static void draw_rows(const struct page *page, int line)
 {
-	const struct top_content *content = page->content;
+	bool of_processes = page->browse->view.kind == TOP_PROCESSES;
 	struct table table = { .rows = page->n,
 			       .get = get_cell,
 			       .data = page,
-			       .is_coarse = content->all.samples < 1000,
+			       .is_coarse = page->browse->all.samples < 1000,
 			       .fit = function_name_fit };
 	g_auto(GStrv) lines = NULL;
 	struct out out;
 
 	out_init(&out, -1);
-	if (shows_functions(content->kind)) {
+	if (shows_functions(page->browse)) {
 		table_add_column(&table, FIELD_SELF, COLUMN_PERCENT, _("self %"));
 		table_add_column(&table, FIELD_TOTAL, COLUMN_PERCENT, _("total %"));
 		table_add_column(&table, FIELD_SAMPLES, COLUMN_COUNT, _("samples"));
 		table_add_column(&table, FIELD_NAME, COLUMN_NAME,
-				 content->kind == TOP_CALLERS ? _("called by") : _("function"));
+				 page->browse->view.kind == TOP_CALLERS ? _("called by")
+									: _("function"));
 		table_add_column(&table, FIELD_PLACE, COLUMN_PLACE, NULL);
 	} else {
 		table_add_column(&table, FIELD_CPU, COLUMN_PERCENT, _("CPU %"));
 		table_add_column(&table, FIELD_SELF, COLUMN_PERCENT, _("share %"));
 		table_add_column(&table, FIELD_SAMPLES, COLUMN_COUNT, _("samples"));
 		table_add_column(&table, FIELD_NUMBER, COLUMN_NUMBER,
-				 content->kind == TOP_PROCESSES ? _("pid") : _("tid"));
+				 of_processes ? _("pid") : _("tid"));
 		table_add_column(&table, FIELD_NAME, COLUMN_NAME,
-				 content->kind == TOP_PROCESSES ? _("process") : _("thread"));
+				 of_processes ? _("process") : _("thread"));
 	}
 	table_print(&table, &(struct table_style){ .out = &out, .columns = (unsigned)COLS },
 		    page->n);
@@ -223,10 +217,10 @@ static void draw_rows(const struct page *page, int line)
 	out_done(&out);
 	for (guint i = 0; i <= page->n && lines[i]; i++)
 		put_line(line + (int)i,
-			 i == 0                                     ? A_BOLD
-			 : page->first + i - 1 == content->selected ? A_STANDOUT
-			 : is_pending(page, i - 1)                  ? A_DIM
-								    : A_NORMAL,
+			 i == 0                                          ? A_BOLD
+			 : page->first + i - 1 == page->browse->selected ? A_STANDOUT
+			 : is_pending(page, i - 1)                       ? A_DIM
+									 : A_NORMAL,
 			 lines[i]);
 }
 
@@ -243,37 +237,32 @@ static const struct {
 	{ "q", N_("quit") },
 };
 
-static void draw_help(int line)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(help); i++) {
-		g_autofree char *text = g_strdup_printf("  %-11s%s", help[i].keys, _(help[i].text));
-
-		put_line(line + (int)i, A_NORMAL, text);
-	}
-}
-
 void top_screen_draw(const struct top_content *content)
 {
+	const struct top_browse *browse = content->browse;
 	guint room = top_screen_rows();
 	int line = *content->status ? 2 : 1;
-	struct page page = { .content = content };
+	struct page page = { .content = content, .browse = browse };
 
-	page.first = content->selected >= room ? content->selected - room + 1 : 0;
-	page.n = MIN_OF(room, content->rows->len - MIN_OF(page.first, content->rows->len));
+	page.first = browse->selected >= room ? browse->selected - room + 1 : 0;
+	page.n = MIN_OF(room, browse->rows->len - MIN_OF(page.first, browse->rows->len));
 	erase();
 	put_line(0, A_BOLD, content->title);
 	put_line(1, A_NORMAL, content->status);
-	if (content->shows_keys)
-		draw_help(line + 1);
-	else if (page.n == 0)
+	for (size_t i = 0; browse->shows_keys && i < ARRAY_SIZE(help); i++) {
+		g_autofree char *text = g_strdup_printf("  %-11s%s", help[i].keys, _(help[i].text));
+
+		put_line(line + 1 + (int)i, A_NORMAL, text);
+	}
+	if (!browse->shows_keys && page.n == 0)
 		put_line(line, A_DIM, _("nothing to show"));
-	else
+	else if (!browse->shows_keys)
 		draw_rows(&page, line);
 	if (LINES > FIRST_ROW + 1)
 		put_line(
 			LINES - 1, A_DIM,
-			content->shows_keys ? _("any key returns")
-			: shows_functions(content->kind)
+			browse->shows_keys ? _("any key returns")
+			: shows_functions(browse)
 				? _("f p t view  Enter callers  Bksp back  s sort  / find  Space hold  ? keys  q quit")
 				: _("f p t view  Enter open  Bksp back  s sort  / find  Space hold  ? keys  q quit"));
 	refresh();

@@ -7,14 +7,8 @@
 struct top_content {
 	const char *title;
 	const char *status; /* "" = none */
-	enum top_kind kind;
-	enum top_sort sort;
-	const struct live *live;
-	bool shows_keys;    /* instead of rows */
-	const GArray *rows; /* of struct top_row */
-	struct amount all;  /* the total of which the rows are shares */
+	const struct top_browse *browse;
 	double cpu_samples; /* the samples of a CPU that is never idle */
-	guint selected;     /* index into rows */
 };
 
 /* Keys that are not characters. */

@@ -21,6 +21,7 @@
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
 #define MAX_FILTER 64 /* characters */
@@ -80,17 +81,6 @@ static void count_function(struct counting *counting, uint32_t function, struct 
 	amount_add(&counting->rows[function].total, amount);
 }
 
-static void count_stack(struct counting *counting, uint32_t node, struct amount amount)
-{
-	const struct step *steps = counting->steps;
-
-	amount_add(&counting->rows[steps[node].function].self, amount);
-	do {
-		count_function(counting, steps[node].function, amount);
-		node = steps[node].parent;
-	} while (node);
-}
-
 /* self: samples in which the function was the innermost one. */
 static void count_callers(struct counting *counting, uint32_t node, struct amount amount)
 {
@@ -111,12 +101,17 @@ static void count_callers(struct counting *counting, uint32_t node, struct amoun
 
 static void count(struct counting *counting, uint32_t node, uint32_t thread, struct amount amount)
 {
+	const struct step *steps = counting->steps;
 	uint32_t process = LIVE_AT(counting->live->threads, live_thread, thread)->process;
 
 	counting->serial++;
 	switch (counting->view->kind) {
 	case TOP_FUNCTIONS:
-		count_stack(counting, node, amount);
+		amount_add(&counting->rows[steps[node].function].self, amount);
+		do {
+			count_function(counting, steps[node].function, amount);
+			node = steps[node].parent;
+		} while (node);
 		break;
 	case TOP_CALLERS:
 		count_callers(counting, node, amount);
@@ -216,30 +211,13 @@ static gint compare(gconstpointer a, gconstpointer b, gpointer data)
 	return by_name ? by_name : (x->number > y->number) - (x->number < y->number);
 }
 
-static size_t numbers_of(const struct top_view *view, const struct live *live)
-{
-	switch (view->kind) {
-	case TOP_PROCESSES:
-		return live->processes->len;
-	case TOP_THREADS:
-		return live->threads->len;
-	default:
-		return live->functions->len;
-	}
-}
-
-static bool is_wanted(const char *filter, const char *name)
-{
-	g_autofree char *folded = filter ? g_utf8_casefold(name, -1) : NULL;
-
-	return !filter || strstr(folded, filter);
-}
-
 GArray *top_view_rows(const struct top_view *view, const struct live *live, struct amount *ret_all)
 {
 	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct top_row));
 	g_autofree char *filter = view->filter ? g_utf8_casefold(view->filter, -1) : NULL;
-	size_t n = numbers_of(view, live);
+	size_t n = view->kind == TOP_PROCESSES ? live->processes->len
+		   : view->kind == TOP_THREADS ? live->threads->len
+					       : live->functions->len;
 	g_autofree struct top_row *all = g_new0(struct top_row, n);
 	g_autofree uint64_t *seen = g_new0(uint64_t, n);
 	bool by_stack = view->kind == TOP_FUNCTIONS || view->kind == TOP_CALLERS;
@@ -251,13 +229,16 @@ GArray *top_view_rows(const struct top_view *view, const struct live *live, stru
 
 	*ret_all = count_window(&counting);
 	for (size_t i = 0; i < n; i++) {
+		g_autofree char *folded = NULL;
+
 		if (view->kind == TOP_PROCESSES || view->kind == TOP_THREADS)
 			all[i].total = all[i].self;
 		if (!all[i].total.samples)
 			continue;
 		all[i].number = (uint32_t)i;
 		all[i].name = name_of(view, live, (uint32_t)i);
-		if (is_wanted(filter, all[i].name))
+		folded = filter ? g_utf8_casefold(all[i].name, -1) : NULL;
+		if (!filter || strstr(folded, filter))
 			g_array_append_val(rows, all[i]);
 	}
 	g_array_sort_with_data(rows, compare, &sort);
@@ -268,10 +249,9 @@ GArray *top_view_rows(const struct top_view *view, const struct live *live, stru
 
 static const char *const sorts[] = { N_("self"), N_("total"), N_("name") };
 
-/* What Backspace restores. */
+/* Backspace restores it, except for the order. */
 struct past_view {
-	enum top_kind kind;
-	uint32_t process, function;
+	struct top_view view;
 	guint selected;
 };
 
@@ -290,18 +270,6 @@ void top_browse_done(struct top_browse *browse)
 	g_string_free(browse->filter, TRUE);
 }
 
-/* The selected row stays selected when it moves. */
-static void find_selected(struct top_browse *browse)
-{
-	for (guint i = 0; i < browse->rows->len; i++)
-		if (g_array_index(browse->rows, struct top_row, i).number ==
-			    browse->selected_number &&
-		    browse->selected > 0)
-			browse->selected = i;
-	if (browse->selected >= browse->rows->len)
-		browse->selected = browse->rows->len ? browse->rows->len - 1 : 0;
-}
-
 void top_browse_count(struct top_browse *browse)
 {
 	struct top_view view = browse->view;
@@ -317,7 +285,13 @@ void top_browse_count(struct top_browse *browse)
 	view.filter = browse->filter->len ? browse->filter->str : NULL;
 	g_array_unref(browse->rows);
 	browse->rows = top_view_rows(&view, browse->live, &browse->all);
-	find_selected(browse);
+	/* the selected row stays selected when it moves */
+	for (guint i = 0; i < browse->rows->len && browse->selected > 0; i++)
+		if (g_array_index(browse->rows, struct top_row, i).number ==
+		    browse->selected_number)
+			browse->selected = i;
+	if (browse->selected >= browse->rows->len)
+		browse->selected = browse->rows->len ? browse->rows->len - 1 : 0;
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
@@ -332,21 +306,28 @@ static void select_row(struct top_browse *browse, gint64 row)
 			g_array_index(browse->rows, struct top_row, browse->selected).number;
 }
 
+/* Shows a view in the present order, with a selected row. */
+static void show(struct top_browse *browse, const struct top_view *view, guint selected)
+{
+	enum top_sort sort = browse->view.sort;
+
+	browse->view = *view;
+	browse->view.sort = sort;
+	browse->selected = 0;
+	top_browse_count(browse);
+	select_row(browse, selected);
+}
+
 static void go_to(struct top_browse *browse, enum top_kind kind, uint32_t process,
 		  uint32_t function)
 {
-	const struct past_view past = { browse->view.kind, browse->view.process,
-					browse->view.function, browse->selected };
+	const struct past_view past = { browse->view, browse->selected };
+	const struct top_view view = { .kind = kind, .process = process, .function = function };
 
 	if (browse->steps->len == MAX_STEPS)
 		g_array_remove_index(browse->steps, 0);
 	g_array_append_val(browse->steps, past);
-	browse->view.kind = kind;
-	browse->view.process = process;
-	browse->view.function = function;
-	browse->selected = 0;
-	top_browse_count(browse);
-	select_row(browse, 0);
+	show(browse, &view, 0);
 }
 
 static void go_back(struct top_browse *browse)
@@ -357,35 +338,24 @@ static void go_back(struct top_browse *browse)
 		return;
 	past = g_array_index(browse->steps, struct past_view, browse->steps->len - 1);
 	g_array_set_size(browse->steps, browse->steps->len - 1);
-	browse->view.kind = past.kind;
-	browse->view.process = past.process;
-	browse->view.function = past.function;
-	browse->selected = 0;
-	top_browse_count(browse);
-	select_row(browse, past.selected);
+	show(browse, &past.view, past.selected);
 }
 
 /* Opens the callers of a function, or the functions of a process or of a thread's process. */
 static void enter(struct top_browse *browse)
 {
-	uint32_t number, process;
+	uint32_t number;
 
 	if (browse->selected >= browse->rows->len)
 		return;
 	number = g_array_index(browse->rows, struct top_row, browse->selected).number;
-	switch (browse->view.kind) {
-	case TOP_PROCESSES:
+	if (browse->view.kind == TOP_PROCESSES)
 		go_to(browse, TOP_FUNCTIONS, number, 0);
-		break;
-	case TOP_THREADS:
-		process = LIVE_AT(browse->live->threads, live_thread, number)->process;
-		go_to(browse, TOP_FUNCTIONS, process, 0);
-		break;
-	default:
-		if (number)
-			go_to(browse, TOP_CALLERS, browse->view.process, number);
-		break;
-	}
+	else if (browse->view.kind == TOP_THREADS)
+		go_to(browse, TOP_FUNCTIONS,
+		      LIVE_AT(browse->live->threads, live_thread, number)->process, 0);
+	else if (number)
+		go_to(browse, TOP_CALLERS, browse->view.process, number);
 }
 
 static void edit(struct top_browse *browse, unsigned key)
@@ -421,30 +391,20 @@ static void move(struct top_browse *browse, unsigned key, gint64 page)
 {
 	gint64 at = browse->selected;
 
-	switch (key) {
-	case TOP_KEY_UP:
-	case 'k':
+	if (key == TOP_KEY_UP || key == 'k')
 		at--;
-		break;
-	case TOP_KEY_DOWN:
-	case 'j':
+	else if (key == TOP_KEY_DOWN || key == 'j')
 		at++;
-		break;
-	case TOP_KEY_PAGE_UP:
+	else if (key == TOP_KEY_PAGE_UP)
 		at -= page;
-		break;
-	case TOP_KEY_PAGE_DOWN:
+	else if (key == TOP_KEY_PAGE_DOWN)
 		at += page;
-		break;
-	case TOP_KEY_HOME:
+	else if (key == TOP_KEY_HOME)
 		at = 0;
-		break;
-	case TOP_KEY_END:
+	else if (key == TOP_KEY_END)
 		at = (gint64)browse->rows->len;
-		break;
-	default:
+	else
 		return;
-	}
 	select_row(browse, at);
 }
 
@@ -499,49 +459,34 @@ bool top_browse_press(struct top_browse *browse, unsigned key, guint page)
 
 /* ---- Status line ----------------------------------------------------------------------------- */
 
-static void add_status(GString *status, const char *text)
+static void PRINTF_LIKE(2, 3) add_status(GString *status, const char *format, ...)
 {
+	va_list arguments;
+
 	if (status->len)
 		g_string_append(status, "   ");
-	g_string_append(status, text);
-}
-
-static void add_view_status(const struct top_browse *browse, GString *status)
-{
-	const struct live *live = browse->live;
-
-	if (browse->view.process) {
-		const struct live_process *process =
-			LIVE_AT(live->processes, live_process, browse->view.process);
-		g_autofree char *text =
-			g_strdup_printf(_("only %s, pid %" PRIu64), process->comm, process->pid);
-
-		add_status(status, text);
-	}
-	if (browse->view.kind == TOP_CALLERS) {
-		g_autofree char *text = g_strdup_printf(
-			_("callers of %s"),
-			LIVE_AT(live->functions, live_function, browse->view.function)->name);
-
-		add_status(status, text);
-	}
+	va_start(arguments, format);
+	g_string_append_vprintf(status, format, arguments);
+	va_end(arguments);
 }
 
 char *top_browse_status(const struct top_browse *browse)
 {
+	const struct live *live = browse->live;
+	const struct live_process *process =
+		LIVE_AT(live->processes, live_process, browse->view.process);
 	GString *status = g_string_new(NULL);
-	g_autofree char *sort = g_strdup_printf(_("by %s"), _(sorts[browse->view.sort]));
 
 	if (browse->held)
-		add_status(status, _("held; Space continues"));
-	add_view_status(browse, status);
+		g_string_append(status, _("held; Space continues"));
+	if (browse->view.process)
+		add_status(status, _("only %s, pid %" PRIu64), process->comm, process->pid);
+	if (browse->view.kind == TOP_CALLERS)
+		add_status(status, _("callers of %s"),
+			   LIVE_AT(live->functions, live_function, browse->view.function)->name);
 	if (browse->view.sort != TOP_BY_SELF)
-		add_status(status, sort);
-	if (browse->editing || browse->filter->len) {
-		g_autofree char *text =
-			g_strdup_printf("/%s%s", browse->filter->str, browse->editing ? "_" : "");
-
-		add_status(status, text);
-	}
+		add_status(status, _("by %s"), _(sorts[browse->view.sort]));
+	if (browse->editing || browse->filter->len)
+		add_status(status, "/%s%s", browse->filter->str, browse->editing ? "_" : "");
 	return g_string_free(status, FALSE);
 }

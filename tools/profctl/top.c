@@ -36,7 +36,6 @@ struct top_options {
 struct top {
 	struct top_options options;
 	struct client *client;
-	GError *fallback; /* why the system's profd was not used, until another one is reached */
 	GMainLoop *loop;
 	GError *error;
 	struct prof_stream *stream;
@@ -48,11 +47,9 @@ struct top {
 	unsigned seconds;
 	char *ending;  /* why the session ended; NULL: it has not */
 	char *warning; /* the last one of profd */
-	bool created, open, interrupted;
+	bool open, interrupted;
 };
 
-static const char *const buses[] = { "auto", "system", "private", NULL };
-static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
 static const char *const kinds[] = { "function", "process", "thread", NULL };
 
 /* ---- Display --------------------------------------------------------------------------------- */
@@ -79,40 +76,24 @@ static char *title_of(const struct top *top)
 	return g_string_free(title, FALSE);
 }
 
-/* Problems come before the state of browsing. */
-static char *status_of(const struct top *top)
-{
-	GString *status = g_string_new(NULL);
-	g_autofree char *browsed = top_browse_status(&top->browse);
-
-	if (top->ending)
-		g_string_append_printf(status, "%s   ", top->ending);
-	g_string_append(status, browsed);
-	if (top->warning)
-		g_string_append_printf(status, "   %s", top->warning);
-	return g_strstrip(g_string_free(status, FALSE));
-}
-
 static void draw(struct top *top)
 {
-	g_autofree char *title = NULL, *status = NULL;
-	struct top_content content = {
-		.kind = top->browse.view.kind,
-		.sort = top->browse.view.sort,
-		.live = &top->live,
-		.shows_keys = top->browse.shows_keys,
-		.rows = top->browse.rows,
-		.all = top->browse.all,
-		.selected = top->browse.selected,
-	};
+	g_autofree char *title = NULL, *browsed = NULL, *status = NULL;
+	struct top_content content;
 
 	if (!top->open)
 		return;
 	title = title_of(top);
-	status = status_of(top);
-	content.title = title;
-	content.status = status;
-	content.cpu_samples = (double)top->options.record.frequency * top->seconds;
+	browsed = top_browse_status(&top->browse);
+	/* problems come before the state of browsing */
+	status = g_strdup_printf("%s   %s   %s", top->ending ? top->ending : "", browsed,
+				 top->warning ? top->warning : "");
+	content = (struct top_content){
+		.title = title,
+		.status = g_strstrip(status),
+		.browse = &top->browse,
+		.cpu_samples = (double)top->options.record.frequency * top->seconds,
+	};
 	top_screen_draw(&content);
 }
 
@@ -150,21 +131,6 @@ static void quit_with(struct top *top, GError *error)
 	g_main_loop_quit(top->loop);
 }
 
-static bool take_over_terminal(struct top *top)
-{
-	if (!top_screen_open()) {
-		quit_with(top,
-			  g_error_new(CLI_ERROR, CLI_FAILURE,
-				      _("the terminal of type '%s' cannot show a live view; "
-					"set TERM, or use profctl record and profcapture report"),
-				      g_getenv("TERM") ? g_getenv("TERM") : ""));
-		return false;
-	}
-	top->open = true;
-	g_unix_fd_add(STDIN_FILENO, G_IO_IN, on_key, top);
-	return true;
-}
-
 static gboolean on_rows(gint fd, GIOCondition condition, gpointer data)
 {
 	struct top *top = data;
@@ -192,9 +158,18 @@ static gboolean on_interval(gpointer data)
 {
 	struct top *top = data;
 
-	if (!top->open && !take_over_terminal(top))
+	if (!top->open && !top_screen_open()) {
+		quit_with(top,
+			  g_error_new(CLI_ERROR, CLI_FAILURE,
+				      _("the terminal of type '%s' cannot show a live view; "
+					"set TERM, or use profctl record and profcapture report"),
+				      g_getenv("TERM") ? g_getenv("TERM") : ""));
 		return G_SOURCE_REMOVE;
-	live_names_ask(top->names);
+	}
+	if (!top->open)
+		g_unix_fd_add(STDIN_FILENO, G_IO_IN, on_key, top);
+	top->open = true;
+	live_names_request(top->names);
 	if (!top->browse.held)
 		count(top);
 	draw(top);
@@ -220,15 +195,7 @@ static gboolean on_resize(gpointer data)
 	return G_SOURCE_CONTINUE;
 }
 
-static void on_created(void *data)
-{
-	struct top *top = data;
-
-	top->created = true;
-	client_start(top->client);
-}
-
-static void on_started(void *data)
+static void on_started(const char *control, int sysprof, void *data)
 {
 	struct top *top = data;
 
@@ -239,11 +206,7 @@ static void on_started(void *data)
 	g_timeout_add((guint)(top->options.interval_ns / 1000000), on_interval, top);
 }
 
-static void on_progress(const struct client_counters *counters, void *data)
-{
-}
-
-static void on_warning(const char *code, const char *message, void *data)
+static void on_warning(const char *message, void *data)
 {
 	struct top *top = data;
 
@@ -263,72 +226,37 @@ static void on_finished(bool ok, const char *reason, GVariant *summary, void *da
 	draw(top);
 }
 
-static bool create_session(struct top *top, const GError *why, GError **error);
-
-static gboolean on_fall_back(gpointer data)
-{
-	struct top *top = data;
-	g_autoptr(GError) why = g_steal_pointer(&top->fallback);
-	GError *error = NULL;
-
-	g_clear_pointer(&top->client, client_free);
-	if (!create_session(top, why, &error))
-		quit_with(top, error);
-	return G_SOURCE_REMOVE;
-}
-
 static void on_failed(const GError *error, void *data)
 {
-	struct top *top = data;
-
-	if (!top->created && client_may_fall_back(top->client, top->options.record.bus, error)) {
-		top->fallback = g_error_copy(error);
-		g_idle_add(on_fall_back, top);
-		return;
-	}
-	quit_with(top, g_error_copy(error));
-}
-
-static const struct client_listener client_listener = {
-	.created = on_created,
-	.started = on_started,
-	.progress = on_progress,
-	.warning = on_warning,
-	.finished = on_finished,
-	.failed = on_failed,
-};
-
-/* why: the error of the system's profd; NULL: it was not tried. */
-static bool create_session(struct top *top, const GError *why, GError **error)
-{
-	top->client = client_open(why ? CLIENT_PRIVATE : top->options.record.bus, why, false,
-				  &client_listener, top, error);
-	return top->client &&
-	       client_create(top->client, record_options_session(&top->options.record, 0),
-			     top->write_fd, -1, error);
+	quit_with(data, g_error_copy(error));
 }
 
 /* ---- From start to end ----------------------------------------------------------------------- */
 
-static bool open_pipe(struct top *top, GError **error)
+static bool begin(struct top *top, GError **error)
 {
+	static const struct client_listener listener = { .started = on_started,
+							 .warning = on_warning,
+							 .finished = on_finished,
+							 .failed = on_failed };
+	struct client_request request = { .bus = top->options.record.bus, .switch_fd = -1 };
 	int fds[2], r;
 
-	if (pipe2(fds, O_CLOEXEC) < 0) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot open a pipe: %s"),
-			    ERRNO_TEXT(errno));
-		return false;
-	}
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return cli_set_error(error, CLI_FAILURE, _("cannot open a pipe: %s"),
+				     ERRNO_TEXT(errno));
 	top->read_fd = fds[0];
-	top->write_fd = fds[1];
+	top->write_fd = request.capture_fd = fds[1];
 	(void)fcntl(top->read_fd, F_SETPIPE_SZ, PIPE_BYTES); /* if it fails, the pipe stays small */
 	r = fcntl(top->read_fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 	if (!r)
 		r = prof_stream_new(top->read_fd, live_tables(), &top->stream);
 	if (r)
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot read from a pipe: %s"),
-			    prof_strerror(r));
-	return r == 0;
+		return cli_set_error(error, CLI_FAILURE, _("cannot read from a pipe: %s"),
+				     prof_strerror(r));
+	request.options = record_options_session(&top->options.record, 0);
+	top->client = client_open(&request, &listener, top, error);
+	return top->client;
 }
 
 static void run(struct top *top)
@@ -338,7 +266,7 @@ static void run(struct top *top)
 	g_unix_signal_add(SIGTERM, on_signal, top);
 	g_unix_signal_add(SIGHUP, on_signal, top);
 	g_unix_signal_add(SIGWINCH, on_resize, top);
-	if (open_pipe(top, &top->error) && create_session(top, NULL, &top->error))
+	if (begin(top, &top->error))
 		g_main_loop_run(top->loop);
 	top_screen_close();
 	top->open = false;
@@ -357,29 +285,21 @@ static void done(struct top *top)
 	top_browse_done(&top->browse);
 	g_free(top->ending);
 	g_free(top->warning);
-	g_clear_error(&top->fallback);
 	g_main_loop_unref(top->loop);
 	record_options_done(&top->options.record);
 }
 
 #define FIELD(name) offsetof(struct top_options, name)
 
-static const struct cli_option what_options[] = {
-	{ "system", 'a', CLI_FLAG, FIELD(record.system), NULL, N_("Every process") },
-	{ "pid", 'p', CLI_NUMBERS, FIELD(record.pids), N_("PID"),
-	  N_("These processes, their threads and later children") },
+static const struct cli_option frequency_options[] = {
+	{ "frequency", 'F', CLI_UINT, FIELD(record.frequency), N_("HZ"),
+	  N_("Samples per second and CPU (default: 999)"), NULL, 1, UINT32_MAX },
 	{ NULL },
 };
 
-static const struct cli_option sampling_options[] = {
-	{ "frequency", 'F', CLI_UINT, FIELD(record.frequency), N_("HZ"),
-	  N_("Samples per second and CPU (default: 999)"), NULL, 1, UINT32_MAX },
-	{ "call-graph", 'g', CLI_CHOICE, FIELD(record.call_graph), N_("MODE"),
-	  N_("How to find callers (default, and -g alone: auto)"), call_graphs, .bare = true },
-	{ "no-kernel", 0, CLI_FLAG, FIELD(record.no_kernel), NULL,
-	  N_("Leave out kernel functions") },
+static const struct cli_option bus_options[] = {
 	{ "bus", 0, CLI_CHOICE, FIELD(record.bus), N_("WHICH"),
-	  N_("Use the profd service or a private one (default: auto)"), buses },
+	  N_("Use the profd service or a private one (default: auto)"), record_buses },
 	{ NULL },
 };
 
@@ -401,17 +321,18 @@ static const struct cli_spec spec = {
 static int parse(struct top_options *options, int argc, char **argv)
 {
 	const struct cli_group groups[] = {
-		{ N_("What to record (default: the system)"), what_options, options },
-		{ N_("Sampling"), sampling_options, options },
+		{ N_("What to record (default: the system)"), record_what_options,
+		  &options->record },
+		{ N_("Sampling"), frequency_options, options },
+		{ NULL, record_stack_options, &options->record },
+		{ NULL, bus_options, options },
 		{ N_("View"), view_options, options },
 		{ NULL },
 	};
 	int status;
 
 	*options = (struct top_options){
-		.record = { .frequency = 999,
-			    .control = RECORD_NO_CONTROL,
-			    .policy = RECORD_POLICY_DEFAULT },
+		.record = RECORD_OPTIONS_DEFAULT,
 		.window = 10,
 		.interval_ns = 1000000000,
 	};

@@ -15,12 +15,13 @@
 
 #include "arch/spawn.h"
 #include "tools/common/cli.h"
-#include "tools/profctl/patience.h"
 
 #include <errno.h>
+#include <glib-unix.h>
 #include <glib/gi18n.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -50,29 +51,22 @@ static const struct meaning {
 	{ BUS_ERROR "NoReply", CLI_NO_DAEMON, N_("profd ended before it answered") },
 };
 
-static struct meaning meaning_of(const GError *error)
-{
-	g_autofree char *name = g_dbus_error_get_remote_error(error);
-
-	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CLOSED))
-		return (struct meaning){ NULL, CLI_FAILURE,
-					 N_("profd ended unexpectedly; the capture has what was "
-					    "written until then") };
-	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_TIMED_OUT))
-		return (struct meaning){ NULL, CLI_NO_DAEMON,
-					 N_("profd does not answer; if it hangs, "
-					    "'systemctl restart profd' as root helps") };
-	for (size_t i = 0; name && i < ARRAY_SIZE(meanings); i++)
-		if (strcmp(meanings[i].name, name) == 0)
-			return meanings[i];
-	return (struct meaning){ NULL, CLI_FAILURE, NULL };
-}
-
 GError *transport_translate(const GError *error)
 {
-	const struct meaning meaning = meaning_of(error);
+	g_autofree char *name = g_dbus_error_get_remote_error(error);
 	g_autoptr(GError) stripped = g_error_copy(error);
+	struct meaning meaning = { NULL, CLI_FAILURE, NULL };
 
+	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CLOSED))
+		meaning.text = N_("profd ended unexpectedly; the capture has what was "
+				  "written until then");
+	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_TIMED_OUT))
+		meaning = (struct meaning){ NULL, CLI_NO_DAEMON,
+					    N_("profd does not answer; if it hangs, "
+					       "'systemctl restart profd' as root helps") };
+	for (size_t i = 0; name && i < ARRAY_SIZE(meanings); i++)
+		if (strcmp(meanings[i].name, name) == 0)
+			meaning = meanings[i];
 	g_dbus_error_strip_remote_error(stripped);
 	return g_error_new_literal(CLI_ERROR, meaning.status,
 				   meaning.text ? _(meaning.text) : stripped->message);
@@ -95,33 +89,31 @@ static bool start_profd(struct transport *transport, int *ret_socket, GError **e
 	};
 	int sockets[2], r;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0) {
-		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("cannot make a socket: %s"),
-			    ERRNO_TEXT(errno));
-		return false;
-	}
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0)
+		return cli_set_error(error, CLI_NO_DAEMON, _("cannot make a socket: %s"),
+				     ERRNO_TEXT(errno));
 	*ret_socket = sockets[0];
 	spawn.fds[0] = theirs = sockets[1];
 	r = spawn_program(&spawn, &transport->pid);
-	if (r != 0) {
-		g_set_error(
-			error, CLI_ERROR, CLI_NO_DAEMON,
-			r == -EAGAIN || r == -ENOMEM
-				? _("cannot start '%s': %s")
-				: _("cannot start '%s': %s; PROF_LIBEXEC_DIR names the folder that it is in"),
-			path, ERRNO_TEXT(-r));
-		return false;
-	}
-	return true;
+	return r == 0 ||
+	       cli_set_error(
+		       error, CLI_NO_DAEMON,
+		       r == -EAGAIN || r == -ENOMEM
+			       ? _("cannot start '%s': %s")
+			       : _("cannot start '%s': %s; PROF_LIBEXEC_DIR names the folder that it is in"),
+		       path, ERRNO_TEXT(-r));
 }
 
-static bool connect_to(struct transport *transport, int fd, GCancellable *cancellable,
-		       GError **error)
+static bool find_own(struct transport *transport, GCancellable *cancellable, GError **error)
 {
+	int fd = -1;
 	g_autoptr(GError) failure = NULL;
-	g_autoptr(GSocket) socket = g_socket_new_from_fd(fd, &failure);
+	g_autoptr(GSocket) socket = NULL;
 	g_autoptr(GSocketConnection) stream = NULL;
 
+	if (!start_profd(transport, &fd, error))
+		return false;
+	socket = g_socket_new_from_fd(fd, &failure);
 	if (!socket) {
 		close(fd);
 	} else {
@@ -130,30 +122,8 @@ static bool connect_to(struct transport *transport, int fd, GCancellable *cancel
 			G_IO_STREAM(stream), NULL, G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT,
 			NULL, cancellable, &failure);
 	}
-	if (!transport->connection) {
-		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("cannot talk to profd: %s"),
-			    failure->message);
-		return false;
-	}
-	return true;
-}
-
-static bool find_own(struct transport *transport, GCancellable *cancellable, GError **error)
-{
-	int fd = -1;
-
-	return start_profd(transport, &fd, error) && connect_to(transport, fd, cancellable, error);
-}
-
-/* Waits so that no process is left when the shell's next prompt appears. */
-static void wait_for_end(pid_t pid)
-{
-	CLEANUP_CLOSE int fd = pidfd_open(pid, 0);
-	struct pollfd item = { .fd = fd, .events = POLLIN };
-
-	if (fd >= 0)
-		poll(&item, 1, EXIT_PATIENCE_MS);
-	waitpid(pid, NULL, WNOHANG);
+	return transport->connection ||
+	       cli_set_error(error, CLI_NO_DAEMON, _("cannot talk to profd: %s"), failure->message);
 }
 
 void transport_close(struct transport *transport)
@@ -161,12 +131,19 @@ void transport_close(struct transport *transport)
 	if (transport->connection) {
 		g_dbus_connection_close_sync(transport->connection, NULL, NULL);
 		g_object_unref(transport->connection);
-	}
-	/* a profd without a client has nothing to finish */
-	if (transport->pid && !transport->connection)
+	} else if (transport->pid) {
+		/* a profd without a client has nothing to finish */
 		kill(transport->pid, SIGKILL);
-	if (transport->pid)
-		wait_for_end(transport->pid);
+	}
+	if (transport->pid) {
+		/* no process is left when the shell's next prompt appears */
+		CLEANUP_CLOSE int fd = pidfd_open(transport->pid, 0);
+		struct pollfd item = { .fd = fd, .events = POLLIN };
+
+		if (fd >= 0)
+			poll(&item, 1, EXIT_PATIENCE_MS);
+		waitpid(transport->pid, NULL, WNOHANG);
+	}
 	g_free(transport->destination);
 	*transport = (struct transport){ 0 };
 }
@@ -188,9 +165,18 @@ static bool connect_to_bus(struct transport *transport, GCancellable *cancellabl
 	if (transport->connection)
 		return true;
 	transport->is_absent = true;
-	g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("there is no system bus (%s)"),
-		    failure->message);
-	return false;
+	return cli_set_error(error, CLI_NO_DAEMON, _("there is no system bus (%s)"),
+			     failure->message);
+}
+
+static GVariant *call_bus(const struct transport *transport, const char *method,
+			  GVariant *arguments, const char *reply_type, GCancellable *cancellable,
+			  GError **error)
+{
+	return g_dbus_connection_call_sync(transport->connection, BUS_NAME, BUS_PATH, BUS_NAME,
+					   method, arguments, G_VARIANT_TYPE(reply_type),
+					   G_DBUS_CALL_FLAGS_NONE, ANSWER_PATIENCE_S * 1000,
+					   cancellable, error);
 }
 
 static bool no_service(struct transport *transport, const GError *failure, GError **error)
@@ -200,12 +186,10 @@ static bool no_service(struct transport *transport, const GError *failure, GErro
 
 	transport->is_absent = name && strcmp(name, BUS_ERROR "ServiceUnknown") == 0;
 	if (transport->is_absent)
-		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON, _("the system bus has no profd"));
-	else
-		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
-			    _("the system bus's profd cannot be reached (%s)"),
-			    translated->message);
-	return false;
+		return cli_set_error(error, CLI_NO_DAEMON, _("the system bus has no profd"));
+	return cli_set_error(error, CLI_NO_DAEMON,
+			     _("the system bus's profd cannot be reached (%s)"),
+			     translated->message);
 }
 
 /* Starts it too. The caller frees *ret_version. */
@@ -222,23 +206,23 @@ static bool get_version(struct transport *transport, GCancellable *cancellable, 
 	if (!reply)
 		return no_service(transport, failure, error);
 	g_variant_get(reply, "(v)", &value);
-	if (!g_variant_is_of_type(value, G_VARIANT_TYPE_STRING)) {
-		g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
-			    _("the service named profd on the system bus is another program"));
-		return false;
-	}
+	if (!g_variant_is_of_type(value, G_VARIANT_TYPE_STRING))
+		return cli_set_error(
+			error, CLI_NO_DAEMON,
+			_("the service named profd on the system bus is another program"));
 	*ret_version = g_variant_dup_string(value, NULL);
 	return true;
 }
 
-static bool get_owner(struct transport *transport, GCancellable *cancellable, GError **error)
+static bool find_running(struct transport *transport, GCancellable *cancellable, GError **error)
 {
 	g_autoptr(GError) failure = NULL;
-	g_autoptr(GVariant) reply = g_dbus_connection_call_sync(
-		transport->connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetNameOwner",
-		g_variant_new("(s)", PROFD_NAME), G_VARIANT_TYPE("(s)"), G_DBUS_CALL_FLAGS_NONE,
-		ANSWER_PATIENCE_S * 1000, cancellable, &failure);
+	g_autoptr(GVariant) reply = NULL;
 
+	if (!transport->connection && !connect_to_bus(transport, cancellable, error))
+		return false;
+	reply = call_bus(transport, "GetNameOwner", g_variant_new("(s)", PROFD_NAME), "(s)",
+			 cancellable, &failure);
 	if (!reply)
 		return no_service(transport, failure, error);
 	g_variant_get(reply, "(s)", &transport->destination);
@@ -262,64 +246,108 @@ static bool find_system(struct transport *transport, GCancellable *cancellable, 
 
 	if (!connect_to_bus(transport, cancellable, error) ||
 	    !get_version(transport, cancellable, &version, error) ||
-	    !get_owner(transport, cancellable, error))
+	    !find_running(transport, cancellable, error))
 		return false;
-	if (is_compatible(version))
-		return true;
-	g_set_error(error, CLI_ERROR, CLI_NO_DAEMON,
-		    _("the system bus's profd is version %s, which profctl %s does not understand"),
-		    version, PROF_VERSION);
-	return false;
-}
-
-static bool find_running(struct transport *transport, GCancellable *cancellable, GError **error)
-{
-	return connect_to_bus(transport, cancellable, error) &&
-	       get_owner(transport, cancellable, error);
+	return is_compatible(version) ||
+	       cli_set_error(
+		       error, CLI_NO_DAEMON,
+		       _("the system bus's profd is version %s, which profctl %s does not understand"),
+		       version, PROF_VERSION);
 }
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-static bool open_with(struct transport *transport,
-		      bool (*find)(struct transport *, GCancellable *, GError **), GError **error)
+/* Cancels the calls of the main thread, whose main loop does not run meanwhile. */
+struct patience {
+	GMainContext *context;
+	GCancellable *cancellable;
+	bool has_signal; /* else, if it was cancelled, the time is over */
+	atomic_bool is_over;
+};
+
+static gboolean on_signal(gpointer data)
 {
-	struct patience *patience = patience_begin(ANSWER_PATIENCE_S, error);
-	bool ok;
+	struct patience *patience = data;
+
+	patience->has_signal = true;
+	g_cancellable_cancel(patience->cancellable);
+	return G_SOURCE_CONTINUE;
+}
+
+static gboolean on_timeout(gpointer data)
+{
+	const struct patience *patience = data;
+
+	g_cancellable_cancel(patience->cancellable);
+	return G_SOURCE_REMOVE;
+}
+
+static void add_source(struct patience *patience, GSource *source, GSourceFunc callback)
+{
+	g_source_set_callback(source, callback, patience, NULL);
+	g_source_attach(source, patience->context);
+	g_source_unref(source);
+}
+
+static gpointer run_patience(gpointer data)
+{
+	const struct patience *patience = data;
+
+	while (!atomic_load(&patience->is_over))
+		g_main_context_iteration(patience->context, TRUE);
+	return NULL;
+}
+
+bool transport_open(struct transport *transport, enum transport_kind kind, GError **error)
+{
+	static bool (*const finders[])(struct transport *, GCancellable *, GError **) = {
+		[TRANSPORT_PRIVATE] = find_own,
+		[TRANSPORT_SYSTEM] = find_system,
+		[TRANSPORT_RUNNING] = find_running,
+	};
+	struct patience patience = { .context = g_main_context_new(),
+				     .cancellable = g_cancellable_new() };
+	GThread *thread;
+	bool ok = false;
 
 	*transport = (struct transport){ 0 };
-	ok = patience && find(transport, patience_cancellable(patience), error);
-	if (!ok) {
-		bool is_absent = transport->is_absent;
+	add_source(&patience, g_unix_signal_source_new(SIGINT), on_signal);
+	add_source(&patience, g_unix_signal_source_new(SIGTERM), on_signal);
+	add_source(&patience, g_timeout_source_new_seconds(ANSWER_PATIENCE_S), on_timeout);
+	thread = g_thread_try_new("patience", run_patience, &patience, NULL);
+	if (thread) {
+		ok = finders[kind](transport, patience.cancellable, error);
+		if (!ok) {
+			bool is_absent = transport->is_absent;
 
-		transport_close(transport);
-		transport->is_absent = is_absent;
+			transport_close(transport);
+			transport->is_absent = is_absent;
+		}
+		atomic_store(&patience.is_over, true);
+		g_main_context_wakeup(patience.context);
+		g_thread_join(thread);
+	} else {
+		cli_set_error(error, CLI_FAILURE, _("cannot start a thread: %s"),
+			      ERRNO_TEXT(EAGAIN));
 	}
-	return patience_end(patience, ok, error);
-}
-
-bool transport_open_private(struct transport *transport, GError **error)
-{
-	return open_with(transport, find_own, error);
-}
-
-bool transport_open_system(struct transport *transport, GError **error)
-{
-	return open_with(transport, find_system, error);
-}
-
-bool transport_open_running(struct transport *transport, GError **error)
-{
-	return open_with(transport, find_running, error);
+	if (!ok && g_cancellable_is_cancelled(patience.cancellable)) {
+		g_clear_error(error);
+		if (patience.has_signal)
+			cli_set_error(error, CLI_INTERRUPTED,
+				      _("interrupted before profd answered"));
+		else
+			cli_set_error(error, CLI_NO_DAEMON, _("profd did not answer for %u s"),
+				      ANSWER_PATIENCE_S);
+	}
+	g_main_context_unref(patience.context);
+	g_object_unref(patience.cancellable);
+	return ok;
 }
 
 static bool list_has(const struct transport *transport, const char *method, const char *name)
 {
 	g_autofree const char **names = NULL;
-	g_autoptr(GVariant)
-		reply = g_dbus_connection_call_sync(transport->connection, BUS_NAME, BUS_PATH,
-						    BUS_NAME, method, NULL, G_VARIANT_TYPE("(as)"),
-						    G_DBUS_CALL_FLAGS_NONE,
-						    ANSWER_PATIENCE_S * 1000, NULL, NULL);
+	g_autoptr(GVariant) reply = call_bus(transport, method, NULL, "(as)", NULL, NULL);
 
 	if (reply)
 		g_variant_get(reply, "(^a&s)", &names);

@@ -17,16 +17,16 @@ struct transport {
 	bool is_absent;    /* it was not opened, because there is no bus or no profd on it */
 };
 
-/* The functions that open one wait at most ten seconds, or until SIGINT or SIGTERM
- * (CLI_INTERRUPTED). */
+enum transport_kind {
+	TRANSPORT_PRIVATE, /* a profd of our own, which is started */
+	TRANSPORT_SYSTEM,  /* the system's profd, which is started if necessary */
+	/* Same, but only if it runs already. Sends it no query, not even for its version. */
+	TRANSPORT_RUNNING,
+};
 
-/* Starts a profd of our own and connects to it. CLI_NO_DAEMON. */
-bool transport_open_private(struct transport *transport, GError **error);
-/* Connects to the system's profd, which is started if necessary. CLI_NO_DAEMON: it is missing or
- * has an incompatible version. */
-bool transport_open_system(struct transport *transport, GError **error);
-/* Same, but only if it runs already. Sends it no query, not even for its version. */
-bool transport_open_running(struct transport *transport, GError **error);
+/* Waits at most ten seconds, or until SIGINT or SIGTERM (CLI_INTERRUPTED). CLI_NO_DAEMON: that
+ * profd is missing or has an incompatible version. */
+bool transport_open(struct transport *transport, enum transport_kind kind, GError **error);
 /* Waits briefly for a private profd to end. */
 void transport_close(struct transport *transport);
 
