@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Records the blocks of itself that it cares about: those of its frames that are worth it
+ * Records blocks of itself: its slow frames
  *
  *     blocks FILE [FRAMES]
  *
  *     cc -o blocks blocks.c $(pkg-config --cflags --libs libprofcollector)
  *     ./blocks frames.cap && profcapture report frames.cap --per-mark "slow frame"
  *
- * Where nothing can be recorded it says why, and does its work all the same.
+ * If nothing can be recorded, it reports why and does its work.
  */
 #include <prof-collector.h>
 #include <stdio.h>
@@ -15,18 +15,13 @@
 
 static volatile unsigned long sink;
 
-static void draw(unsigned long triangles)
+static void draw_frame(unsigned long triangles)
 {
 	for (unsigned long i = 0; i < triangles * 1000; i++)
 		sink += i * i;
 }
 
-static void draw_frame(int frame)
-{
-	draw(frame % 4 == 0 ? 40000 : 4000);
-}
-
-static void tell(const char *act, int status)
+static void report(const char *act, int status)
 {
 	const char *more = prof_recorder_message();
 
@@ -44,18 +39,17 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: blocks FILE [FRAMES]\n");
 		return 2;
 	}
-	tell("open", prof_recorder_open(argv[1], &options));
+	report("open", prof_recorder_open(argv[1], &options));
 	for (int frame = 0; frame < n_frames; frame++) {
-		/* known before, or tell afterwards by a mark of its own, which costs less than a
-		 * block */
+		/* Known before. A mark afterwards costs less than a block. */
 		int is_slow = frame % 4 == 0;
 
 		if (is_slow)
 			status = prof_recorder_begin("slow frame");
-		draw_frame(frame);
+		draw_frame(is_slow ? 40000 : 4000);
 		if (is_slow && status == 0)
-			tell("end", prof_recorder_end("slow frame"));
+			report("end", prof_recorder_end("slow frame"));
 	}
-	tell("close", prof_recorder_close());
+	report("close", prof_recorder_close());
 	return 0;
 }

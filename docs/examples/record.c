@@ -104,16 +104,6 @@ static gboolean stop(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-static void connect_to_bus(struct recording *recording)
-{
-	GError *error = NULL;
-
-	recording->name = NAME;
-	recording->connection = g_bus_get_sync(G_BUS_TYPE_SYSTEM, NULL, &error);
-	if (!recording->connection)
-		fail(error);
-}
-
 /* Starts a profd of our own on one end of a socketpair. */
 static void connect_private(struct recording *recording, const char *program)
 {
@@ -179,6 +169,7 @@ static void create_session(struct recording *recording, guint32 pid, const char 
 int main(int argc, char **argv)
 {
 	struct recording recording = { .status = 1 };
+	GError *error = NULL;
 	guint watch = 0;
 
 	if (argc > 2 && strcmp(argv[1], "--private") == 0) {
@@ -190,15 +181,19 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: record [--private PROFD] PID SECONDS FILE\n");
 		return 2;
 	}
+	if (!recording.connection) {
+		recording.name = NAME;
+		recording.connection = g_bus_get_sync(G_BUS_TYPE_SYSTEM, NULL, &error);
+	}
 	if (!recording.connection)
-		connect_to_bus(&recording);
+		fail(error);
 	recording.loop = g_main_loop_new(NULL, FALSE);
 	g_signal_connect(recording.connection, "closed", G_CALLBACK(on_closed), &recording);
 	g_dbus_connection_signal_subscribe(recording.connection, recording.name, SESSION, NULL,
 					   NULL, NULL, G_DBUS_SIGNAL_FLAGS_NONE, on_signal,
 					   &recording, NULL);
 	create_session(&recording, (guint32)strtoul(argv[1], NULL, 10), argv[3]);
-	/* which is there by now, and goes when profd ends */
+	/* The name has an owner by now, and loses it when profd ends. */
 	if (recording.name)
 		watch = g_bus_watch_name_on_connection(recording.connection, recording.name,
 						       G_BUS_NAME_WATCHER_FLAGS_NONE, NULL,

@@ -94,19 +94,16 @@ static void check_daemon(const struct doctor_host *host, struct doctor_finding *
 
 static void check_polkit(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	if (host->probes->bus_service(PROFD_NAME) <= 0) {
+	if (host->probes->bus_service(PROFD_NAME) <= 0)
 		found(finding, DOCTOR_OK, NULL,
 		      _("not needed: the system bus has no profd to ask it"));
-		return;
-	}
-	if (host->probes->bus_service(POLKIT_SERVICE) > 0) {
+	else if (host->probes->bus_service(POLKIT_SERVICE) > 0)
 		found(finding, DOCTOR_OK, NULL,
 		      _("polkit decides what the system's profd records for whom"));
-		return;
-	}
-	found(finding, DOCTOR_WARN,
-	      _("install polkit (polkitd), or use 'profctl record --bus private'"),
-	      _("the system bus has no polkit, so the system's profd records for nobody, not even for root"));
+	else
+		found(finding, DOCTOR_WARN,
+		      _("install polkit (polkitd), or use 'profctl record --bus private'"),
+		      _("the system bus has no polkit, so the system's profd records for nobody, not even for root"));
 }
 
 /* ---- Sampling -------------------------------------------------------------------------------- */
@@ -115,12 +112,13 @@ static void check_polkit(const struct doctor_host *host, struct doctor_finding *
  * security modules and seccomp filters decide too. Levels of kernel.perf_event_paranoid
  * (Documentation/admin-guide/sysctl/kernel.rst): from 2 up no kernel, from 1 up no CPU-wide events,
  * from 0 up no raw tracepoints; Debian's and Ubuntu's 3 and 4: nothing. */
-static int perf_try(const struct doctor_host *host, bool system, bool kernel)
+static int open_event(const struct doctor_host *host, uint32_t type, uint64_t config, bool system,
+		      bool kernel)
 {
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
-		.type = PERF_TYPE_SOFTWARE,
-		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.type = type,
+		.config = config,
 		.sample_period = 1000000,
 		.disabled = 1,
 		.exclude_kernel = !kernel,
@@ -130,26 +128,13 @@ static int perf_try(const struct doctor_host *host, bool system, bool kernel)
 	return host->probes->perf_open(&attr, system ? -1 : 0, system ? 0 : -1);
 }
 
+/* Returns 0, or -errno. */
 static int perf_allowed(const struct doctor_host *host, bool system, bool kernel)
 {
-	CLEANUP_CLOSE int fd = perf_try(host, system, kernel);
+	CLEANUP_CLOSE int fd =
+		open_event(host, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, system, kernel);
 
 	return fd < 0 ? fd : 0;
-}
-
-static void perf_refused(struct doctor_finding *finding, int error, int64_t level)
-{
-	if (level > 2 && (error == -EACCES || error == -EPERM)) {
-		found(finding, DOCTOR_FAIL, "sudo sysctl kernel.perf_event_paranoid=2",
-		      _("kernel.perf_event_paranoid is %d: you may record nothing, not even your own processes"),
-		      (int)level);
-		return;
-	}
-	found(finding, DOCTOR_FAIL,
-	      _("in a container: start it with --cap-add=PERFMON and a seccomp profile that allows perf_event_open"),
-	      _("perf_event_open is refused (%s) although kernel.perf_event_paranoid is %d: "
-		"a seccomp filter or a security module"),
-	      g_strerror(-error), (int)level);
 }
 
 static void check_perf_paranoid(const struct doctor_host *host, struct doctor_finding *finding)
@@ -164,8 +149,18 @@ static void check_perf_paranoid(const struct doctor_host *host, struct doctor_fi
 		      _("this kernel has no perf events, or /proc is not mounted (no kernel.perf_event_paranoid)"));
 		return;
 	}
+	if (level > 2 && (own == -EACCES || own == -EPERM)) {
+		found(finding, DOCTOR_FAIL, "sudo sysctl kernel.perf_event_paranoid=2",
+		      _("kernel.perf_event_paranoid is %d: you may record nothing, not even your own processes"),
+		      (int)level);
+		return;
+	}
 	if (own < 0) {
-		perf_refused(finding, own, level);
+		found(finding, DOCTOR_FAIL,
+		      _("in a container: start it with --cap-add=PERFMON and a seccomp profile that allows perf_event_open"),
+		      _("perf_event_open is refused (%s) although kernel.perf_event_paranoid is %d: "
+			"a seccomp filter or a security module"),
+		      g_strerror(-own), (int)level);
 		return;
 	}
 	if (system && kernel) {
@@ -229,7 +224,8 @@ static void check_perf_mlock(const struct doctor_host *host, struct doctor_findi
 	uint64_t budget = perf_ring_budget(host);
 	g_autofree char *budget_text = budget == UINT64_MAX ? g_strdup(_("no limit"))
 							    : text_bytes(budget);
-	CLEANUP_CLOSE int fd = perf_try(host, false, false);
+	CLEANUP_CLOSE int fd =
+		open_event(host, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, false, false);
 	unsigned i = 0;
 
 	if (fd < 0) {
@@ -239,13 +235,11 @@ static void check_perf_mlock(const struct doctor_host *host, struct doctor_findi
 	}
 	while (i < ARRAY_SIZE(sizes) && host->probes->perf_ring(fd, sizes[i]) < 0)
 		i++;
-	if (i == 0) {
+	if (i == 0)
 		found(finding, DOCTOR_OK, NULL,
 		      _("rings of 512 KiB a CPU can be mapped; all rings of this user together: %s"),
 		      budget_text);
-		return;
-	}
-	if (i < ARRAY_SIZE(sizes))
+	else if (i < ARRAY_SIZE(sizes))
 		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_mlock_kb=2048",
 		      _("only rings of %u KiB can be mapped: a busy machine will lose samples (budget %s)"),
 		      (unsigned)(sizes[i] / 1024), budget_text);
@@ -273,33 +267,19 @@ static void check_perf_max_rate(const struct doctor_host *host, struct doctor_fi
 
 static void check_pmu(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	struct perf_event_attr attr = {
-		.size = sizeof(attr),
-		.type = PERF_TYPE_HARDWARE,
-		.config = PERF_COUNT_HW_CPU_CYCLES,
-		.sample_period = 1000000,
-		.disabled = 1,
-		.exclude_kernel = 1,
-		.exclude_hv = 1,
-	};
-	int error;
-	CLEANUP_CLOSE int fd = host->probes->perf_open(&attr, 0, -1);
+	CLEANUP_CLOSE int fd =
+		open_event(host, PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, false, false);
 
-	if (fd >= 0) {
+	if (fd >= 0)
 		found(finding, DOCTOR_OK, NULL,
 		      _("the CPU's cycle counter works: samples are precise"));
-		return;
-	}
-	error = -fd;
-	if (error == EACCES || error == EPERM) {
+	else if (fd == -EACCES || fd == -EPERM)
 		found(finding, DOCTOR_WARN, NULL,
 		      _("the CPU's cycle counter could not be tried, since no event opens: see perf-paranoid"));
-		return;
-	}
-	/* No fix: only the host can give a virtual machine a counter. */
-	found(finding, DOCTOR_WARN, NULL,
-	      _("the CPU has no cycle counter here, as in most virtual machines: sampling uses the "
-		"timer (cpu-clock), which sees kernel code with interrupts off late"));
+	else /* No fix: only the host can give a virtual machine a counter. */
+		found(finding, DOCTOR_WARN, NULL,
+		      _("the CPU has no cycle counter here, as in most virtual machines: sampling uses the "
+			"timer (cpu-clock), which sees kernel code with interrupts off late"));
 }
 
 /* ---- What the kernel shows of itself and of processes ---------------------------------------- */
@@ -335,52 +315,52 @@ static void check_kptr_restrict(const struct doctor_host *host, struct doctor_fi
 	bool readable;
 	bool shown = kernel_shows_addresses(host, &readable);
 	int64_t restricted = 0;
-	bool known = read_int(host, "/proc/sys/kernel/kptr_restrict", &restricted);
 
-	if (!readable) {
+	(void)read_int(host, "/proc/sys/kernel/kptr_restrict", &restricted);
+	if (!readable)
 		found(finding, DOCTOR_WARN,
 		      _("mount /proc, or run a kernel with CONFIG_KALLSYMS=y"),
 		      _("/proc/kallsyms cannot be read: kernel functions will have no names"));
-		return;
-	}
-	if (shown) {
+	else if (shown)
 		found(finding, DOCTOR_OK, NULL, _("kernel functions will have names"));
-		return;
-	}
-	if (known && restricted > 0) {
+	else if (restricted > 0)
 		found(finding, DOCTOR_WARN,
 		      host->capabilities & DOCTOR_SYSLOG ? "sudo sysctl kernel.kptr_restrict=1"
 							 : "sudo sysctl kernel.kptr_restrict=0",
 		      _("kernel.kptr_restrict is %d, which hides addresses from you: kernel functions will have no names"),
 		      (int)restricted);
-	} else {
+	else
 		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
 		      _("kernel.perf_event_paranoid is above 1, which hides addresses from you: kernel functions will have no names"));
-	}
 }
 
-/* Returns the options of the mount on /proc, or NULL: of several mounts the last is visible. */
-static char *kernel_proc_options(const struct doctor_host *host)
+enum mount_field { MOUNT_PATH = 1, MOUNT_TYPE, MOUNT_OPTIONS, MOUNT_FIELDS };
+
+/* Returns a field of the first mount, or the last, that has another field of that value; NULL:
+ * none. */
+static char *find_mount(const struct doctor_host *host, enum mount_field by, const char *value,
+			enum mount_field wanted, bool is_last)
 {
 	g_autofree char *mounts = doctor_read(host, "/proc/self/mounts");
 	g_auto(GStrv) lines = mounts ? g_strsplit(mounts, "\n", -1) : NULL;
-	char *options = NULL;
+	char *field = NULL;
 
-	for (unsigned i = 0; lines && lines[i]; i++) {
-		g_auto(GStrv) fields = g_strsplit(lines[i], " ", 5);
+	for (char **line = lines; line && *line && (is_last || !field); line++) {
+		g_auto(GStrv) fields = g_strsplit(*line, " ", MOUNT_FIELDS + 1);
 
-		if (g_strv_length(fields) == 5 && strcmp(fields[1], "/proc") == 0) {
-			g_free(options);
-			options = g_strdup(fields[3]);
+		if (g_strv_length(fields) > MOUNT_FIELDS && strcmp(fields[by], value) == 0) {
+			g_free(field);
+			field = g_strdup(fields[wanted]);
 		}
 	}
-	return options;
+	return field;
 }
 
 /* Yama restricts attaching, but profd only reads; hidepid hides processes from readers. */
 static void check_ptrace_scope(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	g_autofree char *options = kernel_proc_options(host);
+	/* of several mounts the last is visible */
+	g_autofree char *options = find_mount(host, MOUNT_PATH, "/proc", MOUNT_OPTIONS, true);
 	int64_t scope;
 
 	if (!host->superuser && options && strstr(options, "hidepid=") &&
@@ -426,27 +406,15 @@ static int64_t kernel_tracepoint(const struct doctor_host *host, const char **re
 	return id;
 }
 
-static int kernel_open_tracepoint(const struct doctor_host *host, int64_t id)
-{
-	struct perf_event_attr attr = {
-		.size = sizeof(attr),
-		.type = PERF_TYPE_TRACEPOINT,
-		.config = (uint64_t)id,
-		.sample_period = 1,
-		.disabled = 1,
-	};
-	CLEANUP_CLOSE int fd = host->probes->perf_open(&attr, 0, -1);
-
-	return fd < 0 ? fd : 0;
-}
-
 static void check_tracefs(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	g_autofree char *fix = NULL;
 	const char *place;
 	int64_t id = kernel_tracepoint(host, &place);
-	int error = id < 0 ? 0 : kernel_open_tracepoint(host, id);
+	CLEANUP_CLOSE int fd = -1;
 
+	if (id >= 0)
+		fd = open_event(host, PERF_TYPE_TRACEPOINT, (uint64_t)id, false, true);
 	if (id == -ENOENT) {
 		found(finding, DOCTOR_WARN, "sudo mount -t tracefs tracefs /sys/kernel/tracing",
 		      _("tracefs is not mounted: you cannot record tracepoints, but samples"));
@@ -454,11 +422,11 @@ static void check_tracefs(const struct doctor_host *host, struct doctor_finding 
 		fix = g_strdup_printf("sudo mount -o remount,mode=755 %s", place);
 		found(finding, DOCTOR_WARN, fix,
 		      _("you cannot read %s: you cannot record tracepoints, but samples"), place);
-	} else if (error < 0) {
+	} else if (fd < 0) {
 		/* With exclude_kernel everybody can open the event, but it never fires. */
 		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
 		      _("you cannot record tracepoints (%s), but samples: kernel.perf_event_paranoid is above 1"),
-		      g_strerror(-error));
+		      g_strerror(-fd));
 	} else if (place) {
 		found(finding, DOCTOR_OK, NULL, _("you may record tracepoints (%s)"), place);
 	} else {
@@ -472,16 +440,15 @@ static void check_map_files(const struct doctor_host *host, struct doctor_findin
 	g_autofree char *directory = g_strconcat(host->root, "/proc/self/map_files", NULL);
 	int error = host->probes->map_file(directory);
 
-	if (error == 0) {
+	if (error == 0)
 		found(finding, DOCTOR_OK, NULL,
 		      _("mapped files can be opened, deleted and replaced ones too"));
-		return;
-	}
-	found(finding, DOCTOR_WARN,
-	      error == -EPERM || error == -EACCES ? "sudo profctl record --system"
-						  : "sudo mount -t proc proc /proc",
-	      _("mapped files are opened by path (%s): functions of deleted, replaced and container files will have no names"),
-	      g_strerror(-error));
+	else
+		found(finding, DOCTOR_WARN,
+		      error == -EPERM || error == -EACCES ? "sudo profctl record --system"
+							  : "sudo mount -t proc proc /proc",
+		      _("mapped files are opened by path (%s): functions of deleted, replaced and container files will have no names"),
+		      g_strerror(-error));
 }
 
 static void check_procmap_query(const struct doctor_host *host, struct doctor_finding *finding)
@@ -503,45 +470,35 @@ static void check_procmap_query(const struct doctor_host *host, struct doctor_fi
 
 static void check_cgroup(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	g_autofree char *mounts = doctor_read(host, "/proc/self/mounts");
-	g_auto(GStrv) lines = mounts ? g_strsplit(mounts, "\n", -1) : NULL;
+	g_autofree char *path = find_mount(host, MOUNT_TYPE, "cgroup2", MOUNT_PATH, false);
 
-	for (unsigned i = 0; lines && lines[i]; i++) {
-		g_auto(GStrv) fields = g_strsplit(lines[i], " ", 4);
-
-		if (g_strv_length(fields) == 4 && strcmp(fields[2], "cgroup2") == 0) {
-			found(finding, DOCTOR_OK, NULL,
-			      _("samples name their cgroup (cgroup2 at %s)"), fields[1]);
-			return;
-		}
-	}
-	found(finding, DOCTOR_WARN,
-	      "sudo mkdir -p /sys/fs/cgroup/unified && sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified",
-	      _("no cgroup2 file system is mounted: samples will not name their cgroup"));
+	if (path)
+		found(finding, DOCTOR_OK, NULL, _("samples name their cgroup (cgroup2 at %s)"),
+		      path);
+	else
+		found(finding, DOCTOR_WARN,
+		      "sudo mkdir -p /sys/fs/cgroup/unified && sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified",
+		      _("no cgroup2 file system is mounted: samples will not name their cgroup"));
 }
 
 static void check_clocksource(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	static const char *const slow[] = { "hpet", "acpi_pm", "jiffies", "pit",
-					    "refined-jiffies" };
+	static const char *const slow[] = { "hpet", "acpi_pm",         "jiffies",
+					    "pit",  "refined-jiffies", NULL };
 	g_autofree char *name = doctor_read(
 		host, "/sys/devices/system/clocksource/clocksource0/current_clocksource");
 
-	if (!name) {
+	if (!name)
 		found(finding, DOCTOR_WARN, "sudo mount -t sysfs sysfs /sys",
 		      _("the clocksource cannot be read (no /sys): whether reading the clock is cheap is unknown"));
-		return;
-	}
-	for (unsigned i = 0; i < ARRAY_SIZE(slow); i++) {
-		if (strcmp(name, slow[i]) == 0) {
-			found(finding, DOCTOR_WARN,
-			      _("where the hardware allows it, boot with tsc=reliable on the kernel's command line"),
-			      _("the clock is read from %s, a system call and microseconds each time: marks and allocations cost more"),
-			      name);
-			return;
-		}
-	}
-	found(finding, DOCTOR_OK, NULL, _("the clock is read from %s, which is cheap"), name);
+	else if (g_strv_contains(slow, name))
+		found(finding, DOCTOR_WARN,
+		      _("where the hardware allows it, boot with tsc=reliable on the kernel's command line"),
+		      _("the clock is read from %s, a system call and microseconds each time: marks and allocations cost more"),
+		      name);
+	else
+		found(finding, DOCTOR_OK, NULL, _("the clock is read from %s, which is cheap"),
+		      name);
 }
 
 /* ---- Names that the recorded files lack ------------------------------------------------------ */
@@ -655,16 +612,6 @@ static enum says says_names(const struct doctor_host *host, const char *pid, uin
 	return has_map ? SAYS_ANOTHERS : SAYS_NOTHING;
 }
 
-static void add_to_list(GString *listed, const char *name, const char *pid, enum says says)
-{
-	if (listed->len > 0)
-		g_string_append(listed, ", ");
-	g_string_append_printf(listed,
-			       says == SAYS_ANOTHERS ? _("%s (%s, whose map is older than it)")
-						     : "%s (%s)",
-			       name, pid);
-}
-
 static void look_at_process(const struct doctor_host *host, const char *pid, uint64_t own_uid,
 			    struct runtimes *runtimes)
 {
@@ -685,24 +632,16 @@ static void look_at_process(const struct doctor_host *host, const char *pid, uin
 	says = says_names(host, pid, own_pid);
 	if (says == SAYS_NAMES)
 		return;
+	if (runtimes->others > 0 && runtimes->others < MAX_LISTED)
+		g_string_append(runtimes->listed, ", ");
 	if (runtimes->others++ < MAX_LISTED)
-		add_to_list(runtimes->listed, name, pid, says);
+		g_string_append_printf(runtimes->listed,
+				       says == SAYS_ANOTHERS
+					       ? _("%s (%s, whose map is older than it)")
+					       : "%s (%s)",
+				       name, pid);
 	if (!runtimes->first_of[runtime])
 		runtimes->first_of[runtime] = g_strdup(pid);
-}
-
-static void look_at_processes(const struct doctor_host *host, struct runtimes *runtimes)
-{
-	g_autofree char *proc = g_strconcat(host->root, "/proc", NULL);
-	g_autoptr(GDir) dir = g_dir_open(proc, 0, NULL);
-	uint64_t own_uid = 0, own_pid;
-	const char *name;
-
-	if (!dir || !read_status(host, "self", &own_uid, &own_pid))
-		return;
-	while ((name = g_dir_read_name(dir)))
-		if (g_ascii_isdigit(name[0]))
-			look_at_process(host, name, own_uid, runtimes);
 }
 
 /* Returns the fix for each kind of runtime that was found. */
@@ -725,9 +664,16 @@ static void check_jit_maps(const struct doctor_host *host, struct doctor_finding
 {
 	g_autoptr(GString) listed = g_string_new(NULL);
 	struct runtimes runtimes = { .listed = listed };
+	g_autofree char *proc = g_strconcat(host->root, "/proc", NULL);
+	g_autoptr(GDir) dir = g_dir_open(proc, 0, NULL);
+	uint64_t own_uid = 0, own_pid;
 	g_autofree char *fix = NULL;
+	const char *name;
 
-	look_at_processes(host, &runtimes);
+	if (dir && read_status(host, "self", &own_uid, &own_pid))
+		while ((name = g_dir_read_name(dir)))
+			if (g_ascii_isdigit(name[0]))
+				look_at_process(host, name, own_uid, &runtimes);
 	if (runtimes.others > 0) {
 		fix = fix_of(&runtimes);
 		if (runtimes.others > MAX_LISTED)
@@ -773,21 +719,18 @@ static void check_container(const struct doctor_host *host, struct doctor_findin
 {
 	g_autofree char *name = system_container(host);
 
-	if (!name) {
+	if (!name)
 		found(finding, DOCTOR_OK, NULL, _("not in a container"));
-		return;
-	}
-	if (!host->pid_namespace && !host->user_namespace) {
+	else if (!host->pid_namespace && !host->user_namespace)
 		found(finding, DOCTOR_OK, NULL,
 		      _("in a container (%s) that shares the host's processes"), name);
-		return;
-	}
-	found(finding, DOCTOR_WARN,
-	      _("record on the host, or start the container with --pid=host --cap-add=PERFMON"),
-	      host->user_namespace
-		      ? _("in a container (%s): capabilities count for nothing outside of it, so you record as a plain user, and only processes in it")
-		      : _("in a container (%s): processes outside of it have no names here"),
-	      name);
+	else
+		found(finding, DOCTOR_WARN,
+		      _("record on the host, or start the container with --pid=host --cap-add=PERFMON"),
+		      host->user_namespace
+			      ? _("in a container (%s): capabilities count for nothing outside of it, so you record as a plain user, and only processes in it")
+			      : _("in a container (%s): processes outside of it have no names here"),
+		      name);
 }
 
 static void check_disk_space(const struct doctor_host *host, struct doctor_finding *finding)

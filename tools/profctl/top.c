@@ -259,19 +259,6 @@ static bool begin(struct top *top, GError **error)
 	return top->client;
 }
 
-static void run(struct top *top)
-{
-	top->loop = g_main_loop_new(NULL, FALSE);
-	g_unix_signal_add(SIGINT, on_signal, top);
-	g_unix_signal_add(SIGTERM, on_signal, top);
-	g_unix_signal_add(SIGHUP, on_signal, top);
-	g_unix_signal_add(SIGWINCH, on_resize, top);
-	if (begin(top, &top->error))
-		g_main_loop_run(top->loop);
-	top_screen_close();
-	top->open = false;
-}
-
 static void done(struct top *top)
 {
 	live_names_free(top->names);
@@ -363,7 +350,15 @@ int profctl_top(int argc, char **argv)
 	}
 	live_init(&top.live, (unsigned)top.options.window);
 	top_browse_init(&top.browse, &top.live, (enum top_kind)top.options.by);
-	run(&top);
+	top.loop = g_main_loop_new(NULL, FALSE);
+	g_unix_signal_add(SIGINT, on_signal, &top);
+	g_unix_signal_add(SIGTERM, on_signal, &top);
+	g_unix_signal_add(SIGHUP, on_signal, &top);
+	g_unix_signal_add(SIGWINCH, on_resize, &top);
+	if (begin(&top, &top.error))
+		g_main_loop_run(top.loop);
+	top_screen_close();
+	top.open = false;
 	status = top.error ? cli_fail(g_steal_pointer(&top.error))
 			   : (top.interrupted ? CLI_INTERRUPTED : CLI_OK);
 	done(&top);

@@ -229,26 +229,20 @@ static bool find_running(struct transport *transport, GCancellable *cancellable,
 	return true;
 }
 
-/* While the first number is 0, the second one must match too. */
-static bool is_compatible(const char *theirs)
+static bool find_system(struct transport *transport, GCancellable *cancellable, GError **error)
 {
 	static const char ours[] = PROF_VERSION;
 	const char *end = strchr(ours, '.');
-
-	if (end && strncmp(ours, "0.", 2) == 0)
-		end = strchr(end + 1, '.');
-	return end && strncmp(ours, theirs, (size_t)(end - ours) + 1) == 0;
-}
-
-static bool find_system(struct transport *transport, GCancellable *cancellable, GError **error)
-{
 	g_autofree char *version = NULL;
 
 	if (!connect_to_bus(transport, cancellable, error) ||
 	    !get_version(transport, cancellable, &version, error) ||
 	    !find_running(transport, cancellable, error))
 		return false;
-	return is_compatible(version) ||
+	/* While the first number is 0, the second one must match too. */
+	if (end && strncmp(ours, "0.", 2) == 0)
+		end = strchr(end + 1, '.');
+	return (end && strncmp(ours, version, (size_t)(end - ours) + 1) == 0) ||
 	       cli_set_error(
 		       error, CLI_NO_DAEMON,
 		       _("the system bus's profd is version %s, which profctl %s does not understand"),
