@@ -21,7 +21,7 @@ static void skip_space(struct copy *copy)
 	copy->at += strspn(copy->at, " \t\r\n");
 }
 
-static bool take(struct copy *copy, const char *word)
+static bool match(struct copy *copy, const char *word)
 {
 	size_t length = strlen(word);
 
@@ -31,7 +31,7 @@ static bool take(struct copy *copy, const char *word)
 	return true;
 }
 
-static bool take_hex4(struct copy *copy, gunichar *ret_unit)
+static bool parse_hex4(struct copy *copy, gunichar *ret_unit)
 {
 	gunichar unit = 0;
 
@@ -47,14 +47,14 @@ static bool take_hex4(struct copy *copy, gunichar *ret_unit)
 	return true;
 }
 
-static bool take_unicode(struct copy *copy, GString *text)
+static bool parse_unicode(struct copy *copy, GString *text)
 {
 	gunichar unit, low;
 
-	if (!take_hex4(copy, &unit))
+	if (!parse_hex4(copy, &unit))
 		return false;
-	if (unit >= 0xd800 && unit < 0xdc00 && take(copy, "\\u")) {
-		if (!take_hex4(copy, &low) || low < 0xdc00 || low > 0xdfff)
+	if (unit >= 0xd800 && unit < 0xdc00 && match(copy, "\\u")) {
+		if (!parse_hex4(copy, &low) || low < 0xdc00 || low > 0xdfff)
 			return false;
 		unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
 	}
@@ -62,14 +62,14 @@ static bool take_unicode(struct copy *copy, GString *text)
 	return true;
 }
 
-static bool take_escape(struct copy *copy, GString *text)
+static bool parse_escape(struct copy *copy, GString *text)
 {
 	static const char letters[] = "\"\\/bfnrt";
 	static const char meant[] = "\"\\/\b\f\n\r\t";
 	const char *letter;
 
-	if (take(copy, "u"))
-		return take_unicode(copy, text);
+	if (match(copy, "u"))
+		return parse_unicode(copy, text);
 	letter = *copy->at ? strchr(letters, *copy->at) : NULL;
 	if (!letter)
 		return false;
@@ -78,15 +78,15 @@ static bool take_escape(struct copy *copy, GString *text)
 	return true;
 }
 
-static bool take_string(struct copy *copy, GString *text)
+static bool parse_string(struct copy *copy, GString *text)
 {
-	if (!take(copy, "\""))
+	if (!match(copy, "\""))
 		return false;
 	while (*copy->at != '"') {
 		if ((unsigned char)*copy->at < 0x20)
 			return false;
-		if (take(copy, "\\")) {
-			if (!take_escape(copy, text))
+		if (match(copy, "\\")) {
+			if (!parse_escape(copy, text))
 				return false;
 			continue;
 		}
@@ -100,7 +100,7 @@ static bool copy_string(struct copy *copy, const char *key)
 {
 	g_autoptr(GString) text = g_string_new(NULL);
 
-	if (!take_string(copy, text))
+	if (!parse_string(copy, text))
 		return false;
 	if (copy->json)
 		json_string_n(copy->json, key, text->str, text->len);
@@ -135,24 +135,24 @@ static bool copy_members(struct copy *copy, bool object)
 	const char *end = object ? "}" : "]";
 
 	skip_space(copy);
-	if (take(copy, end))
+	if (match(copy, end))
 		return true;
 	do {
 		g_autoptr(GString) key = g_string_new(NULL);
 
 		skip_space(copy);
 		if (object) {
-			if (!take_string(copy, key))
+			if (!parse_string(copy, key))
 				return false;
 			skip_space(copy);
-			if (!take(copy, ":"))
+			if (!match(copy, ":"))
 				return false;
 		}
 		if (!copy_value(copy, object ? key->str : NULL))
 			return false;
 		skip_space(copy);
-	} while (take(copy, ","));
-	return take(copy, end);
+	} while (match(copy, ","));
+	return match(copy, end);
 }
 
 static bool copy_nested(struct copy *copy, const char *key, bool object)
@@ -176,13 +176,13 @@ static bool copy_nested(struct copy *copy, const char *key, bool object)
 static bool copy_value(struct copy *copy, const char *key)
 {
 	skip_space(copy);
-	if (take(copy, "{"))
+	if (match(copy, "{"))
 		return copy_nested(copy, key, true);
-	if (take(copy, "["))
+	if (match(copy, "["))
 		return copy_nested(copy, key, false);
 	if (*copy->at == '"')
 		return copy_string(copy, key);
-	if (take(copy, "null")) {
+	if (match(copy, "null")) {
 		if (copy->json)
 			json_null(copy->json, key);
 		return true;

@@ -49,7 +49,7 @@ static inline gint sorted_compare(gconstpointer left, gconstpointer right)
 }
 
 /* Sorts the array; of equal elements only the last one is kept. */
-static inline void sorted_settle(GArray *array, GCompareFunc compare)
+static inline void sorted_finalize(GArray *array, GCompareFunc compare)
 {
 	const size_t size = g_array_get_element_size(array);
 	guint kept = 0;

@@ -480,7 +480,7 @@ static void add_loss(struct live *live, const struct prof_batch *batch, size_t r
 		live->lost += MAX_OF(number(&batch->columns[PROF_LOSS_COUNT], row), UINT64_C(1));
 }
 
-static void (*const takers[])(struct live *live, const struct prof_batch *batch, size_t row) = {
+static void (*const adders[])(struct live *live, const struct prof_batch *batch, size_t row) = {
 	[PROF_TABLE_STRING] = add_string,     [PROF_TABLE_IMAGE] = add_image,
 	[PROF_TABLE_FRAME] = add_frame,       [PROF_TABLE_STACK] = add_stack,
 	[PROF_TABLE_PROCESS] = add_process,   [PROF_TABLE_THREAD] = add_thread,
@@ -492,8 +492,8 @@ uint64_t live_tables(void)
 {
 	uint64_t tables = 0;
 
-	for (unsigned table = 0; table < ARRAY_SIZE(takers); table++)
-		tables |= takers[table] ? UINT64_C(1) << table : 0;
+	for (unsigned table = 0; table < ARRAY_SIZE(adders); table++)
+		tables |= adders[table] ? UINT64_C(1) << table : 0;
 	return tables;
 }
 
@@ -513,10 +513,10 @@ static void begin_epoch(struct live *live, uint32_t epoch)
 
 void live_add(struct live *live, unsigned table, const struct prof_batch *batch)
 {
-	if (table >= ARRAY_SIZE(takers) || !takers[table])
+	if (table >= ARRAY_SIZE(adders) || !adders[table])
 		return;
 	if (batch->epoch != live->epoch)
 		begin_epoch(live, batch->epoch);
 	for (size_t row = 0; row < batch->rows; row++)
-		takers[table](live, batch, row);
+		adders[table](live, batch, row);
 }

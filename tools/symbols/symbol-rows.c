@@ -139,7 +139,7 @@ static bool add_symbols(struct names_epoch *epoch, const struct prof_batch *batc
 		of = append(rows, image, false, &symbol);
 		if (of->symbols->len < MAX_OF((guint)SETTLE_AT, of->settle_at))
 			continue;
-		sorted_settle(of->symbols, compare_symbols);
+		sorted_finalize(of->symbols, compare_symbols);
 		of->settle_at = 2 * of->symbols->len;
 	}
 	return true;
@@ -287,9 +287,9 @@ struct symbol_rows *symbol_rows_load(struct names *names, GError **error)
 		struct image_rows *of = rows_of(rows, i);
 
 		if (of->symbols)
-			sorted_settle(of->symbols, compare_symbols);
+			sorted_finalize(of->symbols, compare_symbols);
 		if (of->lines)
-			sorted_settle(of->lines, sorted_compare);
+			sorted_finalize(of->lines, sorted_compare);
 	}
 	return rows;
 }

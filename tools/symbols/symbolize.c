@@ -55,7 +55,7 @@ static void wanted_free(gpointer wanted)
 
 static void settle(struct wanted *wanted)
 {
-	sorted_settle(wanted->offsets, sorted_compare);
+	sorted_finalize(wanted->offsets, sorted_compare);
 	wanted->settled = wanted->offsets->len;
 }
 
