@@ -116,20 +116,18 @@ void live_done(struct live *live)
 	g_free(live->slices);
 }
 
-/* Returns the number of the key; 0: unknown. */
-static uint32_t key_find(const struct live *live, const char *key)
+/* Returns the number of the key, which is added if it is missing. */
+static uint32_t key_number(struct live *live, const char *key, GArray *array, bool *ret_is_new)
 {
-	return GPOINTER_TO_UINT(g_hash_table_lookup(live->keys, key));
-}
+	uint32_t number = GPOINTER_TO_UINT(g_hash_table_lookup(live->keys, key));
 
-static uint32_t key_add(struct live *live, const char *key, GArray *array)
-{
-	uint32_t number = array->len;
-
+	*ret_is_new = !number;
+	if (number)
+		return number;
 	g_hash_table_insert(live->keys, g_string_chunk_insert(live->chunk, key),
-			    GUINT_TO_POINTER(number));
-	g_array_set_size(array, number + 1);
-	return number;
+			    GUINT_TO_POINTER(array->len));
+	g_array_set_size(array, array->len + 1);
+	return array->len - 1;
 }
 
 /* raw_name: the same as the name if it is not mangled. A function and its clones are one. */
@@ -140,12 +138,12 @@ static uint32_t function_number(struct live *live, uint32_t image, const char *f
 	g_autofree char *raw_name = g_strndup(full_raw_name, clone_suffix_skip(full_raw_name));
 	g_autofree char *shown = NULL, *escaped = NULL;
 	g_autofree char *key = g_strdup_printf("f%u %s", image, name);
-	uint32_t number = key_find(live, key);
+	bool is_new;
+	uint32_t number = key_number(live, key, live->functions, &is_new);
 	struct live_function *function;
 
-	if (number)
+	if (!is_new)
 		return number;
-	number = key_add(live, key, live->functions);
 	function = LIVE_AT(live->functions, live_function, number);
 	shown = function_name_for_people(name, raw_name);
 	escaped = text_escape(shown);
@@ -318,12 +316,12 @@ static void add_image(struct live *live, const struct prof_batch *batch, size_t 
 	g_autofree char *key = g_strdup_printf("i%s %s %u %u %" PRIu64 " %" PRIu64 " %" PRIu64,
 					       image.path, id_text, image.kind, image.process,
 					       image.dev, image.inode, image.size);
-	uint32_t index = key_find(live, key);
+	bool is_new;
+	uint32_t index = key_number(live, key, live->images, &is_new);
 
-	if (!index) {
+	if (is_new) {
 		g_autofree char *base = g_path_get_basename(image.path);
 
-		index = key_add(live, key, live->images);
 		image.path = g_string_chunk_insert(live->chunk, image.path);
 		image.build_id = g_steal_pointer(&build_id);
 		image.symbols = g_array_new(FALSE, FALSE, sizeof(struct live_symbol));
@@ -395,10 +393,10 @@ static void add_process(struct live *live, const struct prof_batch *batch, size_
 	g_autofree char *key = g_strdup_printf("p%" PRIu64 " %" PRIu64 " %" PRIu64, pid,
 					       number(&columns[PROF_PROCESS_START_TIME], row),
 					       number(&columns[PROF_PROCESS_EXEC_GENERATION], row));
-	uint32_t index = key_find(live, key);
+	bool is_new;
+	uint32_t index = key_number(live, key, live->processes, &is_new);
 
-	if (!index) {
-		index = key_add(live, key, live->processes);
+	if (is_new) {
 		*LIVE_AT(live->processes, live_process, index) = (struct live_process){
 			.pid = pid,
 			.uid = number(&columns[PROF_PROCESS_UID], row),
@@ -422,10 +420,9 @@ static void add_thread(struct live *live, const struct prof_batch *batch, size_t
 	};
 	g_autofree char *key = g_strdup_printf("t%" PRIu64 " %u %" PRIu64, thread.tid, of,
 					       number(&columns[PROF_THREAD_START_TIME], row));
-	uint32_t index = key_find(live, key);
+	bool is_new;
+	uint32_t index = key_number(live, key, live->threads, &is_new);
 
-	if (!index)
-		index = key_add(live, key, live->threads);
 	*LIVE_AT(live->threads, live_thread, index) = thread;
 	if (of && (thread.tid == process->pid || !*process->comm))
 		process->comm = thread.comm;

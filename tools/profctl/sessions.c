@@ -360,26 +360,15 @@ static void complete(const char *verb)
 	}
 }
 
-/* The verb is its method's name in lower case. */
 static const struct {
-	const char *verb, *method;
-	struct cli_spec spec;
+	const char *verb, *method, *description;
 } controls[] = {
-	{ "stop",
-	  "Stop",
-	  { N_("[SESSION]"),
-	    N_("End a session of the profd service and finish its file. SESSION is the number of 'profctl status' (default: the only session)."),
-	    0, 1, false, complete } },
-	{ "pause",
-	  "Pause",
-	  { N_("[SESSION]"),
-	    N_("Stop sampling in a session of the profd service until 'profctl resume'. SESSION is the number of 'profctl status' (default: the only session)."),
-	    0, 1, false, complete } },
-	{ "resume",
-	  "Resume",
-	  { N_("[SESSION]"),
-	    N_("Continue a paused session of the profd service. SESSION is the number of 'profctl status' (default: the only session)."),
-	    0, 1, false, complete } },
+	{ "stop", "Stop",
+	  N_("End a session of the profd service and finish its file. SESSION is the number of 'profctl status' (default: the only session).") },
+	{ "pause", "Pause",
+	  N_("Stop sampling in a session of the profd service until 'profctl resume'. SESSION is the number of 'profctl status' (default: the only session).") },
+	{ "resume", "Resume",
+	  N_("Continue a paused session of the profd service. SESSION is the number of 'profctl status' (default: the only session).") },
 };
 
 /* Chooses the only session that can be controlled. */
@@ -435,6 +424,9 @@ static bool call(const struct transport *transport, uint32_t id, const char *met
 int profctl_control(int argc, char **argv)
 {
 	const struct cli_group groups[] = { { NULL } };
+	struct cli_spec spec = { .synopsis = N_("[SESSION]"),
+				 .max_operands = 1,
+				 .complete = complete };
 	struct transport transport = { 0 };
 	GError *error = NULL;
 	size_t verb = 0;
@@ -444,7 +436,8 @@ int profctl_control(int argc, char **argv)
 
 	while (strcmp(controls[verb].verb, argv[0]) != 0)
 		verb++;
-	status = cli_parse(&controls[verb].spec, groups, &argc, &argv);
+	spec.description = controls[verb].description;
+	status = cli_parse(&spec, groups, &argc, &argv);
 	if (status != CLI_CONTINUE)
 		return status;
 	if (argc > 0 && !g_ascii_string_to_unsigned(argv[0], 10, 1, G_MAXUINT32, &number, NULL))
