@@ -92,47 +92,27 @@ static bool read_output(int fd, unsigned timeout_ms, GString *text)
 	return false;
 }
 
-/* Parses "  401136:\tpush   %rbp": the address, and the text after the tab. */
-static bool parse_line(const char *line, struct disassembly_line *ret_line)
-{
-	const char *at = line + strspn(line, " ");
-	char *end;
-	uint64_t address = g_ascii_strtoull(at, &end, 16);
-
-	if (end == at || at == line || end[0] != ':' || end[1] != '\t')
-		return false;
-	ret_line->address = address;
-	ret_line->text = g_strchomp(g_strdup(end + 2));
-	g_strdelimit(ret_line->text, "\t", ' ');
-	return true;
-}
-
-/* Reports objdump's last message. */
-static void set_said(GError **error, const char *const *lines)
-{
-	const char *said = NULL;
-
-	for (; *lines; lines++)
-		if (g_str_has_prefix(*lines, "objdump: "))
-			said = *lines + strlen("objdump: ");
-	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("objdump cannot read the file: %s"),
-		    said ? said : _("it ended without a reason"));
-}
-
-/* Splits the text into lines in place. */
+/* Takes the instructions from lines such as "  401136:\tpush   %rbp": the address, and the text
+ * after the tab. Splits the text into lines in place. */
 static GArray *parse(GString *text)
 {
-	char *line_at = text->str, *end = text->str + text->len, *behind;
+	char *line_at = text->str, *end = text->str + text->len, *after;
 	GArray *found = g_array_new(FALSE, FALSE, sizeof(struct disassembly_line));
-	struct disassembly_line line;
 
 	g_array_set_clear_func(found, clear_line);
 	for (; found->len < DISASSEMBLY_MAX_LINES &&
-	       (behind = memchr(line_at, '\n', (size_t)(end - line_at)));
-	     line_at = behind + 1) {
-		*behind = 0;
-		if (parse_line(line_at, &line))
-			g_array_append_val(found, line);
+	       (after = memchr(line_at, '\n', (size_t)(end - line_at)));
+	     line_at = after + 1) {
+		const char *at = line_at + strspn(line_at, " ");
+		struct disassembly_line line;
+		char *colon;
+
+		*after = 0;
+		line.address = g_ascii_strtoull(at, &colon, 16);
+		if (colon == at || at == line_at || colon[0] != ':' || colon[1] != '\t')
+			continue;
+		line.text = g_strdelimit(g_strchomp(g_strdup(colon + 2)), "\t", ' ');
+		g_array_append_val(found, line);
 	}
 	return found;
 }
@@ -142,28 +122,30 @@ GArray *disassembly_read(int fd, uint64_t start_address, uint64_t end, unsigned 
 {
 	g_autoptr(GString) text = g_string_new(NULL);
 	g_autoptr(GSubprocess) process = start(fd, start_address, end, error);
-	GInputStream *pipe = process ? g_subprocess_get_stdout_pipe(process) : NULL;
-	bool whole;
+	g_auto(GStrv) lines = NULL;
+	const char *said = NULL;
 
 	if (!process) {
 		g_prefix_error(error, "%s", _("instructions need objdump (package binutils): "));
 		return NULL;
 	}
-	whole = read_output(g_unix_input_stream_get_fd(G_UNIX_INPUT_STREAM(pipe)), timeout_ms,
-			    text);
-	if (!whole)
+	if (!read_output(g_unix_input_stream_get_fd(
+				 G_UNIX_INPUT_STREAM(g_subprocess_get_stdout_pipe(process))),
+			 timeout_ms, text)) {
 		g_subprocess_force_exit(process);
-	g_subprocess_wait(process, NULL, NULL);
-	if (!whole) {
+		g_subprocess_wait(process, NULL, NULL);
 		g_set_error(error, CLI_ERROR, CLI_FAILURE,
 			    _("objdump was ended: it took too long or said too much"));
 		return NULL;
 	}
-	if (!g_subprocess_get_successful(process)) {
-		g_auto(GStrv) lines = g_strsplit(text->str, "\n", -1);
-
-		set_said(error, (const char *const *)lines);
-		return NULL;
-	}
-	return parse(text);
+	g_subprocess_wait(process, NULL, NULL);
+	if (g_subprocess_get_successful(process))
+		return parse(text);
+	lines = g_strsplit(text->str, "\n", -1);
+	for (guint i = 0; lines[i]; i++)
+		if (g_str_has_prefix(lines[i], "objdump: "))
+			said = lines[i] + strlen("objdump: ");
+	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("objdump cannot read the file: %s"),
+		    said ? said : _("it ended without a reason"));
+	return NULL;
 }

@@ -19,81 +19,57 @@
 #define MAX_BYTES (16u << 20)
 #define TAB 8
 
-static GString *read_all(int fd)
-{
-	g_autoptr(GString) bytes = g_string_new(NULL);
-	char buffer[64 << 10];
-	ssize_t n;
-
-	while ((n = read(fd, buffer, sizeof(buffer))) > 0 && bytes->len + (gsize)n <= MAX_BYTES)
-		g_string_append_len(bytes, buffer, n);
-	return n == 0 ? g_steal_pointer(&bytes) : NULL;
-}
-
-static GArray *starts_of(const GString *bytes)
-{
-	GArray *starts = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	uint32_t start = 0;
-
-	for (;;) {
-		const char *end = memchr(bytes->str + start, '\n', bytes->len - start);
-
-		g_array_append_val(starts, start);
-		if (start == bytes->len)
-			return starts;
-		start = end ? (uint32_t)(end + 1 - bytes->str) : (uint32_t)bytes->len;
-	}
-}
-
 /* Takes ownership of the fd. Returns NULL if it is negative. */
 static struct source_text *read_source(int opened, const char *path)
 {
 	CLEANUP_CLOSE int fd = opened;
+	g_autoptr(GString) bytes = g_string_new(NULL);
+	GArray *starts;
 	struct source_text *source;
 	struct stat status;
-	GString *bytes = NULL;
+	char buffer[64 << 10];
+	ssize_t n;
 
-	if (fd >= 0 && fstat(fd, &status) == 0)
-		bytes = read_all(fd);
-	if (!bytes)
+	if (fd < 0 || fstat(fd, &status) != 0)
 		return NULL;
-	source = g_new0(struct source_text, 1);
-	source->path = g_strdup(path);
-	source->mtime_s = status.st_mtime;
-	source->bytes = bytes;
-	source->starts = starts_of(bytes);
+	while ((n = read(fd, buffer, sizeof(buffer))) > 0 && bytes->len + (gsize)n <= MAX_BYTES)
+		g_string_append_len(bytes, buffer, n);
+	if (n != 0)
+		return NULL;
+	starts = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	for (uint32_t i = 0; i <= bytes->len; i++)
+		if (i == 0 || i == bytes->len || bytes->str[i - 1] == '\n')
+			g_array_append_val(starts, i);
+	source = g_new(struct source_text, 1);
+	*source = (struct source_text){ .path = g_strdup(path),
+					.mtime_s = status.st_mtime,
+					.bytes = g_steal_pointer(&bytes),
+					.starts = starts };
 	return source;
-}
-
-static struct source_text *find_below(const char *folder, const char *file)
-{
-	for (const char *tail = file; tail; tail = strchr(tail, '/')) {
-		g_autofree char *path = NULL;
-		struct source_text *source;
-
-		tail += strspn(tail, "/");
-		path = g_build_filename(folder, tail, NULL);
-		source = read_source(regular_file_open(-1, path), path);
-		if (source)
-			return source;
-	}
-	return NULL;
 }
 
 struct source_text *source_text_find(const struct debug_files *files, const GPtrArray *folders,
 				     const char *file)
 {
 	for (guint i = 0; folders && i < folders->len; i++) {
-		struct source_text *source = find_below(folders->pdata[i], file);
+		for (const char *tail = file; tail; tail = strchr(tail, '/')) {
+			g_autofree char *path = NULL;
+			struct source_text *source;
 
-		if (source)
-			return source;
+			tail += strspn(tail, "/");
+			path = g_build_filename(folders->pdata[i], tail, NULL);
+			source = read_source(regular_file_open(-1, path), path);
+			if (source)
+				return source;
+		}
 	}
 	return read_source(debug_files_open_path(files, file), file);
 }
 
-void source_text_free(struct source_text *source)
+void source_text_free(gpointer pointer)
 {
+	struct source_text *source = pointer;
+
 	if (!source)
 		return;
 	g_free(source->path);

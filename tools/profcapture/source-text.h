@@ -22,7 +22,7 @@ struct source_text {
  */
 struct source_text *source_text_find(const struct debug_files *files, const GPtrArray *folders,
 				     const char *file);
-void source_text_free(struct source_text *source);
+void source_text_free(gpointer source); /* or NULL */
 /* Returns the line without its end, tabs as spaces (g_free); NULL after the last. Lines count from
  * 1. */
 char *source_text_line(const struct source_text *source, uint32_t line);
