@@ -1,0 +1,921 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
+#include "tools/profcapture/annotate-code.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/common/sorted.h"
+#include "tools/profcapture/disassembly.h"
+#include "tools/symbols/symbols-source.h"
+
+#include <errno.h>
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define MAX_CANDIDATES 20
+#define MAX_CONTAINERS 8 /* functions that it is inlined into and whose instructions are read */
+#define MAX_CODE_BYTES (4u << 20)
+#define TIMEOUT_MS 20000
+
+/* First entity of the counts by place; the tally reserves the smaller ones. */
+#define PLACE_FIRST 2u
+
+/* A frame of the function that was sampled. */
+struct sampled_frame {
+	uint64_t offset;
+	bool returns;
+	uint32_t container; /* index of the function whose code it is in */
+	uint32_t entity;    /* that it counts for: at first itself */
+	struct amount self, total;
+};
+
+/* The code of the function itself, or of one that it is inlined into. */
+struct code_range {
+	uint64_t start, end;
+	struct amount self;
+};
+
+/* A function at an offset, and the place in its source. */
+struct inline_frame {
+	const char *name, *raw_name; /* NULL: the function that contains the others */
+	const char *file;            /* NULL = unknown */
+	uint32_t line;               /* 0 = unknown */
+};
+
+static struct sampled_frame *frame_at(const struct annotate_code *code, guint index)
+{
+	return &g_array_index(code->frames, struct sampled_frame, index);
+}
+
+/* ---- which function -------------------------------------------------------------------------- */
+
+/* Returns the end, as far as it is known: a symbol without a length extends to the next one. */
+static uint64_t end_of(const struct annotate_code *code, const struct function *function)
+{
+	const struct symbol_rows *rows = code->tally.functions->symbols;
+	const struct symbol_row *symbol = symbol_rows_find(rows, function->image, function->offset);
+	uint64_t length = 1, beyond = MAX_CODE_BYTES;
+
+	if (function->length)
+		return function->offset + MIN_OF(function->length, beyond);
+	if (!symbol || symbol->start != function->offset)
+		return function->offset + 1;
+	if (symbol->length)
+		return function->offset + MIN_OF(symbol->length, beyond);
+	while (beyond - length > 1) {
+		uint64_t middle = length + (beyond - length) / 2;
+
+		if (symbol_rows_find(rows, function->image, function->offset + middle) == symbol)
+			length = middle;
+		else
+			beyond = middle;
+	}
+	return function->offset + beyond;
+}
+
+/* Returns whether `text` is "image+0xOFFSET" of a place in the function. */
+static bool is_place_in(const struct annotate_code *code, const struct function *function,
+			const char *text)
+{
+	const char *plus = strstr(text, "+0x");
+	const char *path = names_image_at(code->reader.capture->names, function->image)->path;
+	g_autofree char *image = plus ? g_strndup(text, (gsize)(plus - text)) : NULL;
+	char *end;
+	uint64_t offset;
+
+	if (!plus || !path || strcmp(image, annotate_base_name(path)) != 0 || function->is_inlined)
+		return false;
+	offset = g_ascii_strtoull(plus + 3, &end, 16);
+	return end != plus + 3 && !*end && offset >= function->offset &&
+	       offset < end_of(code, function);
+}
+
+/* Returns whether the function has samples and is of the chosen image. */
+static bool is_choosable(const struct annotate_code *code, uint32_t index)
+{
+	const char *path = functions_image(code->tally.functions, index);
+
+	return tally_count_at(code->tally.counts, index).total.samples > 0 &&
+	       (!code->image || (path && (strcmp(path, code->image) == 0 ||
+					  strcmp(annotate_base_name(path), code->image) == 0)));
+}
+
+static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
+{
+	const struct annotate_code *code = data;
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	struct tally_count x = tally_count_at(code->tally.counts, a);
+	struct tally_count y = tally_count_at(code->tally.counts, b);
+	int order = amount_compare(x.self, y.self);
+
+	if (order == 0)
+		order = amount_compare(x.total, y.total);
+	return order ? order : a < b ? -1 : a > b;
+}
+
+/* Returns the functions named `text`: by the whole name, else without parameters, else by the last
+ * component. Functions with code of their own hide those that are only inlined. */
+static GArray *find_called(const struct annotate_code *code, const char *text)
+{
+	enum function_name_match best = FUNCTION_NAME_COMPONENT;
+	GArray *found = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	bool has_own = false;
+
+	for (uint32_t i = FUNCTION_LOST + 1; i < code->tally.functions->all->len; i++) {
+		const struct function *at = functions_at(code->tally.functions, i);
+		enum function_name_match how =
+			!is_choosable(code, i) ? FUNCTION_NAME_DIFFERS
+			: is_place_in(code, at, text)
+				? FUNCTION_NAME_WHOLE
+				: function_name_match(at->name, at->raw_name, text);
+
+		if (how < best || (how == best && has_own && at->is_inlined))
+			continue;
+		if (how > best || (!at->is_inlined && !has_own))
+			g_array_set_size(found, 0);
+		has_own = !at->is_inlined;
+		best = how;
+		g_array_append_val(found, i);
+	}
+	return found;
+}
+
+static void list_candidates(struct annotate_code *code, GArray *found)
+{
+	code->candidates = g_string_new(NULL);
+	g_array_sort_with_data(found, compare_hits, code);
+	for (guint i = 0; i < found->len && i < MAX_CANDIDATES; i++) {
+		uint32_t index = g_array_index(found, uint32_t, i);
+		const struct function *function = functions_at(code->tally.functions, index);
+		const char *path = functions_image(code->tally.functions, index);
+		g_autofree char *name = function_name_simplify(function->name, function->raw_name);
+		g_autoptr(GString) line = g_string_new(NULL);
+		g_autofree char *escaped = NULL;
+
+		g_string_printf(line, "  %10" PRIu64 "  ",
+				tally_count_at(code->tally.counts, index).self.samples);
+		if (!function->is_inlined && strcmp(function->kind, "unresolved") != 0)
+			g_string_append_printf(line, "%s+0x%" PRIx64 "  ",
+					       path ? annotate_base_name(path) : "-",
+					       function->offset);
+		g_string_append_printf(line, "%s  [%s]", name, path ? path : "-");
+		escaped = text_escape(line->str);
+		g_string_append_printf(code->candidates, "%s\n", escaped);
+	}
+}
+
+static void refuse_none(struct annotate_code *code, const char *text, GError **error)
+{
+	g_autoptr(GArray) similar = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	g_autoptr(GPtrArray) names = g_ptr_array_new();
+	g_autofree char *part = g_utf8_casefold(text, -1);
+	const char *meant;
+
+	for (uint32_t i = FUNCTION_LOST + 1; i < code->tally.functions->all->len; i++) {
+		const char *name = functions_at(code->tally.functions, i)->name;
+		g_autofree char *folded = g_utf8_casefold(name, -1);
+
+		if (!is_choosable(code, i))
+			continue;
+		g_ptr_array_add(names, (gpointer)name);
+		if (*part && strstr(folded, part))
+			g_array_append_val(similar, i);
+	}
+	g_ptr_array_add(names, NULL);
+	meant = cli_suggest(text, (const char *const *)names->pdata);
+	list_candidates(code, similar);
+	if (code->tally.all.samples == 0)
+		g_set_error(
+			error, CLI_ERROR, CLI_USAGE,
+			_("there are no samples in capture '%s', or none that pass the filters"),
+			code->reader.capture->file);
+	else if (similar->len > 0)
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("no sample has function '%s'; did you mean one of these?"), text);
+	else if (meant)
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("no sample has function '%s'; did you mean '%s'?"), text, meant);
+	else if (code->image)
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("no sample has function '%s' of an image '%s'; 'profcapture report' "
+			      "lists what there is"),
+			    text, code->image);
+	else
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("no sample has function '%s'; 'profcapture report' lists those that "
+			      "there are"),
+			    text);
+}
+
+static bool choose_function(struct annotate_code *code, const char *text, GError **error)
+{
+	g_autoptr(GArray) found = find_called(code, text);
+
+	if (found->len == 0) {
+		refuse_none(code, text, error);
+		return false;
+	}
+	if (found->len > 1) {
+		list_candidates(code, found);
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("%u functions are called '%s'; choose one by its place, or with "
+			      "--image"),
+			    found->len, text);
+		return false;
+	}
+	code->function = g_array_index(found, uint32_t, 0);
+	code->shown = *functions_at(code->tally.functions, code->function);
+	if (!code->shown.is_inlined) {
+		code->start = code->shown.offset;
+		code->end = end_of(code, &code->shown);
+	}
+	return true;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static const char *intern(const struct annotate_code *code, const char *text)
+{
+	return text ? names_intern(code->reader.capture->names, text, strlen(text)) : NULL;
+}
+
+static bool is_own_code(const struct annotate_code *code, uint64_t offset)
+{
+	return offset >= code->start && offset < code->end;
+}
+
+/* Returns whether these are the names of the shown function. Debug information has the parameters
+ * of a static function only in the symbol of its own code. */
+static bool is_called_so(const struct annotate_code *code, const char *name, const char *raw_name)
+{
+	return strcmp(name, code->shown.name) == 0 || strcmp(raw_name, code->shown.raw_name) == 0 ||
+	       (code->plain && strcmp(raw_name, code->plain) == 0);
+}
+
+/* Finds out by which names the function may be inlined, and sums up the counts of its own code and
+ * of where it is inlined. */
+static void join_inlined(struct annotate_code *code)
+{
+	const struct functions *functions = code->tally.functions;
+	const struct function *shown = &code->shown;
+	g_autofree char *plain = function_name_plain(shown->name);
+	guint overloads = 0;
+
+	code->has_inlined = !annotate_code_is_generated(code);
+	for (uint32_t i = FUNCTION_LOST + 1; i < functions->all->len; i++) {
+		const struct function *at = functions_at(functions, i);
+		g_autofree char *other = NULL;
+
+		if (at->image != shown->image || at->is_inlined)
+			continue;
+		/* A static function may have others of its name in the image. */
+		code->has_inlined &= i == code->function || at->name != shown->name;
+		if (g_str_has_prefix(at->name, plain))
+			other = function_name_plain(at->name);
+		overloads += g_strcmp0(other, plain) == 0;
+	}
+	code->plain = overloads == 1 ? intern(code, plain) : NULL;
+	for (uint32_t i = FUNCTION_LOST + 1; i < functions->all->len; i++) {
+		const struct function *at = functions_at(functions, i);
+		struct tally_count count = tally_count_at(code->tally.counts, i);
+
+		if (i != code->function &&
+		    (!code->has_inlined || !at->is_inlined || at->image != shown->image ||
+		     !is_called_so(code, at->name, at->raw_name)))
+			continue;
+		amount_add(&code->own_self, count.self);
+		amount_add(&code->total, count.total);
+	}
+}
+
+/* Names the last frame, and adds the one that it is inlined into. */
+static void add_outer(GArray *frames, const char *name, const char *raw_name, const char *file,
+		      uint32_t line)
+{
+	const struct inline_frame outer = { .file = file, .line = line };
+	struct inline_frame *last = &g_array_index(frames, struct inline_frame, frames->len - 1);
+
+	last->name = name;
+	last->raw_name = raw_name;
+	g_array_append_val(frames, outer);
+}
+
+/* Returns the functions at an offset, the innermost first, as the file has them or else (`symbols`
+ * is NULL) the capture. Stores which of them is the shown one; UINT_MAX: none. */
+static GArray *frames_at(const struct annotate_code *code, const struct symbols *symbols,
+			 uint64_t offset, guint *ret_shown)
+{
+	const struct symbol_rows *known = code->tally.functions->symbols;
+	const struct line_row *line = symbols ? NULL
+					      : symbol_rows_line(known, code->shown.image, offset);
+	size_t n = symbols ? sorted_upto(symbols->lines, symbols->n_lines, sizeof(*symbols->lines),
+					 offset)
+			   : 0;
+	GArray *frames = g_array_new(FALSE, FALSE, sizeof(struct inline_frame));
+	struct inline_frame first = { 0 };
+
+	if (line)
+		first = (struct inline_frame){ .file = line->file, .line = line->line };
+	g_array_append_val(frames, first);
+	for (uint32_t i = line ? line->call : 0; i; i = symbol_rows_call(known, i)->parent) {
+		const struct line_call *call = symbol_rows_call(known, i);
+
+		add_outer(frames, call->name, call->raw_name, call->file, call->line);
+	}
+	if (n > 0 && offset - symbols->lines[n - 1].start < symbols->lines[n - 1].length) {
+		const struct symbol_line *at = &symbols->lines[n - 1];
+		const struct symbol *call;
+
+		g_array_index(frames, struct inline_frame, 0).file = at->file;
+		g_array_index(frames, struct inline_frame, 0).line = at->line;
+		for (uint32_t i = at->symbol;
+		     i != SYMBOLS_NONE && (call = &symbols->rows[i])->inline_depth > 0;
+		     i = call->inline_parent)
+			add_outer(frames, call->name, call->raw_name, call->file, call->line);
+	}
+	*ret_shown = is_own_code(code, offset) ? frames->len - 1 : UINT_MAX;
+	for (guint i = 0; *ret_shown == UINT_MAX && code->has_inlined && i + 1 < frames->len; i++) {
+		const struct inline_frame *at = &g_array_index(frames, struct inline_frame, i);
+
+		if (is_called_so(code, at->name, at->raw_name))
+			*ret_shown = i;
+	}
+	return frames;
+}
+
+/* Returns the name for a row of what is inlined at a line: a function of the program, or the class
+ * or function of a library without template arguments, as "std::vector". */
+static const char *name_callee(const struct annotate_code *code, const struct inline_frame *call)
+{
+	g_autofree char *name = function_name_for_people(call->name, call->raw_name);
+	char *arguments = strchr(name, '<'), *first = strstr(name, "::"), *last;
+
+	if (!code_origin_is_library(name))
+		return intern(code, name);
+	if (arguments && !g_str_has_suffix(name, "operator<")) {
+		*arguments = '\0';
+	} else {
+		last = g_strrstr(name, "::");
+		if (first && last > first)
+			*last = '\0';
+	}
+	return intern(code, name);
+}
+
+/* An offset as seen from the shown function. */
+struct seen_place {
+	struct annotate_place at, own; /* in the innermost function, and in the shown one */
+	const char *callee; /* what is inlined into the shown function there; NULL = nothing */
+	bool is_of_it;      /* it is in the shown function */
+};
+
+static struct seen_place place_at(const struct annotate_code *code, uint64_t offset)
+{
+	struct seen_place place = { 0 };
+	guint shown;
+	g_autoptr(GArray) frames = frames_at(code, code->symbols, offset, &shown);
+	const struct inline_frame *all;
+
+	/* The capture may have another name for it than the file. */
+	if (shown == UINT_MAX && code->symbols) {
+		g_array_unref(frames);
+		frames = frames_at(code, NULL, offset, &shown);
+	}
+	all = (const struct inline_frame *)(void *)frames->data;
+	place.is_of_it = shown != UINT_MAX;
+	place.own = (struct annotate_place){ .function = code->shown.name,
+					     .file = intern(code, all[0].file),
+					     .line = all[0].line };
+	place.at = place.own;
+	if (place.is_of_it && shown > 0) {
+		place.at.is_inlined = true;
+		place.at.function = intern(code, all[0].name);
+		place.own.file = intern(code, all[shown].file);
+		place.own.line = all[shown].line;
+		place.callee = name_callee(code, &all[shown - 1]);
+	}
+	return place;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static guint place_hash(gconstpointer key)
+{
+	const struct annotate_place *place = key;
+
+	return g_direct_hash(place->function) ^ g_direct_hash(place->file) * 31 ^
+	       place->line * 0x9e3779b1u;
+}
+
+static gboolean place_equal(gconstpointer left, gconstpointer right)
+{
+	const struct annotate_place *a = left, *b = right;
+
+	return a->function == b->function && a->file == b->file && a->line == b->line &&
+	       a->is_inlined == b->is_inlined;
+}
+
+static struct annotate_line *find_line(struct annotate_code *code,
+				       const struct annotate_place *place)
+{
+	struct annotate_line *line = g_hash_table_lookup(code->known_lines, place);
+
+	if (line)
+		return line;
+	line = g_new0(struct annotate_line, 1);
+	line->at = *place;
+	line->number = code->lines->len;
+	g_hash_table_add(code->known_lines, line);
+	g_ptr_array_add(code->lines, line);
+	return line;
+}
+
+/* Returns the line that counts a place. */
+static struct annotate_line *line_of(struct annotate_code *code, const struct seen_place *place)
+{
+	struct annotate_place callee = place->own;
+	struct annotate_line *own;
+
+	if (!code->merges_callees)
+		return find_line(code, &place->at);
+	own = find_line(code, &place->own);
+	if (!place->callee)
+		return own;
+	callee.function = place->callee;
+	callee.is_inlined = true;
+	return find_line(code, &callee);
+}
+
+/* ---- samples by frame ------------------------------------------------------------------------ */
+
+static uint32_t entity_of_frame(struct names_epoch *epoch, size_t row, void *data)
+{
+	struct annotate_code *code = data;
+	struct sampled_frame frame = { .entity = code->frames->len };
+	uint64_t id = 0, kind = PROF_FRAME_EXACT, key;
+	uint32_t index;
+	guint shown;
+
+	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id) ||
+	    !names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &frame.offset) ||
+	    names_image(epoch, id) != code->shown.image)
+		return NAMES_NONE;
+	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
+	frame.returns = kind == PROF_FRAME_RETURN;
+	frame.offset -= frame.returns && frame.offset > 0;
+	key = frame.offset * 2 + frame.returns;
+	index = number_map_get(&code->known_frames, key);
+	if (index == 0) {
+		g_array_unref(frames_at(code, NULL, frame.offset, &shown));
+		if (shown == UINT_MAX)
+			return NAMES_NONE;
+		frame.container = functions_of_row(code->tally.functions, epoch, row);
+		g_array_append_val(code->frames, frame);
+		index = code->frames->len;
+		*number_map_at(&code->known_frames, key) = index;
+	}
+	return PLACE_FIRST + frame_at(code, index - 1)->entity;
+}
+
+/* Counts the entities of the frames. */
+static bool count_entities(struct annotate_code *code, struct tally *ret_tally, GError **error)
+{
+	*ret_tally = (struct tally){ .by = TALLY_IMAGE,
+				     .place_of = entity_of_frame,
+				     .place_data = code };
+	return tally_run(ret_tally, &code->reader, error);
+}
+
+static bool count_frames(struct annotate_code *code, GError **error)
+{
+	struct tally tally;
+	bool ok = count_entities(code, &tally, error);
+
+	for (guint i = 0; ok && i < code->frames->len; i++) {
+		struct sampled_frame *frame = frame_at(code, i);
+		struct tally_count count = tally_count_at(tally.counts, PLACE_FIRST + i);
+
+		frame->total = count.total;
+		frame->self = frame->returns ? (struct amount){ 0 } : count.self;
+		amount_add(&code->self, frame->self);
+	}
+	tally_done(&tally);
+	return ok;
+}
+
+/* Counts the totals of the function and its lines. A recursive function is more than once in a
+ * stack, so that the totals of its frames cannot be added. */
+static bool count_totals(struct annotate_code *code, GError **error)
+{
+	bool wants_lines = code->merges_callees || code->wants_total, ok = true;
+	uint64_t sum = 0;
+	struct tally tally;
+
+	for (guint i = 0; i < code->frames->len; i++) {
+		sum += frame_at(code, i)->total.samples;
+		frame_at(code, i)->entity = 0;
+	}
+	code->has_callee_totals = sum == code->total.samples;
+	if (!code->has_callee_totals) {
+		ok = count_entities(code, &tally, error);
+		if (ok)
+			code->total = tally_count_at(tally.counts, PLACE_FIRST).total;
+		tally_done(&tally);
+	}
+	for (guint i = 0; ok && wants_lines && i < code->frames->len; i++) {
+		struct sampled_frame *frame = frame_at(code, i);
+		struct seen_place place = place_at(code, frame->offset);
+		struct annotate_line *line = code->merges_callees ? find_line(code, &place.own)
+								  : line_of(code, &place);
+
+		frame->entity = line->number;
+		if (!code->has_callee_totals)
+			continue;
+		amount_add(&line->at.total, frame->total);
+		if (code->merges_callees && place.callee)
+			amount_add(&line_of(code, &place)->at.total, frame->total);
+	}
+	if (!ok || code->has_callee_totals || !wants_lines)
+		return ok;
+	ok = count_entities(code, &tally, error);
+	for (guint i = 0; ok && i < code->lines->len; i++)
+		((struct annotate_line *)code->lines->pdata[i])->at.total =
+			tally_count_at(tally.counts, PLACE_FIRST + i).total;
+	tally_done(&tally);
+	return ok;
+}
+
+/* ---- where it is inlined --------------------------------------------------------------------- */
+
+static gint compare_ranges(gconstpointer left, gconstpointer right)
+{
+	const struct code_range *a = left, *b = right;
+	int order = amount_compare(a->self, b->self);
+
+	return order ? order : a->start < b->start ? -1 : a->start > b->start;
+}
+
+static gint compare_sites(gconstpointer left, gconstpointer right)
+{
+	const struct inline_site *a = *(const struct inline_site *const *)left;
+	const struct inline_site *b = *(const struct inline_site *const *)right;
+
+	return amount_compare(a->self, b->self);
+}
+
+static void note_site(struct annotate_code *code, GHashTable *known,
+		      const struct sampled_frame *frame)
+{
+	const struct function *container = functions_at(code->tally.functions, frame->container);
+	guint shown;
+	g_autoptr(GArray) frames = frames_at(code, NULL, frame->offset, &shown);
+	g_autoptr(GString) key = g_string_new(NULL);
+	struct inline_site *site;
+
+	for (guint i = shown + 1; i < frames->len; i++) {
+		const struct inline_frame *at = &g_array_index(frames, struct inline_frame, i);
+
+		g_string_append_printf(key, "%s:%" PRIu32 "\n", at->file ? at->file : "", at->line);
+	}
+	g_string_append_printf(key, "%" PRIu32, frame->container);
+	site = g_hash_table_lookup(known, key->str);
+	if (!site) {
+		site = g_new0(struct inline_site, 1);
+		site->callers = g_ptr_array_new_with_free_func(g_free);
+		for (guint i = shown + 1; i + 1 < frames->len; i++) {
+			const struct inline_frame *at =
+				&g_array_index(frames, struct inline_frame, i);
+
+			g_ptr_array_add(site->callers,
+					function_name_for_people(at->name, at->raw_name));
+		}
+		g_ptr_array_add(site->callers,
+				function_name_for_people(container->name, container->raw_name));
+		g_hash_table_insert(known, g_strdup(key->str), site);
+		g_ptr_array_add(code->sites, site);
+	}
+	amount_add(&site->self, frame->self);
+}
+
+/* Finds the code of the function: its own, and that of the functions that contain it. */
+static void find_ranges(struct annotate_code *code)
+{
+	g_autoptr(GHashTable) sites = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	CLEANUP(number_map_done) struct number_map known;
+	GArray *found = code->ranges;
+
+	number_map_init(&known);
+	for (guint i = 0; i < code->frames->len; i++) {
+		const struct sampled_frame *frame = frame_at(code, i);
+		uint32_t *index;
+
+		if (is_own_code(code, frame->offset))
+			continue;
+		note_site(code, sites, frame);
+		index = number_map_at(&known, frame->container);
+		if (*index == 0) {
+			const struct function *container =
+				functions_at(code->tally.functions, frame->container);
+			const struct code_range range = { .start = container->offset,
+							  .end = end_of(code, container) };
+
+			g_array_append_val(found, range);
+			*index = found->len;
+		}
+		amount_add(&g_array_index(found, struct code_range, *index - 1).self, frame->self);
+	}
+	g_array_sort(found, compare_ranges);
+	g_ptr_array_sort(code->sites, compare_sites);
+	if (found->len > MAX_CONTAINERS) {
+		code->unread_containers = found->len - MAX_CONTAINERS;
+		g_array_set_size(found, MAX_CONTAINERS);
+	}
+	if (code->end > code->start) {
+		const struct code_range own = { code->start, code->end, { 0 } };
+
+		g_array_prepend_val(found, own);
+	}
+}
+
+/* ---- the file that ran ----------------------------------------------------------------------- */
+
+/* Returns what the file has for these offsets; NULL if it is not the file that ran, with
+ * why_no_code set. */
+static struct symbols *ask_file(struct annotate_code *code, int fd, const GArray *offsets,
+				bool names_only)
+{
+	const struct names_image *image =
+		names_image_at(code->reader.capture->names, code->shown.image);
+	g_autoptr(GByteArray) build_id = g_byte_array_new();
+	struct symbols_image identity = {
+		.path = image->path,
+		.dev = image->dev,
+		.inode = image->inode,
+		.size = image->size,
+		.kind = (enum prof_image_kind)image->kind,
+		.debug_files = code->debug_files,
+		.names_only = names_only,
+	};
+	g_autoptr(GError) unreadable = NULL;
+	struct symbols *symbols = NULL;
+
+	for (const char *hex = image->build_id; hex && hex[0] && hex[1]; hex += 2) {
+		uint8_t byte =
+			(uint8_t)(g_ascii_xdigit_value(hex[0]) << 4 | g_ascii_xdigit_value(hex[1]));
+
+		g_byte_array_append(build_id, &byte, 1);
+	}
+	identity.build_id = build_id->data;
+	identity.build_id_size = build_id->len;
+	if (!symbols_read(&identity, fd, (const uint64_t *)(void *)offsets->data, offsets->len,
+			  &symbols, &unreadable)) {
+		code->why_no_code = intern(code, unreadable->message);
+		return NULL;
+	}
+	if (symbols->state == SYMBOLS_READ)
+		return symbols;
+	code->why_no_code =
+		symbols->state == SYMBOLS_CHANGED
+			? _("the file is not the one that ran: its build-id differs, or it was changed")
+		: symbols->state == SYMBOLS_UNKNOWN_FORMAT
+			? _("the file is not a readable ELF file")
+			: _("the file is not here; --sysroot says where the files of the recorded machine are");
+	symbols_free(symbols);
+	return NULL;
+}
+
+static void disassemble(struct annotate_code *code, int fd, const struct code_range *range)
+{
+	struct elf_image *elf = elf_image_open(fd);
+	struct annotate_instruction instruction = { 0 };
+	g_autoptr(GError) error = NULL;
+	g_autoptr(GArray) found = NULL;
+	uint64_t start, last;
+
+	if (!elf || !elf_image_get_address(elf, range->start, &start) ||
+	    !elf_image_get_address(elf, range->end - 1, &last)) {
+		code->why_no_code = _("the file does not have the code");
+	} else {
+		found = disassembly_read(fd, start, last + 1, TIMEOUT_MS, &error);
+		if (!found)
+			code->why_no_code = intern(code, error->message);
+		else if (found->len == 0)
+			code->why_no_code = _("objdump finds no code there");
+	}
+	for (guint i = 0; found && i < found->len; i++) {
+		const struct disassembly_line *line =
+			&g_array_index(found, struct disassembly_line, i);
+
+		if (!elf_image_get_offset(elf, line->address, &instruction.offset)) {
+			code->why_no_code = _("objdump finds no code there");
+			break;
+		}
+		instruction.address = line->address;
+		instruction.text = intern(code, line->text);
+		g_array_append_val(code->instructions, instruction);
+	}
+	elf_image_free(elf);
+}
+
+static void read_file(struct annotate_code *code)
+{
+	const struct names_image *image =
+		names_image_at(code->reader.capture->names, code->shown.image);
+	g_autoptr(GArray) offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+	CLEANUP_CLOSE int fd = -1;
+
+	if (image->kind != PROF_IMAGE_FILE && image->kind != PROF_IMAGE_VDSO) {
+		code->why_no_code = strcmp(code->shown.kind, "kernel") == 0
+					    ? _("the kernel's code is in no file that can be read")
+					    : _("code that a program made is in no file");
+		return;
+	}
+	fd = image->kind == PROF_IMAGE_VDSO ? symbols_vdso_open()
+					    : debug_files_open_path(code->debug_files, image->path);
+	for (guint i = 0; i < code->frames->len; i++)
+		g_array_append_val(offsets, frame_at(code, i)->offset);
+	/* First check that this is the file. */
+	symbols_free(ask_file(code, fd, offsets, true));
+	if (code->why_no_code)
+		return;
+	for (guint i = 0; i < code->ranges->len && !code->why_no_code; i++)
+		disassemble(code, fd, &g_array_index(code->ranges, struct code_range, i));
+	for (guint i = 0; i < code->instructions->len; i++)
+		g_array_append_val(offsets, annotate_instruction_at(code, i)->offset);
+	code->symbols = ask_file(code, fd, offsets, false);
+	if (code->symbols && code->symbols->n_lines == 0)
+		g_clear_pointer(&code->symbols, symbols_free);
+}
+
+/* ---- instructions ---------------------------------------------------------------------------- */
+
+/* Returns the instruction that holds an offset; adds one if none of its function is known. */
+static struct annotate_instruction *instruction_of(struct annotate_code *code, uint64_t offset,
+						   guint n_known)
+{
+	const struct annotate_instruction new = { .offset = offset, .address = offset };
+	guint upto = (guint)sorted_upto(code->instructions->data, n_known, sizeof(new), offset);
+	uint64_t start = offset;
+
+	for (guint i = 0; i < code->ranges->len; i++) {
+		const struct code_range *range = &g_array_index(code->ranges, struct code_range, i);
+
+		if (offset >= range->start && offset < range->end)
+			start = range->start;
+	}
+	if (upto > 0 && annotate_instruction_at(code, upto - 1)->offset >= start)
+		return annotate_instruction_at(code, upto - 1);
+	g_array_append_val(code->instructions, new);
+	return annotate_instruction_at(code, code->instructions->len - 1);
+}
+
+/* Gives the instructions their samples and places, drops those of other functions, and counts their
+ * lines. */
+static void place_instructions(struct annotate_code *code)
+{
+	guint n_known = code->instructions->len, kept = 0;
+
+	g_array_sort(code->instructions, sorted_compare);
+	for (guint i = 0; i < code->frames->len; i++) {
+		const struct sampled_frame *frame = frame_at(code, i);
+
+		if (frame->self.samples > 0)
+			amount_add(&instruction_of(code, frame->offset, n_known)->at.self,
+				   frame->self);
+	}
+	g_array_sort(code->instructions, sorted_compare);
+	for (guint i = 0; i < code->instructions->len; i++) {
+		struct annotate_instruction at = *annotate_instruction_at(code, i);
+		struct seen_place place = place_at(code, at.offset);
+		struct annotate_line *line;
+
+		if (!place.is_of_it && at.at.self.samples == 0)
+			continue;
+		line = line_of(code, &place);
+		amount_add(&line->at.self, at.at.self);
+		place.at.self = at.at.self;
+		at.at = place.at;
+		at.callee = place.callee;
+		*annotate_instruction_at(code, kept++) = at;
+		if (!place.callee)
+			continue;
+		if (!line->functions)
+			line->functions = g_hash_table_new(NULL, NULL);
+		g_hash_table_add(line->functions, (gpointer)at.at.function);
+		if (line->hottest.self.samples == 0 ||
+		    amount_compare(at.at.self, line->hottest.self) < 0)
+			line->hottest = at.at;
+	}
+	g_array_set_size(code->instructions, kept);
+}
+
+/* ---- generated code -------------------------------------------------------------------------- */
+
+static bool read_generated(struct annotate_code *code, GError **error)
+{
+	const struct names *names = code->reader.capture->names;
+	uint32_t process = names_image_at(names, code->shown.image)->process;
+	struct tally tally = { .by = TALLY_LINE };
+	bool ok = tally_run(&tally, &code->reader, error);
+
+	code->why_no_code = _("code that a program made is in no file");
+	for (uint32_t i = FUNCTION_LOST + 1; ok && i < tally.functions->all->len; i++) {
+		const struct function *at = functions_at(tally.functions, i);
+		struct tally_count count = tally_count_at(tally.counts, i);
+		const struct annotate_place place = { .function = at->name,
+						      .file = at->file,
+						      .line = at->line };
+		struct annotate_line *line;
+
+		/* Names are interned. Equal names in a process are one function, wherever its code
+		 * is. */
+		if (count.total.samples == 0 || !at->is_line || !at->length ||
+		    at->name != code->shown.name ||
+		    names_image_at(names, at->image)->process != process)
+			continue;
+		line = find_line(code, &place);
+		amount_add(&line->at.self, count.self);
+		amount_add(&line->at.total, count.total);
+		amount_add(&code->self, count.self);
+	}
+	tally_done(&tally);
+	return ok;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static void free_line(gpointer pointer)
+{
+	struct annotate_line *line = pointer;
+
+	g_clear_pointer(&line->functions, g_hash_table_unref);
+	g_free(line);
+}
+
+static void free_site(gpointer pointer)
+{
+	struct inline_site *site = pointer;
+
+	g_ptr_array_unref(site->callers);
+	g_free(site);
+}
+
+bool annotate_code_read(struct annotate_code *code, const char *file, const char *function,
+			GError **error)
+{
+	const char *const *folders = NULL;
+
+	code->frames = g_array_new(FALSE, FALSE, sizeof(struct sampled_frame));
+	number_map_init(&code->known_frames);
+	code->ranges = g_array_new(FALSE, FALSE, sizeof(struct code_range));
+	code->sites = g_ptr_array_new_with_free_func(free_site);
+	code->instructions = g_array_new(FALSE, FALSE, sizeof(struct annotate_instruction));
+	code->lines = g_ptr_array_new_with_free_func(free_line);
+	code->known_lines = g_hash_table_new(place_hash, place_equal);
+	if (code->debug_folders) {
+		g_ptr_array_add(code->debug_folders, NULL);
+		folders = (const char *const *)code->debug_folders->pdata;
+	}
+	code->debug_files = debug_files_new(code->sysroot, folders);
+	if (!code->debug_files)
+		return capture_error(error, -errno, _("cannot open the folder '%s'"),
+				     code->sysroot);
+	code->tally.inlined = code->tally.joins_inlined = true;
+	if (!reader_open(&code->reader, file, error))
+		return false;
+	code->merges_callees = code->reader.format == READER_TEXT;
+	if (!tally_run(&code->tally, &code->reader, error) ||
+	    !choose_function(code, function, error))
+		return false;
+	join_inlined(code);
+	if (annotate_code_is_generated(code))
+		return read_generated(code, error);
+	if (!count_frames(code, error))
+		return false;
+	find_ranges(code);
+	read_file(code);
+	place_instructions(code);
+	return count_totals(code, error);
+}
+
+void annotate_code_done(struct annotate_code *code)
+{
+	if (code->frames) {
+		g_array_unref(code->frames);
+		number_map_done(&code->known_frames);
+		g_array_unref(code->ranges);
+		g_ptr_array_unref(code->sites);
+		g_array_unref(code->instructions);
+		g_hash_table_unref(code->known_lines);
+		g_ptr_array_unref(code->lines);
+	}
+	if (code->candidates)
+		g_string_free(code->candidates, TRUE);
+	if (code->debug_folders)
+		g_ptr_array_unref(code->debug_folders);
+	symbols_free(code->symbols);
+	tally_done(&code->tally);
+	reader_done(&code->reader);
+	debug_files_free(code->debug_files);
+}
