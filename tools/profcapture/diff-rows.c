@@ -83,11 +83,11 @@ static const struct tally_node *node_at(const struct diff_run *run, uint32_t nod
 	return &((const struct tally_node *)(void *)run->tally.tree.nodes->data)[node];
 }
 
-static uint32_t key_of(const struct diff *diff, const struct diff_run *run, uint32_t node)
+static uint32_t key_of(const struct diff_run *run, uint32_t node)
 {
-	return diff->paths                     ? node
-	       : diff->measure == DIFF_SAMPLES ? node_at(run, node)->entity
-					       : memory_node_at(&run->memory.tree, node)->site;
+	return run->diff->paths                     ? node
+	       : run->diff->measure == DIFF_SAMPLES ? node_at(run, node)->entity
+						    : memory_node_at(&run->memory.tree, node)->site;
 }
 
 /*
@@ -114,27 +114,13 @@ static bool is_for_interrupts(const char *name)
 	return false;
 }
 
-/* In kernel mode, interrupts count like all other code. A node comes after its parent. */
-static void find_interrupts(const struct diff *diff, struct diff_run *run)
+/* Counts the samples. Drops those of interrupts, except in kernel mode. */
+static bool read_samples(struct diff_run *run, const char *file, GError **error)
 {
-	uint32_t n = run->tally.tree.nodes->len;
-
-	run->is_interrupt = g_new0(bool, n);
-	for (uint32_t i = 1; diff->mode != TALLY_KERNEL && i < n; i++) {
-		const struct tally_node *node = node_at(run, i);
-		const struct function *function = functions_at(run->functions, node->entity);
-
-		run->is_interrupt[i] = run->is_interrupt[node->parent] ||
-				       (strcmp(function->kind, "kernel") == 0 &&
-					is_for_interrupts(function->name));
-		if (run->is_interrupt[i])
-			run->interrupts += (double)node->count.self.weight;
-	}
-}
-
-static bool read_samples(struct diff *diff, struct diff_run *run, const char *file, GError **error)
-{
+	const struct diff *diff = run->diff;
 	struct tally *tally = &run->tally;
+	g_autofree bool *is_interrupt = NULL;
+	guint kept = 0;
 
 	if (!reader_open(run->reader, file, error))
 		return false;
@@ -150,44 +136,61 @@ static bool read_samples(struct diff *diff, struct diff_run *run, const char *fi
 		return false;
 	run->functions = tally->functions;
 	set_range(run);
-	find_interrupts(diff, run);
+	is_interrupt = g_new0(bool, tally->tree.nodes->len);
+	/* A node comes after its parent. */
+	for (uint32_t i = 1; diff->mode != TALLY_KERNEL && i < tally->tree.nodes->len; i++) {
+		const struct tally_node *node = node_at(run, i);
+		const struct function *function = functions_at(run->functions, node->entity);
+
+		is_interrupt[i] = is_interrupt[node->parent] ||
+				  (strcmp(function->kind, "kernel") == 0 &&
+				   is_for_interrupts(function->name));
+		run->interrupts += is_interrupt[i] ? (double)node->count.self.weight : 0;
+	}
 	for (guint i = 0; i < tally->each->len; i++) {
 		const struct tally_sample *sample =
 			&g_array_index(tally->each, struct tally_sample, i);
 
-		if (!run->is_interrupt[sample->node])
-			count_event(run, key_of(diff, run, sample->node), sample->time_ns,
-				    (double)sample->weight);
+		if (is_interrupt[sample->node])
+			continue;
+		count_event(run, key_of(run, sample->node), sample->time_ns,
+			    (double)sample->weight);
+		g_array_index(tally->each, struct tally_sample, kept++) = *sample;
 	}
+	g_array_set_size(tally->each, kept);
 	return true;
 }
 
-struct watch {
-	const struct diff *diff;
-	struct diff_run *run;
-};
-
 static void allocated(int64_t time_ns, const struct memory_block *block, double blocks, void *data)
 {
-	const struct watch *watch = data;
-	GArray *buckets = watch->run->buckets;
-	uint32_t key = key_of(watch->diff, watch->run, block->node);
-	double count = watch->diff->measure == DIFF_CALLS ? blocks : blocks * (double)block->size;
+	struct diff_run *run = data;
+	uint32_t key = key_of(run, block->node);
+	double count = run->diff->measure == DIFF_CALLS ? blocks : blocks * (double)block->size;
 	unsigned at;
 
 	/* The range is known only after the capture was opened. */
-	set_range(watch->run);
-	at = count_event(watch->run, key, time_ns, count);
-	if (buckets->len < (key + 1) * NOISE_BLOCKS)
-		g_array_set_size(buckets, (key + 1) * NOISE_BLOCKS);
-	g_array_index(buckets, double, key *NOISE_BLOCKS + at) += count;
+	set_range(run);
+	at = count_event(run, key, time_ns, count);
+	if (run->buckets->len < (key + 1) * NOISE_BLOCKS)
+		g_array_set_size(run->buckets, (key + 1) * NOISE_BLOCKS);
+	g_array_index(run->buckets, double, key *NOISE_BLOCKS + at) += count;
 }
 
-/* Counts what each function had at the peak of the whole, instead of all that it allocated. */
-static void take_peak(struct diff_run *run)
+static bool read_memory(struct diff_run *run, const char *file, GError **error)
 {
-	const struct memory *memory = &run->memory;
+	struct memory *memory = &run->memory;
 
+	memory->within_ns = UINT64_MAX;
+	memory->watch = allocated;
+	memory->watch_data = run;
+	if (!memory_run(memory, file, error))
+		return false;
+	run->functions = memory->tree.functions;
+	set_range(run);
+	if (run->diff->measure != DIFF_PEAK)
+		return true;
+	/* Count what each function had at the peak of the whole, instead of all that it
+	 * allocated. */
 	g_array_set_size(run->counts, 0);
 	for (uint32_t i = 0; i < memory->entities->len; i++) {
 		const struct memory_counts *counts =
@@ -199,30 +202,14 @@ static void take_peak(struct diff_run *run)
 						     .events = counts->allocations };
 	}
 	run->all.count = memory->all.peak_bytes;
-}
-
-static bool read_memory(struct diff *diff, struct diff_run *run, const char *file, GError **error)
-{
-	struct watch watch = { diff, run };
-
-	run->memory.within_ns = UINT64_MAX;
-	run->memory.watch = allocated;
-	run->memory.watch_data = &watch;
-	if (!memory_run(&run->memory, file, error))
-		return false;
-	run->functions = run->memory.tree.functions;
-	set_range(run);
-	if (diff->measure == DIFF_PEAK)
-		take_peak(run);
 	return true;
 }
 
 static void count_mark(const struct span *span, void *data)
 {
-	const struct watch *watch = data;
-	struct diff_run *run = watch->run;
+	struct diff_run *run = data;
 
-	if (span->kind == SPAN_NO_BEGIN || g_strcmp0(span->name, watch->diff->mark) != 0 ||
+	if (span->kind == SPAN_NO_BEGIN || g_strcmp0(span->name, run->diff->mark) != 0 ||
 	    span->start_ns < run->reader->from_ns || span->start_ns > run->reader->to_ns ||
 	    !reader_wants_thread_at(run->reader, span->thread, span->start_ns))
 		return;
@@ -230,14 +217,14 @@ static void count_mark(const struct span *span, void *data)
 	run->marks++;
 }
 
-static bool weigh(struct diff *diff, struct diff_run *run, GError **error)
+static bool weigh(struct diff_run *run, GError **error)
 {
+	const struct diff *diff = run->diff;
 	double seconds = (double)(run->to_ns - run->from_ns) / 1e9;
-	struct watch watch = { diff, run };
 
 	if (diff->norm == DIFF_BY_MARK &&
 	    (!capture_check(run->reader->capture, PROF_TABLE_MARK, error) ||
-	     !spans_read(run->reader->capture, count_mark, &watch, error) ||
+	     !spans_read(run->reader->capture, count_mark, run, error) ||
 	     (run->marks == 0 && !reader_no_mark(run->reader, diff->mark, error))))
 		return false;
 	/* For a run, samples are divided among its functions as by shares: when it had a CPU is not
@@ -259,9 +246,11 @@ static bool read_run(struct diff *diff, unsigned side, const char *file, GError 
 {
 	struct diff_run *run = g_new0(struct diff_run, 1);
 	bool is_memory = diff->measure != DIFF_SAMPLES;
+	const struct names *names;
 
 	g_ptr_array_add(diff->runs, run);
 	diff->n_runs[side]++;
+	run->diff = diff;
 	run->side = side;
 	run->reader = is_memory ? &run->memory.reader : &run->samples;
 	*run->reader = diff->options;
@@ -275,11 +264,14 @@ static bool read_run(struct diff *diff, unsigned side, const char *file, GError 
 		g_ptr_array_ref(run->reader->comms);
 	run->counts = g_array_new(FALSE, TRUE, sizeof(struct diff_count));
 	run->buckets = g_array_new(FALSE, TRUE, sizeof(double));
-	run->identities = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	run->rows = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	run->builds = g_hash_table_new(g_str_hash, g_str_equal);
-	if (!(is_memory ? read_memory : read_samples)(diff, run, file, error))
+	if (!(is_memory ? read_memory : read_samples)(run, file, error))
 		return false;
+	names = run->reader->capture->names;
+	for (guint i = NAMES_LOST + 1; i < names->images->len; i++)
+		if (names_image_at(names, i)->build_id)
+			g_hash_table_add(run->builds, (gpointer)names_image_at(names, i)->build_id);
 	capture_warn(run->reader->capture);
 	return true;
 }
@@ -290,10 +282,8 @@ static void run_free(gpointer data)
 
 	g_array_unref(run->counts);
 	g_array_unref(run->buckets);
-	g_array_unref(run->identities);
 	g_array_unref(run->rows);
 	g_hash_table_unref(run->builds);
-	g_free(run->is_interrupt);
 	tally_done(&run->tally);
 	frame_filters_done(&run->filters);
 	memory_done(&run->memory);
@@ -323,13 +313,13 @@ static void note(struct diff *diff, const char *code, bool prevents_verdict, con
 static void note(struct diff *diff, const char *code, bool prevents_verdict, const char *format,
 		 ...)
 {
-	struct diff_note note = { .code = code, .prevents_verdict = prevents_verdict };
+	struct diff_note *note = g_new(struct diff_note, 1);
 	va_list arguments;
 
 	va_start(arguments, format);
-	note.text = g_strdup_vprintf(format, arguments);
+	*note = (struct diff_note){ code, g_strdup_vprintf(format, arguments), prevents_verdict };
 	va_end(arguments);
-	g_array_append_val(diff->notes, note);
+	g_ptr_array_add(diff->notes, note);
 	diff->prevents_verdict |= prevents_verdict;
 }
 
@@ -347,23 +337,6 @@ static void note_metadata(struct diff *diff, const char *code, const char *key, 
 			note(diff, code, false, _("%s differs: '%s' and '%s'"), what, first, text);
 			return;
 		}
-	}
-}
-
-static void note_duration(struct diff *diff)
-{
-	uint64_t least = UINT64_MAX, most = 0;
-
-	for (guint i = 0; i < diff->runs->len; i++) {
-		const struct diff_run *run = diff_run_at(diff, i);
-
-		least = MIN_OF(least, (uint64_t)(run->to_ns - run->from_ns));
-		most = MAX_OF(most, (uint64_t)(run->to_ns - run->from_ns));
-	}
-	if ((double)most > DURATION_RATIO * (double)least) {
-		g_autofree char *a = text_duration(least), *b = text_duration(most);
-
-		note(diff, "duration", false, _("durations differ: %s and %s"), a, b);
 	}
 }
 
@@ -388,6 +361,12 @@ static void note_state(struct diff *diff, const struct capture *capture)
 	}
 	if (text)
 		note(diff, code, true, text, capture->file);
+}
+
+static void note_free(gpointer note)
+{
+	g_free(((struct diff_note *)note)->text);
+	g_free(note);
 }
 
 /* Returns whether any file has symbols. The kernel's are known without symbolizing. */
@@ -445,12 +424,15 @@ static void note_all(struct diff *diff)
 	bool is_same_period = first->tally.period_ns != 0,
 	     is_samples = diff->measure == DIFF_SAMPLES;
 	const char *event = is_samples ? tally_event_name(&first->tally) : NULL;
+	uint64_t least = UINT64_MAX, most = 0;
 
 	diff->has_events = true;
-	for (guint i = 1; i < diff->runs->len; i++) {
+	for (guint i = 0; i < diff->runs->len; i++) {
 		const struct diff_run *run = diff_run_at(diff, i);
 		const char *other = is_samples ? tally_event_name(&run->tally) : NULL;
 
+		least = MIN_OF(least, (uint64_t)(run->to_ns - run->from_ns));
+		most = MAX_OF(most, (uint64_t)(run->to_ns - run->from_ns));
 		is_same_period &= run->tally.period_ns == first->tally.period_ns;
 		if (!is_samples && run->memory.sampled_bytes != first->memory.sampled_bytes)
 			note(diff, "sampling", false,
@@ -468,24 +450,16 @@ static void note_all(struct diff *diff)
 		note_metadata(diff, "frequency", "frequency_hz", _("the frequency"));
 	note_metadata(diff, "host", "host", _("the machine"));
 	note_metadata(diff, "arch", "arch", _("the architecture"));
-	note_duration(diff);
+	if ((double)most > DURATION_RATIO * (double)least) {
+		g_autofree char *a = text_duration(least), *b = text_duration(most);
+
+		note(diff, "duration", false, _("durations differ: %s and %s"), a, b);
+	}
 	for (guint i = 0; i < diff->runs->len; i++)
 		note_run(diff, diff_run_at(diff, i));
 }
 
 /* ---- identities ------------------------------------------------------------------------------ */
-
-/* Returns the length of "-2.36" at the end of a name, or 0. */
-static size_t version_at_end(const char *name, size_t length)
-{
-	bool has_point = false;
-	size_t n = 0;
-
-	while (n < length && (g_ascii_isdigit(name[length - 1 - n]) || name[length - 1 - n] == '.'))
-		has_point |= name[length - 1 - n++] == '.';
-	/* "ld-linux-x86-64" has no version */
-	return has_point && n + 1 < length && name[length - 1 - n] == '-' ? n + 1 : 0;
-}
 
 char *diff_image_name(const char *path, bool is_jit)
 {
@@ -493,7 +467,8 @@ char *diff_image_name(const char *path, bool is_jit)
 	const char *slash = path ? strrchr(path, '/') : NULL;
 	const char *name = slash && slash[1] ? slash + 1 : path;
 	const char *so;
-	size_t length;
+	size_t length, version = 0;
+	bool has_point = false;
 
 	/* Generated code is in memory and in files named after their process. */
 	if (is_jit)
@@ -509,7 +484,13 @@ char *diff_image_name(const char *path, bool is_jit)
 	if (!so || so == name || (so + 3 < name + length && so[3] != '.'))
 		return g_strndup(name, length);
 	length = (size_t)(so - name);
-	length -= version_at_end(name, length);
+	/* "-2.36" at the end; "ld-linux-x86-64" has no version. */
+	for (; version < length &&
+	       (g_ascii_isdigit(so[-1 - (ssize_t)version]) || so[-1 - (ssize_t)version] == '.');
+	     version++)
+		has_point |= so[-1 - (ssize_t)version] == '.';
+	if (has_point && version + 1 < length && so[-1 - (ssize_t)version] == '-')
+		length -= version + 1;
 	return g_strdup_printf("%.*s.so", (int)MIN_OF(length, (size_t)4096), name);
 }
 
@@ -536,49 +517,33 @@ static bool is_place(const char *name, const char *path)
 	       g_str_has_prefix(name + length, "+0x");
 }
 
-/* Returns the index + 1. Takes nothing. */
-static uint32_t add_identity(struct diff *diff, const struct diff_identity *like)
-{
-	struct diff_identity *id = g_memdup2(like, sizeof(*like));
-
-	id->image = g_string_chunk_insert_const(diff->texts, like->image);
-	id->name = g_string_chunk_insert_const(diff->texts, like->name);
-	g_ptr_array_add(diff->identities, id);
-	return diff->identities->len;
-}
-
-static uint32_t identity_of(struct diff *diff, struct diff_run *run, uint32_t index)
+static const struct diff_identity *identity_of(struct diff *diff, const struct diff_run *run,
+					       uint32_t index)
 {
 	const struct function *function = functions_at(run->functions, index);
-	const struct names *names = run->reader->capture->names;
+	struct names *names = run->reader->capture->names;
 	const struct names_image *image = names_image_at(names, function->image);
-	uint32_t *known;
 	bool is_known = function->image > NAMES_LOST;
 	bool is_jit = strcmp(function->kind, "jit") == 0 ||
 		      (is_known && image->kind == PROF_IMAGE_JIT);
-	struct diff_identity id = { .is_inlined = function->is_inlined };
-	g_autofree char *image_name = NULL, *key = NULL;
+	bool has_name = !is_known ||
+			(strcmp(function->kind, "unresolved") != 0 &&
+			 !is_place(function->name, image->path)) ||
+			(image->build_id && is_build_of_others(diff, run->side, image->build_id));
+	const char *name = has_name ? function->name : NO_NAME;
+	g_autofree char *image_name = diff_image_name(is_known ? image->path : "", is_jit);
+	g_autofree char *key = g_strdup_printf("%d%d%zu %s%s", function->is_inlined, has_name,
+					       strlen(image_name), image_name, name);
+	struct diff_identity *id = g_hash_table_lookup(diff->identities, key);
 
-	if (run->identities->len <= index)
-		g_array_set_size(run->identities, index + 1);
-	known = &g_array_index(run->identities, uint32_t, index);
-	if (*known)
-		return *known - 1;
-	id.image = image_name = diff_image_name(is_known ? image->path : "", is_jit);
-	id.has_name = !is_known ||
-		      (strcmp(function->kind, "unresolved") != 0 &&
-		       !is_place(function->name, image->path)) ||
-		      (image->build_id && is_build_of_others(diff, run->side, image->build_id));
-	id.name = id.has_name ? function->name : NO_NAME;
-	key = g_strdup_printf("%d%d%zu %s%s", id.is_inlined, id.has_name, strlen(id.image),
-			      id.image, id.name);
-	*known = GPOINTER_TO_UINT(g_hash_table_lookup(diff->by_identity, key));
-	if (*known == 0) {
-		*known = add_identity(diff, &id);
-		g_hash_table_insert(diff->by_identity, g_steal_pointer(&key),
-				    GUINT_TO_POINTER(*known));
-	}
-	return *known - 1;
+	if (id)
+		return id;
+	id = g_new(struct diff_identity, 1);
+	*id = (struct diff_identity){ g_hash_table_size(diff->identities),
+				      names_intern(names, image_name, strlen(image_name)), name,
+				      function->is_inlined, has_name };
+	g_hash_table_insert(diff->identities, g_steal_pointer(&key), id);
+	return id;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -603,11 +568,11 @@ static uint32_t add_row(struct diff *diff, const struct diff_row *row)
 }
 
 /* Returns the index + 1. */
-static uint32_t row_of(struct diff *diff, struct diff_run *run, uint32_t parent, uint32_t function)
+static uint32_t row_of(struct diff *diff, const struct diff_run *run, uint32_t parent,
+		       uint32_t function, const struct diff_identity *id)
 {
-	uint32_t identity = identity_of(diff, run, function);
-	uint32_t *known = number_map_at(&diff->by_path, (uint64_t)parent << 32 | identity);
-	struct diff_row new = { .parent = parent, .identity = identity }, *row;
+	uint32_t *known = number_map_at(&diff->by_path, (uint64_t)parent << 32 | id->number);
+	struct diff_row new = { .parent = parent, .id = id }, *row;
 
 	if (*known == 0)
 		*known = add_row(diff, &new);
@@ -623,10 +588,11 @@ static uint32_t row_of(struct diff *diff, struct diff_run *run, uint32_t parent,
 static void add_run(struct diff *diff, guint index)
 {
 	struct diff_run *run = diff_run_at(diff, index);
-	uint32_t n = run->counts->len;
+	g_autofree const struct diff_identity **known =
+		g_new0(const struct diff_identity *, run->functions->all->len);
 
-	g_array_set_size(run->rows, n);
-	for (uint32_t key = diff->paths; key < n; key++) {
+	g_array_set_size(run->rows, run->counts->len);
+	for (uint32_t key = diff->paths; key < run->counts->len; key++) {
 		const struct diff_count *count =
 			&g_array_index(run->counts, struct diff_count, key);
 		uint32_t parent = 0, function = key, row;
@@ -642,7 +608,9 @@ static void add_run(struct diff *diff, guint index)
 		}
 		if (diff->paths)
 			parent = g_array_index(run->rows, uint32_t, parent);
-		row = row_of(diff, run, parent, function);
+		if (!known[function])
+			known[function] = identity_of(diff, run, function);
+		row = row_of(diff, run, parent, function, known[function]);
 		g_array_index(run->rows, uint32_t, key) = row;
 		add_count(&g_array_index(diff->rows, struct diff_row, row - 1).counts[run->side],
 			  count);
@@ -653,15 +621,14 @@ static void add_run(struct diff *diff, guint index)
 /* Adds a row without a verdict for interrupts, because their load depends on the machine. */
 static void add_interrupts(struct diff *diff)
 {
-	static const struct diff_identity interrupts = { "[kernel]", INTERRUPTS, false, false };
-	struct diff_row row = { .is_unjudged = true };
+	static const struct diff_identity interrupts = { .image = "[kernel]", .name = INTERRUPTS };
+	struct diff_row row = { .id = &interrupts, .is_unjudged = true };
 	uint32_t index;
 
 	for (guint i = 0; i < diff->runs->len; i++)
 		row.counts[diff_run_at(diff, i)->side].count += diff_run_at(diff, i)->interrupts;
 	if (row.counts[DIFF_A].count + row.counts[DIFF_B].count == 0)
 		return;
-	row.identity = add_identity(diff, &interrupts) - 1;
 	index = add_row(diff, &row) - 1;
 	for (guint i = 0; i < diff->runs->len; i++)
 		per_run(diff, index)[i] = diff_run_at(diff, i)->interrupts;
@@ -694,28 +661,31 @@ static void give_slots(struct diff *diff)
 	diff->tests = slots;
 }
 
-/* Adds the self counts of each block, for the rows that have a slot. */
+/* Returns the blocks of the row of a function or node; NULL if it has none. */
+static double *blocks_of_key(const struct diff *diff, const struct diff_run *run, uint32_t key)
+{
+	uint32_t row = g_array_index(run->rows, uint32_t, key);
+	uint32_t slot = row ? diff_row_at(diff, row - 1)->slot : 0;
+
+	return slot ? blocks_of(diff, slot, run->side) : NULL;
+}
+
+/* Adds the self counts of each block. */
 static void fill_blocks(struct diff *diff, const struct diff_run *run)
 {
-	const GArray *each = run->tally.each;
-	bool is_memory = diff->measure != DIFF_SAMPLES;
-
-	for (guint i = 0; i < (is_memory ? run->counts->len : each->len); i++) {
+	for (guint i = 0; diff->measure == DIFF_SAMPLES && i < run->tally.each->len; i++) {
 		const struct tally_sample *sample =
-			is_memory ? NULL : &g_array_index(each, struct tally_sample, i);
-		uint32_t row, slot;
+			&g_array_index(run->tally.each, struct tally_sample, i);
+		double *blocks = blocks_of_key(diff, run, key_of(run, sample->node));
 
-		if (sample && run->is_interrupt[sample->node])
-			continue;
-		row = g_array_index(run->rows, uint32_t,
-				    sample ? key_of(diff, run, sample->node) : i);
-		slot = row ? diff_row_at(diff, row - 1)->slot : 0;
-		if (slot && sample)
-			blocks_of(diff, slot, run->side)[block_at(run, sample->time_ns)] +=
-				(double)sample->weight;
-		for (unsigned k = 0; slot && is_memory && k < NOISE_BLOCKS; k++)
-			blocks_of(diff, slot, run->side)[k] +=
-				g_array_index(run->buckets, double, i *NOISE_BLOCKS + k);
+		if (blocks)
+			blocks[block_at(run, sample->time_ns)] += (double)sample->weight;
+	}
+	for (guint i = 0; diff->measure != DIFF_SAMPLES && i < run->counts->len; i++) {
+		double *blocks = blocks_of_key(diff, run, i);
+
+		for (unsigned k = 0; blocks && k < NOISE_BLOCKS; k++)
+			blocks[k] += g_array_index(run->buckets, double, i *NOISE_BLOCKS + k);
 	}
 }
 
@@ -817,11 +787,10 @@ static void judge_all(struct diff *diff)
 	judge(diff, &diff->all, counts, of, is_tested);
 }
 
-static gint compare_rows(gconstpointer left, gconstpointer right, gpointer data)
+static gint compare_rows(gconstpointer left, gconstpointer right)
 {
-	const struct diff *diff = data;
-	uint32_t i = *(const uint32_t *)left, j = *(const uint32_t *)right;
-	const struct diff_row *a = diff_row_at(diff, i), *b = diff_row_at(diff, j);
+	const struct diff_row *a = *(const struct diff_row *const *)left;
+	const struct diff_row *b = *(const struct diff_row *const *)right;
 	double by_a = fabs(a->b - a->a), by_b = fabs(b->b - b->a);
 	int order;
 
@@ -831,23 +800,14 @@ static gint compare_rows(gconstpointer left, gconstpointer right, gpointer data)
 		return by_a > by_b ? -1 : 1;
 	if (a->a != b->a)
 		return a->a > b->a ? -1 : 1;
-	order = strcmp(diff_identity_at(diff, a)->name, diff_identity_at(diff, b)->name);
+	order = strcmp(a->id->name, b->id->name);
 	if (order == 0)
-		order = strcmp(diff_identity_at(diff, a)->image, diff_identity_at(diff, b)->image);
-	return order ? order : i < j ? -1 : i > j;
+		order = strcmp(a->id->image, b->id->image);
+	return order ? order : a < b ? -1 : a > b;
 }
 
 static void compare_runs(struct diff *diff)
 {
-	for (guint i = 0; i < diff->runs->len; i++) {
-		struct diff_run *run = diff_run_at(diff, i);
-		const struct names *names = run->reader->capture->names;
-
-		for (guint k = NAMES_LOST + 1; k < names->images->len; k++)
-			if (names_image_at(names, k)->build_id)
-				g_hash_table_add(run->builds,
-						 (gpointer)names_image_at(names, k)->build_id);
-	}
 	for (guint i = 0; i < diff->runs->len; i++)
 		add_run(diff, i);
 	add_interrupts(diff);
@@ -869,37 +829,22 @@ static void compare_runs(struct diff *diff)
 			of[side] = blocks_of(diff, row->slot, side);
 		judge(diff, row, per_run(diff, i), of, row->slot ? diff->tests : 0);
 		diff->significant += row->is_significant;
-		g_array_append_val(diff->order, i);
+		g_ptr_array_add(diff->order, row);
 	}
-	g_array_sort_with_data(diff->order, compare_rows, diff);
+	g_ptr_array_sort(diff->order, compare_rows);
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
 static gint compare_processes(gconstpointer left, gconstpointer right)
 {
-	const struct diff_process *a = *(const struct diff_process *const *)left;
-	const struct diff_process *b = *(const struct diff_process *const *)right;
-	double by_a = fabs(a->row.b - a->row.a), by_b = fabs(b->row.b - b->row.a);
+	const struct diff_row *a = *(const struct diff_row *const *)left;
+	const struct diff_row *b = *(const struct diff_row *const *)right;
+	double by_a = fabs(a->b - a->a), by_b = fabs(b->b - b->a);
 
 	if (by_a != by_b)
 		return by_a > by_b ? -1 : 1;
 	return g_strcmp0(a->comm, b->comm);
-}
-
-static struct diff_row *process_of(struct diff *diff, const char *comm)
-{
-	struct diff_process *process;
-
-	for (guint i = 0; i < diff->processes->len; i++) {
-		process = diff->processes->pdata[i];
-		if (g_strcmp0(process->comm, comm) == 0)
-			return &process->row;
-	}
-	process = g_new0(struct diff_process, 1);
-	process->comm = comm;
-	g_ptr_array_add(diff->processes, process);
-	return &process->row;
 }
 
 static void add_processes(struct diff *diff, const struct diff_run *run)
@@ -910,15 +855,22 @@ static void add_processes(struct diff *diff, const struct diff_run *run)
 		double count = diff->measure == DIFF_BYTES   ? counts->allocated_bytes
 			       : diff->measure == DIFF_CALLS ? counts->allocations
 							     : counts->peak_bytes;
-		struct diff_row *row;
+		const char *comm = memory_comm(&run->memory, i);
+		struct diff_row *row = NULL;
 
 		if (!counts->is_there)
 			continue;
-		row = process_of(diff, memory_comm(&run->memory, i));
-		*(run->side == DIFF_A ? &row->a : &row->b) +=
-			run->weight > 0
-				? count / run->weight * diff->scale / diff->n_runs[run->side]
-				: 0;
+		for (guint k = 0; k < diff->processes->len && !row; k++) {
+			row = diff->processes->pdata[k];
+			row = g_strcmp0(row->comm, comm) == 0 ? row : NULL;
+		}
+		if (!row) {
+			row = g_new0(struct diff_row, 1);
+			row->comm = comm;
+			g_ptr_array_add(diff->processes, row);
+		}
+		*(run->side == DIFF_A ? &row->a : &row->b) += ratio(diff, run, count) /
+							      diff->n_runs[run->side];
 	}
 }
 
@@ -973,11 +925,11 @@ static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GErro
 	if (!diff->has_events && diff->norm != DIFF_BY_SAMPLES) {
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
 			    _("%s; only their shares can be compared: --normalise samples"),
-			    g_array_index(diff->notes, struct diff_note, 0).text);
+			    ((const struct diff_note *)diff->notes->pdata[0])->text);
 		return false;
 	}
 	for (guint i = 0; i < diff->runs->len; i++)
-		if (!weigh(diff, diff_run_at(diff, i), error))
+		if (!weigh(diff_run_at(diff, i), error))
 			return false;
 	return true;
 }
@@ -985,13 +937,11 @@ static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GErro
 bool diff_compare(struct diff *diff, const GPtrArray *files, guint n_a, GError **error)
 {
 	diff->runs = g_ptr_array_new_with_free_func(run_free);
-	diff->notes = g_array_new(FALSE, FALSE, sizeof(struct diff_note));
-	diff->identities = g_ptr_array_new_with_free_func(g_free);
-	diff->by_identity = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-	diff->texts = g_string_chunk_new(4096);
+	diff->notes = g_ptr_array_new_with_free_func(note_free);
+	diff->identities = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
 	number_map_init(&diff->by_path);
 	diff->rows = g_array_new(FALSE, TRUE, sizeof(struct diff_row));
-	diff->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	diff->order = g_ptr_array_new();
 	diff->blocks = g_array_new(FALSE, TRUE, sizeof(double));
 	diff->per_run = g_array_new(FALSE, TRUE, sizeof(double));
 	if (!read_all(diff, files, n_a, error))
@@ -1012,17 +962,13 @@ void diff_done(struct diff *diff)
 	reader_done(&diff->options);
 	if (!diff->runs)
 		return;
-	for (guint i = 0; i < diff->notes->len; i++)
-		g_free(g_array_index(diff->notes, struct diff_note, i).text);
-	g_array_unref(diff->notes);
+	g_ptr_array_unref(diff->notes);
 	if (diff->processes)
 		g_ptr_array_unref(diff->processes);
-	g_ptr_array_unref(diff->identities);
-	g_hash_table_unref(diff->by_identity);
-	g_string_chunk_free(diff->texts);
+	g_hash_table_unref(diff->identities);
 	number_map_done(&diff->by_path);
 	g_array_unref(diff->rows);
-	g_array_unref(diff->order);
+	g_ptr_array_unref(diff->order);
 	g_array_unref(diff->blocks);
 	g_array_unref(diff->per_run);
 	g_ptr_array_unref(diff->runs);
@@ -1044,12 +990,9 @@ enum diff_verdict diff_verdict_of(const struct diff *diff, const struct diff_row
 	return is_more ? DIFF_SLOWER : DIFF_FASTER;
 }
 
-bool diff_percent(const struct diff_row *row, double *ret_percent)
+double diff_percent(const struct diff_row *row)
 {
-	if (!(row->a > 0))
-		return false;
-	*ret_percent = 100 * (row->b - row->a) / row->a;
-	return true;
+	return row->a > 0 ? 100 * (row->b - row->a) / row->a : INFINITY;
 }
 
 uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row)

@@ -72,40 +72,37 @@ static const struct cell cell_none;
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static int parse_norm(struct diff_verb *verb)
+static int check_options(struct diff_verb *verb)
 {
-	static const char *const names[] = { "samples", "time", "run", "mark:NAME", NULL };
+	static const char *const norms[] = { "samples", "time", "run", "mark:NAME", NULL };
 	static const char mark[] = "mark:";
 	struct diff *diff = &verb->diff;
+	int i = 0;
 
+	diff->inlined = !verb->no_inline;
 	/* Shares cannot show that everything became slower. */
 	diff->norm = verb->memory || verb->fail_over ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	diff->chooses_norm = !verb->normalise && !verb->memory && !verb->fail_over &&
 			     diff->options.format == READER_TEXT && !diff->options.json;
-	if (!verb->normalise)
-		return CLI_CONTINUE;
-	if (g_str_has_prefix(verb->normalise, mark) && verb->normalise[sizeof(mark) - 1]) {
+	if (verb->normalise && g_str_has_prefix(verb->normalise, mark) &&
+	    verb->normalise[sizeof(mark) - 1]) {
 		diff->norm = DIFF_BY_MARK;
 		diff->mark = verb->normalise + sizeof(mark) - 1;
-		return CLI_CONTINUE;
+	} else if (verb->normalise) {
+		while (i < DIFF_BY_MARK && strcmp(verb->normalise, norms[i]) != 0)
+			i++;
+		if (i == DIFF_BY_MARK)
+			return cli_unknown_value("--normalise", verb->normalise, norms);
+		diff->norm = (enum diff_norm)i;
 	}
-	for (int i = 0; i < DIFF_BY_MARK; i++) {
-		if (strcmp(verb->normalise, names[i]) == 0) {
-			diff->norm = (enum diff_norm)i;
-			return CLI_CONTINUE;
-		}
-	}
-	return cli_unknown_value("--normalise", verb->normalise, names);
-}
-
-static int parse_measure(struct diff_verb *verb)
-{
-	struct diff *diff = &verb->diff;
-	int i = 0;
-
+	if (verb->fail_over &&
+	    !g_regex_match_simple("^[0-9]{1,9}(\\.[0-9]+)?%?\\z", verb->fail_over, 0, 0))
+		return cli_usage_error(
+			_("--fail-over: '%s' is not a percentage such as 5%% or 0.5%%"),
+			verb->fail_over);
 	if (!verb->memory)
 		return CLI_CONTINUE;
-	while (memory_measures[i] && strcmp(verb->memory, memory_measures[i]) != 0)
+	for (i = 0; memory_measures[i] && strcmp(verb->memory, memory_measures[i]) != 0;)
 		i++;
 	if (!memory_measures[i])
 		return cli_unknown_value("--memory", verb->memory, memory_measures);
@@ -117,21 +114,6 @@ static int parse_measure(struct diff_verb *verb)
 	if (diff->measure == DIFF_PEAK && (diff->paths || diff->norm != DIFF_BY_RUN))
 		return cli_usage_error(_("--paths and --normalise do not go with --memory=peak"));
 	return CLI_CONTINUE;
-}
-
-static int check_options(struct diff_verb *verb)
-{
-	int status = parse_norm(verb);
-
-	verb->diff.inlined = !verb->no_inline;
-	if (status != CLI_CONTINUE)
-		return status;
-	if (verb->fail_over &&
-	    !g_regex_match_simple("^[0-9]{1,9}(\\.[0-9]+)?%?\\z", verb->fail_over, 0, 0))
-		return cli_usage_error(
-			_("--fail-over: '%s' is not a percentage such as 5%% or 0.5%%"),
-			verb->fail_over);
-	return parse_measure(verb);
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -183,20 +165,22 @@ static const struct {
 	[DIFF_UNCLEAR] = { N_("unclear"), NULL, N_("It is unclear whether the whole run changed") },
 };
 
-static struct cell function_cell(const struct diff *diff, const struct diff_row *row,
-				 enum function_field field)
+static const struct diff_note *note_at(const struct diff *diff, guint index)
 {
-	const struct diff_identity *id = diff_identity_at(diff, row);
+	return diff->notes->pdata[index];
+}
 
-	if (id->has_name)
+static struct cell function_cell(const struct diff_row *row, enum function_field field)
+{
+	if (row->id->has_name)
 		return functions_cell(row->functions, row->function, field);
 	switch (field) {
 	case FN_NAME:
 	case FN_RAW_NAME:
-		return cell_text(id->name);
+		return cell_text(row->id->name);
 	case FN_IMAGE:
 		return cell_text(row->functions ? functions_image(row->functions, row->function)
-						: id->image);
+						: row->id->image);
 	case FN_KIND:
 		return cell_text(row->functions ? "unresolved" : "kernel");
 	default:
@@ -204,28 +188,33 @@ static struct cell function_cell(const struct diff *diff, const struct diff_row 
 	}
 }
 
+/* Returns the row of the caller, or NULL. */
+static const struct diff_row *caller_of(const struct diff *diff, const struct diff_row *row)
+{
+	return row->parent ? diff_row_at(diff, row->parent - 1) : NULL;
+}
+
 /* Returns the names from the root to the row. */
 static struct cell path_cell(const struct diff *diff, const struct diff_row *row)
 {
 	const char **names;
-	size_t n = 1;
+	size_t n = 0;
 
-	for (const struct diff_row *at = row; at->parent; n++)
-		at = diff_row_at(diff, at->parent - 1);
+	for (const struct diff_row *at = row; at; at = caller_of(diff, at))
+		n++;
 	names = g_new0(const char *, n + 1);
-	for (; n > 0; row = diff_row_at(diff, MAX_OF(row->parent, 1u) - 1))
-		names[--n] = diff_identity_at(diff, row)->name;
+	for (; row; row = caller_of(diff, row))
+		names[--n] = row->id->name;
 	return cell_own_list(names);
 }
 
 static struct cell change_cell(const struct diff *diff, const struct diff_row *row, unsigned field)
 {
-	double percent;
 	uint64_t needed;
 
 	switch (field) {
 	case DELTA_PCT:
-		return diff_percent(row, &percent) ? cell_double(percent) : cell_unknown();
+		return row->a > 0 ? cell_double(diff_percent(row)) : cell_unknown();
 	case NOISE:
 		return row->has_noise ? cell_double(row->noise) : cell_unknown();
 	case SIGNIFICANT:
@@ -243,10 +232,10 @@ static struct cell change_cell(const struct diff *diff, const struct diff_row *r
 static void get_cell(const void *data, size_t place, unsigned field, struct cell *ret_cell)
 {
 	const struct diff *diff = data;
-	const struct diff_row *row = diff_row_in_order(diff, place);
+	const struct diff_row *row = diff->order->pdata[place];
 
-	*ret_cell = field < FN_FIELDS  ? function_cell(diff, row, field)
-		    : field == INLINED ? cell_bool(diff_identity_at(diff, row)->is_inlined)
+	*ret_cell = field < FN_FIELDS  ? function_cell(row, field)
+		    : field == INLINED ? cell_bool(row->id->is_inlined)
 		    : field == PATH    ? path_cell(diff, row)
 				       : change_cell(diff, row, field);
 }
@@ -286,19 +275,19 @@ static char *change_text(const struct diff_verb *verb, const struct diff_row *ro
 static char *name_of(const struct diff_verb *verb, const struct diff_row *row,
 		     char *(*shorten)(const char *name, const char *raw_name))
 {
-	const struct diff_identity *id = diff_identity_at(&verb->diff, row);
+	const char *name = row->id->name;
 	const char *raw_name =
-		row->functions ? functions_at(row->functions, row->function)->raw_name : id->name;
+		row->functions ? functions_at(row->functions, row->function)->raw_name : name;
 
-	return verb->full_names ? g_strdup(id->name) : shorten(id->name, raw_name);
+	return verb->full_names ? g_strdup(name) : shorten(name, raw_name);
 }
 
 /* Finds the short names that rows with other names share. */
 static void note_names(struct diff_verb *verb, size_t shown)
 {
 	for (size_t i = 0; i < shown; i++) {
-		const struct diff_row *row = diff_row_in_order(&verb->diff, i);
-		const struct diff_identity *id = diff_identity_at(&verb->diff, row);
+		const struct diff_row *row = verb->diff.order->pdata[i];
+		const struct diff_identity *id = row->id;
 		char *name = name_of(verb, row, function_name_for_people);
 		const struct diff_identity *other = g_hash_table_lookup(verb->names, name);
 
@@ -319,8 +308,7 @@ static char *short_name(const struct diff_verb *verb, const struct diff_row *row
 		return name;
 	g_free(name);
 	whole = name_of(verb, row, function_name_simplify);
-	return g_strconcat(
-		whole, diff_identity_at(&verb->diff, row)->is_inlined ? _(" (inlined)") : "", NULL);
+	return g_strconcat(whole, row->id->is_inlined ? _(" (inlined)") : "", NULL);
 }
 
 /* "f < its caller < …" */
@@ -332,27 +320,27 @@ static char *path_text(const struct diff_verb *verb, const struct diff_row *row)
 		g_autofree char *name = short_name(verb, row);
 
 		g_string_append_printf(text, "%s%s", n ? " < " : "", name);
-		if (!row->parent)
+		row = caller_of(&verb->diff, row);
+		if (!row)
 			return g_string_free(text, FALSE);
-		row = diff_row_at(&verb->diff, row->parent - 1);
 	}
 	g_string_append_printf(text, " < %s", text_sign(TEXT_ELLIPSIS));
 	return g_string_free(text, FALSE);
 }
 
 /* "shop.cpp:26", or the image */
-static struct cell place_cell(const struct diff *diff, const struct diff_row *row)
+static struct cell place_cell(const struct diff_row *row)
 {
-	const struct diff_identity *id = diff_identity_at(diff, row);
+	const struct diff_identity *id = row->id;
 	const struct function *function = id->has_name ? functions_at(row->functions, row->function)
 						       : NULL;
+	g_autofree char *file = function && function->file && function->line
+					? g_path_get_basename(function->file)
+					: NULL;
 
-	if (function && function->file && function->line) {
-		g_autofree char *file = g_path_get_basename(function->file);
-
-		return cell_own_text(g_strdup_printf("%s:%" PRIu32, file, function->line));
-	}
-	return strcmp(id->image, "-") != 0 ? cell_text(id->image) : cell_none;
+	return file ? cell_own_text(g_strdup_printf("%s:%" PRIu32, file, function->line))
+	       : strcmp(id->image, "-") != 0 ? cell_text(id->image)
+					     : cell_none;
 }
 
 static struct cell row_cell(const struct diff_verb *verb, const struct diff_row *row,
@@ -376,7 +364,7 @@ static struct cell row_cell(const struct diff_verb *verb, const struct diff_row 
 		       : diff->paths ? cell_own_text(path_text(verb, row))
 				     : cell_own_text(short_name(verb, row));
 	case PLACE:
-		return is_whole ? cell_none : place_cell(diff, row);
+		return is_whole ? cell_none : place_cell(row);
 	}
 	if ((is_whole && !diff->has_events) || (field == CHANGE_NOISE && !row->has_noise))
 		return cell_unknown();
@@ -395,17 +383,16 @@ static void get_text(const void *data, size_t place, unsigned field, struct cell
 {
 	const struct diff_verb *verb = data;
 
-	*ret_cell = row_cell(verb, place ? diff_row_in_order(&verb->diff, place - 1) : &verb->whole,
-			     field);
+	*ret_cell =
+		row_cell(verb, place ? verb->diff.order->pdata[place - 1] : &verb->whole, field);
 }
 
 static void get_process(const void *data, size_t place, unsigned field, struct cell *ret_cell)
 {
 	const struct diff_verb *verb = data;
-	const struct diff_process *process = verb->diff.processes->pdata[place];
+	const struct diff_row *row = verb->diff.processes->pdata[place];
 
-	*ret_cell = field == SHORT_NAME ? cell_text(process->comm)
-					: row_cell(verb, &process->row, field);
+	*ret_cell = field == SHORT_NAME ? cell_text(row->comm) : row_cell(verb, row, field);
 }
 
 /* ---- JSON and CSV ---------------------------------------------------------------------------- */
@@ -442,11 +429,9 @@ static void write_head(const struct diff *diff, struct json *json)
 	json_end(json);
 	json_begin_array(json, "notes");
 	for (guint i = 0; i < diff->notes->len; i++) {
-		const struct diff_note *note = &g_array_index(diff->notes, struct diff_note, i);
-
 		json_begin_object(json, NULL);
-		json_string(json, "code", note->code);
-		json_string(json, "text", note->text);
+		json_string(json, "code", note_at(diff, i)->code);
+		json_string(json, "text", note_at(diff, i)->text);
 		json_end(json);
 	}
 	json_end(json);
@@ -462,11 +447,11 @@ static void write_head(const struct diff *diff, struct json *json)
 		return;
 	json_begin_array(json, "processes");
 	for (guint i = 0; i < diff->processes->len; i++) {
-		const struct diff_process *process = diff->processes->pdata[i];
+		const struct diff_row *row = diff->processes->pdata[i];
 
 		json_begin_object(json, NULL);
-		json_string(json, "comm", process->comm);
-		write_change(diff, json, &process->row, DELTA_PCT);
+		json_string(json, "comm", row->comm);
+		write_change(diff, json, row, DELTA_PCT);
 		json_end(json);
 	}
 	json_end(json);
@@ -497,7 +482,7 @@ static void add_changes(const struct diff_verb *verb, enum diff_verdict verdict,
 	guint n = 0;
 
 	for (guint i = 0; i < diff->significant; i++) {
-		const struct diff_row *row = diff_row_in_order(diff, i);
+		const struct diff_row *row = diff->order->pdata[i];
 		double change = row->b - row->a;
 		g_autofree char *name = NULL, *escaped = NULL, *value = NULL;
 
@@ -611,10 +596,9 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 	bool is_complete = true;
 
 	for (guint i = 0; i < diff->notes->len; i++) {
-		const struct diff_note *note = &g_array_index(diff->notes, struct diff_note, i);
-		g_autofree char *text = text_escape(note->text);
+		g_autofree char *text = text_escape(note_at(diff, i)->text);
 
-		if (note->prevents_verdict)
+		if (note_at(diff, i)->prevents_verdict)
 			out_printf(out, _("No verdict: %s\n"), text);
 	}
 	if (!diff->prevents_verdict)
@@ -625,10 +609,10 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 	out_char(out, '\n');
 	reader_style(reader, out, READER_WARNING);
 	for (guint i = 0; i < diff->notes->len; i++) {
-		const struct diff_note *note = &g_array_index(diff->notes, struct diff_note, i);
-		g_autofree char *text = text_escape(note->text);
+		g_autofree char *text = text_escape(note_at(diff, i)->text);
 
-		if (!note->prevents_verdict && strcmp(note->code, "loss") != 0)
+		if (!note_at(diff, i)->prevents_verdict &&
+		    strcmp(note_at(diff, i)->code, "loss") != 0)
 			out_printf(out, _("Note: %s\n"), text);
 	}
 	for (guint i = 0; i < diff->runs->len; i++) {
@@ -661,7 +645,7 @@ static void print_hidden(const struct diff *diff, struct out *out)
 	const char *rows = diff->paths ? _("call paths") : _("functions");
 
 	for (guint i = changes_of(diff); i < diff->order->len; i++) {
-		const struct diff_row *row = diff_row_in_order(diff, i);
+		const struct diff_row *row = diff->order->pdata[i];
 
 		same += row->has_noise;
 		unclear += !row->has_noise && !row->is_unjudged;
@@ -675,18 +659,6 @@ static void print_hidden(const struct diff *diff, struct out *out)
 		out_printf(out, _("%u %s within noise (--all)\n"), same, rows);
 	else if (unclear > 0)
 		out_printf(out, _("%u %s with too few samples (--all)\n"), unclear, rows);
-}
-
-/* Shares of the whole say nothing, so its row has totals, which are not judged. */
-static struct diff_row whole_of(const struct diff *diff)
-{
-	struct diff_row whole = diff->all;
-
-	if (diff->norm == DIFF_BY_SAMPLES) {
-		whole.a = whole.counts[DIFF_A].count / diff->n_runs[DIFF_A];
-		whole.b = whole.counts[DIFF_B].count / diff->n_runs[DIFF_B];
-	}
-	return whole;
 }
 
 static struct table table_of(const struct diff_verb *verb, bool is_processes)
@@ -720,7 +692,12 @@ static void print_all(struct diff_verb *verb, const struct reader *reader, struc
 	const struct table table = table_of(verb, false);
 	struct reader with_whole = *reader;
 
-	verb->whole = whole_of(diff);
+	verb->whole = diff->all;
+	/* Shares of the whole say nothing, so its row has totals, which are not judged. */
+	if (diff->norm == DIFF_BY_SAMPLES) {
+		verb->whole.a = diff->all.counts[DIFF_A].count / diff->n_runs[DIFF_A];
+		verb->whole.b = diff->all.counts[DIFF_B].count / diff->n_runs[DIFF_B];
+	}
 	note_names(verb, table.rows - 1);
 	print_head(verb, reader, out);
 	out_char(out, '\n');
@@ -757,11 +734,10 @@ static bool exceeds(const struct diff_verb *verb)
 
 	/* Significant rows come first. */
 	for (guint i = 0; i <= diff->significant; i++) {
-		const struct diff_row *row = i ? diff_row_in_order(diff, i - 1) : &diff->all;
+		const struct diff_row *row = i ? diff->order->pdata[i - 1] : &diff->all;
 		g_autofree char *name = i ? short_name(verb, row) : g_strdup(_("The whole run"));
-		double percent = INFINITY;
+		double percent = diff_percent(row);
 
-		(void)diff_percent(row, &percent);
 		if (!row->is_significant || row->b <= row->a || percent <= most ||
 		    n++ >= NAMED_EXCEEDED)
 			continue;
@@ -782,12 +758,9 @@ static int status_of(const struct diff_verb *verb, bool is_text)
 				  ? diff->prevents_verdict
 				  : diff->is_few && !diff->is_damaged && !diff->is_unfinished;
 
-	for (guint i = 0; is_failure && i < diff->notes->len; i++) {
-		const struct diff_note *note = &g_array_index(diff->notes, struct diff_note, i);
-
-		if (note->prevents_verdict && (verb->fail_over || !is_text))
-			say(g_strdup_printf(_("No verdict: %s"), note->text));
-	}
+	for (guint i = 0; is_failure && i < diff->notes->len; i++)
+		if (note_at(diff, i)->prevents_verdict && (verb->fail_over || !is_text))
+			say(g_strdup_printf(_("No verdict: %s"), note_at(diff, i)->text));
 	if (is_failure)
 		return CLI_NO_VERDICT;
 	if (verb->fail_over)

@@ -46,6 +46,7 @@ struct diff_count {
 };
 
 struct diff_run {
+	const struct diff *diff;
 	unsigned side;
 	struct reader *reader; /* of samples or of `memory` */
 	struct reader samples;
@@ -55,27 +56,28 @@ struct diff_run {
 	const struct functions *functions;
 	GArray *counts;     /* struct diff_count by function or node */
 	GArray *buckets;    /* for memory: double, NOISE_BLOCKS by function or node */
-	GArray *identities; /* uint32_t by function: index + 1 in diff->identities */
 	GArray *rows;       /* uint32_t by function or node: index + 1 in diff->rows */
 	GHashTable *builds; /* build-ids of its images */
 	double weights[NOISE_BLOCKS], weight; /* the denominator: by block, and their sum */
 	double blocks[NOISE_BLOCKS];          /* of all rows together */
 	struct diff_count all;
-	bool *is_interrupt; /* by node of samples: interrupts are counted separately */
-	double interrupts;
+	double interrupts; /* which are in no other count */
 	uint64_t marks;
 	int64_t from_ns, to_ns; /* range of the blocks */
 };
 
 /* Identifies a function across captures, whatever build it is from. */
 struct diff_identity {
-	const char *image, *name;
+	uint32_t number;
+	const char *image, *name; /* interned */
 	bool is_inlined;
 	bool has_name; /* false: all code of the image without a symbol */
 };
 
 struct diff_row {
-	uint32_t identity, parent; /* parent: index + 1 of the caller's row, with `paths` */
+	const struct diff_identity *id;
+	const char *comm; /* of a row of all processes of this name, which has only its values */
+	uint32_t parent;  /* index + 1 of the caller's row, with `paths` */
 	/* a function of its identity, in B if it is there; NULL: it is not a function */
 	const struct functions *functions;
 	uint32_t function;
@@ -85,12 +87,6 @@ struct diff_row {
 	double a, b, noise;
 	bool has_noise, is_significant;
 	bool is_unjudged; /* it is shown, but says nothing of the program */
-};
-
-/* All processes of the same name. */
-struct diff_process {
-	const char *comm;
-	struct diff_row row; /* only its values */
 };
 
 /* A difference between the captures that is not a change of the program. */
@@ -116,12 +112,10 @@ struct diff {
 	const char *total_unit; /* the same of a whole run */
 	GPtrArray *runs;        /* struct diff_run: those of A, then those of B */
 	guint n_runs[DIFF_SIDES];
-	GPtrArray *identities;   /* struct diff_identity */
-	GHashTable *by_identity; /* text → index + 1 */
-	GStringChunk *texts;
+	GHashTable *identities;    /* text → struct diff_identity */
 	struct number_map by_path; /* caller's row and identity → index + 1 of the row */
 	GArray *rows;              /* struct diff_row, a caller before its callees */
-	GArray *order;             /* uint32_t: rows with data, changes first, then by size */
+	GPtrArray *order;          /* rows with data, changes first, then by size */
 	GArray *blocks;            /* double: by slot, side and block; with one run a side */
 	GArray *per_run;           /* double: counts by row and run */
 	struct diff_row all;
@@ -132,24 +126,13 @@ struct diff {
 	bool is_few;           /* a capture has too little data */
 	bool prevents_verdict; /* for any of these reasons */
 	bool has_events;       /* the events of all captures are the same */
-	GPtrArray *processes;  /* for memory: struct diff_process, greatest change first */
-	GArray *notes;         /* struct diff_note */
+	GPtrArray *processes;  /* for memory: struct diff_row, greatest change first */
+	GPtrArray *notes;      /* struct diff_note */
 };
 
 static inline const struct diff_row *diff_row_at(const struct diff *diff, uint32_t index)
 {
 	return &((const struct diff_row *)(void *)diff->rows->data)[index];
-}
-
-static inline const struct diff_row *diff_row_in_order(const struct diff *diff, size_t place)
-{
-	return diff_row_at(diff, ((const uint32_t *)(void *)diff->order->data)[place]);
-}
-
-static inline const struct diff_identity *diff_identity_at(const struct diff *diff,
-							   const struct diff_row *row)
-{
-	return diff->identities->pdata[row->identity];
 }
 
 static inline struct diff_run *diff_run_at(const struct diff *diff, guint index)
@@ -173,8 +156,8 @@ bool diff_compare(struct diff *diff, const GPtrArray *files, guint n_a, GError *
 void diff_done(struct diff *diff);
 
 enum diff_verdict diff_verdict_of(const struct diff *diff, const struct diff_row *row);
-/* Returns the change of a row in percent of its value in A; false if that is 0. */
-bool diff_percent(const struct diff_row *row, double *ret_percent);
+/* Returns the change of a row in percent of its value in A; INFINITY if that is 0. */
+double diff_percent(const struct diff_row *row);
 /* Returns about how many samples each capture needs for the change of a row to exceed its noise; 0
  * if it does, or if no number is known to suffice. */
 uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row);
