@@ -650,16 +650,6 @@ static void print_listing(struct listing *listing, struct out *out)
 	g_ptr_array_unref(listing->rows);
 }
 
-static void print_lines(struct annotate *annotate, struct out *out)
-{
-	struct listing listing = { annotate, list_text_rows(annotate), { .get = get_text_cell } };
-
-	add_columns(&listing);
-	table_add_column(&listing.table, LINE, COLUMN_NUMBER, _("line"));
-	table_add_column(&listing.table, TEXT, COLUMN_NAME, _("source"));
-	print_listing(&listing, out);
-}
-
 /* ---- instructions as text -------------------------------------------------------------------- */
 
 static gint compare_heat(gconstpointer left, gconstpointer right)
@@ -720,8 +710,16 @@ static void print_answer(struct annotate *annotate, struct out *out)
 	     i++)
 		has_lines |= line_at(annotate, i)->at.file != NULL;
 	print_head(annotate, out, has_lines);
-	if (has_lines)
-		print_lines(annotate, out);
+	if (has_lines) {
+		struct listing listing = { annotate,
+					   list_text_rows(annotate),
+					   { .get = get_text_cell } };
+
+		add_columns(&listing);
+		table_add_column(&listing.table, LINE, COLUMN_NUMBER, _("line"));
+		table_add_column(&listing.table, TEXT, COLUMN_NAME, _("source"));
+		print_listing(&listing, out);
+	}
 	if (annotate->by != ANNOTATE_BY_LINE && annotate->code.instructions->len)
 		print_instructions(annotate, out, has_lines);
 }

@@ -245,6 +245,7 @@ static bool weigh(struct diff_run *run, GError **error)
 static bool read_run(struct diff *diff, unsigned side, const char *file, GError **error)
 {
 	struct diff_run *run = g_new0(struct diff_run, 1);
+	GArray *const shared[] = { diff->options.pids, diff->options.tids, diff->options.cpus };
 	bool is_memory = diff->measure != DIFF_SAMPLES;
 	const struct names *names;
 
@@ -254,12 +255,9 @@ static bool read_run(struct diff *diff, unsigned side, const char *file, GError 
 	run->side = side;
 	run->reader = is_memory ? &run->memory.reader : &run->samples;
 	*run->reader = diff->options;
-	if (run->reader->pids)
-		g_array_ref(run->reader->pids);
-	if (run->reader->tids)
-		g_array_ref(run->reader->tids);
-	if (run->reader->cpus)
-		g_array_ref(run->reader->cpus);
+	for (unsigned i = 0; i < ARRAY_SIZE(shared); i++)
+		if (shared[i])
+			g_array_ref(shared[i]);
 	if (run->reader->comms)
 		g_ptr_array_ref(run->reader->comms);
 	run->counts = g_array_new(FALSE, TRUE, sizeof(struct diff_count));
@@ -554,11 +552,6 @@ static double *per_run(const struct diff *diff, uint32_t row)
 	return &((double *)(void *)diff->per_run->data)[(size_t)row * diff->runs->len];
 }
 
-static double *blocks_of(const struct diff *diff, uint32_t slot, unsigned side)
-{
-	return &((double *)(void *)diff->blocks->data)[((slot - 1) * 2 + side) * NOISE_BLOCKS];
-}
-
 /* Returns the index + 1. */
 static uint32_t add_row(struct diff *diff, const struct diff_row *row)
 {
@@ -634,6 +627,12 @@ static void add_interrupts(struct diff *diff)
 		per_run(diff, index)[i] = diff_run_at(diff, i)->interrupts;
 }
 
+static void clear_row(gpointer row)
+{
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		g_free(((struct diff_row *)row)->blocks[side]);
+}
+
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 static bool can_test(const struct diff *diff)
@@ -644,30 +643,32 @@ static bool can_test(const struct diff *diff)
 	return diff->measure != DIFF_PEAK;
 }
 
-static void give_slots(struct diff *diff)
+/* Chooses the rows that are tested. With one run a side, they get blocks. */
+static void choose_tested(struct diff *diff)
 {
-	uint32_t slots = 0;
+	bool can = can_test(diff);
 
-	for (guint i = 0; can_test(diff) && i < diff->rows->len; i++) {
+	for (guint i = 0; i < diff->rows->len; i++) {
 		struct diff_row *row = &g_array_index(diff->rows, struct diff_row, i);
 
 		/* The sum of both sides is independent of their difference, so it does not bias the
 		 * selection. */
-		if (evidence_of(diff, &row->counts[DIFF_A]) +
-			    evidence_of(diff, &row->counts[DIFF_B]) >=
-		    DIFF_LEAST_EVENTS)
-			row->slot = ++slots;
+		row->is_tested = can && evidence_of(diff, &row->counts[DIFF_A]) +
+							evidence_of(diff, &row->counts[DIFF_B]) >=
+						DIFF_LEAST_EVENTS;
+		diff->tests += row->is_tested;
+		if (row->is_tested && diff_has_one_run(diff))
+			for (unsigned side = 0; side < DIFF_SIDES; side++)
+				row->blocks[side] = g_new0(double, NOISE_BLOCKS);
 	}
-	diff->tests = slots;
 }
 
 /* Returns the blocks of the row of a function or node; NULL if it has none. */
-static double *blocks_of_key(const struct diff *diff, const struct diff_run *run, uint32_t key)
+static double *blocks_of_key(const struct diff_run *run, uint32_t key)
 {
 	uint32_t row = g_array_index(run->rows, uint32_t, key);
-	uint32_t slot = row ? diff_row_at(diff, row - 1)->slot : 0;
 
-	return slot ? blocks_of(diff, slot, run->side) : NULL;
+	return row ? diff_row_at(run->diff, row - 1)->blocks[run->side] : NULL;
 }
 
 /* Adds the self counts of each block. */
@@ -676,13 +677,13 @@ static void fill_blocks(struct diff *diff, const struct diff_run *run)
 	for (guint i = 0; diff->measure == DIFF_SAMPLES && i < run->tally.each->len; i++) {
 		const struct tally_sample *sample =
 			&g_array_index(run->tally.each, struct tally_sample, i);
-		double *blocks = blocks_of_key(diff, run, key_of(run, sample->node));
+		double *blocks = blocks_of_key(run, key_of(run, sample->node));
 
 		if (blocks)
 			blocks[block_at(run, sample->time_ns)] += (double)sample->weight;
 	}
 	for (guint i = 0; diff->measure != DIFF_SAMPLES && i < run->counts->len; i++) {
-		double *blocks = blocks_of_key(diff, run, i);
+		double *blocks = blocks_of_key(run, i);
 
 		for (unsigned k = 0; blocks && k < NOISE_BLOCKS; k++)
 			blocks[k] += g_array_index(run->buckets, double, i *NOISE_BLOCKS + k);
@@ -697,15 +698,14 @@ static bool is_sampled(const struct diff *diff)
 }
 
 /* Compares counts and weights in the displayed unit. */
-static struct noise_change compare_blocks(const struct diff *diff, const struct diff_row *row,
-					  const double *const of[DIFF_SIDES])
+static struct noise_change compare_blocks(const struct diff *diff, const struct diff_row *row)
 {
 	double scaled[DIFF_SIDES][NOISE_BLOCKS];
 	struct noise_blocks blocks[DIFF_SIDES];
 
 	for (unsigned side = 0; side < DIFF_SIDES; side++) {
 		for (unsigned i = 0; i < NOISE_BLOCKS; i++)
-			scaled[side][i] = of[side][i] * diff->scale;
+			scaled[side][i] = row->blocks[side][i] * diff->scale;
 		blocks[side] = (struct noise_blocks){ scaled[side], diff_first(diff, side)->weights,
 						      evidence_of(diff, &row->counts[side]) };
 	}
@@ -723,10 +723,9 @@ static double ratio(const struct diff *diff, const struct diff_run *run, double 
 
 /*
  * Sets the values of a row from its counts by run. If `tests` is not 0, the row is one of so many
- * that are tested; `of` has its blocks on each side if each side has one run.
+ * that are tested.
  */
-static void judge(struct diff *diff, struct diff_row *row, const double *counts,
-		  const double *const of[DIFF_SIDES], unsigned tests)
+static void judge(struct diff *diff, struct diff_row *row, const double *counts, unsigned tests)
 {
 	g_autofree double *values = g_new(double, diff->runs->len);
 	guint n_a = diff->n_runs[DIFF_A], n_b = diff->n_runs[DIFF_B];
@@ -756,7 +755,7 @@ static void judge(struct diff *diff, struct diff_row *row, const double *counts,
 		 (!is_sampled(diff) || (diff->measure == DIFF_SAMPLES && row == &diff->all)))
 		change = noise_calls(row->counts[DIFF_A].squares, row->counts[DIFF_B].squares);
 	else
-		change = compare_blocks(diff, row, of);
+		change = compare_blocks(diff, row);
 	row->noise = noise_interval(&change, tests);
 	if (is_sampled(diff))
 		row->noise = MAX_OF(row->noise, LEAST_CHANGE * diff->most);
@@ -770,8 +769,6 @@ static void judge(struct diff *diff, struct diff_row *row, const double *counts,
  */
 static void judge_all(struct diff *diff)
 {
-	const double *const of[] = { diff_first(diff, DIFF_A)->blocks,
-				     diff_first(diff, DIFF_B)->blocks };
 	g_autofree double *counts = g_new(double, diff->runs->len);
 	bool is_tested = can_test(diff) && diff->norm != DIFF_BY_SAMPLES;
 
@@ -781,10 +778,12 @@ static void judge_all(struct diff *diff)
 		counts[i] = run->all.count;
 		add_count(&diff->all.counts[run->side], &run->all);
 	}
+	for (unsigned side = 0; side < DIFF_SIDES; side++)
+		diff->all.blocks[side] = diff_first(diff, side)->blocks;
 	/* Shares always sum up to the whole. */
 	diff->all.is_unjudged = diff->norm == DIFF_BY_SAMPLES;
 	diff->tests += is_tested;
-	judge(diff, &diff->all, counts, of, is_tested);
+	judge(diff, &diff->all, counts, is_tested);
 }
 
 static gint compare_rows(gconstpointer left, gconstpointer right)
@@ -811,23 +810,16 @@ static void compare_runs(struct diff *diff)
 	for (guint i = 0; i < diff->runs->len; i++)
 		add_run(diff, i);
 	add_interrupts(diff);
-	give_slots(diff);
-	if (diff_has_one_run(diff)) {
-		g_array_set_size(diff->blocks, diff->tests * DIFF_SIDES * NOISE_BLOCKS);
-		for (guint i = 0; diff->measure != DIFF_PEAK && i < diff->runs->len; i++)
-			fill_blocks(diff, diff_run_at(diff, i));
-	}
+	choose_tested(diff);
+	for (guint i = 0; diff_has_one_run(diff) && can_test(diff) && i < diff->runs->len; i++)
+		fill_blocks(diff, diff_run_at(diff, i));
 	judge_all(diff);
 	for (uint32_t i = 0; i < diff->rows->len; i++) {
 		struct diff_row *row = &g_array_index(diff->rows, struct diff_row, i);
-		const double *of[DIFF_SIDES] = { NULL };
 
 		if (row->counts[DIFF_A].count <= 0 && row->counts[DIFF_B].count <= 0)
 			continue;
-		for (unsigned side = 0; row->slot && diff_has_one_run(diff) && side < DIFF_SIDES;
-		     side++)
-			of[side] = blocks_of(diff, row->slot, side);
-		judge(diff, row, per_run(diff, i), of, row->slot ? diff->tests : 0);
+		judge(diff, row, per_run(diff, i), row->is_tested ? diff->tests : 0);
 		diff->significant += row->is_significant;
 		g_ptr_array_add(diff->order, row);
 	}
@@ -904,24 +896,20 @@ static void choose_unit(struct diff *diff)
 	}
 }
 
-/* Returns whether each capture is of a whole run of a command, so that their totals can be
- * compared. */
-static bool has_whole_runs(const struct diff *diff)
-{
-	for (guint i = 0; i < diff->runs->len; i++)
-		if (!capture_metadata(diff_run_at(diff, i)->reader->capture, "command"))
-			return false;
-	return diff->has_events;
-}
-
 static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GError **error)
 {
-	for (guint i = 0; i < files->len; i++)
+	bool has_whole_runs = true;
+
+	for (guint i = 0; i < files->len; i++) {
 		if (!read_run(diff, i < n_a ? DIFF_A : DIFF_B, files->pdata[i], error))
 			return false;
+		has_whole_runs &=
+			capture_metadata(diff_run_at(diff, i)->reader->capture, "command") != NULL;
+	}
 	note_all(diff);
+	/* Only the totals of whole runs of a command can be compared. */
 	if (diff->chooses_norm)
-		diff->norm = has_whole_runs(diff) ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
+		diff->norm = has_whole_runs && diff->has_events ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	if (!diff->has_events && diff->norm != DIFF_BY_SAMPLES) {
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
 			    _("%s; only their shares can be compared: --normalise samples"),
@@ -941,8 +929,8 @@ bool diff_compare(struct diff *diff, const GPtrArray *files, guint n_a, GError *
 	diff->identities = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
 	number_map_init(&diff->by_path);
 	diff->rows = g_array_new(FALSE, TRUE, sizeof(struct diff_row));
+	g_array_set_clear_func(diff->rows, clear_row);
 	diff->order = g_ptr_array_new();
-	diff->blocks = g_array_new(FALSE, TRUE, sizeof(double));
 	diff->per_run = g_array_new(FALSE, TRUE, sizeof(double));
 	if (!read_all(diff, files, n_a, error))
 		return false;
@@ -969,7 +957,6 @@ void diff_done(struct diff *diff)
 	number_map_done(&diff->by_path);
 	g_array_unref(diff->rows);
 	g_ptr_array_unref(diff->order);
-	g_array_unref(diff->blocks);
 	g_array_unref(diff->per_run);
 	g_ptr_array_unref(diff->runs);
 	g_free(diff->unit);

@@ -83,9 +83,9 @@ struct diff_row {
 	uint32_t function;
 	unsigned side; /* of the function */
 	struct diff_count counts[DIFF_SIDES];
-	uint32_t slot; /* index + 1 of its blocks */
+	double *blocks[DIFF_SIDES]; /* counts by block, if it is tested with one run a side */
 	double a, b, noise;
-	bool has_noise, is_significant;
+	bool is_tested, has_noise, is_significant;
 	bool is_unjudged; /* it is shown, but says nothing of the program */
 };
 
@@ -116,7 +116,6 @@ struct diff {
 	struct number_map by_path; /* caller's row and identity → index + 1 of the row */
 	GArray *rows;              /* struct diff_row, a caller before its callees */
 	GPtrArray *order;          /* rows with data, changes first, then by size */
-	GArray *blocks;            /* double: by slot, side and block; with one run a side */
 	GArray *per_run;           /* double: counts by row and run */
 	struct diff_row all;
 	double most; /* the whole of the largest run */
