@@ -46,28 +46,32 @@ struct counters {
 	struct counter_values values;
 	GPtrArray *series; /* struct series by counter */
 	GPtrArray *all;    /* the same, in the order of the answer */
-	GArray *exits;     /* int64_t by process; INT64_MAX = not seen */
+	GArray *exits;     /* int64_t by process */
 	GArray *ends;      /* int64_t by segment */
 	GPtrArray *comms;  /* of the main threads by process */
 	uint32_t segment;
 	int64_t bins_from_ns, bins_to_ns;
 	char *range; /* title of the sparklines */
-	bool incomplete;
-	struct json json;
 };
 
 /* ---- when values end ------------------------------------------------------------------------- */
 
-static int64_t *time_at(GArray *times, guint index, int64_t unknown)
+/* INT64_MIN: not known yet. */
+static void note_time(GArray *times, guint index, int64_t time_ns)
 {
+	static const int64_t unknown = INT64_MIN;
+
 	while (times->len <= index)
 		g_array_append_val(times, unknown);
-	return &g_array_index(times, int64_t, index);
+	g_array_index(times, int64_t, index) =
+		MAX_OF(g_array_index(times, int64_t, index), time_ns);
 }
 
-static int64_t time_or(const GArray *times, uint32_t index, int64_t unknown)
+static int64_t time_or(const GArray *times, uint32_t index, int64_t otherwise)
 {
-	return index < times->len ? g_array_index(times, int64_t, index) : unknown;
+	int64_t at = index < times->len ? g_array_index(times, int64_t, index) : INT64_MIN;
+
+	return at == INT64_MIN ? otherwise : at;
 }
 
 static bool note_segment(const struct prof_chunk *chunk, void *data, GError **error)
@@ -75,22 +79,16 @@ static bool note_segment(const struct prof_chunk *chunk, void *data, GError **er
 	struct counters *counters = data;
 	const struct capture *capture = counters->reader.capture;
 	const struct prof_table_def *table = prof_reader_table(capture->reader, chunk->table);
-	int64_t end = capture_time(capture, chunk->segment, chunk->t_max);
-	int64_t *at;
 
-	if (!table || !(table->flags & PROF_TABLE_TIMED) || chunk->segment > capture->n_segments)
-		return true;
-	at = time_at(counters->ends, chunk->segment, INT64_MIN);
-	*at = MAX_OF(*at, end);
+	if (table && (table->flags & PROF_TABLE_TIMED) && chunk->segment <= capture->n_segments)
+		note_time(counters->ends, chunk->segment,
+			  capture_time(capture, chunk->segment, chunk->t_max));
 	return true;
 }
 
 static void note_exit(uint32_t process, int64_t time_ns, void *data)
 {
-	struct counters *counters = data;
-	int64_t *at = time_at(counters->exits, process, INT64_MAX);
-
-	*at = *at == INT64_MAX ? time_ns : MAX_OF(*at, time_ns);
+	note_time(((struct counters *)data)->exits, process, time_ns);
 }
 
 /* ---- one counter ----------------------------------------------------------------------------- */
@@ -141,20 +139,6 @@ static void hold(const struct counters *counters, struct series *series, int64_t
 	hold_in_bins(counters, series, from, to);
 }
 
-static void set_value(const struct counters *counters, struct series *series, int64_t time,
-		      double value)
-{
-	bool in_range = time >= counters->reader.from_ns && time <= counters->reader.to_ns;
-
-	hold(counters, series, time);
-	series->count += in_range;
-	series->holds = isfinite(value);
-	series->value = value;
-	series->since_ns = time;
-	if (in_range && series->holds)
-		note_value(series, value);
-}
-
 /* A counter's value between two segments is unknown. */
 static void end_segment(struct counters *counters)
 {
@@ -172,17 +156,26 @@ static void end_segment(struct counters *counters)
 static void add_value(const struct counter_value *value, void *data)
 {
 	struct counters *counters = data;
+	bool in_range = value->time_ns >= counters->reader.from_ns &&
+			value->time_ns <= counters->reader.to_ns;
+	struct series *series;
 
 	if (value->segment != counters->segment)
 		end_segment(counters);
 	counters->segment = value->segment;
 	while (counters->series->len <= value->counter) {
-		struct series *series = g_new0(struct series, 1);
-
+		series = g_new0(struct series, 1);
 		series->counter = counters->series->len;
 		g_ptr_array_add(counters->series, series);
 	}
-	set_value(counters, counters->series->pdata[value->counter], value->time_ns, value->value);
+	series = counters->series->pdata[value->counter];
+	hold(counters, series, value->time_ns);
+	series->count += in_range;
+	series->holds = isfinite(value->value);
+	series->value = value->value;
+	series->since_ns = value->time_ns;
+	if (in_range && series->holds)
+		note_value(series, value->value);
 }
 
 /* ---- the answer ------------------------------------------------------------------------------ */
@@ -241,27 +234,13 @@ static enum column_format unit_format(const struct counter *counter)
 						      : COLUMN_REAL;
 }
 
-enum field {
-	FIRST,
-	LAST,
-	MIN,
-	MAX,
-	MEAN,
-	GROUP,
-	NAME,
-	GROUP_AND_NAME,
-	PROCESS,
-	UNIT,
-	KIND,
-	PID,
-	COUNT,
-	OVER_TIME,
-};
+/* The numbers come first, then the texts. */
+enum field { GROUP = N_NUMBERS, NAME, UNIT, KIND, GROUP_AND_NAME, PROCESS, PID, COUNT, OVER_TIME };
 
 static const struct table_member members[] = {
-	{ "group", GROUP }, { "name", NAME },   { "unit", UNIT },   { "kind", KIND },
-	{ "pid", PID },     { "count", COUNT }, { "first", FIRST }, { "last", LAST },
-	{ "min", MIN },     { "max", MAX },     { "mean", MEAN },   { NULL },
+	{ "group", GROUP }, { "name", NAME },   { "unit", UNIT },      { "kind", KIND },
+	{ "pid", PID },     { "count", COUNT }, { "first", AT_FIRST }, { "last", AT_LAST },
+	{ "min", AT_MIN },  { "max", AT_MAX },  { "mean", AT_MEAN },   { NULL },
 };
 
 /* "shop/orders [events]"; the values have the unit if it is one of size or time. */
@@ -274,15 +253,6 @@ static char *describe(const struct counter *counter)
 			       has_unit ? counter->unit : "", has_unit ? "]" : "");
 }
 
-static char *draw(const struct series *series)
-{
-	double means[SPARKLINE_COLUMNS];
-
-	for (size_t i = 0; i < SPARKLINE_COLUMNS; i++)
-		means[i] = series->bin_ns[i] > 0 ? series->bin_weighted[i] / series->bin_ns[i] : 0;
-	return sparkline(means, SPARKLINE_COLUMNS, series->numbers[AT_MAX]);
-}
-
 static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	static const char *const kinds[] = { "gauge", "sum" };
@@ -292,55 +262,47 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	bool has_process = counter->process > NAMES_LOST;
 	uint64_t pid = names_process_at(counters->reader.capture->names, counter->process)->pid;
 	const char *comm = counters->comms->pdata[counter->process];
+	const char *const texts[] = {
+		[GROUP] = counter->group,
+		[NAME] = counter->name,
+		[UNIT] = counter->unit,
+		[KIND] = counter->kind < ARRAY_SIZE(kinds) ? kinds[counter->kind] : NULL,
+	};
+	double means[SPARKLINE_COLUMNS] = { 0 };
 
-	switch ((enum field)field) {
-	case GROUP:
-		*ret_cell = cell_text(counter->group);
-		break;
-	case NAME:
-		*ret_cell = cell_text(counter->name);
-		break;
-	case GROUP_AND_NAME:
-		*ret_cell = cell_own_text(describe(counter));
-		break;
-	case PROCESS:
-		if (has_process)
-			*ret_cell = cell_own_text(
-				g_strdup_printf("%s %" PRIu64, comm ? comm : "-", pid));
-		break;
-	case UNIT:
-		*ret_cell = cell_text(counter->unit);
-		break;
-	case KIND:
-		*ret_cell =
-			cell_text(counter->kind < ARRAY_SIZE(kinds) ? kinds[counter->kind] : NULL);
-		break;
-	case PID:
-		if (has_process)
-			*ret_cell = cell_uint(pid);
-		break;
-	case COUNT:
-		*ret_cell = cell_uint(series->count);
-		break;
-	case OVER_TIME:
-		*ret_cell = cell_own_text(draw(series));
-		break;
-	default:
+	if (field < N_NUMBERS) {
 		*ret_cell = series->known ? cell_double(series->numbers[field]) : cell_unknown();
 		ret_cell->format = unit_format(counter);
+	} else if (field < ARRAY_SIZE(texts)) {
+		*ret_cell = cell_text(texts[field]);
+	} else if (field == GROUP_AND_NAME) {
+		*ret_cell = cell_own_text(describe(counter));
+	} else if (field == PROCESS && has_process) {
+		*ret_cell = cell_own_text(g_strdup_printf("%s %" PRIu64, comm ? comm : "-", pid));
+	} else if (field == PID && has_process) {
+		*ret_cell = cell_uint(pid);
+	} else if (field == COUNT) {
+		*ret_cell = cell_uint(series->count);
+	} else if (field == OVER_TIME) {
+		for (size_t i = 0; i < SPARKLINE_COLUMNS; i++)
+			if (series->bin_ns[i] > 0)
+				means[i] = series->bin_weighted[i] / series->bin_ns[i];
+		*ret_cell =
+			cell_own_text(sparkline(means, SPARKLINE_COLUMNS, series->numbers[AT_MAX]));
 	}
 }
 
-static struct table table_of(const struct counters *counters)
+static struct table table_of(const void *data)
 {
+	const struct counters *counters = data;
 	struct table table = {
 		.rows = counters->all->len, .get = get_cell, .data = counters, .members = members
 	};
 
-	table_add_column(&table, FIRST, COLUMN_REAL, _("first"));
-	table_add_column(&table, LAST, COLUMN_REAL, _("last"));
-	table_add_column(&table, MEAN, COLUMN_REAL, _("mean"));
-	table_add_column(&table, MAX, COLUMN_REAL, _("max"));
+	table_add_column(&table, AT_FIRST, COLUMN_REAL, _("first"));
+	table_add_column(&table, AT_LAST, COLUMN_REAL, _("last"));
+	table_add_column(&table, AT_MEAN, COLUMN_REAL, _("mean"));
+	table_add_column(&table, AT_MAX, COLUMN_REAL, _("max"));
 	if (counters->bins_to_ns > counters->bins_from_ns)
 		table_add_column(&table, OVER_TIME, COLUMN_SPARKLINE, counters->range);
 	table_add_column(&table, GROUP_AND_NAME, COLUMN_NAME, _("counter"));
@@ -359,8 +321,9 @@ static double growth_of(const struct series *series)
 
 /* "memory/rss (shop 25425) grew most: 9.27 to 20.8 MiB." Sums grow by what they are, so they count
  * only if there is nothing else. */
-static void print_verdict(const struct counters *counters, struct out *out)
+static void print_verdict(const void *data, struct out *out)
 {
+	const struct counters *counters = data;
 	const struct series *found = NULL;
 	const struct counter *counter;
 	g_autofree char *name = NULL, *escaped = NULL, *first = NULL, *last = NULL;
@@ -394,57 +357,20 @@ static void print_verdict(const struct counters *counters, struct out *out)
 	out_printf(out, _("%s grew most: %s to %s.\n"), escaped, *first ? first : "0", last);
 }
 
-static void write_counters(struct counters *counters)
-{
-	const struct table table = table_of(counters);
-	struct json *json = &counters->json;
-
-	reader_begin(&counters->reader, json, "counters",
-		     reader_shown(&counters->reader, table.rows) < table.rows);
-	if (counters->reader.format == READER_JSON)
-		json_bool(json, "incomplete", counters->incomplete);
-	reader_write_table(&counters->reader, json, &table);
-	reader_end(&counters->reader, json);
-}
-
-static void print_counters(const struct counters *counters, struct out *out)
-{
-	const struct table table = table_of(counters);
-
-	reader_print_losses(&counters->reader, out, READER_LOSSES);
-	reader_print_lost_names(&counters->reader, out);
-	if (counters->incomplete)
-		out_text(out, _("Values may be missing\n"));
-	if (counters->all->len == 0) {
-		out_text(out, _("No counters of these processes at that time\n"));
-		return;
-	}
-	print_verdict(counters, out);
-	if (reader_is_complete(&counters->reader))
-		out_text(out, _("Lost: nothing.\n"));
-	out_char(out, '\n');
-	reader_print_table(&counters->reader, out, &table);
-}
-
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static bool counters_run(struct counters *counters, const char *file, GError **error)
+static bool counters_query(void *data, char **operands, GError **error)
 {
+	struct counters *counters = data;
 	struct reader *reader = &counters->reader;
-	bool has_values;
 
-	if (!reader_open(reader, file, error) ||
-	    !reader_has_rows(reader, PROF_TABLE_COUNTER_VALUE, &has_values, error))
+	if (!reader_open_rows(
+		    reader, operands[0], PROF_TABLE_COUNTER_VALUE,
+		    _("capture '%s' has no counters. Programs that 'profctl record' starts "
+		      "set them with libprofcollector; --memory records how much memory "
+		      "processes use"),
+		    error))
 		return false;
-	if (!has_values) {
-		capture_warn(reader->capture);
-		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
-			    _("capture '%s' has no counters. Programs that 'profctl record' starts "
-			      "set them with libprofcollector; --memory records how much memory "
-			      "processes use"),
-			    file);
-		return false;
-	}
 	counters->values.capture = reader->capture;
 	counters->series = g_ptr_array_new_with_free_func(g_free);
 	counters->all = g_ptr_array_new();
@@ -455,19 +381,18 @@ static bool counters_run(struct counters *counters, const char *file, GError **e
 	counters->bins_to_ns = MIN_OF(reader->to_ns, reader->capture->duration_ns);
 	counters->range = sparkline_range(counters->bins_from_ns, counters->bins_to_ns);
 	if (!capture_each_chunk(reader->capture, 0, note_segment, counters, error) ||
-	    !capture_each_exit(counters->reader.capture, note_exit, counters, error) ||
+	    !capture_each_exit(reader->capture, note_exit, counters, error) ||
 	    !counter_values_read(&counters->values, add_value, counters, error))
 		return false;
 	end_segment(counters);
-	counters->incomplete = counters->values.unknown > 0;
 	list_series(counters);
-	counters->incomplete = counters->incomplete || reader_misses_rows(reader, "counter_value");
+	reader->is_incomplete = counters->values.unknown > 0 ||
+				reader_misses_rows(reader, "counter_value");
 	return true;
 }
 
 static void counters_done(struct counters *counters)
 {
-	json_done(&counters->json);
 	counter_values_done(&counters->values);
 	if (counters->series) {
 		g_free(counters->range);
@@ -482,9 +407,16 @@ static void counters_done(struct counters *counters)
 
 int verb_counters(int argc, char **argv)
 {
-	static const struct cli_spec spec = {
-		N_("FILE"), N_("Show the counters of a capture, with their averages over time."), 1,
-		1
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE"),
+			  N_("Show the counters of a capture, with their averages over time."), 1,
+			  1 },
+		.query = counters_query,
+		.print = print_verdict,
+		.name = "counters",
+		.table = table_of,
+		.incomplete = N_("Values may be missing\n"),
+		.empty = N_("No counters of these processes at that time\n"),
 	};
 	CLEANUP(counters_done)
 	struct counters counters = { .reader.limit = READER_LIMIT_UNSET,
@@ -494,18 +426,6 @@ int verb_counters(int argc, char **argv)
 					    { N_("Output"), reader_output_options,
 					      &counters.reader },
 					    { NULL } };
-	GError *error = NULL;
-	int status = cli_parse(&spec, groups, &argc, &argv);
 
-	json_init(&counters.json, out_stdout());
-	if (status != CLI_CONTINUE)
-		return status;
-	if (!counters_run(&counters, argv[0], &error))
-		return cli_fail(error);
-	capture_warn(counters.reader.capture);
-	if (counters.reader.format == READER_TEXT)
-		print_counters(&counters, out_stdout());
-	else
-		write_counters(&counters);
-	return CLI_OK;
+	return reader_run(&verb, groups, &counters, argc, argv);
 }

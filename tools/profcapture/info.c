@@ -41,7 +41,6 @@ struct info {
 	GArray *processes; /* struct subject, the busiest first */
 	GArray *images;    /* struct subject, likewise */
 	bool is_verbose;
-	struct json json;
 };
 
 static const struct cli_option options[] = {
@@ -52,29 +51,25 @@ static const struct cli_option options[] = {
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-static struct table_info *table_info_of(struct info *info, unsigned id)
-{
-	for (guint i = 0; i < info->tables->len; i++)
-		if (g_array_index(info->tables, struct table_info, i).table->id == id)
-			return &g_array_index(info->tables, struct table_info, i);
-	return NULL;
-}
-
 static bool gather_chunk(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct info *info = data;
 	const struct capture *capture = info->reader.capture;
-	struct table_info *table = table_info_of(info, chunk->table);
 
-	if (!table)
-		return true;
-	table->rows += chunk->rows;
-	table->chunks++;
-	table->bytes += chunk->stored_bytes;
-	table->raw_bytes += chunk->raw_bytes;
-	table->from_ns =
-		MIN_OF(table->from_ns, capture_time(capture, chunk->segment, chunk->t_min));
-	table->to_ns = MAX_OF(table->to_ns, capture_time(capture, chunk->segment, chunk->t_max));
+	for (guint i = 0; i < info->tables->len; i++) {
+		struct table_info *table = &g_array_index(info->tables, struct table_info, i);
+
+		if (table->table->id != chunk->table)
+			continue;
+		table->rows += chunk->rows;
+		table->chunks++;
+		table->bytes += chunk->stored_bytes;
+		table->raw_bytes += chunk->raw_bytes;
+		table->from_ns =
+			MIN_OF(table->from_ns, capture_time(capture, chunk->segment, chunk->t_min));
+		table->to_ns =
+			MAX_OF(table->to_ns, capture_time(capture, chunk->segment, chunk->t_max));
+	}
 	return true;
 }
 
@@ -158,24 +153,6 @@ static void gather_images(struct info *info)
 	g_array_sort(info->images, compare_subjects);
 }
 
-static bool gather(struct info *info, const char *file, GError **error)
-{
-	if (!reader_open(&info->reader, file, error) ||
-	    !capture_check(info->reader.capture, 0, error))
-		return false;
-	info->processes = g_array_new(FALSE, TRUE, sizeof(struct subject));
-	info->functions.by = TALLY_FUNCTION;
-	info->threads.by = TALLY_THREAD;
-	info->functions.wants_all_events = info->threads.wants_all_events = true;
-	if (!gather_tables(info, error) || !tally_run(&info->functions, &info->reader, error) ||
-	    !tally_run(&info->threads, &info->reader, error) ||
-	    !capture_each_exit(info->reader.capture, note_exit, info, error))
-		return false;
-	gather_processes(info);
-	gather_images(info);
-	return true;
-}
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 enum field {
@@ -211,8 +188,6 @@ static void get_table(const void *data, size_t row, unsigned field, struct cell 
 {
 	const struct info *info = data;
 	const struct table_info *table = &g_array_index(info->tables, struct table_info, row);
-	bool timed = (table->table->flags & PROF_TABLE_TIMED) && table->chunks > 0;
-
 	const uint64_t numbers[] = { [ROWS] = table->rows,
 				     [CHUNKS] = table->chunks,
 				     [BYTES] = table->bytes,
@@ -224,7 +199,7 @@ static void get_table(const void *data, size_t row, unsigned field, struct cell 
 		*ret_cell = cell_uint(numbers[field]);
 	else if (field == BYTES_A_ROW && table->rows)
 		*ret_cell = cell_double((double)table->bytes / (double)table->rows);
-	else if (timed)
+	else if ((table->table->flags & PROF_TABLE_TIMED) && table->chunks > 0)
 		*ret_cell = cell_int(field == FROM ? table->from_ns : table->to_ns);
 }
 
@@ -256,50 +231,68 @@ static void get_process(const void *data, size_t row, unsigned field, struct cel
 	const struct capture *capture = info->reader.capture;
 	const struct subject *at = &g_array_index(info->processes, struct subject, row);
 	const struct names_process *process = names_process_at(capture->names, at->index);
+	uint32_t segment = capture->n_segments ? capture->segments[0].number : 0;
 
-	switch ((enum field)field) {
-	case PID:
-		*ret_cell = cell_uint(process->pid);
-		break;
-	case PPID:
-		*ret_cell = cell_uint(process->ppid);
-		break;
-	case FROM:
-		if (process->start_time)
-			*ret_cell = cell_int(capture_time(
-				capture, capture->n_segments ? capture->segments[0].number : 0,
-				process->start_time));
-		break;
-	case TO:
-		if (at->end_ns != INT64_MIN)
-			*ret_cell = cell_int(at->end_ns);
-		break;
-	case SAMPLES:
-		*ret_cell = cell_uint(at->samples);
-		break;
-	default:
+	if (field == NAME)
 		*ret_cell = cell_text(at->comm);
-	}
+	else if (field == FROM && process->start_time)
+		*ret_cell = cell_int(capture_time(capture, segment, process->start_time));
+	else if (field == TO && at->end_ns != INT64_MIN)
+		*ret_cell = cell_int(at->end_ns);
+	else if (field == PID || field == PPID || field == SAMPLES)
+		*ret_cell = cell_uint(field == PID    ? process->pid
+				      : field == PPID ? process->ppid
+						      : at->samples);
 }
 
-static struct table table_of(const struct info *info, const GArray *rows,
-			     void (*get)(const void *, size_t, unsigned, struct cell *),
-			     const struct table_member *members)
+enum listing { TABLES, EVENTS, IMAGES, PROCESSES, LISTINGS };
+
+static struct table table_of(const struct info *info, enum listing which)
 {
-	return (struct table){ .rows = rows->len, .get = get, .data = info, .members = members };
+	static const struct {
+		enum listing of;
+		unsigned field;
+		enum column_format format;
+		const char *title;
+	} columns[] = {
+		{ TABLES, ROWS, COLUMN_COUNT, N_("rows") },
+		{ TABLES, CHUNKS, COLUMN_COUNT, N_("chunks") },
+		{ TABLES, BYTES, COLUMN_SIZE, N_("size") },
+		{ TABLES, BYTES_A_ROW, COLUMN_REAL, N_("bytes/row") },
+		{ TABLES, NAME, COLUMN_NAME, N_("table") },
+		{ EVENTS, SAMPLES, COLUMN_COUNT, N_("samples") },
+		{ EVENTS, WEIGHT, COLUMN_COUNT, N_("weight") },
+		{ EVENTS, UNIT, COLUMN_WORD, N_("unit") },
+		{ EVENTS, NAME, COLUMN_NAME, N_("event") },
+		{ IMAGES, SAMPLES, COLUMN_COUNT, N_("samples") },
+		{ IMAGES, NAME, COLUMN_NAME, N_("image") },
+		{ PROCESSES, SAMPLES, COLUMN_COUNT, N_("samples") },
+		{ PROCESSES, PID, COLUMN_NUMBER, N_("pid") },
+		{ PROCESSES, NAME, COLUMN_NAME, N_("process") },
+	};
+	struct table listings[LISTINGS] = {
+		{ info->tables->len, get_table, info, table_members },
+		{ info->reader.capture->sampled->all->len, get_event, info, NULL },
+		{ info->images->len, get_image, info, image_members },
+		{ info->processes->len, get_process, info, process_members },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		if (columns[i].of == which)
+			table_add_column(&listings[which], columns[i].field, columns[i].format,
+					 _(columns[i].title));
+	return listings[which];
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void write_info(struct info *info)
+static void write_info(const void *data, struct json *json)
 {
-	struct json *json = &info->json;
+	const struct info *info = data;
 	const struct reader *reader = &info->reader;
 	const struct capture *capture = reader->capture;
-	const struct table tables = table_of(info, info->tables, get_table, table_members),
-			   images = table_of(info, info->images, get_image, image_members),
-			   processes =
-				   table_of(info, info->processes, get_process, process_members);
+	const struct table tables = table_of(info, TABLES), images = table_of(info, IMAGES),
+			   processes = table_of(info, PROCESSES);
 	size_t n_images = reader_shown(reader, images.rows);
 	size_t n_processes = reader_shown(reader, processes.rows);
 
@@ -352,23 +345,6 @@ static void add_percent(struct out *line, uint64_t part, uint64_t whole)
 	out_printf(line, "%s %%", text);
 }
 
-/* Returns the recorded command in at most so many columns (0: all of it), or NULL. */
-static char *command_of(const struct capture *capture, unsigned columns)
-{
-	struct out text;
-	char *command;
-
-	if (!capture_metadata(capture, "command"))
-		return NULL;
-	out_init(&text, -1);
-	capture_print_command(capture, &text);
-	command = columns && text_width(text.text->str) > columns
-			  ? text_fit(text.text->str, columns, TEXT_LEFT)
-			  : g_strdup(text.text->str);
-	out_done(&text);
-	return command;
-}
-
 /* "shop.cap: ./shop 40000 on vm, 25 Nov 2026 09:49:26 UTC, 3.18 s. Complete (179 KiB)." */
 static void add_verdict(const struct info *info, struct out *line)
 {
@@ -378,19 +354,27 @@ static void add_verdict(const struct info *info, struct out *line)
 					      [PROF_STATE_DAMAGED] = N_("Damaged (%s).") };
 	const struct capture *capture = info->reader.capture;
 	const char *host = capture_metadata(capture, "host");
-	g_autofree char *command = command_of(capture, info->is_verbose ? 0 : COMMAND_COLUMNS);
 	int64_t wall = capture->n_segments ? capture->segments[0].wall_ns : 0;
 	g_autoptr(GDateTime) start = wall ? g_date_time_new_from_unix_utc(wall / 1000000000) : NULL;
 	g_autofree char *when = start ? g_date_time_format(start, "%-d %b %Y %H:%M:%S UTC") : NULL;
 	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
 	g_autofree char *bytes = text_bytes(prof_reader_info(capture->reader)->bytes);
+	struct out command;
 
 	add_name(line, capture->file);
 	out_text(line, ": ");
-	if (command)
-		out_text(line, command);
-	else
+	out_init(&command, -1);
+	capture_print_command(capture, &command);
+	if (!capture_metadata(capture, "command")) {
 		out_text(line, capture_is_system(capture) ? _("the system") : _("processes"));
+	} else if (info->is_verbose || text_width(command.text->str) <= COMMAND_COLUMNS) {
+		out_text(line, command.text->str);
+	} else {
+		g_autofree char *cut = text_fit(command.text->str, COMMAND_COLUMNS, TEXT_LEFT);
+
+		out_text(line, cut);
+	}
+	out_done(&command);
 	if (host) {
 		out_text(line, _(" on "));
 		add_name(line, host);
@@ -574,6 +558,11 @@ static void add_threads(const struct info *info, struct out *line)
 	out_done(&named);
 }
 
+static char *share_of(uint64_t part, uint64_t whole)
+{
+	return text_percent(100.0 * (double)part / (double)whole, false);
+}
+
 /* "libc.so.6 44 %, shop 42 %, kernel 14 %; every sample has a name" */
 static void add_code(const struct info *info, struct out *line)
 {
@@ -584,8 +573,7 @@ static void add_code(const struct info *info, struct out *line)
 		const struct subject *at = &g_array_index(info->images, struct subject, i);
 		const char *path = names_image_at(names, at->index)->path;
 		const char *slash = path ? strrchr(path, '/') : NULL;
-		g_autofree char *share =
-			text_percent(100.0 * (double)at->samples / (double)samples, false);
+		g_autofree char *share = share_of(at->samples, samples);
 
 		separate(line, ", ");
 		add_name(line, g_strcmp0(path, "[kernel]") == 0 ? _("kernel")
@@ -597,8 +585,7 @@ static void add_code(const struct info *info, struct out *line)
 	if (samples == 0)
 		return;
 	if (others * 200 >= samples) {
-		g_autofree char *share =
-			text_percent(100.0 * (double)others / (double)samples, false);
+		g_autofree char *share = share_of(others, samples);
 
 		separate(line, ", ");
 		out_printf(line, _("others %s %%"), share);
@@ -616,10 +603,9 @@ static void add_code(const struct info *info, struct out *line)
 
 static void add_host(const struct info *info, struct out *line)
 {
-	const struct capture *capture = info->reader.capture;
-	const char *kernel = capture_metadata(capture, "kernel");
-	const char *arch = capture_metadata(capture, "arch");
-	const char *cpus = capture_metadata(capture, "cpus");
+	const char *kernel = capture_metadata(info->reader.capture, "kernel");
+	const char *arch = capture_metadata(info->reader.capture, "arch");
+	const char *cpus = capture_metadata(info->reader.capture, "cpus");
 	uint64_t n_cpus = cpus ? g_ascii_strtoull(cpus, NULL, 10) : 0;
 
 	if (kernel) {
@@ -636,12 +622,54 @@ static void add_host(const struct info *info, struct out *line)
 	}
 }
 
-static void print_summary(const struct info *info, struct out *out)
+static void print_details(const struct info *info, struct out *out)
+{
+	const struct capture *capture = info->reader.capture;
+	const uint64_t *unwind = info->functions.unwind;
+	g_autofree char *events = text_count(capture_events(capture));
+	g_autoptr(GList) keys =
+		g_list_sort(g_hash_table_get_keys(capture->metadata), (GCompareFunc)(void *)strcmp);
+	struct reader all = info->reader;
+
+	out_printf(out, _("\nEvents: %s, segments: %zu, epochs: %u\n"), events, capture->n_segments,
+		   prof_reader_info(capture->reader)->epochs);
+	out_printf(out,
+		   _("User stacks: %" PRIu64 " complete, %" PRIu64 " truncated, %" PRIu64
+		     " guessed, %" PRIu64 " none, %" PRIu64 " without memory\n"),
+		   unwind[UNWIND_COMPLETE], unwind[UNWIND_TRUNCATED], unwind[UNWIND_GUESSED],
+		   unwind[UNWIND_NONE], unwind[UNWIND_NO_MEMORY]);
+	out_printf(out, _("Samples without a name: %" PRIu64 "\n"), info->functions.unresolved);
+	for (const GList *key = keys; key; key = key->next) {
+		/* Its words are separated by zeros. */
+		if (strcmp(key->data, "command") == 0)
+			continue;
+		text_cell(out, key->data, 14, TEXT_LEFT);
+		out_char(out, ' ');
+		text_cell(out, capture_metadata(capture, key->data), 0, TEXT_LEFT);
+		out_char(out, '\n');
+	}
+	for (guint i = info->tables->len; i > 0; i--)
+		if (g_array_index(info->tables, struct table_info, i - 1).chunks == 0)
+			g_array_remove_index(info->tables, i - 1);
+	all.limit = 0;
+	for (enum listing i = TABLES; i < LISTINGS; i++) {
+		const struct table table = table_of(info, i);
+
+		if (table.rows == 0)
+			continue;
+		out_char(out, '\n');
+		reader_print_table(i < IMAGES ? &all : &info->reader, out, &table);
+	}
+}
+
+static void print_info(const void *data, struct out *out)
 {
 	enum { HEAD, SAMPLE, ALSO, THREADS, CODE, HOST, REDUCED, MISSING, LINES };
-	static const char *const titles[LINES] = { NULL,          N_("Samples"), N_("Also"),
-						   N_("Threads"), N_("Code"),    N_("Host"),
-						   N_("Reduced"), N_("Not here") };
+	static const char *const titles[LINES] = {
+		"",         N_("Samples"), N_("Also"),    N_("Threads"),
+		N_("Code"), N_("Host"),    N_("Reduced"), N_("Not here")
+	};
+	const struct info *info = data;
 	const struct capture *capture = info->reader.capture;
 	const char *reduced = capture_metadata(capture, "reduced");
 	struct out lines[LINES];
@@ -649,7 +677,8 @@ static void print_summary(const struct info *info, struct out *out)
 
 	for (size_t i = 0; i < LINES; i++) {
 		out_init(&lines[i], -1);
-		width = MAX_OF(width, titles[i] ? text_width(_(titles[i])) : 0);
+		if (i != HEAD)
+			width = MAX_OF(width, text_width(_(titles[i])));
 	}
 	add_verdict(info, &lines[HEAD]);
 	add_lost(info, &lines[HEAD]);
@@ -660,110 +689,57 @@ static void print_summary(const struct info *info, struct out *out)
 	add_host(info, &lines[HOST]);
 	if (reduced)
 		add_name(&lines[REDUCED], reduced);
-	for (size_t i = 0; i < LINES; i++) {
-		const char *title = titles[i] ? _(titles[i]) : "";
-
-		if (i == HEAD) {
-			text_wrap(out, lines[i].text->str, 0, 2, info->reader.columns);
-			reader_print_losses(&info->reader, out, info->reader.limit);
-			capture_print_missed_ticks(capture, out,
-						   info->is_verbose ? 0 : READER_MIN_MISSED_PCT);
-			out_char(out, '\n');
-		} else if (lines[i].text->len > 0) {
-			out_printf(out, "%s%*s", title, (int)(width + 2 - text_width(title)), "");
-			text_wrap(out, lines[i].text->str, width + 2, width + 2,
-				  info->reader.columns);
-		}
+	text_wrap(out, lines[HEAD].text->str, 0, 2, info->reader.columns);
+	reader_print_losses(&info->reader, out, info->reader.limit);
+	capture_print_missed_ticks(capture, out, info->is_verbose ? 0 : READER_MIN_MISSED_PCT);
+	out_char(out, '\n');
+	for (size_t i = HEAD + 1; i < LINES; i++) {
+		if (lines[i].text->len == 0)
+			continue;
+		out_printf(out, "%s%*s", _(titles[i]), (int)(width + 2 - text_width(_(titles[i]))),
+			   "");
+		text_wrap(out, lines[i].text->str, width + 2, width + 2, info->reader.columns);
+	}
+	for (size_t i = 0; i < LINES; i++)
 		out_done(&lines[i]);
-	}
-}
-
-/* ---- text: the details ----------------------------------------------------------------------- */
-
-static gint compare_keys(gconstpointer left, gconstpointer right)
-{
-	return strcmp(*(const char *const *)left, *(const char *const *)right);
-}
-
-/* Prints the metadata as recorded, except the command, whose words are separated by zeros. */
-static void print_metadata(const struct info *info, struct out *out)
-{
-	const struct capture *capture = info->reader.capture;
-	guint n;
-	g_autofree gpointer *keys = g_hash_table_get_keys_as_array(capture->metadata, &n);
-
-	g_qsort_with_data(keys, (gint)n, sizeof(*keys), (GCompareDataFunc)(void *)compare_keys,
-			  NULL);
-	for (guint i = 0; i < n; i++) {
-		if (strcmp(keys[i], "command") == 0)
-			continue;
-		text_cell(out, keys[i], 14, TEXT_LEFT);
-		out_char(out, ' ');
-		text_cell(out, capture_metadata(capture, keys[i]), 0, TEXT_LEFT);
-		out_char(out, '\n');
-	}
-}
-
-static void print_details(struct info *info, struct out *out)
-{
-	const struct capture *capture = info->reader.capture;
-	const uint64_t *unwind = info->functions.unwind;
-	g_autofree char *events = text_count(capture_events(capture));
-	struct reader all = info->reader;
-	struct table tables,
-		images = table_of(info, info->images, get_image, image_members),
-		processes = table_of(info, info->processes, get_process, process_members);
-	struct table sources = table_of(info, capture->sampled->all, get_event, NULL);
-
-	out_printf(out, _("\nEvents: %s, segments: %zu, epochs: %u\n"), events, capture->n_segments,
-		   prof_reader_info(capture->reader)->epochs);
-	out_printf(out,
-		   _("User stacks: %" PRIu64 " complete, %" PRIu64 " truncated, %" PRIu64
-		     " guessed, %" PRIu64 " none, %" PRIu64 " without memory\n"),
-		   unwind[UNWIND_COMPLETE], unwind[UNWIND_TRUNCATED], unwind[UNWIND_GUESSED],
-		   unwind[UNWIND_NONE], unwind[UNWIND_NO_MEMORY]);
-	out_printf(out, _("Samples without a name: %" PRIu64 "\n"), info->functions.unresolved);
-	print_metadata(info, out);
-	for (guint i = info->tables->len; i > 0; i--)
-		if (g_array_index(info->tables, struct table_info, i - 1).chunks == 0)
-			g_array_remove_index(info->tables, i - 1);
-	tables = table_of(info, info->tables, get_table, table_members);
-	table_add_column(&tables, ROWS, COLUMN_COUNT, _("rows"));
-	table_add_column(&tables, CHUNKS, COLUMN_COUNT, _("chunks"));
-	table_add_column(&tables, BYTES, COLUMN_SIZE, _("size"));
-	table_add_column(&tables, BYTES_A_ROW, COLUMN_REAL, _("bytes/row"));
-	table_add_column(&tables, NAME, COLUMN_NAME, _("table"));
-	table_add_column(&sources, SAMPLES, COLUMN_COUNT, _("samples"));
-	table_add_column(&sources, WEIGHT, COLUMN_COUNT, _("weight"));
-	table_add_column(&sources, UNIT, COLUMN_WORD, _("unit"));
-	table_add_column(&sources, NAME, COLUMN_NAME, _("event"));
-	table_add_column(&images, SAMPLES, COLUMN_COUNT, _("samples"));
-	table_add_column(&images, NAME, COLUMN_NAME, _("image"));
-	table_add_column(&processes, SAMPLES, COLUMN_COUNT, _("samples"));
-	table_add_column(&processes, PID, COLUMN_NUMBER, _("pid"));
-	table_add_column(&processes, NAME, COLUMN_NAME, _("process"));
-	all.limit = 0;
-	for (size_t i = 0; i < 4; i++) {
-		const struct table *const printed[] = { &tables, &sources, &images, &processes };
-
-		if (printed[i]->rows == 0)
-			continue;
-		out_char(out, '\n');
-		reader_print_table(i < 2 ? &all : &info->reader, out, printed[i]);
-	}
+	if (info->is_verbose)
+		print_details(info, out);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
+static int check_options(void *data)
+{
+	if (((const struct info *)data)->reader.format == READER_CSV)
+		return cli_usage_error(_("info prints text, json or ndjson"));
+	return CLI_CONTINUE;
+}
+
+static bool info_query(void *data, char **operands, GError **error)
+{
+	struct info *info = data;
+
+	if (!reader_open(&info->reader, operands[0], error) ||
+	    !capture_check(info->reader.capture, 0, error))
+		return false;
+	info->processes = g_array_new(FALSE, TRUE, sizeof(struct subject));
+	info->functions.by = TALLY_FUNCTION;
+	info->threads.by = TALLY_THREAD;
+	info->functions.wants_all_events = info->threads.wants_all_events = true;
+	if (!gather_tables(info, error) || !tally_run(&info->functions, &info->reader, error) ||
+	    !tally_run(&info->threads, &info->reader, error) ||
+	    !capture_each_exit(info->reader.capture, note_exit, info, error))
+		return false;
+	gather_processes(info);
+	gather_images(info);
+	return true;
+}
+
 static void info_done(struct info *info)
 {
-	json_done(&info->json);
-	if (info->tables)
-		g_array_unref(info->tables);
-	if (info->processes)
-		g_array_unref(info->processes);
-	if (info->images)
-		g_array_unref(info->images);
+	g_clear_pointer(&info->tables, g_array_unref);
+	g_clear_pointer(&info->processes, g_array_unref);
+	g_clear_pointer(&info->images, g_array_unref);
 	tally_done(&info->functions);
 	tally_done(&info->threads);
 	reader_done(&info->reader);
@@ -771,32 +747,19 @@ static void info_done(struct info *info)
 
 int verb_info(int argc, char **argv)
 {
-	static const struct cli_spec spec = { N_("FILE"), N_("Show what a capture contains."), 1,
-					      1 };
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE"), N_("Show what a capture contains."), 1, 1 },
+		.check = check_options,
+		.query = info_query,
+		.print = print_info,
+		.write = write_info,
+	};
 	CLEANUP(info_done)
 	struct info info = { .reader.limit = READER_LIMIT_UNSET,
 			     .reader.text_limit = DEFAULT_LIMIT };
 	const struct cli_group groups[] = { { NULL, options, &info },
 					    { N_("Output"), reader_output_options, &info.reader },
 					    { NULL } };
-	struct out *out = out_stdout();
-	GError *error = NULL;
-	int status = cli_parse(&spec, groups, &argc, &argv);
 
-	json_init(&info.json, out);
-	if (status != CLI_CONTINUE)
-		return status;
-	if (info.reader.format == READER_CSV)
-		return cli_usage_error(_("info prints text, json or ndjson"));
-	if (!gather(&info, argv[0], &error))
-		return cli_fail(error);
-	capture_warn(info.reader.capture);
-	if (info.reader.format != READER_TEXT) {
-		write_info(&info);
-		return CLI_OK;
-	}
-	print_summary(&info, out);
-	if (info.is_verbose)
-		print_details(&info, out);
-	return CLI_OK;
+	return reader_run(&verb, groups, &info, argc, argv);
 }

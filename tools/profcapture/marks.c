@@ -35,8 +35,6 @@ struct marks {
 	struct reader reader;
 	GHashTable *by_name; /* set of struct series */
 	GPtrArray *all;      /* the same, in output order */
-	bool incomplete;
-	struct json json;
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -129,34 +127,24 @@ static gint compare_series(gconstpointer left, gconstpointer right)
 	return order ? order : (int)a->instants - (int)b->instants;
 }
 
-static void list_series(struct marks *marks)
-{
-	GHashTableIter iter;
-	gpointer series;
-
-	g_hash_table_iter_init(&iter, marks->by_name);
-	while (g_hash_table_iter_next(&iter, &series, NULL))
-		g_ptr_array_add(marks->all, series);
-	g_ptr_array_sort(marks->all, compare_series);
-}
-
 /* ---- output ---------------------------------------------------------------------------------- */
 
+/* Durations come last; computed ones after those that are kept. */
 enum field {
 	GROUP,
 	NAME,
 	GROUP_AND_NAME,
 	KIND,
 	COUNT,
+	NO_END,
+	NO_BEGIN,
 	TOTAL,
 	MIN,
+	MAX,
 	MEAN,
 	MEDIAN,
 	P95,
 	P99,
-	MAX,
-	NO_END,
-	NO_BEGIN,
 };
 
 static const struct table_member members[] = {
@@ -176,13 +164,18 @@ static const struct table_member members[] = {
 	{ NULL },
 };
 
+static char *full_name(const struct series *series)
+{
+	return g_strdup_printf("%s/%s", series->group ? series->group : "-",
+			       series->name ? series->name : "-");
+}
+
 /* "orders/order (2 without an end)" */
 static char *describe(const struct series *series)
 {
-	GString *text = g_string_new(NULL);
+	g_autofree char *name = full_name(series);
+	GString *text = g_string_new(name);
 
-	g_string_printf(text, "%s/%s", series->group ? series->group : "-",
-			series->name ? series->name : "-");
 	if (series->no_end)
 		g_string_append_printf(text, _(" (%" PRIu64 " without an end)"), series->no_end);
 	if (series->no_begin)
@@ -190,61 +183,33 @@ static char *describe(const struct series *series)
 	return g_string_free(text, FALSE);
 }
 
-static uint64_t duration_of(struct durations *durations, enum field field)
-{
-	switch (field) {
-	case TOTAL:
-		return durations->total_ns;
-	case MIN:
-		return durations->min_ns;
-	case MEAN:
-		return durations_mean(durations);
-	case MEDIAN:
-		return durations_percentile(durations, 50);
-	case P95:
-		return durations_percentile(durations, 95);
-	case P99:
-		return durations_percentile(durations, 99);
-	default:
-		return durations->max_ns;
-	}
-}
-
 static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	const struct marks *marks = data;
 	struct series *series = marks->all->pdata[row];
+	struct durations *d = &series->durations;
+	const uint64_t numbers[] = {
+		[COUNT] = series->count, [NO_END] = series->no_end, [NO_BEGIN] = series->no_begin,
+		[TOTAL] = d->total_ns,   [MIN] = d->min_ns,         [MAX] = d->max_ns
+	};
+	static const unsigned percents[] = { [MEDIAN] = 50, [P95] = 95, [P99] = 99 };
 
-	switch ((enum field)field) {
-	case GROUP:
-		*ret_cell = cell_text(series->group);
-		break;
-	case NAME:
-		*ret_cell = cell_text(series->name);
-		break;
-	case GROUP_AND_NAME:
+	if (field == GROUP || field == NAME)
+		*ret_cell = cell_text(field == GROUP ? series->group : series->name);
+	else if (field == GROUP_AND_NAME)
 		*ret_cell = cell_own_text(describe(series));
-		break;
-	case KIND:
+	else if (field == KIND)
 		*ret_cell = cell_text(series->instants ? "instant" : "span");
-		break;
-	case COUNT:
-		*ret_cell = cell_uint(series->count);
-		break;
-	case NO_END:
-		*ret_cell = cell_uint(series->no_end);
-		break;
-	case NO_BEGIN:
-		*ret_cell = cell_uint(series->no_begin);
-		break;
-	default:
-		if (durations_count(&series->durations) > 0)
-			*ret_cell = cell_uint(duration_of(&series->durations, field));
-	}
+	else if (field < TOTAL || (field < MEAN && durations_count(d) > 0))
+		*ret_cell = cell_uint(numbers[field]);
+	else if (durations_count(d) > 0)
+		*ret_cell = cell_uint(field == MEAN ? durations_mean(d)
+						    : durations_percentile(d, percents[field]));
 }
 
-static struct table table_of(const struct marks *marks)
+static struct table table_of(const void *data)
 {
+	const struct marks *marks = data;
 	struct table table = {
 		.rows = marks->all->len, .get = get_cell, .data = marks, .members = members
 	};
@@ -260,104 +225,75 @@ static struct table table_of(const struct marks *marks)
 }
 
 /* "80,000 orders/order took 6.81 s over 4 threads; 1 % took longer than 618 us." */
-static void print_verdict(struct series *series, struct out *out)
+static void print_verdict(const void *data, struct out *out)
 {
+	struct series *series = ((const struct marks *)data)->all->pdata[0];
 	struct durations *d = &series->durations;
-	g_autofree char *count = text_count(durations_count(d)),
-			*total = text_duration(d->total_ns);
-	g_autofree char *p99 = NULL, *plain = NULL, *name = NULL;
-	guint threads = series->threads ? g_hash_table_size(series->threads) : 0;
+	guint n = durations_count(d),
+	      threads = series->threads ? g_hash_table_size(series->threads) : 0;
+	g_autofree char *count = text_count(n), *total = text_duration(d->total_ns);
+	g_autofree char *plain = full_name(series), *name = text_escape(plain);
 
-	if (durations_count(d) == 0)
+	if (n == 0)
 		return;
-	p99 = text_duration(durations_percentile(d, 99));
-	plain = g_strdup_printf("%s/%s", series->group ? series->group : "-",
-				series->name ? series->name : "-");
-	name = text_escape(plain);
 	out_printf(out, _("%s %s took %s"), count, name, total);
 	if (threads > 1)
 		out_printf(out, _(" over %u threads"), threads);
-	if (durations_count(d) >= 100)
+	if (n >= 100) {
+		g_autofree char *p99 = text_duration(durations_percentile(d, 99));
+
 		out_printf(out, _("; 1 %% took longer than %s"), p99);
-	out_text(out, ".\n");
-}
-
-static void print_marks(struct marks *marks, struct out *out)
-{
-	const struct table table = table_of(marks);
-
-	reader_print_losses(&marks->reader, out, READER_LOSSES);
-	reader_print_lost_names(&marks->reader, out);
-	if (marks->incomplete)
-		out_text(out,
-			 _("Marks may be missing: counts may be low, and begins without an end, "
-			   "or whole spans, wrong\n"));
-	if (marks->all->len == 0) {
-		out_text(out, _("No marks of these threads at that time\n"));
-		return;
 	}
-	print_verdict(marks->all->pdata[0], out);
-	if (reader_is_complete(&marks->reader))
-		out_text(out, _("Lost: nothing.\n"));
-	out_char(out, '\n');
-	reader_print_table(&marks->reader, out, &table);
-}
-
-static void write_marks(struct marks *marks)
-{
-	const struct table table = table_of(marks);
-	struct json *json = &marks->json;
-
-	reader_begin(&marks->reader, json, "marks",
-		     reader_shown(&marks->reader, table.rows) < table.rows);
-	if (marks->reader.format == READER_JSON)
-		json_bool(json, "incomplete", marks->incomplete);
-	reader_write_table(&marks->reader, json, &table);
-	reader_end(&marks->reader, json);
+	out_text(out, ".\n");
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static bool marks_run(struct marks *marks, const char *file, GError **error)
+static bool marks_query(void *data, char **operands, GError **error)
 {
+	struct marks *marks = data;
 	struct reader *reader = &marks->reader;
-	bool has_marks;
+	GHashTableIter iter;
+	gpointer series;
 
-	if (!reader_open(reader, file, error) ||
-	    !capture_check(reader->capture, PROF_TABLE_MARK, error) ||
-	    !reader_has_rows(reader, PROF_TABLE_MARK, &has_marks, error))
+	if (!reader_open_rows(reader, operands[0], PROF_TABLE_MARK,
+			      _("capture '%s' has no marks. Programs that 'profctl record' starts "
+				"make them with <prof/mark.h> or libprofcollector"),
+			      error) ||
+	    !capture_check(reader->capture, PROF_TABLE_MARK, error))
 		return false;
-	if (!has_marks) {
-		capture_warn(reader->capture);
-		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
-			    _("capture '%s' has no marks. Programs that 'profctl record' starts "
-			      "make them with <prof/mark.h> or libprofcollector"),
-			    file);
-		return false;
-	}
 	marks->by_name = g_hash_table_new_full(series_hash, series_equal, series_free, NULL);
 	marks->all = g_ptr_array_new();
 	if (!spans_read(reader->capture, add_span, marks, error))
 		return false;
-	list_series(marks);
-	marks->incomplete = reader_misses_rows(reader, "mark");
+	g_hash_table_iter_init(&iter, marks->by_name);
+	while (g_hash_table_iter_next(&iter, &series, NULL))
+		g_ptr_array_add(marks->all, series);
+	g_ptr_array_sort(marks->all, compare_series);
+	reader->is_incomplete = reader_misses_rows(reader, "mark");
 	return true;
 }
 
 static void marks_done(struct marks *marks)
 {
-	json_done(&marks->json);
-	if (marks->all)
-		g_ptr_array_unref(marks->all);
-	if (marks->by_name)
-		g_hash_table_unref(marks->by_name);
+	g_clear_pointer(&marks->all, g_ptr_array_unref);
+	g_clear_pointer(&marks->by_name, g_hash_table_unref);
 	reader_done(&marks->reader);
 }
 
 int verb_marks(int argc, char **argv)
 {
-	static const struct cli_spec spec = {
-		N_("FILE"), N_("Show how often and how long marks were, by group and name."), 1, 1
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE"),
+			  N_("Show how often and how long marks were, by group and name."), 1, 1 },
+		.query = marks_query,
+		.print = print_verdict,
+		.name = "marks",
+		.table = table_of,
+		.incomplete =
+			N_("Marks may be missing: counts may be low, and begins without an end, "
+			   "or whole spans, wrong\n"),
+		.empty = N_("No marks of these threads at that time\n"),
 	};
 	CLEANUP(marks_done)
 	struct marks marks = { .reader.limit = READER_LIMIT_UNSET,
@@ -367,18 +303,6 @@ int verb_marks(int argc, char **argv)
 					    { NULL, reader_thread_options, &marks.reader },
 					    { N_("Output"), reader_output_options, &marks.reader },
 					    { NULL } };
-	GError *error = NULL;
-	int status = cli_parse(&spec, groups, &argc, &argv);
 
-	json_init(&marks.json, out_stdout());
-	if (status != CLI_CONTINUE)
-		return status;
-	if (!marks_run(&marks, argv[0], &error))
-		return cli_fail(error);
-	capture_warn(marks.reader.capture);
-	if (marks.reader.format == READER_TEXT)
-		print_marks(&marks, out_stdout());
-	else
-		write_marks(&marks);
-	return CLI_OK;
+	return reader_run(&verb, groups, &marks, argc, argv);
 }

@@ -623,3 +623,78 @@ void reader_print_limit(const struct reader *reader, struct out *out, uint64_t s
 		out_printf(out, _("showing %" PRIu64 " of %" PRIu64 " (--limit 0 shows all)\n"),
 			   shown, all);
 }
+
+bool reader_open_rows(struct reader *reader, const char *file, unsigned table, const char *none,
+		      GError **error)
+{
+	bool has;
+
+	if (!reader_open(reader, file, error) || !reader_has_rows(reader, table, &has, error))
+		return false;
+	if (!has) {
+		capture_warn(reader->capture);
+		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED, none, file);
+	}
+	return has;
+}
+
+static void print_rows(const struct reader *reader, const struct reader_verb *verb, struct out *out)
+{
+	const struct table table = verb->table(reader);
+
+	reader_print_losses(reader, out, READER_LOSSES);
+	reader_print_lost_names(reader, out);
+	if (reader->is_incomplete)
+		out_text(out, _(verb->incomplete));
+	if (table.rows == 0) {
+		out_text(out, _(verb->empty));
+		return;
+	}
+	verb->print(reader, out);
+	if (reader_is_complete(reader))
+		out_text(out, _("Lost: nothing.\n"));
+	out_char(out, '\n');
+	reader_print_table(reader, out, &table);
+}
+
+static void write_rows(const struct reader *reader, const struct reader_verb *verb,
+		       struct json *json)
+{
+	const struct table table = verb->table(reader);
+
+	reader_begin(reader, json, verb->name, reader_shown(reader, table.rows) < table.rows);
+	if (reader->format == READER_JSON)
+		json_bool(json, "incomplete", reader->is_incomplete);
+	reader_write_table(reader, json, &table);
+	reader_end(reader, json);
+}
+
+int reader_run(const struct reader_verb *verb, const struct cli_group *groups, void *data, int argc,
+	       char **argv)
+{
+	struct reader *reader = data;
+	struct json json;
+	GError *error = NULL;
+	int status = cli_parse(&verb->spec, groups, &argc, &argv);
+
+	if (status == CLI_CONTINUE && verb->check)
+		status = verb->check(data);
+	if (status != CLI_CONTINUE)
+		return status;
+	if (!verb->query(data, argv, &error))
+		return error ? cli_fail(error) : reader->status;
+	capture_warn(reader->capture);
+	if (verb->is_paged)
+		reader_page(reader);
+	json_init(&json, out_stdout());
+	if (reader->format == READER_TEXT && verb->table)
+		print_rows(reader, verb, out_stdout());
+	else if (reader->format == READER_TEXT && verb->print)
+		verb->print(data, out_stdout());
+	else if (verb->table)
+		write_rows(reader, verb, &json);
+	else if (verb->write)
+		verb->write(data, &json);
+	json_done(&json);
+	return reader->status;
+}

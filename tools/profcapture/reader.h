@@ -2,15 +2,11 @@
 /*
  * Reader - common parts of the verbs that read captures
  *
- * Their options (time range, filters, limit, format), the open capture, and the envelope around
- * their answer:
+ * Their options (time range, filters, limit, format), the open capture, and reader_run(), which
+ * parses the options, runs the query and shows the answer. A verb whose answer is not one table
+ * writes the envelope of its JSON itself:
  *
- *     struct reader reader = { .limit = READER_LIMIT_UNSET, .text_limit = 20 };
- *     const struct cli_group groups[] = { { NULL, options, &mine },
- *                                         { NULL, reader_time_options, &reader }, …, { NULL } };
- *     …cli_parse()…
- *     if (!reader_open(&reader, argv[0], &error)) …
- *     reader_begin(&reader, &json, "report", truncated)   in JSON: everything before the data
+ *     reader_begin(&reader, &json, "report", truncated)   everything before the data
  *     …the data's members…                                 in JSON: inside the object "data"
  *     reader_end(&reader, &json)
  */
@@ -45,6 +41,9 @@ struct reader {
 	bool colored;           /* use colors in text */
 	unsigned columns;       /* of the terminal that text goes to; 0 = no limit */
 	bool timed;             /* the range is not everything */
+	/* set by the verb's query, for reader_run() */
+	bool is_incomplete; /* rows of its table may be missing */
+	int status;         /* of an answer; of a query that fails without an error */
 	/* loaded if threads are selected by name, or by reader_load_names() */
 	struct thread_names *thread_names;
 	GByteArray *verdicts; /* of reader_wants_thread(), by thread index: 0 = not known yet */
@@ -130,3 +129,31 @@ void reader_print_table(const struct reader *reader, struct out *out, const stru
 void reader_write_table(const struct reader *reader, struct json *json, const struct table *table);
 /* Prints "showing 20 of 3412" if rows are hidden. */
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all);
+
+/* A verb that reads a capture. `data` is the struct of the verb, which begins with its reader. */
+struct reader_verb {
+	struct cli_spec spec;
+	/* Checks the options; returns CLI_CONTINUE, or an exit status after a message. Or NULL. */
+	int (*check)(void *data);
+	/* Opens the capture and computes the answer. */
+	bool (*query)(void *data, char **operands, GError **error);
+	/* Both NULL: the query shows its answer itself. */
+	void (*print)(const void *data, struct out *out);
+	void (*write)(const void *data, struct json *json);
+	bool is_paged; /* the text is long */
+	/* If the answer is one table: the schema's name and the table. `print` prints the sentence
+	 * above the table. */
+	const char *name;
+	struct table (*table)(const void *data);
+	const char *incomplete; /* N_(): printed if is_incomplete */
+	const char *empty;      /* N_(): printed instead of a table without rows */
+};
+
+/* The whole of the verb; returns its exit status. The caller frees the struct, as it does after
+ * every failure. */
+int reader_run(const struct reader_verb *verb, const struct cli_group *groups, void *data, int argc,
+	       char **argv);
+/* Opens a capture; fails with the message `none`, with a %s for the file, if it has no rows of the
+ * table. */
+bool reader_open_rows(struct reader *reader, const char *file, unsigned table, const char *none,
+		      GError **error);

@@ -11,6 +11,13 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+/* Where the file has damage that took rows of a table, and the time that these rows are from, as
+ * the chunks before and after the damage say. */
+struct gap {
+	uint64_t first, last; /* offsets; first > last: none */
+	int64_t from_ns, to_ns;
+};
+
 struct verify {
 	struct reader reader;
 	GArray *damages; /* struct prof_damage */
@@ -18,7 +25,10 @@ struct verify {
 	uint64_t rows_lost; /* a lower bound if is_rows_known is false */
 	bool is_rows_known;
 	enum prof_state state;
-	struct json json;
+	/* what the damage affects */
+	uint64_t present, lost; /* tables with rows, and those that lack some: BIT() */
+	uint64_t rows;          /* of the capture, as far as headers say */
+	struct gap gaps[PROF_TABLE_LAST + 1];
 };
 
 /* Data after the header of a joined capture does not belong to this one. */
@@ -43,26 +53,6 @@ static int found(const struct prof_damage *damage, void *data)
 	else
 		verify->state = PROF_STATE_DAMAGED;
 	return 0;
-}
-
-static bool verify_run(struct verify *verify, const char *file, GError **error)
-{
-	const struct prof_reader *reader;
-	int r;
-
-	if (!reader_open(&verify->reader, file, error))
-		return false;
-	reader = verify->reader.capture->reader;
-	verify->state = prof_reader_info(reader)->state;
-	verify->is_rows_known = true;
-	verify->damages = g_array_new(FALSE, FALSE, sizeof(struct prof_damage));
-	r = prof_reader_verify(reader, found, verify, &verify->chunks, &verify->good_chunks);
-	if (r < 0)
-		return capture_error(error, r, _("cannot read capture '%s'"), file);
-	if (verify->good_chunks + verify->cut_chunks < verify->chunks)
-		verify->state = PROF_STATE_DAMAGED;
-	verify->reader.capture->is_damaged = verify->state == PROF_STATE_DAMAGED;
-	return true;
 }
 
 /* ---- what the damage affects ----------------------------------------------------------------- */
@@ -94,35 +84,20 @@ static const struct verify_answer {
 	{ N_("list of losses"), BIT(PROF_TABLE_LOSS), 0 },
 };
 
-/* Of each table: where the file has damage that took rows of it, and the time that these rows are
- * from, as the chunks before and after the damage say. */
-struct gap {
-	uint64_t first, last; /* offsets; first > last: none */
-	int64_t from_ns, to_ns;
-};
-
-struct effect {
-	const struct verify *verify;
-	uint64_t present, lost; /* tables with rows, and those that lack some: BIT() */
-	uint64_t rows;          /* of the capture, as far as headers say */
-	bool lacks_end;
-	struct gap gaps[PROF_TABLE_LAST + 1];
-};
-
 static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)
 {
-	struct effect *effect = data;
-	const struct capture *capture = effect->verify->reader.capture;
+	struct verify *verify = data;
+	const struct capture *capture = verify->reader.capture;
 	int64_t from = capture_time(capture, chunk->segment, chunk->t_min);
 	int64_t to = capture_time(capture, chunk->segment, chunk->t_max);
 	struct gap *gap;
 
 	(void)error;
-	effect->rows += chunk->rows;
+	verify->rows += chunk->rows;
 	if (chunk->table > PROF_TABLE_LAST)
 		return true;
-	gap = &effect->gaps[chunk->table];
-	effect->present |= BIT(chunk->table);
+	gap = &verify->gaps[chunk->table];
+	verify->present |= BIT(chunk->table);
 	if (chunk->offset < gap->first) {
 		gap->from_ns = MAX_OF(gap->from_ns, to);
 	} else if (chunk->offset > gap->last) {
@@ -134,51 +109,43 @@ static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **erro
 	return true;
 }
 
-static bool find_effect(const struct verify *verify, struct effect *effect, GError **error)
+static bool find_effect(struct verify *verify, GError **error)
 {
-	*effect = (struct effect){ .verify = verify,
-				   .lacks_end = verify->cut_chunks > 0 ||
-						verify->state == PROF_STATE_UNFINISHED };
 	for (unsigned table = 0; table <= PROF_TABLE_LAST; table++)
-		effect->gaps[table] = (struct gap){ .first = UINT64_MAX,
+		verify->gaps[table] = (struct gap){ .first = UINT64_MAX,
 						    .to_ns = verify->reader.capture->duration_ns };
 	for (guint i = 0; i < verify->damages->len; i++) {
 		const struct prof_damage *damage =
 			&g_array_index(verify->damages, struct prof_damage, i);
+		/* Without a table, rows of any may be lost. */
+		unsigned first = damage->table ? damage->table : 1;
+		unsigned last = damage->table ? damage->table : PROF_TABLE_LAST;
 
-		if (damage->rows == 0 || damage->table > PROF_TABLE_LAST ||
-		    belongs_to_second(verify, damage) ||
+		if (damage->rows == 0 || belongs_to_second(verify, damage) ||
 		    (damage->reason == PROF_DAMAGE_CUT && !damage->table))
 			continue;
-		for (unsigned table = 1; table <= PROF_TABLE_LAST; table++) {
-			struct gap *gap = &effect->gaps[table];
+		for (unsigned table = first; table <= last && table <= PROF_TABLE_LAST; table++) {
+			struct gap *gap = &verify->gaps[table];
 
-			/* Without a table, rows of any may be lost. */
-			if (damage->table && damage->table != table)
-				continue;
-			effect->lost |= BIT(table);
+			verify->lost |= BIT(table);
 			gap->first = MIN_OF(gap->first, damage->offset);
 			gap->last = MAX_OF(gap->last, damage->offset);
 		}
 	}
-	return capture_each_chunk(verify->reader.capture, 0, note_chunk, effect, error);
+	return capture_each_chunk(verify->reader.capture, 0, note_chunk, verify, error);
 }
 
-static void add_item(GString *list, const char *item)
+/* Takes the clause. */
+static void add_clause(GString *sentence, const char *separator, char *clause)
 {
-	g_string_append_printf(list, "%s%s", list->len ? ", " : "", item);
-}
-
-static void add_clause(GString *sentence, char *clause)
-{
-	g_string_append_printf(sentence, "%s%s", sentence->len ? "; " : "", clause);
+	g_string_append_printf(sentence, "%s%s", sentence->len ? separator : "", clause);
 	g_free(clause);
 }
 
 /* "Affected: marks, 1.12 s to 1.86 s; names in report. Not affected: annotate." */
-static void print_effect(const struct effect *effect, struct out *out)
+static void print_effect(const struct verify *verify, struct out *out)
 {
-	const struct prof_reader *reader = effect->verify->reader.capture->reader;
+	const struct capture *capture = verify->reader.capture;
 	g_autoptr(GString) events = g_string_new(NULL);
 	g_autoptr(GString) names = g_string_new(NULL);
 	g_autoptr(GString) others = g_string_new(NULL);
@@ -187,21 +154,21 @@ static void print_effect(const struct effect *effect, struct out *out)
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
 		const struct verify_answer *answer = &answers[i];
 
-		if (!(effect->present & answer->events))
+		if (!(verify->present & answer->events))
 			continue;
-		add_item(effect->lost & answer->events  ? events
-			 : effect->lost & answer->names ? names
-							: others,
-			 _(answer->name));
+		add_clause(verify->lost & answer->events  ? events
+			   : verify->lost & answer->names ? names
+							  : others,
+			   ", ", g_strdup(_(answer->name)));
 	}
 	for (unsigned table = 1; table <= PROF_TABLE_LAST; table++) {
-		const struct prof_table_def *def = prof_reader_table(reader, table);
+		const struct prof_table_def *def = prof_reader_table(capture->reader, table);
 
-		if (!(effect->lost & effect->present & BIT(table)) || !def ||
+		if (!(verify->lost & verify->present & BIT(table)) || !def ||
 		    !(def->flags & PROF_TABLE_TIMED))
 			continue;
-		from_ns = MIN_OF(from_ns, effect->gaps[table].from_ns);
-		to_ns = MAX_OF(to_ns, effect->gaps[table].to_ns);
+		from_ns = MIN_OF(from_ns, verify->gaps[table].from_ns);
+		to_ns = MAX_OF(to_ns, verify->gaps[table].to_ns);
 	}
 	if (events->len && from_ns <= to_ns) {
 		g_autofree char *from = text_duration((uint64_t)MAX_OF(from_ns, 0));
@@ -210,12 +177,11 @@ static void print_effect(const struct effect *effect, struct out *out)
 		g_string_append_printf(events, _(", %s to %s"), from, to);
 	}
 	if (names->len)
-		add_clause(events, g_strdup_printf(_("names in %s"), names->str));
-	if (effect->lacks_end) {
-		g_autofree char *end =
-			text_duration((uint64_t)effect->verify->reader.capture->duration_ns);
+		add_clause(events, "; ", g_strdup_printf(_("names in %s"), names->str));
+	if (verify->cut_chunks > 0 || verify->state == PROF_STATE_UNFINISHED) {
+		g_autofree char *end = text_duration((uint64_t)capture->duration_ns);
 
-		add_clause(events, g_strdup_printf(_("everything after %s"), end));
+		add_clause(events, "; ", g_strdup_printf(_("everything after %s"), end));
 		g_string_truncate(others, 0);
 	}
 	if (events->len)
@@ -229,7 +195,8 @@ static void print_effect(const struct effect *effect, struct out *out)
 
 /* ---- the damage, as a table ------------------------------------------------------------------ */
 
-enum field { OFFSET, BYTES, TABLE, STREAM, SEQUENCE, ROWS, REASON, DESCRIPTION };
+/* The numbers come first. */
+enum field { OFFSET, BYTES, STREAM, SEQUENCE, ROWS, TABLE, REASON, DESCRIPTION };
 
 static const struct table_member members[] = {
 	{ "offset", OFFSET },     { "bytes", BYTES }, { "table", TABLE },   { "stream", STREAM },
@@ -253,38 +220,25 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	const struct prof_damage *damage = &g_array_index(verify->damages, struct prof_damage, row);
 	const struct prof_table_def *table =
 		prof_reader_table(verify->reader.capture->reader, damage->table);
+	const uint64_t numbers[] = { [OFFSET] = damage->offset,
+				     [BYTES] = damage->bytes,
+				     [STREAM] = damage->table ? damage->stream : UINT64_MAX,
+				     [SEQUENCE] = damage->sequence,
+				     [ROWS] = damage->rows };
 
-	switch ((enum field)field) {
-	case OFFSET:
-		*ret_cell = cell_uint(damage->offset);
-		ret_cell->format = damage->offset ? 0 : COLUMN_NUMBER;
-		break;
-	case BYTES:
-		*ret_cell = cell_uint(damage->bytes);
-		break;
-	case TABLE:
+	if (field < ARRAY_SIZE(numbers))
+		*ret_cell = cell_known(numbers[field]);
+	else if (field == TABLE)
 		*ret_cell = cell_text(table ? table->name : NULL);
-		break;
-	case STREAM:
-		*ret_cell = damage->table ? cell_uint(damage->stream) : cell_unknown();
-		break;
-	case SEQUENCE:
-		*ret_cell = cell_known(damage->sequence);
-		break;
-	case ROWS:
-		*ret_cell = cell_known(damage->rows);
-		break;
-	case REASON:
+	else if (field == REASON || damage->reason >= ARRAY_SIZE(descriptions))
 		*ret_cell = cell_text(prof_damage_reason_name(damage->reason));
-		break;
-	case DESCRIPTION:
-		*ret_cell = cell_text(belongs_to_second(verify, damage)
-					      ? _("belongs to another capture")
-				      : damage->reason < ARRAY_SIZE(descriptions)
-					      ? _(descriptions[damage->reason])
-					      : prof_damage_reason_name(damage->reason));
-		break;
-	}
+	else
+		*ret_cell = cell_text(_(descriptions[damage->reason]));
+	if (field == DESCRIPTION && belongs_to_second(verify, damage))
+		*ret_cell = cell_text(_("belongs to another capture"));
+	/* A count of 0 would be empty. */
+	if (field == OFFSET && damage->offset == 0)
+		ret_cell->format = COLUMN_NUMBER;
 }
 
 static struct table table_of(const struct verify *verify)
@@ -301,9 +255,9 @@ static struct table table_of(const struct verify *verify)
 	return table;
 }
 
-static void write_verify(struct verify *verify)
+static void write_verify(const void *data, struct json *json)
 {
-	struct json *json = &verify->json;
+	const struct verify *verify = data;
 	const struct prof_reader_info *info = prof_reader_info(verify->reader.capture->reader);
 	const struct table table = table_of(verify);
 	size_t shown = reader_shown(&verify->reader, table.rows);
@@ -324,8 +278,7 @@ static void write_verify(struct verify *verify)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* "bad.cap is damaged: 1 of 38 chunks, 10,276 of 34,816 events are lost." */
-static void print_damaged(const struct verify *verify, const struct effect *effect,
-			  const char *file, struct out *out)
+static void print_damaged(const struct verify *verify, const char *file, struct out *out)
 {
 	const struct capture *capture = verify->reader.capture;
 	bool are_events = true;
@@ -335,9 +288,9 @@ static void print_damaged(const struct verify *verify, const struct effect *effe
 	g_autofree char *lost = text_count(verify->rows_lost), *all = NULL;
 
 	for (unsigned table = 1; table <= PROF_TABLE_LAST; table++)
-		are_events &= !(effect->lost & effect->present & BIT(table)) ||
+		are_events &= !(verify->lost & verify->present & BIT(table)) ||
 			      capture_is_event_table(prof_table_v1(table));
-	all = text_count(are_events ? capture->indexed_events : effect->rows);
+	all = text_count(are_events ? capture->indexed_events : verify->rows);
 	if (verify->rows_lost == 0)
 		out_printf(
 			out,
@@ -359,14 +312,15 @@ static void print_damaged(const struct verify *verify, const struct effect *effe
 				   ? _("%s is damaged: %s of %s chunks, %s of %s events are lost.")
 				   : _("%s is damaged: %s of %s chunks, %s of %s rows are lost."),
 			   file, bad, chunks, lost, all);
-	if (effect->lost && !(effect->lost & BIT(PROF_TABLE_SAMPLE)) &&
-	    effect->present & BIT(PROF_TABLE_SAMPLE))
+	if (verify->lost && !(verify->lost & BIT(PROF_TABLE_SAMPLE)) &&
+	    verify->present & BIT(PROF_TABLE_SAMPLE))
 		out_text(out, _(" Samples are whole."));
 	out_char(out, '\n');
 }
 
-static void print_verify(const struct verify *verify, const struct effect *effect, struct out *out)
+static void print_verify(const void *data, struct out *out)
 {
+	const struct verify *verify = data;
 	const struct capture *capture = verify->reader.capture;
 	const struct prof_reader_info *info = prof_reader_info(capture->reader);
 	const struct table table = table_of(verify);
@@ -387,7 +341,7 @@ static void print_verify(const struct verify *verify, const struct effect *effec
 			   file, chunks);
 		break;
 	default:
-		print_damaged(verify, effect, file, out);
+		print_damaged(verify, file, out);
 	}
 	if (info->cut_at != UINT64_MAX) {
 		g_autofree char *at = text_count(info->cut_at), *bytes = text_count(info->bytes);
@@ -398,10 +352,10 @@ static void print_verify(const struct verify *verify, const struct effect *effec
 		out_char(out, '\n');
 		reader_print_table(&verify->reader, out, &table);
 	}
-	if (verify->state != PROF_STATE_FINISHED)
-		print_effect(effect, out);
-	if (verify->state != PROF_STATE_FINISHED && verify->reader.columns > 0 &&
-	    strcmp(capture->file, "-") != 0) {
+	if (verify->state == PROF_STATE_FINISHED)
+		return;
+	print_effect(verify, out);
+	if (verify->reader.columns > 0 && strcmp(capture->file, "-") != 0) {
 		g_autofree char *word = capture_shell_word(capture->file);
 		g_autofree char *escaped = text_escape(word);
 
@@ -411,40 +365,57 @@ static void print_verify(const struct verify *verify, const struct effect *effec
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
+static int check_options(void *data)
+{
+	const struct verify *verify = data;
+
+	if (verify->reader.format == READER_CSV || verify->reader.format == READER_NDJSON)
+		return cli_usage_error(_("verify prints text or json"));
+	return CLI_CONTINUE;
+}
+
+static bool verify_query(void *data, char **operands, GError **error)
+{
+	struct verify *verify = data;
+	const struct prof_reader *reader;
+	int r;
+
+	if (!reader_open(&verify->reader, operands[0], error))
+		return false;
+	reader = verify->reader.capture->reader;
+	verify->state = prof_reader_info(reader)->state;
+	verify->is_rows_known = true;
+	verify->damages = g_array_new(FALSE, FALSE, sizeof(struct prof_damage));
+	r = prof_reader_verify(reader, found, verify, &verify->chunks, &verify->good_chunks);
+	if (r < 0)
+		return capture_error(error, r, _("cannot read capture '%s'"), operands[0]);
+	if (verify->good_chunks + verify->cut_chunks < verify->chunks)
+		verify->state = PROF_STATE_DAMAGED;
+	verify->reader.capture->is_damaged = verify->state == PROF_STATE_DAMAGED;
+	verify->reader.status = verify->state == PROF_STATE_FINISHED ? CLI_OK : CLI_UNREADABLE;
+	return find_effect(verify, error);
+}
+
 static void verify_done(struct verify *verify)
 {
-	json_done(&verify->json);
-	if (verify->damages)
-		g_array_unref(verify->damages);
+	g_clear_pointer(&verify->damages, g_array_unref);
 	reader_done(&verify->reader);
 }
 
 int verb_verify(int argc, char **argv)
 {
-	static const struct cli_spec spec = {
-		N_("FILE"),
-		N_("Check every chunk of a capture and list the damage. Exits 0 only if the capture is finished and undamaged."),
-		1, 1
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE"),
+			  N_("Check every chunk of a capture and list the damage. Exits 0 only if the capture is finished and undamaged."),
+			  1, 1 },
+		.check = check_options,
+		.query = verify_query,
+		.print = print_verify,
+		.write = write_verify,
 	};
-	struct effect effect;
-	CLEANUP(verify_done)
-	struct verify verify = { .reader.limit = 0, .reader.judges_damage = true };
+	CLEANUP(verify_done) struct verify verify = { .reader.judges_damage = true };
 	const struct cli_group groups[] = { { NULL, reader_output_options, &verify.reader },
 					    { NULL } };
-	struct out *out = out_stdout();
-	GError *error = NULL;
-	int status = cli_parse(&spec, groups, &argc, &argv);
 
-	json_init(&verify.json, out);
-	if (status != CLI_CONTINUE)
-		return status;
-	if (verify.reader.format == READER_CSV || verify.reader.format == READER_NDJSON)
-		return cli_usage_error(_("verify prints text or json"));
-	if (!verify_run(&verify, argv[0], &error) || !find_effect(&verify, &effect, &error))
-		return cli_fail(error);
-	if (verify.reader.format == READER_JSON)
-		write_verify(&verify);
-	else
-		print_verify(&verify, &effect, out);
-	return verify.state == PROF_STATE_FINISHED ? CLI_OK : CLI_UNREADABLE;
+	return reader_run(&verb, groups, &verify, argc, argv);
 }
