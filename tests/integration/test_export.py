@@ -150,6 +150,16 @@ def test_firefox(profcapture, capture, report, export, options):
     assert profile["meta"]["symbolicated"] is True
 
 
+def test_firefox_marks_without_an_end(capture, export):
+    """They are in order, the same in each run."""
+    profiles = [export("firefox") for _ in range(3)]
+    assert profiles[0] == profiles[1] == profiles[2]
+    marks = [thread["markers"] for thread in json.loads(profiles[0])["threads"]]
+    starts = [[start for start, phase in zip(table["startTime"], table["phase"]) if phase == 2] for table in marks]
+    assert any(len(times) > 1 for times in starts)
+    assert all(times == sorted(times) for times in starts)
+
+
 # a gauge is the sum of its changes, as the profiler computes it; a sum has only the changes
 @pytest.mark.parametrize("options", [(), ("--from", "100ms..400ms"), ("--pid", "137")], ids=" ".join)
 def test_firefox_counters(profcapture, capture, export, options):

@@ -23,6 +23,7 @@
  */
 #include "config.h"
 
+#include "tools/common/json-copy.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
 #include "tools/profcapture/spans.h"
@@ -35,9 +36,9 @@ enum { FORMAT_VERSION = 66 };
 enum { CATEGORY_OTHER, CATEGORY_USER, CATEGORY_KERNEL, CATEGORY_JIT };
 
 struct mark {
-	const char *name, *group;
-	int64_t start_ns, end_ns;
-	enum span_kind kind;
+	int64_t time_ns; /* of its end; INT64_MAX: none */
+	uint32_t thread;
+	struct span span;
 };
 
 struct point {
@@ -45,44 +46,54 @@ struct point {
 	double value;
 };
 
+/* Different numbers, and the row of each. */
+struct row_list {
+	GArray *all; /* uint32_t */
+	GHashTable *row_of;
+};
+
 struct firefox {
 	struct export *export;
 	struct json json;
-	GHashTable *index;   /* text → index + 1 */
-	GPtrArray *strings;  /* as in the capture */
-	GArray *functions;   /* uint32_t: functions that have a row in the table of functions */
-	GArray *function_of; /* uint32_t: that row, by function */
-	GArray *resources;   /* uint32_t: image of names, by resource */
-	GArray *resource_of; /* uint32_t: resource + 1, by image; 0 = none */
-	GArray *sources;     /* uint64_t: string of a file, by source */
-	GArray *source_of;   /* uint32_t: source + 1, by row of functions; 0 = none */
-	GArray *threads;     /* uint32_t: index of names, by thread of the profile; at least one */
-	GArray *samples;     /* struct export_stack, by thread and time */
-	GPtrArray *marks;    /* GArray of struct mark, by thread of names; NULL = none */
-	/* uint32_t: index of its first allocation + 1, by thread of names; 0 = none */
-	GArray *first_event;
+	struct export_strings strings;
+	struct row_list functions; /* those that are no place in another one */
+	struct row_list resources; /* images */
+	struct row_list sources;   /* strings: the files of functions */
+	struct row_list threads;   /* at least one */
+	GArray *samples;           /* struct export_stack */
+	GArray *marks;             /* struct mark */
+	GArray *events;            /* struct allocation_event; NULL: none */
 	struct counter_values counters;
 	GPtrArray *points; /* GArray of struct point, by counter */
+	const void *rows;  /* those of the table that is being written, if it has an array */
 };
 
-/* What the columns of a table are written from. */
-struct source_rows {
-	struct firefox *firefox;
-	const void *all;
-	bool is_sum; /* of counters */
-};
-
-static uint64_t string_index(struct firefox *firefox, const char *text)
+/* Returns the number's row; adds a number that is new. */
+static uint32_t list(struct row_list *rows, uint32_t number)
 {
-	gpointer known = g_hash_table_lookup(firefox->index, text ? text : "");
+	gpointer key = GUINT_TO_POINTER(number), row;
 
-	if (!known) {
-		g_ptr_array_add(firefox->strings, g_strdup(text ? text : ""));
-		known = GUINT_TO_POINTER(firefox->strings->len);
-		g_hash_table_insert(firefox->index,
-				    firefox->strings->pdata[firefox->strings->len - 1], known);
+	if (!g_hash_table_lookup_extended(rows->row_of, key, NULL, &row)) {
+		row = GUINT_TO_POINTER(rows->all->len);
+		g_hash_table_insert(rows->row_of, key, row);
+		g_array_append_val(rows->all, number);
 	}
-	return GPOINTER_TO_UINT(known) - 1;
+	return GPOINTER_TO_UINT(row);
+}
+
+static uint32_t listed(const struct row_list *rows, size_t row)
+{
+	return g_array_index(rows->all, uint32_t, row);
+}
+
+static struct cell cell_string(struct firefox *firefox, const char *text)
+{
+	return cell_uint(export_string(&firefox->strings, text));
+}
+
+static struct cell cell_known(uint64_t number)
+{
+	return number ? cell_uint(number) : cell_unknown();
 }
 
 static struct cell cell_ms(int64_t ns)
@@ -109,11 +120,6 @@ static const char *base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path ? path : "-";
 }
 
-static uint32_t number_at(const GArray *numbers, guint i)
-{
-	return i < numbers->len ? g_array_index(numbers, uint32_t, i) : 0;
-}
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* The first are the same in every row. */
@@ -126,7 +132,6 @@ enum field {
 	ADDRESS = CONSTANTS,
 	CATEGORY,
 	COUNT,
-	DATA,
 	DEPTH,
 	END,
 	FILE_NAME,
@@ -146,90 +151,79 @@ enum field {
 	WEIGHT,
 };
 
-static void write_columns(struct json *json, const struct table *table)
+/* A table: an array for each of its members. */
+struct columns {
+	size_t rows;
+	struct cell (*get)(struct firefox *firefox, size_t row, enum field field);
+	const struct table_member *members;
+};
+
+static void write_columns(struct firefox *firefox, const struct columns *columns)
 {
 	static const struct cell constants[CONSTANTS] = { [ZERO] = { .kind = CELL_UINT },
 							  [ONE] = { .kind = CELL_UINT,
 								    .number = 1 },
 							  [NO] = { .kind = CELL_BOOL } };
 
-	for (const struct table_member *member = table->members; member->key; member++) {
-		json_begin_array(json, member->key);
-		for (size_t i = 0; i < table->rows; i++) {
-			struct cell cell = { .kind = CELL_NONE };
+	for (const struct table_member *member = columns->members; member->key; member++) {
+		json_begin_array(&firefox->json, member->key);
+		for (size_t i = 0; i < columns->rows; i++) {
+			struct cell cell =
+				member->field < CONSTANTS
+					? constants[member->field]
+					: columns->get(firefox, i, (enum field)member->field);
 
-			if (member->field < CONSTANTS)
-				cell = constants[member->field];
-			else
-				table->get(table->data, i, member->field, &cell);
-			cell_write(json, NULL, &cell);
+			cell_write(&firefox->json, NULL, &cell);
 		}
-		json_end(json);
+		json_end(&firefox->json);
 	}
 }
 
-static void write_table(struct firefox *firefox, const char *key, const struct table *table)
+static void write_table(struct firefox *firefox, const char *key, const struct columns *columns)
 {
 	json_begin_object(&firefox->json, key);
-	write_columns(&firefox->json, table);
-	json_uint(&firefox->json, "length", table->rows);
+	write_columns(firefox, columns);
+	json_uint(&firefox->json, "length", columns->rows);
 	json_end(&firefox->json);
 }
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-static void write_category(struct json *json, const char *name, const char *color)
-{
-	json_begin_object(json, NULL);
-	json_string(json, "name", name);
-	json_string(json, "color", color);
-	json_strings(json, "subcategories", (const char *const[]){ "Other", NULL });
-	json_end(json);
-}
-
-static void write_mark_schema(struct json *json)
-{
-	json_begin_array(json, "markerSchema");
-	json_begin_object(json, NULL);
-	json_string(json, "name", "Mark");
-	json_strings(json, "display",
-		     (const char *const[]){ "marker-chart", "marker-table", "timeline-overview",
-					    NULL });
-	json_string(json, "tooltipLabel", "{marker.name}");
-	json_string(json, "tableLabel", "{marker.data.group}");
-	json_string(json, "chartLabel", "{marker.name}");
-	json_begin_array(json, "fields");
-	json_begin_object(json, NULL);
-	json_string(json, "key", "group");
-	json_string(json, "label", "Group");
-	json_string(json, "format", "string");
-	json_end(json);
-	json_end(json);
-	json_end(json);
-	json_end(json);
-}
+#define TEXT(...) #__VA_ARGS__
+/* clang-format off */
+static const char categories[] = TEXT([
+	{ "name": "Other", "color": "grey", "subcategories": ["Other"] },
+	{ "name": "User", "color": "yellow", "subcategories": ["Other"] },
+	{ "name": "Kernel", "color": "orange", "subcategories": ["Other"] },
+	{ "name": "JIT", "color": "blue", "subcategories": ["Other"] }
+]);
+static const char mark_schema[] = TEXT([{
+	"name": "Mark",
+	"display": ["marker-chart", "marker-table", "timeline-overview"],
+	"tooltipLabel": "{marker.name}",
+	"tableLabel": "{marker.data.group}",
+	"chartLabel": "{marker.name}",
+	"fields": [{ "key": "group", "label": "Group", "format": "string" }]
+}]);
+static const char units[] = TEXT({ "time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns" });
+/* clang-format on */
 
 static void write_meta(struct firefox *firefox)
 {
 	const struct capture *capture = firefox->export->reader.capture;
+	const struct tally *tally = &firefox->export->tally;
 	struct json *json = &firefox->json;
-	uint64_t period = firefox->export->tally.period_ns;
 	g_autofree char *title = export_title(firefox->export);
+	/* The format has no unit for events. */
+	g_autofree char *counted = g_strdup_printf("%s, %s", tally_event_name(tally), title);
 
 	json_begin_object(json, "meta");
 	json_uint(json, "version", 27);
 	json_uint(json, "preprocessedProfileVersion", FORMAT_VERSION);
-	if (tally_is_weighted(&firefox->export->tally) && !export_is_time(firefox->export)) {
-		/* The format has no unit for events. */
-		g_autofree char *counted =
-			g_strdup_printf("%s, %s", tally_event_name(&firefox->export->tally), title);
-
-		json_string(json, "product", counted);
-	} else {
-		json_string(json, "product", title);
-	}
+	json_string(json, "product",
+		    tally_is_weighted(tally) && !export_is_time(firefox->export) ? counted : title);
 	json_string(json, "importedFrom", "profcapture " PROF_VERSION);
-	write_ms(json, "interval", period ? (int64_t)period : 1000000);
+	write_ms(json, "interval", tally->period_ns ? (int64_t)tally->period_ns : 1000000);
 	write_ms(json, "startTime", capture->n_segments ? capture->segments[0].wall_ns : 0);
 	json_uint(json, "processType", 0);
 	json_uint(json, "stackwalk", 1);
@@ -237,33 +231,22 @@ static void write_meta(struct firefox *firefox)
 	/* otherwise the profiler requests names from a server */
 	json_bool(json, "symbolicated", true);
 	json_string(json, "oscpu", capture_metadata(capture, "arch"));
-	json_begin_array(json, "categories");
-	write_category(json, "Other", "grey");
-	write_category(json, "User", "yellow");
-	write_category(json, "Kernel", "orange");
-	write_category(json, "JIT", "blue");
-	json_end(json);
-	write_mark_schema(json);
-	json_begin_object(json, "sampleUnits");
-	json_string(json, "time", "ms");
-	json_string(json, "eventDelay", "ms");
-	json_string(json, "threadCPUDelta", "ns");
-	json_end(json);
-	json_begin_array(json, "extensions");
-	json_end(json);
+	json_copy(json, "categories", categories);
+	json_copy(json, "markerSchema", mark_schema);
+	json_copy(json, "sampleUnits", units);
+	json_copy(json, "extensions", "[]");
 	json_end(json);
 }
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-static void get_sample(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_sample(struct firefox *firefox, size_t row, enum field field)
 {
-	const struct export_stack *all = ((const struct source_rows *)data)->all;
+	const struct export_stack *stack = (const struct export_stack *)firefox->rows + row;
 
-	*ret_cell = field == STACK ? cell_uint(all[row].node - 1)
-		    : field == TIME
-			    ? cell_ms_between(row ? all[row - 1].time_ns : 0, all[row].time_ns)
-			    : cell_uint(all[row].amount.weight);
+	return field == STACK  ? cell_uint(stack->node - 1)
+	       : field == TIME ? cell_ms_between(row ? stack[-1].time_ns : 0, stack->time_ns)
+			       : cell_uint(stack->amount.weight);
 }
 
 static void write_samples(struct firefox *firefox, uint32_t thread)
@@ -273,34 +256,24 @@ static void write_samples(struct firefox *firefox, uint32_t thread)
 						       { NULL } };
 	static const struct table_member cpu[] = { { "threadCPUDelta", WEIGHT }, { NULL } };
 	static const struct table_member weight[] = { { "weight", WEIGHT }, { NULL } };
-	struct source_rows rows = { .firefox = firefox };
-	struct table table = { .get = get_sample, .data = &rows, .members = members };
+	struct columns columns = { .get = get_sample, .members = members };
 	struct json *json = &firefox->json;
 
-	rows.all = export_of_thread(firefox->samples, thread, &table.rows);
+	firefox->rows = export_of_thread(firefox->samples, thread, &columns.rows);
 	json_begin_object(json, "samples");
-	write_columns(json, &table);
+	write_columns(firefox, &columns);
 	/* a sample of a CPU clock stands for the CPU time since the previous one */
-	table.members = cpu;
+	columns.members = cpu;
 	if (export_is_time(firefox->export))
-		write_columns(json, &table);
-	table.members = weight;
+		write_columns(firefox, &columns);
+	columns.members = weight;
 	if (tally_is_weighted(&firefox->export->tally))
-		write_columns(json, &table);
+		write_columns(firefox, &columns);
 	else
 		json_null(json, "weight");
 	json_string(json, "weightType", "samples");
-	json_uint(json, "length", table.rows);
+	json_uint(json, "length", columns.rows);
 	json_end(json);
-}
-
-static gint compare_times(gconstpointer left, gconstpointer right)
-{
-	const struct export_stack *a = left, *b = right;
-
-	if (a->thread != b->thread)
-		return a->thread < b->thread ? -1 : 1;
-	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
 /* ---- marks ----------------------------------------------------------------------------------- */
@@ -309,49 +282,47 @@ static void keep_mark(const struct span *span, void *data)
 {
 	struct firefox *firefox = data;
 	struct reader *reader = &firefox->export->reader;
-	struct mark mark = { span->name, span->group, span->start_ns, span->end_ns, span->kind };
-	GArray **marks;
+	struct mark mark = { span->kind == SPAN_NO_END ? INT64_MAX : span->end_ns, span->thread,
+			     *span };
 
-	if (span->end_ns < reader->from_ns || span->start_ns > reader->to_ns ||
-	    !reader_wants_thread_at(reader, span->thread, span->start_ns))
-		return;
-	if (firefox->marks->len <= span->thread)
-		g_ptr_array_set_size(firefox->marks, (gint)span->thread + 1);
-	marks = (GArray **)&firefox->marks->pdata[span->thread];
-	if (!*marks)
-		*marks = g_array_new(FALSE, FALSE, sizeof(struct mark));
-	g_array_append_val(*marks, mark);
+	if (span->end_ns >= reader->from_ns && span->start_ns <= reader->to_ns &&
+	    reader_wants_thread_at(reader, span->thread, span->start_ns))
+		g_array_append_val(firefox->marks, mark);
 }
 
-static bool has_marks(const struct firefox *firefox, uint32_t thread)
+/* Sorts by thread and end. Those without an end were reported in no order. */
+static gint compare_marks(gconstpointer left, gconstpointer right)
 {
-	return thread < firefox->marks->len && firefox->marks->pdata[thread];
+	const struct span *a = &((const struct mark *)left)->span;
+	const struct span *b = &((const struct mark *)right)->span;
+	gint order = export_compare(left, right);
+
+	if (order == 0 && a->kind == SPAN_NO_END) {
+		order = (a->start_ns > b->start_ns) - (a->start_ns < b->start_ns);
+		if (order == 0)
+			order = g_strcmp0(a->group, b->group);
+		if (order == 0)
+			order = g_strcmp0(a->name, b->name);
+	}
+	return order;
 }
 
 /* The phases are the profiler's: an instant, a span, its begin, its end. */
-static void get_mark(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_mark(struct firefox *firefox, size_t row, enum field field)
 {
 	static const unsigned phases[] = {
 		[SPAN_INSTANT] = 0, [SPAN_WHOLE] = 1, [SPAN_NO_END] = 2, [SPAN_NO_BEGIN] = 3
 	};
-	const struct source_rows *rows = data;
-	const struct mark *mark = &((const struct mark *)rows->all)[row];
+	const struct span *span = &((const struct mark *)firefox->rows)[row].span;
 
-	switch ((enum field)field) {
-	case NAME:
-		*ret_cell = cell_uint(string_index(rows->firefox, mark->name));
-		break;
-	case START:
-		if (mark->kind != SPAN_NO_BEGIN)
-			*ret_cell = cell_ms(mark->start_ns);
-		break;
-	case END:
-		if (mark->kind == SPAN_WHOLE || mark->kind == SPAN_NO_BEGIN)
-			*ret_cell = cell_ms(mark->end_ns);
-		break;
-	default:
-		*ret_cell = cell_uint(phases[mark->kind]);
-	}
+	if (field == NAME)
+		return cell_string(firefox, span->name);
+	if (field == PHASE)
+		return cell_uint(phases[span->kind]);
+	if (field == START)
+		return span->kind == SPAN_NO_BEGIN ? cell_unknown() : cell_ms(span->start_ns);
+	return span->kind == SPAN_WHOLE || span->kind == SPAN_NO_BEGIN ? cell_ms(span->end_ns)
+								       : cell_unknown();
 }
 
 static void write_marks(struct firefox *firefox, uint32_t thread)
@@ -360,80 +331,38 @@ static void write_marks(struct firefox *firefox, uint32_t thread)
 		{ "name", NAME },   { "startTime", START }, { "endTime", END },
 		{ "phase", PHASE }, { "category", ZERO },   { NULL },
 	};
-	const GArray *marks = has_marks(firefox, thread) ? firefox->marks->pdata[thread] : NULL;
-	struct source_rows rows = { .firefox = firefox, .all = marks ? marks->data : NULL };
-	const struct table table = {
-		.rows = marks ? marks->len : 0, .get = get_mark, .data = &rows, .members = members
-	};
+	struct columns columns = { .get = get_mark, .members = members };
+	const struct mark *marks = export_of_thread(firefox->marks, thread, &columns.rows);
 	struct json *json = &firefox->json;
 
+	firefox->rows = marks;
 	json_begin_object(json, "markers");
-	write_columns(json, &table);
+	write_columns(firefox, &columns);
 	json_begin_array(json, "data");
-	for (guint i = 0; i < table.rows; i++) {
-		const char *group = g_array_index(marks, struct mark, i).group;
-
+	for (size_t i = 0; i < columns.rows; i++) {
 		json_begin_object(json, NULL);
 		json_string(json, "type", "Mark");
-		json_string(json, "group", group ? group : "");
+		json_string(json, "group", marks[i].span.group ? marks[i].span.group : "");
 		json_end(json);
 	}
 	json_end(json);
-	json_uint(json, "length", table.rows);
+	json_uint(json, "length", columns.rows);
 	json_end(json);
 }
 
 /* ---- allocations ----------------------------------------------------------------------------- */
 
-static gint compare_events(gconstpointer left, gconstpointer right)
+static struct cell get_event(struct firefox *firefox, size_t row, enum field field)
 {
-	const struct allocation_event *a = left, *b = right;
+	const struct allocation_event *event = (const struct allocation_event *)firefox->rows + row;
+	const struct names *names = firefox->export->reader.capture->names;
 
-	if (a->thread != b->thread)
-		return a->thread < b->thread ? -1 : 1;
-	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
-}
-
-static void sort_allocations(struct firefox *firefox)
-{
-	GArray *events = firefox->export->allocations ? firefox->export->allocations->events : NULL;
-
-	if (!events)
-		return;
-	g_array_sort(events, compare_events);
-	for (guint i = 0; i < events->len; i++) {
-		uint32_t thread = g_array_index(events, struct allocation_event, i).thread;
-
-		if (firefox->first_event->len <= thread)
-			g_array_set_size(firefox->first_event, thread + 1);
-		if (g_array_index(firefox->first_event, uint32_t, thread) == 0)
-			g_array_index(firefox->first_event, uint32_t, thread) = i + 1;
-	}
-}
-
-static void get_event(const void *data, size_t row, unsigned field, struct cell *ret_cell)
-{
-	const struct source_rows *rows = data;
-	const struct allocation_event *event = &((const struct allocation_event *)rows->all)[row];
-	const struct names *names = rows->firefox->export->reader.capture->names;
-
-	switch ((enum field)field) {
-	case TIME:
-		*ret_cell = cell_ms(event->time_ns);
-		break;
-	case WEIGHT:
-		*ret_cell = cell_int(llround(event->bytes));
-		break;
-	case STACK:
-		if (event->node)
-			*ret_cell = cell_uint(event->node - 1);
-		break;
-	case ADDRESS:
-		*ret_cell = cell_uint(event->block);
-		break;
-	default:
-		*ret_cell = cell_uint(names_thread_at(names, event->by)->tid);
-	}
+	return field == TIME      ? cell_ms(event->time_ns)
+	       : field == WEIGHT  ? cell_int(llround(event->bytes))
+	       : field == ADDRESS ? cell_uint(event->block)
+	       : field == THREAD  ? cell_uint(names_thread_at(names, event->by)->tid)
+	       : event->node      ? cell_uint(event->node - 1)
+				  : cell_unknown();
 }
 
 static void write_allocations(struct firefox *firefox, uint32_t thread)
@@ -443,21 +372,15 @@ static void write_allocations(struct firefox *firefox, uint32_t thread)
 		{ "stack", STACK },     { "memoryAddress", ADDRESS },
 		{ "threadId", THREAD }, { NULL },
 	};
-	struct source_rows rows = { .firefox = firefox };
-	struct table table = { .get = get_event, .data = &rows, .members = members };
-	guint first = number_at(firefox->first_event, thread);
-	const GArray *events;
+	struct columns columns = { .get = get_event, .members = members };
 
-	if (first == 0)
+	firefox->rows = export_of_thread(firefox->events, thread, &columns.rows);
+	if (columns.rows == 0)
 		return;
-	events = firefox->export->allocations->events;
-	rows.all = &g_array_index(events, struct allocation_event, first - 1);
-	for (guint i = first - 1; i < events->len; i++)
-		table.rows += g_array_index(events, struct allocation_event, i).thread == thread;
 	json_begin_object(&firefox->json, "nativeAllocations");
-	write_columns(&firefox->json, &table);
+	write_columns(firefox, &columns);
 	json_string(&firefox->json, "weightType", "bytes");
-	json_uint(&firefox->json, "length", table.rows);
+	json_uint(&firefox->json, "length", columns.rows);
 	json_end(&firefox->json);
 }
 
@@ -468,25 +391,25 @@ static void write_thread(struct firefox *firefox, uint32_t thread)
 	const struct names *names = firefox->export->reader.capture->names;
 	const struct names_thread *at = names_thread_at(names, thread);
 	const struct names_process *process = names_process_at(names, at->process);
+	const char *name = export_thread_name(firefox->export, thread);
 	g_autofree char *pid = g_strdup_printf("%" PRIu64, process->pid);
 	struct json *json = &firefox->json;
+	size_t marks;
 
 	json_begin_object(json, NULL);
-	json_string(json, "name", export_thread_name(firefox->export, thread));
+	json_string(json, "name", name);
 	json_bool(json, "isMainThread", at->tid == process->pid);
 	json_string(json, "processType", "default");
-	json_string(json, "processName",
-		    process->exe ? base_name(process->exe)
-				 : export_thread_name(firefox->export, thread));
+	json_string(json, "processName", process->exe ? base_name(process->exe) : name);
 	json_string(json, "pid", pid);
 	json_uint(json, "tid", at->tid);
-	write_ms(json, "processStartupTime", 0);
+	json_uint(json, "processStartupTime", 0);
 	json_null(json, "processShutdownTime");
-	write_ms(json, "registerTime", 0);
+	json_uint(json, "registerTime", 0);
 	json_null(json, "unregisterTime");
-	json_begin_array(json, "pausedRanges");
-	json_end(json);
-	json_bool(json, "showMarkersInTimeline", has_marks(firefox, thread));
+	json_copy(json, "pausedRanges", "[]");
+	(void)export_of_thread(firefox->marks, thread, &marks);
+	json_bool(json, "showMarkersInTimeline", marks > 0);
 	write_samples(firefox, thread);
 	write_marks(firefox, thread);
 	write_allocations(firefox, thread);
@@ -496,17 +419,19 @@ static void write_thread(struct firefox *firefox, uint32_t thread)
 /* Threads with only marks or allocations come last. The profiler needs at least one thread. */
 static void list_threads(struct firefox *firefox)
 {
-	static const uint32_t none = NAMES_NONE;
-	g_autofree bool *known = g_new0(bool, firefox->export->reader.capture->names->threads->len);
+	g_autoptr(GArray) threads = export_threads(firefox->export, firefox->samples);
+	size_t marks, events;
 
-	firefox->threads = export_threads(firefox->export, firefox->samples);
-	for (guint i = 0; i < firefox->threads->len; i++)
-		known[g_array_index(firefox->threads, uint32_t, i)] = true;
-	for (uint32_t i = 0; i < firefox->export->reader.capture->names->threads->len; i++)
-		if ((has_marks(firefox, i) || number_at(firefox->first_event, i)) && !known[i])
-			g_array_append_val(firefox->threads, i);
-	if (firefox->threads->len == 0)
-		g_array_append_val(firefox->threads, none);
+	for (guint i = 0; i < threads->len; i++)
+		(void)list(&firefox->threads, g_array_index(threads, uint32_t, i));
+	for (uint32_t i = 0; i < firefox->export->reader.capture->names->threads->len; i++) {
+		(void)export_of_thread(firefox->marks, i, &marks);
+		(void)export_of_thread(firefox->events, i, &events);
+		if (marks + events > 0)
+			(void)list(&firefox->threads, i);
+	}
+	if (firefox->threads.all->len == 0)
+		(void)list(&firefox->threads, NAMES_NONE);
 }
 
 /* ---- counters -------------------------------------------------------------------------------- */
@@ -536,19 +461,13 @@ static gint compare_points(gconstpointer left, gconstpointer right)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
-/* Row 0 of a gauge is its zero, and of a sum its first value. */
-static void get_point(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_point(struct firefox *firefox, size_t row, enum field field)
 {
-	const struct source_rows *rows = data;
-	const struct point *all = rows->all;
-	size_t i = row - !rows->is_sum, before = i ? i - 1 : 0;
+	const struct point *point = (const struct point *)firefox->rows + row;
 
-	if (field == TIME)
-		*ret_cell = row ? cell_ms_between(all[before].time_ns, all[i].time_ns)
-				: cell_ms(all[0].time_ns);
-	else
-		*ret_cell = row ? cell_double(all[i].value - (i ? all[before].value : 0))
-				: cell_uint(0);
+	return field == TIME ? cell_ms_between(row ? point[-1].time_ns : 0, point->time_ns)
+	       : row         ? cell_double(point->value - point[-1].value)
+			     : cell_uint(0);
 }
 
 static void write_display(struct json *json, const struct counter *counter)
@@ -572,228 +491,144 @@ static void write_display(struct json *json, const struct counter *counter)
 	json_begin_object(json, NULL);
 	json_string(json, "type", "value");
 	json_string(json, "source", is_sum ? "count" : "accumulated");
-	json_begin_object(json, "format");
-	json_string(json, "unit", is_bytes ? "bytes" : "number");
-	json_end(json);
+	json_copy(json, "format",
+		  is_bytes ? TEXT({ "unit" : "bytes" }) : TEXT({ "unit" : "number" }));
 	json_string(json, "label", label);
 	json_end(json);
 	json_end(json);
 	json_end(json);
 }
 
-/* Returns the first thread of a process in the profile, the main one if it is there; -1: none. */
-static gint64 thread_of(const struct firefox *firefox, uint32_t process)
+/* Its thread is the first one of its process in the profile, the main one if it is there. */
+static void write_counter(struct firefox *firefox, const struct counter *counter, GArray *points)
 {
-	const struct names *names = firefox->export->reader.capture->names;
-
-	for (guint i = 0; i < firefox->threads->len; i++)
-		if (names_thread_at(names, g_array_index(firefox->threads, uint32_t, i))->process ==
-		    process)
-			return i;
-	return -1;
-}
-
-static bool is_wanted(const struct firefox *firefox, uint32_t index)
-{
-	const struct reader *reader = &firefox->export->reader;
-	const struct counter *counter = counter_at(&firefox->counters, index);
-	const GArray *points = firefox->points->pdata[index];
-
-	return points->len > 0 && counter_is_wanted(counter, reader) &&
-	       (!(reader->tids || reader->comms) || thread_of(firefox, counter->process) >= 0);
-}
-
-static void write_counters(struct firefox *firefox)
-{
-	const struct names *names = firefox->export->reader.capture->names;
 	static const struct table_member members[] = { { "timeDeltas", TIME },
 						       { "count", COUNT },
 						       { NULL } };
-	struct source_rows rows = { .firefox = firefox };
-	struct table table = { .get = get_point, .data = &rows, .members = members };
+	const struct reader *reader = &firefox->export->reader;
+	const struct names *names = reader->capture->names;
+	struct columns columns = { .get = get_point, .members = members };
 	struct json *json = &firefox->json;
+	guint at = 0, n = firefox->threads.all->len;
+	g_autofree char *pid = NULL;
 
-	json_begin_array(json, "counters");
-	for (guint i = 0; i < firefox->points->len; i++) {
-		const struct counter *counter = counter_at(&firefox->counters, i);
-		GArray *points = firefox->points->pdata[i];
-		gint64 at = thread_of(firefox, counter->process);
-		uint32_t thread =
-			g_array_index(firefox->threads, uint32_t, (guint)MAX_OF(at, (gint64)0));
-		g_autofree char *pid = NULL;
+	while (at < n &&
+	       names_thread_at(names, listed(&firefox->threads, at))->process != counter->process)
+		at++;
+	if (points->len == 0 || !counter_is_wanted(counter, reader) ||
+	    (at == n && (reader->tids || reader->comms)))
+		return;
+	at = at < n ? at : 0;
+	pid = g_strdup_printf(
+		"%" PRIu64,
+		names_process_at(names,
+				 names_thread_at(names, listed(&firefox->threads, at))->process)
+			->pid);
+	json_begin_object(json, NULL);
+	json_string(json, "name", counter->name ? counter->name : "");
+	json_string(json, "category", counter->group ? counter->group : "");
+	json_string(json, "description", counter->unit ? counter->unit : "");
+	json_string(json, "pid", pid);
+	json_uint(json, "mainThreadIndex", at);
+	write_display(json, counter);
+	g_array_sort(points, compare_points);
+	if (counter->kind != PROF_COUNTER_SUM) {
+		const struct point zero = { g_array_index(points, struct point, 0).time_ns, 0 };
 
-		if (!is_wanted(firefox, i))
-			continue;
-		pid = g_strdup_printf(
-			"%" PRIu64,
-			names_process_at(names, names_thread_at(names, thread)->process)->pid);
-		json_begin_object(json, NULL);
-		json_string(json, "name", counter->name ? counter->name : "");
-		json_string(json, "category", counter->group ? counter->group : "");
-		json_string(json, "description", counter->unit ? counter->unit : "");
-		json_string(json, "pid", pid);
-		json_uint(json, "mainThreadIndex", (uint64_t)MAX_OF(at, (gint64)0));
-		write_display(json, counter);
-		rows.is_sum = counter->kind == PROF_COUNTER_SUM;
-		g_array_sort(points, compare_points);
-		rows.all = points->data;
-		table.rows = points->len + !rows.is_sum;
-		write_table(firefox, "samples", &table);
-		json_end(json);
+		g_array_prepend_val(points, zero);
 	}
+	firefox->rows = points->data;
+	columns.rows = points->len;
+	write_table(firefox, "samples", &columns);
 	json_end(json);
 }
 
 /* ---- what all threads share ------------------------------------------------------------------ */
 
-static unsigned category_of(const struct function *function)
-{
-	if (strcmp(function->kind, "kernel") == 0)
-		return CATEGORY_KERNEL;
-	if (strcmp(function->kind, "jit") == 0)
-		return CATEGORY_JIT;
-	return function->image > NAMES_LOST ? CATEGORY_USER : CATEGORY_OTHER;
-}
-
-static const struct function *function_at(const struct firefox *firefox, guint i)
-{
-	return functions_at(firefox->export->tally.functions, i);
-}
-
-static uint32_t function_in_row(const struct firefox *firefox, guint row)
-{
-	return g_array_index(firefox->functions, uint32_t, row);
-}
-
-static const struct names_image *resource_image(const struct firefox *firefox, guint i)
+static const struct names_image *image_at(const struct firefox *firefox, size_t row)
 {
 	return names_image_at(firefox->export->reader.capture->names,
-			      g_array_index(firefox->resources, uint32_t, i));
+			      listed(&firefox->resources, row));
 }
 
 /* Row i is node i + 1. A parent comes before its children. */
-static void get_stack(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_stack(struct firefox *firefox, size_t row, enum field field)
 {
-	const struct firefox *firefox = data;
 	const struct tally_node *node =
 		&g_array_index(firefox->export->tally.tree.nodes, struct tally_node, row + 1);
 
-	*ret_cell = cell_uint(field == FRAME ? node->entity
-			      : node->parent ? row + 1 - node->parent
-					     : 0);
+	return cell_uint(field == FRAME ? node->entity : node->parent ? row + 1 - node->parent : 0);
 }
 
-static struct cell cell_known(uint64_t number)
+static struct cell get_frame(struct firefox *firefox, size_t row, enum field field)
 {
-	return number ? cell_uint(number) : cell_unknown();
-}
+	const struct export *export = firefox->export;
+	const struct function *frame = functions_at(export->tally.functions, (uint32_t)row);
+	bool has_image = frame->image > NAMES_LOST;
 
-static void get_frame(const void *data, size_t row, unsigned field, struct cell *ret_cell)
-{
-	const struct firefox *firefox = data;
-	const struct function *frame = function_at(firefox, (guint)row);
-
-	switch ((enum field)field) {
+	switch (field) {
 	case FUNCTION:
-		*ret_cell = cell_uint(number_at(firefox->function_of,
-						export_function(firefox->export, (guint)row)));
-		break;
+		return cell_uint(list(&firefox->functions, export_function(export, (uint32_t)row)));
 	case CATEGORY:
-		*ret_cell = cell_uint(category_of(frame));
-		break;
+		return cell_uint(strcmp(frame->kind, "kernel") == 0 ? CATEGORY_KERNEL
+				 : strcmp(frame->kind, "jit") == 0  ? CATEGORY_JIT
+				 : has_image                        ? CATEGORY_USER
+								    : CATEGORY_OTHER);
 	case ADDRESS:
 		/* an address that is not an offset of a file is too large for the profiler's
 		 * numbers */
-		*ret_cell = frame->image > NAMES_LOST && frame->offset < UINT64_C(1) << 53
-				    ? cell_uint(frame->offset)
-				    : cell_int(-1);
-		break;
+		return has_image && frame->offset < UINT64_C(1) << 53 ? cell_uint(frame->offset)
+								      : cell_int(-1);
 	case LINE:
-		*ret_cell = cell_known(export_line(firefox->export, (guint)row));
-		break;
+		return cell_known(export_line(export, (uint32_t)row));
 	default:
-		*ret_cell = cell_uint(frame->depth);
+		return cell_uint(frame->depth);
 	}
 }
 
-static void get_function(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_function(struct firefox *firefox, size_t row, enum field field)
 {
-	struct firefox *firefox = (struct firefox *)data;
-	const struct function *function =
-		function_at(firefox, function_in_row(firefox, (guint)row));
-	uint32_t source = number_at(firefox->source_of, (guint)row);
+	uint32_t index = listed(&firefox->functions, row);
+	const struct function *function = functions_at(firefox->export->tally.functions, index);
+	const char *file = firefox->export->files[index];
 
-	switch ((enum field)field) {
+	switch (field) {
 	case NAME:
-		*ret_cell = cell_uint(string_index(firefox, function->name));
-		break;
+		return cell_string(firefox, function->name);
 	case RESOURCE:
-		*ret_cell = cell_int((int64_t)number_at(firefox->resource_of, function->image) - 1);
-		break;
+		return cell_int(function->image > NAMES_LOST
+					? (int64_t)list(&firefox->resources, function->image)
+					: -1);
 	case SOURCE:
-		*ret_cell = source ? cell_uint(source - 1) : cell_unknown();
-		break;
+		return file ? cell_uint(list(&firefox->sources,
+					     export_string(&firefox->strings, file)))
+			    : cell_unknown();
 	default:
-		*ret_cell = cell_known(function->line);
+		return cell_known(function->line);
 	}
 }
 
-static void get_source(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_source(struct firefox *firefox, size_t row, enum field field)
 {
 	(void)field;
-	*ret_cell =
-		cell_uint(g_array_index(((const struct firefox *)data)->sources, uint64_t, row));
+	return cell_uint(listed(&firefox->sources, row));
 }
 
-static void get_resource(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_resource(struct firefox *firefox, size_t row, enum field field)
 {
-	struct firefox *firefox = (struct firefox *)data;
-	const char *path = resource_image(firefox, (guint)row)->path;
-
-	*ret_cell = cell_uint(field == ROW ? row : string_index(firefox, base_name(path)));
+	return field == ROW ? cell_uint(row)
+			    : cell_string(firefox, base_name(image_at(firefox, row)->path));
 }
 
 static void list_functions(struct firefox *firefox)
 {
 	const struct functions *functions = firefox->export->tally.functions;
 
-	g_array_set_size(firefox->function_of, functions->all->len);
-	g_array_set_size(firefox->resource_of, firefox->export->reader.capture->names->images->len);
 	for (uint32_t i = 0; i < functions->all->len; i++) {
-		uint32_t image = functions_at(functions, i)->image;
-		uint32_t *resource = &g_array_index(firefox->resource_of, uint32_t, image);
-
-		if (image > NAMES_LOST && !*resource) {
-			g_array_append_val(firefox->resources, image);
-			*resource = firefox->resources->len;
-		}
-		if (export_function(firefox->export, i) != i)
-			continue;
-		g_array_index(firefox->function_of, uint32_t, i) = firefox->functions->len;
-		g_array_append_val(firefox->functions, i);
-	}
-}
-
-static void list_sources(struct firefox *firefox)
-{
-	g_autoptr(GHashTable) known = g_hash_table_new(g_str_hash, g_str_equal);
-
-	g_array_set_size(firefox->source_of, firefox->functions->len);
-	for (guint i = 0; i < firefox->functions->len; i++) {
-		const char *file = firefox->export->files[function_in_row(firefox, i)];
-		uint64_t name;
-		gpointer at;
-
-		if (!file)
-			continue;
-		at = g_hash_table_lookup(known, file);
-		if (!at) {
-			name = string_index(firefox, file);
-			g_array_append_val(firefox->sources, name);
-			at = GUINT_TO_POINTER(firefox->sources->len);
-			g_hash_table_insert(known, (gpointer)file, at);
-		}
-		g_array_index(firefox->source_of, uint32_t, i) = GPOINTER_TO_UINT(at);
+		if (functions_at(functions, i)->image > NAMES_LOST)
+			(void)list(&firefox->resources, functions_at(functions, i)->image);
+		if (export_function(firefox->export, i) == i)
+			(void)list(&firefox->functions, i);
 	}
 }
 
@@ -802,8 +637,8 @@ static void write_libraries(struct firefox *firefox)
 	struct json *json = &firefox->json;
 
 	json_begin_array(json, "libs");
-	for (guint i = 0; i < firefox->resources->len; i++) {
-		const struct names_image *image = resource_image(firefox, i);
+	for (guint i = 0; i < firefox->resources.all->len; i++) {
+		const struct names_image *image = image_at(firefox, i);
 
 		json_begin_object(json, NULL);
 		json_string(json, "arch",
@@ -865,31 +700,32 @@ static void write_shared(struct firefox *firefox)
 	};
 	const struct tally *tally = &firefox->export->tally;
 	struct json *json = &firefox->json;
-	struct {
-		const char *key;
-		struct table table;
-	} tables[] = {
-		{ "stackTable",
-		  { tally->tree.nodes->len - 1, get_stack, firefox, .members = stacks } },
-		{ "frameTable",
-		  { tally->functions->all->len, get_frame, firefox, .members = frames } },
-		{ "funcTable",
-		  { firefox->functions->len, get_function, firefox, .members = functions } },
-		{ "sources", { 0, get_source, firefox, .members = sources } },
-		{ "resourceTable",
-		  { firefox->resources->len, get_resource, firefox, .members = resources } },
-		{ "nativeSymbols", { .members = symbols } },
-		{ "sourceLocationTable", { .members = locations } },
-	};
 
-	list_sources(firefox);
-	tables[3].table.rows = firefox->sources->len;
+	/* Their strings come before those of the tables. */
+	for (guint i = 0; i < firefox->functions.all->len; i++) {
+		const char *file = firefox->export->files[listed(&firefox->functions, i)];
+
+		if (file)
+			(void)list(&firefox->sources, export_string(&firefox->strings, file));
+	}
 	json_begin_object(json, "shared");
-	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		write_table(firefox, tables[i].key, &tables[i].table);
+	write_table(firefox, "stackTable",
+		    &(struct columns){ tally->tree.nodes->len - 1, get_stack, .members = stacks });
+	write_table(firefox, "frameTable",
+		    &(struct columns){ tally->functions->all->len, get_frame, .members = frames });
+	write_table(firefox, "funcTable",
+		    &(struct columns){ firefox->functions.all->len, get_function,
+				       .members = functions });
+	write_table(firefox, "sources",
+		    &(struct columns){ firefox->sources.all->len, get_source, .members = sources });
+	write_table(firefox, "resourceTable",
+		    &(struct columns){ firefox->resources.all->len, get_resource,
+				       .members = resources });
+	write_table(firefox, "nativeSymbols", &(struct columns){ .members = symbols });
+	write_table(firefox, "sourceLocationTable", &(struct columns){ .members = locations });
 	json_begin_array(json, "stringArray");
-	for (guint i = 0; i < firefox->strings->len; i++)
-		json_string(json, NULL, firefox->strings->pdata[i]);
+	for (guint i = 0; i < firefox->strings.all->len; i++)
+		json_string(json, NULL, firefox->strings.all->pdata[i]);
 	json_end(json);
 	json_end(json);
 }
@@ -900,64 +736,60 @@ static void write_profile(struct firefox *firefox)
 {
 	struct json *json = &firefox->json;
 
-	firefox->samples = export_samples(firefox->export);
-	g_array_sort(firefox->samples, compare_times);
-	sort_allocations(firefox);
 	list_threads(firefox);
 	list_functions(firefox);
 	json_begin_object(json, NULL);
 	write_meta(firefox);
 	write_libraries(firefox);
-	json_begin_array(json, "pages");
-	json_end(json);
+	json_copy(json, "pages", "[]");
 	json_begin_array(json, "threads");
-	for (guint i = 0; i < firefox->threads->len; i++)
-		write_thread(firefox, g_array_index(firefox->threads, uint32_t, i));
+	for (guint i = 0; i < firefox->threads.all->len; i++)
+		write_thread(firefox, listed(&firefox->threads, i));
 	json_end(json);
-	write_counters(firefox);
+	json_begin_array(json, "counters");
+	for (guint i = 0; i < firefox->points->len; i++)
+		write_counter(firefox, counter_at(&firefox->counters, i),
+			      firefox->points->pdata[i]);
+	json_end(json);
 	write_shared(firefox);
 	json_end(json);
-}
-
-static void free_array(gpointer array)
-{
-	if (array)
-		g_array_unref(array);
 }
 
 bool export_firefox(struct export *export, struct out *out, GError **error)
 {
 	struct firefox firefox = {
 		.export = export,
-		.index = g_hash_table_new(g_str_hash, g_str_equal),
-		.strings = g_ptr_array_new_with_free_func(g_free),
-		.first_event = g_array_new(FALSE, TRUE, sizeof(uint32_t)),
-		.functions = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
-		.function_of = g_array_new(FALSE, TRUE, sizeof(uint32_t)),
-		.resources = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
-		.resource_of = g_array_new(FALSE, TRUE, sizeof(uint32_t)),
-		.sources = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
-		.source_of = g_array_new(FALSE, TRUE, sizeof(uint32_t)),
-		.marks = g_ptr_array_new_with_free_func(free_array),
-		.points = g_ptr_array_new_with_free_func(free_array),
+		.samples = export_samples(export),
+		.marks = g_array_new(FALSE, FALSE, sizeof(struct mark)),
+		.events = export->allocations ? export->allocations->events : NULL,
+		.points = g_ptr_array_new_with_free_func((GDestroyNotify)g_array_unref),
 		.counters.capture = export->reader.capture,
 	};
+	struct row_list *const lists[] = { &firefox.functions, &firefox.resources, &firefox.sources,
+					   &firefox.threads };
 	bool ok = spans_read(export->reader.capture, keep_mark, &firefox, error) &&
 		  counter_values_read(&firefox.counters, add_point, &firefox, error);
 
 	json_init(&firefox.json, out);
+	export_strings_init(&firefox.strings);
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		lists[i]->all = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+		lists[i]->row_of = g_hash_table_new(NULL, NULL);
+	}
+	g_array_sort(firefox.marks, compare_marks);
+	if (firefox.events)
+		g_array_sort(firefox.events, export_compare);
 	if (ok)
 		write_profile(&firefox);
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		g_array_unref(lists[i]->all);
+		g_hash_table_unref(lists[i]->row_of);
+	}
+	export_strings_done(&firefox.strings);
 	json_done(&firefox.json);
 	counter_values_done(&firefox.counters);
 	g_ptr_array_unref(firefox.points);
-	g_ptr_array_unref(firefox.marks);
-	g_hash_table_unref(firefox.index);
-	g_ptr_array_unref(firefox.strings);
-	for (size_t i = 0; i < 9; i++)
-		free_array((GArray *[]){ firefox.first_event, firefox.functions,
-					 firefox.function_of, firefox.resources,
-					 firefox.resource_of, firefox.sources, firefox.source_of,
-					 firefox.threads, firefox.samples }[i]);
+	g_array_unref(firefox.marks);
+	g_array_unref(firefox.samples);
 	return ok;
 }

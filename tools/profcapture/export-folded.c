@@ -19,11 +19,6 @@ static void append_name(GString *line, const char *name)
 	g_string_append(line, g_strdelimit(escaped, ";", ':'));
 }
 
-static int compare_lines(const void *left, const void *right)
-{
-	return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
 /* Merges threads of the same name, and functions that are spelled alike, into one line. */
 static GHashTable *collapse(const struct export *export)
 {
@@ -58,13 +53,13 @@ static GHashTable *collapse(const struct export *export)
 bool export_folded(struct export *export, struct out *out, GError **error)
 {
 	g_autoptr(GHashTable) counts = collapse(export);
-	g_autofree const char **lines = (const char **)g_hash_table_get_keys_as_array(counts, NULL);
+	g_autoptr(GList)
+		lines = g_list_sort(g_hash_table_get_keys(counts), (GCompareFunc)(void *)strcmp);
 
-	qsort(lines, g_hash_table_size(counts), sizeof(*lines), compare_lines);
-	for (const char **line = lines; *line; line++) {
-		const uint64_t *count = g_hash_table_lookup(counts, *line);
+	for (const GList *line = lines; line; line = line->next) {
+		const uint64_t *count = g_hash_table_lookup(counts, line->data);
 
-		out_printf(out, "%s %" PRIu64 "\n", *line, *count);
+		out_printf(out, "%s %" PRIu64 "\n", (const char *)line->data, *count);
 	}
 	return true;
 }

@@ -45,11 +45,10 @@ enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILE, FUNC
 struct pprof {
 	const struct export *export;
 	struct out *out;
-	GHashTable *index;  /* text → index + 1 */
-	GPtrArray *strings; /* UTF-8, in the order of their indexes */
-	GArray *locations;  /* struct location; index 0 is unused */
-	struct number_map
-		location_of; /* the location that it is inlined into, and a frame → index */
+	struct export_strings strings; /* index 0 is "" */
+	GArray *locations;             /* struct location; index 0 is unused */
+	/* the location that it is inlined into, and a frame → index */
+	struct number_map location_of;
 };
 
 struct location {
@@ -88,13 +87,11 @@ static void append_bytes(GByteArray *to, unsigned field, const void *bytes, size
 	g_byte_array_append(to, bytes, (guint)length);
 }
 
-static void write_message(struct pprof *pprof, unsigned field, const GByteArray *message)
+static void write_bytes(struct pprof *pprof, unsigned field, const void *bytes, size_t length)
 {
-	g_autoptr(GByteArray) head = g_byte_array_new();
+	g_autoptr(GByteArray) message = g_byte_array_new();
 
-	append_varint(head, field << 3 | 2);
-	append_varint(head, message->len);
-	out_write(pprof->out, head->data, head->len);
+	append_bytes(message, field, bytes, length);
 	out_write(pprof->out, message->data, message->len);
 }
 
@@ -106,21 +103,9 @@ static void write_number(struct pprof *pprof, unsigned field, uint64_t value)
 	out_write(pprof->out, bytes->data, bytes->len);
 }
 
-/* Returns the index of a string, which must be UTF-8. NULL is the empty string. */
-static uint64_t string_index(struct pprof *pprof, const char *text)
+static void append_text(struct pprof *pprof, GByteArray *to, unsigned field, const char *text)
 {
-	gpointer known = text ? g_hash_table_lookup(pprof->index, text) : NULL;
-	GString *valid;
-
-	if (!text || !*text)
-		return 0;
-	if (known)
-		return GPOINTER_TO_UINT(known) - 1;
-	valid = g_string_new(NULL);
-	text_append_valid(valid, text, strlen(text));
-	g_ptr_array_add(pprof->strings, g_string_free(valid, FALSE));
-	g_hash_table_insert(pprof->index, g_strdup(text), GUINT_TO_POINTER(pprof->strings->len));
-	return pprof->strings->len - 1;
+	append_number(to, field, export_string(&pprof->strings, text));
 }
 
 /* ---- the messages ---------------------------------------------------------------------------- */
@@ -129,9 +114,9 @@ static void write_type(struct pprof *pprof, unsigned field, const char *type, co
 {
 	g_autoptr(GByteArray) message = g_byte_array_new();
 
-	append_number(message, VALUE_TYPE, string_index(pprof, type));
-	append_number(message, VALUE_UNIT, string_index(pprof, unit));
-	write_message(pprof, field, message);
+	append_text(pprof, message, VALUE_TYPE, type);
+	append_text(pprof, message, VALUE_UNIT, unit);
+	write_bytes(pprof, field, message->data, message->len);
 }
 
 static void append_label(struct pprof *pprof, GByteArray *to, const char *key, const char *text,
@@ -139,8 +124,8 @@ static void append_label(struct pprof *pprof, GByteArray *to, const char *key, c
 {
 	g_autoptr(GByteArray) message = g_byte_array_new();
 
-	append_number(message, LABEL_KEY, string_index(pprof, key));
-	append_number(message, LABEL_STRING, string_index(pprof, text));
+	append_text(pprof, message, LABEL_KEY, key);
+	append_text(pprof, message, LABEL_STRING, text);
 	append_number(message, LABEL_NUMBER, number);
 	append_bytes(to, SAMPLE_LABEL, message->data, message->len);
 }
@@ -210,7 +195,7 @@ static void write_sample(struct pprof *pprof, uint32_t of_thread, const char *na
 	append_label(pprof, message, "thread", name, 0);
 	append_label(pprof, message, "pid", NULL, names_process_at(names, thread->process)->pid);
 	append_label(pprof, message, "tid", NULL, thread->tid);
-	write_message(pprof, PROFILE_SAMPLE, message);
+	write_bytes(pprof, PROFILE_SAMPLE, message->data, message->len);
 }
 
 /* Returns whether the capture records the weight of samples. */
@@ -278,7 +263,8 @@ static void write_types(struct pprof *pprof)
 	write_type(pprof, PROFILE_SAMPLE_TYPE, "inuse_objects", "count");
 	write_type(pprof, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");
 	write_number(pprof, PROFILE_DEFAULT_TYPE,
-		     string_index(pprof, export->tally.each->len ? first : "inuse_space"));
+		     export_string(&pprof->strings,
+				   export->tally.each->len ? first : "inuse_space"));
 }
 
 /* Writes the mapping of an image that contains a function. */
@@ -288,13 +274,13 @@ static void write_mapping(struct pprof *pprof, uint32_t image)
 	g_autoptr(GByteArray) message = g_byte_array_new();
 
 	append_number(message, MAPPING_ID, (uint64_t)image + 1);
-	append_number(message, MAPPING_FILE, string_index(pprof, at->path));
-	append_number(message, MAPPING_BUILD_ID, string_index(pprof, at->build_id));
+	append_text(pprof, message, MAPPING_FILE, at->path);
+	append_text(pprof, message, MAPPING_BUILD_ID, at->build_id);
 	/* all names are here, so pprof need not look for them */
 	append_number(message, MAPPING_HAS_FUNCTIONS, 1);
 	append_number(message, MAPPING_HAS_FILES, 1);
 	append_number(message, MAPPING_HAS_LINES, 1);
-	write_message(pprof, PROFILE_MAPPING, message);
+	write_bytes(pprof, PROFILE_MAPPING, message->data, message->len);
 }
 
 static void write_function(struct pprof *pprof, uint32_t index)
@@ -303,11 +289,11 @@ static void write_function(struct pprof *pprof, uint32_t index)
 	g_autoptr(GByteArray) message = g_byte_array_new();
 
 	append_number(message, FUNCTION_ID, (uint64_t)index + 1);
-	append_number(message, FUNCTION_NAME, string_index(pprof, function->name));
-	append_number(message, FUNCTION_SYSTEM_NAME, string_index(pprof, function->raw_name));
-	append_number(message, FUNCTION_FILE, string_index(pprof, pprof->export->files[index]));
+	append_text(pprof, message, FUNCTION_NAME, function->name);
+	append_text(pprof, message, FUNCTION_SYSTEM_NAME, function->raw_name);
+	append_text(pprof, message, FUNCTION_FILE, pprof->export->files[index]);
 	append_number(message, FUNCTION_START, function->line);
-	write_message(pprof, PROFILE_FUNCTION, message);
+	write_bytes(pprof, PROFILE_FUNCTION, message->data, message->len);
 }
 
 /* The innermost line comes first. */
@@ -332,7 +318,7 @@ static void write_location(struct pprof *pprof, uint32_t index)
 		append_number(line, LINE_LINE, export_line(export, frame));
 		append_bytes(message, LOCATION_LINE, line->data, line->len);
 	}
-	write_message(pprof, PROFILE_LOCATION, message);
+	write_bytes(pprof, PROFILE_LOCATION, message->data, message->len);
 }
 
 /* Returns the image with the most weight that is a file. */
@@ -401,31 +387,27 @@ bool export_pprof(struct export *export, struct out *out, GError **error)
 	struct pprof pprof = {
 		.export = export,
 		.out = out,
-		.index = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
-		.strings = g_ptr_array_new_with_free_func(g_free),
 		.locations = g_array_new(FALSE, FALSE, sizeof(struct location)),
 	};
 	static const struct location none;
 
 	number_map_init(&pprof.location_of);
 	g_array_append_val(pprof.locations, none);
-	g_ptr_array_add(pprof.strings, g_strdup(""));
+	export_strings_init(&pprof.strings);
+	(void)export_string(&pprof.strings, "");
 	write_types(&pprof);
 	write_samples(&pprof);
 	write_functions(&pprof);
 	write_times(&pprof);
-	for (guint i = 0; i < pprof.strings->len; i++) {
-		const char *text = pprof.strings->pdata[i];
-		g_autoptr(GByteArray) head = g_byte_array_new();
+	for (guint i = 0; i < pprof.strings.all->len; i++) {
+		const char *text = pprof.strings.all->pdata[i];
+		g_autoptr(GString) valid = g_string_new(NULL);
 
-		append_varint(head, PROFILE_STRING << 3 | 2);
-		append_varint(head, strlen(text));
-		out_write(out, head->data, head->len);
-		out_text(out, text);
+		text_append_valid(valid, text, strlen(text));
+		write_bytes(&pprof, PROFILE_STRING, valid->str, valid->len);
 	}
 	number_map_done(&pprof.location_of);
 	g_array_unref(pprof.locations);
-	g_hash_table_unref(pprof.index);
-	g_ptr_array_unref(pprof.strings);
+	export_strings_done(&pprof.strings);
 	return true;
 }

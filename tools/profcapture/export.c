@@ -86,20 +86,6 @@ static gint compare_stacks(gconstpointer left, gconstpointer right)
 	return order ? order : a->node < b->node ? -1 : a->node > b->node;
 }
 
-/* Returns the chosen value, to which sampled allocations are scaled up. */
-static uint64_t sum_value(const struct export *export, const struct allocation_sum *sum)
-{
-	const double values[] = {
-		[EXPORT_SAMPLES] = 0,
-		[EXPORT_ALLOC_OBJECTS] = sum->objects,
-		[EXPORT_ALLOC_SPACE] = sum->bytes,
-		[EXPORT_INUSE_OBJECTS] = sum->live_objects,
-		[EXPORT_INUSE_SPACE] = sum->live_bytes,
-	};
-
-	return (uint64_t)MAX_OF(llround(values[export->value]), 0ll);
-}
-
 static GArray *allocation_stacks(const struct export *export)
 {
 	const GArray *sums = export->allocations->sums;
@@ -107,22 +93,31 @@ static GArray *allocation_stacks(const struct export *export)
 
 	for (guint i = 0; i < sums->len; i++) {
 		const struct allocation_sum *sum = &g_array_index(sums, struct allocation_sum, i);
+		const double values[] = {
+			[EXPORT_ALLOC_OBJECTS] = sum->objects,
+			[EXPORT_ALLOC_SPACE] = sum->bytes,
+			[EXPORT_INUSE_OBJECTS] = sum->live_objects,
+			[EXPORT_INUSE_SPACE] = sum->live_bytes,
+		};
+		long long value = llround(values[export->value]);
 		struct export_stack stack = { .thread = sum->thread,
 					      .node = sum->node,
-					      .amount.weight = sum_value(export, sum),
+					      .amount.weight = (uint64_t)value,
 					      .name = export_thread_name(export, sum->thread) };
 
-		if (stack.amount.weight > 0)
+		if (value > 0)
 			g_array_append_val(stacks, stack);
 	}
 	return stacks;
 }
 
-static gint compare_thread(gconstpointer left, gconstpointer right)
+gint export_compare(gconstpointer left, gconstpointer right)
 {
-	const struct export_stack *a = left, *b = right;
+	const struct export_key *a = left, *b = right;
 
-	return a->thread < b->thread ? -1 : a->thread > b->thread;
+	if (a->thread != b->thread)
+		return a->thread < b->thread ? -1 : 1;
+	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
 GArray *export_samples(const struct export *export)
@@ -139,7 +134,7 @@ GArray *export_samples(const struct export *export)
 
 		g_array_append_val(stacks, stack);
 	}
-	g_array_sort(stacks, compare_thread);
+	g_array_sort(stacks, export_compare);
 	return stacks;
 }
 
@@ -200,23 +195,28 @@ GArray *export_stacks(const struct export *export)
 	return stacks;
 }
 
-const struct export_stack *export_of_thread(const GArray *stacks, uint32_t thread, size_t *ret_n)
+const void *export_of_thread(const GArray *all, uint32_t thread, size_t *ret_n)
 {
-	const struct export_stack *all = (const struct export_stack *)(void *)stacks->data;
-	size_t low = 0, high = stacks->len, end;
+	size_t size = all ? g_array_get_element_size((GArray *)all) : 0;
+	size_t low = 0, high = all ? all->len : 0, end;
+	const struct export_key *key;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (all[middle].thread < thread)
+		key = (const void *)(all->data + middle * size);
+		if (key->thread < thread)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	for (end = low; end < stacks->len && all[end].thread == thread;)
-		end++;
+	for (end = low; all && end < all->len; end++) {
+		key = (const void *)(all->data + end * size);
+		if (key->thread != thread)
+			break;
+	}
 	*ret_n = end - low;
-	return all ? &all[low] : NULL;
+	return end > low ? all->data + low * size : NULL;
 }
 
 static gint compare_threads(gconstpointer left, gconstpointer right, gpointer data)
@@ -255,23 +255,14 @@ GArray *export_threads(const struct export *export, const GArray *stacks)
 
 void export_path(const struct export *export, uint32_t node, GArray *path)
 {
-	uint32_t *functions;
+	const struct tally_node *nodes = (void *)export->tally.tree.nodes->data;
+	guint depth = 0;
 
-	g_array_set_size(path, 0);
-	while (node != 0) {
-		const struct tally_node *at =
-			&g_array_index(export->tally.tree.nodes, struct tally_node, node);
-
-		g_array_append_val(path, at->entity);
-		node = at->parent;
-	}
-	functions = (uint32_t *)(void *)path->data;
-	for (guint i = 0; i < path->len / 2; i++) {
-		uint32_t function = functions[i];
-
-		functions[i] = functions[path->len - 1 - i];
-		functions[path->len - 1 - i] = function;
-	}
+	for (uint32_t at = node; at != 0; at = nodes[at].parent)
+		depth++;
+	g_array_set_size(path, depth);
+	for (uint32_t at = node; at != 0; at = nodes[at].parent)
+		g_array_index(path, uint32_t, --depth) = nodes[at].entity;
 }
 
 /* If no declaration gives the file (none does for inlined functions), uses that of the first known
@@ -334,6 +325,32 @@ char *export_title(const struct export *export)
 	title = g_strdup(text.text->len ? g_strchomp(text.text->str) : "profd");
 	out_done(&text);
 	return title;
+}
+
+void export_strings_init(struct export_strings *strings)
+{
+	strings->all = g_ptr_array_new_with_free_func(g_free);
+	strings->index = g_hash_table_new(g_str_hash, g_str_equal);
+}
+
+void export_strings_done(struct export_strings *strings)
+{
+	g_hash_table_unref(strings->index);
+	g_ptr_array_unref(strings->all);
+}
+
+uint32_t export_string(struct export_strings *strings, const char *text)
+{
+	gpointer index;
+
+	if (!g_hash_table_lookup_extended(strings->index, text ? text : "", NULL, &index)) {
+		char *copy = g_strdup(text ? text : "");
+
+		index = GUINT_TO_POINTER(strings->all->len);
+		g_ptr_array_add(strings->all, copy);
+		g_hash_table_insert(strings->index, copy, index);
+	}
+	return GPOINTER_TO_UINT(index);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -463,10 +480,12 @@ static void warn_other_events(const struct export *export)
 			tally_event_name(&export->tally), others);
 }
 
-static bool export_run(struct export *export, const char *input, GError **error)
+static bool export_query(void *data, char **operands, GError **error)
 {
+	struct export *export = data;
+
 	if (!frame_filters_open(&export->filters, error) ||
-	    !reader_open(&export->reader, input, error) ||
+	    !reader_open(&export->reader, operands[0], error) ||
 	    !reader_load_names(&export->reader, error))
 		return false;
 	export->tally.wants_tree = export->tally.wants_samples = true;
@@ -487,7 +506,7 @@ static bool export_run(struct export *export, const char *input, GError **error)
 	if (export->reader.capture->lost)
 		cli_warning(
 			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
-			input);
+			operands[0]);
 	return write_result(export, error);
 }
 
@@ -502,11 +521,29 @@ static void export_done(struct export *export)
 	reader_done(&export->reader);
 }
 
+static int check_options(void *data)
+{
+	const struct export *export = data;
+
+	if (export->format < 0)
+		return cli_usage_error(
+			_("choose a format: --to folded, firefox, pprof or speedscope"));
+	if (export->value != EXPORT_SAMPLES &&
+	    (formats[export->format].allocations != NO_ALLOCATIONS || is_of_samples(export)))
+		return cli_usage_error(
+			_("--value %s works with folded and speedscope only, without frame filters, --cpu and --mode"),
+			value_names[export->value]);
+	return CLI_CONTINUE;
+}
+
 int verb_export(int argc, char **argv)
 {
-	static const struct cli_spec spec = { N_("FILE --to FORMAT [-o NEW]"),
-					      N_("Write samples in the format of another program."),
-					      1, 1 };
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE --to FORMAT [-o NEW]"),
+			  N_("Write samples in the format of another program."), 1, 1 },
+		.check = check_options,
+		.query = export_query,
+	};
 	CLEANUP(export_done) struct export export = { .output = "-", .format = -1 };
 	const struct cli_group groups[] = {
 		{ NULL, options, &export },
@@ -519,18 +556,6 @@ int verb_export(int argc, char **argv)
 		  frame_filter_options, &export.filters },
 		{ NULL }
 	};
-	GError *error = NULL;
-	int status = cli_parse(&spec, groups, &argc, &argv);
 
-	if (status != CLI_CONTINUE)
-		return status;
-	if (export.format < 0)
-		return cli_usage_error(
-			_("choose a format: --to folded, firefox, pprof or speedscope"));
-	if (export.value != EXPORT_SAMPLES &&
-	    (formats[export.format].allocations != NO_ALLOCATIONS || is_of_samples(&export)))
-		return cli_usage_error(
-			_("--value %s works with folded and speedscope only, without frame filters, --cpu and --mode"),
-			value_names[export.value]);
-	return export_run(&export, argv[0], &error) ? CLI_OK : cli_fail(error);
+	return reader_run(&verb, groups, &export, argc, argv);
 }

@@ -35,6 +35,16 @@ enum export_value {
 	EXPORT_INUSE_SPACE,
 };
 
+/* The beginning of what belongs to a thread, and the order: by thread and time. */
+struct export_key {
+	int64_t time_ns;
+	uint32_t thread; /* index in names */
+};
+gint export_compare(gconstpointer left, gconstpointer right);
+/* Returns the elements of a thread; they begin with such a key and are ordered by thread. NULL is
+ * an empty array. */
+const void *export_of_thread(const GArray *all, uint32_t thread, size_t *ret_n);
+
 /* The self value of a node on a thread; not 0. For allocations, it is the weight. */
 struct export_stack {
 	int64_t time_ns; /* of a single sample */
@@ -45,11 +55,10 @@ struct export_stack {
 
 /* Returns all stacks, ordered by thread, name and node: struct export_stack. */
 GArray *export_stacks(const struct export *export);
-/* Returns each sample as a stack without a name, ordered by thread, in the order of the capture. */
+/* Returns each sample as a stack without a name, ordered by thread and time. */
 GArray *export_samples(const struct export *export);
-/* Return the stacks of a thread, and the threads (index in names) that have a stack, ordered by the
- * ids of their process and their own: uint32_t. The stacks are ordered by thread. */
-const struct export_stack *export_of_thread(const GArray *stacks, uint32_t thread, size_t *ret_n);
+/* Returns the threads that have a stack, ordered by the ids of their process and their own:
+ * uint32_t. The stacks are ordered by thread. */
 GArray *export_threads(const struct export *export, const GArray *stacks);
 /* Fills `path`, of uint32_t, with the functions from the root to a node (0: none); empties it
  * first. */
@@ -69,6 +78,16 @@ uint64_t export_value_of(const struct export *export, struct amount amount);
 const char *export_thread_name(const struct export *export, uint32_t thread);
 /* Returns the recorded command, or "profd". */
 char *export_title(const struct export *export) MUST_CHECK;
+
+/* Different texts, in the order of their indexes. */
+struct export_strings {
+	GPtrArray *all;
+	GHashTable *index; /* text → index */
+};
+void export_strings_init(struct export_strings *strings);
+void export_strings_done(struct export_strings *strings);
+/* Returns the index of a text (NULL: ""); adds a text that is new. */
+uint32_t export_string(struct export_strings *strings, const char *text);
 
 /* The formats. */
 bool export_folded(struct export *export, struct out *out, GError **error);
