@@ -81,18 +81,6 @@ static int64_t time_of(const struct dump *dump, const struct dump_stream *stream
 	return capture_time(dump->reader.capture, stream->batch.segment, number_of(stream, 0));
 }
 
-static void find_owner(const struct dump *dump, struct dump_stream *stream)
-{
-	stream->of_thread = stream->of_process = NAMES_NONE;
-	if (stream->thread != NO_COLUMN) {
-		stream->of_thread = names_thread(dump->epoch, number_of(stream, stream->thread));
-		stream->of_process =
-			names_thread_at(dump->reader.capture->names, stream->of_thread)->process;
-	} else if (stream->process != NO_COLUMN) {
-		stream->of_process = names_process(dump->epoch, number_of(stream, stream->process));
-	}
-}
-
 /* Returns the name at the time of the row, if it has a time. */
 static const char *comm_of(const struct dump *dump, const struct dump_stream *stream)
 {
@@ -213,16 +201,6 @@ static void print_uint(struct out *out, uint64_t value)
 	out_write(out, digits + at, sizeof(digits) - at);
 }
 
-static void print_hex_bytes(struct out *out, const char *bytes, uint64_t length)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (uint64_t i = 0; i < length; i++) {
-		out_char(out, digits[(uint8_t)bytes[i] >> 4]);
-		out_char(out, digits[bytes[i] & 15]);
-	}
-}
-
 static void print_text(struct out *out, const char *bytes, size_t length)
 {
 	g_autofree char *escaped = NULL;
@@ -256,6 +234,8 @@ static void print_int(struct out *out, int64_t value, bool is_time)
 
 static void print_cell(struct out *out, const struct cell *cell)
 {
+	static const char digits[] = "0123456789abcdef";
+
 	switch (cell->kind) {
 	case CELL_UINT:
 		print_uint(out, cell->number);
@@ -279,7 +259,10 @@ static void print_cell(struct out *out, const struct cell *cell)
 		out_printf(out, "%g", cell->real);
 		break;
 	case CELL_BYTES:
-		print_hex_bytes(out, cell->text, cell->number);
+		for (uint64_t i = 0; i < cell->number; i++) {
+			out_char(out, digits[(uint8_t)cell->text[i] >> 4]);
+			out_char(out, digits[cell->text[i] & 15]);
+		}
 		break;
 	default:
 		out_char(out, '-');
@@ -431,16 +414,16 @@ static void put_frames(struct dump *dump, const struct dump_stream *stream)
 
 	for (unsigned depth = 0; id != 0 && depth < STACKS_MAX_DEPTH; depth++) {
 		ssize_t row = names_row(dump->epoch, NAMES_STACK, id);
-		uint64_t parent = 0, frame_id = 0;
+		uint64_t parent = 0, frame = 0;
 		uint32_t places[FUNCTIONS_MAX_AT_ROW] = { FUNCTION_LOST };
 		size_t n = 1;
 
 		if (row >= 0) {
 			(void)names_number(dump->epoch, NAMES_STACK, PROF_STACK_FRAME, (size_t)row,
-					   &frame_id);
+					   &frame);
 			(void)names_number(dump->epoch, NAMES_STACK, PROF_STACK_PARENT, (size_t)row,
 					   &parent);
-			row = names_row(dump->epoch, NAMES_FRAME, frame_id);
+			row = names_row(dump->epoch, NAMES_FRAME, frame);
 			if (row >= 0)
 				n = functions_at_row(dump->functions, dump->epoch, (size_t)row,
 						     stream->batch.segment, number_of(stream, 0),
@@ -510,37 +493,35 @@ static void put_row(struct dump *dump, const struct dump_stream *stream)
 	else
 		write_row_head(dump, stream);
 	for (unsigned i = stream->timed ? 1 : 0; i < table->n_columns; i++) {
+		bool is_argument = is_argument_list(stream, i);
 		const char *name = table->columns[i].name;
 
+		if (is_text(dump) && is_argument && i != PROF_MARK_ARGUMENTS)
+			continue;
 		if (is_text(dump)) {
-			if (is_argument_list(stream, i) && i != PROF_MARK_ARGUMENTS)
-				continue;
 			out_char(dump->out, ' ');
 			print_text(dump->out, name, strlen(name));
 			out_char(dump->out, '=');
 		}
-		if (is_argument_list(stream, i) && i == PROF_MARK_ARGUMENTS &&
-		    (is_text(dump) || dump->resolve))
+		if (is_argument && i == PROF_MARK_ARGUMENTS && (is_text(dump) || dump->resolve))
 			put_arguments(dump, stream);
-		if (is_text(dump) && is_argument_list(stream, i))
+		if (is_text(dump) && is_argument)
 			continue;
-		if (is_list(&table->columns[i], &stream->batch.columns[i])) {
+		if (is_list(&table->columns[i], &stream->batch.columns[i]))
 			put_list(dump, stream, i);
-			continue;
-		}
-		put_cell(dump, name, cell_of(dump, stream, i));
+		else
+			put_cell(dump, name, cell_of(dump, stream, i));
 		if (i == stream->stack && dump->resolve && !is_text(dump)) {
 			json_begin_array(&dump->json, "frames");
 			put_frames(dump, stream);
 			json_end(&dump->json);
 		}
 	}
-	if (!is_text(dump)) {
+	if (!is_text(dump))
 		rows_end(&dump->json);
-		return;
-	}
-	out_char(dump->out, '\n');
-	if (stream->stack != NO_COLUMN && dump->resolve)
+	else
+		out_char(dump->out, '\n');
+	if (is_text(dump) && stream->stack != NO_COLUMN && dump->resolve)
 		put_frames(dump, stream);
 }
 
@@ -617,25 +598,24 @@ static bool stream_open(struct dump *dump, struct dump_stream *stream, GError **
 	return stream_fill(dump, stream, error);
 }
 
-/* Orders by segment, then time; dictionaries first. */
-static bool comes_before(const struct dump_stream *a, const struct dump_stream *b)
-{
-	if (a->timed != b->timed)
-		return !a->timed;
-	if (!a->timed)
-		return a->table->id < b->table->id;
-	if (a->batch.segment != b->batch.segment)
-		return a->batch.segment < b->batch.segment;
-	return number_of(a, 0) < number_of(b, 0);
-}
-
+/* Returns the stream of the next row: by segment, then time; dictionaries first. */
 static struct dump_stream *next_stream(struct dump *dump)
 {
 	struct dump_stream *next = NULL;
 
-	for (size_t i = 0; i < dump->n_streams; i++)
-		if (!dump->streams[i].done && (!next || comes_before(&dump->streams[i], next)))
-			next = &dump->streams[i];
+	for (size_t i = 0; i < dump->n_streams; i++) {
+		struct dump_stream *at = &dump->streams[i];
+		bool is_timed = next && at->timed && next->timed;
+
+		if (at->done)
+			continue;
+		/* Streams are in the order of their tables' ids. */
+		if (!next || at->timed < next->timed ||
+		    (is_timed && at->batch.segment < next->batch.segment) ||
+		    (is_timed && at->batch.segment == next->batch.segment &&
+		     number_of(at, 0) < number_of(next, 0)))
+			next = at;
+	}
 	return next;
 }
 
@@ -660,6 +640,7 @@ static bool use_epoch(struct dump *dump, uint32_t number, GError **error)
 static bool each_row(struct dump *dump, bool print, uint64_t limit, uint64_t *ret_rows,
 		     GError **error)
 {
+	const struct names *names = dump->reader.capture->names;
 	struct dump_stream *stream;
 	uint64_t rows = 0;
 
@@ -669,7 +650,15 @@ static bool each_row(struct dump *dump, bool print, uint64_t limit, uint64_t *re
 	while ((stream = next_stream(dump)) && !(print && limit && rows == limit)) {
 		if (!use_epoch(dump, stream->batch.epoch, error))
 			return false;
-		find_owner(dump, stream);
+		stream->of_thread = stream->of_process = NAMES_NONE;
+		if (stream->thread != NO_COLUMN) {
+			stream->of_thread =
+				names_thread(dump->epoch, number_of(stream, stream->thread));
+			stream->of_process = names_thread_at(names, stream->of_thread)->process;
+		} else if (stream->process != NO_COLUMN) {
+			stream->of_process =
+				names_process(dump->epoch, number_of(stream, stream->process));
+		}
 		if (is_wanted(dump, stream)) {
 			rows++;
 			if (print)
@@ -721,7 +710,7 @@ static int choose_tables(struct dump *dump)
 	for (size_t i = 0; i < n; i++)
 		if (is_chosen(dump, tables[i]))
 			stream_init(&dump->streams[dump->n_streams++], tables[i]);
-	return CLI_CONTINUE;
+	return CLI_OK;
 }
 
 static void add_column(GPtrArray *columns, const char *name)
@@ -782,50 +771,47 @@ static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **err
 	return true;
 }
 
-/* Counts the rows that pass: from the headers if all do, else by reading them. */
-static bool count_rows(struct dump *dump, uint64_t *ret_rows, GError **error)
-{
-	const struct capture *capture = dump->reader.capture;
-
-	if (dump->reader.timed || dump->reader.cpus || reader_filters_threads(&dump->reader) ||
-	    capture_unreadable(capture, 0).rows > 0)
-		return each_row(dump, false, 0, ret_rows, error);
-	if (!capture_each_chunk(capture, 0, count_chunk, dump, error))
-		return false;
-	*ret_rows = dump->counted;
-	return true;
-}
-
 static bool dump_rows(struct dump *dump, GError **error)
 {
+	struct reader *reader = &dump->reader;
+	bool all_pass = !reader->timed && !reader->cpus && !reader_filters_threads(reader) &&
+			capture_unreadable(reader->capture, 0).rows == 0;
 	uint64_t all = 0, shown = 0;
 
-	if (dump->reader.limit && !count_rows(dump, &all, error))
+	/* If all rows pass, the headers say how many there are. */
+	if (reader->limit &&
+	    !(all_pass ? capture_each_chunk(reader->capture, 0, count_chunk, dump, error)
+		       : each_row(dump, false, 0, &all, error)))
 		return false;
+	all += dump->counted;
 	if (is_text(dump)) {
-		reader_print_losses(&dump->reader, dump->out, READER_LOSSES);
+		reader_print_losses(reader, dump->out, READER_LOSSES);
 	} else {
 		list_columns(dump);
-		reader_begin(&dump->reader, &dump->json, "dump",
-			     dump->reader.limit && dump->reader.limit < all);
-		rows_open(&dump->json, reader_json_format(&dump->reader),
+		reader_begin(reader, &dump->json, "dump", reader->limit && reader->limit < all);
+		rows_open(&dump->json, reader_json_format(reader),
 			  (const char *const *)dump->columns->pdata);
 	}
-	if (!each_row(dump, true, dump->reader.limit, &shown, error))
+	if (!each_row(dump, true, reader->limit, &shown, error))
 		return false;
-	if (is_text(dump)) {
-		if (dump->reader.limit)
-			reader_print_limit(&dump->reader, dump->out, shown, all);
-		return true;
+	if (!is_text(dump)) {
+		rows_close(&dump->json);
+		reader_end(reader, &dump->json);
+	} else if (reader->limit) {
+		reader_print_limit(reader, dump->out, shown, all);
 	}
-	rows_close(&dump->json);
-	reader_end(&dump->reader, &dump->json);
 	return true;
 }
 
-static bool dump_run(struct dump *dump, GError **error)
+static bool dump_query(void *data, char **operands, GError **error)
 {
-	if (!check_tables(dump, error))
+	struct dump *dump = data;
+
+	if (!reader_open(&dump->reader, operands[0], error) ||
+	    !reader_load_names(&dump->reader, error))
+		return false;
+	dump->reader.status = choose_tables(dump);
+	if (dump->reader.status != CLI_OK || !check_tables(dump, error))
 		return false;
 	capture_warn(dump->reader.capture);
 	if (dump->resolve) {
@@ -845,18 +831,17 @@ static void dump_done(struct dump *dump)
 	g_free(dump->streams);
 	json_done(&dump->json);
 	functions_free(dump->functions);
-	if (dump->columns)
-		g_ptr_array_unref(dump->columns);
-	if (dump->tables)
-		g_ptr_array_unref(dump->tables);
+	g_clear_pointer(&dump->columns, g_ptr_array_unref);
+	g_clear_pointer(&dump->tables, g_ptr_array_unref);
 	reader_done(&dump->reader);
 }
 
 int verb_dump(int argc, char **argv)
 {
-	static const struct cli_spec spec = { N_("FILE"),
-					      N_("Print the rows of a capture in time order."), 1,
-					      1 };
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE"), N_("Print the rows of a capture in time order."), 1, 1 },
+		.query = dump_query,
+	};
 	CLEANUP(dump_done) struct dump dump = { .out = out_stdout() };
 	const struct cli_group groups[] = { { NULL, options, &dump },
 					    { N_("Select"), reader_time_options, &dump.reader },
@@ -865,16 +850,7 @@ int verb_dump(int argc, char **argv)
 					    { NULL, reader_cpu_options, &dump.reader },
 					    { N_("Output"), reader_output_options, &dump.reader },
 					    { NULL } };
-	GError *error = NULL;
-	int status = cli_parse(&spec, groups, &argc, &argv);
 
 	json_init(&dump.json, dump.out);
-	if (status != CLI_CONTINUE)
-		return status;
-	if (!reader_open(&dump.reader, argv[0], &error) || !reader_load_names(&dump.reader, &error))
-		return cli_fail(error);
-	status = choose_tables(&dump);
-	if (status != CLI_CONTINUE)
-		return status;
-	return dump_run(&dump, &error) ? CLI_OK : cli_fail(error);
+	return reader_run(&verb, groups, &dump, argc, argv);
 }
