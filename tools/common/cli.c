@@ -92,15 +92,6 @@ void cli_warning(const char *format, ...)
 	va_end(arguments);
 }
 
-static int cli_point_to_help(void)
-{
-	if (cli.verb)
-		fprintf(stderr, _("Try '%s %s --help'.\n"), cli.program, cli.verb);
-	else
-		fprintf(stderr, _("Try '%s --help'.\n"), cli.program);
-	return CLI_USAGE;
-}
-
 int cli_usage_error(const char *format, ...)
 {
 	va_list arguments;
@@ -108,7 +99,11 @@ int cli_usage_error(const char *format, ...)
 	va_start(arguments, format);
 	cli_message("", format, arguments);
 	va_end(arguments);
-	return cli_point_to_help();
+	if (cli.verb)
+		fprintf(stderr, _("Try '%s %s --help'.\n"), cli.program, cli.verb);
+	else
+		fprintf(stderr, _("Try '%s --help'.\n"), cli.program);
+	return CLI_USAGE;
 }
 
 int cli_fail(GError *error)
@@ -130,40 +125,48 @@ bool cli_set_error(GError **error, int status, const char *format, ...)
 	return false;
 }
 
-int cli_unknown(const char *kind, const char *word, const char *const *valid)
+/* Prints "unknown KIND 'WORD'. Did you mean 'X'?"; returns false if no valid word is like it. */
+static bool cli_suggested(const char *kind, const char *word, const char *const *valid)
 {
 	const char *meant = cli_suggest(word, valid);
+
+	if (meant)
+		cli_error(_("unknown %s '%s'. Did you mean '%s'?"), kind, word, meant);
+	return meant;
+}
+
+int cli_unknown(const char *kind, const char *word, const char *const *valid)
+{
 	g_autofree char *list = g_strjoinv(" ", (char **)valid);
 
-	if (meant) {
-		cli_error(_("unknown %s '%s'. Did you mean '%s'?"), kind, word, meant);
-	} else {
+	if (!cli_suggested(kind, word, valid)) {
 		cli_error(_("unknown %s '%s'"), kind, word);
 		fprintf(stderr, _("Valid: %s\n"), list);
 	}
 	return CLI_USAGE;
 }
 
-int cli_unknown_value(const char *option, const char *text, const char *const *valid)
+/* For options and verbs, which help lists. */
+static int cli_unknown_word(const char *kind, const char *word, const char *const *valid)
+{
+	return cli_suggested(kind, word, valid) ? CLI_USAGE
+						: cli_usage_error(_("unknown %s '%s'"), kind, word);
+}
+
+static char *cli_describe_unknown(const char *text, const char *const *valid)
 {
 	const char *meant = cli_suggest(text, valid);
 	g_autofree char *list = g_strjoinv(" ", (char **)valid);
 
-	if (meant)
-		cli_error(_("%s: unknown value '%s'. Did you mean '%s'?"), option, text, meant);
-	else
-		cli_error(_("%s: unknown value '%s'. Valid: %s"), option, text, list);
-	return CLI_USAGE;
+	return meant ? g_strdup_printf(_("unknown value '%s'. Did you mean '%s'?"), text, meant)
+		     : g_strdup_printf(_("unknown value '%s'. Valid: %s"), text, list);
 }
 
-/* For options and verbs, which help lists. */
-static int cli_unknown_word(const char *kind, const char *word, const char *const *valid)
+int cli_unknown_value(const char *option, const char *text, const char *const *valid)
 {
-	const char *meant = cli_suggest(word, valid);
+	g_autofree char *message = cli_describe_unknown(text, valid);
 
-	if (!meant)
-		return cli_usage_error(_("unknown %s '%s'"), kind, word);
-	cli_error(_("unknown %s '%s'. Did you mean '%s'?"), kind, word, meant);
+	cli_error("%s: %s", option, message);
 	return CLI_USAGE;
 }
 
@@ -238,18 +241,23 @@ static void append_option(GString *line, const struct cli_option *option)
 				       _(option->value));
 }
 
+static unsigned help_columns(void)
+{
+	unsigned columns = cli_columns(STDOUT_FILENO);
+
+	return columns ? MIN_OF(columns, HELP_COLUMNS) : HELP_COLUMNS;
+}
+
 /* Ends a line of options. */
 static void print_options(GString *line, const char *help)
 {
-	unsigned columns = cli_columns(STDOUT_FILENO);
 	unsigned width = MAX_OF(text_width(line->str) + 2, (unsigned)HELP_OPTION_COLUMNS);
 	struct out *out = out_stdout();
 
 	out_text(out, line->str);
 	if (help) {
 		out_printf(out, "%*s", (int)(width - text_width(line->str)), "");
-		text_wrap(out, _(help), width, HELP_OPTION_COLUMNS,
-			  columns ? MIN_OF(columns, HELP_COLUMNS) : HELP_COLUMNS);
+		text_wrap(out, _(help), width, HELP_OPTION_COLUMNS, help_columns());
 	} else {
 		out_char(out, '\n');
 	}
@@ -260,15 +268,13 @@ static void print_options(GString *line, const char *help)
 static void print_help(const struct cli_spec *spec, const struct cli_group *groups)
 {
 	g_autoptr(GString) line = g_string_new(NULL);
-	unsigned columns = cli_columns(STDOUT_FILENO);
 	struct out *out = out_stdout();
 
 	out_printf(out, _("Usage: %s %s [OPTION...]"), cli.program, cli.verb ? cli.verb : "");
 	if (*spec->synopsis)
 		out_printf(out, " %s", _(spec->synopsis));
 	out_char(out, '\n');
-	text_wrap(out, _(spec->description), 0, 0,
-		  columns ? MIN_OF(columns, HELP_COLUMNS) : HELP_COLUMNS);
+	text_wrap(out, _(spec->description), 0, 0, help_columns());
 	for (const struct cli_group *group = groups; group->options; group++) {
 		if (group == groups)
 			out_char(out, '\n');
@@ -352,24 +358,16 @@ static const struct cli_option *cli_find(const struct cli_group *groups, const c
 	return NULL;
 }
 
-/* The array is NULL-terminated; the caller unrefs it. */
-static GPtrArray *cli_option_names(const struct cli_group *groups)
-{
-	GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
-
-	for (; groups->options; groups++)
-		for (const struct cli_option *o = groups->options; o->name; o++)
-			g_ptr_array_add(names, g_strconcat("--", o->name, NULL));
-	g_ptr_array_add(names, g_strdup("--help"));
-	g_ptr_array_add(names, NULL);
-	return names;
-}
-
 /* `word` is as the user wrote it, with its dashes. */
 static int cli_unknown_option(const struct cli_group *groups, const char *word)
 {
-	g_autoptr(GPtrArray) valid = cli_option_names(groups);
+	g_autoptr(GPtrArray) valid = g_ptr_array_new_with_free_func(g_free);
 
+	for (; groups->options; groups++)
+		for (const struct cli_option *o = groups->options; o->name; o++)
+			g_ptr_array_add(valid, g_strconcat("--", o->name, NULL));
+	g_ptr_array_add(valid, g_strdup("--help"));
+	g_ptr_array_add(valid, NULL);
 	return cli_unknown_word(_("option"), word, (const char *const *)valid->pdata);
 }
 
@@ -395,18 +393,10 @@ static bool cli_store_numbers(GArray **numbers, const char *text, GError **error
 	return true;
 }
 
-static void cli_store_list(GPtrArray **list, const char *text)
-{
-	if (!*list)
-		*list = g_ptr_array_new();
-	g_ptr_array_add(*list, (char *)text);
-}
-
 static bool cli_store_choice(int *choice, const struct cli_option *option, const char *text,
 			     GError **error)
 {
-	const char *meant = cli_suggest(text, option->choices);
-	g_autofree char *list = g_strjoinv(" ", (char **)option->choices);
+	g_autofree char *message = NULL;
 
 	for (int i = 0; option->choices[i]; i++) {
 		if (strcmp(option->choices[i], text) == 0) {
@@ -414,12 +404,8 @@ static bool cli_store_choice(int *choice, const struct cli_option *option, const
 			return true;
 		}
 	}
-	if (meant)
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("unknown value '%s'. Did you mean '%s'?"), text, meant);
-	else
-		g_set_error(error, CLI_ERROR, CLI_USAGE, _("unknown value '%s'. Valid: %s"), text,
-			    list);
+	message = cli_describe_unknown(text, option->choices);
+	g_set_error_literal(error, CLI_ERROR, CLI_USAGE, message);
 	return false;
 }
 
@@ -437,7 +423,9 @@ static bool cli_store(const struct cli_option *option, void *values, const char 
 		*(const char **)field = text;
 		return true;
 	case CLI_LIST:
-		cli_store_list(field, text);
+		if (!*(GPtrArray **)field)
+			*(GPtrArray **)field = g_ptr_array_new();
+		g_ptr_array_add(*(GPtrArray **)field, (char *)text);
 		return true;
 	case CLI_NUMBERS:
 		return cli_store_numbers(field, text, error);
@@ -479,26 +467,21 @@ static int cli_long(const struct cli_group *groups, int argc, char **argv, int *
 	g_autofree char *written = g_strconcat("--", name, NULL);
 	const struct cli_group *group = NULL;
 	const struct cli_option *option = cli_find(groups, name, 0, &group);
+	const char *value = equals ? equals + 1 : NULL;
 
 	if (equals && (strcmp(name, "help") == 0 || (option && option->type == CLI_FLAG)))
 		return cli_usage_error(_("%s takes no value"), written);
 	if (!option)
 		return cli_unknown_option(groups, written);
-	if (equals)
-		return cli_apply(option, group, written, equals + 1);
-	if (option->type == CLI_FLAG)
-		return cli_apply(option, group, written, NULL);
-	if (option->type == CLI_OPTIONAL)
-		return cli_apply(option, group, written, option->choices[0]);
-	if (*i + 1 >= argc)
-		return cli_usage_error(_("%s needs a value: %s %s"), written, written,
-				       _(option->value));
-	return cli_apply(option, group, written, argv[++*i]);
-}
-
-static bool cli_is_choice(const struct cli_option *option, const char *text)
-{
-	return text && g_strv_contains(option->choices, text);
+	if (!equals && option->type == CLI_OPTIONAL) {
+		value = option->choices[0];
+	} else if (!equals && option->type != CLI_FLAG) {
+		if (*i + 1 >= argc)
+			return cli_usage_error(_("%s needs a value: %s %s"), written, written,
+					       _(option->value));
+		value = argv[++*i];
+	}
+	return cli_apply(option, group, written, value);
 }
 
 /* Parses -abc, -oVALUE or -o VALUE. */
@@ -508,38 +491,27 @@ static int cli_short(const struct cli_group *groups, int argc, char **argv, int 
 		char written[] = { '-', *p, '\0' };
 		const struct cli_group *group = NULL;
 		const struct cli_option *option = cli_find(groups, NULL, *p, &group);
-		const char *value = NULL;
+		const char *next = p[1] ? p + 1 : argv[*i + 1], *value = NULL;
+		bool takes_next = option && option->type != CLI_FLAG;
 		int status;
 
 		/* Report the whole word at its start: -json was meant to be --json. */
 		if (!option)
 			return cli_unknown_option(groups, p == argv[*i] + 1 ? argv[*i] : written);
-		if (option->bare && !cli_is_choice(option, p[1] ? p + 1 : argv[*i + 1])) {
-			status = cli_apply(option, group, written, option->choices[0]);
-			if (status != CLI_CONTINUE)
-				return status;
-			continue;
-		}
-		if (option->type != CLI_FLAG) {
+		if (option->bare && !(next && g_strv_contains(option->choices, next))) {
+			value = option->choices[0];
+			takes_next = false;
+		} else if (takes_next) {
 			if (p[1] == '\0' && *i + 1 >= argc)
 				return cli_usage_error(_("%s needs a value: %s %s"), written,
 						       written, _(option->value));
-			value = p[1] ? p + 1 : argv[++*i];
+			value = next;
+			*i += p[1] == '\0';
 		}
 		status = cli_apply(option, group, written, value);
-		if (status != CLI_CONTINUE || value)
+		if (status != CLI_CONTINUE || takes_next)
 			return status;
 	}
-	return CLI_CONTINUE;
-}
-
-static int cli_check_operands(const struct cli_spec *spec, int n, char **operands)
-{
-	if ((unsigned)n < spec->min_operands)
-		return cli_usage_error(_("missing operand: %s %s %s"), cli.program,
-				       cli.verb ? cli.verb : "", _(spec->synopsis));
-	if ((unsigned)n > spec->max_operands)
-		return cli_usage_error(_("unexpected operand '%s'"), operands[spec->max_operands]);
 	return CLI_CONTINUE;
 }
 
@@ -578,23 +550,25 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 	*argv = arguments + 1;
 	if (spec->command && dashes && *argc == 0)
 		return cli_usage_error(_("'--' needs a command after it"));
-	return cli_check_operands(spec, *argc, *argv);
+	if ((unsigned)*argc < spec->min_operands)
+		return cli_usage_error(_("missing operand: %s %s %s"), cli.program,
+				       cli.verb ? cli.verb : "", _(spec->synopsis));
+	if ((unsigned)*argc > spec->max_operands)
+		return cli_usage_error(_("unexpected operand '%s'"), (*argv)[spec->max_operands]);
+	return CLI_CONTINUE;
 }
 
 static int cli_unknown_verb(const char *word)
 {
-	g_autoptr(GPtrArray) valid = g_ptr_array_new();
-	bool is_option = word[0] == '-';
+	static const char *const options[] = { "--help", "--version", NULL };
+	g_autoptr(GPtrArray) verbs = g_ptr_array_new();
 
-	for (const struct cli_verb *verb = cli.tool->verbs; !is_option && verb->name; verb++)
-		g_ptr_array_add(valid, (char *)verb->name);
-	if (is_option) {
-		g_ptr_array_add(valid, (char *)"--help");
-		g_ptr_array_add(valid, (char *)"--version");
-	}
-	g_ptr_array_add(valid, NULL);
-	return cli_unknown_word(is_option ? _("option") : _("verb"), word,
-				(const char *const *)valid->pdata);
+	for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++)
+		g_ptr_array_add(verbs, (char *)verb->name);
+	g_ptr_array_add(verbs, NULL);
+	return word[0] == '-'
+		       ? cli_unknown_word(_("option"), word, options)
+		       : cli_unknown_word(_("verb"), word, (const char *const *)verbs->pdata);
 }
 
 static int cli_run(int argc, char **argv)
@@ -630,22 +604,17 @@ static int cli_run(int argc, char **argv)
 	return cli_unknown_verb(argv[0]);
 }
 
-/* If the caller closed a standard stream, the next opened file would get its number and our
- * messages. Open these in the opposite direction, so that reading and writing still fail; started
- * commands inherit them. */
-static void fill_standard_streams(void)
+static void set_up_process(void)
 {
 	static const int directions[] = { O_WRONLY, O_RDONLY, O_RDONLY };
-
-	for (int fd = 0; fd < (int)ARRAY_SIZE(directions); fd++)
-		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", directions[fd]) < 0)
-			return;
-}
-
-static void set_signals(void)
-{
 	sigset_t awaited;
 
+	/* If the caller closed a standard stream, the next opened file would get its number and our
+	 * messages. Open these in the opposite direction, so that reading and writing still fail;
+	 * started commands inherit them. */
+	for (int fd = 0; fd < (int)ARRAY_SIZE(directions); fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", directions[fd]) < 0)
+			break;
 	for (size_t i = 0; i < ARRAY_SIZE(dispositions); i++) {
 		const struct sigaction action = { .sa_handler = dispositions[i].handler };
 
@@ -664,8 +633,7 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv)
 	cli.tool = tool;
 	cli.program = tool->name;
 	cli.verb = NULL;
-	fill_standard_streams();
-	set_signals();
+	set_up_process();
 	messages_init();
 	status = cli_run(argc - 1, argv + 1);
 	error = out_flush(out_stdout());

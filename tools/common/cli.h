@@ -115,10 +115,8 @@ struct cli_spec {
 	const char *description;             /* N_(): sentences for --help */
 	unsigned min_operands, max_operands; /* UINT_MAX: any number */
 	bool command; /* the first operand starts a command; options after it are its own */
-	void (*complete)(
-		const char *
-			/* prints the available operands, one per line, for shells; or NULL */
-			verb);
+	/* prints the available operands, one per line, for shells; or NULL */
+	void (*complete)(const char *verb);
 };
 
 /*

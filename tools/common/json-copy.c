@@ -7,10 +7,10 @@
 
 #define MAX_NESTING 32
 
-/* A parser that writes what it reads; if json is NULL it only checks. */
+/* A parser that writes what it reads. */
 struct copy {
 	const char *at;
-	struct json *json;
+	struct json json; /* into memory, because the text may turn out to be wrong */
 	unsigned depth;
 };
 
@@ -31,7 +31,7 @@ static bool match(struct copy *copy, const char *word)
 	return true;
 }
 
-static bool parse_hex4(struct copy *copy, gunichar *ret_unit)
+static bool take_hex4(struct copy *copy, gunichar *ret_unit)
 {
 	gunichar unit = 0;
 
@@ -47,14 +47,14 @@ static bool parse_hex4(struct copy *copy, gunichar *ret_unit)
 	return true;
 }
 
-static bool parse_unicode(struct copy *copy, GString *text)
+static bool take_unicode(struct copy *copy, GString *text)
 {
 	gunichar unit, low;
 
-	if (!parse_hex4(copy, &unit))
+	if (!take_hex4(copy, &unit))
 		return false;
 	if (unit >= 0xd800 && unit < 0xdc00 && match(copy, "\\u")) {
-		if (!parse_hex4(copy, &low) || low < 0xdc00 || low > 0xdfff)
+		if (!take_hex4(copy, &low) || low < 0xdc00 || low > 0xdfff)
 			return false;
 		unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
 	}
@@ -62,14 +62,14 @@ static bool parse_unicode(struct copy *copy, GString *text)
 	return true;
 }
 
-static bool parse_escape(struct copy *copy, GString *text)
+static bool take_escape(struct copy *copy, GString *text)
 {
 	static const char letters[] = "\"\\/bfnrt";
 	static const char meant[] = "\"\\/\b\f\n\r\t";
 	const char *letter;
 
 	if (match(copy, "u"))
-		return parse_unicode(copy, text);
+		return take_unicode(copy, text);
 	letter = *copy->at ? strchr(letters, *copy->at) : NULL;
 	if (!letter)
 		return false;
@@ -86,24 +86,13 @@ static bool parse_string(struct copy *copy, GString *text)
 		if ((unsigned char)*copy->at < 0x20)
 			return false;
 		if (match(copy, "\\")) {
-			if (!parse_escape(copy, text))
+			if (!take_escape(copy, text))
 				return false;
 			continue;
 		}
 		g_string_append_c(text, *copy->at++);
 	}
 	copy->at++;
-	return true;
-}
-
-static bool copy_string(struct copy *copy, const char *key)
-{
-	g_autoptr(GString) text = g_string_new(NULL);
-
-	if (!parse_string(copy, text))
-		return false;
-	if (copy->json)
-		json_string_n(copy->json, key, text->str, text->len);
 	return true;
 }
 
@@ -119,14 +108,12 @@ static bool copy_number(struct copy *copy, const char *key)
 	if (length == 0 || *end || !(g_ascii_isdigit(*text) || *text == '-'))
 		return false;
 	copy->at += length;
-	if (!copy->json)
-		return true;
 	if (g_ascii_string_to_unsigned(text, 10, 0, G_MAXUINT64, &natural, NULL))
-		json_uint(copy->json, key, natural);
+		json_uint(&copy->json, key, natural);
 	else if (g_ascii_string_to_signed(text, 10, G_MININT64, G_MAXINT64, &integer, NULL))
-		json_int(copy->json, key, integer);
+		json_int(&copy->json, key, integer);
 	else
-		json_double(copy->json, key, number);
+		json_double(&copy->json, key, number);
 	return true;
 }
 
@@ -162,52 +149,58 @@ static bool copy_nested(struct copy *copy, const char *key, bool object)
 	if (copy->depth == MAX_NESTING)
 		return false;
 	copy->depth++;
-	if (copy->json && object)
-		json_begin_object(copy->json, key);
-	else if (copy->json)
-		json_begin_array(copy->json, key);
+	if (object)
+		json_begin_object(&copy->json, key);
+	else
+		json_begin_array(&copy->json, key);
 	ok = copy_members(copy, object);
-	if (copy->json)
-		json_end(copy->json);
+	json_end(&copy->json);
 	copy->depth--;
 	return ok;
 }
 
 static bool copy_value(struct copy *copy, const char *key)
 {
+	g_autoptr(GString) text = g_string_new(NULL);
+
 	skip_space(copy);
 	if (match(copy, "{"))
 		return copy_nested(copy, key, true);
 	if (match(copy, "["))
 		return copy_nested(copy, key, false);
-	if (*copy->at == '"')
-		return copy_string(copy, key);
-	if (match(copy, "null")) {
-		if (copy->json)
-			json_null(copy->json, key);
-		return true;
+	if (*copy->at == '"') {
+		if (!parse_string(copy, text))
+			return false;
+		json_string_n(&copy->json, key, text->str, text->len);
+	} else if (match(copy, "null")) {
+		json_null(&copy->json, key);
+	} else if (match(copy, "true")) {
+		json_bool(&copy->json, key, true);
+	} else if (match(copy, "false")) {
+		json_bool(&copy->json, key, false);
+	} else {
+		return copy_number(copy, key);
 	}
-	if (g_str_has_prefix(copy->at, "true") || g_str_has_prefix(copy->at, "false")) {
-		if (copy->json)
-			json_bool(copy->json, key, *copy->at == 't');
-		copy->at += *copy->at == 't' ? 4 : 5;
-		return true;
-	}
-	return copy_number(copy, key);
+	return true;
 }
 
 void json_copy(struct json *json, const char *key, const char *text)
 {
-	struct copy check = { .at = text ? text : "" };
-	struct copy copy = { .at = text, .json = json };
+	struct copy copy = { .at = text ? text : "" };
+	struct out out;
+	bool ok;
 
-	if (!copy_value(&check, NULL)) {
+	out_init(&out, -1);
+	json_init(&copy.json, &out);
+	ok = copy_value(&copy, NULL);
+	skip_space(&copy);
+	if (ok && !*copy.at) {
+		/* Without the newline that ends a value at the top level. */
+		g_string_truncate(out.text, out.text->len - 1);
+		json_raw(json, key, out.text->str);
+	} else {
 		json_null(json, key);
-		return;
 	}
-	skip_space(&check);
-	if (*check.at)
-		json_null(json, key);
-	else
-		(void)copy_value(&copy, key);
+	json_done(&copy.json);
+	out_done(&out);
 }

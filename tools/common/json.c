@@ -48,10 +48,8 @@ static void json_puts(struct json *json, const char *text)
 	json_put(json, text, strlen(text));
 }
 
-/*
- * Returns the length in bytes of the character at `bytes` (valid UTF-8) if it controls a terminal
- * (C0, DEL, C1) or reorders the text around it (bidi controls, line separators), else 0.
- */
+/* Returns the length in bytes of the character at `bytes` (valid UTF-8) if it controls a terminal
+ * (C0, DEL, C1) or reorders the text around it (bidi controls, line separators), else 0. */
 static size_t json_is_control(const char *bytes)
 {
 	unsigned char c = (unsigned char)bytes[0];
@@ -63,9 +61,7 @@ static size_t json_is_control(const char *bytes)
 	if (c != 0xc2 && c != 0xd8 && c != 0xe2)
 		return 0;
 	wide = g_utf8_get_char(bytes);
-	if (wide < 0xa0)
-		return 2;
-	if (wide == 0x61c)
+	if (wide < 0xa0 || wide == 0x61c)
 		return 2;
 	return wide == 0x200e || wide == 0x200f || (wide >= 0x2028 && wide <= 0x202e) ||
 			       (wide >= 0x2066 && wide <= 0x2069)
@@ -179,45 +175,38 @@ void json_begin_array(struct json *json, const char *key)
 
 void json_end(struct json *json)
 {
-	char level;
+	gsize depth = json->nesting->len;
 
-	g_assert(json->nesting->len > 0);
-	level = json->nesting->str[json->nesting->len - 1];
-	g_string_truncate(json->nesting, json->nesting->len - 1);
-	json_puts(json, json_is_object(level) ? "}" : "]");
+	g_assert(depth > 0);
+	json_puts(json, json_is_object(json->nesting->str[depth - 1]) ? "}" : "]");
+	g_string_truncate(json->nesting, depth - 1);
 	json_end_value(json);
 }
 
-static void json_scalar(struct json *json, const char *key, const char *text)
+void json_raw(struct json *json, const char *key, const char *text)
 {
 	json_begin_value(json, key);
 	json_puts(json, text);
 	json_end_value(json);
 }
 
-/*
- * Writes a text into a CSV cell. If a spreadsheet would read it as a formula, a ' in front makes it
- * a text. On a terminal, control characters are escaped.
- */
-static void json_put_cell(struct json *json, const char *value, size_t length)
-{
-	g_autofree char *escaped = isatty(json->out->fd) ? text_escape_n(value, length) : NULL;
-
-	if (length > 0 && value[0] && strchr("=+-@\t\r", value[0]))
-		g_string_append_c(json->cell, '\'');
-	if (escaped)
-		g_string_append(json->cell, escaped);
-	else
-		text_append_valid(json->cell, value, length);
-}
-
+/* In a CSV cell, a ' before the text keeps spreadsheets from reading it as a formula. On a terminal,
+ * its control characters are escaped. */
 void json_string_n(struct json *json, const char *key, const char *value, size_t length)
 {
+	g_autofree char *escaped = NULL;
+
 	json_begin_value(json, key);
-	if (json_at_cell(json))
-		json_put_cell(json, value, length);
-	else
+	if (!json_at_cell(json)) {
 		json_put_quoted(json, value, length);
+	} else {
+		if (length > 0 && value[0] && strchr("=+-@\t\r", value[0]))
+			g_string_append_c(json->cell, '\'');
+		if (isatty(json->out->fd))
+			escaped = text_escape_n(value, length);
+		text_append_valid(json->cell, escaped ? escaped : value,
+				  escaped ? strlen(escaped) : length);
+	}
 	json_end_value(json);
 }
 
@@ -234,7 +223,7 @@ void json_uint(struct json *json, const char *key, uint64_t value)
 	char text[24];
 
 	g_snprintf(text, sizeof(text), "%" G_GUINT64_FORMAT, value);
-	json_scalar(json, key, text);
+	json_raw(json, key, text);
 }
 
 void json_int(struct json *json, const char *key, int64_t value)
@@ -242,7 +231,7 @@ void json_int(struct json *json, const char *key, int64_t value)
 	char text[24];
 
 	g_snprintf(text, sizeof(text), "%" G_GINT64_FORMAT, value);
-	json_scalar(json, key, text);
+	json_raw(json, key, text);
 }
 
 void json_double(struct json *json, const char *key, double value)
@@ -259,20 +248,17 @@ void json_double(struct json *json, const char *key, double value)
 		if (g_ascii_strtod(text, NULL) == value)
 			break;
 	}
-	json_scalar(json, key, text);
+	json_raw(json, key, text);
 }
 
 void json_bool(struct json *json, const char *key, bool value)
 {
-	json_scalar(json, key, value ? "true" : "false");
+	json_raw(json, key, value ? "true" : "false");
 }
 
 void json_null(struct json *json, const char *key)
 {
-	json_begin_value(json, key);
-	if (!json_at_cell(json))
-		json_puts(json, "null");
-	json_end_value(json);
+	json_raw(json, key, json_at_cell(json) ? "" : "null");
 }
 
 void json_hex(struct json *json, const char *key, uint64_t value)
@@ -317,18 +303,20 @@ static void rows_free_cell(void *cell)
 /* RFC 4180: a cell with a quote, comma or line break is quoted, quotes doubled, CRLF at the end. */
 static void rows_put_cell(struct out *out, const char *text, size_t length)
 {
-	if (!memchr(text, '"', length) && !memchr(text, ',', length) &&
-	    !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
-		out_write(out, text, length);
-		return;
+	bool is_quoted = memchr(text, '"', length) || memchr(text, ',', length) ||
+			 memchr(text, '\n', length) || memchr(text, '\r', length);
+	const char *quote;
+
+	if (is_quoted)
+		out_char(out, '"');
+	for (; (quote = memchr(text, '"', length)); text = quote + 1) {
+		out_write(out, text, (size_t)(quote + 1 - text));
+		out_char(out, '"');
+		length -= (size_t)(quote + 1 - text);
 	}
-	out_char(out, '"');
-	for (size_t i = 0; i < length; i++) {
-		if (text[i] == '"')
-			out_char(out, '"');
-		out_char(out, text[i]);
-	}
-	out_char(out, '"');
+	out_write(out, text, length);
+	if (is_quoted)
+		out_char(out, '"');
 }
 
 void rows_open(struct json *json, enum json_format format, const char *const *columns)
@@ -390,7 +378,5 @@ void rows_close(struct json *json)
 	if (json->rows == JSON_FORMAT_JSON)
 		json_end(json);
 	json->columns = NULL;
-	if (json->cells)
-		g_ptr_array_unref(json->cells);
-	json->cells = NULL;
+	g_clear_pointer(&json->cells, g_ptr_array_unref);
 }

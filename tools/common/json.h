@@ -59,6 +59,8 @@ void json_null(struct json *json, const char *key);
 void json_hex(struct json *json, const char *key, uint64_t value);
 /* "1f8b…": build-ids; null when length is 0. */
 void json_hex_bytes(struct json *json, const char *key, const void *bytes, size_t length);
+/* A value that is JSON already. */
+void json_raw(struct json *json, const char *key, const char *text);
 /* An array of strings; NULL array: null. */
 void json_strings(struct json *json, const char *key, const char *const *values);
 
