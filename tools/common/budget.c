@@ -70,27 +70,13 @@ static uint64_t saturating_product(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX / 2 : product;
 }
 
-static uint64_t allowed_bytes(void)
+static uint64_t state_bytes(void)
 {
 	uint64_t pages = (uint64_t)MAX_OF(sysconf(_SC_PHYS_PAGES), 1L);
 	uint64_t machine = saturating_product(pages, (uint64_t)sysconf(_SC_PAGESIZE));
+	uint64_t allowed = BASE_BYTES + saturating_product(budget.capture_bytes, BYTES_PER_BYTE);
 
-	return MIN_OF(BASE_BYTES + saturating_product(budget.capture_bytes, BYTES_PER_BYTE),
-		      machine) *
-	       SCALE;
-}
-
-static uint64_t state_bytes(void)
-{
-	return allowed_bytes() / 10 * 3;
-}
-
-/* Returns the size of the heap, for when /proc is not mounted. */
-static uint64_t heap_bytes(void)
-{
-	struct mallinfo2 info = mallinfo2();
-
-	return info.arena + info.hblkhd;
+	return MIN_OF(allowed, machine) * SCALE / 10 * 3;
 }
 
 static uint64_t used_bytes(void)
@@ -103,8 +89,9 @@ static uint64_t used_bytes(void)
 		budget.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	n = pread(budget.statm, text, sizeof(text) - 1, 0);
 	text[MAX_OF(n, (ssize_t)0)] = '\0';
+	/* Without /proc, count the heap. */
 	if (sscanf(text, "%*u %lu %lu", &resident, &shared) != 2 || resident < shared)
-		return heap_bytes();
+		return mallinfo2().arena + mallinfo2().hblkhd;
 	return (uint64_t)(resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 

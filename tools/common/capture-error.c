@@ -63,7 +63,6 @@ static char *captures_here(void)
 	g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
 	g_autofree char *list = NULL;
 	const char *name;
-	bool has_more;
 
 	while (folder && (name = g_dir_read_name(folder)))
 		if (g_str_has_suffix(name, ".cap"))
@@ -71,31 +70,27 @@ static char *captures_here(void)
 	if (names->len == 0)
 		return g_strdup("");
 	g_ptr_array_sort(names, compare_times);
-	has_more = names->len > MAX_LISTED;
-	g_ptr_array_set_size(names, (gint)MIN_OF(names->len, MAX_LISTED));
-	g_ptr_array_add(names, has_more ? g_strdup("...") : NULL);
-	if (has_more)
-		g_ptr_array_add(names, NULL);
+	if (names->len > MAX_LISTED) {
+		g_ptr_array_set_size(names, MAX_LISTED);
+		g_ptr_array_add(names, g_strdup("..."));
+	}
+	g_ptr_array_add(names, NULL);
 	list = g_strjoinv(", ", (char **)names->pdata);
 	return g_strdup_printf(_("\n  Captures here: %s"), list);
 }
 
 bool capture_error(GError **error, int result, const char *what, ...)
 {
-	g_autofree char *text = NULL;
+	const char *why = prof_strerror(result), *next = next_step(result);
+	g_autofree char *text = NULL, *over = NULL;
 	va_list args;
 
 	va_start(args, what);
 	text = g_strdup_vprintf(what, args);
 	va_end(args);
-	if (result == PROF_OVER_BUDGET) {
-		g_autofree char *why = budget_describe();
-
-		g_set_error(error, CLI_ERROR, (int)status_of(result), "%s: %s", text, why);
-		return false;
-	}
-	g_set_error(error, CLI_ERROR, (int)status_of(result), "%s: %s%s", text,
-		    prof_strerror(result), next_step(result));
+	if (result == PROF_OVER_BUDGET)
+		why = over = budget_describe();
+	g_set_error(error, CLI_ERROR, (int)status_of(result), "%s: %s%s", text, why, next);
 	return false;
 }
 

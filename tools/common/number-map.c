@@ -32,9 +32,7 @@ void number_map_done(struct number_map *map)
 void number_map_clear(struct number_map *map)
 {
 	g_free(map->slots);
-	map->slots = NULL;
-	map->n_slots = 0;
-	map->used = 0;
+	*map = (struct number_map){ .seed = map->seed };
 }
 
 /* The finalizer of MurmurHash3. */

@@ -34,17 +34,10 @@ struct out *out_stdout(void)
 	return &standard;
 }
 
-/* Waits until a non-blocking fd accepts bytes; if poll() cannot watch the fd, the next write()
- * fails. */
-static void out_wait(int fd)
+static int out_write_all(int fd, const char *bytes, size_t length)
 {
 	struct pollfd pollfd = { .fd = fd, .events = POLLOUT };
 
-	(void)poll(&pollfd, 1, -1);
-}
-
-static int out_write_all(int fd, const char *bytes, size_t length)
-{
 	while (length > 0) {
 		ssize_t n = write(fd, bytes, length);
 
@@ -52,7 +45,8 @@ static int out_write_all(int fd, const char *bytes, size_t length)
 			bytes += n;
 			length -= (size_t)n;
 		} else if (n < 0 && errno == EAGAIN) {
-			out_wait(fd);
+			/* If poll() cannot watch the fd, the next write() fails. */
+			(void)poll(&pollfd, 1, -1);
 		} else if (n < 0 && errno != EINTR) {
 			return errno;
 		} else if (n == 0) {

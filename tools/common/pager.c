@@ -25,21 +25,15 @@ static void set_up_child(gpointer unused)
 	cli_restore_signals();
 }
 
-static const char *wanted(void)
-{
-	const char *own = g_getenv("PROFCTL_PAGER");
-	const char *usual = g_getenv("PAGER");
-
-	return own ? own : usual ? usual : "less";
-}
-
 void pager_start(void)
 {
+	const char *own = g_getenv("PROFCTL_PAGER"), *usual = g_getenv("PAGER");
+	const char *pager = own ? own : usual ? usual : "less";
 	g_auto(GStrv) argv = NULL, environment = NULL;
 	struct out *out = out_stdout();
 	int fd;
 
-	if (running || !isatty(out->fd) || !g_shell_parse_argv(wanted(), NULL, &argv, NULL) ||
+	if (running || !isatty(out->fd) || !g_shell_parse_argv(pager, NULL, &argv, NULL) ||
 	    strcmp(argv[0], "cat") == 0)
 		return;
 	environment = g_environ_setenv(g_get_environ(), "LESS", "FRX", FALSE);

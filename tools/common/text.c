@@ -20,29 +20,23 @@ const char *text_sign(enum text_sign sign)
 	return signs[sign][g_get_charset(NULL)];
 }
 
-/*
- * Returns the length of the character at `bytes`, or of the invalid part when *ret_char is
- * (gunichar)-1: one byte, or all of a truncated sequence. NUL is a character here.
- */
+/* Returns the length of the character at `bytes`, or of the invalid part when *ret_char is
+ * (gunichar)-1: one byte, or all of a truncated sequence. NUL is a character here. */
 static size_t text_decode(const char *bytes, size_t length, gunichar *ret_char)
 {
-	gunichar c = g_utf8_get_char_validated(bytes, (gssize)length);
-	size_t skip = 1;
+	gunichar c = *bytes ? g_utf8_get_char_validated(bytes, (gssize)length) : 0;
+	size_t n = 1;
 
-	if (*bytes == '\0') {
-		*ret_char = 0;
+	*ret_char = c == (gunichar)-2 ? (gunichar)-1 : c;
+	if (c == 0)
 		return 1;
-	}
-	if (c != (gunichar)-1 && c != (gunichar)-2) {
-		*ret_char = c;
-		return (size_t)(g_utf8_next_char(bytes) - bytes);
-	}
-	*ret_char = (gunichar)-1;
 	if (c == (gunichar)-2) /* cut off at the end: one mark for all of it */
 		return length;
-	while (skip < length && ((unsigned char)bytes[skip] & 0xc0) == 0x80)
-		skip++;
-	return skip;
+	if (c != (gunichar)-1)
+		return (size_t)(g_utf8_next_char(bytes) - bytes);
+	while (n < length && ((unsigned char)bytes[n] & 0xc0) == 0x80)
+		n++;
+	return n;
 }
 
 void text_append_valid(GString *to, const char *bytes, size_t length)
@@ -60,26 +54,6 @@ void text_append_valid(GString *to, const char *bytes, size_t length)
 	}
 }
 
-static bool text_is_harmless(gunichar c)
-{
-	GUnicodeType type = g_unichar_type(c);
-
-	return g_unichar_isprint(c) && type != G_UNICODE_LINE_SEPARATOR &&
-	       type != G_UNICODE_PARAGRAPH_SEPARATOR && type != G_UNICODE_PRIVATE_USE;
-}
-
-static void text_append_escaped(GString *to, gunichar c)
-{
-	if (c == '\n')
-		g_string_append(to, "\\n");
-	else if (c == '\t')
-		g_string_append(to, "\\t");
-	else if (c < 0x80)
-		g_string_append_printf(to, "\\x%02x", c);
-	else
-		g_string_append_printf(to, "\\u{%x}", c);
-}
-
 static char *escape(const char *bytes, size_t length, bool is_ascii)
 {
 	GString *to = g_string_sized_new(length + 1);
@@ -87,13 +61,18 @@ static char *escape(const char *bytes, size_t length, bool is_ascii)
 	while (length > 0) {
 		gunichar c;
 		size_t n = text_decode(bytes, length, &c);
+		GUnicodeType type = g_unichar_type(c);
 
 		if (c == (gunichar)-1)
 			g_string_append(to, is_ascii ? "?" : REPLACEMENT);
-		else if (text_is_harmless(c) && (c < 0x80 || !is_ascii))
+		else if (g_unichar_isprint(c) && (c < 0x80 || !is_ascii) &&
+			 type != G_UNICODE_LINE_SEPARATOR &&
+			 type != G_UNICODE_PARAGRAPH_SEPARATOR && type != G_UNICODE_PRIVATE_USE)
 			g_string_append_len(to, bytes, (gssize)n);
+		else if (c == '\n' || c == '\t')
+			g_string_append(to, c == '\n' ? "\\n" : "\\t");
 		else
-			text_append_escaped(to, c);
+			g_string_append_printf(to, c < 0x80 ? "\\x%02x" : "\\u{%x}", c);
 		bytes += n;
 		length -= n;
 	}
@@ -131,70 +110,36 @@ unsigned text_width(const char *text)
 	return width;
 }
 
-/* Returns the end of the longest head of `text` that takes at most `width` columns. */
-static const char *text_head(const char *text, unsigned width, unsigned *ret_width)
-{
-	unsigned used = 0;
-
-	for (; *text; text = g_utf8_next_char(text)) {
-		unsigned w = text_char_width(g_utf8_get_char(text));
-
-		if (used + w > width)
-			break;
-		used += w;
-	}
-	*ret_width = used;
-	return text;
-}
-
-/* Returns the start of the longest tail of `text` that takes at most `width` columns. */
-static const char *text_tail(const char *text, unsigned width, unsigned *ret_width)
-{
-	unsigned used = text_width(text);
-
-	for (; *text && used > width; text = g_utf8_next_char(text))
-		used -= text_char_width(g_utf8_get_char(text));
-	while (*text && text_char_width(g_utf8_get_char(text)) == 0)
-		text = g_utf8_next_char(text); /* a combining mark without its letter */
-	*ret_width = used;
-	return text;
-}
-
-static void text_fill(GString *to, unsigned columns)
-{
-	for (; columns > 0; columns--)
-		g_string_append_c(to, ' ');
-}
-
 char *text_fit(const char *text, unsigned width, enum text_align align)
 {
-	const char *ellipsis = text_sign(TEXT_ELLIPSIS);
-	unsigned cut = MIN_OF(text_width(ellipsis), width);
-	GString *to = g_string_sized_new(width + 8);
-	unsigned used = text_width(text);
+	const char *ellipsis = text_sign(TEXT_ELLIPSIS), *end = text;
 	/* "..." may be wider than the cell. */
-	gssize cut_bytes = *ellipsis == '.' ? (gssize)cut : -1;
+	unsigned cut = MIN_OF(text_width(ellipsis), width), used = text_width(text), w;
+	int cut_bytes = *ellipsis == '.' ? (int)cut : (int)strlen(ellipsis);
 
 	if (used <= width) {
-		if (align == TEXT_RIGHT)
-			text_fill(to, width - used);
-		g_string_append(to, text);
-		if (align != TEXT_RIGHT)
-			text_fill(to, width - used);
-	} else if (width > 0 && align == TEXT_TAIL) {
-		const char *tail = text_tail(text, width - cut, &used);
+		int pad = (int)(width - used);
 
-		g_string_append_len(to, ellipsis, cut_bytes);
-		g_string_append(to, tail);
-		text_fill(to, width - cut - used);
-	} else if (width > 0) {
-		const char *end = text_head(text, width - cut, &used);
-
-		g_string_append_len(to, text, end - text);
-		g_string_append_len(to, ellipsis, cut_bytes);
-		text_fill(to, width - cut - used);
+		return align == TEXT_RIGHT ? g_strdup_printf("%*s%s", pad, "", text)
+					   : g_strdup_printf("%s%*s", text, pad, "");
 	}
-	return g_string_free(to, FALSE);
+	if (width == 0)
+		return g_strdup("");
+	if (align == TEXT_TAIL) {
+		for (; *text && used > width - cut; text = g_utf8_next_char(text))
+			used -= text_char_width(g_utf8_get_char(text));
+		while (*text && text_char_width(g_utf8_get_char(text)) == 0)
+			text = g_utf8_next_char(text); /* a combining mark without its letter */
+		return g_strdup_printf("%.*s%s%*s", cut_bytes, ellipsis, text,
+				       (int)(width - cut - used), "");
+	}
+	for (used = 0; *end; end = g_utf8_next_char(end), used += w) {
+		w = text_char_width(g_utf8_get_char(end));
+		if (used + w > width - cut)
+			break;
+	}
+	return g_strdup_printf("%.*s%.*s%*s", (int)(end - text), text, cut_bytes, ellipsis,
+			       (int)(width - cut - used), "");
 }
 
 void text_cell(struct out *out, const char *bytes, unsigned width, enum text_align align)

@@ -39,33 +39,11 @@ static const struct unit units_size[] = {
 	{ "TiB", G_GUINT64_CONSTANT(1) << 40 },
 };
 
-static const struct unit *units_find(const struct unit *units, size_t n_units, const char *name)
-{
-	for (size_t i = 0; i < n_units; i++)
-		if (strcmp(units[i].name, name) == 0)
-			return &units[i];
-	return NULL;
-}
-
-/* Returns 0.DIGITS of `scale`; digits after the 18th do not matter even for a day in ns. */
-static uint64_t units_fraction(const char *digits, uint64_t scale)
-{
-	uint64_t numerator = 0, denominator = 1;
-
-	for (unsigned i = 0; i < 18 && g_ascii_isdigit(digits[i]); i++) {
-		numerator = numerator * 10 + (uint64_t)g_ascii_digit_value(digits[i]);
-		denominator *= 10;
-	}
-	return (uint64_t)((unsigned __int128)numerator * scale / denominator);
-}
-
 /* Parses DIGITS[.DIGITS]UNIT; fractions of one ns or byte are cut off. */
 static bool units_scale(const char *text, const struct unit *units, size_t n_units, uint64_t *ret)
 {
-	const char *fraction = NULL;
 	const char *p = text;
-	const struct unit *unit;
-	uint64_t value = 0;
+	uint64_t value = 0, numerator = 0, denominator = 1;
 
 	if (!g_ascii_isdigit(*p))
 		return false;
@@ -73,20 +51,25 @@ static bool units_scale(const char *text, const struct unit *units, size_t n_uni
 		if (!mul_u64(value, 10, &value) ||
 		    !add_u64(value, (uint64_t)g_ascii_digit_value(*p), &value))
 			return false;
-	if (*p == '.') {
-		fraction = ++p;
-		if (!g_ascii_isdigit(*p))
-			return false;
-		while (g_ascii_isdigit(*p))
-			p++;
+	if (*p == '.' && !g_ascii_isdigit(*++p))
+		return false;
+	for (unsigned i = 0; g_ascii_isdigit(*p); i++, p++) {
+		/* Digits after the 18th do not matter even for a day in ns. */
+		if (i >= 18)
+			continue;
+		numerator = numerator * 10 + (uint64_t)g_ascii_digit_value(*p);
+		denominator *= 10;
 	}
-	unit = units_find(units, n_units, p);
-	if (!unit || !mul_u64(value, unit->scale, &value))
-		return false;
-	if (fraction && !add_u64(value, units_fraction(fraction, unit->scale), &value))
-		return false;
-	*ret = value;
-	return true;
+	for (size_t i = 0; i < n_units; i++) {
+		uint64_t scale = units[i].scale;
+
+		if (strcmp(units[i].name, p) != 0)
+			continue;
+		return mul_u64(value, scale, &value) &&
+		       add_u64(value,
+			       (uint64_t)((unsigned __int128)numerator * scale / denominator), ret);
+	}
+	return false;
 }
 
 bool units_parse_duration(const char *text, uint64_t *ret_ns, GError **error)
@@ -129,20 +112,14 @@ bool units_parse_uint(const char *text, uint64_t min, uint64_t max, uint64_t *re
 
 bool units_parse_time(const char *text, struct units_time *ret_time, GError **error)
 {
-	struct units_time time = { .kind = UNITS_TIME_START };
-	const char *number = text;
+	bool is_from_end = *text == '-';
+	struct units_time time = { .kind = is_from_end ? UNITS_TIME_END : UNITS_TIME_START };
 
 	if (g_str_has_prefix(text, "@mark:") && text[6] != '\0') {
 		time.kind = UNITS_TIME_MARK;
 		time.mark = g_intern_string(text + 6);
-		*ret_time = time;
-		return true;
-	}
-	if (*number == '-') {
-		time.kind = UNITS_TIME_END;
-		number++;
-	}
-	if (!units_scale(number, units_duration, ARRAY_SIZE(units_duration), &time.ns)) {
+	} else if (!units_scale(text + is_from_end, units_duration, ARRAY_SIZE(units_duration),
+				&time.ns)) {
 		g_set_error(
 			error, CLI_ERROR, CLI_USAGE,
 			_("'%s' is not a time; write 1.5s (after the start), -5s (before the end) or @mark:NAME"),
@@ -160,22 +137,15 @@ bool units_parse_range(const char *text, struct units_range *ret_range, GError *
 	g_autofree char *first = dots ? g_strndup(text, (gsize)(dots - text)) : NULL;
 	struct units_range range = *ret_range;
 
-	if (!dots) {
-		if (!units_parse_time(text, &range.from, error))
-			return false;
-	} else {
-		const char *second = dots + 2;
-
-		if (*first == '\0' && *second == '\0') {
-			g_set_error(error, CLI_ERROR, CLI_USAGE,
-				    _("'%s' is not a range; write 1.2s..1.5s"), text);
-			return false;
-		}
-		if (*first && !units_parse_time(first, &range.from, error))
-			return false;
-		if (*second && !units_parse_time(second, &range.to, error))
-			return false;
+	if (dots == text && !dots[2]) {
+		g_set_error(error, CLI_ERROR, CLI_USAGE, _("'%s' is not a range; write 1.2s..1.5s"),
+			    text);
+		return false;
 	}
+	if (dots != text && !units_parse_time(dots ? first : text, &range.from, error))
+		return false;
+	if (dots && dots[2] && !units_parse_time(dots + 2, &range.to, error))
+		return false;
 	*ret_range = range;
 	return true;
 }

@@ -66,14 +66,6 @@ static bool use_stream(struct result_file *file, int fd, GError **error)
 	return file->fd >= 0;
 }
 
-static bool use_stdout(struct result_file *file, GError **error)
-{
-	int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-
-	return fd < 0 ? fail(error, _("cannot write capture '%s'"), file->path)
-		      : use_stream(file, fd, error);
-}
-
 /* With force: creates a temporary file beside the old one. */
 static bool open_beside(struct result_file *file, GError **error)
 {
@@ -93,11 +85,13 @@ static bool open_beside(struct result_file *file, GError **error)
 
 static bool open_path(struct result_file *file, bool force, GError **error)
 {
+	bool is_stdout = strcmp(file->path, "-") == 0;
 	struct stat status;
-	int fd;
 
-	if (stat(file->path, &status) == 0 && !S_ISREG(status.st_mode)) {
-		fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	if (is_stdout || (stat(file->path, &status) == 0 && !S_ISREG(status.st_mode))) {
+		int fd = is_stdout ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
+				   : open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+
 		return fd < 0 ? fail(error, _("cannot write capture '%s'"), file->path)
 			      : use_stream(file, fd, error);
 	}
@@ -120,7 +114,7 @@ bool result_file_open(const char *path, bool force, struct result_file *ret_file
 {
 	struct result_file file = { .path = path, .fd = -1, .stream_fd = -1 };
 
-	if (strcmp(path, "-") == 0 ? !use_stdout(&file, error) : !open_path(&file, force, error)) {
+	if (!open_path(&file, force, error)) {
 		result_file_done(&file);
 		return false;
 	}
