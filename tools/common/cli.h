@@ -6,14 +6,10 @@
  * hands them to cli_parse(), which also answers --help and --complete from those tables. So help,
  * completion and parsing cannot differ.
  *
- *     static const char *const formats[] = { "text", "json", NULL };
- *     struct info { bool json; uint64_t limit; int format; char *file; };
+ *     struct info { uint64_t limit; };
  *
  *     static const struct cli_option info_options[] = {
- *             { "json", 0, CLI_FLAG, offsetof(struct info, json), NULL, N_("print JSON") },
  *             { "limit", 'n', CLI_UINT, offsetof(struct info, limit), "N", N_("rows, 0 = all") },
- *             { "format", 0, CLI_CHOICE, offsetof(struct info, format), "FORMAT", N_("…"),
- *               formats },
  *             { NULL },
  *     };
  *     static const struct cli_spec info_spec = { "FILE", N_("Show what it contains."), 1, 1 };

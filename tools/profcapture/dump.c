@@ -592,10 +592,9 @@ static bool stream_open(struct dump *dump, struct dump_stream *stream, GError **
 	prof_cursor_free(stream->cursor);
 	stream->cursor = NULL;
 	r = prof_cursor_new(capture->reader, &cursor, &stream->cursor);
-	if (r != 0)
-		return capture_error(error, r, _("cannot read table '%s' of '%s'"),
-				     stream->table->name, capture->file);
-	return stream_fill(dump, stream, error);
+	return r == 0 ? stream_fill(dump, stream, error)
+		      : capture_error(error, r, _("cannot read table '%s' of '%s'"),
+				      stream->table->name, capture->file);
 }
 
 /* Returns the stream of the next row: by segment, then time; dictionaries first. */
@@ -680,13 +679,8 @@ static bool is_in(const GPtrArray *texts, const char *text)
 	return g_ptr_array_find_with_equal_func((GPtrArray *)texts, text, g_str_equal, NULL);
 }
 
-/* Returns whether a table is printed. */
-static bool is_chosen(const struct dump *dump, const struct prof_table_def *table)
-{
-	return dump->tables ? is_in(dump->tables, table->name) : table->flags & PROF_TABLE_TIMED;
-}
-
-static int choose_tables(struct dump *dump)
+/* Returns CLI_OK, or an exit status after a message. */
+static int check_names(const struct dump *dump)
 {
 	const struct prof_reader *reader = dump->reader.capture->reader;
 	g_autoptr(GPtrArray) valid = g_ptr_array_new(), known = g_ptr_array_new();
@@ -706,11 +700,31 @@ static int choose_tables(struct dump *dump)
 		if (!is_in(known, name) && !prof_reader_table_by_name(reader, name))
 			return cli_unknown(_("table"), name, (const char *const *)valid->pdata);
 	}
-	dump->streams = g_new0(struct dump_stream, n + 1);
-	for (size_t i = 0; i < n; i++)
-		if (is_chosen(dump, tables[i]))
-			stream_init(&dump->streams[dump->n_streams++], tables[i]);
 	return CLI_OK;
+}
+
+/* Checks first everything that the output depends on, because the envelope is written first and
+ * reports what is missing. */
+static bool choose_tables(struct dump *dump, GError **error)
+{
+	size_t n;
+	const struct prof_table_def *const *tables =
+		prof_reader_tables(dump->reader.capture->reader, &n);
+
+	dump->streams = g_new0(struct dump_stream, n + 1);
+	for (size_t i = 0; i < n; i++) {
+		unsigned id = tables[i]->id;
+		bool is_chosen = dump->tables ? is_in(dump->tables, tables[i]->name)
+					      : tables[i]->flags & PROF_TABLE_TIMED;
+
+		if (is_chosen)
+			stream_init(&dump->streams[dump->n_streams++], tables[i]);
+		if ((is_chosen || id == PROF_TABLE_STRING || id == PROF_TABLE_PROCESS ||
+		     id == PROF_TABLE_THREAD) &&
+		    !capture_check(dump->reader.capture, id, error))
+			return false;
+	}
+	return true;
 }
 
 static void add_column(GPtrArray *columns, const char *name)
@@ -739,25 +753,6 @@ static void list_columns(struct dump *dump)
 		}
 	}
 	g_ptr_array_add(dump->columns, NULL);
-}
-
-/* Checks first everything that the output depends on, because the envelope is written first and
- * reports what is missing. */
-static bool check_tables(struct dump *dump, GError **error)
-{
-	size_t n;
-	const struct prof_table_def *const *tables =
-		prof_reader_tables(dump->reader.capture->reader, &n);
-
-	for (size_t i = 0; i < n; i++) {
-		unsigned id = tables[i]->id;
-		bool is_needed = is_chosen(dump, tables[i]) || id == PROF_TABLE_STRING ||
-				 id == PROF_TABLE_PROCESS || id == PROF_TABLE_THREAD;
-
-		if (is_needed && !capture_check(dump->reader.capture, id, error))
-			return false;
-	}
-	return true;
 }
 
 static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **error)
@@ -810,8 +805,8 @@ static bool dump_query(void *data, char **operands, GError **error)
 	if (!reader_open(&dump->reader, operands[0], error) ||
 	    !reader_load_names(&dump->reader, error))
 		return false;
-	dump->reader.status = choose_tables(dump);
-	if (dump->reader.status != CLI_OK || !check_tables(dump, error))
+	dump->reader.status = check_names(dump);
+	if (dump->reader.status != CLI_OK || !choose_tables(dump, error))
 		return false;
 	capture_warn(dump->reader.capture);
 	if (dump->resolve) {

@@ -620,18 +620,6 @@ static struct cell get_resource(struct firefox *firefox, size_t row, enum field 
 			    : cell_string(firefox, base_name(image_at(firefox, row)->path));
 }
 
-static void list_functions(struct firefox *firefox)
-{
-	const struct functions *functions = firefox->export->tally.functions;
-
-	for (uint32_t i = 0; i < functions->all->len; i++) {
-		if (functions_at(functions, i)->image > NAMES_LOST)
-			(void)list(&firefox->resources, functions_at(functions, i)->image);
-		if (export_function(firefox->export, i) == i)
-			(void)list(&firefox->functions, i);
-	}
-}
-
 static void write_libraries(struct firefox *firefox)
 {
 	struct json *json = &firefox->json;
@@ -734,10 +722,16 @@ static void write_shared(struct firefox *firefox)
 
 static void write_profile(struct firefox *firefox)
 {
+	const struct functions *functions = firefox->export->tally.functions;
 	struct json *json = &firefox->json;
 
 	list_threads(firefox);
-	list_functions(firefox);
+	for (uint32_t i = 0; i < functions->all->len; i++) {
+		if (functions_at(functions, i)->image > NAMES_LOST)
+			(void)list(&firefox->resources, functions_at(functions, i)->image);
+		if (export_function(firefox->export, i) == i)
+			(void)list(&firefox->functions, i);
+	}
 	json_begin_object(json, NULL);
 	write_meta(firefox);
 	write_libraries(firefox);

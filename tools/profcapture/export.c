@@ -431,14 +431,15 @@ static bool is_of_samples(const struct export *export)
 
 static bool read_allocations(struct export *export, GError **error)
 {
-	const struct allocations *allocations;
-	bool are_wanted = export->value != EXPORT_SAMPLES ||
-			  formats[export->format].allocations != NO_ALLOCATIONS;
+	bool is_only = export->value != EXPORT_SAMPLES;
+	bool wants_events = formats[export->format].allocations == ALLOCATION_EVENTS;
+	const GArray *events;
 
-	if (!are_wanted || is_of_samples(export))
+	if (is_of_samples(export) ||
+	    (!is_only && formats[export->format].allocations == NO_ALLOCATIONS))
 		return true;
 	if (!allocations_are_there(export)) {
-		if (export->value == EXPORT_SAMPLES)
+		if (!is_only)
 			return true;
 		/* Otherwise the program had no allocations, or none can be read. */
 		if (!capture_metadata(export->reader.capture, "memory.mode")) {
@@ -449,15 +450,13 @@ static bool read_allocations(struct export *export, GError **error)
 		}
 	}
 	export->allocations = g_new0(struct allocations, 1);
-	if (!allocations_read(export->allocations, export,
-			      formats[export->format].allocations == ALLOCATION_EVENTS, error))
+	if (!allocations_read(export->allocations, export, wants_events, error))
 		return false;
-	allocations = export->allocations;
-	if (allocations->left_out)
+	events = export->allocations->events;
+	if (export->allocations->left_out)
 		cli_warning(
 			_("only allocations and frees up to %.3f s are exported, the first %u; --from selects a later range"),
-			(double)g_array_index(allocations->events, struct allocation_event,
-					      allocations->events->len - 1)
+			(double)g_array_index(events, struct allocation_event, events->len - 1)
 					.time_ns /
 				1e9,
 			ALLOCATIONS_MOST_EVENTS);

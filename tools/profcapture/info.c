@@ -467,13 +467,13 @@ static void add_samples(const struct info *info, struct out *line)
 static const struct content {
 	unsigned table;
 	const char *one, *many;
-	const char *option; /* of profctl record, or NULL */
+	const char *missing; /* how a capture without them says so; NULL: not at all */
 } contents[] = {
-	{ PROF_TABLE_SWITCH, N_("context switch"), N_("context switches"), NULL },
-	{ PROF_TABLE_ALLOC, N_("allocation"), N_("allocations"), "--memory" },
+	{ PROF_TABLE_SWITCH, N_("context switch"), N_("context switches"), N_("context switches") },
+	{ PROF_TABLE_ALLOC, N_("allocation"), N_("allocations"), N_("allocations") },
 	{ PROF_TABLE_FREE, N_("free"), N_("frees"), NULL },
-	{ PROF_TABLE_MARK, N_("mark"), N_("marks"), NULL },
-	{ PROF_TABLE_COUNTER_VALUE, N_("counter value"), N_("counter values"), NULL },
+	{ PROF_TABLE_MARK, N_("mark"), N_("marks"), N_("marks") },
+	{ PROF_TABLE_COUNTER_VALUE, N_("counter value"), N_("counter values"), N_("counters") },
 	{ PROF_TABLE_LOG, N_("log message"), N_("log messages"), NULL },
 };
 
@@ -488,33 +488,29 @@ static void add_contents(const struct info *info, struct out *also, struct out *
 		uint64_t lost = capture_unreadable(capture, id).rows;
 		uint64_t rows = table->rows - MIN_OF(lost, table->rows);
 
-		if (id >= PROF_TABLE_FIRST_FOREIGN && rows > 0) {
-			separate(also, ", ");
-			add_count(also, rows);
-			out_text(also, _(" rows of "));
-			add_name(also, table->table->name);
-		}
-		for (size_t k = 0; k < ARRAY_SIZE(contents); k++) {
-			const struct content *content = &contents[k];
+		const struct content *content = contents;
+		const struct content *end = contents + ARRAY_SIZE(contents);
+		bool lacks_rows = capture_lacks_rows(capture, id);
 
-			if (content->table != id || (table->rows > 0 && rows == 0))
-				continue;
-			if (rows > 0) {
-				separate(also, ", ");
-				if (capture_lacks_rows(capture, id))
-					out_text(also, text_sign(TEXT_AT_LEAST));
-				add_count(also, rows);
+		while (content < end && content->table != id)
+			content++;
+		if (rows > 0 && (content < end || id >= PROF_TABLE_FIRST_FOREIGN)) {
+			separate(also, ", ");
+			if (content < end && lacks_rows)
+				out_text(also, text_sign(TEXT_AT_LEAST));
+			add_count(also, rows);
+			if (content < end) {
 				out_printf(also, " %s",
-					   rows == 1 ? _(content->one) : _(content->many));
-			} else if (id != PROF_TABLE_FREE && id != PROF_TABLE_LOG &&
-				   !capture_lacks_rows(capture, id)) {
-				separate(missing, ", ");
-				out_text(missing, id == PROF_TABLE_COUNTER_VALUE
-							  ? _("counters")
-							  : _(content->many));
-				if (content->option)
-					out_printf(missing, " (%s)", content->option);
+					   _(rows == 1 ? content->one : content->many));
+			} else {
+				out_text(also, _(" rows of "));
+				add_name(also, table->table->name);
 			}
+		} else if (content < end && table->rows == 0 && !lacks_rows && content->missing) {
+			separate(missing, ", ");
+			out_text(missing, _(content->missing));
+			if (id == PROF_TABLE_ALLOC)
+				out_text(missing, " (--memory)");
 		}
 	}
 }
@@ -523,18 +519,17 @@ static void add_contents(const struct info *info, struct out *also, struct out *
 static void add_threads(const struct info *info, struct out *line)
 {
 	const struct names *names = info->reader.capture->names;
-	g_autoptr(GHashTable)
-		threads = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-	g_autoptr(GHashTable) pids = g_hash_table_new(g_direct_hash, g_direct_equal);
+	g_autoptr(GHashTable) threads = g_hash_table_new(NULL, NULL);
+	g_autoptr(GHashTable) pids = g_hash_table_new(NULL, NULL);
 	struct out named;
 	guint n_pids;
 
 	out_init(&named, -1);
 	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++) {
 		const struct names_thread *thread = names_thread_at(names, i);
-		uint64_t key = names_process_at(names, thread->process)->pid << 32 | thread->tid;
+		uint64_t pid = names_process_at(names, thread->process)->pid;
 
-		g_hash_table_add(threads, g_memdup2(&key, sizeof(key)));
+		g_hash_table_add(threads, GSIZE_TO_POINTER(pid << 32 | thread->tid));
 	}
 	for (guint i = 0; i < info->processes->len; i++) {
 		const struct subject *at = &g_array_index(info->processes, struct subject, i);
