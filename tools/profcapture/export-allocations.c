@@ -66,26 +66,30 @@ static void add_event(struct reading *reading, const struct allocation_event *ev
 		allocations->left_out++;
 }
 
-static void begin(struct reading *reading, const struct memory_block *block,
-		  const struct memory_heap *heap, int64_t time_ns, bool is_counted)
+static uint64_t number_of(const struct reading *reading, const struct memory_live *live)
 {
-	struct allocation_sum *sum = sum_of(reading, block);
-	double objects = memory_weight(heap, block);
-	double bytes = objects * (double)block->size;
+	return live->block.number +
+	       ((uint64_t)memory_heap_at(&reading->heaps, live->heap)->segment << 44);
+}
+
+static void begin(struct reading *reading, const struct memory_live *live, int64_t time_ns,
+		  bool is_counted)
+{
+	struct allocation_sum *sum = sum_of(reading, &live->block);
 	struct allocation_event event = {
 		.time_ns = MAX_OF(time_ns, reading->export->reader.from_ns),
-		.bytes = bytes,
-		.block = block->number + ((uint64_t)heap->segment << 44),
-		.thread = block->thread,
-		.by = block->thread,
-		.node = block->node,
+		.bytes = live->bytes,
+		.block = number_of(reading, live),
+		.thread = live->block.thread,
+		.by = live->block.thread,
+		.node = live->block.node,
 	};
 
-	sum->live_objects += objects;
-	sum->live_bytes += bytes;
+	sum->live_objects += live->blocks;
+	sum->live_bytes += live->bytes;
 	if (is_counted) {
-		sum->objects += objects;
-		sum->bytes += bytes;
+		sum->objects += live->blocks;
+		sum->bytes += live->bytes;
 	}
 	add_event(reading, &event);
 }
@@ -96,43 +100,33 @@ static void loaded(const struct memory_live *live, void *data)
 	struct reader *reader = &reading->export->reader;
 
 	if (reader_wants_thread(reader, live->block.thread))
-		begin(reading, &live->block, memory_heap_at(&reading->heaps, live->heap),
-		      reader->from_ns, false);
+		begin(reading, live, reader->from_ns, false);
 }
 
-static void allocated(const struct memory_event *event, const struct memory_block *block,
-		      const struct memory_block_more *more, void *data)
+static void allocated(const struct memory_event *event, const struct memory_live *live, void *data)
 {
-	struct reading *reading = data;
-
-	(void)more;
-	begin(reading, block, memory_heap_at(&reading->heaps, event->heap),
-	      capture_time(reading->export->reader.capture, event->segment, event->time),
-	      event->is_counted && !memory_event_is_rest(event));
+	begin(data, live, event->time_ns, event->is_counted && !memory_event_is_rest(event));
 }
 
-static void released(const struct memory_event *event, const struct memory_block *block,
-		     const struct memory_block_more *more, enum memory_release how, void *data)
+static void released(const struct memory_event *event, const struct memory_live *live,
+		     enum memory_release how, void *data)
 {
 	struct reading *reading = data;
 	struct reader *reader = &reading->export->reader;
-	int64_t time_ns = capture_time(reader->capture, event->segment, event->time);
-	double objects = memory_weight(memory_heap_at(&reading->heaps, event->heap), block);
 	struct allocation_event end = {
-		.time_ns = MAX_OF(time_ns, reader->from_ns),
-		.bytes = -objects * (double)block->size,
-		.block = block->number + ((uint64_t)event->segment << 44),
-		.thread = block->thread,
+		.time_ns = MAX_OF(event->time_ns, reader->from_ns),
+		.bytes = -live->bytes,
+		.block = number_of(reading, live),
+		.thread = live->block.thread,
 		.by = event->thread,
 	};
 	struct allocation_sum *sum;
 
-	(void)more;
 	(void)how;
-	if (!reader_wants_thread(reader, block->thread))
+	if (!reader_wants_thread(reader, live->block.thread))
 		return;
-	sum = sum_of(reading, block);
-	sum->live_objects -= objects;
+	sum = sum_of(reading, &live->block);
+	sum->live_objects -= live->blocks;
 	sum->live_bytes += end.bytes;
 	add_event(reading, &end);
 }

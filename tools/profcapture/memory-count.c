@@ -27,7 +27,6 @@ struct split {
 
 struct count {
 	struct memory *memory;
-	struct memory_replay replay;
 	double now_bytes;        /* of all heaps that have not ended */
 	GArray *changed;         /* uint32_t: entities that changed since the peak */
 	struct number_map pairs; /* allocator and freer → index + 1 */
@@ -70,33 +69,9 @@ void memory_lifetime_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to)
 	*ret_to = to;
 }
 
-static uint32_t pair_of(struct count *count, uint32_t allocator, uint32_t freer)
-{
-	struct memory_pair pair = { allocator, freer };
-	uint32_t *known = number_map_at(&count->pairs, (uint64_t)allocator << 32 | freer);
+/* ---- the rows that an event counts for ------------------------------------------------------- */
 
-	if (*known == 0) {
-		g_array_append_val(count->memory->pairs, pair);
-		*known = count->memory->pairs->len;
-	}
-	return *known - 1;
-}
-
-/* ---- the row that an event counts for -------------------------------------------------------- */
-
-static const struct memory_heap *heap_at(const struct count *count, uint32_t heap)
-{
-	return memory_heap_at(&count->memory->heaps, heap);
-}
-
-static struct memory_counts *process_of(struct count *count, uint32_t heap)
-{
-	return memory_counts_of(count->memory->processes, heap_at(count, heap)->process);
-}
-
-#define NOBODY UINT32_MAX
-
-static uint32_t owner(const struct memory *memory, const struct memory_block *block)
+uint32_t memory_entity_of(const struct memory *memory, const struct memory_block *block)
 {
 	switch (memory_query_of(memory)->key) {
 	case MEMORY_BY_THREAD:
@@ -105,7 +80,7 @@ static uint32_t owner(const struct memory *memory, const struct memory_block *bl
 		return memory_size_class(block->size);
 	case MEMORY_BY_LIFETIME:
 	case MEMORY_BY_PAIR:
-		return NOBODY;
+		return MEMORY_NOBODY;
 	default:
 		return memory_node_at(&memory->tree, block->node)->site;
 	}
@@ -118,18 +93,59 @@ static bool gets_row_at_release(const struct memory *memory)
 	       memory_query_of(memory)->key == MEMORY_BY_PAIR;
 }
 
+/* The row of the caller. */
 static uint32_t caller(const struct memory *memory, const struct memory_event *event)
 {
 	const struct memory_block block = memory_event_block(event);
 
 	if (event->is_free && memory_query_of(memory)->key != MEMORY_BY_THREAD)
-		return NOBODY;
-	return owner(memory, &block);
+		return MEMORY_NOBODY;
+	return memory_entity_of(memory, &block);
 }
 
-static struct memory_counts *entity(struct count *count, uint32_t index)
+/* The row that a released block counts for. */
+static uint32_t releaser(struct count *count, const struct memory_event *event,
+			 const struct memory_live *live)
 {
-	return index == NOBODY ? NULL : memory_counts_of(count->memory->entities, index);
+	struct memory_pair pair = { live->block.thread, event->thread };
+	uint32_t *known;
+
+	switch (memory_query_of(count->memory)->key) {
+	case MEMORY_BY_THREAD:
+		return event->is_wanted ? event->thread : MEMORY_NOBODY;
+	case MEMORY_BY_LIFETIME:
+		return memory_lifetime_class(event->time - MIN_OF(live->more.since, event->time));
+	case MEMORY_BY_PAIR:
+		known = number_map_at(&count->pairs, (uint64_t)pair.allocator << 32 | pair.freer);
+		if (*known == 0) {
+			g_array_append_val(count->memory->pairs, pair);
+			*known = count->memory->pairs->len;
+		}
+		return *known - 1;
+	default:
+		return memory_entity_of(count->memory, &live->block);
+	}
+}
+
+/* What an event counts for: its process, and a row, unless that is not known. A look-up may move
+ * the counts of an earlier one. */
+struct targets {
+	struct memory_counts *process, *row;
+	struct memory_counts *each[2]; /* both, without NULL */
+	unsigned n;
+};
+
+static struct targets targets_of(struct count *count, uint32_t heap, uint32_t entity)
+{
+	struct memory *memory = count->memory;
+	uint32_t process = memory_heap_at(&memory->heaps, heap)->process;
+	struct targets targets = { .process = memory_counts_of(memory->processes, process) };
+
+	targets.each[targets.n++] = targets.process;
+	if (entity != MEMORY_NOBODY)
+		targets.each[targets.n++] = targets.row =
+			memory_counts_of(memory->entities, entity);
+	return targets;
 }
 
 /* ---- the peak -------------------------------------------------------------------------------- */
@@ -161,11 +177,6 @@ static void note_process_peak(struct memory_counts *process, int64_t time_ns)
 	process->has_peak_time = true;
 }
 
-static int64_t time_of(const struct count *count, const struct memory_event *event)
-{
-	return capture_time(count->memory->reader.capture, event->segment, event->time);
-}
-
 /* The first peak is the state at the start of the range. */
 static void begin(struct count *count, int64_t time_ns)
 {
@@ -183,35 +194,35 @@ static void begin(struct count *count, int64_t time_ns)
 	}
 }
 
-static void change(struct count *count, uint32_t heap, const struct memory_block *block,
-		   double blocks)
+/* Live counts keep the blocks of an ended heap, but now_bytes does not. */
+static void change(struct count *count, const struct memory_live *live, double sign, bool ends)
 {
-	struct memory_counts *process = process_of(count, heap);
-	uint32_t index = owner(count->memory, block);
-	struct memory_counts *of = entity(count, index);
-	double bytes = blocks * (double)block->size;
+	uint32_t index = memory_entity_of(count->memory, &live->block);
+	const struct targets to = targets_of(count, live->heap, index);
 
-	process->live_blocks += blocks;
-	process->live_bytes += bytes;
-	count->now_bytes += bytes;
-	if (!of)
+	count->now_bytes += sign * live->bytes;
+	for (unsigned i = 0; i < to.n && !ends; i++) {
+		to.each[i]->live_blocks += sign * live->blocks;
+		to.each[i]->live_bytes += sign * live->bytes;
+	}
+	if (!to.row)
 		return;
-	of->live_blocks += blocks;
-	of->live_bytes += bytes;
-	of->now_bytes += bytes;
-	if (!of->is_changed)
+	to.row->now_bytes += sign * live->bytes;
+	if (!to.row->is_changed)
 		g_array_append_val(count->changed, index);
-	of->is_changed = true;
+	to.row->is_changed = true;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 static void loaded(const struct memory_live *live, void *data)
 {
-	struct count *count = data;
+	change(data, live, 1, false);
+}
 
-	change(count, live->heap, &live->block,
-	       memory_weight(heap_at(count, live->heap), &live->block));
+static void ended(const struct memory_live *live, void *data)
+{
+	change(data, live, -1, true);
 }
 
 /* The entry point that was called, or MEMORY_CALLS for none. */
@@ -242,13 +253,13 @@ static void add_call(struct memory_counts *to, const struct memory_event *event,
 {
 	unsigned call = call_of(event);
 
-	if (!to)
-		return;
 	if (call < MEMORY_CALLS)
 		to->calls[call] += weight;
-	if (!event->is_free && event->block == 0)
+	if (event->block)
+		return;
+	if (!event->is_free)
 		to->failed += weight;
-	if (event->is_free && event->block == 0 && event->has_address)
+	else if (event->has_address)
 		to->foreign += weight;
 }
 
@@ -256,327 +267,195 @@ static void called(const struct memory_event *event, void *data)
 {
 	const struct memory_block block = memory_event_block(event);
 	struct count *count = data;
-	const struct memory_heap *heap = heap_at(count, event->heap);
-	double weight;
+	const struct memory_heap *heap = memory_heap_at(&count->memory->heaps, event->heap);
+	struct targets to;
 
 	if (!event->is_counted)
 		return;
-	begin(count, time_of(count, event));
-	weight = event->is_free ? 1 : memory_weight(heap, &block);
+	begin(count, event->time_ns);
 	/* A free weighs as much as its block, which is not known yet. */
 	if (event->is_free && event->block && heap->sampled_bytes > 0)
 		return;
-	add_call(process_of(count, event->heap), event, weight);
-	add_call(entity(count, caller(count->memory, event)), event, weight);
+	to = targets_of(count, event->heap, caller(count->memory, event));
+	for (unsigned i = 0; i < to.n; i++)
+		add_call(to.each[i], event, event->is_free ? 1 : memory_weight(heap, &block));
 }
 
-static void add_allocation(struct memory_counts *to, double weight, uint64_t size)
+static void add_allocation(struct memory_counts *to, const struct memory_live *live)
 {
-	if (!to)
-		return;
-	to->allocations += weight;
-	to->allocated_bytes += weight * (double)size;
+	to->allocations += live->blocks;
+	to->allocated_bytes += live->bytes;
 }
 
 static void add_sum(struct count *count, uint32_t node, double bytes, double blocks)
 {
-	struct memory_sum *sum = memory_sum_of(count->memory->sums, node);
-
-	sum->bytes += bytes;
-	sum->blocks += blocks;
+	memory_sum_add(memory_sum_of(count->memory->sums, node), bytes, blocks);
 }
 
 static void count_allocation(struct count *count, const struct memory_event *event,
-			     const struct memory_block *block, const struct memory_block_more *more)
+			     const struct memory_live *live)
 {
 	struct memory *memory = count->memory;
-	double weight = memory_weight(heap_at(count, event->heap), block);
-	struct memory_counts *of = entity(count, owner(memory, block));
+	const struct targets to =
+		targets_of(count, event->heap, memory_entity_of(memory, &live->block));
 
-	add_allocation(process_of(count, event->heap), weight, block->size);
-	add_allocation(of, weight, block->size);
-	if (of)
-		of->longest_chain = MAX_OF(of->longest_chain, more->chain);
+	for (unsigned i = 0; i < to.n; i++)
+		add_allocation(to.each[i], live);
+	if (to.row)
+		to.row->longest_chain = MAX_OF(to.row->longest_chain, live->more.chain);
 	if (memory_query_of(memory)->filter == MEMORY_ALLOCATED)
-		add_sum(count, block->node, weight * (double)block->size, weight);
+		add_sum(count, live->block.node, live->bytes, live->blocks);
 	if (memory->watch)
-		memory->watch(time_of(count, event), block, weight, memory->watch_data);
+		memory->watch(event->time_ns, &live->block, live->blocks, memory->watch_data);
 }
 
-static void count_rest(struct count *count, const struct memory_event *event,
-		       const struct memory_block *block)
+static void count_rest(struct count *count, const struct memory_event *event, uint64_t size)
 {
 	struct split *split = &count->split;
-	struct memory_counts *of;
+	struct targets to;
 
-	if (event->heap != split->heap || event->prior != split->number ||
-	    block->size > split->bytes)
+	if (event->heap != split->heap || event->prior != split->number || size > split->bytes)
 		return;
-	split->bytes -= block->size;
-	process_of(count, event->heap)->freed_bytes -= (double)block->size;
-	of = entity(count, split->entity);
-	if (!of)
-		return;
-	of->freed_bytes -= (double)block->size;
-	if (gets_row_at_release(count->memory))
-		of->allocated_bytes -= (double)block->size;
+	split->bytes -= size;
+	to = targets_of(count, event->heap, split->entity);
+	for (unsigned i = 0; i < to.n; i++)
+		to.each[i]->freed_bytes -= (double)size;
+	if (to.row && gets_row_at_release(count->memory))
+		to.row->allocated_bytes -= (double)size;
 }
 
-static void allocated(const struct memory_event *event, const struct memory_block *block,
-		      const struct memory_block_more *more, void *data)
+static void allocated(const struct memory_event *event, const struct memory_live *live, void *data)
 {
 	struct count *count = data;
-	struct memory *memory = count->memory;
-	double weight = memory_weight(heap_at(count, event->heap), block);
 	struct memory_counts *process;
 
-	change(count, event->heap, block, weight);
+	change(count, live, 1, false);
 	if (!event->is_counted)
 		return;
 	if (memory_event_is_rest(event))
-		count_rest(count, event, block);
+		count_rest(count, event, live->block.size);
 	else
-		count_allocation(count, event, block, more);
-	process = process_of(count, event->heap);
-	if (count->now_bytes > memory->all.peak_bytes)
-		note_peak(count, time_of(count, event));
+		count_allocation(count, event, live);
+	process = targets_of(count, event->heap, MEMORY_NOBODY).process;
+	if (count->now_bytes > count->memory->all.peak_bytes)
+		note_peak(count, event->time_ns);
 	if (process->live_bytes > process->peak_bytes)
-		note_process_peak(process, time_of(count, event));
+		note_process_peak(process, event->time_ns);
 }
 
 static bool is_temporary(const struct memory *memory, const struct memory_event *event,
-			 const struct memory_block *block, const struct memory_block_more *more)
+			 const struct memory_live *live)
 {
+	uint64_t since = live->more.since;
+
 	if (!memory_knows_temporary(memory))
 		return false;
 	if (memory->within_ns != UINT64_MAX)
-		return event->time >= more->since && event->time - more->since <= memory->within_ns;
-	return event->thread == block->thread && event->others <= memory->threshold;
+		return event->time >= since && event->time - since <= memory->within_ns;
+	return event->thread == live->block.thread && event->others <= memory->threshold;
 }
 
-/* The entity that a released block counts for. */
-static uint32_t releaser(struct count *count, const struct memory_event *event,
-			 const struct memory_block *block, const struct memory_block_more *more)
+static void add_release(struct memory_counts *to, const struct memory_event *event,
+			const struct memory_live *live, bool is_sampled, bool temporary)
 {
-	switch (memory_query_of(count->memory)->key) {
-	case MEMORY_BY_THREAD:
-		return event->is_wanted ? event->thread : NOBODY;
-	case MEMORY_BY_LIFETIME:
-		return memory_lifetime_class(event->time - MIN_OF(more->since, event->time));
-	case MEMORY_BY_PAIR:
-		return pair_of(count, block->thread, event->thread);
-	default:
-		return owner(count->memory, block);
-	}
-}
-
-static void add_release(struct count *count, struct memory_counts *to,
-			const struct memory_event *event, const struct memory_block *block,
-			bool temporary)
-{
-	const struct memory_heap *heap = heap_at(count, event->heap);
-	double weight = memory_weight(heap, block);
-
-	to->freed_bytes += weight * (double)block->size;
-	to->freed_blocks += weight;
+	to->freed_bytes += live->bytes;
 	if (temporary)
-		to->temporary += weight;
+		to->temporary += live->blocks;
 	/* A call to realloc() is sampled independently of the block that it ends. */
-	if (event->is_free && heap->sampled_bytes > 0 && event->kind != PROF_FREE_REALLOC &&
+	if (event->is_free && is_sampled && event->kind != PROF_FREE_REALLOC &&
 	    event->kind != PROF_FREE_REALLOCARRAY)
-		add_call(to, event, weight);
-}
-
-static void add_realloc(struct memory_counts *to, const struct memory_event *event, uint64_t size,
-			double weight)
-{
-	to->reallocs += weight;
-	if (event->size > size)
-		to->grown_bytes += weight * (double)(event->size - size);
-	to->copied_bytes += weight * (double)MIN_OF(event->size, size);
-}
-
-static void add_whole(struct memory_counts *to, const struct memory_event *event,
-		      const struct memory_block *block, const struct count *count)
-{
-	const struct memory_heap *heap = heap_at(count, event->heap);
-	double weight = memory_weight(heap, block);
-
-	add_allocation(to, weight, block->size);
-	if (event->is_free && heap->sampled_bytes <= 0)
-		add_call(to, event, weight);
+		add_call(to, event, live->blocks);
 }
 
 /* In a sampled recording, both blocks were sampled independently. */
 static void count_realloc(struct count *count, const struct memory_event *event,
-			  const struct memory_block *block)
+			  const struct memory_live *live)
 {
 	struct memory *memory = count->memory;
-	const struct memory_heap *heap = heap_at(count, event->heap);
 	const struct memory_block made = memory_event_block(event);
-	double weight = memory_weight(heap, block) * memory_weight(heap, &made);
+	uint64_t size = live->block.size;
+	double weight = live->blocks *
+			memory_weight(memory_heap_at(&memory->heaps, event->heap), &made);
+	bool has_row = memory_query_of(memory)->filter == MEMORY_MOVED && event->is_wanted;
+	const struct targets to =
+		targets_of(count, event->heap, has_row ? caller(memory, event) : MEMORY_NOBODY);
 
-	add_realloc(process_of(count, event->heap), event, block->size, weight);
-	if (memory_query_of(memory)->filter != MEMORY_MOVED || !event->is_wanted)
-		return;
-	add_realloc(memory_counts_of(memory->entities, caller(memory, event)), event, block->size,
-		    weight);
-	add_sum(count, event->node, weight * (double)event->size, weight);
-}
-
-static void count_release(struct count *count, const struct memory_event *event,
-			  const struct memory_block *block, const struct memory_block_more *more,
-			  enum memory_release how)
-{
-	struct memory *memory = count->memory;
-	const struct memory_heap *heap = heap_at(count, event->heap);
-	double weight = memory_weight(heap, block);
-	bool temporary = how == MEMORY_FREED && is_temporary(memory, event, block, more);
-	struct memory_counts *process = process_of(count, event->heap);
-	uint32_t index = releaser(count, event, block, more);
-	struct memory_counts *of = entity(count, index);
-	enum memory_filter filter = memory_query_of(memory)->filter;
-	bool by_block = memory_query_of(memory)->key != MEMORY_BY_THREAD &&
-			heap->sampled_bytes <= 0;
-
-	add_release(count, process, event, block, temporary);
-	if (of)
-		add_release(count, of, event, block, temporary);
-	if (gets_row_at_release(memory))
-		add_whole(of, event, block, count);
-	else if (event->is_free && by_block)
-		add_call(of, event, weight);
-	if ((filter == MEMORY_FREED_AT_ONCE && temporary) ||
-	    (filter == MEMORY_FREED_ELSEWHERE && event->thread != block->thread))
-		add_sum(count, block->node, weight * (double)block->size, weight);
-	if (how == MEMORY_REALLOCATED && memory_event_moves(event))
-		count_realloc(count, event, block);
-	else if (how == MEMORY_REALLOCATED && memory_event_is_rest(event))
-		count->split = (struct split){ event->prior, block->size, event->heap, index };
-}
-
-static void released(const struct memory_event *event, const struct memory_block *block,
-		     const struct memory_block_more *more, enum memory_release how, void *data)
-{
-	struct count *count = data;
-
-	change(count, event->heap, block, -memory_weight(heap_at(count, event->heap), block));
-	if (event->is_counted)
-		count_release(count, event, block, more, how);
-}
-
-struct end {
-	struct count *count;
-	const struct memory_heap *heap;
-};
-
-static void end_block(const struct memory_block *block, const struct memory_block_more *more,
-		      void *data)
-{
-	const struct end *end = data;
-	struct count *count = end->count;
-	uint32_t index = owner(count->memory, block);
-	struct memory_counts *of = entity(count, index);
-	double bytes = memory_weight(end->heap, block) * (double)block->size;
-
-	(void)more;
-	count->now_bytes -= bytes;
-	if (!of)
-		return;
-	of->now_bytes -= bytes;
-	if (!of->is_changed)
-		g_array_append_val(count->changed, index);
-	of->is_changed = true;
-}
-
-/* Live counts keep the blocks of an ended heap, but now_bytes does not. */
-static void ended(uint32_t heap, void *data)
-{
-	struct count *count = data;
-	struct end end = { count, heap_at(count, heap) };
-
-	memory_blocks_each(memory_replay_blocks(&count->replay, heap), end_block, &end);
-}
-
-/* ---- run ------------------------------------------------------------------------------------- */
-
-static bool wants_nodes(const struct memory *memory)
-{
-	return memory_by_function(memory) || memory->is_tree;
-}
-
-static bool is_wanted(uint32_t heap, void *data)
-{
-	const struct count *count = data;
-
-	return memory_wants_heap(count->memory, heap);
-}
-
-bool memory_wants_heap(const struct memory *memory, uint32_t heap)
-{
-	uint32_t process = memory_heap_at(&memory->heaps, heap)->process;
-	const GArray *pids = memory->reader.pids;
-
-	for (guint i = 0; pids && i < pids->len; i++)
-		if (process > NAMES_LOST &&
-		    names_process_at(memory->reader.capture->names, process)->pid ==
-			    g_array_index(pids, uint32_t, i))
-			return true;
-	return !pids;
-}
-
-static void add_up(struct memory *memory)
-{
-	struct memory_counts *all = &memory->all;
-
-	for (guint p = 0; p < memory->processes->len; p++) {
-		const struct memory_counts *process =
-			&g_array_index(memory->processes, struct memory_counts, p);
-
-		for (unsigned i = 0; i < MEMORY_CALLS; i++)
-			all->calls[i] += process->calls[i];
-		all->failed += process->failed;
-		all->foreign += process->foreign;
-		all->allocations += process->allocations;
-		all->allocated_bytes += process->allocated_bytes;
-		all->freed_bytes += process->freed_bytes;
-		all->freed_blocks += process->freed_blocks;
-		all->temporary += process->temporary;
-		all->live_bytes += process->live_bytes;
-		all->live_blocks += process->live_blocks;
-		all->reallocs += process->reallocs;
-		all->grown_bytes += process->grown_bytes;
-		all->copied_bytes += process->copied_bytes;
+	for (unsigned i = 0; i < to.n; i++) {
+		to.each[i]->reallocs += weight;
+		if (event->size > size)
+			to.each[i]->grown_bytes += weight * (double)(event->size - size);
+		to.each[i]->copied_bytes += weight * (double)MIN_OF(event->size, size);
 	}
+	if (has_row)
+		add_sum(count, event->node, weight * (double)event->size, weight);
+}
+
+static void released(const struct memory_event *event, const struct memory_live *live,
+		     enum memory_release how, void *data)
+{
+	struct count *count = data;
+	struct memory *memory = count->memory;
+	bool is_sampled = memory_heap_at(&memory->heaps, event->heap)->sampled_bytes > 0;
+	bool temporary = how == MEMORY_FREED && is_temporary(memory, event, live);
+	enum memory_filter filter = memory_query_of(memory)->filter;
+	bool gets_row = gets_row_at_release(memory);
+	struct targets to;
+	uint32_t index;
+
+	change(count, live, -1, false);
+	if (!event->is_counted)
+		return;
+	index = releaser(count, event, live);
+	to = targets_of(count, event->heap, index);
+	for (unsigned i = 0; i < to.n; i++)
+		add_release(to.each[i], event, live, is_sampled, temporary);
+	if (to.row && gets_row)
+		add_allocation(to.row, live);
+	/* A thread's call was counted when it was made. */
+	if (to.row && event->is_free && !is_sampled &&
+	    memory_query_of(memory)->key != MEMORY_BY_THREAD)
+		add_call(to.row, event, live->blocks);
+	if ((filter == MEMORY_FREED_AT_ONCE && temporary) ||
+	    (filter == MEMORY_FREED_ELSEWHERE && event->thread != live->block.thread))
+		add_sum(count, live->block.node, live->bytes, live->blocks);
+	if (how == MEMORY_REALLOCATED && memory_event_moves(event))
+		count_realloc(count, event, live);
+	else if (how == MEMORY_REALLOCATED && memory_event_is_rest(event))
+		count->split = (struct split){ event->prior, live->block.size, event->heap, index };
 }
 
 bool memory_count(struct memory *memory, GError **error)
 {
 	static const struct memory_ops ops = { loaded, called, allocated, released, ended };
+	const size_t n_sums = offsetof(struct memory_counts, peak_bytes) / sizeof(double);
 	struct count count = { .memory = memory };
+	struct memory_replay replay = { .heaps = &memory->heaps,
+					.ops = &ops,
+					.data = &count,
+					.from_ns = memory->reader.from_ns,
+					.to_ns = memory->reader.to_ns,
+					.wants_more = true,
+					.wants_nodes = memory_by_function(memory) ||
+						       memory->is_tree };
 	bool ok;
 
-	count.replay = (struct memory_replay){
-		.heaps = &memory->heaps,
-		.ops = &ops,
-		.data = &count,
-		.from_ns = memory->reader.from_ns,
-		.to_ns = memory->reader.to_ns,
-		.wants_more = true,
-		.wants_nodes = wants_nodes(memory),
-		.wants_heap = is_wanted,
-	};
 	number_map_init(&count.pairs);
 	count.changed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	ok = memory_replay_run(&count.replay, error);
-	memory->unknown = count.replay.unknown;
+	ok = memory_replay_run(&replay, error);
+	memory->unknown = replay.unknown;
 	begin(&count, MAX_OF(memory->reader.from_ns, INT64_C(0)));
-	memory_replay_done(&count.replay);
+	memory_replay_done(&replay);
 	number_map_done(&count.pairs);
 	g_array_unref(count.changed);
 	if (!ok)
 		return false;
-	add_up(memory);
+	for (guint p = 0; p < memory->processes->len; p++) {
+		const double *process = (const double *)(const void *)&g_array_index(
+			memory->processes, struct memory_counts, p);
+
+		for (size_t i = 0; i < n_sums; i++)
+			((double *)(void *)&memory->all)[i] += process[i];
+	}
 	memory->has_all = memory->has_processes = MEMORY_HAS_CALLS | MEMORY_HAS_LIVE |
 						  MEMORY_HAS_PEAK | MEMORY_HAS_LOST;
 	if (memory_knows_temporary(memory)) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-find - blocks live at a time, at the peak, or at the end
+ * Memory-find - blocks live at a time, at the peak, at the end, or over time
  *
  * Marks of heaps say where to look. For leaks, only the blocks of the last mark are read. For a
  * time, only the rows since the mark before it. For the peak, the stretches between marks that may
  * contain it are searched, the likeliest first, until no other stretch can have more, or as much at
  * an earlier time. With many processes, most stretches may qualify. Once the search has cost as
- * much as the whole file, the whole file is read instead.
+ * much as the whole file, the whole file is read instead. For the timeline, all rows are replayed
+ * once; blocks of a process that ended do not live.
  *
  * Invariants: (1) a stretch that is skipped because of a mark cannot exceed the peak that was found
  *                 [test-memory: peak of two]
@@ -14,6 +15,8 @@
  *             (3) of several equal peaks, the first one is reported
  *                 [test-memory: equal peaks]
  *             (4) the peak costs by the file, whatever its marks are  [test-memory: many processes]
+ *             (5) a point of the timeline has what --at its time has
+ *                 [test_memory_reader: timeline]
  */
 #include "config.h"
 
@@ -21,6 +24,9 @@
 
 #include <math.h>
 #include <string.h>
+
+#define POINTS 240u /* of the timeline in JSON; also the fewest for a sparkline */
+#define MOST_POINTS 1000u
 
 /* ---- ledger: live blocks by node and by process, now and at the peak ------------------------- */
 
@@ -32,11 +38,14 @@ struct account {
 
 struct ledger {
 	struct memory *memory;
-	struct memory_replay replay;
 	struct account nodes, processes;
-	double bytes, most;
+	double bytes, blocks, most;
 	int64_t most_ns;
 	bool wants_most, has_begun, is_best;
+	/* of a timeline */
+	GArray *functions; /* double: live bytes by function of the program; or NULL */
+	int64_t from_ns, to_ns;
+	guint n_points, step; /* step: only each step-th point is a row */
 };
 
 static void account_init(struct account *account)
@@ -58,11 +67,9 @@ static void account_done(struct account *account)
 static void account_add(struct account *account, uint32_t index, double bytes, double blocks,
 			bool wants_most)
 {
-	struct memory_sum *sum = memory_sum_of(account->now, index);
 	guint before = account->flags->len;
 
-	sum->bytes += bytes;
-	sum->blocks += blocks;
+	memory_sum_add(memory_sum_of(account->now, index), bytes, blocks);
 	if (!wants_most)
 		return;
 	if (index >= before) {
@@ -101,111 +108,137 @@ static void ledger_done(struct ledger *ledger)
 	account_done(&ledger->processes);
 }
 
-static void ledger_add(struct ledger *ledger, uint32_t heap, const struct memory_block *block,
-		       double sign)
+static void ledger_add(struct ledger *ledger, const struct memory_live *live, double sign)
 {
-	const struct memory_heap *of = memory_heap_at(&ledger->memory->heaps, heap);
-	double blocks = sign * memory_weight(of, block);
-	double bytes = blocks * (double)block->size;
+	const struct memory_tree *tree = &ledger->memory->tree;
+	uint32_t node = live->block.node, process;
+	double bytes = sign * live->bytes, blocks = sign * live->blocks;
 
 	ledger->bytes += bytes;
-	account_add(&ledger->nodes, block->node, bytes, blocks, ledger->wants_most);
-	account_add(&ledger->processes, of->process, bytes, blocks, ledger->wants_most);
+	ledger->blocks += blocks;
+	if (ledger->functions) {
+		uint32_t own = memory_node_at(tree, node)->own;
+		uint32_t function = functions_whole(
+			tree->functions, memory_node_at(tree, own ? own : node)->function);
+
+		if (function >= ledger->functions->len)
+			g_array_set_size(ledger->functions, function + 1);
+		g_array_index(ledger->functions, double, function) += bytes;
+		return;
+	}
+	process = memory_heap_at(&ledger->memory->heaps, live->heap)->process;
+	account_add(&ledger->nodes, node, bytes, blocks, ledger->wants_most);
+	account_add(&ledger->processes, process, bytes, blocks, ledger->wants_most);
 }
 
-static void ledger_note(struct ledger *ledger, int64_t time_ns)
+/* The first peak is the state at the start of the stretch. */
+static void note_peak(struct ledger *ledger, int64_t time_ns)
 {
+	if (!ledger->wants_most || (ledger->has_begun && ledger->bytes <= ledger->most))
+		return;
+	ledger->has_begun = true;
 	ledger->most = ledger->bytes;
 	ledger->most_ns = time_ns;
 	account_note(&ledger->nodes);
 	account_note(&ledger->processes);
 }
 
-static void loaded(const struct memory_live *live, void *data)
+static int64_t point_time(const struct ledger *ledger, guint point)
 {
-	ledger_add(data, live->heap, &live->block, 1);
+	double length = (double)(ledger->to_ns - ledger->from_ns);
+
+	return ledger->from_ns + (int64_t)(length * (point + 1) / ledger->n_points);
 }
 
-static void allocated(const struct memory_event *event, const struct memory_block *block,
-		      const struct memory_block_more *more, void *data)
+/* Adds the points before a time. */
+static void add_points(struct ledger *ledger, int64_t before_ns)
+{
+	GArray *points = ledger->memory->points;
+
+	while (points->len < ledger->n_points && point_time(ledger, points->len) < before_ns) {
+		struct memory_point point = { .time_ns = point_time(ledger, points->len),
+					      .bytes = ledger->bytes,
+					      .blocks = ledger->blocks };
+		bool is_row = (points->len + 1) % ledger->step == 0;
+
+		for (uint32_t i = 0; is_row && i < ledger->functions->len; i++) {
+			double bytes = g_array_index(ledger->functions, double, i);
+
+			if (bytes > point.largest_bytes) {
+				point.largest_bytes = bytes;
+				point.largest = i;
+			}
+		}
+		g_array_append_val(points, point);
+	}
+}
+
+static void loaded(const struct memory_live *live, void *data)
+{
+	ledger_add(data, live, 1);
+}
+
+static void allocated(const struct memory_event *event, const struct memory_live *live, void *data)
 {
 	struct ledger *ledger = data;
 
-	(void)more;
-	ledger_add(ledger, event->heap, block, 1);
-	if (ledger->wants_most && event->is_counted &&
-	    (!ledger->has_begun || ledger->bytes > ledger->most)) {
-		ledger->has_begun = true;
-		ledger_note(ledger, capture_time(ledger->memory->reader.capture, event->segment,
-						 event->time));
-	}
+	add_points(ledger, event->time_ns);
+	ledger_add(ledger, live, 1);
+	if (event->is_counted)
+		note_peak(ledger, event->time_ns);
 }
 
 /* If the stretch begins with a free, the state before that free counts. */
-static void released(const struct memory_event *event, const struct memory_block *block,
-		     const struct memory_block_more *more, enum memory_release how, void *data)
+static void released(const struct memory_event *event, const struct memory_live *live,
+		     enum memory_release how, void *data)
 {
 	struct ledger *ledger = data;
 
-	(void)more;
 	(void)how;
-	if (ledger->wants_most && event->is_counted && !ledger->has_begun) {
-		ledger->has_begun = true;
-		ledger_note(ledger, capture_time(ledger->memory->reader.capture, event->segment,
-						 event->time));
+	add_points(ledger, event->time_ns);
+	if (event->is_counted)
+		note_peak(ledger, event->time_ns);
+	ledger_add(ledger, live, -1);
+}
+
+static void ended(const struct memory_live *live, void *data)
+{
+	struct ledger *ledger = data;
+	const struct memory_heaps *heaps = &ledger->memory->heaps;
+	const struct memory_heap *heap = memory_heap_at(heaps, live->heap);
+
+	if (ledger->functions && heap->end && heap->has_ended) {
+		const struct memory_mark *mark = memory_mark_at(heaps, heap->end - 1);
+
+		add_points(ledger,
+			   capture_time(ledger->memory->reader.capture, mark->segment, mark->time));
 	}
-	ledger_add(ledger, event->heap, block, -1);
-}
-
-struct end {
-	struct ledger *ledger;
-	uint32_t heap;
-};
-
-static void end_block(const struct memory_block *block, const struct memory_block_more *more,
-		      void *data)
-{
-	struct end *end = data;
-
-	(void)more;
-	ledger_add(end->ledger, end->heap, block, -1);
-}
-
-static void ended(uint32_t heap, void *data)
-{
-	struct end end = { data, heap };
-
-	memory_blocks_each(memory_replay_blocks(&end.ledger->replay, heap), end_block, &end);
-}
-
-static bool wants_heap(uint32_t heap, void *data)
-{
-	const struct ledger *ledger = data;
-
-	return memory_wants_heap(ledger->memory, heap);
+	ledger_add(ledger, live, -1);
 }
 
 static bool ledger_run(struct ledger *ledger, uint32_t segment, int64_t from_ns, int64_t to_ns,
 		       GError **error)
 {
 	static const struct memory_ops ops = { loaded, NULL, allocated, released, ended };
-	bool ok;
+	struct memory_replay replay = { .heaps = &ledger->memory->heaps,
+					.ops = &ops,
+					.data = ledger,
+					.from_ns = from_ns,
+					.to_ns = to_ns,
+					.segment = segment,
+					.wants_nodes = true };
+	bool ok = memory_replay_run(&replay, error);
 
-	ledger->replay = (struct memory_replay){
-		.heaps = &ledger->memory->heaps,
-		.ops = &ops,
-		.data = ledger,
-		.from_ns = from_ns,
-		.to_ns = to_ns,
-		.segment = segment,
-		.wants_nodes = true,
-		.wants_heap = wants_heap,
-	};
-	ok = memory_replay_run(&ledger->replay, error);
-	memory_replay_done(&ledger->replay);
-	if (ok && ledger->wants_most && (!ledger->has_begun || ledger->bytes > ledger->most))
-		ledger_note(ledger, MAX_OF(from_ns, INT64_C(0)));
+	memory_replay_done(&replay);
+	note_peak(ledger, MAX_OF(from_ns, INT64_C(0)));
 	return ok;
+}
+
+static void set_peak(struct memory *memory, const struct ledger *ledger)
+{
+	memory->all.peak_bytes = ledger->most;
+	memory->all.peak_ns = ledger->most_ns;
+	memory->all.has_peak_time = ledger->most > 0;
 }
 
 /* ---- at a time ------------------------------------------------------------------------------- */
@@ -265,18 +298,6 @@ static const struct stretch everything = { .to = UINT64_MAX };
 #define MOST_STRETCHES 10000
 #define MOST_WORK 20000000
 
-static gint compare_stretches(gconstpointer left, gconstpointer right)
-{
-	const struct stretch *a = left, *b = right;
-
-	if (a->most != b->most)
-		return a->most > b->most ? -1 : 1;
-	if (a->segment != b->segment)
-		return a->segment < b->segment ? -1 : 1;
-	return a->from < b->from ? -1 : a->from > b->from;
-}
-
-/* Sorts by segment and time. The final order is compare_stretches(). */
 static gint compare_times(gconstpointer left, gconstpointer right)
 {
 	const struct stretch *a = left, *b = right;
@@ -286,36 +307,40 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return a->to < b->to ? -1 : a->to > b->to;
 }
 
+/* The likeliest first. Those of a segment do not overlap, apart from the one after the last mark. */
+static gint compare_stretches(gconstpointer left, gconstpointer right)
+{
+	const struct stretch *a = left, *b = right;
+
+	if (a->most != b->most)
+		return a->most > b->most ? -1 : 1;
+	return compare_times(a, b);
+}
+
 static GArray *list_stretches(const struct memory *memory)
 {
 	GArray *all = g_array_new(FALSE, FALSE, sizeof(struct stretch));
-	GArray *once = g_array_new(FALSE, FALSE, sizeof(struct stretch));
+	guint n = 0;
 
 	for (uint32_t i = 0; i < memory->heaps.marks->len; i++) {
 		const struct memory_mark *mark = memory_mark_at(&memory->heaps, i);
 		struct stretch stretch = { .segment = mark->segment, .to = mark->time };
 
-		if (memory_wants_heap(memory, mark->heap))
+		if (memory_heaps_wants(&memory->heaps, mark->heap))
 			g_array_append_val(all, stretch);
 	}
 	g_array_sort(all, compare_times);
 	for (guint i = 0; i < all->len; i++) {
 		struct stretch stretch = g_array_index(all, struct stretch, i);
-		struct stretch *last =
-			once->len ? &g_array_index(once, struct stretch, once->len - 1) : NULL;
+		const struct stretch *last = n ? &g_array_index(all, struct stretch, n - 1) : NULL;
 
 		if (last && compare_times(last, &stretch) == 0)
 			continue;
 		stretch.from = last && last->segment == stretch.segment ? last->to : 0;
-		g_array_append_val(once, stretch);
+		g_array_index(all, struct stretch, n++) = stretch;
 	}
-	g_array_unref(all);
-	return once;
-}
-
-static gint by_end(gconstpointer key, gconstpointer element)
-{
-	return compare_times(key, element);
+	g_array_set_size(all, n);
+	return all;
 }
 
 /* Adds what a mark says to each stretch of the heap that the mark covers. The peak of that mark is
@@ -328,7 +353,8 @@ static void add_most(const struct memory *memory, GArray *stretches, uint32_t he
 	for (uint32_t at = of->last; at; at = memory_mark_at(&memory->heaps, at - 1)->before) {
 		const struct memory_mark *mark = memory_mark_at(&memory->heaps, at - 1);
 		const struct stretch key = { .segment = mark->segment, .to = mark->time };
-		struct stretch *end = bsearch(&key, all, stretches->len, sizeof(*all), by_end);
+		struct stretch *end =
+			bsearch(&key, all, stretches->len, sizeof(*all), compare_times);
 		uint64_t from =
 			mark->before ? memory_mark_at(&memory->heaps, mark->before - 1)->time : 0;
 
@@ -353,7 +379,7 @@ static void add_tails(const struct memory *memory, GArray *stretches)
 			const struct memory_heap *heap = memory_heap_at(&memory->heaps, i);
 
 			if (heap->segment == tail.segment && heap->last && !heap->end &&
-			    memory_wants_heap(memory, i)) {
+			    memory_heaps_wants(&memory->heaps, i)) {
 				const struct memory_mark *last =
 					memory_mark_at(&memory->heaps, heap->last - 1);
 
@@ -364,22 +390,6 @@ static void add_tails(const struct memory *memory, GArray *stretches)
 		if (is_open)
 			g_array_append_val(stretches, tail);
 	}
-}
-
-/* Swaps the two ledgers. The caller frees the other one. */
-static void take_most(struct ledger *best, struct ledger *found)
-{
-	struct ledger other = *best;
-
-	*best = *found;
-	*found = other;
-}
-
-static bool is_better(const struct ledger *ledger, const struct ledger *best)
-{
-	if (!best->is_best || ledger->most != best->most)
-		return !best->is_best || ledger->most > best->most;
-	return ledger->most_ns < best->most_ns;
 }
 
 static bool search_stretch(struct memory *memory, const struct stretch *stretch,
@@ -398,9 +408,13 @@ static bool search_stretch(struct memory *memory, const struct stretch *stretch,
 		return true;
 	ledger_init(&ledger, memory, true);
 	ok = ledger_run(&ledger, stretch->segment, from, to, error);
-	if (ok && is_better(&ledger, best)) {
-		take_most(best, &ledger);
-		best->is_best = true;
+	ledger.is_best = true;
+	if (ok && (!best->is_best || ledger.most > best->most ||
+		   (ledger.most == best->most && ledger.most_ns < best->most_ns))) {
+		struct ledger other = *best;
+
+		*best = ledger;
+		ledger = other;
 	}
 	ledger_done(&ledger);
 	return ok;
@@ -452,7 +466,7 @@ static bool search_stretches(struct memory *memory, struct ledger *best, GError 
 	if (!usable)
 		return search_stretch(memory, &everything, best, error);
 	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++)
-		if (memory_wants_heap(memory, i))
+		if (memory_heaps_wants(&memory->heaps, i))
 			add_most(memory, stretches, i);
 	add_tails(memory, stretches);
 	g_array_sort(stretches, compare_stretches);
@@ -472,7 +486,7 @@ static void set_process_peaks(struct memory *memory)
 		const struct memory_mark *mark = memory_mark_at(&memory->heaps, i);
 		struct memory_counts *to;
 
-		if (!memory_wants_heap(memory, mark->heap))
+		if (!memory_heaps_wants(&memory->heaps, mark->heap))
 			continue;
 		to = memory_counts_of(memory->processes,
 				      memory_heap_at(&memory->heaps, mark->heap)->process);
@@ -494,9 +508,7 @@ static bool find_peak(struct memory *memory, GError **error)
 	ok = search_stretches(memory, &best, error);
 	if (ok) {
 		set_live(memory, best.processes.most);
-		memory->all.peak_bytes = best.most;
-		memory->all.peak_ns = best.most_ns;
-		memory->all.has_peak_time = best.most > 0;
+		set_peak(memory, &best);
 		g_array_unref(memory->sums);
 		memory->sums = g_array_ref(best.nodes.most);
 	}
@@ -511,87 +523,55 @@ static bool find_peak(struct memory *memory, GError **error)
 
 struct leaks {
 	struct memory *memory;
-	struct memory_replay replay;
 	GByteArray *is_read; /* by heap: its end was read, so it is not replayed */
-	uint32_t heap;
 };
 
-static uint32_t leak_entity(const struct memory *memory, const struct memory_block *block)
+static void add_leak(struct memory_counts *to, const struct memory_live *live)
 {
-	switch (memory_query_of(memory)->key) {
-	case MEMORY_BY_THREAD:
-		return block->thread;
-	case MEMORY_BY_SIZE:
-		return memory_size_class(block->size);
-	case MEMORY_BY_LIFETIME:
-		return MEMORY_NEVER_FREED;
-	default:
-		return memory_node_at(&memory->tree, block->node)->site;
-	}
+	to->leaked_bytes += live->bytes;
+	to->leaked_blocks += live->blocks;
 }
 
-static void add_leak(struct memory_counts *to, double bytes, double blocks)
+static void found_leak(const struct memory_live *live, void *data)
 {
-	to->leaked_bytes += bytes;
-	to->leaked_blocks += blocks;
-}
-
-static void found_leak(struct memory *memory, const struct memory_heap *heap,
-		       const struct memory_block *block, uint64_t since)
-{
-	double blocks = memory_weight(heap, block);
-	double bytes = blocks * (double)block->size;
-	int64_t since_ns = capture_time(memory->reader.capture, heap->segment, since);
+	struct leaks *leaks = data;
+	struct memory *memory = leaks->memory;
+	const struct memory_heap *heap = memory_heap_at(&memory->heaps, live->heap);
+	int64_t since_ns = capture_time(memory->reader.capture, heap->segment, live->more.since);
 	struct suppression *suppression;
 
 	if (since_ns < memory->reader.from_ns || since_ns > memory->reader.to_ns ||
-	    !reader_wants_thread(&memory->reader, block->thread))
+	    !reader_wants_thread(&memory->reader, live->block.thread))
 		return;
-	suppression = suppressions_find(&memory->suppressions, &memory->tree, block->node);
+	suppression = suppressions_find(&memory->suppressions, &memory->tree, live->block.node);
 	if (suppression) {
-		suppression->bytes += bytes;
-		suppression->blocks += blocks;
+		suppression->bytes += live->bytes;
+		suppression->blocks += live->blocks;
 		return;
 	}
 	if (!memory->no_suppressions) {
 		enum runtime_pool pool =
-			suppressions_pool(&memory->suppressions, &memory->tree, block->node);
+			suppressions_pool(&memory->suppressions, &memory->tree, live->block.node);
 
 		if (pool < RUNTIME_POOLS) {
-			memory->suppressions.pools[pool].bytes += bytes;
-			memory->suppressions.pools[pool].blocks += blocks;
+			memory_sum_add(&memory->suppressions.pools[pool], live->bytes,
+				       live->blocks);
 			if (memory->hides_runtime)
 				return;
 		}
 	}
-	add_leak(memory_counts_of(memory->processes, heap->process), bytes, blocks);
-	add_leak(&memory->all, bytes, blocks);
+	add_leak(memory_counts_of(memory->processes, heap->process), live);
+	add_leak(&memory->all, live);
 	if (memory_query_of(memory)->filter == MEMORY_NOT_FREED) {
-		struct memory_sum *sum = memory_sum_of(memory->sums, block->node);
-
-		sum->bytes += bytes;
-		sum->blocks += blocks;
+		memory_sum_add(memory_sum_of(memory->sums, live->block.node), live->bytes,
+			       live->blocks);
 	} else if (memory_query_of(memory)->measures & MEMORY_HAS_LEAKED) {
-		add_leak(memory_counts_of(memory->entities, leak_entity(memory, block)), bytes,
-			 blocks);
+		uint32_t entity = memory_entity_of(memory, &live->block);
+
+		add_leak(memory_counts_of(memory->entities,
+					  entity == MEMORY_NOBODY ? MEMORY_NEVER_FREED : entity),
+			 live);
 	}
-}
-
-static void found_live(const struct memory_live *live, void *data)
-{
-	struct leaks *leaks = data;
-
-	found_leak(leaks->memory, memory_heap_at(&leaks->memory->heaps, live->heap), &live->block,
-		   live->more.since);
-}
-
-static void found_block(const struct memory_block *block, const struct memory_block_more *more,
-			void *data)
-{
-	struct leaks *leaks = data;
-
-	found_leak(leaks->memory, memory_heap_at(&leaks->memory->heaps, leaks->heap), block,
-		   more->since);
 }
 
 static void forget_leaks(struct memory *memory)
@@ -620,7 +600,7 @@ static bool read_ends(struct leaks *leaks, bool *ret_broken, GError **error)
 	g_byte_array_set_size(leaks->is_read, heaps->heaps->len);
 	for (uint32_t i = 0; i < heaps->heaps->len; i++) {
 		const struct memory_heap *heap = memory_heap_at(heaps, i);
-		bool is_wanted = memory_wants_heap(leaks->memory, i);
+		bool is_wanted = memory_heaps_wants(heaps, i);
 
 		leaks->is_read->data[i] =
 			!is_wanted || (heap->excluded && !heap->last) ||
@@ -631,15 +611,7 @@ static bool read_ends(struct leaks *leaks, bool *ret_broken, GError **error)
 	*ret_broken = false;
 	return ends->len == 0 ||
 	       memory_heaps_read_live(heaps, (const uint32_t *)(void *)ends->data, ends->len,
-				      found_live, leaks, ret_broken, error);
-}
-
-static bool wants_open_heap(uint32_t heap, void *data)
-{
-	const struct leaks *leaks = data;
-
-	return heap < leaks->is_read->len ? !leaks->is_read->data[heap]
-					  : memory_wants_heap(leaks->memory, heap);
+				      found_leak, leaks, ret_broken, error);
 }
 
 /* Returns whether the segment may have rows of heaps without a usable end. */
@@ -658,35 +630,22 @@ static bool has_open_heap(const struct leaks *leaks, uint32_t segment)
 	return !has_any;
 }
 
-static void keep(uint32_t heap, void *data)
-{
-	struct leaks *leaks = data;
-
-	leaks->heap = heap;
-	memory_blocks_each(memory_replay_blocks(&leaks->replay, heap), found_block, leaks);
-}
-
 static bool replay_segment(struct leaks *leaks, uint32_t segment, GError **error)
 {
-	static const struct memory_ops ops = { .ended = keep };
-	bool ok;
+	static const struct memory_ops ops = { .ended = found_leak };
+	struct memory_replay replay = { .heaps = &leaks->memory->heaps,
+					.ops = &ops,
+					.data = leaks,
+					.from_ns = INT64_MAX,
+					.to_ns = INT64_MAX,
+					.segment = segment,
+					.wants_more = true,
+					.wants_nodes = true,
+					.ends_all = true,
+					.skipped = leaks->is_read };
+	bool ok = memory_replay_run(&replay, error);
 
-	leaks->replay = (struct memory_replay){
-		.heaps = &leaks->memory->heaps,
-		.ops = &ops,
-		.data = leaks,
-		.from_ns = INT64_MAX,
-		.to_ns = INT64_MAX,
-		.segment = segment,
-		.wants_more = true,
-		.wants_nodes = true,
-		.wants_heap = wants_open_heap,
-	};
-	ok = memory_replay_run(&leaks->replay, error);
-	for (uint32_t i = 0; ok && i < leaks->replay.blocks->len; i++)
-		if (memory_replay_blocks(&leaks->replay, i))
-			keep(i, leaks);
-	memory_replay_done(&leaks->replay);
+	memory_replay_done(&replay);
 	return ok;
 }
 
@@ -710,6 +669,39 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 	return ok;
 }
 
+/* ---- over time ------------------------------------------------------------------------------- */
+
+static bool find_timeline(struct memory *memory, GError **error)
+{
+	const struct reader *reader = &memory->reader;
+	guint rows = (guint)MIN_OF(reader->limit ? reader->limit : POINTS, (uint64_t)MOST_POINTS);
+	struct ledger ledger;
+	bool ok;
+
+	ledger_init(&ledger, memory, true);
+	ledger.from_ns = MAX_OF(reader->from_ns, INT64_C(0));
+	ledger.to_ns = MIN_OF(reader->to_ns, reader->capture->duration_ns);
+	ledger.to_ns = MAX_OF(ledger.to_ns, ledger.from_ns);
+	ledger.step = reader->format == READER_TEXT ? MAX_OF(POINTS / rows, 1u) : 1;
+	ledger.n_points = rows * ledger.step;
+	ledger.functions = g_array_new(FALSE, TRUE, sizeof(double));
+	ok = ledger_run(&ledger, 0, ledger.from_ns, ledger.to_ns, error);
+	add_points(&ledger, INT64_MAX);
+	g_array_unref(ledger.functions);
+	ledger_done(&ledger);
+	set_peak(memory, &ledger);
+	memory->all.live_bytes = ledger.bytes;
+	memory->all.live_blocks = ledger.blocks;
+	memory->has_all = MEMORY_HAS_LIVE | MEMORY_HAS_PEAK | MEMORY_HAS_LOST;
+	memory->has_processes = MEMORY_HAS_LOST;
+	for (uint32_t i = ledger.step - 1; i < memory->points->len; i += ledger.step) {
+		struct memory_line line = { .entity = i };
+
+		g_array_append_val(memory->lines, line);
+	}
+	return ok;
+}
+
 /* ---- view ------------------------------------------------------------------------------------ */
 
 bool memory_find(struct memory *memory, GError **error)
@@ -725,7 +717,7 @@ bool memory_find(struct memory *memory, GError **error)
 	case MEMORY_LIVE_AT_PEAK:
 		return find_peak(memory, error);
 	case MEMORY_LIVE:
-		return memory_find_timeline(memory, error);
+		return find_timeline(memory, error);
 	case MEMORY_LIVE_SINCE:
 	case MEMORY_LIVE_AT_TIME:
 		if (memory_query_of(memory)->filter == MEMORY_LIVE_SINCE &&

@@ -54,6 +54,25 @@ double memory_weight(const struct memory_heap *heap, const struct memory_block *
 	return chance > 0 ? 1 / chance : 1;
 }
 
+void memory_weigh(const struct memory_heaps *heaps, struct memory_live *live)
+{
+	live->blocks = memory_weight(memory_heap_at(heaps, live->heap), &live->block);
+	live->bytes = live->blocks * (double)live->block.size;
+}
+
+bool memory_heaps_wants(const struct memory_heaps *heaps, uint32_t heap)
+{
+	uint32_t process = memory_heap_at(heaps, heap)->process;
+	const GArray *pids = heaps->reader->pids;
+
+	for (guint i = 0; pids && i < pids->len; i++)
+		if (process > NAMES_LOST &&
+		    names_process_at(heaps->reader->capture->names, process)->pid ==
+			    g_array_index(pids, uint32_t, i))
+			return true;
+	return !pids;
+}
+
 uint32_t memory_heaps_get(struct memory_heaps *heaps, uint32_t segment, uint32_t process)
 {
 	struct memory_heap heap = { .segment = segment, .process = process };
@@ -112,11 +131,12 @@ static void add_mark(struct memory_heaps *heaps, struct memory_mark *mark, uint3
 	heap->end = mark->event == PROF_HEAP_END ? heap->last : 0;
 }
 
-static void add_marks(struct memory_heaps *heaps, struct names_epoch *names,
-		      const struct prof_batch *batch)
+static bool heap_rows(struct names_epoch *names, const struct prof_batch *batch, void *data,
+		      GError **error)
 {
 	const struct prof_array *c = batch->columns;
 
+	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		struct memory_mark mark = {
 			.time = array_number_or(&c[PROF_HEAP_TIME], i, 0),
@@ -133,43 +153,19 @@ static void add_marks(struct memory_heaps *heaps, struct names_epoch *names,
 			names_process(names, array_number_or(&c[PROF_HEAP_PROCESS], i, 0));
 
 		if (process > NAMES_LOST)
-			add_mark(heaps, &mark, process);
+			add_mark(data, &mark, process);
 	}
+	return true;
 }
 
 static bool read_table(struct memory_heaps *heaps, const struct prof_cursor_options *options,
-		       bool (*rows)(struct memory_heaps *heaps, struct names_epoch *names,
-				    const struct prof_batch *batch, void *data, GError **error),
-		       void *data, GError **error)
+		       names_take_batch *take, void *data, GError **error)
 {
-	struct capture *capture = heaps->reader->capture;
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	bool ok = true;
-	int r = prof_cursor_new(capture->reader, options, &cursor);
+	const struct capture *capture = heaps->reader->capture;
+	g_autofree char *failure =
+		g_strdup_printf(_("cannot read allocations of '%s'"), capture->file);
 
-	if (r == PROF_NO_TABLE)
-		return true;
-	if (r != 0)
-		return capture_error(error, r, _("cannot read allocations of '%s'"), capture->file);
-	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *names = names_epoch(capture->names, batch.epoch, error);
-
-		ok = names && names_load_identities(names, error) &&
-		     rows(heaps, names, &batch, data, error);
-	}
-	prof_cursor_free(cursor);
-	return ok && (r == PROF_END ||
-		      capture_error(error, r, _("cannot read allocations of '%s'"), capture->file));
-}
-
-static bool heap_rows(struct memory_heaps *heaps, struct names_epoch *names,
-		      const struct prof_batch *batch, void *data, GError **error)
-{
-	(void)data;
-	(void)error;
-	add_marks(heaps, names, batch);
-	return true;
+	return names_each_batch(capture->names, options, take, data, failure, error);
 }
 
 /* ---- how processes ended --------------------------------------------------------------------- */
@@ -187,6 +183,11 @@ static void set_end(struct memory_heaps *heaps, uint32_t process, enum memory_en
 	heaps->ends->data[process] = (uint8_t)end;
 }
 
+struct ends {
+	struct memory_heaps *heaps;
+	GArray *left; /* int: threads by process, less those that ended */
+};
+
 static int *left_of(GArray *left, uint32_t process)
 {
 	if (process >= left->len)
@@ -195,34 +196,30 @@ static int *left_of(GArray *left, uint32_t process)
 }
 
 /* The status has the format of wait(): the low bits are the signal. */
-static void add_ends(struct memory_heaps *heaps, struct names_epoch *names,
-		     const struct prof_batch *batch, GArray *left)
+static bool task_rows(struct names_epoch *names, const struct prof_batch *batch, void *data,
+		      GError **error)
 {
 	const struct prof_array *c = batch->columns;
+	struct ends *ends = data;
 
+	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(names, array_number_or(&c[0], i, 0));
 		uint32_t process = names_thread_at(names->names, thread)->process;
 		uint64_t event = array_number_or(&c[1], i, PROF_TASK_EXISTS);
+		int *left;
 
 		if (process <= NAMES_LOST || (event != PROF_TASK_EXIT && event != PROF_TASK_STATUS))
 			continue;
 		/* A process that was waited for has no threads left, even if their exits were
 		 * lost. */
-		*left_of(left, process) = event == PROF_TASK_STATUS ? INT_MIN / 2
-								    : *left_of(left, process) - 1;
-		if (event == PROF_TASK_EXIT && memory_heaps_end(heaps, process) != MEMORY_RUNNING)
-			continue;
-		set_end(heaps, process,
-			array_number_or(&c[2], i, 0) & 0x7f ? MEMORY_KILLED : MEMORY_EXIT);
+		left = left_of(ends->left, process);
+		*left = event == PROF_TASK_STATUS ? INT_MIN / 2 : *left - 1;
+		if (event == PROF_TASK_STATUS ||
+		    memory_heaps_end(ends->heaps, process) == MEMORY_RUNNING)
+			set_end(ends->heaps, process,
+				array_number_or(&c[2], i, 0) & 0x7f ? MEMORY_KILLED : MEMORY_EXIT);
 	}
-}
-
-static bool task_rows(struct memory_heaps *heaps, struct names_epoch *names,
-		      const struct prof_batch *batch, void *data, GError **error)
-{
-	(void)error;
-	add_ends(heaps, names, batch, data);
 	return true;
 }
 
@@ -266,11 +263,11 @@ static bool read_ends(struct memory_heaps *heaps, GError **error)
 	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
 						     .columns = columns,
 						     .n_columns = ARRAY_SIZE(columns) };
-
 	const struct names *names = heaps->reader->capture->names;
 	g_autoptr(GArray) left = g_array_new(FALSE, TRUE, sizeof(int));
+	struct ends ends = { heaps, left };
 
-	if (!read_table(heaps, &options, task_rows, left, error))
+	if (!read_table(heaps, &options, task_rows, &ends, error))
 		return false;
 	/* A process runs as long as any of its threads. */
 	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++)
@@ -296,7 +293,7 @@ bool memory_heaps_init(struct memory_heaps *heaps, struct memory_tree *tree, GEr
 	heaps->marks = g_array_new(FALSE, FALSE, sizeof(struct memory_mark));
 	heaps->heaps = g_array_new(FALSE, FALSE, sizeof(struct memory_heap));
 	heaps->ends = g_byte_array_new();
-	return read_table(heaps, &options, heap_rows, NULL, error) && read_ends(heaps, error);
+	return read_table(heaps, &options, heap_rows, heaps, error) && read_ends(heaps, error);
 }
 
 void memory_heaps_done(struct memory_heaps *heaps)
@@ -313,6 +310,7 @@ void memory_heaps_done(struct memory_heaps *heaps)
 /* ---- live ------------------------------------------------------------------------------------ */
 
 struct live_pass {
+	struct memory_heaps *heaps;
 	uint32_t *marks;                /* by heap: index + 1 of the wanted mark */
 	uint64_t *found;                /* by heap */
 	const struct memory_mark *only; /* read only its time; NULL: all times */
@@ -326,10 +324,11 @@ static const uint16_t live_columns[N_COLUMNS] = { PROF_LIVE_TIME, PROF_LIVE_THRE
 						  PROF_LIVE_SIZE, PROF_LIVE_STACK,
 						  PROF_LIVE_SINCE };
 
-static bool live_rows(struct memory_heaps *heaps, struct names_epoch *names,
-		      const struct prof_batch *batch, void *data, GError **error)
+static bool live_rows(struct names_epoch *names, const struct prof_batch *batch, void *data,
+		      GError **error)
 {
 	struct live_pass *pass = data;
+	struct memory_heaps *heaps = pass->heaps;
 	struct memory_epoch *epoch = memory_tree_epoch(heaps->tree, names, error);
 	const struct prof_array *c = batch->columns;
 
@@ -357,6 +356,7 @@ static bool live_rows(struct memory_heaps *heaps, struct names_epoch *names,
 		pass->found[heap - 1]++;
 		live.block.node = memory_tree_node(
 			heaps->tree, epoch, array_number_or(&c[STACK], i, 0), batch->segment, time);
+		memory_weigh(heaps, &live);
 		pass->live(&live, pass->data);
 	}
 	return epoch;
@@ -373,8 +373,8 @@ static gint compare_marks(gconstpointer left, gconstpointer right, gpointer data
 	return a->time < b->time ? -1 : a->time > b->time;
 }
 
-static bool read_at(struct memory_heaps *heaps, const struct memory_mark *mark,
-		    struct live_pass *pass, GError **error)
+/* Reads the rows of a mark's time; NULL: all rows. */
+static bool read_at(struct live_pass *pass, const struct memory_mark *mark, GError **error)
 {
 	const struct prof_cursor_options options = {
 		.table = PROF_TABLE_LIVE,
@@ -387,45 +387,35 @@ static bool read_at(struct memory_heaps *heaps, const struct memory_mark *mark,
 	};
 
 	pass->only = mark;
-	return read_table(heaps, &options, live_rows, pass, error);
-}
-
-static size_t count_times(const struct memory_heaps *heaps, const uint32_t *sorted, size_t n)
-{
-	size_t times = n > 0;
-
-	for (size_t i = 1; i < n; i++)
-		times += compare_marks(&sorted[i - 1], &sorted[i], (gpointer)heaps) != 0;
-	return times;
-}
-
-static bool read_all(struct memory_heaps *heaps, struct live_pass *pass, const uint32_t *sorted,
-		     size_t n, GError **error)
-{
-	if (count_times(heaps, sorted, n) > MOST_TIMES)
-		return read_at(heaps, NULL, pass, error);
-	for (size_t i = 0; i < n; i++)
-		if ((i == 0 || compare_marks(&sorted[i - 1], &sorted[i], heaps) != 0) &&
-		    !read_at(heaps, memory_mark_at(heaps, sorted[i] - 1), pass, error))
-			return false;
-	return true;
+	return read_table(pass->heaps, &options, live_rows, pass, error);
 }
 
 bool memory_heaps_read_live(struct memory_heaps *heaps, const uint32_t *marks, size_t n,
 			    void (*live)(const struct memory_live *live, void *data), void *data,
 			    bool *ret_broken, GError **error)
 {
-	g_autofree uint32_t *sorted = g_memdup2(marks, n * sizeof(*marks));
+	g_autoptr(GArray) times = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	g_autofree uint32_t *wanted = g_new0(uint32_t, heaps->heaps->len + 1);
 	g_autofree uint64_t *found = g_new0(uint64_t, heaps->heaps->len + 1);
-	struct live_pass pass = { .marks = wanted, .found = found, .live = live, .data = data };
+	struct live_pass pass = { heaps, wanted, found, NULL, live, data };
+	guint n_times = 0;
 
 	for (size_t i = 0; i < n; i++)
 		wanted[memory_mark_at(heaps, marks[i] - 1)->heap] = marks[i];
-	if (n > 1)
-		g_qsort_with_data(sorted, (gint)n, sizeof(*sorted), compare_marks, heaps);
-	if (!read_all(heaps, &pass, sorted, n, error))
+	g_array_append_vals(times, marks, (guint)n);
+	g_array_sort_with_data(times, compare_marks, heaps);
+	for (guint i = 0; i < n; i++) {
+		const uint32_t *at = &g_array_index(times, uint32_t, i);
+
+		if (i == 0 || compare_marks(at - 1, at, heaps) != 0)
+			g_array_index(times, uint32_t, n_times++) = *at;
+	}
+	if (n_times > MOST_TIMES && !read_at(&pass, NULL, error))
 		return false;
+	for (guint i = 0; n_times <= MOST_TIMES && i < n_times; i++)
+		if (!read_at(&pass, memory_mark_at(heaps, g_array_index(times, uint32_t, i) - 1),
+			     error))
+			return false;
 	*ret_broken = false;
 	for (size_t i = 0; i < n; i++) {
 		struct memory_mark *mark = memory_mark_at(heaps, marks[i] - 1);

@@ -66,8 +66,21 @@ uint64_t memory_setting(const struct capture *capture, uint32_t segment, const c
 /* Returns the maximum of all segments. *ret_by_all: whether all segments have that value. */
 uint64_t memory_most_setting(const struct capture *capture, const char *key, bool *ret_by_all);
 
+/* A live block of a heap, and what it stands for. */
+struct memory_live {
+	uint32_t heap;
+	struct memory_block block;
+	struct memory_block_more more; /* of a mark: order and chain are 0 */
+	double blocks, bytes;
+};
+
 /* Returns how many blocks one recorded block stands for. */
 double memory_weight(const struct memory_heap *heap, const struct memory_block *block);
+/* Sets `blocks` and `bytes`. */
+void memory_weigh(const struct memory_heaps *heaps, struct memory_live *live);
+
+/* Returns whether --pid selects the heap's process. */
+bool memory_heaps_wants(const struct memory_heaps *heaps, uint32_t heap);
 
 /* How a process ended, by index of names. */
 enum memory_end { MEMORY_RUNNING, MEMORY_EXIT, MEMORY_KILLED, MEMORY_EXEC };
@@ -85,12 +98,6 @@ bool memory_mark_has_blocks(const struct memory_mark *mark);
 /* Returns index + 1 of the heap's last mark with blocks that is not broken and not after that time;
  * 0: none. */
 uint32_t memory_heaps_before(const struct memory_heaps *heaps, uint32_t heap, uint64_t time);
-
-struct memory_live {
-	uint32_t heap;
-	struct memory_block block;
-	struct memory_block_more more; /* order and chain are 0 */
-};
 
 /*
  * Passes the blocks of some marks to `live`. A mark with fewer blocks than its number says becomes

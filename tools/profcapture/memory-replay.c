@@ -38,7 +38,6 @@ struct stream {
 	struct prof_cursor *cursor; /* NULL: no more rows */
 	struct prof_batch batch;
 	struct names_epoch *names;
-	struct memory_epoch *epoch; /* of allocations, if nodes are wanted */
 	size_t at;
 	bool is_free;
 	/* of the thread that was looked up last */
@@ -63,22 +62,23 @@ struct pass {
 
 /* ---- blocks by heap -------------------------------------------------------------------------- */
 
-struct memory_blocks *memory_replay_blocks(const struct memory_replay *replay, uint32_t heap)
+static struct memory_blocks *blocks_at(const struct memory_replay *replay, uint32_t heap)
 {
 	return heap < replay->blocks->len ? replay->blocks->pdata[heap] : NULL;
 }
 
-static struct memory_blocks *blocks_of(struct memory_replay *replay, uint32_t heap)
+static bool add_block(struct memory_replay *replay, const struct memory_live *live,
+		      struct memory_block *ret_old)
 {
-	struct memory_blocks *blocks = memory_replay_blocks(replay, heap);
+	struct memory_blocks *blocks = blocks_at(replay, live->heap);
 
 	if (!blocks) {
-		if (heap >= replay->blocks->len)
-			g_ptr_array_set_size(replay->blocks, (gint)heap + 1);
-		replay->blocks->pdata[heap] = blocks = g_new(struct memory_blocks, 1);
+		if (live->heap >= replay->blocks->len)
+			g_ptr_array_set_size(replay->blocks, (gint)live->heap + 1);
+		replay->blocks->pdata[live->heap] = blocks = g_new(struct memory_blocks, 1);
 		memory_blocks_init(blocks, replay->wants_more);
 	}
-	return blocks;
+	return memory_blocks_add(blocks, &live->block, &live->more, ret_old);
 }
 
 static void free_blocks(gpointer pointer)
@@ -90,17 +90,54 @@ static void free_blocks(gpointer pointer)
 	g_free(blocks);
 }
 
-static void drop_blocks(struct memory_replay *replay, uint32_t heap)
+struct each {
+	struct memory_replay *replay;
+	uint32_t heap;
+	void (*call)(const struct memory_live *live, void *data);
+};
+
+static void pass_block(const struct memory_block *block, const struct memory_block_more *more,
+		       void *data)
 {
-	if (heap >= replay->blocks->len)
+	const struct each *each = data;
+	struct memory_live live = { .heap = each->heap, .block = *block };
+
+	if (more)
+		live.more = *more;
+	memory_weigh(each->replay->heaps, &live);
+	each->call(&live, each->replay->data);
+}
+
+static void each_block(struct memory_replay *replay, uint32_t heap,
+		       void (*call)(const struct memory_live *live, void *data))
+{
+	struct each each = { replay, heap, call };
+
+	if (call && blocks_at(replay, heap))
+		memory_blocks_each(blocks_at(replay, heap), pass_block, &each);
+}
+
+static void end_heap(struct memory_replay *replay, uint32_t heap)
+{
+	if (!blocks_at(replay, heap))
 		return;
+	each_block(replay, heap, replay->ops->ended);
 	free_blocks(replay->blocks->pdata[heap]);
 	replay->blocks->pdata[heap] = NULL;
 }
 
-static bool wants_heap(const struct memory_replay *replay, uint32_t heap)
+/* It is not known which blocks live on in the next segment. */
+static void end_segment(struct memory_replay *replay)
 {
-	return !replay->wants_heap || replay->wants_heap(heap, replay->data);
+	for (uint32_t i = 0; i < replay->blocks->len; i++)
+		end_heap(replay, i);
+}
+
+static bool skips_heap(const struct memory_replay *replay, uint32_t heap)
+{
+	return replay->skipped && heap < replay->skipped->len
+		       ? replay->skipped->data[heap]
+		       : !memory_heaps_wants(replay->heaps, heap);
 }
 
 static uint32_t *order_of(struct memory_replay *replay, uint32_t thread)
@@ -115,95 +152,83 @@ static uint32_t *order_of(struct memory_replay *replay, uint32_t thread)
 
 /* ---- applying rows --------------------------------------------------------------------------- */
 
-static void release(struct memory_replay *replay, const struct memory_event *event, uint64_t number,
-		    enum memory_release how, uint32_t *ret_chain)
+/* Returns the number of reallocs that led to the block. */
+static uint32_t release(struct memory_replay *replay, const struct memory_event *event,
+			uint64_t number, enum memory_release how)
 {
 	const struct reader *reader = replay->heaps->reader;
-	struct memory_blocks *blocks = memory_replay_blocks(replay, event->heap);
-	struct memory_block_more more = { 0 };
+	struct memory_blocks *blocks = blocks_at(replay, event->heap);
+	struct memory_live live = { .heap = event->heap };
 	struct memory_event with = *event;
-	struct memory_block block;
 
-	if (!blocks || !memory_blocks_take(blocks, number, &block, &more)) {
+	if (!blocks || !memory_blocks_take(blocks, number, &live.block, &live.more)) {
 		/* With --tid or --comm, blocks of other threads are not tracked, so a missing one
 		 * is normal. */
 		if (how == MEMORY_FREED && event->is_counted && !reader->tids && !reader->comms &&
 		    number > memory_heap_at(replay->heaps, event->heap)->inherited)
 			replay->unknown++;
-		return;
+		return 0;
 	}
 	if (replay->wants_more)
-		with.others = *order_of(replay, event->thread) - more.order;
-	*ret_chain = more.chain;
-	if (replay->ops->released)
-		replay->ops->released(&with, &block, &more, how, replay->data);
+		with.others = *order_of(replay, event->thread) - live.more.order;
+	if (replay->ops->released) {
+		memory_weigh(replay->heaps, &live);
+		replay->ops->released(&with, &live, how, replay->data);
+	}
+	return live.more.chain;
 }
 
 static void allocate(struct memory_replay *replay, const struct memory_event *event)
 {
-	struct memory_block block = memory_event_block(event), old;
-	struct memory_block_more more = { .since = event->time };
-	uint32_t chain = 0;
+	struct memory_live live = { .heap = event->heap,
+				    .block = memory_event_block(event),
+				    .more.since = event->time };
+	struct memory_live old = { .heap = event->heap };
 
 	if (event->block == 0)
 		return;
 	if (event->prior) {
-		release(replay, event, event->prior, MEMORY_REALLOCATED, &chain);
-		more.chain = memory_event_moves(event) ? chain + (chain < UINT32_MAX) : 0;
+		uint32_t chain = release(replay, event, event->prior, MEMORY_REALLOCATED);
+
+		live.more.chain = memory_event_moves(event) ? chain + (chain < UINT32_MAX) : 0;
 	}
 	if (!event->is_wanted)
 		return;
 	if (replay->wants_more)
-		more.order = ++*order_of(replay, event->thread);
-	if (memory_blocks_add(blocks_of(replay, event->heap), &block, &more, &old) &&
-	    replay->ops->released)
-		replay->ops->released(event, &old, &(struct memory_block_more){ 0 }, MEMORY_GONE,
-				      replay->data);
-	if (replay->ops->allocated)
-		replay->ops->allocated(event, &block, &more, replay->data);
+		live.more.order = ++*order_of(replay, event->thread);
+	if (add_block(replay, &live, &old.block) && replay->ops->released) {
+		memory_weigh(replay->heaps, &old);
+		replay->ops->released(event, &old, MEMORY_GONE, replay->data);
+	}
+	if (replay->ops->allocated) {
+		memory_weigh(replay->heaps, &live);
+		replay->ops->allocated(event, &live, replay->data);
+	}
 }
 
 static void apply(struct memory_replay *replay, const struct memory_event *event)
 {
-	uint32_t chain;
-
 	if (event->is_wanted && replay->ops->call)
 		replay->ops->call(event, replay->data);
 	if (!event->is_free)
 		allocate(replay, event);
 	else if (event->block)
-		release(replay, event, event->block, MEMORY_FREED, &chain);
+		(void)release(replay, event, event->block, MEMORY_FREED);
 }
 
 static void end_heaps(struct pass *pass, uint64_t before)
 {
-	struct memory_replay *replay = pass->replay;
-
 	for (; pass->next_end < pass->ends->len; pass->next_end++) {
 		const struct memory_mark *mark = memory_mark_at(
-			replay->heaps, g_array_index(pass->ends, uint32_t, pass->next_end));
+			pass->replay->heaps, g_array_index(pass->ends, uint32_t, pass->next_end));
 
 		if (mark->time >= before)
 			break;
-		if (!memory_replay_blocks(replay, mark->heap))
-			continue;
-		if (replay->ops->ended)
-			replay->ops->ended(mark->heap, replay->data);
-		drop_blocks(replay, mark->heap);
+		end_heap(pass->replay, mark->heap);
 	}
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
-
-static void peek(struct stream *stream)
-{
-	stream->time = array_number_or(&stream->batch.columns[TIME], stream->at, 0);
-	stream->block = array_number_or(&stream->batch.columns[BLOCK], stream->at, 0);
-	if (stream->is_free &&
-	    !add_u64(stream->block, array_number_or(&stream->batch.columns[YOUNGER], stream->at, 0),
-		     &stream->last))
-		stream->last = UINT64_MAX;
-}
 
 static void close_stream(struct stream *stream)
 {
@@ -229,10 +254,25 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 	if (other->cursor)
 		(void)names_epoch(pass->capture->names, other->batch.epoch, error);
 	stream->names = names_epoch(pass->capture->names, stream->batch.epoch, error);
-	if (!stream->names || !names_load_identities(stream->names, error))
-		return false;
-	stream->epoch = NULL;
-	peek(stream);
+	return stream->names && names_load_identities(stream->names, error);
+}
+
+static bool next_row(struct pass *pass, struct stream *stream, GError **error)
+{
+	const struct prof_array *c = stream->batch.columns;
+
+	if (++stream->at >= stream->batch.rows) {
+		if (!next_batch(pass, stream, error))
+			return false;
+		if (!stream->cursor)
+			return true;
+		c = stream->batch.columns;
+	}
+	stream->time = array_number_or(&c[TIME], stream->at, 0);
+	stream->block = array_number_or(&c[BLOCK], stream->at, 0);
+	if (stream->is_free &&
+	    !add_u64(stream->block, array_number_or(&c[YOUNGER], stream->at, 0), &stream->last))
+		stream->last = UINT64_MAX;
 	return true;
 }
 
@@ -255,7 +295,7 @@ static bool open_stream(struct pass *pass, struct stream *stream, bool is_free, 
 	if (r != 0)
 		return capture_error(error, r, _("cannot read allocations of '%s'"),
 				     pass->capture->file);
-	return next_batch(pass, stream, error);
+	return next_row(pass, stream, error);
 }
 
 static void find_thread(struct pass *pass, struct stream *stream)
@@ -292,11 +332,14 @@ static bool make_event(struct pass *pass, struct stream *stream, struct memory_e
 {
 	const struct prof_array *c = stream->batch.columns;
 	struct memory_replay *replay = pass->replay;
+	int64_t time_ns = capture_time(pass->capture, pass->segment, stream->time);
+	struct memory_epoch *epoch;
 	uint64_t address;
 
 	find_thread(pass, stream);
 	*event = (struct memory_event){
 		.time = stream->time,
+		.time_ns = time_ns,
 		.block = stream->block,
 		.segment = pass->segment,
 		.heap = stream->heap,
@@ -304,9 +347,7 @@ static bool make_event(struct pass *pass, struct stream *stream, struct memory_e
 		.is_free = stream->is_free,
 		.kind = (uint8_t)MIN_OF(array_number_or(&c[KIND], stream->at, 0), UINT64_C(255)),
 		.is_counted = stream->time >= pass->from,
-		.is_wanted = reader_wants_thread_at(replay->heaps->reader, stream->thread,
-						    capture_time(pass->capture, pass->segment,
-								 stream->time)),
+		.is_wanted = reader_wants_thread_at(replay->heaps->reader, stream->thread, time_ns),
 	};
 	if (stream->is_free) {
 		event->has_address = array_number(&c[ADDRESS], stream->at, &address);
@@ -317,28 +358,12 @@ static bool make_event(struct pass *pass, struct stream *stream, struct memory_e
 	if (!replay->wants_nodes || !event->is_wanted)
 		return true;
 	/* The other stream may have evicted the epoch from the tree. */
-	stream->epoch = memory_tree_epoch(replay->heaps->tree, stream->names, error);
-	if (stream->epoch)
-		event->node = memory_tree_node(replay->heaps->tree, stream->epoch,
+	epoch = memory_tree_epoch(replay->heaps->tree, stream->names, error);
+	if (epoch)
+		event->node = memory_tree_node(replay->heaps->tree, epoch,
 					       array_number_or(&c[STACK], stream->at, 0),
 					       pass->segment, stream->time);
-	return stream->epoch;
-}
-
-static bool advance(struct pass *pass, struct stream *stream, GError **error)
-{
-	if (++stream->at < stream->batch.rows) {
-		peek(stream);
-		return true;
-	}
-	return next_batch(pass, stream, error);
-}
-
-static bool is_skipped(const struct memory_replay *replay, const struct memory_event *event)
-{
-	return (event->heap < replay->skip_before->len &&
-		event->time < g_array_index(replay->skip_before, uint64_t, event->heap)) ||
-	       !wants_heap(replay, event->heap);
+	return epoch;
 }
 
 static bool read_rows(struct pass *pass, uint64_t start, GError **error)
@@ -360,10 +385,13 @@ static bool read_rows(struct pass *pass, uint64_t start, GError **error)
 			if (!make_event(pass, stream, &event, error))
 				return false;
 			end_heaps(pass, event.time);
-			if (!is_skipped(replay, &event))
+			if (!skips_heap(replay, event.heap) &&
+			    (event.heap >= replay->skip_before->len ||
+			     event.time >=
+				     g_array_index(replay->skip_before, uint64_t, event.heap)))
 				apply(replay, &event);
 		}
-		if (!advance(pass, stream, error))
+		if (!next_row(pass, stream, error))
 			return false;
 	}
 	end_heaps(pass, pass->to == UINT64_MAX ? UINT64_MAX : pass->to + 1);
@@ -378,65 +406,14 @@ static void load(const struct memory_live *live, void *data)
 	struct memory_block old;
 
 	if (reader_wants_thread(replay->heaps->reader, live->block.thread) && live->block.number)
-		(void)memory_blocks_add(blocks_of(replay, live->heap), &live->block, &live->more,
-					&old);
+		(void)add_block(replay, live, &old);
 }
 
-struct load_each {
-	struct memory_replay *replay;
-	uint32_t heap;
-};
-
-static void tell_loaded(const struct memory_block *block, const struct memory_block_more *more,
-			void *data)
-{
-	const struct load_each *each = data;
-	struct memory_live live = { .heap = each->heap, .block = *block };
-
-	if (more)
-		live.more = *more;
-	each->replay->ops->loaded(&live, each->replay->data);
-}
-
-/* Returns the mark that a heap is loaded from, as index + 1. If no mark is before the stretch, that
- * is the first mark, if it has blocks. */
-static uint32_t base_of(const struct pass *pass, uint32_t heap)
-{
-	const struct memory_heaps *heaps = pass->replay->heaps;
-	uint32_t first = memory_heap_at(heaps, heap)->first;
-	const struct memory_mark *mark = first ? memory_mark_at(heaps, first - 1) : NULL;
-	uint32_t base = memory_heaps_before(heaps, heap, pass->from);
-
-	if (!base && mark && memory_mark_has_blocks(mark) && !mark->is_broken)
-		base = first;
-	return base;
-}
-
-/* Returns the time from which a heap's rows are read. */
-static uint64_t start_of(const struct pass *pass, uint32_t heap, uint32_t base)
-{
-	const struct memory_heaps *heaps = pass->replay->heaps;
-	uint32_t first = memory_heap_at(heaps, heap)->first;
-
-	if (base && memory_mark_at(heaps, base - 1)->time <= pass->from)
-		return memory_mark_at(heaps, base - 1)->time;
-	if (base || !first)
-		return 0;
-	return memory_mark_at(heaps, first - 1)->time;
-}
-
-/* Returns whether the heap, which would be loaded from that mark, ended before the stretch. */
-static bool is_over(const struct pass *pass, uint32_t heap, uint32_t base)
-{
-	const struct memory_heaps *heaps = pass->replay->heaps;
-
-	return base && base == memory_heap_at(heaps, heap)->end &&
-	       memory_heap_at(heaps, heap)->has_ended &&
-	       memory_mark_at(heaps, base - 1)->time < pass->from;
-}
-
-/* Loads the blocks that are live at or before the start of the stretch. *ret_start is the time from
- * which rows are read. */
+/*
+ * Loads the blocks that are live at or before the start of the stretch: those of a heap's last mark
+ * before it or, if there is none, those of its first mark. *ret_start is the time from which rows
+ * are read.
+ */
 static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken, GError **error)
 {
 	struct memory_replay *replay = pass->replay;
@@ -447,19 +424,27 @@ static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken,
 	g_array_set_size(replay->skip_before, 0);
 	g_array_set_size(replay->skip_before, heaps->heaps->len);
 	for (uint32_t i = 0; i < heaps->heaps->len; i++) {
-		uint32_t base;
+		const struct memory_heap *heap = memory_heap_at(heaps, i);
+		const struct memory_mark *mark = NULL;
+		uint32_t base = memory_heaps_before(heaps, i, pass->from);
+		uint64_t from = 0;
 
-		if (memory_heap_at(heaps, i)->segment != pass->segment || !wants_heap(replay, i))
+		if (heap->segment != pass->segment || skips_heap(replay, i))
 			continue;
-		base = base_of(pass, i);
-		g_array_index(replay->skip_before, uint64_t, i) = start_of(pass, i, base);
-		if (is_over(pass, i, base)) {
+		if (base || heap->first)
+			mark = memory_mark_at(heaps, (base ? base : heap->first) - 1);
+		if (!base && mark && memory_mark_has_blocks(mark) && !mark->is_broken)
+			base = heap->first;
+		else if (mark)
+			from = mark->time;
+		g_array_index(replay->skip_before, uint64_t, i) = from;
+		if (base && base == heap->end && heap->has_ended && mark->time < pass->from) {
 			start = MIN_OF(start, pass->from);
 			continue;
 		}
 		if (base)
 			g_array_append_val(bases, base);
-		start = MIN_OF(start, start_of(pass, i, base));
+		start = MIN_OF(start, from);
 	}
 	/* Rows of processes without a heap are read anyway. */
 	*ret_start = start == UINT64_MAX ? 0 : start;
@@ -492,52 +477,27 @@ static void list_ends(struct pass *pass)
 	g_array_sort_with_data(pass->ends, compare_ends, (gpointer)heaps);
 }
 
-static bool run_pass(struct pass *pass, GError **error)
-{
-	struct memory_replay *replay = pass->replay;
-	uint64_t start;
-	bool broken;
-
-	/* Each iteration finds at least one more broken mark, so the loop ends. */
-	do {
-		g_ptr_array_set_size(replay->blocks, 0);
-		if (!load_bases(pass, &start, &broken, error))
-			return false;
-	} while (broken);
-	for (uint32_t i = 0; replay->ops->loaded && i < replay->blocks->len; i++) {
-		struct load_each each = { replay, i };
-
-		if (replay->blocks->pdata[i])
-			memory_blocks_each(replay->blocks->pdata[i], tell_loaded, &each);
-	}
-	list_ends(pass);
-	return read_rows(pass, start, error);
-}
-
-/* It is not known which blocks live on in the next segment. */
-static void end_segment(struct memory_replay *replay)
-{
-	for (uint32_t i = 0; i < replay->blocks->len; i++) {
-		if (!replay->blocks->pdata[i])
-			continue;
-		if (replay->ops->ended)
-			replay->ops->ended(i, replay->data);
-		drop_blocks(replay, i);
-	}
-}
-
 static bool run_segment(struct memory_replay *replay, uint32_t segment, GError **error)
 {
 	struct capture *capture = replay->heaps->reader->capture;
 	struct pass pass = { .replay = replay, .capture = capture, .segment = segment };
-	bool ok;
+	bool ok, broken;
+	uint64_t start;
 
 	pass.from = replay->from_ns == INT64_MIN ? 0
 						 : capture_clock(capture, segment, replay->from_ns);
 	pass.to = replay->to_ns == INT64_MAX ? UINT64_MAX
 					     : capture_clock(capture, segment, replay->to_ns);
 	pass.ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	ok = run_pass(&pass, error);
+	/* Each iteration finds at least one more broken mark, so the loop ends. */
+	do {
+		g_ptr_array_set_size(replay->blocks, 0);
+		ok = load_bases(&pass, &start, &broken, error);
+	} while (ok && broken);
+	for (uint32_t i = 0; ok && i < replay->blocks->len; i++)
+		each_block(replay, i, replay->ops->loaded);
+	list_ends(&pass);
+	ok = ok && read_rows(&pass, start, error);
 	for (unsigned i = 0; i < ARRAY_SIZE(pass.streams); i++)
 		prof_cursor_free(pass.streams[i].cursor);
 	g_array_unref(pass.ends);
@@ -570,6 +530,8 @@ bool memory_replay_run(struct memory_replay *replay, GError **error)
 		if (!run_segment(replay, capture->segments[i].number, error))
 			return false;
 	}
+	if (replay->ends_all)
+		end_segment(replay);
 	return true;
 }
 

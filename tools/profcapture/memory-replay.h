@@ -12,7 +12,8 @@
 
 struct memory_event {
 	uint64_t time;
-	uint64_t block; /* 0: the call failed, or the freed block is unknown */
+	int64_t time_ns; /* relative */
+	uint64_t block;  /* 0: the call failed, or the freed block is unknown */
 	uint64_t size, prior;
 	uint32_t segment, heap, thread; /* thread: index of names */
 	uint32_t node;                  /* of an allocation, if nodes are wanted */
@@ -56,14 +57,14 @@ struct memory_ops {
 	void (*loaded)(const struct memory_live *live, void *data);
 	/* Called for each row of a wanted thread, before the row takes effect. */
 	void (*call)(const struct memory_event *event, void *data);
-	void (*allocated)(const struct memory_event *event, const struct memory_block *block,
-			  const struct memory_block_more *more, void *data);
-	/* `more` is zeros without wants_more. MEMORY_GONE: the block's number was reused, so its
-	 * free was lost. */
-	void (*released)(const struct memory_event *event, const struct memory_block *block,
-			 const struct memory_block_more *more, enum memory_release how, void *data);
-	/* The process has ended. Its blocks are still there. */
-	void (*ended)(uint32_t heap, void *data);
+	void (*allocated)(const struct memory_event *event, const struct memory_live *live,
+			  void *data);
+	/* live->more is zeros without wants_more. MEMORY_GONE: the block's number was reused, so
+	 * its free was lost. */
+	void (*released)(const struct memory_event *event, const struct memory_live *live,
+			 enum memory_release how, void *data);
+	/* Called for each live block of a process that has ended. */
+	void (*ended)(const struct memory_live *live, void *data);
 };
 
 struct memory_replay {
@@ -74,11 +75,12 @@ struct memory_replay {
 	int64_t from_ns, to_ns; /* the stretch, both included */
 	uint32_t segment;       /* 0: all */
 	bool wants_more, wants_nodes;
-	bool (*wants_heap)(uint32_t heap, void *data); /* NULL: all */
-	/* results, valid until memory_replay_done() */
-	/* struct memory_blocks by heap, or NULL; after the replay, those of the last segment */
-	GPtrArray *blocks;
-	uint64_t unknown;    /* frees of blocks that were not live, in the stretch */
+	bool ends_all;             /* blocks that live at the end are passed to ended(), too */
+	const GByteArray *skipped; /* by heap: 1 = not read, 0 = read; NULL or beyond: by --pid */
+	/* result */
+	uint64_t unknown; /* frees of blocks that were not live, in the stretch */
+	/* during the replay */
+	GPtrArray *blocks;   /* struct memory_blocks by heap, or NULL */
 	GArray *orders;      /* uint32_t by thread */
 	GArray *skip_before; /* uint64_t by heap */
 };
@@ -86,4 +88,3 @@ struct memory_replay {
 /* `replay` holds the options and zeros. */
 bool memory_replay_run(struct memory_replay *replay, GError **error);
 void memory_replay_done(struct memory_replay *replay);
-struct memory_blocks *memory_replay_blocks(const struct memory_replay *replay, uint32_t heap);

@@ -278,10 +278,9 @@ GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums)
 		g_array_index(totals, struct memory_sum, i) = memory_sum_at(sums, i);
 	for (uint32_t i = tree->nodes->len; i-- > 1;) {
 		struct memory_sum sum = memory_sum_at(totals, i);
-		struct memory_sum *up = memory_sum_of(totals, memory_node_at(tree, i)->parent);
 
-		up->bytes += sum.bytes;
-		up->blocks += sum.blocks;
+		memory_sum_add(memory_sum_of(totals, memory_node_at(tree, i)->parent), sum.bytes,
+			       sum.blocks);
 	}
 	return totals;
 }
@@ -306,10 +305,8 @@ void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums,
 
 		if (site != SITE_UNKNOWN) {
 			struct memory_sum sum = memory_sum_at(sums, i);
-			struct memory_sum *at = memory_sum_of(self, site);
 
-			at->bytes += sum.bytes;
-			at->blocks += sum.blocks;
+			memory_sum_add(memory_sum_of(self, site), sum.bytes, sum.blocks);
 		}
 		next[i] = first[parent];
 		first[parent] = i;
@@ -319,10 +316,8 @@ void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums,
 
 		if (above[function]++ == 0) {
 			struct memory_sum sum = memory_sum_at(totals, node);
-			struct memory_sum *at = memory_sum_of(total, function);
 
-			at->bytes += sum.bytes;
-			at->blocks += sum.blocks;
+			memory_sum_add(memory_sum_of(total, function), sum.bytes, sum.blocks);
 		}
 		if (first[node]) {
 			node = first[node];

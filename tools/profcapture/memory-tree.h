@@ -108,6 +108,12 @@ static inline struct memory_sum memory_sum_at(const GArray *sums, uint32_t index
 				 : (struct memory_sum){ 0 };
 }
 
+static inline void memory_sum_add(struct memory_sum *to, double bytes, double blocks)
+{
+	to->bytes += bytes;
+	to->blocks += blocks;
+}
+
 static inline struct memory_sum *memory_sum_of(GArray *sums, uint32_t index)
 {
 	if (index >= sums->len)

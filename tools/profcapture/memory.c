@@ -254,7 +254,7 @@ static void init_answer(struct memory *memory)
 static void list_processes(struct memory *memory)
 {
 	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++)
-		if (memory_wants_heap(memory, i))
+		if (memory_heaps_wants(&memory->heaps, i))
 			(void)memory_counts_of(memory->processes,
 					       memory_heap_at(&memory->heaps, i)->process);
 }

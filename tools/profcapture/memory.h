@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Memory - shared by the files of the verb `memory`: the verb (memory.c), the analysis
- * (memory-count.c, memory-find.c, memory-timeline.c), and the output (memory-show.c,
+ * (memory-count.c, memory-find.c), and the output (memory-show.c,
  * memory-stacks.c, memory-call-tree.c)
  *
  * A view is a query: what a row is, which blocks it counts, and what is shown of it.
@@ -79,16 +79,16 @@ extern const char *const memory_call_names[]; /* NULL: counts as another entry p
 
 /* MEM of any kind of row. */
 struct memory_counts {
+	/* Doubles up to peak_bytes are sums, and those of all processes add up. */
 	double calls[MEMORY_CALLS];
-	double failed, foreign, allocations, allocated_bytes, freed_bytes, freed_blocks, temporary;
+	double failed, foreign, allocations, allocated_bytes, freed_bytes, temporary;
+	double reallocs, grown_bytes, copied_bytes;
 	double live_bytes, live_blocks, leaked_bytes, leaked_blocks;
 	double peak_bytes; /* of the process, or of the row at the peak of all */
 	int64_t peak_ns;   /* of processes and of all */
 	double now_bytes;  /* of heaps that have not ended; the peak is the maximum of it */
 	bool is_there, has_peak_time, is_changed;
-	/* of realloc */
-	double reallocs, grown_bytes, copied_bytes;
-	uint32_t longest_chain; /* not known if sampled */
+	uint32_t longest_chain; /* of reallocs; not known if sampled */
 };
 
 /* The parts of MEM that are known for a row. The rest is null. */
@@ -229,14 +229,15 @@ int memory_choose_view(struct memory *memory);
 bool memory_run(struct memory *memory, const char *file, GError **error);
 void memory_done(struct memory *memory);
 
-/* Returns whether --pid selects the heap's process. */
-bool memory_wants_heap(const struct memory *memory, uint32_t heap);
+/* Returns the row of the view that an allocated block counts for, or MEMORY_NOBODY if that is not
+ * known before its release. */
+#define MEMORY_NOBODY UINT32_MAX
+uint32_t memory_entity_of(const struct memory *memory, const struct memory_block *block);
 
 /* These fill in the results. */
 bool memory_find(struct memory *memory, GError **error);
 bool memory_count(struct memory *memory, GError **error);
 bool memory_find_leaks(struct memory *memory, GError **error);
-bool memory_find_timeline(struct memory *memory, GError **error);
 
 /*
  * Returns the reader with the range in which losses make the view wrong. It owns nothing. A record
