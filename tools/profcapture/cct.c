@@ -8,6 +8,7 @@
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* A function of a library with this share of the whole keeps its node. */
@@ -20,6 +21,33 @@
 static struct cct_node *node_at(const GArray *nodes, uint32_t index)
 {
 	return &g_array_index(nodes, struct cct_node, index);
+}
+
+/* The children of each node, in lists. */
+struct children {
+	uint32_t *first, *next; /* 0 = none */
+};
+
+/* Leaves out nodes with a negative key or, without keys, without a total. */
+static struct children children_new(const GArray *nodes, const double *keys)
+{
+	struct children of = { g_new0(uint32_t, nodes->len), g_new0(uint32_t, nodes->len) };
+
+	for (uint32_t i = nodes->len; i-- > 1;) {
+		uint32_t parent = node_at(nodes, i)->parent;
+
+		if (keys ? keys[i] < 0 : node_at(nodes, i)->total <= 0)
+			continue;
+		of.next[i] = of.first[parent];
+		of.first[parent] = i;
+	}
+	return of;
+}
+
+static void children_done(struct children *of)
+{
+	g_free(of->first);
+	g_free(of->next);
 }
 
 /* ---- folding --------------------------------------------------------------------------------- */
@@ -210,7 +238,7 @@ GArray *cct_fold(const GArray *nodes, const struct cct_options *options)
 struct lines {
 	const GArray *nodes;
 	const struct cct_options *options;
-	uint32_t *first, *next; /* children, by node; 0 = none */
+	struct children all;
 	double whole;
 	bool hides; /* branches have no line */
 	GArray *lines;
@@ -240,7 +268,7 @@ static GArray *children_of(const struct lines *lines, uint32_t index, unsigned d
 
 	*ret_hidden = (struct cct_line){ .hidden = of->total - of->self,
 					 .hidden_count = of->total_count - of->self_count };
-	for (uint32_t i = lines->first[index]; i; i = lines->next[i])
+	for (uint32_t i = lines->all.first[index]; i; i = lines->all.next[i])
 		g_array_append_val(children, i);
 	g_array_sort_with_data(children, compare_children, (gpointer)lines);
 	for (guint i = 0; i < children->len; i++) {
@@ -279,17 +307,6 @@ static uint32_t joined_callee(const struct lines *lines, uint32_t index, const G
 		       : 0;
 }
 
-static uint32_t only_caller(const struct lines *lines, uint32_t index, const GArray *children)
-{
-	uint32_t child = children->len > 0 ? g_array_index(children, uint32_t, 0) : 0;
-
-	return child && lines->options->is_inverted && lines->options->folds &&
-			       node_at(lines->nodes, child)->total >=
-				       (1 - ONLY_CALLER_SHARE) * node_at(lines->nodes, index)->total
-		       ? child
-		       : 0;
-}
-
 /* Returns the branch lines before a node. `outer` are those of its parent's children. */
 static char *prefix_of(const struct lines *lines, const char *outer, unsigned depth, bool is_last)
 {
@@ -318,7 +335,12 @@ static void add_node(struct lines *lines, uint32_t index, const char *outer, uns
 		line.folded += node_at(lines->nodes, index)->folded;
 		callee = joined_callee(lines, index, children);
 		if (!callee) {
-			line.caller = only_caller(lines, index, children);
+			uint32_t child = children->len ? g_array_index(children, uint32_t, 0) : 0;
+
+			if (child && lines->options->is_inverted && lines->options->folds &&
+			    node_at(lines->nodes, child)->total >=
+				    (1 - ONLY_CALLER_SHARE) * node_at(lines->nodes, index)->total)
+				line.caller = child;
 			break;
 		}
 		line.folded++;
@@ -365,64 +387,194 @@ GArray *cct_lines(const GArray *nodes, const struct cct_options *options, bool *
 {
 	struct lines lines = { .nodes = nodes,
 			       .options = options,
-			       .first = g_new0(uint32_t, nodes->len),
-			       .next = g_new0(uint32_t, nodes->len),
+			       .all = children_new(nodes, NULL),
 			       .whole = node_at(nodes, 0)->total,
 			       .lines = g_array_new(FALSE, TRUE, sizeof(struct cct_line)) };
 
 	g_array_set_clear_func(lines.lines, line_clear);
-	for (uint32_t i = nodes->len; i-- > 1;) {
-		uint32_t parent = node_at(nodes, i)->parent;
-
-		if (node_at(nodes, i)->total <= 0)
-			continue;
-		lines.next[i] = lines.first[parent];
-		lines.first[parent] = i;
-	}
 	add_children(&lines, 0, "", 0);
-	g_free(lines.first);
-	g_free(lines.next);
+	children_done(&lines.all);
 	*ret_hides = lines.hides;
 	return lines.lines;
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static char *describe_hidden(const struct cct_line *line, double whole)
-{
-	g_autofree char *share = text_percent(whole > 0 ? 100 * line->hidden / whole : 0, true);
+struct rows {
+	const GArray *nodes, *lines;
+	const struct cct_options *options;
+};
 
-	return line->n_hidden
-		       ? g_strdup_printf(ngettext("%u smaller branch, %s %%",
-						  "%u smaller branches, %s %%", line->n_hidden),
-					 line->n_hidden, share)
-		       : g_strdup_printf(_("smaller branches, %s %%"), share);
+static double share_of(const struct rows *rows, double part)
+{
+	return rows->options->whole > 0 ? 100 * part / rows->options->whole : 0;
 }
 
-char *cct_describe(const GArray *nodes, const struct cct_line *line,
-		   const struct cct_options *options)
+/* Returns "shop::worker  +3", "kernel: futex  +20", "memcmp < shop::Stats::add  +8", or how many
+ * branches the line hides, with their share of the whole. */
+static char *describe(const struct rows *rows, const struct cct_line *line)
 {
-	uint32_t function = node_at(nodes, line->node)->function;
+	const struct cct_options *options = rows->options;
+	uint32_t function = node_at(rows->nodes, line->node)->function;
 	bool is_call = options->folds && !options->is_inverted &&
 		       is_kernel(kind_of(options, function));
 	g_autofree char *name = NULL, *caller = NULL, *folded = NULL;
 
-	if (line->node == 0)
-		return describe_hidden(line, options->whole);
+	if (line->node == 0) {
+		g_autofree char *share = text_percent(share_of(rows, line->hidden), true);
+
+		return line->n_hidden ? g_strdup_printf(ngettext("%u smaller branch, %s %%",
+								 "%u smaller branches, %s %%",
+								 line->n_hidden),
+							line->n_hidden, share)
+				      : g_strdup_printf(_("smaller branches, %s %%"), share);
+	}
 	name = options->shown_name(function, options->data);
 	if (line->caller)
-		caller = options->shown_name(node_at(nodes, line->caller)->function, options->data);
+		caller = options->shown_name(node_at(rows->nodes, line->caller)->function,
+					     options->data);
 	if (line->folded)
 		folded = g_strdup_printf("  +%" PRIu32, line->folded);
 	return g_strconcat(is_call ? _("kernel: ") : "", name, caller ? " < " : "",
 			   caller ? caller : "", folded, NULL);
 }
 
-void cct_print_end(struct out *out, const struct cct_options *options, bool hides)
+static struct cell rounded(double number)
 {
-	if (hides && options->min_share == 0)
-		out_printf(out, _("Branches deeper than %d are not shown.\n"), CCT_MAX_DEPTH);
-	else if (hides)
-		out_printf(out, _("Branches below %.0f %% are not shown (--limit 0).\n"),
+	return cell_uint(!(number > 0)     ? 0
+			 : number < 0x1p64 ? (uint64_t)(number + 0.5)
+					   : UINT64_MAX);
+}
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct rows *rows = data;
+	const struct cct_line *line = &g_array_index(rows->lines, struct cct_line, row);
+	const struct cct_node *node = node_at(rows->nodes, line->node);
+	char *place;
+
+	if (line->node == 0 && field != CCT_NAME)
+		return;
+	switch ((enum cct_field)field) {
+	case CCT_TOTAL_SHARE:
+		*ret_cell = cell_double(share_of(rows, node->total));
+		break;
+	case CCT_SELF_SHARE:
+		*ret_cell = cell_double(share_of(rows, node->self));
+		break;
+	case CCT_TOTAL:
+		*ret_cell = rounded(node->total);
+		break;
+	case CCT_COUNT:
+		*ret_cell = rounded(node->total_count);
+		break;
+	case CCT_CHANGE:
+		*ret_cell = cell_int(llround(node->total_count));
+		break;
+	case CCT_NAME:
+		*ret_cell = cell_own_text(describe(rows, line));
+		ret_cell->prefix = g_strdup(line->prefix);
+		break;
+	case CCT_PLACE:
+		place = line->caller ? NULL
+				     : rows->options->place_of(node->function, rows->options->data);
+		if (place)
+			*ret_cell = cell_own_text(place);
+		break;
+	}
+}
+
+static bool is_bold(const void *data, size_t row)
+{
+	const struct rows *rows = data;
+	uint32_t node = g_array_index(rows->lines, struct cct_line, row).node;
+	double least = rows->options->bold_share;
+
+	return least > 0 && node && share_of(rows, node_at(rows->nodes, node)->self) >= 100 * least;
+}
+
+void cct_print(const GArray *nodes, const struct cct_options *options, struct table *table,
+	       const struct table_style *style, bool cut)
+{
+	g_autoptr(GArray) folded = options->folds ? cct_fold(nodes, options) : NULL;
+	struct rows rows = { .nodes = folded ? folded : nodes, .options = options };
+	bool hides;
+	g_autoptr(GArray) lines = cct_lines(rows.nodes, options, &hides);
+
+	rows.lines = lines;
+	table->rows = lines->len;
+	table->get = get_cell;
+	table->data = &rows;
+	table->is_bold = is_bold;
+	table_add_column(table, CCT_NAME, COLUMN_NAME,
+			 options->is_inverted ? _("function < caller") : _("function"));
+	table_add_column(table, CCT_PLACE, COLUMN_PLACE, NULL);
+	table_print(table, style, lines->len);
+	if (options->min_share > 0 && (hides || cut))
+		out_printf(style->out, _("Branches below %.0f %% are not shown (--limit 0).\n"),
 			   100 * options->min_share);
+	else if (hides)
+		out_printf(style->out, _("Branches deeper than %d are not shown.\n"),
+			   CCT_MAX_DEPTH);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* Returns the children of a node that are written, in order. Sets *cut if others are left out. */
+static GArray *written_children(const struct cct_writer *writer, const struct children *of,
+				uint32_t node, unsigned depth, bool *cut)
+{
+	GArray *children = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+	for (uint32_t i = of->first[node]; i; i = of->next[i]) {
+		if (depth < CCT_MAX_DEPTH && writer->keys[i] >= writer->least)
+			g_array_append_val(children, i);
+		else
+			*cut = true;
+	}
+	g_array_sort_with_data(children, writer->compare, (gpointer)writer->data);
+	if (writer->most && children->len > writer->most) {
+		*cut = true;
+		g_array_set_size(children, (guint)writer->most);
+	}
+	return children;
+}
+
+/* Writes a node and those below it. Without json, returns early if branches are left out. */
+static bool write_node(const struct cct_writer *writer, const struct children *of,
+		       struct json *json, uint32_t node, unsigned depth)
+{
+	bool cut = false;
+	g_autoptr(GArray) children = written_children(writer, of, node, depth, &cut);
+
+	if (json) {
+		json_begin_object(json, node ? NULL : "root");
+		writer->write(json, node, depth, writer->data);
+		json_begin_array(json, "children");
+	}
+	for (guint i = 0; i < children->len && (json || !cut); i++)
+		cut |= write_node(writer, of, json, g_array_index(children, uint32_t, i),
+				  depth + 1);
+	if (json) {
+		json_end(json);
+		json_end(json);
+	}
+	return cut;
+}
+
+void cct_write(const struct cct_writer *writer, struct json *json)
+{
+	struct children children = children_new(writer->nodes, writer->keys);
+
+	(void)write_node(writer, &children, json, 0, 0);
+	children_done(&children);
+}
+
+bool cct_is_cut(const struct cct_writer *writer)
+{
+	struct children children = children_new(writer->nodes, writer->keys);
+	bool cut = write_node(writer, &children, NULL, 0, 0);
+
+	children_done(&children);
+	return cut;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cct - the lines of a calling-context tree that people read
+ * Cct - a calling-context tree as JSON, and as the lines that people read
  *
  * A whole call tree is too large to read: most of its nodes are frames of libraries and of the
  * kernel, or belong to branches without weight. cct_fold() joins frames that say little with
@@ -21,7 +21,7 @@
  */
 #pragma once
 
-#include "tools/common/out.h"
+#include "tools/present/table.h"
 
 #include <glib.h>
 #include <stdbool.h>
@@ -48,13 +48,15 @@ struct cct_options {
 	enum cct_kind (*kind_of)(uint32_t function, const void *data);
 	const char *(*name_of)(uint32_t function, const void *data); /* for equal totals */
 	char *(*shown_name)(uint32_t function, const void *data);    /* g_free() */
+	char *(*place_of)(uint32_t function, const void *data);      /* g_free(), or NULL */
 	const void *data;
 	double whole; /* that printed shares are of */
 	bool is_inverted;
-	bool folds;       /* join chains in which each frame has one caller */
-	double min_share; /* of the root's total; smaller branches get no line of their own */
-	uint64_t most;    /* children of a node that get a line; 0 = all */
-	unsigned columns; /* indentation stops at two thirds of them; 0 = never */
+	bool folds;        /* join chains in which each frame has one caller */
+	double min_share;  /* of the root's total; smaller branches get no line of their own */
+	uint64_t most;     /* children of a node that get a line; 0 = all */
+	unsigned columns;  /* indentation stops at two thirds of them; 0 = never */
+	double bold_share; /* a line with this share of the whole as self weight is bold; 0: none */
 };
 
 struct cct_line {
@@ -76,9 +78,35 @@ GArray *cct_fold(const GArray *nodes, const struct cct_options *options) MUST_CH
 GArray *cct_lines(const GArray *nodes, const struct cct_options *options, bool *ret_hides)
 	MUST_CHECK;
 
-/* Returns "shop::worker  +3", "kernel: futex  +20", "memcmp < shop::Stats::add  +8", or how many
- * branches the line hides, with their share of the whole. Free with g_free(). */
-char *cct_describe(const GArray *nodes, const struct cct_line *line,
-		   const struct cct_options *options) MUST_CHECK;
-/* Prints below the lines which branches are not shown, if any. */
-void cct_print_end(struct out *out, const struct cct_options *options, bool hides);
+/* Fields of a line, for the columns of a table. */
+enum cct_field {
+	CCT_TOTAL_SHARE,
+	CCT_SELF_SHARE,
+	CCT_TOTAL,
+	CCT_COUNT,
+	CCT_CHANGE,
+	CCT_NAME,
+	CCT_PLACE
+};
+
+/* Prints the tree, folded if options->folds, and below it which branches are not shown. `table` has
+ * the columns before the name. `cut`: the caller left out branches. */
+void cct_print(const GArray *nodes, const struct cct_options *options, struct table *table,
+	       const struct table_style *style, bool cut);
+
+/* A tree in JSON, with each frame. */
+struct cct_writer {
+	const GArray *nodes;      /* struct cct_node */
+	const double *keys;       /* by node; below 0: the node and those below it do not count */
+	double least;             /* branches with a smaller key are left out */
+	uint64_t most;            /* children of a node; 0 = all */
+	GCompareDataFunc compare; /* of two indexes of nodes; passed `data` */
+	/* Writes the members of a node, except its children. */
+	void (*write)(struct json *json, uint32_t node, unsigned depth, const void *data);
+	const void *data;
+};
+
+/* Returns whether branches are left out. */
+bool cct_is_cut(const struct cct_writer *writer);
+/* Writes the member "root". */
+void cct_write(const struct cct_writer *writer, struct json *json);

@@ -15,63 +15,53 @@
 #include "tools/profcapture/memory.h"
 
 #include <glib/gi18n.h>
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
-/* Stacks may be deeper: nodes below that depth count for the node at it. Few JSON readers accept
- * more nesting. */
-#define MAX_DEPTH CCT_MAX_DEPTH
-#define MIN_SHARE 0.005
+#define MIN_SHARE 0.005 /* of branches in JSON */
+/* A branch below this share has no line of its own without --limit 0. */
+#define TEXT_MIN_PCT 1.0
 
-/* How much stacks grew and shrank, whichever way. */
-struct change {
-	double self, total;
+struct branch {
+	uint32_t parent, function;
+	struct memory_sum self, total; /* total: with all below */
+	struct memory_sum before;      /* of --diff: the total at the first time */
+	double self_change, change;    /* how much stacks grew and shrank, whichever way */
 };
 
+/* Few JSON readers accept more nesting than CCT_MAX_DEPTH. Deeper branches count for the one at that
+ * depth. */
 struct tree {
 	struct memory *memory;
-	const GArray *nodes;     /* struct memory_node */
-	const GArray *self;      /* struct memory_sum by node */
-	GArray *totals, *before; /* the same by node, with all below; before: of --diff, or NULL */
-	GArray *callers[2];      /* nodes and self, where this tree owns them; or NULL */
-	uint32_t *first, *next;  /* first child, and next child of the same parent; 0: none */
-	GArray *changes;         /* struct change by node, of --diff */
-	double *most;            /* by node: the largest key of it and all nodes below */
-	double all;              /* the sum of all stacks' keys, which shares are relative to */
+	GArray *branches; /* struct branch, a parent before its children */
+	double all;       /* the sum of all stacks' keys, which shares are relative to */
 };
 
-static const struct memory_node *node_at(const struct tree *tree, uint32_t index)
+static struct branch *branch_at(const struct tree *tree, uint32_t index)
 {
-	return &g_array_index(tree->nodes, struct memory_node, index);
+	return &g_array_index(tree->branches, struct branch, index);
 }
 
-static double key_of(const struct memory *memory, const GArray *sums, const GArray *before,
-		     uint32_t node)
+static struct memory_sum before_of(const struct memory *memory, uint32_t node)
 {
-	struct memory_sum sum = memory_sum_at(sums, node), sum_before;
-	double key = memory_key_of(memory, &sum);
-
-	if (!before)
-		return key;
-	sum_before = memory_sum_at(before, node);
-	return fabs(key - memory_key_of(memory, &sum_before));
+	return memory->before ? memory_sum_at(memory->before, node) : (struct memory_sum){ 0 };
 }
 
-static double key_at(const struct tree *tree, uint32_t node)
+static double key_of(const struct memory *memory, struct memory_sum now, struct memory_sum before)
 {
-	return key_of(tree->memory, tree->totals, tree->before, node);
+	double key = memory_key_of(memory, &now);
+
+	return memory->before ? fabs(key - memory_key_of(memory, &before)) : key;
 }
 
-/* The key of one stack alone. The node is one of the call tree. */
+/* The key of one stack alone: a node of the call tree. */
 static double key_of_stack(const struct memory *memory, uint32_t node)
 {
-	return key_of(memory, memory->sums, memory->before, node);
+	return key_of(memory, memory_sum_at(memory->sums, node), before_of(memory, node));
 }
 
-static bool is_worth_showing(const struct tree *tree, double key)
+static void add_sum(struct memory_sum *to, struct memory_sum sum)
 {
-	return tree->memory->reader.limit == 0 || key >= tree->all * MIN_SHARE;
+	memory_sum_add(to, sum.bytes, sum.blocks);
 }
 
 /* ---- callers --------------------------------------------------------------------------------- */
@@ -90,38 +80,24 @@ static gint compare_steps(gconstpointer left, gconstpointer right)
 					  : a->leaf > b->leaf;
 }
 
-static void add_sum(struct memory_sum *to, struct memory_sum sum)
-{
-	to->bytes += sum.bytes;
-	to->blocks += sum.blocks;
-}
-
-/* The steps belong to stacks with the same frames so far. Their sum is the node's. */
-static void add_node(struct tree *tree, uint32_t parent, const struct step *steps, size_t n)
+/* The steps belong to stacks with the same frames so far. Their sum is the branch's. */
+static void add_branch(struct tree *tree, uint32_t parent, const struct step *steps, size_t n)
 {
 	const struct memory *memory = tree->memory;
-	struct memory_node node = { .parent = parent, .function = steps->function };
-	uint32_t index = tree->callers[0]->len;
+	struct branch branch = { .parent = parent, .function = steps->function };
 
-	g_array_append_val(tree->callers[0], node);
-	g_array_set_size(tree->callers[1], index + 1);
-	g_array_set_size(tree->changes, index + 1);
 	for (size_t i = 0; i < n; i++) {
-		struct memory_sum sum = memory_sum_at(memory->sums, steps[i].leaf);
+		uint32_t leaf = steps[i].leaf;
 
-		add_sum(memory_sum_of(tree->totals, index), sum);
-		if (tree->before) {
-			add_sum(memory_sum_of(tree->before, index),
-				memory_sum_at(memory->before, steps[i].leaf));
-			g_array_index(tree->changes, struct change, index).total +=
-				key_of_stack(memory, steps[i].leaf);
-		}
+		add_sum(&branch.total, memory_sum_at(memory->sums, leaf));
+		add_sum(&branch.before, before_of(memory, leaf));
+		branch.change += key_of_stack(memory, leaf);
 		if (memory_node_at(&memory->tree, steps[i].at)->parent)
 			continue;
-		add_sum(memory_sum_of(tree->callers[1], index), sum);
-		g_array_index(tree->changes, struct change, index).self +=
-			key_of_stack(memory, steps[i].leaf);
+		add_sum(&branch.self, memory_sum_at(memory->sums, leaf));
+		branch.self_change += key_of_stack(memory, leaf);
 	}
+	g_array_append_val(tree->branches, branch);
 }
 
 /* Moves each step one frame up and drops the steps that have no caller. */
@@ -148,73 +124,52 @@ static size_t end_of_group(const struct step *steps, size_t at, size_t n)
 	return end;
 }
 
-/* An upper bound for each node below these steps. */
-static double most_of(const struct tree *tree, const struct step *steps, size_t n)
-{
-	double most = 0;
-
-	for (size_t i = 0; i < n; i++)
-		most += key_of_stack(tree->memory, steps[i].leaf);
-	return most;
-}
-
 static void add_callers(struct tree *tree, uint32_t parent, struct step *steps, size_t n,
 			unsigned depth)
 {
-	uint32_t node = tree->callers[0]->len;
+	uint32_t branch = tree->branches->len;
 
 	if (n > 0)
 		qsort(steps, n, sizeof(*steps), compare_steps);
 	for (size_t i = 0, end; i < n; i = end) {
 		end = end_of_group(steps, i, n);
-		add_node(tree, parent, &steps[i], end - i);
+		add_branch(tree, parent, &steps[i], end - i);
 	}
-	for (size_t i = 0, end; i < n; i = end, node++) {
+	for (size_t i = 0, end; i < n; i = end, branch++) {
+		double most = 0; /* of each branch below these steps */
+
 		end = end_of_group(steps, i, n);
-		if (depth < MAX_DEPTH && is_worth_showing(tree, most_of(tree, &steps[i], end - i)))
-			add_callers(tree, node, &steps[i],
+		for (size_t k = i; k < end; k++)
+			most += key_of_stack(tree->memory, steps[k].leaf);
+		if (depth < CCT_MAX_DEPTH &&
+		    (tree->memory->reader.limit == 0 || most >= tree->all * MIN_SHARE))
+			add_callers(tree, branch, &steps[i],
 				    step_up(&tree->memory->tree, &steps[i], end - i), depth + 1);
 	}
-}
-
-/* The site that the allocation counts for, above C++'s new. */
-static struct step first_step(const struct memory_tree *calls, uint32_t leaf)
-{
-	uint32_t site = memory_node_at(calls, leaf)->site, at = leaf;
-
-	while (memory_node_at(calls, at)->function != site && memory_node_at(calls, at)->parent)
-		at = memory_node_at(calls, at)->parent;
-	return (struct step){ leaf, at, site };
 }
 
 static void find_callers(struct tree *tree)
 {
 	const struct memory *memory = tree->memory;
-	const struct memory_node root = { 0 };
+	struct branch root = { .change = tree->all };
 	g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(struct step));
 
-	tree->nodes = tree->callers[0] = g_array_new(FALSE, FALSE, sizeof(struct memory_node));
-	tree->self = tree->callers[1] = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
-	tree->totals = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
-	if (memory->before)
-		tree->before = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
-	g_array_append_val(tree->callers[0], root);
 	for (uint32_t i = 1; i < memory->tree.nodes->len; i++) {
 		struct memory_sum sum = memory_sum_at(memory->sums, i);
+		uint32_t site = memory_node_at(&memory->tree, i)->site;
+		struct step step = { i, i, site };
 
-		add_sum(memory_sum_of(tree->totals, 0), sum);
-		if (memory->before) {
-			add_sum(memory_sum_of(tree->before, 0), memory_sum_at(memory->before, i));
-			add_sum(&sum, memory_sum_at(memory->before, i));
-		}
-		if (sum.bytes > 0 || sum.blocks > 0) {
-			struct step step = first_step(&memory->tree, i);
-
+		add_sum(&root.total, sum);
+		add_sum(&root.before, before_of(memory, i));
+		add_sum(&sum, before_of(memory, i));
+		/* The first step is the site that the stack counts for, above C++'s new. */
+		while (memory_node_at(&memory->tree, step.at)->function != site &&
+		       memory_node_at(&memory->tree, step.at)->parent)
+			step.at = memory_node_at(&memory->tree, step.at)->parent;
+		if (sum.bytes > 0 || sum.blocks > 0)
 			g_array_append_val(steps, step);
-		}
 	}
-	g_array_set_size(tree->changes, 1);
-	g_array_index(tree->changes, struct change, 0).total = tree->all;
+	g_array_append_val(tree->branches, root);
 	add_callers(tree, 0, (struct step *)(void *)steps->data, steps->len, 0);
 }
 
@@ -224,200 +179,147 @@ static void find_calls(struct tree *tree)
 {
 	const struct memory *memory = tree->memory;
 
-	tree->nodes = memory->tree.nodes;
-	tree->self = memory->sums;
-	tree->totals = memory_tree_totals(&memory->tree, memory->sums);
-	if (!memory->before)
-		return;
-	tree->before = memory_tree_totals(&memory->tree, memory->before);
-	g_array_set_size(tree->changes, tree->nodes->len);
-	for (uint32_t i = tree->nodes->len; i-- > 1;) {
-		struct change *change = &g_array_index(tree->changes, struct change, i);
+	for (uint32_t i = 0; i < memory->tree.nodes->len; i++) {
+		const struct memory_node *node = memory_node_at(&memory->tree, i);
+		struct branch branch = { .parent = node->parent,
+					 .function = node->function,
+					 .self = memory_sum_at(memory->sums, i),
+					 .total = memory_sum_at(memory->sums, i),
+					 .before = before_of(memory, i),
+					 .self_change = i ? key_of_stack(memory, i) : 0 };
 
-		change->self = key_of_stack(memory, i);
-		change->total += change->self;
-		g_array_index(tree->changes, struct change, node_at(tree, i)->parent).total +=
-			change->total;
+		g_array_append_val(tree->branches, branch);
+	}
+	for (uint32_t i = tree->branches->len; i-- > 1;) {
+		struct branch *branch = branch_at(tree, i);
+		struct branch *parent = branch_at(tree, branch->parent);
+
+		branch->change += branch->self_change;
+		parent->change += branch->change;
+		add_sum(&parent->total, branch->total);
+		add_sum(&parent->before, branch->before);
 	}
 }
 
-static void tree_init(struct tree *tree, struct memory *memory)
+static struct tree tree_new(struct memory *memory)
 {
-	guint n;
+	struct tree tree = { .memory = memory,
+			     .branches = g_array_new(FALSE, FALSE, sizeof(struct branch)) };
 
-	*tree = (struct tree){ .memory = memory };
-	tree->changes = g_array_new(FALSE, TRUE, sizeof(struct change));
 	for (uint32_t i = 1; i < memory->tree.nodes->len; i++)
-		tree->all += key_of_stack(memory, i);
+		tree.all += key_of_stack(memory, i);
 	if (memory->is_inverted)
-		find_callers(tree);
+		find_callers(&tree);
 	else
-		find_calls(tree);
-	n = tree->nodes->len;
-	tree->first = g_new0(uint32_t, n);
-	tree->next = g_new0(uint32_t, n);
-	tree->most = g_new0(double, n);
-	for (uint32_t i = n; i-- > 1;) {
-		uint32_t parent = node_at(tree, i)->parent;
-		struct memory_sum sum = memory_sum_at(tree->totals, i);
+		find_calls(&tree);
+	return tree;
+}
 
-		tree->most[i] = MAX_OF(tree->most[i], key_at(tree, i));
-		tree->most[parent] = MAX_OF(tree->most[parent], tree->most[i]);
-		if (tree->most[i] < 0.5 && sum.blocks < 0.5)
-			continue;
-		tree->next[i] = tree->first[parent];
-		tree->first[parent] = i;
+/* Growth and shrinkage of a branch cancel out. So with --diff, the measure that counts is the sum
+ * of both, and the other measure is the difference. */
+static GArray *nodes_of(const struct tree *tree, bool by_blocks)
+{
+	GArray *nodes =
+		g_array_sized_new(FALSE, TRUE, sizeof(struct cct_node), tree->branches->len);
+
+	for (uint32_t i = 0; i < tree->branches->len; i++) {
+		const struct branch *b = branch_at(tree, i);
+		struct cct_node node = { .parent = b->parent,
+					 .function = b->function,
+					 .self = by_blocks ? b->self.blocks : b->self.bytes,
+					 .total = by_blocks ? b->total.blocks : b->total.bytes,
+					 .self_count = by_blocks ? b->self.bytes : b->self.blocks,
+					 .total_count = by_blocks ? b->total.bytes
+								  : b->total.blocks };
+
+		if (tree->memory->before) {
+			node.total_count = node.total -
+					   (by_blocks ? b->before.blocks : b->before.bytes);
+			node.total = b->change;
+			node.self = b->self_change;
+			node.self_count = 0;
+		}
+		g_array_append_val(nodes, node);
 	}
+	return nodes;
 }
 
-static void tree_done(struct tree *tree)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(tree->callers); i++)
-		if (tree->callers[i])
-			g_array_unref(tree->callers[i]);
-	g_array_unref(tree->totals);
-	g_array_unref(tree->changes);
-	if (tree->before)
-		g_array_unref(tree->before);
-	g_free(tree->first);
-	g_free(tree->next);
-	g_free(tree->most);
-}
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
-static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data)
+struct written {
+	struct tree tree;
+	double *most; /* by branch: the largest key of it and all below; -1: it has nothing */
+};
+
+static gint compare_branches(gconstpointer left, gconstpointer right, gpointer data)
 {
-	const struct tree *tree = data;
+	const struct written *written = data;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	double by_a = tree->most[a], by_b = tree->most[b];
-	const struct functions *functions = tree->memory->tree.functions;
+	const struct functions *functions = written->tree.memory->tree.functions;
 	int order;
 
-	if (by_a != by_b)
-		return by_a > by_b ? -1 : 1;
-	order = g_strcmp0(functions_at(functions, node_at(tree, a)->function)->name,
-			  functions_at(functions, node_at(tree, b)->function)->name);
+	if (written->most[a] != written->most[b])
+		return written->most[a] > written->most[b] ? -1 : 1;
+	order = g_strcmp0(functions_at(functions, branch_at(&written->tree, a)->function)->name,
+			  functions_at(functions, branch_at(&written->tree, b)->function)->name);
 	return order ? order : a < b ? -1 : 1;
 }
 
-/* The children of a node that are shown, in order. Sets *cut if others are hidden. */
-static GArray *open_children(const struct tree *tree, uint32_t node, unsigned depth, bool *cut)
+static void write_branch(struct json *json, uint32_t index, unsigned depth, const void *data)
 {
-	GArray *children = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	uint64_t limit = tree->memory->reader.limit;
+	const struct written *written = data;
+	const struct branch *branch = branch_at(&written->tree, index);
 
-	for (uint32_t i = tree->first[node]; i; i = tree->next[i]) {
-		if (depth < MAX_DEPTH && is_worth_showing(tree, tree->most[i]))
-			g_array_append_val(children, i);
-		else
-			*cut = true;
-	}
-	g_array_sort_with_data(children, compare_nodes, (gpointer)tree);
-	if (limit && children->len > limit) {
-		*cut = true;
-		g_array_set_size(children, (guint)limit);
-	}
-	return children;
+	memory_write_node(written->tree.memory, json, branch->function, index == 0,
+			  depth == CCT_MAX_DEPTH ? &branch->total : &branch->self, &branch->total,
+			  &branch->before);
 }
 
-static bool is_cut(const struct tree *tree, uint32_t node, unsigned depth)
+/* Writes the tree; without json, returns whether branches are left out. */
+static bool write_tree(struct memory *memory, struct json *json)
 {
+	struct written written = { .tree = tree_new(memory) };
+	const struct tree *tree = &written.tree;
+	g_autoptr(GArray) nodes = nodes_of(tree, false);
+	g_autofree double *most = written.most = g_new0(double, nodes->len);
+	const struct cct_writer writer = {
+		.nodes = nodes,
+		.keys = most,
+		.least = memory->reader.limit ? tree->all * MIN_SHARE : 0,
+		.most = memory->reader.limit,
+		.compare = compare_branches,
+		.write = write_branch,
+		.data = &written,
+	};
 	bool cut = false;
-	g_autoptr(GArray) children = open_children(tree, node, depth, &cut);
 
-	for (guint i = 0; !cut && i < children->len; i++)
-		cut = is_cut(tree, g_array_index(children, uint32_t, i), depth + 1);
+	for (uint32_t i = nodes->len; i-- > 1;) {
+		const struct branch *branch = branch_at(tree, i);
+
+		most[i] = MAX_OF(most[i], key_of(memory, branch->total, branch->before));
+		most[branch->parent] = MAX_OF(most[branch->parent], most[i]);
+		if (most[i] < 0.5 && branch->total.blocks < 0.5)
+			most[i] = -1;
+	}
+	if (json)
+		cct_write(&writer, json);
+	else
+		cut = cct_is_cut(&writer);
+	g_array_unref(tree->branches);
 	return cut;
 }
 
 bool memory_tree_is_cut(struct memory *memory)
 {
-	struct tree tree;
-	bool cut;
-
-	tree_init(&tree, memory);
-	cut = is_cut(&tree, 0, 0);
-	tree_done(&tree);
-	return cut;
-}
-
-static void write_node(const struct tree *tree, struct json *json, uint32_t node, const char *key,
-		       unsigned depth)
-{
-	bool cut = false;
-	g_autoptr(GArray) children = open_children(tree, node, depth, &cut);
-	struct memory_sum self = memory_sum_at(tree->self, node);
-	struct memory_sum total = memory_sum_at(tree->totals, node);
-	struct memory_sum before = tree->before ? memory_sum_at(tree->before, node)
-						: (struct memory_sum){ 0 };
-
-	if (depth == MAX_DEPTH)
-		self = total;
-	json_begin_object(json, key);
-	memory_write_node(tree->memory, json, node_at(tree, node)->function, node == 0, &self,
-			  &total, &before);
-	json_begin_array(json, "children");
-	for (guint i = 0; i < children->len; i++)
-		write_node(tree, json, g_array_index(children, uint32_t, i), NULL, depth + 1);
-	json_end(json);
-	json_end(json);
+	return write_tree(memory, NULL);
 }
 
 void memory_write_tree(struct memory *memory, struct json *json)
 {
-	struct tree tree;
-
-	tree_init(&tree, memory);
-	write_node(&tree, json, 0, "root", 0);
-	tree_done(&tree);
+	(void)write_tree(memory, json);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
-
-/* A branch below this share has no line of its own without --limit 0. */
-#define TEXT_MIN_PCT 1.0
-
-enum field { PERCENT, BYTES, BLOCKS, CHANGE, NAME, PLACE };
-
-struct tree_text {
-	const struct memory *memory;
-	const GArray *nodes, *lines; /* struct cct_node, struct cct_line */
-	const struct cct_options *options;
-	bool by_blocks;
-};
-
-static double percent_of(const struct tree_text *text, double part)
-{
-	double all = g_array_index(text->nodes, struct cct_node, 0).total;
-
-	return all > 0 ? 100 * part / all : 0;
-}
-
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
-{
-	const struct tree_text *text = data;
-	const struct cct_line *line = &g_array_index(text->lines, struct cct_line, row);
-	const struct cct_node *node = &g_array_index(text->nodes, struct cct_node, line->node);
-	bool is_hidden = line->node == 0;
-
-	if (field == NAME) {
-		*ret_cell = cell_own_text(cct_describe(text->nodes, line, text->options));
-		ret_cell->prefix = g_strdup(line->prefix);
-	} else if (is_hidden || (field == PLACE && line->caller)) {
-		return;
-	} else if (field == PERCENT) {
-		*ret_cell = cell_double(percent_of(text, node->total));
-	} else if (field == PLACE) {
-		char *place = functions_place(text->memory->tree.functions, node->function, false);
-
-		if (place)
-			*ret_cell = cell_own_text(place);
-	} else if (field == CHANGE) {
-		*ret_cell = cell_int(llround(node->total_count));
-	} else {
-		*ret_cell = cell_uint(memory_integer(
-			(field == BLOCKS) == text->by_blocks ? node->total : node->total_count));
-	}
-}
 
 static enum cct_kind kind_of(uint32_t function, const void *data)
 {
@@ -438,33 +340,11 @@ static char *shown_name(uint32_t function, const void *data)
 	return memory_name(data, function);
 }
 
-/* Growth and shrinkage of a branch cancel out. So with --diff, the measure that counts is the sum
- * of both, and the other measure is the difference. */
-static GArray *copy_nodes(const struct tree *tree, bool by_blocks)
+static char *place_of(uint32_t function, const void *data)
 {
-	GArray *nodes = g_array_sized_new(FALSE, TRUE, sizeof(struct cct_node), tree->nodes->len);
+	const struct memory *memory = data;
 
-	for (uint32_t i = 0; i < tree->nodes->len; i++) {
-		struct memory_sum self = memory_sum_at(tree->self, i);
-		struct memory_sum total = memory_sum_at(tree->totals, i);
-		struct cct_node node = { .parent = node_at(tree, i)->parent,
-					 .function = node_at(tree, i)->function,
-					 .self = by_blocks ? self.blocks : self.bytes,
-					 .total = by_blocks ? total.blocks : total.bytes,
-					 .self_count = by_blocks ? self.bytes : self.blocks,
-					 .total_count = by_blocks ? total.bytes : total.blocks };
-
-		if (tree->before) {
-			struct memory_sum before = memory_sum_at(tree->before, i);
-
-			node.total_count = node.total - (by_blocks ? before.blocks : before.bytes);
-			node.total = g_array_index(tree->changes, struct change, i).total;
-			node.self = g_array_index(tree->changes, struct change, i).self;
-			node.self_count = 0;
-		}
-		g_array_append_val(nodes, node);
-	}
-	return nodes;
+	return functions_place(memory->tree.functions, function, false);
 }
 
 /* Moves what a library allocates to the first of its functions. A chain would end in the allocator
@@ -489,16 +369,19 @@ static void move_to_outermost(const struct memory *memory, GArray *nodes)
 void memory_print_tree(struct memory *memory, struct out *out)
 {
 	const struct memory_sum one_block = { .blocks = 1 };
-	bool by_blocks = memory_key_of(memory, &one_block) > 0, folds = !memory->no_fold, hides;
-	bool all = memory->reader.limit == 0;
-	struct cct_options options = {
+	bool by_blocks = memory_key_of(memory, &one_block) > 0;
+	struct tree tree = tree_new(memory);
+	g_autoptr(GArray) nodes = nodes_of(&tree, by_blocks);
+	const struct cct_options options = {
 		.kind_of = kind_of,
 		.name_of = name_of,
 		.shown_name = shown_name,
+		.place_of = place_of,
 		.data = memory,
+		.whole = g_array_index(nodes, struct cct_node, 0).total,
 		.is_inverted = memory->is_inverted,
-		.folds = folds,
-		.min_share = all ? 0 : TEXT_MIN_PCT / 100,
+		.folds = !memory->no_fold,
+		.min_share = memory->reader.limit == 0 ? 0 : TEXT_MIN_PCT / 100,
 		.most = memory->reader.limit,
 		.columns = memory->reader.columns,
 	};
@@ -506,33 +389,21 @@ void memory_print_tree(struct memory *memory, struct out *out)
 					   .is_colored = memory->reader.colored,
 					   .columns = memory->full_names ? 0
 									 : memory->reader.columns };
-	struct tree_text text = { .memory = memory, .options = &options, .by_blocks = by_blocks };
-	struct table table = { .get = get_cell, .data = &text };
-	g_autoptr(GArray) whole = NULL, folded = NULL, lines = NULL;
-	struct tree tree;
+	struct table table = { 0 };
 
-	tree_init(&tree, memory);
-	whole = copy_nodes(&tree, by_blocks);
-	if (folds && !memory->is_inverted)
-		move_to_outermost(memory, whole);
-	folded = folds ? cct_fold(whole, &options) : NULL;
-	text.nodes = folded ? folded : whole;
-	text.lines = lines = cct_lines(text.nodes, &options, &hides);
-	options.whole = g_array_index(text.nodes, struct cct_node, 0).total;
-	table.rows = lines->len;
-	table_add_column(&table, PERCENT, COLUMN_PERCENT, _("total %"));
+	g_array_unref(tree.branches);
+	if (!memory->no_fold && !memory->is_inverted)
+		move_to_outermost(memory, nodes);
+	table_add_column(&table, CCT_TOTAL_SHARE, COLUMN_PERCENT, _("total %"));
 	if (memory->before) {
-		table_add_column(&table, CHANGE, by_blocks ? COLUMN_COUNT : COLUMN_SIZE,
+		table_add_column(&table, CCT_CHANGE, by_blocks ? COLUMN_COUNT : COLUMN_SIZE,
 				 _("change"));
 		table.columns[1].is_signed = true;
 	} else {
-		table_add_column(&table, BYTES, COLUMN_SIZE, _("bytes"));
-		table_add_column(&table, BLOCKS, COLUMN_COUNT, _("blocks"));
+		table_add_column(&table, by_blocks ? CCT_COUNT : CCT_TOTAL, COLUMN_SIZE,
+				 _("bytes"));
+		table_add_column(&table, by_blocks ? CCT_TOTAL : CCT_COUNT, COLUMN_COUNT,
+				 _("blocks"));
 	}
-	table_add_column(&table, NAME, COLUMN_NAME,
-			 memory->is_inverted ? _("function < caller") : _("function"));
-	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
-	table_print(&table, &style, lines->len);
-	cct_print_end(out, &options, hides);
-	tree_done(&tree);
+	cct_print(nodes, &options, &table, &style, false);
 }
