@@ -31,7 +31,7 @@ static bool match(struct copy *copy, const char *word)
 	return true;
 }
 
-static bool take_hex4(struct copy *copy, gunichar *ret_unit)
+static bool parse_hex4(struct copy *copy, gunichar *ret_unit)
 {
 	gunichar unit = 0;
 
@@ -47,14 +47,14 @@ static bool take_hex4(struct copy *copy, gunichar *ret_unit)
 	return true;
 }
 
-static bool take_unicode(struct copy *copy, GString *text)
+static bool parse_unicode(struct copy *copy, GString *text)
 {
 	gunichar unit, low;
 
-	if (!take_hex4(copy, &unit))
+	if (!parse_hex4(copy, &unit))
 		return false;
 	if (unit >= 0xd800 && unit < 0xdc00 && match(copy, "\\u")) {
-		if (!take_hex4(copy, &low) || low < 0xdc00 || low > 0xdfff)
+		if (!parse_hex4(copy, &low) || low < 0xdc00 || low > 0xdfff)
 			return false;
 		unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
 	}
@@ -62,14 +62,14 @@ static bool take_unicode(struct copy *copy, GString *text)
 	return true;
 }
 
-static bool take_escape(struct copy *copy, GString *text)
+static bool parse_escape(struct copy *copy, GString *text)
 {
 	static const char letters[] = "\"\\/bfnrt";
 	static const char meant[] = "\"\\/\b\f\n\r\t";
 	const char *letter;
 
 	if (match(copy, "u"))
-		return take_unicode(copy, text);
+		return parse_unicode(copy, text);
 	letter = *copy->at ? strchr(letters, *copy->at) : NULL;
 	if (!letter)
 		return false;
@@ -86,7 +86,7 @@ static bool parse_string(struct copy *copy, GString *text)
 		if ((unsigned char)*copy->at < 0x20)
 			return false;
 		if (match(copy, "\\")) {
-			if (!take_escape(copy, text))
+			if (!parse_escape(copy, text))
 				return false;
 			continue;
 		}

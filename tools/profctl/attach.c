@@ -274,15 +274,16 @@ void attachments_check(struct attachments *attachments)
 
 		if (target->requested == 0 || !read_request(target, &request))
 			continue;
-		if (request.taken != target->requested && request.requested == target->requested) {
+		if (request.received != target->requested &&
+		    request.requested == target->requested) {
 			write_all(target,
 				  target->address + offsetof(struct attach_request, requested),
-				  &request.taken, sizeof(request.taken));
+				  &request.received, sizeof(request.received));
 			cli_warning(
 				_("process %" PRId32
 				  " allocated and freed nothing, so there is nothing of it in the recording"),
 				target->pid);
-		} else if (request.taken == target->requested && request.status != 0) {
+		} else if (request.received == target->requested && request.status != 0) {
 			cli_warning(_("allocations of process %" PRId32 " were not recorded: %s"),
 				    target->pid, reason_of(request.status));
 		}
