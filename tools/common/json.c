@@ -190,8 +190,8 @@ void json_raw(struct json *json, const char *key, const char *text)
 	json_end_value(json);
 }
 
-/* In a CSV cell, a ' before the text keeps spreadsheets from reading it as a formula. On a terminal,
- * its control characters are escaped. */
+/* In a CSV cell, a ' before the text keeps a spreadsheet from reading it as a formula. On a
+ * terminal, its control characters are escaped. */
 void json_string_n(struct json *json, const char *key, const char *value, size_t length)
 {
 	g_autofree char *escaped = NULL;

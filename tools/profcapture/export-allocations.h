@@ -14,8 +14,8 @@
 
 /* The allocation of a block, or, if `bytes` is negative, its release. */
 struct allocation_event {
+	uint64_t thread; /* index in names: the thread that allocated it */
 	int64_t time_ns; /* the first two are a struct export_key */
-	uint32_t thread; /* index in names: the thread that allocated it */
 	double bytes;    /* scaled up if blocks are sampled */
 	uint64_t block;  /* a number that is unique in its process, below 2^53 */
 	uint32_t by;     /* the calling thread */

@@ -36,8 +36,8 @@ enum { FORMAT_VERSION = 66 };
 enum { CATEGORY_OTHER, CATEGORY_USER, CATEGORY_KERNEL, CATEGORY_JIT };
 
 struct mark {
+	uint64_t thread; /* the first two are a struct export_key */
 	int64_t time_ns; /* of its end; INT64_MAX: none */
-	uint32_t thread;
 	struct span span;
 };
 
@@ -282,7 +282,7 @@ static void keep_mark(const struct span *span, void *data)
 {
 	struct firefox *firefox = data;
 	struct reader *reader = &firefox->export->reader;
-	struct mark mark = { span->kind == SPAN_NO_END ? INT64_MAX : span->end_ns, span->thread,
+	struct mark mark = { span->thread, span->kind == SPAN_NO_END ? INT64_MAX : span->end_ns,
 			     *span };
 
 	if (span->end_ns >= reader->from_ns && span->start_ns <= reader->to_ns &&

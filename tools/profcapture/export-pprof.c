@@ -230,7 +230,8 @@ static void write_samples(struct pprof *pprof)
 
 		if (has_weights(export))
 			values[1] = stack->amount.weight;
-		write_sample(pprof, stack->thread, stack->name, stack->node, values, all, path);
+		write_sample(pprof, (uint32_t)stack->thread, stack->name, stack->node, values, all,
+			     path);
 	}
 	for (guint i = 0; allocations && i < allocations->sums->len; i++) {
 		const struct allocation_sum *sum =

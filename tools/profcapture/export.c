@@ -11,6 +11,7 @@
 #include "tools/profcapture/export.h"
 
 #include "tools/common/capture-error.h"
+#include "tools/common/sorted.h"
 #include "tools/common/spool.h"
 #include "tools/profcapture/result-file.h"
 #include "tools/profcapture/verbs.h"
@@ -141,8 +142,7 @@ GArray *export_samples(const struct export *export)
 static guint hash_stack(gconstpointer key)
 {
 	const struct export_stack *stack = key;
-	uint64_t hash = ((uint64_t)stack->thread << 32 | stack->node) *
-			UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t hash = (stack->thread << 32 | stack->node) * UINT64_C(0x9e3779b97f4a7c15);
 
 	return (guint)(hash >> 32) ^ g_direct_hash(stack->name);
 }
@@ -198,25 +198,10 @@ GArray *export_stacks(const struct export *export)
 const void *export_of_thread(const GArray *all, uint32_t thread, size_t *ret_n)
 {
 	size_t size = all ? g_array_get_element_size((GArray *)all) : 0;
-	size_t low = 0, high = all ? all->len : 0, end;
-	const struct export_key *key;
+	size_t first = all ? sorted_below(all->data, all->len, size, thread) : 0;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		key = (const void *)(all->data + middle * size);
-		if (key->thread < thread)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (end = low; all && end < all->len; end++) {
-		key = (const void *)(all->data + end * size);
-		if (key->thread != thread)
-			break;
-	}
-	*ret_n = end - low;
-	return end > low ? all->data + low * size : NULL;
+	*ret_n = all ? sorted_upto(all->data, all->len, size, thread) - first : 0;
+	return *ret_n > 0 ? all->data + first * size : NULL;
 }
 
 static gint compare_threads(gconstpointer left, gconstpointer right, gpointer data)
@@ -243,7 +228,7 @@ GArray *export_threads(const struct export *export, const GArray *stacks)
 	GArray *threads = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
 	for (guint i = 0; i < stacks->len; i++) {
-		uint32_t thread = g_array_index(stacks, struct export_stack, i).thread;
+		uint32_t thread = (uint32_t)g_array_index(stacks, struct export_stack, i).thread;
 
 		/* stacks are ordered by thread */
 		if (i == 0 || thread != g_array_index(threads, uint32_t, threads->len - 1))

@@ -37,8 +37,8 @@ enum export_value {
 
 /* The beginning of what belongs to a thread, and the order: by thread and time. */
 struct export_key {
+	uint64_t thread; /* index in names; first, for sorted.h */
 	int64_t time_ns;
-	uint32_t thread; /* index in names */
 };
 gint export_compare(gconstpointer left, gconstpointer right);
 /* Returns the elements of a thread; they begin with such a key and are ordered by thread. NULL is
@@ -47,8 +47,9 @@ const void *export_of_thread(const GArray *all, uint32_t thread, size_t *ret_n);
 
 /* The self value of a node on a thread; not 0. For allocations, it is the weight. */
 struct export_stack {
+	uint64_t thread; /* the first two are a struct export_key */
 	int64_t time_ns; /* of a single sample */
-	uint32_t thread, node;
+	uint32_t node;
 	struct amount amount;
 	const char *name; /* the thread's name at that time; never NULL */
 };
