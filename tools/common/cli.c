@@ -13,12 +13,13 @@
 
 #include "tools/common/cli.h"
 
-#include "tools/common/messages.h"
 #include "tools/common/pager.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gi18n.h>
+#include <libintl.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -628,13 +629,18 @@ static void set_up_process(void)
 
 int cli_main(const struct cli_tool *tool, int argc, char **argv)
 {
+	/* Of a build tree, set by `meson devenv`. */
+	const char *catalogs = secure_getenv("PROF_LOCALE_DIR");
 	int status, error;
 
 	cli.tool = tool;
 	cli.program = tool->name;
 	cli.verb = NULL;
 	set_up_process();
-	messages_init();
+	setlocale(LC_ALL, "");
+	bindtextdomain(GETTEXT_PACKAGE, catalogs ? catalogs : PROF_DEFAULT_LOCALE_DIR);
+	bind_textdomain_codeset(GETTEXT_PACKAGE, "UTF-8");
+	textdomain(GETTEXT_PACKAGE);
 	status = cli_run(argc - 1, argv + 1);
 	error = out_flush(out_stdout());
 	/* A user who quits the pager is not an error either. */

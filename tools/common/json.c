@@ -319,6 +319,19 @@ static void rows_put_cell(struct out *out, const char *text, size_t length)
 		out_char(out, '"');
 }
 
+static void rows_put_record(struct json *json)
+{
+	for (unsigned i = 0; i < json->cells->len; i++) {
+		GString *cell = g_ptr_array_index(json->cells, i);
+
+		if (i > 0)
+			out_char(json->out, ',');
+		rows_put_cell(json->out, cell->str, cell->len);
+		g_string_truncate(cell, 0);
+	}
+	out_text(json->out, "\r\n");
+}
+
 void rows_open(struct json *json, enum json_format format, const char *const *columns)
 {
 	rows_open_as(json, format, "rows", columns);
@@ -335,13 +348,9 @@ void rows_open_as(struct json *json, enum json_format format, const char *key,
 	g_assert(json->nesting->len == 0 && !json->columns);
 	json->columns = columns;
 	json->cells = g_ptr_array_new_with_free_func(rows_free_cell);
-	for (unsigned i = 0; columns[i]; i++) {
-		g_ptr_array_add(json->cells, g_string_new(NULL));
-		if (i > 0)
-			out_char(json->out, ',');
-		rows_put_cell(json->out, columns[i], strlen(columns[i]));
-	}
-	out_text(json->out, "\r\n");
+	for (unsigned i = 0; columns[i]; i++)
+		g_ptr_array_add(json->cells, g_string_new(columns[i]));
+	rows_put_record(json);
 }
 
 void rows_begin(struct json *json)
@@ -362,15 +371,7 @@ void rows_end(struct json *json)
 	}
 	g_assert(json->nesting->len == 1);
 	g_string_truncate(json->nesting, 0);
-	for (unsigned i = 0; i < json->cells->len; i++) {
-		GString *cell = g_ptr_array_index(json->cells, i);
-
-		if (i > 0)
-			out_char(json->out, ',');
-		rows_put_cell(json->out, cell->str, cell->len);
-		g_string_truncate(cell, 0);
-	}
-	out_text(json->out, "\r\n");
+	rows_put_record(json);
 }
 
 void rows_close(struct json *json)

@@ -206,6 +206,10 @@ static const char mark_schema[] = TEXT([{
 	"fields": [{ "key": "group", "label": "Group", "format": "string" }]
 }]);
 static const char units[] = TEXT({ "time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns" });
+static const char no_symbols[] = TEXT({
+	"libIndex": [], "address": [], "name": [], "functionSize": [], "length": 0
+});
+static const char no_locations[] = TEXT({ "source": [], "line": [], "column": [], "length": 0 });
 /* clang-format on */
 
 static void write_meta(struct firefox *firefox)
@@ -678,14 +682,6 @@ static void write_shared(struct firefox *firefox)
 	static const struct table_member resources[] = {
 		{ "lib", ROW }, { "name", NAME }, { "host", NOTHING }, { "type", ONE }, { NULL }
 	};
-	static const struct table_member symbols[] = { { "libIndex", NOTHING },
-						       { "address", NOTHING },
-						       { "name", NOTHING },
-						       { "functionSize", NOTHING },
-						       { NULL } };
-	static const struct table_member locations[] = {
-		{ "source", NOTHING }, { "line", NOTHING }, { "column", NOTHING }, { NULL }
-	};
 	const struct tally *tally = &firefox->export->tally;
 	struct json *json = &firefox->json;
 
@@ -709,8 +705,8 @@ static void write_shared(struct firefox *firefox)
 	write_table(firefox, "resourceTable",
 		    &(struct columns){ firefox->resources.all->len, get_resource,
 				       .members = resources });
-	write_table(firefox, "nativeSymbols", &(struct columns){ .members = symbols });
-	write_table(firefox, "sourceLocationTable", &(struct columns){ .members = locations });
+	json_copy(json, "nativeSymbols", no_symbols);
+	json_copy(json, "sourceLocationTable", no_locations);
 	json_begin_array(json, "stringArray");
 	for (guint i = 0; i < firefox->strings.all->len; i++)
 		json_string(json, NULL, firefox->strings.all->pdata[i]);
