@@ -90,8 +90,7 @@ bool capture_error(GError **error, int result, const char *what, ...)
 	va_end(args);
 	if (result == PROF_OVER_BUDGET)
 		why = over = budget_describe();
-	g_set_error(error, CLI_ERROR, (int)status_of(result), "%s: %s%s", text, why, next);
-	return false;
+	return cli_set_error(error, (int)status_of(result), "%s: %s%s", text, why, next);
 }
 
 bool capture_open_error(GError **error, const char *path)
@@ -99,7 +98,6 @@ bool capture_open_error(GError **error, const char *path)
 	int failed = errno;
 	g_autofree char *here = failed == ENOENT ? captures_here() : g_strdup("");
 
-	g_set_error(error, CLI_ERROR, (int)status_of(-failed), _("cannot open capture '%s': %s%s"),
-		    path, prof_strerror(-failed), here);
-	return false;
+	return cli_set_error(error, (int)status_of(-failed), _("cannot open capture '%s': %s%s"),
+			     path, prof_strerror(-failed), here);
 }

@@ -406,8 +406,7 @@ static bool cli_store_choice(int *choice, const struct cli_option *option, const
 		}
 	}
 	message = cli_describe_unknown(text, option->choices);
-	g_set_error_literal(error, CLI_ERROR, CLI_USAGE, message);
-	return false;
+	return cli_set_error(error, CLI_USAGE, "%s", message);
 }
 
 static bool cli_store(const struct cli_option *option, void *values, const char *text,

@@ -76,21 +76,19 @@ bool units_parse_duration(const char *text, uint64_t *ret_ns, GError **error)
 {
 	if (units_scale(text, units_duration, ARRAY_SIZE(units_duration), ret_ns))
 		return true;
-	g_set_error(
-		error, CLI_ERROR, CLI_USAGE,
+	return cli_set_error(
+		error, CLI_USAGE,
 		_("'%s' is not a duration; write 10, 1.5, 500ms, 2m or 1h (units: ns us ms s m h d)"),
 		text);
-	return false;
 }
 
 bool units_parse_size(const char *text, uint64_t *ret_bytes, GError **error)
 {
 	if (units_scale(text, units_size, ARRAY_SIZE(units_size), ret_bytes))
 		return true;
-	g_set_error(error, CLI_ERROR, CLI_USAGE,
-		    _("'%s' is not a size; write 4096, 64K or 1.5MiB (units of 1024: K M G T)"),
-		    text);
-	return false;
+	return cli_set_error(
+		error, CLI_USAGE,
+		_("'%s' is not a size; write 4096, 64K or 1.5MiB (units of 1024: K M G T)"), text);
 }
 
 bool units_parse_uint(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value,
@@ -102,12 +100,11 @@ bool units_parse_uint(const char *text, uint64_t min, uint64_t max, uint64_t *re
 		*ret_value = value;
 		return true;
 	}
-	if (max == UINT64_MAX && min == 0)
-		g_set_error(error, CLI_ERROR, CLI_USAGE, _("'%s' is not a number from 0 up"), text);
-	else
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("'%s' is not a number from %" PRIu64 " to %" PRIu64), text, min, max);
-	return false;
+	return max == UINT64_MAX && min == 0
+		       ? cli_set_error(error, CLI_USAGE, _("'%s' is not a number from 0 up"), text)
+		       : cli_set_error(error, CLI_USAGE,
+				       _("'%s' is not a number from %" PRIu64 " to %" PRIu64), text,
+				       min, max);
 }
 
 bool units_parse_time(const char *text, struct units_time *ret_time, GError **error)
@@ -119,13 +116,11 @@ bool units_parse_time(const char *text, struct units_time *ret_time, GError **er
 		time.kind = UNITS_TIME_MARK;
 		time.mark = g_intern_string(text + 6);
 	} else if (!units_scale(text + is_from_end, units_duration, ARRAY_SIZE(units_duration),
-				&time.ns)) {
-		g_set_error(
-			error, CLI_ERROR, CLI_USAGE,
+				&time.ns))
+		return cli_set_error(
+			error, CLI_USAGE,
 			_("'%s' is not a time; write 1.5s (after the start), -5s (before the end) or @mark:NAME"),
 			text);
-		return false;
-	}
 	*ret_time = time;
 	return true;
 }
@@ -137,11 +132,9 @@ bool units_parse_range(const char *text, struct units_range *ret_range, GError *
 	g_autofree char *first = dots ? g_strndup(text, (gsize)(dots - text)) : NULL;
 	struct units_range range = *ret_range;
 
-	if (dots == text && !dots[2]) {
-		g_set_error(error, CLI_ERROR, CLI_USAGE, _("'%s' is not a range; write 1.2s..1.5s"),
-			    text);
-		return false;
-	}
+	if (dots == text && !dots[2])
+		return cli_set_error(error, CLI_USAGE, _("'%s' is not a range; write 1.2s..1.5s"),
+				     text);
 	if (dots != text && !units_parse_time(dots ? first : text, &range.from, error))
 		return false;
 	if (dots && dots[2] && !units_parse_time(dots + 2, &range.to, error))

@@ -368,10 +368,8 @@ static bool write_compressed(struct export *export, int fd, GError **error)
 
 	if (plain < 0 || !write_plain(export, plain, error))
 		return false;
-	if (lseek(plain, 0, SEEK_SET) < 0) {
-		g_set_error_literal(error, CLI_ERROR, CLI_FAILURE, g_strerror(errno));
-		return false;
-	}
+	if (lseek(plain, 0, SEEK_SET) < 0)
+		return cli_set_error(error, CLI_FAILURE, "%s", g_strerror(errno));
 	in = g_unix_input_stream_new(plain, FALSE);
 	if (g_output_stream_splice(packed, in, G_OUTPUT_STREAM_SPLICE_CLOSE_TARGET, NULL, error) >=
 	    0)
@@ -427,12 +425,10 @@ static bool read_allocations(struct export *export, GError **error)
 		if (!is_only)
 			return true;
 		/* Otherwise the program had no allocations, or none can be read. */
-		if (!capture_metadata(export->reader.capture, "memory.mode")) {
-			g_set_error_literal(
-				error, CLI_ERROR, CLI_FAILURE,
+		if (!capture_metadata(export->reader.capture, "memory.mode"))
+			return cli_set_error(
+				error, CLI_FAILURE, "%s",
 				_("the capture has no allocations. Record them: profctl record --memory"));
-			return false;
-		}
 	}
 	export->allocations = g_new0(struct allocations, 1);
 	if (!allocations_read(export->allocations, export, wants_events, error))

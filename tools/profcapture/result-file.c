@@ -57,11 +57,10 @@ static bool fail(GError **error, const char *what, const char *path)
 static bool use_stream(struct result_file *file, int fd, GError **error)
 {
 	file->stream_fd = fd;
-	if (isatty(fd)) {
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("a capture is not written to a terminal. Name a file with -o"));
-		return false;
-	}
+	if (isatty(fd))
+		return cli_set_error(
+			error, CLI_USAGE,
+			_("a capture is not written to a terminal. Name a file with -o"));
 	file->fd = spool_open(error);
 	return file->fd >= 0;
 }
@@ -105,9 +104,8 @@ static bool open_path(struct result_file *file, bool force, GError **error)
 		return fail(error, _("cannot create '%s'"), file->path);
 	if (force)
 		return open_beside(file, error);
-	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("'%s' exists. Use --force to overwrite it"),
-		    file->path);
-	return false;
+	return cli_set_error(error, CLI_FAILURE, _("'%s' exists. Use --force to overwrite it"),
+			     file->path);
 }
 
 bool result_file_open(const char *path, bool force, struct result_file *ret_file, GError **error)
