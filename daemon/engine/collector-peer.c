@@ -492,7 +492,7 @@ void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns
 	loss->to_ns = time_ns;
 }
 
-void peer_loss_tell(const struct peer_loss *loss, struct peer *peer)
+void peer_loss_notify(const struct peer_loss *loss, struct peer *peer)
 {
 	collector_process_lose(&peer->process, PROF_LOSS_WRITER_BACKLOG, loss->count, loss->from_ns,
 			       loss->to_ns);
@@ -539,7 +539,7 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 			bytes += put(ring, (size_t)(batch.end - batch.next));
 	} while (batch.is_more && n_taken < most);
 	ring->has_more = batch.is_more;
-	peer_loss_tell(&late, ring->peer);
+	peer_loss_notify(&late, ring->peer);
 	ring->bound_ns = batch.bound_ns;
 	if (ring->reader.fault == RING_FAULT_NONE)
 		count_losses(ring, from_ns);

@@ -158,7 +158,7 @@ struct peer_loss {
 	uint64_t count, from_ns, to_ns;
 };
 void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns);
-void peer_loss_tell(const struct peer_loss *loss, struct peer *peer);
+void peer_loss_notify(const struct peer_loss *loss, struct peer *peer);
 
 /* Returns 0 or -errno. If `ticks` is not NULL, ring times may be ticks. `ticks` is borrowed. */
 MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,

@@ -501,7 +501,7 @@ static void lose_peer(struct collectors *collectors, struct peer *peer)
 				peer_loss_add(&loss, item->type, item->time_ns);
 				collectors->queued_bytes -= peer_ring_skip(ring);
 			}
-			peer_loss_tell(&loss, peer);
+			peer_loss_notify(&loss, peer);
 		}
 }
 

@@ -131,7 +131,7 @@ static void order(struct heap_merge *merge)
 }
 
 /* Returns false if none of that process is pending. */
-static bool hasten(struct heap_merge *merge, const struct heap_rows *rows, uint64_t time_ns)
+static bool expedite(struct heap_merge *merge, const struct heap_rows *rows, uint64_t time_ns)
 {
 	bool is_any = false;
 
@@ -148,7 +148,7 @@ static bool hasten(struct heap_merge *merge, const struct heap_rows *rows, uint6
  * once. */
 void heap_merge_complete(struct heap_merge *merge, const struct heap_rows *rows, uint64_t time_ns)
 {
-	while (hasten(merge, rows, time_ns))
+	while (expedite(merge, rows, time_ns))
 		apply_pending(merge, time_ns);
 }
 

@@ -446,7 +446,7 @@ static void close_blocks(struct session *session, uint64_t now_ns)
 }
 
 /* Retries samples whose tables have arrived. */
-static void go_on(struct session *session, uint64_t now_ns)
+static void resume_samples(struct session *session, uint64_t now_ns)
 {
 	unwind_tables_take(session->tables);
 	samples_run(&session->samples, now_ns);
@@ -513,7 +513,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);
 	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
 	memory_usage_write(&session->memory_usage, reached_ns(session, limit_ns));
-	go_on(session, now_ns);
+	resume_samples(session, now_ns);
 	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);
 	if (check_due)
@@ -552,7 +552,7 @@ static void work(struct session *session, bool full)
 		run_round(session, now_ns);
 	} else {
 		output_tick(&session->output, now_ns);
-		go_on(session, now_ns);
+		resume_samples(session, now_ns);
 	}
 	request_usage(session, now_ns);
 	check_limits(session, now_ns);

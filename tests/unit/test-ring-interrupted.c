@@ -98,7 +98,7 @@ static pid_t start_child(void (*function)(void), uint64_t n_quiet)
 }
 
 /* Continues by one instruction, or to the next SIGTRAP; false if the child has ended. */
-static bool go_on(pid_t pid, int how, int signal)
+static bool resume(pid_t pid, int how, int signal)
 {
 	int status;
 
@@ -151,7 +151,7 @@ static void test_death(void)
 		    -1, 0);
 	pid = start_child(write_some, N_QUIET);
 	REQUIRE(copy != MAP_FAILED && pid > 0);
-	while (go_on(pid, PTRACE_SINGLESTEP, 0) && atomic_load(&test_failures) == before) {
+	while (resume(pid, PTRACE_SINGLESTEP, 0) && atomic_load(&test_failures) == before) {
 		if (!stage->in_record)
 			continue;
 		check_death(last);
@@ -230,7 +230,7 @@ static bool step_within(pid_t pid, uint64_t n)
 	uint64_t steps = 0;
 
 	while (steps < n && (steps == 0 || stage->in_record)) {
-		if (!go_on(pid, PTRACE_SINGLESTEP, 0))
+		if (!resume(pid, PTRACE_SINGLESTEP, 0))
 			return false;
 		steps += stage->in_record != 0;
 	}
@@ -247,7 +247,7 @@ static uint64_t interrupt_all(pid_t pid)
 	uint64_t n = 0;
 	int signal = 0;
 
-	while (go_on(pid, PTRACE_CONT, signal)) {
+	while (resume(pid, PTRACE_CONT, signal)) {
 		bool is_within = step_within(pid, first + (stage->started - 1) * stride);
 
 		signal = is_within ? SIGUSR1 : 0;
