@@ -418,11 +418,11 @@ OUTLINE void free_recorded(void *address, enum heap_outcome outcome, uint64_t fr
 	heap_next.free(address);
 }
 
-OUTLINE void free_awake(void *address)
+OUTLINE void free_awake(enum ring_free_kind kind, void *address)
 {
 	uint64_t outer;
 
-	if (!note_end(RING_FREE_FREE, address))
+	if (!note_end(kind, address))
 		return;
 	outer = enter();
 	heap_next.free(address);
@@ -445,19 +445,13 @@ HOOK void free(void *address)
 		else
 			free_recorded(address, outcome, heap_frame());
 	} else {
-		free_awake(address);
+		free_awake(RING_FREE_FREE, address);
 	}
 }
 
 HOOK void cfree(void *address)
 {
-	uint64_t outer;
-
-	if (!note_end(RING_FREE_CFREE, address))
-		return;
-	outer = enter();
-	heap_next.free(address);
-	leave(outer);
+	free_awake(RING_FREE_CFREE, address);
 }
 
 HOOK void free_sized(void *address, size_t size)

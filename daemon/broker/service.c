@@ -223,25 +223,21 @@ static void call_begin(struct service *service, GDBusMethodInvocation *invocatio
 
 /* ---- Room ------------------------------------------------------------------------------------ */
 
-static void add_usage(const GPtrArray *sessions, const uid_t *uid, struct limits_usage *usage)
-{
-	for (guint i = 0; i < sessions->len; i++) {
-		const struct session_object *object = sessions->pdata[i];
-
-		if (uid && session_object_access(object)->uid != *uid)
-			continue;
-		usage->sessions++;
-		usage->engines += session_object_is_active(object);
-	}
-}
-
 /* Returns the usage of one user, or of all. */
 static struct limits_usage usage_of(const struct service *service, const uid_t *uid)
 {
+	const GPtrArray *const lists[] = { service->sessions, service->closing };
 	struct limits_usage usage = { 0 };
 
-	add_usage(service->sessions, uid, &usage);
-	add_usage(service->closing, uid, &usage);
+	for (size_t list = 0; list < ARRAY_SIZE(lists); list++)
+		for (guint i = 0; i < lists[list]->len; i++) {
+			const struct session_object *object = lists[list]->pdata[i];
+
+			if (uid && session_object_access(object)->uid != *uid)
+				continue;
+			usage.sessions++;
+			usage.engines += session_object_is_active(object);
+		}
 	return usage;
 }
 

@@ -20,6 +20,7 @@
 #include "daemon/broker/error.h"
 #include "daemon/broker/profiler1.h" /* generated from data/dbus */
 #include "daemon/broker/session.h"
+#include "daemon/broker/summary.h"
 
 #include <errno.h>
 
@@ -227,14 +228,10 @@ static gboolean on_not_obeyed(gpointer data)
 
 static void on_progress(struct session *session, void *data)
 {
-	const struct message_progress *counters = session_counters(session);
 	GVariantDict dict;
 
 	g_variant_dict_init(&dict, NULL);
-	g_variant_dict_insert(&dict, "samples", "t", (guint64)counters->samples);
-	g_variant_dict_insert(&dict, "events", "t", (guint64)counters->events);
-	g_variant_dict_insert(&dict, "lost", "t", (guint64)counters->lost);
-	g_variant_dict_insert(&dict, "bytes", "t", (guint64)counters->bytes);
+	summary_add_counters(&dict, session_counters(session));
 	emit_if_read(data, "Progress", g_variant_new("(@a{sv})", g_variant_dict_end(&dict)));
 }
 

@@ -113,16 +113,21 @@ GVariant *summary_new(const struct message_finished *finished)
 	return g_variant_dict_end(&dict);
 }
 
+void summary_add_counters(GVariantDict *dict, const struct message_progress *counters)
+{
+	g_variant_dict_insert(dict, "samples", "t", (guint64)counters->samples);
+	g_variant_dict_insert(dict, "events", "t", (guint64)counters->events);
+	g_variant_dict_insert(dict, "lost", "t", (guint64)counters->lost);
+	g_variant_dict_insert(dict, "bytes", "t", (guint64)counters->bytes);
+}
+
 GVariant *summary_unknown(const struct message_progress *counters, uint64_t start_ns,
 			  uint64_t stop_ns)
 {
 	GVariantDict dict;
 
 	g_variant_dict_init(&dict, NULL);
-	g_variant_dict_insert(&dict, "samples", "t", (guint64)counters->samples);
-	g_variant_dict_insert(&dict, "events", "t", (guint64)counters->events);
-	g_variant_dict_insert(&dict, "lost", "t", (guint64)counters->lost);
-	g_variant_dict_insert(&dict, "bytes", "t", (guint64)counters->bytes);
+	summary_add_counters(&dict, counters);
 	g_variant_dict_insert(&dict, "start-time", "t", (guint64)start_ns);
 	g_variant_dict_insert(&dict, "stop-time", "t", (guint64)stop_ns);
 	return g_variant_dict_end(&dict);
