@@ -270,9 +270,12 @@ static void write_branch(struct json *json, uint32_t index, unsigned depth, cons
 	const struct written *written = data;
 	const struct branch *branch = branch_at(&written->tree, index);
 
-	memory_write_node(written->tree.memory, json, branch->function, index == 0,
-			  depth == CCT_MAX_DEPTH ? &branch->total : &branch->self, &branch->total,
-			  &branch->before);
+	struct memory_line line = { .entity = index ? branch->function : MEMORY_ROOT,
+				    .self = depth == CCT_MAX_DEPTH ? branch->total : branch->self,
+				    .total = branch->total,
+				    .before = branch->before };
+
+	memory_write_node(written->tree.memory, json, &line);
 }
 
 /* Writes the tree; without json, returns whether branches are left out. */

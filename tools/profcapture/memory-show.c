@@ -24,11 +24,12 @@ enum memory_field {
 	SIZE_FROM = FN_FIELDS, SIZE_TO, LIFETIME_FROM, LIFETIME_TO,
 	PID, PPID, TID, COMM, FREE_TID, FREE_COMM, END, EXCLUDED, TIME,
 	/* MEM */
-	CALLS, FAILED, FOREIGN, ALLOCATIONS, ALLOCATED, FREED, PEAK_BYTES, PEAK_NS,
-	LIVE_BYTES, LIVE_BLOCKS, LEAKED_BYTES, LEAKED_BLOCKS, TEMPORARY, LOST,
-	/* sums of functions */
-	TOTAL_BYTES, TOTAL_BLOCKS, SELF_BYTES, SELF_BLOCKS, BEFORE_BYTES, BEFORE_BLOCKS,
-	REALLOCS, CHAIN, GROWN, COPIED, DELTA_BYTES, DELTA_BLOCKS,
+	CALLS, PEAK_NS, LOST, FAILED, FOREIGN, ALLOCATIONS, ALLOCATED, FREED, PEAK_BYTES,
+	LIVE_BYTES, LIVE_BLOCKS, LEAKED_BYTES, LEAKED_BLOCKS, TEMPORARY,
+	/* of functions */
+	REALLOCS, GROWN, COPIED, CHAIN,
+	SELF_BYTES, SELF_BLOCKS, TOTAL_BYTES, TOTAL_BLOCKS, BEFORE_BYTES, BEFORE_BLOCKS,
+	DELTA_BYTES, DELTA_BLOCKS,
 	/* of a point in time */
 	LARGEST, LARGEST_BYTES,
 	/* text */
@@ -45,46 +46,56 @@ uint64_t memory_integer(double number)
 	return number < 0x1p64 ? (uint64_t)(number + 0.5) : UINT64_MAX;
 }
 
-static char *count_text(double count)
+/* Texts of sentences live until memory_done(). */
+static const char *keep(const struct memory *memory, char *text)
 {
-	return text_count(memory_integer(count));
+	g_ptr_array_add(memory->texts, text);
+	return text;
 }
 
-static char *bytes_text(double bytes)
+static const char *count_text(const struct memory *memory, double count)
 {
-	return text_bytes(memory_integer(bytes));
+	return keep(memory, text_count(memory_integer(count)));
 }
 
-static char *blocks_text(double blocks)
+static const char *bytes_text(const struct memory *memory, double bytes)
 {
-	g_autofree char *count = count_text(blocks);
+	return keep(memory, text_bytes(memory_integer(bytes)));
+}
 
-	return g_strdup_printf(
-		ngettext("%s block", "%s blocks", (unsigned long)memory_integer(blocks)), count);
+static const char *blocks_text(const struct memory *memory, double blocks)
+{
+	return keep(memory, g_strdup_printf(ngettext("%s block", "%s blocks",
+						     (unsigned long)memory_integer(blocks)),
+					    count_text(memory, blocks)));
 }
 
 /* "1.13 MiB in 14,045 blocks" */
-static char *amount_text(double bytes, double blocks)
+static const char *amount_text(const struct memory *memory, double bytes, double blocks)
 {
-	g_autofree char *size = bytes_text(bytes), *count = blocks_text(blocks);
-
-	return g_strdup_printf(_("%s in %s"), size, count);
+	return keep(memory, g_strdup_printf(_("%s in %s"), bytes_text(memory, bytes),
+					    blocks_text(memory, blocks)));
 }
 
 /* "0.5" or "0.674840865": a time that --at takes */
-static char *seconds_text(int64_t ns)
+static const char *seconds_text(const struct memory *memory, int64_t ns)
 {
 	char *text = g_strdup_printf("%.9f", (double)ns / 1e9);
 	size_t length = strlen(text);
 
 	while (text[length - 1] == '0' && text[length - 2] != '.')
 		text[--length] = '\0';
-	return text;
+	return keep(memory, text);
 }
 
-static char *share_text(double part, double whole)
+static const char *duration_text(const struct memory *memory, uint64_t ns)
 {
-	return text_percent(whole > 0 ? 100 * part / whole : 0, false);
+	return keep(memory, text_duration(ns));
+}
+
+static const char *share_text(const struct memory *memory, double part, double whole)
+{
+	return keep(memory, text_percent(whole > 0 ? 100 * part / whole : 0, false));
 }
 
 double memory_key_of(const struct memory *memory, const struct memory_sum *sum)
@@ -116,43 +127,15 @@ static bool is_nothing(const struct memory_sum *sum)
 	return fabs(sum->bytes) < 0.5 && fabs(sum->blocks) < 0.5;
 }
 
+/* Stores a view's sums in the members of MEM. Those that the view does not measure are not shown. */
+static void set_sum(struct memory_counts *counts, const struct memory_sum *sum)
+{
+	counts->leaked_bytes = counts->live_bytes = counts->peak_bytes = sum->bytes;
+	counts->leaked_blocks = counts->live_blocks = sum->blocks;
+}
+
 /* A summary lists every function that allocates. Other views list functions with nonzero sums. Text
  * lists no function that only has callees with sums. */
-static bool is_worth_a_line(const struct memory *memory, const struct memory_line *line)
-{
-	if (memory->by_caller) {
-		const struct memory_sum change = { line->self.bytes - line->before.bytes,
-						   line->self.blocks - line->before.blocks };
-
-		return !is_nothing(&change) || (line->counts && line->counts->leaked_blocks > 0);
-	}
-	if (memory->view == MEMORY_SUMMARY)
-		return line->counts || !is_nothing(&line->total);
-	return !is_nothing(&line->self) || !is_nothing(&line->total) || !is_nothing(&line->before);
-}
-
-/* Stores a view's sums in the members of MEM. */
-static void set_sum(const struct memory *memory, struct memory_counts *counts,
-		    const struct memory_sum *sum)
-{
-	switch (memory_query_of(memory)->filter) {
-	case MEMORY_NOT_FREED:
-		counts->leaked_bytes = sum->bytes;
-		counts->leaked_blocks = sum->blocks;
-		break;
-	case MEMORY_LIVE_AT_PEAK:
-	case MEMORY_LIVE_AT_TIME:
-	case MEMORY_LIVE_SINCE:
-		if (memory_query_of(memory)->filter == MEMORY_LIVE_AT_PEAK)
-			counts->peak_bytes = sum->bytes;
-		counts->live_bytes = sum->bytes;
-		counts->live_blocks = sum->blocks;
-		break;
-	default:
-		break;
-	}
-}
-
 static void list_functions(struct memory *memory)
 {
 	const struct functions *functions = memory->tree.functions;
@@ -182,12 +165,22 @@ static void list_functions(struct memory *memory)
 			.image = functions_image(functions, function),
 		};
 
-		if (!memory->by_caller)
+		if (memory->by_caller) {
+			const struct memory_sum change = { line.self.bytes - line.before.bytes,
+							   line.self.blocks - line.before.blocks };
+
+			if (is_nothing(&change) && counts->leaked_blocks <= 0)
+				continue;
+		} else {
 			line.total = memory_sum_at(total, i);
-		if (!is_worth_a_line(memory, &line))
-			continue;
+			if (is_nothing(&line.total) &&
+			    (memory->view == MEMORY_SUMMARY
+				     ? !line.counts
+				     : is_nothing(&line.self) && is_nothing(&line.before)))
+				continue;
+		}
 		if (!memory_reads_all(memory)) {
-			set_sum(memory, counts, &line.self);
+			set_sum(counts, &line.self);
 			line.counts = counts;
 		}
 		line.key = memory_key_of(memory, &line.self);
@@ -261,47 +254,47 @@ static void write_calls(struct json *json, const char *key, const void *data)
 static struct cell counts_cell(const struct memory_counts *counts, const struct memory_counts *peak,
 			       unsigned has, uint64_t lost, enum memory_field field)
 {
+#define NUMBER(needs, name)                                 \
+	{                                                   \
+		needs, offsetof(struct memory_counts, name) \
+	}
 	static const struct {
 		unsigned needs;
 		size_t at; /* of a double */
-	} numbers[LOST] = {
-		[FAILED] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, failed) },
-		[FOREIGN] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, foreign) },
-		[ALLOCATIONS] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, allocations) },
-		[ALLOCATED] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, allocated_bytes) },
-		[FREED] = { MEMORY_HAS_CALLS, offsetof(struct memory_counts, freed_bytes) },
-		[PEAK_BYTES] = { MEMORY_HAS_PEAK, offsetof(struct memory_counts, peak_bytes) },
-		[LIVE_BYTES] = { MEMORY_HAS_LIVE, offsetof(struct memory_counts, live_bytes) },
-		[LIVE_BLOCKS] = { MEMORY_HAS_LIVE, offsetof(struct memory_counts, live_blocks) },
-		[LEAKED_BYTES] = { MEMORY_HAS_LEAKED,
-				   offsetof(struct memory_counts, leaked_bytes) },
-		[LEAKED_BLOCKS] = { MEMORY_HAS_LEAKED,
-				    offsetof(struct memory_counts, leaked_blocks) },
-		[TEMPORARY] = { MEMORY_HAS_TEMPORARY, offsetof(struct memory_counts, temporary) },
+	} numbers[] = {
+		[FAILED] = NUMBER(MEMORY_HAS_CALLS, failed),
+		[FOREIGN] = NUMBER(MEMORY_HAS_CALLS, foreign),
+		[ALLOCATIONS] = NUMBER(MEMORY_HAS_CALLS, allocations),
+		[ALLOCATED] = NUMBER(MEMORY_HAS_CALLS, allocated_bytes),
+		[FREED] = NUMBER(MEMORY_HAS_CALLS, freed_bytes),
+		[PEAK_BYTES] = NUMBER(MEMORY_HAS_PEAK, peak_bytes),
+		[LIVE_BYTES] = NUMBER(MEMORY_HAS_LIVE, live_bytes),
+		[LIVE_BLOCKS] = NUMBER(MEMORY_HAS_LIVE, live_blocks),
+		[LEAKED_BYTES] = NUMBER(MEMORY_HAS_LEAKED, leaked_bytes),
+		[LEAKED_BLOCKS] = NUMBER(MEMORY_HAS_LEAKED, leaked_blocks),
+		[TEMPORARY] = NUMBER(MEMORY_HAS_TEMPORARY, temporary),
+		[REALLOCS] = NUMBER(0, reallocs),
+		[GROWN] = NUMBER(0, grown_bytes),
+		[COPIED] = NUMBER(0, copied_bytes),
 	};
+#undef NUMBER
 
-	if (field == CALLS)
+	switch (field) {
+	case CALLS:
 		return has & MEMORY_HAS_CALLS ? (struct cell){ .kind = CELL_WRITTEN,
 							       .write = write_calls,
 							       .data = counts }
 					      : cell_unknown();
-	if (field == PEAK_NS)
+	case PEAK_NS:
 		return (has & MEMORY_HAS_PEAK) && peak->has_peak_time ? cell_int(peak->peak_ns)
 								      : cell_unknown();
-	if (field == LOST)
+	case LOST:
 		return has & MEMORY_HAS_LOST ? cell_uint(lost) : cell_unknown();
-	return number_cell(has & numbers[field].needs,
-			   *(const double *)(const void *)((const char *)counts +
-							   numbers[field].at));
-}
-
-#define ROOT UINT32_MAX /* entity: above all functions */
-
-static struct cell root_cell(enum function_field field)
-{
-	return field == FN_NAME || field == FN_RAW_NAME ? cell_text("<root>")
-	       : field == FN_KIND                       ? cell_text("unresolved")
-							: cell_unknown();
+	default:
+		return number_cell(!numbers[field].needs || (has & numbers[field].needs),
+				   *(const double *)(const void *)((const char *)counts +
+								   numbers[field].at));
+	}
 }
 
 char *memory_name(const struct memory *memory, uint32_t function)
@@ -327,17 +320,6 @@ static char *site_name(const struct memory *memory, uint32_t entity)
 		return g_steal_pointer(&own);
 	callee = memory_name(memory, site->callee);
 	return g_strdup_printf("%s < %s", callee, own);
-}
-
-static char *site_place(const struct memory *memory, uint32_t entity)
-{
-	const struct memory_site *site = memory_site_at(&memory->tree, entity);
-	uint32_t function = !memory->by_caller ? entity
-			    : site->place      ? site->place
-			    : site->own        ? site->own
-					       : site->callee;
-
-	return functions_place(memory->tree.functions, function, false);
 }
 
 /* Shortens both names of "callee < caller". */
@@ -367,22 +349,9 @@ static char *thread_text(const struct memory *memory, uint32_t index)
 			       thread->comm ? thread->comm : "-");
 }
 
-static char *lifetime_text(uint32_t class)
-{
-	g_autofree char *until = NULL, *since = NULL;
-	uint64_t from, to;
-
-	if (class == MEMORY_NEVER_FREED)
-		return g_strdup(_("never freed"));
-	memory_lifetime_range(class, &from, &to);
-	since = text_duration(from);
-	until = text_duration(to == UINT64_MAX ? to : to + 1);
-	return g_strdup_printf(_("%s to %s"), since, until);
-}
-
 static char *row_text(const struct memory *memory, uint32_t entity)
 {
-	g_autofree char *allocator = NULL, *freer = NULL;
+	g_autofree char *allocator = NULL, *freer = NULL, *since = NULL, *until = NULL;
 	uint64_t from, to;
 
 	switch (memory_query_of(memory)->key) {
@@ -393,7 +362,12 @@ static char *row_text(const struct memory *memory, uint32_t entity)
 		return from == to ? g_strdup_printf("%" PRIu64, from)
 				  : g_strdup_printf("%" PRIu64 " - %" PRIu64, from, to);
 	case MEMORY_BY_LIFETIME:
-		return lifetime_text(entity);
+		if (entity == MEMORY_NEVER_FREED)
+			return g_strdup(_("never freed"));
+		memory_lifetime_range(entity, &from, &to);
+		since = text_duration(from);
+		until = text_duration(to == UINT64_MAX ? to : to + 1);
+		return g_strdup_printf(_("%s to %s"), since, until);
 	case MEMORY_BY_PAIR:
 		allocator = thread_text(memory, pair_at(memory, entity)->allocator);
 		if (pair_at(memory, entity)->allocator == pair_at(memory, entity)->freer)
@@ -405,13 +379,7 @@ static char *row_text(const struct memory *memory, uint32_t entity)
 	}
 }
 
-/* Some JSON readers use signed integers, so larger numbers are not exact. */
-static struct cell limit_cell(uint64_t limit)
-{
-	return limit < UINT64_MAX / 2 ? cell_uint(limit) : cell_unknown();
-}
-
-static struct cell class_cell(const struct memory *memory, uint32_t entity, enum memory_field field)
+static struct cell class_cell(const struct memory *memory, uint32_t entity, bool is_from)
 {
 	uint64_t from, to;
 
@@ -421,7 +389,8 @@ static struct cell class_cell(const struct memory *memory, uint32_t entity, enum
 		return cell_unknown();
 	else
 		memory_lifetime_range(entity, &from, &to);
-	return field == SIZE_FROM || field == LIFETIME_FROM ? cell_uint(from) : limit_cell(to);
+	/* Some JSON readers use signed integers, so larger numbers are not exact. */
+	return is_from ? cell_uint(from) : to < UINT64_MAX / 2 ? cell_uint(to) : cell_unknown();
 }
 
 static struct cell thread_cell(const struct memory *memory, uint32_t entity,
@@ -447,7 +416,7 @@ static struct cell point_cell(const struct memory *memory, uint32_t index, enum 
 {
 	const struct memory_point *point =
 		&g_array_index(memory->points, struct memory_point, index);
-	g_autofree char *name = NULL, *share = NULL;
+	g_autofree char *name = NULL;
 
 	switch (field) {
 	case TIME:
@@ -467,35 +436,9 @@ static struct cell point_cell(const struct memory *memory, uint32_t index, enum 
 		if (point->largest_bytes <= 0)
 			return (struct cell){ 0 };
 		name = memory_name(memory, point->largest);
-		share = share_text(point->largest_bytes, point->bytes);
-		return cell_own_text(g_strdup_printf("%s %s %%", name, share));
+		return cell_own_text(g_strdup_printf(
+			"%s %s %%", name, share_text(memory, point->largest_bytes, point->bytes)));
 	}
-}
-
-static struct cell sum_cell(const struct memory *memory, const struct memory_line *line,
-			    bool is_node, enum memory_field field)
-{
-	const struct memory_sum *now = is_node ? &line->total : &line->self;
-	const struct memory_counts *counts = line->counts;
-	const double numbers[] = {
-		[TOTAL_BYTES - TOTAL_BYTES] = line->total.bytes,
-		[TOTAL_BLOCKS - TOTAL_BYTES] = line->total.blocks,
-		[SELF_BYTES - TOTAL_BYTES] = line->self.bytes,
-		[SELF_BLOCKS - TOTAL_BYTES] = line->self.blocks,
-		[BEFORE_BYTES - TOTAL_BYTES] = line->before.bytes,
-		[BEFORE_BLOCKS - TOTAL_BYTES] = line->before.blocks,
-		[REALLOCS - TOTAL_BYTES] = counts ? counts->reallocs : 0,
-		[CHAIN - TOTAL_BYTES] = counts ? counts->longest_chain : 0,
-		[GROWN - TOTAL_BYTES] = counts ? counts->grown_bytes : 0,
-		[COPIED - TOTAL_BYTES] = counts ? counts->copied_bytes : 0,
-	};
-
-	if (field == DELTA_BYTES)
-		return cell_int(llround(now->bytes - line->before.bytes));
-	if (field == DELTA_BLOCKS)
-		return cell_int(llround(now->blocks - line->before.blocks));
-	return number_cell(field != CHAIN || memory->sampled_bytes <= 0,
-			   numbers[field - TOTAL_BYTES]);
 }
 
 /* Lines of the answer, or of a node of the tree. */
@@ -507,6 +450,28 @@ struct show {
 	double all; /* the sum of all keys */
 };
 
+static struct cell function_cell(const struct memory *memory, uint32_t entity,
+				 enum function_field field)
+{
+	if (entity != MEMORY_ROOT)
+		return functions_cell(memory->tree.functions, entity, field);
+	return field == FN_NAME || field == FN_RAW_NAME ? cell_text("<root>")
+	       : field == FN_KIND                       ? cell_text("unresolved")
+							: cell_unknown();
+}
+
+static struct cell place_cell(const struct memory *memory, uint32_t entity)
+{
+	const struct memory_site *site = memory_site_at(&memory->tree, entity);
+	uint32_t function = !memory->by_caller ? entity
+			    : site->place      ? site->place
+			    : site->own        ? site->own
+					       : site->callee;
+	char *place = functions_place(memory->tree.functions, function, false);
+
+	return place ? cell_own_text(place) : (struct cell){ 0 };
+}
+
 static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	static const struct memory_counts nothing;
@@ -514,27 +479,35 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	const struct memory *memory = show->memory;
 	const struct memory_line *line = &show->lines[row];
 	const struct memory_counts *counts = line->counts ? line->counts : &nothing;
+	const struct memory_sum *now = show->is_node ? &line->total : &line->self;
+	const double sums[] = { line->self.bytes,   line->self.blocks,  line->total.bytes,
+				line->total.blocks, line->before.bytes, line->before.blocks };
 	bool never = memory_query_of(memory)->key == MEMORY_BY_LIFETIME &&
 		     line->entity == MEMORY_NEVER_FREED;
 
 	if (memory_query_of(memory)->key == MEMORY_BY_TIME)
 		*ret_cell = point_cell(memory, line->entity, field);
 	else if (field < FN_FIELDS)
-		*ret_cell = line->entity == ROOT
-				    ? root_cell(field)
-				    : functions_cell(memory->tree.functions, line->entity, field);
+		*ret_cell = function_cell(memory, line->entity, field);
 	else if (field <= LIFETIME_TO)
-		*ret_cell = class_cell(memory, line->entity, field);
+		*ret_cell = class_cell(memory, line->entity,
+				       field == SIZE_FROM || field == LIFETIME_FROM);
 	else if (field <= FREE_COMM)
 		*ret_cell = thread_cell(memory, line->entity, field);
-	else if (field >= CALLS && field <= LOST)
+	else if (field >= CALLS && field <= COPIED)
 		*ret_cell = counts_cell(counts, &memory->all, show->has, 0, field);
-	else if (field <= DELTA_BLOCKS)
-		*ret_cell = sum_cell(memory, line, show->is_node, field);
+	else if (field == CHAIN)
+		*ret_cell = number_cell(memory->sampled_bytes <= 0, counts->longest_chain);
+	else if (field <= BEFORE_BLOCKS)
+		*ret_cell = number_cell(true, sums[field - SELF_BYTES]);
+	else if (field == DELTA_BYTES)
+		*ret_cell = cell_int(llround(now->bytes - line->before.bytes));
+	else if (field == DELTA_BLOCKS)
+		*ret_cell = cell_int(llround(now->blocks - line->before.blocks));
 	else if (field == ROW)
 		*ret_cell = cell_own_text(row_text(memory, line->entity));
 	else if (field == PLACE)
-		*ret_cell = cell_own_text(site_place(memory, line->entity));
+		*ret_cell = place_cell(memory, line->entity);
 	else if (field == SHARE)
 		*ret_cell = cell_double(show->all > 0 ? 100 * line->key / show->all : 0);
 	else if (field == OF_OWN)
@@ -546,8 +519,6 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 			number_cell(true, never ? counts->leaked_bytes : counts->allocated_bytes);
 	else
 		*ret_cell = number_cell(true, never ? counts->leaked_blocks : counts->allocations);
-	if (field == PLACE && !ret_cell->text)
-		*ret_cell = (struct cell){ 0 };
 }
 
 /* "11 more functions, 0.96 MiB of 175 MiB" */
@@ -557,18 +528,17 @@ static char *rest_text(const void *data, size_t shown)
 	const struct memory *memory = show->memory;
 	size_t n = memory->lines->len - shown;
 	bool by_blocks = memory->by_blocks || memory_query_of(memory)->by_blocks;
-	g_autofree char *count = text_count(n), *part = NULL, *whole = NULL;
 	double rest = 0;
 
 	if (!memory_by_function(memory))
 		return NULL;
 	for (guint i = (guint)shown; i < memory->lines->len; i++)
 		rest += show->lines[i].key;
-	part = by_blocks ? count_text(rest) : bytes_text(rest);
-	whole = by_blocks ? blocks_text(show->all) : bytes_text(show->all);
 	return g_strdup_printf(ngettext("%s more function, %s of %s", "%s more functions, %s of %s",
 					(unsigned long)n),
-			       count, part, whole);
+			       count_text(memory, (double)n),
+			       (by_blocks ? count_text : bytes_text)(memory, rest),
+			       (by_blocks ? blocks_text : bytes_text)(memory, show->all));
 }
 
 static bool is_bold(const void *data, size_t row)
@@ -681,17 +651,6 @@ const char *memory_comm(const struct memory *memory, uint32_t process)
 	return about_of(memory, process).comm;
 }
 
-static uint64_t lost_of(const struct memory *memory, uint32_t process)
-{
-	static const char *const tables[] = { "alloc", "free", "heap", "live", NULL };
-	const struct reader reader = memory_loss_reader(memory);
-	g_autofree char *stream =
-		g_strdup_printf("collector/%" G_GUINT64_FORMAT,
-				names_process_at(memory->reader.capture->names, process)->pid);
-
-	return reader_lost_rows(&reader, tables, stream);
-}
-
 struct process_rows {
 	const struct memory *memory;
 	GArray *all; /* uint32_t: indexes of processes */
@@ -708,6 +667,7 @@ static void get_process_cell(const void *data, size_t row, unsigned field, struc
 		&g_array_index(memory->processes, struct memory_counts, process);
 	const struct memory_about about = about_of(memory, process);
 	bool known = process > NAMES_LOST;
+	uint64_t lost = 0;
 
 	switch ((enum memory_field)field) {
 	case PID:
@@ -733,12 +693,18 @@ static void get_process_cell(const void *data, size_t row, unsigned field, struc
 						  : g_strdup(about.comm ? about.comm : "-"));
 		break;
 	default:
+		if (field == LOST) {
+			const struct reader reader = memory_loss_reader(memory);
+			g_autofree char *stream =
+				g_strdup_printf("collector/%" G_GUINT64_FORMAT, of->pid);
+
+			lost = reader_lost_rows(&reader, memory_tables, stream);
+		}
 		/* Numbers of processes that could not be recorded are unknown, not 0. */
-		*ret_cell = rows->is_text && about.excluded
-				    ? cell_unknown()
-				    : counts_cell(counts, counts, memory->has_processes,
-						  field == LOST ? lost_of(memory, process) : 0,
-						  field);
+		*ret_cell =
+			rows->is_text && about.excluded
+				? cell_unknown()
+				: counts_cell(counts, counts, memory->has_processes, lost, field);
 	}
 }
 
@@ -806,23 +772,17 @@ MEMBERS(diff_node, NODE, DIFFERENCES);
 
 /* ---- JSON, ndjson and CSV -------------------------------------------------------------------- */
 
-void memory_write_node(struct memory *memory, struct json *json, uint32_t function, bool is_root,
-		       const struct memory_sum *self, const struct memory_sum *total,
-		       const struct memory_sum *before)
+void memory_write_node(struct memory *memory, struct json *json, struct memory_line *line)
 {
 	struct memory_counts counts = { 0 };
-	struct memory_line line = { .entity = is_root ? ROOT : function,
-				    .counts = &counts,
-				    .self = *self,
-				    .total = *total,
-				    .before = *before };
-	struct show show = { .memory = memory, .lines = &line, .is_node = true };
+	struct show show = { .memory = memory, .lines = line, .is_node = true };
 	const struct table table = { .rows = 1,
 				     .get = get_cell,
 				     .data = &show,
 				     .members = memory->before ? diff_node_members : node_members };
 
-	set_sum(memory, &counts, total);
+	set_sum(&counts, &line->total);
+	line->counts = &counts;
 	if (!memory_reads_all(memory))
 		show.has = measures_of(memory);
 	table_write_row(&table, json, 0);
@@ -936,69 +896,60 @@ void memory_write(struct memory *memory)
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 
+static struct memory_sum sum_of_pools(const struct memory *memory)
+{
+	struct memory_sum sum = { 0 };
+
+	for (unsigned i = 0; i < RUNTIME_POOLS; i++)
+		memory_sum_add(&sum, memory->suppressions.pools[i].bytes,
+			       memory->suppressions.pools[i].blocks);
+	return sum;
+}
+
 static void append_suppressed(const struct memory *memory, GString *text)
 {
 	const GArray *rules = memory->suppressions.all;
-	struct memory_sum sums[2] = { 0 };
-	g_autofree char *runtime = NULL, *matched = NULL, *runtime_count = NULL,
-			*matched_count = NULL;
+	const struct memory_sum runtime = sum_of_pools(memory);
+	struct memory_sum matched = { 0 };
 
-	for (unsigned i = 0; memory->hides_runtime && i < RUNTIME_POOLS; i++) {
-		sums[0].bytes += memory->suppressions.pools[i].bytes;
-		sums[0].blocks += memory->suppressions.pools[i].blocks;
-	}
-	for (guint i = 0; rules && i < rules->len; i++) {
-		sums[1].bytes += g_array_index(rules, struct suppression, i).bytes;
-		sums[1].blocks += g_array_index(rules, struct suppression, i).blocks;
-	}
-	runtime = bytes_text(sums[0].bytes);
-	runtime_count = count_text(sums[0].blocks);
-	matched = bytes_text(sums[1].bytes);
-	matched_count = count_text(sums[1].blocks);
-	if (sums[0].blocks > 0)
+	for (guint i = 0; rules && i < rules->len; i++)
+		memory_sum_add(&matched, g_array_index(rules, struct suppression, i).bytes,
+			       g_array_index(rules, struct suppression, i).blocks);
+	if (memory->hides_runtime && runtime.blocks > 0)
 		g_string_append_printf(text,
 				       ngettext(" %s runtime block (%s) suppressed.",
 						" %s runtime blocks (%s) suppressed.",
-						(unsigned long)memory_integer(sums[0].blocks)),
-				       runtime_count, runtime);
+						(unsigned long)memory_integer(runtime.blocks)),
+				       count_text(memory, runtime.blocks),
+				       bytes_text(memory, runtime.bytes));
 	if (rules)
 		g_string_append_printf(text,
 				       ngettext(" %s block (%s) suppressed by --suppressions.",
 						" %s blocks (%s) suppressed by --suppressions.",
-						(unsigned long)memory_integer(sums[1].blocks)),
-				       matched_count, matched);
+						(unsigned long)memory_integer(matched.blocks)),
+				       count_text(memory, matched.blocks),
+				       bytes_text(memory, matched.bytes));
 }
 
 static void append_not_freed(const struct memory *memory, GString *text)
 {
-	g_autofree char *amount = amount_text(memory->all.leaked_bytes, memory->all.leaked_blocks);
+	const struct memory_counts *all = &memory->all;
 
-	if (memory->all.leaked_blocks > 0)
-		g_string_append_printf(text, _("Not freed at exit: %s."), amount);
+	if (all->leaked_blocks > 0)
+		g_string_append_printf(text, _("Not freed at exit: %s."),
+				       amount_text(memory, all->leaked_bytes, all->leaked_blocks));
 	else
 		g_string_append(text, _("Not freed at exit: nothing."));
 	append_suppressed(memory, text);
 	g_string_append_c(text, '\n');
 }
 
-static void append_peak(const struct memory *memory, GString *text)
-{
-	g_autofree char *bytes = bytes_text(memory->all.peak_bytes);
-	g_autofree char *time = text_duration((uint64_t)MAX_OF(memory->all.peak_ns, INT64_C(0)));
-
-	if (memory->all.has_peak_time)
-		g_string_append_printf(text, _("The heap was largest at %s, with %s.\n"), time,
-				       bytes);
-}
-
 /* Appends which of the blocks were freed almost at once, as a clause. */
 static void append_how_soon(const struct memory *memory, GString *text)
 {
-	g_autofree char *within = memory->within_ns != UINT64_MAX ? text_duration(memory->within_ns)
-								  : NULL;
-
-	if (within)
-		g_string_append_printf(text, _("freed within %s"), within);
+	if (memory->within_ns != UINT64_MAX)
+		g_string_append_printf(text, _("freed within %s"),
+				       duration_text(memory, memory->within_ns));
 	else
 		g_string_append_printf(text,
 				       ngettext("freed at most %" PRIu64 " allocation later",
@@ -1010,9 +961,7 @@ static void append_how_soon(const struct memory *memory, GString *text)
 static void describe_allocated(const struct memory *memory, GString *text)
 {
 	const struct memory_counts *all = &memory->all;
-	g_autofree char *amount = amount_text(all->allocated_bytes, all->allocations);
-	g_autofree char *share = share_text(all->temporary, all->allocations);
-	g_autofree char *failed = count_text(all->failed), *foreign = count_text(all->foreign);
+	const char *amount = amount_text(memory, all->allocated_bytes, all->allocations);
 	struct out command;
 
 	out_init(&command, -1);
@@ -1023,27 +972,32 @@ static void describe_allocated(const struct memory *memory, GString *text)
 		g_string_append_printf(text, _("Allocated: %s"), amount);
 	out_done(&command);
 	if (memory_knows_temporary(memory) && all->temporary > 0) {
-		g_string_append_printf(text, _("; %s %% of the blocks were "), share);
+		g_string_append_printf(text, _("; %s %% of the blocks were "),
+				       share_text(memory, all->temporary, all->allocations));
 		if (memory->within_ns == UINT64_MAX && memory->threshold <= 1)
 			g_string_append(text, _("freed almost at once"));
 		else
 			append_how_soon(memory, text);
 	}
 	g_string_append(text, ".\n");
-	append_peak(memory, text);
+	if (all->has_peak_time)
+		g_string_append_printf(text, _("The heap was largest at %s, with %s.\n"),
+				       duration_text(memory,
+						     (uint64_t)MAX_OF(all->peak_ns, INT64_C(0))),
+				       bytes_text(memory, all->peak_bytes));
 	append_not_freed(memory, text);
 	if (all->failed > 0)
 		g_string_append_printf(text,
 				       ngettext("%s call failed.\n", "%s calls failed.\n",
 						(unsigned long)memory_integer(all->failed)),
-				       failed);
+				       count_text(memory, all->failed));
 	if (all->foreign > 0)
 		g_string_append_printf(
 			text,
 			ngettext("%s free was of a block whose allocation was not recorded.\n",
 				 "%s frees were of blocks whose allocation was not recorded.\n",
 				 (unsigned long)memory_integer(all->foreign)),
-			foreign);
+			count_text(memory, all->foreign));
 	if (memory->unknown)
 		g_string_append_printf(text, _("Frees of blocks that did not live: %" PRIu64 ".\n"),
 				       memory->unknown);
@@ -1051,14 +1005,15 @@ static void describe_allocated(const struct memory *memory, GString *text)
 
 static void describe_leaks(const struct memory *memory, GString *text)
 {
-	g_autofree char *amount = amount_text(memory->all.leaked_bytes, memory->all.leaked_blocks);
+	const struct memory_counts *all = &memory->all;
 	guint n = memory->stacks->len;
 
-	if (memory->all.leaked_blocks <= 0) {
+	if (all->leaked_blocks <= 0) {
 		append_not_freed(memory, text);
 		return;
 	}
-	g_string_append_printf(text, _("Not freed at exit: %s"), amount);
+	g_string_append_printf(text, _("Not freed at exit: %s"),
+			       amount_text(memory, all->leaked_bytes, all->leaked_blocks));
 	if (n > 0)
 		g_string_append_printf(text, ngettext(", %u place", ", %u places", n), n);
 	g_string_append(text, _(" (still reachable or not: unknown)."));
@@ -1070,8 +1025,7 @@ static void describe_leaks(const struct memory *memory, GString *text)
 static void describe_temporary(const struct memory *memory, GString *text)
 {
 	const struct memory_counts *all = &memory->all;
-	g_autofree char *share = share_text(all->temporary, all->allocations);
-	g_autofree char *blocks = blocks_text(all->allocations);
+	const char *blocks = blocks_text(memory, all->allocations);
 
 	if (!memory_knows_temporary(memory)) {
 		g_string_append(
@@ -1085,46 +1039,44 @@ static void describe_temporary(const struct memory *memory, GString *text)
 		g_string_append(text, ".\n");
 		return;
 	}
-	g_string_append_printf(text, _("%s %% of %s were "), share, blocks);
+	g_string_append_printf(text, _("%s %% of %s were "),
+			       share_text(memory, all->temporary, all->allocations), blocks);
 	append_how_soon(memory, text);
 	g_string_append(text, _(". They cost time, not memory.\n"));
 }
 
 static void describe_peak(const struct memory *memory, GString *text)
 {
-	g_autofree char *amount = amount_text(memory->all.peak_bytes, memory->all.live_blocks);
-	g_autofree char *time = seconds_text(memory->all.peak_ns);
+	const struct memory_counts *all = &memory->all;
 
-	if (memory->all.has_peak_time)
-		g_string_append_printf(text, _("The heap was largest at %s s, with %s.\n"), time,
-				       amount);
+	if (all->has_peak_time)
+		g_string_append_printf(text, _("The heap was largest at %s s, with %s.\n"),
+				       seconds_text(memory, all->peak_ns),
+				       amount_text(memory, all->peak_bytes, all->live_blocks));
 	else
 		g_string_append(text, _("The heap was always empty.\n"));
 }
 
 static void describe_at(const struct memory *memory, GString *text)
 {
-	g_autofree char *amount = amount_text(memory->all.live_bytes, memory->all.live_blocks);
-	g_autofree char *time = seconds_text(memory->at_ns);
-
-	g_string_append_printf(text, _("At %s s the heap had %s.\n"), time, amount);
+	g_string_append_printf(
+		text, _("At %s s the heap had %s.\n"), seconds_text(memory, memory->at_ns),
+		amount_text(memory, memory->all.live_bytes, memory->all.live_blocks));
 }
 
 static void describe_diff(const struct memory *memory, GString *text)
 {
-	g_autofree char *from = seconds_text(memory->before_ns), *to = seconds_text(memory->at_ns);
-	g_autofree char *live = bytes_text(memory->all.live_bytes), *change = NULL, *blocks = NULL;
+	const char *from = seconds_text(memory, memory->before_ns);
+	const char *to = seconds_text(memory, memory->at_ns);
+	const char *live = bytes_text(memory, memory->all.live_bytes);
 	struct memory_sum before = { 0 };
 	double bytes, count;
 
-	for (uint32_t i = 0; i < memory->before->len; i++) {
-		before.bytes += memory_sum_at(memory->before, i).bytes;
-		before.blocks += memory_sum_at(memory->before, i).blocks;
-	}
+	for (uint32_t i = 0; i < memory->before->len; i++)
+		memory_sum_add(&before, memory_sum_at(memory->before, i).bytes,
+			       memory_sum_at(memory->before, i).blocks);
 	bytes = memory->all.live_bytes - before.bytes;
 	count = memory->all.live_blocks - before.blocks;
-	change = bytes_text(fabs(bytes));
-	blocks = blocks_text(fabs(count));
 	if (fabs(bytes) < 0.5 && fabs(count) < 0.5)
 		g_string_append_printf(text, _("%s s to %s s: the heap stayed at %s.\n"), from, to,
 				       live);
@@ -1133,7 +1085,8 @@ static void describe_diff(const struct memory *memory, GString *text)
 			text,
 			bytes >= 0 ? _("%s s to %s s: the heap grew by %s (%s%s), to %s.\n")
 				   : _("%s s to %s s: the heap shrank by %s (%s%s), to %s.\n"),
-			from, to, change, count < 0 ? "-" : "+", blocks, live);
+			from, to, bytes_text(memory, fabs(bytes)), count < 0 ? "-" : "+",
+			blocks_text(memory, fabs(count)), live);
 }
 
 /* The row that has most blocks. */
@@ -1141,7 +1094,6 @@ static void describe_classes(const struct memory *memory, GString *text)
 {
 	const struct memory_line *most = NULL;
 	enum memory_key by = memory_query_of(memory)->key;
-	g_autofree char *row = NULL, *share = NULL;
 	double all = 0;
 
 	for (guint i = 0; i < memory->lines->len; i++) {
@@ -1154,20 +1106,18 @@ static void describe_classes(const struct memory *memory, GString *text)
 	}
 	if (!most || most->counts->allocations <= 0)
 		return;
-	row = row_text(memory, most->entity);
-	share = share_text(most->counts->allocations, all);
 	g_string_append_printf(text,
 			       by == MEMORY_BY_SIZE ? _("Most blocks have %s bytes: %s %%.\n")
 			       : by == MEMORY_BY_LIFETIME
 				       ? _("Most freed blocks lived %s: %s %%.\n")
 				       : _("Most blocks are of %s: %s %%.\n"),
-			       row, share);
+			       keep(memory, row_text(memory, most->entity)),
+			       share_text(memory, most->counts->allocations, all));
 	append_not_freed(memory, text);
 }
 
 static void describe_pairs(const struct memory *memory, GString *text)
 {
-	g_autofree char *count = NULL, *of = NULL, *share = NULL;
 	double crossed = 0, all = 0;
 
 	for (guint i = 0; i < memory->lines->len; i++) {
@@ -1179,25 +1129,21 @@ static void describe_pairs(const struct memory *memory, GString *text)
 		if (pair->allocator != pair->freer)
 			crossed += line->counts->allocations;
 	}
-	count = count_text(crossed);
-	of = blocks_text(all);
-	share = share_text(crossed, all);
-	g_string_append_printf(text, _("Freed by another thread: %s of %s (%s %%).\n"), count, of,
-			       share);
+	g_string_append_printf(text, _("Freed by another thread: %s of %s (%s %%).\n"),
+			       count_text(memory, crossed), blocks_text(memory, all),
+			       share_text(memory, crossed, all));
 }
 
 static void describe_reallocs(const struct memory *memory, GString *text)
 {
-	g_autofree char *blocks = blocks_text(memory->all.reallocs);
-	g_autofree char *grown = bytes_text(memory->all.grown_bytes);
-	g_autofree char *copied = bytes_text(memory->all.copied_bytes);
-
 	if (memory->all.reallocs > 0)
 		g_string_append_printf(
 			text,
 			_("Reallocated: %s, which grew by %s; where they moved, up to "
 			  "%s were copied.\n"),
-			blocks, grown, copied);
+			blocks_text(memory, memory->all.reallocs),
+			bytes_text(memory, memory->all.grown_bytes),
+			bytes_text(memory, memory->all.copied_bytes));
 	else
 		g_string_append(text, _("No block was reallocated.\n"));
 }
@@ -1207,7 +1153,7 @@ static void describe_timeline(const struct memory *memory, GString *text)
 	const struct memory_point *points = (const void *)memory->points->data;
 	guint n = memory->points->len;
 	double values[SPARKLINE_COLUMNS] = { 0 };
-	g_autofree char *range = NULL, *bars = NULL, *most = bytes_text(memory->all.peak_bytes);
+	g_autofree char *range = NULL, *bars = NULL;
 
 	if (n == 0)
 		return;
@@ -1219,7 +1165,8 @@ static void describe_timeline(const struct memory *memory, GString *text)
 	}
 	range = sparkline_range(MAX_OF(memory->reader.from_ns, INT64_C(0)), points[n - 1].time_ns);
 	bars = sparkline(values, SPARKLINE_COLUMNS, memory->all.peak_bytes);
-	g_string_append_printf(text, _("Live heap, %s, at most %s:  %s\n"), range, most, bars);
+	g_string_append_printf(text, _("Live heap, %s, at most %s:  %s\n"), range,
+			       bytes_text(memory, memory->all.peak_bytes), bars);
 }
 
 /* ---- the views ------------------------------------------------------------------------------- */
@@ -1302,8 +1249,6 @@ const struct memory_query memory_queries[MEMORY_VIEWS] = {
 
 static void print_loss(const struct memory *memory, struct out *out)
 {
-	g_autofree char *lost = text_count(memory->lost);
-
 	if (!memory->is_incomplete)
 		return;
 	reader_style(&memory->reader, out, READER_WARNING);
@@ -1312,7 +1257,7 @@ static void print_loss(const struct memory *memory, struct out *out)
 	else
 		out_printf(out,
 			   ngettext("%s record was lost: ", "%s records were lost: ", memory->lost),
-			   lost);
+			   count_text(memory, (double)memory->lost));
 	if (memory_reads_all(memory))
 		out_text(out, _("calls and bytes are too low by these; as many blocks may be shown "
 				"as not freed that were freed, or be missing, and the peak may be "
@@ -1372,7 +1317,6 @@ static void append_sampling(const struct memory *memory, GString *text)
 {
 	bool by_all;
 	uint64_t least = memory_most_setting(memory->reader.capture, MEMORY_MIN_BYTES, &by_all);
-	g_autofree char *bytes = bytes_text(memory->sampled_bytes);
 
 	if (memory->sampled_bytes > 0)
 		g_string_append_printf(
@@ -1380,7 +1324,7 @@ static void append_sampling(const struct memory *memory, GString *text)
 			memory->is_sampled_alike
 				? _("Sampled, one allocation in about %s: numbers are estimates.\n")
 				: _("Sampled, by some of the recordings in it one allocation in about %s: numbers are estimates.\n"),
-			bytes);
+			bytes_text(memory, memory->sampled_bytes));
 	if (least)
 		g_string_append_printf(
 			text,
@@ -1420,39 +1364,17 @@ static unsigned count_processes(const struct memory *memory, bool *ret_none_reco
 /* "Suppressed: 6 blocks, 76.2 KiB: libstdc++ pool, stdio buffers (--no-suppressions)." */
 static void print_runtime(const struct memory *memory, struct out *out)
 {
+	const struct memory_sum all = sum_of_pools(memory);
 	g_autoptr(GString) names = g_string_new(NULL);
-	g_autofree char *blocks = NULL, *bytes = NULL;
-	struct memory_sum all = { 0 };
 
-	for (unsigned i = 0; i < RUNTIME_POOLS; i++) {
-		const struct memory_sum *sum = &memory->suppressions.pools[i];
-
-		if (sum->blocks <= 0)
-			continue;
-		all.bytes += sum->bytes;
-		all.blocks += sum->blocks;
-		g_string_append_printf(names, "%s%s", names->len ? ", " : "",
-				       _(runtime_pool_name(i)));
-	}
-	if (all.blocks <= 0)
-		return;
-	blocks = blocks_text(all.blocks);
-	bytes = bytes_text(all.bytes);
-	out_printf(out, _("\nSuppressed: %s, %s: %s (--no-suppressions).\n"), blocks, bytes,
-		   names->str);
-}
-
-static void print_next(const struct memory *memory, struct out *out)
-{
-	g_autofree char *file = NULL;
-
-	if (memory->view != MEMORY_SUMMARY || memory->is_tree || !isatty(STDOUT_FILENO))
-		return;
-	file = text_escape(memory->reader.capture->file);
-	out_printf(out, _("Next: profcapture memory %s %s\n"), file,
-		   memory->all.leaked_blocks > 0                         ? "--leaks"
-		   : 2 * memory->all.temporary > memory->all.allocations ? "--temporary"
-									 : "--peak");
+	for (unsigned i = 0; i < RUNTIME_POOLS; i++)
+		if (memory->suppressions.pools[i].blocks > 0)
+			g_string_append_printf(names, "%s%s", names->len ? ", " : "",
+					       _(runtime_pool_name(i)));
+	if (all.blocks > 0)
+		out_printf(out, _("\nSuppressed: %s, %s: %s (--no-suppressions).\n"),
+			   blocks_text(memory, all.blocks), bytes_text(memory, all.bytes),
+			   names->str);
 }
 
 void memory_print(struct memory *memory, struct out *out)
@@ -1491,5 +1413,10 @@ void memory_print(struct memory *memory, struct out *out)
 	if (memory->hides_runtime && memory_query_of(memory)->filter == MEMORY_NOT_FREED &&
 	    !memory->is_tree)
 		print_runtime(memory, out);
-	print_next(memory, out);
+	if (memory->view == MEMORY_SUMMARY && !memory->is_tree && isatty(STDOUT_FILENO))
+		out_printf(out, _("Next: profcapture memory %s %s\n"),
+			   keep(memory, text_escape(memory->reader.capture->file)),
+			   memory->all.leaked_blocks > 0                         ? "--leaks"
+			   : 2 * memory->all.temporary > memory->all.allocations ? "--temporary"
+										 : "--peak");
 }

@@ -45,47 +45,39 @@ const char *const memory_call_names[MEMORY_CALLS] = {
 	[MEMORY_CALL_FREE_NULL] = "free_null",
 };
 
+const char *const memory_tables[] = { "alloc", "free", "heap", "live", NULL };
+
+#define FLAG(name, field, help)                                               \
+	{                                                                     \
+		name, 0, CLI_FLAG, offsetof(struct memory, field), NULL, help \
+	}
+
 static const struct cli_option options[] = {
-	{ "leaks", 0, CLI_FLAG, offsetof(struct memory, leaks), NULL,
-	  N_("Show allocations not freed at exit, with stacks") },
-	{ "temporary", 0, CLI_FLAG, offsetof(struct memory, temporary), NULL,
-	  N_("Show allocations freed almost at once") },
-	{ "peak", 0, CLI_FLAG, offsetof(struct memory, peak), NULL,
-	  N_("Show allocations live at the heap's peak") },
+	FLAG("leaks", views[MEMORY_LEAKS], N_("Show allocations not freed at exit, with stacks")),
+	FLAG("temporary", views[MEMORY_TEMPORARY], N_("Show allocations freed almost at once")),
+	FLAG("peak", views[MEMORY_PEAK], N_("Show allocations live at the heap's peak")),
 	{ "at", 0, CLI_TIME, offsetof(struct memory, at), N_("TIME"),
 	  N_("Show allocations live at TIME") },
 	{ "diff", 0, CLI_RANGE, offsetof(struct memory, diff), N_("T1 T2"),
 	  N_("Show what grew or shrank from T1 to T2") },
-	{ "sizes", 0, CLI_FLAG, offsetof(struct memory, sizes), NULL,
-	  N_("Show the distribution by size") },
-	{ "lifetimes", 0, CLI_FLAG, offsetof(struct memory, lifetimes), NULL,
-	  N_("Show the distribution by lifetime") },
-	{ "threads", 0, CLI_FLAG, offsetof(struct memory, threads), NULL,
-	  N_("Show allocations by thread") },
-	{ "cross-thread", 0, CLI_FLAG, offsetof(struct memory, cross_thread), NULL,
-	  N_("Show blocks freed by a thread that did not allocate them") },
-	{ "reallocs", 0, CLI_FLAG, offsetof(struct memory, reallocs), NULL,
-	  N_("Show chains of reallocations") },
-	{ "timeline", 0, CLI_FLAG, offsetof(struct memory, timeline), NULL,
-	  N_("Show the live heap over time") },
-	{ "tree", 0, CLI_FLAG, offsetof(struct memory, is_tree), NULL,
-	  N_("Show the call tree, callers first") },
-	{ "inverted", 0, CLI_FLAG, offsetof(struct memory, is_inverted), NULL,
-	  N_("Show the call tree, allocating functions first") },
-	{ "by-blocks", 0, CLI_FLAG, offsetof(struct memory, by_blocks), NULL,
-	  N_("Sort by blocks (default: bytes)") },
-	{ "full-names", 0, CLI_FLAG, offsetof(struct memory, full_names), NULL,
-	  N_("Do not shorten names") },
-	{ "no-fold", 0, CLI_FLAG, offsetof(struct memory, no_fold), NULL,
-	  N_("Show every frame in trees") },
-	{ "no-inline", 0, CLI_FLAG, offsetof(struct memory, no_inline), NULL,
-	  N_("Count inlined functions for their callers") },
+	FLAG("sizes", views[MEMORY_SIZES], N_("Show the distribution by size")),
+	FLAG("lifetimes", views[MEMORY_LIFETIMES], N_("Show the distribution by lifetime")),
+	FLAG("threads", views[MEMORY_THREADS], N_("Show allocations by thread")),
+	FLAG("cross-thread", views[MEMORY_CROSS_THREAD],
+	     N_("Show blocks freed by a thread that did not allocate them")),
+	FLAG("reallocs", views[MEMORY_REALLOCS], N_("Show chains of reallocations")),
+	FLAG("timeline", views[MEMORY_TIMELINE], N_("Show the live heap over time")),
+	FLAG("tree", is_tree, N_("Show the call tree, callers first")),
+	FLAG("inverted", is_inverted, N_("Show the call tree, allocating functions first")),
+	FLAG("by-blocks", by_blocks, N_("Sort by blocks (default: bytes)")),
+	FLAG("full-names", full_names, N_("Do not shorten names")),
+	FLAG("no-fold", no_fold, N_("Show every frame in trees")),
+	FLAG("no-inline", no_inline, N_("Count inlined functions for their callers")),
 	{ "through", 0, CLI_LIST, offsetof(struct memory, through), N_("PATTERN"),
 	  N_("Charge the allocations of these functions to their callers, as for C++'s new") },
 	{ "suppressions", 0, CLI_LIST, offsetof(struct memory, suppression_files), N_("FILE"),
 	  N_("Hide leaks that match a line leak:PATTERN of FILE") },
-	{ "no-suppressions", 0, CLI_FLAG, offsetof(struct memory, no_suppressions), NULL,
-	  N_("Show what the runtime never frees, too") },
+	FLAG("no-suppressions", no_suppressions, N_("Show what the runtime never frees, too")),
 	{ "threshold", 0, CLI_UINT, offsetof(struct memory, threshold), "N",
 	  N_("Temporary: freed before more than N other allocations of its thread (default: 1)"),
 	  NULL, 0, UINT32_MAX / 4 },
@@ -96,25 +88,13 @@ static const struct cli_option options[] = {
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-int memory_choose_view(struct memory *memory)
+static int choose_view(struct memory *memory)
 {
-	const bool chosen[MEMORY_VIEWS] = {
-		[MEMORY_LEAKS] = memory->leaks,
-		[MEMORY_TEMPORARY] = memory->temporary,
-		[MEMORY_PEAK] = memory->peak,
-		[MEMORY_AT] = memory->at.kind != UNITS_TIME_UNSET,
-		[MEMORY_DIFF] = memory->diff.from.kind != UNITS_TIME_UNSET ||
-				memory->diff.to.kind != UNITS_TIME_UNSET,
-		[MEMORY_SIZES] = memory->sizes,
-		[MEMORY_LIFETIMES] = memory->lifetimes,
-		[MEMORY_THREADS] = memory->threads,
-		[MEMORY_CROSS_THREAD] = memory->cross_thread,
-		[MEMORY_REALLOCS] = memory->reallocs,
-		[MEMORY_TIMELINE] = memory->timeline,
-	};
-
+	memory->views[MEMORY_AT] = memory->at.kind != UNITS_TIME_UNSET;
+	memory->views[MEMORY_DIFF] = memory->diff.from.kind != UNITS_TIME_UNSET ||
+				     memory->diff.to.kind != UNITS_TIME_UNSET;
 	for (unsigned i = 0; i < MEMORY_VIEWS; i++) {
-		if (!chosen[i])
+		if (!memory->views[i])
 			continue;
 		if (memory->view != MEMORY_SUMMARY)
 			return cli_usage_error(_("--%s cannot be combined with --%s"),
@@ -153,7 +133,7 @@ static int refuse_without_effect(const struct memory *memory)
 
 static int check_options(struct memory *memory)
 {
-	int status = memory_choose_view(memory);
+	int status = choose_view(memory);
 	int format = memory->reader.json ? READER_JSON : memory->reader.format;
 
 	if (status != CLI_CONTINUE)
@@ -227,38 +207,6 @@ static bool resolve_times(struct memory *memory, GError **error)
 	return false;
 }
 
-static bool read_suppressions(struct memory *memory, GError **error)
-{
-	for (guint i = 0; memory->suppression_files && i < memory->suppression_files->len; i++)
-		if (!suppressions_read(&memory->suppressions, memory->suppression_files->pdata[i],
-				       error))
-			return false;
-	return true;
-}
-
-static void init_answer(struct memory *memory)
-{
-	memory->entities = g_array_new(FALSE, TRUE, sizeof(struct memory_counts));
-	memory->processes = g_array_new(FALSE, TRUE, sizeof(struct memory_counts));
-	memory->about = g_array_new(FALSE, TRUE, sizeof(struct memory_about));
-	memory->pairs = g_array_new(FALSE, FALSE, sizeof(struct memory_pair));
-	memory->sums = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
-	memory->lines = g_array_new(FALSE, TRUE, sizeof(struct memory_line));
-	memory->stacks = memory_stacks_new();
-	memory->points = g_array_new(FALSE, TRUE, sizeof(struct memory_point));
-	memory->warnings = g_array_new(FALSE, FALSE, sizeof(struct memory_warning));
-}
-
-/* Lists each process with a heap or with a reason for not having one, even if it allocated
- * nothing. */
-static void list_processes(struct memory *memory)
-{
-	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++)
-		if (memory_heaps_wants(&memory->heaps, i))
-			(void)memory_counts_of(memory->processes,
-					       memory_heap_at(&memory->heaps, i)->process);
-}
-
 /* ---- missing rows ---------------------------------------------------------------------------- */
 
 struct reader memory_loss_reader(const struct memory *memory)
@@ -292,8 +240,7 @@ static bool find_end(const struct prof_chunk *chunk, void *data, GError **error)
 }
 
 /* The rows of a chunk that is cut by the end of the file come after all other rows of its table. */
-static bool add_cut_rows(struct memory *memory, const struct reader *reader,
-			 const char *const *tables, GError **error)
+static bool add_cut_rows(struct memory *memory, const struct reader *reader, GError **error)
 {
 	const struct capture *capture = reader->capture;
 	size_t n;
@@ -305,7 +252,7 @@ static bool add_cut_rows(struct memory *memory, const struct reader *reader,
 		struct table_end end = { .capture = capture, .time_ns = INT64_MIN };
 
 		if (damage[i].reason != PROF_DAMAGE_CUT || damage[i].rows == UINT64_MAX || !table ||
-		    !g_strv_contains(tables, table->name))
+		    !g_strv_contains(memory_tables, table->name))
 			continue;
 		if (!capture_each_chunk(capture, table->id, find_end, &end, error))
 			return false;
@@ -317,15 +264,14 @@ static bool add_cut_rows(struct memory *memory, const struct reader *reader,
 
 static bool find_losses(struct memory *memory, GError **error)
 {
-	static const char *const tables[] = { "alloc", "free", "heap", "live", NULL };
 	const struct reader reader = memory_loss_reader(memory);
 
-	memory->lost = reader_lost_rows(&reader, tables, NULL);
-	if (!add_cut_rows(memory, &reader, tables, error))
+	memory->lost = reader_lost_rows(&reader, memory_tables, NULL);
+	if (!add_cut_rows(memory, &reader, error))
 		return false;
 	memory->is_incomplete = memory->lost > 0;
-	for (size_t i = 0; tables[i]; i++)
-		memory->is_incomplete |= reader_misses_rows(&reader, tables[i]);
+	for (size_t i = 0; memory_tables[i]; i++)
+		memory->is_incomplete |= reader_misses_rows(&reader, memory_tables[i]);
 	return true;
 }
 
@@ -356,39 +302,68 @@ static bool check_recorded(const struct memory *memory, GError **error)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
+#define ARRAY(field, type)                                   \
+	{                                                    \
+		offsetof(struct memory, field), sizeof(type) \
+	}
+static const struct {
+	size_t at, size;
+} arrays[] = {
+	ARRAY(entities, struct memory_counts), ARRAY(processes, struct memory_counts),
+	ARRAY(about, struct memory_about),     ARRAY(pairs, struct memory_pair),
+	ARRAY(sums, struct memory_sum),        ARRAY(lines, struct memory_line),
+	ARRAY(points, struct memory_point),    ARRAY(warnings, struct memory_warning),
+};
+
+static GArray **array_at(struct memory *memory, size_t i)
+{
+	return (GArray **)(void *)((char *)memory + arrays[i].at);
+}
+
 bool memory_run(struct memory *memory, const char *file, GError **error)
 {
 	struct reader *reader = &memory->reader;
+	const struct memory_query *query = memory_query_of(memory);
 
 	/* A whole tree is rarely useful, in any format. */
 	if (memory->is_tree && reader->limit == READER_LIMIT_UNSET)
 		reader->limit = DEFAULT_LIMIT;
 	/* These views have few rows, and the last ones matter. */
-	if (memory_query_of(memory)->key == MEMORY_BY_SIZE ||
-	    memory_query_of(memory)->key == MEMORY_BY_LIFETIME)
+	if (query->key == MEMORY_BY_SIZE || query->key == MEMORY_BY_LIFETIME)
 		reader->text_limit = 0;
-	else if (memory_query_of(memory)->key == MEMORY_BY_TIME)
+	else if (query->key == MEMORY_BY_TIME)
 		reader->text_limit = TIMELINE_LIMIT;
 	/* Stacks are long. */
 	memory->most_stacks = reader->limit == READER_LIMIT_UNSET ? STACKS_LIMIT : reader->limit;
 	if (!reader_open(reader, file, error) || !check_recorded(memory, error) ||
-	    !resolve_times(memory, error) || !read_suppressions(memory, error))
+	    !resolve_times(memory, error))
 		return false;
+	for (guint i = 0; memory->suppression_files && i < memory->suppression_files->len; i++)
+		if (!suppressions_read(&memory->suppressions, memory->suppression_files->pdata[i],
+				       error))
+			return false;
 	memory->sampled_bytes = (double)memory_most_setting(reader->capture, MEMORY_SAMPLE_BYTES,
 							    &memory->is_sampled_alike);
-	init_answer(memory);
+	for (size_t i = 0; i < ARRAY_SIZE(arrays); i++)
+		*array_at(memory, i) = g_array_new(FALSE, TRUE, arrays[i].size);
+	memory->texts = g_ptr_array_new_with_free_func(g_free);
+	memory->stacks = memory_stacks_new();
 	if (!memory_tree_init(&memory->tree, reader, memory->through, error))
 		return false;
 	memory->tree.by_caller = memory->by_caller;
 	memory->tree.functions->inlined = memory->inlined;
 	memory->tree.functions->joins_inlined = memory->inlined;
 	/* Lines would split the nodes of a tree. */
-	if (!memory->is_tree &&
-	    (memory->by_caller || memory_query_of(memory)->filter == MEMORY_NOT_FREED))
+	if (!memory->is_tree && (memory->by_caller || query->filter == MEMORY_NOT_FREED))
 		memory->tree.functions->detail = FUNCTIONS_PLACES;
 	if (!memory_heaps_init(&memory->heaps, &memory->tree, error))
 		return false;
-	list_processes(memory);
+	/* Each process with a heap or with a reason for not having one is listed, even if it
+	 * allocated nothing. */
+	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++)
+		if (memory_heaps_wants(&memory->heaps, i))
+			(void)memory_counts_of(memory->processes,
+					       memory_heap_at(&memory->heaps, i)->process);
 	if (!memory_find(memory, error) || !memory_read_warnings(memory, error) ||
 	    !find_losses(memory, error))
 		return false;
@@ -400,23 +375,13 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 void memory_done(struct memory *memory)
 {
 	json_done(&memory->json);
-	if (memory->lines) {
-		g_array_unref(memory->lines);
-		g_array_unref(memory->entities);
-		g_array_unref(memory->processes);
-		g_array_unref(memory->about);
-		g_array_unref(memory->pairs);
-		g_array_unref(memory->sums);
-		g_array_unref(memory->stacks);
-		g_array_unref(memory->points);
-		g_array_unref(memory->warnings);
-		if (memory->before)
-			g_array_unref(memory->before);
-	}
-	if (memory->through)
-		g_ptr_array_unref(memory->through);
-	if (memory->suppression_files)
-		g_ptr_array_unref(memory->suppression_files);
+	for (size_t i = 0; i < ARRAY_SIZE(arrays); i++)
+		g_clear_pointer(array_at(memory, i), g_array_unref);
+	g_clear_pointer(&memory->stacks, g_array_unref);
+	g_clear_pointer(&memory->before, g_array_unref);
+	g_clear_pointer(&memory->texts, g_ptr_array_unref);
+	g_clear_pointer(&memory->through, g_ptr_array_unref);
+	g_clear_pointer(&memory->suppression_files, g_ptr_array_unref);
 	suppressions_done(&memory->suppressions);
 	memory_heaps_done(&memory->heaps);
 	memory_tree_done(&memory->tree);

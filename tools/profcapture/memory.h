@@ -139,8 +139,8 @@ struct memory_point { /* of --timeline */
 struct memory {
 	struct reader reader;
 	/* options */
-	bool leaks, temporary, peak, sizes, lifetimes, threads, cross_thread, reallocs, timeline,
-		is_tree, is_inverted, by_blocks, full_names, no_suppressions, no_inline, no_fold;
+	bool views[MEMORY_VIEWS]; /* those that are chosen */
+	bool is_tree, is_inverted, by_blocks, full_names, no_suppressions, no_inline, no_fold;
 	struct units_time at;
 	struct units_range diff;
 	uint64_t threshold; /* other allocations of the thread */
@@ -176,7 +176,8 @@ struct memory {
 	uint64_t lost, unknown;
 	bool is_incomplete;
 	/* output */
-	GArray *lines; /* struct memory_line */
+	GArray *lines;    /* struct memory_line */
+	GPtrArray *texts; /* parts of sentences */
 	struct json json;
 };
 
@@ -225,7 +226,6 @@ static inline bool memory_reads_all(const struct memory *memory)
 
 /* `memory` holds the options and zeros, except where 0 has a meaning (within_ns, the reader's
  * limit). */
-int memory_choose_view(struct memory *memory);
 bool memory_run(struct memory *memory, const char *file, GError **error);
 void memory_done(struct memory *memory);
 
@@ -233,6 +233,9 @@ void memory_done(struct memory *memory);
  * known before its release. */
 #define MEMORY_NOBODY UINT32_MAX
 uint32_t memory_entity_of(const struct memory *memory, const struct memory_block *block);
+
+/* The tables that it reads, NULL-terminated. */
+extern const char *const memory_tables[];
 
 /* These fill in the results. */
 bool memory_find(struct memory *memory, GError **error);
@@ -270,9 +273,8 @@ void memory_print_stacks(struct memory *memory, struct out *out);
 void memory_write_stacks(struct memory *memory, struct json *json);
 
 /* Writes the members of a node of the tree, except its children. */
-void memory_write_node(struct memory *memory, struct json *json, uint32_t function, bool is_root,
-		       const struct memory_sum *self, const struct memory_sum *total,
-		       const struct memory_sum *before);
+#define MEMORY_ROOT UINT32_MAX /* entity: above all functions */
+void memory_write_node(struct memory *memory, struct json *json, struct memory_line *line);
 bool memory_tree_is_cut(struct memory *memory);
 void memory_write_tree(struct memory *memory, struct json *json);
 void memory_print_tree(struct memory *memory, struct out *out);

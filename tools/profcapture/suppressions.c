@@ -20,41 +20,28 @@
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-static size_t part_length(const char *pattern)
-{
-	return strcspn(pattern, "*$");
-}
-
-/* Finds the part in text; NULL: not found. */
-static const char *find_part(const char *text, const char *part, size_t length)
-{
-	for (; strlen(text) >= length; text++)
-		if (memcmp(text, part, length) == 0)
-			return text;
-	return NULL;
-}
-
 /* Matches the rest of a pattern. Its first part may be anywhere in text, unless is_here. A part
  * before $ must be at the end. */
-static bool matches_behind(const char *pattern, const char *text, bool is_here)
+static bool matches_rest(const char *pattern, const char *text, bool is_here)
 {
 	for (;;) {
-		size_t length = part_length(pattern);
-		const char *found;
+		size_t length = strcspn(pattern, "*$"), left = strlen(text);
 
-		if (pattern[length] == '$') {
-			size_t left = strlen(text);
-
+		if (pattern[length] == '$')
 			return left >= length &&
 			       memcmp(text + left - length, pattern, length) == 0 &&
 			       (!is_here || left == length);
+		while (left >= length && memcmp(text, pattern, length) != 0) {
+			if (is_here)
+				return false;
+			text++;
+			left--;
 		}
-		found = find_part(text, pattern, length);
-		if (!found || (is_here && found != text))
+		if (left < length)
 			return false;
-		text = found + length;
 		if (!pattern[length])
 			return true;
+		text += length;
 		pattern += length + 1;
 		is_here = false;
 	}
@@ -64,7 +51,7 @@ bool suppression_matches(const char *pattern, const char *text)
 {
 	bool is_here = *pattern == '^';
 
-	return text && *pattern && matches_behind(pattern + is_here, text, is_here);
+	return text && *pattern && matches_rest(pattern + is_here, text, is_here);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -119,35 +106,13 @@ bool suppressions_read(struct suppressions *suppressions, const char *file, GErr
 
 void suppressions_done(struct suppressions *suppressions)
 {
-	if (suppressions->pool_of_node)
-		g_byte_array_unref(suppressions->pool_of_node);
-	suppressions->pool_of_node = NULL;
-	if (!suppressions->all)
-		return;
-	g_array_unref(suppressions->all);
-	g_array_unref(suppressions->of_function);
-	g_array_unref(suppressions->of_node);
-	suppressions->all = NULL;
+	g_clear_pointer(&suppressions->pool_of_node, g_byte_array_unref);
+	g_clear_pointer(&suppressions->all, g_array_unref);
+	g_clear_pointer(&suppressions->of_function, g_array_unref);
+	g_clear_pointer(&suppressions->of_node, g_array_unref);
 }
 
 /* ---- stacks ---------------------------------------------------------------------------------- */
-
-static uint32_t compare_function(const struct suppressions *suppressions,
-				 const struct functions *functions, uint32_t index)
-{
-	const struct function *function = functions_at(functions, index);
-
-	for (uint32_t i = 0; i < suppressions->all->len; i++) {
-		const char *pattern =
-			g_array_index(suppressions->all, struct suppression, i).pattern;
-
-		if (suppression_matches(pattern, function->name) ||
-		    suppression_matches(pattern, functions_image(functions, index)) ||
-		    suppression_matches(pattern, function->file))
-			return i + 2;
-	}
-	return 1;
-}
 
 static uint32_t *at(GArray *array, uint32_t index)
 {
@@ -157,12 +122,23 @@ static uint32_t *at(GArray *array, uint32_t index)
 }
 
 static uint32_t of_function(struct suppressions *suppressions, const struct memory_tree *tree,
-			    uint32_t function)
+			    uint32_t index)
 {
-	uint32_t *known = at(suppressions->of_function, function);
+	const struct function *function = functions_at(tree->functions, index);
+	uint32_t *known = at(suppressions->of_function, index);
 
-	if (*known == 0)
-		*known = compare_function(suppressions, tree->functions, function);
+	if (*known)
+		return *known;
+	*known = 1;
+	for (uint32_t i = 0; i < suppressions->all->len && *known == 1; i++) {
+		const char *pattern =
+			g_array_index(suppressions->all, struct suppression, i).pattern;
+
+		if (suppression_matches(pattern, function->name) ||
+		    suppression_matches(pattern, functions_image(tree->functions, index)) ||
+		    suppression_matches(pattern, function->file))
+			*known = i + 2;
+	}
 	return *known;
 }
 
