@@ -21,34 +21,28 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Of metadata_of. */
+#define METADATA_KEY "%" PRIu32 "\n%s"
+
 bool capture_is_event_table(const struct prof_table_def *table)
 {
 	return (table->flags & PROF_TABLE_TIMED) && table->id != PROF_TABLE_LOSS &&
 	       table->id != PROF_TABLE_METADATA;
 }
 
-static const struct prof_segment *segment_of(const struct capture *capture, uint32_t number)
-{
-	for (size_t i = 0; i < capture->n_segments; i++)
-		if (capture->segments[i].number == number)
-			return &capture->segments[i];
-	return NULL;
-}
-
-static bool same_boot(const struct prof_segment *a, const struct prof_segment *b)
-{
-	return memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0;
-}
-
 /* Returns what to add to a clock value of the segment to make it relative; wraps. */
 static uint64_t shift_of(const struct capture *capture, uint32_t number)
 {
-	const struct prof_segment *segment = segment_of(capture, number);
-	const struct prof_segment *first = capture->segments;
+	const struct prof_segment *first = capture->segments, *segment;
+	size_t i = 0;
 
 	if (capture->n_segments == 0)
 		return 0;
-	if (!segment || same_boot(segment, first))
+	while (i < capture->n_segments && capture->segments[i].number != number)
+		i++;
+	segment = &capture->segments[i];
+	if (i == capture->n_segments ||
+	    memcmp(segment->boot_id, first->boot_id, sizeof(first->boot_id)) == 0)
 		return -first->start_monotonic_ns;
 	return (uint64_t)segment->wall_ns - (uint64_t)first->wall_ns - segment->start_monotonic_ns;
 }
@@ -70,14 +64,11 @@ uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t 
 
 const char *capture_state_name(const struct capture *capture)
 {
-	switch (capture_state(capture)) {
-	case PROF_STATE_FINISHED:
-		return "finished";
-	case PROF_STATE_UNFINISHED:
-		return "unfinished";
-	default:
-		return "damaged";
-	}
+	static const char *const names[] = { [PROF_STATE_FINISHED] = "finished",
+					     [PROF_STATE_UNFINISHED] = "unfinished",
+					     [PROF_STATE_DAMAGED] = "damaged" };
+
+	return names[capture_state(capture)];
 }
 
 /* ---- totals ---------------------------------------------------------------------------------- */
@@ -187,11 +178,6 @@ static void read_loss_batch(struct capture *capture, const struct prof_batch *ba
 	}
 }
 
-static char *segment_key(uint32_t segment, const char *key)
-{
-	return g_strdup_printf("%" PRIu32 "\n%s", segment, key);
-}
-
 static void read_metadata_batch(struct capture *capture, const struct prof_batch *batch)
 {
 	const struct prof_array *value = &batch->columns[PROF_METADATA_VALUE];
@@ -205,7 +191,8 @@ static void read_metadata_batch(struct capture *capture, const struct prof_batch
 		bytes = g_bytes_new(value->bytes + value->offsets[i],
 				    value->offsets[i + 1] - value->offsets[i]);
 		g_hash_table_replace(capture->metadata, (char *)key, bytes);
-		g_hash_table_replace(capture->metadata_of, segment_key(batch->segment, key),
+		g_hash_table_replace(capture->metadata_of,
+				     g_strdup_printf(METADATA_KEY, batch->segment, key),
 				     g_bytes_ref(bytes));
 	}
 }
@@ -215,34 +202,25 @@ static bool read_small_table(struct capture *capture, unsigned table,
 			     GError **error)
 {
 	const struct prof_cursor_options options = { .table = table };
-	struct prof_cursor *cursor;
+	struct prof_cursor *cursor = NULL;
 	struct prof_batch batch;
 	int r = prof_cursor_new(capture->reader, &options, &cursor);
 
-	if (r == PROF_NO_TABLE)
-		return true;
-	if (r != 0)
-		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
-	while ((r = prof_cursor_next(cursor, &batch)) == 0)
+	while (r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0)
 		add(capture, &batch);
 	prof_cursor_free(cursor);
-	return r == PROF_END ||
+	return r == PROF_END || r == PROF_NO_TABLE ||
 	       capture_error(error, r, _("cannot read capture '%s'"), capture->file);
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-static bool nothing_readable(const struct capture *capture)
+bool capture_refuse_nothing(const struct capture *capture, GError **error)
 {
 	uint64_t n = prof_reader_info(capture->reader)->chunks;
 
-	return capture_state(capture) != PROF_STATE_FINISHED &&
-	       (n == 0 || capture_unreadable(capture, 0).chunks >= n);
-}
-
-bool capture_refuse_nothing(const struct capture *capture, GError **error)
-{
-	if (!nothing_readable(capture))
+	if (capture_state(capture) == PROF_STATE_FINISHED ||
+	    (n > 0 && capture_unreadable(capture, 0).chunks < n))
 		return true;
 	g_set_error(error, CLI_ERROR, CLI_UNREADABLE,
 		    _("nothing in capture '%s' can be read: it is %s and has no whole chunk; "
@@ -251,20 +229,10 @@ bool capture_refuse_nothing(const struct capture *capture, GError **error)
 	return false;
 }
 
-/* The capture is open, so these errors come from the temporary file that a pipe is copied into. */
-static bool failed_to_copy(int result)
-{
-	static const int errors[] = { ENOENT, ENOTDIR, EACCES,     EROFS,
-				      ENOSPC, EDQUOT,  EOPNOTSUPP, EFBIG };
-
-	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
-		if (result == -errors[i])
-			return true;
-	return false;
-}
-
 static bool open_reader(struct capture *capture, GError **error)
 {
+	static const int copy_errors[] = { ENOENT, ENOTDIR, EACCES,     EROFS,
+					   ENOSPC, EDQUOT,  EOPNOTSUPP, EFBIG };
 	CLEANUP_CLOSE int opened = -1;
 	bool standard_input = strcmp(capture->file, "-") == 0;
 	int r;
@@ -275,25 +243,23 @@ static bool open_reader(struct capture *capture, GError **error)
 			return capture_open_error(error, capture->file);
 	}
 	r = prof_reader_open(standard_input ? STDIN_FILENO : opened, &capture->reader);
-	if (failed_to_copy(r))
-		return capture_error(error, r,
-				     _("cannot copy capture '%s' into TMPDIR, by default /tmp"),
-				     capture->file);
+	/* The capture is open, so these come from the temporary file that a pipe is copied into. */
+	for (size_t i = 0; i < ARRAY_SIZE(copy_errors); i++)
+		if (r == -copy_errors[i])
+			return capture_error(
+				error, r,
+				_("cannot copy capture '%s' into TMPDIR, by default /tmp"),
+				capture->file);
 	if (r != 0)
 		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
 	budget_add_capture(capture->reader, capture->file);
+	capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
+	capture->names = names_new(capture->reader);
 	return true;
 }
 
-/* Returns how many columns a table of version 1 had at first. Older files lack columns that were
- * added later; those read as absent. */
-static unsigned first_columns(const struct prof_table_def *ours)
-{
-	return ours->id == PROF_TABLE_FREE ? PROF_FREE_YOUNGER : ours->n_columns;
-}
-
 /* The tools address columns of version 1 by position. Later versions keep the positions; a forged
- * schema may not. */
+ * schema may not. Older files lack columns that were added later; those read as absent. */
 static bool check_schema(const struct capture *capture, GError **error)
 {
 	size_t n;
@@ -301,8 +267,9 @@ static bool check_schema(const struct capture *capture, GError **error)
 
 	for (size_t i = 0; i < n; i++) {
 		const struct prof_table_def *ours = prof_table_v1(tables[i]->id);
-		bool fits = !ours || tables[i]->n_columns >= first_columns(ours);
 		unsigned n_both = ours ? MIN_OF(ours->n_columns, tables[i]->n_columns) : 0;
+		bool fits = !ours || n_both == ours->n_columns ||
+			    (ours->id == PROF_TABLE_FREE && n_both >= PROF_FREE_YOUNGER);
 
 		for (unsigned c = 0; fits && c < n_both; c++)
 			fits = tables[i]->columns[c].id == ours->columns[c].id;
@@ -312,18 +279,6 @@ static bool check_schema(const struct capture *capture, GError **error)
 					     ours->name, capture->file);
 	}
 	return true;
-}
-
-static bool capture_init(struct capture *capture, GError **error)
-{
-	if (!open_reader(capture, error) || !check_schema(capture, error))
-		return false;
-	capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
-	capture->names = names_new(capture->reader);
-	return capture_each_chunk(capture, 0, count_chunk, capture, error) &&
-	       read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
-	       read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
-	       capture_refuse_nothing(capture, error);
 }
 
 struct capture *capture_open(const char *file, GError **error)
@@ -339,11 +294,14 @@ struct capture *capture_open(const char *file, GError **error)
 		g_hash_table_new_full(g_str_hash, g_str_equal, NULL, (GDestroyNotify)g_bytes_unref);
 	capture->metadata_of = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
 						     (GDestroyNotify)g_bytes_unref);
-	if (!capture_init(capture, error)) {
-		capture_free(capture);
-		return NULL;
-	}
-	return capture;
+	if (open_reader(capture, error) && check_schema(capture, error) &&
+	    capture_each_chunk(capture, 0, count_chunk, capture, error) &&
+	    read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
+	    read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
+	    capture_refuse_nothing(capture, error))
+		return capture;
+	capture_free(capture);
+	return NULL;
 }
 
 void capture_free(struct capture *capture)
@@ -466,7 +424,7 @@ const char *capture_metadata(const struct capture *capture, const char *key)
 
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key)
 {
-	g_autofree char *name = segment_key(segment, key);
+	g_autofree char *name = g_strdup_printf(METADATA_KEY, segment, key);
 
 	return value_text(capture, g_hash_table_lookup(capture->metadata_of, name));
 }
@@ -485,19 +443,10 @@ char *capture_shell_word(const char *word)
 	return is_plain ? g_strdup(word) : g_shell_quote(word);
 }
 
-static void warn_unfinished(const struct capture *capture)
+static void warn_damaged(const struct capture *capture)
 {
-	const struct prof_reader_info *info = prof_reader_info(capture->reader);
-
-	cli_warning(_("capture '%s' is unfinished: it ends at byte %" PRIu64 " of %" PRIu64
-		      "; 'profcapture recover' makes a finished one"),
-		    capture->file, MIN_OF(info->cut_at, info->bytes), info->bytes);
-}
-
-/* Returns for example "symbol, frame". */
-static char *unreadable_tables(const struct capture *capture)
-{
-	GString *names = g_string_new(NULL);
+	struct prof_lost lost = capture_unreadable(capture, 0);
+	g_autoptr(GString) names = g_string_new(NULL);
 	size_t n;
 	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
 
@@ -505,14 +454,6 @@ static char *unreadable_tables(const struct capture *capture)
 		if (capture_unreadable(capture, tables[i]->id).chunks > 0)
 			g_string_append_printf(names, "%s%s", names->len ? ", " : "",
 					       tables[i]->name);
-	return g_string_free(names, FALSE);
-}
-
-static void warn_damaged(const struct capture *capture)
-{
-	struct prof_lost lost = capture_unreadable(capture, 0);
-	g_autofree char *tables = unreadable_tables(capture);
-
 	if (lost.chunks > 0)
 		cli_warning(ngettext("capture '%s' is damaged: %" PRIu64
 				     " unreadable chunk with %" PRIu64
@@ -521,7 +462,7 @@ static void warn_damaged(const struct capture *capture)
 				     " unreadable chunks with %" PRIu64
 				     " rows (%s) were left out; 'profcapture verify' lists them",
 				     (unsigned long)lost.chunks),
-			    capture->file, lost.chunks, lost.rows, *tables ? tables : "?");
+			    capture->file, lost.chunks, lost.rows, names->len ? names->str : "?");
 	if (lost.stretches > 0)
 		cli_warning(_("capture '%s' is damaged: rows of any table may be missing where no "
 			      "chunk can be found; 'profcapture verify' lists these places"),
@@ -533,33 +474,28 @@ static void warn_damaged(const struct capture *capture)
 			    capture->file);
 }
 
-static void warn_second(const struct capture *capture)
-{
-	uint64_t at = prof_reader_info(capture->reader)->second_at;
-	g_autofree char *quoted = capture_shell_word(capture->file);
-
-	cli_warning(
-		_("a second capture starts at byte %" PRIu64
-		  " of '%s' and was not read; this makes it a file of its own: tail -c +%" PRIu64
-		  " %s > second.cap"),
-		at, capture->file, at + 1, quoted);
-}
-
 void capture_warn(struct capture *capture)
 {
+	const struct prof_reader_info *info = prof_reader_info(capture->reader);
 	struct prof_lost lost = capture_unreadable(capture, 0);
 	uint64_t warned_of = lost.chunks + lost.rows + lost.flawed + 1;
 
 	if (capture->warned_of == warned_of)
 		return;
-	if (capture->is_quiet)
-		;
-	else if (capture_state(capture) == PROF_STATE_UNFINISHED)
-		warn_unfinished(capture);
-	else if (capture_state(capture) == PROF_STATE_DAMAGED)
+	if (!capture->is_quiet && capture_state(capture) == PROF_STATE_UNFINISHED)
+		cli_warning(_("capture '%s' is unfinished: it ends at byte %" PRIu64 " of %" PRIu64
+			      "; 'profcapture recover' makes a finished one"),
+			    capture->file, MIN_OF(info->cut_at, info->bytes), info->bytes);
+	else if (!capture->is_quiet && capture_state(capture) == PROF_STATE_DAMAGED)
 		warn_damaged(capture);
-	if (capture->warned_of == 0 && prof_reader_info(capture->reader)->second_at)
-		warn_second(capture);
+	if (capture->warned_of == 0 && info->second_at) {
+		g_autofree char *quoted = capture_shell_word(capture->file);
+
+		cli_warning(_("a second capture starts at byte %" PRIu64
+			      " of '%s' and was not read; this makes it a file of its own: tail -c "
+			      "+%" PRIu64 " %s > second.cap"),
+			    info->second_at, capture->file, info->second_at + 1, quoted);
+	}
 	capture->warned_of = warned_of;
 }
 
@@ -583,23 +519,17 @@ void capture_print_command(const struct capture *capture, struct out *out)
 static void write_command(const struct capture *capture, struct json *json)
 {
 	GBytes *value = g_hash_table_lookup(capture->metadata, "command");
-	const char *bytes;
-	gsize length = 0;
+	gsize length = 0, n;
+	const char *bytes = value ? g_bytes_get_data(value, &length) : NULL;
 
-	bytes = value ? g_bytes_get_data(value, &length) : NULL;
 	if (length == 0) {
 		json_null(json, "command");
 		return;
 	}
-	if (bytes[length - 1] == '\0')
-		length--;
 	json_begin_array(json, "command");
-	for (gsize start = 0; start <= length;) {
-		const char *end = memchr(bytes + start, '\0', length - start);
-		gsize n = end ? (gsize)(end - bytes) - start : length - start;
-
+	for (gsize start = 0; start < length; start += n + 1) {
+		n = strnlen(bytes + start, length - start);
 		json_string_n(json, NULL, bytes + start, n);
-		start += n + 1;
 	}
 	json_end(json);
 }
@@ -634,30 +564,17 @@ static void write_wall_start(const struct capture *capture, struct json *json)
 	json_string(json, "wall_start", whole);
 }
 
-static void write_number(const struct capture *capture, struct json *json, const char *key)
+static void write_uint_or_null(struct json *json, const char *key, uint64_t value)
 {
-	const char *text = capture_metadata(capture, key);
-	uint64_t value;
-
-	if (text && g_ascii_string_to_unsigned(text, 10, 0, G_MAXUINT64, &value, NULL))
+	if (value)
 		json_uint(json, key, value);
 	else
 		json_null(json, key);
 }
 
-/* Returns the event that readers count by default. */
-static const char *first_event(const struct capture *capture)
-{
-	const struct sampled_events *events = capture->sampled;
-	const char *name = events->all->len > 0 ? sampled_event_at(events, 0)->name : NULL;
-
-	return name ? name : capture_metadata(capture, "event");
-}
-
 /* A stretch in which no chunk can be found has neither a table nor a number of rows. */
 static void write_damage(const struct capture *capture, struct json *json)
 {
-	uint64_t second_at = prof_reader_info(capture->reader)->second_at;
 	uint64_t stretches = capture_unreadable(capture, 0).stretches;
 	size_t n;
 	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
@@ -682,15 +599,15 @@ static void write_damage(const struct capture *capture, struct json *json)
 		json_end(json);
 	}
 	json_end(json);
-	if (second_at)
-		json_uint(json, "second_capture_at", second_at);
-	else
-		json_null(json, "second_capture_at");
+	write_uint_or_null(json, "second_capture_at", prof_reader_info(capture->reader)->second_at);
 }
 
 void capture_write_json(const struct capture *capture, struct json *json, const char *key)
 {
 	static const uint8_t unknown[16];
+	const struct sampled_events *events = capture->sampled;
+	const char *event, *frequency = capture_metadata(capture, "frequency_hz");
+	uint64_t hz;
 
 	/* Unreadable events are left out, as everywhere. */
 	(void)sampled_events_read(capture->sampled, capture->reader, capture->names, NULL);
@@ -706,8 +623,13 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	json_uint(json, "start_monotonic_ns",
 		  capture->n_segments ? capture->segments[0].start_monotonic_ns : 0);
 	json_int(json, "duration_ns", capture->duration_ns);
-	json_string(json, "event", first_event(capture));
-	write_number(capture, json, "frequency_hz");
+	/* The event that readers count by default. */
+	event = events->all->len > 0 ? sampled_event_at(events, 0)->name : NULL;
+	json_string(json, "event", event ? event : capture_metadata(capture, "event"));
+	if (frequency && g_ascii_string_to_unsigned(frequency, 10, 0, G_MAXUINT64, &hz, NULL))
+		json_uint(json, "frequency_hz", hz);
+	else
+		json_null(json, "frequency_hz");
 	json_string(json, "call_graph", capture_metadata(capture, "call_graph"));
 	write_command(capture, json);
 	json_uint(json, "samples", capture_samples(capture));
@@ -730,10 +652,7 @@ void capture_write_losses(const struct capture *capture, struct json *json, cons
 		json_begin_object(json, NULL);
 		json_string(json, "stream", loss->stream);
 		json_string(json, "cause", loss->cause);
-		if (loss->count)
-			json_uint(json, "count", loss->count);
-		else
-			json_null(json, "count");
+		write_uint_or_null(json, "count", loss->count);
 		json_uint(json, "bytes", loss->bytes);
 		json_int(json, "from_ns", loss->from_ns);
 		json_int(json, "to_ns", loss->to_ns);
@@ -828,21 +747,29 @@ void capture_print_missed_ticks(const struct capture *capture, struct out *out, 
 			   count, (double)from / 1e9, (double)to / 1e9);
 }
 
-static void tell_exits(const struct capture *capture, struct names_epoch *epoch,
-		       const struct prof_batch *batch,
-		       void (*ended)(uint32_t process, int64_t time_ns, void *data), void *data)
+struct exits {
+	const struct capture *capture;
+	void (*ended)(uint32_t process, int64_t time_ns, void *data);
+	void *data;
+};
+
+static bool add_exits(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		      GError **error)
 {
+	const struct exits *exits = data;
+
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(epoch, array_number_or(&batch->columns[1], i, 0));
-		uint32_t process = names_thread_at(capture->names, thread)->process;
+		uint32_t process = names_thread_at(epoch->names, thread)->process;
 
 		if (process > NAMES_LOST &&
 		    array_number_or(&batch->columns[2], i, PROF_TASK_EXISTS) == PROF_TASK_EXIT)
-			ended(process,
-			      capture_time(capture, batch->segment,
-					   array_number_or(&batch->columns[0], i, 0)),
-			      data);
+			exits->ended(process,
+				     capture_time(exits->capture, batch->segment,
+						  array_number_or(&batch->columns[0], i, 0)),
+				     exits->data);
 	}
+	return true;
 }
 
 bool capture_each_exit(const struct capture *capture,
@@ -853,23 +780,8 @@ bool capture_each_exit(const struct capture *capture,
 	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
 						     .columns = columns,
 						     .n_columns = ARRAY_SIZE(columns) };
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	bool ok = true;
-	int r = prof_cursor_new(capture->reader, &options, &cursor);
+	struct exits exits = { capture, ended, data };
+	g_autofree char *failure = g_strdup_printf(_("cannot read tasks of '%s'"), capture->file);
 
-	if (r == PROF_NO_TABLE)
-		return true;
-	if (r != 0)
-		return capture_error(error, r, _("cannot read tasks of '%s'"), capture->file);
-	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
-
-		ok = epoch && names_load_identities(epoch, error);
-		if (ok)
-			tell_exits(capture, epoch, &batch, ended, data);
-	}
-	prof_cursor_free(cursor);
-	return ok && (r == PROF_END ||
-		      capture_error(error, r, _("cannot read tasks of '%s'"), capture->file));
+	return names_each_batch(capture->names, &options, add_exits, &exits, failure, error);
 }

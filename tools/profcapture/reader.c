@@ -160,14 +160,6 @@ static bool has_number(const GArray *numbers, uint64_t number)
 	return false;
 }
 
-static bool has_text(const GPtrArray *texts, const char *text)
-{
-	for (guint i = 0; text && i < texts->len; i++)
-		if (strcmp(texts->pdata[i], text) == 0)
-			return true;
-	return false;
-}
-
 bool reader_filters_threads(const struct reader *reader)
 {
 	return reader->pids || reader->tids || reader->comms;
@@ -209,9 +201,14 @@ bool reader_wants_thread(struct reader *reader, uint32_t thread)
 
 bool reader_wants_thread_at(struct reader *reader, uint32_t thread, int64_t time_ns)
 {
-	return reader_wants_thread(reader, thread) &&
-	       (!reader->comms ||
-		has_text(reader->comms, thread_names_at(reader->thread_names, thread, time_ns)));
+	const char *comm;
+
+	if (!reader->comms)
+		return reader_wants_thread(reader, thread);
+	if (!reader_wants_thread(reader, thread))
+		return false;
+	comm = thread_names_at(reader->thread_names, thread, time_ns);
+	return comm && g_ptr_array_find_with_equal_func(reader->comms, comm, g_str_equal, NULL);
 }
 
 bool reader_load_names(struct reader *reader, GError **error)
@@ -242,20 +239,25 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu)
 /* At most this many existing values are listed if the requested one does not exist. */
 #define NAMED_MOST 10
 
-static void warn_of_range(const struct reader *reader)
-{
-	const struct capture *capture = reader->capture;
+struct column_values {
+	GHashTable *values;
+	bool is_text; /* the column refers to texts */
+};
 
-	if (reader->from_ns > capture->duration_ns)
-		cli_warning(_("--from %.3f s is after the end of capture '%s', at %.3f s: there is "
-			      "nothing to read"),
-			    (double)reader->from_ns / 1e9, capture->file,
-			    (double)capture->duration_ns / 1e9);
-	if (reader->to_ns < 0)
-		cli_warning(
-			_("--to %.3f s is before the start of capture '%s': there is nothing to "
-			  "read"),
-			(double)reader->to_ns / 1e9, capture->file);
+static bool add_values(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		       GError **error)
+{
+	const struct column_values *of = data;
+
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint64_t value = array_number_or(&batch->columns[0], i, 0);
+
+		if (!of->is_text)
+			g_hash_table_add(of->values, g_strdup_printf("%" PRIu64, value));
+		else if (value)
+			g_hash_table_add(of->values, g_strdup(names_text(epoch, value)));
+	}
+	return true;
 }
 
 /* Adds the values of a table's column: numbers, or the texts that it refers to. */
@@ -265,33 +267,10 @@ static bool add_column(const struct capture *capture, unsigned table, uint16_t c
 	const struct prof_cursor_options options = { .table = table,
 						     .columns = &column,
 						     .n_columns = 1 };
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	bool ok = true;
-	int r = prof_cursor_new(capture->reader, &options, &cursor);
+	struct column_values of = { values, is_text };
+	g_autofree char *failure = g_strdup_printf(_("cannot read capture '%s'"), capture->file);
 
-	if (r == PROF_NO_TABLE)
-		return true;
-	if (r != 0)
-		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
-	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *names =
-			is_text ? names_epoch(capture->names, batch.epoch, error) : NULL;
-
-		ok = !is_text || (names && names_load(names, NAMES_STRING, error));
-		for (size_t i = 0; ok && i < batch.rows; i++) {
-			uint64_t value = array_number_or(&batch.columns[0], i, 0);
-			const char *text = is_text && value ? names_text(names, value) : NULL;
-
-			if (text)
-				g_hash_table_add(values, g_strdup(text));
-			else if (!is_text)
-				g_hash_table_add(values, g_strdup_printf("%" PRIu64, value));
-		}
-	}
-	prof_cursor_free(cursor);
-	return ok && (r == PROF_END ||
-		      capture_error(error, r, _("cannot read capture '%s'"), capture->file));
+	return names_each_batch(capture->names, &options, add_values, &of, failure, error);
 }
 
 static gint compare_values(gconstpointer left, gconstpointer right, gpointer data)
@@ -320,67 +299,63 @@ static char *list_values(GHashTable *values, bool are_numbers)
 	return g_string_free(text, FALSE);
 }
 
-enum absent { ABSENT_PID, ABSENT_TID, ABSENT_COMM };
-
-static void warn_of_absent(const struct reader *reader, GHashTable *values, const char *asked,
-			   enum absent what)
-{
-	g_autofree char *list = NULL;
-
-	if (g_hash_table_contains(values, asked))
-		return;
-	list = list_values(values, what != ABSENT_COMM);
-	cli_warning(what == ABSENT_PID   ? _("no process %s in capture '%s' (pids: %s)")
-		    : what == ABSENT_TID ? _("no thread %s in capture '%s' (tids: %s)")
-					 : _("no thread '%s' in capture '%s' (names: %s)"),
-		    asked, reader->capture->file, *list ? list : "-");
-}
-
-static bool warn_of_numbers(const struct reader *reader, const GArray *asked, enum absent what,
-			    GError **error)
+/* Warns of each requested number, or text, that no row has. */
+static bool warn_of_absent(const struct reader *reader, const GArray *numbers,
+			   const GPtrArray *texts, unsigned table, uint16_t column, GError **error)
 {
 	g_autoptr(GHashTable) values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-	unsigned table = what == ABSENT_PID ? PROF_TABLE_PROCESS : PROF_TABLE_THREAD;
-	uint16_t column = what == ABSENT_PID ? PROF_PROCESS_PID : PROF_THREAD_TID;
+	struct capture *capture = reader->capture;
+	guint n = numbers ? numbers->len : texts ? texts->len : 0;
 
-	if (!asked)
+	if (n == 0)
 		return true;
-	if (!add_column(reader->capture, table, column, false, values, error))
+	if (!add_column(capture, table, column, texts, values, error) ||
+	    (texts && !add_column(capture, PROF_TABLE_TASK, PROF_TASK_COMM, true, values, error)))
 		return false;
-	for (guint i = 0; i < asked->len; i++) {
-		g_autofree char *number =
-			g_strdup_printf("%" PRIu32, g_array_index(asked, uint32_t, i));
+	for (guint i = 0; i < n; i++) {
+		g_autofree char *asked =
+			texts ? g_strdup(texts->pdata[i])
+			      : g_strdup_printf("%" PRIu32, g_array_index(numbers, uint32_t, i));
+		g_autofree char *list = NULL;
 
-		warn_of_absent(reader, values, number, what);
+		if (g_hash_table_contains(values, asked))
+			continue;
+		list = list_values(values, numbers);
+		cli_warning(texts ? _("no thread '%s' in capture '%s' (names: %s)")
+			    : table == PROF_TABLE_PROCESS
+				    ? _("no process %s in capture '%s' (pids: %s)")
+				    : _("no thread %s in capture '%s' (tids: %s)"),
+			    asked, capture->file, *list ? list : "-");
 	}
-	return true;
-}
-
-static bool warn_of_comms(const struct reader *reader, GError **error)
-{
-	g_autoptr(GHashTable) values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-	uint64_t lost = reader->capture->names->lost;
-
-	if (!reader->comms)
-		return true;
-	if (!add_column(reader->capture, PROF_TABLE_THREAD, PROF_THREAD_COMM, true, values,
-			error) ||
-	    !add_column(reader->capture, PROF_TABLE_TASK, PROF_TASK_COMM, true, values, error))
-		return false;
-	/* These look-ups are not part of the answer. */
-	reader->capture->names->lost = lost;
-	for (guint i = 0; i < reader->comms->len; i++)
-		warn_of_absent(reader, values, reader->comms->pdata[i], ABSENT_COMM);
 	return true;
 }
 
 /* An answer without rows is not an error, but the options may be wrong. */
 static bool warn_of_options(const struct reader *reader, GError **error)
 {
-	warn_of_range(reader);
-	return warn_of_numbers(reader, reader->pids, ABSENT_PID, error) &&
-	       warn_of_numbers(reader, reader->tids, ABSENT_TID, error) &&
-	       warn_of_comms(reader, error);
+	const struct capture *capture = reader->capture;
+	uint64_t lost = capture->names->lost;
+	bool ok;
+
+	if (reader->from_ns > capture->duration_ns)
+		cli_warning(_("--from %.3f s is after the end of capture '%s', at %.3f s: there is "
+			      "nothing to read"),
+			    (double)reader->from_ns / 1e9, capture->file,
+			    (double)capture->duration_ns / 1e9);
+	if (reader->to_ns < 0)
+		cli_warning(
+			_("--to %.3f s is before the start of capture '%s': there is nothing to "
+			  "read"),
+			(double)reader->to_ns / 1e9, capture->file);
+	ok = warn_of_absent(reader, reader->pids, NULL, PROF_TABLE_PROCESS, PROF_PROCESS_PID,
+			    error) &&
+	     warn_of_absent(reader, reader->tids, NULL, PROF_TABLE_THREAD, PROF_THREAD_TID,
+			    error) &&
+	     warn_of_absent(reader, NULL, reader->comms, PROF_TABLE_THREAD, PROF_THREAD_COMM,
+			    error);
+	/* These look-ups are not part of the answer. */
+	capture->names->lost = lost;
+	return ok;
 }
 
 /* ---- opening and output ---------------------------------------------------------------------- */
@@ -416,16 +391,11 @@ void reader_done(struct reader *reader)
 		capture_warn(reader->capture);
 	thread_names_free(reader->thread_names);
 	capture_free(reader->capture);
-	if (reader->verdicts)
-		g_byte_array_unref(reader->verdicts);
-	if (reader->pids)
-		g_array_unref(reader->pids);
-	if (reader->tids)
-		g_array_unref(reader->tids);
-	if (reader->cpus)
-		g_array_unref(reader->cpus);
-	if (reader->comms)
-		g_ptr_array_unref(reader->comms);
+	g_clear_pointer(&reader->verdicts, g_byte_array_unref);
+	g_clear_pointer(&reader->pids, g_array_unref);
+	g_clear_pointer(&reader->tids, g_array_unref);
+	g_clear_pointer(&reader->cpus, g_array_unref);
+	g_clear_pointer(&reader->comms, g_ptr_array_unref);
 	*reader = (struct reader){ 0 };
 }
 
@@ -461,7 +431,7 @@ void reader_end(const struct reader *reader, struct json *json)
 
 void reader_style(const struct reader *reader, struct out *out, enum reader_style style)
 {
-	static const char *const codes[] = { "\033[0m", "\033[1m", "\033[1;33m", "\033[1;31m" };
+	static const char *const codes[] = { "\033[0m", "\033[1m", "\033[1;33m" };
 
 	if (reader->colored)
 		out_text(out, codes[style]);
@@ -517,14 +487,6 @@ static bool takes_rows_of(const struct capture_loss *loss, const char *table)
 	return !g_str_has_prefix(loss->stream, "cpu");
 }
 
-static bool takes_rows_of_any(const struct capture_loss *loss, const char *const *tables)
-{
-	for (; *tables; tables++)
-		if (takes_rows_of(loss, *tables))
-			return true;
-	return false;
-}
-
 uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables,
 			  const char *stream)
 {
@@ -534,11 +496,14 @@ uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables
 	for (guint i = 0; i < capture->losses->len; i++) {
 		const struct capture_loss *loss =
 			&g_array_index(capture->losses, struct capture_loss, i);
+		const char *const *table = tables;
 
-		if (loss->from_ns <= reader->to_ns && loss->to_ns >= reader->from_ns &&
-		    takes_rows_of_any(loss, tables) &&
-		    (!stream || g_strcmp0(loss->stream, stream) == 0))
-			lost += capture_loss_least(loss);
+		if (loss->from_ns > reader->to_ns || loss->to_ns < reader->from_ns ||
+		    (stream && g_strcmp0(loss->stream, stream) != 0))
+			continue;
+		while (*table && !takes_rows_of(loss, *table))
+			table++;
+		lost += *table ? capture_loss_least(loss) : 0;
 	}
 	return lost;
 }
@@ -548,18 +513,11 @@ bool reader_misses_rows(const struct reader *reader, const char *table)
 	const struct capture *capture = reader->capture;
 	const struct prof_table_def *def = prof_reader_table_by_name(capture->reader, table);
 
-	if (def ? capture_lacks_rows(capture, def->id)
-		: capture_unreadable(capture, 0).stretches > 0)
-		return true;
-	for (guint i = 0; i < capture->losses->len; i++) {
-		const struct capture_loss *loss =
-			&g_array_index(capture->losses, struct capture_loss, i);
+	const char *const tables[] = { table, NULL };
 
-		if (loss->from_ns <= reader->to_ns && loss->to_ns >= reader->from_ns &&
-		    takes_rows_of(loss, table))
-			return true;
-	}
-	return false;
+	return (def ? capture_lacks_rows(capture, def->id)
+		    : capture_unreadable(capture, 0).stretches > 0) ||
+	       reader_lost_rows(reader, tables, NULL) > 0;
 }
 
 static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)

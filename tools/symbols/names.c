@@ -20,47 +20,29 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The loaded columns of a table, by position, which is the column id in version 1. */
-struct names_source {
+/* The columns that are loaded: the first ones, so that their positions are the column ids. */
+static const uint16_t columns[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8 };
+static const struct {
 	enum prof_table table;
 	uint16_t n_columns;
-	uint16_t columns[10];
-};
-
-static const struct names_source sources[NAMES_TABLES] = {
-	[NAMES_STRING] = { PROF_TABLE_STRING, 2, { PROF_STRING_ID, PROF_STRING_TEXT } },
-	[NAMES_IMAGE] = { PROF_TABLE_IMAGE,
-			  9,
-			  { PROF_IMAGE_ID, PROF_IMAGE_PATH, PROF_IMAGE_BUILD_ID, PROF_IMAGE_SIZE,
-			    PROF_IMAGE_DEV, PROF_IMAGE_INODE, PROF_IMAGE_KIND, PROF_IMAGE_CTIME,
-			    PROF_IMAGE_PROCESS } },
-	[NAMES_FRAME] = { PROF_TABLE_FRAME,
-			  4,
-			  { PROF_FRAME_ID, PROF_FRAME_IMAGE, PROF_FRAME_OFFSET, PROF_FRAME_KIND } },
-	[NAMES_STACK] = { PROF_TABLE_STACK,
-			  3,
-			  { PROF_STACK_ID, PROF_STACK_PARENT, PROF_STACK_FRAME } },
-	[NAMES_PROCESS] = { PROF_TABLE_PROCESS,
-			    9,
-			    { PROF_PROCESS_ID, PROF_PROCESS_PID, PROF_PROCESS_PPID,
-			      PROF_PROCESS_START_TIME, PROF_PROCESS_EXEC_GENERATION,
-			      PROF_PROCESS_CMDLINE, PROF_PROCESS_EXE, PROF_PROCESS_CGROUP,
-			      PROF_PROCESS_UID } },
-	[NAMES_THREAD] = { PROF_TABLE_THREAD,
-			   5,
-			   { PROF_THREAD_ID, PROF_THREAD_PROCESS, PROF_THREAD_TID,
-			     PROF_THREAD_START_TIME, PROF_THREAD_COMM } },
+} sources[NAMES_TABLES] = {
+	[NAMES_STRING] = { PROF_TABLE_STRING, PROF_STRING_TEXT + 1 },
+	[NAMES_IMAGE] = { PROF_TABLE_IMAGE, PROF_IMAGE_PROCESS + 1 },
+	[NAMES_FRAME] = { PROF_TABLE_FRAME, PROF_FRAME_KIND + 1 },
+	[NAMES_STACK] = { PROF_TABLE_STACK, PROF_STACK_FRAME + 1 },
+	[NAMES_PROCESS] = { PROF_TABLE_PROCESS, PROF_PROCESS_UID + 1 },
+	[NAMES_THREAD] = { PROF_TABLE_THREAD, PROF_THREAD_COMM + 1 },
 };
 
 static void epoch_free(struct names_epoch *epoch)
 {
 	if (!epoch)
 		return;
-	for (size_t i = 0; i < NAMES_TABLES; i++)
+	for (size_t i = 0; i < NAMES_TABLES; i++) {
 		prof_dictionary_free(epoch->tables[i]);
-	g_free(epoch->texts);
-	for (size_t i = 0; i < NAMES_TABLES; i++)
 		g_free(epoch->indexes[i]);
+	}
+	g_free(epoch->texts);
 	g_free(epoch->frame_functions);
 	g_free(epoch);
 }
@@ -153,13 +135,12 @@ struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **e
 
 bool names_load(struct names_epoch *epoch, enum names_table table, GError **error)
 {
-	const struct names_source *source = &sources[table];
 	int r;
 
 	if (epoch->loaded[table])
 		return true;
-	r = prof_dictionary_load(epoch->names->reader, source->table, epoch->epoch, source->columns,
-				 source->n_columns, &epoch->tables[table]);
+	r = prof_dictionary_load(epoch->names->reader, sources[table].table, epoch->epoch, columns,
+				 sources[table].n_columns, &epoch->tables[table]);
 	if (r != 0 && r != PROF_NO_TABLE)
 		return capture_error(error, r, "cannot read the names of the capture");
 	epoch->loaded[table] = true;
@@ -254,8 +235,6 @@ bool names_each_batch(struct names *names, const struct prof_cursor_options *opt
 	bool ok = true;
 	int r = prof_cursor_new(names->reader, options, &cursor);
 
-	if (r == PROF_NO_TABLE)
-		return true;
 	while (ok && r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0) {
 		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
 
@@ -263,19 +242,20 @@ bool names_each_batch(struct names *names, const struct prof_cursor_options *opt
 		     take(epoch, &batch, data, error);
 	}
 	prof_cursor_free(cursor);
-	return ok && (r == PROF_END || capture_error(error, r, "%s", failure));
+	return ok &&
+	       (r == PROF_END || r == PROF_NO_TABLE || capture_error(error, r, "%s", failure));
 }
 
-/* Returns the index of an identity; a new entry is appended. */
-static uint32_t identify(struct names *names, GArray *entries, char *key, const void *entry,
-			 bool *ret_new)
+/* Returns the index of an identity, whose entry is added or replaced. Takes the key. */
+static uint32_t identify(struct names *names, GArray *entries, char *key, const void *entry)
 {
-	gpointer index;
+	const size_t size = g_array_get_element_size(entries);
+	uint32_t index = GPOINTER_TO_UINT(g_hash_table_lookup(names->keys, key));
 
-	*ret_new = !g_hash_table_lookup_extended(names->keys, key, NULL, &index);
-	if (!*ret_new) {
+	if (index) {
+		memcpy(entries->data + index * size, entry, size);
 		g_free(key);
-		return GPOINTER_TO_UINT(index);
+		return index;
 	}
 	g_array_append_vals(entries, entry, 1);
 	g_hash_table_insert(names->keys, key, GUINT_TO_POINTER(entries->len - 1));
@@ -319,10 +299,8 @@ static const char *build_id_text(struct names_epoch *epoch, size_t row)
 uint32_t names_process(struct names_epoch *epoch, uint64_t id)
 {
 	uint32_t none, *slot = slot_of(epoch, NAMES_PROCESS, id, &none);
-	size_t row;
 	struct names_process process;
-	uint32_t index;
-	bool new;
+	size_t row;
 
 	if (slot == &none || *slot)
 		return *slot;
@@ -337,22 +315,17 @@ uint32_t names_process(struct names_epoch *epoch, uint64_t id)
 		.exe = text_at(epoch, NAMES_PROCESS, PROF_PROCESS_EXE, row),
 		.cgroup = text_at(epoch, NAMES_PROCESS, PROF_PROCESS_CGROUP, row),
 	};
-	index = identify(epoch->names, epoch->names->processes,
-			 g_strdup_printf("p%" PRIu64 ":%" PRIu64 ":%" PRIu64, process.pid,
-					 process.start_time, process.exec_generation),
-			 &process, &new);
-	if (!new)
-		g_array_index(epoch->names->processes, struct names_process, index) = process;
-	return *slot = index;
+	return *slot = identify(epoch->names, epoch->names->processes,
+				g_strdup_printf("p%" PRIu64 ":%" PRIu64 ":%" PRIu64, process.pid,
+						process.start_time, process.exec_generation),
+				&process);
 }
 
 uint32_t names_thread(struct names_epoch *epoch, uint64_t id)
 {
 	uint32_t none, *slot = slot_of(epoch, NAMES_THREAD, id, &none);
-	size_t row;
 	struct names_thread thread;
-	uint32_t index;
-	bool new;
+	size_t row;
 
 	if (slot == &none || *slot)
 		return *slot;
@@ -364,13 +337,10 @@ uint32_t names_thread(struct names_epoch *epoch, uint64_t id)
 							    PROF_THREAD_PROCESS, row)),
 		.comm = text_at(epoch, NAMES_THREAD, PROF_THREAD_COMM, row),
 	};
-	index = identify(epoch->names, epoch->names->threads,
-			 g_strdup_printf("t%u:%" PRIu64 ":%" PRIu64, thread.process, thread.tid,
-					 thread.start_time),
-			 &thread, &new);
-	if (!new)
-		g_array_index(epoch->names->threads, struct names_thread, index) = thread;
-	return *slot = index;
+	return *slot = identify(epoch->names, epoch->names->threads,
+				g_strdup_printf("t%u:%" PRIu64 ":%" PRIu64, thread.process,
+						thread.tid, thread.start_time),
+				&thread);
 }
 
 /* Returns the key of an image; without `of_file` it matches any file. */
@@ -390,39 +360,21 @@ static bool names_file(const struct names_image *image)
 	return image->dev != 0 || image->inode != 0;
 }
 
-/* An image with only build-id and path is the first file that has both, whichever comes first.
- * Returns the index of that image, or 0. */
-static uint32_t find_partner(struct names *names, const struct names_image *image)
-{
-	g_autofree char *key = image_key(image, false);
-	gpointer index = g_hash_table_lookup(names->keys, key);
-	const struct names_image *known = names_image_at(names, GPOINTER_TO_UINT(index));
-
-	if (!index || (names_file(image) && names_file(known)))
-		return 0;
-	return GPOINTER_TO_UINT(index);
-}
-
+/* An image with only build-id and path is the first file that has both, whichever comes first. */
 static uint32_t identify_image(struct names *names, const struct names_image *image)
 {
-	g_autofree char *key = image_key(image, true);
-	gpointer known;
-	uint32_t index;
+	g_autofree char *key = image_key(image, true), *any = image_key(image, false);
+	uint32_t index = GPOINTER_TO_UINT(g_hash_table_lookup(names->keys, key));
 
-	if (g_hash_table_lookup_extended(names->keys, key, NULL, &known))
-		return GPOINTER_TO_UINT(known);
-	index = image->build_id ? find_partner(names, image) : 0;
-	if (!index) {
+	if (index)
+		return index;
+	index = image->build_id ? GPOINTER_TO_UINT(g_hash_table_lookup(names->keys, any)) : 0;
+	if (!index || (names_file(image) && names_file(names_image_at(names, index)))) {
 		g_array_append_vals(names->images, image, 1);
+		if (!index && image->build_id && names_file(image))
+			g_hash_table_insert(names->keys, g_steal_pointer(&any),
+					    GUINT_TO_POINTER(names->images->len - 1));
 		index = names->images->len - 1;
-		if (image->build_id && names_file(image)) {
-			char *any = image_key(image, false);
-
-			if (g_hash_table_contains(names->keys, any))
-				g_free(any);
-			else
-				g_hash_table_insert(names->keys, any, GUINT_TO_POINTER(index));
-		}
 	}
 	g_hash_table_insert(names->keys, g_steal_pointer(&key), GUINT_TO_POINTER(index));
 	return index;
