@@ -19,11 +19,6 @@
 /* The maximum number of rows in a chunk. */
 #define CHUNK_ROWS (64u << 10)
 
-static bool is_dictionary(const struct new_table *table)
-{
-	return table->def->flags & PROF_TABLE_DICTIONARY;
-}
-
 /* ---- order of the dictionaries --------------------------------------------------------------- */
 
 static void rank_table(struct new_capture *to, struct new_table *table, unsigned *next,
@@ -64,7 +59,8 @@ static bool write_dictionaries(struct new_capture *to, GError **error)
 {
 	for (unsigned rank = 1; rank <= to->n_tables; rank++)
 		for (size_t i = 0; i < to->n_tables; i++)
-			if (to->tables[i].rank == rank && is_dictionary(&to->tables[i]) &&
+			if (to->tables[i].rank == rank &&
+			    (to->tables[i].def->flags & PROF_TABLE_DICTIONARY) &&
 			    !write_block(to, &to->tables[i], error))
 				return false;
 	return true;
@@ -86,12 +82,11 @@ static bool put(struct new_capture *to, struct new_table *table, const struct pr
 	int r = prof_block_rows(table->block) < CHUNK_ROWS ? prof_block_add(table->block, values)
 							   : PROF_LIMIT;
 
-	if (r != PROF_LIMIT)
-		return r == 0 || capture_error(error, r, _("cannot write a row of table '%s'"),
-					       table->def->name);
-	if (!write_dictionaries(to, error) || !write_block(to, table, error))
-		return false;
-	r = prof_block_add(table->block, values);
+	if (r == PROF_LIMIT) {
+		if (!write_dictionaries(to, error) || !write_block(to, table, error))
+			return false;
+		r = prof_block_add(table->block, values);
+	}
 	return r == 0 ||
 	       capture_error(error, r, _("cannot write a row of table '%s'"), table->def->name);
 }
@@ -104,65 +99,48 @@ bool new_capture_add(struct new_capture *to, size_t table, const struct prof_val
 
 /* ---- interning ------------------------------------------------------------------------------- */
 
-static void encode_number(GByteArray *to, uint64_t number)
-{
-	uint8_t bytes[10];
-	guint n = 0;
-
-	do {
-		bytes[n] = (uint8_t)(number & 0x7f) | (number > 0x7f ? 0x80 : 0);
-		number >>= 7;
-	} while (bytes[n++] & 0x80);
-	g_byte_array_append(to, bytes, n);
-}
-
 static void encode_value(GByteArray *to, const struct prof_column_def *column,
 			 const struct prof_value *value)
 {
-	uint8_t null = value->data == &prof_null_marker;
+	uint8_t null = value->data == &prof_null_marker, number[10];
+	uint64_t rest = value->number;
+	guint n = 0;
 	bool bytes = column->type == PROF_TYPE_TEXT || column->type == PROF_TYPE_BINARY;
 
 	if (column->flags & PROF_COLUMN_NULLABLE)
 		g_byte_array_append(to, &null, 1);
 	if (null)
 		return;
-	encode_number(to, value->number);
+	do {
+		number[n] = (uint8_t)(rest & 0x7f) | (rest > 0x7f ? 0x80 : 0);
+		rest >>= 7;
+	} while (number[n++] & 0x80);
+	g_byte_array_append(to, number, n);
 	if (bytes && value->number)
 		g_byte_array_append(to, value->data, (guint)value->number);
 	else if ((column->flags & PROF_COLUMN_LIST) && value->number)
 		g_byte_array_append(to, value->data, (guint)(value->number * sizeof(uint64_t)));
 }
 
-/* FNV-1a. */
-static uint64_t hash_bytes(const uint8_t *bytes, size_t length)
-{
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
-static bool same_content(const struct new_table *table, uint32_t id, const GByteArray *content)
-{
-	size_t start = g_array_index(table->content_of, size_t, id);
-	size_t end = id + 1 < table->content_of->len
-			     ? g_array_index(table->content_of, size_t, id + 1)
-			     : table->contents->len;
-
-	return end - start == content->len &&
-	       memcmp(table->contents->data + start, content->data, content->len) == 0;
-}
-
 /* Returns the slot of this content's id, which is 0 if the content is new. */
 static uint32_t *find_content(struct new_table *table, const GByteArray *content)
 {
-	uint64_t hash = hash_bytes(content->data, content->len);
-	uint32_t *id = number_map_at(&table->known, hash);
+	uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
 
-	while (*id != 0 && !same_content(table, *id, content))
-		id = number_map_at(&table->known, ++hash);
-	return id;
+	for (guint i = 0; i < content->len; i++)
+		hash = (hash ^ content->data[i]) * UINT64_C(0x100000001b3);
+	for (;; hash++) {
+		uint32_t *id = number_map_at(&table->known, hash);
+		size_t start = g_array_index(table->content_of, size_t, *id);
+		size_t end = *id + 1 < table->content_of->len
+				     ? g_array_index(table->content_of, size_t, *id + 1)
+				     : table->contents->len;
+
+		if (*id == 0 ||
+		    (end - start == content->len &&
+		     memcmp(table->contents->data + start, content->data, content->len) == 0))
+			return id;
+	}
 }
 
 bool new_capture_intern(struct new_capture *to, size_t index, const struct prof_value *values,

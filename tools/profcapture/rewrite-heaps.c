@@ -29,7 +29,7 @@ struct heap {
 	bool has_ended;
 };
 
-struct rewrite_heaps {
+struct heaps {
 	struct capture *from;
 	uint64_t start;
 	GHashTable *blocks; /* set of struct block */
@@ -53,27 +53,7 @@ static gboolean same_block(gconstpointer left, gconstpointer right)
 	return a->number == b->number && a->process == b->process;
 }
 
-struct rewrite_heaps *rewrite_heaps_new(struct capture *from, uint64_t start)
-{
-	struct rewrite_heaps *heaps = g_new0(struct rewrite_heaps, 1);
-
-	heaps->from = from;
-	heaps->start = start;
-	heaps->blocks = g_hash_table_new_full(hash_block, same_block, g_free, NULL);
-	heaps->heaps = g_array_new(FALSE, TRUE, sizeof(struct heap));
-	return heaps;
-}
-
-void rewrite_heaps_free(struct rewrite_heaps *heaps)
-{
-	if (!heaps)
-		return;
-	g_hash_table_unref(heaps->blocks);
-	g_array_unref(heaps->heaps);
-	g_free(heaps);
-}
-
-static struct heap *heap_of(struct rewrite_heaps *heaps, uint32_t process)
+static struct heap *heap_of(struct heaps *heaps, uint32_t process)
 {
 	if (process >= heaps->heaps->len)
 		g_array_set_size(heaps->heaps, process + 1);
@@ -84,13 +64,15 @@ static struct heap *heap_of(struct rewrite_heaps *heaps, uint32_t process)
 
 /* The rows of one table in one epoch. */
 struct stream {
+	unsigned table;
+	void (*take)(struct heaps *heaps, struct names_epoch *names, const struct stream *stream);
 	struct prof_cursor *cursor; /* NULL: no more rows */
 	struct prof_batch batch;
 	size_t row;
 	uint64_t time;
 };
 
-static bool stream_next(struct rewrite_heaps *heaps, struct stream *stream, GError **error)
+static bool stream_next(struct heaps *heaps, struct stream *stream, GError **error)
 {
 	int r = 0;
 
@@ -103,25 +85,9 @@ static bool stream_next(struct rewrite_heaps *heaps, struct stream *stream, GErr
 		stream->time = array_number_or(&stream->batch.columns[0], stream->row, 0);
 	if (r == 0 && stream->time <= heaps->start)
 		return true;
-	prof_cursor_free(stream->cursor);
-	stream->cursor = NULL;
+	g_clear_pointer(&stream->cursor, prof_cursor_free);
 	return r == 0 || r == PROF_END ||
 	       capture_error(error, r, _("cannot read '%s'"), heaps->from->file);
-}
-
-static bool stream_open(struct rewrite_heaps *heaps, struct stream *stream,
-			const struct prof_cursor_options *options, unsigned table, GError **error)
-{
-	struct prof_cursor_options of_table = *options;
-	int r;
-
-	of_table.table = table;
-	*stream = (struct stream){ 0 };
-	r = prof_cursor_new(heaps->from->reader, &of_table, &stream->cursor);
-	if (r == PROF_NO_TABLE)
-		return true;
-	return r == 0 ? stream_next(heaps, stream, error)
-		      : capture_error(error, r, _("cannot read '%s'"), heaps->from->file);
 }
 
 static uint64_t cell(const struct stream *stream, size_t column)
@@ -129,14 +95,12 @@ static uint64_t cell(const struct stream *stream, size_t column)
 	return array_number_or(&stream->batch.columns[column], stream->row, 0);
 }
 
-static uint32_t process_of(const struct rewrite_heaps *heaps, struct names_epoch *names,
-			   uint64_t thread)
+static uint32_t process_of(const struct heaps *heaps, struct names_epoch *names, uint64_t thread)
 {
 	return names_thread_at(heaps->from->names, names_thread(names, thread))->process;
 }
 
-static void take_heap(struct rewrite_heaps *heaps, struct names_epoch *names,
-		      const struct stream *stream)
+static void take_heap(struct heaps *heaps, struct names_epoch *names, const struct stream *stream)
 {
 	uint64_t id = cell(stream, PROF_HEAP_PROCESS), event = cell(stream, PROF_HEAP_EVENT);
 	struct heap *heap = heap_of(heaps, names_process(names, id));
@@ -149,8 +113,7 @@ static void take_heap(struct rewrite_heaps *heaps, struct names_epoch *names,
 	heap->has_ended = event == PROF_HEAP_END;
 }
 
-static void take_live(struct rewrite_heaps *heaps, struct names_epoch *names,
-		      const struct stream *stream)
+static void take_live(struct heaps *heaps, struct names_epoch *names, const struct stream *stream)
 {
 	const struct block block = {
 		.number = cell(stream, PROF_LIVE_BLOCK),
@@ -168,8 +131,7 @@ static void take_live(struct rewrite_heaps *heaps, struct names_epoch *names,
 		g_hash_table_add(heaps->blocks, g_memdup2(&block, sizeof(block)));
 }
 
-static void take_alloc(struct rewrite_heaps *heaps, struct names_epoch *names,
-		       const struct stream *stream)
+static void take_alloc(struct heaps *heaps, struct names_epoch *names, const struct stream *stream)
 {
 	const struct block block = {
 		.number = cell(stream, PROF_ALLOC_BLOCK),
@@ -192,8 +154,7 @@ static void take_alloc(struct rewrite_heaps *heaps, struct names_epoch *names,
 	g_hash_table_add(heaps->blocks, g_memdup2(&block, sizeof(block)));
 }
 
-static void take_free(struct rewrite_heaps *heaps, struct names_epoch *names,
-		      const struct stream *stream)
+static void take_free(struct heaps *heaps, struct names_epoch *names, const struct stream *stream)
 {
 	const struct block block = {
 		.number = cell(stream, PROF_FREE_BLOCK),
@@ -203,39 +164,38 @@ static void take_free(struct rewrite_heaps *heaps, struct names_epoch *names,
 	g_hash_table_remove(heaps->blocks, &block);
 }
 
-static bool read_each(struct rewrite_heaps *heaps, const struct prof_cursor_options *options,
-		      unsigned table, struct names_epoch *names,
-		      void (*take)(struct rewrite_heaps *, struct names_epoch *,
-				   const struct stream *),
-		      GError **error)
+/* Reads tables side by side, by time, so that only live blocks are kept. */
+static bool read_streams(struct heaps *heaps, const struct rewrite_part *part,
+			 struct names_epoch *names, struct stream *streams, size_t n,
+			 GError **error)
 {
-	struct stream stream;
+	struct stream *first;
+	bool ok = true;
 
-	if (!stream_open(heaps, &stream, options, table, error))
-		return false;
-	while (stream.cursor) {
-		take(heaps, names, &stream);
-		if (!stream_next(heaps, &stream, error))
-			return false;
+	for (size_t i = 0; ok && i < n; i++) {
+		const struct prof_cursor_options options = { .table = streams[i].table,
+							     .segment = part->segment,
+							     .epoch = part->epoch };
+		int r = prof_cursor_new(heaps->from->reader, &options, &streams[i].cursor);
+
+		if (r == 0)
+			ok = stream_next(heaps, &streams[i], error);
+		else if (r != PROF_NO_TABLE)
+			ok = capture_error(error, r, _("cannot read '%s'"), heaps->from->file);
 	}
-	return true;
-}
-
-/* Reads both tables side by side, so that only live blocks are kept. */
-static bool read_changes(struct rewrite_heaps *heaps, const struct prof_cursor_options *options,
-			 struct names_epoch *names, GError **error)
-{
-	struct stream allocs, frees;
-	bool ok = stream_open(heaps, &allocs, options, PROF_TABLE_ALLOC, error) &&
-		  stream_open(heaps, &frees, options, PROF_TABLE_FREE, error);
-
-	while (ok && (allocs.cursor || frees.cursor)) {
-		bool is_alloc = allocs.cursor && (!frees.cursor || allocs.time <= frees.time);
-
-		(is_alloc ? take_alloc : take_free)(heaps, names, is_alloc ? &allocs : &frees);
-		ok = stream_next(heaps, is_alloc ? &allocs : &frees, error);
+	while (ok) {
+		first = NULL;
+		for (size_t i = 0; i < n; i++)
+			if (streams[i].cursor && (!first || streams[i].time < first->time))
+				first = &streams[i];
+		if (!first)
+			return true;
+		first->take(heaps, names, first);
+		ok = stream_next(heaps, first, error);
 	}
-	return ok;
+	for (size_t i = 0; i < n; i++)
+		prof_cursor_free(streams[i].cursor);
+	return false;
 }
 
 static gboolean has_ended(gpointer key, gpointer value, gpointer data)
@@ -244,16 +204,17 @@ static gboolean has_ended(gpointer key, gpointer value, gpointer data)
 	return heap_of(data, ((const struct block *)key)->process)->has_ended;
 }
 
-bool rewrite_heaps_read(struct rewrite_heaps *heaps, uint32_t segment, uint32_t epoch,
-			GError **error)
+static bool read_part(struct heaps *heaps, const struct rewrite_part *part, GError **error)
 {
-	const struct prof_cursor_options options = { .segment = segment, .epoch = epoch };
-	struct names_epoch *names = names_epoch(heaps->from->names, epoch, error);
+	struct stream heap = { PROF_TABLE_HEAP, take_heap }, live = { PROF_TABLE_LIVE, take_live };
+	struct stream changes[] = { { PROF_TABLE_ALLOC, take_alloc },
+				    { PROF_TABLE_FREE, take_free } };
+	struct names_epoch *names = names_epoch(heaps->from->names, part->epoch, error);
 
 	if (!names || !names_load_identities(names, error) ||
-	    !read_each(heaps, &options, PROF_TABLE_HEAP, names, take_heap, error) ||
-	    !read_each(heaps, &options, PROF_TABLE_LIVE, names, take_live, error) ||
-	    !read_changes(heaps, &options, names, error))
+	    !read_streams(heaps, part, names, &heap, 1, error) ||
+	    !read_streams(heaps, part, names, &live, 1, error) ||
+	    !read_streams(heaps, part, names, changes, ARRAY_SIZE(changes), error))
 		return false;
 	g_hash_table_foreach_remove(heaps->blocks, has_ended, heaps);
 	return true;
@@ -271,8 +232,8 @@ static gint compare_blocks(gconstpointer left, gconstpointer right)
 	return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static bool write_heap(const struct rewrite_heaps *heaps, const struct heap *heap,
-		       struct row_copier *copier, size_t table, GError **error)
+static bool write_heap(const struct heaps *heaps, const struct heap *heap,
+		       struct row_copier *copier, GError **error)
 {
 	struct prof_value values[PROF_MAX_COLUMNS] = {
 		[PROF_HEAP_TIME] = PROF_NUMBER(heaps->start),
@@ -287,11 +248,11 @@ static bool write_heap(const struct rewrite_heaps *heaps, const struct heap *hea
 	row_copier_use(copier, heap->epoch);
 	values[PROF_HEAP_PROCESS] =
 		PROF_NUMBER(row_copier_id(copier, PROF_TABLE_PROCESS, heap->id));
-	return row_copier_add(copier, table, values, error);
+	return row_copier_add(copier, PROF_TABLE_HEAP, values, error);
 }
 
-static bool write_live(const struct rewrite_heaps *heaps, const struct block *block,
-		       struct row_copier *copier, size_t table, GError **error)
+static bool write_live(const struct heaps *heaps, const struct block *block,
+		       struct row_copier *copier, GError **error)
 {
 	struct prof_value values[PROF_MAX_COLUMNS] = {
 		[PROF_LIVE_TIME] = PROF_NUMBER(heaps->start),
@@ -307,39 +268,51 @@ static bool write_live(const struct rewrite_heaps *heaps, const struct block *bl
 		PROF_NUMBER(row_copier_id(copier, PROF_TABLE_THREAD, block->thread));
 	values[PROF_LIVE_STACK] =
 		PROF_NUMBER(row_copier_id(copier, PROF_TABLE_STACK, block->stack));
-	return row_copier_add(copier, table, values, error);
+	return row_copier_add(copier, PROF_TABLE_LIVE, values, error);
 }
 
-bool rewrite_heaps_write(struct rewrite_heaps *heaps, struct row_copier *copier, GError **error)
+static bool write_heaps(struct heaps *heaps, struct row_copier *copier, GError **error)
 {
-	size_t heap_table = row_copier_table(copier, PROF_TABLE_HEAP),
-	       live_table = row_copier_table(copier, PROF_TABLE_LIVE);
 	g_autoptr(GPtrArray) blocks = g_ptr_array_new();
 	GHashTableIter iter;
-	gpointer block;
+	gpointer key;
 
-	if (heap_table == SIZE_MAX || live_table == SIZE_MAX)
-		return true;
 	g_hash_table_iter_init(&iter, heaps->blocks);
-	while (g_hash_table_iter_next(&iter, &block, NULL)) {
-		struct heap *heap = heap_of(heaps, ((const struct block *)block)->process);
+	while (g_hash_table_iter_next(&iter, &key, NULL)) {
+		const struct block *block = key;
+		struct heap *heap = heap_of(heaps, block->process);
 
 		if (heap->epoch == 0)
 			continue;
 		heap->blocks++;
-		heap->bytes += ((const struct block *)block)->size;
-		g_ptr_array_add(blocks, block);
+		heap->bytes += block->size;
+		g_ptr_array_add(blocks, key);
 	}
 	g_ptr_array_sort(blocks, compare_blocks);
 	for (uint32_t i = NAMES_LOST + 1; i < heaps->heaps->len; i++) {
 		const struct heap *heap = heap_of(heaps, i);
 
-		if (heap->epoch && !heap->has_ended &&
-		    !write_heap(heaps, heap, copier, heap_table, error))
+		if (heap->epoch && !heap->has_ended && !write_heap(heaps, heap, copier, error))
 			return false;
 	}
 	for (guint i = 0; i < blocks->len; i++)
-		if (!write_live(heaps, g_ptr_array_index(blocks, i), copier, live_table, error))
+		if (!write_live(heaps, g_ptr_array_index(blocks, i), copier, error))
 			return false;
 	return true;
+}
+
+bool rewrite_heaps_copy(struct capture *from, uint32_t segment, uint64_t start, const GArray *parts,
+			struct row_copier *copier, GError **error)
+{
+	g_autoptr(GHashTable) blocks = g_hash_table_new_full(hash_block, same_block, g_free, NULL);
+	g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(struct heap));
+	struct heaps heaps = { from, start, blocks, all };
+
+	for (guint i = 0; i < parts->len; i++) {
+		const struct rewrite_part *part = &g_array_index(parts, struct rewrite_part, i);
+
+		if (part->segment == segment && !read_part(&heaps, part, error))
+			return false;
+	}
+	return write_heaps(&heaps, copier, error);
 }

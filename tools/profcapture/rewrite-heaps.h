@@ -9,13 +9,14 @@
 
 #include "tools/profcapture/row-copier.h"
 
-struct rewrite_heaps;
+/* One epoch of one segment. */
+struct rewrite_part {
+	uint64_t key; /* parts are sorted by segment and epoch */
+	uint32_t segment, epoch;
+	uint64_t dictionary_rows; /* of its largest dictionary */
+};
 
-struct rewrite_heaps *rewrite_heaps_new(struct capture *from, uint64_t start);
-void rewrite_heaps_free(struct rewrite_heaps *heaps); /* takes NULL */
-/* Reads the rows of an epoch of the segment up to `start`. Epochs must be read in order. */
-bool rewrite_heaps_read(struct rewrite_heaps *heaps, uint32_t segment, uint32_t epoch,
-			GError **error);
-/* Adds a row of `heap` for each process that has a heap at that time, and rows of `live` for its
- * blocks. */
-bool rewrite_heaps_write(struct rewrite_heaps *heaps, struct row_copier *copier, GError **error);
+/* Adds a row of `heap` for each process that has a heap at `start`, and rows of `live` for its
+ * blocks. `parts`: struct rewrite_part, of which those of the segment are read. */
+bool rewrite_heaps_copy(struct capture *from, uint32_t segment, uint64_t start, const GArray *parts,
+			struct row_copier *copier, GError **error);

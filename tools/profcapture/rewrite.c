@@ -17,6 +17,7 @@
 
 #include "tools/profcapture/rewrite.h"
 
+#include "tools/common/sorted.h"
 #include "tools/profcapture/rewrite-heaps.h"
 #include "tools/profcapture/row-copier.h"
 
@@ -24,18 +25,14 @@
 
 #include <glib/gi18n.h>
 
-struct part {
-	uint32_t segment, epoch;
-	uint64_t dictionary_rows; /* of its largest dictionary */
-};
-
 struct rewrite {
 	struct capture *from;
 	const struct rewrite_options *options;
 	char *cannot_read; /* a message */
 	struct new_capture to;
 	struct row_copier copier;
-	GArray *parts; /* struct part, in order */
+	GArray *parts; /* struct rewrite_part, in order */
+	size_t first;  /* index of the first segment that is kept */
 	const struct prof_segment
 		*segment;    /* of the source, that rows are written into; NULL at first */
 	uint64_t start, end; /* clock range of the rows to keep */
@@ -57,62 +54,42 @@ struct rewrite {
 
 /* A loss row to add. */
 struct damage_row {
+	uint64_t offset;
 	uint32_t segment;
 	uint64_t time, time_end;
 	const char *stream;
 	uint64_t count, bytes;
-	uint64_t offset;
 	bool is_cut;
 	bool is_timed; /* of a table with times; otherwise names, which rows of any time may need */
 };
 
 /* The last switch row of a thread, and the thread's id in that epoch. */
 struct thread_state {
+	uint64_t thread; /* index of names */
 	uint64_t id;
-	uint32_t epoch, thread, state;
+	uint32_t epoch, state;
 };
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static gint compare_parts(gconstpointer left, gconstpointer right)
-{
-	const struct part *a = left, *b = right;
-
-	if (a->segment != b->segment)
-		return a->segment < b->segment ? -1 : 1;
-	return a->epoch < b->epoch ? -1 : a->epoch > b->epoch;
-}
-
-static struct part *part_of(struct rewrite *rewrite, uint32_t segment, uint32_t epoch)
-{
-	struct part new = { .segment = segment, .epoch = epoch };
-
-	/* Chunks of a part are nearly always adjacent. */
-	for (guint i = rewrite->parts->len; i > 0; i--) {
-		struct part *part = &g_array_index(rewrite->parts, struct part, i - 1);
-
-		if (compare_parts(part, &new) == 0)
-			return part;
-	}
-	g_array_append_val(rewrite->parts, new);
-	return &g_array_index(rewrite->parts, struct part, rewrite->parts->len - 1);
-}
-
 static bool list_part(const struct prof_chunk *chunk, void *data, GError **error)
 {
-	struct part *part = part_of(data, chunk->segment, chunk->epoch);
+	GArray *parts = data;
+	const struct rewrite_part new = { .key = (uint64_t)chunk->segment << 32 | chunk->epoch,
+					  .segment = chunk->segment,
+					  .epoch = chunk->epoch };
+	guint i = parts->len;
 
+	/* Chunks of a part are nearly always adjacent. */
+	while (i > 0 && g_array_index(parts, struct rewrite_part, i - 1).key != new.key)
+		i--;
+	if (i == 0) {
+		g_array_append_val(parts, new);
+		i = parts->len;
+	}
 	if (chunk->table == PROF_TABLE_STACK)
-		part->dictionary_rows += chunk->rows;
+		g_array_index(parts, struct rewrite_part, i - 1).dictionary_rows += chunk->rows;
 	return true;
-}
-
-static bool list_parts(struct rewrite *rewrite, GError **error)
-{
-	bool ok = capture_each_chunk(rewrite->from, 0, list_part, rewrite, error);
-
-	g_array_sort(rewrite->parts, compare_parts);
-	return ok;
 }
 
 /* ---- segments -------------------------------------------------------------------------------- */
@@ -142,15 +119,6 @@ static size_t segment_index(const struct rewrite *rewrite, uint32_t number)
 		if (rewrite->from->segments[i].number == number)
 			return i;
 	return SIZE_MAX;
-}
-
-static size_t first_kept(const struct rewrite *rewrite)
-{
-	size_t index = 0;
-
-	while (index + 1 < rewrite->from->n_segments && !segment_kept(rewrite, index))
-		index++;
-	return index;
 }
 
 /* Returns the segment's header for the new capture. Sets the clock range of the rows to keep. */
@@ -211,7 +179,7 @@ static bool each_row_of_batch(struct names_epoch *epoch, const struct prof_batch
 	return true;
 }
 
-static bool each_row(struct rewrite *rewrite, const struct part *part, unsigned table,
+static bool each_row(struct rewrite *rewrite, const struct rewrite_part *part, unsigned table,
 		     each_row_function *row, void *data, GError **error)
 {
 	const struct prof_cursor_options options = { .table = table,
@@ -227,7 +195,8 @@ static bool each_row_of_segment(struct rewrite *rewrite, const struct prof_segme
 				unsigned table, each_row_function *row, void *data, GError **error)
 {
 	for (guint i = 0; i < rewrite->parts->len; i++) {
-		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
+		const struct rewrite_part *part =
+			&g_array_index(rewrite->parts, struct rewrite_part, i);
 
 		if (part->segment == segment->number &&
 		    !each_row(rewrite, part, table, row, data, error))
@@ -300,7 +269,7 @@ static void note_state(struct rewrite *rewrite, struct names_epoch *epoch,
 		state.state = (uint32_t)array_number_or(&columns[PROF_SWITCH_STATE], row,
 							PROF_SWITCH_RUNNING);
 	if (state.thread > NAMES_LOST)
-		g_hash_table_replace(rewrite->states, GUINT_TO_POINTER(state.thread),
+		g_hash_table_replace(rewrite->states, GSIZE_TO_POINTER((gsize)state.thread),
 				     g_memdup2(&state, sizeof(state)));
 }
 
@@ -316,30 +285,22 @@ static bool scan_switch(struct rewrite *rewrite, struct names_epoch *epoch,
 	return true;
 }
 
-static gint compare_states(gconstpointer left, gconstpointer right)
-{
-	const struct thread_state *a = *(const struct thread_state *const *)left,
-				  *b = *(const struct thread_state *const *)right;
-
-	return a->thread < b->thread ? -1 : a->thread > b->thread;
-}
-
 /* Writes a row for each thread that is on no CPU at that time. */
 static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
 {
-	g_autoptr(GPtrArray) all = g_ptr_array_new();
+	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct thread_state));
 	struct row_copier *copier = &rewrite->copier;
-	struct thread_state *state;
+	const struct thread_state *state;
 	GHashTableIter iter;
+	gpointer thread;
 	bool ok = true;
 
 	g_hash_table_iter_init(&iter, rewrite->states);
-	while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&state))
+	while (g_hash_table_iter_next(&iter, &thread, (gpointer *)&state))
 		if (state->state != PROF_SWITCH_RUNNING &&
-		    !g_hash_table_contains(rewrite->exited_threads,
-					   GUINT_TO_POINTER(state->thread)))
-			g_ptr_array_add(all, state);
-	g_ptr_array_sort(all, compare_states);
+		    !g_hash_table_contains(rewrite->exited_threads, thread))
+			g_array_append_vals(all, state, 1);
+	g_array_sort(all, sorted_compare);
 	for (guint i = 0; ok && i < all->len; i++) {
 		struct prof_value values[PROF_MAX_COLUMNS] = {
 			[PROF_SWITCH_TIME] = PROF_NUMBER(time),
@@ -347,13 +308,12 @@ static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
 			[PROF_SWITCH_START] = PROF_NUMBER(time),
 		};
 
-		state = all->pdata[i];
+		state = &g_array_index(all, struct thread_state, i);
 		row_copier_use(copier, state->epoch);
 		values[PROF_SWITCH_THREAD] =
 			PROF_NUMBER(row_copier_id(copier, PROF_TABLE_THREAD, state->id));
 		values[PROF_SWITCH_STATE] = PROF_NUMBER(state->state);
-		ok = row_copier_add(copier, row_copier_table(copier, PROF_TABLE_SWITCH), values,
-				    error);
+		ok = row_copier_add(copier, PROF_TABLE_SWITCH, values, error);
 	}
 	return ok;
 }
@@ -364,12 +324,13 @@ static gboolean is_not_alive(gpointer key, gpointer value, gpointer data)
 	return !g_hash_table_contains(((struct rewrite *)data)->alive_threads, key);
 }
 
-static bool begin_states(struct rewrite *rewrite, const struct prof_segment *segment,
-			 GError **error)
+/* Writes what a slice needs from before its start: the blocks that are live and the threads that
+ * are on no CPU then. */
+static bool begin_slice(struct rewrite *rewrite, const struct prof_segment *segment, GError **error)
 {
-	if (rewrite->start <= segment->start_monotonic_ns)
-		return true;
-	if (!each_row_of_segment(rewrite, segment, PROF_TABLE_SWITCH, scan_switch, NULL, error))
+	if (!rewrite_heaps_copy(rewrite->from, segment->number, rewrite->start, rewrite->parts,
+				&rewrite->copier, error) ||
+	    !each_row_of_segment(rewrite, segment, PROF_TABLE_SWITCH, scan_switch, NULL, error))
 		return false;
 	g_hash_table_foreach_remove(rewrite->states, is_not_alive, rewrite);
 	return write_states(rewrite, rewrite->start, error);
@@ -413,20 +374,15 @@ static void follow_row(struct rewrite *rewrite, unsigned table, struct names_epo
 
 /* ---- rows to keep ---------------------------------------------------------------------------- */
 
-struct table_copy {
-	size_t table; /* index */
-	const struct prof_table_def *def;
-};
-
 /* Returns whether the slice needs a row from before its start. */
-static bool state_stays(struct rewrite *rewrite, const struct table_copy *copy,
+static bool state_stays(struct rewrite *rewrite, const struct prof_table_def *def,
 			struct names_epoch *epoch, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *c = batch->columns;
 	uint32_t process;
 
 	static_assert((int)PROF_JIT_PROCESS == (int)PROF_MAPPING_PROCESS, "columns");
-	switch (copy->def->id) {
+	switch (def->id) {
 	case PROF_TABLE_LOSS:
 		return array_number_or(&c[PROF_LOSS_TIME_END], row, 0) >= rewrite->start;
 	case PROF_TABLE_TASK:
@@ -454,21 +410,21 @@ static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batc
 }
 
 /* Must be decided before the rows that the row refers to are copied. */
-static bool row_stays(struct rewrite *rewrite, const struct table_copy *copy,
+static bool row_stays(struct rewrite *rewrite, const struct prof_table_def *def,
 		      struct names_epoch *epoch, const struct prof_batch *batch, size_t row)
 {
 	uint64_t time;
 
-	if (copy->def->id == PROF_TABLE_METADATA)
+	if (def->id == PROF_TABLE_METADATA)
 		return metadata_stays(rewrite, batch, row);
-	if (!(copy->def->flags & PROF_TABLE_TIMED))
+	if (!(def->flags & PROF_TABLE_TIMED))
 		return true;
 	time = array_number_or(&batch->columns[0], row, 0);
-	if (copy->def->id == PROF_TABLE_SWITCH)
+	if (def->id == PROF_TABLE_SWITCH)
 		return time >= rewrite->start && array_number_or(&batch->columns[PROF_SWITCH_START],
 								 row, time) <= rewrite->end;
 	if (time < rewrite->start)
-		return state_stays(rewrite, copy, epoch, batch, row);
+		return state_stays(rewrite, def, epoch, batch, row);
 	return time <= rewrite->end;
 }
 
@@ -478,20 +434,20 @@ static uint64_t in_slice(const struct rewrite *rewrite, uint64_t time)
 }
 
 /* Fits a row that is kept into [start, end]. */
-static void fit_row(const struct rewrite *rewrite, const struct table_copy *copy,
+static void fit_row(const struct rewrite *rewrite, const struct prof_table_def *def,
 		    struct prof_value *values)
 {
-	if (!(copy->def->flags & PROF_TABLE_TIMED))
+	if (!(def->flags & PROF_TABLE_TIMED))
 		return;
-	if (copy->def->id == PROF_TABLE_TASK && values[0].number < rewrite->start)
+	if (def->id == PROF_TABLE_TASK && values[0].number < rewrite->start)
 		values[PROF_TASK_EVENT] = PROF_NUMBER(PROF_TASK_EXISTS);
-	if (copy->def->id == PROF_TABLE_SWITCH) {
+	if (def->id == PROF_TABLE_SWITCH) {
 		values[PROF_SWITCH_START].number =
 			MAX_OF(values[PROF_SWITCH_START].number, rewrite->start);
 		if (values[0].number > rewrite->end)
 			values[PROF_SWITCH_STATE] = PROF_NUMBER(PROF_SWITCH_RUNNING);
 	}
-	if (copy->def->id == PROF_TABLE_LOSS)
+	if (def->id == PROF_TABLE_LOSS)
 		values[PROF_LOSS_TIME_END].number =
 			in_slice(rewrite, values[PROF_LOSS_TIME_END].number);
 	/* A clock value of a dropped segment is not valid in this one. */
@@ -549,16 +505,10 @@ static bool date_damages(const struct prof_chunk *chunk, void *data, GError **er
 	return true;
 }
 
-static gint compare_offsets(gconstpointer left, gconstpointer right)
-{
-	const struct damage_row *a = left, *b = right;
-
-	return a->offset < b->offset ? -1 : a->offset > b->offset;
-}
-
 static bool date_all(struct rewrite *rewrite, GError **error)
 {
 	const struct prof_segment *segments = rewrite->from->segments;
+	const struct prof_chunk end = { .offset = UINT64_MAX, .t_max = 1 };
 	struct dating dating = { .damages = rewrite->damages };
 
 	if (rewrite->damages->len == 0)
@@ -567,16 +517,10 @@ static bool date_all(struct rewrite *rewrite, GError **error)
 		dating.now.segment = segments[0].number;
 		dating.now.time = segments[0].start_monotonic_ns;
 	}
-	g_array_sort(rewrite->damages, compare_offsets);
+	g_array_sort(rewrite->damages, sorted_compare);
 	if (!capture_each_chunk(rewrite->from, 0, date_damages, &dating, error))
 		return false;
-	for (; dating.next < dating.damages->len; dating.next++) {
-		struct damage_row *row =
-			&g_array_index(dating.damages, struct damage_row, dating.next);
-
-		row->segment = dating.now.segment;
-		row->time = row->time_end = dating.now.time;
-	}
+	(void)date_damages(&end, &dating, NULL);
 	g_array_sort(rewrite->damages, compare_damages);
 	return true;
 }
@@ -612,16 +556,16 @@ static bool list_damages(struct rewrite *rewrite, GError **error)
 
 static bool add_damage(struct rewrite *rewrite, const struct damage_row *row, GError **error)
 {
-	struct prof_value values[PROF_MAX_COLUMNS] = { 0 };
+	const struct prof_value values[PROF_MAX_COLUMNS] = {
+		[PROF_LOSS_TIME] = PROF_NUMBER(in_slice(rewrite, row->time)),
+		[PROF_LOSS_TIME_END] = PROF_NUMBER(in_slice(rewrite, row->time_end)),
+		[PROF_LOSS_STREAM] = PROF_BYTES(row->stream, strlen(row->stream)),
+		[PROF_LOSS_CAUSE] = PROF_NUMBER(PROF_LOSS_FILE_DAMAGE),
+		[PROF_LOSS_COUNT] = PROF_NUMBER(row->count),
+		[PROF_LOSS_BYTES] = PROF_NUMBER(row->bytes),
+	};
 
-	values[PROF_LOSS_TIME] = PROF_NUMBER(in_slice(rewrite, row->time));
-	values[PROF_LOSS_TIME_END] = PROF_NUMBER(in_slice(rewrite, row->time_end));
-	values[PROF_LOSS_STREAM] = PROF_BYTES(row->stream, strlen(row->stream));
-	values[PROF_LOSS_CAUSE] = PROF_NUMBER(PROF_LOSS_FILE_DAMAGE);
-	values[PROF_LOSS_COUNT] = PROF_NUMBER(row->count);
-	values[PROF_LOSS_BYTES] = PROF_NUMBER(row->bytes);
-	return row_copier_add(&rewrite->copier, row_copier_table(&rewrite->copier, PROF_TABLE_LOSS),
-			      values, error);
+	return row_copier_add(&rewrite->copier, PROF_TABLE_LOSS, values, error);
 }
 
 /* Adds the loss rows that belong before a time of a segment. */
@@ -657,18 +601,7 @@ static bool add_metadata(struct rewrite *rewrite, const char *key, const char *v
 		[PROF_METADATA_VALUE] = PROF_BYTES(value, strlen(value)),
 	};
 
-	return row_copier_add(&rewrite->copier,
-			      row_copier_table(&rewrite->copier, PROF_TABLE_METADATA), values,
-			      error);
-}
-
-/* Records the source of the new capture. */
-static bool add_origin(struct rewrite *rewrite, GError **error)
-{
-	g_autofree char *file = g_path_get_basename(rewrite->from->file);
-
-	return (!rewrite->is_damaged || add_metadata(rewrite, "damaged", file, error)) &&
-	       (!rewrite->options->timed || add_metadata(rewrite, "slice", file, error));
+	return row_copier_add(&rewrite->copier, PROF_TABLE_METADATA, values, error);
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */
@@ -676,35 +609,35 @@ static bool add_origin(struct rewrite *rewrite, GError **error)
 static bool copy_row(struct rewrite *rewrite, struct names_epoch *epoch,
 		     const struct prof_batch *batch, size_t row, void *data, GError **error)
 {
-	struct table_copy *copy = data;
+	const struct prof_table_def *def = data;
 	CLEANUP_ROW struct copied_row copied = { .n_lists = 0 };
 	bool ok = true;
 
-	if (row_stays(rewrite, copy, epoch, batch, row)) {
-		row_copier_translate(&rewrite->copier, copy->table, batch->columns, row, &copied);
-		fit_row(rewrite, copy, copied.values);
-		if (copy->def->id == PROF_TABLE_LOSS)
+	if (row_stays(rewrite, def, epoch, batch, row)) {
+		row_copier_translate(&rewrite->copier, def, batch->columns, row, &copied);
+		fit_row(rewrite, def, copied.values);
+		if (def->id == PROF_TABLE_LOSS)
 			ok = add_damages(rewrite, batch->segment, copied.values[0].number, error);
-		ok = ok && row_copier_add(&rewrite->copier, copy->table, copied.values, error);
+		ok = ok && row_copier_add(&rewrite->copier, def->id, copied.values, error);
 		rewrite->rows++;
 	}
-	if (copy->def->id == PROF_TABLE_TASK)
+	if (def->id == PROF_TABLE_TASK)
 		rewrite->task_row++;
-	follow_row(rewrite, copy->def->id, epoch, batch, row);
+	follow_row(rewrite, def->id, epoch, batch, row);
 	return ok;
 }
 
 /* Dictionary rows are copied with the rows that refer to them. */
-static bool copy_part(struct rewrite *rewrite, const struct part *part, GError **error)
+static bool copy_part(struct rewrite *rewrite, const struct rewrite_part *part, GError **error)
 {
 	row_copier_use(&rewrite->copier, part->epoch);
 	for (size_t i = 0; i < rewrite->copier.n_tables; i++) {
-		struct table_copy copy = { .table = i, .def = rewrite->copier.tables[i] };
+		const struct prof_table_def *def = rewrite->copier.tables[i];
 
-		if ((copy.def->flags & PROF_TABLE_DICTIONARY) ||
-		    (rewrite->before && copy.def->id != PROF_TABLE_METADATA))
+		if ((def->flags & PROF_TABLE_DICTIONARY) ||
+		    (rewrite->before && def->id != PROF_TABLE_METADATA))
 			continue;
-		if (!each_row(rewrite, part, copy.def->id, copy_row, &copy, error))
+		if (!each_row(rewrite, part, def->id, copy_row, (void *)def, error))
 			return false;
 	}
 	return true;
@@ -716,7 +649,7 @@ static bool next_epoch(struct rewrite *rewrite, GError **error)
 	return new_capture_next_epoch(&rewrite->to, error);
 }
 
-static bool epoch_is_full(const struct rewrite *rewrite, const struct part *part)
+static bool epoch_is_full(const struct rewrite *rewrite, const struct rewrite_part *part)
 {
 	for (size_t i = 0; i < rewrite->to.n_tables; i++) {
 		const struct new_table *table = &rewrite->to.tables[i];
@@ -730,9 +663,9 @@ static bool epoch_is_full(const struct rewrite *rewrite, const struct part *part
 }
 
 /* Switches to the part's segment, and to an epoch with room for the part. */
-static bool enter_part(struct rewrite *rewrite, const struct part *part, GError **error)
+static bool enter_part(struct rewrite *rewrite, const struct rewrite_part *part, size_t index,
+		       GError **error)
 {
-	size_t index = segment_index(rewrite, part->segment);
 	struct prof_segment segment;
 
 	if (index != SIZE_MAX && &rewrite->from->segments[index] != rewrite->segment) {
@@ -750,16 +683,15 @@ static bool enter_part(struct rewrite *rewrite, const struct part *part, GError 
 
 static bool copy_parts(struct rewrite *rewrite, GError **error)
 {
-	size_t first = first_kept(rewrite);
-
 	for (guint i = 0; i < rewrite->parts->len; i++) {
-		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
+		const struct rewrite_part *part =
+			&g_array_index(rewrite->parts, struct rewrite_part, i);
 		size_t index = segment_index(rewrite, part->segment);
 
-		if (index != SIZE_MAX && index > first && !segment_kept(rewrite, index))
+		if (index != SIZE_MAX && index > rewrite->first && !segment_kept(rewrite, index))
 			continue;
-		rewrite->before = index != SIZE_MAX && index < first;
-		if (!rewrite->before && i > 0 && !enter_part(rewrite, part, error))
+		rewrite->before = index != SIZE_MAX && index < rewrite->first;
+		if (!rewrite->before && i > 0 && !enter_part(rewrite, part, index, error))
 			return false;
 		if (!copy_part(rewrite, part, error))
 			return false;
@@ -793,7 +725,8 @@ static bool copy_symbols(struct rewrite *rewrite, GError **error)
 	if (!next_epoch(rewrite, error))
 		return false;
 	for (guint i = 0; i < rewrite->parts->len; i++) {
-		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
+		const struct rewrite_part *part =
+			&g_array_index(rewrite->parts, struct rewrite_part, i);
 
 		row_copier_use(&rewrite->copier, part->epoch);
 		for (size_t j = 0; j < ARRAY_SIZE(tables); j++)
@@ -803,47 +736,37 @@ static bool copy_symbols(struct rewrite *rewrite, GError **error)
 	return true;
 }
 
-/* Writes the blocks that were allocated before the slice and are live when it begins. */
-static bool write_heaps(struct rewrite *rewrite, const struct prof_segment *segment, GError **error)
-{
-	struct rewrite_heaps *heaps;
-	bool ok = true;
-
-	if (rewrite->start <= segment->start_monotonic_ns)
-		return true;
-	heaps = rewrite_heaps_new(rewrite->from, rewrite->start);
-	for (guint i = 0; ok && i < rewrite->parts->len; i++) {
-		const struct part *part = &g_array_index(rewrite->parts, struct part, i);
-
-		if (part->segment == segment->number)
-			ok = rewrite_heaps_read(heaps, part->segment, part->epoch, error);
-	}
-	ok = ok && rewrite_heaps_write(heaps, &rewrite->copier, error);
-	rewrite_heaps_free(heaps);
-	return ok;
-}
-
 /* ---- run ------------------------------------------------------------------------------------- */
 
 static bool run(struct rewrite *rewrite, int fd, GError **error)
 {
 	static const struct prof_segment unknown = { .number = 1 };
 	struct capture *from = rewrite->from;
-	const struct prof_segment *first = from->n_segments ? &from->segments[first_kept(rewrite)]
-							    : &unknown;
-	struct prof_segment segment = use_segment(rewrite, first);
+	const struct prof_segment *first;
+	g_autofree char *name = g_path_get_basename(from->file);
+	struct prof_segment segment;
 	size_t n;
 	const struct prof_table_def *const *tables = prof_reader_tables(from->reader, &n);
 
+	while (rewrite->first + 1 < from->n_segments && !segment_kept(rewrite, rewrite->first))
+		rewrite->first++;
+	first = from->n_segments ? &from->segments[rewrite->first] : &unknown;
+	segment = use_segment(rewrite, first);
+	if (!capture_each_chunk(from, 0, list_part, rewrite->parts, error))
+		return false;
+	g_array_sort(rewrite->parts, sorted_compare);
 	if (rewrite->options->timed && !find_alive(rewrite, first, error))
 		return false;
 	if (!new_capture_init(&rewrite->to, fd, rewrite->options->file, tables, n, &segment, error))
 		return false;
 	row_copier_init(&rewrite->copier, from, &rewrite->to);
-	return list_damages(rewrite, error) && write_heaps(rewrite, first, error) &&
-	       begin_states(rewrite, first, error) && copy_parts(rewrite, error) &&
-	       add_origin(rewrite, error) && copy_symbols(rewrite, error) &&
-	       new_capture_finish(&rewrite->to, error);
+	return list_damages(rewrite, error) &&
+	       (rewrite->start <= first->start_monotonic_ns ||
+		begin_slice(rewrite, first, error)) &&
+	       copy_parts(rewrite, error) &&
+	       (!rewrite->is_damaged || add_metadata(rewrite, "damaged", name, error)) &&
+	       (!rewrite->options->timed || add_metadata(rewrite, "slice", name, error)) &&
+	       copy_symbols(rewrite, error) && new_capture_finish(&rewrite->to, error);
 }
 
 bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options *options,
@@ -858,8 +781,8 @@ bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options 
 	rewrite.alive_threads = g_hash_table_new(NULL, NULL);
 	rewrite.exited_threads = g_hash_table_new(NULL, NULL);
 	rewrite.states = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-	rewrite.parts = g_array_new(FALSE, TRUE, sizeof(struct part));
-	ok = list_parts(&rewrite, error) && run(&rewrite, fd, error);
+	rewrite.parts = g_array_new(FALSE, TRUE, sizeof(struct rewrite_part));
+	ok = run(&rewrite, fd, error);
 	if (ok)
 		*ret_result = (struct rewrite_result){ .rows = rewrite.rows,
 						       .lost = rewrite.copier.lost };

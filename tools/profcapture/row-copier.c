@@ -19,8 +19,6 @@
 #define BUSY (NEW_CAPTURE_LOST - 1)
 #define MAX_DEPTH 32
 
-static uint32_t copy_id(struct row_copier *copier, unsigned table_id, uint64_t id, unsigned depth);
-
 void copied_row_done(struct copied_row *row)
 {
 	for (unsigned i = 0; i < row->n_lists; i++)
@@ -89,8 +87,9 @@ static struct copied_dictionary *dictionary_of(struct row_copier *copier, size_t
 	return dictionary;
 }
 
-/* Tables are sorted by id, from 1 on and nearly without gaps, so the search rarely takes a step. */
-size_t row_copier_table(const struct row_copier *copier, unsigned id)
+/* Returns the index of a table, or SIZE_MAX: captures of a later version may lack it. Tables are
+ * sorted by id, from 1 on and nearly without gaps, so the search rarely takes a step. */
+static size_t index_of(const struct row_copier *copier, unsigned id)
 {
 	size_t i = MIN_OF(copier->n_tables, (size_t)id);
 
@@ -104,7 +103,7 @@ size_t row_copier_table(const struct row_copier *copier, unsigned id)
 static struct prof_value translate_list(struct row_copier *copier,
 					const struct prof_column_def *column,
 					const struct prof_array *array, size_t row,
-					struct copied_row *copied, unsigned depth)
+					struct copied_row *copied)
 {
 	uint64_t start = array->offsets[row], n = array->offsets[row + 1] - start;
 	uint64_t *items;
@@ -114,14 +113,14 @@ static struct prof_value translate_list(struct row_copier *copier,
 	items = g_new(uint64_t, n + 1);
 	copied->lists[copied->n_lists++] = items;
 	for (uint64_t i = 0; i < n; i++)
-		items[i] = copy_id(copier, column->ref, array->numbers[start + i], depth);
+		items[i] = row_copier_id(copier, column->ref, array->numbers[start + i]);
 	return PROF_BYTES(items, n);
 }
 
 static struct prof_value translate_value(struct row_copier *copier,
 					 const struct prof_column_def *column,
 					 const struct prof_array *array, size_t row,
-					 struct copied_row *copied, unsigned depth)
+					 struct copied_row *copied)
 {
 	bool nullable = column->flags & PROF_COLUMN_NULLABLE;
 
@@ -131,9 +130,9 @@ static struct prof_value translate_value(struct row_copier *copier,
 		return PROF_BYTES(array->bytes + array->offsets[row],
 				  array->offsets[row + 1] - array->offsets[row]);
 	if (column->flags & PROF_COLUMN_LIST)
-		return translate_list(copier, column, array, row, copied, depth);
+		return translate_list(copier, column, array, row, copied);
 	if (column->type == PROF_TYPE_REF)
-		return PROF_NUMBER(copy_id(copier, column->ref, array->numbers[row], depth));
+		return PROF_NUMBER(row_copier_id(copier, column->ref, array->numbers[row]));
 	return PROF_NUMBER(array->numbers[row]);
 }
 
@@ -150,36 +149,18 @@ static bool is_bad_parent(const struct prof_table_def *def, unsigned column,
 	       array_number_or(parents, row, 0) >= array_number_or(ids, row, 1);
 }
 
-static void translate(struct row_copier *copier, size_t table, const struct prof_array *columns,
-		      size_t row, struct copied_row *ret_row, unsigned depth)
+void row_copier_translate(struct row_copier *copier, const struct prof_table_def *def,
+			  const struct prof_array *columns, size_t row, struct copied_row *ret_row)
 {
-	const struct prof_table_def *def = copier->tables[table];
-
 	ret_row->n_lists = 0;
 	for (unsigned i = 0; i < def->n_columns; i++)
 		ret_row->values[i] = is_bad_parent(def, i, &columns[i], &columns[0], row)
 					     ? PROF_NUMBER(NEW_CAPTURE_LOST)
 					     : translate_value(copier, &def->columns[i],
-							       &columns[i], row, ret_row, depth);
-}
-
-void row_copier_translate(struct row_copier *copier, size_t table, const struct prof_array *columns,
-			  size_t row, struct copied_row *ret_row)
-{
-	translate(copier, table, columns, row, ret_row, 0);
+							       &columns[i], row, ret_row);
 }
 
 /* ---- dictionary rows ------------------------------------------------------------------------- */
-
-/* Returns the column by which rows of the table refer to other rows of it, or 0. */
-static unsigned self_column(const struct prof_table_def *def)
-{
-	for (unsigned i = 1; i < def->n_columns; i++)
-		if (def->columns[i].type == PROF_TYPE_REF && def->columns[i].ref == def->id &&
-		    !(def->columns[i].flags & PROF_COLUMN_LIST))
-			return i;
-	return 0;
-}
 
 static void note_image(struct row_copier *copier, uint64_t id)
 {
@@ -197,7 +178,7 @@ static void note_image(struct row_copier *copier, uint64_t id)
 	copier->used_images->data[image] = 1;
 }
 
-static void copy_dictionary_row(struct row_copier *copier, size_t table, size_t row, unsigned depth)
+static void copy_dictionary_row(struct row_copier *copier, size_t table, size_t row)
 {
 	struct copied_dictionary *dictionary = &copier->dictionaries[table];
 	const struct prof_table_def *def = copier->tables[table];
@@ -207,7 +188,9 @@ static void copy_dictionary_row(struct row_copier *copier, size_t table, size_t 
 
 	for (unsigned i = 0; i < def->n_columns; i++)
 		columns[i] = *prof_dictionary_column(dictionary->rows, i);
-	translate(copier, table, columns, row, &copied, depth + 1);
+	copier->depth++;
+	row_copier_translate(copier, def, columns, row, &copied);
+	copier->depth--;
 	if (!copier->error)
 		(void)new_capture_intern(copier->to, table, copied.values, &id, &copier->error);
 	dictionary->ids[row] = id;
@@ -219,13 +202,10 @@ static void copy_dictionary_row(struct row_copier *copier, size_t table, size_t 
 static ssize_t parent_row(const struct copied_dictionary *dictionary,
 			  const struct prof_table_def *def, unsigned column, size_t row)
 {
-	const struct prof_array *parents;
+	const struct prof_array *parents = prof_dictionary_column(dictionary->rows, column);
 	uint64_t parent;
 	ssize_t found;
 
-	if (column == 0)
-		return -1;
-	parents = prof_dictionary_column(dictionary->rows, column);
 	if (!array_number(parents, row, &parent) || parent == 0 ||
 	    is_bad_parent(def, column, parents, prof_dictionary_column(dictionary->rows, 0), row))
 		return -1;
@@ -239,20 +219,24 @@ static GArray *list_chain(struct copied_dictionary *dictionary, const struct pro
 			  size_t row)
 {
 	GArray *chain = g_array_new(FALSE, FALSE, sizeof(size_t));
-	unsigned column = self_column(def);
+	unsigned column = 1;
 	ssize_t next;
 
-	for (;;) {
+	/* The column by which rows of the table refer to other rows of it. */
+	while (column < def->n_columns &&
+	       (def->columns[column].type != PROF_TYPE_REF || def->columns[column].ref != def->id ||
+		(def->columns[column].flags & PROF_COLUMN_LIST)))
+		column++;
+	for (;; row = (size_t)next) {
 		g_array_append_val(chain, row);
 		dictionary->ids[row] = BUSY;
-		next = parent_row(dictionary, def, column, row);
+		next = column < def->n_columns ? parent_row(dictionary, def, column, row) : -1;
 		if (next < 0)
 			return chain;
-		row = (size_t)next;
 	}
 }
 
-static uint32_t copy_id(struct row_copier *copier, unsigned table_id, uint64_t id, unsigned depth)
+uint32_t row_copier_id(struct row_copier *copier, unsigned table_id, uint64_t id)
 {
 	struct copied_dictionary *dictionary;
 	g_autoptr(GArray) chain = NULL;
@@ -261,8 +245,8 @@ static uint32_t copy_id(struct row_copier *copier, unsigned table_id, uint64_t i
 
 	if (id == 0)
 		return 0;
-	table = row_copier_table(copier, table_id);
-	if (table == SIZE_MAX || depth > MAX_DEPTH)
+	table = index_of(copier, table_id);
+	if (table == SIZE_MAX || copier->depth > MAX_DEPTH)
 		return NEW_CAPTURE_LOST;
 	dictionary = dictionary_of(copier, table);
 	row = dictionary->rows ? prof_dictionary_find(dictionary->rows, id) : -1;
@@ -274,13 +258,8 @@ static uint32_t copy_id(struct row_copier *copier, unsigned table_id, uint64_t i
 		return dictionary->ids[row];
 	chain = list_chain(dictionary, copier->tables[table], (size_t)row);
 	for (guint i = chain->len; i > 0; i--)
-		copy_dictionary_row(copier, table, g_array_index(chain, size_t, i - 1), depth);
+		copy_dictionary_row(copier, table, g_array_index(chain, size_t, i - 1));
 	return dictionary->ids[row];
-}
-
-uint32_t row_copier_id(struct row_copier *copier, unsigned table_id, uint64_t id)
-{
-	return copy_id(copier, table_id, id, 0);
 }
 
 bool row_copier_ok(struct row_copier *copier, GError **error)
@@ -291,9 +270,11 @@ bool row_copier_ok(struct row_copier *copier, GError **error)
 	return false;
 }
 
-bool row_copier_add(struct row_copier *copier, size_t table, const struct prof_value *values,
+bool row_copier_add(struct row_copier *copier, unsigned table_id, const struct prof_value *values,
 		    GError **error)
 {
+	size_t table = index_of(copier, table_id);
+
 	return row_copier_ok(copier, error) &&
 	       (table == SIZE_MAX || new_capture_add(copier->to, table, values, error));
 }

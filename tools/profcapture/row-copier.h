@@ -35,6 +35,7 @@ struct row_copier {
 	size_t n_tables;
 	struct copied_dictionary *dictionaries;
 	uint32_t epoch;          /* of the source */
+	unsigned depth;          /* of the references that are being followed */
 	GByteArray *used_images; /* by image index of names: 1 = a row of it was copied */
 	uint64_t lost;           /* references that the source does not define */
 	GError *error;           /* the first error; everything after it is invalid */
@@ -48,17 +49,14 @@ void row_copier_use(struct row_copier *copier, uint32_t epoch);
 /* Must be called when the new capture begins an epoch, because nothing is copied into it yet. */
 void row_copier_forget(struct row_copier *copier);
 
-/* Returns the values of row `row` of a batch of all columns of a table, with references
- * translated. */
-void row_copier_translate(struct row_copier *copier, size_t table, const struct prof_array *columns,
-			  size_t row, struct copied_row *ret_row);
+/* Returns the values of a row of all columns of a table, with references translated. */
+void row_copier_translate(struct row_copier *copier, const struct prof_table_def *def,
+			  const struct prof_array *columns, size_t row, struct copied_row *ret_row);
 /* Returns the new id of a dictionary row. */
 uint32_t row_copier_id(struct row_copier *copier, unsigned table_id, uint64_t id);
 /* Returns whether all went well; moves the error. */
 bool row_copier_ok(struct row_copier *copier, GError **error);
 
-/* Returns the index of a table, or SIZE_MAX: captures of a later version may lack it. */
-size_t row_copier_table(const struct row_copier *copier, unsigned id);
-/* Adds a row whose references are translated to the table of that index, if there is one. */
-bool row_copier_add(struct row_copier *copier, size_t table, const struct prof_value *values,
+/* Adds a row whose references are translated, unless the capture lacks the table. */
+bool row_copier_add(struct row_copier *copier, unsigned table_id, const struct prof_value *values,
 		    GError **error);
