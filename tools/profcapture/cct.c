@@ -84,6 +84,16 @@ static bool is_kernel(enum cct_kind kind)
 	return kind == CCT_KERNEL || kind == CCT_SYSCALL;
 }
 
+static void add_counts(struct cct_node *to, const struct cct_node *node, bool adds_total)
+{
+	to->self += node->self;
+	to->self_count += node->self_count;
+	if (adds_total) {
+		to->total += node->total;
+		to->total_count += node->total_count;
+	}
+}
+
 static uint32_t child_of(struct fold *fold, uint32_t parent, uint32_t function)
 {
 	uint32_t *known = number_map_at(&fold->index, (uint64_t)parent << 32 | function);
@@ -98,18 +108,16 @@ static uint32_t child_of(struct fold *fold, uint32_t parent, uint32_t function)
 
 static void find_hot(struct fold *fold)
 {
-	g_autoptr(GHashTable) selfs = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+	g_autoptr(GArray) selfs = g_array_new(FALSE, TRUE, sizeof(double)); /* by function */
 	double least = HOT_LIBRARY_SHARE * node_at(fold->nodes, 0)->total;
 
 	for (uint32_t i = 1; i < fold->nodes->len; i++) {
 		const struct cct_node *node = node_at(fold->nodes, i);
-		gpointer key = GUINT_TO_POINTER(node->function);
-		double *self = g_hash_table_lookup(selfs, key);
+		double *self;
 
-		if (!self) {
-			self = g_new0(double, 1);
-			g_hash_table_insert(selfs, key, self);
-		}
+		if (node->function >= selfs->len)
+			g_array_set_size(selfs, node->function + 1);
+		self = &g_array_index(selfs, double, node->function);
 		*self += node->self;
 		if (*self >= least && least > 0)
 			*number_map_at(&fold->hot, node->function) = 1;
@@ -147,12 +155,7 @@ static void add_down(struct fold *fold, uint32_t i)
 	uint32_t to = fold->state[i].node = fold_down(fold, i);
 	struct cct_node *target = node_at(fold->folded, to);
 
-	target->self += node->self;
-	target->self_count += node->self_count;
-	if (to != from) {
-		target->total += node->total;
-		target->total_count += node->total_count;
-	}
+	add_counts(target, node, to != from);
 	/* A system call is known only after the frames at the kernel's entry, which then stand
 	 * beside it. */
 	if (to != from && target->parent != from) {
@@ -192,10 +195,7 @@ static void add_inverted(struct fold *fold, uint32_t i)
 		if (target->total == 0 || parent->passed < target->folded)
 			target->folded = parent->passed;
 	}
-	target->self += node->self;
-	target->self_count += node->self_count;
-	target->total += node->total;
-	target->total_count += node->total_count;
+	add_counts(target, node, true);
 }
 
 GArray *cct_fold(const GArray *nodes, const struct cct_options *options)

@@ -75,25 +75,26 @@ static size_t find_old(const struct memory_blocks *blocks, uint64_t number)
 	return at;
 }
 
-static void grow_old(struct memory_blocks *blocks)
+static const struct memory_block_more *more_at(const struct memory_table *table, size_t at)
 {
-	struct memory_table before = blocks->old;
-
-	table_init(&blocks->old, before.n ? before.n * 2 : FIRST_OLD, blocks->wants_more);
-	blocks->old.used = before.used;
-	for (size_t i = 0; i < before.n; i++)
-		if (before.blocks[i].number)
-			put(&blocks->old, find_old(blocks, before.blocks[i].number),
-			    &before.blocks[i], before.more ? &before.more[i] : NULL);
-	table_done(&before);
+	return table->more ? &table->more[at] : NULL;
 }
 
 /* The block must not be in the table. */
 static void add_old(struct memory_blocks *blocks, const struct memory_block *block,
 		    const struct memory_block_more *more)
 {
-	if ((blocks->old.used + 1) * 4 > blocks->old.n * 3)
-		grow_old(blocks);
+	if ((blocks->old.used + 1) * 4 > blocks->old.n * 3) {
+		struct memory_table before = blocks->old;
+
+		table_init(&blocks->old, before.n ? before.n * 2 : FIRST_OLD, blocks->wants_more);
+		blocks->old.used = before.used;
+		for (size_t i = 0; i < before.n; i++)
+			if (before.blocks[i].number)
+				put(&blocks->old, find_old(blocks, before.blocks[i].number),
+				    &before.blocks[i], more_at(&before, i));
+		table_done(&before);
+	}
 	put(&blocks->old, find_old(blocks, block->number), block, more);
 	blocks->old.used++;
 }
@@ -109,7 +110,7 @@ static void remove_old(struct memory_blocks *blocks, size_t hole)
 
 		if (((at - home) & mask) < ((at - hole) & mask))
 			continue;
-		put(old, hole, &old->blocks[at], old->more ? &old->more[at] : NULL);
+		put(old, hole, &old->blocks[at], more_at(old, at));
 		hole = at;
 	}
 	old->blocks[hole].number = 0;
@@ -117,26 +118,6 @@ static void remove_old(struct memory_blocks *blocks, size_t hole)
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
-
-static const struct memory_block_more *more_at(const struct memory_table *table, size_t at)
-{
-	return table->more ? &table->more[at] : NULL;
-}
-
-static void grow_recent(struct memory_blocks *blocks)
-{
-	struct memory_table before = blocks->recent;
-
-	table_init(&blocks->recent, before.n ? before.n * 4 : FIRST_RECENT, blocks->wants_more);
-	blocks->recent.used = before.used;
-	blocks->moved = 0;
-	/* Numbers that differ modulo the old length do modulo the new one. */
-	for (size_t i = 0; i < before.n; i++)
-		if (before.blocks[i].number)
-			put(&blocks->recent, before.blocks[i].number & (blocks->recent.n - 1),
-			    &before.blocks[i], more_at(&before, i));
-	table_done(&before);
-}
 
 /* The block's number must be in neither table. */
 static void add_new(struct memory_blocks *blocks, const struct memory_block *block,
@@ -164,10 +145,21 @@ bool memory_blocks_add(struct memory_blocks *blocks, const struct memory_block *
 	struct memory_block_more unused;
 	bool was_there = block->number <= blocks->highest &&
 			 memory_blocks_take(blocks, block->number, ret_old, &unused);
+	struct memory_table before = blocks->recent;
 
-	if (blocks->recent.n == 0 ||
-	    (blocks->moved > blocks->recent.n && blocks->recent.n < MOST_RECENT))
-		grow_recent(blocks);
+	if (before.n == 0 || (blocks->moved > before.n && before.n < MOST_RECENT)) {
+		table_init(&blocks->recent, before.n ? before.n * 4 : FIRST_RECENT,
+			   blocks->wants_more);
+		blocks->recent.used = before.used;
+		blocks->moved = 0;
+		/* Numbers that differ modulo the old length do modulo the new one. */
+		for (size_t i = 0; i < before.n; i++)
+			if (before.blocks[i].number)
+				put(&blocks->recent,
+				    before.blocks[i].number & (blocks->recent.n - 1),
+				    &before.blocks[i], more_at(&before, i));
+		table_done(&before);
+	}
 	if (block->number > blocks->highest)
 		blocks->highest = block->number;
 	add_new(blocks, block, more);

@@ -158,9 +158,8 @@ static void note_peak(struct count *count, int64_t time_ns)
 	memory->all.peak_ns = time_ns;
 	memory->all.has_peak_time = true;
 	for (guint i = 0; i < count->changed->len; i++) {
-		struct memory_counts *of =
-			&g_array_index(memory->entities, struct memory_counts,
-				       g_array_index(count->changed, uint32_t, i));
+		struct memory_counts *of = memory_counts_at(
+			memory->entities, g_array_index(count->changed, uint32_t, i));
 
 		of->peak_bytes = of->now_bytes;
 		of->is_changed = false;
@@ -187,7 +186,7 @@ static void begin(struct count *count, int64_t time_ns)
 	count->has_begun = true;
 	note_peak(count, time_ns);
 	for (guint i = 0; i < processes->len; i++) {
-		struct memory_counts *process = &g_array_index(processes, struct memory_counts, i);
+		struct memory_counts *process = memory_counts_at(processes, i);
 
 		if (process->is_there)
 			note_process_peak(process, time_ns);
@@ -343,30 +342,6 @@ static void allocated(const struct memory_event *event, const struct memory_live
 		note_process_peak(process, event->time_ns);
 }
 
-static bool is_temporary(const struct memory *memory, const struct memory_event *event,
-			 const struct memory_live *live)
-{
-	uint64_t since = live->more.since;
-
-	if (!memory_knows_temporary(memory))
-		return false;
-	if (memory->within_ns != UINT64_MAX)
-		return event->time >= since && event->time - since <= memory->within_ns;
-	return event->thread == live->block.thread && event->others <= memory->threshold;
-}
-
-static void add_release(struct memory_counts *to, const struct memory_event *event,
-			const struct memory_live *live, bool is_sampled, bool temporary)
-{
-	to->freed_bytes += live->bytes;
-	if (temporary)
-		to->temporary += live->blocks;
-	/* A call to realloc() is sampled independently of the block that it ends. */
-	if (event->is_free && is_sampled && event->kind != PROF_FREE_REALLOC &&
-	    event->kind != PROF_FREE_REALLOCARRAY)
-		add_call(to, event, live->blocks);
-}
-
 /* In a sampled recording, both blocks were sampled independently. */
 static void count_realloc(struct count *count, const struct memory_event *event,
 			  const struct memory_live *live)
@@ -396,20 +371,31 @@ static void released(const struct memory_event *event, const struct memory_live 
 	struct count *count = data;
 	struct memory *memory = count->memory;
 	bool is_sampled = memory_heap_at(&memory->heaps, event->heap)->sampled_bytes > 0;
-	bool temporary = how == MEMORY_FREED && is_temporary(memory, event, live);
+	bool temporary = how == MEMORY_FREED && memory_knows_temporary(memory);
 	enum memory_filter filter = memory_query_of(memory)->filter;
-	bool gets_row = gets_row_at_release(memory);
+	uint64_t since = live->more.since;
 	struct targets to;
 	uint32_t index;
 
 	change(count, live, -1, false);
 	if (!event->is_counted)
 		return;
+	if (memory->within_ns != UINT64_MAX)
+		temporary &= event->time >= since && event->time - since <= memory->within_ns;
+	else
+		temporary &= event->thread == live->block.thread &&
+			     event->others <= memory->threshold;
 	index = releaser(count, event, live);
 	to = targets_of(count, event->heap, index);
-	for (unsigned i = 0; i < to.n; i++)
-		add_release(to.each[i], event, live, is_sampled, temporary);
-	if (to.row && gets_row)
+	for (unsigned i = 0; i < to.n; i++) {
+		to.each[i]->freed_bytes += live->bytes;
+		to.each[i]->temporary += temporary ? live->blocks : 0;
+		/* A call to realloc() is sampled independently of the block that it ends. */
+		if (event->is_free && is_sampled && event->kind != PROF_FREE_REALLOC &&
+		    event->kind != PROF_FREE_REALLOCARRAY)
+			add_call(to.each[i], event, live->blocks);
+	}
+	if (to.row && gets_row_at_release(memory))
 		add_allocation(to.row, live);
 	/* A thread's call was counted when it was made. */
 	if (to.row && event->is_free && !is_sampled &&

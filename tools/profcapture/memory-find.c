@@ -67,18 +67,15 @@ static void account_done(struct account *account)
 static void account_add(struct account *account, uint32_t index, double bytes, double blocks,
 			bool wants_most)
 {
-	guint before = account->flags->len;
+	uint8_t *is_changed;
 
 	memory_sum_add(memory_sum_of(account->now, index), bytes, blocks);
 	if (!wants_most)
 		return;
-	if (index >= before) {
-		g_byte_array_set_size(account->flags, index * 2 + 64);
-		memset(account->flags->data + before, 0, account->flags->len - before);
-	}
-	if (!account->flags->data[index])
+	is_changed = memory_byte_at(account->flags, index);
+	if (!*is_changed)
 		g_array_append_val(account->changed, index);
-	account->flags->data[index] = 1;
+	*is_changed = 1;
 }
 
 static void account_note(struct account *account)
@@ -245,6 +242,12 @@ static void set_peak(struct memory *memory, const struct ledger *ledger)
 
 static void set_live(struct memory *memory, const GArray *processes)
 {
+	memory->all.live_bytes = memory->all.live_blocks = 0;
+	for (guint i = 0; i < memory->processes->len; i++) {
+		struct memory_counts *to = memory_counts_at(memory->processes, i);
+
+		to->live_bytes = to->live_blocks = 0;
+	}
 	for (uint32_t i = 0; i < processes->len; i++) {
 		struct memory_sum sum = memory_sum_at(processes, i);
 		struct memory_counts *to;
@@ -267,13 +270,6 @@ static bool find_at(struct memory *memory, int64_t time_ns, GArray **ret_sums, G
 	ledger_init(&ledger, memory, false);
 	ok = ledger_run(&ledger, 0, time_ns, time_ns, error);
 	if (ok) {
-		memory->all.live_bytes = memory->all.live_blocks = 0;
-		for (guint i = 0; i < memory->processes->len; i++) {
-			struct memory_counts *process =
-				&g_array_index(memory->processes, struct memory_counts, i);
-
-			process->live_bytes = process->live_blocks = 0;
-		}
 		set_live(memory, ledger.processes.now);
 		*ret_sums = g_array_ref(ledger.nodes.now);
 	}
@@ -367,28 +363,27 @@ static void add_most(const struct memory *memory, GArray *stretches, uint32_t he
  * unknown. */
 static void add_tails(const struct memory *memory, GArray *stretches)
 {
-	const struct capture *capture = memory->reader.capture;
+	guint n = stretches->len;
 
-	for (size_t s = 0; s < capture->n_segments; s++) {
-		struct stretch tail = { .segment = capture->segments[s].number,
+	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++) {
+		const struct memory_heap *heap = memory_heap_at(&memory->heaps, i);
+		struct stretch tail = { .segment = heap->segment,
+					.from = UINT64_MAX,
 					.to = UINT64_MAX,
 					.most = INFINITY };
-		bool is_open = false;
+		struct stretch *known;
+		guint at = n;
 
-		for (uint32_t i = 0; i < memory->heaps.heaps->len; i++) {
-			const struct memory_heap *heap = memory_heap_at(&memory->heaps, i);
-
-			if (heap->segment == tail.segment && heap->last && !heap->end &&
-			    memory_heaps_wants(&memory->heaps, i)) {
-				const struct memory_mark *last =
-					memory_mark_at(&memory->heaps, heap->last - 1);
-
-				tail.from = is_open ? MIN_OF(tail.from, last->time) : last->time;
-				is_open = true;
-			}
-		}
-		if (is_open)
+		if (!heap->last || heap->end || !memory_heaps_wants(&memory->heaps, i))
+			continue;
+		while (at < stretches->len &&
+		       g_array_index(stretches, struct stretch, at).segment != heap->segment)
+			at++;
+		if (at == stretches->len)
 			g_array_append_val(stretches, tail);
+		known = &g_array_index(stretches, struct stretch, at);
+		known->from =
+			MIN_OF(known->from, memory_mark_at(&memory->heaps, heap->last - 1)->time);
 	}
 }
 
@@ -580,8 +575,7 @@ static void forget_leaks(struct memory *memory)
 
 	for (size_t a = 0; a < ARRAY_SIZE(arrays); a++)
 		for (guint i = 0; i < arrays[a]->len; i++) {
-			struct memory_counts *counts =
-				&g_array_index(arrays[a], struct memory_counts, i);
+			struct memory_counts *counts = memory_counts_at(arrays[a], i);
 
 			counts->leaked_bytes = counts->leaked_blocks = 0;
 		}

@@ -174,13 +174,7 @@ const char *const memory_end_names[] = { "running", "exit", "killed", "exec" };
 
 static void set_end(struct memory_heaps *heaps, uint32_t process, enum memory_end end)
 {
-	guint before = heaps->ends->len;
-
-	if (before <= process) {
-		g_byte_array_set_size(heaps->ends, process + 64);
-		memset(heaps->ends->data + before, MEMORY_RUNNING, heaps->ends->len - before);
-	}
-	heaps->ends->data[process] = (uint8_t)end;
+	*memory_byte_at(heaps->ends, process) = (uint8_t)end; /* of others: MEMORY_RUNNING */
 }
 
 struct ends {

@@ -206,16 +206,6 @@ static void allocate(struct memory_replay *replay, const struct memory_event *ev
 	}
 }
 
-static void apply(struct memory_replay *replay, const struct memory_event *event)
-{
-	if (event->is_wanted && replay->ops->call)
-		replay->ops->call(event, replay->data);
-	if (!event->is_free)
-		allocate(replay, event);
-	else if (event->block)
-		(void)release(replay, event, event->block, MEMORY_FREED);
-}
-
 static void end_heaps(struct pass *pass, uint64_t before)
 {
 	for (; pass->next_end < pass->ends->len; pass->next_end++) {
@@ -376,6 +366,7 @@ static bool read_rows(struct pass *pass, uint64_t start, GError **error)
 		return false;
 	while ((stream = next_stream(pass))) {
 		struct memory_event event;
+		bool is_skipped;
 
 		if (stream->time > pass->to) {
 			close_stream(stream);
@@ -385,11 +376,16 @@ static bool read_rows(struct pass *pass, uint64_t start, GError **error)
 			if (!make_event(pass, stream, &event, error))
 				return false;
 			end_heaps(pass, event.time);
-			if (!skips_heap(replay, event.heap) &&
-			    (event.heap >= replay->skip_before->len ||
-			     event.time >=
-				     g_array_index(replay->skip_before, uint64_t, event.heap)))
-				apply(replay, &event);
+			is_skipped = skips_heap(replay, event.heap) ||
+				     (event.heap < replay->skip_before->len &&
+				      event.time < g_array_index(replay->skip_before, uint64_t,
+								 event.heap));
+			if (!is_skipped && event.is_wanted && replay->ops->call)
+				replay->ops->call(&event, replay->data);
+			if (!is_skipped && !event.is_free)
+				allocate(replay, &event);
+			else if (!is_skipped && event.block)
+				(void)release(replay, &event, event.block, MEMORY_FREED);
 		}
 		if (!next_row(pass, stream, error))
 			return false;

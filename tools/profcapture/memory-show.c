@@ -150,8 +150,7 @@ static void list_functions(struct memory *memory)
 	if (memory->entities->len < self->len)
 		g_array_set_size(memory->entities, self->len);
 	for (uint32_t i = 0; i < self->len; i++) {
-		struct memory_counts *counts =
-			&g_array_index(memory->entities, struct memory_counts, i);
+		struct memory_counts *counts = memory_counts_at(memory->entities, i);
 		const struct memory_site *site = memory_site_at(&memory->tree, i);
 		uint32_t function = !memory->by_caller ? i
 				    : site->callee     ? site->callee
@@ -202,8 +201,7 @@ static void list_entities(struct memory *memory)
 	enum memory_key by = memory_query_of(memory)->key;
 
 	for (uint32_t i = 0; i < memory->entities->len; i++) {
-		const struct memory_counts *counts =
-			&g_array_index(memory->entities, struct memory_counts, i);
+		const struct memory_counts *counts = memory_counts_at(memory->entities, i);
 		struct memory_line line = { .entity = i, .counts = counts };
 
 		if (!counts->is_there)
@@ -634,23 +632,6 @@ void memory_describe(struct memory *memory)
 	all[NAMES_LOST].comm = NAMES_LOST_TEXT;
 }
 
-static struct memory_about about_of(const struct memory *memory, uint32_t process)
-{
-	return process < memory->about->len
-		       ? g_array_index(memory->about, struct memory_about, process)
-		       : (struct memory_about){ 0 };
-}
-
-const char *memory_excluded(const struct memory *memory, uint32_t process)
-{
-	return about_of(memory, process).excluded;
-}
-
-const char *memory_comm(const struct memory *memory, uint32_t process)
-{
-	return about_of(memory, process).comm;
-}
-
 struct process_rows {
 	const struct memory *memory;
 	GArray *all; /* uint32_t: indexes of processes */
@@ -663,57 +644,44 @@ static void get_process_cell(const void *data, size_t row, unsigned field, struc
 	const struct memory *memory = rows->memory;
 	uint32_t process = g_array_index(rows->all, uint32_t, row);
 	const struct names_process *of = names_process_at(memory->reader.capture->names, process);
-	const struct memory_counts *counts =
-		&g_array_index(memory->processes, struct memory_counts, process);
-	const struct memory_about about = about_of(memory, process);
+	const struct memory_counts *counts = memory_counts_at(memory->processes, process);
+	const char *comm = memory_comm(memory, process), *shown = comm ? comm : "-";
+	const char *excluded = memory_excluded(memory, process);
 	bool known = process > NAMES_LOST;
 	uint64_t lost = 0;
 
-	switch ((enum memory_field)field) {
-	case PID:
-		*ret_cell = known ? cell_uint(of->pid) : cell_unknown();
-		break;
-	case PPID:
-		*ret_cell = known && of->ppid ? cell_uint(of->ppid) : cell_unknown();
-		break;
-	case COMM:
-		*ret_cell = cell_text(about.comm);
-		break;
-	case END:
-		*ret_cell = cell_text(memory_end_names[memory_heaps_end(&memory->heaps, process)]);
-		break;
-	case EXCLUDED:
-		*ret_cell = cell_text(about.excluded);
-		break;
-	case ROW:
-		*ret_cell = cell_own_text(about.excluded
-						  ? g_strdup_printf(_("%s  (not recorded: %s)"),
-								    about.comm ? about.comm : "-",
-								    about.excluded)
-						  : g_strdup(about.comm ? about.comm : "-"));
-		break;
-	default:
-		if (field == LOST) {
-			const struct reader reader = memory_loss_reader(memory);
-			g_autofree char *stream =
-				g_strdup_printf("collector/%" G_GUINT64_FORMAT, of->pid);
+	if (field == LOST) {
+		const struct reader reader = memory_loss_reader(memory);
+		g_autofree char *stream = g_strdup_printf("collector/%" G_GUINT64_FORMAT, of->pid);
 
-			lost = reader_lost_rows(&reader, memory_tables, stream);
-		}
-		/* Numbers of processes that could not be recorded are unknown, not 0. */
-		*ret_cell =
-			rows->is_text && about.excluded
-				? cell_unknown()
-				: counts_cell(counts, counts, memory->has_processes, lost, field);
+		lost = reader_lost_rows(&reader, memory_tables, stream);
 	}
+	if (field == PID)
+		*ret_cell = known ? cell_uint(of->pid) : cell_unknown();
+	else if (field == PPID)
+		*ret_cell = known && of->ppid ? cell_uint(of->ppid) : cell_unknown();
+	else if (field == COMM)
+		*ret_cell = cell_text(comm);
+	else if (field == END)
+		*ret_cell = cell_text(memory_end_names[memory_heaps_end(&memory->heaps, process)]);
+	else if (field == EXCLUDED)
+		*ret_cell = cell_text(excluded);
+	else if (field == ROW)
+		*ret_cell = cell_own_text(
+			excluded ? g_strdup_printf(_("%s  (not recorded: %s)"), shown, excluded)
+				 : g_strdup(shown));
+	else if (rows->is_text && excluded)
+		*ret_cell = cell_unknown(); /* what could not be recorded is not 0 */
+	else
+		*ret_cell = counts_cell(counts, counts, memory->has_processes, lost, field);
 }
 
 static gint compare_processes(gconstpointer left, gconstpointer right, gpointer data)
 {
 	const struct memory *memory = data;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	double by_a = g_array_index(memory->processes, struct memory_counts, a).allocated_bytes;
-	double by_b = g_array_index(memory->processes, struct memory_counts, b).allocated_bytes;
+	double by_a = memory_counts_at(memory->processes, a)->allocated_bytes;
+	double by_b = memory_counts_at(memory->processes, b)->allocated_bytes;
 
 	if (by_a != by_b)
 		return by_a > by_b ? -1 : 1;
@@ -726,7 +694,7 @@ static struct process_rows list_processes(const struct memory *memory)
 				     memory->reader.format == READER_TEXT };
 
 	for (uint32_t i = 0; i < memory->processes->len; i++)
-		if (g_array_index(memory->processes, struct memory_counts, i).is_there)
+		if (memory_counts_at(memory->processes, i)->is_there)
 			g_array_append_val(rows.all, i);
 	if (rows.is_text)
 		g_array_sort_with_data(rows.all, compare_processes, (gpointer)memory);
@@ -1097,8 +1065,7 @@ static void describe_classes(const struct memory *memory, GString *text)
 	double all = 0;
 
 	for (guint i = 0; i < memory->lines->len; i++) {
-		const struct memory_line *line =
-			&g_array_index(memory->lines, struct memory_line, i);
+		const struct memory_line *line = memory_line_at(memory, i);
 
 		all += line->counts->allocations;
 		if (!most || line->counts->allocations > most->counts->allocations)
@@ -1121,8 +1088,7 @@ static void describe_pairs(const struct memory *memory, GString *text)
 	double crossed = 0, all = 0;
 
 	for (guint i = 0; i < memory->lines->len; i++) {
-		const struct memory_line *line =
-			&g_array_index(memory->lines, struct memory_line, i);
+		const struct memory_line *line = memory_line_at(memory, i);
 		const struct memory_pair *pair = pair_at(memory, line->entity);
 
 		all += line->counts->allocations;
@@ -1296,8 +1262,7 @@ static void append_running(const struct memory *memory, GString *text)
 	unsigned running = 0;
 
 	for (uint32_t i = NAMES_LOST + 1; i < memory->processes->len; i++) {
-		const struct memory_counts *process =
-			&g_array_index(memory->processes, struct memory_counts, i);
+		const struct memory_counts *process = memory_counts_at(memory->processes, i);
 
 		running += process->is_there && process->leaked_blocks > 0 &&
 			   memory_heaps_end(&memory->heaps, i) == MEMORY_RUNNING;
@@ -1334,31 +1299,15 @@ static void append_sampling(const struct memory *memory, GString *text)
 			least);
 }
 
-static void print_processes(const struct memory *memory, struct out *out)
+static void print_processes(const struct memory *memory, const struct process_rows *rows,
+			    struct out *out)
 {
-	const struct process_rows rows = list_processes(memory);
-	struct table table = { .rows = rows.all->len, .get = get_process_cell, .data = &rows };
+	struct table table = { .rows = rows->all->len, .get = get_process_cell, .data = rows };
 
 	for (const struct table_column *c = process_columns; c->format; c++)
 		table_add_column(&table, c->field, c->format, _(c->title));
 	out_char(out, '\n');
 	reader_print_table(&memory->reader, out, &table);
-	g_array_unref(rows.all);
-}
-
-/* Returns how many processes there are, and whether none of them could be recorded. */
-static unsigned count_processes(const struct memory *memory, bool *ret_none_recorded)
-{
-	unsigned n = 0, excluded = 0;
-
-	for (uint32_t i = 0; i < memory->processes->len; i++) {
-		if (!g_array_index(memory->processes, struct memory_counts, i).is_there)
-			continue;
-		n++;
-		excluded += memory_excluded(memory, i) != NULL;
-	}
-	*ret_none_recorded = n > 0 && excluded == n;
-	return n;
 }
 
 /* "Suppressed: 6 blocks, 76.2 KiB: libstdc++ pool, stdio buffers (--no-suppressions)." */
@@ -1382,14 +1331,18 @@ void memory_print(struct memory *memory, struct out *out)
 	const struct show show = show_of(memory);
 	const struct table table = table_of(&show);
 	g_autoptr(GString) text = g_string_new(NULL);
+	const struct process_rows processes = list_processes(memory);
+	g_autoptr(GArray) all_processes = processes.all;
 	g_auto(GStrv) lines = NULL;
-	bool none_recorded;
-	unsigned processes = count_processes(memory, &none_recorded);
+	guint excluded = 0;
 
 	print_warnings(memory, out);
-	if (none_recorded) {
+	while (excluded < all_processes->len &&
+	       memory_excluded(memory, g_array_index(all_processes, uint32_t, excluded)))
+		excluded++;
+	if (excluded > 0 && excluded == all_processes->len) {
 		out_text(out, _("No allocations were recorded of any of these processes:\n"));
-		print_processes(memory, out);
+		print_processes(memory, &processes, out);
 		return;
 	}
 	memory_query_of(memory)->describe(memory, text);
@@ -1400,8 +1353,8 @@ void memory_print(struct memory *memory, struct out *out)
 		text_wrap(out, lines[i], 0, 2, memory->reader.columns);
 	if (reader_is_complete(&memory->reader) && !memory->is_incomplete)
 		out_text(out, _("Lost: nothing.\n"));
-	if (memory->view == MEMORY_SUMMARY && processes > 1)
-		print_processes(memory, out);
+	if (memory->view == MEMORY_SUMMARY && all_processes->len > 1)
+		print_processes(memory, &processes, out);
 	if (memory->lines->len > 0)
 		out_char(out, '\n');
 	if (memory->is_tree)

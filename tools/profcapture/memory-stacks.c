@@ -74,19 +74,20 @@ void memory_list_stacks(struct memory *memory)
 	number_map_init(&known);
 	for (uint32_t i = 1; i < tree->nodes->len; i++) {
 		struct memory_sum sum = memory_sum_at(memory->sums, i);
-		struct memory_stack stack = { .start = i, .pool = RUNTIME_POOLS };
+		struct memory_stack stack = { .start = i, .pool = RUNTIME_POOLS }, *same;
+		const struct memory_node *node = memory_node_at(tree, i);
 		uint32_t *index;
 
 		if (sum.blocks == 0)
 			continue;
 		if (!memory->no_suppressions)
 			stack.pool = suppressions_pool(&memory->suppressions, tree, i);
-		while (memory_node_at(tree, stack.start)->parent &&
-		       memory_tree_is_allocator(tree, memory_node_at(tree, stack.start)->function))
-			stack.start = memory_node_at(tree, stack.start)->parent;
-		if (memory_node_at(tree, stack.start)->own) {
-			stack.callee = memory_node_at(tree, stack.start)->callee;
-			stack.start = memory_node_at(tree, stack.start)->own;
+		for (; node->parent && memory_tree_is_allocator(tree, node->function);
+		     node = memory_node_at(tree, stack.start))
+			stack.start = node->parent;
+		if (node->own) {
+			stack.callee = node->callee;
+			stack.start = node->own;
 		}
 		/* A stack without a frame of the program has no trail. */
 		index = number_map_at(&known,
@@ -98,11 +99,9 @@ void memory_list_stacks(struct memory *memory)
 			g_array_append_val(memory->stacks, stack);
 			*index = memory->stacks->len;
 		}
-		stack = g_array_index(memory->stacks, struct memory_stack, *index - 1);
-		stack.sum.bytes += sum.bytes;
-		stack.sum.blocks += sum.blocks;
-		stack.sites++;
-		g_array_index(memory->stacks, struct memory_stack, *index - 1) = stack;
+		same = &g_array_index(memory->stacks, struct memory_stack, *index - 1);
+		memory_sum_add(&same->sum, sum.bytes, sum.blocks);
+		same->sites++;
 	}
 	number_map_done(&known);
 	g_array_sort_with_data(memory->stacks, compare_stacks, memory);
@@ -113,11 +112,16 @@ GArray *memory_stacks_new(void)
 	return g_array_new(FALSE, FALSE, sizeof(struct memory_stack));
 }
 
+static const struct memory_stack *stack_at(const struct memory *memory, guint index)
+{
+	return &g_array_index(memory->stacks, struct memory_stack, index);
+}
+
 static guint shown_of(const struct memory *memory)
 {
-	guint n = memory->stacks->len;
+	uint64_t n = memory->stacks->len;
 
-	return memory->most_stacks ? (guint)MIN_OF(memory->most_stacks, (uint64_t)n) : n;
+	return (guint)(memory->most_stacks ? MIN_OF(memory->most_stacks, n) : n);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -218,8 +222,7 @@ void memory_print_stacks(struct memory *memory, struct out *out)
 	double rest = 0;
 
 	for (guint i = 0; i < n; i++) {
-		const struct memory_stack *stack =
-			&g_array_index(memory->stacks, struct memory_stack, i);
+		const struct memory_stack *stack = stack_at(memory, i);
 		uint64_t blocks = memory_integer(stack->sum.blocks);
 		g_autofree char *count = text_count(blocks), *share = NULL;
 
@@ -239,8 +242,7 @@ void memory_print_stacks(struct memory *memory, struct out *out)
 			widths[c] = MAX_OF(widths[c], text_width(cells->pdata[i * 3 + c]));
 	}
 	for (guint i = 0; i < shown; i++) {
-		const struct memory_stack *stack =
-			&g_array_index(memory->stacks, struct memory_stack, i);
+		const struct memory_stack *stack = stack_at(memory, i);
 
 		for (unsigned c = 0; c < 3; c++) {
 			const char *text = cells->pdata[i * 3 + c];
@@ -276,11 +278,11 @@ void memory_print_stacks(struct memory *memory, struct out *out)
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void write_frame(const struct memory_tree *tree, struct json *json, uint32_t function,
-			bool inlined)
+			uint32_t node)
 {
 	json_begin_object(json, NULL);
 	functions_write(tree->functions, function, json);
-	json_bool(json, "inline", inlined);
+	json_bool(json, "inline", is_inlined(tree, node));
 	json_end(json);
 }
 
@@ -290,8 +292,7 @@ void memory_write_stacks(struct memory *memory, struct json *json)
 
 	json_begin_array(json, "stacks");
 	for (guint i = 0; i < shown_of(memory); i++) {
-		const struct memory_stack *stack =
-			&g_array_index(memory->stacks, struct memory_stack, i);
+		const struct memory_stack *stack = stack_at(memory, i);
 
 		json_begin_object(json, NULL);
 		json_uint(json, "leaked_bytes", memory_integer(stack->sum.bytes));
@@ -301,11 +302,9 @@ void memory_write_stacks(struct memory *memory, struct json *json)
 			    stack->pool < RUNTIME_POOLS ? runtime_pool_name(stack->pool) : NULL);
 		json_begin_array(json, "frames");
 		if (stack->callee)
-			write_frame(tree, json, whole_at(tree, stack->callee),
-				    is_inlined(tree, stack->callee));
+			write_frame(tree, json, whole_at(tree, stack->callee), stack->callee);
 		for (uint32_t up = stack->start; up; up = memory_node_at(tree, up)->parent)
-			write_frame(tree, json, memory_node_at(tree, up)->function,
-				    is_inlined(tree, up));
+			write_frame(tree, json, memory_node_at(tree, up)->function, up);
 		json_end(json);
 		json_end(json);
 	}

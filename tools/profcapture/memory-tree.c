@@ -103,14 +103,8 @@ enum { KIND_KNOWN = 1, KIND_ALLOCATOR = 2, KIND_OWN = 4 };
 static unsigned kind_of(struct memory_tree *tree, uint32_t function)
 {
 	const struct function *f = functions_at(tree->functions, function);
-	guint before = tree->kinds->len;
-	uint8_t *kind;
+	uint8_t *kind = memory_byte_at(tree->kinds, function);
 
-	if (before <= function) {
-		g_byte_array_set_size(tree->kinds, function * 2 + 64);
-		memset(tree->kinds->data + before, 0, tree->kinds->len - before);
-	}
-	kind = &tree->kinds->data[function];
 	if (*kind == 0) {
 		*kind = KIND_KNOWN;
 		if (is_allocator(tree, f->name))
@@ -136,24 +130,22 @@ static uint32_t whole_at(const struct memory_tree *tree, uint32_t node)
 /* Sets the site of a node that blocks count for. */
 static void set_site(struct memory_tree *tree, uint32_t index)
 {
-	struct memory_node *node = &g_array_index(tree->nodes, struct memory_node, index);
-	uint32_t at = index, *known;
+	const struct memory_node *at = memory_node_at(tree, index);
 	struct memory_site site;
+	uint32_t *known;
 
-	while (memory_node_at(tree, at)->parent &&
-	       (kind_of(tree, memory_node_at(tree, at)->function) & KIND_ALLOCATOR))
-		at = memory_node_at(tree, at)->parent;
-	site = (struct memory_site){ .place = memory_node_at(tree, at)->function };
-	if (memory_node_at(tree, at)->own == 0) {
+	while (at->parent && memory_tree_is_allocator(tree, at->function))
+		at = memory_node_at(tree, at->parent);
+	if (at->own == 0) {
 		/* Without own code, the function that allocates says most. */
-		site.callee = whole_at(tree, at);
+		site = (struct memory_site){ .callee =
+						     functions_whole(tree->functions, at->function),
+					     .place = at->function };
 	} else {
-		uint32_t own = memory_node_at(tree, at)->own;
-		uint32_t callee = memory_node_at(tree, at)->callee;
-
-		site.callee = callee ? whole_at(tree, callee) : FUNCTION_NO_STACK;
-		site.own = whole_at(tree, own);
-		site.place = memory_node_at(tree, own)->function;
+		site = (struct memory_site){ .callee = at->callee ? whole_at(tree, at->callee)
+								  : FUNCTION_NO_STACK,
+					     .own = whole_at(tree, at->own),
+					     .place = memory_node_at(tree, at->own)->function };
 	}
 	known = number_map_at(&tree->site_index, (uint64_t)site.callee << 32 | site.own);
 	if (*known == 0) {
@@ -162,7 +154,7 @@ static void set_site(struct memory_tree *tree, uint32_t index)
 	} else if (memory_site_at(tree, *known - 1)->place != site.place) {
 		g_array_index(tree->sites, struct memory_site, *known - 1).place = 0;
 	}
-	node->site = *known - 1;
+	g_array_index(tree->nodes, struct memory_node, index).site = *known - 1;
 }
 
 static uint32_t get_node(struct memory_tree *tree, uint32_t parent, uint32_t function)

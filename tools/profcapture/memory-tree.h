@@ -13,6 +13,8 @@
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/stacks.h"
 
+#include <string.h>
+
 #define MEMORY_NODE_NONE 1u
 #define MEMORY_NODE_LOST 2u
 
@@ -101,6 +103,18 @@ void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums,
 			     GArray *total);
 /* Returns a copy in which each node's sum includes those of its callees. */
 GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums);
+
+/* Returns the byte at an index; new ones are 0. */
+static inline uint8_t *memory_byte_at(GByteArray *bytes, uint32_t index)
+{
+	guint before = bytes->len;
+
+	if (index >= before) {
+		g_byte_array_set_size(bytes, index * 2 + 64);
+		memset(bytes->data + before, 0, bytes->len - before);
+	}
+	return &bytes->data[index];
+}
 
 static inline struct memory_sum memory_sum_at(const GArray *sums, uint32_t index)
 {

@@ -181,15 +181,23 @@ struct memory {
 	struct json json;
 };
 
+static inline struct memory_counts *memory_counts_at(const GArray *all, uint32_t entity)
+{
+	return &((struct memory_counts *)(void *)all->data)[entity];
+}
+
+/* Returns the counts of an entity; a new one is added. */
 static inline struct memory_counts *memory_counts_of(GArray *all, uint32_t entity)
 {
-	struct memory_counts *counts;
-
 	if (entity >= all->len)
 		g_array_set_size(all, entity + 1);
-	counts = &((struct memory_counts *)(void *)all->data)[entity];
-	counts->is_there = true;
-	return counts;
+	memory_counts_at(all, entity)->is_there = true;
+	return memory_counts_at(all, entity);
+}
+
+static inline const struct memory_line *memory_line_at(const struct memory *memory, uint32_t index)
+{
+	return &((const struct memory_line *)(void *)memory->lines->data)[index];
 }
 
 /* Returns whether temporary blocks are known. A sampled recording skips allocations, so block
@@ -255,8 +263,15 @@ bool memory_read_warnings(struct memory *memory, GError **error);
 /* Fills in ->about. Must be called after everything is read. */
 void memory_describe(struct memory *memory);
 /* Returns why a process has no heap, or NULL; and its name, or NULL. */
-const char *memory_excluded(const struct memory *memory, uint32_t process);
-const char *memory_comm(const struct memory *memory, uint32_t process);
+static inline const char *memory_excluded(const struct memory *memory, uint32_t process)
+{
+	return g_array_index(memory->about, struct memory_about, process).excluded;
+}
+
+static inline const char *memory_comm(const struct memory *memory, uint32_t process)
+{
+	return g_array_index(memory->about, struct memory_about, process).comm;
+}
 
 /* Lists the rows of the answer, in order. */
 void memory_list(struct memory *memory);

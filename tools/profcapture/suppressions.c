@@ -223,7 +223,6 @@ static enum runtime_pool pool_by_name(const char *name)
 static bool is_in(const struct memory_tree *tree, uint32_t node, const char *const *prefixes)
 {
 	const char *path = functions_image(tree->functions, memory_node_at(tree, node)->function);
-
 	const char *slash = path ? strrchr(path, '/') : NULL;
 
 	for (; path && *prefixes; prefixes++)
@@ -259,24 +258,19 @@ enum runtime_pool suppressions_pool(struct suppressions *suppressions, struct me
 {
 	enum runtime_pool pool = RUNTIME_POOLS;
 	uint32_t own = memory_node_at(tree, node)->own;
-	guint before;
+	uint8_t *known;
 
 	if (!suppressions->pool_of_node)
 		suppressions->pool_of_node = g_byte_array_new();
-	before = suppressions->pool_of_node->len;
-	if (before <= node) {
-		g_byte_array_set_size(suppressions->pool_of_node, node * 2 + 64);
-		memset(suppressions->pool_of_node->data + before, 0,
-		       suppressions->pool_of_node->len - before);
-	}
-	if (suppressions->pool_of_node->data[node])
-		return suppressions->pool_of_node->data[node] - 1u;
+	known = memory_byte_at(suppressions->pool_of_node, node);
+	if (*known)
+		return *known - 1u;
 	for (uint32_t up = node; up && up != own && pool == RUNTIME_POOLS;
 	     up = memory_node_at(tree, up)->parent)
 		pool = pool_by_name(
 			functions_at(tree->functions, memory_node_at(tree, up)->function)->name);
 	if (pool == RUNTIME_POOLS && node != own)
 		pool = pool_by_image(tree, node);
-	suppressions->pool_of_node->data[node] = (uint8_t)(pool + 1);
+	*known = (uint8_t)(pool + 1);
 	return pool;
 }
