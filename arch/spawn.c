@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Spawn - starts profd's own programs: profctl starts profd, and profd its engine and its helper
+ * Spawn - starts profd's own programs: profctl starts profd, and profd its engine and files worker
  *
  * Defines what a started program inherits: no other descriptors, and no signal settings of this
  * process.

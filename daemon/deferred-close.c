@@ -2,7 +2,7 @@
 /*
  * Deferred close - closes descriptors that strangers sent, and sockets that strangers send to
  *
- * close() can wait for another process as long as that likes, and SIGKILL does not end it: a file
+ * close() can wait for another process without bound, and SIGKILL does not end it: a file
  * of FUSE or of a network file system asks its server, and a TCP socket with SO_LINGER waits for
  * its peer. Closing a Unix socket closes the descriptors in its unread packets. So only threads
  * that nothing waits for do any of this. A process does not end before such a thread does. By then

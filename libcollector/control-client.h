@@ -27,7 +27,7 @@ struct control_addresses {
 /* Ignores entries that are not valid or too long. Returns false if no address is left. */
 bool control_parse(const char *text, struct control_addresses *ret_addresses);
 
-/* A connection, and the cookie that tells whether the number is still that socket's. */
+/* A connection, and the cookie that shows whether the number is still that socket's. */
 struct control_connection {
 	int fd;            /* -1: none */
 	bool is_requested; /* an answer is pending */

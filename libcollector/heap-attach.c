@@ -11,8 +11,7 @@
  * Invariants: (1) a request is answered once, whatever is written meanwhile
  *                 [test_attach: again, forks, forked_meanwhile]
  *             (2) a process with a session keeps it  [test_attach: recorded_already]
- *             (3) a filtered process makes no additional system call         [test_attach:
- *                 filtered]
+ *             (3) a filtered process makes no additional system call  [test_attach: filtered]
  */
 #include "libcollector/heap-attach.h"
 

@@ -12,9 +12,9 @@
  * set suffices for the frees of other blocks.
  * Invariants: (1) an added address is found, once           [test-heap-sampled: set, threads]
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
- *             (3) of each size, a share of 1 - exp(-s / mean) is chosen [test-heap-sampled: chance]
- *             (4) of the mean that is set, whatever was before          [test-heap-sampled:
- *                 generations]
+ *             (3) a share of 1 - exp(-s / mean) of each size is chosen [test-heap-sampled: chance]
+ *             (4) the mean is the one that is set, whatever was before
+ *                 [test-heap-sampled: generations]
  *             (5) there are no floating point computations              [test_heap_zoo: exceptions]
  */
 #include "libcollector/heap-sampled.h"

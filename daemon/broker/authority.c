@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Authority - asks polkit, and treats every answer except a clear yes as a no
+ * Authority - queries polkit, and treats every answer except a clear yes as a no
  *
  * Invariants: (1) GRANTED comes only from a polkit result that authorizes the action; an error, a
  *                 timeout, a missing polkitd and a caller that has left all mean DENIED

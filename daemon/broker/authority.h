@@ -6,8 +6,8 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* The actions that profd asks polkit for. data/polkit has their defaults, and docs/dbus.md says
- * when each one is needed. */
+/* The actions that profd queries polkit about. data/polkit has their defaults, and docs/dbus.md
+ * says when each one is needed. */
 enum authority_action {
 	AUTHORITY_RECORD_OWN,
 	AUTHORITY_RECORD_OTHERS,

@@ -3,7 +3,7 @@
  * Bus peers - identifies the clients that make calls, and reports when they leave
  *
  * On the bus a caller is its unique name, which is never reused. The bus says which user that is.
- * The kernel told the bus when the client connected, so later changes of the client do not count.
+ * The bus learned it when the client connected, so later changes of the client do not count.
  * The bus is asked to report the end of the name before it is asked for its credentials: a name
  * that has left by then is an error, and one that leaves later is `gone`.
  * A caller exists while a call or a session refers to it. So profd does not watch clients that it

@@ -2,12 +2,12 @@
 /*
  * Files worker - one profd-files process as profd sees it: a socket, and a page with its status
  *
- * Nothing here waits for the process. files.c decides what it is asked, and how a stuck request is
- * handled.
+ * Nothing here waits for the process. files.c decides what is requested of it, and how a stuck
+ * request is handled.
  * Invariants: (1) a process that is starved of CPU time, or has not begun, is not stuck before
  *                 STARTING_US
- *             (2) a process that was freed is reaped, whenever the kernel lets it exit
- * (stall-quota.c) Main thread only.
+ *             (2) a process that was freed is reaped when the kernel lets it exit (stall-quota.c)
+ * Main thread only.
  */
 #include "config.h"
 

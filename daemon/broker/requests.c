@@ -8,7 +8,7 @@
  * session may have what they ask for.
  * Invariants: (1) at most MAX_TASKS are worked on; the engine's further messages wait in its socket
  *             (2) an engine gets a file only if it unwinds, or has to say what programs are
- * The first snapshot may be read before the engine is there to ask for it. It is kept until then.
+ * The first snapshot may be read before the engine exists to request it. It is kept until then.
  */
 #include "config.h"
 

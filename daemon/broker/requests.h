@@ -27,10 +27,11 @@ struct requests *requests_new(struct engine *engine, struct images *images,
 /* Drops what is still being worked on, and ends the process that does it. */
 void requests_free(struct requests *requests);
 
-/* Begins to read the first snapshot before the engine asks: from now on the side band reports
- * changes. If called again, drops what was read before. */
+/* Begins to read the first snapshot before the engine requests it: from now on the side band
+ * reports changes. If called again, drops what was read before. */
 void requests_read_ahead(struct requests *requests);
-/* Call if there is no such side band after all: the engine gets what is read when it asks. */
+/* Call if there is no such side band after all: the engine gets what is read when it requests it.
+ *  */
 void requests_drop_ahead(struct requests *requests);
 
 /* The bodies of MESSAGE_SNAPSHOT_REQUEST and MESSAGE_IMAGE_REQUEST. Each is answered by a message,

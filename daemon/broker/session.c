@@ -488,7 +488,7 @@ static void on_message(uint32_t type, const void *body, size_t bytes, void *data
 			handlers[i].receive(data, body, bytes);
 }
 
-/* Warns if the session ended at a limit that the client did not ask for. */
+/* Warns if the session ended at a limit that the client did not request. */
 static void warn_of_limit(struct session *session)
 {
 	const struct options *options = session->options;

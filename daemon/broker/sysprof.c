@@ -7,8 +7,8 @@
  * ten bytes and their sender are read here. The kernel reports the sender of each packet, because
  * an inherited socket does not say who uses it. An engine does everything else. The library waits
  * forever, so each request is answered, and the socket is closed when the session ends. All threads
- * wait at the same socket. So a sender may have had another one's answer, and be gone, before its
- * own request is read; that request counts all the same.
+ * wait at the same socket. So a sender may receive another one's answer, and exit, before its
+ * own request is read; that request counts, too.
  * Invariants: (1) the kernel says who sent a request  [test_sysprof: children]
  *             (2) a packet that is not a request is dropped  [test_sysprof: hostile]
  *             (3) after MAX_A_SECOND requests in a second, nothing is read  [test_sysprof: hostile]
