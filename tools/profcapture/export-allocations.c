@@ -18,6 +18,7 @@ struct reading {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct number_map sum_of; /* thread and node → index + 1 */
+	GHashTable *lives;        /* set of struct allocation_life, by all but the sums; or NULL */
 };
 
 static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)
@@ -64,6 +65,55 @@ static void add_event(struct reading *reading, const struct allocation_event *ev
 		g_array_append_vals(allocations->events, event, 1);
 	else
 		allocations->left_out++;
+}
+
+static guint hash_life(gconstpointer key)
+{
+	const struct allocation_life *life = key;
+	uint64_t hash = ((uint64_t)life->node << 32 | life->time) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (guint)(hash >> 32) ^ (life->freed * 31) ^ (life->thread << 20);
+}
+
+static gboolean same_life(gconstpointer left, gconstpointer right)
+{
+	const struct allocation_life *a = left, *b = right;
+
+	return a->time == b->time && a->freed == b->freed && a->thread == b->thread &&
+	       a->node == b->node;
+}
+
+/* Adds a block that was freed at a time, or, if it is -1, not at all. */
+static void add_life(struct reading *reading, const struct memory_live *live, int64_t end_ns)
+{
+	int64_t unit_ns = reading->allocations->unit_ns;
+	int64_t start_ns = capture_time(reading->export->reader.capture,
+					memory_heap_at(&reading->heaps, live->heap)->segment,
+					live->more.since);
+	struct allocation_life life = {
+		.time = (uint32_t)(MAX_OF(start_ns, INT64_C(0)) / unit_ns),
+		.freed = end_ns < 0 ? 0 : (uint32_t)(end_ns / unit_ns) + 1,
+		.thread = live->block.thread,
+		.node = live->block.node,
+	};
+	struct allocation_life *at = g_hash_table_lookup(reading->lives, &life);
+
+	if (!at) {
+		at = g_memdup2(&life, sizeof(life));
+		g_hash_table_add(reading->lives, at);
+	}
+	at->blocks += live->blocks;
+	at->bytes += live->bytes;
+	if (end_ns >= 0 && end_ns - start_ns < ALLOCATIONS_BRIEF_NS)
+		at->brief += live->blocks;
+}
+
+static void ended(const struct memory_live *live, void *data)
+{
+	struct reading *reading = data;
+
+	if (reading->lives && reader_wants_thread(&reading->export->reader, live->block.thread))
+		add_life(reading, live, -1);
 }
 
 static uint64_t number_of(const struct reading *reading, const struct memory_live *live)
@@ -125,6 +175,8 @@ static void released(const struct memory_event *event, const struct memory_live 
 	(void)how;
 	if (!reader_wants_thread(reader, live->block.thread))
 		return;
+	if (reading->lives)
+		add_life(reading, live, event->time_ns);
 	sum = sum_of(reading, &live->block);
 	sum->live_objects -= live->blocks;
 	sum->live_bytes += end.bytes;
@@ -156,14 +208,45 @@ static void settle(struct reading *reading)
 
 		event->node = nodes[event->node];
 	}
+	for (guint i = 0; allocations->lives && i < allocations->lives->len; i++) {
+		struct allocation_life *life =
+			&g_array_index(allocations->lives, struct allocation_life, i);
+
+		life->node = nodes[life->node];
+	}
+}
+
+static gint compare_lives(gconstpointer left, gconstpointer right)
+{
+	const struct allocation_life *a = left, *b = right;
+	const uint32_t one[] = { a->time, a->thread, a->node, a->freed };
+	const uint32_t two[] = { b->time, b->thread, b->node, b->freed };
+
+	for (size_t i = 0; i < ARRAY_SIZE(one); i++)
+		if (one[i] != two[i])
+			return one[i] < two[i] ? -1 : 1;
+	return 0;
+}
+
+static GArray *sorted_lives(GHashTable *all)
+{
+	GArray *lives = g_array_new(FALSE, FALSE, sizeof(struct allocation_life));
+	GHashTableIter iter;
+	gpointer at;
+
+	g_hash_table_iter_init(&iter, all);
+	while (g_hash_table_iter_next(&iter, &at, NULL))
+		g_array_append_vals(lives, at, 1);
+	g_array_sort(lives, compare_lives);
+	return lives;
 }
 
 bool allocations_read(struct allocations *allocations, struct export *export, bool wants_events,
 		      GError **error)
 {
-	static const struct memory_ops ops = { .loaded = loaded,
-					       .allocated = allocated,
-					       .released = released };
+	static const struct memory_ops ops = {
+		.loaded = loaded, .allocated = allocated, .released = released, .ended = ended
+	};
 	struct reading reading = { .allocations = allocations, .export = export };
 	struct memory_replay replay = {
 		.heaps = &reading.heaps,
@@ -172,9 +255,13 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 		.from_ns = export->reader.from_ns,
 		.to_ns = export->reader.to_ns,
 		.wants_nodes = true,
+		.wants_more = allocations->unit_ns > 0,
+		.ends_all = allocations->unit_ns > 0,
 	};
 	bool ok;
 
+	if (allocations->unit_ns > 0)
+		reading.lives = g_hash_table_new_full(hash_life, same_life, g_free, NULL);
 	allocations->sums = g_array_new(FALSE, FALSE, sizeof(struct allocation_sum));
 	if (wants_events)
 		allocations->events = g_array_new(FALSE, FALSE, sizeof(struct allocation_event));
@@ -182,12 +269,16 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 	memory_tree_init_with(&reading.tree, &export->reader, export->tally.functions);
 	ok = memory_heaps_init(&reading.heaps, &reading.tree, error) &&
 	     memory_replay_run(&replay, error);
+	if (ok && reading.lives)
+		allocations->lives = sorted_lives(reading.lives);
 	memory_replay_done(&replay);
 	if (ok)
 		settle(&reading);
 	memory_heaps_done(&reading.heaps);
 	memory_tree_done(&reading.tree);
 	number_map_done(&reading.sum_of);
+	if (reading.lives)
+		g_hash_table_unref(reading.lives);
 	return ok;
 }
 
@@ -197,4 +288,6 @@ void allocations_done(struct allocations *allocations)
 		g_array_unref(allocations->events);
 	if (allocations->sums)
 		g_array_unref(allocations->sums);
+	if (allocations->lives)
+		g_array_unref(allocations->lives);
 }

@@ -29,8 +29,20 @@ struct allocation_sum {
 	double live_objects, live_bytes; /* live at the end, including earlier blocks */
 };
 
+/* Blocks of a thread and a node that were allocated and freed at the same times, in units. */
+struct allocation_life {
+	uint32_t time;  /* of allocation */
+	uint32_t freed; /* plus 1; 0: not freed */
+	uint32_t thread, node;
+	double bytes, blocks; /* scaled up if allocations are sampled */
+	double brief;         /* blocks of these that were freed within ALLOCATIONS_BRIEF_NS */
+};
+#define ALLOCATIONS_BRIEF_NS 100000
+
 struct allocations {
-	GArray *events; /* struct allocation_event in the order of the capture; NULL: not wanted */
+	int64_t unit_ns; /* 0: lives are not wanted */
+	GArray *lives;   /* struct allocation_life by time of allocation */
+	GArray *events;  /* struct allocation_event in the order of the capture; NULL: not wanted */
 	uint64_t left_out;
 	GArray *sums; /* struct allocation_sum */
 };

@@ -23,14 +23,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FOLDED, FIREFOX, PPROF, SPEEDSCOPE };
-static const char *const format_names[] = { "folded", "firefox", "pprof", "speedscope", NULL };
+enum { FOLDED, FIREFOX, PPROF, SPEEDSCOPE, HTML };
+static const char *const format_names[] = {
+	"folded", "firefox", "pprof", "speedscope", "html", NULL
+};
 
 static const struct {
 	bool (*write)(struct export *export, struct out *out, GError **error);
 	bool compressed; /* always */
 	bool places;     /* has lines of frames */
-	enum { NO_ALLOCATIONS, ALLOCATION_SUMS, ALLOCATION_EVENTS } allocations;
+	enum { NO_ALLOCATIONS, ALLOCATION_SUMS, ALLOCATION_EVENTS, ALLOCATION_LIVES } allocations;
 	const char *how_to_open; /* with the quoted name of the file, if it has a place for it */
 } formats[] = {
 	[FOLDED] = { export_folded, false, false, NO_ALLOCATIONS,
@@ -41,6 +43,7 @@ static const struct {
 		    N_("Open it: go tool pprof -http=: %s") },
 	[SPEEDSCOPE] = { export_speedscope, false, false, NO_ALLOCATIONS,
 			 N_("Open it in speedscope") },
+	[HTML] = { export_html, false, false, ALLOCATION_LIVES, N_("Open it in a browser: %s") },
 };
 
 /* enum export_value */
@@ -431,6 +434,8 @@ static bool read_allocations(struct export *export, GError **error)
 				_("the capture has no allocations. Record them: profctl record --memory"));
 	}
 	export->allocations = g_new0(struct allocations, 1);
+	if (formats[export->format].allocations == ALLOCATION_LIVES)
+		export->allocations->unit_ns = export_html_grid(export->reader.capture);
 	if (!allocations_read(export->allocations, export, wants_events, error))
 		return false;
 	events = export->allocations->events;
@@ -470,6 +475,8 @@ static bool export_query(void *data, char **operands, GError **error)
 		return false;
 	export->tally.wants_tree = export->tally.wants_samples = true;
 	export->tally.places = formats[export->format].places;
+	if (export->format == HTML)
+		export->tally.inlined = true;
 	if (frame_filters_any(&export->filters))
 		export->tally.filters = &export->filters;
 	if (!tally_run(&export->tally, &export->reader, error))

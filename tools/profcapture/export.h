@@ -95,3 +95,6 @@ bool export_folded(struct export *export, struct out *out, GError **error);
 bool export_pprof(struct export *export, struct out *out, GError **error);
 bool export_speedscope(struct export *export, struct out *out, GError **error);
 bool export_firefox(struct export *export, struct out *out, GError **error);
+bool export_html(struct export *export, struct out *out, GError **error);
+/* The step of the times at which the page's ranges begin and end. */
+int64_t export_html_grid(const struct capture *capture);

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSD-2-Clause-Patent
+// The flame graph: callers on top (icicle), or from the hottest functions to their callers
+// (inverted). The call tree is its twin for those who do not see it.
+
+import { byId, color, el, hideTip, nothing, originColor, rem, showTip, sizeCanvas } from './dom.js';
+import { count, fitName, percent, signed, uncertainty } from './format.js';
+import { state, update } from './state.js';
+
+const LEAST_WIDTH = 1.5; // pixels of a box; smaller ones are one box together
+const FOLD_SHARE = 0.985;
+let boxes = [], rowHeight = 0, selected = 0;
+
+const canFold = (f) => f.origin !== 'own' && f.kind !== 'task';
+const folder = (f) => (f.origin === 'kernel' ? 'kernel' : f.kind === 'jit' ? 'jit' : 'library');
+
+// ---- icicle: boxes of the table of stacks
+
+const childrenOf = (stacks, weight, i) => {
+	const children = [];
+	for (let c = stacks.first[i]; c >= 0; c = stacks.next[c]) if (weight(c) > 0) children.push(c);
+	return children.sort((a, b) => weight(b) - weight(a) || a - b);
+};
+
+// A run of frames of libraries, or of the kernel, in which nearly all goes to one callee is one box.
+const foldedEnd = (stacks, weight, functions, i) => {
+	let end = i, length = 1;
+	const first = functions[stacks.func[i]];
+	if (!canFold(first) || state.unfolded.has(i)) return [end, length];
+	for (;;) {
+		let only = -1;
+		for (let c = stacks.first[end]; c >= 0; c = stacks.next[c]) if (weight(c) > FOLD_SHARE * weight(end)) only = c;
+		if (only < 0) break;
+		const f = functions[stacks.func[only]];
+		if (!canFold(f) || folder(f) !== folder(first)) break;
+		end = only;
+		length++;
+	}
+	return [end, length];
+};
+
+const icicle = (stacks, weight, functions, width) => {
+	const list = [], root = state.zoom && !state.zoom.inverted && weight(state.zoom.node) > 0 ? state.zoom.node : 0;
+	// an explicit stack, because stacks of programs are deeper than those of this page
+	const work = [];
+	const place = (i, x, w, row) => {
+		let end = i, below = row;
+		if (i) {
+			let length;
+			[end, length] = foldedEnd(stacks, weight, functions, i);
+			list.push({ node: i, end, length, x, w, row });
+			below = row + 1;
+		}
+		const scale = w / weight(end);
+		let at = x, hidden = 0, hiddenWidth = 0;
+		for (const c of childrenOf(stacks, weight, end)) {
+			const part = weight(c) * scale;
+			if (part < LEAST_WIDTH) {
+				hidden++;
+				hiddenWidth += part;
+				continue;
+			}
+			work.push([c, at, part, below]);
+			at += part;
+		}
+		if (hidden && hiddenWidth > LEAST_WIDTH * 2) list.push({ node: -1, hidden, x: at, w: hiddenWidth, row: below });
+	};
+	let row = 0;
+	if (root) {
+		const path = [];
+		for (let p = stacks.parent[root]; p > 0; p = stacks.parent[p]) path.unshift(p);
+		for (const p of path.slice(-3)) list.push({ node: p, end: p, length: 1, x: 0, w: width, row: row++, above: true });
+	}
+	if (weight(root) > 0) place(root, 0, width, row);
+	while (work.length) place(...work.pop());
+	return list;
+};
+
+// ---- inverted: groups of stacks by the function they end in, then by its callers
+
+const inverted = (stacks, sums, base, functions, width) => {
+	const list = [], leaves = [];
+	let all = 0;
+	for (let i = 1; i < stacks.n; i++) {
+		const v = sums.self[i], b = base ? base.self[i] : 0;
+		if (v + b <= 0) continue;
+		leaves.push([i, v, b]);
+		all += v + b;
+	}
+	const path = state.zoom?.inverted ? state.zoom.path : [];
+	const group = (entries) => {
+		const by = new Map();
+		for (const [node, v, b] of entries) {
+			if (node <= 0) continue;
+			const f = stacks.func[node];
+			let entry = by.get(f);
+			if (!entry) by.set(f, (entry = { f, v: 0, b: 0, node, entries: [] }));
+			entry.v += v;
+			entry.b += b;
+			entry.entries.push([stacks.parent[node], v, b]);
+		}
+		return [...by.values()].sort((x, y) => y.v + y.b - x.v - x.b || x.f - y.f);
+	};
+	const work = [];
+	const place = (entries, x, w, whole, row, above) => {
+		let at = x, hidden = 0, hiddenWidth = 0;
+		for (const entry of group(entries)) {
+			const part = (w * (entry.v + entry.b)) / whole;
+			if (part < LEAST_WIDTH) {
+				hidden++;
+				hiddenWidth += part;
+				continue;
+			}
+			const trail = [...above, entry.f];
+			list.push({ node: entry.node, end: entry.node, length: 1, x: at, w: part, row, value: entry.v, baseValue: entry.b, path: trail });
+			work.push([entry.entries, at, part, entry.v + entry.b, row + 1, trail]);
+			at += part;
+		}
+		if (hidden && hiddenWidth > LEAST_WIDTH * 2) list.push({ node: -1, hidden, x: at, w: hiddenWidth, row });
+	};
+	let entries = leaves, row = 0, whole = all;
+	for (const f of path) {
+		const entry = group(entries).find((e) => e.f === f);
+		if (!entry) break;
+		list.push({ node: entry.node, end: entry.node, length: 1, x: 0, w: width, row: row++, value: entry.v, baseValue: entry.b, above: row < path.length, path: path.slice(0, row) });
+		({ entries } = entry);
+		whole = entry.v + entry.b;
+	}
+	if (whole > 0) place(entries, 0, width, whole, row, path);
+	while (work.length) place(...work.pop());
+	return list;
+};
+
+// ---- drawing
+
+export const isNoise = (now, before, scale) => {
+	const p = state.data.capture.sample_weight || 1;
+	return Math.abs(now - before) <= 1.96 * Math.sqrt((now + scale * before) * p);
+};
+
+const boxColors = () => Object.fromEntries(['own', 'lib0', 'lib1', 'lib2', 'kernel', 'jit', 'none', 'box', 'bg', 'focus', 'muted', 'more', 'less'].map((name) => [name, color(name)]));
+
+const valueOf = (box, sums) => (box.value !== undefined ? box.value : sums.total[box.node]);
+const baseOf = (box, base) => (box.baseValue !== undefined ? box.baseValue : base ? base.total[box.node] : 0);
+
+const boxText = (box, shown, value) => {
+	const { functions, stacks, base, baseScale } = shown;
+	if (box.node < 0) return `+${box.hidden} small`;
+	const name = functions[stacks.func[box.node]].name;
+	const folded = box.length > 1 ? `${name} ⋯ ${functions[stacks.func[box.end]].name} (${box.length})` : name;
+	if (!base) return [folded, percent(value / shown.sums.sum, shown.sums.events)];
+	const change = value - baseOf(box, base);
+	return [folded, isNoise(value, baseOf(box, base), baseScale) ? '' : signed(shown.format(change), change)];
+};
+
+const fillOf = (box, shown, c) => {
+	if (box.node < 0) return c.none;
+	if (!shown.base) return c[originColor(shown.functions[shown.stacks.func[box.node]])];
+	const now = valueOf(box, shown.sums), before = baseOf(box, shown.base);
+	if (isNoise(now, before, shown.baseScale)) return c.none;
+	return now > before ? c.more : c.less;
+};
+
+export const flamePanel = (shown) => {
+	if (!(shown.sums.sum > 0) && !(shown.base?.sum > 0)) return nothing('Nothing was recorded here for this measure.', 'another range or measure');
+	const canvas = el('canvas', { id: 'flame', tabindex: 0, role: 'img', 'aria-label': 'Flame graph. The call tree shows the same as a tree.' });
+	const box = el('div', { class: 'scroll' }, canvas);
+	requestAnimationFrame(() => {
+		drawFlame(canvas, box.clientWidth, shown);
+		listen(canvas, shown);
+	});
+	return box;
+};
+
+const drawFlame = (canvas, width, shown) => {
+	const { stacks, sums, base, functions } = shown;
+	const weight = base ? (i) => sums.total[i] + base.total[i] : (i) => sums.total[i];
+	boxes = state.inverted ? inverted(stacks, sums, base, functions, width) : icicle(stacks, weight, functions, width);
+	rowHeight = Math.round(rem() * 1.45);
+	selected = Math.min(selected, boxes.length - 1);
+	const height = (1 + boxes.reduce((most, box) => Math.max(most, box.row), 0)) * rowHeight + 4;
+	const g = sizeCanvas(canvas, width, Math.min(height, 16000)), c = boxColors();
+	const small = rem() * 0.92, letter = small * 0.602;
+	g.textAlign = 'left';
+	for (const box of boxes) {
+		const y = box.row * rowHeight, f = box.node >= 0 ? functions[stacks.func[box.node]] : null, isFound = f && shown.matches?.[stacks.func[box.node]];
+		const w = Math.max(1, box.w - 0.6);
+		g.globalAlpha = box.above ? 0.55 : shown.matches && !isFound ? 0.35 : 1;
+		g.fillStyle = fillOf(box, shown, c);
+		g.fillRect(box.x, y, w, rowHeight - 1);
+		if (box.length > 1 && w > 6) { // folded: a double left edge
+			g.fillStyle = c.bg;
+			g.fillRect(box.x + 2, y, 1, rowHeight - 1);
+		}
+		g.globalAlpha = 1;
+		if (f && stacks.func[box.node] === state.fn) {
+			g.strokeStyle = c.focus;
+			g.lineWidth = 2;
+			g.strokeRect(box.x + 1, y + 1, w - 2, rowHeight - 3);
+		} else if (isFound) {
+			g.strokeStyle = c.box;
+			g.lineWidth = 1;
+			g.strokeRect(box.x + 0.5, y + 0.5, w - 1, rowHeight - 2);
+		}
+		const room = Math.floor((w - 8) / letter);
+		if (room < 3) continue;
+		const text = boxText(box, shown, valueOf(box, sums));
+		const [name, number] = Array.isArray(text) ? text : [text, ''];
+		const label = number && name.length + 2 + number.length <= room ? `${name}  ${number}` : fitName(name, room);
+		g.font = `${f?.inlined ? 'italic ' : ''}${small}px ui-monospace, "DejaVu Sans Mono", monospace`;
+		g.fillStyle = c.box;
+		g.fillText(label, box.x + (box.length > 1 ? 6 : 4), y + rowHeight / 2);
+	}
+	if (boxes[selected] && document.activeElement === canvas) outlineSelected(g, c);
+	canvas.dataset.boxes = boxes.length;
+};
+
+const outlineSelected = (g, c) => {
+	const box = boxes[selected];
+	g.strokeStyle = c.focus;
+	g.lineWidth = 2;
+	g.strokeRect(box.x + 1, box.row * rowHeight + 1, Math.max(2, box.w - 2), rowHeight - 3);
+};
+
+const describe = (box, shown) => {
+	if (box.node < 0) return [`${count(box.hidden)} functions that are too small to draw`];
+	const { functions, stacks, sums, base, format } = shown, f = functions[stacks.func[box.node]], value = valueOf(box, sums);
+	const share = value / sums.sum, lines = [f.full || f.name];
+	if (box.length > 1) lines.push(`… ${count(box.length)} frames, to ${functions[stacks.func[box.end]].name}`);
+	lines.push(`${format(value)}, ${percent(share, sums.events)} ± ${(uncertainty(share, sums.events) * 100).toFixed(1)} of ${format(sums.sum)}`);
+	if (base) lines.push(`before: ${format(baseOf(box, base))}` + (isNoise(value, baseOf(box, base), shown.baseScale) ? ' (within noise)' : ''));
+	if (box.value === undefined) lines.push(`self ${format(sums.self[box.node])}`);
+	lines.push([f.library, f.file ? `${f.file}${f.line ? ':' + f.line : ''}` : '', f.inlined ? 'inlined' : ''].filter(Boolean).join(' · '));
+	return lines.filter(Boolean);
+};
+
+const boxAt = (event, canvas) => {
+	const area = canvas.getBoundingClientRect(), x = event.clientX - area.left, row = Math.floor((event.clientY - area.top) / rowHeight);
+	return boxes.find((box) => box.row === row && x >= box.x && x < box.x + box.w);
+};
+
+const activate = (box, shown) => {
+	if (!box || box.node < 0) return;
+	const fn = shown.stacks.func[box.node];
+	if (box.length > 1) return update({ unfolded: new Set(state.unfolded).add(box.node), fn });
+	if (state.inverted) return update({ zoom: { inverted: true, path: box.path }, fn });
+	return update({ zoom: state.zoom?.node === box.node ? null : { node: box.node }, fn });
+};
+
+// Moves to the nearest box of a neighboring row or place.
+const step = (key) => {
+	const at = boxes[selected];
+	if (!at) return;
+	const middle = at.x + at.w / 2;
+	const wanted = { ArrowDown: (b) => b.row === at.row + 1, ArrowUp: (b) => b.row === at.row - 1, ArrowRight: (b) => b.row === at.row && b.x > at.x, ArrowLeft: (b) => b.row === at.row && b.x < at.x }[key];
+	let best = -1, distance = Infinity;
+	boxes.forEach((box, i) => {
+		const far = Math.abs(box.x + box.w / 2 - middle);
+		if (wanted(box) && far < distance) [best, distance] = [i, far];
+	});
+	if (best >= 0) selected = best;
+};
+
+const listen = (canvas, shown) => {
+	canvas.addEventListener('pointermove', (event) => {
+		const box = boxAt(event, canvas);
+		if (box) showTip(event, describe(box, shown));
+		else hideTip();
+	});
+	canvas.addEventListener('pointerleave', hideTip);
+	canvas.addEventListener('click', (event) => activate(boxAt(event, canvas), shown));
+	canvas.addEventListener('keydown', (event) => {
+		if (event.key.startsWith('Arrow') && !event.shiftKey) {
+			step(event.key);
+			drawFlame(canvas, canvas.parentElement.clientWidth, shown);
+			const box = boxes[selected];
+			byId('announcement').textContent = box ? describe(box, shown).join('. ') : '';
+		} else if (event.key === 'Enter') {
+			activate(boxes[selected], shown);
+		} else {
+			return;
+		}
+		event.preventDefault();
+		event.stopPropagation();
+	});
+};
+

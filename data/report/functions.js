@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-2-Clause-Patent
+// The functions with their callers and callees, and the table of what changed between two ranges.
+
+import { histograms, neighbors } from './profile.js';
+import { isNoise } from './flame.js';
+import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
+import { count, percent, signed } from './format.js';
+import { range, state, update } from './state.js';
+
+const WHEN_BINS = 36;
+
+const nameCell = (f, place = true) => el('span', { class: 'name', title: f.full || f.name }, swatch(originColor(f)), f.name,
+	place && el('span', { class: 'muted' }, `  ${f.file ? f.file.split('/').pop() + (f.line ? ':' + f.line : '') : f.library}`));
+
+const listed = ({ sums, functions, matches }) => {
+	const list = [];
+	for (let f = 0; f < functions.length; f++)
+		if (sums.fnTotal[f] > 0 && functions[f].kind !== 'task' && (!matches || matches[f])) list.push(f);
+	const key = state.sort === 'total' ? sums.fnTotal : sums.fnSelf, other = state.sort === 'total' ? sums.fnSelf : sums.fnTotal;
+	return list.sort((a, b) => key[b] - key[a] || other[b] - other[a] || a - b);
+};
+
+const sparkline = (values) => {
+	const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg'), path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+	const most = Math.max(1e-9, ...values);
+	svg.setAttribute('viewBox', `0 0 ${WHEN_BINS} 10`);
+	svg.setAttribute('preserveAspectRatio', 'none');
+	svg.setAttribute('class', 'spark');
+	svg.setAttribute('aria-hidden', 'true');
+	path.setAttribute('d', 'M0 10' + Array.from(values, (v, i) => `L${i} ${(10 - (v / most) * 9.5).toFixed(1)}H${i + 1}`).join('') + `V10Z`);
+	svg.append(path);
+	return svg;
+};
+
+// "When" costs a pass over the samples for the rows in sight, so it is filled in after the paint.
+const fillWhen = (shown, cells) => requestAnimationFrame(() => {
+	const wanted = [...cells].filter(([, cell]) => cell.isConnected && !cell.firstChild).slice(0, 60);
+	if (!wanted.length) return;
+	const [from, to] = range();
+	const bins = histograms(state.data, shown.stacks, wanted.map(([f]) => f), { from, to, thread: state.thread }, WHEN_BINS);
+	for (const [f, cell] of wanted) cell.replaceChildren(sparkline(bins.get(f)));
+});
+
+export const functionTable = (shown, { side = false } = {}) => {
+	const { sums, functions, format } = shown, list = listed(shown);
+	if (!list.length) return nothing(state.search ? 'No function in this range has such a name.' : 'Nothing was recorded here for this measure.', '');
+	const most = Math.max(...list.map((f) => sums.fnSelf[f])), withWhen = !side && state.measure === 'cpu', when = new Map();
+	const columns = [
+		{ title: 'Self', width: 6, number: true, sort: 'self' }, { title: '', width: 5 },
+		...(side ? [] : [{ title: 'Self %', width: 5.5, number: true, sort: 'self' }]),
+		{ title: side ? 'Total' : 'Total %', width: 6, number: true, sort: 'total' },
+		...(withWhen ? [{ title: 'When', width: 8 }] : []), { title: 'Function', class: 'wide' },
+	];
+	const box = virtualTable({
+		label: 'Functions', columns, rows: list.length, sorted: state.sort,
+		onSort: (sort) => update({ sort }),
+		onRow: (i) => update({ fn: list[i] === state.fn && side ? null : list[i] }),
+		attributes: (i) => ({ 'aria-selected': list[i] === state.fn ? 'true' : 'false' }),
+		cells: (i) => {
+			const f = list[i], cells = [sums.fnSelf[f] ? format(sums.fnSelf[f]) : '–', bar(sums.fnSelf[f] / most, shown.color)];
+			if (!side) cells.push(percent(sums.fnSelf[f] / sums.sum, sums.events));
+			cells.push(side ? format(sums.fnTotal[f]) : percent(sums.fnTotal[f] / sums.sum, sums.events));
+			if (withWhen) {
+				const cell = el('span', {});
+				when.set(f, cell);
+				cells.push(cell);
+			}
+			cells.push(nameCell(functions[f], !side));
+			return cells;
+		},
+	});
+	if (withWhen) {
+		requestAnimationFrame(() => fillWhen(shown, when));
+		box.addEventListener('scroll', () => fillWhen(shown, when), { passive: true });
+	}
+	return box;
+};
+
+// The largest changes of self time first; what is only in one range is said so.
+export const changesTable = (shown) => {
+	const { sums, base, functions, format, baseScale } = shown, list = [];
+	let noise = 0;
+	for (let f = 0; f < functions.length; f++) {
+		if (functions[f].kind === 'task' || sums.fnSelf[f] === base.fnSelf[f]) continue;
+		if (isNoise(sums.fnSelf[f], base.fnSelf[f], baseScale)) noise++;
+		else list.push({ f, change: sums.fnSelf[f] - base.fnSelf[f] });
+	}
+	list.sort((a, b) => Math.abs(b.change) - Math.abs(a.change) || a.f - b.f);
+	const hidden = noise ? `${count(noise)} more changes are within noise.` : '';
+	if (!list.length) return nothing('No function changed by more than noise.', hidden);
+	const most = Math.abs(list[0].change);
+	const box = virtualTable({
+		label: 'Changes', rows: list.length,
+		columns: [{ title: 'Change of self', width: 9, number: true }, { title: '', width: 6 }, { title: 'A', width: 6, number: true }, { title: 'B', width: 6, number: true }, { title: 'Function', class: 'wide' }],
+		onRow: (i) => update({ fn: list[i].f }),
+		attributes: (i) => ({ 'aria-selected': list[i].f === state.fn ? 'true' : 'false' }),
+		cells: (i) => {
+			const { f, change } = list[i], part = (50 * Math.abs(change)) / most;
+			return [signed(format(change), change),
+				el('span', { class: 'bar', style: { marginLeft: (change < 0 ? 50 - part : 50) + '%', width: part + '%', background: `var(--${change > 0 ? 'more' : 'less'})` } }),
+				base.fnSelf[f] ? format(base.fnSelf[f]) : 'new', sums.fnSelf[f] ? format(sums.fnSelf[f]) : 'vanished', nameCell(functions[f])];
+		},
+	});
+	return el('div', { class: 'column' }, box, hidden && el('p', { class: 'note' }, hidden));
+};
+
+const hottest = ({ sums, functions }) => {
+	let best = -1;
+	for (let f = 0; f < functions.length; f++)
+		if (functions[f].kind !== 'task' && sums.fnTotal[f] > 0 && (best < 0 || sums.fnSelf[f] > sums.fnSelf[best])) best = f;
+	return best;
+};
+
+const neighborTable = (shown, title, rows, whole) => virtualTable({
+	label: title, rows: rows.length,
+	columns: [{ title: shown.unitTitle, width: 6, number: true }, { title: '%', width: 5, number: true }, { title: '', width: 5 }, { title, class: 'wide' }],
+	onRow: (i) => rows[i][0] >= 0 && update({ fn: rows[i][0] }),
+	cells: (i) => {
+		const [f, value] = rows[i];
+		return [shown.format(value), percent(value / whole, shown.sums.events), bar(value / whole, shown.color),
+			f < 0 ? el('i', {}, 'no caller: the stack begins here') : nameCell(shown.functions[f])];
+	},
+});
+
+export const butterfly = (shown) => {
+	const { sums, functions, format } = shown, f = state.fn !== null && sums.fnTotal[state.fn] > 0 ? state.fn : hottest(shown);
+	if (f < 0) return nothing('Select a function.', '');
+	const { callers, callees } = neighbors(shown.stacks, sums, f), whole = sums.fnTotal[f], fn = functions[f];
+	return el('div', { class: 'column' },
+		neighborTable(shown, 'Called by', callers, whole),
+		el('div', { class: 'focus' },
+			el('div', { class: 'name strong' }, swatch(originColor(fn)), fn.full || fn.name),
+			el('div', {}, `total ${format(whole)} (${percent(whole / sums.sum, sums.events)}), self ${format(sums.fnSelf[f])} (${percent(sums.fnSelf[f] / sums.sum, sums.events)})  `,
+				el('span', { class: 'muted' }, [fn.image, fn.file ? `${fn.file}${fn.line ? ':' + fn.line : ''}` : ''].filter(Boolean).join(' · ')))),
+		callees.length ? neighborTable(shown, 'Calls', callees, whole) : el('p', { class: 'note' }, 'It calls nothing: all is its own.'));
+};
+
+export const functionsPanel = (shown) => el('div', { class: 'split' }, shown.base ? changesTable(shown) : functionTable(shown), butterfly(shown));

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-2-Clause-Patent
+// Puts the page together: what is counted, the panels, the keyboard.
+
+import { load } from './data.js';
+import { aggregate, GROUPS, liveHeap, matchingSum, stacksOf } from './profile.js';
+import { byId, el, fill } from './dom.js';
+import { bytes, count, duration, moment, percent } from './format.js';
+import { command, onChange, onGrid, range, restore, setDefaults, state, undo, update } from './state.js';
+import { drawTimeline, listenTimeline, moveRange, scaleRange, zoomLevel, zoomToRange } from './timeline.js';
+import { flamePanel } from './flame.js';
+import { butterfly, changesTable, functionsPanel, functionTable } from './functions.js';
+import { aboutPanel, marksPanel, memoryPanel, treePanel, waitingPanel } from './panels.js';
+
+const TABS = { flame: 'Flame graph', functions: 'Functions', tree: 'Call tree', waiting: 'Waiting', memory: 'Memory', marks: 'Marks', about: 'About' };
+const MEASURES = {
+	cpu: { title: 'CPU time', color: 'run', missing: 'No samples were recorded.' },
+	wait: { title: 'Waiting', color: 'lock', missing: 'Stacks of waiting threads were not recorded. The panel "Waiting" has the times of threads.' },
+	alloc: { title: 'Allocated', color: 'heap', missing: 'Allocations were not recorded: profctl record --memory' },
+	live: { title: 'Not freed', color: 'heap', missing: 'Allocations were not recorded: profctl record --memory' },
+};
+const KEYS = [
+	['1 … 7', 'panel'], ['c a l', 'measure: CPU time, allocated, not freed'], ['g', 'flame graph: all, by process, by thread'], ['/', 'search (a regular expression)'], ['i', 'callers first, or hottest functions first'],
+	['← →', 'move the range; with Shift its end'], ['+ −', 'wider and narrower range'], ['z', 'show the range alone, or everything'], ['7 8 9', ''],
+	['y', 'copy the command that prints the same numbers'], ['Esc', 'back one step'], ['?', 'these keys'],
+].filter(([, text]) => text);
+
+const has = (measure) => (measure === 'cpu' ? state.data.samples.rows > 0 : measure === 'wait' ? false : state.data.allocations.rows > 0);
+
+const format = (value) => {
+	if (state.measure !== 'cpu') return bytes(value);
+	return state.data.capture.is_time ? duration(value) : count(value);
+};
+
+// What the panels show: the sums of the range, those of the range to compare with, the search.
+const compute = () => {
+	const { data } = state, stacks = stacksOf(data, state.group), [from, to] = range();
+	const scope = { from, to: to === data.duration ? Infinity : to, thread: state.thread };
+	const sums = aggregate(data, stacks, state.measure, scope);
+	let base = null, baseScale = 1;
+	if (state.base) {
+		base = aggregate(data, stacks, state.measure, { ...scope, from: state.base[0], to: state.base[1] });
+		baseScale = (to - from) / (state.base[1] - state.base[0]); // both as if they took the same time
+		for (const key of ['self', 'total', 'fnSelf', 'fnTotal']) base[key] = base[key].map((v) => v * baseScale);
+	}
+	let matches = null, invalid = false;
+	if (state.search) {
+		try {
+			// the name as shown: in arguments of templates, "alloc" would be everywhere
+			const full = state.search.startsWith('full:'), pattern = new RegExp(full ? state.search.slice(5) : state.search, 'i');
+			matches = Uint8Array.from(data.functions, (f) => (f.kind !== 'task' && pattern.test(full ? f.full || f.name : f.name) ? 1 : 0));
+		} catch {
+			invalid = true;
+		}
+	}
+	return { stacks, sums, base, baseScale, matches, invalid, functions: data.functions, format, color: MEASURES[state.measure].color, unitTitle: state.measure === 'cpu' ? (data.capture.is_time ? 'Time' : 'Weight') : 'Bytes' };
+};
+
+const chip = (text, changes) => el('span', { class: 'chip' }, text, el('button', { type: 'button', 'aria-label': `remove ${text}`, onclick: () => update(changes) }, '✕'));
+const choice = (label, entries, current, onclick) => el('span', { class: 'choice', role: 'group', 'aria-label': label },
+	entries.map(([key, title, disabled]) => el('button', { type: 'button', 'aria-pressed': key === current ? 'true' : 'false', disabled: !!disabled, title: disabled || undefined, onclick: () => onclick(key) }, title)));
+
+const drawScope = (shown) => {
+	const { data } = state, [from, to] = range(), span = to - from, unit = state.measure === 'cpu' ? 'samples' : 'blocks';
+	fill(byId('scope'),
+		choice('Measure', Object.entries(MEASURES).map(([key, { title, missing }]) => [key, title, has(key) ? '' : missing]), state.measure, (measure) => update({ measure, zoom: null })),
+		el('b', { id: 'sum' }, format(shown.sums.sum)), el('span', {}, `in ${count(shown.sums.events)} ${unit}`),
+		state.range && !state.base ? chip(`${moment(from, span)} – ${moment(to, span)}`, { range: null }) : null,
+		state.base ? chip(`B ${moment(from, span)} – ${moment(to, span)} against A ${moment(state.base[0], span)} – ${moment(state.base[1], span)}${shown.baseScale !== 1 ? ', scaled to the length of B' : ''}`, { base: null }) : null,
+		state.thread !== null ? chip(`${data.threads[state.thread].name} ${data.threads[state.thread].tid}`, { thread: null }) : null,
+		state.zoom ? chip('zoomed', { zoom: null }) : null,
+		state.range ? null : el('span', { class: 'muted' }, `all ${duration(data.duration)}: drag in the timeline to select`),
+		el('span', { class: 'equal' }, el('kbd', {}, 'y'), ' copies ', el('code', { id: 'command' }, command())));
+};
+
+const drawTabs = () => fill(byId('tabs'),
+	...Object.entries(TABS).map(([key, title]) => el('button', { type: 'button', role: 'tab', id: `tab-${key}`, 'aria-controls': 'panel', 'aria-selected': key === state.tab ? 'true' : 'false', tabindex: key === state.tab ? 0 : -1, onclick: () => update({ tab: key }) }, title)),
+	el('span', { class: 'tools' },
+		state.tab === 'flame' || state.tab === 'tree' ? choice('Group', GROUPS.map((key) => [key, key === 'merged' ? 'all' : 'by ' + key]), state.group, (group) => update({ group, zoom: null })) : null,
+		state.tab === 'flame' ? choice('Direction', [[false, 'callers first'], [true, 'hottest first']], state.inverted, (inverted) => update({ inverted, zoom: null })) : null,
+		state.tab === 'flame' ? legend() : null));
+
+const legend = () => el('span', { class: 'legend' }, (state.base ? [['more', 'more in B'], ['less', 'less'], ['none', 'within noise']] : [['own', 'program'], ['lib0', 'libraries'], ['kernel', 'kernel'], ['jit', 'generated'], ['none', 'no name']])
+	.map(([name, title]) => el('span', {}, el('span', { class: 'swatch', style: { background: `var(--${name})` } }), title)), el('i', {}, 'inlined'));
+
+const panels = { flame: flamePanel, functions: functionsPanel, tree: treePanel, waiting: waitingPanel, memory: memoryPanel, marks: marksPanel, about: aboutPanel };
+
+let lastTab = null;
+const drawPanel = (shown) => {
+	const panel = byId('panel'), scroll = panel.querySelector('.scroll')?.scrollTop;
+	panel.setAttribute('aria-labelledby', `tab-${state.tab}`);
+	panel.replaceChildren(panels[state.tab](shown));
+	if (lastTab === state.tab && scroll) requestAnimationFrame(() => panel.querySelector('.scroll')?.scrollTo(0, scroll));
+	lastTab = state.tab;
+	const isWide = matchMedia('(min-width: 1700px)').matches && (state.tab === 'flame' || state.tab === 'tree');
+	byId('side').hidden = !isWide;
+	fill(byId('side'),...(isWide ? [shown.base ? changesTable(shown) : state.fn !== null ? butterfly(shown) : functionTable(shown, { side: true })] : []));
+};
+
+const drawSearch = (shown) => {
+	const found = byId('found');
+	if (byId('search').value !== state.search) byId('search').value = state.search;
+	if (shown.invalid) found.textContent = 'not a regular expression';
+	else found.textContent = shown.matches ? `${format(matchingSum(shown.stacks, shown.sums, shown.matches))}, ${percent(matchingSum(shown.stacks, shown.sums, shown.matches) / shown.sums.sum, shown.sums.events)}` : '';
+};
+
+const render = () => {
+	const start = performance.now(), shown = compute(), computed = performance.now();
+	document.documentElement.dataset.theme = state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+	drawTimeline();
+	drawScope(shown);
+	drawTabs();
+	drawPanel(shown);
+	drawSearch(shown);
+	document.documentElement.dataset.computed = (computed - start).toFixed(1);
+	document.documentElement.dataset.drawn = (performance.now() - start).toFixed(1);
+};
+
+// Each sentence is a link to its evidence.
+const drawVerdict = () => {
+	byId('verdict').replaceChildren(...state.data.verdict.map(({ figure, text, color, show }) => {
+		const changes = { range: null, base: null, thread: null, zoom: null, search: '', ...show };
+		return el('li', {}, el('span', { class: 'swatch', style: { background: `var(--${color})` } }), el('b', {}, figure),
+			show ? el('a', { href: '#', onclick: (event) => { event.preventDefault(); update(changes); } }, text) : el('span', {}, text));
+	}));
+};
+
+const drawHead = () => {
+	const { capture } = state.data, lost = capture.losses.filter((loss) => !loss.is_tick);
+	document.title = capture.title;
+	byId('title').textContent = capture.title;
+	byId('meta').textContent = [capture.summary, lost.length ? '' : 'nothing lost'].filter(Boolean).join(' · ');
+	byId('loss').hidden = !lost.length;
+	byId('loss').textContent = lost.map((loss) => loss.text).join(' ') + ' Numbers of ranges that touch this are too low.';
+};
+
+const copyCommand = async () => {
+	try {
+		await navigator.clipboard.writeText(command());
+		byId('announcement').textContent = 'copied';
+	} catch { // a page from a disk may not use the clipboard: select the text instead
+		const selection = getSelection();
+		selection.selectAllChildren(byId('command'));
+		byId('announcement').textContent = 'selected: press Ctrl+C';
+	}
+};
+
+const showKeys = () => {
+	const dialog = byId('keys');
+	dialog.replaceChildren(el('h2', {}, 'Keys'), el('dl', {}, KEYS.map(([key, text]) => [el('dt', {}, key.split(' ').map((k) => [el('kbd', {}, k), ' '])), el('dd', {}, text)]).flat()), el('form', { method: 'dialog' }, el('button', {}, 'Close')));
+	dialog.showModal();
+};
+
+const toggleTheme = () => update({ theme: document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark' }, { remember: false });
+
+const onKey = (event) => {
+	if (event.ctrlKey || event.metaKey || event.altKey || byId('keys').open) return;
+	if (event.target.id === 'search') {
+		if (event.key === 'Escape') event.target.blur();
+		return;
+	}
+	const measures = { c: 'cpu', a: 'alloc', l: 'live' }, tab = Object.keys(TABS)[Number(event.key) - 1];
+	if (tab) update({ tab });
+	else if (measures[event.key]) { if (has(measures[event.key])) update({ measure: measures[event.key], zoom: null }); }
+	else if (event.key === '/') byId('search').focus();
+	else if (event.key === 'i') update({ inverted: !state.inverted, zoom: null });
+	else if (event.key === 'g') update({ group: GROUPS[(GROUPS.indexOf(state.group) + 1) % GROUPS.length], zoom: null });
+	else if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') moveRange(event.key === 'ArrowLeft' ? -1 : 1, event.shiftKey);
+	else if (event.key === '+' || event.key === '=') scaleRange(1.5);
+	else if (event.key === '-') scaleRange(1 / 1.5);
+	else if (event.key === 'z') zoomToRange();
+	else if (event.key === 'y') copyCommand();
+	else if (event.key === 'Escape') undo();
+	else if (event.key === '?') showKeys();
+	else return;
+	event.preventDefault();
+};
+
+const listen = () => {
+	let timer = 0;
+	byId('search').addEventListener('input', (event) => {
+		clearTimeout(timer);
+		timer = setTimeout(() => update({ search: event.target.value }, { remember: false }), 120);
+	});
+	byId('theme').addEventListener('click', toggleTheme);
+	byId('help').addEventListener('click', showKeys);
+	document.querySelectorAll('#levels button').forEach((button) => button.addEventListener('click', () => zoomLevel(Number(button.dataset.level))));
+	byId('tabs').addEventListener('keydown', (event) => {
+		const keys = Object.keys(TABS), next = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+		if (!next || event.target.role !== 'tab') return;
+		update({ tab: keys[(keys.indexOf(state.tab) + next + keys.length) % keys.length] });
+		byId(`tab-${state.tab}`).focus();
+		event.stopPropagation();
+		event.preventDefault();
+	});
+	addEventListener('keydown', onKey);
+	addEventListener('resize', render);
+	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', render);
+	listenTimeline();
+	// on paper, all panels follow each other
+	addEventListener('beforeprint', () => {
+		const shown = compute();
+		byId('paper').replaceChildren(...Object.keys(TABS).filter((key) => key !== state.tab).map((key) => el('section', {}, el('h2', {}, TABS[key]), panels[key](shown))));
+	});
+	addEventListener('afterprint', () => byId('paper').replaceChildren());
+};
+
+const start = async () => {
+	state.data = await load(byId('data'));
+	const { data } = state;
+	if (data.allocations.rows) data.live = liveHeap(data, 480);
+	data.rss = data.counters.find((counter) => counter.is_rss);
+	setDefaults({ group: data.capture.is_system ? 'process' : 'merged', measure: has('cpu') || !has('alloc') ? 'cpu' : 'live', tab: has('cpu') || has('alloc') ? 'flame' : data.marks.rows ? 'marks' : 'about' });
+	restore(location.hash, data);
+	for (const key of ['range', 'base', 'view']) state[key] &&= onGrid(state[key]);
+	if (!TABS[state.tab]) state.tab = 'flame';
+	if (!MEASURES[state.measure] || !has(state.measure)) state.measure = has('cpu') || !has('alloc') ? 'cpu' : 'live';
+	if (!GROUPS.includes(state.group)) state.group = 'merged';
+	onChange(render);
+	drawHead();
+	drawVerdict();
+	listen();
+	render();
+	document.documentElement.dataset.ready = performance.now().toFixed(0);
+};
+
+start().catch((error) => {
+	byId('panel').replaceChildren(el('p', { class: 'empty' }, `This page cannot be shown: ${error.message}. It needs a browser of 2023 or later.`));
+	document.documentElement.dataset.failed = error.message;
+	throw error;
+});

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-2-Clause-Patent
+// The call tree, waiting, memory, marks, and what the page knows about the recording.
+
+import { laneSums } from './profile.js';
+import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
+import { bytes, count, duration, moment, percent } from './format.js';
+import { onGrid, range, state, update } from './state.js';
+
+// ---- call tree
+
+// The hottest path is open, down to where no callee has most of it.
+const hotPath = (stacks, sums) => {
+	const hot = new Set([0]);
+	for (let at = 0; ;) {
+		let best = -1;
+		for (let c = stacks.first[at]; c >= 0; c = stacks.next[c]) if (best < 0 || sums.total[c] > sums.total[best]) best = c;
+		if (best < 0 || !(sums.total[best] > 0) || (at && sums.total[best] < 0.5 * sums.total[at])) return hot;
+		hot.add(best);
+		at = best;
+	}
+};
+
+const treeRows = ({ stacks, sums }) => {
+	const hot = hotPath(stacks, sums), rows = [], work = [[0, 0]];
+	const isOpen = (i) => i === 0 || (state.open.has(i) ? !hot.has(i) : hot.has(i));
+	while (work.length && rows.length < 20000) {
+		const [i, level, place, size] = work.pop();
+		const children = [];
+		for (let c = stacks.first[i]; c >= 0; c = stacks.next[c]) if (sums.total[c] > 0) children.push(c);
+		if (i) rows.push({ i, level, place, size, hasChildren: children.length > 0, isOpen: isOpen(i), isHot: hot.has(i) });
+		if (!isOpen(i)) continue;
+		children.sort((a, b) => sums.total[a] - sums.total[b] || b - a);
+		children.forEach((c, k) => work.push([c, level + 1, children.length - k, children.length]));
+	}
+	return rows;
+};
+
+export const treePanel = (shown) => {
+	const { stacks, sums, functions, format } = shown;
+	if (!(sums.sum > 0)) return nothing('Nothing was recorded here for this measure.', '');
+	const rows = treeRows(shown);
+	const toggle = (i) => {
+		const open = new Set(state.open);
+		if (!open.delete(i)) open.add(i);
+		return open;
+	};
+	return virtualTable({
+		label: 'Call tree', treegrid: true, rows: rows.length,
+		columns: [{ title: '% of all', width: 5.5, number: true }, { title: '', width: 6 }, { title: 'Total', width: 6, number: true }, { title: 'Self', width: 6, number: true }, { title: 'Function', class: 'wide' }],
+		onRow: (k) => update({ fn: stacks.func[rows[k].i], ...(rows[k].hasChildren ? { open: toggle(rows[k].i) } : {}) }),
+		attributes: (k) => ({
+			'aria-level': rows[k].level, 'aria-setsize': rows[k].size, 'aria-posinset': rows[k].place,
+			'aria-expanded': rows[k].hasChildren ? String(rows[k].isOpen) : undefined,
+			'aria-selected': stacks.func[rows[k].i] === state.fn ? 'true' : 'false',
+		}),
+		cells: (k) => {
+			const { i, level, hasChildren, isOpen, isHot } = rows[k], f = functions[stacks.func[i]], found = shown.matches?.[stacks.func[i]];
+			return [percent(sums.total[i] / sums.sum, sums.events), bar(sums.total[i] / sums.sum, shown.color), format(sums.total[i]), sums.self[i] ? format(sums.self[i]) : '–',
+				el('span', { class: `name${isHot ? ' strong' : ''}${found ? ' found' : ''}`, title: f.full || f.name, style: { paddingLeft: Math.min(level - 1, 60) * 0.9 + 'rem' } },
+					el('span', { class: 'twist' }, hasChildren ? (isOpen ? '▾' : '▸') : '·'), swatch(originColor(f)), f.name,
+					el('span', { class: 'muted' }, `  ${f.library}${f.inlined ? ' · inlined' : ''}`))];
+		},
+	});
+};
+
+// ---- waiting
+
+export const waitingPanel = () => {
+	const { data } = state, [from, to] = range();
+	if (!data.hasSlices) return nothing('When threads ran and waited was not recorded.', 'profctl record (without --no-switches)');
+	const rows = data.lanes.filter((lane) => lane.from.length && (state.thread === null || lane.index === state.thread)).map((lane) => ({ lane, sums: laneSums(lane, from, to) }))
+		.filter(({ sums }) => sums.some((v) => v > 0)).sort((a, b) => b.sums[2] - a.sums[2] || a.lane.index - b.lane.index);
+	const life = (sums) => sums.reduce((all, v) => all + v, 0);
+	return el('div', { class: 'column' },
+		virtualTable({
+			label: 'Threads', rows: rows.length,
+			columns: [{ title: 'Waited', width: 7, number: true }, { title: 'Ready', width: 7, number: true }, { title: 'Ran', width: 7, number: true }, { title: '% ran', width: 6, number: true }, { title: '', width: 12 }, { title: 'Thread', class: 'wide' }],
+			onRow: (i) => update({ thread: rows[i].lane.index === state.thread ? null : rows[i].lane.index }),
+			attributes: (i) => ({ 'aria-selected': rows[i].lane.index === state.thread ? 'true' : 'false' }),
+			cells: (i) => {
+				const { lane, sums } = rows[i], all = life(sums);
+				return [duration(sums[2]), sums[1] ? duration(sums[1]) : '–', duration(sums[0]), percent(sums[0] / all, 1e6),
+					el('span', { class: 'stack' }, ['run', 'ready', 'idle'].map((name, kind) => el('span', { style: { width: (sums[kind] / all) * 100 + '%', background: `var(--${name})` } }))),
+					`${lane.name} ${lane.tid}`];
+			},
+		}),
+		el('p', { class: 'note' }, data.has_wakeups ? 'Ready: able to run, but no CPU was free.' : 'Wake-ups were not recorded: a thread that was woken counts as waiting until it runs.'));
+};
+
+// ---- memory
+
+const STACK_COLORS = 7;
+
+const heapCurve = (live) => {
+	const { data } = state, svg = (tag, attributes, text) => {
+		const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+		for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+		if (text) element.textContent = text;
+		return element;
+	};
+	const width = 640, height = 300, left = 70, top = 24, most = Math.max(1, live.all[live.peak]);
+	const x = (bin) => left + (bin / live.bins) * (width - left - 8), y = (v) => top + (1 - v / most) * (height - top - 24);
+	const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, class: 'heap', role: 'img', 'aria-label': 'Live heap over time. The table shows the same by function.' });
+	for (let k = 0; k <= 4; k++) {
+		root.append(svg('line', { x1: left, x2: width - 8, y1: y((most * k) / 4), y2: y((most * k) / 4), class: 'grid' }));
+		root.append(svg('text', { x: left - 6, y: y((most * k) / 4) + 4, 'text-anchor': 'end' }, bytes((most * k) / 4)));
+	}
+	const owners = live.byOwner.slice(0, STACK_COLORS - 1), below = new Float64Array(live.bins + 1);
+	const others = live.all.map((v, i) => v - owners.reduce((sum, [, line]) => sum + line[i], 0));
+	[...owners, [-2, others]].forEach(([, line], k) => {
+		const up = [], down = [];
+		for (let i = 0; i <= live.bins; i++) {
+			down.push(`${x(i).toFixed(1)} ${y(below[i]).toFixed(1)}`);
+			below[i] += Math.max(0, line[i]);
+			up.push(`${x(i).toFixed(1)} ${y(below[i]).toFixed(1)}`);
+		}
+		const area = svg('path', { d: `M${up.join('L')}L${down.reverse().join('L')}Z` });
+		area.style.fill = `var(--stack${k})`;
+		root.append(area);
+	});
+	const at = x(live.peak);
+	root.append(svg('line', { x1: at, x2: at, y1: top - 6, y2: height - 24, class: 'peak' }));
+	root.append(svg('text', { x: at, y: 12, 'text-anchor': at > width * 0.7 ? 'end' : at < width * 0.3 ? 'start' : 'middle', class: 'strong' }, `peak ${bytes(live.all[live.peak])} at ${moment(live.peak * live.width, data.duration)}`));
+	for (let k = 0; k <= 4; k++) root.append(svg('text', { x: x((live.bins * k) / 4), y: height - 6, 'text-anchor': k === 4 ? 'end' : 'middle' }, moment((data.duration * k) / 4, data.duration)));
+	return root;
+};
+
+const ownerSums = () => {
+	const a = state.data.allocations, { stacks } = state.data, unit = state.data.allocation_unit_ns, [from, to] = range(), by = new Map();
+	for (let i = 0; i < a.rows; i++) {
+		const time = a.time[i] * unit;
+		if (time < from || time >= to || (state.thread !== null && a.thread[i] !== state.thread)) continue;
+		const owner = stacks.owner[a.stack[i]];
+		let sums = by.get(owner);
+		if (!sums) by.set(owner, (sums = { owner, live: 0, bytes: 0, blocks: 0, brief: 0 }));
+		sums.bytes += a.bytes[i];
+		sums.blocks += a.blocks[i];
+		sums.brief += a.brief[i];
+		if (!a.freed[i] || (a.freed[i] - 1) * unit >= to) sums.live += a.bytes[i];
+	}
+	return [...by.values()].sort((p, q) => q.live - p.live || q.bytes - p.bytes || p.owner - q.owner);
+};
+
+export const memoryPanel = () => {
+	const { data } = state;
+	if (!data.live) return nothing('Allocations were not recorded.', 'profctl record --memory -- COMMAND');
+	const rows = ownerSums(), most = Math.max(1, ...rows.map((row) => row.live)), order = new Map(data.live.byOwner.map(([owner], i) => [owner, Math.min(i, STACK_COLORS - 1)]));
+	const sum = (key) => rows.reduce((all, row) => all + row[key], 0);
+	return el('div', { class: 'split' },
+		el('div', { class: 'column' }, el('h2', {}, 'Live heap ', el('small', {}, 'by the innermost function of the program')), heapCurve(data.live)),
+		el('div', { class: 'column' },
+			el('h2', {}, `${bytes(sum('live'))} not freed ${state.range ? 'at the end of the range' : 'at exit'} `, el('small', {}, `of ${bytes(sum('bytes'))} in ${count(sum('blocks'))} blocks` + (data.sample_interval ? `; estimated, 1 sample per ${bytes(data.sample_interval)}` : ''))),
+			virtualTable({
+				label: 'Allocating functions', rows: rows.length,
+				columns: [{ title: 'Not freed', width: 6.5, number: true }, { title: '', width: 4 }, { title: 'Allocated', width: 6.5, number: true }, { title: 'Blocks', width: 7, number: true }, { title: '< 100 µs', width: 5.5, number: true }, { title: 'Function', class: 'wide' }],
+				onRow: (i) => rows[i].owner >= 0 && update({ fn: rows[i].owner, tab: 'functions', measure: 'alloc' }),
+				cells: (i) => {
+					const row = rows[i], f = row.owner >= 0 ? data.functions[row.owner] : null;
+					return [row.live ? bytes(row.live) : '–', bar(row.live / most, 'heap'), bytes(row.bytes), count(row.blocks), percent(row.brief / row.blocks, row.blocks),
+						el('span', { class: 'name', title: f?.full || f?.name }, swatch('stack' + (order.get(row.owner) ?? STACK_COLORS - 1)), f ? f.name : 'no function of the program', el('span', { class: 'muted' }, f?.file ? `  ${f.file.split('/').pop()}:${f.line}` : ''))];
+				},
+			})));
+};
+
+// ---- marks
+
+const quantile = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(q * sorted.length) - 1))];
+
+const marksInRange = () => {
+	const m = state.data.marks, unit = state.data.mark_unit_ns, [from, to] = range(), list = state.data.mark_names.map(() => []);
+	for (let i = 0; i < m.rows; i++) {
+		if (m.time[i] * unit >= to || m.time[i] * unit + m.length[i] < from || (state.thread !== null && m.thread[i] !== state.thread)) continue;
+		list[m.name[i]].push(i);
+	}
+	return list;
+};
+
+export const marksPanel = () => {
+	const { data } = state, m = data.marks, unit = data.mark_unit_ns;
+	if (!m.rows) return nothing('No marks were recorded.', 'prof_mark_begin() in the program, see the manual');
+	const lists = marksInRange();
+	const rows = lists.map((list, name) => ({ name, list, lengths: list.map((i) => m.length[i]).sort((a, b) => a - b) })).filter(({ list }) => list.length)
+		.sort((a, b) => b.lengths.reduce((s, v) => s + v, 0) - a.lengths.reduce((s, v) => s + v, 0));
+	const table = virtualTable({
+		label: 'Marks', rows: rows.length,
+		columns: [{ title: 'Count', width: 6, number: true }, { title: 'Total', width: 6.5, number: true }, { title: 'Median', width: 6.5, number: true }, { title: 'p95', width: 6.5, number: true }, { title: 'p99', width: 6.5, number: true }, { title: 'Longest', width: 6.5, number: true }, { title: 'Mark', class: 'wide' }],
+		onRow: (i) => update({ mark: rows[i].name }),
+		attributes: (i) => ({ 'aria-selected': rows[i].name === state.mark ? 'true' : 'false' }),
+		cells: (i) => {
+			const { lengths, name } = rows[i], mark = data.mark_names[name];
+			const took = (ns) => (lengths[lengths.length - 1] ? duration(ns) : '–'); // marks without an end are instants
+			return [count(lengths.length), took(lengths.reduce((s, v) => s + v, 0)), ...[0.5, 0.95, 0.99].map((q) => took(quantile(lengths, q))), took(lengths[lengths.length - 1]), (mark.group ? mark.group + ': ' : '') + mark.name];
+		},
+	});
+	const chosen = rows.find(({ name }) => name === state.mark) || rows[0];
+	if (!chosen) return nothing('No marks in this range.', '');
+	const longest = chosen.list.slice().sort((a, b) => m.length[b] - m.length[a] || m.time[a] - m.time[b]).slice(0, 500), [from, to] = range();
+	const waterfall = virtualTable({
+		label: 'Longest', rows: longest.length,
+		columns: [{ title: 'Begin', width: 7, number: true }, { title: 'Took', width: 6.5, number: true }, { title: 'Thread', width: 12 }, { title: '', class: 'wide' }],
+		onRow: (k) => {
+			const begin = m.time[longest[k]] * unit;
+			update({ range: onGrid([begin, begin + m.length[longest[k]]]) });
+		},
+		cells: (k) => {
+			const i = longest[k], begin = m.time[i] * unit, thread = data.threads[m.thread[i]];
+			return [moment(begin, data.duration), duration(m.length[i]), `${thread.name} ${thread.tid}`,
+				el('span', { class: 'bar', style: { marginLeft: Math.max(0, ((begin - from) / (to - from)) * 100) + '%', width: Math.max(0.2, ((m.length[i]) / (to - from)) * 100) + '%', background: 'var(--mark)' } })];
+		},
+	});
+	const mark = data.mark_names[chosen.name];
+	return el('div', { class: 'split' }, table, el('div', { class: 'column' }, el('h2', {}, mark.name, el('small', {}, longest.length < chosen.list.length ? ` the longest ${count(longest.length)} of ${count(chosen.list.length)}` : ' by length; click: its time becomes the range')), waterfall));
+};
+
+// ---- about
+
+export const aboutPanel = () => {
+	const { capture, notes } = state.data;
+	return el('div', { class: 'scroll' },
+		notes.length ? [el('h2', {}, 'What this page leaves out'), el('ul', {}, notes.map((note) => el('li', {}, note)))] : null,
+		el('h2', {}, 'Recording'), el('dl', {}, capture.facts.map(([key, value]) => [el('dt', {}, key), el('dd', {}, value)]).flat()),
+		el('h2', {}, 'Lost'), capture.losses.length ? el('ul', {}, capture.losses.map((loss) => el('li', {}, loss.text))) : el('p', { class: 'note' }, 'Nothing was lost.'),
+		el('h2', {}, 'Times'), el('p', { class: 'note' }, `Times of samples are rounded down to ${duration(state.data.sample_unit_ns)}.`));
+};
+

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-2-Clause-Patent
+// Sums over a range of time: by stack, by function, and by what a function calls.
+
+import { indexStacks, KINDS, lowerBound } from './data.js';
+
+// The stacks of each process or thread below a root of its own, made from the pairs that occur.
+// Returns a table of stacks with a function that maps (thread, stack) to a row.
+const splitStacks = (data, keyOf, labelOf) => {
+	const { stacks } = data, functions = data.functions;
+	const parent = [0], func = [0], known = new Map(), roots = new Map(), source = [0];
+	const row = (thread, stack) => {
+		const key = keyOf(thread);
+		if (stack === 0) {
+			let root = roots.get(key);
+			if (root === undefined) {
+				roots.set(key, (root = parent.length));
+				functions.push({ name: labelOf(thread), origin: 'unknown', kind: 'task', image: '', library: '' });
+				parent.push(0);
+				func.push(functions.length - 1);
+				source.push(0);
+			}
+			return root;
+		}
+		const id = key * stacks.n + stack;
+		let at = known.get(id);
+		if (at === undefined) {
+			const above = row(thread, stacks.parent[stack]);
+			known.set(id, (at = parent.length));
+			parent.push(above);
+			func.push(stacks.func[stack]);
+			source.push(stack);
+		}
+		return at;
+	};
+	const map = (table) => {
+		const rows = new Uint32Array(table.rows);
+		for (let i = 0; i < table.rows; i++) rows[i] = row(table.thread[i], table.stack[i]);
+		return rows;
+	};
+	const samples = map(data.samples), allocations = map(data.allocations);
+	return { ...indexStacks(Uint32Array.from(parent), Uint32Array.from(func), functions), rowsOf: { samples, allocations }, source };
+};
+
+export const GROUPS = ['merged', 'process', 'thread'];
+
+const cache = new Map();
+export const stacksOf = (data, group) => {
+	if (cache.has(group)) return cache.get(group);
+	let table;
+	if (group === 'merged') {
+		table = { ...data.stacks, rowsOf: { samples: data.samples.stack, allocations: data.allocations.stack } };
+	} else if (group === 'process') {
+		table = splitStacks(data, (t) => data.threads[t].process, (t) => data.processes[data.threads[t].process].name);
+	} else {
+		table = splitStacks(data, (t) => t, (t) => `${data.threads[t].name} (${data.threads[t].tid})`);
+	}
+	cache.set(group, table);
+	return table;
+};
+
+const unit = (data, ns) => Math.ceil(ns / data.sample_unit_ns);
+
+// Adds the samples of [from, to) to `self`.
+const addSamples = (data, rows, { from, to, thread }, self) => {
+	const s = data.samples;
+	const begin = lowerBound(s.time, unit(data, from), s.rows), end = lowerBound(s.time, unit(data, to), s.rows);
+	let events = 0;
+	for (let i = begin; i < end; i++) {
+		if (thread !== null && s.thread[i] !== thread) continue;
+		self[rows[i]] += s.weight[i];
+		events += s.count[i];
+	}
+	return events;
+};
+
+// Adds the blocks that were allocated in [from, to); with `live`, only those not freed before `to`.
+const addAllocations = (data, rows, { from, to, thread }, self, live) => {
+	const a = data.allocations, scale = data.allocation_unit_ns;
+	let events = 0;
+	for (let i = 0; i < a.rows; i++) {
+		const time = a.time[i] * scale;
+		if (time < from || time >= to || (thread !== null && a.thread[i] !== thread)) continue;
+		if (live && a.freed[i] > 0 && (a.freed[i] - 1) * scale < to) continue;
+		self[rows[i]] += a.bytes[i];
+		events += a.blocks[i];
+	}
+	return events;
+};
+
+// Returns { self, total } by stack, { fnSelf, fnTotal } by function, their sum, and the number of
+// samples or blocks. A recursive function counts once.
+export const aggregate = (data, stacks, measure, scope) => {
+	const self = new Float64Array(stacks.n), total = new Float64Array(stacks.n);
+	const fnSelf = new Float64Array(data.functions.length), fnTotal = new Float64Array(data.functions.length);
+	const events = measure === 'cpu'
+		? addSamples(data, stacks.rowsOf.samples, scope, self)
+		: addAllocations(data, stacks.rowsOf.allocations, scope, self, measure === 'live');
+	total.set(self);
+	for (let i = stacks.n - 1; i > 0; i--) total[stacks.parent[i]] += total[i];
+	for (let i = 1; i < stacks.n; i++) {
+		fnSelf[stacks.func[i]] += self[i];
+		if (stacks.outer[i]) fnTotal[stacks.func[i]] += total[i];
+	}
+	return { self, total, fnSelf, fnTotal, sum: total[0], events };
+};
+
+// Returns how much of the sum has a matching function in its stack, each sample once.
+export const matchingSum = (stacks, sums, matches) => {
+	const inside = new Uint8Array(stacks.n);
+	let found = 0;
+	for (let i = 1; i < stacks.n; i++) {
+		inside[i] = inside[stacks.parent[i]] || matches[stacks.func[i]] ? 1 : 0;
+		if (inside[i]) found += sums.self[i];
+	}
+	return found;
+};
+
+// Returns the callers and callees of a function: [function or -1, weight], the largest first. Each
+// frame of a recursion has its callees; the outermost has the callers.
+export const neighbors = (stacks, sums, f) => {
+	const callers = new Map(), callees = new Map();
+	const add = (map, key, value) => value > 0 && map.set(key, (map.get(key) || 0) + value);
+	for (let i = 1; i < stacks.n; i++) {
+		if (stacks.func[i] !== f || !sums.total[i]) continue;
+		const above = stacks.parent[i];
+		if (stacks.outer[i]) add(callers, above ? stacks.func[above] : -1, sums.total[i]);
+		for (let c = stacks.first[i]; c >= 0; c = stacks.next[c])
+			if (stacks.func[c] !== f) add(callees, stacks.func[c], sums.total[c]);
+	}
+	const sorted = (map) => [...map].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+	return { callers: sorted(callers), callees: sorted(callees) };
+};
+
+// Returns when each function ran: its weight in `bins` equal parts of the range.
+export const histograms = (data, stacks, functions, { from, to, thread }, bins) => {
+	const s = data.samples, all = new Map(functions.map((f) => [f, new Float32Array(bins)]));
+	const inside = functions.map((f) => {
+		const marks = new Uint8Array(stacks.n);
+		for (let i = 1; i < stacks.n; i++) marks[i] = stacks.func[i] === f || marks[stacks.parent[i]] ? 1 : 0;
+		return marks;
+	});
+	const begin = lowerBound(s.time, unit(data, from), s.rows), end = lowerBound(s.time, unit(data, to), s.rows);
+	const rows = stacks.rowsOf.samples, width = (to - from) / bins;
+	for (let i = begin; i < end; i++) {
+		if (thread !== null && s.thread[i] !== thread) continue;
+		const bin = Math.min(bins - 1, Math.floor((s.time[i] * data.sample_unit_ns - from) / width));
+		for (let k = 0; k < functions.length; k++)
+			if (inside[k][rows[i]]) all.get(functions[k])[bin] += s.weight[i];
+	}
+	return all;
+};
+
+// Returns how long a lane was in each state in [from, to), in ns, in the order of KINDS.
+export const laneSums = (lane, from, to) => {
+	const sums = KINDS.map(() => 0);
+	for (let i = lowerBound(lane.to, from); i < lane.from.length && lane.from[i] < to; i++) {
+		const length = lane.to[i] - lane.from[i];
+		const part = Math.min(to, lane.to[i]) - Math.max(from, lane.from[i]);
+		sums[lane.kind[i]] += length > 0 ? (lane.amount[i] * part) / length : 0;
+	}
+	return sums;
+};
+
+// Returns the live bytes over time, in all and by owner: the innermost function of the program.
+export const liveHeap = (data, bins) => {
+	const a = data.allocations, { stacks } = data, width = data.duration / bins;
+	const all = new Float64Array(bins + 1), byOwner = new Map();
+	const bin = (units) => Math.min(bins, Math.max(0, Math.floor((units * data.allocation_unit_ns) / width)));
+	for (let i = 0; i < a.rows; i++) {
+		const owner = stacks.owner[a.stack[i]];
+		let own = byOwner.get(owner);
+		if (!own) byOwner.set(owner, (own = new Float64Array(bins + 1)));
+		const from = bin(a.time[i]), to = a.freed[i] ? bin(a.freed[i] - 1) : bins + 1;
+		own[from] += a.bytes[i];
+		all[from] += a.bytes[i];
+		if (to <= bins) {
+			own[to] -= a.bytes[i];
+			all[to] -= a.bytes[i];
+		}
+	}
+	for (const line of [all, ...byOwner.values()]) for (let i = 1; i <= bins; i++) line[i] += line[i - 1];
+	let peak = 0;
+	for (let i = 1; i <= bins; i++) if (all[i] > all[peak]) peak = i;
+	return { bins, width, all, peak, byOwner: [...byOwner].sort((x, y) => y[1][peak] - x[1][peak]) };
+};

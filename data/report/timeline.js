@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: BSD-2-Clause-Patent
+// The timeline: one time axis for activity, threads, memory, counters, marks and logs. Dragging
+// selects the range that all panels count. What does not depend on the selection is drawn once
+// into a canvas of its own; a drag only draws the selection over it.
+
+import { lowerBound, KINDS } from './data.js';
+import { laneSums } from './profile.js';
+import { byId, color, hideTip, rem, showTip, sizeCanvas, el } from './dom.js';
+import { bytes, count, duration, moment, significant, tickStep } from './format.js';
+import { onGrid, range, state, update, view } from './state.js';
+
+const layout = { rows: [], gutter: 0, width: 0, height: 0 };
+const background = { canvas: document.createElement('canvas'), key: '' };
+
+const toX = (ns) => layout.gutter + ((ns - view()[0]) / (view()[1] - view()[0])) * layout.width;
+const toTime = (x) => {
+	const [from, to] = view();
+	return from + Math.max(0, Math.min(1, (x - layout.gutter) / layout.width)) * (to - from);
+};
+
+const lanesShown = (data) => {
+	const most = innerHeight > 1000 ? 10 : 7;
+	const busy = data.lanes.filter((lane) => lane.sums[0] > 0 || lane.from.length > 0);
+	return busy.length > most ? [busy.slice(0, most - 1), busy.slice(most - 1)] : [busy, []];
+};
+
+const makeRows = () => {
+	const { data } = state, R = rem(), big = innerHeight > 1000;
+	const laneHeight = Math.round(R * (big ? 1.6 : 1.3)), lineHeight = Math.round(R * (big ? 2.6 : 2));
+	const rows = [{ kind: 'axis', height: Math.round(R * 1.6) }, { kind: 'heat', height: Math.round(R * 3) }];
+	const [lanes, rest] = lanesShown(data);
+	for (const lane of lanes) rows.push({ kind: 'lane', height: laneHeight, lanes: [lane], label: lane.name });
+	if (rest.length) rows.push({ kind: 'lane', height: laneHeight, lanes: rest, label: `+ ${count(rest.length)} threads` });
+	if (data.live) rows.push({ kind: 'live', height: lineHeight, label: data.rss ? 'Live heap, RSS ┄' : 'Live heap' });
+	for (const counter of data.counters) if (!(data.live && counter === data.rss)) rows.push({ kind: 'counter', height: lineHeight, counter, label: counter.name || 'counter' });
+	data.mark_names.forEach((mark, index) => rows.push({ kind: 'mark', height: Math.round(R * 1.1), index, label: mark.name || 'mark' }));
+	if (data.logs.length) rows.push({ kind: 'log', height: Math.round(R * 1.2), label: 'Logs' });
+	let y = 0;
+	for (const row of rows) {
+		row.y = y;
+		y += row.height;
+	}
+	layout.rows = rows;
+	layout.height = y + 4;
+	layout.gutter = Math.round(R * 13.5);
+	layout.width = Math.max(50, document.body.clientWidth - layout.gutter - 10);
+};
+
+// ---- rows that do not depend on the selection
+
+const mix = (a, b, share) => {
+	const parts = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+	const [x, y] = [parts(a), parts(b)];
+	return '#' + x.map((v, i) => Math.round(v + (y[i] - v) * share).toString(16).padStart(2, '0')).join('');
+};
+
+const heatCells = () => {
+	const cell = Math.max(4, Math.round(rem() * 0.36));
+	const columns = Math.floor(layout.width / cell), parts = Math.max(4, Math.floor((Math.round(rem() * 3) - 2) / cell));
+	return { cell, columns, parts };
+};
+
+// A column is a part of the time; its cells are the parts of that, from the top down.
+const drawHeat = (g, row, c) => {
+	const { data } = state, s = data.samples, [from, to] = view();
+	const { cell, columns, parts } = heatCells();
+	const bins = new Float64Array(columns * parts), width = (to - from) / bins.length, unit = data.sample_unit_ns;
+	const begin = lowerBound(s.time, Math.floor(from / unit), s.rows), end = lowerBound(s.time, Math.ceil(to / unit), s.rows);
+	for (let i = begin; i < end; i++) {
+		if (state.thread !== null && s.thread[i] !== state.thread) continue;
+		const bin = Math.floor((s.time[i] * unit - from) / width);
+		if (bin >= 0 && bin < bins.length) bins[bin] += s.weight[i];
+	}
+	const full = data.capture.is_time ? width * Math.max(1, data.capture.cpus) : Math.max(1, ...bins);
+	const shades = Array.from({ length: 33 }, (_, i) => (i <= 16 ? mix(c.heat0, c.heat1, i / 16) : mix(c.heat1, c.heat2, (i - 16) / 16)));
+	for (let x = 0; x < columns; x++) {
+		for (let k = 0; k < parts; k++) {
+			g.fillStyle = shades[Math.round(Math.min(1, bins[x * parts + k] / full) * 32)];
+			g.fillRect(layout.gutter + x * cell, row.y + 1 + k * cell, cell - 0.5, cell - 0.5);
+		}
+	}
+};
+
+const laneColors = ['run', 'ready', 'idle'];
+
+const drawLane = (g, row, c) => {
+	const [from, to] = view(), n = Math.ceil(layout.width), scale = layout.width / (to - from);
+	const shares = KINDS.map(() => new Float32Array(n + 1));
+	for (const lane of row.lanes) {
+		for (let i = lowerBound(lane.to, from); i < lane.from.length && lane.from[i] < to; i++) {
+			const begin = (Math.max(lane.from[i], from) - from) * scale, end = (Math.min(lane.to[i], to) - from) * scale;
+			const part = lane.amount[i] / Math.max(1, lane.to[i] - lane.from[i]), into = shares[lane.kind[i]];
+			for (let x = Math.floor(begin); x < end && x < n; x++) into[x] += part * (Math.min(x + 1, end) - Math.max(x, begin));
+		}
+	}
+	const height = row.height - 3, most = row.lanes.length > 1 ? Math.max(1, state.data.capture.cpus) : 1;
+	const kinds = row.lanes.length > 1 ? [0] : [0, 1, 2];
+	for (let x = 0; x < n; x++) {
+		let y = row.y + 1 + height;
+		for (const kind of kinds) {
+			const part = Math.min(1, shares[kind][x] / most) * height;
+			if (part <= 0.01) continue;
+			g.fillStyle = c[laneColors[kind]];
+			g.fillRect(layout.gutter + x, y - part, 1, part);
+			y -= part;
+		}
+	}
+};
+
+const drawLine = (g, row, c) => {
+	const { data } = state, live = row.kind === 'live';
+	const times = live ? Array.from(data.live.all, (_, i) => i * data.live.width) : row.counter.times;
+	const values = live ? data.live.all : row.counter.values;
+	const low = Math.min(0, ...values), high = Math.max(...values, low + 1e-9), height = row.height - 4;
+	const y = (v) => row.y + 2 + height - ((v - low) / (high - low)) * height;
+	const shade = live ? c.heap : c.mark;
+	g.save();
+	g.beginPath();
+	g.rect(layout.gutter, row.y, layout.width, row.height);
+	g.clip();
+	g.beginPath();
+	let last = y(low);
+	g.moveTo(toX(times[0]), last);
+	for (let i = 0; i < times.length; i++) {
+		const x = toX(times[i]);
+		g.lineTo(x, last);
+		g.lineTo(x, (last = y(values[i])));
+	}
+	g.lineTo(toX(data.duration), last);
+	g.strokeStyle = shade;
+	g.lineWidth = 1;
+	g.stroke();
+	g.lineTo(toX(data.duration), y(low));
+	g.lineTo(toX(times[0]), y(low));
+	g.globalAlpha = 0.25;
+	g.fillStyle = shade;
+	g.fill();
+	g.globalAlpha = 1;
+	if (live && data.rss) {
+		g.setLineDash([3, 2]);
+		g.strokeStyle = c.muted;
+		g.beginPath();
+		data.rss.times.forEach((t, i) => g[i ? 'lineTo' : 'moveTo'](toX(t), Math.max(row.y + 1, y(Math.min(high, data.rss.values[i])))));
+		g.stroke();
+	}
+	g.restore();
+};
+
+// How much of each pixel's time is inside of a mark, as opacity.
+const drawMark = (g, row, c) => {
+	const m = state.data.marks, [from, to] = view(), n = Math.ceil(layout.width), scale = layout.width / (to - from);
+	const covered = new Float32Array(n + 1), unit = state.data.mark_unit_ns;
+	for (let i = 0; i < m.rows; i++) {
+		if (m.name[i] !== row.index) continue;
+		const begin = (m.time[i] * unit - from) * scale, end = Math.max(begin + 0.4, (m.time[i] * unit + m.length[i] - from) * scale);
+		for (let x = Math.max(0, Math.floor(begin)); x < Math.min(n, end); x++) covered[x] += Math.min(x + 1, end) - Math.max(x, begin);
+	}
+	g.fillStyle = c.mark;
+	for (let x = 0; x < n; x++) {
+		if (covered[x] <= 0) continue;
+		g.globalAlpha = 0.25 + 0.75 * Math.min(1, covered[x]);
+		g.fillRect(layout.gutter + x, row.y + 2, 1, Math.max(3, row.height - 5));
+	}
+	g.globalAlpha = 1;
+};
+
+const drawLogs = (g, row, c) => {
+	let free = layout.gutter;
+	g.fillStyle = c.warn;
+	g.textAlign = 'left';
+	g.font = `${rem() * 0.85}px ${getComputedStyle(document.body).fontFamily}`;
+	for (const log of state.data.logs) {
+		const x = toX(log.time_ns);
+		if (x < layout.gutter || x > layout.gutter + layout.width) continue;
+		g.beginPath();
+		g.moveTo(x, row.y + 2);
+		g.lineTo(x + 4, row.y + row.height - 4);
+		g.lineTo(x - 4, row.y + row.height - 4);
+		g.fill();
+		const text = (log.text || '').slice(0, 60), width = g.measureText(text).width;
+		if (x + 8 < free || x + 8 + width > layout.gutter + layout.width) continue;
+		g.fillText(text, x + 8, row.y + row.height / 2);
+		free = x + 16 + width;
+	}
+};
+
+const drawAxis = (g, row, c) => {
+	const [from, to] = view(), step = tickStep(to - from, layout.width / (rem() * 7));
+	const digits = Math.max(0, -Math.floor(Math.log10(step / 1e9)));
+	g.font = `${rem() * 0.85}px ${getComputedStyle(document.body).fontFamily}`;
+	g.textAlign = 'center';
+	for (let t = Math.ceil(from / step) * step; t <= to; t += step) {
+		const x = Math.round(toX(t)) + 0.5;
+		g.strokeStyle = c.line;
+		g.globalAlpha = 0.6;
+		g.beginPath();
+		g.moveTo(x, row.height - 4);
+		g.lineTo(x, layout.height);
+		g.stroke();
+		g.globalAlpha = 1;
+		g.fillStyle = c.muted;
+		if (x < layout.gutter + layout.width - rem()) g.fillText((t / 1e9).toFixed(digits) + (t === 0 ? ' s' : ''), x, row.height / 2);
+	}
+};
+
+const drawLosses = (g, c) => {
+	const top = layout.rows[0].height;
+	for (const loss of state.data.capture.losses) {
+		if (loss.is_tick) continue;
+		const from = Math.max(layout.gutter, toX(loss.from_ns)), to = Math.min(layout.gutter + layout.width, Math.max(toX(loss.to_ns), toX(loss.from_ns) + 2));
+		if (to <= from) continue;
+		g.save();
+		g.beginPath();
+		g.rect(from, top, to - from, layout.height);
+		g.clip();
+		g.fillStyle = c.bg;
+		g.globalAlpha = 0.55;
+		g.fillRect(from, top, to - from, layout.height);
+		g.globalAlpha = 1;
+		g.strokeStyle = c.warn;
+		for (let x = from - layout.height; x < to; x += 7) {
+			g.beginPath();
+			g.moveTo(x, layout.height);
+			g.lineTo(x + layout.height, 0);
+			g.stroke();
+		}
+		g.restore();
+		const text = `${loss.count ? count(loss.count) : 'some'} lost`;
+		g.font = `600 ${rem() * 0.85}px ${getComputedStyle(document.body).fontFamily}`;
+		g.textAlign = 'center';
+		const width = g.measureText(text).width + 8, middle = Math.max(layout.gutter + width / 2, Math.min(layout.gutter + layout.width - width / 2, (from + to) / 2));
+		g.fillStyle = c.bg;
+		g.fillRect(middle - width / 2, top + 2, width, rem() * 1.3);
+		g.fillStyle = c.warn;
+		g.fillText(text, middle, top + 2 + rem() * 0.65);
+	}
+};
+
+const NAMES = ['bg', 'line', 'text', 'muted', 'run', 'ready', 'idle', 'mark', 'heap', 'heat0', 'heat1', 'heat2', 'shade', 'focus', 'warn'];
+const colors = () => Object.fromEntries(NAMES.map((name) => [name, color(name)]));
+
+const draw = { axis: drawAxis, heat: drawHeat, lane: drawLane, live: drawLine, counter: drawLine, mark: drawMark, log: drawLogs };
+
+const drawBackground = (c) => {
+	const key = [...view(), layout.width, layout.height, document.documentElement.dataset.theme, state.thread, devicePixelRatio].join();
+	if (background.key === key) return;
+	background.key = key;
+	const g = sizeCanvas(background.canvas, layout.gutter + layout.width + 10, layout.height);
+	g.fillStyle = c.bg;
+	g.fillRect(0, 0, layout.gutter + layout.width + 10, layout.height);
+	for (const row of layout.rows) draw[row.kind](g, row, c);
+	drawLosses(g, c);
+};
+
+// ---- what depends on the selection
+
+const rangeOf = (times, from, to) => [lowerBound(times, from), lowerBound(times, to)];
+
+// The number beside a row: that of the range.
+const numberOf = (row) => {
+	const { data } = state, [from, to] = range(), run = (lane) => laneRun(lane, from, to);
+	if (row.kind === 'heat') {
+		if (!data.capture.is_time) return '';
+		const sum = data.lanes.reduce((all, lane) => all + run(lane), 0);
+		return `${significant(sum / (to - from))} of ${data.capture.cpus} CPUs`;
+	}
+	if (row.kind === 'lane') return duration(row.lanes.reduce((all, lane) => all + run(lane), 0));
+	if (row.kind === 'live' || row.kind === 'counter') {
+		const times = row.kind === 'live' ? null : row.counter.times, values = row.kind === 'live' ? data.live.all : row.counter.values;
+		const [begin, end] = times ? rangeOf(times, from, to) : [Math.floor(from / data.live.width), Math.ceil(to / data.live.width) + 1];
+		const part = Array.prototype.slice.call(values, Math.max(0, begin - 1), Math.max(begin, end));
+		if (!part.length) return '–';
+		const most = Math.max(...part);
+		return 'max ' + (row.kind === 'live' || row.counter.unit === 'bytes' ? bytes(most) : significantOrCount(most));
+	}
+	if (row.kind === 'mark') {
+		const m = data.marks, unit = data.mark_unit_ns;
+		let n = 0;
+		for (let i = 0; i < m.rows; i++) if (m.name[i] === row.index && m.time[i] * unit + m.length[i] >= from && m.time[i] * unit < to) n++;
+		return count(n) + '\u200a×';
+	}
+	if (row.kind === 'log') return count(data.logs.filter((log) => log.time_ns >= from && log.time_ns < to).length);
+	return '';
+};
+
+const significantOrCount = (x) => (Number.isInteger(x) ? count(x) : significant(x));
+
+const laneRun = (lane, from, to) => {
+	if (state.data.hasSlices) return state.range ? laneSums(lane, from, to)[0] : lane.sums[0];
+	const s = state.data.samples, unit = state.data.sample_unit_ns;
+	if (!state.range) return lane.sums[0];
+	let sum = 0;
+	for (let i = lowerBound(s.time, Math.ceil(from / unit), s.rows), end = lowerBound(s.time, Math.ceil(to / unit), s.rows); i < end; i++) if (s.thread[i] === lane.index) sum += s.weight[i];
+	return sum;
+};
+
+const drawLabels = (g, c) => {
+	const font = getComputedStyle(document.body).fontFamily, R = rem();
+	for (const row of layout.rows) {
+		if (row.kind === 'axis') continue;
+		const number = numberOf(row), middle = row.y + row.height / 2;
+		g.font = `${R * 0.85}px ${font}`;
+		g.textAlign = 'right';
+		g.fillStyle = c.muted;
+		g.fillText(number, layout.gutter - R * 0.6, middle);
+		const room = layout.gutter - R * 2 - g.measureText(number).width;
+		const letters = [...(row.kind === 'heat' ? 'Activity' : row.label)], all = letters.length;
+		const label = () => letters.join('') + (letters.length < all ? '…' : '');
+		g.font = `${R * 0.92}px ${font}`;
+		g.textAlign = 'left';
+		g.fillStyle = c.text;
+		while (letters.length > 1 && g.measureText(label()).width > room) letters.pop();
+		g.fillText(label(), R, middle);
+		if (row.kind === 'lane' && row.lanes.length === 1 && state.thread === row.lanes[0].index) {
+			g.strokeStyle = c.focus;
+			g.lineWidth = 2;
+			g.strokeRect(3, row.y + 1, layout.gutter - 7, row.height - 2);
+			g.lineWidth = 1;
+		}
+	}
+};
+
+const drawBand = (g, [from, to], shade, name, c) => {
+	const x0 = toX(from), x1 = toX(to), text = (name ? name + ' ' : '') + duration(to - from);
+	g.save();
+	g.beginPath();
+	g.rect(layout.gutter - 2, 0, layout.width + 4, layout.height);
+	g.clip();
+	g.strokeStyle = shade;
+	g.lineWidth = 2;
+	g.strokeRect(x0, 1, Math.max(1, x1 - x0), layout.height - 2);
+	g.restore();
+	g.font = `600 ${rem() * 0.85}px ${getComputedStyle(document.body).fontFamily}`;
+	const width = g.measureText(text).width + 10;
+	const x = Math.max(layout.gutter, Math.min(layout.gutter + layout.width - width, (x0 + x1) / 2 - width / 2));
+	g.fillStyle = shade;
+	g.fillRect(x, 1, width, rem() * 1.35);
+	g.fillStyle = c.bg;
+	g.textAlign = 'left';
+	g.fillText(text, x + 5, 1 + rem() * 0.7);
+};
+
+export const drawTimeline = () => {
+	makeRows();
+	const c = colors(), canvas = byId('timeline-canvas');
+	byId('timeline').style.maxHeight = Math.round(innerHeight * 0.42) + 'px';
+	drawBackground(c);
+	const width = layout.gutter + layout.width + 10, g = sizeCanvas(canvas, width, layout.height);
+	g.drawImage(background.canvas, 0, 0, width, layout.height);
+	if (state.range && !state.base) {
+		const x0 = Math.max(layout.gutter, toX(state.range[0])), x1 = Math.min(width, Math.max(layout.gutter, toX(state.range[1])));
+		g.fillStyle = c.shade;
+		g.fillRect(layout.gutter, 0, x0 - layout.gutter, layout.height);
+		g.fillRect(x1, 0, width - x1, layout.height);
+	}
+	drawLabels(g, c);
+	if (state.base) drawBand(g, state.base, c.muted, 'A', c);
+	if (state.range) drawBand(g, state.range, c.focus, state.base ? 'B' : '', c);
+	const span = view()[1] - view()[0];
+	byId('timeline-text').textContent = `Timeline of ${duration(state.data.duration)}. ` +
+		(state.range ? `Selected ${moment(state.range[0], span)} to ${moment(state.range[1], span)}.` : 'Nothing is selected.') +
+		(state.base ? ` Compared with ${moment(state.base[0], span)} to ${moment(state.base[1], span)}.` : '');
+	drawTwin();
+};
+
+// The same numbers as a table, for those who do not see the canvas.
+let twinKey = '';
+const drawTwin = () => {
+	const key = String(state.range);
+	if (twinKey === key && byId('timeline-table').children.length) return;
+	twinKey = key;
+	const [from, to] = range(), { data } = state;
+	const rows = data.lanes.slice(0, 50).map((lane) => {
+		const sums = data.hasSlices ? laneSums(lane, from, to) : [laneRun(lane, from, to)];
+		return el('tr', {}, el('th', { scope: 'row' }, `${lane.name} ${lane.tid}`), KINDS.map((_, kind) => el('td', {}, sums[kind] === undefined ? 'unknown' : duration(sums[kind]))));
+	});
+	byId('timeline-table').replaceChildren(
+		el('caption', {}, 'Threads in the selected range' + (data.lanes.length > 50 ? `: the first 50 of ${count(data.lanes.length)}` : '')),
+		el('tr', {}, ['Thread', 'Running', 'Ready', 'Waiting'].map((title) => el('th', { scope: 'col' }, title))), ...rows);
+};
+
+// ---- input
+
+const rowAt = (y) => layout.rows.find((row) => y >= row.y && y < row.y + row.height);
+const ordered = (a, b) => (a < b ? [a, b] : [b, a]);
+
+const describe = (event, canvas) => {
+	const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, row = rowAt(event.clientY - box.top);
+	if (!row || x < layout.gutter) return hideTip();
+	const at = toTime(x), width = (view()[1] - view()[0]) / layout.width, lines = [moment(at, view()[1] - view()[0])];
+	if (row.kind === 'lane') {
+		const sums = [0, 0, 0], from = at - 2 * width, to = at + 2 * width;
+		for (const lane of row.lanes) laneSums(lane, from, to).forEach((v, kind) => (sums[kind] += v));
+		const all = sums.reduce((p, v) => p + v, 0), names = ['running', 'ready', 'waiting'];
+		lines.unshift(row.label);
+		if (all > 0) lines.push(names.map((name, kind) => (sums[kind] ? `${name} ${Math.round((sums[kind] / all) * 100)} %` : '')).filter(Boolean).join(', '));
+	} else if (row.kind === 'counter' || row.kind === 'live') {
+		const value = row.kind === 'live' ? state.data.live.all[Math.min(state.data.live.bins, Math.floor(at / state.data.live.width))] : row.counter.values[lowerBound(row.counter.times, at) - 1];
+		lines.unshift(row.label);
+		if (value !== undefined) lines.push(row.kind === 'live' || row.counter.unit === 'bytes' ? bytes(value) : `${significantOrCount(value)} ${row.counter.unit || ''}`);
+	} else if (row.kind === 'mark') {
+		lines.unshift(row.label);
+	} else if (row.kind === 'log') {
+		const near = state.data.logs.filter((log) => Math.abs(log.time_ns - at) < 6 * width).slice(0, 5);
+		lines.push(...near.map((log) => log.text || 'a log without text'));
+	}
+	showTip(event, lines);
+};
+
+export const moveRange = (direction, edge) => {
+	const [from, to] = state.range || view(), step = Math.max(1, (to - from) / 10) * direction;
+	if (edge) return update({ range: onGrid([from, Math.max(from + 1, to + step)]) });
+	const shift = Math.max(-from, Math.min(state.data.duration - to, step));
+	return update({ range: onGrid([from + shift, to + shift]) });
+};
+
+export const scaleRange = (factor) => {
+	const [from, to] = state.range || view(), middle = (from + to) / 2, half = ((to - from) / 2) * factor;
+	update({ range: onGrid([middle - half, middle + half]) });
+};
+
+// Three zoom levels around the middle of the range, and the range itself.
+export const zoomLevel = (level) => {
+	const end = state.data.duration;
+	if (level === 1) return update({ view: null });
+	const [from, to] = state.range || view(), middle = (from + to) / 2, half = end / level / 2;
+	const low = Math.max(0, Math.min(end - 2 * half, middle - half));
+	return update({ view: [low, low + 2 * half] });
+};
+
+export const zoomToRange = () => update(state.view ? { view: null } : { view: state.range });
+
+export const listenTimeline = () => {
+	const canvas = byId('timeline-canvas');
+	let drag = null;
+	canvas.addEventListener('pointerdown', (event) => {
+		const x = event.clientX - canvas.getBoundingClientRect().left, y = event.clientY - canvas.getBoundingClientRect().top;
+		if (x < layout.gutter) {
+			const row = rowAt(y);
+			if (row?.kind === 'lane' && row.lanes.length === 1) update({ thread: state.thread === row.lanes[0].index ? null : row.lanes[0].index, zoom: null });
+			if (row?.kind === 'mark') update({ tab: 'marks', mark: row.index });
+			return;
+		}
+		drag = { from: toTime(x), x, which: event.ctrlKey || event.metaKey ? 'base' : 'range', before: { range: state.range, base: state.base } };
+		canvas.setPointerCapture(event.pointerId);
+	});
+	canvas.addEventListener('pointermove', (event) => {
+		if (!drag) return describe(event, canvas);
+		const x = event.clientX - canvas.getBoundingClientRect().left;
+		if (Math.abs(x - drag.x) < 3) return undefined;
+		const selected = onGrid(ordered(drag.from, toTime(x)));
+		drag.moved = true;
+		return update({ [drag.which]: selected, ...(drag.which === 'base' && !state.range ? { range: view().slice() } : {}) }, { remember: false });
+	});
+	canvas.addEventListener('pointerup', () => {
+		if (!drag) return;
+		const now = { range: state.range, base: state.base }, { moved, before } = drag;
+		drag = null;
+		Object.assign(state, before);
+		update(moved ? now : { range: null, base: null });
+	});
+	canvas.addEventListener('pointerleave', hideTip);
+	canvas.addEventListener('dblclick', zoomToRange);
+};

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The report page in a browser: its numbers are those of the command that it names, everything
+works by mouse and keyboard, and no capture breaks it."""
+import base64
+import gzip
+import json
+import os
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from captures import make
+
+NODE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "profd-tests/node_modules"
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+needs_browser = pytest.mark.skipif(
+    not (CHROMIUM and shutil.which("node") and (NODE / "playwright-core").is_dir()), reason="no browser to drive is installed: ./dev setup --peers"
+)
+
+PROGRAM = r"""
+#include "libcollector/prof-collector.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static volatile unsigned long sink;
+__attribute__((noinline)) static void heavy(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }
+__attribute__((noinline)) static void light(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink ^= i; }
+__attribute__((noinline)) static void deep(int left) { if (left) deep(left - 1); else heavy(300000); sink++; }
+__attribute__((noinline)) static void *keep(void) { return calloc(1, 3000); }
+static void *work(void *data)
+{
+	for (int i = 0; i < 60; i++) {
+		prof_mark_begin(0, "shop", "turn", NULL, 0);
+		heavy(2000000);
+		light(800000);
+		deep(30);
+		if (i % 2)
+			free(keep());
+		else
+			sink += (unsigned long)keep();
+		prof_mark_end(0, "shop", "turn", NULL, 0);
+		if (i % 10 == 0)
+			usleep(3000);
+	}
+	return data;
+}
+int main(void)
+{
+	pthread_t threads[4];
+	uint32_t level = prof_counter_define("shop", "level", "", 0);
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, work, NULL);
+	for (int i = 0; i < 20; i++) {
+		prof_counter_set(level, i);
+		usleep(10000);
+	}
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def capture(profctl, compile_c, tmp_path_factory):
+    path = tmp_path_factory.mktemp("html") / "city.cap"
+    program = compile_c("city", PROGRAM, "-g", "-pthread", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"])
+    profctl("record", "-q", "-F", 1999, "--memory", "-o", path, "--", program)
+    return path
+
+
+@pytest.fixture
+def page_of(profcapture, tmp_path):
+    def write(path, *options):
+        page = tmp_path / (path.stem + ".html")
+        profcapture("export", path, "--to", "html", "-o", page, "-q", "--force", *options)
+        return page
+
+    return write
+
+
+@pytest.fixture
+def drive(tmp_path):
+    """Opens a page, runs steps, and returns their results. No error and no request is allowed."""
+
+    def run(page, *steps, size=(1280, 800)):
+        driver = Path(__file__).with_name("drive_page.mjs")
+        done = subprocess.run(
+            ["node", driver, CHROMIUM, NODE / "playwright-core", page.as_uri(), *map(str, size)],
+            input="\n".join(map(json.dumps, steps)), capture_output=True, text=True, timeout=150, env={**os.environ, "HOME": str(tmp_path)},
+        )
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        assert answer["errors"] == []
+        assert {url.split("#")[0] for url in answer["requests"]} <= {page.as_uri(), "about:blank"}
+        return answer["results"]
+
+    return run
+
+
+def data_of(page):
+    """What the page was given: the header, and columns of numbers."""
+    text = page.read_text(encoding="utf-8")
+    raw = gzip.decompress(base64.b64decode(re.search(r'id="data">([^<]*)<', text)[1]))
+    (length,) = struct.unpack_from("<I", raw)
+    header, at, columns = json.loads(raw[4:4 + length]), 4 + length, {}
+    for column in header["columns"]:
+        rows = column["rows"]
+        planes = [raw[at + k * rows:at + (k + 1) * rows] for k in range(column["bytes"])]
+        at += rows * column["bytes"]
+        numbers = [sum(plane[i] << 8 * k for k, plane in enumerate(planes)) for i in range(rows)]
+        if column["delta"]:
+            for i in range(1, rows):
+                numbers[i] += numbers[i - 1]
+        columns[column["name"]] = [n / column["scale"] for n in numbers]
+    assert at == len(raw)
+    return header, columns
+
+
+# ---- what the page is given
+
+
+def test_data(profcapture, page_of, capture):
+    """The sums of the columns are those of the report."""
+    header, columns = data_of(page_of(capture))
+    report = profcapture.json("report", capture)["data"]
+    assert sum(columns["samples.count"]) == report["total"] and sum(columns["samples.weight"]) == report["total_weight"]
+    assert header["capture"]["duration_ns"] == profcapture.json("info", capture)["capture"]["duration_ns"]
+    assert {f["name"] for f in header["functions"]} >= {"heavy", "light", "deep", "work"}
+    parents = columns["stacks.parent"]
+    assert all(parent < i for i, parent in enumerate(parents) if i)
+    memory = profcapture.json("memory", capture)["data"]["summary"]
+    assert sum(columns["allocations.blocks"]) == memory["allocations"] and sum(columns["allocations.bytes"]) == memory["allocated_bytes"]
+    live = [(n, size) for n, size, freed in zip(columns["allocations.blocks"], columns["allocations.bytes"], columns["allocations.freed"]) if not freed]
+    assert (sum(n for n, _ in live), sum(size for _, size in live)) == (memory["leaked_blocks"], memory["leaked_bytes"])
+    turns = next(row for row in profcapture.json("marks", capture)["data"]["rows"] if row["name"] == "turn")
+    lengths = sorted(n for n, name in zip(columns["marks.length"], columns["marks.name"]) if header["mark_names"][int(name)]["name"] == "turn")
+    assert len(lengths) == turns["count"] == 240 and lengths[-1] == turns["max_ns"] and sum(lengths) == turns["total_ns"]
+
+
+def test_same_bytes(page_of, capture, tmp_path):
+    """Nothing of the time or the place of writing is in the page."""
+    first = page_of(capture).read_bytes()
+    assert page_of(capture).read_bytes() == first
+    assert str(tmp_path).encode() not in first
+
+
+def test_self_contained(page_of, capture):
+    text = page_of(capture).read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert policy.startswith("default-src 'none'") and "unsafe" not in policy
+    assert not re.search(r'\b(src|href)="', text) and not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+
+
+# ---- in a browser
+
+
+def value(text):
+    """The number of "1.23 s" or "4.50 KiB", and how far it may be off."""
+    number, unit = re.fullmatch(r"([\d\u202f.]+)(?:\u00a0(\S+))?", text).groups()
+    factor = {None: 1, "ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
+    digits = number.replace("\u202f", "")
+    return float(digits) * factor, 0.5001 * 10.0 ** -len(digits.partition(".")[2]) * factor
+
+
+ROWS = "[...document.querySelectorAll('#panel table')[0].querySelectorAll('tbody tr:not([aria-hidden])')].map((row) => [...row.cells].map((cell) => cell.querySelector('.name')?.title || cell.textContent))"
+
+
+def check_functions(profcapture, command, rows, total, n=12):
+    """Returns how many numbers of the table were compared with those that the named command prints."""
+    report = profcapture.json(*shlex.split(command)[1:], "--limit", 0)["data"]
+    shown, off = value(total)
+    assert abs(shown - report["total_weight"]) <= off
+    wanted = {}
+    for row in report["rows"]:
+        wanted.setdefault(row["name"], []).append((row["self_weight"], row["total_weight"]))
+    for cells in rows[:n]:
+        own, off = value(cells[0]) if cells[0] != "–" else (0, 0)
+        assert any(abs(own - weight) <= off for weight, _ in wanted[cells[-1]]), cells
+        share = float(cells[3].split("\u00a0")[0].strip("<\u200a"))
+        assert any(abs(share - 100 * whole / report["total_weight"]) <= 0.51 for _, whole in wanted[cells[-1]]), cells
+    return 1 + 2 * len(rows[:n])
+
+
+@needs_browser
+def test_same_numbers(profcapture, page_of, drive, capture):
+    """Of all, of ranges and of a thread: at least 50 numbers."""
+    page = page_of(capture)
+    steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
+    for x0, x1 in (300, 700), (500, 520):
+        steps += [{"drag": ["#timeline-canvas", x0, x1, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
+    steps += [{"at": ["#timeline-canvas", 40, 75]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
+    results = drive(page, *steps)
+    compared = 0
+    for (command,), rows, (total,) in zip(results[::3], results[1::3], results[2::3]):
+        compared += check_functions(profcapture, command, rows, total)
+    commands = [command for (command,) in results[::3]]
+    assert len(set(commands)) == 4 and "--from" in commands[1] and "--tid" in commands[3]
+    assert compared >= 50
+
+
+@needs_browser
+def test_mouse_and_keyboard(page_of, drive, capture):
+    page = page_of(capture)
+    shown = "[document.querySelector('[role=tab][aria-selected=true]').textContent, document.querySelector('#scope [aria-pressed=true]').textContent, location.hash]"
+    results = drive(
+        page, {"open": ""}, {"eval": shown},
+        {"key": "2"}, {"eval": shown}, {"key": "l"}, {"eval": shown}, {"key": "Escape"}, {"eval": shown}, {"key": "3"}, {"eval": shown},
+        {"drag": ["#timeline-canvas", 300, 700, 60]}, {"eval": shown}, {"drag": ["#timeline-canvas", 800, 1000, 60, "Control"]}, {"eval": shown},
+        {"key": "1"}, {"eval": "document.querySelector('#flame').dataset.boxes > 5"},
+        {"key": "i"}, {"eval": "document.querySelector('#flame').dataset.boxes > 5"},
+        {"type": ["#search", "^heavy$"]}, {"text": "#found"}, {"key": "Escape"},
+        {"key": "?"}, {"eval": "document.querySelector('#keys').open"}, {"key": "Escape"}, {"eval": "document.querySelector('#keys').open"},
+        {"key": "ArrowRight"}, {"eval": "location.hash"}, {"key": "z"}, {"eval": "/view=/.test(location.hash)"},
+    )
+    assert [result[:2] for result in results[:5]] == [
+        ["Flame graph", "CPU time"], ["Functions", "CPU time"], ["Functions", "Not freed"], ["Functions", "CPU time"], ["Call tree", "CPU time"]]
+    assert "range=" in results[5][2] and "base=" in results[6][2]
+    assert results[7:9] == [True, True]
+    found, share = re.fullmatch(r"(.*), ([\d.]+)\u00a0%", results[9][0]).groups()
+    assert value(found)[0] > 0 and 30 < float(share) < 95
+    assert results[10:12] == [True, False]
+    assert results[12] != results[6][2] and results[13] is True
+
+
+TREE = """(() => {
+	const bad = [];
+	for (const canvas of document.querySelectorAll('canvas')) if (!canvas.getAttribute('aria-label') && !canvas.getAttribute('aria-describedby')) bad.push(canvas.id);
+	for (const button of document.querySelectorAll('button, input, a')) if (!(button.textContent.trim() || button.getAttribute('aria-label') || button.placeholder)) bad.push(button.outerHTML);
+	for (const grid of document.querySelectorAll('[role=grid], [role=treegrid]')) if (!grid.getAttribute('aria-label') || !grid.getAttribute('aria-rowcount')) bad.push(grid.outerHTML.slice(0, 80));
+	for (const row of document.querySelectorAll('[role=treegrid] tbody [role=row]')) for (const key of ['level', 'setsize', 'posinset']) if (!row.getAttribute('aria-' + key)) bad.push(key);
+	return bad;
+})()"""
+
+
+@needs_browser
+@pytest.mark.parametrize("size, theme", [((1280, 800), "light"), ((3840, 2160), "dark")])
+def test_panels(page_of, drive, capture, size, theme):
+    """Every panel draws, says what it shows to those who do not see it, and nothing leaves the window."""
+    page = page_of(capture)
+    steps = [{"open": f"theme={theme}"}]
+    for key in range(1, 8):
+        steps += [{"key": str(key)}, {"eval": TREE}, {"eval": "document.querySelector('#panel').textContent.length > 0 || document.querySelector('#panel canvas') !== null"},
+                  {"eval": "document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <= innerHeight"}]
+    results = drive(page, *steps, size=size)
+    assert results == [[], True, True] * 7
+
+
+HOSTILE = b"</script><b>\"';,\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b=1+1"
+
+
+@needs_browser
+def test_odd_captures(page_of, drive, capture, tmp_path):
+    """Empty, damaged, and with names that would be markup: each opens and says what it has."""
+    none = make(tmp_path / "none.cap", "--rows", 0)
+    hostile = make(tmp_path / "hostile.cap", "--all-tables", "--rows", 60, "--prefix", HOSTILE.decode(errors="surrogateescape"))
+    damaged = tmp_path / "damaged.cap"
+    damaged.write_bytes(capture.read_bytes()[:-len(capture.read_bytes()) // 3])
+    steps = [{"open": ""}, *({"key": str(key)} for key in range(1, 8)), {"key": "2"}, {"eval": "[document.documentElement.dataset.failed || '', document.querySelectorAll('#panel b, #panel script').length]"}]
+    for path in none, hostile, damaged:
+        assert drive(page_of(path), *steps) == [["", 0]], path
+
+
+@needs_browser
+def test_shown_losses(page_of, drive, tmp_path):
+    lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 200)
+    (text,) = drive(page_of(lossy), {"open": "tab=about"}, {"text": "#loss"})
+    assert "lost" in text[0]

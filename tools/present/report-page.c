@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
+#include "tools/present/report-page.h"
+
+#include "tools/present/report-page-parts.h"
+
+#include <string.h>
+#include <zlib.h>
+
+void report_page_init(struct report_page *page)
+{
+	page->columns = g_byte_array_new();
+	out_init(&page->list, -1);
+	json_init(&page->json, &page->list);
+	json_begin_array(&page->json, NULL);
+}
+
+void report_page_done(struct report_page *page)
+{
+	g_byte_array_unref(page->columns);
+	json_done(&page->json);
+	out_done(&page->list);
+}
+
+static uint64_t number_of(const struct report_column *column, size_t row)
+{
+	uint64_t number = column->get(column->data, row);
+
+	return column->delta && row > 0 ? number - column->get(column->data, row - 1) : number;
+}
+
+void report_page_add(struct report_page *page, const struct report_column *column)
+{
+	uint64_t most = 0;
+	size_t at = page->columns->len;
+	unsigned bytes = 1;
+
+	for (size_t i = 0; i < column->rows; i++)
+		most |= number_of(column, i);
+	while (bytes < 8 && most >> (8 * bytes))
+		bytes++;
+	g_byte_array_set_size(page->columns, (guint)(at + column->rows * bytes));
+	for (size_t i = 0; i < column->rows; i++) {
+		uint64_t number = number_of(column, i);
+
+		for (unsigned k = 0; k < bytes; k++)
+			page->columns->data[at + k * column->rows + i] =
+				(uint8_t)(number >> (8 * k));
+	}
+	json_begin_object(&page->json, NULL);
+	json_string(&page->json, "name", column->name);
+	json_uint(&page->json, "rows", column->rows);
+	json_uint(&page->json, "bytes", bytes);
+	json_bool(&page->json, "delta", column->delta);
+	json_uint(&page->json, "scale", column->scale ? column->scale : 1);
+	json_end(&page->json);
+}
+
+/* Writes compressed bytes as base64. */
+struct packer {
+	z_stream stream;
+	struct out *out;
+	gint state, save;
+};
+
+static void pack(struct packer *packer, const void *bytes, size_t length, int flush)
+{
+	guchar packed[16384];
+	gchar text[(sizeof(packed) / 3 + 1) * 4 + 8];
+
+	packer->stream.next_in = (Bytef *)bytes;
+	packer->stream.avail_in = (uInt)length;
+	do {
+		packer->stream.next_out = packed;
+		packer->stream.avail_out = sizeof(packed);
+		(void)deflate(&packer->stream, flush);
+		out_write(packer->out, text,
+			  g_base64_encode_step(packed, sizeof(packed) - packer->stream.avail_out,
+					       FALSE, text, &packer->state, &packer->save));
+	} while (packer->stream.avail_out == 0);
+}
+
+bool report_page_write(const struct report_page *page, const GString *members, struct out *out)
+{
+	struct packer packer = { .out = out };
+	g_autoptr(GString) header = g_string_new("{\"columns\":");
+	gchar end[8];
+	uint8_t length[4];
+
+	/* 16: a gzip stream; its header has no time and no name */
+	if (deflateInit2(&packer.stream, 6, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK)
+		return false;
+	g_string_append_len(header, page->list.text->str, (gssize)page->list.text->len);
+	g_string_append_printf(header, "],%s}", members->str);
+	for (unsigned i = 0; i < 4; i++)
+		length[i] = (uint8_t)(header->len >> (8 * i));
+	out_write(out, report_page_head, report_page_head_size);
+	pack(&packer, length, sizeof(length), Z_NO_FLUSH);
+	pack(&packer, header->str, header->len, Z_NO_FLUSH);
+	pack(&packer, page->columns->data, page->columns->len, Z_FINISH);
+	out_write(out, end, g_base64_encode_close(FALSE, end, &packer.state, &packer.save));
+	out_write(out, report_page_tail, report_page_tail_size);
+	deflateEnd(&packer.stream);
+	return true;
+}

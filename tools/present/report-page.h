@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Report-page - the HTML page of a report: a frame with the style and the script, and packed data
+ *
+ * The data is the text of a JSON object and columns of numbers; data/report/data.js describes the
+ * layout. A page is the same for the same data: it has no time, no random number and no path of its
+ * own. Numbers are unsigned; a column has as many bytes for each as its largest needs.
+ */
+#pragma once
+
+#include "tools/common/json.h"
+
+struct report_page {
+	GByteArray *columns; /* planes of all columns */
+	struct out list;     /* JSON: what columns there are */
+	struct json json;
+};
+
+void report_page_init(struct report_page *page);
+void report_page_done(struct report_page *page);
+
+/* Adds a column of `rows` numbers. `name`: "table.column". `delta`: store differences to the row
+ * above, because the numbers do not fall. `scale`: the page divides by it. */
+struct report_column {
+	const char *name;
+	uint64_t (*get)(const void *data, size_t row);
+	const void *data;
+	size_t rows;
+	bool delta;
+	unsigned scale; /* 0: 1 */
+};
+void report_page_add(struct report_page *page, const struct report_column *column);
+
+/* Writes the page. `members`: JSON members of the header, without braces. Returns false if zlib
+ * fails. */
+bool report_page_write(const struct report_page *page, const GString *members, struct out *out);
