@@ -270,3 +270,24 @@ def test_shown_losses(page_of, drive, tmp_path):
     lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 200)
     (text,) = drive(page_of(lossy), {"open": "tab=about"}, {"text": "#loss"})
     assert "lost" in text[0]
+
+
+# ---- the verbs
+
+
+def test_verbs(profcapture, page_of, capture, tmp_path, monkeypatch):
+    """html names the file after the capture and overwrites none; view prints the path of a new one."""
+    monkeypatch.chdir(tmp_path)
+    same = page_of(capture).read_bytes()
+    (tmp_path / "city.html").unlink()
+    assert "Open it in a browser: city.html" in profcapture("html", capture).stderr
+    assert (tmp_path / "city.html").read_bytes() == same
+    assert "city.html" in profcapture("html", capture, check=1).stderr
+    profcapture("html", capture, "--force", "-q")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    path = Path(profcapture("view", capture).stdout.strip())
+    assert path.name == "city.html" and path.read_bytes() == same and path.parent.stat().st_mode & 0o777 == 0o700
+    profcapture("view", tmp_path / "none.cap", check=1)
+    assert len(list(tmp_path.glob("profcapture-*"))) == 1  # nothing stays behind

@@ -22,6 +22,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FOLDED, FIREFOX, PPROF, SPEEDSCOPE, HTML };
 static const char *const format_names[] = {
@@ -52,7 +53,7 @@ static const char *const value_names[] = { "samples",       "alloc-objects", "al
 
 static const struct cli_option options[] = {
 	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
-	  N_("Write folded stacks, or a profile for the Firefox Profiler, pprof or speedscope"),
+	  N_("Write folded stacks, a profile for the Firefox Profiler, pprof or speedscope, or a page for a browser"),
 	  format_names },
 	{ "value", 0, CLI_CHOICE, offsetof(struct export, value), N_("VALUE"),
 	  N_("In folded and speedscope, weight stacks by samples, by allocated blocks or bytes, or by blocks or bytes live at the end of the range (default: samples)"),
@@ -490,7 +491,7 @@ static bool export_query(void *data, char **operands, GError **error)
 			"the capture has no samples, but allocations: use --value alloc-space, or inuse-space for those not freed"));
 	find_files(export);
 	warn_other_events(export);
-	if (export->reader.capture->lost)
+	if (export->reader.capture->lost && export->format != HTML)
 		cli_warning(
 			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
 			operands[0]);
@@ -514,7 +515,7 @@ static int check_options(void *data)
 
 	if (export->format < 0)
 		return cli_usage_error(
-			_("choose a format: --to folded, firefox, pprof or speedscope"));
+			_("choose a format: --to folded, firefox, pprof, speedscope or html"));
 	if (export->value != EXPORT_SAMPLES &&
 	    (formats[export->format].allocations != NO_ALLOCATIONS || is_of_samples(export)))
 		return cli_usage_error(
@@ -543,6 +544,113 @@ int verb_export(int argc, char **argv)
 		  frame_filter_options, &export.filters },
 		{ NULL }
 	};
+
+	return reader_run(&verb, groups, &export, argc, argv);
+}
+
+/* ---- the verbs of the page ------------------------------------------------------------------- */
+
+static const struct cli_option html_options[] = {
+	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
+	  N_("Write FILE (default: the capture's name with .html, in this folder)") },
+	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
+	  N_("Overwrite an existing file") },
+	{ "quiet", 'q', CLI_FLAG, offsetof(struct export, is_quiet), NULL,
+	  N_("Do not say how to open the file") },
+	{ NULL },
+};
+
+/* Returns "shop.html" for "runs/shop.cap". */
+static char *page_name(const char *capture)
+{
+	g_autofree char *name = strcmp(capture, "-") == 0 ? g_strdup("report")
+							  : g_path_get_basename(capture);
+	char *dot = strrchr(name, '.');
+
+	if (dot && dot != name)
+		*dot = '\0';
+	return g_strconcat(name, ".html", NULL);
+}
+
+static bool html_query(void *data, char **operands, GError **error)
+{
+	struct export *export = data;
+	g_autofree char *name = page_name(operands[0]);
+
+	if (!export->output)
+		export->output = name;
+	return export_query(data, operands, error);
+}
+
+int verb_html(int argc, char **argv)
+{
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE [-o NEW]"),
+			  N_("Write a report as one page for a browser. It needs no network and no other file."),
+			  1, 1 },
+		.query = html_query,
+	};
+	CLEANUP(export_done) struct export export = { .format = HTML };
+	const struct cli_group groups[] = {
+		{ NULL, html_options, &export },
+		{ N_("Select"), reader_time_options, &export.reader },
+		{ NULL, reader_process_options, &export.reader },
+		{ NULL, reader_thread_options, &export.reader },
+		{ NULL, reader_cpu_options, &export.reader },
+		{ NULL, reader_event_options, &export.reader },
+		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),
+		  frame_filter_options, &export.filters },
+		{ NULL }
+	};
+
+	return reader_run(&verb, groups, &export, argc, argv);
+}
+
+/* Starts the desktop's browser, if there is a desktop. */
+static void open_page(const char *path)
+{
+	g_autofree char *opener = g_find_program_in_path("xdg-open");
+	char *command[] = { opener, (char *)path, NULL };
+
+	if (opener && (g_getenv("DISPLAY") || g_getenv("WAYLAND_DISPLAY")))
+		(void)g_spawn_async(NULL, command, NULL,
+				    G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL,
+				    NULL, NULL, NULL);
+}
+
+static bool view_query(void *data, char **operands, GError **error)
+{
+	struct export *export = data;
+	g_autofree char *folder = g_dir_make_tmp("profcapture-XXXXXX", error);
+	g_autofree char *name = page_name(operands[0]);
+	g_autofree char *path = folder ? g_build_filename(folder, name, NULL) : NULL;
+
+	if (!folder)
+		return false;
+	export->output = path;
+	if (!export_query(data, operands, error)) {
+		(void)rmdir(folder);
+		return false;
+	}
+	out_printf(out_stdout(), "%s\n", path);
+	open_page(path);
+	return true;
+}
+
+int verb_view(int argc, char **argv)
+{
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE"),
+			  N_("Show a report in the browser, or print its path if there is no desktop."),
+			  1, 1 },
+		.query = view_query,
+	};
+	CLEANUP(export_done) struct export export = { .format = HTML, .is_quiet = true };
+	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &export.reader },
+					    { NULL, reader_process_options, &export.reader },
+					    { NULL, reader_thread_options, &export.reader },
+					    { NULL, reader_event_options, &export.reader },
+					    { NULL } };
 
 	return reader_run(&verb, groups, &export, argc, argv);
 }

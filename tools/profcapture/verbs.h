@@ -11,6 +11,8 @@ int verb_marks(int argc, char **argv);
 int verb_counters(int argc, char **argv);
 int verb_diff(int argc, char **argv);
 int verb_export(int argc, char **argv);
+int verb_html(int argc, char **argv);
+int verb_view(int argc, char **argv);
 int verb_verify(int argc, char **argv);
 int verb_recover(int argc, char **argv);
 int verb_cut(int argc, char **argv);
