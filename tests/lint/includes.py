@@ -79,7 +79,7 @@ ALLOWED = {
     ),
     "tools/common": (["tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "stdio"]),
     "tools/symbols": (["tools/symbols", "tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
-    "tools/present": (["tools/present", "tools/common/json.h", "tools/common/text.h", "tools/common/out.h", "arch"], ["glib"]),
+    "tools/present": (["tools/present", "tools/common/json.h", "tools/common/text.h", "tools/common/out.h", "arch"], ["glib", "zlib"]),
     "tools/profctl": (["tools", "libcapture/prof-capture.h", "libcollector/control.h", "libcollector/attach.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
     "tools/profcapture": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
     "docs/examples": ([], ["glib", "gio", "stdio"]),

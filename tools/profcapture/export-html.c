@@ -34,14 +34,14 @@
 #define MOST_POINTS 8000u
 #define MOST_COUNTERS 24u
 
-struct sample {
+struct page_sample {
 	uint32_t time, thread, stack, count;
 	uint64_t weight;
 };
 
 enum slice_kind { SLICE_RUN, SLICE_READY, SLICE_WAIT, SLICE_KINDS };
 
-struct slice {
+struct page_slice {
 	int64_t from_ns, to_ns;
 	uint64_t ns[SLICE_KINDS]; /* the parts of its time */
 	uint32_t thread;
@@ -49,23 +49,23 @@ struct slice {
 	uint8_t kind;
 };
 
-struct mark {
+struct page_mark {
 	int64_t start_ns, end_ns;
 	uint32_t thread, name;
 };
 
 /* The last known state of a thread. */
-struct state {
+struct last_switch {
 	int64_t since_ns;
 	uint8_t kind; /* SLICE_KINDS: unknown */
 };
 
-struct line { /* a counter over time */
+struct counter_line { /* a counter over time */
 	uint32_t counter;
-	GArray *points; /* struct point */
+	GArray *points; /* struct page_point */
 };
 
-struct point {
+struct page_point {
 	int64_t time_ns;
 	double value;
 };
@@ -110,7 +110,7 @@ static uint32_t thread_index(struct html *html, uint32_t thread)
 
 static gint compare_samples(gconstpointer left, gconstpointer right)
 {
-	const struct sample *a = left, *b = right;
+	const struct page_sample *a = left, *b = right;
 
 	if (a->time != b->time)
 		return a->time < b->time ? -1 : 1;
@@ -122,7 +122,7 @@ static gint compare_samples(gconstpointer left, gconstpointer right)
 /* Sorts the samples and merges those of the same time, thread and stack. */
 static void merge_samples(struct html *html)
 {
-	struct sample *all = (struct sample *)(void *)html->samples->data;
+	struct page_sample *all = (struct page_sample *)(void *)html->samples->data;
 	guint n = 0;
 
 	g_array_sort(html->samples, compare_samples);
@@ -143,7 +143,7 @@ static void add_samples(struct html *html)
 
 	for (guint i = 0; i < each->len; i++) {
 		const struct tally_sample *at = &g_array_index(each, struct tally_sample, i);
-		struct sample sample = {
+		struct page_sample sample = {
 			.time = (uint32_t)((uint64_t)MAX_OF(at->time_ns, INT64_C(0)) /
 					   html->sample_unit),
 			.thread = thread_index(html, at->thread),
@@ -158,15 +158,15 @@ static void add_samples(struct html *html)
 	while (html->samples->len > MOST_SAMPLES && html->sample_unit < (uint64_t)html->grid_ns) {
 		html->sample_unit *= 4;
 		for (guint i = 0; i < html->samples->len; i++)
-			g_array_index(html->samples, struct sample, i).time /= 4;
+			g_array_index(html->samples, struct page_sample, i).time /= 4;
 		merge_samples(html);
 	}
 }
 
-#define SAMPLE_COLUMN(name, member)                                 \
-	static uint64_t sample_##name(const void *data, size_t row) \
-	{                                                           \
-		return ((const struct sample *)data)[row].member;   \
+#define SAMPLE_COLUMN(name, member)                                    \
+	static uint64_t sample_##name(const void *data, size_t row)    \
+	{                                                              \
+		return ((const struct page_sample *)data)[row].member; \
 	}
 SAMPLE_COLUMN(time, time)
 SAMPLE_COLUMN(thread, thread)
@@ -275,10 +275,10 @@ enum { SWITCH_TIME, SWITCH_THREAD, SWITCH_START, SWITCH_STATE, N_SWITCH_COLUMNS 
 static void add_slice(struct html *html, uint32_t thread, uint8_t kind, int64_t from_ns,
 		      int64_t to_ns)
 {
-	struct slice slice = { .from_ns = MAX_OF(from_ns, INT64_C(0)),
-			       .to_ns = to_ns,
-			       .thread = thread,
-			       .kind = kind };
+	struct page_slice slice = { .from_ns = MAX_OF(from_ns, INT64_C(0)),
+				    .to_ns = to_ns,
+				    .thread = thread,
+				    .kind = kind };
 
 	if (slice.from_ns < to_ns)
 		g_array_append_val(html->slices, slice);
@@ -302,18 +302,18 @@ static bool take_switches(struct names_epoch *epoch, const struct prof_batch *ba
 			array_number_or(&batch->columns[SWITCH_STATE], i, PROF_SWITCH_RUNNING);
 		int64_t from_ns = capture_time(capture, batch->segment, start);
 		int64_t to_ns = capture_time(capture, batch->segment, end);
-		struct state *state;
+		struct last_switch *state;
 		uint32_t index;
 
 		if (thread <= NAMES_LOST || !reader_wants_thread(reader, thread))
 			continue;
 		index = thread_index(html, thread);
 		while (html->states->len <= index) {
-			struct state unknown = { .kind = SLICE_KINDS };
+			struct last_switch unknown = { .kind = SLICE_KINDS };
 
 			g_array_append_val(html->states, unknown);
 		}
-		state = &g_array_index(html->states, struct state, index);
+		state = &g_array_index(html->states, struct last_switch, index);
 		if (state->kind < SLICE_KINDS)
 			add_slice(html, index, state->kind, state->since_ns, from_ns);
 		add_slice(html, index, SLICE_RUN, from_ns, to_ns);
@@ -329,7 +329,7 @@ static bool take_switches(struct names_epoch *epoch, const struct prof_batch *ba
 
 static gint compare_slices(gconstpointer left, gconstpointer right)
 {
-	const struct slice *a = left, *b = right;
+	const struct page_slice *a = left, *b = right;
 
 	if (a->thread != b->thread)
 		return a->thread < b->thread ? -1 : 1;
@@ -339,24 +339,24 @@ static gint compare_slices(gconstpointer left, gconstpointer right)
 /* Replaces slices by shares of equal parts of the time. */
 static void merge_slices(struct html *html, int64_t bin_ns)
 {
-	GArray *merged = g_array_new(FALSE, FALSE, sizeof(struct slice));
-	struct slice *last = NULL;
+	GArray *merged = g_array_new(FALSE, FALSE, sizeof(struct page_slice));
+	struct page_slice *last = NULL;
 
 	for (guint i = 0; i < html->slices->len; i++) {
-		struct slice at = g_array_index(html->slices, struct slice, i);
+		struct page_slice at = g_array_index(html->slices, struct page_slice, i);
 
 		while (at.from_ns < at.to_ns) {
 			int64_t bin = at.from_ns / bin_ns;
 			int64_t until = MIN_OF(at.to_ns, (bin + 1) * bin_ns);
 
 			if (!last || last->thread != at.thread || last->from_ns / bin_ns != bin) {
-				struct slice part = { .from_ns = bin * bin_ns,
-						      .to_ns = (bin + 1) * bin_ns,
-						      .thread = at.thread,
-						      .kind = SLICE_KINDS };
+				struct page_slice part = { .from_ns = bin * bin_ns,
+							   .to_ns = (bin + 1) * bin_ns,
+							   .thread = at.thread,
+							   .kind = SLICE_KINDS };
 
 				g_array_append_val(merged, part);
-				last = &g_array_index(merged, struct slice, merged->len - 1);
+				last = &g_array_index(merged, struct page_slice, merged->len - 1);
 			}
 			last->ns[at.kind] += (uint64_t)(until - at.from_ns);
 			at.from_ns = until;
@@ -373,7 +373,7 @@ static void place_slices(struct html *html)
 	int64_t end = 0;
 
 	for (guint i = 0; i < html->slices->len; i++) {
-		struct slice *slice = &g_array_index(html->slices, struct slice, i);
+		struct page_slice *slice = &g_array_index(html->slices, struct page_slice, i);
 
 		if (i == 0 || slice->thread != slice[-1].thread)
 			end = 0;
@@ -384,10 +384,10 @@ static void place_slices(struct html *html)
 	}
 }
 
-#define SLICE_COLUMN(name, member)                                 \
-	static uint64_t slice_##name(const void *data, size_t row) \
-	{                                                          \
-		return ((const struct slice *)data)[row].member;   \
+#define SLICE_COLUMN(name, member)                                    \
+	static uint64_t slice_##name(const void *data, size_t row)    \
+	{                                                             \
+		return ((const struct page_slice *)data)[row].member; \
 	}
 SLICE_COLUMN(thread, thread)
 SLICE_COLUMN(gap, gap)
@@ -465,9 +465,9 @@ static void take_span(const struct span *span, void *data)
 {
 	struct html *html = data;
 	struct reader *reader = &html->export->reader;
-	struct mark mark = { .start_ns = MAX_OF(span->start_ns, INT64_C(0)),
-			     .end_ns = span->kind == SPAN_NO_END ? reader->capture->duration_ns
-								 : span->end_ns };
+	struct page_mark mark = { .start_ns = MAX_OF(span->start_ns, INT64_C(0)),
+				  .end_ns = span->kind == SPAN_NO_END ? reader->capture->duration_ns
+								      : span->end_ns };
 
 	if (mark.end_ns < reader->from_ns || mark.start_ns > reader->to_ns ||
 	    !reader_wants_thread_at(reader, span->thread, span->start_ns))
@@ -480,7 +480,7 @@ static void take_span(const struct span *span, void *data)
 
 static gint compare_marks(gconstpointer left, gconstpointer right)
 {
-	const struct mark *a = left, *b = right;
+	const struct page_mark *a = left, *b = right;
 
 	if (a->start_ns != b->start_ns)
 		return a->start_ns < b->start_ns ? -1 : 1;
@@ -493,20 +493,20 @@ static gint compare_marks(gconstpointer left, gconstpointer right)
 
 static gint compare_lengths(gconstpointer left, gconstpointer right)
 {
-	const struct mark *a = left, *b = right;
+	const struct page_mark *a = left, *b = right;
 	int64_t one = a->end_ns - a->start_ns, two = b->end_ns - b->start_ns;
 
 	return one != two ? (one > two ? -1 : 1) : compare_marks(left, right);
 }
 
-#define MARK_COLUMN(column, expression)                                                  \
-	static uint64_t mark_##column(const void *data, size_t row)                      \
-	{                                                                                \
-		const struct html *html = data;                                          \
-		const struct mark *mark = &g_array_index(html->marks, struct mark, row); \
-                                                                                         \
-		(void)html;                                                              \
-		return (expression);                                                     \
+#define MARK_COLUMN(column, expression)                                                            \
+	static uint64_t mark_##column(const void *data, size_t row)                                \
+	{                                                                                          \
+		const struct html *html = data;                                                    \
+		const struct page_mark *mark = &g_array_index(html->marks, struct page_mark, row); \
+                                                                                                   \
+		(void)html;                                                                        \
+		return (expression);                                                               \
 	}
 MARK_COLUMN(time, (uint64_t)mark->start_ns / html->sample_unit)
 MARK_COLUMN(length, (uint64_t)(mark->end_ns - mark->start_ns))
@@ -554,7 +554,7 @@ static bool write_marks(struct html *html)
 
 enum { LOG_TIME, LOG_THREAD, LOG_LEVEL, LOG_TEXT, N_LOG_COLUMNS };
 
-struct logs {
+struct page_logs {
 	struct html *html;
 	uint64_t n;
 };
@@ -562,7 +562,7 @@ struct logs {
 static bool take_logs(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 		      GError **error)
 {
-	struct logs *logs = data;
+	struct page_logs *logs = data;
 	struct json *json = &logs->html->json;
 
 	(void)error;
@@ -592,7 +592,7 @@ static bool write_logs(struct html *html)
 	const struct prof_cursor_options options = { .table = PROF_TABLE_LOG,
 						     .columns = columns,
 						     .n_columns = N_LOG_COLUMNS };
-	struct logs logs = { html, 0 };
+	struct page_logs logs = { html, 0 };
 	bool ok;
 
 	json_begin_array(&html->json, "logs");
@@ -613,30 +613,31 @@ static void take_value(const struct counter_value *value, void *data)
 {
 	struct html *html = data;
 	const struct counter *counter = counter_at(&html->counters, value->counter);
-	struct point point = { value->time_ns, value->value };
+	struct page_point point = { value->time_ns, value->value };
 
 	if (!counter_is_wanted(counter, &html->export->reader) || !isfinite(value->value))
 		return;
 	while (html->lines->len <= value->counter) {
-		struct line line = { html->lines->len,
-				     g_array_new(FALSE, FALSE, sizeof(struct point)) };
+		struct counter_line line = { html->lines->len,
+					     g_array_new(FALSE, FALSE, sizeof(struct page_point)) };
 
 		g_array_append_val(html->lines, line);
 	}
-	g_array_append_val(g_array_index(html->lines, struct line, value->counter).points, point);
+	g_array_append_val(g_array_index(html->lines, struct counter_line, value->counter).points,
+			   point);
 }
 
 /* Keeps the least and the most of each of equal parts of the time. */
 static void thin(GArray *points, int64_t duration_ns)
 {
-	struct point *all = (struct point *)(void *)points->data;
+	struct page_point *all = (struct page_point *)(void *)points->data;
 	guint bins = MOST_POINTS / 2, n = 0;
 
 	if (points->len <= MOST_POINTS)
 		return;
 	for (guint i = 0; i < points->len;) {
 		int64_t bin = (int64_t)((double)all[i].time_ns / (double)duration_ns * bins);
-		struct point least = all[i], most = all[i];
+		struct page_point least = all[i], most = all[i];
 
 		for (; i < points->len &&
 		       (int64_t)((double)all[i].time_ns / (double)duration_ns * bins) == bin;
@@ -664,7 +665,7 @@ static bool write_counters(struct html *html)
 		return false;
 	json_begin_array(&html->json, "counters");
 	for (guint i = 0; i < html->lines->len; i++) {
-		GArray *points = g_array_index(html->lines, struct line, i).points;
+		GArray *points = g_array_index(html->lines, struct counter_line, i).points;
 		const struct counter *counter = counter_at(&html->counters, i);
 		const struct names_process *process = names_process_at(names, counter->process);
 
@@ -680,12 +681,13 @@ static bool write_counters(struct html *html)
 		json_bool(&html->json, "is_rss", g_strcmp0(counter->name, "rss") == 0);
 		json_begin_array(&html->json, "times");
 		for (guint k = 0; k < points->len; k++)
-			json_int(&html->json, NULL, g_array_index(points, struct point, k).time_ns);
+			json_int(&html->json, NULL,
+				 g_array_index(points, struct page_point, k).time_ns);
 		json_end(&html->json);
 		json_begin_array(&html->json, "values");
 		for (guint k = 0; k < points->len; k++)
 			json_double(&html->json, NULL,
-				    g_array_index(points, struct point, k).value);
+				    g_array_index(points, struct page_point, k).value);
 		json_end(&html->json);
 		json_end(&html->json);
 	}
@@ -910,11 +912,11 @@ static void html_init(struct html *html, struct export *export, struct out *memb
 	html->process_list = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	html->mark_names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 	html->mark_list = g_ptr_array_new();
-	html->samples = g_array_new(FALSE, FALSE, sizeof(struct sample));
-	html->slices = g_array_new(FALSE, FALSE, sizeof(struct slice));
-	html->marks = g_array_new(FALSE, FALSE, sizeof(struct mark));
-	html->states = g_array_new(FALSE, FALSE, sizeof(struct state));
-	html->lines = g_array_new(FALSE, FALSE, sizeof(struct line));
+	html->samples = g_array_new(FALSE, FALSE, sizeof(struct page_sample));
+	html->slices = g_array_new(FALSE, FALSE, sizeof(struct page_slice));
+	html->marks = g_array_new(FALSE, FALSE, sizeof(struct page_mark));
+	html->states = g_array_new(FALSE, FALSE, sizeof(struct last_switch));
+	html->lines = g_array_new(FALSE, FALSE, sizeof(struct counter_line));
 }
 
 static void html_done(struct html *html)
@@ -930,7 +932,7 @@ static void html_done(struct html *html)
 	for (size_t i = 0; i < ARRAY_SIZE(arrays); i++)
 		g_array_unref(arrays[i]);
 	for (guint i = 0; i < html->lines->len; i++)
-		g_array_unref(g_array_index(html->lines, struct line, i).points);
+		g_array_unref(g_array_index(html->lines, struct counter_line, i).points);
 	g_array_unref(html->lines);
 	g_ptr_array_unref(html->mark_list);
 	g_ptr_array_unref(html->notes);

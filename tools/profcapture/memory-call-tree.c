@@ -28,7 +28,7 @@ struct branch {
 	double self_change, change;    /* how much stacks grew and shrank, whichever way */
 };
 
-/* Few JSON readers accept more nesting than CCT_MAX_DEPTH. Deeper branches count for the one at that
+/* Few JSON readers accept more nesting than CCT_MAX_DEPTH. Deeper branches count for the one at
  * depth. */
 struct tree {
 	struct memory *memory;

@@ -129,17 +129,17 @@ static uint32_t releaser(struct count *count, const struct memory_event *event,
 
 /* What an event counts for: its process, and a row, unless that is not known. A look-up may move
  * the counts of an earlier one. */
-struct targets {
+struct count_targets {
 	struct memory_counts *process, *row;
 	struct memory_counts *each[2]; /* both, without NULL */
 	unsigned n;
 };
 
-static struct targets targets_of(struct count *count, uint32_t heap, uint32_t entity)
+static struct count_targets targets_of(struct count *count, uint32_t heap, uint32_t entity)
 {
 	struct memory *memory = count->memory;
 	uint32_t process = memory_heap_at(&memory->heaps, heap)->process;
-	struct targets targets = { .process = memory_counts_of(memory->processes, process) };
+	struct count_targets targets = { .process = memory_counts_of(memory->processes, process) };
 
 	targets.each[targets.n++] = targets.process;
 	if (entity != MEMORY_NOBODY)
@@ -197,7 +197,7 @@ static void begin(struct count *count, int64_t time_ns)
 static void change(struct count *count, const struct memory_live *live, double sign, bool ends)
 {
 	uint32_t index = memory_entity_of(count->memory, &live->block);
-	const struct targets to = targets_of(count, live->heap, index);
+	const struct count_targets to = targets_of(count, live->heap, index);
 
 	count->now_bytes += sign * live->bytes;
 	for (unsigned i = 0; i < to.n && !ends; i++) {
@@ -267,7 +267,7 @@ static void called(const struct memory_event *event, void *data)
 	const struct memory_block block = memory_event_block(event);
 	struct count *count = data;
 	const struct memory_heap *heap = memory_heap_at(&count->memory->heaps, event->heap);
-	struct targets to;
+	struct count_targets to;
 
 	if (!event->is_counted)
 		return;
@@ -295,7 +295,7 @@ static void count_allocation(struct count *count, const struct memory_event *eve
 			     const struct memory_live *live)
 {
 	struct memory *memory = count->memory;
-	const struct targets to =
+	const struct count_targets to =
 		targets_of(count, event->heap, memory_entity_of(memory, &live->block));
 
 	for (unsigned i = 0; i < to.n; i++)
@@ -311,7 +311,7 @@ static void count_allocation(struct count *count, const struct memory_event *eve
 static void count_rest(struct count *count, const struct memory_event *event, uint64_t size)
 {
 	struct split *split = &count->split;
-	struct targets to;
+	struct count_targets to;
 
 	if (event->heap != split->heap || event->prior != split->number || size > split->bytes)
 		return;
@@ -352,7 +352,7 @@ static void count_realloc(struct count *count, const struct memory_event *event,
 	double weight = live->blocks *
 			memory_weight(memory_heap_at(&memory->heaps, event->heap), &made);
 	bool has_row = memory_query_of(memory)->filter == MEMORY_MOVED && event->is_wanted;
-	const struct targets to =
+	const struct count_targets to =
 		targets_of(count, event->heap, has_row ? caller(memory, event) : MEMORY_NOBODY);
 
 	for (unsigned i = 0; i < to.n; i++) {
@@ -374,7 +374,7 @@ static void released(const struct memory_event *event, const struct memory_live 
 	bool temporary = how == MEMORY_FREED && memory_knows_temporary(memory);
 	enum memory_filter filter = memory_query_of(memory)->filter;
 	uint64_t since = live->more.since;
-	struct targets to;
+	struct count_targets to;
 	uint32_t index;
 
 	change(count, live, -1, false);

@@ -303,7 +303,7 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return a->to < b->to ? -1 : a->to > b->to;
 }
 
-/* The likeliest first. Those of a segment do not overlap, apart from the one after the last mark. */
+/* The likeliest first. Those of a segment do not overlap, except the one after the last mark. */
 static gint compare_stretches(gconstpointer left, gconstpointer right)
 {
 	const struct stretch *a = left, *b = right;

@@ -127,7 +127,7 @@ static bool is_nothing(const struct memory_sum *sum)
 	return fabs(sum->bytes) < 0.5 && fabs(sum->blocks) < 0.5;
 }
 
-/* Stores a view's sums in the members of MEM. Those that the view does not measure are not shown. */
+/* Stores a view's sums in the members of MEM. What the view does not measure is not shown. */
 static void set_sum(struct memory_counts *counts, const struct memory_sum *sum)
 {
 	counts->leaked_bytes = counts->live_bytes = counts->peak_bytes = sum->bytes;

@@ -13,13 +13,13 @@
 
 enum { THREAD, LEVEL, SAYS_WHO, TEXT, N_COLUMNS };
 
-struct reading {
+struct log_reading {
 	struct memory *memory;
 	struct number_map known; /* index of a text and process → 1 */
 };
 
-static void add_row(struct reading *reading, struct names_epoch *names, const struct prof_array *c,
-		    size_t row)
+static void add_row(struct log_reading *reading, struct names_epoch *names,
+		    const struct prof_array *c, size_t row)
 {
 	GArray *warnings = reading->memory->warnings;
 	uint32_t thread = names_thread(names, array_number_or(&c[THREAD], row, 0));
@@ -69,7 +69,7 @@ bool memory_read_warnings(struct memory *memory, GError **error)
 						     .n_columns = N_COLUMNS };
 	const struct capture *capture = memory->reader.capture;
 	g_autofree char *failure = g_strdup_printf(_("cannot read '%s'"), capture->file);
-	struct reading reading = { .memory = memory };
+	struct log_reading reading = { .memory = memory };
 	bool ok;
 
 	number_map_init(&reading.known);
