@@ -82,7 +82,7 @@ static struct tally_count count_in(const struct answer *answer, const GArray *co
 {
 	for (guint i = 0; i < counts->len; i++)
 		if (strcmp(functions_at(answer->tally.functions, i)->name, name) == 0)
-			return g_array_index(counts, struct tally_count, i);
+			return tally_count_at(counts, i);
 	return (struct tally_count){ 0 };
 }
 
@@ -98,7 +98,7 @@ static uint64_t sum_of_self(const GArray *counts)
 	uint64_t sum = 0;
 
 	for (guint i = 0; i < counts->len; i++)
-		sum += g_array_index(counts, struct tally_count, i).self.samples;
+		sum += tally_count_at(counts, i).self.samples;
 	return sum;
 }
 
@@ -206,8 +206,8 @@ static void test_callers(void)
 	recursive(&build);
 	REQUIRE(run(&answer, &build));
 	CHECK(answer.tally.focus_found);
-	CHECK_INT(answer.tally.focus_count.self.samples, 3);
-	CHECK_INT(answer.tally.focus_count.total.samples, 4);
+	CHECK_INT(answer.tally.focus_entity.count.self.samples, 3);
+	CHECK_INT(answer.tally.focus_entity.count.total.samples, 4);
 	CHECK_COUNT(answer.tally.callers, "a", 3, 4);
 	CHECK_COUNT(answer.tally.callees, "a", 1, 4);
 	CHECK_COUNT(answer.tally.callees, "b", 0, 0);

@@ -193,15 +193,6 @@ static const struct amount *timeline_of(const struct report *report, uint32_t en
 				 : none.self;
 }
 
-static char *sparkline_of(const struct rows *rows, uint32_t entity)
-{
-	double values[TALLY_BINS];
-
-	for (unsigned i = 0; i < TALLY_BINS; i++)
-		values[i] = (double)timeline_of(rows->report, entity)[i].weight;
-	return sparkline(values, TALLY_BINS, rows->most);
-}
-
 static const char *comm_of_process(const struct report *report, uint32_t process)
 {
 	if (process == NAMES_LOST)
@@ -227,36 +218,34 @@ static char *name_of_thread(const struct rows *rows, uint32_t entity)
 	return g_string_free(text, FALSE);
 }
 
-/* "shop::Stats::add  +3": three frames between it and what it calls are not shown. */
-static char *name_of_caller(const struct rows *rows, uint32_t entity)
-{
-	const struct tally_skipped *skipped =
-		&g_array_index(rows->report->tally.skipped, struct tally_skipped, entity);
-	g_autofree char *name = function_labels_name(rows->labels, entity);
-
-	if (skipped->most == 0)
-		return g_steal_pointer(&name);
-	if (skipped->least == skipped->most)
-		return g_strdup_printf("%s  +%" PRIu32, name, skipped->most);
-	return g_strdup_printf("%s  +%" PRIu32 "-%" PRIu32, name, skipped->least, skipped->most);
-}
-
 /* Returns the text of a line, for people; NULL: it has none. */
 static char *name_of(const struct rows *rows, const struct report_line *line)
 {
-	const struct report *report = rows->report;
+	const struct tally *tally = &rows->report->tally;
+	g_autofree char *label = NULL;
 	const char *comm;
 
-	if (rows->kind == ROWS_CALLERS)
-		return name_of_caller(rows, line->entity);
 	if (rows->labels)
-		return function_labels_name(rows->labels, line->entity);
-	if (rows->kind == ROWS_PROGRAMS || report->tally.by == TALLY_IMAGE ||
-	    report->tally.by == TALLY_CGROUP)
+		label = function_labels_name(rows->labels, line->entity);
+	if (rows->kind == ROWS_CALLERS) {
+		const struct tally_entity *caller =
+			&g_array_index(tally->callers, struct tally_entity, line->entity);
+
+		/* "shop::Stats::add  +3": three frames between it and what it calls are not
+		 * shown */
+		if (caller->least_skipped < caller->most_skipped)
+			return g_strdup_printf("%s  +%" PRIu32 "-%" PRIu32, label,
+					       caller->least_skipped, caller->most_skipped);
+		if (caller->most_skipped > 0)
+			return g_strdup_printf("%s  +%" PRIu32, label, caller->most_skipped);
+	}
+	if (rows->labels)
+		return g_steal_pointer(&label);
+	if (rows->kind == ROWS_PROGRAMS || tally->by == TALLY_IMAGE || tally->by == TALLY_CGROUP)
 		return g_strdup(line->name);
-	if (report->tally.by == TALLY_THREAD)
+	if (tally->by == TALLY_THREAD)
 		return name_of_thread(rows, line->entity);
-	comm = comm_of_process(report, line->entity);
+	comm = comm_of_process(rows->report, line->entity);
 	return g_strdup_printf("%" PRIu64 " %s", line->offset, comm ? comm : "-");
 }
 
@@ -311,9 +300,15 @@ static struct cell cell_of(const struct rows *rows, const struct report_line *li
 	case TOTAL_WEIGHT:
 		return cell_uint(line->count.total.weight);
 	case SHARE:
-		return cell_double(amount_percent(line->count.total, tally->focus_count.total));
-	case TIMELINE:
-		return cell_own_text(sparkline_of(rows, entity));
+		return cell_double(
+			amount_percent(line->count.total, tally->focus_entity.count.total));
+	case TIMELINE: {
+		double values[TALLY_BINS];
+
+		for (unsigned i = 0; i < TALLY_BINS; i++)
+			values[i] = (double)timeline_of(report, entity)[i].weight;
+		return cell_own_text(sparkline(values, TALLY_BINS, rows->most));
+	}
 	case IMAGE:
 		return cell_text(names_image_at(names, entity)->path);
 	case BUILD_ID:
@@ -664,7 +659,7 @@ static void print_focus(const struct report *report, struct out *out)
 {
 	const struct tally *tally = &report->tally;
 	uint32_t function = focus_index(report);
-	struct amount total = tally->focus_count.total;
+	struct amount total = tally->focus_entity.count.total;
 	struct function_labels *labels = function_labels_new(tally->functions, report->full_names);
 	g_autofree char *name = NULL, *place = NULL, *label = NULL, *label_text = NULL;
 	g_autofree char *count = text_count(total.samples);
@@ -708,7 +703,8 @@ static void print_edges(struct rows *rows, struct out *out, const char *title)
 	g_array_sort(rows->lines, compare_by_total);
 	prepare_text(rows);
 	table = table_of(rows);
-	table.is_coarse = rows->report->tally.focus_count.total.samples < REPORT_FINE_SAMPLES;
+	table.is_coarse = rows->report->tally.focus_entity.count.total.samples <
+			  REPORT_FINE_SAMPLES;
 	table.is_bold = NULL;
 	table_add_column(&table, TOTAL, COLUMN_COUNT, _("samples"));
 	table_add_column(&table, SHARE, COLUMN_PERCENT, _("share %"));
@@ -759,7 +755,7 @@ void report_show_edges(struct report *report, struct out *out)
 		if (tally->focus_found) {
 			json_begin_object(json, "function");
 			report_write_entity(report, json, focus_index(report));
-			report_write_counts(report, json, tally->focus_count);
+			report_write_counts(report, json, tally->focus_entity.count);
 			json_end(json);
 		} else {
 			json_null(json, "function");

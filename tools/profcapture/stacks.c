@@ -35,6 +35,30 @@ void stacks_free(struct stacks *stacks)
 	g_free(stacks);
 }
 
+static void set_room(struct stacks *stacks, size_t room)
+{
+	stacks->room = room;
+	stacks->parent = g_renew(uint32_t, stacks->parent, room);
+	stacks->order = g_renew(uint32_t, stacks->order, room);
+	stacks->entity = g_renew(uint32_t, stacks->entity, room);
+	stacks->self = g_renew(struct amount, stacks->self, room);
+	stacks->total = g_renew(struct amount, stacks->total, room);
+}
+
+/* Appends a node without samples. */
+static uint32_t add_node(struct stacks *stacks, uint32_t parent, uint32_t entity)
+{
+	uint32_t node = (uint32_t)stacks->n++;
+
+	if (node >= stacks->room)
+		set_room(stacks, stacks->room * 2 + 64);
+	stacks->parent[node] = parent;
+	stacks->order[node] = node;
+	stacks->entity[node] = entity;
+	stacks->self[node] = stacks->total[node] = (struct amount){ 0 };
+	return node;
+}
+
 static gint compare_ids(gconstpointer left, gconstpointer right, gpointer data)
 {
 	const uint64_t *ids = data;
@@ -43,57 +67,33 @@ static gint compare_ids(gconstpointer left, gconstpointer right, gpointer data)
 	return a < b ? -1 : a > b;
 }
 
-/* Sorts rows by rising id. The engine writes them in that order. */
-static void sort_rows(struct stacks *stacks, const uint64_t *ids)
-{
-	bool sorted = true;
-
-	for (size_t i = 0; i < stacks->n; i++) {
-		stacks->order[i] = (uint32_t)i;
-		sorted = sorted && (i == 0 || ids[i - 1] <= ids[i]);
-	}
-	if (!sorted)
-		g_qsort_with_data(stacks->order, (gint)stacks->n, sizeof(*stacks->order),
-				  compare_ids, (gpointer)ids);
-}
-
-/* Returns the row of a node's parent, STACKS_NO_ROW for no parent, or BAD_ROW for an invalid
- * one. */
-#define BAD_ROW (STACKS_NO_ROW - 1)
-static uint32_t parent_row(struct names_epoch *epoch, const uint64_t *ids, size_t row)
-{
-	uint64_t parent;
-	ssize_t found;
-
-	if (!names_number(epoch, NAMES_STACK, PROF_STACK_PARENT, row, &parent) || parent == 0)
-		return STACKS_NO_ROW;
-	found = parent < ids[row] ? names_row(epoch, NAMES_STACK, parent) : -1;
-	return found < 0 ? BAD_ROW : (uint32_t)found;
-}
-
-/* Cuts off invalid parents and counts them. */
+/* Sets the parents of all nodes. Cuts off invalid ones and counts them. */
 static void link_parents(struct stacks *stacks, const uint64_t *ids)
 {
 	g_autofree uint16_t *depth = g_new0(uint16_t, stacks->n);
 
 	for (size_t i = 0; i < stacks->n; i++) {
 		uint32_t row = stacks->order[i];
-		uint32_t parent = parent_row(stacks->epoch, ids, row);
+		uint64_t parent = 0;
+		ssize_t found = -1;
 
-		if (parent < stacks->n && depth[parent] + 1 < STACKS_MAX_DEPTH) {
-			depth[row] = depth[parent] + 1;
-		} else if (parent != STACKS_NO_ROW) {
-			stacks->cut++;
-			parent = STACKS_NO_ROW;
+		(void)names_number(stacks->epoch, NAMES_STACK, PROF_STACK_PARENT, row, &parent);
+		if (parent < ids[row])
+			found = names_row(stacks->epoch, NAMES_STACK, parent);
+		if (found >= 0 && depth[found] + 1 < STACKS_MAX_DEPTH) {
+			stacks->parent[row] = (uint32_t)found;
+			depth[row] = depth[found] + 1;
+		} else {
+			stacks->cut += parent != 0;
 		}
-		stacks->parent[row] = parent;
 	}
 }
 
 struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 {
-	struct stacks *stacks;
 	const struct prof_array *ids;
+	struct stacks *stacks;
+	bool sorted = true;
 
 	if (!names_load(epoch, NAMES_STACK, error) || !names_load(epoch, NAMES_FRAME, error))
 		return NULL;
@@ -103,17 +103,18 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 	if (!epoch->tables[NAMES_STACK])
 		return stacks;
 	ids = prof_dictionary_column(epoch->tables[NAMES_STACK], PROF_STACK_ID);
-	stacks->n = ids->numbers ? prof_dictionary_rows(epoch->tables[NAMES_STACK]) : 0;
-	stacks->n_rows = stacks->room = stacks->n;
-	stacks->parent = g_new(uint32_t, stacks->n);
-	stacks->order = g_new(uint32_t, stacks->n);
-	stacks->entity = g_new0(uint32_t, stacks->n);
-	stacks->self = g_new0(struct amount, stacks->n);
-	stacks->total = g_new0(struct amount, stacks->n);
-	if (stacks->n > 0) {
-		sort_rows(stacks, ids->numbers);
-		link_parents(stacks, ids->numbers);
+	stacks->n_rows = ids->numbers ? prof_dictionary_rows(epoch->tables[NAMES_STACK]) : 0;
+	set_room(stacks, stacks->n_rows);
+	while (stacks->n < stacks->n_rows) {
+		uint32_t row = add_node(stacks, STACKS_NO_ROW, 0);
+
+		sorted = sorted && (row == 0 || ids->numbers[row - 1] <= ids->numbers[row]);
 	}
+	/* The engine writes them in order. */
+	if (!sorted)
+		g_qsort_with_data(stacks->order, (gint)stacks->n, sizeof(*stacks->order),
+				  compare_ids, (gpointer)ids->numbers);
+	link_parents(stacks, ids->numbers);
 	return stacks;
 }
 
@@ -142,35 +143,15 @@ void stacks_time(struct stacks *stacks, struct functions *functions)
 	}
 }
 
-static void make_room(struct stacks *stacks)
-{
-	if (stacks->n < stacks->room)
-		return;
-	stacks->room = stacks->room * 2 + 64;
-	stacks->parent = g_renew(uint32_t, stacks->parent, stacks->room);
-	stacks->order = g_renew(uint32_t, stacks->order, stacks->room);
-	stacks->entity = g_renew(uint32_t, stacks->entity, stacks->room);
-	stacks->self = g_renew(struct amount, stacks->self, stacks->room);
-	stacks->total = g_renew(struct amount, stacks->total, stacks->room);
-}
-
 /* A parent is made before its children, so order[] stays valid. */
 static uint32_t make_node(struct stacks *stacks, uint32_t parent, uint32_t function)
 {
 	uint64_t above = parent == STACKS_NO_ROW ? 0 : (uint64_t)parent + 1;
 	uint32_t *known = number_map_at(&stacks->made, above << 32 | function);
-	uint32_t node = (uint32_t)stacks->n;
 
-	if (*known)
-		return *known - 1;
-	*known = node + 1;
-	make_room(stacks);
-	stacks->parent[node] = parent;
-	stacks->order[node] = node;
-	stacks->entity[node] = function;
-	stacks->self[node] = stacks->total[node] = (struct amount){ 0 };
-	stacks->n++;
-	return node;
+	if (*known == 0)
+		*known = add_node(stacks, parent, function) + 1;
+	return *known - 1;
 }
 
 uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,
@@ -273,12 +254,8 @@ void stacks_insert(struct stacks *stacks,
 		size_t n = frame < 0 ? 0 : inlined(stacks->epoch, (size_t)frame, entities, data);
 
 		for (size_t j = 0; j < n; j++) {
-			uint32_t node = (uint32_t)stacks->n++;
+			uint32_t node = add_node(stacks, stacks->parent[row], stacks->entity[row]);
 
-			make_room(stacks);
-			stacks->parent[node] = stacks->parent[row];
-			stacks->entity[node] = stacks->entity[row];
-			stacks->self[node] = (struct amount){ 0 };
 			stacks->total[node] = stacks->total[row];
 			stacks->parent[row] = node;
 			stacks->entity[row] = entities[j];
@@ -290,53 +267,41 @@ void stacks_insert(struct stacks *stacks,
 		memcpy(stacks->order, order->data, order->len * sizeof(uint32_t));
 }
 
-/* Children as lists: the first child of each node, and the next child of the same parent. */
-struct lists {
-	uint32_t *first; /* of node i; [n]: of the roots */
-	uint32_t *next;
-};
-
-static struct lists list_children(const struct stacks *stacks)
+void stacks_walk(const struct stacks *stacks,
+		 void (*visit)(const struct stacks *stacks, uint32_t row, bool enters, void *data),
+		 void *data)
 {
-	struct lists lists = { .first = g_new(uint32_t, stacks->n + 1),
-			       .next = g_new(uint32_t, stacks->n + 1) };
+	/* The first child of each node, [n] of the roots, and the next child of the same parent. */
+	g_autofree uint32_t *first = g_new(uint32_t, stacks->n + 1);
+	g_autofree uint32_t *next = g_new(uint32_t, stacks->n + 1);
+	uint32_t row;
 
 	for (size_t i = 0; i <= stacks->n; i++)
-		lists.first[i] = STACKS_NO_ROW;
+		first[i] = STACKS_NO_ROW;
 	for (size_t i = stacks->n; i > 0; i--) {
-		uint32_t row = stacks->order[i - 1];
-		size_t parent = stacks->parent[row] == STACKS_NO_ROW ? stacks->n
-								     : stacks->parent[row];
+		uint32_t child = stacks->order[i - 1], parent = stacks->parent[child];
+		uint32_t *list = &first[parent == STACKS_NO_ROW ? stacks->n : parent];
 
-		if (stacks->total[row].samples == 0)
+		if (stacks->total[child].samples == 0)
 			continue;
-		lists.next[row] = lists.first[parent];
-		lists.first[parent] = row;
+		next[child] = *list;
+		*list = child;
 	}
-	return lists;
-}
-
-void stacks_walk(const struct stacks *stacks, const struct stacks_visitor *visitor)
-{
-	struct lists lists = list_children(stacks);
-	uint32_t row = lists.first[stacks->n];
-
+	row = first[stacks->n];
 	while (row != STACKS_NO_ROW) {
-		visitor->enter(stacks, row, visitor->data);
-		if (lists.first[row] != STACKS_NO_ROW) {
-			row = lists.first[row];
+		visit(stacks, row, true, data);
+		if (first[row] != STACKS_NO_ROW) {
+			row = first[row];
 			continue;
 		}
 		/* Go up to the nearest node that has a sibling. */
 		while (row != STACKS_NO_ROW) {
-			visitor->leave(stacks, row, visitor->data);
-			if (lists.next[row] != STACKS_NO_ROW) {
-				row = lists.next[row];
+			visit(stacks, row, false, data);
+			if (next[row] != STACKS_NO_ROW) {
+				row = next[row];
 				break;
 			}
 			row = stacks->parent[row];
 		}
 	}
-	g_free(lists.first);
-	g_free(lists.next);
 }

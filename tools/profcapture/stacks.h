@@ -3,7 +3,7 @@
  * Stacks - the call tree of one epoch, with the samples that ended in each node
  *
  * A sample is counted by its node, which is one addition. stacks_walk() then visits each node with
- * samples at or below it once, parents first, whatever the number of samples and the depth of the
+ * samples at or below it, parents first, whatever the number of samples and the depth of the
  * stacks. The name of a frame may depend on the time. A node with such a frame at or above it
  * stands for several nodes, one for each combination of names. stacks_row_at() creates these after
  * the rows of the table.
@@ -68,11 +68,7 @@ void stacks_insert(struct stacks *stacks,
 				     uint32_t *ret_entities, void *data),
 		   void *data);
 
-/* enter() is called when the walk goes down into a node, leave() when it comes back. Only nodes
- * with samples are visited. */
-struct stacks_visitor {
-	void (*enter)(const struct stacks *stacks, uint32_t row, void *data);
-	void (*leave)(const struct stacks *stacks, uint32_t row, void *data);
-	void *data;
-};
-void stacks_walk(const struct stacks *stacks, const struct stacks_visitor *visitor);
+/* Visits each node with samples when the walk goes down into it (enters) and when it comes back. */
+void stacks_walk(const struct stacks *stacks,
+		 void (*visit)(const struct stacks *stacks, uint32_t row, bool enters, void *data),
+		 void *data);

@@ -89,10 +89,17 @@ static void merge(struct tally_tree *tree, GArray *nodes, struct number_map *ind
 }
 
 /* Adds the heavy nodes of one epoch to the tree. A parent is not lighter than its children. */
-static void keep_heavy(struct tally_tree *tree, const GArray *nodes, double min)
+static void add_heavy(struct tally_tree *tree, const struct stacks *stacks, double min)
 {
-	g_autofree uint32_t *kept = g_new0(uint32_t, nodes->len);
+	g_autoptr(GArray) nodes = g_array_new(FALSE, TRUE, sizeof(struct tally_node));
+	g_autofree uint32_t *kept = NULL;
+	struct number_map index;
 
+	number_map_init(&index);
+	g_array_set_size(nodes, 1);
+	merge(tree, nodes, &index, true, stacks);
+	number_map_done(&index);
+	kept = g_new0(uint32_t, nodes->len);
 	for (guint i = 1; i < nodes->len; i++) {
 		const struct tally_node *node = &g_array_index(nodes, struct tally_node, i);
 
@@ -103,18 +110,6 @@ static void keep_heavy(struct tally_tree *tree, const GArray *nodes, double min)
 		kept[i] = get_node(tree->nodes, &tree->index, kept[node->parent], node->entity);
 		add_count(tree->nodes, kept[i], node->count);
 	}
-}
-
-static void add_heavy(struct tally_tree *tree, const struct stacks *stacks, double min)
-{
-	g_autoptr(GArray) nodes = g_array_new(FALSE, TRUE, sizeof(struct tally_node));
-	struct number_map index;
-
-	number_map_init(&index);
-	g_array_set_size(nodes, 1);
-	merge(tree, nodes, &index, true, stacks);
-	keep_heavy(tree, nodes, min);
-	number_map_done(&index);
 }
 
 void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64_t weight)

@@ -44,9 +44,13 @@ struct tally_sample {
 	uint64_t weight;
 };
 
-/* How many frames are between an own caller and what it calls. */
-struct tally_skipped {
-	uint32_t least, most;
+struct tally_entity {
+	struct tally_count count;
+	/* of a caller: how many frames are between it and what it calls */
+	uint32_t least_skipped, most_skipped;
+	/* the rest is private */
+	uint32_t on_path;         /* its nodes between the root and the node that is visited */
+	uint8_t is_focus, is_own; /* enum verdict */
 };
 
 /* The number of equal parts of the time range. */
@@ -78,14 +82,14 @@ struct tally {
 	bool wants_threads;            /* also count by thread; without filters */
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
 	struct own_weights *own;       /* also counted if functions are entities; or NULL */
-	/* By image: returns the entity for a frame of the table instead of its image; or NULL. 0
-	 * and 1 are samples and frames that the capture does not define. */
+	/* By image: returns the entity for a frame of the table instead of its image; or NULL. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;
 	/* results */
 	struct reader *reader;
 	struct functions *functions; /* by function or line, and for unresolved */
-	/* struct tally_count by entity: index of functions or names, or of cgroups */
+	/* struct tally_entity by entity: index of functions or names, or of cgroups. 0 and 1 are
+	 * samples without a stack and those whose stack the capture does not have. */
 	GArray *counts;
 	GArray *timelines;    /* struct tally_timeline by entity, with wants_timeline */
 	int64_t bins_from_ns; /* relative */
@@ -102,10 +106,9 @@ struct tally {
 	uint64_t bad_stacks;
 	struct tally_tree tree; /* with wants_tree */
 	GArray *each; /* struct tally_sample in the order of the capture, with wants_samples */
-	struct tally_count focus_count;
-	GArray *callers, *callees; /* struct tally_count by function; with `focus` */
-	GArray *skipped;           /* struct tally_skipped by function, with own_callers */
-	GArray *threads;           /* struct amount by thread, with wants_threads */
+	struct tally_entity focus_entity; /* all functions that match `focus` */
+	GArray *callers, *callees;        /* struct tally_entity by function; with `focus` */
+	GArray *threads;                  /* struct amount by thread, with wants_threads */
 	bool focus_found;
 };
 
@@ -116,7 +119,7 @@ void tally_done(struct tally *tally);
 
 static inline struct tally_count tally_count_at(const GArray *counts, uint32_t entity)
 {
-	return entity < counts->len ? g_array_index(counts, struct tally_count, entity)
+	return entity < counts->len ? g_array_index(counts, struct tally_entity, entity).count
 				    : (struct tally_count){ 0 };
 }
 
