@@ -26,11 +26,8 @@ void sampled_events_init(struct sampled_events *events)
 
 void sampled_events_done(struct sampled_events *events)
 {
-	if (!events->all)
-		return;
 	g_array_unref(events->all);
 	number_map_done(&events->of);
-	*events = (struct sampled_events){ 0 };
 }
 
 static struct sampled_event *event_at(struct sampled_events *events, uint32_t index)
@@ -54,10 +51,11 @@ static uint32_t add_event(struct sampled_events *events, const struct sampled_ev
 	return events->all->len - 1;
 }
 
-static void add_sources(struct sampled_events *events, struct names_epoch *epoch,
-			const struct prof_batch *batch)
+static bool add_sources(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+			GError **error)
 {
 	const struct prof_array *c = batch->columns;
+	struct sampled_events *events = data;
 
 	for (size_t i = 0; i < batch->rows; i++) {
 		const char *name = names_text(epoch, array_number_or(&c[1], i, 0));
@@ -73,19 +71,7 @@ static void add_sources(struct sampled_events *events, struct names_epoch *epoch
 		*number_map_at(&events->of, (uint64_t)batch->epoch << 32 | (uint32_t)id) =
 			add_event(events, &event) + 1;
 	}
-}
-
-/* Returns the event of samples without a known source. A capture that does not describe its events
- * has only this one. */
-static uint32_t unknown_event(struct sampled_events *events)
-{
-	const struct sampled_event unknown = { 0 };
-
-	if (!events->unknown) {
-		g_array_append_val(events->all, unknown);
-		events->unknown = events->all->len;
-	}
-	return events->unknown - 1;
+	return true;
 }
 
 static void count_samples(struct sampled_events *events, const struct prof_batch *batch)
@@ -100,43 +86,19 @@ static void count_samples(struct sampled_events *events, const struct prof_batch
 		if (!event || source != last) {
 			uint32_t index = sampled_events_of(events, batch->epoch, source);
 
+			/* A capture that does not describe its events has only this one. */
+			if (index == SAMPLED_NO_EVENT) {
+				index = events->all->len;
+				g_array_set_size(events->all, index + 1);
+				events->unknown = index + 1;
+			}
 			last = source;
-			event = event_at(events,
-					 index == SAMPLED_NO_EVENT ? unknown_event(events) : index);
+			event = event_at(events, index);
 		}
 		amount_add(&event->counted,
 			   (struct amount){
 				   1, sampled_event_weight(event, array_number_or(&c[1], i, 0)) });
 	}
-}
-
-static bool read_table(struct sampled_events *events, const struct prof_reader *reader,
-		       struct names *names, const struct prof_cursor_options *options,
-		       GError **error)
-{
-	struct prof_cursor *cursor;
-	struct prof_batch batch;
-	bool ok = true;
-	int r = prof_cursor_new(reader, options, &cursor);
-
-	if (r != 0)
-		return r == PROF_NO_TABLE ||
-		       capture_error(error, r, _("cannot read the events of the capture"));
-	while (ok && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch;
-
-		if (options->table == PROF_TABLE_SAMPLE) {
-			count_samples(events, &batch);
-			continue;
-		}
-		epoch = names_epoch(names, batch.epoch, error);
-		ok = epoch && names_load(epoch, NAMES_STRING, error);
-		if (ok)
-			add_sources(events, epoch, &batch);
-	}
-	prof_cursor_free(cursor);
-	return ok && (r == PROF_END ||
-		      capture_error(error, r, _("cannot read the events of the capture")));
 }
 
 bool sampled_events_read(struct sampled_events *events, const struct prof_reader *reader,
@@ -152,12 +114,24 @@ bool sampled_events_read(struct sampled_events *events, const struct prof_reader
 	const struct prof_cursor_options samples = { .table = PROF_TABLE_SAMPLE,
 						     .columns = sample_columns,
 						     .n_columns = ARRAY_SIZE(sample_columns) };
+	const char *failure = _("cannot read the events of the capture");
+	struct prof_cursor *cursor = NULL;
+	struct prof_batch batch;
+	int r;
 
 	if (events->is_read)
 		return true;
 	events->is_read = true;
-	return read_table(events, reader, names, &sources, error) &&
-	       read_table(events, reader, names, &samples, error);
+	if (!names_each_batch(names, &sources, add_sources, events, failure, error))
+		return false;
+	/* Samples need no names. */
+	r = prof_cursor_new(reader, &samples, &cursor);
+	if (r == PROF_NO_TABLE)
+		return true;
+	while (r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0)
+		count_samples(events, &batch);
+	prof_cursor_free(cursor);
+	return r == PROF_END || capture_error(error, r, "%s", failure);
 }
 
 uint32_t sampled_events_of(const struct sampled_events *events, uint32_t epoch, uint64_t source)

@@ -8,15 +8,12 @@
  * Invariants: (1) each row is reported once, except that a begin and its end are one span
  *                 [test-spans: every row]
  *             (2) the work for each row is bounded, whatever ids and names a file has: an end looks
- *                 at
- *                 no more than MOST_LOOKED_AT begins of its id  [test-spans: same id]
+ *                 at no more than MOST_LOOKED_AT begins of its id  [test-spans: same id]
  *             (3) a mark without a known owner is not paired  [test-spans: lost]
  */
 #include "config.h"
 
 #include "tools/profcapture/spans.h"
-
-#include "tools/common/capture-error.h"
 
 #include <glib/gi18n.h>
 
@@ -32,9 +29,7 @@ static const uint16_t mark_columns[N_COLUMNS] = {
 
 struct begin {
 	struct begin *below;
-	const char *group, *name;
-	int64_t time_ns;
-	uint32_t thread;
+	struct span mark;
 };
 
 struct chain_key {
@@ -84,21 +79,11 @@ static gboolean chain_equal(gconstpointer left, gconstpointer right)
 	return a->id == b->id && a->owner == b->owner && a->group == b->group && a->name == b->name;
 }
 
-static void begin_free(struct begin *begin)
-{
-	g_slice_free(struct begin, begin);
-}
-
 static void chain_free(gpointer pointer)
 {
 	struct chain *chain = pointer;
 
-	while (chain->top) {
-		struct begin *begin = chain->top;
-
-		chain->top = begin->below;
-		begin_free(begin);
-	}
+	g_slice_free_chain(struct begin, chain->top, below);
 	g_slice_free(struct chain, chain);
 }
 
@@ -108,7 +93,7 @@ static struct begin *chain_take(struct chain *chain, const char *group, const ch
 	struct begin **at = &chain->top, *begin;
 
 	for (unsigned n = 0; (begin = *at) && n < MOST_LOOKED_AT; n++, at = &begin->below) {
-		if (name && (begin->name != name || begin->group != group))
+		if (name && (begin->mark.name != name || begin->mark.group != group))
 			continue;
 		*at = begin->below;
 		return begin;
@@ -158,8 +143,7 @@ static void add_begin(struct pairing *pairing, uint64_t id, const struct span *m
 		g_hash_table_add(pairing->chains, chain);
 	}
 	begin = g_slice_new(struct begin);
-	*begin =
-		(struct begin){ chain->top, mark->group, mark->name, mark->start_ns, mark->thread };
+	*begin = (struct begin){ chain->top, *mark };
 	chain->top = begin;
 }
 
@@ -168,7 +152,7 @@ static void add_end(struct pairing *pairing, uint64_t id, const struct span *mar
 	struct chain_key key;
 	struct chain *chain = NULL;
 	struct begin *begin = NULL;
-	struct span span = *mark;
+	struct span span;
 
 	if (key_of(pairing, id, mark, &key))
 		chain = g_hash_table_lookup(pairing->chains, &key);
@@ -178,26 +162,14 @@ static void add_end(struct pairing *pairing, uint64_t id, const struct span *mar
 		hand_out(pairing, *mark, SPAN_NO_BEGIN);
 		return;
 	}
-	span.thread = begin->thread;
-	span.group = begin->group;
-	span.name = begin->name;
-	span.start_ns = begin->time_ns;
+	span = begin->mark;
 	/* Times that go back are damage. */
-	span.end_ns = MAX_OF(span.end_ns, span.start_ns);
-	begin_free(begin);
+	span.end_ns = MAX_OF(mark->end_ns, span.start_ns);
+	g_slice_free(struct begin, begin);
 	/* Names recur, ids do not. */
 	if (id && !chain->top)
 		g_hash_table_remove(pairing->chains, chain);
 	hand_out(pairing, span, SPAN_WHOLE);
-}
-
-static int64_t begin_of(int64_t end, uint64_t duration)
-{
-	int64_t begin;
-
-	return duration > INT64_MAX || __builtin_sub_overflow(end, (int64_t)duration, &begin)
-		       ? INT64_MIN
-		       : begin;
 }
 
 static void add_row(struct pairing *pairing, struct names_epoch *epoch,
@@ -222,7 +194,9 @@ static void add_row(struct pairing *pairing, struct names_epoch *epoch,
 		add_end(pairing, id, &mark);
 		break;
 	case PROF_MARK_COMPLETE:
-		mark.start_ns = begin_of(mark.end_ns, array_number_or(&c[DURATION], row, 0));
+		if (__builtin_sub_overflow(mark.end_ns, array_number_or(&c[DURATION], row, 0),
+					   &mark.start_ns))
+			mark.start_ns = INT64_MIN;
 		hand_out(pairing, mark, SPAN_WHOLE);
 		break;
 	default:
@@ -241,39 +215,23 @@ static void end_segment(struct pairing *pairing)
 	while (g_hash_table_iter_next(&iter, &pointer, NULL)) {
 		const struct chain *chain = pointer;
 
-		for (const struct begin *begin = chain->top; begin; begin = begin->below) {
-			struct span mark = { .thread = begin->thread,
-					     .group = begin->group,
-					     .name = begin->name,
-					     .start_ns = begin->time_ns,
-					     .end_ns = begin->time_ns };
-
-			hand_out(pairing, mark, SPAN_NO_END);
-		}
+		for (const struct begin *begin = chain->top; begin; begin = begin->below)
+			hand_out(pairing, begin->mark, SPAN_NO_END);
 	}
 	g_hash_table_remove_all(pairing->chains);
 }
 
-static bool read_rows(struct pairing *pairing, struct prof_cursor *cursor, GError **error)
+static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		      GError **error)
 {
-	const struct capture *capture = pairing->capture;
-	struct prof_batch batch;
-	int r;
+	struct pairing *pairing = data;
 
-	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
-
-		if (!epoch || !names_load_identities(epoch, error))
-			return false;
-		if (batch.segment != pairing->segment)
-			end_segment(pairing);
-		pairing->segment = batch.segment;
-		for (size_t i = 0; i < batch.rows; i++)
-			add_row(pairing, epoch, &batch, i);
-	}
-	end_segment(pairing);
-	return r == PROF_END ||
-	       capture_error(error, r, _("cannot read marks of '%s'"), capture->file);
+	if (batch->segment != pairing->segment)
+		end_segment(pairing);
+	pairing->segment = batch->segment;
+	for (size_t i = 0; i < batch->rows; i++)
+		add_row(pairing, epoch, batch, i);
+	return true;
 }
 
 bool spans_read(const struct capture *capture, void (*found)(const struct span *span, void *data),
@@ -283,19 +241,15 @@ bool spans_read(const struct capture *capture, void (*found)(const struct span *
 						     .columns = mark_columns,
 						     .n_columns = N_COLUMNS };
 	struct pairing pairing = { .capture = capture, .found = found, .data = data };
-	struct prof_cursor *cursor;
+	g_autofree char *failure = g_strdup_printf(_("cannot read marks of '%s'"), capture->file);
 	bool ok;
-	int r = prof_cursor_new(capture->reader, &options, &cursor);
 
-	if (r != 0 && r != PROF_NO_TABLE)
-		return capture_error(error, r, _("cannot read marks of '%s'"), capture->file);
-	if (r == PROF_NO_TABLE)
-		return true;
 	/* Ids come from the file. Without a seed, it could choose ids that collide. */
 	hash_seed = (uint64_t)g_random_int() << 32 | g_random_int();
 	pairing.chains = g_hash_table_new_full(chain_hash, chain_equal, chain_free, NULL);
-	ok = read_rows(&pairing, cursor, error);
-	prof_cursor_free(cursor);
+	ok = names_each_batch(capture->names, &options, add_batch, &pairing, failure, error);
+	if (ok)
+		end_segment(&pairing);
 	g_hash_table_unref(pairing.chains);
 	return ok;
 }
