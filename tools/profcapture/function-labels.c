@@ -34,13 +34,6 @@ void function_labels_free(struct function_labels *labels)
 	g_free(labels);
 }
 
-static const char *basename_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 static char *short_name(const struct function_labels *labels, uint32_t function)
 {
 	const struct function *f = functions_at(labels->functions, function);
@@ -61,9 +54,9 @@ void function_labels_add(struct function_labels *labels, uint32_t function)
 	g_hash_table_insert(labels->names, key, known == name ? known : NULL);
 	if (!path)
 		return;
-	if (!g_hash_table_lookup_extended(labels->paths, basename_of(path), NULL, &known))
+	if (!g_hash_table_lookup_extended(labels->paths, functions_basename(path), NULL, &known))
 		known = (gpointer)path;
-	g_hash_table_insert(labels->paths, (gpointer)basename_of(path),
+	g_hash_table_insert(labels->paths, (gpointer)functions_basename(path),
 			    known && strcmp(known, path) == 0 ? known : NULL);
 }
 
@@ -87,5 +80,6 @@ char *function_labels_place(const struct function_labels *labels, uint32_t funct
 	const char *path = functions_path(labels->functions, function);
 
 	return functions_place(labels->functions, function,
-			       path && !g_hash_table_lookup(labels->paths, basename_of(path)));
+			       path && !g_hash_table_lookup(labels->paths,
+							    functions_basename(path)));
 }

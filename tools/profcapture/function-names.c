@@ -24,33 +24,20 @@ static size_t operator_at(const char *name, const char *at)
 	return n + (strncmp(at + n, "()", 2) == 0 ? 2 : strspn(at + n, "<>=-"));
 }
 
-/* Returns the rest of the text after the first of the prefixes that it has, or NULL. */
-static const char *skip_prefix(const char *text, const char *const *prefixes)
+const char *skip_any_prefix(const char *text, const char *const *prefixes)
 {
 	for (; *prefixes; prefixes++)
-		if (g_str_has_prefix(text, *prefixes) && text[strlen(*prefixes)])
+		if (g_str_has_prefix(text, *prefixes))
 			return text + strlen(*prefixes);
 	return NULL;
 }
 
 /* ---- simplified names ------------------------------------------------------------------------ */
 
-/* Returns the length of an inline namespace of the standard library after "std::"; 0: none. */
-static size_t inline_namespace_at(const char *name, const char *at)
-{
-	static const char *const namespaces[] = { "__cxx11::", "__1::", "__ndk1::", "_V2::" };
-
-	if (at - name < 5 || strncmp(at - 5, "std::", 5) != 0)
-		return 0;
-	for (size_t i = 0; i < ARRAY_SIZE(namespaces); i++)
-		if (g_str_has_prefix(at, namespaces[i]))
-			return strlen(namespaces[i]);
-	return 0;
-}
-
 /* Returns whether `to` ends with the name of a template of the standard library. */
 static bool ends_with_std(const GString *to)
 {
+	static const char *const namespaces[] = { "std::", "__gnu_cxx::", NULL };
 	size_t start = to->len;
 	const char *word = g_strrstr(to->str, "operator");
 
@@ -58,19 +45,7 @@ static bool ends_with_std(const GString *to)
 		start = (size_t)(word - to->str);
 	while (start > 0 && (is_of_name(to->str[start - 1]) || to->str[start - 1] == ':'))
 		start--;
-	return g_str_has_prefix(to->str + start, "std::") ||
-	       g_str_has_prefix(to->str + start, "__gnu_cxx::");
-}
-
-static bool is_default_argument(const char *argument)
-{
-	static const char *const defaults[] = { "std::allocator<",  "std::char_traits<",
-						"std::less<",       "std::hash<",
-						"std::equal_to<",   "std::default_delete<",
-						"std::_Select1st<", "std::_Identity<",
-						"std::__detail::",  NULL };
-
-	return skip_prefix(argument, defaults);
+	return skip_any_prefix(to->str + start, namespaces);
 }
 
 /* "std::basic_string<char>" becomes "std::string". */
@@ -102,6 +77,11 @@ static const char *copy_until(GString *to, const char *name, const char *at, con
  * is malformed. */
 static const char *copy_arguments(GString *to, const char *name, const char *at, unsigned depth)
 {
+	static const char *const defaults[] = { "std::allocator<",  "std::char_traits<",
+						"std::less<",       "std::hash<",
+						"std::equal_to<",   "std::default_delete<",
+						"std::_Select1st<", "std::_Identity<",
+						"std::__detail::",  NULL };
 	g_autoptr(GPtrArray) arguments = g_ptr_array_new_with_free_func(g_free);
 	bool is_std = ends_with_std(to);
 
@@ -117,7 +97,7 @@ static const char *copy_arguments(GString *to, const char *name, const char *at,
 			break;
 	}
 	while (is_std && arguments->len > 1 &&
-	       is_default_argument(arguments->pdata[arguments->len - 1]))
+	       skip_any_prefix(arguments->pdata[arguments->len - 1], defaults))
 		g_ptr_array_set_size(arguments, (gint)arguments->len - 1);
 	g_string_append_c(to, '<');
 	for (guint i = 0; i < arguments->len; i++)
@@ -132,17 +112,23 @@ static const char *copy_arguments(GString *to, const char *name, const char *at,
 static const char *copy_until(GString *to, const char *name, const char *at, const char *ends,
 			      unsigned depth)
 {
+	static const char *const inline_namespaces[] = { "__cxx11::", "__1::", "__ndk1::", "_V2::",
+							 NULL };
+
 	if (depth > MAX_DEPTH)
 		return NULL;
 	while (*at) {
-		size_t n = operator_at(name, at), skipped = inline_namespace_at(name, at);
+		size_t n = operator_at(name, at);
+		const char *inner = NULL;
 		char close = *at == '(' ? ')' : *at == '[' ? ']' : *at == '{' ? '}' : '\0';
 
+		if (at - name >= 5 && strncmp(at - 5, "std::", 5) == 0)
+			inner = skip_any_prefix(at, inline_namespaces);
 		if (n > 0) {
 			g_string_append_len(to, at, (gssize)n);
 			at += n;
-		} else if (skipped > 0) {
-			at += skipped;
+		} else if (inner) {
+			at = inner;
 		} else if (strchr(ends, *at) && !(*at == '>' && at[-1] == '-')) {
 			return at;
 		} else if (*at == '<') {
@@ -162,23 +148,14 @@ static const char *copy_until(GString *to, const char *name, const char *at, con
 	return at;
 }
 
-/* The prefixes of implementations of a function that people know under its plain name. */
-static const char *skip_c_prefix(const char *name)
-{
-	static const char *const prefixes[] = { "__GI_",        "__x64_sys_", "__arm64_sys_",
-						"__riscv_sys_", "ksys_",      NULL };
-	const char *rest = skip_prefix(name, prefixes);
-
-	return rest ? rest : name;
-}
-
 bool function_name_is_syscall(const char *raw_name)
 {
 	static const char *const prefixes[] = { "__x64_sys_", "__ia32_sys_",  "__arm64_sys_",
 						"__se_sys_",  "__riscv_sys_", "sys_",
 						NULL };
+	const char *rest = skip_any_prefix(raw_name, prefixes);
 
-	return skip_prefix(raw_name, prefixes);
+	return rest && *rest;
 }
 
 /* Returns whether the name has the parts of C++ and Rust: a mangled name was read, or debug
@@ -186,8 +163,9 @@ bool function_name_is_syscall(const char *raw_name)
 static bool is_readable(const char *name, const char *raw_name)
 {
 	static const char *const mangled[] = { "_Z", "_R", "_D", "__Z", NULL };
+	const char *rest = skip_any_prefix(raw_name, mangled);
 
-	return strcmp(name, raw_name) != 0 ? skip_prefix(raw_name, mangled) != NULL
+	return strcmp(name, raw_name) != 0 ? rest && *rest
 					   : strstr(name, "::") != NULL && !strchr(name, '/');
 }
 
@@ -219,12 +197,17 @@ static const char *skip_return_type(const char *name)
 
 char *function_name_simplify(const char *name, const char *raw_name)
 {
-	GString *to = g_string_sized_new(64);
+	/* of implementations of a function that people know under its plain name */
+	static const char *const c_prefixes[] = { "__GI_",        "__x64_sys_", "__arm64_sys_",
+						  "__riscv_sys_", "ksys_",      NULL };
+	GString *to;
 
 	if (!is_readable(name, raw_name)) {
-		g_string_assign(to, skip_c_prefix(name));
-		return g_string_free(to, FALSE);
+		const char *rest = skip_any_prefix(name, c_prefixes);
+
+		return g_strdup(rest && *rest ? rest : name);
 	}
+	to = g_string_sized_new(64);
 	if (!copy_until(to, name, name, "", 0))
 		g_string_assign(to, name);
 	if (!strstr(to->str, " to ") && !strstr(to->str, " for "))
@@ -389,23 +372,11 @@ char *function_name_fit(const char *name, unsigned columns)
 
 /* ---- look-up by name ------------------------------------------------------------------------- */
 
-/* Returns whether the text is a form of the name that is shown, or has "<>" for arguments. */
-static bool is_shown_as(const char *name, const char *raw_name, const char *plain, const char *text)
-{
-	g_autofree char *simple = function_name_simplify(name, raw_name);
-	g_autofree char *people = function_name_for_people(name, raw_name);
-	g_autofree char *cut = cut_arguments(people, text_sign(TEXT_ELLIPSIS), false);
-	g_autofree char *first = cut_arguments(people, text_sign(TEXT_ELLIPSIS), true);
-	g_autofree char *empty = cut_arguments(plain, "", false);
-	const char *const forms[] = { simple, people, cut, first, empty, NULL };
-
-	return g_strv_contains(forms, text);
-}
-
 enum function_name_match function_name_match(const char *name, const char *raw_name,
 					     const char *text)
 {
-	g_autofree char *plain = function_name_plain(name);
+	g_autofree char *plain = function_name_plain(name), *simple = NULL, *people = NULL;
+	g_autofree char *cut = NULL, *first = NULL, *empty = NULL;
 	const char *component;
 	size_t length;
 
@@ -418,6 +389,14 @@ enum function_name_match function_name_match(const char *name, const char *raw_n
 	component = last_component(plain, &length);
 	if (strlen(text) == length && memcmp(component, text, length) == 0)
 		return FUNCTION_NAME_COMPONENT;
-	return is_shown_as(name, raw_name, plain, text) ? FUNCTION_NAME_PLAIN
-							: FUNCTION_NAME_DIFFERS;
+	/* The forms that are shown, and "<>" for arguments. */
+	simple = function_name_simplify(name, raw_name);
+	people = function_name_for_people(name, raw_name);
+	cut = cut_arguments(people, text_sign(TEXT_ELLIPSIS), false);
+	first = cut_arguments(people, text_sign(TEXT_ELLIPSIS), true);
+	empty = cut_arguments(plain, "", false);
+	return g_strv_contains((const char *const[]){ simple, people, cut, first, empty, NULL },
+			       text)
+		       ? FUNCTION_NAME_PLAIN
+		       : FUNCTION_NAME_DIFFERS;
 }

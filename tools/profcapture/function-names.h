@@ -26,6 +26,9 @@ char *function_name_for_people(const char *name, const char *raw_name) MUST_CHEC
  * namespaces. The last component is never cut, so the result may still be too wide. */
 char *function_name_fit(const char *name, unsigned columns) MUST_CHECK;
 
+/* Returns the rest of the text after the first of the prefixes that it has, or NULL. */
+const char *skip_any_prefix(const char *text, const char *const *prefixes);
+
 /* Returns whether the raw name is that of the kernel's function for a system call. */
 bool function_name_is_syscall(const char *raw_name);
 

@@ -24,7 +24,7 @@
 
 #define FUNCTION_TIMED UINT32_MAX
 
-static const char *basename_of(const char *path)
+const char *functions_basename(const char *path)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
 
@@ -33,52 +33,30 @@ static const char *basename_of(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-static guint place_hash(gconstpointer key)
+/*
+ * A function is known by its name, kind and image, and by its line and place if it has them; by its
+ * offset if it has no name; generated code by its name and process (`whole`) alone, so that code
+ * that was loaded again, or has moved, is the same function. Texts are interned.
+ */
+static guint key_hash(gconstpointer key)
 {
 	const struct function *f = key;
-	uint64_t mixed = (f->offset ^ (uint64_t)f->image << 40) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t mixed = (f->name ? (uintptr_t)f->name : f->offset) ^ (uint64_t)f->image << 40;
 
+	mixed = mixed * UINT64_C(0x9e3779b97f4a7c15) ^ (uintptr_t)f->file;
+	mixed = mixed * UINT64_C(0x9e3779b97f4a7c15) ^ ((uint64_t)f->whole << 32 | f->line);
+	mixed = (mixed ^ f->depth) * UINT64_C(0x9e3779b97f4a7c15);
 	return (guint)(mixed >> 32);
 }
 
-static gboolean place_equal(gconstpointer left, gconstpointer right)
-{
-	const struct function *a = left, *b = right;
-
-	return a->image == b->image && a->offset == b->offset;
-}
-
-static guint code_hash(gconstpointer key)
-{
-	const struct code_name *name = key;
-
-	return g_direct_hash(name->name) ^ name->process * 31;
-}
-
-/* Names are interned. */
-static gboolean code_equal(gconstpointer left, gconstpointer right)
-{
-	const struct code_name *a = left, *b = right;
-
-	return a->process == b->process && a->name == b->name;
-}
-
-static guint line_hash(gconstpointer key)
-{
-	const struct function *f = key;
-
-	return g_direct_hash(f->name) ^ g_direct_hash(f->file) * 31 ^ f->line * 0x9e3779b1u ^
-	       f->image ^ f->whole * 0x85ebca6bu ^ f->depth;
-}
-
-/* Texts are interned. */
-static gboolean line_equal(gconstpointer left, gconstpointer right)
+static gboolean key_equal(gconstpointer left, gconstpointer right)
 {
 	const struct function *a = left, *b = right;
 
 	return a->image == b->image && a->line == b->line && a->file == b->file &&
 	       a->name == b->name && a->kind == b->kind && a->is_line == b->is_line &&
-	       a->is_inlined == b->is_inlined && a->whole == b->whole && a->depth == b->depth;
+	       a->is_inlined == b->is_inlined && a->whole == b->whole && a->depth == b->depth &&
+	       (a->name || a->offset == b->offset);
 }
 
 static uint32_t add(struct functions *functions, const struct function *function)
@@ -87,43 +65,49 @@ static uint32_t add(struct functions *functions, const struct function *function
 	return functions->all->len - 1;
 }
 
+/* Returns the function with this key. Adds `function` if it is new. */
+static uint32_t known_or_added(struct functions *functions, const struct function *key,
+			       const struct function *function)
+{
+	gpointer known;
+	uint32_t index;
+
+	if (g_hash_table_lookup_extended(functions->known, key, NULL, &known))
+		return GPOINTER_TO_UINT(known);
+	index = add(functions, function);
+	g_hash_table_insert(functions->known, g_memdup2(key, sizeof(*key)),
+			    GUINT_TO_POINTER(index));
+	return index;
+}
+
 struct functions *functions_new(struct names *names, GError **error)
 {
-	struct symbol_rows *symbols = symbol_rows_load(names, error);
-	struct function none = { .name = "<no stack>",
-				 .raw_name = "<no stack>",
-				 .kind = "unresolved" };
-	struct function lost = { .name = NAMES_LOST_TEXT,
-				 .raw_name = NAMES_LOST_TEXT,
-				 .kind = "unresolved",
-				 .image = NAMES_LOST };
-	struct functions *functions;
-	struct code_names *codes;
-	struct own_memory *memory;
+	static const struct function first[] = {
+		{ .name = "<no stack>", .raw_name = "<no stack>", .kind = "unresolved" },
+		{ .name = NAMES_LOST_TEXT,
+		  .raw_name = NAMES_LOST_TEXT,
+		  .kind = "unresolved",
+		  .image = NAMES_LOST },
+	};
+	struct functions *functions = g_new0(struct functions, 1);
 
-	codes = symbols ? code_names_load(names, error) : NULL;
-	memory = codes ? own_memory_load(names, error) : NULL;
-	if (!memory) {
-		code_names_free(codes);
-		symbol_rows_free(symbols);
+	functions->names = names;
+	functions->all = g_array_new(FALSE, FALSE, sizeof(struct function));
+	functions->known = g_hash_table_new_full(key_hash, key_equal, g_free, NULL);
+	functions->symbols = symbol_rows_load(names, error);
+	if (functions->symbols)
+		functions->codes = code_names_load(names, error);
+	if (functions->codes)
+		functions->memory = own_memory_load(names, error);
+	if (!functions->memory) {
+		functions_free(functions);
 		return NULL;
 	}
 	/* Loaded epochs hold indexes of an earlier struct functions. */
 	for (size_t i = 0; i < G_N_ELEMENTS(names->epochs); i++)
 		if (names->epochs[i])
 			g_clear_pointer(&names->epochs[i]->frame_functions, g_free);
-	functions = g_new0(struct functions, 1);
-	functions->names = names;
-	functions->symbols = symbols;
-	functions->codes = codes;
-	functions->memory = memory;
-	functions->code = g_hash_table_new_full(code_hash, code_equal, g_free, NULL);
-	functions->all = g_array_new(FALSE, FALSE, sizeof(struct function));
-	functions->known_lines = g_hash_table_new_full(line_hash, line_equal, g_free, NULL);
-	functions->whole = g_hash_table_new_full(line_hash, line_equal, g_free, NULL);
-	functions->unresolved = g_hash_table_new_full(place_hash, place_equal, g_free, NULL);
-	(void)add(functions, &none);
-	(void)add(functions, &lost);
+	g_array_append_vals(functions->all, first, ARRAY_SIZE(first));
 	return functions;
 }
 
@@ -134,11 +118,8 @@ void functions_free(struct functions *functions)
 	symbol_rows_free(functions->symbols);
 	code_names_free(functions->codes);
 	own_memory_free(functions->memory);
-	g_hash_table_unref(functions->code);
 	g_array_unref(functions->all);
-	g_hash_table_unref(functions->unresolved);
-	g_hash_table_unref(functions->whole);
-	g_hash_table_unref(functions->known_lines);
+	g_hash_table_unref(functions->known);
 	g_free(functions);
 }
 
@@ -163,20 +144,11 @@ static const char *kind_of(uint32_t image_kind)
  */
 static uint32_t of_whole(struct functions *functions, const struct function *function)
 {
-	bool is_clone = clone_suffix_skip(function->raw_name) < strlen(function->raw_name);
-	gpointer known;
-	struct function *whole;
-	uint32_t index;
+	uint32_t n_before = functions->all->len;
+	uint32_t index = known_or_added(functions, function, function);
+	struct function *whole = &g_array_index(functions->all, struct function, index);
 
-	if (!g_hash_table_lookup_extended(functions->whole, function, NULL, &known)) {
-		index = add(functions, function);
-		g_hash_table_insert(functions->whole, g_memdup2(function, sizeof(*function)),
-				    GUINT_TO_POINTER(index));
-		return index;
-	}
-	index = GPOINTER_TO_UINT(known);
-	whole = &g_array_index(functions->all, struct function, index);
-	if (is_clone)
+	if (index == n_before || clone_suffix_skip(function->raw_name) < strlen(function->raw_name))
 		return index;
 	if (clone_suffix_skip(whole->raw_name) == strlen(whole->raw_name))
 		return add(functions, function);
@@ -203,33 +175,29 @@ static uint32_t of_symbol(struct functions *functions, uint32_t image, struct sy
 
 static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t offset)
 {
-	struct function function = { .kind = "unresolved", .image = image };
+	struct function key = { .kind = "unresolved", .image = image }, function;
 	const char *path;
+	g_autofree char *name = NULL;
 	gpointer known;
-	char *name;
-	uint32_t index;
 
 	if (own_memory_is(names_image_at(functions->names, image)))
 		offset = own_memory_start(functions->memory, image, offset);
-	function.offset = offset;
-	if (g_hash_table_lookup_extended(functions->unresolved, &function, NULL, &known))
+	key.offset = offset;
+	if (g_hash_table_lookup_extended(functions->known, &key, NULL, &known))
 		return GPOINTER_TO_UINT(known);
-	path = basename_of(names_image_at(functions->names, image)->path);
+	path = functions_basename(names_image_at(functions->names, image)->path);
 	/* "<deeper>" and the like do not have an address. */
 	name = *path == '<' && offset == 0 ? g_strdup(path)
 					   : g_strdup_printf("%s+0x%" PRIx64, path, offset);
+	function = key;
 	function.name = function.raw_name = names_intern(functions->names, name, strlen(name));
-	g_free(name);
-	index = add(functions, &function);
-	g_hash_table_insert(functions->unresolved, g_memdup2(&function, sizeof(function)),
-			    GUINT_TO_POINTER(index));
-	return index;
+	return known_or_added(functions, &key, &function);
 }
 
-/* Code that was loaded again, or has moved, is the same function. */
 static uint32_t of_code(struct functions *functions, uint32_t image, struct code_name *name)
 {
-	struct function function = {
+	const struct function key = { .name = name->name, .kind = "jit", .whole = name->process };
+	const struct function function = {
 		.name = name->name,
 		.raw_name = name->name,
 		.kind = "jit",
@@ -237,15 +205,9 @@ static uint32_t of_code(struct functions *functions, uint32_t image, struct code
 		.length = name->end - name->start,
 		.image = image,
 	};
-	gpointer known;
 
-	if (name->user == 0 && g_hash_table_lookup_extended(functions->code, name, NULL, &known))
-		name->user = GPOINTER_TO_UINT(known);
-	if (name->user == 0) {
-		name->user = add(functions, &function);
-		g_hash_table_insert(functions->code, g_memdup2(name, sizeof(*name)),
-				    GUINT_TO_POINTER(name->user));
-	}
+	if (name->user == 0)
+		name->user = known_or_added(functions, &key, &function);
 	return name->user;
 }
 
@@ -299,20 +261,6 @@ bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, 
 	return memo_of_row(functions, epoch, row) == FUNCTION_TIMED;
 }
 
-/* Returns a function that differs by its line from others of its name. */
-static uint32_t of_line(struct functions *functions, const struct function *function)
-{
-	gpointer known;
-	uint32_t index;
-
-	if (g_hash_table_lookup_extended(functions->known_lines, function, NULL, &known))
-		return GPOINTER_TO_UINT(known);
-	index = add(functions, function);
-	g_hash_table_insert(functions->known_lines, g_memdup2(function, sizeof(*function)),
-			    GUINT_TO_POINTER(index));
-	return index;
-}
-
 static uint32_t of_place_in(struct functions *functions, uint32_t whole, const char *file,
 			    uint32_t line, uint32_t depth)
 {
@@ -323,7 +271,7 @@ static uint32_t of_place_in(struct functions *functions, uint32_t whole, const c
 	place.is_line = true;
 	place.file = file;
 	place.line = line;
-	return of_line(functions, &place);
+	return known_or_added(functions, &place, &place);
 }
 
 /* Generated code has no inlined calls. */
@@ -338,7 +286,7 @@ static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32
 	function.is_line = true;
 	function.file = line ? line->file : NULL;
 	function.line = line ? line->line : 0;
-	return of_line(functions, &function);
+	return known_or_added(functions, &function, &function);
 }
 
 /* Returns the entity of a frame whose name depends on the time. */
@@ -405,7 +353,7 @@ static uint32_t line_entity(struct functions *functions, struct names_epoch *epo
 	function.line = line ? line->line : 0;
 	if (line && line->call)
 		set_call(&function, symbol_rows_call(functions->symbols, line->call));
-	return of_line(functions, &function);
+	return known_or_added(functions, &function, &function);
 }
 
 static uint32_t place_entity(struct functions *functions, struct names_epoch *epoch, size_t row)
@@ -435,7 +383,7 @@ uint32_t functions_line_of_place(struct functions *functions, uint32_t place)
 	function.is_line = true;
 	function.is_inlined = false;
 	function.whole = function.depth = 0;
-	return of_line(functions, &function);
+	return known_or_added(functions, &function, &function);
 }
 
 uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
@@ -450,47 +398,39 @@ uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch
 	}
 }
 
-/* Returns the function itself if inlined calls of it count for it, for example calls inlined into
- * itself. */
-static uint32_t of_inlined(struct functions *functions, const struct function *inlined)
-{
-	struct symbol_row *symbol =
-		functions->joins_inlined
-			? symbol_rows_named(functions->symbols, inlined->image, inlined->name)
-			: NULL;
-
-	return symbol ? of_symbol(functions, inlined->image, symbol) : of_line(functions, inlined);
-}
-
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
 				uint32_t *ret_functions)
 {
-	uint32_t index = functions_of_row(functions, epoch, row), number, depth = 0;
+	uint32_t index = functions_of_row(functions, epoch, row), depth = 0;
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
 	struct function function = *functions_at(functions, index);
-	const char *file;
-	uint32_t at;
+	struct line_call at = { 0 }; /* the call, with the place of the code in it */
 
-	function.file = NULL;
+	if (line && line->call)
+		depth = symbol_rows_call(functions->symbols, line->call)->depth;
+	if (depth)
+		at = (struct line_call){ .parent = line->call,
+					 .file = line->file,
+					 .line = line->line };
 	function.line = 0;
+	function.file = NULL;
 	function.is_inlined = true;
-	number = line ? line->call : 0;
-	file = line ? line->file : NULL;
-	at = line ? line->line : 0;
-	if (number)
-		depth = symbol_rows_call(functions->symbols, number)->depth;
 	for (uint32_t i = depth; i > 0; i--) {
-		const struct line_call *call = symbol_rows_call(functions->symbols, number);
+		const struct line_call *call = symbol_rows_call(functions->symbols, at.parent);
+		struct symbol_row *symbol = NULL;
 
 		set_call(&function, call);
-		function.code_file = file;
-		ret_functions[i - 1] = of_inlined(functions, &function);
+		function.code_file = at.file;
+		/* Calls count for the function itself, for example if they are inlined into it. */
+		if (functions->joins_inlined)
+			symbol = symbol_rows_named(functions->symbols, function.image,
+						   function.name);
+		index = symbol ? of_symbol(functions, function.image, symbol)
+			       : known_or_added(functions, &function, &function);
 		if (functions->detail == FUNCTIONS_PLACES)
-			ret_functions[i - 1] =
-				of_place_in(functions, ret_functions[i - 1], file, at, i);
-		file = call->file;
-		at = call->line;
-		number = call->parent;
+			index = of_place_in(functions, index, at.file, at.line, i);
+		ret_functions[i - 1] = index;
+		at = *call;
 	}
 	return depth;
 }
@@ -533,7 +473,7 @@ const char *functions_path(const struct functions *functions, uint32_t index)
 char *functions_place(const struct functions *functions, uint32_t index, bool has_folder)
 {
 	const struct function *function = functions_at(functions, index);
-	const char *path = functions_path(functions, index), *base = basename_of(path);
+	const char *path = functions_path(functions, index), *base = functions_basename(path);
 	const char *name = base;
 
 	/* "<deeper>" is not in an image. The name of a function without a symbol is its place:
@@ -551,7 +491,7 @@ char *functions_place(const struct functions *functions, uint32_t index, bool ha
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out)
 {
 	const char *path = functions_image(functions, index);
-	g_autofree char *name = path ? text_escape(basename_of(path)) : NULL;
+	g_autofree char *name = path ? text_escape(functions_basename(path)) : NULL;
 
 	/* An image that is not a file has brackets in its name: "[kernel]", "[vdso]". "<deeper>" is
 	 * not in an image. */

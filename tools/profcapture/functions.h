@@ -51,11 +51,8 @@ struct functions {
 	struct symbol_rows *symbols;
 	struct code_names *codes;
 	struct own_memory *memory;
-	GHashTable *code;        /* process and name → index */
-	GArray *all;             /* of struct function */
-	GHashTable *whole;       /* struct function, without its place → index */
-	GHashTable *unresolved;  /* image and offset → index */
-	GHashTable *known_lines; /* struct function of a line or of an inlined function → index */
+	GArray *all;       /* of struct function */
+	GHashTable *known; /* struct function, see key_equal() → index */
 };
 
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */
@@ -126,6 +123,8 @@ struct cell functions_cell(const struct functions *functions, uint32_t index,
 			   enum function_field field);
 /* Writes the members of FN. */
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
+/* Returns what follows the last slash of a path; "-" if it is NULL or empty. */
+const char *functions_basename(const char *path);
 /* Returns the path of its image, or NULL. */
 const char *functions_image(const struct functions *functions, uint32_t index);
 /* Returns the path of its source, or else of its image, or NULL. */

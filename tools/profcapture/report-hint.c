@@ -45,7 +45,6 @@ static const struct advice advices[] = {
 	{ "perf-map", N_("the program makes code while it runs; let it say the names, in "
 			 "/tmp/perf-PID.map or a jitdump") },
 	{ "kernel-names", N_("'profctl doctor' says what hides the kernel's names") },
-	{ NULL },
 };
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -95,40 +94,14 @@ static struct report_hint of_losses(const struct tally *tally)
 
 /* ---- missing names --------------------------------------------------------------------------- */
 
-static bool is_usual_place(const char *path)
-{
-	static const char *const places[] = { "/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/" };
-
-	for (size_t i = 0; path && i < ARRAY_SIZE(places); i++)
-		if (g_str_has_prefix(path, places[i]))
-			return !g_str_has_prefix(path, "/usr/local/");
-	return false;
-}
-
-static bool is_symbolized(const struct tally *tally)
-{
-	const GArray *all = tally->functions->all;
-
-	for (guint i = FUNCTION_LOST + 1; i < all->len; i++)
-		if (strcmp(functions_at(tally->functions, i)->kind, "user") == 0)
-			return true;
-	return false;
-}
-
-static const char *advice_for_memory(const struct names *names, const struct names_image *image)
-{
-	const char *exe = names_process_at(names, image->process)->exe;
-	const char *name = exe && strrchr(exe, '/') ? strrchr(exe, '/') + 1 : exe;
-
-	if (name && (strcmp(name, "node") == 0 || strcmp(name, "nodejs") == 0))
-		return "node";
-	return name && strcmp(name, "java") == 0 ? "java" : "perf-map";
-}
-
 static const char *advice_for_image(const struct tally *tally, uint32_t index)
 {
-	const struct names *names = tally->functions->names;
-	const struct names_image *image = names_image_at(names, index);
+	static const char *const usual_places[] = { "/usr/", "/lib/",  "/lib64/",
+						    "/bin/", "/sbin/", NULL };
+	const struct functions *functions = tally->functions;
+	const struct names_image *image = names_image_at(functions->names, index);
+	guint i = FUNCTION_LOST + 1;
+	const char *name;
 
 	switch (image->kind) {
 	case PROF_IMAGE_KERNEL:
@@ -137,12 +110,22 @@ static const char *advice_for_image(const struct tally *tally, uint32_t index)
 		return "kernel-names";
 	case PROF_IMAGE_ANON:
 	case PROF_IMAGE_JIT:
-		return advice_for_memory(names, image);
+		name = functions_basename(names_process_at(functions->names, image->process)->exe);
+		if (strcmp(name, "node") == 0 || strcmp(name, "nodejs") == 0)
+			return "node";
+		return strcmp(name, "java") == 0 ? "java" : "perf-map";
 	default:
-		if (!is_symbolized(tally))
-			return "symbolize";
-		return is_usual_place(image->path) ? "debug-symbols" : "build-symbols";
+		break;
 	}
+	/* A function with a symbol shows that the capture was symbolized. */
+	while (i < functions->all->len && strcmp(functions_at(functions, i)->kind, "user") != 0)
+		i++;
+	if (i == functions->all->len)
+		return "symbolize";
+	return image->path && skip_any_prefix(image->path, usual_places) &&
+			       !g_str_has_prefix(image->path, "/usr/local/")
+		       ? "debug-symbols"
+		       : "build-symbols";
 }
 
 /* The hint is about the image with the most samples without a name. */
@@ -207,18 +190,10 @@ void report_hint_write(const struct report_hint *hint, struct json *json, const 
 	json_end(json);
 }
 
-static const char *text_of(const char *advice)
-{
-	const struct advice *at = advices;
-
-	while (at->name && strcmp(at->name, advice) != 0)
-		at++;
-	return at->name ? _(at->text) : "";
-}
-
 void report_hint_print(const struct report_hint *hint, struct out *out)
 {
 	g_autofree char *subject = text_escape(hint->subject ? hint->subject : "-");
+	const struct advice *advice = advices;
 
 	if (!hint->problem)
 		return;
@@ -230,6 +205,7 @@ void report_hint_print(const struct report_hint *hint, struct out *out)
 	else
 		out_printf(out, _("Hint: %.1f %% of the samples have no name, most in '%s': "),
 			   hint->percent, subject);
-	out_text(out, text_of(hint->advice));
-	out_char(out, '\n');
+	while (strcmp(advice->name, hint->advice) != 0)
+		advice++;
+	out_printf(out, "%s\n", _(advice->text));
 }
