@@ -21,7 +21,7 @@
 
 #define DEFAULT_LIMIT 40
 
-#define COMMAND_COLUMNS 60
+#define COMMAND_COLUMNS 60u
 
 /* Limits of the sentence that says where most time went. */
 #define WHERE_FUNCTIONS 3u
@@ -29,7 +29,7 @@
 #define WHERE_MIN_CALLEE_PCT 25.0
 
 static const struct cli_option options[] = {
-	{ "by", 0, CLI_CHOICE, offsetof(struct report, by), N_("KEY"),
+	{ "by", 0, CLI_CHOICE, offsetof(struct report, tally.by), N_("KEY"),
 	  N_("Group by (default: function)"), tally_by_names },
 	{ "tree", 0, CLI_FLAG, offsetof(struct report, tree), NULL,
 	  N_("Call tree, callers first") },
@@ -44,9 +44,9 @@ static const struct cli_option options[] = {
 	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("F"), NULL },
 	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("F"),
 	  N_("Show who calls F, or what F calls") },
-	{ "per-mark", 0, CLI_STRING, offsetof(struct report, per_mark), N_("NAME"),
+	{ "per-mark", 0, CLI_STRING, offsetof(struct report, inside.name), N_("NAME"),
 	  N_("Use only samples inside spans named NAME") },
-	{ "mark-scope", 0, CLI_CHOICE, offsetof(struct report, scope), N_("SCOPE"),
+	{ "mark-scope", 0, CLI_CHOICE, offsetof(struct report, inside.scope), N_("SCOPE"),
 	  N_("Of the marking process or thread (default: process)"), span_scope_names },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct report, tally.mode), N_("MODE"),
 	  N_("Use only samples taken in this mode (default: any)"), tally_modes },
@@ -71,8 +71,8 @@ static void write_per_mark(const struct report *report, struct json *json)
 	const struct span_set *set = &report->inside;
 
 	json_begin_object(json, "per_mark");
-	json_string(json, "name", report->per_mark);
-	json_string(json, "scope", span_scope_names[report->scope]);
+	json_string(json, "name", set->name);
+	json_string(json, "scope", span_scope_names[set->scope]);
 	json_uint(json, "spans", set->spans);
 	json_uint(json, "total_ns", set->total_ns);
 	json_uint(json, "unmatched_begin", set->no_end);
@@ -93,7 +93,7 @@ static void print_per_mark(const struct report *report, struct out *out)
 {
 	const struct span_set *set = &report->inside;
 	g_autofree char *total = text_duration(set->total_ns);
-	g_autofree char *name = text_escape(report->per_mark);
+	g_autofree char *name = text_escape(set->name);
 	struct out line;
 
 	out_init(&line, -1);
@@ -146,7 +146,7 @@ void report_write_head(const struct report *report, struct json *json)
 		json_uint(json, "bin_ns", tally->bin_ns);
 		json_end(json);
 	}
-	if (report->per_mark)
+	if (report->inside.name)
 		write_per_mark(report, json);
 }
 
@@ -155,7 +155,7 @@ bool report_is_all_cpu_time(const struct report *report)
 	const struct tally *tally = &report->tally;
 
 	return strcmp(tally_unit(tally), "ns") == 0 && tally->all.weight > 0 &&
-	       tally->mode == TALLY_ANY_MODE && !report->per_mark && !report->reader.timed &&
+	       tally->mode == TALLY_ANY_MODE && !report->inside.name && !report->reader.timed &&
 	       !reader_filters_threads(&report->reader) && report->reader.cpus == NULL &&
 	       report->reader.capture->duration_ns > 0;
 }
@@ -165,19 +165,6 @@ bool report_is_of_system(const struct report *report)
 	const char *recorded = capture_metadata(report->reader.capture, "options");
 
 	return recorded && strstr(recorded, "\"system\":true");
-}
-
-static void print_command(const struct report *report, struct out *out)
-{
-	g_autofree char *fitted = NULL;
-	struct out command;
-
-	out_init(&command, -1);
-	capture_print_command(report->reader.capture, &command);
-	if (!report->full_names && text_width(command.text->str) > COMMAND_COLUMNS)
-		fitted = text_fit(command.text->str, COMMAND_COLUMNS, TEXT_LEFT);
-	out_text(out, fitted ? fitted : command.text->str);
-	out_done(&command);
 }
 
 /* The threads and processes that ran, waited or have samples. */
@@ -212,10 +199,16 @@ static void print_cost(const struct report *report, struct out *out)
 	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
 	const char *metadata = capture_metadata(capture, "cpus");
 	uint64_t n_cpus = metadata ? g_ascii_strtoull(metadata, NULL, 10) : 0;
-	g_autofree char *n_threads = NULL, *n_processes = NULL;
+	g_autofree char *n_threads = NULL, *n_processes = NULL, *command = NULL;
 	unsigned threads, processes;
 	struct out line;
 
+	out_init(&line, -1);
+	capture_print_command(capture, &line);
+	command = report->full_names || text_width(line.text->str) <= COMMAND_COLUMNS
+			  ? g_strdup(line.text->str)
+			  : text_fit(line.text->str, COMMAND_COLUMNS, TEXT_LEFT);
+	out_done(&line);
 	count_tasks(report, &threads, &processes);
 	n_threads = text_count(threads);
 	n_processes = text_count(processes);
@@ -223,7 +216,7 @@ static void print_cost(const struct report *report, struct out *out)
 	if (report->tally.by == TALLY_THREAD)
 		out_printf(&line, ngettext("%s thread", "%s threads", threads), n_threads);
 	else if (capture_metadata(capture, "command"))
-		print_command(report, &line);
+		out_text(&line, command);
 	else
 		out_text(&line,
 			 report_is_of_system(report) ? _("The system") : _("What was recorded"));
@@ -413,7 +406,7 @@ void report_print_head(const struct report *report, struct out *out)
 		print_busiest(report, out);
 	else if (is_all && !report_is_of_system(report))
 		print_waiting(report, out);
-	if (report->per_mark)
+	if (report->inside.name)
 		print_per_mark(report, out);
 	if (tally->filters) {
 		g_autofree char *samples = text_count(passed.samples);
@@ -448,39 +441,43 @@ static void print_tail(const struct report *report, struct out *out)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static int check_options(struct report *report)
+static int check_options(const struct report *report)
 {
 	bool edges = report->callers || report->callees;
 	bool nested = report->tree || edges;
+	int by = report->tally.by, format = report->reader.format;
+	const struct {
+		bool is_wrong;
+		const char *message;
+	} rules[] = {
+		{ report->tally.inverted && edges,
+		  N_("--inverted cannot be combined with --callers or --callees") },
+		{ report->no_children && nested,
+		  N_("--no-children applies to rows, not to trees") },
+		{ report->callers && report->callees &&
+			  strcmp(report->callers, report->callees) != 0,
+		  N_("--callers and --callees together take one function") },
+		{ report->tree && edges,
+		  N_("--tree cannot be combined with --callers or --callees") },
+		{ nested && by != TALLY_FUNCTION && by != TALLY_IMAGE,
+		  N_("--tree, --callers and --callees need --by function or image") },
+		{ report->inlined && by != TALLY_FUNCTION, N_("--inline needs --by function") },
+		{ report->inlined && report->not_inlined,
+		  N_("--inline and --no-inline exclude each other") },
+		{ report->tally.wants_timeline &&
+			  (nested || by > TALLY_IMAGE || format == READER_CSV),
+		  N_("--timeline is of rows by function, line or image, as text, json or "
+		     "ndjson") },
+		{ report->inside.scope != SPAN_OF_PROCESS && !report->inside.name,
+		  N_("--mark-scope needs --per-mark") },
+		{ edges && by != TALLY_FUNCTION, N_("--callers and --callees need --by function") },
+		{ nested && (format == READER_NDJSON || format == READER_CSV),
+		  N_("--tree, --callers and --callees are printed as text or json") },
+	};
 
-	if (report->tally.inverted && edges)
-		return cli_usage_error(
-			_("--inverted cannot be combined with --callers or --callees"));
-	if (report->no_children && nested)
-		return cli_usage_error(_("--no-children applies to rows, not to trees"));
-	if (report->callers && report->callees && strcmp(report->callers, report->callees) != 0)
-		return cli_usage_error(_("--callers and --callees together take one function"));
-	if (report->tree && edges)
-		return cli_usage_error(_("--tree cannot be combined with --callers or --callees"));
-	if (nested && report->by != TALLY_FUNCTION && report->by != TALLY_IMAGE)
-		return cli_usage_error(
-			_("--tree, --callers and --callees need --by function or image"));
-	if (report->inlined && report->by != TALLY_FUNCTION)
-		return cli_usage_error(_("--inline needs --by function"));
-	if (report->inlined && report->not_inlined)
-		return cli_usage_error(_("--inline and --no-inline exclude each other"));
-	if (report->tally.wants_timeline &&
-	    (nested || report->by > TALLY_IMAGE || report->reader.format == READER_CSV))
-		return cli_usage_error(_("--timeline is of rows by function, line or image, as "
-					 "text, json or ndjson"));
-	if (report->scope != SPAN_OF_PROCESS && !report->per_mark)
-		return cli_usage_error(_("--mark-scope needs --per-mark"));
-	if (edges && report->by != TALLY_FUNCTION)
-		return cli_usage_error(_("--callers and --callees need --by function"));
-	if (nested &&
-	    (report->reader.format == READER_NDJSON || report->reader.format == READER_CSV))
-		return cli_usage_error(
-			_("--tree, --callers and --callees are printed as text or json"));
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
+		if (rules[i].is_wrong)
+			return cli_usage_error("%s", _(rules[i].message));
 	return CLI_CONTINUE;
 }
 
@@ -500,21 +497,14 @@ static void list_process_comms(struct report *report)
 	}
 }
 
-static bool read_marks(struct report *report, GError **error)
-{
-	struct capture *capture = report->reader.capture;
+/* The functions of one name. */
+struct match {
+	const char *raw_name; /* of the first one */
+	uint64_t samples;
+};
 
-	report->inside.name = report->per_mark;
-	report->inside.scope = (enum span_scope)report->scope;
-	if (!capture_check(capture, PROF_TABLE_MARK, error) ||
-	    !span_set_read(&report->inside, &report->reader, error))
-		return false;
-	report->tally.inside = &report->inside;
-	return report->inside.marks > 0 || reader_no_mark(&report->reader, report->per_mark, error);
-}
-
-/* Returns the names that match --callers or --callees best, with the samples of each. *ret_only:
- * all matches are equally good. */
+/* Returns struct match by name, of the names that match --callers or --callees best. *ret_only: all
+ * matches are equally good. */
 static GHashTable *best_names(const struct report *report, bool *ret_only)
 {
 	const struct tally *tally = &report->tally;
@@ -524,37 +514,28 @@ static GHashTable *best_names(const struct report *report, bool *ret_only)
 	*ret_only = true;
 	for (guint i = FUNCTION_LOST + 1; i < tally->functions->all->len; i++) {
 		const struct function *f = functions_at(tally->functions, i);
-		enum function_name_match match =
+		enum function_name_match how =
 			function_name_match(f->name, f->raw_name, tally->focus);
 		uint64_t samples = tally_count_at(tally->counts, i).total.samples;
-		uint64_t *sum;
+		struct match *match;
 
-		if (match == FUNCTION_NAME_DIFFERS || samples == 0)
+		if (how == FUNCTION_NAME_DIFFERS || samples == 0)
 			continue;
-		*ret_only = *ret_only && (match == best || g_hash_table_size(names) == 0);
-		if (match > best)
+		*ret_only = *ret_only && (how == best || g_hash_table_size(names) == 0);
+		if (how > best)
 			g_hash_table_remove_all(names);
-		best = MAX_OF(best, match);
-		if (match < best)
+		best = MAX_OF(best, how);
+		if (how < best)
 			continue;
-		sum = g_hash_table_lookup(names, f->name);
-		if (!sum)
-			g_hash_table_insert(names, (gpointer)f->name, sum = g_new0(uint64_t, 1));
-		*sum += samples;
+		match = g_hash_table_lookup(names, f->name);
+		if (!match) {
+			match = g_new0(struct match, 1);
+			match->raw_name = f->raw_name;
+			g_hash_table_insert(names, (gpointer)f->name, match);
+		}
+		match->samples += samples;
 	}
 	return names;
-}
-
-/* Returns the name of a function as people read it, with its parameters. */
-static char *simple_name(const struct functions *functions, const char *name)
-{
-	for (guint i = FUNCTION_LOST + 1; i < functions->all->len; i++) {
-		const struct function *function = functions_at(functions, i);
-
-		if (function->name == name)
-			return function_name_simplify(name, function->raw_name);
-	}
-	return g_strdup(name);
 }
 
 static bool refuse_several(const struct report *report, GHashTable *names, GError **error)
@@ -563,10 +544,11 @@ static bool refuse_several(const struct report *report, GHashTable *names, GErro
 	g_autoptr(GString) list = g_string_new(NULL);
 
 	for (const GList *name = sorted; name; name = name->next) {
-		g_autofree char *simple = simple_name(report->tally.functions, name->data);
+		const struct match *match = g_hash_table_lookup(names, name->data);
+		g_autofree char *simple = function_name_simplify(name->data, match->raw_name);
 
 		g_string_append_printf(list, "%s%s (%" PRIu64 ")", list->len ? ", " : "", simple,
-				       *(uint64_t *)g_hash_table_lookup(names, name->data));
+				       match->samples);
 	}
 	g_set_error(error, CLI_ERROR, CLI_USAGE,
 		    _("'%s' matches %u functions (samples); name one: %s"), report->tally.focus,
@@ -617,12 +599,17 @@ static bool report_run(struct report *report, const char *file, GError **error)
 		return false;
 	if (frame_filters_any(&report->filters))
 		tally->filters = &report->filters;
-	if (report->per_mark && !read_marks(report, error))
-		return false;
+	if (report->inside.name) {
+		if (!capture_check(reader->capture, PROF_TABLE_MARK, error) ||
+		    !span_set_read(&report->inside, reader, error))
+			return false;
+		if (report->inside.marks == 0)
+			return reader_no_mark(reader, report->inside.name, error);
+		tally->inside = &report->inside;
+	}
 	if (report->full_names)
 		reader->columns = 0;
 	is_text = reader->format == READER_TEXT;
-	tally->by = (enum tally_by)report->by;
 	tally->wants_tree = report->tree;
 	tally->inlined = tally->joins_inlined = tally->by == TALLY_FUNCTION && !report->not_inlined;
 	if (reader->limit)
@@ -645,8 +632,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	    (!is_text || tally->focus || !report_is_all_cpu_time(report)))
 		return true;
 	/* Run times are per thread and cannot be limited to spans. */
-	report->times = report->per_mark ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
-					 : run_times_read(reader, error);
+	report->times = report->inside.name ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
+					    : run_times_read(reader, error);
 	return report->times;
 }
 

@@ -13,14 +13,11 @@
 struct report {
 	struct reader reader;
 	struct tally tally;
-	int by;
 	bool tree, inlined, not_inlined, no_children, full_names, no_fold;
 	struct frame_filters filters;
 	const char *callers, *callees;
-	char *focus_name;     /* of the function that `callers` or `callees` selects */
-	const char *per_mark; /* NULL = all samples */
-	int scope;            /* enum span_scope */
-	struct span_set inside;
+	char *focus_name;       /* of the function that `callers` or `callees` selects */
+	struct span_set inside; /* of --per-mark; without a name: all samples */
 	struct own_weights own;
 	/* struct run_time by thread; with --by thread, and in text if all CPU time is shown */
 	GArray *times;
