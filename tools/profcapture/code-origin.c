@@ -70,41 +70,30 @@ enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t f
 	}
 }
 
-/* Returns the innermost own function at or above each node, or FUNCTION_NO_STACK. */
-static uint32_t *owners_of(const struct functions *functions, const struct stacks *stacks)
-{
-	uint32_t *owners = g_new0(uint32_t, stacks->n);
-	g_autofree uint8_t *origins = g_new0(uint8_t, functions->all->len); /* plus 1 */
-
-	for (size_t i = 0; i < stacks->n; i++) {
-		uint32_t row = stacks->order[i], function = stacks->entity[row];
-		uint32_t parent = stacks->parent[row];
-
-		owners[row] = parent == STACKS_NO_ROW ? FUNCTION_NO_STACK : owners[parent];
-		if (stacks->total[row].weight == 0 || function <= FUNCTION_LOST)
-			continue;
-		function = functions_whole(functions, function);
-		if (origins[function] == 0)
-			origins[function] = (uint8_t)code_origin_of(functions, function) + 1;
-		if (origins[function] == CODE_ORIGIN_OWN + 1)
-			owners[row] = function;
-	}
-	return owners;
-}
-
 void own_weights_count(struct own_weights *own, const struct functions *functions,
 		       const struct stacks *stacks)
 {
-	g_autofree uint32_t *owners = owners_of(functions, stacks);
+	/* The innermost own function at or above each node, or FUNCTION_NO_STACK. */
+	g_autofree uint32_t *owners = g_new0(uint32_t, stacks->n);
+	g_autofree uint8_t *origins = g_new0(uint8_t, functions->all->len); /* plus 1 */
 
 	if (!own->weights)
 		own->weights = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
-	for (size_t row = 0; row < stacks->n; row++) {
-		uint32_t leaf = functions_whole(functions, stacks->entity[row]);
-		uint64_t key = (uint64_t)owners[row] << 32 | leaf, *weight;
+	for (size_t i = 0; i < stacks->n; i++) {
+		uint32_t row = stacks->order[i], parent = stacks->parent[row];
+		uint32_t function = functions_whole(functions, stacks->entity[row]);
+		uint64_t key, *weight;
 
+		owners[row] = parent == STACKS_NO_ROW ? FUNCTION_NO_STACK : owners[parent];
+		if (stacks->total[row].weight == 0)
+			continue;
+		if (origins[function] == 0)
+			origins[function] = (uint8_t)code_origin_of(functions, function) + 1;
+		if (function > FUNCTION_LOST && origins[function] == CODE_ORIGIN_OWN + 1)
+			owners[row] = function;
 		if (stacks->self[row].weight == 0 || owners[row] == FUNCTION_NO_STACK)
 			continue;
+		key = (uint64_t)owners[row] << 32 | function;
 		weight = g_hash_table_lookup(own->weights, &key);
 		if (!weight) {
 			weight = g_new0(uint64_t, 1);

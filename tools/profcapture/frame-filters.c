@@ -101,54 +101,21 @@ struct path {
 	uint32_t frame; /* the node of the function that it is, or is inlined into */
 };
 
-struct walk {
-	const struct frame_filters *filters;
-	struct stacks *stacks;
-	struct path *paths; /* by node */
-	uint32_t *frames;   /* by shown node: the outermost shown node of its frame */
-	bool inlined;
-};
-
-static struct path go_down(const struct walk *walk, uint32_t row, struct path path, unsigned match)
-{
-	const struct frame_filters *filters = walk->filters;
-	uint32_t *parent = walk->stacks->parent, above = path.shown;
-	bool shown = !(match & BIT(FRAME_HIDE)) &&
-		     (!filters->regex[FRAME_SHOW] || match & BIT(FRAME_SHOW));
-
-	path.met |= match & (BIT(FRAME_FOCUS) | BIT(FRAME_IGNORE));
-	if (shown)
-		path.met |= match & BIT(FRAME_SHOW_FROM);
-	if (shown && (!filters->regex[FRAME_SHOW_FROM] || path.met & BIT(FRAME_SHOW_FROM))) {
-		bool is_inlined = above != STACKS_NO_ROW && walk->paths[above].frame == path.frame;
-
-		walk->frames[row] = is_inlined ? walk->frames[above] : row;
-		parent[row] = is_inlined && !walk->inlined ? parent[above] : above;
-		path.shown = row;
-	}
-	return path;
-}
-
-static bool passes(const struct frame_filters *filters, struct path path)
-{
-	return path.shown != STACKS_NO_ROW && !(path.met & BIT(FRAME_IGNORE)) &&
-	       (!filters->regex[FRAME_FOCUS] || path.met & BIT(FRAME_FOCUS));
-}
-
 struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
 				  const struct functions *functions, bool inlined,
 				  uint32_t *ret_nodes, uint32_t *ret_frames)
 {
 	g_autofree struct path *paths = g_new(struct path, stacks->n);
-	const struct walk walk = { filters, stacks, paths, ret_frames, inlined };
 	struct amount taken = { 0 };
 
 	/* Callers come before callees, so a caller's own samples are processed before others are
 	 * added to it. */
 	for (size_t i = 0; i < stacks->n; i++) {
-		uint32_t row = stacks->order[i], parent = stacks->parent[row];
+		uint32_t row = stacks->order[i], parent = stacks->parent[row], above;
 		struct path path = { .shown = STACKS_NO_ROW, .frame = row };
 		struct amount self = stacks->self[row];
+		unsigned match;
+		bool shown;
 
 		ret_frames[row] = row;
 		if (stacks->total[row].samples == 0)
@@ -157,10 +124,29 @@ struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *
 			path = paths[parent];
 		if (functions_at(functions, stacks->entity[row])->depth == 0)
 			path.frame = row;
-		paths[row] =
-			go_down(&walk, row, path, matches(filters, functions, stacks->entity[row]));
+		match = matches(filters, functions, stacks->entity[row]);
+		shown = !(match & BIT(FRAME_HIDE)) &&
+			(!filters->regex[FRAME_SHOW] || match & BIT(FRAME_SHOW));
+		path.met |= match & (BIT(FRAME_FOCUS) | BIT(FRAME_IGNORE));
+		if (shown)
+			path.met |= match & BIT(FRAME_SHOW_FROM);
+		above = path.shown;
+		if (shown &&
+		    (!filters->regex[FRAME_SHOW_FROM] || path.met & BIT(FRAME_SHOW_FROM))) {
+			bool is_inlined = above != STACKS_NO_ROW &&
+					  paths[above].frame == path.frame;
+
+			ret_frames[row] = is_inlined ? ret_frames[above] : row;
+			stacks->parent[row] = is_inlined && !inlined ? stacks->parent[above]
+								     : above;
+			path.shown = row;
+		}
+		paths[row] = path;
 		stacks->self[row] = stacks->total[row] = (struct amount){ 0 };
-		ret_nodes[row] = passes(filters, paths[row]) ? paths[row].shown : STACKS_NO_ROW;
+		ret_nodes[row] = path.shown;
+		if (path.met & BIT(FRAME_IGNORE) ||
+		    (filters->regex[FRAME_FOCUS] && !(path.met & BIT(FRAME_FOCUS))))
+			ret_nodes[row] = STACKS_NO_ROW;
 		if (ret_nodes[row] == STACKS_NO_ROW)
 			amount_add(&taken, self);
 		else

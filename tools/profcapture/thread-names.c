@@ -62,30 +62,6 @@ static struct identity identity_of(const struct names *names, uint32_t index)
 				  thread->tid, thread->start_time };
 }
 
-static void free_names(gpointer data)
-{
-	g_array_unref(data);
-}
-
-static void add_name(struct thread_names *names, uint32_t thread, struct named named)
-{
-	struct identity identity = identity_of(names->capture->names, thread);
-	GArray *all = g_hash_table_lookup(names->threads, &identity);
-
-	if (all &&
-	    (all->len == 0 || g_array_index(all, struct named, all->len - 1).name != named.name))
-		g_array_append_val(all, named);
-}
-
-static void add_renamed(struct thread_names *names, uint32_t thread)
-{
-	struct identity identity = identity_of(names->capture->names, thread);
-
-	if (!g_hash_table_contains(names->threads, &identity))
-		g_hash_table_insert(names->threads, g_memdup2(&identity, sizeof(identity)),
-				    g_array_new(FALSE, FALSE, sizeof(struct named)));
-}
-
 static bool add_rows(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 		     GError **error)
 {
@@ -97,16 +73,21 @@ static bool add_rows(struct names_epoch *epoch, const struct prof_batch *batch, 
 		uint64_t comm = array_number_or(&c[COMM], i, 0);
 		uint64_t event = array_number_or(&c[EVENT], i, PROF_TASK_EXISTS);
 		const char *name = comm ? names_text(epoch, comm) : NULL;
+		struct identity identity = identity_of(names->capture->names, thread);
+		const struct named named = { capture_time(names->capture, batch->segment,
+							  array_number_or(&c[TIME], i, 0)),
+					     name, event == PROF_TASK_FORK };
+		GArray *all;
 
 		if (thread <= NAMES_LOST || !name)
 			continue;
-		if (!names->are_known && event == PROF_TASK_COMM_CHANGE)
-			add_renamed(names, thread);
-		if (names->are_known)
-			add_name(names, thread,
-				 (struct named){ capture_time(names->capture, batch->segment,
-							      array_number_or(&c[TIME], i, 0)),
-						 name, event == PROF_TASK_FORK });
+		all = g_hash_table_lookup(names->threads, &identity);
+		if (!names->are_known && event == PROF_TASK_COMM_CHANGE && !all)
+			g_hash_table_insert(names->threads, g_memdup2(&identity, sizeof(identity)),
+					    g_array_new(FALSE, FALSE, sizeof(struct named)));
+		if (names->are_known && all &&
+		    (all->len == 0 || g_array_index(all, struct named, all->len - 1).name != name))
+			g_array_append_val(all, named);
 	}
 	return true;
 }
@@ -129,7 +110,8 @@ struct thread_names *thread_names_read(struct capture *capture, GError **error)
 	bool ok;
 
 	names->capture = capture;
-	names->threads = g_hash_table_new_full(hash_identity, same_identity, g_free, free_names);
+	names->threads = g_hash_table_new_full(hash_identity, same_identity, g_free,
+					       (GDestroyNotify)g_array_unref);
 	ok = read_rows(names, error);
 	names->are_known = true;
 	if (ok && g_hash_table_size(names->threads) > 0)
