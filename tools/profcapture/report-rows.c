@@ -18,6 +18,9 @@
 
 #define MOST_PROGRAMS 10
 
+/* A longer name of an event is no title. */
+#define MOST_EVENT_COLUMNS 14u
+
 /* A row of this share is bold. */
 #define HOT_PCT 10.0
 
@@ -518,6 +521,8 @@ static void print_rows(struct rows *rows, struct out *out)
 					      N_("thread"),   N_("process"), N_("cgroup") };
 	const struct report *report = rows->report;
 	const struct tally *tally = &report->tally;
+	bool is_clock = strcmp(tally_unit(tally), "ns") == 0;
+	const char *event = tally_event_name(tally);
 	struct table table;
 
 	prepare_text(rows);
@@ -528,10 +533,10 @@ static void print_rows(struct rows *rows, struct out *out)
 	if (!rows->has_times)
 		table_add_column(&table, SELF, COLUMN_COUNT, _("samples"));
 	if (tally_is_weighted(tally))
-		table_add_column(&table, SELF_WEIGHT,
-				 strcmp(tally_unit(tally), "ns") == 0 ? COLUMN_DURATION
-								      : COLUMN_COUNT,
-				 tally_weight_title(tally));
+		table_add_column(&table, SELF_WEIGHT, is_clock ? COLUMN_DURATION : COLUMN_COUNT,
+				 is_clock                                 ? _("time")
+				 : text_width(event) > MOST_EVENT_COLUMNS ? _("events")
+									  : event);
 	if (tally->wants_timeline)
 		table_add_column(&table, TIMELINE, COLUMN_SPARKLINE, rows->range);
 	if (rows->has_times)

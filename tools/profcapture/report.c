@@ -357,6 +357,34 @@ static void print_samples(const struct report *report, struct out *out)
 	say(report, out, &line);
 }
 
+/* Appends " Stacks cut short: 1.1 %." and the like, if the share exceeds one percent. These are shares
+ * of samples, not of weight, because each sample was one attempt to explain it. */
+static void describe_quality(const struct tally *tally, GString *to)
+{
+	uint64_t user = 0;
+
+	for (size_t i = 0; i < UNWIND_NO_MEMORY; i++)
+		user += tally->unwind[i];
+
+	const struct {
+		const char *label;
+		uint64_t count, all;
+	} kinds[] = {
+		{ N_("Stacks cut short"), tally->unwind[UNWIND_TRUNCATED], user },
+		{ N_("Stacks guessed"), tally->unwind[UNWIND_GUESSED], user },
+		{ N_("Without a user stack"), tally->unwind[UNWIND_NONE], user },
+		{ N_("Without a name"), tally->unresolved, tally->all.samples },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		double percent = 100.0 * (double)kinds[i].count / (double)kinds[i].all;
+
+		if (100 * kinds[i].count > kinds[i].all)
+			g_string_append_printf(to, " %s: %.*f %%.", _(kinds[i].label), percent < 10,
+					       percent);
+	}
+}
+
 void report_print_losses(const struct report *report, struct out *out)
 {
 	const struct tally *tally = &report->tally;
@@ -373,7 +401,7 @@ void report_print_losses(const struct report *report, struct out *out)
 		else if (capture->lost == 0 && capture_state(capture) != PROF_STATE_FINISHED)
 			g_string_append(line, _("Lost: what was in damaged parts of the capture "
 						"('profcapture verify' lists them)."));
-		tally_describe_quality(tally, line);
+		describe_quality(tally, line);
 		g_strchug(line->str);
 		if (*line->str)
 			text_wrap(out, line->str, 0, 2, report->reader.columns);

@@ -667,17 +667,6 @@ bool tally_is_weighted(const struct tally *tally)
 	       (!sampled_event_is_clock(tally->event) && tally->most_weight != 1);
 }
 
-#define WEIGHT_COLUMNS 14u
-
-const char *tally_weight_title(const struct tally *tally)
-{
-	const char *name = tally_event_name(tally);
-
-	if (strcmp(tally_unit(tally), "ns") == 0)
-		return _("time");
-	return text_width(name) > WEIGHT_COLUMNS ? _("events") : name;
-}
-
 void tally_print_sum(const struct tally *tally, struct out *out)
 {
 	g_autofree char *weight = text_count(tally->all.weight);
@@ -703,36 +692,6 @@ void tally_print_other_events(const struct tally *tally, struct out *out)
 		return;
 	escaped = text_escape(names);
 	out_printf(out, _("; also recorded: %s (--event NAME)"), escaped);
-}
-
-/*
- * These are shares of samples, not of weight. They say how well samples could be explained, and
- * each sample was one attempt, whatever its weight.
- */
-void tally_describe_quality(const struct tally *tally, GString *to)
-{
-	uint64_t user = 0;
-
-	for (size_t i = 0; i < UNWIND_NO_MEMORY; i++)
-		user += tally->unwind[i];
-
-	const struct {
-		const char *label;
-		uint64_t count, all;
-	} kinds[] = {
-		{ N_("Stacks cut short"), tally->unwind[UNWIND_TRUNCATED], user },
-		{ N_("Stacks guessed"), tally->unwind[UNWIND_GUESSED], user },
-		{ N_("Without a user stack"), tally->unwind[UNWIND_NONE], user },
-		{ N_("Without a name"), tally->unresolved, tally->all.samples },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		double percent = 100.0 * (double)kinds[i].count / (double)kinds[i].all;
-
-		if (100 * kinds[i].count > kinds[i].all)
-			g_string_append_printf(to, " %s: %.*f %%.", _(kinds[i].label), percent < 10,
-					       percent);
-	}
 }
 
 void tally_write_unwind(const struct tally *tally, struct json *json, const char *key)

@@ -130,14 +130,9 @@ const char *tally_unit(const struct tally *tally);
 /* Returns whether weights say more than the number of samples. They do not for a clock with one
  * period, or for one sample for each event. */
 bool tally_is_weighted(const struct tally *tally);
-/* Returns the title of a column of weights. */
-const char *tally_weight_title(const struct tally *tally);
 /* Prints ", which stand for 122,500 events" if tally_is_weighted(). */
 void tally_print_sum(const struct tally *tally, struct out *out);
 /* Prints "; also recorded: page-faults (--event NAME)" if there are other events. */
 void tally_print_other_events(const struct tally *tally, struct out *out);
-/* Appends " Stacks cut short: 1.1 %." and the like: shares of samples above one percent whose stack
- * or name is incomplete. */
-void tally_describe_quality(const struct tally *tally, GString *to);
 /* Writes the object UNWIND. */
 void tally_write_unwind(const struct tally *tally, struct json *json, const char *key);
