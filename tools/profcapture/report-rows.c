@@ -83,7 +83,7 @@ static const struct run_time *time_at(const GArray *times, uint32_t entity)
 }
 
 /* The list of a table, and what its text needs. */
-struct rows {
+struct report_rows {
 	const struct report *report;
 	GArray *lines; /* struct report_line */
 	GArray *times; /* struct run_time by entity, of threads and programs; or NULL */
@@ -99,11 +99,12 @@ struct rows {
 };
 
 /* Lists all entities that a row is worth. */
-static void rows_init(struct rows *rows, const struct report *report, const GArray *counts)
+static void rows_init(struct report_rows *rows, const struct report *report, const GArray *counts)
 {
-	*rows = (struct rows){ .report = report,
-			       .lines = g_array_new(FALSE, TRUE, sizeof(struct report_line)),
-			       .times = report->tally.by == TALLY_THREAD ? report->times : NULL };
+	*rows = (struct report_rows){ .report = report,
+				      .lines = g_array_new(FALSE, TRUE, sizeof(struct report_line)),
+				      .times = report->tally.by == TALLY_THREAD ? report->times
+										: NULL };
 	for (guint i = 0; i < MAX_OF(counts->len, rows->times ? rows->times->len : 0); i++) {
 		struct report_line line = { .entity = i, .count = tally_count_at(counts, i) };
 		/* A thread that only waited gets a row, too. */
@@ -119,14 +120,14 @@ static void rows_init(struct rows *rows, const struct report *report, const GArr
 	g_array_sort(rows->lines, report_compare_lines);
 }
 
-static void rows_done(struct rows *rows)
+static void rows_done(struct report_rows *rows)
 {
 	g_array_unref(rows->lines);
 	function_labels_free(rows->labels);
 	g_free(rows->range);
 }
 
-static const struct report_line *line_at(const struct rows *rows, size_t row)
+static const struct report_line *line_at(const struct report_rows *rows, size_t row)
 {
 	return &g_array_index(rows->lines, struct report_line, row);
 }
@@ -203,7 +204,7 @@ static const char *comm_of_process(const struct report *report, uint32_t process
 	return process < report->process_comms->len ? report->process_comms->pdata[process] : NULL;
 }
 
-static char *name_of_thread(const struct rows *rows, uint32_t entity)
+static char *name_of_thread(const struct report_rows *rows, uint32_t entity)
 {
 	const struct report *report = rows->report;
 	const struct names *names = report->reader.capture->names;
@@ -222,7 +223,7 @@ static char *name_of_thread(const struct rows *rows, uint32_t entity)
 }
 
 /* Returns the text of a line, for people; NULL: it has none. */
-static char *name_of(const struct rows *rows, const struct report_line *line)
+static char *name_of(const struct report_rows *rows, const struct report_line *line)
 {
 	const struct tally *tally = &rows->report->tally;
 	g_autofree char *label = NULL;
@@ -257,7 +258,7 @@ static struct cell cell_or_none(char *text)
 	return text ? cell_own_text(text) : (struct cell){ .kind = CELL_NONE };
 }
 
-static struct cell time_cell(const struct rows *rows, const struct report_line *line,
+static struct cell time_cell(const struct report_rows *rows, const struct report_line *line,
 			     enum field field)
 {
 	const struct run_time *time = time_at(rows->times, line->entity);
@@ -280,7 +281,8 @@ static struct cell id_cell(uint32_t index, uint64_t id)
 	return index > NAMES_LOST ? cell_uint(id) : cell_unknown();
 }
 
-static struct cell cell_of(const struct rows *rows, const struct report_line *line, unsigned field)
+static struct cell cell_of(const struct report_rows *rows, const struct report_line *line,
+			   unsigned field)
 {
 	const struct report *report = rows->report;
 	const struct tally *tally = &report->tally;
@@ -349,7 +351,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 
 /* ---- JSON and CSV ---------------------------------------------------------------------------- */
 
-static void write_members(const struct rows *rows, struct json *json,
+static void write_members(const struct report_rows *rows, struct json *json,
 			  const struct report_line *line, const struct table_member *members)
 {
 	for (; members->key; members++) {
@@ -362,19 +364,19 @@ static void write_members(const struct rows *rows, struct json *json,
 
 void report_write_entity(const struct report *report, struct json *json, uint32_t entity)
 {
-	write_members(&(struct rows){ .report = report }, json,
+	write_members(&(struct report_rows){ .report = report }, json,
 		      &(struct report_line){ .entity = entity }, entity_members[report->tally.by]);
 }
 
 void report_write_counts(const struct report *report, struct json *json, struct tally_count count)
 {
-	write_members(&(struct rows){ .report = report }, json,
+	write_members(&(struct report_rows){ .report = report }, json,
 		      &(struct report_line){ .count = count }, count_members);
 }
 
 static void write_timeline(const void *data, size_t row, struct json *json)
 {
-	const struct rows *rows = data;
+	const struct report_rows *rows = data;
 	const struct amount *self = timeline_of(rows->report, line_at(rows, row)->entity);
 
 	json_begin_array(json, "timeline");
@@ -389,7 +391,7 @@ static void write_timeline(const void *data, size_t row, struct json *json)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static const char *rest_format(const struct rows *rows, unsigned long n)
+static const char *rest_format(const struct report_rows *rows, unsigned long n)
 {
 	if (rows->kind == ROWS_PROGRAMS)
 		return ngettext("%s more program, %s %%", "%s more programs, %s %%", n);
@@ -413,7 +415,7 @@ static const char *rest_format(const struct rows *rows, unsigned long n)
 
 static char *describe_rest(const void *data, size_t shown)
 {
-	const struct rows *rows = data;
+	const struct report_rows *rows = data;
 	unsigned long n = rows->lines->len - shown;
 	g_autofree char *count = text_count(n), *percent = NULL;
 	struct amount rest = { 0 };
@@ -427,7 +429,7 @@ static char *describe_rest(const void *data, size_t shown)
 
 static bool is_hot(const void *data, size_t row)
 {
-	const struct rows *rows = data;
+	const struct report_rows *rows = data;
 
 	return report_percent(rows->report, line_at(rows, row)->count.self) >= HOT_PCT;
 }
@@ -444,7 +446,7 @@ static char *fit_name(const char *name, unsigned columns)
 }
 
 /* Finds what depends on all shown rows. */
-static void prepare_text(struct rows *rows)
+static void prepare_text(struct report_rows *rows)
 {
 	const struct report *report = rows->report;
 	const struct tally *tally = &report->tally;
@@ -475,7 +477,7 @@ static void prepare_text(struct rows *rows)
 						      (int64_t)(TALLY_BINS * tally->bin_ns));
 }
 
-static struct table table_of(struct rows *rows)
+static struct table table_of(struct report_rows *rows)
 {
 	const struct report *report = rows->report;
 	struct table_member *member = rows->members;
@@ -497,7 +499,7 @@ static struct table table_of(struct rows *rows)
 	};
 }
 
-static void add_times(const struct rows *rows, struct table *table)
+static void add_times(const struct report_rows *rows, struct table *table)
 {
 	const struct reader *reader = &rows->report->reader;
 
@@ -515,7 +517,7 @@ static void add_times(const struct rows *rows, struct table *table)
 		table_add_column(table, LIFE, COLUMN_SECONDS, _("life s"));
 }
 
-static void print_rows(struct rows *rows, struct out *out)
+static void print_rows(struct report_rows *rows, struct out *out)
 {
 	static const char *const titles[] = { N_("function"), N_("line"),    N_("image"),
 					      N_("thread"),   N_("process"), N_("cgroup") };
@@ -550,7 +552,8 @@ static void print_rows(struct rows *rows, struct out *out)
 /* ---- the programs of a system ---------------------------------------------------------------- */
 
 /* Returns the line of the program of that name. */
-static struct report_line *line_of_program(struct rows *rows, GHashTable *by_comm, const char *comm)
+static struct report_line *line_of_program(struct report_rows *rows, GHashTable *by_comm,
+					   const char *comm)
 {
 	gpointer known;
 
@@ -576,11 +579,11 @@ static void print_programs(const struct report *report, struct out *out)
 	g_autoptr(GArray) times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
 	g_autoptr(GArray) processes = g_array_new(FALSE, TRUE, sizeof(unsigned));
 	CLEANUP(rows_done)
-	struct rows rows = { .report = report,
-			     .lines = g_array_new(FALSE, TRUE, sizeof(struct report_line)),
-			     .kind = ROWS_PROGRAMS,
-			     .times = times,
-			     .processes = processes };
+	struct report_rows rows = { .report = report,
+				    .lines = g_array_new(FALSE, TRUE, sizeof(struct report_line)),
+				    .kind = ROWS_PROGRAMS,
+				    .times = times,
+				    .processes = processes };
 	struct reader top = report->reader;
 	struct table table;
 
@@ -623,7 +626,7 @@ static void print_programs(const struct report *report, struct out *out)
 
 void report_show_rows(struct report *report, struct out *out)
 {
-	CLEANUP(rows_done) struct rows rows;
+	CLEANUP(rows_done) struct report_rows rows;
 
 	rows_init(&rows, report, report->tally.counts);
 	if (report->reader.format == READER_TEXT) {
@@ -701,7 +704,7 @@ static gint compare_by_total(gconstpointer left, gconstpointer right)
 	return order ? order : report_compare_lines(left, right);
 }
 
-static void print_edges(struct rows *rows, struct out *out, const char *title)
+static void print_edges(struct report_rows *rows, struct out *out, const char *title)
 {
 	struct table table;
 
@@ -738,8 +741,8 @@ static void warn_not_found(const struct report *report)
 
 void report_show_edges(struct report *report, struct out *out)
 {
-	CLEANUP(rows_done) struct rows callers;
-	CLEANUP(rows_done) struct rows callees;
+	CLEANUP(rows_done) struct report_rows callers;
+	CLEANUP(rows_done) struct report_rows callees;
 	const struct tally *tally = &report->tally;
 	struct json *json = &report->json;
 
