@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 		below ? argv[2] : NULL, named[0] ? (const char *const *)named + 1 : NULL);
 	int fd = files && named[0] ? debug_files_open_path(files, named[0]) : -1;
 	struct elf_image *elf = fd >= 0 ? elf_image_open(fd) : NULL;
-	struct debug_file *found = elf ? debug_files_find(files, elf, named[0]) : NULL;
+	struct debug_file *found = elf ? debug_files_find(files, elf, named[0], false) : NULL;
 	struct debug_info *info;
 	uint64_t *addresses = NULL, start;
 	size_t n = 0;

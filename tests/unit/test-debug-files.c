@@ -67,7 +67,7 @@ static char *find(const char *sysroot, const char *debug_folder)
 
 	if (served)
 		debug_files_set_fetch(files, serve, &asked);
-	found = debug_files_find(files, image, "/bin/x");
+	found = debug_files_find(files, image, "/bin/x", false);
 	path = found ? g_strdup(found->path) : NULL;
 	debug_file_free(found);
 	elf_image_free(image);
@@ -139,7 +139,7 @@ static char *find_with_other(const char *other, const char *path)
 	char *where;
 
 	debug_files_add_other(files, debug_files_new(other, NULL));
-	found = debug_files_find(files, image, path);
+	found = debug_files_find(files, image, path, false);
 	where = found ? g_strdup(found->path) : NULL;
 	debug_file_free(found);
 	elf_image_free(image);

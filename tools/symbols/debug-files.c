@@ -51,11 +51,6 @@ void debug_files_free(struct debug_files *files)
 	g_free(files);
 }
 
-static void free_files(gpointer files)
-{
-	debug_files_free(files);
-}
-
 struct debug_files *debug_files_new(const char *sysroot, const char *const *folders)
 {
 	struct debug_files *files;
@@ -69,7 +64,7 @@ struct debug_files *debug_files_new(const char *sysroot, const char *const *fold
 	files = g_new0(struct debug_files, 1);
 	files->root = root;
 	files->folders = g_ptr_array_new_with_free_func(g_free);
-	files->others = g_ptr_array_new_with_free_func(free_files);
+	files->others = g_ptr_array_new_with_free_func((GDestroyNotify)debug_files_free);
 	for (size_t i = 0; folders && folders[i]; i++)
 		g_ptr_array_add(files->folders, g_strdup(folders[i]));
 	return files;
@@ -323,17 +318,6 @@ void debug_file_free(struct debug_file *file)
 	g_free(file);
 }
 
-/* Returns whether the path is the image's own file here. If so, other roots are not consulted. */
-static bool is_here(const struct debug_files *files, const struct elf_image *image,
-		    const char *path)
-{
-	CLEANUP_CLOSE int fd = debug_files_open_path(files, path);
-	struct stat here, its;
-
-	return fd >= 0 && fstat(fd, &here) == 0 && fstat(image->fd, &its) == 0 &&
-	       here.st_dev == its.st_dev && here.st_ino == its.st_ino;
-}
-
 static bool find_here(const struct debug_files *files, struct debug_file *file,
 		      const struct elf_image *image, const char *path)
 {
@@ -350,16 +334,21 @@ static bool find_here(const struct debug_files *files, struct debug_file *file,
 static bool find_in_others(const struct debug_files *files, struct debug_file *file,
 			   const struct elf_image *image, const char *path)
 {
-	if (files->others->len > 0 && !is_here(files, image, path))
-		for (guint i = 0; i < files->others->len; i++)
-			if (find_here(files->others->pdata[i], file, image, path))
-				return true;
+	CLEANUP_CLOSE int fd = files->others->len ? debug_files_open_path(files, path) : -1;
+	struct stat here, its;
+	/* If the path is the image's own file here, other roots are not consulted. */
+	bool is_here = fd >= 0 && fstat(fd, &here) == 0 && fstat(image->fd, &its) == 0 &&
+		       here.st_dev == its.st_dev && here.st_ino == its.st_ino;
+
+	for (guint i = 0; !is_here && i < files->others->len; i++)
+		if (find_here(files->others->pdata[i], file, image, path))
+			return true;
 	file->files = files;
 	return false;
 }
 
-static struct debug_file *find_apart(const struct debug_files *files, const struct elf_image *image,
-				     const char *path)
+struct debug_file *debug_files_find(const struct debug_files *files, const struct elf_image *image,
+				    const char *path, bool symbols_only)
 {
 	struct debug_file *file = g_new0(struct debug_file, 1);
 	const void *id;
@@ -368,28 +357,9 @@ static struct debug_file *find_apart(const struct debug_files *files, const stru
 	if (files && !find_here(files, file, image, path) && !has_dwarf(image) &&
 	    !find_in_others(files, file, image, path))
 		file->elf = fetch_by_build_id(files, id, size, &file->path);
-	return file;
-}
-
-struct debug_file *debug_files_find_symbols(const struct debug_files *files,
-					    const struct elf_image *image, const char *path)
-{
-	struct debug_file *file = find_apart(files, image, path);
-
-	if (file->elf)
-		return file;
-	debug_file_free(file);
-	return NULL;
-}
-
-struct debug_file *debug_files_find(const struct debug_files *files, const struct elf_image *image,
-				    const char *path)
-{
-	struct debug_file *file = find_apart(files, image, path);
-
-	if (file->elf)
+	if (file->elf && !symbols_only)
 		file->dwarf = open_dwarf(file->elf);
-	if (!file->dwarf)
+	if (!file->dwarf && !symbols_only)
 		file->dwarf = open_dwarf(image);
 	if (file->dwarf && !add_shared(file->files, file, file->path ? file->path : path)) {
 		dwarf_end(file->dwarf);

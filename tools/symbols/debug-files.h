@@ -68,13 +68,10 @@ struct debug_file {
 };
 
 /* Finds the debug file of an image that was opened as `path`; NULL = not found. Borrows the image.
- * With `files` NULL it uses only the image itself. */
+ * With `files` NULL it uses only the image itself. With `symbols_only` the DWARF, which is slow to
+ * open if it is compressed, is left out. */
 struct debug_file *debug_files_find(const struct debug_files *files, const struct elf_image *image,
-				    const char *path);
-/* Same without the DWARF, which is slow to open if it is compressed; also NULL if there is no
- * separate file. */
-struct debug_file *debug_files_find_symbols(const struct debug_files *files,
-					    const struct elf_image *image, const char *path);
+				    const char *path, bool symbols_only);
 void debug_file_free(struct debug_file *file);
 
 /* Unpacks the .gnu_debugdata symbols of a stripped file into an ELF file in memory; NULL = none. */

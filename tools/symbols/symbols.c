@@ -48,11 +48,6 @@ void symbols_free(struct symbols *symbols)
 	g_free(symbols);
 }
 
-static void free_symbols(struct symbols **symbols)
-{
-	symbols_free(*symbols);
-}
-
 char *symbols_offset_name(const struct symbols_image *image, uint64_t offset)
 {
 	g_autofree char *valid = NULL;
@@ -269,20 +264,6 @@ static void read_fdes(struct symbols_query *query)
 	}
 }
 
-/* The address of the first function of a position-independent file is in a relocation, else it is
- * the start of .text. */
-static void find_go_text(const struct elf_image *elf, uint64_t address, struct go_table *table)
-{
-	GElf_Shdr header;
-	Elf_Scn *section = elf_image_get_section(elf, ".rela.dyn", &header);
-	Elf_Data *data = section ? elf_image_get_data(elf, section) : NULL;
-
-	if (data && go_table_relocate(data->d_buf, data->d_size, address, &table->text))
-		return;
-	if (elf_image_get_section(elf, ".text", &header))
-		table->text = header.sh_addr;
-}
-
 /* Reads the names that a Go program keeps for its own stack traces. */
 static void read_go_table(struct symbols_query *query)
 {
@@ -298,8 +279,18 @@ static void read_go_table(struct symbols_query *query)
 	data = section ? elf_image_get_data(query->elf, section) : NULL;
 	if (!data || !go_table_init(&table, data->d_buf, data->d_size, &text_at))
 		return;
-	if (text_at > 0 && table.text == 0)
-		find_go_text(query->elf, header.sh_addr + text_at, &table);
+	if (text_at > 0 && table.text == 0) {
+		/* The address of the first function of a position-independent file is in a
+		 * relocation, else it is the start of .text. */
+		uint64_t address = header.sh_addr + text_at;
+
+		section = elf_image_get_section(query->elf, ".rela.dyn", &header);
+		data = section ? elf_image_get_data(query->elf, section) : NULL;
+		if ((!data ||
+		     !go_table_relocate(data->d_buf, data->d_size, address, &table.text)) &&
+		    elf_image_get_section(query->elf, ".text", &header))
+			table.text = header.sh_addr;
+	}
 	for (size_t i = 0; i < query->n_places; i++) {
 		const struct symbols_place *place = &query->places[i];
 		const char *name = go_table_find(&table, place->address, &function)
@@ -326,8 +317,8 @@ static void read_names(struct symbols_query *query)
 	query->rows = g_ptr_array_new_with_free_func(g_free);
 	query->row_by_key = g_hash_table_new(hash_row, same_row);
 	query->lines = g_array_new(FALSE, FALSE, sizeof(struct symbol_line));
-	query->debug = (query->image->names_only ? debug_files_find_symbols : debug_files_find)(
-		query->image->debug_files, query->elf, query->image->path);
+	query->debug = debug_files_find(query->image->debug_files, query->elf, query->image->path,
+					query->image->names_only);
 	query->packed = debug_files_unpack(query->elf);
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
 		symbols_query_list_places(query, false);
@@ -380,18 +371,12 @@ static bool read_file(struct symbols_query *query, int fd, GError **error)
 			    query->image->path ? query->image->path : "?", g_strerror(errno));
 		return false;
 	}
-	elf = elf_image_open(fd);
-	if (!elf) {
-		query->result->state = SYMBOLS_UNKNOWN_FORMAT;
-		return true;
-	}
-	if (!is_recorded_file(query->image, elf, &st)) {
-		query->result->state = SYMBOLS_CHANGED;
-		return true;
-	}
-	query->result->state = SYMBOLS_READ;
-	query->elf = elf;
-	read_names(query);
+	query->elf = elf = elf_image_open(fd);
+	query->result->state = !elf                                       ? SYMBOLS_UNKNOWN_FORMAT
+			       : is_recorded_file(query->image, elf, &st) ? SYMBOLS_READ
+									  : SYMBOLS_CHANGED;
+	if (query->result->state == SYMBOLS_READ)
+		read_names(query);
 	return true;
 }
 
@@ -410,7 +395,7 @@ int symbols_vdso_open(void)
 bool symbols_read(const struct symbols_image *image, int fd, const uint64_t *offsets,
 		  size_t n_offsets, struct symbols **ret_symbols, GError **error)
 {
-	CLEANUP(free_symbols) struct symbols *symbols = g_new0(struct symbols, 1);
+	struct symbols *symbols = g_new0(struct symbols, 1);
 	struct symbols_query query = { .image = image, .offsets = offsets, .result = symbols };
 	CLEANUP_CLOSE int own_fd = -1;
 
@@ -423,8 +408,10 @@ bool symbols_read(const struct symbols_image *image, int fd, const uint64_t *off
 	if (fd < 0 && image->kind == PROF_IMAGE_VDSO)
 		fd = own_fd = symbols_vdso_open();
 	if (fd >= 0 && (image->kind == PROF_IMAGE_FILE || image->kind == PROF_IMAGE_VDSO) &&
-	    !read_file(&query, fd, error))
+	    !read_file(&query, fd, error)) {
+		symbols_free(symbols);
 		return false;
-	*ret_symbols = steal_ptr(&symbols);
+	}
+	*ret_symbols = symbols;
 	return true;
 }
