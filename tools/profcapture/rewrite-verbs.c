@@ -107,15 +107,6 @@ static bool write_result(struct remake *remake, GError **error)
 	return true;
 }
 
-static bool remake_run(struct remake *remake, const char *input, GError **error)
-{
-	if (!refuse_same_file(remake, input, error) ||
-	    !reader_open(&remake->reader, input, error) || !find_damages(remake, error))
-		return false;
-	capture_warn(remake->reader.capture);
-	return write_result(remake, error);
-}
-
 static void remake_done(struct remake *remake)
 {
 	if (remake->damages)
@@ -142,7 +133,11 @@ static int remake_verb(enum kind kind, const char *description, int argc, char *
 	if (kind == CUT && remake.reader.range.from.kind == UNITS_TIME_UNSET &&
 	    remake.reader.range.to.kind == UNITS_TIME_UNSET)
 		return cli_usage_error(_("cut needs --from, --to or both"));
-	return remake_run(&remake, argv[0], &error) ? CLI_OK : cli_fail(error);
+	if (!refuse_same_file(&remake, argv[0], &error) ||
+	    !reader_open(&remake.reader, argv[0], &error) || !find_damages(&remake, &error))
+		return cli_fail(error);
+	capture_warn(remake.reader.capture);
+	return write_result(&remake, &error) ? CLI_OK : cli_fail(error);
 }
 
 int verb_cut(int argc, char **argv)

@@ -69,29 +69,20 @@ static int open_capture(const char *file, GError **error)
 	return -1;
 }
 
-/* As every reader does, warns of an unfinished or damaged capture, and refuses a capture with
- * nothing left. */
-static bool check_capture(const char *file, GError **error)
-{
-	struct capture *capture = capture_open(file, error);
-
-	bool ok = capture && capture_scan(capture, INT64_MIN, INT64_MAX, error) &&
-		  capture_refuse_nothing(capture, error);
-
-	if (ok)
-		capture_warn(capture);
-	capture_free(capture);
-	return ok;
-}
-
 static bool symbolize(const char *file, struct debug_files *debug_files,
 		      struct symbolize_result *ret_result, GError **error)
 {
 	const struct symbolize_sources sources = { open_by_path, debug_files, debug_files, file };
 	CLEANUP_CLOSE int fd = open_capture(file, error);
+	CLEANUP_CAPTURE struct capture *capture = fd < 0 ? NULL : capture_open(file, error);
 
-	if (fd < 0 || !check_capture(file, error))
+	/* As every reader does, warns of an unfinished or damaged capture, and refuses a capture
+	 * with nothing left. */
+	if (!capture || !capture_scan(capture, INT64_MIN, INT64_MAX, error) ||
+	    !capture_refuse_nothing(capture, error))
 		return false;
+	capture_warn(capture);
+	g_clear_pointer(&capture, capture_free);
 	if (symbolize_capture(fd, &sources, ret_result, error))
 		return true;
 	g_prefix_error(error, _("cannot symbolize '%s': "), file);
@@ -153,16 +144,6 @@ static bool run(const char *file, struct symbolize_verb *verb, struct symbolize_
 	return ok;
 }
 
-static int parse_debuginfod(struct symbolize_verb *verb)
-{
-	g_autoptr(GError) error = NULL;
-
-	if (!verb->debuginfod ||
-	    units_parse_duration(verb->debuginfod, &verb->debuginfod_ns, &error))
-		return CLI_CONTINUE;
-	return cli_usage_error("--debuginfod: %s", error->message);
-}
-
 int verb_symbolize(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
@@ -184,9 +165,12 @@ int verb_symbolize(int argc, char **argv)
 	if (strcmp(argv[0], "-") == 0)
 		return cli_usage_error(
 			_("symbolize adds to a file; standard input cannot be added to"));
-	status = parse_debuginfod(&verb);
-	if (status != CLI_CONTINUE)
+	if (verb.debuginfod &&
+	    !units_parse_duration(verb.debuginfod, &verb.debuginfod_ns, &error)) {
+		status = cli_usage_error("--debuginfod: %s", error->message);
+		g_error_free(error);
 		return status;
+	}
 	ok = run(argv[0], &verb, &result, &counts, &error);
 	if (verb.debug_folders)
 		g_ptr_array_unref(verb.debug_folders);

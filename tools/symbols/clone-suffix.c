@@ -32,28 +32,22 @@ static size_t last_dot(const char *name, size_t length)
 	return dot ? (size_t)(dot - name) : 0;
 }
 
-static bool is_number(const char *at, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		if (!isxdigit((unsigned char)at[i]))
-			return false;
-	return length > 0;
-}
-
 /* Returns the length of the name without its last suffix; `length` if it has none. */
 static size_t skip_one(const char *name, size_t length)
 {
 	static const char *const alone[] = { "cold", "localalias" };
 	static const char *const numbered[] = { "isra",     "part", "constprop",  "llvm",
 						"lto_priv", "cold", "localalias", "__uniq" };
-	size_t dot = last_dot(name, length), before;
+	size_t dot = last_dot(name, length), before, at = dot + 1;
 
 	if (dot == 0)
 		return length;
 	if (is_word(name + dot + 1, length - dot - 1, alone, ARRAY_SIZE(alone)))
 		return dot;
 	before = last_dot(name, dot);
-	if (before > 0 && is_number(name + dot + 1, length - dot - 1) &&
+	while (at < length && isxdigit((unsigned char)name[at]))
+		at++;
+	if (before > 0 && at == length && length > dot + 1 &&
 	    is_word(name + before + 1, dot - before - 1, numbered, ARRAY_SIZE(numbered)))
 		return before;
 	return length;

@@ -121,14 +121,6 @@ static bool spend(struct debug_budget *budget, uint64_t *left)
 	return !budget->spent;
 }
 
-static bool spend_die(struct debug_budget *budget)
-{
-	if (budget->dies % DIES_BETWEEN_CLOCKS == 0 &&
-	    (uint64_t)g_get_monotonic_time() * 1000 > budget->until_ns)
-		budget->spent = true;
-	return spend(budget, &budget->dies);
-}
-
 static bool may_hold_code(int tag)
 {
 	switch (tag) {
@@ -205,12 +197,6 @@ static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint
 	return walk->functions->len;
 }
 
-static bool is_scope(int tag)
-{
-	return tag == DW_TAG_namespace || tag == DW_TAG_class_type ||
-	       tag == DW_TAG_structure_type || tag == DW_TAG_union_type;
-}
-
 /* Ends the scopes that the DIE is not in, and begins one if it is a scope. */
 static void add_scope(struct walk *walk, Dwarf_Die *die, size_t depth)
 {
@@ -218,11 +204,13 @@ static void add_scope(struct walk *walk, Dwarf_Die *die, size_t depth)
 	struct debug_scope scope = { .start = dwarf_dieoffset(die),
 				     .end = UINT64_MAX,
 				     .depth = (uint32_t)depth };
+	int tag = dwarf_tag(die);
 
 	for (; walk->scope != NO_SCOPE && scopes[walk->scope].depth >= depth;
 	     walk->scope = scopes[walk->scope].parent)
 		scopes[walk->scope].end = scope.start;
-	if (!is_scope(dwarf_tag(die)))
+	if (tag != DW_TAG_namespace && tag != DW_TAG_class_type && tag != DW_TAG_structure_type &&
+	    tag != DW_TAG_union_type)
 		return;
 	scope.parent = walk->scope;
 	walk->scope = walk->scopes->len;
@@ -238,8 +226,12 @@ static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 	size_t depth = 0;
 	bool more = dwarf_child(unit, &stack[0].die) == 0;
 
-	while (more && spend_die(walk->budget)) {
+	while (more && spend(walk->budget, &walk->budget->dies)) {
 		Dwarf_Die *die = &stack[depth].die;
+
+		if (walk->budget->dies % DIES_BETWEEN_CLOCKS == 0 &&
+		    (uint64_t)g_get_monotonic_time() * 1000 > walk->budget->until_ns)
+			walk->budget->spent = true;
 
 		add_scope(walk, die, depth);
 		if (may_hold_code(dwarf_tag(die))) {
@@ -276,16 +268,6 @@ static bool is_above(const struct extent *left, const struct extent *right)
 	if (left->depth != right->depth)
 		return left->depth > right->depth;
 	return left->end - left->start < right->end - right->start;
-}
-
-static void heap_add(GPtrArray *heap, struct extent *extent)
-{
-	guint at = heap->len;
-
-	g_ptr_array_add(heap, extent);
-	for (; at > 0 && is_above(extent, heap->pdata[(at - 1) / 2]); at = (at - 1) / 2)
-		heap->pdata[at] = heap->pdata[(at - 1) / 2];
-	heap->pdata[at] = extent;
 }
 
 /* Returns the top, after removing those that end at or before an address; NULL if none is left. */
@@ -338,8 +320,16 @@ static void sweep(struct debug_unit *unit, GArray *extents)
 		if (!top)
 			at = g_array_index(extents, struct extent, next).start;
 		while (next < extents->len &&
-		       g_array_index(extents, struct extent, next).start == at)
-			heap_add(covering, &g_array_index(extents, struct extent, next++));
+		       g_array_index(extents, struct extent, next).start == at) {
+			struct extent *extent = &g_array_index(extents, struct extent, next++);
+			guint i = covering->len;
+
+			g_ptr_array_add(covering, extent);
+			for (; i > 0 && is_above(extent, covering->pdata[(i - 1) / 2]);
+			     i = (i - 1) / 2)
+				covering->pdata[i] = covering->pdata[(i - 1) / 2];
+			covering->pdata[i] = extent;
+		}
 		top = heap_top(covering, at);
 		add_range(ranges, at, top->function);
 		at = top->end;
@@ -353,18 +343,6 @@ static void sweep(struct debug_unit *unit, GArray *extents)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static void add_line(GArray *lines, const struct debug_line *line)
-{
-	struct debug_line *last =
-		lines->len ? &g_array_index(lines, struct debug_line, lines->len - 1) : NULL;
-
-	/* The last of several rows with one address counts: the others cover no code. */
-	if (last && last->start == line->start)
-		*last = *line;
-	else if (!last || last->line != line->line || last->file != line->file)
-		g_array_append_vals(lines, line, 1);
-}
-
 static void read_lines(struct debug_unit *unit, Dwarf_Die *die, struct debug_budget *budget)
 {
 	GArray *lines = g_array_new(FALSE, FALSE, sizeof(struct debug_line));
@@ -375,7 +353,7 @@ static void read_lines(struct debug_unit *unit, Dwarf_Die *die, struct debug_bud
 		n = 0;
 	for (size_t i = 0; i < n && spend(budget, &budget->lines); i++) {
 		Dwarf_Line *row = dwarf_onesrcline(rows, i);
-		struct debug_line line = { 0 };
+		struct debug_line line = { 0 }, *last;
 		bool is_end = false;
 		int number = 0;
 
@@ -386,7 +364,12 @@ static void read_lines(struct debug_unit *unit, Dwarf_Die *die, struct debug_bud
 			line.line = (uint32_t)number;
 			line.file = dwarf_linesrc(row, NULL, NULL);
 		}
-		add_line(lines, &line);
+		last = lines->len ? &g_array_index(lines, struct debug_line, lines->len - 1) : NULL;
+		/* The last of several rows with one address counts: the others cover no code. */
+		if (last && last->start == line.start)
+			*last = line;
+		else if (!last || last->line != line.line || last->file != line.file)
+			g_array_append_val(lines, line);
 	}
 	unit->lines = lines;
 }
@@ -420,47 +403,28 @@ static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file
 	return path && strcmp(path, "???") != 0 ? path : NULL;
 }
 
-static bool follow(Dwarf_Die *die)
-{
-	static const unsigned int references[] = { DW_AT_abstract_origin, DW_AT_specification };
-	Dwarf_Attribute attribute;
-
-	for (size_t i = 0; i < ARRAY_SIZE(references); i++)
-		if (dwarf_attr(die, references[i], &attribute))
-			return dwarf_formref_die(&attribute, die) != NULL;
-	return false;
-}
-
-/* Returns the innermost scope that holds a DIE of this unit, or NO_SCOPE. */
-static uint32_t scope_at(const struct debug_unit *unit, uint64_t die)
-{
-	const struct debug_scope *scopes = (const struct debug_scope *)(void *)unit->scopes->data;
-	guint n = sorted_array_upto(unit->scopes, sizeof(*scopes), die);
-	uint32_t at = n ? n - 1 : NO_SCOPE;
-
-	while (at != NO_SCOPE && scopes[at].end <= die)
-		at = scopes[at].parent;
-	return at;
-}
-
 /* Returns "shop::kernel" for the name of a function without linkage name in a namespace. */
 static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_Die *die)
 {
 	Dwarf *dwarf = dwarf_cu_getdwarf(die->cu);
+	const struct debug_scope *scopes = (const struct debug_scope *)(void *)unit->scopes->data;
+	uint64_t offset = dwarf_dieoffset(die);
+	guint n = dwarf == dwarf_cu_getdwarf(unit->die.cu)
+			  ? sorted_array_upto(unit->scopes, sizeof(*scopes), offset)
+			  : 0;
+	uint32_t at = n ? n - 1 : NO_SCOPE;
 	g_autoptr(GString) text = NULL;
-	uint32_t at = dwarf == dwarf_cu_getdwarf(unit->die.cu)
-			      ? scope_at(unit, dwarf_dieoffset(die))
-			      : NO_SCOPE;
 
+	while (at != NO_SCOPE && scopes[at].end <= offset)
+		at = scopes[at].parent;
 	if (at == NO_SCOPE || strstr(name, "::"))
 		return name;
 	text = g_string_new(name);
-	for (; at != NO_SCOPE; at = g_array_index(unit->scopes, struct debug_scope, at).parent) {
-		uint64_t offset = g_array_index(unit->scopes, struct debug_scope, at).start;
+	for (; at != NO_SCOPE; at = scopes[at].parent) {
 		const char *outer = NULL;
 		Dwarf_Die scope;
 
-		if (dwarf_offdie(dwarf, offset, &scope))
+		if (dwarf_offdie(dwarf, scopes[at].start, &scope))
 			outer = get_string(&scope, DW_AT_name);
 		g_string_prepend(text, "::");
 		g_string_prepend(text, outer ? outer : "(anonymous namespace)");
@@ -475,6 +439,7 @@ static void read_name(struct debug_unit *unit, struct debug_info_function *funct
 {
 	const char *plain = NULL, *linkage = NULL;
 	bool declared = function->caller != NULL;
+	Dwarf_Attribute next;
 
 	for (int i = 0; i < MAX_REFERENCES && !linkage; i++) {
 		linkage = get_string(die, DW_AT_linkage_name);
@@ -487,7 +452,9 @@ static void read_name(struct debug_unit *unit, struct debug_info_function *funct
 			function->line = get_number(die, DW_AT_decl_line);
 			function->file = get_file(unit, die, get_number(die, DW_AT_decl_file));
 		}
-		if (!follow(die))
+		if ((!dwarf_attr(die, DW_AT_abstract_origin, &next) &&
+		     !dwarf_attr(die, DW_AT_specification, &next)) ||
+		    !dwarf_formref_die(&next, die))
 			break;
 	}
 	function->name = linkage ? linkage : plain ? scoped_name(unit, plain, die) : NULL;

@@ -321,10 +321,8 @@ void debug_split_free(struct debug_split *split)
 	if (!split)
 		return;
 	debug_package_free(split->package);
-	if (split->addresses)
-		g_array_unref(split->addresses);
-	if (split->ranges)
-		g_array_unref(split->ranges);
+	g_clear_pointer(&split->addresses, g_array_unref);
+	g_clear_pointer(&split->ranges, g_array_unref);
 	g_free(split->path);
 	g_free(split->debug_path);
 	g_free(split);
@@ -388,21 +386,6 @@ static const Elf_Data *get_table(const struct debug_split *split, const char *na
 	return NULL;
 }
 
-static GArray *list_bases(const struct debug_split *split, unsigned int name)
-{
-	GArray *bases = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-	Dwarf_CU *unit = NULL;
-	Dwarf_Die die;
-
-	while (dwarf_get_units(split->dwarf, unit, &unit, NULL, NULL, &die, NULL) == 0) {
-		uint64_t base = get_number(&die, name);
-
-		g_array_append_val(bases, base);
-	}
-	g_array_sort(bases, sorted_compare);
-	return bases;
-}
-
 /* Returns a part of a table; empty if it is missing. */
 static struct elf_section slice(const char *name, const Elf_Data *table, uint64_t start,
 				uint64_t end)
@@ -461,10 +444,19 @@ static const uint8_t abbreviations_4[] = {
 static uint64_t next_base(const struct debug_split *split, GArray **bases, unsigned int name,
 			  uint64_t base)
 {
+	Dwarf_CU *unit = NULL;
+	Dwarf_Die die;
 	guint n;
 
-	if (!*bases)
-		*bases = list_bases(split, name);
+	if (!*bases) {
+		*bases = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+		while (dwarf_get_units(split->dwarf, unit, &unit, NULL, NULL, &die, NULL) == 0) {
+			uint64_t of_unit = get_number(&die, name);
+
+			g_array_append_val(*bases, of_unit);
+		}
+		g_array_sort(*bases, sorted_compare);
+	}
 	n = sorted_array_upto(*bases, sizeof(uint64_t), base);
 	return n < (*bases)->len ? g_array_index(*bases, uint64_t, n) : UINT64_MAX;
 }

@@ -177,19 +177,12 @@ static int ask(struct debuginfod *servers, const uint8_t *id, size_t size, int *
 	return fd;
 }
 
-static uint64_t bytes_of(const struct elf_image *elf)
-{
-	struct stat status;
-
-	return fstat(elf->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
-}
-
 static void count(struct debuginfod_counts *counts, const struct elf_image *elf, bool came,
 		  int error)
 {
 	if (elf) {
 		counts->found++;
-		counts->found_bytes += bytes_of(elf);
+		counts->found_bytes += elf->file_size;
 	} else if (came) {
 		counts->refused++;
 	} else if (error == -ENOENT) {

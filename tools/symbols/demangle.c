@@ -58,15 +58,6 @@ static size_t skip_identifier(const char *name, size_t at, size_t end)
 	return length <= end - at ? at + length : 0;
 }
 
-/* Returns the index after a constant with hexadecimal digits; `at` is its type. */
-static size_t skip_constant(const char *name, size_t at)
-{
-	at += 1 + (name[at + 1] == 'n');
-	while (isxdigit((unsigned char)name[at]))
-		at++;
-	return name[at] == '_' ? at + 1 : 0;
-}
-
 /* Returns where the symbols after the one at `at` start; 0: nowhere. 's' is a type or a number. */
 static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_other)
 {
@@ -91,8 +82,13 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 	case 'K':
 		if (next == 'C') /* an ABI */
 			return at + 2;
-		return islower((unsigned char)next) && next != 'p' ? skip_constant(name, at + 1)
-								   : at + 1;
+		if (!islower((unsigned char)next) || next == 'p')
+			return at + 1;
+		/* a constant of that type, with hexadecimal digits */
+		at += 2 + (name[at + 2] == 'n');
+		while (isxdigit((unsigned char)name[at]))
+			at++;
+		return name[at] == '_' ? at + 1 : 0;
 	default:
 		return isalpha((unsigned char)name[at]) ? at + 1 : 0;
 	}

@@ -235,18 +235,6 @@ static size_t search(const struct elf_frames *frames, uint64_t address)
 	return low;
 }
 
-static bool get_function(struct elf_frames *frames, size_t i, struct elf_range *ret_function)
-{
-	struct piece piece;
-
-	if (frames->n_entries == 0) {
-		*ret_function = g_array_index(frames->functions, struct elf_range, i);
-		return true;
-	}
-	read_piece(frames, entry_number(frames, i, true), &piece);
-	return take_length(&piece) > 0 && take_fde(frames, &piece, ret_function);
-}
-
 /* ---- Without a table ---- */
 
 static void walk_records(struct elf_frames *frames)
@@ -299,8 +287,15 @@ bool elf_frames_get(struct elf_frames *frames, uint64_t address, struct elf_rang
 {
 	size_t next = search(frames, address);
 	struct elf_range function = { 0, 0 };
-	bool is_known = next > 0 && get_function(frames, next - 1, &function);
+	struct piece piece;
+	bool is_known = next > 0;
 
+	if (is_known && frames->n_entries == 0) {
+		function = g_array_index(frames->functions, struct elf_range, next - 1);
+	} else if (is_known) {
+		read_piece(frames, entry_number(frames, next - 1, true), &piece);
+		is_known = take_length(&piece) > 0 && take_fde(frames, &piece, &function);
+	}
 	if (is_known && address >= function.start && address < function.end) {
 		*ret_function = function;
 		return true;

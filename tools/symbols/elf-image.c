@@ -110,20 +110,10 @@ static bool read_code(struct elf_image *image)
 	return true;
 }
 
-static bool read_header(struct elf_image *image)
-{
-	GElf_Ehdr header;
-
-	if (elf_kind(image->elf) != ELF_K_ELF || !gelf_getehdr(image->elf, &header))
-		return false;
-	image->machine = header.e_machine;
-	image->is_64 = header.e_ident[EI_CLASS] == ELFCLASS64;
-	return header.e_ident[EI_DATA] == ELFDATA2LSB;
-}
-
 static struct elf_image *open_image(int fd, bool owns_fd)
 {
 	CLEANUP_ELF struct elf_image *image = calloc(1, sizeof(*image));
+	GElf_Ehdr header;
 	struct stat st;
 
 	if (!image)
@@ -134,7 +124,12 @@ static struct elf_image *open_image(int fd, bool owns_fd)
 		return NULL;
 	image->file_size = (uint64_t)st.st_size;
 	image->elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!image->elf || !read_header(image) || !read_segments(image) || !read_code(image))
+	if (!image->elf || elf_kind(image->elf) != ELF_K_ELF ||
+	    !gelf_getehdr(image->elf, &header) || header.e_ident[EI_DATA] != ELFDATA2LSB)
+		return NULL;
+	image->machine = header.e_machine;
+	image->is_64 = header.e_ident[EI_CLASS] == ELFCLASS64;
+	if (!read_segments(image) || !read_code(image))
 		return NULL;
 	return steal_ptr(&image);
 }

@@ -138,13 +138,6 @@ GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *address
 
 /* ---- Dumps ----------------------------------------------------------------------------------- */
 
-static bool is_hit(const uint64_t *addresses, size_t n, const struct jit_dump_entry *entry)
-{
-	size_t first = first_at(addresses, n, entry->address);
-
-	return first < n && addresses[first] - entry->address < entry->size;
-}
-
 GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts)
 {
@@ -169,9 +162,11 @@ GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addres
 					.size = entry.size,
 					.from = entry.from,
 					.name = "" };
+		size_t i = first_at(addresses, n, entry.address);
+		bool is_hit = i < n && addresses[i] - entry.address < entry.size;
 
 		if (!jit_dump_is_code(entry.kind) || entry.time_ns > to_ns ||
-		    (!is_hit(addresses, n, &entry) && entry.kind == JIT_DUMP_LOAD &&
+		    (!is_hit && entry.kind == JIT_DUMP_LOAD &&
 		     !g_hash_table_contains(moved, &entry.address)))
 			continue;
 		if (entry.kind == JIT_DUMP_LOAD)
@@ -413,51 +408,39 @@ static uint64_t own_pid(uint64_t pid)
 	return found ? g_ascii_strtoull(found + 1, NULL, 10) : pid;
 }
 
-static bool is_trusted(const struct jit_process *process, const struct stat *status)
-{
-	const struct prof_segment *segment = process->segment;
-	int64_t written_ns = status->st_mtim.tv_sec * NS_PER_SECOND + status->st_mtim.tv_nsec;
-	int64_t start_ns = segment->wall_ns -
-			   (int64_t)(segment->start_monotonic_ns - process->start_ns);
-
-	return S_ISREG(status->st_mode) &&
-	       (status->st_uid == process->uid || status->st_uid == 0) && status->st_size > 0 &&
-	       status->st_size <= MAX_FILE_BYTES &&
-	       (process->start_ns == 0 || written_ns >= start_ns - SLACK_NS);
-}
-
-static char *read_bytes(int fd, size_t size, size_t *ret_size)
-{
-	char *bytes = g_malloc(size + 1);
-	size_t done = 0;
-
-	while (done < size) {
-		ssize_t n = pread(fd, bytes + done, size - done, (off_t)done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		done += (size_t)n;
-	}
-	bytes[done] = 0;
-	*ret_size = done;
-	return bytes;
-}
-
 /* Returns the bytes of a file of the process, with a 0 after them; NULL if it is missing or
  * not trusted. */
 static char *read_trusted(const struct jit_process *process, const char *root, const char *path,
 			  size_t *ret_size)
 {
+	const struct prof_segment *segment = process->segment;
+	int64_t start_ns = segment->wall_ns -
+			   (int64_t)(segment->start_monotonic_ns - process->start_ns);
 	struct debug_files *files = debug_files_new(root, NULL);
 	CLEANUP_CLOSE int fd = files ? debug_files_open_path(files, path) : -1;
 	struct stat status;
+	ssize_t got = 1;
+	char *bytes;
 
 	debug_files_free(files);
-	if (fd < 0 || fstat(fd, &status) < 0 || !is_trusted(process, &status))
+	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) ||
+	    (status.st_uid != process->uid && status.st_uid != 0) || status.st_size <= 0 ||
+	    status.st_size > MAX_FILE_BYTES)
 		return NULL;
-	return read_bytes(fd, (size_t)status.st_size, ret_size);
+	if (process->start_ns != 0 &&
+	    status.st_mtim.tv_sec * NS_PER_SECOND + status.st_mtim.tv_nsec < start_ns - SLACK_NS)
+		return NULL;
+	bytes = g_malloc((size_t)status.st_size + 1);
+	for (*ret_size = 0; got > 0 && *ret_size < (size_t)status.st_size;
+	     *ret_size += (size_t)got) {
+		do
+			got = pread(fd, bytes + *ret_size, (size_t)status.st_size - *ret_size,
+				    (off_t)*ret_size);
+		while (got < 0 && errno == EINTR);
+		got = MAX_OF(got, 0);
+	}
+	bytes[*ret_size] = 0;
+	return bytes;
 }
 
 static GArray *find_below(const struct jit_process *process, const char *root, uint64_t pid,

@@ -36,10 +36,8 @@ struct wanted {
 
 void symbolize_result_done(struct symbolize_result *result)
 {
-	if (result->changed)
-		g_ptr_array_unref(result->changed);
-	if (result->missing)
-		g_ptr_array_unref(result->missing);
+	g_clear_pointer(&result->changed, g_ptr_array_unref);
+	g_clear_pointer(&result->missing, g_ptr_array_unref);
 	*result = (struct symbolize_result){ 0 };
 }
 
@@ -300,11 +298,8 @@ static void job_clear(gpointer data)
 	struct job *job = data;
 
 	finish_job(job);
-	symbols_free(job->symbols);
-	job->symbols = NULL;
-	if (job->build_id)
-		g_byte_array_unref(job->build_id);
-	job->build_id = NULL;
+	g_clear_pointer(&job->symbols, symbols_free);
+	g_clear_pointer(&job->build_id, g_byte_array_unref);
 	job->started = false;
 }
 
@@ -331,26 +326,21 @@ static bool read_images(struct run *run, GArray *jobs, GError **error)
 
 /* ---- generated code -------------------------------------------------------------------------- */
 
-static bool is_this_boot(const struct prof_segment *segment)
-{
-	static const uint8_t unknown[sizeof(segment->boot_id)];
-	g_autoptr(GByteArray) id = NULL;
-	g_autofree char *text = NULL;
-
-	if (memcmp(segment->boot_id, unknown, sizeof(unknown)) == 0 ||
-	    !g_file_get_contents("/proc/sys/kernel/random/boot_id", &text, NULL, NULL))
-		return false;
-	id = hex_bytes(g_strchomp(text));
-	return id->len == sizeof(unknown) && memcmp(segment->boot_id, id->data, id->len) == 0;
-}
-
-/* The last segment, if this boot of this machine was recorded in it; else NULL. */
+/* Returns the last segment, if this boot of this machine was recorded in it; else NULL. */
 static const struct prof_segment *last_segment(const struct prof_reader *reader)
 {
 	size_t n;
-	const struct prof_segment *segments = prof_reader_segments(reader, &n);
+	const struct prof_segment *last = prof_reader_segments(reader, &n);
+	g_autoptr(GByteArray) id = NULL;
+	g_autofree char *text = NULL;
 
-	return n > 0 && is_this_boot(&segments[n - 1]) ? &segments[n - 1] : NULL;
+	if (n == 0 || !g_file_get_contents("/proc/sys/kernel/random/boot_id", &text, NULL, NULL))
+		return NULL;
+	last += n - 1;
+	id = hex_bytes(g_strchomp(text));
+	return id->len == sizeof(last->boot_id) && memcmp(last->boot_id, id->data, id->len) == 0
+		       ? last
+		       : NULL;
 }
 
 /* Returns the time of the last sample of a segment. */
@@ -539,19 +529,17 @@ bool symbolize_capture(int fd, const struct symbolize_sources *sources,
 		.missing = g_ptr_array_new_with_free_func(g_free),
 	};
 	struct run run = { .fd = fd, .sources = sources, .result = &result };
-	struct prof_reader *reader;
 	bool ok;
-	int r = prof_reader_open(fd, &reader);
+	int r = prof_reader_open(fd, &run.reader);
 
 	if (r != 0) {
 		symbolize_result_done(&result);
 		return capture_error(error, r, _("cannot read the capture"));
 	}
-	budget_add_capture(reader, sources->file);
+	budget_add_capture(run.reader, sources->file);
 	g_mutex_init(&run.lock);
 	g_cond_init(&run.ended);
-	run.reader = reader;
-	run.names = names_new(reader);
+	run.names = names_new(run.reader);
 	run.texts = g_string_chunk_new(4096);
 	run.known = symbol_rows_load(run.names, error);
 	ok = run.known && name_images(&run, error);
@@ -559,7 +547,7 @@ bool symbolize_capture(int fd, const struct symbolize_sources *sources,
 	g_string_chunk_free(run.texts);
 	symbol_rows_free(run.known);
 	names_free(run.names);
-	prof_reader_free(reader);
+	prof_reader_free(run.reader);
 	g_cond_clear(&run.ended);
 	g_mutex_clear(&run.lock);
 	if (ok)

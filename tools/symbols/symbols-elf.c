@@ -52,13 +52,6 @@ static unsigned int underscores(const char *name)
 	return n;
 }
 
-static int binding_rank(uint8_t binding)
-{
-	return binding == STB_GLOBAL || binding == STB_GNU_UNIQUE ? 2
-	       : binding == STB_LOCAL                             ? 1
-								  : 0;
-}
-
 /*
  * Decides which of two symbols with one start is shown, < 0: a. A size wins over none, a function
  * over an untyped label, global over local over weak, then the plainer name. perf shows the same,
@@ -66,6 +59,9 @@ static int binding_rank(uint8_t binding)
  */
 static int prefer(const struct candidate *a, const struct candidate *b)
 {
+	static const uint8_t ranks[16] = {
+		[STB_LOCAL] = 1, [STB_GLOBAL] = 2, [STB_GNU_UNIQUE] = 2
+	};
 	bool a_sized = a->end > a->start, b_sized = b->end > b->start;
 	size_t a_length, b_length;
 
@@ -73,8 +69,8 @@ static int prefer(const struct candidate *a, const struct candidate *b)
 		return a_sized ? -1 : 1;
 	if ((a->type == STT_NOTYPE) != (b->type == STT_NOTYPE))
 		return a->type == STT_NOTYPE ? 1 : -1;
-	if (binding_rank(a->binding) != binding_rank(b->binding))
-		return binding_rank(b->binding) - binding_rank(a->binding);
+	if (ranks[a->binding] != ranks[b->binding])
+		return ranks[b->binding] - ranks[a->binding];
 	if (underscores(a->name) != underscores(b->name))
 		return underscores(a->name) < underscores(b->name) ? -1 : 1;
 	a_length = strnlen(a->name, NAME_COMPARED);
@@ -94,15 +90,6 @@ static int compare_candidates(const void *a, const void *b)
 	if (left->start != right->start)
 		return left->start < right->start ? 1 : -1;
 	return prefer(left, right);
-}
-
-/* Matches assembler labels: .L ones, and the marks between code and data ($x, $d.1) of ARM and
- * RISC-V. */
-static bool is_label(const char *name)
-{
-	if (name[0] == '.' && name[1] == 'L')
-		return true;
-	return name[0] == '$' && strchr("adtx", name[1]) && name[1] != '\0';
 }
 
 static bool is_code_symbol(const GElf_Sym *symbol)
@@ -157,8 +144,13 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 			.binding = GELF_ST_BIND(symbol.st_info),
 			.dynamic = header->sh_type == SHT_DYNSYM,
 		};
-		/* Only here, because checking every name would cost more than everything else. */
-		if (candidate.type != STT_NOTYPE || !is_label(candidate.name))
+		/* Not assembler labels: .L ones, and the marks between code and data ($x, $d.1) of ARM
+		 * and RISC-V. Only here, because checking every name would cost more than everything
+		 * else. */
+		if (candidate.type != STT_NOTYPE ||
+		    (strncmp(candidate.name, ".L", 2) != 0 &&
+		     (candidate.name[0] != '$' || candidate.name[1] == '\0' ||
+		      !strchr("adtx", candidate.name[1]))))
 			add_symbol(search, &candidate);
 	}
 }

@@ -116,19 +116,6 @@ static void name_entries(struct symbols_query *query, const GArray *entries, uin
 	}
 }
 
-/* Returns the name of the symbol of a relocation; NULL = none. */
-static const char *get_function(const struct elf_image *elf, Elf_Data *symbols, size_t strings,
-				uint64_t index)
-{
-	const char *name;
-	GElf_Sym symbol;
-
-	if (index == 0 || index > INT32_MAX || !gelf_getsym(symbols, (int)index, &symbol))
-		return NULL;
-	name = elf_image_get_string(elf, strings, symbol.st_name);
-	return name && name[0] != '\0' ? name : NULL;
-}
-
 static void read_relocations(struct symbols_query *query, const char *section_name,
 			     const GArray *entries)
 {
@@ -152,14 +139,17 @@ static void read_relocations(struct symbols_query *query, const char *section_na
 	for (int i = 0;; i++) {
 		const char *function;
 		GElf_Rela relocation;
+		GElf_Sym symbol;
+		uint64_t index;
 
 		if (!gelf_getrela(relocations, i, &relocation))
 			break;
-		if (relocation.r_offset < first || relocation.r_offset > last)
+		index = GELF_R_SYM(relocation.r_info);
+		if (relocation.r_offset < first || relocation.r_offset > last || index == 0 ||
+		    index > INT32_MAX || !gelf_getsym(symbols, (int)index, &symbol))
 			continue;
-		function = get_function(query->elf, symbols, table_header.sh_link,
-					GELF_R_SYM(relocation.r_info));
-		if (function)
+		function = elf_image_get_string(query->elf, table_header.sh_link, symbol.st_name);
+		if (function && function[0] != '\0')
 			name_entries(query, entries, relocation.r_offset, function);
 	}
 }
