@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbolize - adds the names and lines of sampled places to a capture
- *
  * Invariants: (1) a file is opened once, a place is looked up once  [test-symbolize: named]
  *             (2) the capture is not written when there is nothing to add  [test-symbolize: twice]
+ *             (3) a row is written before the rows that refer to it  [test-symbolize: named]
  * Several threads read files, a few ahead of the one being written. The output does not depend on
  * the number of threads.
  */
@@ -15,8 +14,8 @@
 #include "tools/common/budget.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
-#include "tools/symbols/added-epoch.h"
 #include "tools/symbols/code-names.h"
+#include "tools/symbols/jit-names.h"
 #include "tools/symbols/symbol-rows.h"
 #include "tools/symbols/symbols.h"
 
@@ -25,8 +24,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MAX_ROOTS 64
+#define CHUNK_ROWS (64u << 10)
 
 /* The wanted places of one image. */
 struct wanted {
@@ -39,6 +40,227 @@ void symbolize_result_done(struct symbolize_result *result)
 	g_clear_pointer(&result->changed, g_ptr_array_unref);
 	g_clear_pointer(&result->missing, g_ptr_array_unref);
 	*result = (struct symbolize_result){ 0 };
+}
+
+/* ---- the epoch that is added ----------------------------------------------------------------- */
+
+/* The rows that a capture gets form an epoch of their own after the existing ones. After the first
+ * error nothing is added: epoch_ok() and finish_epoch() return it. */
+struct added_epoch {
+	struct prof_writer *writer; /* NULL: not begun */
+	int fd;                     /* borrowed */
+	off_t size;                 /* of the file before; -1: do not restore it */
+	struct prof_block *blocks[PROF_TABLE_LAST + 1]; /* by table; NULL: no rows of it yet */
+	GHashTable *texts;                              /* text → id */
+	GStringChunk *kept;                             /* owns the texts that are keys */
+	uint64_t next_ids[PROF_TABLE_LAST + 1];
+	int result; /* of libprofcapture: the first that is not 0 */
+};
+
+/* In writing order: a table comes before those that refer to it. */
+static const enum prof_table tables[] = { PROF_TABLE_STRING, PROF_TABLE_IMAGE, PROF_TABLE_PROCESS,
+					  PROF_TABLE_SYMBOL, PROF_TABLE_LINE,  PROF_TABLE_JIT };
+
+/* Begins the epoch unless it has begun. */
+static bool begin_epoch(struct added_epoch *added, int fd, GError **error)
+{
+	const struct prof_writer_options options = { .mode = PROF_WRITE_EXTEND };
+	off_t size;
+	int r;
+
+	if (added->writer)
+		return true;
+	size = lseek(fd, 0, SEEK_END);
+	r = prof_writer_new(fd, &options, &added->writer);
+	added->fd = fd;
+	/* If prof_writer_new() failed, another process may be writing the file. */
+	added->size = added->writer ? size : -1;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(tables); i++) {
+		r = prof_block_new(prof_table_v1(tables[i]), &added->blocks[tables[i]]);
+		added->next_ids[tables[i]] = 1;
+		if (r == 0)
+			prof_block_set_epoch(added->blocks[tables[i]],
+					     prof_writer_first_epoch(added->writer));
+	}
+	if (r != 0)
+		return capture_error(error, r, _("cannot add symbols to the capture"));
+	added->texts = g_hash_table_new(g_str_hash, g_str_equal);
+	added->kept = g_string_chunk_new(64 << 10);
+	return true;
+}
+
+/* Without a successful finish_epoch() this restores the file to its state before. */
+static void end_epoch(struct added_epoch *added)
+{
+	/* Fails if the file system has become read-only. */
+	if (added->writer && added->size >= 0 && ftruncate(added->fd, added->size) < 0)
+		g_debug("the rows that were added cannot be removed");
+	for (size_t i = 0; i < ARRAY_SIZE(added->blocks); i++)
+		prof_block_free(added->blocks[i]);
+	prof_writer_free(added->writer);
+	g_clear_pointer(&added->texts, g_hash_table_unref);
+	g_clear_pointer(&added->kept, g_string_chunk_free);
+}
+
+static void write_table(struct added_epoch *added, enum prof_table table)
+{
+	struct prof_block *block = added->blocks[table];
+
+	if (added->result == 0 && prof_block_rows(block))
+		added->result = prof_writer_write(added->writer, block);
+	prof_block_reset(block);
+}
+
+static void write_all(struct added_epoch *added)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+		write_table(added, tables[i]);
+}
+
+static bool epoch_ok(const struct added_epoch *added, GError **error)
+{
+	return added->result == 0 ||
+	       capture_error(error, added->result, _("cannot add symbols to the capture"));
+}
+
+/* Marks the capture as finished again. */
+static bool finish_epoch(struct added_epoch *added, GError **error)
+{
+	if (!added->writer)
+		return true;
+	write_all(added);
+	if (added->result == 0)
+		added->result = prof_writer_finish(added->writer);
+	if (added->result == 0)
+		added->size = -1;
+	return epoch_ok(added, error);
+}
+
+/* Adds a row. A full block is written first, after the tables that it refers to. */
+static void put(struct added_epoch *added, enum prof_table table, const struct prof_value *values)
+{
+	struct prof_block *block = added->blocks[table];
+	int r = prof_block_rows(block) < CHUNK_ROWS ? prof_block_add(block, values) : PROF_LIMIT;
+
+	if (r == PROF_LIMIT) {
+		if (table == PROF_TABLE_STRING)
+			write_table(added, table);
+		else
+			write_all(added);
+		r = prof_block_add(block, values);
+	}
+	if (added->result == 0)
+		added->result = r;
+}
+
+static struct prof_value add_text(struct added_epoch *added, const char *text)
+{
+	gpointer known = text ? g_hash_table_lookup(added->texts, text) : NULL;
+	struct prof_value values[PROF_STRING_COLUMNS];
+	uint64_t id;
+
+	if (!text || known)
+		return PROF_NUMBER(GPOINTER_TO_SIZE(known));
+	id = added->next_ids[PROF_TABLE_STRING]++;
+	g_hash_table_insert(added->texts, g_string_chunk_insert(added->kept, text),
+			    GSIZE_TO_POINTER(id));
+	values[PROF_STRING_ID] = PROF_NUMBER(id);
+	values[PROF_STRING_TEXT] = PROF_BYTES(text, strlen(text));
+	put(added, PROF_TABLE_STRING, values);
+	return PROF_NUMBER(id);
+}
+
+/* `process`: the id in this epoch of the process that owns the image; 0 if none does. */
+static uint64_t add_image(struct added_epoch *added, const struct names_image *image,
+			  const GByteArray *build_id, uint64_t process)
+{
+	uint64_t id = added->next_ids[PROF_TABLE_IMAGE]++;
+	const struct prof_value values[PROF_IMAGE_COLUMNS] = {
+		[PROF_IMAGE_ID] = PROF_NUMBER(id),
+		[PROF_IMAGE_PATH] = add_text(added, image->path),
+		[PROF_IMAGE_BUILD_ID] = PROF_BYTES(build_id->data, build_id->len),
+		[PROF_IMAGE_SIZE] = PROF_NUMBER(image->size),
+		[PROF_IMAGE_DEV] = PROF_NUMBER(image->dev),
+		[PROF_IMAGE_INODE] = PROF_NUMBER(image->inode),
+		[PROF_IMAGE_KIND] = PROF_NUMBER(image->kind),
+		[PROF_IMAGE_PROCESS] = PROF_NUMBER(process),
+		[PROF_IMAGE_CTIME] = PROF_NUMBER(image->ctime_ns),
+	};
+
+	put(added, PROF_TABLE_IMAGE, values);
+	return id;
+}
+
+/* The symbol belongs to an image of this epoch; first_id: the id of symbol number 0. */
+static void add_symbol(struct added_epoch *added, uint64_t image, uint64_t first_id,
+		       const struct symbol *symbol)
+{
+	uint64_t parent = symbol->inline_parent == SYMBOLS_NONE ? 0
+								: first_id + symbol->inline_parent;
+	struct prof_value values[PROF_SYMBOL_COLUMNS] = {
+		[PROF_SYMBOL_ID] = PROF_NUMBER(added->next_ids[PROF_TABLE_SYMBOL]++),
+		[PROF_SYMBOL_IMAGE] = PROF_NUMBER(image),
+		[PROF_SYMBOL_START] = PROF_NUMBER(symbol->start),
+		[PROF_SYMBOL_LENGTH] = PROF_NUMBER(symbol->length),
+		[PROF_SYMBOL_LINE] = PROF_NUMBER(symbol->line),
+		[PROF_SYMBOL_INLINE_PARENT] = PROF_NUMBER(parent),
+	};
+
+	/* In the order of the ids. */
+	values[PROF_SYMBOL_NAME] = add_text(added, symbol->name);
+	values[PROF_SYMBOL_RAW_NAME] = add_text(added, symbol->raw_name);
+	values[PROF_SYMBOL_FILE] = add_text(added, symbol->file);
+	put(added, PROF_TABLE_SYMBOL, values);
+}
+
+static void add_line(struct added_epoch *added, uint64_t image, uint64_t first_symbol,
+		     const struct symbol_line *line)
+{
+	uint64_t symbol = line->symbol == SYMBOLS_NONE ? 0 : first_symbol + line->symbol;
+	const struct prof_value values[PROF_LINE_COLUMNS] = {
+		[PROF_LINE_ID] = PROF_NUMBER(added->next_ids[PROF_TABLE_LINE]++),
+		[PROF_LINE_IMAGE] = PROF_NUMBER(image),
+		[PROF_LINE_START] = PROF_NUMBER(line->start),
+		[PROF_LINE_LENGTH] = PROF_NUMBER(line->length),
+		[PROF_LINE_FILE] = add_text(added, line->file),
+		[PROF_LINE_LINE] = PROF_NUMBER(line->line),
+		[PROF_LINE_SYMBOL] = PROF_NUMBER(symbol),
+	};
+
+	put(added, PROF_TABLE_LINE, values);
+}
+
+static uint64_t add_process(struct added_epoch *added, const struct names_process *process)
+{
+	uint64_t id = added->next_ids[PROF_TABLE_PROCESS]++;
+	const struct prof_value values[PROF_PROCESS_COLUMNS] = {
+		[PROF_PROCESS_ID] = PROF_NUMBER(id),
+		[PROF_PROCESS_PID] = PROF_NUMBER(process->pid),
+		[PROF_PROCESS_PPID] = PROF_NUMBER(process->ppid),
+		[PROF_PROCESS_START_TIME] = PROF_NUMBER(process->start_time),
+		[PROF_PROCESS_EXEC_GENERATION] = PROF_NUMBER(process->exec_generation),
+		[PROF_PROCESS_UID] = PROF_NUMBER(process->uid),
+	};
+
+	put(added, PROF_TABLE_PROCESS, values);
+	return id;
+}
+
+static void add_jit(struct added_epoch *added, uint64_t process, const struct jit_name *name)
+{
+	const struct prof_value values[PROF_JIT_COLUMNS] = {
+		[PROF_JIT_TIME] = PROF_NUMBER(name->time_ns),
+		[PROF_JIT_PROCESS] = PROF_NUMBER(process),
+		[PROF_JIT_EVENT] = PROF_NUMBER(name->event),
+		[PROF_JIT_ADDRESS] = PROF_NUMBER(name->address),
+		[PROF_JIT_SIZE] = PROF_NUMBER(name->size),
+		[PROF_JIT_NAME] = add_text(added, *name->name ? name->name : NULL),
+		[PROF_JIT_FROM] = name->event == PROF_JIT_MOVE ? PROF_NUMBER(name->from)
+							       : PROF_NULL,
+	};
+
+	put(added, PROF_TABLE_JIT, values);
 }
 
 /* ---- places without names -------------------------------------------------------------------- */
@@ -232,17 +454,17 @@ static bool take_result(struct job *job, GError **error)
 	run->result->named += named;
 	if (!symbols || (named == 0 && symbols->n_lines == 0))
 		return true;
-	if (!run->added.writer && !added_epoch_begin(&run->added, run->fd, error))
+	if (!begin_epoch(&run->added, run->fd, error))
 		return false;
-	first_id = added_epoch_next_symbol(&run->added);
-	image_id = added_epoch_image(&run->added, image_of(job), job->build_id, 0);
+	first_id = run->added.next_ids[PROF_TABLE_SYMBOL];
+	image_id = add_image(&run->added, image_of(job), job->build_id, 0);
 	for (size_t i = 0; i < symbols->n_rows; i++)
-		added_epoch_symbol(&run->added, image_id, first_id, &symbols->rows[i]);
+		add_symbol(&run->added, image_id, first_id, &symbols->rows[i]);
 	for (size_t i = 0; i < symbols->n_lines; i++)
-		added_epoch_line(&run->added, image_id, first_id, &symbols->lines[i]);
+		add_line(&run->added, image_id, first_id, &symbols->lines[i]);
 	run->result->symbols += symbols->n_rows;
 	run->result->lines += symbols->n_lines;
-	return added_epoch_ok(&run->added, error);
+	return epoch_ok(&run->added, error);
 }
 
 static void read_image(gpointer data, gpointer unused)
@@ -364,15 +586,15 @@ static void write_names(struct run *run, const struct names_image *image, const 
 {
 	g_autoptr(GByteArray) no_build_id = g_byte_array_new();
 	struct added_epoch *added = &run->added;
-	uint64_t process = added_epoch_process(added, names_process_at(run->names, image->process));
+	uint64_t process = add_process(added, names_process_at(run->names, image->process));
 	uint64_t id;
 
 	for (guint i = 0; i < rows->len; i++)
-		added_epoch_jit(added, process, &g_array_index(rows, struct jit_name, i));
+		add_jit(added, process, &g_array_index(rows, struct jit_name, i));
 	run->result->symbols += rows->len;
 	if (!lines)
 		return;
-	id = added_epoch_image(added, image, no_build_id, process);
+	id = add_image(added, image, no_build_id, process);
 	for (guint i = 0; i < lines->len; i++) {
 		const struct jit_line *from = &g_array_index(lines, struct jit_line, i);
 		const struct symbol_line line = { .start = from->address,
@@ -381,7 +603,7 @@ static void write_names(struct run *run, const struct names_image *image, const 
 						  .line = from->line,
 						  .symbol = SYMBOLS_NONE };
 
-		added_epoch_line(added, id, 0, &line);
+		add_line(added, id, 0, &line);
 	}
 	run->result->lines += lines->len;
 }
@@ -402,10 +624,10 @@ static bool name_process(struct run *run, const struct names_image *image,
 			      wanted->offsets->len, run->texts);
 	if (!rows || rows->len == 0)
 		return true;
-	if (!run->added.writer && !added_epoch_begin(&run->added, run->fd, error))
+	if (!begin_epoch(&run->added, run->fd, error))
 		return false;
 	write_names(run, image, rows, lines);
-	return added_epoch_ok(&run->added, error);
+	return epoch_ok(&run->added, error);
 }
 
 /* Names code of the last segment only, the one that an append adds. Processes whose code already
@@ -515,8 +737,7 @@ static bool name_images(struct run *run, GError **error)
 	/* Memory for debug files is not charged to the capture. */
 	prof_reader_set_guard(run->reader, NULL, NULL);
 	ok = ok && read_images(run, jobs, error) &&
-	     name_generated(run, images, dumps, codes, error) &&
-	     added_epoch_finish(&run->added, error);
+	     name_generated(run, images, dumps, codes, error) && finish_epoch(&run->added, error);
 	code_names_free(codes);
 	return ok;
 }
@@ -543,7 +764,7 @@ bool symbolize_capture(int fd, const struct symbolize_sources *sources,
 	run.texts = g_string_chunk_new(4096);
 	run.known = symbol_rows_load(run.names, error);
 	ok = run.known && name_images(&run, error);
-	added_epoch_done(&run.added);
+	end_epoch(&run.added);
 	g_string_chunk_free(run.texts);
 	symbol_rows_free(run.known);
 	names_free(run.names);
