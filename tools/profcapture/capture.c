@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Capture - an open capture, as the verbs of profcapture see it
- *
  * Invariants: (1) losses are reported before anything else           [test_readers: loss first]
  *             (2) a capture without any readable data is an error
  *                 [test_readers: test_a_lost_dictionary]

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * New-capture - writes a capture from the rows of another one
- *
  * Invariants: (1) all dictionary blocks are written before any other block, in the order of rank
  *                 [test-rewrite: order]
  *             (2) ids start at 1 in each epoch and never reach NEW_CAPTURE_LOST
@@ -76,9 +74,10 @@ static bool write_all(struct new_capture *to, GError **error)
 	return true;
 }
 
-static bool put(struct new_capture *to, struct new_table *table, const struct prof_value *values,
-		GError **error)
+bool new_capture_add(struct new_capture *to, size_t index, const struct prof_value *values,
+		     GError **error)
 {
+	struct new_table *table = &to->tables[index];
 	int r = prof_block_rows(table->block) < CHUNK_ROWS ? prof_block_add(table->block, values)
 							   : PROF_LIMIT;
 
@@ -89,12 +88,6 @@ static bool put(struct new_capture *to, struct new_table *table, const struct pr
 	}
 	return r == 0 ||
 	       capture_error(error, r, _("cannot write a row of table '%s'"), table->def->name);
-}
-
-bool new_capture_add(struct new_capture *to, size_t table, const struct prof_value *values,
-		     GError **error)
-{
-	return put(to, &to->tables[table], values, error);
 }
 
 /* ---- interning ------------------------------------------------------------------------------- */
@@ -163,7 +156,7 @@ bool new_capture_intern(struct new_capture *to, size_t index, const struct prof_
 		memcpy(row, values, table->def->n_columns * sizeof(*row));
 		row[0] = PROF_NUMBER(*id);
 		*ret_id = *id;
-		return put(to, table, row, error);
+		return new_capture_add(to, index, row, error);
 	}
 	*ret_id = *id;
 	return true;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rewrite-heaps - the blocks that each process had when a slice begins
- *
  * Invariants: (1) a slice reports the same blocks as the whole file does for the same stretch
  *                 [test_memory_reader: cut]
  *             (2) a file cannot choose blocks that collide  (a seed of the process)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rewrite - makes one capture from another: cut, compacted, or recovered
- *
  * The source is read part by part. A part is one epoch of one segment. Within a part, the source is
  * read table by table. This keeps the order of rows within a table, and the format requires no
  * other order.

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Row-copier - copies rows of one epoch, with all rows that they refer to, into a new capture
- *
  * Invariants: (1) a row is copied once an epoch, and a cycle of references ends at its first return
  *                 [test-rewrite: cycle]
  *             (2) chains within a table (stacks) are followed by a loop; between tables the depth

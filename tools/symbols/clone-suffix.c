@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Clone suffix - what compilers append to the name of a function that they cloned or split
- *
  * Suffixes are removed from the end, as many as there are. A numbered suffix must have its number:
  * "main.part" is a function of Go. Plain numbers ("count.0") belong to different functions, or to
  * variables, and stay.

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Code names - what generated code was called, where and when
- *
  * While the table is read, each process has a tree of its live names, which do not overlap.
  * Afterwards its names are sorted by address, then time. A lookup walks down from the last place at
  * or before the address, until no earlier place reaches the address.

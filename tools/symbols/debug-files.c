@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debug files - where the symbols and the DWARF are that were split from a file
- *
  * Invariants: (1) a file is used only if its build-id, or the checksum of its bytes, is the one
  *                 asked for  [test-debug-files: wrong]
  *             (2) with a sysroot nothing outside of it is opened, except in debug folders

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debug info - which function, inlined calls and source line an address of a file is, from its
- * DWARF
- *
  * The addresses of a unit come from the unit itself, because .debug_aranges is optional and often
  * missing. When one of them is first looked up, the unit is flattened into ranges of functions and
  * of lines: one pass over the tree of DIEs, with an explicit stack instead of recursion, turns each
@@ -490,9 +487,7 @@ static void flatten(struct debug_info *info, struct debug_unit *unit, Dwarf_Die 
 	unit->die = unit->skeleton = *die;
 	if (info->split && dwarf_cu_info(die->cu, NULL, &type, NULL, NULL, NULL, NULL, NULL) == 0 &&
 	    type == DW_UT_skeleton)
-		unit->half = debug_split_open(info->split, &unit->skeleton);
-	if (unit->half)
-		unit->die = debug_half_unit(unit->half);
+		unit->half = debug_split_open(info->split, &unit->skeleton, &unit->die);
 	walk.functions = g_array_new(FALSE, FALSE, sizeof(struct debug_info_function));
 	walk.scopes = unit->scopes = g_array_new(FALSE, FALSE, sizeof(struct debug_scope));
 	walk_dies(&walk, &unit->die);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debug split - the other halves of units whose DWARF the compiler split off (-gsplit-dwarf)
- *
  * libdw joins two halves itself, but it opens the file that the skeleton names without checking
  * where that file is or what type it has, and it does not read packages. So libdw gets a generated
  * skeleton with the address and bases of the real one, which names a file that is already open:
@@ -339,11 +337,6 @@ void debug_half_free(struct debug_half *half)
 	g_free(half);
 }
 
-Dwarf_Die debug_half_unit(const struct debug_half *half)
-{
-	return half->unit;
-}
-
 /* ---- the skeleton ---------------------------------------------------------------------------- */
 
 static const char *get_string(Dwarf_Die *die, unsigned int name, unsigned int gnu_name)
@@ -597,7 +590,8 @@ static struct debug_half *find_file(struct debug_split *split, const struct skel
 	return half;
 }
 
-struct debug_half *debug_split_open(struct debug_split *split, Dwarf_Die *skeleton)
+struct debug_half *debug_split_open(struct debug_split *split, Dwarf_Die *skeleton,
+				    Dwarf_Die *ret_unit)
 {
 	const char *name = get_string(skeleton, DW_AT_dwo_name, DW_AT_GNU_dwo_name);
 	struct skeleton of = { .die = skeleton };
@@ -609,5 +603,9 @@ struct debug_half *debug_split_open(struct debug_split *split, Dwarf_Die *skelet
 		return NULL;
 	of.is_5 = version >= 5;
 	half = find_in_package(split, &of);
-	return half ? half : find_file(split, &of, name);
+	if (!half)
+		half = find_file(split, &of, name);
+	if (half)
+		*ret_unit = half->unit;
+	return half;
 }

@@ -23,12 +23,10 @@ void debug_split_free(struct debug_split *split);
 /* The other half of a unit. */
 struct debug_half;
 
-/* Returns NULL if it is not found. */
-struct debug_half *debug_split_open(struct debug_split *split, Dwarf_Die *skeleton);
+/* Returns NULL if it is not found. *ret_unit is its unit, which lives as long as the half. */
+struct debug_half *debug_split_open(struct debug_split *split, Dwarf_Die *skeleton,
+				    Dwarf_Die *ret_unit);
 void debug_half_free(struct debug_half *half);
-
-/* Returns its unit, which lives as long as the half. */
-Dwarf_Die debug_half_unit(const struct debug_half *half);
 
 /* A package: one file with the halves of all units of a program (NAME.dwp). */
 struct debug_package;

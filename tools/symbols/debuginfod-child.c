@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debuginfod child - the process that asks the servers
- *
  * Invariants: (1) it leaves only complete files and the library's notes of misses in the cache
  *                 [test_symbolize_debuginfod: slow]
  *             (2) it does not outlive its parent  [test_symbolize_debuginfod: killed]

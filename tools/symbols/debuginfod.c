@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debuginfod - debug files from the servers that DEBUGINFOD_URLS names
- *
  * A child asks (debuginfod-child.c). This side waits for its answer, for the timeout or for Ctrl-C,
  * whichever comes first, and ends the child in the latter two cases: the library makes no callbacks
  * while a server is silent.

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Demangle - readable names of C++ and Rust symbols
- *
  * libiberty reads the names. A name of a few hundred bytes can ask for gigabytes by repeating its
  * own parts, so the piece that exceeds the buffer ends the demangler with longjmp(). That leaks
  * nothing: the callback variants of libiberty's functions keep everything on the stack.

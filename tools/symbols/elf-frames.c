@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * ELF frames - where the functions of an ELF file begin and end, by its call frame information
- *
  * .eh_frame_hdr (Linux Standard Base Core 5.0, 10.6.2) is a sorted table of {function start, FDE
  * address}, made by every linker. It is read whole and searched; of .eh_frame only the matching FDE
  * and its CIE are read. If a file has no table, its .eh_frame is walked once. arch/cfi.h is for a

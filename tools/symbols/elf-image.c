@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * ELF image - an untrusted ELF file, opened for reading
- *
  * libelf reads the headers and the requested sections with pread and never through a mapping: the
  * file may shrink at any time, which would turn a mapping into SIGBUS. Values from libelf are
  * checked again here if they are used as bounds.

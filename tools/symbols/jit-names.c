@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT names - names and lines of generated code from the files that programs write
- *
  * Only names of places that were hit are kept. A line of a map has no time: it is valid from the
  * segment's begin, and a line that later lines cover is dropped, as in perf. Code that was loaded
  * before the segment is valid from its begin.

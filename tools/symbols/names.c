@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Names - what the ids of a capture mean
- *
  * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row
  *                 [test-names: hostile]
  *             (2) memory is two epochs' dictionaries plus one entry per identity since

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbol-rows - the functions, lines and inlined calls that a capture carries, by image
- *
  * Invariants: (1) the functions of an image are sorted by start, then by falling length
  *                 [test-names: symbols]
  *             (2) a lookup checks no more than SYMBOL_NESTING functions  [test-names: symbols]

@@ -144,9 +144,9 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 			.binding = GELF_ST_BIND(symbol.st_info),
 			.dynamic = header->sh_type == SHT_DYNSYM,
 		};
-		/* Not assembler labels: .L ones, and the marks between code and data ($x, $d.1) of ARM
-		 * and RISC-V. Only here, because checking every name would cost more than everything
-		 * else. */
+		/* Assembler labels are left out: .L ones, and the marks between code and data
+		 * ($x, $d.1) of ARM and RISC-V. Only here, because checking every name would cost
+		 * more than everything else. */
 		if (candidate.type != STT_NOTYPE ||
 		    (strncmp(candidate.name, ".L", 2) != 0 &&
 		     (candidate.name[0] != '$' || candidate.name[1] == '\0' ||

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbols - the names of the places in an image that a recording hit
- *
  * symbols_read() compares the file with the image, turns offsets into places (ELF addresses,
  * sorted) and asks each source in turn for the places that have no name yet. A source calls
  * symbols_query_add() for each place that it can name, which checks, demangles and counts the name
