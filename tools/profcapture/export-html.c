@@ -15,8 +15,8 @@
 #include "tools/profcapture/export-allocations.h"
 #include "tools/profcapture/function-labels.h"
 #include "tools/profcapture/memory-heaps.h"
-#include "tools/profcapture/run-times.h"
 #include "tools/profcapture/spans.h"
+#include "tools/profcapture/summary.h"
 
 #include "tools/present/report-page.h"
 
@@ -857,6 +857,124 @@ static void write_capture(struct html *html)
 	json_end(&html->json);
 }
 
+/* ---- verdict --------------------------------------------------------------------------------- */
+
+/* Begins a sentence of the verdict: the number that it is about, in the color of what it counts,
+ * and the panel that shows its evidence. */
+static void begin_sentence(struct html *html, const char *figure, const char *text,
+			   const char *color, const char *tab, const char *measure)
+{
+	json_begin_object(&html->json, NULL);
+	json_string(&html->json, "figure", figure);
+	json_string(&html->json, "text", text);
+	json_string(&html->json, "color", color);
+	json_begin_object(&html->json, "show");
+	json_string(&html->json, "tab", tab);
+	if (measure)
+		json_string(&html->json, "measure", measure);
+}
+
+static void end_sentence(struct html *html)
+{
+	json_end(&html->json);
+	json_end(&html->json);
+}
+
+static void write_where(const struct summary_where *where, void *data)
+{
+	struct html *html = data;
+	g_autofree char *figure = g_strdup_printf("%.0f %%", where->pct);
+	g_autofree char *callee =
+		where->callee ? g_strdup_printf(" (%s %.0f %%)", where->callee, where->callee_pct)
+			      : g_strdup("");
+	g_autofree char *text = g_strdup_printf(_("in %s%s and the library code that it calls"),
+						where->name, callee);
+
+	begin_sentence(html, figure, text, "own", "functions", "cpu");
+	json_uint(&html->json, "fn",
+		  index_in(html->functions, html->function_list, where->function));
+	end_sentence(html);
+}
+
+static void write_not_freed(struct html *html)
+{
+	const GArray *lives = html->export->allocations ? html->export->allocations->lives : NULL;
+	double bytes = 0, not_freed = 0;
+	g_autofree char *figure = NULL, *all = NULL, *text = NULL;
+
+	if (!lives || lives->len == 0)
+		return;
+	for (guint i = 0; i < lives->len; i++) {
+		const struct allocation_life *life =
+			&g_array_index(lives, struct allocation_life, i);
+
+		bytes += life->bytes;
+		not_freed += life->freed ? 0 : life->bytes;
+	}
+	figure = text_bytes((uint64_t)llround(not_freed));
+	all = text_bytes((uint64_t)llround(bytes));
+	text = g_strdup_printf(_("not freed at exit, of %s that were allocated"), all);
+	begin_sentence(html, figure, text, "heap", "memory", "live");
+	end_sentence(html);
+}
+
+static void write_longest_mark(struct html *html)
+{
+	const struct page_mark *longest = NULL;
+	g_autofree char *figure = NULL, *text = NULL;
+
+	for (guint i = 0; i < html->marks->len; i++) {
+		const struct page_mark *mark = &g_array_index(html->marks, struct page_mark, i);
+
+		if (!longest || mark->end_ns - mark->start_ns > longest->end_ns - longest->start_ns)
+			longest = mark;
+	}
+	if (!longest || longest->end_ns <= longest->start_ns)
+		return;
+	figure = text_duration((uint64_t)(longest->end_ns - longest->start_ns));
+	text = g_strdup_printf(_("in the longest mark, %s, at %.3f s"),
+			       (const char *)html->mark_list->pdata[2 * longest->name + 1],
+			       (double)longest->start_ns / 1e9);
+	begin_sentence(html, figure, text, "mark", "marks", NULL);
+	json_uint(&html->json, "mark", longest->name);
+	end_sentence(html);
+}
+
+static bool write_verdict(struct html *html)
+{
+	struct export *export = html->export;
+	g_autoptr(GArray) times = run_times_read(&export->reader, html->error);
+	struct summary summary = { &export->reader, &export->tally, &export->own, times, false };
+	struct out text;
+
+	if (!times)
+		return false;
+	json_begin_array(&html->json, "verdict");
+	if (export_is_time(export) && export->tally.all.weight > 0 && !export->tally.filters) {
+		g_autofree char *figure = text_duration(export->tally.all.weight);
+		g_autofree char *waited = text_duration(summary_waited_ns(&summary));
+
+		out_init(&text, -1);
+		summary_print_cost(&summary, &text);
+		begin_sentence(html, figure, text.text->str, "run", "tree", "cpu");
+		end_sentence(html);
+		out_done(&text);
+		summary_each_where(&summary, write_where, html);
+		out_init(&text, -1);
+		summary_print_waiting(&summary, &text);
+		if (text.text->len && !capture_is_system(export->reader.capture)) {
+			begin_sentence(html, waited, g_strchomp(text.text->str), "idle", "waiting",
+				       NULL);
+			end_sentence(html);
+		}
+		out_done(&text);
+	}
+	write_not_freed(html);
+	write_longest_mark(html);
+	json_end(&html->json);
+	return true;
+}
+
 static void write_rest(struct html *html)
 {
 	const struct capture *capture = html->export->reader.capture;
@@ -875,8 +993,6 @@ static void write_rest(struct html *html)
 	json_begin_array(&html->json, "notes");
 	for (guint i = 0; i < html->notes->len; i++)
 		json_string(&html->json, NULL, html->notes->pdata[i]);
-	json_end(&html->json);
-	json_begin_array(&html->json, "verdict");
 	json_end(&html->json);
 }
 
@@ -953,11 +1069,11 @@ bool export_html(struct export *export, struct out *out, GError **error)
 	add_samples(&html);
 	write_samples(&html);
 	write_stacks(&html);
-	write_functions(&html);
 	write_allocations(&html);
 	ok = write_slices(&html) && write_marks(&html) && write_logs(&html) &&
-	     write_counters(&html);
+	     write_counters(&html) && write_verdict(&html);
 	if (ok) {
+		write_functions(&html);
 		write_rest(&html);
 		/* its members follow the list of columns */
 		g_string_erase(members.text, 0, 1);

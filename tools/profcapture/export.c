@@ -476,8 +476,11 @@ static bool export_query(void *data, char **operands, GError **error)
 		return false;
 	export->tally.wants_tree = export->tally.wants_samples = true;
 	export->tally.places = formats[export->format].places;
-	if (export->format == HTML)
-		export->tally.inlined = true;
+	if (export->format == HTML) { /* counts what report counts */
+		export->tally.inlined = export->tally.joins_inlined = true;
+		export->tally.wants_threads = true;
+		export->tally.own = &export->own;
+	}
 	if (frame_filters_any(&export->filters))
 		export->tally.filters = &export->filters;
 	if (!tally_run(&export->tally, &export->reader, error))
@@ -505,6 +508,7 @@ static void export_done(struct export *export)
 	g_free(export->allocations);
 	g_free(export->files);
 	tally_done(&export->tally);
+	own_weights_done(&export->own);
 	frame_filters_done(&export->filters);
 	reader_done(&export->reader);
 }

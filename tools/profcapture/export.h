@@ -17,6 +17,7 @@ struct export
 	struct reader reader;
 	struct tally tally; /* by function, with the whole tree and each sample */
 	struct frame_filters filters;
+	struct own_weights own; /* for the page's verdict */
 	/* by function, for a format that has lines of frames: the function's file, or NULL */
 	const char **files;
 	struct allocations *allocations; /* NULL if the format or the capture has none */

@@ -10,6 +10,7 @@
 #include "tools/profcapture/report.h"
 
 #include "tools/profcapture/report-hint.h"
+#include "tools/profcapture/summary.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
@@ -20,13 +21,6 @@
 #include <sys/stat.h>
 
 #define DEFAULT_LIMIT 40
-
-#define COMMAND_COLUMNS 60u
-
-/* Limits of the sentence that says where most time went. */
-#define WHERE_FUNCTIONS 3u
-#define WHERE_MIN_PCT 1.0
-#define WHERE_MIN_CALLEE_PCT 25.0
 
 static const struct cli_option options[] = {
 	{ "by", 0, CLI_CHOICE, offsetof(struct report, tally.by), N_("KEY"),
@@ -160,119 +154,6 @@ bool report_is_all_cpu_time(const struct report *report)
 	       report->reader.capture->duration_ns > 0;
 }
 
-bool report_is_of_system(const struct report *report)
-{
-	const char *recorded = capture_metadata(report->reader.capture, "options");
-
-	return recorded && strstr(recorded, "\"system\":true");
-}
-
-/* The threads and processes that ran, waited or have samples. */
-static void count_tasks(const struct report *report, unsigned *ret_threads, unsigned *ret_processes)
-{
-	const struct names *names = report->reader.capture->names;
-	const GArray *times = report->times, *sampled = report->tally.threads;
-	/* A thread has several indexes if its process executed another program. */
-	g_autoptr(GHashTable) tids = g_hash_table_new(NULL, NULL);
-	g_autoptr(GHashTable) pids = g_hash_table_new(NULL, NULL);
-
-	for (guint i = NAMES_LOST + 1; i < MAX_OF(times->len, sampled->len); i++) {
-		const struct names_thread *thread = names_thread_at(names, i);
-
-		if (!(i < times->len && g_array_index(times, struct run_time, i).known) &&
-		    !(i < sampled->len && g_array_index(sampled, struct amount, i).samples))
-			continue;
-		g_hash_table_add(tids, GSIZE_TO_POINTER(thread->tid));
-		g_hash_table_add(pids,
-				 GSIZE_TO_POINTER(names_process_at(names, thread->process)->pid));
-	}
-	*ret_threads = g_hash_table_size(tids);
-	*ret_processes = g_hash_table_size(pids);
-}
-
-/* "./shop 40000 used 3.02 s of CPU in 3.18 s (0.95 CPUs), 5 threads." */
-static void print_cost(const struct report *report, struct out *out)
-{
-	const struct capture *capture = report->reader.capture;
-	double cpus = (double)report->tally.all.weight / (double)capture->duration_ns;
-	g_autofree char *used = text_duration(report->tally.all.weight);
-	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
-	const char *metadata = capture_metadata(capture, "cpus");
-	uint64_t n_cpus = metadata ? g_ascii_strtoull(metadata, NULL, 10) : 0;
-	g_autofree char *n_threads = NULL, *n_processes = NULL, *command = NULL;
-	unsigned threads, processes;
-	struct out line;
-
-	out_init(&line, -1);
-	capture_print_command(capture, &line);
-	command = report->full_names || text_width(line.text->str) <= COMMAND_COLUMNS
-			  ? g_strdup(line.text->str)
-			  : text_fit(line.text->str, COMMAND_COLUMNS, TEXT_LEFT);
-	out_done(&line);
-	count_tasks(report, &threads, &processes);
-	n_threads = text_count(threads);
-	n_processes = text_count(processes);
-	out_init(&line, -1);
-	if (report->tally.by == TALLY_THREAD)
-		out_printf(&line, ngettext("%s thread", "%s threads", threads), n_threads);
-	else if (capture_metadata(capture, "command"))
-		out_text(&line, command);
-	else
-		out_text(&line,
-			 report_is_of_system(report) ? _("The system") : _("What was recorded"));
-	out_printf(&line, _(" used %s of CPU in %s"), used, duration);
-	if (report_is_of_system(report) && n_cpus > 0)
-		out_printf(&line, _(" (%.*f of %" PRIu64 " CPUs busy)"),
-			   cpus < 9.95 && fabs(cpus - round(cpus)) >= 0.05, cpus, n_cpus);
-	else
-		out_printf(&line, _(" (%.2f CPUs)"), cpus);
-	if (report_is_of_system(report))
-		out_printf(&line, ngettext(", %s process", ", %s processes", processes),
-			   n_processes);
-	else if (report->tally.by != TALLY_THREAD)
-		out_printf(&line, ngettext(", %s thread", ", %s threads", threads), n_threads);
-	tally_print_other_events(&report->tally, &line);
-	out_char(&line, '.');
-	say(report, out, &line);
-}
-
-/* "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %." */
-static void print_where(const struct report *report, struct out *out)
-{
-	g_autoptr(GArray) rows = own_weights_rows(&report->own);
-	const struct own_weight_row *all = (const void *)rows->data;
-	struct function_labels *labels =
-		function_labels_new(report->tally.functions, report->full_names);
-	double weight = (double)report->tally.all.weight;
-	guint n = 0;
-	struct out line;
-
-	while (n < rows->len && n < WHERE_FUNCTIONS &&
-	       100 * (double)all[n].weight / weight >= WHERE_MIN_PCT) {
-		function_labels_add(labels, all[n].function);
-		function_labels_add(labels, all[n++].hottest);
-	}
-	out_init(&line, -1);
-	for (guint i = 0; i < n; i++) {
-		double hottest = 100 * (double)all[i].hottest_weight / weight;
-		g_autofree char *name = function_labels_name(labels, all[i].function);
-		g_autofree char *callee = function_labels_name(labels, all[i].hottest);
-
-		out_text(&line, i ? ", " : _("Most in "));
-		text_cell(&line, name, 0, TEXT_LEFT);
-		out_printf(&line, " %.0f %%", 100 * (double)all[i].weight / weight);
-		if (all[i].hottest != all[i].function && hottest > WHERE_MIN_CALLEE_PCT) {
-			out_text(&line, " (");
-			text_cell(&line, callee, 0, TEXT_LEFT);
-			out_printf(&line, " %.0f %%)", hottest);
-		}
-	}
-	if (n > 0)
-		out_char(&line, '.');
-	say(report, out, &line);
-	function_labels_free(labels);
-}
-
 /* "The busiest 4 ran 25-27 % of their lives and waited 68-69 %." */
 static void print_busiest(const struct report *report, struct out *out)
 {
@@ -306,23 +187,6 @@ static void print_busiest(const struct report *report, struct out *out)
 			   _("The busiest %u ran %.0f-%.0f %% of their lives and waited "
 			     "%.0f-%.0f %%.\n"),
 			   n, least[0], most[0], least[1], most[1]);
-}
-
-/* "Waited 11.1 s in all threads." */
-static void print_waiting(const struct report *report, struct out *out)
-{
-	bool is_least = capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH);
-	uint64_t ns = 0;
-	g_autofree char *duration = NULL;
-
-	for (guint i = 0; i < report->times->len; i++)
-		ns += g_array_index(report->times, struct run_time, i).wait_ns;
-	duration = text_duration(ns);
-	if (ns > 0)
-		out_printf(out,
-			   is_least ? _("Waited at least %s in all threads.\n")
-				    : _("Waited %s in all threads.\n"),
-			   duration);
 }
 
 /* Prints the number of samples, and the time in which they were taken. */
@@ -424,16 +288,24 @@ void report_print_head(const struct report *report, struct out *out)
 	struct amount passed = amount_less(tally->all, tally->filtered);
 	bool is_all = report_is_all_cpu_time(report);
 
+	const struct summary summary = { &report->reader, tally, &report->own, report->times,
+					 report->full_names };
+	struct out line;
+
+	out_init(&line, -1);
 	if (is_all)
-		print_cost(report, out);
+		summary_print_cost(&summary, &line);
 	else
 		print_samples(report, out);
-	print_where(report, out);
+	say(report, out, &line);
+	out_init(&line, -1);
+	summary_print_where(&summary, &line);
+	say(report, out, &line);
 	if (is_all && tally->by == TALLY_THREAD &&
 	    !capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH))
 		print_busiest(report, out);
-	else if (is_all && !report_is_of_system(report))
-		print_waiting(report, out);
+	else if (is_all && !capture_is_system(report->reader.capture))
+		summary_print_waiting(&summary, out);
 	if (report->inside.name)
 		print_per_mark(report, out);
 	if (tally->filters) {
@@ -651,8 +523,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 		tally->own = &report->own;
 	if (!(tally->focus ? count_focus(report, error) : tally_run(tally, reader, error)))
 		return false;
-	if (tally->by == TALLY_PROCESS ||
-	    (is_text && report_is_all_cpu_time(report) && report_is_of_system(report)))
+	if (tally->by == TALLY_PROCESS || (is_text && report_is_all_cpu_time(report) &&
+					   capture_is_system(report->reader.capture)))
 		list_process_comms(report);
 	if (tally->by == TALLY_THREAD && !reader_load_names(reader, error))
 		return false;

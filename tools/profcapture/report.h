@@ -43,8 +43,6 @@ struct report_line {
 double report_percent(const struct report *report, struct amount amount);
 /* Returns whether the report covers all CPU time of the recording. */
 bool report_is_all_cpu_time(const struct report *report);
-/* Returns whether the recording was of all processes. */
-bool report_is_of_system(const struct report *report);
 /* Fills in the name, the image and the offset of line->entity. */
 void report_describe(const struct report *report, struct report_line *line);
 /* Sorts by self, then total, then name. Two entities are never equal. */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
+#include "tools/profcapture/summary.h"
+
+#include "tools/profcapture/function-labels.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <math.h>
+
+#define COMMAND_COLUMNS 60u
+
+/* Limits of the sentence that says where most time went. */
+#define WHERE_FUNCTIONS 3u
+#define WHERE_MIN_PCT 1.0
+#define WHERE_MIN_CALLEE_PCT 25.0
+
+/* The threads and processes that ran, waited or have samples. */
+static void count_tasks(const struct summary *summary, unsigned *ret_threads,
+			unsigned *ret_processes)
+{
+	const struct names *names = summary->reader->capture->names;
+	const GArray *times = summary->times, *sampled = summary->tally->threads;
+	/* A thread has several indexes if its process executed another program. */
+	g_autoptr(GHashTable) tids = g_hash_table_new(NULL, NULL);
+	g_autoptr(GHashTable) pids = g_hash_table_new(NULL, NULL);
+
+	for (guint i = NAMES_LOST + 1; i < MAX_OF(times->len, sampled->len); i++) {
+		const struct names_thread *thread = names_thread_at(names, i);
+
+		if (!(i < times->len && g_array_index(times, struct run_time, i).known) &&
+		    !(i < sampled->len && g_array_index(sampled, struct amount, i).samples))
+			continue;
+		g_hash_table_add(tids, GSIZE_TO_POINTER(thread->tid));
+		g_hash_table_add(pids,
+				 GSIZE_TO_POINTER(names_process_at(names, thread->process)->pid));
+	}
+	*ret_threads = g_hash_table_size(tids);
+	*ret_processes = g_hash_table_size(pids);
+}
+
+void summary_print_cost(const struct summary *summary, struct out *out)
+{
+	const struct capture *capture = summary->reader->capture;
+	double cpus = (double)summary->tally->all.weight / (double)capture->duration_ns;
+	g_autofree char *used = text_duration(summary->tally->all.weight);
+	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
+	const char *metadata = capture_metadata(capture, "cpus");
+	uint64_t n_cpus = metadata ? g_ascii_strtoull(metadata, NULL, 10) : 0;
+	g_autofree char *n_threads = NULL, *n_processes = NULL, *command = NULL;
+	unsigned threads, processes;
+	struct out line;
+
+	out_init(&line, -1);
+	capture_print_command(capture, &line);
+	command = summary->full_names || text_width(line.text->str) <= COMMAND_COLUMNS
+			  ? g_strdup(line.text->str)
+			  : text_fit(line.text->str, COMMAND_COLUMNS, TEXT_LEFT);
+	out_done(&line);
+	count_tasks(summary, &threads, &processes);
+	n_threads = text_count(threads);
+	n_processes = text_count(processes);
+	if (summary->tally->by == TALLY_THREAD)
+		out_printf(out, ngettext("%s thread", "%s threads", threads), n_threads);
+	else if (capture_metadata(capture, "command"))
+		out_text(out, command);
+	else
+		out_text(out,
+			 capture_is_system(capture) ? _("The system") : _("What was recorded"));
+	out_printf(out, _(" used %s of CPU in %s"), used, duration);
+	if (capture_is_system(capture) && n_cpus > 0)
+		out_printf(out, _(" (%.*f of %" PRIu64 " CPUs busy)"),
+			   cpus < 9.95 && fabs(cpus - round(cpus)) >= 0.05, cpus, n_cpus);
+	else
+		out_printf(out, _(" (%.2f CPUs)"), cpus);
+	if (capture_is_system(capture))
+		out_printf(out, ngettext(", %s process", ", %s processes", processes), n_processes);
+	else if (summary->tally->by != TALLY_THREAD)
+		out_printf(out, ngettext(", %s thread", ", %s threads", threads), n_threads);
+	tally_print_other_events(summary->tally, out);
+	out_char(out, '.');
+}
+
+void summary_each_where(const struct summary *summary,
+			void (*each)(const struct summary_where *where, void *data), void *data)
+{
+	g_autoptr(GArray) rows = own_weights_rows(summary->own);
+	const struct own_weight_row *all = (const void *)rows->data;
+	struct function_labels *labels =
+		function_labels_new(summary->tally->functions, summary->full_names);
+	double weight = (double)summary->tally->all.weight;
+	guint n = 0;
+
+	while (n < rows->len && n < WHERE_FUNCTIONS &&
+	       100 * (double)all[n].weight / weight >= WHERE_MIN_PCT) {
+		function_labels_add(labels, all[n].function);
+		function_labels_add(labels, all[n++].hottest);
+	}
+	for (guint i = 0; i < n; i++) {
+		double hottest = 100 * (double)all[i].hottest_weight / weight;
+		bool has_callee = all[i].hottest != all[i].function &&
+				  hottest > WHERE_MIN_CALLEE_PCT;
+		g_autofree char *name = function_labels_name(labels, all[i].function);
+		g_autofree char *callee = has_callee ? function_labels_name(labels, all[i].hottest)
+						     : NULL;
+		struct summary_where where = { all[i].function, name, callee,
+					       100 * (double)all[i].weight / weight, hottest };
+
+		each(&where, data);
+	}
+	function_labels_free(labels);
+}
+
+static void print_one_where(const struct summary_where *where, void *data)
+{
+	struct out *out = data;
+
+	out_text(out, out->text->len ? ", " : _("Most in "));
+	text_cell(out, where->name, 0, TEXT_LEFT);
+	out_printf(out, " %.0f %%", where->pct);
+	if (!where->callee)
+		return;
+	out_text(out, " (");
+	text_cell(out, where->callee, 0, TEXT_LEFT);
+	out_printf(out, " %.0f %%)", where->callee_pct);
+}
+
+void summary_print_where(const struct summary *summary, struct out *out)
+{
+	summary_each_where(summary, print_one_where, out);
+	if (out->text->len)
+		out_char(out, '.');
+}
+
+uint64_t summary_waited_ns(const struct summary *summary)
+{
+	uint64_t ns = 0;
+
+	for (guint i = 0; i < summary->times->len; i++)
+		ns += g_array_index(summary->times, struct run_time, i).wait_ns;
+	return ns;
+}
+
+void summary_print_waiting(const struct summary *summary, struct out *out)
+{
+	bool is_least = capture_lacks_rows(summary->reader->capture, PROF_TABLE_SWITCH);
+	uint64_t ns = summary_waited_ns(summary);
+	g_autofree char *duration = text_duration(ns);
+
+	if (ns > 0)
+		out_printf(out,
+			   is_least ? _("Waited at least %s in all threads.\n")
+				    : _("Waited %s in all threads.\n"),
+			   duration);
+}

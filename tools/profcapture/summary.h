@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Summary - the sentences with which every answer about CPU time begins, in text and on the page
+ */
+#pragma once
+
+#include "tools/profcapture/run-times.h"
+#include "tools/profcapture/tally.h"
+
+/* What the sentences are about. All is borrowed. */
+struct summary {
+	const struct reader *reader;
+	const struct tally *tally; /* by function, with wants_threads */
+	const struct own_weights *own;
+	const GArray *times; /* struct run_time by thread */
+	bool full_names;
+};
+
+/* A function of the program in which time went, and the function below it in which most of that
+ * ended; callee: NULL if it says nothing more. Valid during the call. */
+struct summary_where {
+	uint32_t function;
+	const char *name, *callee; /* not escaped */
+	double pct, callee_pct;
+};
+void summary_each_where(const struct summary *summary,
+			void (*each)(const struct summary_where *where, void *data), void *data);
+uint64_t summary_waited_ns(const struct summary *summary);
+
+/* "./shop 40000 used 3.02 s of CPU in 3.18 s (0.95 CPUs), 5 threads." */
+void summary_print_cost(const struct summary *summary, struct out *out);
+/* "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %."; nothing if no function has a
+ * share. `out` must be empty. */
+void summary_print_where(const struct summary *summary, struct out *out);
+/* "Waited 11.1 s in all threads."; nothing if nobody waited. */
+void summary_print_waiting(const struct summary *summary, struct out *out);
