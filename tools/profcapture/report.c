@@ -221,8 +221,8 @@ static void print_samples(const struct report *report, struct out *out)
 	say(report, out, &line);
 }
 
-/* Appends " Stacks cut short: 1.1 %." and the like, if the share exceeds one percent. These are shares
- * of samples, not of weight, because each sample was one attempt to explain it. */
+/* Appends " Stacks cut short: 1.1 %." and the like, if the share exceeds one percent. These are
+ * shares of samples, not of weight, because each sample was one attempt to explain it. */
 static void describe_quality(const struct tally *tally, GString *to)
 {
 	uint64_t user = 0;
