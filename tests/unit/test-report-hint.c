@@ -52,17 +52,17 @@ static void write_capture(struct build *build, const struct lacks *lacks)
 	build_finish(build);
 }
 
-static void check(const struct lacks *lacks, enum tally_by by)
+static void check(const struct lacks *lacks, enum profile_by by)
 {
 	struct build build;
 	struct reader reader = { 0 };
-	struct tally tally = { .by = by };
+	struct profile profile = { .by = by };
 	struct report_hint hint;
 	struct out out;
 
 	write_capture(&build, lacks);
-	CHECK(reader_open(&reader, build.path, NULL) && tally_run(&tally, &reader, NULL));
-	hint = report_hint_find(&tally);
+	CHECK(reader_open(&reader, build.path, NULL) && profile_run(&profile, &reader, NULL));
+	hint = report_hint_find(&profile);
 	CHECK_STR(hint.problem, lacks->problem);
 	CHECK_STR(hint.advice, lacks->advice);
 	CHECK_STR(hint.subject, lacks->subject);
@@ -71,7 +71,7 @@ static void check(const struct lacks *lacks, enum tally_by by)
 	printf("# %s", out.text->len ? out.text->str : "-\n");
 	CHECK(lacks->says ? strstr(out.text->str, lacks->says) != NULL : out.text->len == 0);
 	out_done(&out);
-	tally_done(&tally);
+	profile_done(&profile);
 	reader_done(&reader);
 	build_done(&build);
 }
@@ -97,7 +97,7 @@ static void test_names(void)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		check(&all[i], TALLY_FUNCTION);
+		check(&all[i], PROFILE_FUNCTION);
 }
 
 static void test_losses(void)
@@ -119,7 +119,7 @@ static void test_losses(void)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		check(&all[i], TALLY_FUNCTION);
+		check(&all[i], PROFILE_FUNCTION);
 }
 
 /* Several problems: the largest is reported; none if all are small. */
@@ -136,8 +136,8 @@ static void test_largest(void)
 	const struct lacks by_thread = { "/a", "/b", 0, 50, 50, 0, 0, 0, NULL, NULL, NULL, NULL };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		check(&all[i], TALLY_FUNCTION);
-	check(&by_thread, TALLY_THREAD);
+		check(&all[i], PROFILE_FUNCTION);
+	check(&by_thread, PROFILE_THREAD);
 }
 
 int main(void)

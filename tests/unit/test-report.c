@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tally, stacks, functions and run-times on captures whose results can be counted by
+ * Checks of profile, stacks, functions and run-times on captures whose results can be counted by
  * hand.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
 #include "tools/profcapture/function-labels.h"
+#include "tools/profcapture/profile.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/stacks.h"
-#include "tools/profcapture/tally.h"
 
 /* Image 1 has functions a (0x100), b (0x200) and c (0x300) of 0x100 bytes; frame N is at 0xN00. */
 static void begin_epoch(struct build *build)
@@ -56,14 +56,14 @@ static void samples(struct build *build, unsigned count, uint64_t stack_id)
 
 struct answer {
 	struct reader reader;
-	struct tally tally;
+	struct profile profile;
 };
 
 static bool run(struct answer *answer, const struct build *build)
 {
 	GError *error = NULL;
 	bool ok = reader_open(&answer->reader, build->path, &error) &&
-		  tally_run(&answer->tally, &answer->reader, &error);
+		  profile_run(&answer->profile, &answer->reader, &error);
 
 	if (!ok)
 		printf("# %s\n", error->message);
@@ -73,24 +73,24 @@ static bool run(struct answer *answer, const struct build *build)
 
 static void done(struct answer *answer)
 {
-	tally_done(&answer->tally);
+	profile_done(&answer->profile);
 	reader_done(&answer->reader);
 }
 
-static struct tally_count count_in(const struct answer *answer, const GArray *counts,
-				   const char *name)
+static struct profile_count count_in(const struct answer *answer, const GArray *counts,
+				     const char *name)
 {
 	for (guint i = 0; i < counts->len; i++)
-		if (strcmp(functions_at(answer->tally.functions, i)->name, name) == 0)
-			return tally_count_at(counts, i);
-	return (struct tally_count){ 0 };
+		if (strcmp(functions_at(answer->profile.functions, i)->name, name) == 0)
+			return profile_count_at(counts, i);
+	return (struct profile_count){ 0 };
 }
 
-#define CHECK_COUNT(counts, name, want_self, want_total)                         \
-	do {                                                                     \
-		struct tally_count count_ = count_in(&answer, (counts), (name)); \
-		CHECK_INT(count_.self.samples, (want_self));                     \
-		CHECK_INT(count_.total.samples, (want_total));                   \
+#define CHECK_COUNT(counts, name, want_self, want_total)                           \
+	do {                                                                       \
+		struct profile_count count_ = count_in(&answer, (counts), (name)); \
+		CHECK_INT(count_.self.samples, (want_self));                       \
+		CHECK_INT(count_.total.samples, (want_total));                     \
 	} while (0)
 
 static uint64_t sum_of_self(const GArray *counts)
@@ -98,7 +98,7 @@ static uint64_t sum_of_self(const GArray *counts)
 	uint64_t sum = 0;
 
 	for (guint i = 0; i < counts->len; i++)
-		sum += tally_count_at(counts, i).self.samples;
+		sum += profile_count_at(counts, i).self.samples;
 	return sum;
 }
 
@@ -124,13 +124,13 @@ static void test_totals(void)
 	      N(0), N(0), N(0));
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK_INT(answer.tally.all.samples, 8);
-	CHECK_COUNT(answer.tally.counts, "a", 2, 7);
-	CHECK_COUNT(answer.tally.counts, "b", 0, 5);
-	CHECK_COUNT(answer.tally.counts, "c", 6, 6);
-	CHECK_INT(answer.tally.unresolved, 0);
-	CHECK_INT(answer.tally.unwind[UNWIND_COMPLETE], 7);
-	CHECK_INT(answer.tally.unwind[UNWIND_NONE], 1);
+	CHECK_INT(answer.profile.all.samples, 8);
+	CHECK_COUNT(answer.profile.counts, "a", 2, 7);
+	CHECK_COUNT(answer.profile.counts, "b", 0, 5);
+	CHECK_COUNT(answer.profile.counts, "c", 6, 6);
+	CHECK_INT(answer.profile.unresolved, 0);
+	CHECK_INT(answer.profile.unwind[UNWIND_COMPLETE], 7);
+	CHECK_INT(answer.profile.unwind[UNWIND_NONE], 1);
 	done(&answer);
 	build_done(&build);
 }
@@ -151,14 +151,14 @@ static void recursive(struct build *build)
 static void test_recursion(void)
 {
 	struct build build;
-	struct answer answer = { .tally.wants_tree = true };
+	struct answer answer = { .profile.wants_tree = true };
 
 	recursive(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK_COUNT(answer.tally.counts, "a", 1, 4);
-	CHECK_COUNT(answer.tally.counts, "b", 3, 4);
+	CHECK_COUNT(answer.profile.counts, "a", 1, 4);
+	CHECK_COUNT(answer.profile.counts, "b", 3, 4);
 	/* Three that always exist, and one for each of the four. */
-	CHECK_INT(answer.tally.tree.nodes->len, 3 + 4);
+	CHECK_INT(answer.profile.tree.nodes->len, 3 + 4);
 	done(&answer);
 	build_done(&build);
 }
@@ -167,7 +167,7 @@ static void test_recursion(void)
 static void test_timeline(void)
 {
 	struct build build;
-	struct answer answer = { .tally.wants_timeline = true };
+	struct answer answer = { .profile.wants_timeline = true };
 	uint64_t sums[3] = { 0 };
 
 	begin(&build);
@@ -178,13 +178,13 @@ static void test_timeline(void)
 	samples(&build, 24, 0);
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
-	for (guint i = 0; i < answer.tally.timelines->len; i++) {
-		const struct tally_timeline *line =
-			&g_array_index(answer.tally.timelines, struct tally_timeline, i);
-		const char *name = functions_at(answer.tally.functions, i)->name;
+	for (guint i = 0; i < answer.profile.timelines->len; i++) {
+		const struct profile_timeline *line =
+			&g_array_index(answer.profile.timelines, struct profile_timeline, i);
+		const char *name = functions_at(answer.profile.functions, i)->name;
 		bool is_a = strcmp(name, "a") == 0, is_b = strcmp(name, "b") == 0;
 
-		for (unsigned bin = 0; bin < TALLY_BINS; bin++) {
+		for (unsigned bin = 0; bin < PROFILE_BINS; bin++) {
 			sums[is_a ? 0 : is_b ? 1 : 2] += line->self[bin].samples;
 			CHECK(!is_a || line->self[bin].samples == (bin < 10 ? 6u : 0u));
 			CHECK(!is_b ||
@@ -201,16 +201,16 @@ static void test_timeline(void)
 static void test_callers(void)
 {
 	struct build build;
-	struct answer answer = { .tally.focus = "b" };
+	struct answer answer = { .profile.focus = "b" };
 
 	recursive(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK(answer.tally.focus_found);
-	CHECK_INT(answer.tally.focus_entity.count.self.samples, 3);
-	CHECK_INT(answer.tally.focus_entity.count.total.samples, 4);
-	CHECK_COUNT(answer.tally.callers, "a", 3, 4);
-	CHECK_COUNT(answer.tally.callees, "a", 1, 4);
-	CHECK_COUNT(answer.tally.callees, "b", 0, 0);
+	CHECK(answer.profile.focus_found);
+	CHECK_INT(answer.profile.focus_entity.count.self.samples, 3);
+	CHECK_INT(answer.profile.focus_entity.count.total.samples, 4);
+	CHECK_COUNT(answer.profile.callers, "a", 3, 4);
+	CHECK_COUNT(answer.profile.callees, "a", 1, 4);
+	CHECK_COUNT(answer.profile.callees, "b", 0, 0);
 	done(&answer);
 	build_done(&build);
 }
@@ -230,9 +230,9 @@ static void test_return(void)
 	samples(&build, 1, 2);
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK_COUNT(answer.tally.counts, "a", 1, 1);
-	CHECK_COUNT(answer.tally.counts, "x.so+0x0", 1, 1);
-	CHECK_INT(answer.tally.unresolved, 1);
+	CHECK_COUNT(answer.profile.counts, "a", 1, 1);
+	CHECK_COUNT(answer.profile.counts, "x.so+0x0", 1, 1);
+	CHECK_INT(answer.profile.unresolved, 1);
 	done(&answer);
 	build_done(&build);
 }
@@ -262,9 +262,9 @@ static void test_clones(void)
 		samples(&build, 1, i);
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK_COUNT(answer.tally.counts, "a", 2, 2);
-	for (guint i = 0; i < answer.tally.counts->len; i++) {
-		const struct function *function = functions_at(answer.tally.functions, i);
+	CHECK_COUNT(answer.profile.counts, "a", 2, 2);
+	for (guint i = 0; i < answer.profile.counts->len; i++) {
+		const struct function *function = functions_at(answer.profile.functions, i);
 
 		b += strcmp(function->name, "b") == 0;
 		if (strcmp(function->name, "a") == 0)
@@ -279,10 +279,10 @@ static void test_clones(void)
 static void check_label(const struct answer *answer, const struct function_labels *labels,
 			const char *raw_name, const char *name, const char *place)
 {
-	for (guint i = 0; i < answer->tally.functions->all->len; i++) {
+	for (guint i = 0; i < answer->profile.functions->all->len; i++) {
 		g_autofree char *found = NULL, *at = NULL;
 
-		if (strcmp(functions_at(answer->tally.functions, i)->raw_name, raw_name) != 0)
+		if (strcmp(functions_at(answer->profile.functions, i)->raw_name, raw_name) != 0)
 			continue;
 		found = function_labels_name(labels, i);
 		at = function_labels_place(labels, i);
@@ -320,11 +320,12 @@ static void test_labels(void)
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
 	for (unsigned all = 0; all < 2; all++) {
-		struct function_labels *labels = function_labels_new(answer.tally.functions, false);
+		struct function_labels *labels =
+			function_labels_new(answer.profile.functions, false);
 
-		for (guint i = 0; i < answer.tally.functions->all->len; i++)
-			if (all ||
-			    strcmp(functions_at(answer.tally.functions, i)->raw_name, "_Z1fi") == 0)
+		for (guint i = 0; i < answer.profile.functions->all->len; i++)
+			if (all || strcmp(functions_at(answer.profile.functions, i)->raw_name,
+					  "_Z1fi") == 0)
 				function_labels_add(labels, i);
 		check_label(&answer, labels, "_Z1fi", all ? "f(int)" : "f",
 			    all ? "lib/x.so" : "x.so");
@@ -341,8 +342,8 @@ static void test_labels(void)
 
 static void test_sums(void)
 {
-	static const enum tally_by all[] = { TALLY_FUNCTION, TALLY_IMAGE, TALLY_THREAD,
-					     TALLY_PROCESS, TALLY_CGROUP };
+	static const enum profile_by all[] = { PROFILE_FUNCTION, PROFILE_IMAGE, PROFILE_THREAD,
+					       PROFILE_PROCESS, PROFILE_CGROUP };
 	struct build build;
 
 	begin(&build);
@@ -357,16 +358,16 @@ static void test_sums(void)
 	samples(&build, 4, 0);
 	build_finish(&build);
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
-		struct answer answer = { .tally.by = all[i], .tally.wants_tree = i == 0 };
+		struct answer answer = { .profile.by = all[i], .profile.wants_tree = i == 0 };
 
 		REQUIRE(run(&answer, &build));
-		CHECK_INT(answer.tally.all.samples, 20);
-		CHECK_INT(sum_of_self(answer.tally.counts), 20);
+		CHECK_INT(answer.profile.all.samples, 20);
+		CHECK_INT(sum_of_self(answer.profile.counts), 20);
 		if (i == 0) {
-			CHECK_COUNT(answer.tally.counts, NAMES_LOST_TEXT, 12, 12);
-			CHECK_COUNT(answer.tally.counts, "<no stack>", 4, 4);
-			CHECK_COUNT(answer.tally.counts, "a", 4, 8);
-			CHECK_INT(answer.tally.unresolved, 16);
+			CHECK_COUNT(answer.profile.counts, NAMES_LOST_TEXT, 12, 12);
+			CHECK_COUNT(answer.profile.counts, "<no stack>", 4, 4);
+			CHECK_COUNT(answer.profile.counts, "a", 4, 8);
+			CHECK_INT(answer.profile.unresolved, 16);
 		}
 		done(&answer);
 	}
@@ -376,7 +377,7 @@ static void test_sums(void)
 static void test_cyclic_stacks(void)
 {
 	struct build build;
-	struct answer answer = { .tally.wants_tree = true };
+	struct answer answer = { .profile.wants_tree = true };
 
 	begin(&build);
 	stack(&build, 1, 1, 1); /* its own parent */
@@ -392,12 +393,12 @@ static void test_cyclic_stacks(void)
 	samples(&build, 2, 5);
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK_INT(answer.tally.all.samples, 10);
-	CHECK_INT(sum_of_self(answer.tally.counts), 10);
-	CHECK(answer.tally.bad_stacks >= 3);
-	CHECK_COUNT(answer.tally.counts, "a", 4, 4);
-	CHECK_COUNT(answer.tally.counts, "b", 4, 8);
-	CHECK_COUNT(answer.tally.counts, "c", 2, 2);
+	CHECK_INT(answer.profile.all.samples, 10);
+	CHECK_INT(sum_of_self(answer.profile.counts), 10);
+	CHECK(answer.profile.bad_stacks >= 3);
+	CHECK_COUNT(answer.profile.counts, "a", 4, 4);
+	CHECK_COUNT(answer.profile.counts, "b", 4, 8);
+	CHECK_COUNT(answer.profile.counts, "c", 2, 2);
 	done(&answer);
 	build_done(&build);
 }
@@ -406,18 +407,18 @@ static void test_cyclic_stacks(void)
  * must equal that of the whole tree. */
 static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t min)
 {
-	g_autofree uint32_t *twin = g_new0(uint32_t, whole->tally.tree.nodes->len);
+	g_autofree uint32_t *twin = g_new0(uint32_t, whole->profile.tree.nodes->len);
 	guint alike = 0;
 
-	for (guint i = 0; i < whole->tally.tree.nodes->len; i++) {
-		const struct tally_node *want =
-			&g_array_index(whole->tally.tree.nodes, struct tally_node, i);
+	for (guint i = 0; i < whole->profile.tree.nodes->len; i++) {
+		const struct profile_node *want =
+			&g_array_index(whole->profile.tree.nodes, struct profile_node, i);
 
 		if (want->count.total.samples < min)
 			continue;
-		for (guint k = 1; k < pruned->tally.tree.nodes->len; k++) {
-			const struct tally_node *got =
-				&g_array_index(pruned->tally.tree.nodes, struct tally_node, k);
+		for (guint k = 1; k < pruned->profile.tree.nodes->len; k++) {
+			const struct profile_node *got =
+				&g_array_index(pruned->profile.tree.nodes, struct profile_node, k);
 
 			if (got->entity != want->entity || got->parent != twin[want->parent])
 				continue;
@@ -446,8 +447,8 @@ static void epoch_of(struct build *build, unsigned c, unsigned b, unsigned root,
 static void test_pruned(void)
 {
 	struct build build;
-	struct answer whole = { .tally.wants_tree = true };
-	struct answer pruned = { .tally = { .wants_tree = true, .tree.min_share = 0.1 } };
+	struct answer whole = { .profile.wants_tree = true };
+	struct answer pruned = { .profile = { .wants_tree = true, .tree.min_share = 0.1 } };
 
 	begin(&build);
 	epoch_of(&build, 30, 70, 5, 2);
@@ -456,13 +457,13 @@ static void test_pruned(void)
 	epoch_of(&build, 2, 95, 9, 3);
 	build_finish(&build);
 	REQUIRE(run(&whole, &build) && run(&pruned, &build));
-	CHECK_INT(pruned.tally.all.samples, whole.tally.all.samples);
-	CHECK_INT(whole.tally.all.samples, 30 + 70 + 5 + 2 + 95 + 9);
-	CHECK(!whole.tally.tree.cut && pruned.tally.tree.cut);
-	CHECK_INT(whole.tally.tree.nodes->len, 3 + 5);
-	CHECK_INT(pruned.tally.tree.nodes->len, 3 + 3);
+	CHECK_INT(pruned.profile.all.samples, whole.profile.all.samples);
+	CHECK_INT(whole.profile.all.samples, 30 + 70 + 5 + 2 + 95 + 9);
+	CHECK(!whole.profile.tree.cut && pruned.profile.tree.cut);
+	CHECK_INT(whole.profile.tree.nodes->len, 3 + 5);
+	CHECK_INT(pruned.profile.tree.nodes->len, 3 + 3);
 	CHECK_INT(count_alike(&whole, &pruned, 32), 3);
-	CHECK_INT(sum_of_self(pruned.tally.counts), pruned.tally.all.samples);
+	CHECK_INT(sum_of_self(pruned.profile.counts), pruned.profile.all.samples);
 	done(&whole);
 	done(&pruned);
 	build_done(&build);
@@ -471,7 +472,7 @@ static void test_pruned(void)
 static void test_deep_stacks(void)
 {
 	struct build build;
-	struct answer answer = { .tally.wants_tree = true };
+	struct answer answer = { .profile.wants_tree = true };
 	const unsigned depth = 3 * STACKS_MAX_DEPTH;
 
 	begin(&build);
@@ -480,11 +481,11 @@ static void test_deep_stacks(void)
 	samples(&build, 1, depth);
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK_INT(sum_of_self(answer.tally.counts), 1);
-	CHECK_COUNT(answer.tally.counts, "a", 1, 1);
-	CHECK_INT(answer.tally.bad_stacks, 2);
+	CHECK_INT(sum_of_self(answer.profile.counts), 1);
+	CHECK_COUNT(answer.profile.counts, "a", 1, 1);
+	CHECK_INT(answer.profile.bad_stacks, 2);
 	/* The root is beyond the cut. */
-	CHECK_COUNT(answer.tally.counts, "b", 0, 0);
+	CHECK_COUNT(answer.profile.counts, "b", 0, 0);
 	done(&answer);
 	build_done(&build);
 }
@@ -502,8 +503,8 @@ static void test_unknown_values(void)
 	      N(PROF_METHOD_CFI), N(UINT64_MAX), N(0));
 	build_finish(&build);
 	REQUIRE(run(&answer, &build));
-	CHECK_INT(answer.tally.unwind[UNWIND_GUESSED], 2);
-	CHECK_INT(answer.tally.all.samples, 2);
+	CHECK_INT(answer.profile.unwind[UNWIND_GUESSED], 2);
+	CHECK_INT(answer.profile.all.samples, 2);
 	done(&answer);
 	build_done(&build);
 }
@@ -511,8 +512,8 @@ static void test_unknown_values(void)
 static void filtered(struct build *build, struct answer *answer, uint64_t want)
 {
 	REQUIRE(run(answer, build));
-	CHECK_INT(answer->tally.all.samples, want);
-	CHECK_INT(sum_of_self(answer->tally.counts), want);
+	CHECK_INT(answer->profile.all.samples, want);
+	CHECK_INT(sum_of_self(answer->profile.counts), want);
 	done(answer);
 }
 
@@ -544,7 +545,7 @@ static void test_filters(void)
 static void test_run_times(void)
 {
 	struct build build;
-	struct answer answer = { .tally.by = TALLY_THREAD };
+	struct answer answer = { .profile.by = PROFILE_THREAD };
 	const struct run_time *time;
 	GArray *times;
 	uint64_t t = BUILD_START;
@@ -582,12 +583,12 @@ static void test_run_times(void)
 
 static void check_samples(struct build *build, const char *comm, unsigned n)
 {
-	struct answer answer = { .tally.by = TALLY_THREAD };
+	struct answer answer = { .profile.by = PROFILE_THREAD };
 
 	answer.reader.comms = g_ptr_array_new_with_free_func(g_free);
 	g_ptr_array_add(answer.reader.comms, g_strdup(comm));
 	REQUIRE(run(&answer, build));
-	CHECK_INT(answer.tally.all.samples, n);
+	CHECK_INT(answer.profile.all.samples, n);
 	done(&answer);
 }
 
@@ -642,7 +643,7 @@ static void test_run_times_of_ends(void)
 {
 	for (int has_wakeups = 0; has_wakeups < 2; has_wakeups++) {
 		struct build build;
-		struct answer answer = { .tally.by = TALLY_THREAD };
+		struct answer answer = { .profile.by = PROFILE_THREAD };
 		const struct run_time *time;
 		GArray *times;
 		uint64_t t = BUILD_START;
@@ -689,7 +690,7 @@ static void test_boots(void)
 	      N(0));
 	build_finish(&build);
 	REQUIRE(run(&all, &build));
-	CHECK_INT(all.tally.all.samples, 2);
+	CHECK_INT(all.profile.all.samples, 2);
 	CHECK_INT(all.reader.capture->n_segments, 2);
 	CHECK_INT(capture_time(all.reader.capture, 1, BUILD_START + 3), 3);
 	/* build-capture's wall clock of a segment is a constant plus its start. */
@@ -698,7 +699,7 @@ static void test_boots(void)
 	CHECK_INT(capture_clock(all.reader.capture, 1, -5000000000), 0);
 	done(&all);
 	REQUIRE(run(&late, &build));
-	CHECK_INT(late.tally.all.samples, 0);
+	CHECK_INT(late.profile.all.samples, 0);
 	done(&late);
 	build_done(&build);
 }
@@ -714,14 +715,14 @@ static void sample_of(struct build *build, uint64_t stack_id, uint64_t weight, u
 static void check_event(const struct build *build, const char *event, uint64_t samples_wanted,
 			uint64_t a, uint64_t b)
 {
-	struct answer answer = { .reader.event = event, .tally.wants_tree = true };
+	struct answer answer = { .reader.event = event, .profile.wants_tree = true };
 
 	REQUIRE(run(&answer, build));
-	CHECK_INT(answer.tally.all.samples, samples_wanted);
-	CHECK_INT(count_in(&answer, answer.tally.counts, "a").self.weight, a);
-	CHECK_INT(count_in(&answer, answer.tally.counts, "b").self.weight, b);
-	CHECK_INT(answer.tally.all.weight, a + b);
-	CHECK_INT(count_in(&answer, answer.tally.counts, "a").total.weight, a + b);
+	CHECK_INT(answer.profile.all.samples, samples_wanted);
+	CHECK_INT(count_in(&answer, answer.profile.counts, "a").self.weight, a);
+	CHECK_INT(count_in(&answer, answer.profile.counts, "b").self.weight, b);
+	CHECK_INT(answer.profile.all.weight, a + b);
+	CHECK_INT(count_in(&answer, answer.profile.counts, "a").total.weight, a + b);
 	done(&answer);
 }
 
@@ -800,8 +801,8 @@ static const char *line_in(const struct answer *answer, const char *name)
 	static char text[64];
 
 	text[0] = 0;
-	for (guint i = 0; i < answer->tally.functions->all->len; i++) {
-		const struct function *at = functions_at(answer->tally.functions, i);
+	for (guint i = 0; i < answer->profile.functions->all->len; i++) {
+		const struct function *at = functions_at(answer->profile.functions, i);
 
 		if (at->is_line && at->file && strcmp(at->name, name) == 0)
 			snprintf(text, sizeof(text), "%s:%u", at->file, at->line);
@@ -812,24 +813,24 @@ static const char *line_in(const struct answer *answer, const char *name)
 static void test_below_generated_code(void)
 {
 	struct build build;
-	struct answer answer = { .tally.by = TALLY_LINE };
+	struct answer answer = { .profile.by = PROFILE_LINE };
 
 	with_generated_code(&build);
 	REQUIRE(run(&answer, &build));
 	CHECK_STR(line_in(&answer, "made"), "made.js:7");
 	CHECK_STR(line_in(&answer, "inlined"), "b.c:20");
-	CHECK_INT(sum_of_self(answer.tally.counts), 8);
+	CHECK_INT(sum_of_self(answer.profile.counts), 8);
 	done(&answer);
 
-	answer = (struct answer){ .tally.inlined = true };
+	answer = (struct answer){ .profile.inlined = true };
 	REQUIRE(run(&answer, &build));
-	CHECK_COUNT(answer.tally.counts, "a", 0, 8);
-	CHECK_COUNT(answer.tally.counts, "made", 2, 8);
-	CHECK_COUNT(answer.tally.counts, "b", 0, 6);
-	CHECK_COUNT(answer.tally.counts, "inlined", 6, 6);
+	CHECK_COUNT(answer.profile.counts, "a", 0, 8);
+	CHECK_COUNT(answer.profile.counts, "made", 2, 8);
+	CHECK_COUNT(answer.profile.counts, "b", 0, 6);
+	CHECK_COUNT(answer.profile.counts, "inlined", 6, 6);
 	done(&answer);
 
-	answer = (struct answer){ .tally = { .inlined = true, .places = true } };
+	answer = (struct answer){ .profile = { .inlined = true, .places = true } };
 	REQUIRE(run(&answer, &build));
 	CHECK_STR(line_in(&answer, "made"), "made.js:7");
 	CHECK_STR(line_in(&answer, "b"), "b.c:30");

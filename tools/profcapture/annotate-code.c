@@ -18,7 +18,7 @@
 #define MAX_CODE_BYTES (4u << 20)
 #define TIMEOUT_MS 20000
 
-/* First entity of the counts by place; the tally reserves the smaller ones. */
+/* First entity of the counts by place; the profile reserves the smaller ones. */
 #define PLACE_FIRST 2u
 
 /* A frame of the function that was sampled. */
@@ -53,7 +53,7 @@ static struct sampled_frame *frame_at(const struct annotate_code *code, guint in
 /* Returns the end, as far as it is known: a symbol without a length extends to the next one. */
 static uint64_t end_of(const struct annotate_code *code, const struct function *function)
 {
-	const struct symbol_rows *rows = code->tally.functions->symbols;
+	const struct symbol_rows *rows = code->profile.functions->symbols;
 	const struct symbol_row *symbol = symbol_rows_find(rows, function->image, function->offset);
 	uint64_t length = 1, beyond = MAX_CODE_BYTES;
 
@@ -94,9 +94,9 @@ static bool is_place_in(const struct annotate_code *code, const struct function 
 /* Returns whether the function has samples and is of the chosen image. */
 static bool is_choosable(const struct annotate_code *code, uint32_t index)
 {
-	const char *path = functions_image(code->tally.functions, index);
+	const char *path = functions_image(code->profile.functions, index);
 
-	return tally_count_at(code->tally.counts, index).total.samples > 0 &&
+	return profile_count_at(code->profile.counts, index).total.samples > 0 &&
 	       (!code->image || (path && (strcmp(path, code->image) == 0 ||
 					  strcmp(annotate_base_name(path), code->image) == 0)));
 }
@@ -105,8 +105,8 @@ static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
 {
 	const struct annotate_code *code = data;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	struct tally_count x = tally_count_at(code->tally.counts, a);
-	struct tally_count y = tally_count_at(code->tally.counts, b);
+	struct profile_count x = profile_count_at(code->profile.counts, a);
+	struct profile_count y = profile_count_at(code->profile.counts, b);
 	int order = amount_compare(x.self, y.self);
 
 	if (order == 0)
@@ -122,8 +122,8 @@ static GArray *find_called(const struct annotate_code *code, const char *text)
 	GArray *found = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	bool has_own = false;
 
-	for (uint32_t i = FUNCTION_LOST + 1; i < code->tally.functions->all->len; i++) {
-		const struct function *at = functions_at(code->tally.functions, i);
+	for (uint32_t i = FUNCTION_LOST + 1; i < code->profile.functions->all->len; i++) {
+		const struct function *at = functions_at(code->profile.functions, i);
 		enum function_name_match how =
 			!is_choosable(code, i) ? FUNCTION_NAME_DIFFERS
 			: is_place_in(code, at, text)
@@ -147,14 +147,14 @@ static void list_candidates(struct annotate_code *code, GArray *found)
 	g_array_sort_with_data(found, compare_hits, code);
 	for (guint i = 0; i < found->len && i < MAX_CANDIDATES; i++) {
 		uint32_t index = g_array_index(found, uint32_t, i);
-		const struct function *function = functions_at(code->tally.functions, index);
-		const char *path = functions_image(code->tally.functions, index);
+		const struct function *function = functions_at(code->profile.functions, index);
+		const char *path = functions_image(code->profile.functions, index);
 		g_autofree char *name = function_name_simplify(function->name, function->raw_name);
 		g_autoptr(GString) line = g_string_new(NULL);
 		g_autofree char *escaped = NULL;
 
 		g_string_printf(line, "  %10" PRIu64 "  ",
-				tally_count_at(code->tally.counts, index).self.samples);
+				profile_count_at(code->profile.counts, index).self.samples);
 		if (!function->is_inlined && strcmp(function->kind, "unresolved") != 0)
 			g_string_append_printf(line, "%s+0x%" PRIx64 "  ",
 					       path ? annotate_base_name(path) : "-",
@@ -172,8 +172,8 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 	g_autofree char *part = g_utf8_casefold(text, -1);
 	const char *meant;
 
-	for (uint32_t i = FUNCTION_LOST + 1; i < code->tally.functions->all->len; i++) {
-		const char *name = functions_at(code->tally.functions, i)->name;
+	for (uint32_t i = FUNCTION_LOST + 1; i < code->profile.functions->all->len; i++) {
+		const char *name = functions_at(code->profile.functions, i)->name;
 		g_autofree char *folded = g_utf8_casefold(name, -1);
 
 		if (!is_choosable(code, i))
@@ -185,7 +185,7 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 	g_ptr_array_add(names, NULL);
 	meant = cli_suggest(text, (const char *const *)names->pdata);
 	list_candidates(code, similar);
-	if (code->tally.all.samples == 0)
+	if (code->profile.all.samples == 0)
 		g_set_error(
 			error, CLI_ERROR, CLI_USAGE,
 			_("there are no samples in capture '%s', or none that pass the filters"),
@@ -225,7 +225,7 @@ static bool choose_function(struct annotate_code *code, const char *text, GError
 		return false;
 	}
 	code->function = g_array_index(found, uint32_t, 0);
-	code->shown = *functions_at(code->tally.functions, code->function);
+	code->shown = *functions_at(code->profile.functions, code->function);
 	if (!code->shown.is_inlined) {
 		code->start = code->shown.offset;
 		code->end = end_of(code, &code->shown);
@@ -257,7 +257,7 @@ static bool is_called_so(const struct annotate_code *code, const char *name, con
  * of where it is inlined. */
 static void join_inlined(struct annotate_code *code)
 {
-	const struct functions *functions = code->tally.functions;
+	const struct functions *functions = code->profile.functions;
 	const struct function *shown = &code->shown;
 	g_autofree char *plain = function_name_plain(shown->name);
 	guint overloads = 0;
@@ -278,7 +278,7 @@ static void join_inlined(struct annotate_code *code)
 	code->plain = overloads == 1 ? intern(code, plain) : NULL;
 	for (uint32_t i = FUNCTION_LOST + 1; i < functions->all->len; i++) {
 		const struct function *at = functions_at(functions, i);
-		struct tally_count count = tally_count_at(code->tally.counts, i);
+		struct profile_count count = profile_count_at(code->profile.counts, i);
 
 		if (i != code->function &&
 		    (!code->has_inlined || !at->is_inlined || at->image != shown->image ||
@@ -306,7 +306,7 @@ static void add_outer(GArray *frames, const char *name, const char *raw_name, co
 static GArray *frames_at(const struct annotate_code *code, const struct symbols *symbols,
 			 uint64_t offset, guint *ret_shown)
 {
-	const struct symbol_rows *known = code->tally.functions->symbols;
+	const struct symbol_rows *known = code->profile.functions->symbols;
 	const struct line_row *line = symbols ? NULL
 					      : symbol_rows_line(known, code->shown.image, offset);
 	size_t n = symbols ? sorted_upto(symbols->lines, symbols->n_lines, sizeof(*symbols->lines),
@@ -470,7 +470,7 @@ static uint32_t entity_of_frame(struct names_epoch *epoch, size_t row, void *dat
 		g_array_unref(frames_at(code, NULL, frame.offset, &shown));
 		if (shown == UINT_MAX)
 			return NAMES_NONE;
-		frame.container = functions_of_row(code->tally.functions, epoch, row);
+		frame.container = functions_of_row(code->profile.functions, epoch, row);
 		g_array_append_val(code->frames, frame);
 		index = code->frames->len;
 		*number_map_at(&code->known_frames, key) = index;
@@ -479,28 +479,28 @@ static uint32_t entity_of_frame(struct names_epoch *epoch, size_t row, void *dat
 }
 
 /* Counts the entities of the frames. */
-static bool count_entities(struct annotate_code *code, struct tally *ret_tally, GError **error)
+static bool count_entities(struct annotate_code *code, struct profile *ret_profile, GError **error)
 {
-	*ret_tally = (struct tally){ .by = TALLY_IMAGE,
-				     .place_of = entity_of_frame,
-				     .place_data = code };
-	return tally_run(ret_tally, &code->reader, error);
+	*ret_profile = (struct profile){ .by = PROFILE_IMAGE,
+					 .place_of = entity_of_frame,
+					 .place_data = code };
+	return profile_run(ret_profile, &code->reader, error);
 }
 
 static bool count_frames(struct annotate_code *code, GError **error)
 {
-	struct tally tally;
-	bool ok = count_entities(code, &tally, error);
+	struct profile profile;
+	bool ok = count_entities(code, &profile, error);
 
 	for (guint i = 0; ok && i < code->frames->len; i++) {
 		struct sampled_frame *frame = frame_at(code, i);
-		struct tally_count count = tally_count_at(tally.counts, PLACE_FIRST + i);
+		struct profile_count count = profile_count_at(profile.counts, PLACE_FIRST + i);
 
 		frame->total = count.total;
 		frame->self = frame->returns ? (struct amount){ 0 } : count.self;
 		amount_add(&code->self, frame->self);
 	}
-	tally_done(&tally);
+	profile_done(&profile);
 	return ok;
 }
 
@@ -510,7 +510,7 @@ static bool count_totals(struct annotate_code *code, GError **error)
 {
 	bool wants_lines = code->merges_callees || code->wants_total, ok = true;
 	uint64_t sum = 0;
-	struct tally tally;
+	struct profile profile;
 
 	for (guint i = 0; i < code->frames->len; i++) {
 		sum += frame_at(code, i)->total.samples;
@@ -518,10 +518,10 @@ static bool count_totals(struct annotate_code *code, GError **error)
 	}
 	code->has_callee_totals = sum == code->total.samples;
 	if (!code->has_callee_totals) {
-		ok = count_entities(code, &tally, error);
+		ok = count_entities(code, &profile, error);
 		if (ok)
-			code->total = tally_count_at(tally.counts, PLACE_FIRST).total;
-		tally_done(&tally);
+			code->total = profile_count_at(profile.counts, PLACE_FIRST).total;
+		profile_done(&profile);
 	}
 	for (guint i = 0; ok && wants_lines && i < code->frames->len; i++) {
 		struct sampled_frame *frame = frame_at(code, i);
@@ -538,11 +538,11 @@ static bool count_totals(struct annotate_code *code, GError **error)
 	}
 	if (!ok || code->has_callee_totals || !wants_lines)
 		return ok;
-	ok = count_entities(code, &tally, error);
+	ok = count_entities(code, &profile, error);
 	for (guint i = 0; ok && i < code->lines->len; i++)
 		((struct annotate_line *)code->lines->pdata[i])->at.total =
-			tally_count_at(tally.counts, PLACE_FIRST + i).total;
-	tally_done(&tally);
+			profile_count_at(profile.counts, PLACE_FIRST + i).total;
+	profile_done(&profile);
 	return ok;
 }
 
@@ -567,7 +567,7 @@ static gint compare_sites(gconstpointer left, gconstpointer right)
 static void note_site(struct annotate_code *code, GHashTable *known,
 		      const struct sampled_frame *frame)
 {
-	const struct function *container = functions_at(code->tally.functions, frame->container);
+	const struct function *container = functions_at(code->profile.functions, frame->container);
 	guint shown;
 	g_autoptr(GArray) frames = frames_at(code, NULL, frame->offset, &shown);
 	g_autoptr(GString) key = g_string_new(NULL);
@@ -616,7 +616,7 @@ static void find_ranges(struct annotate_code *code)
 		index = number_map_at(&known, frame->container);
 		if (*index == 0) {
 			const struct function *container =
-				functions_at(code->tally.functions, frame->container);
+				functions_at(code->profile.functions, frame->container);
 			const struct code_range range = { .start = container->offset,
 							  .end = end_of(code, container) };
 
@@ -816,13 +816,13 @@ static bool read_generated(struct annotate_code *code, GError **error)
 {
 	const struct names *names = code->reader.capture->names;
 	uint32_t process = names_image_at(names, code->shown.image)->process;
-	struct tally tally = { .by = TALLY_LINE };
-	bool ok = tally_run(&tally, &code->reader, error);
+	struct profile profile = { .by = PROFILE_LINE };
+	bool ok = profile_run(&profile, &code->reader, error);
 
 	code->why_no_code = _("code that a program made is in no file");
-	for (uint32_t i = FUNCTION_LOST + 1; ok && i < tally.functions->all->len; i++) {
-		const struct function *at = functions_at(tally.functions, i);
-		struct tally_count count = tally_count_at(tally.counts, i);
+	for (uint32_t i = FUNCTION_LOST + 1; ok && i < profile.functions->all->len; i++) {
+		const struct function *at = functions_at(profile.functions, i);
+		struct profile_count count = profile_count_at(profile.counts, i);
 		const struct annotate_place place = { .function = at->name,
 						      .file = at->file,
 						      .line = at->line };
@@ -839,7 +839,7 @@ static bool read_generated(struct annotate_code *code, GError **error)
 		amount_add(&line->at.total, count.total);
 		amount_add(&code->self, count.self);
 	}
-	tally_done(&tally);
+	profile_done(&profile);
 	return ok;
 }
 
@@ -881,11 +881,11 @@ bool annotate_code_read(struct annotate_code *code, const char *file, const char
 	if (!code->debug_files)
 		return capture_error(error, -errno, _("cannot open the folder '%s'"),
 				     code->sysroot);
-	code->tally.inlined = code->tally.joins_inlined = true;
+	code->profile.inlined = code->profile.joins_inlined = true;
 	if (!reader_open(&code->reader, file, error))
 		return false;
 	code->merges_callees = code->reader.format == READER_TEXT;
-	if (!tally_run(&code->tally, &code->reader, error) ||
+	if (!profile_run(&code->profile, &code->reader, error) ||
 	    !choose_function(code, function, error))
 		return false;
 	join_inlined(code);
@@ -915,7 +915,7 @@ void annotate_code_done(struct annotate_code *code)
 	if (code->debug_folders)
 		g_ptr_array_unref(code->debug_folders);
 	symbols_free(code->symbols);
-	tally_done(&code->tally);
+	profile_done(&code->profile);
 	reader_done(&code->reader);
 	debug_files_free(code->debug_files);
 }

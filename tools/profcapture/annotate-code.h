@@ -18,7 +18,7 @@
 #pragma once
 
 #include "tools/common/number-map.h"
-#include "tools/profcapture/tally.h"
+#include "tools/profcapture/profile.h"
 #include "tools/symbols/symbols.h"
 
 /* A place in the source, which the first four fields identify, and its samples. */
@@ -60,8 +60,8 @@ struct annotate_code {
 	bool wants_total; /* of lines */
 	/* which function */
 	struct debug_files *debug_files;
-	struct tally tally; /* by function */
-	uint32_t function;  /* index in the tally */
+	struct profile profile; /* by function */
+	uint32_t function;      /* index in the profile */
 	struct function shown;
 	uint64_t start, end; /* of its own code; equal if it is only inlined */
 	GString *candidates; /* escaped lines of text, if the function is ambiguous; or NULL */

@@ -254,20 +254,20 @@ static void write_head(struct annotate *annotate)
 	const struct annotate_code *code = &annotate->code;
 	struct json *json = &annotate->json;
 
-	json_string(json, "event", tally_event_name(&code->tally));
-	json_string(json, "unit", tally_unit(&code->tally));
-	json_uint(json, "samples", code->tally.all.samples);
-	json_uint(json, "weight", code->tally.all.weight);
+	json_string(json, "event", profile_event_name(&code->profile));
+	json_string(json, "unit", profile_unit(&code->profile));
+	json_uint(json, "samples", code->profile.all.samples);
+	json_uint(json, "weight", code->profile.all.weight);
 	json_begin_object(json, "function");
-	functions_write(code->tally.functions, code->function, json);
+	functions_write(code->profile.functions, code->function, json);
 	if (code->end > code->start)
 		json_uint(json, "length", code->end - code->start);
 	else
 		json_null(json, "length");
 	json_uint(json, "self", code->self.samples);
 	json_uint(json, "total", code->total.samples);
-	json_double(json, "self_pct", amount_percent(code->self, code->tally.all));
-	json_double(json, "total_pct", amount_percent(code->total, code->tally.all));
+	json_double(json, "self_pct", amount_percent(code->self, code->profile.all));
+	json_double(json, "total_pct", amount_percent(code->total, code->profile.all));
 	json_uint(json, "self_weight", code->self.weight);
 	json_uint(json, "total_weight", code->total.weight);
 	json_uint(json, "own_self", code->own_self.samples);
@@ -343,7 +343,7 @@ static void say(const struct annotate *annotate, struct out *out, const char *fo
 static char *percent_text(const struct annotate *annotate, struct amount part, struct amount whole)
 {
 	return text_percent(amount_percent(part, whole),
-			    annotate->code.tally.all.samples >= MIN_FINE_SAMPLES);
+			    annotate->code.profile.all.samples >= MIN_FINE_SAMPLES);
 }
 
 /* "shop::kernel<double> at shop.cpp:26" */
@@ -351,7 +351,7 @@ static char *describe_function(const struct annotate *annotate)
 {
 	const struct annotate_code *code = &annotate->code;
 	g_autofree char *name = function_name_for_people(code->shown.name, code->shown.raw_name);
-	const char *path = functions_image(code->tally.functions, code->function);
+	const char *path = functions_image(code->profile.functions, code->function);
 	const char *file = code->shown.line ? code->shown.file : NULL;
 	uint32_t first = file ? code->shown.line : UINT32_MAX;
 	const struct annotate_place *hottest = NULL;
@@ -381,13 +381,13 @@ static char *describe_function(const struct annotate *annotate)
 static void print_verdict(const struct annotate *annotate, struct out *out)
 {
 	const struct annotate_code *code = &annotate->code;
-	const struct tally *tally = &code->tally;
+	const struct profile *profile = &code->profile;
 	g_autofree char *function = describe_function(annotate);
-	g_autofree char *self = percent_text(annotate, code->own_self, tally->all);
-	g_autofree char *total = percent_text(annotate, code->total, tally->all);
-	g_autofree char *of = strcmp(tally_unit(tally), "ns") == 0
+	g_autofree char *self = percent_text(annotate, code->own_self, profile->all);
+	g_autofree char *total = percent_text(annotate, code->total, profile->all);
+	g_autofree char *of = strcmp(profile_unit(profile), "ns") == 0
 				      ? g_strdup(_("the CPU time"))
-				      : g_strdup_printf(_("all %s"), tally_event_name(tally));
+				      : g_strdup_printf(_("all %s"), profile_event_name(profile));
 
 	reader_style(&code->reader, out, READER_BOLD);
 	say(annotate, out, _("%s has %s %% of %s itself, %s %% with what it calls."), function,
@@ -456,17 +456,17 @@ static void print_head(struct annotate *annotate, struct out *out, bool has_line
 {
 	const struct annotate_code *code = &annotate->code;
 	const struct reader *reader = &code->reader;
-	g_autofree char *event = text_escape(tally_event_name(&code->tally));
+	g_autofree char *event = text_escape(profile_event_name(&code->profile));
 
 	print_verdict(annotate, out);
 	print_sites(annotate, out);
 	if (code->self.samples == 0)
 		say(annotate, out, _("No sample hit its own code, only what it calls."));
 	/* The event, if it is not obvious. */
-	if (tally_is_weighted(&code->tally) || reader->capture->sampled->all->len > 1) {
+	if (profile_is_weighted(&code->profile) || reader->capture->sampled->all->len > 1) {
 		out_printf(out, _("Samples of %s"), event);
-		tally_print_sum(&code->tally, out);
-		tally_print_other_events(&code->tally, out);
+		profile_print_sum(&code->profile, out);
+		profile_print_other_events(&code->profile, out);
 		out_text(out, ".\n");
 	}
 	if (code->why_no_code && annotate->by != ANNOTATE_BY_LINE)
@@ -620,21 +620,22 @@ static bool is_hot(const void *data, size_t row)
 /* Adds the columns that lines and instructions have in common. */
 static void add_columns(struct listing *listing)
 {
-	const struct tally *tally = &listing->annotate->code.tally;
+	const struct profile *profile = &listing->annotate->code.profile;
 	struct table *table = &listing->table;
 
 	table->rows = listing->rows->len;
 	table->data = listing;
 	table->is_bold = is_hot;
-	table->is_coarse = tally->all.samples < MIN_FINE_SAMPLES;
+	table->is_coarse = profile->all.samples < MIN_FINE_SAMPLES;
 	table_add_column(table, SELF_PCT, COLUMN_PERCENT, _("self %"));
 	if (table->get == get_text_cell)
 		table_add_column(table, TOTAL_PCT, COLUMN_PERCENT, _("total %"));
 	table_add_column(table, SELF, COLUMN_COUNT, _("samples"));
-	if (tally_is_weighted(tally))
+	if (profile_is_weighted(profile))
 		table_add_column(table, WEIGHT, COLUMN_COUNT,
-				 strcmp(tally_unit(tally), "ns") == 0 ? "ns"
-								      : tally_event_name(tally));
+				 strcmp(profile_unit(profile), "ns") == 0
+					 ? "ns"
+					 : profile_event_name(profile));
 }
 
 /* Prints the table and frees its rows. */

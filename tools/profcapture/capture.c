@@ -3,7 +3,7 @@
  * Invariants: (1) losses are reported before anything else           [test_readers: loss first]
  *             (2) a capture without any readable data is an error
  *                 [test_readers: test_a_lost_dictionary]
- * Reads no samples (sampled-events.c, tally.c), nor names beyond those of the losses (names.c).
+ * Reads no samples (sampled-events.c, profile.c), nor names beyond those of the losses (names.c).
  */
 #include "config.h"
 

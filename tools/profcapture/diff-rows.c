@@ -78,9 +78,9 @@ static unsigned count_event(struct diff_run *run, uint32_t key, int64_t time_ns,
 	return block;
 }
 
-static const struct tally_node *node_at(const struct diff_run *run, uint32_t node)
+static const struct profile_node *node_at(const struct diff_run *run, uint32_t node)
 {
-	return &((const struct tally_node *)(void *)run->tally.tree.nodes->data)[node];
+	return &((const struct profile_node *)(void *)run->profile.tree.nodes->data)[node];
 }
 
 static uint32_t key_of(const struct diff_run *run, uint32_t node)
@@ -118,7 +118,7 @@ static bool is_for_interrupts(const char *name)
 static bool read_samples(struct diff_run *run, const char *file, GError **error)
 {
 	const struct diff *diff = run->diff;
-	struct tally *tally = &run->tally;
+	struct profile *profile = &run->profile;
 	g_autofree bool *is_interrupt = NULL;
 	guint kept = 0;
 
@@ -128,18 +128,18 @@ static bool read_samples(struct diff_run *run, const char *file, GError **error)
 	if (!frame_filters_open(&run->filters, error))
 		return false;
 	if (frame_filters_any(&run->filters))
-		tally->filters = &run->filters;
-	tally->mode = diff->mode;
-	tally->inlined = diff->inlined;
-	tally->wants_tree = tally->wants_samples = true;
-	if (!tally_run(tally, run->reader, error))
+		profile->filters = &run->filters;
+	profile->mode = diff->mode;
+	profile->inlined = diff->inlined;
+	profile->wants_tree = profile->wants_samples = true;
+	if (!profile_run(profile, run->reader, error))
 		return false;
-	run->functions = tally->functions;
+	run->functions = profile->functions;
 	set_range(run);
-	is_interrupt = g_new0(bool, tally->tree.nodes->len);
+	is_interrupt = g_new0(bool, profile->tree.nodes->len);
 	/* A node comes after its parent. */
-	for (uint32_t i = 1; diff->mode != TALLY_KERNEL && i < tally->tree.nodes->len; i++) {
-		const struct tally_node *node = node_at(run, i);
+	for (uint32_t i = 1; diff->mode != PROFILE_KERNEL && i < profile->tree.nodes->len; i++) {
+		const struct profile_node *node = node_at(run, i);
 		const struct function *function = functions_at(run->functions, node->entity);
 
 		is_interrupt[i] = is_interrupt[node->parent] ||
@@ -147,17 +147,17 @@ static bool read_samples(struct diff_run *run, const char *file, GError **error)
 				   is_for_interrupts(function->name));
 		run->interrupts += is_interrupt[i] ? (double)node->count.self.weight : 0;
 	}
-	for (guint i = 0; i < tally->each->len; i++) {
-		const struct tally_sample *sample =
-			&g_array_index(tally->each, struct tally_sample, i);
+	for (guint i = 0; i < profile->each->len; i++) {
+		const struct profile_sample *sample =
+			&g_array_index(profile->each, struct profile_sample, i);
 
 		if (is_interrupt[sample->node])
 			continue;
 		count_event(run, key_of(run, sample->node), sample->time_ns,
 			    (double)sample->weight);
-		g_array_index(tally->each, struct tally_sample, kept++) = *sample;
+		g_array_index(profile->each, struct profile_sample, kept++) = *sample;
 	}
-	g_array_set_size(tally->each, kept);
+	g_array_set_size(profile->each, kept);
 	return true;
 }
 
@@ -282,7 +282,7 @@ static void run_free(gpointer data)
 	g_array_unref(run->buckets);
 	g_array_unref(run->rows);
 	g_hash_table_unref(run->builds);
-	tally_done(&run->tally);
+	profile_done(&run->profile);
 	frame_filters_done(&run->filters);
 	memory_done(&run->memory);
 	reader_done(&run->samples);
@@ -368,13 +368,13 @@ static void note_free(gpointer note)
 }
 
 /* Returns whether any file has symbols. The kernel's are known without symbolizing. */
-static bool is_symbolized(const struct tally *tally)
+static bool is_symbolized(const struct profile *profile)
 {
-	const struct names *names = tally->functions->names;
+	const struct names *names = profile->functions->names;
 
 	for (uint32_t i = NAMES_LOST + 1; i < names->images->len; i++)
 		if (names_image_at(names, i)->kind == PROF_IMAGE_FILE &&
-		    symbol_rows_any(tally->functions->symbols, i))
+		    symbol_rows_any(profile->functions->symbols, i))
 			return true;
 	return false;
 }
@@ -407,8 +407,8 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 		/* A filter that nothing passes is not too little data. */
 		diff->is_few |= events > 0 || !is_samples || capture_samples(capture) == 0;
 	}
-	if (is_samples && !is_symbolized(&run->tally) &&
-	    (double)run->tally.unresolved > MOST_UNNAMED * (double)run->tally.all.samples) {
+	if (is_samples && !is_symbolized(&run->profile) &&
+	    (double)run->profile.unresolved > MOST_UNNAMED * (double)run->profile.all.samples) {
 		note(diff, "unnamed", true,
 		     _("most samples of %s have no name. 'profcapture symbolize %s' adds those that this machine has."),
 		     capture->file, capture->file);
@@ -419,19 +419,19 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 static void note_all(struct diff *diff)
 {
 	const struct diff_run *first = diff_run_at(diff, 0);
-	bool is_same_period = first->tally.period_ns != 0,
+	bool is_same_period = first->profile.period_ns != 0,
 	     is_samples = diff->measure == DIFF_SAMPLES;
-	const char *event = is_samples ? tally_event_name(&first->tally) : NULL;
+	const char *event = is_samples ? profile_event_name(&first->profile) : NULL;
 	uint64_t least = UINT64_MAX, most = 0;
 
 	diff->has_events = true;
 	for (guint i = 0; i < diff->runs->len; i++) {
 		const struct diff_run *run = diff_run_at(diff, i);
-		const char *other = is_samples ? tally_event_name(&run->tally) : NULL;
+		const char *other = is_samples ? profile_event_name(&run->profile) : NULL;
 
 		least = MIN_OF(least, (uint64_t)(run->to_ns - run->from_ns));
 		most = MAX_OF(most, (uint64_t)(run->to_ns - run->from_ns));
-		is_same_period &= run->tally.period_ns == first->tally.period_ns;
+		is_same_period &= run->profile.period_ns == first->profile.period_ns;
 		if (!is_samples && run->memory.sampled_bytes != first->memory.sampled_bytes)
 			note(diff, "sampling", false,
 			     _("allocations were sampled differently: one every %.0f and %.0f bytes (0: all)"),
@@ -674,9 +674,9 @@ static double *blocks_of_key(const struct diff_run *run, uint32_t key)
 /* Adds the self counts of each block. */
 static void fill_blocks(struct diff *diff, const struct diff_run *run)
 {
-	for (guint i = 0; diff->measure == DIFF_SAMPLES && i < run->tally.each->len; i++) {
-		const struct tally_sample *sample =
-			&g_array_index(run->tally.each, struct tally_sample, i);
+	for (guint i = 0; diff->measure == DIFF_SAMPLES && i < run->profile.each->len; i++) {
+		const struct profile_sample *sample =
+			&g_array_index(run->profile.each, struct profile_sample, i);
 		double *blocks = blocks_of_key(run, key_of(run, sample->node));
 
 		if (blocks)
@@ -877,9 +877,9 @@ static void choose_unit(struct diff *diff)
 	bool is_time;
 
 	if (diff->measure == DIFF_SAMPLES) {
-		unit = tally_unit(&diff_run_at(diff, 0)->tally);
+		unit = profile_unit(&diff_run_at(diff, 0)->profile);
 		for (guint i = 1; i < diff->runs->len; i++)
-			if (strcmp(tally_unit(&diff_run_at(diff, i)->tally), unit) != 0)
+			if (strcmp(profile_unit(&diff_run_at(diff, i)->profile), unit) != 0)
 				unit = "samples";
 	}
 	is_time = strcmp(unit, "ns") == 0;

@@ -54,7 +54,7 @@ static const struct cli_option options[] = {
 	{ "inline", 0, CLI_FLAG, offsetof(struct diff_verb, wants_inline), NULL,
 	  N_("Count inlined functions as functions (default)") },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct diff_verb, diff.mode), N_("MODE"),
-	  N_("Use only samples taken in this mode (default: any)"), tally_modes },
+	  N_("Use only samples taken in this mode (default: any)"), profile_modes },
 	{ "memory", 0, CLI_OPTIONAL, offsetof(struct diff_verb, memory), "[=bytes|calls|peak]",
 	  N_("Compare allocations: bytes, calls, or the bytes live at the peak (default: bytes)"),
 	  memory_measures },
@@ -107,7 +107,7 @@ static int check_options(struct diff_verb *verb)
 	if (!memory_measures[i])
 		return cli_unknown_value("--memory", verb->memory, memory_measures);
 	diff->measure = (enum diff_measure)(DIFF_BYTES + i);
-	if (verb->wants_inline || verb->no_inline || diff->mode != TALLY_ANY_MODE ||
+	if (verb->wants_inline || verb->no_inline || diff->mode != PROFILE_ANY_MODE ||
 	    frame_filters_any(&diff->filters) || diff->options.cpus)
 		return cli_usage_error(
 			_("--inline, --mode, --cpu and filters of frames do not go with --memory"));
@@ -418,7 +418,7 @@ static void write_head(const struct diff *diff, struct json *json)
 	json_string(json, "metric", metrics[diff->measure]);
 	json_string(json, "unit", diff->unit);
 	if (diff->measure == DIFF_SAMPLES)
-		json_string(json, "event", tally_event_name(&diff_run_at(diff, 0)->tally));
+		json_string(json, "event", profile_event_name(&diff_run_at(diff, 0)->profile));
 	json_begin_array(json, "captures");
 	for (guint i = 0; i < diff->runs->len; i++)
 		capture_write_json(diff_run_at(diff, i)->reader->capture, json, NULL);
@@ -557,7 +557,7 @@ static char *side_text(const struct diff_verb *verb, unsigned side)
 	g_autofree char *other = command_text(diff_first(diff, !side));
 	g_autofree char *value = NULL, *event = NULL, *more = NULL;
 	bool is_samples = diff->measure == DIFF_SAMPLES;
-	bool is_time = is_samples && strcmp(tally_unit(&first->tally), "ns") == 0;
+	bool is_time = is_samples && strcmp(profile_unit(&first->profile), "ns") == 0;
 	const char *unit = is_time ? "ns" : is_samples ? "" : diff->total_unit;
 	double total = 0, interrupts = 0;
 	GString *text = g_string_new(side == DIFF_A ? "A: " : "B: ");
@@ -573,7 +573,7 @@ static char *side_text(const struct diff_verb *verb, unsigned side)
 	value = value_text(unit, total, "");
 	g_string_append_printf(text, "%s, %s",
 			       *command && strcmp(command, other) != 0 ? command : file, value);
-	event = is_samples ? text_escape(tally_event_name(&first->tally)) : NULL;
+	event = is_samples ? text_escape(profile_event_name(&first->profile)) : NULL;
 	if (is_samples && !is_time)
 		g_string_append_printf(text, _(" events of %s"), event);
 	else
@@ -605,7 +605,7 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 		print_verdict(verb, out, reader->columns);
 	out_printf(out, text_width(a) + 3 + text_width(b) <= columns ? "%s   %s" : "%s\n%s", a, b);
 	if (diff->measure == DIFF_SAMPLES)
-		tally_print_other_events(&diff_run_at(diff, 0)->tally, out);
+		profile_print_other_events(&diff_run_at(diff, 0)->profile, out);
 	out_char(out, '\n');
 	reader_style(reader, out, READER_WARNING);
 	for (guint i = 0; i < diff->notes->len; i++) {

@@ -14,7 +14,7 @@
 
 #include "tools/profcapture/block-noise.h"
 #include "tools/profcapture/memory.h"
-#include "tools/profcapture/tally.h"
+#include "tools/profcapture/profile.h"
 
 enum { DIFF_A, DIFF_B, DIFF_SIDES };
 enum diff_norm { DIFF_BY_SAMPLES, DIFF_BY_TIME, DIFF_BY_RUN, DIFF_BY_MARK };
@@ -50,7 +50,7 @@ struct diff_run {
 	unsigned side;
 	struct reader *reader; /* of samples or of `memory` */
 	struct reader samples;
-	struct tally tally;
+	struct profile profile;
 	struct memory memory;
 	struct frame_filters filters;
 	const struct functions *functions;

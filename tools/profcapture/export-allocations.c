@@ -193,8 +193,8 @@ static void settle(struct reading *reading)
 	for (uint32_t i = 1; i < n; i++) {
 		const struct memory_node *node = memory_node_at(&reading->tree, i);
 
-		nodes[i] = tally_tree_get(&reading->export->tally.tree, nodes[node->parent],
-					  node->function);
+		nodes[i] = profile_tree_get(&reading->export->profile.tree, nodes[node->parent],
+					    node->function);
 	}
 	for (guint i = 0; i < allocations->sums->len; i++) {
 		struct allocation_sum *sum =
@@ -266,7 +266,7 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 	if (wants_events)
 		allocations->events = g_array_new(FALSE, FALSE, sizeof(struct allocation_event));
 	number_map_init(&reading.sum_of);
-	memory_tree_init_with(&reading.tree, &export->reader, export->tally.functions);
+	memory_tree_init_with(&reading.tree, &export->reader, export->profile.functions);
 	ok = memory_heaps_init(&reading.heaps, &reading.tree, error) &&
 	     memory_replay_run(&replay, error);
 	if (ok && reading.lives)

@@ -215,19 +215,20 @@ static const char no_locations[] = TEXT({ "source": [], "line": [], "column": []
 static void write_meta(struct firefox *firefox)
 {
 	const struct capture *capture = firefox->export->reader.capture;
-	const struct tally *tally = &firefox->export->tally;
+	const struct profile *profile = &firefox->export->profile;
 	struct json *json = &firefox->json;
 	g_autofree char *title = export_title(firefox->export);
 	/* The format has no unit for events. */
-	g_autofree char *counted = g_strdup_printf("%s, %s", tally_event_name(tally), title);
+	g_autofree char *counted = g_strdup_printf("%s, %s", profile_event_name(profile), title);
 
 	json_begin_object(json, "meta");
 	json_uint(json, "version", 27);
 	json_uint(json, "preprocessedProfileVersion", FORMAT_VERSION);
 	json_string(json, "product",
-		    tally_is_weighted(tally) && !export_is_time(firefox->export) ? counted : title);
+		    profile_is_weighted(profile) && !export_is_time(firefox->export) ? counted
+										     : title);
 	json_string(json, "importedFrom", "profcapture " PROF_VERSION);
-	write_ms(json, "interval", tally->period_ns ? (int64_t)tally->period_ns : 1000000);
+	write_ms(json, "interval", profile->period_ns ? (int64_t)profile->period_ns : 1000000);
 	write_ms(json, "startTime", capture->n_segments ? capture->segments[0].wall_ns : 0);
 	json_uint(json, "processType", 0);
 	json_uint(json, "stackwalk", 1);
@@ -271,7 +272,7 @@ static void write_samples(struct firefox *firefox, uint32_t thread)
 	if (export_is_time(firefox->export))
 		write_columns(firefox, &columns);
 	columns.members = weight;
-	if (tally_is_weighted(&firefox->export->tally))
+	if (profile_is_weighted(&firefox->export->profile))
 		write_columns(firefox, &columns);
 	else
 		json_null(json, "weight");
@@ -558,8 +559,8 @@ static const struct names_image *image_at(const struct firefox *firefox, size_t 
 /* Row i is node i + 1. A parent comes before its children. */
 static struct cell get_stack(struct firefox *firefox, size_t row, enum field field)
 {
-	const struct tally_node *node =
-		&g_array_index(firefox->export->tally.tree.nodes, struct tally_node, row + 1);
+	const struct profile_node *node =
+		&g_array_index(firefox->export->profile.tree.nodes, struct profile_node, row + 1);
 
 	return cell_uint(field == FRAME ? node->entity : node->parent ? row + 1 - node->parent : 0);
 }
@@ -567,7 +568,7 @@ static struct cell get_stack(struct firefox *firefox, size_t row, enum field fie
 static struct cell get_frame(struct firefox *firefox, size_t row, enum field field)
 {
 	const struct export *export = firefox->export;
-	const struct function *frame = functions_at(export->tally.functions, (uint32_t)row);
+	const struct function *frame = functions_at(export->profile.functions, (uint32_t)row);
 	bool has_image = frame->image > NAMES_LOST;
 
 	switch (field) {
@@ -593,7 +594,7 @@ static struct cell get_frame(struct firefox *firefox, size_t row, enum field fie
 static struct cell get_function(struct firefox *firefox, size_t row, enum field field)
 {
 	uint32_t index = listed(&firefox->functions, row);
-	const struct function *function = functions_at(firefox->export->tally.functions, index);
+	const struct function *function = functions_at(firefox->export->profile.functions, index);
 	const char *file = firefox->export->files[index];
 
 	switch (field) {
@@ -682,7 +683,7 @@ static void write_shared(struct firefox *firefox)
 	static const struct table_member resources[] = {
 		{ "lib", ROW }, { "name", NAME }, { "host", NOTHING }, { "type", ONE }, { NULL }
 	};
-	const struct tally *tally = &firefox->export->tally;
+	const struct profile *profile = &firefox->export->profile;
 	struct json *json = &firefox->json;
 
 	/* Their strings come before those of the tables. */
@@ -694,9 +695,11 @@ static void write_shared(struct firefox *firefox)
 	}
 	json_begin_object(json, "shared");
 	write_table(firefox, "stackTable",
-		    &(struct columns){ tally->tree.nodes->len - 1, get_stack, .members = stacks });
+		    &(struct columns){ profile->tree.nodes->len - 1, get_stack,
+				       .members = stacks });
 	write_table(firefox, "frameTable",
-		    &(struct columns){ tally->functions->all->len, get_frame, .members = frames });
+		    &(struct columns){ profile->functions->all->len, get_frame,
+				       .members = frames });
 	write_table(firefox, "funcTable",
 		    &(struct columns){ firefox->functions.all->len, get_function,
 				       .members = functions });
@@ -718,7 +721,7 @@ static void write_shared(struct firefox *firefox)
 
 static void write_profile(struct firefox *firefox)
 {
-	const struct functions *functions = firefox->export->tally.functions;
+	const struct functions *functions = firefox->export->profile.functions;
 	struct json *json = &firefox->json;
 
 	list_threads(firefox);

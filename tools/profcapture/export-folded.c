@@ -36,7 +36,7 @@ static GHashTable *collapse(const struct export *export)
 		export_path(export, stack->node, path);
 		for (guint k = 0; k < path->len; k++) {
 			g_string_append_c(line, ';');
-			append_name(line, functions_at(export->tally.functions,
+			append_name(line, functions_at(export->profile.functions,
 						       g_array_index(path, uint32_t, k))
 						  ->name);
 		}

@@ -139,10 +139,10 @@ static void merge_samples(struct html *html)
 
 static void add_samples(struct html *html)
 {
-	const GArray *each = html->export->tally.each;
+	const GArray *each = html->export->profile.each;
 
 	for (guint i = 0; i < each->len; i++) {
-		const struct tally_sample *at = &g_array_index(each, struct tally_sample, i);
+		const struct profile_sample *at = &g_array_index(each, struct profile_sample, i);
 		struct page_sample sample = {
 			.time = (uint32_t)((uint64_t)MAX_OF(at->time_ns, INT64_C(0)) /
 					   html->sample_unit),
@@ -196,14 +196,14 @@ static uint64_t stack_parent(const void *data, size_t row)
 {
 	const struct html *html = data;
 
-	return g_array_index(html->export->tally.tree.nodes, struct tally_node, row).parent;
+	return g_array_index(html->export->profile.tree.nodes, struct profile_node, row).parent;
 }
 
 static uint64_t stack_function(const void *data, size_t row)
 {
 	const struct html *html = data;
 	uint32_t function =
-		g_array_index(html->export->tally.tree.nodes, struct tally_node, row).entity;
+		g_array_index(html->export->profile.tree.nodes, struct profile_node, row).entity;
 
 	/* the root has none */
 	return row ? GPOINTER_TO_UINT(
@@ -214,7 +214,7 @@ static uint64_t stack_function(const void *data, size_t row)
 
 static void write_stacks(struct html *html)
 {
-	const GArray *nodes = html->export->tally.tree.nodes;
+	const GArray *nodes = html->export->profile.tree.nodes;
 	const struct report_column columns[] = {
 		{ "stacks.parent", stack_parent, html, nodes->len, false, 0 },
 		{ "stacks.function", stack_function, html, nodes->len, false, 0 },
@@ -222,14 +222,14 @@ static void write_stacks(struct html *html)
 
 	for (guint i = 1; i < nodes->len; i++)
 		(void)index_in(html->functions, html->function_list,
-			       g_array_index(nodes, struct tally_node, i).entity);
+			       g_array_index(nodes, struct profile_node, i).entity);
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
 		report_page_add(&html->page, &columns[i]);
 }
 
 static void write_functions(struct html *html)
 {
-	const struct functions *functions = html->export->tally.functions;
+	const struct functions *functions = html->export->profile.functions;
 	struct function_labels *labels = function_labels_new(functions, false);
 	const uint32_t *list = (const uint32_t *)(void *)html->function_list->data;
 
@@ -825,18 +825,18 @@ static void write_capture(struct html *html)
 		{ "cpus", N_("CPUs") },       { "call_graph", N_("Stacks") },
 		{ "options", N_("Options") }, { "version", N_("Recorded by profd") },
 	};
-	const struct tally *tally = &html->export->tally;
+	const struct profile *profile = &html->export->profile;
 	const struct capture *capture = html->export->reader.capture;
 	g_autofree char *title = export_title(html->export);
 	g_autofree char *word = capture_shell_word(capture->file);
 	g_autofree char *duration =
 		text_duration((uint64_t)MAX_OF(capture->duration_ns, INT64_C(0)));
-	g_autofree char *count = text_count(tally->all.samples);
+	g_autofree char *count = text_count(profile->all.samples);
 	const char *host = capture_metadata(capture, "host"),
 		   *cpus = capture_metadata(capture, "cpus");
 	g_autofree char *summary = g_strdup_printf(_("%s%s%s · %s samples of %s"), duration,
 						   host ? _(" on ") : "", host ? host : "", count,
-						   tally_event_name(tally));
+						   profile_event_name(profile));
 
 	json_begin_object(&html->json, "capture");
 	json_string(&html->json, "title",
@@ -848,7 +848,7 @@ static void write_capture(struct html *html)
 	json_bool(&html->json, "is_time", export_is_time(html->export));
 	json_bool(&html->json, "is_system", capture_is_system(capture));
 	json_uint(&html->json, "sample_weight",
-		  tally->all.samples ? tally->all.weight / tally->all.samples : 0);
+		  profile->all.samples ? profile->all.weight / profile->all.samples : 0);
 	write_losses(html);
 	json_begin_array(&html->json, "facts");
 	for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
@@ -944,14 +944,14 @@ static bool write_verdict(struct html *html)
 {
 	struct export *export = html->export;
 	g_autoptr(GArray) times = run_times_read(&export->reader, html->error);
-	struct summary summary = { &export->reader, &export->tally, &export->own, times, false };
+	struct summary summary = { &export->reader, &export->profile, &export->own, times, false };
 	struct out text;
 
 	if (!times)
 		return false;
 	json_begin_array(&html->json, "verdict");
-	if (export_is_time(export) && export->tally.all.weight > 0 && !export->tally.filters) {
-		g_autofree char *figure = text_duration(export->tally.all.weight);
+	if (export_is_time(export) && export->profile.all.weight > 0 && !export->profile.filters) {
+		g_autofree char *figure = text_duration(export->profile.all.weight);
 		g_autofree char *waited = text_duration(summary_waited_ns(&summary));
 
 		out_init(&text, -1);

@@ -14,18 +14,18 @@
 
 /* Field numbers, by message. */
 enum {
-	PROFILE_SAMPLE_TYPE = 1,
-	PROFILE_SAMPLE,
-	PROFILE_MAPPING,
-	PROFILE_LOCATION,
-	PROFILE_FUNCTION,
-	PROFILE_STRING,
-	PROFILE_TIME = 9,
-	PROFILE_DURATION,
-	PROFILE_PERIOD_TYPE,
-	PROFILE_PERIOD,
-	PROFILE_COMMENT,
-	PROFILE_DEFAULT_TYPE
+	PPROF_SAMPLE_TYPE = 1,
+	PPROF_SAMPLE,
+	PPROF_MAPPING,
+	PPROF_LOCATION,
+	PPROF_FUNCTION,
+	PPROF_STRING,
+	PPROF_TIME = 9,
+	PPROF_DURATION,
+	PPROF_PERIOD_TYPE,
+	PPROF_PERIOD,
+	PPROF_COMMENT,
+	PPROF_DEFAULT_TYPE
 };
 enum { VALUE_TYPE = 1, VALUE_UNIT };
 enum { SAMPLE_LOCATION = 1, SAMPLE_VALUE, SAMPLE_LABEL };
@@ -150,7 +150,7 @@ static uint32_t location_of(struct pprof *pprof, uint32_t caller, uint32_t frame
 /* Replaces the frames of `path`, from the root in, by their locations. */
 static void to_locations(struct pprof *pprof, GArray *path)
 {
-	const struct functions *functions = pprof->export->tally.functions;
+	const struct functions *functions = pprof->export->profile.functions;
 	guint n = 0;
 	uint32_t before = 0;
 
@@ -195,19 +195,19 @@ static void write_sample(struct pprof *pprof, uint32_t of_thread, const char *na
 	append_label(pprof, message, "thread", name, 0);
 	append_label(pprof, message, "pid", NULL, names_process_at(names, thread->process)->pid);
 	append_label(pprof, message, "tid", NULL, thread->tid);
-	write_bytes(pprof, PROFILE_SAMPLE, message->data, message->len);
+	write_bytes(pprof, PPROF_SAMPLE, message->data, message->len);
 }
 
 /* Returns whether the capture records the weight of samples. */
 static bool has_weights(const struct export *export)
 {
-	return export->tally.event && export->tally.event->unit;
+	return export->profile.event && export->profile.event->unit;
 }
 
 /* Returns the type of the weight: for a clock pprof's name of CPU time, else the event's name. */
 static const char *weight_type(const struct export *export)
 {
-	return export_is_time(export) ? "cpu" : tally_event_name(&export->tally);
+	return export_is_time(export) ? "cpu" : profile_event_name(&export->profile);
 }
 
 static void write_weight_type(struct pprof *pprof, unsigned field)
@@ -254,18 +254,18 @@ static void write_types(struct pprof *pprof)
 	const struct export *export = pprof->export;
 	const char *first = has_weights(export) ? weight_type(export) : "samples";
 
-	write_type(pprof, PROFILE_SAMPLE_TYPE, "samples", "count");
+	write_type(pprof, PPROF_SAMPLE_TYPE, "samples", "count");
 	if (has_weights(export))
-		write_weight_type(pprof, PROFILE_SAMPLE_TYPE);
+		write_weight_type(pprof, PPROF_SAMPLE_TYPE);
 	if (!export->allocations)
 		return;
-	write_type(pprof, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
-	write_type(pprof, PROFILE_SAMPLE_TYPE, "alloc_space", "bytes");
-	write_type(pprof, PROFILE_SAMPLE_TYPE, "inuse_objects", "count");
-	write_type(pprof, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");
-	write_number(pprof, PROFILE_DEFAULT_TYPE,
+	write_type(pprof, PPROF_SAMPLE_TYPE, "alloc_objects", "count");
+	write_type(pprof, PPROF_SAMPLE_TYPE, "alloc_space", "bytes");
+	write_type(pprof, PPROF_SAMPLE_TYPE, "inuse_objects", "count");
+	write_type(pprof, PPROF_SAMPLE_TYPE, "inuse_space", "bytes");
+	write_number(pprof, PPROF_DEFAULT_TYPE,
 		     export_string(&pprof->strings,
-				   export->tally.each->len ? first : "inuse_space"));
+				   export->profile.each->len ? first : "inuse_space"));
 }
 
 /* Writes the mapping of an image that contains a function. */
@@ -281,12 +281,12 @@ static void write_mapping(struct pprof *pprof, uint32_t image)
 	append_number(message, MAPPING_HAS_FUNCTIONS, 1);
 	append_number(message, MAPPING_HAS_FILES, 1);
 	append_number(message, MAPPING_HAS_LINES, 1);
-	write_bytes(pprof, PROFILE_MAPPING, message->data, message->len);
+	write_bytes(pprof, PPROF_MAPPING, message->data, message->len);
 }
 
 static void write_function(struct pprof *pprof, uint32_t index)
 {
-	const struct function *function = functions_at(pprof->export->tally.functions, index);
+	const struct function *function = functions_at(pprof->export->profile.functions, index);
 	g_autoptr(GByteArray) message = g_byte_array_new();
 
 	append_number(message, FUNCTION_ID, (uint64_t)index + 1);
@@ -294,7 +294,7 @@ static void write_function(struct pprof *pprof, uint32_t index)
 	append_text(pprof, message, FUNCTION_SYSTEM_NAME, function->raw_name);
 	append_text(pprof, message, FUNCTION_FILE, pprof->export->files[index]);
 	append_number(message, FUNCTION_START, function->line);
-	write_bytes(pprof, PROFILE_FUNCTION, message->data, message->len);
+	write_bytes(pprof, PPROF_FUNCTION, message->data, message->len);
 }
 
 /* The innermost line comes first. */
@@ -302,7 +302,7 @@ static void write_location(struct pprof *pprof, uint32_t index)
 {
 	const struct export *export = pprof->export;
 	const struct function *function =
-		functions_at(export->tally.functions, location_at(pprof, index)->frame);
+		functions_at(export->profile.functions, location_at(pprof, index)->frame);
 	g_autoptr(GByteArray) message = g_byte_array_new();
 	g_autoptr(GByteArray) line = g_byte_array_new();
 
@@ -319,21 +319,21 @@ static void write_location(struct pprof *pprof, uint32_t index)
 		append_number(line, LINE_LINE, export_line(export, frame));
 		append_bytes(message, LOCATION_LINE, line->data, line->len);
 	}
-	write_bytes(pprof, PROFILE_LOCATION, message->data, message->len);
+	write_bytes(pprof, PPROF_LOCATION, message->data, message->len);
 }
 
 /* Returns the image with the most weight that is a file. */
 static uint32_t main_image(const struct pprof *pprof)
 {
-	const struct tally *tally = &pprof->export->tally;
+	const struct profile *profile = &pprof->export->profile;
 	const struct names *names = pprof->export->reader.capture->names;
 	g_autofree uint64_t *weights = g_new0(uint64_t, names->images->len);
 	uint32_t most = NAMES_NONE;
 
-	for (guint i = 0; i < tally->functions->all->len; i++) {
-		uint32_t image = functions_at(tally->functions, i)->image;
+	for (guint i = 0; i < profile->functions->all->len; i++) {
+		uint32_t image = functions_at(profile->functions, i)->image;
 
-		weights[image] += tally_count_at(tally->counts, i).self.weight;
+		weights[image] += profile_count_at(profile->counts, i).self.weight;
 		if (image > NAMES_LOST && weights[image] > weights[most] &&
 		    names_image_at(names, image)->kind == PROF_IMAGE_FILE)
 			most = image;
@@ -343,7 +343,7 @@ static uint32_t main_image(const struct pprof *pprof)
 
 static void write_functions(struct pprof *pprof)
 {
-	const struct functions *functions = pprof->export->tally.functions;
+	const struct functions *functions = pprof->export->profile.functions;
 	uint32_t first = main_image(pprof);
 	g_autofree bool *known = g_new0(bool, pprof->export->reader.capture->names->images->len);
 
@@ -370,16 +370,15 @@ static void write_times(struct pprof *pprof)
 	const struct capture *capture = pprof->export->reader.capture;
 
 	if (capture->n_segments)
-		write_number(pprof, PROFILE_TIME,
-			     (uint64_t)MAX_OF(capture->segments[0].wall_ns, 0));
-	write_number(pprof, PROFILE_DURATION, (uint64_t)MAX_OF(capture->duration_ns, 0));
+		write_number(pprof, PPROF_TIME, (uint64_t)MAX_OF(capture->segments[0].wall_ns, 0));
+	write_number(pprof, PPROF_DURATION, (uint64_t)MAX_OF(capture->duration_ns, 0));
 	if (has_weights(pprof->export)) {
-		uint64_t period = pprof->export->tally.period_ns;
+		uint64_t period = pprof->export->profile.period_ns;
 
-		write_weight_type(pprof, PROFILE_PERIOD_TYPE);
+		write_weight_type(pprof, PPROF_PERIOD_TYPE);
 		/* 0: the kernel adapts the period */
-		write_number(pprof, PROFILE_PERIOD,
-			     period ? period : pprof->export->tally.event->period);
+		write_number(pprof, PPROF_PERIOD,
+			     period ? period : pprof->export->profile.event->period);
 	}
 }
 
@@ -405,7 +404,7 @@ bool export_pprof(struct export *export, struct out *out, GError **error)
 		g_autoptr(GString) valid = g_string_new(NULL);
 
 		text_append_valid(valid, text, strlen(text));
-		write_bytes(&pprof, PROFILE_STRING, valid->str, valid->len);
+		write_bytes(&pprof, PPROF_STRING, valid->str, valid->len);
 	}
 	number_map_done(&pprof.location_of);
 	g_array_unref(pprof.locations);

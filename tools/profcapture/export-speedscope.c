@@ -17,7 +17,7 @@
 
 static void write_frames(const struct export *export, struct json *json)
 {
-	const struct functions *functions = export->tally.functions;
+	const struct functions *functions = export->profile.functions;
 
 	json_begin_object(json, "shared");
 	json_begin_array(json, "frames");
@@ -43,7 +43,7 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 {
 	const struct names *names = export->reader.capture->names;
 	const struct names_thread *at = names_thread_at(names, thread);
-	bool is_weighted = export->value == EXPORT_SAMPLES && tally_is_weighted(&export->tally);
+	bool is_weighted = export->value == EXPORT_SAMPLES && profile_is_weighted(&export->profile);
 	bool is_time = export->value == EXPORT_SAMPLES && export_is_time(export);
 	bool is_bytes = export->value == EXPORT_ALLOC_SPACE || export->value == EXPORT_INUSE_SPACE;
 	uint64_t sum = 0;
@@ -54,7 +54,7 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 		"%s (%" PRIu64 "/%" PRIu64 ")%s%s", export_thread_name(export, thread),
 		names_process_at(names, at->process)->pid, at->tid,
 		is_weighted && !is_time ? " " : "",
-		is_weighted && !is_time ? tally_event_name(&export->tally) : "");
+		is_weighted && !is_time ? profile_event_name(&export->profile) : "");
 
 	json_begin_object(json, NULL);
 	json_string(json, "type", "sampled");
@@ -85,7 +85,7 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 
 bool export_speedscope(struct export *export, struct out *out, GError **error)
 {
-	bool ordered = export->value == EXPORT_SAMPLES && export->tally.each->len <= MAX_IN_ORDER;
+	bool ordered = export->value == EXPORT_SAMPLES && export->profile.each->len <= MAX_IN_ORDER;
 	g_autoptr(GArray) stacks = ordered ? export_samples(export) : export_stacks(export);
 	g_autoptr(GArray) threads = export_threads(export, stacks);
 	static const uint32_t none = NAMES_NONE;

@@ -64,10 +64,10 @@ static const struct cli_option options[] = {
 	  N_("Overwrite an existing file") },
 	{ "quiet", 'q', CLI_FLAG, offsetof(struct export, is_quiet), NULL,
 	  N_("Do not say how to open the file") },
-	{ "inline", 0, CLI_FLAG, offsetof(struct export, tally.inlined), NULL,
+	{ "inline", 0, CLI_FLAG, offsetof(struct export, profile.inlined), NULL,
 	  N_("Show inlined functions as frames") },
-	{ "mode", 0, CLI_CHOICE, offsetof(struct export, tally.mode), N_("MODE"),
-	  N_("Use only samples taken in this mode (default: any)"), tally_modes },
+	{ "mode", 0, CLI_CHOICE, offsetof(struct export, profile.mode), N_("MODE"),
+	  N_("Use only samples taken in this mode (default: any)"), profile_modes },
 	{ NULL },
 };
 
@@ -127,11 +127,12 @@ gint export_compare(gconstpointer left, gconstpointer right)
 
 GArray *export_samples(const struct export *export)
 {
-	const GArray *each = export->tally.each;
+	const GArray *each = export->profile.each;
 	GArray *stacks = g_array_sized_new(FALSE, FALSE, sizeof(struct export_stack), each->len);
 
 	for (guint i = 0; i < each->len; i++) {
-		const struct tally_sample *sample = &g_array_index(each, struct tally_sample, i);
+		const struct profile_sample *sample =
+			&g_array_index(each, struct profile_sample, i);
 		struct export_stack stack = { .time_ns = sample->time_ns,
 					      .thread = sample->thread,
 					      .node = sample->node,
@@ -167,9 +168,9 @@ static GArray *sample_stacks(const struct export *export)
 	GHashTableIter iter;
 	gpointer at;
 
-	for (guint i = 0; i < export->tally.each->len; i++) {
-		const struct tally_sample *sample =
-			&g_array_index(export->tally.each, struct tally_sample, i);
+	for (guint i = 0; i < export->profile.each->len; i++) {
+		const struct profile_sample *sample =
+			&g_array_index(export->profile.each, struct profile_sample, i);
 		const char *name = reader_comm_at(&export->reader, sample->thread, sample->time_ns);
 		struct export_stack stack = {
 			.thread = sample->thread,
@@ -244,7 +245,7 @@ GArray *export_threads(const struct export *export, const GArray *stacks)
 
 void export_path(const struct export *export, uint32_t node, GArray *path)
 {
-	const struct tally_node *nodes = (void *)export->tally.tree.nodes->data;
+	const struct profile_node *nodes = (void *)export->profile.tree.nodes->data;
 	guint depth = 0;
 
 	for (uint32_t at = node; at != 0; at = nodes[at].parent)
@@ -258,7 +259,7 @@ void export_path(const struct export *export, uint32_t node, GArray *path)
  * place. */
 static void find_files(struct export *export)
 {
-	const struct functions *functions = export->tally.functions;
+	const struct functions *functions = export->profile.functions;
 	guint n = functions->all->len;
 
 	export->files = g_new0(const char *, n);
@@ -275,7 +276,7 @@ static void find_files(struct export *export)
 
 uint32_t export_line(const struct export *export, uint32_t frame)
 {
-	const struct function *place = functions_at(export->tally.functions, frame);
+	const struct function *place = functions_at(export->profile.functions, frame);
 	const char *file = export->files[export_function(export, frame)];
 
 	return place->is_line && file && g_strcmp0(place->file, file) == 0 ? place->line : 0;
@@ -283,12 +284,12 @@ uint32_t export_line(const struct export *export, uint32_t frame)
 
 bool export_is_time(const struct export *export)
 {
-	return export->tally.event && sampled_event_is_clock(export->tally.event);
+	return export->profile.event && sampled_event_is_clock(export->profile.event);
 }
 
 uint64_t export_value_of(const struct export *export, struct amount amount)
 {
-	return export->value != EXPORT_SAMPLES || tally_is_weighted(&export->tally)
+	return export->value != EXPORT_SAMPLES || profile_is_weighted(&export->profile)
 		       ? amount.weight
 		       : amount.samples;
 }
@@ -412,7 +413,7 @@ static bool write_result(struct export *export, GError **error)
 /* Returns whether an option applies to samples only, so that allocations are left out. */
 static bool is_of_samples(const struct export *export)
 {
-	return frame_filters_any(&export->filters) || export->tally.mode != TALLY_ANY_MODE ||
+	return frame_filters_any(&export->filters) || export->profile.mode != PROFILE_ANY_MODE ||
 	       export->reader.cpus;
 }
 
@@ -456,14 +457,14 @@ static void warn_other_events(const struct export *export)
 	const struct sampled_events *events = export->reader.capture->sampled;
 	g_autofree char *others = NULL;
 
-	if (!export->tally.event || export->value != EXPORT_SAMPLES)
+	if (!export->profile.event || export->value != EXPORT_SAMPLES)
 		return;
-	others = sampled_events_others(events, (uint32_t)(export->tally.event -
+	others = sampled_events_others(events, (uint32_t)(export->profile.event -
 							  sampled_event_at(events, 0)));
 	if (others)
 		cli_warning(
 			_("only the samples of %s are exported; also recorded: %s (--event NAME)"),
-			tally_event_name(&export->tally), others);
+			profile_event_name(&export->profile), others);
 }
 
 static bool export_query(void *data, char **operands, GError **error)
@@ -474,16 +475,16 @@ static bool export_query(void *data, char **operands, GError **error)
 	    !reader_open(&export->reader, operands[0], error) ||
 	    !reader_load_names(&export->reader, error))
 		return false;
-	export->tally.wants_tree = export->tally.wants_samples = true;
-	export->tally.places = formats[export->format].places;
+	export->profile.wants_tree = export->profile.wants_samples = true;
+	export->profile.places = formats[export->format].places;
 	if (export->format == HTML) { /* counts what report counts */
-		export->tally.inlined = export->tally.joins_inlined = true;
-		export->tally.wants_threads = true;
-		export->tally.own = &export->own;
+		export->profile.inlined = export->profile.joins_inlined = true;
+		export->profile.wants_threads = true;
+		export->profile.own = &export->own;
 	}
 	if (frame_filters_any(&export->filters))
-		export->tally.filters = &export->filters;
-	if (!tally_run(&export->tally, &export->reader, error))
+		export->profile.filters = &export->filters;
+	if (!profile_run(&export->profile, &export->reader, error))
 		return false;
 	capture_warn(export->reader.capture);
 	if (!read_allocations(export, error))
@@ -507,7 +508,7 @@ static void export_done(struct export *export)
 		allocations_done(export->allocations);
 	g_free(export->allocations);
 	g_free(export->files);
-	tally_done(&export->tally);
+	profile_done(&export->profile);
 	own_weights_done(&export->own);
 	frame_filters_done(&export->filters);
 	reader_done(&export->reader);

@@ -10,12 +10,12 @@
  */
 #pragma once
 
-#include "tools/profcapture/tally.h"
+#include "tools/profcapture/profile.h"
 
 struct export
 {
 	struct reader reader;
-	struct tally tally; /* by function, with the whole tree and each sample */
+	struct profile profile; /* by function, with the whole tree and each sample */
 	struct frame_filters filters;
 	struct own_weights own; /* for the page's verdict */
 	/* by function, for a format that has lines of frames: the function's file, or NULL */
@@ -68,13 +68,13 @@ void export_path(const struct export *export, uint32_t node, GArray *path);
 /* Return the function of a frame, and the frame's line in that function's file; 0: unknown. */
 static inline uint32_t export_function(const struct export *export, uint32_t frame)
 {
-	return functions_whole(export->tally.functions, frame);
+	return functions_whole(export->profile.functions, frame);
 }
 uint32_t export_line(const struct export *export, uint32_t frame);
 /* Returns whether samples count nanoseconds. */
 bool export_is_time(const struct export *export);
 /* Returns the value of a stack, for a format that has one: the number of samples, or their weight
- * if tally_is_weighted(), or that of allocations. */
+ * if profile_is_weighted(), or that of allocations. */
 uint64_t export_value_of(const struct export *export, struct amount amount);
 /* Returns a thread's name, or its process's program; never NULL. */
 const char *export_thread_name(const struct export *export, uint32_t thread);

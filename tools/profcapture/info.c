@@ -8,7 +8,7 @@
 
 #include "tools/common/capture-error.h"
 #include "tools/common/json-copy.h"
-#include "tools/profcapture/tally.h"
+#include "tools/profcapture/profile.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
@@ -36,7 +36,7 @@ struct subject {
 
 struct info {
 	struct reader reader;
-	struct tally functions, threads;
+	struct profile functions, threads;
 	GArray *tables;    /* struct table_info */
 	GArray *processes; /* struct subject, the busiest first */
 	GArray *images;    /* struct subject, likewise */
@@ -124,7 +124,7 @@ static void gather_processes(struct info *info)
 		const struct names_thread *thread = names_thread_at(names, i);
 		struct subject *process = process_of(info, thread->process);
 
-		process->samples += tally_count_at(info->threads.counts, i).self.samples;
+		process->samples += profile_count_at(info->threads.counts, i).self.samples;
 		if (!process->comm || thread->tid == names_process_at(names, thread->process)->pid)
 			process->comm = thread->comm;
 	}
@@ -142,7 +142,7 @@ static void gather_images(struct info *info)
 
 	for (guint i = 0; i < info->functions.counts->len; i++)
 		samples[functions_at(info->functions.functions, i)->image] +=
-			tally_count_at(info->functions.counts, i).self.samples;
+			profile_count_at(info->functions.counts, i).self.samples;
 	info->images = g_array_new(FALSE, TRUE, sizeof(struct subject));
 	for (uint32_t i = NAMES_LOST; i < names->images->len; i++) {
 		struct subject image = { .index = i, .samples = samples[i] };
@@ -304,7 +304,7 @@ static void write_info(const void *data, struct json *json)
 	capture_write_losses(capture, json, "loss");
 	table_write_array(&images, json, "images", n_images);
 	table_write_array(&processes, json, "processes", n_processes);
-	tally_write_unwind(&info->functions, json, "unwind");
+	profile_write_unwind(&info->functions, json, "unwind");
 	json_uint(json, "unresolved_samples", info->functions.unresolved);
 	json_copy(json, "options", capture_metadata(capture, "options"));
 	json_uint(json, "epochs", prof_reader_info(capture->reader)->epochs);
@@ -718,11 +718,11 @@ static bool info_query(void *data, char **operands, GError **error)
 	    !capture_check(info->reader.capture, 0, error))
 		return false;
 	info->processes = g_array_new(FALSE, TRUE, sizeof(struct subject));
-	info->functions.by = TALLY_FUNCTION;
-	info->threads.by = TALLY_THREAD;
+	info->functions.by = PROFILE_FUNCTION;
+	info->threads.by = PROFILE_THREAD;
 	info->functions.wants_all_events = info->threads.wants_all_events = true;
-	if (!gather_tables(info, error) || !tally_run(&info->functions, &info->reader, error) ||
-	    !tally_run(&info->threads, &info->reader, error) ||
+	if (!gather_tables(info, error) || !profile_run(&info->functions, &info->reader, error) ||
+	    !profile_run(&info->threads, &info->reader, error) ||
 	    !capture_each_exit(info->reader.capture, note_exit, info, error))
 		return false;
 	gather_processes(info);
@@ -735,8 +735,8 @@ static void info_done(struct info *info)
 	g_clear_pointer(&info->tables, g_array_unref);
 	g_clear_pointer(&info->processes, g_array_unref);
 	g_clear_pointer(&info->images, g_array_unref);
-	tally_done(&info->functions);
-	tally_done(&info->threads);
+	profile_done(&info->functions);
+	profile_done(&info->threads);
 	reader_done(&info->reader);
 }
 

@@ -70,9 +70,9 @@ static const char *advice_for_loss(const char *cause)
 	return "info";
 }
 
-static struct report_hint of_losses(const struct tally *tally)
+static struct report_hint of_losses(const struct profile *profile)
 {
-	const struct capture *capture = tally->reader->capture;
+	const struct capture *capture = profile->reader->capture;
 	struct report_hint hint = { .problem = "lost", .count = capture->lost };
 	uint64_t most = 0;
 
@@ -94,11 +94,11 @@ static struct report_hint of_losses(const struct tally *tally)
 
 /* ---- missing names --------------------------------------------------------------------------- */
 
-static const char *advice_for_image(const struct tally *tally, uint32_t index)
+static const char *advice_for_image(const struct profile *profile, uint32_t index)
 {
 	static const char *const usual_places[] = { "/usr/", "/lib/",  "/lib64/",
 						    "/bin/", "/sbin/", NULL };
-	const struct functions *functions = tally->functions;
+	const struct functions *functions = profile->functions;
 	const struct names_image *image = names_image_at(functions->names, index);
 	guint i = FUNCTION_LOST + 1;
 	const char *name;
@@ -129,45 +129,45 @@ static const char *advice_for_image(const struct tally *tally, uint32_t index)
 }
 
 /* The hint is about the image with the most samples without a name. */
-static struct report_hint of_names(const struct tally *tally)
+static struct report_hint of_names(const struct profile *profile)
 {
-	struct report_hint hint = { .problem = "unresolved", .count = tally->unresolved };
-	g_autofree uint64_t *samples = g_new0(uint64_t, tally->functions->names->images->len);
+	struct report_hint hint = { .problem = "unresolved", .count = profile->unresolved };
+	g_autofree uint64_t *samples = g_new0(uint64_t, profile->functions->names->images->len);
 	uint32_t most = NAMES_LOST;
 
-	for (uint32_t i = FUNCTION_LOST + 1; tally->unresolved && i < tally->counts->len; i++) {
-		const struct function *function = functions_at(tally->functions, i);
+	for (uint32_t i = FUNCTION_LOST + 1; profile->unresolved && i < profile->counts->len; i++) {
+		const struct function *function = functions_at(profile->functions, i);
 
 		if (strcmp(function->kind, "unresolved") != 0 || function->image <= NAMES_LOST)
 			continue;
-		samples[function->image] += tally_count_at(tally->counts, i).self.samples;
+		samples[function->image] += profile_count_at(profile->counts, i).self.samples;
 		if (most == NAMES_LOST || samples[function->image] > samples[most])
 			most = function->image;
 	}
 	if (most == NAMES_LOST)
 		return (struct report_hint){ 0 };
-	hint.advice = advice_for_image(tally, most);
-	hint.subject = names_image_at(tally->functions->names, most)->path;
+	hint.advice = advice_for_image(profile, most);
+	hint.subject = names_image_at(profile->functions->names, most)->path;
 	return hint;
 }
 
 /* ---- finding and output ---------------------------------------------------------------------- */
 
-struct report_hint report_hint_find(const struct tally *tally)
+struct report_hint report_hint_find(const struct profile *profile)
 {
 	struct report_hint hint = { 0 };
 	struct report_hint found[3] = {
-		of_losses(tally),
-		{ "truncated", "frame-pointers", NULL, tally->unwind[UNWIND_TRUNCATED], 0 },
+		of_losses(profile),
+		{ "truncated", "frame-pointers", NULL, profile->unwind[UNWIND_TRUNCATED], 0 },
 	};
 
 	/* Other keys do not depend on function names. */
-	if (tally->by == TALLY_FUNCTION || tally->by == TALLY_LINE)
-		found[2] = of_names(tally);
+	if (profile->by == PROFILE_FUNCTION || profile->by == PROFILE_LINE)
+		found[2] = of_names(profile);
 	for (size_t i = 0; i < ARRAY_SIZE(found); i++) {
-		if (i > 0 && tally->all.samples)
+		if (i > 0 && profile->all.samples)
 			found[i].percent = 100.0 * (double)found[i].count /
-					   (double)tally->all.samples;
+					   (double)profile->all.samples;
 		if (found[i].percent >= REPORT_HINT_MIN_PCT && found[i].percent > hint.percent &&
 		    found[i].advice)
 			hint = found[i];

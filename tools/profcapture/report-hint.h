@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "tools/profcapture/tally.h"
+#include "tools/profcapture/profile.h"
 
 struct report_hint {
 	const char
@@ -18,7 +18,7 @@ struct report_hint {
 /* A problem below this share is not reported. */
 #define REPORT_HINT_MIN_PCT 1.0
 
-struct report_hint report_hint_find(const struct tally *tally);
+struct report_hint report_hint_find(const struct profile *profile);
 /* Writes the object HINT or null; prints a line or nothing. */
 void report_hint_write(const struct report_hint *hint, struct json *json, const char *key);
 void report_hint_print(const struct report_hint *hint, struct out *out);

@@ -28,32 +28,32 @@
 
 void report_describe(const struct report *report, struct report_line *line)
 {
-	const struct tally *tally = &report->tally;
+	const struct profile *profile = &report->profile;
 	const struct names *names = report->reader.capture->names;
 	const struct names_thread *thread;
 
-	switch (tally->by) {
-	case TALLY_FUNCTION:
-	case TALLY_LINE:
-		line->name = functions_at(tally->functions, line->entity)->name;
-		line->image = functions_image(tally->functions, line->entity);
-		line->offset = functions_at(tally->functions, line->entity)->offset;
+	switch (profile->by) {
+	case PROFILE_FUNCTION:
+	case PROFILE_LINE:
+		line->name = functions_at(profile->functions, line->entity)->name;
+		line->image = functions_image(profile->functions, line->entity);
+		line->offset = functions_at(profile->functions, line->entity)->offset;
 		break;
-	case TALLY_IMAGE:
+	case PROFILE_IMAGE:
 		line->name = names_image_at(names, line->entity)->path;
 		line->image = names_image_at(names, line->entity)->build_id;
 		break;
-	case TALLY_THREAD:
+	case PROFILE_THREAD:
 		thread = names_thread_at(names, line->entity);
 		line->name = thread->comm;
 		line->offset = thread->tid;
 		break;
-	case TALLY_PROCESS:
+	case PROFILE_PROCESS:
 		line->name = names_process_at(names, line->entity)->exe;
 		line->offset = names_process_at(names, line->entity)->pid;
 		break;
-	case TALLY_CGROUP:
-		line->name = tally->cgroups->pdata[line->entity];
+	case PROFILE_CGROUP:
+		line->name = profile->cgroups->pdata[line->entity];
 		break;
 	}
 }
@@ -103,10 +103,10 @@ static void rows_init(struct report_rows *rows, const struct report *report, con
 {
 	*rows = (struct report_rows){ .report = report,
 				      .lines = g_array_new(FALSE, TRUE, sizeof(struct report_line)),
-				      .times = report->tally.by == TALLY_THREAD ? report->times
-										: NULL };
+				      .times = report->profile.by == PROFILE_THREAD ? report->times
+										    : NULL };
 	for (guint i = 0; i < MAX_OF(counts->len, rows->times ? rows->times->len : 0); i++) {
-		struct report_line line = { .entity = i, .count = tally_count_at(counts, i) };
+		struct report_line line = { .entity = i, .count = profile_count_at(counts, i) };
 		/* A thread that only waited gets a row, too. */
 		bool has_time = time_at(rows->times, i)->known;
 
@@ -190,10 +190,10 @@ static const struct table_member count_members[] = { { "self", SELF },
 
 static const struct amount *timeline_of(const struct report *report, uint32_t entity)
 {
-	static const struct tally_timeline none;
-	const GArray *all = report->tally.timelines;
+	static const struct profile_timeline none;
+	const GArray *all = report->profile.timelines;
 
-	return entity < all->len ? g_array_index(all, struct tally_timeline, entity).self
+	return entity < all->len ? g_array_index(all, struct profile_timeline, entity).self
 				 : none.self;
 }
 
@@ -225,15 +225,15 @@ static char *name_of_thread(const struct report_rows *rows, uint32_t entity)
 /* Returns the text of a line, for people; NULL: it has none. */
 static char *name_of(const struct report_rows *rows, const struct report_line *line)
 {
-	const struct tally *tally = &rows->report->tally;
+	const struct profile *profile = &rows->report->profile;
 	g_autofree char *label = NULL;
 	const char *comm;
 
 	if (rows->labels)
 		label = function_labels_name(rows->labels, line->entity);
 	if (rows->kind == ROWS_CALLERS) {
-		const struct tally_entity *caller =
-			&g_array_index(tally->callers, struct tally_entity, line->entity);
+		const struct profile_entity *caller =
+			&g_array_index(profile->callers, struct profile_entity, line->entity);
 
 		/* "shop::Stats::add  +3": three frames between it and what it calls are not
 		 * shown */
@@ -245,9 +245,10 @@ static char *name_of(const struct report_rows *rows, const struct report_line *l
 	}
 	if (rows->labels)
 		return g_steal_pointer(&label);
-	if (rows->kind == ROWS_PROGRAMS || tally->by == TALLY_IMAGE || tally->by == TALLY_CGROUP)
+	if (rows->kind == ROWS_PROGRAMS || profile->by == PROFILE_IMAGE ||
+	    profile->by == PROFILE_CGROUP)
 		return g_strdup(line->name);
-	if (tally->by == TALLY_THREAD)
+	if (profile->by == PROFILE_THREAD)
 		return name_of_thread(rows, line->entity);
 	comm = comm_of_process(rows->report, line->entity);
 	return g_strdup_printf("%" PRIu64 " %s", line->offset, comm ? comm : "-");
@@ -285,11 +286,11 @@ static struct cell cell_of(const struct report_rows *rows, const struct report_l
 			   unsigned field)
 {
 	const struct report *report = rows->report;
-	const struct tally *tally = &report->tally;
+	const struct profile *profile = &report->profile;
 	const struct names *names = report->reader.capture->names;
 	uint32_t entity = line->entity;
-	uint32_t process = tally->by == TALLY_THREAD ? names_thread_at(names, entity)->process
-						     : entity;
+	uint32_t process = profile->by == PROFILE_THREAD ? names_thread_at(names, entity)->process
+							 : entity;
 
 	switch (field) {
 	case SELF:
@@ -306,13 +307,13 @@ static struct cell cell_of(const struct report_rows *rows, const struct report_l
 		return cell_uint(line->count.total.weight);
 	case SHARE:
 		return cell_double(
-			amount_percent(line->count.total, tally->focus_entity.count.total));
+			amount_percent(line->count.total, profile->focus_entity.count.total));
 	case TIMELINE: {
-		double values[TALLY_BINS];
+		double values[PROFILE_BINS];
 
-		for (unsigned i = 0; i < TALLY_BINS; i++)
+		for (unsigned i = 0; i < PROFILE_BINS; i++)
 			values[i] = (double)timeline_of(report, entity)[i].weight;
-		return cell_own_text(sparkline(values, TALLY_BINS, rows->most));
+		return cell_own_text(sparkline(values, PROFILE_BINS, rows->most));
 	}
 	case IMAGE:
 		return cell_text(names_image_at(names, entity)->path);
@@ -323,14 +324,15 @@ static struct cell cell_of(const struct report_rows *rows, const struct report_l
 	case TID:
 		return id_cell(entity, names_thread_at(names, entity)->tid);
 	case COMM:
-		return cell_text(tally->by == TALLY_THREAD ? names_thread_at(names, entity)->comm
-							   : comm_of_process(report, entity));
+		return cell_text(profile->by == PROFILE_THREAD
+					 ? names_thread_at(names, entity)->comm
+					 : comm_of_process(report, entity));
 	case NAMES:
 		return cell_uint(thread_names_count(report->reader.thread_names, entity));
 	case INCOMPLETE:
 		return cell_bool(capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH));
 	case CGROUP:
-		return cell_text(tally->cgroups->pdata[entity]);
+		return cell_text(profile->cgroups->pdata[entity]);
 	case PROCESSES:
 		return cell_uint(g_array_index(rows->processes, unsigned, entity));
 	case NAME:
@@ -338,7 +340,7 @@ static struct cell cell_of(const struct report_rows *rows, const struct report_l
 	case PLACE:
 		return cell_or_none(function_labels_place(rows->labels, entity));
 	default:
-		return field < FN_FIELDS ? functions_cell(tally->functions, entity,
+		return field < FN_FIELDS ? functions_cell(profile->functions, entity,
 							  (enum function_field)field)
 					 : time_cell(rows, line, (enum field)field);
 	}
@@ -365,10 +367,11 @@ static void write_members(const struct report_rows *rows, struct json *json,
 void report_write_entity(const struct report *report, struct json *json, uint32_t entity)
 {
 	write_members(&(struct report_rows){ .report = report }, json,
-		      &(struct report_line){ .entity = entity }, entity_members[report->tally.by]);
+		      &(struct report_line){ .entity = entity },
+		      entity_members[report->profile.by]);
 }
 
-void report_write_counts(const struct report *report, struct json *json, struct tally_count count)
+void report_write_counts(const struct report *report, struct json *json, struct profile_count count)
 {
 	write_members(&(struct report_rows){ .report = report }, json,
 		      &(struct report_line){ .count = count }, count_members);
@@ -380,11 +383,11 @@ static void write_timeline(const void *data, size_t row, struct json *json)
 	const struct amount *self = timeline_of(rows->report, line_at(rows, row)->entity);
 
 	json_begin_array(json, "timeline");
-	for (unsigned i = 0; i < TALLY_BINS; i++)
+	for (unsigned i = 0; i < PROFILE_BINS; i++)
 		json_uint(json, NULL, self[i].samples);
 	json_end(json);
 	json_begin_array(json, "timeline_weight");
-	for (unsigned i = 0; i < TALLY_BINS; i++)
+	for (unsigned i = 0; i < PROFILE_BINS; i++)
 		json_uint(json, NULL, self[i].weight);
 	json_end(json);
 }
@@ -397,16 +400,16 @@ static const char *rest_format(const struct report_rows *rows, unsigned long n)
 		return ngettext("%s more program, %s %%", "%s more programs, %s %%", n);
 	if (rows->kind != ROWS_ENTITIES) /* their shares overlap */
 		return ngettext("%s more function", "%s more functions", n);
-	switch (rows->report->tally.by) {
-	case TALLY_LINE:
+	switch (rows->report->profile.by) {
+	case PROFILE_LINE:
 		return ngettext("%s more line, %s %%", "%s more lines, %s %%", n);
-	case TALLY_IMAGE:
+	case PROFILE_IMAGE:
 		return ngettext("%s more image, %s %%", "%s more images, %s %%", n);
-	case TALLY_THREAD:
+	case PROFILE_THREAD:
 		return ngettext("%s more thread, %s %%", "%s more threads, %s %%", n);
-	case TALLY_PROCESS:
+	case PROFILE_PROCESS:
 		return ngettext("%s more process, %s %%", "%s more processes, %s %%", n);
-	case TALLY_CGROUP:
+	case PROFILE_CGROUP:
 		return ngettext("%s more cgroup, %s %%", "%s more cgroups, %s %%", n);
 	default:
 		return ngettext("%s more function, %s %%", "%s more functions, %s %%", n);
@@ -423,7 +426,7 @@ static char *describe_rest(const void *data, size_t shown)
 	for (size_t i = shown; i < rows->lines->len; i++)
 		amount_add(&rest, line_at(rows, i)->count.self);
 	percent = text_percent(report_percent(rows->report, rest),
-			       rows->report->tally.all.samples >= REPORT_FINE_SAMPLES);
+			       rows->report->profile.all.samples >= REPORT_FINE_SAMPLES);
 	return g_strdup_printf(rest_format(rows, n), count, percent);
 }
 
@@ -449,32 +452,32 @@ static char *fit_name(const char *name, unsigned columns)
 static void prepare_text(struct report_rows *rows)
 {
 	const struct report *report = rows->report;
-	const struct tally *tally = &report->tally;
+	const struct profile *profile = &report->profile;
 	const struct names *names = report->reader.capture->names;
 	uint64_t pid = 0;
 
-	if (tally->by == TALLY_FUNCTION || tally->by == TALLY_LINE)
-		rows->labels = function_labels_new(tally->functions, report->full_names);
+	if (profile->by == PROFILE_FUNCTION || profile->by == PROFILE_LINE)
+		rows->labels = function_labels_new(profile->functions, report->full_names);
 	for (size_t i = 0; i < reader_shown(&report->reader, rows->lines->len); i++) {
 		uint32_t entity = line_at(rows, i)->entity;
 
 		if (rows->labels)
 			function_labels_add(rows->labels, entity);
-		if (tally->by == TALLY_THREAD) {
+		if (profile->by == PROFILE_THREAD) {
 			uint32_t process = names_thread_at(names, entity)->process;
 			uint64_t other = names_process_at(names, process)->pid;
 
 			rows->shows_processes |= i > 0 && other != pid;
 			pid = other;
 		}
-		for (unsigned k = 0; tally->wants_timeline && k < TALLY_BINS; k++)
+		for (unsigned k = 0; profile->wants_timeline && k < PROFILE_BINS; k++)
 			rows->most =
 				MAX_OF(rows->most, (double)timeline_of(report, entity)[k].weight);
 	}
-	if (tally->wants_timeline)
-		rows->range = sparkline_range(tally->bins_from_ns,
-					      tally->bins_from_ns +
-						      (int64_t)(TALLY_BINS * tally->bin_ns));
+	if (profile->wants_timeline)
+		rows->range = sparkline_range(profile->bins_from_ns,
+					      profile->bins_from_ns +
+						      (int64_t)(PROFILE_BINS * profile->bin_ns));
 }
 
 static struct table table_of(struct report_rows *rows)
@@ -482,7 +485,7 @@ static struct table table_of(struct report_rows *rows)
 	const struct report *report = rows->report;
 	struct table_member *member = rows->members;
 
-	for (const struct table_member *m = entity_members[report->tally.by]; m->key; m++)
+	for (const struct table_member *m = entity_members[report->profile.by]; m->key; m++)
 		*member++ = *m;
 	for (const struct table_member *m = count_members; m->key; m++)
 		*member++ = *m;
@@ -491,8 +494,8 @@ static struct table table_of(struct report_rows *rows)
 		.get = get_cell,
 		.data = rows,
 		.members = rows->members,
-		.write = report->tally.wants_timeline ? write_timeline : NULL,
-		.is_coarse = report->tally.all.samples < REPORT_FINE_SAMPLES,
+		.write = report->profile.wants_timeline ? write_timeline : NULL,
+		.is_coarse = report->profile.all.samples < REPORT_FINE_SAMPLES,
 		.fit = rows->labels ? fit_name : NULL,
 		.rest = describe_rest,
 		.is_bold = is_hot,
@@ -522,28 +525,28 @@ static void print_rows(struct report_rows *rows, struct out *out)
 	static const char *const titles[] = { N_("function"), N_("line"),    N_("image"),
 					      N_("thread"),   N_("process"), N_("cgroup") };
 	const struct report *report = rows->report;
-	const struct tally *tally = &report->tally;
-	bool is_clock = strcmp(tally_unit(tally), "ns") == 0;
-	const char *event = tally_event_name(tally);
+	const struct profile *profile = &report->profile;
+	bool is_clock = strcmp(profile_unit(profile), "ns") == 0;
+	const char *event = profile_event_name(profile);
 	struct table table;
 
 	prepare_text(rows);
 	table = table_of(rows);
 	table_add_column(&table, SELF_PCT, COLUMN_PERCENT, _("self %"));
-	if (!report->no_children && tally->by <= TALLY_IMAGE)
+	if (!report->no_children && profile->by <= PROFILE_IMAGE)
 		table_add_column(&table, TOTAL_PCT, COLUMN_PERCENT, _("total %"));
 	if (!rows->has_times)
 		table_add_column(&table, SELF, COLUMN_COUNT, _("samples"));
-	if (tally_is_weighted(tally))
+	if (profile_is_weighted(profile))
 		table_add_column(&table, SELF_WEIGHT, is_clock ? COLUMN_DURATION : COLUMN_COUNT,
 				 is_clock                                 ? _("time")
 				 : text_width(event) > MOST_EVENT_COLUMNS ? _("events")
 									  : event);
-	if (tally->wants_timeline)
+	if (profile->wants_timeline)
 		table_add_column(&table, TIMELINE, COLUMN_SPARKLINE, rows->range);
 	if (rows->has_times)
 		add_times(rows, &table);
-	table_add_column(&table, NAME, COLUMN_NAME, _(titles[tally->by]));
+	table_add_column(&table, NAME, COLUMN_NAME, _(titles[profile->by]));
 	if (rows->labels)
 		table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
 	reader_print_table(&report->reader, out, &table);
@@ -573,7 +576,7 @@ static struct report_line *line_of_program(struct report_rows *rows, GHashTable 
 static void print_programs(const struct report *report, struct out *out)
 {
 	const struct names *names = report->reader.capture->names;
-	const GArray *sampled = report->tally.threads;
+	const GArray *sampled = report->profile.threads;
 	g_autoptr(GHashTable) by_comm = g_hash_table_new(g_str_hash, g_str_equal);
 	g_autofree uint8_t *is_counted = g_new0(uint8_t, names->processes->len);
 	g_autoptr(GArray) times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
@@ -628,10 +631,10 @@ void report_show_rows(struct report *report, struct out *out)
 {
 	CLEANUP(rows_done) struct report_rows rows;
 
-	rows_init(&rows, report, report->tally.counts);
+	rows_init(&rows, report, report->profile.counts);
 	if (report->reader.format == READER_TEXT) {
 		report_print_head(report, out);
-		if (report->tally.by == TALLY_FUNCTION && report->process_comms)
+		if (report->profile.by == PROFILE_FUNCTION && report->process_comms)
 			print_programs(report, out);
 		print_rows(&rows, out);
 	} else {
@@ -649,14 +652,14 @@ void report_show_rows(struct report *report, struct out *out)
 /* Returns the index of the function that --callers or --callees selects, or FUNCTION_NO_STACK. */
 static uint32_t focus_index(const struct report *report)
 {
-	const GArray *all = report->tally.functions->all;
+	const GArray *all = report->profile.functions->all;
 
-	for (guint i = 0; report->tally.focus_found && i < all->len; i++) {
-		const struct function *f = functions_at(report->tally.functions, i);
+	for (guint i = 0; report->profile.focus_found && i < all->len; i++) {
+		const struct function *f = functions_at(report->profile.functions, i);
 
-		if ((strcmp(f->name, report->tally.focus) == 0 ||
-		     strcmp(f->raw_name, report->tally.focus) == 0) &&
-		    tally_count_at(report->tally.counts, i).total.samples > 0)
+		if ((strcmp(f->name, report->profile.focus) == 0 ||
+		     strcmp(f->raw_name, report->profile.focus) == 0) &&
+		    profile_count_at(report->profile.counts, i).total.samples > 0)
 			return i;
 	}
 	return FUNCTION_NO_STACK;
@@ -665,14 +668,15 @@ static uint32_t focus_index(const struct report *report)
 /* "pthread_mutex_lock (libc.so.6): 2.1 % of CPU time, 65 samples. Lost: nothing. Its callers:" */
 static void print_focus(const struct report *report, struct out *out)
 {
-	const struct tally *tally = &report->tally;
+	const struct profile *profile = &report->profile;
 	uint32_t function = focus_index(report);
-	struct amount total = tally->focus_entity.count.total;
-	struct function_labels *labels = function_labels_new(tally->functions, report->full_names);
+	struct amount total = profile->focus_entity.count.total;
+	struct function_labels *labels =
+		function_labels_new(profile->functions, report->full_names);
 	g_autofree char *name = NULL, *place = NULL, *label = NULL, *label_text = NULL;
 	g_autofree char *count = text_count(total.samples);
 	g_autofree char *percent = text_percent(report_percent(report, total),
-						tally->all.samples >= REPORT_FINE_SAMPLES);
+						profile->all.samples >= REPORT_FINE_SAMPLES);
 	struct out line;
 
 	function_labels_add(labels, function);
@@ -683,10 +687,10 @@ static void print_focus(const struct report *report, struct out *out)
 	function_labels_free(labels);
 	out_init(&line, -1);
 	out_printf(&line, _("%s: %s %% of "), label_text, percent);
-	if (strcmp(tally_unit(tally), "ns") == 0)
+	if (strcmp(profile_unit(profile), "ns") == 0)
 		out_text(&line, _("CPU time"));
 	else
-		text_cell(&line, tally_event_name(tally), 0, TEXT_LEFT);
+		text_cell(&line, profile_event_name(profile), 0, TEXT_LEFT);
 	out_printf(&line, ngettext(", %s sample.", ", %s samples.", (unsigned long)total.samples),
 		   count);
 	if (reader_is_complete(&report->reader))
@@ -711,7 +715,7 @@ static void print_edges(struct report_rows *rows, struct out *out, const char *t
 	g_array_sort(rows->lines, compare_by_total);
 	prepare_text(rows);
 	table = table_of(rows);
-	table.is_coarse = rows->report->tally.focus_entity.count.total.samples <
+	table.is_coarse = rows->report->profile.focus_entity.count.total.samples <
 			  REPORT_FINE_SAMPLES;
 	table.is_bold = NULL;
 	table_add_column(&table, TOTAL, COLUMN_COUNT, _("samples"));
@@ -724,33 +728,33 @@ static void print_edges(struct report_rows *rows, struct out *out, const char *t
 
 static void warn_not_found(const struct report *report)
 {
-	const GArray *all = report->tally.functions->all;
+	const GArray *all = report->profile.functions->all;
 	g_autoptr(GPtrArray) names = g_ptr_array_new();
 	const char *meant;
 
 	for (guint i = FUNCTION_LOST + 1; i < all->len; i++)
-		g_ptr_array_add(names, (gpointer)functions_at(report->tally.functions, i)->name);
+		g_ptr_array_add(names, (gpointer)functions_at(report->profile.functions, i)->name);
 	g_ptr_array_add(names, NULL);
-	meant = cli_suggest(report->tally.focus, (const char *const *)names->pdata);
+	meant = cli_suggest(report->profile.focus, (const char *const *)names->pdata);
 	if (meant)
 		cli_warning(_("no sample has function '%s'; did you mean '%s'?"),
-			    report->tally.focus, meant);
+			    report->profile.focus, meant);
 	else
-		cli_warning(_("no sample has function '%s'"), report->tally.focus);
+		cli_warning(_("no sample has function '%s'"), report->profile.focus);
 }
 
 void report_show_edges(struct report *report, struct out *out)
 {
 	CLEANUP(rows_done) struct report_rows callers;
 	CLEANUP(rows_done) struct report_rows callees;
-	const struct tally *tally = &report->tally;
+	const struct profile *profile = &report->profile;
 	struct json *json = &report->json;
 
-	rows_init(&callers, report, tally->callers);
-	rows_init(&callees, report, tally->callees);
-	callers.kind = tally->own_callers ? ROWS_CALLERS : ROWS_CALLEES;
+	rows_init(&callers, report, profile->callers);
+	rows_init(&callees, report, profile->callees);
+	callers.kind = profile->own_callers ? ROWS_CALLERS : ROWS_CALLEES;
 	callees.kind = ROWS_CALLEES;
-	if (!tally->focus_found)
+	if (!profile->focus_found)
 		warn_not_found(report);
 	if (report->reader.format != READER_TEXT) {
 		const struct table tables[] = { table_of(&callers), table_of(&callees) };
@@ -760,10 +764,10 @@ void report_show_edges(struct report *report, struct out *out)
 		reader_begin(&report->reader, json, "report",
 			     shown[0] < tables[0].rows || shown[1] < tables[1].rows);
 		report_write_head(report, json);
-		if (tally->focus_found) {
+		if (profile->focus_found) {
 			json_begin_object(json, "function");
 			report_write_entity(report, json, focus_index(report));
-			report_write_counts(report, json, tally->focus_entity.count);
+			report_write_counts(report, json, profile->focus_entity.count);
 			json_end(json);
 		} else {
 			json_null(json, "function");
@@ -774,7 +778,7 @@ void report_show_edges(struct report *report, struct out *out)
 		return;
 	}
 	report_print_losses(report, out);
-	if (!tally->focus_found)
+	if (!profile->focus_found)
 		return;
 	print_focus(report, out);
 	if (report->callers)

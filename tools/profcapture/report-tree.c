@@ -16,9 +16,9 @@
 /* A branch below this share of the weight has no line of its own without --limit 0. */
 #define TEXT_MIN_PCT 1.0
 
-static const struct tally_node *node_at(const struct report *report, uint32_t index)
+static const struct profile_node *node_at(const struct report *report, uint32_t index)
 {
-	return &g_array_index(report->tally.tree.nodes, struct tally_node, index);
+	return &g_array_index(report->profile.tree.nodes, struct profile_node, index);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -29,7 +29,7 @@ static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data
 	struct report_line lines[2];
 
 	for (unsigned i = 0; i < 2; i++) {
-		const struct tally_node *node =
+		const struct profile_node *node =
 			node_at(report, *(const uint32_t *)(i ? right : left));
 
 		/* Branches are ordered by their totals. */
@@ -44,8 +44,8 @@ static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data
 static void write_node(struct json *json, uint32_t index, unsigned depth, const void *data)
 {
 	const struct report *report = data;
-	const struct tally_node *node = node_at(report, index);
-	const struct tally_node *parent = index ? node_at(report, node->parent) : node;
+	const struct profile_node *node = node_at(report, index);
+	const struct profile_node *parent = index ? node_at(report, node->parent) : node;
 
 	(void)depth;
 	if (index == 0) {
@@ -83,7 +83,7 @@ static void write_tree(struct report *report, const GArray *nodes)
 		shares[i] = total.samples ? report_percent(report, total) : -1;
 	}
 	reader_begin(&report->reader, &report->json, "report",
-		     report->tally.tree.cut || cct_is_cut(&writer));
+		     report->profile.tree.cut || cct_is_cut(&writer));
 	report_write_head(report, &report->json);
 	cct_write(&writer, &report->json);
 	reader_end(&report->reader, &report->json);
@@ -95,8 +95,8 @@ static enum cct_kind kind_of(uint32_t entity, const void *data)
 {
 	const struct report *report = data;
 
-	return report->tally.by == TALLY_FUNCTION
-		       ? code_origin_cct_kind(report->tally.functions, entity)
+	return report->profile.by == PROFILE_FUNCTION
+		       ? code_origin_cct_kind(report->profile.functions, entity)
 		       : CCT_UNKNOWN;
 }
 
@@ -114,9 +114,9 @@ static char *shown_name(uint32_t entity, const void *data)
 	const char *name = name_of(entity, data);
 	const struct function *function;
 
-	if (report->tally.by != TALLY_FUNCTION || report->full_names)
+	if (report->profile.by != PROFILE_FUNCTION || report->full_names)
 		return g_strdup(name ? name : "-");
-	function = functions_at(report->tally.functions, entity);
+	function = functions_at(report->profile.functions, entity);
 	return function_name_for_people(function->name, function->raw_name);
 }
 
@@ -124,8 +124,8 @@ static char *place_of(uint32_t entity, const void *data)
 {
 	const struct report *report = data;
 
-	return report->tally.by == TALLY_FUNCTION
-		       ? functions_place(report->tally.functions, entity, false)
+	return report->profile.by == PROFILE_FUNCTION
+		       ? functions_place(report->profile.functions, entity, false)
 		       : NULL;
 }
 
@@ -137,16 +137,16 @@ static void print_tree(const struct report *report, const GArray *nodes, struct 
 		.name_of = name_of,
 		.shown_name = shown_name,
 		.place_of = place_of,
-		.whole = (double)report->tally.all.weight,
+		.whole = (double)report->profile.all.weight,
 		.data = report,
-		.is_inverted = report->tally.inverted,
-		.folds = !report->no_fold && report->tally.by == TALLY_FUNCTION,
+		.is_inverted = report->profile.inverted,
+		.folds = !report->no_fold && report->profile.by == PROFILE_FUNCTION,
 		.min_share = all ? 0 : TEXT_MIN_PCT / 100,
 		.most = report->reader.limit,
 		.columns = report->reader.columns,
 		.bold_share = 0.1,
 	};
-	struct table table = { .is_coarse = report->tally.all.samples < REPORT_FINE_SAMPLES,
+	struct table table = { .is_coarse = report->profile.all.samples < REPORT_FINE_SAMPLES,
 			       .fit = report->full_names ? NULL : function_name_fit };
 	const struct table_style style = { .out = out,
 					   .is_colored = report->reader.colored,
@@ -155,24 +155,24 @@ static void print_tree(const struct report *report, const GArray *nodes, struct 
 
 	report_print_head(report, out);
 	table_add_column(&table, CCT_TOTAL_SHARE, COLUMN_PERCENT,
-			 report->tally.inverted ? _("self %") : _("total %"));
-	if (!report->tally.inverted)
+			 report->profile.inverted ? _("self %") : _("total %"));
+	if (!report->profile.inverted)
 		table_add_column(&table, CCT_SELF_SHARE, COLUMN_PERCENT, _("self %"));
 	table_add_column(&table, CCT_COUNT, COLUMN_COUNT, _("samples"));
-	cct_print(nodes, &options, &table, &style, !all && report->tally.tree.cut);
+	cct_print(nodes, &options, &table, &style, !all && report->profile.tree.cut);
 }
 
 void report_show_tree(struct report *report, struct out *out)
 {
-	const GArray *from = report->tally.tree.nodes;
+	const GArray *from = report->profile.tree.nodes;
 	g_autoptr(GArray)
 		nodes = g_array_sized_new(FALSE, TRUE, sizeof(struct cct_node), from->len);
 
-	g_array_index(from, struct tally_node, 0).count = (struct tally_count){
-		.total = amount_less(report->tally.all, report->tally.filtered)
+	g_array_index(from, struct profile_node, 0).count = (struct profile_count){
+		.total = amount_less(report->profile.all, report->profile.filtered)
 	};
 	for (uint32_t i = 0; i < from->len; i++) {
-		const struct tally_node *node = node_at(report, i);
+		const struct profile_node *node = node_at(report, i);
 		const struct cct_node copy = {
 			.parent = node->parent,
 			.function = node->entity,

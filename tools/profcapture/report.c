@@ -23,11 +23,11 @@
 #define DEFAULT_LIMIT 40
 
 static const struct cli_option options[] = {
-	{ "by", 0, CLI_CHOICE, offsetof(struct report, tally.by), N_("KEY"),
-	  N_("Group by (default: function)"), tally_by_names },
+	{ "by", 0, CLI_CHOICE, offsetof(struct report, profile.by), N_("KEY"),
+	  N_("Group by (default: function)"), profile_by_names },
 	{ "tree", 0, CLI_FLAG, offsetof(struct report, tree), NULL,
 	  N_("Call tree, callers first") },
-	{ "inverted", 0, CLI_FLAG, offsetof(struct report, tally.inverted), NULL,
+	{ "inverted", 0, CLI_FLAG, offsetof(struct report, profile.inverted), NULL,
 	  N_("Call tree from the hottest functions up to their callers") },
 	{ "no-inline", 0, CLI_FLAG, offsetof(struct report, not_inlined), NULL,
 	  N_("Count inlined functions for their callers") },
@@ -42,9 +42,9 @@ static const struct cli_option options[] = {
 	  N_("Use only samples inside spans named NAME") },
 	{ "mark-scope", 0, CLI_CHOICE, offsetof(struct report, inside.scope), N_("SCOPE"),
 	  N_("Of the marking process or thread (default: process)"), span_scope_names },
-	{ "mode", 0, CLI_CHOICE, offsetof(struct report, tally.mode), N_("MODE"),
-	  N_("Use only samples taken in this mode (default: any)"), tally_modes },
-	{ "timeline", 0, CLI_FLAG, offsetof(struct report, tally.wants_timeline), NULL,
+	{ "mode", 0, CLI_CHOICE, offsetof(struct report, profile.mode), N_("MODE"),
+	  N_("Use only samples taken in this mode (default: any)"), profile_modes },
+	{ "timeline", 0, CLI_FLAG, offsetof(struct report, profile.wants_timeline), NULL,
 	  N_("Add when each row ran") },
 	{ "full-names", 0, CLI_FLAG, offsetof(struct report, full_names), NULL,
 	  N_("Do not shorten names") },
@@ -55,7 +55,7 @@ static const struct cli_option options[] = {
 
 double report_percent(const struct report *report, struct amount amount)
 {
-	return amount_percent(amount, report->tally.all);
+	return amount_percent(amount, report->profile.all);
 }
 
 /* ---- head ------------------------------------------------------------------------------------ */
@@ -107,37 +107,37 @@ static void print_per_mark(const struct report *report, struct out *out)
 
 void report_write_head(const struct report *report, struct json *json)
 {
-	const struct tally *tally = &report->tally;
-	struct report_hint hint = report_hint_find(tally);
+	const struct profile *profile = &report->profile;
+	struct report_hint hint = report_hint_find(profile);
 
-	json_string(json, "by", tally_by_names[tally->by]);
+	json_string(json, "by", profile_by_names[profile->by]);
 	json_string(json, "metric", "samples");
-	json_string(json, "event", tally_event_name(tally));
-	json_string(json, "unit", tally_unit(tally));
-	json_uint(json, "total", tally->all.samples);
-	json_uint(json, "self_total", tally->all.samples - tally->filtered.samples);
-	json_uint(json, "total_weight", tally->all.weight);
-	json_uint(json, "self_total_weight", tally->all.weight - tally->filtered.weight);
+	json_string(json, "event", profile_event_name(profile));
+	json_string(json, "unit", profile_unit(profile));
+	json_uint(json, "total", profile->all.samples);
+	json_uint(json, "self_total", profile->all.samples - profile->filtered.samples);
+	json_uint(json, "total_weight", profile->all.weight);
+	json_uint(json, "self_total_weight", profile->all.weight - profile->filtered.weight);
 	json_begin_object(json, "modes");
-	json_uint(json, "user", tally->all.samples - tally->kernel.samples);
-	json_uint(json, "kernel", tally->kernel.samples);
+	json_uint(json, "user", profile->all.samples - profile->kernel.samples);
+	json_uint(json, "kernel", profile->kernel.samples);
 	json_end(json);
 	json_begin_object(json, "modes_weight");
-	json_uint(json, "user", tally->all.weight - tally->kernel.weight);
-	json_uint(json, "kernel", tally->kernel.weight);
+	json_uint(json, "user", profile->all.weight - profile->kernel.weight);
+	json_uint(json, "kernel", profile->kernel.weight);
 	json_end(json);
-	if (tally->period_ns)
-		json_uint(json, "period_ns", tally->period_ns);
+	if (profile->period_ns)
+		json_uint(json, "period_ns", profile->period_ns);
 	else
 		json_null(json, "period_ns");
 	json_bool(json, "incomplete",
 		  capture_lacks_rows(report->reader.capture, PROF_TABLE_SAMPLE));
-	tally_write_unwind(tally, json, "unwind");
+	profile_write_unwind(profile, json, "unwind");
 	report_hint_write(&hint, json, "hint");
-	if (tally->wants_timeline) {
+	if (profile->wants_timeline) {
 		json_begin_object(json, "timeline");
-		json_int(json, "from_ns", tally->bins_from_ns);
-		json_uint(json, "bin_ns", tally->bin_ns);
+		json_int(json, "from_ns", profile->bins_from_ns);
+		json_uint(json, "bin_ns", profile->bin_ns);
 		json_end(json);
 	}
 	if (report->inside.name)
@@ -146,10 +146,10 @@ void report_write_head(const struct report *report, struct json *json)
 
 bool report_is_all_cpu_time(const struct report *report)
 {
-	const struct tally *tally = &report->tally;
+	const struct profile *profile = &report->profile;
 
-	return strcmp(tally_unit(tally), "ns") == 0 && tally->all.weight > 0 &&
-	       tally->mode == TALLY_ANY_MODE && !report->inside.name && !report->reader.timed &&
+	return strcmp(profile_unit(profile), "ns") == 0 && profile->all.weight > 0 &&
+	       profile->mode == PROFILE_ANY_MODE && !report->inside.name && !report->reader.timed &&
 	       !reader_filters_threads(&report->reader) && report->reader.cpus == NULL &&
 	       report->reader.capture->duration_ns > 0;
 }
@@ -192,30 +192,30 @@ static void print_busiest(const struct report *report, struct out *out)
 /* Prints the number of samples, and the time in which they were taken. */
 static void print_samples(const struct report *report, struct out *out)
 {
-	const struct tally *tally = &report->tally;
+	const struct profile *profile = &report->profile;
 	int64_t from = MAX_OF(report->reader.from_ns, 0), end = report->reader.capture->duration_ns;
 	int64_t to = MIN_OF(report->reader.to_ns, end);
-	g_autofree char *samples = text_count(tally->all.samples);
+	g_autofree char *samples = text_count(profile->all.samples);
 	g_autofree char *duration = text_duration((uint64_t)MAX_OF(to - from, INT64_C(0)));
-	g_autofree char *event = text_escape(tally_event_name(tally));
+	g_autofree char *event = text_escape(profile_event_name(profile));
 	struct out line;
 
 	out_init(&line, -1);
-	if (from >= to && tally->all.samples == 0) {
+	if (from >= to && profile->all.samples == 0) {
 		/* Without a row that has a time, the length of the recording is not known. */
 		out_printf(&line,
 			   end > 0 ? _("No samples: the capture ends at %.3f s.")
 				   : _("No samples."),
 			   (double)end / 1e9);
-	} else if (tally->all.samples == 0 && !tally->event) {
+	} else if (profile->all.samples == 0 && !profile->event) {
 		out_printf(&line, _("No samples in %s."), duration);
 	} else {
 		out_printf(&line, _("%s samples of %s in %s"), samples, event, duration);
 		if (report->reader.timed)
 			out_printf(&line, _(", from %.3f s to %.3f s"), (double)from / 1e9,
 				   (double)to / 1e9);
-		tally_print_sum(tally, &line);
-		tally_print_other_events(tally, &line);
+		profile_print_sum(profile, &line);
+		profile_print_other_events(profile, &line);
 		out_char(&line, '.');
 	}
 	say(report, out, &line);
@@ -223,21 +223,21 @@ static void print_samples(const struct report *report, struct out *out)
 
 /* Appends " Stacks cut short: 1.1 %." and the like, if the share exceeds one percent. These are
  * shares of samples, not of weight, because each sample was one attempt to explain it. */
-static void describe_quality(const struct tally *tally, GString *to)
+static void describe_quality(const struct profile *profile, GString *to)
 {
 	uint64_t user = 0;
 
 	for (size_t i = 0; i < UNWIND_NO_MEMORY; i++)
-		user += tally->unwind[i];
+		user += profile->unwind[i];
 
 	const struct {
 		const char *label;
 		uint64_t count, all;
 	} kinds[] = {
-		{ N_("Stacks cut short"), tally->unwind[UNWIND_TRUNCATED], user },
-		{ N_("Stacks guessed"), tally->unwind[UNWIND_GUESSED], user },
-		{ N_("Without a user stack"), tally->unwind[UNWIND_NONE], user },
-		{ N_("Without a name"), tally->unresolved, tally->all.samples },
+		{ N_("Stacks cut short"), profile->unwind[UNWIND_TRUNCATED], user },
+		{ N_("Stacks guessed"), profile->unwind[UNWIND_GUESSED], user },
+		{ N_("Without a user stack"), profile->unwind[UNWIND_NONE], user },
+		{ N_("Without a name"), profile->unresolved, profile->all.samples },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
@@ -251,12 +251,12 @@ static void describe_quality(const struct tally *tally, GString *to)
 
 void report_print_losses(const struct report *report, struct out *out)
 {
-	const struct tally *tally = &report->tally;
+	const struct profile *profile = &report->profile;
 	const struct capture *capture = report->reader.capture;
 	g_autoptr(GString) line = g_string_new(NULL);
 
 	reader_print_losses(&report->reader, out, READER_LOSSES);
-	if (!tally->focus) {
+	if (!profile->focus) {
 		if (reader_is_complete(&report->reader))
 			g_string_append(line, _("Lost: nothing."));
 		else if (capture->lost == 0 && capture_state(capture) == PROF_STATE_UNFINISHED)
@@ -265,7 +265,7 @@ void report_print_losses(const struct report *report, struct out *out)
 		else if (capture->lost == 0 && capture_state(capture) != PROF_STATE_FINISHED)
 			g_string_append(line, _("Lost: what was in damaged parts of the capture "
 						"('profcapture verify' lists them)."));
-		describe_quality(tally, line);
+		describe_quality(profile, line);
 		g_strchug(line->str);
 		if (*line->str)
 			text_wrap(out, line->str, 0, 2, report->reader.columns);
@@ -274,21 +274,21 @@ void report_print_losses(const struct report *report, struct out *out)
 		out_text(out,
 			 _("Samples could not be read: counts are lower bounds, and shares are "
 			   "of what is left\n"));
-	if (tally->by == TALLY_THREAD && capture_lacks_rows(capture, PROF_TABLE_SWITCH))
+	if (profile->by == PROFILE_THREAD && capture_lacks_rows(capture, PROF_TABLE_SWITCH))
 		out_text(out, _("Context switches could not be read: times are lower bounds\n"));
-	if (tally->bad_stacks)
-		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), tally->bad_stacks);
+	if (profile->bad_stacks)
+		out_printf(out, _("Broken stacks, cut: %" PRIu64 "\n"), profile->bad_stacks);
 	reader_print_lost_names(&report->reader, out);
 	reader_print_missed_ticks(&report->reader, out);
 }
 
 void report_print_head(const struct report *report, struct out *out)
 {
-	const struct tally *tally = &report->tally;
-	struct amount passed = amount_less(tally->all, tally->filtered);
+	const struct profile *profile = &report->profile;
+	struct amount passed = amount_less(profile->all, profile->filtered);
 	bool is_all = report_is_all_cpu_time(report);
 
-	const struct summary summary = { &report->reader, tally, &report->own, report->times,
+	const struct summary summary = { &report->reader, profile, &report->own, report->times,
 					 report->full_names };
 	struct out line;
 
@@ -301,23 +301,23 @@ void report_print_head(const struct report *report, struct out *out)
 	out_init(&line, -1);
 	summary_print_where(&summary, &line);
 	say(report, out, &line);
-	if (is_all && tally->by == TALLY_THREAD &&
+	if (is_all && profile->by == PROFILE_THREAD &&
 	    !capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH))
 		print_busiest(report, out);
 	else if (is_all && !capture_is_system(report->reader.capture))
 		summary_print_waiting(&summary, out);
 	if (report->inside.name)
 		print_per_mark(report, out);
-	if (tally->filters) {
+	if (profile->filters) {
 		g_autofree char *samples = text_count(passed.samples);
 
 		out_printf(out, _("%s samples (%.0f %%) pass the filters of frames.\n"), samples,
 			   report_percent(report, passed));
 	}
-	if (tally->mode != TALLY_ANY_MODE)
-		out_printf(out, _("Only samples in %s mode.\n"), tally_modes[tally->mode]);
+	if (profile->mode != PROFILE_ANY_MODE)
+		out_printf(out, _("Only samples in %s mode.\n"), profile_modes[profile->mode]);
 	report_print_losses(report, out);
-	if (tally->by == TALLY_THREAD && report->times->len &&
+	if (profile->by == PROFILE_THREAD && report->times->len &&
 	    !run_times_have_wakeups(report->reader.capture))
 		out_text(out, _("A thread waits until it runs again: when it was woken was not "
 				"recorded.\n"));
@@ -328,13 +328,13 @@ void report_print_head(const struct report *report, struct out *out)
 static void print_tail(const struct report *report, struct out *out)
 {
 	const char *file = report->reader.capture->file;
-	struct report_hint hint = report_hint_find(&report->tally);
+	struct report_hint hint = report_hint_find(&report->profile);
 	g_autofree char *word = g_shell_quote(file), *quoted = text_escape(word);
 	g_autofree char *plain = text_escape(file);
 
 	report_hint_print(&hint, out);
-	if (report->reader.columns > 0 && report->tally.by == TALLY_FUNCTION && !report->tree &&
-	    !report->tally.focus && report->tally.all.samples > 0 && strcmp(file, "-") != 0)
+	if (report->reader.columns > 0 && report->profile.by == PROFILE_FUNCTION && !report->tree &&
+	    !report->profile.focus && report->profile.all.samples > 0 && strcmp(file, "-") != 0)
 		out_printf(out, _("Next: profcapture report %s --tree\n"),
 			   strchr(file, ' ') || strcmp(plain, file) != 0 ? quoted : plain);
 }
@@ -345,12 +345,12 @@ static int check_options(const struct report *report)
 {
 	bool edges = report->callers || report->callees;
 	bool nested = report->tree || edges;
-	int by = report->tally.by, format = report->reader.format;
+	int by = report->profile.by, format = report->reader.format;
 	const struct {
 		bool is_wrong;
 		const char *message;
 	} rules[] = {
-		{ report->tally.inverted && edges,
+		{ report->profile.inverted && edges,
 		  N_("--inverted cannot be combined with --callers or --callees") },
 		{ report->no_children && nested,
 		  N_("--no-children applies to rows, not to trees") },
@@ -359,18 +359,19 @@ static int check_options(const struct report *report)
 		  N_("--callers and --callees together take one function") },
 		{ report->tree && edges,
 		  N_("--tree cannot be combined with --callers or --callees") },
-		{ nested && by != TALLY_FUNCTION && by != TALLY_IMAGE,
+		{ nested && by != PROFILE_FUNCTION && by != PROFILE_IMAGE,
 		  N_("--tree, --callers and --callees need --by function or image") },
-		{ report->inlined && by != TALLY_FUNCTION, N_("--inline needs --by function") },
+		{ report->inlined && by != PROFILE_FUNCTION, N_("--inline needs --by function") },
 		{ report->inlined && report->not_inlined,
 		  N_("--inline and --no-inline exclude each other") },
-		{ report->tally.wants_timeline &&
-			  (nested || by > TALLY_IMAGE || format == READER_CSV),
+		{ report->profile.wants_timeline &&
+			  (nested || by > PROFILE_IMAGE || format == READER_CSV),
 		  N_("--timeline is of rows by function, line or image, as text, json or "
 		     "ndjson") },
 		{ report->inside.scope != SPAN_OF_PROCESS && !report->inside.name,
 		  N_("--mark-scope needs --per-mark") },
-		{ edges && by != TALLY_FUNCTION, N_("--callers and --callees need --by function") },
+		{ edges && by != PROFILE_FUNCTION,
+		  N_("--callers and --callees need --by function") },
 		{ nested && (format == READER_NDJSON || format == READER_CSV),
 		  N_("--tree, --callers and --callees are printed as text or json") },
 	};
@@ -407,16 +408,16 @@ struct match {
  * matches are equally good. */
 static GHashTable *best_names(const struct report *report, bool *ret_only)
 {
-	const struct tally *tally = &report->tally;
+	const struct profile *profile = &report->profile;
 	enum function_name_match best = FUNCTION_NAME_COMPONENT;
 	GHashTable *names = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
 
 	*ret_only = true;
-	for (guint i = FUNCTION_LOST + 1; i < tally->functions->all->len; i++) {
-		const struct function *f = functions_at(tally->functions, i);
+	for (guint i = FUNCTION_LOST + 1; i < profile->functions->all->len; i++) {
+		const struct function *f = functions_at(profile->functions, i);
 		enum function_name_match how =
-			function_name_match(f->name, f->raw_name, tally->focus);
-		uint64_t samples = tally_count_at(tally->counts, i).total.samples;
+			function_name_match(f->name, f->raw_name, profile->focus);
+		uint64_t samples = profile_count_at(profile->counts, i).total.samples;
 		struct match *match;
 
 		if (how == FUNCTION_NAME_DIFFERS || samples == 0)
@@ -451,7 +452,7 @@ static bool refuse_several(const struct report *report, GHashTable *names, GErro
 				       match->samples);
 	}
 	g_set_error(error, CLI_ERROR, CLI_USAGE,
-		    _("'%s' matches %u functions (samples); name one: %s"), report->tally.focus,
+		    _("'%s' matches %u functions (samples); name one: %s"), report->profile.focus,
 		    g_hash_table_size(names), list->str);
 	return false;
 }
@@ -460,15 +461,15 @@ static bool refuse_several(const struct report *report, GHashTable *names, GErro
  * that match less well. If there are any, a second run counts the best match alone. */
 static bool count_focus(struct report *report, GError **error)
 {
-	struct tally wanted;
+	struct profile wanted;
 	g_autoptr(GHashTable) names = NULL;
 	GHashTableIter iter;
 	gpointer name;
 	bool only;
 
-	report->tally.focus_is_part = true;
-	wanted = report->tally;
-	if (!tally_run(&report->tally, &report->reader, error))
+	report->profile.focus_is_part = true;
+	wanted = report->profile;
+	if (!profile_run(&report->profile, &report->reader, error))
 		return false;
 	names = best_names(report, &only);
 	if (g_hash_table_size(names) > 1)
@@ -478,18 +479,18 @@ static bool count_focus(struct report *report, GError **error)
 		return true;
 	report->focus_name = g_strdup(name);
 	if (!only) {
-		tally_done(&report->tally);
-		report->tally = wanted;
-		report->tally.focus_is_part = false;
+		profile_done(&report->profile);
+		report->profile = wanted;
+		report->profile.focus_is_part = false;
 	}
-	report->tally.focus = report->focus_name;
-	return only || tally_run(&report->tally, &report->reader, error);
+	report->profile.focus = report->focus_name;
+	return only || profile_run(&report->profile, &report->reader, error);
 }
 
 static bool report_run(struct report *report, const char *file, GError **error)
 {
 	struct reader *reader = &report->reader;
-	struct tally *tally = &report->tally;
+	struct profile *profile = &report->profile;
 	bool is_text;
 
 	/* A whole tree is rarely useful, in any format. */
@@ -498,38 +499,39 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	if (!frame_filters_open(&report->filters, error) || !reader_open(reader, file, error))
 		return false;
 	if (frame_filters_any(&report->filters))
-		tally->filters = &report->filters;
+		profile->filters = &report->filters;
 	if (report->inside.name) {
 		if (!capture_check(reader->capture, PROF_TABLE_MARK, error) ||
 		    !span_set_read(&report->inside, reader, error))
 			return false;
 		if (report->inside.marks == 0)
 			return reader_no_mark(reader, report->inside.name, error);
-		tally->inside = &report->inside;
+		profile->inside = &report->inside;
 	}
 	if (report->full_names)
 		reader->columns = 0;
 	is_text = reader->format == READER_TEXT;
-	tally->wants_tree = report->tree;
-	tally->inlined = tally->joins_inlined = tally->by == TALLY_FUNCTION && !report->not_inlined;
+	profile->wants_tree = report->tree;
+	profile->inlined = profile->joins_inlined = profile->by == PROFILE_FUNCTION &&
+						    !report->not_inlined;
 	if (reader->limit)
 		/* Folding joins branches, so it has to know small ones, too. */
-		tally->tree.min_share = REPORT_TREE_MIN_PCT /
-					(is_text && !report->no_fold ? 1000 : 100);
-	tally->focus = report->callers ? report->callers : report->callees;
-	tally->own_callers = is_text && !report->no_fold;
-	tally->wants_threads = is_text && !tally->focus;
-	if (tally->by == TALLY_FUNCTION && !tally->focus && is_text)
-		tally->own = &report->own;
-	if (!(tally->focus ? count_focus(report, error) : tally_run(tally, reader, error)))
+		profile->tree.min_share = REPORT_TREE_MIN_PCT /
+					  (is_text && !report->no_fold ? 1000 : 100);
+	profile->focus = report->callers ? report->callers : report->callees;
+	profile->own_callers = is_text && !report->no_fold;
+	profile->wants_threads = is_text && !profile->focus;
+	if (profile->by == PROFILE_FUNCTION && !profile->focus && is_text)
+		profile->own = &report->own;
+	if (!(profile->focus ? count_focus(report, error) : profile_run(profile, reader, error)))
 		return false;
-	if (tally->by == TALLY_PROCESS || (is_text && report_is_all_cpu_time(report) &&
-					   capture_is_system(report->reader.capture)))
+	if (profile->by == PROFILE_PROCESS || (is_text && report_is_all_cpu_time(report) &&
+					       capture_is_system(report->reader.capture)))
 		list_process_comms(report);
-	if (tally->by == TALLY_THREAD && !reader_load_names(reader, error))
+	if (profile->by == PROFILE_THREAD && !reader_load_names(reader, error))
 		return false;
-	if (tally->by != TALLY_THREAD &&
-	    (!is_text || tally->focus || !report_is_all_cpu_time(report)))
+	if (profile->by != PROFILE_THREAD &&
+	    (!is_text || profile->focus || !report_is_all_cpu_time(report)))
 		return true;
 	/* Run times are per thread and cannot be limited to spans. */
 	report->times = report->inside.name ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
@@ -544,7 +546,7 @@ static void report_done(struct report *report)
 		g_array_unref(report->times);
 	if (report->process_comms)
 		g_ptr_array_unref(report->process_comms);
-	tally_done(&report->tally);
+	profile_done(&report->profile);
 	own_weights_done(&report->own);
 	g_free(report->focus_name);
 	frame_filters_done(&report->filters);
@@ -614,7 +616,7 @@ int verb_report(int argc, char **argv)
 	int status = cli_parse(&spec, groups, &argc, &argv);
 
 	json_init(&report.json, out);
-	report.tree |= report.tally.inverted;
+	report.tree |= report.profile.inverted;
 	if (status == CLI_CONTINUE)
 		status = check_options(&report);
 	if (status != CLI_CONTINUE)
@@ -627,7 +629,7 @@ int verb_report(int argc, char **argv)
 	reader_page(&report.reader);
 	if (report.tree)
 		report_show_tree(&report, out);
-	else if (report.tally.focus)
+	else if (report.profile.focus)
 		report_show_edges(&report, out);
 	else
 		report_show_rows(&report, out);

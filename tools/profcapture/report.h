@@ -7,12 +7,12 @@
 #pragma once
 
 #include "tools/profcapture/function-labels.h"
+#include "tools/profcapture/profile.h"
 #include "tools/profcapture/run-times.h"
-#include "tools/profcapture/tally.h"
 
 struct report {
 	struct reader reader;
-	struct tally tally;
+	struct profile profile;
 	bool tree, inlined, not_inlined, no_children, full_names, no_fold;
 	struct frame_filters filters;
 	const char *callers, *callees;
@@ -34,7 +34,7 @@ struct report {
 /* An entity with its sort keys. */
 struct report_line {
 	uint32_t entity;
-	struct tally_count count;
+	struct profile_count count;
 	const char *name;
 	const char *image; /* of functions; also orders rows of the same name */
 	uint64_t offset;
@@ -54,7 +54,8 @@ void report_print_head(const struct report *report, struct out *out);
 /* Prints "Lost: nothing. Stacks cut short: 1.1 %." or the losses. */
 void report_print_losses(const struct report *report, struct out *out);
 /* The members of a row. */
-void report_write_counts(const struct report *report, struct json *json, struct tally_count count);
+void report_write_counts(const struct report *report, struct json *json,
+			 struct profile_count count);
 void report_write_entity(const struct report *report, struct json *json, uint32_t entity);
 
 /* The three shapes of an answer. */

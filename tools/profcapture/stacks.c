@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stacks - the call tree of one epoch, with the samples that ended in each node
+ * Stacks - the calling-context tree of one epoch, with the samples that ended in each node
  *
  * Invariants: (1) parent[row] has a smaller id than row: there is no cycle
  *                 [test-report: cyclic stacks]

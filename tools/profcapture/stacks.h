@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stacks - the call tree of one epoch, with the samples that ended in each node
+ * Stacks - the calling-context tree of one epoch, with the samples that ended in each node
  *
  * A sample is counted by its node, which is one addition. stacks_walk() then visits each node with
  * samples at or below it, parents first, whatever the number of samples and the depth of the

@@ -21,7 +21,7 @@ static void count_tasks(const struct summary *summary, unsigned *ret_threads,
 			unsigned *ret_processes)
 {
 	const struct names *names = summary->reader->capture->names;
-	const GArray *times = summary->times, *sampled = summary->tally->threads;
+	const GArray *times = summary->times, *sampled = summary->profile->threads;
 	/* A thread has several indexes if its process executed another program. */
 	g_autoptr(GHashTable) tids = g_hash_table_new(NULL, NULL);
 	g_autoptr(GHashTable) pids = g_hash_table_new(NULL, NULL);
@@ -43,8 +43,8 @@ static void count_tasks(const struct summary *summary, unsigned *ret_threads,
 void summary_print_cost(const struct summary *summary, struct out *out)
 {
 	const struct capture *capture = summary->reader->capture;
-	double cpus = (double)summary->tally->all.weight / (double)capture->duration_ns;
-	g_autofree char *used = text_duration(summary->tally->all.weight);
+	double cpus = (double)summary->profile->all.weight / (double)capture->duration_ns;
+	g_autofree char *used = text_duration(summary->profile->all.weight);
 	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
 	const char *metadata = capture_metadata(capture, "cpus");
 	uint64_t n_cpus = metadata ? g_ascii_strtoull(metadata, NULL, 10) : 0;
@@ -61,7 +61,7 @@ void summary_print_cost(const struct summary *summary, struct out *out)
 	count_tasks(summary, &threads, &processes);
 	n_threads = text_count(threads);
 	n_processes = text_count(processes);
-	if (summary->tally->by == TALLY_THREAD)
+	if (summary->profile->by == PROFILE_THREAD)
 		out_printf(out, ngettext("%s thread", "%s threads", threads), n_threads);
 	else if (capture_metadata(capture, "command"))
 		out_text(out, command);
@@ -76,9 +76,9 @@ void summary_print_cost(const struct summary *summary, struct out *out)
 		out_printf(out, _(" (%.2f CPUs)"), cpus);
 	if (capture_is_system(capture))
 		out_printf(out, ngettext(", %s process", ", %s processes", processes), n_processes);
-	else if (summary->tally->by != TALLY_THREAD)
+	else if (summary->profile->by != PROFILE_THREAD)
 		out_printf(out, ngettext(", %s thread", ", %s threads", threads), n_threads);
-	tally_print_other_events(summary->tally, out);
+	profile_print_other_events(summary->profile, out);
 	out_char(out, '.');
 }
 
@@ -88,8 +88,8 @@ void summary_each_where(const struct summary *summary,
 	g_autoptr(GArray) rows = own_weights_rows(summary->own);
 	const struct own_weight_row *all = (const void *)rows->data;
 	struct function_labels *labels =
-		function_labels_new(summary->tally->functions, summary->full_names);
-	double weight = (double)summary->tally->all.weight;
+		function_labels_new(summary->profile->functions, summary->full_names);
+	double weight = (double)summary->profile->all.weight;
 	guint n = 0;
 
 	while (n < rows->len && n < WHERE_FUNCTIONS &&

@@ -4,13 +4,13 @@
  */
 #pragma once
 
+#include "tools/profcapture/profile.h"
 #include "tools/profcapture/run-times.h"
-#include "tools/profcapture/tally.h"
 
 /* What the sentences are about. All is borrowed. */
 struct summary {
 	const struct reader *reader;
-	const struct tally *tally; /* by function, with wants_threads */
+	const struct profile *profile; /* by function, with wants_threads */
 	const struct own_weights *own;
 	const GArray *times; /* struct run_time by thread */
 	bool full_names;

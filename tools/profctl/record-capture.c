@@ -17,7 +17,7 @@
 #include "tools/profctl/record-capture.h"
 
 #include "tools/common/budget.h"
-#include "tools/profcapture/tally.h"
+#include "tools/profcapture/profile.h"
 #include "tools/profctl/worker.h"
 #include "tools/symbols/symbolize.h"
 
@@ -41,7 +41,7 @@ static bool count_samples(int fd, struct record_samples *ret_samples, GError **e
 	g_autoptr(GHashTable) threads = g_hash_table_new(NULL, NULL);
 	g_autoptr(GHashTable) processes = g_hash_table_new(NULL, NULL);
 	CLEANUP_READER struct reader reader = { 0 };
-	CLEANUP_TALLY struct tally tally = { .by = TALLY_THREAD, .wants_all_events = true };
+	CLEANUP_PROFILE struct profile profile = { .by = PROFILE_THREAD, .wants_all_events = true };
 	const struct capture *capture;
 
 	budget_begin_anew();
@@ -54,15 +54,15 @@ static bool count_samples(int fd, struct record_samples *ret_samples, GError **e
 		reader.from_ns = capture_time(capture, last->number, last->start_monotonic_ns);
 		reader.timed = true;
 	}
-	if (!tally_run(&tally, &reader, error))
+	if (!profile_run(&profile, &reader, error))
 		return false;
-	*ret_samples = (struct record_samples){ .unresolved = tally.unresolved };
-	for (uint32_t i = NAMES_LOST + 1; i < tally.counts->len; i++) {
+	*ret_samples = (struct record_samples){ .unresolved = profile.unresolved };
+	for (uint32_t i = NAMES_LOST + 1; i < profile.counts->len; i++) {
 		const struct names_thread *thread = names_thread_at(capture->names, i);
 		const struct names_process *process =
 			names_process_at(capture->names, thread->process);
 
-		if (!tally_count_at(tally.counts, i).self.samples)
+		if (!profile_count_at(profile.counts, i).self.samples)
 			continue;
 		g_hash_table_add(threads, identity(thread->tid, process->start_time));
 		g_hash_table_add(processes, identity(process->pid, process->start_time));

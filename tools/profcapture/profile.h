@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tally - samples counted by the entity that they hit
+ * Profile - samples counted by the entity that they hit
  *
  * One pass over the samples of one event counts them by stack, thread and cgroup. Each epoch's
  * distinct stacks are then walked once. Every count is an amount: the number of samples and their
@@ -11,23 +11,23 @@
 #include "tools/profcapture/code-origin.h"
 #include "tools/profcapture/frame-filters.h"
 #include "tools/profcapture/function-names.h"
+#include "tools/profcapture/profile-tree.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/span-set.h"
-#include "tools/profcapture/tally-tree.h"
 
-enum tally_by {
-	TALLY_FUNCTION,
-	TALLY_LINE,
-	TALLY_IMAGE,
-	TALLY_THREAD,
-	TALLY_PROCESS,
-	TALLY_CGROUP
+enum profile_by {
+	PROFILE_FUNCTION,
+	PROFILE_LINE,
+	PROFILE_IMAGE,
+	PROFILE_THREAD,
+	PROFILE_PROCESS,
+	PROFILE_CGROUP
 };
-extern const char *const tally_by_names[];
-enum tally_mode { TALLY_ANY_MODE, TALLY_USER, TALLY_KERNEL };
-extern const char *const tally_modes[];
+extern const char *const profile_by_names[];
+enum profile_mode { PROFILE_ANY_MODE, PROFILE_USER, PROFILE_KERNEL };
+extern const char *const profile_modes[];
 
-enum tally_unwind {
+enum profile_unwind {
 	UNWIND_COMPLETE,
 	UNWIND_TRUNCATED,
 	UNWIND_GUESSED,
@@ -37,15 +37,15 @@ enum tally_unwind {
 };
 
 /* A sample, and the node of the tree that it ended in. */
-struct tally_sample {
+struct profile_sample {
 	int64_t time_ns; /* relative */
 	uint32_t thread; /* index of names */
 	uint32_t node;
 	uint64_t weight;
 };
 
-struct tally_entity {
-	struct tally_count count;
+struct profile_entity {
+	struct profile_count count;
 	/* of a caller: how many frames are between it and what it calls */
 	uint32_t least_skipped, most_skipped;
 	/* the rest is private */
@@ -54,15 +54,15 @@ struct tally_entity {
 };
 
 /* The number of equal parts of the time range. */
-#define TALLY_BINS 24
+#define PROFILE_BINS 24
 
-struct tally_timeline {
-	struct amount self[TALLY_BINS];
+struct profile_timeline {
+	struct amount self[PROFILE_BINS];
 };
 
-struct tally {
+struct profile {
 	/* options */
-	enum tally_by by;
+	enum profile_by by;
 	bool wants_tree;
 	bool wants_samples;  /* with a whole tree: keep each sample; 24 bytes of memory each */
 	bool wants_timeline; /* by function, line and image */
@@ -71,7 +71,7 @@ struct tally {
 	bool wants_all_events;
 	bool inverted;                 /* the tree goes from the hit functions to their callers */
 	struct frame_filters *filters; /* opened, or NULL */
-	int mode;                      /* index of tally_modes */
+	int mode;                      /* index of profile_modes */
 	bool inlined;                  /* inlined functions count as functions; by function only */
 	bool joins_inlined;            /* and are joined with the functions of their own code */
 	bool places; /* each place in the source of a function is an entity; by function only */
@@ -88,10 +88,10 @@ struct tally {
 	/* results */
 	struct reader *reader;
 	struct functions *functions; /* by function or line, and for unresolved */
-	/* struct tally_entity by entity: index of functions or names, or of cgroups. 0 and 1 are
+	/* struct profile_entity by entity: index of functions or names, or of cgroups. 0 and 1 are
 	 * samples without a stack and those whose stack the capture does not have. */
 	GArray *counts;
-	GArray *timelines;    /* struct tally_timeline by entity, with wants_timeline */
+	GArray *timelines;    /* struct profile_timeline by entity, with wants_timeline */
 	int64_t bins_from_ns; /* relative */
 	uint64_t bin_ns;
 	GPtrArray *cgroups;                /* interned paths; 0 is NULL: none */
@@ -104,35 +104,35 @@ struct tally {
 	uint64_t unwind[UNWIND_KINDS];
 	uint64_t period_ns; /* of a clock; 0 = not a clock, or not the same for all */
 	uint64_t bad_stacks;
-	struct tally_tree tree; /* with wants_tree */
-	GArray *each; /* struct tally_sample in the order of the capture, with wants_samples */
-	struct tally_entity focus_entity; /* all functions that match `focus` */
-	GArray *callers, *callees;        /* struct tally_entity by function; with `focus` */
-	GArray *threads;                  /* struct amount by thread, with wants_threads */
+	struct profile_tree tree; /* with wants_tree */
+	GArray *each; /* struct profile_sample in the order of the capture, with wants_samples */
+	struct profile_entity focus_entity; /* all functions that match `focus` */
+	GArray *callers, *callees;          /* struct profile_entity by function; with `focus` */
+	GArray *threads;                    /* struct amount by thread, with wants_threads */
 	bool focus_found;
 };
 
-/* Fills in the results. `tally` holds the options and zeros. */
-bool tally_run(struct tally *tally, struct reader *reader, GError **error);
-void tally_done(struct tally *tally);
-#define CLEANUP_TALLY CLEANUP(tally_done)
+/* Fills in the results. `profile` holds the options and zeros. */
+bool profile_run(struct profile *profile, struct reader *reader, GError **error);
+void profile_done(struct profile *profile);
+#define CLEANUP_PROFILE CLEANUP(profile_done)
 
-static inline struct tally_count tally_count_at(const GArray *counts, uint32_t entity)
+static inline struct profile_count profile_count_at(const GArray *counts, uint32_t entity)
 {
-	return entity < counts->len ? g_array_index(counts, struct tally_entity, entity).count
-				    : (struct tally_count){ 0 };
+	return entity < counts->len ? g_array_index(counts, struct profile_entity, entity).count
+				    : (struct profile_count){ 0 };
 }
 
 /* Returns the name of the counted event, or else the name in the capture's metadata. */
-const char *tally_event_name(const struct tally *tally);
+const char *profile_event_name(const struct profile *profile);
 /* Returns "ns", "events", or "samples" if their unit is not known. */
-const char *tally_unit(const struct tally *tally);
+const char *profile_unit(const struct profile *profile);
 /* Returns whether weights say more than the number of samples. They do not for a clock with one
  * period, or for one sample for each event. */
-bool tally_is_weighted(const struct tally *tally);
-/* Prints ", which stand for 122,500 events" if tally_is_weighted(). */
-void tally_print_sum(const struct tally *tally, struct out *out);
+bool profile_is_weighted(const struct profile *profile);
+/* Prints ", which stand for 122,500 events" if profile_is_weighted(). */
+void profile_print_sum(const struct profile *profile, struct out *out);
 /* Prints "; also recorded: page-faults (--event NAME)" if there are other events. */
-void tally_print_other_events(const struct tally *tally, struct out *out);
+void profile_print_other_events(const struct profile *profile, struct out *out);
 /* Writes the object UNWIND. */
-void tally_write_unwind(const struct tally *tally, struct json *json, const char *key);
+void profile_write_unwind(const struct profile *profile, struct json *json, const char *key);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tally - samples counted by the entity that they hit
+ * Profile - samples counted by the entity that they hit
  *
  * Invariants: (1) the self counts of all entities sum up to `all`            [test-report: sums]
  *             (2) a sample is counted at most once in an entity's total  [test-report: recursion]
@@ -8,7 +8,7 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/tally.h"
+#include "tools/profcapture/profile.h"
 
 #include "tools/common/grown-array.h"
 #include "tools/profcapture/stacks.h"
@@ -17,27 +17,27 @@
 #include <inttypes.h>
 #include <string.h>
 
-const char *const tally_by_names[] = { "function", "line",   "image", "thread",
-				       "process",  "cgroup", NULL };
-const char *const tally_modes[] = { "any", "user", "kernel", NULL };
+const char *const profile_by_names[] = { "function", "line",   "image", "thread",
+					 "process",  "cgroup", NULL };
+const char *const profile_modes[] = { "any", "user", "kernel", NULL };
 
 /* Flag in the node of a sample that has no node in its epoch. The other bits are its entity. */
 #define BARE 0x80000000u
 
 /* The state while one epoch is read. */
 struct pass {
-	struct tally *tally;
+	struct profile *profile;
 	struct names_epoch *epoch; /* NULL before the first sample */
 	struct stacks *stacks;     /* NULL if stacks are not wanted */
 	uint64_t weight_before;    /* of the previous epochs */
-	GHashTable *cgroup_ids;    /* interned path → index in tally->cgroups */
+	GHashTable *cgroup_ids;    /* interned path → index in profile->cgroups */
 	struct number_map by_node; /* node, entity → index + 1 in `amounts`; with filters */
 	GArray *amounts;           /* struct amount */
 	uint32_t event;            /* the event whose samples count */
 	uint64_t last_source;      /* of the last sample, and its event */
 	uint32_t last_event;
-	guint first_sample;     /* of the epoch, in tally->each */
-	GArray *node_timelines; /* struct tally_timeline by node of the epoch */
+	guint first_sample;     /* of the epoch, in profile->each */
+	GArray *node_timelines; /* struct profile_timeline by node of the epoch */
 };
 
 enum { TIME, THREAD, CPU, STACK, SOURCE, METHOD, STOP, CGROUP, MODE, WEIGHT, N_COLUMNS };
@@ -49,56 +49,56 @@ static const uint16_t sample_columns[N_COLUMNS] = {
 
 /* ---- entities -------------------------------------------------------------------------------- */
 
-static struct tally_entity *entity_at(GArray *entities, uint32_t index)
+static struct profile_entity *entity_at(GArray *entities, uint32_t index)
 {
-	return GROWN_AT(entities, struct tally_entity, index);
+	return GROWN_AT(entities, struct profile_entity, index);
 }
 
-static void count_add(struct tally_count *count, struct amount amount)
+static void count_add(struct profile_count *count, struct amount amount)
 {
 	amount_add(&count->self, amount);
 	amount_add(&count->total, amount);
 }
 
 /* Returns whether entities are indexes of `functions`. */
-static bool counts_functions(const struct tally *tally)
+static bool counts_functions(const struct profile *profile)
 {
-	return tally->by == TALLY_FUNCTION || tally->by == TALLY_LINE;
+	return profile->by == PROFILE_FUNCTION || profile->by == PROFILE_LINE;
 }
 
-static bool by_stack(const struct tally *tally)
+static bool by_stack(const struct profile *profile)
 {
-	return counts_functions(tally) || tally->by == TALLY_IMAGE;
+	return counts_functions(profile) || profile->by == PROFILE_IMAGE;
 }
 
 /* Returns whether nodes of stacks are functions until the filters have run. */
-static bool by_function(const struct tally *tally)
+static bool by_function(const struct profile *profile)
 {
-	return counts_functions(tally) || tally->filters;
+	return counts_functions(profile) || profile->filters;
 }
 
 static uint32_t function_entity(struct names_epoch *epoch, size_t frame_row, void *data)
 {
-	const struct tally *tally = data;
+	const struct profile *profile = data;
 
-	return functions_entity_of_row(tally->functions, epoch, frame_row);
+	return functions_entity_of_row(profile->functions, epoch, frame_row);
 }
 
 static size_t inlined_functions(struct names_epoch *epoch, size_t frame_row, uint32_t *ret_entities,
 				void *data)
 {
-	const struct tally *tally = data;
+	const struct profile *profile = data;
 
-	return functions_inlined_at_row(tally->functions, epoch, frame_row, ret_entities);
+	return functions_inlined_at_row(profile->functions, epoch, frame_row, ret_entities);
 }
 
 static uint32_t image_entity(struct names_epoch *epoch, size_t frame_row, void *data)
 {
-	const struct tally *tally = data;
+	const struct profile *profile = data;
 	uint64_t image = 0;
 
-	if (tally->place_of)
-		return tally->place_of(epoch, frame_row, tally->place_data);
+	if (profile->place_of)
+		return profile->place_of(epoch, frame_row, profile->place_data);
 	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, frame_row, &image))
 		return NAMES_LOST;
 	return names_image(epoch, image);
@@ -108,38 +108,39 @@ static uint32_t image_entity(struct names_epoch *epoch, size_t frame_row, void *
 
 enum verdict { NOT_KNOWN, YES, NO };
 
-static bool is_focus(struct tally *tally, uint32_t function)
+static bool is_focus(struct profile *profile, uint32_t function)
 {
-	uint8_t *verdict = &entity_at(tally->counts, function)->is_focus;
+	uint8_t *verdict = &entity_at(profile->counts, function)->is_focus;
 
 	if (*verdict == NOT_KNOWN) {
-		const struct function *f = functions_at(tally->functions, function);
-		enum function_name_match least = tally->focus_is_part ? FUNCTION_NAME_COMPONENT
-								      : FUNCTION_NAME_WHOLE;
+		const struct function *f = functions_at(profile->functions, function);
+		enum function_name_match least = profile->focus_is_part ? FUNCTION_NAME_COMPONENT
+									: FUNCTION_NAME_WHOLE;
 
-		*verdict = function_name_match(f->name, f->raw_name, tally->focus) >= least ? YES
-											    : NO;
+		*verdict = function_name_match(f->name, f->raw_name, profile->focus) >= least ? YES
+											      : NO;
 	}
 	return *verdict == YES;
 }
 
-static bool is_own(struct tally *tally, uint32_t function)
+static bool is_own(struct profile *profile, uint32_t function)
 {
-	uint8_t *verdict = &entity_at(tally->counts, function)->is_own;
+	uint8_t *verdict = &entity_at(profile->counts, function)->is_own;
 
 	if (*verdict == NOT_KNOWN)
-		*verdict = code_origin_of(tally->functions, function) == CODE_ORIGIN_OWN ? YES : NO;
+		*verdict = code_origin_of(profile->functions, function) == CODE_ORIGIN_OWN ? YES
+											   : NO;
 	return *verdict == YES;
 }
 
 /* Returns the node that counts as the caller of one that has a parent. */
-static uint32_t caller_of(struct tally *tally, const struct stacks *stacks, uint32_t row,
+static uint32_t caller_of(struct profile *profile, const struct stacks *stacks, uint32_t row,
 			  uint32_t *ret_skipped)
 {
 	uint32_t caller = stacks->parent[row];
 
-	for (*ret_skipped = 0; tally->own_callers && caller != STACKS_NO_ROW; ++*ret_skipped) {
-		if (is_own(tally, stacks->entity[caller]))
+	for (*ret_skipped = 0; profile->own_callers && caller != STACKS_NO_ROW; ++*ret_skipped) {
+		if (is_own(profile, stacks->entity[caller]))
 			return caller;
 		caller = stacks->parent[caller];
 	}
@@ -148,7 +149,7 @@ static uint32_t caller_of(struct tally *tally, const struct stacks *stacks, uint
 }
 
 /* Counts a node for an entity. Its total counts if no node above it is of the same entity. */
-static void visit_for(struct tally_entity *entity, const struct stacks *stacks, uint32_t row,
+static void visit_for(struct profile_entity *entity, const struct stacks *stacks, uint32_t row,
 		      bool enters)
 {
 	if (!enters) {
@@ -162,19 +163,19 @@ static void visit_for(struct tally_entity *entity, const struct stacks *stacks, 
 
 static void visit(const struct stacks *stacks, uint32_t row, bool enters, void *data)
 {
-	struct tally *tally = data;
+	struct profile *profile = data;
 	uint32_t here = stacks->entity[row], parent = stacks->parent[row];
 
-	visit_for(entity_at(tally->counts, here), stacks, row, enters);
-	if (!tally->focus)
+	visit_for(entity_at(profile->counts, here), stacks, row, enters);
+	if (!profile->focus)
 		return;
-	if (is_focus(tally, here)) {
-		tally->focus_found = true;
-		visit_for(&tally->focus_entity, stacks, row, enters);
+	if (is_focus(profile, here)) {
+		profile->focus_found = true;
+		visit_for(&profile->focus_entity, stacks, row, enters);
 		if (parent != STACKS_NO_ROW) {
-			uint32_t skipped, node = caller_of(tally, stacks, row, &skipped);
-			struct tally_entity *caller =
-				entity_at(tally->callers, stacks->entity[node]);
+			uint32_t skipped, node = caller_of(profile, stacks, row, &skipped);
+			struct profile_entity *caller =
+				entity_at(profile->callers, stacks->entity[node]);
 
 			if (caller->count.total.samples == 0 || skipped < caller->least_skipped)
 				caller->least_skipped = skipped;
@@ -182,30 +183,31 @@ static void visit(const struct stacks *stacks, uint32_t row, bool enters, void *
 			visit_for(caller, stacks, row, enters);
 		}
 	}
-	if (parent != STACKS_NO_ROW && is_focus(tally, stacks->entity[parent]))
-		visit_for(entity_at(tally->callees, here), stacks, row, enters);
+	if (parent != STACKS_NO_ROW && is_focus(profile, stacks->entity[parent]))
+		visit_for(entity_at(profile->callees, here), stacks, row, enters);
 }
 
 /* Replaces the place of a node with the entity that is counted. A frame's outermost node comes
  * last, because the others refer to it. */
-static void settle_place(const struct tally *tally, struct stacks *stacks, uint32_t node,
+static void settle_place(const struct profile *profile, struct stacks *stacks, uint32_t node,
 			 uint32_t frame)
 {
-	uint32_t place = stacks->entity[tally->inlined || tally->by == TALLY_LINE ? node : frame];
+	uint32_t place =
+		stacks->entity[profile->inlined || profile->by == PROFILE_LINE ? node : frame];
 
-	if (tally->by == TALLY_LINE)
-		place = functions_line_of_place(tally->functions, place);
-	else if (tally->by == TALLY_IMAGE)
-		place = functions_at(tally->functions, place)->image;
-	else if (!tally->places)
-		place = functions_whole(tally->functions, place);
+	if (profile->by == PROFILE_LINE)
+		place = functions_line_of_place(profile->functions, place);
+	else if (profile->by == PROFILE_IMAGE)
+		place = functions_at(profile->functions, place)->image;
+	else if (!profile->places)
+		place = functions_whole(profile->functions, place);
 	stacks->entity[node] = place;
 }
 
 /* Applies the filters. Returns, for each node, the node in which its samples end now. */
 static uint32_t *filter(struct pass *pass)
 {
-	struct tally *tally = pass->tally;
+	struct profile *profile = pass->profile;
 	struct stacks *stacks = pass->stacks;
 	uint32_t *nodes = g_new(uint32_t, stacks->n);
 	g_autofree uint32_t *frames = g_new(uint32_t, stacks->n);
@@ -213,13 +215,14 @@ static uint32_t *filter(struct pass *pass)
 	uint32_t index;
 	size_t at = 0;
 
-	amount_add(&tally->filtered, frame_filters_apply(tally->filters, stacks, tally->functions,
-							 tally->inlined, nodes, frames));
+	amount_add(&profile->filtered,
+		   frame_filters_apply(profile->filters, stacks, profile->functions,
+				       profile->inlined, nodes, frames));
 	for (size_t i = stacks->n; i > 0; i--)
-		settle_place(tally, stacks, stacks->order[i - 1], frames[stacks->order[i - 1]]);
+		settle_place(profile, stacks, stacks->order[i - 1], frames[stacks->order[i - 1]]);
 	while (number_map_next(&pass->by_node, &at, &key, &index))
 		if (nodes[key >> 32] != STACKS_NO_ROW)
-			count_add(&entity_at(tally->counts, (uint32_t)key)->count,
+			count_add(&entity_at(profile->counts, (uint32_t)key)->count,
 				  g_array_index(pass->amounts, struct amount, index - 1));
 	number_map_clear(&pass->by_node);
 	g_array_set_size(pass->amounts, 0);
@@ -230,11 +233,11 @@ static uint32_t *filter(struct pass *pass)
  * samples that were filtered. */
 static void settle_samples(struct pass *pass, const uint32_t *nodes)
 {
-	GArray *each = pass->tally->each;
+	GArray *each = pass->profile->each;
 	guint kept = pass->first_sample;
 
 	for (guint i = pass->first_sample; i < each->len; i++) {
-		struct tally_sample sample = g_array_index(each, struct tally_sample, i);
+		struct profile_sample sample = g_array_index(each, struct profile_sample, i);
 
 		if (sample.node & BARE) {
 			sample.node = 1 + (sample.node & ~BARE);
@@ -242,9 +245,9 @@ static void settle_samples(struct pass *pass, const uint32_t *nodes)
 			sample.node = nodes ? nodes[sample.node] : sample.node;
 			if (sample.node == STACKS_NO_ROW)
 				continue;
-			sample.node = tally_tree_node(&pass->tally->tree, sample.node);
+			sample.node = profile_tree_node(&pass->profile->tree, sample.node);
 		}
-		g_array_index(each, struct tally_sample, kept++) = sample;
+		g_array_index(each, struct profile_sample, kept++) = sample;
 	}
 	g_array_set_size(each, kept);
 	pass->first_sample = kept;
@@ -253,20 +256,20 @@ static void settle_samples(struct pass *pass, const uint32_t *nodes)
 /* Moves timelines from nodes of the epoch to entities. */
 static void settle_timelines(struct pass *pass, const uint32_t *nodes)
 {
-	static const struct tally_timeline none;
+	static const struct profile_timeline none;
 
 	for (uint32_t row = 0; row < pass->node_timelines->len; row++) {
-		const struct tally_timeline *from =
-			&g_array_index(pass->node_timelines, struct tally_timeline, row);
+		const struct profile_timeline *from =
+			&g_array_index(pass->node_timelines, struct profile_timeline, row);
 		uint32_t node = nodes ? nodes[row] : row;
-		struct tally_timeline *to;
+		struct profile_timeline *to;
 
 		/* A node without samples has no entity. */
 		if (node == STACKS_NO_ROW || memcmp(from, &none, sizeof(none)) == 0)
 			continue;
-		to = GROWN_AT(pass->tally->timelines, struct tally_timeline,
+		to = GROWN_AT(pass->profile->timelines, struct profile_timeline,
 			      pass->stacks->entity[node]);
-		for (unsigned i = 0; i < TALLY_BINS; i++)
+		for (unsigned i = 0; i < PROFILE_BINS; i++)
 			amount_add(&to->self[i], from->self[i]);
 	}
 	g_array_set_size(pass->node_timelines, 0);
@@ -274,40 +277,40 @@ static void settle_timelines(struct pass *pass, const uint32_t *nodes)
 
 static void finish_epoch(struct pass *pass)
 {
-	struct tally *tally = pass->tally;
+	struct profile *profile = pass->profile;
 	struct stacks *stacks = pass->stacks;
-	bool functions = by_function(tally);
+	bool functions = by_function(profile);
 	g_autofree uint32_t *nodes = NULL;
 
 	if (!stacks)
 		return;
-	stacks_settle(stacks, functions ? function_entity : image_entity, tally,
+	stacks_settle(stacks, functions ? function_entity : image_entity, profile,
 		      functions ? FUNCTION_LOST : NAMES_LOST);
-	if (tally->functions->inlined)
-		stacks_insert(stacks, inlined_functions, tally);
+	if (profile->functions->inlined)
+		stacks_insert(stacks, inlined_functions, profile);
 	for (size_t row = 0; functions && row < stacks->n; row++)
 		if (stacks->self[row].samples &&
-		    strcmp(functions_at(tally->functions, stacks->entity[row])->kind,
+		    strcmp(functions_at(profile->functions, stacks->entity[row])->kind,
 			   "unresolved") == 0)
-			tally->unresolved += stacks->self[row].samples;
-	if (tally->filters)
+			profile->unresolved += stacks->self[row].samples;
+	if (profile->filters)
 		nodes = filter(pass);
-	if (tally->wants_timeline)
+	if (profile->wants_timeline)
 		settle_timelines(pass, nodes);
-	if (tally->own)
-		own_weights_count(tally->own, tally->functions, stacks);
-	if (by_stack(tally))
-		stacks_walk(stacks, visit, tally);
-	if (tally->wants_tree) {
-		struct stacks *inverted = tally->inverted ? stacks_invert(stacks) : NULL;
+	if (profile->own)
+		own_weights_count(profile->own, profile->functions, stacks);
+	if (by_stack(profile))
+		stacks_walk(stacks, visit, profile);
+	if (profile->wants_tree) {
+		struct stacks *inverted = profile->inverted ? stacks_invert(stacks) : NULL;
 
-		tally_tree_add(&tally->tree, inverted ? inverted : stacks,
-			       tally->all.weight - pass->weight_before);
+		profile_tree_add(&profile->tree, inverted ? inverted : stacks,
+				 profile->all.weight - pass->weight_before);
 		stacks_free(inverted);
 	}
-	if (tally->wants_samples)
+	if (profile->wants_samples)
 		settle_samples(pass, nodes);
-	tally->bad_stacks += stacks->cut;
+	profile->bad_stacks += stacks->cut;
 	stacks_free(stacks);
 	pass->stacks = NULL;
 }
@@ -315,15 +318,15 @@ static void finish_epoch(struct pass *pass)
 static bool begin_epoch(struct pass *pass, struct names_epoch *epoch, GError **error)
 {
 	pass->epoch = epoch;
-	pass->weight_before = pass->tally->all.weight;
+	pass->weight_before = pass->profile->all.weight;
 	pass->last_source = UINT64_MAX;
-	pass->last_event = sampled_events_of(pass->tally->reader->capture->sampled, epoch->epoch,
+	pass->last_event = sampled_events_of(pass->profile->reader->capture->sampled, epoch->epoch,
 					     pass->last_source);
-	if (!by_stack(pass->tally) && !pass->tally->filters)
+	if (!by_stack(pass->profile) && !pass->profile->filters)
 		return true;
 	pass->stacks = stacks_load(epoch, error);
-	if (pass->stacks && by_function(pass->tally))
-		stacks_time(pass->stacks, pass->tally->functions);
+	if (pass->stacks && by_function(pass->profile))
+		stacks_time(pass->stacks, pass->profile->functions);
 	return pass->stacks;
 }
 
@@ -338,10 +341,10 @@ static uint32_t cgroup_entity(struct pass *pass, uint64_t id)
 		return 0;
 	if (g_hash_table_lookup_extended(pass->cgroup_ids, path, NULL, &known))
 		return GPOINTER_TO_UINT(known);
-	g_ptr_array_add(pass->tally->cgroups, (gpointer)path);
+	g_ptr_array_add(pass->profile->cgroups, (gpointer)path);
 	g_hash_table_insert(pass->cgroup_ids, (gpointer)path,
-			    GUINT_TO_POINTER(pass->tally->cgroups->len - 1));
-	return pass->tally->cgroups->len - 1;
+			    GUINT_TO_POINTER(pass->profile->cgroups->len - 1));
+	return pass->profile->cgroups->len - 1;
 }
 
 /* A sample that counts. */
@@ -360,23 +363,24 @@ static uint32_t node_of(struct pass *pass, const struct hit *hit)
 
 	if (row < 0 || (size_t)row >= pass->stacks->n_rows)
 		return STACKS_NO_ROW;
-	return stacks_row_at(pass->stacks, pass->tally->functions, (uint32_t)row, hit->segment,
+	return stacks_row_at(pass->stacks, pass->profile->functions, (uint32_t)row, hit->segment,
 			     hit->clock_ns);
 }
 
 /* Keeps the sample and counts it in time, if this is wanted. */
-static void place_in_time(struct tally *tally, GArray *timelines, uint32_t index, uint32_t node,
+static void place_in_time(struct profile *profile, GArray *timelines, uint32_t index, uint32_t node,
 			  const struct hit *hit)
 {
-	const struct tally_sample sample = { hit->time_ns, hit->thread, node, hit->amount.weight };
+	const struct profile_sample sample = { hit->time_ns, hit->thread, node,
+					       hit->amount.weight };
 
-	if (tally->wants_samples)
-		g_array_append_val(tally->each, sample);
-	if (tally->wants_timeline) {
-		uint64_t since = (uint64_t)MAX_OF(hit->time_ns - tally->bins_from_ns, INT64_C(0));
-		uint64_t bin = MIN_OF(since / tally->bin_ns, (uint64_t)TALLY_BINS - 1);
+	if (profile->wants_samples)
+		g_array_append_val(profile->each, sample);
+	if (profile->wants_timeline) {
+		uint64_t since = (uint64_t)MAX_OF(hit->time_ns - profile->bins_from_ns, INT64_C(0));
+		uint64_t bin = MIN_OF(since / profile->bin_ns, (uint64_t)PROFILE_BINS - 1);
 
-		amount_add(&GROWN_AT(timelines, struct tally_timeline, index)->self[bin],
+		amount_add(&GROWN_AT(timelines, struct profile_timeline, index)->self[bin],
 			   hit->amount);
 	}
 }
@@ -385,81 +389,83 @@ static void place_in_time(struct tally *tally, GArray *timelines, uint32_t index
  * entities are not parts of stacks, it is that of all samples. */
 static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 {
-	struct tally *tally = pass->tally;
+	struct profile *profile = pass->profile;
 	uint32_t node = node_of(pass, hit), *index;
 
 	if (node != STACKS_NO_ROW) {
 		amount_add(&pass->stacks->self[node], hit->amount);
-		if (by_stack(tally)) {
-			place_in_time(tally, pass->node_timelines, node, node, hit);
+		if (by_stack(profile)) {
+			place_in_time(profile, pass->node_timelines, node, node, hit);
 			return;
 		}
 		index = number_map_at(&pass->by_node, (uint64_t)node << 32 | entity);
 		if (*index == 0)
 			*index = pass->amounts->len + 1;
 		amount_add(GROWN_AT(pass->amounts, struct amount, *index - 1), hit->amount);
-	} else if (tally->filters && !frame_filters_want_bare(tally->filters)) {
-		amount_add(&tally->filtered, hit->amount);
+	} else if (profile->filters && !frame_filters_want_bare(profile->filters)) {
+		amount_add(&profile->filtered, hit->amount);
 	} else {
-		count_add(&entity_at(tally->counts, entity)->count, hit->amount);
-		if (counts_functions(tally))
-			tally->unresolved++;
+		count_add(&entity_at(profile->counts, entity)->count, hit->amount);
+		if (counts_functions(profile))
+			profile->unresolved++;
 		/* Each of the two entities without frames has a root of its own. */
-		if (tally->wants_tree)
-			count_add(&g_array_index(tally->tree.nodes, struct tally_node, 1 + entity)
+		if (profile->wants_tree)
+			count_add(&g_array_index(profile->tree.nodes, struct profile_node,
+						 1 + entity)
 					   .count,
 				  hit->amount);
-		place_in_time(tally, tally->timelines, entity, BARE | entity, hit);
+		place_in_time(profile, profile->timelines, entity, BARE | entity, hit);
 	}
 }
 
-static void count_unwind(struct tally *tally, uint64_t method, uint64_t stop)
+static void count_unwind(struct profile *profile, uint64_t method, uint64_t stop)
 {
 	/* A kernel thread has no user memory. Values that this version does not define count as
 	 * guesses. */
 	if (stop == PROF_STOP_KERNEL_THREAD)
 		return;
 	if (stop == PROF_STOP_NO_MEMORY)
-		tally->unwind[UNWIND_NO_MEMORY]++;
+		profile->unwind[UNWIND_NO_MEMORY]++;
 	else if (method == PROF_METHOD_NONE)
-		tally->unwind[UNWIND_NONE]++;
+		profile->unwind[UNWIND_NONE]++;
 	else if (method == PROF_METHOD_CFI && stop == PROF_STOP_ROOT)
-		tally->unwind[UNWIND_COMPLETE]++;
+		profile->unwind[UNWIND_COMPLETE]++;
 	else if (method == PROF_METHOD_CFI &&
 		 (stop == PROF_STOP_COPY_END || stop == PROF_STOP_DEPTH))
-		tally->unwind[UNWIND_TRUNCATED]++;
+		profile->unwind[UNWIND_TRUNCATED]++;
 	else
-		tally->unwind[UNWIND_GUESSED]++;
+		profile->unwind[UNWIND_GUESSED]++;
 }
 
 static void count_sample(struct pass *pass, const struct prof_batch *batch, size_t i,
 			 struct hit *hit)
 {
 	const struct prof_array *c = batch->columns;
-	struct tally *tally = pass->tally;
+	struct profile *profile = pass->profile;
 	uint64_t weight = array_number_or(&c[WEIGHT], i, 0);
 	uint32_t entity;
 
 	hit->stack = array_number_or(&c[STACK], i, 0);
-	hit->amount =
-		(struct amount){ 1, tally->event ? sampled_event_weight(tally->event, weight) : 1 };
-	amount_add(&tally->all, hit->amount);
-	tally->least_weight = MIN_OF(tally->least_weight, hit->amount.weight);
-	tally->most_weight = MAX_OF(tally->most_weight, hit->amount.weight);
-	count_unwind(tally, array_number_or(&c[METHOD], i, PROF_METHOD_NONE),
+	hit->amount = (struct amount){ 1, profile->event
+						  ? sampled_event_weight(profile->event, weight)
+						  : 1 };
+	amount_add(&profile->all, hit->amount);
+	profile->least_weight = MIN_OF(profile->least_weight, hit->amount.weight);
+	profile->most_weight = MAX_OF(profile->most_weight, hit->amount.weight);
+	count_unwind(profile, array_number_or(&c[METHOD], i, PROF_METHOD_NONE),
 		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
 	if (array_number_or(&c[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL)
-		amount_add(&tally->kernel, hit->amount);
-	if (tally->wants_threads)
-		amount_add(GROWN_AT(tally->threads, struct amount, hit->thread), hit->amount);
-	switch (tally->by) {
-	case TALLY_THREAD:
+		amount_add(&profile->kernel, hit->amount);
+	if (profile->wants_threads)
+		amount_add(GROWN_AT(profile->threads, struct amount, hit->thread), hit->amount);
+	switch (profile->by) {
+	case PROFILE_THREAD:
 		entity = hit->thread;
 		break;
-	case TALLY_PROCESS:
-		entity = names_thread_at(tally->functions->names, hit->thread)->process;
+	case PROFILE_PROCESS:
+		entity = names_thread_at(profile->functions->names, hit->thread)->process;
 		break;
-	case TALLY_CGROUP:
+	case PROFILE_CGROUP:
 		entity = cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0));
 		break;
 	default:
@@ -471,12 +477,12 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 /* Keeps the last look-up, because consecutive samples are mostly of one source. */
 static bool is_of_event(struct pass *pass, uint32_t epoch, uint64_t source)
 {
-	if (pass->tally->wants_all_events)
+	if (pass->profile->wants_all_events)
 		return true;
 	if (source != pass->last_source) {
 		pass->last_source = source;
 		pass->last_event =
-			sampled_events_of(pass->tally->reader->capture->sampled, epoch, source);
+			sampled_events_of(pass->profile->reader->capture->sampled, epoch, source);
 	}
 	return pass->last_event == pass->event;
 }
@@ -485,13 +491,13 @@ static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batc
 			GError **error)
 {
 	struct pass *pass = data;
-	struct tally *tally = pass->tally;
-	struct reader *reader = tally->reader;
+	struct profile *profile = pass->profile;
+	struct reader *reader = profile->reader;
 	const struct prof_array *c = batch->columns;
 	bool filters_threads = reader_filters_threads(reader);
-	bool threads = filters_threads || tally->inside || tally->wants_samples ||
-		       tally->wants_threads || tally->by == TALLY_THREAD ||
-		       tally->by == TALLY_PROCESS;
+	bool threads = filters_threads || profile->inside || profile->wants_samples ||
+		       profile->wants_threads || profile->by == PROFILE_THREAD ||
+		       profile->by == PROFILE_PROCESS;
 	/* what makes a time relative */
 	uint64_t shift = (uint64_t)capture_time(reader->capture, batch->segment, 0);
 	uint64_t from, to;
@@ -510,9 +516,9 @@ static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batc
 			continue;
 		if (!is_of_event(pass, batch->epoch, array_number_or(&c[SOURCE], i, 0)))
 			continue;
-		if (tally->mode != TALLY_ANY_MODE &&
+		if (profile->mode != PROFILE_ANY_MODE &&
 		    (array_number_or(&c[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL) !=
-			    (tally->mode == TALLY_KERNEL))
+			    (profile->mode == PROFILE_KERNEL))
 			continue;
 		if (reader->cpus &&
 		    !reader_wants_cpu(reader, array_number_or(&c[CPU], i, UINT64_MAX)))
@@ -522,7 +528,7 @@ static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batc
 			hit.thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
 		if (filters_threads && !reader_wants_thread_at(reader, hit.thread, hit.time_ns))
 			continue;
-		if (tally->inside && !span_set_has(tally->inside, hit.thread, hit.time_ns))
+		if (profile->inside && !span_set_has(profile->inside, hit.thread, hit.time_ns))
 			continue;
 		count_sample(pass, batch, i, &hit);
 	}
@@ -532,10 +538,10 @@ static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batc
 static bool read_samples(struct pass *pass, const struct prof_cursor_options *options,
 			 GError **error)
 {
-	struct tally *tally = pass->tally;
-	struct names *names = tally->reader->capture->names;
+	struct profile *profile = pass->profile;
+	struct names *names = profile->reader->capture->names;
 	g_autofree char *failure =
-		g_strdup_printf(_("cannot read samples of '%s'"), tally->reader->capture->file);
+		g_strdup_printf(_("cannot read samples of '%s'"), profile->reader->capture->file);
 	uint64_t names_lost = names->lost;
 
 	for (;;) {
@@ -543,81 +549,81 @@ static bool read_samples(struct pass *pass, const struct prof_cursor_options *op
 			return false;
 		finish_epoch(pass);
 		pass->epoch = NULL;
-		if (!tally->wants_tree || !tally_tree_again(&tally->tree))
+		if (!profile->wants_tree || !profile_tree_again(&profile->tree))
 			return true;
 		/* Everything is counted once more for the tree. */
-		g_array_set_size(tally->counts, 0);
-		memset(tally->unwind, 0, sizeof(tally->unwind));
-		tally->all = tally->filtered = tally->kernel = (struct amount){ 0 };
-		tally->unresolved = tally->bad_stacks = 0;
-		g_array_set_size(tally->threads, 0);
+		g_array_set_size(profile->counts, 0);
+		memset(profile->unwind, 0, sizeof(profile->unwind));
+		profile->all = profile->filtered = profile->kernel = (struct amount){ 0 };
+		profile->unresolved = profile->bad_stacks = 0;
+		g_array_set_size(profile->threads, 0);
 		names->lost = names_lost;
 	}
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-static void results_init(struct tally *tally, struct reader *reader)
+static void results_init(struct profile *profile, struct reader *reader)
 {
 	int64_t to = MIN_OF(reader->to_ns, reader->capture->duration_ns);
 
-	tally->reader = reader;
-	tally->bins_from_ns = MAX_OF(reader->from_ns, 0);
-	tally->bin_ns = to > tally->bins_from_ns
-				? (uint64_t)(to - tally->bins_from_ns) / TALLY_BINS + 1
-				: 1;
-	tally->least_weight = UINT64_MAX;
-	tally->counts = g_array_new(FALSE, TRUE, sizeof(struct tally_entity));
-	tally->callers = g_array_new(FALSE, TRUE, sizeof(struct tally_entity));
-	tally->callees = g_array_new(FALSE, TRUE, sizeof(struct tally_entity));
-	tally->threads = g_array_new(FALSE, TRUE, sizeof(struct amount));
-	tally_tree_init(&tally->tree);
-	tally->each = g_array_new(FALSE, FALSE, sizeof(struct tally_sample));
-	tally->timelines = g_array_new(FALSE, TRUE, sizeof(struct tally_timeline));
-	tally->cgroups = g_ptr_array_new();
-	g_ptr_array_add(tally->cgroups, NULL);
+	profile->reader = reader;
+	profile->bins_from_ns = MAX_OF(reader->from_ns, 0);
+	profile->bin_ns = to > profile->bins_from_ns
+				  ? (uint64_t)(to - profile->bins_from_ns) / PROFILE_BINS + 1
+				  : 1;
+	profile->least_weight = UINT64_MAX;
+	profile->counts = g_array_new(FALSE, TRUE, sizeof(struct profile_entity));
+	profile->callers = g_array_new(FALSE, TRUE, sizeof(struct profile_entity));
+	profile->callees = g_array_new(FALSE, TRUE, sizeof(struct profile_entity));
+	profile->threads = g_array_new(FALSE, TRUE, sizeof(struct amount));
+	profile_tree_init(&profile->tree);
+	profile->each = g_array_new(FALSE, FALSE, sizeof(struct profile_sample));
+	profile->timelines = g_array_new(FALSE, TRUE, sizeof(struct profile_timeline));
+	profile->cgroups = g_ptr_array_new();
+	g_ptr_array_add(profile->cgroups, NULL);
 }
 
 /* Selects the event whose samples are counted. */
-static bool choose_event(struct tally *tally, uint32_t *ret_event, GError **error)
+static bool choose_event(struct profile *profile, uint32_t *ret_event, GError **error)
 {
-	const struct capture *capture = tally->reader->capture;
+	const struct capture *capture = profile->reader->capture;
 
 	if (!sampled_events_read(capture->sampled, capture->reader, capture->names, error) ||
-	    !sampled_events_find(capture->sampled, tally->reader->event, capture->file, ret_event,
+	    !sampled_events_find(capture->sampled, profile->reader->event, capture->file, ret_event,
 				 error))
 		return false;
-	if (tally->wants_all_events || *ret_event == SAMPLED_NO_EVENT)
+	if (profile->wants_all_events || *ret_event == SAMPLED_NO_EVENT)
 		return true;
-	tally->event = sampled_event_at(capture->sampled, *ret_event);
-	tally->period_ns = sampled_event_period_ns(tally->event);
+	profile->event = sampled_event_at(capture->sampled, *ret_event);
+	profile->period_ns = sampled_event_period_ns(profile->event);
 	return true;
 }
 
-bool tally_run(struct tally *tally, struct reader *reader, GError **error)
+bool profile_run(struct profile *profile, struct reader *reader, GError **error)
 {
 	struct prof_cursor_options options = { .table = PROF_TABLE_SAMPLE,
 					       .columns = sample_columns,
 					       .n_columns = N_COLUMNS };
-	struct pass pass = { .tally = tally };
+	struct pass pass = { .profile = profile };
 	bool ok;
 
-	results_init(tally, reader);
-	tally->functions = functions_new(reader->capture->names, error);
-	if (!tally->functions || !choose_event(tally, &pass.event, error))
+	results_init(profile, reader);
+	profile->functions = functions_new(reader->capture->names, error);
+	if (!profile->functions || !choose_event(profile, &pass.event, error))
 		return false;
-	tally->functions->inlined = tally->inlined || tally->filters;
-	tally->functions->joins_inlined = tally->joins_inlined;
-	if (tally->places || tally->filters)
-		tally->functions->detail = FUNCTIONS_PLACES;
-	else if (tally->by == TALLY_LINE)
-		tally->functions->detail = FUNCTIONS_LINES;
+	profile->functions->inlined = profile->inlined || profile->filters;
+	profile->functions->joins_inlined = profile->joins_inlined;
+	if (profile->places || profile->filters)
+		profile->functions->detail = FUNCTIONS_PLACES;
+	else if (profile->by == PROFILE_LINE)
+		profile->functions->detail = FUNCTIONS_LINES;
 	/* With several segments, a relative time has several clock values. */
 	if (reader->timed && reader->capture->n_segments == 1)
 		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
 				   &options.t_to);
 	pass.cgroup_ids = g_hash_table_new(g_str_hash, g_str_equal);
-	pass.node_timelines = g_array_new(FALSE, TRUE, sizeof(struct tally_timeline));
+	pass.node_timelines = g_array_new(FALSE, TRUE, sizeof(struct profile_timeline));
 	number_map_init(&pass.by_node);
 	pass.amounts = g_array_new(FALSE, TRUE, sizeof(struct amount));
 	ok = read_samples(&pass, &options, error);
@@ -629,78 +635,78 @@ bool tally_run(struct tally *tally, struct reader *reader, GError **error)
 	return ok;
 }
 
-void tally_done(struct tally *tally)
+void profile_done(struct profile *profile)
 {
-	functions_free(tally->functions);
-	if (tally->counts) {
-		g_array_unref(tally->counts);
-		g_array_unref(tally->callers);
-		g_array_unref(tally->callees);
-		g_array_unref(tally->threads);
-		g_array_unref(tally->each);
-		g_array_unref(tally->timelines);
-		tally_tree_done(&tally->tree);
-		g_ptr_array_unref(tally->cgroups);
+	functions_free(profile->functions);
+	if (profile->counts) {
+		g_array_unref(profile->counts);
+		g_array_unref(profile->callers);
+		g_array_unref(profile->callees);
+		g_array_unref(profile->threads);
+		g_array_unref(profile->each);
+		g_array_unref(profile->timelines);
+		profile_tree_done(&profile->tree);
+		g_ptr_array_unref(profile->cgroups);
 	}
-	*tally = (struct tally){ 0 };
+	*profile = (struct profile){ 0 };
 }
 
-const char *tally_event_name(const struct tally *tally)
+const char *profile_event_name(const struct profile *profile)
 {
-	const char *recorded = capture_metadata(tally->reader->capture, "event");
+	const char *recorded = capture_metadata(profile->reader->capture, "event");
 
-	if (tally->event && tally->event->name)
-		return tally->event->name;
+	if (profile->event && profile->event->name)
+		return profile->event->name;
 	return recorded ? recorded : "-";
 }
 
-const char *tally_unit(const struct tally *tally)
+const char *profile_unit(const struct profile *profile)
 {
-	return tally->event && tally->event->unit ? tally->event->unit : "samples";
+	return profile->event && profile->event->unit ? profile->event->unit : "samples";
 }
 
-bool tally_is_weighted(const struct tally *tally)
+bool profile_is_weighted(const struct profile *profile)
 {
-	if (!tally->event || !tally->event->unit || tally->all.samples == 0)
+	if (!profile->event || !profile->event->unit || profile->all.samples == 0)
 		return false;
-	return tally->least_weight != tally->most_weight ||
-	       (!sampled_event_is_clock(tally->event) && tally->most_weight != 1);
+	return profile->least_weight != profile->most_weight ||
+	       (!sampled_event_is_clock(profile->event) && profile->most_weight != 1);
 }
 
-void tally_print_sum(const struct tally *tally, struct out *out)
+void profile_print_sum(const struct profile *profile, struct out *out)
 {
-	g_autofree char *weight = text_count(tally->all.weight);
+	g_autofree char *weight = text_count(profile->all.weight);
 
-	if (!tally_is_weighted(tally))
+	if (!profile_is_weighted(profile))
 		return;
-	if (strcmp(tally_unit(tally), "ns") == 0)
+	if (strcmp(profile_unit(profile), "ns") == 0)
 		out_printf(out, _(", which stand for %s ns"), weight);
 	else
 		out_printf(out, _(", which stand for %s events"), weight);
 }
 
-void tally_print_other_events(const struct tally *tally, struct out *out)
+void profile_print_other_events(const struct profile *profile, struct out *out)
 {
-	const struct sampled_events *events = tally->reader->capture->sampled;
+	const struct sampled_events *events = profile->reader->capture->sampled;
 	g_autofree char *names = NULL, *escaped = NULL;
 
-	if (!tally->event)
+	if (!profile->event)
 		return;
 	names = sampled_events_others(events,
-				      (uint32_t)(tally->event - sampled_event_at(events, 0)));
+				      (uint32_t)(profile->event - sampled_event_at(events, 0)));
 	if (!names)
 		return;
 	escaped = text_escape(names);
 	out_printf(out, _("; also recorded: %s (--event NAME)"), escaped);
 }
 
-void tally_write_unwind(const struct tally *tally, struct json *json, const char *key)
+void profile_write_unwind(const struct profile *profile, struct json *json, const char *key)
 {
 	static const char *const kinds[UNWIND_KINDS] = { "complete", "truncated", "guessed", "none",
 							 "no_memory" };
 
 	json_begin_object(json, key);
 	for (size_t i = 0; i < UNWIND_KINDS; i++)
-		json_uint(json, kinds[i], tally->unwind[i]);
+		json_uint(json, kinds[i], profile->unwind[i]);
 	json_end(json);
 }

@@ -6,7 +6,7 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/tally-tree.h"
+#include "tools/profcapture/profile-tree.h"
 
 #include "tools/profcapture/functions.h"
 
@@ -15,31 +15,31 @@
 /* Shares are compared as floating point here and in the output, so a little more is kept. */
 #define ROUNDING 0.999
 
-void tally_tree_init(struct tally_tree *tree)
+void profile_tree_init(struct profile_tree *tree)
 {
-	const struct tally_node first[] = { { .entity = FUNCTION_NO_STACK },
-					    { .entity = FUNCTION_NO_STACK },
-					    { .entity = FUNCTION_LOST } };
+	const struct profile_node first[] = { { .entity = FUNCTION_NO_STACK },
+					      { .entity = FUNCTION_NO_STACK },
+					      { .entity = FUNCTION_LOST } };
 
-	tree->nodes = g_array_new(FALSE, TRUE, sizeof(struct tally_node));
+	tree->nodes = g_array_new(FALSE, TRUE, sizeof(struct profile_node));
 	g_array_append_vals(tree->nodes, first, ARRAY_SIZE(first));
 	number_map_init(&tree->index);
 	tree->node_of = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 }
 
-void tally_tree_done(struct tally_tree *tree)
+void profile_tree_done(struct profile_tree *tree)
 {
 	if (!tree->nodes)
 		return;
 	g_array_unref(tree->nodes);
 	g_array_unref(tree->node_of);
 	number_map_done(&tree->index);
-	*tree = (struct tally_tree){ 0 };
+	*tree = (struct profile_tree){ 0 };
 }
 
 static uint32_t get_node(GArray *nodes, struct number_map *index, uint32_t parent, uint32_t entity)
 {
-	struct tally_node node = { .parent = parent, .entity = entity };
+	struct profile_node node = { .parent = parent, .entity = entity };
 	uint32_t *known = number_map_at(index, (uint64_t)parent << 32 | entity);
 
 	if (*known == 0) {
@@ -49,9 +49,9 @@ static uint32_t get_node(GArray *nodes, struct number_map *index, uint32_t paren
 	return *known;
 }
 
-static void add_count(GArray *nodes, uint32_t index, struct tally_count count)
+static void add_count(GArray *nodes, uint32_t index, struct profile_count count)
 {
-	struct tally_node *node = &g_array_index(nodes, struct tally_node, index);
+	struct profile_node *node = &g_array_index(nodes, struct profile_node, index);
 
 	amount_add(&node->count.self, count.self);
 	amount_add(&node->count.total, count.total);
@@ -59,7 +59,7 @@ static void add_count(GArray *nodes, uint32_t index, struct tally_count count)
 
 /* Parents come before children in order[], so their nodes are known. Without `grow`, rows without a
  * node are left out. */
-static void merge(struct tally_tree *tree, GArray *nodes, struct number_map *index, bool grow,
+static void merge(struct profile_tree *tree, GArray *nodes, struct number_map *index, bool grow,
 		  const struct stacks *stacks)
 {
 	uint32_t *node_of;
@@ -84,14 +84,14 @@ static void merge(struct tally_tree *tree, GArray *nodes, struct number_map *ind
 			tree->cut = true;
 		else
 			add_count(nodes, node_of[row],
-				  (struct tally_count){ stacks->self[row], stacks->total[row] });
+				  (struct profile_count){ stacks->self[row], stacks->total[row] });
 	}
 }
 
 /* Adds the heavy nodes of one epoch to the tree. A parent is not lighter than its children. */
-static void add_heavy(struct tally_tree *tree, const struct stacks *stacks, double min)
+static void add_heavy(struct profile_tree *tree, const struct stacks *stacks, double min)
 {
-	g_autoptr(GArray) nodes = g_array_new(FALSE, TRUE, sizeof(struct tally_node));
+	g_autoptr(GArray) nodes = g_array_new(FALSE, TRUE, sizeof(struct profile_node));
 	g_autofree uint32_t *kept = NULL;
 	struct number_map index;
 
@@ -101,7 +101,7 @@ static void add_heavy(struct tally_tree *tree, const struct stacks *stacks, doub
 	number_map_done(&index);
 	kept = g_new0(uint32_t, nodes->len);
 	for (guint i = 1; i < nodes->len; i++) {
-		const struct tally_node *node = &g_array_index(nodes, struct tally_node, i);
+		const struct profile_node *node = &g_array_index(nodes, struct profile_node, i);
 
 		if ((double)node->count.total.weight < min) {
 			tree->cut = true;
@@ -112,7 +112,7 @@ static void add_heavy(struct tally_tree *tree, const struct stacks *stacks, doub
 	}
 }
 
-void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64_t weight)
+void profile_tree_add(struct profile_tree *tree, const struct stacks *stacks, uint64_t weight)
 {
 	tree->epochs++;
 	if (tree->counting || tree->min_share == 0)
@@ -121,7 +121,7 @@ void tally_tree_add(struct tally_tree *tree, const struct stacks *stacks, uint64
 		add_heavy(tree, stacks, tree->min_share * ROUNDING * (double)weight);
 }
 
-uint32_t tally_tree_get(struct tally_tree *tree, uint32_t parent, uint32_t entity)
+uint32_t profile_tree_get(struct profile_tree *tree, uint32_t parent, uint32_t entity)
 {
 	/* These two are the nodes 1 and 2, which are not in the index. */
 	if (parent == 0 && entity <= FUNCTION_LOST)
@@ -129,7 +129,7 @@ uint32_t tally_tree_get(struct tally_tree *tree, uint32_t parent, uint32_t entit
 	return get_node(tree->nodes, &tree->index, parent, entity);
 }
 
-bool tally_tree_again(struct tally_tree *tree)
+bool profile_tree_again(struct profile_tree *tree)
 {
 	/* Nothing was left out, or there was only one epoch: the counts are exact. */
 	if (tree->counting || !tree->cut || tree->epochs < 2)
@@ -137,6 +137,7 @@ bool tally_tree_again(struct tally_tree *tree)
 	tree->counting = true;
 	tree->cut = false;
 	for (guint i = 0; i < tree->nodes->len; i++)
-		g_array_index(tree->nodes, struct tally_node, i).count = (struct tally_count){ 0 };
+		g_array_index(tree->nodes, struct profile_node, i).count =
+			(struct profile_count){ 0 };
 	return true;
 }
