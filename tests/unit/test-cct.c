@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "tests/unit/test.h"
-#include "tools/profcapture/cct.h"
+#include "tools/profile/cct.h"
 
 #include <locale.h>
 

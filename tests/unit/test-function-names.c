@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "tests/unit/test.h"
-#include "tools/profcapture/function-names.h"
+#include "tools/profile/function-names.h"
 
 #include <glib.h>
 #include <locale.h>

@@ -5,10 +5,10 @@
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
-#include "tools/profcapture/function-labels.h"
 #include "tools/profcapture/profile.h"
 #include "tools/profcapture/run-times.h"
-#include "tools/profcapture/stacks.h"
+#include "tools/profile/function-labels.h"
+#include "tools/profile/stacks.h"
 
 /* Image 1 has functions a (0x100), b (0x200) and c (0x300) of 0x100 bytes; frame N is at 0xN00. */
 static void begin_epoch(struct build *build)

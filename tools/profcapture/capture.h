@@ -9,7 +9,7 @@
 #pragma once
 
 #include "tools/common/json.h"
-#include "tools/profcapture/sampled-events.h"
+#include "tools/profile/sampled-events.h"
 #include "tools/symbols/names.h"
 
 struct capture_loss {

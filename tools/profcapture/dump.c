@@ -14,10 +14,10 @@
 #include "config.h"
 
 #include "tools/common/capture-error.h"
-#include "tools/profcapture/functions.h"
 #include "tools/profcapture/reader.h"
-#include "tools/profcapture/stacks.h"
 #include "tools/profcapture/verbs.h"
+#include "tools/profile/functions.h"
+#include "tools/profile/stacks.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>

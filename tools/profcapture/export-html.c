@@ -13,10 +13,10 @@
 
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
-#include "tools/profcapture/function-labels.h"
 #include "tools/profcapture/memory-heaps.h"
 #include "tools/profcapture/spans.h"
 #include "tools/profcapture/summary.h"
+#include "tools/profile/function-labels.h"
 
 #include "tools/present/report-page.h"
 

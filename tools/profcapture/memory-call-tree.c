@@ -10,9 +10,9 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/cct.h"
-#include "tools/profcapture/code-origin.h"
 #include "tools/profcapture/memory.h"
+#include "tools/profile/cct.h"
+#include "tools/profile/code-origin.h"
 
 #include <glib/gi18n.h>
 #include <math.h>

@@ -10,8 +10,8 @@
 
 #include "tools/profcapture/memory-tree.h"
 
-#include "tools/profcapture/code-origin.h"
 #include "tools/profcapture/suppressions.h"
+#include "tools/profile/code-origin.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 
 #include "tools/common/number-map.h"
 #include "tools/profcapture/reader.h"
-#include "tools/profcapture/stacks.h"
+#include "tools/profile/stacks.h"
 
 #include <string.h>
 

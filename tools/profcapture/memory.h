@@ -11,9 +11,9 @@
  */
 #pragma once
 
-#include "tools/profcapture/function-names.h"
 #include "tools/profcapture/memory-replay.h"
 #include "tools/profcapture/suppressions.h"
+#include "tools/profile/function-names.h"
 
 enum memory_view {
 	MEMORY_SUMMARY,

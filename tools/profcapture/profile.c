@@ -11,7 +11,7 @@
 #include "tools/profcapture/profile.h"
 
 #include "tools/common/grown-array.h"
-#include "tools/profcapture/stacks.h"
+#include "tools/profile/stacks.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>

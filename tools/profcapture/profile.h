@@ -8,12 +8,12 @@
  */
 #pragma once
 
-#include "tools/profcapture/code-origin.h"
-#include "tools/profcapture/frame-filters.h"
-#include "tools/profcapture/function-names.h"
-#include "tools/profcapture/profile-tree.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/span-set.h"
+#include "tools/profile/code-origin.h"
+#include "tools/profile/frame-filters.h"
+#include "tools/profile/function-names.h"
+#include "tools/profile/profile-tree.h"
 
 enum profile_by {
 	PROFILE_FUNCTION,

@@ -9,8 +9,8 @@
 #include "config.h"
 
 #include "tools/present/sparkline.h"
-#include "tools/profcapture/function-names.h"
 #include "tools/profcapture/report.h"
+#include "tools/profile/function-names.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>

@@ -7,9 +7,9 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/cct.h"
-#include "tools/profcapture/function-names.h"
 #include "tools/profcapture/report.h"
+#include "tools/profile/cct.h"
+#include "tools/profile/function-names.h"
 
 #include <glib/gi18n.h>
 

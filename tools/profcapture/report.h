@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "tools/profcapture/function-labels.h"
 #include "tools/profcapture/profile.h"
 #include "tools/profcapture/run-times.h"
+#include "tools/profile/function-labels.h"
 
 struct report {
 	struct reader reader;

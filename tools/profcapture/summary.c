@@ -3,7 +3,7 @@
 
 #include "tools/profcapture/summary.h"
 
-#include "tools/profcapture/function-labels.h"
+#include "tools/profile/function-labels.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>

@@ -17,7 +17,7 @@
 #include "arch/base.h"
 #include "tools/common/sorted.h"
 #include "tools/common/text.h"
-#include "tools/profcapture/function-names.h"
+#include "tools/profile/function-names.h"
 #include "tools/symbols/clone-suffix.h"
 
 #include <inttypes.h>

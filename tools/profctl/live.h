@@ -12,7 +12,7 @@
 
 #include "libcapture/prof-capture.h"
 #include "tools/common/number-map.h"
-#include "tools/profcapture/amount.h"
+#include "tools/profile/amount.h"
 
 #include <glib.h>
 #include <stdbool.h>

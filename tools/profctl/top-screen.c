@@ -14,7 +14,7 @@
 
 #include "arch/base.h"
 #include "tools/present/table.h"
-#include "tools/profcapture/function-names.h"
+#include "tools/profile/function-names.h"
 
 #include <curses.h>
 #include <glib/gi18n.h>

@@ -9,7 +9,7 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/frame-filters.h"
+#include "tools/profile/frame-filters.h"
 
 #include <glib/gi18n.h>
 

@@ -21,7 +21,7 @@
 #pragma once
 
 #include "tools/common/cli.h"
-#include "tools/profcapture/stacks.h"
+#include "tools/profile/stacks.h"
 
 enum { FRAME_FOCUS, FRAME_IGNORE, FRAME_HIDE, FRAME_SHOW, FRAME_SHOW_FROM, FRAME_FILTERS };
 

@@ -7,8 +7,8 @@
  */
 #pragma once
 
-#include "tools/profcapture/cct.h"
-#include "tools/profcapture/stacks.h"
+#include "tools/profile/cct.h"
+#include "tools/profile/stacks.h"
 
 /* Origin of a function's code. */
 enum code_origin {

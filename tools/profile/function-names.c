@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-#include "tools/profcapture/function-names.h"
+#include "tools/profile/function-names.h"
 
 #include "tools/common/text.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "config.h"
 
-#include "tools/profcapture/cct.h"
+#include "tools/profile/cct.h"
 
 #include "tools/common/number-map.h"
 #include "tools/common/text.h"

@@ -5,7 +5,7 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/sampled-events.h"
+#include "tools/profile/sampled-events.h"
 
 #include "tools/common/capture-error.h"
 #include "tools/common/cli.h"

@@ -12,9 +12,9 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/functions.h"
+#include "tools/profile/functions.h"
 
-#include "tools/profcapture/function-names.h"
+#include "tools/profile/function-names.h"
 
 #include "tools/common/text.h"
 #include "tools/symbols/clone-suffix.h"

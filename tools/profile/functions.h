@@ -12,7 +12,7 @@
 
 #include "tools/common/json.h"
 #include "tools/present/table.h"
-#include "tools/profcapture/own-memory.h"
+#include "tools/profile/own-memory.h"
 #include "tools/symbols/code-names.h"
 #include "tools/symbols/symbol-rows.h"
 

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "tools/profcapture/functions.h"
+#include "tools/profile/functions.h"
 
 struct function_labels;
 

@@ -6,9 +6,9 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/profile-tree.h"
+#include "tools/profile/profile-tree.h"
 
-#include "tools/profcapture/functions.h"
+#include "tools/profile/functions.h"
 
 #define NO_NODE UINT32_MAX
 

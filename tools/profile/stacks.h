@@ -11,8 +11,8 @@
 #pragma once
 
 #include "tools/common/number-map.h"
-#include "tools/profcapture/amount.h"
-#include "tools/profcapture/functions.h"
+#include "tools/profile/amount.h"
+#include "tools/profile/functions.h"
 
 /* A stack is cut where it is deeper, and where a parent's id is not smaller than its child's. */
 #define STACKS_MAX_DEPTH 4096

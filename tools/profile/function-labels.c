@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-#include "tools/profcapture/function-labels.h"
+#include "tools/profile/function-labels.h"
 
-#include "tools/profcapture/function-names.h"
+#include "tools/profile/function-names.h"
 
 #include <string.h>
 

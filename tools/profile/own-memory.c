@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "config.h"
 
-#include "tools/profcapture/own-memory.h"
+#include "tools/profile/own-memory.h"
 
 #include "tools/common/sorted.h"
 

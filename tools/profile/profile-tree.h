@@ -11,7 +11,7 @@
 #pragma once
 
 #include "tools/common/number-map.h"
-#include "tools/profcapture/stacks.h"
+#include "tools/profile/stacks.h"
 
 struct profile_count {
 	struct amount self, total;

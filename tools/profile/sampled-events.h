@@ -10,7 +10,7 @@
 
 #include "tools/common/json.h"
 #include "tools/common/number-map.h"
-#include "tools/profcapture/amount.h"
+#include "tools/profile/amount.h"
 #include "tools/symbols/names.h"
 
 #define SAMPLED_NO_EVENT UINT32_MAX

@@ -10,7 +10,7 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/stacks.h"
+#include "tools/profile/stacks.h"
 
 #include <string.h>
 

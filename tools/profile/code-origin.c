@@ -6,9 +6,9 @@
  * its source, because no debug information says who wrote it. A library of the program counts as
  * its own code.
  */
-#include "tools/profcapture/code-origin.h"
+#include "tools/profile/code-origin.h"
 
-#include "tools/profcapture/function-names.h"
+#include "tools/profile/function-names.h"
 
 #include <string.h>
 
