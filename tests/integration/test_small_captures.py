@@ -25,6 +25,7 @@ VERBS = {
     "pprof": ["export", "--to", "pprof"],
     "firefox": ["export", "--to", "firefox"],
     "speedscope": ["export", "--to", "speedscope"],
+    "page": ["export", "--to", "html"],
     "inuse": ["export", "--to", "folded", "--value", "inuse-space"],
     "diff": ["diff", None, None],
     "compact": ["compact", None, "--force", "-o", "/dev/stdout"],
