@@ -71,7 +71,7 @@ def test_all_is_described(interfaces):
                 assert types.get(element.get("name"), "s") == element.get("type") and f"`{element.get('name')}`" in DOCS, element.get("name")
             else:
                 assert f"`{signature(element)}`" in DOCS, signature(element)
-    options = dict(re.findall(r'\{ "([\w-]+)", "(\w+)", take_\w+ \}', (SOURCE / "daemon/broker/options.c").read_text()))
+    options = dict(re.findall(r'\{ "([\w-]+)", "(\w+)", (?:FIELD|parse_|keep_)', (SOURCE / "daemon/broker/options.c").read_text()))
     assert len(options) > 20
     assert {name: types.get(name) for name in options} == options
     errors = re.findall(r'"org\.profd\.Profiler1\.Error\.(\w+)"', (SOURCE / "daemon/broker/error.c").read_text())
