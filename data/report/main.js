@@ -128,9 +128,11 @@ const drawHead = () => {
 	const { capture } = state.data, lost = capture.losses.filter((loss) => !loss.is_tick);
 	document.title = capture.title;
 	byId('title').textContent = capture.title;
-	byId('meta').textContent = [capture.summary, lost.length ? '' : 'nothing lost'].filter(Boolean).join(' · ');
-	byId('loss').hidden = !lost.length;
-	byId('loss').textContent = lost.map((loss) => loss.text).join(' ') + ' Numbers of ranges that touch this are too low.';
+	byId('meta').textContent = [capture.summary, lost.length || capture.state !== 'finished' ? '' : 'nothing lost'].filter(Boolean).join(' · ');
+	const said = lost.length ? [...lost.map((loss) => loss.text), 'Numbers of ranges that touch this are too low.'] : [];
+	if (capture.state !== 'finished') said.unshift(`The capture is ${capture.state}: some of it may be missing.`);
+	byId('loss').hidden = !said.length;
+	byId('loss').textContent = said.join(' ');
 };
 
 const copyCommand = async () => {

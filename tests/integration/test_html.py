@@ -261,8 +261,10 @@ def test_odd_captures(page_of, drive, capture, tmp_path):
     damaged = tmp_path / "damaged.cap"
     damaged.write_bytes(capture.read_bytes()[:-len(capture.read_bytes()) // 3])
     steps = [{"open": ""}, *({"key": str(key)} for key in range(1, 8)), {"key": "2"}, {"eval": "[document.documentElement.dataset.failed || '', document.querySelectorAll('#panel b, #panel script').length]"}]
-    for path in none, hostile, damaged:
-        assert drive(page_of(path), *steps) == [["", 0]], path
+    for path, said in (none, False), (hostile, True), (damaged, "The capture is unfinished"):
+        shown, (loss,) = drive(page_of(path), *steps, {"text": "#loss"})
+        assert shown == ["", 0], path
+        assert said in loss if isinstance(said, str) else bool(loss) == said, (path, loss)
 
 
 @needs_browser

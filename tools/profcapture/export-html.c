@@ -845,6 +845,7 @@ static void write_capture(struct html *html)
 	json_string(&html->json, "file_word", word);
 	json_int(&html->json, "duration_ns", MAX_OF(capture->duration_ns, INT64_C(1)));
 	json_uint(&html->json, "cpus", cpus ? g_ascii_strtoull(cpus, NULL, 10) : 0);
+	json_string(&html->json, "state", capture_state_name(capture));
 	json_bool(&html->json, "is_time", export_is_time(html->export));
 	json_bool(&html->json, "is_system", capture_is_system(capture));
 	json_uint(&html->json, "sample_weight",
