@@ -68,7 +68,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->want = options->want;
 	collectors->rows->want_data = options->data;
 	heap_merge_init(&collectors->rows->heaps, options->tasks);
-	collectors->rows->heaps.yield = (struct heap_yield){ keep_up, collectors };
+	collectors->rows->heaps.yield = (struct live_yield){ keep_up, collectors };
 	exit_statuses_init(&collectors->statuses, options->tasks);
 }
 

@@ -179,7 +179,7 @@ void heap_forks_reach(struct heap_forks *forks, struct heap_parent *parent, uint
 }
 
 void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
-		    const struct heap_block *block)
+		    const struct live_block *block)
 {
 	const struct heap_end end = { block->address, block->label };
 
@@ -194,22 +194,22 @@ void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
 /* ---- A child --------------------------------------------------------------------------------- */
 
 /* Copies the blocks that `from` had at this fork. Returns false if there is no room. */
-static bool copy(struct heap *to, const struct heap_parent *from, const struct heap_fork *fork,
-		 const struct heap_yield *yield)
+static bool copy(struct live_blocks *to, const struct heap_parent *from,
+		 const struct heap_fork *fork, const struct live_yield *yield)
 {
 	bool is_reached = fork->number != NOT_REACHED;
 	uint64_t number = is_reached ? fork->number : *from->last_number;
 
-	if (!heap_copy(to, from->heap, number, yield) ||
-	    !heap_copy(to, &from->inherited, number, yield))
+	if (!live_blocks_copy(to, from->live, number, yield) ||
+	    !live_blocks_copy(to, &from->inherited, number, yield))
 		return false;
 	for (size_t i = is_reached ? fork->log_at : from->log->len; i < from->log->len; i++) {
 		const struct heap_end *end = &g_array_index(from->log, struct heap_end, i);
-		const struct heap_block block = { .address = end->address, .label = end->label };
-		struct heap_block before;
+		const struct live_block block = { .address = end->address, .label = end->label };
+		struct live_block before;
 
-		heap_yield(yield, (uint32_t)i);
-		if (heap_block_number(&block) <= number && !heap_put(to, &block, &before))
+		live_yield(yield, (uint32_t)i);
+		if (live_block_number(&block) <= number && !live_blocks_put(to, &block, &before))
 			return false;
 	}
 	return true;
@@ -235,13 +235,13 @@ void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent)
 	const struct heap_parent *source = find_source(forks, i, &fork);
 
 	parent->log = g_array_new(FALSE, FALSE, sizeof(struct heap_end));
-	heap_init(&parent->inherited, source ? source->heap->seed : 0, parent->budget);
+	live_blocks_init(&parent->inherited, source ? source->live->seed : 0, parent->budget);
 	if (source)
 		parent->n_inherited = fork->number != NOT_REACHED ? fork->number
 								  : *source->last_number;
 	if (source && !copy(&parent->inherited, source, fork, &forks->merge->yield)) {
-		heap_done(&parent->inherited);
-		heap_init(&parent->inherited, 0, parent->budget);
+		live_blocks_done(&parent->inherited);
+		live_blocks_init(&parent->inherited, 0, parent->budget);
 	}
 	if (i != UINT_MAX)
 		remove_fork(forks, i);
@@ -254,5 +254,5 @@ void heap_forks_leave(struct heap_forks *forks, struct heap_parent *parent)
 	remove_children(forks, parent);
 	g_hash_table_remove(forks->parents, parent->process);
 	g_array_free(parent->log, TRUE);
-	heap_done(&parent->inherited);
+	live_blocks_done(&parent->inherited);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
-#include "daemon/engine/heap.h"
+#include "daemon/engine/live-blocks.h"
 #include "daemon/engine/tasks.h"
 
 struct heap_rows;
@@ -10,15 +10,15 @@ struct heap_rows;
 struct heap_parent {
 	struct process *process;
 	struct heap_rows *rows;
-	const struct heap *heap;
+	const struct live_blocks *live;
 	const uint64_t *last_number; /* of its blocks */
 	struct heap_budget *budget;
 	/* filled in by heap_forks_join() */
-	struct heap inherited; /* blocks of its parent that it has not freed */
-	uint64_t n_inherited;  /* their numbers are not above that; 0: none are known */
-	uint64_t fork_ns;      /* of its first fork later than its rows; UINT64_MAX: none */
-	uint64_t log_to;       /* ends of blocks with numbers up to that are kept */
-	GArray *log;           /* struct heap_end */
+	struct live_blocks inherited; /* blocks of its parent that it has not freed */
+	uint64_t n_inherited;         /* their numbers are not above that; 0: none are known */
+	uint64_t fork_ns;             /* of its first fork later than its rows; UINT64_MAX: none */
+	uint64_t log_to;              /* ends of blocks with numbers up to that are kept */
+	GArray *log;                  /* struct heap_end */
 };
 
 /* Forked processes that have reported no allocation yet, and processes that have blocks. */
@@ -48,11 +48,11 @@ static inline void heap_forks_run(struct heap_forks *forks, struct heap_parent *
 }
 
 void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
-		    const struct heap_block *block);
+		    const struct live_block *block);
 /* Called when a block of the process, or one that it inherited, has ended. */
 static inline void heap_forks_end(struct heap_forks *forks, struct heap_parent *parent,
-				  const struct heap_block *block)
+				  const struct live_block *block)
 {
-	if (__builtin_expect(heap_block_number(block) <= parent->log_to, 0))
+	if (__builtin_expect(live_block_number(block) <= parent->log_to, 0))
 		heap_forks_log(forks, parent, block);
 }

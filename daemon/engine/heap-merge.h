@@ -2,7 +2,7 @@
 #pragma once
 
 #include "daemon/engine/heap-forks.h"
-#include "daemon/engine/heap.h"
+#include "daemon/engine/live-blocks.h"
 
 struct heap_rows;
 
@@ -11,9 +11,9 @@ struct heap_rows;
 struct heap_pending {
 	uint64_t time_ns;
 	struct heap_rows *rows;
-	struct heap_block prior; /* label 0: none, or it remains */
+	struct live_block prior; /* label 0: none, or it remains */
 	uint64_t prior_number;
-	struct heap_block block; /* gets its number when it is added */
+	struct live_block block; /* gets its number when it is added */
 	bool is_second;          /* it must not wait again */
 };
 
@@ -28,7 +28,7 @@ struct heap_merge {
 	uint64_t pause_ns; /* time of the first one; UINT64_MAX: none */
 	bool is_paused;
 	uint32_t epoch;          /* in which checkpoints were last written for all */
-	struct heap_yield yield; /* called during long steps */
+	struct live_yield yield; /* called during long steps */
 };
 
 /* The tasks are borrowed. */

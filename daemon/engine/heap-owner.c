@@ -118,10 +118,10 @@ enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_rec
 enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_record *record)
 {
 	const struct ring_alloc *alloc = record->payload;
-	struct heap_block block = {
+	struct live_block block = {
 		.address = alloc->address,
 		.size = alloc->size,
-		.label = heap_label(0, alloc->kind, alloc->alignment_log2),
+		.label = live_block_label(0, alloc->kind, alloc->alignment_log2),
 		.thread = owner->number,
 	};
 
@@ -183,31 +183,32 @@ static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
 static void give_up(struct heap_pending *pending, const struct ring_realloc *record)
 {
 	struct heap_rows *rows = pending->rows;
-	struct heap *heap = &rows->heap;
+	struct live_blocks *live = &rows->live;
 	bool is_moved = record->address != 0;
-	struct heap_block block = { 0 };
-	const struct heap_block *found;
+	struct live_block block = { 0 };
+	const struct live_block *found;
 
-	if (record->prior == 0 || (is_moved && heap_take(&rows->passed, record->prior, &block)))
+	if (record->prior == 0 ||
+	    (is_moved && live_blocks_remove(&rows->passed, record->prior, &block)))
 		return;
 	if (is_moved && record->kind == RING_ALLOC_MREMAP) {
-		(void)heap_unmap(heap, record->prior, record->prior + 1, &pending->prior);
+		(void)live_blocks_unmap(live, record->prior, record->prior + 1, &pending->prior);
 		block = pending->prior;
 	} else if (is_moved) {
-		if (heap_hold(heap, record->prior, &pending->prior))
+		if (live_blocks_hold(live, record->prior, &pending->prior))
 			block = pending->prior;
 		else
-			(void)heap_take(&rows->parent.inherited, record->prior, &block);
+			(void)live_blocks_remove(&rows->parent.inherited, record->prior, &block);
 		if (block.label)
 			heap_forks_end(&rows->merge->forks, &rows->parent, &block);
 	} else {
-		found = record->kind == RING_ALLOC_MREMAP ? heap_mapped(heap, record->prior)
-							  : heap_find(heap, record->prior);
+		found = record->kind == RING_ALLOC_MREMAP ? live_blocks_mapped(live, record->prior)
+							  : live_blocks_find(live, record->prior);
 		if (!found)
-			found = heap_find(&rows->parent.inherited, record->prior);
+			found = live_blocks_find(&rows->parent.inherited, record->prior);
 		block.label = found ? found->label : 0;
 	}
-	pending->prior_number = heap_block_number(&block);
+	pending->prior_number = live_block_number(&block);
 }
 
 enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_record *record)
@@ -220,7 +221,7 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 		.block = {
 			.address = moved->address,
 			.size = moved->size,
-			.label = heap_label(0, moved->kind, 0),
+			.label = live_block_label(0, moved->kind, 0),
 			.thread = owner->number,
 		},
 	};

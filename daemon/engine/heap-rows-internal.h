@@ -26,9 +26,9 @@ struct heap_rows {
 	struct output *output;
 	struct heap_merge *merge;
 	struct heap_budget budget;
-	struct heap heap;
+	struct live_blocks live;
 	struct heap_parent parent; /* for the processes that it forks */
-	struct heap passed;        /* allocated in a pause */
+	struct live_blocks passed; /* allocated in a pause */
 	struct call_nodes nodes;
 	uint32_t lost; /* node; 0: not added yet */
 	GArray *threads;
@@ -59,7 +59,7 @@ void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number);
 /* Called before each event. Returns the time of its row. */
 uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns);
 /* Adds a block, which its thread has already counted. */
-void heap_rows_add(struct heap_rows *rows, struct heap_block *block, uint64_t prior,
+void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t prior,
 		   uint64_t time_ns, bool may_wait);
 void heap_rows_remove(struct heap_rows *rows, uint32_t thread, uint64_t address,
 		      enum prof_free_kind kind, uint64_t time_ns);
@@ -71,7 +71,7 @@ void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time
 			  uint64_t number, uint64_t address, enum prof_free_kind kind);
 /* Adds a block that was allocated in a pause; returns whether a block was, so that its end is not
  * written. */
-void heap_rows_pass(struct heap_rows *rows, const struct heap_block *block, uint64_t time_ns);
+void heap_rows_pass(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns);
 bool heap_rows_has_passed(struct heap_rows *rows, uint64_t address);
 /* Completes a realloc: ends the old block, and adds the new one. */
 void heap_rows_complete_at(struct heap_pending *pending, uint64_t time_ns);

@@ -2,8 +2,8 @@
 /*
  * Heap rows - from a process's records of its allocations to rows of alloc, free, heap and live
  *
- *     alloc, free ▶ address to block (heap.c) ▶ rows          calls ▶ nodes (call-nodes.c) ▶ stacks
- *     realloc ▶ ends its old block at once ▶ waits for the time of the new one ▶ row
+ *     alloc, free ▶ address to block (live-blocks.c) ▶ rows          calls ▶ nodes (call-nodes.c) ▶
+ *     stacks realloc ▶ ends its old block at once ▶ waits for the time of the new one ▶ row
  *
  * Records come merged by time. A realloc is one record and two events: between them another thread
  * may get the old address, or free the block at the new one. So the second event waits, and is
@@ -112,7 +112,7 @@ void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number)
 }
 
 /* Releases a block's reference to its thread. */
-static void release(struct heap_rows *rows, const struct heap_block *block)
+static void release(struct heap_rows *rows, const struct live_block *block)
 {
 	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
 
@@ -124,7 +124,7 @@ static void release(struct heap_rows *rows, const struct heap_block *block)
 
 static void write_heap(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
 {
-	const struct heap *heap = &rows->heap;
+	const struct live_blocks *live = &rows->live;
 
 	output_need(rows->output, &rows->process->process->row);
 	output_add(rows->output, PROF_TABLE_HEAP,
@@ -132,13 +132,13 @@ static void write_heap(struct heap_rows *rows, enum prof_heap_event event, uint6
 			   [PROF_HEAP_TIME] = PROF_NUMBER(time_ns),
 			   [PROF_HEAP_PROCESS] = PROF_NUMBER(rows->process->process->row.id),
 			   [PROF_HEAP_EVENT] = PROF_NUMBER(event),
-			   [PROF_HEAP_LIVE_BYTES] = PROF_NUMBER(heap->live_bytes),
-			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(heap_count(heap)),
-			   [PROF_HEAP_PEAK_BYTES] = PROF_NUMBER(heap->peak_bytes),
-			   [PROF_HEAP_PEAK_TIME] = PROF_NUMBER(heap->peak_ns),
+			   [PROF_HEAP_LIVE_BYTES] = PROF_NUMBER(live->live_bytes),
+			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(live_blocks_count(live)),
+			   [PROF_HEAP_PEAK_BYTES] = PROF_NUMBER(live->peak_bytes),
+			   [PROF_HEAP_PEAK_TIME] = PROF_NUMBER(live->peak_ns),
 			   [PROF_HEAP_INHERITED] = PROF_NUMBER(rows->parent.n_inherited),
 		   });
-	heap_reset_peak(&rows->heap, time_ns);
+	live_blocks_reset_peak(&rows->live, time_ns);
 }
 
 static uint64_t alignment_of(uint8_t log2)
@@ -158,15 +158,15 @@ static uint32_t name_thread(struct heap_rows *rows, uint32_t number)
 	return thread->thread->row.id;
 }
 
-static void write_live(struct heap_rows *rows, const struct heap_block *block, uint64_t time_ns)
+static void write_live(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns)
 {
 	const uint64_t numbers[PROF_LIVE_COLUMNS] = {
 		[PROF_LIVE_TIME] = time_ns,
 		[PROF_LIVE_THREAD] = name_thread(rows, block->thread),
-		[PROF_LIVE_KIND] = heap_block_kind(block),
-		[PROF_LIVE_BLOCK] = heap_block_number(block),
+		[PROF_LIVE_KIND] = live_block_kind(block),
+		[PROF_LIVE_BLOCK] = live_block_number(block),
 		[PROF_LIVE_SIZE] = block->size,
-		[PROF_LIVE_ALIGNMENT] = alignment_of(heap_block_alignment(block)),
+		[PROF_LIVE_ALIGNMENT] = alignment_of(live_block_alignment(block)),
 		[PROF_LIVE_STACK] = call_nodes_stack(&rows->nodes, rows->output, block->calls),
 		[PROF_LIVE_SINCE] = block->since_ns,
 	};
@@ -175,31 +175,32 @@ static void write_live(struct heap_rows *rows, const struct heap_block *block, u
 }
 
 /* Returns the blocks that live until their replacement is complete. */
-static const struct heap_block **list_held(const struct heap_rows *rows)
+static const struct live_block **list_held(const struct heap_rows *rows)
 {
 	const struct heap_merge *merge = rows->merge;
-	const struct heap_block **held = g_new(const struct heap_block *, rows->heap.n_held + 1);
+	const struct live_block **held = g_new(const struct live_block *, rows->live.n_held + 1);
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < merge->n; i++)
 		if (merge->pending[i].rows == rows && merge->pending[i].prior.label)
 			held[n++] = &merge->pending[i].prior;
-	assert(n == rows->heap.n_held);
+	assert(n == rows->live.n_held);
 	return held;
 }
 
 /* Writes all live blocks, after all rows so far. */
 static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
 {
-	g_autofree const struct heap_block **held = list_held(rows);
-	g_autofree struct heap_item *items = heap_sorted(&rows->heap, held, &rows->merge->yield);
-	uint32_t n = heap_count(&rows->heap);
+	g_autofree const struct live_block **held = list_held(rows);
+	g_autofree struct live_item *items =
+		live_blocks_sorted(&rows->live, held, &rows->merge->yield);
+	uint32_t n = live_blocks_count(&rows->live);
 
 	write_heap(rows, event, time_ns);
 	for (uint32_t i = 0; items && i < n; i++) {
 		prefetch_line(items[MIN_OF(i + AHEAD, n - 1)].block);
 		write_live(rows, items[i].block, time_ns);
-		heap_yield(&rows->merge->yield, i);
+		live_yield(&rows->merge->yield, i);
 	}
 	if (!items)
 		collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, n, time_ns, time_ns);
@@ -211,7 +212,7 @@ static void begin(struct heap_rows *rows, uint64_t time_ns)
 {
 	rows->has_begun = true;
 	rows->epoch = rows->output->epoch;
-	heap_reset_peak(&rows->heap, time_ns);
+	live_blocks_reset_peak(&rows->live, time_ns);
 	write_heap(rows, PROF_HEAP_BEGIN, time_ns);
 	if (rows->merge->is_paused)
 		write_heap(rows, PROF_HEAP_PAUSED, time_ns);
@@ -222,7 +223,7 @@ static void check(struct heap_rows *rows, uint64_t time_ns)
 	if (!rows->has_begun)
 		begin(rows, time_ns);
 	/* A checkpoint must be after all rows of its time. */
-	else if (time_ns > last_time(rows) && rows->n_events >= rows->heap.n / 2 &&
+	else if (time_ns > last_time(rows) && rows->n_events >= rows->live.n / 2 &&
 		 rows->n_events > 0)
 		write_all(rows, PROF_HEAP_CHECKPOINT, row_time(rows, last_time(rows)));
 }
@@ -242,7 +243,7 @@ static void check_others(const struct heap_rows *rows, uint64_t time_ns)
 		struct heap_rows *other = ((struct heap_parent *)value)->rows;
 
 		if (other != rows && other->has_begun && other->epoch != merge->epoch &&
-		    (other->heap.n <= FEW || other->n_events >= other->heap.n / 2))
+		    (other->live.n <= FEW || other->n_events >= other->live.n / 2))
 			write_all(other, PROF_HEAP_CHECKPOINT, row_time(other, last_time(other)));
 	}
 }
@@ -260,15 +261,15 @@ uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns)
 	return row_time(rows, row_ns);
 }
 
-static void write_alloc(struct heap_rows *rows, const struct heap_block *block, uint64_t prior)
+static void write_alloc(struct heap_rows *rows, const struct live_block *block, uint64_t prior)
 {
 	const uint64_t numbers[PROF_ALLOC_COLUMNS] = {
 		[PROF_ALLOC_TIME] = block->since_ns,
 		[PROF_ALLOC_THREAD] = name_thread(rows, block->thread),
-		[PROF_ALLOC_KIND] = heap_block_kind(block),
-		[PROF_ALLOC_BLOCK] = heap_block_number(block),
+		[PROF_ALLOC_KIND] = live_block_kind(block),
+		[PROF_ALLOC_BLOCK] = live_block_number(block),
 		[PROF_ALLOC_SIZE] = block->size,
-		[PROF_ALLOC_ALIGNMENT] = alignment_of(heap_block_alignment(block)),
+		[PROF_ALLOC_ALIGNMENT] = alignment_of(live_block_alignment(block)),
 		[PROF_ALLOC_STACK] = call_nodes_stack(&rows->nodes, rows->output, block->calls),
 		[PROF_ALLOC_PRIOR] = prior,
 	};
@@ -300,44 +301,44 @@ void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time
 
 /* ---- Mappings -------------------------------------------------------------------------------- */
 
-static bool is_mapping(const struct heap_block *block)
+static bool is_mapping(const struct live_block *block)
 {
-	return block->address && heap_block_kind(block) >= PROF_ALLOC_MMAP;
+	return block->address && live_block_kind(block) >= PROF_ALLOC_MMAP;
 }
 
 /* Adds the rest of a mapping that ended in part as a block of its own. */
-static void add_rest(struct heap_rows *rows, const struct heap_block *block, uint64_t from,
+static void add_rest(struct heap_rows *rows, const struct live_block *block, uint64_t from,
 		     uint64_t to, uint64_t time_ns)
 {
-	struct heap_block rest = *block;
+	struct live_block rest = *block;
 
 	if (from >= to)
 		return;
 	rest.address = from;
 	rest.size = to - from;
 	rest.since_ns = time_ns;
-	rest.label = heap_label(rows->last_number + 1, PROF_ALLOC_MMAP, 0);
-	if (!heap_map(&rows->heap, &rest)) {
+	rest.label = live_block_label(rows->last_number + 1, PROF_ALLOC_MMAP, 0);
+	if (!live_blocks_map(&rows->live, &rest)) {
 		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 		return;
 	}
 	rows->last_number++;
 	heap_rows_thread(rows, rest.thread)->n_blocks++;
-	write_alloc(rows, &rest, heap_block_number(block));
+	write_alloc(rows, &rest, live_block_number(block));
 }
 
 bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
 		     enum prof_free_kind kind, uint64_t time_ns)
 {
-	struct heap_block block;
+	struct live_block block;
 	bool is_known = false;
 
-	for (; heap_unmap(&rows->heap, from, to, &block); is_known = true) {
-		uint64_t end = heap_mapping_end(&block);
+	for (; live_blocks_unmap(&rows->live, from, to, &block); is_known = true) {
+		uint64_t end = live_block_end(&block);
 
-		heap_drop(&rows->heap, &block);
+		live_blocks_drop(&rows->live, &block);
 		if (block.address >= from && end <= to)
-			heap_rows_write_free(rows, thread, time_ns, heap_block_number(&block), 0,
+			heap_rows_write_free(rows, thread, time_ns, live_block_number(&block), 0,
 					     kind);
 		add_rest(rows, &block, block.address, from, time_ns);
 		add_rest(rows, &block, to, end, time_ns);
@@ -346,13 +347,13 @@ bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uin
 	return is_known;
 }
 
-static void add_mapping(struct heap_rows *rows, struct heap_block *block, uint64_t prior)
+static void add_mapping(struct heap_rows *rows, struct live_block *block, uint64_t prior)
 {
 	/* A mapping that another one replaces may have no record of its end. */
-	heap_rows_unmap(rows, block->thread, block->address, heap_mapping_end(block),
+	heap_rows_unmap(rows, block->thread, block->address, live_block_end(block),
 			PROF_FREE_MUNMAP, block->since_ns);
-	block->label |= heap_label(rows->last_number + 1, 0, 0);
-	if (!heap_map(&rows->heap, block)) {
+	block->label |= live_block_label(rows->last_number + 1, 0, 0);
+	if (!live_blocks_map(&rows->live, block)) {
 		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, block->since_ns);
 		release(rows, block);
 		return;
@@ -365,24 +366,24 @@ static void add_mapping(struct heap_rows *rows, struct heap_block *block, uint64
 
 /* Ends a block whose end was not reported: its address is in use again. If records were lost, this
  * is counted already. */
-static void end_untold(struct heap_rows *rows, const struct heap_block *before,
-		       const struct heap_block *block, uint64_t *prior)
+static void end_untold(struct heap_rows *rows, const struct live_block *before,
+		       const struct live_block *block, uint64_t *prior)
 {
 	if (!rows->process->has_lost)
 		heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
 	/* A row has only one prior block. */
 	if (*prior)
 		heap_rows_write_free(rows, block->thread, block->since_ns,
-				     heap_block_number(before), 0, PROF_FREE_UNTOLD);
+				     live_block_number(before), 0, PROF_FREE_UNTOLD);
 	else
-		*prior = heap_block_number(before);
+		*prior = live_block_number(before);
 	heap_forks_end(&rows->merge->forks, &rows->parent, before);
 	release(rows, before);
 }
 
 /* Keeps the old block at the address until the time is over. Returns false if too many wait. */
-static bool wait_for_end(struct heap_rows *rows, const struct heap_block *before,
-			 const struct heap_block *block, uint64_t prior, uint64_t time_ns)
+static bool wait_for_end(struct heap_rows *rows, const struct live_block *before,
+			 const struct live_block *block, uint64_t prior, uint64_t time_ns)
 {
 	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
 	struct heap_pending pending = {
@@ -392,23 +393,24 @@ static bool wait_for_end(struct heap_rows *rows, const struct heap_block *before
 		.block = *block,
 		.is_second = true,
 	};
-	struct heap_block put;
+	struct live_block put;
 
 	if (thread->n_pending >= HEAP_MAX_PENDING)
 		return false;
 	thread->n_pending++;
-	pending.block.label = heap_label(0, heap_block_kind(block), heap_block_alignment(block));
+	pending.block.label =
+		live_block_label(0, live_block_kind(block), live_block_alignment(block));
 	/* the address has a block, so this needs no room */
-	(void)heap_put(&rows->heap, before, &put);
+	(void)live_blocks_put(&rows->live, before, &put);
 	heap_merge_push(rows->merge, &pending);
 	return true;
 }
 
 /* The block gets its number here. */
-void heap_rows_add(struct heap_rows *rows, struct heap_block *block, uint64_t prior,
+void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t prior,
 		   uint64_t time_ns, bool may_wait)
 {
-	struct heap_block before;
+	struct live_block before;
 
 	block->since_ns = heap_rows_prepare(rows, time_ns);
 	if (block->address == 0) {
@@ -420,11 +422,11 @@ void heap_rows_add(struct heap_rows *rows, struct heap_block *block, uint64_t pr
 		add_mapping(rows, block, prior);
 		return;
 	}
-	block->label |= heap_label(rows->last_number + 1, 0, 0);
+	block->label |= live_block_label(rows->last_number + 1, 0, 0);
 	/* The end of that block was lost. */
 	if (rows->passed.n > 0)
-		(void)heap_take(&rows->passed, block->address, &before);
-	if (!heap_put(&rows->heap, block, &before)) {
+		(void)live_blocks_remove(&rows->passed, block->address, &before);
+	if (!live_blocks_put(&rows->live, block, &before)) {
 		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 		release(rows, block);
 		return;
@@ -439,41 +441,43 @@ void heap_rows_add(struct heap_rows *rows, struct heap_block *block, uint64_t pr
 
 bool heap_rows_has_passed(struct heap_rows *rows, uint64_t address)
 {
-	struct heap_block block;
+	struct live_block block;
 
-	if (address && heap_take(&rows->passed, address, &block))
+	if (address && live_blocks_remove(&rows->passed, address, &block))
 		return true;
-	return rows->merge->is_paused && !heap_find(&rows->heap, address) &&
-	       !heap_find(&rows->parent.inherited, address) && !heap_mapped(&rows->heap, address);
+	return rows->merge->is_paused && !live_blocks_find(&rows->live, address) &&
+	       !live_blocks_find(&rows->parent.inherited, address) &&
+	       !live_blocks_mapped(&rows->live, address);
 }
 
-void heap_rows_pass(struct heap_rows *rows, const struct heap_block *block, uint64_t time_ns)
+void heap_rows_pass(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns)
 {
-	struct heap_block passed = *block, before;
+	struct live_block passed = *block, before;
 
 	if (!block->address)
 		return;
-	passed.label = heap_label(1, 0, 0);
-	if (!heap_put(&rows->passed, &passed, &before))
+	passed.label = live_block_label(1, 0, 0);
+	if (!live_blocks_put(&rows->passed, &passed, &before))
 		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 }
 
 void heap_rows_remove(struct heap_rows *rows, uint32_t thread, uint64_t address,
 		      enum prof_free_kind kind, uint64_t time_ns)
 {
-	struct heap_block block = { 0 };
+	struct live_block block = { 0 };
 	bool is_own;
 
 	if (heap_rows_has_passed(rows, address))
 		return;
 	time_ns = heap_rows_prepare(rows, time_ns);
-	is_own = address && heap_take(&rows->heap, address, &block);
-	if (!is_own && (!address || !heap_take(&rows->parent.inherited, address, &block))) {
+	is_own = address && live_blocks_remove(&rows->live, address, &block);
+	if (!is_own &&
+	    (!address || !live_blocks_remove(&rows->parent.inherited, address, &block))) {
 		heap_rows_write_free(rows, thread, time_ns, 0, address, kind);
 		return;
 	}
 	heap_forks_end(&rows->merge->forks, &rows->parent, &block);
-	heap_rows_write_free(rows, thread, time_ns, heap_block_number(&block), 0, kind);
+	heap_rows_write_free(rows, thread, time_ns, live_block_number(&block), 0, kind);
 	if (is_own)
 		release(rows, &block);
 }
@@ -494,7 +498,7 @@ void heap_rows_complete_at(struct heap_pending *pending, uint64_t time_ns)
 	struct heap_rows *rows = pending->rows;
 
 	if (pending->prior.label) {
-		heap_drop(&rows->heap, &pending->prior);
+		live_blocks_drop(&rows->live, &pending->prior);
 		release(rows, &pending->prior);
 	}
 	heap_rows_add(rows, &pending->block, pending->prior_number, time_ns, !pending->is_second);
@@ -519,16 +523,16 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 		(struct heap_budget){ .limit = HEAP_PROCESS_BYTES, .all = &rows->merge->budget };
 	rows->threads = g_array_new(FALSE, TRUE, sizeof(struct heap_thread));
 	rows->first_free = UINT32_MAX;
-	heap_init(&rows->heap, random_seed(rows), &rows->budget);
+	live_blocks_init(&rows->live, random_seed(rows), &rows->budget);
 	rows->parent = (struct heap_parent){
 		.process = process->process,
 		.rows = rows,
-		.heap = &rows->heap,
+		.live = &rows->live,
 		.last_number = &rows->last_number,
 		.budget = &rows->budget,
 	};
 	heap_forks_join(&rows->merge->forks, &rows->parent);
-	heap_init(&rows->passed, rows->heap.seed, &rows->budget);
+	live_blocks_init(&rows->passed, rows->live.seed, &rows->budget);
 	/* Higher numbers distinguish its own blocks from these. */
 	rows->last_number = rows->parent.n_inherited;
 	call_nodes_init(&rows->nodes, random_seed(rows), &rows->budget);
@@ -555,23 +559,23 @@ void heap_rows_free(struct heap_rows *rows)
 			row_unref(&heap_rows_thread(rows, i)->thread->row);
 	g_array_free(rows->threads, TRUE);
 	heap_forks_leave(&rows->merge->forks, &rows->parent);
-	heap_done(&rows->heap);
-	heap_done(&rows->passed);
+	live_blocks_done(&rows->live);
+	live_blocks_done(&rows->passed);
 	call_nodes_done(&rows->nodes);
 	g_free(rows);
 }
 
 bool heap_rows_are_far(const struct heap_rows *rows)
 {
-	return heap_is_far(&rows->heap);
+	return live_blocks_is_far(&rows->live);
 }
 
 void heap_rows_prefetch_slots(const struct heap_rows *rows, const uint64_t *addresses, size_t n)
 {
-	heap_prefetch_slots(&rows->heap, addresses, n);
+	live_blocks_prefetch_slots(&rows->live, addresses, n);
 }
 
 void heap_rows_prefetch_blocks(const struct heap_rows *rows, const uint64_t *addresses, size_t n)
 {
-	heap_prefetch_blocks(&rows->heap, addresses, n);
+	live_blocks_prefetch_blocks(&rows->live, addresses, n);
 }

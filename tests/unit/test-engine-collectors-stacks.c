@@ -386,7 +386,7 @@ static void test_allocations(void)
 struct flood {
 	struct fixture *fixture;
 	struct ring *ring;
-	struct heap_yield yield; /* the collectors' own */
+	struct live_yield yield; /* the collectors' own */
 	uint64_t n_blocks;
 	unsigned int n_yields;
 };
@@ -428,7 +428,7 @@ static void test_keep_up(void)
 		settle(&fixture);
 	}
 	flood.yield = fixture.collectors.rows->heaps.yield;
-	fixture.collectors.rows->heaps.yield = (struct heap_yield){ allocate_more, &flood };
+	fixture.collectors.rows->heaps.yield = (struct live_yield){ allocate_more, &flood };
 	output_end_epoch(&fixture.parts.output);
 	allocate(&flood, 1);
 	settle(&fixture);

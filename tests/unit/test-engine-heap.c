@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap.c, heap-rows.c and heap-merge.c in daemon/engine: blocks, and the rows made from
- * them. Live blocks at an end, in a pause and in other processes are in test-engine-heap-live.c,
- * call-nodes.c in test-engine-heap-stacks.c, and allocations through rings in
- * test-engine-collectors-stacks.c.
+ * Checks of live-blocks.c, heap-rows.c and heap-merge.c in daemon/engine: blocks, and the rows made
+ * from them. Live blocks at an end, in a pause and in other processes are in
+ * test-engine-heap-live.c, call-nodes.c in test-engine-heap-stacks.c, and allocations through rings
+ * in test-engine-collectors-stacks.c.
  */
 #include "daemon/engine/huge-pages.h"
 #include "tests/unit/heap.h"
@@ -34,75 +34,74 @@ static void test_model(void)
 	g_autoptr(GHashTable)
 		model = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
 	g_autoptr(GRand) random = g_rand_new_with_seed(1);
-	struct heap_block taken;
-	struct heap heap;
+	struct live_block taken;
+	struct live_blocks blocks;
 	uint64_t live = 0;
 
-	heap_init(&heap, 7, &budget);
-	CHECK(!heap_take(&heap, 16, &taken));
+	live_blocks_init(&blocks, 7, &budget);
+	CHECK(!live_blocks_remove(&blocks, 16, &taken));
 	for (uint64_t i = 1; i <= 400000; i++) {
 		uint64_t address = g_rand_int_range(random, 0, 20000) * UINT64_C(16) +
 				   (i % 3 ? 0 : UINT64_C(1) << 45);
-		struct heap_block *known = g_hash_table_lookup(model, &address), before;
+		struct live_block *known = g_hash_table_lookup(model, &address), before;
 
 		if (i % 20000 > 10000 ? i % 4 == 0 : i % 4 != 0) {
-			struct heap_block block = {
-				address, i % 512, i, heap_label(i, 0, 0), 0, 0
-			};
+			struct live_block block = { address, i % 512, i, live_block_label(i, 0, 0),
+						    0,       0 };
 
-			CHECK(heap_put(&heap, &block, &before));
+			CHECK(live_blocks_put(&blocks, &block, &before));
 			CHECK_INT(before.label, known ? known->label : 0);
 			live += block.size - (known ? known->size : 0);
 			known = g_memdup2(&block, sizeof(block));
 			g_hash_table_replace(model, &known->address, known);
 		} else {
-			CHECK_INT(heap_find(&heap, address) != NULL, known != NULL);
-			CHECK_INT(heap_take(&heap, address, &taken), known != NULL);
+			CHECK_INT(live_blocks_find(&blocks, address) != NULL, known != NULL);
+			CHECK_INT(live_blocks_remove(&blocks, address, &taken), known != NULL);
 			if (known) {
 				CHECK_INT(taken.label, known->label);
 				live -= known->size;
 				g_hash_table_remove(model, &address);
 			}
 		}
-		if (heap.live_bytes != live || heap.n != g_hash_table_size(model))
+		if (blocks.live_bytes != live || blocks.n != g_hash_table_size(model))
 			break;
 	}
-	CHECK_INT(heap.live_bytes, live);
-	CHECK_INT(heap.n, g_hash_table_size(model));
-	CHECK_INT(budget.used, heap_bytes(&heap));
-	heap_done(&heap);
+	CHECK_INT(blocks.live_bytes, live);
+	CHECK_INT(blocks.n, g_hash_table_size(model));
+	CHECK_INT(budget.used, live_blocks_bytes(&blocks));
+	live_blocks_done(&blocks);
 	CHECK_INT(budget.used, 0);
 }
 
 /* The pages of a new table are populated, so that no lookup waits for them. */
 static void test_pages(void)
 {
-	const uint32_t stride = (2u << 20) / sizeof(struct heap_slot);
+	const uint32_t stride = (2u << 20) / sizeof(struct live_slot);
 	struct heap_budget budget = { .limit = UINT64_MAX };
-	struct heap_block before;
-	struct heap heap;
+	struct live_block before;
+	struct live_blocks blocks;
 	uint32_t n_slots;
 
 	/* Meson makes malloc write to all memory that it returns. */
 	mallopt(M_PERTURB, 0);
-	heap_init(&heap, 7, &budget);
-	for (uint64_t i = 1; heap.n_slots < 4 * stride; i++) {
-		struct heap_block block = { i * 16, 1, i, heap_label(i, 0, 0), 0, 0 };
+	live_blocks_init(&blocks, 7, &budget);
+	for (uint64_t i = 1; blocks.n_slots < 4 * stride; i++) {
+		struct live_block block = { i * 16, 1, i, live_block_label(i, 0, 0), 0, 0 };
 
-		CHECK(heap_put(&heap, &block, &before));
+		CHECK(live_blocks_put(&blocks, &block, &before));
 	}
-	n_slots = heap.n_slots;
-	CHECK_INT(budget.used, heap_bytes(&heap));
+	n_slots = blocks.n_slots;
+	CHECK_INT(budget.used, live_blocks_bytes(&blocks));
 	/* Except for the first pages, with the block that made it grow, and the first moved
 	 * ones. */
 	for (uint32_t i = stride; i < n_slots; i += stride) {
-		uintptr_t page = (uintptr_t)&heap.slots[i] & -(uintptr_t)sysconf(_SC_PAGESIZE);
+		uintptr_t page = (uintptr_t)&blocks.slots[i] & -(uintptr_t)sysconf(_SC_PAGESIZE);
 		unsigned char is_there = 0;
 
 		CHECK_INT(mincore((void *)page, 1, &is_there), 0);
 		CHECK_INT(is_there & 1, 1);
 	}
-	heap_done(&heap);
+	live_blocks_done(&blocks);
 	CHECK_INT(budget.used, 0);
 }
 
