@@ -35,7 +35,7 @@ struct collector_rows {
 	struct image *cut_image;  /* for missing callers of a frame; NULL before the first */
 	uint32_t last_counter;
 	unsigned int n_streams; /* processes that lost something */
-	struct heap_merge heaps;
+	struct pending_reallocs pending;
 	struct peer_chunk *spare; /* spare chunks for queues (collector-peer.c) */
 	unsigned int n_spare;
 	uint32_t lost_string, lost_epoch; /* id of "<lost>" in that epoch */

@@ -367,7 +367,7 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	if (record.time_ns < collectors->emitted_ns)
 		collector_process_lose(process, PROF_LOSS_LATE, 1, record.time_ns, record.time_ns);
 	collectors->emitted_ns = MAX_OF(collectors->emitted_ns, record.time_ns);
-	heap_merge_run(&collectors->rows->heaps, record.time_ns);
+	pending_reallocs_run(&collectors->rows->pending, record.time_ns);
 	if (process->process)
 		fault = collector_owner_add(peer_ring_owner(ring), &record);
 	if (fault != RING_FAULT_NONE) {
@@ -484,7 +484,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 		return;
 	if (reached_ns == UINT64_MAX)
 		reached_ns = collectors_clock();
-	heap_merge_run(&collectors->rows->heaps, reached_ns);
+	pending_reallocs_run(&collectors->rows->pending, reached_ns);
 	collectors->reached_ns = MAX_OF(collectors->reached_ns, reached_ns);
 }
 

@@ -67,8 +67,8 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->images = options->images;
 	collectors->rows->want = options->want;
 	collectors->rows->want_data = options->data;
-	heap_merge_init(&collectors->rows->heaps, options->tasks);
-	collectors->rows->heaps.yield = (struct live_yield){ keep_up, collectors };
+	pending_reallocs_init(&collectors->rows->pending, options->tasks);
+	collectors->rows->pending.yield = (struct live_yield){ keep_up, collectors };
 	exit_statuses_init(&collectors->statuses, options->tasks);
 }
 
@@ -815,7 +815,7 @@ void collectors_done(struct collectors *collectors)
 	exit_statuses_done(&collectors->statuses);
 	g_free(collectors->heap);
 	peer_free_spare(collectors->rows);
-	heap_merge_done(&collectors->rows->heaps);
+	pending_reallocs_done(&collectors->rows->pending);
 	if (collectors->rows->lost_image)
 		row_unref(&collectors->rows->lost_image->row);
 	if (collectors->rows->cut_image)

@@ -118,7 +118,7 @@ static void forget_ended(struct heap_forks *forks)
 	for (guint i = forks->forks->len; i-- > 0;) {
 		const struct heap_fork fork = *fork_at(forks, i);
 
-		if (!fork.child->gone || fork.child->end_ns + LATE_NS > forks->merge->last_ns)
+		if (!fork.child->gone || fork.child->end_ns + LATE_NS > forks->pending->last_ns)
 			continue;
 		pass_on(forks, &fork);
 		remove_fork(forks, i);
@@ -143,13 +143,14 @@ static void on_forked(struct process *parent, struct process *child, uint64_t ti
 		update(forks, known);
 }
 
-void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const struct heap_merge *merge)
+void heap_forks_init(struct heap_forks *forks, struct tasks *tasks,
+		     const struct pending_reallocs *pending)
 {
 	*forks = (struct heap_forks){
 		.tasks = tasks,
 		.forks = g_array_new(FALSE, FALSE, sizeof(struct heap_fork)),
 		.parents = g_hash_table_new(g_direct_hash, g_direct_equal),
-		.merge = merge,
+		.pending = pending,
 	};
 	tasks->forked = on_forked;
 	tasks->forked_data = forks;
@@ -239,7 +240,7 @@ void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent)
 	if (source)
 		parent->n_inherited = fork->number != NOT_REACHED ? fork->number
 								  : *source->last_number;
-	if (source && !copy(&parent->inherited, source, fork, &forks->merge->yield)) {
+	if (source && !copy(&parent->inherited, source, fork, &forks->pending->yield)) {
 		live_blocks_done(&parent->inherited);
 		live_blocks_init(&parent->inherited, 0, parent->budget);
 	}

@@ -24,13 +24,15 @@ struct heap_parent {
 /* Forked processes that have reported no allocation yet, and processes that have blocks. */
 struct heap_forks {
 	struct tasks *tasks;
-	GArray *forks;                  /* struct heap_fork, by time */
-	GHashTable *parents;            /* struct heap_parent by process */
-	const struct heap_merge *merge; /* its last_ns: the time that all rows have reached */
+	GArray *forks;       /* struct heap_fork, by time */
+	GHashTable *parents; /* struct heap_parent by process */
+	const struct pending_reallocs
+		*pending; /* its last_ns: the time that all rows have reached */
 };
 
 /* Gets forks from the tasks, which are borrowed. */
-void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const struct heap_merge *merge);
+void heap_forks_init(struct heap_forks *forks, struct tasks *tasks,
+		     const struct pending_reallocs *pending);
 void heap_forks_done(struct heap_forks *forks);
 
 /* Called at the first record of a process: it begins with the blocks its parent had at the fork. */

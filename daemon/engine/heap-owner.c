@@ -128,7 +128,7 @@ enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_rec
 	if (alloc->kind >= RING_ALLOC_N_KINDS || alloc->alignment_log2 > 63 ||
 	    alloc->flags & ~RING_ALLOC_STACK)
 		return RING_FAULT_PAYLOAD;
-	if (owner->rows->merge->is_paused) {
+	if (owner->rows->pending->is_paused) {
 		heap_rows_pass(owner->rows, &block, record->time_ns);
 		return RING_FAULT_NONE;
 	}
@@ -180,7 +180,7 @@ static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
 }
 
 /* Ends the block at `prior`, unless the realloc failed. */
-static void give_up(struct heap_pending *pending, const struct ring_realloc *record)
+static void give_up(struct pending_realloc *pending, const struct ring_realloc *record)
 {
 	struct heap_rows *rows = pending->rows;
 	struct live_blocks *live = &rows->live;
@@ -200,7 +200,7 @@ static void give_up(struct heap_pending *pending, const struct ring_realloc *rec
 		else
 			(void)live_blocks_remove(&rows->parent.inherited, record->prior, &block);
 		if (block.label)
-			heap_forks_end(&rows->merge->forks, &rows->parent, &block);
+			heap_forks_end(&rows->pending->forks, &rows->parent, &block);
 	} else {
 		found = record->kind == RING_ALLOC_MREMAP ? live_blocks_mapped(live, record->prior)
 							  : live_blocks_find(live, record->prior);
@@ -215,7 +215,7 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 {
 	const struct ring_realloc *moved = record->payload;
 	struct heap_thread *thread = heap_rows_thread(owner->rows, owner->number);
-	struct heap_pending pending = {
+	struct pending_realloc pending = {
 		.rows = owner->rows,
 		.time_ns = record->time_ns,
 		.block = {
@@ -234,7 +234,7 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 				 free_kind_of(moved->kind), record->time_ns);
 		return RING_FAULT_NONE;
 	}
-	if (owner->rows->merge->is_paused) {
+	if (owner->rows->pending->is_paused) {
 		if (moved->address && moved->prior)
 			heap_rows_remove(owner->rows, owner->number, moved->prior,
 					 free_kind_of(moved->kind), record->time_ns);
@@ -242,7 +242,7 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 		return RING_FAULT_NONE;
 	}
 	pending.block.calls = find_calls(owner, moved->stack, moved->flags, record->time_ns);
-	heap_forks_run(&owner->rows->merge->forks, &owner->rows->parent, record->time_ns);
+	heap_forks_run(&owner->rows->pending->forks, &owner->rows->parent, record->time_ns);
 	give_up(&pending, moved);
 	thread->n_blocks++;
 	if (thread->n_pending >= HEAP_MAX_PENDING) {
@@ -252,6 +252,6 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 	}
 	thread->n_pending++;
 	pending.time_ns += MIN_OF(moved->duration_ns, UINT64_MAX - pending.time_ns);
-	heap_merge_push(owner->rows->merge, &pending);
+	pending_reallocs_push(owner->rows->pending, &pending);
 	return RING_FAULT_NONE;
 }

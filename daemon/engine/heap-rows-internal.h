@@ -24,7 +24,7 @@ struct heap_thread {
 struct heap_rows {
 	struct collector_process *process;
 	struct output *output;
-	struct heap_merge *merge;
+	struct pending_reallocs *pending;
 	struct heap_budget budget;
 	struct live_blocks live;
 	struct heap_parent parent; /* for the processes that it forks */
@@ -74,4 +74,4 @@ void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time
 void heap_rows_pass(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns);
 bool heap_rows_has_passed(struct heap_rows *rows, uint64_t address);
 /* Completes a realloc: ends the old block, and adds the new one. */
-void heap_rows_complete_at(struct heap_pending *pending, uint64_t time_ns);
+void heap_rows_complete_at(struct pending_realloc *pending, uint64_t time_ns);

@@ -71,16 +71,16 @@ static uint64_t random_seed(const void *fallback)
 /* The rows of all four tables have one common order. */
 static uint64_t row_time(struct heap_rows *rows, uint64_t time_ns)
 {
-	struct heap_merge *merge = rows->merge;
+	struct pending_reallocs *pending = rows->pending;
 
-	merge->last_ns = MAX_OF(merge->last_ns, time_ns);
-	return merge->last_ns;
+	pending->last_ns = MAX_OF(pending->last_ns, time_ns);
+	return pending->last_ns;
 }
 
 /* Returns the time of the last row. Processes without allocations have heap rows too. */
 static uint64_t last_time(const struct heap_rows *rows)
 {
-	return MAX_OF(rows->merge->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
+	return MAX_OF(rows->pending->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */
@@ -177,13 +177,13 @@ static void write_live(struct heap_rows *rows, const struct live_block *block, u
 /* Returns the blocks that live until their replacement is complete. */
 static const struct live_block **list_held(const struct heap_rows *rows)
 {
-	const struct heap_merge *merge = rows->merge;
+	const struct pending_reallocs *pending = rows->pending;
 	const struct live_block **held = g_new(const struct live_block *, rows->live.n_held + 1);
 	uint32_t n = 0;
 
-	for (size_t i = 0; i < merge->n; i++)
-		if (merge->pending[i].rows == rows && merge->pending[i].prior.label)
-			held[n++] = &merge->pending[i].prior;
+	for (size_t i = 0; i < pending->n; i++)
+		if (pending->items[i].rows == rows && pending->items[i].prior.label)
+			held[n++] = &pending->items[i].prior;
 	assert(n == rows->live.n_held);
 	return held;
 }
@@ -193,14 +193,14 @@ static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64
 {
 	g_autofree const struct live_block **held = list_held(rows);
 	g_autofree struct live_item *items =
-		live_blocks_sorted(&rows->live, held, &rows->merge->yield);
+		live_blocks_sorted(&rows->live, held, &rows->pending->yield);
 	uint32_t n = live_blocks_count(&rows->live);
 
 	write_heap(rows, event, time_ns);
 	for (uint32_t i = 0; items && i < n; i++) {
 		prefetch_line(items[MIN_OF(i + AHEAD, n - 1)].block);
 		write_live(rows, items[i].block, time_ns);
-		live_yield(&rows->merge->yield, i);
+		live_yield(&rows->pending->yield, i);
 	}
 	if (!items)
 		collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, n, time_ns, time_ns);
@@ -214,7 +214,7 @@ static void begin(struct heap_rows *rows, uint64_t time_ns)
 	rows->epoch = rows->output->epoch;
 	live_blocks_reset_peak(&rows->live, time_ns);
 	write_heap(rows, PROF_HEAP_BEGIN, time_ns);
-	if (rows->merge->is_paused)
+	if (rows->pending->is_paused)
 		write_heap(rows, PROF_HEAP_PAUSED, time_ns);
 }
 
@@ -231,18 +231,18 @@ static void check(struct heap_rows *rows, uint64_t time_ns)
 /* Writes the checkpoints of the other processes, at the first event of an epoch. */
 static void check_others(const struct heap_rows *rows, uint64_t time_ns)
 {
-	struct heap_merge *merge = rows->merge;
+	struct pending_reallocs *pending = rows->pending;
 	GHashTableIter iter;
 	gpointer value;
 
-	if (merge->epoch == rows->output->epoch || time_ns <= last_time(rows))
+	if (pending->epoch == rows->output->epoch || time_ns <= last_time(rows))
 		return;
-	merge->epoch = rows->output->epoch;
-	g_hash_table_iter_init(&iter, merge->forks.parents);
+	pending->epoch = rows->output->epoch;
+	g_hash_table_iter_init(&iter, pending->forks.parents);
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
 		struct heap_rows *other = ((struct heap_parent *)value)->rows;
 
-		if (other != rows && other->has_begun && other->epoch != merge->epoch &&
+		if (other != rows && other->has_begun && other->epoch != pending->epoch &&
 		    (other->live.n <= FEW || other->n_events >= other->live.n / 2))
 			write_all(other, PROF_HEAP_CHECKPOINT, row_time(other, last_time(other)));
 	}
@@ -256,7 +256,7 @@ uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns)
 		check_others(rows, row_ns);
 		check(rows, row_ns);
 	}
-	heap_forks_run(&rows->merge->forks, &rows->parent, time_ns);
+	heap_forks_run(&rows->pending->forks, &rows->parent, time_ns);
 	rows->n_events++;
 	return row_time(rows, row_ns);
 }
@@ -377,7 +377,7 @@ static void end_untold(struct heap_rows *rows, const struct live_block *before,
 				     live_block_number(before), 0, PROF_FREE_UNTOLD);
 	else
 		*prior = live_block_number(before);
-	heap_forks_end(&rows->merge->forks, &rows->parent, before);
+	heap_forks_end(&rows->pending->forks, &rows->parent, before);
 	release(rows, before);
 }
 
@@ -386,7 +386,7 @@ static bool wait_for_end(struct heap_rows *rows, const struct live_block *before
 			 const struct live_block *block, uint64_t prior, uint64_t time_ns)
 {
 	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
-	struct heap_pending pending = {
+	struct pending_realloc pending = {
 		.time_ns = time_ns + (time_ns < UINT64_MAX),
 		.rows = rows,
 		.prior_number = prior,
@@ -402,7 +402,7 @@ static bool wait_for_end(struct heap_rows *rows, const struct live_block *before
 		live_block_label(0, live_block_kind(block), live_block_alignment(block));
 	/* the address has a block, so this needs no room */
 	(void)live_blocks_put(&rows->live, before, &put);
-	heap_merge_push(rows->merge, &pending);
+	pending_reallocs_push(rows->pending, &pending);
 	return true;
 }
 
@@ -445,7 +445,7 @@ bool heap_rows_has_passed(struct heap_rows *rows, uint64_t address)
 
 	if (address && live_blocks_remove(&rows->passed, address, &block))
 		return true;
-	return rows->merge->is_paused && !live_blocks_find(&rows->live, address) &&
+	return rows->pending->is_paused && !live_blocks_find(&rows->live, address) &&
 	       !live_blocks_find(&rows->parent.inherited, address) &&
 	       !live_blocks_mapped(&rows->live, address);
 }
@@ -476,7 +476,7 @@ void heap_rows_remove(struct heap_rows *rows, uint32_t thread, uint64_t address,
 		heap_rows_write_free(rows, thread, time_ns, 0, address, kind);
 		return;
 	}
-	heap_forks_end(&rows->merge->forks, &rows->parent, &block);
+	heap_forks_end(&rows->pending->forks, &rows->parent, &block);
 	heap_rows_write_free(rows, thread, time_ns, live_block_number(&block), 0, kind);
 	if (is_own)
 		release(rows, &block);
@@ -493,7 +493,7 @@ void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns)
 		write_heap(rows, PROF_HEAP_RESUMED, time_ns);
 }
 
-void heap_rows_complete_at(struct heap_pending *pending, uint64_t time_ns)
+void heap_rows_complete_at(struct pending_realloc *pending, uint64_t time_ns)
 {
 	struct heap_rows *rows = pending->rows;
 
@@ -504,7 +504,7 @@ void heap_rows_complete_at(struct heap_pending *pending, uint64_t time_ns)
 	heap_rows_add(rows, &pending->block, pending->prior_number, time_ns, !pending->is_second);
 }
 
-void heap_rows_complete(struct heap_pending *pending)
+void heap_rows_complete(struct pending_realloc *pending)
 {
 	heap_rows_thread(pending->rows, pending->block.thread)->n_pending--;
 	heap_rows_complete_at(pending, pending->time_ns);
@@ -518,9 +518,9 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 
 	rows->process = process;
 	rows->output = process->rows->output;
-	rows->merge = &process->rows->heaps;
+	rows->pending = &process->rows->pending;
 	rows->budget =
-		(struct heap_budget){ .limit = HEAP_PROCESS_BYTES, .all = &rows->merge->budget };
+		(struct heap_budget){ .limit = HEAP_PROCESS_BYTES, .all = &rows->pending->budget };
 	rows->threads = g_array_new(FALSE, TRUE, sizeof(struct heap_thread));
 	rows->first_free = UINT32_MAX;
 	live_blocks_init(&rows->live, random_seed(rows), &rows->budget);
@@ -531,7 +531,7 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 		.last_number = &rows->last_number,
 		.budget = &rows->budget,
 	};
-	heap_forks_join(&rows->merge->forks, &rows->parent);
+	heap_forks_join(&rows->pending->forks, &rows->parent);
 	live_blocks_init(&rows->passed, rows->live.seed, &rows->budget);
 	/* Higher numbers distinguish its own blocks from these. */
 	rows->last_number = rows->parent.n_inherited;
@@ -541,7 +541,7 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns)
 {
-	heap_merge_complete(rows->merge, rows, time_ns);
+	pending_reallocs_complete(rows->pending, rows, time_ns);
 	if (!rows->has_begun)
 		return;
 	write_all(rows, PROF_HEAP_END, row_time(rows, MAX_OF(time_ns, last_time(rows))));
@@ -553,12 +553,12 @@ void heap_rows_free(struct heap_rows *rows)
 {
 	if (!rows)
 		return;
-	heap_merge_forget(rows->merge, rows);
+	pending_reallocs_drop(rows->pending, rows);
 	for (uint32_t i = 0; i < rows->threads->len; i++)
 		if (heap_rows_thread(rows, i)->thread)
 			row_unref(&heap_rows_thread(rows, i)->thread->row);
 	g_array_free(rows->threads, TRUE);
-	heap_forks_leave(&rows->merge->forks, &rows->parent);
+	heap_forks_leave(&rows->pending->forks, &rows->parent);
 	live_blocks_done(&rows->live);
 	live_blocks_done(&rows->passed);
 	call_nodes_done(&rows->nodes);

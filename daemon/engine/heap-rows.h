@@ -2,7 +2,7 @@
 #pragma once
 
 #include "daemon/engine/call-nodes.h"
-#include "daemon/engine/heap-merge.h"
+#include "daemon/engine/pending-reallocs.h"
 #include "daemon/engine/tasks.h"
 #include "libcollector/ring-reader.h"
 
@@ -17,9 +17,9 @@ struct heap_rows *heap_rows_new(struct collector_process *process);
 /* Called when the process or the session has ended: writes what still lives. */
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
 void heap_rows_free(struct heap_rows *rows); /* NULL is allowed */
-/* Called by the merge: completes a realloc; begins or ends a pause, at that time or at that of the
- * last row if it is later. */
-void heap_rows_complete(struct heap_pending *pending);
+/* Called by pending-reallocs.c: completes a realloc; begins or ends a pause, at that time or at
+ * that of the last row if it is later. */
+void heap_rows_complete(struct pending_realloc *pending);
 void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
 /* Returns whether there are so many blocks that prefetching pays. */
 bool heap_rows_are_far(const struct heap_rows *rows);

@@ -135,7 +135,7 @@ static bool apply_and_note(struct session *session, GError **error)
 bool session_set_paused(struct session *session, bool paused, GError **error)
 {
 	session->paused = paused;
-	heap_merge_pause(&session->collectors.rows->heaps, paused, session_clock());
+	pending_reallocs_pause(&session->collectors.rows->pending, paused, session_clock());
 	return apply_and_note(session, error);
 }
 

@@ -180,7 +180,7 @@ static void connect_parts(struct session *session)
 						      .data = session,
 					      });
 	if (session->paused)
-		heap_merge_pause(&session->collectors.rows->heaps, true, 0);
+		pending_reallocs_pause(&session->collectors.rows->pending, true, 0);
 	ring_merge_init(&session->merge, &(struct ring_merge_handlers){ .record = events_record,
 									.corrupt = events_corrupt,
 									.settle = events_settle,

@@ -44,7 +44,7 @@ static inline void fixture_init(struct fixture *fixture)
 		.losses = &fixture->parts.losses,
 		.images = &fixture->parts.images,
 	};
-	heap_merge_init(&fixture->rows.heaps, &fixture->parts.tasks);
+	pending_reallocs_init(&fixture->rows.pending, &fixture->parts.tasks);
 	collector_process_init(&fixture->process, &fixture->rows, PID, 0);
 	collector_process_init(&fixture->other_process, &fixture->rows, OTHER_PID, 0);
 	CHECK(collector_process_bind(&fixture->process, UINT64_MAX));
@@ -59,7 +59,7 @@ static inline void finish(struct fixture *fixture, uint64_t time)
 {
 	uint64_t time_ns = time * TICK_NS;
 
-	heap_merge_run(&fixture->rows.heaps, time_ns);
+	pending_reallocs_run(&fixture->rows.pending, time_ns);
 	collector_process_end(&fixture->process, time_ns);
 	collector_process_end(&fixture->other_process, time_ns);
 	parts_finish(&fixture->parts);
@@ -73,9 +73,9 @@ static inline void fixture_done(struct fixture *fixture)
 	collector_process_done(&fixture->process);
 	collector_process_done(&fixture->other_process);
 	/* all memory kept for them was released */
-	CHECK_INT(fixture->rows.heaps.budget.used, 0);
-	CHECK_INT(fixture->rows.heaps.n, 0);
-	heap_merge_done(&fixture->rows.heaps);
+	CHECK_INT(fixture->rows.pending.budget.used, 0);
+	CHECK_INT(fixture->rows.pending.n, 0);
+	pending_reallocs_done(&fixture->rows.pending);
 	if (fixture->rows.lost_image)
 		row_unref(&fixture->rows.lost_image->row);
 	if (fixture->rows.cut_image)
@@ -91,7 +91,7 @@ static inline enum ring_fault add(struct collector_owner *owner, struct fixture 
 		.type = type, .time_ns = time * TICK_NS, .payload = payload, .n_bytes = (uint32_t)n
 	};
 
-	heap_merge_run(&fixture->rows.heaps, record.time_ns);
+	pending_reallocs_run(&fixture->rows.pending, record.time_ns);
 	return collector_owner_add(owner, &record);
 }
 
