@@ -2,8 +2,8 @@
 /*
  * Call nodes - the stacks of a process's allocations, as a tree
  *
- * Each ring owner announces the nodes of a tree of its own. This is one tree for the process, so
- * that the same stack is the same node for every owner. A node does not change: an id that is
+ * Each producer announces the nodes of a tree of its own. This is one tree for the process, so
+ * that the same stack is the same node for every producer. A node does not change: an id that is
  * announced again refers to another node. The capture numbers stacks anew in each epoch; a node
  * keeps its number from the last epoch that named it.
  * Invariants: (1) the same frames are the same node  [test-engine-heap-stacks: nodes]

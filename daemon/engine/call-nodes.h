@@ -47,7 +47,7 @@ static inline uint32_t call_nodes_stack(struct call_nodes *nodes, struct output 
 	return call_nodes_write(nodes, output, node);
 }
 
-/* The ids by which a ring owner names nodes. */
+/* The ids by which a producer names nodes. */
 struct call_ids {
 	uint32_t *nodes; /* by id; 0: not announced */
 	uint32_t n;

@@ -57,36 +57,36 @@ struct peer *peer_new(struct collector_rows *rows, const struct message_peer *me
 }
 
 /* A thread that moved to a larger ring has two rings; its strings are in the first. */
-static void take_owner(struct peer_ring *ring, uint32_t tid)
+static void take_producer(struct peer_ring *ring, uint32_t tid)
 {
 	struct peer *peer = ring->peer;
 	struct peer_claim *claim = g_hash_table_lookup(peer->claims, GUINT_TO_POINTER(tid));
 
 	if (claim) {
-		ring->owner = collector_owner_ref(claim->owner);
+		ring->producer = collector_producer_ref(claim->producer);
 		claim->n_rings++;
 		return;
 	}
-	ring->owner = collector_owner_new(&peer->process, tid);
+	ring->producer = collector_producer_new(&peer->process, tid);
 	claim = g_new(struct peer_claim, 1);
-	*claim = (struct peer_claim){ ring->owner, 1 };
+	*claim = (struct peer_claim){ ring->producer, 1 };
 	g_hash_table_insert(peer->claims, GUINT_TO_POINTER(tid), claim);
 }
 
-static void drop_owner(struct peer_ring *ring)
+static void drop_producer(struct peer_ring *ring)
 {
-	struct collector_owner *owner = steal_ptr(&ring->owner);
+	struct collector_producer *producer = steal_ptr(&ring->producer);
 	struct peer_claim *claim;
 
-	if (!owner)
+	if (!producer)
 		return;
 	claim = g_hash_table_lookup(ring->peer->claims,
-				    GUINT_TO_POINTER(collector_owner_tid(owner)));
+				    GUINT_TO_POINTER(collector_producer_tid(producer)));
 	/* sysprof's rings have no claim */
 	if (claim && --claim->n_rings == 0)
 		g_hash_table_remove(ring->peer->claims,
-				    GUINT_TO_POINTER(collector_owner_tid(owner)));
-	collector_owner_unref(owner);
+				    GUINT_TO_POINTER(collector_producer_tid(producer)));
+	collector_producer_unref(producer);
 }
 
 static void free_ring(struct peer_ring *ring)
@@ -95,7 +95,7 @@ static void free_ring(struct peer_ring *ring)
 		peer_ring_skip(ring);
 	g_free(ring->queue.chunks);
 	g_free(ring->queue.spans);
-	drop_owner(ring);
+	drop_producer(ring);
 }
 
 void peer_arena_free(struct peer_arena *arena)
@@ -338,14 +338,14 @@ static uint8_t *make_room(struct peer_ring *ring, size_t n)
 	return chunk->bytes;
 }
 
-/* Accounts the bytes that were put last to the ring's owner. */
+/* Accounts the bytes that were put last to the producer. */
 static void extend_span(struct peer_ring *ring)
 {
 	struct peer_queue *queue = &ring->queue;
 
 	if (queue->first == queue->n_spans)
 		queue->first = queue->n_spans = 0;
-	else if (queue->spans[queue->n_spans - 1].owner == ring->owner) {
+	else if (queue->spans[queue->n_spans - 1].producer == ring->producer) {
 		queue->spans[queue->n_spans - 1].end = queue->n_put;
 		return;
 	}
@@ -354,7 +354,7 @@ static void extend_span(struct peer_ring *ring)
 		queue->spans = g_renew(struct peer_span, queue->spans, queue->span_room);
 	}
 	queue->spans[queue->n_spans++] =
-		(struct peer_span){ collector_owner_ref(ring->owner), queue->n_put };
+		(struct peer_span){ collector_producer_ref(ring->producer), queue->n_put };
 }
 
 static void append(struct peer_ring *ring, size_t n)
@@ -420,7 +420,7 @@ size_t peer_ring_settle(struct peer_ring *ring)
 	for (;;) {
 		while (queue->first < queue->n_spans &&
 		       queue->n_taken == queue->spans[queue->first].end)
-			collector_owner_unref(queue->spans[queue->first++].owner);
+			collector_producer_unref(queue->spans[queue->first++].producer);
 		while (queue->chunks && queue->at == queue->chunks->n &&
 		       (queue->at > 0 || queue->chunks->next))
 			leave_chunk(ring);
@@ -531,8 +531,8 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 		else
 			drain_into_queue(ring, how, buffer, n_bytes, &batch);
 		n_taken += (uint64_t)(batch.end - batch.next);
-		if (batch.end > batch.next && !ring->owner)
-			take_owner(ring, batch.tid);
+		if (batch.end > batch.next && !ring->producer)
+			take_producer(ring, batch.tid);
 		if (ring->peer->is_late)
 			lose_batch(&batch, &late);
 		else if (batch.end > batch.next)
@@ -544,7 +544,7 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 	if (ring->reader.fault == RING_FAULT_NONE)
 		count_losses(ring, from_ns);
 	if (batch.is_closed && how == RING_DRAIN_LIVE) {
-		drop_owner(ring);
+		drop_producer(ring);
 		ring_reader_recycle(&ring->reader);
 	}
 	return bytes;

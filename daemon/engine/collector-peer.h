@@ -11,10 +11,10 @@
 #define PEER_MAX_ARENAS 8     /* of our own */
 #define PEER_MAX_SYSPROF 512u /* of sysprof's rings */
 
-/* The records of a queue that are an owner's: up to that byte, counted from the queue's
+/* The records of a queue that are a producer's: up to that byte, counted from the queue's
  * beginning. */
 struct peer_span {
-	struct collector_owner *owner; /* a reference */
+	struct collector_producer *producer; /* a reference */
 	uint64_t end;
 };
 
@@ -55,7 +55,7 @@ static_assert(sizeof(struct peer_item) == sizeof(struct ring_record_header) &&
 struct peer_ring {
 	struct ring_reader reader;
 	struct peer *peer;
-	struct collector_owner *owner; /* NULL: no claim is known */
+	struct collector_producer *producer; /* NULL: no claim is known */
 	struct peer_queue queue;
 	uint64_t bound_ns;
 	struct ring_totals told; /* already in loss rows */
@@ -94,7 +94,7 @@ struct peer_arena {
 
 /* The claims of a thread: it has more than one ring if it moved to a larger one. */
 struct peer_claim {
-	struct collector_owner *owner;
+	struct collector_producer *producer;
 	uint32_t n_rings;
 };
 
@@ -184,12 +184,12 @@ static inline struct peer_item *peer_ring_peek(const struct peer_ring *ring)
 		       ? (struct peer_item *)(void *)(queue->chunks->bytes + queue->at)
 		       : NULL;
 }
-/* Returns the owner of the oldest record; borrowed. */
-static inline struct collector_owner *peer_ring_owner(const struct peer_ring *ring)
+/* Returns the producer of the oldest record; borrowed. */
+static inline struct collector_producer *peer_ring_producer(const struct peer_ring *ring)
 {
-	return ring->queue.spans[ring->queue.first].owner;
+	return ring->queue.spans[ring->queue.first].producer;
 }
-/* Moves to the next record if another owner's records, another chunk, a pad, or nothing is next.
+/* Moves to the next record if another producer's records, another chunk, a pad, or nothing is next.
  * Returns the bytes of the pads that it skipped. */
 size_t peer_ring_settle(struct peer_ring *ring);
 /* Skips the oldest record. Returns the bytes that it took. */

@@ -4,13 +4,13 @@
  * counter_value and jit; allocations are passed to heap-rows.c
  *
  * The ring's reader has checked that a record is whole; its contents are the process's claim.
- * Strings and counters have ids of the ring's owner. They get ids of the capture when an epoch
+ * Strings and counters have ids of the producer. They get ids of the capture when an epoch
  * first uses them. Counters of one process with the same group, name, unit and kind are one
  * counter, whichever thread defines them.
  * The process says its thread numbers itself, so each must be a thread of that process. In another
  * PID namespace the side band maps only the number of the process: every other thread gets a row of
  * its own, with its inner number, until /proc has told which thread that is.
- * Invariants: (1) an id in a ring refers only to its owner's strings and counters
+ * Invariants: (1) an id in a ring refers only to its producer's strings and counters
  *                 [test-engine-collectors-rows: ids]
  *             (2) a thread of another process puts the ring into quarantine
  *                 [test-engine-collectors-rows: tids]
@@ -27,9 +27,10 @@
 
 #define MAX_OPEN_LOGS 4 /* a ring has as many open records */
 #define SMALL_TEXT 64u
-#define N_RECENT 16u /* texts of an owner that are found without a lookup */
+#define N_RECENT 16u /* texts of an producer that are found without a lookup */
 
-/* A string of an owner. It lives as long as the owner, because an epoch may begin at any time. */
+/* A string of an producer. It lives as long as the producer, because an epoch may begin at any
+ * time. */
 struct text {
 	GByteArray *bytes;
 	uint32_t number;    /* in the ring */
@@ -56,7 +57,7 @@ struct open_log {
 	uint64_t time_ns;
 };
 
-struct collector_owner {
+struct collector_producer {
 	unsigned int refs;
 	struct collector_process *process;
 	uint32_t tid;
@@ -66,7 +67,7 @@ struct collector_owner {
 	GHashTable *counters; /* struct number_kind by id */
 	struct collector_stacks stacks;
 	struct open_log logs[MAX_OPEN_LOGS];
-	struct heap_owner heap;
+	struct alloc_decoder decoder;
 };
 
 /* ---- Processes ------------------------------------------------------------------------------- */
@@ -182,7 +183,8 @@ void collector_process_lose(struct collector_process *process, enum prof_loss_ca
 	loss_add(process->rows->losses, &loss);
 }
 
-/* ---- Owners ---------------------------------------------------------------------------------- */
+/* ---- Producers ----------------------------------------------------------------------------------
+ *  */
 
 static void free_text(gpointer data)
 {
@@ -200,63 +202,63 @@ static void free_number_kind(gpointer data)
 	g_free(kind);
 }
 
-struct collector_owner *collector_owner_new(struct collector_process *process, uint32_t tid)
+struct collector_producer *collector_producer_new(struct collector_process *process, uint32_t tid)
 {
-	struct collector_owner *owner = g_new0(struct collector_owner, 1);
+	struct collector_producer *producer = g_new0(struct collector_producer, 1);
 
-	owner->refs = 1;
-	owner->process = process;
-	owner->tid = tid;
-	owner->texts = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_text);
-	owner->counters =
+	producer->refs = 1;
+	producer->process = process;
+	producer->tid = tid;
+	producer->texts = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_text);
+	producer->counters =
 		g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_number_kind);
-	collector_stacks_init(&owner->stacks, process);
-	return owner;
+	collector_stacks_init(&producer->stacks, process);
+	return producer;
 }
 
-struct collector_owner *collector_owner_ref(struct collector_owner *owner)
+struct collector_producer *collector_producer_ref(struct collector_producer *producer)
 {
-	owner->refs++;
-	return owner;
+	producer->refs++;
+	return producer;
 }
 
-static void close_log(struct collector_owner *owner, struct open_log *log)
+static void close_log(struct collector_producer *producer, struct open_log *log)
 {
 	if (!log->bytes)
 		return;
-	collector_process_charge(owner->process,
+	collector_process_charge(producer->process,
 				 -(int64_t)(COLLECTOR_HEAP_BYTES + log->bytes->len));
 	g_clear_pointer(&log->bytes, g_byte_array_unref);
 }
 
-void collector_owner_unref(struct collector_owner *owner)
+void collector_producer_unref(struct collector_producer *producer)
 {
 	GHashTableIter iter;
 	gpointer value;
 
-	if (!owner || --owner->refs > 0)
+	if (!producer || --producer->refs > 0)
 		return;
-	g_hash_table_iter_init(&iter, owner->texts);
+	g_hash_table_iter_init(&iter, producer->texts);
 	while (g_hash_table_iter_next(&iter, NULL, &value))
-		collector_process_charge(owner->process,
+		collector_process_charge(producer->process,
 					 -(int64_t)(COLLECTOR_HEAP_BYTES +
 						    ((struct text *)value)->bytes->len));
-	collector_process_charge(owner->process, -(int64_t)COLLECTOR_HEAP_BYTES *
-							 g_hash_table_size(owner->counters));
-	g_hash_table_destroy(owner->texts);
-	g_hash_table_destroy(owner->counters);
-	collector_stacks_done(&owner->stacks);
-	heap_owner_done(&owner->heap);
+	collector_process_charge(producer->process, -(int64_t)COLLECTOR_HEAP_BYTES *
+							    g_hash_table_size(producer->counters));
+	g_hash_table_destroy(producer->texts);
+	g_hash_table_destroy(producer->counters);
+	collector_stacks_done(&producer->stacks);
+	alloc_decoder_done(&producer->decoder);
 	for (size_t i = 0; i < MAX_OPEN_LOGS; i++)
-		close_log(owner, &owner->logs[i]);
-	if (owner->thread)
-		row_unref(&owner->thread->row);
-	g_free(owner);
+		close_log(producer, &producer->logs[i]);
+	if (producer->thread)
+		row_unref(&producer->thread->row);
+	g_free(producer);
 }
 
-uint32_t collector_owner_tid(const struct collector_owner *owner)
+uint32_t collector_producer_tid(const struct collector_producer *producer)
 {
-	return owner->tid;
+	return producer->tid;
 }
 
 /* In its own PID namespace the process sees other thread numbers. */
@@ -292,32 +294,33 @@ static struct thread *find_thread(struct collector_process *process, uint32_t ti
 
 /* ---- Strings --------------------------------------------------------------------------------- */
 
-static void lose(const struct collector_owner *owner, enum prof_loss_cause cause, uint64_t time_ns)
+static void lose(const struct collector_producer *producer, enum prof_loss_cause cause,
+		 uint64_t time_ns)
 {
-	collector_process_lose(owner->process, cause, 1, time_ns, time_ns);
+	collector_process_lose(producer->process, cause, 1, time_ns, time_ns);
 }
 
-static struct text *new_text(struct collector_owner *owner, uint32_t id, uint64_t time_ns)
+static struct text *new_text(struct collector_producer *producer, uint32_t id, uint64_t time_ns)
 {
 	struct text *text;
 
-	if (g_hash_table_size(owner->texts) >= COLLECTOR_MAX_IDS ||
-	    !collector_process_take(owner->process, COLLECTOR_HEAP_BYTES)) {
-		lose(owner, PROF_LOSS_RING_REFUSED, time_ns);
+	if (g_hash_table_size(producer->texts) >= COLLECTOR_MAX_IDS ||
+	    !collector_process_take(producer->process, COLLECTOR_HEAP_BYTES)) {
+		lose(producer, PROF_LOSS_RING_REFUSED, time_ns);
 		return NULL;
 	}
 	text = g_new0(struct text, 1);
 	text->bytes = g_byte_array_new();
 	text->number = id;
-	g_hash_table_insert(owner->texts, GUINT_TO_POINTER(id), text);
+	g_hash_table_insert(producer->texts, GUINT_TO_POINTER(id), text);
 	return text;
 }
 
 /* Makes its id free for another string. A byte array keeps its memory when it shrinks, so a long
  * one is replaced. */
-static void clear_text(struct collector_owner *owner, struct text *text)
+static void clear_text(struct collector_producer *producer, struct text *text)
 {
-	collector_process_charge(owner->process, -(int64_t)text->bytes->len);
+	collector_process_charge(producer->process, -(int64_t)text->bytes->len);
 	if (text->bytes->len > SMALL_TEXT) {
 		g_byte_array_unref(text->bytes);
 		text->bytes = g_byte_array_new();
@@ -325,10 +328,11 @@ static void clear_text(struct collector_owner *owner, struct text *text)
 	g_byte_array_set_size(text->bytes, 0);
 }
 
-static enum ring_fault add_string(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_string(struct collector_producer *producer,
+				  const struct ring_record *record)
 {
 	const struct ring_string *string = record->payload;
-	struct text *text = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(string->id));
+	struct text *text = g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(string->id));
 	uint64_t room;
 	uint32_t n;
 
@@ -336,19 +340,20 @@ static enum ring_fault add_string(struct collector_owner *owner, const struct ri
 	if (string->id == 0)
 		return RING_FAULT_NONE;
 	if (!text)
-		text = new_text(owner, string->id, record->time_ns);
+		text = new_text(producer, string->id, record->time_ns);
 	else if (!text->more)
-		clear_text(owner, text);
+		clear_text(producer, text);
 	if (!text)
 		return RING_FAULT_NONE;
 	text->epoch = 0;
 	text->more = record->flags & RING_FLAG_MORE;
-	room = MIN_OF(text_room(owner->process), (uint64_t)COLLECTOR_MAX_TEXT - text->bytes->len);
+	room = MIN_OF(text_room(producer->process),
+		      (uint64_t)COLLECTOR_MAX_TEXT - text->bytes->len);
 	n = (uint32_t)MIN_OF((uint64_t)string->n_bytes, room);
 	if (n < string->n_bytes)
-		lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
+		lose(producer, PROF_LOSS_RING_REFUSED, record->time_ns);
 	g_byte_array_append(text->bytes, (const uint8_t *)(string + 1), n);
-	collector_process_charge(owner->process, n);
+	collector_process_charge(producer->process, n);
 	return RING_FAULT_NONE;
 }
 
@@ -360,27 +365,27 @@ static uint32_t lost_string(struct collector_rows *rows)
 	return rows->lost_string;
 }
 
-/* A text lives as long as its owner, so the pointer stays valid. */
-static struct text *find_text(struct collector_owner *owner, uint32_t id)
+/* A text lives as long as its producer, so the pointer stays valid. */
+static struct text *find_text(struct collector_producer *producer, uint32_t id)
 {
-	struct text **recent = &owner->recent[id % N_RECENT];
+	struct text **recent = &producer->recent[id % N_RECENT];
 
 	if (!*recent || (*recent)->number != id)
-		*recent = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(id));
+		*recent = g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(id));
 	return *recent;
 }
 
 /* Returns the capture's id of a string; 0 for id 0. */
-static uint32_t string_id(struct collector_owner *owner, uint32_t id, uint64_t time_ns)
+static uint32_t string_id(struct collector_producer *producer, uint32_t id, uint64_t time_ns)
 {
-	struct collector_rows *rows = owner->process->rows;
+	struct collector_rows *rows = producer->process->rows;
 	struct text *text;
 
 	if (id == 0)
 		return 0;
-	text = find_text(owner, id);
+	text = find_text(producer, id);
 	if (!text) {
-		lose(owner, PROF_LOSS_RING_CORRUPT, time_ns);
+		lose(producer, PROF_LOSS_RING_CORRUPT, time_ns);
 		return lost_string(rows);
 	}
 	if (text->epoch != rows->output->epoch) {
@@ -392,10 +397,11 @@ static uint32_t string_id(struct collector_owner *owner, uint32_t id, uint64_t t
 
 /* ---- Marks ----------------------------------------------------------------------------------- */
 
-static enum ring_fault write_mark(struct collector_owner *owner, const struct ring_record *record,
-				  const struct ring_mark *mark, uint32_t stack)
+static enum ring_fault write_mark(struct collector_producer *producer,
+				  const struct ring_record *record, const struct ring_mark *mark,
+				  uint32_t stack)
 {
-	struct collector_rows *rows = owner->process->rows;
+	struct collector_rows *rows = producer->process->rows;
 	const struct ring_argument *arguments = (const void *)(mark + 1);
 	uint32_t n = MIN_OF(mark->n_arguments, COLLECTOR_MAX_ARGUMENTS);
 
@@ -406,23 +412,23 @@ static enum ring_fault write_mark(struct collector_owner *owner, const struct ri
 
 		if (arguments[i].kind > PROF_ARGUMENT_ADDRESS)
 			return RING_FAULT_PAYLOAD;
-		rows->names[i] = string_id(owner, arguments[i].name, record->time_ns);
+		rows->names[i] = string_id(producer, arguments[i].name, record->time_ns);
 		rows->kinds[i] = arguments[i].kind;
 		rows->values[i] = is_text ? 0 : arguments[i].value;
 		rows->texts[i] =
-			is_text ? string_id(owner, (uint32_t)arguments[i].value, record->time_ns)
+			is_text ? string_id(producer, (uint32_t)arguments[i].value, record->time_ns)
 				: 0;
 	}
 	output_add(rows->output, PROF_TABLE_MARK,
 		   (const struct prof_value[]){
 			   [PROF_MARK_TIME] = PROF_NUMBER(record->time_ns),
-			   [PROF_MARK_THREAD] = PROF_NUMBER(owner->thread->row.id),
+			   [PROF_MARK_THREAD] = PROF_NUMBER(producer->thread->row.id),
 			   [PROF_MARK_KIND] = PROF_NUMBER(mark->kind),
 			   [PROF_MARK_ID] = PROF_NUMBER(mark->id),
 			   [PROF_MARK_GROUP] =
-				   PROF_NUMBER(string_id(owner, mark->group, record->time_ns)),
+				   PROF_NUMBER(string_id(producer, mark->group, record->time_ns)),
 			   [PROF_MARK_NAME] =
-				   PROF_NUMBER(string_id(owner, mark->name, record->time_ns)),
+				   PROF_NUMBER(string_id(producer, mark->name, record->time_ns)),
 			   [PROF_MARK_DURATION] = PROF_NUMBER(
 				   mark->kind == RING_MARK_COMPLETE ? mark->duration_ns : 0),
 			   [PROF_MARK_ARGUMENTS] = PROF_BYTES(rows->names, n),
@@ -430,36 +436,38 @@ static enum ring_fault write_mark(struct collector_owner *owner, const struct ri
 			   [PROF_MARK_ARGUMENT_VALUES] = PROF_BYTES(rows->values, n),
 			   [PROF_MARK_ARGUMENT_TEXTS] = PROF_BYTES(rows->texts, n),
 			   [PROF_MARK_STACK] = PROF_NUMBER(
-				   collector_stacks_id(&owner->stacks, stack, record->time_ns)),
+				   collector_stacks_id(&producer->stacks, stack, record->time_ns)),
 		   });
 	return RING_FAULT_NONE;
 }
 
-static enum ring_fault add_mark(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_mark(struct collector_producer *producer,
+				const struct ring_record *record)
 {
-	return write_mark(owner, record, record->payload, 0);
+	return write_mark(producer, record, record->payload, 0);
 }
 
-static enum ring_fault add_mark_at(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_mark_at(struct collector_producer *producer,
+				   const struct ring_record *record)
 {
 	const struct ring_at *at = record->payload;
 
-	return write_mark(owner, record, (const void *)(at + 1), at->stack);
+	return write_mark(producer, record, (const void *)(at + 1), at->stack);
 }
 
 /* ---- Logs ------------------------------------------------------------------------------------ */
 
 /* Returns the open log that this record is a part of; NULL if the record is a whole log. If all
  * slots are in use, the oldest log, whose end never came, is dropped. */
-static struct open_log *find_log(struct collector_owner *owner, const struct ring_log *log,
+static struct open_log *find_log(struct collector_producer *producer, const struct ring_log *log,
 				 bool more, uint64_t time_ns)
 {
-	struct open_log *oldest = &owner->logs[0];
+	struct open_log *oldest = &producer->logs[0];
 
 	if (log->part == 0)
 		return NULL;
 	for (size_t i = 0; i < MAX_OPEN_LOGS; i++) {
-		struct open_log *open = &owner->logs[i];
+		struct open_log *open = &producer->logs[i];
 
 		if (open->bytes && open->part == log->part)
 			return open;
@@ -469,9 +477,9 @@ static struct open_log *find_log(struct collector_owner *owner, const struct rin
 	if (!more)
 		return NULL;
 	if (oldest->bytes)
-		lose(owner, PROF_LOSS_RING_REENTRANT, oldest->time_ns);
-	close_log(owner, oldest);
-	collector_process_charge(owner->process, COLLECTOR_HEAP_BYTES);
+		lose(producer, PROF_LOSS_RING_REENTRANT, oldest->time_ns);
+	close_log(producer, oldest);
+	collector_process_charge(producer->process, COLLECTOR_HEAP_BYTES);
 	*oldest = (struct open_log){
 		.bytes = g_byte_array_new(),
 		.part = log->part,
@@ -480,84 +488,90 @@ static struct open_log *find_log(struct collector_owner *owner, const struct rin
 	return oldest;
 }
 
-static void append_log(struct collector_owner *owner, struct open_log *open,
+static void append_log(struct collector_producer *producer, struct open_log *open,
 		       const struct ring_log *log, uint64_t time_ns)
 {
-	uint64_t room =
-		MIN_OF(text_room(owner->process), (uint64_t)COLLECTOR_MAX_TEXT - open->bytes->len);
+	uint64_t room = MIN_OF(text_room(producer->process),
+			       (uint64_t)COLLECTOR_MAX_TEXT - open->bytes->len);
 	uint32_t n = (uint32_t)MIN_OF((uint64_t)log->n_bytes, room);
 
 	if (n < log->n_bytes)
-		lose(owner, PROF_LOSS_RING_REFUSED, time_ns);
+		lose(producer, PROF_LOSS_RING_REFUSED, time_ns);
 	g_byte_array_append(open->bytes, (const uint8_t *)(log + 1), n);
-	collector_process_charge(owner->process, n);
+	collector_process_charge(producer->process, n);
 }
 
-static void write_log(struct collector_owner *owner, const struct ring_log *log, uint64_t time_ns,
-		      uint32_t stack, const void *bytes, uint32_t n)
+static void write_log(struct collector_producer *producer, const struct ring_log *log,
+		      uint64_t time_ns, uint32_t stack, const void *bytes, uint32_t n)
 {
-	output_add(owner->process->rows->output, PROF_TABLE_LOG,
-		   (const struct prof_value[]){
-			   [PROF_LOG_TIME] = PROF_NUMBER(time_ns),
-			   [PROF_LOG_THREAD] = PROF_NUMBER(owner->thread->row.id),
-			   [PROF_LOG_LEVEL] = PROF_NUMBER(log->level),
-			   [PROF_LOG_DOMAIN] = PROF_NUMBER(string_id(owner, log->domain, time_ns)),
-			   [PROF_LOG_TEXT] = PROF_BYTES(bytes, n),
-			   [PROF_LOG_STACK] =
-				   PROF_NUMBER(collector_stacks_id(&owner->stacks, stack, time_ns)),
-		   });
+	output_add(
+		producer->process->rows->output, PROF_TABLE_LOG,
+		(const struct prof_value[]){
+			[PROF_LOG_TIME] = PROF_NUMBER(time_ns),
+			[PROF_LOG_THREAD] = PROF_NUMBER(producer->thread->row.id),
+			[PROF_LOG_LEVEL] = PROF_NUMBER(log->level),
+			[PROF_LOG_DOMAIN] = PROF_NUMBER(string_id(producer, log->domain, time_ns)),
+			[PROF_LOG_TEXT] = PROF_BYTES(bytes, n),
+			[PROF_LOG_STACK] =
+				PROF_NUMBER(collector_stacks_id(&producer->stacks, stack, time_ns)),
+		});
 }
 
-static enum ring_fault take_log(struct collector_owner *owner, const struct ring_record *record,
-				const struct ring_log *log, uint32_t stack)
+static enum ring_fault take_log(struct collector_producer *producer,
+				const struct ring_record *record, const struct ring_log *log,
+				uint32_t stack)
 {
 	bool more = record->flags & RING_FLAG_MORE;
 	struct open_log *open;
 
 	if (log->level > PROF_LOG_DEBUG)
 		return RING_FAULT_PAYLOAD;
-	open = find_log(owner, log, more, record->time_ns);
+	open = find_log(producer, log, more, record->time_ns);
 	if (!open) {
-		write_log(owner, log, record->time_ns, stack, log + 1, log->n_bytes);
+		write_log(producer, log, record->time_ns, stack, log + 1, log->n_bytes);
 		return RING_FAULT_NONE;
 	}
 	open->stack = stack ? stack : open->stack;
-	append_log(owner, open, log, record->time_ns);
+	append_log(producer, open, log, record->time_ns);
 	if (!more) {
-		write_log(owner, log, open->time_ns, open->stack, open->bytes->data,
+		write_log(producer, log, open->time_ns, open->stack, open->bytes->data,
 			  open->bytes->len);
-		close_log(owner, open);
+		close_log(producer, open);
 	}
 	return RING_FAULT_NONE;
 }
 
-static enum ring_fault add_log(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_log(struct collector_producer *producer,
+			       const struct ring_record *record)
 {
-	return take_log(owner, record, record->payload, 0);
+	return take_log(producer, record, record->payload, 0);
 }
 
-static enum ring_fault add_log_at(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_log_at(struct collector_producer *producer,
+				  const struct ring_record *record)
 {
 	const struct ring_at *at = record->payload;
 
-	return take_log(owner, record, (const void *)(at + 1), at->stack);
+	return take_log(producer, record, (const void *)(at + 1), at->stack);
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-static enum ring_fault add_name(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_name(struct collector_producer *producer,
+				const struct ring_record *record)
 {
 	const struct ring_thread_name *named = record->payload;
-	const struct text *text = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(named->name));
-	struct tasks *tasks = owner->process->rows->tasks;
-	char *comm = owner->thread->comm;
+	const struct text *text =
+		g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(named->name));
+	struct tasks *tasks = producer->process->rows->tasks;
+	char *comm = producer->thread->comm;
 
 	if (!text)
 		return RING_FAULT_NONE;
-	snprintf(comm, sizeof(owner->thread->comm), "%.*s", (int)text->bytes->len,
+	snprintf(comm, sizeof(producer->thread->comm), "%.*s", (int)text->bytes->len,
 		 (const char *)text->bytes->data);
-	tasks_add_row(tasks, owner->thread, PROF_TASK_COMM_CHANGE, NULL, record->time_ns);
-	output_touch(tasks->output, &owner->thread->row);
+	tasks_add_row(tasks, producer->thread, PROF_TASK_COMM_CHANGE, NULL, record->time_ns);
+	output_touch(tasks->output, &producer->thread->row);
 	return RING_FAULT_NONE;
 }
 
@@ -598,12 +612,12 @@ static void free_counter(struct row *row)
 	g_free(counter);
 }
 
-static GBytes *copy_text(const struct collector_owner *owner, uint32_t id, uint64_t time_ns)
+static GBytes *copy_text(const struct collector_producer *producer, uint32_t id, uint64_t time_ns)
 {
-	const struct text *text = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(id));
+	const struct text *text = g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(id));
 
 	if (id && !text) {
-		lose(owner, PROF_LOSS_RING_CORRUPT, time_ns);
+		lose(producer, PROF_LOSS_RING_CORRUPT, time_ns);
 		return g_bytes_new_static("<lost>", strlen("<lost>"));
 	}
 	return id ? g_bytes_new(text->bytes->data, text->bytes->len) : g_bytes_new(NULL, 0);
@@ -611,18 +625,18 @@ static GBytes *copy_text(const struct collector_owner *owner, uint32_t id, uint6
 
 /* Returns the process's counter of the same definition, or a new one; NULL if there are too many.
  * Borrowed. */
-static struct collector_counter *find_counter(struct collector_owner *owner,
+static struct collector_counter *find_counter(struct collector_producer *producer,
 					      const struct ring_counter *defined, uint64_t time_ns)
 {
-	struct collector_process *process = owner->process;
+	struct collector_process *process = producer->process;
 	struct collector_counter *counter = g_new0(struct collector_counter, 1), *known;
 
 	row_init(&counter->row, 0, write_counter, free_counter);
 	counter->process = process->process;
 	row_ref(&process->process->row);
-	counter->group = copy_text(owner, defined->group, time_ns);
-	counter->name = copy_text(owner, defined->name, time_ns);
-	counter->unit = copy_text(owner, defined->unit, time_ns);
+	counter->group = copy_text(producer, defined->group, time_ns);
+	counter->name = copy_text(producer, defined->name, time_ns);
+	counter->unit = copy_text(producer, defined->unit, time_ns);
 	counter->kind = defined->kind & RING_COUNTER_SUM ? PROF_COUNTER_SUM : PROF_COUNTER_GAUGE;
 	known = g_hash_table_lookup(process->counters, counter);
 	if (known || g_hash_table_size(process->counters) >= COLLECTOR_MAX_COUNTERS ||
@@ -638,7 +652,8 @@ static struct collector_counter *find_counter(struct collector_owner *owner,
 	return counter;
 }
 
-static enum ring_fault add_counter(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_counter(struct collector_producer *producer,
+				   const struct ring_record *record)
 {
 	const struct ring_counter *defined = record->payload;
 	struct collector_counter *counter = NULL;
@@ -647,32 +662,34 @@ static enum ring_fault add_counter(struct collector_owner *owner, const struct r
 
 	if (defined->kind & ~(RING_COUNTER_DOUBLE | RING_COUNTER_SUM))
 		return RING_FAULT_PAYLOAD;
-	is_new = !g_hash_table_contains(owner->counters, GUINT_TO_POINTER(defined->id));
-	if (g_hash_table_size(owner->counters) < COLLECTOR_MAX_COUNTERS)
-		counter = find_counter(owner, defined, record->time_ns);
-	if (!counter || (is_new && !collector_process_take(owner->process, COLLECTOR_HEAP_BYTES))) {
-		lose(owner, PROF_LOSS_RING_REFUSED, record->time_ns);
+	is_new = !g_hash_table_contains(producer->counters, GUINT_TO_POINTER(defined->id));
+	if (g_hash_table_size(producer->counters) < COLLECTOR_MAX_COUNTERS)
+		counter = find_counter(producer, defined, record->time_ns);
+	if (!counter ||
+	    (is_new && !collector_process_take(producer->process, COLLECTOR_HEAP_BYTES))) {
+		lose(producer, PROF_LOSS_RING_REFUSED, record->time_ns);
 		return RING_FAULT_NONE;
 	}
 	kind = g_new0(struct number_kind, 1);
 	row_ref(&counter->row);
 	kind->counter = counter;
 	kind->is_double = defined->kind & RING_COUNTER_DOUBLE;
-	g_hash_table_replace(owner->counters, GUINT_TO_POINTER(defined->id), kind);
+	g_hash_table_replace(producer->counters, GUINT_TO_POINTER(defined->id), kind);
 	return RING_FAULT_NONE;
 }
 
-static enum ring_fault add_value(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_value(struct collector_producer *producer,
+				 const struct ring_record *record)
 {
 	const struct ring_counter_value *set = record->payload;
 	const struct number_kind *kind =
-		g_hash_table_lookup(owner->counters, GUINT_TO_POINTER(set->id));
-	struct output *output = owner->process->rows->output;
+		g_hash_table_lookup(producer->counters, GUINT_TO_POINTER(set->id));
+	struct output *output = producer->process->rows->output;
 	double value = (double)(int64_t)set->value;
 	uint64_t bits;
 
 	if (!kind) {
-		lose(owner, PROF_LOSS_RING_CORRUPT, record->time_ns);
+		lose(producer, PROF_LOSS_RING_CORRUPT, record->time_ns);
 		return RING_FAULT_NONE;
 	}
 	memcpy(&bits, kind->is_double ? (const void *)&set->value : &value, sizeof(bits));
@@ -688,22 +705,26 @@ static enum ring_fault add_value(struct collector_owner *owner, const struct rin
 
 /* ---- Code ------------------------------------------------------------------------------------ */
 
-static enum ring_fault add_image(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_image(struct collector_producer *producer,
+				 const struct ring_record *record)
 {
 	const struct ring_image *image = record->payload;
-	const struct text *path = g_hash_table_lookup(owner->texts, GUINT_TO_POINTER(image->path));
+	const struct text *path =
+		g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(image->path));
 
-	return collector_stacks_add_image(&owner->stacks, image,
+	return collector_stacks_add_image(&producer->stacks, image,
 					  path ? (const char *)path->bytes->data : NULL,
 					  path ? path->bytes->len : 0, record->time_ns);
 }
 
-static enum ring_fault add_stack(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_stack(struct collector_producer *producer,
+				 const struct ring_record *record)
 {
-	return collector_stacks_add(&owner->stacks, record->payload, record->time_ns);
+	return collector_stacks_add(&producer->stacks, record->payload, record->time_ns);
 }
 
-static enum ring_fault add_jit(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_jit(struct collector_producer *producer,
+			       const struct ring_record *record)
 {
 	const struct ring_jit *jit = record->payload;
 	bool is_load = jit->kind == RING_JIT_LOAD, is_move = jit->kind == RING_JIT_MOVE;
@@ -711,14 +732,15 @@ static enum ring_fault add_jit(struct collector_owner *owner, const struct ring_
 
 	if (jit->kind >= RING_JIT_N_KINDS)
 		return RING_FAULT_PAYLOAD;
-	output_add(owner->process->rows->output, PROF_TABLE_JIT,
+	output_add(producer->process->rows->output, PROF_TABLE_JIT,
 		   (const struct prof_value[]){
 			   [PROF_JIT_TIME] = PROF_NUMBER(record->time_ns),
-			   [PROF_JIT_PROCESS] = PROF_NUMBER(owner->thread->process->row.id),
+			   [PROF_JIT_PROCESS] = PROF_NUMBER(producer->thread->process->row.id),
 			   [PROF_JIT_EVENT] = PROF_NUMBER(jit->kind),
 			   [PROF_JIT_ADDRESS] = PROF_NUMBER(jit->address),
 			   [PROF_JIT_SIZE] = PROF_NUMBER(is_load ? jit->size : 0),
-			   [PROF_JIT_NAME] = PROF_NUMBER(string_id(owner, name, record->time_ns)),
+			   [PROF_JIT_NAME] =
+				   PROF_NUMBER(string_id(producer, name, record->time_ns)),
 			   [PROF_JIT_FROM] = is_move ? PROF_NUMBER(jit->from) : PROF_NULL,
 		   });
 	return RING_FAULT_NONE;
@@ -726,41 +748,45 @@ static enum ring_fault add_jit(struct collector_owner *owner, const struct ring_
 
 /* ---- Allocations ----------------------------------------------------------------------------- */
 
-static struct heap_owner *heap_of(struct collector_owner *owner)
+static struct alloc_decoder *decoder_of(struct collector_producer *producer)
 {
-	struct collector_process *process = owner->process;
+	struct collector_process *process = producer->process;
 
-	if (owner->heap.rows)
-		return &owner->heap;
+	if (producer->decoder.rows)
+		return &producer->decoder;
 	if (!process->heap)
 		process->heap = heap_rows_new(process);
-	heap_owner_init(&owner->heap, process->heap, owner->thread, &owner->stacks);
-	return &owner->heap;
+	alloc_decoder_init(&producer->decoder, process->heap, producer->thread, &producer->stacks);
+	return &producer->decoder;
 }
 
-static enum ring_fault add_alloc(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_alloc(struct collector_producer *producer,
+				 const struct ring_record *record)
 {
-	return heap_owner_alloc(heap_of(owner), record);
+	return alloc_decoder_alloc(decoder_of(producer), record);
 }
 
-static enum ring_fault add_free(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_free(struct collector_producer *producer,
+				const struct ring_record *record)
 {
-	return heap_owner_free(heap_of(owner), record);
+	return alloc_decoder_free(decoder_of(producer), record);
 }
 
-static enum ring_fault add_realloc(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_realloc(struct collector_producer *producer,
+				   const struct ring_record *record)
 {
-	return heap_owner_realloc(heap_of(owner), record);
+	return alloc_decoder_realloc(decoder_of(producer), record);
 }
 
-static enum ring_fault add_calls(struct collector_owner *owner, const struct ring_record *record)
+static enum ring_fault add_calls(struct collector_producer *producer,
+				 const struct ring_record *record)
 {
-	return heap_owner_calls(heap_of(owner), record);
+	return alloc_decoder_calls(decoder_of(producer), record);
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_owner *,
+static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_producer *,
 						     const struct ring_record *) = {
 	[RING_STRING] = add_string,   [RING_MARK] = add_mark,
 	[RING_COUNTER] = add_counter, [RING_COUNTER_VALUE] = add_value,
@@ -772,18 +798,19 @@ static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_owner *,
 	[RING_CALLS] = add_calls,
 };
 
-enum ring_fault collector_owner_add(struct collector_owner *owner, const struct ring_record *record)
+enum ring_fault collector_producer_add(struct collector_producer *producer,
+				       const struct ring_record *record)
 {
-	struct collector_process *process = owner->process;
+	struct collector_process *process = producer->process;
 
-	if (!owner->thread)
-		owner->thread = find_thread(process, owner->tid, record->time_ns);
-	if (!owner->thread)
+	if (!producer->thread)
+		producer->thread = find_thread(process, producer->tid, record->time_ns);
+	if (!producer->thread)
 		return RING_FAULT_TID;
 	if (!adders[record->type])
 		return RING_FAULT_NONE;
 	/* allocations do so for each thread that they name */
 	if (record->type != RING_ALLOC && record->type != RING_FREE_BLOCK)
-		tasks_need(process->rows->tasks, owner->thread);
-	return adders[record->type](owner, record);
+		tasks_need(process->rows->tasks, producer->thread);
+	return adders[record->type](producer, record);
 }

@@ -13,7 +13,7 @@
 #define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* of all processes */
 #define COLLECTOR_HEAP_BYTES \
 	192u /* charged for each string, stack, log or counter, besides its text or frames */
-#define COLLECTOR_MAX_IDS 65536u     /* of a ring owner: strings, counters, images, stacks */
+#define COLLECTOR_MAX_IDS 65536u     /* of a producer: strings, counters, images, stacks */
 #define COLLECTOR_MAX_COUNTERS 4096u /* of a process */
 #define COLLECTOR_MAX_IMAGES 1024u   /* of a process, which only it has announced */
 #define COLLECTOR_ALL_IMAGES 16384u  /* of all processes */
@@ -83,14 +83,14 @@ void collector_process_charge(struct collector_process *process, int64_t bytes);
 bool collector_process_take(struct collector_process *process, uint64_t bytes);
 
 /* A thread, from its first claim of a ring until all of its records are rows. */
-struct collector_owner;
+struct collector_producer;
 
-struct collector_owner *collector_owner_new(struct collector_process *process, uint32_t tid);
-struct collector_owner *collector_owner_ref(struct collector_owner *owner);
-void collector_owner_unref(struct collector_owner *owner); /* NULL is allowed */
-uint32_t collector_owner_tid(const struct collector_owner *owner);
+struct collector_producer *collector_producer_new(struct collector_process *process, uint32_t tid);
+struct collector_producer *collector_producer_ref(struct collector_producer *producer);
+void collector_producer_unref(struct collector_producer *producer); /* NULL is allowed */
+uint32_t collector_producer_tid(const struct collector_producer *producer);
 
 /* Makes a record a row, or a part of one. The process must be bound. Returns a fault, and adds no
  * row, if the record is false. */
-enum ring_fault collector_owner_add(struct collector_owner *owner,
-				    const struct ring_record *record);
+enum ring_fault collector_producer_add(struct collector_producer *producer,
+				       const struct ring_record *record);

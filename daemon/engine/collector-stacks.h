@@ -3,7 +3,7 @@
 
 #include "daemon/engine/collector-rows.h"
 
-/* Images and stacks that a ring owner has announced. */
+/* Images and stacks that a producer has announced. */
 struct collector_stacks {
 	struct collector_process *process;
 	GHashTable *images; /* struct told_image by id */

@@ -369,7 +369,7 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	collectors->emitted_ns = MAX_OF(collectors->emitted_ns, record.time_ns);
 	pending_reallocs_run(&collectors->rows->pending, record.time_ns);
 	if (process->process)
-		fault = collector_owner_add(peer_ring_owner(ring), &record);
+		fault = collector_producer_add(peer_ring_producer(ring), &record);
 	if (fault != RING_FAULT_NONE) {
 		collectors->queued_bytes -= peer_ring_quarantine(ring, fault);
 		if (!ring->told_fault)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap rows, own - the internals that heap-rows.c and heap-owner.c share
+ * Heap rows, own - the internals that heap-rows.c and alloc-decoder.c share
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct heap_thread {
 	uint32_t next_free;    /* if it is free */
 	uint32_t n_blocks;     /* with pending ones */
 	uint32_t n_pending;
-	uint32_t n_owners;
+	uint32_t n_producers;
 	uint32_t epoch; /* the epoch that has its row */
 };
 
@@ -51,8 +51,8 @@ static inline void heap_rows_lose(const struct heap_rows *rows, enum prof_loss_c
 	collector_process_lose(rows->process, cause, 1, time_ns, time_ns);
 }
 
-/* Returns a number for the thread of one more owner; drops a number that no owner and no block
- * uses. */
+/* Returns a number for the thread of one more producer; drops a number that no producer and no
+ * block uses. */
 uint32_t heap_rows_take_thread(struct heap_rows *rows, struct thread *thread);
 void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number);
 

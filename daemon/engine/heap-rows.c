@@ -87,7 +87,7 @@ static uint64_t last_time(const struct heap_rows *rows)
 
 uint32_t heap_rows_take_thread(struct heap_rows *rows, struct thread *thread)
 {
-	const struct heap_thread taken = { .thread = thread, .n_owners = 1 };
+	const struct heap_thread taken = { .thread = thread, .n_producers = 1 };
 	uint32_t number = rows->first_free;
 
 	row_ref(&thread->row);
@@ -104,7 +104,7 @@ void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number)
 {
 	struct heap_thread *thread = heap_rows_thread(rows, number);
 
-	if (thread->n_owners > 0 || thread->n_blocks > 0)
+	if (thread->n_producers > 0 || thread->n_blocks > 0)
 		return;
 	row_unref(&thread->thread->row);
 	*thread = (struct heap_thread){ .next_free = rows->first_free };

@@ -27,8 +27,8 @@ bool heap_rows_are_far(const struct heap_rows *rows);
 void heap_rows_prefetch_slots(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
 void heap_rows_prefetch_blocks(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
 
-/* A ring owner's part of the rows. */
-struct heap_owner {
+/* A producer's part of the rows. */
+struct alloc_decoder {
 	struct heap_rows *rows; /* NULL: it has reported nothing */
 	struct collector_stacks *stacks;
 	uint32_t number; /* of its thread in the rows */
@@ -36,12 +36,15 @@ struct heap_owner {
 };
 
 /* The stacks are borrowed. */
-void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct thread *thread,
-		     struct collector_stacks *stacks);
-void heap_owner_done(struct heap_owner *owner);
+void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
+			struct thread *thread, struct collector_stacks *stacks);
+void alloc_decoder_done(struct alloc_decoder *decoder);
 
 /* These return a fault if the record is false. */
-enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_record *record);
-enum ring_fault heap_owner_free(struct heap_owner *owner, const struct ring_record *record);
-enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_record *record);
-enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_record *record);
+enum ring_fault alloc_decoder_alloc(struct alloc_decoder *decoder,
+				    const struct ring_record *record);
+enum ring_fault alloc_decoder_free(struct alloc_decoder *decoder, const struct ring_record *record);
+enum ring_fault alloc_decoder_realloc(struct alloc_decoder *decoder,
+				      const struct ring_record *record);
+enum ring_fault alloc_decoder_calls(struct alloc_decoder *decoder,
+				    const struct ring_record *record);

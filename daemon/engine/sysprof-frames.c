@@ -6,7 +6,7 @@
  * packed, with texts of fixed width that may lack their NUL. Marks, counters and logs become
  * records. Maps, forks and the like are ignored, because the side band reports them better. The
  * rest (samples, allocations, JIT maps, files) has no table and counts as lost. Names are strings
- * of the ring's owner, in a fixed number of slots: a name that is not in its slot is defined again,
+ * of the producer, in a fixed number of slots: a name that is not in its slot is defined again,
  * so that memory does not grow with the number of names. The record of a span has the time of its
  * end, because rows are ordered by their ends; sysprof writes it then too. Times go neither
  * backward nor into the future: such a record is moved, and a span keeps its duration unless it
@@ -92,7 +92,7 @@ static_assert(sizeof(struct list) == 32, "list");
 #define ARGUMENT_STRING 3u /* of struct ring_argument */
 #define N_SLOTS 256u
 
-/* Strings of the owner: one per slot, the message, which each mark redefines, and its name. */
+/* Strings of the producer: one per slot, the message, which each mark redefines, and its name. */
 enum { STRING_SLOTS = 1, STRING_MESSAGE = STRING_SLOTS + N_SLOTS, STRING_ARGUMENT };
 
 struct slot {
@@ -116,7 +116,7 @@ struct sysprof_frames {
 	uint64_t last_ns;
 	uint64_t now_ns;
 	uint64_t lost;
-	GHashTable *defined; /* ids of counters defined for the owner */
+	GHashTable *defined; /* ids of counters defined for the producer */
 	bool has_argument;   /* STRING_ARGUMENT is defined */
 	struct slot slots[N_SLOTS];
 };
@@ -209,7 +209,7 @@ static uint32_t hash_of(const char *field, size_t n)
 	return (uint32_t)hash;
 }
 
-/* Returns the owner's id of the text in a field of `width` bytes; 0: empty. Valid until the next
+/* Returns the producer's id of the text in a field of `width` bytes; 0: empty. Valid until the next
  * text of the same slot; `avoided` is an id whose slot must not be used. */
 static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t width,
 			uint32_t avoided)

@@ -119,7 +119,8 @@ void sysprof_arena_bind(struct peer_arena *arena, struct peer *peer)
 {
 	arena->sysprof->pid = sysprof_peer_number(peer);
 	/* Sysprof's marks do not name their thread. */
-	arena->rings[0].owner = collector_owner_new(&peer->process, (uint32_t)arena->sysprof->pid);
+	arena->rings[0].producer =
+		collector_producer_new(&peer->process, (uint32_t)arena->sysprof->pid);
 }
 
 bool sysprof_arena_look(struct peer_arena *arena)

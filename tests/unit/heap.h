@@ -5,7 +5,7 @@
  *
  *     struct fixture fixture;
  *     fixture_init(&fixture);
- *     add_malloc(fixture.owner, &fixture, 100, 0x1000, 10);
+ *     add_malloc(fixture.producer, &fixture, 100, 0x1000, 10);
  *     finish(&fixture, 200);
  *     CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 0, 100, MAIN, PROF_ALLOC_MALLOC, 1, 10);
  *     fixture_done(&fixture);
@@ -28,7 +28,7 @@ struct fixture {
 	struct collector_rows rows;
 	struct collector_process process, other_process;
 	/* the first two are threads of the same process */
-	struct collector_owner *owner, *second, *stranger;
+	struct collector_producer *producer, *second, *stranger;
 };
 
 static inline void fixture_init(struct fixture *fixture)
@@ -49,9 +49,9 @@ static inline void fixture_init(struct fixture *fixture)
 	collector_process_init(&fixture->other_process, &fixture->rows, OTHER_PID, 0);
 	CHECK(collector_process_bind(&fixture->process, UINT64_MAX));
 	CHECK(collector_process_bind(&fixture->other_process, UINT64_MAX));
-	fixture->owner = collector_owner_new(&fixture->process, PID);
-	fixture->second = collector_owner_new(&fixture->process, OTHER_TID);
-	fixture->stranger = collector_owner_new(&fixture->other_process, OTHER_PID);
+	fixture->producer = collector_producer_new(&fixture->process, PID);
+	fixture->second = collector_producer_new(&fixture->process, OTHER_TID);
+	fixture->stranger = collector_producer_new(&fixture->other_process, OTHER_PID);
 }
 
 /* Ends all processes, and writes everything to the capture. */
@@ -67,9 +67,9 @@ static inline void finish(struct fixture *fixture, uint64_t time)
 
 static inline void fixture_done(struct fixture *fixture)
 {
-	collector_owner_unref(fixture->owner);
-	collector_owner_unref(fixture->second);
-	collector_owner_unref(fixture->stranger);
+	collector_producer_unref(fixture->producer);
+	collector_producer_unref(fixture->second);
+	collector_producer_unref(fixture->stranger);
 	collector_process_done(&fixture->process);
 	collector_process_done(&fixture->other_process);
 	/* all memory kept for them was released */
@@ -84,7 +84,7 @@ static inline void fixture_done(struct fixture *fixture)
 }
 
 /* The time is in ticks, as everywhere in this file. */
-static inline enum ring_fault add(struct collector_owner *owner, struct fixture *fixture,
+static inline enum ring_fault add(struct collector_producer *producer, struct fixture *fixture,
 				  enum ring_type type, uint64_t time, const void *payload, size_t n)
 {
 	const struct ring_record record = {
@@ -92,44 +92,46 @@ static inline enum ring_fault add(struct collector_owner *owner, struct fixture 
 	};
 
 	pending_reallocs_run(&fixture->rows.pending, record.time_ns);
-	return collector_owner_add(owner, &record);
+	return collector_producer_add(producer, &record);
 }
 
-static inline void add_alloc(struct collector_owner *owner, struct fixture *fixture,
+static inline void add_alloc(struct collector_producer *producer, struct fixture *fixture,
 			     uint64_t time_ns, struct ring_alloc alloc)
 {
-	CHECK_INT(add(owner, fixture, RING_ALLOC, time_ns, &alloc, sizeof(alloc)), RING_FAULT_NONE);
+	CHECK_INT(add(producer, fixture, RING_ALLOC, time_ns, &alloc, sizeof(alloc)),
+		  RING_FAULT_NONE);
 }
 
-static inline void add_malloc(struct collector_owner *owner, struct fixture *fixture,
+static inline void add_malloc(struct collector_producer *producer, struct fixture *fixture,
 			      uint64_t time_ns, uint64_t address, uint64_t size)
 {
-	add_alloc(owner, fixture, time_ns, (struct ring_alloc){ .address = address, .size = size });
+	add_alloc(producer, fixture, time_ns,
+		  (struct ring_alloc){ .address = address, .size = size });
 }
 
-static inline void add_free(struct collector_owner *owner, struct fixture *fixture,
+static inline void add_free(struct collector_producer *producer, struct fixture *fixture,
 			    uint64_t time_ns, uint64_t address)
 {
 	const struct ring_free_block freed = { .address = address };
 
-	CHECK_INT(add(owner, fixture, RING_FREE_BLOCK, time_ns, &freed, sizeof(freed)),
+	CHECK_INT(add(producer, fixture, RING_FREE_BLOCK, time_ns, &freed, sizeof(freed)),
 		  RING_FAULT_NONE);
 }
 
-static inline void add_realloc(struct collector_owner *owner, struct fixture *fixture,
+static inline void add_realloc(struct collector_producer *producer, struct fixture *fixture,
 			       uint64_t time_ns, struct ring_realloc moved)
 {
 	if (moved.kind == 0)
 		moved.kind = RING_ALLOC_REALLOC;
 	moved.duration_ns = MIN_OF(moved.duration_ns, UINT64_MAX / TICK_NS) * TICK_NS;
-	CHECK_INT(add(owner, fixture, RING_REALLOC, time_ns, &moved, sizeof(moved)),
+	CHECK_INT(add(producer, fixture, RING_REALLOC, time_ns, &moved, sizeof(moved)),
 		  RING_FAULT_NONE);
 }
 
 /* Frames at these offsets from CODE, outermost first. */
-static inline enum ring_fault add_calls(struct collector_owner *owner, struct fixture *fixture,
-					uint64_t time_ns, uint32_t first, uint32_t parent,
-					const uint32_t *offsets, uint32_t n)
+static inline enum ring_fault add_calls(struct collector_producer *producer,
+					struct fixture *fixture, uint64_t time_ns, uint32_t first,
+					uint32_t parent, const uint32_t *offsets, uint32_t n)
 {
 	struct {
 		struct ring_calls calls;
@@ -138,7 +140,7 @@ static inline enum ring_fault add_calls(struct collector_owner *owner, struct fi
 
 	for (uint32_t i = 0; i < n; i++)
 		told.frames[i] = (struct ring_frame){ CODE + offsets[i], 0, RING_FRAME_NO_FILE };
-	return add(owner, fixture, RING_CALLS, time_ns, &told,
+	return add(producer, fixture, RING_CALLS, time_ns, &told,
 		   sizeof(told.calls) + n * sizeof(*told.frames));
 }
 

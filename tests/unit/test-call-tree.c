@@ -239,7 +239,7 @@ static void test_stacks(void)
 	pair_done(&pair);
 }
 
-/* With another owner of the ring, nothing that was sent before is valid. */
+/* With another producer of the ring, nothing that was sent before is valid. */
 static void test_owners(void)
 {
 	for (int i = 0; i < 3; i++) {

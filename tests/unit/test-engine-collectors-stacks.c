@@ -167,8 +167,8 @@ static void test_other_image(void)
 	fixture_done(&fixture);
 }
 
-/* Ids of another owner, of nobody, and of frames in an image that was never reported; an id that is
- * reported again. */
+/* Ids of another producer, of nobody, and of frames in an image that was never reported; an id that
+ * is reported again. */
 static void test_stack_ids(void)
 {
 	const struct ring_frame first = { CODE, 0, 0 }, second = { CODE + 8, 77, 0 };

@@ -11,27 +11,27 @@ static void test_checkpoint(void)
 
 	fixture_init(&fixture);
 	for (uint64_t i = 1; i <= 10; i++)
-		add_malloc(fixture.owner, &fixture, i, i * 16, i);
+		add_malloc(fixture.producer, &fixture, i, i * 16, i);
 	for (uint64_t i = 1; i <= 8; i++)
-		add_free(fixture.owner, &fixture, 20 + i, i * 16);
+		add_free(fixture.producer, &fixture, 20 + i, i * 16);
 	/* block 9 is given up, but its replacement does not exist yet */
 	add_realloc(fixture.second, &fixture, 30,
 		    (struct ring_realloc){
 			    .prior = 9 * 16, .address = 16, .size = 100, .duration_ns = 50 });
 	output_end_epoch(&fixture.parts.output);
 	/* at the time of an existing row: not yet */
-	add_free(fixture.owner, &fixture, 28, 0);
-	add_free(fixture.owner, &fixture, 40, 10 * 16);
+	add_free(fixture.producer, &fixture, 28, 0);
+	add_free(fixture.producer, &fixture, 40, 10 * 16);
 	/* an epoch with too few events */
-	add_malloc(fixture.owner, &fixture, 90, 32, 1);
-	add_malloc(fixture.owner, &fixture, 91, 48, 1);
-	add_malloc(fixture.owner, &fixture, 92, 64, 1);
+	add_malloc(fixture.producer, &fixture, 90, 32, 1);
+	add_malloc(fixture.producer, &fixture, 91, 48, 1);
+	add_malloc(fixture.producer, &fixture, 92, 64, 1);
 	output_end_epoch(&fixture.parts.output);
-	add_free(fixture.owner, &fixture, 93, 0);
+	add_free(fixture.producer, &fixture, 93, 0);
 	output_end_epoch(&fixture.parts.output);
-	add_free(fixture.owner, &fixture, 94, 0);
-	add_free(fixture.owner, &fixture, 95, 0);
-	add_free(fixture.owner, &fixture, 96, 0);
+	add_free(fixture.producer, &fixture, 94, 0);
+	add_free(fixture.producer, &fixture, 95, 0);
+	add_free(fixture.producer, &fixture, 96, 0);
 	finish(&fixture, 100);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 5);
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 28, 1, PROF_HEAP_CHECKPOINT, 19, 2, 55, 10);
@@ -54,7 +54,7 @@ static void test_idle(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_malloc(fixture.owner, &fixture, 10, 16, 1);
+	add_malloc(fixture.producer, &fixture, 10, 16, 1);
 	output_end_epoch(&fixture.parts.output);
 	add_malloc(fixture.stranger, &fixture, 20, 16, 2);
 	output_end_epoch(&fixture.parts.output);
@@ -77,7 +77,7 @@ static void test_idle_large(void)
 
 	fixture_init(&fixture);
 	for (uint64_t i = 1; i <= 1000; i++)
-		add_malloc(fixture.owner, &fixture, i, i * 16, 1);
+		add_malloc(fixture.producer, &fixture, i, i * 16, 1);
 	for (uint64_t i = 1; i <= 10; i++) {
 		output_end_epoch(&fixture.parts.output);
 		add_free(fixture.stranger, &fixture, 1000 + i, 0);
@@ -95,8 +95,8 @@ static void test_ends(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_malloc(fixture.owner, &fixture, 10, 16, 1);
-	add_realloc(fixture.owner, &fixture, 20,
+	add_malloc(fixture.producer, &fixture, 10, 16, 1);
+	add_realloc(fixture.producer, &fixture, 20,
 		    (struct ring_realloc){
 			    .prior = 16, .address = 32, .size = 2, .duration_ns = UINT64_MAX });
 	add_malloc(fixture.second, &fixture, 30, 48, 4);
@@ -118,11 +118,11 @@ static void test_two_processes(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_malloc(fixture.owner, &fixture, 10, 16, 1);
+	add_malloc(fixture.producer, &fixture, 10, 16, 1);
 	add_realloc(fixture.stranger, &fixture, 20,
 		    (struct ring_realloc){ .address = 16, .size = 2, .duration_ns = 15 });
-	add_malloc(fixture.owner, &fixture, 30, 32, 3);
-	add_free(fixture.owner, &fixture, 40, 16);
+	add_malloc(fixture.producer, &fixture, 30, 32, 3);
+	add_free(fixture.producer, &fixture, 40, 16);
 	add_free(fixture.stranger, &fixture, 50, 32);
 	finish(&fixture, 60);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 0, 10, MAIN, PROF_ALLOC_MALLOC, 1);
@@ -143,12 +143,12 @@ static void test_gone_thread(void)
 
 	fixture_init(&fixture);
 	add_malloc(fixture.second, &fixture, 10, 16, 1);
-	collector_owner_unref(steal_ptr(&fixture.second));
+	collector_producer_unref(steal_ptr(&fixture.second));
 	for (uint64_t i = 0; i < 5; i++) {
-		fixture.second = collector_owner_new(&fixture.process, OTHER_TID);
+		fixture.second = collector_producer_new(&fixture.process, OTHER_TID);
 		add_malloc(fixture.second, &fixture, 20 + i, 32, 1);
 		add_free(fixture.second, &fixture, 20 + i, 32);
-		collector_owner_unref(steal_ptr(&fixture.second));
+		collector_producer_unref(steal_ptr(&fixture.second));
 	}
 	output_end_epoch(&fixture.parts.output);
 	finish(&fixture, 60);
@@ -170,36 +170,36 @@ static void test_forks(void)
 {
 	struct fixture fixture;
 	struct collector_process child, grandchild;
-	struct collector_owner *owner, *grand;
+	struct collector_producer *producer, *grand;
 
 	fixture_init(&fixture);
-	add_malloc(fixture.owner, &fixture, 10, 0x1000, 1);
-	add_malloc(fixture.owner, &fixture, 11, 0x2000, 2);
-	add_malloc(fixture.owner, &fixture, 12, 0x3000, 3);
-	add_free(fixture.owner, &fixture, 13, 0x1000);
+	add_malloc(fixture.producer, &fixture, 10, 0x1000, 1);
+	add_malloc(fixture.producer, &fixture, 11, 0x2000, 2);
+	add_malloc(fixture.producer, &fixture, 12, 0x3000, 3);
+	add_free(fixture.producer, &fixture, 13, 0x1000);
 	fork_at(&fixture, PID, 2000000010, 20);
 	/* a failed fork, whose child does not exist */
 	fork_at(&fixture, PID, 2000000011, 20);
 	fork_at(&fixture, 2000000011, 2000000012, 21);
 	tasks_exec(&fixture.parts.tasks, 2000000011, "x", 22);
-	add_free(fixture.owner, &fixture, 30, 0x2000);
-	add_malloc(fixture.owner, &fixture, 31, 0x2000, 4);
-	add_malloc(fixture.owner, &fixture, 32, 0x4000, 5);
-	add_realloc(fixture.owner, &fixture, 33,
+	add_free(fixture.producer, &fixture, 30, 0x2000);
+	add_malloc(fixture.producer, &fixture, 31, 0x2000, 4);
+	add_malloc(fixture.producer, &fixture, 32, 0x4000, 5);
+	add_realloc(fixture.producer, &fixture, 33,
 		    (struct ring_realloc){ .prior = 0x3000, .address = 0x5000, .size = 6 });
 	fork_at(&fixture, PID, 2000000013, 200000000);
 	collector_process_init(&child, &fixture.rows, 2000000010, 0);
 	collector_process_init(&grandchild, &fixture.rows, 2000000012, 0);
 	REQUIRE(collector_process_bind(&child, UINT64_MAX) &&
 		collector_process_bind(&grandchild, UINT64_MAX));
-	owner = collector_owner_new(&child, 2000000010);
-	grand = collector_owner_new(&grandchild, 2000000012);
-	add_free(owner, &fixture, 40, 0x2000);
-	add_free(owner, &fixture, 41, 0x2000);
-	add_malloc(owner, &fixture, 42, 0x2000, 7);
-	add_realloc(owner, &fixture, 43,
+	producer = collector_producer_new(&child, 2000000010);
+	grand = collector_producer_new(&grandchild, 2000000012);
+	add_free(producer, &fixture, 40, 0x2000);
+	add_free(producer, &fixture, 41, 0x2000);
+	add_malloc(producer, &fixture, 42, 0x2000, 7);
+	add_realloc(producer, &fixture, 43,
 		    (struct ring_realloc){ .prior = 0x3000, .address = 0x6000, .size = 8 });
-	add_free(owner, &fixture, 44, 0x4000);
+	add_free(producer, &fixture, 44, 0x4000);
 	add_free(grand, &fixture, 45, 0x3000);
 	pending_reallocs_run(&fixture.rows.pending, 50);
 	collector_process_end(&child, 50 * TICK_NS);
@@ -213,8 +213,8 @@ static void test_forks(void)
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 4, 44, 4, 0, 0x4000);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 5, 45, 6, 3);
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 3, 50, 3, PROF_HEAP_END, 15, 2, 15, 43, 3);
-	collector_owner_unref(owner);
-	collector_owner_unref(grand);
+	collector_producer_unref(producer);
+	collector_producer_unref(grand);
 	collector_process_done(&child);
 	collector_process_done(&grandchild);
 	fixture_done(&fixture);
@@ -226,22 +226,22 @@ static void test_pause(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_malloc(fixture.owner, &fixture, 10, 0x1000, 1);
-	add_malloc(fixture.owner, &fixture, 11, 0x2000, 2);
-	add_malloc(fixture.owner, &fixture, 12, 0x3000, 3);
+	add_malloc(fixture.producer, &fixture, 10, 0x1000, 1);
+	add_malloc(fixture.producer, &fixture, 11, 0x2000, 2);
+	add_malloc(fixture.producer, &fixture, 12, 0x3000, 3);
 	pending_reallocs_pause(&fixture.rows.pending, true, 20 * TICK_NS);
 	pending_reallocs_pause(&fixture.rows.pending, false, 30 * TICK_NS);
-	add_malloc(fixture.owner, &fixture, 20, 0x4000, 4);
-	add_free(fixture.owner, &fixture, 21, 0x1000);
-	add_malloc(fixture.owner, &fixture, 22, 0x1000, 5);
-	add_free(fixture.owner, &fixture, 23, 0);
-	add_free(fixture.owner, &fixture, 24, 0x7000);
-	add_realloc(fixture.owner, &fixture, 25,
+	add_malloc(fixture.producer, &fixture, 20, 0x4000, 4);
+	add_free(fixture.producer, &fixture, 21, 0x1000);
+	add_malloc(fixture.producer, &fixture, 22, 0x1000, 5);
+	add_free(fixture.producer, &fixture, 23, 0);
+	add_free(fixture.producer, &fixture, 24, 0x7000);
+	add_realloc(fixture.producer, &fixture, 25,
 		    (struct ring_realloc){ .prior = 0x2000, .address = 0x5000, .size = 6 });
-	add_realloc(fixture.owner, &fixture, 26,
+	add_realloc(fixture.producer, &fixture, 26,
 		    (struct ring_realloc){ .prior = 0x5000, .address = 0x6000, .size = 7 });
-	add_free(fixture.owner, &fixture, 31, 0x1000);
-	add_realloc(fixture.owner, &fixture, 32,
+	add_free(fixture.producer, &fixture, 31, 0x1000);
+	add_realloc(fixture.producer, &fixture, 32,
 		    (struct ring_realloc){ .prior = 0x6000, .address = 0x2000, .size = 8 });
 	finish(&fixture, 40);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 5);

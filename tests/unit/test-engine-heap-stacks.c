@@ -4,10 +4,11 @@
  */
 #include "tests/unit/heap.h"
 
-static void add_at(struct collector_owner *owner, struct fixture *fixture, uint64_t time_ns,
+static void add_at(struct collector_producer *producer, struct fixture *fixture, uint64_t time_ns,
 		   uint32_t stack, uint8_t flags)
 {
-	add_alloc(owner, fixture, time_ns, (struct ring_alloc){ .stack = stack, .flags = flags });
+	add_alloc(producer, fixture, time_ns,
+		  (struct ring_alloc){ .stack = stack, .flags = flags });
 }
 
 static uint64_t stack_of(const struct fixture *fixture, size_t i)
@@ -42,31 +43,32 @@ static void test_nodes(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_calls(fixture.owner, &fixture, 1, 10, 0, (const uint32_t[]){ 1, 2, 3 }, 3);
-	add_at(fixture.owner, &fixture, 2, 12, 0);
-	add_at(fixture.owner, &fixture, 3, 11, 0);
+	add_calls(fixture.producer, &fixture, 1, 10, 0, (const uint32_t[]){ 1, 2, 3 }, 3);
+	add_at(fixture.producer, &fixture, 2, 12, 0);
+	add_at(fixture.producer, &fixture, 3, 11, 0);
 	/* the same stack by another thread, with ids of its own */
 	add_calls(fixture.second, &fixture, 4, 77, 0, (const uint32_t[]){ 1 }, 1);
 	add_calls(fixture.second, &fixture, 5, 78, 77, (const uint32_t[]){ 2 }, 1);
 	add_at(fixture.second, &fixture, 6, 78, 0);
 	/* another node gets the id: nodes below it stay, new ones are below the new node */
-	add_calls(fixture.owner, &fixture, 7, 11, 10, (const uint32_t[]){ 9 }, 1);
-	add_at(fixture.owner, &fixture, 8, 12, 0);
-	add_at(fixture.owner, &fixture, 9, 11, 0);
-	add_calls(fixture.owner, &fixture, 10, 13, 11, (const uint32_t[]){ 3 }, 1);
-	add_at(fixture.owner, &fixture, 11, 13, 0);
+	add_calls(fixture.producer, &fixture, 7, 11, 10, (const uint32_t[]){ 9 }, 1);
+	add_at(fixture.producer, &fixture, 8, 12, 0);
+	add_at(fixture.producer, &fixture, 9, 11, 0);
+	add_calls(fixture.producer, &fixture, 10, 13, 11, (const uint32_t[]){ 3 }, 1);
+	add_at(fixture.producer, &fixture, 11, 13, 0);
 	/* a handler's */
-	CHECK_INT(add(fixture.owner, &fixture, RING_STACK, 12, &handler, sizeof(handler)),
+	CHECK_INT(add(fixture.producer, &fixture, RING_STACK, 12, &handler, sizeof(handler)),
 		  RING_FAULT_NONE);
-	add_at(fixture.owner, &fixture, 13, 5, RING_ALLOC_STACK);
+	add_at(fixture.producer, &fixture, 13, 5, RING_ALLOC_STACK);
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 0);
 	/* ids that were never sent */
-	add_at(fixture.owner, &fixture, 14, 77, 0);
-	add_calls(fixture.owner, &fixture, 15, 100, 99, (const uint32_t[]){ 4 }, 1);
-	add_at(fixture.owner, &fixture, 16, 100, 0);
-	add_calls(fixture.owner, &fixture, 17, 0, 0, (const uint32_t[]){ 4 }, 1);
-	CHECK_INT(add(fixture.owner, &fixture, RING_CALLS, 18, &cut, sizeof(cut)), RING_FAULT_NONE);
-	add_at(fixture.owner, &fixture, 19, 200, 0);
+	add_at(fixture.producer, &fixture, 14, 77, 0);
+	add_calls(fixture.producer, &fixture, 15, 100, 99, (const uint32_t[]){ 4 }, 1);
+	add_at(fixture.producer, &fixture, 16, 100, 0);
+	add_calls(fixture.producer, &fixture, 17, 0, 0, (const uint32_t[]){ 4 }, 1);
+	CHECK_INT(add(fixture.producer, &fixture, RING_CALLS, 18, &cut, sizeof(cut)),
+		  RING_FAULT_NONE);
+	add_at(fixture.producer, &fixture, 19, 200, 0);
 	finish(&fixture, 20);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 0)), 3);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 1)), 2);
@@ -128,13 +130,13 @@ static void test_epochs(void)
 
 	fixture_init(&fixture);
 	first = fixture.parts.output.epoch;
-	add_calls(fixture.owner, &fixture, 1, 1, 0, (const uint32_t[]){ 1, 2, 3, 4 }, 4);
-	add_alloc(fixture.owner, &fixture, 2,
+	add_calls(fixture.producer, &fixture, 1, 1, 0, (const uint32_t[]){ 1, 2, 3, 4 }, 4);
+	add_alloc(fixture.producer, &fixture, 2,
 		  (struct ring_alloc){ .address = 16, .size = 1, .stack = 4 });
-	add_at(fixture.owner, &fixture, 3, 2, 0);
+	add_at(fixture.producer, &fixture, 3, 2, 0);
 	output_end_epoch(&fixture.parts.output);
-	add_at(fixture.owner, &fixture, 4, 3, 0);
-	add_at(fixture.owner, &fixture, 5, 4, 0);
+	add_at(fixture.producer, &fixture, 4, 3, 0);
+	add_at(fixture.producer, &fixture, 5, 4, 0);
 	output_end_epoch(&fixture.parts.output);
 	finish(&fixture, 20);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), 4 + 4 + 4);
@@ -157,9 +159,9 @@ static void test_depth(void)
 
 	fixture_init(&fixture);
 	for (uint32_t i = 1; i <= OUTPUT_MAX_PATH + 100; i++)
-		add_calls(fixture.owner, &fixture, i, 1 + i % 2, i == 1 ? 0 : 2 - i % 2,
+		add_calls(fixture.producer, &fixture, i, 1 + i % 2, i == 1 ? 0 : 2 - i % 2,
 			  (const uint32_t[]){ i }, 1);
-	add_at(fixture.owner, &fixture, 10000, 1, 0);
+	add_at(fixture.producer, &fixture, 10000, 1, 0);
 	finish(&fixture, 20000);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_STACK), OUTPUT_MAX_PATH);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 0)), OUTPUT_MAX_PATH);

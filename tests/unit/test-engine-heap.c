@@ -112,18 +112,18 @@ static void test_rows(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_malloc(fixture.owner, &fixture, 100, 0x1000, 10);
+	add_malloc(fixture.producer, &fixture, 100, 0x1000, 10);
 	add_alloc(fixture.second, &fixture, 110,
 		  (struct ring_alloc){ .address = 0x2000,
 				       .size = 64,
 				       .kind = RING_ALLOC_POSIX_MEMALIGN,
 				       .alignment_log2 = 6 });
-	add_alloc(fixture.owner, &fixture, 120,
+	add_alloc(fixture.producer, &fixture, 120,
 		  (struct ring_alloc){ .size = UINT64_MAX / 2, .kind = RING_ALLOC_CALLOC });
-	add_malloc(fixture.owner, &fixture, 130, 0x3000, 0);
-	add_free(fixture.owner, &fixture, 140, 0);
+	add_malloc(fixture.producer, &fixture, 130, 0x3000, 0);
+	add_free(fixture.producer, &fixture, 140, 0);
 	add_free(fixture.second, &fixture, 150, 0x1000);
-	add_free(fixture.owner, &fixture, 160, 0xbad0);
+	add_free(fixture.producer, &fixture, 160, 0xbad0);
 	finish(&fixture, 200);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 4);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 0, 100, MAIN, PROF_ALLOC_MALLOC, 1, 10, 0, 0, 0);
@@ -169,20 +169,21 @@ static void test_lies(void)
 
 	fixture_init(&fixture);
 	for (size_t i = 0; i < ARRAY_SIZE(allocs); i++) {
-		CHECK_INT(add(fixture.owner, &fixture, RING_ALLOC, 10, &allocs[i],
+		CHECK_INT(add(fixture.producer, &fixture, RING_ALLOC, 10, &allocs[i],
 			      sizeof(allocs[i])),
 			  RING_FAULT_PAYLOAD);
-		CHECK_INT(add(fixture.owner, &fixture, RING_REALLOC, 10, &moves[i],
+		CHECK_INT(add(fixture.producer, &fixture, RING_REALLOC, 10, &moves[i],
 			      sizeof(moves[i])),
 			  RING_FAULT_PAYLOAD);
-		CHECK_INT(add(fixture.owner, &fixture, RING_CALLS, 10, &calls[i], sizeof(calls[i])),
+		CHECK_INT(add(fixture.producer, &fixture, RING_CALLS, 10, &calls[i],
+			      sizeof(calls[i])),
 			  RING_FAULT_PAYLOAD);
 	}
-	CHECK_INT(add(fixture.owner, &fixture, RING_FREE_BLOCK, 10, &freed, sizeof(freed)),
+	CHECK_INT(add(fixture.producer, &fixture, RING_FREE_BLOCK, 10, &freed, sizeof(freed)),
 		  RING_FAULT_PAYLOAD);
-	CHECK_INT(add(fixture.owner, &fixture, RING_CALLS, 10, &kind, sizeof(kind)),
+	CHECK_INT(add(fixture.producer, &fixture, RING_CALLS, 10, &kind, sizeof(kind)),
 		  RING_FAULT_PAYLOAD);
-	CHECK_INT(add(fixture.owner, &fixture, RING_CALLS, 10, &last, sizeof(last)),
+	CHECK_INT(add(fixture.producer, &fixture, RING_CALLS, 10, &last, sizeof(last)),
 		  RING_FAULT_NONE);
 	finish(&fixture, 20);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 0);
@@ -194,10 +195,10 @@ static void test_realloc(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_realloc(fixture.owner, &fixture, 100,
+	add_realloc(fixture.producer, &fixture, 100,
 		    (struct ring_realloc){ .address = 0x1000, .size = 10, .duration_ns = 5 });
 	/* moves, stays, fails, is freed */
-	add_realloc(fixture.owner, &fixture, 110,
+	add_realloc(fixture.producer, &fixture, 110,
 		    (struct ring_realloc){
 			    .prior = 0x1000, .address = 0x2000, .size = 20, .duration_ns = 5 });
 	add_realloc(fixture.second, &fixture, 120,
@@ -206,17 +207,17 @@ static void test_realloc(void)
 					   .size = 30,
 					   .duration_ns = 5,
 					   .kind = RING_ALLOC_REALLOCARRAY });
-	add_realloc(fixture.owner, &fixture, 130,
+	add_realloc(fixture.producer, &fixture, 130,
 		    (struct ring_realloc){ .prior = 0x2000, .size = 1u << 30, .duration_ns = 5 });
-	add_realloc(fixture.owner, &fixture, 140,
+	add_realloc(fixture.producer, &fixture, 140,
 		    (struct ring_realloc){ .prior = 0x2000,
 					   .is_freed = 1,
 					   .duration_ns = 5,
 					   .kind = RING_ALLOC_REALLOCARRAY });
 	/* of an unknown block */
-	add_realloc(fixture.owner, &fixture, 150,
+	add_realloc(fixture.producer, &fixture, 150,
 		    (struct ring_realloc){ .prior = 0xbad0, .address = 0x4000, .size = 40 });
-	add_free(fixture.owner, &fixture, 160, 0x4000);
+	add_free(fixture.producer, &fixture, 160, 0x4000);
 	finish(&fixture, 200);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 5);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 0, 105, MAIN, PROF_ALLOC_REALLOC, 1, 10, 0, 0, 0);
@@ -243,9 +244,9 @@ static void test_reuse(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_malloc(fixture.owner, &fixture, 10, 0x1000, 1);
+	add_malloc(fixture.producer, &fixture, 10, 0x1000, 1);
 	add_malloc(fixture.second, &fixture, 20, 0x2000, 2);
-	add_realloc(fixture.owner, &fixture, 100,
+	add_realloc(fixture.producer, &fixture, 100,
 		    (struct ring_realloc){
 			    .prior = 0x1000, .address = 0x2000, .size = 3, .duration_ns = 50 });
 	add_malloc(fixture.second, &fixture, 120, 0x1000, 4);
@@ -271,10 +272,10 @@ static void test_lost_free(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_malloc(fixture.owner, &fixture, 10, 0x1000, 1);
+	add_malloc(fixture.producer, &fixture, 10, 0x1000, 1);
 	add_malloc(fixture.second, &fixture, 20, 0x1000, 2);
-	add_malloc(fixture.owner, &fixture, 30, 0x2000, 3);
-	add_realloc(fixture.owner, &fixture, 40,
+	add_malloc(fixture.producer, &fixture, 30, 0x2000, 3);
+	add_realloc(fixture.producer, &fixture, 40,
 		    (struct ring_realloc){ .prior = 0x2000, .address = 0x1000, .size = 4 });
 	finish(&fixture, 50);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 1, 20, SECOND, PROF_ALLOC_MALLOC, 2, 2, 0, 0, 1);
@@ -299,25 +300,25 @@ static void test_ties(void)
 		add_malloc(fixture.second, &fixture, 11, 0x2000, 2);
 		if (turn)
 			add_free(fixture.second, &fixture, 20, 0x1000);
-		add_malloc(fixture.owner, &fixture, 20, 0x1000, 3);
+		add_malloc(fixture.producer, &fixture, 20, 0x1000, 3);
 		if (!turn)
 			add_free(fixture.second, &fixture, 20, 0x1000);
 		/* both sides of a realloc */
 		if (turn)
-			add_realloc(fixture.owner, &fixture, 30,
+			add_realloc(fixture.producer, &fixture, 30,
 				    (struct ring_realloc){ .prior = 0x1000,
 							   .address = 0x2000,
 							   .size = 4,
 							   .duration_ns = 10 });
 		add_malloc(fixture.second, &fixture, 30, 0x1000, 5);
 		if (!turn)
-			add_realloc(fixture.owner, &fixture, 30,
+			add_realloc(fixture.producer, &fixture, 30,
 				    (struct ring_realloc){ .prior = 0x1000,
 							   .address = 0x2000,
 							   .size = 4,
 							   .duration_ns = 10 });
 		add_free(fixture.second, &fixture, 40, 0x2000);
-		add_free(fixture.owner, &fixture, 50, 0x2000);
+		add_free(fixture.producer, &fixture, 50, 0x2000);
 		add_free(fixture.second, &fixture, 60, 0x1000);
 		finish(&fixture, 100);
 		CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 5);
@@ -345,17 +346,17 @@ static void test_order(void)
 	static const uint64_t younger[] = { 2, 1, 0, 0, 0, 0 };
 
 	fixture_init(&fixture);
-	add_malloc(fixture.owner, &fixture, 20, 0x1000, 1);
-	add_malloc(fixture.owner, &fixture, 20, 0x2000, 2);
-	add_malloc(fixture.owner, &fixture, 20, 0x3000, 3);
-	add_free(fixture.owner, &fixture, 20, 0x1000);
-	add_free(fixture.owner, &fixture, 20, 0x2000);
-	add_free(fixture.owner, &fixture, 20, 0x3000);
-	add_malloc(fixture.owner, &fixture, 30, 0x4000, 4);
-	add_malloc(fixture.owner, &fixture, 30, 0x5000, 5);
-	add_free(fixture.owner, &fixture, 30, 0xbad0);
-	add_free(fixture.owner, &fixture, 30, 0);
-	add_free(fixture.owner, &fixture, 40, 0x4000);
+	add_malloc(fixture.producer, &fixture, 20, 0x1000, 1);
+	add_malloc(fixture.producer, &fixture, 20, 0x2000, 2);
+	add_malloc(fixture.producer, &fixture, 20, 0x3000, 3);
+	add_free(fixture.producer, &fixture, 20, 0x1000);
+	add_free(fixture.producer, &fixture, 20, 0x2000);
+	add_free(fixture.producer, &fixture, 20, 0x3000);
+	add_malloc(fixture.producer, &fixture, 30, 0x4000, 4);
+	add_malloc(fixture.producer, &fixture, 30, 0x5000, 5);
+	add_free(fixture.producer, &fixture, 30, 0xbad0);
+	add_free(fixture.producer, &fixture, 30, 0);
+	add_free(fixture.producer, &fixture, 40, 0x4000);
 	finish(&fixture, 100);
 	for (size_t i = 0; i < ARRAY_SIZE(younger); i++)
 		CHECK_INT(number_of(&fixture.parts, PROF_TABLE_FREE, PROF_FREE_YOUNGER, i),
@@ -373,7 +374,7 @@ static void test_ties_at_end(void)
 	for (uint64_t i = 1; i <= 20; i++)
 		add_malloc(fixture.second, &fixture, 10, i * 16, 1);
 	for (uint64_t i = 1; i <= 20; i++)
-		add_malloc(fixture.owner, &fixture, 20, i * 16, 2);
+		add_malloc(fixture.producer, &fixture, 20, i * 16, 2);
 	CHECK_INT(fixture.rows.pending.n, 8);
 	collector_process_end(&fixture.process, 20 * TICK_NS);
 	CHECK_INT(fixture.rows.pending.n, 0);
@@ -416,7 +417,7 @@ static uint64_t put_at(struct story *story, uint64_t at, uint64_t prior)
 static void add_tie(struct story *story, struct fixture *fixture, GRand *random, uint64_t time)
 {
 	bool is_turned = g_rand_boolean(random), is_moved = g_rand_boolean(random);
-	struct collector_owner *const owners[] = { fixture->owner, fixture->second };
+	struct collector_producer *const producers[] = { fixture->producer, fixture->second };
 	unsigned int giver = g_rand_boolean(random);
 	uint64_t up = pick(story, random, true), ended = story->sizes[up], other, address, size;
 
@@ -424,10 +425,10 @@ static void add_tie(struct story *story, struct fixture *fixture, GRand *random,
 	address = g_rand_int_range(random, 0, 4) ? up : pick(story, random, false);
 	size = put_at(story, address, 0);
 	if (is_turned)
-		add_malloc(owners[!giver], fixture, time, 16 + address * 16, size);
+		add_malloc(producers[!giver], fixture, time, 16 + address * 16, size);
 	if (is_moved) {
 		other = pick(story, random, false);
-		add_realloc(owners[giver], fixture, time,
+		add_realloc(producers[giver], fixture, time,
 			    (struct ring_realloc){ .prior = 16 + up * 16,
 						   .address = 16 + other * 16,
 						   .size = put_at(story, other, ended),
@@ -435,10 +436,10 @@ static void add_tie(struct story *story, struct fixture *fixture, GRand *random,
 	} else {
 		story->freed_by[ended] = giver + 1;
 		story->n_frees++;
-		add_free(owners[giver], fixture, time, 16 + up * 16);
+		add_free(producers[giver], fixture, time, 16 + up * 16);
 	}
 	if (!is_turned)
-		add_malloc(owners[!giver], fixture, time, 16 + address * 16, size);
+		add_malloc(producers[!giver], fixture, time, 16 + address * 16, size);
 }
 
 static size_t count_living(const struct story *story)
@@ -455,7 +456,7 @@ static size_t count_living(const struct story *story)
 static uint64_t make_room(struct story *story, struct fixture *fixture, uint64_t time)
 {
 	if (count_living(story) == 0)
-		add_malloc(fixture->owner, fixture, time++, 16, put_at(story, 0, 0));
+		add_malloc(fixture->producer, fixture, time++, 16, put_at(story, 0, 0));
 	for (size_t i = 0; count_living(story) > ADDRESSES - 2; i++) {
 		story->freed_by[story->sizes[i]] = SECOND;
 		story->n_frees += story->sizes[i] != 0;
@@ -504,22 +505,22 @@ static void test_conservation(void)
 	fixture_done(&fixture);
 }
 
-static void add_map(struct collector_owner *owner, struct fixture *fixture, uint64_t time_ns,
+static void add_map(struct collector_producer *producer, struct fixture *fixture, uint64_t time_ns,
 		    uint64_t address, uint64_t pages)
 {
-	add_alloc(owner, fixture, time_ns,
+	add_alloc(producer, fixture, time_ns,
 		  (struct ring_alloc){
 			  .address = address, .size = pages * 4096, .kind = RING_ALLOC_MMAP });
 }
 
-static void add_unmap(struct collector_owner *owner, struct fixture *fixture, uint64_t time_ns,
-		      uint64_t address, uint32_t pages)
+static void add_unmap(struct collector_producer *producer, struct fixture *fixture,
+		      uint64_t time_ns, uint64_t address, uint32_t pages)
 {
 	const struct ring_free_block freed = { .address = address,
 					       .kind = RING_FREE_MUNMAP,
 					       .pages = pages };
 
-	CHECK_INT(add(owner, fixture, RING_FREE_BLOCK, time_ns, &freed, sizeof(freed)),
+	CHECK_INT(add(producer, fixture, RING_FREE_BLOCK, time_ns, &freed, sizeof(freed)),
 		  RING_FAULT_NONE);
 }
 
@@ -530,10 +531,10 @@ static void test_mappings(void)
 	struct fixture fixture;
 
 	fixture_init(&fixture);
-	add_map(fixture.owner, &fixture, 10, at, 10);
+	add_map(fixture.producer, &fixture, 10, at, 10);
 	/* a hole */
 	add_unmap(fixture.second, &fixture, 20, at + 4 * page, 2);
-	add_map(fixture.owner, &fixture, 30, at + 20 * page, 1);
+	add_map(fixture.producer, &fixture, 30, at + 20 * page, 1);
 	/* the end of one part, and everything after it except the other mapping */
 	add_unmap(fixture.second, &fixture, 40, at + 3 * page, 17);
 	add_unmap(fixture.second, &fixture, 50, at + 100 * page, 1);
@@ -548,8 +549,8 @@ static void test_mappings(void)
 		    (struct ring_realloc){
 			    .prior = at + 30 * page, .size = 9 * page, .kind = RING_ALLOC_MREMAP });
 	/* a heap block lies in the mapping */
-	add_malloc(fixture.owner, &fixture, 90, at, 1);
-	add_map(fixture.owner, &fixture, 100, UINT64_MAX - 100, 100);
+	add_malloc(fixture.producer, &fixture, 90, at, 1);
+	add_map(fixture.producer, &fixture, 100, UINT64_MAX - 100, 100);
 	finish(&fixture, 200);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 0, 10, MAIN, PROF_ALLOC_MMAP, 1, 10 * page, 0, 0, 0);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 1, 20, MAIN, PROF_ALLOC_MMAP, 2, 4 * page, 0, 0, 1);
@@ -582,11 +583,11 @@ static void test_limits(void)
 	fixture_init(&fixture);
 	fixture.rows.pending.budget.limit = 1 << 20;
 	for (uint32_t i = 1; i < 30000; i++)
-		add_malloc(fixture.owner, &fixture, i, i * UINT64_C(16), 1);
+		add_malloc(fixture.producer, &fixture, i, i * UINT64_C(16), 1);
 	n = losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED);
 	CHECK(n > 10000 && n < 29000);
 	/* existing blocks stay right */
-	add_free(fixture.owner, &fixture, 40000, 16);
+	add_free(fixture.producer, &fixture, 40000, 16);
 	add_calls(fixture.second, &fixture, 40001, RING_MAX_CALLS - 1, 0, (const uint32_t[]){ 1 },
 		  1);
 	for (uint32_t i = 1; i < 30000; i++)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap owner - checks a ring owner's records of allocations
+ * Heap decoder - checks a producer's records of allocations
  *
- *     calls ▶ nodes, by the ids that this owner gives them       alloc, free, realloc ▶ heap-rows.c
+ *     calls ▶ nodes, by the ids that this producer gives them       alloc, free, realloc ▶
+ *     heap-rows.c
  *
  * Invariants: (1) an impossible record is a fault of the ring, and has no effect
  *                 [test-engine-heap: lies]
@@ -12,32 +13,32 @@
  */
 #include "daemon/engine/heap-rows-internal.h"
 
-void heap_owner_init(struct heap_owner *owner, struct heap_rows *rows, struct thread *thread,
-		     struct collector_stacks *stacks)
+void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
+			struct thread *thread, struct collector_stacks *stacks)
 {
-	*owner = (struct heap_owner){
+	*decoder = (struct alloc_decoder){
 		.rows = rows,
 		.stacks = stacks,
 		.number = heap_rows_take_thread(rows, thread),
 	};
 }
 
-void heap_owner_done(struct heap_owner *owner)
+void alloc_decoder_done(struct alloc_decoder *decoder)
 {
-	struct heap_rows *rows = owner->rows;
+	struct heap_rows *rows = decoder->rows;
 
 	if (!rows)
 		return;
-	call_ids_done(&owner->ids, &rows->budget);
-	heap_rows_thread(rows, owner->number)->n_owners--;
-	heap_rows_drop_thread(rows, owner->number);
-	*owner = (struct heap_owner){ 0 };
+	call_ids_done(&decoder->ids, &rows->budget);
+	heap_rows_thread(rows, decoder->number)->n_producers--;
+	heap_rows_drop_thread(rows, decoder->number);
+	*decoder = (struct alloc_decoder){ 0 };
 }
 
 /* Returns the node that stands for stacks that were never announced. */
-static uint32_t lost_node(struct heap_owner *owner)
+static uint32_t lost_node(struct alloc_decoder *decoder)
 {
-	struct heap_rows *rows = owner->rows;
+	struct heap_rows *rows = decoder->rows;
 	const struct output_place place = {
 		.image = &collector_lost_image(rows->process->rows)->row,
 	};
@@ -48,26 +49,28 @@ static uint32_t lost_node(struct heap_owner *owner)
 }
 
 /* Returns the node of an allocation's stack. */
-static uint32_t find_calls(struct heap_owner *owner, uint32_t id, uint8_t flags, uint64_t time_ns)
+static uint32_t find_calls(struct alloc_decoder *decoder, uint32_t id, uint8_t flags,
+			   uint64_t time_ns)
 {
 	uint32_t node;
 
 	if (id == 0)
 		return 0;
 	node = flags & RING_ALLOC_STACK
-		       ? collector_stacks_node(owner->stacks, id, &owner->rows->nodes)
-		       : call_ids_get(&owner->ids, id);
+		       ? collector_stacks_node(decoder->stacks, id, &decoder->rows->nodes)
+		       : call_ids_get(&decoder->ids, id);
 	if (node)
 		return node;
-	heap_rows_lose(owner->rows, PROF_LOSS_RING_CORRUPT, time_ns);
-	return lost_node(owner);
+	heap_rows_lose(decoder->rows, PROF_LOSS_RING_CORRUPT, time_ns);
+	return lost_node(decoder);
 }
 
 /* Adds a frame below `node`, or below missing callers. Returns 0 if there is no room. */
-static uint32_t add_node(struct heap_owner *owner, uint32_t node, const struct ring_frame *frame)
+static uint32_t add_node(struct alloc_decoder *decoder, uint32_t node,
+			 const struct ring_frame *frame)
 {
-	struct heap_rows *rows = owner->rows;
-	const struct output_place place = collector_stacks_place(owner->stacks, frame);
+	struct heap_rows *rows = decoder->rows;
+	const struct output_place place = collector_stacks_place(decoder->stacks, frame);
 	struct output_place missing = { 0 };
 
 	if (frame->kind & RING_FRAME_CUT) {
@@ -79,11 +82,11 @@ static uint32_t add_node(struct heap_owner *owner, uint32_t node, const struct r
 	return call_nodes_add(&rows->nodes, node, &place);
 }
 
-enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_record *record)
+enum ring_fault alloc_decoder_calls(struct alloc_decoder *decoder, const struct ring_record *record)
 {
 	const struct ring_calls *calls = record->payload;
 	const struct ring_frame *frames = (const void *)(calls + 1);
-	struct heap_rows *rows = owner->rows;
+	struct heap_rows *rows = decoder->rows;
 	uint32_t node = 0, n = calls->n_frames, refused = 0;
 
 	if (calls->first >= RING_MAX_CALLS || n > RING_MAX_CALLS - calls->first ||
@@ -96,18 +99,18 @@ enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_rec
 	if (calls->first == 0)
 		return RING_FAULT_NONE;
 	if (calls->parent) {
-		node = call_ids_get(&owner->ids, calls->parent);
+		node = call_ids_get(&decoder->ids, calls->parent);
 		if (!node) {
 			heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
-			node = lost_node(owner);
+			node = lost_node(decoder);
 		}
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t added = add_node(owner, node, &frames[i]);
+		uint32_t added = add_node(decoder, node, &frames[i]);
 
 		/* Without room, the frame is counted to its caller. */
 		node = added ? added : node;
-		if (!call_ids_set(&owner->ids, &rows->budget, calls->first + i, node) || !added)
+		if (!call_ids_set(&decoder->ids, &rows->budget, calls->first + i, node) || !added)
 			refused++;
 	}
 	collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, refused, record->time_ns,
@@ -115,55 +118,57 @@ enum ring_fault heap_owner_calls(struct heap_owner *owner, const struct ring_rec
 	return RING_FAULT_NONE;
 }
 
-enum ring_fault heap_owner_alloc(struct heap_owner *owner, const struct ring_record *record)
+enum ring_fault alloc_decoder_alloc(struct alloc_decoder *decoder, const struct ring_record *record)
 {
 	const struct ring_alloc *alloc = record->payload;
 	struct live_block block = {
 		.address = alloc->address,
 		.size = alloc->size,
 		.label = live_block_label(0, alloc->kind, alloc->alignment_log2),
-		.thread = owner->number,
+		.thread = decoder->number,
 	};
 
 	if (alloc->kind >= RING_ALLOC_N_KINDS || alloc->alignment_log2 > 63 ||
 	    alloc->flags & ~RING_ALLOC_STACK)
 		return RING_FAULT_PAYLOAD;
-	if (owner->rows->pending->is_paused) {
-		heap_rows_pass(owner->rows, &block, record->time_ns);
+	if (decoder->rows->pending->is_paused) {
+		heap_rows_pass(decoder->rows, &block, record->time_ns);
 		return RING_FAULT_NONE;
 	}
-	block.calls = find_calls(owner, alloc->stack, alloc->flags, record->time_ns);
-	heap_rows_thread(owner->rows, owner->number)->n_blocks++;
-	heap_rows_add(owner->rows, &block, 0, record->time_ns, true);
+	block.calls = find_calls(decoder, alloc->stack, alloc->flags, record->time_ns);
+	heap_rows_thread(decoder->rows, decoder->number)->n_blocks++;
+	heap_rows_add(decoder->rows, &block, 0, record->time_ns, true);
 	return RING_FAULT_NONE;
 }
 
-static void remove_mapping(struct heap_owner *owner, const struct ring_free_block *freed,
+static void remove_mapping(struct alloc_decoder *decoder, const struct ring_free_block *freed,
 			   uint64_t time_ns)
 {
-	struct heap_rows *rows = owner->rows;
+	struct heap_rows *rows = decoder->rows;
 	uint64_t bytes = MAX_OF(freed->pages, 1u) * UINT64_C(4096);
 
 	if (heap_rows_has_passed(rows, freed->address))
 		return;
 	time_ns = heap_rows_prepare(rows, time_ns);
-	if (!heap_rows_unmap(rows, owner->number, freed->address,
+	if (!heap_rows_unmap(rows, decoder->number, freed->address,
 			     freed->address + MIN_OF(bytes, UINT64_MAX - freed->address),
 			     freed->kind, time_ns))
-		heap_rows_write_free(rows, owner->number, time_ns, 0, freed->address, freed->kind);
+		heap_rows_write_free(rows, decoder->number, time_ns, 0, freed->address,
+				     freed->kind);
 }
 
-enum ring_fault heap_owner_free(struct heap_owner *owner, const struct ring_record *record)
+enum ring_fault alloc_decoder_free(struct alloc_decoder *decoder, const struct ring_record *record)
 {
 	const struct ring_free_block *freed = record->payload;
 
 	if (freed->kind >= RING_FREE_N_KINDS)
 		return RING_FAULT_PAYLOAD;
 	if (freed->kind == RING_FREE_MUNMAP || freed->kind == RING_FREE_BRK) {
-		remove_mapping(owner, freed, record->time_ns);
+		remove_mapping(decoder, freed, record->time_ns);
 		return RING_FAULT_NONE;
 	}
-	heap_rows_remove(owner->rows, owner->number, freed->address, freed->kind, record->time_ns);
+	heap_rows_remove(decoder->rows, decoder->number, freed->address, freed->kind,
+			 record->time_ns);
 	return RING_FAULT_NONE;
 }
 
@@ -211,18 +216,19 @@ static void give_up(struct pending_realloc *pending, const struct ring_realloc *
 	pending->prior_number = live_block_number(&block);
 }
 
-enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_record *record)
+enum ring_fault alloc_decoder_realloc(struct alloc_decoder *decoder,
+				      const struct ring_record *record)
 {
 	const struct ring_realloc *moved = record->payload;
-	struct heap_thread *thread = heap_rows_thread(owner->rows, owner->number);
+	struct heap_thread *thread = heap_rows_thread(decoder->rows, decoder->number);
 	struct pending_realloc pending = {
-		.rows = owner->rows,
+		.rows = decoder->rows,
 		.time_ns = record->time_ns,
 		.block = {
 			.address = moved->address,
 			.size = moved->size,
 			.label = live_block_label(0, moved->kind, 0),
-			.thread = owner->number,
+			.thread = decoder->number,
 		},
 	};
 
@@ -230,28 +236,28 @@ enum ring_fault heap_owner_realloc(struct heap_owner *owner, const struct ring_r
 	    moved->flags & ~RING_ALLOC_STACK)
 		return RING_FAULT_PAYLOAD;
 	if (moved->address == 0 && moved->is_freed) {
-		heap_rows_remove(owner->rows, owner->number, moved->prior,
+		heap_rows_remove(decoder->rows, decoder->number, moved->prior,
 				 free_kind_of(moved->kind), record->time_ns);
 		return RING_FAULT_NONE;
 	}
-	if (owner->rows->pending->is_paused) {
+	if (decoder->rows->pending->is_paused) {
 		if (moved->address && moved->prior)
-			heap_rows_remove(owner->rows, owner->number, moved->prior,
+			heap_rows_remove(decoder->rows, decoder->number, moved->prior,
 					 free_kind_of(moved->kind), record->time_ns);
-		heap_rows_pass(owner->rows, &pending.block, record->time_ns);
+		heap_rows_pass(decoder->rows, &pending.block, record->time_ns);
 		return RING_FAULT_NONE;
 	}
-	pending.block.calls = find_calls(owner, moved->stack, moved->flags, record->time_ns);
-	heap_forks_run(&owner->rows->pending->forks, &owner->rows->parent, record->time_ns);
+	pending.block.calls = find_calls(decoder, moved->stack, moved->flags, record->time_ns);
+	heap_forks_run(&decoder->rows->pending->forks, &decoder->rows->parent, record->time_ns);
 	give_up(&pending, moved);
 	thread->n_blocks++;
 	if (thread->n_pending >= HEAP_MAX_PENDING) {
-		heap_rows_lose(owner->rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
+		heap_rows_lose(decoder->rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
 		heap_rows_complete_at(&pending, record->time_ns);
 		return RING_FAULT_NONE;
 	}
 	thread->n_pending++;
 	pending.time_ns += MIN_OF(moved->duration_ns, UINT64_MAX - pending.time_ns);
-	pending_reallocs_push(owner->rows->pending, &pending);
+	pending_reallocs_push(decoder->rows->pending, &pending);
 	return RING_FAULT_NONE;
 }
