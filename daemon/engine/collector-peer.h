@@ -114,8 +114,8 @@ struct peer {
 	bool ended;  /* by its pidfd */
 	bool called; /* the connection has something to read */
 	uint32_t n_requests;
-	uint64_t asked_ns; /* when /proc was last asked which threads it has */
-	unsigned int n_asked;
+	uint64_t queried_ns; /* when /proc was last asked which threads it has */
+	unsigned int n_queries;
 	bool is_late;      /* its records are only counted as lost, because there is no time left */
 	bool is_sysprof;   /* it uses that protocol: each request is for one ring */
 	bool is_refused;   /* it was refused for lack of room and told so; it is only counted */

@@ -388,8 +388,8 @@ static void bind(struct collectors *collectors, struct peer *peer)
 		return;
 	if (peer->wants & CONTROL_WANTS_ALLOCATIONS)
 		peer->process.process->has_heap = true;
-	if (collectors->options.ask && !peer->process.process->replaced)
-		collectors->options.ask(peer->process.process, collectors->options.data);
+	if (collectors->options.query && !peer->process.process->replaced)
+		collectors->options.query(peer->process.process, collectors->options.data);
 }
 
 /* The exit status is known once the process was waited for. If it has executed another program, the
@@ -460,8 +460,8 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 }
 
 /* Adds a request of another thread of a process that has asked before. */
-static bool ask_again(struct collectors *collectors, const struct message_peer *message,
-		      uint64_t now_ns)
+static bool add_request(struct collectors *collectors, const struct message_peer *message,
+			uint64_t now_ns)
 {
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
@@ -492,7 +492,7 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 
 	collectors->due_ns = 0;
 	collectors->has_sysprof = collectors->has_sysprof || is_sysprof;
-	if (is_sysprof && ask_again(collectors, message, now_ns)) {
+	if (is_sysprof && add_request(collectors, message, now_ns)) {
 		deferred_close(connection);
 		if (pidfd >= 0)
 			close(pidfd);
@@ -594,15 +594,15 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 static void identify_threads(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
 {
 	struct collector_process *process = &peer->process;
-	uint64_t pause_ns = IDENTIFY_NS << MIN_OF(peer->n_asked, IDENTIFY_MAX_SHIFT);
+	uint64_t pause_ns = IDENTIFY_NS << MIN_OF(peer->n_queries, IDENTIFY_MAX_SHIFT);
 
-	if (!process->has_unknown || !collectors->options.ask_again ||
-	    now_ns - peer->asked_ns < pause_ns ||
-	    !collectors->options.ask_again(process->process, collectors->options.data))
+	if (!process->has_unknown || !collectors->options.query_again ||
+	    now_ns - peer->queried_ns < pause_ns ||
+	    !collectors->options.query_again(process->process, collectors->options.data))
 		return;
 	process->has_unknown = false;
-	peer->asked_ns = now_ns;
-	peer->n_asked++;
+	peer->queried_ns = now_ns;
+	peer->n_queries++;
 }
 
 /* Returns whether the process has executed another program since the peer was bound. */
@@ -700,7 +700,7 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 	return true;
 }
 
-/* Counts frames of a writer that never asked. */
+/* Counts frames of a writer that requested no ring. */
 static void lose_unclaimed(struct peer *peer)
 {
 	uint64_t now_ns = collectors_clock();

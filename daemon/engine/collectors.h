@@ -25,9 +25,9 @@ struct collectors_options {
 	uint64_t session;
 	enum engine_policy policy;
 	/* Requests a look-up of the process in /proc. */
-	void (*ask)(struct process *process, void *data);
+	void (*query)(struct process *process, void *data);
 	/* The same for the threads of a process, repeatedly; returns false if not possible now. */
-	bool (*ask_again)(struct process *process, void *data);
+	bool (*query_again)(struct process *process, void *data);
 	void (*warn)(const char *code, const char *text, void *data);
 	void *data;
 };

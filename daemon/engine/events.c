@@ -102,8 +102,8 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		return;
 	}
 	process = thread->process;
-	if (!process->asked && !process->kernel && (!process->cmdline || !process->maps_known))
-		events->ask(process, events->data);
+	if (!process->queried && !process->kernel && (!process->cmdline || !process->maps_known))
+		events->query(process, events->data);
 	samples_add(events->samples, record, thread, &source->row);
 	events->n_samples++;
 }

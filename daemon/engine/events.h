@@ -28,9 +28,9 @@ struct events {
 	uint64_t until_ns;
 	uint32_t n_handled;
 	bool too_late;
-	void (*ask)(struct process *process, void *data); /* too little is known of it */
-	void (*rescan)(void *data);                       /* side-band records were lost */
-	void (*over_rate)(void *data);                    /* once a second with too many samples */
+	void (*query)(struct process *process, void *data); /* too little is known of it */
+	void (*rescan)(void *data);                         /* side-band records were lost */
+	void (*over_rate)(void *data); /* once a second with too many samples */
 	/* Called when an exec has mapped its program; may be NULL. */
 	void (*program)(struct process *process, const struct mapping *mapping, void *data);
 	void *data;

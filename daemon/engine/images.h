@@ -18,8 +18,8 @@ struct unwind_file;
 
 /* State of the image's CFI, by which its frames are unwound. */
 enum image_unwind {
-	IMAGE_UNWIND_UNASKED, /* the file was not requested, or no table is wanted */
-	IMAGE_UNWIND_WAITING, /* the broker or the worker has it */
+	IMAGE_UNWIND_UNREQUESTED, /* the file was not requested, or no table is wanted */
+	IMAGE_UNWIND_WAITING,     /* the broker or the worker has it */
 	IMAGE_UNWIND_READY,
 	IMAGE_UNWIND_NONE, /* the file is not available, or has no usable CFI */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory usage - how much memory the processes take whose allocations are recorded
+ * Memory usage - RSS and PSS of the processes whose allocations are recorded
  *
  * Each process has two counters, rss and pss of group "memory", in bytes, read ten times a second.
  * They supplement the process's own records: it may take memory that no allocator sees, and keep
@@ -65,12 +65,12 @@ static void free_counter(struct row *row)
 	g_free(row);
 }
 
-static struct usage_counter *counter_new(const struct memory_usage *memory_usage,
-					 struct process *process, const char *name)
+static struct usage_counter *counter_new(const struct memory_usage *usage, struct process *process,
+					 const char *name)
 {
 	struct usage_counter *counter = g_new0(struct usage_counter, 1);
 
-	row_init(&counter->row, ++*memory_usage->last_counter, write_counter, free_counter);
+	row_init(&counter->row, ++*usage->last_counter, write_counter, free_counter);
 	row_ref(&process->row);
 	counter->process = process;
 	counter->name = name;
@@ -83,13 +83,13 @@ static void unref_counter(struct usage_counter *counter)
 		row_unref(&counter->row);
 }
 
-static void free_usage(gpointer data)
+static void free_counters(gpointer data)
 {
-	struct process_usage *usage = data;
+	struct process_usage *counters = data;
 
-	unref_counter(usage->rss);
-	unref_counter(usage->pss);
-	g_free(usage);
+	unref_counter(counters->rss);
+	unref_counter(counters->pss);
+	g_free(counters);
 }
 
 static void clear_value(gpointer data)
@@ -97,37 +97,36 @@ static void clear_value(gpointer data)
 	unref_counter(((struct usage_value *)data)->counter);
 }
 
-void memory_usage_init(struct memory_usage *memory_usage, struct tasks *tasks,
-		       uint32_t *last_counter, uint64_t now_ns)
+void memory_usage_init(struct memory_usage *usage, struct tasks *tasks, uint32_t *last_counter,
+		       uint64_t now_ns)
 {
-	*memory_usage = (struct memory_usage){
+	*usage = (struct memory_usage){
 		.tasks = tasks,
 		.last_counter = last_counter,
-		.counters = g_hash_table_new_full(NULL, NULL, NULL, free_usage),
+		.counters = g_hash_table_new_full(NULL, NULL, NULL, free_counters),
 		.values = g_array_new(FALSE, FALSE, sizeof(struct usage_value)),
-		.asked_ns = now_ns,
+		.queried_ns = now_ns,
 		.interval_ns = INTERVAL_NS,
 	};
-	g_array_set_clear_func(memory_usage->values, clear_value);
+	g_array_set_clear_func(usage->values, clear_value);
 }
 
-void memory_usage_done(struct memory_usage *memory_usage)
+void memory_usage_done(struct memory_usage *usage)
 {
-	if (!memory_usage->tasks)
+	if (!usage->tasks)
 		return;
-	g_hash_table_destroy(memory_usage->counters);
-	g_array_free(memory_usage->values, TRUE);
-	*memory_usage = (struct memory_usage){ 0 };
+	g_hash_table_destroy(usage->counters);
+	g_array_free(usage->values, TRUE);
+	*usage = (struct memory_usage){ 0 };
 }
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-uint64_t memory_usage_due_ns(const struct memory_usage *memory_usage)
+uint64_t memory_usage_due_ns(const struct memory_usage *usage)
 {
-	if (!memory_usage->tasks)
+	if (!usage->tasks)
 		return UINT64_MAX;
-	return memory_usage->asked_ns +
-	       (memory_usage->serial ? ANSWER_NS : memory_usage->interval_ns);
+	return usage->queried_ns + (usage->serial ? ANSWER_NS : usage->interval_ns);
 }
 
 static gint compare_pids(gconstpointer a, gconstpointer b)
@@ -137,19 +136,19 @@ static gint compare_pids(gconstpointer a, gconstpointer b)
 	return (*x > *y) - (*x < *y);
 }
 
-static gboolean is_gone(gpointer process, gpointer usage, gpointer data)
+static gboolean is_gone(gpointer process, gpointer counters, gpointer data)
 {
 	return ((const struct process *)process)->gone;
 }
 
 /* Returns the pids of all processes to read, ascending. */
-static GArray *list_pids(const struct memory_usage *memory_usage)
+static GArray *list_pids(const struct memory_usage *usage)
 {
 	GArray *pids = g_array_new(FALSE, FALSE, sizeof(int32_t));
 	GHashTableIter iter;
 	gpointer value;
 
-	g_hash_table_iter_init(&iter, memory_usage->tasks->processes);
+	g_hash_table_iter_init(&iter, usage->tasks->processes);
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
 		const struct process *process = value;
 
@@ -160,15 +159,15 @@ static GArray *list_pids(const struct memory_usage *memory_usage)
 	return pids;
 }
 
-uint32_t memory_usage_request(struct memory_usage *memory_usage, uint32_t serial, uint64_t now_ns,
+uint32_t memory_usage_request(struct memory_usage *usage, uint32_t serial, uint64_t now_ns,
 			      int32_t *ret_pids)
 {
-	g_autoptr(GArray) pids = list_pids(memory_usage);
+	g_autoptr(GArray) pids = list_pids(usage);
 	const int32_t *all = (const int32_t *)(void *)pids->data;
 	uint32_t first = 0, n = MIN_OF(pids->len, ENGINE_MAX_USAGE_PIDS);
 
-	g_hash_table_foreach_remove(memory_usage->counters, is_gone, NULL);
-	while (n < pids->len && first < pids->len && all[first] <= memory_usage->last_pid)
+	g_hash_table_foreach_remove(usage->counters, is_gone, NULL);
+	while (n < pids->len && first < pids->len && all[first] <= usage->last_pid)
 		first++;
 	n = MIN_OF(n, pids->len - first);
 	if (n == 0 && first > 0) {
@@ -177,38 +176,38 @@ uint32_t memory_usage_request(struct memory_usage *memory_usage, uint32_t serial
 	}
 	if (n > 0)
 		memcpy(ret_pids, all + first, n * sizeof(*all));
-	memory_usage->last_pid = n > 0 ? ret_pids[n - 1] : 0;
-	memory_usage->asked_ns = now_ns;
+	usage->last_pid = n > 0 ? ret_pids[n - 1] : 0;
+	usage->queried_ns = now_ns;
 	/* The same for all requests of a round, so that each process gets its turn. */
 	if (first == 0)
-		memory_usage->is_whole = now_ns >= memory_usage->whole_ns;
-	for (uint32_t i = 0; !memory_usage->is_whole && i < n; i++)
+		usage->is_whole = now_ns >= usage->whole_ns;
+	for (uint32_t i = 0; !usage->is_whole && i < n; i++)
 		ret_pids[i] = -ret_pids[i];
-	memory_usage->serial = n > 0 ? serial : 0;
+	usage->serial = n > 0 ? serial : 0;
 	return n;
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-static void add_value(struct memory_usage *memory_usage, struct usage_counter **counter,
+static void add_value(struct memory_usage *usage, struct usage_counter **counter,
 		      struct process *process, const char *name, uint64_t bytes, uint64_t time_ns)
 {
 	struct usage_value value = { .time_ns = time_ns, .value = (double)bytes };
 
-	if (memory_usage->values->len >= MAX_VALUES)
+	if (usage->values->len >= MAX_VALUES)
 		return;
 	if (!*counter)
-		*counter = counter_new(memory_usage, process, name);
+		*counter = counter_new(usage, process, name);
 	row_ref(&(*counter)->row);
 	value.counter = *counter;
-	g_array_append_val(memory_usage->values, value);
+	g_array_append_val(usage->values, value);
 }
 
-static void take_item(struct memory_usage *memory_usage, const struct snapshot_item *item)
+static void take_item(struct memory_usage *usage, const struct snapshot_item *item)
 {
-	struct process *process = tasks_process(memory_usage->tasks, item->pid);
+	struct process *process = tasks_process(usage->tasks, item->pid);
 	struct snapshot_usage told = { 0 };
-	struct process_usage *usage;
+	struct process_usage *counters;
 	bool parsed = item->kind == SNAPSHOT_ROLLUP
 			      ? snapshot_parse_rollup(item->text, item->length, &told)
 			      : snapshot_parse_statm(item->text, item->length, &told);
@@ -217,49 +216,49 @@ static void take_item(struct memory_usage *memory_usage, const struct snapshot_i
 	if (!parsed || !process || !process->expects_heap || process->begin_ns > item->time_ns ||
 	    told.rss_bytes == 0)
 		return;
-	usage = g_hash_table_lookup(memory_usage->counters, process);
-	if (!usage) {
-		usage = g_new0(struct process_usage, 1);
-		g_hash_table_insert(memory_usage->counters, process, usage);
+	counters = g_hash_table_lookup(usage->counters, process);
+	if (!counters) {
+		counters = g_new0(struct process_usage, 1);
+		g_hash_table_insert(usage->counters, process, counters);
 	}
-	add_value(memory_usage, &usage->rss, process, "rss", told.rss_bytes, item->time_ns);
+	add_value(usage, &counters->rss, process, "rss", told.rss_bytes, item->time_ns);
 	if (told.has_pss)
-		add_value(memory_usage, &usage->pss, process, "pss", told.pss_bytes, item->time_ns);
+		add_value(usage, &counters->pss, process, "pss", told.pss_bytes, item->time_ns);
 }
 
-void memory_usage_receive(struct memory_usage *memory_usage, uint32_t serial, const void *bytes,
+void memory_usage_receive(struct memory_usage *usage, uint32_t serial, const void *bytes,
 			  size_t length)
 {
 	struct snapshot snapshot = { .bytes = bytes, .length = length };
 	struct snapshot_item item;
 	uint64_t first_ns = 0, took_ns = 0;
 
-	if (serial == 0 || serial != memory_usage->serial)
+	if (serial == 0 || serial != usage->serial)
 		return;
-	memory_usage->serial = 0;
+	usage->serial = 0;
 	while (snapshot_next(&snapshot, &item)) {
 		first_ns = first_ns ? first_ns : item.time_ns;
 		if (item.kind == SNAPSHOT_ROLLUP || item.kind == SNAPSHOT_STATM)
-			take_item(memory_usage, &item);
+			take_item(usage, &item);
 		else if (item.kind == SNAPSHOT_END && item.time_ns > first_ns)
 			took_ns = item.time_ns - first_ns;
 	}
 	took_ns = MIN_OF(took_ns, MAX_INTERVAL_NS / SHARE) * SHARE;
-	if (memory_usage->is_whole)
-		memory_usage->whole_ns = memory_usage->asked_ns + took_ns;
+	if (usage->is_whole)
+		usage->whole_ns = usage->queried_ns + took_ns;
 	else
-		memory_usage->interval_ns = MAX_OF(took_ns, INTERVAL_NS);
+		usage->interval_ns = MAX_OF(took_ns, INTERVAL_NS);
 }
 
-void memory_usage_write(struct memory_usage *memory_usage, uint64_t reached_ns)
+void memory_usage_write(struct memory_usage *usage, uint64_t reached_ns)
 {
-	GArray *values = memory_usage->values;
+	GArray *values = usage->values;
 	struct output *output;
 	guint n;
 
-	if (!memory_usage->tasks)
+	if (!usage->tasks)
 		return;
-	output = memory_usage->tasks->output;
+	output = usage->tasks->output;
 	for (n = 0; n < values->len; n++) {
 		const struct usage_value *value = &g_array_index(values, struct usage_value, n);
 		uint64_t bits;

@@ -11,7 +11,7 @@ struct memory_usage {
 	GHashTable *counters;   /* struct process_usage by its struct process */
 	GArray *values;         /* struct usage_value, not yet rows */
 	uint32_t serial;        /* of the pending request; 0: none */
-	uint64_t asked_ns, interval_ns;
+	uint64_t queried_ns, interval_ns;
 	uint64_t whole_ns; /* when pss is requested next */
 	bool is_whole;     /* the last request includes pss */
 	int32_t last_pid;  /* last in the request, if one request is not enough for all */

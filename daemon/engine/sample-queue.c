@@ -120,7 +120,7 @@ static bool may_resume(const struct queued_sample *item)
 		return item->sample.thread->process->maps_known;
 	return missing->unwind_state == IMAGE_UNWIND_READY ||
 	       missing->unwind_state == IMAGE_UNWIND_NONE ||
-	       (missing->unwind_state == IMAGE_UNWIND_UNASKED && !missing->requested);
+	       (missing->unwind_state == IMAGE_UNWIND_UNREQUESTED && !missing->requested);
 }
 
 static void walk_again(struct sample_queue *queue, struct queued_sample *item, bool last_chance)

@@ -174,8 +174,8 @@ static void connect_parts(struct session *session)
 						      .epoll_fd = session->epoll_fd,
 						      .session = session->config.session,
 						      .policy = session->config.policy,
-						      .ask = session_ask,
-						      .ask_again = session_ask_again,
+						      .query = session_query,
+						      .query_again = session_query_again,
 						      .warn = warn,
 						      .data = session,
 					      });

@@ -38,36 +38,36 @@
 #define PROGRESS_NS UINT64_C(850000000) /* each wakes the broker, the bus and the client */
 #define SAMPLE_WINDOW_KEEP_NS UINT64_C(100000000) /* for records that are late */
 #define RESCAN_NS (2 * SECOND_NS)
-#define MAX_ASKS 64u /* snapshots of single processes at once */
-#define ASKS_A_CHECK \
+#define MAX_QUERIES 64u /* snapshots of single processes at once */
+#define QUERIES_A_CHECK \
 	6 /* added each 250 ms: 24 requests a second cost the broker under 0.5 % of a core */
 #define SIZE_RESERVE 65536 /* for the end of a capture */
 
-static void ask(struct process *process, void *data)
+static void query(struct process *process, void *data)
 {
 	struct session *session = data;
 
-	if (session->asks == 0)
+	if (session->queries == 0)
 		return;
-	session->asks--;
-	process->asked = true;
+	session->queries--;
+	process->queried = true;
 	session_request_scan(session, process->pid, process->maps_known);
 }
 
-bool session_ask_again(struct process *process, void *data)
+bool session_query_again(struct process *process, void *data)
 {
 	struct session *session = data;
 
-	if (session->asks == 0)
+	if (session->queries == 0)
 		return false;
-	ask(process, data);
+	query(process, data);
 	return true;
 }
 
-void session_ask(struct process *process, void *data)
+void session_query(struct process *process, void *data)
 {
-	if (!process->asked && !process->kernel && (!process->cmdline || !process->maps_known))
-		ask(process, data);
+	if (!process->queried && !process->kernel && (!process->cmdline || !process->maps_known))
+		query(process, data);
 }
 
 static void want_rescan(void *data)
@@ -146,10 +146,10 @@ void session_init(struct session *session, int socket, const struct session_thre
 		.kallsyms_fd = -1,
 		.switch_fd = -1,
 		.epoll_fd = epoll_create1(EPOLL_CLOEXEC),
-		.asks = MAX_ASKS,
+		.queries = MAX_QUERIES,
 	};
 	memcpy(session->boot_id, boot_id, sizeof(session->boot_id));
-	session->events.ask = ask;
+	session->events.query = query;
 	session->events.rescan = want_rescan;
 	session->events.over_rate = on_over_rate;
 	session->events.data = session;
@@ -412,7 +412,7 @@ void session_tell_progress(struct session *session)
 static void check(struct session *session, uint64_t now_ns)
 {
 	session->checked_ns = now_ns;
-	session->asks = MIN_OF(session->asks + ASKS_A_CHECK, MAX_ASKS);
+	session->queries = MIN_OF(session->queries + QUERIES_A_CHECK, MAX_QUERIES);
 	check_online(session, now_ns);
 	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
 	if (!session->config.by_task)

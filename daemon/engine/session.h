@@ -66,8 +66,8 @@ struct session {
 	GQueue answers; /* of the broker; the rings have not been drained up to them */
 	uint64_t scanned_ns;
 	bool rescan;
-	bool enabled_again; /* by task: session_enable_again() was called */
-	unsigned int asks;  /* requests that may still be sent; refilled over time */
+	bool enabled_again;   /* by task: session_enable_again() was called */
+	unsigned int queries; /* requests that may still be sent; refilled over time */
 	struct message_progress told;
 	uint64_t told_ns;
 
@@ -130,9 +130,9 @@ void session_drop_answers(struct session *session);
 void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
 void session_finish(struct session *session);
 
-/* For collectors.ask. */
-void session_ask(struct process *process, void *data);
-bool session_ask_again(struct process *process, void *data);
+/* For collectors.query. */
+void session_query(struct process *process, void *data);
+bool session_query_again(struct process *process, void *data);
 /* For samples.first_hit. */
 void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
 uint64_t session_clock(void);

@@ -30,7 +30,7 @@ struct process {
 	uint64_t stat_ns, maps_ns;    /* when /proc was read; 0 = not yet */
 	bool kernel;
 	bool gone;       /* replaced or without threads */
-	bool asked;      /* a snapshot of it was requested */
+	bool queried;    /* a snapshot of it was requested */
 	bool maps_known; /* from its parent, its exec, or /proc */
 	bool executed;   /* it began by an exec */
 	bool replaced;   /* it ended by an exec */

@@ -107,7 +107,7 @@ static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping
 
 	if (image->kind == PROF_IMAGE_VDSO) {
 		file = unwind_tables_vdso(unwind->tables);
-	} else if (image->unwind_state == IMAGE_UNWIND_UNASKED && !image->requested) {
+	} else if (image->unwind_state == IMAGE_UNWIND_UNREQUESTED && !image->requested) {
 		unwind->want(image, mapping, lane->pid, unwind->data);
 	}
 	ret_code->kind = WALK_CODE_FP;
@@ -209,7 +209,7 @@ void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
 		memcpy(&word, input->stack + at, sizeof(word));
 		mapping = word > low && word < high ? maps_find(maps, word - 1) : NULL;
 		if (mapping && mapping->image && mapping->image->kind == PROF_IMAGE_FILE &&
-		    mapping->image->unwind_state == IMAGE_UNWIND_UNASKED &&
+		    mapping->image->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
 		    !mapping->image->requested)
 			unwind->want(mapping->image, mapping, input->pid, unwind->data);
 	}

@@ -371,9 +371,9 @@ static void test_list(void)
 	CHECK(!online[0]);
 }
 
-static void ask(struct process *process, void *data)
+static void query(struct process *process, void *data)
 {
-	process->asked = true;
+	process->queried = true;
 	(*(unsigned int *)data)++;
 }
 
@@ -391,7 +391,7 @@ static void test_events(void)
 	const struct cpus cpus = { 0 };
 	unsigned int asked = 0;
 	struct events events = {
-		.cpus = &cpus, .n_sources = 1, .ask = ask, .rescan = rescan, .data = &asked
+		.cpus = &cpus, .n_sources = 1, .query = query, .rescan = rescan, .data = &asked
 	};
 	struct ring_merge_input input = { .owner = &cpu, .side_band = true };
 	const uint64_t ips[] = { USER, 0x400010 };
@@ -552,7 +552,7 @@ static void test_ranks(void)
 	struct cpu cpu = { .n_sources = 1, .source_ids = { 7 } };
 	unsigned int asked = 0;
 	struct events events = {
-		.cpus = &cpus, .n_sources = 1, .ask = ask, .rescan = rescan, .data = &asked
+		.cpus = &cpus, .n_sources = 1, .query = query, .rescan = rescan, .data = &asked
 	};
 	struct bytes bytes = { .length = 0 };
 	const int32_t target = 10;

@@ -408,7 +408,7 @@ static void make_tables(struct self *self)
 		struct image *image = self->maps->mappings[i].image;
 
 		if (image && image->kind == PROF_IMAGE_FILE &&
-		    image->unwind_state == IMAGE_UNWIND_UNASKED)
+		    image->unwind_state == IMAGE_UNWIND_UNREQUESTED)
 			unwind_tables_add(self->tables, image,
 					  open(image->path, O_RDONLY | O_CLOEXEC));
 	}
