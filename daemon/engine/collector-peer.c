@@ -48,7 +48,7 @@ struct peer *peer_new(struct collector_rows *rows, const struct message_peer *me
 	peer->pidfd = pidfd;
 	peer->wants = message->wants;
 	peer->is_sysprof = message->protocol == PEER_SYSPROF;
-	peer->n_wanted = peer->is_sysprof;
+	peer->n_unanswered = peer->is_sysprof;
 	if (peer->is_sysprof)
 		peer->counters = sysprof_counters_new();
 	peer->came_ns = now_ns;
@@ -205,7 +205,7 @@ static bool is_largest_used(const struct ring_arena_memory *memory, const struct
 	return false;
 }
 
-bool peer_arena_wants_more(const struct peer_arena *arena)
+bool peer_arena_needs_more(const struct peer_arena *arena)
 {
 	return arena->memory.n_rings < arena->memory.n_places &&
 	       is_largest_used(&arena->memory, arena->rings);

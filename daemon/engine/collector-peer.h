@@ -116,12 +116,12 @@ struct peer {
 	uint32_t n_requests;
 	uint64_t queried_ns; /* when /proc was last asked which threads it has */
 	unsigned int n_queries;
-	bool is_late;      /* its records are only counted as lost, because there is no time left */
-	bool is_sysprof;   /* it uses that protocol: each request is for one ring */
-	bool is_refused;   /* it was refused for lack of room and told so; it is only counted */
-	bool is_blocked;   /* it does not read the answers; retried in the next round */
-	uint32_t n_wanted; /* sysprof's requests without an answer */
-	uint64_t wanted_ns;                /* last request of another thread */
+	bool is_late;    /* its records are only counted as lost, because there is no time left */
+	bool is_sysprof; /* it uses that protocol: each request is for one ring */
+	bool is_refused; /* it was refused for lack of room and told so; it is only counted */
+	bool is_blocked; /* it does not read the answers; retried in the next round */
+	uint32_t n_unanswered;             /* sysprof's requests without an answer */
+	uint64_t requested_ns;             /* last request of another thread */
 	struct sysprof_counters *counters; /* of sysprof's rings */
 	struct peer_arena **arenas;
 	uint32_t n_arenas, arena_room;
@@ -165,7 +165,7 @@ MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *
 			      struct tick_clock *ticks, int *ret_fd);
 /* Returns whether larger rings could get memory and one of the largest rings that have it is
  * used. */
-bool peer_arena_wants_more(const struct peer_arena *arena);
+bool peer_arena_needs_more(const struct peer_arena *arena);
 /* Gives more rings memory, a piece at a time. A ring can be claimed when all of its memory is
  * there. Does nothing if all rings have theirs. */
 void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks);

@@ -27,8 +27,9 @@ struct collector_rows {
 	struct loss_table *losses;
 	struct images *images;
 	/* Called when an image of the side band is hit for the first time; may be NULL. */
-	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
-	void *want_data;
+	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
+			      void *data);
+	void *request_data;
 	uint64_t text_bytes; /* of strings and stacks */
 	uint32_t n_images;
 	struct image *lost_image; /* for frames of unannounced images; NULL before the first */

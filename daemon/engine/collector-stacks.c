@@ -87,14 +87,15 @@ static bool is_same_file(const struct image *image, const struct image_key *key)
 	       (image->mapped.inode == 0 || key->inode == 0 || image->mapped.inode == key->inode);
 }
 
-static void want(const struct collector_process *process, const struct mapping *mapping)
+static void request_image(const struct collector_process *process, const struct mapping *mapping)
 {
 	const struct collector_rows *rows = process->rows;
 
-	if (mapping->image->kind != PROF_IMAGE_FILE || mapping->image->requested || !rows->want)
+	if (mapping->image->kind != PROF_IMAGE_FILE || mapping->image->requested ||
+	    !rows->request_image)
 		return;
 	mapping->image->requested = true;
-	rows->want(mapping->image, mapping, process->pid, rows->want_data);
+	rows->request_image(mapping->image, mapping, process->pid, rows->request_data);
 }
 
 /* Returns the side band's image of a mapping that the process announced. */
@@ -107,7 +108,7 @@ static struct image *find_mapped(const struct collector_process *process,
 	    mapping->file_offset - mapping->start != told->file_offset - told->start ||
 	    !is_same_file(mapping->image, key))
 		return NULL;
-	want(process, mapping);
+	request_image(process, mapping);
 	return mapping->image;
 }
 

@@ -163,7 +163,7 @@ static void wake_in_time(struct collectors *collectors)
 static void drain_arena(struct collectors *collectors, struct peer *peer, struct peer_arena *arena,
 			uint64_t now_ns)
 {
-	if (peer_arena_wants_more(arena))
+	if (peer_arena_needs_more(arena))
 		grow_arena(collectors, arena);
 	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
 		if (find_share(collectors, peer) == 0) {

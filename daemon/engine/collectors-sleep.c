@@ -87,7 +87,7 @@ static bool is_waiting(const struct peer *peer)
 	return peer->state == PEER_WAITING ||
 	       (peer->state == PEER_ACTIVE &&
 		(!peer->process.process || peer->called || peer->ended ||
-		 (peer->n_wanted > 0 && !peer->is_blocked)));
+		 (peer->n_unanswered > 0 && !peer->is_blocked)));
 }
 
 /* Polls sysprof's rings, if there are any; less often the longer they have nothing to do. */

@@ -65,8 +65,8 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->tasks = options->tasks;
 	collectors->rows->losses = options->losses;
 	collectors->rows->images = options->images;
-	collectors->rows->want = options->want;
-	collectors->rows->want_data = options->data;
+	collectors->rows->request_image = options->request_image;
+	collectors->rows->request_data = options->data;
 	pending_reallocs_init(&collectors->rows->pending, options->tasks);
 	collectors->rows->pending.yield = (struct live_yield){ keep_up, collectors };
 	exit_statuses_init(&collectors->statuses, options->tasks);
@@ -123,9 +123,9 @@ bool collectors_wake(struct collectors *collectors, int fd)
 /* ---- Peers ----------------------------------------------------------------------------------- */
 
 /* Answers threads that wait for a ring of sysprof's; they continue without one. */
-static void refuse_wanted(struct peer *peer)
+static void refuse_unanswered(struct peer *peer)
 {
-	for (; peer->n_wanted > 0; peer->n_wanted--)
+	for (; peer->n_unanswered > 0; peer->n_unanswered--)
 		sysprof_peer_answer(peer, -1);
 }
 
@@ -141,7 +141,7 @@ static void refuse(struct collectors *collectors, struct peer *peer, enum contro
 {
 	if (!peer->is_sysprof)
 		(void)peer_answer(peer, status, 0, -1);
-	refuse_wanted(peer);
+	refuse_unanswered(peer);
 	unwatch(collectors, &peer->connection);
 	unwatch(collectors, &peer->pidfd);
 	peer->state = PEER_GONE;
@@ -279,7 +279,7 @@ static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
 	uint64_t begin_ns = collectors_clock();
 	CLEANUP_CLOSE int fd = -1;
 
-	peer->n_wanted--;
+	peer->n_unanswered--;
 	if (bytes > 0 && sysprof_peer_add_ring(peer, bytes, &fd) == 0)
 		count_arena(collectors, peer->arenas[peer->n_arenas - 1], begin_ns);
 	else
@@ -421,7 +421,7 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 	if (!peer->process.process)
 		bind(collectors, peer);
 	stop_producers(peer);
-	refuse_wanted(peer);
+	refuse_unanswered(peer);
 	collectors_sort_sysprof(collectors, now_ns);
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
 		struct peer_arena *arena = peer->arenas[i];
@@ -469,8 +469,8 @@ static bool add_request(struct collectors *collectors, const struct message_peer
 		if (!peer->is_sysprof || peer->process.pid != message->pid || peer->ended ||
 		    peer->is_refused || peer->state == PEER_GONE)
 			continue;
-		peer->n_wanted++;
-		peer->wanted_ns = now_ns;
+		peer->n_unanswered++;
+		peer->requested_ns = now_ns;
 		return true;
 	}
 	return false;
@@ -529,7 +529,7 @@ static bool is_target(const struct collectors *collectors, const struct peer *pe
 	if (*ret_known && (leader->process->gone || (peer->ended && peer->is_sysprof)))
 		return *ret_known = leader->exit_ns == 0 ||
 				    leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
-	return *ret_known && tasks_wants(tasks, peer->process.pid);
+	return *ret_known && tasks_is_target(tasks, peer->process.pid);
 }
 
 /* Its process continues without a ring, and loses all that it tries to record. */
@@ -624,8 +624,8 @@ static void follow_exec(struct collectors *collectors, struct peer *peer, uint64
 	struct peer *next = peer_new(collectors->rows, &message, steal_fd(&peer->connection),
 				     steal_fd(&peer->pidfd), now_ns);
 
-	next->n_wanted = peer->n_wanted;
-	peer->n_wanted = 0;
+	next->n_unanswered = peer->n_unanswered;
+	peer->n_unanswered = 0;
 	g_hash_table_insert(collectors->by_fd, GINT_TO_POINTER(next->pidfd), next);
 	g_ptr_array_add(collectors->peers, next);
 	end_peer(collectors, peer);
@@ -636,12 +636,13 @@ static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint
 			  uint64_t now_ns)
 {
 	forget_ended_rings(collectors, peer, now_ns);
-	if (peer->n_wanted == 0 || limit_ns < peer->wanted_ns)
+	if (peer->n_unanswered == 0 || limit_ns < peer->requested_ns)
 		return;
 	if (has_executed(collectors, peer))
 		follow_exec(collectors, peer, now_ns);
 	peer->is_blocked = !sysprof_peer_can_answer(peer);
-	while (peer->n_wanted > 0 && now_ns >= collectors->arena_until_ns && !peer->is_blocked) {
+	while (peer->n_unanswered > 0 && now_ns >= collectors->arena_until_ns &&
+	       !peer->is_blocked) {
 		give_sysprof_ring(collectors, peer);
 		peer->is_blocked = !sysprof_peer_can_answer(peer);
 	}

@@ -17,11 +17,11 @@ struct collectors_options {
 	struct tasks *tasks;
 	struct loss_table *losses;
 	struct images *images;
-	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid,
-		     void *data);    /* as in struct samples */
-	struct doorbells *doorbells; /* borrowed; NULL: only the timer */
-	struct tick_clock *ticks;    /* borrowed; NULL: ring times are ns */
-	int epoll_fd;                /* gets connections and pidfds; -1: none */
+	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
+			      void *data); /* as in struct samples */
+	struct doorbells *doorbells;       /* borrowed; NULL: only the timer */
+	struct tick_clock *ticks;          /* borrowed; NULL: ring times are ns */
+	int epoll_fd;                      /* gets connections and pidfds; -1: none */
 	uint64_t session;
 	enum engine_policy policy;
 	/* Requests a look-up of the process in /proc. */

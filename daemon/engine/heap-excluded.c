@@ -131,7 +131,7 @@ void heap_excluded_program(struct heap_excluded *excluded, struct process *proce
 	if (!process->expects_heap || image->requested)
 		return;
 	image->requested = true;
-	excluded->want(image, mapping, process->pid, excluded->data);
+	excluded->request_image(image, mapping, process->pid, excluded->data);
 }
 
 /* ---- Reasons --------------------------------------------------------------------------------- */

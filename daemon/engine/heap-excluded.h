@@ -6,8 +6,8 @@
 
 struct heap_excluded {
 	struct tasks *tasks; /* NULL: no allocations are expected */
-	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid,
-		     void *data); /* as in struct samples */
+	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
+			      void *data); /* as in struct samples */
 	void *data;
 	GQueue ended; /* struct process, by end time; referenced */
 	uint64_t counts[ENGINE_EXCLUDED_KINDS];

@@ -32,12 +32,12 @@ static gint by_address(gconstpointer a, gconstpointer b)
 
 static uint64_t *sorted_addresses(const struct kernel *kernel, size_t *ret_n)
 {
-	guint n = g_hash_table_size(kernel->wanted), i = 0;
+	guint n = g_hash_table_size(kernel->requested), i = 0;
 	uint64_t *addresses = g_new(uint64_t, n + 1);
 	GHashTableIter iter;
 	gpointer key;
 
-	g_hash_table_iter_init(&iter, kernel->wanted);
+	g_hash_table_iter_init(&iter, kernel->requested);
 	while (g_hash_table_iter_next(&iter, &key, NULL))
 		addresses[i++] = GPOINTER_TO_SIZE(key);
 	qsort(addresses, n, sizeof(*addresses), by_address);
@@ -81,14 +81,14 @@ void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *ou
 		    g_hash_table_add(kernel->written, GSIZE_TO_POINTER(symbols[i].start)))
 			write_symbol(kernel, &symbols[i], g_hash_table_size(kernel->written),
 				     output);
-	g_hash_table_remove_all(kernel->wanted);
+	g_hash_table_remove_all(kernel->requested);
 	kallsyms_done(symbols, n);
 }
 
 void kernel_write_symbols_soon(struct kernel *kernel, int kallsyms, struct output *output,
 			       uint64_t now_ns)
 {
-	if (now_ns < kernel->next_ns || g_hash_table_size(kernel->wanted) == 0)
+	if (now_ns < kernel->next_ns || g_hash_table_size(kernel->requested) == 0)
 		return;
 	kernel_write_symbols(kernel, kallsyms, output);
 	kernel->wait_ns = CLAMP(2 * kernel->wait_ns, FIRST_WAIT_NS, MAX_WAIT_NS);

@@ -21,7 +21,7 @@ void kernel_init(struct kernel *kernel, struct images *images)
 	*kernel = (struct kernel){
 		.images = images,
 		.regions = g_array_new(FALSE, FALSE, sizeof(struct kernel_region)),
-		.wanted = g_hash_table_new(g_direct_hash, g_direct_equal),
+		.requested = g_hash_table_new(g_direct_hash, g_direct_equal),
 		.written = g_hash_table_new(g_direct_hash, g_direct_equal),
 		.image = images_new(images, PROF_IMAGE_KERNEL, "[kernel]", NULL),
 		.unknown = images_new(images, PROF_IMAGE_KERNEL, "[unknown kernel]", NULL),
@@ -42,7 +42,7 @@ void kernel_done(struct kernel *kernel)
 		release_region(kernel, kernel->regions->len - 1);
 	g_array_free(kernel->regions, TRUE);
 	g_hash_table_destroy(kernel->written);
-	g_hash_table_destroy(kernel->wanted);
+	g_hash_table_destroy(kernel->requested);
 	row_unref(&kernel->image->row);
 	row_unref(&kernel->unknown->row);
 	*kernel = (struct kernel){ 0 };
@@ -116,7 +116,8 @@ struct image *kernel_find(struct kernel *kernel, uint64_t address, uint64_t *ret
 	return kernel->unknown;
 }
 
-void kernel_want(struct kernel *kernel, uint64_t address, enum prof_frame_kind kind)
+void kernel_request(struct kernel *kernel, uint64_t address, enum prof_frame_kind kind)
 {
-	g_hash_table_add(kernel->wanted, GSIZE_TO_POINTER(address - (kind == PROF_FRAME_RETURN)));
+	g_hash_table_add(kernel->requested,
+			 GSIZE_TO_POINTER(address - (kind == PROF_FRAME_RETURN)));
 }

@@ -18,8 +18,8 @@ struct kernel {
 		text_end; /* _stext, and an address that is above all of the image; 0: unknown */
 	GArray *regions;  /* struct kernel_region, sorted; they do not overlap */
 	struct image *image, *unknown;
-	GHashTable
-		*wanted; /* addresses of frames, as pointers, whose symbols are to be looked up */
+	GHashTable *
+		requested; /* addresses of frames, as pointers, whose symbols are to be looked up */
 	GHashTable *written;       /* start addresses of written symbols, as pointers */
 	uint64_t next_ns, wait_ns; /* kernel_write_symbols_soon() */
 };
@@ -34,7 +34,7 @@ void kernel_remove_region(struct kernel *kernel, uint64_t start);
 /* Returns the image of an address, never NULL, and the offset in it. */
 struct image *kernel_find(struct kernel *kernel, uint64_t address, uint64_t *ret_offset);
 /* Notes a frame whose symbol is needed later. */
-void kernel_want(struct kernel *kernel, uint64_t address, enum prof_frame_kind kind);
+void kernel_request(struct kernel *kernel, uint64_t address, enum prof_frame_kind kind);
 /* kernel-symbols.c. Finds _stext, unless addresses are hidden. */
 void kernel_read_text(struct kernel *kernel, int kallsyms);
 /* Looks up the noted addresses in kallsyms, and writes their symbols that are not written yet. */

@@ -116,7 +116,8 @@ static struct image *unknown_image(struct samples *samples, struct process *proc
 	return process->unknown;
 }
 
-static void want_image(struct image *image, const struct mapping *mapping, int32_t pid, void *data)
+static void request_image(struct image *image, const struct mapping *mapping, int32_t pid,
+			  void *data)
 {
 	struct samples *samples = data;
 
@@ -144,7 +145,7 @@ static struct output_place user_place(struct samples *samples, const struct samp
 	else
 		image = process_anon_image(process, samples->images);
 	if (image->kind == PROF_IMAGE_FILE && !image->requested)
-		want_image(image, mapping, process->pid, samples);
+		request_image(image, mapping, process->pid, samples);
 	if (mapping->row_process != process->row.id)
 		add_mapping_row(samples, process, maps, mapping, image, sample->time_ns);
 	return (struct output_place){ &image->row, offset, kind };
@@ -217,14 +218,14 @@ static size_t add_kernel_places(struct samples *samples, const struct sample *sa
 }
 
 /* Requests the names of new kernel frames. */
-static void want_kernel(struct samples *samples, const struct sample *sample, size_t n_user)
+static void request_kernel(struct samples *samples, const struct sample *sample, size_t n_user)
 {
 	size_t i;
 
 	for (i = 0; i < sample->n_kernel; i++)
 		if (samples->added[n_user + i])
-			kernel_want(samples->kernel, sample->kernel[sample->n_kernel - 1 - i],
-				    samples->places[n_user + i].kind);
+			kernel_request(samples->kernel, sample->kernel[sample->n_kernel - 1 - i],
+				       samples->places[n_user + i].kind);
 }
 
 /* Stores the user part as the thread's last chain, whose first `n_common` frames are unchanged. */
@@ -259,7 +260,7 @@ static uint32_t add_stack(struct samples *samples, const struct sample *sample, 
 	n_user = add_user_places(samples, sample, maps, n_common);
 	n = add_kernel_places(samples, sample, n_user);
 	output_frames(samples->output, samples->places, n, samples->frames, samples->added);
-	want_kernel(samples, sample, n_user);
+	request_kernel(samples, sample, n_user);
 	output_stacks(samples->output, parent, samples->frames, n, samples->stacks);
 	remember(samples, last, sample, *maps, n_common);
 	return n ? samples->stacks[n - 1] : parent;
@@ -377,7 +378,7 @@ static void add_pending(struct samples *samples, const struct record_sample *rec
 		.input = {
 			.stack = record->stack,
 			.stack_bytes = record->stack_bytes,
-			.wanted_bytes = samples->stack_bytes,
+			.full_bytes = samples->stack_bytes,
 			.chain = chain->user,
 			.n_chain = chain->n_user,
 			.thread = sample->thread->row.id,
@@ -398,7 +399,7 @@ static void settle(struct samples *samples, struct sample *sample, struct unwind
 	const struct process *process = sample->thread->process;
 
 	if (!job->done) {
-		unwind_want_all(samples->unwind, &job->input, process->maps);
+		unwind_request_all(samples->unwind, &job->input, process->maps);
 		if (sample_queue_add_waiting(&samples->queue, sample, &job->input, job->missing,
 					     samples->output->now_ns))
 			return;
@@ -505,7 +506,7 @@ void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
 {
 	samples->unwind = g_new(struct unwind, 1);
 	unwind_init(samples->unwind, tables);
-	samples->unwind->want = want_image;
+	samples->unwind->request_image = request_image;
 	samples->unwind->data = samples;
 	samples->queue.unwind = samples->unwind;
 	samples->stack_bytes = stack_bytes;

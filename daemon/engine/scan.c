@@ -72,7 +72,7 @@ static void apply_stat(struct application *application, const struct snapshot_it
 
 	if (application->first_ns == 0)
 		application->first_ns = item->time_ns;
-	if (item->pid <= 0 || item->tid <= 0 || !tasks_wants(tasks, item->pid) ||
+	if (item->pid <= 0 || item->tid <= 0 || !tasks_is_target(tasks, item->pid) ||
 	    !snapshot_parse_stat(item->text, item->length, &stat))
 		return;
 	if (stat.state == 'Z' || stat.state == 'X')

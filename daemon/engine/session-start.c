@@ -113,7 +113,7 @@ static void begin_memory(struct session *session)
 	heap_excluded_begin(&session->excluded, &session->tasks,
 			    all ? config->targets : &config->memory_pid,
 			    all ? config->n_targets : 1);
-	session->excluded.want = session_first_hit;
+	session->excluded.request_image = session_first_hit;
 	session->excluded.data = session;
 	session->events.program = on_program;
 	memory_usage_init(&session->memory_usage, &session->tasks,
@@ -168,7 +168,7 @@ static void connect_parts(struct session *session)
 						      .tasks = &session->tasks,
 						      .losses = &session->losses,
 						      .images = &session->images,
-						      .want = session_first_hit,
+						      .request_image = session_first_hit,
 						      .doorbells = session->doorbells,
 						      .ticks = session->tick_clock,
 						      .epoll_fd = session->epoll_fd,

@@ -70,7 +70,7 @@ void session_query(struct process *process, void *data)
 		query(process, data);
 }
 
-static void want_rescan(void *data)
+static void request_rescan(void *data)
 {
 	((struct session *)data)->rescan = true;
 }
@@ -150,7 +150,7 @@ void session_init(struct session *session, int socket, const struct session_thre
 	};
 	memcpy(session->boot_id, boot_id, sizeof(session->boot_id));
 	session->events.query = query;
-	session->events.rescan = want_rescan;
+	session->events.rescan = request_rescan;
 	session->events.over_rate = on_over_rate;
 	session->events.data = session;
 	channel_init(&session->channel, socket);

@@ -474,7 +474,7 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 {
 	struct process *before = tasks_process(tasks, pid), *process;
 	struct thread *thread = tasks_thread(tasks, pid);
-	bool target = tasks->filtered && tasks_wants(tasks, pid);
+	bool target = tasks->filtered && tasks_is_target(tasks, pid);
 	uint32_t rank = thread ? thread->rank : 0;
 
 	if (!before && thread)

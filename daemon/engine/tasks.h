@@ -99,7 +99,7 @@ struct thread *tasks_thread(const struct tasks *tasks, int32_t tid);
  * latest leader, or NULL. */
 struct thread *tasks_leader_at(const struct tasks *tasks, int32_t pid, uint64_t time_ns);
 struct process *tasks_process(const struct tasks *tasks, int32_t pid);
-static inline bool tasks_wants(const struct tasks *tasks, int32_t pid)
+static inline bool tasks_is_target(const struct tasks *tasks, int32_t pid)
 {
 	return !tasks->filtered || g_hash_table_contains(tasks->targets, GINT_TO_POINTER(pid));
 }

@@ -53,7 +53,7 @@ struct file {
 	struct jit_frames *jit;    /* replaces `table` for generated code */
 	/* The drain thread's, like the next two: the worker is reading it again. */
 	bool is_read;
-	bool is_wanted; /* a frame is in code that `jit` does not have */
+	bool is_requested; /* a frame is in code that `jit` does not have */
 	uint64_t read_ns;
 	int error;
 	GPtrArray *images; /* waiting for it; referenced */
@@ -332,24 +332,24 @@ static void read_on(struct unwind_tables *tables)
 		struct file *file = g_ptr_array_index(tables->dumps, i);
 		uint64_t now_ns;
 
-		if (!file->is_wanted || file->is_read)
+		if (!file->is_requested || file->is_read)
 			continue;
 		now_ns = clock_ns();
 		if (now_ns - file->read_ns < REREAD_NS)
 			continue;
-		file->is_wanted = false;
+		file->is_requested = false;
 		file->is_read = true;
 		file->read_ns = now_ns;
 		hand_over(tables, file);
 	}
 }
 
-void unwind_tables_want_more(const struct unwind_tables *tables, const struct image *dump)
+void unwind_tables_request_more(const struct unwind_tables *tables, const struct image *dump)
 {
 	for (guint i = 0; i < tables->dumps->len; i++) {
 		struct file *file = g_ptr_array_index(tables->dumps, i);
 
-		file->is_wanted |= file->jit == dump->jit;
+		file->is_requested |= file->jit == dump->jit;
 	}
 }
 

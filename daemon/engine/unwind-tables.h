@@ -24,7 +24,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 /* Assigns finished tables to their images; false: no table was finished. */
 bool unwind_tables_take(struct unwind_tables *tables);
 /* Requests the next part of this dump, because a frame is in code that has not been read yet. */
-void unwind_tables_want_more(const struct unwind_tables *tables, const struct image *dump);
+void unwind_tables_request_more(const struct unwind_tables *tables, const struct image *dump);
 /* Changes whenever more of a dump has been read. */
 uint32_t unwind_tables_dump_version(const struct unwind_tables *tables);
 /* The number of tables that are not finished. */

@@ -108,7 +108,7 @@ static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping
 	if (image->kind == PROF_IMAGE_VDSO) {
 		file = unwind_tables_vdso(unwind->tables);
 	} else if (image->unwind_state == IMAGE_UNWIND_UNREQUESTED && !image->requested) {
-		unwind->want(image, mapping, lane->pid, unwind->data);
+		unwind->request_image(image, mapping, lane->pid, unwind->data);
 	}
 	ret_code->kind = WALK_CODE_FP;
 	if (file) {
@@ -147,7 +147,7 @@ static void resolve_generated(struct unwind_lane *lane, uint64_t pc, struct walk
 	} else if (dump) {
 		ret_code->table = jit_frames_find(dump->image->jit, pc, &ret_code->address);
 		if (!ret_code->table)
-			unwind_tables_want_more(lane->unwind->tables, dump->image);
+			unwind_tables_request_more(lane->unwind->tables, dump->image);
 	}
 	if (ret_code->kind != WALK_CODE_PENDING)
 		ret_code->kind = ret_code->table ? WALK_CODE_TABLE : WALK_CODE_JIT;
@@ -193,8 +193,8 @@ static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
 	return true;
 }
 
-void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
-		     const struct maps *maps)
+void unwind_request_all(struct unwind *unwind, const struct unwind_input *input,
+			const struct maps *maps)
 {
 	const struct mapping *mapping;
 	uint64_t word, low, high;
@@ -211,7 +211,7 @@ void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
 		if (mapping && mapping->image && mapping->image->kind == PROF_IMAGE_FILE &&
 		    mapping->image->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
 		    !mapping->image->requested)
-			unwind->want(mapping->image, mapping, input->pid, unwind->data);
+			unwind->request_image(mapping->image, mapping, input->pid, unwind->data);
 	}
 }
 
@@ -363,7 +363,7 @@ static void mend_deep(struct unwind_lane *lane, const struct unwind_input *input
 	bool is_cut = stack->stop == PROF_STOP_COPY_END;
 
 	/* The next stack may be deeper than a copy if this one is half as deep. */
-	if (is_cut || depth > input->wanted_bytes / 2)
+	if (is_cut || depth > input->full_bytes / 2)
 		*deep = input->thread;
 	if (*deep == input->thread && (is_cut || stack->stop == PROF_STOP_ROOT))
 		learn_stack(lane, input->thread, stack);

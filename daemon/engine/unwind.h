@@ -28,7 +28,7 @@ struct unwind_input {
 	uint64_t numbered[REGS_MAX_NUMBERED]; /* the same and others, by DWARF number */
 	const uint8_t *stack;
 	size_t stack_bytes,
-		wanted_bytes;  /* bytes of the copy; bytes that a deep stack's copy would have */
+		full_bytes;    /* bytes of the copy; bytes that a deep stack's copy would have */
 	const uint64_t *chain; /* the kernel's, by frame pointers: leaf first, without marks */
 	size_t n_chain;
 	uint32_t thread; /* id of the row */
@@ -53,7 +53,8 @@ struct unwind_lane;
 struct unwind {
 	const struct unwind_tables *tables;
 	/* A walk reached a file that has not been requested. */
-	void (*want)(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
+	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
+			      void *data);
 	void *data;
 	struct walk_cache cache;
 	struct unwind_lane *lanes;  /* WALK_TOGETHER of them */
@@ -66,8 +67,8 @@ void unwind_done(struct unwind *unwind);
 
 /* Requests the files of everything on the stack that may be a return address, so that a walk waits
  * for all of them at once. */
-void unwind_want_all(struct unwind *unwind, const struct unwind_input *input,
-		     const struct maps *maps);
+void unwind_request_all(struct unwind *unwind, const struct unwind_input *input,
+			const struct maps *maps);
 
 /* Copies the registers of a sample that has some. */
 void unwind_read_registers(const uint64_t *registers, struct unwind_input *input);

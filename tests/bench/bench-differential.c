@@ -250,7 +250,7 @@ static void walk(struct differential *d, const struct process *process,
 		.registers = { .pc = registers[16], .sp = registers[7], .fp = registers[6] },
 		.stack = event->sample.stack,
 		.stack_bytes = event->sample.stack_size,
-		.wanted_bytes = LIVE_STACK_BYTES,
+		.full_bytes = LIVE_STACK_BYTES,
 		.thread = ++d->walk, /* a new thread each time, so that nothing is stitched */
 		.pid = event->pid,
 		.in_kernel = event->in_kernel,
@@ -586,7 +586,7 @@ int main(int argc, char **argv)
 	images_init(&d.images);
 	d.tables = unwind_tables_new(NULL);
 	unwind_init(d.unwind, d.tables);
-	d.unwind->want = want;
+	d.unwind->request_image = want;
 	d.unwind->data = &d;
 	d.vdso = make_vdso_file();
 	run(&d, data);

@@ -33,7 +33,7 @@ static void world_init(struct world *world)
 	parts_init(&world->parts);
 	tasks_found(&world->parts.tasks, pid, pid, 500);
 	heap_excluded_begin(&world->excluded, &world->parts.tasks, &pid, 1);
-	world->excluded.want = on_want;
+	world->excluded.request_image = on_want;
 	world->excluded.data = world;
 }
 

@@ -250,9 +250,9 @@ static void test_symbols(void)
 	parts_init(&parts);
 	kernel_read_text(&parts.kernel, fd);
 	CHECK(parts.kernel.text_start == STEXT);
-	kernel_want(&parts.kernel, STEXT + 0x110, PROF_FRAME_EXACT);
-	kernel_want(&parts.kernel, STEXT + 0x120, PROF_FRAME_EXACT);
-	kernel_want(&parts.kernel, STEXT + 0x100, PROF_FRAME_RETURN);
+	kernel_request(&parts.kernel, STEXT + 0x110, PROF_FRAME_EXACT);
+	kernel_request(&parts.kernel, STEXT + 0x120, PROF_FRAME_EXACT);
+	kernel_request(&parts.kernel, STEXT + 0x100, PROF_FRAME_RETURN);
 	kernel_write_symbols(&parts.kernel, fd, &parts.output);
 	parts_finish(&parts);
 	CHECK_INT(rows_of(&parts, PROF_TABLE_SYMBOL), 2);

@@ -424,7 +424,7 @@ static bool self_init(struct self *self)
 		return false;
 	self->unwind = g_new(struct unwind, 1);
 	unwind_init(self->unwind, self->tables);
-	self->unwind->want = want;
+	self->unwind->request_image = want;
 	self->unwind->data = self;
 	self->maps = maps_new();
 	read_maps(self);
@@ -513,7 +513,7 @@ static bool run(struct self *self, const struct snapshot_of_self *snapshot, size
 		.registers = snapshot->registers,
 		.stack = snapshot->stack,
 		.stack_bytes = bytes,
-		.wanted_bytes = 4096,
+		.full_bytes = 4096,
 		.thread = thread,
 		.pid = 1,
 	};
@@ -715,7 +715,7 @@ static bool waiting_init(struct waiting *waiting)
 		.registers = waiting->snapshot.registers,
 		.stack = waiting->snapshot.stack,
 		.stack_bytes = waiting->snapshot.bytes,
-		.wanted_bytes = 65528,
+		.full_bytes = 65528,
 		.thread = 1,
 		.pid = 10,
 	};
