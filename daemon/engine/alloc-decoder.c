@@ -19,7 +19,7 @@ void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
 	*decoder = (struct alloc_decoder){
 		.rows = rows,
 		.stacks = stacks,
-		.number = heap_rows_take_thread(rows, thread),
+		.number = heap_rows_add_thread(rows, thread),
 	};
 }
 

@@ -45,7 +45,7 @@ static uint64_t bytes_of(uint32_t n_nodes)
 
 void call_nodes_done(struct call_nodes *nodes)
 {
-	heap_budget_give(nodes->budget, bytes_of(nodes->room));
+	heap_budget_release(nodes->budget, bytes_of(nodes->room));
 	free(nodes->nodes);
 	free(nodes->slots);
 	g_ptr_array_free(nodes->images, TRUE);
@@ -123,18 +123,18 @@ static bool grow(struct call_nodes *nodes)
 	struct call_node *grown;
 	struct call_slot *slots;
 
-	if (room > UINT32_MAX / 4 || !heap_budget_take(nodes->budget, bytes_of(room)))
+	if (room > UINT32_MAX / 4 || !heap_budget_reserve(nodes->budget, bytes_of(room)))
 		return false;
 	slots = calloc(2 * (size_t)room, sizeof(*slots));
 	grown = slots ? realloc(nodes->nodes, room * sizeof(*grown)) : NULL;
 	if (!grown) {
 		free(slots);
-		heap_budget_give(nodes->budget, bytes_of(room));
+		heap_budget_release(nodes->budget, bytes_of(room));
 		return false;
 	}
 	move_slots(nodes->slots, 2 * nodes->room, slots, 2 * room - 1);
 	free(nodes->slots);
-	heap_budget_give(nodes->budget, bytes_of(nodes->room));
+	heap_budget_release(nodes->budget, bytes_of(nodes->room));
 	nodes->nodes = grown;
 	nodes->slots = slots;
 	nodes->room = room;
@@ -213,7 +213,7 @@ uint32_t call_nodes_write(struct call_nodes *nodes, struct output *output, uint3
 
 void call_ids_done(struct call_ids *ids, struct heap_budget *budget)
 {
-	heap_budget_give(budget, (uint64_t)ids->n * sizeof(*ids->nodes));
+	heap_budget_release(budget, (uint64_t)ids->n * sizeof(*ids->nodes));
 	free(ids->nodes);
 	*ids = (struct call_ids){ 0 };
 }
@@ -228,11 +228,11 @@ bool call_ids_set(struct call_ids *ids, struct heap_budget *budget, uint32_t id,
 	}
 	while (n <= id)
 		n *= 2;
-	if (!heap_budget_take(budget, (uint64_t)(n - ids->n) * sizeof(*grown)))
+	if (!heap_budget_reserve(budget, (uint64_t)(n - ids->n) * sizeof(*grown)))
 		return false;
 	grown = realloc(ids->nodes, n * sizeof(*grown));
 	if (!grown) {
-		heap_budget_give(budget, (uint64_t)(n - ids->n) * sizeof(*grown));
+		heap_budget_release(budget, (uint64_t)(n - ids->n) * sizeof(*grown));
 		return false;
 	}
 	memset(grown + ids->n, 0, (n - ids->n) * sizeof(*grown));

@@ -35,7 +35,7 @@ void channel_done(struct channel *channel)
 	*channel = (struct channel){ .fd = -1 };
 }
 
-static void take_fds(struct msghdr *header, struct channel_message *message)
+static void receive_fds(struct msghdr *header, struct channel_message *message)
 {
 	struct cmsghdr *control;
 	size_t n;
@@ -82,7 +82,7 @@ enum channel_result channel_receive(struct channel *channel, struct channel_mess
 		return CHANNEL_EMPTY;
 	if (length <= 0)
 		return CHANNEL_CLOSED;
-	take_fds(&header, &message);
+	receive_fds(&header, &message);
 	if ((size_t)length >= sizeof(head))
 		memcpy(&head, channel->buffer, sizeof(head));
 	if ((size_t)length < sizeof(head) || header.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ||

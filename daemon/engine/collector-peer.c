@@ -57,7 +57,7 @@ struct peer *peer_new(struct collector_rows *rows, const struct message_peer *me
 }
 
 /* A thread that moved to a larger ring has two rings; its strings are in the first. */
-static void take_producer(struct peer_ring *ring, uint32_t tid)
+static void set_producer(struct peer_ring *ring, uint32_t tid)
 {
 	struct peer *peer = ring->peer;
 	struct peer_claim *claim = g_hash_table_lookup(peer->claims, GUINT_TO_POINTER(tid));
@@ -190,7 +190,7 @@ int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
 		init_reader(arena, i, ticks);
 		arena->lost_ns = arena->rings[i].reader.grant_ns;
 	}
-	peer_take_arena(peer, arena);
+	peer_attach_arena(peer, arena);
 	return 0;
 }
 
@@ -222,7 +222,7 @@ void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks)
 	}
 }
 
-void peer_take_arena(struct peer *peer, struct peer_arena *arena)
+void peer_attach_arena(struct peer *peer, struct peer_arena *arena)
 {
 	if (peer->n_arenas == peer->arena_room) {
 		peer->arena_room = MAX_OF(peer->arena_room * 2, (uint32_t)PEER_MAX_ARENAS);
@@ -233,7 +233,7 @@ void peer_take_arena(struct peer *peer, struct peer_arena *arena)
 		arena->rings[i].peer = peer;
 }
 
-struct peer_arena *peer_steal_arena(struct peer *peer, uint32_t i)
+struct peer_arena *peer_detach_arena(struct peer *peer, uint32_t i)
 {
 	struct peer_arena *arena = peer->arenas[i];
 
@@ -247,7 +247,7 @@ void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t
 {
 	uint64_t lost = arena->sysprof ? 0 : ring_arena_lost(&arena->memory);
 	uint64_t most = LOST_PER_NS * (now_ns - arena->lost_ns) + LOST_BURST;
-	uint64_t more = lost - arena->told_lost;
+	uint64_t more = lost - arena->reported_lost;
 
 	if (more == 0)
 		return;
@@ -257,7 +257,7 @@ void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t
 	else
 		collector_process_lose(&peer->process, PROF_LOSS_RING_CORRUPT, 1, arena->lost_ns,
 				       now_ns);
-	arena->told_lost = lost;
+	arena->reported_lost = lost;
 	arena->lost_ns = now_ns;
 }
 
@@ -268,7 +268,7 @@ static size_t padded(size_t n)
 	return (n + 7) / 8 * 8;
 }
 
-static struct peer_chunk *take_large(struct collector_rows *rows)
+static struct peer_chunk *pop_large(struct collector_rows *rows)
 {
 	struct peer_chunk *chunk = rows->spare;
 
@@ -288,7 +288,7 @@ static struct peer_chunk *new_chunk(struct collector_rows *rows, size_t n, uint6
 {
 	size_t most = LARGE_BYTES - sizeof(struct peer_chunk), room;
 	bool is_large = n_queued > LONG_QUEUE_BYTES && n <= most;
-	struct peer_chunk *chunk = is_large ? take_large(rows) : NULL;
+	struct peer_chunk *chunk = is_large ? pop_large(rows) : NULL;
 
 	if (chunk) {
 		*chunk = (struct peer_chunk){ .room = most, .is_large = true };
@@ -318,7 +318,7 @@ static void free_chunk(struct collector_rows *rows, struct peer_chunk *chunk)
 void peer_free_spare(struct collector_rows *rows)
 {
 	while (rows->spare)
-		unmap_large(take_large(rows));
+		unmap_large(pop_large(rows));
 }
 
 /* Returns room for n bytes in one chunk. Queued records do not move. */
@@ -330,9 +330,9 @@ static uint8_t *make_room(struct peer_ring *ring, size_t n)
 	if (last && last->room - last->n >= n)
 		return last->bytes + last->n;
 	/* The queue is empty: the chunk that it kept is too small. */
-	if (queue->n_taken == queue->n_put)
+	if (queue->n_skipped == queue->n_put)
 		g_free(steal_ptr(&last));
-	chunk = new_chunk(ring->peer->process.rows, n, queue->n_put - queue->n_taken);
+	chunk = new_chunk(ring->peer->process.rows, n, queue->n_put - queue->n_skipped);
 	*(last ? &last->next : &queue->chunks) = chunk;
 	queue->last = chunk;
 	return chunk->bytes;
@@ -369,7 +369,7 @@ static void append(struct peer_ring *ring, size_t n)
 static size_t put(struct peer_ring *ring, size_t n)
 {
 	append(ring, n);
-	return n - peer_ring_settle(ring);
+	return n - peer_ring_advance(ring);
 }
 
 size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_ns,
@@ -411,7 +411,7 @@ static void leave_chunk(struct peer_ring *ring)
 	}
 }
 
-size_t peer_ring_settle(struct peer_ring *ring)
+size_t peer_ring_advance(struct peer_ring *ring)
 {
 	struct peer_queue *queue = &ring->queue;
 	const struct peer_item *item;
@@ -419,7 +419,7 @@ size_t peer_ring_settle(struct peer_ring *ring)
 
 	for (;;) {
 		while (queue->first < queue->n_spans &&
-		       queue->n_taken == queue->spans[queue->first].end)
+		       queue->n_skipped == queue->spans[queue->first].end)
 			collector_producer_unref(queue->spans[queue->first++].producer);
 		while (queue->chunks && queue->at == queue->chunks->n &&
 		       (queue->at > 0 || queue->chunks->next))
@@ -428,7 +428,7 @@ size_t peer_ring_settle(struct peer_ring *ring)
 		if (!item || item->type != RING_PAD)
 			break;
 		queue->at += item->bytes;
-		queue->n_taken += item->bytes;
+		queue->n_skipped += item->bytes;
 		bytes += item->bytes;
 	}
 	ring->peer->queued_bytes -= bytes;
@@ -462,25 +462,25 @@ static const enum prof_loss_cause causes[RING_N_LOST] = {
 	[RING_LOST_NESTED] = PROF_LOSS_RING_REENTRANT,
 };
 
-static void count(struct peer_ring *ring, uint64_t total, uint64_t *told,
+static void count(struct peer_ring *ring, uint64_t total, uint64_t *reported,
 		  enum prof_loss_cause cause, uint64_t from_ns)
 {
-	if (total > *told)
-		collector_process_lose(&ring->peer->process, cause, total - *told, from_ns,
+	if (total > *reported)
+		collector_process_lose(&ring->peer->process, cause, total - *reported, from_ns,
 				       ring->reader.drain_ns);
-	*told = total;
+	*reported = total;
 }
 
 /* Reports what the reader has counted since the last call. */
 static void count_losses(struct peer_ring *ring, uint64_t from_ns)
 {
 	const struct ring_totals *totals = &ring->reader.totals;
-	struct ring_totals *told = &ring->told;
+	struct ring_totals *reported = &ring->reported;
 
 	for (size_t i = 0; i < RING_N_LOST; i++)
-		count(ring, totals->lost[i], &told->lost[i], causes[i], from_ns);
-	count(ring, totals->abandoned, &told->abandoned, PROF_LOSS_RING_REENTRANT, from_ns);
-	count(ring, totals->unpublished, &told->unpublished, PROF_LOSS_RING_REENTRANT, from_ns);
+		count(ring, totals->lost[i], &reported->lost[i], causes[i], from_ns);
+	count(ring, totals->abandoned, &reported->abandoned, PROF_LOSS_RING_REENTRANT, from_ns);
+	count(ring, totals->unpublished, &reported->unpublished, PROF_LOSS_RING_REENTRANT, from_ns);
 }
 
 void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns)
@@ -492,7 +492,7 @@ void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns
 	loss->to_ns = time_ns;
 }
 
-void peer_loss_notify(const struct peer_loss *loss, struct peer *peer)
+void peer_loss_report(const struct peer_loss *loss, struct peer *peer)
 {
 	collector_process_lose(&peer->process, PROF_LOSS_WRITER_BACKLOG, loss->count, loss->from_ns,
 			       loss->to_ns);
@@ -521,7 +521,7 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 		       uint64_t most)
 {
 	struct ring_batch batch;
-	uint64_t from_ns = ring->reader.drain_ns, n_taken = 0;
+	uint64_t from_ns = ring->reader.drain_ns, n_drained = 0;
 	struct peer_loss late = { 0 };
 	size_t bytes = 0;
 
@@ -530,16 +530,16 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 			ring_reader_drain(&ring->reader, how, buffer, n_bytes, &batch);
 		else
 			drain_into_queue(ring, how, buffer, n_bytes, &batch);
-		n_taken += (uint64_t)(batch.end - batch.next);
+		n_drained += (uint64_t)(batch.end - batch.next);
 		if (batch.end > batch.next && !ring->producer)
-			take_producer(ring, batch.tid);
+			set_producer(ring, batch.tid);
 		if (ring->peer->is_late)
 			lose_batch(&batch, &late);
 		else if (batch.end > batch.next)
 			bytes += put(ring, (size_t)(batch.end - batch.next));
-	} while (batch.is_more && n_taken < most);
+	} while (batch.is_more && n_drained < most);
 	ring->has_more = batch.is_more;
-	peer_loss_notify(&late, ring->peer);
+	peer_loss_report(&late, ring->peer);
 	ring->bound_ns = batch.bound_ns;
 	if (ring->reader.fault == RING_FAULT_NONE)
 		count_losses(ring, from_ns);

@@ -29,10 +29,10 @@ struct peer_chunk {
 /* Records of a ring that are not rows yet. */
 struct peer_queue {
 	struct peer_chunk *chunks, *last;
-	size_t at;               /* offset of the oldest record in the first chunk */
-	size_t slots, blocks;    /* in it: how far prefetch() has looked (collectors-merge.c) */
-	uint64_t n_put, n_taken; /* total bytes */
-	struct peer_span *spans; /* of the queued records; the oldest is at `first` */
+	size_t at;                 /* offset of the oldest record in the first chunk */
+	size_t slots, blocks;      /* in it: how far prefetch() has looked (collectors-merge.c) */
+	uint64_t n_put, n_skipped; /* total bytes */
+	struct peer_span *spans;   /* of the queued records; the oldest is at `first` */
 	uint32_t first, n_spans, span_room;
 };
 
@@ -58,8 +58,8 @@ struct peer_ring {
 	struct collector_producer *producer; /* NULL: no claim is known */
 	struct peer_queue queue;
 	uint64_t bound_ns;
-	struct ring_totals told; /* already in loss rows */
-	bool told_fault;
+	struct ring_totals reported; /* already in loss rows */
+	bool reported_fault;
 	bool has_more; /* than the last drain took */
 };
 
@@ -84,9 +84,9 @@ struct peer_arena {
 	struct doorbell doorbell;
 	bool armed;
 	bool is_lossless;
-	bool is_filling;    /* a ring was more than a third full since the last check */
-	uint64_t told_lost; /* of threads without a ring, already in loss rows */
-	uint64_t lost_ns;   /* the last check of that */
+	bool is_filling;        /* a ring was more than a third full since the last check */
+	uint64_t reported_lost; /* of threads without a ring, already in loss rows */
+	uint64_t lost_ns;       /* the last check of that */
 	unsigned int false_doorbells;
 	/* its doorbell is ignored until then, because it rang too often for nothing */
 	uint64_t deaf_until_ns;
@@ -118,7 +118,7 @@ struct peer {
 	unsigned int n_queries;
 	bool is_late;    /* its records are only counted as lost, because there is no time left */
 	bool is_sysprof; /* it uses that protocol: each request is for one ring */
-	bool is_refused; /* it was refused for lack of room and told so; it is only counted */
+	bool is_refused; /* it was refused for lack of room and notified; it is only counted */
 	bool is_blocked; /* it does not read the answers; retried in the next round */
 	uint32_t n_unanswered;             /* sysprof's requests without an answer */
 	uint64_t requested_ns;             /* last request of another thread */
@@ -144,9 +144,9 @@ enum peer_message peer_receive(struct peer *peer, struct control_request *ret_re
 bool peer_has_hung_up(const struct peer *peer);
 
 /* Takes ownership of the arena and its rings. */
-void peer_take_arena(struct peer *peer, struct peer_arena *arena);
+void peer_attach_arena(struct peer *peer, struct peer_arena *arena);
 /* Takes the i-th arena away from the peer. */
-struct peer_arena *peer_steal_arena(struct peer *peer, uint32_t i);
+struct peer_arena *peer_detach_arena(struct peer *peer, uint32_t i);
 /* Also drops what is queued of its rings. */
 void peer_arena_free(struct peer_arena *arena);
 /* Appends a record to the ring's queue. Returns the bytes that it took. */
@@ -158,7 +158,7 @@ struct peer_loss {
 	uint64_t count, from_ns, to_ns;
 };
 void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns);
-void peer_loss_notify(const struct peer_loss *loss, struct peer *peer);
+void peer_loss_report(const struct peer_loss *loss, struct peer *peer);
 
 /* Returns 0 or -errno. If `ticks` is not NULL, ring times may be ticks. `ticks` is borrowed. */
 MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
@@ -191,7 +191,7 @@ static inline struct collector_producer *peer_ring_producer(const struct peer_ri
 }
 /* Moves to the next record if another producer's records, another chunk, a pad, or nothing is next.
  * Returns the bytes of the pads that it skipped. */
-size_t peer_ring_settle(struct peer_ring *ring);
+size_t peer_ring_advance(struct peer_ring *ring);
 /* Skips the oldest record. Returns the bytes that it took. */
 static inline size_t peer_ring_skip(struct peer_ring *ring)
 {
@@ -199,11 +199,11 @@ static inline size_t peer_ring_skip(struct peer_ring *ring)
 	size_t bytes = peer_ring_peek(ring)->bytes;
 
 	queue->at += bytes;
-	queue->n_taken += bytes;
+	queue->n_skipped += bytes;
 	ring->peer->queued_bytes -= bytes;
-	if (queue->n_taken == queue->spans[queue->first].end || queue->at == queue->chunks->n ||
+	if (queue->n_skipped == queue->spans[queue->first].end || queue->at == queue->chunks->n ||
 	    peer_ring_peek(ring)->type == RING_PAD)
-		bytes += peer_ring_settle(ring);
+		bytes += peer_ring_advance(ring);
 	return bytes;
 }
 /* Stops reading the ring, and drops what is queued. Returns the bytes that it took. */

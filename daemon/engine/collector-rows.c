@@ -9,7 +9,7 @@
  * counter, whichever thread defines them.
  * The process says its thread numbers itself, so each must be a thread of that process. In another
  * PID namespace the side band maps only the number of the process: every other thread gets a row of
- * its own, with its inner number, until /proc has told which thread that is.
+ * its own, with its inner number, until /proc shows which thread that is.
  * Invariants: (1) an id in a ring refers only to its producer's strings and counters
  *                 [test-engine-collectors-rows: ids]
  *             (2) a thread of another process puts the ring into quarantine
@@ -121,7 +121,7 @@ static uint64_t text_room(const struct collector_process *process)
 	return MIN_OF(COLLECTOR_PROCESS_TEXT - own, COLLECTOR_ALL_TEXT - all);
 }
 
-bool collector_process_take(struct collector_process *process, uint64_t bytes)
+bool collector_process_reserve(struct collector_process *process, uint64_t bytes)
 {
 	if (text_room(process) < bytes)
 		return false;
@@ -305,7 +305,7 @@ static struct text *new_text(struct collector_producer *producer, uint32_t id, u
 	struct text *text;
 
 	if (g_hash_table_size(producer->texts) >= COLLECTOR_MAX_IDS ||
-	    !collector_process_take(producer->process, COLLECTOR_HEAP_BYTES)) {
+	    !collector_process_reserve(producer->process, COLLECTOR_HEAP_BYTES)) {
 		lose(producer, PROF_LOSS_RING_REFUSED, time_ns);
 		return NULL;
 	}
@@ -517,9 +517,9 @@ static void write_log(struct collector_producer *producer, const struct ring_log
 		});
 }
 
-static enum ring_fault take_log(struct collector_producer *producer,
-				const struct ring_record *record, const struct ring_log *log,
-				uint32_t stack)
+static enum ring_fault add_log_part(struct collector_producer *producer,
+				    const struct ring_record *record, const struct ring_log *log,
+				    uint32_t stack)
 {
 	bool more = record->flags & RING_FLAG_MORE;
 	struct open_log *open;
@@ -544,7 +544,7 @@ static enum ring_fault take_log(struct collector_producer *producer,
 static enum ring_fault add_log(struct collector_producer *producer,
 			       const struct ring_record *record)
 {
-	return take_log(producer, record, record->payload, 0);
+	return add_log_part(producer, record, record->payload, 0);
 }
 
 static enum ring_fault add_log_at(struct collector_producer *producer,
@@ -552,7 +552,7 @@ static enum ring_fault add_log_at(struct collector_producer *producer,
 {
 	const struct ring_at *at = record->payload;
 
-	return take_log(producer, record, (const void *)(at + 1), at->stack);
+	return add_log_part(producer, record, (const void *)(at + 1), at->stack);
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -640,10 +640,10 @@ static struct collector_counter *find_counter(struct collector_producer *produce
 	counter->kind = defined->kind & RING_COUNTER_SUM ? PROF_COUNTER_SUM : PROF_COUNTER_GAUGE;
 	known = g_hash_table_lookup(process->counters, counter);
 	if (known || g_hash_table_size(process->counters) >= COLLECTOR_MAX_COUNTERS ||
-	    !collector_process_take(process, COLLECTOR_HEAP_BYTES +
-						     g_bytes_get_size(counter->group) +
-						     g_bytes_get_size(counter->name) +
-						     g_bytes_get_size(counter->unit))) {
+	    !collector_process_reserve(process, COLLECTOR_HEAP_BYTES +
+							g_bytes_get_size(counter->group) +
+							g_bytes_get_size(counter->name) +
+							g_bytes_get_size(counter->unit))) {
 		row_unref(&counter->row);
 		return known;
 	}
@@ -666,7 +666,7 @@ static enum ring_fault add_counter(struct collector_producer *producer,
 	if (g_hash_table_size(producer->counters) < COLLECTOR_MAX_COUNTERS)
 		counter = find_counter(producer, defined, record->time_ns);
 	if (!counter ||
-	    (is_new && !collector_process_take(producer->process, COLLECTOR_HEAP_BYTES))) {
+	    (is_new && !collector_process_reserve(producer->process, COLLECTOR_HEAP_BYTES))) {
 		lose(producer, PROF_LOSS_RING_REFUSED, record->time_ns);
 		return RING_FAULT_NONE;
 	}

@@ -81,7 +81,7 @@ void collector_process_lose(struct collector_process *process, enum prof_loss_ca
 /* Adds to, or subtracts from, the bytes that are kept of the process. */
 void collector_process_charge(struct collector_process *process, int64_t bytes);
 /* Charges more bytes; returns false if there is no room. */
-bool collector_process_take(struct collector_process *process, uint64_t bytes);
+bool collector_process_reserve(struct collector_process *process, uint64_t bytes);
 
 /* A thread, from its first claim of a ring until all of its records are rows. */
 struct collector_producer;

@@ -19,12 +19,12 @@
 
 #include "arch/base.h"
 
-struct told_image {
+struct announced_image {
 	struct image *image; /* NULL: not a file; its frames are addresses */
 	uint64_t start, file_offset;
 };
 
-struct told_stack {
+struct announced_stack {
 	uint32_t n;
 	uint32_t epoch, id; /* in the capture */
 	struct output_place places[];
@@ -32,7 +32,7 @@ struct told_stack {
 
 static void free_stack(gpointer data)
 {
-	struct told_stack *stack = data;
+	struct announced_stack *stack = data;
 
 	for (uint32_t i = 0; i < stack->n; i++)
 		row_unref(stack->places[i].image);
@@ -59,7 +59,7 @@ void collector_stacks_done(struct collector_stacks *stacks)
 	g_hash_table_iter_init(&iter, stacks->stacks);
 	while (g_hash_table_iter_next(&iter, NULL, &value))
 		collector_process_charge(stacks->process,
-					 -bytes_of(((struct told_stack *)value)->n));
+					 -bytes_of(((struct announced_stack *)value)->n));
 	collector_process_charge(stacks->process, -(int64_t)COLLECTOR_HEAP_BYTES *
 							  g_hash_table_size(stacks->images));
 	g_hash_table_destroy(stacks->stacks);
@@ -100,12 +100,12 @@ static void request_image(const struct collector_process *process, const struct 
 
 /* Returns the side band's image of a mapping that the process announced. */
 static struct image *find_mapped(const struct collector_process *process,
-				 const struct ring_image *told, const struct image_key *key)
+				 const struct ring_image *announced, const struct image_key *key)
 {
-	const struct mapping *mapping = maps_find(process->process->maps, told->start);
+	const struct mapping *mapping = maps_find(process->process->maps, announced->start);
 
 	if (!mapping || !mapping->image ||
-	    mapping->file_offset - mapping->start != told->file_offset - told->start ||
+	    mapping->file_offset - mapping->start != announced->file_offset - announced->start ||
 	    !is_same_file(mapping->image, key))
 		return NULL;
 	request_image(process, mapping);
@@ -124,7 +124,7 @@ static struct image *make_image(struct collector_process *process, const struct 
 	return image;
 }
 
-static bool take_room(struct collector_stacks *stacks, uint32_t id)
+static bool reserve_id(struct collector_stacks *stacks, uint32_t id)
 {
 	bool known = g_hash_table_contains(stacks->images, GUINT_TO_POINTER(id));
 	const struct collector_process *process = stacks->process;
@@ -133,17 +133,17 @@ static bool take_room(struct collector_stacks *stacks, uint32_t id)
 	       process->n_images < COLLECTOR_MAX_IMAGES &&
 	       process->rows->n_images < COLLECTOR_ALL_IMAGES &&
 	       process->code->n < COLLECTOR_MAX_IMAGES &&
-	       (known || collector_process_take(stacks->process, COLLECTOR_HEAP_BYTES));
+	       (known || collector_process_reserve(stacks->process, COLLECTOR_HEAP_BYTES));
 }
 
 /* Keeps the mapping, so that addresses without an image can be resolved. */
-static void remember(struct collector_process *process, const struct ring_image *told,
+static void remember(struct collector_process *process, const struct ring_image *announced,
 		     struct image *image)
 {
 	const struct mapping mapping = {
-		.start = told->start,
-		.end = told->end,
-		.file_offset = told->file_offset,
+		.start = announced->start,
+		.end = announced->end,
+		.file_offset = announced->file_offset,
 		.image = image,
 	};
 
@@ -151,37 +151,37 @@ static void remember(struct collector_process *process, const struct ring_image 
 }
 
 enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
-					   const struct ring_image *told, const char *path,
+					   const struct ring_image *announced, const char *path,
 					   size_t n_path, uint64_t time_ns)
 {
 	struct collector_process *process = stacks->process;
 	const struct image_key key = {
 		.path = path,
 		.path_bytes = strnlen(path ? path : "", MIN_OF(n_path, (size_t)OUTPUT_MAX_PATH)),
-		.build_id = (const uint8_t *)(told + 1),
-		.build_id_bytes = told->n_build_id_bytes,
-		.dev = told->dev,
-		.inode = told->inode,
-		.start = told->start,
+		.build_id = (const uint8_t *)(announced + 1),
+		.build_id_bytes = announced->n_build_id_bytes,
+		.dev = announced->dev,
+		.inode = announced->inode,
+		.start = announced->start,
 	};
-	struct told_image *kept;
+	struct announced_image *kept;
 
-	if (told->start >= told->end)
+	if (announced->start >= announced->end)
 		return RING_FAULT_PAYLOAD;
-	if (told->id == 0)
+	if (announced->id == 0)
 		return RING_FAULT_NONE;
-	if (!take_room(stacks, told->id)) {
+	if (!reserve_id(stacks, announced->id)) {
 		refuse(stacks, time_ns);
 		return RING_FAULT_NONE;
 	}
-	kept = g_new0(struct told_image, 1);
-	kept->start = told->start;
-	kept->file_offset = told->file_offset;
-	kept->image = find_mapped(process, told, &key);
+	kept = g_new0(struct announced_image, 1);
+	kept->start = announced->start;
+	kept->file_offset = announced->file_offset;
+	kept->image = find_mapped(process, announced, &key);
 	if (!kept->image)
 		kept->image = make_image(process, &key);
-	g_hash_table_replace(stacks->images, GUINT_TO_POINTER(told->id), kept);
-	remember(process, told, kept->image);
+	g_hash_table_replace(stacks->images, GUINT_TO_POINTER(announced->id), kept);
+	remember(process, announced, kept->image);
 	return RING_FAULT_NONE;
 }
 
@@ -235,18 +235,19 @@ static struct output_place place_of_address(struct collector_process *process, u
 static struct output_place place_of(struct collector_stacks *stacks, const struct ring_frame *frame)
 {
 	struct collector_process *process = stacks->process;
-	const struct told_image *told;
+	const struct announced_image *announced;
 
 	if (frame->image == 0)
 		return place_of_address(process, frame->offset, frame->kind);
-	told = g_hash_table_lookup(stacks->images, GUINT_TO_POINTER(frame->image));
-	if (!told)
+	announced = g_hash_table_lookup(stacks->images, GUINT_TO_POINTER(frame->image));
+	if (!announced)
 		return (struct output_place){ .image = &collector_lost_image(process->rows)->row,
 					      .offset = frame->offset };
-	if (!told->image)
-		return place_of_address(process, frame->offset - told->file_offset + told->start,
+	if (!announced->image)
+		return place_of_address(process,
+					frame->offset - announced->file_offset + announced->start,
 					frame->kind | RING_FRAME_NO_FILE);
-	return (struct output_place){ .image = &told->image->row, .offset = frame->offset };
+	return (struct output_place){ .image = &announced->image->row, .offset = frame->offset };
 }
 
 struct output_place collector_stacks_place(struct collector_stacks *stacks,
@@ -258,36 +259,36 @@ struct output_place collector_stacks_place(struct collector_stacks *stacks,
 	return place;
 }
 
-enum ring_fault collector_stacks_add(struct collector_stacks *stacks, const struct ring_stack *told,
-				     uint64_t time_ns)
+enum ring_fault collector_stacks_add(struct collector_stacks *stacks,
+				     const struct ring_stack *announced, uint64_t time_ns)
 {
-	const struct ring_frame *frames = (const void *)(told + 1);
-	const struct told_stack *before;
-	struct told_stack *kept;
+	const struct ring_frame *frames = (const void *)(announced + 1);
+	const struct announced_stack *before;
+	struct announced_stack *kept;
 
-	for (uint32_t i = 0; i < told->n_frames; i++)
+	for (uint32_t i = 0; i < announced->n_frames; i++)
 		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE))
 			return RING_FAULT_PAYLOAD;
-	if (told->id == 0)
+	if (announced->id == 0)
 		return RING_FAULT_NONE;
-	before = g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(told->id));
+	before = g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(announced->id));
 	if (before)
 		collector_process_charge(stacks->process, -bytes_of(before->n));
-	g_hash_table_remove(stacks->stacks, GUINT_TO_POINTER(told->id));
+	g_hash_table_remove(stacks->stacks, GUINT_TO_POINTER(announced->id));
 	if (g_hash_table_size(stacks->stacks) >= COLLECTOR_MAX_IDS ||
-	    !collector_process_take(stacks->process, (uint64_t)bytes_of(told->n_frames))) {
+	    !collector_process_reserve(stacks->process, (uint64_t)bytes_of(announced->n_frames))) {
 		refuse(stacks, time_ns);
 		return RING_FAULT_NONE;
 	}
-	kept = g_malloc0(sizeof(*kept) + told->n_frames * sizeof(*kept->places));
-	kept->n = told->n_frames;
+	kept = g_malloc0(sizeof(*kept) + announced->n_frames * sizeof(*kept->places));
+	kept->n = announced->n_frames;
 	for (uint32_t i = 0; i < kept->n; i++) {
 		struct output_place *place = &kept->places[kept->n - 1 - i];
 
 		*place = collector_stacks_place(stacks, &frames[i]);
 		row_ref(place->image);
 	}
-	g_hash_table_insert(stacks->stacks, GUINT_TO_POINTER(told->id), kept);
+	g_hash_table_insert(stacks->stacks, GUINT_TO_POINTER(announced->id), kept);
 	return RING_FAULT_NONE;
 }
 
@@ -295,7 +296,7 @@ uint32_t collector_stacks_id(struct collector_stacks *stacks, uint32_t id, uint6
 {
 	struct collector_rows *rows = stacks->process->rows;
 	struct output *output = rows->output;
-	struct told_stack *stack;
+	struct announced_stack *stack;
 
 	if (id == 0)
 		return 0;
@@ -317,7 +318,8 @@ uint32_t collector_stacks_id(struct collector_stacks *stacks, uint32_t id, uint6
 uint32_t collector_stacks_node(struct collector_stacks *stacks, uint32_t id,
 			       struct call_nodes *nodes)
 {
-	const struct told_stack *stack = g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(id));
+	const struct announced_stack *stack =
+		g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(id));
 	uint32_t node = 0;
 
 	for (uint32_t i = 0; stack && i < stack->n; i++) {

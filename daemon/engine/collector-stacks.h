@@ -6,8 +6,8 @@
 /* Images and stacks that a producer has announced. */
 struct collector_stacks {
 	struct collector_process *process;
-	GHashTable *images; /* struct told_image by id */
-	GHashTable *stacks; /* struct told_stack by id */
+	GHashTable *images; /* struct announced_image by id */
+	GHashTable *stacks; /* struct announced_stack by id */
 };
 
 void collector_stacks_init(struct collector_stacks *stacks, struct collector_process *process);

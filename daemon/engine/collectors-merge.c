@@ -35,13 +35,13 @@
 /* ---- Draining -------------------------------------------------------------------------------- */
 
 /* Reports a ring's fault in the capture and to the client. */
-static void tell_fault(struct collectors *collectors, struct peer_ring *ring)
+static void report_fault(struct collectors *collectors, struct peer_ring *ring)
 {
 	struct collector_process *process = &ring->peer->process;
 	uint64_t now_ns = collectors_clock();
 	char text[160];
 
-	ring->told_fault = true;
+	ring->reported_fault = true;
 	collector_process_lose(process, PROF_LOSS_RING_CORRUPT, 1, ring->reader.drain_ns, now_ns);
 	if (collectors->n_faults++ >= MAX_FAULTS)
 		return;
@@ -81,7 +81,7 @@ static uint64_t find_share(const struct collectors *collectors, const struct pee
 static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
 			    enum ring_drain how, uint64_t fill)
 {
-	bool is_behind = ring->queue.n_put - ring->queue.n_taken > 2 * COLLECTORS_BUFFER_BYTES,
+	bool is_behind = ring->queue.n_put - ring->queue.n_skipped > 2 * COLLECTORS_BUFFER_BYTES,
 	     are_many = collectors->n_rings > MANY_RINGS;
 
 	if (how == RING_DRAIN_DEAD)
@@ -121,8 +121,8 @@ static void note_drain(struct collectors *collectors, struct peer_ring *ring)
 {
 	collectors->bound_ns = MIN_OF(collectors->bound_ns, ring->bound_ns);
 	collectors->has_more = collectors->has_more || ring->has_more;
-	if (ring->reader.fault != RING_FAULT_NONE && !ring->told_fault)
-		tell_fault(collectors, ring);
+	if (ring->reader.fault != RING_FAULT_NONE && !ring->reported_fault)
+		report_fault(collectors, ring);
 }
 
 /* Records in the new rings are later than the drain's bound. */
@@ -372,8 +372,8 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 		fault = collector_producer_add(peer_ring_producer(ring), &record);
 	if (fault != RING_FAULT_NONE) {
 		collectors->queued_bytes -= peer_ring_quarantine(ring, fault);
-		if (!ring->told_fault)
-			tell_fault(collectors, ring);
+		if (!ring->reported_fault)
+			report_fault(collectors, ring);
 		return;
 	}
 	collectors->queued_bytes -= peer_ring_skip(ring);
@@ -501,7 +501,7 @@ static void lose_peer(struct collectors *collectors, struct peer *peer)
 				peer_loss_add(&loss, item->type, item->time_ns);
 				collectors->queued_bytes -= peer_ring_skip(ring);
 			}
-			peer_loss_notify(&loss, peer);
+			peer_loss_report(&loss, peer);
 		}
 }
 

@@ -115,7 +115,7 @@ bool collectors_wake(struct collectors *collectors, int fd)
 	}
 	if (!collectors->options.doorbells || fd != doorbells_fd(collectors->options.doorbells))
 		return false;
-	doorbells_take(collectors->options.doorbells);
+	doorbells_receive(collectors->options.doorbells);
 	collectors->rung = true;
 	return true;
 }
@@ -327,7 +327,7 @@ static void sort_rings_of(struct collectors *collectors, struct peer *peer, uint
 			  : peer->state != PEER_ACTIVE || !sysprof_arena_is_overdue(arena, now_ns))
 			continue;
 		if (owner && owner != peer)
-			peer_take_arena(owner, peer_steal_arena(peer, i--));
+			peer_attach_arena(owner, peer_detach_arena(peer, i--));
 		/* If the writer is not known, the drain refuses its frames. */
 		sysprof_arena_bind(arena, owner ? owner : peer);
 	}
@@ -358,14 +358,14 @@ bool collectors_miss_requests(const struct collectors *collectors)
 	return false;
 }
 
-static void forget_ended_rings(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+static void drop_ended_rings(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
 		struct peer_arena *arena;
 
 		if (!sysprof_arena_is_done(peer->arenas[i], now_ns))
 			continue;
-		arena = peer_steal_arena(peer, i--);
+		arena = peer_detach_arena(peer, i--);
 		collectors->sysprof_bytes -= arena->memory.bytes;
 		collectors->n_rings -= arena->memory.n_rings;
 		peer_arena_free(arena);
@@ -635,7 +635,7 @@ static void follow_exec(struct collectors *collectors, struct peer *peer, uint64
 static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 			  uint64_t now_ns)
 {
-	forget_ended_rings(collectors, peer, now_ns);
+	drop_ended_rings(collectors, peer, now_ns);
 	if (peer->n_unanswered == 0 || limit_ns < peer->requested_ns)
 		return;
 	if (has_executed(collectors, peer))
@@ -712,7 +712,7 @@ static void lose_unclaimed(struct peer *peer)
 					       now_ns);
 }
 
-static void forget(struct collectors *collectors, guint i)
+static void remove_peer(struct collectors *collectors, guint i)
 {
 	struct peer *peer = peer_at(collectors, i);
 
@@ -741,7 +741,7 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 		if (is_done(collectors, peer, now_ns)) {
 			lose_unclaimed(peer);
 			collector_process_end(&peer->process, peer->gone_ns);
-			forget(collectors, i--);
+			remove_peer(collectors, i--);
 		}
 	}
 }
@@ -810,7 +810,7 @@ void collectors_done(struct collectors *collectors)
 	if (!collectors->peers)
 		return;
 	while (collectors->peers->len > 0)
-		forget(collectors, collectors->peers->len - 1);
+		remove_peer(collectors, collectors->peers->len - 1);
 	g_ptr_array_free(collectors->peers, TRUE);
 	g_hash_table_destroy(collectors->by_fd);
 	exit_statuses_done(&collectors->statuses);

@@ -103,7 +103,7 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 		cpu_close(cpu);
 		return NULL;
 	}
-	memset(cpu->told_lost, 0, sizeof(cpu->told_lost));
+	memset(cpu->reported_lost, 0, sizeof(cpu->reported_lost));
 	cpu->counted_lost = 0;
 	cpu->throttled_ns = 0;
 	return cpu;
@@ -216,7 +216,7 @@ static bool add_lost(int fd, void *sum)
 void cpu_count_lost(struct cpu *cpu, uint64_t period_ns)
 {
 	/* By task there are too many events to read: use the LOST records. */
-	uint64_t lost = cpu->events      ? cpu->told_lost[0]
+	uint64_t lost = cpu->events      ? cpu->reported_lost[0]
 			: cpu->n_sources ? read_lost(cpu->source_fds[0])
 					 : 0;
 
@@ -235,14 +235,14 @@ void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns)
 		return;
 	for_each_event(cpu, false, add_lost, &lost[0]);
 	for_each_event(cpu, true, add_lost, &lost[1]);
-	if (lost[0] > cpu->told_lost[0])
+	if (lost[0] > cpu->reported_lost[0])
 		loss_add_cpu(losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES,
-			     lost[0] - cpu->told_lost[0], cpu->last_ns[0], now_ns);
-	if (lost[1] > cpu->told_lost[1])
+			     lost[0] - cpu->reported_lost[0], cpu->last_ns[0], now_ns);
+	if (lost[1] > cpu->reported_lost[1])
 		loss_add_cpu(losses, cpu->number, true, PROF_LOSS_SIDE_BAND,
-			     lost[1] - cpu->told_lost[1], cpu->last_ns[1], now_ns);
-	cpu->told_lost[0] = MAX_OF(lost[0], cpu->told_lost[0]);
-	cpu->told_lost[1] = MAX_OF(lost[1], cpu->told_lost[1]);
+			     lost[1] - cpu->reported_lost[1], cpu->last_ns[1], now_ns);
+	cpu->reported_lost[0] = MAX_OF(lost[0], cpu->reported_lost[0]);
+	cpu->reported_lost[1] = MAX_OF(lost[1], cpu->reported_lost[1]);
 }
 
 void cpu_close(struct cpu *cpu)

@@ -27,20 +27,20 @@ struct cpu {
 	struct ring side_band, samples; /* samples.control NULL: no sources, or not mapped yet */
 	uint32_t sample_pages;
 	struct switches switches;
-	uint64_t told_lost[2];    /* in LOST records: samples, side band */
-	uint64_t counted_lost;    /* samples of the first source that are in sampled_ns */
-	uint64_t last_ns[2];      /* time of the last record, likewise */
-	uint64_t throttled_ns;    /* since when; 0: not throttled */
-	uint64_t gone_ns;         /* offline since; 0: online */
-	uint64_t busy_ns;         /* of /proc/stat, when comparing ticks began */
-	uint64_t ran_ns;          /* likewise: the time that the targets had run */
-	uint64_t sampled_ns;      /* that samples since then stand for */
-	uint64_t sampled_here_ns; /* the part of it in the capture */
-	uint64_t missed_ns;       /* of the ticks since then that were reported as missed */
-	uint64_t missed_since_ns; /* when that was reported */
-	uint64_t busy_now_ns;     /* of /proc/stat, by the last reading */
-	uint64_t busy_heard_ns;   /* the same, by the last reading that a record came before */
-	uint64_t heard_ns;        /* time of that record */
+	uint64_t reported_lost[2]; /* in LOST records: samples, side band */
+	uint64_t counted_lost;     /* samples of the first source that are in sampled_ns */
+	uint64_t last_ns[2];       /* time of the last record, likewise */
+	uint64_t throttled_ns;     /* since when; 0: not throttled */
+	uint64_t gone_ns;          /* offline since; 0: online */
+	uint64_t busy_ns;          /* of /proc/stat, when comparing ticks began */
+	uint64_t ran_ns;           /* likewise: the time that the targets had run */
+	uint64_t sampled_ns;       /* that samples since then stand for */
+	uint64_t sampled_here_ns;  /* the part of it in the capture */
+	uint64_t missed_ns;        /* of the ticks since then that were reported as missed */
+	uint64_t missed_since_ns;  /* when that was reported */
+	uint64_t busy_now_ns;      /* of /proc/stat, by the last reading */
+	uint64_t busy_heard_ns;    /* the same, by the last reading that a record came before */
+	uint64_t heard_ns;         /* time of that record */
 };
 
 struct cpus {

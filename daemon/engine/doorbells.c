@@ -31,7 +31,7 @@ struct doorbells {
 	pthread_cond_t wake;
 	struct doorbell list[DOORBELLS_MAX];
 	size_t n;
-	bool told, ending, is_deaf;
+	bool notified, ending, is_deaf;
 	uint32_t changes; /* futex: counts changes of the list */
 	int event_fd;
 };
@@ -75,7 +75,7 @@ static void *run(void *data)
 		bool works;
 		size_t n;
 
-		if (doorbells->is_deaf || doorbells->told || doorbells->n == 0) {
+		if (doorbells->is_deaf || doorbells->notified || doorbells->n == 0) {
 			pthread_cond_wait(&doorbells->wake, &doorbells->lock);
 			continue;
 		}
@@ -87,7 +87,7 @@ static void *run(void *data)
 		/* woken by a new list, or by a doorbell */
 		if (!works || doorbells->ending || doorbells->changes != (uint32_t)waiters[0].val)
 			continue;
-		doorbells->told = true;
+		doorbells->notified = true;
 		if (write(doorbells->event_fd, &one, sizeof(one)) < 0)
 			break; /* cannot be full */
 	}
@@ -161,12 +161,12 @@ void doorbells_set(struct doorbells *doorbells, const struct doorbell *list, siz
 	doorbells->n = MIN_OF(n, (size_t)DOORBELLS_MAX);
 	if (doorbells->n)
 		memcpy(doorbells->list, list, doorbells->n * sizeof(*list));
-	doorbells->told = false;
+	doorbells->notified = false;
 	change(doorbells);
 	pthread_mutex_unlock(&doorbells->lock);
 }
 
-void doorbells_take(struct doorbells *doorbells)
+void doorbells_receive(struct doorbells *doorbells)
 {
 	uint64_t count;
 

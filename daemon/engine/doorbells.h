@@ -28,4 +28,4 @@ int doorbells_fd(const struct doorbells *doorbells);
  * as a ring. */
 void doorbells_set(struct doorbells *doorbells, const struct doorbell *list, size_t n);
 /* Clears the signal of doorbells_fd(). */
-void doorbells_take(struct doorbells *doorbells);
+void doorbells_receive(struct doorbells *doorbells);

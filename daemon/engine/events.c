@@ -282,7 +282,7 @@ static void (*const handlers[])(struct events *, struct cpu *, const struct reco
 static void on_lost(struct events *events, struct cpu *cpu, bool side_band,
 		    const struct record *record)
 {
-	cpu->told_lost[side_band] += record->lost;
+	cpu->reported_lost[side_band] += record->lost;
 	loss_add_cpu(events->losses, cpu->number, side_band,
 		     side_band ? PROF_LOSS_SIDE_BAND : PROF_LOSS_PERF_RING, record->lost,
 		     cpu->last_ns[side_band], record->time_ns);
@@ -296,7 +296,7 @@ static bool counts(const struct events *events, const struct record *record)
 	const struct task_event *event = cpus_find_event(events->cpus, record->event_id);
 	struct thread *thread = record->tid > 0 ? tasks_thread(events->tasks, record->tid) : NULL;
 
-	return !event || !thread || thread_takes(thread, event->message.rank);
+	return !event || !thread || thread_accepts(thread, event->message.rank);
 }
 
 void events_record(const struct ring_merge_input *input, bool late, void *data)
@@ -319,7 +319,7 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	 * change. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
 	    record.kind != RECORD_WAKEUP)
-		samples_settle(events->samples);
+		samples_finalize(events->samples);
 	if (record.kind == RECORD_LOST)
 		on_lost(events, cpu, input->side_band, &record);
 	else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind] &&
@@ -328,9 +328,9 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	cpu->last_ns[input->side_band] = record.time_ns;
 }
 
-void events_settle(void *data)
+void events_finalize(void *data)
 {
-	samples_settle(((struct events *)data)->samples);
+	samples_finalize(((struct events *)data)->samples);
 }
 
 void events_corrupt(const struct ring_merge_input *input, void *data)

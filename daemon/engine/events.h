@@ -38,5 +38,5 @@ struct events {
 
 /* The handlers of a round; data is a struct events, the owner of an input a struct cpu. */
 void events_record(const struct ring_merge_input *input, bool late, void *data);
-void events_settle(void *data);
+void events_finalize(void *data);
 void events_corrupt(const struct ring_merge_input *input, void *data);

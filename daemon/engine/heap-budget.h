@@ -14,16 +14,16 @@ struct heap_budget {
 };
 
 /* Returns false if there is no room. */
-static inline bool heap_budget_take(struct heap_budget *budget, uint64_t bytes)
+static inline bool heap_budget_reserve(struct heap_budget *budget, uint64_t bytes)
 {
 	if (bytes > budget->limit - budget->used ||
-	    (budget->all && !heap_budget_take(budget->all, bytes)))
+	    (budget->all && !heap_budget_reserve(budget->all, bytes)))
 		return false;
 	budget->used += bytes;
 	return true;
 }
 
-static inline void heap_budget_give(struct heap_budget *budget, uint64_t bytes)
+static inline void heap_budget_release(struct heap_budget *budget, uint64_t bytes)
 {
 	budget->used -= bytes;
 	if (budget->all)

@@ -36,7 +36,7 @@
 
 /* Gets the reason that the library gives; see libcollector/control.h. Returns false if it was never
  * mapped. */
-static bool get_told(const struct process *process, enum engine_excluded *ret_reason)
+static bool get_library_reason(const struct process *process, enum engine_excluded *ret_reason)
 {
 	static const enum engine_excluded reasons[CONTROL_N_REASONS] = {
 		[CONTROL_REASON_NONE] = ENGINE_EXCLUDED_NEVER_ALLOCATED,
@@ -46,7 +46,7 @@ static bool get_told(const struct process *process, enum engine_excluded *ret_re
 		[CONTROL_REASON_ENVIRONMENT] = ENGINE_EXCLUDED_ENVIRONMENT,
 		[CONTROL_REASON_OTHER] = ENGINE_EXCLUDED_UNREGISTERED,
 	};
-	enum control_reason told = CONTROL_REASON_NONE;
+	enum control_reason reason = CONTROL_REASON_NONE;
 	const struct maps *maps = process->maps;
 	bool is_mapped = false;
 
@@ -58,12 +58,12 @@ static bool get_told(const struct process *process, enum engine_excluded *ret_re
 			continue;
 		is_mapped = true;
 		if (pages < CONTROL_N_REASONS)
-			told = (enum control_reason)pages;
+			reason = (enum control_reason)pages;
 	}
 	/* with pages of another size it cannot give a reason */
-	if (told == CONTROL_REASON_NONE && sysconf(_SC_PAGESIZE) != CONTROL_REASON_PAGE)
-		told = CONTROL_REASON_OTHER;
-	*ret_reason = reasons[told];
+	if (reason == CONTROL_REASON_NONE && sysconf(_SC_PAGESIZE) != CONTROL_REASON_PAGE)
+		reason = CONTROL_REASON_OTHER;
+	*ret_reason = reasons[reason];
 	return is_mapped;
 }
 
@@ -71,13 +71,13 @@ static bool get_told(const struct process *process, enum engine_excluded *ret_re
  * program. */
 static bool is_expected(const struct process *process)
 {
-	enum engine_excluded told;
+	enum engine_excluded reason;
 
 	if (!process->expects_heap || process->kernel)
 		return false;
 	if (process->executed || process->refused_heap ||
-	    (!process->has_heap && get_told(process, &told) &&
-	     told != ENGINE_EXCLUDED_NEVER_ALLOCATED))
+	    (!process->has_heap && get_library_reason(process, &reason) &&
+	     reason != ENGINE_EXCLUDED_NEVER_ALLOCATED))
 		return true;
 	return !process->replaced && !process->forked_heap;
 }
@@ -167,7 +167,7 @@ static bool gives_rights(const struct process *process, const struct image *imag
 static bool find_reason(const struct process *process, enum engine_excluded *ret_reason)
 {
 	const struct image *image = program_of(process);
-	bool is_mapped = get_told(process, ret_reason);
+	bool is_mapped = get_library_reason(process, ret_reason);
 
 	if (is_mapped)
 		return true;

@@ -3,11 +3,11 @@
  * Heap forks - the blocks that a forked process has of its parent's
  *
  * Only the addresses and the parent's numbers of these blocks are kept, so that their ends can be
- * told from the ends of unknown blocks. Most forked processes soon execute a program and never
- * report an allocation, so nothing is copied before the first one. Numbers grow. So the blocks that
- * the parent had at the fork are those that it has now with numbers up to the last one of that
- * time, and those of them that have ended since. These ends are kept as long as a child may need
- * them.
+ * distinguished from the ends of unknown blocks. Most forked processes soon execute a program and
+ * never report an allocation, so nothing is copied before the first one. Numbers grow. So the
+ * blocks that the parent had at the fork are those that it has now with numbers up to the last one
+ * of that time, and those of them that have ended since. These ends are kept as long as a child may
+ * need them.
  * The ends are charged to the parent's budget, the copy to the child's. If there is no room, the
  * blocks become unknown.
  * Invariants: (1) a child has the blocks that its parent had when it was forked, whatever came
@@ -65,7 +65,7 @@ static void update(const struct heap_forks *forks, struct heap_parent *parent)
 			parent->log_to = MAX_OF(parent->log_to, fork->number);
 	}
 	if (parent->log_to == 0) {
-		heap_budget_give(parent->budget, parent->log->len * sizeof(struct heap_end));
+		heap_budget_release(parent->budget, parent->log->len * sizeof(struct heap_end));
 		g_array_set_size(parent->log, 0);
 	}
 }
@@ -113,7 +113,7 @@ static void pass_on(struct heap_forks *forks, const struct heap_fork *gone)
 	}
 }
 
-static void forget_ended(struct heap_forks *forks)
+static void drop_ended(struct heap_forks *forks)
 {
 	for (guint i = forks->forks->len; i-- > 0;) {
 		const struct heap_fork fork = *fork_at(forks, i);
@@ -133,7 +133,7 @@ static void on_forked(struct process *parent, struct process *child, uint64_t ti
 
 	if (!parent->expects_heap && !parent->has_heap)
 		return;
-	forget_ended(forks);
+	drop_ended(forks);
 	if (forks->forks->len == MAX_FORKS)
 		remove_fork(forks, 0);
 	row_ref(&parent->row);
@@ -184,12 +184,12 @@ void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
 {
 	const struct heap_end end = { block->address, block->label };
 
-	if (heap_budget_take(parent->budget, sizeof(end)))
+	if (heap_budget_reserve(parent->budget, sizeof(end)))
 		g_array_append_val(parent->log, end);
 	else
 		remove_children(forks, parent);
 	if (parent->log->len % LOOK_EVERY == 0)
-		forget_ended(forks);
+		drop_ended(forks);
 }
 
 /* ---- A child --------------------------------------------------------------------------------- */

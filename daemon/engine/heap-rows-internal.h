@@ -53,7 +53,7 @@ static inline void heap_rows_lose(const struct heap_rows *rows, enum prof_loss_c
 
 /* Returns a number for the thread of one more producer; drops a number that no producer and no
  * block uses. */
-uint32_t heap_rows_take_thread(struct heap_rows *rows, struct thread *thread);
+uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread);
 void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number);
 
 /* Called before each event. Returns the time of its row. */

@@ -85,18 +85,18 @@ static uint64_t last_time(const struct heap_rows *rows)
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
-uint32_t heap_rows_take_thread(struct heap_rows *rows, struct thread *thread)
+uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread)
 {
-	const struct heap_thread taken = { .thread = thread, .n_producers = 1 };
+	const struct heap_thread added = { .thread = thread, .n_producers = 1 };
 	uint32_t number = rows->first_free;
 
 	row_ref(&thread->row);
 	if (number == UINT32_MAX) {
-		g_array_append_val(rows->threads, taken);
+		g_array_append_val(rows->threads, added);
 		return rows->threads->len - 1;
 	}
 	rows->first_free = heap_rows_thread(rows, number)->next_free;
-	*heap_rows_thread(rows, number) = taken;
+	*heap_rows_thread(rows, number) = added;
 	return number;
 }
 
@@ -281,7 +281,7 @@ static void write_alloc(struct heap_rows *rows, const struct live_block *block, 
 	output_add_numbers(rows->output, PROF_TABLE_ALLOC, numbers, 0);
 }
 
-/* `thread`: a number from heap_rows_take_thread(). */
+/* `thread`: a number from heap_rows_add_thread(). */
 void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns,
 			  uint64_t number, uint64_t address, enum prof_free_kind kind)
 {
@@ -366,8 +366,8 @@ static void add_mapping(struct heap_rows *rows, struct live_block *block, uint64
 
 /* Ends a block whose end was not reported: its address is in use again. If records were lost, this
  * is counted already. */
-static void end_untold(struct heap_rows *rows, const struct live_block *before,
-		       const struct live_block *block, uint64_t *prior)
+static void end_unreported(struct heap_rows *rows, const struct live_block *before,
+			   const struct live_block *block, uint64_t *prior)
 {
 	if (!rows->process->has_lost)
 		heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
@@ -435,7 +435,7 @@ void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t pr
 		return;
 	rows->last_number++;
 	if (before.label)
-		end_untold(rows, &before, block, &prior);
+		end_unreported(rows, &before, block, &prior);
 	write_alloc(rows, block, prior);
 }
 

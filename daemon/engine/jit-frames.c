@@ -13,8 +13,8 @@
  *      (2) the tables of a session have a common limit of memory  [test-engine-jit: limit]
  *      (3) a partly written record is read when all of it is there
  *          [test-engine-jit: growing]
- * Threads: `taken` is the drain thread's, `made` changes hands with the job; everything else is the
- * worker's.
+ * Threads: `received` is the drain thread's, `made` changes hands with the job; everything else is
+ * the worker's.
  */
 #include "daemon/engine/jit-frames.h"
 
@@ -48,9 +48,9 @@ struct jit_frames {
 	uint64_t n_read;
 	uint8_t *eh_frame; /* of the next load; NULL: none */
 	size_t eh_frame_bytes;
-	GPtrArray *tables;    /* struct made_table; freed with this object */
-	GArray *functions;    /* struct jit_function, by address; they do not overlap */
-	GArray *made, *taken; /* the same, for the drain thread; NULL: none */
+	GPtrArray *tables;       /* struct made_table; freed with this object */
+	GArray *functions;       /* struct jit_function, by address; they do not overlap */
+	GArray *made, *received; /* the same, for the drain thread; NULL: none */
 };
 
 /* The functions of one reading, in the order of the file. */
@@ -111,7 +111,7 @@ void jit_frames_free(struct jit_frames *frames)
 	g_ptr_array_free(frames->tables, TRUE);
 	g_array_free(frames->functions, TRUE);
 	g_clear_pointer(&frames->made, g_array_unref);
-	g_clear_pointer(&frames->taken, g_array_unref);
+	g_clear_pointer(&frames->received, g_array_unref);
 	g_free(frames);
 }
 
@@ -227,8 +227,8 @@ static void keep_eh_frame(struct jit_frames *frames, const struct jit_dump_entry
 	frames->eh_frame_bytes = entry->eh_frame_bytes;
 }
 
-static uint64_t take_entries(struct jit_frames *frames, struct jit_dump *dump, uint64_t max_bytes,
-			     struct added *added)
+static uint64_t receive_entries(struct jit_frames *frames, struct jit_dump *dump,
+				uint64_t max_bytes, struct added *added)
 {
 	struct jit_dump_entry entry;
 	uint64_t bytes = 0;
@@ -297,7 +297,7 @@ static bool read_some(struct jit_frames *frames, uint8_t **buffer, size_t *size,
 	dump.bytes = *buffer;
 	dump.size = (size_t)n;
 	dump.at = 0;
-	*bytes += take_entries(frames, &dump, max_bytes - MIN_OF(*bytes, max_bytes), added);
+	*bytes += receive_entries(frames, &dump, max_bytes - MIN_OF(*bytes, max_bytes), added);
 	frames->offset += dump.at;
 	if (dump.at > 0)
 		return true;
@@ -335,19 +335,19 @@ uint64_t jit_frames_read(struct jit_frames *frames, uint64_t max_bytes)
 
 /* ---- The drain thread ------------------------------------------------------------------------ */
 
-bool jit_frames_take(struct jit_frames *frames)
+bool jit_frames_receive(struct jit_frames *frames)
 {
 	if (!frames->made)
 		return false;
-	g_clear_pointer(&frames->taken, g_array_unref);
-	frames->taken = steal_ptr(&frames->made);
+	g_clear_pointer(&frames->received, g_array_unref);
+	frames->received = steal_ptr(&frames->made);
 	return true;
 }
 
 const struct unwind_table *jit_frames_find(const struct jit_frames *frames, uint64_t pc,
 					   uint64_t *ret_address)
 {
-	const struct jit_function *function = find_function(frames->taken, pc);
+	const struct jit_function *function = find_function(frames->received, pc);
 
 	if (!function || !function->table || pc - function->address >= function->size)
 		return NULL;

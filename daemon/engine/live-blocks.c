@@ -63,15 +63,15 @@ static uint64_t whole(uint64_t bytes)
 }
 
 /* Returns zeroed memory within the budget, or NULL. */
-static void *take_memory(struct live_blocks *live, uint64_t bytes)
+static void *get_memory(struct live_blocks *live, uint64_t bytes)
 {
 	void *at;
 
-	if (!heap_budget_take(live->budget, bytes))
+	if (!heap_budget_reserve(live->budget, bytes))
 		return NULL;
 	at = bytes < HUGE_PAGE ? calloc(1, bytes) : huge_pages_map(bytes);
 	if (!at)
-		heap_budget_give(live->budget, bytes);
+		heap_budget_release(live->budget, bytes);
 	return at;
 }
 
@@ -113,8 +113,8 @@ uint64_t live_blocks_bytes(const struct live_blocks *live)
 
 void live_blocks_done(struct live_blocks *live)
 {
-	heap_budget_give(live->budget, live_blocks_bytes(live));
-	heap_budget_give(live->budget, (uint64_t)live->n_mapped * MAPPING_BYTES);
+	heap_budget_release(live->budget, live_blocks_bytes(live));
+	heap_budget_release(live->budget, (uint64_t)live->n_mapped * MAPPING_BYTES);
 	free_memory(live->slots, slot_bytes(live->n_slots));
 	free_memory(live->old, slot_bytes(live->n_old_slots));
 	free_memory(live->next, slot_bytes(live->n_next_slots));
@@ -149,11 +149,11 @@ static bool grow_unused(struct live_blocks *live)
 		 more = part_blocks(live->n_parts) * sizeof(*live->unused);
 	uint32_t *unused;
 
-	if (!heap_budget_take(live->budget, more))
+	if (!heap_budget_reserve(live->budget, more))
 		return false;
 	unused = realloc(live->unused, n * sizeof(*unused));
 	if (!unused) {
-		heap_budget_give(live->budget, more);
+		heap_budget_release(live->budget, more);
 		return false;
 	}
 	live->unused = unused;
@@ -167,11 +167,11 @@ static bool add_part(struct live_blocks *live)
 
 	if (live->n_parts == LIVE_BLOCKS_PARTS)
 		return false;
-	part = take_memory(live, bytes);
+	part = get_memory(live, bytes);
 	if (!part)
 		return false;
 	if (!grow_unused(live)) {
-		heap_budget_give(live->budget, bytes);
+		heap_budget_release(live->budget, bytes);
 		free_memory(part, bytes);
 		return false;
 	}
@@ -187,7 +187,7 @@ static void prefetch_unused(const struct live_blocks *live, uint32_t n)
 }
 
 /* Returns 0 if there is no room. */
-static uint32_t take_block(struct live_blocks *live)
+static uint32_t allocate_block(struct live_blocks *live)
 {
 	uint32_t n = live->n_unused;
 
@@ -286,7 +286,7 @@ static void move_some(struct live_blocks *live, uint32_t n)
 	}
 	if (live->n_moved < live->n_old_slots)
 		return;
-	heap_budget_give(live->budget, slot_bytes(live->n_old_slots));
+	heap_budget_release(live->budget, slot_bytes(live->n_old_slots));
 	free_memory(live->old, slot_bytes(live->n_old_slots));
 	live->old = NULL;
 	live->n_old_slots = live->n_moved = 0;
@@ -294,7 +294,7 @@ static void move_some(struct live_blocks *live, uint32_t n)
 
 static bool make_next(struct live_blocks *live, uint32_t n)
 {
-	live->next = take_memory(live, slot_bytes(n));
+	live->next = get_memory(live, slot_bytes(n));
 	live->n_next_slots = live->next ? n : 0;
 	live->n_touches = 0;
 	return live->next;
@@ -374,7 +374,7 @@ static void note_peak(struct live_blocks *live, uint64_t time_ns)
 /* The address must not be in the table. */
 static struct live_block *add_block(struct live_blocks *live, struct live_slot *slot, uint32_t hash)
 {
-	uint32_t number = take_block(live);
+	uint32_t number = allocate_block(live);
 
 	if (number == 0)
 		return NULL;
@@ -497,7 +497,7 @@ bool live_blocks_map(struct live_blocks *live, const struct live_block *block)
 {
 	struct live_block *kept;
 
-	if (!heap_budget_take(live->budget, MAPPING_BYTES))
+	if (!heap_budget_reserve(live->budget, MAPPING_BYTES))
 		return false;
 	kept = g_memdup2(block, sizeof(*block));
 	g_tree_insert(live->mapped, kept, kept);
@@ -535,7 +535,7 @@ bool live_blocks_unmap(struct live_blocks *live, uint64_t from, uint64_t to,
 		return false;
 	*ret_block = *block;
 	g_tree_remove(live->mapped, ret_block);
-	heap_budget_give(live->budget, MAPPING_BYTES);
+	heap_budget_release(live->budget, MAPPING_BYTES);
 	live->n_mapped--;
 	live->n_held++;
 	return true;

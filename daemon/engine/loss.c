@@ -96,7 +96,7 @@ static void add_drops(struct loss_table *table, struct output *output)
 	for (i = 0; i < OUTPUT_TABLES; i++) {
 		struct loss loss = { .key.cause = PROF_LOSS_WRITER_BACKLOG };
 
-		if (!output_take_drops(output, i, &drops))
+		if (!output_collect_drops(output, i, &drops))
 			continue;
 		def = prof_table_v1(i);
 		g_strlcpy(loss.key.stream, def->name, sizeof(loss.key.stream));

@@ -203,27 +203,27 @@ static void add_value(struct memory_usage *usage, struct usage_counter **counter
 	g_array_append_val(usage->values, value);
 }
 
-static void take_item(struct memory_usage *usage, const struct snapshot_item *item)
+static void receive_item(struct memory_usage *usage, const struct snapshot_item *item)
 {
 	struct process *process = tasks_process(usage->tasks, item->pid);
-	struct snapshot_usage told = { 0 };
+	struct snapshot_usage found = { 0 };
 	struct process_usage *counters;
 	bool parsed = item->kind == SNAPSHOT_ROLLUP
-			      ? snapshot_parse_rollup(item->text, item->length, &told)
-			      : snapshot_parse_statm(item->text, item->length, &told);
+			      ? snapshot_parse_rollup(item->text, item->length, &found)
+			      : snapshot_parse_statm(item->text, item->length, &found);
 
 	/* it may be another program by now, or have no memory left */
 	if (!parsed || !process || !process->expects_heap || process->begin_ns > item->time_ns ||
-	    told.rss_bytes == 0)
+	    found.rss_bytes == 0)
 		return;
 	counters = g_hash_table_lookup(usage->counters, process);
 	if (!counters) {
 		counters = g_new0(struct process_usage, 1);
 		g_hash_table_insert(usage->counters, process, counters);
 	}
-	add_value(usage, &counters->rss, process, "rss", told.rss_bytes, item->time_ns);
-	if (told.has_pss)
-		add_value(usage, &counters->pss, process, "pss", told.pss_bytes, item->time_ns);
+	add_value(usage, &counters->rss, process, "rss", found.rss_bytes, item->time_ns);
+	if (found.has_pss)
+		add_value(usage, &counters->pss, process, "pss", found.pss_bytes, item->time_ns);
 }
 
 void memory_usage_receive(struct memory_usage *usage, uint32_t serial, const void *bytes,
@@ -239,7 +239,7 @@ void memory_usage_receive(struct memory_usage *usage, uint32_t serial, const voi
 	while (snapshot_next(&snapshot, &item)) {
 		first_ns = first_ns ? first_ns : item.time_ns;
 		if (item.kind == SNAPSHOT_ROLLUP || item.kind == SNAPSHOT_STATM)
-			take_item(usage, &item);
+			receive_item(usage, &item);
 		else if (item.kind == SNAPSHOT_END && item.time_ns > first_ns)
 			took_ns = item.time_ns - first_ns;
 	}

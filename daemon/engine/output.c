@@ -110,7 +110,7 @@ static struct prof_block *open_block(struct output *output, enum prof_table tabl
 
 	if (block)
 		return block;
-	block = writer_take_block(output->writer, table);
+	block = writer_get_block(output->writer, table);
 	if (!block && prof_block_new(prof_table_v1(table), &block) != 0)
 		return NULL;
 	output->blocks[table] = block;
@@ -360,7 +360,8 @@ uint64_t output_events(const struct output *output)
 	return events;
 }
 
-bool output_take_drops(struct output *output, enum prof_table table, struct output_drops *ret_drops)
+bool output_collect_drops(struct output *output, enum prof_table table,
+			  struct output_drops *ret_drops)
 {
 	if (output->drops[table].rows == 0)
 		return false;

@@ -106,5 +106,5 @@ void output_end_epoch(struct output *output);
 /* Rows of the tables with events: neither dictionaries nor tables about the capture itself. */
 uint64_t output_events(const struct output *output);
 /* Returns the rows that were dropped since the last call; false = none. */
-bool output_take_drops(struct output *output, enum prof_table table,
-		       struct output_drops *ret_drops);
+bool output_collect_drops(struct output *output, enum prof_table table,
+			  struct output_drops *ret_drops);

@@ -11,8 +11,8 @@
  *                 [test-engine-ring: merge]
  *             (2) a record newer than the limit is not touched  [test-engine-ring: limit]
  *             (3) a corrupt ring does not stop the others  [test-engine-ring: corrupt]
- *             (4) records stay valid until settle() was called, except corrupt ones
- *                 [test-engine-ring: settle]
+ *             (4) records stay valid until finalize() was called, except corrupt ones
+ *                 [test-engine-ring: finalize]
  * Runs on the drain thread only. Reads nothing of a record but its time.
  */
 #include "daemon/engine/ring-merge.h"
@@ -127,7 +127,7 @@ static void skip(struct ring_merge *merge, struct ring_merge_input *input)
 {
 	if (!ring_skip(input->ring, input->record))
 		return;
-	merge->handlers.settle(merge->handlers.data);
+	merge->handlers.finalize(merge->handlers.data);
 	ring_give_back(input->ring);
 }
 
@@ -159,7 +159,7 @@ bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t 
 		if (merge->n_heap > 1)
 			sift_down(merge);
 	}
-	merge->handlers.settle(merge->handlers.data);
+	merge->handlers.finalize(merge->handlers.data);
 	for (i = 0; i < merge->n_inputs; i++)
 		ring_give_back(merge->inputs[i].ring);
 	return !over;

@@ -24,7 +24,7 @@ struct ring_merge_handlers {
 	/* A ring held bytes that are not a record; its content was dropped. */
 	void (*corrupt)(const struct ring_merge_input *input, void *data);
 	/* The memory of handled records is about to be released. */
-	void (*settle)(void *data);
+	void (*finalize)(void *data);
 	void *data;
 };
 

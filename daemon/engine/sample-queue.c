@@ -112,7 +112,7 @@ bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *s
 }
 
 /* True if another walk can get further. */
-static bool may_resume(const struct queued_sample *item)
+static bool can_resume(const struct queued_sample *item)
 {
 	const struct image *missing = item->missing;
 
@@ -170,7 +170,7 @@ void sample_queue_run(struct sample_queue *queue, uint64_t now_ns)
 
 	for (link = queue->items.head; link && queue->n_waiting > 0; link = link->next) {
 		item = link->data;
-		if (!item->is_waiting || (now_ns < item->until_ns && !may_resume(item)))
+		if (!item->is_waiting || (now_ns < item->until_ns && !can_resume(item)))
 			continue;
 		if (is_over(queue, walks++))
 			break;

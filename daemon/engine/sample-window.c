@@ -17,7 +17,7 @@
  * before.
  *
  * A time counts as soon as the program has published it, which is before its begin or end returns.
- * So after the clock is read, sample_window_take() gets all edges that samples up to that time
+ * So after the clock is read, sample_window_receive() gets all edges that samples up to that time
  * depend on. Invariants: (1) a sample between a begin that returned and its end is in a block
  *                 [test-engine-sample-window: blocks; test_recorder: edges]
  *             (2) one between an end that returned and the next begin is in none
@@ -115,10 +115,10 @@ bool sample_window_is_over(struct sample_window *window, uint64_t now_ns)
 	return true;
 }
 
-static void take_edge(struct sample_window *window)
+static void receive_edge(struct sample_window *window)
 {
 	uint64_t edge = __atomic_load_n(
-		&window->page->edges[window->n_taken++ % CONTROL_PAGE_EDGES], __ATOMIC_RELAXED);
+		&window->page->edges[window->n_received++ % CONTROL_PAGE_EDGES], __ATOMIC_RELAXED);
 	guint n = window->edges->len;
 
 	if (n > 0)
@@ -126,7 +126,7 @@ static void take_edge(struct sample_window *window)
 	g_array_append_val(window->edges, edge);
 }
 
-void sample_window_take(struct sample_window *window, uint64_t now_ns)
+void sample_window_receive(struct sample_window *window, uint64_t now_ns)
 {
 	uint64_t n;
 
@@ -134,12 +134,12 @@ void sample_window_take(struct sample_window *window, uint64_t now_ns)
 		return;
 	/* pairs with add_edge() of libcollector/recorder.c */
 	n = __atomic_load_n(&window->page->n_edges, __ATOMIC_ACQUIRE);
-	window->is_broken = n - window->n_taken > CONTROL_PAGE_EDGES ||
+	window->is_broken = n - window->n_received > CONTROL_PAGE_EDGES ||
 			    window->edges->len > MAX_EDGES;
-	if (window->is_broken || n == window->n_taken)
+	if (window->is_broken || n == window->n_received)
 		return;
-	while (window->n_taken != n)
-		take_edge(window);
+	while (window->n_received != n)
+		receive_edge(window);
 	__atomic_store_n(&window->page->n_taken, n, __ATOMIC_RELEASE);
 	window->used_ns = now_ns;
 }
@@ -162,15 +162,15 @@ static size_t count_until(const struct sample_window *window, uint64_t time_ns)
 
 bool sample_window_includes(const struct sample_window *window, uint64_t time_ns)
 {
-	return !window->page || (window->n_forgotten + count_until(window, time_ns)) % 2 != 0;
+	return !window->page || (window->n_dropped + count_until(window, time_ns)) % 2 != 0;
 }
 
-void sample_window_forget(struct sample_window *window, uint64_t before_ns)
+void sample_window_drop(struct sample_window *window, uint64_t before_ns)
 {
 	size_t n = window->page && before_ns ? count_until(window, before_ns - 1) : 0;
 
 	if (n == 0)
 		return;
 	g_array_remove_range(window->edges, 0, (guint)n);
-	window->n_forgotten += n;
+	window->n_dropped += n;
 }

@@ -11,8 +11,8 @@ struct sample_window {
 	struct control_page *page;
 	/* uint64_t, ascending: begins and ends of blocks; older edges are dropped */
 	GArray *edges;
-	uint64_t n_taken; /* edges that came from the page */
-	uint64_t n_forgotten;
+	uint64_t n_received; /* edges that came from the page */
+	uint64_t n_dropped;
 	uint64_t used_ns;       /* of the caller's clock: last new edge or request */
 	uint64_t hysteresis_ns; /* how long events stay enabled after that */
 	bool is_broken;         /* the page had impossible contents, and is not read any more */
@@ -38,8 +38,8 @@ void sample_window_use(struct sample_window *window, uint64_t now_ns, bool late)
 bool sample_window_is_over(struct sample_window *window, uint64_t now_ns);
 /* Takes the edges that the program has written. now_ns is of the caller's clock, read before this
  * call. */
-void sample_window_take(struct sample_window *window, uint64_t now_ns);
-/* Returns whether that time was in a block; valid up to the last sample_window_take(). */
+void sample_window_receive(struct sample_window *window, uint64_t now_ns);
+/* Returns whether that time was in a block; valid up to the last sample_window_receive(). */
 bool sample_window_includes(const struct sample_window *window, uint64_t time_ns);
 /* Drops edges before that time: no earlier time will be queried. */
-void sample_window_forget(struct sample_window *window, uint64_t before_ns);
+void sample_window_drop(struct sample_window *window, uint64_t before_ns);

@@ -295,7 +295,7 @@ static enum prof_user_stop judge(struct chain *chain, const struct thread *threa
 }
 
 /* Uses the kernel's chain as the user part. */
-static void take_chain(struct samples *samples, struct chain *chain, struct sample *sample)
+static void receive_chain(struct samples *samples, struct chain *chain, struct sample *sample)
 {
 	enum prof_user_stop stop = judge(chain, sample->thread);
 	size_t i;
@@ -390,11 +390,11 @@ static void add_pending(struct samples *samples, const struct record_sample *rec
 	};
 	unwind_read_registers(record->registers, &job->input);
 	if (samples->n_pending == WALK_TOGETHER)
-		samples_settle(samples);
+		samples_finalize(samples);
 }
 
 /* Queues a sample whose walk lacks a table or mappings, if there is room. */
-static void settle(struct samples *samples, struct sample *sample, struct unwind_job *job)
+static void finalize(struct samples *samples, struct sample *sample, struct unwind_job *job)
 {
 	const struct process *process = sample->thread->process;
 
@@ -411,7 +411,7 @@ static void settle(struct samples *samples, struct sample *sample, struct unwind
 	let_out(samples, sample);
 }
 
-void samples_settle(struct samples *samples)
+void samples_finalize(struct samples *samples)
 {
 	size_t n = samples->n_pending, i;
 
@@ -419,7 +419,7 @@ void samples_settle(struct samples *samples)
 		return;
 	unwind_run_together(samples->unwind, samples->jobs, n);
 	for (i = 0; i < n; i++) {
-		settle(samples, &samples->pending[i], &samples->jobs[i]);
+		finalize(samples, &samples->pending[i], &samples->jobs[i]);
 		row_unref(&samples->pending[i].thread->row);
 	}
 	samples->n_pending = 0;
@@ -452,8 +452,8 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 		add_pending(samples, &record->sample, &chain, &sample);
 		return;
 	}
-	samples_settle(samples);
-	take_chain(samples, &chain, &sample);
+	samples_finalize(samples);
+	receive_chain(samples, &chain, &sample);
 	let_out(samples, &sample);
 }
 

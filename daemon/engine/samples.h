@@ -59,11 +59,11 @@ void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
 void samples_done(struct samples *samples);
 void samples_set_cgroup(struct samples *samples, uint64_t id, const char *path, size_t length);
 /* The memory that `record` points to, and the mappings of the thread's process, must not change
- * until samples_settle(). */
+ * until samples_finalize(). */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
 		 struct row *source);
 /* Walks and writes the samples that were added. */
-void samples_settle(struct samples *samples);
+void samples_finalize(struct samples *samples);
 /* Retries samples that wait for a table. */
 void samples_run(struct samples *samples, uint64_t now_ns);
 /* No walk starts after until_ns of the clock. */

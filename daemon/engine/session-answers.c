@@ -95,7 +95,8 @@ bool session_apply_answers(struct session *session, uint64_t drained_ns, GError 
 	return ok;
 }
 
-bool session_take_answer(struct session *session, struct channel_message *message, GError **error)
+bool session_receive_answer(struct session *session, struct channel_message *message,
+			    GError **error)
 {
 	struct answer *answer;
 
@@ -122,7 +123,7 @@ void session_drop_answers(struct session *session)
 }
 
 /* The identity of a file that a sample hit, and its descriptor if its frames are walked. */
-bool session_take_image(struct session *session, struct channel_message *message, GError **error)
+bool session_receive_image(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_image answer;
 	struct image *image;

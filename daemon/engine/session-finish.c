@@ -176,7 +176,7 @@ static bool wait_for_writer(struct session *session)
 			writer_hurry(session->writer);
 		still_ms = bytes == writer_bytes(session->writer) ? still_ms + WRITER_WAIT_MS : 0;
 		bytes = writer_bytes(session->writer);
-		session_tell_progress(session);
+		session_notify_progress(session);
 	}
 	return false;
 }
@@ -194,7 +194,7 @@ static bool receive_answers(struct session *session, int timeout_ms)
 		return true;
 	while ((result = channel_receive(&session->channel, &message)) == CHANNEL_MESSAGE) {
 		if (message.type == MESSAGE_IMAGE)
-			session_take_image(session, &message, NULL);
+			session_receive_image(session, &message, NULL);
 		else if (message.type == MESSAGE_PEER && !session->collectors.is_finishing)
 			session_add_peer(session, &message, NULL);
 		channel_message_done(&message);
@@ -222,7 +222,7 @@ static void finish_samples(struct session *session)
 	       session_clock() < session->end_ns + WALK_NS) {
 		answered = answered && receive_answers(session, ANSWER_WAIT_MS) &&
 			   session_clock() < session->end_ns + TABLES_NS;
-		unwind_tables_take(session->tables);
+		unwind_tables_receive(session->tables);
 		samples_run(&session->samples, answered ? session_clock() : UINT64_MAX);
 	}
 	samples_end(&session->samples, lose_sample, session);
@@ -234,7 +234,7 @@ static void finish_excluded(struct session *session)
 	while (heap_excluded_waits(&session->excluded) &&
 	       session_clock() < session->end_ns + TABLES_NS &&
 	       receive_answers(session, ANSWER_WAIT_MS))
-		unwind_tables_take(session->tables);
+		unwind_tables_receive(session->tables);
 	heap_excluded_finish(&session->excluded, session->stop_ns);
 	memory_usage_write(&session->memory_usage, UINT64_MAX);
 }
@@ -263,7 +263,7 @@ static void finish_allocations(struct session *session)
 		before = left;
 		now_ns = session_clock();
 		output_tick(&session->output, now_ns);
-		session_tell_progress(session);
+		session_notify_progress(session);
 	}
 }
 
@@ -279,7 +279,7 @@ void session_finish(struct session *session)
 				  MAX_OF(session->end_ns + TABLES_NS, session_clock() + PIECE_NS));
 		finish_samples(session);
 		finish_excluded(session);
-		session_tell_progress(session);
+		session_notify_progress(session);
 		if (session->kallsyms_fd >= 0)
 			kernel_write_symbols(&session->kernel, session->kallsyms_fd,
 					     &session->output);

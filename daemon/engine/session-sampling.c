@@ -203,7 +203,7 @@ static bool give_up(struct session *session, GError **error)
 	return apply_and_note(session, error);
 }
 
-bool session_take_switch(struct session *session, GError **error)
+bool session_receive_switch(struct session *session, GError **error)
 {
 	CLEANUP_CLOSE int page = -1;
 	struct control_switch request;
@@ -220,7 +220,7 @@ bool session_take_switch(struct session *session, GError **error)
 	    !sample_window_is_open(&session->window) && sample_window_open(&session->window, &page))
 		sample_window_set_on(&session->window, session->is_sampling);
 	now_ns = session_window_ns(session, session_clock());
-	sample_window_take(&session->window, now_ns);
+	sample_window_receive(&session->window, now_ns);
 	if (ok && (request.on || page >= 0))
 		sample_window_use(&session->window, now_ns, changed);
 	ok = ok && answer(session, &request, page);

@@ -82,7 +82,7 @@ static bool open_capture(struct session *session, GError **error)
 	return true;
 }
 
-static void take_sources(struct session *session)
+static void receive_sources(struct session *session)
 {
 	struct events *events = &session->events;
 	uint32_t i;
@@ -183,9 +183,9 @@ static void connect_parts(struct session *session)
 		pending_reallocs_pause(&session->collectors.rows->pending, true, 0);
 	ring_merge_init(&session->merge, &(struct ring_merge_handlers){ .record = events_record,
 									.corrupt = events_corrupt,
-									.settle = events_settle,
+									.finalize = events_finalize,
 									.data = &session->events });
-	take_sources(session);
+	receive_sources(session);
 }
 
 bool session_configure(struct session *session, struct channel_message *message, GError **error)

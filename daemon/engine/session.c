@@ -80,9 +80,9 @@ static void on_over_rate(void *data)
 	struct session *session = data;
 	g_autofree char *text = NULL;
 
-	if (session->told_rate)
+	if (session->warned_rate)
 		return;
-	session->told_rate = true;
+	session->warned_rate = true;
 	text = g_strdup_printf("more than %" G_GUINT64_FORMAT
 			       " samples a second: the others are counted as lost",
 			       session->events.max_rate);
@@ -219,7 +219,7 @@ void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 
 void session_drain(struct session *session, uint64_t limit_ns)
 {
-	sample_window_take(&session->window, session_window_ns(session, session_clock()));
+	sample_window_receive(&session->window, session_window_ns(session, session_clock()));
 	ring_merge_run(&session->merge, limit_ns);
 }
 
@@ -275,8 +275,8 @@ static bool (*const message_handlers[])(struct session *, struct channel_message
 	[MESSAGE_STOP] = on_stop,
 	[MESSAGE_PAUSE] = on_pause,
 	[MESSAGE_RESUME] = on_resume,
-	[MESSAGE_SNAPSHOT] = session_take_answer,
-	[MESSAGE_IMAGE] = session_take_image,
+	[MESSAGE_SNAPSHOT] = session_receive_answer,
+	[MESSAGE_IMAGE] = session_receive_image,
 	[MESSAGE_EVENTS] = session_add_events,
 	[MESSAGE_PEER] = session_add_peer,
 	[MESSAGE_SWITCH] = session_add_switch,
@@ -311,7 +311,7 @@ static void receive(struct session *session)
 static void take_switch(struct session *session)
 {
 	session->found_ns = session_clock();
-	if (!session->ending && !session_take_switch(session, &session->failure))
+	if (!session->ending && !session_receive_switch(session, &session->failure))
 		fail(session);
 }
 
@@ -392,7 +392,7 @@ static void check_limits(struct session *session, uint64_t now_ns)
 		end(session, ENGINE_REASON_TARGET_EXITED);
 }
 
-void session_tell_progress(struct session *session)
+void session_notify_progress(struct session *session)
 {
 	struct message_progress progress = {
 		.samples = session->events.n_samples,
@@ -402,10 +402,10 @@ void session_tell_progress(struct session *session)
 	uint64_t missed_ticks;
 
 	loss_sum(&session->losses, &progress.lost, &missed_ticks);
-	if (memcmp(&progress, &session->told, sizeof(progress)) == 0)
+	if (memcmp(&progress, &session->notified, sizeof(progress)) == 0)
 		return;
-	session->told = progress;
-	session->told_ns = session_clock();
+	session->notified = progress;
+	session->notified_ns = session_clock();
 	channel_send(&session->channel, MESSAGE_PROGRESS, &progress, sizeof(progress), NULL, 0);
 }
 
@@ -429,8 +429,8 @@ static void check(struct session *session, uint64_t now_ns)
 	if (session->is_read_live && session->kallsyms_fd >= 0)
 		kernel_write_symbols_soon(&session->kernel, session->kallsyms_fd, &session->output,
 					  now_ns);
-	if (now_ns - session->told_ns >= PROGRESS_NS)
-		session_tell_progress(session);
+	if (now_ns - session->notified_ns >= PROGRESS_NS)
+		session_notify_progress(session);
 }
 
 static void close_blocks(struct session *session, uint64_t now_ns)
@@ -446,9 +446,9 @@ static void close_blocks(struct session *session, uint64_t now_ns)
 }
 
 /* Retries samples whose tables have arrived. */
-static void resume_samples(struct session *session, uint64_t now_ns)
+static void resume(struct session *session, uint64_t now_ns)
 {
-	unwind_tables_take(session->tables);
+	unwind_tables_receive(session->tables);
 	samples_run(&session->samples, now_ns);
 }
 
@@ -495,7 +495,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	collectors_drain(&session->collectors, now_ns);
 	if (check_due && session->off_ns == 0)
 		ticks_read(&session->ticks);
-	sample_window_take(&session->window, session_window_ns(session, now_ns));
+	sample_window_receive(&session->window, session_window_ns(session, now_ns));
 	session->behind = !ring_merge_run_until(&session->merge, now_ns - RING_MERGE_SLACK_NS,
 						now_ns + ROUND_MAX_NS);
 	if (session->behind)
@@ -506,14 +506,14 @@ static void run_round(struct session *session, uint64_t now_ns)
 	/* The side band has been applied up to here. */
 	limit_ns = session->behind ? session->merge.last_ns : now_ns - RING_MERGE_SLACK_NS;
 	session_compare_ticks(session, limit_ns);
-	sample_window_forget(&session->window, limit_ns - MIN_OF(limit_ns, SAMPLE_WINDOW_KEEP_NS));
+	sample_window_drop(&session->window, limit_ns - MIN_OF(limit_ns, SAMPLE_WINDOW_KEEP_NS));
 	if (!session_check_window(session, now_ns, &session->failure))
 		fail(session);
 	collectors_serve(&session->collectors, limit_ns, now_ns);
 	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);
 	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
 	memory_usage_write(&session->memory_usage, reached_ns(session, limit_ns));
-	resume_samples(session, now_ns);
+	resume(session, now_ns);
 	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
 		close_blocks(session, now_ns);
 	if (check_due)
@@ -531,8 +531,8 @@ static void request_usage(struct session *session, uint64_t now_ns)
 	request.serial = ++session->serial;
 	request.n = memory_usage_request(&session->memory_usage, request.serial, now_ns, pids);
 	if (request.n > 0)
-		channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request),
-			     pids, request.n * sizeof(pids[0]));
+		channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request,
+			     sizeof(request), pids, request.n * sizeof(pids[0]));
 }
 
 static uint64_t round_ns(const struct session *session, uint64_t now_ns)
@@ -552,7 +552,7 @@ static void work(struct session *session, bool full)
 		run_round(session, now_ns);
 	} else {
 		output_tick(&session->output, now_ns);
-		resume_samples(session, now_ns);
+		resume(session, now_ns);
 	}
 	request_usage(session, now_ns);
 	check_limits(session, now_ns);

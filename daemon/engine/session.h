@@ -68,13 +68,13 @@ struct session {
 	bool rescan;
 	bool enabled_again;   /* by task: session_enable_again() was called */
 	unsigned int queries; /* requests that may still be sent; refilled over time */
-	struct message_progress told;
-	uint64_t told_ns;
+	struct message_progress notified;
+	uint64_t notified_ns;
 
 	bool behind; /* the last round stopped before its end */
 	bool ending;
-	bool told_rate;  /* the warning about max_rate was sent */
-	uint64_t end_ns; /* when the end was decided */
+	bool warned_rate; /* the warning about max_rate was sent */
+	uint64_t end_ns;  /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* the error that ended the session; NULL = no error */
 };
@@ -112,7 +112,7 @@ bool session_samples(const struct session *session);
 bool session_begin_sampling(struct session *session, GError **error);
 bool session_set_paused(struct session *session, bool paused, GError **error);
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
-bool session_take_switch(struct session *session, GError **error);
+bool session_receive_switch(struct session *session, GError **error);
 /* Converts now_ns to the clock of session->window. */
 uint64_t session_window_ns(const struct session *session, uint64_t now_ns);
 /* Called after each round: disables events that no block has needed for a while. */
@@ -120,8 +120,10 @@ bool session_check_window(struct session *session, uint64_t now_ns, GError **err
 /* Compares the ticks of the last sampled interval, once the rings have been drained past it. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns);
 /* session-answers.c */
-bool session_take_answer(struct session *session, struct channel_message *message, GError **error);
-bool session_take_image(struct session *session, struct channel_message *message, GError **error);
+bool session_receive_answer(struct session *session, struct channel_message *message,
+			    GError **error);
+bool session_receive_image(struct session *session, struct channel_message *message,
+			   GError **error);
 bool session_add_peer(struct session *session, struct channel_message *message, GError **error);
 /* Applies the answers received before drained_ns. */
 bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
@@ -139,7 +141,7 @@ uint64_t session_clock(void);
 /* pid 0: all processes. maps_known: one process, without its mappings. */
 void session_request_scan(struct session *session, int32_t pid, bool maps_known);
 /* Sends the counters to the broker if they have changed. */
-void session_tell_progress(struct session *session);
+void session_notify_progress(struct session *session);
 void session_warn(struct session *session, const char *code, const char *text);
 /* Drains the rings up to limit_ns; UINT64_MAX: completely. */
 void session_drain(struct session *session, uint64_t limit_ns);

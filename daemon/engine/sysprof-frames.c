@@ -289,7 +289,7 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 	if (n_message)
 		define_message(frames, message, n_message);
 	put(frames, RING_MARK, &record, n_message ? sizeof(record) : sizeof(record.mark), NULL, 0);
-	return SYSPROF_TAKEN;
+	return SYSPROF_ADDED;
 }
 
 /* The same levels as GLib sends to the journal. */
@@ -320,7 +320,7 @@ static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof
 	log.domain = name_id(frames, from->domain, sizeof(from->domain), 0);
 	log.n_bytes = (uint32_t)strnlen(message, n_bytes - sizeof(*from));
 	put(frames, RING_LOG, &log, sizeof(log), message, log.n_bytes);
-	return SYSPROF_TAKEN;
+	return SYSPROF_ADDED;
 }
 
 /* A definition has 24 bits of the number, a value has 32. The library numbers its counters from 1,
@@ -373,7 +373,7 @@ static enum sysprof_result add_counters(struct sysprof_frames *frames,
 	reach(frames, positive(list->header.time_ns));
 	for (uint32_t i = 0; i < list->n; i++)
 		frames->lost += !define_counter(frames, counters, &from[i]);
-	return frames->lost ? SYSPROF_REFUSED : SYSPROF_TAKEN;
+	return frames->lost ? SYSPROF_REFUSED : SYSPROF_ADDED;
 }
 
 /* Uses the thread's own definition, or else that of another thread of its process. */
@@ -411,13 +411,13 @@ static enum sysprof_result add_values(struct sysprof_frames *frames,
 				frames->lost += !set_counter(frames, counters,
 							     counter_number(groups[i].ids[k]),
 							     groups[i].values[k]);
-	return frames->lost ? SYSPROF_REFUSED : SYSPROF_TAKEN;
+	return frames->lost ? SYSPROF_REFUSED : SYSPROF_ADDED;
 }
 
 static enum sysprof_result ignore(struct sysprof_frames *frames, struct sysprof_counters *counters,
 				  const void *frame, size_t n_bytes)
 {
-	return SYSPROF_TAKEN;
+	return SYSPROF_ADDED;
 }
 
 static enum sysprof_result (*const adders[FRAME_LAST + 1])(struct sysprof_frames *,

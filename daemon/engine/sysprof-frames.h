@@ -29,7 +29,7 @@ struct sysprof_frames *sysprof_frames_new(uint64_t from_ns, sysprof_put put, voi
 void sysprof_frames_free(struct sysprof_frames *frames); /* takes NULL */
 
 enum sysprof_result {
-	SYSPROF_TAKEN,   /* it became a record, or was ignored */
+	SYSPROF_ADDED,   /* it became a record, or was ignored */
 	SYSPROF_REFUSED, /* no table for it, or no room */
 	SYSPROF_END,     /* its thread has ended */
 	SYSPROF_BAD,     /* not a valid frame */

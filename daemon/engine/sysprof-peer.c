@@ -93,7 +93,7 @@ int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd)
 	arena->rings = g_new0(struct peer_ring, 1);
 	arena->rings[0].reader.size = n_bytes;
 	arena->rings[0].reader.drain_ns = now_ns;
-	peer_take_arena(peer, arena);
+	peer_attach_arena(peer, arena);
 	return 0;
 }
 
@@ -206,7 +206,7 @@ static void note_full(struct peer_arena *arena)
 }
 
 /* Returns the number of bytes read; 0: nothing more to read now. */
-static uint32_t take_some(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes)
+static uint32_t drain_some(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes)
 {
 	struct sysprof_ring *ring = &arena->sysprof->ring;
 	uint32_t fill, n, good;
@@ -245,7 +245,7 @@ size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 	if (arena->sysprof->pid == 0 || ring->reader.fault != RING_FAULT_NONE)
 		return 0;
 	do {
-		n = take_some(arena, buffer, n_bytes);
+		n = drain_some(arena, buffer, n_bytes);
 		*ret_fill += n;
 		/* Stop after two rings' worth: a fast writer must not keep us here. */
 	} while (n > 0 && *ret_fill < 2 * (uint64_t)arena->sysprof->ring.size);

@@ -185,7 +185,7 @@ struct process *tasks_process(const struct tasks *tasks, int32_t pid)
 	return g_hash_table_lookup(tasks->processes, GINT_TO_POINTER(pid));
 }
 
-static void forget_thread(struct tasks *tasks, struct thread *thread)
+static void drop_thread(struct tasks *tasks, struct thread *thread)
 {
 	struct process *process = thread->process;
 
@@ -232,7 +232,7 @@ void tasks_sweep(struct tasks *tasks, uint64_t now_ns)
 	while ((thread = g_queue_peek_head(&tasks->exited)) != NULL &&
 	       now_ns - thread->exit_ns > EXITED_NS && now_ns > thread->exit_ns) {
 		g_queue_pop_head(&tasks->exited);
-		forget_thread(tasks, thread);
+		drop_thread(tasks, thread);
 		row_unref(&thread->row);
 	}
 }

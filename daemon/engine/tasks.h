@@ -87,7 +87,7 @@ void tasks_set_rank(struct tasks *tasks, int32_t tid, uint32_t rank);
 /* True if events of this rank count for the thread. A thread with events of several ranks has
  * complete ones of the highest rank; lower ranks repeat a part of them
  * (daemon/broker/perf-tasks.c). */
-static inline bool thread_takes(struct thread *thread, uint32_t rank)
+static inline bool thread_accepts(struct thread *thread, uint32_t rank)
 {
 	if (rank > thread->rank)
 		thread->rank = rank;

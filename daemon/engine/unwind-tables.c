@@ -358,7 +358,7 @@ uint32_t unwind_tables_dump_version(const struct unwind_tables *tables)
 	return tables->dump_version;
 }
 
-static void take_first(struct unwind_tables *tables, struct file *file)
+static void receive_first(struct unwind_tables *tables, struct file *file)
 {
 	tables->n_waiting--;
 	file->done = true;
@@ -369,7 +369,7 @@ static void take_first(struct unwind_tables *tables, struct file *file)
 	g_ptr_array_set_size(file->images, 0);
 }
 
-bool unwind_tables_take(struct unwind_tables *tables)
+bool unwind_tables_receive(struct unwind_tables *tables)
 {
 	struct file *file;
 	uint64_t count;
@@ -384,9 +384,9 @@ bool unwind_tables_take(struct unwind_tables *tables)
 	while ((file = g_queue_pop_head(&tables->done)) != NULL) {
 		any = true;
 		if (!file->done)
-			take_first(tables, file);
+			receive_first(tables, file);
 		file->is_read = false;
-		if (file->jit && jit_frames_take(file->jit))
+		if (file->jit && jit_frames_receive(file->jit))
 			tables->dump_version++;
 	}
 	pthread_mutex_unlock(&tables->lock);

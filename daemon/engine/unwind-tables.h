@@ -14,7 +14,7 @@ struct unwind_tables *unwind_tables_new(GError **error);
 /* Does not wait for a thread that is stuck in a read: it keeps its memory. Takes NULL. */
 void unwind_tables_free(struct unwind_tables *tables);
 
-/* Readable when unwind_tables_take has something to do. */
+/* Readable when unwind_tables_receive has something to do. */
 int unwind_tables_fd(const struct unwind_tables *tables);
 /* Only image.program is needed, not the tables. */
 void unwind_tables_only_programs(struct unwind_tables *tables);
@@ -22,7 +22,7 @@ void unwind_tables_only_programs(struct unwind_tables *tables);
  * image's identity must be known; if that identity has a table, the image gets it at once. */
 void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd);
 /* Assigns finished tables to their images; false: no table was finished. */
-bool unwind_tables_take(struct unwind_tables *tables);
+bool unwind_tables_receive(struct unwind_tables *tables);
 /* Requests the next part of this dump, because a frame is in code that has not been read yet. */
 void unwind_tables_request_more(const struct unwind_tables *tables, const struct image *dump);
 /* Changes whenever more of a dump has been read. */

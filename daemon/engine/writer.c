@@ -300,7 +300,7 @@ bool writer_push(struct writer *writer, const struct writer_batch *batch, bool d
 	return fits;
 }
 
-struct prof_block *writer_take_block(struct writer *writer, enum prof_table table)
+struct prof_block *writer_get_block(struct writer *writer, enum prof_table table)
 {
 	GPtrArray *spare = writer->spare[table];
 	struct prof_block *block = NULL;

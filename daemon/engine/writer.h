@@ -34,7 +34,7 @@ int writer_fd(const struct writer *writer);
  * block. Dictionaries (`data` false) may use twice the room. */
 bool writer_push(struct writer *writer, const struct writer_batch *batch, bool data);
 /* An empty block of a table that was written before, or NULL. */
-struct prof_block *writer_take_block(struct writer *writer, enum prof_table table);
+struct prof_block *writer_get_block(struct writer *writer, enum prof_table table);
 uint64_t writer_bytes(
 	const struct writer *writer);          /* of the capture; in a pipe also within a block */
 int writer_error(const struct writer *writer); /* 0, or the errno that ended writing */

@@ -83,7 +83,7 @@ static void wait_for_tables(struct differential *d)
 
 	while (unwind_tables_waiting(d->tables) > 0) {
 		poll(&wait, 1, 1000);
-		unwind_tables_take(d->tables);
+		unwind_tables_receive(d->tables);
 	}
 }
 

@@ -27,11 +27,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	(void)jit_frames_read(frames, 1u << 20);
-	(void)jit_frames_take(frames);
+	(void)jit_frames_receive(frames);
 	if (size > half && pwrite(fd, data + half, size - half, (off_t)half) < 0)
 		abort();
 	(void)jit_frames_read(frames, 1u << 20);
-	(void)jit_frames_take(frames);
+	(void)jit_frames_receive(frames);
 	for (size_t i = 0; i + sizeof(pc) <= size; i += sizeof(pc)) {
 		memcpy(&pc, data + i, sizeof(pc));
 		table = jit_frames_find(frames, pc, &address);

@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sysprof_frames *frames = sysprof_frames_new(1, on_record, NULL);
 	struct sysprof_counters *counters = sysprof_counters_new();
-	enum sysprof_result result = SYSPROF_TAKEN;
+	enum sysprof_result result = SYSPROF_ADDED;
 	size_t n;
 
 	last_ns = 0;

@@ -122,7 +122,7 @@ static uint64_t read_all(struct writer *writer, struct jit_frames *frames)
 
 	flush_but(writer, 0);
 	bytes = jit_frames_read(frames, 1u << 20);
-	(void)jit_frames_take(frames);
+	(void)jit_frames_receive(frames);
 	return bytes;
 }
 
@@ -133,7 +133,7 @@ static void test_growing(void)
 
 	REQUIRE(frames != NULL);
 	CHECK_INT(jit_frames_read(frames, 1u << 20), 0);
-	CHECK(!jit_frames_take(frames));
+	CHECK(!jit_frames_receive(frames));
 	put_unwinding(&writer);
 	put_load(&writer, CODE);
 	flush_but(&writer, 5);
@@ -204,7 +204,7 @@ static void test_limit(void)
 	put_load(&writer, CODE);
 	flush_but(&writer, 0);
 	CHECK_INT(jit_frames_read(frames, 16), 0);
-	(void)jit_frames_take(frames);
+	(void)jit_frames_receive(frames);
 	CHECK_INT(at(frames, CODE), 0);
 	CHECK_INT(jit_frames_read(frames, 0), 0);
 	jit_frames_free(frames);

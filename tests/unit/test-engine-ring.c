@@ -166,7 +166,7 @@ static void on_corrupt(const struct ring_merge_input *input, void *data)
 	((struct seen *)data)->corrupt++;
 }
 
-static void on_settle(void *data)
+static void on_finalize(void *data)
 {
 }
 
@@ -175,7 +175,7 @@ static void start_round(struct ring_merge *merge, struct seen *seen)
 	*seen = (struct seen){ 0 };
 	ring_merge_init(merge, &(struct ring_merge_handlers){ .record = on_record,
 							      .corrupt = on_corrupt,
-							      .settle = on_settle,
+							      .finalize = on_finalize,
 							      .data = seen });
 }
 
@@ -280,7 +280,7 @@ static void test_corrupt(void)
 struct kept {
 	const struct memory *memory;
 	const struct perf_event_header *records[RING_BYTES / 16];
-	size_t n, n_settled, n_turns;
+	size_t n, n_finalized, n_turns;
 	uint64_t tail;
 };
 
@@ -299,13 +299,13 @@ static void look_at_kept(void *data)
 
 	CHECK(kept->n == 0 || kept->memory->control.data_tail == kept->tail);
 	for (size_t i = 0; i < kept->n; i++)
-		CHECK_INT(atoi(name_in(kept->records[i])), kept->n_settled + i);
-	kept->n_settled += kept->n;
+		CHECK_INT(atoi(name_in(kept->records[i])), kept->n_finalized + i);
+	kept->n_finalized += kept->n;
 	kept->n_turns += kept->n > 0;
 	kept->n = 0;
 }
 
-static void check_settle(uint64_t start, size_t in_turn)
+static void check_finalize(uint64_t start, size_t in_turn)
 {
 	const size_t n = RING_BYTES / 128;
 	struct memory memory;
@@ -315,7 +315,7 @@ static void check_settle(uint64_t start, size_t in_turn)
 	memory_init(&memory, start);
 	ring_merge_init(&merge, &(struct ring_merge_handlers){ .record = keep,
 							       .corrupt = on_corrupt,
-							       .settle = look_at_kept,
+							       .finalize = look_at_kept,
 							       .data = &kept });
 	ring_merge_add_ring(&merge, &memory.ring, &memory, false);
 	for (size_t i = 0; i < 8 * n; i++) {
@@ -326,7 +326,7 @@ static void check_settle(uint64_t start, size_t in_turn)
 		if (i % n == n - 1)
 			ring_merge_run(&merge, UINT64_MAX);
 	}
-	CHECK_INT(kept.n_settled, 8 * n);
+	CHECK_INT(kept.n_finalized, 8 * n);
 	CHECK(kept.n_turns >= 8 * n / in_turn);
 	ring_merge_done(&merge);
 	ring_done(&memory.ring);
@@ -334,10 +334,10 @@ static void check_settle(uint64_t start, size_t in_turn)
 
 /* In place up to an eighth of the ring; and at unaligned places, each of which is copied to the
  * single buffer. */
-static void test_settle(void)
+static void test_finalize(void)
 {
-	check_settle(0, RING_BYTES / 8 / 32);
-	check_settle(4, 1);
+	check_finalize(0, RING_BYTES / 8 / 32);
+	check_finalize(4, 1);
 }
 
 int main(void)
@@ -350,6 +350,6 @@ int main(void)
 	RUN(test_limit);
 	RUN(test_late);
 	RUN(test_corrupt);
-	RUN(test_settle);
+	RUN(test_finalize);
 	return test_end();
 }

@@ -200,7 +200,7 @@ static void test_backlog(void)
 	loss_init(&losses);
 	loss_flush(&losses, &parts.output);
 	CHECK_INT(g_hash_table_size(losses.total), 1);
-	CHECK(!output_take_drops(&parts.output, PROF_TABLE_TASK, &drops));
+	CHECK(!output_collect_drops(&parts.output, PROF_TABLE_TASK, &drops));
 	loss_done(&losses);
 	CHECK(!writer_finish(parts.writer, 50));
 	signal(SIGPIPE, SIG_IGN);

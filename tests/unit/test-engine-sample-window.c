@@ -43,10 +43,10 @@ static void test_none(void)
 {
 	struct sample_window window = { 0 };
 
-	sample_window_take(&window, 1);
+	sample_window_receive(&window, 1);
 	sample_window_set_on(&window, true);
 	CHECK(sample_window_includes(&window, 1));
-	sample_window_forget(&window, 2);
+	sample_window_drop(&window, 2);
 	sample_window_done(&window);
 }
 
@@ -61,7 +61,7 @@ static void test_blocks(void)
 	for (uint64_t i = 1; i <= n; i++) {
 		add_edge(page, i * 10);
 		if (i % 7 == 0) {
-			sample_window_take(&window, i);
+			sample_window_receive(&window, i);
 			CHECK_INT(window.used_ns, i);
 			CHECK_INT(page->n_taken, i);
 		}
@@ -72,7 +72,7 @@ static void test_blocks(void)
 			CHECK_INT(sample_window_includes(&window, j * 10), j % 2 == 1);
 			CHECK_INT(sample_window_includes(&window, j * 10 + 5), j % 2 == 1);
 		}
-		sample_window_forget(&window, i > 20 ? (i - 20) * 10 : 0);
+		sample_window_drop(&window, i > 20 ? (i - 20) * 10 : 0);
 		CHECK(window.edges->len < 64);
 	}
 	CHECK(!window.is_broken);
@@ -201,24 +201,24 @@ static void test_hostile(void)
 	add_edge(page, 50);
 	add_edge(page, 40);
 	add_edge(page, UINT64_MAX);
-	sample_window_take(&window, 1);
+	sample_window_receive(&window, 1);
 	CHECK(!window.is_broken);
 	CHECK(!sample_window_includes(&window, 45) && !sample_window_includes(&window, 50));
 	CHECK(!sample_window_includes(&window, 1000));
 	page->n_edges += CONTROL_PAGE_EDGES + 1;
-	sample_window_take(&window, 1);
+	sample_window_receive(&window, 1);
 	CHECK(window.is_broken);
 	close_page(&window, page);
 	page = open_page(&window);
 	page->n_edges = UINT64_MAX;
-	sample_window_take(&window, 1);
+	sample_window_receive(&window, 1);
 	CHECK(window.is_broken);
 	close_page(&window, page);
 	page = open_page(&window);
 	for (int i = 0; i < 100000 && !window.is_broken; i++) {
 		page->n_edges += CONTROL_PAGE_EDGES;
-		sample_window_take(&window, 1);
-		sample_window_forget(&window, 0);
+		sample_window_receive(&window, 1);
+		sample_window_drop(&window, 0);
 	}
 	CHECK(window.is_broken);
 	CHECK(window.edges->len < 2000000);

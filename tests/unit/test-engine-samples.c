@@ -426,7 +426,7 @@ static void test_events(void)
 	CHECK_INT(asked, 102);
 	loss_sum(&stage.parts.losses, &lost, &missed);
 	CHECK_INT(lost, 13);
-	CHECK_INT(cpu.told_lost[1], 12);
+	CHECK_INT(cpu.reported_lost[1], 12);
 	parts_finish(&stage.parts);
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_SAMPLE), 3);
 	stage_done(&stage);

@@ -266,7 +266,7 @@ static void test_lying_packed(void)
 static void wait_for(struct unwind_tables *tables)
 {
 	while (unwind_tables_waiting(tables) > 0) {
-		unwind_tables_take(tables);
+		unwind_tables_receive(tables);
 		g_usleep(1000);
 	}
 }
