@@ -89,19 +89,17 @@ static void drop_producer(struct peer_ring *ring)
 	collector_producer_unref(producer);
 }
 
-static void free_ring(struct peer_ring *ring)
-{
-	while (peer_ring_peek(ring))
-		peer_ring_skip(ring);
-	g_free(ring->queue.chunks);
-	g_free(ring->queue.spans);
-	drop_producer(ring);
-}
-
 void peer_arena_free(struct peer_arena *arena)
 {
-	for (uint32_t k = 0; k < arena->memory.n_rings; k++)
-		free_ring(&arena->rings[k]);
+	for (uint32_t k = 0; k < arena->memory.n_rings; k++) {
+		struct peer_ring *ring = &arena->rings[k];
+
+		while (peer_ring_peek(ring))
+			peer_ring_skip(ring);
+		g_free(ring->queue.chunks);
+		g_free(ring->queue.spans);
+		drop_producer(ring);
+	}
 	g_free(arena->rings);
 	if (arena->sysprof)
 		sysprof_frames_free(arena->sysprof->frames);
@@ -194,21 +192,19 @@ int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
 	return 0;
 }
 
-static bool is_largest_used(const struct ring_arena_memory *memory, const struct peer_ring *rings)
-{
-	uint64_t largest = memory->places[memory->n_rings - 1].data_bytes;
-
-	for (uint32_t i = memory->n_rings; i > 0 && memory->places[i - 1].data_bytes == largest;
-	     i--)
-		if (rings[i - 1].reader.tail > 0 || ring_reader_fill(&rings[i - 1].reader) > 0)
-			return true;
-	return false;
-}
-
 bool peer_arena_needs_more(const struct peer_arena *arena)
 {
-	return arena->memory.n_rings < arena->memory.n_places &&
-	       is_largest_used(&arena->memory, arena->rings);
+	const struct ring_arena_memory *memory = &arena->memory;
+	uint64_t largest;
+
+	if (memory->n_rings == memory->n_places)
+		return false;
+	largest = memory->places[memory->n_rings - 1].data_bytes;
+	for (uint32_t i = memory->n_rings; i-- > 0 && memory->places[i].data_bytes == largest;)
+		if (arena->rings[i].reader.tail > 0 ||
+		    ring_reader_fill(&arena->rings[i].reader) > 0)
+			return true;
+	return false;
 }
 
 void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks)
@@ -251,22 +247,14 @@ void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t
 
 	if (more == 0)
 		return;
-	if (more <= most)
-		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, more, arena->lost_ns,
-				       now_ns);
-	else
-		collector_process_lose(&peer->process, PROF_LOSS_RING_CORRUPT, 1, arena->lost_ns,
-				       now_ns);
+	collector_process_lose(&peer->process,
+			       more <= most ? PROF_LOSS_RING_REFUSED : PROF_LOSS_RING_CORRUPT,
+			       more <= most ? more : 1, arena->lost_ns, now_ns);
 	arena->reported_lost = lost;
 	arena->lost_ns = now_ns;
 }
 
 /* ---- A ring's queue -------------------------------------------------------------------------- */
-
-static size_t padded(size_t n)
-{
-	return (n + 7) / 8 * 8;
-}
 
 static struct peer_chunk *pop_large(struct collector_rows *rows)
 {
@@ -277,11 +265,6 @@ static struct peer_chunk *pop_large(struct collector_rows *rows)
 	rows->spare = chunk->next;
 	rows->n_spare--;
 	return chunk;
-}
-
-static void unmap_large(struct peer_chunk *chunk)
-{
-	munmap(chunk, LARGE_BYTES);
 }
 
 static struct peer_chunk *new_chunk(struct collector_rows *rows, size_t n, uint64_t n_queued)
@@ -307,7 +290,7 @@ static void free_chunk(struct collector_rows *rows, struct peer_chunk *chunk)
 	if (!chunk->is_large) {
 		g_free(chunk);
 	} else if (rows->n_spare == MAX_SPARE) {
-		unmap_large(chunk);
+		munmap(chunk, LARGE_BYTES);
 	} else {
 		chunk->next = rows->spare;
 		rows->spare = chunk;
@@ -318,7 +301,7 @@ static void free_chunk(struct collector_rows *rows, struct peer_chunk *chunk)
 void peer_free_spare(struct collector_rows *rows)
 {
 	while (rows->spare)
-		unmap_large(pop_large(rows));
+		munmap(pop_large(rows), LARGE_BYTES);
 }
 
 /* Returns room for n bytes in one chunk. Queued records do not move. */
@@ -338,11 +321,14 @@ static uint8_t *make_room(struct peer_ring *ring, size_t n)
 	return chunk->bytes;
 }
 
-/* Accounts the bytes that were put last to the producer. */
-static void extend_span(struct peer_ring *ring)
+/* Accounts n bytes that were copied to the end of the queue. */
+static void append(struct peer_ring *ring, size_t n)
 {
 	struct peer_queue *queue = &ring->queue;
 
+	queue->last->n += n;
+	queue->n_put += n;
+	ring->peer->queued_bytes += n;
 	if (queue->first == queue->n_spans)
 		queue->first = queue->n_spans = 0;
 	else if (queue->spans[queue->n_spans - 1].producer == ring->producer) {
@@ -357,26 +343,11 @@ static void extend_span(struct peer_ring *ring)
 		(struct peer_span){ collector_producer_ref(ring->producer), queue->n_put };
 }
 
-static void append(struct peer_ring *ring, size_t n)
-{
-	ring->queue.last->n += n;
-	ring->queue.n_put += n;
-	ring->peer->queued_bytes += n;
-	extend_span(ring);
-}
-
-/* Accounts n bytes that were copied to the end of the queue. */
-static size_t put(struct peer_ring *ring, size_t n)
-{
-	append(ring, n);
-	return n - peer_ring_advance(ring);
-}
-
 size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_ns,
 		     const void *fixed, uint32_t n_fixed, const void *text, uint32_t n_text)
 {
 	const struct peer_item item = {
-		.bytes = (uint32_t)(sizeof(item) + padded(n_fixed + n_text)),
+		.bytes = (uint32_t)(sizeof(item) + ((size_t)n_fixed + n_text + 7) / 8 * 8),
 		.type = (uint8_t)type,
 		.time_ns = time_ns,
 	};
@@ -471,18 +442,6 @@ static void count(struct peer_ring *ring, uint64_t total, uint64_t *reported,
 	*reported = total;
 }
 
-/* Reports what the reader has counted since the last call. */
-static void count_losses(struct peer_ring *ring, uint64_t from_ns)
-{
-	const struct ring_totals *totals = &ring->reader.totals;
-	struct ring_totals *reported = &ring->reported;
-
-	for (size_t i = 0; i < RING_N_LOST; i++)
-		count(ring, totals->lost[i], &reported->lost[i], causes[i], from_ns);
-	count(ring, totals->abandoned, &reported->abandoned, PROF_LOSS_RING_REENTRANT, from_ns);
-	count(ring, totals->unpublished, &reported->unpublished, PROF_LOSS_RING_REENTRANT, from_ns);
-}
-
 void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns)
 {
 	if (!ring_type_is_event(type))
@@ -498,51 +457,49 @@ void peer_loss_report(const struct peer_loss *loss, struct peer *peer)
 			       loss->to_ns);
 }
 
-static void lose_batch(struct ring_batch *batch, struct peer_loss *loss)
-{
-	struct ring_record record;
-
-	while (ring_batch_next(batch, &record))
-		peer_loss_add(loss, record.type, record.time_ns);
-}
-
-/* Copies directly into the queue. Bytes that are written meanwhile are left for the next drain. */
-static void drain_into_queue(struct peer_ring *ring, enum ring_drain how, uint8_t *buffer,
-			     size_t n_bytes, struct ring_batch *batch)
-{
-	size_t n = MIN_OF(n_bytes, (size_t)ring_reader_fill(&ring->reader));
-
-	if (n > 0)
-		buffer = make_room(ring, n);
-	ring_reader_drain(&ring->reader, how, buffer, n, batch);
-}
-
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t most)
 {
+	const struct ring_totals *totals = &ring->reader.totals;
+	struct ring_totals *reported = &ring->reported;
 	struct ring_batch batch;
 	uint64_t from_ns = ring->reader.drain_ns, n_drained = 0;
 	struct peer_loss late = { 0 };
-	size_t bytes = 0;
+	struct ring_record record;
+	size_t bytes = 0, n;
 
 	do {
-		if (ring->peer->is_late)
-			ring_reader_drain(&ring->reader, how, buffer, n_bytes, &batch);
-		else
-			drain_into_queue(ring, how, buffer, n_bytes, &batch);
-		n_drained += (uint64_t)(batch.end - batch.next);
-		if (batch.end > batch.next && !ring->producer)
+		/* Copies directly into the queue, unless the records are only counted. Bytes that
+		 * are written meanwhile are left for the next drain. */
+		n = n_bytes;
+		if (!ring->peer->is_late) {
+			n = MIN_OF(n_bytes, (size_t)ring_reader_fill(&ring->reader));
+			if (n > 0)
+				buffer = make_room(ring, n);
+		}
+		ring_reader_drain(&ring->reader, how, buffer, n, &batch);
+		n = (size_t)(batch.end - batch.next);
+		n_drained += n;
+		if (n > 0 && !ring->producer)
 			set_producer(ring, batch.tid);
-		if (ring->peer->is_late)
-			lose_batch(&batch, &late);
-		else if (batch.end > batch.next)
-			bytes += put(ring, (size_t)(batch.end - batch.next));
+		while (ring->peer->is_late && ring_batch_next(&batch, &record))
+			peer_loss_add(&late, record.type, record.time_ns);
+		if (!ring->peer->is_late && n > 0) {
+			append(ring, n);
+			bytes += n - peer_ring_advance(ring);
+		}
 	} while (batch.is_more && n_drained < most);
 	ring->has_more = batch.is_more;
 	peer_loss_report(&late, ring->peer);
 	ring->bound_ns = batch.bound_ns;
-	if (ring->reader.fault == RING_FAULT_NONE)
-		count_losses(ring, from_ns);
+	for (size_t i = 0; ring->reader.fault == RING_FAULT_NONE && i < RING_N_LOST; i++)
+		count(ring, totals->lost[i], &reported->lost[i], causes[i], from_ns);
+	if (ring->reader.fault == RING_FAULT_NONE) {
+		count(ring, totals->abandoned, &reported->abandoned, PROF_LOSS_RING_REENTRANT,
+		      from_ns);
+		count(ring, totals->unpublished, &reported->unpublished, PROF_LOSS_RING_REENTRANT,
+		      from_ns);
+	}
 	if (batch.is_closed && how == RING_DRAIN_LIVE) {
 		drop_producer(ring);
 		ring_reader_recycle(&ring->reader);

@@ -87,67 +87,28 @@ static bool is_same_file(const struct image *image, const struct image_key *key)
 	       (image->mapped.inode == 0 || key->inode == 0 || image->mapped.inode == key->inode);
 }
 
-static void request_image(const struct collector_process *process, const struct mapping *mapping)
-{
-	const struct collector_rows *rows = process->rows;
-
-	if (mapping->image->kind != PROF_IMAGE_FILE || mapping->image->requested ||
-	    !rows->request_image)
-		return;
-	mapping->image->requested = true;
-	rows->request_image(mapping->image, mapping, process->pid, rows->request_data);
-}
-
-/* Returns the side band's image of a mapping that the process announced. */
-static struct image *find_mapped(const struct collector_process *process,
-				 const struct ring_image *announced, const struct image_key *key)
-{
-	const struct mapping *mapping = maps_find(process->process->maps, announced->start);
-
-	if (!mapping || !mapping->image ||
-	    mapping->file_offset - mapping->start != announced->file_offset - announced->start ||
-	    !is_same_file(mapping->image, key))
-		return NULL;
-	request_image(process, mapping);
-	return mapping->image;
-}
-
-static struct image *make_image(struct collector_process *process, const struct image_key *key)
+/* Returns the image of a mapping that the process announced: the side band's, or else a new one. */
+static struct image *find_image(struct collector_process *process,
+				const struct ring_image *announced, const struct image_key *key)
 {
 	struct collector_rows *rows = process->rows;
-	struct image *image;
+	const struct mapping *mapping = maps_find(process->process->maps, announced->start);
 	uint32_t last = rows->images->last_id;
+	struct image *image = mapping ? mapping->image : NULL;
 
+	if (image &&
+	    mapping->file_offset - mapping->start == announced->file_offset - announced->start &&
+	    is_same_file(image, key)) {
+		if (image->kind == PROF_IMAGE_FILE && !image->requested && rows->request_image) {
+			image->requested = true;
+			rows->request_image(image, mapping, process->pid, rows->request_data);
+		}
+		return image;
+	}
 	image = images_of_mapping(rows->images, key);
 	process->n_images += rows->images->last_id - last;
 	rows->n_images += rows->images->last_id - last;
 	return image;
-}
-
-static bool reserve_id(struct collector_stacks *stacks, uint32_t id)
-{
-	bool known = g_hash_table_contains(stacks->images, GUINT_TO_POINTER(id));
-	const struct collector_process *process = stacks->process;
-
-	return g_hash_table_size(stacks->images) < COLLECTOR_MAX_IDS &&
-	       process->n_images < COLLECTOR_MAX_IMAGES &&
-	       process->rows->n_images < COLLECTOR_ALL_IMAGES &&
-	       process->code->n < COLLECTOR_MAX_IMAGES &&
-	       (known || collector_process_reserve(stacks->process, COLLECTOR_HEAP_BYTES));
-}
-
-/* Keeps the mapping, so that addresses without an image can be resolved. */
-static void remember(struct collector_process *process, const struct ring_image *announced,
-		     struct image *image)
-{
-	const struct mapping mapping = {
-		.start = announced->start,
-		.end = announced->end,
-		.file_offset = announced->file_offset,
-		.image = image,
-	};
-
-	maps_insert(&process->code, &mapping);
 }
 
 enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
@@ -164,24 +125,33 @@ enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
 		.inode = announced->inode,
 		.start = announced->start,
 	};
+	gpointer id = GUINT_TO_POINTER(announced->id);
+	struct mapping mapping = {
+		.start = announced->start,
+		.end = announced->end,
+		.file_offset = announced->file_offset,
+	};
 	struct announced_image *kept;
 
 	if (announced->start >= announced->end)
 		return RING_FAULT_PAYLOAD;
 	if (announced->id == 0)
 		return RING_FAULT_NONE;
-	if (!reserve_id(stacks, announced->id)) {
+	if (g_hash_table_size(stacks->images) >= COLLECTOR_MAX_IDS ||
+	    process->n_images >= COLLECTOR_MAX_IMAGES ||
+	    process->rows->n_images >= COLLECTOR_ALL_IMAGES ||
+	    process->code->n >= COLLECTOR_MAX_IMAGES ||
+	    (!g_hash_table_contains(stacks->images, id) &&
+	     !collector_process_reserve(process, COLLECTOR_HEAP_BYTES))) {
 		refuse(stacks, time_ns);
 		return RING_FAULT_NONE;
 	}
-	kept = g_new0(struct announced_image, 1);
-	kept->start = announced->start;
-	kept->file_offset = announced->file_offset;
-	kept->image = find_mapped(process, announced, &key);
-	if (!kept->image)
-		kept->image = make_image(process, &key);
-	g_hash_table_replace(stacks->images, GUINT_TO_POINTER(announced->id), kept);
-	remember(process, announced, kept->image);
+	mapping.image = find_image(process, announced, &key);
+	kept = g_new(struct announced_image, 1);
+	*kept = (struct announced_image){ mapping.image, mapping.start, mapping.file_offset };
+	g_hash_table_replace(stacks->images, id, kept);
+	/* Addresses without an image are resolved by the mapping. */
+	maps_insert(&process->code, &mapping);
 	return RING_FAULT_NONE;
 }
 
@@ -201,31 +171,22 @@ struct image *collector_cut_image(struct collector_rows *rows)
 	return rows->cut_image;
 }
 
-static struct output_place place_in(const struct mapping *mapping, uint64_t address)
-{
-	return (struct output_place){ .image = &mapping->image->row,
-				      .offset = address - mapping->start + mapping->file_offset };
-}
-
-static const struct mapping *find_file(const struct collector_process *process, uint64_t byte)
-{
-	const struct mapping *mapping = maps_find(process->process->maps, byte);
-
-	if (!mapping)
-		mapping = maps_find(process->code, byte);
-	return mapping && mapping->image ? mapping : NULL;
-}
-
 static struct output_place place_of_address(struct collector_process *process, uint64_t address,
 					    uint32_t kind)
 {
-	const struct mapping *mapping =
-		kind & RING_FRAME_NO_FILE
-			? NULL
-			: find_file(process, address - (kind & RING_FRAME_RETURN ? 1 : 0));
+	uint64_t byte = address - (kind & RING_FRAME_RETURN ? 1 : 0);
+	const struct mapping *mapping = NULL;
 
-	if (mapping)
-		return place_in(mapping, address);
+	if (!(kind & RING_FRAME_NO_FILE)) {
+		mapping = maps_find(process->process->maps, byte);
+		if (!mapping)
+			mapping = maps_find(process->code, byte);
+	}
+	if (mapping && mapping->image)
+		return (struct output_place){
+			.image = &mapping->image->row,
+			.offset = address - mapping->start + mapping->file_offset,
+		};
 	return (struct output_place){
 		.image = &process_anon_image(process->process, process->rows->images)->row,
 		.offset = address,

@@ -44,6 +44,7 @@ void collectors_keep_up(struct collectors *collectors, uint64_t now_ns);
 /* collectors-merge.c: returns the bytes in the peer's rings that can be read, as far as it reports
  * them. */
 uint64_t collectors_unread(const struct peer *peer);
+uint64_t collectors_all_unread(const struct collectors *collectors);
 /* collectors-merge.c: after producers have stopped, drains what fits into half of the time, in
  * pieces; then emits the rest of what is queued, as collectors_finish() describes. */
 void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns);

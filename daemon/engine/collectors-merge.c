@@ -125,19 +125,6 @@ static void note_drain(struct collectors *collectors, struct peer_ring *ring)
 		report_fault(collectors, ring);
 }
 
-/* Records in the new rings are later than the drain's bound. */
-static void grow_arena(struct collectors *collectors, struct peer_arena *arena)
-{
-	uint32_t n_before = arena->memory.n_rings;
-	uint64_t begin_ns = collectors_clock();
-
-	if (begin_ns < collectors->arena_until_ns)
-		return;
-	peer_arena_grow(arena, collectors->options.ticks);
-	collectors->n_rings += arena->memory.n_rings - n_before;
-	collectors_note_clearing(collectors, begin_ns);
-}
-
 static void wake_producers(struct collectors *collectors, uint64_t now_ns)
 {
 	collectors->woke_ns = now_ns;
@@ -163,8 +150,16 @@ static void wake_in_time(struct collectors *collectors)
 static void drain_arena(struct collectors *collectors, struct peer *peer, struct peer_arena *arena,
 			uint64_t now_ns)
 {
-	if (peer_arena_needs_more(arena))
-		grow_arena(collectors, arena);
+	uint32_t n_before = arena->memory.n_rings;
+	uint64_t begin_ns;
+
+	/* Records in the new rings are later than the drain's bound. */
+	if (peer_arena_needs_more(arena) &&
+	    (begin_ns = collectors_clock()) >= collectors->arena_until_ns) {
+		peer_arena_grow(arena, collectors->options.ticks);
+		collectors->n_rings += arena->memory.n_rings - n_before;
+		collectors_note_clearing(collectors, begin_ns);
+	}
 	for (uint32_t i = 0; i < arena->memory.n_rings; i++) {
 		if (find_share(collectors, peer) == 0) {
 			arena->is_filling = true;
@@ -181,10 +176,8 @@ static void drain_arena(struct collectors *collectors, struct peer *peer, struct
  * clock. */
 static void judge_doorbell(struct peer_arena *arena, uint64_t now_ns)
 {
-	bool rang = arena->armed && __atomic_load_n(arena->doorbell.word, __ATOMIC_RELAXED) !=
-					    arena->doorbell.value;
-
-	if (!rang)
+	if (!arena->armed ||
+	    __atomic_load_n(arena->doorbell.word, __ATOMIC_RELAXED) == arena->doorbell.value)
 		return;
 	arena->armed = false;
 	arena->false_doorbells = arena->is_filling ? 0 : arena->false_doorbells + 1;
@@ -252,18 +245,6 @@ static void drain_more(struct collectors *collectors)
 	wake_producers(collectors, collectors_clock());
 }
 
-static void keep_up_with(struct collectors *collectors, struct peer *peer, struct peer_arena *arena)
-{
-	for (uint32_t i = 0; i < arena->memory.n_rings && find_share(collectors, peer) > 0; i++) {
-		const struct ring_reader *reader = &arena->rings[i].reader;
-
-		if (ring_reader_fill(reader) <= reader->size / 4)
-			continue;
-		collectors_drain_ring(collectors, arena, i, RING_DRAIN_LIVE);
-		wake_in_time(collectors);
-	}
-}
-
 /* No record that it takes is older than those that become rows now. It takes at most half of the
  * time. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
@@ -275,9 +256,20 @@ void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
-			if (!peer->arenas[k]->sysprof)
-				keep_up_with(collectors, peer, peer->arenas[k]);
+		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
+			struct peer_arena *arena = peer->arenas[k];
+
+			for (uint32_t n = 0; !arena->sysprof && n < arena->memory.n_rings &&
+					     find_share(collectors, peer) > 0;
+			     n++) {
+				const struct ring_reader *reader = &arena->rings[n].reader;
+
+				if (ring_reader_fill(reader) <= reader->size / 4)
+					continue;
+				collectors_drain_ring(collectors, arena, n, RING_DRAIN_LIVE);
+				wake_in_time(collectors);
+			}
+		}
 	}
 	wake_producers(collectors, collectors_clock());
 	took_ns = collectors_clock() - now_ns;
@@ -291,10 +283,10 @@ static uint64_t head_ns(const struct peer_ring *ring)
 	return peer_ring_peek(ring)->time_ns;
 }
 
-static void sift_down(struct collectors *collectors)
+static void sift_down(struct collectors *collectors, size_t i)
 {
-	struct peer_ring **heap = collectors->heap, *moved = heap[0];
-	size_t i = 0, child;
+	struct peer_ring **heap = collectors->heap, *moved = heap[i];
+	size_t child;
 
 	while ((child = 2 * i + 1) < collectors->n_heap) {
 		if (child + 1 < collectors->n_heap &&
@@ -306,17 +298,6 @@ static void sift_down(struct collectors *collectors)
 		i = child;
 	}
 	heap[i] = moved;
-}
-
-static void push(struct collectors *collectors, struct peer_ring *ring)
-{
-	size_t i = collectors->n_heap++, parent;
-
-	while (i > 0 && head_ns(ring) < head_ns(collectors->heap[parent = (i - 1) / 2])) {
-		collectors->heap[i] = collectors->heap[parent];
-		i = parent;
-	}
-	collectors->heap[i] = ring;
 }
 
 static void fill_heap(struct collectors *collectors)
@@ -336,17 +317,11 @@ static void fill_heap(struct collectors *collectors)
 		for (uint32_t k = 0; k < peer->n_arenas; k++)
 			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++)
 				if (peer_ring_peek(&peer->arenas[k]->rings[n]))
-					push(collectors, &peer->arenas[k]->rings[n]);
+					collectors->heap[collectors->n_heap++] =
+						&peer->arenas[k]->rings[n];
 	}
-}
-
-/* Returns the time up to which the ring with the oldest record is read before the next ring's
- * turn. */
-static uint64_t find_turn(const struct collectors *collectors, uint64_t limit_ns)
-{
-	for (size_t i = 1; i < MIN_OF(collectors->n_heap, (size_t)3); i++)
-		limit_ns = MIN_OF(limit_ns, head_ns(collectors->heap[i]));
-	return limit_ns;
+	for (size_t i = collectors->n_heap / 2; i-- > 0;)
+		sift_down(collectors, i);
 }
 
 /* Makes the oldest record of a ring a row. */
@@ -413,36 +388,31 @@ static void prefetch(struct peer_queue *queue, const struct heap_rows *heap)
 	heap_rows_prefetch_slots(heap, addresses, n);
 }
 
-/* Called now and then while queued records become rows. */
-static bool has_time(struct collectors *collectors, uint64_t until_ns)
-{
-	uint64_t now_ns = collectors_clock();
-
-	collectors->unfinished = now_ns >= until_ns;
-	if (!collectors->unfinished)
-		collectors_keep_up(collectors, now_ns);
-	return !collectors->unfinished;
-}
-
-/* Emits the ring's records up to the next ring's turn. *n: records so far. */
-static void emit_turn(struct collectors *collectors, struct peer_ring *ring, uint64_t turn_ns,
+/* Emits the ring's records up to limit_ns. *n: records so far. */
+static void emit_ring(struct collectors *collectors, struct peer_ring *ring, uint64_t limit_ns,
 		      uint64_t until_ns, unsigned int *n)
 {
 	const struct heap_rows *heap = ring->peer->process.heap;
 	bool is_far = heap && heap_rows_are_far(heap);
 	struct output *output = collectors->options.output;
 	const struct peer_item *item;
+	uint64_t now_ns;
 
 	do {
 		if (is_far && ring->queue.blocks < ring->queue.at + NEAR_BYTES)
 			prefetch(&ring->queue, heap);
-		if ((*n)++ % 256 == 255 && !has_time(collectors, until_ns))
-			return;
+		if ((*n)++ % 256 == 255) {
+			now_ns = collectors_clock();
+			collectors->unfinished = now_ns >= until_ns;
+			if (collectors->unfinished)
+				return;
+			collectors_keep_up(collectors, now_ns);
+		}
 		if (output_epoch_full(output))
 			output_tick(output, output->now_ns);
 		emit(collectors, ring);
 		item = peer_ring_peek(ring);
-	} while (item && item->time_ns <= turn_ns);
+	} while (item && item->time_ns <= limit_ns);
 }
 
 /* Emits queued records. Returns the time that it reached, valid unless unfinished. *n: records so
@@ -458,12 +428,16 @@ static uint64_t emit_queued(struct collectors *collectors, uint64_t limit_ns, ui
 	while (!collectors->unfinished && collectors->n_heap > 0 &&
 	       head_ns(collectors->heap[0]) <= limit_ns) {
 		struct peer_ring *ring = collectors->heap[0];
+		uint64_t ring_ns = limit_ns;
 
-		emit_turn(collectors, ring, find_turn(collectors, limit_ns), until_ns, n);
+		/* up to the next ring's oldest record */
+		for (size_t i = 1; i < MIN_OF(collectors->n_heap, (size_t)3); i++)
+			ring_ns = MIN_OF(ring_ns, head_ns(collectors->heap[i]));
+		emit_ring(collectors, ring, ring_ns, until_ns, n);
 		if (!peer_ring_peek(ring))
 			collectors->heap[0] = collectors->heap[--collectors->n_heap];
 		if (collectors->n_heap > 1)
-			sift_down(collectors);
+			sift_down(collectors, 0);
 	}
 	return limit_ns;
 }
@@ -514,18 +488,6 @@ static void lose_queued(struct collectors *collectors, uint64_t more_than)
 			lose_peer(collectors, peer_at(collectors, i));
 }
 
-/* Returns whether a peer with little in its queues still waits. */
-static bool is_modest_waiting(const struct collectors *collectors)
-{
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		uint64_t bytes = peer_at(collectors, i)->queued_bytes;
-
-		if (bytes > 0 && bytes <= COLLECTORS_MODEST)
-			return true;
-	}
-	return false;
-}
-
 uint64_t collectors_unread(const struct peer *peer)
 {
 	uint64_t bytes = 0;
@@ -546,13 +508,14 @@ uint64_t collectors_unread(const struct peer *peer)
 	return bytes;
 }
 
-static bool is_something_unread(const struct collectors *collectors)
+uint64_t collectors_all_unread(const struct collectors *collectors)
 {
+	uint64_t bytes = 0;
+
 	for (guint i = 0; i < collectors->peers->len; i++)
-		if (peer_at(collectors, i)->state == PEER_ACTIVE &&
-		    collectors_unread(peer_at(collectors, i)) > 0)
-			return true;
-	return false;
+		if (peer_at(collectors, i)->state == PEER_ACTIVE)
+			bytes += collectors_unread(peer_at(collectors, i));
+	return bytes;
 }
 
 void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns)
@@ -560,7 +523,7 @@ void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns)
 	uint64_t now_ns = collectors_clock();
 	uint64_t half_ns = now_ns + (until_ns - MIN_OF(now_ns, until_ns)) / 2;
 
-	while (is_something_unread(collectors) && now_ns < half_ns) {
+	while (collectors_all_unread(collectors) > 0 && now_ns < half_ns) {
 		collectors_drain(collectors, now_ns);
 		collectors_emit(collectors, UINT64_MAX, half_ns);
 		now_ns = collectors_clock();
@@ -570,10 +533,16 @@ void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns)
 void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns)
 {
 	uint64_t begin_ns = MIN_OF(collectors_clock(), until_ns);
+	bool is_modest_waiting = false;
 
 	collectors->bound_ns = UINT64_MAX;
 	collectors_emit(collectors, UINT64_MAX, begin_ns + (until_ns - begin_ns) / 2);
-	if (is_modest_waiting(collectors)) {
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		uint64_t bytes = peer_at(collectors, i)->queued_bytes;
+
+		is_modest_waiting |= bytes > 0 && bytes <= COLLECTORS_MODEST;
+	}
+	if (is_modest_waiting) {
 		lose_queued(collectors, COLLECTORS_MODEST);
 		/* dropping took time as well */
 		until_ns = MAX_OF(until_ns, collectors_clock() + MODEST_NS);

@@ -84,20 +84,19 @@ static void watch(struct collectors *collectors, struct peer *peer, int fd)
 		(void)epoll_ctl(collectors->options.epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-static void forget_fd(struct collectors *collectors, int fd)
+/* Returns *fd, and makes it -1. */
+static int unwatch(struct collectors *collectors, int *fd)
 {
-	g_hash_table_remove(collectors->by_fd, GINT_TO_POINTER(fd));
-	if (collectors->options.epoll_fd >= 0)
-		(void)epoll_ctl(collectors->options.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	g_hash_table_remove(collectors->by_fd, GINT_TO_POINTER(*fd));
+	if (collectors->options.epoll_fd >= 0 && *fd >= 0)
+		(void)epoll_ctl(collectors->options.epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
+	return steal_fd(fd);
 }
 
-/* Closes *fd if it is open. */
-static void unwatch(struct collectors *collectors, int *fd)
+static void close_fds(struct collectors *collectors, struct peer *peer)
 {
-	if (*fd < 0)
-		return;
-	forget_fd(collectors, *fd);
-	deferred_close(steal_fd(fd));
+	deferred_close(unwatch(collectors, &peer->connection));
+	deferred_close(unwatch(collectors, &peer->pidfd));
 }
 
 bool collectors_wake(struct collectors *collectors, int fd)
@@ -129,24 +128,17 @@ static void refuse_unanswered(struct peer *peer)
 		sysprof_peer_answer(peer, -1);
 }
 
-static void mark_refused(const struct collectors *collectors, int32_t pid)
-{
-	struct process *process = tasks_process(collectors->options.tasks, pid);
-
-	if (process)
-		process->refused_heap = true;
-}
-
 static void refuse(struct collectors *collectors, struct peer *peer, enum control_status status)
 {
+	struct process *process = tasks_process(collectors->options.tasks, peer->process.pid);
+
 	if (!peer->is_sysprof)
 		(void)peer_answer(peer, status, 0, -1);
 	refuse_unanswered(peer);
-	unwatch(collectors, &peer->connection);
-	unwatch(collectors, &peer->pidfd);
+	close_fds(collectors, peer);
 	peer->state = PEER_GONE;
-	if (peer->wants & CONTROL_WANTS_ALLOCATIONS)
-		mark_refused(collectors, peer->process.pid);
+	if (process && peer->wants & CONTROL_WANTS_ALLOCATIONS)
+		process->refused_heap = true;
 }
 
 static uint64_t bytes_of(const struct peer *peer)
@@ -165,8 +157,7 @@ static bool is_lossless(const struct collectors *collectors, const struct peer *
 		peer->wants & CONTROL_WANTS_ALLOCATIONS);
 }
 
-/* Returns the sizes that were asked for, within the available room. Returns false if there is no
- * room. */
+/* Returns the requested sizes, within the available room. Returns false if there is no room. */
 static bool choose_sizes(const struct collectors *collectors, const struct peer *peer,
 			 const struct control_request *request, struct ring_arena_sizes *ret_sizes)
 {
@@ -177,12 +168,12 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 
 	*ret_sizes = many ? small_sizes : usual_sizes;
 	if (request && (request->min_data_bytes || request->n_rings)) {
-		uint64_t wanted = MAX_OF(request->min_data_bytes, size->data_bytes);
+		uint64_t least = MAX_OF(request->min_data_bytes, size->data_bytes);
 
-		if (wanted > room)
+		if (least > room)
 			return false;
 		*ret_sizes = (struct ring_arena_sizes){ .sizes[0].data_bytes = RING_MIN_BYTES };
-		while (size->data_bytes < wanted)
+		while (size->data_bytes < least)
 			size->data_bytes *= 2;
 		size->n = (uint32_t)MIN_OF((uint64_t)MAX_OF(request->n_rings, 1u),
 					   room / (size->data_bytes +
@@ -202,15 +193,6 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 		ret_sizes->sizes[i].policy = is_lossless(collectors, peer) ? RING_LOSSLESS
 									   : RING_DROP;
 	return size->n > 0;
-}
-
-/* Gives all rings memory, for a process that does not wait for room. */
-static void grow_wholly(struct collectors *collectors, struct peer_arena *arena)
-{
-	while (arena->memory.n_rings < arena->memory.n_places) {
-		peer_arena_grow(arena, collectors->options.ticks);
-		collectors_keep_up(collectors, collectors_clock());
-	}
 }
 
 /* Counts an arena; it was begun at begin_ns. */
@@ -238,8 +220,12 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 		return r == -EINVAL ? CONTROL_LIMIT : CONTROL_FAILED;
 	arena = peer->arenas[peer->n_arenas - 1];
 	arena->is_lossless = is_lossless(collectors, peer);
-	if (!arena->is_lossless || peer->wants & CONTROL_WANTS_ROOM)
-		grow_wholly(collectors, arena);
+	/* This process does not wait for room. */
+	while ((!arena->is_lossless || peer->wants & CONTROL_WANTS_ROOM) &&
+	       arena->memory.n_rings < arena->memory.n_places) {
+		peer_arena_grow(arena, collectors->options.ticks);
+		collectors_keep_up(collectors, collectors_clock());
+	}
 	count_arena(collectors, arena, begin_ns);
 	return CONTROL_OK;
 }
@@ -392,27 +378,6 @@ static void bind(struct collectors *collectors, struct peer *peer)
 		collectors->options.query(peer->process.process, collectors->options.data);
 }
 
-/* The exit status is known once the process was waited for. If it has executed another program, the
- * status belongs to that one. */
-static void follow_end(struct collectors *collectors, struct peer *peer)
-{
-	int pidfd = peer->pidfd;
-
-	if (pidfd < 0 || peer->is_sysprof || !peer->process.leader ||
-	    (!peer->ended && !collectors->is_finishing))
-		return;
-	forget_fd(collectors, pidfd);
-	exit_statuses_add(&collectors->statuses, peer->process.leader, steal_fd(&peer->pidfd));
-}
-
-/* Returns whether the process had no memory for what it asked for, so that it records nothing. This
- * is the process's own claim; it affects only what the capture says about that process. */
-static bool has_given_up(const struct peer *peer)
-{
-	return peer->state == PEER_ACTIVE && !peer->is_sysprof && peer->n_arenas > 0 &&
-	       !ring_arena_is_joined(&peer->arenas[0]->memory);
-}
-
 /* Called when no process maps its memory any more, or when the peer must not be used. */
 static void end_peer(struct collectors *collectors, struct peer *peer)
 {
@@ -430,14 +395,21 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 			collectors_drain_ring(collectors, arena, k, RING_DRAIN_DEAD);
 		peer_arena_count_lost(peer, arena, now_ns);
 	}
+	/* The process had no memory for the arena, so it records nothing. This is the process's own
+	 * claim; it affects only what the capture says about that process. */
 	if (peer->process.process && (peer->wants & CONTROL_WANTS_ALLOCATIONS) &&
-	    has_given_up(peer)) {
+	    peer->state == PEER_ACTIVE && !peer->is_sysprof && peer->n_arenas > 0 &&
+	    !ring_arena_is_joined(&peer->arenas[0]->memory)) {
 		peer->process.process->has_heap = false;
 		peer->process.process->refused_heap = true;
 	}
-	unwatch(collectors, &peer->connection);
-	follow_end(collectors, peer);
-	unwatch(collectors, &peer->pidfd);
+	/* The exit status is known once the process was waited for. If it has executed another
+	 * program, the status belongs to that one. */
+	if (peer->pidfd >= 0 && !peer->is_sysprof && peer->process.leader &&
+	    (peer->ended || collectors->is_finishing))
+		exit_statuses_add(&collectors->statuses, peer->process.leader,
+				  unwatch(collectors, &peer->pidfd));
+	close_fds(collectors, peer);
 	peer->state = PEER_GONE;
 	peer->gone_ns = now_ns;
 }
@@ -459,7 +431,7 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 	return true;
 }
 
-/* Adds a request of another thread of a process that has asked before. */
+/* Adds a request of another thread of a process that has requested a ring before. */
 static bool add_request(struct collectors *collectors, const struct message_peer *message,
 			uint64_t now_ns)
 {
@@ -476,18 +448,12 @@ static bool add_request(struct collectors *collectors, const struct message_peer
 	return false;
 }
 
-static bool has_ended(int pidfd)
-{
-	struct pollfd item = { .fd = pidfd, .events = POLLIN };
-
-	return pidfd < 0 || poll(&item, 1, 0) > 0;
-}
-
 void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
 			 int connection, int pidfd, uint64_t now_ns)
 {
 	bool is_sysprof = message->protocol == PEER_SYSPROF;
 	bool is_first, has_room = collectors->peers->len < COLLECTORS_MAX_PEERS;
+	struct pollfd end = { .events = POLLIN };
 	struct peer *peer;
 
 	collectors->due_ns = 0;
@@ -514,7 +480,8 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 	if (is_first)
 		peer->state = PEER_WAITING;
 	peer->is_refused = is_first && peer->connection < 0;
-	peer->ended = has_ended(peer->pidfd);
+	end.fd = peer->pidfd;
+	peer->ended = peer->pidfd < 0 || poll(&end, 1, 0) > 0;
 }
 
 /* Returns whether we record this process. *ret_known: the answer is final. */
@@ -544,20 +511,17 @@ static void lose_target(const struct collectors *collectors, struct peer *peer)
 
 static void admit(struct collectors *collectors, struct peer *peer)
 {
+	enum peer_state state = PEER_ACTIVE;
+
 	if (peer->is_sysprof) {
 		give_sysprof_ring(collectors, peer);
-		peer->state = PEER_ACTIVE;
-		return;
+	} else if (!give_arena(collectors, peer, NULL)) {
+		/* It has its answer, or it does not read, because it waits no longer. */
+		lose_target(collectors, peer);
+		close_fds(collectors, peer);
+		state = PEER_GONE;
 	}
-	if (give_arena(collectors, peer, NULL)) {
-		peer->state = PEER_ACTIVE;
-		return;
-	}
-	/* It has its answer, or it does not read, because it waits no longer. */
-	lose_target(collectors, peer);
-	unwatch(collectors, &peer->connection);
-	unwatch(collectors, &peer->pidfd);
-	peer->state = PEER_GONE;
+	peer->state = state;
 }
 
 static void serve_waiting(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
@@ -648,30 +612,27 @@ static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint
 	}
 }
 
-/* The end takes all that is left in the rings at once. Until that fits into the queues, the peer is
- * drained as if it were alive. */
-static bool may_end(const struct collectors *collectors, const struct peer *peer)
-{
-	uint64_t bytes = collectors_unread(peer);
-
-	return bytes == 0 || collectors->queued_bytes + bytes <= COLLECTORS_MAX_QUEUED;
-}
-
 static void serve_active(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 			 uint64_t now_ns)
 {
 	struct control_request request;
 	enum peer_message message = PEER_NOTHING;
+	uint64_t left;
 
 	/* Bind as of the registration: it may have executed another program since. */
 	if (!peer->process.process && limit_ns >= peer->came_ns)
 		bind(collectors, peer);
 	identify_threads(collectors, peer, now_ns);
-	/* After exec the memory is gone, and the new program may never register. */
+	/* After exec the memory is gone, and the new program may never register. The end drains all
+	 * that is left in the rings at once. Until that fits into the queues, the peer is drained
+	 * as if it were alive. */
 	if ((peer->ended || (!peer->is_sysprof && has_executed(collectors, peer))) &&
-	    limit_ns >= peer->came_ns && may_end(collectors, peer)) {
-		end_peer(collectors, peer);
-		return;
+	    limit_ns >= peer->came_ns) {
+		left = collectors_unread(peer);
+		if (left == 0 || collectors->queued_bytes + left <= COLLECTORS_MAX_QUEUED) {
+			end_peer(collectors, peer);
+			return;
+		}
 	}
 	if (peer->is_sysprof)
 		serve_sysprof(collectors, peer, limit_ns, now_ns);
@@ -681,7 +642,7 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 	peer->called = message == PEER_REQUEST;
 	if (message == PEER_CLOSED ||
 	    (message == PEER_REQUEST && !give_arena(collectors, peer, &request)))
-		unwatch(collectors, &peer->connection);
+		deferred_close(unwatch(collectors, &peer->connection));
 }
 
 static bool is_done(const struct collectors *collectors, const struct peer *peer, uint64_t now_ns)
@@ -751,7 +712,6 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns)
 {
 	bool has_heap = false;
-	uint64_t left = 0;
 
 	for (guint i = 0; i < collectors->peers->len; i++)
 		has_heap = has_heap || peer_at(collectors, i)->process.heap;
@@ -761,10 +721,7 @@ uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns
 		stop_producers(peer_at(collectors, i));
 	collectors_drain(collectors, collectors_clock());
 	collectors_emit(collectors, UINT64_MAX, until_ns);
-	for (guint i = 0; i < collectors->peers->len; i++)
-		if (peer_at(collectors, i)->state == PEER_ACTIVE)
-			left += collectors_unread(peer_at(collectors, i));
-	return left + collectors->queued_bytes;
+	return collectors_all_unread(collectors) + collectors->queued_bytes;
 }
 
 void collectors_finish(struct collectors *collectors, uint64_t until_ns)

@@ -45,24 +45,6 @@ static struct futex_waitv waiter(const uint32_t *word, uint32_t value, uint32_t 
 	};
 }
 
-/* Called with the lock held. */
-static size_t list_waiters(const struct doorbells *doorbells, struct futex_waitv *waiters)
-{
-	waiters[0] = waiter(&doorbells->changes,
-			    __atomic_load_n(&doorbells->changes, __ATOMIC_RELAXED),
-			    FUTEX_PRIVATE_FLAG);
-	for (size_t i = 0; i < doorbells->n; i++)
-		waiters[1 + i] = waiter(doorbells->list[i].word, doorbells->list[i].value, 0);
-	return 1 + doorbells->n;
-}
-
-/* Returns false if futex_waitv(2) does not work here. */
-static bool sleep_on(struct futex_waitv *waiters, size_t n)
-{
-	return syscall(SYS_futex_waitv, waiters, (unsigned int)n, 0, NULL, 0) >= 0 ||
-	       (errno != ENOSYS && errno != EPERM && errno != EINVAL);
-}
-
 static void *run(void *data)
 {
 	struct doorbells *doorbells = data;
@@ -72,20 +54,26 @@ static void *run(void *data)
 	pthread_mutex_lock(&doorbells->lock);
 	while (!doorbells->ending) {
 		uint64_t one = 1;
-		bool works;
-		size_t n;
+		unsigned int n;
+		long r;
 
 		if (doorbells->is_deaf || doorbells->notified || doorbells->n == 0) {
 			pthread_cond_wait(&doorbells->wake, &doorbells->lock);
 			continue;
 		}
-		n = list_waiters(doorbells, waiters);
+		waiters[0] = waiter(&doorbells->changes, doorbells->changes, FUTEX_PRIVATE_FLAG);
+		for (n = 0; n < doorbells->n; n++)
+			waiters[1 + n] =
+				waiter(doorbells->list[n].word, doorbells->list[n].value, 0);
 		pthread_mutex_unlock(&doorbells->lock);
-		works = sleep_on(waiters, n);
+		r = syscall(SYS_futex_waitv, waiters, 1 + n, 0, NULL, 0);
+		r = r < 0 ? errno : 0;
 		pthread_mutex_lock(&doorbells->lock);
-		doorbells->is_deaf = !works;
+		/* futex_waitv(2) does not work here */
+		doorbells->is_deaf = r == ENOSYS || r == EPERM || r == EINVAL;
 		/* woken by a new list, or by a doorbell */
-		if (!works || doorbells->ending || doorbells->changes != (uint32_t)waiters[0].val)
+		if (doorbells->is_deaf || doorbells->ending ||
+		    doorbells->changes != (uint32_t)waiters[0].val)
 			continue;
 		doorbells->notified = true;
 		if (write(doorbells->event_fd, &one, sizeof(one)) < 0)

@@ -53,25 +53,19 @@ void exit_statuses_add(struct exit_statuses *statuses, struct thread *leader, in
 		unknown_exit_free(g_queue_pop_head(&statuses->waiting));
 }
 
-static bool add_if_known(struct tasks *tasks, const struct unknown_exit *exit)
-{
-	struct uapi_pidfd_info info = { .mask = UAPI_PIDFD_INFO_EXIT };
-
-	if (ioctl(exit->pidfd, UAPI_PIDFD_GET_INFO, &info) < 0 ||
-	    !(info.mask & UAPI_PIDFD_INFO_EXIT))
-		return false;
-	tasks_add_status(tasks, exit->leader, info.exit_code);
-	return true;
-}
-
 void exit_statuses_run(struct exit_statuses *statuses)
 {
 	GList *next;
 
 	for (GList *item = statuses->waiting.head; item; item = next) {
+		const struct unknown_exit *exit = item->data;
+		struct uapi_pidfd_info info = { .mask = UAPI_PIDFD_INFO_EXIT };
+
 		next = item->next;
-		if (!add_if_known(statuses->tasks, item->data))
+		if (ioctl(exit->pidfd, UAPI_PIDFD_GET_INFO, &info) < 0 ||
+		    !(info.mask & UAPI_PIDFD_INFO_EXIT))
 			continue;
+		tasks_add_status(statuses->tasks, exit->leader, info.exit_code);
 		unknown_exit_free(item->data);
 		g_queue_delete_link(&statuses->waiting, item);
 	}

@@ -71,17 +71,6 @@ static void free_answer(void *data)
 	g_free(answer);
 }
 
-static bool apply_answer(struct session *session, const struct answer *answer, GError **error)
-{
-	output_tick(&session->output, session_clock());
-	if (!apply_snapshot(session, &answer->body, answer->fd, error))
-		return false;
-	if (answer->body.pid != 0 || answer->body.serial != session->scan_serial)
-		return true;
-	session->scan_serial = 0;
-	return session->state != SESSION_SCANNING || session_start_sampling(session, error);
-}
-
 bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error)
 {
 	struct answer *answer;
@@ -89,7 +78,13 @@ bool session_apply_answers(struct session *session, uint64_t drained_ns, GError 
 
 	while (ok && (answer = g_queue_peek_head(&session->answers)) != NULL &&
 	       answer->received_ns <= drained_ns) {
-		ok = apply_answer(session, answer, error);
+		output_tick(&session->output, session_clock());
+		ok = apply_snapshot(session, &answer->body, answer->fd, error);
+		if (ok && answer->body.pid == 0 && answer->body.serial == session->scan_serial) {
+			session->scan_serial = 0;
+			ok = session->state != SESSION_SCANNING ||
+			     session_start_sampling(session, error);
+		}
 		free_answer(g_queue_pop_head(&session->answers));
 	}
 	return ok;
@@ -108,8 +103,7 @@ bool session_receive_answer(struct session *session, struct channel_message *mes
 	}
 	answer = g_new(struct answer, 1);
 	memcpy(&answer->body, message->body, sizeof(answer->body));
-	answer->fd = message->fds[0];
-	message->fds[0] = -1;
+	answer->fd = steal_fd(&message->fds[0]);
 	answer->received_ns = session_clock();
 	g_queue_push_tail(&session->answers, answer);
 	/* Nothing is drained before the first answer, which has the initial state. */

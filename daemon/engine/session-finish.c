@@ -66,9 +66,8 @@ void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns
 static void add_writer_losses(struct session *session)
 {
 	const GArray *losses = writer_losses(session->writer);
-	guint i;
 
-	for (i = 0; i < losses->len; i++) {
+	for (guint i = 0; i < losses->len; i++) {
 		const struct writer_loss *lost = &g_array_index(losses, struct writer_loss, i);
 		struct loss loss = {
 			.key.cause = writer_loss_cause(session->writer),
@@ -88,10 +87,9 @@ static void close_cpus(struct session *session)
 {
 	bool all_known = true;
 	uint64_t now_ns;
-	guint i;
 
 	sample_window_set_on(&session->window, false);
-	for (i = 0; i < session->cpus.all->len; i++)
+	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_disable(g_ptr_array_index(session->cpus.all, i));
 	session->stop_ns = now_ns = session_clock();
 	if (session->state != SESSION_RUNNING)
@@ -103,10 +101,10 @@ static void close_cpus(struct session *session)
 	if (!session_apply_answers(session, UINT64_MAX,
 				   session->failure ? NULL : &session->failure))
 		session->reason = ENGINE_REASON_INTERNAL;
-	for (i = 0; i < session->cpus.all->len; i++)
+	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_add_lost(g_ptr_array_index(session->cpus.all, i), &session->losses, now_ns);
 	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
-	for (i = 0; i < session->cpus.all->len; i++) {
+	for (guint i = 0; i < session->cpus.all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
 
 		if (cpu->gone_ns)
@@ -163,7 +161,8 @@ static void choose_reason(struct session *session)
 }
 
 /* Waits as long as the writer makes progress, which is reported to the broker. After WRITE_NS the
- * writer drops its queue, because the broker does not wait longer. False: no progress. */
+ * writer drops its queue, because the broker does not wait longer. Returns false without
+ * progress. */
 static bool wait_for_writer(struct session *session)
 {
 	uint64_t bytes = writer_bytes(session->writer);
@@ -181,7 +180,8 @@ static bool wait_for_writer(struct session *session)
 	return false;
 }
 
-/* Receives the answers that the last steps wait for. False: the broker has closed the channel. */
+/* Receives the answers that the last steps wait for. Returns false if the broker has closed the
+ * channel. */
 static bool receive_answers(struct session *session, int timeout_ms)
 {
 	struct pollfd wait[] = { { .fd = session->channel.fd, .events = POLLIN },
@@ -228,26 +228,6 @@ static void finish_samples(struct session *session)
 	samples_end(&session->samples, lose_sample, session);
 }
 
-/* Waits for program files, because the last records may have requested some. */
-static void finish_excluded(struct session *session)
-{
-	while (heap_excluded_waits(&session->excluded) &&
-	       session_clock() < session->end_ns + TABLES_NS &&
-	       receive_answers(session, ANSWER_WAIT_MS))
-		unwind_tables_receive(session->tables);
-	heap_excluded_finish(&session->excluded, session->stop_ns);
-	memory_usage_write(&session->memory_usage, UINT64_MAX);
-}
-
-/* Targets may have exited before the broker has read their requests. */
-static void finish_requests(struct session *session)
-{
-	while (collectors_miss_requests(&session->collectors) &&
-	       session_clock() < session->end_ns + DRAIN_NS &&
-	       receive_answers(session, ANSWER_WAIT_MS))
-		continue;
-}
-
 static void finish_allocations(struct session *session)
 {
 	uint64_t left, before = UINT64_MAX, now_ns = session_clock();
@@ -273,12 +253,22 @@ void session_finish(struct session *session)
 
 	if (session->output.writer) {
 		close_cpus(session);
-		finish_requests(session);
+		/* Targets may have exited before the broker has read their requests. */
+		while (collectors_miss_requests(&session->collectors) &&
+		       session_clock() < session->end_ns + DRAIN_NS &&
+		       receive_answers(session, ANSWER_WAIT_MS))
+			continue;
 		finish_allocations(session);
 		collectors_finish(&session->collectors,
 				  MAX_OF(session->end_ns + TABLES_NS, session_clock() + PIECE_NS));
 		finish_samples(session);
-		finish_excluded(session);
+		/* The last records may have requested program files. */
+		while (heap_excluded_waits(&session->excluded) &&
+		       session_clock() < session->end_ns + TABLES_NS &&
+		       receive_answers(session, ANSWER_WAIT_MS))
+			unwind_tables_receive(session->tables);
+		heap_excluded_finish(&session->excluded, session->stop_ns);
+		memory_usage_write(&session->memory_usage, UINT64_MAX);
 		session_notify_progress(session);
 		if (session->kallsyms_fd >= 0)
 			kernel_write_symbols(&session->kernel, session->kallsyms_fd,

@@ -36,11 +36,6 @@
 
 #define TICKS_ACCURACY_NS UINT64_C(20000000) /* at least, for missed ticks */
 
-bool session_samples(const struct session *session)
-{
-	return !session->paused && !session->switched_off;
-}
-
 /* The ticks of the last sampled interval are compared after its samples have been drained. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns)
 {
@@ -67,35 +62,10 @@ static bool enable(struct session *session, bool on, GError **error)
 	return true;
 }
 
-static void begin_ticks(struct session *session)
-{
-	uint64_t now_ns = session_clock(), limit_ns = now_ns - RING_MERGE_SLACK_NS;
-
-	if (session->off_ns && session->off_ns <= limit_ns) {
-		session_drain(session, limit_ns);
-		session_compare_ticks(session, limit_ns);
-	}
-	session->off_ns = 0;
-	session->on_ns = now_ns;
-	ticks_begin(&session->ticks, &session->cpus, now_ns);
-}
-
-static void end_ticks(struct session *session)
-{
-	uint64_t now_ns = session_clock();
-
-	if (now_ns - session->on_ns < TICKS_ACCURACY_NS) {
-		session->ticks.running = false;
-		return;
-	}
-	ticks_read(&session->ticks);
-	session->off_ns = now_ns;
-}
-
 /* *ret_changed: the caller has to call note_change(). */
 static bool apply(struct session *session, bool *ret_changed, GError **error)
 {
-	bool on = session_samples(session);
+	bool on = !session->paused && !session->switched_off;
 
 	*ret_changed = session->state == SESSION_RUNNING && on != session->is_sampling;
 	return !*ret_changed || enable(session, on, error);
@@ -103,16 +73,28 @@ static bool apply(struct session *session, bool *ret_changed, GError **error)
 
 static void note_change(struct session *session)
 {
-	if (session->is_sampling)
-		begin_ticks(session);
-	else
-		end_ticks(session);
+	uint64_t now_ns = session_clock(), limit_ns = now_ns - RING_MERGE_SLACK_NS;
+
+	if (session->is_sampling) {
+		if (session->off_ns && session->off_ns <= limit_ns) {
+			session_drain(session, limit_ns);
+			session_compare_ticks(session, limit_ns);
+		}
+		session->off_ns = 0;
+		session->on_ns = now_ns;
+		ticks_begin(&session->ticks, &session->cpus, now_ns);
+	} else if (now_ns - session->on_ns < TICKS_ACCURACY_NS) {
+		session->ticks.running = false;
+	} else {
+		ticks_read(&session->ticks);
+		session->off_ns = now_ns;
+	}
 }
 
 bool session_begin_sampling(struct session *session, GError **error)
 {
 	session->enabled_again = false;
-	if (!session_samples(session))
+	if (session->paused || session->switched_off)
 		return true;
 	if (!enable(session, true, error))
 		return false;
@@ -175,7 +157,7 @@ bool session_add_switch(struct session *session, struct channel_message *message
 	return false;
 }
 
-/* False: the switch is closed or its request is invalid. */
+/* Returns false if the switch is closed or its request is invalid. */
 static bool read_switch(const struct session *session, struct control_switch *ret_request,
 			bool *ret_there)
 {
@@ -184,16 +166,6 @@ static bool read_switch(const struct session *session, struct control_switch *re
 	*ret_there = n == (ssize_t)sizeof(*ret_request) &&
 		     ret_request->magic == CONTROL_SWITCH_MAGIC && ret_request->on <= 1;
 	return *ret_there || (n < 0 && errno == EAGAIN);
-}
-
-static bool answer(const struct session *session, const struct control_switch *request, int fd)
-{
-	const struct control_switch done = { .magic = CONTROL_SWITCH_MAGIC,
-					     .serial = request->serial,
-					     .on = session->is_sampling };
-	const struct iovec part = { (void *)&done, sizeof(done) };
-
-	return packet_send(session->switch_fd, &part, 1, fd, MSG_DONTWAIT) == (ssize_t)sizeof(done);
 }
 
 static bool give_up(struct session *session, GError **error)
@@ -206,7 +178,8 @@ static bool give_up(struct session *session, GError **error)
 bool session_receive_switch(struct session *session, GError **error)
 {
 	CLEANUP_CLOSE int page = -1;
-	struct control_switch request;
+	struct control_switch request, answer = { .magic = CONTROL_SWITCH_MAGIC };
+	const struct iovec part = { &answer, sizeof(answer) };
 	bool is_there, ok, changed;
 	uint64_t now_ns;
 
@@ -223,7 +196,12 @@ bool session_receive_switch(struct session *session, GError **error)
 	sample_window_receive(&session->window, now_ns);
 	if (ok && (request.on || page >= 0))
 		sample_window_use(&session->window, now_ns, changed);
-	ok = ok && answer(session, &request, page);
+	if (ok) {
+		answer.serial = request.serial;
+		answer.on = session->is_sampling;
+		ok = packet_send(session->switch_fd, &part, 1, page, MSG_DONTWAIT) ==
+		     (ssize_t)sizeof(answer);
+	}
 	if (changed)
 		note_change(session);
 	if (!ok)

@@ -224,17 +224,6 @@ static bool watch(struct session *session, int fd, GError **error)
 	return false;
 }
 
-/* Ends the gap of a CPU that was offline: what ran on it meanwhile was not recorded. */
-static void end_gap(struct session *session, struct cpu *cpu, uint64_t now_ns)
-{
-	if (cpu->gone_ns)
-		loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
-			     cpu->gone_ns, now_ns);
-	cpu->gone_ns = 0;
-	cpu->busy_ns = UINT64_MAX;
-	switches_init(&cpu->switches, now_ns);
-}
-
 static bool map_samples(struct session *session, struct cpu *cpu, GError **error)
 {
 	if (!cpu->n_sources)
@@ -245,14 +234,9 @@ static bool map_samples(struct session *session, struct cpu *cpu, GError **error
 	return watch(session, cpu->source_fds[0], error);
 }
 
-/* True if the broker keeps the ring mapped, so that it exists without our mapping. */
-static bool is_kept(const struct session *session)
-{
-	return session->state == SESSION_NEW && session->config.begin_ns != 0;
-}
-
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error)
 {
+	uint64_t now_ns = session_clock();
 	struct message_cpu body;
 	struct cpu *cpu;
 
@@ -260,18 +244,28 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 		return fail_message(error, "CPU");
 	memcpy(&body, message->body, sizeof(body));
 	if (body.cpu < ENGINE_MAX_CPUS && session->cpus.by_number[body.cpu])
-		session_close_cpu(session, session->cpus.by_number[body.cpu], session_clock());
+		session_close_cpu(session, session->cpus.by_number[body.cpu], now_ns);
 	cpu = cpus_open(&session->cpus, &body, message->fds, message->n_fds, error);
 	if (!cpu)
 		return false;
 	ring_merge_add_ring(&session->merge, &cpu->side_band, cpu, true);
 	if (!watch(session, cpu->side_band_fd, error))
 		return false;
-	if (!is_kept(session) && !map_samples(session, cpu, error))
+	/* The broker keeps the ring mapped, so it exists without our mapping. */
+	if (session->state == SESSION_NEW && session->config.begin_ns)
+		return true;
+	if (!map_samples(session, cpu, error))
 		return false;
 	if (session->state == SESSION_NEW)
 		return true;
-	end_gap(session, cpu, session_clock());
+	now_ns = session_clock();
+	/* While the CPU was offline, nothing was recorded on it. */
+	if (cpu->gone_ns)
+		loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
+			     cpu->gone_ns, now_ns);
+	cpu->gone_ns = 0;
+	cpu->busy_ns = UINT64_MAX;
+	switches_init(&cpu->switches, now_ns);
 	if (!cpu_enable_side_band(cpu, error))
 		return false;
 	return session->state != SESSION_RUNNING || !session->is_sampling ||
@@ -306,7 +300,7 @@ static void add_metadata(struct session *session, const char *key, size_t key_by
 		   });
 }
 
-/* Writes the keys and values that the broker sent; false if their lengths do not add up. */
+/* Writes the keys and values that the broker sent. Returns false if their lengths do not add up. */
 static bool write_metadata(struct session *session, GError **error)
 {
 	struct message_metadata pair;
@@ -339,19 +333,9 @@ static bool write_metadata(struct session *session, GError **error)
 	return true;
 }
 
-/* Writes all sources in order, before the first sample: readers use the first event by default, and
- * show events without samples too. */
-static void write_sources(struct session *session)
-{
-	for (uint32_t i = 0; i < session->events.n_sources; i++)
-		output_need(&session->output, &session->events.sources[i]->row);
-}
-
 static bool enable_side_bands(struct session *session, GError **error)
 {
-	guint i;
-
-	for (i = 0; i < session->cpus.all->len; i++)
+	for (guint i = 0; i < session->cpus.all->len; i++)
 		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
 			return false;
 	return true;
@@ -366,7 +350,10 @@ bool session_start(struct session *session, GError **error)
 	output_tick(&session->output, session->begin_ns);
 	if (!write_metadata(session, error))
 		return false;
-	write_sources(session);
+	/* All sources in order, before the first sample: readers use the first event by default,
+	 * and show events without samples too. */
+	for (uint32_t i = 0; i < session->events.n_sources; i++)
+		output_need(&session->output, &session->events.sources[i]->row);
 	cpus_read_online(&session->cpus, online);
 	session->events.begin_ns = session->config.begin_ns ? session->config.begin_ns
 							    : session_clock();
@@ -380,25 +367,12 @@ bool session_start(struct session *session, GError **error)
 
 bool session_enable_again(struct session *session, GError **error)
 {
-	guint i;
-
 	if (!enable_side_bands(session, error))
 		return false;
-	for (i = 0; i < session->cpus.all->len; i++)
+	for (guint i = 0; i < session->cpus.all->len; i++)
 		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i),
 					 session->is_sampling, error))
 			return false;
-	return true;
-}
-
-static bool map_all_samples(struct session *session, GError **error)
-{
-	for (guint i = 0; i < session->cpus.all->len; i++) {
-		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
-
-		if (cpu->open && !cpu->samples.control && !map_samples(session, cpu, error))
-			return false;
-	}
 	return true;
 }
 
@@ -406,8 +380,14 @@ bool session_start_sampling(struct session *session, GError **error)
 {
 	session->start_ns = session_clock();
 	begin_memory(session);
-	if (!session_begin_sampling(session, error) || !map_all_samples(session, error))
+	if (!session_begin_sampling(session, error))
 		return false;
+	for (guint i = 0; i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		if (cpu->open && !cpu->samples.control && !map_samples(session, cpu, error))
+			return false;
+	}
 	if (session->kallsyms_fd >= 0)
 		kernel_read_text(&session->kernel, session->kallsyms_fd);
 	session->closed_ns = session->checked_ns = session->start_ns;

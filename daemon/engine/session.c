@@ -43,31 +43,22 @@
 	6 /* added each 250 ms: 24 requests a second cost the broker under 0.5 % of a core */
 #define SIZE_RESERVE 65536 /* for the end of a capture */
 
-static void query(struct process *process, void *data)
-{
-	struct session *session = data;
-
-	if (session->queries == 0)
-		return;
-	session->queries--;
-	process->queried = true;
-	session_request_scan(session, process->pid, process->maps_known);
-}
-
 bool session_query_again(struct process *process, void *data)
 {
 	struct session *session = data;
 
 	if (session->queries == 0)
 		return false;
-	query(process, data);
+	session->queries--;
+	process->queried = true;
+	session_request_scan(session, process->pid, process->maps_known);
 	return true;
 }
 
 void session_query(struct process *process, void *data)
 {
 	if (!process->queried && !process->kernel && (!process->cmdline || !process->maps_known))
-		query(process, data);
+		session_query_again(process, data);
 }
 
 static void request_rescan(void *data)
@@ -78,14 +69,14 @@ static void request_rescan(void *data)
 static void on_over_rate(void *data)
 {
 	struct session *session = data;
-	g_autofree char *text = NULL;
+	char text[128];
 
 	if (session->warned_rate)
 		return;
 	session->warned_rate = true;
-	text = g_strdup_printf("more than %" G_GUINT64_FORMAT
-			       " samples a second: the others are counted as lost",
-			       session->events.max_rate);
+	snprintf(text, sizeof(text),
+		 "more than %" G_GUINT64_FORMAT " samples a second: the others are counted as lost",
+		 session->events.max_rate);
 	session_warn(session, "quota", text);
 }
 
@@ -149,7 +140,7 @@ void session_init(struct session *session, int socket, const struct session_thre
 		.queries = MAX_QUERIES,
 	};
 	memcpy(session->boot_id, boot_id, sizeof(session->boot_id));
-	session->events.query = query;
+	session->events.query = session_query;
 	session->events.rescan = request_rescan;
 	session->events.over_rate = on_over_rate;
 	session->events.data = session;
@@ -244,23 +235,13 @@ static bool on_stop(struct session *session, struct channel_message *message, GE
 }
 
 /* Answers at once, because the client waits, even if a round is due. */
-static bool set_paused(struct session *session, bool paused, GError **error)
+static bool on_pause(struct session *session, struct channel_message *message, GError **error)
 {
-	if (!session_set_paused(session, paused, error))
+	if (!session_set_paused(session, message->type == MESSAGE_PAUSE, error))
 		return false;
 	channel_send(&session->channel, MESSAGE_OBEYED, NULL, 0, NULL, 0);
 	channel_flush(&session->channel);
 	return true;
-}
-
-static bool on_pause(struct session *session, struct channel_message *message, GError **error)
-{
-	return set_paused(session, true, error);
-}
-
-static bool on_resume(struct session *session, struct channel_message *message, GError **error)
-{
-	return set_paused(session, false, error);
 }
 
 static bool on_start(struct session *session, struct channel_message *message, GError **error)
@@ -274,7 +255,7 @@ static bool (*const message_handlers[])(struct session *, struct channel_message
 	[MESSAGE_START] = on_start,
 	[MESSAGE_STOP] = on_stop,
 	[MESSAGE_PAUSE] = on_pause,
-	[MESSAGE_RESUME] = on_resume,
+	[MESSAGE_RESUME] = on_pause,
 	[MESSAGE_SNAPSHOT] = session_receive_answer,
 	[MESSAGE_IMAGE] = session_receive_image,
 	[MESSAGE_EVENTS] = session_add_events,
@@ -308,13 +289,6 @@ static void receive(struct session *session)
 		end(session, ENGINE_REASON_CLIENT_GONE);
 }
 
-static void take_switch(struct session *session)
-{
-	session->found_ns = session_clock();
-	if (!session->ending && !session_receive_switch(session, &session->failure))
-		fail(session);
-}
-
 static void lose_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
 {
 	session_drain(session, now_ns - RING_MERGE_SLACK_NS);
@@ -329,45 +303,37 @@ static void request_cpu(struct session *session, uint32_t number)
 	channel_send(&session->channel, MESSAGE_CPU_REQUEST, &request, sizeof(request), NULL, 0);
 }
 
-/* Events by task stay open when a CPU goes offline, but a CPU that comes online later has none. */
-static void miss_cpu(struct session *session, uint32_t number, uint64_t now_ns)
-{
-	char text[128];
-
-	snprintf(text, sizeof(text),
-		 "CPU %u came online after the start: what runs on it is not recorded", number);
-	session_warn(session, "cpu-online", text);
-	cpus_add_missing(&session->cpus, number, now_ns);
-}
-
-/* Closes the events of CPUs that went offline and requests events for CPUs that came online. */
+/* Closes the events of CPUs that went offline and requests events for CPUs that came online. Events
+ * by task stay open when a CPU goes offline, but a CPU that comes online later has none. */
 static void check_online(struct session *session, uint64_t now_ns)
 {
 	uint8_t online[ENGINE_MAX_CPUS];
-	struct cpu *cpu;
-	uint32_t i;
+	char text[128];
 
 	if (!cpus_read_online(&session->cpus, online))
 		return;
 	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
-	for (i = 0; i < ENGINE_MAX_CPUS; i++) {
-		cpu = session->cpus.by_number[i];
-		if (session->config.by_task && online[i] && !cpu)
-			miss_cpu(session, i, now_ns);
-		else if (session->config.by_task)
-			continue;
-		else if (cpu && cpu->open && !online[i])
+	for (uint32_t i = 0; i < ENGINE_MAX_CPUS; i++) {
+		struct cpu *cpu = session->cpus.by_number[i];
+
+		if (!session->config.by_task && cpu && cpu->open && !online[i]) {
 			lose_cpu(session, cpu, now_ns);
-		else if (online[i] && (!cpu || !cpu->open))
+		} else if (!session->config.by_task && online[i] && (!cpu || !cpu->open)) {
 			request_cpu(session, i);
+		} else if (session->config.by_task && online[i] && !cpu) {
+			snprintf(text, sizeof(text),
+				 "CPU %u came online after the start: "
+				 "what runs on it is not recorded",
+				 i);
+			session_warn(session, "cpu-online", text);
+			cpus_add_missing(&session->cpus, i, now_ns);
+		}
 	}
 }
 
 static void check_silence(struct session *session, uint64_t now_ns)
 {
-	guint i;
-
-	for (i = 0; i < session->cpus.all->len; i++) {
+	for (guint i = 0; i < session->cpus.all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
 
 		if (!cpu_is_silent(cpu))
@@ -433,18 +399,6 @@ static void check(struct session *session, uint64_t now_ns)
 		session_notify_progress(session);
 }
 
-static void close_blocks(struct session *session, uint64_t now_ns)
-{
-	bool epoch_due = output_epoch_due(&session->output);
-
-	session->closed_ns = now_ns;
-	loss_flush(&session->losses, &session->output);
-	if (epoch_due)
-		output_end_epoch(&session->output);
-	else
-		output_flush(&session->output);
-}
-
 /* Retries samples whose tables have arrived. */
 static void resume(struct session *session, uint64_t now_ns)
 {
@@ -462,7 +416,7 @@ static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 				      : MIN_OF(collectors->bound_ns, limit_ns);
 }
 
-/* True if no work is pending, so that the next round can come later. */
+/* Returns whether no work is pending, so that the next round can come later. */
 static bool is_quiet(const struct session *session, uint64_t now_ns)
 {
 	bool holds = sample_window_is_open(&session->window) && !session->switched_off &&
@@ -476,19 +430,10 @@ static bool is_quiet(const struct session *session, uint64_t now_ns)
 	       collectors_are_quiet(&session->collectors, now_ns);
 }
 
-static void look_for_quiet(struct session *session, uint64_t now_ns)
-{
-	uint64_t rows = output_events(&session->output);
-
-	if (rows != session->found_rows || !is_quiet(session, now_ns))
-		session->found_ns = now_ns;
-	session->found_rows = rows;
-}
-
 static void run_round(struct session *session, uint64_t now_ns)
 {
-	bool check_due = now_ns - session->checked_ns >= CHECK_NS;
-	uint64_t limit_ns;
+	bool check_due = now_ns - session->checked_ns >= CHECK_NS, epoch_due;
+	uint64_t limit_ns, rows;
 
 	session->round_ns = now_ns;
 	output_tick(&session->output, now_ns);
@@ -514,11 +459,18 @@ static void run_round(struct session *session, uint64_t now_ns)
 	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
 	memory_usage_write(&session->memory_usage, reached_ns(session, limit_ns));
 	resume(session, now_ns);
-	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples))
-		close_blocks(session, now_ns);
+	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples)) {
+		session->closed_ns = now_ns;
+		epoch_due = output_epoch_due(&session->output);
+		loss_flush(&session->losses, &session->output);
+		(epoch_due ? output_end_epoch : output_flush)(&session->output);
+	}
 	if (check_due)
 		check(session, now_ns);
-	look_for_quiet(session, now_ns);
+	rows = output_events(&session->output);
+	if (rows != session->found_rows || !is_quiet(session, now_ns))
+		session->found_ns = now_ns;
+	session->found_rows = rows;
 }
 
 static void request_usage(struct session *session, uint64_t now_ns)
@@ -588,15 +540,17 @@ static bool watch(struct session *session, int fd)
 	return false;
 }
 
-/* True: a ring or a collector has woken us. A descriptor whose event is gone is removed, because it
- * would wake us forever. */
+/* Returns whether a ring or a collector has woken us. A descriptor whose event is gone is removed,
+ * because it would wake us forever. */
 static bool handle_wakeup(struct session *session, const struct epoll_event *event)
 {
-	if (event->data.fd == session->channel.fd)
+	if (event->data.fd == session->channel.fd) {
 		receive(session);
-	else if (event->data.fd == session->switch_fd)
-		take_switch(session);
-	else if (event->data.fd == writer_fd(session->writer))
+	} else if (event->data.fd == session->switch_fd) {
+		session->found_ns = session_clock();
+		if (!session->ending && !session_receive_switch(session, &session->failure))
+			fail(session);
+	} else if (event->data.fd == writer_fd(session->writer))
 		end(session, ENGINE_REASON_IO_ERROR);
 	else if (collectors_wake(&session->collectors, event->data.fd))
 		return true;

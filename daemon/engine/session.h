@@ -108,7 +108,6 @@ bool session_start_sampling(struct session *session, GError **error);
  * takes the lock: kernel/events/core.c, inherit_event). */
 bool session_enable_again(struct session *session, GError **error);
 /* session-sampling.c */
-bool session_samples(const struct session *session);
 bool session_begin_sampling(struct session *session, GError **error);
 bool session_set_paused(struct session *session, bool paused, GError **error);
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
