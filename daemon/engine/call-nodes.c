@@ -24,7 +24,7 @@
 #define MAX_DEPTH (OUTPUT_MAX_PATH - 1u)
 #define PART 64u /* frames that are written together */
 
-static_assert(sizeof(struct call_node) == 24, "what a node takes");
+static_assert(sizeof(struct call_node) == 24, "bytes of a node");
 static_assert(MAX_DEPTH < 1u << 13, "call_node.depth");
 
 void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget *budget)
@@ -83,43 +83,9 @@ static uint32_t hash_node(const struct call_nodes *nodes, const struct call_node
 	       (uint32_t)(product >> 96);
 }
 
-static bool is_same(const struct call_node *a, const struct call_node *b)
-{
-	return a->offset == b->offset && a->parent == b->parent && a->image == b->image &&
-	       a->kind == b->kind;
-}
-
-/* Returns the slot of a node, or the slot where it belongs. Reading a node is likely to miss the
- * cache, so only nodes of the same hash are compared. */
-static struct call_slot *find_slot(const struct call_nodes *nodes, const struct call_node *node,
-				   uint32_t hash)
-{
-	uint32_t i = hash & nodes->mask;
-
-	while (nodes->slots[i].number &&
-	       (nodes->slots[i].hash != hash ||
-		!is_same(&nodes->nodes[nodes->slots[i].number - 1], node)))
-		i = (i + 1) & nodes->mask;
-	return &nodes->slots[i];
-}
-
-static void move_slots(const struct call_slot *from, uint32_t n, struct call_slot *to,
-		       uint32_t mask)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t at = from[i].hash & mask;
-
-		if (!from[i].number)
-			continue;
-		while (to[at].number)
-			at = (at + 1) & mask;
-		to[at] = from[i];
-	}
-}
-
 static bool grow(struct call_nodes *nodes)
 {
-	uint32_t room = MAX_OF(nodes->room * 2, FIRST_NODES);
+	uint32_t room = MAX_OF(nodes->room * 2, FIRST_NODES), mask = 2 * room - 1;
 	struct call_node *grown;
 	struct call_slot *slots;
 
@@ -132,20 +98,28 @@ static bool grow(struct call_nodes *nodes)
 		heap_budget_release(nodes->budget, bytes_of(room));
 		return false;
 	}
-	move_slots(nodes->slots, 2 * nodes->room, slots, 2 * room - 1);
+	for (uint32_t i = 0; i < 2 * nodes->room; i++) {
+		uint32_t at = nodes->slots[i].hash & mask;
+
+		if (!nodes->slots[i].number)
+			continue;
+		while (slots[at].number)
+			at = (at + 1) & mask;
+		slots[at] = nodes->slots[i];
+	}
 	free(nodes->slots);
 	heap_budget_release(nodes->budget, bytes_of(nodes->room));
 	nodes->nodes = grown;
 	nodes->slots = slots;
 	nodes->room = room;
-	nodes->mask = 2 * room - 1;
+	nodes->mask = mask;
 	return true;
 }
 
 uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent, const struct output_place *place)
 {
 	uint32_t image = number_of(nodes, place->image);
-	uint32_t depth = parent ? nodes->nodes[parent - 1].depth + 1 : 0, hash;
+	uint32_t depth = parent ? nodes->nodes[parent - 1].depth + 1 : 0, hash, i;
 	struct call_node node = {
 		.offset = place->offset,
 		.parent = parent,
@@ -153,17 +127,22 @@ uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent, const struct 
 		.kind = place->kind,
 		.depth = depth,
 	};
-	struct call_slot *slot;
+	const struct call_node *known;
 
 	if (image == UINT32_MAX || depth > MAX_DEPTH || (nodes->n == nodes->room && !grow(nodes)))
 		return 0;
 	hash = hash_node(nodes, &node);
-	slot = find_slot(nodes, &node, hash);
-	if (slot->number == 0) {
-		nodes->nodes[nodes->n] = node;
-		*slot = (struct call_slot){ hash, ++nodes->n };
+	/* Reading a node is likely to miss the cache, so only nodes of the same hash are
+	 * compared. */
+	for (i = hash & nodes->mask; nodes->slots[i].number; i = (i + 1) & nodes->mask) {
+		known = &nodes->nodes[nodes->slots[i].number - 1];
+		if (nodes->slots[i].hash == hash && known->offset == node.offset &&
+		    known->parent == parent && known->image == image && known->kind == node.kind)
+			return nodes->slots[i].number;
 	}
-	return slot->number;
+	nodes->nodes[nodes->n] = node;
+	nodes->slots[i] = (struct call_slot){ hash, ++nodes->n };
+	return nodes->n;
 }
 
 /* Writes the nodes of a path, outermost first. The epoch already has the stack of their parent. */

@@ -117,14 +117,6 @@ bool cpu_map_samples(struct cpu *cpu, GError **error)
 	return false;
 }
 
-static bool fail_event(const struct message_event *message, GError **error)
-{
-	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Giving an event of thread %d the ring of CPU %u failed: %s", message->tid,
-		    message->cpu, prof_strerror(-errno));
-	return false;
-}
-
 bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error)
 {
 	struct cpu *cpu = message->cpu < ENGINE_MAX_CPUS ? cpus->by_number[message->cpu] : NULL;
@@ -141,8 +133,12 @@ bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int 
 	}
 	/* Done here, not by the broker, because the broker may close the ring before we have it. */
 	if (ioctl(owned, PERF_EVENT_IOC_SET_OUTPUT,
-		  message->position ? cpu->source_fds[0] : cpu->side_band_fd) != 0)
-		return fail_event(message, error);
+		  message->position ? cpu->source_fds[0] : cpu->side_band_fd) != 0) {
+		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
+			    "Giving an event of thread %d the ring of CPU %u failed: %s",
+			    message->tid, message->cpu, prof_strerror(-errno));
+		return false;
+	}
 	event = g_new(struct task_event, 1);
 	*event = (struct task_event){ .message = *message, .fd = steal_fd(&owned) };
 	if (!cpu->events)

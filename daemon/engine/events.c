@@ -14,18 +14,6 @@
 
 #include <sys/sysmacros.h>
 
-static struct thread *special_thread(struct events *events, int32_t tid, uint64_t time_ns)
-{
-	struct thread *thread = tasks_thread(events->tasks, tid);
-
-	if (thread || events->tasks->filtered)
-		return thread;
-	thread = tasks_found(events->tasks, tid, tid, time_ns);
-	g_strlcpy(thread->comm, tid == 0 ? "swapper" : "[exiting]", sizeof(thread->comm));
-	thread->process->kernel = true;
-	return thread;
-}
-
 /* Returns the thread of a sample. A task that has nearly exited has no number left: it is the last
  * thread that was switched to on that CPU. */
 static struct thread *thread_of(struct events *events, const struct cpu *cpu,
@@ -35,12 +23,15 @@ static struct thread *thread_of(struct events *events, const struct cpu *cpu,
 
 	if (record->tid < 0 && cpu->switches.thread)
 		return cpu->switches.thread;
-	if (record->tid <= 0)
-		return special_thread(events, record->tid, record->time_ns);
 	thread = tasks_thread(events->tasks, record->tid);
 	if (thread || events->tasks->filtered)
 		return thread;
-	return tasks_found(events->tasks, record->pid, record->tid, record->time_ns);
+	if (record->tid > 0)
+		return tasks_found(events->tasks, record->pid, record->tid, record->time_ns);
+	thread = tasks_found(events->tasks, record->tid, record->tid, record->time_ns);
+	g_strlcpy(thread->comm, record->tid == 0 ? "swapper" : "[exiting]", sizeof(thread->comm));
+	thread->process->kernel = true;
+	return thread;
 }
 
 /* Returns the position of the source that a record's event belongs to, or -1. */
@@ -108,14 +99,6 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	events->n_samples++;
 }
 
-/* Matches ".../jit-PID.dump", a file in which a program describes code that it generates. */
-static bool is_jit_dump(const char *path)
-{
-	const char *base = strrchr(path, '/');
-
-	return base && g_str_has_prefix(base, "/jit-") && g_str_has_suffix(base, ".dump");
-}
-
 static void on_mmap(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	const struct record_mmap *mmap = &record->mmap;
@@ -152,7 +135,7 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 	else
 		maps_insert_anonymous(&process->maps, &mapping, process->exe);
 	/* No sample hits it: programs map it to announce its path. */
-	if (mapping.image && is_jit_dump(mapping.image->path))
+	if (mapping.image && mapping.image->is_jit_dump)
 		output_need(events->tasks->output, &mapping.image->row);
 	/* The first file that exec maps is the program. */
 	if (!process->exe && mapping.image && mapping.image->kind == PROF_IMAGE_FILE) {
@@ -279,24 +262,15 @@ static void (*const handlers[])(struct events *, struct cpu *, const struct reco
 	[RECORD_WAKEUP] = on_wakeup,
 };
 
-static void on_lost(struct events *events, struct cpu *cpu, bool side_band,
-		    const struct record *record)
-{
-	cpu->reported_lost[side_band] += record->lost;
-	loss_add_cpu(events->losses, cpu->number, side_band,
-		     side_band ? PROF_LOSS_SIDE_BAND : PROF_LOSS_PERF_RING, record->lost,
-		     cpu->last_ns[side_band], record->time_ns);
-	if (side_band)
-		events->rescan(events->data);
-}
-
 /* By task a thread may have two sets of events. Records of the incomplete set are duplicates. */
-static bool counts(const struct events *events, const struct record *record)
+static bool is_duplicate(const struct events *events, const struct record *record)
 {
-	const struct task_event *event = cpus_find_event(events->cpus, record->event_id);
-	struct thread *thread = record->tid > 0 ? tasks_thread(events->tasks, record->tid) : NULL;
+	const struct task_event *event =
+		events->cpus->events ? cpus_find_event(events->cpus, record->event_id) : NULL;
+	struct thread *thread = event && record->tid > 0 ? tasks_thread(events->tasks, record->tid)
+							 : NULL;
 
-	return !event || !thread || thread_accepts(thread, event->message.rank);
+	return thread && !thread_accepts(thread, event->message.rank);
 }
 
 void events_record(const struct ring_merge_input *input, bool late, void *data)
@@ -304,28 +278,35 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	struct events *events = data;
 	struct cpu *cpu = input->owner;
 	struct record record;
-	bool is_wakeup = input->side_band && input->record->type == PERF_RECORD_SAMPLE;
+	bool side_band = input->side_band;
+	bool is_wakeup = side_band && input->record->type == PERF_RECORD_SAMPLE;
 
 	if (is_wakeup ? !record_parse_wakeup(input->record, &record)
 		      : !record_parse(input->record, events->has_stacks, &record)) {
-		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_RING_CORRUPT,
-			     1, input->time_ns, input->time_ns);
+		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_RING_CORRUPT, 1,
+			     input->time_ns, input->time_ns);
 		return;
 	}
 	if (late)
-		loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_LATE, 1,
+		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
 	/* Samples are unwound in batches with the state of their time, which a switch does not
 	 * change. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
 	    record.kind != RECORD_WAKEUP)
 		samples_finalize(events->samples);
-	if (record.kind == RECORD_LOST)
-		on_lost(events, cpu, input->side_band, &record);
-	else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind] &&
-		 (!events->cpus->events || counts(events, &record)))
+	if (record.kind == RECORD_LOST) {
+		cpu->reported_lost[side_band] += record.lost;
+		loss_add_cpu(events->losses, cpu->number, side_band,
+			     side_band ? PROF_LOSS_SIDE_BAND : PROF_LOSS_PERF_RING, record.lost,
+			     cpu->last_ns[side_band], record.time_ns);
+		if (side_band)
+			events->rescan(events->data);
+	} else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind] &&
+		   !is_duplicate(events, &record)) {
 		handlers[record.kind](events, cpu, &record);
-	cpu->last_ns[input->side_band] = record.time_ns;
+	}
+	cpu->last_ns[side_band] = record.time_ns;
 }
 
 void events_finalize(void *data)

@@ -119,19 +119,6 @@ static bool has_prefix(const struct image_key *key, const char *prefix)
 	return key->path_bytes >= n && memcmp(key->path, prefix, n) == 0;
 }
 
-/*
- * Names from fs/proc/task_mmu.c and kernel/events/core.c of mappings without a file on a disk. A
- * memfd can be either: a private mapping has code from a file; compilers that generate code write
- * through another, shared mapping.
- */
-static bool is_anonymous(const struct image_key *key)
-{
-	return key->path_bytes == 0 || key->path[0] != '/' || has_prefix(key, "//anon") ||
-	       (has_prefix(key, "/memfd:") && key->is_shared) || has_prefix(key, "/dev/zero") ||
-	       has_prefix(key, "/SYSV") || has_prefix(key, "/anon_hugepage") ||
-	       has_prefix(key, "/[aio]");
-}
-
 size_t image_key_path_bytes(const struct image_key *key)
 {
 	size_t n = sizeof(deleted) - 1;
@@ -141,40 +128,40 @@ size_t image_key_path_bytes(const struct image_key *key)
 	return key->path_bytes;
 }
 
-/* Snapshots have a build-id as well as device and inode; records have one or the other. */
-static struct image_file file_of(const struct image_key *key)
-{
-	struct image_file file = {
-		.dev = key->dev,
-		.inode = key->inode,
-		.inode_generation = key->inode_generation,
-	};
-
-	if (key->build_id_bytes > 0 && key->build_id_bytes <= sizeof(file.build_id)) {
-		memcpy(file.build_id, key->build_id, key->build_id_bytes);
-		file.build_id_bytes = key->build_id_bytes;
-	}
-	return file;
-}
-
 struct image *images_of_mapping(struct images *images, const struct image_key *key)
 {
 	bool vdso = key->path_bytes == 6 && has_prefix(key, "[vdso]");
-	struct image wanted = { 0 };
+	struct image sought = { 0 };
+	struct image_file *file = &sought.mapped;
 	struct image *image;
 	g_autofree char *path = NULL;
 
-	if (!vdso && is_anonymous(key))
+	/* Names from fs/proc/task_mmu.c and kernel/events/core.c of mappings without a file on a
+	 * disk. A memfd can be either: a private mapping has code from a file; compilers that
+	 * generate code write through another, shared mapping. */
+	if (!vdso && (key->path_bytes == 0 || key->path[0] != '/' || has_prefix(key, "//anon") ||
+		      (has_prefix(key, "/memfd:") && key->is_shared) ||
+		      has_prefix(key, "/dev/zero") || has_prefix(key, "/SYSV") ||
+		      has_prefix(key, "/anon_hugepage") || has_prefix(key, "/[aio]")))
 		return NULL;
-	wanted.path = path = g_strndup(key->path, image_key_path_bytes(key));
-	if (!vdso)
-		wanted.mapped = file_of(key);
-	else if (key->start > UINT32_MAX)
-		wanted.mapped = images->vdso;
-	image = g_hash_table_lookup(images->by_key, &wanted);
+	sought.path = path = g_strndup(key->path, image_key_path_bytes(key));
+	if (!vdso) {
+		/* Snapshots have a build-id as well as device and inode; records have one or the
+		 * other. */
+		file->dev = key->dev;
+		file->inode = key->inode;
+		file->inode_generation = key->inode_generation;
+		if (key->build_id_bytes > 0 && key->build_id_bytes <= sizeof(file->build_id)) {
+			memcpy(file->build_id, key->build_id, key->build_id_bytes);
+			file->build_id_bytes = key->build_id_bytes;
+		}
+	} else if (key->start > UINT32_MAX) {
+		*file = images->vdso;
+	}
+	image = g_hash_table_lookup(images->by_key, &sought);
 	if (!image) {
 		image = images_new(images, vdso ? PROF_IMAGE_VDSO : PROF_IMAGE_FILE, path, NULL);
-		image->mapped = image->opened = wanted.mapped;
+		image->mapped = image->opened = *file;
 		g_hash_table_add(images->by_key, image);
 		g_hash_table_insert(images->by_id, GUINT_TO_POINTER(image->row.id), image);
 	}

@@ -219,14 +219,6 @@ static void add_move(struct jit_frames *frames, const struct jit_dump_entry *mov
 	add(added, &function);
 }
 
-static void keep_eh_frame(struct jit_frames *frames, const struct jit_dump_entry *entry)
-{
-	g_free(frames->eh_frame);
-	frames->eh_frame = entry->eh_frame_bytes ? g_memdup2(entry->eh_frame, entry->eh_frame_bytes)
-						 : NULL;
-	frames->eh_frame_bytes = entry->eh_frame_bytes;
-}
-
 static uint64_t receive_entries(struct jit_frames *frames, struct jit_dump *dump,
 				uint64_t max_bytes, struct added *added)
 {
@@ -235,13 +227,17 @@ static uint64_t receive_entries(struct jit_frames *frames, struct jit_dump *dump
 
 	while (jit_dump_next(dump, &entry)) {
 		frames->n_read++;
-		if (entry.kind == JIT_DUMP_UNWINDING)
-			keep_eh_frame(frames, &entry);
-		else if (entry.kind == JIT_DUMP_LOAD)
+		if (entry.kind == JIT_DUMP_UNWINDING) {
+			g_free(frames->eh_frame);
+			/* NULL for 0 bytes */
+			frames->eh_frame = g_memdup2(entry.eh_frame, entry.eh_frame_bytes);
+			frames->eh_frame_bytes = entry.eh_frame_bytes;
+		} else if (entry.kind == JIT_DUMP_LOAD) {
 			bytes += add_load(frames, &entry, max_bytes - MIN_OF(bytes, max_bytes),
 					  added);
-		else if (entry.kind == JIT_DUMP_MOVE)
+		} else if (entry.kind == JIT_DUMP_MOVE) {
 			add_move(frames, &entry, added);
+		}
 	}
 	return bytes;
 }

@@ -4,8 +4,8 @@
  *
  * A line is "ADDRESS TYPE NAME" or "ADDRESS TYPE NAME\t[MODULE]". The kernel's own symbols come
  * sorted; those of modules and other origins do not. The text is 5 MB, and of its 120 000 names a
- * recording hits some hundred, so nothing is sorted. The wanted addresses divide the address space
- * into gaps (gap i ends at address i), each line falls into one gap, and of each gap only the
+ * recording hits some hundred, so nothing is sorted. The requested addresses divide the address
+ * space into gaps (gap i ends at address i), each line falls into one gap, and of each gap only the
  * lowest and the highest symbol can matter to its neighbors. A function ends where the next symbol
  * of any type begins, but not after _etext; the last function of a module ends at most a page after
  * the page it begins in.
@@ -34,25 +34,20 @@ struct line {
 /* Returns < 0 to stop with that error, > 0 to stop without. */
 typedef int line_function(const struct line *line, void *data);
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return -1;
-}
-
 /* Splits a line that ends with a 0. */
 static bool parse_line(char *text, struct line *ret_line)
 {
 	struct line line = { .address = 0 };
 	char *tab;
 	size_t length;
-	int digit;
 
-	for (length = 0; (digit = hex_digit(text[length])) >= 0; length++)
-		line.address = line.address << 4 | (uint64_t)digit;
+	for (length = 0;; length++) {
+		char c = text[length];
+
+		if ((c < '0' || c > '9') && (c < 'a' || c > 'f'))
+			break;
+		line.address = line.address << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+	}
 	if (length == 0 || length > 16 || text[length] != ' ' || text[length + 1] == '\0' ||
 	    text[length + 2] != ' ' || text[length + 3] == '\0')
 		return false;
@@ -70,16 +65,6 @@ static bool parse_line(char *text, struct line *ret_line)
 	}
 	*ret_line = line;
 	return line.name[0] != '\0';
-}
-
-static ssize_t read_some(int fd, char *buffer, size_t size, off_t offset)
-{
-	ssize_t n;
-
-	do
-		n = pread(fd, buffer, size, offset);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
 }
 
 /* Passes all whole lines of the buffer to the function; *ret_used: the bytes of these lines. */
@@ -113,9 +98,11 @@ static int walk(int fd, line_function *function, void *data)
 	if (!buffer)
 		return -ENOMEM;
 	for (;;) {
-		n = read_some(fd, buffer + held, BUFFER_BYTES - held, offset);
+		do
+			n = pread(fd, buffer + held, BUFFER_BYTES - held, offset);
+		while (n < 0 && errno == EINTR);
 		if (n < 0)
-			return (int)n;
+			return -errno;
 		if (n == 0)
 			return held > 0 ? -EBADMSG : 0;
 		offset += n;
@@ -210,7 +197,7 @@ static int text_set(struct text *text, const char *value)
 	return 0;
 }
 
-/* Returns the first wanted address that is not below. */
+/* Returns the first requested address that is not below. */
 static size_t find_gap(struct search *search, uint64_t address)
 {
 	size_t low = 0, high = search->n, last = search->last;
@@ -240,9 +227,8 @@ static size_t underscores(const char *name)
 static bool is_compat(const char *name)
 {
 	static const char *const prefixes[] = { "__ia32_", "__x32_", "__arm64_compat_" };
-	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(prefixes); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
 		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
 			return true;
 	return false;
@@ -291,24 +277,16 @@ static int add_line(const struct line *line, void *data)
 	return r < 0 || !line->module ? r : text_set(&gap->module, line->module);
 }
 
-/* Returns the end of a gap's highest symbol. */
-static uint64_t get_end(const struct gap *gap, uint64_t next)
-{
-	uint64_t limit = (gap->highest | (PAGE_BYTES - 1)) + 1 + PAGE_BYTES;
-
-	if (!gap->has_module && next != UINT64_MAX)
-		return next;
-	return limit < gap->highest ? next : MIN_OF(next, limit);
-}
-
 static int fill_symbol(struct kallsyms_symbol *symbol, const struct gap *gap, uint64_t address,
 		       uint64_t next)
 {
-	uint64_t end;
+	uint64_t end = next, limit;
 
 	if (!gap || !gap->function)
 		return 0;
-	end = get_end(gap, next);
+	limit = (gap->highest | (PAGE_BYTES - 1)) + 1 + PAGE_BYTES;
+	if ((gap->has_module || next == UINT64_MAX) && limit >= gap->highest)
+		end = MIN_OF(next, limit);
 	if (address >= end)
 		return 0;
 	symbol->start = gap->highest;

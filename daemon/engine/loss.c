@@ -90,16 +90,13 @@ void loss_add_cpu(struct loss_table *table, uint32_t cpu, bool side_band,
 static void add_drops(struct loss_table *table, struct output *output)
 {
 	struct output_drops drops;
-	const struct prof_table_def *def;
-	enum prof_table i;
 
-	for (i = 0; i < OUTPUT_TABLES; i++) {
+	for (enum prof_table i = 0; i < OUTPUT_TABLES; i++) {
 		struct loss loss = { .key.cause = PROF_LOSS_WRITER_BACKLOG };
 
 		if (!output_collect_drops(output, i, &drops))
 			continue;
-		def = prof_table_v1(i);
-		g_strlcpy(loss.key.stream, def->name, sizeof(loss.key.stream));
+		g_strlcpy(loss.key.stream, prof_table_v1(i)->name, sizeof(loss.key.stream));
 		loss.count = drops.rows;
 		loss.bytes = drops.bytes;
 		loss.from_ns = drops.from_ns;

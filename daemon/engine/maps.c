@@ -129,12 +129,6 @@ void maps_insert(struct maps **shared, const struct mapping *mapping)
 	maps->version = next_version();
 }
 
-static bool is_program(const struct mapping *mapping, const char *exe)
-{
-	return mapping->image && mapping->image->kind == PROF_IMAGE_FILE &&
-	       strcmp(mapping->image->path, exe) == 0;
-}
-
 void maps_insert_anonymous(struct maps **maps, const struct mapping *mapping, const char *exe)
 {
 	struct mapping rest = *mapping;
@@ -143,9 +137,13 @@ void maps_insert_anonymous(struct maps **maps, const struct mapping *mapping, co
 		uint32_t i = lower_bound(*maps, rest.start);
 		struct mapping part = rest;
 
-		while (i < (*maps)->n && (*maps)->mappings[i].start < rest.end &&
-		       !is_program(&(*maps)->mappings[i], exe))
-			i++;
+		for (; i < (*maps)->n && (*maps)->mappings[i].start < rest.end; i++) {
+			const struct image *image = (*maps)->mappings[i].image;
+
+			if (image && image->kind == PROF_IMAGE_FILE &&
+			    strcmp(image->path, exe) == 0)
+				break;
+		}
 		if (i == (*maps)->n || (*maps)->mappings[i].start >= rest.end) {
 			maps_insert(maps, &rest);
 			return;
@@ -160,18 +158,14 @@ void maps_insert_anonymous(struct maps **maps, const struct mapping *mapping, co
 void maps_replace(struct maps **shared, const struct mapping *scanned, size_t n, uint64_t time_ns)
 {
 	struct maps *fresh = maps_new();
-	const struct mapping *old;
-	uint32_t i;
 
 	reserve(fresh, n);
 	if (n)
 		memcpy(fresh->mappings, scanned, n * sizeof(*scanned));
 	fresh->n = n;
-	for (i = 0; i < (*shared)->n; i++) {
-		old = &(*shared)->mappings[i];
-		if (old->time_ns > time_ns)
-			maps_insert(&fresh, old);
-	}
+	for (uint32_t i = 0; i < (*shared)->n; i++)
+		if ((*shared)->mappings[i].time_ns > time_ns)
+			maps_insert(&fresh, &(*shared)->mappings[i]);
 	maps_unref(*shared);
 	*shared = fresh;
 }

@@ -118,11 +118,6 @@ static struct prof_block *open_block(struct output *output, enum prof_table tabl
 	return block;
 }
 
-static bool is_full(const struct prof_block *block)
-{
-	return prof_block_rows(block) >= BLOCK_ROWS || prof_block_bytes(block) >= BLOCK_BYTES;
-}
-
 void output_add(struct output *output, enum prof_table table, const struct prof_value *values)
 {
 	struct prof_value row[PROF_MAX_COLUMNS];
@@ -151,7 +146,7 @@ void output_add(struct output *output, enum prof_table table, const struct prof_
 	if (output->block_from_ns[table] == 0)
 		output->block_from_ns[table] = time_ns;
 	output->rows[table]++;
-	if (is_full(block))
+	if (prof_block_rows(block) >= BLOCK_ROWS || prof_block_bytes(block) >= BLOCK_BYTES)
 		output_flush(output);
 }
 
@@ -203,36 +198,32 @@ uint32_t output_text(struct output *output, const char *text)
 	return text ? output_string(output, text, strlen(text)) : 0;
 }
 
-static void add_frame(struct output *output, const struct output_place *place, uint32_t id)
-{
-	output_need(output, place->image);
-	output_add(output, PROF_TABLE_FRAME,
-		   (const struct prof_value[]){
-			   [PROF_FRAME_ID] = PROF_NUMBER(id),
-			   [PROF_FRAME_IMAGE] = PROF_NUMBER(place->image->id),
-			   [PROF_FRAME_OFFSET] = PROF_NUMBER(place->offset),
-			   [PROF_FRAME_KIND] = PROF_NUMBER(place->kind),
-		   });
-}
-
 void output_frames(struct output *output, const struct output_place *places, size_t n,
 		   uint32_t *ret_frames, bool *ret_new)
 {
 	uint64_t offsets[OUTPUT_MAX_PATH];
 	uint32_t keys[OUTPUT_MAX_PATH];
-	size_t i;
 
 	assert(n <= OUTPUT_MAX_PATH);
 	if (n == 0)
 		return;
-	for (i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		offsets[i] = places[i].offset;
 		keys[i] = places[i].image->id << 1 | places[i].kind;
 	}
 	intern_pairs_add_all(&output->frames, offsets, keys, n, ret_frames, ret_new);
-	for (i = 0; i < n; i++)
-		if (ret_new[i])
-			add_frame(output, &places[i], ret_frames[i]);
+	for (size_t i = 0; i < n; i++) {
+		if (!ret_new[i])
+			continue;
+		output_need(output, places[i].image);
+		output_add(output, PROF_TABLE_FRAME,
+			   (const struct prof_value[]){
+				   [PROF_FRAME_ID] = PROF_NUMBER(ret_frames[i]),
+				   [PROF_FRAME_IMAGE] = PROF_NUMBER(places[i].image->id),
+				   [PROF_FRAME_OFFSET] = PROF_NUMBER(places[i].offset),
+				   [PROF_FRAME_KIND] = PROF_NUMBER(places[i].kind),
+			   });
+	}
 }
 
 void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,

@@ -32,22 +32,10 @@ static bool read_at(int fd, uint64_t offset, void *buffer, size_t size)
 	return n == (ssize_t)size;
 }
 
-/* Only the name of glibc's loader identifies it: /lib64/ld-linux-x86-64.so.2, /lib64/ld64.so.2. */
-static bool is_of_glibc(int fd, const ElfW(Phdr) * segment)
+enum image_program program_read(int fd)
 {
 	char path[MAX_PATH] = { 0 };
 	const char *name;
-
-	if (segment->p_filesz >= sizeof(path) ||
-	    !read_at(fd, segment->p_offset, path, segment->p_filesz))
-		return false;
-	name = strrchr(path, '/');
-	name = name ? name + 1 : path;
-	return strncmp(name, "ld-linux", 8) == 0 || strncmp(name, "ld64.so.", 8) == 0;
-}
-
-enum image_program program_read(int fd)
-{
 	ElfW(Ehdr) header;
 	ElfW(Phdr) segment;
 
@@ -62,9 +50,18 @@ enum image_program program_read(int fd)
 	for (unsigned int i = 0; i < header.e_phnum; i++) {
 		if (!read_at(fd, header.e_phoff + i * sizeof(segment), &segment, sizeof(segment)))
 			return IMAGE_PROGRAM_NONE;
-		if (segment.p_type == PT_INTERP)
-			return is_of_glibc(fd, &segment) ? IMAGE_PROGRAM_DYNAMIC
-							 : IMAGE_PROGRAM_OTHER_LIBC;
+		if (segment.p_type != PT_INTERP)
+			continue;
+		if (segment.p_filesz >= sizeof(path) ||
+		    !read_at(fd, segment.p_offset, path, segment.p_filesz))
+			return IMAGE_PROGRAM_OTHER_LIBC;
+		/* Only its name identifies glibc's loader: /lib64/ld-linux-x86-64.so.2,
+		 * /lib64/ld64.so.2. */
+		name = strrchr(path, '/');
+		name = name ? name + 1 : path;
+		return strncmp(name, "ld-linux", 8) == 0 || strncmp(name, "ld64.so.", 8) == 0
+			       ? IMAGE_PROGRAM_DYNAMIC
+			       : IMAGE_PROGRAM_OTHER_LIBC;
 	}
 	return IMAGE_PROGRAM_STATIC;
 }

@@ -62,10 +62,10 @@ static bool before(const struct ring_merge_input *a, const struct ring_merge_inp
 	return a->side_band && !b->side_band;
 }
 
-static void sift_down(struct ring_merge *merge)
+static void sift_down(struct ring_merge *merge, size_t i)
 {
-	struct ring_merge_input **heap = merge->heap, *moved = heap[0];
-	size_t i = 0, child;
+	struct ring_merge_input **heap = merge->heap, *moved = heap[i];
+	size_t child;
 
 	while ((child = 2 * i + 1) < merge->n_heap) {
 		if (child + 1 < merge->n_heap && before(heap[child + 1], heap[child]))
@@ -78,18 +78,7 @@ static void sift_down(struct ring_merge *merge)
 	heap[i] = moved;
 }
 
-static void push(struct ring_merge *merge, struct ring_merge_input *input)
-{
-	size_t i = merge->n_heap++, parent;
-
-	while (i > 0 && before(input, merge->heap[parent = (i - 1) / 2])) {
-		merge->heap[i] = merge->heap[parent];
-		i = parent;
-	}
-	merge->heap[i] = input;
-}
-
-/* Reads the next record of a ring; false if the ring is empty or corrupt. */
+/* Reads the next record of a ring. Returns false if the ring is empty or corrupt. */
 static bool advance(struct ring_merge *merge, struct ring_merge_input *input)
 {
 	switch (ring_peek(input->ring, &input->record)) {
@@ -120,23 +109,9 @@ static void load(struct ring_merge *merge)
 	merge->n_heap = 0;
 	for (i = 0; i < merge->n_inputs; i++)
 		if (advance(merge, &merge->inputs[i]))
-			push(merge, &merge->inputs[i]);
-}
-
-static void skip(struct ring_merge *merge, struct ring_merge_input *input)
-{
-	if (!ring_skip(input->ring, input->record))
-		return;
-	merge->handlers.finalize(merge->handlers.data);
-	ring_give_back(input->ring);
-}
-
-/* Reads the clock on each 16th record only: records take long only with large stacks, and then
- * each of them does. */
-static bool is_over(uint64_t until_ns, unsigned int records)
-{
-	return until_ns != UINT64_MAX && records % 16 == 15 &&
-	       (uint64_t)g_get_monotonic_time() * 1000 >= until_ns;
+			merge->heap[merge->n_heap++] = &merge->inputs[i];
+	for (i = merge->n_heap / 2; i-- > 0;)
+		sift_down(merge, i);
 }
 
 bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t until_ns)
@@ -144,23 +119,28 @@ bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t 
 	struct ring_merge_input *input;
 	unsigned int records = 0;
 	bool over = false;
-	size_t i;
 
 	load(merge);
 	while (merge->n_heap > 0 && merge->heap[0]->time_ns <= limit_ns && !over) {
-		over = is_over(until_ns, records++);
+		/* Read the clock on each 16th record only: records take long only with large
+		 * stacks, and then each of them does. */
+		over = until_ns != UINT64_MAX && records++ % 16 == 15 &&
+		       (uint64_t)g_get_monotonic_time() * 1000 >= until_ns;
 		input = merge->heap[0];
 		merge->handlers.record(input, input->time_ns + RING_MERGE_SLACK_NS < merge->last_ns,
 				       merge->handlers.data);
 		merge->last_ns = MAX(merge->last_ns, input->time_ns);
-		skip(merge, input);
+		if (ring_skip(input->ring, input->record)) {
+			merge->handlers.finalize(merge->handlers.data);
+			ring_give_back(input->ring);
+		}
 		if (!advance(merge, input))
 			merge->heap[0] = merge->heap[--merge->n_heap];
 		if (merge->n_heap > 1)
-			sift_down(merge);
+			sift_down(merge, 0);
 	}
 	merge->handlers.finalize(merge->handlers.data);
-	for (i = 0; i < merge->n_inputs; i++)
+	for (size_t i = 0; i < merge->n_inputs; i++)
 		ring_give_back(merge->inputs[i].ring);
 	return !over;
 }

@@ -106,25 +106,11 @@ static void copy_out(const struct ring *ring, void *to, size_t bytes)
 	memcpy((uint8_t *)to + first, ring->data, bytes - first);
 }
 
-/* Prefetches the parts of a record with a stack that are read first: its start, the innermost
- * frames, and the length of the stack, which is at its end. Another CPU's record is handled
- * meanwhile. */
-static void prefetch_record(const uint8_t *record, size_t bytes)
-{
-	size_t at;
-
-	if (bytes <= PREFETCH_BYTES)
-		return;
-	for (at = CACHE_LINE; at < PREFETCH_BYTES; at += CACHE_LINE)
-		prefetch_line(record + at);
-	prefetch_line(record + bytes - 2 * sizeof(uint64_t));
-	prefetch_line(record + bytes); /* the next record's header */
-}
-
 enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **ret_record)
 {
 	uint64_t available = ring->head - ring->tail;
 	uint64_t at = ring->tail & (ring->size - 1);
+	const uint8_t *record = ring->data + at;
 	struct perf_event_header header;
 
 	if (available == 0)
@@ -134,9 +120,17 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 	copy_out(ring, &header, sizeof(header));
 	if (header.size < sizeof(header) || header.size > available)
 		return ring_give_up(ring);
-	*ret_record = (const void *)(ring->data + at);
+	*ret_record = (const void *)record;
 	if (at % 8 == 0 && header.size <= ring->size - at) {
-		prefetch_record(ring->data + at, header.size);
+		if (header.size <= PREFETCH_BYTES)
+			return RING_RECORD;
+		/* Prefetch the parts of a record with a stack that are read first: its start, the
+		 * innermost frames, and the length of the stack, which is at its end. Another CPU's
+		 * record is handled meanwhile. */
+		for (size_t i = CACHE_LINE; i < PREFETCH_BYTES; i += CACHE_LINE)
+			prefetch_line(record + i);
+		prefetch_line(record + header.size - 2 * sizeof(uint64_t));
+		prefetch_line(record + header.size); /* the next record's header */
 		return RING_RECORD;
 	}
 	if (!ring_reserve_copy(ring, header.size))

@@ -111,7 +111,7 @@ bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *s
 	return true;
 }
 
-/* True if another walk can get further. */
+/* Returns whether another walk can get further. */
 static bool can_resume(const struct queued_sample *item)
 {
 	const struct image *missing = item->missing;
@@ -156,12 +156,6 @@ static void let_out(struct sample_queue *queue, struct queued_sample *item)
 	free_item(item);
 }
 
-static bool is_over(const struct sample_queue *queue, unsigned int walks)
-{
-	return queue->until_ns && walks % 16 == 0 &&
-	       (uint64_t)g_get_monotonic_time() * 1000 >= queue->until_ns;
-}
-
 void sample_queue_run(struct sample_queue *queue, uint64_t now_ns)
 {
 	struct queued_sample *item;
@@ -172,7 +166,8 @@ void sample_queue_run(struct sample_queue *queue, uint64_t now_ns)
 		item = link->data;
 		if (!item->is_waiting || (now_ns < item->until_ns && !can_resume(item)))
 			continue;
-		if (is_over(queue, walks++))
+		if (queue->until_ns && walks++ % 16 == 0 &&
+		    (uint64_t)g_get_monotonic_time() * 1000 >= queue->until_ns)
 			break;
 		walk_again(queue, item, now_ns >= item->until_ns);
 	}

@@ -41,24 +41,16 @@
 #define MAX_EDGES \
 	(1u << 20) /* that are kept: some 10 s of blocks of 10 us, or a page with false counts */
 
-static int make_file(void)
-{
-	CLEANUP_CLOSE int fd = memfd_create("prof-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	if (fd < 0 || ftruncate(fd, sizeof(struct control_page)) < 0 ||
-	    fallocate(fd, 0, 0, sizeof(struct control_page)) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return -1;
-	return steal_fd(&fd);
-}
-
 bool sample_window_open(struct sample_window *window, int *ret_fd)
 {
-	CLEANUP_CLOSE int fd = make_file();
-	void *page = fd < 0 ? MAP_FAILED
-			    : mmap(NULL, sizeof(struct control_page), PROT_READ | PROT_WRITE,
-				   MAP_SHARED, fd, 0);
+	CLEANUP_CLOSE int fd = memfd_create("prof-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	const size_t bytes = sizeof(struct control_page);
+	void *page;
 
+	if (fd < 0 || ftruncate(fd, bytes) < 0 || fallocate(fd, 0, 0, bytes) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return false;
+	page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
 		return false;
 	*window = (struct sample_window){ .page = page,
@@ -115,31 +107,27 @@ bool sample_window_is_over(struct sample_window *window, uint64_t now_ns)
 	return true;
 }
 
-static void receive_edge(struct sample_window *window)
-{
-	uint64_t edge = __atomic_load_n(
-		&window->page->edges[window->n_received++ % CONTROL_PAGE_EDGES], __ATOMIC_RELAXED);
-	guint n = window->edges->len;
-
-	if (n > 0)
-		edge = MAX_OF(edge, g_array_index(window->edges, uint64_t, n - 1));
-	g_array_append_val(window->edges, edge);
-}
-
 void sample_window_receive(struct sample_window *window, uint64_t now_ns)
 {
+	GArray *edges = window->edges;
 	uint64_t n;
 
 	if (!window->page || window->is_broken)
 		return;
 	/* pairs with add_edge() of libcollector/recorder.c */
 	n = __atomic_load_n(&window->page->n_edges, __ATOMIC_ACQUIRE);
-	window->is_broken = n - window->n_received > CONTROL_PAGE_EDGES ||
-			    window->edges->len > MAX_EDGES;
+	window->is_broken = n - window->n_received > CONTROL_PAGE_EDGES || edges->len > MAX_EDGES;
 	if (window->is_broken || n == window->n_received)
 		return;
-	while (window->n_received != n)
-		receive_edge(window);
+	while (window->n_received != n) {
+		uint64_t edge = __atomic_load_n(
+			&window->page->edges[window->n_received++ % CONTROL_PAGE_EDGES],
+			__ATOMIC_RELAXED);
+
+		if (edges->len > 0)
+			edge = MAX_OF(edge, g_array_index(edges, uint64_t, edges->len - 1));
+		g_array_append_val(edges, edge);
+	}
 	__atomic_store_n(&window->page->n_taken, n, __ATOMIC_RELEASE);
 	window->used_ns = now_ns;
 }

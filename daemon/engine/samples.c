@@ -108,14 +108,6 @@ static void add_mapping_row(struct samples *samples, struct process *process, st
 	maps_set_row(maps, mapping, process->row.id);
 }
 
-static struct image *unknown_image(struct samples *samples, struct process *process)
-{
-	if (!process->unknown)
-		process->unknown =
-			images_new(samples->images, PROF_IMAGE_ANON, "[unknown]", &process->row);
-	return process->unknown;
-}
-
 static void request_image(struct image *image, const struct mapping *mapping, int32_t pid,
 			  void *data)
 {
@@ -136,8 +128,10 @@ static struct output_place user_place(struct samples *samples, const struct samp
 	struct image *image;
 
 	if (!mapping) {
-		image = unknown_image(samples, process);
-		return (struct output_place){ &image->row, ip, kind };
+		if (!process->unknown)
+			process->unknown = images_new(samples->images, PROF_IMAGE_ANON, "[unknown]",
+						      &process->row);
+		return (struct output_place){ &process->unknown->row, ip, kind };
 	}
 	image = mapping->image;
 	if (image)
@@ -151,40 +145,14 @@ static struct output_place user_place(struct samples *samples, const struct samp
 	return (struct output_place){ &image->row, offset, kind };
 }
 
-/* Replaces frames that were left out of a stack that is too deep; its offset is their number. */
-static struct output_place cut_place(struct samples *samples, size_t n_cut)
+/* Returns the place that stands for frames that are missing from a stack. *image: created at the
+ * first use. */
+static struct output_place missing_place(struct samples *samples, struct image **image,
+					 const char *name, size_t n)
 {
-	if (!samples->cut)
-		samples->cut = images_new(samples->images, PROF_IMAGE_ANON, "[cut]", NULL);
-	return (struct output_place){ &samples->cut->row, n_cut, PROF_FRAME_EXACT };
-}
-
-/* Replaces callers that are unknown because the stack is deeper than its copy. */
-static struct output_place deeper_place(struct samples *samples)
-{
-	if (!samples->deeper)
-		samples->deeper = images_new(samples->images, PROF_IMAGE_ANON, "<deeper>", NULL);
-	return (struct output_place){ &samples->deeper->row, 0, PROF_FRAME_EXACT };
-}
-
-static struct output_place kernel_place(struct samples *samples, uint64_t ip,
-					enum prof_frame_kind kind)
-{
-	uint64_t offset;
-	struct image *image = kernel_find(samples->kernel, ip, &offset);
-
-	return (struct output_place){ &image->row, offset, kind };
-}
-
-/* Returns the number of outermost frames that the thread's last chain has too; their stack ids can
- * be reused. */
-static size_t common_roots(const struct samples_chain *last, const struct unwind_stack *user)
-{
-	size_t limit = MIN_OF((size_t)last->n, user->n), n = 0;
-
-	while (n < limit && last->ips[n] == user->ips[user->n - 1 - n])
-		n++;
-	return n;
+	if (!*image)
+		*image = images_new(samples->images, PROF_IMAGE_ANON, name, NULL);
+	return (struct output_place){ &(*image)->row, n, PROF_FRAME_EXACT };
 }
 
 /* Adds the places of the user part that are not in the thread's last chain, root first. Returns
@@ -195,37 +163,18 @@ static size_t add_user_places(struct samples *samples, const struct sample *samp
 	const struct unwind_stack *user = &sample->user;
 	size_t i, n = 0;
 
+	/* callers that are unknown because the stack is deeper than its copy */
 	if (user->deeper)
-		samples->places[n++] = deeper_place(samples);
+		samples->places[n++] = missing_place(samples, &samples->deeper, "<deeper>", 0);
 	for (i = n_common; i < user->n; i++) {
+		/* frames that were left out of a stack that is too deep */
 		if (user->n_cut && user->n - i == user->cut_at)
-			samples->places[n++] = cut_place(samples, user->n_cut);
+			samples->places[n++] =
+				missing_place(samples, &samples->cut, "[cut]", user->n_cut);
 		samples->places[n++] =
 			user_place(samples, sample, maps, user->ips[user->n - 1 - i]);
 	}
 	return n;
-}
-
-/* Appends to the n places of the user part. */
-static size_t add_kernel_places(struct samples *samples, const struct sample *sample, size_t n)
-{
-	size_t i;
-
-	for (i = sample->n_kernel; i > 0; i--)
-		samples->places[n++] = kernel_place(samples, sample->kernel[i - 1],
-						    i == 1 ? PROF_FRAME_EXACT : PROF_FRAME_RETURN);
-	return n;
-}
-
-/* Requests the names of new kernel frames. */
-static void request_kernel(struct samples *samples, const struct sample *sample, size_t n_user)
-{
-	size_t i;
-
-	for (i = 0; i < sample->n_kernel; i++)
-		if (samples->added[n_user + i])
-			kernel_request(samples->kernel, sample->kernel[sample->n_kernel - 1 - i],
-				       samples->places[n_user + i].kind);
 }
 
 /* Stores the user part as the thread's last chain, whose first `n_common` frames are unchanged. */
@@ -249,28 +198,34 @@ static void remember(struct samples *samples, struct samples_chain *last,
 static uint32_t add_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
 {
 	struct samples_chain *last = &samples->chains[sample->thread->row.id % SAMPLES_CACHE];
+	const struct unwind_stack *user = &sample->user;
 	size_t n_common = 0, n_user, n;
 	uint32_t parent;
 
+	/* The outermost frames that the thread's last chain has too keep their stack ids. */
 	if (last->thread == sample->thread->row.id && last->epoch == samples->output->epoch &&
-	    last->maps_version == (*maps)->version && sample->user.n_cut == 0 &&
-	    !sample->user.deeper)
-		n_common = common_roots(last, &sample->user);
+	    last->maps_version == (*maps)->version && user->n_cut == 0 && !user->deeper)
+		while (n_common < MIN_OF((size_t)last->n, user->n) &&
+		       last->ips[n_common] == user->ips[user->n - 1 - n_common])
+			n_common++;
 	parent = n_common ? last->stacks[n_common - 1] : 0;
-	n_user = add_user_places(samples, sample, maps, n_common);
-	n = add_kernel_places(samples, sample, n_user);
+	n = n_user = add_user_places(samples, sample, maps, n_common);
+	for (size_t i = sample->n_kernel; i > 0; i--, n++) {
+		struct output_place *place = &samples->places[n];
+
+		place->image =
+			&kernel_find(samples->kernel, sample->kernel[i - 1], &place->offset)->row;
+		place->kind = i == 1 ? PROF_FRAME_EXACT : PROF_FRAME_RETURN;
+	}
 	output_frames(samples->output, samples->places, n, samples->frames, samples->added);
-	request_kernel(samples, sample, n_user);
+	/* Request the names of new kernel frames. */
+	for (size_t i = n_user; i < n; i++)
+		if (samples->added[i])
+			kernel_request(samples->kernel, sample->kernel[n - 1 - i],
+				       samples->places[i].kind);
 	output_stacks(samples->output, parent, samples->frames, n, samples->stacks);
 	remember(samples, last, sample, *maps, n_common);
 	return n ? samples->stacks[n - 1] : parent;
-}
-
-/* Threads that the kernel adds to a process for its own work have the process's memory, but not a
- * user stack. */
-static bool is_worker(const struct thread *thread)
-{
-	return g_str_has_prefix(thread->comm, "iou-") || g_str_has_prefix(thread->comm, "vhost-");
 }
 
 /* Cuts off the part of a frame-pointer chain that is not plausible; returns why the chain ends. */
@@ -279,7 +234,10 @@ static enum prof_user_stop judge(struct chain *chain, const struct thread *threa
 	const struct process *process = thread->process;
 	size_t depth = chain->n_user + chain->n_kernel, i;
 
-	if (chain->n_user == 0 && (process->kernel || is_worker(thread)))
+	/* Threads that the kernel adds to a process for its own work have the process's memory, but
+	 * not a user stack. */
+	if (chain->n_user == 0 && (process->kernel || g_str_has_prefix(thread->comm, "iou-") ||
+				   g_str_has_prefix(thread->comm, "vhost-")))
 		return PROF_STOP_KERNEL_THREAD;
 	if (!chain->user)
 		return PROF_STOP_NO_MEMORY;

@@ -79,26 +79,6 @@ static uid_t find_user(gid_t *ret_gid)
 	return uid;
 }
 
-static bool clear_capabilities(GError **error)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct none[2] = { 0 };
-
-	if (syscall(SYS_capset, &header, none) != 0)
-		return fail(error, "Dropping all capabilities", errno);
-	return true;
-}
-
-/* Only a process with CAP_SETPCAP may do this, and only such a process needs it. */
-static void clear_bounding_set(void)
-{
-	int capability;
-
-	for (capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++)
-		(void)prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
-	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-}
-
 static bool leave_root(GError **error)
 {
 	gid_t gid;
@@ -115,8 +95,8 @@ static bool leave_root(GError **error)
 	return true;
 }
 
-/* True in a user namespace with a single id, where no other user exists to change to. */
-static bool alone_in_namespace(void)
+/* Returns whether this is a user namespace with a single id: no other user exists to change to. */
+static bool is_alone_in_namespace(void)
 {
 	unsigned long long inside, outside, count;
 	FILE *map = fopen("/proc/self/uid_map", "re");
@@ -161,10 +141,18 @@ static bool limit_resources(uint64_t max_bytes, GError **error)
 
 bool sandbox_drop_privileges(uint64_t max_bytes, GError **error)
 {
-	clear_bounding_set();
-	if (geteuid() == 0 && !alone_in_namespace() && !leave_root(error))
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { 0 };
+
+	/* Only a process with CAP_SETPCAP may do this, and only such a process needs it. */
+	for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++)
+		(void)prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	if (geteuid() == 0 && !is_alone_in_namespace() && !leave_root(error))
 		return false;
-	if (!clear_capabilities(error) || !limit_resources(max_bytes, error))
+	if (syscall(SYS_capset, &header, none) != 0)
+		return fail(error, "Dropping all capabilities", errno);
+	if (!limit_resources(max_bytes, error))
 		return false;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return fail(error, "Forbidding new privileges", errno);

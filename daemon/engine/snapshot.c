@@ -14,6 +14,7 @@
 #include "arch/base.h"
 #include "daemon/protocol.h"
 
+#include <glib.h>
 #include <unistd.h>
 
 struct text {
@@ -70,23 +71,14 @@ static bool skip_word(struct text *text)
 	return text->at > start;
 }
 
-static int digit_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return -1;
-}
-
 static bool read_number(struct text *text, unsigned int base, uint64_t *ret_number)
 {
 	const char *start = text->at;
 	uint64_t number = 0;
-	int digit;
 
 	for (; text->at < text->end; text->at++) {
-		digit = digit_of(*text->at);
+		int digit = g_ascii_xdigit_value(*text->at);
+
 		if (digit < 0 || (unsigned int)digit >= base)
 			break;
 		if (!mul_u64(number, base, &number) || !add_u64(number, digit, &number))

@@ -4,26 +4,21 @@
  */
 #include "daemon/engine/sources.h"
 
-/* The unit of a sample's weight. */
-static const char *unit_of(const struct message_source *message)
-{
-	if (message->counts_ns)
-		return "ns";
-	if (message->kind == PROF_SOURCE_TRACEPOINT || message->kind == PROF_SOURCE_DYNAMIC)
-		return "events";
-	return message->name;
-}
-
 static void write_source(struct row *row, struct output *output)
 {
 	const struct message_source *message = &((struct source *)row)->message;
+	const char *unit = message->name; /* of a sample's weight */
 
+	if (message->counts_ns)
+		unit = "ns";
+	else if (message->kind == PROF_SOURCE_TRACEPOINT || message->kind == PROF_SOURCE_DYNAMIC)
+		unit = "events";
 	output_add(output, PROF_TABLE_SOURCE,
 		   (const struct prof_value[]){
 			   [PROF_SOURCE_ID] = PROF_NUMBER(row->id),
 			   [PROF_SOURCE_NAME] = PROF_NUMBER(output_text(output, message->name)),
 			   [PROF_SOURCE_KIND] = PROF_NUMBER(message->kind),
-			   [PROF_SOURCE_UNIT] = PROF_NUMBER(output_text(output, unit_of(message))),
+			   [PROF_SOURCE_UNIT] = PROF_NUMBER(output_text(output, unit)),
 			   [PROF_SOURCE_PERIOD] = PROF_NUMBER(message->period),
 			   [PROF_SOURCE_FREQUENCY] = PROF_NUMBER(message->frequency),
 		   });
