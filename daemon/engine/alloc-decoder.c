@@ -82,7 +82,7 @@ static uint32_t add_node(struct alloc_decoder *decoder, uint32_t node,
 	return call_nodes_add(&rows->nodes, node, &place);
 }
 
-enum ring_fault alloc_decoder_calls(struct alloc_decoder *decoder, const struct ring_record *record)
+static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct ring_record *record)
 {
 	const struct ring_calls *calls = record->payload;
 	const struct ring_frame *frames = (const void *)(calls + 1);
@@ -118,7 +118,7 @@ enum ring_fault alloc_decoder_calls(struct alloc_decoder *decoder, const struct 
 	return RING_FAULT_NONE;
 }
 
-enum ring_fault alloc_decoder_alloc(struct alloc_decoder *decoder, const struct ring_record *record)
+static enum ring_fault add_alloc(struct alloc_decoder *decoder, const struct ring_record *record)
 {
 	const struct ring_alloc *alloc = record->payload;
 	struct live_block block = {
@@ -157,7 +157,7 @@ static void remove_mapping(struct alloc_decoder *decoder, const struct ring_free
 				     freed->kind);
 }
 
-enum ring_fault alloc_decoder_free(struct alloc_decoder *decoder, const struct ring_record *record)
+static enum ring_fault add_free(struct alloc_decoder *decoder, const struct ring_record *record)
 {
 	const struct ring_free_block *freed = record->payload;
 
@@ -216,8 +216,7 @@ static void give_up(struct pending_realloc *pending, const struct ring_realloc *
 	pending->prior_number = live_block_number(&block);
 }
 
-enum ring_fault alloc_decoder_realloc(struct alloc_decoder *decoder,
-				      const struct ring_record *record)
+static enum ring_fault add_realloc(struct alloc_decoder *decoder, const struct ring_record *record)
 {
 	const struct ring_realloc *moved = record->payload;
 	struct heap_thread *thread = heap_rows_thread(decoder->rows, decoder->number);
@@ -260,4 +259,18 @@ enum ring_fault alloc_decoder_realloc(struct alloc_decoder *decoder,
 	pending.time_ns += MIN_OF(moved->duration_ns, UINT64_MAX - pending.time_ns);
 	pending_reallocs_push(decoder->rows->pending, &pending);
 	return RING_FAULT_NONE;
+}
+
+enum ring_fault alloc_decoder_add(struct alloc_decoder *decoder, const struct ring_record *record)
+{
+	switch (record->type) {
+	case RING_ALLOC:
+		return add_alloc(decoder, record);
+	case RING_FREE_BLOCK:
+		return add_free(decoder, record);
+	case RING_REALLOC:
+		return add_realloc(decoder, record);
+	default:
+		return add_calls(decoder, record);
+	}
 }

@@ -183,8 +183,7 @@ void collector_process_lose(struct collector_process *process, enum prof_loss_ca
 	loss_add(process->rows->losses, &loss);
 }
 
-/* ---- Producers ----------------------------------------------------------------------------------
- *  */
+/* ---- Producers ------------------------------------------------------------------------------- */
 
 static void free_text(gpointer data)
 {
@@ -316,16 +315,18 @@ static struct text *new_text(struct collector_producer *producer, uint32_t id, u
 	return text;
 }
 
-/* Makes its id free for another string. A byte array keeps its memory when it shrinks, so a long
- * one is replaced. */
-static void clear_text(struct collector_producer *producer, struct text *text)
+/* Appends to a text that is kept, as far as there is room. */
+static void append(struct collector_producer *producer, GByteArray *text, const void *bytes,
+		   uint32_t n_bytes, uint64_t time_ns)
 {
-	collector_process_charge(producer->process, -(int64_t)text->bytes->len);
-	if (text->bytes->len > SMALL_TEXT) {
-		g_byte_array_unref(text->bytes);
-		text->bytes = g_byte_array_new();
-	}
-	g_byte_array_set_size(text->bytes, 0);
+	uint64_t room =
+		MIN_OF(text_room(producer->process), (uint64_t)COLLECTOR_MAX_TEXT - text->len);
+	uint32_t n = (uint32_t)MIN_OF((uint64_t)n_bytes, room);
+
+	if (n < n_bytes)
+		lose(producer, PROF_LOSS_RING_REFUSED, time_ns);
+	g_byte_array_append(text, bytes, n);
+	collector_process_charge(producer->process, n);
 }
 
 static enum ring_fault add_string(struct collector_producer *producer,
@@ -333,27 +334,27 @@ static enum ring_fault add_string(struct collector_producer *producer,
 {
 	const struct ring_string *string = record->payload;
 	struct text *text = g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(string->id));
-	uint64_t room;
-	uint32_t n;
 
 	/* abandoned by its writer */
 	if (string->id == 0)
 		return RING_FAULT_NONE;
-	if (!text)
+	if (!text) {
 		text = new_text(producer, string->id, record->time_ns);
-	else if (!text->more)
-		clear_text(producer, text);
+	} else if (!text->more) {
+		/* The id is free for another string. A byte array keeps its memory when it shrinks,
+		 * so a long one is replaced. */
+		collector_process_charge(producer->process, -(int64_t)text->bytes->len);
+		if (text->bytes->len > SMALL_TEXT) {
+			g_byte_array_unref(text->bytes);
+			text->bytes = g_byte_array_new();
+		}
+		g_byte_array_set_size(text->bytes, 0);
+	}
 	if (!text)
 		return RING_FAULT_NONE;
 	text->epoch = 0;
 	text->more = record->flags & RING_FLAG_MORE;
-	room = MIN_OF(text_room(producer->process),
-		      (uint64_t)COLLECTOR_MAX_TEXT - text->bytes->len);
-	n = (uint32_t)MIN_OF((uint64_t)string->n_bytes, room);
-	if (n < string->n_bytes)
-		lose(producer, PROF_LOSS_RING_REFUSED, record->time_ns);
-	g_byte_array_append(text->bytes, (const uint8_t *)(string + 1), n);
-	collector_process_charge(producer->process, n);
+	append(producer, text->bytes, string + 1, string->n_bytes, record->time_ns);
 	return RING_FAULT_NONE;
 }
 
@@ -365,25 +366,18 @@ static uint32_t lost_string(struct collector_rows *rows)
 	return rows->lost_string;
 }
 
-/* A text lives as long as its producer, so the pointer stays valid. */
-static struct text *find_text(struct collector_producer *producer, uint32_t id)
-{
-	struct text **recent = &producer->recent[id % N_RECENT];
-
-	if (!*recent || (*recent)->number != id)
-		*recent = g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(id));
-	return *recent;
-}
-
 /* Returns the capture's id of a string; 0 for id 0. */
 static uint32_t string_id(struct collector_producer *producer, uint32_t id, uint64_t time_ns)
 {
 	struct collector_rows *rows = producer->process->rows;
-	struct text *text;
+	/* A text lives as long as its producer, so the pointer stays valid. */
+	struct text **recent = &producer->recent[id % N_RECENT], *text;
 
 	if (id == 0)
 		return 0;
-	text = find_text(producer, id);
+	if (!*recent || (*recent)->number != id)
+		*recent = g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(id));
+	text = *recent;
 	if (!text) {
 		lose(producer, PROF_LOSS_RING_CORRUPT, time_ns);
 		return lost_string(rows);
@@ -397,10 +391,11 @@ static uint32_t string_id(struct collector_producer *producer, uint32_t id, uint
 
 /* ---- Marks ----------------------------------------------------------------------------------- */
 
-static enum ring_fault write_mark(struct collector_producer *producer,
-				  const struct ring_record *record, const struct ring_mark *mark,
-				  uint32_t stack)
+static enum ring_fault add_mark(struct collector_producer *producer,
+				const struct ring_record *record)
 {
+	const struct ring_at *at = record->type == RING_MARK_AT ? record->payload : NULL;
+	const struct ring_mark *mark = at ? (const void *)(at + 1) : record->payload;
 	struct collector_rows *rows = producer->process->rows;
 	const struct ring_argument *arguments = (const void *)(mark + 1);
 	uint32_t n = MIN_OF(mark->n_arguments, COLLECTOR_MAX_ARGUMENTS);
@@ -435,24 +430,10 @@ static enum ring_fault write_mark(struct collector_producer *producer,
 			   [PROF_MARK_ARGUMENT_KINDS] = PROF_BYTES(rows->kinds, n),
 			   [PROF_MARK_ARGUMENT_VALUES] = PROF_BYTES(rows->values, n),
 			   [PROF_MARK_ARGUMENT_TEXTS] = PROF_BYTES(rows->texts, n),
-			   [PROF_MARK_STACK] = PROF_NUMBER(
-				   collector_stacks_id(&producer->stacks, stack, record->time_ns)),
+			   [PROF_MARK_STACK] = PROF_NUMBER(collector_stacks_id(
+				   &producer->stacks, at ? at->stack : 0, record->time_ns)),
 		   });
 	return RING_FAULT_NONE;
-}
-
-static enum ring_fault add_mark(struct collector_producer *producer,
-				const struct ring_record *record)
-{
-	return write_mark(producer, record, record->payload, 0);
-}
-
-static enum ring_fault add_mark_at(struct collector_producer *producer,
-				   const struct ring_record *record)
-{
-	const struct ring_at *at = record->payload;
-
-	return write_mark(producer, record, (const void *)(at + 1), at->stack);
 }
 
 /* ---- Logs ------------------------------------------------------------------------------------ */
@@ -488,19 +469,6 @@ static struct open_log *find_log(struct collector_producer *producer, const stru
 	return oldest;
 }
 
-static void append_log(struct collector_producer *producer, struct open_log *open,
-		       const struct ring_log *log, uint64_t time_ns)
-{
-	uint64_t room = MIN_OF(text_room(producer->process),
-			       (uint64_t)COLLECTOR_MAX_TEXT - open->bytes->len);
-	uint32_t n = (uint32_t)MIN_OF((uint64_t)log->n_bytes, room);
-
-	if (n < log->n_bytes)
-		lose(producer, PROF_LOSS_RING_REFUSED, time_ns);
-	g_byte_array_append(open->bytes, (const uint8_t *)(log + 1), n);
-	collector_process_charge(producer->process, n);
-}
-
 static void write_log(struct collector_producer *producer, const struct ring_log *log,
 		      uint64_t time_ns, uint32_t stack, const void *bytes, uint32_t n)
 {
@@ -517,10 +485,12 @@ static void write_log(struct collector_producer *producer, const struct ring_log
 		});
 }
 
-static enum ring_fault add_log_part(struct collector_producer *producer,
-				    const struct ring_record *record, const struct ring_log *log,
-				    uint32_t stack)
+static enum ring_fault add_log(struct collector_producer *producer,
+			       const struct ring_record *record)
 {
+	const struct ring_at *at = record->type == RING_LOG_AT ? record->payload : NULL;
+	const struct ring_log *log = at ? (const void *)(at + 1) : record->payload;
+	uint32_t stack = at ? at->stack : 0;
 	bool more = record->flags & RING_FLAG_MORE;
 	struct open_log *open;
 
@@ -532,27 +502,13 @@ static enum ring_fault add_log_part(struct collector_producer *producer,
 		return RING_FAULT_NONE;
 	}
 	open->stack = stack ? stack : open->stack;
-	append_log(producer, open, log, record->time_ns);
+	append(producer, open->bytes, log + 1, log->n_bytes, record->time_ns);
 	if (!more) {
 		write_log(producer, log, open->time_ns, open->stack, open->bytes->data,
 			  open->bytes->len);
 		close_log(producer, open);
 	}
 	return RING_FAULT_NONE;
-}
-
-static enum ring_fault add_log(struct collector_producer *producer,
-			       const struct ring_record *record)
-{
-	return add_log_part(producer, record, record->payload, 0);
-}
-
-static enum ring_fault add_log_at(struct collector_producer *producer,
-				  const struct ring_record *record)
-{
-	const struct ring_at *at = record->payload;
-
-	return add_log_part(producer, record, (const void *)(at + 1), at->stack);
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -748,54 +704,39 @@ static enum ring_fault add_jit(struct collector_producer *producer,
 
 /* ---- Allocations ----------------------------------------------------------------------------- */
 
-static struct alloc_decoder *decoder_of(struct collector_producer *producer)
+static enum ring_fault add_allocation(struct collector_producer *producer,
+				      const struct ring_record *record)
 {
 	struct collector_process *process = producer->process;
 
-	if (producer->decoder.rows)
-		return &producer->decoder;
-	if (!process->heap)
-		process->heap = heap_rows_new(process);
-	alloc_decoder_init(&producer->decoder, process->heap, producer->thread, &producer->stacks);
-	return &producer->decoder;
-}
-
-static enum ring_fault add_alloc(struct collector_producer *producer,
-				 const struct ring_record *record)
-{
-	return alloc_decoder_alloc(decoder_of(producer), record);
-}
-
-static enum ring_fault add_free(struct collector_producer *producer,
-				const struct ring_record *record)
-{
-	return alloc_decoder_free(decoder_of(producer), record);
-}
-
-static enum ring_fault add_realloc(struct collector_producer *producer,
-				   const struct ring_record *record)
-{
-	return alloc_decoder_realloc(decoder_of(producer), record);
-}
-
-static enum ring_fault add_calls(struct collector_producer *producer,
-				 const struct ring_record *record)
-{
-	return alloc_decoder_calls(decoder_of(producer), record);
+	if (!producer->decoder.rows) {
+		if (!process->heap)
+			process->heap = heap_rows_new(process);
+		alloc_decoder_init(&producer->decoder, process->heap, producer->thread,
+				   &producer->stacks);
+	}
+	return alloc_decoder_add(&producer->decoder, record);
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
 static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_producer *,
 						     const struct ring_record *) = {
-	[RING_STRING] = add_string,   [RING_MARK] = add_mark,
-	[RING_COUNTER] = add_counter, [RING_COUNTER_VALUE] = add_value,
-	[RING_LOG] = add_log,         [RING_ALLOC] = add_alloc,
-	[RING_FREE_BLOCK] = add_free, [RING_THREAD_NAME] = add_name,
-	[RING_IMAGE] = add_image,     [RING_STACK] = add_stack,
-	[RING_JIT] = add_jit,         [RING_MARK_AT] = add_mark_at,
-	[RING_LOG_AT] = add_log_at,   [RING_REALLOC] = add_realloc,
-	[RING_CALLS] = add_calls,
+	[RING_STRING] = add_string,
+	[RING_MARK] = add_mark,
+	[RING_COUNTER] = add_counter,
+	[RING_COUNTER_VALUE] = add_value,
+	[RING_LOG] = add_log,
+	[RING_ALLOC] = add_allocation,
+	[RING_FREE_BLOCK] = add_allocation,
+	[RING_THREAD_NAME] = add_name,
+	[RING_IMAGE] = add_image,
+	[RING_STACK] = add_stack,
+	[RING_JIT] = add_jit,
+	[RING_MARK_AT] = add_mark,
+	[RING_LOG_AT] = add_log,
+	[RING_REALLOC] = add_allocation,
+	[RING_CALLS] = add_allocation,
 };
 
 enum ring_fault collector_producer_add(struct collector_producer *producer,

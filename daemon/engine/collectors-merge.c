@@ -374,7 +374,7 @@ static size_t get_addresses(const struct peer_chunk *chunk, size_t *at, size_t e
 
 /* Prefetches the blocks of records that are due soon: first their slots, and when these are in the
  * cache, the blocks. */
-static void prefetch(struct peer_queue *queue, const struct heap_rows *heap)
+static void prefetch(struct peer_queue *queue, const struct live_blocks *live)
 {
 	const struct peer_chunk *chunk = queue->chunks;
 	uint64_t addresses[AHEAD];
@@ -382,10 +382,10 @@ static void prefetch(struct peer_queue *queue, const struct heap_rows *heap)
 
 	queue->blocks = MAX_OF(queue->blocks, queue->at);
 	n = get_addresses(chunk, &queue->blocks, queue->slots, false, addresses);
-	heap_rows_prefetch_blocks(heap, addresses, n);
+	live_blocks_prefetch_blocks(live, addresses, n);
 	queue->slots = MAX_OF(queue->slots, queue->at);
 	n = get_addresses(chunk, &queue->slots, chunk->n, true, addresses);
-	heap_rows_prefetch_slots(heap, addresses, n);
+	live_blocks_prefetch_slots(live, addresses, n);
 }
 
 /* Emits the ring's records up to limit_ns. *n: records so far. */
@@ -393,14 +393,15 @@ static void emit_ring(struct collectors *collectors, struct peer_ring *ring, uin
 		      uint64_t until_ns, unsigned int *n)
 {
 	const struct heap_rows *heap = ring->peer->process.heap;
-	bool is_far = heap && heap_rows_are_far(heap);
+	const struct live_blocks *live = heap ? heap_rows_live(heap) : NULL;
+	bool is_far = live && live_blocks_is_far(live);
 	struct output *output = collectors->options.output;
 	const struct peer_item *item;
 	uint64_t now_ns;
 
 	do {
 		if (is_far && ring->queue.blocks < ring->queue.at + NEAR_BYTES)
-			prefetch(&ring->queue, heap);
+			prefetch(&ring->queue, live);
 		if ((*n)++ % 256 == 255) {
 			now_ns = collectors_clock();
 			collectors->unfinished = now_ns >= until_ns;

@@ -62,13 +62,6 @@ static bool is_over_rate(struct events *events, uint64_t time_ns)
 	return events->n_in_second > events->max_rate;
 }
 
-static bool is_too_late(struct events *events)
-{
-	if (events->until_ns && !events->too_late && events->n_handled++ % 16 == 0)
-		events->too_late = (uint64_t)g_get_monotonic_time() * 1000 >= events->until_ns;
-	return events->too_late;
-}
-
 static void on_sample(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	int position = find_source(events, cpu, record);
@@ -86,7 +79,9 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		return;
 	if (position == 0)
 		cpu->sampled_here_ns += record->sample.period;
-	if (is_over_rate(events, record->time_ns) || is_too_late(events)) {
+	if (events->until_ns && !events->too_late && events->n_handled++ % 16 == 0)
+		events->too_late = (uint64_t)g_get_monotonic_time() * 1000 >= events->until_ns;
+	if (is_over_rate(events, record->time_ns) || events->too_late) {
 		loss_add_cpu(events->losses, cpu->number, false,
 			     events->too_late ? PROF_LOSS_UNWIND_BACKLOG : PROF_LOSS_QUOTA, 1,
 			     record->time_ns, record->time_ns);

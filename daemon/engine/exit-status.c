@@ -71,7 +71,8 @@ void exit_statuses_run(struct exit_statuses *statuses)
 	}
 }
 
-static bool is_one_over(const struct exit_statuses *statuses)
+/* Returns whether a process has ended whose status is not known. */
+static bool has_ended(const struct exit_statuses *statuses)
 {
 	for (const GList *item = statuses->waiting.head; item; item = item->next)
 		if (((const struct unknown_exit *)item->data)->leader->exit_ns)
@@ -82,7 +83,7 @@ static bool is_one_over(const struct exit_statuses *statuses)
 void exit_statuses_finish(struct exit_statuses *statuses)
 {
 	exit_statuses_run(statuses);
-	for (int i = 0; i < PATIENCE_STEPS && is_one_over(statuses); i++) {
+	for (int i = 0; i < PATIENCE_STEPS && has_ended(statuses); i++) {
 		g_usleep(2000);
 		exit_statuses_run(statuses);
 	}

@@ -82,11 +82,6 @@ static bool is_expected(const struct process *process)
 	return !process->replaced && !process->forked_heap;
 }
 
-static bool is_excluded(const struct process *process)
-{
-	return !process->has_heap && is_expected(process);
-}
-
 static void on_ended(struct process *process, void *data)
 {
 	struct heap_excluded *excluded = data;
@@ -153,7 +148,8 @@ static const struct image *program_of(const struct process *process)
 	return NULL;
 }
 
-/* Setuid counts only if the file's owner is not the user who executed it. */
+/* Returns whether exec gives the program rights. Setuid counts only if the file's owner is not the
+ * user who executed it. */
 static bool gives_rights(const struct process *process, const struct image *image)
 {
 	if (image->rights & MESSAGE_IMAGE_SETGID)
@@ -223,23 +219,16 @@ static void write_row(struct heap_excluded *excluded, struct process *process, u
 		   });
 }
 
-static bool is_decided(const struct process *process, uint64_t now_ns, uint64_t reached_ns,
-		       enum engine_excluded *ret_reason)
-{
-	bool found = find_reason(process, ret_reason);
-
-	if (process->end_ns > reached_ns || now_ns < process->end_ns + REGISTERS_NS)
-		return false;
-	return found || process->has_heap || now_ns >= process->end_ns + WAIT_NS;
-}
-
 void heap_excluded_run(struct heap_excluded *excluded, uint64_t now_ns, uint64_t reached_ns)
 {
 	enum engine_excluded reason;
 	struct process *process;
 
 	while ((process = g_queue_peek_head(&excluded->ended)) != NULL &&
-	       is_decided(process, now_ns, reached_ns, &reason)) {
+	       process->end_ns <= reached_ns && now_ns >= process->end_ns + REGISTERS_NS) {
+		if (!find_reason(process, &reason) && !process->has_heap &&
+		    now_ns < process->end_ns + WAIT_NS)
+			return;
 		if (!process->has_heap)
 			write_row(excluded, process, process->end_ns, reason);
 		row_unref(g_queue_pop_head(&excluded->ended));
@@ -278,7 +267,7 @@ static void finish_running(struct heap_excluded *excluded, uint64_t now_ns)
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
 		struct process *process = value;
 
-		if (is_excluded(process))
+		if (!process->has_heap && is_expected(process))
 			g_ptr_array_add(running, process);
 	}
 	g_ptr_array_sort(running, by_id);

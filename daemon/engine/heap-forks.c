@@ -216,25 +216,16 @@ static bool copy(struct live_blocks *to, const struct heap_parent *from,
 	return true;
 }
 
-/* Returns NULL if no ancestor had blocks. */
-static const struct heap_parent *find_source(const struct heap_forks *forks, guint i,
-					     const struct heap_fork **ret_fork)
-{
-	const struct heap_parent *source = NULL;
-
-	for (; i != UINT_MAX && !source; i = find_child(forks, (*ret_fork)->parent)) {
-		*ret_fork = fork_at(forks, i);
-		source = parent_of(forks, *ret_fork);
-	}
-	return source;
-}
-
 void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent)
 {
 	guint i = find_child(forks, parent->process);
-	const struct heap_fork *fork;
-	const struct heap_parent *source = find_source(forks, i, &fork);
+	const struct heap_fork *fork = NULL;
+	const struct heap_parent *source = NULL; /* the nearest ancestor with blocks */
 
+	for (guint k = i; k != UINT_MAX && !source; k = find_child(forks, fork->parent)) {
+		fork = fork_at(forks, k);
+		source = parent_of(forks, fork);
+	}
 	parent->log = g_array_new(FALSE, FALSE, sizeof(struct heap_end));
 	live_blocks_init(&parent->inherited, source ? source->live->seed : 0, parent->budget);
 	if (source)

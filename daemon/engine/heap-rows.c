@@ -208,24 +208,22 @@ static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64
 	rows->epoch = rows->output->epoch;
 }
 
-static void begin(struct heap_rows *rows, uint64_t time_ns)
+/* Writes the first row of the process, or a checkpoint if one is due. */
+static void begin_or_check(struct heap_rows *rows, uint64_t time_ns)
 {
+	if (rows->has_begun) {
+		/* A checkpoint must be after all rows of its time. */
+		if (time_ns > last_time(rows) && rows->n_events >= rows->live.n / 2 &&
+		    rows->n_events > 0)
+			write_all(rows, PROF_HEAP_CHECKPOINT, row_time(rows, last_time(rows)));
+		return;
+	}
 	rows->has_begun = true;
 	rows->epoch = rows->output->epoch;
 	live_blocks_reset_peak(&rows->live, time_ns);
 	write_heap(rows, PROF_HEAP_BEGIN, time_ns);
 	if (rows->pending->is_paused)
 		write_heap(rows, PROF_HEAP_PAUSED, time_ns);
-}
-
-static void check(struct heap_rows *rows, uint64_t time_ns)
-{
-	if (!rows->has_begun)
-		begin(rows, time_ns);
-	/* A checkpoint must be after all rows of its time. */
-	else if (time_ns > last_time(rows) && rows->n_events >= rows->live.n / 2 &&
-		 rows->n_events > 0)
-		write_all(rows, PROF_HEAP_CHECKPOINT, row_time(rows, last_time(rows)));
 }
 
 /* Writes the checkpoints of the other processes, at the first event of an epoch. */
@@ -254,7 +252,7 @@ uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns)
 
 	if (rows->epoch != rows->output->epoch || rows->n_events >= CHECKPOINT_EVENTS) {
 		check_others(rows, row_ns);
-		check(rows, row_ns);
+		begin_or_check(rows, row_ns);
 	}
 	heap_forks_run(&rows->pending->forks, &rows->parent, time_ns);
 	rows->n_events++;
@@ -300,11 +298,6 @@ void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time
 }
 
 /* ---- Mappings -------------------------------------------------------------------------------- */
-
-static bool is_mapping(const struct live_block *block)
-{
-	return block->address && live_block_kind(block) >= PROF_ALLOC_MMAP;
-}
 
 /* Adds the rest of a mapping that ended in part as a block of its own. */
 static void add_rest(struct heap_rows *rows, const struct live_block *block, uint64_t from,
@@ -418,7 +411,7 @@ void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t pr
 		release(rows, block);
 		return;
 	}
-	if (is_mapping(block)) {
+	if (live_block_kind(block) >= PROF_ALLOC_MMAP) {
 		add_mapping(rows, block, prior);
 		return;
 	}
@@ -565,17 +558,7 @@ void heap_rows_free(struct heap_rows *rows)
 	g_free(rows);
 }
 
-bool heap_rows_are_far(const struct heap_rows *rows)
+const struct live_blocks *heap_rows_live(const struct heap_rows *rows)
 {
-	return live_blocks_is_far(&rows->live);
-}
-
-void heap_rows_prefetch_slots(const struct heap_rows *rows, const uint64_t *addresses, size_t n)
-{
-	live_blocks_prefetch_slots(&rows->live, addresses, n);
-}
-
-void heap_rows_prefetch_blocks(const struct heap_rows *rows, const uint64_t *addresses, size_t n)
-{
-	live_blocks_prefetch_blocks(&rows->live, addresses, n);
+	return &rows->live;
 }

@@ -21,11 +21,8 @@ void heap_rows_free(struct heap_rows *rows); /* NULL is allowed */
  * that of the last row if it is later. */
 void heap_rows_complete(struct pending_realloc *pending);
 void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
-/* Returns whether there are so many blocks that prefetching pays. */
-bool heap_rows_are_far(const struct heap_rows *rows);
-/* Prefetch for records that come soon: first the slots of their addresses, later the blocks. */
-void heap_rows_prefetch_slots(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
-void heap_rows_prefetch_blocks(const struct heap_rows *rows, const uint64_t *addresses, size_t n);
+/* For prefetching. */
+const struct live_blocks *heap_rows_live(const struct heap_rows *rows);
 
 /* A producer's part of the rows. */
 struct alloc_decoder {
@@ -40,11 +37,5 @@ void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
 			struct thread *thread, struct collector_stacks *stacks);
 void alloc_decoder_done(struct alloc_decoder *decoder);
 
-/* These return a fault if the record is false. */
-enum ring_fault alloc_decoder_alloc(struct alloc_decoder *decoder,
-				    const struct ring_record *record);
-enum ring_fault alloc_decoder_free(struct alloc_decoder *decoder, const struct ring_record *record);
-enum ring_fault alloc_decoder_realloc(struct alloc_decoder *decoder,
-				      const struct ring_record *record);
-enum ring_fault alloc_decoder_calls(struct alloc_decoder *decoder,
-				    const struct ring_record *record);
+/* Adds a record of an allocation or of calls. Returns a fault if the record is false. */
+enum ring_fault alloc_decoder_add(struct alloc_decoder *decoder, const struct ring_record *record);

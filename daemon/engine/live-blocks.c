@@ -179,13 +179,6 @@ static bool add_part(struct live_blocks *live)
 	return true;
 }
 
-/* Prefetches the next SOON blocks after those that are prefetched already. */
-static void prefetch_unused(const struct live_blocks *live, uint32_t n)
-{
-	for (uint32_t i = 1; i <= SOON && i + SOON <= n; i++)
-		prefetch_block(block_at(live, live->unused[n - SOON - i]));
-}
-
 /* Returns 0 if there is no room. */
 static uint32_t allocate_block(struct live_blocks *live)
 {
@@ -193,19 +186,15 @@ static uint32_t allocate_block(struct live_blocks *live)
 
 	if (n > 0) {
 		live->n_unused--;
+		/* Prefetch the next SOON blocks after those that are prefetched already. */
 		if (n % SOON == 0 && live_blocks_is_far(live))
-			prefetch_unused(live, n);
+			for (uint32_t i = 1; i <= SOON && i + SOON <= n; i++)
+				prefetch_block(block_at(live, live->unused[n - SOON - i]));
 		return live->unused[n - 1];
 	}
 	if (live->n_blocks + FIRST_BLOCKS == part_blocks(live->n_parts) && !add_part(live))
 		return 0;
 	return ++live->n_blocks;
-}
-
-static void drop_block(struct live_blocks *live, uint32_t number)
-{
-	block_at(live, number)->label = 0;
-	live->unused[live->n_unused++] = number;
 }
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
@@ -261,20 +250,11 @@ static void close_gap(struct live_slot *slots, uint32_t n, uint32_t gap)
 	slots[gap] = (struct live_slot){ 0 };
 }
 
-/* The address must not be in the table. */
-static void add_slot(struct live_blocks *live, struct live_slot added)
-{
-	uint32_t i = slot_of(live->n_slots, added.hash);
-
-	while (live->slots[i].block != 0)
-		i = next_slot(live->n_slots, i);
-	live->slots[i] = added;
-}
-
 static void move_some(struct live_blocks *live, uint32_t n)
 {
 	for (; n > 0 && live->n_moved < live->n_old_slots; n--) {
 		const struct live_slot moved = live->old[live->n_moved];
+		uint32_t i = slot_of(live->n_slots, moved.hash);
 
 		if (moved.block == 0) {
 			live->n_moved++;
@@ -282,7 +262,9 @@ static void move_some(struct live_blocks *live, uint32_t n)
 		}
 		/* An entry that moved into this slot is next. */
 		close_gap(live->old, live->n_old_slots, live->n_moved);
-		add_slot(live, moved);
+		while (live->slots[i].block != 0)
+			i = next_slot(live->n_slots, i);
+		live->slots[i] = moved;
 	}
 	if (live->n_moved < live->n_old_slots)
 		return;
@@ -332,14 +314,6 @@ static void prepare(struct live_blocks *live)
 		*(volatile uint32_t *)&live->next[at].block = 0;
 }
 
-static bool grow(struct live_blocks *live)
-{
-	if (!live->next && !make_next(live, MAX_OF(live->n_slots * 2, FIRST_SLOTS)))
-		return false;
-	use_next(live);
-	return true;
-}
-
 /* Returns the slot of the block at this address; if there is none, the slot where it belongs in the
  * new table. */
 static struct live_slot *find(const struct live_blocks *live, uint64_t address, uint32_t hash,
@@ -355,14 +329,6 @@ static struct live_slot *find(const struct live_blocks *live, uint64_t address, 
 	return *ret_is_old ? old : slot;
 }
 
-static void remove_slot(struct live_blocks *live, struct live_slot *slot, bool is_old)
-{
-	if (is_old)
-		close_gap(live->old, live->n_old_slots, (uint32_t)(slot - live->old));
-	else
-		close_gap(live->slots, live->n_slots, (uint32_t)(slot - live->slots));
-}
-
 static void note_peak(struct live_blocks *live, uint64_t time_ns)
 {
 	if (live->live_bytes <= live->peak_bytes)
@@ -371,30 +337,21 @@ static void note_peak(struct live_blocks *live, uint64_t time_ns)
 	live->peak_ns = time_ns;
 }
 
-/* The address must not be in the table. */
-static struct live_block *add_block(struct live_blocks *live, struct live_slot *slot, uint32_t hash)
-{
-	uint32_t number = allocate_block(live);
-
-	if (number == 0)
-		return NULL;
-	*slot = (struct live_slot){ hash, number };
-	live->n++;
-	return block_at(live, number);
-}
-
 bool live_blocks_put(struct live_blocks *live, const struct live_block *block,
 		     struct live_block *ret_before)
 {
-	uint32_t hash = hash_of(live, block->address);
+	uint32_t hash = hash_of(live, block->address), number;
 	struct live_slot *slot;
 	struct live_block *kept;
 	bool is_old;
 
 	if (live->old)
 		move_some(live, SOME);
-	if (live->n == live->max && !grow(live))
-		return false;
+	if (live->n == live->max) {
+		if (!live->next && !make_next(live, MAX_OF(live->n_slots * 2, FIRST_SLOTS)))
+			return false;
+		use_next(live);
+	}
 	if (live->n >= live->soon)
 		prepare(live);
 	slot = find(live, block->address, hash, &is_old);
@@ -402,9 +359,12 @@ bool live_blocks_put(struct live_blocks *live, const struct live_block *block,
 		kept = block_at(live, slot->block);
 		*ret_before = *kept;
 	} else {
-		kept = add_block(live, slot, hash);
-		if (!kept)
+		number = allocate_block(live);
+		if (number == 0)
 			return false;
+		*slot = (struct live_slot){ hash, number };
+		live->n++;
+		kept = block_at(live, number);
 		ret_before->label = ret_before->size = 0;
 	}
 	live->live_bytes += block->size - ret_before->size;
@@ -430,8 +390,12 @@ bool live_blocks_hold(struct live_blocks *live, uint64_t address, struct live_bl
 	*ret_block = *block_at(live, number);
 	live->n--;
 	live->n_held++;
-	remove_slot(live, slot, is_old);
-	drop_block(live, number);
+	if (is_old)
+		close_gap(live->old, live->n_old_slots, (uint32_t)(slot - live->old));
+	else
+		close_gap(live->slots, live->n_slots, (uint32_t)(slot - live->slots));
+	block_at(live, number)->label = 0;
+	live->unused[live->n_unused++] = number;
 	return true;
 }
 

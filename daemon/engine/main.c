@@ -24,25 +24,6 @@
 
 #define NICE (-10)
 
-static void ignore_signals(void)
-{
-	static const int ignored[] = { SIGINT, SIGHUP, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ };
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(ignored); i++)
-		signal(ignored[i], SIG_IGN);
-}
-
-/*
- * A ring holds half a second of records, samples wait for tables for half of that, and a machine
- * that is worth recording is busy. The broker has done the same for the autogroup (sched(7)).
- * Without permission this has no effect.
- */
-static void go_first(void)
-{
-	setpriority(PRIO_PROCESS, 0, NICE);
-}
-
 /*
  * When an allocation fails, GLib logs why and then ends the process by a signal that could mean
  * anything. Its default handler also prints the local time, for which it reads a file, and the
@@ -108,6 +89,7 @@ static bool enter_sandbox(uint64_t max_bytes, struct session_threads *ret_thread
 
 static int run(uint64_t max_bytes)
 {
+	static const int ignored[] = { SIGINT, SIGHUP, SIGQUIT, SIGTERM, SIGPIPE, SIGXFSZ };
 	g_autoptr(GError) error = NULL;
 	g_autofree struct session *session = g_new(struct session, 1);
 	struct session_threads threads;
@@ -116,8 +98,12 @@ static int run(uint64_t max_bytes)
 
 	g_log_set_default_handler(on_log, NULL);
 	read_boot_id(boot_id);
-	ignore_signals();
-	go_first();
+	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
+		signal(ignored[i], SIG_IGN);
+	/* A ring holds half a second of records, samples wait for tables for half of that, and a
+	 * machine that is worth recording is busy. The broker has done the same for the autogroup
+	 * (sched(7)). Without permission this has no effect. */
+	setpriority(PRIO_PROCESS, 0, NICE);
 	/* One heap for all threads: memory that one thread frees, another can allocate. */
 	mallopt(M_ARENA_MAX, 1);
 	if (!enter_sandbox(max_bytes, &threads, &error)) {

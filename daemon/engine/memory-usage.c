@@ -65,18 +65,6 @@ static void free_counter(struct row *row)
 	g_free(row);
 }
 
-static struct usage_counter *counter_new(const struct memory_usage *usage, struct process *process,
-					 const char *name)
-{
-	struct usage_counter *counter = g_new0(struct usage_counter, 1);
-
-	row_init(&counter->row, ++*usage->last_counter, write_counter, free_counter);
-	row_ref(&process->row);
-	counter->process = process;
-	counter->name = name;
-	return counter;
-}
-
 static void unref_counter(struct usage_counter *counter)
 {
 	if (counter)
@@ -196,8 +184,13 @@ static void add_value(struct memory_usage *usage, struct usage_counter **counter
 
 	if (usage->values->len >= MAX_VALUES)
 		return;
-	if (!*counter)
-		*counter = counter_new(usage, process, name);
+	if (!*counter) {
+		*counter = g_new0(struct usage_counter, 1);
+		row_init(&(*counter)->row, ++*usage->last_counter, write_counter, free_counter);
+		row_ref(&process->row);
+		(*counter)->process = process;
+		(*counter)->name = name;
+	}
 	row_ref(&(*counter)->row);
 	value.counter = *counter;
 	g_array_append_val(usage->values, value);

@@ -81,7 +81,8 @@ static void apply_pending(struct pending_reallocs *pending, uint64_t time_ns)
 	}
 }
 
-static void find_pause(struct pending_reallocs *pending)
+/* Stores when the first pause begins or ends. */
+static void note_pause(struct pending_reallocs *pending)
 {
 	pending->pause_ns = pending->pauses->len
 				    ? g_array_index(pending->pauses, struct alloc_pause, 0).time_ns
@@ -93,7 +94,7 @@ void pending_reallocs_pause(struct pending_reallocs *pending, bool is_paused, ui
 	const struct alloc_pause pause = { time_ns, is_paused };
 
 	g_array_append_val(pending->pauses, pause);
-	find_pause(pending);
+	note_pause(pending);
 }
 
 /* All rows up to that time are written, and no more of that time will come. */
@@ -119,7 +120,7 @@ void pending_reallocs_apply(struct pending_reallocs *pending, uint64_t time_ns)
 
 		apply_pending(pending, pause.time_ns);
 		g_array_remove_index(pending->pauses, 0);
-		find_pause(pending);
+		note_pause(pending);
 		write_pause(pending, &pause);
 	}
 	apply_pending(pending, time_ns);

@@ -32,15 +32,6 @@ struct application {
 	uint64_t mappings_ns;
 };
 
-static uint64_t start_time(const struct scan *scan, uint64_t ticks)
-{
-	uint64_t tick_ns = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK), time_ns;
-
-	if (!mul_u64(ticks, tick_ns, &time_ns) || time_ns <= scan->boot_offset_ns)
-		return 0;
-	return time_ns - scan->boot_offset_ns;
-}
-
 /* Returns the process of an item, or NULL if it is not in the tables or newer than the item. */
 static struct process *process_of(const struct application *application,
 				  const struct snapshot_item *item)
@@ -50,17 +41,25 @@ static struct process *process_of(const struct application *application,
 	return process && process->begin_ns <= item->time_ns ? process : NULL;
 }
 
-/* Adds the state of a thread that existed before the recording. It holds until the thread's first
- * switch. A running thread runs from the row's time. */
-static void note_state(const struct application *application, struct thread *thread, char state,
-		       uint64_t time_ns)
+/* Adds a thread that existed before the recording. Its state holds until its first switch. A
+ * running thread runs from the row's time. */
+static struct thread *add_thread(const struct application *application,
+				 const struct snapshot_item *item, const struct snapshot_stat *stat)
 {
-	uint64_t begin_ns = MAX_OF(application->scan->begin_ns, thread->start_ns);
+	const struct scan *scan = application->scan;
+	uint64_t tick_ns = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK), start_ns;
+	struct thread *thread;
 
-	switches_note(application->scan->tasks, thread,
-		      state == 'R' ? PROF_SWITCH_RUNNABLE : PROF_SWITCH_WAIT,
-		      MIN_OF(begin_ns, time_ns));
-	thread->may_run = state == 'R';
+	if (!mul_u64(stat->start_ticks, tick_ns, &start_ns) || start_ns <= scan->boot_offset_ns)
+		start_ns = scan->boot_offset_ns;
+	thread = tasks_found(scan->tasks, item->pid, item->tid, start_ns - scan->boot_offset_ns);
+	g_strlcpy(thread->comm, stat->comm, sizeof(thread->comm));
+	tasks_add_row(scan->tasks, thread, PROF_TASK_EXISTS, NULL, item->time_ns);
+	switches_note(scan->tasks, thread,
+		      stat->state == 'R' ? PROF_SWITCH_RUNNABLE : PROF_SWITCH_WAIT,
+		      MIN_OF(MAX_OF(scan->begin_ns, thread->start_ns), item->time_ns));
+	thread->may_run = stat->state == 'R';
+	return thread;
 }
 
 static void apply_stat(struct application *application, const struct snapshot_item *item)
@@ -83,11 +82,7 @@ static void apply_stat(struct application *application, const struct snapshot_it
 		/* The snapshot is of one process: its fork record follows, with the exact time. */
 		if (application->pid)
 			return;
-		thread = tasks_found(tasks, item->pid, item->tid,
-				     start_time(application->scan, stat.start_ticks));
-		g_strlcpy(thread->comm, stat.comm, sizeof(thread->comm));
-		tasks_add_row(tasks, thread, PROF_TASK_EXISTS, NULL, item->time_ns);
-		note_state(application, thread, stat.state, item->time_ns);
+		thread = add_thread(application, item, &stat);
 	} else if (thread->comm[0] == 0) {
 		g_strlcpy(thread->comm, stat.comm, sizeof(thread->comm));
 		output_touch(tasks->output, &thread->row);
@@ -98,8 +93,8 @@ static void apply_stat(struct application *application, const struct snapshot_it
 	if ((item->pid != item->tid && process->stat_ns) || process->begin_ns > item->time_ns)
 		return;
 	process->stat_ns = item->time_ns;
-	if (process->ppid ==
-	    0) /* otherwise a fork reported it, and this may be the process that adopted it */
+	/* If a fork reported the parent, this may be the process that adopted it. */
+	if (process->ppid == 0)
 		process->ppid = stat.ppid;
 	process->kernel = stat.flags & PF_KTHREAD;
 	output_touch(tasks->output, &process->row);

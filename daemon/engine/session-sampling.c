@@ -157,17 +157,6 @@ bool session_add_switch(struct session *session, struct channel_message *message
 	return false;
 }
 
-/* Returns false if the switch is closed or its request is invalid. */
-static bool read_switch(const struct session *session, struct control_switch *ret_request,
-			bool *ret_there)
-{
-	ssize_t n = stranger_receive(session->switch_fd, ret_request, sizeof(*ret_request));
-
-	*ret_there = n == (ssize_t)sizeof(*ret_request) &&
-		     ret_request->magic == CONTROL_SWITCH_MAGIC && ret_request->on <= 1;
-	return *ret_there || (n < 0 && errno == EAGAIN);
-}
-
 static bool give_up(struct session *session, GError **error)
 {
 	deferred_close(steal_fd(&session->switch_fd));
@@ -180,12 +169,15 @@ bool session_receive_switch(struct session *session, GError **error)
 	CLEANUP_CLOSE int page = -1;
 	struct control_switch request, answer = { .magic = CONTROL_SWITCH_MAGIC };
 	const struct iovec part = { &answer, sizeof(answer) };
-	bool is_there, ok, changed;
+	bool ok, changed;
 	uint64_t now_ns;
+	ssize_t n = stranger_receive(session->switch_fd, &request, sizeof(request));
 
-	ok = read_switch(session, &request, &is_there);
-	if (ok && !is_there)
+	if (n < 0 && errno == EAGAIN)
 		return true;
+	/* The switch may be closed or its request invalid. */
+	ok = n == (ssize_t)sizeof(request) && request.magic == CONTROL_SWITCH_MAGIC &&
+	     request.on <= 1;
 	session->switched_off = !ok || !request.on;
 	if (!apply(session, &changed, error))
 		return false;

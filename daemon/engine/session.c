@@ -331,18 +331,6 @@ static void check_online(struct session *session, uint64_t now_ns)
 	}
 }
 
-static void check_silence(struct session *session, uint64_t now_ns)
-{
-	for (guint i = 0; i < session->cpus.all->len; i++) {
-		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
-
-		if (!cpu_is_silent(cpu))
-			continue;
-		lose_cpu(session, cpu, now_ns);
-		request_cpu(session, cpu->number);
-	}
-}
-
 static void check_limits(struct session *session, uint64_t now_ns)
 {
 	const struct message_config *config = &session->config;
@@ -381,9 +369,16 @@ static void check(struct session *session, uint64_t now_ns)
 	session->queries = MIN_OF(session->queries + QUERIES_A_CHECK, MAX_QUERIES);
 	check_online(session, now_ns);
 	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
-	if (!session->config.by_task)
-		check_silence(session, now_ns);
-	else if (!session->enabled_again && !session_enable_again(session, &session->failure))
+	for (guint i = 0; !session->config.by_task && i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		if (!cpu_is_silent(cpu))
+			continue;
+		lose_cpu(session, cpu, now_ns);
+		request_cpu(session, cpu->number);
+	}
+	if (session->config.by_task && !session->enabled_again &&
+	    !session_enable_again(session, &session->failure))
 		fail(session);
 	session->enabled_again = true;
 	if (session->rescan && session->scan_serial == 0 &&

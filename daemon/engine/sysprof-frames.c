@@ -232,17 +232,6 @@ static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t
 	return STRING_SLOTS + i;
 }
 
-/* The message of a mark becomes an argument. */
-static void define_message(struct sysprof_frames *frames, const char *message, size_t n)
-{
-	static const char name[] = "message";
-
-	if (!frames->has_argument)
-		define(frames, STRING_ARGUMENT, name, strlen(name));
-	frames->has_argument = true;
-	define(frames, STRING_MESSAGE, message, n);
-}
-
 static uint64_t positive(int64_t value)
 {
 	return value > 0 ? (uint64_t)value : 0;
@@ -286,37 +275,32 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 	record.mark.group = name_id(frames, from->group, sizeof(from->group), 0);
 	record.mark.name = name_id(frames, from->name, sizeof(from->name), record.mark.group);
 	record.mark.n_arguments = n_message > 0;
+	/* The message becomes an argument. */
+	if (n_message && !frames->has_argument) {
+		define(frames, STRING_ARGUMENT, "message", strlen("message"));
+		frames->has_argument = true;
+	}
 	if (n_message)
-		define_message(frames, message, n_message);
+		define(frames, STRING_MESSAGE, message, n_message);
 	put(frames, RING_MARK, &record, n_message ? sizeof(record) : sizeof(record.mark), NULL, 0);
 	return SYSPROF_ADDED;
-}
-
-/* The same levels as GLib sends to the journal. */
-static uint32_t level_of(uint32_t flags)
-{
-	static const struct {
-		uint32_t flag, level;
-	} levels[] = { { 1u << 2, 3 }, { 1u << 3, 4 }, { 1u << 4, 4 },
-		       { 1u << 5, 5 }, { 1u << 6, 6 }, { 1u << 7, 7 } };
-
-	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
-		if (flags & levels[i].flag)
-			return levels[i].level;
-	return 6;
 }
 
 static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof_counters *counters,
 				   const void *frame, size_t n_bytes)
 {
+	/* of GLogLevelFlags: the same levels as GLib sends to the journal */
+	static const uint8_t levels[] = { [2] = 3, [3] = 4, [4] = 4, [5] = 5, [6] = 6, [7] = 7 };
 	const struct log *from = frame;
 	const char *message = (const char *)(from + 1);
 	struct ring_log log = { 0 };
+	uint32_t flags;
 
 	if (n_bytes < sizeof(*from))
 		return SYSPROF_BAD;
 	reach(frames, positive(from->header.time_ns));
-	log.level = level_of(from->level);
+	flags = from->level & 0xfcu;
+	log.level = flags ? levels[__builtin_ctz(flags)] : 6;
 	log.domain = name_id(frames, from->domain, sizeof(from->domain), 0);
 	log.n_bytes = (uint32_t)strnlen(message, n_bytes - sizeof(*from));
 	put(frames, RING_LOG, &log, sizeof(log), message, log.n_bytes);

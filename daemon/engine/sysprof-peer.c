@@ -193,18 +193,6 @@ static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t
 	return at;
 }
 
-/* Runs before the frames that were read are skipped: until then the writer gets no room, so the
- * ring is still full if a frame was dropped. */
-static void note_full(struct peer_arena *arena)
-{
-	const struct sysprof_ring *ring = &arena->sysprof->ring;
-	uint32_t fill;
-
-	if (sysprof_ring_fill(ring, &fill) &&
-	    ring->size - fill < MAX_OF(arena->sysprof->largest, FULL_BYTES))
-		lose(arena, PROF_LOSS_RING_FULL, LOSS_UNKNOWN);
-}
-
 /* Returns the number of bytes read; 0: nothing more to read now. */
 static uint32_t drain_some(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes)
 {
@@ -227,7 +215,11 @@ static uint32_t drain_some(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 		count_fault(arena, RING_FAULT_LENGTH);
 		good = fill;
 	}
-	note_full(arena);
+	/* Until the frames that were read are skipped, the writer gets no room, so the ring is
+	 * still full if a frame was dropped. */
+	if (sysprof_ring_fill(ring, &fill) &&
+	    ring->size - fill < MAX_OF(arena->sysprof->largest, FULL_BYTES))
+		lose(arena, PROF_LOSS_RING_FULL, LOSS_UNKNOWN);
 	sysprof_ring_skip(ring, good);
 	return good;
 }

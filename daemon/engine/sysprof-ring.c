@@ -32,17 +32,6 @@ struct shared_header {
 /* More than a writer fills between two checks of the ring. */
 #define AHEAD_BYTES (8u << 20)
 
-static int make_file(size_t bytes, int *ret_fd)
-{
-	CLEANUP_CLOSE int fd = memfd_create("prof-sysprof-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return -errno;
-	*ret_fd = steal_fd(&fd);
-	return 0;
-}
-
 static int populate(struct sysprof_ring *ring, uint32_t end)
 {
 	/* the mappings of a memfd share its page cache: the writer gets these pages too */
@@ -60,12 +49,13 @@ int sysprof_ring_make(uint32_t n_bytes, struct sysprof_ring *ret_ring,
 {
 	uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
 	size_t bytes = (size_t)page + n_bytes;
-	CLEANUP_CLOSE int fd = -1;
+	CLEANUP_CLOSE int fd = memfd_create("prof-sysprof-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void *base;
-	int r = make_file(bytes, &fd);
+	int r;
 
-	if (r < 0)
-		return r;
+	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;

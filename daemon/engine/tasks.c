@@ -185,16 +185,6 @@ struct process *tasks_process(const struct tasks *tasks, int32_t pid)
 	return g_hash_table_lookup(tasks->processes, GINT_TO_POINTER(pid));
 }
 
-static void drop_thread(struct tasks *tasks, struct thread *thread)
-{
-	struct process *process = thread->process;
-
-	if (process->gone)
-		process_release_images(process);
-	if (tasks_thread(tasks, thread->tid) == thread)
-		g_hash_table_remove(tasks->threads, GINT_TO_POINTER(thread->tid));
-}
-
 /* Ends an instance; its pid may be reused. */
 static void end_process(struct tasks *tasks, struct process *process, uint64_t time_ns)
 {
@@ -232,7 +222,10 @@ void tasks_sweep(struct tasks *tasks, uint64_t now_ns)
 	while ((thread = g_queue_peek_head(&tasks->exited)) != NULL &&
 	       now_ns - thread->exit_ns > EXITED_NS && now_ns > thread->exit_ns) {
 		g_queue_pop_head(&tasks->exited);
-		drop_thread(tasks, thread);
+		if (thread->process->gone)
+			process_release_images(thread->process);
+		if (tasks_thread(tasks, thread->tid) == thread)
+			g_hash_table_remove(tasks->threads, GINT_TO_POINTER(thread->tid));
 		row_unref(&thread->row);
 	}
 }
@@ -389,13 +382,6 @@ static void inherit(struct process *child, const struct process *parent)
 	child->maps_known = parent->maps_known;
 }
 
-/* A thread outside of the session has reused the tid: its samples and children must be ignored. */
-static void leave_number(struct tasks *tasks, struct thread *thread, uint64_t time_ns)
-{
-	end_thread(tasks, thread, time_ns);
-	g_hash_table_remove(tasks->threads, GINT_TO_POINTER(thread->tid));
-}
-
 void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t time_ns)
 {
 	struct thread *parent = tasks_thread(tasks, task->ptid), *child;
@@ -409,8 +395,12 @@ void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t ti
 	if (child && !child->exit_ns && MAX_OF(child->start_ns, child->stat_ns) >= time_ns)
 		return;
 	if (tasks->filtered && (!from || (!is_thread && !tasks->children))) {
-		if (child)
-			leave_number(tasks, child, time_ns);
+		/* A thread outside of the session has reused the tid: its samples and children must
+		 * be ignored. */
+		if (child) {
+			end_thread(tasks, child, time_ns);
+			g_hash_table_remove(tasks->threads, GINT_TO_POINTER(task->tid));
+		}
 		return;
 	}
 	if (!is_thread) {

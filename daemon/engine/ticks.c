@@ -21,29 +21,20 @@
 
 #define STAT_BYTES (256 * 1024)
 
-/* cpuN user nice system idle iowait irq softirq steal … in USER_HZ; man 5 proc. */
-static bool parse_line(const char *line, bool user_only, unsigned int *ret_cpu, uint64_t *ret_ticks)
-{
-	unsigned long long user, nice, system, idle, iowait, irq, softirq;
-	unsigned int cpu;
-
-	if (sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice, &system,
-		   &idle, &iowait, &irq, &softirq) != 8)
-		return false;
-	*ret_cpu = cpu;
-	*ret_ticks = user + nice + (user_only ? 0 : system + irq + softirq);
-	return true;
-}
-
 void ticks_parse(const char *text, bool user_only, uint64_t *busy_ns, size_t n)
 {
-	uint64_t tick_ns = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK), busy;
+	uint64_t tick_ns = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
+	unsigned long long user, nice, system, idle, iowait, irq, softirq;
 	const char *line = text;
 	unsigned int cpu;
 
 	while (line && strncmp(line, "cpu", 3) == 0) {
-		if (parse_line(line, user_only, &cpu, &busy) && cpu < n)
-			busy_ns[cpu] = busy * tick_ns;
+		/* cpuN user nice system idle iowait irq softirq steal … in USER_HZ; man 5 proc */
+		if (sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice,
+			   &system, &idle, &iowait, &irq, &softirq) == 8 &&
+		    cpu < n)
+			busy_ns[cpu] = (user + nice + (user_only ? 0 : system + irq + softirq)) *
+				       tick_ns;
 		line = strchr(line, '\n');
 		line = line ? line + 1 : NULL;
 	}
@@ -59,7 +50,7 @@ static void ticks_begin_cpu(struct cpu *cpu, const uint64_t *busy_ns, uint64_t n
 	cpu->busy_now_ns = cpu->busy_heard_ns = busy_ns[cpu->number];
 }
 
-/* True if either ring of the CPU has delivered a record since the last reading. */
+/* Returns whether either ring of the CPU has delivered a record since the last reading. */
 static bool is_heard(struct cpu *cpu, uint64_t busy_ns)
 {
 	uint64_t heard_ns = MAX_OF(cpu->last_ns[0], cpu->last_ns[1]);
@@ -92,12 +83,10 @@ void ticks_drop(struct ticks *ticks)
 
 void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns)
 {
-	guint i;
-
 	ticks_read(ticks);
 	ticks->running = ticks->period_ns && ticks->is_read &&
 			 !(ticks->by_task && ticks->user_only);
-	for (i = 0; ticks->running && i < cpus->all->len; i++) {
+	for (guint i = 0; ticks->running && i < cpus->all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
 
 		cpu_count_lost(cpu, ticks->period_ns);
@@ -105,29 +94,18 @@ void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns)
 	}
 }
 
-/* The time that samples should stand for, from the same zero as cpu->busy_ns. */
-static uint64_t due_ns(const struct ticks *ticks, const struct cpu *cpu, uint64_t now_ns)
-{
-	uint64_t busy_ns = ticks->busy_ns[cpu->number], ran_ns;
-
-	if (!ticks->by_task)
-		return busy_ns;
-	ran_ns = switches_ran_ns(&cpu->switches, now_ns) - cpu->ran_ns;
-	return MIN_OF(busy_ns, cpu->busy_ns + ran_ns);
-}
-
-/* The time for which ticks are missing, without the time that was reported before. */
-static uint64_t missing_ns(const struct cpu *cpu, uint64_t busy_ns)
+/* Returns the time for which ticks are missing, without the time that was reported before. */
+static uint64_t missing_ns(const struct ticks *ticks, const struct cpu *cpu, uint64_t now_ns)
 {
 	uint64_t slack_ns = 2 * UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
 	uint64_t explained_ns = cpu->busy_ns + cpu->sampled_ns + cpu->missed_ns;
+	/* the time that samples should stand for, from the same zero as cpu->busy_ns */
+	uint64_t due_ns = ticks->busy_ns[cpu->number];
 
-	return busy_ns >= explained_ns + slack_ns ? busy_ns - explained_ns : 0;
-}
-
-static double share_of(const struct cpu *cpu)
-{
-	return cpu->sampled_ns ? (double)cpu->sampled_here_ns / (double)cpu->sampled_ns : 1;
+	if (ticks->by_task)
+		due_ns = MIN_OF(due_ns, cpu->busy_ns + switches_ran_ns(&cpu->switches, now_ns) -
+						cpu->ran_ns);
+	return due_ns >= explained_ns + slack_ns ? due_ns - explained_ns : 0;
 }
 
 void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *losses,
@@ -135,11 +113,11 @@ void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *lo
 {
 	const uint64_t *busy_ns = ticks->busy_ns;
 	uint64_t missed_ns;
-	guint i;
+	double share;
 
 	if (!ticks->running || !ticks->is_read)
 		return;
-	for (i = 0; i < cpus->all->len; i++) {
+	for (guint i = 0; i < cpus->all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
 
 		cpu_count_lost(cpu, ticks->period_ns);
@@ -150,11 +128,13 @@ void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *lo
 		/* A silent CPU may have lost its events, which is counted as another loss. */
 		if (!ticks->by_task && !is_heard(cpu, busy_ns[cpu->number]))
 			continue;
-		missed_ns = missing_ns(cpu, due_ns(ticks, cpu, now_ns));
+		missed_ns = missing_ns(ticks, cpu, now_ns);
 		if (missed_ns == 0)
 			continue;
+		share = cpu->sampled_ns ? (double)cpu->sampled_here_ns / (double)cpu->sampled_ns
+					: 1;
 		loss_add_cpu(losses, cpu->number, false, PROF_LOSS_TICKS_MISSED,
-			     (uint64_t)((double)(missed_ns / ticks->period_ns) * share_of(cpu)),
+			     (uint64_t)((double)(missed_ns / ticks->period_ns) * share),
 			     cpu->missed_since_ns, now_ns);
 		cpu->missed_ns += missed_ns;
 		cpu->missed_since_ns = now_ns;

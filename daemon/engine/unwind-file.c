@@ -286,28 +286,24 @@ static int add_go_frames(struct loader *loader, const struct section_list *list)
 	return r == ENOMEM ? r : 0;
 }
 
-static int add_debug_frame(struct loader *loader, const struct section_list *list)
-{
-	const Elf64_Shdr *found = find_section(list, ".debug_frame");
-
-	if (found)
-		return add_section(loader, found,
-				   found->sh_flags & SHF_COMPRESSED ? PACKED : NOT_PACKED, true);
-	found = find_section(list, ".zdebug_frame");
-	return found ? add_section(loader, found, PACKED_GNU, true) : add_go_frames(loader, list);
-}
-
 /* Returns 0 also if the file has neither section. */
 static int add_named(struct loader *loader, const struct section_list *list)
 {
-	const Elf64_Shdr *found = find_section(list, ".eh_frame");
+	const Elf64_Shdr *eh_frame = find_section(list, ".eh_frame");
+	const Elf64_Shdr *plain = find_section(list, ".debug_frame");
+	const Elf64_Shdr *packed = find_section(list, ".zdebug_frame");
 	int r = 0;
 
-	if (found && !(found->sh_flags & SHF_COMPRESSED))
-		r = add_section(loader, found, NOT_PACKED, false);
+	if (eh_frame && !(eh_frame->sh_flags & SHF_COMPRESSED))
+		r = add_section(loader, eh_frame, NOT_PACKED, false);
 	if (r != 0)
 		return r;
-	r = add_debug_frame(loader, list);
+	if (plain)
+		r = add_section(loader, plain,
+				plain->sh_flags & SHF_COMPRESSED ? PACKED : NOT_PACKED, true);
+	else
+		r = packed ? add_section(loader, packed, PACKED_GNU, true)
+			   : add_go_frames(loader, list);
 	/* With an .eh_frame, .debug_frame is optional. */
 	return r == ENOMEM || loader->n_sections == 0 ? r : 0;
 }

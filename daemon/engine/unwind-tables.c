@@ -169,19 +169,10 @@ static void *work(void *data)
 
 /* ---- The drain thread ---- */
 
-static void make_vdso(struct unwind_tables *tables)
-{
-	struct unwind_source source = { .fd = -1 };
-	int error;
-
-	source.bytes = vdso_find(&source.size);
-	if (source.bytes)
-		tables->vdso = unwind_file_new(&source, MAX_FILE_BYTES, &error);
-}
-
 struct unwind_tables *unwind_tables_new(GError **error)
 {
 	struct unwind_tables *tables = g_new0(struct unwind_tables, 1);
+	struct unwind_source vdso = { .fd = -1 };
 	pthread_condattr_t attributes;
 	int r = 0;
 
@@ -196,7 +187,9 @@ struct unwind_tables *unwind_tables_new(GError **error)
 	tables->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = tables->event_fd < 0 ? errno : pthread_create(&tables->thread, NULL, work, tables);
 	if (r == 0) {
-		make_vdso(tables);
+		vdso.bytes = vdso_find(&vdso.size);
+		if (vdso.bytes)
+			tables->vdso = unwind_file_new(&vdso, MAX_FILE_BYTES, &r);
 		return tables;
 	}
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
@@ -358,17 +351,6 @@ uint32_t unwind_tables_dump_version(const struct unwind_tables *tables)
 	return tables->dump_version;
 }
 
-static void receive_first(struct unwind_tables *tables, struct file *file)
-{
-	tables->n_waiting--;
-	file->done = true;
-	if (file->jit)
-		g_ptr_array_add(tables->dumps, file);
-	for (guint i = 0; i < file->images->len; i++)
-		give(file, g_ptr_array_index(file->images, i));
-	g_ptr_array_set_size(file->images, 0);
-}
-
 bool unwind_tables_receive(struct unwind_tables *tables)
 {
 	struct file *file;
@@ -383,8 +365,15 @@ bool unwind_tables_receive(struct unwind_tables *tables)
 	pthread_mutex_lock(&tables->lock);
 	while ((file = g_queue_pop_head(&tables->done)) != NULL) {
 		any = true;
-		if (!file->done)
-			receive_first(tables, file);
+		if (!file->done) {
+			tables->n_waiting--;
+			file->done = true;
+			if (file->jit)
+				g_ptr_array_add(tables->dumps, file);
+			for (guint i = 0; i < file->images->len; i++)
+				give(file, g_ptr_array_index(file->images, i));
+			g_ptr_array_set_size(file->images, 0);
+		}
 		file->is_read = false;
 		if (file->jit && jit_frames_receive(file->jit))
 			tables->dump_version++;

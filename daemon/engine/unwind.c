@@ -129,19 +129,14 @@ static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping
 		ret_code->kind = WALK_CODE_PENDING;
 }
 
-/* Returns the mapping of the process's dump of generated code, or NULL. */
-static const struct mapping *find_dump(const struct maps *maps)
-{
-	for (uint32_t i = 0; i < maps->n; i++)
-		if (maps->mappings[i].image && maps->mappings[i].image->is_jit_dump)
-			return &maps->mappings[i];
-	return NULL;
-}
-
 static void resolve_generated(struct unwind_lane *lane, uint64_t pc, struct walk_code *ret_code)
 {
-	const struct mapping *dump = find_dump(lane->maps);
+	const struct maps *maps = lane->maps;
+	const struct mapping *dump = NULL; /* the process's dump of generated code */
 
+	for (uint32_t i = 0; !dump && i < maps->n; i++)
+		if (maps->mappings[i].image && maps->mappings[i].image->is_jit_dump)
+			dump = &maps->mappings[i];
 	if (dump && !dump->image->jit) {
 		resolve_file(lane, dump, pc, ret_code);
 	} else if (dump) {
@@ -317,8 +312,8 @@ static const struct cfi_rule *rule_at(struct unwind_lane *lane, uint64_t ip)
 	return code.kind == WALK_CODE_TABLE ? table_get(code.table, code.address) : NULL;
 }
 
-/* True if the function at `ip` keeps its caller's registers at its frame pointer, so that a chain
- * of frame pointers has its return address. */
+/* Returns whether the function at `ip` keeps its caller's registers at its frame pointer, so that a
+ * chain of frame pointers has its return address. */
 static bool is_on_chain(struct unwind_lane *lane, uint64_t ip)
 {
 	const struct cfi_rule *rule = rule_at(lane, ip);
@@ -394,13 +389,6 @@ static void cut(struct unwind_lane *lane, struct unwind_stack *stack)
 
 /* ---- Walking ---- */
 
-static enum prof_user_method method_of(uint32_t flags)
-{
-	if (flags & WALK_FRAME_JIT)
-		return PROF_METHOD_JIT_FP;
-	return flags & WALK_FRAME_FP ? PROF_METHOD_FP : PROF_METHOD_CFI;
-}
-
 static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struct unwind_job *job,
 		    bool last_chance, struct walk_job *ret_walk)
 {
@@ -457,7 +445,9 @@ static void conclude(struct unwind_lane *lane, const struct walk_result *result,
 	job->stack = (struct unwind_stack){
 		.ips = lane->ips,
 		.n = result->n,
-		.method = method_of(result->flags),
+		.method = result->flags & WALK_FRAME_JIT  ? PROF_METHOD_JIT_FP
+			  : result->flags & WALK_FRAME_FP ? PROF_METHOD_FP
+							  : PROF_METHOD_CFI,
 		.stop = lane->pending ? PROF_STOP_NO_TABLE : stops[result->stop],
 	};
 	/* During exec the registers are those of the old program, but the memory is that of the new

@@ -174,22 +174,11 @@ static void finish(struct writer *writer)
 		return; /* writer_finish() waits for the condition, not for this */
 }
 
-/* Call with the lock held. Keeps a few empty blocks, so that their memory is reused. */
-static void recycle(struct writer *writer, struct writer_batch *batch, size_t bytes)
-{
-	GPtrArray *spare = writer->spare[prof_block_table(batch->block)->id];
-
-	if (spare->len < SPARE_BLOCKS && bytes < SPARE_BYTES) {
-		prof_block_reset(batch->block);
-		g_ptr_array_add(spare, steal_ptr(&batch->block));
-	}
-	free_batch(batch);
-}
-
 static void *run(void *data)
 {
 	struct writer *writer = data;
 	struct writer_batch *batch;
+	GPtrArray *spare;
 	size_t bytes;
 
 	pthread_setname_np(pthread_self(), "writer");
@@ -205,7 +194,13 @@ static void *run(void *data)
 		write_batch(writer, batch);
 		pthread_mutex_lock(&writer->lock);
 		writer->queued_bytes -= bytes;
-		recycle(writer, batch, bytes);
+		/* Keep a few empty blocks, so that their memory is reused. */
+		spare = writer->spare[prof_block_table(batch->block)->id];
+		if (spare->len < SPARE_BLOCKS && bytes < SPARE_BYTES) {
+			prof_block_reset(batch->block);
+			g_ptr_array_add(spare, steal_ptr(&batch->block));
+		}
+		free_batch(batch);
 	}
 	pthread_mutex_unlock(&writer->lock);
 	if (writer->capture)
@@ -217,41 +212,28 @@ static void *run(void *data)
 	return NULL;
 }
 
-/* The condition `end` uses the same clock as deadline(). */
-static void init_lock(struct writer *writer)
+struct writer *writer_new(GError **error)
 {
+	struct writer *writer = g_new0(struct writer, 1);
 	pthread_condattr_t attributes;
+	size_t i;
+	int r;
 
+	/* the clock of writer_finish()'s deadline */
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&writer->end, &attributes);
 	pthread_condattr_destroy(&attributes);
 	pthread_cond_init(&writer->wake, NULL);
 	pthread_mutex_init(&writer->lock, NULL);
-}
-
-static int start_thread(struct writer *writer)
-{
-	int r = pthread_create(&writer->thread, NULL, run, writer);
-
-	writer->running = r == 0;
-	return r;
-}
-
-struct writer *writer_new(GError **error)
-{
-	struct writer *writer = g_new0(struct writer, 1);
-	size_t i;
-	int r;
-
-	init_lock(writer);
 	writer->queue = g_queue_new();
 	writer->losses = g_array_new(FALSE, TRUE, sizeof(struct writer_loss));
 	for (i = 0; i < ARRAY_SIZE(writer->spare); i++)
 		writer->spare[i] = g_ptr_array_new_with_free_func((GDestroyNotify)prof_block_free);
 	writer->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = writer->event_fd < 0 ? errno : start_thread(writer);
-	if (r != 0) {
+	r = writer->event_fd < 0 ? errno : pthread_create(&writer->thread, NULL, run, writer);
+	writer->running = r == 0;
+	if (!writer->running) {
 		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
 			    "Starting the writing thread failed: %s", ERRNO_TEXT(r));
 		writer_free(writer);
@@ -323,26 +305,16 @@ int writer_error(const struct writer *writer)
 	return __atomic_load_n(&writer->error, __ATOMIC_ACQUIRE);
 }
 
-static struct timespec deadline(unsigned int ms)
-{
-	struct timespec at;
-
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	at.tv_sec += ms / 1000;
-	at.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (at.tv_nsec >= 1000000000) {
-		at.tv_sec++;
-		at.tv_nsec -= 1000000000;
-	}
-	return at;
-}
-
 bool writer_finish(struct writer *writer, unsigned int wait_ms)
 {
-	struct timespec until = deadline(wait_ms);
+	struct timespec until;
 	bool ended;
 	int r = 0;
 
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+	until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&writer->lock);
 	writer->ending = true;
 	pthread_cond_signal(&writer->wake);
