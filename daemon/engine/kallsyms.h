@@ -20,13 +20,6 @@ struct kallsyms_symbol {
 	char *module;    /* without brackets ("ext4", "bpf"); NULL: the kernel itself */
 };
 
-/* A module's code: the range of its function symbols, up to the end of the last one's page. */
-struct kallsyms_module {
-	uint64_t start;
-	uint64_t end;
-	char *name;
-};
-
 /* Finds the address that offsets in the kernel image are relative to. Stops reading there, in the
  * first page. */
 MUST_CHECK int kallsyms_read_stext(int fd, uint64_t *ret_stext);
@@ -39,10 +32,3 @@ MUST_CHECK int kallsyms_read_stext(int fd, uint64_t *ret_stext);
 MUST_CHECK int kallsyms_read(int fd, const uint64_t *addresses, size_t n,
 			     struct kallsyms_symbol *ret_symbols);
 void kallsyms_done(struct kallsyms_symbol *symbols, size_t n);
-
-/*
- * Reads all modules with functions in one pass, in ascending order of start. Includes names in
- * brackets that are not modules ("__builtin__ftrace", "bpf"). Free with kallsyms_modules_free().
- */
-MUST_CHECK int kallsyms_read_modules(int fd, struct kallsyms_module **ret_modules, size_t *ret_n);
-void kallsyms_modules_free(struct kallsyms_module *modules, size_t n);

@@ -118,32 +118,14 @@ static void test_stext(void)
 	CHECK_INT(kallsyms_read_stext(without, &stext), -ENOENT);
 }
 
-static void test_modules(void)
-{
-	CLEANUP_CLOSE int fd = open_lines(0);
-	struct kallsyms_module *modules = NULL;
-	size_t n = 0;
-
-	REQUIRE(kallsyms_read_modules(fd, &modules, &n) == 0);
-	CHECK_INT(n, 2);
-	CHECK_STR(modules[0].name, "ext4");
-	CHECK_INT(modules[0].start, 0xffffffffc0200000);
-	CHECK_INT(modules[0].end, 0xffffffffc0202000);
-	CHECK_STR(modules[1].name, "bpf");
-	kallsyms_modules_free(modules, n);
-}
-
 static void test_hidden(void)
 {
 	CLEANUP_CLOSE int fd = open_text("0000000000000000 T _stext\n0000000000000000 t f\t[m]\n");
 	uint64_t address = 0xffffffff81000000, stext;
 	struct kallsyms_symbol symbol;
-	struct kallsyms_module *modules;
-	size_t n;
 
 	CHECK_INT(kallsyms_read_stext(fd, &stext), KALLSYMS_HIDDEN);
 	CHECK_INT(kallsyms_read(fd, &address, 1, &symbol), KALLSYMS_HIDDEN);
-	CHECK_INT(kallsyms_read_modules(fd, &modules, &n), KALLSYMS_HIDDEN);
 }
 
 static void check_bad(const char *text)
@@ -278,7 +260,6 @@ int main(void)
 {
 	RUN(test_order);
 	RUN(test_stext);
-	RUN(test_modules);
 	RUN(test_hidden);
 	RUN(test_bad);
 	RUN(test_real);
