@@ -52,9 +52,7 @@ static void receive_fds(struct msghdr *header, struct channel_message *message)
 
 void channel_message_done(struct channel_message *message)
 {
-	size_t i;
-
-	for (i = 0; i < message->n_fds; i++)
+	for (size_t i = 0; i < message->n_fds; i++)
 		if (message->fds[i] >= 0)
 			close(message->fds[i]);
 	message->n_fds = 0;

@@ -2,21 +2,12 @@
 /* Internals of collectors.c, collectors-merge.c and collectors-sleep.c. */
 #pragma once
 
+#include "daemon/engine/clock.h"
 #include "daemon/engine/collectors.h"
-
-#include <time.h>
 
 #define MS UINT64_C(1000000)
 #define COLLECTORS_BUFFER_BYTES (64u << 10) /* small, to stay in caches until rows are made */
 #define COLLECTORS_MAX_INTERVAL_MS 100u     /* between drains */
-
-static inline uint64_t collectors_clock(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static inline struct peer *peer_at(const struct collectors *collectors, guint i)
 {
@@ -27,7 +18,7 @@ static inline struct peer *peer_at(const struct collectors *collectors, guint i)
  * the time. */
 static inline void collectors_note_clearing(struct collectors *collectors, uint64_t begin_ns)
 {
-	uint64_t now_ns = collectors_clock();
+	uint64_t now_ns = clock_now();
 
 	collectors->arena_until_ns = now_ns + 2 * (now_ns - begin_ns);
 }

@@ -38,7 +38,7 @@
 static void report_fault(struct collectors *collectors, struct peer_ring *ring)
 {
 	struct collector_process *process = &ring->peer->process;
-	uint64_t now_ns = collectors_clock();
+	uint64_t now_ns = clock_now();
 	char text[160];
 
 	ring->reported_fault = true;
@@ -141,7 +141,7 @@ static void wake_producers(struct collectors *collectors, uint64_t now_ns)
 /* Called between the drains of many rings, which may take longer than a producer waits. */
 static void wake_in_time(struct collectors *collectors)
 {
-	uint64_t now_ns = collectors_clock();
+	uint64_t now_ns = clock_now();
 
 	if (now_ns - collectors->woke_ns > WAKE_NS)
 		wake_producers(collectors, now_ns);
@@ -155,7 +155,7 @@ static void drain_arena(struct collectors *collectors, struct peer *peer, struct
 
 	/* Records in the new rings are later than the drain's bound. */
 	if (peer_arena_needs_more(arena) &&
-	    (begin_ns = collectors_clock()) >= collectors->arena_until_ns) {
+	    (begin_ns = clock_now()) >= collectors->arena_until_ns) {
 		peer_arena_grow(arena, collectors->options.ticks);
 		collectors->n_rings += arena->memory.n_rings - n_before;
 		collectors_note_clearing(collectors, begin_ns);
@@ -215,7 +215,7 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 			arena->is_filling = false;
 		}
 	}
-	wake_producers(collectors, collectors_clock());
+	wake_producers(collectors, clock_now());
 	if (is_filling)
 		collectors->interval_ms = MAX_OF(collectors->interval_ms / 4, 1u);
 	else
@@ -242,7 +242,7 @@ static void drain_more(struct collectors *collectors)
 				note_drain(collectors, ring);
 			}
 	}
-	wake_producers(collectors, collectors_clock());
+	wake_producers(collectors, clock_now());
 }
 
 /* No record that it takes is older than those that become rows now. It takes at most half of the
@@ -271,8 +271,8 @@ void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 			}
 		}
 	}
-	wake_producers(collectors, collectors_clock());
-	took_ns = collectors_clock() - now_ns;
+	wake_producers(collectors, clock_now());
+	took_ns = clock_now() - now_ns;
 	collectors->keep_up_ns = now_ns + took_ns + MAX_OF(took_ns, KEEP_UP_NS);
 }
 
@@ -403,7 +403,7 @@ static void emit_ring(struct collectors *collectors, struct peer_ring *ring, uin
 		if (is_far && ring->queue.blocks < ring->queue.at + NEAR_BYTES)
 			prefetch(&ring->queue, live);
 		if ((*n)++ % 256 == 255) {
-			now_ns = collectors_clock();
+			now_ns = clock_now();
 			collectors->unfinished = now_ns >= until_ns;
 			if (collectors->unfinished)
 				return;
@@ -458,7 +458,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 	if (collectors->unfinished)
 		return;
 	if (reached_ns == UINT64_MAX)
-		reached_ns = collectors_clock();
+		reached_ns = clock_now();
 	pending_reallocs_run(&collectors->rows->pending, reached_ns);
 	collectors->reached_ns = MAX_OF(collectors->reached_ns, reached_ns);
 }
@@ -521,19 +521,19 @@ uint64_t collectors_all_unread(const struct collectors *collectors)
 
 void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns)
 {
-	uint64_t now_ns = collectors_clock();
+	uint64_t now_ns = clock_now();
 	uint64_t half_ns = now_ns + (until_ns - MIN_OF(now_ns, until_ns)) / 2;
 
 	while (collectors_all_unread(collectors) > 0 && now_ns < half_ns) {
 		collectors_drain(collectors, now_ns);
 		collectors_emit(collectors, UINT64_MAX, half_ns);
-		now_ns = collectors_clock();
+		now_ns = clock_now();
 	}
 }
 
 void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns)
 {
-	uint64_t begin_ns = MIN_OF(collectors_clock(), until_ns);
+	uint64_t begin_ns = MIN_OF(clock_now(), until_ns);
 	bool is_modest_waiting = false;
 
 	collectors->bound_ns = UINT64_MAX;
@@ -546,7 +546,7 @@ void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns)
 	if (is_modest_waiting) {
 		lose_queued(collectors, COLLECTORS_MODEST);
 		/* dropping took time as well */
-		until_ns = MAX_OF(until_ns, collectors_clock() + MODEST_NS);
+		until_ns = MAX_OF(until_ns, clock_now() + MODEST_NS);
 	}
 	collectors_emit(collectors, UINT64_MAX, until_ns);
 	lose_queued(collectors, 0);

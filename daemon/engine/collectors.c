@@ -44,7 +44,7 @@ static const struct ring_arena_sizes small_sizes = {
 
 static void keep_up(void *data)
 {
-	collectors_keep_up(data, collectors_clock());
+	collectors_keep_up(data, clock_now());
 }
 
 void collectors_init(struct collectors *collectors, const struct collectors_options *options)
@@ -210,7 +210,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 {
 	struct ring_arena_sizes sizes;
 	struct peer_arena *arena;
-	uint64_t begin_ns = collectors_clock();
+	uint64_t begin_ns = clock_now();
 	int r;
 
 	if (peer->n_arenas == PEER_MAX_ARENAS || !choose_sizes(collectors, peer, request, &sizes))
@@ -224,7 +224,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 	while ((!arena->is_lossless || peer->wants & CONTROL_WANTS_ROOM) &&
 	       arena->memory.n_rings < arena->memory.n_places) {
 		peer_arena_grow(arena, collectors->options.ticks);
-		collectors_keep_up(collectors, collectors_clock());
+		collectors_keep_up(collectors, clock_now());
 	}
 	count_arena(collectors, arena, begin_ns);
 	return CONTROL_OK;
@@ -262,7 +262,7 @@ static uint32_t sysprof_bytes(const struct collectors *collectors, const struct 
 static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
 {
 	uint32_t bytes = sysprof_bytes(collectors, peer);
-	uint64_t begin_ns = collectors_clock();
+	uint64_t begin_ns = clock_now();
 	CLEANUP_CLOSE int fd = -1;
 
 	peer->n_unanswered--;
@@ -381,7 +381,7 @@ static void bind(struct collectors *collectors, struct peer *peer)
 /* Called when no process maps its memory any more, or when the peer must not be used. */
 static void end_peer(struct collectors *collectors, struct peer *peer)
 {
-	uint64_t now_ns = collectors_clock();
+	uint64_t now_ns = clock_now();
 
 	if (!peer->process.process)
 		bind(collectors, peer);
@@ -506,7 +506,7 @@ static void lose_target(const struct collectors *collectors, struct peer *peer)
 
 	if (is_target(collectors, peer, &known))
 		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, 1, peer->came_ns,
-				       collectors_clock());
+				       clock_now());
 }
 
 static void admit(struct collectors *collectors, struct peer *peer)
@@ -665,7 +665,7 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 /* Counts frames of a writer that requested no ring. */
 static void lose_unclaimed(struct peer *peer)
 {
-	uint64_t now_ns = collectors_clock();
+	uint64_t now_ns = clock_now();
 
 	for (uint32_t i = 0; i < peer->n_arenas; i++)
 		if (is_unclaimed(peer->arenas[i]) && sysprof_arena_pid(peer->arenas[i]))
@@ -719,7 +719,7 @@ uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns
 		return 0;
 	for (guint i = 0; i < collectors->peers->len; i++)
 		stop_producers(peer_at(collectors, i));
-	collectors_drain(collectors, collectors_clock());
+	collectors_drain(collectors, clock_now());
 	collectors_emit(collectors, UINT64_MAX, until_ns);
 	return collectors_all_unread(collectors) + collectors->queued_bytes;
 }
@@ -759,7 +759,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	collectors_emit_rest(collectors, until_ns);
 	exit_statuses_finish(&collectors->statuses);
 	for (guint i = 0; i < collectors->peers->len; i++)
-		collector_process_end(&peer_at(collectors, i)->process, collectors_clock());
+		collector_process_end(&peer_at(collectors, i)->process, clock_now());
 }
 
 void collectors_done(struct collectors *collectors)

@@ -41,11 +41,9 @@ void cpus_init(struct cpus *cpus, int online_fd, bool by_task)
 
 void cpus_done(struct cpus *cpus)
 {
-	guint i;
-
 	if (!cpus->all)
 		return;
-	for (i = 0; i < cpus->all->len; i++) {
+	for (guint i = 0; i < cpus->all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
 
 		cpu_close(cpu);
@@ -76,7 +74,6 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 		      GError **error)
 {
 	struct cpu *cpu;
-	uint32_t i;
 
 	if (message->cpu >= ENGINE_MAX_CPUS || message->n_sources > ENGINE_MAX_SOURCES ||
 	    message->has_wakeups > 1 ||
@@ -91,7 +88,7 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	cpu->open = true;
 	cpu->side_band_fd = steal_fd(&fds[0]);
 	cpu->n_sources = message->n_sources;
-	for (i = 0; i < message->n_sources; i++) {
+	for (uint32_t i = 0; i < message->n_sources; i++) {
 		cpu->source_fds[i] = steal_fd(&fds[1 + i]);
 		cpu->source_ids[i] = message->source_ids[i];
 	}
@@ -163,9 +160,7 @@ void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
 static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(int fd, void *data),
 			   void *data)
 {
-	guint i;
-
-	for (i = 0; cpu->events && i < cpu->events->len; i++) {
+	for (guint i = 0; cpu->events && i < cpu->events->len; i++) {
 		const struct task_event *event = g_ptr_array_index(cpu->events, i);
 
 		if ((event->message.position == 0) == side_band && !act(event->fd, data))
@@ -173,7 +168,7 @@ static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(in
 	}
 	if (cpu->events)
 		return true;
-	for (i = 0; !side_band && i < cpu->n_sources; i++)
+	for (guint i = 0; !side_band && i < cpu->n_sources; i++)
 		if (!act(cpu->source_fds[i], data))
 			return false;
 	return !side_band ||
@@ -243,18 +238,16 @@ void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns)
 
 void cpu_close(struct cpu *cpu)
 {
-	uint32_t i;
-
 	if (!cpu->open)
 		return;
 	ring_done(&cpu->samples);
 	ring_done(&cpu->side_band);
-	for (i = 0; i < cpu->n_sources; i++)
+	for (uint32_t i = 0; i < cpu->n_sources; i++)
 		close(cpu->source_fds[i]);
 	close(cpu->side_band_fd);
 	if (cpu->wakeup_fd >= 0)
 		close(steal_fd(&cpu->wakeup_fd));
-	for (i = 0; cpu->events && i < cpu->events->len; i++)
+	for (uint32_t i = 0; cpu->events && i < cpu->events->len; i++)
 		close(steal_fd(&((struct task_event *)g_ptr_array_index(cpu->events, i))->fd));
 	g_clear_pointer(&cpu->events, g_ptr_array_unref);
 	cpu->n_sources = 0;
@@ -294,9 +287,7 @@ bool cpu_is_silent(const struct cpu *cpu)
 
 int cpu_find_source(const struct cpu *cpu, uint64_t event_id)
 {
-	uint32_t i;
-
-	for (i = 0; i < cpu->n_sources; i++)
+	for (uint32_t i = 0; i < cpu->n_sources; i++)
 		if (cpu->source_ids[i] == event_id)
 			return i;
 	return -1;

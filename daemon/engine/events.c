@@ -11,6 +11,7 @@
 #include "daemon/engine/events.h"
 
 #include "arch/base.h"
+#include "daemon/engine/clock.h"
 
 #include <sys/sysmacros.h>
 
@@ -80,7 +81,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	if (position == 0)
 		cpu->sampled_here_ns += record->sample.period;
 	if (events->until_ns && !events->too_late && events->n_handled++ % 16 == 0)
-		events->too_late = (uint64_t)g_get_monotonic_time() * 1000 >= events->until_ns;
+		events->too_late = clock_now() >= events->until_ns;
 	if (is_over_rate(events, record->time_ns) || events->too_late) {
 		loss_add_cpu(events->losses, cpu->number, false,
 			     events->too_late ? PROF_LOSS_UNWIND_BACKLOG : PROF_LOSS_QUOTA, 1,

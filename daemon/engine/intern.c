@@ -68,8 +68,6 @@ void intern_pairs_clear(struct intern_pairs *intern)
 
 static void grow_pairs(struct intern_pairs *intern)
 {
-	uint32_t i;
-
 	if (intern->n == intern->allocated) {
 		intern->allocated = intern->allocated ? intern->allocated * 2 : FIRST_SLOTS / 2;
 		intern->pairs = g_renew(struct intern_pair, intern->pairs, intern->allocated);
@@ -79,7 +77,7 @@ static void grow_pairs(struct intern_pairs *intern)
 	g_free(intern->slots);
 	intern->mask = intern->mask * 2 + 1;
 	intern->slots = g_new0(uint32_t, (size_t)intern->mask + 1);
-	for (i = 0; i < intern->n; i++)
+	for (uint32_t i = 0; i < intern->n; i++)
 		insert_slot(intern->slots, intern->mask, intern->pairs[i].hash, i + 1);
 }
 
@@ -112,11 +110,9 @@ static uint32_t hash_pair(const struct intern_pairs *intern, uint64_t a, uint32_
 /* First prefetches the slots with the pairs' ids, then the pairs. */
 static void prefetch(const struct intern_pairs *intern, const uint32_t *hashes, size_t n)
 {
-	size_t i;
-
-	for (i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		prefetch_line(&intern->slots[hashes[i] & intern->mask]);
-	for (i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		uint32_t id = intern->slots[hashes[i] & intern->mask];
 
 		if (id)
@@ -197,7 +193,6 @@ static uint32_t hash_bytes(const uint8_t *bytes, size_t length, uint64_t seed)
 static void grow_strings(struct intern_strings *intern, size_t length)
 {
 	uint64_t needed = (uint64_t)intern->n_bytes + length;
-	uint32_t i;
 
 	if (intern->n == intern->allocated) {
 		intern->allocated = intern->allocated ? intern->allocated * 2 : FIRST_SLOTS / 2;
@@ -214,7 +209,7 @@ static void grow_strings(struct intern_strings *intern, size_t length)
 	g_free(intern->slots);
 	intern->mask = intern->mask * 2 + 1;
 	intern->slots = g_new0(uint32_t, (size_t)intern->mask + 1);
-	for (i = 0; i < intern->n; i++)
+	for (uint32_t i = 0; i < intern->n; i++)
 		insert_slot(intern->slots, intern->mask, intern->strings[i].hash, i + 1);
 }
 

@@ -130,13 +130,12 @@ void loss_flush(struct loss_table *table, struct output *output)
 	g_autoptr(GPtrArray) losses = NULL;
 	const struct loss *loss;
 	uint64_t from_ns;
-	guint i;
 
 	add_drops(table, output);
 	if (g_hash_table_size(table->pending) == 0)
 		return;
 	losses = sorted(table->pending);
-	for (i = 0; i < losses->len; i++) {
+	for (guint i = 0; i < losses->len; i++) {
 		loss = g_ptr_array_index(losses, i);
 		/* Rows are in time order, so a late row begins later than its loss. */
 		from_ns = MAX_OF(loss->from_ns, output->last_ns[PROF_TABLE_LOSS]);
@@ -193,7 +192,6 @@ size_t loss_export(const struct loss_table *table, struct message_loss *losses)
 	g_autoptr(GPtrArray) rows = NULL;
 	GHashTableIter iter;
 	gpointer value;
-	guint i;
 
 	g_hash_table_iter_init(&iter, table->total);
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
@@ -204,7 +202,7 @@ size_t loss_export(const struct loss_table *table, struct message_loss *losses)
 		add_to(merged, &loss);
 	}
 	rows = sorted(merged);
-	for (i = 0; i < rows->len; i++)
+	for (guint i = 0; i < rows->len; i++)
 		losses[i] = to_message(g_ptr_array_index(rows, i));
 	return rows->len;
 }

@@ -72,11 +72,9 @@ void output_init(struct output *output, struct writer *writer, uint32_t first_ep
 
 void output_done(struct output *output)
 {
-	guint i;
-
-	for (i = 0; i < OUTPUT_TABLES; i++)
+	for (guint i = 0; i < OUTPUT_TABLES; i++)
 		prof_block_free(output->blocks[i]);
-	for (i = 0; output->queued && i < output->queued->len; i++)
+	for (guint i = 0; output->queued && i < output->queued->len; i++)
 		row_unref(g_ptr_array_index(output->queued, i));
 	if (output->queued)
 		g_ptr_array_free(output->queued, TRUE);
@@ -230,11 +228,10 @@ void output_stacks(struct output *output, uint32_t parent, const uint32_t *frame
 		   uint32_t *ret_stacks)
 {
 	bool added[OUTPUT_MAX_PATH];
-	size_t i;
 
 	assert(n <= OUTPUT_MAX_PATH);
 	intern_pairs_add_path(&output->stacks, parent, frames, n, ret_stacks, added);
-	for (i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		if (added[i])
 			output_add(output, PROF_TABLE_STACK,
 				   (const struct prof_value[]){
@@ -261,9 +258,8 @@ void output_touch(struct output *output, struct row *row)
 static void write_queued(struct output *output)
 {
 	struct row *row;
-	guint i;
 
-	for (i = 0; i < output->queued->len; i++) {
+	for (guint i = 0; i < output->queued->len; i++) {
 		row = g_ptr_array_index(output->queued, i);
 		row->epoch = output->epoch;
 		row->queued = false;
@@ -302,15 +298,13 @@ static void close_block(struct output *output, enum prof_table table)
 
 void output_flush(struct output *output)
 {
-	size_t i;
-
 	/* A queued row has filled its block, which may grow until the others are written. */
 	if (output->writing)
 		return;
 	output->writing = true;
 	write_queued(output);
 	output->writing = false;
-	for (i = 0; i < ARRAY_SIZE(closing_order); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(closing_order); i++)
 		close_block(output, closing_order[i]);
 }
 

@@ -17,6 +17,7 @@
  */
 #include "daemon/engine/ring-merge.h"
 
+#include "daemon/engine/clock.h"
 #include "daemon/engine/record.h"
 
 #include <glib.h>
@@ -98,19 +99,17 @@ static bool advance(struct ring_merge *merge, struct ring_merge_input *input)
 
 static void load(struct ring_merge *merge)
 {
-	size_t i;
-
-	for (i = 0; i < merge->n_inputs; i++)
+	for (size_t i = 0; i < merge->n_inputs; i++)
 		if (!merge->inputs[i].side_band)
 			ring_load(merge->inputs[i].ring);
-	for (i = 0; i < merge->n_inputs; i++)
+	for (size_t i = 0; i < merge->n_inputs; i++)
 		if (merge->inputs[i].side_band)
 			ring_load(merge->inputs[i].ring);
 	merge->n_heap = 0;
-	for (i = 0; i < merge->n_inputs; i++)
+	for (size_t i = 0; i < merge->n_inputs; i++)
 		if (advance(merge, &merge->inputs[i]))
 			merge->heap[merge->n_heap++] = &merge->inputs[i];
-	for (i = merge->n_heap / 2; i-- > 0;)
+	for (size_t i = merge->n_heap / 2; i-- > 0;)
 		sift_down(merge, i);
 }
 
@@ -124,8 +123,7 @@ bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t 
 	while (merge->n_heap > 0 && merge->heap[0]->time_ns <= limit_ns && !over) {
 		/* Read the clock on each 16th record only: records take long only with large
 		 * stacks, and then each of them does. */
-		over = until_ns != UINT64_MAX && records++ % 16 == 15 &&
-		       (uint64_t)g_get_monotonic_time() * 1000 >= until_ns;
+		over = until_ns != UINT64_MAX && records++ % 16 == 15 && clock_now() >= until_ns;
 		input = merge->heap[0];
 		merge->handlers.record(input, input->time_ns + RING_MERGE_SLACK_NS < merge->last_ns,
 				       merge->handlers.data);

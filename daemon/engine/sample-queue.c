@@ -17,6 +17,7 @@
 #include "daemon/engine/sample-queue.h"
 
 #include "arch/base.h"
+#include "daemon/engine/clock.h"
 
 #define MAX_BYTES (UINT64_C(64) << 20)
 
@@ -166,8 +167,7 @@ void sample_queue_run(struct sample_queue *queue, uint64_t now_ns)
 		item = link->data;
 		if (!item->is_waiting || (now_ns < item->until_ns && !can_resume(item)))
 			continue;
-		if (queue->until_ns && walks++ % 16 == 0 &&
-		    (uint64_t)g_get_monotonic_time() * 1000 >= queue->until_ns)
+		if (queue->until_ns && walks++ % 16 == 0 && clock_now() >= queue->until_ns)
 			break;
 		walk_again(queue, item, now_ns >= item->until_ns);
 	}

@@ -182,13 +182,12 @@ static void remember(struct samples *samples, struct samples_chain *last,
 		     const struct sample *sample, const struct maps *maps, size_t n_common)
 {
 	const struct unwind_stack *user = &sample->user;
-	size_t i;
 
 	last->n = user->n_cut || user->deeper ? 0 : MIN_OF(user->n, ARRAY_SIZE(last->ips));
 	last->thread = sample->thread->row.id;
 	last->epoch = samples->output->epoch;
 	last->maps_version = maps->version;
-	for (i = n_common; i < last->n; i++) {
+	for (size_t i = n_common; i < last->n; i++) {
 		last->ips[i] = user->ips[user->n - 1 - i];
 		last->stacks[i] = samples->stacks[i - n_common];
 	}
@@ -256,9 +255,8 @@ static enum prof_user_stop judge(struct chain *chain, const struct thread *threa
 static void receive_chain(struct samples *samples, struct chain *chain, struct sample *sample)
 {
 	enum prof_user_stop stop = judge(chain, sample->thread);
-	size_t i;
 
-	for (i = 0; i < chain->n_user; i++)
+	for (size_t i = 0; i < chain->n_user; i++)
 		samples->ips[i] = (chain->user[i] & ~UNWIND_EXACT) | (i == 0 ? UNWIND_EXACT : 0);
 	sample->user = (struct unwind_stack){
 		.ips = samples->ips,

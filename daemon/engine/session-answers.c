@@ -78,7 +78,7 @@ bool session_apply_answers(struct session *session, uint64_t drained_ns, GError 
 
 	while (ok && (answer = g_queue_peek_head(&session->answers)) != NULL &&
 	       answer->received_ns <= drained_ns) {
-		output_tick(&session->output, session_clock());
+		output_tick(&session->output, clock_now());
 		ok = apply_snapshot(session, &answer->body, answer->fd, error);
 		if (ok && answer->body.pid == 0 && answer->body.serial == session->scan_serial) {
 			session->scan_serial = 0;
@@ -104,7 +104,7 @@ bool session_receive_answer(struct session *session, struct channel_message *mes
 	answer = g_new(struct answer, 1);
 	memcpy(&answer->body, message->body, sizeof(answer->body));
 	answer->fd = steal_fd(&message->fds[0]);
-	answer->received_ns = session_clock();
+	answer->received_ns = clock_now();
 	g_queue_push_tail(&session->answers, answer);
 	/* Nothing is drained before the first answer, which has the initial state. */
 	return session->state != SESSION_SCANNING ||
@@ -164,6 +164,6 @@ bool session_add_peer(struct session *session, struct channel_message *message, 
 	}
 	collectors_add_peer(&session->collectors, &peer,
 			    message->n_fds > 0 ? steal_fd(&message->fds[0]) : -1,
-			    message->n_fds == 2 ? steal_fd(&message->fds[1]) : -1, session_clock());
+			    message->n_fds == 2 ? steal_fd(&message->fds[1]) : -1, clock_now());
 	return true;
 }

@@ -91,7 +91,7 @@ static void close_cpus(struct session *session)
 	sample_window_set_on(&session->window, false);
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_disable(g_ptr_array_index(session->cpus.all, i));
-	session->stop_ns = now_ns = session_clock();
+	session->stop_ns = now_ns = clock_now();
 	if (session->state != SESSION_RUNNING)
 		return;
 	if (session->off_ns == 0)
@@ -171,7 +171,7 @@ static bool wait_for_writer(struct session *session)
 	while (still_ms < WRITER_PATIENCE_MS) {
 		if (writer_finish(session->writer, WRITER_WAIT_MS))
 			return true;
-		if (session_clock() >= session->end_ns + WRITE_NS)
+		if (clock_now() >= session->end_ns + WRITE_NS)
 			writer_hurry(session->writer);
 		still_ms = bytes == writer_bytes(session->writer) ? still_ms + WRITER_WAIT_MS : 0;
 		bytes = writer_bytes(session->writer);
@@ -217,20 +217,19 @@ static void finish_samples(struct session *session)
 	bool answered = true;
 
 	samples_hurry(&session->samples, session->end_ns + WALK_NS);
-	samples_run(&session->samples, session_clock());
-	while (samples_delay_ns(&session->samples) > 0 &&
-	       session_clock() < session->end_ns + WALK_NS) {
+	samples_run(&session->samples, clock_now());
+	while (samples_delay_ns(&session->samples) > 0 && clock_now() < session->end_ns + WALK_NS) {
 		answered = answered && receive_answers(session, ANSWER_WAIT_MS) &&
-			   session_clock() < session->end_ns + TABLES_NS;
+			   clock_now() < session->end_ns + TABLES_NS;
 		unwind_tables_receive(session->tables);
-		samples_run(&session->samples, answered ? session_clock() : UINT64_MAX);
+		samples_run(&session->samples, answered ? clock_now() : UINT64_MAX);
 	}
 	samples_end(&session->samples, lose_sample, session);
 }
 
 static void finish_allocations(struct session *session)
 {
-	uint64_t left, before = UINT64_MAX, now_ns = session_clock();
+	uint64_t left, before = UINT64_MAX, now_ns = clock_now();
 	unsigned int still = 0;
 
 	while (now_ns < session->end_ns + ALLOCATIONS_NS && still < MAX_STILL) {
@@ -241,7 +240,7 @@ static void finish_allocations(struct session *session)
 		if (still > 0)
 			g_usleep(PIECE_NS / 1000 / MAX_STILL);
 		before = left;
-		now_ns = session_clock();
+		now_ns = clock_now();
 		output_tick(&session->output, now_ns);
 		session_notify_progress(session);
 	}
@@ -255,16 +254,16 @@ void session_finish(struct session *session)
 		close_cpus(session);
 		/* Targets may have exited before the broker has read their requests. */
 		while (collectors_miss_requests(&session->collectors) &&
-		       session_clock() < session->end_ns + DRAIN_NS &&
+		       clock_now() < session->end_ns + DRAIN_NS &&
 		       receive_answers(session, ANSWER_WAIT_MS))
 			continue;
 		finish_allocations(session);
 		collectors_finish(&session->collectors,
-				  MAX_OF(session->end_ns + TABLES_NS, session_clock() + PIECE_NS));
+				  MAX_OF(session->end_ns + TABLES_NS, clock_now() + PIECE_NS));
 		finish_samples(session);
 		/* The last records may have requested program files. */
 		while (heap_excluded_waits(&session->excluded) &&
-		       session_clock() < session->end_ns + TABLES_NS &&
+		       clock_now() < session->end_ns + TABLES_NS &&
 		       receive_answers(session, ANSWER_WAIT_MS))
 			unwind_tables_receive(session->tables);
 		heap_excluded_finish(&session->excluded, session->stop_ns);

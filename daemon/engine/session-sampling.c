@@ -73,7 +73,7 @@ static bool apply(struct session *session, bool *ret_changed, GError **error)
 
 static void note_change(struct session *session)
 {
-	uint64_t now_ns = session_clock(), limit_ns = now_ns - RING_MERGE_SLACK_NS;
+	uint64_t now_ns = clock_now(), limit_ns = now_ns - RING_MERGE_SLACK_NS;
 
 	if (session->is_sampling) {
 		if (session->off_ns && session->off_ns <= limit_ns) {
@@ -117,7 +117,7 @@ static bool apply_and_note(struct session *session, GError **error)
 bool session_set_paused(struct session *session, bool paused, GError **error)
 {
 	session->paused = paused;
-	pending_reallocs_pause(&session->collectors.rows->pending, paused, session_clock());
+	pending_reallocs_pause(&session->collectors.rows->pending, paused, clock_now());
 	return apply_and_note(session, error);
 }
 
@@ -184,7 +184,7 @@ bool session_receive_switch(struct session *session, GError **error)
 	if (ok && (request.wants & CONTROL_WANTS_PAGE) &&
 	    !sample_window_is_open(&session->window) && sample_window_open(&session->window, &page))
 		sample_window_set_on(&session->window, session->is_sampling);
-	now_ns = session_window_ns(session, session_clock());
+	now_ns = session_window_ns(session, clock_now());
 	sample_window_receive(&session->window, now_ns);
 	if (ok && (request.on || page >= 0))
 		sample_window_use(&session->window, now_ns, changed);

@@ -21,19 +21,6 @@
 #include <sys/epoll.h>
 #include <sys/stat.h>
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-uint64_t session_clock(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
-}
-
 static bool fail_message(GError **error, const char *what)
 {
 	g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
@@ -46,7 +33,7 @@ static bool fail_message(GError **error, const char *what)
 static struct prof_segment begin_segment(const uint8_t *boot_id, uint64_t begin_ns)
 {
 	struct prof_segment segment = { 0 };
-	uint64_t before = session_clock(), wall = clock_ns(CLOCK_REALTIME), after = session_clock();
+	uint64_t before = clock_now(), wall = clock_read(CLOCK_REALTIME), after = clock_now();
 
 	memcpy(segment.boot_id, boot_id, sizeof(segment.boot_id));
 	segment.wall_error_ns = (after - before + 1) / 2;
@@ -85,10 +72,9 @@ static bool open_capture(struct session *session, GError **error)
 static void receive_sources(struct session *session)
 {
 	struct events *events = &session->events;
-	uint32_t i;
 
 	events->n_sources = session->config.n_sources;
-	for (i = 0; i < events->n_sources; i++)
+	for (uint32_t i = 0; i < events->n_sources; i++)
 		events->sources[i] = source_new(&session->config.sources[i], i + 1);
 	if (events->n_sources && session->config.sources[0].counts_ns)
 		session->ticks.period_ns = session->config.sources[0].period;
@@ -128,7 +114,7 @@ static void warn(const char *code, const char *text, void *data)
 /* Initializes the parts that records act on, in dependency order. */
 static void connect_parts(struct session *session)
 {
-	uint64_t now_ns = session_clock(); /* read first, so that the boot offset is not negative */
+	uint64_t now_ns = clock_now(); /* read first, so that the boot offset is not negative */
 
 	images_init(&session->images);
 	kernel_init(&session->kernel, &session->images);
@@ -161,7 +147,7 @@ static void connect_parts(struct session *session)
 		.images = &session->images,
 		.kernel = &session->kernel,
 		.samples = &session->samples,
-		.boot_offset_ns = clock_ns(CLOCK_BOOTTIME) - now_ns,
+		.boot_offset_ns = clock_read(CLOCK_BOOTTIME) - now_ns,
 	};
 	collectors_init(&session->collectors, &(struct collectors_options){
 						      .output = &session->output,
@@ -236,7 +222,7 @@ static bool map_samples(struct session *session, struct cpu *cpu, GError **error
 
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error)
 {
-	uint64_t now_ns = session_clock();
+	uint64_t now_ns = clock_now();
 	struct message_cpu body;
 	struct cpu *cpu;
 
@@ -258,7 +244,7 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 		return false;
 	if (session->state == SESSION_NEW)
 		return true;
-	now_ns = session_clock();
+	now_ns = clock_now();
 	/* While the CPU was offline, nothing was recorded on it. */
 	if (cpu->gone_ns)
 		loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
@@ -275,12 +261,11 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 bool session_add_events(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_event event;
-	size_t i;
 
 	if (session->state != SESSION_NEW || session->capture_fd < 0 ||
 	    message->length != message->n_fds * sizeof(event))
 		return fail_message(error, "EVENTS");
-	for (i = 0; i < message->n_fds; i++) {
+	for (size_t i = 0; i < message->n_fds; i++) {
 		memcpy(&event, message->body + i * sizeof(event), sizeof(event));
 		if (!cpus_add_event(&session->cpus, &event, steal_fd(&message->fds[i]), error))
 			return false;
@@ -356,7 +341,7 @@ bool session_start(struct session *session, GError **error)
 		output_need(&session->output, &session->events.sources[i]->row);
 	cpus_read_online(&session->cpus, online);
 	session->events.begin_ns = session->config.begin_ns ? session->config.begin_ns
-							    : session_clock();
+							    : clock_now();
 	session->scan.begin_ns = session->events.begin_ns;
 	if (!enable_side_bands(session, error))
 		return false;
@@ -378,7 +363,7 @@ bool session_enable_again(struct session *session, GError **error)
 
 bool session_start_sampling(struct session *session, GError **error)
 {
-	session->start_ns = session_clock();
+	session->start_ns = clock_now();
 	begin_memory(session);
 	if (!session_begin_sampling(session, error))
 		return false;

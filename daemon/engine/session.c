@@ -152,7 +152,6 @@ void session_done(struct session *session)
 {
 	const int fds[] = { session->capture_fd,  session->stat_fd,   session->online_fd,
 			    session->kallsyms_fd, session->switch_fd, session->epoll_fd };
-	uint32_t i;
 
 	collectors_done(&session->collectors);
 	heap_excluded_done(&session->excluded);
@@ -171,14 +170,14 @@ void session_done(struct session *session)
 	kernel_done(&session->kernel);
 	images_done(&session->images);
 	loss_done(&session->losses);
-	for (i = 0; i < session->events.n_sources; i++)
+	for (uint32_t i = 0; i < session->events.n_sources; i++)
 		row_unref(&session->events.sources[i]->row);
 	if (session->metadata)
 		g_bytes_unref(session->metadata);
 	g_clear_error(&session->failure);
 	channel_done(&session->channel);
 	writer_free(session->writer);
-	for (i = 0; i < ARRAY_SIZE(fds); i++)
+	for (uint32_t i = 0; i < ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 }
@@ -202,7 +201,7 @@ void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 
 	if (pid == 0) {
 		session->scan_serial = request.serial;
-		session->scanned_ns = session_clock();
+		session->scanned_ns = clock_now();
 	}
 	channel_send(&session->channel, MESSAGE_SNAPSHOT_REQUEST, &request, sizeof(request), NULL,
 		     0);
@@ -210,7 +209,7 @@ void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 
 void session_drain(struct session *session, uint64_t limit_ns)
 {
-	sample_window_receive(&session->window, session_window_ns(session, session_clock()));
+	sample_window_receive(&session->window, session_window_ns(session, clock_now()));
 	ring_merge_run(&session->merge, limit_ns);
 }
 
@@ -219,7 +218,7 @@ static void end(struct session *session, enum engine_reason reason)
 {
 	if (!session->ending) {
 		session->reason = reason;
-		session->end_ns = session_clock();
+		session->end_ns = clock_now();
 	}
 	session->ending = true;
 }
@@ -274,7 +273,7 @@ static void receive(struct session *session)
 	enum channel_result result = CHANNEL_EMPTY;
 	bool ok = true;
 
-	session->found_ns = session_clock();
+	session->found_ns = clock_now();
 	while (ok && !session->ending) {
 		result = channel_receive(&session->channel, &message);
 		if (result != CHANNEL_MESSAGE)
@@ -359,7 +358,7 @@ void session_notify_progress(struct session *session)
 	if (memcmp(&progress, &session->notified, sizeof(progress)) == 0)
 		return;
 	session->notified = progress;
-	session->notified_ns = session_clock();
+	session->notified_ns = clock_now();
 	channel_send(&session->channel, MESSAGE_PROGRESS, &progress, sizeof(progress), NULL, 0);
 }
 
@@ -450,7 +449,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	if (!session_check_window(session, now_ns, &session->failure))
 		fail(session);
 	collectors_serve(&session->collectors, limit_ns, now_ns);
-	collectors_emit(&session->collectors, limit_ns, session_clock() + EMIT_MAX_NS);
+	collectors_emit(&session->collectors, limit_ns, clock_now() + EMIT_MAX_NS);
 	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
 	memory_usage_write(&session->memory_usage, reached_ns(session, limit_ns));
 	resume(session, now_ns);
@@ -492,7 +491,7 @@ static uint64_t round_ns(const struct session *session, uint64_t now_ns)
 /* Runs a round if one is due or if a ring cannot wait (`full`). */
 static void work(struct session *session, bool full)
 {
-	uint64_t now_ns = session_clock();
+	uint64_t now_ns = clock_now();
 
 	if (full || session->behind || now_ns - session->round_ns >= round_ns(session, now_ns) ||
 	    session->collectors.due_ns <= now_ns) {
@@ -509,7 +508,7 @@ static void work(struct session *session, bool full)
 /* The time until the next round, or less if a limit or a collector requires it. */
 static int timeout_ms(struct session *session)
 {
-	uint64_t now_ns = session_clock(), next_ns = session->round_ns + round_ns(session, now_ns);
+	uint64_t now_ns = clock_now(), next_ns = session->round_ns + round_ns(session, now_ns);
 
 	if (session->state != SESSION_RUNNING)
 		return -1;
@@ -542,7 +541,7 @@ static bool handle_wakeup(struct session *session, const struct epoll_event *eve
 	if (event->data.fd == session->channel.fd) {
 		receive(session);
 	} else if (event->data.fd == session->switch_fd) {
-		session->found_ns = session_clock();
+		session->found_ns = clock_now();
 		if (!session->ending && !session_receive_switch(session, &session->failure))
 			fail(session);
 	} else if (event->data.fd == writer_fd(session->writer))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "daemon/engine/channel.h"
+#include "daemon/engine/clock.h"
 #include "daemon/engine/collectors.h"
 #include "daemon/engine/cpus.h"
 #include "daemon/engine/events.h"
@@ -136,7 +137,6 @@ void session_query(struct process *process, void *data);
 bool session_query_again(struct process *process, void *data);
 /* For samples.first_hit. */
 void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
-uint64_t session_clock(void);
 /* pid 0: all processes. maps_known: one process, without its mappings. */
 void session_request_scan(struct session *session, int32_t pid, bool maps_known);
 /* Sends the counters to the broker if they have changed. */

@@ -20,6 +20,7 @@
 #include "daemon/engine/sysprof-peer.h"
 
 #include "arch/packet.h"
+#include "daemon/engine/clock.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -31,14 +32,6 @@
 #define FULL_BYTES 1024u
 #define END_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(400000000) /* for requests that are on their way */
-
-static uint64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 int32_t sysprof_peer_number(const struct peer *peer)
 {
@@ -79,7 +72,7 @@ int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd)
 {
 	struct peer_arena *arena = g_new0(struct peer_arena, 1);
 	struct peer_sysprof *sysprof = g_new0(struct peer_sysprof, 1);
-	uint64_t now_ns = clock_ns();
+	uint64_t now_ns = clock_now();
 	int r = sysprof_ring_make(n_bytes, &sysprof->ring, &arena->memory, ret_fd);
 
 	if (r < 0) {
@@ -147,7 +140,7 @@ static void lose(const struct peer_arena *arena, enum prof_loss_cause cause, uin
 	const struct peer_ring *ring = &arena->rings[0];
 
 	collector_process_lose(&ring->peer->process, cause, count, ring->reader.drain_ns,
-			       clock_ns());
+			       clock_now());
 }
 
 /* Counts an invalid frame; too many, or one of another process, quarantine the ring. */
@@ -207,7 +200,7 @@ static uint32_t drain_some(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 		return 0;
 	n = MIN_OF(fill, (uint32_t)n_bytes);
 	sysprof_ring_copy(ring, buffer, n);
-	good = (uint32_t)add_frames(arena, buffer, n, clock_ns());
+	good = (uint32_t)add_frames(arena, buffer, n, clock_now());
 	if (arena->rings[0].reader.fault != RING_FAULT_NONE)
 		return 0;
 	if (good == 0) {
@@ -228,7 +221,7 @@ size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 			   uint64_t *ret_fill)
 {
 	struct peer_ring *ring = &arena->rings[0];
-	uint64_t start_ns = clock_ns();
+	uint64_t start_ns = clock_now();
 	uint32_t n;
 
 	*ret_fill = 0;

@@ -162,11 +162,9 @@ void tasks_done(struct tasks *tasks)
 
 void tasks_filter(struct tasks *tasks, const int32_t *pids, size_t n, bool children)
 {
-	size_t i;
-
 	tasks->filtered = true;
 	tasks->children = children;
-	for (i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		g_hash_table_add(tasks->targets, GINT_TO_POINTER(pids[i]));
 }
 
@@ -450,13 +448,12 @@ static void end_threads(struct tasks *tasks, const struct process *process, uint
 	g_autoptr(GPtrArray) ending = g_ptr_array_new();
 	GHashTableIter iter;
 	gpointer value;
-	guint i;
 
 	g_hash_table_iter_init(&iter, tasks->threads);
 	while (g_hash_table_iter_next(&iter, NULL, &value))
 		if (((struct thread *)value)->process == process)
 			g_ptr_array_add(ending, value);
-	for (i = 0; i < ending->len; i++)
+	for (guint i = 0; i < ending->len; i++)
 		end_thread(tasks, g_ptr_array_index(ending, i), time_ns);
 }
 
@@ -532,7 +529,6 @@ void tasks_end_unseen(struct tasks *tasks, uint64_t time_ns)
 	GHashTableIter iter;
 	struct thread *thread;
 	gpointer value;
-	guint i;
 
 	g_hash_table_iter_init(&iter, tasks->threads);
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
@@ -541,7 +537,7 @@ void tasks_end_unseen(struct tasks *tasks, uint64_t time_ns)
 		    thread->tid > 0)
 			g_ptr_array_add(ending, thread);
 	}
-	for (i = 0; i < ending->len; i++) {
+	for (guint i = 0; i < ending->len; i++) {
 		thread = g_ptr_array_index(ending, i);
 		tasks_add_row(tasks, thread, PROF_TASK_EXIT, NULL, time_ns);
 		end_thread(tasks, thread, time_ns);

@@ -335,9 +335,7 @@ static int add_by_sections(struct loader *loader)
 
 static const Elf64_Phdr *find_load(const struct loader *loader, uint64_t address)
 {
-	size_t i;
-
-	for (i = 0; i < loader->n_segments; i++) {
+	for (size_t i = 0; i < loader->n_segments; i++) {
 		const Elf64_Phdr *segment = &loader->segments[i];
 
 		if (segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
@@ -358,10 +356,9 @@ static int add_by_header(struct loader *loader)
 	} hdr;
 	uint64_t address, inside;
 	Elf64_Shdr section;
-	size_t i;
 	int r;
 
-	for (i = 0; i < loader->n_segments && !segment; i++)
+	for (size_t i = 0; i < loader->n_segments && !segment; i++)
 		if (loader->segments[i].p_type == PT_GNU_EH_FRAME)
 			segment = &loader->segments[i];
 	if (!segment)
@@ -397,10 +394,9 @@ static void *resize(void *data, void *block, size_t old_bytes, size_t new_bytes)
 static int add_segments(const struct loader *loader, struct unwind_file *file,
 			struct table_source *source)
 {
-	size_t i;
-
 	source->low = UINT64_MAX;
-	for (i = 0; i < loader->n_segments && file->n_segments < UNWIND_FILE_MAX_SEGMENTS; i++) {
+	for (size_t i = 0; i < loader->n_segments && file->n_segments < UNWIND_FILE_MAX_SEGMENTS;
+	     i++) {
 		const Elf64_Phdr *segment = &loader->segments[i];
 		uint64_t end;
 

@@ -20,6 +20,7 @@
 
 #include "arch/base.h"
 #include "arch/errno-text.h"
+#include "daemon/engine/clock.h"
 #include "daemon/engine/jit-frames.h"
 #include "daemon/engine/program.h"
 #include "daemon/engine/unwind-file.h"
@@ -74,14 +75,6 @@ struct unwind_tables {
 	bool only_programs;
 	struct unwind_file *vdso;
 };
-
-static uint64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static guint hash_identity(gconstpointer data)
 {
@@ -327,7 +320,7 @@ static void read_on(struct unwind_tables *tables)
 
 		if (!file->is_requested || file->is_read)
 			continue;
-		now_ns = clock_ns();
+		now_ns = clock_now();
 		if (now_ns - file->read_ns < REREAD_NS)
 			continue;
 		file->is_requested = false;

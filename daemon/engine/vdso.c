@@ -48,13 +48,12 @@ const uint8_t *vdso_find(size_t *ret_size)
 	const ElfW(Ehdr) *header = (const void *)base;
 	const ElfW(Phdr) * segment;
 	size_t end;
-	int i;
 
 	if (!base)
 		return NULL;
 	end = header->e_shoff + header->e_shnum * sizeof(ElfW(Shdr));
 	segment = (const void *)(base + header->e_phoff);
-	for (i = 0; i < header->e_phnum; i++)
+	for (int i = 0; i < header->e_phnum; i++)
 		if (segment[i].p_type == PT_LOAD && segment[i].p_offset + segment[i].p_filesz > end)
 			end = segment[i].p_offset + segment[i].p_filesz;
 	*ret_size = end;
@@ -67,12 +66,11 @@ size_t vdso_read_build_id(uint8_t *build_id, size_t size)
 	const ElfW(Ehdr) *header = (const void *)base;
 	const ElfW(Phdr) * segment;
 	size_t found = 0;
-	int i;
 
 	if (!base)
 		return 0;
 	segment = (const void *)(base + header->e_phoff);
-	for (i = 0; i < header->e_phnum && found == 0; i++)
+	for (int i = 0; i < header->e_phnum && found == 0; i++)
 		if (segment[i].p_type == PT_NOTE)
 			found = find_build_id(base + segment[i].p_offset, segment[i].p_filesz,
 					      build_id, size);

@@ -57,9 +57,8 @@ static void count_loss(struct writer *writer, const struct writer_batch *batch)
 {
 	enum prof_table table = prof_block_table(batch->block)->id;
 	struct writer_loss *loss = NULL;
-	guint i;
 
-	for (i = 0; i < writer->losses->len && !loss; i++)
+	for (guint i = 0; i < writer->losses->len && !loss; i++)
 		if (g_array_index(writer->losses, struct writer_loss, i).table == table)
 			loss = &g_array_index(writer->losses, struct writer_loss, i);
 	if (!loss) {
@@ -125,12 +124,11 @@ static void write_losses(struct writer *writer)
 	enum prof_loss_cause cause = writer_loss_cause(writer);
 	const struct prof_table_def *def = prof_table_v1(PROF_TABLE_LOSS);
 	struct prof_block *block;
-	guint i;
 	int r;
 
 	if (writer->losses->len == 0 || prof_block_new(def, &block) != 0)
 		return;
-	for (i = 0; i < writer->losses->len; i++) {
+	for (guint i = 0; i < writer->losses->len; i++) {
 		const struct writer_loss *loss =
 			&g_array_index(writer->losses, struct writer_loss, i);
 		const char *stream = prof_table_v1(loss->table)->name;
@@ -216,7 +214,6 @@ struct writer *writer_new(GError **error)
 {
 	struct writer *writer = g_new0(struct writer, 1);
 	pthread_condattr_t attributes;
-	size_t i;
 	int r;
 
 	/* the clock of writer_finish()'s deadline */
@@ -228,7 +225,7 @@ struct writer *writer_new(GError **error)
 	pthread_mutex_init(&writer->lock, NULL);
 	writer->queue = g_queue_new();
 	writer->losses = g_array_new(FALSE, TRUE, sizeof(struct writer_loss));
-	for (i = 0; i < ARRAY_SIZE(writer->spare); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(writer->spare); i++)
 		writer->spare[i] = g_ptr_array_new_with_free_func((GDestroyNotify)prof_block_free);
 	writer->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = writer->event_fd < 0 ? errno : pthread_create(&writer->thread, NULL, run, writer);
@@ -342,8 +339,6 @@ const GArray *writer_losses(const struct writer *writer)
 
 void writer_free(struct writer *writer)
 {
-	size_t i;
-
 	if (!writer)
 		return;
 	if (writer->running) {
@@ -354,7 +349,7 @@ void writer_free(struct writer *writer)
 	prof_writer_free(writer->capture);
 	g_queue_free_full(writer->queue, free_batch);
 	g_array_free(writer->losses, TRUE);
-	for (i = 0; i < ARRAY_SIZE(writer->spare); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(writer->spare); i++)
 		g_ptr_array_free(writer->spare[i], TRUE);
 	if (writer->event_fd >= 0)
 		close(writer->event_fd);

@@ -100,7 +100,7 @@ static void send_snapshot(struct broker *broker, uint32_t serial)
 	struct bytes bytes = { .length = 0 };
 	int fd = memfd_create("snapshot", MFD_CLOEXEC);
 
-	put_text(&bytes, SNAPSHOT_STAT, 4242, session_clock(), self);
+	put_text(&bytes, SNAPSHOT_STAT, 4242, clock_now(), self);
 	if (write(fd, bytes.data, bytes.length) != (ssize_t)bytes.length)
 		abort();
 	send_fds(broker, MESSAGE_SNAPSHOT, &body, sizeof(body), &fd, 1);
