@@ -120,7 +120,7 @@ _Static_assert(offsetof(struct wakeup_fixed, time_ns) == offsetof(struct sample_
 	       "record_time()");
 _Static_assert(sizeof(struct trailer) == 32, "layout of sample_id");
 
-/* True if the name that starts at `name` ends before the trailer. */
+/* Returns whether the name that starts at `name` ends before the trailer. */
 static bool name_ends(const struct perf_event_header *header, const char *name)
 {
 	const char *end = (const char *)header + header->size - sizeof(struct trailer);
@@ -161,15 +161,16 @@ static const uint8_t *parse_stack(const uint64_t *at, const uint8_t *end,
 	return stack + size + 8;
 }
 
-static bool parse_sample_of(const struct perf_event_header *header, bool has_stack,
-			    struct record *record)
+static bool parse_sample(const struct perf_event_header *header, bool has_stack,
+			 struct record *record)
 {
 	const struct sample_fixed *fixed = (const void *)header;
-	size_t words = (header->size - sizeof(*fixed)) / 8;
 	const uint8_t *end = (const uint8_t *)header + header->size, *at;
 
-	if (words < 1 || fixed->n_ips > words - 1)
+	if (header->size < sizeof(*fixed) + 8 ||
+	    fixed->n_ips > (header->size - sizeof(*fixed)) / 8 - 1)
 		return false;
+	record->kind = RECORD_SAMPLE;
 	record->pid = fixed->pid;
 	record->tid = fixed->tid;
 	record->time_ns = fixed->time_ns;
@@ -190,16 +191,6 @@ static bool parse_sample_of(const struct perf_event_header *header, bool has_sta
 	return true;
 }
 
-static bool parse_sample(const struct perf_event_header *header, struct record *record)
-{
-	return parse_sample_of(header, false, record);
-}
-
-static bool parse_stack_sample(const struct perf_event_header *header, struct record *record)
-{
-	return parse_sample_of(header, true, record);
-}
-
 static bool parse_mmap2(const struct perf_event_header *header, struct record *record)
 {
 	const struct mmap2_fixed *fixed = (const void *)header;
@@ -218,12 +209,12 @@ static bool parse_mmap2(const struct perf_event_header *header, struct record *r
 		.name = fixed->name,
 		.executable = fixed->protection & PROT_EXEC,
 		.is_shared = fixed->flags & MAP_SHARED,
+		.dev_major = fixed->dev_major,
+		.dev_minor = fixed->dev_minor,
+		.inode = fixed->inode,
+		.inode_generation = fixed->inode_generation,
+		.build_id = fixed->build_id,
 	};
-	mmap->dev_major = fixed->dev_major;
-	mmap->dev_minor = fixed->dev_minor;
-	mmap->inode = fixed->inode;
-	mmap->inode_generation = fixed->inode_generation;
-	mmap->build_id = fixed->build_id;
 	if ((header->misc & PERF_RECORD_MISC_MMAP_BUILD_ID) &&
 	    fixed->build_id_bytes <= RECORD_BUILD_ID_MAX)
 		mmap->build_id_bytes = fixed->build_id_bytes;
@@ -256,21 +247,14 @@ static bool parse_switch(const struct perf_event_header *header, struct record *
 	const struct switch_fixed *fixed = (const void *)header;
 
 	record->switched = (struct record_switch){
-		.other_pid = fixed->other_pid,
-		.other_tid = fixed->other_tid,
 		.out = header->misc & PERF_RECORD_MISC_SWITCH_OUT,
 		.preempted = header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
 	};
-	return true;
-}
-
-/* A task's own event does not name the other task. */
-static bool parse_task_switch(const struct perf_event_header *header, struct record *record)
-{
-	record->switched = (struct record_switch){
-		.out = header->misc & PERF_RECORD_MISC_SWITCH_OUT,
-		.preempted = header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
-	};
+	/* A task's own event does not name the other task. */
+	if (header->type == PERF_RECORD_SWITCH_CPU_WIDE) {
+		record->switched.other_pid = fixed->other_pid;
+		record->switched.other_tid = fixed->other_tid;
+	}
 	return true;
 }
 
@@ -283,11 +267,6 @@ static bool parse_lost(const struct perf_event_header *header, struct record *re
 static bool parse_lost_samples(const struct perf_event_header *header, struct record *record)
 {
 	record->lost = ((const struct lost_samples_fixed *)(const void *)header)->lost;
-	return true;
-}
-
-static bool parse_throttle(const struct perf_event_header *header, struct record *record)
-{
 	return true;
 }
 
@@ -317,6 +296,7 @@ static bool parse_cgroup(const struct perf_event_header *header, struct record *
 	return true;
 }
 
+/* parse: NULL if only the trailer matters. */
 static const struct layout {
 	enum record_kind kind;
 	uint32_t fixed_bytes;
@@ -326,23 +306,17 @@ static const struct layout {
 	[PERF_RECORD_LOST] = { RECORD_LOST, sizeof(struct lost_fixed), parse_lost },
 	[PERF_RECORD_COMM] = { RECORD_COMM, sizeof(struct comm_fixed), parse_comm },
 	[PERF_RECORD_EXIT] = { RECORD_EXIT, sizeof(struct task_fixed), parse_task },
-	[PERF_RECORD_THROTTLE] = { RECORD_THROTTLE, sizeof(struct throttle_fixed), parse_throttle },
-	[PERF_RECORD_UNTHROTTLE] = { RECORD_UNTHROTTLE, sizeof(struct throttle_fixed),
-				     parse_throttle },
+	[PERF_RECORD_THROTTLE] = { RECORD_THROTTLE, sizeof(struct throttle_fixed), NULL },
+	[PERF_RECORD_UNTHROTTLE] = { RECORD_UNTHROTTLE, sizeof(struct throttle_fixed), NULL },
 	[PERF_RECORD_FORK] = { RECORD_FORK, sizeof(struct task_fixed), parse_task },
-	[PERF_RECORD_SAMPLE] = { RECORD_SAMPLE, sizeof(struct sample_fixed), parse_sample },
 	[PERF_RECORD_LOST_SAMPLES] = { RECORD_LOST_SAMPLES, sizeof(struct lost_samples_fixed),
 				       parse_lost_samples },
-	[PERF_RECORD_SWITCH] = { RECORD_SWITCH, sizeof(struct perf_event_header),
-				 parse_task_switch },
+	[PERF_RECORD_SWITCH] = { RECORD_SWITCH, sizeof(struct perf_event_header), parse_switch },
 	[PERF_RECORD_SWITCH_CPU_WIDE] = { RECORD_SWITCH, sizeof(struct switch_fixed),
 					  parse_switch },
 	[PERF_RECORD_KSYMBOL] = { RECORD_KSYMBOL, sizeof(struct ksymbol_fixed), parse_ksymbol },
 	[PERF_RECORD_CGROUP] = { RECORD_CGROUP, sizeof(struct cgroup_fixed), parse_cgroup },
 };
-
-static const struct layout stack_sample = { RECORD_SAMPLE, sizeof(struct sample_fixed),
-					    parse_stack_sample };
 
 static const struct trailer *find_trailer(const struct perf_event_header *header)
 {
@@ -387,31 +361,27 @@ bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns)
 bool record_parse(const struct perf_event_header *header, bool has_stacks,
 		  struct record *ret_record)
 {
-	struct record record = { .kind = RECORD_OTHER };
-	const struct layout *layout = NULL;
 	const struct trailer *trailer;
-	size_t tail_bytes = header->type == PERF_RECORD_SAMPLE ? 0 : sizeof(*trailer);
+	const struct layout *layout;
 
-	if (header->size < sizeof(*header) + tail_bytes || (tail_bytes && header->size % 8 != 0))
+	*ret_record = (struct record){
+		.kind = RECORD_OTHER,
+		.cpumode = header->misc & PERF_RECORD_MISC_CPUMODE_MASK,
+	};
+	if (header->type == PERF_RECORD_SAMPLE)
+		return parse_sample(header, has_stacks, ret_record);
+	if (header->size < sizeof(*header) + sizeof(*trailer) || header->size % 8 != 0)
 		return false;
-	record.cpumode = header->misc & PERF_RECORD_MISC_CPUMODE_MASK;
-	if (tail_bytes) {
-		trailer = find_trailer(header);
-		record.pid = trailer->pid;
-		record.tid = trailer->tid;
-		record.time_ns = trailer->time_ns;
-		record.cpu = trailer->cpu;
-		record.event_id = trailer->event_id;
-	}
-	if (header->type < ARRAY_SIZE(layouts))
-		layout = has_stacks && header->type == PERF_RECORD_SAMPLE ? &stack_sample
-									  : &layouts[header->type];
-	if (layout && layout->parse) {
-		if (header->size < layout->fixed_bytes + tail_bytes ||
-		    !layout->parse(header, &record))
-			return false;
-		record.kind = layout->kind;
-	}
-	*ret_record = record;
-	return true;
+	trailer = find_trailer(header);
+	ret_record->pid = trailer->pid;
+	ret_record->tid = trailer->tid;
+	ret_record->time_ns = trailer->time_ns;
+	ret_record->cpu = trailer->cpu;
+	ret_record->event_id = trailer->event_id;
+	if (header->type >= ARRAY_SIZE(layouts) || layouts[header->type].fixed_bytes == 0)
+		return true;
+	layout = &layouts[header->type];
+	ret_record->kind = layout->kind;
+	return header->size >= layout->fixed_bytes + sizeof(*trailer) &&
+	       (!layout->parse || layout->parse(header, ret_record));
 }

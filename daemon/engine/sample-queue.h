@@ -36,15 +36,20 @@ void sample_queue_init(struct sample_queue *queue, struct unwind *unwind,
 		       void *data);
 void sample_queue_done(struct sample_queue *queue);
 
-/* True if a new sample can be written at once, because no older one waits. */
+/* Returns whether a new sample can be written at once, because no older one waits. */
 static inline bool sample_queue_is_empty(const struct sample_queue *queue)
 {
 	return g_queue_is_empty((GQueue *)&queue->items);
 }
+/* Returns the largest possible age of a waiting sample; 0: no sample waits. */
+static inline uint64_t sample_queue_delay_ns(const struct sample_queue *queue)
+{
+	return sample_queue_is_empty(queue) ? 0 : SAMPLE_QUEUE_WAIT_NS;
+}
 /* Copies a sample that is complete. */
 void sample_queue_add(struct sample_queue *queue, const struct sample *sample);
 /* Copies a sample whose walk lacks the table of `missing` (NULL: the mappings), with its stack.
- * False: no room. */
+ * Returns false if there is no room. */
 bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *sample,
 			      const struct unwind_input *input, struct image *missing,
 			      uint64_t now_ns);

@@ -413,27 +413,6 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 	let_out(samples, &sample);
 }
 
-void samples_run(struct samples *samples, uint64_t now_ns)
-{
-	sample_queue_run(&samples->queue, now_ns);
-}
-
-void samples_hurry(struct samples *samples, uint64_t until_ns)
-{
-	samples->queue.until_ns = until_ns;
-}
-
-void samples_end(struct samples *samples, void (*lost)(const struct sample *sample, void *data),
-		 void *data)
-{
-	sample_queue_end(&samples->queue, lost, data);
-}
-
-uint64_t samples_delay_ns(const struct samples *samples)
-{
-	return sample_queue_is_empty(&samples->queue) ? 0 : SAMPLE_QUEUE_WAIT_NS;
-}
-
 static void free_cgroup(gpointer data)
 {
 	struct samples_cgroup *cgroup = data;

@@ -64,12 +64,3 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 		 struct row *source);
 /* Walks and writes the samples that were added. */
 void samples_finalize(struct samples *samples);
-/* Retries samples that wait for a table. */
-void samples_run(struct samples *samples, uint64_t now_ns);
-/* No walk starts after until_ns of the clock. */
-void samples_hurry(struct samples *samples, uint64_t until_ns);
-/* Empties the queue; calls `lost` for samples that were not walked. */
-void samples_end(struct samples *samples, void (*lost)(const struct sample *sample, void *data),
-		 void *data);
-/* The largest possible age of a waiting sample; 0: no sample waits. */
-uint64_t samples_delay_ns(const struct samples *samples);

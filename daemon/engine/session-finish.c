@@ -216,15 +216,16 @@ static void finish_samples(struct session *session)
 {
 	bool answered = true;
 
-	samples_hurry(&session->samples, session->end_ns + WALK_NS);
-	samples_run(&session->samples, clock_now());
-	while (samples_delay_ns(&session->samples) > 0 && clock_now() < session->end_ns + WALK_NS) {
+	session->samples.queue.until_ns = session->end_ns + WALK_NS;
+	sample_queue_run(&session->samples.queue, clock_now());
+	while (sample_queue_delay_ns(&session->samples.queue) > 0 &&
+	       clock_now() < session->end_ns + WALK_NS) {
 		answered = answered && receive_answers(session, ANSWER_WAIT_MS) &&
 			   clock_now() < session->end_ns + TABLES_NS;
 		unwind_tables_receive(session->tables);
-		samples_run(&session->samples, answered ? clock_now() : UINT64_MAX);
+		sample_queue_run(&session->samples.queue, answered ? clock_now() : UINT64_MAX);
 	}
-	samples_end(&session->samples, lose_sample, session);
+	sample_queue_end(&session->samples.queue, lose_sample, session);
 }
 
 static void finish_allocations(struct session *session)

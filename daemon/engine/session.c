@@ -397,7 +397,7 @@ static void check(struct session *session, uint64_t now_ns)
 static void resume(struct session *session, uint64_t now_ns)
 {
 	unwind_tables_receive(session->tables);
-	samples_run(&session->samples, now_ns);
+	sample_queue_run(&session->samples.queue, now_ns);
 }
 
 /* The time up to which collectors' rows have been written. Rows that other parts add to the same
@@ -419,7 +419,7 @@ static bool is_quiet(const struct session *session, uint64_t now_ns)
 	return !session->behind && !holds && !session->rescan && session->scan_serial == 0 &&
 	       (session->enabled_again || !session->config.by_task) &&
 	       g_queue_is_empty((GQueue *)&session->answers) &&
-	       samples_delay_ns(&session->samples) == 0 &&
+	       sample_queue_delay_ns(&session->samples.queue) == 0 &&
 	       !heap_excluded_waits(&session->excluded) &&
 	       collectors_are_quiet(&session->collectors, now_ns);
 }
@@ -453,7 +453,8 @@ static void run_round(struct session *session, uint64_t now_ns)
 	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
 	memory_usage_write(&session->memory_usage, reached_ns(session, limit_ns));
 	resume(session, now_ns);
-	if (now_ns - session->closed_ns >= CLOSE_NS - samples_delay_ns(&session->samples)) {
+	if (now_ns - session->closed_ns >=
+	    CLOSE_NS - sample_queue_delay_ns(&session->samples.queue)) {
 		session->closed_ns = now_ns;
 		epoch_due = output_epoch_due(&session->output);
 		loss_flush(&session->losses, &session->output);

@@ -445,16 +445,14 @@ void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t tim
  * come or will not. */
 static void end_threads(struct tasks *tasks, const struct process *process, uint64_t time_ns)
 {
-	g_autoptr(GPtrArray) ending = g_ptr_array_new();
 	GHashTableIter iter;
 	gpointer value;
 
+	/* The end of a thread does not change this table. */
 	g_hash_table_iter_init(&iter, tasks->threads);
 	while (g_hash_table_iter_next(&iter, NULL, &value))
 		if (((struct thread *)value)->process == process)
-			g_ptr_array_add(ending, value);
-	for (guint i = 0; i < ending->len; i++)
-		end_thread(tasks, g_ptr_array_index(ending, i), time_ns);
+			end_thread(tasks, value, time_ns);
 }
 
 struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, uint64_t time_ns)
@@ -525,20 +523,16 @@ void tasks_drop_absent(struct tasks *tasks)
 
 void tasks_end_unseen(struct tasks *tasks, uint64_t time_ns)
 {
-	g_autoptr(GPtrArray) ending = g_ptr_array_new();
 	GHashTableIter iter;
-	struct thread *thread;
 	gpointer value;
 
 	g_hash_table_iter_init(&iter, tasks->threads);
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
-		thread = value;
-		if (!thread->exit_ns && thread->stat_ns < time_ns && thread->start_ns < time_ns &&
-		    thread->tid > 0)
-			g_ptr_array_add(ending, thread);
-	}
-	for (guint i = 0; i < ending->len; i++) {
-		thread = g_ptr_array_index(ending, i);
+		struct thread *thread = value;
+
+		if (thread->exit_ns || thread->stat_ns >= time_ns || thread->start_ns >= time_ns ||
+		    thread->tid <= 0)
+			continue;
 		tasks_add_row(tasks, thread, PROF_TASK_EXIT, NULL, time_ns);
 		end_thread(tasks, thread, time_ns);
 	}
