@@ -185,7 +185,7 @@ static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
 }
 
 /* Ends the block at `prior`, unless the realloc failed. */
-static void give_up(struct pending_realloc *pending, const struct ring_realloc *record)
+static void end_prior(struct pending_realloc *pending, const struct ring_realloc *record)
 {
 	struct heap_rows *rows = pending->rows;
 	struct live_blocks *live = &rows->live;
@@ -248,7 +248,7 @@ static enum ring_fault add_realloc(struct alloc_decoder *decoder, const struct r
 	}
 	pending.block.calls = find_calls(decoder, moved->stack, moved->flags, record->time_ns);
 	heap_forks_run(&decoder->rows->pending->forks, &decoder->rows->parent, record->time_ns);
-	give_up(&pending, moved);
+	end_prior(&pending, moved);
 	thread->n_blocks++;
 	if (thread->n_pending >= HEAP_MAX_PENDING) {
 		heap_rows_lose(decoder->rows, PROF_LOSS_RING_CORRUPT, record->time_ns);

@@ -3,9 +3,9 @@
  * Collector peer - one registered process: its connection, its arenas, and the records taken
  * out of their rings
  *
- * The process may be anybody who can connect, so it is read and answered without blocking. Records
- * of a ring are copied into a queue. They stay there until each ring has reported a time before
- * which it adds no records.
+ * Any process that can connect may be a peer, so messages are read and answered without blocking.
+ * Records of a ring are copied into a queue. They stay there until each ring has reported a time
+ * before which it adds no records.
  * Invariants: (1) a descriptor goes along with an answer of status 0, and no other
  *                 [test-engine-collectors: registration]
  *             (2) recorded plus lost equals attempted

@@ -7,7 +7,7 @@
  * Strings and counters have ids of the producer. They get ids of the capture when an epoch
  * first uses them. Counters of one process with the same group, name, unit and kind are one
  * counter, whichever thread defines them.
- * The process says its thread numbers itself, so each must be a thread of that process. In another
+ * The process reports its own thread numbers, so each must be a thread of that process. In another
  * PID namespace the side band maps only the number of the process: every other thread gets a row of
  * its own, with its inner number, until /proc shows which thread that is.
  * Invariants: (1) an id in a ring refers only to its producer's strings and counters

@@ -4,9 +4,9 @@
  *
  * The places of a stack's frames are kept, so that each epoch that names the stack can write it
  * again. If the side band has the same image at the same place of the process, that one is used.
- * Otherwise the image has only what the process says: no file is opened on a process's word. The
- * address of a frame without an image is looked up in the file mappings of the side band and of the
- * process; if none matches, it is an address of the process's own memory.
+ * Otherwise the image has only what the process announced: no file is opened because a process
+ * names it. The address of a frame without an image is looked up in the file mappings of the side
+ * band and of the process; if none matches, it is an address of the process's own memory.
  * Invariants: (1) an id in a ring refers only to its producer's images and stacks
  *                 [test-engine-collectors-stacks: stack_ids]
  *             (2) what is kept of a process is bounded, and what exceeds that is counted

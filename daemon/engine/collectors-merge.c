@@ -10,7 +10,7 @@
  * Invariants: (1) rows are in time order, or counted as late  [test-engine-collectors-rows: order]
  *             (2) a process that writes without end costs no other process a record
  *                 [test-engine-collectors-rows: fair, fair_end]
- *             (3) however long a step of ours takes, rings are drained meanwhile
+ *             (3) rings are drained during long steps of the engine
  *                 [test-engine-collectors-stacks: keep_up]
  * Runs on the drain thread only.
  */

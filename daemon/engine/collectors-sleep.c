@@ -2,13 +2,12 @@
 /*
  * Collectors, sleep - when rings are next drained
  *
- * A drain is due when a doorbell rings, when a ring was last seen more than a third full, and with
- * the session's round ten times a second, or as seldom as that is if nothing comes. So idle
- * processes cause no wake-ups of their own. Sysprof's rings have no doorbell, so they are polled.
- * Invariants: (1) a doorbell that rings without reason is ignored  [test-engine-collectors: floods]
- *             (2) if all can ring and nothing waits, rings are not checked more often than the
- *                 session runs  [test-engine-collectors: quiet]
- * Runs on the drain thread only.
+ * A drain is due when a doorbell rings, when a ring was more than a third full at the last drain,
+ * and with each round of the session. So idle processes cause no wake-ups of their own. Sysprof's
+ * rings have no doorbell, so they are polled. Invariants: (1) a doorbell that rings without reason
+ * is ignored  [test-engine-collectors: floods]
+ *             (2) if all doorbells work and nothing waits, rings are not checked more often than
+ * the session runs  [test-engine-collectors: quiet] Runs on the drain thread only.
  */
 #include "daemon/engine/collectors-internal.h"
 #include "daemon/engine/sysprof-peer.h"

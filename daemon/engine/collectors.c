@@ -5,14 +5,15 @@
  *     a peer ▶ is it a target (tasks.c) ▶ an arena ▶ its rings are drained ▶ queues
  *            ▶ merged by time ▶ rows
  *
- * This file has the processes, and the memory that each of them gets to write into.
- * collectors-merge.c drains it and makes rows; collectors-sleep.c decides when that is due again.
- * The costs that processes can cause are bounded: peers, arenas, bytes, the time to make arenas,
- * the doorbells, and the queues.
+ * This file keeps the processes, and the memory that they write into.
+ * collectors-merge.c drains that memory and makes rows; collectors-sleep.c decides when a drain is
+ * due. The costs that processes can cause are bounded: peers, arenas, bytes, the time to make
+ * arenas, the doorbells, and the queues.
  * Invariants: (1) a peer gets an arena only if it is a target  [test-engine-collectors: stranger]
- *             (2) what was written before its producer died is kept [test-engine-collectors: death]
- *             (3) a peer that asks without end is ignored  [test-engine-collectors: floods]
- *             (4) a target that there is no room for is counted
+ *             (2) a dead producer's records are kept [test-engine-collectors: death]
+ *             (3) a peer that sends requests without end is ignored  [test-engine-collectors:
+ *                 floods]
+ *             (4) a target without room is counted
  *                 [test-engine-collectors: no_room, refused]
  * Runs on the drain thread only.
  */

@@ -6,7 +6,7 @@
  * once the process has been waited for, which may never happen. So a row of task with event
  * `status` follows the exit row, with the time of the latest row. On older kernels, and for a
  * process that is not waited for, there is no such row.
- * Invariants: (1) at most one row a process, and only with a status that the kernel reported
+ * Invariants: (1) at most one row per process, and only with a status that the kernel reported
  *                 [test_memory_life: end, status]
  *             (2) no more than MAX_WAITING descriptors are kept: the oldest is dropped
  * Runs on the drain thread only.

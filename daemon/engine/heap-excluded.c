@@ -5,17 +5,16 @@
  * Allocations are expected of some processes and their descendants. Each program there has its
  * collector preloaded, which registers at the first allocation, if it has room for that. A process
  * that ends, or still runs at the end, without a registration gets one row in the table heap, so
- * that its missing allocations do not look like none. A process is an instance here, as in tasks.h:
- * a process that only forked and then executes a program gets no row, nor does one that uses its
- * parent's collector.
- * If the library was mapped, it gives the reason (libcollector/control.h). Otherwise the program's
- * file does: without a dynamic linker it is static; with another architecture or libc it cannot
- * load our library; if exec gives it rights, the linker must not load it; any other program was
- * started with an environment that does not name the library. The file is requested when it is
- * mapped, because its path may lead elsewhere later. If a process executes a program with more
- * rights than its own, perf reports its end before anything is mapped (fs/exec.c, begin_new_exec:
- * perf_event_exit_task() of a process that is not dumpable). Most of these programs are recognized
- * by that.
+ * that missing allocations are not mistaken for no allocations. A process is an instance here, as
+ * in tasks.h: a process that only forked and then executes a program gets no row, nor does one that
+ * uses its parent's collector. If the library was mapped, it gives the reason
+ * (libcollector/control.h). Otherwise the program's file does: without a dynamic linker it is
+ * static; with another architecture or libc it cannot load our library; if exec gives it rights,
+ * the linker must not load it; any other program was started with an environment that does not name
+ * the library. The file is requested when it is mapped, because its path may lead elsewhere later.
+ * If a process executes a program with more rights than its own, perf reports its end before
+ * anything is mapped (fs/exec.c, begin_new_exec: perf_event_exit_task() of a process that is not
+ * dumpable). Most of these programs are recognized by that.
  * Invariants: (1) one row an instance, and none for a registered one
  *                 [test-engine-heap-excluded: once]
  *             (2) no row is later than what the collectors' merge has reached

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap forks - the blocks that a forked process has of its parent's
+ * Heap forks - the blocks that a forked process inherits
  *
  * Only the addresses and the parent's numbers of these blocks are kept, so that their ends can be
  * distinguished from the ends of unknown blocks. Most forked processes soon execute a program and

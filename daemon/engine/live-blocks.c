@@ -13,7 +13,7 @@
  *             (3) it takes no memory beyond its budget                   [test-engine-heap: limits]
  *             (4) no change takes long: slots move, and pages are made, a few at a time
  *                 [test-engine-heap: pages]
- * Runs on the drain thread only. Knows nothing of rows.
+ * Runs on the drain thread only. Does not depend on rows.
  */
 #include "daemon/engine/live-blocks.h"
 
@@ -475,13 +475,13 @@ static const struct live_block *find_mapped(const struct live_blocks *live, uint
 					    uint64_t to)
 {
 	const struct live_block key = { .address = from }, *block;
-	GTreeNode *behind = g_tree_upper_bound(live->mapped, &key);
-	GTreeNode *before = behind ? g_tree_node_previous(behind) : g_tree_node_last(live->mapped);
+	GTreeNode *after = g_tree_upper_bound(live->mapped, &key);
+	GTreeNode *before = after ? g_tree_node_previous(after) : g_tree_node_last(live->mapped);
 
 	block = before ? g_tree_node_value(before) : NULL;
 	if (block && live_block_end(block) > from)
 		return block;
-	block = behind ? g_tree_node_value(behind) : NULL;
+	block = after ? g_tree_node_value(after) : NULL;
 	return block && block->address < to ? block : NULL;
 }
 

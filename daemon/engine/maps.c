@@ -71,7 +71,7 @@ static struct maps *own(struct maps **maps)
 	return copy;
 }
 
-/* The first mapping that ends above the address. */
+/* Returns the first mapping that ends above the address. */
 static uint32_t lower_bound(const struct maps *maps, uint64_t address)
 {
 	uint32_t low = 0, high = maps->n, middle;
@@ -95,7 +95,7 @@ const struct mapping *maps_find(const struct maps *maps, uint64_t address)
 	return &maps->mappings[i];
 }
 
-/* The part of a mapping above `from`. */
+/* Returns the part of a mapping above `from`. */
 static struct mapping upper_part(const struct mapping *mapping, uint64_t from)
 {
 	struct mapping part = *mapping;

@@ -101,7 +101,7 @@ static bool is_timed(enum prof_table table)
 	return prof_table_v1(table)->flags & PROF_TABLE_TIMED;
 }
 
-/* The block that collects rows of a table; NULL without memory. */
+/* Returns the block that collects rows of a table; NULL without memory. */
 static struct prof_block *open_block(struct output *output, enum prof_table table)
 {
 	struct prof_block *block = output->blocks[table];

@@ -105,6 +105,6 @@ void output_flush(struct output *output);
 void output_end_epoch(struct output *output);
 /* Rows of the tables with events: neither dictionaries nor tables about the capture itself. */
 uint64_t output_events(const struct output *output);
-/* Returns the rows that were dropped since the last call; false = none. */
+/* Returns the rows that were dropped since the last call. Returns false if there are none. */
 bool output_collect_drops(struct output *output, enum prof_table table,
 			  struct output_drops *ret_drops);

@@ -2,9 +2,8 @@
 /*
  * Program - whether a file is a program that a library can be preloaded into
  *
- * That depends on the dynamic linker that the program names (PT_INTERP); a program without one is
- * linked statically. The file may be hostile: only its headers are read, and every length is
- * checked.
+ * The dynamic linker that the program names (PT_INTERP) decides; a program without one is linked
+ * statically. The file may be hostile: only its headers are read, and every length is checked.
  */
 #include "daemon/engine/program.h"
 

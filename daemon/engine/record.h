@@ -95,7 +95,7 @@ struct record {
 };
 
 /* Parses one whole record, 8-byte aligned; header->size is its length. `has_stacks`: samples are
- * of ENGINE_STACK_SAMPLE_TYPE. False: the record is too short or contradicts itself. */
+ * of ENGINE_STACK_SAMPLE_TYPE. Returns false if the record is too short or contradicts itself. */
 bool record_parse(const struct perf_event_header *header, bool has_stacks,
 		  struct record *ret_record);
 /* The same for a sample in the ring of the side band, which is of ENGINE_WAKEUP_TYPE. */

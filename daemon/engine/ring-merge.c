@@ -130,7 +130,7 @@ bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t 
 		merge->last_ns = MAX(merge->last_ns, input->time_ns);
 		if (ring_skip(input->ring, input->record)) {
 			merge->handlers.finalize(merge->handlers.data);
-			ring_give_back(input->ring);
+			ring_release_skipped(input->ring);
 		}
 		if (!advance(merge, input))
 			merge->heap[0] = merge->heap[--merge->n_heap];
@@ -139,7 +139,7 @@ bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t 
 	}
 	merge->handlers.finalize(merge->handlers.data);
 	for (size_t i = 0; i < merge->n_inputs; i++)
-		ring_give_back(merge->inputs[i].ring);
+		ring_release_skipped(merge->inputs[i].ring);
 	return !over;
 }
 

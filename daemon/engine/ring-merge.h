@@ -45,6 +45,6 @@ void ring_merge_remove_owner(struct ring_merge *merge, const void *owner);
  * All records up to limit_ns are visible in the rings at limit_ns + RING_MERGE_SLACK_NS of the
  * clock. */
 void ring_merge_run(struct ring_merge *merge, uint64_t limit_ns);
-/* The same, but stops at until_ns of the clock. False: it stopped there, and the remaining records
- * are still in the rings. */
+/* The same, but stops at until_ns of the clock. Returns false if it stopped there; the remaining
+ * records are still in the rings. */
 bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t until_ns);

@@ -77,7 +77,7 @@ void ring_load(struct ring *ring)
 	ring->head = __atomic_load_n(&ring->control->data_head, __ATOMIC_ACQUIRE);
 }
 
-static enum ring_result ring_give_up(struct ring *ring)
+static enum ring_result drop_corrupt(struct ring *ring)
 {
 	ring->tail = ring->head;
 	return RING_CORRUPT;
@@ -116,10 +116,10 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 	if (available == 0)
 		return RING_EMPTY;
 	if (available > ring->size || available < sizeof(header))
-		return ring_give_up(ring);
+		return drop_corrupt(ring);
 	copy_out(ring, &header, sizeof(header));
 	if (header.size < sizeof(header) || header.size > available)
-		return ring_give_up(ring);
+		return drop_corrupt(ring);
 	*ret_record = (const void *)record;
 	if (at % 8 == 0 && header.size <= ring->size - at) {
 		if (header.size <= PREFETCH_BYTES)
@@ -134,7 +134,7 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 		return RING_RECORD;
 	}
 	if (!ring_reserve_copy(ring, header.size))
-		return ring_give_up(ring);
+		return drop_corrupt(ring);
 	copy_out(ring, ring->wrapped, header.size);
 	*ret_record = (const void *)ring->wrapped;
 	return RING_RECORD;
@@ -148,7 +148,7 @@ bool ring_skip(struct ring *ring, const struct perf_event_header *record)
 	       ring->tail - ring->released >= ring->size / 8;
 }
 
-void ring_give_back(struct ring *ring)
+void ring_release_skipped(struct ring *ring)
 {
 	if (ring->tail == ring->released)
 		return;

@@ -31,11 +31,12 @@ void ring_load(struct ring *ring);
 
 enum ring_result { RING_EMPTY, RING_RECORD, RING_CORRUPT };
 /* Returns the next record below the loaded head, in one piece. It is valid until ring_skip, or
- * until ring_give_back if that returns false. RING_CORRUPT drops everything below the head. */
+ * until ring_release_skipped if that returns false. RING_CORRUPT drops everything below the head.
+ *  */
 enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **ret_record);
-/* Skips the record that ring_peek returned. False: it stays valid until ring_give_back. True:
- * before the next ring_peek, the caller must finish with all pointers into records and call
- * ring_give_back. */
+/* Skips the record that ring_peek returned, which stays valid until ring_release_skipped. Returns
+ * whether the caller must finish with all pointers into records and call that before the next
+ * ring_peek. */
 bool ring_skip(struct ring *ring, const struct perf_event_header *record);
 /* Releases the skipped records to the kernel. */
-void ring_give_back(struct ring *ring);
+void ring_release_skipped(struct ring *ring);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sample window - the time that a program wants samples of, by its record in memory that it shares
- * with us
+ * Sample window - the blocks of a program that are sampled; it publishes their begins and ends in
+ * shared memory
  *
  * To enable or disable events takes longer than a short block lasts. So events stay enabled for
  * some time after the end of a block (the hysteresis). The program records when its blocks begin
- * and end, and samples of other times are dropped. Two bits say who may rely on what. ON is ours:
+ * and end, and samples of other times are dropped. Two bits coordinate both sides. ON is ours:
  * as long as it is set, events are enabled. BLOCK is the program's: it is set only together with
  * ON, by a compare-and-exchange. We clear ON by a compare-and-exchange as well, which fails while
  * BLOCK is set.
@@ -18,12 +18,13 @@
  *
  * A time counts as soon as the program has published it, which is before its begin or end returns.
  * So after the clock is read, sample_window_receive() gets all edges that samples up to that time
- * depend on. Invariants: (1) a sample between a begin that returned and its end is in a block
+ * depend on.
+ * Invariants: (1) a sample between a begin that returned and its end is in a block
  *                 [test-engine-sample-window: blocks; test_recorder: edges]
- *             (2) one between an end that returned and the next begin is in none
+ *             (2) a sample between an end that returned and the next begin is in no block
  *                 [test-engine-sample-window: blocks; test_recorder: edges]
- *             (3) a begin after a pause as before does not ask     [test-engine-sample-window:
- *                 hysteresis]
+ *             (3) a begin after a pause of the same length sends no request
+ *                 [test-engine-sample-window: hysteresis]
  *             (4) whatever the page says, nothing is written outside, and memory is bounded
  *                 [test-engine-sample-window: hostile]
  * Runs on the drain thread only.

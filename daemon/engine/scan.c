@@ -204,7 +204,8 @@ static void finish_mappings(struct application *application)
 	row_unref(&process->row);
 }
 
-/* Starts to collect the mappings of this item's process; false: the item does not apply. */
+/* Starts to collect the mappings of this item's process. Returns false if the item does not apply.
+ *  */
 static bool collect_for(struct application *application, const struct snapshot_item *item)
 {
 	struct process *process = process_of(application, item);

@@ -16,6 +16,6 @@ struct scan {
 };
 
 /* Applies a snapshot of all processes (pid 0) or of one. `again`: not the first one of all
- * processes, so a process that it lacks has exited. False: the snapshot ends within a record; the
- * records before it were applied. */
+ * processes, so a process that it lacks has exited. Returns false if the snapshot ends within a
+ * record; the records before it were applied. */
 bool scan_apply(const struct scan *scan, const void *bytes, size_t length, int32_t pid, bool again);

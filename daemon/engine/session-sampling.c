@@ -11,10 +11,10 @@
  * A program that has a page (sample-window.c) need not send requests while events are enabled: they
  * stay enabled for a while after its last block, and samples outside of its blocks are dropped.
  * Events by task cost nothing while the program sleeps, so they are enabled as soon as it has the
- * page, and the while is measured in the run time of its threads. A program that sleeps between its
+ * page, and that time is measured as the run time of its threads. A program that sleeps between its
  * blocks never waits for us. Missed ticks are computed later, when the rings have been drained up
- * to the time at which sampling was disabled.
- * Invariants: (1) nothing is sampled unless both allow it  [test-engine-session: switch]
+ * to the time at which sampling was disabled. Invariants: (1) nothing is sampled unless both allow
+ * it  [test-engine-session: switch]
  *             (2) a switch that misbehaves costs its session's samples only
  *                 [test-engine-session: switch_hostile]
  *             (3) by task, events stay enabled while the targets sleep
@@ -157,7 +157,7 @@ bool session_add_switch(struct session *session, struct channel_message *message
 	return false;
 }
 
-static bool give_up(struct session *session, GError **error)
+static bool drop_switch(struct session *session, GError **error)
 {
 	deferred_close(steal_fd(&session->switch_fd));
 	session->switched_off = true;
@@ -197,7 +197,7 @@ bool session_receive_switch(struct session *session, GError **error)
 	if (changed)
 		note_change(session);
 	if (!ok)
-		return give_up(session, error);
+		return drop_switch(session, error);
 	if (page < 0 || !session->config.by_task)
 		return true;
 	session->switched_off = false;
@@ -209,7 +209,7 @@ bool session_check_window(struct session *session, uint64_t now_ns, GError **err
 	struct sample_window *window = &session->window;
 
 	if (window->is_broken && session->switch_fd >= 0)
-		return give_up(session, error);
+		return drop_switch(session, error);
 	if (!sample_window_is_open(window) || session->switched_off ||
 	    !sample_window_is_over(window, session_window_ns(session, now_ns)))
 		return true;

@@ -400,8 +400,8 @@ static void resume(struct session *session, uint64_t now_ns)
 	sample_queue_run(&session->samples.queue, now_ns);
 }
 
-/* The time up to which collectors' rows have been written. Rows that other parts add to the same
- * tables must not be later, because rows are in time order. */
+/* Returns the time up to which collectors' rows have been written. Rows that other parts add to the
+ * same tables must not be later, because rows are in time order. */
 static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 {
 	const struct collectors *collectors = &session->collectors;
@@ -506,7 +506,7 @@ static void work(struct session *session, bool full)
 	channel_flush(&session->channel);
 }
 
-/* The time until the next round, or less if a limit or a collector requires it. */
+/* Returns the time until the next round, or less if a limit or a collector requires it. */
 static int timeout_ms(struct session *session)
 {
 	uint64_t now_ns = clock_now(), next_ns = session->round_ns + round_ns(session, now_ns);

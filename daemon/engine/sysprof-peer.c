@@ -12,7 +12,7 @@
  * loss of an unknown number of frames.
  * Invariants: (1) no frame of a process without a request becomes a row
  *                 [test-engine-sysprof: stranger, swapped]
- *             (2) a ring that lies loses its own frames only
+ *             (2) a ring with false contents loses only its own frames
  *                 [test-engine-sysprof: hostile, fuzz_sysprof_race]
  *             (3) a full ring is reported                       [test-engine-sysprof: full]
  * Runs on the drain thread only.

@@ -10,7 +10,8 @@
 
 /* The pid in its frames. */
 int32_t sysprof_peer_number(const struct peer *peer);
-/* True if an answer can be sent: a process waits for it without a timeout and must not miss it. */
+/* Returns whether an answer can be sent: a process waits for it without a timeout and must not miss
+ * it. */
 bool sysprof_peer_can_answer(const struct peer *peer);
 /* fd: the requested ring, or -1. */
 void sysprof_peer_answer(struct peer *peer, int fd);
@@ -19,7 +20,7 @@ MUST_CHECK int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *r
 
 /* Returns the pid in the first frame; 0: no frame yet. */
 int32_t sysprof_arena_pid(const struct peer_arena *arena);
-/* True if that process should have sent its request by now. */
+/* Returns whether that process should have sent its request by now. */
 bool sysprof_arena_is_overdue(struct peer_arena *arena, uint64_t now_ns);
 /* Assigns the ring to this process. */
 void sysprof_arena_bind(struct peer_arena *arena, struct peer *peer);
@@ -29,5 +30,5 @@ size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 /* Called between two drains: allocates the pages that the writer needs next. True if the ring is
  * full enough to be drained. */
 bool sysprof_arena_look(struct peer_arena *arena);
-/* True if its thread has ended and all of its records have become rows. */
+/* Returns whether its thread has ended and all of its records have become rows. */
 bool sysprof_arena_is_done(const struct peer_arena *arena, uint64_t now_ns);

@@ -26,7 +26,7 @@ MUST_CHECK int sysprof_ring_make(uint32_t n_bytes, struct sysprof_ring *ret_ring
 				 struct ring_arena_memory *ret_memory, int *ret_fd);
 /* Allocates the pages that the writer needs next, until all of them are allocated. */
 void sysprof_ring_populate(struct sysprof_ring *ring);
-/* Returns the number of unread bytes. False: the writer's position is invalid. */
+/* Stores the number of unread bytes. Returns false if the writer's position is invalid. */
 bool sysprof_ring_fill(const struct sysprof_ring *ring, uint32_t *ret_fill);
 /* Copies the first n unread bytes. */
 void sysprof_ring_copy(const struct sysprof_ring *ring, uint8_t *buffer, uint32_t n);

@@ -84,8 +84,8 @@ void tasks_filter(struct tasks *tasks, const int32_t *pids, size_t n, bool child
 
 /* An existing thread has events of this rank. */
 void tasks_set_rank(struct tasks *tasks, int32_t tid, uint32_t rank);
-/* True if events of this rank count for the thread. A thread with events of several ranks has
- * complete ones of the highest rank; lower ranks repeat a part of them
+/* Returns whether events of this rank count for the thread. A thread with events of several ranks
+ * has complete ones of the highest rank; lower ranks repeat a part of them
  * (daemon/broker/perf-tasks.c). */
 static inline bool thread_accepts(struct thread *thread, uint32_t rank)
 {

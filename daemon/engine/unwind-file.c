@@ -223,7 +223,7 @@ struct section_list {
 	size_t names_bytes;
 };
 
-/* NULL: no such section, or it has no bytes in the file. */
+/* Returns NULL if there is no such section or it has no bytes in the file. */
 static const Elf64_Shdr *find_section(const struct section_list *list, const char *name)
 {
 	size_t i, length = strlen(name) + 1;

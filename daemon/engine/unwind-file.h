@@ -38,5 +38,5 @@ struct unwind_file *unwind_file_new(const struct unwind_source *source, uint64_t
 				    int *ret_error);
 void unwind_file_free(struct unwind_file *file); /* takes NULL */
 
-/* Converts an offset in the file to its ELF address; false if there is no code. */
+/* Converts an offset in the file to its ELF address. Returns false if there is no code. */
 bool unwind_file_address(const struct unwind_file *file, uint64_t offset, uint64_t *ret_address);

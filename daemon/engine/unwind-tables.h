@@ -21,7 +21,7 @@ void unwind_tables_only_programs(struct unwind_tables *tables);
 /* Requests the table of an image from its file, and sets image.program. Takes ownership of fd. The
  * image's identity must be known; if that identity has a table, the image gets it at once. */
 void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd);
-/* Assigns finished tables to their images; false: no table was finished. */
+/* Assigns finished tables to their images. Returns whether there were any. */
 bool unwind_tables_receive(struct unwind_tables *tables);
 /* Requests the next part of this dump, because a frame is in code that has not been read yet. */
 void unwind_tables_request_more(const struct unwind_tables *tables, const struct image *dump);
@@ -29,5 +29,5 @@ void unwind_tables_request_more(const struct unwind_tables *tables, const struct
 uint32_t unwind_tables_dump_version(const struct unwind_tables *tables);
 /* The number of tables that are not finished. */
 unsigned int unwind_tables_waiting(const struct unwind_tables *tables);
-/* The table of this process's vdso, which every 64-bit process has too; NULL: unusable. */
+/* Returns the table of the vdso, which all 64-bit processes share, or NULL if it is unusable. */
 const struct unwind_file *unwind_tables_vdso(const struct unwind_tables *tables);

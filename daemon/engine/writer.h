@@ -30,8 +30,8 @@ uint32_t writer_first_epoch(const struct writer *writer);
 /* Readable when the writer has failed or finished. */
 int writer_fd(const struct writer *writer);
 
-/* Queues a block and takes ownership of it. False: the queue is full and the caller keeps the
- * block. Dictionaries (`data` false) may use twice the room. */
+/* Queues a block and takes ownership of it. Returns false if the queue is full and the caller keeps
+ * the block. Dictionaries (`data` false) may use twice the room. */
 bool writer_push(struct writer *writer, const struct writer_batch *batch, bool data);
 /* An empty block of a table that was written before, or NULL. */
 struct prof_block *writer_get_block(struct writer *writer, enum prof_table table);
@@ -40,7 +40,7 @@ uint64_t writer_bytes(
 int writer_error(const struct writer *writer); /* 0, or the errno that ended writing */
 
 /* Ends the input: writes the queue, adds loss rows for blocks that were not written, and finishes
- * the capture. False: not done after `wait_ms`; the thread continues, and the call can be
+ * the capture. Returns false if not done after `wait_ms`; the thread continues, and the call can be
  * repeated. */
 bool writer_finish(struct writer *writer, unsigned int wait_ms);
 /* Counts the rest of the queue as lost instead of writing it. */

@@ -64,7 +64,7 @@ static void test_order(void)
 	ring_skip(&memory.ring, record);
 	CHECK_INT(ring_peek(&memory.ring, &record), RING_EMPTY);
 	CHECK_INT(memory.control.data_tail, 0);
-	ring_give_back(&memory.ring);
+	ring_release_skipped(&memory.ring);
 	CHECK(memory.control.data_tail == memory.control.data_head);
 	ring_done(&memory.ring);
 }
