@@ -2,8 +2,9 @@
 /*
  * Heap rows - from a process's records of its allocations to rows of alloc, free, heap and live
  *
- *     alloc, free ▶ address to block (live-blocks.c) ▶ rows          calls ▶ nodes (call-nodes.c) ▶
- *     stacks realloc ▶ ends its old block at once ▶ waits for the time of the new one ▶ row
+ *     alloc, free ▶ address to block (live-blocks.c) ▶ rows
+ *     realloc ▶ ends its old block at once ▶ waits for the time of the new one ▶ row
+ *     calls ▶ nodes (call-nodes.c) ▶ stacks
  *
  * Records come merged by time. A realloc is one record and two events: between them another thread
  * may get the old address, or free the block at the new one. So the second event waits, and is

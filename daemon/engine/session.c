@@ -478,8 +478,8 @@ static void request_usage(struct session *session, uint64_t now_ns)
 	request.serial = ++session->serial;
 	request.n = memory_usage_request(&session->memory_usage, request.serial, now_ns, pids);
 	if (request.n > 0)
-		channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request,
-			     sizeof(request), pids, request.n * sizeof(pids[0]));
+		channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request),
+			     pids, request.n * sizeof(pids[0]));
 }
 
 static uint64_t round_ns(const struct session *session, uint64_t now_ns)
