@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,14 @@ class Terminal:
 
     def shows(self, pattern):
         """Waits for a line that fits, and returns its match."""
-        found = []
-
-        def look():
-            found[:] = [m for m in (re.search(pattern, line) for line in self.lines()) if m]
-            return found
-
-        until(look, timeout=40)
-        return found[0]
+        deadline = time.monotonic() + 40
+        while True:
+            lines = self.lines()
+            for line in lines:
+                if found := re.search(pattern, line):
+                    return found
+            assert time.monotonic() < deadline, "\n".join(lines)
+            time.sleep(0.02)
 
     def ended(self):
         until(lambda: self.status.exists() and self.status.read_text().strip(), timeout=40)
