@@ -23,38 +23,60 @@ void report_page_done(struct report_page *page)
 	out_done(&page->list);
 }
 
-static uint64_t number_of(const struct report_column *column, size_t row)
+static uint64_t number_at(const GArray *rows, const struct report_column *column, size_t row)
 {
-	uint64_t number = column->get(column->data, row);
+	const char *at = rows->data + row * g_array_get_element_size((GArray *)rows) +
+			 column->offset;
+	uint64_t number = 0;
+	uint32_t half;
 
-	return column->delta && row > 0 ? number - column->get(column->data, row - 1) : number;
+	switch (column->size) {
+	case sizeof(uint8_t):
+		return (uint8_t)*at;
+	case sizeof(uint32_t):
+		memcpy(&half, at, sizeof(half));
+		return half;
+	default:
+		memcpy(&number, at, sizeof(number));
+		return number;
+	}
 }
 
-void report_page_add(struct report_page *page, const struct report_column *column)
+static void add_column(struct report_page *page, const GArray *rows,
+		       const struct report_column *column)
 {
-	uint64_t most = 0;
+	g_autofree uint64_t *numbers = g_new(uint64_t, rows->len);
+	uint64_t most = 0, above = 0;
 	size_t at = page->columns->len;
 	unsigned bytes = 1;
 
-	for (size_t i = 0; i < column->rows; i++)
-		most |= number_of(column, i);
+	for (size_t i = 0; i < rows->len; i++) {
+		uint64_t number = number_at(rows, column, i);
+
+		numbers[i] = number - above;
+		most |= numbers[i];
+		above = column->delta ? number : 0;
+	}
 	while (bytes < 8 && most >> (8 * bytes))
 		bytes++;
-	g_byte_array_set_size(page->columns, (guint)(at + column->rows * bytes));
-	for (size_t i = 0; i < column->rows; i++) {
-		uint64_t number = number_of(column, i);
-
-		for (unsigned k = 0; k < bytes; k++)
-			page->columns->data[at + k * column->rows + i] =
-				(uint8_t)(number >> (8 * k));
-	}
+	g_byte_array_set_size(page->columns, (guint)(at + (size_t)rows->len * bytes));
+	for (unsigned k = 0; k < bytes; k++, at += rows->len)
+		for (size_t i = 0; i < rows->len; i++)
+			page->columns->data[at + i] = (uint8_t)(numbers[i] >> (8 * k));
 	json_begin_object(&page->json, NULL);
 	json_string(&page->json, "name", column->name);
-	json_uint(&page->json, "rows", column->rows);
+	json_uint(&page->json, "rows", rows->len);
 	json_uint(&page->json, "bytes", bytes);
 	json_bool(&page->json, "delta", column->delta);
 	json_uint(&page->json, "scale", column->scale ? column->scale : 1);
 	json_end(&page->json);
+}
+
+void report_page_add(struct report_page *page, const GArray *rows,
+		     const struct report_column *columns, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		add_column(page, rows, &columns[i]);
 }
 
 /* Writes compressed bytes as base64. */

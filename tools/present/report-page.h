@@ -19,17 +19,19 @@ struct report_page {
 void report_page_init(struct report_page *page);
 void report_page_done(struct report_page *page);
 
-/* Adds a column of `rows` numbers. `name`: "table.column". `delta`: store differences to the row
- * above, because the numbers do not fall. `scale`: the page divides by it. */
+/* A column: a member of each row, an unsigned number. `name`: "table.column". `delta`: store
+ * differences to the row above, because the numbers do not fall. `scale`: the page divides by it
+ * (0: 1). */
 struct report_column {
 	const char *name;
-	uint64_t (*get)(const void *data, size_t row);
-	const void *data;
-	size_t rows;
+	size_t offset, size; /* of the member; 1, 4 or 8 bytes */
 	bool delta;
-	unsigned scale; /* 0: 1 */
+	unsigned scale;
 };
-void report_page_add(struct report_page *page, const struct report_column *column);
+#define REPORT_MEMBER(type, member) offsetof(type, member), sizeof(((type *)NULL)->member)
+/* Adds the columns of an array of structs. */
+void report_page_add(struct report_page *page, const GArray *rows,
+		     const struct report_column *columns, size_t n);
 
 /* Writes the page. `members`: JSON members of the header, without braces. Returns false if zlib
  * fails. */

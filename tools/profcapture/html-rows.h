@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Html-rows - the rows from which the page counts: samples, slices of threads, allocations, marks,
+ * and the points of counters
+ *
+ * The page counts again for each range of time that its reader selects, so it gets the rows, not
+ * their sums. Times are in units of a power of two nanoseconds. The page's ranges begin and end on
+ * a grid, of which every unit is a part, so its sums are those of `report --from --to` of the same
+ * range  [test-html: same_numbers]. Rows of the same stack in the same unit are merged. If there
+ * are too many rows, the unit grows, and a note on the page says so.
+ */
+#pragma once
+
+#include "tools/profcapture/export.h"
+
+#include "tools/present/report-page.h"
+
+/* Keys in the order of their first use. The page calls each by its index. */
+struct html_keys {
+	GHashTable *known; /* key + 1 → index + 1 */
+	GArray *all;       /* uint32_t */
+};
+void html_keys_init(struct html_keys *keys);
+void html_keys_done(struct html_keys *keys);
+/* Returns the index of a key; adds a key that is new. */
+uint32_t html_index(struct html_keys *keys, uint32_t key);
+
+struct html_mark {
+	int64_t start_ns;
+	uint64_t length_ns;
+	uint64_t time; /* start_ns in units */
+	uint32_t thread, name;
+};
+
+struct html_rows {
+	struct export *export;
+	struct report_page *page;
+	struct json *json;
+	GPtrArray *notes; /* what was merged or left out */
+	int64_t grid_ns;
+	uint64_t sample_unit, slice_unit;    /* ns */
+	struct html_keys threads, functions; /* indexes of names, and of functions */
+	GPtrArray *mark_names;               /* group, then name, of each */
+	struct html_mark longest;            /* a mark of length 0: there is none */
+};
+
+void html_rows_init(struct html_rows *rows, struct export *export, struct report_page *page,
+		    struct json *json);
+void html_rows_done(struct html_rows *rows);
+/* Adds the columns to the page, and the members mark_names, logs and counters to the JSON. */
+bool html_rows_write(struct html_rows *rows, GError **error);
