@@ -44,11 +44,11 @@ static const struct cli_option options[] = {
 	{ "image", 0, CLI_STRING, offsetof(struct annotate, code.image), N_("PATH"),
 	  N_("Use the function of this image, a path or a file name") },
 	{ "source-dir", 0, CLI_LIST, offsetof(struct annotate, source_folders), N_("DIRECTORY"),
-	  N_("Look for source files here, too; repeatable") },
+	  N_("Also look for source files here; repeatable") },
 	{ "sysroot", 0, CLI_STRING, offsetof(struct annotate, code.sysroot), N_("DIRECTORY"),
-	  N_("Root folder of the recorded machine") },
+	  N_("Look for the recorded files under DIRECTORY, a copy of that machine's root") },
 	{ "debug-dir", 0, CLI_LIST, offsetof(struct annotate, code.debug_folders), N_("DIRECTORY"),
-	  N_("Look for debug files here, too; repeatable") },
+	  N_("Also look for debug files here; repeatable") },
 	{ NULL },
 };
 

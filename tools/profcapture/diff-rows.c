@@ -912,7 +912,7 @@ static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GErro
 		diff->norm = has_whole_runs && diff->has_events ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	if (!diff->has_events && diff->norm != DIFF_BY_SAMPLES) {
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("%s; only their shares can be compared: --normalise samples"),
+			    _("%s; only their shares can be compared: --normalize samples"),
 			    ((const struct diff_note *)diff->notes->pdata[0])->text);
 		return false;
 	}

@@ -43,14 +43,14 @@ struct diff_verb {
 static const char *const memory_measures[] = { "bytes", "calls", "peak", NULL };
 
 static const struct cli_option options[] = {
-	{ "normalise", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
-	  N_("Compare shares (samples), per second (time), per mark (mark:NAME), or the whole run (default: run in text of commands and with --fail-over, else samples)") },
 	{ "normalize", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
-	  N_("The same as --normalise") },
+	  N_("Compare shares of all samples (samples), values per second (time) or per mark (mark:NAME), or totals (run). Default: run for captures of a command in text and with --fail-over, else samples") },
+	{ "normalise", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
+	  N_("The same as --normalize") },
 	{ "paths", 0, CLI_FLAG, offsetof(struct diff_verb, diff.paths), NULL,
 	  N_("Compare call paths, not functions") },
 	{ "no-inline", 0, CLI_FLAG, offsetof(struct diff_verb, no_inline), NULL,
-	  N_("Count inlined functions as the functions that contain them") },
+	  N_("Attribute inlined functions to their callers") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct diff_verb, wants_inline), NULL,
 	  N_("Count inlined functions as functions (default)") },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct diff_verb, diff.mode), N_("MODE"),
@@ -59,7 +59,7 @@ static const struct cli_option options[] = {
 	  N_("Compare allocations: bytes, calls, or the bytes live at the peak (default: bytes)"),
 	  memory_measures },
 	{ "fail-over", 0, CLI_STRING, offsetof(struct diff_verb, fail_over), N_("PERCENT"),
-	  N_("Exit 7 if the whole run or a function grew by more than noise and PERCENT, 8 if the data does not suffice") },
+	  N_("Exit 7 if the run or a function grew by more than PERCENT and more than the noise; exit 8 if there is too little data") },
 	{ "all", 0, CLI_FLAG, offsetof(struct diff_verb, all), NULL,
 	  N_("Also show functions that did not change (text; other formats have them)") },
 	{ "full-names", 0, CLI_FLAG, offsetof(struct diff_verb, full_names), NULL,
@@ -92,7 +92,7 @@ static int check_options(struct diff_verb *verb)
 		while (i < DIFF_BY_MARK && strcmp(verb->normalise, norms[i]) != 0)
 			i++;
 		if (i == DIFF_BY_MARK)
-			return cli_unknown_value("--normalise", verb->normalise, norms);
+			return cli_unknown_value("--normalize", verb->normalise, norms);
 		diff->norm = (enum diff_norm)i;
 	}
 	if (verb->fail_over &&
@@ -112,7 +112,7 @@ static int check_options(struct diff_verb *verb)
 		return cli_usage_error(
 			_("--inline, --mode, --cpu and filters of frames do not go with --memory"));
 	if (diff->measure == DIFF_PEAK && (diff->paths || diff->norm != DIFF_BY_RUN))
-		return cli_usage_error(_("--paths and --normalise do not go with --memory=peak"));
+		return cli_usage_error(_("--paths and --normalize do not go with --memory=peak"));
 	return CLI_CONTINUE;
 }
 

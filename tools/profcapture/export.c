@@ -59,7 +59,7 @@ static const struct cli_option options[] = {
 	  N_("In folded and speedscope, weight stacks by samples, by allocated blocks or bytes, or by blocks or bytes live at the end of the range (default: samples)"),
 	  value_names },
 	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
-	  N_("Write FILE (default: -, standard output)") },
+	  N_("Write NEW (default: -, standard output)") },
 	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
 	  N_("Overwrite an existing file") },
 	{ "quiet", 'q', CLI_FLAG, offsetof(struct export, is_quiet), NULL,
@@ -557,7 +557,7 @@ int verb_export(int argc, char **argv)
 
 static const struct cli_option html_options[] = {
 	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
-	  N_("Write FILE (default: the capture's name with .html, in this folder)") },
+	  N_("Write NEW (default: the capture's name with .html, in this directory)") },
 	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
 	  N_("Overwrite an existing file") },
 	{ "quiet", 'q', CLI_FLAG, offsetof(struct export, is_quiet), NULL,

@@ -14,7 +14,7 @@ static const struct cli_verb profcapture_verbs[] = {
 	{ "report", N_("Show where the time went"), verb_report, N_("Ask") },
 	{ "annotate", N_("Show the hot lines and instructions of a function"), verb_annotate },
 	{ "memory", N_("Show allocations, leaks and the heap over time"), verb_memory },
-	{ "marks", N_("Show how often and how long marks were"), verb_marks },
+	{ "marks", N_("Show how often marks occurred and how long they took"), verb_marks },
 	{ "counters", N_("Show counters over time"), verb_counters },
 	{ "diff", N_("Compare two captures"), verb_diff },
 	{ "info", N_("Show what a capture contains"), verb_info },

@@ -285,7 +285,8 @@ int verb_marks(int argc, char **argv)
 {
 	static const struct reader_verb verb = {
 		.spec = { N_("FILE"),
-			  N_("Show how often and how long marks were, by group and name."), 1, 1 },
+			  N_("Show how often marks occurred and how long they took, by group and name."),
+			  1, 1 },
 		.query = marks_query,
 		.print = print_verdict,
 		.name = "marks",

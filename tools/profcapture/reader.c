@@ -16,7 +16,7 @@ const char *const reader_formats[] = { "text", "json", "ndjson", "csv", NULL };
 const struct cli_option reader_time_options[] = {
 	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"), NULL },
 	{ "to", 0, CLI_TIME, offsetof(struct reader, range.to), N_("TIME"),
-	  N_("1.5s, -5s (before the end), @mark:NAME, range 1.2s..1.5s") },
+	  N_("Use data from TIME to TIME: 1.5s, -5s (before the end), @mark:NAME; --from takes 1.2s..1.5s, too") },
 	{ NULL },
 };
 

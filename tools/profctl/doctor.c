@@ -72,7 +72,7 @@ struct doctor_values {
 
 static const struct cli_option doctor_options[] = {
 	{ "all", 0, CLI_FLAG, offsetof(struct doctor_values, all), NULL,
-	  N_("Show the checks that found nothing, too (text only)") },
+	  N_("Also show the checks that passed (text only)") },
 	{ "json", 0, CLI_FLAG, offsetof(struct doctor_values, json), NULL,
 	  N_("Print the checks as JSON") },
 	{ "color", 0, CLI_CHOICE, offsetof(struct doctor_values, color), "WHEN",

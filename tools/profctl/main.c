@@ -15,15 +15,15 @@
 
 static const struct cli_verb profctl_verbs[] = {
 	{ "record", N_("Record a command, a process or the system into a file"), profctl_record },
-	{ "top", N_("Show live what is running"), profctl_top },
-	{ "doctor", N_("Check what works on this machine, and how to fix the rest"),
+	{ "top", N_("Show a live profile of what is running"), profctl_top },
+	{ "doctor", N_("Check what works on this machine; say how to fix the rest"),
 	  profctl_doctor },
 	{ "status", N_("List sessions of the profd service"), profctl_status },
 	{ "pause", N_("Stop sampling in a session; resume continues it"), profctl_control },
 	{ "resume", N_("Continue a paused session"), profctl_control },
 	{ "stop", N_("End a session and finish its file"), profctl_control },
 	{ "schema", N_("Print the JSON Schema of a verb's --json output"), schema_run },
-	{ "help", N_("Show this text, or that of VERB") },
+	{ "help", N_("Show this text, or the help of VERB") },
 	{ NULL },
 };
 

@@ -23,7 +23,7 @@ static const char *const memory_modes[] = { "all", "sample:", NULL };
 const struct cli_option record_what_options[] = {
 	{ "system", 'a', CLI_FLAG, FIELD(system), NULL, N_("Every process") },
 	{ "pid", 'p', CLI_NUMBERS, FIELD(pids), N_("PID"),
-	  N_("These processes, their threads and later children") },
+	  N_("This process, its threads and later children; repeatable") },
 	{ NULL },
 };
 
@@ -31,20 +31,22 @@ static const struct cli_option sampling_options[] = {
 	{ "event", 'e', CLI_LIST, FIELD(events), N_("EVENT[,...]"),
 	  N_("Sample on EVENT, named as in perf (default: cycles, else cpu-clock)") },
 	{ "frequency", 'F', CLI_UINT, FIELD(frequency), N_("HZ"),
-	  N_("Samples per second and CPU (default: 999; 0: none)"), NULL, 0, UINT32_MAX },
+	  N_("Samples per second on each CPU (default: 999; 0: none)"), NULL, 0, UINT32_MAX },
 	{ NULL },
 };
 
 const struct cli_option record_stack_options[] = {
 	{ "call-graph", 'g', CLI_CHOICE, FIELD(call_graph), N_("MODE"),
-	  N_("How to find callers (default, and -g alone: auto)"), call_graphs, .bare = true },
+	  N_("How to find callers (default: auto; -g without a value: auto)"), call_graphs,
+	  .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL, N_("Leave out kernel functions") },
 	{ NULL },
 };
 
 static const struct cli_option memory_options[] = {
 	{ "memory", 0, CLI_OPTIONAL, FIELD(memory_mode), "[=all|sample:BYTES]",
-	  N_("Record every allocation, or one about every BYTES"), memory_modes },
+	  N_("Record every allocation, or a sample: one per BYTES allocated, on average"),
+	  memory_modes },
 	{ "memory-min", 0, CLI_SIZE, FIELD(memory_min), N_("SIZE"),
 	  N_("Ignore smaller allocations") },
 	{ "memory-mmap", 0, CLI_FLAG, FIELD(memory_mmap), NULL,
@@ -58,14 +60,15 @@ static const struct cli_option when_options[] = {
 	{ "delay", 'D', CLI_DURATION, FIELD(delay_ns), N_("TIME"),
 	  N_("Wait TIME before sampling") },
 	{ "control", 0, CLI_UINT, FIELD(control), "FD",
-	  N_("Let the program at the other end of this socket start and stop"), NULL, 0,
+	  N_("Let the program at the other end of socket FD start and stop sampling"), NULL, 0,
 	  INT32_MAX },
 	{ NULL },
 };
 
 static const struct cli_option mark_options[] = {
 	{ "policy", 0, CLI_CHOICE, FIELD(policy), N_("WHAT"),
-	  N_("When marks arrive too fast: wait briefly or drop"), policies },
+	  N_("If marks arrive too fast, make the program wait briefly (lossless) or drop marks"),
+	  policies },
 	{ "no-sysprof", 0, CLI_FLAG, FIELD(no_sysprof), NULL,
 	  N_("Ignore marks sent by sysprof's protocol") },
 	{ NULL },

@@ -364,11 +364,11 @@ static const struct {
 	const char *verb, *method, *description;
 } controls[] = {
 	{ "stop", "Stop",
-	  N_("End a session of the profd service and finish its file. SESSION is the number of 'profctl status' (default: the only session).") },
+	  N_("End a session of the profd service and finish its file. SESSION is a number that 'profctl status' lists (default: the only session).") },
 	{ "pause", "Pause",
-	  N_("Stop sampling in a session of the profd service until 'profctl resume'. SESSION is the number of 'profctl status' (default: the only session).") },
+	  N_("Stop sampling in a session of the profd service until 'profctl resume'. SESSION is a number that 'profctl status' lists (default: the only session).") },
 	{ "resume", "Resume",
-	  N_("Continue a paused session of the profd service. SESSION is the number of 'profctl status' (default: the only session).") },
+	  N_("Continue a paused session of the profd service. SESSION is a number that 'profctl status' lists (default: the only session).") },
 };
 
 /* Chooses the only session that can be controlled. */

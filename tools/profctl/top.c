@@ -280,7 +280,7 @@ static void done(struct top *top)
 
 static const struct cli_option frequency_options[] = {
 	{ "frequency", 'F', CLI_UINT, FIELD(record.frequency), N_("HZ"),
-	  N_("Samples per second and CPU (default: 999)"), NULL, 1, UINT32_MAX },
+	  N_("Samples per second on each CPU (default: 999)"), NULL, 1, UINT32_MAX },
 	{ NULL },
 };
 
@@ -301,7 +301,8 @@ static const struct cli_option view_options[] = {
 
 static const struct cli_spec spec = {
 	.synopsis = N_("[--system | --pid PID...]"),
-	.description = N_("Show live what is running. Writes no file; '?' lists the keys."),
+	.description =
+		N_("Show a live profile of what is running. Writes no file; '?' lists the keys."),
 };
 
 /* Returns CLI_CONTINUE, or a status after a message. */
