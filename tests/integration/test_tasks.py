@@ -264,7 +264,7 @@ def test_threads_that_come_while_events_are_opened(profcapture, capture, program
     # another task of ours comes
     assert sum(seen.values()) > 0.6 * sum(min(time, 7e6) for time in ran.values())
     forked = [row["thread"] for row in rows(profcapture, capture, "task") if row["event"] == "fork"]
-    assert len(forked) == len(set(forked)) > 50
+    assert len(forked) == len(set(forked)) > 8
 
 
 # ---- stacks
