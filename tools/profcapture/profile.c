@@ -351,7 +351,7 @@ static uint32_t cgroup_entity(struct pass *pass, uint64_t id)
 struct hit {
 	uint64_t clock_ns, stack;
 	int64_t time_ns; /* relative */
-	uint32_t segment, thread;
+	uint32_t segment, thread, cpu;
 	struct amount amount;
 };
 
@@ -371,8 +371,8 @@ static uint32_t node_of(struct pass *pass, const struct hit *hit)
 static void place_in_time(struct profile *profile, GArray *timelines, uint32_t index, uint32_t node,
 			  const struct hit *hit)
 {
-	const struct profile_sample sample = { hit->time_ns, hit->thread, node,
-					       hit->amount.weight };
+	const struct profile_sample sample = { hit->time_ns, hit->thread, node, hit->amount.weight,
+					       hit->cpu };
 
 	if (profile->wants_samples)
 		g_array_append_val(profile->each, sample);
@@ -523,6 +523,8 @@ static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batc
 		if (reader->cpus &&
 		    !reader_wants_cpu(reader, array_number_or(&c[CPU], i, UINT64_MAX)))
 			continue;
+		hit.cpu = (uint32_t)MIN_OF(array_number_or(&c[CPU], i, PROFILE_NO_CPU),
+					   (uint64_t)PROFILE_NO_CPU);
 		hit.time_ns = (int64_t)(hit.clock_ns + shift);
 		if (threads)
 			hit.thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
@@ -614,7 +616,9 @@ bool profile_run(struct profile *profile, struct reader *reader, GError **error)
 		return false;
 	profile->functions->inlined = profile->inlined || profile->filters;
 	profile->functions->joins_inlined = profile->joins_inlined;
-	if (profile->places || profile->filters)
+	if (profile->addresses)
+		profile->functions->detail = FUNCTIONS_ADDRESSES;
+	else if (profile->places || profile->filters)
 		profile->functions->detail = FUNCTIONS_PLACES;
 	else if (profile->by == PROFILE_LINE)
 		profile->functions->detail = FUNCTIONS_LINES;

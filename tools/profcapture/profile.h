@@ -42,7 +42,9 @@ struct profile_sample {
 	uint32_t thread; /* index of names */
 	uint32_t node;
 	uint64_t weight;
+	uint32_t cpu; /* PROFILE_NO_CPU: the capture does not have it */
 };
+#define PROFILE_NO_CPU UINT32_MAX
 
 struct profile_entity {
 	struct profile_count count;
@@ -64,7 +66,7 @@ struct profile {
 	/* options */
 	enum profile_by by;
 	bool wants_tree;
-	bool wants_samples;  /* with a whole tree: keep each sample; 24 bytes of memory each */
+	bool wants_samples;  /* with a whole tree: keep each sample; 32 bytes of memory each */
 	bool wants_timeline; /* by function, line and image */
 	/* Count the samples of all events, each with a weight of 1, because their units cannot be
 	 * added. Otherwise, count those of the reader's event. */
@@ -74,7 +76,8 @@ struct profile {
 	int mode;                      /* index of profile_modes */
 	bool inlined;                  /* inlined functions count as functions; by function only */
 	bool joins_inlined;            /* and are joined with the functions of their own code */
-	bool places; /* each place in the source of a function is an entity; by function only */
+	bool places;    /* each place in the source of a function is an entity; by function only */
+	bool addresses; /* and each address; with `places` */
 	const char *focus;  /* the function whose callers and callees are wanted, or NULL */
 	bool focus_is_part; /* or part of its name: function_name_match() */
 	/* callers: the nearest own function of the program above each call, if there is one */

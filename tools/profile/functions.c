@@ -35,14 +35,16 @@ const char *functions_basename(const char *path)
 
 /*
  * A function is known by its name, kind and image, and by its line and place if it has them; by its
- * offset if it has no name; generated code by its name and process (`whole`) alone, so that code
- * that was loaded again, or has moved, is the same function. Texts are interned.
+ * offset if it has no name or is the place at an address; generated code by its name and process
+ * (`whole`) alone, so that code that was loaded again, or has moved, is the same function. Texts
+ * are interned.
  */
 static guint key_hash(gconstpointer key)
 {
 	const struct function *f = key;
 	uint64_t mixed = (f->name ? (uintptr_t)f->name : f->offset) ^ (uint64_t)f->image << 40;
 
+	mixed += f->is_address ? f->offset * UINT64_C(0x9e3779b97f4a7c15) : 0;
 	mixed = mixed * UINT64_C(0x9e3779b97f4a7c15) ^ (uintptr_t)f->file;
 	mixed = mixed * UINT64_C(0x9e3779b97f4a7c15) ^ ((uint64_t)f->whole << 32 | f->line);
 	mixed = (mixed ^ f->depth) * UINT64_C(0x9e3779b97f4a7c15);
@@ -56,7 +58,8 @@ static gboolean key_equal(gconstpointer left, gconstpointer right)
 	return a->image == b->image && a->line == b->line && a->file == b->file &&
 	       a->name == b->name && a->kind == b->kind && a->is_line == b->is_line &&
 	       a->is_inlined == b->is_inlined && a->whole == b->whole && a->depth == b->depth &&
-	       (a->name || a->offset == b->offset);
+	       a->is_address == b->is_address &&
+	       ((a->name && !a->is_address) || a->offset == b->offset);
 }
 
 static uint32_t add(struct functions *functions, const struct function *function)
@@ -261,8 +264,9 @@ bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, 
 	return memo_of_row(functions, epoch, row) == FUNCTION_TIMED;
 }
 
+/* `offset`: of the frame */
 static uint32_t of_place_in(struct functions *functions, uint32_t whole, const char *file,
-			    uint32_t line, uint32_t depth)
+			    uint32_t line, uint32_t depth, uint64_t offset)
 {
 	struct function place = *functions_at(functions, whole);
 
@@ -271,18 +275,25 @@ static uint32_t of_place_in(struct functions *functions, uint32_t whole, const c
 	place.is_line = true;
 	place.file = file;
 	place.line = line;
+	place.is_address = functions->detail == FUNCTIONS_ADDRESSES;
+	if (place.is_address)
+		place.offset = offset;
 	return known_or_added(functions, &place, &place);
 }
 
 /* Generated code has no inlined calls. */
 static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32_t image,
-			     uint64_t address)
+			     uint64_t offset, uint64_t address)
 {
 	const struct line_row *line = symbol_rows_line(functions->symbols, image, address);
 	struct function function = *functions_at(functions, index);
 
+	if (functions->detail == FUNCTIONS_ADDRESSES ||
+	    (functions->detail == FUNCTIONS_PLACES && line))
+		return of_place_in(functions, index, line ? line->file : NULL,
+				   line ? line->line : 0, 0, offset);
 	if (functions->detail == FUNCTIONS_PLACES)
-		return line ? of_place_in(functions, index, line->file, line->line, 0) : index;
+		return index;
 	function.is_line = true;
 	function.file = line ? line->file : NULL;
 	function.line = line ? line->line : 0;
@@ -306,7 +317,7 @@ static uint32_t code_at(struct functions *functions, struct names_epoch *epoch, 
 	index = of_code(functions, image, name);
 	return functions->detail == FUNCTIONS_WHOLE
 		       ? index
-		       : of_code_line(functions, index, image, address);
+		       : of_code_line(functions, index, image, offset, address);
 }
 
 uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row)
@@ -361,13 +372,19 @@ static uint32_t place_entity(struct functions *functions, struct names_epoch *ep
 	uint32_t index = functions_of_row(functions, epoch, row);
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
 	const struct line_call *call = NULL;
+	uint64_t offset = 0, looked_up;
+	uint32_t image;
 
-	if (!line)
+	if (!line && (functions->detail != FUNCTIONS_ADDRESSES || index <= FUNCTION_LOST ||
+		      strcmp(functions_at(functions, index)->kind, "unresolved") == 0))
 		return index;
+	(void)read_frame(epoch, row, &image, &offset, &looked_up);
+	if (!line)
+		return of_place_in(functions, index, NULL, 0, 0, offset);
 	for (uint32_t n = line->call; n; n = call->parent)
 		call = symbol_rows_call(functions->symbols, n);
 	return of_place_in(functions, index, call ? call->file : line->file,
-			   call ? call->line : line->line, 0);
+			   call ? call->line : line->line, 0, offset);
 }
 
 uint32_t functions_line_of_place(struct functions *functions, uint32_t place)
@@ -392,6 +409,7 @@ uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch
 	case FUNCTIONS_LINES:
 		return line_entity(functions, epoch, row);
 	case FUNCTIONS_PLACES:
+	case FUNCTIONS_ADDRESSES:
 		return place_entity(functions, epoch, row);
 	default:
 		return functions_of_row(functions, epoch, row);
@@ -405,13 +423,17 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
 	struct function function = *functions_at(functions, index);
 	struct line_call at = { 0 }; /* the call, with the place of the code in it */
+	uint64_t offset = 0, looked_up;
+	uint32_t image;
 
 	if (line && line->call)
 		depth = symbol_rows_call(functions->symbols, line->call)->depth;
-	if (depth)
+	if (depth) {
 		at = (struct line_call){ .parent = line->call,
 					 .file = line->file,
 					 .line = line->line };
+		(void)read_frame(epoch, row, &image, &offset, &looked_up);
+	}
 	function.line = 0;
 	function.file = NULL;
 	function.is_inlined = true;
@@ -427,8 +449,8 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 						   function.name);
 		index = symbol ? of_symbol(functions, function.image, symbol)
 			       : known_or_added(functions, &function, &function);
-		if (functions->detail == FUNCTIONS_PLACES)
-			index = of_place_in(functions, index, at.file, at.line, i);
+		if (functions->detail >= FUNCTIONS_PLACES)
+			index = of_place_in(functions, index, at.file, at.line, i, offset);
 		ret_functions[i - 1] = index;
 		at = *call;
 	}

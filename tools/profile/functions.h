@@ -32,13 +32,15 @@ struct function {
 	uint32_t line;   /* 0 = unknown */
 	bool is_line;    /* file and line are those of the frame, not of the function */
 	bool is_inlined; /* into others: all such calls together, unless they are joined with it */
+	bool is_address; /* the offset is that of the frame (FUNCTIONS_ADDRESSES) */
 	/* For a place in a function (FUNCTIONS_PLACES); 0 in others. */
 	uint32_t whole; /* index of the function that it counts as */
 	uint32_t depth; /* number of calls of the same frame that it is inlined into */
 };
 
-/* The entity that a frame counts as: a function, one of its lines, or a place in it. */
-enum functions_detail { FUNCTIONS_WHOLE, FUNCTIONS_LINES, FUNCTIONS_PLACES };
+/* The entity that a frame counts as: a function, one of its lines, a place in it, or a place at one
+ * address. */
+enum functions_detail { FUNCTIONS_WHOLE, FUNCTIONS_LINES, FUNCTIONS_PLACES, FUNCTIONS_ADDRESSES };
 
 struct functions {
 	/* the entities of frames: set it before the first is requested */
