@@ -3,6 +3,8 @@
 with report."""
 import collections
 import gzip
+import re
+import xml.etree.ElementTree
 
 
 def names(rows, key):
@@ -104,3 +106,53 @@ def firefox_paths(profile):
         assert 0 <= offset <= i
         paths.append((paths[i - offset] if offset else []) + [frames[stacks["frame"][i]]])
     return paths
+
+
+SAMPLE = re.compile(r"(\S.*?) +(\d+)/(\d+) +(?:\[(\d{3,})\] )?+ *(\d+\.\d{9}): +(\d+) (\S+): ?")
+FRAME = re.compile(r"\t *([0-9a-f]+) (.+?)(?:\+0x([0-9a-f]+))? \((\S+)\)")
+
+
+def read_perf_script(text):
+    """The samples of perf script's text: comm, pid, tid, cpu, time, period, event, and frames from the
+    root inwards, as (name, address, offset in the function, image)."""
+    samples = []
+    assert text == "" or text.endswith("\n\n")
+    for block in text.split("\n\n")[:-1]:
+        head, *lines = block.split("\n")
+        comm, pid, tid, cpu, time, period, event = SAMPLE.fullmatch(head).groups()
+        frames = [FRAME.fullmatch(line).groups() for line in lines]
+        frames = [(name, int(address, 16), shift and int(shift, 16), image) for address, name, shift, image in frames]
+        samples.append((comm, int(pid), int(tid), cpu and int(cpu), float(time), int(period), event, frames[::-1]))
+    return samples
+
+
+def perf_name(frame):
+    """The name that report has for a frame without a symbol, whose image and address perf prints."""
+    name, address, _, image = frame
+    return f"{image.rpartition('/')[2].replace('[kernel.kallsyms]', '[kernel]')}+0x{address:x}" if name == "[unknown]" else name
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def read_svg(data):
+    """The boxes of a flame graph, in the order of the tree: (depth, name, now, before, attributes, element)."""
+    root = xml.etree.ElementTree.fromstring(data)
+    boxes = []
+    for group in root.find(f"{SVG}g[@id='boxes']"):
+        rect, title = group.find(f"{SVG}rect"), group.find(f"{SVG}title").text
+        boxes.append((round((float(rect.get("y")) - 72) / 17), title.split("\n")[0], float(group.get("data-v", "nan")),
+                      float(group.get("data-b", "0")), rect.attrib, group))
+    return root, boxes
+
+
+def svg_stacks(boxes):
+    """The self values of the boxes: ([thread, outermost, …], value). No branch may be hidden."""
+    path, stacks = [], []
+    for depth, name, value, *_ in boxes:
+        del path[depth:]
+        if path:
+            path[-1][1] -= value
+        path.append([name, value])
+        stacks.append(([name for name, _ in path[1:]], path[-1]))
+    return [(names, entry[1]) for names, entry in stacks if entry[1]]

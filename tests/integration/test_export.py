@@ -17,12 +17,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 from captures import make, unprintable
-from exports import check, firefox_paths, names, read_pprof
+from exports import check, firefox_paths, names, read_perf_script, read_pprof, read_svg
 from slices import SANITIZED
 
 # The other build's files are read by those programs.
 by_peers = pytest.mark.skipif(SANITIZED, reason="none of this is our code")
-FORMATS = ["folded", "firefox", "pprof", "speedscope"]
+FORMATS = ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "perf-script"]
+BY_NAME = ["folded", "svg", "callgrind"]  # threads of one name are one
 FLAMEGRAPH = Path("/usr/share/perl5/Devel/NYTProf/flamegraph.pl")
 HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
 
@@ -269,6 +270,9 @@ def test_allocations_by_stack(profcapture, heap, value):
     assert all(0 <= frame < len(profile["shared"]["frames"]) for thread in profile["profiles"] for stack in thread["samples"] for frame in stack)
     assert {thread["unit"] for thread in profile["profiles"]} == {"bytes" if "space" in value else "none"}
     assert sum(sum(thread["weights"]) for thread in profile["profiles"]) == value_of(want, value)
+    assert read_svg(profcapture("export", path, "--to", "svg", "--value", value).stdout)[1][0][2] == value_of(want, value)
+    callgrind = profcapture("export", path, "--to", "callgrind", "--value", value).stdout
+    assert f"events: {value.replace('-', '_')}\nsummary: {value_of(want, value)}\n" in callgrind
     if value == "inuse-space":
         leaves = collections.Counter()
         for stack, count in lines:
@@ -288,7 +292,7 @@ def test_value_is_not_there(profcapture, heap, capture, tmp_path):
     assert not done.stdout and "--value alloc-space" in done.stderr
     for more in (["--to", "pprof"], ["--to", "firefox"], ["--to", "folded", "--focus", "x"], ["--to", "folded", "--mode", "user"],
                  ["--to", "speedscope", "--cpu", "0"]):
-        assert "--value alloc-space works with folded and speedscope only" in profcapture("export", heap[0], "--value", "alloc-space", *more, check=2).stderr
+        assert "--value alloc-space works with folded, speedscope, svg and callgrind only" in profcapture("export", heap[0], "--value", "alloc-space", *more, check=2).stderr
     plain = make(tmp_path / "plain.cap", "--rows", 10)
     done = profcapture("export", plain, "--to", "folded", "--value", "alloc-space", "-o", tmp_path / "x", check=1)
     assert "no allocations" in done.stderr and not (tmp_path / "x").exists()
@@ -458,6 +462,14 @@ def numbers_of(to, data):
     if to == "pprof":
         samples = read_pprof(data)[1]
         return sum(values[0] for _, values, _ in samples), len({(str(labels["pid"]), str(labels["tid"])) for _, values, labels in samples if values[0]})
+    if to == "svg":
+        boxes = read_svg(data)[1]
+        return boxes[0][2], sum(box[0] == 1 for box in boxes)
+    if to == "callgrind":
+        return int(re.search(rb"^events: samples\nsummary: (\d+)$|^events: \w+ samples\nsummary: \d+ (\d+)$", data, re.MULTILINE).expand(rb"\1\2")), 0
+    if to == "perf-script":
+        samples = read_perf_script(data.decode())
+        return len(samples), len({sample[1:3] for sample in samples})
     profile = json.loads(data)
     if to == "speedscope":
         return sum(thread["endValue"] for thread in profile["profiles"]), len(profile["profiles"])
@@ -488,7 +500,7 @@ def test_a_cut_capture(profcapture, tmp_path, to):
         assert b"unfinished" in done.stderr
         samples, threads = numbers_of(to, done.stdout)
         assert 0 < samples == wanted[0] < 3000
-        assert threads == wanted[1] or to == "folded"
+        assert threads == wanted[1] or to in BY_NAME
 
 
 @pytest.mark.parametrize("options", [("--pid", "137"), ("--comm", "x"), ("--cpu", "1"), ("--from", "200ms..500ms"), ("--from", "@mark:M")], ids=" ".join)
@@ -509,11 +521,13 @@ def test_filters(profcapture, capture, report, export, options):
     for to in FORMATS:
         have = numbers_of(to, export(to, *options))
         assert have[0] == samples * (period if to == "speedscope" else 1)
-        assert have[1] == threads or to == "folded"
+        assert have[1] == threads or to in BY_NAME
 
 
 @pytest.mark.parametrize("to, how", [("folded", "Draw a flame graph: flamegraph.pl 'my {to}' > flame.svg"), ("firefox", "Open it at profiler.firefox.com"),
-                                     ("pprof", "Open it: go tool pprof -http=: 'my {to}'"), ("speedscope", "Open it in speedscope")])
+                                     ("pprof", "Open it: go tool pprof -http=: 'my {to}'"), ("speedscope", "Open it in speedscope"),
+                                     ("svg", "Open it in a browser: 'my {to}'"), ("callgrind", "Open it: kcachegrind 'my {to}'"),
+                                     ("perf-script", "Open it in FlameScope, in speedscope or at profiler.firefox.com")])
 def test_how_to_open_it(profcapture, tmp_path, to, how):
     """One line for a file; nothing for a pipe or a device, which another program reads."""
     path = make(tmp_path / "x.cap", "--only", "sample", "--rows", 10)
@@ -539,7 +553,7 @@ def test_a_full_disk(profcapture, capture, to):
     assert "No space left" in done.stderr and "/dev/full" in done.stderr
 
 
-@pytest.mark.parametrize("arguments, said", [([], "--to folded"), (["--to", "pprov"], "Did you mean 'pprof'"), (["--to", "pprof", "--focus", "["], "--focus")])
+@pytest.mark.parametrize("arguments, said", [([], "--to folded"), (["--to", "pprov"], "Did you mean 'pprof'"), (["--to", "pprof", "--compare", "x.cap"], "--compare works with folded, speedscope and svg only"), (["--to", "pprof", "--focus", "["], "--focus")])
 def test_usage_errors(profcapture, capture, arguments, said):
     done = profcapture("export", capture, *arguments, check=2)
     assert said in done.stderr and done.stdout == ""

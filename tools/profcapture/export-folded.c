@@ -4,62 +4,97 @@
  *
  * The format of flamegraph.pl and inferno (stackcollapse-perf's): no ';' and no line break in a
  * name, the count last. The count is samples of a clock, or the weight of another event's samples.
+ * A comparison has two counts, the earlier first, as difffolded.pl writes them.
  */
 #include "config.h"
 
-#include "tools/profcapture/export.h"
+#include "tools/profcapture/export-tree.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
-static void append_name(GString *line, const char *name)
-{
-	g_autofree char *escaped = text_escape_utf8(name, strlen(name));
+struct folded_line {
+	char *stack;
+	double before;
+	uint64_t now;
+};
 
-	g_string_append(line, g_strdelimit(escaped, ";", ':'));
+static gint compare_lines(gconstpointer left, gconstpointer right)
+{
+	const struct folded_line *a = left, *b = right;
+
+	return strcmp(a->stack, b->stack);
 }
 
-/* Merges threads of the same name, and functions that are spelled alike, into one line. */
-static GHashTable *collapse(const struct export *export)
+static void free_line(gpointer data)
 {
-	GHashTable *counts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
-	g_autoptr(GArray) stacks = export_stacks(export);
+	struct folded_line *line = data;
+
+	g_free(line->stack);
+}
+
+/* Returns a line for each node in which a stack ends, by stack. */
+static GArray *folded_lines(const struct export_tree *tree)
+{
+	GArray *lines = g_array_new(FALSE, FALSE, sizeof(struct folded_line));
 	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	g_autoptr(GString) line = g_string_new(NULL);
+	g_autoptr(GString) stack = g_string_new(NULL);
 
-	for (guint i = 0; i < stacks->len; i++) {
-		const struct export_stack *stack = &g_array_index(stacks, struct export_stack, i);
-		uint64_t *count;
+	g_array_set_clear_func(lines, free_line);
+	for (uint32_t i = 1; i < tree->nodes->len; i++) {
+		const struct export_node *node = export_node_at(tree, i);
+		struct folded_line line = {
+			.before = export_tree_value(tree, node->self, EXPORT_BEFORE),
+			.now = export_value_of(tree->sides[EXPORT_NOW], node->self[EXPORT_NOW]),
+		};
 
-		g_string_truncate(line, 0);
-		append_name(line, stack->name);
-		export_path(export, stack->node, path);
-		for (guint k = 0; k < path->len; k++) {
-			g_string_append_c(line, ';');
-			append_name(line, functions_at(export->profile.functions,
-						       g_array_index(path, uint32_t, k))
-						  ->name);
+		if (line.now == 0 && !(line.before > 0))
+			continue;
+		g_array_set_size(path, 0);
+		for (uint32_t at = i; at; at = export_node_at(tree, at)->parent)
+			g_array_append_val(path, at);
+		g_string_truncate(stack, 0);
+		for (guint k = path->len; k > 0; k--) {
+			uint32_t at = g_array_index(path, uint32_t, k - 1);
+			const struct export_frame *frame =
+				tree->frames->pdata[export_node_at(tree, at)->frame];
+
+			g_string_append(stack, k < path->len ? ";" : "");
+			for (const char *c = frame->text; *c; c++)
+				g_string_append_c(stack, *c == ';' ? ':' : *c);
 		}
-		count = g_hash_table_lookup(counts, line->str);
-		if (!count) {
-			count = g_new0(uint64_t, 1);
-			g_hash_table_insert(counts, g_strdup(line->str), count);
-		}
-		*count += export_value_of(export, stack->amount);
+		line.stack = g_strdup(stack->str);
+		g_array_append_val(lines, line);
 	}
-	return counts;
+	g_array_sort(lines, compare_lines);
+	return lines;
 }
 
 bool export_folded(struct export *export, struct out *out, GError **error)
 {
-	g_autoptr(GHashTable) counts = collapse(export);
-	g_autoptr(GList)
-		lines = g_list_sort(g_hash_table_get_keys(counts), (GCompareFunc)(void *)strcmp);
+	g_autoptr(GArray) lines = NULL;
+	struct export_tree tree;
+	double before = 0, written = 0; /* sums */
 
-	for (const GList *line = lines; line; line = line->next) {
-		const uint64_t *count = g_hash_table_lookup(counts, line->data);
+	export_tree_init(&tree, export, true);
+	lines = folded_lines(&tree);
+	for (guint i = 0; i < lines->len; i++) {
+		struct folded_line *line = &g_array_index(lines, struct folded_line, i);
 
-		out_printf(out, "%s %" PRIu64 "\n", (const char *)line->data, *count);
+		before += line->before;
+		if (i + 1 < lines->len && compare_lines(line, line + 1) == 0) {
+			line[1].now += line->now;
+			continue;
+		}
+		out_text(out, line->stack);
+		/* Rounding to whole numbers must not change the sum. */
+		if (tree.sides[EXPORT_BEFORE]) {
+			out_printf(out, " %.0f", round(before) - written);
+			written = round(before);
+		}
+		out_printf(out, " %" PRIu64 "\n", line->now);
 	}
+	export_tree_done(&tree);
 	return true;
 }

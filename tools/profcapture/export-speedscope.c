@@ -3,6 +3,8 @@
  * Export-speedscope - a profile for each thread, in speedscope's file format (its
  * file-format-schema.json)
  *
+ * A comparison has the threads of both captures, the earlier first; the values are not scaled.
+ *
  * Up to MAX_IN_ORDER samples are written in time order: speedscope holds all frames of each in
  * memory. Beyond that, each stack occurs once, with the weight of all of its samples; so does each
  * stack of allocations.
@@ -19,8 +21,6 @@ static void write_frames(const struct export *export, struct json *json)
 {
 	const struct functions *functions = export->profile.functions;
 
-	json_begin_object(json, "shared");
-	json_begin_array(json, "frames");
 	for (guint i = 0; i < functions->all->len; i++) {
 		const struct function *function = functions_at(functions, i);
 		const char *file = function->file ? function->file : functions_image(functions, i);
@@ -33,14 +33,14 @@ static void write_frames(const struct export *export, struct json *json)
 			json_uint(json, "line", function->line);
 		json_end(json);
 	}
-	json_end(json);
-	json_end(json);
 }
 
-/* Writes its stacks in their order. */
+/* Writes its stacks in their order. `side`: what precedes the name. `first`: index of the first of
+ * the frames that write_frames() wrote for the export. */
 static void write_thread(const struct export *export, struct json *json, uint32_t thread,
-			 const GArray *all, GArray *path)
+			 const GArray *all, const char *side, guint first)
 {
+	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	const struct names *names = export->reader.capture->names;
 	const struct names_thread *at = names_thread_at(names, thread);
 	bool is_weighted = export->value == EXPORT_SAMPLES && profile_is_weighted(&export->profile);
@@ -51,7 +51,7 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 	const struct export_stack *stacks = export_of_thread(all, thread, &n);
 	/* The format has no unit for events. */
 	g_autofree char *name = g_strdup_printf(
-		"%s (%" PRIu64 "/%" PRIu64 ")%s%s", export_thread_name(export, thread),
+		"%s%s (%" PRIu64 "/%" PRIu64 ")%s%s", side, export_thread_name(export, thread),
 		names_process_at(names, at->process)->pid, at->tid,
 		is_weighted && !is_time ? " " : "",
 		is_weighted && !is_time ? profile_event_name(&export->profile) : "");
@@ -66,7 +66,7 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 		export_path(export, stacks[i].node, path);
 		json_begin_array(json, NULL);
 		for (guint k = 0; k < path->len; k++)
-			json_uint(json, NULL, g_array_index(path, uint32_t, k));
+			json_uint(json, NULL, first + g_array_index(path, uint32_t, k));
 		json_end(json);
 	}
 	json_end(json);
@@ -83,13 +83,24 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 	json_end(json);
 }
 
-bool export_speedscope(struct export *export, struct out *out, GError **error)
+static void write_threads(const struct export *export, struct json *json, const char *side,
+			  guint first)
 {
 	bool ordered = export->value == EXPORT_SAMPLES && export->profile.each->len <= MAX_IN_ORDER;
 	g_autoptr(GArray) stacks = ordered ? export_samples(export) : export_stacks(export);
 	g_autoptr(GArray) threads = export_threads(export, stacks);
 	static const uint32_t none = NAMES_NONE;
-	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+	/* speedscope rejects a file without a profile */
+	if (threads->len == 0)
+		g_array_append_val(threads, none);
+	for (guint i = 0; i < threads->len; i++)
+		write_thread(export, json, g_array_index(threads, uint32_t, i), stacks, side,
+			     first);
+}
+
+bool export_speedscope(struct export *export, struct out *out, GError **error)
+{
 	g_autofree char *title = export_title(export);
 	struct json json;
 
@@ -99,13 +110,18 @@ bool export_speedscope(struct export *export, struct out *out, GError **error)
 	json_string(&json, "exporter", "profcapture " PROF_VERSION);
 	json_string(&json, "name", title);
 	json_uint(&json, "activeProfileIndex", 0);
+	json_begin_object(&json, "shared");
+	json_begin_array(&json, "frames");
 	write_frames(export, &json);
+	if (export->compared)
+		write_frames(export->compared, &json);
+	json_end(&json);
+	json_end(&json);
 	json_begin_array(&json, "profiles");
-	/* speedscope rejects a file without a profile */
-	if (threads->len == 0)
-		g_array_append_val(threads, none);
-	for (guint i = 0; i < threads->len; i++)
-		write_thread(export, &json, g_array_index(threads, uint32_t, i), stacks, path);
+	write_threads(export, &json, export->compared ? "before: " : "", 0);
+	if (export->compared)
+		write_threads(export->compared, &json,
+			      "after: ", export->profile.functions->all->len);
 	json_end(&json);
 	json_end(&json);
 	json_done(&json);

@@ -24,27 +24,42 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FOLDED, FIREFOX, PPROF, SPEEDSCOPE, HTML };
-static const char *const format_names[] = {
-	"folded", "firefox", "pprof", "speedscope", "html", NULL
-};
+enum { FOLDED, FIREFOX, PPROF, SPEEDSCOPE, SVG, CALLGRIND, PERF_SCRIPT, HTML };
+static const char *const format_names[] = { "folded",      "firefox", "pprof",
+					    "speedscope",  "svg",     "callgrind",
+					    "perf-script", "html",    NULL };
 
 static const struct {
 	bool (*write)(struct export *export, struct out *out, GError **error);
-	bool compressed; /* always */
-	bool places;     /* has lines of frames */
-	enum { NO_ALLOCATIONS, ALLOCATION_SUMS, ALLOCATION_EVENTS, ALLOCATION_LIVES } allocations;
+	bool compressed;                                   /* always */
+	enum { FUNCTIONS_ONLY, PLACES, ADDRESSES } frames; /* places: it has lines of frames */
+	/* value: only with --value */
+	enum {
+		NO_ALLOCATIONS,
+		ALLOCATION_VALUE,
+		ALLOCATION_SUMS,
+		ALLOCATION_EVENTS,
+		ALLOCATION_LIVES
+	} allocations;
+	bool compares;           /* takes --compare */
 	const char *how_to_open; /* with the quoted name of the file, if it has a place for it */
 } formats[] = {
-	[FOLDED] = { export_folded, false, false, NO_ALLOCATIONS,
+	[FOLDED] = { export_folded, false, FUNCTIONS_ONLY, ALLOCATION_VALUE, true,
 		     N_("Draw a flame graph: flamegraph.pl %s > flame.svg") },
-	[FIREFOX] = { export_firefox, false, true, ALLOCATION_EVENTS,
+	[FIREFOX] = { export_firefox, false, PLACES, ALLOCATION_EVENTS, false,
 		      N_("Open it at profiler.firefox.com") },
-	[PPROF] = { export_pprof, true, true, ALLOCATION_SUMS,
+	[PPROF] = { export_pprof, true, PLACES, ALLOCATION_SUMS, false,
 		    N_("Open it: go tool pprof -http=: %s") },
-	[SPEEDSCOPE] = { export_speedscope, false, false, NO_ALLOCATIONS,
+	[SPEEDSCOPE] = { export_speedscope, false, FUNCTIONS_ONLY, ALLOCATION_VALUE, true,
 			 N_("Open it in speedscope") },
-	[HTML] = { export_html, false, false, ALLOCATION_LIVES, N_("Open it in a browser: %s") },
+	[SVG] = { export_svg, false, FUNCTIONS_ONLY, ALLOCATION_VALUE, true,
+		  N_("Open it in a browser: %s") },
+	[CALLGRIND] = { export_callgrind, false, PLACES, ALLOCATION_VALUE, false,
+			N_("Open it: kcachegrind %s") },
+	[PERF_SCRIPT] = { export_perf_script, false, ADDRESSES, NO_ALLOCATIONS, false,
+			  N_("Open it in FlameScope, in speedscope or at profiler.firefox.com") },
+	[HTML] = { export_html, false, FUNCTIONS_ONLY, ALLOCATION_LIVES, false,
+		   N_("Open it in a browser: %s") },
 };
 
 /* enum export_value */
@@ -53,11 +68,13 @@ static const char *const value_names[] = { "samples",       "alloc-objects", "al
 
 static const struct cli_option options[] = {
 	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
-	  N_("Write folded stacks, a profile for the Firefox Profiler, pprof or speedscope, or a page for a browser"),
+	  N_("Write a profile for this program: folded stacks, the Firefox Profiler, pprof, speedscope, a flame graph (svg), callgrind, perf script's text, or a page for a browser"),
 	  format_names },
 	{ "value", 0, CLI_CHOICE, offsetof(struct export, value), N_("VALUE"),
-	  N_("In folded and speedscope, weight stacks by samples, by allocated blocks or bytes, or by blocks or bytes live at the end of the range (default: samples)"),
+	  N_("In folded, speedscope, svg and callgrind, weight stacks by samples, by allocated blocks or bytes, or by blocks or bytes live at the end of the range (default: samples)"),
 	  value_names },
+	{ "compare", 0, CLI_STRING, offsetof(struct export, compare), N_("LATER"),
+	  N_("In folded, speedscope and svg, compare with a later capture") },
 	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
 	  N_("Write NEW (default: -, standard output)") },
 	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
@@ -424,7 +441,7 @@ static bool read_allocations(struct export *export, GError **error)
 	const GArray *events;
 
 	if (is_of_samples(export) ||
-	    (!is_only && formats[export->format].allocations == NO_ALLOCATIONS))
+	    (!is_only && formats[export->format].allocations <= ALLOCATION_VALUE))
 		return true;
 	if (!allocations_are_there(export)) {
 		if (!is_only)
@@ -467,16 +484,15 @@ static void warn_other_events(const struct export *export)
 			profile_event_name(&export->profile), others);
 }
 
-static bool export_query(void *data, char **operands, GError **error)
+static bool read_capture(struct export *export, const char *file, GError **error)
 {
-	struct export *export = data;
-
 	if (!frame_filters_open(&export->filters, error) ||
-	    !reader_open(&export->reader, operands[0], error) ||
+	    !reader_open(&export->reader, file, error) ||
 	    !reader_load_names(&export->reader, error))
 		return false;
 	export->profile.wants_tree = export->profile.wants_samples = true;
-	export->profile.places = formats[export->format].places;
+	export->profile.places = formats[export->format].frames != FUNCTIONS_ONLY;
+	export->profile.addresses = formats[export->format].frames == ADDRESSES;
 	if (export->format == HTML) { /* counts what report counts */
 		export->profile.inlined = export->profile.joins_inlined = true;
 		export->profile.wants_threads = true;
@@ -490,7 +506,8 @@ static bool export_query(void *data, char **operands, GError **error)
 	if (!read_allocations(export, error))
 		return false;
 	if (capture_samples(export->reader.capture) == 0 && export->value == EXPORT_SAMPLES &&
-	    formats[export->format].allocations == NO_ALLOCATIONS && allocations_are_there(export))
+	    formats[export->format].allocations == ALLOCATION_VALUE &&
+	    allocations_are_there(export))
 		cli_warning(_(
 			"the capture has no samples, but allocations: use --value alloc-space, or inuse-space for those not freed"));
 	find_files(export);
@@ -498,12 +515,52 @@ static bool export_query(void *data, char **operands, GError **error)
 	if (export->reader.capture->lost && export->format != HTML)
 		cli_warning(
 			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
-			operands[0]);
+			file);
+	return true;
+}
+
+/* Returns a copy of the options before a capture is read; each copy frees its own. */
+static struct export *copy_options(const struct export *export)
+{
+	struct export *copy = g_memdup2(export, sizeof(*export));
+	GArray *const shared[] = { export->reader.pids, export->reader.tids, export->reader.cpus };
+
+	for (size_t i = 0; i < ARRAY_SIZE(shared); i++)
+		if (shared[i])
+			g_array_ref(shared[i]);
+	if (export->reader.comms)
+		g_ptr_array_ref(export->reader.comms);
+	return copy;
+}
+
+static void warn_event(const struct export *export)
+{
+	const char *event = profile_event_name(&export->profile);
+	const char *other = profile_event_name(&export->compared->profile);
+
+	if (export->value == EXPORT_SAMPLES && strcmp(event, other) != 0)
+		cli_warning(_("the event differs: '%s' and '%s'"), event, other);
+}
+
+static bool export_query(void *data, char **operands, GError **error)
+{
+	struct export *export = data;
+
+	if (export->compare)
+		export->compared = copy_options(export);
+	if (!read_capture(export, operands[0], error) ||
+	    (export->compared && !read_capture(export->compared, export->compare, error)))
+		return false;
+	if (export->compared)
+		warn_event(export);
 	return write_result(export, error);
 }
 
 static void export_done(struct export *export)
 {
+	if (export->compared)
+		export_done(export->compared);
+	g_clear_pointer(&export->compared, g_free);
 	if (export->allocations)
 		allocations_done(export->allocations);
 	g_free(export->allocations);
@@ -519,13 +576,15 @@ static int check_options(void *data)
 	const struct export *export = data;
 
 	if (export->format < 0)
-		return cli_usage_error(
-			_("choose a format: --to folded, firefox, pprof, speedscope or html"));
+		return cli_usage_error(_(
+			"choose a format: --to folded, firefox, pprof, speedscope, svg, callgrind, perf-script or html"));
 	if (export->value != EXPORT_SAMPLES &&
-	    (formats[export->format].allocations != NO_ALLOCATIONS || is_of_samples(export)))
+	    (formats[export->format].allocations != ALLOCATION_VALUE || is_of_samples(export)))
 		return cli_usage_error(
-			_("--value %s works with folded and speedscope only, without frame filters, --cpu and --mode"),
+			_("--value %s works with folded, speedscope, svg and callgrind only, without frame filters, --cpu and --mode"),
 			value_names[export->value]);
+	if (export->compare && !formats[export->format].compares)
+		return cli_usage_error(_("--compare works with folded, speedscope and svg only"));
 	return CLI_CONTINUE;
 }
 

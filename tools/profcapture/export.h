@@ -21,6 +21,9 @@ struct export
 	/* by function, for a format that has lines of frames: the function's file, or NULL */
 	const char **files;
 	struct allocations *allocations; /* NULL if the format or the capture has none */
+	/* the later capture, of which this one is compared with; or NULL */
+	struct export *compared;
+	const char *compare; /* its file */
 	int format;
 	int value; /* enum export_value, for a format with only one */
 	const char *output;
@@ -96,6 +99,9 @@ bool export_folded(struct export *export, struct out *out, GError **error);
 bool export_pprof(struct export *export, struct out *out, GError **error);
 bool export_speedscope(struct export *export, struct out *out, GError **error);
 bool export_firefox(struct export *export, struct out *out, GError **error);
+bool export_perf_script(struct export *export, struct out *out, GError **error);
+bool export_callgrind(struct export *export, struct out *out, GError **error);
+bool export_svg(struct export *export, struct out *out, GError **error);
 bool export_html(struct export *export, struct out *out, GError **error);
 /* The step of the times at which the page's ranges begin and end. */
 int64_t export_html_grid(const struct capture *capture);
