@@ -3,14 +3,14 @@
  * Collector peer - one registered process: its connection, its arenas, and the records taken
  * out of their rings
  *
- * Any process that can connect may be a peer, so messages are read and answered without blocking.
- * Records of a ring are copied into a queue. They stay there until each ring has reported a time
- * before which it adds no records.
- * Invariants: (1) a descriptor goes along with an answer of status 0, and no other
+ * Any process that can connect may be a peer, so no read or answer blocks. Each ring's records are
+ * copied into a queue. They wait there until every ring has reported a time before which it adds no
+ * more records.
+ * Invariants: (1) only an answer of status 0 carries a descriptor
  *                 [test-engine-collectors: registration]
  *             (2) recorded plus lost equals attempted
  *                 [test-engine-collectors-rows: conservation]
- *             (3) a ring with false contents costs only its own records
+ *             (3) a ring with false contents loses only its own records
  *                 [test-engine-collectors-rows: hostile]
  *             (4) the cost of a thread does not depend on the number of rings
  *                 [test_hostile_peers: floods]
@@ -28,12 +28,12 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#define MAX_REQUESTS 256 /* of a process; it has no use for more */
-#define LOST_PER_NS 2    /* no process loses records faster, so a higher count is false */
+#define MAX_REQUESTS 256 /* per process; a correct process needs fewer */
+#define LOST_PER_NS 2    /* a process cannot lose records faster, so a higher count is false */
 #define LOST_BURST 4096
-#define CHUNK_BYTES (256u << 10) /* enough for several drains; an empty queue keeps no more */
-/* The bytes of a chunk of a long queue, with its header. Otherwise its pages would be allocated one
- * by one, which takes longer than to copy into them. */
+#define CHUNK_BYTES (256u << 10) /* enough for several drains; an empty queue keeps at most this */
+/* Chunk size of a long queue, with the header: a huge page. Smaller pages would be allocated one by
+ * one, which takes longer than copying into them. */
 #define LARGE_BYTES HUGE_PAGE
 #define LONG_QUEUE_BYTES (LARGE_BYTES / 2)
 #define MAX_SPARE 8u
@@ -56,7 +56,7 @@ struct peer *peer_new(struct collector_rows *rows, const struct message_peer *me
 	return peer;
 }
 
-/* A thread that moved to a larger ring has two rings; its strings are in the first. */
+/* A thread that moved to a larger ring has two rings; its strings are in the first one. */
 static void set_producer(struct peer_ring *ring, uint32_t tid)
 {
 	struct peer *peer = ring->peer;
@@ -82,7 +82,7 @@ static void drop_producer(struct peer_ring *ring)
 		return;
 	claim = g_hash_table_lookup(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
-	/* sysprof's rings have no claim */
+	/* The rings of sysprof have no claim. */
 	if (claim && --claim->n_rings == 0)
 		g_hash_table_remove(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
@@ -213,7 +213,7 @@ void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks)
 
 	for (ring_arena_grow(&arena->memory); i < arena->memory.n_rings; i++) {
 		init_reader(arena, i, ticks);
-		/* a claim happens after its grant */
+		/* Makes the ring claimable: sets its grant time, which no claim may precede. */
 		ring_reader_recycle(&arena->rings[i].reader);
 	}
 }
@@ -237,8 +237,8 @@ struct peer_arena *peer_detach_arena(struct peer *peer, uint32_t i)
 	return arena;
 }
 
-/* Anybody who can write to the arena can set the counter, so no more is believed than is
- * possible. */
+/* Any process that maps the arena can set the counter, so a count above the possible rate is
+ * reported as corruption. */
 void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t now_ns)
 {
 	uint64_t lost = arena->sysprof ? 0 : ring_arena_lost(&arena->memory);
@@ -277,8 +277,8 @@ static struct peer_chunk *new_chunk(struct collector_rows *rows, size_t n, uint6
 		*chunk = (struct peer_chunk){ .room = most, .is_large = true };
 		return chunk;
 	}
-	/* Sized by what is queued, because a ring that is never empty would otherwise get ever
-	 * larger chunks. */
+	/* Size the chunk by the number of queued bytes: a ring that is never empty would otherwise
+	 * get ever larger chunks. */
 	room = MAX_OF(n, MIN_OF((size_t)n_queued * 2, (size_t)CHUNK_BYTES));
 	chunk = g_malloc(sizeof(*chunk) + room);
 	*chunk = (struct peer_chunk){ .room = room };
@@ -312,7 +312,7 @@ static uint8_t *make_room(struct peer_ring *ring, size_t n)
 
 	if (last && last->room - last->n >= n)
 		return last->bytes + last->n;
-	/* The queue is empty: the chunk that it kept is too small. */
+	/* If the queue is empty, the chunk that it kept is too small. */
 	if (queue->n_skipped == queue->n_put)
 		g_free(steal_ptr(&last));
 	chunk = new_chunk(ring->peer->process.rows, n, queue->n_put - queue->n_skipped);
@@ -361,7 +361,7 @@ size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_
 	return item.bytes;
 }
 
-/* Goes from the end of a chunk to the first record of the next one. */
+/* Moves from the end of the first chunk to the next one. */
 static void leave_chunk(struct peer_ring *ring)
 {
 	struct peer_queue *queue = &ring->queue;
@@ -374,8 +374,8 @@ static void leave_chunk(struct peer_ring *ring)
 		return;
 	}
 	done->n = 0;
-	/* Release the memory of a burst: there are many rings, and a queue must not keep more than
-	 * its ring's size. */
+	/* Release the memory of a burst: there are many rings, so an empty queue must not keep more
+	 * than the size of its ring. */
 	if (done->room > MIN_OF(ring->reader.size, (uint64_t)CHUNK_BYTES)) {
 		free_chunk(ring->peer->process.rows, done);
 		queue->chunks = queue->last = NULL;
@@ -469,8 +469,8 @@ size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer
 	size_t bytes = 0, n;
 
 	do {
-		/* Copies directly into the queue, unless the records are only counted. Bytes that
-		 * are written meanwhile are left for the next drain. */
+		/* Copy directly into the queue, unless the records are only counted. Bytes that the
+		 * producer writes meanwhile wait for the next drain. */
 		n = n_bytes;
 		if (!ring->peer->is_late) {
 			n = MIN_OF(n_bytes, (size_t)ring_reader_fill(&ring->reader));

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector rows - from records in a process's rings to rows of mark, log, counter,
- * counter_value and jit; allocations are passed to heap-rows.c
+ * Collector rows - turns records in a process's rings into rows of mark, log, counter,
+ * counter_value and jit; passes allocations to the alloc decoder
  *
- * The ring's reader has checked that a record is whole; its contents are the process's claim.
- * Strings and counters have ids of the producer. They get ids of the capture when an epoch
- * first uses them. Counters of one process with the same group, name, unit and kind are one
- * counter, whichever thread defines them.
- * The process reports its own thread numbers, so each must be a thread of that process. In another
- * PID namespace the side band maps only the number of the process: every other thread gets a row of
- * its own, with its inner number, until /proc shows which thread that is.
+ * The ring's reader has checked that a record is whole; its contents are the process's claim. The
+ * producer numbers its strings and counters. Each gets an id in the capture when an epoch first
+ * uses it. Counters of one process with the same group, name, unit and kind are one counter,
+ * whichever thread defines them.
+ * The process itself reports thread numbers, so each is checked to be a thread of that process. In
+ * another PID namespace the side band maps only the pid: every other thread gets a row of its own,
+ * with its inner number, until /proc shows which thread it is.
  * Invariants: (1) an id in a ring refers only to its producer's strings and counters
  *                 [test-engine-collectors-rows: ids]
- *             (2) a thread of another process puts the ring into quarantine
+ *             (2) a ring that names a thread of another process is quarantined
  *                 [test-engine-collectors-rows: tids]
- *             (3) what is kept of a process is bounded, and what exceeds that is counted
+ *             (3) the data kept of a process is bounded, and the excess is counted as lost
  *                 [test-engine-collectors-rows: endless]
  * Runs on the drain thread only.
  */
@@ -25,17 +25,17 @@
 
 #include <stdio.h>
 
-#define MAX_OPEN_LOGS 4 /* a ring has as many open records */
+#define MAX_OPEN_LOGS 4 /* the maximum of open records in a ring */
 #define SMALL_TEXT 64u
-#define N_RECENT 16u /* texts of an producer that are found without a lookup */
+#define N_RECENT 16u /* texts of a producer that are found without a hash lookup */
 
-/* A string of an producer. It lives as long as the producer, because an epoch may begin at any
+/* A producer's string. It lives as long as the producer, because a new epoch may need it at any
  * time. */
 struct text {
 	GByteArray *bytes;
-	uint32_t number;    /* in the ring */
+	uint32_t number;    /* its id in the ring */
 	uint32_t epoch, id; /* in the capture */
-	bool more;          /* the next record of this id continues it */
+	bool more;          /* the next record with this id continues the text */
 };
 
 struct collector_counter {
@@ -50,9 +50,9 @@ struct number_kind {
 	bool is_double;
 };
 
-/* A log whose parts have not all come. Handlers may write other logs between its parts. */
+/* A log of several parts, some still missing. Signal handlers may write other logs between them. */
 struct open_log {
-	GByteArray *bytes; /* NULL: none */
+	GByteArray *bytes; /* NULL: free slot */
 	uint32_t part, stack;
 	uint64_t time_ns;
 };
@@ -112,7 +112,7 @@ void collector_process_charge(struct collector_process *process, int64_t bytes)
 	process->rows->text_bytes += (uint64_t)bytes;
 }
 
-/* Returns how many more bytes of text may be kept. */
+/* Returns how many more bytes of text the process may keep. */
 static uint64_t text_room(const struct collector_process *process)
 {
 	uint64_t own = MIN_OF(process->text_bytes, COLLECTOR_PROCESS_TEXT);
@@ -138,7 +138,7 @@ void collector_process_end(struct collector_process *process, uint64_t time_ns)
 void collector_process_done(struct collector_process *process)
 {
 	heap_rows_free(process->heap);
-	/* the names of its counters */
+	/* Uncharge the names of its counters. */
 	collector_process_charge(process, -(int64_t)process->text_bytes);
 	g_hash_table_destroy(process->counters);
 	maps_unref(process->code);
@@ -260,7 +260,7 @@ uint32_t collector_producer_tid(const struct collector_producer *producer)
 	return producer->tid;
 }
 
-/* In its own PID namespace the process sees other thread numbers. */
+/* For a process in its own PID namespace, which reports other thread numbers. */
 static struct thread *find_inner_thread(struct collector_process *process, uint32_t tid,
 					uint64_t time_ns)
 {
@@ -276,7 +276,7 @@ static struct thread *find_inner_thread(struct collector_process *process, uint3
 	return thread;
 }
 
-/* Returns a reference, or NULL if it is not a thread of the process. */
+/* Returns a reference; NULL if `tid` is not a thread of the process. */
 static struct thread *find_thread(struct collector_process *process, uint32_t tid, uint64_t time_ns)
 {
 	struct thread *thread;
@@ -315,7 +315,7 @@ static struct text *new_text(struct collector_producer *producer, uint32_t id, u
 	return text;
 }
 
-/* Appends to a text that is kept, as far as there is room. */
+/* Appends to a kept text, as far as there is room. */
 static void append(struct collector_producer *producer, GByteArray *text, const void *bytes,
 		   uint32_t n_bytes, uint64_t time_ns)
 {
@@ -335,14 +335,14 @@ static enum ring_fault add_string(struct collector_producer *producer,
 	const struct ring_string *string = record->payload;
 	struct text *text = g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(string->id));
 
-	/* abandoned by its writer */
+	/* Its writer abandoned this record. */
 	if (string->id == 0)
 		return RING_FAULT_NONE;
 	if (!text) {
 		text = new_text(producer, string->id, record->time_ns);
 	} else if (!text->more) {
-		/* The id is free for another string. A byte array keeps its memory when it shrinks,
-		 * so a long one is replaced. */
+		/* The id is used for another string. A byte array keeps its memory when it shrinks,
+		 * so replace a long one. */
 		collector_process_charge(producer->process, -(int64_t)text->bytes->len);
 		if (text->bytes->len > SMALL_TEXT) {
 			g_byte_array_unref(text->bytes);
@@ -366,7 +366,7 @@ static uint32_t lost_string(struct collector_rows *rows)
 	return rows->lost_string;
 }
 
-/* Returns the capture's id of a string; 0 for id 0. */
+/* Returns the id of a string in the capture; 0 for id 0. */
 static uint32_t string_id(struct collector_producer *producer, uint32_t id, uint64_t time_ns)
 {
 	struct collector_rows *rows = producer->process->rows;
@@ -438,8 +438,8 @@ static enum ring_fault add_mark(struct collector_producer *producer,
 
 /* ---- Logs ------------------------------------------------------------------------------------ */
 
-/* Returns the open log that this record is a part of; NULL if the record is a whole log. If all
- * slots are in use, the oldest log, whose end never came, is dropped. */
+/* Returns the open log that this record belongs to; NULL if the record is a whole log. If all slots
+ * are in use, drops the oldest log, whose end never arrived. */
 static struct open_log *find_log(struct collector_producer *producer, const struct ring_log *log,
 				 bool more, uint64_t time_ns)
 {
@@ -579,7 +579,7 @@ static GBytes *copy_text(const struct collector_producer *producer, uint32_t id,
 	return id ? g_bytes_new(text->bytes->data, text->bytes->len) : g_bytes_new(NULL, 0);
 }
 
-/* Returns the process's counter of the same definition, or a new one; NULL if there are too many.
+/* Returns the process's counter with this definition, or a new one; NULL if there are too many.
  * Borrowed. */
 static struct collector_counter *find_counter(struct collector_producer *producer,
 					      const struct ring_counter *defined, uint64_t time_ns)
@@ -750,7 +750,7 @@ enum ring_fault collector_producer_add(struct collector_producer *producer,
 		return RING_FAULT_TID;
 	if (!adders[record->type])
 		return RING_FAULT_NONE;
-	/* allocations do so for each thread that they name */
+	/* Allocations do this for each thread that a row names. */
 	if (record->type != RING_ALLOC && record->type != RING_FREE_BLOCK)
 		tasks_need(process->rows->tasks, producer->thread);
 	return adders[record->type](producer, record);

@@ -6,17 +6,16 @@
 #include "daemon/engine/tasks.h"
 #include "libcollector/ring-reader.h"
 
-#define COLLECTOR_MAX_TEXT (4u << 20) /* of one string or log; the rest is cut */
+#define COLLECTOR_MAX_TEXT (4u << 20) /* bytes of a string or log; the rest is cut */
 #define COLLECTOR_PROCESS_TEXT \
-	(UINT64_C(16)          \
-	 << 20) /* bytes kept of a process: strings, stacks, names of counters, and open logs */
-#define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* of all processes */
+	(UINT64_C(16) << 20) /* per process: strings, stacks, counter names, open logs */
+#define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* for all processes */
 #define COLLECTOR_HEAP_BYTES \
-	192u /* charged for each string, stack, log or counter, besides its text or frames */
-#define COLLECTOR_MAX_IDS 65536u     /* of a producer: strings, counters, images, stacks */
+	192u /* bytes charged for a string, stack, log or counter, besides its contents */
+#define COLLECTOR_MAX_IDS 65536u     /* of a producer: strings, counters, images or stacks */
 #define COLLECTOR_MAX_COUNTERS 4096u /* of a process */
-#define COLLECTOR_MAX_IMAGES 1024u   /* of a process, which only it has announced */
-#define COLLECTOR_ALL_IMAGES 16384u  /* of all processes */
+#define COLLECTOR_MAX_IMAGES 1024u   /* of a process: images that only it announced */
+#define COLLECTOR_ALL_IMAGES 16384u  /* such images of all processes */
 #define COLLECTOR_MAX_STREAMS 256u
 #define COLLECTOR_MAX_ARGUMENTS 1024u /* of a mark; the rest is cut */
 
@@ -26,20 +25,20 @@ struct collector_rows {
 	struct tasks *tasks;
 	struct loss_table *losses;
 	struct images *images;
-	/* Called when an image of the side band is hit for the first time; may be NULL. */
+	/* Called when a frame first refers to a side-band image; may be NULL. */
 	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
 			      void *data);
 	void *request_data;
-	uint64_t text_bytes; /* of strings and stacks */
+	uint64_t text_bytes; /* bytes of strings and stacks */
 	uint32_t n_images;
-	struct image *lost_image; /* for frames of unannounced images; NULL before the first */
-	struct image *cut_image;  /* for missing callers of a frame; NULL before the first */
+	struct image *lost_image; /* for frames of unannounced images; NULL: not needed yet */
+	struct image *cut_image;  /* for missing callers of a frame; NULL: not needed yet */
 	uint32_t last_counter;
-	unsigned int n_streams; /* processes that lost something */
+	unsigned int n_streams; /* processes with losses */
 	struct pending_reallocs pending;
 	struct peer_chunk *spare; /* spare chunks for queues (collector-peer.c) */
 	unsigned int n_spare;
-	uint32_t lost_string, lost_epoch; /* id of "<lost>" in that epoch */
+	uint32_t lost_string, lost_epoch; /* id of "<lost>", and the epoch that has it */
 	uint64_t names[COLLECTOR_MAX_ARGUMENTS], kinds[COLLECTOR_MAX_ARGUMENTS],
 		values[COLLECTOR_MAX_ARGUMENTS], texts[COLLECTOR_MAX_ARGUMENTS];
 	/* Buffers for a stack, root first. */
@@ -51,17 +50,17 @@ struct collector_rows {
 struct collector_process {
 	struct collector_rows *rows;
 	int32_t pid;
-	uint32_t inner_pid;      /* in its own PID namespace; 0: it is in ours */
+	uint32_t inner_pid;      /* pid in its own PID namespace; 0: it is in ours */
 	struct process *process; /* NULL: not bound yet */
 	struct thread *leader;
-	bool has_unknown;       /* it has a thread that /proc should identify */
-	GHashTable *counters;   /* struct collector_counter, by itself */
-	struct maps *code;      /* mappings that it has announced */
-	struct heap_rows *heap; /* NULL: it has announced no allocation */
+	bool has_unknown;       /* has a thread that /proc should identify */
+	GHashTable *counters;   /* set of struct collector_counter */
+	struct maps *code;      /* mappings that the process announced */
+	struct heap_rows *heap; /* NULL: it has recorded no allocation */
 	uint32_t n_images;
 	uint64_t text_bytes;
 	char stream
-		/* of its losses: "collector/PID"; "collectors" if there are many processes */
+		/* stream of its losses: "collector/PID", or "collectors" if too many have some */
 		[LOSS_STREAM_BYTES];
 	bool has_lost;
 };
@@ -69,18 +68,18 @@ struct collector_process {
 void collector_process_init(struct collector_process *process, struct collector_rows *rows,
 			    int32_t pid, uint32_t inner_pid);
 void collector_process_done(struct collector_process *process);
-/* Binds it to the process that had its pid then, as far as the side band is read. Returns false if
- * no process had it. */
+/* Binds it to the process that had the pid at time_ns, according to the side band so far. Returns
+ * false if no process had the pid. */
 bool collector_process_bind(struct collector_process *process, uint64_t time_ns);
-/* Called when all of its records are rows and no more will come: the process ended then, or the
- * session does. */
+/* Called when all of its records are rows and no more will come, because the process or the session
+ * ended. */
 void collector_process_end(struct collector_process *process, uint64_t time_ns);
 void collector_process_lose(struct collector_process *process, enum prof_loss_cause cause,
 			    uint64_t count, uint64_t from_ns, uint64_t to_ns);
 
-/* Adds to, or subtracts from, the bytes that are kept of the process. */
+/* Adds to the bytes that are kept of the process; `bytes` may be negative. */
 void collector_process_charge(struct collector_process *process, int64_t bytes);
-/* Charges more bytes; returns false if there is no room. */
+/* Charges more bytes. Returns false if there is no room. */
 bool collector_process_reserve(struct collector_process *process, uint64_t bytes);
 
 /* A thread, from its first claim of a ring until all of its records are rows. */
@@ -91,7 +90,7 @@ struct collector_producer *collector_producer_ref(struct collector_producer *pro
 void collector_producer_unref(struct collector_producer *producer); /* NULL is allowed */
 uint32_t collector_producer_tid(const struct collector_producer *producer);
 
-/* Makes a record a row, or a part of one. The process must be bound. Returns a fault, and adds no
- * row, if the record is false. */
+/* Turns a record into a row or a part of one. The process must be bound. Returns a fault, and adds
+ * no row, if the record is false. */
 enum ring_fault collector_producer_add(struct collector_producer *producer,
 				       const struct ring_record *record);

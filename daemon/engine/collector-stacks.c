@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector stacks - a producer's images and stacks, as images, frames and stacks of the capture
+ * Collector stacks - turns a producer's images and stacks into rows of image, frame and stack
  *
- * The places of a stack's frames are kept, so that each epoch that names the stack can write it
- * again. If the side band has the same image at the same place of the process, that one is used.
- * Otherwise the image has only what the process announced: no file is opened because a process
- * names it. The address of a frame without an image is looked up in the file mappings of the side
- * band and of the process; if none matches, it is an address of the process's own memory.
+ * The frames of each stack are kept, so that every epoch that uses the stack can write it again. If
+ * the side band has the same image at the same address of the process, that image is used.
+ * Otherwise the image has only what the process announced: the engine requests no file because a
+ * process names it. The address of a frame without an image is looked up in the file mappings of
+ * the side band and of the process; if none matches, it is an address of the process's own memory.
  * Invariants: (1) an id in a ring refers only to its producer's images and stacks
  *                 [test-engine-collectors-stacks: stack_ids]
- *             (2) what is kept of a process is bounded, and what exceeds that is counted
+ *             (2) the data kept of a process is bounded, and the excess is counted as lost
  *                 [test-engine-collectors-stacks: endless_stacks]
- *             (3) a stack needs no side band, and no process
+ *             (3) a stack needs neither the side band nor a live process
  *                 [test-engine-collectors-stacks: stacks]
  * Runs on the drain thread only.
  */
@@ -73,7 +73,7 @@ static void refuse(const struct collector_stacks *stacks, uint64_t time_ns)
 
 /* ---- Images ---------------------------------------------------------------------------------- */
 
-/* Compares path, build-id and inode; a build-id or inode that either side lacks is ignored. */
+/* Compares path, build-id and inode. Ignores a build-id or inode that either side lacks. */
 static bool is_same_file(const struct image *image, const struct image_key *key)
 {
 	const uint32_t n = image->mapped.build_id_bytes;
@@ -87,7 +87,8 @@ static bool is_same_file(const struct image *image, const struct image_key *key)
 	       (image->mapped.inode == 0 || key->inode == 0 || image->mapped.inode == key->inode);
 }
 
-/* Returns the image of a mapping that the process announced: the side band's, or else a new one. */
+/* Returns the image of an announced mapping: the side band's if it is the same file, or a new
+ * one. */
 static struct image *find_image(struct collector_process *process,
 				const struct ring_image *announced, const struct image_key *key)
 {
@@ -150,7 +151,7 @@ enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
 	kept = g_new(struct announced_image, 1);
 	*kept = (struct announced_image){ mapping.image, mapping.start, mapping.file_offset };
 	g_hash_table_replace(stacks->images, id, kept);
-	/* Addresses without an image are resolved by the mapping. */
+	/* The mapping resolves addresses without an image. */
 	maps_insert(&process->code, &mapping);
 	return RING_FAULT_NONE;
 }

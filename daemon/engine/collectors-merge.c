@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collectors, merge - drains rings into queues, merges the queues by time, and makes rows
+ * Collectors, merge - drains rings into queues, merges the queues by time, and writes rows
  *
  * Each drain of a ring reports a time before which the ring adds no records. Rows are written up to
- * the smallest of these times, but not beyond the side band's limit, because a thread must be known
- * before its records.
- * The queues are bounded. When they are full, the records of the processes with most in the queues
+ * the earliest of these times, but not beyond the time that the side band has reached, because a
+ * thread must be known before its records.
+ * The queues are bounded. When they are full, records of the processes that have queued the most
  * wait in their rings.
  * Invariants: (1) rows are in time order, or counted as late  [test-engine-collectors-rows: order]
- *             (2) a process that writes without end costs no other process a record
+ *             (2) a process that writes endlessly causes no loss of another's records
  *                 [test-engine-collectors-rows: fair, fair_end]
  *             (3) rings are drained during long steps of the engine
  *                 [test-engine-collectors-stacks: keep_up]
@@ -23,13 +23,13 @@
 #define NEAR_BYTES 256u
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
-#define TURN_BYTES (1u << 20) /* of a ring, while others wait */
+#define TURN_BYTES (1u << 20) /* from one ring per turn, while other rings wait */
 #define KEEP_UP_NS (2 * MS)
-#define WAKE_NS (4 * MS) /* a producer waits for 10 ms */
+#define WAKE_NS (4 * MS) /* a producer waits 10 ms for room before it checks again */
 #define PATIENT_NS \
-	(500 * MS) /* if a busy machine preempts a thread, it may have no CPU for that long */
-#define MODEST_NS (100 * MS) /* for processes with little in the queues, at the end */
-#define MAX_FAULTS 64        /* that are reported with a text */
+	(500 * MS) /* a thread that a busy machine preempts may get no CPU for this long */
+#define MODEST_NS (100 * MS) /* at the end, for processes with little in the queues */
+#define MAX_FAULTS 64        /* number of faults reported with a text */
 #define MANY_RINGS 256u      /* as many as five processes have */
 
 /* ---- Draining -------------------------------------------------------------------------------- */
@@ -57,11 +57,9 @@ static void report_fault(struct collectors *collectors, struct peer_ring *ring)
 		   });
 }
 
-/*
- * Returns how many more bytes of the peer may be queued. The rest stays in its ring; when that is
- * full, the producer counts what it loses. Other peers do not wait for that rest, so it may be
- * late.
- */
+/* Returns how many more bytes of the peer may be queued. The rest stays in its ring; when the ring
+ * is full, the producer counts its losses. Other peers' rows do not wait for these records, so they
+ * may come late. */
 static uint64_t find_share(const struct collectors *collectors, const struct peer *peer)
 {
 	uint64_t of_all = COLLECTORS_MAX_QUEUED -
@@ -71,13 +69,11 @@ static uint64_t find_share(const struct collectors *collectors, const struct pee
 	return MAX_OF(of_all, most - MIN_OF(peer->queued_bytes, most));
 }
 
-/*
- * Returns how many bytes to take. A small piece becomes rows while it is in the caches. If a ring
- * is filling, or rows lag behind, all is taken, because the queue has more room than the ring. All
- * is also taken if there are many rings: to visit each ring for each piece would cost more than the
- * piece. The limits are one turn and the peer's share, so that producers do not wait until
- * everything beyond these has become rows.
- */
+/* Returns how many bytes to drain. Usually a small piece, which becomes rows while it is in the
+ * caches. If the ring is filling or its rows lag behind, drains all of it, because the queue has
+ * more room than the ring. Also drains all if there are many rings: visiting each ring for each
+ * piece would cost more than the piece. The limits are TURN_BYTES and the peer's share, so that
+ * other producers do not wait while more than that becomes rows. */
 static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
 			    enum ring_drain how, uint64_t fill)
 {
@@ -86,7 +82,7 @@ static uint64_t choose_most(const struct collectors *collectors, const struct pe
 
 	if (how == RING_DRAIN_DEAD)
 		return 2 * ring->reader.size;
-	/* Records that a fast producer writes meanwhile are left for the next drain. */
+	/* Leave records that a fast producer writes meanwhile to the next drain. */
 	return MIN_OF(find_share(collectors, ring->peer),
 		      are_many || is_behind || fill > ring->reader.size / 2
 			      ? MIN_OF(fill, (uint64_t)TURN_BYTES)
@@ -103,7 +99,7 @@ void collectors_drain_ring(struct collectors *collectors, struct peer_arena *are
 		collectors->queued_bytes += sysprof_arena_drain(arena, collectors->buffer,
 								COLLECTORS_BUFFER_BYTES, &fill);
 	} else {
-		/* Be patient while the queues are not large. */
+		/* Wait longer for a preempted writer while the queues are short. */
 		if (arena->is_lossless)
 			ring->reader.patience_ns =
 				collectors->queued_bytes < COLLECTORS_MAX_QUEUED / 4 ? PATIENT_NS
@@ -116,7 +112,7 @@ void collectors_drain_ring(struct collectors *collectors, struct peer_arena *are
 	arena->is_filling = arena->is_filling || fill > ring->reader.size / 3;
 }
 
-/* Takes a drain's results over: the time bound, whether more is left, and a fault. */
+/* Applies a drain's results: the time bound, whether more is left, and a fault. */
 static void note_drain(struct collectors *collectors, struct peer_ring *ring)
 {
 	collectors->bound_ns = MIN_OF(collectors->bound_ns, ring->bound_ns);
@@ -172,8 +168,8 @@ static void drain_arena(struct collectors *collectors, struct peer *peer, struct
 	peer_arena_count_lost(peer, arena, now_ns);
 }
 
-/* A doorbell that rings again and again without reason is ignored; its rings are drained by the
- * clock. */
+/* Ignores a doorbell for a while if it keeps ringing without reason. Its rings are then drained by
+ * the timer. */
 static void judge_doorbell(struct peer_arena *arena, uint64_t now_ns)
 {
 	if (!arena->armed ||
@@ -187,7 +183,7 @@ static void judge_doorbell(struct peer_arena *arena, uint64_t now_ns)
 
 static void begin_drain(struct collectors *collectors)
 {
-	/* Before a thread asks for a ring, it has already written its first mark. */
+	/* A thread requests its sysprof ring only after its first mark has got its time. */
 	collectors->bound_ns = collectors->has_sysprof ? collectors->drained_ns - SYSPROF_HOLD_NS
 						       : UINT64_MAX;
 	collectors->has_more = false;
@@ -245,8 +241,8 @@ static void drain_more(struct collectors *collectors)
 	wake_producers(collectors, clock_now());
 }
 
-/* No record that it takes is older than those that become rows now. It takes at most half of the
- * time. */
+/* Does not break the order of rows: no drained record is older than those that are becoming rows
+ * now. Takes at most half of the time. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 {
 	uint64_t took_ns;
@@ -324,7 +320,7 @@ static void fill_heap(struct collectors *collectors)
 		sift_down(collectors, i);
 }
 
-/* Makes the oldest record of a ring a row. */
+/* Turns the oldest record of a ring into a row. */
 static void emit(struct collectors *collectors, struct peer_ring *ring)
 {
 	const struct peer_item *item = peer_ring_peek(ring);
@@ -354,8 +350,8 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	collectors->queued_bytes -= peer_ring_skip(ring);
 }
 
-/* Collects addresses that are worth a common prefetch from the records at *at. Returns how many,
- * and moves *at after these records. */
+/* Collects up to AHEAD block addresses from the records at *at. Returns their number, and moves *at
+ * past these records. */
 static size_t get_addresses(const struct peer_chunk *chunk, size_t *at, size_t end, bool with_new,
 			    uint64_t addresses[AHEAD])
 {
@@ -372,8 +368,8 @@ static size_t get_addresses(const struct peer_chunk *chunk, size_t *at, size_t e
 	return n;
 }
 
-/* Prefetches the blocks of records that are due soon: first their slots, and when these are in the
- * cache, the blocks. */
+/* Prefetches the live blocks of upcoming records in two steps: first their hash slots; once these
+ * are in the cache, the blocks. */
 static void prefetch(struct peer_queue *queue, const struct live_blocks *live)
 {
 	const struct peer_chunk *chunk = queue->chunks;
@@ -388,7 +384,7 @@ static void prefetch(struct peer_queue *queue, const struct live_blocks *live)
 	live_blocks_prefetch_slots(live, addresses, n);
 }
 
-/* Emits the ring's records up to limit_ns. *n: records so far. */
+/* Emits the ring's records up to limit_ns. *n counts emitted records. */
 static void emit_ring(struct collectors *collectors, struct peer_ring *ring, uint64_t limit_ns,
 		      uint64_t until_ns, unsigned int *n)
 {
@@ -416,8 +412,8 @@ static void emit_ring(struct collectors *collectors, struct peer_ring *ring, uin
 	} while (item && item->time_ns <= limit_ns);
 }
 
-/* Emits queued records. Returns the time that it reached, valid unless unfinished. *n: records so
- * far. */
+/* Emits queued records. Returns the time that it reached, which is valid unless unfinished. *n
+ * counts emitted records. */
 static uint64_t emit_queued(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns,
 			    unsigned int *n)
 {
@@ -431,7 +427,7 @@ static uint64_t emit_queued(struct collectors *collectors, uint64_t limit_ns, ui
 		struct peer_ring *ring = collectors->heap[0];
 		uint64_t ring_ns = limit_ns;
 
-		/* up to the next ring's oldest record */
+		/* up to the oldest record of any other ring */
 		for (size_t i = 1; i < MIN_OF(collectors->n_heap, (size_t)3); i++)
 			ring_ns = MIN_OF(ring_ns, head_ns(collectors->heap[i]));
 		emit_ring(collectors, ring, ring_ns, until_ns, n);
@@ -480,8 +476,8 @@ static void lose_peer(struct collectors *collectors, struct peer *peer)
 		}
 }
 
-/* Drops what is left, because there is no time for it, of each peer with more than that many
- * bytes. */
+/* Drops the queued records of each peer that has more than that many bytes, because there is no
+ * time left to write them. */
 static void lose_queued(struct collectors *collectors, uint64_t more_than)
 {
 	for (guint i = 0; i < collectors->peers->len; i++)
@@ -545,7 +541,7 @@ void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns)
 	}
 	if (is_modest_waiting) {
 		lose_queued(collectors, COLLECTORS_MODEST);
-		/* dropping took time as well */
+		/* Dropping took time as well. */
 		until_ns = MAX_OF(until_ns, clock_now() + MODEST_NS);
 	}
 	collectors_emit(collectors, UINT64_MAX, until_ns);

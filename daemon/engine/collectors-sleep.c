@@ -3,16 +3,17 @@
  * Collectors, sleep - when rings are next drained
  *
  * A drain is due when a doorbell rings, when a ring was more than a third full at the last drain,
- * and with each round of the session. So idle processes cause no wake-ups of their own. Sysprof's
- * rings have no doorbell, so they are polled. Invariants: (1) a doorbell that rings without reason
- * is ignored  [test-engine-collectors: floods]
- *             (2) if all doorbells work and nothing waits, rings are not checked more often than
- * the session runs  [test-engine-collectors: quiet] Runs on the drain thread only.
+ * and in each round of the session. So idle processes cause no wake-ups of their own. Sysprof's
+ * rings have no doorbell, so they are polled.
+ * Invariants: (1) a doorbell that rings without reason is ignored  [test-engine-collectors: floods]
+ *             (2) if all doorbells work and nothing waits, only session rounds check rings
+ *                 [test-engine-collectors: quiet]
+ * Runs on the drain thread only.
  */
 #include "daemon/engine/collectors-internal.h"
 #include "daemon/engine/sysprof-peer.h"
 
-/* Sysprof's rings hold more than is written in that time. */
+/* Sysprof's rings are large enough for what a program writes in this time. */
 #define MAX_POLL_MS 4u
 
 static bool is_filling(const struct peer_arena *arena)
@@ -28,8 +29,8 @@ static bool can_ring(const struct peer *peer, const struct peer_arena *arena, ui
 	return peer->state == PEER_ACTIVE && !arena->sysprof && now_ns >= arena->deaf_until_ns;
 }
 
-/* Arms all doorbells. Returns whether a ring filled between its drain and now, when it could not
- * ring. */
+/* Arms all doorbells. Returns whether a ring filled since its drain, when its doorbell was not
+ * armed. */
 static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
 {
 	struct doorbell doorbells[DOORBELLS_MAX];
@@ -89,7 +90,7 @@ static bool is_waiting(const struct peer *peer)
 		 (peer->n_unanswered > 0 && !peer->is_blocked)));
 }
 
-/* Polls sysprof's rings, if there are any; less often the longer they have nothing to do. */
+/* Polls sysprof's rings, if there are any; the interval grows while they are idle. */
 static uint64_t poll_sysprof_rings(struct collectors *collectors, uint64_t now_ns)
 {
 	bool is_filling = false, are_there = false;

@@ -2,18 +2,18 @@
 /*
  * Collectors - the processes that record from inside
  *
- *     a peer ▶ is it a target (tasks.c) ▶ an arena ▶ its rings are drained ▶ queues
+ *     a peer ▶ target check (tasks.c) ▶ gets an arena ▶ rings are drained ▶ queues
  *            ▶ merged by time ▶ rows
  *
- * This file keeps the processes, and the memory that they write into.
+ * This file keeps the processes and the memory that they write into.
  * collectors-merge.c drains that memory and makes rows; collectors-sleep.c decides when a drain is
- * due. The costs that processes can cause are bounded: peers, arenas, bytes, the time to make
- * arenas, the doorbells, and the queues.
+ * due. What processes can cost is bounded: peers, arenas, bytes, the time to make arenas,
+ * doorbells, and queues.
  * Invariants: (1) a peer gets an arena only if it is a target  [test-engine-collectors: stranger]
  *             (2) a dead producer's records are kept [test-engine-collectors: death]
  *             (3) a peer that sends requests without end is ignored  [test-engine-collectors:
  *                 floods]
- *             (4) a target without room is counted
+ *             (4) a target that gets no arena is counted as a loss
  *                 [test-engine-collectors: no_room, refused]
  * Runs on the drain thread only.
  */
@@ -25,15 +25,15 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
-#define PATIENCE_NS (400 * MS) /* a client has 500 ms for everything */
+#define PATIENCE_NS (400 * MS) /* a client waits at most 500 ms for its answer */
 #define IDENTIFY_NS (100 * MS)
 #define IDENTIFY_MAX_SHIFT 6u
-/* How long a ring of sysprof's is kept that has no writer yet, after its process ended. */
+/* How long a sysprof ring without a known writer is kept after its process ended. */
 #define UNCLAIMED_NS (1000 * MS)
 
-/* The first arena of a process, and a smaller one if other processes have much memory. A thread
- * begins with the smallest ring, which is enough for most, and moves from a full ring to one of
- * four times the size. In a lossless arena the larger sizes get memory only when those before them
+/* The sizes of a process's first arena; the smaller ones if all arenas together are large. A thread
+ * starts with the smallest ring, which is enough for most, and moves from a full ring to one of
+ * four times the size. In a lossless arena, the larger sizes get memory only when the smaller ones
  * are in use, because clearing all of it is the largest cost of a short process. */
 static const struct ring_arena_sizes usual_sizes = {
 	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
@@ -77,7 +77,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 
 static void watch(struct collectors *collectors, struct peer *peer, int fd)
 {
-	/* Edge-triggered, because the reaction to an event may have to wait. */
+	/* Edge-triggered, because handling an event may have to wait. */
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
 
 	g_hash_table_insert(collectors->by_fd, GINT_TO_POINTER(fd), peer);
@@ -107,8 +107,8 @@ bool collectors_wake(struct collectors *collectors, int fd)
 				    : NULL;
 
 	if (peer) {
-		/* The reaction comes after all events: a descriptor number that is closed between
-		 * them may be reused. */
+		/* The events are handled after all have been received: a descriptor number that is
+		 * closed between them may be reused. */
 		peer->ended = peer->ended || fd == peer->pidfd;
 		peer->called = peer->called || fd == peer->connection;
 		return true;
@@ -122,7 +122,7 @@ bool collectors_wake(struct collectors *collectors, int fd)
 
 /* ---- Peers ----------------------------------------------------------------------------------- */
 
-/* Answers threads that wait for a ring of sysprof's; they continue without one. */
+/* Answers threads that wait for a sysprof ring; they continue without one. */
 static void refuse_unanswered(struct peer *peer)
 {
 	for (; peer->n_unanswered > 0; peer->n_unanswered--)
@@ -158,7 +158,7 @@ static bool is_lossless(const struct collectors *collectors, const struct peer *
 		peer->wants & CONTROL_WANTS_ALLOCATIONS);
 }
 
-/* Returns the requested sizes, within the available room. Returns false if there is no room. */
+/* Chooses the requested sizes, as far as there is room. Returns false if there is none. */
 static bool choose_sizes(const struct collectors *collectors, const struct peer *peer,
 			 const struct control_request *request, struct ring_arena_sizes *ret_sizes)
 {
@@ -180,7 +180,7 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 					   room / (size->data_bytes +
 						   2 * sizeof(struct ring_header)));
 		size->n = MIN_OF(size->n, RING_MAX_RINGS);
-		/* Larger rings for fast threads, as in the first arena. */
+		/* Add larger rings for fast threads, as in the first arena. */
 		if (request->min_data_bytes == 0 && room > COLLECTORS_MAX_PEER_BYTES / 2 &&
 		    is_lossless(collectors, peer)) {
 			ret_sizes->sizes[1] =
@@ -196,7 +196,7 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 	return size->n > 0;
 }
 
-/* Counts an arena; it was begun at begin_ns. */
+/* Counts a new arena. begin_ns: when making it began. */
 static void count_arena(struct collectors *collectors, const struct peer_arena *arena,
 			uint64_t begin_ns)
 {
@@ -221,7 +221,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 		return r == -EINVAL ? CONTROL_LIMIT : CONTROL_FAILED;
 	arena = peer->arenas[peer->n_arenas - 1];
 	arena->is_lossless = is_lossless(collectors, peer);
-	/* This process does not wait for room. */
+	/* Get memory for all rings now, because this process does not wait for room in a ring. */
 	while ((!arena->is_lossless || peer->wants & CONTROL_WANTS_ROOM) &&
 	       arena->memory.n_rings < arena->memory.n_places) {
 		peer_arena_grow(arena, collectors->options.ticks);
@@ -231,7 +231,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 	return CONTROL_OK;
 }
 
-/* Answers one message. Returns false if the connection must not be used any more. */
+/* Answers a request with an arena or an error. Returns false if the connection is now useless. */
 static bool give_arena(struct collectors *collectors, struct peer *peer,
 		       const struct control_request *request)
 {
@@ -245,8 +245,8 @@ static bool give_arena(struct collectors *collectors, struct peer *peer,
 
 /* ---- Sysprof's rings ------------------------------------------------------------------------- */
 
-/* Returns the size of a new ring: a quarter of the room that is left, in total and for the process,
- * or less. A quarter of the total is kept for rings of the least size, so that many threads get
+/* Returns the size of a new ring: at most a quarter of the room that is left, in total and for the
+ * process. A quarter of the total is kept for rings of the minimum size, so that many threads get
  * one. Returns 0 if there is no room. */
 static uint32_t sysprof_bytes(const struct collectors *collectors, const struct peer *peer)
 {
@@ -277,7 +277,7 @@ static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
 	collectors->poll_ns = 0;
 }
 
-/* Returns the peer that has the number which the frames of a ring say, or NULL. */
+/* Returns the peer whose number is in the frames of a ring, or NULL. */
 static struct peer *find_sysprof_peer(const struct collectors *collectors, int32_t number)
 {
 	for (guint i = 0; i < collectors->peers->len; i++) {
@@ -290,8 +290,8 @@ static struct peer *find_sysprof_peer(const struct collectors *collectors, int32
 	return NULL;
 }
 
-/* Returns whether the ring has no known writer: it may not have written yet, or its request has not
- * arrived. */
+/* Returns whether the writer of a sysprof ring is not known: it has not written yet, or its request
+ * has not arrived. */
 static bool is_unclaimed(const struct peer_arena *arena)
 {
 	return arena->sysprof && arena->sysprof->pid == 0;
@@ -308,8 +308,8 @@ static void sort_rings_of(struct collectors *collectors, struct peer *peer, uint
 			continue;
 		if (pid != sysprof_peer_number(peer))
 			owner = find_sysprof_peer(collectors, pid);
-		/* The writer received another process's answer before its own request was judged or
-		 * had arrived. */
+		/* The writer received another process's answer. Wait until its own request has
+		 * arrived and the writer is accepted as a target. */
 		if (owner ? owner->state != PEER_ACTIVE
 			  : peer->state != PEER_ACTIVE || !sysprof_arena_is_overdue(arena, now_ns))
 			continue;
@@ -370,7 +370,7 @@ static void stop_producers(struct peer *peer)
 
 static void bind(struct collectors *collectors, struct peer *peer)
 {
-	/* Bind as of the registration: by now it may have executed another program. */
+	/* Bind to the program that registered: by now the process may run another one. */
 	if (!collector_process_bind(&peer->process, peer->came_ns))
 		return;
 	if (peer->wants & CONTROL_WANTS_ALLOCATIONS)
@@ -379,7 +379,7 @@ static void bind(struct collectors *collectors, struct peer *peer)
 		collectors->options.query(peer->process.process, collectors->options.data);
 }
 
-/* Called when no process maps its memory any more, or when the peer must not be used. */
+/* Called when no process maps the peer's memory any more, or when the peer must not be used. */
 static void end_peer(struct collectors *collectors, struct peer *peer)
 {
 	uint64_t now_ns = clock_now();
@@ -396,16 +396,16 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 			collectors_drain_ring(collectors, arena, k, RING_DRAIN_DEAD);
 		peer_arena_count_lost(peer, arena, now_ns);
 	}
-	/* The process had no memory for the arena, so it records nothing. This is the process's own
-	 * claim; it affects only what the capture says about that process. */
+	/* The process could not map the arena, so it records nothing. The process itself reports
+	 * this, so it affects only what the capture says about that process. */
 	if (peer->process.process && (peer->wants & CONTROL_WANTS_ALLOCATIONS) &&
 	    peer->state == PEER_ACTIVE && !peer->is_sysprof && peer->n_arenas > 0 &&
 	    !ring_arena_is_joined(&peer->arenas[0]->memory)) {
 		peer->process.process->has_heap = false;
 		peer->process.process->refused_heap = true;
 	}
-	/* The exit status is known once the process was waited for. If it has executed another
-	 * program, the status belongs to that one. */
+	/* The exit status is known once the process has been waited for. If the process executed
+	 * another program, the status is that program's. */
 	if (peer->pidfd >= 0 && !peer->is_sysprof && peer->process.leader &&
 	    (peer->ended || collectors->is_finishing))
 		exit_statuses_add(&collectors->statuses, peer->process.leader,
@@ -415,8 +415,8 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 	peer->gone_ns = now_ns;
 }
 
-/* Ends a registered peer of this pid that has executed another program or dropped its memory: the
- * pid is the new peer's. Returns false if one is still in use. */
+/* Ends an earlier peer with this pid if it has executed another program or unmapped its memory.
+ * Returns false if the earlier peer is still in use. */
 static bool supersede(struct collectors *collectors, int32_t pid)
 {
 	for (guint i = 0; i < collectors->peers->len; i++) {
@@ -432,7 +432,7 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 	return true;
 }
 
-/* Adds a request of another thread of a process that has requested a ring before. */
+/* Adds a request of a further thread to its process's peer. Returns false if there is none. */
 static bool add_request(struct collectors *collectors, const struct message_peer *message,
 			uint64_t now_ns)
 {
@@ -469,15 +469,15 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 		   supersede(collectors, message->pid);
 	peer = peer_new(collectors->rows, message, connection, pidfd, now_ns);
 	g_ptr_array_add(collectors->peers, peer);
-	/* The broker reads sysprof's connections. */
+	/* The broker reads the connections of sysprof clients. */
 	if (!is_sysprof && connection >= 0)
 		watch(collectors, peer, peer->connection);
 	if (pidfd >= 0)
 		watch(collectors, peer, peer->pidfd);
 	if (!has_room || !is_first)
 		refuse(collectors, peer, CONTROL_LIMIT);
-	/* A second peer of its process is not a loss. If there was no room, that is a loss if the
-	 * process is a target. */
+	/* Refusing a second peer of a process is not a loss. Refusing a peer for lack of room is a
+	 * loss if the process is a target. */
 	if (is_first)
 		peer->state = PEER_WAITING;
 	peer->is_refused = is_first && peer->connection < 0;
@@ -485,22 +485,22 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 	peer->ended = peer->pidfd < 0 || poll(&end, 1, 0) > 0;
 }
 
-/* Returns whether we record this process. *ret_known: the answer is final. */
+/* Returns whether the process is recorded. *ret_known: whether the answer is final. */
 static bool is_target(const struct collectors *collectors, const struct peer *peer, bool *ret_known)
 {
 	const struct tasks *tasks = collectors->options.tasks;
 	const struct thread *leader = tasks_thread(tasks, peer->process.pid);
 
 	*ret_known = leader && leader->process->pid == peer->process.pid;
-	/* The process may end before it is judged; one that ended long before the peer came is
-	 * another process. */
+	/* The process may end before this check. If it ended long before the peer came, the pid is
+	 * now another process's. */
 	if (*ret_known && (leader->process->gone || (peer->ended && peer->is_sysprof)))
 		return *ret_known = leader->exit_ns == 0 ||
 				    leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
 	return *ret_known && tasks_is_target(tasks, peer->process.pid);
 }
 
-/* Its process continues without a ring, and loses all that it tries to record. */
+/* Counts a loss if the process is a target: without a ring it loses all that it tries to record. */
 static void lose_target(const struct collectors *collectors, struct peer *peer)
 {
 	bool known;
@@ -517,7 +517,7 @@ static void admit(struct collectors *collectors, struct peer *peer)
 	if (peer->is_sysprof) {
 		give_sysprof_ring(collectors, peer);
 	} else if (!give_arena(collectors, peer, NULL)) {
-		/* It has its answer, or it does not read, because it waits no longer. */
+		/* The process has its answer, or it does not read because it no longer waits. */
 		lose_target(collectors, peer);
 		close_fds(collectors, peer);
 		state = PEER_GONE;
@@ -531,7 +531,7 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 	bool known, is_ours;
 
 	if (peer->is_refused || (peer->ended && !peer->is_sysprof)) {
-		/* The side band must reach that time to decide whether it was a target. */
+		/* The side band must reach the registration to show whether it was a target. */
 		if (limit_ns > peer->came_ns) {
 			lose_target(collectors, peer);
 			refuse(collectors, peer, CONTROL_FAILED);
@@ -540,7 +540,7 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 	}
 	is_ours = is_target(collectors, peer, &known);
 	if (!known && limit_ns > peer->came_ns && !collectors->options.tasks->filtered) {
-		/* There was no event for this process, but it exists. */
+		/* The side band has no event of this process, but it exists. */
 		tasks_found(collectors->options.tasks, peer->process.pid, peer->process.pid,
 			    peer->came_ns);
 		known = is_ours = true;
@@ -555,7 +555,7 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 	}
 }
 
-/* A process that claims new thread numbers again and again is looked up less and less often. */
+/* Looks up unknown threads; ever less often, because a process may keep claiming new numbers. */
 static void identify_threads(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
 {
 	struct collector_process *process = &peer->process;
@@ -570,7 +570,7 @@ static void identify_threads(struct collectors *collectors, struct peer *peer, u
 	peer->n_queries++;
 }
 
-/* Returns whether the process has executed another program since the peer was bound. */
+/* Returns whether the process has executed another program since it was bound. */
 static bool has_executed(const struct collectors *collectors, const struct peer *peer)
 {
 	const struct thread *leader = tasks_thread(collectors->options.tasks, peer->process.pid);
@@ -578,7 +578,7 @@ static bool has_executed(const struct collectors *collectors, const struct peer 
 	return peer->process.process && leader && leader->process != peer->process.process;
 }
 
-/* Moves requests, connection and pidfd to a new peer. */
+/* Moves requests, connection and pidfd to a new peer for the executed program. */
 static void follow_exec(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
 {
 	const struct message_peer message = {
@@ -596,7 +596,7 @@ static void follow_exec(struct collectors *collectors, struct peer *peer, uint64
 	end_peer(collectors, peer);
 }
 
-/* Each request waits, for a millisecond or two, until the side band reaches its time. */
+/* Each request waits a millisecond or two, until the side band reaches its time. */
 static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 			  uint64_t now_ns)
 {
@@ -620,13 +620,13 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 	enum peer_message message = PEER_NOTHING;
 	uint64_t left;
 
-	/* Bind as of the registration: it may have executed another program since. */
+	/* Bind to the program that registered: by now the process may run another one. */
 	if (!peer->process.process && limit_ns >= peer->came_ns)
 		bind(collectors, peer);
 	identify_threads(collectors, peer, now_ns);
-	/* After exec the memory is gone, and the new program may never register. The end drains all
-	 * that is left in the rings at once. Until that fits into the queues, the peer is drained
-	 * as if it were alive. */
+	/* After exec the memory is unmapped, and the new program may never register. end_peer()
+	 * drains all that is left in the rings at once. Until that fits into the queues, drain as
+	 * for a live peer. */
 	if ((peer->ended || (!peer->is_sysprof && has_executed(collectors, peer))) &&
 	    limit_ns >= peer->came_ns) {
 		left = collectors_unread(peer);
@@ -650,7 +650,7 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 {
 	if (peer->state != PEER_GONE)
 		return false;
-	/* Its end is a row as well, at the right place among the rows of other processes. */
+	/* The end of its allocations is a row too, in order with other processes' rows. */
 	if (peer->process.heap && collectors->reached_ns < peer->gone_ns)
 		return false;
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
@@ -663,7 +663,7 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 	return true;
 }
 
-/* Counts frames of a writer that requested no ring. */
+/* Counts frames of writers that requested no ring. */
 static void lose_unclaimed(struct peer *peer)
 {
 	uint64_t now_ns = clock_now();
@@ -678,7 +678,7 @@ static void remove_peer(struct collectors *collectors, guint i)
 {
 	struct peer *peer = peer_at(collectors, i);
 
-	/* No thread may sleep on words that get unmapped. */
+	/* No thread may wait on futex words that are about to be unmapped. */
 	if (peer->n_arenas && collectors->options.doorbells)
 		doorbells_set(collectors->options.doorbells, NULL, 0);
 	collectors->rung = true;
@@ -735,7 +735,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 
 		if (peer->state != PEER_WAITING)
 			continue;
-		/* It may have received another process's answer. */
+		/* The process may have received another one's answer. */
 		if (peer->is_sysprof && !peer->is_refused && is_target(collectors, peer, &known)) {
 			peer->state = PEER_ACTIVE;
 			continue;

@@ -2,14 +2,12 @@
 /*
  * Doorbells - wakes the drain thread when a collector's ring fills
  *
- * Producers ring by a futex in shared memory (docs/ring.md, section 8). This thread sleeps on up to
- * DOORBELLS_MAX of these futexes, and on a word of its own that announces a new list. It reports a
- * ring once per list, so a producer that rings without end wakes it no more often than the drain
- * thread lists its doorbell again.
- * If the kernel has no futex_waitv(2), nothing is ever reported, and only the drain thread's timer
- * remains.
- * Threads: its own, and the drain thread, which calls everything here. `lock` guards the shared
- * fields.
+ * A producer rings by waking a futex in shared memory (docs/ring.md, section 8). This thread sleeps
+ * on up to DOORBELLS_MAX of these futexes, and on a word of its own that announces a new list. It
+ * reports once per list, so a producer that rings endlessly wakes it no more often than the drain
+ * thread sets a list. If the kernel has no futex_waitv(2), it reports nothing, and only the drain
+ * thread's timer remains.
+ * Threads: its own runs run(); the drain thread calls the rest. `lock` guards the shared fields.
  */
 #include "daemon/engine/doorbells.h"
 
@@ -32,7 +30,7 @@ struct doorbells {
 	struct doorbell list[DOORBELLS_MAX];
 	size_t n;
 	bool notified, ending, is_deaf;
-	uint32_t changes; /* futex: counts changes of the list */
+	uint32_t changes; /* futex: incremented when the list changes */
 	int event_fd;
 };
 
@@ -69,15 +67,15 @@ static void *run(void *data)
 		r = syscall(SYS_futex_waitv, waiters, 1 + n, 0, NULL, 0);
 		r = r < 0 ? errno : 0;
 		pthread_mutex_lock(&doorbells->lock);
-		/* futex_waitv(2) does not work here */
+		/* futex_waitv(2) does not work here. */
 		doorbells->is_deaf = r == ENOSYS || r == EPERM || r == EINVAL;
-		/* woken by a new list, or by a doorbell */
+		/* A changed list or the end also wakes the thread. */
 		if (doorbells->is_deaf || doorbells->ending ||
 		    doorbells->changes != (uint32_t)waiters[0].val)
 			continue;
 		doorbells->notified = true;
 		if (write(doorbells->event_fd, &one, sizeof(one)) < 0)
-			break; /* cannot be full */
+			break; /* impossible: the counter cannot overflow */
 	}
 	pthread_mutex_unlock(&doorbells->lock);
 	return NULL;
@@ -102,7 +100,7 @@ struct doorbells *doorbells_new(GError **error)
 	return NULL;
 }
 
-/* Called with the lock held. Wakes the thread, whatever it sleeps on. */
+/* Wakes the thread from either wait. The lock must be held. */
 static void change(struct doorbells *doorbells)
 {
 	__atomic_add_fetch(&doorbells->changes, 1, __ATOMIC_SEQ_CST);
@@ -159,5 +157,5 @@ void doorbells_receive(struct doorbells *doorbells)
 	uint64_t count;
 
 	if (read(doorbells->event_fd, &count, sizeof(count)) < 0)
-		return; /* has not rung */
+		return; /* no doorbell has rung */
 }

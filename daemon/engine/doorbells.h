@@ -19,13 +19,13 @@ struct doorbell {
 /* Starts the thread. */
 struct doorbells *doorbells_new(GError **error);
 void doorbells_free(struct doorbells *doorbells); /* NULL is allowed */
-/* Returns false if this kernel cannot wait for doorbells, so that no doorbell is ever heard. Valid
- * shortly after the first doorbells_set() with a doorbell in its list. */
+/* Returns false if this kernel cannot wait for doorbells, so that no doorbell is ever reported. The
+ * answer is valid shortly after the first doorbells_set() with a doorbell in its list. */
 bool doorbells_are_heard(struct doorbells *doorbells);
-/* Becomes readable once when a doorbell has rung, and not again before the next doorbells_set(). */
+/* Returns a descriptor that becomes readable when a doorbell rings, once per doorbells_set(). */
 int doorbells_fd(const struct doorbells *doorbells);
-/* Replaces the list of doorbells; uses at most DOORBELLS_MAX. If a word gets unmapped, that counts
- * as a ring. */
+/* Replaces the list of doorbells, of which at most DOORBELLS_MAX are used. Unmapping a word counts
+ * as ringing. */
 void doorbells_set(struct doorbells *doorbells, const struct doorbell *list, size_t n);
-/* Clears the signal of doorbells_fd(). */
+/* Makes doorbells_fd() unreadable again. */
 void doorbells_receive(struct doorbells *doorbells);

@@ -2,10 +2,10 @@
 /*
  * Exit status - exit statuses of processes, as wait() reports them to their parents
  *
- * Perf reports that a task ended, but not its exit status. A pidfd reports it since Linux 6.15,
- * once the process has been waited for, which may never happen. So a row of task with event
- * `status` follows the exit row, with the time of the latest row. On older kernels, and for a
- * process that is not waited for, there is no such row.
+ * Perf reports that a task ended, but not its exit status. Since Linux 6.15 a pidfd reports it once
+ * the process has been waited for, which may never happen. Then a row of table task with event
+ * `status` follows the exit row, with the time of the latest row. There is no such row on older
+ * kernels, or if no process waits for the exit.
  * Invariants: (1) at most one row per process, and only with a status that the kernel reported
  *                 [test_memory_life: end, status]
  *             (2) no more than MAX_WAITING descriptors are kept: the oldest is dropped
@@ -17,7 +17,7 @@
 #include "arch/uapi.h"
 
 #define MAX_WAITING 128u
-#define PATIENCE_STEPS 50 /* of 2 ms: if an exit ends the session, the parent waits soon */
+#define PATIENCE_STEPS 50 /* of 2 ms: if an exit ends the session, wait() follows soon */
 
 struct unknown_exit {
 	struct thread *leader; /* a reference */
@@ -71,7 +71,7 @@ void exit_statuses_run(struct exit_statuses *statuses)
 	}
 }
 
-/* Returns whether a process has ended whose status is not known. */
+/* Returns whether an ended process still has an unknown status. */
 static bool has_ended(const struct exit_statuses *statuses)
 {
 	for (const GList *item = statuses->waiting.head; item; item = item->next)

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Processes that are known to have ended, and whose status is still unknown. */
+/* Processes that have ended, or end at any time, and whose status is still unknown. */
 struct exit_statuses {
 	struct tasks *tasks;
 	GQueue waiting; /* struct unknown_exit */
@@ -15,7 +15,7 @@ void exit_statuses_init(struct exit_statuses *statuses, struct tasks *tasks);
 void exit_statuses_done(struct exit_statuses *statuses);
 /* Takes the pidfd of the process whose first thread is `leader`. */
 void exit_statuses_add(struct exit_statuses *statuses, struct thread *leader, int pidfd);
-/* Adds rows of task for processes that have been waited for. */
+/* Writes rows of table task for processes that have been waited for. */
 void exit_statuses_run(struct exit_statuses *statuses);
-/* The same at the end of the session; waits a little for processes that have ended. */
+/* Like exit_statuses_run(), at the end; waits up to 100 ms for processes that have ended. */
 void exit_statuses_finish(struct exit_statuses *statuses);

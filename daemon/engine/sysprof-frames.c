@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof frames - converts frames of sysprof's library into records of our own rings
+ * Sysprof frames - converts frames of sysprof's library into records of profd's own rings
  *
- * A frame is a header (length, CPU, pid, time, type) and a body of that type. All of it is native,
- * packed, with texts of fixed width that may lack their NUL. Marks, counters and logs become
- * records. Maps, forks and the like are ignored, because the side band reports them better. The
- * rest (samples, allocations, JIT maps, files) has no table and counts as lost. Names are strings
- * of the producer, in a fixed number of slots: a name that is not in its slot is defined again,
- * so that memory does not grow with the number of names. The record of a span has the time of its
- * end, because rows are ordered by their ends; sysprof writes it then too. Times go neither
- * backward nor into the future: such a record is moved, and a span keeps its duration unless it
- * ends in the future.
- * Invariants: (1) nothing outside of the frame is read, whatever it contains
+ * A frame has a header (length, CPU, pid, time, type) and a body of that type. All fields are in
+ * native byte order and packed; texts have a fixed width and may lack their NUL. Marks, counters
+ * and logs become records. Maps, forks and the like are ignored, because the side band reports them
+ * better. Other frames (samples, allocations, JIT maps, files) count as lost, because no table has
+ * them. Names become strings of the producer, in a fixed number of slots: a name that is not in its
+ * slot is defined again, so that memory does not grow with the number of names. The record of a
+ * span has the time of its end, because rows are ordered by end, and sysprof also writes it then.
+ * Times must not go backward or into the future: such a record is moved, and a span keeps its
+ * duration unless it ends in the future.
+ * Invariants: (1) no contents of a frame cause a read outside it
  *                 [test-engine-sysprof: short, fuzz_sysprof_frames]
  *             (2) a frame that does not become a record is counted  [test-engine-sysprof: refused]
- *             (3) the id of a counter refers to counters of its own process only
+ *             (3) a counter id refers only to counters of its own process
  *                 [test-engine-sysprof: counters]
  */
 #include "daemon/engine/sysprof-frames.h"
@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-/* Types, with sysprof's numbers. */
+/* Frame types; the numbers are sysprof's. */
 enum {
 	FRAME_TIMESTAMP = 1,
 	FRAME_MAP = 3,
@@ -68,8 +68,8 @@ struct counter {
 	char category[32];
 	char name[32];
 	char description[52];
-	uint32_t id_and_type; /* 24 and 8 bits */
-	uint64_t value;       /* initial; need not be a measurement */
+	uint32_t id_and_type; /* id: low 24 bits; type: high 8 bits */
+	uint64_t value;       /* initial value; not necessarily a measurement */
 };
 static_assert(sizeof(struct counter) == 128, "counter");
 
@@ -80,7 +80,7 @@ struct values {
 };
 static_assert(sizeof(struct values) == 96, "values");
 
-/* The header of n counters or values that follow. */
+/* Header of a frame with n counters or groups of values. */
 struct list {
 	struct header header;
 	uint16_t n;
@@ -89,10 +89,10 @@ struct list {
 static_assert(sizeof(struct list) == 32, "list");
 
 #define MAX_NAME 40
-#define ARGUMENT_STRING 3u /* of struct ring_argument */
+#define ARGUMENT_STRING 3u /* argument kind of struct ring_argument */
 #define N_SLOTS 256u
 
-/* Strings of the producer: one per slot, the message, which each mark redefines, and its name. */
+/* String ids: the slots, the message, which each mark redefines, and the message's name. */
 enum { STRING_SLOTS = 1, STRING_MESSAGE = STRING_SLOTS + N_SLOTS, STRING_ARGUMENT };
 
 struct slot {
@@ -103,11 +103,11 @@ struct slot {
 /* The definition of a counter id. */
 struct definition {
 	char category[32], name[32];
-	uint32_t kind; /* RING_COUNTER_* */
+	uint32_t kind; /* RING_COUNTER_* flags */
 };
 
 struct sysprof_counters {
-	GHashTable *definitions; /* struct definition by id */
+	GHashTable *definitions; /* struct definition by counter id */
 };
 
 struct sysprof_frames {
@@ -116,7 +116,7 @@ struct sysprof_frames {
 	uint64_t last_ns;
 	uint64_t now_ns;
 	uint64_t lost;
-	GHashTable *defined; /* ids of counters defined for the producer */
+	GHashTable *defined; /* set of counter ids that are defined for the producer */
 	bool has_argument;   /* STRING_ARGUMENT is defined */
 	struct slot slots[N_SLOTS];
 };
@@ -193,8 +193,8 @@ static void define(struct sysprof_frames *frames, uint32_t id, const char *text,
 	put(frames, RING_STRING, &string, sizeof(string), text, string.n_bytes);
 }
 
-/* Hashes whole words, because a field's width is a multiple of 8. The bytes after the text are
- * undefined and masked out. */
+/* Hashes whole words, because the width of a field is a multiple of 8. Masks the bytes after the
+ * text, which are undefined. */
 static uint32_t hash_of(const char *field, size_t n)
 {
 	uint64_t hash = n, word;
@@ -210,7 +210,7 @@ static uint32_t hash_of(const char *field, size_t n)
 }
 
 /* Returns the producer's id of the text in a field of `width` bytes; 0: empty. Valid until the next
- * text of the same slot; `avoided` is an id whose slot must not be used. */
+ * text in the same slot. `avoided`: an id whose slot must be kept. */
 static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t width,
 			uint32_t avoided)
 {
@@ -220,7 +220,7 @@ static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t
 
 	if (n == 0)
 		return 0;
-	/* a record may refer to two names */
+	/* A record may refer to two names. */
 	if (STRING_SLOTS + i == avoided)
 		i = (i + 1) % N_SLOTS;
 	slot = &frames->slots[i];
@@ -237,7 +237,7 @@ static uint64_t positive(int64_t value)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-/* Advances the time of the last record; later records are not older. */
+/* Sets the time of the current record: not before the last record's, not in the future. */
 static void reach(struct sysprof_frames *frames, uint64_t time_ns)
 {
 	frames->last_ns = MIN_OF(MAX_OF(time_ns, frames->last_ns), frames->now_ns);
@@ -263,9 +263,9 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 		return SYSPROF_BAD;
 	n_message = strnlen(message, n_bytes - sizeof(*from));
 	begin_ns = positive(from->header.time_ns);
-	/* the sum cannot overflow: both are below 2^63 */
+	/* Both are below 2^63, so their sum cannot overflow. */
 	duration_ns = positive(from->duration_ns);
-	/* GTK's "mapped window" has its begin in microseconds. No program is that old. */
+	/* GTK's "mapped window" gives its begin in microseconds. No real span is so old. */
 	is_span = from->duration_ns > 0 && begin_ns > (begin_ns + duration_ns) / 1000;
 	reach(frames, begin_ns + duration_ns);
 	if (begin_ns + duration_ns > frames->now_ns)
@@ -289,7 +289,7 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof_counters *counters,
 				   const void *frame, size_t n_bytes)
 {
-	/* of GLogLevelFlags: the same levels as GLib sends to the journal */
+	/* By bit of GLogLevelFlags: the levels that GLib sends to the journal. */
 	static const uint8_t levels[] = { [2] = 3, [3] = 4, [4] = 4, [5] = 5, [6] = 6, [7] = 7 };
 	const struct log *from = frame;
 	const char *message = (const char *)(from + 1);
@@ -307,8 +307,8 @@ static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof
 	return SYSPROF_ADDED;
 }
 
-/* A definition has 24 bits of the number, a value has 32. The library numbers its counters from 1,
- * or from its pid shifted by 16, whose low 24 bits may be 0. Our ids must not be 0. */
+/* A definition has only 24 bits of the counter number, a value has 32. The library counts from 1 or
+ * from its pid shifted by 16, of which the low 24 bits may be 0. Ids in a ring must not be 0. */
 static uint32_t counter_number(uint32_t id)
 {
 	return (id & 0xffffff) | 1u << 24;
@@ -360,7 +360,7 @@ static enum sysprof_result add_counters(struct sysprof_frames *frames,
 	return frames->lost ? SYSPROF_REFUSED : SYSPROF_ADDED;
 }
 
-/* Uses the thread's own definition, or else that of another thread of its process. */
+/* Uses the thread's own definition; without one, that of another thread of its process. */
 static bool set_counter(struct sysprof_frames *frames, struct sysprof_counters *counters,
 			uint32_t id, uint64_t value)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof peer - a process whose libraries speak sysprof's protocol, and the rings of its threads
+ * Sysprof peer - a process that uses sysprof's protocol, and the rings of its threads
  *
  * Each thread of each copy of the library requests a ring over a socket that all processes below
- * the command share, so an answer may reach another process that waits for one. Therefore a ring
- * belongs to no process until its first frame names one. That process must have sent a request, for
- * which the kernel reported the sender. From then on all frames must be from that process. Frames
- * are read in the order of the ring. An invalid frame, as from two processes that write into one
- * ring, drops the frames after it. The ring is quarantined after many of them, or after a frame of
- * another process. The library drops frames without room and does not count them: a full ring is a
+ * the command share, so an answer may reach another process that waits for one. So a ring belongs
+ * to no process until its first frame names one. This process must have sent a request; the kernel
+ * reports the sender. From then on all frames must be from this process. Frames are read in order.
+ * After an invalid frame, which may come from two processes that write into one ring, the remaining
+ * frames are dropped. After many invalid frames, or one of another process, the ring is
+ * quarantined. The library drops frames that do not fit, without counting them: a full ring is a
  * loss of an unknown number of frames.
- * Invariants: (1) no frame of a process without a request becomes a row
+ * Invariants: (1) no frame of a process that sent no request becomes a row
  *                 [test-engine-sysprof: stranger, swapped]
  *             (2) a ring with false contents loses only its own frames
  *                 [test-engine-sysprof: hostile, fuzz_sysprof_race]
@@ -28,10 +28,10 @@
 #include <time.h>
 
 #define MAX_FAULTS 64
-/* with less room than this, or than the largest frame so far, a frame may have been dropped */
+/* With less room than this, or than the largest frame, a frame may have been dropped. */
 #define FULL_BYTES 1024u
 #define END_NS UINT64_C(1000000000)
-#define PATIENCE_NS UINT64_C(400000000) /* for requests that are on their way */
+#define PATIENCE_NS UINT64_C(400000000) /* for requests in transit */
 
 int32_t sysprof_peer_number(const struct peer *peer)
 {
@@ -54,7 +54,7 @@ void sysprof_peer_answer(struct peer *peer, int fd)
 	do {
 		n = packet_send(peer->connection, &part, 1, fd, MSG_DONTWAIT);
 	} while (n < 0 && errno == EINTR);
-	/* Ignore failure: a process whose socket is full does not wait for this answer. */
+	/* Ignore failure: a process whose socket is full is not waiting for this answer. */
 }
 
 /* ---- Rings ----------------------------------------------------------------------------------- */
@@ -80,7 +80,7 @@ int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd)
 		g_free(arena);
 		return r;
 	}
-	/* a thread makes its first mark before it requests the ring */
+	/* A thread takes the time of its first mark before it requests the ring. */
 	sysprof->frames = sysprof_frames_new(now_ns - SYSPROF_HOLD_NS, on_record, arena);
 	arena->sysprof = sysprof;
 	arena->rings = g_new0(struct peer_ring, 1);
@@ -143,7 +143,7 @@ static void lose(const struct peer_arena *arena, enum prof_loss_cause cause, uin
 			       clock_now());
 }
 
-/* Counts an invalid frame; too many, or one of another process, quarantine the ring. */
+/* Counts an invalid frame. Too many, or one of another process, quarantine the ring. */
 static void count_fault(struct peer_arena *arena, enum ring_fault fault)
 {
 	lose(arena, PROF_LOSS_RING_CORRUPT, 1);
@@ -159,7 +159,7 @@ static void add_frame(struct peer_arena *arena, const uint8_t *frame, size_t n_b
 	enum sysprof_result result = sysprof_frame_add(
 		sysprof->frames, arena->rings[0].peer->counters, frame, n_bytes, now_ns, &lost);
 
-	/* A forked child shares the ring and may have sent the end, so a later frame revokes it. */
+	/* The end may be that of a forked child, so a later frame revokes it. */
 	sysprof->ended_ns = result == SYSPROF_END ? now_ns : 0;
 	if (result == SYSPROF_BAD)
 		count_fault(arena, RING_FAULT_PAYLOAD);
@@ -167,7 +167,7 @@ static void add_frame(struct peer_arena *arena, const uint8_t *frame, size_t n_b
 		lose(arena, PROF_LOSS_RING_REFUSED, lost);
 }
 
-/* Returns the number of the n bytes that were whole frames, up to a fault. */
+/* Adds frames up to a fault. Returns their bytes. */
 static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t n, uint64_t now_ns)
 {
 	size_t at = 0, bytes;
@@ -186,7 +186,7 @@ static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t
 	return at;
 }
 
-/* Returns the number of bytes read; 0: nothing more to read now. */
+/* Returns the number of bytes read; 0: nothing to read now. */
 static uint32_t drain_some(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes)
 {
 	struct sysprof_ring *ring = &arena->sysprof->ring;
@@ -204,11 +204,11 @@ static uint32_t drain_some(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 	if (arena->rings[0].reader.fault != RING_FAULT_NONE)
 		return 0;
 	if (good == 0) {
-		/* Resynchronize: the next frame will start at the published position. */
+		/* Resynchronize: the next frame will start at the current position. */
 		count_fault(arena, RING_FAULT_LENGTH);
 		good = fill;
 	}
-	/* Until the frames that were read are skipped, the writer gets no room, so the ring is
+	/* Check before skipping the frames: until then the writer gets no room, so the ring is
 	 * still full if a frame was dropped. */
 	if (sysprof_ring_fill(ring, &fill) &&
 	    ring->size - fill < MAX_OF(arena->sysprof->largest, FULL_BYTES))
@@ -232,7 +232,7 @@ size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 	do {
 		n = drain_some(arena, buffer, n_bytes);
 		*ret_fill += n;
-		/* Stop after two rings' worth: a fast writer must not keep us here. */
+		/* Stop after two rings' size, so that a fast writer does not block this thread. */
 	} while (n > 0 && *ret_fill < 2 * (uint64_t)arena->sysprof->ring.size);
 	ring->reader.drain_ns = start_ns;
 	ring->reader.last_ns = sysprof_frames_last_ns(arena->sysprof->frames);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof ring - a ring in the format of sysprof's library, and the reader's side of it
+ * Sysprof ring - makes and reads rings in the format of sysprof's library
  *
- * A memfd: a page whose first words are the reader's position, the writer's position, and the
- * offset and the length of the body; then the body. The writer maps the body twice in a row, so
- * that a frame may cross its end. Both positions are below the body's length; they are equal if the
- * ring is empty. It has no doorbell, no count of dropped frames, and no field that names the
- * writer. The writer is not trusted, and there may be two: a child after fork() shares its parent's
- * ring. So each word is loaded once, and frames are copied out before they are parsed, and then
- * erased: if a position goes backward or a lap too far, old frames are not read again as new.
- * The engine allocates pages before the writer reaches them, so that they are charged to the
- * engine's memory and not to the writer's: some at once, the others as the ring fills, because most
- * programs never need them.
- * Invariants: (1) its peer cannot change its size                     [test-engine-sysprof: ring]
+ * A ring is a memfd. The first words of its first page are the reader's position, the writer's
+ * position, and the offset and length of the body, which follows the page. The writer maps the body
+ * twice in a row, so that a frame may cross its end. Both positions are below the body's length;
+ * they are equal if the ring is empty. There is no doorbell, no count of dropped frames, and no
+ * field that names the writer. The writer is not trusted, and there may be two: a forked child
+ * shares its parent's ring. So each word is loaded once, and frames are copied before they are
+ * parsed, and then erased: even if a position goes backward or a lap too far, old frames are not
+ * read as new ones. The engine allocates pages before the writer reaches them, so that the kernel
+ * charges them to the engine, not to the writer: some at once, the others as the ring fills,
+ * because most programs never need them.
+ * Invariants: (1) the peer cannot change a ring's size  [test-engine-sysprof: ring]
  *             (2) no frame is read twice                              [test-engine-sysprof: back]
  */
 #include "daemon/engine/sysprof-ring.h"
@@ -23,18 +23,18 @@
 #include <unistd.h>
 
 struct shared_header {
-	uint32_t head; /* ours */
+	uint32_t head; /* the reader's position */
 	uint32_t tail;
 	uint32_t body_offset;
 	uint32_t body_bytes;
 };
 
-/* More than a writer fills between two checks of the ring. */
+/* more than a writer fills between two checks of the ring */
 #define AHEAD_BYTES (8u << 20)
 
 static int populate(struct sysprof_ring *ring, uint32_t end)
 {
-	/* the mappings of a memfd share its page cache: the writer gets these pages too */
+	/* Mappings of a memfd share its page cache, so the writer gets these pages too. */
 	int r = madvise(ring->shared + ring->page + ring->populated, end - ring->populated,
 			MADV_POPULATE_WRITE);
 
@@ -64,7 +64,7 @@ int sysprof_ring_make(uint32_t n_bytes, struct sysprof_ring *ret_ring,
 	*ret_ring = (struct sysprof_ring){ .shared = base, .size = n_bytes, .page = page };
 	r = populate(ret_ring, MIN_OF(n_bytes, AHEAD_BYTES / 2));
 	if (r == -EINVAL) {
-		/* a kernel before 5.14 lacks MADV_POPULATE_WRITE */
+		/* Kernels before 5.14 lack MADV_POPULATE_WRITE. */
 		r = fallocate(fd, 0, 0, (off_t)bytes) < 0 ? -errno : 0;
 		ret_ring->populated = n_bytes;
 	}
@@ -84,7 +84,7 @@ void sysprof_ring_populate(struct sysprof_ring *ring)
 	const struct shared_header *shared = (const void *)ring->shared;
 	uint32_t tail = __atomic_load_n(&shared->tail, __ATOMIC_RELAXED);
 
-	/* If this fails, the writer allocates the pages itself. */
+	/* On failure, the writer allocates the pages itself. */
 	if (tail < ring->size && ring->populated < ring->size &&
 	    ring->populated < (uint64_t)tail + AHEAD_BYTES)
 		(void)populate(ring, (uint32_t)MIN_OF(ring->size,
@@ -94,7 +94,7 @@ void sysprof_ring_populate(struct sysprof_ring *ring)
 bool sysprof_ring_fill(const struct sysprof_ring *ring, uint32_t *ret_fill)
 {
 	const struct shared_header *shared = (const void *)ring->shared;
-	/* pairs with the exchange by which the writer publishes a frame */
+	/* Pairs with the exchange that publishes a frame. */
 	uint32_t tail = __atomic_load_n(&shared->tail, __ATOMIC_ACQUIRE);
 
 	if (tail >= ring->size || tail % 8 != 0)
@@ -121,6 +121,6 @@ void sysprof_ring_skip(struct sysprof_ring *ring, uint32_t n)
 	memset(body + ring->head, 0, first);
 	memset(body, 0, n - first);
 	ring->head = (uint32_t)(((uint64_t)ring->head + n) % ring->size);
-	/* pairs with the load by which the writer checks for room */
+	/* Pairs with the load of the writer's check for room. */
 	__atomic_store_n(&shared->head, ring->head, __ATOMIC_RELEASE);
 }

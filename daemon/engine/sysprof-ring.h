@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 #define SYSPROF_RING_MIN_BYTES \
-	(256u << 10) /* about the size that sysprof uses; 64 KiB is the largest frame */
+	(256u << 10) /* about the size that sysprof uses; a frame may have up to 64 KiB */
 
 #define SYSPROF_RING_MAX_BYTES (64u << 20)
 
-/* The memory that a thread shares with us, in the format of sysprof's library. */
+/* The memory shared with a thread, in the format of sysprof's library. */
 struct sysprof_ring {
 	uint8_t *shared;
 	uint32_t size; /* of the body, which follows the header's page */
@@ -21,10 +21,10 @@ struct sysprof_ring {
 	uint32_t populated; /* bytes of the body with allocated pages */
 };
 
-/* n_bytes: of the body, a multiple of a page. Returns 0 or -errno. */
+/* n_bytes: size of the body, a multiple of the page size. Returns 0 or -errno. */
 MUST_CHECK int sysprof_ring_make(uint32_t n_bytes, struct sysprof_ring *ret_ring,
 				 struct ring_arena_memory *ret_memory, int *ret_fd);
-/* Allocates the pages that the writer needs next, until all of them are allocated. */
+/* Allocates the pages that the writer needs next, unless all are allocated. */
 void sysprof_ring_populate(struct sysprof_ring *ring);
 /* Stores the number of unread bytes. Returns false if the writer's position is invalid. */
 bool sysprof_ring_fill(const struct sysprof_ring *ring, uint32_t *ret_fill);
