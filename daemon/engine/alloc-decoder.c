@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap decoder - checks a producer's records of allocations
+ * Alloc decoder - checks a producer's allocation records
  *
- *     calls ▶ nodes, by the ids that this producer gives them       alloc, free, realloc ▶
- *     heap-rows.c
+ * A `calls` record adds call nodes under the ids that the producer chose for them. Alloc, free and
+ * realloc records go to heap-rows.c.
  *
  * Invariants: (1) an impossible record is a fault of the ring, and has no effect
  *                 [test-engine-heap: lies]
- *             (2) a stack that was never announced gets a stack that says so
+ *             (2) an allocation whose stack was never announced gets the stack "<lost>"
  *                 [test-engine-heap-stacks: nodes]
  * Runs on the drain thread only.
  */
@@ -95,7 +95,7 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 	for (uint32_t i = 0; i < n; i++)
 		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT))
 			return RING_FAULT_PAYLOAD;
-	/* abandoned by its writer */
+	/* Its writer abandoned this record. */
 	if (calls->first == 0)
 		return RING_FAULT_NONE;
 	if (calls->parent) {
@@ -108,7 +108,7 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t added = add_node(decoder, node, &frames[i]);
 
-		/* Without room, the frame is counted to its caller. */
+		/* Without room, attribute the frame to its caller. */
 		node = added ? added : node;
 		if (!call_ids_set(&decoder->ids, &rows->budget, calls->first + i, node) || !added)
 			refused++;

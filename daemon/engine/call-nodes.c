@@ -2,13 +2,14 @@
 /*
  * Call nodes - the stacks of a process's allocations, as a tree
  *
- * Each producer announces the nodes of a tree of its own. This is one tree for the process, so
- * that the same stack is the same node for every producer. A node does not change: an id that is
- * announced again refers to another node. The capture numbers stacks anew in each epoch; a node
- * keeps its number from the last epoch that named it.
- * Invariants: (1) the same frames are the same node  [test-engine-heap-stacks: nodes]
- *             (2) an epoch has each stack that it names, whole  [test-engine-heap-stacks: epochs]
- *             (3) it takes no memory beyond its budget              [test-engine-heap: limits]
+ * Each producer announces nodes of its own tree. This file merges these trees into one for the
+ * process, so that equal stacks of all producers share a node. Nodes are immutable: if a producer
+ * announces an id again, the id refers to another node. Each epoch of the capture numbers stacks
+ * anew; a node stores its latest number.
+ * Invariants: (1) stacks of equal frames share a node  [test-engine-heap-stacks: nodes]
+ *             (2) an epoch has all of every stack that it refers to
+ *                 [test-engine-heap-stacks: epochs]
+ *             (3) the tree takes no memory beyond its budget  [test-engine-heap: limits]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/call-nodes.h"
@@ -22,7 +23,7 @@
 #define FIRST_IDS 256u
 #define MAX_IMAGES (1u << 18)
 #define MAX_DEPTH (OUTPUT_MAX_PATH - 1u)
-#define PART 64u /* frames that are written together */
+#define PART 64u /* frames per output call */
 
 static_assert(sizeof(struct call_node) == 24, "bytes of a node");
 static_assert(MAX_DEPTH < 1u << 13, "call_node.depth");
@@ -53,7 +54,7 @@ void call_nodes_done(struct call_nodes *nodes)
 	*nodes = (struct call_nodes){ 0 };
 }
 
-/* Returns UINT32_MAX if there are too many images. */
+/* Returns the image's number; UINT32_MAX if there are too many images. */
 static uint32_t number_of(struct call_nodes *nodes, struct row *image)
 {
 	gpointer number;
@@ -132,8 +133,7 @@ uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent, const struct 
 	if (image == UINT32_MAX || depth > MAX_DEPTH || (nodes->n == nodes->room && !grow(nodes)))
 		return 0;
 	hash = hash_node(nodes, &node);
-	/* Reading a node is likely to miss the cache, so only nodes of the same hash are
-	 * compared. */
+	/* Compare only nodes of equal hash, because reading a node is likely to miss the cache. */
 	for (i = hash & nodes->mask; nodes->slots[i].number; i = (i + 1) & nodes->mask) {
 		known = &nodes->nodes[nodes->slots[i].number - 1];
 		if (nodes->slots[i].hash == hash && known->offset == node.offset &&
@@ -145,7 +145,7 @@ uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent, const struct 
 	return nodes->n;
 }
 
-/* Writes the nodes of a path, outermost first. The epoch already has the stack of their parent. */
+/* Writes the nodes of a path, outermost first. The epoch must already have the parent's stack. */
 static void write_part(struct call_nodes *nodes, struct output *output, uint32_t parent,
 		       const uint32_t *path, uint32_t n)
 {

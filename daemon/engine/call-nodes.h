@@ -7,16 +7,16 @@
 /* A stack: a frame and its caller. */
 struct call_node {
 	uint64_t offset;
-	uint32_t parent; /* number; 0: a root */
+	uint32_t parent; /* number of the caller's node; 0: a root */
 	uint32_t image : 18, kind : 1, depth : 13;
-	uint32_t epoch, stack; /* stack: its id in the capture */
+	uint32_t epoch, stack; /* last epoch that wrote the node, and its stack id in that epoch */
 };
 
 struct call_slot {
-	uint32_t hash, number; /* 0: empty */
+	uint32_t hash, number; /* number 0: empty slot */
 };
 
-/* The stacks of a process, as one tree; numbers are 1, 2, …, and stay. */
+/* The stacks of a process as one tree. Nodes are numbered 1, 2, …; a number never changes. */
 struct call_nodes {
 	struct call_node *nodes; /* number i is at i - 1 */
 	struct call_slot *slots;
@@ -24,20 +24,20 @@ struct call_nodes {
 	uint64_t seed;
 	struct heap_budget *budget;
 	GPtrArray *images;   /* struct row */
-	GHashTable *numbers; /* of images, by struct row */
+	GHashTable *numbers; /* number of an image, by struct row */
 	struct row *last_image;
 	uint32_t last_number;
 };
 
-/* `seed`: random. The budget is borrowed. */
+/* `seed` must be random. `budget` is borrowed. */
 void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget *budget);
 void call_nodes_done(struct call_nodes *nodes);
 
-/* Returns the child of `parent` (0: no caller) at that place; adds it if it is new. Returns 0 if
+/* Returns the child of `parent` (0: none) at this place, and adds it if it is new. Returns 0 if
  * there is no room, or if the stack is too deep. */
 uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent,
 			const struct output_place *place);
-/* Returns the stack's id in the capture; 0 for node 0. */
+/* Writes the node's stack if the epoch lacks it. Returns its id in the capture; 0 for node 0. */
 uint32_t call_nodes_write(struct call_nodes *nodes, struct output *output, uint32_t node);
 static inline uint32_t call_nodes_stack(struct call_nodes *nodes, struct output *output,
 					uint32_t node)
@@ -49,7 +49,7 @@ static inline uint32_t call_nodes_stack(struct call_nodes *nodes, struct output 
 
 /* The ids by which a producer names nodes. */
 struct call_ids {
-	uint32_t *nodes; /* by id; 0: not announced */
+	uint32_t *nodes; /* node by id; 0: not announced */
 	uint32_t n;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Heap budget - bytes that are kept of a process's allocations, and of those of all processes */
+/* Heap budget - limits the memory that is used for the allocations of one and of all processes */
 #pragma once
 
 #include <stdbool.h>

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap, excluded - which processes handed over no allocations, and why
+ * Heap, excluded - records which processes reported no allocations, and why
  *
- * Allocations are expected of some processes and their descendants. Each program there has its
- * collector preloaded, which registers at the first allocation, if it has room for that. A process
- * that ends, or still runs at the end, without a registration gets one row in the table heap, so
- * that missing allocations are not mistaken for no allocations. A process is an instance here, as
- * in tasks.h: a process that only forked and then executes a program gets no row, nor does one that
- * uses its parent's collector. If the library was mapped, it gives the reason
- * (libcollector/control.h). Otherwise the program's file does: without a dynamic linker it is
- * static; with another architecture or libc it cannot load our library; if exec gives it rights,
- * the linker must not load it; any other program was started with an environment that does not name
- * the library. The file is requested when it is mapped, because its path may lead elsewhere later.
- * If a process executes a program with more rights than its own, perf reports its end before
- * anything is mapped (fs/exec.c, begin_new_exec: perf_event_exit_task() of a process that is not
- * dumpable). Most of these programs are recognized by that.
- * Invariants: (1) one row an instance, and none for a registered one
+ * Allocations are expected of some processes and their descendants. The collector is preloaded into
+ * their programs. It registers at the first allocation, unless it lacks memory or descriptors. A
+ * process without a registration gets one row in the table heap when it ends or when the session
+ * does, so that missing allocations are not mistaken for no allocations. Here a process is a struct
+ * process: exec replaces it by another one. A forked process that soon executes a program gets no
+ * row, nor does one that uses its parent's collector. If the library was mapped, it gives the
+ * reason (libcollector/control.h). Otherwise the reason follows from the program's file: it has no
+ * dynamic linker (static); it has another architecture or libc, so that it cannot load the library;
+ * exec gives it rights, so that the linker ignores the library; or else the program was started
+ * with an environment that does not name the library. The file is requested when it is mapped,
+ * because its path may lead elsewhere later. If exec gives rights, perf reports the end of the
+ * process before anything is mapped (fs/exec.c, begin_new_exec: perf_event_exit_task() of a process
+ * that is not dumpable). Most of these programs are recognized by that.
+ * Invariants: (1) at most one row per process, and none for a registered one
  *                 [test-engine-heap-excluded: once]
- *             (2) no row is later than what the collectors' merge has reached
+ *             (2) no row is later than the time that the collectors' merge has reached
  *                 [test-engine-heap-excluded: order]
- *             (3) an image without an answer delays a row only for WAIT_NS
+ *             (3) an unanswered request for an image delays a row by at most WAIT_NS
  *                                                              [test-engine-heap-excluded: silence]
  * Runs on the drain thread only.
  */
@@ -30,10 +30,10 @@
 
 #define LIBRARY "/libprofpreload-memory.so"
 #define SECOND_NS UINT64_C(1000000000)
-#define REGISTERS_NS SECOND_NS /* a registration in progress is known by then */
+#define REGISTERS_NS SECOND_NS /* by then, a registration in progress has arrived */
 #define WAIT_NS (4 * SECOND_NS)
 
-/* Gets the reason that the library gives; see libcollector/control.h. Returns false if it was never
+/* Gets the reason that the library gives, see libcollector/control.h. Returns false if it was never
  * mapped. */
 static bool get_library_reason(const struct process *process, enum engine_excluded *ret_reason)
 {
@@ -59,15 +59,15 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 		if (pages < CONTROL_N_REASONS)
 			reason = (enum control_reason)pages;
 	}
-	/* with pages of another size it cannot give a reason */
+	/* With another page size, the library cannot give a reason. */
 	if (reason == CONTROL_REASON_NONE && sysconf(_SC_PAGESIZE) != CONTROL_REASON_PAGE)
 		reason = CONTROL_REASON_OTHER;
 	*ret_reason = reasons[reason];
 	return is_mapped;
 }
 
-/* A forked process uses its parent's collector, and needs it at its first allocation, or executes a
- * program. */
+/* Returns whether the process should have reported allocations. A forked process uses its parent's
+ * collector, which registers at the child's first allocation; or it executes a program. */
 static bool is_expected(const struct process *process)
 {
 	enum engine_excluded reason;
@@ -85,7 +85,7 @@ static void on_ended(struct process *process, void *data)
 {
 	struct heap_excluded *excluded = data;
 
-	/* A registered process may still turn out to have had no room for that. */
+	/* Even a registered process may turn out to have had no room for its arena. */
 	if (is_expected(process))
 		g_queue_push_tail(&excluded->ended, row_ref(&process->row));
 }
@@ -130,7 +130,7 @@ void heap_excluded_program(struct heap_excluded *excluded, struct process *proce
 
 /* ---- Reasons --------------------------------------------------------------------------------- */
 
-/* Returns the program's image. For a process that ran before the recording, /proc names it. */
+/* Returns the program's image. If the process ran before the recording, its path is from /proc. */
 static const struct image *program_of(const struct process *process)
 {
 	const struct maps *maps = process->maps;
@@ -147,7 +147,7 @@ static const struct image *program_of(const struct process *process)
 	return NULL;
 }
 
-/* Returns whether exec gives the program rights. Setuid counts only if the file's owner is not the
+/* Returns whether exec gives the program rights. Setuid does so only if the file's owner is not the
  * user who executed it. */
 static bool gives_rights(const struct process *process, const struct image *image)
 {
@@ -158,7 +158,7 @@ static bool gives_rights(const struct process *process, const struct image *imag
 	return image->rights & MESSAGE_IMAGE_SETUID && image->owner != process->uid;
 }
 
-/* Returns false while the request for the program's file has no answer. */
+/* Finds the reason. Returns false while the request for the program's file is unanswered. */
 static bool find_reason(const struct process *process, enum engine_excluded *ret_reason)
 {
 	const struct image *image = program_of(process);

@@ -2,17 +2,16 @@
 /*
  * Heap forks - the blocks that a forked process inherits
  *
- * Only the addresses and the parent's numbers of these blocks are kept, so that their ends can be
- * distinguished from the ends of unknown blocks. Most forked processes soon execute a program and
- * never report an allocation, so nothing is copied before the first one. Numbers grow. So the
- * blocks that the parent had at the fork are those that it has now with numbers up to the last one
- * of that time, and those of them that have ended since. These ends are kept as long as a child may
- * need them.
- * The ends are charged to the parent's budget, the copy to the child's. If there is no room, the
- * blocks become unknown.
- * Invariants: (1) a child has the blocks that its parent had when it was forked, whatever came
- *                 since  [test-engine-heap-live: forks]
- *             (2) ends are released when no child can need them any more
+ * For each inherited block, only the address and the parent's block number are kept, so that its
+ * end can be distinguished from the end of an unknown block. Most forked processes soon execute a
+ * program and never report an allocation, so nothing is copied before the first one. Block numbers
+ * only grow. So the parent's blocks at the fork are all blocks with numbers up to the last one of
+ * that time that are live now or have ended since. Ends since a fork are logged as long as a child
+ * may need them. The log is charged to the parent's budget, the copy to the child's. If there is no
+ * room, the blocks become unknown.
+ * Invariants: (1) a child gets the blocks that its parent had at the fork, whatever happened since
+ *                 [test-engine-heap-live: forks]
+ *             (2) logged ends are released when no child can need them any more
  *                 [test-engine-heap-live: forks]
  * Runs on the drain thread only. Mappings are not inherited.
  */
@@ -22,15 +21,15 @@
 #include "daemon/engine/heap-rows.h"
 
 #define MAX_FORKS 1024u
-#define LOOK_EVERY 4096u /* ends */
+#define LOOK_EVERY 4096u /* ends between two checks for ended children */
 #define NOT_REACHED UINT64_MAX
-#define LATE_NS UINT64_C(100000000) /* records of an ended process may come for so long */
+#define LATE_NS UINT64_C(100000000) /* records of an ended process may still come for this long */
 
 struct heap_fork {
 	struct process *parent, *child; /* referenced */
 	uint64_t time_ns;
-	uint64_t number; /* the parent's last block number at that time, or NOT_REACHED */
-	size_t log_at;   /* where the ends since then begin in its log */
+	uint64_t number; /* the parent's last block number at the fork, or NOT_REACHED */
+	size_t log_at;   /* index in the parent's log of the first end after the fork */
 };
 
 struct heap_end {
@@ -49,7 +48,7 @@ static struct heap_parent *parent_of(const struct heap_forks *forks, const struc
 
 /* ---- The log of ends ------------------------------------------------------------------------- */
 
-/* Finds out again which ends must be kept. */
+/* Updates which ends the parent must log. */
 static void update(const struct heap_forks *forks, struct heap_parent *parent)
 {
 	parent->fork_ns = UINT64_MAX;
@@ -89,7 +88,7 @@ static void remove_children(struct heap_forks *forks, const struct heap_parent *
 			remove_fork(forks, i);
 }
 
-/* Returns UINT_MAX if it was not forked, or has already joined. */
+/* Returns the index of its fork; UINT_MAX if it was not forked or has joined already. */
 static guint find_child(const struct heap_forks *forks, const struct process *child)
 {
 	for (guint i = 0; i < forks->forks->len; i++)
@@ -98,7 +97,7 @@ static guint find_child(const struct heap_forks *forks, const struct process *ch
 	return UINT_MAX;
 }
 
-/* The child has reported nothing, so its own children have what it had. */
+/* Makes the children of a child that reported nothing children of its parent. */
 static void pass_on(struct heap_forks *forks, const struct heap_fork *gone)
 {
 	for (guint i = 0; i < forks->forks->len; i++) {

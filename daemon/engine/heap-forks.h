@@ -6,42 +6,41 @@
 
 struct heap_rows;
 
-/* A process that has blocks, in the form that its children need. */
+/* A process with blocks: the data that its children need. */
 struct heap_parent {
 	struct process *process;
 	struct heap_rows *rows;
 	const struct live_blocks *live;
-	const uint64_t *last_number; /* of its blocks */
+	const uint64_t *last_number; /* last number of its blocks */
 	struct heap_budget *budget;
-	/* filled in by heap_forks_join() */
+	/* The members below are filled in by heap_forks_join(). */
 	struct live_blocks inherited; /* blocks of its parent that it has not freed */
-	uint64_t n_inherited;         /* their numbers are not above that; 0: none are known */
-	uint64_t fork_ns;             /* of its first fork later than its rows; UINT64_MAX: none */
-	uint64_t log_to;              /* ends of blocks with numbers up to that are kept */
-	GArray *log;                  /* struct heap_end */
+	uint64_t n_inherited;         /* highest number of an inherited block; 0: none are known */
+	uint64_t fork_ns; /* first fork that its rows have not reached; UINT64_MAX: none */
+	uint64_t log_to;  /* ends of blocks with numbers up to this are logged */
+	GArray *log;      /* struct heap_end */
 };
 
 /* Forked processes that have reported no allocation yet, and processes that have blocks. */
 struct heap_forks {
 	struct tasks *tasks;
-	GArray *forks;       /* struct heap_fork, by time */
-	GHashTable *parents; /* struct heap_parent by process */
-	const struct pending_reallocs
-		*pending; /* its last_ns: the time that all rows have reached */
+	GArray *forks;                          /* struct heap_fork, by time */
+	GHashTable *parents;                    /* struct heap_parent by process */
+	const struct pending_reallocs *pending; /* for last_ns, which all rows have reached */
 };
 
-/* Gets forks from the tasks, which are borrowed. */
+/* Registers for forks with the tasks, which are borrowed. */
 void heap_forks_init(struct heap_forks *forks, struct tasks *tasks,
 		     const struct pending_reallocs *pending);
 void heap_forks_done(struct heap_forks *forks);
 
-/* Called at the first record of a process: it begins with the blocks its parent had at the fork. */
+/* Called at the first record of a process. Copies the blocks that its parent had at the fork. */
 void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent);
-/* Called at its end: children that have reported nothing begin without blocks. */
+/* Called at the end of the process. Children that reported nothing then begin without blocks. */
 void heap_forks_leave(struct heap_forks *forks, struct heap_parent *parent);
 
 void heap_forks_reach(struct heap_forks *forks, struct heap_parent *parent, uint64_t time_ns);
-/* Called before each of its records. */
+/* Called before each of the process's records. */
 static inline void heap_forks_run(struct heap_forks *forks, struct heap_parent *parent,
 				  uint64_t time_ns)
 {
@@ -51,7 +50,7 @@ static inline void heap_forks_run(struct heap_forks *forks, struct heap_parent *
 
 void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
 		    const struct live_block *block);
-/* Called when a block of the process, or one that it inherited, has ended. */
+/* Called when a block of the process, own or inherited, has ended. */
 static inline void heap_forks_end(struct heap_forks *forks, struct heap_parent *parent,
 				  const struct live_block *block)
 {

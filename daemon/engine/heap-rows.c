@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap rows - from a process's records of its allocations to rows of alloc, free, heap and live
+ * Heap rows - turns a process's allocation records into rows of alloc, free, heap and live
  *
  *     alloc, free ▶ address to block (live-blocks.c) ▶ rows
  *     realloc ▶ ends its old block at once ▶ waits for the time of the new one ▶ row
  *     calls ▶ nodes (call-nodes.c) ▶ stacks
  *
  * Records come merged by time. A realloc is one record and two events: between them another thread
- * may get the old address, or free the block at the new one. So the second event waits, and is
- * merged with the records of all processes. Mappings may end in parts, and begin over others: they
- * are kept by address range, and the rest of a mapping is a block of its own. If an address is
- * allocated while it has a block, the end of that block was not reported: it ends there. But
- * another thread's free of the same time may follow, so the new block waits until that time is
- * over.
- * Checkpoints list the live blocks, so that a reader need not read everything to find what lived at
- * a time. They are written at the beginning of an epoch and after many events, but not before there
- * were half as many events as blocks, so that they cost no more than the events; a few blocks are
- * always written. At the beginning of an epoch this is done for all processes: an idle one would
- * otherwise have to be read from its last event on. While the session is paused, only the addresses
- * of new blocks are kept, so that their ends are not written, even after the pause.
+ * may get the old address, or free the block at the new one. So the second event waits
+ * (pending-reallocs.c) and is merged with the records of all processes. Mappings may end in part,
+ * and may replace others. They are kept by address range, and the rest of a mapping becomes a block
+ * of its own. If an address is allocated while it has a block, that block's end was not reported,
+ * and the block ends then. But another thread's free of the same time may follow, so the new block
+ * waits until that time is over.
+ * Checkpoints list the live blocks, so that a reader can find them without reading everything
+ * before. A checkpoint is written at the beginning of an epoch and after many events, but only
+ * after half as many events as blocks, so that checkpoints cost no more than the events. At the
+ * beginning of an epoch, all processes get one, so that a reader need not go back to an idle
+ * process's last event; there, a few blocks are written in any case. While the session is paused,
+ * only the addresses of new blocks are kept, so that their ends are not written, even after the
+ * pause.
  * Invariants: (1) blocks are numbered in the order of their rows
  *                 [test-engine-heap: realloc, reuse, mappings]
- *             (2) a heap row with the live rows of its time lists what lived after all rows up to
- *                 then, its own time included  [test-engine-heap-live: checkpoint, idle]
+ *             (2) a heap row and its live rows list the blocks that lived after all rows up to its
+ *                 time  [test-engine-heap-live: checkpoint, idle]
  *             (3) blocks freed before the process or the session ended are not in the live rows
  *                 of `end`
  *                 [test-engine-heap-live: ends; test-engine-collectors-stacks: allocations]
- *             (4) a block of the parent is not a block of the process, and its end is known
+ *             (4) an inherited block is not a block of the process, but its end is recognized
  *                 [test-engine-heap-live: forks]
- *             (5) in a pause no block begins, and existing blocks end
+ *             (5) in a pause, no block begins, but existing blocks end
  *                 [test-engine-heap-live: pause]
- *             (6) what is kept of a process is bounded, and what exceeds that is counted
+ *             (6) the data kept of a process is bounded, and the excess is counted as lost
  *                 [test-engine-heap: limits]
- *             (7) at one time, an address is freed before it is allocated again, in whatever
- *                 order that is reported  [test-engine-heap: ties]
- *             (8) rows of alloc and free of one time say in which order they were written
+ *             (7) among events of one time, an address is freed before it is allocated again, in
+ *                 whatever order they are reported  [test-engine-heap: ties]
+ *             (8) alloc and free rows of one time show the order in which they were written
  *                 [test-engine-heap: order]
  * Runs on the drain thread only.
  */
@@ -43,12 +44,12 @@
 #include <assert.h>
 #include <sys/random.h>
 
-#define AHEAD 16u /* blocks */
-/* The last digits of a time are noise, and took a sixth of all bytes. No thread makes two records
- * within that unit. */
+#define AHEAD 16u /* prefetch distance in blocks */
+/* Row times are rounded down to this unit: lower digits are noise and took a sixth of all bytes. No
+ * thread makes two records within the unit. */
 #define TIME_UNIT_NS 16u
 #define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
-#define FEW 256u /* blocks: cheap to write in each epoch */
+#define FEW 256u /* blocks: few enough to write in each epoch */
 
 static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
 		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
@@ -63,13 +64,13 @@ static uint64_t random_seed(const void *fallback)
 {
 	uint64_t seed = 0;
 
-	/* Without randomness the tables still work; they only become predictable. */
+	/* Without randomness the tables still work, but are predictable. */
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = (uintptr_t)fallback;
 	return seed;
 }
 
-/* The rows of all four tables have one common order. */
+/* Returns the time for the next row. Rows of the four tables are in one common order. */
 static uint64_t row_time(struct heap_rows *rows, uint64_t time_ns)
 {
 	struct pending_reallocs *pending = rows->pending;
@@ -78,7 +79,7 @@ static uint64_t row_time(struct heap_rows *rows, uint64_t time_ns)
 	return pending->last_ns;
 }
 
-/* Returns the time of the last row. Processes without allocations have heap rows too. */
+/* Returns the time of the last row. heap-excluded.c writes heap rows too. */
 static uint64_t last_time(const struct heap_rows *rows)
 {
 	return MAX_OF(rows->pending->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
@@ -147,7 +148,7 @@ static uint64_t alignment_of(uint8_t log2)
 	return log2 ? UINT64_C(1) << log2 : 0;
 }
 
-/* Returns the id of a thread for a row. */
+/* Returns a thread's id, and writes its row if the epoch lacks it. */
 static uint32_t name_thread(struct heap_rows *rows, uint32_t number)
 {
 	struct heap_thread *thread = heap_rows_thread(rows, number);
@@ -213,7 +214,7 @@ static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64
 static void begin_or_check(struct heap_rows *rows, uint64_t time_ns)
 {
 	if (rows->has_begun) {
-		/* A checkpoint must be after all rows of its time. */
+		/* A checkpoint must come after all rows of its time. */
 		if (time_ns > last_time(rows) && rows->n_events >= rows->live.n / 2 &&
 		    rows->n_events > 0)
 			write_all(rows, PROF_HEAP_CHECKPOINT, row_time(rows, last_time(rows)));
@@ -300,7 +301,7 @@ void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time
 
 /* ---- Mappings -------------------------------------------------------------------------------- */
 
-/* Adds the rest of a mapping that ended in part as a block of its own. */
+/* Adds the rest of a partly unmapped mapping as a block of its own. */
 static void add_rest(struct heap_rows *rows, const struct live_block *block, uint64_t from,
 		     uint64_t to, uint64_t time_ns)
 {
@@ -343,7 +344,7 @@ bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uin
 
 static void add_mapping(struct heap_rows *rows, struct live_block *block, uint64_t prior)
 {
-	/* A mapping that another one replaces may have no record of its end. */
+	/* A mapping that is replaced by another one may have no record of its end. */
 	heap_rows_unmap(rows, block->thread, block->address, live_block_end(block),
 			PROF_FREE_MUNMAP, block->since_ns);
 	block->label |= live_block_label(rows->last_number + 1, 0, 0);
@@ -358,14 +359,14 @@ static void add_mapping(struct heap_rows *rows, struct live_block *block, uint64
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
-/* Ends a block whose end was not reported: its address is in use again. If records were lost, this
- * is counted already. */
+/* Ends a block whose end was not reported, because its address is in use again. If the process has
+ * losses, the missing record is counted already. */
 static void end_unreported(struct heap_rows *rows, const struct live_block *before,
 			   const struct live_block *block, uint64_t *prior)
 {
 	if (!rows->process->has_lost)
 		heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
-	/* A row has only one prior block. */
+	/* An alloc row has room for only one prior block. */
 	if (*prior)
 		heap_rows_write_free(rows, block->thread, block->since_ns,
 				     live_block_number(before), 0, PROF_FREE_UNTOLD);
@@ -375,7 +376,7 @@ static void end_unreported(struct heap_rows *rows, const struct live_block *befo
 	release(rows, before);
 }
 
-/* Keeps the old block at the address until the time is over. Returns false if too many wait. */
+/* Puts the old block back and queues the new one. Returns false if too many are queued. */
 static bool wait_for_end(struct heap_rows *rows, const struct live_block *before,
 			 const struct live_block *block, uint64_t prior, uint64_t time_ns)
 {
@@ -394,13 +395,13 @@ static bool wait_for_end(struct heap_rows *rows, const struct live_block *before
 	thread->n_pending++;
 	pending.block.label =
 		live_block_label(0, live_block_kind(block), live_block_alignment(block));
-	/* the address has a block, so this needs no room */
+	/* Cannot fail: the address has a block, so the table does not grow. */
 	(void)live_blocks_put(&rows->live, before, &put);
 	pending_reallocs_push(rows->pending, &pending);
 	return true;
 }
 
-/* The block gets its number here. */
+/* Numbers the block and writes its row. */
 void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t prior,
 		   uint64_t time_ns, bool may_wait)
 {
@@ -417,7 +418,7 @@ void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t pr
 		return;
 	}
 	block->label |= live_block_label(rows->last_number + 1, 0, 0);
-	/* The end of that block was lost. */
+	/* If a block of a pause had this address, its end was lost. */
 	if (rows->passed.n > 0)
 		(void)live_blocks_remove(&rows->passed, block->address, &before);
 	if (!live_blocks_put(&rows->live, block, &before)) {
@@ -527,7 +528,7 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 	};
 	heap_forks_join(&rows->pending->forks, &rows->parent);
 	live_blocks_init(&rows->passed, rows->live.seed, &rows->budget);
-	/* Higher numbers distinguish its own blocks from these. */
+	/* The process's own blocks get higher numbers than these. */
 	rows->last_number = rows->parent.n_inherited;
 	call_nodes_init(&rows->nodes, random_seed(rows), &rows->budget);
 	return rows;

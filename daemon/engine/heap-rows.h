@@ -9,16 +9,16 @@
 struct collector_process;
 struct collector_stacks;
 
-/* Rows of a process's allocations. */
+/* Writes the rows of a process's allocations. */
 struct heap_rows;
 
 /* The process must be bound. */
 struct heap_rows *heap_rows_new(struct collector_process *process);
-/* Called when the process or the session has ended: writes what still lives. */
+/* Called when the process or the session has ended. Writes the blocks that still live. */
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
 void heap_rows_free(struct heap_rows *rows); /* NULL is allowed */
-/* Called by pending-reallocs.c: completes a realloc; begins or ends a pause, at that time or at
- * that of the last row if it is later. */
+/* For pending-reallocs.c: completes a realloc; begins or ends a pause, no earlier than the last
+ * row. */
 void heap_rows_complete(struct pending_realloc *pending);
 void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
 /* For prefetching. */
@@ -26,13 +26,13 @@ const struct live_blocks *heap_rows_live(const struct heap_rows *rows);
 
 /* A producer's part of the rows. */
 struct alloc_decoder {
-	struct heap_rows *rows; /* NULL: it has reported nothing */
+	struct heap_rows *rows; /* NULL: the producer has reported no allocation */
 	struct collector_stacks *stacks;
-	uint32_t number; /* of its thread in the rows */
+	uint32_t number; /* its thread's number in the rows */
 	struct call_ids ids;
 };
 
-/* The stacks are borrowed. */
+/* `stacks` is borrowed. */
 void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
 			struct thread *thread, struct collector_stacks *stacks);
 void alloc_decoder_done(struct alloc_decoder *decoder);

@@ -2,7 +2,7 @@
 /*
  * Huge pages - memory in pages of 2 MiB, where the kernel has them
  *
- * To make a huge page takes the time of some dozens of 4 KiB pages, and accesses to it are faster.
+ * Allocating a huge page takes as long as dozens of 4 KiB pages, and accesses to it are faster.
  * Invariants: (1) all mapped memory is aligned to huge pages     [test-engine-heap: huge_pages]
  */
 #include "daemon/engine/huge-pages.h"

@@ -5,7 +5,7 @@
 
 #define HUGE_PAGE (UINT64_C(1) << 21)
 
-/* Returns the bytes to pass to huge_pages_map() for that many bytes. */
+/* Rounds up to whole huge pages, as huge_pages_map() needs. */
 static inline uint64_t huge_pages(uint64_t bytes)
 {
 	return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;

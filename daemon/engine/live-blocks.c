@@ -2,16 +2,17 @@
 /*
  * Live blocks - the allocations of a process that were not freed, by address
  *
- * The table has slots of eight bytes with a block's hash and number. It uses open addressing and
- * linear probing, and is at most half full. Removal moves later entries up, so that there are no
- * tombstones. Neighboring blocks have neighboring slots, because programs often allocate and free
- * them together. The blocks are stored apart, in parts that never move, each as large as all parts
- * before it. The block freed last is reused first, so that short-lived blocks stay in caches. The
- * next blocks to reuse are known in advance, so those that lived long are prefetched.
+ * A slot of the hash table has the hash of an address and the number of its block. The table uses
+ * open addressing and linear probing, and is at most half full. Removal moves later entries into
+ * the gap, so that there are no tombstones. Blocks at neighboring addresses have neighboring slots,
+ * because programs often allocate and free them together. The blocks are stored separately, in
+ * parts that never move, each as large as all parts before it. The memory of the block freed last
+ * is reused first, so that short-lived blocks stay in caches. The order of reuse is known in
+ * advance, so memory that is not in caches is prefetched.
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
  *             (2) it has exactly the blocks that were put and not removed [test-engine-heap: model]
  *             (3) it takes no memory beyond its budget                   [test-engine-heap: limits]
- *             (4) no change takes long: slots move, and pages are made, a few at a time
+ *             (4) no change takes long: slots are moved, and pages allocated, a few at a time
  *                 [test-engine-heap: pages]
  * Runs on the drain thread only. Does not depend on rows.
  */
@@ -24,14 +25,14 @@
 #include <sys/mman.h>
 
 #define FIRST_SLOTS 1024u
-#define FIRST_BLOCKS 1024u /* of the first part */
+#define FIRST_BLOCKS 1024u /* size of the first part */
 #define PAGE UINT64_C(4096)
-#define MANY_BLOCKS (1u << 13) /* more do not fit into the caches */
-#define MAPPING_BYTES 128u     /* charged for each */
+#define MANY_BLOCKS (1u << 13) /* more blocks do not fit into the caches */
+#define MAPPING_BYTES 128u     /* charged for each mapping */
 #define SOON 16u               /* blocks that are prefetched together */
-#define TOUCH_PUTS 2048u       /* after each so many puts one page of the next table is touched */
+#define TOUCH_PUTS 2048u       /* puts between two touches of the next table */
 #define SOME 8u                /* slots that are moved with each change */
-/* Neighboring addresses have neighboring slots: a window has that many, each for UNIT bytes. */
+/* A window of WINDOW slots for neighboring addresses: one slot per UNIT bytes. */
 #define WINDOW 32u
 #define UNIT 16u /* bytes */
 #define DIGIT_BITS 11u
@@ -56,7 +57,7 @@ void live_blocks_init(struct live_blocks *live, uint64_t seed, struct heap_budge
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* Returns the bytes that an allocation takes. */
+/* Returns the bytes that an allocation really takes. */
 static uint64_t whole(uint64_t bytes)
 {
 	return bytes < HUGE_PAGE ? bytes : huge_pages(bytes);
@@ -75,7 +76,7 @@ static void *get_memory(struct live_blocks *live, uint64_t bytes)
 	return at;
 }
 
-/* `bytes`: as allocated. Does not change the budget. */
+/* `bytes` as returned by whole(). Does not change the budget. */
 static void free_memory(void *at, uint64_t bytes)
 {
 	if (bytes < HUGE_PAGE)
@@ -99,7 +100,7 @@ static uint64_t part_bytes(uint32_t part)
 	return whole(part_blocks(part) * (uint64_t)sizeof(struct live_block));
 }
 
-/* Part i has FIRST_BLOCKS << i blocks. */
+/* Returns the bytes of all parts and tables. Part i has FIRST_BLOCKS << i blocks. */
 uint64_t live_blocks_bytes(const struct live_blocks *live)
 {
 	uint64_t n_blocks = (FIRST_BLOCKS << live->n_parts) - FIRST_BLOCKS,
@@ -127,7 +128,7 @@ void live_blocks_done(struct live_blocks *live)
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
-/* Numbers begin at 1. */
+/* Block numbers begin at 1. */
 static inline struct live_block *block_at(const struct live_blocks *live, uint32_t number)
 {
 	uint32_t i = number - 1 + FIRST_BLOCKS;
@@ -142,7 +143,7 @@ static inline void prefetch_block(const struct live_block *block)
 	prefetch_line(&block->calls);
 }
 
-/* Makes room for the numbers of all blocks with one more part. */
+/* Grows `unused`, so that it has room for all numbers after one more part is added. */
 static bool grow_unused(struct live_blocks *live)
 {
 	uint64_t n = part_blocks(live->n_parts + 1) - FIRST_BLOCKS,
@@ -179,7 +180,7 @@ static bool add_part(struct live_blocks *live)
 	return true;
 }
 
-/* Returns 0 if there is no room. */
+/* Returns the number of a block; 0 if there is no room. */
 static uint32_t allocate_block(struct live_blocks *live)
 {
 	uint32_t n = live->n_unused;
@@ -199,7 +200,7 @@ static uint32_t allocate_block(struct live_blocks *live)
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
 
-/* Hashes the address's window; the lowest digits are the place in it. */
+/* Hashes the window of the address; the lowest digits are the position in the window. */
 static inline uint32_t hash_of(const struct live_blocks *live, uint64_t address)
 {
 	uint64_t place = address / UNIT % WINDOW;
@@ -223,7 +224,7 @@ static inline uint32_t next_slot(uint32_t n, uint32_t i)
 	return ++i == n ? 0 : i;
 }
 
-/* Returns the address's slot, or the empty one where it belongs. */
+/* Returns the address's slot, or the empty slot where it belongs. */
 static struct live_slot *find_slot(const struct live_blocks *live, struct live_slot *slots,
 				   uint32_t n, uint64_t address, uint32_t hash)
 {
@@ -241,7 +242,7 @@ static void close_gap(struct live_slot *slots, uint32_t n, uint32_t gap)
 	for (uint32_t i = next_slot(n, gap); slots[i].block != 0; i = next_slot(n, i)) {
 		uint32_t home = slot_of(n, slots[i].hash);
 
-		/* The home is between the gap, exclusive, and i. */
+		/* Skip the entry if its home is between the gap, exclusive, and i. */
 		if (gap <= i ? gap < home && home <= i : gap < home || home <= i)
 			continue;
 		slots[gap] = slots[i];
@@ -260,7 +261,7 @@ static void move_some(struct live_blocks *live, uint32_t n)
 			live->n_moved++;
 			continue;
 		}
-		/* An entry that moved into this slot is next. */
+		/* This may move another entry into slot n_moved; it is next. */
 		close_gap(live->old, live->n_old_slots, live->n_moved);
 		while (live->slots[i].block != 0)
 			i = next_slot(live->n_slots, i);
@@ -298,10 +299,8 @@ static void use_next(struct live_blocks *live)
 								      : live->max / 8 * 7;
 }
 
-/*
- * Prepares the next table before it is needed. Accesses are spread over all of it, so its pages
- * would otherwise be made all at once, which takes longer than a producer waits.
- */
+/* Prepares the next table before it is needed. Hashed accesses would otherwise touch all its pages
+ * at once, and allocating them takes longer than a producer waits. */
 static void prepare(struct live_blocks *live)
 {
 	uint64_t at = live->n_touches / TOUCH_PUTS * (HUGE_PAGE / sizeof(*live->next));
@@ -314,8 +313,8 @@ static void prepare(struct live_blocks *live)
 		*(volatile uint32_t *)&live->next[at].block = 0;
 }
 
-/* Returns the slot of the block at this address; if there is none, the slot where it belongs in the
- * new table. */
+/* Returns the slot of the block at this address; without one, the slot in the new table where it
+ * belongs. */
 static struct live_slot *find(const struct live_blocks *live, uint64_t address, uint32_t hash,
 			      bool *ret_is_old)
 {
@@ -569,7 +568,7 @@ static void list(const struct live_blocks *live, const struct live_block *const 
 	}
 }
 
-/* Sorts by one digit of the number; stable. */
+/* Sorts by one digit of the number. Stable. */
 static void sort_by_digit(const struct live_item *from, struct live_item *to, uint32_t n,
 			  unsigned int shift, const struct live_yield *yield)
 {

@@ -3,16 +3,16 @@
  * Memory usage - RSS and PSS of the processes whose allocations are recorded
  *
  * Each process has two counters, rss and pss of group "memory", in bytes, read ten times a second.
- * They supplement the process's own records: it may take memory that no allocator sees, and keep
- * memory that it has freed. The broker reads /proc, in a process that no other one waits for. For
- * pss the kernel walks page tables, and the process cannot change its mappings meanwhile. So pss of
- * large processes is read less often, for a fiftieth of the time or every ten seconds; in between,
- * only rss is read.
+ * They supplement the allocation records: a process may use memory that no allocator reports, and
+ * keep memory that it has freed. The broker lets a separate process read /proc, because this may
+ * block. For pss the kernel walks the page tables, and meanwhile the process cannot change its
+ * mappings. So pss of large processes is read less often: for at most a fiftieth of the time, but
+ * at least every ten seconds. In between, only rss is read.
  * Invariants: (1) a counter has only values of its own process
  *                 [test-engine-memory-usage: instances]
- *             (2) rows come in the order of those of the collectors
+ *             (2) rows are in one order with those of the collectors
  *                 [test-engine-memory-usage: order]
- *             (3) hostile contents of the answer are rejected           [fuzz_snapshot]
+ *             (3) hostile contents of an answer are rejected  [fuzz_snapshot]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/memory-usage.h"
@@ -20,8 +20,8 @@
 #include "arch/base.h"
 
 #define INTERVAL_NS UINT64_C(100000000)
-#define SHARE 50                       /* reading pss takes at most 1/50 of the time */
-#define ANSWER_NS UINT64_C(5000000000) /* no answer is expected later */
+#define SHARE 50                       /* reading pss takes at most 1/SHARE of the time */
+#define ANSWER_NS UINT64_C(5000000000) /* after this time, no answer is expected any more */
 #define MAX_INTERVAL_NS UINT64_C(10000000000)
 #define MAX_VALUES 65536u
 
@@ -166,7 +166,7 @@ uint32_t memory_usage_request(struct memory_usage *usage, uint32_t serial, uint6
 		memcpy(ret_pids, all + first, n * sizeof(*all));
 	usage->last_pid = n > 0 ? ret_pids[n - 1] : 0;
 	usage->queried_ns = now_ns;
-	/* The same for all requests of a round, so that each process gets its turn. */
+	/* Decide once per pass over all processes, so that each one's pss is read. */
 	if (first == 0)
 		usage->is_whole = now_ns >= usage->whole_ns;
 	for (uint32_t i = 0; !usage->is_whole && i < n; i++)
@@ -205,7 +205,7 @@ static void receive_item(struct memory_usage *usage, const struct snapshot_item 
 			      ? snapshot_parse_rollup(item->text, item->length, &found)
 			      : snapshot_parse_statm(item->text, item->length, &found);
 
-	/* it may be another program by now, or have no memory left */
+	/* By now the pid may be another program, or the process may have no memory left. */
 	if (!parsed || !process || !process->expects_heap || process->begin_ns > item->time_ns ||
 	    found.rss_bytes == 0)
 		return;

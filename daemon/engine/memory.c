@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory - an engine that runs out of memory reports it by its exit status
+ * Memory - ends the engine with a specific exit status when it runs out of memory
  *
  * GLib logs a failed allocation and ends the process, but logging allocates too. If that fails as
  * well, GLib recurses until the stack overflows, or calls code that opens a file, for which the
- * filter kills. So a small allocation that fails ends the engine here. Callers that allocate large
- * blocks must handle failure.
- * Invariants: (1) wherever memory ends, the exit status is ENGINE_EXIT_NO_MEMORY
+ * filter kills the process. So these wrappers end the engine when a small allocation fails. Callers
+ * that allocate large blocks must handle failure.
+ * Invariants: (1) whichever allocation fails, the exit status is ENGINE_EXIT_NO_MEMORY
  *                 [test_attack_memory]
  * Any thread. Linked into the program only: unit tests do not have it, and neither do sanitizer
  * builds, which have a heap of their own.

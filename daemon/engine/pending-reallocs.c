@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Pending reallocs - allocation records whose rows come later: the second half of a
- * realloc, a block at an address whose old block has not ended yet, and a pause
+ * Pending reallocs - defers rows of allocations: the second half of a realloc, a block at an
+ * address whose old block has not ended yet, and a pause
  *
- * Each waits until all processes' records of its time are rows.
- * Invariants: (1) they are in the order of their times, with the records of all processes
+ * Each waits until the records of all processes up to its time are rows.
+ * Invariants: (1) deferred rows are in time order with the records of all processes
  *                 [test-engine-heap: realloc, reuse]
  *             (2) a pause is written after all rows up to its time, and before all others
  *                 [test-engine-heap-live: pause]
@@ -81,7 +81,7 @@ static void apply_pending(struct pending_reallocs *pending, uint64_t time_ns)
 	}
 }
 
-/* Stores when the first pause begins or ends. */
+/* Updates the time of the first pending pause or resume. */
 static void note_pause(struct pending_reallocs *pending)
 {
 	pending->pause_ns = pending->pauses->len
@@ -97,7 +97,7 @@ void pending_reallocs_pause(struct pending_reallocs *pending, bool is_paused, ui
 	note_pause(pending);
 }
 
-/* All rows up to that time are written, and no more of that time will come. */
+/* Must be called when all rows up to the pause are written. */
 static void write_pause(struct pending_reallocs *pending, const struct alloc_pause *pause)
 {
 	GHashTableIter iter;
@@ -132,7 +132,7 @@ static void order(struct pending_reallocs *pending)
 		sift_down(pending, i);
 }
 
-/* Returns false if none of that process is pending. */
+/* Makes all items of the process due at time_ns. Returns false if there are none. */
 static bool expedite(struct pending_reallocs *pending, const struct heap_rows *rows,
 		     uint64_t time_ns)
 {
@@ -147,8 +147,8 @@ static bool expedite(struct pending_reallocs *pending, const struct heap_rows *r
 	return is_any;
 }
 
-/* Completes them in order, as if their times were reached. One of them may wait again, but only
- * once. */
+/* Completes the items in order, as if their times had been reached. An item may be deferred again,
+ * but only once, so the loop ends. */
 void pending_reallocs_complete(struct pending_reallocs *pending, const struct heap_rows *rows,
 			       uint64_t time_ns)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Program - whether a file is a program that a library can be preloaded into
+ * Program - checks whether a library can be preloaded into a program
  *
- * The dynamic linker that the program names (PT_INTERP) decides; a program without one is linked
- * statically. The file may be hostile: only its headers are read, and every length is checked.
+ * The dynamic linker that it names (PT_INTERP) decides; a program without one is linked statically.
+ * The file may be hostile: only its headers are read, and every length is checked.
  */
 #include "daemon/engine/program.h"
 
@@ -54,7 +54,7 @@ enum image_program program_read(int fd)
 		if (segment.p_filesz >= sizeof(path) ||
 		    !read_at(fd, segment.p_offset, path, segment.p_filesz))
 			return IMAGE_PROGRAM_OTHER_LIBC;
-		/* Only its name identifies glibc's loader: /lib64/ld-linux-x86-64.so.2,
+		/* Identify glibc's dynamic linker by its name: /lib64/ld-linux-x86-64.so.2,
 		 * /lib64/ld64.so.2. */
 		name = strrchr(path, '/');
 		name = name ? name + 1 : path;
