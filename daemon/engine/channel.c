@@ -2,13 +2,13 @@
 /*
  * Channel - messages to and from the broker
  *
- * A datagram is a message. Lengths are checked here, so that callers see whole messages only; the
- * receiver checks whether a body fits its type. Sending never blocks, because a broker that does
- * not read must not stop the draining.
+ * A datagram is a message. This file checks lengths, so callers see whole messages only; the caller
+ * checks whether a body fits its type. Sending never blocks, because a broker that does not read
+ * must not stop the draining.
  * Invariants: (1) every received descriptor is closed or taken once
  *                 [test-engine-session: descriptors]
  *             (2) messages keep their order                         [test-engine-session: waiting]
- *             (3) what was sent arrives, whatever was not read here
+ *             (3) sent messages arrive, even if received ones were not read
  *                 [test-engine-session: end_unread]
  * Runs on the drain thread only.
  */

@@ -10,7 +10,7 @@
 
 struct channel {
 	int fd;
-	GQueue waiting; /* GBytes that the socket has not accepted yet */
+	GQueue waiting; /* GBytes: messages that the socket has not accepted yet */
 	uint8_t *buffer;
 };
 
@@ -26,16 +26,16 @@ enum channel_result { CHANNEL_MESSAGE, CHANNEL_EMPTY, CHANNEL_CLOSED };
 
 void channel_init(struct channel *channel, int fd);
 void channel_done(struct channel *channel);
-/* Does not block. The caller owns the descriptors; channel_message_done() closes those that it has
- * not taken (those >= 0). */
+/* Does not block. The caller owns the descriptors. channel_message_done() closes those that the
+ * caller did not take, that is, did not set to -1. */
 enum channel_result channel_receive(struct channel *channel, struct channel_message *ret_message);
 void channel_message_done(struct channel_message *message);
-/* Does not block: channel_flush() sends what the socket does not accept. `more` follows the
- * body. */
+/* Does not block: what the socket does not accept waits for channel_flush(). `more` is appended to
+ * the body. */
 void channel_send(struct channel *channel, enum message_type type, const void *body, size_t length,
 		  const void *more, size_t more_length);
-/* Returns false if some messages still wait. */
+/* Returns whether the socket has accepted all messages. */
 bool channel_flush(struct channel *channel);
-/* Sends waiting messages; waits at most timeout_ms each time for room. Then reads all messages,
- * because a socket that is closed with unread data drops what was sent last. */
+/* Sends the waiting messages; each wait for room in the socket takes at most timeout_ms. Then reads
+ * all messages, because closing a socket with unread data discards the data sent last. */
 void channel_end(struct channel *channel, int timeout_ms);

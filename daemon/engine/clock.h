@@ -12,7 +12,7 @@ static inline uint64_t clock_read(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* The clock of all records and deadlines, in ns. */
+/* All records and deadlines use this clock, in ns. */
 static inline uint64_t clock_now(void)
 {
 	return clock_read(CLOCK_MONOTONIC);

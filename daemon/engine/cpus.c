@@ -3,12 +3,12 @@
  * CPUs - the events and rings of each CPU
  *
  * A CPU has a side-band event with its own ring, and events that sample, which share a second one.
- * The broker opened them disabled; they are enabled, disabled and read here, which needs no
+ * The broker opens them disabled; this file enables, disables and reads them, which needs no
  * privilege. CPU numbers are the kernel's and may have holes. A CPU that goes offline takes its
- * events with it: they are closed, and the broker opens them again when the CPU is back. Events of
- * threads are many for each CPU. They write into the rings of two events that exist only for these
- * rings, and they remain when the CPU goes offline.
- * Invariants: (1) an fd is in one struct cpu and closed once
+ * events with it: they are closed, and the broker opens them again when the CPU is back. With
+ * per-task events, each CPU has many events. They write into the rings of two further events, which
+ * exist only for their rings. Per-task events remain when the CPU goes offline.
+ * Invariants: (1) each descriptor belongs to one struct cpu and is closed once
  *             (2) a list of CPUs never sets a byte beyond the caller's array
  *                 [test-engine-samples: list]
  * Runs on the drain thread only.
@@ -21,7 +21,7 @@
 #include <glib.h>
 #include <sys/ioctl.h>
 
-#define SILENT_NS UINT64_C(300000000) /* of busy time, in which hundreds of samples are due */
+#define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
 
 static void free_event(void *data)
 {
@@ -128,7 +128,7 @@ bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int 
 			    message->tid);
 		return false;
 	}
-	/* Done here, not by the broker, because the broker may close the ring before we have it. */
+	/* Done here, because the broker may close the ring before the engine has the event. */
 	if (ioctl(owned, PERF_EVENT_IOC_SET_OUTPUT,
 		  message->position ? cpu->source_fds[0] : cpu->side_band_fd) != 0) {
 		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
@@ -155,8 +155,8 @@ void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
 	find_or_add(cpus, number)->gone_ns = now_ns;
 }
 
-/* Acts on the events of the side band or on those of the sources: the tasks' events if there are
- * some. */
+/* Calls `act` for the events of the side band, or for those of the sources; with per-task events,
+ * for these. */
 static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(int fd, void *data),
 			   void *data)
 {
@@ -175,7 +175,7 @@ static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(in
 	       (act(cpu->side_band_fd, data) && (cpu->wakeup_fd < 0 || act(cpu->wakeup_fd, data)));
 }
 
-/* A failure means that the event is gone with its CPU; what it wrote is in the ring. */
+/* A failure means that the event went offline with its CPU; its records are still in the ring. */
 static bool disable(int fd, void *data)
 {
 	(void)ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
@@ -190,7 +190,7 @@ void cpu_disable(struct cpu *cpu)
 	for_each_event(cpu, true, disable, NULL);
 }
 
-/* read_format ID | LOST: value, id, lost; kernels before 6.0 do not count. */
+/* read_format ID | LOST: value, id, lost. Kernels before 6.0 do not count lost records. */
 static uint64_t read_lost(int fd)
 {
 	uint64_t values[3];
@@ -206,7 +206,7 @@ static bool add_lost(int fd, void *sum)
 
 void cpu_count_lost(struct cpu *cpu, uint64_t period_ns)
 {
-	/* By task there are too many events to read: use the LOST records. */
+	/* There are too many per-task events to read: use the LOST records. */
 	uint64_t lost = cpu->events      ? cpu->reported_lost[0]
 			: cpu->n_sources ? read_lost(cpu->source_fds[0])
 					 : 0;

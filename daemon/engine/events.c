@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Events - what each record changes
+ * Events - applies each record of the rings
  *
  * Called for every record of every ring in time order. Records of the side band keep tasks,
- * mappings and kernel code up to date. Samples become rows with the state of their time. Losses of
- * the kernel are counted, and so are samples above the session's rate and samples that the end of a
- * session has no time for.
+ * mappings and kernel code up to date. Samples become rows with the state of their time. Records
+ * that the kernel lost are counted, as are samples above the session's rate, and samples for which
+ * a session has no time at its end.
  * Runs on the drain thread only.
  */
 #include "daemon/engine/events.h"
@@ -15,8 +15,8 @@
 
 #include <sys/sysmacros.h>
 
-/* Returns the thread of a sample. A task that has nearly exited has no number left: it is the last
- * thread that was switched to on that CPU. */
+/* Returns the thread of a sample. A task that has nearly exited has no thread number any more; its
+ * sample belongs to the thread that was last switched to on that CPU. */
 static struct thread *thread_of(struct events *events, const struct cpu *cpu,
 				const struct record *record)
 {
@@ -35,7 +35,7 @@ static struct thread *thread_of(struct events *events, const struct cpu *cpu,
 	return thread;
 }
 
-/* Returns the position of the source that a record's event belongs to, or -1. */
+/* Returns the position of the source that the record's event belongs to, or -1. */
 static int find_source(const struct events *events, const struct cpu *cpu,
 		       const struct record *record)
 {
@@ -47,7 +47,7 @@ static int find_source(const struct events *events, const struct cpu *cpu,
 	return event ? (int)event->message.position - 1 : -1;
 }
 
-/* Seconds are counted by the times of the samples, which come in order. */
+/* Seconds are those of the samples' times, which are in order. */
 static bool is_over_rate(struct events *events, uint64_t time_ns)
 {
 	uint64_t second = time_ns / 1000000000;
@@ -130,7 +130,7 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 		maps_insert(&process->maps, &mapping);
 	else
 		maps_insert_anonymous(&process->maps, &mapping, process->exe);
-	/* No sample hits it: programs map it to announce its path. */
+	/* No sample hits this image: programs map a dump only to announce its path. */
 	if (mapping.image && mapping.image->is_jit_dump)
 		output_need(events->tasks->output, &mapping.image->row);
 	/* The first file that exec maps is the program. */
@@ -204,7 +204,7 @@ static void on_throttle(struct events *events, struct cpu *cpu, const struct rec
 		cpu->throttled_ns = record->time_ns;
 }
 
-/* If the period is time, the number of lost samples is known. */
+/* Counts the samples lost by throttling: their number is known if the period is a time. */
 static void on_unthrottle(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	int position = find_source(events, cpu, record);
@@ -217,7 +217,7 @@ static void on_unthrottle(struct events *events, struct cpu *cpu, const struct r
 	paused_ns = record->time_ns - MIN_OF(cpu->throttled_ns, record->time_ns);
 	if (source->counts_ns && source->period) {
 		count = MAX_OF(paused_ns / source->period, UINT64_C(1));
-		/* not missed ticks as well */
+		/* Do not count these ticks as missed as well. */
 		cpu->sampled_ns += paused_ns;
 		cpu->sampled_here_ns += paused_ns;
 	}
@@ -258,7 +258,7 @@ static void (*const handlers[])(struct events *, struct cpu *, const struct reco
 	[RECORD_WAKEUP] = on_wakeup,
 };
 
-/* By task a thread may have two sets of events. Records of the incomplete set are duplicates. */
+/* A thread may have two sets of per-task events; records of the incomplete set are duplicates. */
 static bool is_duplicate(const struct events *events, const struct record *record)
 {
 	const struct task_event *event =
@@ -286,8 +286,8 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	if (late)
 		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
-	/* Samples are unwound in batches with the state of their time, which a switch does not
-	 * change. */
+	/* Queued samples are unwound in batches with the state of their time. Finalize them before
+	 * any record that may change this state; a switch or wake-up does not. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
 	    record.kind != RECORD_WAKEUP)
 		samples_finalize(events->samples);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Loss - a record is in the capture, or it is counted here
+ * Loss - counts the records that are not in the capture
  *
- * Losses come in storms, so they are summed: one row for each stream and cause each time that
- * blocks close, and one for each in the summary at the end.
+ * Losses come in storms, so they are summed: every stream and cause gets one row each time that
+ * blocks are closed, and one in the summary at the end.
  * Invariants: (1) the rows written add up to the summary         [test-engine-rows: loss_sums]
- *             (2) a storm costs a row a second, not a row a loss [test-engine-rows: loss_storm]
+ *             (2) a storm takes a row per second, not per loss  [test-engine-rows: loss_storm]
  *             (3) an unknown count is never added to a known one
  *                 [test-engine-rows: loss_unknown]
  * Runs on the drain thread only.
@@ -137,7 +137,7 @@ void loss_flush(struct loss_table *table, struct output *output)
 	losses = sorted(table->pending);
 	for (guint i = 0; i < losses->len; i++) {
 		loss = g_ptr_array_index(losses, i);
-		/* Rows are in time order, so a late row begins later than its loss. */
+		/* Rows must be in time order, so a row that is late begins later than its loss. */
 		from_ns = MAX_OF(loss->from_ns, output->last_ns[PROF_TABLE_LOSS]);
 		output_add(output, PROF_TABLE_LOSS,
 			   (const struct prof_value[]){
@@ -186,7 +186,7 @@ static struct message_loss to_message(const struct loss *loss)
 
 size_t loss_export(const struct loss_table *table, struct message_loss *losses)
 {
-	/* If there are more streams than rows, those of one cause are merged. */
+	/* If there are more streams than rows, merge losses of equal cause. */
 	bool by_cause = g_hash_table_size(table->total) > MESSAGE_MAX_LOSS;
 	g_autoptr(GHashTable) merged = g_hash_table_new_full(hash_loss, same_loss, NULL, g_free);
 	g_autoptr(GPtrArray) rows = NULL;

@@ -24,11 +24,9 @@
 
 #define NICE (-10)
 
-/*
- * When an allocation fails, GLib logs why and then ends the process by a signal that could mean
- * anything. Its default handler also prints the local time, for which it reads a file, and the
- * filter kills for that.
- */
+/* When an allocation fails, GLib logs the reason and then ends the process by a signal that does
+ * not show it. Its default handler also prints the local time, for which it opens a file, and the
+ * filter kills the process for that. */
 static void on_log(const char *domain, GLogLevelFlags level, const char *message, gpointer data)
 {
 	if (level & G_LOG_LEVEL_ERROR && strstr(message, "failed to allocate"))
@@ -51,7 +49,7 @@ static int digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* All zeros if the boot id cannot be read. */
+/* Stores zeros if the boot id cannot be read. */
 static void read_boot_id(uint8_t *boot_id)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -70,7 +68,7 @@ static void read_boot_id(uint8_t *boot_id)
 	fclose(file);
 }
 
-/* All threads are created before the filter is installed. */
+/* All threads must be created before the filter is installed. */
 static bool enter_sandbox(uint64_t max_bytes, struct session_threads *ret_threads, GError **error)
 {
 	struct session_threads threads = { 0 };
@@ -78,7 +76,7 @@ static bool enter_sandbox(uint64_t max_bytes, struct session_threads *ret_thread
 	if (!sandbox_drop_privileges(max_bytes, error))
 		return false;
 	deferred_close_start();
-	/* The sanitizers' runtimes need system calls that the filter does not allow. */
+	/* Sanitizer runtimes need system calls that the filter does not allow. */
 	if (!session_threads_new(&threads, error) || (!PROF_SANITIZED && !sandbox_filter(error))) {
 		session_threads_free(&threads);
 		return false;
@@ -100,11 +98,11 @@ static int run(uint64_t max_bytes)
 	read_boot_id(boot_id);
 	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
 		signal(ignored[i], SIG_IGN);
-	/* A ring holds half a second of records, samples wait for tables for half of that, and a
-	 * machine that is worth recording is busy. The broker has done the same for the autogroup
+	/* Rings hold only half a second of records, and samples wait for tables for half of that,
+	 * on a machine that is probably busy. The broker has done the same for the autogroup
 	 * (sched(7)). Without permission this has no effect. */
 	setpriority(PRIO_PROCESS, 0, NICE);
-	/* One heap for all threads: memory that one thread frees, another can allocate. */
+	/* One malloc arena, so that a thread can reuse memory that another one freed. */
 	mallopt(M_ARENA_MAX, 1);
 	if (!enter_sandbox(max_bytes, &threads, &error)) {
 		fprintf(stderr, "profd-engine: %s\n", error->message);
@@ -127,7 +125,7 @@ int main(int argc, char **argv)
 	}
 	if (argc == 1 && is_socket(ENGINE_SOCKET_FD))
 		return run(0);
-	/* the argument is the largest size of the capture, in bytes */
+	/* The argument is the maximum size of the capture, in bytes. */
 	if (argc == 2 && g_ascii_isdigit(argv[1][0]) && is_socket(ENGINE_SOCKET_FD))
 		return run(g_ascii_strtoull(argv[1], NULL, 10));
 	fprintf(stderr, _("Usage: %s --version\n"), "profd-engine");

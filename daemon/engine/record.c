@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record - parses one perf record
+ * Record - parses perf records
  *
- * The layout follows from the sample types of daemon/protocol.h. A sample is struct sample_fixed,
- * the call chain, the registers and the stack if stacks are copied, and the cgroup. Every other
- * record is a body and struct trailer (sample_id_all). The layouts are those of
+ * The layout follows from the sample types in daemon/protocol.h. A sample consists of struct
+ * sample_fixed, the call chain, registers and stack if stacks are copied, and the cgroup. Every
+ * other record consists of a body and struct trailer (sample_id_all). The layouts are those of
  * <linux/perf_event.h>, enum perf_event_type.
  * Invariants: (1) nothing outside [header, header + size) is read     [fuzz_perf_record]
  *             (2) names end within the record                         [test-engine-record: names]
@@ -128,8 +128,8 @@ static bool name_ends(const struct perf_event_header *header, const char *name)
 	return name < end && memchr(name, 0, end - name);
 }
 
-/* Parses registers and stack at `at`. Returns the address after them, or NULL. A stack may have any
- * length. */
+/* Parses registers and stack at `at`. Returns the address after them, or NULL if they do not fit.
+ * The stack's length may be odd. */
 static const uint8_t *parse_stack(const uint64_t *at, const uint8_t *end,
 				  struct record_sample *sample)
 {
@@ -152,7 +152,7 @@ static const uint8_t *parse_stack(const uint64_t *at, const uint8_t *end,
 	stack = (const uint8_t *)at;
 	if (size == 0)
 		return stack;
-	/* The number of bytes that were filled follows the room for the stack. */
+	/* After the room for the stack comes the number of bytes that were filled. */
 	left = (size_t)(end - stack);
 	if (size > left || left - size < 8 || load_le64(stack + size) > size)
 		return NULL;
@@ -250,7 +250,7 @@ static bool parse_switch(const struct perf_event_header *header, struct record *
 		.out = header->misc & PERF_RECORD_MISC_SWITCH_OUT,
 		.preempted = header->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
 	};
-	/* A task's own event does not name the other task. */
+	/* Records of per-task events do not name the other task. */
 	if (header->type == PERF_RECORD_SWITCH_CPU_WIDE) {
 		record->switched.other_pid = fixed->other_pid;
 		record->switched.other_tid = fixed->other_tid;
@@ -296,7 +296,7 @@ static bool parse_cgroup(const struct perf_event_header *header, struct record *
 	return true;
 }
 
-/* parse: NULL if only the trailer matters. */
+/* `parse` is NULL if only the trailer is used. */
 static const struct layout {
 	enum record_kind kind;
 	uint32_t fixed_bytes;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum record_kind {
-	RECORD_OTHER, /* not used here, or unknown */
+	RECORD_OTHER, /* not used by the engine, or unknown */
 	RECORD_SAMPLE,
 	RECORD_MMAP,
 	RECORD_COMM,
@@ -27,11 +27,11 @@ enum record_kind {
 
 struct record_sample {
 	uint64_t ip, period, cgroup;
-	const uint64_t *ips; /* with PERF_CONTEXT_* between */
+	const uint64_t *ips; /* with PERF_CONTEXT_* entries */
 	size_t n_ips;
 	const uint64_t
-		*registers; /* of user mode, those of regs.h; NULL: none, or of a 32-bit program */
-	const uint8_t *stack; /* from the user's sp on, 8-byte aligned */
+		*registers; /* user-mode, in the order of regs.h; NULL: none, or a 32-bit program */
+	const uint8_t *stack; /* copy of the stack from the user's sp on, 8-byte aligned */
 	size_t stack_bytes;
 };
 
@@ -39,7 +39,7 @@ struct record_mmap {
 	uint64_t start, length, file_offset, inode;
 	uint32_t dev_major, dev_minor;
 	uint64_t inode_generation;
-	/* not 0: the record has a build-id in the place of dev and inode */
+	/* not 0: the record has a build-id instead of dev and inode */
 	uint32_t build_id_bytes;
 	const uint8_t *build_id;
 	const char *name; /* NUL-terminated */
@@ -57,7 +57,7 @@ struct record_task {
 };
 
 struct record_switch {
-	int32_t other_pid, other_tid; /* next when out, previous when in; 0 by task */
+	int32_t other_pid, other_tid; /* next if out, previous if in; 0 for per-task events */
 	bool out, preempted;
 };
 
@@ -73,11 +73,11 @@ struct record_cgroup {
 	const char *path;
 };
 
-/* One record. Its pointers point into the bytes that were parsed. */
+/* A parsed record. Its pointers point into the parsed bytes. */
 struct record {
 	enum record_kind kind;
 	uint16_t cpumode; /* PERF_RECORD_MISC_KERNEL, … */
-	int32_t pid, tid; /* the task that caused it; -1 = exiting */
+	int32_t pid, tid; /* the task that caused the record; -1: exiting */
 	uint32_t cpu;
 	uint64_t time_ns;
 	uint64_t event_id; /* PERF_EVENT_IOC_ID */
@@ -94,11 +94,11 @@ struct record {
 	};
 };
 
-/* Parses one whole record, 8-byte aligned; header->size is its length. `has_stacks`: samples are
- * of ENGINE_STACK_SAMPLE_TYPE. Returns false if the record is too short or contradicts itself. */
+/* Parses a whole record, 8-byte aligned, of header->size bytes. `has_stacks`: samples are of
+ * ENGINE_STACK_SAMPLE_TYPE. Returns false if the record is too short or contradicts itself. */
 bool record_parse(const struct perf_event_header *header, bool has_stacks,
 		  struct record *ret_record);
-/* The same for a sample in the ring of the side band, which is of ENGINE_WAKEUP_TYPE. */
+/* Like record_parse(), for a sample in a side-band ring, which is of ENGINE_WAKEUP_TYPE. */
 bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record);
-/* Reads only the time. */
+/* Parses only the time. */
 bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns);

@@ -2,18 +2,18 @@
 /*
  * Ring merge - merges the rings by time
  *
- * A sample means something only together with the mappings and names of its time, which are in
- * other rings. A round loads the heads of the sample rings first and those of the side bands after
- * them, so that every record that a sample depends on is there. Then it handles records in time
- * order across all rings. The limit is RING_MERGE_SLACK_NS before the time at which the clock was
- * read, because a record becomes visible a little after its time; newer records wait for the next
- * round. Invariants: (1) records are handled in time order, except late ones, which are reported
+ * A sample can be interpreted only with the mappings and names of its time, which are in other
+ * rings. ring_merge_run() loads the heads of the sample rings first and those of the side bands
+ * after them, so that every record that a loaded sample depends on is loaded too. Then it handles
+ * records in time order across all rings. The limit is RING_MERGE_SLACK_NS before the current time,
+ * because a record becomes visible after its time; newer records wait.
+ * Invariants: (1) records are handled in time order, except late ones, which are reported
  *                 [test-engine-ring: merge]
  *             (2) a record newer than the limit is not touched  [test-engine-ring: limit]
  *             (3) a corrupt ring does not stop the others  [test-engine-ring: corrupt]
  *             (4) records stay valid until finalize() was called, except corrupt ones
  *                 [test-engine-ring: finalize]
- * Runs on the drain thread only. Reads nothing of a record but its time.
+ * Runs on the drain thread only. Parses nothing of a record but its time.
  */
 #include "daemon/engine/ring-merge.h"
 
@@ -55,7 +55,7 @@ void ring_merge_remove_owner(struct ring_merge *merge, const void *owner)
 	merge->n_inputs = to;
 }
 
-/* The side band comes first: a mapping may have the time of the sample that hits it. */
+/* At equal times the side band is first: a mapping may have the time of a sample that hits it. */
 static bool before(const struct ring_merge_input *a, const struct ring_merge_input *b)
 {
 	if (a->time_ns != b->time_ns)
@@ -79,7 +79,7 @@ static void sift_down(struct ring_merge *merge, size_t i)
 	heap[i] = moved;
 }
 
-/* Reads the next record of a ring. Returns false if the ring is empty or corrupt. */
+/* Gets the next record of a ring. Returns false if the ring is empty or corrupt. */
 static bool advance(struct ring_merge *merge, struct ring_merge_input *input)
 {
 	switch (ring_peek(input->ring, &input->record)) {
@@ -121,8 +121,8 @@ bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t 
 
 	load(merge);
 	while (merge->n_heap > 0 && merge->heap[0]->time_ns <= limit_ns && !over) {
-		/* Read the clock on each 16th record only: records take long only with large
-		 * stacks, and then each of them does. */
+		/* Read the clock only for each 16th record: only records with large stacks take
+		 * long, and then all of them do. */
 		over = until_ns != UINT64_MAX && records++ % 16 == 15 && clock_now() >= until_ns;
 		input = merge->heap[0];
 		merge->handlers.record(input, input->time_ns + RING_MERGE_SLACK_NS < merge->last_ns,

@@ -12,18 +12,17 @@
 struct ring_merge_input {
 	struct ring *ring;
 	void *owner;    /* for the handlers */
-	bool side_band; /* its records come before samples of the same time */
+	bool side_band; /* its records precede samples of the same time */
 	uint64_t time_ns;
-	const struct perf_event_header
-		*record; /* the next record; NULL = the ring is empty below the loaded head */
+	const struct perf_event_header *record; /* next record; NULL: no loaded record is left */
 };
 
 struct ring_merge_handlers {
-	/* late: a record that is more than RING_MERGE_SLACK_NS newer has been handled before. */
+	/* `late`: a record more than RING_MERGE_SLACK_NS newer was handled before this one. */
 	void (*record)(const struct ring_merge_input *input, bool late, void *data);
-	/* A ring held bytes that are not a record; its content was dropped. */
+	/* A ring contained bytes that are not a record; its contents were dropped. */
 	void (*corrupt)(const struct ring_merge_input *input, void *data);
-	/* The memory of handled records is about to be released. */
+	/* Called before the memory of handled records is released. */
 	void (*finalize)(void *data);
 	void *data;
 };
@@ -33,7 +32,7 @@ struct ring_merge {
 	size_t n_inputs;
 	struct ring_merge_input **heap; /* room for n_inputs */
 	size_t n_heap;
-	uint64_t last_ns; /* the newest time handled */
+	uint64_t last_ns; /* newest time of a handled record */
 	struct ring_merge_handlers handlers;
 };
 
@@ -42,9 +41,9 @@ void ring_merge_done(struct ring_merge *merge);
 void ring_merge_add_ring(struct ring_merge *merge, struct ring *ring, void *owner, bool side_band);
 void ring_merge_remove_owner(struct ring_merge *merge, const void *owner);
 /* Handles the records of all rings up to limit_ns, oldest first; newer ones stay in their rings.
- * All records up to limit_ns are visible in the rings at limit_ns + RING_MERGE_SLACK_NS of the
- * clock. */
+ * Call it when the clock is at least at limit_ns + RING_MERGE_SLACK_NS: only then are all records
+ * up to limit_ns visible. */
 void ring_merge_run(struct ring_merge *merge, uint64_t limit_ns);
-/* The same, but stops at until_ns of the clock. Returns false if it stopped there; the remaining
- * records are still in the rings. */
+/* Like ring_merge_run(), but stops when the clock reaches until_ns. Returns false if it stopped;
+ * the remaining records are still in the rings. */
 bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t until_ns);

@@ -2,12 +2,12 @@
 /*
  * Ring - reads one perf_event ring in place
  *
- * The kernel writes records and moves data_head; we read them and move data_tail. Records are read
- * in place. A record that wraps around the end is copied, and so is one that is not aligned: a
- * copied stack that ends with the address space has an unrounded length (kernel/events/core.c,
- * perf_sample_ustack_size), which misaligns every record after it until another such one. Half of
- * the stacks of 32-bit programs are like that. Lengths are checked although the kernel is the
- * writer: nothing here may read outside the ring, whatever it holds.
+ * The kernel writes records and advances data_head; the engine reads them in place and advances
+ * data_tail. A record is copied if it wraps around the end or is not aligned: a copied stack that
+ * ends with the address space has an unrounded length (kernel/events/core.c,
+ * perf_sample_ustack_size), which misaligns all records after it until the next such stack. Half of
+ * the stacks of 32-bit programs are like that. Although the kernel writes the ring, lengths are
+ * checked, so that no contents can cause a read outside the ring.
  * Invariants: (1) released <= tail <= head                            [test-engine-ring: order]
  *             (2) a record lies within [tail, head)  [test-engine-ring: hostile, odd]
  *             (3) a bad length empties this ring and is reported once [test-engine-ring: hostile]
@@ -72,8 +72,8 @@ void ring_done(struct ring *ring)
 
 void ring_load(struct ring *ring)
 {
-	/* pairs with the kernel's perf_output_put_handle(): records written before the head are
-	 * visible */
+	/* Pairs with the kernel's perf_output_put_handle(): records written before the head are
+	 * visible. */
 	ring->head = __atomic_load_n(&ring->control->data_head, __ATOMIC_ACQUIRE);
 }
 
@@ -124,9 +124,9 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 	if (at % 8 == 0 && header.size <= ring->size - at) {
 		if (header.size <= PREFETCH_BYTES)
 			return RING_RECORD;
-		/* Prefetch the parts of a record with a stack that are read first: its start, the
-		 * innermost frames, and the length of the stack, which is at its end. Another CPU's
-		 * record is handled meanwhile. */
+		/* Prefetch what is read first of a record with a stack: its start, the innermost
+		 * frames, and the length of the stack, which is at its end. Another CPU's record is
+		 * handled meanwhile. */
 		for (size_t i = CACHE_LINE; i < PREFETCH_BYTES; i += CACHE_LINE)
 			prefetch_line(record + i);
 		prefetch_line(record + header.size - 2 * sizeof(uint64_t));
@@ -143,7 +143,7 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 bool ring_skip(struct ring *ring, const struct perf_event_header *record)
 {
 	ring->tail += record->size;
-	/* There is one buffer for copies, and a long round has to free room before its end. */
+	/* The buffer for copies holds one record, and a long run must free room before its end. */
 	return (const void *)record == ring->wrapped ||
 	       ring->tail - ring->released >= ring->size / 8;
 }
@@ -152,8 +152,8 @@ void ring_release_skipped(struct ring *ring)
 {
 	if (ring->tail == ring->released)
 		return;
-	/* pairs with the kernel's READ_ONCE(data_tail) and its control dependency: our reads have
-	 * completed */
+	/* Pairs with the kernel's READ_ONCE(data_tail) and its control dependency: all reads are
+	 * complete. */
 	__atomic_store_n(&ring->control->data_tail, ring->tail, __ATOMIC_RELEASE);
 	ring->released = ring->tail;
 }

@@ -2,13 +2,13 @@
 /*
  * Sample queue - samples that cannot be written yet
  *
- * Building the table of a file that is hit for the first time takes a few milliseconds. The ring
- * cannot wait for it, so the used bytes of the stack are copied, and the stack is walked again when
- * the table is ready, or with frame pointers if that takes too long. Rows are in time order: a
- * sample that comes after a waiting one is processed, but waits to be written. A sample keeps the
- * mappings of its time.
- * Invariants: (1) samples leave in the order in which they came  [test-engine-unwind: queue_order]
- *             (2) a sample leaves with the first run after SAMPLE_QUEUE_WAIT_NS, or earlier
+ * When a sample first hits a file, building the file's table takes a few milliseconds. The ring
+ * cannot wait that long, so the used bytes of the stack are copied. The stack is walked again when
+ * the table is ready, or with frame pointers if that takes too long. Rows must be in time order, so
+ * samples that arrive after a waiting one are processed, but wait to be written. A queued sample
+ * keeps the mappings of its time.
+ * Invariants: (1) samples leave in order of arrival  [test-engine-unwind: queue_order]
+ *             (2) a sample leaves at the latest in the first run after SAMPLE_QUEUE_WAIT_NS
  *                 [test-engine-unwind: queue_late]
  *             (3) memory is bounded by MAX_BYTES: a sample without room does not wait
  *                 [test-engine-unwind: queue_room]
@@ -27,7 +27,7 @@ struct queued_sample {
 	bool maps_known;
 	bool is_waiting;
 	uint64_t until_ns;
-	struct unwind_input input; /* used while it waits; its stack is a copy */
+	struct unwind_input input; /* used while the sample waits; its stack is a copy */
 	struct image *missing;
 	uint64_t bytes;
 };
@@ -145,8 +145,8 @@ static void walk_again(struct sample_queue *queue, struct queued_sample *item, b
 	queue->bytes -= item->input.stack_bytes;
 }
 
-/* Passes the process's own mappings if they have not changed, because emit() records in them which
- * ones have a row. */
+/* Passes the process's current mappings if they are still those of the sample, because emit()
+ * records there which mappings have a row. */
 static void let_out(struct sample_queue *queue, struct queued_sample *item)
 {
 	struct process *process = item->sample.thread->process;

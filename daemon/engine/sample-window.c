@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sample window - the blocks of a program that are sampled; it publishes their begins and ends in
- * shared memory
+ * Sample window - limits samples to blocks of a program, which publishes their begins and ends
+ * (edges) in shared memory
  *
- * To enable or disable events takes longer than a short block lasts. So events stay enabled for
- * some time after the end of a block (the hysteresis). The program records when its blocks begin
- * and end, and samples of other times are dropped. Two bits coordinate both sides. ON is ours:
- * as long as it is set, events are enabled. BLOCK is the program's: it is set only together with
- * ON, by a compare-and-exchange. We clear ON by a compare-and-exchange as well, which fails while
+ * Enabling or disabling events takes longer than a short block. So events stay enabled for some
+ * time after the end of a block (the hysteresis). The program records when its blocks begin and
+ * end, and samples outside them are dropped. Two bits coordinate both sides. The engine sets ON;
+ * while it is set, events are enabled. The program sets BLOCK, but only together with ON, by a
+ * compare-and-exchange. The engine also clears ON by a compare-and-exchange, which fails while
  * BLOCK is set.
  *
- * The hysteresis uses the caller's clock (session-sampling.c). It is short because enabled events
- * have a cost, and it adapts: it becomes twice the last pause that was too long for it, if that was
- * within two seconds, and is halved each time that it was in vain. To enable events takes longer
- * the more CPUs there are; a begin waits for that only after a pause that is longer than those
- * before.
+ * The hysteresis uses the caller's clock (session-sampling.c). It is short, because enabled events
+ * have a cost, and it adapts: if a block begins too late for it, but within two seconds, it becomes
+ * twice that pause; if it ends without a new block, it is halved. The time to enable events grows
+ * with the number of CPUs; a begin waits for that only after a pause that is longer than the
+ * previous ones.
  *
- * A time counts as soon as the program has published it, which is before its begin or end returns.
- * So after the clock is read, sample_window_receive() gets all edges that samples up to that time
- * depend on.
+ * The program publishes an edge before the begin or end returns to its caller. So if the clock is
+ * read first, sample_window_receive() then gets all edges that samples up to that time depend on.
  * Invariants: (1) a sample between a begin that returned and its end is in a block
  *                 [test-engine-sample-window: blocks; test_recorder: edges]
  *             (2) a sample between an end that returned and the next begin is in no block
  *                 [test-engine-sample-window: blocks; test_recorder: edges]
  *             (3) a begin after a pause of the same length sends no request
  *                 [test-engine-sample-window: hysteresis]
- *             (4) whatever the page says, nothing is written outside, and memory is bounded
+ *             (4) no contents of the page cause a write outside it, and memory is bounded
  *                 [test-engine-sample-window: hostile]
  * Runs on the drain thread only.
  */
@@ -37,10 +36,10 @@
 #include <sys/mman.h>
 
 #define MIN_HYSTERESIS_NS \
-	UINT64_C(90000000) /* until the next round, not until the one that notices a block's end */
+	UINT64_C(90000000) /* below ROUND_NS: it is over in the round after a block's end */
 #define MAX_HYSTERESIS_NS UINT64_C(2000000000)
 #define MAX_EDGES \
-	(1u << 20) /* that are kept: some 10 s of blocks of 10 us, or a page with false counts */
+	(1u << 20) /* maximum kept: about 10 s of blocks of 10 us, or a page with false counts */
 
 bool sample_window_open(struct sample_window *window, int *ret_fd)
 {
@@ -80,7 +79,7 @@ void sample_window_set_on(struct sample_window *window, bool on)
 		__atomic_fetch_and(&window->page->state, ~CONTROL_PAGE_ON, __ATOMIC_SEQ_CST);
 }
 
-/* pairs with try_begin() of libcollector/recorder.c */
+/* Pairs with try_begin() of libcollector/recorder.c. */
 bool sample_window_try_off(struct sample_window *window)
 {
 	uint32_t state = CONTROL_PAGE_ON;
@@ -115,7 +114,7 @@ void sample_window_receive(struct sample_window *window, uint64_t now_ns)
 
 	if (!window->page || window->is_broken)
 		return;
-	/* pairs with add_edge() of libcollector/recorder.c */
+	/* Pairs with add_edge() of libcollector/recorder.c. */
 	n = __atomic_load_n(&window->page->n_edges, __ATOMIC_ACQUIRE);
 	window->is_broken = n - window->n_received > CONTROL_PAGE_EDGES || edges->len > MAX_EDGES;
 	if (window->is_broken || n == window->n_received)
@@ -133,7 +132,7 @@ void sample_window_receive(struct sample_window *window, uint64_t now_ns)
 	window->used_ns = now_ns;
 }
 
-/* Returns the number of edges at or before that time. */
+/* Returns the number of edges at or before time_ns. */
 static size_t count_until(const struct sample_window *window, uint64_t time_ns)
 {
 	size_t low = 0, high = window->edges->len;

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Samples - from a chain of addresses to a row
+ * Samples - turns samples and their chains of addresses into rows
  *
  * A chain comes leaf first, kernel before user, with PERF_CONTEXT_* between the parts. It becomes a
  * path in the stack table, root first: the outermost user frame, …, the innermost kernel frame. The
- * first address of each part is where the CPU was (exact); the others are return addresses, except
- * those that a signal interrupted. If the sample has registers and a stack, unwind.h walks the user
- * part instead, several samples at a time.
- * A frame-pointer chain cannot show whether it reached the root, so its stop is `unknown`, or
- * `depth` at the kernel's limit. A return address where nothing executable is mapped is invalid,
- * and so are the addresses after it: the chain ends before it, as `bad-frame`. An exiting task has
- * released its memory, so the kernel leaves out the user part. During exec a task has the memory of
- * the next program, without a stack yet.
+ * first address of each part is where the CPU was (exact). The others are return addresses, except
+ * where a signal interrupted the code. If the sample has registers and a stack, unwind.h walks the
+ * user part instead, several samples at a time.
+ * A frame-pointer chain does not show whether it reached the root, so its stop is `unknown`, or
+ * `depth` at the kernel's limit. A return address outside executable mappings is invalid, as are
+ * all addresses after it: the chain ends before it, with stop `bad-frame`. An exiting task has
+ * released its memory, so the kernel omits the user part. During exec a task has the memory of the
+ * next program, without a stack yet.
  * Invariants: (1) every sample has a stack with at least its own address
  *                 [test-engine-samples: unknown]
- *             (2) an address outside every mapping has an image as well
- *                 [test-engine-samples: unknown]
+ *             (2) an address outside all mappings also has an image  [test-engine-samples: unknown]
  *             (3) complete + truncated + guessed + none = samples with user memory
  *                 [test-engine-samples: counts]
  * Runs on the drain thread only.
@@ -26,7 +25,7 @@
 
 #include <string.h>
 
-#define KERNEL_DEPTH 127 /* the default of kernel.perf_event_max_stack */
+#define KERNEL_DEPTH 127 /* default of kernel.perf_event_max_stack */
 
 struct samples_cgroup {
 	uint64_t id;
@@ -34,7 +33,7 @@ struct samples_cgroup {
 	uint32_t epoch, string;
 };
 
-/* The two parts of a chain, leaf first, without marks. */
+/* The two parts of a chain, leaf first, without PERF_CONTEXT_* entries. */
 struct chain {
 	const uint64_t *kernel, *user;
 	size_t n_kernel, n_user;
@@ -123,7 +122,7 @@ static struct output_place user_place(struct samples *samples, const struct samp
 	enum prof_frame_kind kind = tagged & UNWIND_EXACT ? PROF_FRAME_EXACT : PROF_FRAME_RETURN;
 	uint64_t ip = tagged & ~UNWIND_EXACT, offset = ip;
 	struct process *process = sample->thread->process;
-	/* A call at the very end of a mapping has a return address just after it. */
+	/* The return address of a call at the very end of a mapping is just after the mapping. */
 	const struct mapping *mapping = maps_find(*maps, ip - (kind == PROF_FRAME_RETURN));
 	struct image *image;
 
@@ -145,8 +144,7 @@ static struct output_place user_place(struct samples *samples, const struct samp
 	return (struct output_place){ &image->row, offset, kind };
 }
 
-/* Returns the place that stands for frames that are missing from a stack. *image: created at the
- * first use. */
+/* Returns a place that stands for missing frames of a stack. *image is created on first use. */
 static struct output_place missing_place(struct samples *samples, struct image **image,
 					 const char *name, size_t n)
 {
@@ -155,8 +153,8 @@ static struct output_place missing_place(struct samples *samples, struct image *
 	return (struct output_place){ &(*image)->row, n, PROF_FRAME_EXACT };
 }
 
-/* Adds the places of the user part that are not in the thread's last chain, root first. Returns
- * their number. */
+/* Adds the places of the user part, root first, without the n_common frames that are also in the
+ * thread's last chain. Returns their number. */
 static size_t add_user_places(struct samples *samples, const struct sample *sample,
 			      struct maps **maps, size_t n_common)
 {
@@ -167,7 +165,7 @@ static size_t add_user_places(struct samples *samples, const struct sample *samp
 	if (user->deeper)
 		samples->places[n++] = missing_place(samples, &samples->deeper, "<deeper>", 0);
 	for (i = n_common; i < user->n; i++) {
-		/* frames that were left out of a stack that is too deep */
+		/* frames that were left out because the stack is too deep */
 		if (user->n_cut && user->n - i == user->cut_at)
 			samples->places[n++] =
 				missing_place(samples, &samples->cut, "[cut]", user->n_cut);
@@ -177,7 +175,7 @@ static size_t add_user_places(struct samples *samples, const struct sample *samp
 	return n;
 }
 
-/* Stores the user part as the thread's last chain, whose first `n_common` frames are unchanged. */
+/* Stores the user part as the thread's last chain. The first n_common frames are unchanged. */
 static void remember(struct samples *samples, struct samples_chain *last,
 		     const struct sample *sample, const struct maps *maps, size_t n_common)
 {
@@ -201,7 +199,7 @@ static uint32_t add_stack(struct samples *samples, const struct sample *sample, 
 	size_t n_common = 0, n_user, n;
 	uint32_t parent;
 
-	/* The outermost frames that the thread's last chain has too keep their stack ids. */
+	/* The outermost frames that are also in the thread's last chain keep their stack ids. */
 	if (last->thread == sample->thread->row.id && last->epoch == samples->output->epoch &&
 	    last->maps_version == (*maps)->version && user->n_cut == 0 && !user->deeper)
 		while (n_common < MIN_OF((size_t)last->n, user->n) &&
@@ -227,14 +225,14 @@ static uint32_t add_stack(struct samples *samples, const struct sample *sample, 
 	return n ? samples->stacks[n - 1] : parent;
 }
 
-/* Cuts off the part of a frame-pointer chain that is not plausible; returns why the chain ends. */
+/* Removes the implausible part of a frame-pointer chain. Returns why the chain ends. */
 static enum prof_user_stop judge(struct chain *chain, const struct thread *thread)
 {
 	const struct process *process = thread->process;
 	size_t depth = chain->n_user + chain->n_kernel, i;
 
-	/* Threads that the kernel adds to a process for its own work have the process's memory, but
-	 * not a user stack. */
+	/* Threads that the kernel adds to a process for its own work use the process's memory, but
+	 * have no user stack. */
 	if (chain->n_user == 0 && (process->kernel || g_str_has_prefix(thread->comm, "iou-") ||
 				   g_str_has_prefix(thread->comm, "vhost-")))
 		return PROF_STOP_KERNEL_THREAD;
@@ -321,7 +319,7 @@ static void let_out(struct samples *samples, const struct sample *sample)
 		sample_queue_add(&samples->queue, sample);
 }
 
-/* Adds a sample that is walked together with the next ones. */
+/* Adds a sample to the batch that is walked together. */
 static void add_pending(struct samples *samples, const struct record_sample *record,
 			const struct chain *chain, const struct sample *sample)
 {
@@ -349,7 +347,7 @@ static void add_pending(struct samples *samples, const struct record_sample *rec
 		samples_finalize(samples);
 }
 
-/* Queues a sample whose walk lacks a table or mappings, if there is room. */
+/* Writes a walked sample; or queues it if its walk lacks a table or mappings, and there is room. */
 static void finalize(struct samples *samples, struct sample *sample, struct unwind_job *job)
 {
 	const struct process *process = sample->thread->process;
@@ -359,7 +357,7 @@ static void finalize(struct samples *samples, struct sample *sample, struct unwi
 		if (sample_queue_add_waiting(&samples->queue, sample, &job->input, job->missing,
 					     samples->output->now_ns))
 			return;
-		/* Reuses the result buffer of the first job, which has been written. */
+		/* This reuses the first job's result buffer, which was written already. */
 		unwind_run(samples->unwind, &job->input, process->maps, process->maps_known, true,
 			   &job->stack, &job->missing);
 	}

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sandbox - the engine drops every privilege that it does not need
+ * Sandbox - drops every privilege that the engine does not need
  *
  * The engine reads untrusted bytes, so an attacker who takes it over must gain nothing. If root
- * starts it, it becomes `profd`, or a user id without an account if that user does not exist. No
- * capability is left, not even to be gained by exec; the process can be neither traced nor dumped;
- * and the filter kills it at the first system call outside the list. Descriptors come from the
- * broker over the socket: nothing can be opened, connected or executed.
- * Memory is limited: malloc() fails, GLib ends the process, and the broker reports it; the file is
- * readable up to its last block [test_attack_memory].
- * libc opens its message catalog once, when it first translates an error or a failed assertion.
- * Errors do not need it here (prof_strerror() opens no files). An assertion must not look like an
- * attack, so its text is translated before the filter is installed.
+ * starts it, it becomes user `profd`, or a user id without an account if that user does not exist.
+ * It keeps no capabilities and cannot gain any by exec; it can be neither traced nor dumped; and
+ * the filter kills it at the first system call outside the list. The broker sends descriptors over
+ * the socket: the engine itself cannot open, connect or execute anything.
+ * Memory is limited: at the limit malloc() fails, the engine ends, and the broker reports it; the
+ * file is readable up to its last block  [test_attack_memory].
+ * libc opens its message catalog when it first translates an error or a failed assertion. For
+ * errors the engine avoids this (prof_strerror() opens no files). A failed assertion must not look
+ * like an attack, so its text is translated once before the filter is installed.
  * Invariants: (1) open, connect, socket, execve, ptrace, clone fail or kill   [test-engine-sandbox]
  *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
  *             (3) memory is never executable                                  [test-engine-sandbox]
  *             (4) memory, processes and the file's size are limited  [test-engine-sandbox: limits]
- *             (5) a failure is reported, not killed by the filter  [test-engine-sandbox: errors]
+ *             (5) a failure is reported, the filter does not kill it  [test-engine-sandbox: errors]
  */
 #include "config.h"
 
@@ -44,12 +44,12 @@
 #include <sys/syscall.h>
 
 #define USER_NAME "profd"
-/* An id without an account, and below the range that systemd hands out. Per-user limits of the
- * kernel (locked memory of rings) and the rights of one user's processes on each other must not be
- * shared with other services. */
+/* An id without an account, below the range that systemd allocates. Another service must not share
+ * it: kernel limits (locked memory of rings) are per user, and processes of one user have rights
+ * over each other. */
 #define ENGINE_ID 61183
-/* A capture can exceed its limit by the writer's queue, because the limit is checked between
- * rounds. */
+/* A capture may exceed its limit by the size of the writer's queue, because the limit is checked
+ * only between rounds. */
 #define FILE_SLACK_BYTES (UINT64_C(128) << 20)
 
 static bool fail(GError **error, const char *what, int number)
@@ -59,7 +59,7 @@ static bool fail(GError **error, const char *what, int number)
 	return false;
 }
 
-/* Reads /etc/passwd itself: a name service would load libraries and connect to servers. */
+/* Reads /etc/passwd directly: a name service would load libraries and connect to servers. */
 static uid_t find_user(gid_t *ret_gid)
 {
 	FILE *passwd = fopen("/etc/passwd", "re");
@@ -95,7 +95,7 @@ static bool leave_root(GError **error)
 	return true;
 }
 
-/* Returns whether this is a user namespace with a single id: no other user exists to change to. */
+/* Returns whether this user namespace has only one id: there is no other user to change to. */
 static bool is_alone_in_namespace(void)
 {
 	unsigned long long inside, outside, count;
@@ -125,14 +125,14 @@ static bool limit_resources(uint64_t max_bytes, GError **error)
 
 	if (!limit_at(RLIMIT_CORE, 0))
 		return fail(error, "Forbidding core dumps", errno);
-	/* A sanitizer's shadow memory is larger than the limit. */
+	/* A sanitizer's shadow memory exceeds the limit. */
 	if (!PROF_SANITIZED && !limit_at(RLIMIT_DATA, ENGINE_MEMORY_BYTES))
 		return fail(error, "Limiting memory", errno);
 	if (max_bytes && !limit_at(RLIMIT_FSIZE, max_bytes + FILE_SLACK_BYTES))
 		return fail(error, "Limiting the size of files", errno);
 	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
 		return fail(error, "Reading the limit of descriptors", errno);
-	/* The broker sends one event per CPU and source. */
+	/* The broker sends an event for each CPU and source. */
 	files.rlim_cur = files.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &files) != 0)
 		return fail(error, "Raising the limit of descriptors", errno);
@@ -144,7 +144,7 @@ bool sandbox_drop_privileges(uint64_t max_bytes, GError **error)
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[2] = { 0 };
 
-	/* Only a process with CAP_SETPCAP may do this, and only such a process needs it. */
+	/* This takes CAP_SETPCAP; a process without it need not do it. */
 	for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++)
 		(void)prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
@@ -211,7 +211,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(set_robust_list),
 	SCMP_SYS(exit),
 	SCMP_SYS(exit_group),
-	/* arenas of collectors, and their doorbells */
+	/* for the arenas of collectors and their doorbells */
 	SCMP_SYS(memfd_create),
 	SCMP_SYS(futex_waitv),
 };

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Drops uid, groups and capabilities and lowers limits. Call it before threads are created. Cannot
- * be undone. max_bytes: of the capture; 0 = no limit. */
+/* Drops uid, groups and capabilities, and lowers limits. Cannot be undone. Must be called before
+ * threads are created. max_bytes: maximum size of the capture; 0: no limit. */
 bool sandbox_drop_privileges(uint64_t max_bytes, GError **error);
-/* Allows the system calls that draining and writing need and no others, in all threads. */
+/* Restricts all threads to the system calls that draining and writing need. */
 bool sandbox_filter(GError **error);

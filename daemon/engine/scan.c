@@ -2,11 +2,11 @@
 /*
  * Scan - applies a /proc snapshot to the task tables
  *
- * Each item carries the time just before it was read. It is not applied to a process that began
- * after that time, because it describes another process or the program before an exec. Mappings
- * that the side band reported after that time stay.
+ * Each item has the time just before it was read. An item is not applied to a process that began
+ * later, because it describes an earlier process or the program before an exec. Mappings that the
+ * side band reported later are kept.
  * Invariants: (1) applying the same snapshot twice changes nothing  [test-engine-tasks: scan]
- *             (2) an item older than the instance is not applied to it
+ *             (2) an item older than a process is not applied to it
  *                 [test-engine-tasks: scan_stamps]
  *             (3) a filtered session adds only its targets  [test-engine-tasks: filter]
  * Runs on the drain thread only.
@@ -25,14 +25,14 @@
 
 struct application {
 	const struct scan *scan;
-	int32_t pid; /* 0: all */
+	int32_t pid; /* 0: all processes */
 	uint64_t first_ns;
-	struct process *process; /* whose mappings are collected */
+	struct process *process; /* the process whose mappings are being collected */
 	GArray *mappings;        /* struct mapping */
 	uint64_t mappings_ns;
 };
 
-/* Returns the process of an item, or NULL if it is not in the tables or newer than the item. */
+/* Returns the process of an item; NULL if it is not in the tables or began after the item. */
 static struct process *process_of(const struct application *application,
 				  const struct snapshot_item *item)
 {
@@ -41,8 +41,7 @@ static struct process *process_of(const struct application *application,
 	return process && process->begin_ns <= item->time_ns ? process : NULL;
 }
 
-/* Adds a thread that existed before the recording. Its state holds until its first switch. A
- * running thread runs from the row's time. */
+/* Adds a thread that existed before the recording. Its state holds until its first switch. */
 static struct thread *add_thread(const struct application *application,
 				 const struct snapshot_item *item, const struct snapshot_stat *stat)
 {
@@ -79,7 +78,7 @@ static void apply_stat(struct application *application, const struct snapshot_it
 	if (thread && (thread->start_ns > item->time_ns || thread->exit_ns > item->time_ns))
 		return;
 	if (!thread || thread->exit_ns) {
-		/* The snapshot is of one process: its fork record follows, with the exact time. */
+		/* This snapshot is of one process: the thread's fork record follows. */
 		if (application->pid)
 			return;
 		thread = add_thread(application, item, &stat);
@@ -89,11 +88,11 @@ static void apply_stat(struct application *application, const struct snapshot_it
 	}
 	thread->stat_ns = item->time_ns;
 	process = thread->process;
-	/* The leader describes the process, or another thread if the leader has ended before. */
+	/* The leader describes the process; if it has ended, another thread does. */
 	if ((item->pid != item->tid && process->stat_ns) || process->begin_ns > item->time_ns)
 		return;
 	process->stat_ns = item->time_ns;
-	/* If a fork reported the parent, this may be the process that adopted it. */
+	/* Keep a parent that a fork reported: this may be the process that adopted it later. */
 	if (process->ppid == 0)
 		process->ppid = stat.ppid;
 	process->kernel = stat.flags & PF_KTHREAD;
@@ -168,8 +167,8 @@ static void tidy_mappings(GArray *mappings)
 	g_array_set_size(mappings, to);
 }
 
-/* Anonymous code between two parts of a file that exactly fills the gap is a copy of the missing
- * part. */
+/* Treats anonymous code that exactly fills the gap between two parts of a file as a copy of the
+ * missing part. */
 static void find_copies(GArray *mappings)
 {
 	for (guint i = 1; i + 1 < mappings->len; i++) {
@@ -204,8 +203,8 @@ static void finish_mappings(struct application *application)
 	row_unref(&process->row);
 }
 
-/* Starts to collect the mappings of this item's process. Returns false if the item does not apply.
- *  */
+/* Begins collecting the mappings of the item's process. Returns false if the item does not
+ * apply. */
 static bool collect_for(struct application *application, const struct snapshot_item *item)
 {
 	struct process *process = process_of(application, item);

@@ -12,10 +12,10 @@ struct scan {
 	struct kernel *kernel;
 	struct samples *samples;
 	uint64_t boot_offset_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC */
-	uint64_t begin_ns;       /* switch rows start here */
+	uint64_t begin_ns;       /* start time of switch rows */
 };
 
-/* Applies a snapshot of all processes (pid 0) or of one. `again`: not the first one of all
- * processes, so a process that it lacks has exited. Returns false if the snapshot ends within a
- * record; the records before it were applied. */
+/* Applies a snapshot of all processes (pid 0) or of one. `again`: a snapshot of all was applied
+ * before, so a process that is missing from this one has exited. Returns false if the snapshot ends
+ * within a record; the records before it were applied. */
 bool scan_apply(const struct scan *scan, const void *bytes, size_t length, int32_t pid, bool again);

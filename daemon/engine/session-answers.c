@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Answers - /proc snapshots of the broker, until they can be applied, and the files that it opened
+ * Answers - receives /proc snapshots, opened files and peers from the broker
  *
- * A snapshot of /proc is newer than the records drained so far. If it were applied at once, the
- * records in between would look old, and an exec among them would be lost. So an answer waits until
+ * A snapshot of /proc is newer than the records drained so far. If it were applied at once, records
+ * in between would look outdated, and an exec among them would be lost. So a snapshot waits until
  * the rings are drained past the time at which it arrived.
  * Invariants: (1) a record older than an answer is handled before it
  *                 [test_targets: test_exec_chain]
@@ -20,9 +20,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define MAX_ANSWERS 1024 /* each holds a descriptor */
+#define MAX_ANSWERS 1024 /* each one holds a descriptor */
 
-/* An answer of the broker, until the rings have been drained up to it. */
+/* A snapshot from the broker that waits until the rings are drained past its arrival. */
 struct answer {
 	struct message_snapshot body;
 	int fd;
@@ -106,7 +106,7 @@ bool session_receive_answer(struct session *session, struct channel_message *mes
 	answer->fd = steal_fd(&message->fds[0]);
 	answer->received_ns = clock_now();
 	g_queue_push_tail(&session->answers, answer);
-	/* Nothing is drained before the first answer, which has the initial state. */
+	/* Before the first snapshot, which has the initial state, nothing is drained. */
 	return session->state != SESSION_SCANNING ||
 	       session_apply_answers(session, UINT64_MAX, error);
 }
@@ -116,7 +116,7 @@ void session_drop_answers(struct session *session)
 	g_queue_clear_full(&session->answers, free_answer);
 }
 
-/* The identity of a file that a sample hit, and its descriptor if its frames are walked. */
+/* Receives the identity of a hit file, and a descriptor if its frames are to be walked. */
 bool session_receive_image(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_image answer;
@@ -128,7 +128,7 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 	image = images_by_id(&session->images, answer.image_id);
 	if (!image)
 		return true;
-	/* The broker opens a few files at a time: the next hit requests this one again. */
+	/* The broker opens only a few files at a time. The next hit requests this one again. */
 	if (answer.error == EAGAIN) {
 		image->requested = false;
 		return true;
@@ -147,7 +147,7 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 	return true;
 }
 
-/* A peer waits until the first snapshot has been applied. */
+/* A peer is served only after the first snapshot has been applied. */
 bool session_add_peer(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_peer peer = { 0 };

@@ -2,12 +2,12 @@
 /*
  * Session, its end - completes the file before FINISHED is sent
  *
- * Disables the events, reads the rings to their heads, adds losses that can be computed only at the
+ * Disables the events, reads all records in the rings, adds losses that can be computed only at the
  * end, writes the names of kernel code, closes the blocks and writes the index. The steps are the
- * same for every reason to end; if the disk is full, the writer selects what to leave out.
- * A client that stops a session waits at most a second: each step has a deadline relative to the
- * end, the work left at that time is counted as lost, and the file is complete. But a slow reader
- * or disk gets the whole capture as long as it makes progress.
+ * same for every reason to end; if the disk is full, the writer selects what to omit. A client that
+ * stops a session waits at most a second: each step has a deadline relative to the end, work that
+ * is left then is counted as lost, and the file is complete. But a slow reader or disk gets the
+ * whole capture as long as it makes progress.
  * Invariants: (1) samples are in the file or in its loss table, whichever step runs out of time
  *                 [test_stop]
  */
@@ -21,16 +21,16 @@
 #include <sys/epoll.h>
 
 #define MS UINT64_C(1000000)
-/* After the end was decided: */
-#define DRAIN_NS (300 * MS)  /* samples are taken from the rings */
-#define TABLES_NS (450 * MS) /* and wait for tables */
-#define WALK_NS (600 * MS)   /* and are walked with the tables at hand */
-/* Allocation records become rows even later, as long as that makes progress, which is reported to
- * the broker. */
+/* Deadlines, relative to end_ns: */
+#define DRAIN_NS (300 * MS)  /* for reading samples from the rings */
+#define TABLES_NS (450 * MS) /* for tables that samples wait for */
+#define WALK_NS (600 * MS)   /* for walking samples with the available tables */
+/* Allocation records may become rows until later, as long as this makes progress, which is reported
+ * to the broker. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
-#define MAX_STILL 10 /* pieces without one row */
-/* The writer's queue is written as long as that makes progress. The broker waits for a minute. */
+#define MAX_STILL 10 /* consecutive pieces without progress end the step */
+/* The writer's queue is written as long as this makes progress. The broker waits for a minute. */
 #define WRITE_NS (50000 * MS)
 
 #define ANSWER_WAIT_MS 20
@@ -38,7 +38,7 @@
 #define WRITER_PATIENCE_MS 1500
 #define SEND_PATIENCE_MS 2000
 
-/* The broker has the same events open, so a closed descriptor would stay in the epoll set. */
+/* The broker has the events open too, so closing a descriptor does not remove it from epoll. */
 static void unwatch(struct session *session, int fd)
 {
 	(void)epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
@@ -62,7 +62,7 @@ void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns
 	cpu_close(cpu);
 }
 
-/* Adds the rows that the writer could not write. The capture's loss table has them already. */
+/* Adds rows that the writer could not write, which are in the file's loss table, to the summary. */
 static void add_writer_losses(struct session *session)
 {
 	const GArray *losses = writer_losses(session->writer);
@@ -145,14 +145,14 @@ static void send_finished(struct session *session, bool whole)
 	channel_end(&session->channel, SEND_PATIENCE_MS);
 }
 
-/* An error of the file overrides any other reason. */
+/* Chooses the reason for the end. An error of the file overrides any other reason. */
 static void choose_reason(struct session *session)
 {
 	int error = writer_error(session->writer);
 
 	if (error == ENOSPC || error == EDQUOT || error == EFBIG)
 		session->reason = ENGINE_REASON_DISK_FULL;
-	else if (error == ENOMEM) /* the writer ran out of memory; the file is not at fault */
+	else if (error == ENOMEM) /* the engine's failure, not the file's */
 		session->reason = ENGINE_REASON_INTERNAL;
 	else if (error)
 		session->reason = ENGINE_REASON_IO_ERROR;
@@ -160,9 +160,9 @@ static void choose_reason(struct session *session)
 		session->reason = ENGINE_REASON_INTERNAL;
 }
 
-/* Waits as long as the writer makes progress, which is reported to the broker. After WRITE_NS the
- * writer drops its queue, because the broker does not wait longer. Returns false without
- * progress. */
+/* Waits as long as the writer makes progress, which is reported to the broker. After WRITE_NS, lets
+ * the writer drop its queue, because the broker does not wait longer. Returns false if progress
+ * stops. */
 static bool wait_for_writer(struct session *session)
 {
 	uint64_t bytes = writer_bytes(session->writer);
@@ -180,7 +180,7 @@ static bool wait_for_writer(struct session *session)
 	return false;
 }
 
-/* Receives the answers that the last steps wait for. Returns false if the broker has closed the
+/* Receives answers that the last steps wait for. Returns false if the broker has closed the
  * channel. */
 static bool receive_answers(struct session *session, int timeout_ms)
 {
@@ -211,7 +211,7 @@ static void lose_sample(const struct sample *sample, void *data)
 		     sample->time_ns, sample->time_ns);
 }
 
-/* Waits for the tables that samples need, then walks those samples without them. */
+/* Waits a limited time for tables that samples need, then walks the rest without them. */
 static void finish_samples(struct session *session)
 {
 	bool answered = true;

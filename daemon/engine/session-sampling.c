@@ -2,22 +2,22 @@
 /*
  * Sampling - when the events of a session are enabled
  *
- * Two parties can disable sampling: the client, by Pause and Resume, and the peer at the other end
- * of the session's switch, which starts off. This affects the sampling events only: the side band
- * stays enabled, so that later samples have names. A switch request is answered as soon as the
- * events have been switched, before any other work, because a program waits for the answer. The
- * peer is not trusted: its requests are read without waiting, one per wakeup, and a switch whose
- * request is invalid or whose answer cannot be sent is closed and stays off.
+ * Two parties can disable sampling: the client, by Pause and Resume; and the peer at the other end
+ * of the session's switch, which is initially off. Only the sampling events are disabled: the side
+ * band stays enabled, so that later samples have names. A switch request is answered as soon as the
+ * events are switched, before any other work, because a program waits for the answer. The peer is
+ * not trusted: each wakeup reads one request, without waiting. If a request is invalid or its
+ * answer cannot be sent, the switch is closed and stays off.
  * A program that has a page (sample-window.c) need not send requests while events are enabled: they
- * stay enabled for a while after its last block, and samples outside of its blocks are dropped.
- * Events by task cost nothing while the program sleeps, so they are enabled as soon as it has the
- * page, and that time is measured as the run time of its threads. A program that sleeps between its
- * blocks never waits for us. Missed ticks are computed later, when the rings have been drained up
- * to the time at which sampling was disabled. Invariants: (1) nothing is sampled unless both allow
- * it  [test-engine-session: switch]
- *             (2) a switch that misbehaves costs its session's samples only
+ * stay enabled for a while after its last block, and samples outside its blocks are dropped.
+ * Per-task events cost nothing while the program sleeps. So they are enabled as soon as the program
+ * has the page, and the hysteresis is measured in run time of its threads: a program that sleeps
+ * between its blocks never waits for the engine. Missed ticks are computed later, when the rings
+ * have been drained up to the time at which sampling was disabled.
+ * Invariants: (1) nothing is sampled unless both parties allow it  [test-engine-session: switch]
+ *             (2) a switch that misbehaves costs only its own session's samples
  *                 [test-engine-session: switch_hostile]
- *             (3) by task, events stay enabled while the targets sleep
+ *             (3) per-task events stay enabled while the targets sleep
  *                 [test-engine-session: switch_by_task]
  * Runs on the drain thread only.
  */
@@ -34,9 +34,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define TICKS_ACCURACY_NS UINT64_C(20000000) /* at least, for missed ticks */
+#define TICKS_ACCURACY_NS UINT64_C(20000000) /* minimum interval for missed ticks */
 
-/* The ticks of the last sampled interval are compared after its samples have been drained. */
+/* Compares the ticks of the last sampled interval once its samples have been drained. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns)
 {
 	if (session->off_ns == 0 || (limit_ns < session->off_ns && !session->behind))
@@ -46,7 +46,7 @@ void session_compare_ticks(struct session *session, uint64_t limit_ns)
 	session->off_ns = 0;
 }
 
-/* The page says that sampling is on only while all events are enabled. */
+/* Sets ON in the control page only while all events are enabled. */
 static bool enable(struct session *session, bool on, GError **error)
 {
 	if (!on)
@@ -57,12 +57,12 @@ static bool enable(struct session *session, bool on, GError **error)
 	session->is_sampling = on;
 	if (on)
 		sample_window_set_on(&session->window, true);
-	/* by task, a child may be forked right now */
+	/* A child that is being forked may inherit disabled per-task events. */
 	session->enabled_again = false;
 	return true;
 }
 
-/* *ret_changed: the caller has to call note_change(). */
+/* *ret_changed: the caller must call note_change(). */
 static bool apply(struct session *session, bool *ret_changed, GError **error)
 {
 	bool on = !session->paused && !session->switched_off;
@@ -121,8 +121,8 @@ bool session_set_paused(struct session *session, bool paused, GError **error)
 	return apply_and_note(session, error);
 }
 
-/* A running thread is counted up to now_ns. A later record may show that it stopped earlier, so the
- * result may go back a little. */
+/* Counts a running thread up to now_ns. A later record may show that it stopped earlier, so the
+ * result may decrease slightly. */
 uint64_t session_window_ns(const struct session *session, uint64_t now_ns)
 {
 	uint64_t ran_ns = 0;
@@ -175,7 +175,7 @@ bool session_receive_switch(struct session *session, GError **error)
 
 	if (n < 0 && errno == EAGAIN)
 		return true;
-	/* The switch may be closed or its request invalid. */
+	/* The switch may be closed, or its request invalid. */
 	ok = n == (ssize_t)sizeof(request) && request.magic == CONTROL_SWITCH_MAGIC &&
 	     request.on <= 1;
 	session->switched_off = !ok || !request.on;

@@ -2,13 +2,13 @@
 /*
  * Session, its start - from the first message to the first sample
  *
- * CONFIG opens the capture, each CPU maps its rings, and START enables the side band and requests a
- * snapshot of /proc, unless the broker has done both before. Records of that time stay in the
- * rings. When the snapshot arrives it is applied and sampling is enabled; records of the side band
- * that are older than the snapshot are recognized by their time.
- * Mapping a large ring takes a millisecond. If the broker began, it keeps its own mapping until
- * STARTED; then the sample rings are mapped only after the events have been enabled, like all other
- * work that the first sample does not need.
+ * CONFIG opens the capture, each CPU message maps rings, and START enables the side band and
+ * requests a snapshot of /proc, unless the broker has already done both. Until the snapshot
+ * arrives, records stay in the rings. It is then applied, and sampling is enabled; side-band
+ * records that are older than the snapshot are recognized by their time.
+ * Mapping a large ring takes a millisecond. If the broker has enabled the side band, it keeps its
+ * own mappings until STARTED. In this case the sample rings, like everything that the first sample
+ * does not need, are set up only after the events have been enabled.
  */
 #include "daemon/engine/session.h"
 
@@ -28,7 +28,7 @@ static bool fail_message(GError **error, const char *what)
 	return false;
 }
 
-/* Reads the wall clock between two readings of the monotonic one; half of their distance is the
+/* Reads the wall clock between two readings of the monotonic clock; half of their difference is the
  * error. The segment begins with the side band, which may have been enabled earlier. */
 static struct prof_segment begin_segment(const uint8_t *boot_id, uint64_t begin_ns)
 {
@@ -88,7 +88,7 @@ static void on_program(struct process *process, const struct mapping *mapping, v
 	heap_excluded_program(&((struct session *)data)->excluded, process, mapping);
 }
 
-/* The expected allocators are known after the first /proc snapshot. */
+/* The processes with expected allocations are known after the first /proc snapshot. */
 static void begin_memory(struct session *session)
 {
 	const struct message_config *config = &session->config;
@@ -114,7 +114,7 @@ static void warn(const char *code, const char *text, void *data)
 /* Initializes the parts that records act on, in dependency order. */
 static void connect_parts(struct session *session)
 {
-	uint64_t now_ns = clock_now(); /* read first, so that the boot offset is not negative */
+	uint64_t now_ns = clock_now(); /* read first: the boot offset must not be negative */
 
 	images_init(&session->images);
 	kernel_init(&session->kernel, &session->images);
@@ -237,7 +237,7 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	ring_merge_add_ring(&session->merge, &cpu->side_band, cpu, true);
 	if (!watch(session, cpu->side_band_fd, error))
 		return false;
-	/* The broker keeps the ring mapped, so it exists without our mapping. */
+	/* The broker keeps the ring mapped, so the ring exists without a mapping here. */
 	if (session->state == SESSION_NEW && session->config.begin_ns)
 		return true;
 	if (!map_samples(session, cpu, error))
@@ -245,7 +245,7 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	if (session->state == SESSION_NEW)
 		return true;
 	now_ns = clock_now();
-	/* While the CPU was offline, nothing was recorded on it. */
+	/* Nothing was recorded on the CPU while it was offline. */
 	if (cpu->gone_ns)
 		loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
 			     cpu->gone_ns, now_ns);
@@ -285,7 +285,7 @@ static void add_metadata(struct session *session, const char *key, size_t key_by
 		   });
 }
 
-/* Writes the keys and values that the broker sent. Returns false if their lengths do not add up. */
+/* Writes the keys and values that the broker sent. Returns false if a length is wrong. */
 static bool write_metadata(struct session *session, GError **error)
 {
 	struct message_metadata pair;
@@ -335,8 +335,8 @@ bool session_start(struct session *session, GError **error)
 	output_tick(&session->output, session->begin_ns);
 	if (!write_metadata(session, error))
 		return false;
-	/* All sources in order, before the first sample: readers use the first event by default,
-	 * and show events without samples too. */
+	/* Write all sources, in order, before the first sample: readers use the first one by
+	 * default, and also show sources without samples. */
 	for (uint32_t i = 0; i < session->events.n_sources; i++)
 		output_need(&session->output, &session->events.sources[i]->row);
 	cpus_read_online(&session->cpus, online);

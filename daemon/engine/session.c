@@ -2,19 +2,19 @@
 /*
  * Session - one recording, from the broker's first message to FINISHED
  *
- * This is the drain thread. It waits until a ring is a quarter full, at most 100 ms, and then
- * drains the rings up to a millisecond ago. In the first second it waits at most 10 ms: a target
- * that is recorded from its exec may exit soon and its file may be deleted, and the broker has to
- * open the file before that. After a second without rows, messages or pending work it waits 1.2 s:
- * the next row reaches the file about as soon, because the same round closes its block. A message
- * or a table that arrives between two rounds does not start a round; only the work that waits for
- * it is done. Blocks are closed every 850 ms, so that a killed engine leaves a file that lacks at
- * most the last second. CPUs and limits are checked every 250 ms, and the broker receives the
- * counters once a second. If the broker exits, the session ends and its file is completed.
- * Invariants: (1) the loop sleeps unless there is something to do       [test-engine-session: idle]
+ * This is the main loop of the drain thread. A round drains the rings up to a millisecond ago; it
+ * begins when a ring is a quarter full, or after 100 ms. In the first second a round begins after
+ * 10 ms: a target that is recorded from its exec may exit soon and its file be deleted, and the
+ * broker must open the file before. After a second without rows, messages or pending work the wait
+ * is 1.2 s: the next row reaches the file about as soon, because the same round closes its block. A
+ * message or table that arrives between two rounds starts no round, only the work that waits for
+ * it. Blocks are closed every 850 ms, so that a killed engine leaves a file that lacks at most the
+ * last second. CPUs are checked every 250 ms, and the broker receives the counters once a second.
+ * If the broker exits, the session ends and its file is completed.
+ * Invariants: (1) the loop sleeps unless there is work  [test-engine-session: idle]
  *             (2) an idle session wakes less than once a second  [test-engine-session: quiet]
- *             (3) every way out goes through session_finish  [test-engine-session: broker_gone]
- *             (4) an unexpected message ends the session, never crashes
+ *             (3) every session ends through session_finish()  [test-engine-session: broker_gone]
+ *             (4) an unexpected message ends the session and never crashes it
  *                 [test-engine-session: protocol]
  */
 #include "daemon/engine/session.h"
@@ -30,18 +30,18 @@
 #define ROUND_NS UINT64_C(100000000)
 #define FIRST_ROUND_NS UINT64_C(10000000) /* in the first second */
 #define QUIET_ROUND_NS UINT64_C(1200000000)
-#define ROUND_MAX_NS UINT64_C(100000000) /* then messages are read; Stop may be one */
+#define ROUND_MAX_NS UINT64_C(100000000) /* then messages are read, which may be a Stop */
 #define EMIT_MAX_NS \
-	UINT64_C(2000000) /* then collectors' rings are drained again: a producer waits 10 ms */
+	UINT64_C(2000000) /* then collectors' rings are drained again: producers wait 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
-#define PROGRESS_NS UINT64_C(850000000) /* each wakes the broker, the bus and the client */
-#define SAMPLE_WINDOW_KEEP_NS UINT64_C(100000000) /* for records that are late */
+#define PROGRESS_NS UINT64_C(850000000) /* each report wakes the broker, the bus and the client */
+#define SAMPLE_WINDOW_KEEP_NS UINT64_C(100000000) /* for late records */
 #define RESCAN_NS (2 * SECOND_NS)
-#define MAX_QUERIES 64u /* snapshots of single processes at once */
+#define MAX_QUERIES 64u /* snapshots of single processes that may be requested at once */
 #define QUERIES_A_CHECK \
-	6 /* added each 250 ms: 24 requests a second cost the broker under 0.5 % of a core */
-#define SIZE_RESERVE 65536 /* for the end of a capture */
+	6 /* requests that each check adds: 24 a second cost the broker less than 0.5 % of a core */
+#define SIZE_RESERVE 65536 /* bytes for the end of a capture */
 
 bool session_query_again(struct process *process, void *data)
 {
@@ -213,7 +213,7 @@ void session_drain(struct session *session, uint64_t limit_ns)
 	ring_merge_run(&session->merge, limit_ns);
 }
 
-/* The first reason is kept. */
+/* Only the first reason counts. */
 static void end(struct session *session, enum engine_reason reason)
 {
 	if (!session->ending) {
@@ -233,7 +233,7 @@ static bool on_stop(struct session *session, struct channel_message *message, GE
 	return true;
 }
 
-/* Answers at once, because the client waits, even if a round is due. */
+/* Answers at once, even if a round is due, because the client waits. */
 static bool on_pause(struct session *session, struct channel_message *message, GError **error)
 {
 	if (!session_set_paused(session, message->type == MESSAGE_PAUSE, error))
@@ -302,8 +302,8 @@ static void request_cpu(struct session *session, uint32_t number)
 	channel_send(&session->channel, MESSAGE_CPU_REQUEST, &request, sizeof(request), NULL, 0);
 }
 
-/* Closes the events of CPUs that went offline and requests events for CPUs that came online. Events
- * by task stay open when a CPU goes offline, but a CPU that comes online later has none. */
+/* Closes the events of CPUs that went offline, and requests events for CPUs that came online.
+ * Per-task events stay open when a CPU goes offline; a CPU that comes online later has none. */
 static void check_online(struct session *session, uint64_t now_ns)
 {
 	uint8_t online[ENGINE_MAX_CPUS];
@@ -400,8 +400,8 @@ static void resume(struct session *session, uint64_t now_ns)
 	sample_queue_run(&session->samples.queue, now_ns);
 }
 
-/* Returns the time up to which collectors' rows have been written. Rows that other parts add to the
- * same tables must not be later, because rows are in time order. */
+/* Returns the time up to which the collectors' rows have been written. Other parts that write rows
+ * of the same tables must not go beyond it, because rows are in time order. */
 static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 {
 	const struct collectors *collectors = &session->collectors;
@@ -410,7 +410,7 @@ static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 				      : MIN_OF(collectors->bound_ns, limit_ns);
 }
 
-/* Returns whether no work is pending, so that the next round can come later. */
+/* Returns whether no work is pending, so that the next round may be delayed. */
 static bool is_quiet(const struct session *session, uint64_t now_ns)
 {
 	bool holds = sample_window_is_open(&session->window) && !session->switched_off &&
@@ -442,7 +442,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	if (!session->behind &&
 	    !session_apply_answers(session, now_ns - RING_MERGE_SLACK_NS, &session->failure))
 		fail(session);
-	/* The side band has been applied up to here. */
+	/* The side band has been applied up to limit_ns. */
 	limit_ns = session->behind ? session->merge.last_ns : now_ns - RING_MERGE_SLACK_NS;
 	session_compare_ticks(session, limit_ns);
 	sample_window_drop(&session->window, limit_ns - MIN_OF(limit_ns, SAMPLE_WINDOW_KEEP_NS));
@@ -489,7 +489,7 @@ static uint64_t round_ns(const struct session *session, uint64_t now_ns)
 	return now_ns - session->found_ns < SECOND_NS ? ROUND_NS : QUIET_ROUND_NS;
 }
 
-/* Runs a round if one is due or if a ring cannot wait (`full`). */
+/* Runs a round if one is due or a ring cannot wait (`full`). */
 static void work(struct session *session, bool full)
 {
 	uint64_t now_ns = clock_now();
@@ -506,7 +506,7 @@ static void work(struct session *session, bool full)
 	channel_flush(&session->channel);
 }
 
-/* Returns the time until the next round, or less if a limit or a collector requires it. */
+/* Returns the time until the next round, or until an earlier limit, memory reading or drain. */
 static int timeout_ms(struct session *session)
 {
 	uint64_t now_ns = clock_now(), next_ns = session->round_ns + round_ns(session, now_ns);
@@ -535,8 +535,8 @@ static bool watch(struct session *session, int fd)
 	return false;
 }
 
-/* Returns whether a ring or a collector has woken us. A descriptor whose event is gone is removed,
- * because it would wake us forever. */
+/* Handles an epoll event. Returns whether a ring or a collector caused it. Removes a descriptor
+ * whose event is gone, because it would wake the loop forever. */
 static bool handle_wakeup(struct session *session, const struct epoll_event *event)
 {
 	if (event->data.fd == session->channel.fd) {

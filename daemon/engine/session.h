@@ -15,7 +15,7 @@
 
 enum session_state {
 	SESSION_NEW,      /* waits for CONFIG, CPU and START */
-	SESSION_SCANNING, /* the side band runs, /proc is being read */
+	SESSION_SCANNING, /* the side band is enabled, /proc is being read */
 	SESSION_RUNNING,
 	SESSION_ENDED,
 };
@@ -27,14 +27,14 @@ struct session {
 	struct message_config config;
 	GBytes *metadata;
 	int capture_fd, stat_fd, online_fd, kallsyms_fd;
-	int switch_fd; /* -1: no switch, or it was closed */
+	int switch_fd; /* -1: no switch, or closed */
 	int epoll_fd;
 	uint8_t boot_id[16];
 	enum session_state state;
 	bool paused, switched_off; /* reasons not to sample (session-sampling.c) */
 	bool is_sampling;
-	bool is_read_live;      /* the capture goes into a pipe */
-	uint64_t on_ns, off_ns; /* sampling enabled; disabled with ticks yet to compare, or 0 */
+	bool is_read_live;      /* the capture is a pipe or the like */
+	uint64_t on_ns, off_ns; /* enabled; disabled, until ticks are compared, else 0 */
 
 	struct output output;
 	struct tasks tasks;
@@ -55,43 +55,43 @@ struct session {
 	struct heap_excluded excluded;
 	struct memory_usage memory_usage;
 
-	uint64_t begin_ns;              /* the segment's */
-	uint64_t start_ns, stop_ns;     /* sampling enabled, disabled */
-	uint64_t closed_ns, checked_ns; /* blocks closed; CPUs and limits checked */
-	uint64_t round_ns;              /* the last round */
+	uint64_t begin_ns;              /* start of the segment */
+	uint64_t start_ns, stop_ns;     /* when sampling was first enabled and finally disabled */
+	uint64_t closed_ns, checked_ns; /* when blocks were closed; when CPUs were checked */
+	uint64_t round_ns;              /* begin of the last round */
 	uint64_t found_ns,
-		found_rows; /* the last time with rows, messages or pending work; rows by then */
+		found_rows; /* last time with rows, messages or pending work; number of rows then */
 	uint32_t serial,
-		/* of the last request; of the unanswered request for all processes, or 0 */
+		/* of the last request; of the pending request for all processes, or 0 */
 		scan_serial;
-	GQueue answers; /* of the broker; the rings have not been drained up to them */
+	GQueue answers; /* struct answer; the rings have not been drained past their arrival */
 	uint64_t scanned_ns;
 	bool rescan;
-	bool enabled_again;   /* by task: session_enable_again() was called */
-	unsigned int queries; /* requests that may still be sent; refilled over time */
+	bool enabled_again;   /* for per-task events: session_enable_again() was called */
+	unsigned int queries; /* requests that may be sent now; refilled over time */
 	struct message_progress notified;
 	uint64_t notified_ns;
 
-	bool behind; /* the last round stopped before its end */
+	bool behind; /* the last round ran out of time */
 	bool ending;
 	bool warned_rate; /* the warning about max_rate was sent */
 	uint64_t end_ns;  /* when the end was decided */
 	enum engine_reason reason;
-	GError *failure; /* the error that ended the session; NULL = no error */
+	GError *failure; /* the error that ended the session; NULL: none */
 };
 
-/* All threads of a session except the drain thread. They are created before the filter is
+/* All threads of a session except the drain thread. They must be created before the filter is
  * installed. */
 struct session_threads {
 	struct writer *writer;
 	struct unwind_tables *tables;
 	struct doorbells *doorbells;
-	struct tick_clock *tick_clock; /* not a thread, but it opens a file; NULL: unavailable */
+	struct tick_clock *tick_clock; /* not a thread, but opens a file; NULL: unavailable */
 };
 bool session_threads_new(struct session_threads *ret_threads, GError **error);
 void session_threads_free(struct session_threads *threads);
 
-/* Takes ownership of the threads; the caller keeps the socket. */
+/* Takes ownership of the threads. The caller keeps the socket. */
 void session_init(struct session *session, int socket, const struct session_threads *threads,
 		  const uint8_t *boot_id);
 void session_done(struct session *session);
@@ -104,20 +104,20 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
 bool session_start(struct session *session, GError **error);
 bool session_start_sampling(struct session *session, GError **error);
-/* Enables events by task once more, a little later: a grandchild that was forked while events were
- * being enabled may have inherited them disabled (the kernel reads the parent's state before it
- * takes the lock: kernel/events/core.c, inherit_event). */
+/* Enables per-task events once more, a little later: a grandchild forked while events were being
+ * enabled may have inherited them disabled (the kernel reads the parent's state before it takes the
+ * lock: kernel/events/core.c, inherit_event). */
 bool session_enable_again(struct session *session, GError **error);
 /* session-sampling.c */
 bool session_begin_sampling(struct session *session, GError **error);
 bool session_set_paused(struct session *session, bool paused, GError **error);
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
 bool session_receive_switch(struct session *session, GError **error);
-/* Converts now_ns to the clock of session->window. */
+/* Converts now_ns to the window's clock: with per-task events, the targets' run time. */
 uint64_t session_window_ns(const struct session *session, uint64_t now_ns);
-/* Called after each round: disables events that no block has needed for a while. */
+/* Called in each round. Disables events that no block has needed for a while. */
 bool session_check_window(struct session *session, uint64_t now_ns, GError **error);
-/* Compares the ticks of the last sampled interval, once the rings have been drained past it. */
+/* Compares the ticks of the last sampled interval once the rings have been drained past it. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns);
 /* session-answers.c */
 bool session_receive_answer(struct session *session, struct channel_message *message,
@@ -125,7 +125,7 @@ bool session_receive_answer(struct session *session, struct channel_message *mes
 bool session_receive_image(struct session *session, struct channel_message *message,
 			   GError **error);
 bool session_add_peer(struct session *session, struct channel_message *message, GError **error);
-/* Applies the answers received before drained_ns. */
+/* Applies the snapshots that arrived until drained_ns. */
 bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
 void session_drop_answers(struct session *session);
 /* session-finish.c */
@@ -137,10 +137,10 @@ void session_query(struct process *process, void *data);
 bool session_query_again(struct process *process, void *data);
 /* For samples.first_hit. */
 void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
-/* pid 0: all processes. maps_known: one process, without its mappings. */
+/* pid 0: all processes. maps_known: omit the mappings of the process. */
 void session_request_scan(struct session *session, int32_t pid, bool maps_known);
 /* Sends the counters to the broker if they have changed. */
 void session_notify_progress(struct session *session);
 void session_warn(struct session *session, const char *code, const char *text);
-/* Drains the rings up to limit_ns; UINT64_MAX: completely. */
+/* Drains the rings up to limit_ns; UINT64_MAX: all records. */
 void session_drain(struct session *session, uint64_t limit_ns);

@@ -3,9 +3,9 @@
  * Snapshot - parses the copies of /proc files
  *
  * The broker copies files of /proc into a memfd. Users choose the names of processes, files and
- * cgroups, so the texts are hostile: a comm may hold blanks and parentheses, a path anything.
+ * cgroups, so the texts may be hostile: a comm may contain blanks and parentheses, a path any byte.
  * Invariants: (1) nothing outside the given bytes is read         [fuzz_snapshot]
- *             (2) each call consumes at least a byte              [fuzz_snapshot]
+ *             (2) each call consumes at least one byte  [fuzz_snapshot]
  *             (3) a line that does not parse is skipped, not fatal [test-engine-snapshot: hostile]
  * Pure functions. Does not use the task tables (scan.c).
  */
@@ -96,7 +96,7 @@ static bool read_decimal(struct text *text, uint64_t *ret_number)
 	return read_number(text, 10, ret_number);
 }
 
-/* Removes the next line and returns it without its newline. */
+/* Removes the next line from the text, and returns it without its newline. */
 static bool next_line(struct text *text, struct text *ret_line)
 {
 	const char *newline;

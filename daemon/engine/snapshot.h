@@ -8,7 +8,7 @@
 #define SNAPSHOT_MAX_NS 32     /* MAX_PID_NS_LEVEL of the kernel */
 #define SNAPSHOT_COMM_BYTES 64 /* names of kernel workers are longer than TASK_COMM_LEN */
 
-/* The records of a snapshot (daemon/protocol.h). */
+/* Iterates over the records of a snapshot (daemon/protocol.h). */
 struct snapshot {
 	const uint8_t *bytes;
 	size_t length, offset;
@@ -22,20 +22,20 @@ struct snapshot_item {
 	size_t length;
 };
 
-/* False at the end, or if the next record exceeds the snapshot. */
+/* Returns false at the end, or if the next record exceeds the snapshot. */
 bool snapshot_next(struct snapshot *snapshot, struct snapshot_item *ret_item);
 
 struct snapshot_stat {
 	char comm[SNAPSHOT_COMM_BYTES];
 	int32_t ppid;
 	uint64_t flags;       /* PF_* */
-	uint64_t start_ticks; /* of CLOCK_BOOTTIME */
+	uint64_t start_ticks; /* in CLOCK_BOOTTIME */
 	char state;
 };
 bool snapshot_parse_stat(const char *text, size_t length, struct snapshot_stat *ret_stat);
 
 struct snapshot_status {
-	uint32_t uid; /* real */
+	uint32_t uid; /* real user id */
 	unsigned int n_ns_pids;
 	uint64_t ns_pids[SNAPSHOT_MAX_NS];
 };
@@ -51,9 +51,9 @@ struct snapshot_range {
 	const char *name; /* not NUL-terminated */
 	size_t name_bytes;
 };
-/* Returns the next valid line of /proc/PID/maps and moves *text and *length past it. */
+/* Returns the next valid line of /proc/PID/maps. Moves *text and *length past it. */
 bool snapshot_next_range(const char **text, size_t *length, struct snapshot_range *ret_range);
-/* SNAPSHOT_MAPPING: struct snapshot_mapping and the name. */
+/* Parses SNAPSHOT_MAPPING: struct snapshot_mapping and the name. */
 bool snapshot_parse_mapping(const char *text, size_t length, struct snapshot_range *ret_range);
 
 struct snapshot_module {
@@ -61,7 +61,7 @@ struct snapshot_module {
 	size_t name_bytes;
 	uint64_t start, length;
 };
-/* The same for /proc/modules. */
+/* Like snapshot_next_range(), for /proc/modules. */
 bool snapshot_next_module(const char **text, size_t *length, struct snapshot_module *ret_module);
 
 struct snapshot_usage {
@@ -69,10 +69,10 @@ struct snapshot_usage {
 	uint64_t pss_bytes;
 	bool has_pss;
 };
-/* /proc/PID/smaps_rollup and /proc/PID/statm. */
+/* Parse /proc/PID/smaps_rollup and /proc/PID/statm. */
 bool snapshot_parse_rollup(const char *text, size_t length, struct snapshot_usage *ret);
 bool snapshot_parse_statm(const char *text, size_t length, struct snapshot_usage *ret);
 
-/* Returns the path of the unified hierarchy in /proc/PID/cgroup, or else of the first one. */
+/* Returns the path of the unified hierarchy in /proc/PID/cgroup; without one, the first path. */
 bool snapshot_parse_cgroup(const char *text, size_t length, const char **ret_path,
 			   size_t *ret_path_bytes);

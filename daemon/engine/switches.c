@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Switches - when threads ran
+ * Switches - records when threads ran
  *
- * Each CPU reports the thread that leaves it and the one that comes. A row is written when a thread
- * leaves: it ran from `start` to `time`. The idle task has no rows, and neither do threads outside
- * of a filtered session, which are not in the task tables. Events by task do not name the other
- * thread: between two of our threads the CPU counts as idle.
- * The first of two rows of a thread gives its state in the gap: waiting, or ready. To leave no time
- * without a state, a thread that is not on a CPU gets rows of length 0: when the recording begins
- * (from /proc), when it is forked, and when the recording ends. They are on CPU PROF_SWITCH_NO_CPU.
+ * Each CPU reports the thread that leaves it and the one that enters it. A row is written when a
+ * thread leaves: it ran from `start` to `time`. The idle task has no rows, nor do threads that a
+ * filter excludes, which are not in the task tables. Per-task events do not name the other thread:
+ * between two threads of the session the CPU counts as idle.
+ * A thread's row also gives its state until its next row: waiting, or ready. So that the state is
+ * always known, a thread that is not on a CPU gets rows of length 0, on CPU PROF_SWITCH_NO_CPU: at
+ * the begin of the recording (from /proc), at its fork, and at the end.
  * Invariants: (1) rows of one CPU do not overlap                    [test-engine-tasks: switches]
- *             (2) a thread that still runs at the end, or when it becomes another program, has a
- *                 row as `running`  [test-engine-tasks: switches, switch_exec]
- *             (3) a thread that is alive at the end has its last row then, and its first one when
- *                 it began  [test-engine-tasks: switch_ends]
+ *             (2) a thread that runs at the end of the recording or at its exec has a row with
+ *                 state `running`  [test-engine-tasks: switches, switch_exec]
+ *             (3) the rows of a thread that lives at the end begin with its first time and end with
+ *                 the recording  [test-engine-tasks: switch_ends]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/switches.h"
@@ -68,7 +68,7 @@ static void add_row(struct switches *switches, struct tasks *tasks, uint32_t cpu
 void switches_note(struct tasks *tasks, struct thread *thread, enum prof_switch_state state,
 		   uint64_t time_ns)
 {
-	/* output_add() would move an older row to this time, but not its start */
+	/* output_add() would move an older row to this time, but not its start. */
 	time_ns = MAX(time_ns, tasks->output->last_ns[PROF_TABLE_SWITCH]);
 	write_row(tasks, thread, PROF_SWITCH_NO_CPU, time_ns, state, time_ns);
 }
@@ -123,7 +123,7 @@ void switches_apply(struct switches *switches, struct tasks *tasks, const struct
 		enter(switches, tasks, record->tid, time_ns);
 		return;
 	}
-	/* An exiting task has lost its tid: it is the thread that came last. */
+	/* An exiting task has lost its tid. It is the thread that entered last. */
 	if (record->tid >= 0 && record->tid != switches->tid && switches->tid != -1)
 		enter(switches, tasks, record->tid, time_ns);
 	else if (record->tid > 0 && !switches->thread)

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tasks - processes and threads through time
+ * Tasks - the tables of processes and threads
  *
  * The side band reports forks, execs, names and exits in time order; /proc reports what existed
  * before. A record that is older than the /proc reading of its process is ignored, because the
- * reading includes it.
- * A process is an instance: exec begins a new one with a new thread. Threads that have exited can
- * be found for two more seconds, because their last samples and switches come after the exit
- * record. With a filter, only targets and their descendants are in the tables, so no other process
- * can get into the capture.
+ * reading includes its effect. A struct process has one program: exec begins a new one, with a new
+ * thread. Threads that have exited can be found for two more seconds, because their last samples
+ * and switches come after the exit record. With a filter, only targets and their descendants are in
+ * the tables, so no other process can get into the capture.
  * Invariants: (1) a child without exec has its parent's maps, command line and program
  *                 [test-engine-tasks: fork]
  *             (2) exec ends every other thread of the process  [test-engine-tasks: exec]
  *             (3) the tables of a filtered session have targets and descendants only
  *                 [test-engine-tasks: filter]
- *             (4) by task, no event is applied twice  [test-engine-samples: ranks]
+ *             (4) with per-task events, no event is applied twice  [test-engine-samples: ranks]
  *             (5) n_alive counts the processes that have a thread  [test-engine-tasks: exit]
  * Runs on the drain thread only. Reads no records and no snapshots (events.c, scan.c).
  */
@@ -98,7 +97,7 @@ static void write_thread(struct row *row, struct output *output)
 		   });
 }
 
-/* The key of a thread with a different tid in its own PID namespace. */
+/* The key in process->inner of a thread with its own tid in its PID namespace. */
 static gpointer inner_key(const struct thread *thread)
 {
 	return GUINT_TO_POINTER(thread->ns_tids[thread->n_ns_tids - 1]);
@@ -127,7 +126,7 @@ void tasks_init(struct tasks *tasks, struct output *output)
 	tasks->ranks = g_hash_table_new(g_direct_hash, g_direct_equal);
 }
 
-/* A process and the images of its anonymous memory reference each other. */
+/* Breaks the reference cycle between a process and the images of its anonymous memory. */
 void process_release_images(struct process *process)
 {
 	struct image *anon = steal_ptr(&process->anon), *unknown = steal_ptr(&process->unknown);
@@ -183,7 +182,7 @@ struct process *tasks_process(const struct tasks *tasks, int32_t pid)
 	return g_hash_table_lookup(tasks->processes, GINT_TO_POINTER(pid));
 }
 
-/* Ends an instance; its pid may be reused. */
+/* Ends a process; its pid may be reused. */
 static void end_process(struct tasks *tasks, struct process *process, uint64_t time_ns)
 {
 	if (process->gone)
@@ -393,7 +392,7 @@ void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t ti
 	if (child && !child->exit_ns && MAX_OF(child->start_ns, child->stat_ns) >= time_ns)
 		return;
 	if (tasks->filtered && (!from || (!is_thread && !tasks->children))) {
-		/* A thread outside of the session has reused the tid: its samples and children must
+		/* A thread that is not recorded has reused the tid. Its samples and children must
 		 * be ignored. */
 		if (child) {
 			end_thread(tasks, child, time_ns);
@@ -441,14 +440,14 @@ void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t tim
 	output_touch(tasks->output, &thread->row);
 }
 
-/* Ends the threads of an instance without rows: exec has ended them, and their exit records have
- * come or will not. */
+/* Ends the threads of a process without writing rows: exec has ended them, and their exit records
+ * have come or never will. */
 static void end_threads(struct tasks *tasks, const struct process *process, uint64_t time_ns)
 {
 	GHashTableIter iter;
 	gpointer value;
 
-	/* The end of a thread does not change this table. */
+	/* Ending a thread does not change this table, so the iteration is safe. */
 	g_hash_table_iter_init(&iter, tasks->threads);
 	while (g_hash_table_iter_next(&iter, NULL, &value))
 		if (((struct thread *)value)->process == process)
@@ -484,7 +483,7 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 		process->start_ns = before->start_ns;
 		process->cgroup = before->cgroup ? g_ref_string_acquire(before->cgroup) : NULL;
 		process_set_ns_pids(process, before->ns_pids, before->n_ns_pids);
-		/* Most processes have one thread; search for others only if there are some. */
+		/* Most processes have one thread. Search for others only if there are some. */
 		if (thread && before->n_threads == 1 && thread->process == before)
 			end_thread(tasks, thread, time_ns);
 		else

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ticks - samples that were due but not taken
+ * Ticks - counts samples that were due but not taken
  *
- * A virtual CPU takes no timer interrupts while its host does not run it, and the kernel merges
- * several due ones into one: samples are missing that no record counts. Their number follows from
- * the difference between the busy time of a CPU, which is /proc/stat without steal, and the time
- * that its samples and lost samples stand for. /proc/stat counts in ticks of its own, so both times
- * are summed from the beginning, and a difference is reported when it has grown by two of those
- * ticks: the error stays below that. A filtered session misses the same share of ticks as it has of
- * all samples that the CPU delivered. With events by task, the run time of the targets in the side
- * band is used. The side band does not report how much of it was in user mode, so user-mode samples
- * by task are not compared.
+ * A virtual CPU takes no timer interrupts while its host does not run it, and the kernel then
+ * merges all due interrupts into one, so samples are missing that no record counts. Their number
+ * follows from the difference between the busy time of a CPU, which is /proc/stat without steal,
+ * and the time that its samples and lost samples stand for. /proc/stat has a coarse unit, so both
+ * times are summed from the beginning, and a difference is reported when it has grown by two units:
+ * the error stays below that. A filtered session is charged the share of the missed ticks that it
+ * has of all samples of the CPU. Per-task events are compared with the run time of the targets in
+ * the side band. It does not show how much of that was in user mode, so per-task samples of user
+ * mode only are not compared.
  * Runs on the drain thread only.
  */
 #include "daemon/engine/ticks.h"
@@ -40,7 +40,7 @@ void ticks_parse(const char *text, bool user_only, uint64_t *busy_ns, size_t n)
 	}
 }
 
-/* A CPU that is not listed is compared from the time at which it is back online. */
+/* Begins a comparison. A CPU that is not listed is compared once it is back online. */
 static void ticks_begin_cpu(struct cpu *cpu, const uint64_t *busy_ns, uint64_t now_ns)
 {
 	cpu->busy_ns = cpu->open && busy_ns[cpu->number] ? busy_ns[cpu->number] : UINT64_MAX;
@@ -94,12 +94,12 @@ void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns)
 	}
 }
 
-/* Returns the time for which ticks are missing, without the time that was reported before. */
+/* Returns the time for which ticks are missing and not yet reported. */
 static uint64_t missing_ns(const struct ticks *ticks, const struct cpu *cpu, uint64_t now_ns)
 {
 	uint64_t slack_ns = 2 * UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
 	uint64_t explained_ns = cpu->busy_ns + cpu->sampled_ns + cpu->missed_ns;
-	/* the time that samples should stand for, from the same zero as cpu->busy_ns */
+	/* The time that samples should stand for, with the same origin as cpu->busy_ns. */
 	uint64_t due_ns = ticks->busy_ns[cpu->number];
 
 	if (ticks->by_task)
@@ -125,7 +125,7 @@ void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *lo
 			ticks_begin_cpu(cpu, busy_ns, now_ns);
 			continue;
 		}
-		/* A silent CPU may have lost its events, which is counted as another loss. */
+		/* A silent CPU may have lost its events, which is counted as a different loss. */
 		if (!ticks->by_task && !is_heard(cpu, busy_ns[cpu->number]))
 			continue;
 		missed_ns = missing_ns(ticks, cpu, now_ns);

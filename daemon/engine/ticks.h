@@ -9,22 +9,22 @@ struct ticks {
 	int stat_fd;
 	uint64_t period_ns; /* 0: no source counts time */
 	bool user_only;     /* samples are taken in user mode only */
-	bool by_task;       /* samples are taken of the targets only */
+	bool by_task;       /* events are per task */
 	bool running;
 	bool is_read;
-	uint64_t busy_ns[ENGINE_MAX_CPUS]; /* read by ticks_read() */
+	uint64_t busy_ns[ENGINE_MAX_CPUS]; /* at the last ticks_read() */
 };
 
-/* Sampling starts or resumes: busy time before now does not count. */
+/* Called when sampling starts or resumes. Busy time before now_ns is ignored. */
 void ticks_begin(struct ticks *ticks, struct cpus *cpus, uint64_t now_ns);
-/* Reads the busy time of each CPU. Call it before the rings are drained, so that samples taken
- * during the drain do not count as missed. */
+/* Reads the busy time of each CPU. Call it before draining the rings, so that samples taken during
+ * the drain do not count as missed. */
 void ticks_read(struct ticks *ticks);
-/* Discards the last reading: the rings could not be drained completely, and the samples that they
- * still hold are not missed. */
+/* Discards the last reading, because the rings could not be drained completely: samples that are
+ * still in them are not missed. */
 void ticks_drop(struct ticks *ticks);
-/* Adds the ticks that were missed from ticks_begin until ticks_read and not yet reported. */
+/* Adds the ticks missed between ticks_begin() and ticks_read(), unless already reported. */
 void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *losses,
 		   uint64_t now_ns);
-/* The text of /proc/stat: busy time without steal of each CPU below n. */
+/* Parses /proc/stat: the busy time without steal of each CPU below n. */
 void ticks_parse(const char *text, bool user_only, uint64_t *busy_ns, size_t n);
