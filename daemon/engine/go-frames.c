@@ -2,10 +2,10 @@
 /*
  * Go frames - from .gopclntab to .debug_frame
  *
- * One CIE, and an FDE of each function: a function moves the stack pointer only, and its return
- * address is below where sp was at its entry (x86-64), or at sp once there is a frame, and in lr
- * before that (aarch64, riscv64, ppc64le). Go's linker writes the same (writeframes() in
- * cmd/link/internal/ld/dwarf.go). Version 3 of DWARF.
+ * Writes one CIE and one FDE per function, in DWARF 3. A Go function only moves the stack pointer.
+ * Its return address is on the stack, above the frame (x86-64); or at sp once there is a frame, and
+ * in lr before that (aarch64, riscv64, ppc64le). Go's linker writes the same (writeframes() in
+ * cmd/link/internal/ld/dwarf.go).
  */
 #include "daemon/engine/go-frames.h"
 
@@ -34,7 +34,7 @@ struct frames {
 	int error;
 };
 
-/* Makes room for `size` more bytes; NULL: out of memory or over the limit, see `error`. */
+/* Returns room for `size` more bytes. Returns NULL, and sets `error`, if there is none. */
 static uint8_t *reserve(struct frames *frames, size_t size)
 {
 	size_t capacity = MAX_OF(frames->capacity * 2, (size_t)4096);
@@ -89,7 +89,7 @@ static void put_sleb(struct frames *frames, int64_t value)
 	put_byte(frames, (uint8_t)(value & 0x7f));
 }
 
-/* Pads the record that began at `start` to whole words, and writes its length. */
+/* Pads the record that began at `start` to whole words, and stores its length. */
 static void finish(struct frames *frames, size_t start)
 {
 	while (frames->size % 8 != 4 && !frames->error)
@@ -119,7 +119,7 @@ static void put_cie(struct frames *frames, const struct regs *regs, uint8_t quan
 	finish(frames, CIE_AT);
 }
 
-/* `bytes` of code lie between the start of the row before and this one; 0 for the first row. */
+/* `bytes`: the bytes of code since the start of the previous row; 0 for the first row. */
 static void put_row(struct frames *frames, const struct regs *regs, const struct go_row *row,
 		    uint64_t bytes, uint8_t quantum)
 {

@@ -2,13 +2,13 @@
 /*
  * Images - the files, and other sources such as the vdso, that code was executed from
  *
- * The kernel's records name a mapped file by build-id or by device, inode and its generation, as
- * requested; that and the path are the key. The rest of a file's identity comes from the broker,
- * which opens the file when it is first hit. So a file that was mapped before the recording and is
- * mapped again may be two images of one identity; readers see one. Memory without a file, and files
- * that exist only as memory (memfd), hold code that belongs to one process: their images are kept
- * by the process and have absolute addresses.
- * Invariants: (1) the same key is the same image for the whole session [test-engine-tasks: images]
+ * The kernel's records identify a mapped file either by build-id or by device, inode and
+ * generation, as requested. This and the path are the key. The rest of a file's identity comes from
+ * the broker, which opens the file when a sample first hits it. So a file that was mapped before
+ * the recording and is mapped again may be two images with one identity; readers merge them. Code
+ * in memory without a file, or in a file that exists only in memory (memfd), belongs to one
+ * process. The process keeps these images, and their addresses are absolute.
+ * Invariants: (1) a key has one image for the whole session  [test-engine-tasks: images]
  *             (2) a replaced file is another image                     [test-engine-tasks: images]
  * Runs on the drain thread only.
  */
@@ -73,8 +73,8 @@ static gboolean same_key(gconstpointer a, gconstpointer b)
 	if (strcmp(((const struct image *)a)->path, ((const struct image *)b)->path) != 0 ||
 	    x->build_id_bytes != y->build_id_bytes)
 		return FALSE;
-	/* a container's library may have the name and build-id of the host's (from the same
-	 * package), but it is another file */
+	/* A container's library may have the path and build-id of the host's (from the same
+	 * package), but is another file. */
 	return memcmp(x->build_id, y->build_id, x->build_id_bytes) == 0 && x->dev == y->dev &&
 	       x->inode == y->inode && x->inode_generation == y->inode_generation;
 }
@@ -136,9 +136,9 @@ struct image *images_of_mapping(struct images *images, const struct image_key *k
 	struct image *image;
 	g_autofree char *path = NULL;
 
-	/* Names from fs/proc/task_mmu.c and kernel/events/core.c of mappings without a file on a
-	 * disk. A memfd can be either: a private mapping has code from a file; compilers that
-	 * generate code write through another, shared mapping. */
+	/* These are the kernel's names for mappings without a file on disk (fs/proc/task_mmu.c,
+	 * kernel/events/core.c). A memfd may be either: a private mapping has code from a file; a
+	 * shared one is how compilers write the code that they generate. */
 	if (!vdso && (key->path_bytes == 0 || key->path[0] != '/' || has_prefix(key, "//anon") ||
 		      (has_prefix(key, "/memfd:") && key->is_shared) ||
 		      has_prefix(key, "/dev/zero") || has_prefix(key, "/SYSV") ||
@@ -146,8 +146,8 @@ struct image *images_of_mapping(struct images *images, const struct image_key *k
 		return NULL;
 	sought.path = path = g_strndup(key->path, image_key_path_bytes(key));
 	if (!vdso) {
-		/* Snapshots have a build-id as well as device and inode; records have one or the
-		 * other. */
+		/* Snapshots of /proc have both build-id and device and inode; perf records have one
+		 * of the two. */
 		file->dev = key->dev;
 		file->inode = key->inode;
 		file->inode_generation = key->inode_generation;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Intern - small numbers for strings, frames and stack nodes of one epoch
+ * Intern - small ids for strings, frames and stack nodes of one epoch
  *
- * Open addressing with linear probing over 4-byte slots, at most half full; the numbered items are
- * stored apart, in the order of their numbers. A pair costs 16 bytes and 8 to 16 of slots. A table
+ * Open addressing with linear probing over 4-byte slots, at most half full; the items are stored
+ * separately, in the order of their ids. A pair takes 16 bytes, and 8 to 16 bytes of slots. A table
  * that grew large in an epoch is released when the next one begins.
- * Invariants: (1) the same key has the same id within an epoch  [test-engine-rows: intern_same]
+ * Invariants: (1) within an epoch, equal keys have equal ids  [test-engine-rows: intern_same]
  *             (2) ids start at 1 and have no gaps  [test-engine-rows: intern_same]
- *             (3) a path's ids are those of its pairs one by one  [test-engine-rows: intern_path]
+ *             (3) a path gets the ids of its single pairs  [test-engine-rows: intern_path]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/intern.h"
@@ -107,7 +107,7 @@ static uint32_t hash_pair(const struct intern_pairs *intern, uint64_t a, uint32_
 	return mix(a ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
 }
 
-/* First prefetches the slots with the pairs' ids, then the pairs. */
+/* Prefetches the slots first, then the pairs whose ids they contain. */
 static void prefetch(const struct intern_pairs *intern, const uint32_t *hashes, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -139,7 +139,7 @@ void intern_pairs_add_all(struct intern_pairs *intern, const uint64_t *a, const 
 void intern_pairs_add_path(struct intern_pairs *intern, uint32_t parent, const uint32_t *b,
 			   size_t n, uint32_t *ret_ids, bool *ret_new)
 {
-	/* Hashes derive from the hashes before them, not from ids, which are not known yet. */
+	/* Hashes derive from the preceding hashes, because the ids are not known yet. */
 	uint32_t hashes[PART], hash = parent ? intern->pairs[parent - 1].hash : 0;
 	size_t from, i, part;
 

@@ -5,19 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Numbers pairs: ids 1, 2, … in the order of their first use. */
+/* Assigns ids to pairs: 1, 2, … in the order of their first use. */
 struct intern_pairs {
 	struct intern_pair {
 		uint64_t a;
 		uint32_t b;
 		uint32_t hash;
-	} __attribute__((packed, aligned(4))) * pairs; /* of id i at i - 1 */
+	} __attribute__((packed, aligned(4))) * pairs; /* pair of id i at i - 1 */
 	uint32_t *slots;
 	uint32_t n, allocated, mask;
 	uint64_t seed;
 };
 
-/* Numbers strings likewise. */
+/* Assigns ids to strings in the same way. */
 struct intern_strings {
 	struct intern_string {
 		uint32_t offset, length, hash;
@@ -29,19 +29,18 @@ struct intern_strings {
 	uint64_t seed;
 };
 
-/* `seed`: random, so that nobody can choose colliding keys. */
+/* `seed` must be random, so that nobody can choose colliding keys. */
 void intern_pairs_init(struct intern_pairs *intern, uint64_t seed);
 void intern_pairs_done(struct intern_pairs *intern);
 void intern_pairs_clear(struct intern_pairs *intern);
-/* Returns the ids of n pairs (a, b), whose memory is prefetched together; *ret_new of each: whether
- * this is its first use. */
+/* Returns the ids of n pairs (a, b). Their memory is prefetched together. ret_new[i]: whether this
+ * is the first use of pair i. */
 void intern_pairs_add_all(struct intern_pairs *intern, const uint64_t *a, const uint32_t *b,
 			  size_t n, uint32_t *ret_ids, bool *ret_new);
 
-/*
- * Returns the ids of a path in a tree. Each pair is (id of the one before, b); the first pair is
- * (parent, b), with parent an id of the same table or 0. Otherwise like intern_pairs_add_all().
- */
+/* Returns the ids of a path in a tree. Each pair is (id of the pair before, b); the first is
+ * (parent, b), where `parent` is an id of this table or 0. Otherwise like
+ * intern_pairs_add_all(). */
 void intern_pairs_add_path(struct intern_pairs *intern, uint32_t parent, const uint32_t *b,
 			   size_t n, uint32_t *ret_ids, bool *ret_new);
 

@@ -2,19 +2,20 @@
 /*
  * JIT frames - unwind tables of generated code, from a file that its program writes
  *
- * A program that generates code may write it to a file, jit-PID.dump, which grows while the program
- * runs. Before a function the file may have an .eh_frame section. The worker reads what was added
- * and makes a table for each function; the drain thread takes all functions at once, sorted by
- * address. If two functions overlap, the later one in the file replaces the other. A function that
- * was moved keeps its table. Times are ignored, because a stack is unwound soon after its sample
- * was taken. The file's writer may be hostile. Invariants:
- *      (1) nothing in the file is trusted: lengths are checked, work is linear but for sorting
+ * A program that generates code may describe it in a file, jit-PID.dump, which grows while the
+ * program runs. A function may be preceded by its .eh_frame section. The worker reads what was
+ * appended and makes a table for each function; the drain thread receives all functions at once,
+ * sorted by address. If two functions overlap, the one later in the file replaces the other. A
+ * function that was moved keeps its table. Times are ignored, because a stack is unwound soon after
+ * its sample was taken. The file's writer may be hostile.
+ * Invariants:
+ *      (1) nothing in the file is trusted: lengths are checked, work is linear except for sorting
  *          [fuzz_jit_frames]
- *      (2) the tables of a session have a common limit of memory  [test-engine-jit: limit]
- *      (3) a partly written record is read when all of it is there
+ *      (2) the tables of a session share a memory limit  [test-engine-jit: limit]
+ *      (3) a partly written record is read once it is complete
  *          [test-engine-jit: growing]
- * Threads: `received` is the drain thread's, `made` changes hands with the job; everything else is
- * the worker's.
+ * Threads: `received` belongs to the drain thread. `made` belongs to the worker during a job, else
+ * to the drain thread. Everything else belongs to the worker.
  */
 #include "daemon/engine/jit-frames.h"
 
@@ -24,8 +25,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define FIRST_BYTES 64u              /* more than the header has */
-#define READ_BYTES (1u << 20)        /* at once */
+#define FIRST_BYTES 64u              /* more than the size of the header */
+#define READ_BYTES (1u << 20)        /* per read */
 #define MAX_RECORD_BYTES (16u << 20) /* a larger record ends the reading */
 #define MAX_FUNCTIONS (1u << 18)
 
@@ -36,27 +37,27 @@ struct made_table {
 
 struct jit_function {
 	uint64_t address, size;
-	uint64_t made_at; /* the table's address for `address` */
+	uint64_t made_at; /* address for which its table was made */
 	uint64_t order;   /* position in the file */
 	const struct made_table *table;
 };
 
 struct jit_frames {
-	int fd; /* -1: nothing is left to read */
+	int fd; /* -1: nothing more will be read */
 	uint64_t offset;
-	struct jit_dump dump; /* of the header; its bytes are the worker's buffer */
+	struct jit_dump dump; /* parsed header; `bytes` is the worker's buffer */
 	uint64_t n_read;
-	uint8_t *eh_frame; /* of the next load; NULL: none */
+	uint8_t *eh_frame; /* for the next load; NULL: none */
 	size_t eh_frame_bytes;
 	GPtrArray *tables;       /* struct made_table; freed with this object */
 	GArray *functions;       /* struct jit_function, by address; they do not overlap */
-	GArray *made, *received; /* the same, for the drain thread; NULL: none */
+	GArray *made, *received; /* copies of `functions` for the drain thread; NULL: none */
 };
 
-/* The functions of one reading, in the order of the file. */
+/* The functions added by one reading, in the order of the file. */
 struct added {
 	GArray *functions;
-	GHashTable *by_address; /* the last one at each address */
+	GHashTable *by_address; /* index + 1 of the last function at each address */
 };
 
 static ssize_t read_at(int fd, void *buffer, size_t size, uint64_t offset)
@@ -125,7 +126,7 @@ static void *resize(void *data, void *block, size_t old_bytes, size_t new_bytes)
 	return NULL;
 }
 
-/* Returns NULL if no table can be made, or if it is larger than the bytes that are left. */
+/* Returns NULL if no table can be made, or if it would take more than max_bytes. */
 static struct made_table *make_table(const struct jit_frames *frames,
 				     const struct jit_dump_entry *load, uint64_t max_bytes,
 				     size_t *ret_bytes)
@@ -155,7 +156,7 @@ static struct made_table *make_table(const struct jit_frames *frames,
 	return g_memdup2(&made, sizeof(made));
 }
 
-/* Returns the last of the sorted functions that begins at or before an address, or NULL. */
+/* Returns the last of the sorted functions that begins at or before the address, or NULL. */
 static const struct jit_function *find_function(const GArray *functions, uint64_t address)
 {
 	guint low = 0, high = functions ? functions->len : 0;
@@ -193,7 +194,7 @@ static uint64_t add_load(struct jit_frames *frames, const struct jit_dump_entry 
 	if (made)
 		g_ptr_array_add(frames->tables, made);
 	function.table = made;
-	/* A function without a table also replaces those that it overlaps. */
+	/* A function without a table is also added, because it replaces those that it overlaps. */
 	if (made || frames->tables->len > 0)
 		add(added, &function);
 	return made ? bytes + sizeof(*made) : 0;
@@ -229,7 +230,7 @@ static uint64_t receive_entries(struct jit_frames *frames, struct jit_dump *dump
 		frames->n_read++;
 		if (entry.kind == JIT_DUMP_UNWINDING) {
 			g_free(frames->eh_frame);
-			/* NULL for 0 bytes */
+			/* g_memdup2() returns NULL for 0 bytes. */
 			frames->eh_frame = g_memdup2(entry.eh_frame, entry.eh_frame_bytes);
 			frames->eh_frame_bytes = entry.eh_frame_bytes;
 		} else if (entry.kind == JIT_DUMP_LOAD) {
@@ -251,7 +252,7 @@ static gint compare_functions(gconstpointer a, gconstpointer b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Adds functions, and removes those that they overlap. */
+/* Adds functions, and removes older ones that they overlap. */
 static void merge(struct jit_frames *frames, const GArray *added)
 {
 	GArray *all = frames->functions;
@@ -278,7 +279,7 @@ static void merge(struct jit_frames *frames, const GArray *added)
 	g_array_set_size(all, MIN_OF(kept, MAX_FUNCTIONS));
 }
 
-/* Continues after the last whole record. Returns false if there is no more at present. */
+/* Reads more, after the last whole record. Returns false if there is no more at present. */
 static bool read_some(struct jit_frames *frames, uint8_t **buffer, size_t *size, uint64_t max_bytes,
 		      uint64_t *bytes, struct added *added)
 {
@@ -298,7 +299,7 @@ static bool read_some(struct jit_frames *frames, uint8_t **buffer, size_t *size,
 	if (dump.at > 0)
 		return true;
 	if ((size_t)n < *size)
-		return false; /* the record's end is not written yet */
+		return false; /* the end of the record is not written yet */
 	if (*size >= MAX_RECORD_BYTES) {
 		end_reading(frames);
 		return false;

@@ -8,17 +8,17 @@
 /* The unwind tables of generated code, from a file that its program writes (arch/jit-dump.h). */
 struct jit_frames;
 
-/* Returns NULL if the file is not such a dump. Takes the descriptor otherwise. */
+/* Takes the descriptor. Returns NULL, and does not take it, if the file is not such a dump. */
 struct jit_frames *jit_frames_new(int fd);
 void jit_frames_free(struct jit_frames *frames); /* NULL is allowed */
 
-/* Worker: reads what was added to the file, and makes tables of at most max_bytes. Returns the
- * bytes of the tables. */
+/* Worker: reads what was appended to the file, and makes tables of at most max_bytes. Returns their
+ * bytes. */
 uint64_t jit_frames_read(struct jit_frames *frames, uint64_t max_bytes);
 
 /* Drain thread, while the worker does not read: makes what was read visible to jit_frames_find().
  * Returns false if nothing is new. */
 bool jit_frames_receive(struct jit_frames *frames);
-/* Returns the table of the code at pc, or NULL. *ret_address: the table's address for pc. */
+/* Returns the table of the code at pc, or NULL. *ret_address: the address for the table. */
 const struct unwind_table *jit_frames_find(const struct jit_frames *frames, uint64_t pc,
 					   uint64_t *ret_address);

@@ -3,16 +3,16 @@
  * Kallsyms - names of kernel addresses from /proc/kallsyms
  *
  * A line is "ADDRESS TYPE NAME" or "ADDRESS TYPE NAME\t[MODULE]". The kernel's own symbols come
- * sorted; those of modules and other origins do not. The text is 5 MB, and of its 120 000 names a
- * recording hits some hundred, so nothing is sorted. The requested addresses divide the address
- * space into gaps (gap i ends at address i), each line falls into one gap, and of each gap only the
- * lowest and the highest symbol can matter to its neighbors. A function ends where the next symbol
- * of any type begins, but not after _etext; the last function of a module ends at most a page after
- * the page it begins in.
+ * sorted; those of modules and other origins do not. The text is 5 MB, and a recording hits only
+ * some hundred of its 120 000 names, so nothing is sorted. The requested addresses divide the
+ * address space into gaps (gap i ends at address i). Each line falls into one gap, and only the
+ * lowest and the highest symbol of a gap can affect the result. A function ends where the next
+ * symbol of any type begins, at the latest at _etext; the last function of a module ends at most a
+ * page after the page in which it begins.
  * Invariants: (1) the result does not depend on the order of lines  [test-kallsyms: order]
  *             (2) memory holds only one line and the names that are kept
  *                 [test-kallsyms: real]
- *             (3) a line that is too long, or malformed, is -EBADMSG  [test-kallsyms: bad]
+ *             (3) a line that is too long or malformed causes -EBADMSG  [test-kallsyms: bad]
  * No GLib. Any thread. The text comes from the kernel, but is checked like any other.
  */
 #include "daemon/engine/kallsyms.h"
@@ -23,7 +23,7 @@
 #define BUFFER_BYTES 65536
 #define PAGE_BYTES UINT64_C(4096)
 
-/* One line; name and module point into the buffer and end with a 0. */
+/* A line. `name` and `module` point into the buffer and are NUL-terminated. */
 struct line {
 	uint64_t address;
 	char type;
@@ -31,10 +31,10 @@ struct line {
 	char *module;
 };
 
-/* Returns < 0 to stop with that error, > 0 to stop without. */
+/* Returns 0 to continue, 1 to stop without an error, or -errno. */
 typedef int line_function(const struct line *line, void *data);
 
-/* Splits a line that ends with a 0. */
+/* Splits a NUL-terminated line. */
 static bool parse_line(char *text, struct line *ret_line)
 {
 	struct line line = { .address = 0 };
@@ -67,7 +67,7 @@ static bool parse_line(char *text, struct line *ret_line)
 	return line.name[0] != '\0';
 }
 
-/* Passes all whole lines of the buffer to the function; *ret_used: the bytes of these lines. */
+/* Calls the function for each whole line of the buffer. *ret_used: the bytes of these lines. */
 static int each_line(char *buffer, size_t size, line_function *function, void *data,
 		     size_t *ret_used)
 {
@@ -157,8 +157,8 @@ int kallsyms_read_stext(int fd, uint64_t *ret_stext)
 
 /* ---- Names ---- */
 
-/* A text that keeps its memory when it is replaced, because a gap's best symbol changes with nearly
- * every line. */
+/* A text that keeps its memory when it is replaced, because a gap's highest symbol changes with
+ * nearly every line. */
 struct text {
 	char *bytes;
 	size_t capacity;
@@ -176,9 +176,9 @@ struct gap {
 struct search {
 	const uint64_t *addresses;
 	size_t n;
-	size_t last;      /* gap of the line before; most lines are close to it */
+	size_t last;      /* gap of the previous line; most lines are close to it */
 	struct gap *gaps; /* n + 1 */
-	bool visible;     /* at least one address was not zero */
+	bool visible;     /* at least one line has an address other than zero */
 };
 
 static int text_set(struct text *text, const char *value)
@@ -197,7 +197,7 @@ static int text_set(struct text *text, const char *value)
 	return 0;
 }
 
-/* Returns the first requested address that is not below. */
+/* Returns the index of the first requested address that is not below `address`. */
 static size_t find_gap(struct search *search, uint64_t address)
 {
 	size_t low = 0, high = search->n, last = search->last;
@@ -222,8 +222,8 @@ static size_t underscores(const char *name)
 	return strspn(name, "_");
 }
 
-/* Returns whether a name is that of a system call's entry for programs of an older architecture,
- * which may be the native one too. */
+/* Returns whether this is the entry of a system call for programs of an older architecture. Such an
+ * entry may have the same address as the native one. */
 static bool is_compat(const char *name)
 {
 	static const char *const prefixes[] = { "__ia32_", "__x32_", "__arm64_compat_" };
@@ -234,7 +234,7 @@ static bool is_compat(const char *name)
 	return false;
 }
 
-/* Returns whether the line is preferred over the gap's symbol at the same address; like prefer() in
+/* Returns whether the line is preferred over the gap's symbol at the same address. Like prefer() in
  * symbols-elf.c. */
 static bool is_better(const struct line *line, const struct gap *gap)
 {

@@ -16,19 +16,17 @@
 struct kallsyms_symbol {
 	uint64_t start;
 	uint64_t length; /* up to the next symbol, at least 1 */
-	char *name;      /* NULL: the address is in no function */
+	char *name;      /* NULL: no function contains the address */
 	char *module;    /* without brackets ("ext4", "bpf"); NULL: the kernel itself */
 };
 
-/* Finds the address that offsets in the kernel image are relative to. Stops reading there, in the
- * first page. */
+/* Finds _stext, to which offsets in the kernel image are relative. Reads only up to its line, which
+ * is in the first page of the text. */
 MUST_CHECK int kallsyms_read_stext(int fd, uint64_t *ret_stext);
 
-/*
- * Reads the file once for n addresses in ascending order: ret_symbols[i] is the function that
- * addresses[i] is in. Takes only the memory of the names that are kept. On success free the names
- * with kallsyms_done().
- */
+/* Reads the file once for n addresses in ascending order. ret_symbols[i] is the function that
+ * contains addresses[i]. Keeps only these names in memory. On success, free them with
+ * kallsyms_done(). */
 MUST_CHECK int kallsyms_read(int fd, const uint64_t *addresses, size_t n,
 			     struct kallsyms_symbol *ret_symbols);
 void kallsyms_done(struct kallsyms_symbol *symbols, size_t n);

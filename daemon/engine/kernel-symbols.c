@@ -2,10 +2,10 @@
 /*
  * Kernel symbols - names for the kernel code that was executed
  *
- * The client that adds names to a capture afterwards has no right to see kernel addresses, and
- * another machine has another kernel. So the engine itself writes the symbols of the places that
+ * A client that adds names to a capture later has no right to see kernel addresses, and may run on
+ * a machine with another kernel. So the engine itself writes the symbols of kernel addresses that
  * samples hit: at the end of the recording, and for a live view during it.
- * Invariant: a symbol is written once however many places in it were hit
+ * Invariant: a symbol is written once, even if many of its addresses were hit
  * [test-engine-samples: symbols]
  * Runs on the drain thread only.
  */
@@ -73,7 +73,7 @@ void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *ou
 	g_autofree uint64_t *addresses = sorted_addresses(kernel, &n);
 	g_autofree struct kallsyms_symbol *symbols = g_new0(struct kallsyms_symbol, n + 1);
 
-	/* Hidden or unreadable: the frames remain addresses, and readers show them as such. */
+	/* If addresses are hidden or unreadable, readers show the frames as addresses. */
 	if (n == 0 || kallsyms_read(kallsyms, addresses, n, symbols) != 0)
 		return;
 	for (i = 0; i < n; i++)

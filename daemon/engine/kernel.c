@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Kernel - which code of the kernel an address belongs to
+ * Kernel - finds the kernel image, module or BPF program of an address
  *
- * Frames in the kernel's own text are kept as offsets from _stext, those of a module as offsets
- * from its start, so that they mean the same after the next boot. BPF programs and trampolines come
- * and go by PERF_RECORD_KSYMBOL; each is an image of its own with the symbol as its name. If
- * kallsyms shows no addresses, the absolute ones are kept.
+ * Frames in the kernel's own text are stored as offsets from _stext, frames in a module as offsets
+ * from its start, so that they remain valid after a reboot. PERF_RECORD_KSYMBOL reports BPF
+ * programs and trampolines as they come and go; each is an image named after its symbol. If
+ * kallsyms hides addresses, frames in the text keep absolute addresses.
  * Invariants: (1) regions are sorted and do not overlap  [test-engine-samples: regions]
  * Runs on the drain thread only.
  */
@@ -13,8 +13,8 @@
 
 #include "arch/base.h"
 
-#define IMAGE_SPACE (UINT64_C(1) << 30)   /* x86 reserves this much, aligned to it, for the image */
-#define IMAGE_LEAST (UINT64_C(256) << 20) /* elsewhere it may begin anywhere */
+#define IMAGE_SPACE (UINT64_C(1) << 30) /* x86 reserves this, aligned to its size, for the image */
+#define IMAGE_LEAST (UINT64_C(256) << 20) /* on other architectures the image may begin anywhere */
 
 void kernel_init(struct kernel *kernel, struct images *images)
 {

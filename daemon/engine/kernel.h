@@ -15,13 +15,12 @@ struct kernel_region {
 struct kernel {
 	struct images *images;
 	uint64_t text_start,
-		text_end; /* _stext, and an address that is above all of the image; 0: unknown */
+		text_end; /* _stext, and an upper bound of the image's end; 0: unknown */
 	GArray *regions;  /* struct kernel_region, sorted; they do not overlap */
 	struct image *image, *unknown;
-	GHashTable *
-		requested; /* addresses of frames, as pointers, whose symbols are to be looked up */
+	GHashTable *requested;     /* addresses, as pointers, whose symbols are to be looked up */
 	GHashTable *written;       /* start addresses of written symbols, as pointers */
-	uint64_t next_ns, wait_ns; /* kernel_write_symbols_soon() */
+	uint64_t next_ns, wait_ns; /* for kernel_write_symbols_soon() */
 };
 
 void kernel_init(struct kernel *kernel, struct images *images);
@@ -31,14 +30,14 @@ void kernel_set_text(struct kernel *kernel, uint64_t start);
 void kernel_add_region(struct kernel *kernel, enum prof_image_kind kind, const char *name,
 		       size_t name_bytes, uint64_t start, uint64_t length);
 void kernel_remove_region(struct kernel *kernel, uint64_t start);
-/* Returns the image of an address, never NULL, and the offset in it. */
+/* Returns the image that contains the address, never NULL, and the offset in it. */
 struct image *kernel_find(struct kernel *kernel, uint64_t address, uint64_t *ret_offset);
-/* Notes a frame whose symbol is needed later. */
+/* Requests the symbol of a frame; kernel_write_symbols() writes it. */
 void kernel_request(struct kernel *kernel, uint64_t address, enum prof_frame_kind kind);
-/* kernel-symbols.c. Finds _stext, unless addresses are hidden. */
+/* kernel-symbols.c: finds _stext, unless addresses are hidden. */
 void kernel_read_text(struct kernel *kernel, int kallsyms);
-/* Looks up the noted addresses in kallsyms, and writes their symbols that are not written yet. */
+/* Looks up the requested addresses in kallsyms, and writes their symbols unless already written. */
 void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *output);
-/* The same for live readers, at intervals, because reading kallsyms takes some 50 ms. */
+/* Like kernel_write_symbols(), at intervals, because reading kallsyms takes about 50 ms. */
 void kernel_write_symbols_soon(struct kernel *kernel, int kallsyms, struct output *output,
 			       uint64_t now_ns);

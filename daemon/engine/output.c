@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Output - rows on their way to the writer
+ * Output - collects rows for the writer
  *
- * Rows are collected in one block per table. All blocks are closed together, each second
- * (session.c) or when one is full, dictionaries before the tables that refer to them. Rows of
- * long-lived objects (processes, threads, images) are queued when a row refers to them, and written
- * with the latest values when the blocks close.
+ * Each table collects rows in a block. All blocks are closed together, once a second (session.c) or
+ * when one is full; dictionaries before the tables that refer to them. Rows of long-lived objects
+ * (processes, threads, images) are queued when a row refers to them, and written with the latest
+ * values when the blocks close.
  * Ids of strings, frames and stacks start over in each epoch; ids of objects never do.
  * Invariants: (1) a dictionary row reaches the writer before a row that refers to it
  *                 [test-engine-rows: order]
  *             (2) rows of a timed table are in time order  [test-engine-rows: time]
- *             (3) a row reaches the writer or is counted in drops  [test-engine-rows: backlog]
- *             (4) the epoch changes between records only, never between an id and its use
+ *             (3) a row reaches the writer or is counted in `drops`  [test-engine-rows: backlog]
+ *             (4) the epoch changes only between records, never between making an id and using it
  * Runs on the drain thread only.
  */
 #include "daemon/engine/output.h"
@@ -22,13 +22,13 @@
 #include <assert.h>
 #include <sys/random.h>
 
-/* One group of a chunk. A larger block leaves the cache before the writer reads it, which made
- * recording allocations 5 to 10 % slower. */
+/* Rows of one group of a chunk. Larger blocks leave the cache before the writer reads them, which
+ * made recording allocations 5 to 10 % slower. */
 #define BLOCK_ROWS 16384u
-#define BLOCK_BYTES (7u << 20) /* at most, so that the writer keeps blocks for reuse */
+#define BLOCK_BYTES (7u << 20) /* maximum, so that the writer keeps blocks for reuse */
 #define EPOCH_NS (30 * G_GUINT64_CONSTANT(1000000000))
 
-/* A table comes before the tables that refer to it. */
+/* A table precedes the tables that refer to it. */
 static const enum prof_table closing_order[] = {
 	PROF_TABLE_STRING,  PROF_TABLE_PROCESS,       PROF_TABLE_THREAD,   PROF_TABLE_IMAGE,
 	PROF_TABLE_FRAME,   PROF_TABLE_STACK,         PROF_TABLE_SOURCE,   PROF_TABLE_SYMBOL,
@@ -60,7 +60,7 @@ void output_init(struct output *output, struct writer *writer, uint32_t first_ep
 {
 	uint64_t seed = 0;
 
-	/* Without the seed the tables still work; they only become predictable. */
+	/* Without a random seed the tables still work, but are predictable. */
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = (uintptr_t)output;
 	*output = (struct output){ .writer = writer, .epoch = first_epoch };
@@ -169,7 +169,7 @@ void output_add_numbers(struct output *output, enum prof_table table, const uint
 	}
 	output->last_ns[table] = time_ns;
 	output->rows[table]++;
-	/* No table has enough columns for BLOCK_ROWS rows to exceed BLOCK_BYTES. */
+	/* No such table has enough columns for BLOCK_ROWS rows to exceed BLOCK_BYTES. */
 	if (++output->n_numbers[table] == BLOCK_ROWS)
 		output_flush(output);
 }
@@ -254,7 +254,7 @@ void output_touch(struct output *output, struct row *row)
 		output_queue(output, row);
 }
 
-/* Writing a row may queue the rows that it refers to. */
+/* Writing a row may append rows that it refers to, so the length is read in each iteration. */
 static void write_queued(struct output *output)
 {
 	struct row *row;
@@ -298,7 +298,7 @@ static void close_block(struct output *output, enum prof_table table)
 
 void output_flush(struct output *output)
 {
-	/* A queued row has filled its block, which may grow until the others are written. */
+	/* A queued row has filled its block, which may grow until all queued rows are written. */
 	if (output->writing)
 		return;
 	output->writing = true;

@@ -2,12 +2,11 @@
 /*
  * Unwind file - compiles the unwind table of an ELF file
  *
- * Only the headers and the CFI of the file are read, into memory: if the file is truncated
- * meanwhile, the read is short, where a mapping would raise SIGBUS. The section headers locate
- * .eh_frame and .debug_frame. In a file without section headers, PT_GNU_EH_FRAME locates .eh_frame,
- * which is taken up to the end of its segment. A .debug_frame may be compressed: Go's linker and
- * `gcc -gz` do that. A Go program without .debug_frame gets one from .gopclntab. The file may be
- * hostile.
+ * The headers and the CFI of the file are read into memory: if the file is truncated meanwhile, a
+ * read is short, but a mapping would raise SIGBUS. Section headers locate .eh_frame and
+ * .debug_frame. Without them, PT_GNU_EH_FRAME locates .eh_frame, which is read up to the end of its
+ * segment. Go's linker and `gcc -gz` compress .debug_frame. A Go program without .debug_frame gets
+ * one from .gopclntab. The file may be hostile.
  * Invariants:
  *      (1) the file is not trusted: all lengths and offsets are checked, work is linear
  *          [fuzz_unwind_file]
@@ -30,19 +29,19 @@
 
 #define MAX_PROGRAM_HEADERS 256
 #define MAX_NAMES_BYTES (1u << 20)
-#define MAX_ZLIB_RATIO 1032 /* deflate expands one byte to at most this many */
+#define MAX_ZLIB_RATIO 1032 /* maximum ratio of deflate */
 #define PACKED_ZSTD 2       /* ELFCOMPRESS_ZSTD of newer <elf.h> */
-#define PACKED_BY_GNU 12    /* header: "ZLIB", and the size as 64 bits, big-endian */
+#define PACKED_BY_GNU 12    /* bytes of the header: "ZLIB", and the size as 64 bits, big-endian */
 
 struct loader {
 	const struct unwind_source *source;
-	uint64_t max_bytes, section_bytes; /* of memory for all sections: the limit; in use */
+	uint64_t max_bytes, section_bytes; /* memory for all sections: limit; in use */
 	enum regs_arch arch;
 	Elf64_Ehdr header;
 	Elf64_Phdr *segments;
 	size_t n_segments;
-	struct cfi_section sections[2]; /* .eh_frame first: it wins where both have an entry */
-	uint8_t *bytes[2];              /* of the sections */
+	struct cfi_section sections[2]; /* .eh_frame first: its entries take precedence */
+	uint8_t *bytes[2];              /* of the sections; owned */
 	size_t n_sections;
 };
 
@@ -73,8 +72,8 @@ static int read_at(const struct unwind_source *source, uint64_t offset, void *bu
 	return 0;
 }
 
-/* Reads `size` bytes at `offset` into memory that the caller frees. The memory grows with the bytes
- * read, so that a false size costs little. */
+/* Reads `size` bytes at `offset` into memory that the caller frees. Reads in growing parts, so that
+ * a false size costs little memory. */
 static int read_new(const struct loader *loader, uint64_t offset, uint64_t size, void **ret_bytes)
 {
 	uint8_t *bytes = NULL, *grown;
@@ -127,7 +126,7 @@ static int read_headers(struct loader *loader)
 
 /* ---- Sections ---- */
 
-/* Reads the header of a packed section, and the offset of its stream. */
+/* Reads the header of a packed section. *ret_header_bytes: offset of its stream. */
 static int read_packing(const uint8_t *packed, uint64_t size, bool is_gnu, Elf64_Chdr *ret_header,
 			uint64_t *ret_header_bytes)
 {
@@ -152,7 +151,7 @@ static int read_packing(const uint8_t *packed, uint64_t size, bool is_gnu, Elf64
 	return header.ch_size > 0 ? 0 : ENODATA;
 }
 
-/* Unpacks a section into a new block. Fails if the stream is damaged or has the wrong size. */
+/* Unpacks a section into new memory. Fails if the stream is damaged or has the wrong size. */
 static int unpack(const struct loader *loader, const uint8_t *packed, uint64_t size, bool is_gnu,
 		  void **ret_bytes, uint64_t *ret_size)
 {
@@ -164,7 +163,7 @@ static int unpack(const struct loader *loader, const uint8_t *packed, uint64_t s
 
 	if (r != 0)
 		return r;
-	/* The packed bytes still take memory. */
+	/* The packed bytes are still allocated. */
 	if (header.ch_size > loader->max_bytes - loader->section_bytes - size)
 		return E2BIG;
 	bytes = malloc(header.ch_size);
@@ -223,7 +222,7 @@ struct section_list {
 	size_t names_bytes;
 };
 
-/* Returns NULL if there is no such section or it has no bytes in the file. */
+/* Returns NULL if there is no such section, or if it has no bytes in the file. */
 static const Elf64_Shdr *find_section(const struct section_list *list, const char *name)
 {
 	size_t i, length = strlen(name) + 1;
@@ -240,8 +239,8 @@ static const Elf64_Shdr *find_section(const struct section_list *list, const cha
 	return NULL;
 }
 
-/* Returns the address of the first function of a position-independent file: a relocation contains
- * it, or else it is the start of .text. */
+/* Returns the address of the first function of a position-independent file: from a relocation, else
+ * the start of .text. */
 static uint64_t find_go_text(const struct loader *loader, const struct section_list *list,
 			     uint64_t address)
 {
@@ -258,7 +257,7 @@ static uint64_t find_go_text(const struct loader *loader, const struct section_l
 	return !is_found && section ? section->sh_addr : text;
 }
 
-/* Returns 0 also if the file has no usable table. */
+/* Also returns 0 if the file has no usable table. */
 static int add_go_frames(struct loader *loader, const struct section_list *list)
 {
 	const Elf64_Shdr *section = find_section(list, ".gopclntab");
@@ -286,7 +285,7 @@ static int add_go_frames(struct loader *loader, const struct section_list *list)
 	return r == ENOMEM ? r : 0;
 }
 
-/* Returns 0 also if the file has neither section. */
+/* Also returns 0 if the file has none of these sections. */
 static int add_named(struct loader *loader, const struct section_list *list)
 {
 	const Elf64_Shdr *eh_frame = find_section(list, ".eh_frame");
@@ -345,8 +344,8 @@ static const Elf64_Phdr *find_load(const struct loader *loader, uint64_t address
 	return NULL;
 }
 
-/* .eh_frame_hdr: version, the encoding of the pointer that follows, two more encodings. Linkers
- * write sdata4 relative to the pointer's own address; no other encoding is supported. */
+/* .eh_frame_hdr: version, encoding of the pointer that follows, two more encodings. Linkers write
+ * sdata4 relative to the pointer's own address; no other encoding is supported. */
 static int add_by_header(struct loader *loader)
 {
 	const Elf64_Phdr *segment = NULL, *load;

@@ -9,34 +9,34 @@
 
 #define UNWIND_FILE_MAX_SEGMENTS 16
 
-/* Code of the file: `size` bytes at `offset`, with the ELF address `address`. */
+/* A code segment: `size` bytes at `offset` in the file, with the ELF address `address`. */
 struct unwind_segment {
 	uint64_t offset, size, address;
 };
 
-/* The parts of an ELF file that are needed to walk its frames. Immutable once created. */
+/* The parts of an ELF file that are needed to walk its frames. Immutable. */
 struct unwind_file {
 	struct unwind_segment segments[UNWIND_FILE_MAX_SEGMENTS];
 	size_t n_segments;
-	uint64_t entry; /* the entry point of the program or the loader; 0: none */
+	uint64_t entry; /* entry point of the program or loader; 0: none */
 	struct unwind_table table;
-	void *bytes; /* of the table */
+	void *bytes; /* memory of `table` */
 	size_t size;
 };
 
-/* The source that an ELF file is read from. */
+/* The bytes of an ELF file. */
 struct unwind_source {
-	int fd;               /* -1: from memory */
-	const uint8_t *bytes; /* that memory */
+	int fd; /* -1: use `bytes` */
+	const uint8_t *bytes;
 	size_t size;
 };
 
-/* Reads the file and compiles its CFI with at most max_bytes of memory. NULL: *ret_error is ENOEXEC
- * (not an ELF file of this machine), ENODATA (no usable CFI), E2BIG (needs more memory), ENOMEM, or
- * the errno of a failed read. */
+/* Reads the file and compiles its CFI, with at most max_bytes of memory. On failure returns NULL,
+ * and *ret_error is ENOEXEC (not an ELF file of this machine), ENODATA (no usable CFI), E2BIG
+ * (needs more memory), ENOMEM, or the errno of a failed read. */
 struct unwind_file *unwind_file_new(const struct unwind_source *source, uint64_t max_bytes,
 				    int *ret_error);
-void unwind_file_free(struct unwind_file *file); /* takes NULL */
+void unwind_file_free(struct unwind_file *file); /* NULL is allowed */
 
-/* Converts an offset in the file to its ELF address. Returns false if there is no code. */
+/* Converts a file offset to an ELF address. Returns false if there is no code at the offset. */
 bool unwind_file_address(const struct unwind_file *file, uint64_t offset, uint64_t *ret_address);

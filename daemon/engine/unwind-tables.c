@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Unwind tables - compiled once per file, by a worker thread
+ * Unwind tables - compiles them once per file, in a worker thread
  *
  * The worker reads and compiles a file that the broker has opened, which takes from 0.1 ms to some
- * 50 ms. Build-id, device, inode, size and change time together identify a file: a build-id alone
- * may be forged, and this way only the forger's processes get the forger's table. Images of one
- * identity share a table. Tables stay until the session ends. Their total memory is limited: files
- * beyond the limit get no table.
- * Invariants: (1) the drain thread never waits for a file: it shares only two queues with the
- *                 worker
+ * 50 ms. Build-id, device, inode, size and change time together identify a file. A build-id alone
+ * could be forged; with the other fields, only processes that map the forged file get its table.
+ * Images of one identity share a table. Tables remain until the session ends. Their total memory is
+ * limited; a file beyond the limit gets no table.
+ * Invariants: (1) the drain thread never waits for a file, because it shares only two queues with
+ *                 the worker
  *             (2) an unusable file costs its own table only
  *                 [test-engine-unwind: bad]
  *             (3) each identity is compiled once  [test-engine-unwind: shared]
- * A dump of generated code grows. Its next part is read when a frame is in code that has not been
- * read yet. Threads: the worker, which uses jobs only; the drain thread calls every function in the
+ * A dump of generated code grows. Its next part is read when a frame is in code that was not read
+ * yet. Threads: the worker uses only queued files; the drain thread calls every function in the
  * header. `lock` guards the two queues.
  */
 #include "daemon/engine/unwind-tables.h"
@@ -31,7 +31,8 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 
-#define MAX_FILE_BYTES (UINT64_C(256) << 20) /* for sections, and again to compile them */
+/* Limit for a file's sections; compiling them may use the same amount again. */
+#define MAX_FILE_BYTES (UINT64_C(256) << 20)
 #define MAX_TABLES_BYTES (UINT64_C(256) << 20)
 #define END_PATIENCE_MS 100
 #define REREAD_NS UINT64_C(50000000)
@@ -43,21 +44,21 @@ struct identity {
 	uint8_t build_id[RECORD_BUILD_ID_MAX];
 };
 
-/* A file, from its first request to the end of the session. */
+/* A file, from its first request to the end of the session. The worker owns queued files. */
 struct file {
 	struct identity identity;
-	int fd; /* -1: it was read, or `jit` owns it */
+	int fd; /* -1: already read, or owned by `jit` */
 	bool only_program;
 	enum image_program program;
 	bool done;
-	struct unwind_file *table; /* NULL: none */
-	struct jit_frames *jit;    /* replaces `table` for generated code */
-	/* The drain thread's, like the next two: the worker is reading it again. */
+	struct unwind_file *table; /* NULL: unusable, or not made yet */
+	struct jit_frames *jit;    /* tables of generated code, instead of `table` */
+	/* The next three belong to the drain thread. is_read: queued to be read again. */
 	bool is_read;
-	bool is_requested; /* a frame is in code that `jit` does not have */
+	bool is_requested; /* a frame is in code that `jit` lacks */
 	uint64_t read_ns;
 	int error;
-	GPtrArray *images; /* waiting for it; referenced */
+	GPtrArray *images; /* images that wait for the table; referenced */
 };
 
 struct unwind_tables {
@@ -68,8 +69,8 @@ struct unwind_tables {
 	bool ending, ended;
 	int event_fd;
 	uint64_t bytes;    /* of all tables; the worker's */
-	GHashTable *files; /* struct identity in struct file; the drain thread's */
-	GPtrArray *dumps;  /* the files with generated code */
+	GHashTable *files; /* struct file by its identity; the drain thread's */
+	GPtrArray *dumps;  /* files with generated code; the drain thread's */
 	uint32_t dump_version;
 	unsigned int n_waiting;
 	bool only_programs;
@@ -152,7 +153,7 @@ static void *work(void *data)
 		pthread_mutex_lock(&tables->lock);
 		g_queue_push_tail(&tables->done, file);
 		if (write(tables->event_fd, &one, sizeof(one)) < 0)
-			continue; /* the drain thread also checks once a round */
+			continue; /* the drain thread also checks in each round */
 	}
 	tables->ended = true;
 	pthread_cond_signal(&tables->end);
@@ -268,7 +269,7 @@ static struct identity identity_of(const struct image *image)
 	return identity;
 }
 
-/* Small files first: many samples wait for them, and they compile fast. */
+/* Sorts small files first: many samples wait for them, and they compile fast. */
 static gint compare_sizes(gconstpointer a, gconstpointer b, gpointer data)
 {
 	const struct file *x = a, *y = b;
@@ -311,7 +312,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 	hand_over(tables, file);
 }
 
-/* Queues each dump that lacks requested code, to read its next part. */
+/* Queues the dumps that lack requested code, to read their next part. */
 static void read_on(struct unwind_tables *tables)
 {
 	for (guint i = 0; i < tables->dumps->len; i++) {
@@ -351,8 +352,8 @@ bool unwind_tables_receive(struct unwind_tables *tables)
 	bool any = false;
 
 	read_on(tables);
-	/* Read even if nothing is pending: a count that was written after its file was taken would
-	 * wake us forever. */
+	/* Read even if nothing is pending: the worker may write the counter after its file was
+	 * received, and a counter that is never read would wake the drain thread forever. */
 	if (read(tables->event_fd, &count, sizeof(count)) < 0 && tables->n_waiting == 0)
 		return false;
 	pthread_mutex_lock(&tables->lock);

@@ -2,20 +2,22 @@
 /*
  * Unwind - finds the callers from the registers and the stack of a sample
  *
- * arch/walk.h does the steps. This file finds the code at an address of a process, and repairs
+ * arch/walk.h walks the frames. This file finds the code at an address of a process, and repairs
  * walks that did not reach the root. A file is requested when a walk first reaches it, and the walk
- * is repeated when its table is ready. A stack that is deeper than its copy is continued with the
- * callers that the same thread's frames had before: a frame that returns to the same address at the
- * same height of the stack has the same caller, unless it was left and entered again. That is a
- * guess, called stitched. It is made only if each frame up to the root was seen often enough and
- * had one caller each time. If it fails, the kernel's chain of frame pointers may continue from the
- * last frame. The chain is followed if, by its CFI, every function on it from that frame to the
- * last but one had set up its frame pointer: then it skips no function. That is called fp-repaired.
- * Invariants: (1) no sample makes a walk read outside of its copy  [fuzz_walk]
- *             (2) a stitched stack is never `cfi`, nor stitched to another thread's
+ * is repeated when its table is ready. A stack that is deeper than its copy is continued with
+ * callers that the same thread's frames had before: a frame with the same return address and stack
+ * pointer probably has the same caller (method `stitched`). This is done only if each frame up to
+ * the root was seen often enough, always with the same caller. Otherwise the kernel's chain of
+ * frame pointers may continue from the last frame (`fp-repaired`): if, according to the CFI, every
+ * function from that frame to the last but one had set up its frame pointer, the chain skips no
+ * function.
+ * Invariants: (1) no sample causes a read outside its copy  [fuzz_walk]
+ *             (2) a stitched stack never has method `cfi`, nor frames of another thread
  *                 [test-engine-unwind: stitch]
- *             (3) a frame that had two callers is not stitched  [test-engine-unwind: stitch]
- *             (4) a walk that waits for a table ends with last_chance  [test-engine-unwind: waits]
+ *             (3) a frame that had two different callers is not stitched
+ *                 [test-engine-unwind: stitch]
+ *             (4) a walk with last_chance always ends, even without a table
+ *                 [test-engine-unwind: waits]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/unwind.h"
@@ -30,39 +32,39 @@
 #define DEEP_THREADS 64
 #define LINK_SETS (size_t)8192 /* a power of 2 */
 #define LINK_WAYS 8
-#define LINK_AGREED 8 /* a caller that was the same this often is assumed to be so again */
+#define LINK_AGREED 8 /* seen this often, a caller is assumed to stay the same */
 #define LINK_SPLIT UINT32_MAX
 #define MAX_SEARCHED_BYTES (size_t)16384
-#define DUMP_STRIDE 0x9e3779b1u /* far larger than versions of mappings */
+#define DUMP_STRIDE 0x9e3779b1u /* far larger than any version of mappings */
 
 struct place {
 	uint64_t ip, sp;
 };
 
-/* The caller that a frame of a thread with deep stacks had. */
+/* The caller that a frame had, in a thread with deep stacks. */
 struct unwind_link {
-	struct place frame, caller; /* the root's caller is at 0 */
+	struct place frame, caller; /* caller.ip 0: the frame is the root */
 	uint32_t thread;
-	uint32_t seen; /* times; LINK_SPLIT: the callers differed; 0: the slot is empty */
+	uint32_t seen; /* LINK_SPLIT: callers differed; 0: empty slot */
 };
 
 struct unwind_links {
-	uint32_t deep[DEEP_THREADS];                    /* threads, by their ids */
-	struct unwind_link links[LINK_SETS][LINK_WAYS]; /* the last of a set is replaced */
+	uint32_t deep[DEEP_THREADS];                    /* ids of threads with deep stacks */
+	struct unwind_link links[LINK_SETS][LINK_WAYS]; /* the last link of a set is replaced */
 };
 
-/* One of the walks that run in parallel. */
+/* The state of one of the walks that run in parallel. */
 struct unwind_lane {
 	struct unwind *unwind;
 	int32_t pid;
 	const struct maps *maps;
 	const struct unwind_input *input;
-	/* index in the kernel's chain of the return address of the frame at chain_fp */
+	/* index in the kernel's chain of the return address that the frame at chain_fp holds */
 	size_t chain_at;
 	uint64_t chain_fp;
 	bool maps_known, last_chance;
-	bool pending;          /* something was not ready */
-	struct image *missing; /* its file; NULL: the mappings are unknown */
+	bool pending;          /* a table or the mappings were missing */
+	struct image *missing; /* file whose table was missing; NULL: the mappings */
 	struct walk_frame frames[UNWIND_MAX_WALKED];
 	uint64_t ips[UNWIND_MAX_WALKED];
 };
@@ -164,11 +166,9 @@ static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 	}
 }
 
-/*
- * The kernel's chain has the addresses that were on the stack before return probes replaced them
- * (since Linux 6.11). The chain is followed along the copy, to find which of its addresses was in
- * the slot. Slots ascend, so a walk follows it once.
- */
+/* Finds the return address that a return probe has replaced on the stack: the kernel's chain has
+ * the original addresses (since Linux 6.11). Follows the chain along the copy, to find which of its
+ * addresses was in the slot. Slots ascend, so each walk follows the chain only once. */
 static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
 {
 	struct unwind_lane *lane = data;
@@ -212,14 +212,14 @@ void unwind_request_all(struct unwind *unwind, const struct unwind_input *input,
 
 /* ---- Deep stacks ---- */
 
-/* Adjacent frames of a stack map to adjacent sets. */
+/* Returns the set of a frame. Adjacent frames of a stack have adjacent sets. */
 static struct unwind_link *link_set(struct unwind_links *links, uint32_t thread, uint64_t sp)
 {
 	return links->links[(sp / 16 + sp / (16 * LINK_SETS) + thread * UINT64_C(2654435761)) %
 			    LINK_SETS];
 }
 
-/* Returns the index of a frame's link in its set; LINK_WAYS: not found. */
+/* Returns the index of a frame's link in its set; LINK_WAYS if there is none. */
 static size_t find_link(const struct unwind_link *set, uint32_t thread, const struct place *frame)
 {
 	size_t i = 0;
@@ -245,7 +245,7 @@ static void learn(struct unwind_links *links, uint32_t thread, const struct plac
 	} else if (set[i].seen < LINK_AGREED) {
 		set[i].seen++;
 	}
-	/* Move used links away from the end of the set, where links are replaced. */
+	/* Move a used link away from the end of its set, where links are replaced. */
 	if (i > 0) {
 		link = set[i];
 		set[i] = set[i - 1];
@@ -258,7 +258,7 @@ static struct place place_of(const struct unwind_lane *lane, size_t i)
 	return (struct place){ lane->ips[i], lane->frames[i].sp };
 }
 
-/* Stores each caller except the leaf's, because the leaf is rarely twice at one address. */
+/* Stores each frame's caller, but not the leaf's: the leaf is rarely at one address twice. */
 static void learn_stack(struct unwind_lane *lane, uint32_t thread, const struct unwind_stack *stack)
 {
 	static const struct place none;
@@ -303,7 +303,7 @@ static void stitch(struct unwind_lane *lane, uint32_t thread, struct unwind_stac
 	stack->stop = PROF_STOP_ROOT;
 }
 
-/* Returns the rule at an address; NULL without a table. */
+/* Returns the rule at an address; NULL if there is no table. */
 static const struct cfi_rule *rule_at(struct unwind_lane *lane, uint64_t ip)
 {
 	struct walk_code code = { .kind = WALK_CODE_NONE };
@@ -312,8 +312,8 @@ static const struct cfi_rule *rule_at(struct unwind_lane *lane, uint64_t ip)
 	return code.kind == WALK_CODE_TABLE ? table_get(code.table, code.address) : NULL;
 }
 
-/* Returns whether the function at `ip` keeps its caller's registers at its frame pointer, so that a
- * chain of frame pointers has its return address. */
+/* Returns whether the function at `ip` stores its caller's registers at its frame pointer, so that
+ * its return address is on a chain of frame pointers. */
 static bool is_on_chain(struct unwind_lane *lane, uint64_t ip)
 {
 	const struct cfi_rule *rule = rule_at(lane, ip);
@@ -331,15 +331,15 @@ static void repair(struct unwind_lane *lane, const uint64_t *chain, size_t n,
 	/* Chains of the kernel are shorter. */
 	if (stack->n > UNWIND_MAX_FRAMES)
 		return;
-	/* Find the last frame on the chain: each function with a frame pointer before it has one
-	 * address on the chain. */
+	/* Find the last frame of the stack on the chain: each function before it that has a frame
+	 * pointer has one address on the chain. */
 	for (i = 0; i + 1 < stack->n; i++)
 		from += is_on_chain(lane, stack->ips[i]);
 	if (from + 1 >= n || chain[from] != stack->ips[stack->n - 1] ||
 	    !is_on_chain(lane, stack->ips[stack->n - 2]) ||
 	    stack->n + (n - from - 1) > UNWIND_MAX_FRAMES)
 		return;
-	/* The last address is not checked, because its frame is not followed. */
+	/* The last address need not be checked, because its frame is not followed. */
 	for (i = from; i + 1 < n; i++)
 		if (!is_on_chain(lane, chain[i]))
 			return;
@@ -357,7 +357,7 @@ static void mend_deep(struct unwind_lane *lane, const struct unwind_input *input
 	uint32_t *deep = &lane->unwind->links->deep[input->thread % DEEP_THREADS];
 	bool is_cut = stack->stop == PROF_STOP_COPY_END;
 
-	/* The next stack may be deeper than a copy if this one is half as deep. */
+	/* If this stack is half as deep as a copy, the next one may be deeper than a copy. */
 	if (is_cut || depth > input->full_bytes / 2)
 		*deep = input->thread;
 	if (*deep == input->thread && (is_cut || stack->stop == PROF_STOP_ROOT))
@@ -369,7 +369,7 @@ static void mend_deep(struct unwind_lane *lane, const struct unwind_input *input
 		repair(lane, input->chain, input->n_chain, stack);
 }
 
-/* Keeps the frames next to the leaf and next to the root of a stack that is too deep. */
+/* Keeps the innermost and the outermost frames of a stack that is too deep. */
 static void cut(struct unwind_lane *lane, struct unwind_stack *stack)
 {
 	const size_t n_inner = UNWIND_MAX_FRAMES - N_ROOTS;
@@ -381,7 +381,7 @@ static void cut(struct unwind_lane *lane, struct unwind_stack *stack)
 	memmove(lane->ips + n_inner, lane->ips + stack->n - N_ROOTS, N_ROOTS * sizeof(*lane->ips));
 	stack->cut_at = n_inner;
 	stack->n_cut = stack->n - UNWIND_MAX_FRAMES;
-	/* The root was found, but the stack is incomplete. */
+	/* The walk reached the root, but the stack is incomplete. */
 	if (stack->stop == PROF_STOP_ROOT)
 		stack->stop = PROF_STOP_DEPTH;
 	stack->n = UNWIND_MAX_FRAMES;
@@ -414,7 +414,7 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 		.resolve = resolve,
 		.find_replaced = find_replaced,
 		.data = lane,
-		/* A fallback for a missing table must not be cached. */
+		/* With last_chance, fallbacks replace missing tables; these must not be cached. */
 		.cache = last_chance ? NULL : &unwind->cache,
 		.generation = ((uint32_t)job->maps->version +
 			       unwind_tables_dump_version(unwind->tables) * DUMP_STRIDE) |
@@ -424,7 +424,7 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 	};
 }
 
-/* Makes a stack of the result, unless the walk has to wait. */
+/* Turns the result into a stack, unless the walk must wait. */
 static void conclude(struct unwind_lane *lane, const struct walk_result *result,
 		     struct unwind_job *job)
 {

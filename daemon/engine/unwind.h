@@ -7,31 +7,30 @@
 #include "daemon/engine/unwind-tables.h"
 #include "libcapture/prof-capture.h"
 
-#define UNWIND_MAX_FRAMES 1024           /* kept of a stack */
-#define UNWIND_MAX_WALKED WALK_MAX_STEPS /* the most that a copy of 64 KiB can have */
+#define UNWIND_MAX_FRAMES 1024           /* maximum kept of a stack */
+#define UNWIND_MAX_WALKED WALK_MAX_STEPS /* maximum that a copy of 64 KiB can contain */
 #define UNWIND_EXACT \
-	(UINT64_C(1) << 63) /* set if the CPU was at the address; else it is a return address */
+	(UINT64_C(1) << 63) /* set: the CPU was at the address; not set: return address */
 
 /* The user part of a stack. Addresses are leaf first, with UNWIND_EXACT. */
 struct unwind_stack {
 	const uint64_t *ips;
 	size_t n;
-	size_t cut_at, n_cut; /* n_cut frames were left out before ips[cut_at]; n_cut 0: none */
-	bool deeper;          /* the callers of the last frame are unknown */
+	size_t cut_at, n_cut; /* n_cut frames are missing before ips[cut_at]; n_cut 0: none */
+	bool deeper;          /* the last frame has unknown callers */
 	enum prof_user_method method;
 	enum prof_user_stop stop;
 };
 
-/* The start of a walk. The stack must not change until the walk ends. */
+/* The input of a walk. The stack must not change until the walk ends. */
 struct unwind_input {
 	struct walk_registers registers;
-	uint64_t numbered[REGS_MAX_NUMBERED]; /* the same and others, by DWARF number */
+	uint64_t numbered[REGS_MAX_NUMBERED]; /* these and other registers, by DWARF number */
 	const uint8_t *stack;
-	size_t stack_bytes,
-		full_bytes;    /* bytes of the copy; bytes that a deep stack's copy would have */
-	const uint64_t *chain; /* the kernel's, by frame pointers: leaf first, without marks */
+	size_t stack_bytes, full_bytes; /* bytes of this copy; bytes of a full copy */
+	const uint64_t *chain; /* the kernel's, by frame pointers: leaf first, no PERF_CONTEXT_* */
 	size_t n_chain;
-	uint32_t thread; /* id of the row */
+	uint32_t thread; /* id of its row */
 	int32_t pid;
 	bool in_kernel;
 };
@@ -41,10 +40,10 @@ struct unwind_job {
 	struct unwind_input input;
 	const struct maps *maps;
 	bool maps_known;
-	/* Set by unwind_run_together(): */
+	/* The following members are set by unwind_run_together(). */
 	bool done;                 /* false: a table or the mappings are missing */
 	struct unwind_stack stack; /* if done; valid until the next walk */
-	struct image *missing;     /* if not done; NULL: the mappings */
+	struct image *missing; /* if not done: image whose table is missing; NULL: the mappings */
 };
 
 struct unwind_links;
@@ -52,37 +51,35 @@ struct unwind_lane;
 
 struct unwind {
 	const struct unwind_tables *tables;
-	/* A walk reached a file that has not been requested. */
+	/* Called when a walk reaches a file that has not been requested. */
 	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
 			      void *data);
 	void *data;
 	struct walk_cache cache;
-	struct unwind_lane *lanes;  /* WALK_TOGETHER of them */
-	struct unwind_links *links; /* of threads with deep stacks */
+	struct unwind_lane *lanes;  /* WALK_TOGETHER items */
+	struct unwind_links *links; /* for threads with deep stacks */
 };
 
 /* The struct is large: allocate it on the heap. */
 void unwind_init(struct unwind *unwind, const struct unwind_tables *tables);
 void unwind_done(struct unwind *unwind);
 
-/* Requests the files of everything on the stack that may be a return address, so that a walk waits
- * for all of them at once. */
+/* Requests the files of all possible return addresses on the stack, so that a walk waits for all of
+ * them at the same time. */
 void unwind_request_all(struct unwind *unwind, const struct unwind_input *input,
 			const struct maps *maps);
 
-/* Copies the registers of a sample that has some. */
+/* Copies the registers of a sample, which must have some. */
 void unwind_read_registers(const uint64_t *registers, struct unwind_input *input);
 
-/*
- * Walks. False if a table or the mappings are missing: then *ret_missing is the image that lacks
- * its table, or NULL for the mappings. With last_chance it always returns true and follows frames
- * without a table by frame pointers. The result is valid until the next walk.
- */
+/* Walks a stack. Returns false if a table or the mappings are missing: *ret_missing is then the
+ * image whose table is missing, or NULL for the mappings. With last_chance, always returns true,
+ * and follows frames without a table by frame pointers. The result is valid until the next walk. */
 bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const struct maps *maps,
 		bool maps_known, bool last_chance, struct unwind_stack *ret_stack,
 		struct image **ret_missing);
-/* The same for up to WALK_TOGETHER walks, without last_chance. */
+/* Like unwind_run(), for up to WALK_TOGETHER walks without last_chance. */
 void unwind_run_together(struct unwind *unwind, struct unwind_job *jobs, size_t n);
-/* The frames of the last unwind_run(), as they were walked. Their number is that of its stack,
- * unless frames were appended or cut. */
+/* Returns the frames of the last unwind_run(), as they were walked. Their number is that of the
+ * returned stack, unless frames were appended or cut. */
 const struct walk_frame *unwind_last_frames(const struct unwind *unwind);

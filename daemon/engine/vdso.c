@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * vdso - the shared object that the kernel maps into every process
+ * vdso - reads the shared object that the kernel maps into every process
  *
- * It is not in a file, so neither the side band nor /proc reports its build-id; but all 64-bit
- * processes have the same one, including ours. The build-id lets the capture's reader check whether
- * its own vdso has the names.
+ * The vdso is not a file, so neither the side band nor /proc reports its build-id. But all 64-bit
+ * processes have the same vdso, including the engine. A reader of the capture uses the build-id to
+ * check whether the symbols of its own vdso are valid.
  * Reads memory that only the kernel can change. No state.
  */
 #include "daemon/engine/vdso.h"
@@ -18,7 +18,7 @@ static size_t align_note(size_t bytes)
 	return (bytes + 3) & ~(size_t)3;
 }
 
-/* The notes of a segment; elf(5), "Notes". */
+/* Returns the length of the build-id in the notes of a segment; 0: none. See elf(5), "Notes". */
 static size_t find_build_id(const uint8_t *notes, size_t length, uint8_t *build_id, size_t size)
 {
 	ElfW(Nhdr) note;

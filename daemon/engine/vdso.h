@@ -8,5 +8,5 @@
  * exceeds `size` bytes. */
 size_t vdso_read_build_id(uint8_t *build_id, size_t size);
 
-/* The ELF image of the vdso, or NULL. */
+/* Returns the ELF image of the vdso, or NULL. */
 const uint8_t *vdso_find(size_t *ret_size);

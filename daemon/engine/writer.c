@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Writer - the thread that encodes, compresses and writes
+ * Writer - encodes, compresses and writes blocks in a thread of its own
  *
  * A bounded queue of blocks connects it to the drain thread, which never waits: if the queue is
- * full, the drain thread keeps the block and counts its rows as dropped. After the first error
- * only losses are written: further rows are counted, and the file ends with a loss row for each
- * table and the trailer, for which the library has reserved room. The same happens if the end
- * cannot wait for the queue.
+ * full, the drain thread keeps the block and counts its rows as dropped. After the first error only
+ * loss rows are written: other rows are counted, and the file ends with a loss row for each table
+ * and the trailer, for which the library has reserved room. The same happens if the session cannot
+ * wait for the queue at its end.
  * Invariants: (1) blocks are written in the order of writer_push       [test-engine-rows: order]
- *             (2) the queue holds at most QUEUE_BYTES of data, twice that with dictionaries
+ *             (2) the queue has at most QUEUE_BYTES of data, or twice that with dictionaries
  *                 [test-engine-rows: backlog]
- *             (3) the drain thread waits in writer_finish only, and at most `wait_ms`
+ *             (3) the drain thread waits only in writer_finish(), and at most `wait_ms`
  * Threads: the writer's own, and the drain thread, which calls every function in the header. `lock`
  * guards the shared state; the capture belongs to the writer thread once it is open.
  */
@@ -78,13 +78,13 @@ static void fail(struct writer *writer, int error)
 
 	if (__atomic_load_n(&writer->error, __ATOMIC_RELAXED) != 0)
 		return;
-	/* pairs with writer_error() */
+	/* Pairs with writer_error(). */
 	__atomic_store_n(&writer->error, error, __ATOMIC_RELEASE);
 	if (write(writer->event_fd, &one, sizeof(one)) < 0)
-		return; /* the drain thread also checks once a round */
+		return; /* the drain thread also checks the error regularly */
 }
 
-/* A positive result of the library reports invalid rows. */
+/* Converts a library result; a positive one reports invalid rows. */
 static int to_errno(int result)
 {
 	return result < 0 ? -result : EIO;
@@ -92,7 +92,7 @@ static int to_errno(int result)
 
 static void write_batch(struct writer *writer, const struct writer_batch *batch)
 {
-	/* pairs with writer_hurry() */
+	/* Pairs with writer_hurry(). */
 	bool failed = __atomic_load_n(&writer->error, __ATOMIC_RELAXED) != 0 ||
 		      __atomic_load_n(&writer->hurry, __ATOMIC_RELAXED);
 	bool is_loss = prof_block_table(batch->block)->id == PROF_TABLE_LOSS;
@@ -144,7 +144,7 @@ static void write_losses(struct writer *writer)
 		if (prof_block_add(block, row) != 0)
 			break;
 	}
-	/* If even these rows do not fit, the client still receives the losses. */
+	/* If even these rows do not fit, the broker still receives the losses. */
 	r = prof_writer_write(writer->capture, block);
 	if (r != 0)
 		fail(writer, to_errno(r));
@@ -169,7 +169,7 @@ static void finish(struct writer *writer)
 	if (r != 0)
 		fail(writer, to_errno(r));
 	if (write(writer->event_fd, &one, sizeof(one)) < 0)
-		return; /* writer_finish() waits for the condition, not for this */
+		return; /* writer_finish() waits for the condition, not for the descriptor */
 }
 
 static void *run(void *data)
@@ -216,7 +216,7 @@ struct writer *writer_new(GError **error)
 	pthread_condattr_t attributes;
 	int r;
 
-	/* the clock of writer_finish()'s deadline */
+	/* writer_finish() uses this clock for its deadline. */
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&writer->end, &attributes);
@@ -298,7 +298,7 @@ uint64_t writer_bytes(const struct writer *writer)
 
 int writer_error(const struct writer *writer)
 {
-	/* pairs with fail() */
+	/* Pairs with fail(). */
 	return __atomic_load_n(&writer->error, __ATOMIC_ACQUIRE);
 }
 
@@ -328,7 +328,7 @@ bool writer_finish(struct writer *writer, unsigned int wait_ms)
 
 void writer_hurry(struct writer *writer)
 {
-	/* pairs with write_batch() */
+	/* Pairs with write_batch(). */
 	__atomic_store_n(&writer->hurry, true, __ATOMIC_RELAXED);
 }
 
@@ -344,7 +344,7 @@ void writer_free(struct writer *writer)
 	if (writer->running) {
 		writer_finish(writer, 0);
 		if (writer->running)
-			return; /* stuck in write(): leaked until the process exits */
+			return; /* stuck in write(): leak it until the process exits */
 	}
 	prof_writer_free(writer->capture);
 	g_queue_free_full(writer->queue, free_batch);

@@ -21,32 +21,32 @@ struct writer_loss {
 	uint64_t rows, bytes, from_ns, to_ns;
 };
 
-/* Starts the thread, which waits for writer_open. */
+/* Starts the thread, which waits for blocks. */
 struct writer *writer_new(GError **error);
-/* Borrows the capture until writer_free. A failure is the writer's error too. */
+/* Borrows the capture until writer_free(). On failure, writer_error() returns the same error. */
 bool writer_open(struct writer *writer, int capture, const struct prof_writer_options *options,
 		 GError **error);
 uint32_t writer_first_epoch(const struct writer *writer);
-/* Readable when the writer has failed or finished. */
+/* Returns a descriptor that is readable when the writer has failed or finished. */
 int writer_fd(const struct writer *writer);
 
-/* Queues a block and takes ownership of it. Returns false if the queue is full and the caller keeps
- * the block. Dictionaries (`data` false) may use twice the room. */
+/* Queues a block and takes ownership of it. If the queue is full, returns false, and the caller
+ * keeps the block. Dictionaries (`data` false) may use twice the room. */
 bool writer_push(struct writer *writer, const struct writer_batch *batch, bool data);
-/* An empty block of a table that was written before, or NULL. */
+/* Returns an empty block of a table, for reuse, or NULL. */
 struct prof_block *writer_get_block(struct writer *writer, enum prof_table table);
 uint64_t writer_bytes(
-	const struct writer *writer);          /* of the capture; in a pipe also within a block */
+	const struct writer *writer); /* of the capture; for a pipe, updated within a block */
 int writer_error(const struct writer *writer); /* 0, or the errno that ended writing */
 
-/* Ends the input: writes the queue, adds loss rows for blocks that were not written, and finishes
- * the capture. Returns false if not done after `wait_ms`; the thread continues, and the call can be
- * repeated. */
+/* Ends the input: writes the queue and loss rows for blocks that were not written, and finishes the
+ * capture. Returns false if this takes longer than `wait_ms`; the thread continues, and the call
+ * can be repeated. */
 bool writer_finish(struct writer *writer, unsigned int wait_ms);
 /* Counts the rest of the queue as lost instead of writing it. */
 void writer_hurry(struct writer *writer);
-/* The cause of writer_losses. */
+/* Returns the cause for the losses in writer_losses(). */
 enum prof_loss_cause writer_loss_cause(const struct writer *writer);
-/* After writer_finish: struct writer_loss. */
+/* Returns the losses, of struct writer_loss. Valid after writer_finish(). */
 const GArray *writer_losses(const struct writer *writer);
 void writer_free(struct writer *writer);
