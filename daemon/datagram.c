@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Datagram - the messages between profd and profd-files: bytes, and at most one descriptor
- */
+/* Datagram - the messages between profd and profd-files: bytes, and at most one descriptor */
 #include "daemon/datagram.h"
 
 #include "arch/base.h"

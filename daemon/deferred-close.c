@@ -4,9 +4,9 @@
  *
  * close() can wait for another process without bound, and SIGKILL does not end it: a file
  * of FUSE or of a network file system asks its server, and a TCP socket with SO_LINGER waits for
- * its peer. Closing a Unix socket closes the descriptors in its unread packets. So only threads
- * that nothing waits for do any of this. A process does not end before such a thread does. By then
- * a profd that has to end has released its name on the bus, and shut down its connection.
+ * its peer. Closing a Unix socket closes the descriptors in its unread packets. So this is done
+ * only on threads that nothing waits for. A process exits only after its stuck threads; by then
+ * profd has released its name on the bus and shut down its connection.
  * Invariants: (1) deferred_close() does not wait
  *                 [test_attack_capture: server that hangs; test_attack_sockets]
  *             (2) at most MAX_THREADS threads wait; later descriptors stay open until one of them
@@ -21,10 +21,10 @@
 
 #define MAX_THREADS 64
 
-/* Not GLib's, because ThreadSanitizer does not understand them. */
+/* Not GLib's locks, because ThreadSanitizer does not understand them. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
-static GQueue waiting = G_QUEUE_INIT; /* descriptors */
+static GQueue waiting = G_QUEUE_INIT; /* descriptors to close */
 static unsigned n_threads, n_idle, max_threads = MAX_THREADS;
 
 static void *run(void *data)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Filter - makes the kernel restrict a process to a list of system calls (seccomp(2))
+ * Filter - restricts a process to a list of system calls (seccomp(2))
  *
  * The lists and their reasons are in the sandbox.c of profd, profd-engine and profd-files.
  * Invariants: (1) a filter that could not be built completely is not loaded
@@ -18,7 +18,7 @@ static void release(scmp_filter_ctx *context)
 		seccomp_release(*context);
 }
 
-/* Ignores calls that this architecture never had, because nobody can make them. */
+/* Ignores calls that this architecture lacks, because nobody can make them. */
 static int add(scmp_filter_ctx context, uint32_t action, const struct filter_rule *rule,
 	       unsigned n_arguments)
 {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* System calls and the action for them: SCMP_ACT_*. */
+/* System calls and the action for them, SCMP_ACT_*. */
 struct filter_calls {
 	uint32_t action;
 	const int *calls;
@@ -19,12 +19,12 @@ struct filter_rule {
 };
 
 struct filter {
-	uint32_t otherwise; /* SCMP_ACT_*, for calls on no list */
+	uint32_t otherwise; /* SCMP_ACT_* for calls on no list */
 	const struct filter_calls *lists;
 	size_t n_lists;
 	const struct filter_rule *rules;
 	size_t n_rules;
 };
 
-/* Applies to all threads of this process, permanently. Returns 0 or -errno. */
+/* Applies permanently to all threads of this process. Returns 0 or -errno. */
 int filter_load(const struct filter *filter);

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Process access - decides whose a process is, for profd and profd-files
+ * Process access - decides which user may access a process, for profd and profd-files
  *
  * Applies the kernel's rules for ptrace and perf (kernel/ptrace.c: __ptrace_may_access) for a user
- * who is not the caller. A process is a user's if all ids of all its threads are, if it is
- * dumpable, and if it has no capability. A process that is not dumpable has files in /proc/PID that
- * root owns; the folder itself always belongs to the effective user.
- * Capabilities in another user namespace do not count if the user made that namespace, or the one
+ * who is not the caller. A process is a user's if all ids of all its threads are the user's, it is
+ * dumpable, and it has no capability. If a process is not dumpable, root owns its files in
+ * /proc/PID; the directory itself always belongs to the effective user.
+ * Capabilities in another user namespace are ignored if the user made that namespace, or the one
  * below ours that contains it: the user has all capabilities there (security/commoncap.c:
- * cap_capable). In a namespace that somebody else made, even a process without any capability is
- * not the user's.
- * The folder's descriptor refers to one process: it does not lead to the next one of the same
- * number.
- * Invariants: (1) a process that cannot be looked at is nobody's  [test-process-access: gone]
+ * cap_capable). In a namespace that another user made, even a process without capabilities is not
+ * the user's.
+ * The directory's descriptor refers to one process, never to a later one with the same pid.
+ * Invariants: (1) a process that cannot be inspected is no user's  [test-process-access: gone]
  *             (2) one thread that is not the user's makes the process not the user's
  *                 [test-process-access: not_the_users]
- *             (3) in a user namespace it is the user's only if that is the user's as well
+ *             (3) in a user namespace, a process is the user's only if the namespace is, too
  *                 [test-process-access: namespaces]
  */
 #include "daemon/process-access.h"
@@ -32,10 +31,10 @@
 
 #define MAX_NAMESPACES 33 /* nesting limit: kernel/user_namespace.c */
 
-/* The data of a thread's status. */
+/* From /proc/PID/task/TID/status. */
 struct thread {
 	char state;
-	unsigned uids[4], gids[4]; /* real, effective, saved, of the file system */
+	unsigned uids[4], gids[4]; /* real, effective, saved, filesystem */
 	unsigned long long capabilities;
 };
 
@@ -61,8 +60,8 @@ static bool is_our_namespace(int namespace)
 	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Returns whether the user made the namespace directly below ours that is this one, or contains it.
- * Takes over the descriptor. */
+/* Returns whether the user made the namespace directly below ours that contains this one, or is it.
+ * Takes ownership of the descriptor. */
 static bool rules_namespace(int namespace, uid_t uid)
 {
 	CLEANUP_CLOSE int at = namespace;
@@ -81,7 +80,7 @@ static bool rules_namespace(int namespace, uid_t uid)
 	return false;
 }
 
-/* *ret_is_ours: the capabilities of its threads count here. All threads are in one namespace. */
+/* All threads are in one namespace. *ret_is_ours: it is ours, so capabilities in it matter. */
 static bool check_namespace(int dir, uid_t uid, bool *ret_is_ours)
 {
 	CLEANUP_CLOSE int namespace = openat(dir, "ns/user", O_RDONLY | O_CLOEXEC);
@@ -108,7 +107,7 @@ static bool read_ids(const char *line, const char *key, unsigned ret_ids[4])
 		      &ret_ids[3]) == 4;
 }
 
-/* Each line occurs once, in this order; the kernel escapes newlines in names. */
+/* Each key occurs once, in this order; the kernel escapes newlines in names. */
 static bool read_status(int tasks, const char *tid, struct thread *ret_thread)
 {
 	char path[NAME_MAX + sizeof("/status")];
@@ -156,7 +155,7 @@ static enum verdict judge_thread(int tasks, const char *tid, uid_t uid, bool cap
 	return OWNED;
 }
 
-/* A quick check, because most processes of a machine are somebody else's. */
+/* A quick check first, because most processes of a machine belong to other users. */
 static bool may_be(int dir, uid_t uid)
 {
 	struct stat folder;
@@ -172,7 +171,7 @@ bool process_access_first(int dir, uid_t uid)
 	if (!may_be(dir, uid) || !check_namespace(dir, uid, &is_ours))
 		return false;
 	verdict = judge_thread(dir, ".", uid, is_ours && uid != 0);
-	/* it may have ended before the other threads */
+	/* The leader may have ended before the other threads. */
 	return verdict == OWNED || (verdict == ENDED && process_access_all(dir, uid));
 }
 

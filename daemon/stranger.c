@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stranger - reads packets of processes that may be hostile
+ * Stranger - reads packets from processes that may be hostile
  *
- * A process that reads a packet gets the descriptors that came with it, even if it has no room for
- * them: the kernel closes them before recvmsg() returns. If the sender has closed its own copies,
- * that closes the files, which can wait as long as the sender likes. So the kernel refuses such
- * packets if it can. Otherwise a packet is looked at before it is read, which closes copies only,
- * and a packet with descriptors is never read. A socket has one reader, which sees the same packet
- * twice.
- * Invariants: (1) no descriptor of a stranger is closed here  [test_attack_sockets]
+ * A process that reads a packet also receives the descriptors in it, even without room for them:
+ * the kernel then closes them before recvmsg() returns. If the sender has closed its own copies,
+ * this closes the files, which can take as long as the sender likes. So the kernel is asked to
+ * refuse such packets. If it cannot, each packet is peeked at before it is read, which closes only
+ * copies, and a packet with descriptors is never read. A socket must have one reader, so that it
+ * reads the packet that it peeked at.
+ * Invariants: (1) this process closes no file that a stranger sent  [test_attack_sockets]
  */
 #include "daemon/stranger.h"
 

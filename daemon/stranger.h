@@ -6,10 +6,10 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* From now on sendmsg() with descriptors fails with EPERM on this socket, and on what a listener
- * accepts. Returns false if the kernel cannot do that, as before Linux 6.16. */
+/* Makes sendmsg() with descriptors fail with EPERM on this socket, and on sockets that a listener
+ * accepts. Returns false if the kernel cannot do this (before Linux 6.16). */
 bool stranger_refuse_descriptors(int socket);
-/* Reads a packet without waiting. Returns its length, which is more than `size` if it was longer, 0
- * at the end, or -1 with errno. EAGAIN: no packet waits. EPROTO: the next packet carries
- * descriptors; it stays unread, so pass the socket to deferred_close(). */
+/* Reads a packet without waiting. Returns its length, which exceeds `size` if the packet was cut; 0
+ * at the end; or -1 with errno. EAGAIN: no packet waits. EPROTO: the next packet has descriptors;
+ * it stays unread, so pass the socket to deferred_close(). */
 ssize_t stranger_receive(int socket, void *bytes, size_t size);
