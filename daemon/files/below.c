@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Below - finds a file by a path that somebody else chose
+ * Below - opens a file by an untrusted path
  *
- * Does what openat2() does with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, by one openat() for each
- * name. openat2() has its flags in memory, so a filter that allows it lets files be opened for
- * writing (sandbox.c). Only handles (O_PATH) are opened.
- * Invariants: (1) the result is below the root, whatever is renamed meanwhile  [test-files: links]
+ * Like openat2() with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, but with one openat() for each name.
+ * The flags of openat2() are in memory, so a filter that allows it cannot prevent opening for
+ * writing (sandbox.c). Opens only handles (O_PATH).
+ * Invariants: (1) the result is below the root, even if files are renamed meanwhile
+ *                 [test-files: links]
  *             (2) no link is followed, not even one of /proc  [test-files: links]
- *             (3) with `careful`, no server is asked for anything  [test-files: careful]
+ *             (3) with `careful`, no file server is accessed  [test-files: careful]
  */
 #include "daemon/files/below.h"
 

@@ -2,7 +2,7 @@
 /*
  * Buffer - snapshot records (daemon/protocol.h) in memory
  *
- * Files of /proc are read into place, because most of a snapshot is their text.
+ * Files of /proc are read directly into the buffer, because they are most of a snapshot.
  */
 #include "daemon/files/buffer.h"
 

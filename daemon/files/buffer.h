@@ -4,20 +4,20 @@
 #include "arch/base.h"
 #include "daemon/protocol.h"
 
-/* Records that are being made: those of one process, or those before the processes. */
+/* Records of one process, or those that precede all processes. */
 struct buffer {
 	uint8_t *bytes;
 	size_t length, size;
-	bool failed; /* no memory; nothing more is added */
+	bool failed; /* no memory; everything further is ignored */
 };
 
-/* Reserves room for that many more bytes. */
+/* Makes room for `bytes` more bytes. Returns false if there is no memory. */
 bool buffer_reserve(struct buffer *buffer, size_t bytes);
-/* Adds a record: record->length bytes of data, then `more`. */
+/* Adds a record: record->length bytes of `data`, then `more`. */
 void buffer_add(struct buffer *buffer, const struct snapshot_record *record, const void *data,
 		const void *more, size_t more_bytes);
-/* Adds a whole file as one record, with the time just before it is read. Returns false if it cannot
- * be read. */
+/* Adds a whole file as one record, with the time just before reading. Returns false if it cannot be
+ * read. */
 bool buffer_add_file(struct buffer *buffer, int dir, const char *path,
 		     struct snapshot_record record, size_t limit);
 void buffer_done(struct buffer *buffer);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cgroups - the paths of the cgroup ids in samples
+ * Cgroups - finds the paths of the cgroup ids in samples
  *
  * A sample's cgroup id is the inode number of a directory in the hierarchy that has the perf_event
- * controller: the v1 hierarchy of that name if one is mounted, else v2, wherever it is mounted. The
- * side band reports cgroups that are made later.
+ * controller: the v1 hierarchy of that name if one is mounted, else v2. The side band reports
+ * cgroups that are made later.
  */
 #include "daemon/files/cgroups.h"
 
@@ -21,16 +21,16 @@
 
 struct cgroups {
 	bool v1;
-	char mount[PATH_MAX]; /* where it is mounted */
-	char root[PATH_MAX];  /* the path in the hierarchy that is mounted there */
-	char last[PATH_MAX];  /* of cgroups_add_one() */
-	char path[PATH_MAX];  /* of the walk */
+	char mount[PATH_MAX]; /* mount point */
+	char root[PATH_MAX];  /* path in the hierarchy that is mounted there */
+	char last[PATH_MAX];  /* path that cgroups_add_one() added last */
+	char path[PATH_MAX];  /* current path of the walk */
 	unsigned n;
 };
 
 /* ---- Mounts ---------------------------------------------------------------------------------- */
 
-/* Replaces escapes such as \040 for a space, in place. */
+/* Decodes escapes in place, such as \040 for a space. */
 static void unescape(char *text)
 {
 	char *to = text;
@@ -139,7 +139,7 @@ static void add_record(struct buffer *buffer, uint64_t id, const char *path)
 	buffer_add(buffer, &record, &id, path, strlen(path));
 }
 
-/* Takes over fd. */
+/* Takes ownership of fd. */
 static void add_directory(struct cgroups *cgroups, struct buffer *buffer, int fd, unsigned depth)
 {
 	size_t length = strlen(cgroups->path);
@@ -182,7 +182,7 @@ void cgroups_add_all(struct cgroups *cgroups, struct buffer *buffer)
 	add_directory(cgroups, buffer, fd, 0);
 }
 
-/* "7:cpu,perf_event:/path" of v1, "0::/path" of v2. */
+/* Parses "7:cpu,perf_event:/path" (v1) or "0::/path" (v2). Returns false for another hierarchy. */
 static bool is_of_hierarchy(const struct cgroups *cgroups, char *line, char **ret_path)
 {
 	char *controllers = strchr(line, ':');

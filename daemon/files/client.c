@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Client - what a session's user may read
+ * Client - checks what a session's user may read
  *
- * Queries the kernel, with that user's ids and groups and without the capabilities that bypass
- * permissions, so that ACLs and security modules count. Nothing else is done between
+ * Queries the kernel with that user's ids and groups, without the capabilities that bypass
+ * permissions, so that ACLs and security modules apply. Nothing else is done between
  * rights_acquire() and rights_give_back().
- * Invariants: (1) whatever happens between them, the rights are restored after it, or the process
- *                 ends  [test-files: client]
+ * Invariants: (1) after acquiring the user's rights, the process restores its own, or ends
+ *                 [test-files: client]
  */
 #include "daemon/files/client.h"
 
@@ -61,8 +61,8 @@ static void capabilities(struct __user_cap_data_struct data[2], bool set)
 		abort();
 }
 
-/* Takes the user's rights; ret_before is for giving them back. If it returns false, it could not
- * take them, and has changed nothing. */
+/* Acquires the user's rights; ret_before is for rights_give_back(). If it returns false, nothing
+ * has changed. */
 static bool rights_acquire(const struct client *client, struct __user_cap_data_struct ret_before[2])
 {
 	struct __user_cap_data_struct data[2];
@@ -72,7 +72,7 @@ static bool rights_acquire(const struct client *client, struct __user_cap_data_s
 		return false;
 	setfsgid(client->gid);
 	setfsuid(client->uid);
-	/* after the ids, because changing them sets capabilities, too */
+	/* After the ids, because changing them also sets capabilities. */
 	capabilities(data, false);
 	if (client->uid != 0)
 		data[0].effective &= ~OVERRIDES;

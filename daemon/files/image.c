@@ -2,30 +2,32 @@
 /*
  * Image - opens the file of a mapping
  *
- * /proc/PID/map_files leads to the very file that is mapped: deleted, replaced, overlaid, in
- * another root or namespace. It needs CAP_CHECKPOINT_RESTORE and a mapping that still exists. So
- * the path is the second way, and /proc/PID/exe the third, for a plain user's own programs. A
- * target chooses what it maps, and the request may come from an engine that was taken over.
+ * /proc/PID/map_files leads to the very file that is mapped, even if it is deleted, replaced,
+ * overlaid, or in another root or namespace. It needs CAP_CHECKPOINT_RESTORE and a mapping that
+ * still exists. So the path is tried second, and /proc/PID/exe third, for a plain user's own
+ * programs. A target chooses what it maps, and the request may come from an engine that was taken
+ * over.
  * Invariants: (1) a mapping is opened only if it is executable  [test-files: only_executable]
- *             (2) a path is resolved below the process's root, through no link: mapped paths have
- *                 none  [test-files: links]
- *             (3) by path alone a file is opened only if everybody may read it, or if inode and
- *                 generation prove that it is the mapped one: the generation cannot be guessed
+ *             (2) a path is resolved below the process's root, without symbolic links: mapped paths
+ *                 have none  [test-files: links]
+ *             (3) by path alone, a file is opened only if everybody may read it, or if inode and
+ *                 generation prove that it is the mapped file: the generation cannot be guessed
  *                 [test-files: unreadable]
- *             (4) only a regular file with something in it to map is opened for reading: a FIFO or
- *                 a device is looked at by O_PATH only, and the files of /proc and its like are
- *                 refused  [test-files: only_regular_files]
- *             (5) only we read from a filesystem that some process serves: such files are copied
- *                 [test_hostile_files]
- *             (6) in an own_only session the process's leader is the client's before, and all of
- *                 the process after that, and the client may read the file  [test-files: own_only]
- *             (7) a descriptor that is handed out is for reading only, and a copy is sealed
+ *             (4) only a regular file that can be mapped is opened for reading: a FIFO or a device
+ *                 is opened only by O_PATH, and files of /proc and the like are refused
+ *                 [test-files: only_regular_files]
+ *             (5) only this process reads from a filesystem that a process serves: such files are
+ *                 copied  [test_hostile_files]
+ *             (6) in an own_only session, the leader is the client's before opening, the whole
+ *                 process is so afterwards, and the client may read the file
+ *                 [test-files: own_only]
+ *             (7) a descriptor that is passed on is read-only, and a copy is sealed
  *                 [test_attack_descriptors]
- * No file is parsed here. The build-id comes from the kernel, which parses the file: it is asked
- * about a page of it that we map and never touch. The side band could deliver build-ids, too. But
- * then the kernel marks the mmap2 records of every other profiler on the machine as if they had
- * some, and perf 6.1 does not survive that. So that is only done on kernels before 6.11, which
- * cannot be asked.
+ * This process parses no file. The kernel parses the build-id: it is queried for a page of the file
+ * that is mapped here and never accessed. The side band could also deliver build-ids. But the
+ * kernel then marks the mmap2 records of every other profiler on the machine as if they had
+ * build-ids, which perf 6.1 cannot handle. So this is done only on kernels before 6.11, which lack
+ * the query.
  */
 #include "daemon/files/image.h"
 
@@ -55,14 +57,14 @@
 #define MAX_FILE_BYTES (UINT64_C(4) << 30)
 #define FUSE_MAGIC 0x65735546
 
-/* The file that is being opened. */
+/* The mapped file that is to be opened. */
 struct target {
 	const struct files_config *config;
 	const struct client *client;
 	const struct message_image_request *mapping;
 	const char *path;
 	bool careful;
-	int dir;     /* /proc/PID, or -1: the process is gone */
+	int dir;     /* /proc/PID; -1: the process has exited */
 	bool is_own; /* the process is the client's */
 };
 
@@ -81,7 +83,7 @@ static int reopen(int handle, int *ret_fd)
 	return 0;
 }
 
-/* Returns whether this is the mapped file, as far as inode and generation are known. */
+/* Returns whether this is the mapped file, as far as its inode and generation are known. */
 static bool is_same_file(int fd, const struct message_image_request *mapping)
 {
 	struct stat status;
@@ -94,8 +96,8 @@ static bool is_same_file(int fd, const struct message_image_request *mapping)
 	return (uint32_t)generation == (uint32_t)mapping->inode_generation;
 }
 
-/* The inode of an overlaid file is not the one that the kernel reports of mappings, so the name has
- * to be enough. */
+/* For a mapping of an overlaid file the kernel reports another inode, so only the name is
+ * compared. */
 static bool is_overlaid_file(int fd, const char *name)
 {
 	char link[32], path[PATH_MAX];
@@ -124,7 +126,7 @@ static bool is_executable(int dir, uint64_t start, uint64_t end)
 	if (maps < 0)
 		return false;
 	if (ioctl(maps, UAPI_PROCMAP_QUERY, &query) < 0)
-		return errno == ENOTTY; /* older than 6.11 */
+		return errno == ENOTTY; /* the kernel is older than 6.11 */
 	return query.vma_start == start && query.vma_end == end;
 }
 
@@ -149,7 +151,7 @@ static int open_mapping(const struct target *target, int *ret_fd)
 	failed = reopen(handle, &fd);
 	if (failed)
 		return failed;
-	/* A library may have been closed since, and another one opened at the same place. */
+	/* The mapping may have been replaced by one of another file at the same address. */
 	if (!is_same_file(fd, mapping) && !is_overlaid_file(fd, target->path))
 		return ESTALE;
 	*ret_fd = steal_fd(&fd);
@@ -166,9 +168,9 @@ static int open_below(const struct target *target, int root, int *ret_fd)
 	return failed ? failed : reopen(handle, ret_fd);
 }
 
-/* Looks below the root of the process. A process that is gone most likely had ours, and the path of
- * a process in a chroot is reported from our root. The caller checks in any case whether it is that
- * file. */
+/* Resolves the path below the root of the process; if the process has exited, below ours, which was
+ * probably its root. For a process in a chroot, the path is reported from our root. The caller
+ * checks whether the result is the mapped file. */
 static int open_named(const struct target *target, int *ret_fd)
 {
 	static const char deleted[] = " (deleted)";
@@ -201,7 +203,7 @@ static int open_path(const struct target *target, int *ret_fd)
 	if (!is_same_file(fd, target->mapping))
 		return ESTALE;
 	if (!target->client->is_self && (fstat(fd, &status) < 0 || !(status.st_mode & S_IROTH)) &&
-	    /* nor is it the mapped file beyond doubt */
+	    /* nor do inode and generation prove that it is the mapped file */
 	    (!target->mapping->inode || !(uint32_t)target->mapping->inode_generation ||
 	     ioctl(fd, FS_IOC_GETVERSION, &generation) < 0 ||
 	     (uint32_t)generation != (uint32_t)target->mapping->inode_generation))
@@ -210,8 +212,8 @@ static int open_path(const struct target *target, int *ret_fd)
 	return 0;
 }
 
-/* Opens the program itself, if its path does not lead to it any more; for users to whom map_files
- * is closed. */
+/* Opens the program itself by /proc/PID/exe, if its path does not lead to it any more. For users
+ * who may not read map_files. */
 static int open_exe(const struct target *target, int *ret_fd)
 {
 	CLEANUP_CLOSE int handle = -1;
@@ -234,7 +236,7 @@ static int open_exe(const struct target *target, int *ret_fd)
 
 /* ---- Authorization --------------------------------------------------------------------------- */
 
-/* The client needs read permission, and a process that maps the file or a way to reach the file. */
+/* The client needs read permission, and either a process that maps the file or a path to it. */
 static bool client_may_have(const struct target *target, int fd)
 {
 	CLEANUP_CLOSE int found = -1;
@@ -261,9 +263,9 @@ static bool in_our_user_namespace(int dir)
 	       ours.st_ino == theirs.st_ino;
 }
 
-/* Returns whether some process could block those who read or close the file: FUSE, unless the
- * machine's host serves it, and overlays that a user may have put over FUSE in a namespace of its
- * own. */
+/* Returns whether a process could block those who read or close the file. This is so for FUSE,
+ * unless the machine's host serves it (virtiofs), and for overlays in another user namespace, which
+ * a user may have put over FUSE. */
 static bool is_served(int fd, int dir)
 {
 	struct statfs status;
@@ -279,7 +281,7 @@ static bool is_served(int fd, int dir)
 	return !mounts_type(file.st_dev, type) || strcmp(type, "virtiofs") != 0;
 }
 
-/* The copy is one step for the broker's stall time, because a server may be arbitrarily slow. */
+/* The whole copy is one step of progress, because a server may be arbitrarily slow. */
 static int copy(int fd, uint64_t limit, int *ret_fd)
 {
 	CLEANUP_CLOSE int memfd = memfd_create("prof-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -305,7 +307,7 @@ static int copy(int fd, uint64_t limit, int *ret_fd)
 
 /* ---- Data for the engine --------------------------------------------------------------------- */
 
-/* Returns 0 if the file has none, or if the kernel cannot be asked. */
+/* Returns the length; 0 if the file has no build-id, or if the kernel lacks the query. */
 static uint32_t read_build_id(int fd, uint8_t *ret_build_id, uint32_t size)
 {
 	CLEANUP_CLOSE int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -327,7 +329,7 @@ static uint32_t read_build_id(int fd, uint8_t *ret_build_id, uint32_t size)
 	return bytes;
 }
 
-/* Returns the rights that exec gives to those who run the file. A mount may forbid that. */
+/* Returns the rights that exec of the file gives. A mount option may disable them. */
 static uint32_t rights_of(int fd, const struct stat *status)
 {
 	struct statfs mount;
@@ -360,7 +362,7 @@ static bool describe(int fd, struct message_image *image)
 	return true;
 }
 
-/* Adds the file's identity, and replaces the file by a copy if necessary. */
+/* Fills in the file's identity, and replaces the file by a copy if necessary. */
 static int finish(const struct target *target, uint64_t copy_bytes, int *fd,
 		  struct files_answer *answer)
 {
@@ -408,7 +410,7 @@ int image_open(const struct files_config *config, const struct client *client,
 		failed = open_path(&target, &fd);
 	if (failed && open_exe(&target, &fd) != 0)
 		return failed;
-	/* the process may be another user's by now */
+	/* By now the process may be another user's. */
 	if (target.is_own && !process_access_all(dir, client->uid))
 		return EACCES;
 	answer->client_read = client_may_have(&target, fd);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profd-files - opens what targets can name, and may be killed while it waits for it
+ * profd-files - opens files that targets choose, and may be killed while it is blocked
  *
- * profd starts one for each session. A file of FUSE may never answer, and neither may /proc where
- * it reads through a process's memory. A process that touches one of those is stuck in the kernel;
- * this process does it so that profd does not have to. See daemon/files-protocol.h.
- * Invariants: (1) requests are worked on one at a time, in order, so that the broker can find the
- *                 stuck one
- *             (2) only the sandbox outlives a request, so that any other process of this kind can
+ * profd starts one for each session. A read of a FUSE file may never return, nor a read of a /proc
+ * file that needs a process's memory. The reading process is then stuck in the kernel; this process
+ * takes that risk instead of profd. See daemon/files-protocol.h.
+ * Invariants: (1) requests are handled one at a time, in order, so that the broker knows which one
+ *                 is stuck
+ *             (2) a request leaves no state except the sandbox, so that another such process can
  *                 continue
  */
 #include "config.h"
@@ -34,7 +34,7 @@ struct incoming {
 	char path[PATH_MAX];
 };
 
-/* Returns false if it cannot continue. Takes over fd. */
+/* Takes ownership of `memfd`. Returns false if the process cannot continue. */
 static bool handle(const struct files_config *config, const struct client *client,
 		   const struct incoming *incoming, size_t bytes, int memfd)
 {
@@ -58,8 +58,8 @@ static bool handle(const struct files_config *config, const struct client *clien
 	body.image.error = body.error;
 	if (datagram_send(FILES_SOCKET_FD, &part, 1, fd, 0))
 		return true;
-	/* All processes of a user share a limit of descriptors in flight: the number of files that
-	 * the sender may open. */
+	/* The kernel limits the descriptors in flight of all processes of a user, to the number of
+	 * files that the sender may open. */
 	if (fd < 0 || errno != ETOOMANYREFS)
 		return false;
 	body.error = body.image.error = EAGAIN;
@@ -74,12 +74,12 @@ static int serve(void)
 	int fd = -1;
 	ssize_t n;
 
-	signal(SIGXFSZ, SIG_IGN); /* the write fails, too */
+	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit then fails instead */
 	if (datagram_receive(FILES_SOCKET_FD, &config, sizeof(config), 0, &fd) !=
 	    (ssize_t)sizeof(config))
 		return 1;
 	client_init(&client, config.uid);
-	/* A stuck process must not hold a pipe of our caller's open, nor a mount. */
+	/* A stuck process must not keep a pipe of profd's caller open, nor a mount busy. */
 	if (!status_open(FILES_STATUS_FD) || chdir("/") < 0 ||
 	    (!PROF_SANITIZED &&
 	     (dup2(STDIN_FILENO, STDOUT_FILENO) < 0 || dup2(STDIN_FILENO, STDERR_FILENO) < 0)) ||
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc == 1 && fstat(FILES_SOCKET_FD, &status) == 0 && S_ISSOCK(status.st_mode))
-		/* a sanitizer could not look for leaks now, because nobody may trace us */
+		/* no exit(): this process cannot be traced, so a leak check would fail */
 		_exit(serve());
 	fprintf(stderr,
 		"Usage: profd-files --version\nprofd starts it; it does nothing by itself.\n");

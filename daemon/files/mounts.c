@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Mounts - the type of filesystem that a file is on
+ * Mounts - finds the type of a file's filesystem
  *
- * Reads /proc/self/mountinfo, which no server can delay. It does not have mounts of other
- * namespaces, and an unknown mount is not local.
+ * Reads /proc/self/mountinfo, which no server can delay. Mounts of other namespaces are not in it,
+ * and count as not local.
  */
 #include "daemon/files/mounts.h"
 

@@ -6,9 +6,9 @@
 
 #define MOUNTS_TYPE_BYTES 64
 
-/* Finds the type of a filesystem by its device: "fuse.sshfs", "virtiofs". Returns false if it is
- * not mounted in our namespace. */
+/* Gets the type of a filesystem by its device: "fuse.sshfs", "virtiofs". Returns false if it is not
+ * mounted in our namespace. */
 bool mounts_type(dev_t dev, char ret_type[MOUNTS_TYPE_BYTES]);
-/* Returns whether only the kernel and its disks answer for the file of a descriptor (O_PATH is
- * enough): it is on the mount of our root, or on one of a known type. Queries no server. */
+/* Returns whether accesses to a file (O_PATH suffices) involve only the kernel and its disks: it is
+ * on the root mount, or on one of a known type. Accesses no server itself. */
 bool mounts_is_local(int handle);

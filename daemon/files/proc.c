@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Proc - reads from /proc what existed before the recording
+ * Proc - reads the state before the recording from /proc
  *
- * The engine requests this once the side band is enabled. Changes during the reading are in the
- * side band, too, and each record has the time just before it was read, so that the two can be
- * ordered. Nothing is stopped. Only /proc's directory structure is parsed here. File contents go to
- * the engine unchanged: targets choose their names, and hostile bytes are the engine's business.
- * A process may exit at any time: what could not be read is omitted, and that is not an error.
- * Invariants: (1) a process is in the memfd completely or not at all, and status_set_bytes()
- *                 reports it after that: if we are killed, the next process continues there
+ * The engine requests this once the side band is enabled. Processes continue to run: the side band
+ * also has the changes during the reading, and each record has the time just before it was read, so
+ * that the two can be ordered. This process parses only the directory structure of /proc. File
+ * contents go to the engine unchanged, because targets choose them, and only the engine handles
+ * hostile bytes. A process may exit at any time: what cannot be read is omitted, which is not an
+ * error.
+ * Invariants: (1) a process is in the memfd completely or not at all, and only then reported by
+ *                 status_set_bytes(): if this process is killed, the next one continues there
  *                 [test_hostile_files: test_locked_memory]
- *             (2) of a bare process no file is read that goes through its memory, which may be
+ *             (2) of a bare process, no file is read that depends on its memory, which may be
  *                 mapped from a file that never answers  [test_hostile_files: test_locked_memory]
- *             (3) an own_only session gets records of processes whose leader was the client's
- *                 before they were read and that are wholly the client's after that, and nothing of
- *                 the kernel  [test-files: own_only]
+ *             (3) an own_only session gets only records of processes whose leader was the client's
+ *                 before reading and that were entirely the client's afterwards, and nothing of the
+ *                 kernel  [test-files: own_only]
  */
 #include "daemon/files/proc.h"
 
@@ -32,20 +33,20 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define SMALL_FILE_BYTES (64u << 10) /* everything except maps */
+#define SMALL_FILE_BYTES (64u << 10) /* maximum of a file, except maps */
 #define MAPS_BYTES (16u << 20)
-#define MAX_MAPPINGS 65536 /* executable ones of a process */
+#define MAX_MAPPINGS 65536 /* executable mappings of a process */
 #define MAX_SNAPSHOT_BYTES (512u << 20)
-#define THREAD_PASSES 4 /* a directory that changes while it is read may hide a thread */
+#define THREAD_PASSES 4 /* a directory that changes while it is read may omit a thread */
 
 struct snapshot {
 	const struct files_config *config;
 	const struct files_snapshot *request;
 	struct buffer buffer;
-	struct cgroups *cgroups; /* of an own_only session */
+	struct cgroups *cgroups; /* for an own_only session */
 	uint64_t offset;
 	int memfd;
-	bool maps_as_text; /* the kernel does not have PROCMAP_QUERY */
+	bool maps_as_text; /* the kernel lacks PROCMAP_QUERY */
 };
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
@@ -106,8 +107,8 @@ static void list_numbers(int dir, const char *path, struct numbers *numbers)
 
 /* ---- One process ----------------------------------------------------------------------------- */
 
-/* Returns false for a kernel thread, which has neither a program nor mappings, and for a leader
- * that ended before its threads and has lost them. */
+/* Returns false if the thread has no memory: a kernel thread, or a leader that ended before its
+ * threads. */
 static bool read_exe(struct snapshot *snapshot, int dir, pid_t pid)
 {
 	struct snapshot_record record = { .kind = SNAPSHOT_EXE, .pid = pid, .tid = pid };
@@ -188,7 +189,7 @@ static void add_mappings(struct snapshot *snapshot, int dir, pid_t pid)
 	}
 }
 
-/* Returns whether it is in a PID namespace of its own, with other numbers than ours. */
+/* Returns whether the process is in a PID namespace below ours, with other numbers. */
 static bool is_below(int dir)
 {
 	struct stat own, theirs;
@@ -211,7 +212,7 @@ static void add_thread(struct snapshot *snapshot, int dir, pid_t pid, pid_t tid,
 	buffer_add_file(&snapshot->buffer, dir, path, record, SMALL_FILE_BYTES);
 }
 
-/* Adds the threads except the leader, again until there is no new one. Returns one of them, or
+/* Adds the threads except the leader, repeatedly until no new one is found. Returns one of them, or
  * 0. */
 static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 {
@@ -221,11 +222,11 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	struct stat status;
 	pid_t other = 0;
 
-	/* The kernel counts a folder's threads as its links (fs/proc/base.c: proc_task_getattr),
-	 * which costs less than listing them. */
+	/* The directory has one link per thread (fs/proc/base.c: proc_task_getattr). Reading the
+	 * link count costs less than listing the threads. */
 	if (fstatat(dir, "task", &status, 0) == 0 && status.st_nlink == 2 + 1)
 		return 0;
-	/* Their numbers in that namespace matter if they record themselves. */
+	/* Their tids in that namespace are needed if the process has a collector. */
 	below = snapshot->request->pid != 0 && is_below(dir);
 	add_number(&seen, pid);
 	for (unsigned pass = 0; found && pass < THREAD_PASSES; pass++) {
@@ -250,7 +251,7 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	return other;
 }
 
-/* Adds what depends on the memory, and may wait for it. Returns false if there is no memory. */
+/* Adds what depends on the process's memory, which may block. Returns false if it has no memory. */
 static bool add_program(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
 {
 	struct snapshot_record cmdline = { .kind = SNAPSHOT_CMDLINE, .pid = pid, .tid = pid };
@@ -276,7 +277,7 @@ static void add_texts(struct snapshot *snapshot, int dir, pid_t pid)
 	at = buffer->length + sizeof(cgroup);
 	if (!buffer_add_file(buffer, dir, "cgroup", cgroup, SMALL_FILE_BYTES) || !snapshot->cgroups)
 		return;
-	/* a copy, because the records' bytes may move while one is added */
+	/* A copy, because adding a record may move the buffer. */
 	CLEANUP_FREE char *text = strndup((const char *)buffer->bytes + at, buffer->length - at);
 	if (text)
 		cgroups_add_one(snapshot->cgroups, buffer, text, strlen(text));
@@ -289,7 +290,7 @@ static bool is_bare(const struct snapshot *snapshot, int dir, pid_t pid)
 
 	if (pid == request->bare_pid)
 		return true;
-	/* the owner of the folder is the user who runs the process, dumpable or not */
+	/* The directory's owner is the user who runs the process, even if it is not dumpable. */
 	if (request->n_bare == 0 || fstat(dir, &status) < 0)
 		return false;
 	for (uint32_t i = 0; i < MIN_OF(request->n_bare, FILES_MAX_BARE); i++)
@@ -344,7 +345,7 @@ static int flush(struct snapshot *snapshot)
 	return 0;
 }
 
-/* number: the pid; negative: for its memory usage, without what may wait. */
+/* `number`: the pid; negative: of a process whose memory usage must be read in the bare way. */
 static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
 	const pid_t pid = abs(number);
@@ -361,12 +362,12 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 		return 0;
 	if (!snapshot->request->n_usage_pids)
 		read_process(snapshot, dir, pid);
-	/* smaps_rollup walks the page tables under a lock of the process's memory, which somebody
-	 * may hold. Then statm has to be enough. */
+	/* Reading smaps_rollup walks the page tables under a lock of the process's memory, which
+	 * another thread may hold. If this must be avoided, use statm. */
 	else if (number < 0 || is_bare(snapshot, dir, pid) ||
 		 !buffer_add_file(&snapshot->buffer, dir, "smaps_rollup", rollup, SMALL_FILE_BYTES))
 		buffer_add_file(&snapshot->buffer, dir, "statm", statm, SMALL_FILE_BYTES);
-	/* the process may be another user's by now */
+	/* By now the process may be another user's. */
 	if (config->own_only && !process_access_all(dir, config->uid))
 		snapshot->buffer.length = 0;
 	return flush(snapshot);

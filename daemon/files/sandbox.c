@@ -2,11 +2,12 @@
 /*
  * Sandbox - restricts the process that opens files
  *
- * It has to look into every process and file of the session, so it keeps the capabilities for that.
- * It parses nothing, but its requests come from an engine that may have been taken over. It cannot
- * gain rights, write to a file that has a name, execute, connect, fork, be traced or dumped.
- * Invariants: (1) no capability is left except those of `wishes`  [test_hostile_files: test_rights]
- *             (2) nothing here can open a file for writing, make a socket or execute a program
+ * It must read every process and file of the session, so it keeps the capabilities for this. It
+ * parses nothing, but its requests come from an engine that may have been taken over. It cannot
+ * gain rights, write to a named file, execute, connect, fork, or be traced or dumped.
+ * Invariants: (1) it has no capabilities except those in `wishes`
+ *                 [test_hostile_files: test_rights]
+ *             (2) it cannot open a file for writing, make a socket or execute a program
  *                 [test-files: sandbox]
  */
 #include "config.h"
@@ -33,7 +34,7 @@
 #endif
 
 #define MAX_MEMORY (UINT64_C(1) << 30)
-#define MAX_WRITTEN (UINT64_C(1) << 30) /* a snapshot, or the copy of a file */
+#define MAX_WRITTEN (UINT64_C(1) << 30) /* bytes of a snapshot or of a copied file */
 
 /* ---- Capabilities ---------------------------------------------------------------------------- */
 
@@ -43,12 +44,12 @@ struct wish {
 };
 
 static const struct wish wishes[] = {
-	{ CAP_SYS_PTRACE, ALWAYS },         /* maps, exe, root, cmdline of everybody's processes */
+	{ CAP_SYS_PTRACE, ALWAYS }, /* for maps, exe, root, cmdline of other users' processes */
 	{ CAP_CHECKPOINT_RESTORE, ALWAYS }, /* map_files */
-	{ CAP_DAC_READ_SEARCH, ALWAYS },    /* files and folders that are not open to all */
-	{ CAP_SETUID, FOR_CLIENT },         /* finding what the client may read */
+	{ CAP_DAC_READ_SEARCH, ALWAYS }, /* for files and directories that not everybody may read */
+	{ CAP_SETUID, FOR_CLIENT },      /* for checking what the client may read */
 	{ CAP_SETGID, FOR_CLIENT },
-	{ CAP_SYSLOG, FOR_KERNEL }, /* addresses in /proc/modules */
+	{ CAP_SYSLOG, FOR_KERNEL }, /* for addresses in /proc/modules */
 };
 
 static bool drop_capabilities(const struct files_config *config)
@@ -104,7 +105,7 @@ static const int allowed[] = {
 	SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
 	SCMP_SYS(getpid),        SCMP_SYS(gettid),
 	SCMP_SYS(geteuid),       SCMP_SYS(getegid),
-	SCMP_SYS(getrandom),     SCMP_SYS(sysinfo), /* of qsort() */
+	SCMP_SYS(getrandom),     SCMP_SYS(sysinfo), /* for qsort() */
 	SCMP_SYS(rt_sigreturn),  SCMP_SYS(rt_sigprocmask),
 	SCMP_SYS(rt_sigaction),  SCMP_SYS(restart_syscall),
 	SCMP_SYS(exit),          SCMP_SYS(exit_group),
@@ -126,9 +127,9 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_PARENT, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_OWNER_UID, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_ADD_SEALS, 0) },
-	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFL, 0) },  /* of fdopendir() */
-	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFD, 0) },  /* the same */
-	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* of abort() */
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFL, 0) },  /* for fdopendir() */
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFD, 0) },  /* for fdopendir() */
+	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* for abort() */
 };
 
 static bool filter_calls(const struct files_config *config)
@@ -151,9 +152,9 @@ static bool filter_calls(const struct files_config *config)
 bool sandbox_enter(const struct files_config *config)
 {
 	if (geteuid() == 0)
-		(void)setgroups(0, NULL); /* a namespace may forbid it */
-	/* Descriptors are not limited, because the kernel counts all that the user has in flight in
-	 * sockets against the sender's limit. The sanitizers' shadow is larger than any limit. */
+		(void)setgroups(0, NULL); /* fails if a user namespace forbids it */
+	/* The number of descriptors is not limited, because the kernel compares it with all that
+	 * the user has in flight in sockets. A sanitizer's shadow memory exceeds any limit. */
 	return drop_capabilities(config) && limit(RLIMIT_CORE, 0) &&
 	       limit(RLIMIT_FSIZE, MAX_WRITTEN) &&
 	       (PROF_SANITIZED || limit(RLIMIT_AS, MAX_MEMORY)) &&

@@ -5,6 +5,6 @@
 
 #include <stdbool.h>
 
-/* Drops everything that this session's requests do not need. Returns false on failure; then nothing
- * should be opened. */
+/* Drops everything that this session's requests do not need. If it returns false, no file may be
+ * opened. */
 bool sandbox_enter(const struct files_config *config);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Status - our progress, from which the broker decides whether we are stuck
+ * Status - reports progress, so that the broker can decide whether this process is stuck
  *
- * Plain stores to a shared page; pairs with daemon/broker/helper.c. Without a page, in tests,
- * nothing is reported.
+ * Atomic stores to a shared page, which daemon/broker/files-worker.c reads. Without a page, in
+ * tests, nothing is reported.
  */
 #include "daemon/files/status.h"
 
@@ -29,7 +29,7 @@ bool status_begin(uint32_t serial)
 {
 	__atomic_store_n(&status->bytes, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&status->pid, 0, __ATOMIC_RELAXED);
-	/* pairs with helper_is_at() and helper_stop_behind() */
+	/* Pairs with files_worker_is_at() and files_worker_stop_behind(). */
 	__atomic_store_n(&status->serial, serial, __ATOMIC_SEQ_CST);
 	status_progress();
 	return !__atomic_load_n(&status->stop, __ATOMIC_SEQ_CST);
@@ -48,7 +48,7 @@ void status_set_pid(pid_t pid)
 
 void status_set_bytes(uint64_t bytes)
 {
-	/* pairs with helper_bytes(): everything below `bytes` was written */
+	/* Pairs with files_worker_bytes(): all bytes below `bytes` have been written. */
 	__atomic_store_n(&status->bytes, bytes, __ATOMIC_RELEASE);
 }
 

@@ -5,14 +5,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Our status, which the broker sees while we may be stuck: struct files_status in a page that is
- * shared with it. */
+/* Maps the page of struct files_status that is shared with the broker. Returns false on failure. */
 bool status_open(int fd);
-/* Begins the next request. Returns false if another process has it. */
+/* Begins the next request. Returns false if another process handles it. */
 bool status_begin(uint32_t serial);
-/* Another file is begun, so the broker's stall time begins anew. */
+/* Called before each file, so that the broker's stall time begins anew. */
 void status_progress(void);
 void status_set_pid(pid_t pid);
-/* The snapshot is complete up to there. */
+/* Reports that the snapshot is complete up to `bytes`. */
 void status_set_bytes(uint64_t bytes);
 uint64_t status_bytes(void);
