@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Access check - checks on a thread whether processes are a user's
+ * Access check - checks in a thread whether processes are a user's
  *
  * Each thread of each process must be checked (daemon/process-access.h), which takes half a second
- * for ten thousand threads, and profd has other clients. So each question has its own thread, which
- * reads only what it is given.
+ * for ten thousand threads, and profd has other clients. So each question gets its own thread,
+ * which reads only the question's data.
  * Invariants: (1) the main loop never waits for a thread
  *                 [test_bus: test_others_are_served_while_many_threads_are_looked_at]
- *             (2) each question is answered once, also when profd ends
+ *             (2) each question is answered once, even if profd ends
  *                 [test_bus: test_end_while_many_threads_are_looked_at]
  * Main thread only, except run().
  */
@@ -20,7 +20,7 @@
 struct question {
 	struct targets *targets;
 	uid_t uid;
-	bool owned; /* written by the thread, read after it */
+	bool owned; /* written by the thread; read after its end */
 	void (*answer)(struct targets *targets, bool owned, const GError *error, void *data);
 	void *data;
 };
@@ -81,7 +81,7 @@ unsigned access_check_pending(uid_t uid)
 	return n;
 }
 
-/* The threads continue, and nothing waits for them. */
+/* The threads continue, but nothing waits for them. */
 void access_check_end(void)
 {
 	g_autoptr(GError) error = NULL;

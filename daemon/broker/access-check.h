@@ -3,12 +3,10 @@
 
 #include "daemon/broker/target.h"
 
-/*
- * Checks whether all processes are wholly the user's, as targets_check() does. Takes over the
- * targets. The main loop calls `answer` once, which gets the targets back; `owned` was true then or
- * shortly before. With an error there are no targets: the thread could not be started, or profd
- * ends.
- */
+/* Checks whether all processes are entirely the user's, like targets_check(). Takes ownership of
+ * the targets. The main loop calls `answer` once, which receives the targets; `owned` was true then
+ * or shortly before. With an error there are no targets: the thread could not be started, or profd
+ * ends. */
 void access_check_request(struct targets *targets, uid_t uid,
 			  void (*answer)(struct targets *targets, bool owned, const GError *error,
 					 void *data),

@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Authority - queries polkit, and treats every answer except a clear yes as a no
+ * Authority - queries polkit; only a clear yes grants anything
  *
  * Invariants: (1) GRANTED comes only from a polkit result that authorizes the action; an error, a
  *                 timeout, a missing polkitd and a caller that has left all mean DENIED
  *                 [test_bus_polkit: without polkit, one hangs]
- *             (2) the subject is the caller's unique name on the bus, which is never reused; a pid
- *                 is never looked up, because it may belong to another process by then
+ *             (2) the subject is the caller's unique name on the bus, which is never reused, and
+ *                 never a pid, which may belong to another process by then
  *                 [test_bus_polkit: each action]
- *             (3) nothing waits here, however long polkitd hangs
- *                 [test_bus_polkit: polkit that hangs]
- *             (4) a user has at most MAX_PENDING open prompts and at most MAX_PENDING other open
- *                 questions, over all of its connections; a question about several actions is open
- *                 until all are answered  [test_bus_polkit: are bounded]
- *             (5) a grant takes effect with the last answer, and only if the caller is still there
- *                 [test_bus_polkit: caller leaves between answers]
+ *             (3) profd never waits, even if polkitd hangs  [test_bus_polkit: polkit that hangs]
+ *             (4) all connections of a user together have at most MAX_PENDING open prompts and
+ *                 MAX_PENDING other open questions; a question is open until all its actions are
+ *                 answered  [test_bus_polkit: are bounded]
+ *             (5) a grant takes effect with the last answer, and only if the caller is still on the
+ *                 bus  [test_bus_polkit: caller leaves between answers]
  *             (6) the prompts and questions of a caller that leaves are canceled
  *                 [test_bus_polkit: prompt goes, caller who leaves]
  *             (7) authority_end() answers every question, so that no caller's data waits forever
  *                 [test_bus_polkit: end with open]
- * A question that allows a prompt waits for its user; any other is canceled after
- * QUIET_PATIENCE_MS. The connection is the one that profd serves on, because GIO shares one system
- * bus connection in a process.
+ * A question with a prompt waits for its user; any other is canceled after QUIET_PATIENCE_MS.
+ * polkit's library uses the connection on which profd serves, because GIO shares one system bus
+ * connection per process.
  */
 #include "config.h"
 
@@ -51,19 +50,19 @@ struct check {
 };
 
 struct pending_query {
-	struct authority *authority; /* NULL: authority_end() has answered it */
+	struct authority *authority; /* NULL: already answered by authority_end() */
 	struct bus_peer *caller;
-	GCancellable *cancellable; /* of all checks */
+	GCancellable *cancellable; /* cancels all checks */
 	guint timer;
 	bool interactive, first_decides;
-	unsigned n, n_left; /* checks, and unanswered checks */
+	unsigned n, n_left; /* number of checks; of unanswered checks */
 	struct check checks[AUTHORITY_MAX_ACTIONS];
 	struct authority_reply reply;
 	void (*answer)(const struct authority_reply *reply, void *data);
 	void *data;
 };
 
-/* polkitd substitutes the details for $(…). */
+/* polkitd substitutes details for $(…). */
 static const struct {
 	const char *id;
 	const char *message;
@@ -92,7 +91,7 @@ static PolkitDetails *details_new(const struct authority_question *question,
 	g_autofree char *uid = g_strdup_printf("%u", (unsigned)caller->uid);
 	PolkitDetails *details = polkit_details_new();
 
-	/* the uid, not the name: looking up the name may hang in a name service */
+	/* The uid, because looking up a name may hang in a name service. */
 	polkit_details_insert(details, "user", uid);
 	polkit_details_insert(details, "pid", pid);
 	polkit_details_insert(details, "program", program);
@@ -171,7 +170,7 @@ static void on_checked(GObject *source, GAsyncResult *async, gpointer data)
 	}
 	if (query->authority) {
 		g_ptr_array_remove_fast(query->authority->pending, query);
-		/* A caller that has left loses everything that was granted to it before. */
+		/* A caller that has left loses all grants of this question. */
 		for (i = 0; query->caller->gone && i < query->n; i++) {
 			reply->answers[i] = AUTHORITY_DENIED;
 			if (!reply->errors[i])
@@ -279,8 +278,8 @@ void authority_forget(struct authority *authority, const struct bus_peer *caller
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
 
-/* A check may be answered just before it is canceled. polkit's library warns about that, so any
- * client could fill the journal with such warnings. */
+/* Ignores a warning of polkit's library: a check may be answered just before it is canceled, so any
+ * client could fill the journal. */
 static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {
 	if (!g_str_has_prefix(message, "Error cancelling authorization check"))

@@ -6,8 +6,8 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* The actions that profd queries polkit about. data/polkit has their defaults, and docs/dbus.md
- * says when each one is needed. */
+/* The actions that profd queries polkit about. data/polkit has their defaults; docs/dbus.md says
+ * when each one is needed. */
 enum authority_action {
 	AUTHORITY_RECORD_OWN,
 	AUTHORITY_RECORD_OTHERS,
@@ -25,42 +25,43 @@ enum authority_answer {
 
 #define AUTHORITY_MAX_ACTIONS 3
 
-/* polkit is asked for all of the actions at once. */
+/* A query to polkit about all these actions at once. */
 struct authority_question {
 	struct bus_peer *caller;
 	enum authority_action actions[AUTHORITY_MAX_ACTIONS];
 	unsigned n_actions;
-	bool first_decides; /* without the first action the others do not matter */
+	bool first_decides; /* if the first action is not granted, the others are irrelevant */
 	bool interactive;   /* a password prompt is allowed */
-	/* for the prompt: what would be recorded; NULL if the action says it all */
+	/* for the prompt: what would be recorded; NULL if the action says enough */
 	const char *target;
 };
 
-/* One answer for each action, in the same order. */
+/* The answers, in the order of the actions. */
 struct authority_reply {
 	enum authority_answer answers[AUTHORITY_MAX_ACTIONS];
-	GError *errors[AUTHORITY_MAX_ACTIONS]; /* why it is not GRANTED */
+	GError *errors[AUTHORITY_MAX_ACTIONS]; /* why an action is not GRANTED */
 };
 
 /* profd's connection to polkit. */
 struct authority;
 
-/* Calls `ready` once, with an authority or with an error. Nothing may be served before that. */
+/* Calls `ready` once, with an authority or with an error. Serve nothing before that. */
 void authority_new(void (*ready)(struct authority *authority, const GError *error, void *data),
 		   void *data);
-/* Answers all open questions, and every later one, with DENIED. The main loop drops polkit's
- * remaining replies in its next turns. */
+/* Answers all open questions, and every later one, with DENIED. polkit's remaining replies arrive
+ * in the next iterations of the main loop. */
 void authority_end(struct authority *authority);
 void authority_free(
-	struct authority *authority); /* call after authority_end() and those turns; takes NULL */
+	struct authority
+		*authority); /* after authority_end() and these iterations; NULL is allowed */
 
-/* Returns whether the caller's user may have one more question, or one more prompt. Call this
+/* Returns whether the caller's user may have a further question, or a further prompt. Call this
  * before doing any work for a question. */
 bool authority_has_room(const struct authority *authority, const struct bus_peer *caller,
 			bool interactive, GError **error);
-/* Calls `answer` once, when every action is answered, possibly before this returns. The reply is
- * valid during the call. */
+/* Calls `answer` once, when every action is answered, perhaps before this function returns. The
+ * reply is valid only during the call. */
 void authority_query(struct authority *authority, const struct authority_question *question,
 		     void (*answer)(const struct authority_reply *reply, void *data), void *data);
-/* The caller has left: removes its prompts and answers its questions with DENIED. */
+/* Called when the caller has left. Removes its prompts, and answers its questions with DENIED. */
 void authority_forget(struct authority *authority, const struct bus_peer *caller);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Authorization - which polkit actions a call needs, and what follows from the answers
+ * Authorization - decides which polkit actions a call needs, and what the answers permit
  *
  *     requested                           action              access if granted
  *     everything that runs                record-system       any process, any image
@@ -12,11 +12,11 @@
  *                                                             has no kernel functions
  *     another user's session              manage-others
  *
- * All checks that need no prompt are made first, together. Prompts follow one at a time, so nobody
- * is prompted about the kernel for a session that is refused.
+ * All checks that need no prompt are made first, together. Prompts follow one at a time, so that no
+ * user is prompted about the kernel for a session that is then refused.
  * The events of an own_only session are checked too: an event that a plain user may not open is
  * refused, because profd would open it with its own rights.
- * A private client is profd's own user, so it needs no checks.
+ * A private client is of profd's own user, so it needs no checks.
  */
 #include "config.h"
 
@@ -26,7 +26,7 @@
 #include "daemon/broker/access-check.h"
 #include "daemon/broker/error.h"
 
-#define MAX_LOOKS 8 /* concurrent access checks of one user */
+#define MAX_LOOKS 8 /* concurrent access checks of a user */
 
 /* ---- A session ------------------------------------------------------------------------------- */
 
@@ -34,7 +34,7 @@ struct session_request {
 	struct authorization authorization;
 	struct options *options;
 	struct access access;
-	enum authority_action action; /* required for the session */
+	enum authority_action action; /* action that the session needs */
 	char *target;
 	void (*done)(const struct access *access, const GError *error, void *data);
 	void *data;
@@ -54,7 +54,7 @@ static struct authority_question question_of(const struct session_request *reque
 					    .target = request->target };
 }
 
-/* Checks one action and allows a password prompt. */
+/* Checks one action, with a password prompt if necessary. */
 static void query_with_prompt(struct session_request *request, enum authority_action action,
 			      void (*answer)(const struct authority_reply *reply, void *data))
 {
@@ -88,7 +88,7 @@ static bool check_own_events(const struct options *options, GError **error)
 	return true;
 }
 
-/* Handles the answers to the actions that add_others() added; they start at `first`. */
+/* Handles the answers to the actions that add_others() added, beginning at `first`. */
 static void receive_others(struct session_request *request, const struct authority_reply *reply,
 			   unsigned first)
 {
@@ -129,7 +129,7 @@ static void on_others(const struct authority_reply *reply, void *data)
 	receive_others(data, reply, 0);
 }
 
-/* Everything may have changed during a prompt, so the other actions are checked again. */
+/* Permissions may have changed during a prompt, so check the other actions again. */
 static void on_password(const struct authority_reply *reply, void *data)
 {
 	struct session_request *request = data;
@@ -156,7 +156,7 @@ static void on_quiet(const struct authority_reply *reply, void *data)
 		finish(request, reply->errors[0]);
 }
 
-/* Checks all actions at once without a prompt, which is usually enough. */
+/* Checks all actions at once, without a prompt. This is usually enough. */
 static void query_quietly(struct session_request *request)
 {
 	struct authority_question question = question_of(request);
@@ -182,8 +182,8 @@ static void on_access_check(struct targets *targets, bool owned, const GError *e
 	query_quietly(request);
 }
 
-/* An access check of thousands of threads takes long, and polkit is asked only after it. So both
- * limits are checked first. */
+/* polkit is queried after the access check, which takes long for thousands of threads. So check
+ * both limits first. */
 static bool has_room(const struct session_request *request, GError **error)
 {
 	return authority_has_room(request->authorization.authority, request->authorization.caller,

@@ -7,28 +7,25 @@
 
 /* The caller of a request, and the authority that decides about it. */
 struct authorization {
-	struct authority
-		*authority; /* NULL: a private client, which has the rights of this process */
+	struct authority *authority; /* NULL: a private client, which has this process's rights */
 	struct bus_peer *caller;
 	bool interactive; /* the caller allows a password prompt */
 };
 
-/*
- * Checks whether the caller may have a session with these options. Calls `done` once, possibly
- * before this returns, with the session's access, or with NULL and the error. Removes the kernel
- * from the options if it was neither requested explicitly nor allowed.
- */
+/* Checks whether the caller may have a session with these options. Calls `done` once, perhaps
+ * before this function returns, with the session's access, or with NULL and the error. Removes the
+ * kernel from the options if it was neither requested explicitly nor allowed. */
 void authorization_session(const struct authorization *authorization, struct options *options,
 			   void (*done)(const struct access *access, const GError *error,
 					void *data),
 			   void *data);
 
 /* Checks whether the caller may see and control the sessions of `owner`. Calls `done` at once if
- * they are the caller's own. */
+ * the caller is `owner`. */
 void authorization_manage(const struct authorization *authorization, uid_t owner,
 			  void (*done)(bool allowed, const GError *error, void *data), void *data);
 
-/* Reports whether the caller can have "system" and "kernel", with a password if necessary. Never
+/* Reports whether the caller can have "system" and "kernel", if necessary with a password. Never
  * prompts. */
 void authorization_capabilities(const struct authorization *authorization,
 				void (*done)(bool system, bool kernel, void *data), void *data);

@@ -2,12 +2,11 @@
 /*
  * Bus peers - identifies the clients that make calls, and reports when they leave
  *
- * On the bus a caller is its unique name, which is never reused. The bus says which user that is.
- * The bus learned it when the client connected, so later changes of the client do not count.
- * The bus is asked to report the end of the name before it is asked for its credentials: a name
- * that has left by then is an error, and one that leaves later is `gone`.
- * A caller exists while a call or a session refers to it. So profd does not watch clients that it
- * does not serve, and they do not wake it.
+ * On the bus a caller is identified by its unique name, which is never reused. The bus reports the
+ * caller's user, as it was when the client connected. profd subscribes to the end of the name
+ * before it requests the credentials: if the name has ended by then, the request fails; if it ends
+ * later, the caller is `gone`. A struct bus_peer exists while a call or a session refers to it. So
+ * clients that profd does not serve do not wake it.
  * A private connection has one caller, this process's own user.
  * Main thread only.
  */
@@ -25,7 +24,7 @@ struct bus_peers {
 	void (*gone)(struct bus_peer *caller, void *data);
 	void *data;
 	GHashTable *by_name;   /* struct bus_peer, not referenced */
-	struct bus_peer *only; /* the caller of a private connection */
+	struct bus_peer *only; /* the caller on a private connection */
 	GCancellable *ended;
 };
 
@@ -105,7 +104,7 @@ static void on_credentials(GObject *source, GAsyncResult *result, gpointer data)
 		one->done(error ? NULL : caller, error, one->data);
 	}
 	g_slist_free_full(waiting, g_free);
-	bus_peer_unref(caller); /* the reference that was held for those who waited */
+	bus_peer_unref(caller); /* the reference of those who waited */
 }
 
 static struct bus_peer *identify(struct bus_peers *callers, const char *sender)
@@ -151,8 +150,7 @@ void bus_peers_identify(struct bus_peers *callers, const char *sender,
 	}
 	caller = g_hash_table_lookup(callers->by_name, sender);
 	if (!caller || caller->gone) {
-		/* a caller that has left exists while others refer to it; its name never comes
-		 * back */
+		/* A caller that has left may still be referenced; its name never comes back. */
 		if (caller) {
 			g_autoptr(GError) error = NULL;
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Child - the processes that profd starts: profd-engine and profd-files
+ * Child - starts profd-engine and profd-files
  *
  * profd holds descriptors of its clients. If the server of such a file does not answer, a process
- * that holds the descriptor can neither close it nor execute a program. So a child first shares
- * profd's descriptor table, and then leaves it with a copy that has only the first few entries and
- * never had any other (CLOSE_RANGE_UNSHARE). The kernel copies whole words of such a table, so the
- * numbers of the first word are reserved for children.
- * Invariants: (1) a child has descriptors 0 to 2 and those that are meant for it
+ * that has a copy of the descriptor can neither close it nor execute a program. So a child first
+ * shares profd's descriptor table, and then replaces it by a copy of only the first few entries
+ * (CLOSE_RANGE_UNSHARE). The kernel copies whole words of the table, so the numbers of the first
+ * word are reserved for children.
+ * Invariants: (1) a child has only descriptors 0 to 2 and those passed to it
  *             (2) a child never closes a descriptor that a client sent
  *                 [test_attack_capture: server that hangs]
  * Main thread only.
@@ -80,11 +80,11 @@ struct start {
 	char *const *argv;
 	char *const *environment;
 	unsigned n_fds;
-	bool own_session; /* a Ctrl-C at the terminal does not reach it */
+	bool own_session; /* so that a Ctrl-C at the terminal does not reach the child */
 	int failed;
 };
 
-/* Runs in profd's memory while the thread that started it waits. */
+/* Runs in profd's memory, while the calling thread waits. */
 static int run_child(void *data)
 {
 	const struct sigaction by_default = { .sa_handler = SIG_DFL };
@@ -96,7 +96,7 @@ static int run_child(void *data)
 		null = open("/dev/null", O_RDONLY);
 		if (start->own_session)
 			setsid();
-		/* All signals are blocked, so no handler of ours runs here. */
+		/* All signals are blocked, so none of profd's handlers can run here. */
 		for (int i = 1; i < NSIG; i++)
 			if (i != SIGKILL && i != SIGSTOP)
 				sigaction(i, &by_default, NULL);
@@ -142,15 +142,15 @@ bool child_spawn(const char *program, const char *argument, const int *fds, unsi
 {
 	g_autofree char *path = find_program(program);
 	char *const argv[] = { (char *)program, (char *)argument, NULL };
-	/* A user preloads libraries into the program to record. A preloaded allocator may not even
-	 * start in the engine's sandbox. */
+	/* Users preload libraries into the program that they record. A preloaded allocator may be
+	 * unable to start in the engine's sandbox. */
 	g_auto(GStrv) environment = g_environ_unsetenv(g_get_environ(), "LD_PRELOAD");
 	struct start start = {
 		.path = path,
 		.argv = argv,
 		.environment = environment,
 		.n_fds = n_fds,
-		/* sandbox.c has raised the priority of our session */
+		/* Keep profd's own session: sandbox.c has raised its priority. */
 		.own_session = getsid(0) != getpid(),
 	};
 	pid_t pid = 0;

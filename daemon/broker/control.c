@@ -2,22 +2,20 @@
 /*
  * Control - accepts processes that want to register their collectors
  *
- * Anybody may connect. Before it is accepted, a peer sends one packet of a fixed size, and only the
- * token in it is trusted; the kernel says which process and user the peer is. An engine does
- * everything else.
+ * Any process may connect. A peer first sends a packet of fixed size, of which only the token is
+ * trusted; the kernel reports the peer's process and user. An engine does the rest.
  * The name of a private session's socket is public (/proc/net/unix), so every peer must send the
- * session's token. The socket accepts its own user and root. A session of root accepts everybody,
- * because a process that root starts may change its user.
- * Invariants: (1) nothing waits for a peer: a connection without a hello in time is closed
+ * session's token. The socket accepts peers of its own user and of root. A session of root accepts
+ * peers of all users, because a process that root starts may change its user.
+ * Invariants: (1) profd never waits for a peer: a connection without a timely hello is closed
  *                 [test-control: silent]
- *             (2) connections are limited in total, for each user, and for each user and second
+ *             (2) connections are limited in total, per user, and per user and second
  *                 [test-control: crowd]
  *             (3) a packet that is not a hello closes the connection without an answer
  *                 [test-control: hostile]
  *             (4) descriptors that a peer sends are never received  [test-control: hostile]
  *             (5) a peer that is refused for lack of room is reported  [test-control: crowd]
- *             (6) users with many connections do not keep out a user with few
- *                 [test-control: users]
+ *             (6) users with many connections do not block a user with few  [test-control: users]
  *             (7) while too few descriptors are free for a new peer, none is accepted
  *                 [test-control: full]
  *             (8) all peers together use at most a quarter of the main thread's time
@@ -53,11 +51,11 @@
 #define HELLO_TIMEOUT_MS 1000
 #define NAME_BYTES 16
 #define PAUSE_MS 100
-#define DESCRIPTORS 4 /* the connection, its copy, the process, and a file in /proc */
+#define DESCRIPTORS 4 /* per peer: the connection, its copy, the pidfd, and a file in /proc */
 #define TURN_US 1000
 #define REST_MS 3
 
-/* A connection that has not said hello yet. */
+/* A connection that has not sent a hello yet. */
 struct pending {
 	struct control *control;
 	int fd;
@@ -70,12 +68,12 @@ struct control {
 	char *address;
 	bool is_private;
 	guint input, pause;
-	gint64 turn_us, used_us; /* start of the turn, and the time that peers have used in it */
+	gint64 turn_us, used_us; /* begin of the current turn; time that peers have used in it */
 	control_receiver receive;
 	control_refused refused;
 	void *data;
 	GPtrArray *pending; /* struct pending */
-	GHashTable *counts; /* connections of each user in this second */
+	GHashTable *counts; /* new connections of each user in this second */
 	gint64 second;
 };
 
@@ -131,7 +129,7 @@ struct control *control_new_at(const char *path)
 
 	if (g_strlcpy(name.sun_path, path, sizeof(name.sun_path)) >= sizeof(name.sun_path))
 		return NULL;
-	/* a process that listens there keeps its path */
+	/* If a process already listens there, leave its socket alone. */
 	if (probe >= 0 &&
 	    (connect(probe, (const struct sockaddr *)&name, sizeof(name)) == 0 || errno == EAGAIN))
 		return NULL;
@@ -139,7 +137,7 @@ struct control *control_new_at(const char *path)
 		return NULL;
 	if (unlink(path) < 0 && errno != ENOENT)
 		return NULL;
-	/* Everybody may connect: each peer is authorized later. */
+	/* Any user may connect: each peer is authorized later. */
 	mask = umask(0111);
 	control = new_listener(&name, sizeof(name));
 	umask(mask);
@@ -155,7 +153,7 @@ const char *control_address(const struct control *control)
 
 /* ---- A peer ---------------------------------------------------------------------------------- */
 
-/* The peer sees the end now, even if the socket is closed later. */
+/* The peer sees the end at once, even if the socket is closed later. */
 static void hang_up(int fd)
 {
 	(void)shutdown(fd, SHUT_RDWR);
@@ -186,7 +184,7 @@ static void answer(int fd, enum control_status status)
 		return;
 }
 
-/* Adds the time since begin_us, which was spent on peers. */
+/* Charges the time since begin_us to the peers. */
 static void count_time(struct control *control, gint64 begin_us)
 {
 	gint64 now_us = g_get_monotonic_time();
@@ -198,7 +196,7 @@ static void count_time(struct control *control, gint64 begin_us)
 	control->used_us += now_us - begin_us;
 }
 
-/* Opens the process that connected, even if another process holds the connection now. */
+/* Opens the process that connected, even if another process has the connection now. */
 static int open_pidfd(int fd, pid_t pid)
 {
 	socklen_t length = sizeof(int);
@@ -206,7 +204,7 @@ static int open_pidfd(int fd, pid_t pid)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0)
 		return pidfd;
-	/* Older kernels: the pid is valid while the process lives, and the caller checks that. */
+	/* Older kernels: the pid is valid while the process lives, which the caller checks. */
 	return errno == ENOPROTOOPT ? target_open(pid) : -1;
 }
 
@@ -265,7 +263,7 @@ static gboolean on_hello(gint fd, GIOCondition condition, gpointer data)
 	    hello.bytes == CONTROL_BYTES) {
 		status = receive_peer(pending, &hello);
 		if (status == CONTROL_OK)
-			deferred_close(steal_fd(&pending->fd)); /* the taker has a copy */
+			deferred_close(steal_fd(&pending->fd)); /* the engine has a duplicate */
 		else
 			answer(fd, status);
 	}
@@ -300,8 +298,8 @@ static void refuse(struct control *control, int fd, const struct ucred *who)
 	notify_refused(control, who, NULL);
 }
 
-/* Makes room: refuses a connection of the user with the most, if that user has more than `most`.
- * Returns whether it did. */
+/* Makes room: refuses a connection of the user with the most connections, if it has more than
+ * `most`. Returns whether it did. */
 static bool displace(struct control *control, unsigned most)
 {
 	struct pending *victim = NULL;
@@ -348,7 +346,7 @@ static gboolean on_pause_over(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* Returns whether enough descriptors are free to accept a peer. Without them a connection would be
+/* Returns whether enough descriptors are free to accept a peer. Otherwise a connection would be
  * accepted only to be refused. */
 static bool are_free(int fd)
 {
@@ -362,7 +360,7 @@ static bool are_free(int fd)
 	return n == DESCRIPTORS;
 }
 
-/* New connections stay in the listener's queue during the pause. */
+/* During the pause, new connections stay in the listener's queue. */
 static gboolean pause_for(struct control *control, guint ms)
 {
 	control->input = 0;
@@ -370,7 +368,7 @@ static gboolean pause_for(struct control *control, guint ms)
 	return G_SOURCE_REMOVE;
 }
 
-/* Accepts one connection a turn, so that others are served meanwhile. */
+/* Accepts one connection per iteration of the main loop, so that others are served meanwhile. */
 static gboolean on_connection(gint listener, GIOCondition condition, gpointer data)
 {
 	struct control *control = data;
@@ -380,13 +378,13 @@ static gboolean on_connection(gint listener, GIOCondition condition, gpointer da
 	struct ucred peer = { 0 };
 	socklen_t length = sizeof(peer);
 
-	/* Without a pause the main loop would call us again at once. */
+	/* Pause, because the main loop would call this function again at once. */
 	if (fd < 0 && (!has_descriptors || errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
 		       errno == ENOMEM))
 		return pause_for(control, PAUSE_MS);
 	if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
 	    (!control->is_private || getuid() == 0 || peer.uid == getuid() || peer.uid == 0)) {
-		/* 0: its PID namespace is not below ours */
+		/* 0: the peer's PID namespace is not below ours */
 		if (peer.pid <= 0) {
 			answer(fd, CONTROL_NOT_A_TARGET);
 		} else if (has_room(control, peer.uid)) {

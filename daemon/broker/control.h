@@ -10,33 +10,31 @@
 /* The socket at which processes register their collectors. */
 struct control;
 
-/* A process that has sent a hello, or asked for a ring. The descriptors are borrowed. */
+/* A process that has sent a hello or requested a ring. The descriptors are borrowed. */
 struct control_peer {
-	int connection, pidfd; /* pidfd -1: it is gone; only if hello is NULL */
+	int connection, pidfd; /* pidfd -1: the process has exited; only if hello is NULL */
 	pid_t pid;
-	pid_t inner_pid; /* in its PID namespace; 0: it is in ours */
+	pid_t inner_pid; /* in its own PID namespace; 0: it is in ours */
 	uid_t uid;
-	const struct control_hello *hello; /* NULL: a request of sysprof's (sysprof.h) */
+	const struct control_hello *hello; /* NULL: a request in sysprof's protocol (sysprof.h) */
 };
 
-/* CONTROL_OK: the connection was passed on and will be answered. Any other status is the answer. */
+/* Returns CONTROL_OK if the connection was passed on and will be answered; otherwise the answer. */
 typedef enum control_status (*control_receiver)(const struct control_peer *peer, void *data);
 
-/* Reports a peer that was refused for lack of room before it was checked. It has no descriptors,
+/* Reports a peer that was refused for lack of room, before it was checked. It has no descriptors,
  * and hello may be NULL. */
 typedef void (*control_refused)(const struct control_peer *peer, void *data);
 
-/* Listens at an abstract name that nobody can guess. Returns NULL on failure. Call this and
- * control_new_at() before the sandbox closes. */
+/* Listens at an abstract name that cannot be guessed. Returns NULL on failure. Call this and
+ * control_new_at() before sandbox_enter(). */
 struct control *control_new_private(void);
-/*
- * Listens at `path`. Makes its folder if it is missing, and replaces the socket of an earlier
- * profd. Returns NULL on failure, or if another profd listens there.
- */
+/* Listens at `path`. Makes its directory if missing, and replaces the socket of an earlier profd.
+ * Returns NULL on failure, or if another profd listens there. */
 struct control *control_new_at(const char *path);
-void control_free(struct control *control); /* takes NULL */
-/* Returns the address in the form of PROF_CONTROL. */
+void control_free(struct control *control); /* NULL is allowed */
+/* Returns the address, in the format of PROF_CONTROL. */
 const char *control_address(const struct control *control);
-/* Serves from the main loop from now on. */
+/* Begins to serve from the main loop. */
 void control_serve(struct control *control, control_receiver receive, control_refused refused,
 		   void *data);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Descriptors - closes the descriptors of D-Bus messages without making anybody wait
+ * Descriptors - closes the descriptors of D-Bus messages without blocking
  *
- * GDBus closes the descriptors of a message when it frees the message, on any thread, unless
- * somebody holds a reference to their list. This applies to every message, including calls that are
- * refused or do not exist.
+ * GDBus closes the descriptors of a message when it frees the message, on any thread, unless their
+ * list has another reference. This applies to every message, including calls that are refused or
+ * unknown.
  * Invariants: (1) neither the main loop nor GDBus's thread closes a descriptor that a client sent
  *                 [test_attack_capture: server that hangs]
  */
@@ -28,8 +28,7 @@ static void close_all(gpointer data)
 		deferred_close(fds[i]);
 }
 
-/* Runs on GDBus's thread. The message drops its own reference to the list before it drops this
- * one. */
+/* Runs on GDBus's thread. The message drops its own reference to the list before this one. */
 static GDBusMessage *on_message(GDBusConnection *connection, GDBusMessage *message,
 				gboolean incoming, gpointer data)
 {

@@ -3,6 +3,6 @@
 
 #include <gio/gio.h>
 
-/* Makes deferred_close() close the descriptors that clients send on the connection. Call before any
- * message is served. */
+/* Closes the descriptors that clients send on the connection with deferred_close(). Must be called
+ * before any message is served. */
 void descriptors_watch(GDBusConnection *connection);

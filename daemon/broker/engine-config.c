@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Engine config - the configuration of a session, as the engine gets it
+ * Engine config - makes the configuration that a session's engine receives
  *
- * Pure: options in, bytes out. Besides the options it has the metadata rows that readers show:
- * where and how the capture was made.
+ * Pure: options in, bytes out. Besides the options, it contains the metadata rows, which tell
+ * readers where and how the capture was made.
  */
 #include "config.h"
 
@@ -32,7 +32,7 @@ static void add_text(GByteArray *bytes, const char *key, const char *value)
 	add_metadata(bytes, key, value, strlen(value));
 }
 
-/* How allocations were sampled, because readers scale by it. */
+/* Adds how allocations were sampled, because readers scale by it. */
 static void add_memory(GByteArray *bytes, const struct options *options)
 {
 	char number[24];

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Engine - the unprivileged process of one session, seen from the broker
+ * Engine - runs and talks to the unprivileged process of one session
  *
- * profd-engine has a SOCK_SEQPACKET socket as its fd 3 and nothing else.
- * It parses hostile bytes, so it may have been taken over. Invariants:
- *   (1) a message is delivered only with a known type and a length that fits it
- *   (2) descriptors that it sends are never received
- *   (3) an engine that does not read cannot block the broker: messages wait in a bounded queue
- *   (4) `gone` is called exactly once, after the last message and after the process was reaped
+ * profd-engine has a SOCK_SEQPACKET socket as its fd 3 and nothing else. It parses hostile bytes,
+ * so it may have been taken over.
+ * Invariants: (1) a message is delivered only with a known type and a length that fits it
+ *             (2) descriptors that the engine sends are never received
+ *             (3) an engine that does not read cannot block the broker: messages wait in a bounded
+ *                 queue
+ *             (4) `gone` is called exactly once, after the last message and after the process was
+ *                 reaped
  * Main thread only.
  */
 #include "config.h"
@@ -36,11 +38,11 @@
 #define MAX_QUEUED 4096
 #define MANY_QUEUED 64
 #define DESCRIPTORS_WAIT_MS 20
-#define MAX_HELD_BYTES (UINT64_C(64) << 20) /* of memory files in the queue */
+#define MAX_HELD_BYTES (UINT64_C(64) << 20) /* memory files in the queue */
 
 struct outgoing {
 	size_t bytes;
-	uint64_t held; /* size of a file that exists only for this message */
+	uint64_t held; /* size of a memory file that exists only for this message */
 	unsigned n_fds;
 	int fds[MESSAGE_MAX_FDS];
 	uint8_t datagram[];
@@ -53,12 +55,12 @@ struct engine {
 	int socket;
 	guint child_watch, input_watch, output_watch;
 	GQueue queue;    /* struct outgoing */
-	uint64_t held;   /* bytes that the queue holds */
+	uint64_t held;   /* bytes of memory files in the queue */
 	uint8_t *buffer; /* MESSAGE_MAX_BYTES */
 	bool ended;      /* no more messages will come */
 };
 
-/* The length of each type's body: exactly `least`, or at least that with `more`. */
+/* Body lengths: exactly `least`; with `more`, at least that. */
 static const struct {
 	uint32_t type;
 	size_t least;
@@ -95,7 +97,7 @@ static bool message_is_valid(const struct message *message, size_t bytes)
 	return false;
 }
 
-/* Receives one datagram. Returns false without one, or if the socket has ended. */
+/* Receives one datagram. Returns false if there is none, or if the socket has ended. */
 static bool receive(struct engine *engine)
 {
 	const struct message *message = (const struct message *)engine->buffer;
@@ -103,8 +105,8 @@ static bool receive(struct engine *engine)
 
 	if (engine->socket < 0)
 		return false;
-	/* ECONNRESET is reported once if the engine ended with messages of ours unread. Its own
-	 * messages come after that. */
+	/* ECONNRESET is reported once if the engine ended without reading all messages. The
+	 * engine's own messages follow it. */
 	do {
 		n = stranger_receive(engine->socket, engine->buffer, MESSAGE_MAX_BYTES);
 	} while (n < 0 && errno == ECONNRESET);
@@ -115,8 +117,8 @@ static bool receive(struct engine *engine)
 					  engine->data);
 		return true;
 	}
-	/* The socket has ended, or the message is not one that our engine sends. In the first case
-	 * the engine is left to finish; in the second it is killed. */
+	/* Either the socket has ended; then let the engine finish. Or the message is not one that a
+	 * correct engine sends; then kill it. */
 	if (n > 0 || (n < 0 && errno == EPROTO))
 		engine_kill(engine);
 	engine->ended = true;
@@ -128,7 +130,7 @@ static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
 {
 	struct engine *engine = data;
 
-	/* one message a turn, so that a busy engine leaves time for the others */
+	/* One message per iteration, so that a busy engine leaves time for others. */
 	receive(engine);
 	return engine->input_watch != 0;
 }
@@ -220,7 +222,7 @@ void engine_free(struct engine *engine)
 }
 
 /* Returns 0 or an errno. EAGAIN: the socket is full. ETOOMANYREFS: too many descriptors are in
- * flight; all processes of a user share that limit. */
+ * flight, a limit that all processes of a user share. */
 static int send_now(int socket, const void *datagram, size_t bytes, const int *fds, unsigned n_fds)
 {
 	union {
@@ -250,7 +252,7 @@ static bool is_full(int failed)
 	return failed == EAGAIN || failed == ETOOMANYREFS;
 }
 
-/* Sends queued messages while there is room. Returns 0, or the errno that stopped it. */
+/* Sends queued messages while there is room. Returns 0, or the errno that stopped sending. */
 static int send_queued(struct engine *engine)
 {
 	struct outgoing *message;
@@ -295,8 +297,8 @@ static gboolean on_descriptors_wait(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* The kernel does not signal that fewer descriptors are in flight, and the socket is writable
- * meanwhile. So this case needs a timer. */
+/* With too many descriptors in flight the socket is writable, and the kernel does not signal when
+ * this changes. So this case needs a timer. */
 static void await_room(struct engine *engine, int failed)
 {
 	if (failed == ETOOMANYREFS)
@@ -315,7 +317,7 @@ static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, c
 	struct stat status;
 	uint64_t held = 0;
 
-	/* the memory that a snapshot uses until it is read */
+	/* A snapshot uses memory until the engine reads it. */
 	if (header->type == MESSAGE_SNAPSHOT && fstat(fds[0], &status) == 0)
 		held = (uint64_t)status.st_size;
 
@@ -354,7 +356,7 @@ int64_t engine_cpu_ns(const struct engine *engine)
 	return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
 }
 
-/* In /proc/PID/task/TID/stat the state follows the name, which may contain any characters. */
+/* Returns whether the state is R or D. It follows the name, which may contain any characters. */
 static bool is_busy_thread(int dir, const char *tid)
 {
 	g_autofree char *path = g_strdup_printf("%s/stat", tid);
@@ -412,7 +414,7 @@ bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t 
 			await_room(engine, failed);
 		return true;
 	}
-	/* EPIPE and ECONNRESET: the engine died, which `gone` reports */
+	/* EPIPE and ECONNRESET: the engine has died, which `gone` reports. */
 	if (failed && failed != EPIPE && failed != ECONNRESET)
 		return broker_fail(error, BROKER_ERROR_FAILED, "sending to the engine: %s",
 				   ERRNO_TEXT(failed));

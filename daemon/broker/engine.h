@@ -10,31 +10,31 @@
 struct engine;
 
 struct engine_listener {
-	/* A message with a known type and a valid length. The counts inside are not checked. */
+	/* A message with a known type and a valid length. Counts inside are not checked. */
 	void (*message)(uint32_t type, const void *body, size_t bytes, void *data);
-	/* The process is gone, and all of its messages are delivered. May free the engine. */
+	/* The process is gone, and all its messages are delivered. May free the engine. */
 	void (*gone)(int wait_status, void *data);
 };
 
-/* max_bytes limits the capture; 0: no limit. Even an engine that was taken over cannot exceed it by
- * much. */
+/* max_bytes: maximum size of the capture, which even an engine that was taken over cannot exceed by
+ * much; 0: unlimited. */
 struct engine *engine_new(const struct engine_listener *listener, void *data, uint64_t max_bytes,
 			  GError **error);
-/* Kills it if it still runs, without calling the listener. */
+/* Kills the engine if it still runs. Does not call the listener. */
 void engine_free(struct engine *engine);
 void engine_kill(struct engine *engine);
-/* Stops waiting for an engine that was killed but does not exit, and charges it to the user. */
+/* Stops waiting for a killed engine that does not exit, and charges it to the user. */
 void engine_abandon(struct engine *engine, uid_t uid);
-/* Starts or stops receiving its messages. While stopped, they wait in the socket, and then the
- * engine waits. */
+/* Starts or stops receiving messages. While stopped, they wait in the socket; when that is full,
+ * the engine waits. */
 void engine_set_reading(struct engine *engine, bool reading);
 
-/* Returns the CPU time that its threads have used, in ns; 0 if it is gone. */
+/* Returns the CPU time that the engine has used, in ns; 0 if it has exited. */
 int64_t engine_cpu_ns(const struct engine *engine);
-/* True if one of its threads runs, or waits for a CPU or a disk. */
+/* Returns whether one of its threads runs, or waits for a CPU or a disk. */
 bool engine_is_busy(const struct engine *engine);
-/* True if many messages wait for it to read them. */
+/* Returns whether many messages wait because the engine does not read. */
 bool engine_is_behind(const struct engine *engine);
-/* Sends the message, or queues a copy (and its descriptors) until there is room. Never blocks. */
+/* Sends the message, or queues a copy, with its descriptors, until there is room. Never blocks. */
 bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t bytes,
 		 const int *fds, unsigned n_fds, GError **error);

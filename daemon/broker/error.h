@@ -21,6 +21,6 @@ enum broker_error {
 #define BROKER_ERROR broker_error_quark()
 GQuark broker_error_quark(void);
 
-/* Sets *error and returns false, so that a check is one line. */
+/* Sets *error and returns false, for use in a return statement. */
 bool broker_fail(GError **error, enum broker_error code, const char *format, ...)
 	G_GNUC_PRINTF(3, 4);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Event dirs - events that the kernel lists in sysfs and tracefs
+ * Event dirs - finds events that the kernel lists in sysfs and tracefs
  *
- * A tracepoint is a number in tracefs. A dynamic PMU is a folder in sysfs: "type" has its number,
- * "events/" has named sets of terms, and "format/" says which bits of which config word a term
- * fills.
- * events.c has checked the names. The files come from the kernel, but are read with limits anyway.
+ * A tracepoint is a number in tracefs. A dynamic PMU is a directory in sysfs: "type" has its
+ * number, "events/" has named sets of terms, and "format/" says which bits of which config word
+ * hold a term.
+ * events.c has checked the names. The files come from the kernel, but are still read with limits.
  */
 #include "config.h"
 
@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 
 #define MAX_FILE_BYTES 1024
-#define MAX_TERM_DEPTH 1 /* a named set of terms does not contain another one */
+#define MAX_TERM_DEPTH 1 /* a named set of terms contains no other set */
 
 static int own_tracefs = -1;
 
@@ -52,7 +52,7 @@ void event_dirs_prepare(void)
 
 	if (fd >= 0)
 		return;
-	/* a mount that no path leads to, so it changes nothing for anyone else */
+	/* This mount has no path, so it changes nothing for other processes. */
 	context = fsopen("tracefs", FSOPEN_CLOEXEC);
 	if (context >= 0 && fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) >= 0)
 		own_tracefs =
@@ -77,7 +77,7 @@ void event_dirs_done(struct event_dirs *dirs)
 	dirs->pmus = dirs->tracepoints = -1;
 }
 
-/* Reads the first bytes of the file, without the newline. */
+/* Reads the first bytes of a file, without the newline. */
 static bool read_text(int dir, const char *path, char text[MAX_FILE_BYTES])
 {
 	CLEANUP_CLOSE int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
@@ -176,7 +176,7 @@ bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, c
 			   event->name);
 }
 
-/* Spreads `value` over the bits of "config1:0-7,32". Returns false if it does not fit. */
+/* Stores `value` in the bits of "config1:0-7,32" or the like. Returns false if it does not fit. */
 static bool set_bits(struct perf_event_attr *attr, const char *format, uint64_t value)
 {
 	uint64_t *word;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Events - perf's names of events, turned into attributes
+ * Events - turns perf's names of events into attributes
  *
  *     cpu-clock  page-faults           software        cycles  branch-misses    hardware
  *     LLC-load-misses                  cache           r1a8                     raw
@@ -9,7 +9,7 @@
  *
  * The text comes from the client.
  * Invariants: (1) a name reaches a path only after name_is_plain()  [test-events: hostile]
- *             (2) a text that is not understood completely is refused  [test-events: refused]
+ *             (2) a text that cannot be parsed completely is refused  [test-events: refused]
  * No state. perf.c opens the events.
  */
 #include "config.h"
@@ -75,7 +75,7 @@ static const char *const caches[PERF_COUNT_HW_CACHE_MAX + 1] = {
 	[PERF_COUNT_HW_CACHE_NODE] = "node",
 };
 
-/* The suffix after the cache's name, and its op | result << 8. */
+/* Suffixes after a cache's name, with op | result << 8. */
 static const struct {
 	const char *suffix;
 	uint64_t config;
@@ -105,7 +105,7 @@ const char *const *event_names(void)
 }
 
 /* Returns whether the name has only characters that perf, sysfs and tracefs use. Such a name cannot
- * be a path of its own. */
+ * change the directory of a path. */
 static bool name_is_plain(const char *name)
 {
 	if (*name == '\0' || *name == '.')
@@ -116,7 +116,7 @@ static bool name_is_plain(const char *name)
 	return true;
 }
 
-/* Edit distance of words that are short enough for a stack array; SIZE_MAX for longer ones. */
+/* Returns the edit distance of two words; SIZE_MAX if they are too long for the array. */
 static size_t distance(const char *a, const char *b)
 {
 	size_t row[EVENT_MAX_NAME + 1];
@@ -218,7 +218,7 @@ static bool parse_raw(const char *name, struct event *event)
 	return true;
 }
 
-/* Parses the letters after an event's last colon. Returns false if they are not modifiers. */
+/* Parses the letters after the last colon of an event. Returns false if they are not modifiers. */
 static bool parse_modifiers(const char *letters, struct event *event)
 {
 	bool user = false, kernel = false;
@@ -265,8 +265,8 @@ static bool parse_slashes(const struct event_dirs *dirs, char *name, struct even
 	return !dirs || event_parse_dynamic(dirs, name, terms, event, error);
 }
 
-/* "a:b" is an event with modifiers, or a tracepoint. A tracepoint may have modifiers after a second
- * colon. */
+/* Parses "a:b", an event with modifiers or a tracepoint; and "a:b:c", a tracepoint with
+ * modifiers. */
 static bool parse_colons(const struct event_dirs *dirs, char *name, struct event *event,
 			 GError **error)
 {

@@ -12,42 +12,42 @@
 struct event {
 	char name[EVENT_MAX_NAME]; /* as the user wrote it */
 	struct perf_event_attr
-		attr; /* type, config and the settings of the modifiers; perf.c sets the rest */
+		attr; /* type, config and settings of modifiers; perf.c sets the rest */
 	enum prof_source_kind kind;
-	bool counts_ns; /* a clock: one count is a nanosecond */
+	bool counts_ns; /* counts ns of a clock */
 	/* each occurrence is a sample (tracepoints), or attr.sample_period was given */
 	bool every_one;
-	bool kernel_only; /* happens in the kernel only: exclude_kernel would hide it */
+	bool kernel_only; /* only occurs in the kernel, so exclude_kernel would hide it */
 };
 
-/* Directories of events without a fixed number; -1 with an errno if one is missing. */
+/* Directories of events without a fixed number; -1 and an errno if one is missing. */
 struct event_dirs {
 	int pmus;        /* /sys/bus/event_source/devices */
 	int tracepoints; /* events/ of tracefs */
 	int pmus_error, tracepoints_error;
 };
 
-/* Call once, while mounting is still possible. If nobody has mounted tracefs, opens one without a
- * mount point, if permitted. */
+/* Must be called once, while mounting is still possible. If tracefs is not mounted, opens one
+ * without a mount point, if permitted. */
 void event_dirs_prepare(void);
 void event_dirs_open(struct event_dirs *ret_dirs);
 void event_dirs_done(struct event_dirs *dirs);
 
 /* Turns one of perf's event names into an attr. Fails with BROKER_ERROR_INVALID_OPTION and the
  * nearest names, _NOT_AUTHORIZED or _NOT_SUPPORTED. Does not check whether the event can be opened
- * here. With dirs NULL nothing is looked up: tracepoints and PMU events get only `kind` and `name`,
+ * here. If `dirs` is NULL, looks up nothing: tracepoints and PMU events get only `kind` and `name`,
  * and may not exist. */
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 
-/* Returns whether a tracepoint's records have a field of four bytes at `offset`. */
+/* Returns whether records of the tracepoint have this field, of four bytes, at `offset`. */
 bool event_has_field(const struct event_dirs *dirs, const char *system, const char *name,
 		     const char *field, unsigned offset);
 
-/* Returns the software and hardware names, best known first; NULL-terminated, static. */
+/* Returns the software and hardware names, best known first. NULL-terminated, static. */
 const char *const *event_names(void);
 
-/* In event-dirs.c, for event_parse(). */
+/* For event_parse(), in event-dirs.c. */
 bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, const char *name,
 			    struct event *event, GError **error);
 bool event_parse_dynamic(const struct event_dirs *dirs, const char *pmu, const char *terms,

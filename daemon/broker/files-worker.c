@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Files worker - one profd-files process as profd sees it: a socket, and a page with its status
+ * Files worker - runs one profd-files process, through a socket and a page with its status
  *
- * Nothing here waits for the process. files.c decides what is requested of it, and how a stuck
- * request is handled.
- * Invariants: (1) a process that is starved of CPU time, or has not begun, is not stuck before
- *                 STARTING_US
+ * Never waits for the process. files.c decides what is requested, and how a stuck request is
+ * handled.
+ * Invariants: (1) a process that is starved of CPU time, or has not begun, counts as stuck only
+ *                 after STARTING_US
  *             (2) a process that was freed is reaped when the kernel lets it exit (stall-quota.c)
  * Main thread only.
  */
@@ -28,7 +28,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#define STARTING_US (10 * 1000000) /* limit for beginning, which is charged to nobody */
+#define STARTING_US (10 * 1000000) /* limit for beginning; charged to no user */
 #define PAGE_BYTES 4096
 
 struct files_worker {
@@ -48,7 +48,7 @@ static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
 {
 	struct files_worker *worker = data;
 
-	/* the listener removes the watch if it must end, and may free the worker */
+	/* At the end the listener removes the watch. It may free the worker. */
 	worker->listener->input(worker, worker->data);
 	return G_SOURCE_CONTINUE;
 }
@@ -62,7 +62,7 @@ static void on_child_exit(GPid pid, gint wait_status, gpointer data)
 	worker->listener->ended(worker, worker->data);
 }
 
-/* Makes a page that nobody can shrink while we use it. */
+/* Makes a page that no process can shrink. */
 static int make_page(struct files_status **ret_status)
 {
 	CLEANUP_CLOSE int fd = memfd_create("prof-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -191,14 +191,14 @@ bool files_worker_receive(struct files_worker *worker, struct files_answer *ret_
 
 	if (!worker->input_watch)
 		return false;
-	/* ECONNRESET is reported once if the process ended with requests of ours unread. Its own
-	 * answers come after that. */
+	/* ECONNRESET is reported once if the process ended without reading all requests. Its own
+	 * answers follow. */
 	do {
 		n = datagram_receive(worker->socket, &answer, sizeof(answer), MSG_DONTWAIT, &fd);
 	} while (n < 0 && errno == ECONNRESET);
 	if (n < 0 && errno == EAGAIN)
 		return false;
-	if (n <= 0) { /* the end, which on_child_exit() handles */
+	if (n <= 0) { /* end; handled by on_child_exit() */
 		g_clear_handle_id(&worker->input_watch, g_source_remove);
 		return false;
 	}
@@ -226,14 +226,14 @@ bool files_worker_has_begun(const struct files_worker *worker)
 
 bool files_worker_is_at(const struct files_worker *worker, uint32_t serial)
 {
-	/* pairs with status_begin() */
+	/* Pairs with status_begin(). */
 	return __atomic_load_n(&worker->status->serial, __ATOMIC_ACQUIRE) == serial;
 }
 
 bool files_worker_stop_behind(struct files_worker *worker, uint32_t serial)
 {
-	/* pairs with status_begin(), which stores and loads in the opposite order: one side sees
-	 * the other's store */
+	/* Pairs with status_begin(), which stores and loads in the opposite order: one side sees
+	 * the other's store. */
 	__atomic_store_n(&worker->status->stop, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&worker->status->serial, __ATOMIC_SEQ_CST) == serial)
 		return true;
@@ -248,7 +248,7 @@ pid_t files_worker_target(const struct files_worker *worker)
 
 uint64_t files_worker_bytes(const struct files_worker *worker)
 {
-	/* pairs with status_set_bytes() */
+	/* Pairs with status_set_bytes(). */
 	return __atomic_load_n(&worker->status->bytes, __ATOMIC_ACQUIRE);
 }
 

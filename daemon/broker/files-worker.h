@@ -10,9 +10,9 @@
 struct files_worker;
 
 struct files_worker_listener {
-	/* files_worker_receive() has something to receive. */
+	/* Called when files_worker_receive() may have an answer. */
 	void (*input)(struct files_worker *worker, void *data);
-	/* It has exited by itself. Answers that it sent before can still be received. */
+	/* Called when the process has exited by itself. Earlier answers can still be received. */
 	void (*ended)(struct files_worker *worker, void *data);
 };
 
@@ -20,10 +20,10 @@ struct files_worker_listener {
 struct files_worker *files_worker_new(const struct files_config *config,
 				      const struct files_worker_listener *listener, void *data,
 				      GError **error);
-/* Ends the process. `busy`: it may exit late, because of a file or process of that user's. The
- * listener may call this. */
+/* Ends the process. `busy`: a file or process of user `uid` may delay its exit. The listener may
+ * call this function. */
 void files_worker_free(struct files_worker *worker, bool busy, uid_t uid);
-/* Ends a stuck process, and charges it to the owner of the process that made it wait. */
+/* Ends a stuck process, and charges it to the user whose process made it wait. */
 void files_worker_give_up(struct files_worker *worker, uid_t uid);
 
 /* `is_first`: the stall time begins now. Returns false if the request cannot be sent now. */
@@ -33,20 +33,20 @@ bool files_worker_send(struct files_worker *worker, const struct files_request *
  * come. */
 bool files_worker_receive(struct files_worker *worker, struct files_answer *ret_answer,
 			  int *ret_fd);
-/* Kills a process that has sent something invalid. */
+/* Kills a process that has sent an invalid answer. */
 void files_worker_reject(struct files_worker *worker);
 
-/* True once it has begun to work. */
+/* Returns whether the process has begun to work. */
 bool files_worker_has_begun(const struct files_worker *worker);
-/* True if this was its current request when it last reported its status. */
+/* Returns whether this was its current request when it last reported its status. */
 bool files_worker_is_at(const struct files_worker *worker, uint32_t serial);
-/* Makes it end after its current request, without beginning another. Returns false if `serial` is
- * not its current request any more. */
+/* Makes the process end after its current request. Returns false if `serial` is no longer the
+ * current request. */
 bool files_worker_stop_behind(struct files_worker *worker, uint32_t serial);
-/* Returns the process whose files it reads now. */
+/* Returns the process whose files are being read. */
 pid_t files_worker_target(const struct files_worker *worker);
-/* Returns the number of bytes of the current snapshot that are complete. */
+/* Returns the number of complete bytes of the current snapshot. */
 uint64_t files_worker_bytes(const struct files_worker *worker);
-/* True if it has touched nothing new for patience_us, and is neither starting nor starved of CPU
- * time. */
+/* Returns whether the process has made no progress for patience_us, and is neither starting nor
+ * starved of CPU time. */
 bool files_worker_is_stuck(struct files_worker *worker, int64_t patience_us);

@@ -2,20 +2,20 @@
 /*
  * Files - sends requests to profd-files, and recovers when it is stuck
  *
- * Requests are sent ahead to a process (files-worker.c) and answered in order, so the process works
- * on the first one. If it touches nothing new for STALL_US and other requests wait, it is set aside
+ * Several requests are sent to a process (files-worker.c), which answers them in order, so it works
+ * on the first one. If it makes no progress for STALL_US and other requests wait, it is set aside
  * with its request, and a new process gets the others. After PATIENCE_US it is killed, and its
- * request is retried without the likely cause: an image by its path below our own filesystems
- * (careful), a snapshot without what is read through the process's memory (bare), then from the
- * next process on. Files of a process that made us wait once, or that stall-quota.c blocks, are
- * read only in the careful or bare way for the rest of the session.
- * Invariants: (1) whatever the process does, every request is answered once, and nothing here waits
+ * request is retried without the likely cause: an image only by its path on filesystems without a
+ * server (careful); a snapshot without files that depend on the target's memory (bare), then from
+ * the next target on. Files of a target that was stuck once, or that stall-quota.c blocks, are read
+ * only in the careful or bare way for the rest of the session.
+ * Invariants: (1) whatever the process does, every request is answered once, and profd never waits
  *                 for it  [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
- *             (2) an answer has nothing twice and nothing in part: a snapshot continues after its
- *                 last whole process, and a process that was set aside begins no other request
+ *             (2) an answer has no target twice or in part: a snapshot continues after its last
+ *                 whole target, and a process that was set aside begins no other request
  *                 [test_hostile_files: test_locked_memory, test-broker-files: snapshot]
  *             (3) a stuck request delays the others only briefly  [test-broker-files: aside]
- *             (4) nobody can change a snapshot that was handed out  [test_attack_descriptors]
+ *             (4) a snapshot cannot be changed once it is passed on  [test_attack_descriptors]
  * Main thread only.
  */
 #include "config.h"
@@ -35,26 +35,26 @@
 
 #define MAX_SENT 16
 #define MAX_ASIDE 4
-#define MAX_ASIDE_OF_USER 2 /* from here on the user's other files are opened with care, too */
+#define MAX_ASIDE_OF_USER 2 /* from then on, all files of this user are opened with care */
 #define TICK_MS 50
 #define STALL_US \
-	75000 /* longer than a disk takes most of the time; if it is not, that costs one process */
+	75000 /* longer than most disk accesses; if one takes longer, this costs one process */
 #define PATIENCE_US (1000 * 1000)
-#define MAX_STUCK 4096 /* remembered pids */
-#define MAX_DEATHS 8   /* exits that we did not cause */
+#define MAX_STUCK 4096 /* maximum of remembered pids */
+#define MAX_DEATHS 8   /* exits that profd did not cause */
 
 struct request {
 	struct files_request message;
 	uint32_t tag;
-	uid_t uid;  /* of an image: the process's owner at the time of the request */
-	int memfd;  /* of a snapshot */
-	char *path; /* of an image */
+	uid_t uid;  /* for an image: the process's owner at the time of the request */
+	int memfd;  /* for a snapshot */
+	char *path; /* for an image */
 };
 
 struct worker {
 	struct files_worker *process; /* NULL: none */
-	GQueue sent;                  /* struct request, in the order of work */
-	uid_t uid; /* of a worker that is set aside: the user who makes it wait */
+	GQueue sent;                  /* struct request, in order of work */
+	uid_t uid;                    /* if set aside: the user who makes it wait */
 };
 
 struct files {
@@ -62,12 +62,12 @@ struct files {
 	void *data;
 	struct files_config config;
 	struct worker worker;
-	struct worker aside[MAX_ASIDE]; /* each with the one request that it is stuck at */
-	GQueue waiting;                 /* struct request, not sent yet */
+	struct worker aside[MAX_ASIDE]; /* each with the one request on which it is stuck */
+	GQueue waiting;                 /* struct request; not sent yet */
 	guint tick;
 	uint32_t last_serial;
 	unsigned deaths;
-	GHashTable *stuck; /* pids that made us wait before */
+	GHashTable *stuck; /* pids of targets that were stuck before */
 };
 
 static void push(struct files *files);
@@ -82,7 +82,7 @@ static void request_free(struct request *request)
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* Takes over the request and fd. */
+/* Takes ownership of the request and fd. */
 static void finish(struct files *files, struct request *request, const struct files_answer *answer,
 		   int fd)
 {
@@ -97,7 +97,7 @@ static void finish(struct files *files, struct request *request, const struct fi
 	else if (ftruncate(request->memfd, (off_t)snapshot->offset) < 0 ||
 		 fcntl(request->memfd, F_ADD_SEALS,
 		       F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-		/* the engine gets only what was read, sealed */
+		/* Seal the snapshot, cut to the bytes that were read. */
 		broker_fail(&error, BROKER_ERROR_FAILED, "passing on what /proc says: %s",
 			    ERRNO_TEXT(errno));
 	if (request->message.type == FILES_SNAPSHOT)
@@ -127,7 +127,7 @@ static bool answer_is_valid(const struct request *request, const struct files_an
 	       (request->message.type == FILES_SNAPSHOT || (answer->error == 0) == (fd >= 0));
 }
 
-/* Takes one answer. Returns false if no answer is here yet, or none will come. */
+/* Receives one answer. Returns false if there is none now, or if none will come. */
 static bool receive_answer(struct files *files, struct worker *worker)
 {
 	struct files_answer answer;
@@ -231,8 +231,8 @@ static bool was_stuck(const struct files *files, pid_t pid)
 	return g_hash_table_contains(files->stuck, GINT_TO_POINTER(pid));
 }
 
-/* Retries without the likely cause. The second time nothing is left to omit: an image or a single
- * process fails, and a snapshot of all skips the process. */
+/* Retries a request without the likely cause. The second time nothing is left to omit: an image or
+ * a single target fails, and a snapshot of all skips the target. */
 static void retry(struct files *files, struct request *request, pid_t pid, uint64_t bytes)
 {
 	struct files_snapshot *snapshot = &request->message.snapshot;
@@ -254,7 +254,7 @@ static void retry(struct files *files, struct request *request, pid_t pid, uint6
 	g_queue_push_head(&files->waiting, request);
 }
 
-/* Handles a process that is gone or was stuck for too long. Its first request is the cause. */
+/* Handles a process that has exited or was stuck for too long. Its first request is the cause. */
 static void recover(struct files *files, struct worker *worker, bool stuck)
 {
 	struct files_worker *process = worker->process;
@@ -313,8 +313,7 @@ static void set_aside(struct files *files)
 
 static void look_at(struct files *files, struct worker *worker)
 {
-	/* its last answers may be in the socket; if so, it is not stuck at the request that is
-	 * first now */
+	/* Its last answers may be in the socket; then it is not stuck on the first request. */
 	if (worker->process)
 		receive_answers(files, worker);
 	if (!worker->process || g_queue_is_empty(&worker->sent))
@@ -341,7 +340,7 @@ static gboolean on_tick(gpointer data)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Returns whether this process, or too many of its user's processes, make us wait now. */
+/* Returns whether this target, or too many targets of its user, make a process wait now. */
 static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
 {
 	unsigned n = 0;
@@ -356,7 +355,7 @@ static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
 	return uid != 0 && n >= MAX_ASIDE_OF_USER;
 }
 
-/* Applies what is known so far about processes that make us wait. */
+/* Applies what is known about targets that make a process wait. */
 static void prepare(const struct files *files, struct request *request)
 {
 	struct files_snapshot *snapshot = &request->message.snapshot;
@@ -377,7 +376,7 @@ static void prepare(const struct files *files, struct request *request)
 			snapshot->usage_pids[i] = -abs(snapshot->usage_pids[i]);
 }
 
-/* Sends requests while there is room. Without a process, all of them fail. */
+/* Sends requests while there is room. Without a process, all requests fail. */
 static void push(struct files *files)
 {
 	struct worker *worker = &files->worker;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Images - the open files of one session, for OpenImage
+ * Images - keeps the open files of one session, for OpenImage
  *
- * profd-files opens a file when the engine first sees a sample in it. The file is kept open until
- * the session closes, because processes exit, files are replaced, and names are looked up after the
- * recording. The permission to read it is checked when it is opened, as for any descriptor.
+ * profd-files opens a file when the engine first sees a sample in it. The file stays open until the
+ * session closes, because processes exit, files are replaced, and symbols are looked up after the
+ * recording. Permission to read it is checked when it is opened, as for any descriptor.
  * Invariants: (1) a file that its client may not read never leaves this process
  *                 [test-images: refused]
  *             (2) copies are limited in bytes, descriptors in number  [test-images: bounded]
@@ -26,7 +26,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define MAX_IMAGES 4096u /* in a session; also at most a quarter of our descriptors */
+#define MAX_IMAGES 4096u /* per session; also at most a quarter of profd's descriptors */
 
 #define MAX_COPY_BYTES (UINT64_C(64) << 20)
 #define MAX_ALL_COPIES (UINT64_C(256) << 20)
@@ -37,9 +37,9 @@ struct image {
 };
 
 struct images {
-	GHashTable *files; /* id → struct image */
+	GHashTable *files; /* struct image by id */
 	unsigned max;
-	uint64_t copy_bytes; /* the bytes that may still be copied */
+	uint64_t copy_bytes; /* bytes that may still be copied */
 };
 
 static void image_free(gpointer data)
@@ -88,8 +88,8 @@ int images_add(struct images *images, const struct files_answer *answer, int fd)
 	struct stat status;
 	uint64_t *key;
 
-	/* The copy itself is measured, because the server of the original file chooses the length
-	 * that it reports. */
+	/* Measure the copy itself, because the original file's server chooses the length that it
+	 * reports. */
 	if (answer->is_copy)
 		bytes = fstat(fd, &status) == 0 ? (uint64_t)status.st_size : UINT64_MAX;
 
@@ -124,7 +124,7 @@ bool images_get(const struct images *images, uint64_t id, int *ret_fd, GError **
 	if (!image->client_read)
 		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
 				   "you may not read the file of image %" PRIu64, id);
-	/* opened anew, because a duplicate would share its position with every other reader */
+	/* Open the file again: a duplicate would share its position with all other readers. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", image->fd);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)

@@ -12,15 +12,15 @@ struct images;
 struct images *images_new(void);
 void images_free(struct images *images);
 
-/* Takes over the descriptor and keeps it until images_free(). Returns 0 or an errno: EMFILE if
- * there are too many. */
+/* Takes ownership of the descriptor, and keeps it until images_free(). Returns 0 or an errno:
+ * EMFILE if there are too many. */
 int images_add(struct images *images, const struct files_answer *answer, int fd);
-/* Returns how many bytes the next copy of a file may have. */
+/* Returns the maximum size of the next copy of a file. */
 uint64_t images_copy_bytes(const struct images *images);
-/* Opens a descriptor for a client that shares only the file. Fails with BROKER_ERROR_NO_SUCH_IMAGE
- * or BROKER_ERROR_NOT_AUTHORIZED. */
+/* Opens a descriptor for a client, with a file position of its own. Fails with
+ * BROKER_ERROR_NO_SUCH_IMAGE or BROKER_ERROR_NOT_AUTHORIZED. */
 bool images_get(const struct images *images, uint64_t id, int *ret_fd, GError **error);
-/* Returns whether the kernel reports build-ids of mappings: Linux 6.11 and newer. */
+/* Returns whether the kernel reports build-ids of mappings (Linux 6.11). */
 bool image_build_ids_known(void);
 
 /* Raises RLIMIT_NOFILE to its hard limit. */

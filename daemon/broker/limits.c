@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Limits - how much one user, and one session, may use of a profd that serves many
+ * Limits - how much a user and a session may use of a profd that serves many users
  *
  * Each limit is a property of the root object, and an error names the property that was exceeded.
- * Root has no limit except the number of all sessions. The same applies to a client that started
- * its own profd, because it takes nothing from others. Eight sessions and a quarter of the
- * descriptors are reserved for root, however many users come. A session that exceeds a limit is
- * refused at once, or ends with a reason and a Warning, or its capture counts the excess as lost.
- * Pure: service.c does the counting.
+ * Root has no limit except the number of all sessions, nor has a client that started its own profd,
+ * because it takes nothing from others. Eight sessions and a quarter of the descriptors are
+ * reserved for root. A session that exceeds a limit is refused at once, or ends with a reason and a
+ * Warning, or its capture counts the excess as lost. Pure: service.c does the counting.
  */
 #include "config.h"
 
@@ -39,7 +38,7 @@ static const struct {
 	{ "MaxSampleRate", "t", LIMITS_SAMPLE_RATE },
 };
 
-/* Returns n quarters of our descriptors. */
+/* Returns n quarters of profd's descriptors. */
 static unsigned quarters(unsigned n)
 {
 	struct rlimit limit = { 0 };

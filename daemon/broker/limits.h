@@ -12,7 +12,7 @@
 #define LIMITS_CAPTURE_BYTES (UINT64_C(64) << 30)
 #define LIMITS_DURATION_NS (UINT64_C(24) * 3600 * 1000000000)
 
-/* The open sessions and engines of one user, or of all. */
+/* The open sessions and engines of one user, or of all users. */
 struct limits_usage {
 	unsigned sessions;
 	unsigned engines;
@@ -23,8 +23,8 @@ GVariant *limits_get_property(const char *name);
 
 bool limits_check_new(const struct access *access, const struct limits_usage *all,
 		      const struct limits_usage *user, GError **error);
-/* all, user: events that would be open for threads of all users' processes except root's, and of
- * this user's. */
+/* all: events that would be open for threads of all users' processes except root's; user: of this
+ * user's. */
 bool limits_check_thread_events(const struct access *access, unsigned all, unsigned user,
 				unsigned of_a_thread, GError **error);
 bool limits_check_start(const struct access *access, const struct limits_usage *user,

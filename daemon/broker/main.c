@@ -7,11 +7,10 @@
  *     profd --private=FD  serves one client on FD, one end of a SOCK_STREAM socketpair
  *
  * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. This order
- * ensures that no client is ever served without authorization. Losing the bus or the name ends
- * profd like SIGTERM: files are finished first. So does a minute without sessions and calls.
- * --private: the process at the other end asked for this process and has its rights, so nothing
- * else needs authorization. When the client leaves, the engines finish their files, and profd
- * exits.
+ * ensures that no client is ever served without authorization. If the bus or the name is lost,
+ * profd ends as after SIGTERM: it finishes files first. So it does after a minute without sessions
+ * and calls. --private: the client started this process and has the same rights, so nothing needs
+ * authorization. When the client leaves, the engines finish their files, and profd exits.
  */
 #include "config.h"
 
@@ -42,23 +41,23 @@
 #define IDLE_TIMEOUT_S 60
 #define MAX_TURNS 1000
 #define MIN_DESCRIPTORS 128
-#define THREADS 4 /* GLib's, the one that closes descriptors, and the engine's process */
+#define THREADS 4 /* GLib's, the one that closes descriptors, and the engine process */
 
 /* Arguments of --system. */
 struct arguments {
 	unsigned idle_timeout_s;
-	const char *control; /* where collectors register */
+	const char *control; /* socket at which collectors register */
 };
 
 struct program {
 	GMainLoop *loop;
 	GDBusConnection *connection;
-	struct authority *authority; /* NULL: private */
-	struct control *control;     /* NULL: no such socket */
+	struct authority *authority; /* NULL: private client */
+	struct control *control;     /* NULL: no socket */
 	struct service *service;
-	struct name *name; /* NULL: not ours, or released */
+	struct name *name; /* NULL: not owned, or released */
 	guint unused;
-	unsigned idle_timeout_s; /* 0: never exits when idle */
+	unsigned idle_timeout_s; /* 0: does not exit when idle */
 	bool ending;
 	int status;
 };
@@ -109,7 +108,7 @@ static void fail(struct program *program, const char *act, const GError *error)
 	g_main_loop_quit(program->loop);
 }
 
-/* Serves what has arrived so far. The limit ensures that a client that never stops calling does not
+/* Serves what has arrived so far. The limit ensures that a client that calls endlessly does not
  * keep profd running. */
 static void serve_the_rest(void)
 {
@@ -126,10 +125,10 @@ static int done(struct program *program)
 	access_check_end();
 	if (program->authority)
 		authority_end(program->authority);
-	/* serves the answers to what was canceled; clients that leave meanwhile still reach the
-	 * authority through the service */
+	/* Answers what was canceled. Clients that leave meanwhile still reach the authority through
+	 * the service. */
 	serve_the_rest();
-	/* before the service, because it hands peers to the service */
+	/* Before the service, because it passes peers to the service. */
 	control_free(program->control);
 	if (program->service)
 		service_free(program->service);
@@ -144,7 +143,7 @@ static int done(struct program *program)
 
 static int run(struct program *program)
 {
-	signal(SIGXFSZ, SIG_IGN); /* the write fails, too */
+	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit then fails instead */
 	g_unix_signal_add(SIGTERM, on_terminate, program);
 	g_main_loop_run(program->loop);
 	return done(program);
@@ -158,7 +157,7 @@ static bool keep_numbers(void)
 	return false;
 }
 
-/* Call before there is another thread, because each thread has its own capabilities. */
+/* Must be called before there is another thread, because each thread has its own capabilities. */
 static bool enter_sandbox(void)
 {
 	g_autoptr(GError) error = NULL;
@@ -191,8 +190,8 @@ static void own_name(struct program *program)
 	program->name = name_new(program->connection, BUS_NAME, on_name_lost, program);
 }
 
-/* Without the name, new calls go to a profd that the bus starts for them. Earlier calls are served
- * here. */
+/* Called when the name is released: new calls go to a profd that the bus starts for them, earlier
+ * ones are served here. */
 static void on_released(void *data)
 {
 	struct program *program = data;
@@ -212,7 +211,7 @@ static gboolean on_unused(gpointer data)
 	struct program *program = data;
 
 	program->unused = 0;
-	/* otherwise on_idle() comes again */
+	/* Otherwise on_idle() starts the timer again. */
 	if (service_is_unused(program->service))
 		name_release(program->name, on_released);
 	return G_SOURCE_REMOVE;
@@ -249,7 +248,7 @@ static int serve_system(const struct arguments *arguments)
 	program.control = control_new_at(arguments->control);
 	if (!enter_sandbox())
 		return 1;
-	/* polkit's library uses the same connection */
+	/* polkit's library uses the same connection. */
 	program.connection = g_bus_get_sync(G_BUS_TYPE_SYSTEM, NULL, &error);
 	if (!program.connection) {
 		fprintf(stderr, _("profd: cannot connect to the system bus: %s\n"), error->message);
@@ -265,7 +264,7 @@ static int serve_system(const struct arguments *arguments)
 
 /* ---- One client ------------------------------------------------------------------------------ */
 
-/* Nothing is served yet, so no file has to be finished. */
+/* Nothing is served yet, so there is no file to finish. */
 static void end_at_once(int number)
 {
 	_exit(0);
@@ -277,7 +276,7 @@ static bool connect_to_client(struct program *program, GSocket *socket, GError *
 	g_autofree char *guid = g_dbus_generate_guid();
 
 	signal(SIGTERM, end_at_once);
-	/* not g_dbus_connection_new(): it never answers if its thread cannot be started */
+	/* Not g_dbus_connection_new(), which never answers if its thread cannot be started. */
 	program->connection = g_dbus_connection_new_sync(
 		G_IO_STREAM(stream), guid,
 		G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_SERVER |
@@ -352,7 +351,7 @@ static bool parse_system(int argc, char **argv, struct arguments *ret_arguments)
 	return true;
 }
 
-/* With fewer descriptors, something would fail later with an error that does not mention the
+/* With too few descriptors, something would fail later with an error that does not mention the
  * limit. */
 static bool has_descriptors(void)
 {
@@ -367,11 +366,9 @@ static bool has_descriptors(void)
 	return false;
 }
 
-/*
- * The kernel stamps events with its own time. In a time namespace (time_namespaces(7)) our clock
- * may differ, and each mapping and thread would seem to begin that much earlier or later than its
- * samples.
- */
+/* Returns whether this process has the kernel's clock. The kernel stamps events with its own time;
+ * in a time namespace (time_namespaces(7)) our clock may differ, and mappings and threads would
+ * then seem to begin earlier or later than their samples by the difference. */
 static bool has_time_of_kernel(void)
 {
 	g_autofree char *offsets = NULL;
@@ -403,7 +400,7 @@ static bool can_serve(void)
 	return false;
 }
 
-/* GLib would end the process with a core dump and not mention the limit. */
+/* Replaces GLib's reaction, which is a core dump that does not mention the limit. */
 static void on_no_thread(const char *domain, GLogLevelFlags level, const char *message,
 			 gpointer data)
 {

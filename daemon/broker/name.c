@@ -2,8 +2,8 @@
 /*
  * Name - requests and releases a name on the bus without waiting for the bus
  *
- * GLib's g_bus_unown_name() waits for the answer, and a bus that does not answer would keep profd
- * from finishing files. When a connection ends, the bus releases its names by itself.
+ * GLib's g_bus_unown_name() waits for the answer, so a bus that does not answer would prevent profd
+ * from finishing files. When a connection ends, the bus releases its names itself.
  * Invariants: (1) no call waits  [test_bus: bus that hangs]
  *             (2) `lost` is not called after the name was released
  * Main thread only.
@@ -13,14 +13,14 @@
 #include "daemon/broker/name.h"
 
 #define RELEASE_PATIENCE_MS 2000
-#define DO_NOT_QUEUE 4u /* DBUS_NAME_FLAG_DO_NOT_QUEUE */
+#define DO_NOT_QUEUE 4u /* D-Bus's flag: fail if another client has the name */
 #define PRIMARY_OWNER 1u
 #define BUS "org.freedesktop.DBus"
 #define BUS_PATH "/org/freedesktop/DBus"
 
 struct name {
 	GDBusConnection *connection;
-	GCancellable *cancellable; /* of unanswered calls */
+	GCancellable *cancellable; /* cancels unanswered calls */
 	char *text;
 	void (*lost)(void *data);
 	void (*released)(void *data);
@@ -59,7 +59,7 @@ static void on_requested(GObject *source, GAsyncResult *result, gpointer data)
 	struct name *name = data;
 	guint32 owner = 0;
 
-	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) /* the name is freed */
+	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) /* freed */
 		return;
 	if (reply)
 		g_variant_get(reply, "(u)", &owner);

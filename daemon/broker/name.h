@@ -10,8 +10,8 @@ struct name;
  * away. */
 struct name *name_new(GDBusConnection *connection, const char *text, void (*lost)(void *data),
 		      void *data);
-/* Releases the name without waiting. Calls `done`, which may be NULL, once: after everything that
- * came before the release, or when the bus does not answer in time. Nothing is called after
- * name_free(). */
+/* Releases the name without waiting. Calls `done`, which may be NULL, once: after all messages that
+ * came before the release, or when the bus does not answer in time. After name_free() nothing is
+ * called. */
 void name_release(struct name *name, void (*done)(void *data));
 void name_free(struct name *name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Options-json - the options of a session as the text that is kept in its capture
+ * Options-json - turns a session's options into the JSON text in its capture
  *
- * Invariant: whatever strings the options hold, the text is valid JSON
+ * Invariant: the text is valid JSON, whatever strings the options contain
  * [test-options-json: strings]
  */
 #include "daemon/broker/options-json.h"

@@ -4,5 +4,5 @@
 #include <glib.h>
 
 /* Returns a session's options (a{sv} of b, u, t, s, au and as) as a JSON object, sorted by key.
- * Omits other types. */
+ * Omits values of other types. */
 char *options_to_json(GVariant *options);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Options - from CreateSession's dictionary to a checked struct
+ * Options - turns CreateSession's dictionary into a checked struct
  *
- * A table has the type of each key and the function that takes its value. Nothing is ignored: a key
- * that is not in the table, a value of another type, and options that contradict each other are
- * refused by name, before anything is opened.
+ * A table has the type of each key and the function that parses its value. Nothing is ignored: an
+ * unknown key, a value of the wrong type, and options that contradict each other are refused by
+ * name, before anything is opened.
  */
 #include "config.h"
 
@@ -26,14 +26,14 @@
 #define DEFAULT_FREQUENCY 999
 #define MAX_COMMAND_BYTES 16384
 #define POSSIBLE_US (5 * G_USEC_PER_SEC)
-/* "auto": without frame pointers if the unwinder has the registers of this architecture. */
+/* For "auto": without frame pointers, if the unwinder knows the registers of this architecture. */
 #define BEST_CALL_GRAPH (REGS_NATIVE == REGS_NONE ? ENGINE_CALL_GRAPH_FP : ENGINE_CALL_GRAPH_DWARF)
 
 struct parse {
 	struct options *options;
 	GUnixFDList *fds;
 	GVariant *events; /* as; parsed last, because it depends on the frequency */
-	uint32_t seen;    /* one bit for each of `keys` */
+	uint32_t seen;    /* bit i: keys[i] was given */
 };
 
 static bool parse_kernel(struct parse *parse, GVariant *value, GError **error)
@@ -58,7 +58,7 @@ static bool has_pid(const struct options *options, int32_t pid)
 	return false;
 }
 
-/* Takes each pid once, because much may be opened for a process. */
+/* Keeps each pid once, because many descriptors may be opened for a process. */
 static bool parse_pids(struct parse *parse, GVariant *value, GError **error)
 {
 	struct options *options = parse->options;
@@ -132,7 +132,7 @@ static bool parse_policy(struct parse *parse, GVariant *value, GError **error)
 {
 	const char *name = g_variant_get_string(value, NULL);
 
-	/* for collector rings; perf's rings always drop, and count it */
+	/* Only for collectors' rings: perf's rings always drop, and count the losses. */
 	if (strcmp(name, "drop") == 0)
 		parse->options->policy = ENGINE_POLICY_DROP;
 	else if (strcmp(name, "lossless") == 0)
@@ -165,7 +165,7 @@ static bool parse_lifetime(struct parse *parse, GVariant *value, GError **error)
 
 	if (!parse_descriptor(parse, "lifetime", value, fd, error))
 		return false;
-	/* does not query a file's server */
+	/* AT_STATX_DONT_SYNC: do not query a file's server. */
 	if (statx(*fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) < 0 ||
 	    !(S_ISFIFO(status.stx_mode) || S_ISSOCK(status.stx_mode)))
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
@@ -174,7 +174,7 @@ static bool parse_lifetime(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-/* The engine reads it without waiting, which needs a socket. */
+/* A socket is needed, because the engine reads without waiting. */
 static bool parse_switch(struct parse *parse, GVariant *value, GError **error)
 {
 	int *fd = &parse->options->switch_fd, domain, type;
@@ -207,11 +207,11 @@ static bool parse_memory_pid(struct parse *parse, GVariant *value, GError **erro
 
 #define FIELD(name) NULL, offsetof(struct options, name)
 
-/* Without parse(), the value is stored as it is. */
+/* If parse is NULL, the value is stored unchanged. */
 static const struct {
 	const char *key, *type;
 	bool (*parse)(struct parse *parse, GVariant *value, GError **error);
-	size_t offset; /* of a bool ("b") or uint64_t ("t") */
+	size_t offset; /* of a bool ("b") or uint64_t ("t") in struct options */
 } keys[] = {
 	{ "append", "b", FIELD(append) },         { "call-graph", "s", parse_call_graph },
 	{ "children", "b", FIELD(children) },     { "command", "aay", parse_command },
@@ -259,7 +259,7 @@ static bool parse_option(struct parse *parse, const char *key, GVariant *value, 
 			   "unknown option \"%s\"; valid are %s", key, valid);
 }
 
-/* The other memory options need "memory". */
+/* Checks that the other memory options come with "memory". */
 static bool check_memory(const struct options *options, GError **error)
 {
 	if (!options->memory && (options->memory_pid || options->memory_min ||
@@ -314,7 +314,7 @@ bool options_find_events(struct options *options, GError **error)
 	return ok;
 }
 
-/* Returns the requested options without descriptors, with the values that took effect. */
+/* Returns the requested options with the values that took effect, without descriptors. */
 static GVariant *describe(const struct options *options, GVariant *variant)
 {
 	GVariantDict dict;
@@ -425,11 +425,11 @@ void options_free(struct options *options)
 	g_free(options);
 }
 
-/* The events and rights that the kernel gives us, found by opening events. */
+/* The events and rights that profd has, found by opening events. */
 struct possible {
 	GPtrArray *events; /* static names */
 	bool system, kernel;
-	gint64 until_us; /* when to check again, because sysctls may change */
+	gint64 until_us; /* time of the next check, because sysctls may change */
 };
 
 static const struct possible *find_possible(void)

@@ -12,7 +12,7 @@
 /* The options of CreateSession, checked and complete. */
 struct options {
 	bool system, children, kernel, append, paused;
-	bool kernel_requested; /* "kernel" was given, as true */
+	bool kernel_requested; /* "kernel" was given, with value true */
 	bool kernel_denied;    /* "kernel" was not given, and the client may not have it */
 	int32_t pids[ENGINE_MAX_TARGETS];
 	unsigned n_pids;
@@ -22,30 +22,30 @@ struct options {
 	enum engine_call_graph call_graph;
 	enum engine_policy policy;
 	uint64_t ring_bytes, max_bytes, max_duration_ns;
-	uint64_t max_rate; /* samples a second; 0: the limit of the service */
+	uint64_t max_rate; /* samples per second; 0: the service's limit */
 	int lifetime_fd;   /* -1: none */
-	int switch_fd;     /* handed to the engine in the end; -1: none */
+	int switch_fd;     /* passed on to the engine at the end; -1: none */
 	GStrv command;     /* NULL: none */
 	bool memory, memory_mmap;
-	int32_t memory_pid; /* allocations of this process and its children; 0: of pids */
+	int32_t memory_pid; /* record allocations of it and its descendants; 0: of `pids` */
 	uint64_t memory_sample, memory_min;
-	struct targets *targets; /* of pids, if their owner matters; else NULL */
-	GVariant *given;         /* a{sv} for the property Options */
-	char *reduced;           /* in words, what is less than requested; NULL: nothing */
+	struct targets *targets; /* for `pids`, if their owner matters; else NULL */
+	GVariant *given;         /* a{sv}, for the property Options */
+	char *reduced;           /* description of what is less than requested; NULL: nothing */
 };
 
 /* If this returns true, release *ret_options with options_free(). */
 bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_options,
 		   GError **error);
-/* Looks up events without a fixed number. Only callers who may record them may learn which
- * exist. */
+/* Looks up events without a fixed number. Call it only for callers who may record them, because
+ * others may not learn which events exist. */
 bool options_find_events(struct options *options, GError **error);
-/* The session gives less than requested: says so in the options and in the capture. */
+/* Notes in the options and in the capture that the session gives less than requested. */
 void options_set_reduced(struct options *options, bool kernel, const char *text);
-/* For a client that did not request the kernel and may not have it. */
+/* Removes the kernel, for a client that did not request it and may not have it. */
 void options_deny_kernel(struct options *options);
 void options_free(struct options *options);
 
-/* Returns the answer to GetCapabilities: a{sv}. system, kernel: whether the client may have them,
- * if profd can. */
+/* Returns the answer to GetCapabilities, a{sv}. system, kernel: the client may have these, if profd
+ * can. */
 GVariant *options_capabilities(bool system, bool kernel);

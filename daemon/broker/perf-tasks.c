@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Perf tasks - events of the targets' threads instead of everything that runs on a CPU
+ * Perf tasks - opens events for the targets' threads instead of whole CPUs
  *
  * This is for users who may not see other processes. Each thread gets a side-band event and the
- * sampling events on each CPU, and what it clones and forks later inherits them in the kernel. The
- * kernel removes them from a task that executes a setuid program, so nothing of such a program is
- * recorded, whoever opened the events.
+ * sampling events on each CPU; threads and processes that it creates later inherit them in the
+ * kernel. The kernel removes them from a task that executes a setuid program, so such a program is
+ * never recorded.
  *
- * Threads start while we open events. A thread that was cloned after the events of its parent were
- * complete has all of them; one that was cloned earlier has some or none. So the list of threads is
- * read until it has no new ones, and every thread on it gets events. A thread may then have some of
- * them twice, inherited and its own. The rank says which ones count: those that were opened last
- * are complete, and those of an earlier rank are ignored (engine/tasks.h: thread_takes). A process
- * that a target forks meanwhile began before the recording, and is not part of it.
+ * New threads may start while events are being opened. A thread that is cloned after its parent's
+ * events are complete inherits all of them; one that is cloned earlier inherits some or none. So
+ * the list of threads is read until it has no new ones, and every thread on it gets events. A
+ * thread may then have some events twice, inherited and its own. The rank tells which ones to use:
+ * those that were opened last are complete, and those of a lower rank are ignored (engine/tasks.h:
+ * thread_accepts). A process that a target forks meanwhile is not recorded, because it began before
+ * the recording.
  *
- * A thread's number may be reused between the list and the opening. The kernel checks what a user
- * without privilege may open. If root opens for a user, the process is checked before and after,
- * and pinned by a pidfd. Thousands of threads take a while, and profd has other clients. So all of
- * this runs on its own thread, which reads only what it is given.
- * Invariants: (1) a process that has ended, or is not wholly the user's if that is required, keeps
- *                 no event  [test_tasks: test_own_only_refuses]
- *             (2) nothing is enabled here
+ * A tid may be reused between listing and opening. For an unprivileged profd, the kernel checks
+ * what it may open. If root opens events for a user, the process is checked before and after, and
+ * pinned by a pidfd. Opening thousands of threads takes long, and profd has other clients. So all
+ * this runs in a thread of its own, which reads only the data that it is given.
+ * Invariants: (1) a process that has ended, or is not entirely the user's if that is required,
+ *                 keeps no event  [test_tasks: test_own_only_refuses]
+ *             (2) no event is enabled here
  *             (3) one user's threads do not take the descriptors that others need
  *                 [test_bus_limits]
  */
@@ -40,8 +41,8 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
-#define MAX_PASSES 32 /* for a process that never stops cloning */
-#define MAX_FEW 4096  /* events, which take some 20 ms to open */
+#define MAX_PASSES 32 /* for a process that clones endlessly */
+#define MAX_FEW 4096  /* events that take about 20 ms to open */
 
 struct perf_tasks {
 	const struct perf_plan *plan;
@@ -51,9 +52,9 @@ struct perf_tasks {
 	GArray *pids;   /* int32_t */
 	GArray *events; /* struct perf_task_event */
 	uint32_t rank;
-	unsigned reserved; /* descriptors, in `reservations` */
+	unsigned reserved; /* descriptors counted in `reservations` */
 	GThread *thread;
-	int cancelled; /* stop with what is open by then */
+	int cancelled; /* stop opening events */
 	bool ok;
 	GError *error;
 	void (*done)(void *data);
@@ -65,7 +66,7 @@ static unsigned events_a_thread(const struct perf_tasks *opening)
 	return opening->cpus->len * (1 + opening->plan->n_events);
 }
 
-/* Descriptors for events of users' threads, in all openings: uid → number. */
+/* Event descriptors for each user's threads, over all sessions being opened: uid → count. */
 static struct {
 	pthread_mutex_t lock;
 	GHashTable *of_users;
@@ -141,7 +142,7 @@ static bool fail_task(const struct perf_tasks *opening, const struct event *even
 	return perf_fail_open(event, cpu, failed, error);
 }
 
-/* *ret_gone: the thread does not exist any more. */
+/* Opens an event. *ret_gone: the thread does not exist any more. */
 static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid, unsigned cpu,
 		       bool *ret_gone, GError **error)
 {
@@ -169,7 +170,7 @@ static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid,
 	return !*ret_gone && fail_task(opening, event, tid, cpu, errno, error);
 }
 
-/* Opens all events of a thread, or none if it ends meanwhile. */
+/* Opens all events of a thread, or none if the thread ends meanwhile. */
 static bool open_thread(struct perf_tasks *opening, pid_t tid, GError **error)
 {
 	unsigned before = opening->events->len;
@@ -191,7 +192,7 @@ static bool open_thread(struct perf_tasks *opening, pid_t tid, GError **error)
 	return true;
 }
 
-/* Opens threads that are not in `seen`. *ret_found: whether there was one. */
+/* Opens events for threads that are not in `seen`. *ret_found: there was such a thread. */
 static bool open_new_threads(struct perf_tasks *opening, pid_t pid, GHashTable *seen,
 			     bool *ret_found, GError **error)
 {
@@ -217,7 +218,7 @@ static bool open_new_threads(struct perf_tasks *opening, pid_t pid, GHashTable *
 	return true;
 }
 
-/* *ret_gone: the process has ended, and has no events. */
+/* Opens the events of a process. *ret_gone: the process has ended and keeps no events. */
 static bool open_process(struct perf_tasks *opening, pid_t pid, bool *ret_gone, GError **error)
 {
 	const struct access *access = opening->access;
@@ -233,7 +234,7 @@ static bool open_process(struct perf_tasks *opening, pid_t pid, bool *ret_gone, 
 			return false;
 	if (owned && access->own_only)
 		owned = pidfd >= 0 && target_is_owned(pidfd, pid, access->uid);
-	/* checked last: if it lives, everything above was about this process */
+	/* Check this last: if the process lives, everything above was about this process. */
 	*ret_gone = pidfd < 0 || !target_is_alive(pidfd);
 	if (*ret_gone)
 		g_array_set_size(opening->events, before);
@@ -265,7 +266,7 @@ static bool open_all(struct perf_tasks *opening, GError **error)
 				   "process %d ended before it could be recorded",
 				   g_array_index(pids, int32_t, 0));
 	g_array_set_size(pids, left);
-	/* last, so that no number was reused before its use */
+	/* Check this last, so that no pid was reused before it was used. */
 	return !opening->targets ||
 	       targets_check(opening->targets,
 			     opening->access->own_only ? opening->access->uid : TARGETS_ANY_USER,
@@ -276,7 +277,7 @@ static gboolean on_done(gpointer data)
 {
 	struct perf_tasks *opening = data;
 
-	opening->done(opening->data); /* which frees it */
+	opening->done(opening->data); /* frees `opening` */
 	return G_SOURCE_REMOVE;
 }
 

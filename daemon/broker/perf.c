@@ -3,17 +3,17 @@
  * Perf - opens the kernel's events, for the engine to read
  *
  * Each CPU has a side-band event (mappings, names, forks, switches …) with its own ring, so that
- * samples cannot push it out, and the sampling events, which share a second ring. All are CPU-wide:
- * the engine keeps what belongs to the targets. By task (perf-tasks.c) only the two rings are
- * opened here, of events on ourselves that never deliver anything. They live as long as we do,
- * whatever the targets do.
+ * samples cannot displace its records, and the sampling events, which share a second ring. All are
+ * CPU-wide: the engine keeps what belongs to the targets. With per-task events (perf-tasks.c), only
+ * two dummy events are opened here, which monitor this process, deliver nothing and own the rings.
+ * They live as long as this process, whatever the targets do.
  * Making the sample rings takes longest, because their pages are cleared. So the side band is
- * opened first. If its ring stays mapped from then on, it is also enabled, so that /proc can be
- * read meanwhile. This is done as root, and not by task.
- * Invariants: (1) no source is enabled here
+ * opened first. As root, without per-task events, its ring stays mapped, and it is also enabled at
+ * once, so that /proc can be read meanwhile.
+ * Invariants: (1) no sampling event is enabled here
  *             (2) every ring is mapped here before its descriptor is passed on, so that its size
  *                 fits the mlock budget
- *             (3) no byte of a ring is ever read here
+ *             (3) profd never reads from a ring
  */
 #include "config.h"
 
@@ -31,17 +31,17 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define SIDE_BAND_BYTES (1u << 20) /* 0.2 s of 100 000 switches a second until the watermark */
+#define SIDE_BAND_BYTES (1u << 20) /* up to the watermark: 0.2 s of 100 000 switches per second */
 #define SAMPLE_BYTES (1u << 20)
 #define SAMPLE_MAX_BYTES (64u << 20)
 #define RING_MIN_BYTES (32u << 10)
-/* PERF_SAMPLE_STACK_USER takes at most what fits into a record, whose length has 16 bits. */
+/* PERF_SAMPLE_STACK_USER is limited by the length of a record, which has 16 bits. */
 #define STACK_MAX_BYTES 65528u
 #define STACK_MIN_BYTES 1024u
-#define STACK_GOOD_BYTES 32768u /* nearly all stacks are shorter */
-#define STACK_RINGS_A_SECOND 2  /* a ring holds the samples of half a second, at most */
-#define STACK_WAIT_A_SECOND 4 /* and at least of a quarter: the engine wakes at a quarter of that */
-#define STACK_HURRY_A_SECOND 16 /* or less, if stacks would be cut to less than most need */
+#define STACK_GOOD_BYTES 32768u /* nearly all stacks are smaller */
+#define STACK_RINGS_A_SECOND 2  /* a ring holds at most half a second of samples */
+#define STACK_WAIT_A_SECOND 4   /* and at least a quarter: the engine wakes at a quarter full */
+#define STACK_HURRY_A_SECOND 16 /* or less, if stacks would be cut below STACK_GOOD_BYTES */
 #define SAMPLES_TO_SIDE_BAND 4
 
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -89,7 +89,7 @@ bool perf_online_cpus(GArray **ret_cpus, GError **error)
 	return true;
 }
 
-/* Reports why an event did not open, and what to do about it. */
+/* Reports why an event could not be opened, and what to do about it. */
 bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError **error)
 {
 	const char *name = event ? event->name : "dummy";
@@ -153,7 +153,7 @@ struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan)
 		.comm = 1,
 		.comm_exec = 1,
 		.task = 1,
-		/* these are not about a task */
+		/* not per-task */
 		.cgroup = !plan->by_task,
 		.ksymbol = !plan->by_task,
 		.bpf_event = !plan->by_task,
@@ -193,7 +193,7 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	attr.exclude_callchain_kernel = !plan->kernel || plan->call_graph == ENGINE_CALL_GRAPH_NONE;
 	attr.exclude_callchain_user = plan->call_graph == ENGINE_CALL_GRAPH_NONE;
 	if (event->counts_ns && !event->every_one) {
-		/* an hrtimer: its frequency is a fixed period anyway */
+		/* cpu-clock is an hrtimer, so its frequency is a fixed period. */
 		attr.sample_period = 1000000000 / plan->frequency;
 	} else if (!event->every_one) {
 		attr.freq = 1;
@@ -215,7 +215,7 @@ static bool open_one(struct perf_event_attr *attr, const struct event *event, pi
 	return true;
 }
 
-/* *ret_too_big: the ring exceeds what may be locked; a smaller one may fit. */
+/* *ret_too_big: the ring exceeds the memory that may be locked; a smaller one may fit. */
 static bool map_ring(struct perf_cpu *cpu, unsigned which, uint32_t pages, bool *ret_too_big,
 		     GError **error)
 {
@@ -235,7 +235,7 @@ static bool map_ring(struct perf_cpu *cpu, unsigned which, uint32_t pages, bool 
 	return true;
 }
 
-/* An event that exists only for its ring. It is on ourselves, which everybody may open. */
+/* A dummy event, opened only for its ring. It monitors this process, which needs no privilege. */
 static struct perf_event_attr ring_attr(uint32_t pages)
 {
 	return (struct perf_event_attr){
@@ -269,7 +269,7 @@ static bool cpu_open_rings(const struct perf_plan *plan, struct perf_cpu *cpu, b
 	return true;
 }
 
-/* By task this opens everything. */
+/* Opens the side-band event; with per-task events, opens everything that a CPU needs. */
 static bool cpu_open_side_band(const struct perf_plan *plan, unsigned number, struct perf_cpu *cpu,
 			       bool *ret_too_big, GError **error)
 {
@@ -317,7 +317,7 @@ static struct perf_event_attr wakeup_attr(uint64_t id)
 	};
 }
 
-/* After the sources, so that their positions do not change. */
+/* Opened after the sources, so that their positions do not change. */
 static bool cpu_open_wakeups(const struct perf_plan *plan, struct perf_cpu *cpu, GError **error)
 {
 	struct perf_event_attr attr = wakeup_attr(plan->wakeup_id);
@@ -341,11 +341,11 @@ static void unmap_rings(struct perf_cpu *cpu)
 	memset(cpu->maps, 0, sizeof(cpu->maps));
 }
 
-/* The first mapping of a ring is charged to the mlock budget of its user. Root's engine runs under
+/* The first mapping of a ring is charged to its user's mlock budget. Root's engine runs under
  * another uid, which has no budget, so root's mapping stays until the engine has its own. Otherwise
- * both are one user, and Linux (6.18) charges a second mapping to the budget without ever refunding
- * it: only one may exist at a time. Sources that share a ring lose it when nothing maps it, so in
- * that case there are two after all. */
+ * both have the same user, and Linux (6.18) charges a second mapping without ever refunding it, so
+ * only one may exist at a time. But sources that share a ring lose it when nothing maps it, so with
+ * several sources there are two mappings after all. */
 static void release_probe(struct perf_cpu *cpu)
 {
 	if (geteuid() != 0 && cpu->n_fds <= 2)
@@ -382,8 +382,7 @@ void perf_cpu_done(struct perf_cpu *cpu)
 	unmap_rings(cpu);
 }
 
-/* Returns the largest power of two of pages that is at most `bytes`, within the limits of a
- * ring. */
+/* Returns the largest power of two of pages that fits into `bytes`, within the limits of a ring. */
 static uint32_t ring_pages(uint64_t bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -395,14 +394,14 @@ static uint32_t ring_pages(uint64_t bytes)
 	return (uint32_t)pages;
 }
 
-/* Returns the samples a second that a CPU's ring must hold. Events without a frequency may be
+/* Returns the samples per second that a CPU's ring must hold. Events without a frequency may be
  * rarer, or far more frequent. */
 static uint64_t sample_rate(const struct perf_plan *plan)
 {
 	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * plan->n_events;
 }
 
-/* Copies as much of a stack as the ring holds for long enough. */
+/* Chooses the bytes to copy of a stack: as many as the ring can hold for long enough. */
 static void choose_stack_bytes(struct perf_plan *plan)
 {
 	uint64_t ring = (uint64_t)plan->sample_pages * (uint64_t)sysconf(_SC_PAGESIZE), bytes;
@@ -422,7 +421,7 @@ static void choose_stack_bytes(struct perf_plan *plan)
 static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 {
 	uint64_t share = PERF_RING_BUDGET / n_cpus / 2, wanted = SAMPLE_BYTES;
-	/* a wake-up takes as much space as the two switch records that follow it */
+	/* A wake-up takes as much space as the two switch records that follow it. */
 	uint64_t wanted_side_band = plan->wakeup_id ? 2 * SIDE_BAND_BYTES : SIDE_BAND_BYTES;
 
 	if (plan->call_graph == ENGINE_CALL_GRAPH_DWARF)
@@ -433,8 +432,7 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 	choose_stack_bytes(plan);
 }
 
-/* Halves a ring: the sample ring while it is much larger. Returns false if both are as small as
- * they may be. */
+/* Halves a ring: the sample ring if it is much larger. Returns false if both have their minimum. */
 static bool shrink(struct perf_plan *plan)
 {
 	uint32_t smallest = ring_pages(0);
@@ -499,7 +497,7 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 				      error) ||
 		    !cpu_open_wakeups(plan, &g_array_index(cpus, struct perf_cpu, i), error))
 			return false;
-	/* all were mapped at once, as in the engine */
+	/* Only now, so that all rings are mapped at the same time, as in the engine. */
 	for (unsigned i = 0; i < cpus->len; i++)
 		release_probe(&g_array_index(cpus, struct perf_cpu, i));
 	*ret_cpus = g_steal_pointer(&cpus);
@@ -524,7 +522,7 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 
 		if (open_all(plan, numbers, ret_cpus, &too_big, &failure))
 			return true;
-		/* a CPU may have gone online or offline since the list was read */
+		/* A CPU may have gone online or offline since the list was read. */
 		if (perf_online_cpus(&now, NULL) &&
 		    (now->len != numbers->len ||
 		     memcmp(now->data, numbers->data, now->len * sizeof(unsigned)) != 0)) {
@@ -537,7 +535,7 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 	}
 }
 
-/* Returns 0 or an errno. Opens the event for everything that runs on a CPU, or for ourselves. */
+/* Opens the event for a whole CPU, or for this process only. Returns 0 or an errno. */
 static int try_open(struct perf_event_attr *attr, bool system)
 {
 	g_autoptr(GArray) numbers = NULL;

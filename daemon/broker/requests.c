@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Requests - requests of an engine that may block its broker
+ * Requests - handles requests of an engine that may block
  *
- * Reading /proc and opening a file that a target named may take long, or forever. So a separate
- * process does that (files.c), and D-Bus and the other sessions continue. The engine may have been
- * taken over: the form of its requests is checked here, and files.c's process checks whether the
- * session may have what they ask for.
- * Invariants: (1) at most MAX_TASKS are worked on; the engine's further messages wait in its socket
- *             (2) an engine gets a file only if it unwinds, or has to say what programs are
- * The first snapshot may be read before the engine exists to request it. It is kept until then.
+ * Reading /proc, or opening a file that a target chose, may take long or forever. So a separate
+ * process does this (files.c), and D-Bus and the other sessions continue. The engine may have been
+ * taken over: this file checks the form of its requests, and files.c's process checks whether the
+ * session may have the data.
+ * Invariants: (1) at most MAX_TASKS requests are open; the engine's further messages wait in its
+ *                 socket
+ *             (2) an engine gets a file only if it unwinds or must classify programs
+ * The first snapshot may be read before the engine exists; it is kept until the engine requests it.
  */
 #include "config.h"
 
@@ -21,26 +22,26 @@
 #include <limits.h>
 
 #define MAX_TASKS 256
-#define AHEAD 0x80000000u /* in the tag of a snapshot that is read ahead */
+#define AHEAD 0x80000000u /* bit in the tag of a snapshot that is read ahead */
 
 struct requests {
 	struct engine *engine;
 	struct images *images;
 	struct requests_options options;
 	struct files *files;
-	/* A separate process reads the memory usage of processes, because that may take long and
-	 * nothing may wait for it. */
+	/* A second process reads memory usage, because this may block and no other request may wait
+	 * for it. */
 	struct files_config config;
 	struct files *memory_usage; /* NULL: not requested yet */
 	bool measuring;
 	unsigned tasks;
-	bool scanned; /* the engine has asked for a first snapshot */
-	/* The snapshot that is read ahead. There are several if rings had to be made again; the
-	 * last one is wanted. */
-	bool ahead;            /* wanted, but not sent yet */
-	uint32_t ahead_tag;    /* its tag */
-	int ahead_fd;          /* its descriptor if it has been read, else -1 */
-	uint32_t ahead_serial; /* of the engine's request for it; 0: not requested yet */
+	bool scanned; /* the engine has requested its first snapshot */
+	/* The snapshot that is read ahead. If rings had to be made again there are several; only
+	 * the last one is used. */
+	bool ahead;            /* not sent to the engine yet */
+	uint32_t ahead_tag;    /* tag of the last one */
+	int ahead_fd;          /* its descriptor; -1: not read yet */
+	uint32_t ahead_serial; /* serial of the engine's request; 0: not requested yet */
 };
 
 static void begin_task(struct requests *requests)
@@ -55,7 +56,7 @@ static void end_task(struct requests *requests)
 		engine_set_reading(requests->engine, true);
 }
 
-/* Takes over fd. */
+/* Takes ownership of fd. */
 static void send_snapshot(struct requests *requests, pid_t pid, uint32_t serial, int fd)
 {
 	const struct message_snapshot body = { .serial = serial, .pid = pid };
@@ -98,8 +99,8 @@ static void on_image(const struct files_answer *answer, int fd, void *data)
 
 	end_task(requests);
 	image.error = answer->error;
-	/* A file that is sent is open twice until the engine takes it, so an engine that does not
-	 * read gets none. */
+	/* A file that is sent is open twice until the engine receives it, so an engine that does
+	 * not read gets none. */
 	if (!image.error && requests->options.gives_files && engine_is_behind(requests->engine)) {
 		image.error = EAGAIN;
 		close(fd);
@@ -165,10 +166,10 @@ void requests_receive_snapshot(struct requests *requests, const void *body)
 	const struct message_snapshot_request *request = body;
 	bool first = request->pid == 0 && !requests->scanned;
 
-	if (request->serial & AHEAD) /* our engines never count that far */
+	if (request->serial & AHEAD) /* a correct engine never counts so far */
 		return;
 	requests->scanned = requests->scanned || first;
-	/* The engine's first request is for what was read ahead. */
+	/* Answer the engine's first request with the snapshot that is read ahead. */
 	if (first && requests->ahead) {
 		requests->ahead_serial = request->serial;
 		if (requests->ahead_fd >= 0)
@@ -196,7 +197,7 @@ static void on_memory_usage(const struct files_snapshot *snapshot, uint32_t tag,
 
 static void on_no_image(const struct files_answer *answer, int fd, void *data)
 {
-	/* nobody asks this process for files */
+	/* never called: no files are requested */
 }
 
 static void on_usage_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
@@ -223,7 +224,7 @@ static bool start_memory_usage(struct requests *requests)
 	return requests->memory_usage != NULL;
 }
 
-/* Returns whether the pids are in ascending order, without their signs. */
+/* Returns whether the pids are valid and sorted by absolute value. */
 static bool are_pids(const int32_t *pids, uint32_t n)
 {
 	int64_t last = 0;

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sandbox - profd keeps the privileges that it uses, and drops the others, with systemd or without
+ * Sandbox - drops the privileges that profd does not use, with or without systemd
  *
- * As root it keeps the capabilities of `kept`, each for the purpose beside it, and no exec can
- * regain another one. A plain user has none to drop, and the filter is the same.
- * The filter lists what profd, the programs that it starts and their dynamic linker call. All of
- * them inherit it, and the engine adds a tighter one. A call that is not on the list fails with
- * EPERM; one that nobody makes by mistake ends the process. No file can be opened for writing,
- * made, renamed or removed: a capture arrives as a descriptor and is passed on to the engine.
- * openat2() has its flags in memory, where a filter cannot look, so it fails as on a kernel without
- * it.
+ * As root it keeps only the capabilities in `kept`, and exec cannot regain others. A plain user has
+ * none to drop; the filter is the same. The filter allows what profd, the programs that it starts
+ * and their dynamic linker call. All these programs inherit it, and the engine adds a stricter one.
+ * A call that is not on the list fails with EPERM; calls that indicate an attack end the process.
+ * Files cannot be opened for writing, created, renamed or removed: a capture arrives as a
+ * descriptor and is passed on to the engine. The flags of openat2() are in memory, where a filter
+ * cannot check them, so it fails as on a kernel without it.
  * Invariants: (1) no capability except `kept` is in any set  [test-broker-sandbox: capabilities]
  *             (2) open() and openat() are for reading only  [test-broker-sandbox: calls]
- *             (3) no ptrace, mount, module, bpf, namespace, network  [test-broker-sandbox: calls]
- *             (4) the engine's own calls and its start are not affected
- *                 [test-broker-sandbox: work]
- *             (5) each of `kept` is needed: without it something does not work  [test_capabilities]
+ *             (3) no ptrace, mounts, modules, bpf, namespaces, network
+ *                 [test-broker-sandbox: calls]
+ *             (4) starting and running the engine is not affected  [test-broker-sandbox: work]
+ *             (5) each capability in `kept` is needed  [test_capabilities]
  */
 #include "config.h"
 
@@ -42,14 +41,14 @@
 #define NICE (-10)
 
 static const int kept[] = {
-	CAP_PERFMON,            /* events of everybody, kernel addresses */
+	CAP_PERFMON,            /* events for all users' processes, kernel addresses */
 	CAP_IPC_LOCK,           /* rings beyond kernel.perf_event_mlock_kb */
-	CAP_SYS_PTRACE,         /* /proc/PID/maps, exe, root of everybody */
+	CAP_SYS_PTRACE,         /* /proc/PID/maps, exe, root of all users' processes */
 	CAP_CHECKPOINT_RESTORE, /* /proc/PID/map_files */
 	CAP_DAC_READ_SEARCH,    /* files that only their owner may read */
 	CAP_SYSLOG,             /* addresses in /proc/kallsyms and /proc/modules */
 	CAP_SETUID,             /* the engine leaves root */
-	CAP_SETGID,             /* the same */
+	CAP_SETGID,             /* like CAP_SETUID */
 	CAP_SETPCAP,            /* the bounding set, here and in the engine */
 	CAP_KILL,               /* ending an engine that hangs */
 	CAP_SYS_NICE,           /* the engine's higher priority */
@@ -79,7 +78,7 @@ bool sandbox_drop_capabilities(GError **error)
 
 	if (syscall(SYS_capget, &header, sets) != 0)
 		return fail(error, "Reading the capabilities", errno);
-	/* Only a process with CAP_SETPCAP may do this, and only such a process needs it. */
+	/* This takes CAP_SETPCAP; a process without it need not do it. */
 	for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
 		if (!is_kept(i))
 			(void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
@@ -96,7 +95,7 @@ bool sandbox_drop_capabilities(GError **error)
 		return fail(error, "Dropping capabilities", errno);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return fail(error, "Forbidding new privileges", errno);
-	/* LeakSanitizer traces its own process */
+	/* LeakSanitizer traces its own process. */
 	if (!PROF_SANITIZED && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
 		return fail(error, "Forbidding to be traced", errno);
 	return true;
@@ -138,7 +137,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(fsync),
 	SCMP_SYS(sync_file_range),
 	SCMP_SYS(flock),
-	/* looking at files */
+	/* inspecting files */
 	SCMP_SYS(stat),
 	SCMP_SYS(lstat),
 	SCMP_SYS(newfstatat),
@@ -157,7 +156,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(munmap),
 	SCMP_SYS(mremap),
 	SCMP_SYS(madvise),
-	/* sockets that exist */
+	/* existing sockets */
 	SCMP_SYS(accept4),
 	SCMP_SYS(connect),
 	SCMP_SYS(recvfrom),
@@ -197,7 +196,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(getrandom),
 	SCMP_SYS(sysinfo),
 	SCMP_SYS(uname),
-	/* processes: their ids; starting, ending and waiting for ours */
+	/* processes: ids; starting, ending and waiting for children */
 	SCMP_SYS(getpid),
 	SCMP_SYS(getppid),
 	SCMP_SYS(gettid),
@@ -257,8 +256,8 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_MASKED_EQ, IOCTL_GROUP, '$' << 8) }, /* perf */
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, UAPI_PROCMAP_QUERY, 0) },
-	{ SCMP_SYS(ioctl),
-	  SCMP_A1_64(SCMP_CMP_EQ, UAPI_PIDFD_GET_INFO, 0) }, /* of engines, which inherit this */
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, UAPI_PIDFD_GET_INFO,
+				      0) }, /* for engines, which inherit the filter */
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FS_IOC_GETVERSION, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_PARENT, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_OWNER_UID, 0) },
@@ -274,10 +273,10 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFL, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_ADD_SEALS, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GET_SEALS, 0) },
-	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* of abort() */
+	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* for abort() */
 };
 
-/* No program of ours ever calls these. */
+/* No program of profd's ever makes these calls. */
 static const int deadly_calls[] = {
 	SCMP_SYS(ptrace),
 	SCMP_SYS(process_vm_writev),
@@ -303,7 +302,7 @@ static const int deadly_calls[] = {
 	SCMP_SYS(open_by_handle_at),
 };
 
-/* Their arguments are in memory, where a filter cannot look. With ENOSYS libc uses the older
+/* Their arguments are in memory, where a filter cannot check them. With ENOSYS libc uses the older
  * calls. */
 static const int missing_calls[] = { SCMP_SYS(clone3), SCMP_SYS(openat2) };
 
@@ -335,12 +334,10 @@ bool sandbox_enter(GError **error)
 	CLEANUP_CLOSE int fd = -1;
 	char text[16];
 
-	/*
-	 * The engine raises its own priority (daemon/engine/main.c). With autogroups (sched(7)) a
-	 * nice value counts within its session only, and the session's own value is a file that
-	 * cannot be written once the filter is there. So if we lead a session, its value is set
-	 * here, and engines stay in it. If that is not permitted, nothing changes.
-	 */
+	/* The engine raises its own priority (daemon/engine/main.c). With autogroups (sched(7)) a
+	 * nice value applies only within its session, and the session's own value is in a file that
+	 * cannot be written under the filter. So if profd leads a session, the value is set here,
+	 * and engines stay in the session. If this is not permitted, nothing changes. */
 	if (getsid(0) == getpid())
 		fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
 	g_snprintf(text, sizeof(text), "%d", NICE);
@@ -348,6 +345,6 @@ bool sandbox_enter(GError **error)
 		(void)!write(fd, text, strlen(text));
 	if (!sandbox_drop_capabilities(error))
 		return false;
-	/* The sanitizers' runtimes need calls that nothing else makes. */
+	/* Sanitizer runtimes need further calls. */
 	return PROF_SANITIZED || sandbox_filter(error);
 }

@@ -3,16 +3,15 @@
  * Service - the root object: makes sessions, lists them, and decides who may call what
  *
  * org.profd.Profiler1 and org.freedesktop.DBus.ObjectManager at /org/profd/Profiler1, on one
- * connection: a bus, or a private one. It has the session objects; session.c does what a session
- * does.
+ * connection: a bus, or a private one. It owns the session objects; session.c runs a session.
  *
- *     a call ▶ identify the caller (bus-peers.c) ▶ authorize it (authorization.c) ▶ do it ▶ answer
+ *     a call ▶ identify the caller (bus-peers.c) ▶ authorize (authorization.c) ▶ execute ▶ answer
  *
- * Each step may take its time; meanwhile other calls are served, and sessions come and go. So a
- * waiting call keeps the number of its session, and looks it up again when it continues.
- * Invariants: (1) nothing is done for a caller that is not identified, or has left
+ * Each step may take long; meanwhile other calls are served, and sessions may close. So a waiting
+ * call stores the number of its session, and looks the session up when it continues.
+ * Invariants: (1) nothing is done for a caller that is not identified or has left
  *                 [test_bus_polkit: caller who leaves]
- *             (2) a session of another user is neither seen nor touched without manage-others
+ *             (2) without manage-others, a caller neither sees nor controls another user's session
  *                 [test_bus: foreign session]
  *             (3) signals go to the client that made the session  [test_bus: signals]
  *             (4) when that client leaves, its sessions end, and their files are finished
@@ -35,16 +34,16 @@
 
 struct service {
 	GDBusConnection *connection;
-	struct authority *authority; /* NULL: private */
+	struct authority *authority; /* NULL: private connection */
 	struct bus_peers *callers;
 	void (*idle)(void *data);
 	void *data;
 	struct control *control; /* NULL: collectors cannot register */
-	GPtrArray *sessions;     /* struct session_object, with an object on the connection */
-	GPtrArray *closing;      /* without an object, their engines still run */
+	GPtrArray *sessions;     /* struct session_object, registered on the connection */
+	GPtrArray *closing;      /* struct session_object, closed, whose engines still run */
 	guint registrations[2];
 	uint32_t last_id;
-	unsigned n_calls; /* without an answer yet */
+	unsigned n_calls; /* calls without an answer yet */
 	bool ending;
 };
 
@@ -52,10 +51,10 @@ struct service {
 struct call {
 	struct service *service;
 	GDBusMethodInvocation *invocation;
-	struct bus_peer *caller;            /* once it is identified */
-	void (*proceed)(struct call *call); /* with the caller */
+	struct bus_peer *caller;            /* NULL: not identified yet */
+	void (*proceed)(struct call *call); /* called once the caller is identified */
 	uint32_t session;                   /* 0: the root object */
-	struct options *options;            /* of CreateSession, until the session takes them */
+	struct options *options;            /* of CreateSession, until passed to the session */
 	int capture_fd;
 };
 
@@ -90,7 +89,7 @@ static gboolean on_idle(gpointer data)
 {
 	struct service *service = data;
 
-	/* a session that is over and has no object is freed outside of its own callbacks */
+	/* Free closed sessions that have ended here, not in their own callbacks. */
 	for (guint i = 0; i < service->closing->len; i++)
 		if (!session_object_is_active(service->closing->pdata[i]))
 			g_ptr_array_remove_index_fast(service->closing, i--);
@@ -168,14 +167,14 @@ static void call_free(struct call *call)
 	g_free(call);
 }
 
-/* Answers with the error, which is copied, and ends the call. */
+/* Answers with a copy of the error, and ends the call. */
 static void call_fail(struct call *call, const GError *error)
 {
 	g_dbus_method_invocation_return_gerror(call->invocation, error);
 	call_free(call);
 }
 
-/* Answers, with a floating tuple, and ends the call. */
+/* Answers with a floating tuple, and ends the call. */
 static void call_return(struct call *call, GVariant *value)
 {
 	g_dbus_method_invocation_return_value(call->invocation, value);
@@ -223,7 +222,7 @@ static void call_begin(struct service *service, GDBusMethodInvocation *invocatio
 
 /* ---- Room ------------------------------------------------------------------------------------ */
 
-/* Returns the usage of one user, or of all. */
+/* Returns the usage of one user; of all users if `uid` is NULL. */
 static struct limits_usage usage_of(const struct service *service, const uid_t *uid)
 {
 	const GPtrArray *const lists[] = { service->sessions, service->closing };
@@ -241,13 +240,14 @@ static struct limits_usage usage_of(const struct service *service, const uid_t *
 	return usage;
 }
 
-/* A private client started this process for itself, so it has no limits. */
+/* Returns whether limits apply. A private client started this process for itself, so it has
+ * none. */
 static bool is_limited(const struct call *call)
 {
 	return call->service->authority && call->caller->uid != 0;
 }
 
-/* Refuses new sessions while profd ends, because nothing would end them. */
+/* Refuses new sessions while profd ends, because nothing would stop them. */
 static bool check_ending(const struct service *service, GError **error)
 {
 	return !service->ending || broker_fail(error, BROKER_ERROR_FAILED, "profd ends");
@@ -262,7 +262,8 @@ static bool check_room(const struct call *call, GError **error)
 	return check_ending(call->service, error) && limits_check_new(&access, &all, &user, error);
 }
 
-/* The engines' locks belong to the open file, which may have been sent twice. */
+/* Two sessions may not share a capture. The engines' locks cannot prevent it, because they belong
+ * to the open file, which a client may send twice. */
 static bool check_capture(const struct session_object *object, const GPtrArray *others,
 			  GError **error)
 {
@@ -298,7 +299,7 @@ static const char *on_control_address(struct session_object *object, void *data)
 	return service->control ? control_address(service->control) : NULL;
 }
 
-/* Takes the same time whatever the tokens are. */
+/* Takes constant time. */
 static bool same_token(const uint8_t *a, const uint8_t *b)
 {
 	uint8_t differs = 0;
@@ -328,8 +329,8 @@ static enum control_status on_peer(const struct control_peer *peer, void *data)
 	return best ? session_receive_peer(best, peer) : CONTROL_NO_SESSION;
 }
 
-/* The peer has not named its session. Each session that it may belong to counts it, if it is a
- * target. */
+/* Called for a peer that has not named its session. Each session to which it may belong counts it,
+ * if it is a target. */
 static void on_refused(const struct control_peer *peer, void *data)
 {
 	const struct service *service = data;
@@ -370,7 +371,7 @@ static void proceed_session(struct call *call)
 	const struct session_object *object = find_session(call->service, call->session);
 	const struct authorization authorization = authorization_of(call);
 
-	/* a session that does not exist has no owner: on_manage() reports that */
+	/* A session that does not exist has no owner: on_manage() reports this. */
 	authorization_manage(&authorization,
 			     object ? session_object_access(object)->uid : call->caller->uid,
 			     on_manage, call);
@@ -384,7 +385,7 @@ static void on_session_called(struct session_object *object, GDBusMethodInvocati
 
 /* ---- Methods of the root object -------------------------------------------------------------- */
 
-/* Returns the a{sa{sv}} of a session. */
+/* Returns a session's a{sa{sv}}. */
 static GVariant *interfaces_of(const struct session_object *object)
 {
 	GVariantBuilder builder;
@@ -395,7 +396,7 @@ static GVariant *interfaces_of(const struct session_object *object)
 	return g_variant_builder_end(&builder);
 }
 
-/* Consumes the options and the capture of the call. */
+/* Takes the options and the capture from the call. */
 static bool create_session(struct call *call, const struct access *access,
 			   struct session_object **ret_object, GError **error)
 {
@@ -408,7 +409,7 @@ static bool create_session(struct call *call, const struct access *access,
 	struct service *service = call->service;
 	struct access limited = *access;
 
-	/* other sessions may have been made while this call waited */
+	/* Other sessions may have been made while this call waited. */
 	if (!check_room(call, error) || !options_find_events(call->options, error))
 		return false;
 	limited.limited = is_limited(call);
@@ -450,7 +451,7 @@ static bool parse_session(struct call *call, GError **error)
 
 	g_variant_get(g_dbus_method_invocation_get_parameters(call->invocation), "(@a{sv}h)",
 		      &dictionary, &index);
-	/* the client may name a descriptor that it did not send */
+	/* The client may name a descriptor that it did not send. */
 	call->capture_fd = -1;
 	if (fds && index >= 0 && index < g_unix_fd_list_get_length(fds))
 		call->capture_fd = g_unix_fd_list_get(fds, index, NULL);
@@ -511,7 +512,7 @@ static void proceed_get_managed_objects(struct call *call)
 	const struct service *service = call->service;
 	struct authorization authorization = authorization_of(call);
 
-	/* a list is not worth a prompt */
+	/* Never prompt for a list. */
 	authorization.interactive = false;
 	for (guint i = 0; i < service->sessions->len; i++) {
 		uid_t uid = session_object_access(service->sessions->pdata[i])->uid;

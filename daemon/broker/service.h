@@ -7,28 +7,25 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* The root object on one connection, and its sessions. */
+/* The root object on a connection, and its sessions. */
 struct service;
 
-/*
- * With an authority the connection is a bus, and the authority decides about each client; it is
- * borrowed. Without one the connection is to one client, which has the rights of this process.
- * `control` is borrowed; collectors register there. NULL: they cannot.
- * `idle` is called each time the last engine is gone, and when the last call was answered while no
- * engine runs.
- */
+/* With an authority, which is borrowed, the connection is a bus, and the authority decides about
+ * each client. Without one, the connection is to one client, which has this process's rights.
+ * `control` is the socket at which collectors register; borrowed; NULL: none. Calls `idle` whenever
+ * the last engine is gone, and when the last call is answered while no engine runs. */
 struct service *service_new(GDBusConnection *connection, struct authority *authority,
 			    struct control *control, void (*idle)(void *data), void *data,
 			    GError **error);
-/* Ends what still runs, without waiting. */
+/* Ends everything that still runs, without waiting. */
 void service_free(struct service *service);
 
-/* The connection is gone, or profd must end: stops every session and finishes its file. No session
- * is made or started after that. */
+/* Called when the connection is closed, or profd must end. Stops every session and finishes its
+ * file. No session can be made or started afterwards. */
 void service_end(struct service *service);
-/* Call before service_free(). Calls of unidentified callers fail in the main loop's next turns;
- * calls that wait for the authority fail when it ends. */
+/* Must be called before service_free(). Calls of unidentified callers fail in the next iterations
+ * of the main loop; calls that wait for the authority fail when it ends. */
 void service_end_calls(struct service *service);
 bool service_is_idle(const struct service *service); /* no engine runs */
-/* True if there are no sessions, and no call waits for an answer. */
+/* Returns whether there are no sessions and no unanswered calls. */
 bool service_is_unused(const struct service *service);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Session, collectors - which processes may hand a session what they record themselves
+ * Session, collectors - decides which processes may register their collectors
  *
- * The kernel says who a process is, and whose. The engine checks whether it is a target, and
+ * The kernel identifies a process and its user. The engine checks whether it is a target, and
  * decides. A process that is refused for lack of room is reported to the engine, which counts it if
- * it is a target. Few are reported at a time, and each once, because anybody may connect as often
- * as they like.
+ * it is a target. Only a few are reported at a time, and each once, because any process may connect
+ * any number of times.
  * Main thread only.
  */
 #include "daemon/broker/session-internal.h"
@@ -14,8 +14,8 @@
 #include "daemon/broker/target.h"
 
 #define MAX_CHECKED_THREADS 2000
-#define MAX_REFUSED 64 /* reported to the engine in REFUSED_MS */
-#define REFUSED_MS 20  /* short, because an engine forgets processes that have ended */
+#define MAX_REFUSED 64 /* maximum reported to the engine per REFUSED_MS */
+#define REFUSED_MS 20  /* short, because an engine drops processes that have ended */
 
 const uint8_t *session_token(const struct session *session)
 {
@@ -40,7 +40,7 @@ unsigned session_fits(const struct session *session, const struct control_peer *
 			return 3;
 	if (options->system)
 		return 2;
-	/* it may be a child of one: the engine decides */
+	/* The process may be a child of a target: the engine decides. */
 	return options->children;
 }
 
@@ -50,7 +50,7 @@ void session_notify_refused(struct session *session)
 {
 	for (; session->refused && session->n_notified < session->refused->len;
 	     session->n_notified++)
-		/* an engine that does not get it has ended, and reports that itself */
+		/* On failure the engine has ended, which is reported elsewhere. */
 		(void)engine_send(session->engine, MESSAGE_PEER,
 				  &g_array_index(session->refused, struct message_peer,
 						 session->n_notified),
@@ -101,7 +101,7 @@ void session_count_refused(struct session *session, const struct control_peer *p
 		return;
 	}
 	g_array_append_val(session->refused, body);
-	/* At once, because the engine may be about to end with its targets. */
+	/* Report at once, because the engine may be about to end with its targets. */
 	if (can_be_notified(session))
 		session_notify_refused(session);
 }
@@ -125,13 +125,13 @@ static enum control_status hand_peer_over(struct session *session, const struct 
 		return CONTROL_LIMIT;
 	if (session->access.own_only && peer->uid != session->access.uid)
 		return CONTROL_NOT_AUTHORISED;
-	/* A process that is gone cannot be checked any more. The socket that it used is one that
-	 * the user gave it. */
+	/* A process that has exited cannot be checked any more; it used a socket that the user gave
+	 * it. */
 	if (session->access.own_only && is_there) {
 		g_autofree char *path = g_strdup_printf("/proc/%d/task", (int)peer->pid);
 		struct stat threads;
 
-		/* With thousands of threads the check takes long, and all clients wait. */
+		/* The check takes long for thousands of threads, and all clients wait. */
 		if (stat(path, &threads) < 0 || threads.st_nlink > 2 + MAX_CHECKED_THREADS)
 			return CONTROL_LIMIT;
 		if (!target_is_owned(peer->pidfd, peer->pid, session->access.uid))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* The structure that the files of a session share. */
+/* The structure that the session*.c files share. */
 #pragma once
 
 #include "daemon/broker/engine.h"
@@ -18,38 +18,38 @@ struct session {
 	struct options *options;
 	struct engine *engine;
 	struct images *images;
-	GArray *cpus;   /* struct perf_cpu; mapped until the engine has mapped them too */
-	GArray *events; /* struct perf_task_event, until they are sent; NULL: not by task */
-	struct perf_tasks *opening; /* while these are opened */
+	GArray *cpus;   /* struct perf_cpu; mapped until the engine has mapped them, too */
+	GArray *events; /* struct perf_task_event, until they are sent; NULL: not per task */
+	struct perf_tasks *opening; /* while per-task events are being opened */
 	struct perf_plan plan;
-	struct requests *requests; /* while there is an engine */
+	struct requests *requests; /* NULL without an engine */
 	GVariant *summary;         /* from MESSAGE_FINISHED */
 	const char *reason;
-	char *failure; /* the engine's own reason for its end; NULL: none */
+	char *failure; /* reason that the engine gave for its end; NULL: none */
 	struct message_progress counters;
 	uint64_t start_ns;
 	int64_t progress_us, stop_us,
-		grown_us;    /* grown: when the capture was last seen to have grown */
+		grown_us;    /* grown_us: when the capture was last seen to grow */
 	int64_t cpu_ns;      /* the engine's CPU time at the last check of its progress */
-	int64_t warnings_us; /* start of the second in which the engine sent n_warnings */
+	int64_t warnings_us; /* start of the second to which n_warnings applies */
 	unsigned n_warnings;
 	uint64_t returned_bytes;
 	int capture_fd;
 	uint32_t id;
 	uint8_t token[CONTROL_TOKEN_BYTES];
 	struct sysprof *sysprof; /* NULL: not requested */
-	GArray *refused;         /* struct message_peer, of the last REFUSED_MS; NULL: none */
-	guint n_notified;        /* how many of them the engine has */
+	GArray *refused;         /* struct message_peer of the last REFUSED_MS; NULL: none */
+	guint n_notified;        /* number of them that were sent to the engine */
 	guint refused_watch;
 	bool has_refused_many;
-	struct statx capture; /* at CreateSession: identifies the file */
+	struct statx capture; /* at CreateSession; identifies the file */
 	guint patience, lifetime_watch;
 	enum session_state state;
 	bool ok;
-	uint64_t n_pauses, n_obeyed; /* sent to the engine, and obeyed by it */
-	bool given_up;               /* the engine was killed, and the reason was reported */
-	bool reduced;                /* it has less than requested */
-	bool stop_early;             /* for stop_reason, before the engine has got its start */
+	uint64_t n_pauses, n_obeyed; /* number sent to the engine; number obeyed by it */
+	bool given_up;               /* the engine was killed, and the reason reported */
+	bool reduced;                /* the session has less than requested */
+	bool stop_early;             /* stop with stop_reason once the engine was sent START */
 	enum engine_reason stop_reason;
 };
 
@@ -60,14 +60,14 @@ bool session_fail_state(const struct session *session, const char *act, GError *
 void session_give_up(struct session *session, const char *code, const char *text);
 /* Releases everything except the results. */
 void session_release(struct session *session);
-/* error: why a session does not start. May free the session. */
+/* `error`: why the session does not start. May free the session. */
 void session_end(struct session *session, const GError *error);
 
-/* session-collectors.c: sends the engine, now, the peers of session_count_refused(). */
+/* session-collectors.c: sends the peers of session_count_refused() to the engine. */
 void session_notify_refused(struct session *session);
 
-/* session-start.c: gives the engine all that it needs. From then on the engine leads. */
+/* session-start.c: sends the engine all that it needs. From then on the engine leads. */
 bool session_hand_over(struct session *session, GError **error);
-/* Opens the events of a CPU that came back, because its old ones died with it. Those of tasks do
- * not. */
+/* Opens the events of a CPU that is online again, because its old ones are gone. Does nothing with
+ * per-task events, which remain. */
 void session_receive_cpu_request(struct session *session, const void *body, size_t bytes);

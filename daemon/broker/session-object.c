@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Session object - org.profd.Profiler1.Session on D-Bus
+ * Session object - implements org.profd.Profiler1.Session on D-Bus
  *
- * Translates method calls to session.c, and its events to signals. GDBus has checked the types of
- * all arguments against the introspection data before a method gets here; service.c decides who may
- * call methods and read properties. Signals go to the owner only. An owner that does not read them
- * must not make profd grow: while the socket is full, Progress and Warning are dropped; the other
- * signals are few.
- * Close stops a session that still records. The object goes at once, the recording when its file is
- * complete.
+ * Translates method calls to session.c, and its events to signals. GDBus checks the types of all
+ * arguments against the introspection data; service.c decides who may call methods and read
+ * properties. Signals go only to the owner. An owner that does not read them must not make profd's
+ * memory grow: while the socket is full, Progress and Warning are dropped; other signals are few.
+ * Close stops a session that still records. It removes the object at once, but the recording only
+ * when its file is complete.
  */
 #include "config.h"
 
@@ -24,7 +23,7 @@
 
 #include <errno.h>
 
-#define OBEY_MS 2000 /* after that the engine is reported as not answering */
+#define OBEY_MS 2000 /* later the engine is reported as not answering */
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 
@@ -34,14 +33,14 @@ struct session_object {
 	const struct session_object_listener *listener;
 	void *data;
 	struct session *session;
-	GDBusMethodInvocation *start; /* waits for the engine */
-	GQueue pauses;                /* struct pause, which wait for the engine, too */
+	GDBusMethodInvocation *start; /* pending Start; waits for the engine */
+	GQueue pauses;                /* struct pause; they wait for the engine */
 	char *path;
 	uint32_t id;
 	guint registration; /* 0: closed */
 };
 
-/* A Pause or Resume without an answer yet. */
+/* A pending Pause or Resume. */
 struct pause {
 	struct session_object *object;
 	GDBusMethodInvocation *invocation;
@@ -93,7 +92,7 @@ void session_object_client_gone(struct session_object *object)
 
 /* ---- Properties and signals ------------------------------------------------------------------ */
 
-/* Returns a floating or a full reference; GDBus takes both. */
+/* Returns a floating or a full reference; GDBus accepts both. */
 static GVariant *get_property(const struct session_object *object, const char *name)
 {
 	const struct message_progress *counters = session_counters(object->session);
@@ -146,13 +145,13 @@ static void emit(struct session_object *object, const char *interface, const cha
 				      interface, name, arguments, NULL);
 }
 
-/* Emits a signal that the client can do without. */
+/* Emits a signal that may be dropped. */
 static void emit_if_read(struct session_object *object, const char *name, GVariant *arguments)
 {
 	GIOStream *stream = g_dbus_connection_get_stream(object->connection);
 	GSocket *socket = g_socket_connection_get_socket(G_SOCKET_CONNECTION(stream));
 
-	/* If the socket has room, everything sent before has left this process. */
+	/* If the socket has room, all earlier messages have left this process. */
 	if (g_socket_condition_check(socket, G_IO_OUT) & G_IO_OUT)
 		emit(object, SESSION_INTERFACE, name, arguments);
 	else
@@ -191,7 +190,7 @@ static void on_started(struct session *session, const GError *error, void *data)
 				     "\"org.profd.kernel-addresses\" is not allowed to this user"));
 }
 
-/* `failure`: why it failed, or NULL. */
+/* `failure`: why the call failed, or NULL. */
 static void answer_pause(struct pause *pause, const char *failure)
 {
 	g_queue_remove(&pause->object->pauses, pause);
@@ -253,7 +252,7 @@ static void on_finished(struct session *session, bool ok, const char *reason, GV
 
 /* ---- Methods --------------------------------------------------------------------------------- */
 
-/* Each returns true if it has answered, or will answer later. */
+/* Each function returns true if it has answered, or will answer later. */
 static bool call_start(struct session_object *object, GDBusMethodInvocation *invocation,
 		       GError **error)
 {
@@ -301,9 +300,9 @@ static bool call_resume(struct session_object *object, GDBusMethodInvocation *in
 	return pause_or_resume(object, invocation, false, error);
 }
 
-/* All processes of a user share a limit of descriptors in flight. GDBus ends the connection if a
- * reply's descriptor exceeds it. So this tests for room; nothing signals when there is room
- * again. */
+/* Checks whether a descriptor can be passed on. All processes of a user share a limit of
+ * descriptors in flight, and GDBus ends the connection if a reply exceeds it. Nothing signals when
+ * there is room again. */
 static bool can_pass(int fd, GError **error)
 {
 	char byte = 0;
@@ -385,7 +384,7 @@ static bool call_close(struct session_object *object, GDBusMethodInvocation *inv
 	return true;
 }
 
-/* org.freedesktop.DBus.Properties: GDBus has checked that the property exists and can be read. */
+/* org.freedesktop.DBus.Properties. GDBus has checked that the property exists and is readable. */
 static bool call_get(struct session_object *object, GDBusMethodInvocation *invocation,
 		     GError **error)
 {
@@ -413,7 +412,7 @@ void session_object_handle(struct session_object *object, GDBusMethodInvocation 
 		const char *interface, *name;
 		bool (*call)(struct session_object *object, GDBusMethodInvocation *invocation,
 			     GError **error);
-		bool own_only; /* the owner's files are not for users who manage sessions */
+		bool own_only; /* the owner's files are not for users who manage others' sessions */
 	} methods[] = {
 		{ SESSION_INTERFACE, "Start", call_start, false },
 		{ SESSION_INTERFACE, "Stop", call_stop, false },
@@ -475,8 +474,8 @@ bool session_object_new(GDBusConnection *connection, uint32_t id, struct bus_pee
 			const struct session_object_listener *listener, void *data,
 			struct session_object **ret_object, GError **error)
 {
-	/* no get_property: Get and GetAll come as methods, because authorization takes until
-	 * later */
+	/* No get_property: Get and GetAll are handled as methods, because authorization takes
+	 * time. */
 	static const GDBusInterfaceVTable vtable = { .method_call = on_method };
 	static const struct session_listener session_listener = {
 		.state_changed = on_state_changed,

@@ -11,24 +11,24 @@
 #define SERVICE_PATH "/org/profd/Profiler1"
 #define SESSION_INTERFACE "org.profd.Profiler1.Session"
 
-/* A session as an object on a connection. */
+/* A session as an object on a D-Bus connection. */
 struct session_object;
 struct session;
 
 struct session_object_listener {
-	/* A method was called: pass it to session_object_handle() once it is authorized. */
+	/* A method was called. Pass it to session_object_handle() once it is authorized. */
 	void (*called)(struct session_object *object, GDBusMethodInvocation *invocation,
 		       void *data);
 	/* Returns false if the session may not be started now. */
 	bool (*starting)(struct session_object *object, void *data, GError **error);
 	void (*engine_gone)(struct session_object *object, void *data);
-	/* Returns where collectors register, or NULL. */
+	/* Returns the address at which collectors register, or NULL. */
 	const char *(*control_address)(struct session_object *object, void *data);
 	void (*closed)(struct session_object *object,
-		       void *data); /* it has no object any more: free it */
+		       void *data); /* the object is unregistered: free it */
 };
 
-/* Takes over the options and the capture. Only the owner gets the signals. */
+/* Takes ownership of the options and the capture. Signals go only to the owner. */
 bool session_object_new(GDBusConnection *connection, uint32_t id, struct bus_peer *owner,
 			const struct access *access, struct options *options, int capture_fd,
 			const struct session_object_listener *listener, void *data,
@@ -45,11 +45,11 @@ const struct bus_peer *session_object_owner(const struct session_object *object)
 struct session *session_object_session(struct session_object *object);
 const struct access *session_object_access(const struct session_object *object);
 
-/* Answers, now or later. own: the caller is the session's user, and not a user who manages others'
+/* Answers now or later. `own`: the caller is the session's user, not a user who manages others'
  * sessions. */
 void session_object_handle(struct session_object *object, GDBusMethodInvocation *invocation,
 			   bool own);
-/* Stops a recording because its client is gone. */
+/* Stops a recording because its client has left. */
 void session_object_client_gone(struct session_object *object);
-/* Removes the object. Stops a recording and finishes its file. */
+/* Unregisters the object. Stops a recording and finishes its file. */
 void session_object_close(struct session_object *object);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Session, start - gives the engine of a session its config, the events and the targets' files
+ * Session, start - gives a session's engine the config, the events and the targets' files
  *
- * Events of everything that runs are opened at once. perf-tasks.c opens those of the targets'
- * threads, and the engine gets them when all are open. CPUs that come online later get their events
- * when the engine asks for them.
+ * CPU-wide events are opened at once. perf-tasks.c opens per-task events, and the engine gets them
+ * when all are open. For CPUs that come online later, events are opened when the engine requests
+ * them.
  * Main thread only.
  */
 #include "daemon/broker/session-internal.h"
@@ -19,7 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came back */
+#define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came online again */
 
 static void on_request_failed(const GError *error, void *data)
 {
@@ -75,7 +75,7 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 	return true;
 }
 
-/* After that the engine owns the descriptors. */
+/* On success the engine owns the descriptors. */
 static bool send_events(struct session *session, GError **error)
 {
 	GArray *events = session->events;
@@ -130,7 +130,7 @@ void session_receive_cpu_request(struct session *session, const void *body, size
 	    !is_online(number))
 		return;
 	if (perf_cpu_open(&session->plan, number, &cpu, &error)) {
-		/* All rings count, because only the engine knows whether the last ones of that CPU
+		/* Count all rings, because only the engine knows whether the CPU's former ones
 		 * still exist, and it may have been taken over. */
 		session->returned_bytes +=
 			((uint64_t)session->plan.side_band_pages + session->plan.sample_pages) *
@@ -166,7 +166,7 @@ static bool send_config(struct session *session, GError **error)
 		bool optional = i == ARRAY_SIZE(paths) - 1;
 		int fd = -1;
 
-		/* kernel addresses are only for those who may have them */
+		/* Kernel addresses are only for those who may see them. */
 		if (!optional || session->options->kernel)
 			fd = open(paths[i], O_RDONLY | O_CLOEXEC);
 		if (fd >= 0)
@@ -183,7 +183,7 @@ static bool send_config(struct session *session, GError **error)
 	return ok;
 }
 
-/* Reports to the capture and the client that a user without privilege gets less. */
+/* Reports to the capture and to the client that an unprivileged user gets less. */
 static void notify_reduced(struct session *session)
 {
 	const struct perf_plan *plan = &session->plan;
@@ -198,9 +198,9 @@ static void notify_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
-/* Opens events of everything that runs on the CPUs, if that is permitted and may be shown; else
- * rings for the targets' threads. Threads are also used if a switch has to be quick: their events
- * can stay enabled, because they cost nothing while the targets sleep. */
+/* Opens CPU-wide events, if that is permitted and they may be shown; else rings for per-task
+ * events. Also uses per-task events if a switch must be fast: they can stay enabled, because they
+ * cost nothing while the targets sleep. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;
@@ -232,7 +232,7 @@ static bool open_events(struct session *session, GError **error)
 	return true;
 }
 
-/* Sends the engine all that it needs. From then on it leads. */
+/* Sends the engine all that it needs. From then on the engine leads. */
 static bool send_all(struct session *session, GError **error)
 {
 	int *switch_fd = &session->options->switch_fd;
@@ -241,12 +241,13 @@ static bool send_all(struct session *session, GError **error)
 	if (session->reduced)
 		notify_reduced(session);
 	ok = send_config(session, error);
-	/* the engine has it now, so that a pipe ends when the engine does */
+	/* The engine has the descriptor now. Close it here, so that a pipe ends when the engine
+	 * does. */
 	deferred_close(steal_fd(&session->capture_fd));
 	for (unsigned i = 0; ok && i < session->cpus->len; i++)
 		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
 	ok = ok && send_events(session, error);
-	/* Nothing is sampled until somebody switches sampling on. */
+	/* Sampling begins only when the switch is turned on. */
 	if (ok && *switch_fd >= 0) {
 		ok = engine_send(session->engine, MESSAGE_SWITCH, NULL, 0, switch_fd, 1, error);
 		if (ok)
@@ -288,14 +289,14 @@ static bool open_tasks(struct session *session, GError **error)
 	return session->opening != NULL;
 }
 
-/* By task this continues when the events of all threads are open. */
+/* With per-task events, continues when the events of all threads are open. */
 bool session_hand_over(struct session *session, GError **error)
 {
 	if (!start_requests(session, error) || !open_events(session, error))
 		return false;
 	if (session->plan.by_task)
 		return open_tasks(session, error);
-	/* the targets are checked last, so that no number was reused before its use */
+	/* Check the targets last, so that no pid was reused before it was used. */
 	return (!session->options->targets ||
 		targets_check(session->options->targets, TARGETS_ANY_USER, error)) &&
 	       send_all(session, error);

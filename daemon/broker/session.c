@@ -5,18 +5,18 @@
  *     created ── start ──▶ starting ── STARTED ──▶ running ◀── pause, resume ──▶ paused
  *        stop, or the engine by itself ──▶ stopping ── engine gone ──▶ finished, or failed
  *
- * Start spawns the engine, opens perf events, and has /proc read while the engine comes up. It then
- * sends the engine all that it needs; by task, this happens when the events of all threads are open
- * (perf-tasks.c). From then on the engine leads: it asks for what was read and for mapped files
+ * Start spawns the engine, opens perf events, and lets /proc be read while the engine starts. It
+ * then sends the engine all that it needs; with per-task events, once those of all threads are open
+ * (perf-tasks.c). From then on the engine leads: it requests the snapshot and mapped files
  * (requests.c), and reports when it is done.
- * Invariants: (1) `finished` is called once, after the engine is gone, or was killed and waits for
- *                 a file's server: nobody writes the file any more
- *             (2) an engine that has not ended STOP_PATIENCE_MS after it had to is killed, unless
- *                 its capture still grows, as into a pipe that is read slowly, for at most
- *                 STOP_LIMIT_MS, or it works, as on two million blocks of memory, or it waits for a
- *                 disk or a CPU that others use too, for at most STOP_WORK_MS
+ * Invariants: (1) `finished` is called once, when the engine is gone, or was killed and waits for a
+ *                 file's server: then nothing writes the file any more
+ *             (2) an engine that has not ended STOP_PATIENCE_MS after it had to is killed; except
+ *                 if its capture still grows (a pipe that is read slowly), for at most
+ *                 STOP_LIMIT_MS; or if it works (two million blocks of memory) or waits for a busy
+ *                 disk or CPU, for at most STOP_WORK_MS
  *                 [test_stop, test_hostile_peers]
- *             (3) a message from the engine changes this session only
+ *             (3) a message from an engine changes only its own session
  * Main thread only.
  */
 #include "config.h"
@@ -40,16 +40,16 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* A sanitizer makes an engine several times slower. */
+/* Sanitizers make an engine several times slower. */
 #define SLOW (PROF_SANITIZED ? 8 : 1)
 #define STOP_PATIENCE_MS (900 * SLOW)
 #define STOP_STILL_MS (450 * SLOW)
 #define STOP_WORK_MS 10000
-#define WORKING_SHARE 10 /* 1/10 of a CPU counts as work, because it may wait for one */
+#define WORKING_SHARE 10 /* 1/10 of a CPU is work: the engine may have to wait for a CPU */
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
-#define MAX_WARNINGS 64 /* from the engine, a second */
+#define MAX_WARNINGS 64 /* from the engine, per second */
 
 /* ---- Accessors ------------------------------------------------------------------------------- */
 
@@ -119,7 +119,7 @@ bool session_fail_state(const struct session *session, const char *act, GError *
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
 
-/* Checks only what the kernel itself knows, because a file's server may not answer. The engine
+/* Checks only what the kernel knows by itself, because a file's server may not answer. The engine
  * checks again. */
 static bool check_capture(int fd, bool append, struct statx *ret_status, GError **error)
 {
@@ -160,7 +160,7 @@ static gboolean on_lifetime_end(gint fd, GIOCondition condition, gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* The service limits what the client did not limit, and refuses what exceeds its limits. */
+/* Limits what the client did not limit, and refuses options that exceed the service's limits. */
 static bool apply_limits(const struct access *access, struct options *options, GError **error)
 {
 	const struct {
@@ -187,7 +187,7 @@ static bool apply_limits(const struct access *access, struct options *options, G
 	return true;
 }
 
-/* /proc is read while the engine comes up and the larger rings are made. */
+/* Reads /proc while the engine starts and the larger rings are made. */
 static void on_side_bands(void *data)
 {
 	const struct session *session = data;
@@ -292,7 +292,6 @@ static void kill_engine(struct session *session)
 	session->patience = g_timeout_add(DEATH_PATIENCE_MS, on_death_late, session);
 }
 
-/* Kills the engine, and reports the reason. */
 void session_give_up(struct session *session, const char *code, const char *text)
 {
 	session->given_up = true;
@@ -306,8 +305,8 @@ static gboolean on_patience_end(gpointer data)
 	int64_t now = g_get_monotonic_time(), cpu_ns = engine_cpu_ns(session->engine);
 	int64_t since_ms = (now - session->stop_us) / 1000;
 	bool grows = (now - session->grown_us) / 1000 < STOP_STILL_MS;
-	/* A file on a file server does not count, because the server's owner can make it never
-	 * answer. */
+	/* A file on a file server does not count, because the server's owner can prevent it from
+	 * answering. */
 	bool on_disk = S_ISREG(session->capture.stx_mode) && session->capture.stx_dev_major != 0;
 	bool works = (cpu_ns - session->cpu_ns) / 1000000 > STOP_STILL_MS / WORKING_SHARE ||
 		     (on_disk && engine_is_busy(session->engine));
@@ -328,7 +327,7 @@ static gboolean on_patience_end(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* Call once it is certain that the engine has to end. */
+/* Called once it is certain that the engine must end. */
 static void await_end(struct session *session)
 {
 	if (session->patience)
@@ -367,7 +366,7 @@ static void receive_started(struct session *session, const void *body, size_t by
 {
 	if (session->state != SESSION_STARTING)
 		return;
-	/* the engine has its own mappings now */
+	/* The engine has its own mappings now. */
 	g_array_set_size(session->cpus, 0);
 	session->start_ns = now_ns();
 	session_set_state(session, session->options->paused ? SESSION_PAUSED : SESSION_RUNNING);
@@ -460,7 +459,7 @@ static void receive_finished(struct session *session, const void *body, size_t b
 		.lost = finished->lost,
 		.bytes = finished->bytes,
 	};
-	/* it has nothing left to do */
+	/* The engine has nothing left to do. */
 	await_end(session);
 	if (session->state != SESSION_STOPPING && session->state != SESSION_STARTING)
 		session_set_state(session, SESSION_STOPPING);
@@ -507,7 +506,6 @@ static void warn_of_limit(struct session *session)
 					   session->data);
 }
 
-/* error: why a session does not start. May free the session. */
 void session_end(struct session *session, const GError *error)
 {
 	bool was_starting = session->state == SESSION_STARTING;
@@ -550,7 +548,7 @@ bool session_start(struct session *session, GError **error)
 	if (session->options->lifetime_fd >= 0 && !session->lifetime_watch)
 		return broker_fail(error, BROKER_ERROR_INVALID_STATE,
 				   "cannot start a session whose \"lifetime\" has hung up");
-	/* the two processes come up while the events are opened */
+	/* Both processes start while the events are being opened. */
 	session->engine = engine_new(&listener, session, session->options->max_bytes, error);
 	ok = session->engine && session_hand_over(session, error);
 	if (!ok) {

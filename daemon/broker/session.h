@@ -5,12 +5,12 @@
 #include "daemon/broker/control.h"
 #include "daemon/broker/options.h"
 
-/* One recording: the events, the engine, the images. It does not depend on D-Bus. */
+/* One recording: its events, engine and images. Independent of D-Bus. */
 struct session;
 
 enum session_state {
 	SESSION_CREATED,
-	SESSION_STARTING, /* shown as created */
+	SESSION_STARTING, /* shown as "created" */
 	SESSION_RUNNING,
 	SESSION_PAUSED,
 	SESSION_STOPPING,
@@ -20,11 +20,12 @@ enum session_state {
 
 struct session_listener {
 	void (*state_changed)(struct session *session, void *data);
-	/* Called once for a session_start() that returned true. error NULL: sampling is enabled. */
+	/* Called once for each session_start() that returned true. `error` NULL: sampling is
+	 * enabled. */
 	void (*started)(struct session *session, const GError *error, void *data);
-	/* The engine has obeyed each session_pause() up to that serial. */
+	/* The engine has obeyed each session_pause() up to `serial`. */
 	void (*obeyed)(struct session *session, uint64_t serial, void *data);
-	void (*progress)(struct session *session, void *data); /* at most 4 a second */
+	void (*progress)(struct session *session, void *data); /* at most 4 times a second */
 	void (*warning)(struct session *session, const char *code, const char *text, void *data);
 	/* Called once for a session that left SESSION_CREATED, when the engine is gone. May free
 	 * the session. */
@@ -32,29 +33,30 @@ struct session_listener {
 			 void *data);
 };
 
-/* Takes over the options and the descriptor of the capture, which it checks. */
+/* Takes ownership of the options and of the capture's descriptor. Checks the capture. */
 bool session_new(const struct access *access, uint32_t id, struct options *options, int capture_fd,
 		 const struct session_listener *listener, void *data, struct session **ret_session,
 		 GError **error);
-/* Kills whatever still runs; leaves the file as it is. */
+/* Kills everything that still runs. Leaves the file as it is. */
 void session_free(struct session *session);
 
 bool session_start(struct session *session, GError **error);
 bool session_stop(struct session *session, enum engine_reason reason, GError **error);
-/* *ret_serial: what the listener's obeyed() reports once it is done, unless the session ends
+/* The listener's obeyed() reports *ret_serial when the engine has obeyed, unless the session ends
  * before. */
 bool session_pause(struct session *session, bool pause, uint64_t *ret_serial, GError **error);
 bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error);
 
-/* The secret by which a process finds its session. */
+/* The secret with which a process finds its session. */
 const uint8_t *session_token(const struct session *session);
-/* Returns the socket for a command's SYSPROF_CONTROL_FD; borrowed, until the session ends. */
+/* Returns the socket for a command's SYSPROF_CONTROL_FD. Borrowed, valid until the session ends. */
 bool session_open_sysprof(struct session *session, int *ret_socket, GError **error);
-/* Returns how well the session fits a process that names none: 0 not at all; higher is better. */
+/* Returns how well the session fits a process that names none: 0: not at all; higher is better. */
 unsigned session_fits(const struct session *session, const struct control_peer *peer);
-/* The engine decides. CONTROL_OK: it will answer. */
+/* Passes a peer to the engine, which decides. CONTROL_OK: the engine will answer. */
 enum control_status session_receive_peer(struct session *session, const struct control_peer *peer);
-/* The peer was refused for lack of room, and has its answer. That is a loss if it is a target. */
+/* Counts a peer that was refused for lack of room, and has its answer. It is a loss if it is a
+ * target. */
 void session_count_refused(struct session *session, const struct control_peer *peer);
 
 enum session_state session_state(const struct session *session);

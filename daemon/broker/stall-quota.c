@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stall quota - processes of ours that were killed but do not exit, charged to the user who blocks
- * them
+ * Stall quota - charges killed processes of profd that do not exit to the user who blocks them
  *
  * SIGKILL does not end a process that waits for FUSE in the kernel; it exits when the file's server
  * answers or dies. So nothing waits for it. Each hang costs a process that may stay, and delays its
- * session. So each user has an allowance. After that, nothing of the user's is waited for until
- * those processes are gone and half a minute has passed. Root's processes are independent of each
- * other and do not conspire: each has its own, smaller allowance. Processes that are gone belong to
- * one user, nobody.
- * The records are for all of profd, because sessions share the machine. Main thread only.
- * Invariants: (1) nobody is blocked forever  [test-stall-quota: pause]
- *             (2) a user does not block another user, and a process of root's does not block
- *                 another one  [test-stall-quota: users, root]
- *             (3) at most MAX_ALL_STUCK of our processes are stuck, and at most half of them
+ * session, so each user has an allowance. Once it is used up, profd waits for no process of this
+ * user until the stuck ones are gone and half a minute has passed. Root's processes are
+ * independent of each other, so each has its own, smaller allowance. Processes that have exited are
+ * charged to one user, nobody.
+ * All sessions share the records. Main thread only.
+ * Invariants: (1) no user is blocked forever  [test-stall-quota: pause]
+ *             (2) no user blocks another user, and no process of root's blocks another one
+ *                 [test-stall-quota: users, root]
+ *             (3) at most MAX_ALL_STUCK of profd's processes are stuck, at most half of them
  *                 because of root  [test-stall-quota: full]
  */
 #include "config.h"
@@ -30,14 +29,14 @@
 #define MAX_ROOT_STUCK (MAX_ALL_STUCK / 2)
 
 static const struct allowance {
-	unsigned stuck; /* at once */
-	unsigned hangs; /* without a pause of PAUSE_US between them */
+	unsigned stuck; /* at the same time */
+	unsigned hangs; /* with pauses shorter than PAUSE_US between them */
 } user_allowance = { 3, 4 }, process_allowance = { 2, 2 };
 
 struct record {
 	int64_t key;
 	struct files_bare who;
-	unsigned stuck; /* killed, but not gone yet */
+	unsigned stuck; /* killed, but not exited yet */
 	unsigned hangs;
 	int64_t last_us;
 };
@@ -116,7 +115,7 @@ static void count(const struct record *record, int by)
 		root_stuck += (unsigned)by;
 }
 
-/* The record exists as long as something is stuck. */
+/* The record exists as long as it has a stuck process. */
 static void on_gone(GPid pid, gint wait_status, gpointer data)
 {
 	struct record *record = data;

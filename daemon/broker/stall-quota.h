@@ -8,22 +8,21 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define STALL_QUOTA_NOBODY ((uid_t)-1) /* the process is gone */
+#define STALL_QUOTA_NOBODY ((uid_t)-1) /* the process has exited */
 
-/* Returns the user of a process, or STALL_QUOTA_NOBODY. Does not block, whatever the process does.
- *  */
+/* Returns the user of a process, or STALL_QUOTA_NOBODY. Never blocks. */
 uid_t stall_quota_owner(pid_t pid);
-/* A process of ours was stuck on something of this user's process, and was killed. Reaps it when
- * the kernel lets it exit. */
+/* Charges a process of profd's that was stuck because of this user's process, and was killed. Reaps
+ * it when the kernel lets it exit. */
 void stall_quota_add(pid_t pid, uid_t uid, pid_t target);
-/* The same for a process that was not stuck, but is not needed any more. It counts until it
- * exits. */
+/* Like stall_quota_add(), for a process that was not stuck, but is no longer needed. It counts as
+ * stuck until it exits. */
 void stall_quota_reap(pid_t pid, uid_t uid, pid_t target);
-/* Returns whether nothing of this process may be waited for now. */
+/* Returns whether profd may not wait for this process now. */
 bool stall_quota_is_blocked(uid_t uid, pid_t target);
-/* True if so many of our processes are stuck that no more may be started. */
+/* Returns whether so many of profd's processes are stuck that no more may be started. */
 bool stall_quota_is_full(void);
-/* Lists who is blocked, at most `max` of them. */
+/* Lists at most `max` blocked users and processes. Returns their number. */
 unsigned stall_quota_list_blocked(struct files_bare *ret_bare, unsigned max);
 
 /* g_get_monotonic_time(); tests replace it. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Summary - the engine's last message as D-Bus shows it
+ * Summary - turns the engine's last message into D-Bus's summary
  *
- * Numbers outside of their enum read "internal" or "unknown". Text is converted to UTF-8, because
+ * Numbers outside their enum become "internal" or "unknown". Text is converted to UTF-8, because
  * D-Bus accepts nothing else.
  */
 #include "config.h"

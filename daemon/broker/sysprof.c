@@ -2,18 +2,18 @@
 /*
  * Sysprof - accepts processes that use the protocol of sysprof's collectors
  *
- * A launched command inherits a socket, and so do all its children. Each thread that wants to
- * record sends ten bytes over it, and waits for one byte and the descriptor of a ring. Only those
- * ten bytes and their sender are read here. The kernel reports the sender of each packet, because
- * an inherited socket does not say who uses it. An engine does everything else. The library waits
- * forever, so each request is answered, and the socket is closed when the session ends. All threads
- * wait at the same socket. So a sender may receive another one's answer, and exit, before its
- * own request is read; that request counts, too.
- * Invariants: (1) the kernel says who sent a request  [test_sysprof: children]
+ * A launched command and all its children inherit a socket. Each thread that wants to record sends
+ * ten bytes over it, and waits for one byte and the descriptor of a ring. profd reads only the ten
+ * bytes and their sender, which the kernel reports with each packet, because many processes inherit
+ * the socket. An engine does the rest. The library waits forever, so each request is answered, and
+ * the socket is closed when the session ends. All threads wait at the same socket. So a sender may
+ * receive another one's answer, and exit, before its own request is read; this request is still
+ * valid.
+ * Invariants: (1) the kernel reports the sender of a request  [test_sysprof: children]
  *             (2) a packet that is not a request is dropped  [test_sysprof: hostile]
  *             (3) after MAX_A_SECOND requests in a second, nothing is read  [test_sysprof: hostile]
  *             (4) requests that were sent before the session stops are read  [test_sysprof: late]
- *             (5) descriptors cannot be sent; where the kernel allows them, they end the socket for
+ *             (5) descriptors cannot be sent; if the kernel permits them, they end the socket for
  *                 all  [test_attack_sockets: sysprof]
  * Main thread only.
  */
@@ -43,11 +43,11 @@
 #define MAX_A_SECOND 2000
 #define PAUSE_MS 200
 
-static const char request_text[] = "CreatRing"; /* with its NUL */
+static const char request_text[] = "CreatRing"; /* 10 bytes, with the NUL */
 
 struct sysprof {
 	int socket, target_socket;
-	bool refuses_descriptors; /* the kernel does */
+	bool refuses_descriptors; /* the kernel refuses packets with descriptors */
 	bool is_ended;
 	guint input, pause;
 	control_receiver receive;
@@ -56,7 +56,7 @@ struct sysprof {
 	unsigned n_in_second;
 };
 
-/* The kernel's report about a packet. */
+/* The kernel's report about a packet's sender. */
 struct sender {
 	struct ucred credentials; /* pid 0: not in our PID namespace */
 	int pidfd;                /* -1: not reported */
@@ -93,7 +93,7 @@ static void read_control(const struct msghdr *header, struct sender *ret_sender)
 	}
 }
 
-/* Returns the length of a packet, or -1 without one. */
+/* Returns the length of a packet; -1 if there is none. */
 static ssize_t receive(int fd, void *packet, size_t room, int flags, struct sender *ret_sender)
 {
 	union {
@@ -139,8 +139,8 @@ static gboolean on_pause_over(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* Looks at the packet before it is read, which would close its descriptors (stranger.c). Only
- * copies are closed here. */
+/* Peeks at the packet, because reading it would close its descriptors (stranger.c). Peeking closes
+ * only copies. */
 static bool has_descriptors(const struct sysprof *sysprof)
 {
 	char byte;
@@ -162,7 +162,7 @@ static bool receive_request(struct sysprof *sysprof)
 	ssize_t n;
 
 	if (has_descriptors(sysprof)) {
-		/* Threads that wait for an answer see the end of the socket, and continue without a
+		/* Threads that wait for an answer see the end of the socket and continue without a
 		 * ring. */
 		(void)shutdown(sysprof->socket, SHUT_RDWR);
 		sysprof->is_ended = true;
@@ -172,11 +172,11 @@ static bool receive_request(struct sysprof *sysprof)
 	if (n < 0)
 		return false;
 	if (n == sizeof(request_text) && memcmp(packet, request_text, sizeof(request_text)) == 0) {
-		/* An older kernel. The sender keeps its number while it waits. */
+		/* Older kernels do not send a pidfd. The sender keeps its pid while it waits. */
 		if (sender.pidfd < 0 && sender.credentials.pid > 0)
 			sender.pidfd = target_open(sender.credentials.pid);
-		/* Without a descriptor the thread continues without a ring; one that does not read
-		 * the answer does not wait for it. */
+		/* Without a descriptor the thread continues without a ring. If sending fails, it is
+		 * not waiting for this answer. */
 		if (!receive_sender(sysprof, &sender))
 			(void)!send(sysprof->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
@@ -185,7 +185,7 @@ static bool receive_request(struct sysprof *sysprof)
 	return true;
 }
 
-/* Takes one request a turn, so that others are served meanwhile. */
+/* Reads one request per iteration of the main loop, so that others are served meanwhile. */
 static gboolean on_request(gint fd, GIOCondition condition, gpointer data)
 {
 	struct sysprof *sysprof = data;
@@ -195,7 +195,7 @@ static gboolean on_request(gint fd, GIOCondition condition, gpointer data)
 	if (second != sysprof->second)
 		sysprof->n_in_second = 0;
 	sysprof->second = second;
-	/* Each request that is read needs room for an answer, because somebody waits for it. */
+	/* Read a request only if there is room for the answer, because a thread waits for it. */
 	if (poll(&answers, 1, 0) <= 0 || sysprof->n_in_second++ >= MAX_A_SECOND) {
 		sysprof->input = 0;
 		sysprof->pause = g_timeout_add(PAUSE_MS, on_pause_over, sysprof);
@@ -220,7 +220,7 @@ bool sysprof_new(control_receiver receiver, void *data, struct sysprof **ret_sys
 	struct sysprof *sysprof;
 	int sockets[2], on = 1;
 
-	/* Each packet is one request, even if others send at the same time. */
+	/* Packets, so that requests sent at the same time stay separate. */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return broker_fail(error, BROKER_ERROR_FAILED, "making a socket failed: %s",
 				   ERRNO_TEXT(errno));

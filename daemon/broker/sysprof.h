@@ -8,13 +8,13 @@
 /* A session's end of the socket whose other end is SYSPROF_CONTROL_FD. */
 struct sysprof;
 
-/* An accepted peer is answered over control_peer.connection; the others get the answer that they
- * have no ring. */
+/* An accepted peer is answered over control_peer.connection; others get an answer without a
+ * ring. */
 bool sysprof_new(control_receiver receiver, void *data, struct sysprof **ret_sysprof,
 		 GError **error);
-/* Takes the requests that wait to be read. Call before the session is stopped. */
+/* Reads the waiting requests. Must be called before the session is stopped. */
 void sysprof_receive_rest(struct sysprof *sysprof);
-/* Threads that still wait, or ask later, see that the connection is closed. Takes NULL. */
+/* Closes the connection, which threads see that wait or send requests later. NULL is allowed. */
 void sysprof_free(struct sysprof *sysprof);
-/* For the command: every process that inherits it may ask. Borrowed. */
+/* Returns the end for the command. Every process that inherits it may send requests. Borrowed. */
 int sysprof_target_socket(const struct sysprof *sysprof);

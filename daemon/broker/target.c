@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Target - the processes of a session: whose they are, and that they stay the requested ones
+ * Target - holds a session's processes, and checks that they are the user's and still the same
  *
  * A pidfd is opened for each process when the session is made. Until the pidfd reports the end of
- * the process, its number is not reused. So whatever /proc/PID said before the pidfd was checked
- * was about that process.
- * Invariants: (1) everything is looked at first, and the pidfd is checked after that
+ * the process, its pid is not reused. So data read from /proc/PID before a successful check of the
+ * pidfd is about this process.
+ * Invariants: (1) everything is read first, and only then is the pidfd checked
  *                 [test_bus_polkit: of another process]
- *             (2) a process that the kernel would not let the user trace is not the user's own
+ *             (2) a process that the user may not trace is not the user's own
  *                 [test_bus_polkit: own is own, not dumpable]
- * process-access.c decides what makes a process the user's own.
+ * process-access.c decides whether a process is the user's own.
  */
 #include "config.h"
 
