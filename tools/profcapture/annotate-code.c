@@ -14,31 +14,31 @@
 #include <string.h>
 
 #define MAX_CANDIDATES 20
-#define MAX_CONTAINERS 8 /* functions that it is inlined into and whose instructions are read */
+#define MAX_CONTAINERS 8 /* limit for functions with inlined copies whose code is read */
 #define MAX_CODE_BYTES (4u << 20)
 #define TIMEOUT_MS 20000
 
-/* First entity of the counts by place; the profile reserves the smaller ones. */
+/* First entity of sampled frames. The profile reserves the smaller ones. */
 #define PLACE_FIRST 2u
 
-/* A frame of the function that was sampled. */
+/* An address of the function's code at which a frame was sampled. */
 struct sampled_frame {
 	uint64_t offset;
 	bool returns;
-	uint32_t container; /* index of the function whose code it is in */
-	uint32_t entity;    /* that it counts for: at first itself */
+	uint32_t container; /* index of the function that contains this code */
+	uint32_t entity;    /* entity that it is counted for: first its own, later its line */
 	struct amount self, total;
 };
 
-/* The code of the function itself, or of one that it is inlined into. */
+/* The code of the function itself, or of a function with inlined copies of it. */
 struct code_range {
 	uint64_t start, end;
 	struct amount self;
 };
 
-/* A function at an offset, and the place in its source. */
+/* A function at an offset, and its source line there. */
 struct inline_frame {
-	const char *name, *raw_name; /* NULL: the function that contains the others */
+	const char *name, *raw_name; /* NULL: the outermost function, which contains the others */
 	const char *file;            /* NULL = unknown */
 	uint32_t line;               /* 0 = unknown */
 };
@@ -50,7 +50,7 @@ static struct sampled_frame *frame_at(const struct annotate_code *code, guint in
 
 /* ---- which function -------------------------------------------------------------------------- */
 
-/* Returns the end, as far as it is known: a symbol without a length extends to the next one. */
+/* Returns the end of a function's code. A symbol without a length extends to the next symbol. */
 static uint64_t end_of(const struct annotate_code *code, const struct function *function)
 {
 	const struct symbol_rows *rows = code->profile.functions->symbols;
@@ -74,7 +74,7 @@ static uint64_t end_of(const struct annotate_code *code, const struct function *
 	return function->offset + beyond;
 }
 
-/* Returns whether `text` is "image+0xOFFSET" of a place in the function. */
+/* Returns whether `text` is "image+0xOFFSET" of an address in the function. */
 static bool is_place_in(const struct annotate_code *code, const struct function *function,
 			const char *text)
 {
@@ -91,7 +91,7 @@ static bool is_place_in(const struct annotate_code *code, const struct function 
 	       offset < end_of(code, function);
 }
 
-/* Returns whether the function has samples and is of the chosen image. */
+/* Returns whether the function has samples and belongs to the chosen image. */
 static bool is_choosable(const struct annotate_code *code, uint32_t index)
 {
 	const char *path = functions_image(code->profile.functions, index);
@@ -114,8 +114,8 @@ static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
 	return order ? order : a < b ? -1 : a > b;
 }
 
-/* Returns the functions named `text`: by the whole name, else without parameters, else by the last
- * component. Functions with code of their own hide those that are only inlined. */
+/* Returns the functions that match `text` best: by whole name, without parameters, or by last
+ * component. Functions with code of their own hide functions that are only inlined. */
 static GArray *find_called(const struct annotate_code *code, const char *text)
 {
 	enum function_name_match best = FUNCTION_NAME_COMPONENT;
@@ -245,16 +245,16 @@ static bool is_own_code(const struct annotate_code *code, uint64_t offset)
 	return offset >= code->start && offset < code->end;
 }
 
-/* Returns whether these are the names of the shown function. Debug information has the parameters
- * of a static function only in the symbol of its own code. */
+/* Returns whether the names are those of the shown function. For inlined copies of a static
+ * function, debug information lacks the parameters. */
 static bool is_called_so(const struct annotate_code *code, const char *name, const char *raw_name)
 {
 	return strcmp(name, code->shown.name) == 0 || strcmp(raw_name, code->shown.raw_name) == 0 ||
 	       (code->plain && strcmp(raw_name, code->plain) == 0);
 }
 
-/* Finds out by which names the function may be inlined, and sums up the counts of its own code and
- * of where it is inlined. */
+/* Determines whether inlined copies can be recognized by name. Sums up the counts of the function
+ * and of these copies. */
 static void join_inlined(struct annotate_code *code)
 {
 	const struct functions *functions = code->profile.functions;
@@ -269,7 +269,8 @@ static void join_inlined(struct annotate_code *code)
 
 		if (at->image != shown->image || at->is_inlined)
 			continue;
-		/* A static function may have others of its name in the image. */
+		/* Inlined copies are ambiguous if the image has several static functions of the
+		 * name. */
 		code->has_inlined &= i == code->function || at->name != shown->name;
 		if (g_str_has_prefix(at->name, plain))
 			other = function_name_plain(at->name);
@@ -289,7 +290,7 @@ static void join_inlined(struct annotate_code *code)
 	}
 }
 
-/* Names the last frame, and adds the one that it is inlined into. */
+/* Sets the names of the last frame, and adds the frame that it is inlined into. */
 static void add_outer(GArray *frames, const char *name, const char *raw_name, const char *file,
 		      uint32_t line)
 {
@@ -301,8 +302,8 @@ static void add_outer(GArray *frames, const char *name, const char *raw_name, co
 	g_array_append_val(frames, outer);
 }
 
-/* Returns the functions at an offset, the innermost first, as the file has them or else (`symbols`
- * is NULL) the capture. Stores which of them is the shown one; UINT_MAX: none. */
+/* Returns the functions at an offset, innermost first, from the file (`symbols`) or, if NULL, from
+ * the capture. Stores the index of the shown function; UINT_MAX: not among them. */
 static GArray *frames_at(const struct annotate_code *code, const struct symbols *symbols,
 			 uint64_t offset, guint *ret_shown)
 {
@@ -344,8 +345,8 @@ static GArray *frames_at(const struct annotate_code *code, const struct symbols 
 	return frames;
 }
 
-/* Returns the name for a row of what is inlined at a line: a function of the program, or the class
- * or function of a library without template arguments, as "std::vector". */
+/* Returns the name of the row for a call that is inlined at a line: a function of the program, or
+ * the class or function of a library without template arguments, such as "std::vector". */
 static const char *name_callee(const struct annotate_code *code, const struct inline_frame *call)
 {
 	g_autofree char *name = function_name_for_people(call->name, call->raw_name);
@@ -366,8 +367,8 @@ static const char *name_callee(const struct annotate_code *code, const struct in
 /* An offset as seen from the shown function. */
 struct seen_place {
 	struct annotate_place at, own; /* in the innermost function, and in the shown one */
-	const char *callee; /* what is inlined into the shown function there; NULL = nothing */
-	bool is_of_it;      /* it is in the shown function */
+	const char *callee;            /* name for the call that is inlined here; NULL: none */
+	bool is_of_it;                 /* the offset belongs to the shown function */
 };
 
 static struct seen_place place_at(const struct annotate_code *code, uint64_t offset)
@@ -377,7 +378,7 @@ static struct seen_place place_at(const struct annotate_code *code, uint64_t off
 	g_autoptr(GArray) frames = frames_at(code, code->symbols, offset, &shown);
 	const struct inline_frame *all;
 
-	/* The capture may have another name for it than the file. */
+	/* The capture may name the function differently than the file does. */
 	if (shown == UINT_MAX && code->symbols) {
 		g_array_unref(frames);
 		frames = frames_at(code, NULL, offset, &shown);
@@ -431,7 +432,7 @@ static struct annotate_line *find_line(struct annotate_code *code,
 	return line;
 }
 
-/* Returns the line that counts a place. */
+/* Returns the line to which a place is counted. */
 static struct annotate_line *line_of(struct annotate_code *code, const struct seen_place *place)
 {
 	struct annotate_place callee = place->own;
@@ -478,7 +479,7 @@ static uint32_t entity_of_frame(struct names_epoch *epoch, size_t row, void *dat
 	return PLACE_FIRST + frame_at(code, index - 1)->entity;
 }
 
-/* Counts the entities of the frames. */
+/* Runs the profile again with the entities of the frames. */
 static bool count_entities(struct annotate_code *code, struct profile *ret_profile, GError **error)
 {
 	*ret_profile = (struct profile){ .by = PROFILE_IMAGE,
@@ -504,8 +505,8 @@ static bool count_frames(struct annotate_code *code, GError **error)
 	return ok;
 }
 
-/* Counts the totals of the function and its lines. A recursive function is more than once in a
- * stack, so that the totals of its frames cannot be added. */
+/* Counts the totals of the function and its lines. A recursive function occurs several times in a
+ * stack, so the totals of its frames must not be added up. */
 static bool count_totals(struct annotate_code *code, GError **error)
 {
 	bool wants_lines = code->merges_callees || code->wants_total, ok = true;
@@ -598,7 +599,7 @@ static void note_site(struct annotate_code *code, GHashTable *known,
 	amount_add(&site->self, frame->self);
 }
 
-/* Finds the code of the function: its own, and that of the functions that contain it. */
+/* Finds the code to show: that of the function, and that of functions with inlined copies of it. */
 static void find_ranges(struct annotate_code *code)
 {
 	g_autoptr(GHashTable) sites = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -640,8 +641,8 @@ static void find_ranges(struct annotate_code *code)
 
 /* ---- the file that ran ----------------------------------------------------------------------- */
 
-/* Returns what the file has for these offsets; NULL if it is not the file that ran, with
- * why_no_code set. */
+/* Returns the symbols and lines at these offsets. Returns NULL and sets why_no_code if it is not
+ * the file that ran. */
 static struct symbols *ask_file(struct annotate_code *code, int fd, const GArray *offsets,
 				bool names_only)
 {
@@ -735,7 +736,7 @@ static void read_file(struct annotate_code *code)
 					    : debug_files_open_path(code->debug_files, image->path);
 	for (guint i = 0; i < code->frames->len; i++)
 		g_array_append_val(offsets, frame_at(code, i)->offset);
-	/* First check that this is the file. */
+	/* Check that this is the file that ran. */
 	symbols_free(ask_file(code, fd, offsets, true));
 	if (code->why_no_code)
 		return;
@@ -750,7 +751,7 @@ static void read_file(struct annotate_code *code)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-/* Returns the instruction that holds an offset; adds one if none of its function is known. */
+/* Returns the instruction that contains an offset. Adds one if its code was not disassembled. */
 static struct annotate_instruction *instruction_of(struct annotate_code *code, uint64_t offset,
 						   guint n_known)
 {
@@ -770,8 +771,8 @@ static struct annotate_instruction *instruction_of(struct annotate_code *code, u
 	return annotate_instruction_at(code, code->instructions->len - 1);
 }
 
-/* Gives the instructions their samples and places, drops those of other functions, and counts their
- * lines. */
+/* Assigns samples and source lines to the instructions, drops instructions of other functions, and
+ * adds the samples to the lines. */
 static void place_instructions(struct annotate_code *code)
 {
 	guint n_known = code->instructions->len, kept = 0;
@@ -828,8 +829,8 @@ static bool read_generated(struct annotate_code *code, GError **error)
 						      .line = at->line };
 		struct annotate_line *line;
 
-		/* Names are interned. Equal names in a process are one function, wherever its code
-		 * is. */
+		/* Names are interned. In one process, code with equal names is one function, even
+		 * at different addresses. */
 		if (count.total.samples == 0 || !at->is_line || !at->length ||
 		    at->name != code->shown.name ||
 		    names_image_at(names, at->image)->process != process)

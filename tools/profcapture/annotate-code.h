@@ -2,17 +2,17 @@
 /*
  * Annotate-code - the code of a function, and the samples in it
  *
- * The function is chosen among those with samples: by its name, or by "image+0xOFFSET" of any place
- * in it, which distinguishes functions of the same name. Its code is the function of that name in
- * the image, and all places of the image where it is inlined.
+ * The function is chosen among those with samples: by its name, or by "image+0xOFFSET" of any of
+ * its code, which tells functions of the same name apart. The code shown is its own and all code of
+ * the image into which it is inlined.
  *
  * The instructions come from the file that ran, which is found by its build-id; if it is missing,
- * the sampled places are shown without instructions. A sample counts for the instruction at which
- * its innermost frame was interrupted; a return address counts only in the total of its line.
- * Generated code has only lines, counted as by a report by line.
+ * only sampled addresses are shown, without instructions. A sample counts at the instruction that
+ * it interrupted. A return address counts only in its line's total. Generated code has only lines,
+ * with the same counts as in a report by line.
  *
- * Invariants: (1) the self counts of the instructions, and those of the lines, sum up to the
- *                 function's  [test_annotate: sums, inlined; test_jit: annotate]
+ * Invariants: (1) the self counts of all instructions sum up to the function's, and so do those of
+ *                 all lines  [test_annotate: sums, inlined; test_jit: annotate]
  *             (2) no code of a different file is shown  [test_annotate: other file]
  */
 #pragma once
@@ -21,28 +21,28 @@
 #include "tools/profcapture/profile.h"
 #include "tools/symbols/symbols.h"
 
-/* A place in the source, which the first four fields identify, and its samples. */
+/* The samples at one place in the source. The first four fields identify the place. */
 struct annotate_place {
 	const char *function; /* the innermost one; all text is interned */
 	const char *file;     /* NULL = unknown */
 	uint32_t line;        /* 0 = unknown */
-	bool is_inlined;      /* belongs to another function than the shown one */
+	bool is_inlined;      /* belongs to a function other than the one shown */
 	struct amount self, total;
 };
 
-/* With `merges_callees`, a function that is inlined into the shown one has the place of its call,
- * and `functions` are those that were inlined there. */
+/* With `merges_callees`, all code that is inlined at one line of the shown function and has the
+ * same callee name is one line. `functions` has the innermost functions of that code. */
 struct annotate_line {
 	struct annotate_place at;
-	uint32_t number;               /* index when it was added */
+	uint32_t number;               /* index in annotate_code.lines */
 	GHashTable *functions;         /* set of names */
 	struct annotate_place hottest; /* place of the instruction with the most samples */
 };
 
 struct annotate_instruction {
-	uint64_t offset, address; /* in the file, and in ELF */
+	uint64_t offset, address; /* offset in the file, and ELF address */
 	const char *text;         /* NULL = unknown */
-	const char *callee; /* what is inlined into the shown function there; NULL = nothing */
+	const char *callee;       /* name for the call that is inlined here; NULL: none */
 	struct annotate_place at;
 };
 
@@ -57,43 +57,43 @@ struct annotate_code {
 	struct reader reader;
 	const char *image, *sysroot;
 	GPtrArray *debug_folders;
-	bool wants_total; /* of lines */
+	bool wants_total; /* compute the totals of lines */
 	/* which function */
 	struct debug_files *debug_files;
 	struct profile profile; /* by function */
 	uint32_t function;      /* index in the profile */
 	struct function shown;
-	uint64_t start, end; /* of its own code; equal if it is only inlined */
+	uint64_t start, end; /* range of its own code; empty if it is only inlined */
 	GString *candidates; /* escaped lines of text, if the function is ambiguous; or NULL */
 	/* its code */
 	const char *why_no_code; /* NULL: the code is known */
-	guint unread_containers; /* functions that it is inlined into and whose code is not read */
-	GPtrArray *sites;        /* struct inline_site, those with the most samples first */
+	guint unread_containers; /* functions with inlined copies of it whose code is not read */
+	GPtrArray *sites;        /* struct inline_site, most samples first */
 	GArray *instructions; /* struct annotate_instruction, by offset; empty for generated code */
 	GPtrArray *lines;     /* struct annotate_line */
-	bool merges_callees;  /* text: a line for each class or function inlined at a line */
-	bool has_callee_totals; /* the totals of what is inlined at a line are known */
-	struct amount self;     /* of all instructions */
-	struct amount own_self; /* without what is inlined into it */
+	bool merges_callees;  /* text: one line for each class or function inlined at a line */
+	bool has_callee_totals; /* lines of inlined calls have totals, too */
+	struct amount self;     /* all instructions */
+	struct amount own_self; /* without inlined copies of the function */
 	struct amount total;
 	/* the rest is private */
 	struct symbols *symbols;        /* of the file; NULL if the lines come from the capture */
 	GArray *frames;                 /* struct sampled_frame */
 	struct number_map known_frames; /* offset and kind → index + 1 */
-	GArray *ranges;                 /* struct code_range, the own one first, then by samples */
-	bool has_inlined;               /* it may be inlined */
+	GArray *ranges;                 /* struct code_range: its own code first, then by samples */
+	bool has_inlined;               /* inlined copies can be recognized by name */
 	const char *plain;       /* its name without parameters, if it has no overloads; or NULL */
 	GHashTable *known_lines; /* set of the lines, by place */
 };
 
-/* Opens the capture, chooses the function and reads its code. `code` has the options and zeros.
- * Code that cannot be read is not an error. */
+/* Opens the capture, chooses the function and reads its code. The caller sets the options and
+ * zeroes the rest. Code that cannot be read is not an error. */
 bool annotate_code_read(struct annotate_code *code, const char *file, const char *function,
 			GError **error);
 void annotate_code_done(struct annotate_code *code);
 
-/* Returns whether the program generated the code. Such code has no file. It may be at several
- * addresses and share them with other code. */
+/* Returns whether the program generated the code. Such code has no file. The function's code may be
+ * at several addresses, which other code may use at other times. */
 static inline bool annotate_code_is_generated(const struct annotate_code *code)
 {
 	return code->shown.length > 0;
@@ -105,7 +105,6 @@ static inline struct annotate_instruction *annotate_instruction_at(const struct 
 	return &g_array_index(code->instructions, struct annotate_instruction, index);
 }
 
-/* Returns the name of a file without its folders. */
 static inline const char *annotate_base_name(const char *path)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;

@@ -2,9 +2,9 @@
 /*
  * profcapture annotate - where in a function the time went, by source line and by instruction
  *
- * JSON and CSV have a line for each place in the source, with inlined functions under their own
- * names. Text has the lines of the function alone; what is inlined at a line is one row below it
- * for each function of the program, and for each class of a library.
+ * JSON and CSV have a row for each source line, with inlined functions under their own names. Text
+ * has only the lines of the function itself. Below a line, it has a row for each function of the
+ * program, and for each class of a library, that is inlined there.
  */
 #include "config.h"
 
@@ -17,12 +17,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SITES 3           /* named where it is inlined, in text */
-#define DEFAULT_LIMIT 200     /* longer lists show only what is near a sample */
-#define CONTEXT 3u            /* lines or instructions shown around one with samples */
-#define MAX_GAP 12            /* source lines without code shown between two with code */
-#define HOTTEST 3             /* instructions shown below the lines */
-#define MIN_FINE_SAMPLES 1000 /* below, shares have no decimals */
+#define MAX_SITES 3       /* callers into which it is inlined that are named in text */
+#define DEFAULT_LIMIT 200 /* a longer list shows only rows near a sample */
+#define CONTEXT 3u        /* rows shown before and after one with samples */
+#define MAX_GAP 12 /* largest number of source lines without code shown between two with code */
+#define HOTTEST 3  /* instructions shown below the lines */
+#define MIN_FINE_SAMPLES 1000 /* with fewer samples, shares have no decimals */
 
 struct annotate {
 	struct annotate_code code;
@@ -119,7 +119,7 @@ static const struct table_member instruction_members[] = {
 	{ NULL },
 };
 
-/* Returns a cell that lines and instructions have in common. */
+/* Returns a cell of a column that both lines and instructions have. */
 static struct cell place_cell(const struct annotate *annotate, unsigned field,
 			      const struct annotate_place *at, bool has_total)
 {
@@ -148,8 +148,8 @@ static struct cell place_cell(const struct annotate *annotate, unsigned field,
 	}
 }
 
-/* The rows of a table: a struct annotate_line, text_row or annotate_instruction each; for
- * instructions, NULL is a gap, and without rows all are shown. */
+/* A table. A row is a struct annotate_line, text_row or annotate_instruction. A NULL row of
+ * instructions is a gap. Without `rows`, all are shown. */
 struct listing {
 	struct annotate *annotate;
 	GPtrArray *rows;
@@ -169,8 +169,8 @@ static void get_line_cell(const void *data, size_t row, unsigned field, struct c
 		*ret_cell = cell_own_text(source_text_line(source, line->at.line));
 }
 
-/* "call 2190 <std::string::append>": with short names, and without what repeats the shown
- * function. */
+/* Returns an instruction with short names, such as "call 2190 <std::string::append>". Removes the
+ * shown function's own name. */
 static char *shorten_instruction(const char *shown, const char *text)
 {
 	const char *at = text, *end = text + strlen(text);
@@ -181,13 +181,13 @@ static char *shorten_instruction(const char *shown, const char *text)
 	for (; *at && *at != '<'; at++)
 		if (*at != ' ' || (to->len > 0 && to->str[to->len - 1] != ' '))
 			g_string_append_c(to, *at);
-	/* A comment says which data an address is, often as an offset from something else. */
+	/* After # is the symbol nearest to a data address, often an unrelated one. */
 	if (!*at || to->len == 0 || end[-1] != '>' || strchr(to->str, '#'))
 		return g_strchomp(g_string_free(to, FALSE));
 	operand = g_strndup(at + 1, (gsize)(end - at - 2));
 	if (g_str_has_prefix(operand, shown) && g_str_has_prefix(operand + strlen(shown), "+0x"))
 		return g_strchomp(g_string_free(to, FALSE));
-	/* What has parameters is C++ or Rust, and was mangled. */
+	/* A name with parameters was demangled, so it is C++ or Rust. */
 	is_plt = g_str_has_suffix(operand, "@plt");
 	operand[strlen(operand) - (is_plt ? strlen("@plt") : 0)] = '\0';
 	name = function_name_for_people(operand, strchr(operand, '(') ? "_Z" : operand);
@@ -222,7 +222,7 @@ static void get_instruction_cell(const void *data, size_t row, unsigned field,
 		*ret_cell = is_text ? cell_own_text(g_strdup_printf("%" PRIx64, at->address))
 				    : (struct cell){ .kind = CELL_HEX, .number = at->address };
 		break;
-	case WHERE: /* "shop.cpp:24  shop::poly" */
+	case WHERE: /* such as "shop.cpp:24  shop::poly" */
 		if (at->at.file)
 			*ret_cell = cell_own_text(g_strdup_printf(
 				"%s:%" PRIu32 "%s%s", annotate_base_name(at->at.file), at->at.line,
@@ -346,7 +346,7 @@ static char *percent_text(const struct annotate *annotate, struct amount part, s
 			    annotate->code.profile.all.samples >= MIN_FINE_SAMPLES);
 }
 
-/* "shop::kernel<double> at shop.cpp:26" */
+/* Returns text such as "shop::kernel<double> at shop.cpp:26". */
 static char *describe_function(const struct annotate *annotate)
 {
 	const struct annotate_code *code = &annotate->code;
@@ -356,7 +356,7 @@ static char *describe_function(const struct annotate *annotate)
 	uint32_t first = file ? code->shown.line : UINT32_MAX;
 	const struct annotate_place *hottest = NULL;
 
-	/* Debug information of inlined calls says where they are called. */
+	/* Debug information of inlined calls has the call's line only: use the code's lines. */
 	for (guint i = 0; !file && i < code->lines->len; i++) {
 		const struct annotate_place *at = &line_at(annotate, i)->at;
 
@@ -395,7 +395,7 @@ static void print_verdict(const struct annotate *annotate, struct out *out)
 	reader_style(&code->reader, out, READER_PLAIN);
 }
 
-/* "Inlined once: < shop::accumulate_pairs<double, int> < shop::price_order." */
+/* Prints "Inlined once: < shop::accumulate_pairs<double, int> < shop::price_order." */
 static void print_sites(const struct annotate *annotate, struct out *out)
 {
 	const struct annotate_code *code = &annotate->code;
@@ -429,7 +429,7 @@ static void print_sites(const struct annotate *annotate, struct out *out)
 		    code->unread_containers);
 }
 
-/* Says of the files of the shown lines that one cannot be read or has changed. */
+/* Reports source files of the shown lines that cannot be read or have changed. */
 static void print_sources(struct annotate *annotate, struct out *out)
 {
 	const struct capture *capture = annotate->code.reader.capture;
@@ -462,7 +462,7 @@ static void print_head(struct annotate *annotate, struct out *out, bool has_line
 	print_sites(annotate, out);
 	if (code->self.samples == 0)
 		say(annotate, out, _("No sample hit its own code, only what it calls."));
-	/* The event, if it is not obvious. */
+	/* Name the event if it is not obvious. */
 	if (profile_is_weighted(&code->profile) || reader->capture->sampled->all->len > 1) {
 		out_printf(out, _("Samples of %s"), event);
 		profile_print_sum(&code->profile, out);
@@ -492,7 +492,7 @@ static void print_head(struct annotate *annotate, struct out *out, bool has_line
 struct text_row {
 	const struct annotate_line *line; /* NULL: a line without code, or a gap */
 	const char *file;
-	uint32_t number; /* 0: a gap, or the name of the file */
+	uint32_t number; /* line number in the file; 0: a gap, or a row with the file's name */
 	bool is_title;
 };
 
@@ -511,7 +511,7 @@ static gint compare_text_lines(gconstpointer left, gconstpointer right)
 	return order ? order : strcmp(a->function, b->function);
 }
 
-/* Returns whether to show one of n things: all, or those near one with samples. */
+/* Returns whether to show row i of n: all rows if --limit allows, else those near a sample. */
 static bool is_shown(const struct annotate *annotate, guint i, guint n, const uint8_t *is_hit)
 {
 	if (reader_shown(&annotate->code.reader, n) == n)
@@ -527,7 +527,7 @@ static void add_row(GPtrArray *rows, struct text_row row)
 	g_ptr_array_add(rows, g_memdup2(&row, sizeof(row)));
 }
 
-/* Returns struct text_row. */
+/* Returns the rows: struct text_row. */
 static GPtrArray *list_text_rows(struct annotate *annotate)
 {
 	GPtrArray *lines = annotate->code.lines, *rows = g_ptr_array_new_with_free_func(g_free);
@@ -583,7 +583,7 @@ static void get_text_cell(const void *data, size_t row, unsigned field, struct c
 			*ret_cell = cell_text(line ? NULL : "...");
 		break;
 	case TEXT:
-		if (is_callee) { /* "+19 std::vector  vector.tcc:119" */
+		if (is_callee) { /* such as "+19 std::vector  vector.tcc:119" */
 			text = g_string_new(NULL);
 			g_string_printf(text, "+%u %s",
 					line->functions ? g_hash_table_size(line->functions) : 1,
@@ -617,7 +617,7 @@ static bool is_hot(const void *data, size_t row)
 	return cell.kind == CELL_DOUBLE && cell.real >= 10;
 }
 
-/* Adds the columns that lines and instructions have in common. */
+/* Adds the columns that both lines and instructions have. */
 static void add_columns(struct listing *listing)
 {
 	const struct profile *profile = &listing->annotate->code.profile;
@@ -662,7 +662,7 @@ static gint compare_heat(gconstpointer left, gconstpointer right)
 	return order ? order : a < b ? -1 : a > b;
 }
 
-/* Returns the instructions to show; NULL is a gap. */
+/* Returns the instructions to show. NULL stands for a gap. */
 static GPtrArray *list_instructions(const struct annotate *annotate, bool hottest)
 {
 	guint n = annotate->code.instructions->len;

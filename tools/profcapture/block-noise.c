@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) of 1 000 pairs of equal recordings, at most a few have a row beyond its interval
- *                 [test-diff: equals]
- *             (2) bursts are noise, which a binomial would call a change  [test-diff: bursts]
- *             (3) blocks that are like their neighbors count for less  [test-diff: waves]
+ * Invariants: (1) of 1 000 pairs of equal recordings, at most a few have a row whose change exceeds
+ *                 its interval [test-diff: equals]
+ *             (2) bursts count as noise, although a binomial test would report them as changes
+ *                 [test-diff: bursts]
+ *             (3) blocks that resemble their neighbors count less  [test-diff: waves]
  */
 #include "config.h"
 
@@ -13,15 +14,15 @@
 
 #include <math.h>
 
-/* Sampling at regular times can be more even than chance, but an apparent evenness of more than
- * four times that of chance is not reliable. */
+/* Limit for low noise: sampling at regular times can be less noisy than chance, but noise of less
+ * than a quarter of that of chance is not reliable. */
 #define EVENNESS 4.0
 
-/* The ratio of one recording, and the squared deviations of its blocks from it. */
+/* A recording's ratio, and the deviations of its blocks from it. */
 struct residuals {
 	double ratio, weight;
 	double squares;    /* sum */
-	double neighbours; /* sum of products of consecutive deviations */
+	double neighbours; /* sum of the products of consecutive deviations */
 };
 
 static struct residuals residuals_of(const struct noise_blocks *blocks)
@@ -48,8 +49,8 @@ static struct residuals residuals_of(const struct noise_blocks *blocks)
 	return r;
 }
 
-/* Returns the factor by which similar neighbors increase the variance. Estimating it from both
- * recordings is more precise. */
+/* Returns the factor by which the similarity of neighbors increases the variance. Estimates it from
+ * both recordings, which is more precise. */
 static double likeness(const struct residuals *a, const struct residuals *b)
 {
 	double squares = 0, neighbours = 0, alike;
@@ -61,7 +62,7 @@ static double likeness(const struct residuals *a, const struct residuals *b)
 		squares += r->squares * scale;
 		neighbours += r->neighbours * scale;
 	}
-	/* Subtract what independent blocks have by chance. */
+	/* Subtract the correlation that independent blocks have by chance. */
 	alike = squares > 0 ? neighbours / squares - 1 / sqrt(2.0 * NOISE_BLOCKS) : 0;
 	alike = MIN_OF(alike, 0.9);
 	return alike > 0 ? (1 + alike) / (1 - alike) : 1;
@@ -82,7 +83,7 @@ struct noise_change noise_compare(const struct noise_blocks *a, const struct noi
 
 	return (struct noise_change){
 		.standard_error = sqrt((va + vb) * likeness(&ra, &rb)),
-		/* Welch and Satterthwaite */
+		/* by Welch and Satterthwaite */
 		.freedom = (NOISE_BLOCKS - 1) * (both > 0 ? (va + vb) * (va + vb) / both : 1),
 	};
 }
@@ -115,7 +116,7 @@ struct noise_change noise_runs(const double *a, unsigned n_a, const double *b, u
 	};
 }
 
-/* Returns the z that a standard normal number exceeds with that probability. */
+/* Returns the z that a standard normal variable exceeds with the given probability. */
 static double normal_quantile(double probability)
 {
 	double low = 0, high = 40;
@@ -154,25 +155,24 @@ static double beta_fraction(double a, double b, double x)
 	return h;
 }
 
-/* Returns the probability that a number with Student's distribution exceeds t, which must be above
- * 0. */
+/* Returns the probability that a variable with Student's t distribution exceeds t > 0. */
 static double student_tail(double t, double freedom)
 {
 	double x = freedom / (freedom + t * t), a = freedom / 2, b = 0.5;
 	double front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x));
 
-	/* The fraction converges fast only on the near side of the mean. */
+	/* Use the side of the mean on which the fraction converges fast. */
 	return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a / 2
 					 : (1 - front * beta_fraction(b, a, 1 - x) / b) / 2;
 }
 
-/* Returns the t that a number with Student's distribution exceeds with that probability, for any
- * number of degrees of freedom. */
+/* Returns the t that a variable with Student's t distribution exceeds with the given
+ * probability. */
 static double student_quantile(double probability, double freedom)
 {
 	double low = 1e-3, high = 1e9;
 
-	/* Above this, the two quantiles differ by less than a thousandth of a percent. */
+	/* From here on, the normal quantile differs by less than a thousandth of a percent. */
 	if (freedom > 1e6)
 		return normal_quantile(probability);
 	for (unsigned i = 0; i < 100; i++) {

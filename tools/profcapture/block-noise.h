@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Block-noise - by how much two ratios differ, and how much of that is noise
+ * Block-noise - how much of the difference between two ratios is noise
  *
- * Each ratio is one of two sums over the time blocks of a recording: samples of one function to all
- * samples, to seconds, to marks. The variation of the ratio between blocks predicts its variation
- * between recordings. Samples are not assumed to be independent of each other: a program's activity
- * comes in bursts, which a binomial would call a change. Blocks cannot show a difference that lasts
- * for a whole run, such as memory layout; several runs can.
+ * Each ratio divides one sum over the time blocks of a recording by another: a function's samples
+ * by all samples, by seconds or by marks. The variation of the ratio between blocks predicts its
+ * variation between recordings. Samples are not assumed to be independent: a program works in
+ * bursts, which a binomial test would report as changes. Blocks cannot show noise that affects a
+ * whole run, such as memory layout; several runs can.
  */
 #pragma once
 
@@ -16,25 +16,25 @@
 
 /* One recording, by block. */
 struct noise_blocks {
-	const double *counts;  /* of the compared thing */
-	const double *weights; /* the denominator of the ratio */
+	const double *counts;  /* numerators: what is compared */
+	const double *weights; /* denominators */
 	double events;         /* samples or allocations in the counts */
 };
 
 struct noise_change {
-	double standard_error; /* of b - a */
-	double freedom;        /* degrees of freedom of its Student's distribution */
+	double standard_error; /* of the difference b - a */
+	double freedom;        /* degrees of freedom of Student's t distribution */
 };
 
 struct noise_change noise_compare(const struct noise_blocks *a, const struct noise_blocks *b);
-/* Returns the noise of sums over independent calls, from the sums of their squares. */
+/* Returns the noise of the difference of sums over independent calls, from sums of their
+ * squares. */
 struct noise_change noise_calls(double squares_a, double squares_b);
-/* Returns the noise of the difference between the mean of n_b runs and that of n_a, from how much
- * the runs of each side differ; n_a and n_b must not both be 1. Assumes the same variance on both
- * sides. */
+/* Returns the noise of the difference between the means of n_b and n_a runs, from the variation
+ * within each side; n_a and n_b must not both be 1. Assumes the same variance on both sides. */
 struct noise_change noise_runs(const double *a, unsigned n_a, const double *b, unsigned n_b);
-/* Returns the greatest change that is noise: if all `tests` changes are only noise, one is beyond
- * it with a probability of at most NOISE_ALPHA, no matter how they depend on each other
- * (Bonferroni). */
+/* Returns the size up to which a change may be noise. If all `tests` changes are only noise, the
+ * probability that any exceeds its interval is at most NOISE_ALPHA, even if they depend on each
+ * other (Bonferroni). */
 #define NOISE_ALPHA 0.005
 double noise_interval(const struct noise_change *change, unsigned tests);

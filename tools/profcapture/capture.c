@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Invariants: (1) losses are reported before anything else           [test_readers: loss first]
- *             (2) a capture without any readable data is an error
- *                 [test_readers: test_a_lost_dictionary]
- * Reads no samples (sampled-events.c, profile.c), nor names beyond those of the losses (names.c).
+ *             (2) a capture without readable data is an error
+ *                 [test_readers: test_a_lost_dictionary] Does not read samples (sampled-events.c,
+ *                 profile.c), and reads only the names in losses (names.c).
  */
 #include "config.h"
 
@@ -19,7 +19,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Of metadata_of. */
+/* Key of metadata_of: the segment number, and the name. */
 #define METADATA_KEY "%" PRIu32 "\n%s"
 
 bool capture_is_event_table(const struct prof_table_def *table)
@@ -28,7 +28,7 @@ bool capture_is_event_table(const struct prof_table_def *table)
 	       table->id != PROF_TABLE_METADATA;
 }
 
-/* Returns what to add to a clock value of the segment to make it relative; wraps. */
+/* Returns what to add to a clock value of the segment to make it relative. The sum may wrap. */
 static uint64_t shift_of(const struct capture *capture, uint32_t number)
 {
 	const struct prof_segment *first = capture->segments, *segment;
@@ -54,7 +54,7 @@ uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t 
 {
 	int64_t clock = (int64_t)((uint64_t)relative - shift_of(capture, segment));
 
-	/* A relative time before the clock's zero wraps. */
+	/* A relative time before the clock's zero is out of range: clamp it. */
 	if (clock < 0)
 		return relative > 0 ? UINT64_MAX : 0;
 	return (uint64_t)clock;
@@ -139,7 +139,7 @@ static const char *cause_name(const struct capture *capture, uint64_t cause)
 	return "unknown";
 }
 
-/* Returns a text cell of a batch, interned; NULL if the chunk lacks the column. */
+/* Returns a text cell of a batch, interned; NULL if the chunk does not have the column. */
 static const char *text_of(const struct capture *capture, const struct prof_array *column,
 			   size_t row)
 {
@@ -241,7 +241,7 @@ static bool open_reader(struct capture *capture, GError **error)
 			return capture_open_error(error, capture->file);
 	}
 	r = prof_reader_open(standard_input ? STDIN_FILENO : opened, &capture->reader);
-	/* The capture is open, so these come from the temporary file that a pipe is copied into. */
+	/* The capture itself is open, so these errors are from the temporary file for a pipe. */
 	for (size_t i = 0; i < ARRAY_SIZE(copy_errors); i++)
 		if (r == -copy_errors[i])
 			return capture_error(
@@ -256,8 +256,8 @@ static bool open_reader(struct capture *capture, GError **error)
 	return true;
 }
 
-/* The tools address columns of version 1 by position. Later versions keep the positions; a forged
- * schema may not. Older files lack columns that were added later; those read as absent. */
+/* Checks the schema: the tools address columns of version 1 by position. Later versions keep it,
+ * but a forged schema may not. Columns that an older file lacks read as absent. */
 static bool check_schema(const struct capture *capture, GError **error)
 {
 	size_t n;
@@ -570,7 +570,7 @@ static void write_uint_or_null(struct json *json, const char *key, uint64_t valu
 		json_null(json, key);
 }
 
-/* A stretch in which no chunk can be found has neither a table nor a number of rows. */
+/* Writes the damage by table. Where no chunk can be found, table and rows are unknown. */
 static void write_damage(const struct capture *capture, struct json *json)
 {
 	uint64_t stretches = capture_unreadable(capture, 0).stretches;
@@ -607,7 +607,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	const char *event, *frequency = capture_metadata(capture, "frequency_hz");
 	uint64_t hz;
 
-	/* Unreadable events are left out, as everywhere. */
+	/* Events that cannot be read are left out. */
 	(void)sampled_events_read(capture->sampled, capture->reader, capture->names, NULL);
 	json_begin_object(json, key);
 	json_string(json, "file", capture->file);
@@ -621,7 +621,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	json_uint(json, "start_monotonic_ns",
 		  capture->n_segments ? capture->segments[0].start_monotonic_ns : 0);
 	json_int(json, "duration_ns", capture->duration_ns);
-	/* The event that readers count by default. */
+	/* The event that readers count unless --event is given. */
 	event = events->all->len > 0 ? sampled_event_at(events, 0)->name : NULL;
 	json_string(json, "event", event ? event : capture_metadata(capture, "event"));
 	if (frequency && g_ascii_string_to_unsigned(frequency, 10, 0, G_MAXUINT64, &hz, NULL))
@@ -679,7 +679,7 @@ static void print_loss(const struct capture_loss *loss, struct out *out)
 		   (double)loss->to_ns / 1e9);
 }
 
-/* Orders by count, descending, then by start. */
+/* Sorts by count, greatest first, then by start. */
 static gint compare_losses(gconstpointer a, gconstpointer b)
 {
 	const struct capture_loss *const *left = a, *const *right = b;

@@ -2,9 +2,9 @@
 /*
  * Capture - an open capture, as the verbs of profcapture see it
  *
- * Opens the file, gathers what every verb reports about it (the "capture" object of the JSON
- * envelope, the losses) and converts times of any segment to nanoseconds since the first segment's
- * start: within a boot by the monotonic clock, across boots by the wall clock of the segments.
+ * Opens the file, gathers what every verb reports about it (the "capture" object in JSON, and the
+ * losses) and converts times of any segment to nanoseconds since the first segment's start. Within
+ * a boot, it uses the monotonic clock; across boots, the wall clock of the segments.
  */
 #pragma once
 
@@ -14,12 +14,12 @@
 
 struct capture_loss {
 	const char *stream, *cause;
-	uint64_t count; /* 0: unknown, at least one */
+	uint64_t count; /* 0: unknown, but at least one */
 	uint64_t bytes;
 	int64_t from_ns, to_ns; /* relative */
 };
 
-/* Returns how many records are missing, or 1 if that is unknown. */
+/* Returns the number of missing records; 1 if it is unknown. */
 static inline uint64_t capture_loss_least(const struct capture_loss *loss)
 {
 	return MAX_OF(loss->count, UINT64_C(1));
@@ -37,14 +37,14 @@ struct capture {
 	uint64_t lost;                            /* a minimum if lost_incomplete */
 	uint64_t missed_ticks;
 	bool lost_incomplete; /* the number of some losses is unknown */
-	bool is_damaged;      /* damage that reading does not show */
+	bool is_damaged;      /* set by verify: damage that reading does not show */
 	bool is_quiet;        /* capture_warn() leaves damage to the verb */
 	uint64_t warned_of;   /* capture_warn(): damaged chunks and lost rows, plus 1 */
-	/* of struct capture_loss, by stream, cause and whether the count is known */
+	/* struct capture_loss, one for each stream, cause and whether the count is known */
 	GArray *losses;
 	GHashTable *loss_indexes; /* cause and stream → index in losses */
-	GHashTable *metadata;     /* interned key → GBytes; a later row of a key replaces */
-	GHashTable *metadata_of;  /* the same by segment: number, line feed and key */
+	GHashTable *metadata;     /* interned key → GBytes: the last value in the file */
+	GHashTable *metadata_of;  /* the same by segment: number, line feed, key → GBytes */
 };
 
 struct capture *capture_open(const char *file, GError **error);
@@ -60,16 +60,16 @@ int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t t
 /* Returns the clock value of a relative time in a segment, clamped to the clock's range. */
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
 
-/* Return the text of a metadata key, or NULL: the last one of the file, and the one of a segment,
- * whose recording may be of another kind. */
+/* Return the text of a metadata key, or NULL: the last one in the file, and the one of a segment.
+ * Segments may come from recordings with different options. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);
 
 /* Returns whether the whole system was recorded. */
 bool capture_is_system(const struct capture *capture);
 
-/* Calls `ended` for every exit of a thread, with its process (index of names): a process ends with
- * its last thread, which need not be its main thread. Loads every thread and process of the task
+/* Calls `ended` for every exit of a thread, with its process (index of names). A process ends with
+ * its last thread, which is not always its main thread. Loads every thread and process of the task
  * table into names. */
 bool capture_each_exit(const struct capture *capture,
 		       void (*ended)(uint32_t process, int64_t time_ns, void *data), void *data,
@@ -80,45 +80,43 @@ bool capture_each_chunk(const struct capture *capture, unsigned table,
 			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),
 			void *data, GError **error);
 
-/* Returns whether rows of a table count as events: those of timed tables, except losses and
- * metadata. */
+/* Returns whether rows of a table count as events. All timed tables except losses and metadata
+ * do. */
 bool capture_is_event_table(const struct prof_table_def *table);
 
 /*
- * Damage. Cursors and dictionaries record in the capture's reader what they cannot read. These
- * functions report it, and the state and counts follow from it. Damage of payloads is found only
- * when they are read, so:
+ * Damage. Cursors and dictionaries store in the capture's reader what they cannot read. The
+ * functions below report it. Damage inside a chunk is found only when that chunk is read, so:
  */
-/* Reads all dictionaries, and every chunk that overlaps the range of relative times, to find
- * damaged bytes. */
+/* Reads all dictionaries and every chunk that overlaps the range of relative times, to find damaged
+ * bytes. */
 bool capture_scan(struct capture *capture, int64_t from_ns, int64_t to_ns, GError **error);
-/* Returns false if nothing of the capture can be read, as far as is known. */
+/* Returns false if damage found so far makes the whole capture unreadable. */
 bool capture_refuse_nothing(const struct capture *capture, GError **error);
-/* Decodes the chunks of a table (0 = all), to find damage inside chunks whose bytes are intact, and
- * exactly what is lost. */
+/* Decodes the chunks of a table (0 = all), to find damage inside chunks whose checksums match, and
+ * to find exactly which rows are lost. */
 bool capture_check(struct capture *capture, unsigned table, GError **error);
-/* Returns what of a table (0 = all) could not be read so far. */
+/* Returns what could not be read of a table (0 = all) so far. */
 struct prof_lost capture_unreadable(const struct capture *capture, unsigned table);
-/* Returns whether rows of a table may be missing, as far as is known. */
+/* Returns whether rows of a table may be missing, as far as known so far. */
 bool capture_lacks_rows(const struct capture *capture, unsigned table);
 enum prof_state capture_state(const struct capture *capture);
 const char *capture_state_name(const struct capture *capture);
-/* Return the number of readable rows: samples, and those of all timed tables except loss and
- * metadata. */
+/* Return the number of readable rows: samples; and events, that is rows of all timed tables except
+ * losses and metadata. */
 uint64_t capture_samples(const struct capture *capture);
 uint64_t capture_events(const struct capture *capture);
 
-/* Warns on stderr if the capture is unfinished, damaged or joined with another: once, and again
- * after more damage was found. */
+/* Warns on stderr if the capture is unfinished, damaged or joined with another. Warns once, and
+ * again if more damage is found later. */
 void capture_warn(struct capture *capture);
-/* Write the "capture" object, and the array of losses. */
 void capture_write_json(const struct capture *capture, struct json *json, const char *key);
 void capture_write_losses(const struct capture *capture, struct json *json, const char *key);
-/* Print losses for people, the largest first: at most `most` lines (0: all) and a sum of the
- * others; nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
+/* Print losses as text, the largest first: at most `most` lines (0: all), then a sum of the rest.
+ * Print nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
 void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct);
 /* Quotes a word for a shell. */
 char *capture_shell_word(const char *word) MUST_CHECK;
-/* Prints the recorded command as a shell would read it; nothing if no command was recorded. */
+/* Prints the recorded command, quoted for a shell; nothing if no command was recorded. */
 void capture_print_command(const struct capture *capture, struct out *out);

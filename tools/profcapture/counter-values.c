@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Counter-values - the values that counters were set to, in the order of the capture
- */
 #include "config.h"
 
 #include "tools/profcapture/counter-values.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Counter-values - the values that counters were set to, in the order of the capture
+ * Counter-values - reads the values of counters, in the order of the capture
  *
- * A counter has the same index in every epoch. Memory: a block for each counter.
+ * A counter has the same index in every epoch. Memory: one block for each counter.
  */
 #pragma once
 
@@ -10,8 +10,8 @@
 
 struct counter {
 	const char *group, *name, *unit; /* interned, so pointers can be compared; NULL = none */
-	uint64_t kind;                   /* enum prof_counter_kind, or one of a later version */
-	uint32_t process;                /* index in names */
+	uint64_t kind;    /* enum prof_counter_kind; a later version may define more */
+	uint32_t process; /* index in names */
 };
 
 struct counter_value {
@@ -26,19 +26,20 @@ struct counter_values {
 	GArray *all;         /* struct counter by index */
 	GHashTable *indexes; /* struct counter → index */
 	uint64_t unknown;    /* values of undefined counters */
-	/* of the current epoch */
+	/* the current epoch */
 	uint32_t epoch;
 	struct prof_dictionary *rows;
 	uint32_t *index_of; /* index + 1 by row; 0 = not looked up yet */
 };
 
-/* `values` holds the capture and zeros. Loads the identities of processes. */
+/* Calls `found` for every value, in the order of the capture. The caller sets `capture` and zeroes
+ * the rest. Loads the identities of processes. */
 bool counter_values_read(struct counter_values *values,
 			 void (*found)(const struct counter_value *value, void *data), void *data,
 			 GError **error);
 void counter_values_done(struct counter_values *values);
 
-/* Returns whether the counter passes --pid. A counter of the machine belongs to no process. */
+/* Returns whether --pid selects the counter. Counters of the whole machine have no process. */
 bool counter_is_wanted(const struct counter *counter, const struct reader *reader);
 
 static inline const struct counter *counter_at(const struct counter_values *values, uint32_t index)

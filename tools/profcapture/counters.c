@@ -2,11 +2,11 @@
 /*
  * profcapture counters - the values of counters, and how they changed over time
  *
- * Shows a row for each counter of each process. A value holds until the next one, or until the end
- * of its process, of the segment or of the capture. The value at the start of the time range is the
- * first value of the counter, but does not count as set in the range.
+ * A row is a counter of a process. A value holds until the next value, or until the process, the
+ * segment or the capture ends. The value that holds at the start of the time range is the counter's
+ * first value, but is not counted as a value set in the range.
  *
- * Memory: a block for each counter.
+ * Memory: one block for each counter.
  */
 #include "config.h"
 
@@ -22,18 +22,18 @@
 
 #define DEFAULT_LIMIT 40
 
-/* The numbers of a counter, in the order of their fields. */
+/* Statistics of a counter, in the order of their fields. */
 enum { AT_FIRST, AT_LAST, AT_MIN, AT_MAX, AT_MEAN, N_NUMBERS };
 
 struct series {
 	uint32_t counter;
 	/* over the time range */
 	uint64_t count;
-	bool known; /* the numbers are set; the mean, when all values were read */
+	bool known; /* whether `numbers` is set; the mean is set after all values are read */
 	double numbers[N_NUMBERS];
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
-	double bin_weighted[SPARKLINE_COLUMNS]; /* the same by part of the range */
+	double bin_weighted[SPARKLINE_COLUMNS]; /* the same for each part of the range */
 	double bin_ns[SPARKLINE_COLUMNS];
 	/* at the current row */
 	bool holds;
@@ -45,10 +45,10 @@ struct counters {
 	struct reader reader;
 	struct counter_values values;
 	GPtrArray *series; /* struct series by counter */
-	GPtrArray *all;    /* the same, in the order of the answer */
-	GArray *exits;     /* int64_t by process */
-	GArray *ends;      /* int64_t by segment */
-	GPtrArray *comms;  /* of the main threads by process */
+	GPtrArray *all;    /* struct series in the order of the answer */
+	GArray *exits;     /* int64_t by process: when it exited; INT64_MIN: unknown */
+	GArray *ends;      /* int64_t by segment: when it ended */
+	GPtrArray *comms;  /* by process: name of its main thread */
 	uint32_t segment;
 	int64_t bins_from_ns, bins_to_ns;
 	char *range; /* title of the sparklines */
@@ -56,7 +56,6 @@ struct counters {
 
 /* ---- when values end ------------------------------------------------------------------------- */
 
-/* INT64_MIN: not known yet. */
 static void note_time(GArray *times, guint index, int64_t time_ns)
 {
 	static const int64_t unknown = INT64_MIN;
@@ -105,7 +104,7 @@ static void note_value(struct series *series, double value)
 	numbers[AT_MAX] = MAX_OF(numbers[AT_MAX], value);
 }
 
-/* Accounts for the value in the parts of the range that it was held in. */
+/* Adds the value to each part of the range in which it held. */
 static void hold_in_bins(const struct counters *counters, struct series *series, int64_t from,
 			 int64_t to)
 {
@@ -122,7 +121,7 @@ static void hold_in_bins(const struct counters *counters, struct series *series,
 	}
 }
 
-/* Accounts for the current value until that time. */
+/* Adds the current value for the time until `until`. */
 static void hold(const struct counters *counters, struct series *series, int64_t until)
 {
 	int64_t from = MAX_OF(series->since_ns, counters->reader.from_ns);
@@ -139,7 +138,7 @@ static void hold(const struct counters *counters, struct series *series, int64_t
 	hold_in_bins(counters, series, from, to);
 }
 
-/* A counter's value between two segments is unknown. */
+/* Ends all values at the end of a segment, because their values before the next one are unknown. */
 static void end_segment(struct counters *counters)
 {
 	int64_t end = time_or(counters->ends, counters->segment, INT64_MIN);
@@ -243,7 +242,7 @@ static const struct table_member members[] = {
 	{ "min", AT_MIN },  { "max", AT_MAX },  { "mean", AT_MEAN },   { NULL },
 };
 
-/* "shop/orders [events]"; the values have the unit if it is one of size or time. */
+/* Returns "shop/orders [events]". Units of size or time are shown with the values instead. */
 static char *describe(const struct counter *counter)
 {
 	bool has_unit = counter->unit && unit_format(counter) == COLUMN_REAL;
@@ -310,7 +309,7 @@ static struct table table_of(const void *data)
 	return table;
 }
 
-/* Returns the growth as a share of the value, because units differ. */
+/* Returns the growth relative to the value, so that different units are comparable. */
 static double growth_of(const struct series *series)
 {
 	const double *numbers = series->numbers;
@@ -319,8 +318,8 @@ static double growth_of(const struct series *series)
 	return series->known && most > 0 ? (numbers[AT_LAST] - numbers[AT_FIRST]) / most : 0;
 }
 
-/* "memory/rss (shop 25425) grew most: 9.27 to 20.8 MiB." Sums grow by what they are, so they count
- * only if there is nothing else. */
+/* Prints a line such as "memory/rss (shop 25425) grew most: 9.27 to 20.8 MiB." Sums always grow, so
+ * they are considered only if there is nothing else. */
 static void print_verdict(const void *data, struct out *out)
 {
 	const struct counters *counters = data;
@@ -353,7 +352,7 @@ static void print_verdict(const void *data, struct out *out)
 	first_unit = strchr(first, ' ');
 	last_unit = strchr(last, ' ');
 	if (first_unit && last_unit && strcmp(first_unit, last_unit) == 0)
-		*first_unit = '\0'; /* "9.27 to 20.8 MiB" */
+		*first_unit = '\0'; /* such as "9.27 to 20.8 MiB" */
 	out_printf(out, _("%s grew most: %s to %s.\n"), escaped, *first ? first : "0", last);
 }
 

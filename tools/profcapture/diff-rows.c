@@ -2,15 +2,14 @@
 /*
  * Diff-rows - reads captures, matches their functions, and judges whether they changed
  *
- * Two builds of a program have different build-ids, offsets and versions of libraries, and two runs
- * different processes. So a function is identified by its name and by its image's name without
- * folder and version; its inlined copies are a row of their own. Code without a symbol is
- * identified by its offset if both captures have the same build of the image, and is otherwise one
- * row of the image.
+ * Build-ids, offsets, library versions and processes differ between recordings. So a function is
+ * identified by its name and its image's name without folder and version. Its inlined copies are a
+ * separate row. Code without a symbol is identified by its offset if both captures have the same
+ * build of the image; otherwise, all of it is one row.
  *
- * Invariants: (1) the self counts of all rows are those of all functions of both captures
+ * Invariants: (1) the self counts of all rows add up to those of all functions in both captures
  *                 [test_diff: sums]
- *             (2) no row within its interval, which holds over all rows, is a change
+ *             (2) a row within its interval, which allows for the number of rows, is not a change
  *                 [test-diff: equals]
  */
 #include "config.h"
@@ -25,14 +24,13 @@
 
 #define NO_NAME "<no name>"
 #define INTERRUPTS "<interrupts>"
-/* Share of the whole by which two complete runs of the same program can differ. */
+/* Two complete runs of the same program can differ by this share of the whole. */
 #define LEAST_CHANGE 0.001
-/* Durations that differ by more get a note. */
+/* A greater ratio of durations gets a note. */
 #define DURATION_RATIO 2.0
-/* Losing more than this share of the events can hide a change, or look like one. */
+/* A greater share of lost events can hide a change, or look like one. */
 #define LOSS_SHARE 0.01
-/* A capture without symbols has no functions to compare if more than this share of its samples has
- * no name. */
+/* If a greater share of a capture's samples has no name, it has no functions to compare. */
 #define MOST_UNNAMED 0.5
 
 /* ---- one run --------------------------------------------------------------------------------- */
@@ -66,7 +64,7 @@ static unsigned block_at(const struct diff_run *run, int64_t time_ns)
 	return MIN_OF((unsigned)(share * NOISE_BLOCKS), NOISE_BLOCKS - 1u);
 }
 
-/* Counts a sample or allocations. Returns their block. */
+/* Counts one event. Returns the block that it is in. */
 static unsigned count_event(struct diff_run *run, uint32_t key, int64_t time_ns, double count)
 {
 	const struct diff_count one = { count, 1, count * count };
@@ -91,10 +89,9 @@ static uint32_t key_of(const struct diff_run *run, uint32_t node)
 }
 
 /*
- * Returns whether a kernel function does work for the machine instead of for the interrupted
- * program: the kernel's entries for interrupts and the functions that they run, on each
- * architecture. Page faults and system calls do not count as interrupts, because the program causes
- * them.
+ * Returns whether a kernel function handles interrupts. Their work is for the machine, not for the
+ * interrupted program. The list has the entry points of each architecture and the functions that
+ * they run. It does not have page faults and system calls, because the program causes them.
  */
 static bool is_for_interrupts(const char *name)
 {
@@ -114,7 +111,7 @@ static bool is_for_interrupts(const char *name)
 	return false;
 }
 
-/* Counts the samples. Drops those of interrupts, except in kernel mode. */
+/* Reads the samples. Drops those in interrupts, except with --mode kernel. */
 static bool read_samples(struct diff_run *run, const char *file, GError **error)
 {
 	const struct diff *diff = run->diff;
@@ -137,7 +134,6 @@ static bool read_samples(struct diff_run *run, const char *file, GError **error)
 	run->functions = profile->functions;
 	set_range(run);
 	is_interrupt = g_new0(bool, profile->tree.nodes->len);
-	/* A node comes after its parent. */
 	for (uint32_t i = 1; diff->mode != PROFILE_KERNEL && i < profile->tree.nodes->len; i++) {
 		const struct profile_node *node = node_at(run, i);
 		const struct function *function = functions_at(run->functions, node->entity);
@@ -168,7 +164,7 @@ static void allocated(int64_t time_ns, const struct memory_block *block, double 
 	double count = run->diff->measure == DIFF_CALLS ? blocks : blocks * (double)block->size;
 	unsigned at;
 
-	/* The range is known only after the capture was opened. */
+	/* The range is known only once the capture is open. */
 	set_range(run);
 	at = count_event(run, key, time_ns, count);
 	if (run->buckets->len < (key + 1) * NOISE_BLOCKS)
@@ -189,8 +185,7 @@ static bool read_memory(struct diff_run *run, const char *file, GError **error)
 	set_range(run);
 	if (run->diff->measure != DIFF_PEAK)
 		return true;
-	/* Count what each function had at the peak of the whole, instead of all that it
-	 * allocated. */
+	/* Use the bytes of each function at the overall peak, not all that it allocated. */
 	g_array_set_size(run->counts, 0);
 	for (uint32_t i = 0; i < memory->entities->len; i++) {
 		const struct memory_counts *counts =
@@ -227,8 +222,8 @@ static bool weigh(struct diff_run *run, GError **error)
 	     !spans_read(run->reader->capture, count_mark, run, error) ||
 	     (run->marks == 0 && !reader_no_mark(run->reader, diff->mark, error))))
 		return false;
-	/* For a run, samples are divided among its functions as by shares: when it had a CPU is not
-	 * noise of how it used it. */
+	/* For totals of a run, too, the weight of a block is its samples: how much CPU time a block
+	 * had is not noise of how the functions shared it. */
 	for (unsigned i = 0; i < NOISE_BLOCKS; i++) {
 		if (diff->norm != DIFF_BY_MARK)
 			run->weights[i] = diff->norm == DIFF_BY_SAMPLES ? run->blocks[i]
@@ -241,7 +236,7 @@ static bool weigh(struct diff_run *run, GError **error)
 	return true;
 }
 
-/* All captures are read with the same options; each run frees its own. */
+/* Reads one capture. All runs have the same options; each run frees its own copy. */
 static bool read_run(struct diff *diff, unsigned side, const char *file, GError **error)
 {
 	struct diff_run *run = g_new0(struct diff_run, 1);
@@ -290,13 +285,13 @@ static void run_free(gpointer data)
 }
 
 /*
- * Returns how many samples of equal weight would be as much evidence (Kish's effective sample
- * size). A few heavy samples dominate a sum of weights, so the number of samples would promise too
- * much certainty. With equal weights, the result is that number.
+ * Returns how many samples of equal weight would be equally good evidence (Kish's effective sample
+ * size). A few heavy samples can dominate a sum of weights, so the number of samples would
+ * overstate the evidence. If all weights are equal, the result is the number of samples.
  */
 static double evidence_of(const struct diff *diff, const struct diff_count *count)
 {
-	/* Rounding must not lose a sample. */
+	/* Do not lose a sample to rounding. */
 	return diff->measure == DIFF_SAMPLES && count->squares > 0
 		       ? MIN_OF(count->events,
 				count->count * count->count / count->squares * (1 + 1e-9))
@@ -321,7 +316,7 @@ static void note(struct diff *diff, const char *code, bool prevents_verdict, con
 	diff->prevents_verdict |= prevents_verdict;
 }
 
-/* Notes the first run whose metadata differ from those of the first. */
+/* Adds a note on the first run whose metadata differ from the first run's. */
 static void note_metadata(struct diff *diff, const char *code, const char *key, const char *what)
 {
 	const char *first = NULL;
@@ -338,8 +333,8 @@ static void note_metadata(struct diff *diff, const char *code, const char *key, 
 	}
 }
 
-/* Missing data may be what changed. Samples whose name is missing are in no row of their
- * function. */
+/* Adds a note on missing data, which may look like a change. Samples whose name is lost are missing
+ * in their function's row. */
 static void note_state(struct diff *diff, const struct capture *capture)
 {
 	enum prof_state state = capture_state(capture);
@@ -367,7 +362,7 @@ static void note_free(gpointer note)
 	g_free(note);
 }
 
-/* Returns whether any file has symbols. The kernel's are known without symbolizing. */
+/* Returns whether any file has symbols. The kernel has them even without symbolizing. */
 static bool is_symbolized(const struct profile *profile)
 {
 	const struct names *names = profile->functions->names;
@@ -404,7 +399,7 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 				     ? _("%s has %s samples; %d are needed. Record longer or raise -F.")
 				     : _("%s has %s allocations; %d are needed. Record longer."),
 			     capture->file, count, DIFF_LEAST_ALL);
-		/* A filter that nothing passes is not too little data. */
+		/* If a filter selects nothing, the cause is not too little data. */
 		diff->is_few |= events > 0 || !is_samples || capture_samples(capture) == 0;
 	}
 	if (is_samples && !is_symbolized(&run->profile) &&
@@ -468,7 +463,7 @@ char *diff_image_name(const char *path, bool is_jit)
 	size_t length, version = 0;
 	bool has_point = false;
 
-	/* Generated code is in memory and in files named after their process. */
+	/* Generated code is in anonymous memory or in files named after the process's pid. */
 	if (is_jit)
 		return g_strdup("[jit]");
 	if (!name || !*name)
@@ -482,7 +477,7 @@ char *diff_image_name(const char *path, bool is_jit)
 	if (!so || so == name || (so + 3 < name + length && so[3] != '.'))
 		return g_strndup(name, length);
 	length = (size_t)(so - name);
-	/* "-2.36" at the end; "ld-linux-x86-64" has no version. */
+	/* Remove a version such as "-2.36" at the end; but "ld-linux-x86-64" has no version. */
 	for (; version < length &&
 	       (g_ascii_isdigit(so[-1 - (ssize_t)version]) || so[-1 - (ssize_t)version] == '.');
 	     version++)
@@ -492,8 +487,8 @@ char *diff_image_name(const char *path, bool is_jit)
 	return g_strdup_printf("%.*s.so", (int)MIN_OF(length, (size_t)4096), name);
 }
 
-/* Returns whether every run of the other side has this build, so that a place in it is the same in
- * all of them. */
+/* Returns whether every run of the other side has this build, so that offsets mean the same
+ * code. */
 static bool is_build_of_others(const struct diff *diff, unsigned side, const char *build_id)
 {
 	for (guint i = 0; i < diff->runs->len; i++)
@@ -503,7 +498,7 @@ static bool is_build_of_others(const struct diff *diff, unsigned side, const cha
 	return true;
 }
 
-/* Returns whether the name is a place such as "bash+0x4e5c0", which names a function without a
+/* Returns whether the name is an offset such as "bash+0x4e5c0", the name of a function without a
  * symbol (docs/internals.md, "Names"). */
 static bool is_place(const char *name, const char *path)
 {
@@ -546,13 +541,13 @@ static const struct diff_identity *identity_of(struct diff *diff, const struct d
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Returns the self counts of the row, by run. */
+/* Returns the row's self counts: one for each run. */
 static double *per_run(const struct diff *diff, uint32_t row)
 {
 	return &((double *)(void *)diff->per_run->data)[(size_t)row * diff->runs->len];
 }
 
-/* Returns the index + 1. */
+/* Returns index + 1 of the new row. */
 static uint32_t add_row(struct diff *diff, const struct diff_row *row)
 {
 	g_array_append_vals(diff->rows, row, 1);
@@ -560,7 +555,7 @@ static uint32_t add_row(struct diff *diff, const struct diff_row *row)
 	return diff->rows->len;
 }
 
-/* Returns the index + 1. */
+/* Returns index + 1 of the row. Adds the row if needed. */
 static uint32_t row_of(struct diff *diff, const struct diff_run *run, uint32_t parent,
 		       uint32_t function, const struct diff_identity *id)
 {
@@ -611,7 +606,7 @@ static void add_run(struct diff *diff, guint index)
 	}
 }
 
-/* Adds a row without a verdict for interrupts, because their load depends on the machine. */
+/* Adds a row for interrupts, without a verdict, because their number depends on the machine. */
 static void add_interrupts(struct diff *diff)
 {
 	static const struct diff_identity interrupts = { .image = "[kernel]", .name = INTERRUPTS };
@@ -643,7 +638,7 @@ static bool can_test(const struct diff *diff)
 	return diff->measure != DIFF_PEAK;
 }
 
-/* Chooses the rows that are tested. With one run a side, they get blocks. */
+/* Chooses the rows to test. With one run per side, allocates their blocks. */
 static void choose_tested(struct diff *diff)
 {
 	bool can = can_test(diff);
@@ -651,8 +646,8 @@ static void choose_tested(struct diff *diff)
 	for (guint i = 0; i < diff->rows->len; i++) {
 		struct diff_row *row = &g_array_index(diff->rows, struct diff_row, i);
 
-		/* The sum of both sides is independent of their difference, so it does not bias the
-		 * selection. */
+		/* Use the sum of both sides, which is independent of their difference, so that the
+		 * selection is not biased. */
 		row->is_tested = can && evidence_of(diff, &row->counts[DIFF_A]) +
 							evidence_of(diff, &row->counts[DIFF_B]) >=
 						DIFF_LEAST_EVENTS;
@@ -663,7 +658,7 @@ static void choose_tested(struct diff *diff)
 	}
 }
 
-/* Returns the blocks of the row of a function or node; NULL if it has none. */
+/* Returns the blocks of the row of a function or node; NULL if the row has none. */
 static double *blocks_of_key(const struct diff_run *run, uint32_t key)
 {
 	uint32_t row = g_array_index(run->rows, uint32_t, key);
@@ -671,7 +666,7 @@ static double *blocks_of_key(const struct diff_run *run, uint32_t key)
 	return row ? diff_row_at(run->diff, row - 1)->blocks[run->side] : NULL;
 }
 
-/* Adds the self counts of each block. */
+/* Adds up the self counts of a run by block. */
 static void fill_blocks(struct diff *diff, const struct diff_run *run)
 {
 	for (guint i = 0; diff->measure == DIFF_SAMPLES && i < run->profile.each->len; i++) {
@@ -697,7 +692,7 @@ static bool is_sampled(const struct diff *diff)
 	       diff_first(diff, DIFF_B)->memory.sampled_bytes > 0;
 }
 
-/* Compares counts and weights in the displayed unit. */
+/* Compares both sides' blocks in the displayed unit. */
 static struct noise_change compare_blocks(const struct diff *diff, const struct diff_row *row)
 {
 	double scaled[DIFF_SIDES][NOISE_BLOCKS];
@@ -712,18 +707,18 @@ static struct noise_change compare_blocks(const struct diff *diff, const struct 
 	return noise_compare(&blocks[DIFF_A], &blocks[DIFF_B]);
 }
 
-/* Returns a count of a run in the displayed unit. */
+/* Returns a run's count in the displayed unit. */
 static double ratio(const struct diff *diff, const struct diff_run *run, double count)
 {
-	/* The weights of a run sum up to 1, except for rounding. */
+	/* The weights of a run add up to 1, but for rounding. */
 	if (diff->norm == DIFF_BY_RUN)
 		return count * diff->scale;
 	return run->weight > 0 ? count / run->weight * diff->scale : 0;
 }
 
 /*
- * Sets the values of a row from its counts by run. If `tests` is not 0, the row is one of so many
- * that are tested.
+ * Sets the values of a row from its counts by run. `tests`: the number of rows tested; 0: this row
+ * is not tested.
  */
 static void judge(struct diff *diff, struct diff_row *row, const double *counts, unsigned tests)
 {
@@ -740,7 +735,7 @@ static void judge(struct diff *diff, struct diff_row *row, const double *counts,
 	row->a /= n_a;
 	row->b /= n_b;
 	if (tests == 0) {
-		/* The peak is measured exactly, unless allocations were sampled. */
+		/* The peak is exact, unless allocations were sampled. */
 		row->has_noise = diff->measure == DIFF_PEAK && !is_sampled(diff);
 		row->is_significant = row->has_noise && !diff->is_damaged && row->a != row->b;
 		return;
@@ -748,8 +743,8 @@ static void judge(struct diff *diff, struct diff_row *row, const double *counts,
 	if (!diff_has_one_run(diff))
 		change = noise_runs(values, n_a, values + n_a, n_b);
 	/*
-	 * Totals of a run: when it allocates, or had a CPU, is not noise of its total. Only the
-	 * number of calls or samples varies by chance.
+	 * For totals of a run, the times of its allocations or samples are not noise. Only their
+	 * number varies by chance.
 	 */
 	else if (diff->norm == DIFF_BY_RUN &&
 		 (!is_sampled(diff) || (diff->measure == DIFF_SAMPLES && row == &diff->all)))
@@ -764,8 +759,8 @@ static void judge(struct diff *diff, struct diff_row *row, const double *counts,
 }
 
 /*
- * Tests the whole once, separately from the rows: if it were one of all tests, the few degrees of
- * freedom of a few runs would hide any change of it.
+ * Tests the total separately from the rows. If it were one of many tests, a few runs would have too
+ * few degrees of freedom to show a change of it.
  */
 static void judge_all(struct diff *diff)
 {
@@ -780,7 +775,7 @@ static void judge_all(struct diff *diff)
 	}
 	for (unsigned side = 0; side < DIFF_SIDES; side++)
 		diff->all.blocks[side] = diff_first(diff, side)->blocks;
-	/* Shares always sum up to the whole. */
+	/* Shares always add up to 100 %, so the total cannot change. */
 	diff->all.is_unjudged = diff->norm == DIFF_BY_SAMPLES;
 	diff->tests += is_tested;
 	judge(diff, &diff->all, counts, is_tested);
@@ -868,8 +863,8 @@ static void add_processes(struct diff *diff, const struct diff_run *run)
 
 /* ---- the query ------------------------------------------------------------------------------- */
 
-/* CPU time, or a number of events, is known only if all captures record what a sample stands
- * for. */
+/* Chooses the unit. CPU time or a number of events is known only if all captures record what a
+ * sample represents. */
 static void choose_unit(struct diff *diff)
 {
 	static const char *const suffixes[] = { "", "_per_s", "", "_per_mark" };
@@ -907,7 +902,7 @@ static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GErro
 			capture_metadata(diff_run_at(diff, i)->reader->capture, "command") != NULL;
 	}
 	note_all(diff);
-	/* Only the totals of whole runs of a command can be compared. */
+	/* Totals can be compared only between whole runs of a command. */
 	if (diff->chooses_norm)
 		diff->norm = has_whole_runs && diff->has_events ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	if (!diff->has_events && diff->norm != DIFF_BY_SAMPLES) {
@@ -991,7 +986,7 @@ uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row
 	if (diff->measure != DIFF_SAMPLES || !diff_has_one_run(diff) || row->is_unjudged ||
 	    row->is_significant || change <= LEAST_CHANGE * diff->most)
 		return 0;
-	/* Noise decreases with the square root of the number of samples. */
+	/* Noise is inversely proportional to the square root of the number of samples. */
 	times = row->has_noise ? row->noise * row->noise / (change * change)
 			       : DIFF_LEAST_EVENTS / (evidence_of(diff, &row->counts[DIFF_A]) +
 						      evidence_of(diff, &row->counts[DIFF_B]));

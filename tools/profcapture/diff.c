@@ -2,8 +2,8 @@
 /*
  * profcapture diff - shows what got slower or faster, and what is only noise
  *
- * Functions are matched by name, whatever build they are from (diff-rows.c). A change is reported
- * only if it is greater than the noise between recordings of the same program (block-noise.h).
+ * Functions are matched by name, even across builds (diff-rows.c). A change is reported only if it
+ * exceeds the noise between recordings of the same program (block-noise.h).
  */
 #include "config.h"
 
@@ -18,15 +18,15 @@
 #include <string.h>
 
 #define DEFAULT_LIMIT 40
-/* Changes named in the first sentence, for each verdict. */
+/* Number of changes named in the first sentence, for each verdict. */
 #define NAMED_CHANGES 3
-/* Functions listed if a threshold is exceeded. */
+/* Number of functions listed if they exceed --fail-over. */
 #define NAMED_EXCEEDED 10
-/* Callers shown after a function, in text. */
+/* Number of callers shown after a function, in text. */
 #define SHOWN_CALLERS 6
 #define COMMAND_COLUMNS 60
 #define LINE_COLUMNS 100u
-/* Fewer samples do not support a decimal. */
+/* With fewer samples, shares have no decimal. */
 #define LEAST_FINE 1000
 
 struct diff_verb {
@@ -34,8 +34,8 @@ struct diff_verb {
 	const char *normalise, *memory, *fail_over;
 	bool wants_inline, no_inline, full_names, all;
 	struct diff_row whole; /* the first row of text */
-	double samples;        /* of the side that has fewer */
-	/* short names of rows → the name, or NULL if rows that have others share it */
+	double samples;        /* samples of the side with fewer */
+	/* short name → struct diff_identity, or &ambiguous if different names share it */
 	GHashTable *names;
 	struct json json;
 };
@@ -80,7 +80,7 @@ static int check_options(struct diff_verb *verb)
 	int i = 0;
 
 	diff->inlined = !verb->no_inline;
-	/* Shares cannot show that everything became slower. */
+	/* Shares stay equal if everything became slower, so these options compare totals. */
 	diff->norm = verb->memory || verb->fail_over ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	diff->chooses_norm = !verb->normalise && !verb->memory && !verb->fail_over &&
 			     diff->options.format == READER_TEXT && !diff->options.json;
@@ -129,7 +129,7 @@ enum field {
 	SIGNIFICANT,
 	VERDICT,
 	SAMPLES_NEEDED,
-	CHANGE, /* in text, as those below */
+	CHANGE, /* this and the following: text only */
 	CHANGE_NOISE,
 	VALUE_A,
 	VALUE_B,
@@ -194,7 +194,7 @@ static const struct diff_row *caller_of(const struct diff *diff, const struct di
 	return row->parent ? diff_row_at(diff, row->parent - 1) : NULL;
 }
 
-/* Returns the names from the root to the row. */
+/* Returns a cell with the names of the row and its callers, outermost first. */
 static struct cell path_cell(const struct diff *diff, const struct diff_row *row)
 {
 	const char **names;
@@ -240,7 +240,7 @@ static void get_cell(const void *data, size_t place, unsigned field, struct cell
 				       : change_cell(diff, row, field);
 }
 
-/* "16.6 s", "2.15 MiB/s", "9.8 %" */
+/* Returns text such as "16.6 s", "2.15 MiB/s" or "9.8 %". */
 static char *value_text(const char *unit, double value, const char *sign)
 {
 	double size = fabs(value);
@@ -260,7 +260,7 @@ static char *value_text(const char *unit, double value, const char *sign)
 			   NULL);
 }
 
-/* A difference in percent of a row's value in A, or itself if that is 0. */
+/* Returns a difference in percent of the row's value in A; if that is 0, the difference itself. */
 static char *change_text(const struct diff_verb *verb, const struct diff_row *row, const char *unit,
 			 double change, const char *sign)
 {
@@ -282,7 +282,7 @@ static char *name_of(const struct diff_verb *verb, const struct diff_row *row,
 	return verb->full_names ? g_strdup(name) : shorten(name, raw_name);
 }
 
-/* Finds the short names that rows with other names share. */
+/* Finds short names that several of the shown rows have. */
 static void note_names(struct diff_verb *verb, size_t shown)
 {
 	for (size_t i = 0; i < shown; i++) {
@@ -298,7 +298,7 @@ static void note_names(struct diff_verb *verb, size_t shown)
 	}
 }
 
-/* Returns the name for people. Parameters stay only if shown rows differ in nothing else. */
+/* Returns the short name, or the whole name if a shown row of another name has the same one. */
 static char *short_name(const struct diff_verb *verb, const struct diff_row *row)
 {
 	char *name = name_of(verb, row, function_name_for_people);
@@ -311,7 +311,7 @@ static char *short_name(const struct diff_verb *verb, const struct diff_row *row
 	return g_strconcat(whole, row->id->is_inlined ? _(" (inlined)") : "", NULL);
 }
 
-/* "f < its caller < …" */
+/* Returns text such as "f < its caller < …". */
 static char *path_text(const struct diff_verb *verb, const struct diff_row *row)
 {
 	GString *text = g_string_new(NULL);
@@ -328,7 +328,7 @@ static char *path_text(const struct diff_verb *verb, const struct diff_row *row)
 	return g_string_free(text, FALSE);
 }
 
-/* "shop.cpp:26", or the image */
+/* Returns a cell such as "shop.cpp:26", or the image. */
 static struct cell place_cell(const struct diff_row *row)
 {
 	const struct diff_identity *id = row->id;
@@ -368,7 +368,7 @@ static struct cell row_cell(const struct diff_verb *verb, const struct diff_row 
 	}
 	if ((is_whole && !diff->has_events) || (field == CHANGE_NOISE && !row->has_noise))
 		return cell_unknown();
-	/* A change of a share that was 0 is the share itself. */
+	/* If the share in A is 0, the change equals the share in B, so show it only once. */
 	if (value == 0 ||
 	    (row->a == 0 && field <= CHANGE_NOISE && g_str_has_prefix(unit, "percent")))
 		return cell_none;
@@ -475,7 +475,7 @@ static void write_all(struct diff_verb *verb, const struct reader *reader)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* "Slower: f by 11 % (+1.10 s), g by 8 % (+12 ms). " */
+/* Appends sentences such as "Slower: f by 11 % (+1.10 s), g by 8 % (+12 ms). ". */
 static void add_changes(const struct diff_verb *verb, enum diff_verdict verdict, GString *text)
 {
 	const struct diff *diff = &verb->diff;
@@ -504,7 +504,7 @@ static void add_changes(const struct diff_verb *verb, enum diff_verdict verdict,
 		g_string_append(text, ". ");
 }
 
-/* "Slower: f by 11 % (+1.10 s). The whole run is unchanged (+3.6 %, noise 7.2 %)." */
+/* Prints "Slower: f by 11 % (+1.10 s). The whole run is unchanged (+3.6 %, noise 7.2 %)." */
 static void print_verdict(const struct diff_verb *verb, struct out *out, unsigned columns)
 {
 	const struct diff *diff = &verb->diff;
@@ -547,7 +547,7 @@ static char *command_text(const struct diff_run *run)
 	return text;
 }
 
-/* "A: ./shop 40000, 16.6 s of CPU". Files tell runs of one command apart. */
+/* Returns "A: ./shop 40000, 16.6 s of CPU". Names the files if both sides ran one command. */
 static char *side_text(const struct diff_verb *verb, unsigned side)
 {
 	const struct diff *diff = &verb->diff;
@@ -632,7 +632,7 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 		out_text(out, _("Lost: nothing.\n"));
 }
 
-/* Without a verdict, no row is known to have changed. */
+/* Returns the number of changed rows; 0 if there is no verdict. */
 static guint changes_of(const struct diff *diff)
 {
 	return diff->prevents_verdict ? 0 : diff->significant;
@@ -693,7 +693,7 @@ static void print_all(struct diff_verb *verb, const struct reader *reader, struc
 	struct reader with_whole = *reader;
 
 	verb->whole = diff->all;
-	/* Shares of the whole say nothing, so its row has totals, which are not judged. */
+	/* Shares of the whole are always 100 %, so its row shows totals, without a verdict. */
 	if (diff->norm == DIFF_BY_SAMPLES) {
 		verb->whole.a = diff->all.counts[DIFF_A].count / diff->n_runs[DIFF_A];
 		verb->whole.b = diff->all.counts[DIFF_B].count / diff->n_runs[DIFF_B];
@@ -705,7 +705,7 @@ static void print_all(struct diff_verb *verb, const struct reader *reader, struc
 	reader_print_table(&with_whole, out, &table);
 	if (!verb->all)
 		print_hidden(diff, out);
-	/* One process has what the whole run has. */
+	/* With only one process, the table would repeat the totals. */
 	if (diff->processes && diff->processes->len > 1) {
 		const struct table processes = table_of(verb, true);
 
@@ -716,7 +716,7 @@ static void print_all(struct diff_verb *verb, const struct reader *reader, struc
 
 /* ---- the exit status ------------------------------------------------------------------------- */
 
-/* Prints a line on stderr after the text. Takes the line. */
+/* Prints a line on stderr, after the text. Frees the line. */
 static void say(char *line)
 {
 	g_autofree char *text = line, *escaped = text_escape(text);
@@ -725,7 +725,7 @@ static void say(char *line)
 	fprintf(stderr, "%s\n", escaped);
 }
 
-/* Says what grew by more than --fail-over. Returns whether anything did. */
+/* Reports each row that grew by more than --fail-over. Returns whether there are any. */
 static bool exceeds(const struct diff_verb *verb)
 {
 	const struct diff *diff = &verb->diff;
@@ -753,7 +753,7 @@ static bool exceeds(const struct diff_verb *verb)
 static int status_of(const struct diff_verb *verb, bool is_text)
 {
 	const struct diff *diff = &verb->diff;
-	/* What is left of a damaged capture is an answer, unless a verdict is required. */
+	/* A damaged capture's readable part is an answer, unless --fail-over needs a verdict. */
 	bool is_failure = verb->fail_over
 				  ? diff->prevents_verdict
 				  : diff->is_few && !diff->is_damaged && !diff->is_unfinished;
@@ -774,8 +774,8 @@ static int status_of(const struct diff_verb *verb, bool is_text)
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 /*
- * Returns where the captures of B begin: the index of a --to that is not followed by a time, or
- * argc. A file that is named like a time is given as ./5s.
+ * Returns the index of the --to that separates the captures of A and B, or argc. If a time follows,
+ * --to is the end of the time range. A file named like a time must be given as ./5s.
  */
 static int find_to(int argc, char **argv)
 {
@@ -790,7 +790,7 @@ static int find_to(int argc, char **argv)
 	return argc;
 }
 
-/* Collects the operands of both sides: "A B", or "A… --to B…". */
+/* Collects the files of both sides, from "A B" or "A… --to B…". */
 static int parse_files(const struct cli_group *groups, int argc, char **argv, GPtrArray *files,
 		       guint *ret_a)
 {

@@ -3,12 +3,12 @@
  * Diff - compares recordings, and separates changes from noise
  *
  * A side is one or several runs of the same program, each a capture. The value of a side is the
- * mean of its runs. With several runs, noise is how much the runs of a side differ; with one run a
- * side, it is estimated from within the two runs.
+ * mean of its runs. Noise is the variation between the runs of a side. If each side has one run,
+ * noise is estimated from the variation within the runs.
  *
- * A row is a function, or with `paths` a function and its callers, that occurs in at least one of
- * the captures. Its counts are self counts: a sample counts in one row, and a block of memory in
- * the row of its allocator.
+ * A row is a function that occurs in at least one capture; with `paths`, a function and its
+ * callers. Its counts are self counts: a sample counts in one row, and a block of memory in the row
+ * of its allocator.
  */
 #pragma once
 
@@ -21,10 +21,10 @@ enum diff_norm { DIFF_BY_SAMPLES, DIFF_BY_TIME, DIFF_BY_RUN, DIFF_BY_MARK };
 enum diff_measure { DIFF_SAMPLES, DIFF_BYTES, DIFF_CALLS, DIFF_PEAK };
 
 enum diff_verdict {
-	DIFF_NO_VERDICT, /* a capture prevents it, or the row is not part of the program */
+	DIFF_NO_VERDICT, /* a capture prevents a verdict, or the row is not part of the program */
 	DIFF_SLOWER,
 	DIFF_FASTER,
-	DIFF_MORE, /* instead of slower and faster, of memory */
+	DIFF_MORE, /* memory views use MORE and LESS instead of SLOWER and FASTER */
 	DIFF_LESS,
 	DIFF_NEW,
 	DIFF_GONE,
@@ -33,12 +33,12 @@ enum diff_verdict {
 	DIFF_VERDICTS
 };
 
-/* A row with fewer events in both captures together is never reported as a change. */
+/* A row needs at least this many events, both captures together, to be reported as a change. */
 #define DIFF_LEAST_EVENTS 20
-/* Neither is any row if a capture has fewer events. */
+/* A capture needs at least this many events for any change to be reported. */
 #define DIFF_LEAST_ALL (4 * NOISE_BLOCKS)
 
-/* Self counts of one row of a run: by function, or by node of its tree. */
+/* Self counts of one row in one run. */
 struct diff_count {
 	double count;   /* weight of samples, bytes or calls */
 	double events;  /* samples, allocations */
@@ -48,48 +48,48 @@ struct diff_count {
 struct diff_run {
 	const struct diff *diff;
 	unsigned side;
-	struct reader *reader; /* of samples or of `memory` */
+	struct reader *reader; /* &samples or &memory.reader */
 	struct reader samples;
 	struct profile profile;
 	struct memory memory;
 	struct frame_filters filters;
 	const struct functions *functions;
-	GArray *counts;     /* struct diff_count by function or node */
-	GArray *buckets;    /* for memory: double, NOISE_BLOCKS by function or node */
-	GArray *rows;       /* uint32_t by function or node: index + 1 in diff->rows */
-	GHashTable *builds; /* build-ids of its images */
-	double weights[NOISE_BLOCKS], weight; /* the denominator: by block, and their sum */
-	double blocks[NOISE_BLOCKS];          /* of all rows together */
+	GArray *counts;     /* struct diff_count, by function or by node with `paths` */
+	GArray *buckets;    /* with memory: NOISE_BLOCKS doubles for each item of counts */
+	GArray *rows;       /* uint32_t for each item of counts: index + 1 in diff->rows */
+	GHashTable *builds; /* set of the build-ids of its images */
+	double weights[NOISE_BLOCKS], weight; /* denominators, by block; and their sum */
+	double blocks[NOISE_BLOCKS];          /* counts of all rows together, by block */
 	struct diff_count all;
-	double interrupts; /* which are in no other count */
+	double interrupts; /* samples of interrupts, which are in no other count */
 	uint64_t marks;
-	int64_t from_ns, to_ns; /* range of the blocks */
+	int64_t from_ns, to_ns; /* time range that the blocks divide */
 };
 
-/* Identifies a function across captures, whatever build it is from. */
+/* A function, identified across captures and builds. */
 struct diff_identity {
 	uint32_t number;
 	const char *image, *name; /* interned */
 	bool is_inlined;
-	bool has_name; /* false: all code of the image without a symbol */
+	bool has_name; /* false: stands for all code of the image without a symbol */
 };
 
 struct diff_row {
 	const struct diff_identity *id;
-	const char *comm; /* of a row of all processes of this name, which has only its values */
-	uint32_t parent;  /* index + 1 of the caller's row, with `paths` */
-	/* a function of its identity, in B if it is there; NULL: it is not a function */
+	const char *comm; /* set in rows of processes, which stand for all processes of this name */
+	uint32_t parent;  /* with `paths`: index + 1 of the caller's row */
+	/* one function with this identity, from B if B has one; NULL: the row is not a function */
 	const struct functions *functions;
 	uint32_t function;
-	unsigned side; /* of the function */
+	unsigned side; /* which side `function` is from */
 	struct diff_count counts[DIFF_SIDES];
-	double *blocks[DIFF_SIDES]; /* counts by block, if it is tested with one run a side */
+	double *blocks[DIFF_SIDES]; /* counts by block; tested rows, with one run per side */
 	double a, b, noise;
 	bool is_tested, has_noise, is_significant;
-	bool is_unjudged; /* it is shown, but says nothing of the program */
+	bool is_unjudged; /* shown, but without a verdict on the program */
 };
 
-/* A difference between the captures that is not a change of the program. */
+/* A difference between the captures that is not a change in the program. */
 struct diff_note {
 	const char *code;
 	char *text;
@@ -103,29 +103,29 @@ struct diff {
 	int mode;
 	bool inlined, paths;
 	enum diff_norm norm;
-	bool chooses_norm; /* compare whole runs if these are whole runs, else shares */
+	bool chooses_norm; /* compare whole runs if all captures are whole runs, else shares */
 	const char *mark;
 	enum diff_measure measure;
 	/* results */
-	double scale; /* from a ratio to the unit */
+	double scale; /* converts a ratio to the displayed unit */
 	char *unit;
-	const char *total_unit; /* the same of a whole run */
+	const char *total_unit; /* unit of the totals of a run */
 	GPtrArray *runs;        /* struct diff_run: those of A, then those of B */
 	guint n_runs[DIFF_SIDES];
 	GHashTable *identities;    /* text → struct diff_identity */
 	struct number_map by_path; /* caller's row and identity → index + 1 of the row */
 	GArray *rows;              /* struct diff_row, a caller before its callees */
-	GPtrArray *order;          /* rows with data, changes first, then by size */
+	GPtrArray *order;          /* struct diff_row with data: changes first, then by size */
 	GArray *per_run;           /* double: counts by row and run */
 	struct diff_row all;
-	double most; /* the whole of the largest run */
+	double most; /* largest total of a run */
 	unsigned tests, significant;
-	bool is_damaged; /* a capture or its names are damaged: no change is judged */
+	bool is_damaged; /* a capture or its names are damaged, so no change is reported */
 	bool is_unfinished;
 	bool is_few;           /* a capture has too little data */
-	bool prevents_verdict; /* for any of these reasons */
-	bool has_events;       /* the events of all captures are the same */
-	GPtrArray *processes;  /* for memory: struct diff_row, greatest change first */
+	bool prevents_verdict; /* one of the reasons above applies */
+	bool has_events;       /* all captures sampled the same event */
+	GPtrArray *processes;  /* with memory: struct diff_row, greatest change first */
 	GPtrArray *notes;      /* struct diff_note */
 };
 
@@ -150,17 +150,17 @@ static inline bool diff_has_one_run(const struct diff *diff)
 	return diff->runs->len == DIFF_SIDES;
 }
 
-/* Reads captures, of which the first n_a are A's, and compares them. */
+/* Reads and compares captures. The first n_a files are side A. */
 bool diff_compare(struct diff *diff, const GPtrArray *files, guint n_a, GError **error);
 void diff_done(struct diff *diff);
 
 enum diff_verdict diff_verdict_of(const struct diff *diff, const struct diff_row *row);
-/* Returns the change of a row in percent of its value in A; INFINITY if that is 0. */
+/* Returns the change of a row in percent of its value in A; INFINITY if that value is 0. */
 double diff_percent(const struct diff_row *row);
-/* Returns about how many samples each capture needs for the change of a row to exceed its noise; 0
- * if it does, or if no number is known to suffice. */
+/* Returns about how many samples each capture needs for the change of a row to exceed its noise.
+ * Returns 0 if the change does already, or if no number is known to be enough. */
 uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row);
 
-/* Returns an image's name without its folder, and without the version of a library: "libc.so" for
- * /usr/lib/libc-2.36.so and /lib/libc.so.6. Free it. */
+/* Returns the name of an image without folder and, for a library, without version: "libc.so" for
+ * /usr/lib/libc-2.36.so and /lib/libc.so.6. Free the result. */
 char *diff_image_name(const char *path, bool is_jit) MUST_CHECK;

@@ -2,11 +2,11 @@
 /*
  * Disassembly - the instructions of a range of code, as objdump prints them
  *
- * objdump runs as a separate process: a hostile file can only attack a process that has nothing of
- * ours except that file, which it reads through the descriptor that was checked.
+ * objdump runs as a separate process: a hostile file can attack only a process that has no access
+ * to ours. It gets the file as the descriptor that was checked.
  * Invariants: (1) the kept output is bounded, in bytes and lines, and objdump has 1 GiB
  *                 [test-disassembly: bounded, memory]
- *             (2) it ends in time, whatever objdump does     [test-disassembly: never ends]
+ *             (2) it ends in time even if objdump does not     [test-disassembly: never ends]
  */
 #include "config.h"
 
@@ -33,7 +33,6 @@ static void clear_line(gpointer line)
 	g_free(((struct disassembly_line *)line)->text);
 }
 
-/* Runs in the child, between fork and exec. */
 static void set_limits(gpointer unused)
 {
 	const struct rlimit memory = { MAX_MEMORY, MAX_MEMORY };
@@ -68,7 +67,7 @@ static GSubprocess *start(int fd, uint64_t from, uint64_t to, GError **error)
 	return g_subprocess_launcher_spawnv(launcher, argv, error);
 }
 
-/* Reads all output until objdump closes it; false if that takes too long or is too much. */
+/* Reads all output of objdump. Returns false if that takes too long or the output is too long. */
 static bool read_output(int fd, unsigned timeout_ms, GString *text)
 {
 	const int64_t deadline = g_get_monotonic_time() + timeout_ms * INT64_C(1000);
@@ -92,7 +91,7 @@ static bool read_output(int fd, unsigned timeout_ms, GString *text)
 	return false;
 }
 
-/* Takes the instructions from lines such as "  401136:\tpush   %rbp": the address, and the text
+/* Extracts the instructions from lines such as "  401136:\tpush   %rbp": the address, and the text
  * after the tab. Splits the text into lines in place. */
 static GArray *parse(GString *text)
 {

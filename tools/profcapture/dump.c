@@ -2,14 +2,14 @@
 /*
  * profcapture dump - the rows of any table
  *
- * Has no code for single tables: the schema describes the columns, so tables of a later version or
- * of other software are printed like ours. A column that refers to a thread or a process gives the
- * row its pid, tid and comm. Timed tables are merged by (segment, time); dictionaries are printed
- * on request only, before the others. Rows stream: none is kept, and no width is measured, so this
- * prints the cells of tools/present/table.h by itself. Everything that comes from the capture,
- * names of tables and columns included, is escaped in text.
+ * Has no code for specific tables. The schema describes the columns, so tables of later versions or
+ * of other software are printed, too. If a column refers to a thread or a process, the row gets its
+ * pid, tid and comm. Timed tables are merged by (segment, time); dictionaries are printed on
+ * request only, before the others. Rows are printed as they are read, without measuring column
+ * widths, so the table code of tools/present/table.h is used only for cells. In text, all strings
+ * of the capture are escaped, also the names of tables and columns.
  *
- * Memory: a row group per table, and the names of two epochs  [test_small_captures: memory]
+ * Memory: one row group for each table, and the names of two epochs  [test_small_captures: memory]
  */
 #include "config.h"
 
@@ -24,11 +24,11 @@
 #include <string.h>
 
 #define NO_COLUMN UINT_MAX
-/* With --resolve, in addition to the lists of a mark's arguments. */
+/* Member with the arguments of a mark by name, with --resolve. It adds to the lists. */
 #define NAMED_ARGUMENTS "named_arguments"
-/* Rows between two checks for a full disk or a closed pipe. */
+/* Number of rows between two checks for a full disk or a closed pipe. */
 #define ROWS_BETWEEN_CHECKS 4096
-/* Limit on the images, processes and threads in memory, because a long recording has any number. */
+/* Limit on the images, processes and threads in memory: a long recording may have any number. */
 #define MOST_IDENTITIES (1u << 15)
 
 /* A table that is being read. */
@@ -39,10 +39,10 @@ struct dump_stream {
 	size_t row;
 	bool done;
 	bool timed;
-	/* positions of the columns that hold these, or NO_COLUMN */
+	/* positions of these columns, or NO_COLUMN */
 	unsigned thread, process, cpu, stack;
-	bool own_pid, own_tid, own_comm; /* the table has a column of that name */
-	uint32_t of_thread, of_process;  /* the owner of the row: indexes in names */
+	bool own_pid, own_tid, own_comm; /* the table itself has a column of this name */
+	uint32_t of_thread, of_process;  /* of the current row: indexes in names */
 };
 
 struct dump {
@@ -52,7 +52,7 @@ struct dump {
 	struct functions *functions; /* with --resolve */
 	struct dump_stream *streams;
 	size_t n_streams;
-	GPtrArray *columns; /* of CSV */
+	GPtrArray *columns; /* of CSV: names of columns */
 	struct json json;
 	struct out *out;
 	struct names_epoch *epoch; /* of the current row */
@@ -81,7 +81,7 @@ static int64_t time_of(const struct dump *dump, const struct dump_stream *stream
 	return capture_time(dump->reader.capture, stream->batch.segment, number_of(stream, 0));
 }
 
-/* Returns the name at the time of the row, if it has a time. */
+/* Returns the thread's name: at the time of the row, or the last one if the row has no time. */
 static const char *comm_of(const struct dump *dump, const struct dump_stream *stream)
 {
 	return stream->timed
@@ -120,7 +120,7 @@ static struct cell enum_cell(const struct prof_column_def *column, uint64_t valu
 	for (uint64_t i = 0; column->values && column->values[i]; i++)
 		if (i == value)
 			return cell_text(column->values[i]);
-	/* A later version defines this value: writes its number, still as a string. */
+	/* A later version defines this value: write its number, as a string. */
 	return cell_own_text(g_strdup_printf("%" PRIu64, value));
 }
 
@@ -216,7 +216,7 @@ static void print_text(struct out *out, const char *bytes, size_t length)
 	out_text(out, escaped);
 }
 
-/* Prints a number, or, for a time, seconds with nine decimals. */
+/* Prints an integer, or a time as seconds with nine decimals. */
 static void print_int(struct out *out, int64_t value, bool is_time)
 {
 	uint64_t absolute = value < 0 ? -(uint64_t)value : (uint64_t)value;
@@ -276,7 +276,7 @@ static bool is_text(const struct dump *dump)
 	return dump->reader.format == READER_TEXT;
 }
 
-/* Text has no keys here. */
+/* Writes a cell. Text has no keys here. */
 static void put_cell(struct dump *dump, const char *key, struct cell cell)
 {
 	if (is_text(dump))
@@ -304,7 +304,7 @@ static void put_list(struct dump *dump, const struct dump_stream *stream, unsign
 		json_end(&dump->json);
 }
 
-/* Arguments of marks are four lists, with one item for each argument in each. */
+/* Returns whether the column is one of the four parallel lists with the arguments of a mark. */
 static bool is_argument_list(const struct dump_stream *stream, unsigned column)
 {
 	return stream->table->id == PROF_TABLE_MARK && column >= PROF_MARK_ARGUMENTS &&
@@ -384,7 +384,7 @@ static void put_arguments(struct dump *dump, const struct dump_stream *stream)
 		json_end(json);
 }
 
-/* File and line of a function are its declaration; those of the place are where the frame is. */
+/* Writes a frame: the file and line of its function's declaration, and those of the frame. */
 static void put_frame(struct dump *dump, uint32_t place, bool is_inlined)
 {
 	const struct function *at = functions_at(dump->functions, place);
@@ -406,8 +406,8 @@ static void put_frame(struct dump *dump, uint32_t place, bool is_inlined)
 	json_end(json);
 }
 
-/* Leaf first; at most STACKS_MAX_DEPTH frames. Functions that are inlined into a frame come before
- * it, the innermost first. */
+/* Writes the frames of a stack, leaf first, at most STACKS_MAX_DEPTH. Functions that are inlined
+ * into a frame come before it, the innermost first. */
 static void put_frames(struct dump *dump, const struct dump_stream *stream)
 {
 	uint64_t id = number_of(stream, stream->stack);
@@ -437,7 +437,7 @@ static void put_frames(struct dump *dump, const struct dump_stream *stream)
 	}
 }
 
-/* "1.234567890 sample 12/13 name" */
+/* Prints the start of a row, such as "1.234567890 sample 12/13 name". */
 static void print_row_head(struct dump *dump, const struct dump_stream *stream)
 {
 	const struct names *names = dump->reader.capture->names;
@@ -557,7 +557,7 @@ static void stream_init(struct dump_stream *stream, const struct prof_table_def 
 		.own_tid = column_named(table, "tid") != NO_COLUMN,
 		.own_comm = column_named(table, "comm") != NO_COLUMN,
 	};
-	/* A row of these two is its own owner. */
+	/* A row of these two tables refers to itself. */
 	if (table->id == PROF_TABLE_THREAD)
 		stream->thread = 0;
 	if (table->id == PROF_TABLE_PROCESS)
@@ -608,7 +608,7 @@ static struct dump_stream *next_stream(struct dump *dump)
 
 		if (at->done)
 			continue;
-		/* Streams are in the order of their tables' ids. */
+		/* Streams are sorted by table id. */
 		if (!next || at->timed < next->timed ||
 		    (is_timed && at->batch.segment < next->batch.segment) ||
 		    (is_timed && at->batch.segment == next->batch.segment &&
@@ -624,7 +624,7 @@ static bool use_epoch(struct dump *dump, uint32_t number, GError **error)
 
 	if (dump->epoch && dump->epoch->epoch == number)
 		return true;
-	/* A row refers to no identity of an earlier epoch. Symbols, with --resolve, do. */
+	/* Rows refer to identities of their epoch only; with --resolve, symbols to earlier ones. */
 	if (!dump->resolve && names_identities(names) >= MOST_IDENTITIES) {
 		names_forget(names);
 		reader_forget_threads(&dump->reader);
@@ -635,7 +635,7 @@ static bool use_epoch(struct dump *dump, uint32_t number, GError **error)
 				   names_load(dump->epoch, NAMES_FRAME, error)));
 }
 
-/* Reads the rows that pass; prints at most `limit` (0 = all) if `print` is set. */
+/* Reads the rows that pass the filters. If `print` is set, prints at most `limit` (0 = all). */
 static bool each_row(struct dump *dump, bool print, uint64_t limit, uint64_t *ret_rows,
 		     GError **error)
 {
@@ -679,7 +679,7 @@ static bool is_in(const GPtrArray *texts, const char *text)
 	return g_ptr_array_find_with_equal_func((GPtrArray *)texts, text, g_str_equal, NULL);
 }
 
-/* Returns CLI_OK, or an exit status after a message. */
+/* Checks the names of tables. Returns CLI_OK, or an exit status after a message. */
 static int check_names(const struct dump *dump)
 {
 	const struct prof_reader *reader = dump->reader.capture->reader;
@@ -696,15 +696,15 @@ static int check_names(const struct dump *dump)
 	for (guint i = 0; dump->tables && i < dump->tables->len; i++) {
 		const char *name = dump->tables->pdata[i];
 
-		/* A table of version 1 that is missing in this capture is empty, not an error. */
+		/* If the capture lacks a table of version 1, the table is empty, not unknown. */
 		if (!is_in(known, name) && !prof_reader_table_by_name(reader, name))
 			return cli_unknown(_("table"), name, (const char *const *)valid->pdata);
 	}
 	return CLI_OK;
 }
 
-/* Checks first everything that the output depends on, because the envelope is written first and
- * reports what is missing. */
+/* Opens the tables to print. Must be done before any output, because the envelope is written first
+ * and reports missing data. */
 static bool choose_tables(struct dump *dump, GError **error)
 {
 	size_t n;
@@ -773,7 +773,7 @@ static bool dump_rows(struct dump *dump, GError **error)
 			capture_unreadable(reader->capture, 0).rows == 0;
 	uint64_t all = 0, shown = 0;
 
-	/* If all rows pass, the headers say how many there are. */
+	/* If no filter applies, the headers of the chunks have the number of rows. */
 	if (reader->limit &&
 	    !(all_pass ? capture_each_chunk(reader->capture, 0, count_chunk, dump, error)
 		       : each_row(dump, false, 0, &all, error)))

@@ -2,7 +2,7 @@
 /*
  * profcapture info - what is in a capture
  *
- * Reads every chunk once, so that its report of damage is complete.
+ * Reads every chunk, so that the report of damage is complete.
  */
 #include "config.h"
 
@@ -17,8 +17,8 @@
 
 #define DEFAULT_LIMIT 20
 #define COMMAND_COLUMNS 60
-#define FINE_SAMPLES 1000 /* from here on, shares have a decimal */
-#define NAMED_MOST 3      /* processes and images, in the summary */
+#define FINE_SAMPLES 1000 /* from this number on, shares have a decimal */
+#define NAMED_MOST 3      /* processes and images named in the summary */
 
 struct table_info {
 	const struct prof_table_def *table;
@@ -30,7 +30,7 @@ struct table_info {
 struct subject {
 	uint32_t index; /* of names */
 	uint64_t samples;
-	int64_t end_ns; /* of a process; INT64_MIN = it did not end, or its end was not seen */
+	int64_t end_ns; /* of a process; INT64_MAX = no end was seen */
 	const char *comm;
 };
 
@@ -130,7 +130,7 @@ static void gather_processes(struct info *info)
 	}
 	if (names->processes->len > 0)
 		(void)process_of(info, names->processes->len - 1);
-	/* "None" and "<lost>" are not processes. */
+	/* Remove the two entries that are not processes: none, and lost. */
 	g_array_remove_range(info->processes, 0, MIN_OF(info->processes->len, NAMES_LOST + 1));
 	g_array_sort(info->processes, compare_subjects);
 }
@@ -297,7 +297,7 @@ static void write_info(const void *data, struct json *json)
 	size_t n_processes = reader_shown(reader, processes.rows);
 
 	reader_begin(reader, json, "info", n_images < images.rows || n_processes < processes.rows);
-	/* ndjson: the members of "data" are the only row. */
+	/* In ndjson, the members of "data" are the only row. */
 	if (reader->format == READER_NDJSON)
 		json_begin_object(json, NULL);
 	table_write_array(&tables, json, "tables", tables.rows);
@@ -316,7 +316,7 @@ static void write_info(const void *data, struct json *json)
 
 /* ---- text: the summary ----------------------------------------------------------------------- */
 
-/* Puts a separator before every item but the first. */
+/* Appends a separator, except before the first item. */
 static void separate(struct out *line, const char *separator)
 {
 	if (line->text->len > 0)
@@ -345,7 +345,7 @@ static void add_percent(struct out *line, uint64_t part, uint64_t whole)
 	out_printf(line, "%s %%", text);
 }
 
-/* "shop.cap: ./shop 40000 on vm, 25 Nov 2026 09:49:26 UTC, 3.18 s. Complete (179 KiB)." */
+/* Appends "shop.cap: ./shop 40000 on vm, 25 Nov 2026 09:49:26 UTC, 3.18 s. Complete (179 KiB)." */
 static void add_verdict(const struct info *info, struct out *line)
 {
 	static const char *const states[] = { [PROF_STATE_FINISHED] = N_("Complete (%s)."),
@@ -383,7 +383,7 @@ static void add_verdict(const struct info *info, struct out *line)
 	out_printf(line, _(states[capture_state(capture)]), bytes);
 }
 
-/* Says what damage took. The recording's own losses have lines of their own. */
+/* Appends what was lost to damage. Losses of the recording have lines of their own. */
 static void add_lost(const struct info *info, struct out *line)
 {
 	struct prof_lost lost = capture_unreadable(info->reader.capture, 0);
@@ -407,7 +407,7 @@ static uint64_t frequency_of(const struct sampled_event *event)
 	return period_ns ? (1000000000 + period_ns / 2) / period_ns : event->frequency;
 }
 
-/* "3,066 of cpu-clock at 999 Hz on each CPU; user stacks from DWARF, 99.9 % complete" */
+/* Appends "3,066 of cpu-clock at 999 Hz on each CPU; user stacks from DWARF, 99.9 % complete". */
 static void add_samples(const struct info *info, struct out *line)
 {
 	static const char *const kinds[] = { N_("complete"), N_("truncated"), N_("guessed"),
@@ -430,7 +430,7 @@ static void add_samples(const struct info *info, struct out *line)
 			out_text(line, _(" of "));
 			add_name(line, event->name);
 		}
-		/* A rate stands after the last of the events that have it. */
+		/* Print a rate only after the last of consecutive events that share it. */
 		if (hz && (i + 1 == events->all->len ||
 			   frequency_of(sampled_event_at(events, i + 1)) != hz))
 			out_printf(line, _(" at %" PRIu64 " Hz on each CPU"), hz);
@@ -463,11 +463,11 @@ static void add_samples(const struct info *info, struct out *line)
 	}
 }
 
-/* Tables that people ask for. */
+/* Tables that the summary mentions. */
 static const struct content {
 	unsigned table;
 	const char *one, *many;
-	const char *missing; /* how a capture without them says so; NULL: not at all */
+	const char *missing; /* printed if the capture has no such rows; NULL: nothing */
 } contents[] = {
 	{ PROF_TABLE_SWITCH, N_("context switch"), N_("context switches"), N_("context switches") },
 	{ PROF_TABLE_ALLOC, N_("allocation"), N_("allocations"), N_("allocations") },
@@ -477,7 +477,7 @@ static const struct content {
 	{ PROF_TABLE_LOG, N_("log message"), N_("log messages"), NULL },
 };
 
-/* Lists the tables that the capture has, or else lacks. */
+/* Lists the tables with rows, and those without. */
 static void add_contents(const struct info *info, struct out *also, struct out *missing)
 {
 	const struct capture *capture = info->reader.capture;
@@ -515,7 +515,7 @@ static void add_contents(const struct info *info, struct out *also, struct out *
 	}
 }
 
-/* "5 in 1 process: shop (25308)". A program that another one became by exec is one process. */
+/* Appends "5 in 1 process: shop (25308)". A process that calls exec remains one process. */
 static void add_threads(const struct info *info, struct out *line)
 {
 	const struct names *names = info->reader.capture->names;
@@ -558,7 +558,7 @@ static char *share_of(uint64_t part, uint64_t whole)
 	return text_percent(100.0 * (double)part / (double)whole, false);
 }
 
-/* "libc.so.6 44 %, shop 42 %, kernel 14 %; every sample has a name" */
+/* Appends text such as "libc.so.6 44 %, shop 42 %, kernel 14 %; every sample has a name". */
 static void add_code(const struct info *info, struct out *line)
 {
 	const struct names *names = info->reader.capture->names;
@@ -635,7 +635,7 @@ static void print_details(const struct info *info, struct out *out)
 		   unwind[UNWIND_NONE], unwind[UNWIND_NO_MEMORY]);
 	out_printf(out, _("Samples without a name: %" PRIu64 "\n"), info->functions.unresolved);
 	for (const GList *key = keys; key; key = key->next) {
-		/* Its words are separated by zeros. */
+		/* The words of the command are separated by zeros; it is printed above. */
 		if (strcmp(key->data, "command") == 0)
 			continue;
 		text_cell(out, key->data, 14, TEXT_LEFT);

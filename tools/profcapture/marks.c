@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture marks - how often, and how long
+ * profcapture marks - how often marks occurred, and how long they took
  *
- * One row for each group and name, with separate rows for spans and instants. A mark counts with
- * its whole duration if it begins in the time range, so that adjacent ranges add up, and if the
- * thread that began it passes the filters.
+ * A row is a group and a name; spans and instants have separate rows. A mark counts, with its whole
+ * duration, if it begins in the time range and the thread that began it passes the filters. So the
+ * numbers of adjacent ranges add up.
  *
  * Memory: one duration for each span (durations.h), and the open spans (spans.h)
  * [test_marks: memory]
@@ -27,14 +27,14 @@ struct series {
 	bool instants;
 	uint64_t count, no_end, no_begin;
 	struct durations durations;
-	GHashTable *threads; /* that began spans; NULL = none */
+	GHashTable *threads; /* set of threads that began spans; NULL = none */
 	uint32_t last_thread;
 };
 
 struct marks {
 	struct reader reader;
 	GHashTable *by_name; /* set of struct series */
-	GPtrArray *all;      /* the same, in output order */
+	GPtrArray *all;      /* struct series in output order */
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -129,7 +129,7 @@ static gint compare_series(gconstpointer left, gconstpointer right)
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Durations come last; computed ones after those that are kept. */
+/* Durations come last: first those that are stored, then computed ones. */
 enum field {
 	GROUP,
 	NAME,
@@ -170,7 +170,7 @@ static char *full_name(const struct series *series)
 			       series->name ? series->name : "-");
 }
 
-/* "orders/order (2 without an end)" */
+/* Returns text such as "orders/order (2 without an end)". */
 static char *describe(const struct series *series)
 {
 	g_autofree char *name = full_name(series);
@@ -224,7 +224,7 @@ static struct table table_of(const void *data)
 	return table;
 }
 
-/* "80,000 orders/order took 6.81 s over 4 threads; 1 % took longer than 618 us." */
+/* Prints "80,000 orders/order took 6.81 s over 4 threads; 1 % took longer than 618 us." */
 static void print_verdict(const void *data, struct out *out)
 {
 	struct series *series = ((const struct marks *)data)->all->pdata[0];

@@ -2,10 +2,9 @@
 /*
  * Memory-blocks - the live blocks of one process, by number
  *
- * Invariants: (1) a number is in at most one of the two tables, once  [test-memory-blocks: random]
- *             (2) old is at most three quarters full, so a search ends
- *                 [test-memory-blocks: random]
- *             (3) a file cannot choose numbers that collide in old        (a seed of the process)
+ * Invariants: (1) a number is at most once in the two tables together  [test-memory-blocks: random]
+ *             (2) old is at most three quarters full, so a search ends [test-memory-blocks: random]
+ *             (3) a file cannot force collisions in `old`        (the hash has a per-process seed)
  */
 #include "config.h"
 
@@ -56,7 +55,8 @@ void memory_blocks_done(struct memory_blocks *blocks)
 
 /* ---- the hash table -------------------------------------------------------------------------- */
 
-/* Blocks of similar age are often freed together. Keeping them adjacent avoids cache misses. */
+/* Returns the slot at which the search for a number starts. Blocks of similar age are often freed
+ * together, so they are kept adjacent to avoid cache misses. */
 static size_t home_of(const struct memory_blocks *blocks, uint64_t number)
 {
 	uint64_t mixed = (number / TOGETHER ^ blocks->seed) * UINT64_C(0x9e3779b97f4a7c15);
@@ -65,7 +65,7 @@ static size_t home_of(const struct memory_blocks *blocks, uint64_t number)
 	return ((mixed ^ mixed >> 32) * TOGETHER + number % TOGETHER) & (blocks->old.n - 1);
 }
 
-/* Returns the slot of the block, or the free slot where it belongs. */
+/* Returns the slot of the block, or the free slot for it. */
 static size_t find_old(const struct memory_blocks *blocks, uint64_t number)
 {
 	size_t at = home_of(blocks, number);
@@ -99,7 +99,7 @@ static void add_old(struct memory_blocks *blocks, const struct memory_block *blo
 	blocks->old.used++;
 }
 
-/* Entries after a free slot move up, unless that would put them before their home slot. */
+/* Frees a slot. Moves later entries up, unless that would put them before their home slot. */
 static void remove_old(struct memory_blocks *blocks, size_t hole)
 {
 	struct memory_table *old = &blocks->old;
@@ -152,7 +152,7 @@ bool memory_blocks_add(struct memory_blocks *blocks, const struct memory_block *
 			   blocks->wants_more);
 		blocks->recent.used = before.used;
 		blocks->moved = 0;
-		/* Numbers that differ modulo the old length do modulo the new one. */
+		/* Numbers that differ modulo the old length also differ modulo the new one. */
 		for (size_t i = 0; i < before.n; i++)
 			if (before.blocks[i].number)
 				put(&blocks->recent,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-call-tree - the answer as a tree: calls from the roots down, or callers from the
- * allocating functions up
+ * Memory-call-tree - the answer as a call tree: from the roots to the allocating functions, or from
+ * these to their callers
  *
- * A node includes all nodes below it. Small branches are shown only with --limit 0. Growth and
- * shrinkage can cancel out in a node of --diff, so shares are relative to the total change, and a
- * node ranks by the largest node below it. The tree of callers has many more nodes than there are
- * stacks, so only the nodes that are shown are created.
+ * A node includes all nodes below it. Small branches are shown only with --limit 0. With --diff,
+ * growth and shrinkage can cancel out in a node, so shares are relative to the sum of absolute
+ * changes, and a node is sorted by the largest node below it. A tree of callers would have many
+ * more nodes than there are stacks, so only its large branches are created.
  */
 #include "config.h"
 
@@ -17,23 +17,23 @@
 #include <glib/gi18n.h>
 #include <math.h>
 
-#define MIN_SHARE 0.005 /* of branches in JSON */
-/* A branch below this share has no line of its own without --limit 0. */
+#define MIN_SHARE 0.005 /* smallest share of a branch in JSON */
+/* Without --limit 0, a branch with a smaller share has no line of its own. */
 #define TEXT_MIN_PCT 1.0
 
 struct branch {
 	uint32_t parent, function;
-	struct memory_sum self, total; /* total: with all below */
-	struct memory_sum before;      /* of --diff: the total at the first time */
-	double self_change, change;    /* how much stacks grew and shrank, whichever way */
+	struct memory_sum self, total; /* total: with all branches below */
+	struct memory_sum before;      /* with --diff: the total at the first time */
+	double self_change, change;    /* sums of the absolute changes of stacks */
 };
 
-/* Few JSON readers accept more nesting than CCT_MAX_DEPTH. Deeper branches count for the one at
- * depth. */
+/* The tree of the answer. Its depth is limited to CCT_MAX_DEPTH, because few JSON readers accept
+ * more nesting. Deeper frames count in the deepest branch. */
 struct tree {
 	struct memory *memory;
 	GArray *branches; /* struct branch, a parent before its children */
-	double all;       /* the sum of all stacks' keys, which shares are relative to */
+	double all;       /* sum of the keys of all stacks; shares are relative to it */
 };
 
 static struct branch *branch_at(const struct tree *tree, uint32_t index)
@@ -53,7 +53,7 @@ static double key_of(const struct memory *memory, struct memory_sum now, struct 
 	return memory->before ? fabs(key - memory_key_of(memory, &before)) : key;
 }
 
-/* The key of one stack alone: a node of the call tree. */
+/* Returns the key of one node of the call tree, without the nodes below it. */
 static double key_of_stack(const struct memory *memory, uint32_t node)
 {
 	return key_of(memory, memory_sum_at(memory->sums, node), before_of(memory, node));
@@ -67,8 +67,8 @@ static void add_sum(struct memory_sum *to, struct memory_sum sum)
 /* ---- callers --------------------------------------------------------------------------------- */
 
 struct step {
-	uint32_t leaf, at; /* nodes of the call tree: the counted stack, and the current frame */
-	uint32_t function; /* of node at */
+	uint32_t leaf, at; /* call tree nodes: the leaf of the stack, and the current frame */
+	uint32_t function; /* function of node `at` */
 };
 
 static gint compare_steps(gconstpointer left, gconstpointer right)
@@ -80,7 +80,7 @@ static gint compare_steps(gconstpointer left, gconstpointer right)
 					  : a->leaf > b->leaf;
 }
 
-/* The steps belong to stacks with the same frames so far. Their sum is the branch's. */
+/* Adds a branch for stacks that have the same frames so far: the steps. */
 static void add_branch(struct tree *tree, uint32_t parent, const struct step *steps, size_t n)
 {
 	const struct memory *memory = tree->memory;
@@ -136,7 +136,7 @@ static void add_callers(struct tree *tree, uint32_t parent, struct step *steps, 
 		add_branch(tree, parent, &steps[i], end - i);
 	}
 	for (size_t i = 0, end; i < n; i = end, branch++) {
-		double most = 0; /* of each branch below these steps */
+		double most = 0; /* sum of the keys below these steps */
 
 		end = end_of_group(steps, i, n);
 		for (size_t k = i; k < end; k++)
@@ -162,7 +162,7 @@ static void find_callers(struct tree *tree)
 		add_sum(&root.total, sum);
 		add_sum(&root.before, before_of(memory, i));
 		add_sum(&sum, before_of(memory, i));
-		/* The first step is the site that the stack counts for, above C++'s new. */
+		/* Begin with the function that the stack is charged to, above C++ new. */
 		while (memory_node_at(&memory->tree, step.at)->function != site &&
 		       memory_node_at(&memory->tree, step.at)->parent)
 			step.at = memory_node_at(&memory->tree, step.at)->parent;
@@ -215,8 +215,8 @@ static struct tree tree_new(struct memory *memory)
 	return tree;
 }
 
-/* Growth and shrinkage of a branch cancel out. So with --diff, the measure that counts is the sum
- * of both, and the other measure is the difference. */
+/* In a diff, growth and shrinkage within a branch cancel out. So sort and prune by the sum of their
+ * absolute values, and show the net difference next to it. */
 static GArray *nodes_of(const struct tree *tree, bool by_blocks)
 {
 	GArray *nodes =
@@ -248,7 +248,7 @@ static GArray *nodes_of(const struct tree *tree, bool by_blocks)
 
 struct written {
 	struct tree tree;
-	double *most; /* by branch: the largest key of it and all below; -1: it has nothing */
+	double *most; /* by branch: the largest key in its subtree; -1: none */
 };
 
 static gint compare_branches(gconstpointer left, gconstpointer right, gpointer data)
@@ -278,7 +278,7 @@ static void write_branch(struct json *json, uint32_t index, unsigned depth, cons
 	memory_write_node(written->tree.memory, json, &line);
 }
 
-/* Writes the tree; without json, returns whether branches are left out. */
+/* Writes the tree. If `json` is NULL, only returns whether branches are left out. */
 static bool write_tree(struct memory *memory, struct json *json)
 {
 	struct written written = { .tree = tree_new(memory) };
@@ -350,8 +350,8 @@ static char *place_of(uint32_t function, const void *data)
 	return functions_place(memory->tree.functions, function, false);
 }
 
-/* Moves what a library allocates to the first of its functions. A chain would end in the allocator
- * otherwise, which says least. */
+/* Charges what a library allocates to the outermost of its functions in a row. Otherwise, the chain
+ * would end in the allocator itself, which tells the least. */
 static void move_to_outermost(const struct memory *memory, GArray *nodes)
 {
 	for (uint32_t i = nodes->len; i-- > 1;) {

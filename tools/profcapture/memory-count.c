@@ -2,10 +2,10 @@
 /*
  * Memory-count - totals of all rows of a time range: calls, bytes, the peak, temporary blocks
  *
- * Each row counts for its process and for a row of the view: the function that allocated the block,
- * its size, its lifetime, its thread, or the pair of threads that allocated and freed it.
+ * Each event is counted for its process and for a row of the view: the function that allocated the
+ * block, its size, its lifetime, its thread, or the pair of threads that allocated and freed it.
  *
- * Invariants: (1) allocated - freed is what lives at the end, where all is counted
+ * Invariants: (1) allocated - freed equals what is live at the end, if all events are counted
  *                 [test-memory: summary]
  *             (2) the rest of a partly unmapped mapping is neither freed with it nor allocated anew
  *                 [test-memory: rests]
@@ -18,16 +18,16 @@
 
 #include <string.h>
 
-/* A mapping that was partly unmapped. Its rest follows as new blocks, which are not freed with
- * it. */
+/* A mapping that was partly unmapped. Allocation rows for its remaining parts follow. These parts
+ * were not freed with it. */
 struct split {
-	uint64_t number, bytes; /* bytes: upper bound for the rest */
-	uint32_t heap, entity;  /* entity: the row that the unmapping counted for */
+	uint64_t number, bytes; /* upper bound for the size of the remaining parts */
+	uint32_t heap, entity;  /* entity: the row that counts the unmapping */
 };
 
 struct count {
 	struct memory *memory;
-	double now_bytes;        /* of all heaps that have not ended */
+	double now_bytes;        /* in all heaps that have not ended */
 	GArray *changed;         /* uint32_t: entities that changed since the peak */
 	struct number_map pairs; /* allocator and freer → index + 1 */
 	struct split split;
@@ -47,7 +47,7 @@ void memory_size_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to)
 	*ret_to = class == 0 ? 0 : *ret_from - 1 + *ret_from;
 }
 
-/* Class 0 is below 1 microsecond. Each next class reaches ten times as far. */
+/* Class 0 is below 1 microsecond. The limit of each further class is ten times as high. */
 uint32_t memory_lifetime_class(uint64_t ns)
 {
 	uint32_t class = 0;
@@ -86,14 +86,15 @@ uint32_t memory_entity_of(const struct memory *memory, const struct memory_block
 	}
 }
 
-/* Returns whether rows are known only when their blocks are released. */
+/* Returns whether a block's row is known only when the block is released. */
 static bool gets_row_at_release(const struct memory *memory)
 {
 	return memory_query_of(memory)->key == MEMORY_BY_LIFETIME ||
 	       memory_query_of(memory)->key == MEMORY_BY_PAIR;
 }
 
-/* The row of the caller. */
+/* Returns the row of the calling thread or of the allocated block; MEMORY_NOBODY for other
+ * frees. */
 static uint32_t caller(const struct memory *memory, const struct memory_event *event)
 {
 	const struct memory_block block = memory_event_block(event);
@@ -103,7 +104,7 @@ static uint32_t caller(const struct memory *memory, const struct memory_event *e
 	return memory_entity_of(memory, &block);
 }
 
-/* The row that a released block counts for. */
+/* Returns the row that a released block is counted in. */
 static uint32_t releaser(struct count *count, const struct memory_event *event,
 			 const struct memory_live *live)
 {
@@ -127,11 +128,11 @@ static uint32_t releaser(struct count *count, const struct memory_event *event,
 	}
 }
 
-/* What an event counts for: its process, and a row, unless that is not known. A look-up may move
- * the counts of an earlier one. */
+/* The counts to which an event is added: of its process, and of its row, if known. A later look-up
+ * may move the array, and so invalidate the pointers. */
 struct count_targets {
 	struct memory_counts *process, *row;
-	struct memory_counts *each[2]; /* both, without NULL */
+	struct memory_counts *each[2]; /* those of both that are not NULL */
 	unsigned n;
 };
 
@@ -176,7 +177,7 @@ static void note_process_peak(struct memory_counts *process, int64_t time_ns)
 	process->has_peak_time = true;
 }
 
-/* The first peak is the state at the start of the range. */
+/* Records the state at the start of the range as the first peak. */
 static void begin(struct count *count, int64_t time_ns)
 {
 	GArray *processes = count->memory->processes;
@@ -193,7 +194,7 @@ static void begin(struct count *count, int64_t time_ns)
 	}
 }
 
-/* Live counts keep the blocks of an ended heap, but now_bytes does not. */
+/* Adds or removes a live block. When a heap ends, its blocks leave now_bytes but stay in live_*. */
 static void change(struct count *count, const struct memory_live *live, double sign, bool ends)
 {
 	uint32_t index = memory_entity_of(count->memory, &live->block);
@@ -224,11 +225,11 @@ static void ended(const struct memory_live *live, void *data)
 	change(data, live, -1, true);
 }
 
-/* The entry point that was called, or MEMORY_CALLS for none. */
+/* Returns the entry point that was called, or MEMORY_CALLS if there was no call. */
 static unsigned call_of(const struct memory_event *event)
 {
 	if (!event->is_free) {
-		/* The rest of a mapping after munmap has an allocation row, too. */
+		/* After munmap, the remaining part of a mapping also has an allocation row. */
 		if (memory_event_is_rest(event))
 			return MEMORY_CALLS;
 		return event->kind < PROF_ALLOC_KINDS ? event->kind : MEMORY_CALLS;
@@ -272,7 +273,7 @@ static void called(const struct memory_event *event, void *data)
 	if (!event->is_counted)
 		return;
 	begin(count, event->time_ns);
-	/* A free weighs as much as its block, which is not known yet. */
+	/* A free has the weight of its block, which released() will know. */
 	if (event->is_free && event->block && heap->sampled_bytes > 0)
 		return;
 	to = targets_of(count, event->heap, caller(count->memory, event));
@@ -342,7 +343,7 @@ static void allocated(const struct memory_event *event, const struct memory_live
 		note_process_peak(process, event->time_ns);
 }
 
-/* In a sampled recording, both blocks were sampled independently. */
+/* Counts a realloc. In a sampled recording, its two blocks were sampled independently. */
 static void count_realloc(struct count *count, const struct memory_event *event,
 			  const struct memory_live *live)
 {
@@ -390,14 +391,14 @@ static void released(const struct memory_event *event, const struct memory_live 
 	for (unsigned i = 0; i < to.n; i++) {
 		to.each[i]->freed_bytes += live->bytes;
 		to.each[i]->temporary += temporary ? live->blocks : 0;
-		/* A call to realloc() is sampled independently of the block that it ends. */
+		/* A realloc() is sampled independently of the block that it frees. */
 		if (event->is_free && is_sampled && event->kind != PROF_FREE_REALLOC &&
 		    event->kind != PROF_FREE_REALLOCARRAY)
 			add_call(to.each[i], event, live->blocks);
 	}
 	if (to.row && gets_row_at_release(memory))
 		add_allocation(to.row, live);
-	/* A thread's call was counted when it was made. */
+	/* For rows by thread, the call was already counted. */
 	if (to.row && event->is_free && !is_sampled &&
 	    memory_query_of(memory)->key != MEMORY_BY_THREAD)
 		add_call(to.row, event, live->blocks);

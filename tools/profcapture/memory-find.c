@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-find - blocks live at a time, at the peak, at the end, or over time
+ * Memory-find - finds the blocks that are live at a time, at the peak, at the end, or over time
  *
- * Marks of heaps say where to look. For leaks, only the blocks of the last mark are read. For a
- * time, only the rows since the mark before it. For the peak, the stretches between marks that may
- * contain it are searched, the likeliest first, until no other stretch can have more, or as much at
- * an earlier time. With many processes, most stretches may qualify. Once the search has cost as
- * much as the whole file, the whole file is read instead. For the timeline, all rows are replayed
- * once; blocks of a process that ended do not live.
+ * Heap marks (memory-heaps.h) reduce how much of the file is read. For leaks, only the blocks of
+ * each heap's last mark are read. For a time, only the rows since the marks before it. For the
+ * peak, the stretches between marks are searched, the most promising first, until none of the rest
+ * can hold a higher peak, or an equal, earlier one. With many processes, this may be most
+ * stretches. Once the search has read as many rows as the file has, the whole file is read instead.
+ * For the timeline, all rows are replayed once; blocks of a process that ended are not live.
  *
  * Invariants: (1) a stretch that is skipped because of a mark cannot exceed the peak that was found
  *                 [test-memory: peak of two]
  *             (2) the sum of all nodes is the peak  [test-memory: peak]
- *             (3) of several equal peaks, the first one is reported
- *                 [test-memory: equal peaks]
- *             (4) the peak costs by the file, whatever its marks are  [test-memory: many processes]
- *             (5) a point of the timeline has what --at its time has
+ *             (3) of several equal peaks, the first one is reported [test-memory: equal peaks]
+ *             (4) the cost of the peak is proportional to the file's size, whatever the marks say
+ *                 [test-memory: many processes]
+ *             (5) a point of the timeline equals the result of --at for its time
  *                 [test_memory_reader: timeline]
  */
 #include "config.h"
@@ -25,7 +25,7 @@
 #include <math.h>
 #include <string.h>
 
-#define POINTS 240u /* of the timeline in JSON; also the fewest for a sparkline */
+#define POINTS 240u /* points of the timeline in JSON; also the fewest for a sparkline */
 #define MOST_POINTS 1000u
 
 /* ---- ledger: live blocks by node and by process, now and at the peak ------------------------- */
@@ -43,9 +43,9 @@ struct ledger {
 	int64_t most_ns;
 	bool wants_most, has_begun, is_best;
 	/* of a timeline */
-	GArray *functions; /* double: live bytes by function of the program; or NULL */
+	GArray *functions; /* double by function of the program: live bytes; or NULL */
 	int64_t from_ns, to_ns;
-	guint n_points, step; /* step: only each step-th point is a row */
+	guint n_points, step; /* step: every step-th point becomes a row */
 };
 
 static void account_init(struct account *account)
@@ -128,7 +128,7 @@ static void ledger_add(struct ledger *ledger, const struct memory_live *live, do
 	account_add(&ledger->processes, process, bytes, blocks, ledger->wants_most);
 }
 
-/* The first peak is the state at the start of the stretch. */
+/* Records a new peak. The first peak is the state at the start of the stretch. */
 static void note_peak(struct ledger *ledger, int64_t time_ns)
 {
 	if (!ledger->wants_most || (ledger->has_begun && ledger->bytes <= ledger->most))
@@ -147,7 +147,7 @@ static int64_t point_time(const struct ledger *ledger, guint point)
 	return ledger->from_ns + (int64_t)(length * (point + 1) / ledger->n_points);
 }
 
-/* Adds the points before a time. */
+/* Adds the points of the timeline before a time. */
 static void add_points(struct ledger *ledger, int64_t before_ns)
 {
 	GArray *points = ledger->memory->points;
@@ -185,7 +185,7 @@ static void allocated(const struct memory_event *event, const struct memory_live
 		note_peak(ledger, event->time_ns);
 }
 
-/* If the stretch begins with a free, the state before that free counts. */
+/* Handles a free. If the stretch begins with it, the state before it is the first peak. */
 static void released(const struct memory_event *event, const struct memory_live *live,
 		     enum memory_release how, void *data)
 {
@@ -280,8 +280,7 @@ static bool find_at(struct memory *memory, int64_t time_ns, GArray **ret_sums, G
 
 /* ---- the peak -------------------------------------------------------------------------------- */
 
-/* The stretch between two times of marks, with an upper bound of what all heaps together had in
- * it. */
+/* A time range between two marks, with an upper bound of what all heaps together had in it. */
 struct stretch {
 	uint32_t segment;
 	uint64_t from, to;
@@ -303,7 +302,7 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return a->to < b->to ? -1 : a->to > b->to;
 }
 
-/* The likeliest first. Those of a segment do not overlap, except the one after the last mark. */
+/* Sorts by upper bound, greatest first. A segment's stretches do not overlap, except its tail. */
 static gint compare_stretches(gconstpointer left, gconstpointer right)
 {
 	const struct stretch *a = left, *b = right;
@@ -339,8 +338,8 @@ static GArray *list_stretches(const struct memory *memory)
 	return all;
 }
 
-/* Adds what a mark says to each stretch of the heap that the mark covers. The peak of that mark is
- * the upper bound of all of them. */
+/* Adds the peak of each of a heap's marks to the upper bound of the stretches that the mark
+ * covers. */
 static void add_most(const struct memory *memory, GArray *stretches, uint32_t heap)
 {
 	const struct memory_heap *of = memory_heap_at(&memory->heaps, heap);
@@ -359,8 +358,8 @@ static void add_most(const struct memory *memory, GArray *stretches, uint32_t he
 	}
 }
 
-/* Adds a stretch after the last mark of each segment with heaps that have no end. Its size is
- * unknown. */
+/* For each segment that has heaps without an end, adds the stretch after its last mark, with an
+ * unlimited upper bound. */
 static void add_tails(const struct memory *memory, GArray *stretches)
 {
 	guint n = stretches->len;
@@ -424,7 +423,7 @@ static bool add_rows(const struct prof_chunk *chunk, void *data, GError **error)
 	return true;
 }
 
-/* The stretches are sorted by their upper bound, greatest first. */
+/* Searches the stretches, which must be sorted by upper bound, greatest first. */
 static bool search_sorted(struct memory *memory, const GArray *stretches, struct ledger *best,
 			  GError **error)
 {
@@ -453,7 +452,7 @@ static bool search_sorted(struct memory *memory, const GArray *stretches, struct
 static bool search_stretches(struct memory *memory, struct ledger *best, GError **error)
 {
 	g_autoptr(GArray) stretches = list_stretches(memory);
-	/* Marks include all threads, and blocks without weights. */
+	/* Marks include all threads, and count sampled blocks without weights. */
 	bool usable = memory->sampled_bytes <= 0 && !memory->reader.tids && !memory->reader.comms &&
 		      stretches->len > 0 && stretches->len <= MOST_STRETCHES &&
 		      (uint64_t)stretches->len * memory->heaps.heaps->len <= MOST_WORK;
@@ -468,8 +467,7 @@ static bool search_stretches(struct memory *memory, struct ledger *best, GError 
 	return search_sorted(memory, stretches, best, error);
 }
 
-/* Sets each process's own peak. It comes from marks only, so it includes the whole run and all
- * threads. */
+/* Sets each process's own peak from its marks, so for the whole run and all threads only. */
 static void set_process_peaks(struct memory *memory)
 {
 	struct capture *capture = memory->reader.capture;
@@ -518,7 +516,7 @@ static bool find_peak(struct memory *memory, GError **error)
 
 struct leaks {
 	struct memory *memory;
-	GByteArray *is_read; /* by heap: its end was read, so it is not replayed */
+	GByteArray *is_read; /* by heap: its last mark was read, so it is not replayed */
 };
 
 static void add_leak(struct memory_counts *to, const struct memory_live *live)
@@ -585,7 +583,7 @@ static void forget_leaks(struct memory *memory)
 	suppressions_reset(&memory->suppressions);
 }
 
-/* Reads leaks from the ends of heaps. Sets *ret_broken if an end lacks blocks. */
+/* Reads leaks from the last marks of heaps. Sets *ret_broken if a mark lacks blocks. */
 static bool read_ends(struct leaks *leaks, bool *ret_broken, GError **error)
 {
 	struct memory_heaps *heaps = &leaks->memory->heaps;
@@ -608,7 +606,7 @@ static bool read_ends(struct leaks *leaks, bool *ret_broken, GError **error)
 				      found_leak, leaks, ret_broken, error);
 }
 
-/* Returns whether the segment may have rows of heaps without a usable end. */
+/* Returns whether the segment may have rows of heaps without a usable last mark. */
 static bool has_open_heap(const struct leaks *leaks, uint32_t segment)
 {
 	const struct memory_heaps *heaps = &leaks->memory->heaps;
@@ -649,7 +647,7 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 	struct leaks leaks = { .memory = memory, .is_read = g_byte_array_new() };
 	bool ok, broken;
 
-	/* Each iteration finds at least one more broken end, so the loop ends. */
+	/* Each iteration finds at least one more broken mark, so the loop ends. */
 	do {
 		forget_leaks(memory);
 		ok = read_ends(&leaks, &broken, error);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-heaps - the state of each process's heap over time, as marks record it
- *
- * Invariants: (1) all blocks of a mark count or none: blocks lost to a cut or damage are found by
- *                 the mark's number of blocks  [test-memory: broken]
- *             (2) the cost of reading a mark's blocks depends on them, not on the file
- *                 [bench_memory_reader]
+ * Invariants: (1) either all blocks of a mark are used or none: the mark's number of blocks shows
+ *                 whether a cut or damage removed some  [test-memory: broken]
+ *             (2) the cost of reading a mark's blocks depends on their number, not on the file's
+ *                 size [bench_memory_reader]
  */
 #include "config.h"
 
@@ -16,7 +14,7 @@
 #include <glib/gi18n.h>
 #include <math.h>
 
-/* At most this many different times are looked up one by one. For more, the whole table is read. */
+/* Up to this many different times are looked up one by one; for more, the whole table is read. */
 #define MOST_TIMES 64
 
 uint64_t memory_setting(const struct capture *capture, uint32_t segment, const char *key)
@@ -121,7 +119,7 @@ static void add_mark(struct memory_heaps *heaps, struct memory_mark *mark, uint3
 	heap->inherited = MAX_OF(heap->inherited, mark->inherited);
 	mark->heap = index;
 	mark->before = heap->last;
-	/* Marks are in time order. A mark out of order cannot be looked up, so it is dropped. */
+	/* Marks are in time order. Drop one that is not: it could not be looked up. */
 	if (heap->last && memory_mark_at(heaps, heap->last - 1)->time > mark->time)
 		return;
 	g_array_append_vals(heaps->marks, mark, 1);
@@ -174,12 +172,12 @@ const char *const memory_end_names[] = { "running", "exit", "killed", "exec" };
 
 static void set_end(struct memory_heaps *heaps, uint32_t process, enum memory_end end)
 {
-	*memory_byte_at(heaps->ends, process) = (uint8_t)end; /* of others: MEMORY_RUNNING */
+	*memory_byte_at(heaps->ends, process) = (uint8_t)end; /* other processes: MEMORY_RUNNING */
 }
 
 struct ends {
 	struct memory_heaps *heaps;
-	GArray *left; /* int: threads by process, less those that ended */
+	GArray *left; /* int by process: threads that have not ended */
 };
 
 static int *left_of(GArray *left, uint32_t process)
@@ -189,7 +187,7 @@ static int *left_of(GArray *left, uint32_t process)
 	return &((int *)(void *)left->data)[process];
 }
 
-/* The status has the format of wait(): the low bits are the signal. */
+/* Reads exits. The status has the format of wait(): the low bits are the signal. */
 static bool task_rows(struct names_epoch *names, const struct prof_batch *batch, void *data,
 		      GError **error)
 {
@@ -205,7 +203,7 @@ static bool task_rows(struct names_epoch *names, const struct prof_batch *batch,
 
 		if (process <= NAMES_LOST || (event != PROF_TASK_EXIT && event != PROF_TASK_STATUS))
 			continue;
-		/* A process that was waited for has no threads left, even if their exits were
+		/* A process with an exit status has no threads left, even if their exits were
 		 * lost. */
 		left = left_of(ends->left, process);
 		*left = event == PROF_TASK_STATUS ? INT_MIN / 2 : *left - 1;
@@ -233,7 +231,7 @@ static gboolean same_process(gconstpointer left, gconstpointer right)
 	       a->exec_generation == b->exec_generation;
 }
 
-/* A process that called exec has a successor that differs only in its generation. */
+/* Finds processes that called exec: their successor differs only in its generation. */
 static void find_execs(struct memory_heaps *heaps)
 {
 	const struct names *names = heaps->reader->capture->names;
@@ -305,9 +303,9 @@ void memory_heaps_done(struct memory_heaps *heaps)
 
 struct live_pass {
 	struct memory_heaps *heaps;
-	uint32_t *marks;                /* by heap: index + 1 of the wanted mark */
-	uint64_t *found;                /* by heap */
-	const struct memory_mark *only; /* read only its time; NULL: all times */
+	uint32_t *marks;                /* by heap: index + 1 of the mark to read */
+	uint64_t *found;                /* by heap: number of blocks found */
+	const struct memory_mark *only; /* read only blocks of this mark's time; NULL: all times */
 	void (*live)(const struct memory_live *live, void *data);
 	void *data;
 };
@@ -367,7 +365,7 @@ static gint compare_marks(gconstpointer left, gconstpointer right, gpointer data
 	return a->time < b->time ? -1 : a->time > b->time;
 }
 
-/* Reads the rows of a mark's time; NULL: all rows. */
+/* Reads the blocks of a mark's time; if `mark` is NULL, of all times. */
 static bool read_at(struct live_pass *pass, const struct memory_mark *mark, GError **error)
 {
 	const struct prof_cursor_options options = {
@@ -376,7 +374,7 @@ static bool read_at(struct live_pass *pass, const struct memory_mark *mark, GErr
 		.n_columns = N_COLUMNS,
 		.segment = mark ? mark->segment : 0,
 		.t_from = mark ? mark->time : 0,
-		/* 0, 0 would select all rows. */
+		/* 0 to 0 would select all rows. */
 		.t_to = mark ? MAX_OF(mark->time, UINT64_C(1)) : 0,
 	};
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-heaps - the state of each process's heap over time, as marks record it
+ * Memory-heaps - the state of each process's heap over time, from the rows of the table `heap`
  *
- * A heap is a process in one segment, because allocations are not tracked across segments. Its rows
- * of the table `heap` are its marks: places to begin reading. For some marks, the table `live` has
- * all of the heap's blocks.
+ * A heap is a process in one segment, because allocations are not tracked across segments. Each row
+ * of the table `heap` is a heap mark: the heap's size at one time, from which reading can start.
+ * For some heap marks, the table `live` lists all blocks that were live.
  */
 #pragma once
 
@@ -15,27 +15,27 @@ struct memory_mark { /* a row of heap */
 	uint64_t time;
 	uint64_t live_bytes, live_blocks, peak_bytes, peak_time, inherited;
 	uint32_t segment;
-	uint32_t heap;   /* index */
-	uint32_t before; /* index + 1 of the heap's previous mark, 0: none */
+	uint32_t heap;   /* heap: index */
+	uint32_t before; /* index + 1 of the previous mark of this heap; 0: none */
 	uint32_t event;  /* enum prof_heap_event */
 	bool is_broken;  /* some of its blocks are not in the capture */
 };
 
 struct memory_heap {
 	uint32_t segment, process; /* process: index of names */
-	uint32_t first, last;      /* index + 1 of its marks */
-	uint32_t end;              /* index + 1 of the mark with which it ended, 0: none */
+	uint32_t first, last;      /* index + 1 of marks */
+	uint32_t end;              /* index + 1 of the mark at which the heap ended; 0: none */
 	uint32_t excluded;         /* enum prof_heap_event, or 0 */
 	uint64_t inherited;        /* blocks up to this number were inherited at fork */
-	/* average number of bytes between two recorded blocks; 0: every block is recorded */
+	/* mean bytes between two recorded blocks; 0: every block is recorded */
 	double sampled_bytes;
-	bool has_ended; /* if it has an end: the process ended, not only the recording */
+	bool has_ended; /* if it has an end: the process ended, not just the recording */
 };
 
 struct memory_heaps {
 	struct reader *reader;
 	struct memory_tree *tree;
-	GArray *marks;           /* struct memory_mark, in the file's order */
+	GArray *marks;           /* struct memory_mark, in file order */
 	GArray *heaps;           /* struct memory_heap */
 	struct number_map index; /* segment and process → index + 1 */
 	GByteArray *ends;        /* enum memory_end by process */
@@ -56,33 +56,33 @@ static inline struct memory_heap *memory_heap_at(const struct memory_heaps *heap
 }
 
 /*
- * A setting that says how a segment's recording chose allocations; 0: not set. A segment without
- * any memory settings did not record memory, or lost its metadata. The last value in the file is
- * used for it.
+ * Settings that control which allocations a segment's recording keeps; 0: not set. If a segment has
+ * no memory settings (memory was not recorded, or the metadata is lost), the last value in the file
+ * is used.
  */
 #define MEMORY_SAMPLE_BYTES "memory.sample_bytes"
 #define MEMORY_MIN_BYTES "memory.min_bytes"
 uint64_t memory_setting(const struct capture *capture, uint32_t segment, const char *key);
-/* Returns the maximum of all segments. *ret_by_all: whether all segments have that value. */
+/* Returns the maximum over all segments. Sets *ret_by_all if all segments have this value. */
 uint64_t memory_most_setting(const struct capture *capture, const char *key, bool *ret_by_all);
 
-/* A live block of a heap, and what it stands for. */
+/* A live block of a heap, with the number of blocks and bytes that it represents. */
 struct memory_live {
 	uint32_t heap;
 	struct memory_block block;
-	struct memory_block_more more; /* of a mark: order and chain are 0 */
+	struct memory_block_more more; /* in blocks of a mark, order and chain are 0 */
 	double blocks, bytes;
 };
 
-/* Returns how many blocks one recorded block stands for. */
+/* Returns how many blocks one recorded block represents. */
 double memory_weight(const struct memory_heap *heap, const struct memory_block *block);
-/* Sets `blocks` and `bytes`. */
+/* Sets live->blocks and live->bytes. */
 void memory_weigh(const struct memory_heaps *heaps, struct memory_live *live);
 
 /* Returns whether --pid selects the heap's process. */
 bool memory_heaps_wants(const struct memory_heaps *heaps, uint32_t heap);
 
-/* How a process ended, by index of names. */
+/* How a process ended. memory_heaps_end() takes its index of names. */
 enum memory_end { MEMORY_RUNNING, MEMORY_EXIT, MEMORY_KILLED, MEMORY_EXEC };
 extern const char *const memory_end_names[];
 static inline enum memory_end memory_heaps_end(const struct memory_heaps *heaps, uint32_t process)
@@ -95,13 +95,13 @@ static inline enum memory_end memory_heaps_end(const struct memory_heaps *heaps,
 uint32_t memory_heaps_get(struct memory_heaps *heaps, uint32_t segment, uint32_t process);
 /* Returns whether the table `live` has the blocks of the mark. */
 bool memory_mark_has_blocks(const struct memory_mark *mark);
-/* Returns index + 1 of the heap's last mark with blocks that is not broken and not after that time;
- * 0: none. */
+/* Returns index + 1 of the heap's last unbroken mark with blocks at or before that time; 0:
+ * none. */
 uint32_t memory_heaps_before(const struct memory_heaps *heaps, uint32_t heap, uint64_t time);
 
 /*
- * Passes the blocks of some marks to `live`. A mark with fewer blocks than its number says becomes
- * broken, and *ret_broken is set. The caller must then discard all blocks that it got.
+ * Calls `live` for each block of the given marks. If a mark has fewer blocks than its row says,
+ * marks it as broken and sets *ret_broken. The caller must then discard all received blocks.
  */
 bool memory_heaps_read_live(struct memory_heaps *heaps, const uint32_t *marks, size_t n,
 			    void (*live)(const struct memory_live *live, void *data), void *data,

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-replay - replays the allocations and frees of a stretch of a capture in order, with the
- * live blocks
- *
- * Invariants: (1) among rows of one time, a block is allocated before it is freed, and rows of a
- *                 process come in the order in which its threads made them
- *                 [test-memory: ties, order]
- *             (2) rows at a mark's own time do not change what the mark's blocks already include
+ * Invariants: (1) among rows of one time, a block is allocated before it is freed, and each
+ *                 thread's rows keep their order  [test-memory: ties, order]
+ *             (2) rows at the time of a mark do not change blocks again that the mark includes
  *                 [test-memory: marks]
- *             (3) whatever the rows are, memory is proportional to them  [test-memory: hostile]
- *             (4) heaps that ended before the stretch are not read for it  [test-memory: ended]
+ *             (3) memory is at most proportional to the number of rows  [test-memory: hostile]
+ *             (4) heaps that ended before the range are not read  [test-memory: ended]
  */
 #include "config.h"
 
@@ -19,7 +15,7 @@
 
 #include <glib/gi18n.h>
 
-/* A block from before the stretch has order 0, and is not temporary. */
+/* Order of the first allocation in the range. Earlier blocks have 0 and are not temporary. */
 #define FIRST_ORDER 0x40000000u
 
 enum { TIME, THREAD, BLOCK, KIND, SIZE, STACK, PRIOR, N_ALLOC };
@@ -33,20 +29,20 @@ static const uint16_t free_columns[N_FREE] = {
 	PROF_FREE_KIND, PROF_FREE_ADDRESS, PROF_FREE_YOUNGER
 };
 
-/* The rows of one of the two tables. */
+/* Reads the rows of one of the two tables. */
 struct stream {
 	struct prof_cursor *cursor; /* NULL: no more rows */
 	struct prof_batch batch;
 	struct names_epoch *names;
 	size_t at;
 	bool is_free;
-	/* of the thread that was looked up last */
+	/* the thread that was looked up last */
 	bool has_thread;
 	uint64_t thread_id;
 	uint32_t thread, process, heap;
-	/* of the next row */
+	/* the next row */
 	uint64_t time, block;
-	/* of a free: the newest block that was allocated before it */
+	/* of a free: number of the newest block that was allocated before it */
 	uint64_t last;
 };
 
@@ -56,7 +52,7 @@ struct pass {
 	uint32_t segment;
 	uint64_t from, to; /* in the segment's clock */
 	struct stream streams[2];
-	GArray *ends; /* uint32_t: indices of the marks that are ends, by time */
+	GArray *ends; /* uint32_t: indexes of the marks at which heaps ended, by time */
 	guint next_end;
 };
 
@@ -126,7 +122,7 @@ static void end_heap(struct memory_replay *replay, uint32_t heap)
 	replay->blocks->pdata[heap] = NULL;
 }
 
-/* It is not known which blocks live on in the next segment. */
+/* Ends all heaps of a segment: it is unknown which blocks live on in the next segment. */
 static void end_segment(struct memory_replay *replay)
 {
 	for (uint32_t i = 0; i < replay->blocks->len; i++)
@@ -152,7 +148,7 @@ static uint32_t *order_of(struct memory_replay *replay, uint32_t thread)
 
 /* ---- applying rows --------------------------------------------------------------------------- */
 
-/* Returns the number of reallocs that led to the block. */
+/* Releases a block. Returns the number of reallocs that led to it. */
 static uint32_t release(struct memory_replay *replay, const struct memory_event *event,
 			uint64_t number, enum memory_release how)
 {
@@ -162,8 +158,8 @@ static uint32_t release(struct memory_replay *replay, const struct memory_event 
 	struct memory_event with = *event;
 
 	if (!blocks || !memory_blocks_take(blocks, number, &live.block, &live.more)) {
-		/* With --tid or --comm, blocks of other threads are not tracked, so a missing one
-		 * is normal. */
+		/* With --tid or --comm, blocks of other threads are not tracked, so they are not
+		 * unknown. */
 		if (how == MEMORY_FREED && event->is_counted && !reader->tids && !reader->comms &&
 		    number > memory_heap_at(replay->heaps, event->heap)->inherited)
 			replay->unknown++;
@@ -240,7 +236,7 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 	}
 	pass->replay->heaps->n_rows += stream->batch.rows;
 	stream->has_thread = false;
-	/* Only two epochs are cached. Looking up the other stream's epoch first keeps it. */
+	/* Two epochs are cached. Look up the other stream's first, so that it is kept. */
 	if (other->cursor)
 		(void)names_epoch(pass->capture->names, other->batch.epoch, error);
 	stream->names = names_epoch(pass->capture->names, stream->batch.epoch, error);
@@ -275,7 +271,7 @@ static bool open_stream(struct pass *pass, struct stream *stream, bool is_free, 
 		.n_columns = is_free ? N_FREE : N_ALLOC,
 		.segment = pass->segment,
 		.t_from = from,
-		.t_to = MAX_OF(pass->to, UINT64_C(1)), /* 0, 0 would select all rows */
+		.t_to = MAX_OF(pass->to, UINT64_C(1)), /* 0 to 0 would select all rows */
 	};
 	int r = prof_cursor_new(pass->capture->reader, &options, &stream->cursor);
 
@@ -301,8 +297,8 @@ static void find_thread(struct pass *pass, struct stream *stream)
 	stream->heap = memory_heaps_get(pass->replay->heaps, pass->segment, stream->process);
 }
 
-/* Returns the stream whose row is next. If two rows have the same time, the
- * free comes first if the allocated block did not exist yet when it happened. */
+/* Returns the stream with the next row. If both have the same time, the free comes first if the
+ * allocated block did not exist yet at the free. */
 static struct stream *next_stream(struct pass *pass)
 {
 	struct stream *alloc = &pass->streams[0], *free_row = &pass->streams[1];
@@ -347,7 +343,7 @@ static bool make_event(struct pass *pass, struct stream *stream, struct memory_e
 	event->prior = array_number_or(&c[PRIOR], stream->at, 0);
 	if (!replay->wants_nodes || !event->is_wanted)
 		return true;
-	/* The other stream may have evicted the epoch from the tree. */
+	/* The other stream may have evicted the tree's nodes of this epoch. */
 	epoch = memory_tree_epoch(replay->heaps->tree, stream->names, error);
 	if (epoch)
 		event->node = memory_tree_node(replay->heaps->tree, epoch,
@@ -406,9 +402,8 @@ static void load(const struct memory_live *live, void *data)
 }
 
 /*
- * Loads the blocks that are live at or before the start of the stretch: those of a heap's last mark
- * before it or, if there is none, those of its first mark. *ret_start is the time from which rows
- * are read.
+ * Loads the blocks from which the replay starts: for each heap, those of its last mark before the
+ * range, else of its first mark. Stores in *ret_start the time from which rows must be read.
  */
 static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken, GError **error)
 {
@@ -442,7 +437,7 @@ static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken,
 			g_array_append_val(bases, base);
 		start = MIN_OF(start, from);
 	}
-	/* Rows of processes without a heap are read anyway. */
+	/* Rows of processes without a heap are always read. */
 	*ret_start = start == UINT64_MAX ? 0 : start;
 	*ret_broken = false;
 	return bases->len == 0 ||
@@ -516,7 +511,6 @@ bool memory_replay_run(struct memory_replay *replay, GError **error)
 	for (size_t i = 0; i < capture->n_segments; i++) {
 		if (replay->segment && replay->segment != capture->segments[i].number)
 			continue;
-		/* Skip segments that end before the stretch or begin after it. */
 		if (!replay->segment && i + 1 < capture->n_segments &&
 		    begin_of(capture, i + 1) <= replay->from_ns)
 			continue;

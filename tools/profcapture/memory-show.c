@@ -2,10 +2,10 @@
 /*
  * Memory-show - the views of `memory`, and their rows as text, JSON, ndjson and CSV
  *
- * Values that a view does not compute are null. For example, --leaks alone does not read every row
- * of the capture. If records were lost, the first line of text says how many and which numbers are
- * wrong because of it. Rows are sorted by the view's key, then by name, so that the same capture
- * gives the same bytes.
+ * Values that a view does not compute are null: --leaks, for example, does not read every row. If
+ * records were lost, the first line of text states how many, and which numbers are wrong because of
+ * it. Rows are sorted by the view's key, then by name, so that the same capture gives the same
+ * bytes.
  */
 #include "config.h"
 
@@ -20,19 +20,19 @@
 
 /* clang-format off */
 enum memory_field {
-	/* what the row is; before: FN */
+	/* identity of a row; before these: FN */
 	SIZE_FROM = FN_FIELDS, SIZE_TO, LIFETIME_FROM, LIFETIME_TO,
 	PID, PPID, TID, COMM, FREE_TID, FREE_COMM, END, EXCLUDED, TIME,
-	/* MEM */
+	/* MEM: values */
 	CALLS, PEAK_NS, LOST, FAILED, FOREIGN, ALLOCATIONS, ALLOCATED, FREED, PEAK_BYTES,
 	LIVE_BYTES, LIVE_BLOCKS, LEAKED_BYTES, LEAKED_BLOCKS, TEMPORARY,
-	/* of functions */
+	/* functions only */
 	REALLOCS, GROWN, COPIED, CHAIN,
 	SELF_BYTES, SELF_BLOCKS, TOTAL_BYTES, TOTAL_BLOCKS, BEFORE_BYTES, BEFORE_BLOCKS,
 	DELTA_BYTES, DELTA_BLOCKS,
-	/* of a point in time */
+	/* points of the timeline only */
 	LARGEST, LARGEST_BYTES,
-	/* text */
+	/* text only */
 	ROW, PLACE, SHARE, OF_OWN, LIVED_BYTES, LIVED_BLOCKS,
 };
 /* clang-format on */
@@ -46,7 +46,7 @@ uint64_t memory_integer(double number)
 	return number < 0x1p64 ? (uint64_t)(number + 0.5) : UINT64_MAX;
 }
 
-/* Texts of sentences live until memory_done(). */
+/* Keeps a text of a sentence until memory_done(). */
 static const char *keep(const struct memory *memory, char *text)
 {
 	g_ptr_array_add(memory->texts, text);
@@ -70,14 +70,14 @@ static const char *blocks_text(const struct memory *memory, double blocks)
 					    count_text(memory, blocks)));
 }
 
-/* "1.13 MiB in 14,045 blocks" */
+/* Returns text such as "1.13 MiB in 14,045 blocks". */
 static const char *amount_text(const struct memory *memory, double bytes, double blocks)
 {
 	return keep(memory, g_strdup_printf(_("%s in %s"), bytes_text(memory, bytes),
 					    blocks_text(memory, blocks)));
 }
 
-/* "0.5" or "0.674840865": a time that --at takes */
+/* Returns a time in the format of --at, such as "0.5" or "0.674840865". */
 static const char *seconds_text(const struct memory *memory, int64_t ns)
 {
 	char *text = g_strdup_printf("%.9f", (double)ns / 1e9);
@@ -127,15 +127,15 @@ static bool is_nothing(const struct memory_sum *sum)
 	return fabs(sum->bytes) < 0.5 && fabs(sum->blocks) < 0.5;
 }
 
-/* Stores a view's sums in the members of MEM. What the view does not measure is not shown. */
+/* Stores a view's sums in all members of MEM. The view shows only those that it measures. */
 static void set_sum(struct memory_counts *counts, const struct memory_sum *sum)
 {
 	counts->leaked_bytes = counts->live_bytes = counts->peak_bytes = sum->bytes;
 	counts->leaked_blocks = counts->live_blocks = sum->blocks;
 }
 
-/* A summary lists every function that allocates. Other views list functions with nonzero sums. Text
- * lists no function that only has callees with sums. */
+/* Lists functions: in a summary, all that allocate; in other views, those with nonzero sums. Text
+ * omits functions whose callees alone have sums. */
 static void list_functions(struct memory *memory)
 {
 	const struct functions *functions = memory->tree.functions;
@@ -194,8 +194,8 @@ static const struct memory_pair *pair_at(const struct memory *memory, uint32_t e
 	return &g_array_index(memory->pairs, struct memory_pair, entity);
 }
 
-/* Classes are in their own order, other rows by bytes or blocks. Pairs of two different threads
- * come first. */
+/* Lists rows that are not functions. Classes keep their order, other rows are sorted by bytes or
+ * blocks. Pairs of two different threads come first. */
 static void list_entities(struct memory *memory)
 {
 	enum memory_key by = memory_query_of(memory)->key;
@@ -248,7 +248,7 @@ static void write_calls(struct json *json, const char *key, const void *data)
 	json_end(json);
 }
 
-/* `peak` has the time of the peak. */
+/* Returns a cell of MEM. The time of the peak comes from `peak`. */
 static struct cell counts_cell(const struct memory_counts *counts, const struct memory_counts *peak,
 			       unsigned has, uint64_t lost, enum memory_field field)
 {
@@ -303,7 +303,7 @@ char *memory_name(const struct memory *memory, uint32_t function)
 				  : function_name_for_people(f->name, f->raw_name);
 }
 
-/* "std::vector<int>::push_back < shop::parse_order" */
+/* Returns text such as "std::vector<int>::push_back < shop::parse_order". */
 static char *site_name(const struct memory *memory, uint32_t entity)
 {
 	const struct memory_site *site = memory_site_at(&memory->tree, entity);
@@ -320,7 +320,7 @@ static char *site_name(const struct memory *memory, uint32_t entity)
 	return g_strdup_printf("%s < %s", callee, own);
 }
 
-/* Shortens both names of "callee < caller". */
+/* Shortens both names of "callee < caller" to fit. */
 static char *fit_site(const char *name, unsigned columns)
 {
 	const char *between = strstr(name, " < ");
@@ -387,7 +387,7 @@ static struct cell class_cell(const struct memory *memory, uint32_t entity, bool
 		return cell_unknown();
 	else
 		memory_lifetime_range(entity, &from, &to);
-	/* Some JSON readers use signed integers, so larger numbers are not exact. */
+	/* Some JSON readers have only signed integers, so a larger limit is written as unknown. */
 	return is_from ? cell_uint(from) : to < UINT64_MAX / 2 ? cell_uint(to) : cell_unknown();
 }
 
@@ -439,13 +439,13 @@ static struct cell point_cell(const struct memory *memory, uint32_t index, enum 
 	}
 }
 
-/* Lines of the answer, or of a node of the tree. */
+/* The rows of the answer, or one node of the tree. */
 struct show {
 	const struct memory *memory;
 	const struct memory_line *lines;
 	unsigned has;
 	bool is_node;
-	double all; /* the sum of all keys */
+	double all; /* sum of the keys of all rows */
 };
 
 static struct cell function_cell(const struct memory *memory, uint32_t entity,
@@ -519,7 +519,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		*ret_cell = number_cell(true, never ? counts->leaked_blocks : counts->allocations);
 }
 
-/* "11 more functions, 0.96 MiB of 175 MiB" */
+/* Returns text such as "11 more functions, 0.96 MiB of 175 MiB". */
 static char *rest_text(const void *data, size_t shown)
 {
 	const struct show *show = data;
@@ -577,7 +577,7 @@ static struct table table_of(const struct show *show)
 			       .rest = rest_text };
 
 	for (const struct table_column *c = query->columns; c && c->format; c++) {
-		/* Nothing is all that a column of zeros says. */
+		/* Without leaks, the column would have only zeros. */
 		if (c->field == LEAKED_BYTES && show->memory->all.leaked_blocks <= 0)
 			continue;
 		table_add_column(&table, c->field, c->format, c->title ? _(c->title) : NULL);
@@ -588,7 +588,7 @@ static struct table table_of(const struct show *show)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Returns NULL if the heap is not excluded. Reasons added by later versions count as unknown. */
+/* Returns NULL if the heap is not excluded. Reasons of later versions count as unknown. */
 static const char *excluded_name(uint32_t event)
 {
 	static const char *const names[PROF_HEAP_EVENTS] = {
@@ -671,7 +671,7 @@ static void get_process_cell(const void *data, size_t row, unsigned field, struc
 			excluded ? g_strdup_printf(_("%s  (not recorded: %s)"), shown, excluded)
 				 : g_strdup(shown));
 	else if (rows->is_text && excluded)
-		*ret_cell = cell_unknown(); /* what could not be recorded is not 0 */
+		*ret_cell = cell_unknown(); /* it was not recorded, so it is not 0 */
 	else
 		*ret_cell = counts_cell(counts, counts, memory->has_processes, lost, field);
 }
@@ -912,7 +912,7 @@ static void append_not_freed(const struct memory *memory, GString *text)
 	g_string_append_c(text, '\n');
 }
 
-/* Appends which of the blocks were freed almost at once, as a clause. */
+/* Appends a clause on how soon the blocks were freed. */
 static void append_how_soon(const struct memory *memory, GString *text)
 {
 	if (memory->within_ns != UINT64_MAX)
@@ -1057,7 +1057,7 @@ static void describe_diff(const struct memory *memory, GString *text)
 			blocks_text(memory, fabs(count)), live);
 }
 
-/* The row that has most blocks. */
+/* Names the class with the most blocks. */
 static void describe_classes(const struct memory *memory, GString *text)
 {
 	const struct memory_line *most = NULL;
@@ -1310,7 +1310,7 @@ static void print_processes(const struct memory *memory, const struct process_ro
 	reader_print_table(&memory->reader, out, &table);
 }
 
-/* "Suppressed: 6 blocks, 76.2 KiB: libstdc++ pool, stdio buffers (--no-suppressions)." */
+/* Prints "Suppressed: 6 blocks, 76.2 KiB: libstdc++ pool, stdio buffers (--no-suppressions)." */
 static void print_runtime(const struct memory *memory, struct out *out)
 {
 	const struct memory_sum all = sum_of_pools(memory);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-stacks - blocks that were not freed, by the place in the program that allocated them
+ * Memory-stacks - groups blocks that were not freed by the source lines that allocated them
  *
- * Blocks are one stack here if the same lines of the program led to them, and called the same
- * library function last. Library functions inside of it and between frames of the program say
- * nothing about the program.
+ * Blocks belong to the same stack if the same lines of the program led to them, and the last line
+ * called the same library function. Other library functions do not matter.
  */
 #include "config.h"
 
@@ -14,12 +13,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_FRAMES 16u /* of a stack in text */
+#define MOST_FRAMES 16u /* most frames of a stack in text */
 
 struct memory_stack {
-	uint32_t start;  /* node: the innermost frame of the program, or else of the stack */
-	uint32_t callee; /* node: what is called there, or 0 */
-	uint32_t sites;  /* stacks of the capture that it stands for */
+	uint32_t start;  /* node: the innermost frame of the program; if there is none, the leaf */
+	uint32_t callee; /* node: function that `start` calls; 0: none */
+	uint32_t sites;  /* number of the capture's stacks in it */
 	enum runtime_pool pool;
 	struct memory_sum sum;
 };
@@ -40,15 +39,14 @@ static gint compare_stacks(gconstpointer left, gconstpointer right, gpointer dat
 				    : (a->callee > b->callee) - (a->callee < b->callee);
 }
 
-/* Returns for each node a number that is the same for nodes with the same frames of the program at
- * and above them, whatever library functions are between these. Free it. */
+/* Returns a number for each node. It is equal for nodes with the same frames of the program from
+ * the root, regardless of library functions between them. Free it. */
 static uint32_t *trails_of(const struct memory_tree *tree)
 {
 	uint32_t *trails = g_new0(uint32_t, tree->nodes->len), n = 0;
 	struct number_map known;
 
 	number_map_init(&known);
-	/* A parent comes before its children. */
 	for (uint32_t i = 1; i < tree->nodes->len; i++) {
 		const struct memory_node *node = memory_node_at(tree, i);
 		uint32_t *trail;
@@ -126,8 +124,8 @@ static guint shown_of(const struct memory *memory)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Prints the rest of a line after `used` columns: the function, `note`, and the place, which the
- * line gives up first. */
+/* Prints a function, `note`, and the place on a line of which `used` columns are taken. If the line
+ * is too short, the place is left out first. */
 static void print_frame(const struct memory *memory, struct out *out, unsigned used,
 			uint32_t function, const char *note, bool has_place)
 {
@@ -163,8 +161,8 @@ static bool is_inlined(const struct memory_tree *tree, uint32_t node)
 	return function->depth > 0 || function->is_inlined;
 }
 
-/* Returns the outermost node of the program, or of the stack if nothing of it is the program's.
- * What is above only starts threads and processes. */
+/* Returns the outermost node of the program, or of the stack if it has none of the program's. The
+ * nodes above only start threads and processes. */
 static uint32_t outermost(const struct memory_tree *tree, uint32_t node)
 {
 	uint32_t last = node, top = node;
@@ -182,7 +180,7 @@ static uint32_t outermost(const struct memory_tree *tree, uint32_t node)
 	return memory_node_at(tree, node)->own ? last : top;
 }
 
-/* Prints the callers. A run of library functions is its outermost one. */
+/* Prints the callers. Of consecutive library functions, it prints only the outermost. */
 static void print_callers(const struct memory *memory, struct out *out, uint32_t node)
 {
 	const struct memory_tree *tree = &memory->tree;

@@ -3,7 +3,7 @@
  * Memory-tree - the allocation stacks, as one call tree over all epochs
  *
  * Invariants: (1) a parent has a smaller index than its children      [test-memory: tree]
- *             (2) only requested stacks have nodes                    (samples may have many more)
+ *             (2) only requested stacks have nodes        (a capture may have many more)
  *             (3) a block counts at most once in a function's total   [test-memory: tree]
  */
 #include "config.h"
@@ -18,7 +18,7 @@
 void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 			   struct functions *functions)
 {
-	/* The sites of the first nodes have the indexes of these functions. */
+	/* The sites of the first nodes have the same indexes as these functions. */
 	const struct memory_node first[] = {
 		{ 0 },
 		{ .function = FUNCTION_NO_STACK, .site = FUNCTION_NO_STACK },
@@ -76,7 +76,7 @@ void memory_tree_done(struct memory_tree *tree)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* These functions allocate for their callers. On their own they tell the user nothing. */
+/* Returns whether a function only allocates for its callers. Its name alone does not tell where. */
 static bool is_allocator(const struct memory_tree *tree, const char *name)
 {
 	static const char *const begins[] = {
@@ -98,8 +98,8 @@ static bool is_allocator(const struct memory_tree *tree, const char *name)
 
 enum { KIND_KNOWN = 1, KIND_ALLOCATOR = 2, KIND_OWN = 4 };
 
-/* An inlined function may have no namespace. Then the file of its place says that the C++ library
- * has it. */
+/* Returns the KIND_* bits of a function. An inlined function may have no namespace, but its file
+ * shows that it belongs to the C++ library. */
 static unsigned kind_of(struct memory_tree *tree, uint32_t function)
 {
 	const struct function *f = functions_at(tree->functions, function);
@@ -127,7 +127,7 @@ static uint32_t whole_at(const struct memory_tree *tree, uint32_t node)
 	return functions_whole(tree->functions, memory_node_at(tree, node)->function);
 }
 
-/* Sets the site of a node that blocks count for. */
+/* Sets the site that blocks of a node are charged to. */
 static void set_site(struct memory_tree *tree, uint32_t index)
 {
 	const struct memory_node *at = memory_node_at(tree, index);
@@ -137,7 +137,7 @@ static void set_site(struct memory_tree *tree, uint32_t index)
 	while (at->parent && memory_tree_is_allocator(tree, at->function))
 		at = memory_node_at(tree, at->parent);
 	if (at->own == 0) {
-		/* Without own code, the function that allocates says most. */
+		/* Without code of the program, use the function that allocates. */
 		site = (struct memory_site){ .callee =
 						     functions_whole(tree->functions, at->function),
 					     .place = at->function };
@@ -206,7 +206,7 @@ struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_ep
 	return epoch;
 }
 
-/* Adds the frame of a row below a node, and its inlined calls if the functions include those. */
+/* Adds a node for a row's frame, and for its inlined calls if the functions include those. */
 static uint32_t add_row(struct memory_tree *tree, struct memory_epoch *epoch, uint32_t node,
 			uint32_t row)
 {
@@ -215,7 +215,7 @@ static uint32_t add_row(struct memory_tree *tree, struct memory_epoch *epoch, ui
 	ssize_t found;
 	size_t n = 1;
 
-	/* Rows created by renaming come after the table's rows, including those of inlined
+	/* Rows that renaming added follow the rows of the table. They already include inlined
 	 * calls. */
 	if (row >= epoch->stacks->n_rows)
 		return get_node(tree, node, epoch->stacks->entity[row]);
@@ -278,8 +278,8 @@ GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums)
 }
 
 /*
- * A node counts in its function's total unless the same function is above it. To find that out, the
- * nodes are visited in depth-first order, with a count of how often each function is above.
+ * A node is added to its function's total unless that function is already above it. To know this,
+ * visits the nodes depth first and counts how often each function is above the current one.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total)

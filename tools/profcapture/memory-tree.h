@@ -2,10 +2,10 @@
 /*
  * Memory-tree - the allocation stacks, as one call tree over all epochs
  *
- * A stack id is valid only within an epoch, but a block may outlive many epochs. Each requested
- * stack therefore becomes a node here, keyed by its parent and its function (or the place in a
- * function, if the functions are per place). Node 0 is above the roots. Nodes 1 and 2 stand for no
- * stack and for a stack that the capture lost.
+ * A stack id is valid only within an epoch, but a block may outlive many epochs. So each requested
+ * stack becomes a node here, identified by its parent and its function (or source line, if
+ * `functions` distinguishes lines). Node 0 is the parent of the roots. Node 1 means no stack, node
+ * 2 a stack that the capture lost.
  */
 #pragma once
 
@@ -20,25 +20,25 @@
 
 struct memory_node {
 	uint32_t parent, function; /* function: an entity of `functions` */
-	/* what a block of this stack counts for: the leaf's function, or the caller of C++'s new;
-	 * with by_caller an index of `sites` */
+	/* function that blocks of this stack are charged to: the leaf, or the caller of C++ new;
+	 * with by_caller, an index of `sites` */
 	uint32_t site;
 	uint32_t own; /* the innermost node at or above this one in the program's own code, or 0 */
-	uint32_t callee; /* the node below `own` that leads here; 0: `own` is this node */
+	uint32_t callee; /* the node directly below `own` on this path; 0: `own` is this node */
 };
 
-/* The library function through which a function of the program allocates. */
+/* A function of the program and the library function through which it allocates. */
 struct memory_site {
-	uint32_t callee; /* FUNCTION_NO_STACK: the program's function allocates itself */
+	uint32_t callee; /* FUNCTION_NO_STACK: the program's function itself allocates */
 	uint32_t own;    /* FUNCTION_NO_STACK: no function of the program is on the stack */
-	uint32_t place;  /* entity where it calls or allocates; 0: at several places */
+	uint32_t place;  /* entity (function or line) that calls or allocates; 0: several */
 };
 
 struct memory_sum {
 	double bytes, blocks;
 };
 
-/* One epoch's nodes, by row of the table of stacks; 0 = not requested yet. */
+/* Nodes by row of one epoch's table of stacks; 0 = not requested yet. */
 struct memory_epoch {
 	uint32_t number;
 	struct names_epoch *names;
@@ -56,17 +56,17 @@ struct memory_tree {
 	struct number_map index;
 	struct memory_epoch epochs[2];
 	unsigned next;
-	bool is_borrowed;             /* the functions are the caller's */
-	bool by_caller;               /* blocks count for sites; set it before the first node */
-	GArray *sites;                /* struct memory_site */
+	bool is_borrowed; /* the caller owns `functions` */
+	bool by_caller;   /* charge blocks to sites; must be set before the first node */
+	GArray *sites;    /* struct memory_site */
 	struct number_map site_index; /* callee and own → index + 1 */
-	GArray *path; /* uint32_t: rows of a stack that have no node yet; empty between calls */
-	GByteArray *kinds; /* by function: whether it is an allocator or own code; 0: unknown yet */
+	GArray *path; /* uint32_t: rows of a stack that need nodes; scratch, empty between calls */
+	GByteArray *kinds; /* by function: KIND_* bits: allocator, own code; 0: unknown yet */
 };
 
 bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
 		      GError **error);
-/* Borrows the functions unchanged. None of them allocates for its callers. */
+/* Borrows `functions` and does not change them. None of them allocates for its callers. */
 void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 			   struct functions *functions);
 void memory_tree_done(struct memory_tree *tree);
@@ -86,25 +86,25 @@ static inline const struct memory_site *memory_site_at(const struct memory_tree 
 /* Returns whether the function only allocates for its callers, as C++'s new does. */
 bool memory_tree_is_allocator(struct memory_tree *tree, uint32_t function);
 
-/* Loads the epoch if it is not loaded. It must be the epoch of rows that are being read. Returns
- * NULL on error. */
+/* Loads the epoch if needed. It must be the epoch whose rows are being read. Returns NULL on
+ * error. */
 struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_epoch *names,
 				       GError **error);
-/* Returns the node of a stack id, with the names that were valid at that time. */
+/* Returns the node of a stack id. Generated code gets the names that were valid at that time. */
 uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, uint64_t stack,
 			  uint32_t segment, uint64_t time);
 
 /*
- * Sums up blocks by site and by function, from their sums by node (shorter arrays are padded with
- * zeros). `self` is by what a block counts for. `total` includes every block with the function on
- * its stack, once per block. Both arrays are resized to the number of sites or functions.
+ * Adds up the sums of nodes by site or function. A short `sums` array is padded with zeros. `self`:
+ * blocks charged to the site or function. `total`: blocks with the function anywhere on their
+ * stack, each once. Resizes both arrays to the number of sites or functions.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total);
 /* Returns a copy in which each node's sum includes those of its callees. */
 GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums);
 
-/* Returns the byte at an index; new ones are 0. */
+/* Returns the byte at an index. Grows the array with zeros if needed. */
 static inline uint8_t *memory_byte_at(GByteArray *bytes, uint32_t index)
 {
 	guint before = bytes->len;

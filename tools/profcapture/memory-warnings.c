@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-warnings - warnings of the library in a program about data that it does not record
+ * Memory-warnings - reads a program's own warnings about data that its library does not record
  */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 #include <glib/gi18n.h>
 
 #define DOMAIN "profd"
-#define MOST 16u /* texts at most; any program can log in this domain */
+#define MOST 16u /* limit on different texts, because any program can log in this domain */
 
 enum { THREAD, LEVEL, SAYS_WHO, TEXT, N_COLUMNS };
 

@@ -2,10 +2,10 @@
 /*
  * profcapture memory - allocations, leaks, and the heap's peak
  *
- * Bytes are the requested sizes. A block is leaked if it was not freed when its process ended (or
- * the recording, if that was first). A block is live if it was not freed at the end of the range. A
- * block is temporary if its own thread freed it before it made more than --threshold other
- * allocations or, with --within, if it was freed within that time.
+ * Bytes are the requested sizes. A block is leaked if it was not freed before its process or the
+ * recording ended. A block is live if it was not freed before the end of the range. A block is
+ * temporary if the thread that allocated it freed it before making more than --threshold other
+ * allocations; with --within, if it was freed within that time.
  */
 #include "config.h"
 
@@ -162,7 +162,7 @@ static int check_options(struct memory *memory)
 	return status;
 }
 
-/* "--diff T1 T2" becomes "--diff T1..T2", which is one value. */
+/* Replaces "--diff T1 T2" with "--diff T1..T2", which is one value. */
 static char **join_times(int *argc, char **argv)
 {
 	GPtrArray *words = g_ptr_array_new();
@@ -240,7 +240,7 @@ static bool find_end(const struct prof_chunk *chunk, void *data, GError **error)
 	return true;
 }
 
-/* The rows of a chunk that is cut by the end of the file come after all other rows of its table. */
+/* Adds the rows that the end of the file cuts off. They are the last rows of their table. */
 static bool add_cut_rows(struct memory *memory, const struct reader *reader, GError **error)
 {
 	const struct capture *capture = reader->capture;
@@ -276,7 +276,7 @@ static bool find_losses(struct memory *memory, GError **error)
 	return true;
 }
 
-/* Fails if the capture was recorded without allocations, because its numbers are unknown, not 0. */
+/* Fails if the capture was recorded without allocations: its numbers would be unknown, not 0. */
 static bool check_recorded(const struct memory *memory, GError **error)
 {
 	static const unsigned tables[] = { PROF_TABLE_HEAP, PROF_TABLE_ALLOC, PROF_TABLE_FREE,
@@ -329,12 +329,12 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	/* A whole tree is rarely useful, in any format. */
 	if (memory->is_tree && reader->limit == READER_LIMIT_UNSET)
 		reader->limit = DEFAULT_LIMIT;
-	/* These views have few rows, and the last ones matter. */
+	/* These views have few rows, and none may be omitted. */
 	if (query->key == MEMORY_BY_SIZE || query->key == MEMORY_BY_LIFETIME)
 		reader->text_limit = 0;
 	else if (query->key == MEMORY_BY_TIME)
 		reader->text_limit = TIMELINE_LIMIT;
-	/* Stacks are long. */
+	/* Stacks take many lines. */
 	memory->most_stacks = reader->limit == READER_LIMIT_UNSET ? STACKS_LIMIT : reader->limit;
 	if (!reader_open(reader, file, error) || !check_recorded(memory, error) ||
 	    !resolve_times(memory, error))
@@ -354,13 +354,13 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	memory->tree.by_caller = memory->by_caller;
 	memory->tree.functions->inlined = memory->inlined;
 	memory->tree.functions->joins_inlined = memory->inlined;
-	/* Lines would split the nodes of a tree. */
+	/* In a tree, lines would split the nodes of a function. */
 	if (!memory->is_tree && (memory->by_caller || query->filter == MEMORY_NOT_FREED))
 		memory->tree.functions->detail = FUNCTIONS_PLACES;
 	if (!memory_heaps_init(&memory->heaps, &memory->tree, error))
 		return false;
-	/* Each process with a heap or with a reason for not having one is listed, even if it
-	 * allocated nothing. */
+	/* List each process with a heap or with a reason for having none, even if it allocated
+	 * nothing. */
 	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++)
 		if (memory_heaps_wants(&memory->heaps, i))
 			(void)memory_counts_of(memory->processes,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) all dictionary blocks are written before any other block, in the order of rank
+ * Invariants: (1) dictionary blocks are written before all other blocks, in the order of rank
  *                 [test-rewrite: order]
- *             (2) ids start at 1 in each epoch and never reach NEW_CAPTURE_LOST
+ *             (2) the ids of an epoch start at 1 and never reach NEW_CAPTURE_LOST
  */
 #include "config.h"
 
@@ -22,7 +22,7 @@
 static void rank_table(struct new_capture *to, struct new_table *table, unsigned *next,
 		       unsigned depth)
 {
-	/* Stops at a cycle between tables, where no order is better than another. */
+	/* In a cycle of tables, no order is better than another: stop there. */
 	if (table->rank || depth > to->n_tables)
 		return;
 	for (size_t i = 0; i < to->n_tables; i++) {
@@ -115,7 +115,7 @@ static void encode_value(GByteArray *to, const struct prof_column_def *column,
 		g_byte_array_append(to, value->data, (guint)(value->number * sizeof(uint64_t)));
 }
 
-/* Returns the slot of this content's id, which is 0 if the content is new. */
+/* Returns where the id of this content is stored; the id is 0 if the content is new. */
 static uint32_t *find_content(struct new_table *table, const GByteArray *content)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */

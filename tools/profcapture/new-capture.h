@@ -3,8 +3,8 @@
  * New-capture - writes a capture from the rows of another one
  *
  * Callers add rows table by table. This module manages blocks, chunks and epochs. Dictionary rows
- * are interned: the same content gets the same id within an epoch and is written once, before the
- * first row that refers to it.
+ * are interned: within an epoch, equal rows get one id and are written once, before any row that
+ * refers to them.
  */
 #pragma once
 
@@ -15,9 +15,9 @@
 
 #include <glib.h>
 
-/* An id that no dictionary row of a new capture has. References to lost rows get it. */
+/* The id for references to lost rows. No dictionary row of a new capture has it. */
 #define NEW_CAPTURE_LOST UINT32_MAX
-/* An epoch is full when one of its dictionaries has this many rows. */
+/* A new epoch begins when a dictionary has this many rows. */
 #define NEW_CAPTURE_EPOCH_ROWS (2u << 20)
 
 struct new_table {
@@ -25,9 +25,9 @@ struct new_table {
 	struct prof_block *block;
 	uint32_t next_id;
 	struct number_map known; /* hash of content → id */
-	GByteArray *contents;    /* rows interned in this epoch, encoded */
-	GArray *content_of;      /* size_t by id: offset of its content */
-	unsigned rank;           /* dictionaries are written in this order, referenced ones first */
+	GByteArray *contents;    /* encoded rows of this epoch's dictionary */
+	GArray *content_of;      /* size_t by id: offset in contents */
+	unsigned rank; /* order in which dictionaries are written: referenced ones first */
 };
 
 struct new_capture {
@@ -40,7 +40,7 @@ struct new_capture {
 	GByteArray *scratch;
 };
 
-/* Begins a capture in an empty file or a pipe. The definitions must outlive it. */
+/* Begins a capture in an empty file or a pipe. `tables` must outlive `to`. */
 bool new_capture_init(struct new_capture *to, int fd, const char *file,
 		      const struct prof_table_def *const *tables, size_t n_tables,
 		      const struct prof_segment *segment, GError **error);
@@ -49,7 +49,7 @@ void new_capture_done(struct new_capture *to);
 /* Adds a row to a table that is not a dictionary. */
 bool new_capture_add(struct new_capture *to, size_t table, const struct prof_value *values,
 		     GError **error);
-/* Stores the id of a dictionary row in *ret_id. Ignores values[0]. Returns false on error. */
+/* Interns a dictionary row and stores its id in *ret_id. Ignores values[0]. */
 bool new_capture_intern(struct new_capture *to, size_t table, const struct prof_value *values,
 			uint32_t *ret_id, GError **error);
 /* Invalidates all ids. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Profile - samples counted by the entity that they hit
+ * Profile - counts samples by function, line, image, thread, process or cgroup
  *
  * Invariants: (1) the self counts of all entities sum up to `all`            [test-report: sums]
- *             (2) a sample is counted at most once in an entity's total  [test-report: recursion]
- *             (3) the work is a constant a sample and a constant a distinct stack node
+ *             (2) an entity's total counts a sample at most once  [test-report: recursion]
+ *             (3) the work is constant for each sample and for each distinct stack node
  */
 #include "config.h"
 
@@ -21,22 +21,22 @@ const char *const profile_by_names[] = { "function", "line",   "image", "thread"
 					 "process",  "cgroup", NULL };
 const char *const profile_modes[] = { "any", "user", "kernel", NULL };
 
-/* Flag in the node of a sample that has no node in its epoch. The other bits are its entity. */
+/* Bit in the node of a sample that has no stack node yet. The other bits are its entity. */
 #define BARE 0x80000000u
 
 /* The state while one epoch is read. */
 struct pass {
 	struct profile *profile;
 	struct names_epoch *epoch; /* NULL before the first sample */
-	struct stacks *stacks;     /* NULL if stacks are not wanted */
-	uint64_t weight_before;    /* of the previous epochs */
+	struct stacks *stacks;     /* stacks of the epoch; NULL if not needed */
+	uint64_t weight_before;    /* profile weight of the epochs before */
 	GHashTable *cgroup_ids;    /* interned path → index in profile->cgroups */
 	struct number_map by_node; /* node, entity → index + 1 in `amounts`; with filters */
 	GArray *amounts;           /* struct amount */
-	uint32_t event;            /* the event whose samples count */
-	uint64_t last_source;      /* of the last sample, and its event */
+	uint32_t event;            /* index of the event whose samples count */
+	uint64_t last_source;      /* source of the last sample */
 	uint32_t last_event;
-	guint first_sample;     /* of the epoch, in profile->each */
+	guint first_sample;     /* first sample of the epoch in profile->each */
 	GArray *node_timelines; /* struct profile_timeline by node of the epoch */
 };
 
@@ -60,7 +60,7 @@ static void count_add(struct profile_count *count, struct amount amount)
 	amount_add(&count->total, amount);
 }
 
-/* Returns whether entities are indexes of `functions`. */
+/* Returns whether entities are indexes in profile->functions. */
 static bool counts_functions(const struct profile *profile)
 {
 	return profile->by == PROFILE_FUNCTION || profile->by == PROFILE_LINE;
@@ -71,7 +71,7 @@ static bool by_stack(const struct profile *profile)
 	return counts_functions(profile) || profile->by == PROFILE_IMAGE;
 }
 
-/* Returns whether nodes of stacks are functions until the filters have run. */
+/* Returns whether stack nodes refer to functions, at least until the filters have run. */
 static bool by_function(const struct profile *profile)
 {
 	return counts_functions(profile) || profile->filters;
@@ -133,7 +133,7 @@ static bool is_own(struct profile *profile, uint32_t function)
 	return *verdict == YES;
 }
 
-/* Returns the node that counts as the caller of one that has a parent. */
+/* Returns the node that is counted as the caller of a node. The node must have a parent. */
 static uint32_t caller_of(struct profile *profile, const struct stacks *stacks, uint32_t row,
 			  uint32_t *ret_skipped)
 {
@@ -148,7 +148,7 @@ static uint32_t caller_of(struct profile *profile, const struct stacks *stacks, 
 	return stacks->parent[row];
 }
 
-/* Counts a node for an entity. Its total counts if no node above it is of the same entity. */
+/* Counts a node for an entity; in its total only if no node above has the same entity. */
 static void visit_for(struct profile_entity *entity, const struct stacks *stacks, uint32_t row,
 		      bool enters)
 {
@@ -187,8 +187,8 @@ static void visit(const struct stacks *stacks, uint32_t row, bool enters, void *
 		visit_for(entity_at(profile->callees, here), stacks, row, enters);
 }
 
-/* Replaces the place of a node with the entity that is counted. A frame's outermost node comes
- * last, because the others refer to it. */
+/* Replaces the function place of a node with the entity to count. The outermost node of a frame
+ * must come last, because the frame's other nodes refer to it. */
 static void settle_place(const struct profile *profile, struct stacks *stacks, uint32_t node,
 			 uint32_t frame)
 {
@@ -204,7 +204,7 @@ static void settle_place(const struct profile *profile, struct stacks *stacks, u
 	stacks->entity[node] = place;
 }
 
-/* Applies the filters. Returns, for each node, the node in which its samples end now. */
+/* Applies the filters. Returns for each node the node in which its samples end now. */
 static uint32_t *filter(struct pass *pass)
 {
 	struct profile *profile = pass->profile;
@@ -229,8 +229,8 @@ static uint32_t *filter(struct pass *pass)
 	return nodes;
 }
 
-/* Replaces the epoch's nodes in samples with nodes of the tree when the epoch is over. Removes
- * samples that were filtered. */
+/* At the end of an epoch, replaces the nodes in samples with nodes of the tree. Removes filtered
+ * samples. */
 static void settle_samples(struct pass *pass, const uint32_t *nodes)
 {
 	GArray *each = pass->profile->each;
@@ -253,7 +253,7 @@ static void settle_samples(struct pass *pass, const uint32_t *nodes)
 	pass->first_sample = kept;
 }
 
-/* Moves timelines from nodes of the epoch to entities. */
+/* Adds the timelines of the epoch's nodes to those of their entities. */
 static void settle_timelines(struct pass *pass, const uint32_t *nodes)
 {
 	static const struct profile_timeline none;
@@ -264,7 +264,7 @@ static void settle_timelines(struct pass *pass, const uint32_t *nodes)
 		uint32_t node = nodes ? nodes[row] : row;
 		struct profile_timeline *to;
 
-		/* A node without samples has no entity. */
+		/* Skip nodes without samples, which may have no entity. */
 		if (node == STACKS_NO_ROW || memcmp(from, &none, sizeof(none)) == 0)
 			continue;
 		to = GROWN_AT(pass->profile->timelines, struct profile_timeline,
@@ -347,7 +347,7 @@ static uint32_t cgroup_entity(struct pass *pass, uint64_t id)
 	return pass->profile->cgroups->len - 1;
 }
 
-/* A sample that counts. */
+/* A sample that passed all filters. */
 struct hit {
 	uint64_t clock_ns, stack;
 	int64_t time_ns; /* relative */
@@ -355,8 +355,8 @@ struct hit {
 	struct amount amount;
 };
 
-/* Returns the node that the sample ended in, or STACKS_NO_ROW if stacks are not wanted, it has no
- * stack, or the capture lost it. */
+/* Returns the stack node of a sample. Returns STACKS_NO_ROW if stacks are not wanted, or the sample
+ * has no stack, or the capture lost it. */
 static uint32_t node_of(struct pass *pass, const struct hit *hit)
 {
 	ssize_t row = pass->stacks ? names_row(pass->epoch, NAMES_STACK, hit->stack) : -1;
@@ -367,7 +367,7 @@ static uint32_t node_of(struct pass *pass, const struct hit *hit)
 			     hit->clock_ns);
 }
 
-/* Keeps the sample and counts it in time, if this is wanted. */
+/* Stores the sample and adds it to a timeline, if these are wanted. */
 static void place_in_time(struct profile *profile, GArray *timelines, uint32_t index, uint32_t node,
 			  const struct hit *hit)
 {
@@ -385,8 +385,8 @@ static void place_in_time(struct profile *profile, GArray *timelines, uint32_t i
 	}
 }
 
-/* Counts a sample in the node that it ended in. `entity` is that of a sample without a node. If
- * entities are not parts of stacks, it is that of all samples. */
+/* Counts a sample in its stack node. `entity`: the sample's entity if entities are not functions;
+ * otherwise, that of a sample without a node. */
 static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 {
 	struct profile *profile = pass->profile;
@@ -408,7 +408,7 @@ static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 		count_add(&entity_at(profile->counts, entity)->count, hit->amount);
 		if (counts_functions(profile))
 			profile->unresolved++;
-		/* Each of the two entities without frames has a root of its own. */
+		/* Both entities without frames have a node under the root. */
 		if (profile->wants_tree)
 			count_add(&g_array_index(profile->tree.nodes, struct profile_node,
 						 1 + entity)
@@ -420,8 +420,7 @@ static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 
 static void count_unwind(struct profile *profile, uint64_t method, uint64_t stop)
 {
-	/* A kernel thread has no user memory. Values that this version does not define count as
-	 * guesses. */
+	/* A kernel thread has no user stack. Stop reasons of later versions count as guesses. */
 	if (stop == PROF_STOP_KERNEL_THREAD)
 		return;
 	if (stop == PROF_STOP_NO_MEMORY)
@@ -474,7 +473,7 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 	count_in(pass, entity, hit);
 }
 
-/* Keeps the last look-up, because consecutive samples are mostly of one source. */
+/* Returns whether a sample is counted. Keeps the answer: consecutive samples share their source. */
 static bool is_of_event(struct pass *pass, uint32_t epoch, uint64_t source)
 {
 	if (pass->profile->wants_all_events)
@@ -498,7 +497,7 @@ static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batc
 	bool threads = filters_threads || profile->inside || profile->wants_samples ||
 		       profile->wants_threads || profile->by == PROFILE_THREAD ||
 		       profile->by == PROFILE_PROCESS;
-	/* what makes a time relative */
+	/* converts clock values to relative times */
 	uint64_t shift = (uint64_t)capture_time(reader->capture, batch->segment, 0);
 	uint64_t from, to;
 
@@ -553,7 +552,7 @@ static bool read_samples(struct pass *pass, const struct prof_cursor_options *op
 		pass->epoch = NULL;
 		if (!profile->wants_tree || !profile_tree_again(&profile->tree))
 			return true;
-		/* Everything is counted once more for the tree. */
+		/* The tree needs a second pass: reset all counts. */
 		g_array_set_size(profile->counts, 0);
 		memset(profile->unwind, 0, sizeof(profile->unwind));
 		profile->all = profile->filtered = profile->kernel = (struct amount){ 0 };
@@ -622,7 +621,7 @@ bool profile_run(struct profile *profile, struct reader *reader, GError **error)
 		profile->functions->detail = FUNCTIONS_PLACES;
 	else if (profile->by == PROFILE_LINE)
 		profile->functions->detail = FUNCTIONS_LINES;
-	/* With several segments, a relative time has several clock values. */
+	/* With several segments, one relative time may be several clock values. */
 	if (reader->timed && reader->capture->n_segments == 1)
 		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
 				   &options.t_to);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Profile - samples counted by the entity that they hit
+ * Profile - counts samples by function, line, image, thread, process or cgroup (the entities)
  *
- * One pass over the samples of one event counts them by stack, thread and cgroup. Each epoch's
- * distinct stacks are then walked once. Every count is an amount: the number of samples and their
- * weight (amount.h).
+ * One pass over the samples of an event counts them by stack, thread and cgroup. Then the distinct
+ * stacks of each epoch are walked once. Every count is an amount: the number of samples and the sum
+ * of their weights (amount.h).
  */
 #pragma once
 
@@ -32,11 +32,11 @@ enum profile_unwind {
 	UNWIND_TRUNCATED,
 	UNWIND_GUESSED,
 	UNWIND_NONE,
-	UNWIND_NO_MEMORY, /* the thread has no user stack that could be incomplete */
+	UNWIND_NO_MEMORY, /* kernel thread without user stack; not counted as incomplete */
 	UNWIND_KINDS
 };
 
-/* A sample, and the node of the tree that it ended in. */
+/* A sample, and the tree node of its innermost frame. */
 struct profile_sample {
 	int64_t time_ns; /* relative */
 	uint32_t thread; /* index of names */
@@ -48,14 +48,14 @@ struct profile_sample {
 
 struct profile_entity {
 	struct profile_count count;
-	/* of a caller: how many frames are between it and what it calls */
+	/* of a caller: number of frames skipped between it and the function that it calls */
 	uint32_t least_skipped, most_skipped;
 	/* the rest is private */
-	uint32_t on_path;         /* its nodes between the root and the node that is visited */
+	uint32_t on_path; /* number of its nodes on the path from the root to the visited node */
 	uint8_t is_focus, is_own; /* enum verdict */
 };
 
-/* The number of equal parts of the time range. */
+/* The number of equal bins that the time range is divided into. */
 #define PROFILE_BINS 24
 
 struct profile_timeline {
@@ -66,56 +66,56 @@ struct profile {
 	/* options */
 	enum profile_by by;
 	bool wants_tree;
-	bool wants_samples;  /* with a whole tree: keep each sample; 32 bytes of memory each */
+	bool wants_samples;  /* keep each sample; needs a whole tree; 32 bytes of memory each */
 	bool wants_timeline; /* by function, line and image */
-	/* Count the samples of all events, each with a weight of 1, because their units cannot be
-	 * added. Otherwise, count those of the reader's event. */
+	/* Count the samples of all events, each with weight 1, because weights of different units
+	 * cannot be added. Otherwise, count only the samples of the reader's event. */
 	bool wants_all_events;
-	bool inverted;                 /* the tree goes from the hit functions to their callers */
+	bool inverted; /* the tree goes from the functions that were hit to their callers */
 	struct frame_filters *filters; /* opened, or NULL */
 	int mode;                      /* index of profile_modes */
 	bool inlined;                  /* inlined functions count as functions; by function only */
-	bool joins_inlined;            /* and are joined with the functions of their own code */
-	bool places;    /* each place in the source of a function is an entity; by function only */
-	bool addresses; /* and each address; with `places` */
+	bool joins_inlined; /* inlined copies are counted together with the function itself */
+	bool places;        /* each source line of a function is an entity; by function only */
+	bool addresses;     /* each address of a place is an entity; needs `places` */
 	const char *focus;  /* the function whose callers and callees are wanted, or NULL */
-	bool focus_is_part; /* or part of its name: function_name_match() */
-	/* callers: the nearest own function of the program above each call, if there is one */
+	bool focus_is_part; /* `focus` may be part of the name: function_name_match() */
+	/* count the nearest function of the program above a call as its caller, if any */
 	bool own_callers;
 	bool wants_threads;            /* also count by thread; without filters */
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
-	struct own_weights *own;       /* also counted if functions are entities; or NULL */
-	/* By image: returns the entity for a frame of the table instead of its image; or NULL. */
+	struct own_weights *own;       /* also filled in if functions are entities; or NULL */
+	/* By image: returns the entity for a row of the frame table instead of its image. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;
 	/* results */
 	struct reader *reader;
-	struct functions *functions; /* by function or line, and for unresolved */
-	/* struct profile_entity by entity: index of functions or names, or of cgroups. 0 and 1 are
-	 * samples without a stack and those whose stack the capture does not have. */
+	struct functions *functions; /* of functions or lines; also needed for `unresolved` */
+	/* struct profile_entity by entity: index of functions or names, or of cgroups. Entity 0
+	 * counts samples without a stack, entity 1 those whose stack the capture lost. */
 	GArray *counts;
 	GArray *timelines;    /* struct profile_timeline by entity, with wants_timeline */
 	int64_t bins_from_ns; /* relative */
 	uint64_t bin_ns;
-	GPtrArray *cgroups;                /* interned paths; 0 is NULL: none */
-	const struct sampled_event *event; /* NULL: the capture has none, or all are wanted */
-	struct amount all; /* that pass the filters of event, time, threads, CPUs, spans and mode */
-	struct amount filtered;             /* of them: removed by frame filters */
-	struct amount kernel;               /* of them: taken in the kernel */
-	uint64_t unresolved;                /* samples of them: the leaf has no name */
-	uint64_t least_weight, most_weight; /* of a sample of them */
+	GPtrArray *cgroups;                 /* interned paths; 0 is NULL: none */
+	const struct sampled_event *event;  /* NULL: the capture has none, or all count */
+	struct amount all;                  /* samples that pass all filters except frame filters */
+	struct amount filtered;             /* part of `all`: removed by frame filters */
+	struct amount kernel;               /* part of `all`: taken in the kernel */
+	uint64_t unresolved;                /* part of `all`: samples whose leaf has no name */
+	uint64_t least_weight, most_weight; /* of a sample in `all` */
 	uint64_t unwind[UNWIND_KINDS];
-	uint64_t period_ns; /* of a clock; 0 = not a clock, or not the same for all */
+	uint64_t period_ns; /* period of a clock event; 0: no clock, or different periods */
 	uint64_t bad_stacks;
 	struct profile_tree tree; /* with wants_tree */
 	GArray *each; /* struct profile_sample in the order of the capture, with wants_samples */
-	struct profile_entity focus_entity; /* all functions that match `focus` */
+	struct profile_entity focus_entity; /* sum over all functions that match `focus` */
 	GArray *callers, *callees;          /* struct profile_entity by function; with `focus` */
 	GArray *threads;                    /* struct amount by thread, with wants_threads */
 	bool focus_found;
 };
 
-/* Fills in the results. `profile` holds the options and zeros. */
+/* Fills in the results. The caller sets the options and zeroes the rest. */
 bool profile_run(struct profile *profile, struct reader *reader, GError **error);
 void profile_done(struct profile *profile);
 #define CLEANUP_PROFILE CLEANUP(profile_done)
@@ -126,12 +126,12 @@ static inline struct profile_count profile_count_at(const GArray *counts, uint32
 				    : (struct profile_count){ 0 };
 }
 
-/* Returns the name of the counted event, or else the name in the capture's metadata. */
+/* Returns the name of the counted event, or the name in the capture's metadata if unknown. */
 const char *profile_event_name(const struct profile *profile);
-/* Returns "ns", "events", or "samples" if their unit is not known. */
+/* Returns "ns", "events", or "samples" if the unit of weights is unknown. */
 const char *profile_unit(const struct profile *profile);
-/* Returns whether weights say more than the number of samples. They do not for a clock with one
- * period, or for one sample for each event. */
+/* Returns whether weights add information to the number of samples. They do not if all samples of a
+ * clock have one period, or if every event is a sample. */
 bool profile_is_weighted(const struct profile *profile);
 /* Prints ", which stand for 122,500 events" if profile_is_weighted(). */
 void profile_print_sum(const struct profile *profile, struct out *out);

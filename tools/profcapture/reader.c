@@ -71,7 +71,7 @@ struct mark_search {
 	const struct capture *capture;
 };
 
-/* Finds the mark that begins first; the longest if several begin at once. A mark without an end
+/* Finds the mark of that name that begins first; of several, the longest. A mark without an end
  * lasts until the end of the capture. */
 static void search_mark(const struct span *span, void *data)
 {
@@ -236,12 +236,12 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu)
 
 /* ---- options that select nothing ------------------------------------------------------------- */
 
-/* At most this many existing values are listed if the requested one does not exist. */
+/* If the requested value does not exist, list at most this many existing ones. */
 #define NAMED_MOST 10
 
 struct column_values {
 	GHashTable *values;
-	bool is_text; /* the column refers to texts */
+	bool is_text; /* the column refers to strings */
 };
 
 static bool add_values(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
@@ -260,7 +260,7 @@ static bool add_values(struct names_epoch *epoch, const struct prof_batch *batch
 	return true;
 }
 
-/* Adds the values of a table's column: numbers, or the texts that it refers to. */
+/* Adds the values of a table's column: its numbers, or the strings that it refers to. */
 static bool add_column(const struct capture *capture, unsigned table, uint16_t column, bool is_text,
 		       GHashTable *values, GError **error)
 {
@@ -277,13 +277,13 @@ static gint compare_values(gconstpointer left, gconstpointer right, gpointer dat
 {
 	const char *a = *(const char *const *)left, *b = *(const char *const *)right;
 
-	/* Numbers have no leading zeros, so the longer one is greater. */
+	/* Numbers have no leading zeros, so a longer one is greater. */
 	if (data && strlen(a) != strlen(b))
 		return strlen(a) < strlen(b) ? -1 : 1;
 	return strcmp(a, b);
 }
 
-/* "12, 345, …" */
+/* Returns text such as "12, 345, …". */
 static char *list_values(GHashTable *values, bool are_numbers)
 {
 	GString *text = g_string_new(NULL);
@@ -299,7 +299,7 @@ static char *list_values(GHashTable *values, bool are_numbers)
 	return g_string_free(text, FALSE);
 }
 
-/* Warns of each requested number, or text, that no row has. */
+/* Warns of each requested number or string that no row has. */
 static bool warn_of_absent(const struct reader *reader, const GArray *numbers,
 			   const GPtrArray *texts, unsigned table, uint16_t column, GError **error)
 {
@@ -330,7 +330,7 @@ static bool warn_of_absent(const struct reader *reader, const GArray *numbers,
 	return true;
 }
 
-/* An answer without rows is not an error, but the options may be wrong. */
+/* Warns if the options select values that do not exist. An answer without rows is not an error. */
 static bool warn_of_options(const struct reader *reader, GError **error)
 {
 	const struct capture *capture = reader->capture;
@@ -353,7 +353,7 @@ static bool warn_of_options(const struct reader *reader, GError **error)
 			    error) &&
 	     warn_of_absent(reader, NULL, reader->comms, PROF_TABLE_THREAD, PROF_THREAD_COMM,
 			    error);
-	/* These look-ups are not part of the answer. */
+	/* Names that were lost here do not affect the answer. */
 	capture->names->lost = lost;
 	return ok;
 }
@@ -386,7 +386,6 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 
 void reader_done(struct reader *reader)
 {
-	/* Warn of damage that was found late, or that the verb did not report. */
 	if (reader->capture)
 		capture_warn(reader->capture);
 	thread_names_free(reader->thread_names);
@@ -468,8 +467,8 @@ void reader_print_lost_names(const struct reader *reader, struct out *out)
 			   NAMES_LOST_TEXT, reader->capture->names->lost);
 }
 
-/* Losses of kernel events do not affect a collector's records. Damage of a table does not affect
- * other tables. */
+/* Returns whether a loss may have removed rows of a table. Losses of kernel events do not affect
+ * the rows of collectors. Damage of one table does not affect others. */
 static bool takes_rows_of(const struct capture_loss *loss, const char *table)
 {
 	static const char *const kernel_causes[] = {

@@ -2,7 +2,7 @@
 /*
  * Reader - common parts of the verbs that read captures
  *
- * Their options (time range, filters, limit, format), the open capture, and reader_run(), which
+ * Provides options (time range, filters, limit, format), the open capture, and reader_run(), which
  * parses the options, runs the query and shows the answer. A verb whose answer is not one table
  * writes the envelope of its JSON itself:
  *
@@ -24,29 +24,29 @@ enum reader_format { READER_TEXT, READER_JSON, READER_NDJSON, READER_CSV };
 struct reader {
 	/* options */
 	struct units_range range;
-	GArray *pids, *tids, *cpus; /* of uint32_t; NULL = all */
-	GPtrArray *comms;           /* of text; NULL = all */
-	const char *event;          /* of samples; NULL = the first recorded */
+	GArray *pids, *tids, *cpus; /* uint32_t; NULL = all */
+	GPtrArray *comms;           /* strings; NULL = all */
+	const char *event;          /* event whose samples count; NULL = the first recorded */
 	uint64_t limit;             /* 0 = all; READER_LIMIT_UNSET: text_limit for text, else all */
 	uint64_t text_limit;
 	int format; /* enum reader_format */
 	bool json;
 	int color; /* enum cli_color */
 	bool no_pager;
-	/* the verb reports damage itself: do not warn, and accept a capture with nothing left */
+	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
 	/* after reader_open() */
 	struct capture *capture;
 	int64_t from_ns, to_ns; /* relative, both included */
 	bool colored;           /* use colors in text */
 	unsigned columns;       /* of the terminal that text goes to; 0 = no limit */
-	bool timed;             /* the range is not everything */
+	bool timed;             /* the range is limited */
 	/* set by the verb's query, for reader_run() */
 	bool is_incomplete; /* rows of its table may be missing */
-	int status;         /* of an answer; of a query that fails without an error */
+	int status; /* exit status: of an answer, and of a query that fails without an error */
 	/* loaded if threads are selected by name, or by reader_load_names() */
 	struct thread_names *thread_names;
-	GByteArray *verdicts; /* of reader_wants_thread(), by thread index: 0 = not known yet */
+	GByteArray *verdicts; /* cache of reader_wants_thread() by thread index: 0 = unknown */
 };
 
 extern const struct cli_option reader_time_options[];    /* --from --to */
@@ -58,33 +58,33 @@ extern const struct cli_option reader_output_options[];  /* --limit --format --j
 extern const struct cli_option reader_pager_options[];   /* --no-pager */
 extern const char *const reader_formats[];
 
-/* Opens the capture, resolves the range, and scans it once, so that damage is known before anything
+/* Opens the capture, resolves the range, and reads the capture once to find damage before anything
  * is printed. A verb calls capture_warn() before it prints; otherwise reader_done() calls it. */
 bool reader_open(struct reader *reader, const char *file, GError **error);
 void reader_done(struct reader *reader);
 #define CLEANUP_READER CLEANUP(reader_done)
 
-/* Returns [from_ns, to_ns] in the clock of a segment. */
+/* Stores the range [from_ns, to_ns] as clock values of a segment. */
 void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t *ret_from,
 			uint64_t *ret_to);
 /* Returns whether --pid, --tid and --comm select this thread (index of names) at any time. */
 bool reader_wants_thread(struct reader *reader, uint32_t thread);
-/* The same at a relative time, because a thread may have several names over time. */
+/* Returns the same at one relative time, because a thread's name may change. */
 bool reader_wants_thread_at(struct reader *reader, uint32_t thread, int64_t time_ns);
-/* Loads the names of threads over time. Returns false on error. Without them, reader_comm_at()
- * returns the thread's last name. */
+/* Loads the names of threads over time. Returns false on error. Until this is called,
+ * reader_comm_at() returns the thread's last name. */
 bool reader_load_names(struct reader *reader, GError **error);
 const char *reader_comm_at(const struct reader *reader, uint32_t thread, int64_t time_ns);
-void reader_forget_threads(struct reader *reader); /* after names_forget() */
+void reader_forget_threads(struct reader *reader); /* must be called after names_forget() */
 bool reader_wants_cpu(const struct reader *reader, uint64_t cpu);
 /* Returns whether --pid, --tid or --comm is given. */
 bool reader_filters_threads(const struct reader *reader);
 
-/* Resolves a time to a relative time. A mark resolves to its begin or, with `end`, to its end. An
- * unset time resolves to `otherwise`. */
+/* Converts a time to a relative time. A mark gives its begin or, with `end`, its end. An unset time
+ * gives `otherwise`. */
 bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error);
-/* Sets an error that says that the mark does not exist. Returns false. */
+/* Sets the error that a mark does not exist. Returns false. */
 bool reader_no_mark(const struct reader *reader, const char *name, GError **error);
 
 static inline enum json_format reader_json_format(const struct reader *reader)
@@ -101,39 +101,39 @@ void reader_end(const struct reader *reader, struct json *json);
 /* Sets the style of the text that follows, if colors are wanted. */
 enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING };
 void reader_style(const struct reader *reader, struct out *out, enum reader_style style);
-/* Prints the losses of the capture as a warning, at most `most` of them (0: all). */
+/* Prints at most `most` losses of the capture as a warning (0: all). */
 #define READER_LOSSES 8 /* for verbs whose answer is not the losses */
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);
-/* Prints the ticks that the capture misses, if they exceed this percentage. A virtual machine
+/* Prints the share of ticks that are missing if it exceeds READER_MIN_MISSED_PCT. A virtual machine
  * always misses some. */
 #define READER_MIN_MISSED_PCT 1.0
 void reader_print_missed_ticks(const struct reader *reader, struct out *out);
-/* Returns whether the capture is whole and has no known losses. */
+/* Returns whether the capture is finished, undamaged and without known losses. */
 bool reader_is_complete(const struct reader *reader);
-/* Prints that names were lost, if a look-up needed one of them. */
+/* Prints that names were lost, if the answer needed one of them. */
 void reader_print_lost_names(const struct reader *reader, struct out *out);
-/* Returns whether rows that collectors made for this table may have been lost in the reader's time
- * range. Damage counts only after it was found: see capture_check(). */
+/* Returns whether rows of this table that programs recorded may be missing in the reader's time
+ * range. Considers only damage that has been found: see capture_check(). */
 bool reader_misses_rows(const struct reader *reader, const char *table);
 /* Stores in *ret_has whether the capture has, or may have lost, rows of this table at any time. */
 bool reader_has_rows(const struct reader *reader, unsigned table, bool *ret_has, GError **error);
 /* Returns how many lost records in the range may have been rows of these tables (NULL-terminated),
- * of one stream or (NULL) of all. */
+ * in one stream, or in all if `stream` is NULL. */
 uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables,
 			  const char *stream);
 /* Returns how many of `all` rows --limit shows. */
 size_t reader_shown(const struct reader *reader, size_t all);
-/* Prints the rows that --limit shows, and below them how many more there are. */
+/* Prints the rows that --limit shows, then the number of hidden rows. */
 void reader_print_table(const struct reader *reader, struct out *out, const struct table *table);
-/* Writes these rows. */
+/* Writes the rows that --limit shows. */
 void reader_write_table(const struct reader *reader, struct json *json, const struct table *table);
 /* Prints "showing 20 of 3412" if rows are hidden. */
 void reader_print_limit(const struct reader *reader, struct out *out, uint64_t shown, uint64_t all);
 
-/* A verb that reads a capture. `data` is the struct of the verb, which begins with its reader. */
+/* A verb that reads a capture. `data` is the verb's struct, which begins with struct reader. */
 struct reader_verb {
 	struct cli_spec spec;
-	/* Checks the options; returns CLI_CONTINUE, or an exit status after a message. Or NULL. */
+	/* Checks the options. Returns CLI_CONTINUE, or an exit status after a message. */
 	int (*check)(void *data);
 	/* Opens the capture and computes the answer. */
 	bool (*query)(void *data, char **operands, GError **error);
@@ -141,19 +141,18 @@ struct reader_verb {
 	void (*print)(const void *data, struct out *out);
 	void (*write)(const void *data, struct json *json);
 	bool is_paged; /* the text is long */
-	/* If the answer is one table: the schema's name and the table. `print` prints the sentence
-	 * above the table. */
+	/* For an answer that is one table: its name in the schema, and the table. `print` then
+	 * prints only the sentence above the table. */
 	const char *name;
 	struct table (*table)(const void *data);
 	const char *incomplete; /* N_(): printed if is_incomplete */
 	const char *empty;      /* N_(): printed instead of a table without rows */
 };
 
-/* The whole of the verb; returns its exit status. The caller frees the struct, as it does after
- * every failure. */
+/* Runs the verb and returns its exit status. The caller frees the struct, also after a failure. */
 int reader_run(const struct reader_verb *verb, const struct cli_group *groups, void *data, int argc,
 	       char **argv);
-/* Opens a capture; fails with the message `none`, with a %s for the file, if it has no rows of the
- * table. */
+/* Opens a capture. If it has no rows of the table, fails with message `none`, which has a %s for
+ * the file. */
 bool reader_open_rows(struct reader *reader, const char *file, unsigned table, const char *none,
 		      GError **error);

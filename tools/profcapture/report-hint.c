@@ -2,10 +2,10 @@
 /*
  * Report-hint - the largest problem of a report, and what to do about it
  *
- * It compares lost records, samples with a truncated stack, and samples without a name. It compares
- * numbers of samples, not weights, because each of these samples could have been recorded, unwound
- * or named. The image or the cause of most of them selects the advice. The hint is one line,
- * because more would not be read. [test-report-hint]
+ * Compares the numbers of lost records, of samples with a truncated stack, and of samples without a
+ * name. It does not use weights, because each sample was one chance to record, unwind or name it.
+ * The most frequent image or cause selects the advice. The hint is one line, because users do not
+ * read more. [test-report-hint]
  */
 #include "config.h"
 
@@ -117,7 +117,7 @@ static const char *advice_for_image(const struct profile *profile, uint32_t inde
 	default:
 		break;
 	}
-	/* A function with a symbol shows that the capture was symbolized. */
+	/* Only symbolizing gives functions a symbol. */
 	while (i < functions->all->len && strcmp(functions_at(functions, i)->kind, "user") != 0)
 		i++;
 	if (i == functions->all->len)
@@ -128,7 +128,7 @@ static const char *advice_for_image(const struct profile *profile, uint32_t inde
 		       : "build-symbols";
 }
 
-/* The hint is about the image with the most samples without a name. */
+/* Returns the hint about the image with the most samples without a name. */
 static struct report_hint of_names(const struct profile *profile)
 {
 	struct report_hint hint = { .problem = "unresolved", .count = profile->unresolved };
@@ -161,7 +161,7 @@ struct report_hint report_hint_find(const struct profile *profile)
 		{ "truncated", "frame-pointers", NULL, profile->unwind[UNWIND_TRUNCATED], 0 },
 	};
 
-	/* Other keys do not depend on function names. */
+	/* Only these keys depend on the names of functions. */
 	if (profile->by == PROFILE_FUNCTION || profile->by == PROFILE_LINE)
 		found[2] = of_names(profile);
 	for (size_t i = 0; i < ARRAY_SIZE(found); i++) {

@@ -8,17 +8,17 @@
 
 struct report_hint {
 	const char
-		*problem; /* "lost", "truncated", "unresolved"; NULL = none that is worth a line */
+		*problem; /* "lost", "truncated", "unresolved"; NULL = no problem is large enough */
 	const char *advice;  /* name of the advice in report-hint.c, for programs */
-	const char *subject; /* the cause of the loss, or the path of the image; NULL = none */
+	const char *subject; /* cause of the loss, or path of the image; NULL = none */
 	uint64_t count;      /* samples, or records that were lost */
 	double percent;
 };
 
-/* A problem below this share is not reported. */
+/* A problem with a smaller share is not reported. */
 #define REPORT_HINT_MIN_PCT 1.0
 
 struct report_hint report_hint_find(const struct profile *profile);
-/* Writes the object HINT or null; prints a line or nothing. */
+/* Write the object HINT or null, and print a line or nothing. */
 void report_hint_write(const struct report_hint *hint, struct json *json, const char *key);
 void report_hint_print(const struct report_hint *hint, struct out *out);

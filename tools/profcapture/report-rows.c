@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report-rows - one row for each entity, the programs of a system, and the callers and callees of
- * one function
+ * Report-rows - the answers that are tables: entities, the programs of a system, and the callers
+ * and callees of one function
  *
  * Rows are sorted by the weight of self, then total, then name, so that the same capture gives the
  * same bytes.
@@ -18,10 +18,10 @@
 
 #define MOST_PROGRAMS 10
 
-/* A longer name of an event is no title. */
+/* A longer event name is not used as a column title. */
 #define MOST_EVENT_COLUMNS 14u
 
-/* A row of this share is bold. */
+/* Rows with at least this share are bold. */
 #define HOT_PCT 10.0
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -82,23 +82,23 @@ static const struct run_time *time_at(const GArray *times, uint32_t entity)
 					    : &none;
 }
 
-/* The list of a table, and what its text needs. */
+/* A table: its rows, and what their text needs. */
 struct report_rows {
 	const struct report *report;
 	GArray *lines; /* struct report_line */
-	GArray *times; /* struct run_time by entity, of threads and programs; or NULL */
+	GArray *times; /* struct run_time by entity, if these are threads or programs; or NULL */
 	bool has_times;
 	struct table_member members[TABLE_MAX_COLUMNS];
 	/* text only */
 	enum { ROWS_ENTITIES, ROWS_PROGRAMS, ROWS_CALLERS, ROWS_CALLEES } kind;
-	struct function_labels *labels; /* of functions and lines */
-	bool shows_processes;           /* the threads are of several processes */
-	double most;                    /* weight of a part of a timeline */
-	char *range;                    /* of timelines */
-	GArray *processes;              /* unsigned by program: how many it has */
+	struct function_labels *labels; /* labels of functions and lines */
+	bool shows_processes;           /* the threads belong to several processes */
+	double most;                    /* weight of the largest part of any timeline */
+	char *range;                    /* title of timelines */
+	GArray *processes;              /* unsigned by program: number of its processes */
 };
 
-/* Lists all entities that a row is worth. */
+/* Lists all entities that get a row. */
 static void rows_init(struct report_rows *rows, const struct report *report, const GArray *counts)
 {
 	*rows = (struct report_rows){ .report = report,
@@ -107,7 +107,6 @@ static void rows_init(struct report_rows *rows, const struct report *report, con
 										    : NULL };
 	for (guint i = 0; i < MAX_OF(counts->len, rows->times ? rows->times->len : 0); i++) {
 		struct report_line line = { .entity = i, .count = profile_count_at(counts, i) };
-		/* A thread that only waited gets a row, too. */
 		bool has_time = time_at(rows->times, i)->known;
 
 		rows->has_times |= has_time;
@@ -222,7 +221,7 @@ static char *name_of_thread(const struct report_rows *rows, uint32_t entity)
 	return g_string_free(text, FALSE);
 }
 
-/* Returns the text of a line, for people; NULL: it has none. */
+/* Returns the name of a row in text; NULL: it has none. */
 static char *name_of(const struct report_rows *rows, const struct report_line *line)
 {
 	const struct profile *profile = &rows->report->profile;
@@ -235,8 +234,8 @@ static char *name_of(const struct report_rows *rows, const struct report_line *l
 		const struct profile_entity *caller =
 			&g_array_index(profile->callers, struct profile_entity, line->entity);
 
-		/* "shop::Stats::add  +3": three frames between it and what it calls are not
-		 * shown */
+		/* "shop::Stats::add  +3": three frames between the caller and what it calls are
+		 * hidden */
 		if (caller->least_skipped < caller->most_skipped)
 			return g_strdup_printf("%s  +%" PRIu32 "-%" PRIu32, label,
 					       caller->least_skipped, caller->most_skipped);
@@ -398,7 +397,7 @@ static const char *rest_format(const struct report_rows *rows, unsigned long n)
 {
 	if (rows->kind == ROWS_PROGRAMS)
 		return ngettext("%s more program, %s %%", "%s more programs, %s %%", n);
-	if (rows->kind != ROWS_ENTITIES) /* their shares overlap */
+	if (rows->kind != ROWS_ENTITIES) /* their shares overlap: no sum */
 		return ngettext("%s more function", "%s more functions", n);
 	switch (rows->report->profile.by) {
 	case PROFILE_LINE:
@@ -437,7 +436,7 @@ static bool is_hot(const void *data, size_t row)
 	return report_percent(rows->report, line_at(rows, row)->count.self) >= HOT_PCT;
 }
 
-/* Keeps how many frames an own caller skips. */
+/* Shortens a name, but keeps the number of frames that a caller skips. */
 static char *fit_name(const char *name, unsigned columns)
 {
 	const char *skipped = g_strrstr(name, "  +");
@@ -448,7 +447,7 @@ static char *fit_name(const char *name, unsigned columns)
 	return g_strconcat(fitted, skipped, NULL);
 }
 
-/* Finds what depends on all shown rows. */
+/* Computes what depends on all shown rows. */
 static void prepare_text(struct report_rows *rows)
 {
 	const struct report *report = rows->report;
@@ -515,7 +514,7 @@ static void add_times(const struct report_rows *rows, struct table *table)
 		return;
 	if (run_times_have_wakeups(reader->capture))
 		table_add_column(table, RUNNABLE, COLUMN_SECONDS, _("runnable s"));
-	/* The times of a part of the recording do not add up to a life. */
+	/* If only a part is selected, a thread's times do not add up to its lifetime. */
 	if (!reader->timed && !reader->cpus && !reader->comms)
 		table_add_column(table, LIFE, COLUMN_SECONDS, _("life s"));
 }
@@ -554,7 +553,7 @@ static void print_rows(struct report_rows *rows, struct out *out)
 
 /* ---- the programs of a system ---------------------------------------------------------------- */
 
-/* Returns the line of the program of that name. */
+/* Returns the row of the program of that name. Adds it if needed. */
 static struct report_line *line_of_program(struct report_rows *rows, GHashTable *by_comm,
 					   const char *comm)
 {
@@ -572,7 +571,7 @@ static struct report_line *line_of_program(struct report_rows *rows, GHashTable 
 	return &g_array_index(rows->lines, struct report_line, GPOINTER_TO_UINT(known));
 }
 
-/* Adds up the threads of all processes of one name. */
+/* Prints the programs. Adds up the threads of all processes of one name. */
 static void print_programs(const struct report *report, struct out *out)
 {
 	const struct names *names = report->reader.capture->names;
@@ -665,7 +664,7 @@ static uint32_t focus_index(const struct report *report)
 	return FUNCTION_NO_STACK;
 }
 
-/* "pthread_mutex_lock (libc.so.6): 2.1 % of CPU time, 65 samples. Lost: nothing. Its callers:" */
+/* Prints "pthread_mutex_lock (libc.so.6): 2.1 % of CPU time, 65 samples. … Its callers:" */
 static void print_focus(const struct report *report, struct out *out)
 {
 	const struct profile *profile = &report->profile;

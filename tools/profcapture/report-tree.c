@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report-tree - the call tree, from the roots down, or from the hottest functions up to their
- * callers
+ * Report-tree - the call tree: from the roots to their callees, or from the hottest functions to
+ * their callers
  *
- * JSON has each frame. Text is folded (cct.h) unless --no-fold is given.
+ * JSON has every frame. Text is folded (cct.h) unless --no-fold is given.
  */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 
 #include <glib/gi18n.h>
 
-/* A branch below this share of the weight has no line of its own without --limit 0. */
+/* Without --limit 0, a branch with a smaller share of the weight has no line of its own. */
 #define TEXT_MIN_PCT 1.0
 
 static const struct profile_node *node_at(const struct report *report, uint32_t index)
@@ -32,7 +32,7 @@ static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data
 		const struct profile_node *node =
 			node_at(report, *(const uint32_t *)(i ? right : left));
 
-		/* Branches are ordered by their totals. */
+		/* Sort branches by total: swap total and self. */
 		lines[i] = (struct report_line){ .entity = node->entity,
 						 .count = { .self = node->count.total,
 							    .total = node->count.self } };

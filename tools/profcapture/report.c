@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture report - where the time went
+ * profcapture report - shows where the time went
  *
  * Percentages are relative to the weight of all samples that pass the filters. The output begins
- * with losses and with the quality of stacks and names.
+ * with losses and the quality of stacks and names.
  */
 #include "config.h"
 
@@ -76,7 +76,7 @@ static void write_per_mark(const struct report *report, struct json *json)
 	json_end(json);
 }
 
-/* Prints a sentence, broken into lines on a terminal. */
+/* Prints a sentence and frees it. Wraps lines on a terminal. */
 static void say(const struct report *report, struct out *out, struct out *sentence)
 {
 	if (sentence->text->len > 0)
@@ -155,7 +155,7 @@ bool report_is_all_cpu_time(const struct report *report)
 	       report->reader.capture->duration_ns > 0;
 }
 
-/* "The busiest 4 ran 25-27 % of their lives and waited 68-69 %." */
+/* Prints "The busiest 4 ran 25-27 % of their lives and waited 68-69 %." and the like. */
 static void print_busiest(const struct report *report, struct out *out)
 {
 	const GArray *times = report->times;
@@ -190,7 +190,7 @@ static void print_busiest(const struct report *report, struct out *out)
 			   n, least[0], most[0], least[1], most[1]);
 }
 
-/* Prints the number of samples, and the time in which they were taken. */
+/* Prints the number of samples and the length of the time range. */
 static void print_samples(const struct report *report, struct out *out)
 {
 	const struct profile *profile = &report->profile;
@@ -203,7 +203,7 @@ static void print_samples(const struct report *report, struct out *out)
 
 	out_init(&line, -1);
 	if (from >= to && profile->all.samples == 0) {
-		/* Without a row that has a time, the length of the recording is not known. */
+		/* If no row has a time, the length of the recording is unknown. */
 		out_printf(&line,
 			   end > 0 ? _("No samples: the capture ends at %.3f s.")
 				   : _("No samples."),
@@ -222,8 +222,8 @@ static void print_samples(const struct report *report, struct out *out)
 	say(report, out, &line);
 }
 
-/* Appends " Stacks cut short: 1.1 %." and the like, if the share exceeds one percent. These are
- * shares of samples, not of weight, because each sample was one attempt to explain it. */
+/* Appends " Stacks cut short: 1.1 %." and the like, if more than one percent. These are shares of
+ * samples, not of weight: each sample was one attempt to unwind or name it. */
 static void describe_quality(const struct profile *profile, GString *to)
 {
 	uint64_t user = 0;
@@ -325,7 +325,7 @@ void report_print_head(const struct report *report, struct out *out)
 	out_char(out, '\n');
 }
 
-/* Prints what to do next, below the answer. */
+/* Prints hints on what to do next, below the answer. */
 static void print_tail(const struct report *report, struct out *out)
 {
 	const char *file = report->reader.capture->file;
@@ -383,7 +383,7 @@ static int check_options(const struct report *report)
 	return CLI_CONTINUE;
 }
 
-/* The comm of a process is that of its main thread, or else of its first known thread. */
+/* Fills in the name of each process: that of its main thread, or else of its first known thread. */
 static void list_process_comms(struct report *report)
 {
 	const struct names *names = report->reader.capture->names;
@@ -399,14 +399,14 @@ static void list_process_comms(struct report *report)
 	}
 }
 
-/* The functions of one name. */
+/* All matching functions of one name. */
 struct match {
 	const char *raw_name; /* of the first one */
 	uint64_t samples;
 };
 
-/* Returns struct match by name, of the names that match --callers or --callees best. *ret_only: all
- * matches are equally good. */
+/* Returns the names that match --callers or --callees best, with a struct match each. Sets
+ * *ret_only to whether no function matches less well. */
 static GHashTable *best_names(const struct report *report, bool *ret_only)
 {
 	const struct profile *profile = &report->profile;
@@ -458,8 +458,9 @@ static bool refuse_several(const struct report *report, GHashTable *names, GErro
 	return false;
 }
 
-/* A part of a name is enough if one function matches it best. The first run also counts functions
- * that match less well. If there are any, a second run counts the best match alone. */
+/* Counts the callers and callees of the selected function, or of the only best match for a part of
+ * its name. If the first run has also counted weaker matches, a second run counts the best
+ * alone. */
 static bool count_focus(struct report *report, GError **error)
 {
 	struct profile wanted;
@@ -516,7 +517,7 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	profile->inlined = profile->joins_inlined = profile->by == PROFILE_FUNCTION &&
 						    !report->not_inlined;
 	if (reader->limit)
-		/* Folding joins branches, so it has to know small ones, too. */
+		/* Folding combines branches, so it needs the small ones, too. */
 		profile->tree.min_share = REPORT_TREE_MIN_PCT /
 					  (is_text && !report->no_fold ? 1000 : 100);
 	profile->focus = report->callers ? report->callers : report->callees;
@@ -555,7 +556,7 @@ static void report_done(struct report *report)
 	reader_done(&report->reader);
 }
 
-/* Returns the regular file *.cap of the current folder that changed last, and prints its name. */
+/* Returns the *.cap file in the current directory that was modified last, and prints its name. */
 static char *newest_capture(GError **error)
 {
 	g_autoptr(GDir) folder = g_dir_open(".", 0, error);

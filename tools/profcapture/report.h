@@ -16,19 +16,19 @@ struct report {
 	bool tree, inlined, not_inlined, no_children, full_names, no_fold;
 	struct frame_filters filters;
 	const char *callers, *callees;
-	char *focus_name;       /* of the function that `callers` or `callees` selects */
-	struct span_set inside; /* of --per-mark; without a name: all samples */
+	char *focus_name;       /* name of the function that `callers` or `callees` selects */
+	struct span_set inside; /* spans of --per-mark; without a name: all samples */
 	struct own_weights own;
-	/* struct run_time by thread; with --by thread, and in text if all CPU time is shown */
+	/* struct run_time by thread; for --by thread, and in text for reports of all CPU time */
 	GArray *times;
 	GPtrArray *process_comms; /* text by process index; NULL if no answer needs it */
 	struct json json;
 };
 
-/* A branch of a tree below this share of the weight is shown only with --limit 0. */
+/* A tree branch with a smaller share of the weight is shown only with --limit 0. */
 #define REPORT_TREE_MIN_PCT 0.5
 
-/* Shares of fewer samples have no decimals. */
+/* Shares are shown without decimals if there are fewer samples. */
 #define REPORT_FINE_SAMPLES 1000
 
 /* An entity with its sort keys. */
@@ -36,7 +36,7 @@ struct report_line {
 	uint32_t entity;
 	struct profile_count count;
 	const char *name;
-	const char *image; /* of functions; also orders rows of the same name */
+	const char *image; /* name of a function's image; rows of equal names are sorted by it */
 	uint64_t offset;
 };
 
@@ -45,13 +45,13 @@ double report_percent(const struct report *report, struct amount amount);
 bool report_is_all_cpu_time(const struct report *report);
 /* Fills in the name, the image and the offset of line->entity. */
 void report_describe(const struct report *report, struct report_line *line);
-/* Sorts by self, then total, then name. Two entities are never equal. */
+/* Sorts by self, then total, then name. No two entities compare equal. */
 gint report_compare_lines(gconstpointer left, gconstpointer right);
 
 /* The head of every answer. */
 void report_write_head(const struct report *report, struct json *json);
 void report_print_head(const struct report *report, struct out *out);
-/* Prints "Lost: nothing. Stacks cut short: 1.1 %." or the losses. */
+/* Prints "Lost: nothing. Stacks cut short: 1.1 %.", or the losses. */
 void report_print_losses(const struct report *report, struct out *out);
 /* The members of a row. */
 void report_write_counts(const struct report *report, struct json *json,

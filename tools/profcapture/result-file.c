@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Result file - the destination of a capture that is made from another one
+ * Result file - the destination of a capture made from another capture
  *
- * Invariants: (1) an incomplete capture is never left under any name, except after SIGKILL
+ * Invariants: (1) no incomplete capture remains under any name, except after SIGKILL
  *                 [test_result_files: interrupted]
- *             (2) a file that --force replaces stays whole until the new capture is whole
+ *             (2) a file that --force replaces stays until the new capture is complete
  *                 [test_result_files: fails]
- *             (3) a device, a pipe or a folder is never removed  [test_result_files: devices]
+ *             (3) a device, a pipe or a directory is never removed  [test_result_files: devices]
  */
 #include "config.h"
 
@@ -23,7 +23,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* The file to remove if a signal ends the program. Only one at a time. */
+/* The file to remove if a signal ends the program. There is only one at a time. */
 static const char *volatile unfinished;
 
 static void on_signal(int number)
@@ -32,7 +32,7 @@ static void on_signal(int number)
 
 	if (name)
 		(void)unlink(name);
-	/* SA_RESETHAND has restored the default action. */
+	/* Default action: SA_RESETHAND restored it. */
 	(void)raise(number);
 }
 
@@ -53,7 +53,7 @@ static bool fail(GError **error, const char *what, const char *path)
 	return capture_error(error, -errno, what, path);
 }
 
-/* Takes ownership of fd, which is open for writing. */
+/* Takes ownership of fd, which must be open for writing. */
 static bool use_stream(struct result_file *file, int fd, GError **error)
 {
 	file->stream_fd = fd;
@@ -65,7 +65,7 @@ static bool use_stream(struct result_file *file, int fd, GError **error)
 	return file->fd >= 0;
 }
 
-/* With force: creates a temporary file beside the old one. */
+/* Creates a temporary file in the directory of the file to replace. */
 static bool open_beside(struct result_file *file, GError **error)
 {
 	mode_t mask = umask(0);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Result file - the destination of a capture that is made from another one
+ * Result file - the destination of a capture made from another capture
  *
- * A file is complete or does not exist: it is removed if the work fails or a signal ends the
- * program. With force, the old file stays until the new one is complete. A destination that cannot
- * seek (standard output, a pipe, a device) gets the whole capture at the end, from a temporary
- * file.
+ * The file is complete or does not exist: it is removed if writing fails or a signal ends the
+ * program. With force, an existing file stays until the new one is complete. A destination that
+ * cannot seek (standard output, a pipe, a device) gets the whole capture at the end, from a
+ * temporary file.
  */
 #pragma once
 
@@ -20,11 +20,11 @@ struct result_file {
 	int stream_fd;    /* destination of the copy when the capture is complete, or -1 */
 };
 
-/* Refuses an existing regular file without force, and a terminal always. Writes into an existing
- * device or pipe. */
+/* Opens the destination. Refuses an existing regular file without force, and always a terminal. An
+ * existing device or pipe is written to. */
 bool result_file_open(const char *path, bool force, struct result_file *ret_file, GError **error);
-/* Must be called when the capture is complete. */
+/* Moves or copies the capture to its destination. Must be called when the capture is complete. */
 bool result_file_commit(struct result_file *file, GError **error);
-/* Closes the file, and removes it if it was not committed. Accepts one that was never opened, { 0 }
- * with path NULL. */
+/* Closes the file, and removes it if it was not committed. Accepts a file that was never opened
+ * (path is NULL). */
 void result_file_done(struct result_file *file);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) a slice reports the same blocks as the whole file does for the same stretch
+ * Invariants: (1) a cut capture reports the same blocks as the whole file does for that time range
  *                 [test_memory_reader: cut]
- *             (2) a file cannot choose blocks that collide  (a seed of the process)
+ *             (2) a file cannot force hash collisions  (the hash has a per-process seed)
  */
 #include "config.h"
 
@@ -14,14 +14,14 @@
 
 struct block {
 	uint64_t number, size, alignment, since, kind;
-	uint64_t thread, stack; /* ids in the epoch */
+	uint64_t thread, stack; /* ids in that epoch */
 	uint32_t process;       /* index of names */
 	uint32_t epoch;
 };
 
-/* A process, by index of names. */
+/* A process's heap. */
 struct heap {
-	uint64_t id; /* in the epoch */
+	uint64_t id; /* id of the process in that epoch */
 	uint64_t inherited, bytes, blocks;
 	uint32_t epoch; /* 0: the process has no heap */
 	bool has_ended;
@@ -60,7 +60,7 @@ static struct heap *heap_of(struct heaps *heaps, uint32_t process)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The rows of one table in one epoch. */
+/* Reads the rows of one table in one epoch. */
 struct stream {
 	unsigned table;
 	void (*take)(struct heaps *heaps, struct names_epoch *names, const struct stream *stream);
@@ -162,7 +162,7 @@ static void take_free(struct heaps *heaps, struct names_epoch *names, const stru
 	g_hash_table_remove(heaps->blocks, &block);
 }
 
-/* Reads tables side by side, by time, so that only live blocks are kept. */
+/* Reads several tables in the order of time, so that only live blocks must be kept. */
 static bool read_streams(struct heaps *heaps, const struct rewrite_part *part,
 			 struct names_epoch *names, struct stream *streams, size_t n,
 			 GError **error)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rewrite-heaps - the blocks that each process had when a slice begins
+ * Rewrite-heaps - the blocks that are live in each process where a cut begins
  *
- * A block's number is never reused, so all records before the slice add up to the live blocks.
- * Memory is proportional to these.
+ * Block numbers are never reused, so the live blocks follow from all records before the cut. Memory
+ * is proportional to them.
  */
 #pragma once
 
@@ -13,10 +13,10 @@
 struct rewrite_part {
 	uint64_t key; /* parts are sorted by segment and epoch */
 	uint32_t segment, epoch;
-	uint64_t dictionary_rows; /* of its largest dictionary */
+	uint64_t dictionary_rows; /* rows of its largest dictionary */
 };
 
 /* Adds a row of `heap` for each process that has a heap at `start`, and rows of `live` for its
- * blocks. `parts`: struct rewrite_part, of which those of the segment are read. */
+ * blocks. `parts`: struct rewrite_part; only those of the segment are read. */
 bool rewrite_heaps_copy(struct capture *from, uint32_t segment, uint64_t start, const GArray *parts,
 			struct row_copier *copier, GError **error);

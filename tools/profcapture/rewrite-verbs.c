@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture cut, compact, recover - captures made from captures
+ * profcapture cut, compact, recover - write one capture from another
  *
  * An existing file is replaced only with --force. The input is never replaced.
  */
@@ -57,7 +57,7 @@ static bool refuse_same_file(const struct remake *remake, const char *input, GEr
 
 /* ---- the verbs ------------------------------------------------------------------------------- */
 
-/* Only recover reports the rows that an incomplete capture lost at its end. */
+/* Collects damage. Only `recover` reports the rows that an incomplete capture lost at its end. */
 static int add_damage(const struct prof_damage *damage, void *data)
 {
 	struct remake *remake = data;

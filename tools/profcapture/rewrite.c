@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * The source is read part by part. A part is one epoch of one segment. Within a part, the source is
- * read table by table. This keeps the order of rows within a table, and the format requires no
- * other order.
+ * The source is read in parts. A part is one epoch of one segment. Its tables are read one after
+ * another, because the format only requires that the rows of a table keep their order.
  *
- * A slice (cut) needs some state from before its start. At its start, it gets a task row "exists"
- * for each live thread, the mappings and generated code of their processes, and the blocks that
- * these had allocated. It also gets all metadata. A loss that reaches into the slice is kept whole,
- * because its distribution over time is unknown. A switch row that crosses an end of the slice is
- * cut to it. A thread that is on no CPU at an end gets a row without a length there, so that the
- * slice includes the time until its next switch, or since its last one.
+ * A slice (what `cut` keeps) needs state from before its start: a task row "exists" for each live
+ * thread, the mappings and generated code of their processes, and their live blocks. It also gets
+ * all metadata. A loss that overlaps the slice is kept with its full count, because its
+ * distribution over time is unknown. A switch row that crosses an end of the slice is clamped. A
+ * thread that is not on a CPU at an end of the slice gets a switch row of length 0 there. So the
+ * slice includes the time until the thread's next switch, or since its last one.
  */
 #include "config.h"
 
@@ -32,25 +31,25 @@ struct rewrite {
 	GArray *parts; /* struct rewrite_part, in order */
 	size_t first;  /* index of the first segment that is kept */
 	const struct prof_segment
-		*segment;    /* of the source, that rows are written into; NULL at first */
+		*segment;    /* segment of the source that is being copied; NULL at first */
 	uint64_t start, end; /* clock range of the rows to keep */
-	/* set of row_key() of task rows: those of the threads alive at the start of the slice */
+	/* set of row_key() of task rows: the threads alive at the start of the slice */
 	GHashTable *alive_rows;
 	GHashTable *alive_processes; /* set of process indexes of names */
 	GHashTable *alive_threads;   /* likewise, set of thread indexes */
-	GHashTable *states; /* thread index of names → struct thread_state, up to the current row */
+	GHashTable *states; /* thread index of names → struct thread_state as of the current row */
 	GHashTable *exited_threads; /* set of thread indexes that exited in the slice */
-	bool cuts_switches;         /* there are switch rows after the end */
+	bool cuts_switches;         /* a switch row after the end was seen */
 	GArray *damages;            /* struct damage_row, by segment and time */
 	guint next_damage;
-	bool is_damaged; /* a loss row was added for damage, not only for a cut */
+	bool is_damaged; /* a loss row was added for damage other than a cut-off end */
 	uint64_t rows;
 	uint64_t
-		task_row; /* ordinal of the task row at hand, from the first segment that is kept */
-	bool before;      /* reading a segment before that one: metadata only */
+		task_row; /* ordinal of the current task row, from the first segment that is kept */
+	bool before;      /* reading a segment before the first one that is kept: metadata only */
 };
 
-/* A loss row to add. */
+/* Damage for which a loss row is added. */
 struct damage_row {
 	uint64_t offset;
 	uint32_t segment;
@@ -58,10 +57,10 @@ struct damage_row {
 	const char *stream;
 	uint64_t count, bytes;
 	bool is_cut;
-	bool is_timed; /* of a table with times; otherwise names, which rows of any time may need */
+	bool is_timed; /* rows of a timed table; others are names, which any row may need */
 };
 
-/* The last switch row of a thread, and the thread's id in that epoch. */
+/* The state of a thread after its last switch row, and its id in that epoch. */
 struct thread_state {
 	uint64_t thread; /* index of names */
 	uint64_t id;
@@ -78,7 +77,6 @@ static bool list_part(const struct prof_chunk *chunk, void *data, GError **error
 					  .epoch = chunk->epoch };
 	guint i = parts->len;
 
-	/* Chunks of a part are nearly always adjacent. */
 	while (i > 0 && g_array_index(parts, struct rewrite_part, i - 1).key != new.key)
 		i--;
 	if (i == 0) {
@@ -97,7 +95,7 @@ static int64_t segment_start(const struct rewrite *rewrite, const struct prof_se
 	return capture_time(rewrite->from, segment->number, segment->start_monotonic_ns);
 }
 
-/* A segment lasts until the next one begins. */
+/* Returns whether the slice overlaps the segment, which lasts until the next one begins. */
 static bool segment_kept(const struct rewrite *rewrite, size_t index)
 {
 	const struct rewrite_options *options = rewrite->options;
@@ -144,7 +142,7 @@ static struct prof_segment use_segment(struct rewrite *rewrite, const struct pro
 
 /* ---- threads alive when a slice begins ------------------------------------------------------- */
 
-/* The key of a task row, from its number in the order in which parts are read. */
+/* Returns the key of a task row: its ordinal number in the order of reading. */
 static gpointer row_key(uint64_t ordinal)
 {
 	return GSIZE_TO_POINTER((gsize)ordinal + 1);
@@ -254,7 +252,8 @@ static bool find_alive(struct rewrite *rewrite, const struct prof_segment *segme
 
 /* ---- thread states at the ends of a slice ---------------------------------------------------- */
 
-/* `reaches`: the row crosses the end of the slice in question, so the thread is on a CPU there. */
+/* Stores the state of a row's thread. `reaches`: the thread is on a CPU at that end of the
+ * slice. */
 static void note_state(struct rewrite *rewrite, struct names_epoch *epoch,
 		       const struct prof_batch *batch, size_t row, bool reaches)
 {
@@ -283,7 +282,7 @@ static bool scan_switch(struct rewrite *rewrite, struct names_epoch *epoch,
 	return true;
 }
 
-/* Writes a row for each thread that is on no CPU at that time. */
+/* Writes a switch row for each thread that is not on a CPU at that time. */
 static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
 {
 	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct thread_state));
@@ -322,8 +321,7 @@ static gboolean is_not_alive(gpointer key, gpointer value, gpointer data)
 	return !g_hash_table_contains(((struct rewrite *)data)->alive_threads, key);
 }
 
-/* Writes what a slice needs from before its start: the blocks that are live and the threads that
- * are on no CPU then. */
+/* Writes the state at the start of the slice: live blocks, and threads that are not on a CPU. */
 static bool begin_slice(struct rewrite *rewrite, const struct prof_segment *segment, GError **error)
 {
 	if (!rewrite_heaps_copy(rewrite->from, segment->number, rewrite->start, rewrite->parts,
@@ -372,7 +370,7 @@ static void follow_row(struct rewrite *rewrite, unsigned table, struct names_epo
 
 /* ---- rows to keep ---------------------------------------------------------------------------- */
 
-/* Returns whether the slice needs a row from before its start. */
+/* Returns whether the slice needs a row from before its start, as state. */
 static bool state_stays(struct rewrite *rewrite, const struct prof_table_def *def,
 			struct names_epoch *epoch, const struct prof_batch *batch, size_t row)
 {
@@ -394,7 +392,7 @@ static bool state_stays(struct rewrite *rewrite, const struct prof_table_def *de
 	}
 }
 
-/* The memory settings of a segment do not apply to later segments, so they are dropped with it. */
+/* Returns whether to keep metadata. Memory settings do not apply to later segments. */
 static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batch *batch,
 			   size_t row)
 {
@@ -407,7 +405,7 @@ static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batc
 	       memcmp(key->bytes + key->offsets[row], prefix, length) != 0;
 }
 
-/* Must be decided before the rows that the row refers to are copied. */
+/* Returns whether to keep a row. Must be called before the rows that it refers to are copied. */
 static bool row_stays(struct rewrite *rewrite, const struct prof_table_def *def,
 		      struct names_epoch *epoch, const struct prof_batch *batch, size_t row)
 {
@@ -431,7 +429,7 @@ static uint64_t in_slice(const struct rewrite *rewrite, uint64_t time)
 	return MIN_OF(MAX_OF(time, rewrite->start), rewrite->end);
 }
 
-/* Fits a row that is kept into [start, end]. */
+/* Clamps the times of a row to [start, end]. */
 static void fit_row(const struct rewrite *rewrite, const struct prof_table_def *def,
 		    struct prof_value *values)
 {
@@ -448,7 +446,7 @@ static void fit_row(const struct rewrite *rewrite, const struct prof_table_def *
 	if (def->id == PROF_TABLE_LOSS)
 		values[PROF_LOSS_TIME_END].number =
 			in_slice(rewrite, values[PROF_LOSS_TIME_END].number);
-	/* A clock value of a dropped segment is not valid in this one. */
+	/* Clock values of a dropped segment are invalid in this one. */
 	if (rewrite->before || values[0].number < rewrite->start)
 		values[0].number = rewrite->start;
 	values[0].number = MIN_OF(values[0].number, rewrite->end);
@@ -465,15 +463,15 @@ static gint compare_damages(gconstpointer left, gconstpointer right)
 	return a->time < b->time ? -1 : a->time > b->time;
 }
 
-/* The state of a walk through chunks and damages side by side. */
+/* The state of date_damages(), which reads chunks and damage in parallel. */
 struct dating {
 	GArray *damages; /* struct damage_row, in file order */
-	guint next;      /* damages before it have their times */
+	guint next;      /* index of the first damage whose times are not set */
 	struct damage_row now;
 };
 
-/* If the index lists the damaged chunk, it has the chunk's times. Otherwise, the lost rows were
- * written between the chunks around them. */
+/* Sets the times of damage: those of the damaged chunk if the index has it, else the time between
+ * the chunks before and after. */
 static bool date_damages(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct dating *dating = data;
@@ -542,8 +540,8 @@ static bool list_damages(struct rewrite *rewrite, GError **error)
 			.is_timed = table && table->flags & PROF_TABLE_TIMED,
 		};
 
-		/* A damaged index loses no rows, and neither does an end right after a whole chunk.
-		 * Damage from second_at on belongs to another capture. */
+		/* A damaged index loses no rows, and neither does a file that ends after a whole
+		 * chunk. Damage from second_at on belongs to another capture. */
 		if (damage->rows == 0 || damage->bytes == 0 ||
 		    (second_at && damage->offset >= second_at))
 			continue;
@@ -566,7 +564,7 @@ static bool add_damage(struct rewrite *rewrite, const struct damage_row *row, GE
 	return row_copier_add(&rewrite->copier, PROF_TABLE_LOSS, values, error);
 }
 
-/* Adds the loss rows that belong before a time of a segment. */
+/* Adds the loss rows of a segment up to a time. */
 static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time, GError **error)
 {
 	for (; rewrite->next_damage < rewrite->damages->len; rewrite->next_damage++) {
@@ -586,8 +584,7 @@ static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time
 	return true;
 }
 
-/* Adds metadata at the end of the new capture, so that it lasts as long as the slice, whatever its
- * last row is. */
+/* Adds metadata at the end of the slice, so that the new capture is not shorter than the slice. */
 static bool add_metadata(struct rewrite *rewrite, const char *key, const char *value,
 			 GError **error)
 {
@@ -625,7 +622,7 @@ static bool copy_row(struct rewrite *rewrite, struct names_epoch *epoch,
 	return ok;
 }
 
-/* Dictionary rows are copied with the rows that refer to them. */
+/* Copies a part. Dictionary rows are copied only with the rows that refer to them. */
 static bool copy_part(struct rewrite *rewrite, const struct rewrite_part *part, GError **error)
 {
 	row_copier_use(&rewrite->copier, part->epoch);
@@ -660,7 +657,7 @@ static bool epoch_is_full(const struct rewrite *rewrite, const struct rewrite_pa
 	return false;
 }
 
-/* Switches to the part's segment, and to an epoch with room for the part. */
+/* Switches to the part's segment and, if needed, to an epoch with room for the part. */
 static bool enter_part(struct rewrite *rewrite, const struct rewrite_part *part, size_t index,
 		       GError **error)
 {
@@ -697,7 +694,7 @@ static bool copy_parts(struct rewrite *rewrite, GError **error)
 	return end_states(rewrite, error) && add_damages(rewrite, UINT32_MAX, UINT64_MAX, error);
 }
 
-/* No row refers to a symbol or line: they are found by image and offset. */
+/* Copies a symbol or line if a row of its image was copied: rows find them by image and offset. */
 static bool copy_if_used(struct rewrite *rewrite, struct names_epoch *epoch,
 			 const struct prof_batch *batch, size_t row, void *data, GError **error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) a row is copied once an epoch, and a cycle of references ends at its first return
+ * Invariants: (1) a row is copied once per epoch, and a cycle of references is cut where it returns
  *                 [test-rewrite: cycle]
- *             (2) chains within a table (stacks) are followed by a loop; between tables the depth
+ *             (2) chains within a table (stacks) are followed in a loop; between tables, recursion
  *                 is bounded
  */
 #include "config.h"
@@ -13,7 +13,7 @@
 
 #include <glib/gi18n.h>
 
-/* A row whose references are being followed. */
+/* Id of a row whose references are being copied. */
 #define BUSY (NEW_CAPTURE_LOST - 1)
 #define MAX_DEPTH 32
 
@@ -85,8 +85,8 @@ static struct copied_dictionary *dictionary_of(struct row_copier *copier, size_t
 	return dictionary;
 }
 
-/* Returns the index of a table, or SIZE_MAX: captures of a later version may lack it. Tables are
- * sorted by id, from 1 on and nearly without gaps, so the search rarely takes a step. */
+/* Returns the index of a table; SIZE_MAX: the capture lacks it. Tables are sorted by id and have
+ * nearly all ids from 1 on, so the search rarely takes a step. */
 static size_t index_of(const struct row_copier *copier, unsigned id)
 {
 	size_t i = MIN_OF(copier->n_tables, (size_t)id);
@@ -134,8 +134,8 @@ static struct prof_value translate_value(struct row_copier *copier,
 	return PROF_NUMBER(array->numbers[row]);
 }
 
-/* A parent in a tree must have a smaller id. Readers cut other parents. The copy must cut them
- * itself, because its ids are new. */
+/* Returns whether a row's parent does not have a smaller id, as the format requires. Readers ignore
+ * such parents. The copy must drop them, because new ids would hide the error. */
 static bool is_bad_parent(const struct prof_table_def *def, unsigned column,
 			  const struct prof_array *parents, const struct prof_array *ids,
 			  size_t row)
@@ -196,7 +196,7 @@ static void copy_dictionary_row(struct row_copier *copier, size_t table, size_t 
 		note_image(copier, array_number_or(&columns[0], row, 0));
 }
 
-/* Returns the row's parent if it has one that is not copied yet; otherwise -1. */
+/* Returns the row of the parent if it must be copied; -1 otherwise. */
 static ssize_t parent_row(const struct copied_dictionary *dictionary,
 			  const struct prof_table_def *def, unsigned column, size_t row)
 {
@@ -211,8 +211,8 @@ static ssize_t parent_row(const struct copied_dictionary *dictionary,
 	return found < 0 || dictionary->ids[found] != 0 ? -1 : found;
 }
 
-/* Returns the row and its ancestors that are not copied yet, up to a root, a copied row, or a row
- * that is being copied. */
+/* Returns the row and its ancestors that are not copied yet, up to a root, or to a row that is
+ * copied or being copied. */
 static GArray *list_chain(struct copied_dictionary *dictionary, const struct prof_table_def *def,
 			  size_t row)
 {
@@ -220,7 +220,7 @@ static GArray *list_chain(struct copied_dictionary *dictionary, const struct pro
 	unsigned column = 1;
 	ssize_t next;
 
-	/* The column by which rows of the table refer to other rows of it. */
+	/* Find the column in which rows refer to other rows of the same table. */
 	while (column < def->n_columns &&
 	       (def->columns[column].type != PROF_TYPE_REF || def->columns[column].ref != def->id ||
 		(def->columns[column].flags & PROF_COLUMN_LIST)))

@@ -2,9 +2,9 @@
 /*
  * Row-copier - copies rows of one epoch, with all rows that they refer to, into a new capture
  *
- * Tables are handled by their schema only. A dictionary row is copied with the first row that
- * refers to it, so dictionary rows without references are dropped. References that the source does
- * not define become NEW_CAPTURE_LOST.
+ * Only the schema describes the tables. A dictionary row is copied with the first row that refers
+ * to it, so dictionary rows without references are dropped. References to rows that the source does
+ * not have become NEW_CAPTURE_LOST.
  */
 #pragma once
 
@@ -22,9 +22,8 @@ void copied_row_done(struct copied_row *row);
 
 /* One dictionary of the current epoch. */
 struct copied_dictionary {
-	struct prof_dictionary
-		*rows; /* NULL before the first use, and where the table is missing */
-	uint32_t *ids; /* new ids by row; 0 = not copied yet */
+	struct prof_dictionary *rows; /* NULL before the first use, and if the table is missing */
+	uint32_t *ids;                /* new ids by row; 0 = not copied yet */
 	bool loaded;
 };
 
@@ -35,28 +34,28 @@ struct row_copier {
 	size_t n_tables;
 	struct copied_dictionary *dictionaries;
 	uint32_t epoch;          /* of the source */
-	unsigned depth;          /* of the references that are being followed */
+	unsigned depth;          /* depth of the references being followed */
 	GByteArray *used_images; /* by image index of names: 1 = a row of it was copied */
-	uint64_t lost;           /* references that the source does not define */
+	uint64_t lost;           /* references to rows that the source does not have */
 	GError *error;           /* the first error; everything after it is invalid */
 };
 
 void row_copier_init(struct row_copier *copier, const struct capture *from, struct new_capture *to);
 void row_copier_done(struct row_copier *copier);
 
-/* Selects the epoch that ids belong to. */
+/* Selects the epoch of the source in which ids are looked up. */
 void row_copier_use(struct row_copier *copier, uint32_t epoch);
-/* Must be called when the new capture begins an epoch, because nothing is copied into it yet. */
+/* Must be called when the new capture begins an epoch: forgets which rows were copied. */
 void row_copier_forget(struct row_copier *copier);
 
-/* Returns the values of a row of all columns of a table, with references translated. */
+/* Stores a row's values, with references translated. `columns` has all columns of the table. */
 void row_copier_translate(struct row_copier *copier, const struct prof_table_def *def,
 			  const struct prof_array *columns, size_t row, struct copied_row *ret_row);
 /* Returns the new id of a dictionary row. */
 uint32_t row_copier_id(struct row_copier *copier, unsigned table_id, uint64_t id);
-/* Returns whether all went well; moves the error. */
+/* Returns whether no error occurred. Moves the error to *error. */
 bool row_copier_ok(struct row_copier *copier, GError **error);
 
-/* Adds a row whose references are translated, unless the capture lacks the table. */
+/* Adds a row with translated references. Does nothing if the capture lacks the table. */
 bool row_copier_add(struct row_copier *copier, unsigned table_id, const struct prof_value *values,
 		    GError **error);

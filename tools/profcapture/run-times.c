@@ -8,13 +8,13 @@
 
 #include <glib/gi18n.h>
 
-/* The CPU is read only if --cpu selects some. */
+/* The CPU column is read only with --cpu. */
 enum { TIME, THREAD, START, STATE, CPU, N_COLUMNS };
 static const uint16_t columns[N_COLUMNS] = { PROF_SWITCH_TIME, PROF_SWITCH_THREAD,
 					     PROF_SWITCH_START, PROF_SWITCH_STATE,
 					     PROF_SWITCH_CPU };
 
-/* Returns how much of [from, to] is in the reader's range, while the thread has a wanted name. */
+/* Returns how long [from, to] is in the reader's range while the thread has a selected name. */
 static uint64_t wanted_part(struct reader *reader, uint32_t thread, int64_t from, int64_t to)
 {
 	uint64_t sum = 0;
@@ -44,7 +44,7 @@ static void add_batch(struct reader *reader, struct names_epoch *epoch,
 	const struct prof_array *c = batch->columns;
 	bool has_wakeups = capture_metadata_of(reader->capture, batch->segment, "wakeups") != NULL;
 	bool filters_threads = reader_filters_threads(reader);
-	/* what makes a time relative */
+	/* converts clock values to relative times */
 	uint64_t shift = (uint64_t)capture_time(reader->capture, batch->segment, 0);
 
 	for (size_t i = 0; i < batch->rows; i++) {
@@ -89,8 +89,8 @@ static bool read_rows(struct reader *reader, struct prof_cursor *cursor, GArray 
 
 		if (!epoch || !names_load_identities(epoch, error))
 			return false;
-		/* Rows may be missing here. It is not known whether a thread ran in a gap that
-		 * begins before this point, so the gap does not count. */
+		/* Rows may be missing here. Ignore the gap of each thread that begins before this
+		 * point, because the thread may have run in it. */
 		for (guint i = 0; prof_cursor_breaks(cursor) != breaks && i < times->len; i++)
 			g_array_index(times, struct run_time, i).left_ns = INT64_MAX;
 		breaks = prof_cursor_breaks(cursor);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Source-text - the lines of a source file that can be found and read
+ * Source-text - finds and reads the lines of a source file
  *
- * The path comes from a capture, so only regular files of at most MAX_BYTES are read. Files that
- * are not text are not rejected.
+ * The path comes from a capture and is not trusted, so only regular files of at most MAX_BYTES are
+ * read. They need not be text.
  */
 #include "config.h"
 
@@ -19,7 +19,7 @@
 #define MAX_BYTES (16u << 20)
 #define TAB 8
 
-/* Takes ownership of the fd. Returns NULL if it is negative. */
+/* Takes ownership of `opened`. Returns NULL if it is negative, or on error. */
 static struct source_text *read_source(int opened, const char *path)
 {
 	CLEANUP_CLOSE int fd = opened;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Span-set - when spans of one name were open, by thread or process
+ * Span-set - when the spans of one name were open, for each thread or process
  *
- * Invariant: an owner's stretches are in order, and no two overlap   [test-spans: sets]
+ * Invariant: stretches of a thread or process are sorted and disjoint [test-spans: sets]
  */
 #include "config.h"
 
@@ -122,7 +122,6 @@ bool span_set_has(const struct span_set *set, uint32_t thread, int64_t time_ns)
 	const GArray *stretches = owner < set->stretches->len ? set->stretches->pdata[owner] : NULL;
 	guint low = 0, high = stretches ? stretches->len : 0;
 
-	/* Find the first stretch that does not end before the time. */
 	while (low < high) {
 		guint middle = low + (high - low) / 2;
 

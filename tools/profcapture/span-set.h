@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Span-set - when spans of one name were open, by thread or process
+ * Span-set - when the spans of one name were open, for each thread or process
  *
- * Memory: 16 bytes for each span while the marks are read, then only for stretches that do not
- * overlap.
+ * Memory: 16 bytes for each span while the marks are read; afterwards, overlapping spans are
+ * merged.
  */
 #pragma once
 
@@ -18,17 +18,16 @@ struct span_set {
 	enum span_scope scope;
 	/* results */
 	const struct reader *reader;
-	GPtrArray
-		*stretches; /* of GArray of struct stretch, in order, or NULL; by index of names */
-	uint64_t marks;     /* of that name, of every kind */
-	/* of those that overlap the reader's range */
+	GPtrArray *stretches; /* by index of names: GArray of struct stretch in order, or NULL */
+	uint64_t marks;       /* all marks with this name */
+	/* spans that overlap the reader's range */
 	uint64_t spans, no_end, no_begin;
-	uint64_t total_ns; /* of whole spans; saturates at UINT64_MAX */
+	uint64_t total_ns; /* sum over whole spans; saturates at UINT64_MAX */
 };
 
-/* `set` holds the options and zeros. */
+/* The caller sets the options and zeroes the rest. */
 bool span_set_read(struct span_set *set, const struct reader *reader, GError **error);
 void span_set_done(struct span_set *set);
-/* Returns whether a span was open at that time in this thread (index of names) or in its process,
- * depending on the scope. Both ends are included. */
+/* Returns whether this thread (index of names) or, depending on the scope, its process had an open
+ * span at that time. Both ends of a span are included. */
 bool span_set_has(const struct span_set *set, uint32_t thread, int64_t time_ns);

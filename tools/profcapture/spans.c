@@ -2,14 +2,14 @@
 /*
  * Spans - the marks of a capture, with begins and ends paired
  *
- * Open begins are in chains, the last one first: one chain for each id of a process and, for begins
- * without an id, one for each name of a thread.
+ * Begins without an end so far are in chains, the newest first. There is one chain for each id in a
+ * process; begins without an id have one for each name in a thread.
  *
- * Invariants: (1) each row is reported once, except that a begin and its end are one span
+ * Invariants: (1) each row is reported once; a begin and its end are one span
  *                 [test-spans: every row]
- *             (2) the work for each row is bounded, whatever ids and names a file has: an end looks
- *                 at no more than MOST_LOOKED_AT begins of its id  [test-spans: same id]
- *             (3) a mark without a known owner is not paired  [test-spans: lost]
+ *             (2) the work for each row is bounded, whatever ids and names a file has: an end
+ *                 compares no more than MOST_LOOKED_AT begins of its id  [test-spans: same id]
+ *             (3) a mark whose thread or process is unknown is not paired  [test-spans: lost]
  */
 #include "config.h"
 
@@ -17,8 +17,7 @@
 
 #include <glib/gi18n.h>
 
-/* The maximum number of begins of an id that an end looks at. Several can be open at once, with
- * different names. */
+/* An end compares at most this many begins of its id. Several of different names can be open. */
 #define MOST_LOOKED_AT 64
 
 enum { TIME, THREAD, KIND, ID, GROUP, NAME, DURATION, N_COLUMNS };
@@ -87,7 +86,7 @@ static void chain_free(gpointer pointer)
 	g_slice_free(struct chain, chain);
 }
 
-/* Removes and returns the begin that an end of this group and name ends; NULL: not found. */
+/* Removes and returns the newest begin of this group and name; NULL: not found. */
 static struct begin *chain_take(struct chain *chain, const char *group, const char *name)
 {
 	struct begin **at = &chain->top, *begin;
@@ -103,7 +102,7 @@ static struct begin *chain_take(struct chain *chain, const char *group, const ch
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Returns false if the mark's owner is unknown. */
+/* Returns false if the thread or process of the mark is unknown. */
 static bool key_of(const struct pairing *pairing, uint64_t id, const struct span *mark,
 		   struct chain_key *ret_key)
 {
@@ -163,10 +162,10 @@ static void add_end(struct pairing *pairing, uint64_t id, const struct span *mar
 		return;
 	}
 	span = begin->mark;
-	/* Times that go back are damage. */
+	/* A time before the begin's is damage. */
 	span.end_ns = MAX_OF(mark->end_ns, span.start_ns);
 	g_slice_free(struct begin, begin);
-	/* Names recur, ids do not. */
+	/* Keep empty chains of names, because names recur; ids do not. */
 	if (id && !chain->top)
 		g_hash_table_remove(pairing->chains, chain);
 	hand_out(pairing, span, SPAN_WHOLE);
@@ -204,8 +203,8 @@ static void add_row(struct pairing *pairing, struct names_epoch *epoch,
 	}
 }
 
-/* Reports the begins that are open at the end of a segment. It is not known what happened before
- * the next segment. */
+/* Reports the begins that are open at the end of a segment. Their ends may be lost in the gap
+ * before the next segment. */
 static void end_segment(struct pairing *pairing)
 {
 	GHashTableIter iter;
@@ -244,7 +243,7 @@ bool spans_read(const struct capture *capture, void (*found)(const struct span *
 	g_autofree char *failure = g_strdup_printf(_("cannot read marks of '%s'"), capture->file);
 	bool ok;
 
-	/* Ids come from the file. Without a seed, it could choose ids that collide. */
+	/* Ids come from the file. Without a seed, a file could force hash collisions. */
 	hash_seed = (uint64_t)g_random_int() << 32 | g_random_int();
 	pairing.chains = g_hash_table_new_full(chain_hash, chain_equal, chain_free, NULL);
 	ok = names_each_batch(capture->names, &options, add_batch, &pairing, failure, error);

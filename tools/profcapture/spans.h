@@ -2,8 +2,8 @@
 /*
  * Spans - the marks of a capture, with begins and ends paired
  *
- * docs/format.md, "mark", defines which end belongs to which begin. Memory: one small block for
- * each open span, and one for each name on each thread.
+ * docs/format.md, "mark", defines which end belongs to which begin. Memory: a small block for each
+ * open span, and one for each name of each thread.
  */
 #pragma once
 
@@ -12,18 +12,19 @@
 enum span_kind {
 	SPAN_INSTANT,
 	SPAN_WHOLE,
-	SPAN_NO_END,   /* open when its segment ended */
+	SPAN_NO_END,   /* still open when its segment ended */
 	SPAN_NO_BEGIN, /* an end without a begin */
 };
 
 struct span {
 	enum span_kind kind;
-	uint32_t thread;          /* index of names: the begin's, or the end's if SPAN_NO_BEGIN */
+	uint32_t thread;          /* index of names: where it began, or ended if SPAN_NO_BEGIN */
 	const char *group, *name; /* interned; NULL = none */
 	int64_t start_ns, end_ns; /* relative; equal except in SPAN_WHOLE */
 };
 
-/* Reports all marks, each once; a span when its end is read. Ignores the reader's filters and does
- * not report damage: see capture_check(). Threads stay valid until names_forget(). */
+/* Calls `found` once for each instant and span; for a span, when its end is read. Ignores the
+ * reader's filters; does not report damage: see capture_check(). Threads are valid until
+ * names_forget(). */
 bool spans_read(const struct capture *capture, void (*found)(const struct span *span, void *data),
 		void *data, GError **error);

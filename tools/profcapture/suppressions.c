@@ -2,10 +2,10 @@
 /*
  * Suppressions - leaks to leave out, in LeakSanitizer's format
  *
- * Invariants: (1) a function is compared once, a node once       (two arrays)
- *             (2) the work is proportional to pattern times text
+ * Invariants: (1) each function and each node is compared once   (cached in two arrays)
+ *             (2) the work of a comparison is proportional to the pattern's length times the text's
  *                 [test_memory_reader: suppressions]
- *             (3) a function of the program hides all runtime functions that it is called by
+ *             (3) runtime functions that call the program do not make its blocks part of a pool
  *                 [test-memory: runtime_pools]
  */
 #include "config.h"
@@ -20,8 +20,8 @@
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* Matches the rest of a pattern. Its first part may be anywhere in text, unless is_here. A part
- * before $ must be at the end. */
+/* Matches the rest of a pattern. The part before the next * may be anywhere in `text`, unless
+ * is_here. A part before $ must be at the end. */
 static bool matches_rest(const char *pattern, const char *text, bool is_here)
 {
 	for (;;) {
@@ -149,8 +149,8 @@ struct suppression *suppressions_find(struct suppressions *suppressions,
 
 	if (!suppressions->all)
 		return NULL;
-	/* Go up to a node that matches or whose answer is known. Then store the answer in the nodes
-	 * on the way up to the match. */
+	/* Go up to a node that matches or whose result is known. Then store the result in all nodes
+	 * below it on this path. */
 	for (uint32_t up = node; up && found == 1; up = memory_node_at(tree, up)->parent) {
 		found = *at(suppressions->of_node, up);
 		if (found)
@@ -195,7 +195,7 @@ const char *runtime_pool_name(enum runtime_pool pool)
 
 static enum runtime_pool pool_by_name(const char *name)
 {
-	/* iconv_open() and newlocale() are not listed: their result belongs to the program. */
+	/* iconv_open() and newlocale() are not listed, because the caller frees their result. */
 	static const char *const functions[RUNTIME_POOLS][12] = {
 		[RUNTIME_POOL_STDIO] = { "IO_file_doallocate", "IO_wfile_doallocate" },
 		[RUNTIME_POOL_DTV] = { "allocate_dtv", "allocate_dtv_entry", "dl_resize_dtv",
@@ -210,7 +210,7 @@ static enum runtime_pool pool_by_name(const char *name)
 					  "dl_map_object_deps", "dl_important_hwcaps",
 					  "add_to_global_resize" },
 	};
-	/* Aliases differ in underscores, and a compiler may add a suffix: "name.part.0". */
+	/* Aliases differ in leading underscores, and compilers add suffixes: "name.part.0". */
 	const char *start = name + strspn(name, "_");
 	g_autofree char *plain = g_strndup(start, strcspn(start, "."));
 
@@ -231,8 +231,8 @@ static bool is_in(const struct memory_tree *tree, uint32_t node, const char *con
 	return false;
 }
 
-/* The loader and libstdc++ may have no names, so their images decide. libstdc++ allocates its pool
- * while the loader initializes it. */
+/* Returns the pool of a stack from its images, because the loader and libstdc++ may have no
+ * symbols. libstdc++ allocates its pool while the loader initializes it. */
 static enum runtime_pool pool_by_image(struct memory_tree *tree, uint32_t node)
 {
 	static const char *const loader[] = { "ld-linux", "ld64.so", "ld-2.", NULL };

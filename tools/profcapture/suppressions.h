@@ -2,9 +2,9 @@
 /*
  * Suppressions - leaks to leave out, in LeakSanitizer's format
  *
- * A line is `leak:PATTERN`, empty, or a comment that begins with #. A leak is left out if a
- * function, image or source file of any frame matches. In a pattern, * matches any text, and ^ and
- * $ match the ends. Without ^ and $, a pattern may match inside.
+ * A line is `leak:PATTERN`, empty, or a comment that begins with #. A leak is left out if the
+ * function, image or source file of any frame matches. In a pattern, * matches any text, ^ the
+ * beginning, and $ the end. Without ^ and $, the pattern may match anywhere inside.
  */
 #pragma once
 
@@ -12,12 +12,12 @@
 
 struct suppression {
 	char *pattern;
-	double bytes, blocks; /* of the leaks that it matched */
+	double bytes, blocks; /* leaks that it matched */
 };
 
 /*
- * Memory that the C and C++ runtimes allocate once and keep until the process ends. It is
- * recognized by the functions between the allocation and the first function of the program itself.
+ * Memory that the C and C++ runtimes allocate once and keep until exit. It is recognized by the
+ * functions between the allocation and the first function of the program itself.
  */
 enum runtime_pool {
 	RUNTIME_POOL_EXCEPTIONS,
@@ -30,23 +30,23 @@ enum runtime_pool {
 
 struct suppressions {
 	GArray *all;                            /* struct suppression; NULL: none */
-	struct memory_sum pools[RUNTIME_POOLS]; /* the leaks of each */
-	GByteArray *pool_of_node;               /* pool + 1, 0: not known yet */
-	/* uint32_t: index + 2 of the match, 1: no match, 0: not known yet */
+	struct memory_sum pools[RUNTIME_POOLS]; /* leaks in each pool */
+	GByteArray *pool_of_node;               /* by node: pool + 1; 0: not known yet */
+	/* uint32_t by function: index + 2 of the match; 1: no match; 0: not known yet */
 	GArray *of_function;
-	GArray *of_node; /* the same, for the stack of a node */
+	GArray *of_node; /* uint32_t by node, likewise for its stack */
 };
 
-/* Adds the suppressions of a file. An invalid line is an error that contains the line's number. */
+/* Adds the suppressions of a file. Fails on an invalid line; the message has its number. */
 bool suppressions_read(struct suppressions *suppressions, const char *file, GError **error);
 void suppressions_done(struct suppressions *suppressions);
 /* Returns the suppression that matches a stack, or NULL. */
 struct suppression *suppressions_find(struct suppressions *suppressions,
 				      const struct memory_tree *tree, uint32_t node);
-/* Returns the pool that a stack belongs to, or RUNTIME_POOLS. */
+/* Returns the pool to which a stack belongs, or RUNTIME_POOLS. */
 enum runtime_pool suppressions_pool(struct suppressions *suppressions, struct memory_tree *tree,
 				    uint32_t node);
 const char *runtime_pool_name(enum runtime_pool pool); /* not translated */
-/* Forgets how much was suppressed. */
+/* Sets all sums of suppressed leaks to 0. */
 void suppressions_reset(struct suppressions *suppressions);
 bool suppression_matches(const char *pattern, const char *text);

@@ -21,7 +21,7 @@
 struct symbolize_verb {
 	const char *sysroot;
 	GPtrArray *debug_folders;
-	const char *debuginfod; /* NULL = do not ask servers; otherwise the time limit */
+	const char *debuginfod; /* time limit; NULL = do not use debuginfod servers */
 	uint64_t debuginfod_ns;
 };
 
@@ -38,7 +38,7 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* Opens the file at the recorded path. Its readers check that it is the recorded one. */
+/* Opens the file at the recorded path. The caller checks that it is the recorded file. */
 static int open_by_path(const struct names_image *image, void *data)
 {
 	return debug_files_open_path(data, image->path);
@@ -52,7 +52,7 @@ static void print_paths(struct out *out, const GPtrArray *paths, const char *why
 	}
 }
 
-/* O_NONBLOCK: without it, opening a pipe could wait for the other end. Pipes are refused. */
+/* O_NONBLOCK: without it, opening a pipe could block. Pipes are refused. */
 static int open_capture(const char *file, GError **error)
 {
 	CLEANUP_CLOSE int fd = open(file, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -76,8 +76,8 @@ static bool symbolize(const char *file, struct debug_files *debug_files,
 	CLEANUP_CLOSE int fd = open_capture(file, error);
 	CLEANUP_CAPTURE struct capture *capture = fd < 0 ? NULL : capture_open(file, error);
 
-	/* As every reader does, warns of an unfinished or damaged capture, and refuses a capture
-	 * with nothing left. */
+	/* Like every verb, warn if the capture is unfinished or damaged, and refuse it if nothing
+	 * is readable. */
 	if (!capture || !capture_scan(capture, INT64_MIN, INT64_MAX, error) ||
 	    !capture_refuse_nothing(capture, error))
 		return false;

@@ -2,10 +2,10 @@
 /*
  * Thread-names - the name of a thread at a time
  *
- * Only the names of renamed threads are kept. The others have the name in the dictionary. So the
- * table is read twice: first to find the renamed threads, then for their names. Threads are found
- * by identity, not by index, because names_forget() reuses indexes.
- * Invariants: (1) before its first known name, a thread has that name
+ * Stores only the names of renamed threads. Others have the name in the dictionary. So the table is
+ * read twice: to find the renamed threads, and to get their names. Threads are looked up by
+ * identity, not by index, because names_forget() reuses indexes.
+ * Invariants: (1) the first known name of a thread also applies before its time
  *                 [test-report: thread_names]
  *             (2) a thread that was not renamed has the name in the dictionary
  *                 [test-report: thread_names]
@@ -21,7 +21,7 @@ enum { TIME, THREAD, EVENT, COMM, N_COLUMNS };
 static const uint16_t columns[N_COLUMNS] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT,
 					     PROF_TASK_COMM };
 
-/* Must not have padding, because it is compared as bytes. */
+/* Must not have padding, because it is hashed and compared as bytes. */
 struct identity {
 	uint64_t pid, exec_generation, process_start, tid, start;
 };
@@ -116,7 +116,7 @@ struct thread_names *thread_names_read(struct capture *capture, GError **error)
 	names->are_known = true;
 	if (ok && g_hash_table_size(names->threads) > 0)
 		ok = read_rows(names, error);
-	/* These look-ups are not part of the answer. */
+	/* Names that were lost here do not affect the answer. */
 	capture->names->lost = lost;
 	if (ok)
 		return names;
@@ -139,7 +139,7 @@ static const GArray *names_of(const struct thread_names *names, uint32_t thread)
 	return thread > NAMES_LOST ? g_hash_table_lookup(names->threads, &identity) : NULL;
 }
 
-/* Returns how many of the names the thread had got by that time. */
+/* Returns how many of the names begin at or before that time. */
 static guint count_until(const GArray *all, int64_t time_ns)
 {
 	guint low = 0, high = all ? all->len : 0;

@@ -2,9 +2,8 @@
 /*
  * Thread-names - the name of a thread at a time
  *
- * A thread has the name of its creator until it gets one of its own, and programs rename threads by
- * their work. A row of the task table says what a thread is called from then on. The dictionary has
- * the last name only.
+ * A thread has the name of its creator until it is renamed. A row of the task table has a thread's
+ * name from its time on. The dictionary has only the last name.
  */
 #pragma once
 
@@ -17,9 +16,9 @@ struct thread_names *thread_names_read(struct capture *capture, GError **error);
 void thread_names_free(struct thread_names *names);
 /* Returns the name of a thread (index of names) at a relative time, interned; NULL: no name. */
 const char *thread_names_at(const struct thread_names *names, uint32_t thread, int64_t time_ns);
-/* Returns when the thread got its next name; INT64_MAX: never. */
+/* Returns the relative time at which the thread gets its next name; INT64_MAX: never. */
 int64_t thread_names_until(const struct thread_names *names, uint32_t thread, int64_t time_ns);
-/* Returns how many different names it had, without the inherited one; 0: no known name. */
+/* Returns how many different names the thread had, without the inherited one; 0: no known name. */
 unsigned thread_names_count(const struct thread_names *names, uint32_t thread);
 /* Returns whether the thread ever had that name. */
 bool thread_names_has(const struct thread_names *names, uint32_t thread, const char *name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture verify - checks that every byte of a capture is as written
+ * profcapture verify - checks that every byte of a capture is intact
  */
 #include "config.h"
 
@@ -11,8 +11,8 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-/* Where the file has damage that took rows of a table, and the time that these rows are from, as
- * the chunks before and after the damage say. */
+/* The part of the file in which rows of a table were lost to damage, and the time range of these
+ * rows, according to the chunks before and after. */
 struct gap {
 	uint64_t first, last; /* offsets; first > last: none */
 	int64_t from_ns, to_ns;
@@ -26,12 +26,12 @@ struct verify {
 	bool is_rows_known;
 	enum prof_state state;
 	/* what the damage affects */
-	uint64_t present, lost; /* tables with rows, and those that lack some: BIT() */
-	uint64_t rows;          /* of the capture, as far as headers say */
+	uint64_t present, lost; /* bits of tables: those with rows, and those that lack rows */
+	uint64_t rows;          /* rows of the capture, according to the headers */
 	struct gap gaps[PROF_TABLE_LAST + 1];
 };
 
-/* Data after the header of a joined capture does not belong to this one. */
+/* Returns whether the damage is in a second capture that was joined to this one. */
 static bool belongs_to_second(const struct verify *verify, const struct prof_damage *damage)
 {
 	uint64_t second_at = prof_reader_info(verify->reader.capture->reader)->second_at;
@@ -64,8 +64,8 @@ static int found(const struct prof_damage *damage, void *data)
 	 BIT(PROF_TABLE_SYMBOL) | BIT(PROF_TABLE_LINE) | BIT(PROF_TABLE_MAPPING) |  \
 	 BIT(PROF_TABLE_JIT))
 
-/* What readers answer, and from which tables: a lost row of `events` changes numbers, one of
- * `names` what they are called. */
+/* What readers can answer, and the tables that they need. Lost rows of `events` change numbers,
+ * lost rows of `names` only names. */
 static const struct verify_answer {
 	const char *name;
 	uint64_t events, names;
@@ -117,7 +117,7 @@ static bool find_effect(struct verify *verify, GError **error)
 	for (guint i = 0; i < verify->damages->len; i++) {
 		const struct prof_damage *damage =
 			&g_array_index(verify->damages, struct prof_damage, i);
-		/* Without a table, rows of any may be lost. */
+		/* Without a known table, rows of any table may be lost. */
 		unsigned first = damage->table ? damage->table : 1;
 		unsigned last = damage->table ? damage->table : PROF_TABLE_LAST;
 
@@ -135,14 +135,14 @@ static bool find_effect(struct verify *verify, GError **error)
 	return capture_each_chunk(verify->reader.capture, 0, note_chunk, verify, error);
 }
 
-/* Takes the clause. */
+/* Appends a clause and frees it. */
 static void add_clause(GString *sentence, const char *separator, char *clause)
 {
 	g_string_append_printf(sentence, "%s%s", sentence->len ? separator : "", clause);
 	g_free(clause);
 }
 
-/* "Affected: marks, 1.12 s to 1.86 s; names in report. Not affected: annotate." */
+/* Prints "Affected: marks, 1.12 s to 1.86 s; names in report. Not affected: annotate." */
 static void print_effect(const struct verify *verify, struct out *out)
 {
 	const struct capture *capture = verify->reader.capture;
@@ -195,7 +195,7 @@ static void print_effect(const struct verify *verify, struct out *out)
 
 /* ---- the damage, as a table ------------------------------------------------------------------ */
 
-/* The numbers come first. */
+/* Numbers come before texts. */
 enum field { OFFSET, BYTES, STREAM, SEQUENCE, ROWS, TABLE, REASON, DESCRIPTION };
 
 static const struct table_member members[] = {
@@ -203,7 +203,7 @@ static const struct table_member members[] = {
 	{ "sequence", SEQUENCE }, { "rows", ROWS },   { "reason", REASON }, { NULL },
 };
 
-/* enum prof_damage_reason */
+/* Indexed by enum prof_damage_reason. */
 static const char *const descriptions[] = {
 	N_("header wrong"), N_("structure wrong"), N_("checksum wrong"), N_("cannot be decoded"),
 	N_("out of order"), N_("ids wrong"),       N_("index wrong"),    N_("cut off"),
@@ -236,7 +236,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		*ret_cell = cell_text(_(descriptions[damage->reason]));
 	if (field == DESCRIPTION && belongs_to_second(verify, damage))
 		*ret_cell = cell_text(_("belongs to another capture"));
-	/* A count of 0 would be empty. */
+	/* An offset of 0 must be visible; counts of 0 are left empty. */
 	if (field == OFFSET && damage->offset == 0)
 		ret_cell->format = COLUMN_NUMBER;
 }
@@ -277,7 +277,7 @@ static void write_verify(const void *data, struct json *json)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* "bad.cap is damaged: 1 of 38 chunks, 10,276 of 34,816 events are lost." */
+/* Prints a line such as "bad.cap is damaged: 1 of 38 chunks, 10,276 of 34,816 events are lost." */
 static void print_damaged(const struct verify *verify, const char *file, struct out *out)
 {
 	const struct capture *capture = verify->reader.capture;
