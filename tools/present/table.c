@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A name is not cut below this width as long as the place can be dropped. */
+/* Names are not cut below this width while the place can be left out instead. */
 #define MIN_NAME 24u
 #define GAP 2u
 
@@ -35,7 +35,7 @@ void cell_done(struct cell *cell)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* The size of a number. `whole` is exact for integers, which a double would round. */
+/* The absolute value of a number. `whole` is exact for integers that a double would round. */
 struct magnitude {
 	double real;
 	uint64_t whole;
@@ -64,7 +64,7 @@ static char *format_magnitude(enum column_format format, bool is_coarse, struct 
 	int decimals = size.real < 9.995 ? 2 : size.real < 99.95 ? 1 : 0;
 	bool is_whole = size.real == floor(size.real);
 
-	/* A program may set a counter to anything. */
+	/* A program may set a counter to any value. */
 	if (size.real >= 1e15 && (format == COLUMN_REAL || size.real > 0x1p64))
 		return g_strdup_printf("%.3g", size.real);
 	switch (format) {
@@ -109,7 +109,7 @@ static char *format_number(const struct table *table, const struct table_column 
 	if (size.real == 0 && is_empty_zero(format) && !cell->is_least)
 		return g_strdup("");
 	text = format_magnitude(format, table->is_coarse, size);
-	/* "At least less than 0.1" says nothing. */
+	/* A lower bound of "less than 0.1" has no information: show 0. */
 	if (cell->is_least && *text == '<')
 		return g_strconcat(text_sign(TEXT_AT_LEAST), sign, table->is_coarse ? "0" : "0.0",
 				   NULL);
@@ -158,7 +158,7 @@ static char *format_cell(const struct table *table, const struct table_column *c
 struct layout {
 	unsigned widths[TABLE_MAX_COLUMNS];
 	bool hidden[TABLE_MAX_COLUMNS];
-	bool is_tree; /* names have prefixes: a place follows its name, and each row fits alone */
+	bool is_tree; /* names have prefixes: places follow them directly, each row is cut alone */
 };
 
 static unsigned prefix_width(const struct cell *cell)
@@ -166,7 +166,7 @@ static unsigned prefix_width(const struct cell *cell)
 	return cell->prefix ? text_width(cell->prefix) : 0;
 }
 
-/* Returns the column of this format, of which there is at most one; NULL: there is none. */
+/* Returns the column with this format, of which there is at most one; or NULL. */
 static const struct table_column *find_column(const struct table *table, enum column_format format)
 {
 	for (unsigned i = 0; i < table->n_columns; i++)
@@ -192,15 +192,15 @@ static void hide(const struct table *table, struct layout *layout, enum column_f
 			layout->hidden[i] = true;
 }
 
-/* Returns the columns that a name of `width` gets in `room`, and whether the place fits, too. */
+/* Returns the width that a name of `width` gets in `room`. Stores whether the place also fits. */
 static unsigned fit_width(unsigned width, unsigned place, unsigned room, bool *ret_has_place)
 {
 	*ret_has_place = MIN_OF(width, MIN_NAME) + place <= room;
 	return MAX_OF(MIN_OF(width, *ret_has_place ? room - place : room), 1u);
 }
 
-/* Makes the columns fit into a terminal. The name gets at least MIN_NAME columns if the sparkline
- * or the place can be dropped for it. */
+/* Fits the columns into a terminal. The sparkline or the place is left out before the name is cut
+ * below MIN_NAME columns. */
 static void fit_columns(const struct table *table, struct layout *layout, unsigned columns)
 {
 	const struct table_column *name = find_column(table, COLUMN_NAME);
@@ -220,7 +220,7 @@ static void fit_columns(const struct table *table, struct layout *layout, unsign
 		hide(table, layout, COLUMN_PLACE);
 }
 
-/* Returns whether the title may be as long as the rest of the line, because no title follows. */
+/* Returns whether the title may extend to the end of the line, because no title follows. */
 static bool has_long_title(const struct table *table, const struct table_column *column,
 			   unsigned columns)
 {
@@ -238,7 +238,7 @@ static void measure(const struct table *table, size_t shown, unsigned columns,
 
 		if (column->title && !has_long_title(table, column, columns))
 			ret_layout->widths[i] = text_width(column->title);
-		/* Only a terminal has an end, so only there does the width of a name matter. */
+		/* Without a terminal, names are not padded, so their width is not needed. */
 		if (column->format >= COLUMN_NAME && columns == 0)
 			continue;
 		for (size_t row = 0; row < shown; row++) {
@@ -255,7 +255,7 @@ static void measure(const struct table *table, size_t shown, unsigned columns,
 		fit_columns(table, ret_layout, columns);
 }
 
-/* Collects a line, because spaces at its end are dropped. */
+/* Appends a cell to a line. Lines are collected, so that spaces at their end can be removed. */
 static void put(GString *line, const struct table_column *column, const char *text, unsigned width)
 {
 	unsigned used = text_width(text), padding = width > used ? width - used : 0;
@@ -289,7 +289,7 @@ static char *fit_name(const struct table *table, const char *name, unsigned colu
 	return text_width(best) > columns ? text_fit(best, columns, TEXT_LEFT) : g_strdup(best);
 }
 
-/* Returns the columns for the name of a row of a tree. Hides the row's place if it does not fit. */
+/* Returns the width of a tree row's name in screen columns. Hides the place if it does not fit. */
 static unsigned tree_name_width(const struct table *table, struct layout *layout, size_t row,
 				const char *name, unsigned prefix, unsigned columns)
 {

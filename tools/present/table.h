@@ -2,18 +2,17 @@
 /*
  * Table - rows and columns as text, JSON, ndjson or CSV
  *
- * A query describes its result once: how many rows there are, and a function that returns the cell
- * of a row and a field. Text shows the columns that were added with table_add_column(); the other
- * formats write the members of `members`. Both refer to fields by the caller's own numbers. A cell
- * without a value is unknown ("-" in text, null or empty elsewhere) or does not apply to its row
- * (empty in text).
+ * A query describes its result once: the number of rows, and a function that returns the cell of a
+ * row and a field. Text has the columns added with table_add_column(); other formats have
+ * `members`. Both refer to fields by numbers that the caller chooses. A cell without a value is
+ * unknown ("-" in text, null or empty elsewhere) or does not apply to its row (empty in text).
  *
- * In text, numbers come first, right-aligned. The name follows, and after it the place. On a
- * terminal, names are cut to 24 columns if a row is too wide. If that does not suffice, it gives up
- * its sparkline, then its place, then more of its name; numbers are never cut. Text for a pipe is
- * not cut and has no padding after the numbers. A tree is a table whose names have a prefix: its
- * places follow the names, and each row is cut by itself. Rows are read twice, so that nothing is
- * kept.
+ * In text, numbers come first, right-aligned, then the name, then the place. On a terminal, names
+ * are cut to 24 columns if a row is too wide. If it is still too wide, the sparkline is left out,
+ * then the place, then names are cut further; numbers are never cut. Text for a pipe is not cut,
+ * and not padded after the numbers. A tree is a table whose names have a prefix: places directly
+ * follow the names, and each row is cut independently. Rows are read twice, so that they need not
+ * be stored.
  *                                                                    [test-present-table: *]
  */
 #pragma once
@@ -22,7 +21,7 @@
 #include "tools/common/text.h"
 
 enum cell_kind {
-	CELL_NONE, /* does not apply */
+	CELL_NONE, /* does not apply to the row */
 	CELL_UNKNOWN,
 	CELL_UINT,
 	CELL_INT,
@@ -32,22 +31,21 @@ enum cell_kind {
 	CELL_HEX,     /* a number as "0x1f" */
 	CELL_SLICE,   /* text of `number` bytes */
 	CELL_BYTES,   /* `number` bytes, as hexadecimal digits */
-	CELL_WRITTEN, /* by `write`; not in text */
-	CELL_LIST,    /* texts; not in text */
+	CELL_WRITTEN, /* written by `write`; not in text */
+	CELL_LIST,    /* strings; not in text */
 };
 
 struct cell {
 	enum cell_kind kind;
-	bool is_least;   /* the number is a lower bound */
+	bool is_least;   /* `number` is a lower bound */
 	uint64_t number; /* of CELL_UINT, CELL_INT (as int64_t), CELL_BOOL and CELL_HEX */
 	double real;     /* of CELL_DOUBLE */
-	/* of CELL_TEXT, where NULL is the same as CELL_UNKNOWN, CELL_SLICE and CELL_BYTES; not
-	 * escaped */
+	/* of CELL_TEXT (NULL: unknown), CELL_SLICE and CELL_BYTES; not escaped */
 	const char *text;
 	const char *const *list; /* of CELL_LIST; NULL at the end */
 	void *owned;             /* freed after use, usually the text */
-	char *prefix;            /* in text: before a name, not escaped; freed after use; or NULL */
-	int format;              /* enum column_format, if it is not the column's; or 0 */
+	char *prefix; /* text: printed before the name, not escaped; freed after use; or NULL */
+	int format;   /* enum column_format, if it differs from the column's; or 0 */
 	/* of CELL_WRITTEN: writes the member */
 	void (*write)(struct json *json, const char *key, const void *data);
 	const void *data;
@@ -55,7 +53,7 @@ struct cell {
 
 enum column_format {
 	COLUMN_COUNT = 1, /* digits are grouped; 0 is empty */
-	COLUMN_NUMBER,    /* as it is: pids, lines, addresses */
+	COLUMN_NUMBER,    /* not grouped: pids, lines, addresses */
 	COLUMN_SIZE,      /* bytes, "2.15 MiB"; 0 is empty */
 	COLUMN_DURATION,  /* ns, "618 us" */
 	COLUMN_SECONDS,   /* ns, "0.76" */
@@ -64,7 +62,7 @@ enum column_format {
 	COLUMN_WORD,      /* short text */
 	COLUMN_SPARKLINE, /* text of equal width in each row */
 	COLUMN_NAME,      /* text that may be cut; at most one */
-	COLUMN_PLACE,     /* follows the name; the last */
+	COLUMN_PLACE,     /* follows the name; must be the last column */
 };
 
 struct table_column {
@@ -84,21 +82,21 @@ struct table_member {
 
 struct table {
 	size_t rows;
-	/* Sets *ret_cell, which is CELL_NONE before. */
+	/* Sets *ret_cell, which is initialized to CELL_NONE. */
 	void (*get)(const void *data, size_t row, unsigned field, struct cell *ret_cell);
 	const void *data;
 	const struct table_member *members;
-	const char *key; /* of the rows in JSON; NULL: "rows" */
+	const char *key; /* key of the rows in JSON; NULL: "rows" */
 	/* Writes further members of a row in JSON and ndjson; or NULL. */
 	void (*write)(const void *data, size_t row, struct json *json);
 	/* Text only */
-	bool is_coarse; /* shares of fewer than 1,000 samples: without decimals */
-	/* Shortens an escaped name to a number of columns, if it can; NULL: cut the end. */
+	bool is_coarse; /* there are fewer than 1,000 samples: shares without decimals */
+	/* Shortens an escaped name to a number of columns, if possible; NULL: cut the end. */
 	char *(*fit)(const char *name, unsigned columns);
 	/* Returns whether a row is printed in bold; or NULL. */
 	bool (*is_bold)(const void *data, size_t row);
-	/* Returns what the rows from `shown` on are, "11 more functions, 0.96 MiB"; NULL: their
-	 * number is printed. */
+	/* Returns a text for the rows from `shown` on, such as "11 more functions, 0.96 MiB"; NULL:
+	 * print their number. */
 	char *(*rest)(const void *data, size_t shown);
 	struct table_column columns[TABLE_MAX_COLUMNS];
 	unsigned n_columns;
@@ -108,25 +106,25 @@ struct table {
 struct table_style {
 	struct out *out;
 	bool is_colored;
-	unsigned columns; /* of the terminal; 0: not a terminal, nothing is cut or padded */
+	unsigned columns; /* width of the terminal; 0: not a terminal, nothing is cut or padded */
 };
 
-/* Returns a number as a column of this format shows it; a new string. */
+/* Returns a number in the format of a column; a new string. */
 char *table_number(enum column_format format, double value) MUST_CHECK;
 
 void table_add_column(struct table *table, unsigned field, enum column_format format,
 		      const char *title);
-/* Prints the first `shown` rows below the titles. Prints nothing if that is 0. */
+/* Prints the titles and the first `shown` rows; nothing if `shown` is 0. */
 void table_print(const struct table *table, const struct table_style *style, size_t shown);
-/* Writes the first `shown` rows, as rows_open() to rows_close(). */
+/* Writes the first `shown` rows, including rows_open() and rows_close(). */
 void table_write(const struct table *table, struct json *json, enum json_format format,
 		 size_t shown);
-/* Writes them as an array of objects, for an answer with several tables. */
+/* Writes the first `shown` rows as an array of objects, for answers with several tables. */
 void table_write_array(const struct table *table, struct json *json, const char *key, size_t shown);
-/* For rows that are not a table: writes a cell, and frees what it owns. */
+/* Writes a cell that is not in a table, and frees the data that it owns. */
 void cell_write(struct json *json, const char *key, const struct cell *cell);
 void cell_done(struct cell *cell);
-/* Writes the members of a row into the object that is open. */
+/* Writes the members of a row into the current object. */
 void table_write_row(const struct table *table, struct json *json, size_t row);
 
 static inline struct cell cell_uint(uint64_t number)
@@ -155,13 +153,13 @@ static inline struct cell cell_text(const char *text)
 	return (struct cell){ .kind = text ? CELL_TEXT : CELL_UNKNOWN, .text = text };
 }
 
-/* Takes the text. */
+/* Takes ownership of the text. */
 static inline struct cell cell_own_text(char *text)
 {
 	return (struct cell){ .kind = CELL_TEXT, .text = text, .owned = text };
 }
 
-/* Takes the list, but not its texts. */
+/* Takes ownership of the list, but not of its strings. */
 static inline struct cell cell_own_list(const char **list)
 {
 	return (struct cell){ .kind = CELL_LIST, .list = list, .owned = list };

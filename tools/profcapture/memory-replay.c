@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) among rows of one time, a block is allocated before it is freed, and each
- *                 thread's rows keep their order  [test-memory: ties, order]
+ * Invariants: (1) among rows of one time, a block is allocated before it is freed, and a process's
+ *                 rows are in the order in which its threads made them  [test-memory: ties, order]
  *             (2) rows at the time of a mark do not change blocks again that the mark includes
  *                 [test-memory: marks]
  *             (3) memory is at most proportional to the number of rows  [test-memory: hostile]

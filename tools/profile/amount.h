@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Amount - samples, and what they stand for
+ * Amount - a number of samples, and the sum of their weights
  *
- * The kernel adapts how many events pass between two samples, so equal numbers of samples may stand
- * for very different numbers of events. Shares are computed from the weight; the number of samples
- * shows how reliable a share is. Both are in one struct, so that code that sums samples cannot
- * forget their weight.
+ * The kernel varies how many events pass between two samples, so equal numbers of samples may
+ * represent very different numbers of events. Shares are computed from weights; the number of
+ * samples shows how reliable a share is. Both are in one struct, so that code that adds samples
+ * cannot forget their weights.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ struct amount {
 	uint64_t weight; /* in the unit of the event */
 };
 
-/* The sum wraps if a hostile file makes it overflow. */
+/* The sums wrap if a hostile file makes them overflow. */
 static inline void amount_add(struct amount *to, struct amount what)
 {
 	to->samples += what.samples;
@@ -28,7 +28,7 @@ static inline struct amount amount_less(struct amount from, struct amount what)
 	return (struct amount){ from.samples - what.samples, from.weight - what.weight };
 }
 
-/* Share of the weight, in percent. */
+/* Returns the share of the weight, in percent. */
 static inline double amount_percent(struct amount part, struct amount whole)
 {
 	return whole.weight ? 100.0 * (double)part.weight / (double)whole.weight : 0;

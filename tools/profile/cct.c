@@ -11,11 +11,11 @@
 #include <math.h>
 #include <string.h>
 
-/* A function of a library with this share of the whole keeps its node. */
+/* Library functions with this share of the whole as self weight keep their node. */
 #define HOT_LIBRARY_SHARE 0.03
-/* A frame joins its callee if all but this share of the whole is below that one. */
+/* A frame joins its only callee if all but this share of the whole goes through the callee. */
 #define CHAIN_SHARE 0.005
-/* A caller with all but this share of a hit function is printed on the line of that function. */
+/* A caller is printed on the line of a hit function if it has all but this share of its samples. */
 #define ONLY_CALLER_SHARE 0.005
 
 static struct cct_node *node_at(const GArray *nodes, uint32_t index)
@@ -28,7 +28,7 @@ struct children {
 	uint32_t *first, *next; /* 0 = none */
 };
 
-/* Leaves out nodes with a negative key or, without keys, without a total. */
+/* Returns the lists. They lack nodes with a negative key or, if `keys` is NULL, without a total. */
 static struct children children_new(const GArray *nodes, const double *keys)
 {
 	struct children of = { g_new0(uint32_t, nodes->len), g_new0(uint32_t, nodes->len) };
@@ -54,14 +54,14 @@ static void children_done(struct children *of)
 
 /* The state of an old node. */
 struct folding {
-	uint32_t node; /* the new node that its weight counts for; inverted: 0 = not yet known */
+	uint32_t node; /* new node that counts its weight; inverted: 0 = not known yet */
 	/* from the roots down: */
-	uint32_t run;    /* the new node of the run of a library that it belongs to; 0 = none */
-	uint32_t caller; /* in the kernel: the new node that called the kernel */
-	uint32_t call;   /* and the function that the run in the kernel counts as */
+	uint32_t run; /* new node of the consecutive library frames that it belongs to; 0 = none */
+	uint32_t caller; /* kernel frames: the new node that called the kernel */
+	uint32_t call;   /* kernel frames: the function that stands for all consecutive ones */
 	/* inverted: */
-	uint32_t hit;    /* the new node of the hit function */
-	uint32_t passed; /* number of frames between that one and this one */
+	uint32_t hit;    /* new node of the hit function */
+	uint32_t passed; /* number of frames between the hit function and this one */
 };
 
 struct fold {
@@ -71,7 +71,7 @@ struct fold {
 	GArray *folded;           /* the new nodes */
 	struct number_map index;  /* parent and function → new node */
 	struct number_map joined; /* new node and function: already counted as folded */
-	struct number_map hot;    /* functions of libraries that keep their node */
+	struct number_map hot;    /* functions of libraries that keep their node: → 1 */
 };
 
 static enum cct_kind kind_of(const struct cct_options *options, uint32_t function)
@@ -124,7 +124,7 @@ static void find_hot(struct fold *fold)
 	}
 }
 
-/* Returns the new node that the old one counts for. */
+/* Returns the new node that counts the weight of an old node. */
 static uint32_t fold_down(struct fold *fold, uint32_t i)
 {
 	const struct cct_node *node = node_at(fold->nodes, i);
@@ -156,8 +156,8 @@ static void add_down(struct fold *fold, uint32_t i)
 	struct cct_node *target = node_at(fold->folded, to);
 
 	add_counts(target, node, to != from);
-	/* A system call is known only after the frames at the kernel's entry, which then stand
-	 * beside it. */
+	/* A system call is known only below the kernel's entry frames. Its new node is their
+	 * sibling, so its total must be subtracted from theirs. */
 	if (to != from && target->parent != from) {
 		node_at(fold->folded, from)->total -= node->total;
 		node_at(fold->folded, from)->total_count -= node->total_count;
@@ -186,12 +186,12 @@ static void add_inverted(struct fold *fold, uint32_t i)
 		state->passed = 0;
 		target = node_at(fold->folded, state->hit);
 	} else {
-		/* The nearest caller of its own code is known, or this is not it. */
+		/* Only the nearest caller in own code gets a node. */
 		if (parent->node || kind_of(fold->options, node->function) != CCT_OWN)
 			return;
 		state->node = child_of(fold, state->hit, node->function);
 		target = node_at(fold->folded, state->node);
-		/* The shortest path is the one that people know. */
+		/* If there are several paths, show the shortest. */
 		if (target->total == 0 || parent->passed < target->folded)
 			target->folded = parent->passed;
 	}
@@ -220,7 +220,7 @@ GArray *cct_fold(const GArray *nodes, const struct cct_options *options)
 	for (uint32_t i = 1; i < fold.folded->len; i++) {
 		struct cct_node *node = node_at(fold.folded, i);
 
-		/* The kernel calls nothing else, so what the caller left out is part of the run. */
+		/* The kernel calls nothing else: weight of omitted branches is the kernel's own. */
 		if (!options->is_inverted && is_kernel(kind_of(options, node->function))) {
 			node->self = node->total;
 			node->self_count = node->total_count;
@@ -258,7 +258,7 @@ static gint compare_children(gconstpointer left, gconstpointer right, gpointer d
 	return order ? order : a->function < b->function ? -1 : a->function > b->function;
 }
 
-/* Returns the children that get a line, and counts the others in *ret_hidden. */
+/* Returns the children that get a line. Sums up the others in *ret_hidden. */
 static GArray *children_of(const struct lines *lines, uint32_t index, unsigned depth,
 			   struct cct_line *ret_hidden)
 {
@@ -288,7 +288,7 @@ static GArray *children_of(const struct lines *lines, uint32_t index, unsigned d
 	return children;
 }
 
-/* Returns the only callee that a node joins, or 0. */
+/* Returns the only callee, if the node is joined with it; otherwise 0. */
 static uint32_t joined_callee(const struct lines *lines, uint32_t index, const GArray *children)
 {
 	const struct cct_options *options = lines->options;
@@ -301,13 +301,13 @@ static uint32_t joined_callee(const struct lines *lines, uint32_t index, const G
 		return 0;
 	kind = kind_of(options, node_at(lines->nodes, index)->function);
 	kind_of_child = kind_of(options, node_at(lines->nodes, child)->function);
-	/* A function of the program is never hidden behind one of a library. */
+	/* Never hide a function of the program behind one of a library. */
 	return kind_of_child == CCT_OWN || (kind == CCT_LIBRARY && kind_of_child == CCT_LIBRARY)
 		       ? child
 		       : 0;
 }
 
-/* Returns the branch lines before a node. `outer` are those of its parent's children. */
+/* Returns the line-drawing characters before a node. `outer` are those of its siblings' parent. */
 static char *prefix_of(const struct lines *lines, const char *outer, unsigned depth, bool is_last)
 {
 	g_autofree char *prefix = NULL;
@@ -363,7 +363,7 @@ static void add_children(struct lines *lines, uint32_t index, const char *outer,
 {
 	struct cct_line hidden;
 	g_autoptr(GArray) children = children_of(lines, index, depth, &hidden);
-	/* Branches that say nothing are not worth a line, nor are those that fold away. */
+	/* Small hidden branches get no line, and neither do callers that folding hides. */
 	bool has_hidden = hidden.hidden > 0 && children->len > 0 &&
 			  hidden.hidden >= lines->options->min_share * lines->whole &&
 			  !(lines->options->folds && lines->options->is_inverted && depth > 1);
@@ -410,8 +410,8 @@ static double share_of(const struct rows *rows, double part)
 	return rows->options->whole > 0 ? 100 * part / rows->options->whole : 0;
 }
 
-/* Returns "shop::worker  +3", "kernel: futex  +20", "memcmp < shop::Stats::add  +8", or how many
- * branches the line hides, with their share of the whole. */
+/* Returns the name on a line, such as "shop::worker  +3", "kernel: futex  +20" or "memcmp <
+ * shop::Stats::add  +8", or the number and share of hidden branches. */
 static char *describe(const struct rows *rows, const struct cct_line *line)
 {
 	const struct cct_options *options = rows->options;
@@ -520,7 +520,7 @@ void cct_print(const GArray *nodes, const struct cct_options *options, struct ta
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Returns the children of a node that are written, in order. Sets *cut if others are left out. */
+/* Returns the children of a node to write, sorted. Sets *cut if others are left out. */
 static GArray *written_children(const struct cct_writer *writer, const struct children *of,
 				uint32_t node, unsigned depth, bool *cut)
 {
@@ -540,7 +540,8 @@ static GArray *written_children(const struct cct_writer *writer, const struct ch
 	return children;
 }
 
-/* Writes a node and those below it. Without json, returns early if branches are left out. */
+/* Writes a node and its subtree; without `json`, writes nothing. Returns whether any is left
+ * out. */
 static bool write_node(const struct cct_writer *writer, const struct children *of,
 		       struct json *json, uint32_t node, unsigned depth)
 {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cct - a calling-context tree as JSON, and as the lines that people read
+ * Cct - writes a calling-context tree as JSON, or prints it as lines of text
  *
  * A whole call tree is too large to read: most of its nodes are frames of libraries and of the
- * kernel, or belong to branches without weight. cct_fold() joins frames that say little with
- * others, and cct_lines() selects the branches that are worth a line and puts them in order.
- * Both work with two measures, the one that counts (weight, bytes) and the number of things
- * (samples, blocks), and know functions only by index.
+ * kernel, or belong to branches without weight. cct_fold() joins uninformative frames with others.
+ * cct_lines() selects the branches that get a line, and sorts them. Both use two measures: the main
+ * one (weight, bytes), for sorting and limits, and the count (samples, blocks). They identify
+ * functions by index.
  *
  * Folding a tree from the roots down:
- *   - a frame of a library below one of a library joins it, so a run of them becomes the outermost.
- *     Functions of a library with much self weight keep their node.
- *   - a run in the kernel becomes its system call or, if it has none, its outermost frame.
+ *   - a library frame joins the library frame above it, so that only the outermost of consecutive
+ *     ones remains. Library functions with much self weight keep their node.
+ *   - consecutive kernel frames become their system call or, without one, the outermost frame.
  * Folding a tree from the hit functions up to their callers: each hit function keeps only its
- * nearest callers that the program's authors wrote.
- * Totals are kept: that of a joined node is the sum of what entered it.
+ * nearest callers in the program's own code. The total of a joined node is the sum of the calls
+ * into it.
  *                                                                            [test-cct: libraries,
  *                                                                            kernel, chain,
  *                                                                            inverted]
@@ -27,12 +27,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Node 0 is the root and has no parent; parents come before their children. */
+/* Node 0 is the root. Parents come before their children. */
 struct cct_node {
 	uint32_t parent, function;
-	double self, total;             /* of the measure that counts */
+	double self, total;             /* main measure */
 	double self_count, total_count; /* samples, blocks */
-	uint32_t folded;                /* frames that joined it, each function once */
+	uint32_t folded;                /* number of functions whose frames joined it */
 };
 
 /* The origin of a function. */
@@ -40,41 +40,41 @@ enum cct_kind {
 	CCT_OWN,     /* the program's own code */
 	CCT_LIBRARY, /* libc, the C++ library, a runtime */
 	CCT_KERNEL,
-	CCT_SYSCALL, /* of the kernel: the function of a system call */
-	CCT_UNKNOWN, /* a place that stands for lost or unread frames */
+	CCT_SYSCALL, /* kernel function of a system call */
+	CCT_UNKNOWN, /* stands for lost or unread frames */
 };
 
 struct cct_options {
 	enum cct_kind (*kind_of)(uint32_t function, const void *data);
-	const char *(*name_of)(uint32_t function, const void *data); /* for equal totals */
-	char *(*shown_name)(uint32_t function, const void *data);    /* g_free() */
-	char *(*place_of)(uint32_t function, const void *data);      /* g_free(), or NULL */
+	const char *(*name_of)(uint32_t function, const void *data); /* used to sort equal totals */
+	char *(*shown_name)(uint32_t function, const void *data);    /* g_free() the result */
+	char *(*place_of)(uint32_t function, const void *data); /* g_free() the result, or NULL */
 	const void *data;
-	double whole; /* that printed shares are of */
+	double whole; /* printed shares are relative to it */
 	bool is_inverted;
-	bool folds;        /* join chains in which each frame has one caller */
-	double min_share;  /* of the root's total; smaller branches get no line of their own */
-	uint64_t most;     /* children of a node that get a line; 0 = all */
-	unsigned columns;  /* indentation stops at two thirds of them; 0 = never */
-	double bold_share; /* a line with this share of the whole as self weight is bold; 0: none */
+	bool folds;       /* join chains in which each frame has one caller */
+	double min_share; /* share of the root's total; smaller branches get no line of their own */
+	uint64_t most;    /* at most this many children of a node get a line; 0 = all */
+	unsigned columns; /* width of the output; indentation stops at two thirds; 0 = no limit */
+	double bold_share; /* smallest self share of the whole for bold lines; 0: none */
 };
 
 struct cct_line {
-	uint32_t node;   /* 0: the line sums up the hidden branches of a node */
-	uint32_t folded; /* frames that joined it */
-	uint32_t caller; /* inverted: the node of the caller that has all of it; 0 = none */
-	double hidden, hidden_count; /* with node 0: the totals of the hidden branches */
-	uint32_t n_hidden; /* and how many; 0 = unknown, because the caller left some out */
-	char *prefix;      /* branch lines */
+	uint32_t node;   /* 0: the line sums up the hidden children of a node */
+	uint32_t folded; /* like cct_node.folded */
+	uint32_t caller; /* inverted: node of the only caller, shown on the same line; 0 = none */
+	double hidden, hidden_count; /* number of hidden branches; 0 = unknown */
+	/* number of hidden branches; 0 = unknown, because the caller left some out */
+	uint32_t n_hidden;
+	char *prefix; /* line-drawing characters before the name */
 };
 
 /* Nodes deeper than this get no line. */
 #define CCT_MAX_DEPTH 256
 
-/* Returns a new array of nodes (g_array_unref). */
 GArray *cct_fold(const GArray *nodes, const struct cct_options *options) MUST_CHECK;
-/* Returns the lines in the order of printing, for g_array_unref(). Stores in *ret_hides whether
- * nodes of the array have no line, except those that joined others. */
+/* Returns struct cct_line in the order of printing. Free with g_array_unref(). Stores in *ret_hides
+ * whether nodes of the array have no line, except those that joined others. */
 GArray *cct_lines(const GArray *nodes, const struct cct_options *options, bool *ret_hides)
 	MUST_CHECK;
 
@@ -89,18 +89,18 @@ enum cct_field {
 	CCT_PLACE
 };
 
-/* Prints the tree, folded if options->folds, and below it which branches are not shown. `table` has
- * the columns before the name. `cut`: the caller left out branches. */
+/* Prints the tree, folded if options->folds, then which branches are hidden. `table` has the
+ * columns before the name. `cut`: the caller left out branches. */
 void cct_print(const GArray *nodes, const struct cct_options *options, struct table *table,
 	       const struct table_style *style, bool cut);
 
-/* A tree in JSON, with each frame. */
+/* Writes a tree with every frame as JSON. */
 struct cct_writer {
 	const GArray *nodes;      /* struct cct_node */
-	const double *keys;       /* by node; below 0: the node and those below it do not count */
+	const double *keys;       /* by node; negative: the node and its subtree are left out */
 	double least;             /* branches with a smaller key are left out */
-	uint64_t most;            /* children of a node; 0 = all */
-	GCompareDataFunc compare; /* of two indexes of nodes; passed `data` */
+	uint64_t most;            /* at most this many children of a node; 0 = all */
+	GCompareDataFunc compare; /* compares two node indexes; gets `data` */
 	/* Writes the members of a node, except its children. */
 	void (*write)(struct json *json, uint32_t node, unsigned depth, const void *data);
 	const void *data;

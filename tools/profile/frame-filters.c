@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Frame-filters - which samples count, and which of their frames are shown, by patterns on the
- * frames
+ * Frame-filters - select samples, and which of their frames are shown, by patterns
  *
- * Invariants: (1) samples that pass and samples that are dropped are all samples
+ * Invariants: (1) samples that pass and samples that are dropped add up to all samples
  *                 [test_frame_filters]
- *             (2) a place is matched once, whatever the number of stacks
+ *             (2) a place is matched once, in however many stacks it occurs
  */
 #include "config.h"
 
@@ -66,8 +65,8 @@ bool frame_filters_want_bare(const struct frame_filters *filters)
 	       !filters->pattern[FRAME_SHOW_FROM];
 }
 
-/* Returns the filters that match a place. Both the file of its code and the file of its function's
- * declaration are matched. */
+/* Returns the bits of the filters that match a place. Matches both the file of its code and the
+ * file of its function's declaration. */
 static unsigned matches(struct frame_filters *filters, const struct functions *functions,
 			uint32_t function)
 {
@@ -94,11 +93,11 @@ static unsigned matches(struct frame_filters *filters, const struct functions *f
 	return bits;
 }
 
-/* The state of a node, from the root down to it. */
+/* The state of a node, computed from its parent's. */
 struct path {
-	unsigned met;   /* filters that matched */
-	uint32_t shown; /* the nearest shown node, itself or above; STACKS_NO_ROW: none */
-	uint32_t frame; /* the node of the function that it is, or is inlined into */
+	unsigned met;   /* filters that matched a frame on the path so far */
+	uint32_t shown; /* the nearest shown node at or above it; STACKS_NO_ROW: none */
+	uint32_t frame; /* the node of its own or containing function */
 };
 
 struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
@@ -108,8 +107,8 @@ struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *
 	g_autofree struct path *paths = g_new(struct path, stacks->n);
 	struct amount taken = { 0 };
 
-	/* Callers come before callees, so a caller's own samples are processed before others are
-	 * added to it. */
+	/* Callers come before callees, so a caller's own samples are processed before samples are
+	 * moved to it. */
 	for (size_t i = 0; i < stacks->n; i++) {
 		uint32_t row = stacks->order[i], parent = stacks->parent[row], above;
 		struct path path = { .shown = STACKS_NO_ROW, .frame = row };

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Frame-filters - which samples count and which of their frames are shown, by patterns
+ * Frame-filters - select samples, and which of their frames are shown, by patterns
  *
  * The five options and their meaning are those of pprof (its doc/README.md, "Filtering"): a pattern
  * is a regular expression that may match anywhere in a frame's function, raw name, source file or
- * image. An inlined call is a frame here, whether or not it is shown as one: a frame of the stack
- * is hidden if all of its calls are.
+ * image. An inlined call is a frame here, even if it is not shown as one. A frame of the stack is
+ * hidden if all of its inlined calls are.
  *
  *     --focus      only samples with a frame that matches
  *     --ignore     no samples with a frame that matches
  *     --hide       without the frames that match
  *     --show       without the frames that do not match
- *     --show-from  without the frames that called the outermost one that matches; no sample
- *                  without one
+ *     --show-from  without the frames above the outermost one that matches; no samples without a
+ *                  match
  *
  * The self samples of a hidden frame go to its nearest shown caller; a sample without a shown frame
- * is dropped. Focus and ignore match all frames; show-from matches only those that hide and show
- * leave.
+ * is dropped. Focus and ignore match all frames; show-from matches only frames that hide and show
+ * do not remove.
  */
 #pragma once
 
@@ -26,14 +26,14 @@
 enum { FRAME_FOCUS, FRAME_IGNORE, FRAME_HIDE, FRAME_SHOW, FRAME_SHOW_FROM, FRAME_FILTERS };
 
 struct frame_filters {
-	const char *pattern[FRAME_FILTERS]; /* by option; NULL = not used */
+	const char *pattern[FRAME_FILTERS]; /* by option; NULL = not given */
 	GRegex *regex[FRAME_FILTERS];
-	GByteArray *matches; /* by function: which filters match; 0: not matched yet */
+	GByteArray *matches; /* by function: bits of the matching filters; 0: not matched yet */
 };
 
 extern const struct cli_option frame_filter_options[];
 
-/* Compiles the patterns. An invalid one is an error of the command line. */
+/* Compiles the patterns. An invalid pattern is a command-line error. */
 bool frame_filters_open(struct frame_filters *filters, GError **error);
 void frame_filters_done(struct frame_filters *filters);
 
@@ -45,14 +45,14 @@ static inline bool frame_filters_any(const struct frame_filters *filters)
 	return false;
 }
 
-/* Returns whether a sample without any frame can pass. */
+/* Returns whether samples without frames can pass. */
 bool frame_filters_want_bare(const struct frame_filters *filters);
 /*
- * Filters an epoch's stacks, which must be settled by place with inlined calls: links the shown
- * nodes, and moves or drops samples. Returns how many it dropped. Without `inlined`, the innermost
- * shown node of a frame stands for all of the frame. By node, ret_nodes: the node in which a sample
- * that ended there ends now, or STACKS_NO_ROW if it was dropped; ret_frames, for shown nodes: the
- * outermost shown node of the same frame.
+ * Filters an epoch's stacks, which must be settled by place with inlined calls. Links the shown
+ * nodes, and moves or drops samples. Returns the dropped samples. Without `inlined`, the innermost
+ * shown node of a frame stands for the whole frame. Stores for each node, in ret_nodes: the node in
+ * which its samples end now, or STACKS_NO_ROW if they were dropped; in ret_frames, for shown nodes:
+ * the outermost shown node of the same frame.
  */
 struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,
 				  const struct functions *functions, bool inlined,

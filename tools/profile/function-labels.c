@@ -8,7 +8,7 @@
 struct function_labels {
 	const struct functions *functions;
 	bool full_names;
-	/* short text → the only text that it stands for; NULL if there are several */
+	/* short text → the full text; NULL if several full texts have it */
 	GHashTable *names, *paths;
 };
 

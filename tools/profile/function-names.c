@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Brackets that are nested deeper belong to a name that is left as it is. */
+/* A name with more nested brackets stays as it is. */
 #define MAX_DEPTH 64
 
 static bool is_of_name(char c)
@@ -13,7 +13,8 @@ static bool is_of_name(char c)
 	return g_ascii_isalnum(c) || c == '_';
 }
 
-/* Returns the length of "operator<<" and the like, whose signs are not brackets; 0: no operator. */
+/* Returns the length of a name such as "operator<<", whose signs are not brackets; 0: no
+ * operator. */
 static size_t operator_at(const char *name, const char *at)
 {
 	static const char word[] = "operator";
@@ -34,7 +35,7 @@ const char *skip_any_prefix(const char *text, const char *const *prefixes)
 
 /* ---- simplified names ------------------------------------------------------------------------ */
 
-/* Returns whether `to` ends with the name of a template of the standard library. */
+/* Returns whether `to` ends with the name of a standard library template. */
 static bool ends_with_std(const GString *to)
 {
 	static const char *const namespaces[] = { "std::", "__gnu_cxx::", NULL };
@@ -48,7 +49,7 @@ static bool ends_with_std(const GString *to)
 	return skip_any_prefix(to->str + start, namespaces);
 }
 
-/* "std::basic_string<char>" becomes "std::string". */
+/* Replaces "std::basic_string<char>" with "std::string", and the like. */
 static void name_common_templates(GString *to)
 {
 	static const char *const suffixes[] = { "<char>", "<wchar_t>" };
@@ -73,7 +74,7 @@ static void name_common_templates(GString *to)
 static const char *copy_until(GString *to, const char *name, const char *at, const char *ends,
 			      unsigned depth);
 
-/* Copies the arguments of a template, from after its "<" to after its ">". Returns NULL if the name
+/* Copies template arguments from after "<" up to and with ">". Returns the end, or NULL if the name
  * is malformed. */
 static const char *copy_arguments(GString *to, const char *name, const char *at, unsigned depth)
 {
@@ -107,8 +108,8 @@ static const char *copy_arguments(GString *to, const char *name, const char *at,
 	return at;
 }
 
-/* Copies up to one of `ends` outside of brackets, or to the end of the name, and returns the place.
- * Returns NULL if the name is malformed. */
+/* Copies up to one of `ends` outside of brackets, or to the end of the name. Returns where it
+ * stopped, or NULL if the name is malformed. */
 static const char *copy_until(GString *to, const char *name, const char *at, const char *ends,
 			      unsigned depth)
 {
@@ -158,8 +159,8 @@ bool function_name_is_syscall(const char *raw_name)
 	return rest && *rest;
 }
 
-/* Returns whether the name has the parts of C++ and Rust: a mangled name was read, or debug
- * information has a function without linkage name in a namespace. */
+/* Returns whether the name has the syntax of C++ or Rust: it was demangled, or debug information
+ * has a function in a namespace without a linkage name. */
 static bool is_readable(const char *name, const char *raw_name)
 {
 	static const char *const mangled[] = { "_Z", "_R", "_D", "__Z", NULL };
@@ -169,8 +170,8 @@ static bool is_readable(const char *name, const char *raw_name)
 					   : strstr(name, "::") != NULL && !strchr(name, '/');
 }
 
-/* Returns the start of the name after its return type: the last space outside of brackets that is
- * not part of an operator or of "thunk to" and "guard variable for". */
+/* Returns where the name starts after the return type: after the last space outside of brackets
+ * that does not belong to an operator, "thunk to" or "guard variable for". */
 static const char *skip_return_type(const char *name)
 {
 	const char *start = name;
@@ -197,7 +198,7 @@ static const char *skip_return_type(const char *name)
 
 char *function_name_simplify(const char *name, const char *raw_name)
 {
-	/* of implementations of a function that people know under its plain name */
+	/* added to the names of functions that are known by the rest */
 	static const char *const c_prefixes[] = { "__GI_",        "__x64_sys_", "__arm64_sys_",
 						  "__riscv_sys_", "ksys_",      NULL };
 	GString *to;
@@ -226,7 +227,7 @@ char *function_name_for_people(const char *name, const char *raw_name)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* Returns the place after the bracket that closes the one at `at`, or the end. */
+/* Returns where the bracket at `at` is closed, or the end of the name. */
 static const char *skip_brackets(const char *at)
 {
 	unsigned depth = 0;
@@ -250,7 +251,7 @@ char *function_name_plain(const char *name)
 		bool is_after_name = at > name && (is_of_name(at[-1]) || strchr(">}'", at[-1]));
 		const char *end;
 
-		if (n > 0) { /* the rest is part of the name: "operator bool", "new[]" */
+		if (n > 0) { /* the rest belongs to the name: "operator bool", "new[]" */
 			n += strcspn(at + n, "(");
 			g_string_append_len(plain, at, (gssize)n);
 			at += n;
@@ -260,7 +261,7 @@ char *function_name_plain(const char *name)
 		 * parameters. */
 		if (*at == '(' && is_after_name) {
 			at = skip_brackets(at);
-			/* a lambda of the function follows: "f(int) const::{lambda()#1}" */
+			/* a lambda of the function may follow: "f(int) const::{lambda()#1}" */
 			at += strncmp(at, " const::", 8) == 0 ? 6 : 0;
 			if (strncmp(at, "::", 2) != 0)
 				break;
@@ -305,7 +306,7 @@ static const char *last_component(const char *plain, size_t *ret_length)
 
 /* ---- narrow columns -------------------------------------------------------------------------- */
 
-/* Replaces the arguments of the outermost templates by `fill`, or those after the first. */
+/* Replaces the arguments of the outermost templates, or those after the first, with `fill`. */
 static char *cut_arguments(const char *name, const char *fill, bool keeps_first)
 {
 	GString *to = g_string_new(NULL);
@@ -389,7 +390,7 @@ enum function_name_match function_name_match(const char *name, const char *raw_n
 	component = last_component(plain, &length);
 	if (strlen(text) == length && memcmp(component, text, length) == 0)
 		return FUNCTION_NAME_COMPONENT;
-	/* The forms that are shown, and "<>" for arguments. */
+	/* Names as they are shown, and with "<>" for arguments. */
 	simple = function_name_simplify(name, raw_name);
 	people = function_name_for_people(name, raw_name);
 	cut = cut_arguments(people, text_sign(TEXT_ELLIPSIS), false);

@@ -2,12 +2,12 @@
 /*
  * Functions - the names of frames, the same in every epoch
  *
- * Invariants: (1) a frame is looked up once an epoch  [by construction of frame_functions]
+ * Invariants: (1) a frame is looked up once per epoch  [by construction of frame_functions]
  *             (2) a return address is looked up at offset - 1     [test-report: return]
- *             (3) code that has moved is the same function        [test_jit: machine_code]
- *             (4) clones of a function, and parts that were split off, are that function
+ *             (3) code that moved remains the same function        [test_jit: machine_code]
+ *             (4) clones and split-off parts of a function count as that function
  *                 [test-report: clones]
- *             (5) a frame has the same lines and inlined calls below generated code as elsewhere
+ *             (5) a frame below generated code has the same lines and inlined calls as elsewhere
  *                 [test-report: below generated code]
  */
 #include "config.h"
@@ -34,10 +34,9 @@ const char *functions_basename(const char *path)
 }
 
 /*
- * A function is known by its name, kind and image, and by its line and place if it has them; by its
- * offset if it has no name or is the place at an address; generated code by its name and process
- * (`whole`) alone, so that code that was loaded again, or has moved, is the same function. Texts
- * are interned.
+ * Hashes the key of a function: its name (its offset if it has none or is the place at an address),
+ * kind and image, and its line and place if set. Generated code has only its name and process
+ * (`whole`), so that it remains one function when it is moved or loaded again. Texts are interned.
  */
 static guint key_hash(gconstpointer key)
 {
@@ -68,7 +67,7 @@ static uint32_t add(struct functions *functions, const struct function *function
 	return functions->all->len - 1;
 }
 
-/* Returns the function with this key. Adds `function` if it is new. */
+/* Returns the function with this key. If there is none, adds `function`. */
 static uint32_t known_or_added(struct functions *functions, const struct function *key,
 			       const struct function *function)
 {
@@ -106,7 +105,7 @@ struct functions *functions_new(struct names *names, GError **error)
 		functions_free(functions);
 		return NULL;
 	}
-	/* Loaded epochs hold indexes of an earlier struct functions. */
+	/* Loaded epochs have indexes of an earlier struct functions. */
 	for (size_t i = 0; i < G_N_ELEMENTS(names->epochs); i++)
 		if (names->epochs[i])
 			g_clear_pointer(&names->epochs[i]->frame_functions, g_free);
@@ -141,9 +140,8 @@ static const char *kind_of(uint32_t image_kind)
 }
 
 /*
- * Returns the index of a symbol's function. A clone belongs to the function of its image that has
- * the same name and, if known, the same line; if there are several, to the first one found. Other
- * functions of the same name stay separate.
+ * Returns the index of a symbol's function. A clone belongs to the first function in its image with
+ * the same name and, if known, the same line. Other functions with the same name remain separate.
  */
 static uint32_t of_whole(struct functions *functions, const struct function *function)
 {
@@ -189,7 +187,7 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 	if (g_hash_table_lookup_extended(functions->known, &key, NULL, &known))
 		return GPOINTER_TO_UINT(known);
 	path = functions_basename(names_image_at(functions->names, image)->path);
-	/* "<deeper>" and the like do not have an address. */
+	/* Names such as "<deeper>" have no offset. */
 	name = *path == '<' && offset == 0 ? g_strdup(path)
 					   : g_strdup_printf("%s+0x%" PRIx64, path, offset);
 	function = key;
@@ -214,8 +212,8 @@ static uint32_t of_code(struct functions *functions, uint32_t image, struct code
 	return name->user;
 }
 
-/* Returns a frame's image and offset, and the offset to look up. Returns false if the capture does
- * not have them. */
+/* Stores a frame's image and offset, and the offset to look up. Returns false if the capture lost
+ * them. */
 static bool read_frame(struct names_epoch *epoch, size_t row, uint32_t *ret_image,
 		       uint64_t *ret_offset, uint64_t *ret_looked_up)
 {
@@ -253,7 +251,7 @@ static uint32_t memo_of_row(struct functions *functions, struct names_epoch *epo
 	if (!memo)
 		epoch->frame_functions = memo =
 			g_new0(uint32_t, prof_dictionary_rows(epoch->tables[NAMES_FRAME]) + 1);
-	/* No frame is FUNCTION_NO_STACK, so 0 means not looked up. */
+	/* 0 means not looked up, because no frame is FUNCTION_NO_STACK. */
 	if (memo[row] == 0)
 		memo[row] = look_up(functions, epoch, row);
 	return memo[row];
@@ -281,7 +279,7 @@ static uint32_t of_place_in(struct functions *functions, uint32_t whole, const c
 	return known_or_added(functions, &place, &place);
 }
 
-/* Generated code has no inlined calls. */
+/* Returns the line of generated code, which has no inlined calls. */
 static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32_t image,
 			     uint64_t offset, uint64_t address)
 {
@@ -300,7 +298,7 @@ static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32
 	return known_or_added(functions, &function, &function);
 }
 
-/* Returns the entity of a frame whose name depends on the time. */
+/* Returns the entity of a frame in generated code, whose name depends on the time. */
 static uint32_t code_at(struct functions *functions, struct names_epoch *epoch, size_t row,
 			uint32_t segment, uint64_t time_ns, uint64_t *ret_until)
 {
@@ -332,7 +330,7 @@ uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch
 		       : FUNCTION_LOST;
 }
 
-/* Returns the line of a frame whose function is known; NULL = unknown. */
+/* Returns the line of a frame, given its function; NULL = unknown. */
 static const struct line_row *line_of_row(struct functions *functions, struct names_epoch *epoch,
 					  size_t row, uint32_t function)
 {
@@ -422,7 +420,7 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 	uint32_t index = functions_of_row(functions, epoch, row), depth = 0;
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
 	struct function function = *functions_at(functions, index);
-	struct line_call at = { 0 }; /* the call, with the place of the code in it */
+	struct line_call at = { 0 }; /* the call, and the line of the code inside it */
 	uint64_t offset = 0, looked_up;
 	uint32_t image;
 
@@ -443,7 +441,7 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 
 		set_call(&function, call);
 		function.code_file = at.file;
-		/* Calls count for the function itself, for example if they are inlined into it. */
+		/* Calls of the function count for itself, for example if they are inlined. */
 		if (functions->joins_inlined)
 			symbol = symbol_rows_named(functions->symbols, function.image,
 						   function.name);
@@ -498,7 +496,7 @@ char *functions_place(const struct functions *functions, uint32_t index, bool ha
 	const char *path = functions_path(functions, index), *base = functions_basename(path);
 	const char *name = base;
 
-	/* "<deeper>" is not in an image. The name of a function without a symbol is its place:
+	/* "<deeper>" has no image. A function without a symbol has its place in its name:
 	 * "libc.so.6+0x26000". */
 	if (!path || *path == '<' || strcmp(function->kind, "unresolved") == 0 ||
 	    (g_str_has_prefix(function->name, base) && function->name[strlen(base)] == '+'))
@@ -515,8 +513,8 @@ void functions_print_image(const struct functions *functions, uint32_t index, st
 	const char *path = functions_image(functions, index);
 	g_autofree char *name = path ? text_escape(functions_basename(path)) : NULL;
 
-	/* An image that is not a file has brackets in its name: "[kernel]", "[vdso]". "<deeper>" is
-	 * not in an image. */
+	/* Images other than files have brackets in their names: "[kernel]", "[vdso]". "<deeper>" is
+	 * not an image. */
 	if (name && *name != '<')
 		out_printf(out, *name == '[' ? "  %s" : "  [%s]", name);
 }

@@ -2,11 +2,10 @@
 /*
  * Functions - the names of frames, the same in every epoch
  *
- * A function is a symbol of an image, or, if no symbol holds the frame, the frame's place in its
- * image ("libc.so.6+0x26000", kind unresolved). Functions have indexes. Two of them always exist:
- * FUNCTION_NO_STACK for samples without any frame and FUNCTION_LOST for frames that the capture
- * does not explain. The function of a frame in generated code depends on the time:
- * functions_is_timed().
+ * A function is a symbol of an image. If no symbol contains the frame, it is the frame's offset in
+ * the image ("libc.so.6+0x26000", kind unresolved). Functions have indexes, of which two always
+ * exist: FUNCTION_NO_STACK for samples without frames, and FUNCTION_LOST for frames that the
+ * capture lost. In generated code, a frame's function depends on the time: functions_is_timed().
  */
 #pragma once
 
@@ -23,30 +22,30 @@ struct function {
 	const char *name, *raw_name; /* interned */
 	const char *kind;            /* "user", "kernel", "jit", "unresolved" */
 	const char *file;            /* NULL = unknown */
-	/* of an inlined function, whose file is not known: the first file that code of it was seen
-	 * in; not part of its identity; NULL = unknown */
+	/* of an inlined function whose file is unknown: the first file in which its code was seen;
+	 * not part of its identity; NULL = unknown */
 	const char *code_file;
 	uint64_t offset;
-	uint64_t length; /* of generated code: bytes at its first place; 0 for all other code */
+	uint64_t length; /* of generated code: bytes at its first address; 0 for all other code */
 	uint32_t image;  /* index in names */
 	uint32_t line;   /* 0 = unknown */
 	bool is_line;    /* file and line are those of the frame, not of the function */
-	bool is_inlined; /* into others: all such calls together, unless they are joined with it */
+	bool is_inlined; /* stands for all inlined copies, unless they are joined with it */
 	bool is_address; /* the offset is that of the frame (FUNCTIONS_ADDRESSES) */
-	/* For a place in a function (FUNCTIONS_PLACES); 0 in others. */
-	uint32_t whole; /* index of the function that it counts as */
-	uint32_t depth; /* number of calls of the same frame that it is inlined into */
+	/* For places (FUNCTIONS_PLACES); otherwise 0. */
+	uint32_t whole; /* index of the function that contains the place */
+	uint32_t depth; /* number of calls in the same frame that it is inlined into */
 };
 
-/* The entity that a frame counts as: a function, one of its lines, a place in it, or a place at one
- * address. */
+/* The entity of a frame: a function, a source line, a place (a source line of a function), or a
+ * place at one address. */
 enum functions_detail { FUNCTIONS_WHOLE, FUNCTIONS_LINES, FUNCTIONS_PLACES, FUNCTIONS_ADDRESSES };
 
 struct functions {
-	/* the entities of frames: set it before the first is requested */
+	/* must be set before the first entity is requested */
 	enum functions_detail detail;
-	bool inlined; /* functions_at_row(): include the calls that are inlined there */
-	/* inlined calls count for the function of their name, if the image has one */
+	bool inlined; /* functions_at_row(): also return inlined calls */
+	/* count inlined calls for the function with the same name, if the image has one */
 	bool joins_inlined;
 	/* the rest is private */
 	struct names *names;
@@ -54,33 +53,33 @@ struct functions {
 	struct code_names *codes;
 	struct own_memory *memory;
 	GArray *all;       /* of struct function */
-	GHashTable *known; /* struct function, see key_equal() → index */
+	GHashTable *known; /* struct function by key_equal() → index */
 };
 
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */
 void functions_free(struct functions *functions);
 
-/* Returns the index of the function of a row of the epoch's frame table, whatever the time. The
- * table and the identities must be loaded. */
+/* Returns the function of a row of the epoch's frame table, ignoring the time. The table and the
+ * identities must be loaded. */
 uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
 /*
- * Returns the same as an entity of `detail`. A line has the frame's file and line, and the name of
- * the function that contains it in the source. A place is the function with the source line where
- * the frame is, or where it calls what is inlined there.
+ * Like functions_of_row(), but returns an entity of `detail`. A line has the file and line of the
+ * frame, and the name of the function that contains it in the source. A place is the function plus
+ * the source line of the frame; if the frame has inlined code, the line of the inlined call.
  */
 uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch *epoch,
 				 size_t row);
-/* Returns how many inlined functions a frame is in, and these, outermost first, as entities of
- * their own, or their places; at most FUNCTIONS_MAX_INLINED. */
+/* Stores the inlined functions that a frame is in, outermost first, as functions or places. Returns
+ * their number, at most FUNCTIONS_MAX_INLINED. */
 #define FUNCTIONS_MAX_INLINED SYMBOL_ROWS_MAX_CALLS
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
 				uint32_t *ret_functions);
 /* Returns whether the function of a row depends on the time. */
 bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row);
 /*
- * Returns how many entities a frame has at a time of a segment's clock, and these: its own, and
- * with `inlined` those inlined into it, outermost first; at most FUNCTIONS_MAX_AT_ROW. If ret_until
- * is not NULL, the result is the same for all times before *ret_until.
+ * Stores the entities of a frame at a time of a segment's clock: its own, then with `inlined` those
+ * inlined into it, outermost first. Returns their number, at most FUNCTIONS_MAX_AT_ROW. If
+ * ret_until is not NULL, the result is valid for all times before *ret_until.
  */
 #define FUNCTIONS_MAX_AT_ROW (1 + FUNCTIONS_MAX_INLINED)
 size_t functions_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
@@ -92,7 +91,7 @@ static inline const struct function *functions_at(const struct functions *functi
 	return &((const struct function *)(void *)functions->all->data)[index];
 }
 
-/* Returns the function that a place counts as; any other entity counts as itself. */
+/* Returns the function that contains a place; any other entity is returned unchanged. */
 static inline uint32_t functions_whole(const struct functions *functions, uint32_t index)
 {
 	uint32_t whole = functions_at(functions, index)->whole;
@@ -100,10 +99,10 @@ static inline uint32_t functions_whole(const struct functions *functions, uint32
 	return whole ? whole : index;
 }
 
-/* Returns the line of a place: the result of functions_entity_of_row() with FUNCTIONS_LINES. */
+/* Returns the line of a place, as functions_entity_of_row() does with FUNCTIONS_LINES. */
 uint32_t functions_line_of_place(struct functions *functions, uint32_t place);
 
-/* The members of FN, as fields of a table. A table's own fields begin at FN_FIELDS. */
+/* The members of FN, as fields of a table. A table's own fields start at FN_FIELDS. */
 enum function_field {
 	FN_NAME,
 	FN_RAW_NAME,
@@ -125,14 +124,14 @@ struct cell functions_cell(const struct functions *functions, uint32_t index,
 			   enum function_field field);
 /* Writes the members of FN. */
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
-/* Returns what follows the last slash of a path; "-" if it is NULL or empty. */
+/* Returns the part of a path after the last slash; "-" if it is NULL or empty. */
 const char *functions_basename(const char *path);
-/* Returns the path of its image, or NULL. */
+/* Returns the path of a function's image, or NULL. */
 const char *functions_image(const struct functions *functions, uint32_t index);
-/* Returns the path of its source, or else of its image, or NULL. */
+/* Returns the path of a function's source, else of its image, or NULL. */
 const char *functions_path(const struct functions *functions, uint32_t index);
-/* Returns where it is, for people: "shop.cpp:46" if the declaration is known, else "libc.so.6" or
- * "[kernel]"; NULL if its name says it, or nothing is known. `has_folder`: "src/shop.cpp:46". */
+/* Returns where a function is: "shop.cpp:46" if its declaration is known, else "libc.so.6" or
+ * "[kernel]"; NULL if unknown, or if the name includes it. `has_folder`: "src/shop.cpp:46". */
 char *functions_place(const struct functions *functions, uint32_t index, bool has_folder);
 /* Prints "  [libc.so.6]" after the function's name; nothing if the image is unknown. */
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out);

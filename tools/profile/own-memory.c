@@ -12,11 +12,11 @@ static const uint16_t columns[N_COLUMNS] = { PROF_MAPPING_START, PROF_MAPPING_LE
 					     PROF_MAPPING_IMAGE };
 
 struct range {
-	uint64_t start, end, reach; /* reach: the greatest end of all ranges that start no later */
+	uint64_t start, end, reach; /* reach: highest end of all ranges up to this one */
 };
 
 struct own_memory {
-	GHashTable *ranges; /* image → GArray of struct range, by start */
+	GHashTable *ranges; /* image → GArray of struct range, sorted by start */
 };
 
 static void free_ranges(gpointer ranges)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own memory - the mapping of its process that contains an address without a name
+ * Own-memory - finds the mapping of a process that contains an address without a name
  *
- * Generated code without names gets one row for each mapping instead of one for each address. The
+ * Generated code without names gets one row for each mapping, not one for each address. The
  * mappings come from the table `mapping`. Their times are ignored. If several contain an address,
- * the one that starts last is used. Immutable once loaded.
+ * the one with the highest start is used. Immutable after loading.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 struct own_memory;
 
 struct own_memory *own_memory_load(struct names *names, GError **error);
-void own_memory_free(struct own_memory *memory); /* takes NULL */
+void own_memory_free(struct own_memory *memory); /* accepts NULL */
 
 /* Returns whether the image is anonymous memory or generated code of one process. */
 bool own_memory_is(const struct names_image *image);

@@ -2,7 +2,7 @@
 /*
  * Invariants: (1) each branch with min_share of all weight is in the tree, with all of its samples
  *                 [test-report: pruned]
- *             (2) the tree has at most depth / min_share nodes an epoch  [test-report: pruned]
+ *             (2) the tree has at most depth / min_share nodes per epoch  [test-report: pruned]
  */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 
 #define NO_NODE UINT32_MAX
 
-/* Shares are compared as floating point here and in the output, so a little more is kept. */
+/* Keep slightly smaller branches, because shares are rounded here and in the output. */
 #define ROUNDING 0.999
 
 void profile_tree_init(struct profile_tree *tree)
@@ -57,8 +57,8 @@ static void add_count(GArray *nodes, uint32_t index, struct profile_count count)
 	amount_add(&node->count.total, count.total);
 }
 
-/* Parents come before children in order[], so their nodes are known. Without `grow`, rows without a
- * node are left out. */
+/* Merges stacks into nodes. Parents come before children in order[], so their nodes are known.
+ * Without `grow`, leaves out rows without a node. */
 static void merge(struct profile_tree *tree, GArray *nodes, struct number_map *index, bool grow,
 		  const struct stacks *stacks)
 {
@@ -88,7 +88,7 @@ static void merge(struct profile_tree *tree, GArray *nodes, struct number_map *i
 	}
 }
 
-/* Adds the heavy nodes of one epoch to the tree. A parent is not lighter than its children. */
+/* Adds the heavy nodes of one epoch. A parent weighs at least as much as its children. */
 static void add_heavy(struct profile_tree *tree, const struct stacks *stacks, double min)
 {
 	g_autoptr(GArray) nodes = g_array_new(FALSE, TRUE, sizeof(struct profile_node));
@@ -123,7 +123,7 @@ void profile_tree_add(struct profile_tree *tree, const struct stacks *stacks, ui
 
 uint32_t profile_tree_get(struct profile_tree *tree, uint32_t parent, uint32_t entity)
 {
-	/* These two are the nodes 1 and 2, which are not in the index. */
+	/* FUNCTION_NO_STACK and FUNCTION_LOST are always nodes 1 and 2, outside the index. */
 	if (parent == 0 && entity <= FUNCTION_LOST)
 		return 1 + entity;
 	return get_node(tree->nodes, &tree->index, parent, entity);
@@ -131,7 +131,7 @@ uint32_t profile_tree_get(struct profile_tree *tree, uint32_t parent, uint32_t e
 
 bool profile_tree_again(struct profile_tree *tree)
 {
-	/* Nothing was left out, or there was only one epoch: the counts are exact. */
+	/* The counts are exact if nothing was left out, or if there was only one epoch. */
 	if (tree->counting || !tree->cut || tree->epochs < 2)
 		return false;
 	tree->counting = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Invariants: (1) each sample belongs to one event  [test-report: events]
- *             (2) an event without samples is listed, too  [test_weights: info]
+ *             (2) events without samples are also listed  [test_weights: info]
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-/* The name for --event of an event that the capture does not name. */
+/* Name for --event of an event whose name is not in the capture. */
 #define NO_NAME NAMES_LOST_TEXT
 
 void sampled_events_init(struct sampled_events *events)
@@ -35,7 +35,7 @@ static struct sampled_event *event_at(struct sampled_events *events, uint32_t in
 	return &g_array_index(events->all, struct sampled_event, index);
 }
 
-/* Names are interned, so pointers can be compared. */
+/* Adds an event, or returns the one with the same name. Names are interned. */
 static uint32_t add_event(struct sampled_events *events, const struct sampled_event *event)
 {
 	for (uint32_t i = 0; i < events->all->len; i++) {
@@ -86,7 +86,7 @@ static void count_samples(struct sampled_events *events, const struct prof_batch
 		if (!event || source != last) {
 			uint32_t index = sampled_events_of(events, batch->epoch, source);
 
-			/* A capture that does not describe its events has only this one. */
+			/* If a capture does not describe its events, all samples have this one. */
 			if (index == SAMPLED_NO_EVENT) {
 				index = events->all->len;
 				g_array_set_size(events->all, index + 1);
@@ -124,7 +124,7 @@ bool sampled_events_read(struct sampled_events *events, const struct prof_reader
 	events->is_read = true;
 	if (!names_each_batch(names, &sources, add_sources, events, failure, error))
 		return false;
-	/* Samples need no names. */
+	/* No names are needed for samples. */
 	r = prof_cursor_new(reader, &samples, &cursor);
 	if (r == PROF_NO_TABLE)
 		return true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sampled events - the events that a capture has samples of
+ * Sampled-events - the events that a capture has samples of
  *
- * Rows of the table of sources with the same name are one event, in all epochs and recordings.
+ * Rows of the table of sources that have the same name are one event, in all epochs and segments.
  * Events are in the order of the file. Readers count the first one unless --event names another:
  * amounts of different events have different units and are never added.
  */
@@ -16,23 +16,23 @@
 #define SAMPLED_NO_EVENT UINT32_MAX
 
 struct sampled_event {
-	const char
-		*name; /* interned; NULL: the capture does not say which event its samples are of */
-	const char *unit; /* of weights: "ns", "events"; NULL with the name: each sample weighs 1 */
-	uint64_t period, frequency; /* 0: unknown, or not the same in all recordings */
-	struct amount counted;      /* in the whole capture */
+	const char *name; /* interned; NULL: the capture does not name the event of its samples */
+	/* of weights: "ns", "events"; NULL if name is: each sample has weight 1 */
+	const char *unit;
+	uint64_t period, frequency; /* 0: unknown, or different in some recordings */
+	struct amount counted;      /* sum over the whole capture */
 };
 
 struct sampled_events {
 	GArray *all;          /* struct sampled_event */
 	struct number_map of; /* epoch and id of a source → index + 1 */
-	uint32_t unknown; /* index + 1 of the event of samples without a known source; 0: none */
+	uint32_t unknown; /* index + 1 of the event of samples whose source is unknown; 0: none */
 	bool is_read;
 };
 
 void sampled_events_init(struct sampled_events *events);
 void sampled_events_done(struct sampled_events *events);
-/* Reads the events on the first call only. */
+/* Reads the events. Later calls do nothing. */
 bool sampled_events_read(struct sampled_events *events, const struct prof_reader *reader,
 			 struct names *names, GError **error);
 
@@ -42,21 +42,21 @@ static inline const struct sampled_event *sampled_event_at(const struct sampled_
 	return &((const struct sampled_event *)(void *)events->all->data)[index];
 }
 
-/* Returns the index of a source's event. For an unknown source that is the event `unknown`, or
- * SAMPLED_NO_EVENT if no sample has one. */
+/* Returns the index of a source's event. For an unknown source, returns the event `unknown`;
+ * SAMPLED_NO_EVENT if there is none. */
 uint32_t sampled_events_of(const struct sampled_events *events, uint32_t epoch, uint64_t source);
-/* Finds the event of that name, or the first one for NULL. On failure, returns false with an error
- * that lists all events. */
+/* Finds the event with that name; if it is NULL, the first event. On failure, returns false and
+ * sets an error that lists all events. */
 bool sampled_events_find(const struct sampled_events *events, const char *name, const char *file,
 			 uint32_t *ret_index, GError **error);
-/* Returns the weight of a sample whose row says `recorded` (0: nothing). */
+/* Returns the weight of a sample. `recorded`: the weight in its row; 0: none. */
 uint64_t sampled_event_weight(const struct sampled_event *event, uint64_t recorded);
 /* Returns whether the event counts nanoseconds. */
 bool sampled_event_is_clock(const struct sampled_event *event);
-/* Returns the nanoseconds between two samples of a clock; 0: not a clock, or not known. */
+/* Returns the nanoseconds between two samples of a clock; 0: unknown, or not a clock. */
 uint64_t sampled_event_period_ns(const struct sampled_event *event);
 /* Writes the array "sources" of the capture. */
 void sampled_events_write(const struct sampled_events *events, struct json *json, const char *key);
-/* Returns the names of all events except one, separated by commas, or NULL if no others exist. The
- * caller frees it. */
+/* Returns the names of all events except one, separated by commas; NULL if there are no others. The
+ * caller frees the result. */
 char *sampled_events_others(const struct sampled_events *events, uint32_t but) MUST_CHECK;

@@ -5,8 +5,8 @@
  * Invariants: (1) parent[row] has a smaller id than row: there is no cycle
  *                 [test-report: cyclic stacks]
  *             (2) no node is deeper than STACKS_MAX_DEPTH  [test-report: deep stacks]
- *             (3) in order[], a parent comes before its children, so totals need no walk
- *                 [test-report: totals]
+ *             (3) in order[], a parent comes before its children, so totals are computed in one
+ *                 loop [test-report: totals]
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* By row: whether a name at or above it depends on the time, and the node that was used last. */
+/* By row: whether a name at or above it depends on the time, and the node of the last look-up. */
 struct stacks_timed {
 	bool is_timed;
 	uint32_t node, segment;
@@ -67,7 +67,7 @@ static gint compare_ids(gconstpointer left, gconstpointer right, gpointer data)
 	return a < b ? -1 : a > b;
 }
 
-/* Sets the parents of all nodes. Cuts off invalid ones and counts them. */
+/* Sets the parents of all nodes. Cuts off nodes with an invalid parent, and counts them. */
 static void link_parents(struct stacks *stacks, const uint64_t *ids)
 {
 	g_autofree uint16_t *depth = g_new0(uint16_t, stacks->n);
@@ -110,7 +110,7 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 
 		sorted = sorted && (row == 0 || ids->numbers[row - 1] <= ids->numbers[row]);
 	}
-	/* The engine writes them in order. */
+	/* Usually sorted, because the engine writes rows in order. */
 	if (!sorted)
 		g_qsort_with_data(stacks->order, (gint)stacks->n, sizeof(*stacks->order),
 				  compare_ids, (gpointer)ids->numbers);
@@ -143,7 +143,7 @@ void stacks_time(struct stacks *stacks, struct functions *functions)
 	}
 }
 
-/* A parent is made before its children, so order[] stays valid. */
+/* Returns the node; creates it if needed. Parents are created first, so order[] stays valid. */
 static uint32_t make_node(struct stacks *stacks, uint32_t parent, uint32_t function)
 {
 	uint64_t above = parent == STACKS_NO_ROW ? 0 : (uint64_t)parent + 1;
@@ -234,9 +234,8 @@ struct stacks *stacks_invert(const struct stacks *stacks)
 }
 
 /*
- * The node of the table becomes the innermost call, because its children refer to it as their
- * parent. The function that it was and the calls between become new nodes above it, which come
- * before it in order[].
+ * The existing node becomes the innermost call, because its children have it as their parent. The
+ * containing function and the calls between them become new nodes above it, before it in order[].
  */
 void stacks_insert(struct stacks *stacks,
 		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,
@@ -271,7 +270,7 @@ void stacks_walk(const struct stacks *stacks,
 		 void (*visit)(const struct stacks *stacks, uint32_t row, bool enters, void *data),
 		 void *data)
 {
-	/* The first child of each node, [n] of the roots, and the next child of the same parent. */
+	/* first child of each node (at index n: the first root); next child of the same parent */
 	g_autofree uint32_t *first = g_new(uint32_t, stacks->n + 1);
 	g_autofree uint32_t *next = g_new(uint32_t, stacks->n + 1);
 	uint32_t row;
@@ -294,7 +293,7 @@ void stacks_walk(const struct stacks *stacks,
 			row = first[row];
 			continue;
 		}
-		/* Go up to the nearest node that has a sibling. */
+		/* Go up to the nearest node with a further sibling. */
 		while (row != STACKS_NO_ROW) {
 			visit(stacks, row, false, data);
 			if (next[row] != STACKS_NO_ROW) {
