@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Attach - asks the dormant collector of a running process to record its allocations
+ * Attach - requests that the idle collector of a running process records its allocations
  *
- * The other end is libcollector/heap-attach.c. Its structure is found in the writable pages of the
- * library by its magic. All access goes through one descriptor of /proc/PID/mem, which becomes
- * useless once the process executes another program: an address found in one is never written in
- * another. The kernel decides who may open it (ptrace(2)).
- * Invariants: (1) nothing is written except into a structure of the right magic, version and size,
- *                 and the word that it points to  [test_attach: hostile]
- *             (2) a process is not asked if a seccomp filter could kill the thread that registers
+ * The other end is libcollector/heap-attach.c. The magic of its struct attach_request is searched
+ * in the library's writable pages. All access uses one descriptor of /proc/PID/mem, which becomes
+ * invalid when the process executes another program, so that an address of the old program is never
+ * written to in the new one. The kernel controls who may open it (ptrace(2)).
+ * Invariants: (1) only a structure with the right magic, version and size, and the word that it
+ *                 points to, are written  [test_attach: hostile]
+ *             (2) no request is made if a seccomp filter could kill the thread that registers
  *                 [test_attach: filtered]
  */
 #include "config.h"
@@ -28,7 +28,7 @@
 #include <string.h>
 
 #define LIBRARY "/libprofpreload-memory.so"
-#define MAX_DATA_BYTES (UINT64_C(1) << 20) /* of the library's writable pages */
+#define MAX_DATA_BYTES (UINT64_C(1) << 20) /* limit on the library's writable pages */
 #define PAGE_BYTES UINT64_C(4096)
 
 static const uint8_t magic[] = ATTACH_MAGIC;
@@ -36,8 +36,8 @@ static const uint8_t magic[] = ATTACH_MAGIC;
 struct attach_target {
 	int32_t pid;
 	int memory;         /* -1: none */
-	uint64_t address;   /* of its struct attach_request */
-	uint32_t requested; /* the number of the request; 0: none */
+	uint64_t address;   /* address of its struct attach_request */
+	uint32_t requested; /* value of attach_request.requested that was written; 0: none */
 };
 
 /* ---- Its memory ------------------------------------------------------------------------------ */
@@ -102,7 +102,7 @@ static bool read_request(const struct attach_target *target, struct attach_reque
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* Returns whether a thread has a seccomp filter. An unreadable thread has ended. */
+/* Returns whether a thread has a seccomp filter. A thread without readable status has ended. */
 static bool has_filter(int32_t pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/task", pid);
@@ -139,7 +139,7 @@ static bool fail_to_open(int32_t pid, int failed, GError **error)
 			     ERRNO_TEXT(failed));
 }
 
-/* library: the preload library of such a process. */
+/* library: path of the preload library, for messages. */
 static bool attach_open(struct attach_target *target, const char *library, GError **error)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/mem", target->pid);
@@ -228,8 +228,7 @@ void attachments_request(struct attachments *attachments, const char *control,
 			      &target->requested, sizeof(target->requested)) &&
 		    (uintptr_t)request.mode % sizeof(mode) == 0 &&
 		    read_all(target, (uintptr_t)request.mode, &mode, sizeof(mode))) {
-			/* The other bits of the word, which its hooks check, belong to the
-			 * collector. */
+			/* The other bits belong to the collector. */
 			mode |= ATTACH_REQUESTED;
 			if (write_all(target, (uintptr_t)request.mode, &mode, sizeof(mode)))
 				continue;

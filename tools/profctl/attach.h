@@ -6,18 +6,18 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* Running processes whose dormant collectors are asked to record their allocations. */
+/* Running processes with an idle collector that is requested to record allocations. */
 struct attachments {
 	struct attach_target *targets;
 	size_t n;
 };
 
-/* Opens the processes (uint32_t; NULL: none), or CLI_ERROR, with the fix, if one has no collector
- * or access is denied. Does nothing without --memory. Call attachments_done() in every case. */
+/* Opens the processes (uint32_t; NULL: none). Does nothing without --memory. Fails with CLI_ERROR
+ * if one has no collector or access is denied. attachments_done() must always be called. */
 bool attachments_open(struct attachments *attachments, const GArray *pids,
 		      const struct preload *preload, GError **error);
-/* Requests them: at its next allocation or free a process registers at `control`, and is recorded
- * as `preload` says. Warns about each that cannot be asked. */
+/* Requests recording. At its next allocation or free, each process registers at `control` and is
+ * recorded with the settings of `preload`. Warns about each process that cannot be reached. */
 void attachments_request(struct attachments *attachments, const char *control,
 			 const struct preload *preload);
 /* Warns about each process that does not record, and withdraws unanswered requests. */

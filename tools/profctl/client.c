@@ -4,9 +4,9 @@
  *
  *     CreateSession ▶ OpenControl, OpenSysprof if wanted ▶ Start
  *
- * The session is bound to the connection (transport.c): when this process ends, for any reason,
- * profd finishes the file. If the system's profd refuses CreateSession, the client starts a profd
- * of its own and tries again.
+ * The session ends with the connection (transport.c): when this process ends for any reason, profd
+ * finishes the file. If the system's profd refuses CreateSession, the client starts a private profd
+ * and retries.
  */
 #include "config.h"
 
@@ -27,11 +27,11 @@ struct client {
 	const struct client_listener *listener;
 	void *data;
 	struct transport transport;
-	GCancellable *cancellable; /* of calls that have no answer yet */
+	GCancellable *cancellable; /* cancels pending calls */
 	guint subscriptions[3];
 	enum step step;
 	char *session; /* object path */
-	char *control; /* where the command's collectors register; NULL: nowhere */
+	char *control; /* where collectors of the command register; NULL: nowhere */
 	int sysprof;   /* the same for sysprof's collectors; -1: nowhere */
 	bool over;     /* the listener is no longer called */
 };
@@ -61,7 +61,7 @@ static void on_closed(GDBusConnection *connection, gboolean remote_vanished, GEr
 	fail_gone(data);
 }
 
-/* profd's name on the bus. The only subscribed change is its loss. */
+/* profd's name on the bus. Only its loss is subscribed to. */
 static void on_owner_changed(GDBusConnection *connection, const char *sender, const char *path,
 			     const char *interface, const char *name, GVariant *arguments,
 			     gpointer data)
@@ -69,7 +69,7 @@ static void on_owner_changed(GDBusConnection *connection, const char *sender, co
 	fail_gone(data);
 }
 
-/* Another client may Close the session; then no Finished follows. */
+/* Another client may have called Close. Then no Finished follows. */
 static void on_removed(GDBusConnection *connection, const char *sender, const char *path,
 		       const char *interface, const char *name, GVariant *arguments, gpointer data)
 {
@@ -130,7 +130,7 @@ static bool connect_to(struct client *client, enum transport_kind kind, GError *
 
 	if (!transport_open(&client->transport, kind, error))
 		return false;
-	/* profd sends signals only to its client, so the bus needs no rule for them */
+	/* profd sends signals directly to its client, so no match rule is needed */
 	client->subscriptions[0] = g_dbus_connection_signal_subscribe(
 		transport->connection, transport->destination, PROFD_SESSION_INTERFACE, NULL, NULL,
 		NULL, G_DBUS_SIGNAL_FLAGS_NO_MATCH_RULE, on_signal, client, NULL);
@@ -160,10 +160,10 @@ static void disconnect(struct client *client)
 	transport_close(&client->transport);
 }
 
-/* why: the error of the system's profd that led to this; NULL: none. */
+/* why: error of the system's profd that led to this; NULL: none. */
 static bool connect_private(struct client *client, const GError *why, GError **error)
 {
-	if (why && !client->request.quiet && geteuid() != 0) { /* root has the service's rights */
+	if (why && !client->request.quiet && geteuid() != 0) { /* root has the same privileges */
 		g_autofree char *text = text_escape(why->message);
 
 		fprintf(stderr, _("profctl: recording with a profd of its own, since %s\n"), text);
@@ -195,7 +195,7 @@ static bool create(struct client *client, GError **error)
 		g_propagate_error(error, transport_translate(failure));
 		return false;
 	}
-	/* the user may have to type a password first */
+	/* no timeout: the user may have to type a password first */
 	g_dbus_connection_call_with_unix_fd_list(
 		client->transport.connection, client->transport.destination, PROFD_PATH,
 		PROFD_INTERFACE, "CreateSession",
@@ -237,7 +237,7 @@ static void on_reply(GObject *source, GAsyncResult *result, gpointer data)
 
 	if (g_error_matches(failure, G_IO_ERROR, G_IO_ERROR_CANCELLED) || client->over)
 		return;
-	/* A profd that is older or lacks a socket records anyway. */
+	/* An older profd, or one without a socket, can still record. */
 	if (client->step == STEP_CREATE && reply) {
 		g_variant_get(reply, "(o)", &client->session);
 	} else if (client->step == STEP_CONTROL && reply &&
@@ -292,7 +292,7 @@ void client_free(struct client *client)
 	if (!client)
 		return;
 	client->over = true;
-	/* pending answers find no client */
+	/* pending calls must not use the client any more */
 	g_cancellable_cancel(client->cancellable);
 	g_object_unref(client->cancellable);
 	disconnect(client);

@@ -2,11 +2,12 @@
 /*
  * Command - the child of `profctl record -- COMMAND`
  *
- * It is forked before the recording, because the session needs its pid, but waits on a socket: the
- * first instruction of the program runs when sampling is enabled. It inherits environment, working
- * directory, signals and terminal from the caller, except for PROF_LIB_DIR and the variables of
- * preload.c. PROF_CONTROL and SYSPROF_CONTROL_FD come through the socket, because they are not
- * known earlier. If profctl dies before it releases the child, the socket ends and the child exits.
+ * The child is forked before the recording, because the session needs its pid. It waits on a
+ * socket, so that sampling is enabled when the program's first instruction runs. It inherits the
+ * environment (except PROF_LIB_DIR and the variables of preload.c), working directory, signals and
+ * terminal of the caller. PROF_CONTROL and SYSPROF_CONTROL_FD are sent through the socket, because
+ * they are not known earlier. If profctl dies before it releases the child, the socket is closed
+ * and the child exits.
  */
 #include "config.h"
 
@@ -39,7 +40,7 @@ static bool fail_exec(const char *name, int failed, GError **error)
 								    : ERRNO_TEXT(failed));
 }
 
-/* Reads a byte and the descriptor that may come with it. */
+/* Reads a byte, and the descriptor that may be sent with it. */
 static bool read_byte(int fd, char *ret_byte, int *ret_sysprof)
 {
 	union {
@@ -65,8 +66,8 @@ static bool read_byte(int fd, char *ret_byte, int *ret_sysprof)
 	return n == 1;
 }
 
-/* The descriptor is inherited under a rarely used number, because many programs close the low ones
- * and open others. */
+/* Sets SYSPROF_CONTROL_FD to a rarely used number, because many programs close low descriptors and
+ * open others. */
 static void set_sysprof(int fd)
 {
 	static const int numbers[] = { 1000, 200, 3 };
@@ -97,14 +98,14 @@ static void wait_and_exec(char **argv, const struct preload *preload, int go_fd,
 		g_string_append_c(control, byte);
 	} while (byte);
 	g_string_truncate(control, control->len - 1);
-	/* Our entry goes before those of the caller, whose token is not valid at ours. */
+	/* Our entry comes first. The caller's token is dropped: it is invalid at our socket. */
 	for (char **entry = entries; control->len && *entry; entry++)
 		if (**entry && !g_str_has_prefix(*entry, "token:"))
 			g_string_append_printf(control, ",%s", *entry);
 	if (control->len)
 		g_setenv(CONTROL_VARIABLE, control->str, TRUE);
-	/* Programs that load the library on demand find it there, as <prof/mark.h> documents: it
-	 * may be outside the loader's search path. */
+	/* Programs that load the library on demand find it here, as <prof/mark.h> documents,
+	 * because it may be outside the loader's search path. */
 	if (access(PROF_DEFAULT_LIB_DIR "/libprofcollector.so.0", R_OK) == 0)
 		g_setenv("PROF_LIB_DIR", PROF_DEFAULT_LIB_DIR, FALSE);
 	preload_set(preload);
@@ -152,10 +153,10 @@ bool command_release(struct command *command, const char *name, const char *cont
 	int failed = 0;
 	ssize_t n;
 
-	/* if the child has exited, its status shows that */
+	/* if this fails, the child has exited, and its status shows why */
 	(void)!packet_send(command->go_fd, &part, 1, sysprof, 0);
 	close(steal_fd(&command->go_fd));
-	/* the exec closes the other end */
+	/* exec closes the other end */
 	do {
 		n = read(command->error_fd, &failed, sizeof(failed));
 	} while (n < 0 && errno == EINTR);

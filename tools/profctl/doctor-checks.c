@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor checks - what a recording needs, in report order
+ * Doctor-checks - what a recording needs, in report order
  */
 #include "config.h"
 
@@ -21,8 +21,8 @@
 #define DEFAULT_FREQUENCY 999
 #define URLS "DEBUGINFOD_URLS"
 #define MAX_LISTED 3
-#define SLACK_SECONDS 2 /* tolerance between two clocks, and of file system times */
-#define FIRST_PYTHON 12 /* the first minor version of Python 3 with -X perf */
+#define SLACK_SECONDS 2 /* tolerated difference between clocks, or of file times */
+#define FIRST_PYTHON 12 /* first minor version of Python 3 that has -X perf */
 #define MIB (UINT64_C(1) << 20)
 #define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
 
@@ -62,8 +62,8 @@ static void PRINTF_LIKE(4, 5) found(struct doctor_finding *finding, enum doctor_
 
 /* ---- Our own programs ------------------------------------------------------------------------ */
 
-/* Checks the private form: profctl starts its own profd, which starts an engine. The system's profd
- * is optional. */
+/* Checks the programs for private use: profctl starts its own profd, which starts an engine. The
+ * system's profd is optional. */
 static void check_daemon(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	static const char *const programs[] = { "profd", "profd-engine", "profd-files" };
@@ -108,10 +108,10 @@ static void check_polkit(const struct doctor_host *host, struct doctor_finding *
 
 /* ---- Sampling -------------------------------------------------------------------------------- */
 
-/* The sysctl only explains; the test is whether perf_event_open() succeeds, because capabilities,
- * security modules and seccomp filters decide too. Levels of kernel.perf_event_paranoid
- * (Documentation/admin-guide/sysctl/kernel.rst): from 2 up no kernel, from 1 up no CPU-wide events,
- * from 0 up no raw tracepoints; Debian's and Ubuntu's 3 and 4: nothing. */
+/* Opens an event. Success is the test, because capabilities, security modules and seccomp filters
+ * matter, too. kernel.perf_event_paranoid (Documentation/admin-guide/sysctl/kernel.rst) only
+ * explains failures: from 2 up no kernel, from 1 up no CPU-wide events, from 0 up no raw
+ * tracepoints; Debian's and Ubuntu's 3 and 4: nothing. */
 static int open_event(const struct doctor_host *host, uint32_t type, uint64_t config, bool system,
 		      bool kernel)
 {
@@ -128,7 +128,7 @@ static int open_event(const struct doctor_host *host, uint32_t type, uint64_t co
 	return host->probes->perf_open(&attr, system ? -1 : 0, system ? 0 : -1);
 }
 
-/* Returns 0, or -errno. */
+/* Returns 0 if the event can be opened, otherwise -errno. */
 static int perf_allowed(const struct doctor_host *host, bool system, bool kernel)
 {
 	CLEANUP_CLOSE int fd =
@@ -184,7 +184,7 @@ static void check_perf_paranoid(const struct doctor_host *host, struct doctor_fi
 			: _("You may record your own programs, but not the system.");
 }
 
-/* Returns RLIMIT_MEMLOCK in bytes; UINT64_MAX for no limit. */
+/* Returns RLIMIT_MEMLOCK in bytes; UINT64_MAX: no limit. */
 static uint64_t perf_memlock_limit(const struct doctor_host *host)
 {
 	static const char name[] = "Max locked memory";
@@ -200,8 +200,8 @@ static uint64_t perf_memlock_limit(const struct doctor_host *host)
 						    : g_ascii_strtoull(value, NULL, 10);
 }
 
-/* Returns how much memory this user's rings may take: a budget per CPU plus the process's own limit
- * (kernel/events/core.c: perf_mmap). */
+/* Returns how much memory this user's rings may use: a budget for each CPU, plus the process's own
+ * limit (kernel/events/core.c: perf_mmap). */
 static uint64_t perf_ring_budget(const struct doctor_host *host)
 {
 	uint64_t budget, limit = perf_memlock_limit(host);
@@ -276,7 +276,7 @@ static void check_pmu(const struct doctor_host *host, struct doctor_finding *fin
 	else if (fd == -EACCES || fd == -EPERM)
 		found(finding, DOCTOR_WARN, NULL,
 		      _("the CPU's cycle counter could not be tried, since no event opens: see perf-paranoid"));
-	else /* No fix: only the host can give a virtual machine a counter. */
+	else /* No fix: only the host can give a virtual machine a cycle counter. */
 		found(finding, DOCTOR_WARN, NULL,
 		      _("the CPU has no cycle counter here, as in most virtual machines: sampling uses the "
 			"timer (cpu-clock), which sees kernel code with interrupts off late"));
@@ -284,8 +284,8 @@ static void check_pmu(const struct doctor_host *host, struct doctor_finding *fin
 
 /* ---- What the kernel shows of itself and of processes ---------------------------------------- */
 
-/* Returns whether /proc/kallsyms shows addresses. Only functions count: per-CPU variables are
- * offsets, which start at 0. */
+/* Returns whether /proc/kallsyms shows addresses. Ignores per-CPU variables, whose values are
+ * offsets that start at 0. */
 static bool kernel_shows_addresses(const struct doctor_host *host, bool *ret_readable)
 {
 	g_autofree char *path = g_strconcat(host->root, "/proc/kallsyms", NULL);
@@ -307,8 +307,8 @@ static bool kernel_shows_addresses(const struct doctor_host *host, bool *ret_rea
 }
 
 /*
- * kptr_restrict 2 hides from everybody; 1 needs CAP_SYSLOG; 0 needs CAP_SYSLOG or
- * kernel.perf_event_paranoid <= 1 (kernel/kallsyms.c: kallsyms_show_value).
+ * kptr_restrict 2 hides addresses from all users; 1 shows them with CAP_SYSLOG; 0 with CAP_SYSLOG
+ * or kernel.perf_event_paranoid <= 1 (kernel/kallsyms.c: kallsyms_show_value).
  */
 static void check_kptr_restrict(const struct doctor_host *host, struct doctor_finding *finding)
 {
@@ -336,8 +336,8 @@ static void check_kptr_restrict(const struct doctor_host *host, struct doctor_fi
 
 enum mount_field { MOUNT_PATH = 1, MOUNT_TYPE, MOUNT_OPTIONS, MOUNT_FIELDS };
 
-/* Returns a field of the first mount, or the last, that has another field of that value; NULL:
- * none. */
+/* Returns the field `wanted` of the first or last mount whose field `by` has that value; NULL if
+ * there is none. */
 static char *find_mount(const struct doctor_host *host, enum mount_field by, const char *value,
 			enum mount_field wanted, bool is_last)
 {
@@ -356,10 +356,10 @@ static char *find_mount(const struct doctor_host *host, enum mount_field by, con
 	return field;
 }
 
-/* Yama restricts attaching, but profd only reads; hidepid hides processes from readers. */
+/* Yama restricts attaching, but profd only reads. hidepid hides processes from readers. */
 static void check_ptrace_scope(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	/* of several mounts the last is visible */
+	/* if several are mounted, the last one is visible */
 	g_autofree char *options = find_mount(host, MOUNT_PATH, "/proc", MOUNT_OPTIONS, true);
 	int64_t scope;
 
@@ -377,9 +377,9 @@ static void check_ptrace_scope(const struct doctor_host *host, struct doctor_fin
 }
 
 /*
- * Returns the number of a tracepoint that every kernel has, and where it is listed: *ret_place is
- * NULL if no path leads there and the profiler mounts tracefs for itself. Returns -errno if it is
- * not listed anywhere.
+ * Returns the id of a tracepoint that every kernel has. Stores in *ret_place where it was found;
+ * NULL: in no accessible path, so the profiler mounts tracefs itself. Returns -errno if it was not
+ * found.
  */
 static int64_t kernel_tracepoint(const struct doctor_host *host, const char **ret_place)
 {
@@ -423,7 +423,7 @@ static void check_tracefs(const struct doctor_host *host, struct doctor_finding 
 		found(finding, DOCTOR_WARN, fix,
 		      _("you cannot read %s: you cannot record tracepoints, but samples"), place);
 	} else if (fd < 0) {
-		/* With exclude_kernel everybody can open the event, but it never fires. */
+		/* With exclude_kernel, all users can open the event, but it never fires. */
 		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
 		      _("you cannot record tracepoints (%s), but samples: kernel.perf_event_paranoid is above 1"),
 		      g_strerror(-fd));
@@ -528,13 +528,13 @@ static void check_debuginfod(const struct doctor_host *host, struct doctor_findi
 
 enum runtime { RUNTIME_NODE, RUNTIME_JAVA, RUNTIME_PYTHON, RUNTIMES };
 
-/* SAYS_ANOTHERS: the map is from an earlier process with the same pid. */
+/* SAYS_ANOTHERS: the map was written by an earlier process with the same pid. */
 enum says { SAYS_NOTHING, SAYS_ANOTHERS, SAYS_NAMES };
 
 struct runtimes {
-	unsigned n, others;       /* all; those without names */
-	GString *listed;          /* the first few without names */
-	char *first_of[RUNTIMES]; /* the pid */
+	unsigned n, others;       /* n: all; others: those without names */
+	GString *listed;          /* the first ones without names */
+	char *first_of[RUNTIMES]; /* by kind: pid of the first one */
 };
 
 static bool runtime_of(const char *name, enum runtime *ret_runtime)
@@ -551,7 +551,7 @@ static bool runtime_of(const char *name, enum runtime *ret_runtime)
 	return true;
 }
 
-/* Reads the effective uid of "Uid:" and the last pid of "NSpid:", which the process writes into
+/* Reads the effective uid from "Uid:", and from "NSpid:" the last pid, which the process uses in
  * file names. */
 static bool read_status(const struct doctor_host *host, const char *pid, uint64_t *ret_uid,
 			uint64_t *ret_own_pid)
@@ -576,13 +576,13 @@ static bool read_status(const struct doctor_host *host, const char *pid, uint64_
 	return true;
 }
 
-/* Returns the start of the process in seconds of the file clock; 0: unknown. */
+/* Returns when the process started, in seconds of the wall clock; 0: unknown. */
 static int64_t read_start(const struct doctor_host *host, const char *pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%s/stat", pid);
 	g_autofree char *text = doctor_read(host, path);
 	g_autofree char *machine = doctor_read(host, "/proc/stat");
-	const char *behind = text ? strrchr(text, ')') : NULL; /* its name may contain spaces */
+	const char *behind = text ? strrchr(text, ')') : NULL; /* the name may contain spaces */
 	const char *boot = machine ? strstr(machine, "\nbtime ") : NULL;
 	g_auto(GStrv) fields = behind ? g_strsplit(behind, " ", 22) : NULL;
 
@@ -592,8 +592,8 @@ static int64_t read_start(const struct doctor_host *host, const char *pid)
 	       g_ascii_strtoll(fields[20], NULL, 10) / sysconf(_SC_CLK_TCK);
 }
 
-/* Looks for a map in the process's own /tmp, or a mapped jitdump. As in a recording, a map that is
- * older than the process does not count. */
+/* Looks for a perf map in the process's own /tmp, or for a mapped jitdump. As in a recording,
+ * ignores a map that is older than the process. */
 static enum says says_names(const struct doctor_host *host, const char *pid, uint64_t own_pid)
 {
 	g_autofree char *map = g_strdup_printf("%s/proc/%s/root/tmp/perf-%" G_GUINT64_FORMAT ".map",
@@ -644,7 +644,7 @@ static void look_at_process(const struct doctor_host *host, const char *pid, uin
 		runtimes->first_of[runtime] = g_strdup(pid);
 }
 
-/* Returns the fix for each kind of runtime that was found. */
+/* Returns the fixes for all kinds of runtimes that were found. */
 static char *fix_of(const struct runtimes *runtimes)
 {
 	g_autoptr(GPtrArray) fixes = g_ptr_array_new_with_free_func(g_free);
@@ -696,7 +696,7 @@ static void check_jit_maps(const struct doctor_host *host, struct doctor_finding
 
 /* ---- The container and the disk -------------------------------------------------------------- */
 
-/* Returns "docker", "podman", …, or NULL outside of a container. */
+/* Returns the container's type, such as "docker" or "podman"; NULL outside of a container. */
 static char *system_container(const struct doctor_host *host)
 {
 	static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor host - the caller's rights, and probes of the running kernel
+ * Doctor-host - the caller's privileges, and probes of the running kernel
  */
 #include "tools/profctl/doctor.h"
 
@@ -52,7 +52,7 @@ void doctor_host_init(struct doctor_host *host, const char *root, const char *di
 		host->capabilities = (set >> CAP_IPC_LOCK & 1 ? DOCTOR_IPC_LOCK : 0) |
 				     (set >> CAP_SYSLOG & 1 ? DOCTOR_SYSLOG : 0);
 	}
-	/* "Uid:" has the real, effective, saved and file system id. */
+	/* "Uid:" has the real, effective, saved and file system uid. */
 	uids = strstr(status, "\nUid:");
 	uids = uids ? strchr(uids + strlen("\nUid:\t"), '\t') : NULL;
 	host->superuser = uids && g_ascii_strtoull(uids, NULL, 10) == 0;

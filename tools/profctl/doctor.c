@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profctl doctor - reports what a recording by this user on this machine can do
+ * profctl doctor - reports what this user can record on this machine
  *
- * ok: full function; warn: recording works with less, and the text says with what; fail: it does
- * not work. Checks change nothing. The table lists only parts that this version has.
+ * ok: no restriction; warn: recording works with restrictions, which the text names; fail:
+ * recording does not work. Checks change nothing. The table has only parts that exist in this
+ * version.
  */
 #include "config.h"
 
@@ -81,7 +82,7 @@ static const struct cli_option doctor_options[] = {
 	{ NULL },
 };
 
-#define STATUS_COLUMNS 6 /* with the gap, as the next one */
+#define STATUS_COLUMNS 6 /* with the gap */
 
 static void doctor_print_status(struct out *out, enum doctor_status status, bool color)
 {
@@ -99,7 +100,7 @@ static void doctor_print_finding(struct out *out, const char *id, unsigned id_co
 	text_cell(out, id, id_columns, TEXT_LEFT);
 	text_wrap(out, summary, indent, indent, cli_columns(STDOUT_FILENO));
 	if (has_fix) {
-		/* Never wrapped, because it may be a command to paste. */
+		/* Not wrapped, because it may be a command to copy. */
 		out_printf(out, "%*s%s", (int)indent, "", _("fix: "));
 		text_cell(out, finding->fix, 0, TEXT_LEFT);
 		out_char(out, '\n');
@@ -133,7 +134,7 @@ static void doctor_print_verdict(struct out *out, const struct doctor_finding *f
 		out_text(out, _("Recording works here.\n"));
 }
 
-/* Warnings and failures, the number of other checks, and what is not in use. */
+/* Prints warnings and failures, the number of other checks, and unused optional parts. */
 static void doctor_print_text(struct out *out, const struct doctor_finding *findings,
 			      const struct doctor_values *values)
 {
@@ -164,7 +165,7 @@ static void doctor_print_text(struct out *out, const struct doctor_finding *find
 			if ((finding->off ? DOCTOR_OFF : finding->status) != status)
 				continue;
 			doctor_print_status(out, status, color);
-			/* A fix that the verdict names is not repeated. */
+			/* Do not repeat a fix that the verdict contains. */
 			if (finding->off && !values->all)
 				out_printf(out, "%s: %s\n", doctor_checks[i].id, finding->off);
 			else

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Live names - names for the places that a live recording hits, while it runs
+ * Live-names - finds names for the code that a running recording hits
  *
- * A thread reads one file at a time: that of the image with the most places without a name. profd
- * passes the file as it was mapped. The symbols found also name later places, so few requests
- * remain after a short time. When all places have names, it reads which functions are inlined at
- * them, which takes longer. The thread's time is limited: some seconds at first, then a hundredth
- * of a core. Names of the kernel come with the recording. Names of generated code are in the files
- * that its program writes, and stay valid as long as the place is kept.
+ * A thread reads one file at a time, that of the image with the most unnamed places. profd passes
+ * the file that was mapped. Its symbols also name later places, so soon there are few requests.
+ * When all places have names, the thread reads inlined calls, which takes longer. Its CPU time is
+ * limited: a few seconds at first, then a hundredth of a core. The recording itself has the
+ * kernel's names. Names of generated code come from files that the program writes, and are kept as
+ * long as the place.
  */
 #include "config.h"
 
@@ -26,10 +26,10 @@
 #include <unistd.h>
 
 #define FIRST_CREDIT_US (3 * G_USEC_PER_SEC)
-#define EARNED_PART 100         /* of the elapsed time */
-#define AGAIN_US G_USEC_PER_SEC /* before an image is requested again */
+#define EARNED_PART 100         /* credit earned, as a part of the elapsed time */
+#define AGAIN_US G_USEC_PER_SEC /* time until an image is requested again */
 
-/* A request to the thread, and its result. */
+/* A request to the thread, with its result. */
 struct name_request {
 	struct live_names *names;
 	uint32_t generation, image;
@@ -37,16 +37,16 @@ struct name_request {
 	char *path;
 	GBytes *build_id;
 	struct symbols_image of;
-	GArray *places;  /* numbers */
+	GArray *places;  /* numbers of places */
 	GArray *offsets; /* of the places, in the same order */
 	struct symbols *symbols;
 	gint64 took_us; /* CPU time */
 	bool wants_inlined;
-	/* for the memory of a process */
+	/* for generated code */
 	bool is_generated;
 	struct jit_process process;
-	char *dump;        /* of the process; NULL = none */
-	GArray *generated; /* of struct jit_name; NULL = unknown */
+	char *dump;        /* path of the process's dump; NULL = none */
+	GArray *generated; /* struct jit_name; NULL = unknown */
 	GStringChunk *texts;
 };
 
@@ -54,9 +54,9 @@ struct live_names {
 	struct live *live;
 	struct client *client;
 	struct debug_files *debug_files;
-	GArray *requested_us; /* time of the last request by image, of this generation: gint64 */
+	GArray *requested_us; /* gint64 by image: time of the last request in this generation */
 	uint32_t generation;
-	gint64 credit_us, earned_us; /* time left for the thread; when credit was last added */
+	gint64 credit_us, earned_us; /* CPU time left for the thread; when credit was last added */
 	bool is_busy;
 	bool closing;
 };
@@ -101,7 +101,7 @@ static void name_request_free(struct name_request *request)
 
 /* ---- The result ------------------------------------------------------------------------------ */
 
-/* A place that gets no name keeps the name of its program's memory. */
+/* Names places of generated code. A place without a name keeps that of its memory. */
 static void name_generated(struct live *live, const struct name_request *request)
 {
 	struct number_map loads; /* address → row + 1 */
@@ -196,7 +196,7 @@ static gint64 thread_us(void)
 	return time.tv_sec * G_USEC_PER_SEC + time.tv_nsec / 1000;
 }
 
-/* Reads the current names of the process's code, or those of the file. */
+/* Thread: reads the current names of a process's code, or those of a file. */
 static void work(void *data)
 {
 	struct name_request *request = data;
@@ -232,7 +232,7 @@ static void work(void *data)
 
 /* ---- The request ---------------------------------------------------------------------------- */
 
-/* Returns whether it is anonymous memory into which a process put code; its offsets are
+/* Returns whether the image is anonymous memory with a process's code. Its offsets are
  * addresses. */
 static bool is_generated(const struct live_image *image)
 {
@@ -302,8 +302,8 @@ static void move_places(struct live *live, GArray *numbers, struct name_request 
 	g_array_set_size(numbers, left);
 }
 
-/* Drops places that get no better name than their memory's: code that a collector reports, and
- * memory without a process. */
+/* Drops places that cannot get a better name than their memory's: code that a collector reports,
+ * and memory of an unknown process. */
 static void leave_unknown(struct live *live)
 {
 	guint left = 0;
@@ -320,7 +320,7 @@ static void leave_unknown(struct live *live)
 	g_array_set_size(live->unnamed, left);
 }
 
-/* Returns the image with the most of these places, of those that are due; 0: none. */
+/* Returns the image with the most of these places that may be requested now; 0: none. */
 static uint32_t next_image(struct live_names *names, const GArray *numbers, gint64 now_us)
 {
 	const struct live *live = names->live;
@@ -336,7 +336,7 @@ static uint32_t next_image(struct live_names *names, const GArray *numbers, gint
 		const struct live_image *of = LIVE_AT(live->images, live_image, image);
 		gint64 requested_us = g_array_index(names->requested_us, gint64, image);
 
-		/* the recording itself brings the kernel's names */
+		/* the recording itself has the kernel's names */
 		if (places[image] > places[best] &&
 		    (of->kind == PROF_IMAGE_FILE || of->kind == PROF_IMAGE_VDSO ||
 		     is_generated(of)) &&

@@ -4,12 +4,12 @@
 #include "tools/profctl/client.h"
 #include "tools/profctl/live.h"
 
-/* Names for the places that a live recording hits, while it runs. */
+/* Finds names for the code that a running recording hits. */
 struct live_names;
 
-/* Both are borrowed. */
+/* Borrows both. */
 struct live_names *live_names_new(struct live *live, struct client *client);
-/* Waits until the thread has finished its file. */
+/* Waits until the thread has finished the current file. */
 void live_names_free(struct live_names *names);
-/* Requests names for places without one. Call it now and then. */
+/* Requests names for places without one. Must be called regularly. */
 void live_names_request(struct live_names *names);

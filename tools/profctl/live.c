@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Live - the code that a running recording hit in its last seconds
+ * Live - the samples of the last seconds of a running recording
  *
  * Invariants: (1) a sample counts in its own second only, and seconds before the window are dropped
  *                 [test-live: window]
  *             (2) a place has the same number in all epochs  [test-live: epochs]
- *             (3) undefined ids and invalid rows map to number 0
- *                 [test-live: hostile]
- *             (4) memory is bounded: when too much is stored, everything is dropped at the start of
- *                 a new epoch, which defines everything again  [test-live: forgets]
+ *             (3) undefined ids and invalid rows map to number 0 [test-live: hostile]
+ *             (4) memory is bounded: if too much is stored, all data is dropped at the next epoch,
+ *                 which defines all rows again  [test-live: forgets]
  */
 #include "config.h"
 
@@ -116,7 +115,7 @@ void live_done(struct live *live)
 	g_free(live->slices);
 }
 
-/* Returns the number of the key, which is added if it is missing. */
+/* Returns the number of a key. Adds the key if it is missing. */
 static uint32_t key_number(struct live *live, const char *key, GArray *array, bool *ret_is_new)
 {
 	uint32_t number = GPOINTER_TO_UINT(g_hash_table_lookup(live->keys, key));
@@ -130,7 +129,7 @@ static uint32_t key_number(struct live *live, const char *key, GArray *array, bo
 	return array->len - 1;
 }
 
-/* raw_name: the same as the name if it is not mangled. A function and its clones are one. */
+/* raw_name: equals the name if that is not mangled. A function and its clones have one number. */
 static uint32_t function_number(struct live *live, uint32_t image, const char *full_name,
 				const char *full_raw_name)
 {
@@ -155,8 +154,7 @@ static uint32_t function_number(struct live *live, uint32_t image, const char *f
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-/* Returns the function at the offset: if functions nest, the one that starts last is the innermost.
- * 0: none. */
+/* Returns the function at an offset; 0: none. If functions nest, the innermost one starts last. */
 static uint32_t symbol_at(struct live_image *image, uint64_t offset)
 {
 	const struct live_symbol *symbols;
@@ -225,7 +223,7 @@ void live_add_inlined(struct live *live, uint32_t number, const char *name, cons
 		place->callers = 0;
 		return;
 	}
-	/* the place's are the last ones */
+	/* the place's list is the last one in `callers` */
 	if (place->callers)
 		g_array_set_size(live->callers, live->callers->len - 1);
 	else
@@ -258,7 +256,7 @@ static uint64_t number(const struct prof_array *array, size_t row)
 		       : 0;
 }
 
-/* Returns the number of what the row refers to; 0: undefined. */
+/* Returns the number of the row that a reference means; 0: undefined. */
 static uint32_t refer(const struct live *live, enum live_ids kind, const struct prof_array *array,
 		      size_t row)
 {
@@ -311,8 +309,8 @@ static void add_image(struct live *live, const struct prof_batch *batch, size_t 
 			: g_bytes_new(NULL, 0);
 	g_autofree char *id_text =
 		g_base64_encode(g_bytes_get_data(build_id, NULL), g_bytes_get_size(build_id));
-	/* A file that replaced one of the same name is another image; so is the anonymous memory of
-	 * another process. */
+	/* A file that replaced one of the same path is a different image. So is the anonymous
+	 * memory of a different process. */
 	g_autofree char *key = g_strdup_printf("i%s %s %u %u %" PRIu64 " %" PRIu64 " %" PRIu64,
 					       image.path, id_text, image.kind, image.process,
 					       image.dev, image.inode, image.size);
@@ -342,7 +340,7 @@ static uint32_t place_number(struct live *live, uint32_t image, uint64_t offset)
 	uint64_t key = (uint64_t)image << 40 ^ offset;
 	uint32_t *slot;
 
-	/* two places with one key are rare, and get consecutive keys */
+	/* two places with the same hash are rare; they get consecutive keys */
 	while (*(slot = number_map_at(&live->place_numbers, key)) != 0) {
 		const struct live_place *known = LIVE_AT(live->places, live_place, *slot);
 
@@ -407,7 +405,7 @@ static void add_process(struct live *live, const struct prof_batch *batch, size_
 	define(live, LIVE_PROCESSES, &columns[PROF_PROCESS_ID], row, index);
 }
 
-/* A later row of a thread has its newer name. */
+/* A later row of the same thread has its newer name. */
 static void add_thread(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *columns = batch->columns;
@@ -473,7 +471,7 @@ static void add_sample(struct live *live, const struct prof_batch *batch, size_t
 static void add_loss(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	if (number(&batch->columns[PROF_LOSS_CAUSE], row) != PROF_LOSS_TICKS_MISSED)
-		/* 0: an unknown number, at least one */
+		/* 0: unknown, at least one */
 		live->lost += MAX_OF(number(&batch->columns[PROF_LOSS_COUNT], row), UINT64_C(1));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profctl - records, controls sessions, and checks this machine
+ * profctl - records, controls sessions, and checks the machine
  */
 #include "config.h"
 
@@ -35,7 +35,7 @@ static const struct cli_tool profctl = {
 	.verbs = profctl_verbs,
 };
 
-/* GLib would dump core and not mention the limit. */
+/* GLib would dump core without naming the limit. */
 static void on_no_thread(const char *domain, GLogLevelFlags level, const char *message,
 			 gpointer data)
 {

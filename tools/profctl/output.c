@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Output - the file, pipe or stream that a capture is recorded into
+ * Output - the file, pipe or stream to which a capture is recorded
  *
- * A regular file is recorded into directly. So is a pipe, unless the capture must be read back.
- * Everything else (standard output, devices, a pipe for a capture that gets symbols) is a stream:
- * the capture goes into an unlinked temporary file and is copied when it is complete. With force
- * the new capture has a temporary name until recording has begun, so that a mistake in the options
- * does not cost the old one.
+ * A regular file is written directly, and so is a pipe unless the capture must be read back.
+ * Anything else (standard output, devices, a pipe for a capture that gets symbols) is a stream: the
+ * capture is written to an unlinked temporary file and copied when it is complete. With force, a
+ * new file has a temporary name until recording has begun, so that an error in the options does not
+ * destroy the old file.
  */
 #include "config.h"
 
@@ -33,7 +33,8 @@ static bool fail(GError **error, const char *act, const char *path)
 			     path, ERRNO_TEXT(errno));
 }
 
-/* fd is open for writing and is not a regular file, or is standard output. Takes the fd. */
+/* Takes ownership of fd, which must be open for writing, but not be a regular file except
+ * stdout. */
 static bool use_stream(const struct output_options *options, int fd, struct output *output,
 		       GError **error)
 {
@@ -80,8 +81,8 @@ static bool open_temporary(struct output *output, GError **error)
 	return true;
 }
 
-/* Accepts an empty file and any capture with a valid header; the engine could only warn about
- * it. */
+/* Accepts an empty file and any capture with a valid header. Must be checked here, because the
+ * engine could only warn. */
 static bool check_capture(const struct output *output, GError **error)
 {
 	struct prof_reader *reader;
@@ -126,8 +127,8 @@ static bool open_path(const struct output_options *options, struct output *outpu
 		output->fd = open(output->path, O_RDWR | O_CLOEXEC);
 		if (output->fd < 0)
 			return fail(error, _("cannot open"), output->path);
-		/* The lock belongs to the file description, so the engine, which receives it, holds
-		 * it too. */
+		/* The lock belongs to the file description, so the engine holds it, too, when it
+		 * receives the descriptor. */
 		if (flock(output->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 			return cli_set_error(
 				error, CLI_FAILURE,

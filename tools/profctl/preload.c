@@ -2,14 +2,15 @@
 /*
  * Preload - the library that records the allocations of a command
  *
- * The dynamic linker loads it into the command and all programs that the command starts, which
- * inherit LD_PRELOAD. The user's own preloads come after it. Programs with more rights than their
- * caller, or without a dynamic linker, do not load it; the engine detects that
- * (daemon/engine/heap-excluded.c).
+ * The dynamic linker loads the library into the command and into all programs that it starts,
+ * because they inherit LD_PRELOAD. The user's own preloads come after it. Programs with more
+ * privileges than their caller, or without a dynamic linker, do not load it; the engine detects
+ * these (daemon/engine/heap-excluded.c).
  *
- * The library needs glibc. Another libc's loader would load it and then end the program because of
- * the missing symbols. So the path begins with a token that only glibc's loader expands: musl's
- * looks for a folder named $LIB and continues without the library [test_record_memory: musl].
+ * The library needs glibc. The loader of another libc would load it, and then end the program
+ * because of missing symbols. So the path begins with a token that only glibc's loader expands:
+ * musl's looks for a directory named $LIB, and continues without the library
+ * [test_record_memory: musl].
  */
 #include "config.h"
 
@@ -29,9 +30,9 @@
 #define PRELOAD_VARIABLE "LD_PRELOAD"
 #define ASAN_VARIABLE "ASAN_OPTIONS"
 #define ASAN_ORDER "verify_asan_link_order=0"
-#define SEPARATORS " :" /* of LD_PRELOAD, which cannot quote them */
-/* The root, as glibc's loader sees it: the parents of /lib64, of /lib/x86_64-linux-gnu, or of their
- * link targets. */
+#define SEPARATORS " :" /* of LD_PRELOAD, which has no quoting */
+/* The root directory for glibc's loader: the parent of /lib64, of /lib/x86_64-linux-gnu, or of
+ * their link targets. */
 #define GLIBC_ROOT "/$LIB/../../../../../../../.."
 
 static char *settings_of(const struct preload_memory *memory)
@@ -49,7 +50,7 @@ static char *settings_of(const struct preload_memory *memory)
 	return g_string_free(text, FALSE);
 }
 
-/* Absolute, because the command may change its folder before it starts other programs. */
+/* Returns an absolute path: the command may change its directory before it starts programs. */
 static char *library_in(const char *folder)
 {
 	g_autofree char *path = g_build_filename(folder, LIBRARY, NULL);
@@ -120,7 +121,7 @@ void preload_set(const struct preload *preload)
 	all = g_strconcat(has_root() ? GLIBC_ROOT : "", preload->library,
 			  before && *before ? ":" : "", before, NULL);
 	g_setenv(PRELOAD_VARIABLE, all, TRUE);
-	/* gcc's AddressSanitizer ends a program if it is not the first library */
+	/* gcc's AddressSanitizer ends a program in which it is not the first library */
 	before = g_getenv(ASAN_VARIABLE);
 	g_free(all);
 	all = g_strconcat(ASAN_ORDER, before && *before ? ":" : "", before, NULL);

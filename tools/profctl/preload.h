@@ -8,20 +8,20 @@
 /* The options of `profctl record --memory`. */
 struct preload_memory {
 	bool wanted;
-	uint64_t sample_bytes; /* record one allocation in about so many bytes; 0: record each */
-	uint64_t min_bytes;    /* ignore smaller ones */
+	uint64_t sample_bytes; /* record about one allocation in so many bytes; 0: record all */
+	uint64_t min_bytes;    /* ignore smaller allocations */
 	bool mmap;             /* record mappings too */
 };
 
-/* The environment of the command. */
+/* Environment of the command. */
 struct preload {
-	char *library;  /* NULL: none; goes first in LD_PRELOAD */
-	char *settings; /* PROF_MEMORY */
+	char *library;  /* NULL: none; becomes first in LD_PRELOAD */
+	char *settings; /* value of PROF_MEMORY */
 };
 
-/* Finds the library and checks that it can be preloaded, or CLI_ERROR. Call preload_done() in every
- * case. */
+/* Finds the library and checks that it can be preloaded. Fails with CLI_ERROR. preload_done() must
+ * be called in every case. */
 bool preload_init(struct preload *preload, const struct preload_memory *memory, GError **error);
 void preload_done(struct preload *preload);
-/* Call it in the child, before exec. */
+/* Sets the environment variables. Must be called in the child, before exec. */
 void preload_set(const struct preload *preload);

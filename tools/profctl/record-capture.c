@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record capture - what is added to the finished capture, and what it says about the recording
+ * Record-capture - adds names to the finished capture, and reads facts about the recording
  *
- * Names and lines: profd has kept the files that samples hit, as they were mapped, so names are
- * right for deleted and replaced files and for those in containers. A file that profd does not have
- * is opened by its path; symbolize compares it with the recorded one in either case.
- * symbolize_capture() runs on a thread of its own, so that the main loop handles Ctrl-C: after a
- * skip it finds no more files, and ends soon. The capture is complete at its end in any case.
+ * Names and lines: profd has kept the mapped files that samples hit, so names are correct also for
+ * deleted or replaced files and in containers. A file that profd does not have is opened by its
+ * path. In both cases, symbolize checks that it is the recorded file. symbolize_capture() runs on
+ * another thread, so that the main loop can handle Ctrl-C. After a skip, it gets no more files, so
+ * it ends soon. The capture is complete in either case.
  *
- * Processes that outlive their command are found by their parents in the capture, because a
- * daemon's parent has become init by then. A pid is listed if its present process started at the
- * time of the recorded process.
+ * Processes that outlive the command are found by their recorded parents, because a daemon's parent
+ * is init by then. A pid is listed if its current process started when the recorded one did.
  */
 #include "config.h"
 
@@ -26,15 +25,15 @@
 
 #define NS_PER_S INT64_C(1000000000)
 #define MAX_ANCESTORS 1000
-#define START_FIELD 20 /* of /proc/PID/stat, counted from the state, which is 0 */
+#define START_FIELD 20 /* index in /proc/PID/stat, where the state is 0 */
 
-/* An exec makes another process of the capture, but not for people. */
+/* Returns the key of a process. A process remains one after exec, unlike in the capture. */
 static void *identity(uint64_t number, uint64_t start_ns)
 {
 	return GSIZE_TO_POINTER(start_ns << 22 ^ number);
 }
 
-/* Counts as `profcapture info` does. */
+/* Counts samples in the same way as `profcapture info`. */
 static bool count_samples(int fd, struct record_samples *ret_samples, GError **error)
 {
 	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
@@ -78,7 +77,7 @@ static void add_heap_rows(const struct prof_batch *batch, struct record_allocati
 		const struct prof_array *columns = batch->columns;
 		uint64_t event = array_number_or(&columns[PROF_HEAP_EVENT], row, 0);
 
-		/* blocks that fork copied are in the heaps of both processes */
+		/* blocks that were inherited at fork are in both heaps */
 		if (event == PROF_HEAP_END &&
 		    array_number_or(&columns[PROF_HEAP_INHERITED], row, 0) == 0)
 			allocations->live_bytes +=
@@ -152,7 +151,7 @@ static void read_processes(struct names *names, GHashTable *processes)
 	prof_chunks_free(chunks);
 }
 
-/* /proc counts ticks since boot, including time in suspend. */
+/* Returns whether the process runs. /proc counts ticks since boot, including time in suspend. */
 static bool is_running(const struct process *process)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRIu64 "/stat", process->pid);
@@ -222,7 +221,7 @@ struct symbols_job {
 	GMainLoop *loop;
 	const atomic_bool *skip;
 	bool is_done;
-	bool ok; /* this and the following: written by the thread, read after it ends */
+	bool ok; /* this and the following fields: written by the thread, read after it ends */
 	struct record_samples samples;
 	struct symbolize_result result;
 	GError *error;

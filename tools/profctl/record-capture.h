@@ -6,30 +6,29 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-/* What the finished capture says about a recording. `fd` is the capture, readable. */
+/* Facts about a recording from its finished capture. `fd` is the capture, readable. */
 
-/* The samples of the recording, which is the last segment. */
+/* Samples of the recording, which is the last segment. */
 struct record_samples {
-	uint64_t unresolved; /* whose innermost function has no name */
+	uint64_t unresolved; /* samples whose innermost function has no name */
 	unsigned threads, processes;
 };
 
 struct record_allocations {
 	uint64_t n;
-	bool knows_live;     /* every process has its own heap, and its end was recorded */
+	bool knows_live;     /* whether every process has its own heap, and its end was recorded */
 	uint64_t live_bytes; /* at the ends of the processes */
 };
-/* False: the capture has no allocations, or cannot be read. */
+/* Returns false if the capture has no allocations or cannot be read. */
 bool record_capture_allocations(int fd, struct record_allocations *ret_allocations);
 
-/* Returns the pids (uint32_t) of processes that `command` started, directly or not, and that still
- * run. Empty if they cannot be determined: the capture is in a pipe, or its pids are of another
- * namespace. */
+/* Returns the pids (uint32_t) of running processes that `command` started, directly or not. Empty
+ * if unknown: the capture is in a pipe, or its pids are from another namespace. */
 GArray *record_capture_left(int fd, pid_t command);
 
 /* Adds names to the capture of a finished session on another thread, and runs the loop meanwhile.
- * *skip: skip the remaining files. Returns whether the names of all files were added; false without
- * an error after a skip. If anybody else quits the loop, the process must exit. */
+ * *skip: skip the remaining files. Returns whether the names of all files were added; returns false
+ * without an error after a skip. If other code quits the loop, the process must exit. */
 bool record_capture_symbolize(int fd, const char *file, struct client *client, GMainLoop *loop,
 			      const atomic_bool *skip, struct record_samples *ret_samples,
 			      GError **error);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record control - a recording that the program itself begins and ends, by libprofcollector's
+ * Record-control - a recording that the program itself starts and ends with libprofcollector's
  * prof_recorder_open()
  *
  *     profctl record --control FD --pid PID …
  *
- * FD is a socket whose other end the program has (libcollector/control.h). profctl reports there
- * when the recording has begun, and when it is over. The first report carries one end of a switch
- * whose other end profd's engine has, so that switching sampling for a block
- * involves only those two. The recording ends when the program shuts down its end of FD or exits.
- * Both are watched, because a forked child may hold the socket open.
+ * The program has the other end of the socket FD (libcollector/control.h). On it, profctl reports
+ * the start and the end of the recording. The first report carries one end of a switch. profd's
+ * engine has the other end, so that switching sampling for a block involves only the program and
+ * the engine. The recording ends when the program shuts down its end of FD or exits. Both are
+ * watched, because a forked child may keep the socket open.
  */
 #include "config.h"
 
@@ -32,7 +32,7 @@ bool record_control_open(int fd, struct record_control *ret_control, GError **er
 {
 	int type, sockets[2];
 	socklen_t bytes = sizeof(type);
-	struct ucred peer; /* the process that made the socketpair */
+	struct ucred peer; /* the process that created the socket pair */
 
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET ||
 	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
@@ -60,7 +60,7 @@ static void remove_watches(struct record_control *control)
 		g_clear_handle_id(&control->watches[i], g_source_remove);
 }
 
-/* The program sends nothing on this socket, so any event means the end. */
+/* Handles any event on the socket as the end, because the program sends nothing on it. */
 static gboolean on_end(gint fd, GIOCondition condition, gpointer data)
 {
 	struct record_control *control = data;
@@ -79,7 +79,7 @@ void record_control_watch(struct record_control *control, void (*gone)(void *dat
 		control->watches[1] = g_unix_fd_add(control->pidfd, G_IO_IN, on_end, control);
 }
 
-/* A program that does not receive it has exited or does not care. text: NULL: none. */
+/* Sends a report. A program that does not receive it has exited or ignores it. text: or NULL. */
 static void send_report(const struct record_control *control, struct control_report report,
 			const char *text, int fd)
 {
@@ -93,8 +93,7 @@ static void send_report(const struct record_control *control, struct control_rep
 
 void record_control_ready(struct record_control *control, const char *where)
 {
-	/* Only the engine keeps this end, so that the program notices at once when the engine
-	 * ends. */
+	/* Now only the engine has this end, so the program notices when the engine exits. */
 	close(steal_fd(&control->switch_fd));
 	send_report(control, (struct control_report){ .kind = CONTROL_REPORT_READY }, where,
 		    control->program_fd);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record options - from the command line to the options of a session
+ * Record-options - converts the command line to the options of a session
  *
- * Only contradictions are refused here; profd checks whether an event exists or a frequency is
- * allowed.
+ * Refuses only contradictions. profd checks whether events exist and the frequency is allowed.
  */
 #include "config.h"
 
@@ -16,7 +15,7 @@ static const char *const policies[] = { "lossless", "drop", NULL };
 const char *const record_buses[] = { "auto", "system", "private", NULL };
 static const char *const memory_modes[] = { "all", "sample:", NULL };
 
-#define MAX_COMMAND_BYTES 8192 /* half of profd's limit, which counts more than the words */
+#define MAX_COMMAND_BYTES 8192 /* half of profd's limit, which also counts other data */
 
 #define FIELD(name) offsetof(struct record_options, name)
 
@@ -97,8 +96,8 @@ static const struct cli_spec spec = {
 	.command = true,
 };
 
-/* "-e a,b" is "-e a -e b"; duplicate events are dropped. Returns CLI_CONTINUE, or a status after a
- * message. */
+/* Splits "-e a,b" into "-e a -e b", and drops duplicates. Returns CLI_CONTINUE, or an exit status
+ * after a message. */
 static int split_events(struct record_options *options)
 {
 	g_autoptr(GPtrArray) events = g_ptr_array_new_with_free_func(g_free);
@@ -126,7 +125,7 @@ static int split_events(struct record_options *options)
 	return CLI_CONTINUE;
 }
 
-/* Checks the options of --memory. Returns CLI_CONTINUE, or the status after a message. */
+/* Checks the options of --memory. Returns CLI_CONTINUE, or an exit status after a message. */
 static int check_memory(struct record_options *options)
 {
 	struct preload_memory *memory = &options->memory;
@@ -168,7 +167,7 @@ static int check_memory(struct record_options *options)
 	return CLI_CONTINUE;
 }
 
-/* Refuses contradictions. Returns CLI_CONTINUE, or the status after a message. */
+/* Refuses contradictions. Returns CLI_CONTINUE, or an exit status after a message. */
 static int check(const struct record_options *options)
 {
 	bool to_stdout = options->output && strcmp(options->output, "-") == 0;
@@ -237,7 +236,7 @@ void record_options_done(struct record_options *options)
 	g_clear_pointer(&options->events, g_ptr_array_unref);
 }
 
-/* The command is for readers only, so a very long one is cut and ends with "…". */
+/* Returns the command for display. If it is very long, it is cut and ends with "…". */
 static GVariant *command_of(char *const *command)
 {
 	g_autoptr(GPtrArray) words = g_ptr_array_new();
@@ -278,12 +277,12 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 					   options->events->len));
 	g_variant_dict_insert(&dict, "frequency", "u", (guint32)options->frequency);
 	g_variant_dict_insert(&dict, "call-graph", "s", call_graphs[options->call_graph]);
-	/* if unset, profd leaves the kernel out when it is not allowed */
+	/* if this is not set, profd excludes the kernel only if it must */
 	if (options->no_kernel)
 		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
 	if (options->policy != RECORD_POLICY_DEFAULT)
 		g_variant_dict_insert(&dict, "policy", "s", policies[options->policy]);
-	/* The library gets its settings from the environment; the session needs to know which
+	/* The library gets its settings from the environment. The session must know which
 	 * allocations to expect, and from which process. */
 	if (memory->wanted)
 		g_variant_dict_insert(&dict, "memory", "b", TRUE);

@@ -4,11 +4,11 @@
 #include "tools/common/cli.h"
 #include "tools/profctl/preload.h"
 
-#define RECORD_NO_END UINT64_MAX /* a duration */
+#define RECORD_NO_END UINT64_MAX /* duration without limit */
 #define RECORD_MAX_DAYS 49       /* a timer counts milliseconds in 32 bits */
 #define RECORD_NO_CONTROL UINT64_MAX
 #define RECORD_NO_MIN UINT64_MAX
-#define RECORD_POLICY_DEFAULT (-1) /* depends on what is recorded */
+#define RECORD_POLICY_DEFAULT (-1) /* the default depends on what is recorded */
 #define RECORD_MAX_NS (UINT64_C(86400000000000) * RECORD_MAX_DAYS)
 
 /* The command line of `profctl record`. */
@@ -18,13 +18,13 @@ struct record_options {
 	GPtrArray *events;  /* char *; NULL: the default */
 	const char *output; /* NULL: a default name */
 	uint64_t frequency, duration_ns, delay_ns;
-	uint64_t control; /* a descriptor; RECORD_NO_CONTROL: none */
+	uint64_t control; /* descriptor; RECORD_NO_CONTROL: none */
 	int call_graph, policy;
 	int bus;                 /* enum client_bus */
-	const char *memory_mode; /* as given; NULL: none */
+	const char *memory_mode; /* as given on the command line; NULL: none */
 	uint64_t memory_min;     /* RECORD_NO_MIN: none */
 	bool memory_mmap;
-	struct preload_memory memory; /* from these three */
+	struct preload_memory memory; /* computed from the three fields above */
 	char **command;               /* NULL: none */
 };
 
@@ -35,21 +35,21 @@ struct record_options {
 				  .memory_min = RECORD_NO_MIN,  \
 				  .policy = RECORD_POLICY_DEFAULT })
 
-/* Options that `profctl top` shares: --system and --pid; --call-graph and --no-kernel. */
+/* Options that `profctl top` also has: --system and --pid; --call-graph and --no-kernel. */
 extern const struct cli_option record_what_options[], record_stack_options[];
 extern const char *const record_buses[]; /* by enum client_bus */
 
-/* Returns CLI_CONTINUE, or the exit status. Call record_options_done() in every case. */
+/* Returns CLI_CONTINUE, or an exit status. record_options_done() must be called in every case. */
 int record_options_parse(struct record_options *options, int argc, char **argv) MUST_CHECK;
 void record_options_done(struct record_options *options);
 
-/* Returns the options for CreateSession, floating; pid 0: no command. The switch is the session's
- * second descriptor. */
+/* Returns the options for CreateSession, floating; pid 0: no command. The switch is passed as the
+ * session's second descriptor. */
 GVariant *record_options_session(const struct record_options *options, pid_t pid);
-/* Returns the NAME in the capture's default name; g_free. */
+/* Returns the variable part of the capture's default name; g_free. */
 char *record_options_stem(const struct record_options *options);
-/* Returns the command with its arguments or without, "the system" or "process 12", in harmless
- * characters; g_free. */
+/* Returns the command, with or without arguments, "the system" or "process 12", escaped for
+ * terminals; g_free. */
 char *record_options_target(const struct record_options *options, bool with_arguments);
-/* Returns the word, quoted for a shell if necessary; g_free. */
+/* Returns the word, quoted for a shell if needed; g_free. */
 char *record_options_quote(const char *word);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Record result - what `profctl record` prints: its progress, and the summary at its end
+ * Record-result - prints the progress of `profctl record`, and the summary at its end
  *
- * The progress is one line on a terminal, redrawn at each report of profd (about once a second); in
- * a file or a log it is a line every ten seconds. The summary has the same facts twice: as text on
- * standard error, and as the JSON of profctl.record/1. Times of losses count from the start of
+ * On a terminal, the progress is one line, which is redrawn when profd reports (about once per
+ * second). In a file or log, it is a line every ten seconds. The summary has the same facts as text
+ * on standard error, and as JSON (profctl.record/1). Times of losses count from the start of
  * sampling.
  */
 #include "config.h"
@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#define MAX_LEFT 8u /* pids in the text */
+#define MAX_LEFT 8u /* most pids in the text */
 #define LINE_INTERVAL_US (10 * G_USEC_PER_SEC)
 
 /* ---- Progress -------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ void progress_init(struct progress *progress, const struct record_options *optio
 {
 	*progress = (struct progress){ .terminal = isatty(STDERR_FILENO) };
 	progress->target = record_options_target(options, false);
-	/* a command writes to the terminal, too; its output is not broken up */
+	/* do not interrupt the command's own output on the terminal */
 	progress->shown = !options->quiet && !(progress->terminal && options->command);
 }
 
@@ -44,7 +44,7 @@ void progress_clear(struct progress *progress)
 	progress->drawn = false;
 }
 
-/* "Recording ./shop: 1.2 s, 1,329 samples, 20.7 KiB, nothing lost. Ctrl-C stops." */
+/* Returns "Recording ./shop: 1.2 s, 1,329 samples, 20.7 KiB, nothing lost. Ctrl-C stops." */
 static char *progress_line(const struct progress *progress, int64_t now,
 			   const struct client_counters *counters)
 {
@@ -119,7 +119,7 @@ uint64_t record_result_number(const struct record_result *result, const char *ke
 	return value;
 }
 
-/* Returns the time since the start of sampling. */
+/* Returns a time relative to the start of sampling. */
 static uint64_t since_start(const struct record_result *result, uint64_t time)
 {
 	uint64_t start = record_result_number(result, "start-time");
@@ -145,7 +145,7 @@ static void get_loss(GVariant *losses, gsize index, struct loss *loss)
 			    &loss->bytes, &loss->from, &loss->to);
 }
 
-/* Returns whether some losses have an unknown number. */
+/* Returns whether the number of some losses is unknown. */
 static bool is_incomplete(GVariant *losses)
 {
 	struct loss loss;
@@ -166,7 +166,7 @@ static char *command_line(const char *verb, const char *file, const char *option
 	return g_strdup_printf("profcapture %s %s%s", verb, quoted, option);
 }
 
-/* Returns a NULL-terminated array, which is empty if there is no file. */
+/* Returns a NULL-terminated array of commands; empty if there is no file. */
 static GStrv next_steps(const struct record_result *result)
 {
 	g_autoptr(GPtrArray) steps = g_ptr_array_new();
@@ -186,10 +186,10 @@ static GStrv next_steps(const struct record_result *result)
 
 struct sum {
 	guint64 count;
-	bool is_unknown; /* of some rows */
+	bool is_unknown; /* of some rows: the number is unknown */
 };
 
-/* Returns counts by cause: "perf-ring 12, late 3, ring-full an unknown number". */
+/* Returns counts by cause, such as "perf-ring 12, late 3, ring-full an unknown number". */
 static char *causes(GVariant *losses)
 {
 	g_autoptr(GHashTable)
@@ -227,7 +227,7 @@ static char *causes(GVariant *losses)
 	return g_string_free(text, FALSE);
 }
 
-/* Appends "Lost: nothing." or what was lost by which cause. */
+/* Appends "Lost: nothing.", or the losses by cause. */
 static void append_losses(const struct record_result *result, GString *line)
 {
 	g_autoptr(GVariant) losses = losses_of(result);
@@ -244,7 +244,7 @@ static void append_losses(const struct record_result *result, GString *line)
 		g_string_append(line, _(" Lost: nothing."));
 }
 
-/* "Recorded ./shop 40000: 3.18 s, 3,066 samples in 5 threads. Lost: nothing." */
+/* Prints "Recorded ./shop 40000: 3.18 s, 3,066 samples in 5 threads. Lost: nothing." */
 static void print_recorded(const struct record_result *result)
 {
 	g_autoptr(GString) line = g_string_new(NULL);
@@ -312,7 +312,7 @@ static void print_stacks(const struct record_result *result)
 		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
 }
 
-/* Processes whose allocations are not in the capture, by reason. */
+/* Reasons why allocations of processes are not in the capture. */
 static const struct {
 	const char *key, *name, *text;
 } exclusions[] = {

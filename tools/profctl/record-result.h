@@ -6,39 +6,37 @@
 
 #include <gio/gio.h>
 
-/* The outcome of a recording, for people and for programs. Strings are borrowed. */
+/* The outcome of a recording, for text and JSON. Strings are borrowed. */
 struct record_result {
 	const char *target; /* "./shop 40000", "the system" */
 	const char *file;
 	const char *reason;
-	GVariant *summary; /* of Finished; NULL if profd sent none */
+	GVariant *summary; /* summary of the signal Finished; NULL if profd sent none */
 	pid_t command_pid; /* 0: none ran */
 	int wait_status;
 	const GArray *left; /* pids (uint32_t) of descendants that still run; NULL: none ran */
-	uint64_t bytes;     /* of the capture after all steps */
-	bool system;        /* the system's profd recorded it */
+	uint64_t bytes;     /* size of the capture after all steps */
+	bool system;        /* recorded by the system's profd */
 	bool kept;          /* the capture is in a file */
-	bool is_lost;       /* the recording ended early and nothing of it is readable */
+	bool is_lost;       /* the recording ended early and no data of it is readable */
 	bool memory;        /* allocations were recorded */
-	bool symbols;       /* names were added, and the next one is known */
+	bool symbols;       /* names were added, and `samples` is set */
 	struct record_samples samples;
-	bool has_allocations; /* the next one is known */
+	bool has_allocations; /* `allocations` is set */
 	struct record_allocations allocations;
 	bool is_sampled; /* only some allocations were recorded */
 };
 
 uint64_t record_result_number(const struct record_result *result, const char *key);
-/* Prints to standard error. */
 void record_result_print(const struct record_result *result);
-/* Prints one line to standard output. */
 void record_result_print_json(const struct record_result *result);
 
-/* The progress line on standard error. */
+/* A progress line on standard error. */
 struct progress {
 	bool shown, terminal;
 	char *target;
-	bool drawn;       /* the terminal shows a line without a newline */
-	int64_t start_us; /* 0: not begun */
+	bool drawn;       /* the terminal shows a line without newline */
+	int64_t start_us; /* 0: not started */
 	int64_t last_us;
 };
 
@@ -47,5 +45,5 @@ void progress_begin(struct progress *progress);
 void progress_update(struct progress *progress, const struct client_counters *counters);
 /* Clears the line before other output. */
 void progress_clear(struct progress *progress);
-/* Clears it for the last time. */
+/* Clears the line. No more updates may follow. */
 void progress_done(struct progress *progress);

@@ -2,14 +2,14 @@
 /*
  * profctl record - makes one recording
  *
- *     fork the command, blocked ▶ reach a profd ▶ CreateSession, Start ▶ release the command
+ *     fork the command, blocked ▶ connect to a profd ▶ CreateSession, Start ▶ release the command
  *     ▶ the command ends, the time is over or Ctrl-C: Stop ▶ Finished ▶ add names ▶ summary
  *
- * Ctrl-C: the first stops, the second skips the names, the third aborts. Unless aborted, profctl
- * always waits for the command, which got the signal too and decides for itself. If this process
- * dies at any time, profd notices and finishes the file. --bus auto tries the system's profd first.
- * If that is missing, has another version or denies access, profctl starts one of its own, and
- * prints a line that says why.
+ * The first Ctrl-C stops, the second skips the names, the third aborts. Unless aborted, profctl
+ * always waits for the command, which also gets the signal and may ignore it. If this process dies
+ * at any time, profd notices it and finishes the file. --bus auto tries the system's profd first.
+ * If that is missing, has another version or denies access, profctl starts a private one, and
+ * prints a line that tells why.
  */
 #include "config.h"
 
@@ -31,22 +31,22 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* Our own, and the processes of the command and of profd. */
+/* Number of processes and threads that profctl, profd and the command need. */
 #define THREADS 5
 
 struct recording {
 	struct record_options options;
 	struct preload preload;
-	struct attachments attachments; /* processes to attach to, for their allocations */
+	struct attachments attachments; /* running processes whose allocations are recorded */
 	struct command command;
 	struct output output;
 	struct progress progress;
 	struct record_control control;
 	struct client *client;
 	GMainLoop *loop;
-	GError *error;          /* the error that ended it, else NULL */
-	char *reason;           /* of Finished */
-	const char *own_reason; /* why profctl stopped it, if profd cannot know: "duration" */
+	GError *error;          /* error that ended the recording, else NULL */
+	char *reason;           /* reason in the signal Finished */
+	const char *own_reason; /* why profctl stopped it, if profd does not know: "duration" */
 	GVariant *summary;
 	guint timer;
 	unsigned interrupts;
@@ -56,7 +56,7 @@ struct recording {
 
 /* ---- Ending ---------------------------------------------------------------------------------- */
 
-/* Quits when both the session and the command have ended. */
+/* Quits the main loop when both the session and the command have ended. */
 static void check_end(struct recording *recording)
 {
 	if ((recording->finished || recording->error) && !recording->command.running)
@@ -93,7 +93,7 @@ static gboolean on_interrupt(gpointer data)
 	return G_SOURCE_CONTINUE;
 }
 
-/* Forwards a signal that was sent to this process alone. */
+/* Forwards a signal that was sent to profctl only. */
 static gboolean forward(struct recording *recording, int number)
 {
 	if (recording->command.running)
@@ -135,7 +135,7 @@ static gboolean on_duration(gpointer data)
 
 /* ---- Messages of profd ----------------------------------------------------------------------- */
 
-/* At most RECORD_MAX_NS. */
+/* Calls `function` after a time of at most RECORD_MAX_NS. */
 static guint timeout(uint64_t ns, GSourceFunc function, struct recording *recording)
 {
 	return g_timeout_add((guint)((ns + 999999) / 1000000), function, recording);
@@ -250,7 +250,7 @@ static char *status_of(uint32_t pid, const char *name)
 	return NULL;
 }
 
-/* Rejects pids that cannot be recorded although they exist in /proc. */
+/* Rejects pids that cannot be recorded, although they exist in /proc. */
 static bool check_pid(uint32_t pid, GError **error)
 {
 	g_autofree char *process = status_of(pid, "Tgid:");
@@ -264,7 +264,7 @@ static bool check_pid(uint32_t pid, GError **error)
 				     _("%" PRIu32
 				       " is a thread ('%s') of process %s; use --pid %s"),
 				     pid, name ? name : "?", process, process);
-	/* The first thread of a process may end before the others. */
+	/* The main thread of a process may end before the others. */
 	if (state && (*state == 'Z' || *state == 'X') && threads && strtoul(threads, NULL, 10) <= 1)
 		return cli_set_error(
 			error, CLI_FAILURE,
@@ -311,17 +311,17 @@ static bool begin(struct recording *recording, GError **error)
 	if (options->control != RECORD_NO_CONTROL &&
 	    !record_control_open((int)options->control, &recording->control, error))
 		return false;
-	/* first, because no thread may exist before a fork */
+	/* do this first: fork needs a process with one thread */
 	if (!preload_init(&recording->preload, &options->memory, error) ||
 	    !attachments_open(&recording->attachments, options->pids, &recording->preload, error) ||
 	    (options->command && !command_start(&recording->command, options->command,
 						&recording->preload, to_stdout, error)) ||
 	    !output_open(&output, &recording->output, error))
 		return false;
-	/* not earlier: opening a pipe waits for its reader, and Ctrl-C may end that */
+	/* do this now: opening a pipe waits for its reader, and Ctrl-C must be able to end that */
 	g_unix_signal_add(SIGINT, on_interrupt, recording);
 	g_unix_signal_add(SIGTERM, on_terminate, recording);
-	/* nohup ignores SIGHUP: the recording outlives its terminal */
+	/* with nohup, SIGHUP is ignored and the recording survives its terminal */
 	if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN)
 		g_unix_signal_add(SIGHUP, on_hang_up, recording);
 	if (recording->control.fd >= 0)
@@ -340,7 +340,7 @@ static bool begin(struct recording *recording, GError **error)
 	return recording->client;
 }
 
-/* Returns whether the capture has its names. A capture that ended badly stays unchanged. */
+/* Adds names. Returns whether the capture has them. Leaves a capture that ended badly unchanged. */
 static bool add_names(struct recording *recording, struct record_samples *ret_samples)
 {
 	g_autoptr(GError) error = NULL;
@@ -357,7 +357,7 @@ static bool add_names(struct recording *recording, struct record_samples *ret_sa
 	return named;
 }
 
-/* Sets the error for a bad recording without a failure so far. */
+/* Sets an error if the recording is bad but nothing has failed so far. */
 static void judge(struct recording *recording, const struct record_result *result)
 {
 	const struct record_options *options = &recording->options;
@@ -380,8 +380,7 @@ static void judge(struct recording *recording, const struct record_result *resul
 			recording->output.path);
 	} else if (!record_result_number(result, "samples") &&
 		   (!record_result_number(result, "events") ||
-		    /* a short command, or block of a program, may be over before its first
-		     * sample */
+		    /* a short command or block may end before its first sample */
 		    (options->frequency && !options->command && recording->control.fd < 0))) {
 		cli_set_error(
 			&recording->error, CLI_NOTHING_CAPTURED,
@@ -460,7 +459,7 @@ static void recording_done(struct recording *recording, int status)
 	attachments_done(&recording->attachments);
 	preload_done(&recording->preload);
 	record_options_done(&recording->options);
-	/* last, because the program may record into the same file at once */
+	/* do this last: the program may now record to the same file */
 	record_control_end(&recording->control, status,
 			   recording->error ? recording->error->message : NULL);
 	g_clear_error(&recording->error);
@@ -486,7 +485,7 @@ int profctl_record(int argc, char **argv)
 	if (!recording.gave_up)
 		status = end(&recording);
 	if (recording.gave_up) {
-		/* exit at once without waiting, even if a thread is still adding names */
+		/* exit at once, even if a thread is still adding names */
 		cli_error(_("aborted; what was recorded is in '%s'"), recording.output.path);
 		_exit(CLI_INTERRUPTED);
 	}

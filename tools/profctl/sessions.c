@@ -2,10 +2,10 @@
 /*
  * profctl status, stop, pause, resume - the sessions of the system's profd
  *
- * profd omits sessions that the caller may not see: those of other users are listed if polkit
- * allows it without a prompt. The answer is still validated, like everything from a bus. To control
- * the session of another user needs polkit's manage-others, which may prompt for a password.
- * Without a number, the session is the only one that the caller can see.
+ * profd lists other users' sessions only if polkit allows it without a prompt. The answer is
+ * validated, like all data from a bus. Control of another user's session needs polkit's
+ * manage-others, which may prompt for a password. If no number is given, the caller must see
+ * exactly one session.
  */
 #include "config.h"
 
@@ -18,9 +18,9 @@
 #include <pwd.h>
 
 #define PATIENCE_MS 20000
-#define COMPLETION_PATIENCE_MS 1000 /* a shell waits after a key press */
+#define COMPLETION_PATIENCE_MS 1000 /* short, because a shell waits after a key press */
 
-/* A session of the system's profd, at the time of the query. */
+/* A session of the system's profd at the time of the request. */
 struct session_info {
 	uint32_t id, uid;
 	char *state;
@@ -66,8 +66,8 @@ static int compare(gconstpointer a, gconstpointer b)
 	return one->id < other->id ? -1 : one->id > other->id;
 }
 
-/* Returns the sessions that the caller may see, by id: of struct session_info, to be unreffed.
- * Waits at most that long for the answer. CLI_ERROR. */
+/* Returns the sessions that the caller may see: struct session_info by id; unref it. Waits at most
+ * patience_ms. Fails with CLI_ERROR. */
 static GPtrArray *sessions_get(const struct transport *transport, int patience_ms, GError **error)
 {
 	g_autoptr(GError) failure = NULL;
@@ -98,7 +98,7 @@ static GPtrArray *sessions_get(const struct transport *transport, int patience_m
 	return sessions;
 }
 
-/* Returns "pid 12, 13", "the system" or the command, in harmless characters; g_free. */
+/* Returns "pid 12, 13", "the system" or the command, escaped for terminals; g_free. */
 static char *session_target(const struct session_info *session)
 {
 	g_autoptr(GVariant)
@@ -129,7 +129,7 @@ static bool is_over(const struct session_info *session)
 	return strcmp(session->state, "finished") == 0 || strcmp(session->state, "failed") == 0;
 }
 
-/* Gets the duration of a running session; false if it has not begun or has ended. */
+/* Stores for how long a session has run. Returns false if it has not begun or has ended. */
 static bool elapsed_ns(const struct session_info *session, uint64_t *ret_ns)
 {
 	uint64_t ns = (uint64_t)g_get_monotonic_time() * 1000;
@@ -254,7 +254,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	case FIELD_SAMPLES:
 		*ret_cell = cell_uint(session->samples);
 		break;
-	case FIELD_LOST: /* a 0, because that is what people look for */
+	case FIELD_LOST: /* show 0 losses, because users look for the number */
 		*ret_cell = cell_own_text(text_count(session->lost));
 		break;
 	default:
@@ -341,7 +341,7 @@ int profctl_status(int argc, char **argv)
 
 /* ---- stop, pause, resume --------------------------------------------------------------------- */
 
-/* Prints session numbers for a shell. Does not start profd, because a new one has no sessions. */
+/* Prints session numbers for shell completion. Does not start profd: a new one has no sessions. */
 static void complete(const char *verb)
 {
 	struct transport transport = { 0 };
@@ -371,7 +371,7 @@ static const struct {
 	  N_("Continue a paused session of the profd service. SESSION is a number that 'profctl status' lists (default: the only session).") },
 };
 
-/* Chooses the only session that can be controlled. */
+/* Chooses the session if there is only one. Fails otherwise. */
 static bool choose(const struct transport *transport, uint32_t *ret_id, GError **error)
 {
 	g_autoptr(GPtrArray) sessions = sessions_get(transport, PATIENCE_MS, error);

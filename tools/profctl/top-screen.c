@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Top screen - a live view on a terminal, by ncurses
+ * Top-screen - draws a live view on a terminal, with ncurses
  *
  *     title                       what is recorded, how busy it is, and what is lost
  *     status                      filters, a pause, the end; missing if there is nothing to say
  *     self %  total %  function
- *     rows                        always including the selected one
+ *     rows always with the selected one
  *     keys
  */
 #include "config.h"
@@ -24,7 +24,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define FIRST_ROW 3 /* below a status */
+#define FIRST_ROW 3 /* below the status */
 
 static SCREEN *screen;
 
@@ -69,7 +69,7 @@ guint top_screen_rows(void)
 
 /* ---- Drawing --------------------------------------------------------------------------------- */
 
-/* Cuts the line at the edge of the screen. */
+/* Prints a line, cut at the edge of the screen. */
 static void put_line(int line, attr_t attributes, const char *text)
 {
 	g_autofree char *fitted = NULL;
@@ -78,7 +78,7 @@ static void put_line(int line, attr_t attributes, const char *text)
 		return;
 	fitted = text_fit(text, (unsigned)COLS, TEXT_LEFT);
 	attrset(attributes);
-	/* leaves the last cell of the last line alone, because writing it would scroll */
+	/* does not write the last cell of the last line, because that would scroll */
 	mvaddnstr(line, 0, fitted, -1);
 	attrset(A_NORMAL);
 }
@@ -114,7 +114,7 @@ static const struct live_function *function_at(const struct page *page, size_t r
 	return LIVE_AT(page->browse->live->functions, live_function, row_at(page, row)->number);
 }
 
-/* Returns whether the function stands for the places of a file whose names are not known yet. */
+/* Returns whether the function stands for places of a file that have no names yet. */
 static bool is_pending(const struct page *page, size_t row)
 {
 	uint32_t number = row_at(page, row)->number;
@@ -124,7 +124,7 @@ static bool is_pending(const struct page *page, size_t row)
 			       ->pending == number;
 }
 
-/* Functions whose names differ only in their parameters have these. */
+/* Returns the name without parameters, unless another function differs only in its parameters. */
 static const char *function_name(const struct page *page, size_t row)
 {
 	if (page->browse->view.kind == TOP_CALLERS && !row_at(page, row)->number)
@@ -181,7 +181,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	}
 }
 
-/* Draws the titles and the rows of a page from a line on. */
+/* Draws the titles and rows of a page, starting at `line`. */
 static void draw_rows(const struct page *page, int line)
 {
 	bool of_processes = page->browse->view.kind == TOP_PROCESSES;

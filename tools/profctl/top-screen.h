@@ -3,12 +3,12 @@
 
 #include "tools/profctl/top-view.h"
 
-/* The content of the screen. Texts are borrowed, and harmless to a terminal. */
+/* The content of the screen. Strings are borrowed, and escaped for terminals. */
 struct top_content {
 	const char *title;
 	const char *status; /* "" = none */
 	const struct top_browse *browse;
-	double cpu_samples; /* the samples of a CPU that is never idle */
+	double cpu_samples; /* number of samples of a CPU that is never idle */
 };
 
 /* Keys that are not characters. */
@@ -26,14 +26,14 @@ enum top_key {
 	TOP_KEY_OTHER,
 };
 
-/* Takes over the terminal. False: this kind of terminal is not supported. */
+/* Takes over the terminal. Returns false if this kind of terminal is not supported. */
 bool top_screen_open(void);
 /* Restores the terminal; may be called twice. */
 void top_screen_close(void);
-/* Call it after the terminal's size has changed. */
+/* Must be called after the terminal's size has changed. */
 void top_screen_resize(void);
 void top_screen_draw(const struct top_content *content);
-/* Returns a character, or an enum top_key; TOP_KEY_NONE: no key is waiting. */
+/* Returns a character or an enum top_key; TOP_KEY_NONE if no key is waiting. */
 unsigned top_screen_key(void);
 /* Returns how many rows fit, at least 1. */
 guint top_screen_rows(void);

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Top view - the rows of a live view, in order, and browsing them
+ * Top-view - computes and sorts the rows of a live view, and browses them
  *
- * Invariants: (1) a sample counts once for a function, even if the function recurs in its stack
+ * Invariants: (1) a function counts a sample once, even if it is several times in its stack
  *                 [test-live: recursion]
- *             (2) equal rows are ordered by name, so that lines do not jump
- *                 [test-live: order]
- *             (3) row numbers belong to one generation of the live view: after adding rows to it,
- *                 count again if the generation has changed  [test-live: forgets]
- *             (4) Backspace shows the previous view, as far back as the first one
- *                 [test-live: browse]
- * Reads no keys and draws nothing (top-screen.c).
+ *             (2) equal rows are sorted by name, so that lines do not jump [test-live: order]
+ *             (3) row numbers are valid in one generation of the live view: rows must be counted
+ *                 again when the generation has changed  [test-live: forgets]
+ *             (4) Backspace shows the previous view, back to the first one [test-live: browse]
+ * Reading keys and drawing are in top-screen.c.
  */
 #include "config.h"
 
@@ -27,7 +25,7 @@
 #define MAX_FILTER 64 /* characters */
 #define MAX_STEPS 64u
 
-/* A node of a stack with its function, kept compact because counting reads mostly these. */
+/* A node with its function. It is small, because counting mostly reads these. */
 struct step {
 	uint32_t parent, function;
 };
@@ -35,13 +33,13 @@ struct step {
 struct counting {
 	const struct top_view *view;
 	const struct live *live;
-	const struct step *steps; /* by node; NULL if stacks do not count */
-	struct top_row *rows;     /* by number */
-	uint64_t *seen;           /* by number: the last sample that counted for it */
+	const struct step *steps; /* by node; NULL if stacks are not needed */
+	struct top_row *rows;     /* by number of the function, process or thread */
+	uint64_t *seen;           /* by number: serial of the last sample that was counted */
 	uint64_t serial;
 };
 
-/* Inlined calls are steps after those of the nodes. */
+/* Creates the steps of all nodes. The steps of inlined calls follow those of the nodes. */
 static struct step *steps_new(const struct live *live)
 {
 	const uint32_t *callers = (const uint32_t *)(const void *)live->callers->data;
@@ -81,7 +79,7 @@ static void count_function(struct counting *counting, uint32_t function, struct 
 	amount_add(&counting->rows[function].total, amount);
 }
 
-/* self: samples in which the function was the innermost one. */
+/* Counts callers of the view's function. Their self: samples with that function innermost. */
 static void count_callers(struct counting *counting, uint32_t node, struct amount amount)
 {
 	const struct step *steps = counting->steps;
@@ -249,7 +247,7 @@ GArray *top_view_rows(const struct top_view *view, const struct live *live, stru
 
 static const char *const sorts[] = { N_("self"), N_("total"), N_("name") };
 
-/* Backspace restores it, except for the order. */
+/* A view that Backspace restores, but in the current order. */
 struct past_view {
 	struct top_view view;
 	guint selected;
@@ -285,7 +283,7 @@ void top_browse_count(struct top_browse *browse)
 	view.filter = browse->filter->len ? browse->filter->str : NULL;
 	g_array_unref(browse->rows);
 	browse->rows = top_view_rows(&view, browse->live, &browse->all);
-	/* the selected row stays selected when it moves */
+	/* keep the selected row selected if it moved */
 	for (guint i = 0; i < browse->rows->len && browse->selected > 0; i++)
 		if (g_array_index(browse->rows, struct top_row, i).number ==
 		    browse->selected_number)
@@ -306,7 +304,7 @@ static void select_row(struct top_browse *browse, gint64 row)
 			g_array_index(browse->rows, struct top_row, browse->selected).number;
 }
 
-/* Shows a view in the present order, with a selected row. */
+/* Shows a view in the current order, with a selected row. */
 static void show(struct top_browse *browse, const struct top_view *view, guint selected)
 {
 	enum top_sort sort = browse->view.sort;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Top view - the rows of a live view, in order
+ * Top-view - computes and sorts the rows of a live view
  *
- * Counted again from the samples of the window each time. For one thread.
+ * Rows are counted from all samples of the window each time. Not thread-safe.
  */
 #pragma once
 
@@ -12,50 +12,50 @@ enum top_kind { TOP_FUNCTIONS, TOP_PROCESSES, TOP_THREADS, TOP_CALLERS, TOP_KIND
 enum top_sort { TOP_BY_SELF, TOP_BY_TOTAL, TOP_BY_NAME, TOP_SORTS };
 
 struct top_row {
-	const char *name; /* borrowed from `live` until rows are added to it */
+	const char *name; /* borrowed from `live`; valid until rows are added to it */
 	struct amount self,
-		total;   /* total: including callees. For processes and threads both are equal */
-	uint32_t number; /* of the function, process or thread in `live` */
+		total;   /* total: with callees. For processes and threads, both are equal */
+	uint32_t number; /* number of the function, process or thread in `live` */
 };
 
 /* The selection and order of the rows. */
 struct top_view {
 	enum top_kind kind;
 	enum top_sort sort;
-	uint32_t process;   /* only samples of this one; 0 = of all */
+	uint32_t process;   /* only samples of this process; 0 = all */
 	uint32_t function;  /* TOP_CALLERS: the function whose callers are shown */
 	const char *filter; /* only rows whose name contains this text, ignoring case; NULL = all */
 };
 
-/* Returns struct top_row; *ret_all: the samples of the window, or of the view's process. */
+/* Returns struct top_row. Stores in *ret_all the samples of the window, or of the process. */
 GArray *top_view_rows(const struct top_view *view, const struct live *live, struct amount *ret_all);
 /* Returns the samples of the window. */
 uint64_t top_view_samples(const struct live *live);
-/* Returns the seconds of the window that have samples. */
+/* Returns the number of seconds in the window that have samples. */
 unsigned top_view_seconds(const struct live *live);
 
-/* The state of browsing a live view: the rows, the selected one, and the way back. */
+/* The state of browsing: the rows, the selected one, and the previous views. */
 struct top_browse {
 	const struct live *live;
 	struct top_view view; /* without its filter */
-	GArray *rows;         /* of struct top_row */
-	struct amount all;    /* the total of which the rows are shares */
+	GArray *rows;         /* struct top_row */
+	struct amount all;    /* sum that the shares of rows are relative to */
 	guint selected;       /* index into rows */
 	uint32_t selected_number;
-	GArray *steps;   /* for going back */
+	GArray *steps;   /* previous views */
 	GString *filter; /* "" = none */
 	uint32_t generation;
-	bool editing; /* the filter */
+	bool editing; /* the filter is being edited */
 	bool held;    /* the rows do not change */
 	bool shows_keys;
 };
 
 void top_browse_init(struct top_browse *browse, const struct live *live, enum top_kind kind);
 void top_browse_done(struct top_browse *browse);
-/* Counts the rows again. The selected row stays selected unless it is the first. */
+/* Counts the rows again. Keeps the selected row selected, unless it is the first. */
 void top_browse_count(struct top_browse *browse);
-/* Handles a key (top-screen.h); `page` is the rows per page. Returns true if it ends the view. */
+/* Handles a key (top-screen.h); `page`: rows per page. Returns true if the key ends the view. */
 bool top_browse_press(struct top_browse *browse, unsigned key, guint page);
-/* Returns the description of the view, if it is not all by self: "only python3, pid 12   by name
- * /filter"; g_free. */
+/* Returns text for a view other than all rows by self: "only python3, pid 12   by name   /filter";
+ * g_free. */
 char *top_browse_status(const struct top_browse *browse);

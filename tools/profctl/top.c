@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profctl top - what runs now, live on a terminal
+ * profctl top - a live profile on a terminal
  *
  *     profd ▶ a pipe ▶ prof_stream ▶ live (the last seconds) ▶ top_view (rows) ▶ top_screen
  *
- * It is a normal session, whose capture goes into a pipe and is not kept. It takes over the screen
- * when the first rows arrive, so that earlier errors are printed as by any command. The recording
- * continues while the view is held. One thread, except for the names of functions (live-names.c).
+ * A normal session, whose capture goes to a pipe and is not kept. The screen is taken over when the
+ * first rows arrive, so that earlier errors are printed normally. The recording continues while the
+ * view is paused. Uses one thread, and one for names (live-names.c).
  */
 #include "config.h"
 
@@ -43,10 +43,10 @@ struct top {
 	struct live live;
 	struct live_names *names;
 	struct top_browse browse;
-	uint64_t samples; /* of the window, and its seconds, as last counted */
+	uint64_t samples; /* samples and seconds of the window, as last counted */
 	unsigned seconds;
-	char *ending;  /* why the session ended; NULL: it has not */
-	char *warning; /* the last one of profd */
+	char *ending;  /* why the session ended; NULL: it is running */
+	char *warning; /* last warning of profd */
 	bool open, interrupted;
 };
 
@@ -54,7 +54,7 @@ static const char *const kinds[] = { "function", "process", "thread", NULL };
 
 /* ---- Display --------------------------------------------------------------------------------- */
 
-/* "system, last 7 s: 6,419 samples, CPU 92 %. Lost: nothing." */
+/* Returns "system, last 7 s: 6,419 samples, CPU 92 %. Lost: nothing." */
 static char *title_of(const struct top *top)
 {
 	double cpu_samples = (double)top->options.record.frequency * top->seconds;
@@ -85,7 +85,7 @@ static void draw(struct top *top)
 		return;
 	title = title_of(top);
 	browsed = top_browse_status(&top->browse);
-	/* problems come before the state of browsing */
+	/* problems come before the description of the view */
 	status = g_strdup_printf("%s   %s   %s", top->ending ? top->ending : "", browsed,
 				 top->warning ? top->warning : "");
 	content = (struct top_content){
@@ -199,7 +199,7 @@ static void on_started(const char *control, int sysprof, void *data)
 {
 	struct top *top = data;
 
-	close(top->write_fd); /* so that the reader sees its end */
+	close(top->write_fd); /* so that the reader sees the end of the pipe */
 	top->write_fd = -1;
 	g_unix_fd_add(top->read_fd, G_IO_IN, on_rows, top);
 	top->names = live_names_new(&top->live, top->client);
@@ -305,7 +305,7 @@ static const struct cli_spec spec = {
 		N_("Show a live profile of what is running. Writes no file; '?' lists the keys."),
 };
 
-/* Returns CLI_CONTINUE, or a status after a message. */
+/* Returns CLI_CONTINUE, or an exit status after a message. */
 static int parse(struct top_options *options, int argc, char **argv)
 {
 	const struct cli_group groups[] = {

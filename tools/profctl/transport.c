@@ -2,11 +2,11 @@
 /*
  * Transport - the two ways to reach a profd
  *
- * On the system bus: the first call to the well-known name starts the service; all later calls go
- * to that process alone, by its unique name. A profd of another version is not used, because its
- * options may have other meanings. Private: `profd --private` on a socketpair, in a session of its
- * own so that a Ctrl-C does not reach it. It is bound to the connection: when this process ends,
- * for any reason, profd finishes the file and ends.
+ * On the system bus, the first call to the well-known name starts the service; later calls use the
+ * unique name of that process. A profd of another version is not used, because its options may have
+ * other meanings. A private profd is started as `profd --private` on a socketpair, in its own
+ * session, so that Ctrl-C does not reach it. It exits with the connection: when this process ends
+ * for any reason, profd finishes the file and exits.
  */
 #include "config.h"
 
@@ -35,8 +35,7 @@
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* The meaning of a D-Bus error for the user of profctl; without a text, profd's own message is
- * used. */
+/* What a D-Bus error means for the user of profctl. Without a text, profd's own message is used. */
 static const struct meaning {
 	const char *name;
 	enum cli_status status;
@@ -132,11 +131,11 @@ void transport_close(struct transport *transport)
 		g_dbus_connection_close_sync(transport->connection, NULL, NULL);
 		g_object_unref(transport->connection);
 	} else if (transport->pid) {
-		/* a profd without a client has nothing to finish */
+		/* without a client, this profd has no capture to finish */
 		kill(transport->pid, SIGKILL);
 	}
 	if (transport->pid) {
-		/* no process is left when the shell's next prompt appears */
+		/* wait, so that no process is left when the shell prompts again */
 		CLEANUP_CLOSE int fd = pidfd_open(transport->pid, 0);
 		struct pollfd item = { .fd = fd, .events = POLLIN };
 
@@ -192,7 +191,7 @@ static bool no_service(struct transport *transport, const GError *failure, GErro
 			     translated->message);
 }
 
-/* Starts it too. The caller frees *ret_version. */
+/* Gets profd's version; this starts the service. The caller frees *ret_version. */
 static bool get_version(struct transport *transport, GCancellable *cancellable, char **ret_version,
 			GError **error)
 {
@@ -239,7 +238,7 @@ static bool find_system(struct transport *transport, GCancellable *cancellable, 
 	    !get_version(transport, cancellable, &version, error) ||
 	    !find_running(transport, cancellable, error))
 		return false;
-	/* While the first number is 0, the second one must match too. */
+	/* If the major version is 0, the minor version must match, too. */
 	if (end && strncmp(ours, "0.", 2) == 0)
 		end = strchr(end + 1, '.');
 	return (end && strncmp(ours, version, (size_t)(end - ours) + 1) == 0) ||
@@ -251,11 +250,11 @@ static bool find_system(struct transport *transport, GCancellable *cancellable, 
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* Cancels the calls of the main thread, whose main loop does not run meanwhile. */
+/* Cancels a call of the main thread, whose main loop does not run, on a timeout or signal. */
 struct patience {
 	GMainContext *context;
 	GCancellable *cancellable;
-	bool has_signal; /* else, if it was cancelled, the time is over */
+	bool has_signal; /* cancelled by a signal, not by the timeout */
 	atomic_bool is_over;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* The verbs of profctl, each in a file of its name. argv[0] is the verb; the result is an exit
+/* The verbs of profctl, each in a file of the same name. argv[0] is the verb. Each returns an exit
  * status (cli.h). */
 #pragma once
 

@@ -4,7 +4,6 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* Runs work() on another thread, and then done() in the main loop. False: no thread can be started,
- * and neither is called; CLI_ERROR. (A GTask would wait forever for its thread, without an
- * error.) */
+/* Runs work() on another thread, then done() in the main loop. Returns false with a CLI_ERROR, and
+ * calls neither, if no thread can be started. (A GTask would wait forever, without an error.) */
 bool worker_start(void (*work)(void *data), void (*done)(void *data), void *data, GError **error);

@@ -63,10 +63,9 @@ struct cct_line {
 	uint32_t node;   /* 0: the line sums up the hidden children of a node */
 	uint32_t folded; /* like cct_node.folded */
 	uint32_t caller; /* inverted: node of the only caller, shown on the same line; 0 = none */
-	double hidden, hidden_count; /* number of hidden branches; 0 = unknown */
-	/* number of hidden branches; 0 = unknown, because the caller left some out */
-	uint32_t n_hidden;
-	char *prefix; /* line-drawing characters before the name */
+	double hidden, hidden_count; /* if node is 0: totals of the hidden branches */
+	uint32_t n_hidden; /* number of hidden branches; 0 = unknown, the caller left some out */
+	char *prefix;      /* line-drawing characters before the name */
 };
 
 /* Nodes deeper than this get no line. */
