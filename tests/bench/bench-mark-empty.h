@@ -3,6 +3,6 @@
 
 #include <prof-collector.h>
 
-/* Has the type of prof_mark_instant(). */
+/* Like prof_mark_instant(), but does nothing. */
 PROF_PUBLIC bool bench_mark_empty(const char *group, const char *name, const struct prof_arg *args,
 				  size_t n_args);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Mark load, tracepoints of lttng-ust: the macros of lttng-ust include this file many times. */
+/* Mark-load, tracepoints of lttng-ust, whose macros include this file many times. */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER prof_bench
 #undef LTTNG_UST_TRACEPOINT_INCLUDE

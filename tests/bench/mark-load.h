@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Mark load - the operations that mark-load performs with each of the libraries that it is built
- * with
+ * Mark-load - the operations of mark-load, which each library under test implements
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A mark with a group and a name. False: the library reports that it is not recorded. */
+/* Records a mark with group and name. Returns false if the library reports that it did not. */
 bool load_mark(void);
-/* A mark with a name of 20 bytes and two numbers. */
+/* Records a mark with a name of 20 bytes and two numbers. */
 bool load_arguments(uint64_t width, uint64_t height);

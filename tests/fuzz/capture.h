@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Capture - code that the fuzz targets of whole captures share
+ * Capture - code shared by the fuzz targets that read whole captures
  *
- * A fuzzer cannot guess a checksum, so capture_repair() corrects magics, versions and checksums of
- * the file header and of every chunk that the length of its predecessor leads to. Everything else
- * stays as the fuzzer made it. capture_read() then does everything that a program may do with a
- * capture, and reads every byte that it receives.
+ * A fuzzer cannot guess checksums, so capture_repair() corrects the magics, versions and checksums
+ * of the file header and of every chunk that can be reached from the previous one's length. All
+ * other bytes remain as they are. The other functions do what a program may do with a capture, and
+ * read every byte that they receive.
  */
 #pragma once
 
@@ -16,8 +16,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Limits of the reads: enough for a small capture, and a run stays short if a few bytes expand to
- * many rows. */
+/* Limits of the reads: enough for a small capture, but low enough for a short run if a few bytes
+ * expand to many rows. */
 #define CAPTURE_BATCHES 8u
 #define CAPTURE_EPOCHS 4u
 
@@ -115,7 +115,7 @@ static inline void capture_read_dictionary(const struct prof_reader *reader,
 	prof_dictionary_free(dictionary);
 }
 
-/* Reads the epochs of the first chunks of a table. */
+/* Reads the dictionaries of the first epochs in which the table has chunks. */
 static inline void capture_read_epochs(const struct prof_reader *reader,
 				       const struct prof_table_def *def)
 {

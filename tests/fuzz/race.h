@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Race - code shared by the fuzz targets in which a thread writes to the memory that the engine
- * reads
+ * Race - code shared by the fuzz targets in which a thread writes to memory that the engine reads
  *
- * The input is steps: records, with which the process fills a ring, and words that its other thread
- * changes there and changes back, over and over, while the ring is drained. The target defines what
- * a record and a change are.
+ * An input is a list of steps: records for a ring, and words. While the ring is drained, another
+ * thread changes the words in it and restores them, again and again. The target defines records and
+ * changes.
  *
  *     race_open(data, size, &kinds);
  *     collectors_add_peer(&race.collectors, …);
@@ -26,7 +25,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define RACE_BYTES 4096u /* of all records of an input */
+#define RACE_BYTES 4096u /* size of all records of an input */
 #define RACE_MAX_WORDS 16u
 #define RACE_MAX_PAYLOAD 512u
 #define RACE_KEPT_INPUTS 64 /* inputs that share one capture */
@@ -34,15 +33,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Step kind 0. The other kinds, which the target defines, change a word each. */
+/* Step kind 0. The target defines the other kinds; each changes a word. */
 #define RACE_RECORD 0
 
 struct race_step {
 	uint8_t kind;   /* modulo race_kinds.n */
-	uint8_t type;   /* of a record */
-	uint16_t at;    /* of a record: defined by the target; else the word's index */
-	uint32_t n;     /* length of the record's payload, which follows */
-	uint64_t value; /* of a word; of a record: its length field, if not 0 */
+	uint8_t type;   /* type of a record */
+	uint16_t at;    /* record: defined by the target; word: its index */
+	uint32_t n;     /* length of the record's payload, which follows the step */
+	uint64_t value; /* value of a word; of a record: its length field, if not 0 */
 };
 _Static_assert(sizeof(struct race_step) == 16, "step");
 
@@ -56,7 +55,7 @@ struct race_kinds {
 	uint8_t n;
 	/* Calls race_put(). */
 	void (*add)(const struct race_step *step, const uint8_t *payload, size_t n);
-	/* Runs on the other thread; place is the argument of the last race_go_to(). */
+	/* Runs on the other thread. `place` is the argument of the last race_go_to(). */
 	void (*change)(const struct race_word *word, uint32_t place, bool back);
 };
 
@@ -92,7 +91,7 @@ static inline void race_must(bool is_so)
 
 /* ---- The input ---- */
 
-/* Appends a record if it fits. */
+/* Appends a record, if it fits. */
 static inline void race_put(const void *header, size_t n_header, const uint8_t *payload, size_t n)
 {
 	uint8_t *end = race.plan.records + race.plan.n_bytes;
@@ -131,7 +130,7 @@ static inline void race_plan(const uint8_t *data, size_t size)
 
 /* ---- The process's side ---- */
 
-/* The original value of a word of the records. */
+/* Returns the original value of a word in the records. */
 static inline uint32_t race_planned(uint32_t at)
 {
 	return load_le32(race.plan.records + at);
@@ -155,7 +154,7 @@ static inline void race_go_to(uint32_t place)
 	__atomic_store_n(&race.place, place, __ATOMIC_RELEASE);
 }
 
-/* Returns when the other thread changes words; otherwise it might begin only after the end. */
+/* Returns when the other thread has begun to change words, so that it does not start too late. */
 static inline void race_start(void)
 {
 	uint32_t before = __atomic_load_n(&race.n_turns, __ATOMIC_ACQUIRE);
@@ -211,7 +210,7 @@ static inline void race_drain(uint64_t at_ns)
 	collectors_sleep(&race.collectors, at_ns, 0);
 }
 
-/* Leaves the results readable until race_close(). */
+/* Finishes the session. Results can be read until race_close(). */
 static inline void race_finish(void)
 {
 	collectors_finish(&race.collectors, UINT64_MAX);

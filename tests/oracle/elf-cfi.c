@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Reads with libelf, because a reference must not use the code under test. */
+/* Uses libelf, because a reference must not use the code under test. */
 #include "tests/oracle/elf-cfi.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Samples one thread with one perf event and reads the ring in place. The ring is large enough that
- * a slow reader loses nothing. */
+/* Samples one thread with one perf event, and reads the ring in place. The ring is so large that a
+ * slow reader loses nothing. */
 #include "tests/oracle/live.h"
 
 #include "arch/base.h"
@@ -21,8 +21,8 @@
 #define PERF_MASK \
 	0xff0fffu /* arch/x86/include/uapi/asm/perf_regs.h: all general registers, no segments */
 
-/* DWARF's number of each register in the sample, in perf's order: AX BX CX DX SI DI BP SP IP FLAGS
- * CS SS R8... */
+/* DWARF numbers of the registers in a sample, in perf's order: AX BX CX DX SI DI BP SP IP FLAGS CS
+ * SS R8... */
 static const int8_t dwarf_numbers[] = { 0,  3,  2, 1, 4,  5,  6,  7,  16, -1,
 					-1, -1, 8, 9, 10, 11, 12, 13, 14, 15 };
 
@@ -83,7 +83,7 @@ static void copy_out(const struct ring *ring, uint64_t at, void *to, size_t size
 	memcpy((uint8_t *)to + first, ring->base, size - first);
 }
 
-/* u64 abi, u64 regs[20], u64 size, char stack[size], u64 valid size */
+/* Layout: u64 abi, u64 regs[20], u64 size, char stack[size], u64 valid size. */
 static bool add_sample(struct live *live, const uint8_t *body, size_t size)
 {
 	const size_t n_registers = ARRAY_SIZE(dwarf_numbers);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Translates the operations of dwarf_frame_cfa() and dwarf_frame_register() back into rules. */
+/* Translates the operations from dwarf_frame_cfa() and dwarf_frame_register() back to rules. */
 #include "tests/oracle/oracle.h"
 
 #include "arch/base.h"
@@ -23,7 +23,7 @@ void oracle_done(struct oracle *oracle)
 	dwarf_end(oracle->dwarf);
 }
 
-/* `DW_OP_breg n`; libdw also writes rules of a register and an offset in this form. */
+/* Returns whether `op` is `DW_OP_breg n`, as libdw also writes rules of register plus offset. */
 static bool is_register(const Dwarf_Op *op, uint64_t *ret_register, int64_t *ret_offset)
 {
 	if (op->atom == DW_OP_bregx) {
@@ -38,7 +38,7 @@ static bool is_register(const Dwarf_Op *op, uint64_t *ret_register, int64_t *ret
 	return true;
 }
 
-/* The PLT's pattern as operations. */
+/* Returns whether the operations are the pattern of a PLT. */
 static bool is_plt(const Dwarf_Op *ops, size_t n, unsigned int *ret_from)
 {
 	static const uint8_t atoms[] = {
@@ -63,7 +63,7 @@ static bool set_offset(int64_t offset, int32_t *set)
 	return offset == *set;
 }
 
-/* `deref`, perhaps `plus_uconst n` */
+/* Sets a rule from `deref`, or `deref` and `plus_uconst n`. */
 static bool set_deref(const Dwarf_Op *ops, size_t n, struct cfi_rule *rule)
 {
 	if (ops[0].atom != DW_OP_deref || n > 2)
@@ -130,7 +130,7 @@ static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint
 		*ret_place = ops ? CFI_UNDEFINED : CFI_SAME;
 		return true;
 	}
-	/* The CFA is on the stack when an expression begins (DWARF 5, 6.4.2.3), so libdw prepends
+	/* An expression begins with the CFA on the stack (DWARF 5, 6.4.2.3), so libdw prepends
 	 * it. */
 	if (n == 2 && ops[0].atom == DW_OP_call_frame_cfa && ops[1].atom != DW_OP_plus_uconst) {
 		ops++;
@@ -165,7 +165,7 @@ static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint
 	return set_offset(offset, ret_offset);
 }
 
-/* libdw expresses "sp is the CFA" with a special expression. */
+/* Returns whether libdw's expression means "sp is the CFA", which it writes in a special way. */
 static bool sp_is_cfa(Dwarf_Frame *frame, const struct regs *regs, const struct cfi_rule *rule)
 {
 	Dwarf_Op memory[3], *ops;
@@ -242,7 +242,7 @@ bool oracle_get(struct oracle *oracle, bool is_debug_frame, uint64_t pc, struct 
 		oracle->why = ORACLE_BROKEN;
 		return false;
 	}
-	/* `start` is wrong after DW_CFA_restore_state (elfutils 0.188): it is the one of the saved
+	/* `start` is wrong after DW_CFA_restore_state: elfutils 0.188 returns that of the saved
 	 * state. */
 	dwarf_frame_info(frame, &start, &end, &is_signal);
 	if (is_signal)

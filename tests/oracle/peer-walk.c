@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* libdwfl requests memory and registers through callbacks, which read the sample. */
+/* libdwfl reads memory and registers through callbacks, which return those of the sample. */
 #include "tests/oracle/peer-walk.h"
 
 #include "arch/base.h"

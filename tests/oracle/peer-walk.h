@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Peer walk - the same stacks walked by libdwfl, with one Dwfl for all of them
+ * Peer-walk - walks the same stacks with libdwfl, with one Dwfl for all of them
  */
 #pragma once
 
@@ -14,22 +14,22 @@ struct peer_walk {
 	const struct live_sample *sample;
 	uint64_t *pcs;
 	size_t n, n_allocated;
-	int error; /* dwfl_errno() of the last walk; 0: it reached the root */
+	int error; /* dwfl_errno() of the last walk; 0: the walk reached the root */
 };
 
-/* A mapped file; `bias` is the difference between its mapped and its own addresses. */
+/* A mapped file; `bias`: its mapped address minus its own. */
 struct peer_module {
 	const char *path;
 	uint64_t bias;
 };
 
-/* False if libdwfl cannot read the process. */
+/* Returns false if libdwfl cannot read the process. */
 bool peer_walk_init(struct peer_walk *peer, pid_t pid);
-/* The same for a process that has exited, from a list of its modules. */
+/* Does the same for a process that has exited, from a list of its modules. */
 bool peer_walk_init_modules(struct peer_walk *peer, pid_t pid, const struct peer_module *modules,
 			    size_t n);
 void peer_walk_done(struct peer_walk *peer);
 
-/* Stores the pcs of a stack, innermost first; returns their number. */
+/* Stores the pcs of a stack, innermost first. Returns their number. */
 size_t peer_walk_run(struct peer_walk *peer, const struct live_sample *sample, uint64_t *pcs,
 		     size_t n);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * The file is mapped, and its records are sorted by time once. Layouts:
- * tools/perf/Documentation/perf.data-file-format.txt of the kernel, and <linux/perf_event.h> for
- * the records.
+ * Maps the file and sorts its records by time once. For layouts, see the kernel's
+ * tools/perf/Documentation/perf.data-file-format.txt and, for records, <linux/perf_event.h>.
  */
 #include "tests/oracle/perf-data.h"
 
@@ -14,7 +13,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define USER_RECORDS 64 /* perf's own records, which carry no time */
+#define USER_RECORDS 64 /* perf's own records, which have no time */
 #define MAX_ATTRS 64
 #define TRAILER_BITS                                                                   \
 	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | \
@@ -51,8 +50,8 @@ struct perf_data {
 	uint64_t lost;
 };
 
-/* DWARF's number of each of perf's registers, in perf's order: AX BX CX DX SI DI BP SP IP FLAGS CS
- * SS DS ES FS GS R8... */
+/* DWARF numbers of perf's registers, in perf's order: AX BX CX DX SI DI BP SP IP FLAGS CS SS DS ES
+ * FS GS R8... */
 static const int8_t dwarf_numbers[] = { 0,  3,  2,  1,  4, 5, 6,  7,  16, -1, -1, -1,
 					-1, -1, -1, -1, 8, 9, 10, 11, 12, 13, 14, 15 };
 
@@ -73,8 +72,8 @@ static const struct perf_event_attr *find_attr(const struct perf_data *data, uin
 	return &data->attrs[0].attr;
 }
 
-/* The attr that describes a record. If there are several attrs, perf writes the id first in samples
- * and last in other records. */
+/* Returns the attr of a record. If there are several attrs, perf writes the id first in samples and
+ * last in other records. */
 static const struct perf_event_attr *attr_of(const struct perf_data *data,
 					     const struct perf_event_header *header)
 {
@@ -92,7 +91,7 @@ static unsigned int count_bits(uint64_t word)
 	return (unsigned int)__builtin_popcountll(word);
 }
 
-/* The offset of `field` in a sample, for fields after others of fixed size. */
+/* Returns the offset of `field` in a sample, for fields that only fields of fixed size precede. */
 static size_t sample_field(uint64_t type, uint64_t field)
 {
 	static const uint64_t order[] = { PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
@@ -236,8 +235,8 @@ void perf_data_close(struct perf_data *data)
 
 /* ---- Records ---- */
 
-/* u32 pid, tid; u64 address, length, offset; in MMAP2 24 bytes of identity, u32 protection,
- * flags; path */
+/* Layout: u32 pid, tid; u64 address, length, offset; MMAP2: 24 bytes of identity, u32 protection,
+ * flags; path. */
 static bool take_map(const struct perf_event_header *header, const uint8_t *body,
 		     struct perf_data_event *event)
 {
@@ -252,7 +251,7 @@ static bool take_map(const struct perf_event_header *header, const uint8_t *body
 		    : !(header->misc & PERF_RECORD_MISC_MMAP_DATA);
 }
 
-/* u64 abi, registers, u64 size, the stack, u64 valid size; fields of variable size come first */
+/* u64 abi, registers, u64 size, stack, u64 valid size. Fields of variable size come first. */
 static void take_sample(const struct perf_data *data, const struct perf_event_header *header,
 			struct perf_data_event *event)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * perf.data - the file of `perf record`, as far as unwinding needs it
+ * perf-data - reads a file of `perf record`, as far as unwinding needs it
  *
- * Mappings, names, forks, exits, and samples with registers and stack, ordered by time; everything
- * else is skipped. For files that perf has just written on this machine: x86_64, not compressed,
- * not read from a pipe.
+ * Returns mappings, names, forks, exits, and samples with registers and stack, in order of time;
+ * skips all other records. Only for files that perf has written on this machine: x86_64, not
+ * compressed, not from a pipe.
  */
 #pragma once
 
@@ -30,20 +30,20 @@ struct perf_data_event {
 	uint64_t start, end, offset;
 	const char *path;
 	/* PERF_DATA_EXEC */
-	const char *name; /* also if a process only changes its name */
+	const char *name; /* also set if a process only changes its name */
 	bool is_exec;
 	/* PERF_DATA_FORK: pid is the child; for a thread, both are equal */
 	int32_t parent_pid;
 	/* PERF_DATA_SAMPLE */
 	bool in_kernel;
-	bool has_user; /* has a stack copy that is not empty */
+	bool has_user; /* has a non-empty copy of the stack */
 	struct live_sample sample;
 };
 
-/* NULL if the file cannot be read. */
+/* Returns NULL if the file cannot be read. */
 struct perf_data *perf_data_open(const char *path);
 void perf_data_close(struct perf_data *data);
-/* False at the end. Pointers in the event stay valid as long as `data`. */
+/* Returns false at the end. Pointers in the event are valid as long as `data`. */
 bool perf_data_next(struct perf_data *data, struct perf_data_event *ret_event);
-/* The number of samples that the kernel reported as dropped. */
+/* Returns the number of samples that the kernel reported as dropped. */
 uint64_t perf_data_lost(const struct perf_data *data);

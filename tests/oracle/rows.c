@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Only FDEs that a search finds are compared: the rows of FDEs covered by others cannot be found by
+/* Compares only FDEs that a search finds. The rows of an FDE that others cover cannot be found by
  * address. */
 #include "tests/oracle/rows.h"
 
@@ -66,7 +66,7 @@ static bool check_compiled(struct check *check, const struct cfi_row *row)
 	return true;
 }
 
-/* libdw cannot express a signed return address. */
+/* Compares with libdw, which cannot express a signed return address. */
 static bool check_oracle(struct check *check, const struct cfi_row *row, bool is_debug_frame)
 {
 	struct cfi_rule rule = { .cfa = CFI_CFA_UNSUPPORTED }, evaluated = row->rule;
@@ -92,7 +92,7 @@ static bool check_oracle(struct check *check, const struct cfi_row *row, bool is
 	return false;
 }
 
-/* Whether a search finds this FDE at its first and last address. */
+/* Returns whether a search finds this FDE at its first and at its last address. */
 static bool is_found(struct cfi_reader *finder, const struct elf_cfi *file,
 		     const struct cfi_fde *fde)
 {

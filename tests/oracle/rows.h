@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rows - three readings of a file: every row of every FDE as compiled, as evaluated, and as in
- * libdw
+ * Rows - compares three results for every row of every FDE of a file: compiled, evaluated, libdw's
  *
  * The compiled table is queried for every pc. libdw is queried at the start of each row, and
- * reports up to which address its answer holds.
+ * returns the end of the range for which its answer is valid.
  */
 #pragma once
 
@@ -13,12 +12,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* How another reading can differ from the evaluated row. */
+/* How another result can differ from the evaluated row. */
 enum rows_difference {
-	ROWS_COMPILED,    /* the table has another rule for one of its addresses */
+	ROWS_COMPILED,    /* the compiled table has another rule for one of the row's addresses */
 	ROWS_LIBDW_RULE,  /* libdw has another rule */
-	ROWS_LIBDW_END,   /* libdw has the same rule, up to another address */
-	ROWS_LIBDW_KNOWS, /* libdw has a rule, and we consider the program broken */
+	ROWS_LIBDW_END,   /* libdw has the same rule, but up to another address */
+	ROWS_LIBDW_KNOWS, /* libdw has a rule, but our code considers the program broken */
 	ROWS_N_DIFFERENCES,
 };
 
@@ -27,9 +26,9 @@ struct rows_count {
 	size_t rows, addresses;
 	size_t unsupported; /* rows that our rules cannot express */
 	size_t why[ORACLE_N_WHYS];
-	/* FDEs that others cover, wholly or partly: their rows cannot be found by address */
+	/* FDEs that others cover wholly or partly, so that their rows cannot be found by address */
 	size_t covered;
-	/* libdw considers the program broken and we do not: a register after an expression */
+	/* programs that only libdw considers broken: a register after an expression */
 	size_t refused;
 	size_t different; /* rows with any difference */
 	size_t differences[ROWS_N_DIFFERENCES];
@@ -37,7 +36,7 @@ struct rows_count {
 	size_t table_bytes;
 };
 
-/* Adds to the counts, and prints every row that differs. False if the file has no usable CFI. */
+/* Adds to the counts, and prints rows that differ. Returns false if the file has no usable CFI. */
 bool rows_check(const char *path, struct rows_count *count);
 
 /* Prints the counts by kind of difference and by reason. */

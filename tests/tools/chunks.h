@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Chunks - all data chunks of a capture in an array, for tests that want the n-th one
+ * Chunks - returns all data chunks of a capture as an array, for tests that need the n-th chunk
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* The caller frees the array. NULL and n = 0 if the chunks cannot be listed. */
+/* The caller frees the array. Returns NULL and n = 0 if the chunks cannot be listed. */
 static inline struct prof_chunk *chunks_of(const struct prof_reader *reader, size_t *ret_n)
 {
 	size_t n = 0, capacity = (size_t)prof_reader_info(reader)->chunks;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collect - a program that registers at PROF_CONTROL and writes marks, using only control.h and
- * ring.h
+ * Collect - registers at PROF_CONTROL and writes marks, with control.h and ring.h alone
  *
  *     collect N [STEP …]   writes N marks with ids from 1, then performs each step:
  *         fork             a child registers, writes N marks, and ends; waits for it

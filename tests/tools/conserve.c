@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Conserve - counts marks where the count survives the death of the program, and checks how many of
- * them are in a capture
+ * Conserve - counts marks in a file that survives the program, and compares it with a capture
  *
  *     conserve write SLOT THREADS N FILE [US]  each thread tries N marks; the program is killed
  *                                              after US microseconds
@@ -9,8 +8,8 @@
  *                                              its own slot
  *
  * check prints how many marks were tried, how many are rows, how many are counted as lost, and how
- * many threads were killed. Exit status 1: a row that nobody tried, a row twice, a row out of its
- * thread's order, or a call that reported success without a row.
+ * many threads were killed. Exit status 1: a row that no thread tried, a duplicate row, a row out
+ * of its thread's order, or a call that reported success without a row.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -30,7 +29,7 @@
 #define MAX_SLOTS 64u
 #define MAX_THREADS 64u
 
-/* A cache line each, so that threads do not wait for each other. */
+/* One cache line for each thread, so that threads do not wait for each other. */
 struct count {
 	uint64_t tried, recorded;
 	bool is_used, has_ended;
@@ -163,7 +162,7 @@ static int read_marks(const struct prof_reader *reader, uint64_t *ret_rows)
 	return r == PROF_END ? 0 : r;
 }
 
-/* Losses of collectors, and of marks that had no room after them. Late marks are in the capture. */
+/* Returns whether a loss is of marks. Late marks are not lost. */
 static bool is_of_marks(const struct prof_array *stream, size_t i, uint64_t cause)
 {
 	const char *text = (const char *)stream->bytes + stream->offsets[i];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * drive-engine - records into a file without D-Bus, clients and a command line's options
+ * drive-engine - records to a file without D-Bus, clients and command-line parsing
  *
  *     drive-engine FILE SECONDS [KEY=VALUE…]
  *
  * Uses the broker's session as profd does, without the layers above it. Keys are the options of
  * CreateSession: frequency=10000 events=cpu-clock,page-faults pids=12,34 children=false
  * call-graph=none max-bytes=1000000 max-duration=2000000000 append=true paused=true kernel=false.
- * Two more keys restrict what the session may show: uid=1000 is its client's uid, and own-only=true
- * excludes data of other users. Prints "started" when sampling begins, and then the summary as
- * GVariant text.
+ * Two more keys restrict the recorded data: uid=1000 is the client's uid, and own-only=true
+ * excludes data of other users. Prints "started" when sampling begins, and at the end the summary
+ * as GVariant text.
  */
 #include "arch/base.h"
 #include "daemon/broker/child.h"

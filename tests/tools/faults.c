@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Faults - touches pages slowly, then fast, after computing for some time, and prints the number of
- * page faults of each part
+ * Faults - computes, then touches pages slowly, then fast; prints the page faults of each part
  *
  * faults [MILLISECONDS]
  */
@@ -45,8 +44,7 @@ static void touch_slowly(char *pages, long size, int n)
 	}
 }
 
-/* Gives the kernel time to adapt its sampling period, which it has adapted to the loading of the
- * program. */
+/* Lets the kernel adapt its sampling period, which it had adapted to the loading of the program. */
 __attribute__((noinline)) void calm(char *pages, long size)
 {
 	touch_slowly(pages, size, CALM_PAGES);
@@ -63,7 +61,7 @@ __attribute__((noinline)) void fast_toucher(char *pages, long size)
 		pages[i * size] = 1;
 }
 
-/* Stays on one CPU, because each CPU counts and adapts separately. */
+/* Binds the program to one CPU, because each CPU counts and adapts on its own. */
 static void stay_here(void)
 {
 	cpu_set_t one;

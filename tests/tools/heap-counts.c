@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap counts - totals of the allocations in a capture, computed row by row without the readers'
- * code
+ * Heap-counts - sums up the allocations in a capture, independently of the readers' code
  *
  *     heap-counts CAPTURE
  *
- * Prints JSON: for each process its calls by kind, its frees, leaks, and its peak, computed from
- * the rows of alloc and free; besides, the totals in the rows of heap and live. `wrong` counts rows
- * that contradict others. Mappings count as calls only.
+ * Prints JSON with, for each process, calls by kind, frees, leaks and the peak, all computed from
+ * the rows of alloc and free, and the totals in the rows of heap and live. `wrong` counts rows that
+ * contradict others. Mappings are counted only as calls.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -31,13 +30,13 @@ static const char *const free_kinds[PROF_FREE_UNTOLD] = {
 
 struct block {
 	uint64_t size;
-	uint64_t turn; /* number of allocations that its thread had made before */
+	uint64_t turn; /* number of allocations of its thread so far, including this one */
 	uint32_t thread;
 	uint8_t kind;
 	bool is_live;
 };
 
-#define SIZE_STEP 16u /* step and number of the size classes, as in libmemusage */
+#define SIZE_STEP 16u /* size classes as in libmemusage: step, and number of classes */
 #define N_SIZES 4096u
 
 struct thread {
@@ -51,12 +50,12 @@ struct process {
 	uint64_t allocs[PROF_ALLOC_KINDS], frees[PROF_FREE_UNTOLD];
 	uint64_t failed, bytes, freed_bytes, live, peak, n_live;
 	uint64_t free_null, foreign, free_aligned, cross, temporary, untold, wrong;
-	uint64_t inherited, inherited_ends; /* the highest block number of its parent */
+	uint64_t inherited, inherited_ends; /* highest block number of its parent */
 	uint64_t heap_time, heap_bytes, heap_blocks, heap_peak, live_rows, live_bytes;
 	unsigned int begins, ends, event;
-	struct block *blocks; /* by number */
+	struct block *blocks; /* indexed by number */
 	size_t n_blocks;
-	uint64_t sizes[N_SIZES + 1]; /* calls by size class; the last one: larger sizes */
+	uint64_t sizes[N_SIZES + 1]; /* calls by size class; last: larger sizes */
 };
 
 static struct process *processes;
@@ -83,10 +82,9 @@ static void must(int r)
 	}
 }
 
-/* ---- Names
- * ------------------------------------------------------------------------------------ */
+/* ---- Names ---- */
 
-/* The dictionaries of one epoch at a time. */
+/* The dictionaries of the current epoch. */
 struct names {
 	const struct prof_reader *reader;
 	uint32_t epoch;
@@ -187,8 +185,7 @@ static uint32_t find_thread(struct names *names, uint64_t id)
 	return i;
 }
 
-/* ---- Events
- * ----------------------------------------------------------------------------------- */
+/* ---- Events ---- */
 
 static bool is_mapping(uint64_t kind)
 {
@@ -229,7 +226,7 @@ static void end_block(struct process *process, uint64_t number)
 
 static void add_block(struct process *process, uint64_t number, const struct block *block)
 {
-	/* Numbers rise by one, from 1. */
+	/* Numbers increase by one, from 1. */
 	if (process->n_blocks == 0) {
 		process->blocks = more(process->blocks, 0, sizeof(*block));
 		process->blocks[process->n_blocks++] = (struct block){ 0 };
@@ -315,7 +312,7 @@ static void take_alloc(struct names *names, const struct stream *stream)
 	if (prior && kind != PROF_ALLOC_REALLOC && kind != PROF_ALLOC_REALLOCARRAY &&
 	    !is_mapping(kind))
 		process->untold++;
-	/* a split mapping has several */
+	/* the rests of a split mapping all refer to it */
 	if (prior && (!is_mapping(kind) || find_block(process, prior)))
 		end_block(process, prior);
 	add_block(process, number, &block);
@@ -353,7 +350,7 @@ static void take_free(struct names *names, const struct stream *stream)
 	end_block(process, number);
 }
 
-/* At the same time, the end of a block comes after its start. */
+/* Returns whether the free is next. At equal times, a block is allocated before it is freed. */
 static bool is_free_next(struct names *names, const struct stream *allocs,
 			 const struct stream *frees)
 {
@@ -390,8 +387,7 @@ static void replay(struct names *names, const struct prof_reader *reader)
 	prof_cursor_free(frees.cursor);
 }
 
-/* ---- Summary rows
- * ----------------------------------------------------------------------------- */
+/* ---- Summary rows ---- */
 
 static void read_heaps(struct names *names, const struct prof_reader *reader)
 {
@@ -419,7 +415,7 @@ static void read_heaps(struct names *names, const struct prof_reader *reader)
 	prof_cursor_free(stream.cursor);
 }
 
-/* The live rows of the last heap row. */
+/* Reads the live rows of the last heap row. */
 static void read_live(struct names *names, const struct prof_reader *reader)
 {
 	struct stream stream;
@@ -439,7 +435,7 @@ static void read_live(struct names *names, const struct prof_reader *reader)
 	prof_cursor_free(stream.cursor);
 }
 
-/* The losses of collectors, not of samples. */
+/* Reads losses of collectors, not of samples. */
 static void read_losses(const struct prof_reader *reader)
 {
 	struct stream stream;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap life - a known number of allocations before a program ends or becomes another one
+ * Heap-life - makes a known number of allocations before it exits or executes another program
  *
  *     heap-life reuse THREADS N  threads that allocate, reallocate and free, also each other's
  *                                blocks; everything is freed
@@ -73,7 +73,7 @@ static void *reuse(void *data)
 		block = atomic_exchange(slot, block);
 		free(block);
 		free(keep(realloc(keep(malloc(24)), 200)));
-		/* so that the threads alternate on one CPU too */
+		/* so that the threads alternate even on one CPU */
 		if (i % 16 == 0)
 			sched_yield();
 	}
@@ -91,7 +91,7 @@ static int run_reuse(unsigned n_threads)
 		pthread_join(ids[i], NULL);
 	for (unsigned i = 0; i < N_SLOTS; i++)
 		free(slots[i]);
-	/* The libc's caches of ended threads. */
+	/* Frees the libc's caches of ended threads. */
 	__libc_freeres();
 	return 0;
 }
@@ -176,7 +176,7 @@ static int free_all(void **blocks)
 	return 0;
 }
 
-/* Each of three processes frees the same blocks, after the process that had them before. */
+/* Three processes inherit the same blocks, and free them one after another. */
 static int run_inherit(void)
 {
 	void **blocks = malloc(n_each * sizeof(*blocks));
@@ -200,7 +200,6 @@ static int run_inherit(void)
 	return waitpid(pid, &status, 0) != pid || status != 0;
 }
 
-/* Each phase begins when a byte arrives. */
 static int run_phases(void)
 {
 	void **kept = malloc(n_each * sizeof(*kept)), **passed = malloc(n_each * sizeof(*kept));

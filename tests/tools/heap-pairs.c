@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap pairs - the cost of a malloc() and its free() at a given depth of calls, for benchmarks of
- * preloaded libraries
+ * Heap-pairs - measures malloc() and free() at a given call depth, for benchmarks of preloaded
+ * libraries
  *
  *     heap-pairs THREADS PAIRS DEPTH ROUNDS
  *
- * Prints the best of all rounds: CPU time in ns a pair. Each thread makes PAIRS.
+ * Each of THREADS makes PAIRS in each round. Prints the CPU time of the best round, in ns per pair.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 #define MAX_THREADS 64
 #define BYTES 64
 
-/* Keeps the compiler from removing the call, and from sharing a frame. */
+/* Keeps the compiler from removing the call, and from merging frames. */
 #define KEEP(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
 
 static int n_pairs, depth;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap zoo - unusual uses of the allocator while allocations are recorded
+ * Heap-zoo - unusual uses of the allocator while allocations are recorded
  *
  *     heap-zoo MODE
  *
- * Counted blocks have one of two sizes that nobody else requests. Each process adds a line "PID
+ * Counted blocks have one of two sizes that no other code requests. Each process adds a line "PID
  * ALLOCS FREES REALLOCS" to the file of the variable ZOO_RESULTS. Exit status 0 if the recording
- * did not affect the program (errno, contents); else 99, and standard error has the line that
- * failed.
+ * did not affect the program (errno, contents); else 99, with the failed line on standard error.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -53,7 +52,7 @@ static atomic_ulong n_allocs, n_frees, n_reallocs, slowest_us;
 static const char *program;
 static volatile sig_atomic_t handled;
 static volatile bool is_over;
-static bool is_errno_lost; /* set if the allocator itself changes errno */
+static bool is_errno_lost; /* whether the allocator itself changes errno */
 static sigjmp_buf escape;
 
 /* ---- Counted calls, which keep errno ---- */
@@ -227,7 +226,7 @@ static void run_kinds(void)
 	MUST(posix_memalign(&other, 48, 100029) == EINVAL && other == (void *)1 && errno == ERRNO);
 	MUST(posix_memalign(&other, 64, huge) == ENOMEM && other == (void *)1);
 	errno = ERRNO;
-	/* In this libc, realloc() to 0 frees the block. */
+	/* With this libc, realloc() to size 0 frees the block. */
 	block = realloc(block, 0);
 	free(block);
 }
@@ -300,7 +299,7 @@ __attribute__((section(".preinit_array"),
 static void run_early(void)
 {
 	if (early) {
-		/* The test does not distinguish the two sizes, nor posix_memalign() and
+		/* The test does not distinguish the two sizes, or posix_memalign() and
 		 * realloc(). */
 		atomic_fetch_add(&n_allocs, 1);
 		memset(early, 0x5a, SIZE);
@@ -341,7 +340,7 @@ static void run_dlopen(void)
 	}
 }
 
-/* Another libc, with a heap of its own. */
+/* A second libc with its own heap. */
 static void run_dlmopen(void)
 {
 	void *library = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
@@ -487,7 +486,7 @@ static void run_raw_clone(void)
 	}
 }
 
-/* The child's blocks are the parent's, because they share memory. */
+/* The child's blocks belong to the parent, because they share memory. */
 static void run_vfork(void)
 {
 	use(10);
@@ -548,7 +547,7 @@ static void run_threads(void)
 	}
 }
 
-/* Runs with this many bytes of the stack in use. */
+/* Makes allocations with this many bytes of the stack in use. */
 static void *use_in_rest(void *data)
 {
 	char *taken = __builtin_alloca(*(size_t *)data);
@@ -566,8 +565,8 @@ static void use_in_handler(int number)
 }
 
 /*
- * Threads and handlers with minimal stacks. The symbols of malloc() are bound before, because
- * binding takes 3 KiB of stack on some machines.
+ * Uses threads and handlers with minimal stacks. malloc() is bound before, because binding takes 3
+ * KiB of stack on some machines.
  */
 static void run_small_stacks(void)
 {
@@ -629,7 +628,7 @@ static __attribute__((noinline)) void use_deeper(int n)
 	KEEP(all);
 }
 
-/* The first record does everything that obtaining a ring needs. */
+/* The first record makes all system calls that are needed to obtain a ring. */
 static void *use_filtered(void *data)
 {
 	use(1);
@@ -665,7 +664,7 @@ static void *begin_filtered(void *data)
 	return NULL;
 }
 
-/* Threads that start under a seccomp filter that kills. */
+/* Starts threads under a seccomp filter that kills. */
 static void run_filtered(void)
 {
 	pthread_t id;
@@ -720,7 +719,7 @@ static void use_late(void *value)
 	uintptr_t n = (uintptr_t)value;
 
 	use(10);
-	/* Until the libc stops calling destructors. */
+	/* The libc calls destructors again until none is left, up to a limit. */
 	if (n < 20) {
 		pthread_setspecific(first_key, (void *)(n + 1));
 		pthread_setspecific(late_key, (void *)(n + 1));
@@ -744,7 +743,7 @@ static void *end_late(void *data)
 static void run_destructors(void)
 {
 	pthread_key_create(&first_key, use_late);
-	/* Enough keys that libc allocates memory for the next one. */
+	/* With so many keys, libc allocates memory for the next one. */
 	for (int i = 0; i < 40; i++)
 		pthread_key_create(&late_key, use_late);
 	for (int i = 0; i < 50; i++) {
@@ -819,21 +818,20 @@ static void jump_from_handler(int number)
 	siglongjmp(escape, 1);
 }
 
-/* Jumps out of calls that may be abandoned. */
+/* A handler jumps out of calls that may be abandoned. */
 static void run_siglongjmp(void)
 {
 	set_handler(jump_from_handler, 0);
 	sigsetjmp(escape, 1);
-	/* One signal at a time: otherwise the next one arrives before the jump has left this
+	/* Only one signal at a time: another one could arrive before the jump has left this
 	 * stack. */
 	set_once(200);
 	while (handled < 600)
 		free(NULL);
 	set_timer(0);
-	/* use() records from deeper in the stack, where an abandoned record cannot be detected. */
+	/* An abandoned record is detected only from a frame that is not deeper; use() is deeper. */
 	free(NULL);
-	/* The ring is empty once its reader has run, unless a record waits for the abandoned
-	 * one. */
+	/* The reader empties the ring, unless a record waits for the abandoned one. */
 	for (int i = 0; i < 10; i++) {
 		usleep(50000);
 		use(10);

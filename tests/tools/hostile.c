@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hostile - a target that registers at PROF_CONTROL like any other, and then writes arbitrary data
- * into its arena
+ * Hostile - registers at PROF_CONTROL like any program, then writes arbitrary data to its arena
  *
- *     hostile LIE MS     writes a good mark, lies, and lives for MS; the tables below list the lies
+ *     hostile LIE MS       writes a valid mark, then a lie of the tables below; exits after MS
  *     hostile parent-… MS  claims another process as its parent
- *     hostile FLOOD MS   does without limit, for MS, something that the engine must limit
+ *     hostile FLOOD MS     does for MS, as often as possible, what the engine must limit
  *
  * Exit status 0: done; 9: no arena.
  */
@@ -92,7 +91,7 @@ static bool ask(uint64_t data_bytes, uint32_t n_rings)
 	return send(connection, &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
-/* False parents that it claims. */
+/* Parents that it falsely claims to have. */
 static const struct {
 	const char *name;
 	uint32_t pid;
@@ -113,7 +112,7 @@ static void name_parent(const char *act, struct control_hello *hello)
 		}
 	if (strcmp(act, "parent-self") == 0)
 		hello->parent_tgid = (uint32_t)getpid();
-	/* a process of another session, if there is one */
+	/* a process of another session, if any */
 	if (strcmp(act, "parent-stranger") == 0)
 		hello->parent_tgid = (uint32_t)getsid(getppid());
 	/* a process that this session records */
@@ -134,7 +133,7 @@ static bool join(const char *act)
 	return false;
 }
 
-/* On a busy machine only some of many concurrent registrations get an arena in time. */
+/* Retries: on a busy machine, only some of many concurrent registrations are answered in time. */
 static bool register_self(const char *act)
 {
 	for (int i = 1; !join(act); i++) {
@@ -169,9 +168,9 @@ static void write_mark(uint32_t name)
 	ring_end(ring, mark);
 }
 
-/* ---- Lies, about the first ring, which has a good mark ---- */
+/* ---- Lies about the first ring, which has a valid mark ---- */
 
-/* The place of its next record. */
+/* Returns where its next record begins. */
 static struct ring_record_header *next_record(void)
 {
 	return (void *)(data_of(0) + header_of(0)->head % place_of(0)->data_bytes);
@@ -284,7 +283,7 @@ static void lie_attempted(void)
 	header_of(0)->attempted = 0;
 }
 
-/* Uses a ring of its own, because the owner of the first one is known by now. */
+/* Claims another ring, because the first one's thread is already known. */
 static void claim_as(uint32_t tid)
 {
 	ring = ring_claim(arena, tid, 0, 0);
@@ -331,7 +330,7 @@ static void lie_busy(void)
 	header_of(0)->busy = 1;
 }
 
-/* Permanently within a record, and always in the past. */
+/* Is always within a record, and all records are in the past. */
 static void lie_past(void)
 {
 	while (!is_over()) {
@@ -347,7 +346,7 @@ static void lie_past(void)
 	}
 }
 
-/* Lengths, types and counts that change between reads. */
+/* Keeps changing lengths, types and counts while they are read. */
 static void *change(void *data)
 {
 	volatile uint32_t *words = (volatile uint32_t *)(void *)data_of(0);
@@ -393,12 +392,12 @@ static void flood_strings(void)
 		snprintf(text, sizeof(text), "%u", id);
 		write_string(id, text, sizeof(text));
 		write_mark(id);
-		/* an earlier text, which the engine no longer has */
+		/* refers to an earlier text, which the engine has dropped */
 		write_string(id / 2, text, 1);
 	}
 }
 
-/* Endless texts, in all rings. */
+/* Writes endless log texts to all rings. */
 static void flood_logs(void)
 {
 	struct ring *rings[64];
@@ -466,7 +465,7 @@ static void write_stack(uint32_t id)
 	ring_end(ring, told);
 }
 
-/* Stacks without repetition, in images that nobody else has. */
+/* Writes stacks without repetition, in images that no other process has. */
 static void flood_stacks(void)
 {
 	for (uint32_t id = 1; !is_over(); id++) {
@@ -486,7 +485,7 @@ static void flood_stacks(void)
 	}
 }
 
-/* Blocks that nobody frees, each from a different stack. */
+/* Allocates blocks without free, each from a different stack. */
 static void flood_blocks(void)
 {
 	for (uint32_t id = 1; !is_over(); id++) {
@@ -529,7 +528,7 @@ static void fill_with_marks(uint32_t i)
 						     .type = RING_PAD };
 }
 
-/* All rings are full, and filled again as soon as there is room. */
+/* Fills all rings, and refills them as soon as they have room. */
 static void flood_records(void)
 {
 	for (uint32_t i = 0; i < shared->n_rings; i++) {
@@ -549,7 +548,7 @@ static void flood_records(void)
 		}
 }
 
-/* Claims as many rings as possible, and gives each a new owner as soon as the last one is gone. */
+/* Claims as many rings as possible. Gives each a new thread as soon as the previous one is gone. */
 static void flood_rings(void)
 {
 	if (ask(RING_MIN_BYTES, RING_MAX_RINGS))
@@ -571,7 +570,7 @@ static void flood_requests(void)
 			nap(1);
 }
 
-/* Each connection claims to be a new program, so nothing of the last one may be kept. */
+/* Connects repeatedly as a new program. The engine must not keep data of earlier connections. */
 static void flood_connections(void)
 {
 	struct control_hello hello;
@@ -596,7 +595,7 @@ static void say(const struct control_hello *hello, size_t n)
 
 	if (fd >= 0)
 		(void)send(fd, hello, n, MSG_NOSIGNAL);
-	/* stays open: nobody may wait for the next message */
+	/* stays open: the engine must not wait for the next message */
 }
 
 static void lie_hello(void)
@@ -666,7 +665,7 @@ int main(int argc, char **argv)
 		return 9;
 	end_ns = clock_ns() + ms * UINT64_C(1000000);
 	write_mark(0);
-	/* Waits until the mark is read, so that the ring has been valid once. */
+	/* Wait until the mark is read, so that the ring was valid once. */
 	for (int i = 0; i < 5000 && header_of(0)->tail < MARK_BYTES; i++)
 		nap(1);
 	for (size_t i = 0; i < ARRAY_SIZE(acts); i++)

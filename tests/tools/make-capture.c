@@ -2,8 +2,8 @@
 /*
  * make-capture - writes a capture of generated rows (rows.h)
  *
- * For tests and for trying out readers: the same options give the same rows; the header and the
- * salt, and thus the bytes, differ.
+ * For tests and experiments. The same options give the same rows, but different bytes, because the
+ * header has a random salt.
  */
 #include "tests/tools/rows.h"
 
@@ -16,7 +16,7 @@ struct settings {
 	uint64_t rows, first, chunk_rows, epochs;
 	unsigned int group_rows;
 	bool all_tables, foreign_table, crash;
-	const char *only; /* name of a table, or NULL */
+	const char *only; /* write only this table; or NULL */
 	enum prof_writer_mode mode;
 	const char *path;
 };
@@ -138,7 +138,7 @@ static bool is_wanted(const struct settings *settings, const struct prof_table_d
 	return def->id == PROF_TABLE_SAMPLE || settings->all_tables;
 }
 
-/* Writes all tables' rows of one epoch, dictionaries first. */
+/* Writes the rows of all tables for one epoch, dictionaries first. */
 static int write_epoch(struct prof_writer *writer, const struct settings *settings, uint32_t epoch,
 		       uint64_t first, uint64_t rows)
 {

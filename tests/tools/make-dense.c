@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * make-dense - write a small capture whose rows make a reader keep much memory
+ * make-dense - writes a small capture whose rows make a reader allocate much memory
  *
- *     make-dense KIND FILE     write one; `make-dense --list` prints the kinds, one a line
+ *     make-dense KIND FILE     writes one; `make-dense --list` prints the kinds, one per line
  *
- * A column whose numbers rise by one, or never change, takes some 30 bytes a row group, regardless
- * of the number of rows. A file of a few hundred kilobytes thus holds millions of rows, each valid
- * and distinct. Every kind targets one kind of reader state.
+ * A column whose numbers are constant, or increase by one, takes about 30 bytes per row group,
+ * whatever the number of rows. So a file of a few hundred kilobytes has millions of valid, distinct
+ * rows. Each kind targets one data structure of a reader.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -26,8 +26,8 @@
 enum rule_value {
 	RULE_NONE,
 	RULE_CONSTANT, /* n */
-	RULE_RISING,   /* the row's number + n */
-	RULE_CYCLE,    /* the row's number % n + 1 */
+	RULE_RISING,   /* row number + n */
+	RULE_CYCLE,    /* row number % n + 1 */
 	RULE_TEXT,     /* n bytes */
 };
 
@@ -37,8 +37,8 @@ struct rule {
 	uint64_t n;
 };
 
-/* Rows of a table. A column without a rule is 1 if it is a reference, rises if it is an id or a
- * time, is empty if it is a text or a list, and is 0 otherwise. */
+/* Rows of a table. Columns without a rule: references are 1, ids and times increase, texts and
+ * lists are empty, all others are 0. */
 struct part {
 	uint16_t table;
 	uint32_t rows;
@@ -47,7 +47,7 @@ struct part {
 
 struct kind {
 	const char *name;
-	struct part parts[6]; /* after one row of each dictionary table */
+	struct part parts[6]; /* written after one row of each dictionary table */
 	uint32_t epochs;      /* 0: one */
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * make-heap - writes a capture of generated allocations, and the results expected from it
+ * make-heap - writes a capture of generated allocations, and prints the expected results
  *
  * Several threads of one process allocate, reallocate and free blocks at random; some blocks live
- * long. The numbers that `profcapture memory` has to find are counted here in the simplest way and
- * printed as a line of JSON: for tests, and, with millions of rows, for a benchmark.
+ * long. The numbers that `profcapture memory` must find are counted here in the simplest way, and
+ * printed as a line of JSON. Used by tests and, with millions of rows, by a benchmark.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -26,7 +26,7 @@
 struct block {
 	uint64_t number, since;
 	uint32_t size, stack, thread;
-	uint64_t order; /* number of its thread's allocations, including this one */
+	uint64_t order; /* number of allocations of its thread so far, including this one */
 };
 
 struct sums {
@@ -194,7 +194,7 @@ static void count(struct heap *heap, const struct block *block, bool is_there)
 
 static struct block make(struct heap *heap, uint32_t thread)
 {
-	/* Sizes are distributed as in programs: small ones are frequent. */
+	/* Small sizes are frequent, as in real programs. */
 	uint64_t size = chance(heap, 1 + (UINT64_C(16) << chance(heap, 8)));
 
 	return (struct block){ .number = ++heap->next,
@@ -242,7 +242,7 @@ static void reallocate(struct heap *heap, uint32_t thread)
 	count(heap, block, true);
 }
 
-/* Half of the time frees the latest block, otherwise any. */
+/* Frees the latest block half of the time, otherwise any block. */
 static void release(struct heap *heap, uint32_t thread)
 {
 	size_t at = chance(heap, 2) ? heap->n - 1 : chance(heap, heap->n);
@@ -300,8 +300,7 @@ static void run(struct heap *heap)
 		add_mark(heap, PROF_HEAP_END);
 }
 
-/* ---- the whole capture
- * ------------------------------------------------------------------------ */
+/* ---- the whole capture ---- */
 
 static void print_sums(const char *name, const struct sums *sums)
 {

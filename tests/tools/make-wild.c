@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * make-wild - write captures whose checksums are right and whose rows make no sense
+ * make-wild - writes captures with valid checksums and senseless rows
  *
  *     make-wild FIRST LAST FOLDER     FOLDER/SEED.cap for each seed from FIRST to LAST
  *
- * Every table of version 1 has rows. Most values are possible in a recording, so that readers get
- * far; many are extreme: references to missing rows or to the row itself, times that decrease,
- * sizes near 2^64, numbers outside of enumerations, texts that are not UTF-8. A seed always gives
- * the same file.
+ * Every table of version 1 has rows. Most values are plausible, so that readers do not stop early.
+ * Many are extreme: references to missing rows or to the row itself, decreasing times, sizes near
+ * 2^64, numbers outside of enumerations, texts that are not UTF-8. A seed always gives the same
+ * file.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -174,7 +174,7 @@ static struct prof_value list_of(struct wild *wild, const struct prof_column_def
 	return PROF_BYTES(wild->list, n);
 }
 
-/* The value of the first column, an id or a time, by which writers order their rows. */
+/* Returns the value of the first column, an id or a time, which sorts the rows. */
 static struct prof_value first_of(struct wild *wild, const struct prof_table_def *def, uint64_t row)
 {
 	if (def->flags & PROF_TABLE_TIMED) {
@@ -199,7 +199,7 @@ static void write_table(struct wild *wild, struct prof_writer *writer, uint16_t 
 	check(prof_block_new(def, &block), "no block");
 	prof_block_set_epoch(block, epoch);
 	for (uint64_t row = 0; row < n; row++) {
-		/* texts and lists of a row share a buffer, so the last one determines all */
+		/* texts and lists of a row share a buffer: the last one determines all */
 		for (uint16_t c = 0; c < def->n_columns; c++) {
 			const struct prof_column_def *column = &def->columns[c];
 

@@ -4,8 +4,8 @@
  *
  *     mix SECONDS [SLOW PERCENT]      SLOW, 0 to 19, takes PERCENT longer
  *
- * One call of a function takes some ten microseconds; the order is random. The program ends when
- * each thread has had SECONDS of a CPU, so that a busy machine yields the same number of samples.
+ * A call takes about ten microseconds; the order is random. The program ends when each thread has
+ * used SECONDS of CPU time, so that a busy machine yields the same number of samples.
  */
 #include <assert.h>
 #include <pthread.h>

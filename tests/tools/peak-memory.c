@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * peak-memory COMMAND [ARGUMENT…] - the largest resident size of a command, in bytes, and its exit
- * status
+ * peak-memory COMMAND [ARGUMENT…] - prints a command's peak resident size in bytes and exit status
  *
- * The command's output is discarded. A child begins with the resident size of its parent, which for
- * an interpreter is larger than the size to be measured; hence a program as small as this. Prints a
- * line of JSON; exits with 0 if the command ran.
+ * The command's output is discarded. This is a small C program, because a child starts with the
+ * resident size of its parent, and an interpreter's would exceed that of the command. Prints a line
+ * of JSON; exits with 0 if the command ran.
  */
 #include <errno.h>
 #include <fcntl.h>

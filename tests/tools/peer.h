@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Peer - how a process registers at PROF_CONTROL, by control.h alone, for tests
+ * Peer - registers a process at PROF_CONTROL with control.h alone, for tests
  */
 #pragma once
 
@@ -42,7 +42,7 @@ static inline void peer_read_token(const char *text, uint8_t *token)
 		token[i] = (uint8_t)byte;
 }
 
-/* Connects to the first address that answers; -1: none does. The caller sends the hello. */
+/* Connects to the first address that accepts; -1: none does. The caller sends the hello. */
 static inline int peer_connect(struct control_hello *ret_hello)
 {
 	const char *variable = getenv(CONTROL_VARIABLE);
@@ -61,7 +61,7 @@ static inline int peer_connect(struct control_hello *ret_hello)
 	return connection;
 }
 
-/* The status of an answer, and the arena's descriptor if it is CONTROL_OK; -1: no answer. */
+/* Returns the status of the answer, and the arena's descriptor with CONTROL_OK; -1: no answer. */
 static inline int peer_receive(int connection, int *ret_fd)
 {
 	struct control_answer answer;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * print-rows - every row of a capture as the library decodes it, without resolving references
+ * print-rows - prints every row of a capture as the library decodes it, with unresolved references
  *
- * A line a row: table, epoch, then the columns, all separated by tabs. A number is decimal, bytes
- * are hex after an x, a list is [1,2], - is null, and ~ is a column that the row's group lacks.
+ * One line per row: table, epoch, and the columns, separated by tabs. Numbers are decimal, bytes
+ * are x and hex digits, a list is [1,2], - is null, and ~ is a column that the row group does not
+ * have.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

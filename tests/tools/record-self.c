@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * record-self STEP…: a program that records itself and performs the steps. Prints a line for each
- * call of the recorder: its name, its result, and the message of a failed open or close. Fails if
- * errno changes.
+ * record-self STEP…: records itself and performs the steps. Prints a line for each call of the
+ * recorder: its name, its result, and the message of a failed open or close. Fails if errno
+ * changes.
  *
  *     frequency=HZ append=1 profctl=PATH bus=WHICH group=NAME
- *                                             for the next open
- *     open=FILE begin=NAME end=NAME close     NAME may be empty: NULL
+ *                                             options of the next open
+ *     open=FILE begin=NAME end=NAME close     calls the recorder; an empty NAME is passed as NULL
  *     inside=MS outside=MS                    spends CPU time in a function of that name
  *     blocks=N                                N blocks of 1 ms with outside() between them; prints
  *                                             the blocks' CPU time
  *     short=N                                 N empty blocks
  *     sleep=MS
- *     threads=N                               N threads with blocks of one name, at once
- *     fork=STEP clone=STEP vfork              a child performs the step; vfork: it ends block
+ *     threads=N                               N threads at once, with blocks of the same name
+ *     fork=STEP clone=STEP vfork              a child performs STEP; after vfork it ends the block
  *                                             "block"
  *     sockets                                 prints the number of open sockets
- *     load=FILE                               work(ms) of a shared library, 50 ms
- *     wait reap chld ignore subreaper mask    results of wait(), number of SIGCHLDs, and so on
+ *     load=FILE                               calls work(50) of the shared library FILE
+ *     wait reap chld ignore subreaper mask    child processes: print results, or set the mode
  *     go                                      prints "ready", and waits for a line
- *     exec                                    becomes `sleep 0.1`
+ *     exec                                    executes `sleep 0.1`
  */
 #include "libcollector/prof-collector.h"
 
@@ -213,7 +213,7 @@ static void take_fork(const char *step)
 	be_child_or_wait(fork(), step);
 }
 
-/* Clones without the libc's knowledge. */
+/* Clones without informing the libc. */
 static void take_clone(const char *step)
 {
 	fflush(stdout);
@@ -385,7 +385,7 @@ static void take_step(const char *step)
 int main(int argc, char **argv)
 {
 	signal(SIGCHLD, on_chld);
-	errno = EXDEV; /* an error that no call here returns */
+	errno = EXDEV; /* no call here returns this error */
 	for (int i = 1; i < argc; i++)
 		take_step(argv[i]);
 	return 0;

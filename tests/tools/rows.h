@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rows - generated rows of any table, the same for the same number
+ * Rows - generates rows of any table from their number
  *
- * Row i of a table is a function of the table and of i alone, so that a reader can compare rows
- * without storing those that were written. Values look like those of a recording: times rise with
- * jitter, threads and stacks recur with a skew, parents precede their children closely. They are no
- * measure of compression; benchmarks use recordings.
+ * Row i depends only on the table and on i, so that a reader can check rows without stored copies.
+ * Values resemble those of a recording: times increase with jitter, some threads and stacks are
+ * frequent, parents are a few rows before their children. They do not show how well recordings
+ * compress; benchmarks use recordings.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ struct row {
 	char texts[PROF_MAX_COLUMNS][96];
 };
 
-/* Precedes every non-empty text: what a program may set in other people's recordings. */
+/* Prefix of every non-empty text, to test text that a program puts into other users' recordings. */
 static const char *rows_prefix = "";
 
 /* splitmix64 */
@@ -42,7 +42,7 @@ static inline uint64_t rows_time(uint64_t i)
 	return ROWS_START + i * ROWS_STEP + rows_mix(i) % (ROWS_STEP / 2);
 }
 
-/* The number of rows of a dictionary table that references can name. */
+/* Returns how many rows of a dictionary table references may name. */
 static inline uint64_t rows_of_dictionary(unsigned int table)
 {
 	if (table == PROF_TABLE_SOURCE)
@@ -50,7 +50,7 @@ static inline uint64_t rows_of_dictionary(unsigned int table)
 	return table == PROF_TABLE_STACK ? 400 : 40;
 }
 
-/* 1..n, small numbers far more often. */
+/* Returns a number from 1 to n; small numbers are much more frequent. */
 static inline uint64_t rows_skewed(uint64_t random, uint64_t n)
 {
 	uint64_t a = random % n, b = (random >> 20) % n, c = (random >> 40) % n;
@@ -96,8 +96,8 @@ static inline uint64_t rows_number(const struct prof_column_def *column, uint64_
 	return rows_skewed(random, strcmp(column->name, "cpu") == 0 ? 2 : 4000);
 }
 
-/* Every other mark ends one of the previous four that may be a begin: half of them without an id,
- * and some of the others on another thread. */
+/* Makes every other mark the end of one of the previous four that may be a begin. Half of the ends
+ * have no id; some of the others are on another thread. */
 static inline void rows_pair_marks(const struct prof_table_def *def, uint64_t i, struct row *row)
 {
 	static const uint16_t same[] = { PROF_MARK_GROUP, PROF_MARK_NAME, PROF_MARK_ID,
@@ -115,7 +115,7 @@ static inline void rows_pair_marks(const struct prof_table_def *def, uint64_t i,
 	row->values[PROF_MARK_KIND].number = of == i ? rows_mix(i + 1) % 4 : PROF_MARK_END;
 }
 
-/* Row i of a table. */
+/* Makes row i of a table. */
 static inline void rows_make(const struct prof_table_def *def, uint64_t i, struct row *row)
 {
 	for (size_t c = 0; c < def->n_columns; c++) {
@@ -147,7 +147,7 @@ static inline void rows_make(const struct prof_table_def *def, uint64_t i, struc
 		rows_pair_marks(def, i, row);
 }
 
-/* Whether column c of row r of a batch equals that of row i; false for a missing column. */
+/* Returns whether column c of row r in a batch has that value; false if the column is missing. */
 static inline bool rows_equal(const struct prof_array *array, size_t r,
 			      const struct prof_column_def *column, const struct prof_value *value)
 {
@@ -170,7 +170,7 @@ static inline bool rows_equal(const struct prof_array *array, size_t r,
 	return n == 0 || memcmp(array->bytes + first, value->data, n) == 0;
 }
 
-/* A table unknown in version 1, with every type, every order, lists and nulls. */
+/* Returns a table that version 1 does not define, with every type, every order, lists and nulls. */
 static inline const struct prof_table_def *rows_foreign_table(void)
 {
 	static const char *const colours[] = { "red", "green", "blue", NULL };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stand-in - replaces the engine for a process's collector, for tests of the collector
+ * Stand-in - takes the place of the engine, for tests of the collector
  *
  *     stand-in --output FILE [OPTION…] -- COMMAND [ARG…]
  *
- * Starts the command with PROF_CONTROL, gives arenas to all processes that connect, and drains
- * their records until the command and all these processes have ended. FILE gets a line of JSON for
- * each connection, and with --records one for each record. The exit status is the command's.
+ * Starts the command with PROF_CONTROL, creates arenas for all processes that connect, and drains
+ * their records until the command and all of these processes have exited. FILE gets a line of JSON
+ * for each connection, and with --records one for each record. The exit status is the command's.
  */
 #include "libcollector/control.h"
 #include "libcollector/ring-reader.h"
@@ -33,12 +33,12 @@ static struct {
 	uint32_t n_rings;
 	uint64_t ring_bytes;
 	enum ring_policy policy;
-	int refuse;          /* with this status */
-	bool is_silent;      /* accepts, and never answers */
-	bool refuses_growth; /* with status 4 */
+	int refuse;          /* status of all answers, if not 0 */
+	bool is_silent;      /* accepts connections, but never answers */
+	bool refuses_growth; /* answers requests for growth with status 4 */
 	bool is_deaf;        /* drains only at the end */
 	bool prints;
-	uint64_t end_after; /* number of records; 0: never */
+	uint64_t end_after; /* end the session after this many records; 0: never */
 } options = { .n_rings = 8, .ring_bytes = 65536 };
 
 struct string {
@@ -50,7 +50,7 @@ struct string {
 struct arena {
 	struct ring_arena_memory memory;
 	struct ring_reader *readers;
-	struct string **strings; /* by ring, then id */
+	struct string **strings; /* by ring, then by id */
 };
 
 struct peer {
@@ -113,7 +113,7 @@ static void take_string(struct arena *arena, uint32_t ring, const struct ring_re
 	to->is_open = record->flags & RING_FLAG_MORE;
 }
 
-/* Prints long texts by their length and the sum of their bytes. */
+/* Prints a text; of a long one, only its length and the sum of its bytes. */
 static void print_text(const char *name, const char *bytes, size_t n)
 {
 	uint64_t sum = 0;
@@ -162,7 +162,7 @@ static void print_string(struct peer *peer, struct arena *arena, uint32_t ring, 
 	print_text(name, text->bytes, text->n);
 }
 
-/* Records of types 9, 10 and 15. */
+/* Prints records of types 9, 10 and 15. */
 static void print_heap(uint32_t type, const void *payload)
 {
 	const struct ring_alloc *alloc = payload;
@@ -382,7 +382,7 @@ static void end_session(struct peer *peer)
 			1, __ATOMIC_RELEASE);
 }
 
-/* Waits a millisecond or until a socket has data. */
+/* Waits one millisecond, or until a socket has data. */
 static void turn(int listener)
 {
 	struct pollfd polled[MAX_PEERS + 1] = { { .fd = listener, .events = POLLIN } };
@@ -500,7 +500,7 @@ static pid_t start(char **command, const char *name)
 	pid_t pid;
 	char value[200];
 
-	/* The first address is dead, which the collector has to expect. */
+	/* No process listens at the first address. The collector must skip it. */
 	snprintf(value, sizeof(value),
 		 "unix:/nonexistent/x,unix-abstract:%s,token:00112233445566778899aabbccddeeff",
 		 name);
@@ -521,7 +521,7 @@ int main(int argc, char **argv)
 	bool is_running = true;
 	pid_t pid;
 
-	/* Also waits for the processes that a daemon leaves. */
+	/* Also wait for processes that daemonize. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (!parse(argc, argv, &command))
 		return 2;

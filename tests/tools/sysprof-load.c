@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof load - a program that contains Debian's libsysprof-capture-4, as GTK does; prints what it
- * recorded to standard output
+ * Sysprof-load - records with Debian's libsysprof-capture-4, as GTK does; prints what it recorded
  *
  *     sysprof-load MODE [N]
  */
@@ -17,7 +16,7 @@
 
 #define N_THREADS 8
 
-/* Called by the sanitizer, because the library keeps the buffers of each thread. */
+/* Turns off leak checks, because the library keeps the buffers of each thread until exit. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 
 int __lsan_is_turned_off(void)
@@ -85,7 +84,7 @@ static void wait_for(pid_t pid)
 		abort();
 }
 
-/* Both processes write into one ring, because the library does not handle fork(). */
+/* The library does not handle fork(), so both processes write to one ring. */
 static void fork_both(void)
 {
 	pid_t pid;
@@ -114,7 +113,7 @@ static void children(void)
 		}
 	for (size_t i = 0; i < N_THREADS; i++)
 		wait_for(pids[i]);
-	/* the last requests are read before the socket closes */
+	/* so that the last requests are read before the socket closes */
 	usleep(300000);
 }
 
@@ -140,7 +139,7 @@ static void check_status(void)
 		abort();
 }
 
-/* Another file now has the descriptor's number. */
+/* The number of the library's descriptor now belongs to another file. */
 static void reused(void)
 {
 	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

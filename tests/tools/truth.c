@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Truth - a program that knows how much time its functions take
+ * Truth - a program that measures how much time its functions take
  *
  *     truth SECONDS
  *
- * Four threads call ten functions, in random order and for random durations, each thread with
- * shares of its own. Four of the functions are inlined into a fifth. The time of each call is
- * measured around it by the thread's own CPU clock, so that the result is known without any
- * profiler. It is printed at the end as JSON: nanoseconds by name.
+ * Four threads call ten functions in random order and for random durations; each thread has other
+ * shares. Four of the functions are inlined into a fifth. The thread's CPU clock measures each
+ * call, so that the result is known without a profiler. It is printed at the end as JSON:
+ * nanoseconds by name.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -19,9 +19,9 @@
 #define FUNCTIONS 10
 #define THREADS 4
 #define NS 1000000000ull
-#define PAUSE 4 /* times as long as expected */
+#define PAUSE 4 /* a call that takes this many times as long as expected was paused */
 
-/* Takes about n nanoseconds. The addends differ, so that no two loops have the same code. */
+/* Takes about n nanoseconds. Different addends keep loops from having the same code. */
 #define WORK(n, addend)                       \
 	for (uint64_t i_ = 0; i_ < (n); i_++) \
 	__asm__ volatile("" : : "r"(i_ * 3 + (addend)) : "memory")
@@ -123,9 +123,8 @@ static unsigned draw_function(unsigned thread, uint64_t *state)
 }
 
 /*
- * A virtual machine that was paused in a call has no samples of that time, although the clock
- * advanced: corrects the call's time to that of its turns. Turns of one function differ in time
- * from those of another.
+ * Adds the time of a call. If a virtual machine was paused, the clock advanced without samples.
+ * Then the time is computed from the number of turns and the function's usual time per turn.
  */
 static void add_call(struct thread *thread, unsigned function, uint64_t turns, uint64_t took_ns)
 {

@@ -89,7 +89,7 @@ static void report(void)
 
 	if (fd < 0)
 		return;
-	/* Not dprintf(), because a seccomp filter may be active. */
+	/* No dprintf(), because a seccomp filter may be active. */
 	MUST(write(fd, line, (size_t)n) == n);
 	close(fd);
 }
@@ -172,7 +172,7 @@ static void run_strings(void)
 	count(prof_log(6, "zoo", text));
 	text[40000] = 0;
 	count(prof_mark_instant("zoo", text, NULL, 0));
-	/* The same address with other texts. */
+	/* The text at an address changes between marks. */
 	for (int i = 0; i < 20000; i++) {
 		char name[24];
 
@@ -182,8 +182,8 @@ static void run_strings(void)
 	free(text);
 }
 
-/* Nobody answers, or a refusal: nothing is recorded, and the program does not wait a second
- * time. */
+/* If the connection is refused or not answered, nothing is recorded, and the program waits only
+ * once. */
 static void run_refused(void)
 {
 	uint64_t start = now_ns();
@@ -197,7 +197,7 @@ static void run_refused(void)
 	MUST(n_true == 0);
 }
 
-/* The session ends before the program does. */
+/* The session ends before the program. */
 static void run_ended(void)
 {
 	uint64_t start = now_ns();
@@ -211,7 +211,7 @@ static void run_ended(void)
 	MUST(!prof_collector_enabled());
 }
 
-/* Connects explicitly and implicitly, with a session that has ended in between. */
+/* Connects explicitly and implicitly; the session ends in between. */
 static void run_connect(void)
 {
 	const char *control = getenv("ZOO_CONTROL");
@@ -260,7 +260,7 @@ static void *mark_until_over(void *data)
 	return NULL;
 }
 
-/* Other threads are within a record, or claiming a ring. */
+/* Forks while other threads write a record or claim a ring. */
 static void run_fork_threads(void)
 {
 	pthread_t ids[3];
@@ -300,7 +300,7 @@ static void run_vfork(void)
 	marks("behind", 10);
 }
 
-/* The very first record is a vfork child's. */
+/* The first record ever is written by a vfork child. */
 static void run_vfork_first(void)
 {
 	pid_t pid = vfork();
@@ -311,7 +311,7 @@ static void run_vfork_first(void)
 	}
 	reap(pid);
 	MUST(n_true == 0);
-	/* After the attempts that the library skips. */
+	/* The library skips some attempts; more are needed. */
 	marks("behind", 1000);
 	MUST(n_true > 0);
 }
@@ -421,7 +421,7 @@ static void *mark_together(void *data)
 	return NULL;
 }
 
-/* More threads at once than there are rings. */
+/* More threads at once than rings. */
 static void run_many(void)
 {
 	pthread_t ids[40];
@@ -441,7 +441,7 @@ static void *mark_around(void *data)
 	return NULL;
 }
 
-/* Another thread has the only ring. The child's marks get a ring of its own. */
+/* Another thread has the only ring. The child's marks get another ring. */
 static void run_fork_without(void)
 {
 	pthread_t id;
@@ -464,7 +464,7 @@ static void run_fork_without(void)
 
 #define CROWD 600
 
-/* After a failed attempt the library makes none for some time, counted in attempts. */
+/* Tries until a mark is recorded: after a failure, the library skips some attempts. */
 static bool try_some(void)
 {
 	for (int i = 0; i < 500; i++)
@@ -486,7 +486,7 @@ static void *mark_until_recorded(void *data)
 	return NULL;
 }
 
-/* Far more threads than the first arena has rings: all of them get one eventually. */
+/* Far more threads than the first arena has rings. Every thread must get one eventually. */
 static void run_crowd(void)
 {
 	pthread_t ids[CROWD];
@@ -505,7 +505,7 @@ static void mark_late(void *value)
 	uintptr_t n = (uintptr_t)value;
 
 	marks("late", 10);
-	/* Until the libc stops calling destructors. */
+	/* The libc calls destructors again until none is left, up to a limit. */
 	if (n < 20)
 		pthread_setspecific(early, (void *)(n + 1));
 	if (n < 20)
@@ -533,7 +533,7 @@ static void run_destructors(void)
 	}
 }
 
-/* Not available in a static program. */
+/* A static program cannot do this. */
 #ifndef ZOO_STATIC
 static void *mark_through_dlopen(void *data)
 {
@@ -548,8 +548,8 @@ static void *mark_through_dlopen(void *data)
 	return NULL;
 }
 
-/* Unloads the library before the destructors of its threads run; see test_collector, which builds a
- * program that is not linked to it. */
+/* Unloads the library before the destructors of its threads run. test_collector builds a program
+ * for this that is not linked to the library. */
 static void run_dlclose(void)
 {
 	for (int i = 0; i < 20; i++) {
@@ -566,7 +566,7 @@ static void run_fifo(void)
 	struct sched_param parameter = { .sched_priority = 1 };
 	uint64_t start = now_ns();
 
-	/* So that the measured time does not include registration. */
+	/* Register before the measurement, so that the measured time does not include it. */
 	mark("before", 0);
 	MUST(sched_setscheduler(0, SCHED_FIFO, &parameter) == 0);
 	marks("fifo", 20000);
@@ -640,7 +640,7 @@ static void run_siglongjmp(void)
 {
 	set_handler(jump_from_handler, 0);
 	sigsetjmp(escape, 1);
-	/* One signal at a time: otherwise the next one arrives before the jump has left this
+	/* Only one signal at a time: another one could arrive before the jump has left this
 	 * stack. */
 	set_once(200);
 	mark_while(500);
@@ -674,12 +674,12 @@ static void fork_in_handler(int number)
 			MUST(errno == EINTR);
 		MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	}
-	/* Sets the timer only now, because forking takes longer than its interval. */
+	/* Set the timer only now, because a fork takes longer than its interval. */
 	if (handled < N_FORKS)
 		set_once(300);
 }
 
-/* The child continues within the record that its parent had begun. */
+/* A handler forks within a record. The child continues the record that its parent began. */
 static void run_fork_handler(void)
 {
 	set_handler(fork_in_handler, SA_RESTART);
@@ -703,7 +703,7 @@ static void run_closefrom(void)
 	MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) == 0);
 	for (size_t i = 0; i < 3; i++)
 		MUST(pair[0] == fds[i] || dup2(pair[0], fds[i]) == fds[i]);
-	/* Calls that would write to the connection, or close it. */
+	/* Try calls that would write to the connection, or close it. */
 	run_many();
 	marks("behind", 10);
 	for (size_t i = 0; i < 3; i++)
@@ -711,7 +711,7 @@ static void run_closefrom(void)
 	MUST(recv(pair[1], &byte, 1, 0) < 0 && errno == EAGAIN);
 }
 
-/* New descriptors of the program get the lowest free number. */
+/* The program's new descriptors must get the lowest free number. */
 static void run_lowest(void)
 {
 	int before = dup(0), behind;
@@ -747,7 +747,7 @@ static void set_filter(uint32_t otherwise)
 	MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
 }
 
-/* Before its first record, and in the middle. */
+/* Sets a filter before the first record; run_seccomp() does between records. */
 static void run_seccomp_first(void)
 {
 	set_filter(SECCOMP_RET_ERRNO | EPERM);

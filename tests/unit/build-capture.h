@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Build-capture - captures that a test writes row by row
+ * Build-capture - writes captures row by row, for tests
  *
  *     struct build build;
  *     build_begin(&build);
  *     build_text(&build, 1, "libx.so");
  *     BUILD(&build, PROF_TABLE_FRAME, N(1), N(2), N(0x10), N(PROF_FRAME_EXACT));
  *     build_finish(&build);
- *     …build.path can be opened any number of times…
+ *     …open build.path, any number of times…
  *     build_done(&build);
  */
 #pragma once
@@ -87,7 +87,7 @@ static inline void build_metadata(struct build *build, const char *key, const ch
 	      PROF_BYTES(value, strlen(value)));
 }
 
-/* Writes one table's rows as a chunk of the current epoch. */
+/* Writes the rows of one table as a chunk of the current epoch. */
 static inline void build_write(struct build *build, unsigned table)
 {
 	int r;
@@ -100,8 +100,8 @@ static inline void build_write(struct build *build, unsigned table)
 	prof_block_reset(build->blocks[table]);
 }
 
-/* Writes all rows, then begins a new epoch. Table ids are ordered so that names precede the rows
- * that use them, except for images. */
+/* Writes all rows, then begins a new epoch. Strings and processes come first. Otherwise, table ids
+ * are ordered so that names precede the rows that refer to them. */
 static inline void build_next_epoch(struct build *build)
 {
 	build_write(build, PROF_TABLE_STRING);

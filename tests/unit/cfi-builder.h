@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * CFI builder - writes .eh_frame and .debug_frame for tests, valid or broken
+ * CFI-builder - writes valid or broken .eh_frame and .debug_frame sections, for tests
  *
  *     build_cie(&b, "zR", 1, -8, 16, BYTES(0x1b), BYTES(OP_DEF_CFA, 7, 8));
  *     build_fde(&b, 0x1000, 0x20, BYTES(OP_ADVANCE | 1, OP_DEF_CFA_OFFSET, 16));
  *
- * An FDE belongs to the last CIE, and is written in its encoding.
+ * An FDE belongs to the last CIE and has its encoding.
  */
 #pragma once
 
@@ -30,14 +30,14 @@ struct builder {
 	size_t n, allocated;
 	size_t record_at;
 	size_t cie_at;
-	uint8_t encoding; /* of the last CIE */
+	uint8_t encoding; /* encoding of the last CIE */
 	bool has_data;
 	bool is_debug_frame;
 	bool is_long; /* 64-bit DWARF */
 	enum regs_arch arch;
 };
 
-/* The DW_CFA_* that tests write. */
+/* DW_CFA_* operations that tests use. */
 enum {
 	OP_NOP = 0x00,
 	OP_SET_LOC = 0x01,
@@ -118,7 +118,7 @@ static inline void build_sleb(struct builder *b, int64_t value)
 	} while (more);
 }
 
-/* The position where the body of the record begins. */
+/* Begins a record. */
 static inline void build_begin(struct builder *b)
 {
 	b->record_at = b->n;
@@ -161,7 +161,7 @@ static inline void build_cie_start(struct builder *b, uint8_t version, const cha
 	}
 }
 
-/* The encoding follows the position of 'R'; without 'R' it is that of plain addresses. */
+/* Writes a CIE. The encoding is the byte of `data` for 'R'; without 'R', addresses are plain. */
 static inline void build_cie(struct builder *b, const char *augmentation, uint64_t code_align,
 			     int64_t data_align, uint64_t ra, struct build_bytes data,
 			     struct build_bytes program)
@@ -174,7 +174,7 @@ static inline void build_cie(struct builder *b, const char *augmentation, uint64
 	build_end(b);
 }
 
-/* CFA = rsp + 8, as after a call. */
+/* Initially, CFA = rsp + 8, as after a call. */
 static inline void build_x86_cie(struct builder *b)
 {
 	b->arch = REGS_X86_64;

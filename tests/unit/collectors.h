@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collectors fixture - this process registers with the engine's collectors, and writes into its
- * rings
+ * Collectors fixture - registers this process with the engine's collectors, and writes to its rings
  *
  *     struct fixture fixture;
  *     REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
@@ -22,15 +21,15 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define N_RINGS 45 /* of the first arena */
+#define N_RINGS 45 /* number of rings in the first arena */
 #define OTHER_TID 2000000001
 #define STRANGER_PID 2000000002
 
 struct fixture {
 	struct parts parts;
 	struct collectors collectors;
-	int socket; /* the process's end */
-	int pidfd;  /* the engine's; only a number */
+	int socket; /* the process's end of the connection */
+	int pidfd;  /* owned by the engine; only its number */
 	struct ring_arena *arena;
 	struct ring_arena_header *shared;
 	unsigned int warnings;
@@ -84,7 +83,7 @@ static inline void step(struct fixture *fixture)
 	parts_step(&fixture->parts, &fixture->collectors, now());
 }
 
-/* Steps until all written records are rows. */
+/* Steps until all published records are rows. */
 static inline void settle(struct fixture *fixture)
 {
 	for (int i = 0; i < 3; i++) {
@@ -93,8 +92,8 @@ static inline void settle(struct fixture *fixture)
 	}
 }
 
-/* Steps until there is an answer, or the connection is closed: arenas are created at most a third
- * of the time. */
+/* Steps until there is an answer or the connection is closed. This may take many steps, because the
+ * engine creates arenas in at most a third of its time. */
 static inline void step_until_answer(struct fixture *fixture)
 {
 	struct pollfd item = { .fd = fixture->socket, .events = POLLIN };
@@ -122,7 +121,7 @@ static inline void connect_as(struct fixture *fixture, int32_t pid, uint32_t wan
 	collectors_add_peer(&fixture->collectors, &message, sockets[1], fixture->pidfd, now());
 }
 
-/* -1: no answer. *ret_fd is -1 if the answer has no descriptor. */
+/* Returns the status of the answer; -1: no answer. *ret_fd is -1 if it has no descriptor. */
 static inline int receive(struct fixture *fixture, int *ret_fd)
 {
 	struct control_answer answer;
@@ -179,7 +178,7 @@ static inline struct ring *claim(struct fixture *fixture, uint32_t tid)
 	return ring_claim(fixture->arena, tid, 0, 0);
 }
 
-/* The header of the i-th ring of the arena, as mapped by this side. */
+/* Returns the header of the arena's i-th ring, in this process's mapping. */
 static inline struct ring_header *header_of(const struct fixture *fixture, size_t i)
 {
 	const struct ring_place *places =

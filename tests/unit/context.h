@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* The registers of a walk in a ucontext_t, as an initializer. */
+/* The registers in a ucontext_t for a walk, as an initializer. */
 #pragma once
 
 #include <ucontext.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * ELF builder - small ELF files for tests, valid or broken
+ * ELF-builder - builds small, valid or broken ELF files, for tests
  *
- * One layout: headers and notes at offset 0, code of 0x800 bytes at offset 0x1000 (.text) and 0x80
- * after it (.fini), call frame information at 0x2000, symbol tables from 0x3000. Addresses are
- * offset + 0x400000 for the code and + 0x401000 for everything after it, so that a mix-up of the
- * two shows. The caller provides symbols and FDEs.
+ * Layout: headers and notes at offset 0, 0x800 bytes of code at 0x1000 (.text), 0x80 bytes after it
+ * (.fini), call frame information at 0x2000, symbol tables from 0x3000 on. Addresses are offset +
+ * 0x400000 for code and + 0x401000 for all data after it, so that a mix-up of the two is detected.
+ * The caller provides symbols and FDEs.
  */
 #pragma once
 
@@ -44,7 +44,7 @@ struct build {
 	const struct build_fde *fdes; /* in ascending order */
 	size_t n_fdes;
 	bool no_table;    /* without .eh_frame_hdr */
-	bool lying_table; /* all entries of which point to the first FDE */
+	bool lying_table; /* all entries of the table point to the first FDE */
 	bool no_sections;
 	uint16_t machine; /* 0 = x86-64 */
 	uint8_t build_id[20];
@@ -70,7 +70,7 @@ static void build_section(struct builder *builder, const char *name, Elf64_Shdr 
 	       &header, sizeof(header));
 }
 
-/* A CIE with "zR", pcrel|sdata4; the FDEs; the end. The search table precedes them. */
+/* Writes a search table, a CIE with "zR" (pcrel|sdata4), the FDEs, and the end. */
 static size_t build_frames(const struct build *build, uint8_t *file)
 {
 	static const uint8_t cie[] = { 12, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1 };
@@ -98,7 +98,7 @@ static size_t build_frames(const struct build *build, uint8_t *file)
 	return at + 4 - frames;
 }
 
-/* One symbol table and its strings; returns the number of symbols. */
+/* Writes a symbol table and its strings. Returns the number of symbols. */
 static size_t build_symbols(const struct build *build, uint8_t *file, size_t table, size_t strings,
 			    bool dynamic)
 {
@@ -213,7 +213,7 @@ static void build_segments(const struct build *build, uint8_t *file, size_t fram
 	memcpy(file + 0x410, build->build_id, sizeof(build->build_id));
 }
 
-/* A memfd with the file. */
+/* Returns a memfd with the file. */
 static int build_elf(const struct build *build)
 {
 	uint8_t *file = calloc(1, BUILD_FILE_BYTES);

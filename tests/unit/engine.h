@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Engine fixtures - generated records and snapshots, and their rows in a capture
+ * Engine fixtures - generate records and snapshots, and read their rows from a capture
  *
  *     struct parts parts;
  *     parts_init(&parts);
@@ -76,7 +76,7 @@ static inline void parts_init(struct parts *parts)
 	parts_init_fd(parts, memfd_create("capture", MFD_CLOEXEC));
 }
 
-/* Writes everything and opens the capture. */
+/* Writes all rows, and opens the capture. */
 static inline void parts_finish(struct parts *parts)
 {
 	output_flush(&parts->output);
@@ -86,7 +86,7 @@ static inline void parts_finish(struct parts *parts)
 		parts->reader = NULL;
 }
 
-/* Performs the collectors' part of a round of the session. */
+/* Does once what the session does for collectors in each iteration. */
 static inline void parts_step(struct parts *parts, struct collectors *collectors, uint64_t at_ns)
 {
 	output_tick(&parts->output, at_ns);
@@ -126,7 +126,7 @@ static inline size_t rows_of(const struct parts *parts, unsigned int table)
 	return rows;
 }
 
-/* The number in a column of the i-th row of a table; UINT64_MAX if there is no such row. */
+/* Returns the number in a column of the i-th row of a table; UINT64_MAX if there is no such row. */
 static inline uint64_t number_of(const struct parts *parts, unsigned int table, uint16_t column,
 				 size_t i)
 {
@@ -150,7 +150,7 @@ static inline uint64_t number_of(const struct parts *parts, unsigned int table, 
 	return number;
 }
 
-/* The text of a string id in the first epoch. */
+/* Returns the text of a string id in the first epoch. */
 static inline const char *text_of(const struct parts *parts, uint64_t id)
 {
 	static char text[256];
@@ -172,7 +172,7 @@ static inline const char *text_of(const struct parts *parts, uint64_t id)
 	return row >= 0 ? text : NULL;
 }
 
-/* The number of records lost by this cause in the whole session. */
+/* Returns how many records were lost for this cause in the whole session. */
 static inline uint64_t losses_of(const struct parts *parts, enum prof_loss_cause cause)
 {
 	GHashTableIter iter;
@@ -186,7 +186,7 @@ static inline uint64_t losses_of(const struct parts *parts, enum prof_loss_cause
 	return sum;
 }
 
-/* Whether an uncounted number of records was lost by this cause. */
+/* Returns whether an unknown number of records was lost for this cause. */
 static inline bool has_uncounted_loss(const struct parts *parts, enum prof_loss_cause cause)
 {
 	GHashTableIter iter;
@@ -223,7 +223,7 @@ static inline void put_u32(struct bytes *bytes, uint32_t v)
 	put(bytes, &v, sizeof(v));
 }
 
-/* The name with its NUL, padded to 8 bytes. */
+/* Appends the name with its NUL, padded to 8 bytes. */
 static inline void put_name(struct bytes *bytes, const char *name)
 {
 	static const char zeros[8];
@@ -233,7 +233,7 @@ static inline void put_name(struct bytes *bytes, const char *name)
 	put(bytes, zeros, -length & 7);
 }
 
-/* A record of a ring: record_begin(), the body, record_end() with the trailer. */
+/* Begins a perf record. After the body, record_end() appends the trailer. */
 static inline size_t record_begin(struct bytes *bytes, uint32_t type, uint16_t misc)
 {
 	const struct perf_event_header header = { .type = type, .misc = misc };
@@ -288,7 +288,7 @@ static inline void put_comm(struct bytes *bytes, int32_t pid, const char *name, 
 	record_end(bytes, at, pid, pid, time_ns);
 }
 
-/* An item of a snapshot. */
+/* Appends an item of a snapshot. */
 static inline void put_item(struct bytes *bytes, uint32_t kind, int32_t pid, uint64_t time_ns,
 			    const void *data, size_t length)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap fixture - records of allocations of two processes at chosen times, and the rows made from
- * them
+ * Heap fixture - feeds the engine allocations of two processes, and checks the resulting rows
  *
  *     struct fixture fixture;
  *     fixture_init(&fixture);
@@ -20,14 +19,14 @@
 #define OTHER_PID 2000000003
 #define CODE UINT64_C(0x700000001000)
 
-/* Rows have whole ticks as times. */
+/* Times of rows are multiples of a tick. */
 #define TICK_NS 16u
 
 struct fixture {
 	struct parts parts;
 	struct collector_rows rows;
 	struct collector_process process, other_process;
-	/* the first two are threads of the same process */
+	/* `producer` and `second` are threads of the same process */
 	struct collector_producer *producer, *second, *stranger;
 };
 
@@ -54,7 +53,7 @@ static inline void fixture_init(struct fixture *fixture)
 	fixture->stranger = collector_producer_new(&fixture->other_process, OTHER_PID);
 }
 
-/* Ends all processes, and writes everything to the capture. */
+/* Ends both processes, and writes all rows to the capture. */
 static inline void finish(struct fixture *fixture, uint64_t time)
 {
 	uint64_t time_ns = time * TICK_NS;
@@ -72,7 +71,7 @@ static inline void fixture_done(struct fixture *fixture)
 	collector_producer_unref(fixture->stranger);
 	collector_process_done(&fixture->process);
 	collector_process_done(&fixture->other_process);
-	/* all memory kept for them was released */
+	/* all memory of pending reallocs must have been released */
 	CHECK_INT(fixture->rows.pending.budget.used, 0);
 	CHECK_INT(fixture->rows.pending.n, 0);
 	pending_reallocs_done(&fixture->rows.pending);
@@ -83,7 +82,7 @@ static inline void fixture_done(struct fixture *fixture)
 	parts_done(&fixture->parts);
 }
 
-/* The time is in ticks, as everywhere in this file. */
+/* Times are in ticks, as everywhere in this file. */
 static inline enum ring_fault add(struct collector_producer *producer, struct fixture *fixture,
 				  enum ring_type type, uint64_t time, const void *payload, size_t n)
 {
@@ -128,7 +127,7 @@ static inline void add_realloc(struct collector_producer *producer, struct fixtu
 		  RING_FAULT_NONE);
 }
 
-/* Frames at these offsets from CODE, outermost first. */
+/* Adds a stack with frames at these offsets from CODE, outermost first. */
 static inline enum ring_fault add_calls(struct collector_producer *producer,
 					struct fixture *fixture, uint64_t time_ns, uint32_t first,
 					uint32_t parent, const uint32_t *offsets, uint32_t n)
@@ -144,7 +143,7 @@ static inline enum ring_fault add_calls(struct collector_producer *producer,
 		   sizeof(told.calls) + n * sizeof(*told.frames));
 }
 
-/* The first columns of a row. */
+/* Checks the first columns of a row. */
 static inline bool check_row(const struct fixture *fixture, enum prof_table table, size_t i,
 			     const uint64_t *expected, uint16_t n)
 {

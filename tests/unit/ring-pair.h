@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring pair - the pair that all cases of a test use, one after another
+ * Ring-pair - one pair for all cases of a test
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring - an arena with both its halves in one process, for tests
+ * Ring - creates an arena and maps both of its sides in one process, for tests
  */
 #pragma once
 
@@ -14,9 +14,9 @@
 struct pair {
 	struct ring_arena_memory memory;
 	struct ring_arena *arena;
-	struct ring *ring;          /* the first, claimed */
+	struct ring *ring;          /* the first ring, claimed */
 	struct ring_reader reader;  /* reads `ring` */
-	struct ring_header *header; /* as the consumer maps it */
+	struct ring_header *header; /* in the consumer's mapping */
 	uint8_t *data;
 	int fd;
 	_Alignas(8) uint8_t buffer[PAIR_BUFFER];
@@ -55,7 +55,7 @@ static inline bool write_mark(struct ring *ring, uint64_t id)
 	return true;
 }
 
-/* Checks that the batch has only marks with ascending ids; returns their number. */
+/* Checks that the batch has only marks, with ascending ids. Returns their number. */
 static inline uint64_t check_marks(struct ring_batch *batch, uint64_t *last_id)
 {
 	struct ring_record record;

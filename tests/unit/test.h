@@ -13,9 +13,9 @@
  *             return test_end();
  *     }
  *
- * A failed CHECK prints its place and values, and the case continues; a failed REQUIRE ends the
- * case. SKIP("why") ends the case too. CHECK may be used on any thread, REQUIRE and SKIP only in
- * the function that RUN calls.
+ * A failed CHECK prints its source line and values, and the case continues. A failed REQUIRE ends
+ * the case. SKIP("why") also ends the case. CHECK may be used on any thread, REQUIRE and SKIP only
+ * in the function that RUN calls.
  */
 #pragma once
 
@@ -100,7 +100,7 @@ static inline void test_run(const char *name, void (*function)(void))
 }
 #define RUN(function) test_run(#function, function)
 
-/* Runs the function in a process of its own; returns its result, or -1 if it was killed. */
+/* Runs the function in a child process. Returns its result, or -1 if it was killed. */
 static inline int test_in_child(int (*function)(void))
 {
 	pid_t child = fork();
@@ -112,9 +112,9 @@ static inline int test_in_child(int (*function)(void))
 }
 
 /*
- * A loop over many similar inputs tries every test_stride()th of them, from test_start() on. The
- * commit chooses the start, so that later commits try other inputs: PROF_TEST_SEED is a hexadecimal
- * number, which ./dev sets. ./dev soak sets PROF_TEST_SOAK=1, and every input is tried.
+ * A loop over many similar inputs tries every test_stride()th one, from test_start() on. ./dev sets
+ * PROF_TEST_SEED, a hexadecimal number that depends on the commit, so that later commits try other
+ * inputs. ./dev soak sets PROF_TEST_SOAK=1, so that every input is tried.
  */
 static inline size_t test_stride(size_t standard)
 {
@@ -136,7 +136,7 @@ static inline int test_end(void)
 	return test_failed_cases ? 1 : 0;
 }
 
-/* Also removes the folder that the test made. */
+/* Ends the test, and removes its directory. */
 static inline int test_end_without(const char *folder)
 {
 	char command[4096];
