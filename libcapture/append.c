@@ -2,10 +2,9 @@
 /*
  * Append - continues a capture
  *
- * The file is opened with a reader, whatever state it is in; its entries become the start of the
- * new index, its schema and segments are reused, and writing continues after its last byte. Bytes
- * that belong to no chunk, in the middle or at the end, are recorded as a gap and, once, as a row
- * of the loss table.
+ * A reader opens the file, whatever state it is in. Its entries become the start of the new index,
+ * its schema and segments are reused, and writing continues after the file's last byte. Bytes that
+ * belong to no chunk, in the middle or at the end, become a gap and a row of the loss table.
  *
  * Invariants: (1) existing content is never changed or cut off      [test-capture-reader: append]
  *             (2) all chunks that a reader found before are found after
@@ -14,7 +13,7 @@
 #include "libcapture/reader.h"
 #include "libcapture/writer.h"
 
-/* Bytes between chunks that no index explained yet. */
+/* Bytes outside of chunks that no gap of the index covers yet. */
 struct garbage {
 	uint64_t stretches, bytes;
 };
@@ -30,13 +29,12 @@ static int writer_receive_entry(struct prof_writer *writer, const struct prof_re
 		garbage->bytes += hole;
 		r = writer->gaps.n < FORMAT_MAX_GAPS ? gap_list_add(&writer->gaps, end, hole) : 0;
 	}
-	/* The next checkpoint repeats the entries that no checkpoint has. */
+	/* The next checkpoint repeats the entries that are in no checkpoint. */
 	if (!r && entry->chunk.offset >= reader->last_checkpoint)
 		r = entry_block_add(writer->pending, entry, end);
 	return r ? r : entries_add(&writer->index, entry);
 }
 
-/* Takes over the index data of all existing chunks. */
 static int writer_receive_entries(struct prof_writer *writer, const struct prof_reader *reader,
 				  struct garbage *garbage)
 {

@@ -3,22 +3,21 @@
  * Block - rows of one table, collected in columns
  *
  * A row is split when it is added, so that each column's values are contiguous for the encoder.
- * Capacity doubles and is kept by prof_block_reset(): a block that is reused allocates nothing
- * after its first chunks.
+ * Capacity doubles, and prof_block_reset() keeps it: a block that is reused allocates nothing after
+ * its first chunks.
  *
  * Invariants: (1) a row is added whole or not at all  [test-capture-writer: block limits]
  *             (2) every block can be encoded into one chunk that a reader accepts: rows <=
  *                 PROF_MAX_ROWS, memory <= BLOCK_BYTES_MAX < PROF_MAX_PAYLOAD
  *                 [test-capture-writer: block limits]
- *             (3) the number of a null repeats the row before, which compresses; readers show 0
- * Not thread safe. Does not know how chunks are encoded (chunk.c).
+ *             (3) a null stores the number of the row before, which compresses well; readers show 0
+ * Not thread safe. chunk.c encodes blocks.
  */
 #include "libcapture/block.h"
 
 #include <assert.h>
 
-/* Leaves room for descriptors and the bytes by which a compressed column may exceed a plain one
- * (none: codec.c). */
+/* Leaves room for descriptors. A compressed column is never larger than a plain one: codec.c. */
 #define BLOCK_BYTES_MAX (48u << 20)
 #define BLOCK_ROWS_FIRST 256u
 #define BLOCK_ITEMS_FIRST 1024u
@@ -117,7 +116,7 @@ static int column_reserve(struct block_column *column, size_t items)
 	return r;
 }
 
-/* Reserves the items of a row, so that storing it cannot fail. */
+/* Reserves a row's items, so that storing the row cannot fail. */
 static int reserve_items(struct prof_block *block, const struct prof_value *values, uint64_t items,
 			 size_t *ret_bytes)
 {
@@ -145,7 +144,7 @@ static int reserve_items(struct prof_block *block, const struct prof_value *valu
 	return 0;
 }
 
-/* For nullable columns; a null number is stored as the number before it. */
+/* Stores nulls of nullable columns. A null number is stored as the number of the row before. */
 static void store_nulls(struct prof_block *block, size_t row, uint64_t nulls)
 {
 	for (uint64_t rest = block->nullable; rest; rest &= rest - 1) {
@@ -160,7 +159,7 @@ static void store_nulls(struct prof_block *block, size_t row, uint64_t nulls)
 	}
 }
 
-/* Reserves one more row, but not its items. */
+/* Reserves a row without its items. */
 static int make_room(struct prof_block *block)
 {
 	if (block->rows == block->max_rows)

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Block - rows of one table, collected in columns
- *
- * The encoder's view of a block. See block.c.
- */
+/* Block - rows of one table, collected in columns: the encoder's view */
 #pragma once
 
 #include "libcapture/prof-capture.h"
 #include "libcapture/schema.h"
 
 struct block_column {
-	uint64_t *numbers; /* scalars: one a row. LIST: all items */
-	uint64_t *lengths; /* LIST, BYTES: one a row */
-	uint8_t *bytes;    /* BYTES: all of them */
+	uint64_t *numbers; /* scalars: one per row; LIST: all items */
+	uint64_t *lengths; /* LIST, BYTES: one per row */
+	uint8_t *bytes;    /* BYTES: those of all rows */
 	uint8_t *nulls;    /* nullable columns: 1 = null */
-	size_t n_items;    /* LIST: of numbers, BYTES: of bytes */
+	size_t n_items;    /* LIST: size of numbers; BYTES: size of bytes */
 	size_t capacity;   /* in items */
 	size_t n_nulls;
 	enum column_form form;
@@ -29,8 +25,8 @@ struct prof_block {
 	size_t row_bytes;  /* memory of a row without list items and bytes */
 	size_t item_bytes; /* memory of all list items and bytes */
 	uint32_t epoch;
-	bool is_numbers;   /* only scalars */
-	uint64_t nullable; /* bit i: column i */
-	uint64_t items;    /* the same, of lists and bytes */
+	bool is_numbers;   /* all columns are scalars */
+	uint64_t nullable; /* bit i: column i is nullable */
+	uint64_t items;    /* bit i: column i is a LIST or BYTES */
 	struct block_column columns[];
 };

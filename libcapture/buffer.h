@@ -2,8 +2,8 @@
 /*
  * Buffer - bytes that grow
  *
- * Header-only. Growth doubles; a failed growth leaves the buffer as it was. The memory is kept when
- * the size is set to 0, which is how encoders reuse it.
+ * Header-only. Growth doubles; if it fails, the buffer is unchanged. Setting the size to 0 keeps
+ * the memory, so encoders reuse it.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ static inline void buffer_done(struct buffer *buffer)
 	*buffer = (struct buffer){ 0 };
 }
 
-/* Room for `more` bytes after `size`. */
+/* Reserves room for `more` bytes after `size`. */
 MUST_CHECK static inline int buffer_reserve(struct buffer *buffer, size_t more)
 {
 	size_t need, capacity = MAX_OF(buffer->capacity, (size_t)256);
@@ -55,7 +55,7 @@ MUST_CHECK static inline int buffer_add(struct buffer *buffer, const void *data,
 	return 0;
 }
 
-/* Zeros up to the next multiple of 8. */
+/* Adds zeros up to the next multiple of 8. */
 MUST_CHECK static inline int buffer_pad8(struct buffer *buffer)
 {
 	static const uint8_t zeros[8];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checkpoint - the payload of a checkpoint: segments, schema, entries, gaps
+ * Checkpoint - encodes and decodes the payload of a checkpoint: segments, schema, entries, gaps
  *
  * A checkpoint has everything that a reader needs to continue from there. Its entries are row
- * groups of a separate table, encoded like every other table: one group in most checkpoints, those
- * of entries.c in an index of the whole file.
+ * groups of a separate table, encoded like those of every other table: one group in most
+ * checkpoints, the groups of entries.c in an index of the whole file.
  *
- * Invariants: (1) decoded entries ascend, do not overlap, and end at or before `end`, so a file
- *                 has at most size / CHUNK_HEADER_BYTES of them  [fuzz_capture_index]
+ * Invariants: (1) decoded entries ascend, do not overlap, and end at or before `end`, so a file has
+ *                 at most size / CHUNK_HEADER_BYTES of them  [fuzz_capture_index]
  *             (2) decoding reads no byte outside the payload                 [fuzz_capture_index]
  */
 #include "libcapture/checkpoint.h"
@@ -197,7 +197,7 @@ static int put_gaps(const struct checkpoint_content *content, struct buffer *out
 	return r;
 }
 
-/* `out` must be at a multiple of 8. */
+/* `out` must have a size that is a multiple of 8. */
 int checkpoint_encode(const struct checkpoint_content *content, struct buffer *out)
 {
 	uint8_t head[FRAME_BYTES];
@@ -353,9 +353,10 @@ static bool row_fits(const struct prof_array *arrays, size_t i)
 	return true;
 }
 
-/* The position in a checkpoint's entries. */
+/* Position in the entries of a checkpoint. */
 struct decoding {
-	uint64_t link, end; /* as for checkpoint_decode_entries(); link is 0 after the first */
+	/* as for checkpoint_decode_entries(); link is 0 after the first entry */
+	uint64_t link, end;
 	uint64_t position;
 	uint64_t next_sequence;
 };

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checkpoint - the payload of a checkpoint: segments, schema, entries, gaps
+ * Checkpoint - encodes and decodes the payload of a checkpoint: segments, schema, entries, gaps
  *
- * Both directions; format.h defines the bytes, under CHECKPOINT PAYLOAD.
+ * format.h defines the bytes, under CHECKPOINT PAYLOAD.
  */
 #pragma once
 
 #include "libcapture/chunk.h"
 
-/* An index's data about a chunk of any kind. `first_id` is the header's link. */
+/* An index's data about a chunk of any kind. `first_id` holds the header's link. */
 struct entry {
 	struct prof_chunk chunk;
 	uint16_t kind, flags;
@@ -35,18 +35,18 @@ static inline uint64_t entry_end(const struct entry *entry)
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-/* The table whose row groups are the entries. */
+/* Table whose row groups store the entries. */
 extern const struct prof_table_def entry_table;
 
-/* A row for an entry; `end` is where the chunk before it ended. */
+/* Adds a row for an entry. `end`: end of the previous chunk. */
 MUST_CHECK int entry_block_add(struct prof_block *block, const struct entry *entry, uint64_t end);
-/* The SCHEMA section's content. */
+/* Encodes the content of the SCHEMA section. */
 MUST_CHECK int checkpoint_encode_schema(const struct schema *schema, struct buffer *ret_section);
 
 struct checkpoint_content {
 	const struct prof_segment *segments;
 	size_t n_segments;
-	const struct buffer *schema; /* checkpoint_encode_schema() */
+	const struct buffer *schema; /* from checkpoint_encode_schema() */
 	const struct buffer *groups; /* row groups of entry_table */
 	uint32_t n_entries, n_groups;
 	const struct gap *gaps;
@@ -56,7 +56,7 @@ MUST_CHECK int checkpoint_encode(const struct checkpoint_content *content, struc
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* Sections of a payload, in place; not checked yet. */
+/* Sections of a payload, in place and unchecked. */
 struct checkpoint_view {
 	const uint8_t *segments, *schema, *groups, *gaps;
 	size_t n_segments, schema_bytes, groups_bytes, n_gaps;
@@ -68,12 +68,14 @@ struct prof_segment checkpoint_segment(const struct checkpoint_view *view, size_
 struct gap checkpoint_gap(const struct checkpoint_view *view, size_t i);
 /* Like schema_decode(). */
 MUST_CHECK int checkpoint_decode_schema(const struct checkpoint_view *view, struct schema *schema);
-/* Row i of a decoded group of entry_table that was checked when it was encoded; `position`:
- * where the chunk before it ended. */
+/* Returns the entry in row i of a decoded group of entry_table. The caller must trust the row.
+ * `position`: end of the previous chunk. */
 struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t position);
-/* Hands out the entries, which ascend, do not overlap and end at or before `end`, until one is not
- * valid or receive() returns non-zero, which is then returned. `link`: where the first one is; 0:
- * its gap decides. */
+/*
+ * Calls receive() for each entry; entries ascend, do not overlap, and end at or before `end`. Stops
+ * with PROF_DAMAGED at an invalid entry, or returns a non-zero result of receive(). `link`: offset
+ * of the first entry's chunk; 0: its gap decides.
+ */
 struct entry_receiver {
 	int (*receive)(const struct entry *entry, void *data);
 	int (*group)(const uint8_t *group,

@@ -27,7 +27,8 @@ static_assert(GROUP_T_MAX + 8 == GROUP_HEADER_BYTES, "32 bytes");
 
 /* ---- Times ----------------------------------------------------------------------------------- */
 
-/* For one column; a null has no time, and 0 is a time only in the first column. */
+/* Updates the range for one column. A null has no time; 0 is a valid time only in the first
+ * column. */
 static void column_times(const struct prof_column_def *column, const struct prof_array *array,
 			 const uint64_t *ends, size_t rows, uint64_t *t_min, uint64_t *t_max)
 {
@@ -47,7 +48,7 @@ static void column_times(const struct prof_column_def *column, const struct prof
 		}
 	} else {
 		for (size_t i = 0; i < rows; i++) {
-			/* a duration that is longer than its end time is not valid */
+			/* a duration that is longer than its end time is invalid */
 			if ((!array->nulls || !array->nulls[i]) && array->numbers[i] <= ends[i])
 				min = MIN_OF(min, ends[i] - array->numbers[i]);
 		}
@@ -66,8 +67,8 @@ void chunk_times(const struct prof_table_def *def, const struct prof_array *arra
 
 		if (column->flags & PROF_COLUMN_LIST || !arrays[i].numbers)
 			continue;
-		/* In a timed table a number of nanoseconds that is not a time is the duration of an
-		 * event that ended at `time`. */
+		/* In a timed table, a number of nanoseconds that is not a time is a duration: the
+		 * event ended at `time`. */
 		if (column->type == PROF_TYPE_TIME ||
 		    (column->type == PROF_TYPE_UINT && column->unit == PROF_UNIT_NS))
 			column_times(column, &arrays[i], arrays[0].numbers, rows, t_min, t_max);
@@ -80,13 +81,14 @@ void chunk_times(const struct prof_table_def *def, const struct prof_array *arra
 struct group_rows {
 	const struct prof_block *block;
 	size_t first, rows;
-	const uint64_t *first_id; /* if ids rise by one from here, else NULL */
+	/* id of the first row, if ids rise by one from row to row; else NULL */
+	const uint64_t *first_id;
 };
 
 struct group_writer {
 	struct codec_encoder *encoder;
 	struct buffer *out;
-	size_t descriptor; /* position of the next one in out */
+	size_t descriptor; /* position of the next descriptor in `out` */
 	uint32_t n_parts;
 };
 
@@ -112,7 +114,7 @@ static int put_numbers(struct group_writer *writer, const struct prof_column_def
 	return r ? r : put_part(writer, def->id, kind, &part);
 }
 
-/* Nulls are a column of 0 and 1; a group without nulls has no such column. */
+/* Writes nulls as a column of 0 and 1. A group without nulls has no such column. */
 static int put_nulls(struct group_writer *writer, const struct prof_column_def *def,
 		     const uint8_t *nulls, size_t n)
 {
@@ -128,7 +130,7 @@ static int put_nulls(struct group_writer *writer, const struct prof_column_def *
 	return put_numbers(writer, def, PART_NULLS, wide, n, NULL);
 }
 
-/* *item: the first item of this group; moves to the next group's. */
+/* Writes a column. *item: index of this group's first item; advanced to the next group's. */
 static int put_column(struct group_writer *writer, const struct group_rows *group, size_t i,
 		      size_t *item)
 {
@@ -151,7 +153,7 @@ static int put_column(struct group_writer *writer, const struct group_rows *grou
 			NULL);
 	if (r)
 		return r;
-	/* A column without any item has no arrays, and NULL + 0 is undefined. */
+	/* If a column has no items, its arrays are NULL, and NULL + 0 is undefined. */
 	if (column->form == FORM_LIST) {
 		r = put_numbers(writer, def, PART_VALUES,
 				items ? column->numbers + *item : column->numbers, items, NULL);
@@ -168,7 +170,7 @@ static int put_column(struct group_writer *writer, const struct group_rows *grou
 	return r;
 }
 
-/* Number of parts that a column may need, to reserve the descriptors before the bytes. */
+/* Returns the number of parts of all columns, to reserve the descriptors before the bytes. */
 static size_t count_parts(const struct group_rows *group)
 {
 	size_t n = 0;
@@ -357,7 +359,7 @@ void chunk_decoder_done(struct chunk_decoder *decoder)
 	*decoder = (struct chunk_decoder){ 0 };
 }
 
-/* Makes room for n items; the old content is not kept. */
+/* Makes room for n items. Does not keep the old content. */
 static int array_reserve(void *array, size_t *capacity, size_t n, size_t item_size)
 {
 	size_t wanted = MAX_OF(n, (size_t)64);
@@ -374,14 +376,14 @@ static int array_reserve(void *array, size_t *capacity, size_t n, size_t item_si
 	return 0;
 }
 
-/* The parts of one column in one group. */
 struct column_parts {
 	struct codec_part parts[PARTS];
 	const uint8_t *stored[PARTS];
 	bool present[PARTS];
 };
 
-/* 0, PROF_DAMAGED, or PROF_END: this version cannot decode the column, so it is absent. */
+/* Returns 0, PROF_DAMAGED, or PROF_END if this version cannot decode the column, which is then
+ * absent. */
 static int find_parts(const struct chunk_group *group, uint16_t column,
 		      struct column_parts *ret_parts)
 {
@@ -421,7 +423,7 @@ static int decode_nulls(struct chunk_decoder *decoder, struct chunk_column *colu
 	return r;
 }
 
-/* A constant that is still in the array from the last group is not written again. */
+/* Decodes numbers. Skips a constant that is still in the array from the previous group. */
 static int decode_scalars(struct chunk_decoder *decoder, struct chunk_column *column,
 			  const struct column_parts *parts, size_t rows, bool has_nulls)
 {
@@ -449,7 +451,7 @@ static int decode_scalars(struct chunk_decoder *decoder, struct chunk_column *co
 	return 0;
 }
 
-/* Converts lengths to positions; *ret_items is the end. */
+/* Decodes lengths, and converts them to positions. *ret_items: the last position. */
 static int decode_offsets(struct chunk_decoder *decoder, struct chunk_column *column,
 			  const struct column_parts *parts, size_t rows, size_t item_size,
 			  size_t *ret_items)

@@ -29,13 +29,12 @@ struct chunk_extent {
 MUST_CHECK int chunk_encode(struct codec_encoder *encoder, const struct prof_block *block,
 			    size_t group_rows, struct buffer *out, struct chunk_extent *ret_extent);
 
-/* Takes the next group off [*at, end). Returns false if there is no valid group. */
+/* Removes the next group from the front of [*at, end). Returns false if there is no valid group. */
 bool chunk_group_next(const uint8_t **at, const uint8_t *end, struct chunk_group *ret_group);
 /* Returns whether a payload has exactly this many groups with this many rows. */
 bool chunk_groups_valid(const uint8_t *payload, size_t size, uint32_t groups, uint32_t rows);
 
-/* One column while it is being decoded. `same` numbers at the start of `numbers` are all
- * `constant`. */
+/* A column during decoding. The first `same` items of `numbers` are all `constant`. */
 struct chunk_column {
 	uint64_t *numbers;
 	uint64_t *offsets;
@@ -49,21 +48,22 @@ struct chunk_column {
 /* Decodes groups into arrays that are valid until the next group. */
 struct chunk_decoder {
 	struct codec_decoder codec;
-	const struct prof_column_def **defs; /* NULL: not in the schema, always absent */
+	/* NULL: the column is not in the schema, and always absent */
+	const struct prof_column_def **defs;
 	struct chunk_column *columns;
 	struct prof_array *arrays;
 	size_t n_columns;
-	size_t budget; /* bytes of items that the group may still decode to */
+	size_t budget; /* limit for the bytes of items that the rest of the group may decode to */
 };
 
-/* Columns by id, in that order; ids NULL: all of the table's. */
+/* Decodes the columns `ids`, in that order; NULL: all of the table's. */
 MUST_CHECK int chunk_decoder_init(struct chunk_decoder *decoder, const struct prof_table_def *def,
 				  const uint16_t *ids, size_t n_ids);
 void chunk_decoder_done(struct chunk_decoder *decoder);
-/* Fills decoder->arrays. 0, PROF_DAMAGED, -ENOMEM. */
+/* Fills decoder->arrays. Returns 0, PROF_DAMAGED or -ENOMEM. */
 MUST_CHECK int chunk_decode(struct chunk_decoder *decoder, const struct chunk_group *group);
 
-/* The time range that rows cover, by the same rule in both directions: times, and `time` minus
- * durations. */
+/* Computes the time range that the rows cover: their times, and `time` minus durations. Encoder and
+ * decoder use the same rule. */
 void chunk_times(const struct prof_table_def *def, const struct prof_array *arrays, size_t rows,
 		 uint64_t *t_min, uint64_t *t_max);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Codec - numbers and bytes to and from the parts of a column
+ * Codec - encodes and decodes the parts of a column: numbers and bytes
  *
- * One codec for every column: residues against a base, in byte planes, each plane in a separate
- * zstd block. Planes keep noise (low bytes) apart from repetition (high bytes), and a block
- * boundary gives each its own entropy table; a constant column has width 0 and no bytes. Loops over
- * planes have a constant width so that compilers vectorize them.
+ * One codec for all columns: residues against a base, in byte planes, each plane in a separate zstd
+ * block. Planes separate noise (low bytes) from repetition (high bytes), and each block has its own
+ * entropy table. A constant column has width 0 and no bytes. Loops over planes have a constant
+ * width, so that compilers vectorize them.
  *
  * Invariants: (1) decode(encode(v)) == v for every v and order, mod 2^64
  *                 [test-capture-codec: numbers]
@@ -15,9 +15,9 @@
  */
 #include "libcapture/codec.h"
 
-/* From here on, a block boundary after each plane pays for its header. */
+/* From this number of rows on, a separate block for each plane is worth its header. */
 #define FLUSH_ROWS 1024u
-/* Less than this is not worth a zstd frame. */
+/* Minimum size for which a zstd frame is worthwhile. */
 #define COMPRESS_BYTES 24u
 
 int codec_encoder_init(struct codec_encoder *encoder, int level)
@@ -61,8 +61,8 @@ static int encoder_reserve(struct codec_encoder *encoder, size_t n)
 	return 0;
 }
 
-/* Each of these sets base and step and returns the largest residue. Residues go to r; order 0 does
- * not use r. */
+/* The fit_ functions set base and step, and return the largest residue. They store residues in r,
+ * except fit_offset(). */
 static uint64_t fit_offset(const uint64_t *values, size_t n, struct codec_part *part)
 {
 	uint64_t min[2] = { values[0], values[n - 1] }, max[2] = { values[0], values[n - 1] };
@@ -112,8 +112,8 @@ static uint64_t fit_running(const uint64_t *values, size_t n, uint64_t *r, struc
 	return max;
 }
 
-/* Returns false if another order is needed: a value that is its own row's id would read as 0, and
- * one above it takes eight bytes. */
+/* Returns false if another order is needed: a value equal to its own row's id would be read as 0,
+ * and the residue of a larger value would take eight bytes. */
 static bool fit_distance(const uint64_t *values, size_t n, const uint64_t *first_id, uint64_t *r,
 			 struct codec_part *part, uint64_t *ret_max)
 {
@@ -132,8 +132,7 @@ static bool fit_distance(const uint64_t *values, size_t n, const uint64_t *first
 	return true;
 }
 
-/* Two numbers at once: a vector type of every x86_64 and aarch64; elsewhere compilers use two
- * numbers. */
+/* Two numbers at once: a vector type on every x86_64 and aarch64; compilers split it elsewhere. */
 typedef uint64_t pair __attribute__((vector_size(16)));
 
 static pair pair_bytes(const uint64_t *values, uint64_t base, unsigned int shift)
@@ -163,8 +162,7 @@ static void plane_split(const uint64_t *values, size_t n, uint64_t base, unsigne
 		plane[i] = (values[i] - base) >> shift;
 }
 
-/* Compresses raw bytes, split into `blocks` blocks of equal size, unless the result is not
- * smaller. */
+/* Compresses raw bytes in `blocks` blocks of equal size, or stores them if that is not smaller. */
 static int store_raw(struct codec_encoder *encoder, const uint8_t *raw, size_t size, size_t blocks,
 		     struct buffer *out, uint32_t *ret_stored)
 {
@@ -263,8 +261,8 @@ bool codec_part_known(const struct codec_part *part)
 	return part->part < PARTS && part->order <= PROF_ORDER_DISTANCE && part->flags == 0;
 }
 
-/* Returns the raw bytes of a part: in place, or decompressed into `room`, which must be large
- * enough. */
+/* Returns the raw bytes of a part: in place, or decompressed into `room`, which must have `size`
+ * bytes. */
 static int load_raw(struct codec_decoder *decoder, const struct codec_part *part,
 		    const uint8_t *stored, size_t size, uint8_t *room, const uint8_t **ret_raw)
 {

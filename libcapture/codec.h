@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Codec - numbers and bytes to and from the parts of a column
+ * Codec - encodes and decodes the parts of a column: numbers and bytes
  *
- * format.h defines the encodings, under PARTS. Encoder and decoder keep their zstd context and
- * scratch memory; one thread at a time each.
+ * format.h defines the encodings, under PARTS. Encoders and decoders keep their zstd context and
+ * scratch memory. Each may be used by one thread at a time.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #include <zstd.h>
 
-/* One descriptor. */
+/* A decoded descriptor. */
 struct codec_part {
 	uint16_t column;
 	uint8_t part;  /* enum part, or one of a later version */
@@ -27,22 +27,19 @@ struct codec_encoder {
 	ZSTD_CCtx *zstd;
 	uint64_t *residues;
 	uint8_t *planes;
-	size_t capacity; /* numbers */
+	size_t capacity; /* in numbers */
 };
 
-/* All zeros is a valid state. */
+/* A zeroed structure is valid. */
 struct codec_decoder {
-	ZSTD_DCtx *zstd; /* from the first compressed part on */
+	ZSTD_DCtx *zstd; /* NULL until the first compressed part */
 	struct buffer planes;
 };
 
 MUST_CHECK int codec_encoder_init(struct codec_encoder *encoder, int level);
 void codec_encoder_done(struct codec_encoder *encoder);
-/*
- * Appends the part's bytes to `out` and fills in *ret_part, except for column and part.
- * `first_id` is the id of the row of values[0] for PROF_ORDER_DISTANCE; NULL if rows have none. An
- * order that does not fit the values is replaced.
- */
+/* Appends the part's bytes to `out`, and sets *ret_part except column and part. `first_id`: id of
+ * values[0]'s row, for PROF_ORDER_DISTANCE; or NULL. Replaces an order that does not fit. */
 MUST_CHECK int codec_encode_numbers(struct codec_encoder *encoder, const uint64_t *values, size_t n,
 				    unsigned int order, const uint64_t *first_id,
 				    struct buffer *out, struct codec_part *ret_part);
@@ -52,7 +49,7 @@ MUST_CHECK int codec_encode_bytes(struct codec_encoder *encoder, const uint8_t *
 void codec_decoder_done(struct codec_decoder *decoder);
 /* Returns false if this version cannot decode the part. */
 bool codec_part_known(const struct codec_part *part);
-/* A known part, of part->stored bytes. 0, PROF_DAMAGED, -ENOMEM. */
+/* Decode a known part of part->stored bytes. Return 0, PROF_DAMAGED or -ENOMEM. */
 MUST_CHECK int codec_decode_numbers(struct codec_decoder *decoder, const struct codec_part *part,
 				    const uint8_t *stored, size_t n, uint64_t *ret_values);
 MUST_CHECK int codec_decode_bytes(struct codec_decoder *decoder, const struct codec_part *part,

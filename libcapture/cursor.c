@@ -2,13 +2,14 @@
 /*
  * Cursor - rows of one table in file order
  *
- * Owns all memory for reading: a page of entries, one chunk as stored, one row group decoded,
- * reused from chunk to chunk. Only requested columns are decompressed; chunks and row groups
- * outside the requested time are skipped.
+ * A cursor owns all memory for reading: a page of entries, a stored chunk, and a decoded row group,
+ * which are reused from chunk to chunk. Only requested columns are decompressed. Chunks and row
+ * groups outside the requested time are skipped.
  *
  * Invariants: (1) memory does not depend on the length of the capture        [test-capture-memory]
- *             (2) a damaged chunk costs its own rows and is counted  [test-capture-reader: flips]
- * One thread at a time; any number of cursors on one reader.
+ *             (2) a damaged chunk costs only its own rows, and is counted  [test-capture-reader:
+ *                 flips]
+ * One thread at a time; any number of cursors may use one reader.
  */
 #include "libcapture/reader.h"
 
@@ -23,7 +24,7 @@ struct prof_cursor {
 	const uint8_t *at, *end; /* rest of the open chunk's payload */
 	uint64_t rows_left;
 	uint64_t lost_chunks, lost_rows;
-	size_t next_damage; /* in the reader's list; earlier ones are before the open chunk */
+	size_t next_damage; /* index in the reader's list; earlier ones are before the open chunk */
 	uint64_t breaks;
 };
 
@@ -38,8 +39,7 @@ PROF_PUBLIC int prof_cursor_new(const struct prof_reader *reader,
 
 	if (!def)
 		return PROF_NO_TABLE;
-	/* One more than a table has: dictionaries request the id in addition to the caller's
-	 * columns. */
+	/* A dictionary requests the id in addition to the caller's columns. */
 	if (options->columns && options->n_columns > PROF_MAX_COLUMNS + 1)
 		return -EINVAL;
 	cursor = calloc(1, sizeof(*cursor));
@@ -72,7 +72,7 @@ PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor)
 	free(cursor);
 }
 
-/* Gives up the open chunk, which cannot be read further. */
+/* Drops the rest of the open chunk, which is damaged. */
 static int cursor_lose(struct prof_cursor *cursor)
 {
 	cursor->lost_chunks++;
@@ -82,7 +82,7 @@ static int cursor_lose(struct prof_cursor *cursor)
 	return lost_add(cursor->reader->lost, &cursor->chunk, cursor->rows_left);
 }
 
-/* Counts ranges before an offset that may have held chunks of the table. */
+/* Counts damaged ranges before an offset that may have held chunks of the table. */
 static void cursor_pass(struct prof_cursor *cursor, uint64_t offset)
 {
 	const struct damage_list *damage = &cursor->reader->damage;
@@ -96,7 +96,7 @@ static void cursor_pass(struct prof_cursor *cursor, uint64_t offset)
 	}
 }
 
-/* Opens the next matching chunk that is valid. 0, PROF_END, -errno. */
+/* Opens the next matching chunk that is valid. Returns 0, PROF_END or -errno. */
 static int cursor_open_chunk(struct prof_cursor *cursor)
 {
 	for (;;) {

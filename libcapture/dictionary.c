@@ -3,8 +3,8 @@
  * Dictionary - the rows of one dictionary table in one epoch, by id
  *
  * Rows are loaded through a cursor and kept in columns. Ids are usually close together and found
- * through an array; if a file spreads them, a sorted index is used, never memory proportional to
- * the range of ids.
+ * through an array. If a file spreads them out, a sorted index is used, so memory is never
+ * proportional to the range of ids.
  *
  * Invariants: (1) memory <= PROF_MAX_DICTIONARY_ROWS and _BYTES, whatever chunks claim
  *                 [test-capture-writer: dictionary bomb]
@@ -12,7 +12,7 @@
  */
 #include "libcapture/reader.h"
 
-/* An array over the range of ids, if the range is no larger than this for n rows. */
+/* Largest range of ids for which n rows are found through an array. */
 #define DENSE_RANGE(n) (4 * (uint64_t)(n) + 1024)
 
 struct id_row {
@@ -20,26 +20,26 @@ struct id_row {
 	uint32_t row;
 };
 
-/* A column that is being collected. */
+/* Column of a dictionary. */
 struct collected {
 	struct prof_array array;
 	uint64_t *numbers;
 	uint64_t *offsets;
 	uint8_t *bytes;
 	uint8_t *nulls;
-	size_t items, capacity; /* of LIST, TEXT, BINARY */
+	size_t items, capacity; /* of LIST, TEXT and BINARY columns */
 	enum column_form form;
 };
 
 struct prof_dictionary {
 	size_t rows, capacity;
 	size_t n_columns;
-	struct collected *columns; /* n_columns, and the ids */
+	struct collected *columns; /* n_columns entries, and one for the ids */
 	uint64_t item_bytes;
 	uint64_t lowest;
-	uint64_t range;        /* of `dense` */
-	uint32_t *dense;       /* row + 1 by id - lowest; 0 = none; or NULL */
-	struct id_row *sorted; /* by id, each once */
+	uint64_t range;        /* size of `dense` */
+	uint32_t *dense;       /* by id - lowest: row + 1; 0: no row; NULL: `sorted` is used */
+	struct id_row *sorted; /* sorted by id; each id once */
 	size_t n_sorted;
 };
 
@@ -58,7 +58,7 @@ static struct collected *ids_of(const struct prof_dictionary *dictionary)
 	return &dictionary->columns[dictionary->n_columns];
 }
 
-/* Room for `rows` more rows in all columns. */
+/* Reserves `rows` more rows in all columns. */
 static int reserve_rows(struct prof_dictionary *dictionary, size_t rows)
 {
 	size_t need = dictionary->rows + rows, capacity = MAX_OF(dictionary->capacity, (size_t)256);
@@ -102,7 +102,7 @@ static int reserve_items(struct prof_dictionary *dictionary, struct collected *c
 					 : grow(&column->bytes, capacity, item_size);
 }
 
-/* Nulls of a batch. Rows of a column that a chunk does not have are null. */
+/* Adds the nulls of a batch. All rows of a column that the chunk does not have are null. */
 static int add_nulls(struct prof_dictionary *dictionary, struct collected *column,
 		     const struct prof_array *array, size_t rows)
 {
@@ -157,7 +157,7 @@ static int add_batch(struct prof_dictionary *dictionary, const struct prof_batch
 {
 	int r = reserve_rows(dictionary, batch->rows);
 
-	/* Without ids the rows are lost: nothing can refer to them. */
+	/* Rows without ids are dropped, because nothing can refer to them. */
 	if (r || !batch->columns[dictionary->n_columns].numbers)
 		return r;
 	for (size_t i = 0; !r && i <= dictionary->n_columns; i++)
@@ -219,7 +219,7 @@ static int index_ids(struct prof_dictionary *dictionary)
 	return 0;
 }
 
-/* The requested columns, followed by the id. */
+/* Sets ids to the requested columns, followed by the id column. */
 static int dictionary_prepare(struct prof_dictionary *dictionary, const struct prof_table_def *def,
 			      const uint16_t *columns, size_t n_columns,
 			      uint16_t ids[PROF_MAX_COLUMNS + 1])

@@ -3,22 +3,22 @@
  * Entries - packed descriptions of all chunks of a file
  *
  * A capture of a gigabyte may have hundreds of thousands of chunks. Their entries are kept as the
- * full index has them: row groups of entry_table, ENTRIES_PAGE entries each, of some eight bytes an
- * entry; those of an index that was read stay in place. A cursor unpacks one page at a time, and
- * skips pages without matching entries.
+ * full index stores them: row groups of entry_table, with ENTRIES_PAGE entries each, and some eight
+ * bytes per entry. Entries of an index that was read stay in place. A cursor unpacks one page at a
+ * time, and skips pages without matching entries.
  *
  * Invariants: (1) a sealed list is never written to, so threads may share it
  *                 [test-capture-threads]
- *             (2) memory is some 8 bytes a chunk, and a page a cursor
+ *             (2) memory is some 8 bytes for a chunk, and a page for a cursor
  *                 [test-capture-memory: many chunks]
  *             (3) a skipped page has no matching entry  [test-capture-pages]
- * Does not check entries (checkpoint.c, index.c).
+ * checkpoint.c and index.c check entries.
  */
 #include "libcapture/entries.h"
 
 #define ENTRIES_PAGE 2048u
-/* Groups of an index become pages if none is larger than this, and they are not smaller on
- * average. */
+/* Groups of an index are adopted as pages if none is larger than ADOPT_MOST, and their average is
+ * at least ADOPT_LEAST. */
 #define ADOPT_MOST (4 * ENTRIES_PAGE)
 #define ADOPT_LEAST (ENTRIES_PAGE / 2)
 
@@ -115,7 +115,7 @@ int entries_add(struct entries *entries, const struct entry *entry)
 {
 	int r = 0;
 
-	/* Packed before, not after, the entry is added, so that the entry can be removed. */
+	/* Pack before the entry is added, so that entries_remove_from() can still remove it. */
 	if (prof_block_rows(entries->open) >= ENTRIES_PAGE)
 		r = entries_pack(entries);
 	if (!r)
@@ -186,7 +186,7 @@ int entries_seal(struct entries *entries)
 	return 0;
 }
 
-/* ---- Going through them ---------------------------------------------------------------------- */
+/* ---- Cursors --------------------------------------------------------------------------------- */
 
 int entries_cursor_init(struct entries_cursor *cursor, const struct entries *entries,
 			const struct entries_filter *filter)
@@ -200,8 +200,8 @@ void entries_cursor_done(struct entries_cursor *cursor)
 	chunk_decoder_done(&cursor->decoder);
 }
 
-/* Returns whether a page can have matching entries. Chunks whose times are 0 are not in its
- * times. */
+/* Returns whether a page may have matching entries. Its time range ignores chunks whose times are
+ * 0. */
 static bool page_wanted(const struct entries_page *page, const struct entries_filter *filter)
 {
 	if (filter->others)

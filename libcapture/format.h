@@ -90,9 +90,9 @@
 #define SECTION_HEADER_BYTES 8u
 #define SEGMENT_BYTES 48u
 #define GAP_BYTES 16u
-#define FRAME_BYTES 8u /* before the schema and before the entries */
+#define FRAME_BYTES 8u /* header of a schema and of entries */
 
-/* A payload's length after padding. */
+/* Returns a payload's length with padding. */
 #define PADDED(bytes) (((uint64_t)(bytes) + 7) & ~UINT64_C(7))
 
 #define CHECKPOINT_CHUNKS 64u
@@ -100,7 +100,7 @@
 #define GROUP_ROWS_DEFAULT (1u << 14)
 #define FORMAT_MAX_GAPS (1u << 16)
 #define FORMAT_MAX_SCHEMA (1u << 20)
-#define FORMAT_MAX_SCHEMAS (64u << 20) /* total of those that differ from the previous one */
+#define FORMAT_MAX_SCHEMAS (64u << 20) /* limit for all schemas that differ from the previous one */
 #define FORMAT_MAX_SEGMENTS (1u << 12)
 
 enum chunk_kind {
@@ -139,31 +139,30 @@ struct chunk_header {
 };
 
 void file_header_encode(const struct file_header *header, uint8_t bytes[FILE_HEADER_BYTES]);
-/* Uses the better of the two copies. 0, PROF_NOT_CAPTURE, PROF_BAD_HEADER, PROF_UNSUPPORTED;
- * *ret_bad_copies: bit n set if copy n is damaged. */
+/* Uses the better of the two copies. Returns 0, PROF_NOT_CAPTURE, PROF_BAD_HEADER or
+ * PROF_UNSUPPORTED. *ret_bad_copies: bit n is set if copy n is damaged. */
 MUST_CHECK int file_header_decode(const uint8_t bytes[FILE_HEADER_BYTES],
 				  struct file_header *ret_header, unsigned int *ret_bad_copies);
-/* Returns whether a file shorter than a header starts like one. */
+/* Returns whether a file that is shorter than a header starts like one. */
 bool file_magic_matches(const uint8_t *bytes, size_t size);
 
 void chunk_header_encode(const struct chunk_header *header, uint64_t salt,
 			 uint8_t bytes[CHUNK_HEADER_BYTES]);
-/* Returns false if magic or checksum are wrong, or the payload is larger than allowed for a
- * chunk. */
+/* Returns false if magic or checksum is wrong, or the payload is too large for a chunk. */
 bool chunk_header_decode(const uint8_t bytes[CHUNK_HEADER_BYTES], uint64_t salt,
 			 struct chunk_header *ret_header);
 uint64_t format_checksum(const void *data, size_t size, uint64_t salt);
-/* Returns the first multiple of 8 not below `from` with a chunk's magic, or SIZE_MAX. */
+/* Returns the first multiple of 8, from `from` on, with a chunk's magic; or SIZE_MAX. */
 size_t chunk_magic_find(const uint8_t *data, size_t size, size_t from);
 
-/* The highest possible sequence of a chunk at an offset: sequence numbers after gaps rise faster
- * than chunks can follow each other. */
+/* Returns the highest possible sequence of a chunk at an offset. Chunks cannot follow each other
+ * faster than sequence numbers rise after gaps. */
 static inline uint64_t format_max_sequence(uint64_t offset)
 {
 	return offset / 8;
 }
 
-/* Header, payload and padding. */
+/* Returns the size of header, payload and padding. */
 static inline uint64_t chunk_bytes(const struct chunk_header *header)
 {
 	return CHUNK_HEADER_BYTES + PADDED(header->stored);

@@ -2,11 +2,11 @@
 /*
  * Index - finds the chunks of a capture
  *
- * There are three ways, each with the next one as its fallback:
- *   1. the trailer at the end names the index of the whole file;
- *   2. without one, the last good checkpoint is searched for from the end, its links lead back to
- *      the first (or to an index), and headers are walked from it on;
- *   3. all headers are walked (recover.c).
+ * There are three ways; if one fails, the next one is tried:
+ *   1. The trailer at the end names the index of the whole file.
+ *   2. Without a trailer, the last valid checkpoint is searched for from the end. Its links lead
+ *      back to the first one (or to an index), and headers are walked from it on.
+ *   3. All headers are walked (recover.c).
  * Entries of 1 and 2 are used if they do not overlap, are inside the file, and leave out only known
  * gaps. An entry is compared with its chunk's header when the chunk is read (load.c).
  *
@@ -70,8 +70,8 @@ int reader_receive_checkpoint(struct prof_reader *reader, const struct checkpoin
 			break;
 		r = gap_list_add(&reader->gaps, gap.offset, gap.bytes);
 	}
-	/* Exceeded limits and invalid content of a valid payload are damage here: the rest may
-	 * still be read. */
+	/* Treat exceeded limits and invalid content of a valid payload as damage, because the rest
+	 * may still be readable. */
 	return r > 0 ? PROF_DAMAGED : r;
 }
 
@@ -98,8 +98,8 @@ static void reader_sort_gaps(struct prof_reader *reader)
 	reader->gaps.n = n;
 }
 
-/* Requires sorted gaps. Those of a valid file do not overlap, so only the last one that starts
- * early enough can match. */
+/* Requires sorted gaps. Gaps of a valid file do not overlap, so only the last one that starts at or
+ * before `offset` can match. */
 bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64_t bytes)
 {
 	size_t low = 0, high = reader->gaps.n;
@@ -139,7 +139,8 @@ static int reader_receive_entry(struct prof_reader *reader, const struct entry *
 	return r ? r : entries_add(&reader->entries, entry);
 }
 
-/* Checks that only a gap can be missing before a chunk. Notes ranges that a gap must explain. */
+/* Checks that a chunk follows the last entry. Notes the range in between, which a gap must
+ * explain. */
 static int reader_follows(struct prof_reader *reader, uint64_t offset, uint64_t sequence)
 {
 	const struct entries *entries = &reader->entries;
@@ -154,7 +155,7 @@ static int reader_follows(struct prof_reader *reader, uint64_t offset, uint64_t 
 	return gap_list_add(&reader->holes, entries->end, offset - entries->end);
 }
 
-/* For an index that becomes the reader's own. */
+/* For the entries of an index that the reader adopts. */
 static int receive_adopted(const struct entry *entry, void *data)
 {
 	struct prof_reader *reader = data;
@@ -174,7 +175,7 @@ static int receive_adopted_group(const uint8_t *group, void *data)
 	return entries_adopt_group(&reader->entries, group);
 }
 
-/* For a checkpoint. */
+/* For the entries of a checkpoint. */
 static int receive_listed(const struct entry *entry, void *data)
 {
 	struct prof_reader *reader = data;
@@ -190,7 +191,7 @@ static int receive_walked(struct walk *walk, const struct entry *entry, void *da
 
 /* ---- Opening by index ------------------------------------------------------------------------ */
 
-/* Reads a checkpoint's header and payload; PROF_DAMAGED also if the payload is not valid. */
+/* Reads a checkpoint's header and payload. Returns PROF_DAMAGED also if the payload is invalid. */
 static int read_checkpoint(const struct prof_reader *reader, uint64_t offset,
 			   struct chunk_header *ret_header, struct buffer *payload,
 			   struct checkpoint_view *ret_view)
@@ -238,7 +239,7 @@ static int reader_receive_entries(struct prof_reader *reader, struct chunk_decod
 	struct entry_receiver receiver = { .receive = receive_listed, .data = reader };
 
 	if (full && entries_can_adopt(&reader->entries, view)) {
-		/* The view's pointers stay valid: the memory is the same. */
+		/* The view's pointers stay valid, because the memory is the same. */
 		entries_adopt(&reader->entries, payload);
 		receiver.receive = receive_adopted;
 		receiver.group = receive_adopted_group;
@@ -246,8 +247,8 @@ static int reader_receive_entries(struct prof_reader *reader, struct chunk_decod
 	return checkpoint_decode_entries(view, decoder, full ? 0 : header->link, at, &receiver);
 }
 
-/* Reads all entries before the checkpoint `last`, from it and earlier ones. Only gaps may be
- * missing. */
+/* Reads all entries before the checkpoint `last`, from that checkpoint and earlier ones. Only gaps
+ * may be missing. */
 static int read_chain(struct prof_reader *reader, uint64_t last)
 {
 	struct gap_list chain CLEANUP(gap_list_done) = { 0 };
@@ -294,8 +295,8 @@ void index_forget(struct prof_reader *reader)
 	reader->n_segments = 0;
 }
 
-/* Takes over the result of a walk from a checkpoint, or from the first chunk; gaps explain some of
- * its holes. */
+/* Stores the result of a walk from a checkpoint or the first chunk. Ignores holes that a gap
+ * explains. */
 static int reader_receive_walk(struct prof_reader *reader, const struct walk *walk)
 {
 	int r = 0;
@@ -329,7 +330,7 @@ static int walk_from(struct prof_reader *reader, uint64_t from, uint64_t sequenc
 	return r ? r : reader_receive_walk(reader, &walk);
 }
 
-/* 0, or PROF_DAMAGED: open another way. */
+/* Returns PROF_DAMAGED if another way must be tried. */
 static int open_by_trailer(struct prof_reader *reader)
 {
 	uint64_t at = reader->size - CHUNK_HEADER_BYTES;

@@ -2,8 +2,8 @@
 /*
  * Load - reads one chunk into memory and checks it
  *
- * Everything is read with pread and never mapped: a file that shrinks under a reader causes a
- * damaged chunk, not SIGBUS. Several threads may use one reader; the caller owns the buffers.
+ * Files are read with pread() and never mapped: if a file shrinks, its reader finds a damaged
+ * chunk, and gets no SIGBUS. Several threads may use one reader; the caller owns the buffers.
  */
 #include "libcapture/reader.h"
 

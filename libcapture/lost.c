@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Lost - the chunks that were found to be unreadable, each once
+ * Lost - the list of chunks that were found unreadable, each once
  *
  * Damage in a payload is found when the payload is read: by any cursor, dictionary or check, in any
  * thread, often several times. Each of them records it here, so that a program can query all losses
  * in one place, including those of dictionaries.
  *
- * Invariants: (1) a chunk counts once, however often it was found
+ * Invariants: (1) a chunk is counted once, however often it was found
  *                 [test-capture-damage: lost_once]
- *             (2) memory is at most 64 bytes a damaged chunk, and 0 in an intact capture
+ *             (2) memory is at most 64 bytes for a damaged chunk, and 0 for an intact capture
  */
 #include "libcapture/lost.h"
 

@@ -11,8 +11,8 @@
  * another encodes. Reading: a reader is immutable after open and may be shared by threads; cursors
  * and dictionaries are per thread. A stream reads a capture that is being written.
  *
- * Every int function returns 0, a negative errno, or a positive enum prof_status. Nothing here
- * prints, aborts or exits. Out-parameters (ret_*) are untouched on failure.
+ * Every int function returns 0, a negative errno, or a positive enum prof_status. No function
+ * prints, aborts or exits. Out-parameters (ret_*) are unchanged on failure.
  */
 #pragma once
 
@@ -38,10 +38,11 @@ enum prof_status {
 	PROF_DAMAGED,     /* a chunk failed a check */
 	PROF_LIMIT,       /* a limit of the format was exceeded: see docs/format.md */
 	PROF_NO_TABLE,    /* the capture has no such table */
-	PROF_OVER_BUDGET, /* a guard ended the reading: prof_reader_set_guard() */
+	PROF_OVER_BUDGET, /* a guard stopped the read: see prof_reader_set_guard() */
 };
 
-/* A sentence without a full stop for a result of this library; never NULL, static storage. */
+/* Returns a sentence without a full stop for a result of this library. Never NULL; static
+ * storage. */
 PROF_PUBLIC const char *prof_strerror(int result);
 
 /* ---- Schema ---------------------------------------------------------------------------------- */
@@ -49,25 +50,25 @@ PROF_PUBLIC const char *prof_strerror(int result);
 /* Limits of version 1; a file that exceeds one is rejected with PROF_LIMIT. */
 #define PROF_MAX_TABLES 256
 #define PROF_MAX_COLUMNS 64
-#define PROF_MAX_NAME 64               /* bytes of a table, column or enum value name */
+#define PROF_MAX_NAME 64               /* bytes of the name of a table, column or enum value */
 #define PROF_MAX_ENUM 64               /* values of one enum */
 #define PROF_MAX_ROWS (1u << 18)       /* rows of a chunk */
 #define PROF_MAX_GROUP_ROWS (1u << 16) /* rows of a row group */
 #define PROF_MAX_PAYLOAD \
-	(64u << 20) /* stored bytes of a chunk, and decoded bytes of one column of a group */
+	(64u << 20) /* stored bytes of a chunk, and decoded bytes of one column of a row group */
 #define PROF_MAX_BLOCK_BYTES (16u << 20)     /* bytes and list items of a block's rows */
 #define PROF_MAX_DICTIONARY_ROWS (1u << 22)  /* rows of a dictionary table in one epoch */
-#define PROF_MAX_DICTIONARY_BYTES (1u << 28) /* their bytes and list items */
+#define PROF_MAX_DICTIONARY_BYTES (1u << 28) /* bytes and list items of these rows */
 
 enum prof_type {
 	PROF_TYPE_UINT = 1,
 	PROF_TYPE_INT = 2, /* two's complement in a uint64_t */
 	PROF_TYPE_BOOL = 3,
-	PROF_TYPE_ENUM = 4,   /* number of a name in the column's list */
-	PROF_TYPE_TIME = 5,   /* ns of CLOCK_MONOTONIC of the segment's boot */
+	PROF_TYPE_ENUM = 4,   /* number of the value; the column has the list of names */
+	PROF_TYPE_TIME = 5,   /* ns of CLOCK_MONOTONIC, in the boot of the segment */
 	PROF_TYPE_REF = 6,    /* id of a row of dictionary table `ref`; 0 = none */
 	PROF_TYPE_FLOAT = 7,  /* bits of an IEEE 754 double */
-	PROF_TYPE_TEXT = 8,   /* bytes, meant as UTF-8, but not trusted */
+	PROF_TYPE_TEXT = 8,   /* bytes, intended as UTF-8, but not checked */
 	PROF_TYPE_BINARY = 9, /* bytes, shown as hex */
 };
 
@@ -80,22 +81,22 @@ enum prof_unit {
 	PROF_UNIT_HZ = 5,
 };
 
-/* How numbers are laid out before compression; docs/format.md, "Column encodings". The schema's
- * value is a hint to the writer: each column of each chunk has the one that was used. */
+/* How numbers are arranged before compression: docs/format.md, "Column encodings". The schema's
+ * value is a hint to the writer: each column of each chunk stores the order that was used. */
 enum prof_order {
 	PROF_ORDER_OFFSET = 0,   /* v - min */
-	PROF_ORDER_DELTA = 1,    /* v - previous, - min delta: rising numbers */
+	PROF_ORDER_DELTA = 1,    /* v - previous - min delta: rising numbers */
 	PROF_ORDER_RUNNING = 2,  /* zigzag(running max - v): ids of mostly new rows */
-	PROF_ORDER_DISTANCE = 3, /* id of this row - v, 0 for 0: a tree's parent */
+	PROF_ORDER_DISTANCE = 3, /* id of this row - v; 0 for 0: a tree's parent */
 };
 
 #define PROF_COLUMN_NULLABLE 1u
-#define PROF_COLUMN_LIST 2u /* a list of numbers a row; not for TEXT and BINARY */
+#define PROF_COLUMN_LIST 2u /* a list of numbers in each row; not for TEXT and BINARY */
 
 struct prof_column_def {
 	const char *name;
 	const char *const *values; /* ENUM: NULL-terminated names, index = number */
-	uint16_t id;               /* stable within the table, rising in the array */
+	uint16_t id;               /* stable within the table, ascending in the array */
 	uint16_t ref;              /* REF: table id */
 	uint8_t type;              /* enum prof_type */
 	uint8_t unit;              /* enum prof_unit */
@@ -103,9 +104,10 @@ struct prof_column_def {
 	uint8_t flags;             /* PROF_COLUMN_* */
 };
 
-#define PROF_TABLE_DICTIONARY \
-	1u /* first column is `id`, scoped to an epoch; a later row of the same id replaces */
-#define PROF_TABLE_TIMED 2u /* first column is `time`; chunks are in time order */
+/* The first column is `id`, valid in one epoch; a later row with the same id replaces the earlier
+ * one. */
+#define PROF_TABLE_DICTIONARY 1u
+#define PROF_TABLE_TIMED 2u /* the first column is `time`; chunks are in time order */
 
 struct prof_table_def {
 	const char *name;
@@ -255,8 +257,8 @@ enum {
 	PROF_MAPPING_IMAGE,
 	PROF_MAPPING_COLUMNS
 };
-/* one row for each time a thread left a CPU: it ran from `start` to `time`; also one if a thread is
- * on no CPU at the start or the end of its recording */
+/* one row for each time that a thread left a CPU, after it ran from `start` to `time`; also a row
+ * without a length if a thread is on no CPU at the start or end of its recording */
 enum {
 	PROF_SWITCH_TIME,
 	PROF_SWITCH_THREAD,
@@ -335,7 +337,7 @@ enum {
 	PROF_JIT_FROM,
 	PROF_JIT_COLUMNS
 };
-/* a process's allocations at a time; `peak` since its previous row */
+/* allocations of a process at a time; `peak` is the peak since its previous row */
 enum {
 	PROF_HEAP_TIME,
 	PROF_HEAP_PROCESS,
@@ -347,8 +349,7 @@ enum {
 	PROF_HEAP_INHERITED,
 	PROF_HEAP_COLUMNS
 };
-/* the blocks that were live at a heap row of event checkpoint, paused or end, with that row's
- * time */
+/* blocks that were live at a heap row of event checkpoint, paused or end, with that row's time */
 enum {
 	PROF_LIVE_TIME,
 	PROF_LIVE_THREAD,
@@ -406,19 +407,19 @@ enum prof_task_event {
 	PROF_TASK_EXEC,
 	PROF_TASK_EXIT,
 	PROF_TASK_COMM_CHANGE,
-	/* of a process that has ended, after its exit: exit_status as from wait() */
+	/* written after the exit event of a process; exit_status is as from wait() */
 	PROF_TASK_STATUS
 };
-/* the thread's state from the row's time on: it waits, it was preempted, its recording ended while
- * it ran, or it waits for a CPU without having run since it was forked, woken, or found */
+/* state of the thread from the row's time on: it waits; it was preempted; its recording ended while
+ * it ran; it waits for a CPU and has not run since it was forked, woken, or found */
 enum prof_switch_state {
 	PROF_SWITCH_WAIT,
 	PROF_SWITCH_PREEMPTED,
 	PROF_SWITCH_RUNNING,
 	PROF_SWITCH_RUNNABLE
 };
-/* in switch.cpu of a row without a length, which only has the state of a thread that is on no
- * CPU */
+/* value of switch.cpu in a row without a length, which only gives the state of a thread that is on
+ * no CPU */
 #define PROF_SWITCH_NO_CPU UINT32_MAX
 enum prof_alloc_kind {
 	PROF_ALLOC_MALLOC,
@@ -449,7 +450,7 @@ enum prof_free_kind {
 	PROF_FREE_UNTOLD,
 	PROF_FREE_KINDS
 };
-/* the reason why a process has no allocations is a separate event */
+/* each reason why a process has no allocations is a separate event */
 enum prof_heap_event {
 	PROF_HEAP_BEGIN,
 	PROF_HEAP_CHECKPOINT,
@@ -480,8 +481,8 @@ enum prof_log_level {
 	PROF_LOG_DEBUG
 };
 enum prof_mark_kind { PROF_MARK_INSTANT, PROF_MARK_BEGIN, PROF_MARK_END, PROF_MARK_COMPLETE };
-/* the type of a number of argument_values; for a string the number is 0, and argument_texts has
- * it */
+/* the type of a number in argument_values; for a string that number is 0, and argument_texts has
+ * the string */
 enum prof_argument_kind {
 	PROF_ARGUMENT_S64,
 	PROF_ARGUMENT_U64,
@@ -512,13 +513,15 @@ enum prof_loss_cause {
 	PROF_LOSS_CAUSES
 };
 
-/* Definition of a table of version 1, or NULL. Static storage. */
+/* Returns the definition of a table of version 1, or NULL. Static storage. */
 PROF_PUBLIC const struct prof_table_def *prof_table_v1(unsigned int id);
 
 /* ---- Blocks: rows being collected ------------------------------------------------------------ */
 
-/* One value of a row. TEXT, BINARY: `data` points at `number` bytes. LIST: `data` points at
- * `number` uint64_t. Others: `number`, data NULL. A null: PROF_NULL (nullable columns only). */
+/*
+ * A value of a row. TEXT, BINARY: `data` points to `number` bytes. LIST: `data` points to `number`
+ * items of uint64_t. Others: `number`; data is NULL. A null: PROF_NULL (only in nullable columns).
+ */
 struct prof_value {
 	uint64_t number;
 	const void *data;
@@ -530,42 +533,42 @@ PROF_PUBLIC extern const char prof_null_marker;
 
 struct prof_block;
 
-/* A block for rows of `def` (which must outlive it). Not thread safe; free with prof_block_free. */
+/* Makes a block for rows of `def`, which must outlive it. Not thread safe; free with
+ * prof_block_free(). */
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_new(const struct prof_table_def *def,
 					       struct prof_block **ret_block);
 PROF_PUBLIC void prof_block_free(struct prof_block *block);
-/* Copies one row of def->n_columns values. PROF_LIMIT when full: PROF_MAX_ROWS rows,
- * PROF_MAX_BLOCK_BYTES of bytes and list items, or 48 MiB in all. -EINVAL: a null in a column
- * that is not nullable. */
+/* Copies one row of def->n_columns values. Returns -EINVAL for a null in a non-nullable column, or
+ * PROF_LIMIT above PROF_MAX_ROWS, PROF_MAX_BLOCK_BYTES of items, or 48 MiB in total. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_add(struct prof_block *block,
 					       const struct prof_value *values);
-/* The same, faster, for a table without lists and bytes: one number a column. `nulls`: bit i set
- * means that column i is null. -EINVAL also if it is another table. */
+/* Faster prof_block_add() for tables without lists and bytes: one number for each column. `nulls`:
+ * bit i is set if column i is null. Also returns -EINVAL for other tables. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_add_numbers(struct prof_block *block,
 						       const uint64_t *numbers, uint64_t nulls);
 PROF_PUBLIC size_t prof_block_rows(const struct prof_block *block);
-PROF_PUBLIC size_t prof_block_bytes(const struct prof_block *block); /* memory held by its rows */
+PROF_PUBLIC size_t prof_block_bytes(const struct prof_block *block); /* memory of its rows */
 PROF_PUBLIC const struct prof_table_def *prof_block_table(const struct prof_block *block);
-/* The epoch of its rows; 0, the default, is the writer's first one. */
+/* Sets the epoch of the block's rows; 0, the default, is the writer's first epoch. */
 PROF_PUBLIC void prof_block_set_epoch(struct prof_block *block, uint32_t epoch);
-PROF_PUBLIC void prof_block_reset(struct prof_block *block); /* no rows, memory kept */
+PROF_PUBLIC void prof_block_reset(struct prof_block *block); /* drops the rows, keeps the memory */
 
 /* ---- Writer ---------------------------------------------------------------------------------- */
 
 struct prof_segment {
 	uint8_t boot_id[16];         /* /proc/sys/kernel/random/boot_id; zeros = unknown */
 	uint64_t start_monotonic_ns; /* CLOCK_MONOTONIC at the segment's start */
-	int64_t wall_ns;             /* CLOCK_REALTIME of that moment, ns since 1970 */
-	uint64_t wall_error_ns;      /* half of the bracket in which the two were read */
+	int64_t wall_ns;             /* CLOCK_REALTIME at the same time, ns since 1970 */
+	uint64_t wall_error_ns;      /* half of the time between the two readings */
 	uint32_t number;             /* set by the writer: 1, 2, … */
 	uint32_t first_epoch;        /* set by the writer */
 };
 
 enum prof_writer_mode {
 	PROF_WRITE_NEW, /* an empty regular file, or a pipe */
-	/* a capture, open O_RDWR: continue in a new segment; finished, cut or crashed */
+	/* a capture, finished, cut or crashed; open it with O_RDWR. Continues in a new segment */
 	PROF_WRITE_APPEND,
-	/* the same without a new segment: same boot and clock, only a new epoch */
+	/* like APPEND, but without a new segment: same boot and clock, only a new epoch */
 	PROF_WRITE_EXTEND,
 };
 
@@ -573,55 +576,62 @@ struct prof_writer_options {
 	enum prof_writer_mode mode;
 	struct prof_segment segment; /* ignored by PROF_WRITE_EXTEND */
 	unsigned int group_rows;     /* rows of a row group; 0 = 16 Ki */
-	int level;                   /* zstd; 0 = 1 */
+	int level;                   /* zstd level; 0 = 1 */
 };
 
 struct prof_writer;
 
-/* Takes a write lock on a regular file (flock): -EWOULDBLOCK if another writer has it. The fd is
- * borrowed until prof_writer_free. Never seeks back and never truncates existing data.
- * PROF_WRITE_NEW: -EEXIST if the file is not empty. The other modes start a capture in an empty
- * file, and return prof_reader_open's error if it is not a capture. Not thread safe. */
+/*
+ * Locks a regular file for writing (flock): returns -EWOULDBLOCK if another writer has the lock. fd
+ * is borrowed until prof_writer_free(). Never seeks back and never truncates existing data.
+ * PROF_WRITE_NEW returns -EEXIST if the file is not empty. The other modes start a capture in an
+ * empty file, and return prof_reader_open()'s error if the file is not a capture. Not thread safe.
+ */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_new(int fd, const struct prof_writer_options *options,
 						struct prof_writer **ret_writer);
-/* Declares a foreign table, or columns that were added to one; the tables of version 1 are built
- * in. The definition is copied. -EINVAL: it violates a rule of the format; -EEXIST: the capture has
- * another table with this id. */
+/*
+ * Declares a foreign table, or columns that were added to one; the tables of version 1 are built
+ * in. Copies the definition. Returns -EINVAL if it violates a rule of the format, or -EEXIST if the
+ * capture has another table with this id.
+ */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_add_table(struct prof_writer *writer,
 						      const struct prof_table_def *def);
-/* The first epoch number that is free for the caller; epochs rise through a file. */
+/* Returns the first epoch number that is free for the caller. Epochs never decrease through a
+ * file. */
 PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer);
-/* Encodes, compresses and writes the block as one chunk; the block keeps its rows. A dictionary row
- * must be written before the first row that refers to it. -ENOSPC, -EIO…: this chunk is not in the
- * capture; earlier data stays readable, and (if the file system could reserve room) there is room
- * for a loss block and for prof_writer_finish. */
+/*
+ * Encodes, compresses and writes the block as one chunk; the block keeps its rows. Write a
+ * dictionary row before the first row that refers to it. After -ENOSPC, -EIO… this chunk is not in
+ * the capture; earlier data stays readable, and (if the file system could reserve room) there is
+ * room for a loss block and for prof_writer_finish().
+ */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_write(struct prof_writer *writer,
 						  const struct prof_block *block);
 /* Writes a checkpoint now; by default one comes every 64 chunks or 16 MiB. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_checkpoint(struct prof_writer *writer);
-/* Writes index and trailer: makes the capture `finished`. No writes may follow. */
+/* Writes index and trailer, which makes the capture `finished`. No writes may follow. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_finish(struct prof_writer *writer);
-/* Length of the capture so far; may be called while another thread writes. */
+/* Returns the length of the capture so far. May be called while another thread writes. */
 PROF_PUBLIC uint64_t prof_writer_bytes(const struct prof_writer *writer);
-/* Frees without finishing: the file is left as a crash would leave it. */
+/* Frees the writer without finishing: the file stays as a crash would leave it. */
 PROF_PUBLIC void prof_writer_free(struct prof_writer *writer);
 
 /* ---- Reader ---------------------------------------------------------------------------------- */
 
 enum prof_state {
-	PROF_STATE_FINISHED,   /* index and trailer are there and agree */
+	PROF_STATE_FINISHED,   /* index and trailer exist and agree */
 	PROF_STATE_UNFINISHED, /* cut, crashed, or still being written */
 	PROF_STATE_DAMAGED,    /* bytes inside are wrong */
 };
 
-/* The reason why a range of a file could not be used; prof_damage_reason_name() has the names for
- * `verify`'s "reason". */
+/* Why a range of a file could not be used. prof_damage_reason_name() has the names for the "reason"
+ * of `verify`. */
 enum prof_damage_reason {
 	PROF_DAMAGE_HEADER, /* header of the file or of a chunk */
 	PROF_DAMAGE_PAYLOAD,
 	PROF_DAMAGE_CHECKSUM,
 	PROF_DAMAGE_DECODE,
-	PROF_DAMAGE_ORDER, /* sequence numbers or times that go back */
+	PROF_DAMAGE_ORDER, /* sequence numbers or times go back */
 	PROF_DAMAGE_DICTIONARY,
 	PROF_DAMAGE_INDEX,
 	PROF_DAMAGE_CUT,
@@ -639,12 +649,12 @@ struct prof_damage {
 PROF_PUBLIC const char *prof_damage_reason_name(enum prof_damage_reason reason);
 
 struct prof_chunk {
-	uint64_t offset; /* of the chunk's header */
+	uint64_t offset; /* offset of the chunk's header */
 	uint64_t sequence;
 	uint64_t t_min, t_max; /* 0, 0 if the table is not timed */
 	uint64_t first_id;     /* dictionary tables: lowest id */
-	uint32_t stored_bytes; /* payload */
-	uint32_t raw_bytes;    /* of the rows as 8-byte numbers and bytes, before encoding */
+	uint32_t stored_bytes; /* bytes of the payload */
+	uint32_t raw_bytes;    /* bytes of the rows as 8-byte numbers and bytes, before encoding */
 	uint32_t rows;
 	uint32_t segment, epoch;
 	uint16_t table, stream;
@@ -654,31 +664,35 @@ struct prof_reader_info {
 	uint8_t uuid[16];
 	uint64_t compat, incompat; /* feature words of the file header */
 	uint64_t bytes;            /* length of the file */
-	uint64_t cut_at;           /* where the readable part ends; UINT64_MAX when finished */
-	enum prof_state
-		state;   /* as far as opening can tell: payloads are checked when they are read */
-	uint64_t chunks; /* of data */
-	uint32_t epochs; /* number of epochs that have chunks */
-	bool indexed;    /* opened by index and checkpoints; false: by walking all headers */
+	uint64_t cut_at;           /* end of the readable part; UINT64_MAX if finished */
+	enum prof_state state; /* as known after open: payloads are checked when they are read */
+	uint64_t chunks;       /* number of data chunks */
+	uint32_t epochs;       /* number of epochs that have chunks */
+	bool indexed; /* opened by index and checkpoints; otherwise by walking all headers */
 	/* start of another capture that was joined to this one; 0: none */
 	uint64_t second_at;
 };
 
 struct prof_reader;
 
-/* Opens a capture for reading. A seekable fd is duplicated; a pipe is first copied to an unlinked
- * temporary file in $TMPDIR; -ENOSPC: the copy would take more room than it leaves free there.
- * Every prefix of a capture that has the file header opens. */
+/*
+ * Opens a capture for reading. Duplicates a seekable fd. First copies a pipe to an unlinked
+ * temporary file in $TMPDIR; returns -ENOSPC if the copy would take more room than it leaves free
+ * there. Every prefix of a capture that has the file header can be opened.
+ */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
 PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
-/* Calls guard(table, data) before each batch that a cursor returns or a dictionary reads, on the
- * reading thread. A result other than 0 ends that read, which returns it: PROF_OVER_BUDGET if the
- * caller's own state has become too large. Set it before any cursor or dictionary is created; NULL:
- * none. */
+/*
+ * Calls guard(table, data) before each batch that a cursor returns or a dictionary reads, on the
+ * reading thread. A result other than 0 stops the read, which returns that result: PROF_OVER_BUDGET
+ * if the caller's own state has become too large. Set the guard before any cursor or dictionary is
+ * created; NULL: none.
+ */
 PROF_PUBLIC void prof_reader_set_guard(struct prof_reader *reader,
 				       int (*guard)(unsigned int table, void *data), void *data);
 PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader);
-/* The arrays belong to the reader. Tables in id order; segments and damage in file order. */
+/* The arrays belong to the reader. Tables are sorted by id, segments and damage by position in the
+ * file. */
 PROF_PUBLIC const struct prof_table_def *const *prof_reader_tables(const struct prof_reader *reader,
 								   size_t *ret_n);
 PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_reader *reader,
@@ -686,38 +700,38 @@ PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_re
 PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reader *reader,
 							 size_t *ret_n);
 /*
- * The losses so far of everything that reads through this reader: cursors, dictionaries, scans and
- * checks. They grow as reading proceeds, so query them after reading. Each chunk counts once. If
- * opening found no chunk at all, rows of any table may be missing, so these ranges are included for
+ * Losses so far of everything that reads through this reader: cursors, dictionaries, scans and
+ * checks. Query them after reading, because they grow meanwhile. Each chunk is counted once. Ranges
+ * in which opening found no chunk may have held rows of any table, so `stretches` includes them for
  * every table.
  */
 struct prof_lost {
-	uint64_t chunks; /* of the table, with lost rows */
-	uint64_t rows;   /* that these lost */
+	uint64_t chunks; /* number of the table's chunks with lost rows */
+	uint64_t rows;   /* number of rows that these lost */
 	uint64_t flawed; /* damaged chunks without lost rows: indexes, padding, order of times */
 	uint64_t stretches;
 };
 /* `table` 0: all tables. May be called from any thread. */
 PROF_PUBLIC void prof_reader_lost(const struct prof_reader *reader, unsigned int table,
 				  struct prof_lost *ret_lost);
-/* NULL when the capture has no such table. */
+/* Returns NULL if the capture has no such table. */
 PROF_PUBLIC const struct prof_table_def *prof_reader_table(const struct prof_reader *reader,
 							   unsigned int id);
 PROF_PUBLIC const struct prof_table_def *prof_reader_table_by_name(const struct prof_reader *reader,
 								   const char *name);
-/* Reads and decodes one chunk fully and checks every validity condition that needs only that
- * chunk. 0, or PROF_DAMAGED with *ret_damage filled in, or -errno. */
+/* Reads and decodes one chunk fully, and checks every condition that needs only that chunk. Returns
+ * 0, PROF_DAMAGED with *ret_damage set, or -errno. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_check(const struct prof_reader *reader,
 						  const struct prof_chunk *chunk,
 						  struct prof_damage *ret_damage);
 /* Reads the data chunks that wanted() accepts (NULL: all), and all chunks without rows, and checks
- * their bytes without decoding them; prof_reader_lost() has the damage. 0 or -errno. */
+ * their bytes without decoding them. prof_reader_lost() reports the damage. Returns 0 or -errno. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_scan(const struct prof_reader *reader,
 						 bool (*wanted)(const struct prof_chunk *chunk,
 								void *data),
 						 void *data);
-/* Walks all headers of the file, ignoring the index, and checks every chunk. The callback gets each
- * damage in file order; it stops the walk by returning non-zero, which is then returned. */
+/* Walks all headers of the file, ignoring the index, and checks every chunk. Calls found() for each
+ * damage in file order. A result of found() other than 0 stops the walk, and is returned. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_verify(const struct prof_reader *reader,
 						   int (*found)(const struct prof_damage *damage,
 								void *data),
@@ -726,35 +740,36 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_reader_verify(const struct prof_reader *rea
 
 /* ---- Chunks: the headers of data chunks, in file order --------------------------------------- */
 
-/* There may be very many: a reader keeps them packed, and each of these unpacks a few at a time. */
+/* There may be very many chunks, so a reader keeps them packed, and struct prof_chunks unpacks a
+ * few at a time. */
 struct prof_chunks;
 
-/* For one table; 0: for all. One thread at a time. */
+/* table: one table; 0: all. One thread at a time. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_chunks_new(const struct prof_reader *reader,
 						unsigned int table,
 						struct prof_chunks **ret_chunks);
 PROF_PUBLIC void prof_chunks_free(struct prof_chunks *chunks);
-/* 0, PROF_END, or -ENOMEM. */
+/* Returns 0, PROF_END, or -ENOMEM. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_chunks_next(struct prof_chunks *chunks,
 						 struct prof_chunk *ret_chunk);
 
 /* ---- Cursor: rows of one table in file order ------------------------------------------------- */
 
-/* One column of a batch. If the chunk lacks the column, or its encoding is unknown, everything is
- * NULL. */
+/* A column of a batch. All pointers are NULL if the chunk lacks the column or its encoding is
+ * unknown. */
 struct prof_array {
-	/* scalars: a number a row. LIST: all items, see offsets. TEXT, BINARY: NULL */
+	/* scalars: one number per row. LIST: all items, see offsets. TEXT, BINARY: NULL */
 	const uint64_t *numbers;
 	const uint8_t *bytes;    /* TEXT, BINARY: all bytes, see offsets */
 	const uint64_t *offsets; /* LIST, TEXT, BINARY: rows + 1 positions in numbers or bytes */
-	const uint8_t *nulls;    /* 1 = null; NULL = none is */
+	const uint8_t *nulls;    /* 1 = null; NULL: no row is null */
 };
 
 /* At most PROF_MAX_GROUP_ROWS rows of one epoch; valid until the next call on its cursor. */
 struct prof_batch {
 	const struct prof_array *columns; /* in the requested order */
 	size_t rows;
-	uint64_t sequence; /* of their chunk */
+	uint64_t sequence; /* sequence of the chunk */
 	uint32_t segment, epoch;
 };
 
@@ -765,7 +780,7 @@ struct prof_cursor_options {
 	uint32_t segment; /* 0 = all */
 	uint32_t epoch;   /* 0 = all */
 	uint64_t t_from,
-		t_to; /* row groups outside [t_from, t_to] are skipped, rows are not; 0, 0 = all */
+		t_to; /* skips row groups outside [t_from, t_to], but not single rows; 0, 0 = all */
 };
 
 struct prof_cursor;
@@ -774,55 +789,57 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_new(const struct prof_reader *reader
 						const struct prof_cursor_options *options,
 						struct prof_cursor **ret_cursor);
 PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor);
-/* 0 and a batch, PROF_END, -errno, or the guard's result. Damaged chunks are skipped and
- * counted. */
+/* Returns 0 and a batch, PROF_END, -errno, or the guard's result. Skips and counts damaged
+ * chunks. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_next(struct prof_cursor *cursor,
 						 struct prof_batch *ret_batch);
 PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *ret_chunks,
 				  uint64_t *ret_rows);
-/* Number of places before the next batch, since the cursor was created, at which rows may be
- * missing: damaged chunks of the table, and ranges of the file in which no chunk was found. After
- * an increase the batch is not contiguous with the one before. */
+/*
+ * Returns the number of positions, before the next batch, at which rows may be missing: damaged
+ * chunks of the table, and ranges of the file in which no chunk was found. After an increase, the
+ * batch does not follow the previous one without a gap.
+ */
 PROF_PUBLIC uint64_t prof_cursor_breaks(const struct prof_cursor *cursor);
 
-/* ---- Stream: a capture that is still being written, as it comes ------------------------------ */
+/* ---- Stream: a capture that is still being written ------------------------------------------- */
 
 struct prof_stream;
 
-/*
- * Reads a capture as it is written, for example by profd into a pipe. The fd is borrowed until
- * prof_stream_free; if it is O_NONBLOCK, nothing waits. `tables`: bit n requests table n; 0 = all.
- * One thread at a time.
- */
+/* Reads a capture as it is written, e.g. into a pipe. fd is borrowed until prof_stream_free(); if
+ * it is O_NONBLOCK, no call waits. `tables`: bit n: table n; 0 = all. One thread at a time. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_stream_new(int fd, uint64_t tables,
 						struct prof_stream **ret_stream);
 PROF_PUBLIC void prof_stream_free(struct prof_stream *stream);
-/* Returns rows in the order in which they were written, with all columns: those of a table of
- * version 1 at their positions above. Valid until the next call. 0; -EAGAIN: no rows are available
- * yet, call again; PROF_END: the writer has closed it, finished or not; else the error that ends
- * it: PROF_NOT_CAPTURE, PROF_TOO_SHORT, PROF_BAD_HEADER, PROF_UNSUPPORTED, PROF_DAMAGED, -errno. */
+/*
+ * Returns rows in the order written, with all columns; columns of version-1 tables keep the
+ * positions above. Valid until the next call. Returns 0; -EAGAIN if no rows are available yet;
+ * PROF_END if the writer closed the stream, whether or not it finished the capture; or the error
+ * that ended the stream: PROF_NOT_CAPTURE, PROF_TOO_SHORT, PROF_BAD_HEADER, PROF_UNSUPPORTED,
+ * PROF_DAMAGED, -errno.
+ */
 PROF_PUBLIC PROF_MUST_CHECK int prof_stream_next(struct prof_stream *stream,
 						 unsigned int *ret_table,
 						 struct prof_batch *ret_batch);
-/* Chunks that were skipped because they failed a check. */
+/* Returns the number of chunks that were skipped because they failed a check. */
 PROF_PUBLIC uint64_t prof_stream_lost(const struct prof_stream *stream);
 
 /* ---- Dictionary: the rows of one dictionary table in one epoch, by id ------------------------ */
 
 struct prof_dictionary;
 
-/* Loads columns (ids as above, NULL = all) into memory. Missing and damaged chunks leave ids
- * unresolved: prof_reader_lost(). */
+/* Loads columns (ids; NULL = all) into memory. Ids of missing and damaged chunks are not found: see
+ * prof_reader_lost(). */
 PROF_PUBLIC PROF_MUST_CHECK int prof_dictionary_load(const struct prof_reader *reader,
 						     unsigned int table, uint32_t epoch,
 						     const uint16_t *columns, size_t n_columns,
 						     struct prof_dictionary **ret_dictionary);
 PROF_PUBLIC void prof_dictionary_free(struct prof_dictionary *dictionary);
-/* Row of an id, or -1, which is shown as `<lost>` (id 0 is none, not lost). The last row of an id
- * wins. */
+/* Returns the row of an id, or -1, which is shown as `<lost>` (id 0 means none, not lost). The last
+ * row of an id wins. */
 PROF_PUBLIC ssize_t prof_dictionary_find(const struct prof_dictionary *dictionary, uint64_t id);
 PROF_PUBLIC size_t prof_dictionary_rows(const struct prof_dictionary *dictionary);
-/* The i-th requested column, over all rows. */
+/* Returns the i-th requested column, over all rows. */
 PROF_PUBLIC const struct prof_array *prof_dictionary_column(
 	const struct prof_dictionary *dictionary, size_t i);
 

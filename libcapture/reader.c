@@ -2,15 +2,15 @@
 /*
  * Reader - an open capture
  *
- * Opens the file (copying a pipe into a temporary file first), has index.c find its chunks, and
- * determines its state.
+ * Opens the file (copying a pipe into a temporary file first), finds its chunks through index.c,
+ * and determines its state.
  *
  * Invariants: (1) every prefix of a capture with a whole file header opens and has all complete
  *                 chunks  [test-capture-reader: prefixes]
  *             (2) damage to headers, schema, index and checkpoints loses no row
  *                 [test-capture-reader: flips]
- *             (3) after open nothing in a reader changes except for the list of losses,
- *                 which has a lock, so threads may share it  [test-capture-threads]
+ *             (3) after open only the list of losses changes, and it has a lock, so threads may
+ *                 share a reader  [test-capture-threads]
  */
 #include "libcapture/reader.h"
 
@@ -58,7 +58,6 @@ static int compare_u32(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Sorts and removes duplicates. */
 static void epoch_set_sort(struct epoch_set *set)
 {
 	size_t n = 0;
@@ -71,7 +70,8 @@ static void epoch_set_sort(struct epoch_set *set)
 	set->n = n;
 }
 
-/* Duplicates are removed when the memory is full; the rest may then fill at most half of it. */
+/* Adds an epoch. Removes duplicates when the memory is full; grows it if that frees less than
+ * half. */
 int epoch_set_add(struct epoch_set *set, uint32_t epoch)
 {
 	size_t capacity = MAX_OF((size_t)64, set->capacity * 2);
@@ -114,7 +114,7 @@ bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damag
 
 /* ---- Results --------------------------------------------------------------------------------- */
 
-/* If every checkpoint is lost, use the library's definitions of the tables of version 1. */
+/* If every checkpoint is lost, uses the library's definitions of the tables of version 1. */
 static int reader_assume_tables(struct prof_reader *reader)
 {
 	for (unsigned int id = 1; id <= PROF_TABLE_LAST; id++) {
@@ -131,7 +131,7 @@ static int reader_assume_tables(struct prof_reader *reader)
 	return 0;
 }
 
-/* Damaged copies of the file header come first in the list of damage. */
+/* Adds damaged copies of the file header at the front of the list of damage. */
 static int reader_note_header(struct prof_reader *reader)
 {
 	for (unsigned int copy = 0; copy < 2; copy++) {
@@ -162,7 +162,7 @@ static int reader_finalize_state(struct prof_reader *reader)
 	bool damaged = false;
 	int r = 0;
 
-	/* The trailer was not valid, and nothing else is wrong. */
+	/* The trailer is invalid, but nothing else is wrong. */
 	if (!finished && reader->damage.n == 0 && last && last->kind == CHUNK_TRAILER)
 		r = reader_add_damage(reader, last->chunk.first_id, 0, UINT64_MAX,
 				      PROF_DAMAGE_INDEX);
@@ -180,9 +180,9 @@ static int reader_finalize_state(struct prof_reader *reader)
 }
 
 /*
- * Two captures joined by cat(1): the second one's chunks do not belong to this file, because their
- * salt differs or their sequence goes back. So its header is in a skipped range, or inside the last
- * chunk of a first capture that was cut.
+ * Finds a second capture that was joined to the first by cat(1). Its chunks do not belong to this
+ * file, because their salt differs or their sequence goes back. So its header is in a skipped
+ * range, or inside the last chunk of a first capture that was cut.
  */
 static int reader_find_second(struct prof_reader *reader)
 {
@@ -221,7 +221,7 @@ static int reader_load(struct prof_reader *reader)
 
 /* ---- The file -------------------------------------------------------------------------------- */
 
-/* Fills `data` as far as the pipe has bytes. */
+/* Fills `data` until it is full or the pipe ends. */
 static int read_pipe(int fd, uint8_t *data, size_t size, size_t *ret_size)
 {
 	size_t done = 0;
@@ -256,7 +256,7 @@ static int write_spool(int file, const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* A file without a name in TMPDIR, or /tmp. */
+/* Opens a file without a name in TMPDIR, or in /tmp. */
 static int open_spool(int *ret_fd)
 {
 	const char *directory = getenv("TMPDIR");
@@ -266,7 +266,7 @@ static int open_spool(int *ret_fd)
 	if (!directory || !*directory)
 		directory = "/tmp";
 	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	/* For a file system without nameless files, or a kernel without O_TMPFILE, which sees
+	/* The file system has no nameless files, or the kernel ignores O_TMPFILE and sees
 	 * O_DIRECTORY. */
 	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
 		if (asprintf(&name, "%s/profd-XXXXXX", directory) < 0) {
@@ -283,13 +283,13 @@ static int open_spool(int *ret_fd)
 	return 0;
 }
 
-/* A capture may be endless, too: a copy takes at most as much room as it leaves free. */
+/* Limits a copy to as much room as it leaves free, because a capture may be endless, too. */
 static int check_room(int file, uint64_t copied)
 {
 	struct statvfs vfs;
 
 	if (fstatvfs(file, &vfs) < 0 || vfs.f_blocks == 0 || vfs.f_frsize == 0)
-		return 0; /* unknown: writes fail when the disk is full */
+		return 0; /* unknown; writes fail when the disk is full */
 	return vfs.f_bavail < copied / vfs.f_frsize ? -ENOSPC : 0;
 }
 
@@ -410,7 +410,7 @@ PROF_PUBLIC void prof_reader_set_guard(struct prof_reader *reader,
 	reader->guard_data = data;
 }
 
-/* ---- Questions ------------------------------------------------------------------------------- */
+/* ---- Queries --------------------------------------------------------------------------------- */
 
 PROF_PUBLIC const struct prof_reader_info *prof_reader_info(const struct prof_reader *reader)
 {

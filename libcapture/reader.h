@@ -2,8 +2,8 @@
 /*
  * Reader - an open capture, for the files of this library
  *
- * reader.c opens, index.c finds the chunks, recover.c those without an index, entries.c keeps their
- * descriptions; load.c reads and checks one chunk, verify.c all of them.
+ * reader.c opens it, index.c finds the chunks, recover.c finds them without an index, entries.c
+ * keeps their descriptions; load.c reads and checks one chunk, verify.c all chunks.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct damage_list {
 
 /* Numbers of epochs. */
 struct epoch_set {
-	uint32_t *items; /* in the order of epoch_set_add(), until they are sorted */
+	uint32_t *items; /* in the order of epoch_set_add() until sorted */
 	size_t n, capacity;
 };
 
@@ -28,20 +28,20 @@ struct prof_reader {
 	unsigned int bad_header_copies;
 	struct prof_reader_info info;
 	struct schema schema;
-	struct buffer schema_section; /* the last one decoded: most checkpoints repeat it */
-	uint64_t schema_budget;       /* bytes of schemas that may still be decoded */
+	struct buffer schema_section; /* last decoded section, because most checkpoints repeat it */
+	uint64_t schema_budget;       /* limit for the bytes of schemas decoded from now on */
 	struct prof_segment *segments;
 	size_t n_segments;
 	struct entries entries;  /* of chunks of all kinds */
-	struct gap_list holes;   /* between entries of checkpoints; while opening */
-	struct epoch_set epochs; /* of data; while opening */
+	struct gap_list holes;   /* ranges between entries of checkpoints; only while opening */
+	struct epoch_set epochs; /* epochs of data; only while opening */
 	uint64_t v1_tables;      /* bit n: table n has data */
 	struct gap_list gaps;
 	struct damage_list damage;
-	struct lost *lost;                            /* found while reading */
+	struct lost *lost;                            /* chunks found damaged while reading */
 	int (*guard)(unsigned int table, void *data); /* or NULL */
 	void *guard_data;
-	uint64_t end; /* where the last whole chunk ends */
+	uint64_t end; /* end of the last whole chunk */
 	uint64_t next_sequence;
 	uint64_t last_checkpoint; /* offset; 0 = none */
 };
@@ -56,18 +56,17 @@ MUST_CHECK int epoch_set_add(struct epoch_set *set, uint32_t epoch);
 MUST_CHECK int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t bytes,
 				 uint64_t sequence, enum prof_damage_reason reason);
 
-/* Returns whether chunks of unknown tables may have been there. */
+/* Returns whether chunks of unknown tables may have been in the damaged range. */
 bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damage *damage);
 
 /* ---- index.c --------------------------------------------------------------------------------- */
 
-/* All chunks in file order. Sets entries, epochs, tables, segments, schema, gaps, damage, end,
- * next_sequence, last_checkpoint and, with a valid index, the state `finished`. */
+/* Finds all chunks in file order. Sets entries, epochs, tables, segments, schema, gaps, damage,
+ * end, next_sequence, last_checkpoint and, with a valid index, the state `finished`. */
 MUST_CHECK int index_find_chunks(struct prof_reader *reader);
-/* Frees what index_find_chunks() found. */
 void index_forget(struct prof_reader *reader);
-/* Reads a checked checkpoint's content except for its entries. PROF_DAMAGED: some of it was not
- * valid. */
+/* Reads the content of a checked checkpoint except for its entries. Returns PROF_DAMAGED if some of
+ * the content was invalid. */
 MUST_CHECK int reader_receive_checkpoint(struct prof_reader *reader,
 					 const struct checkpoint_view *view);
 /* Returns whether a gap explains this range. */
@@ -75,31 +74,29 @@ bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64
 
 /* ---- load.c ---------------------------------------------------------------------------------- */
 
-/* Reads up to size bytes; fewer only at the end of the file. */
+/* Reads `size` bytes; fewer only at the end of the file. */
 MUST_CHECK int read_at(int fd, uint64_t offset, void *data, size_t size, size_t *ret_size);
-/* 0; PROF_DAMAGED: no valid header with its whole payload is there; -errno. */
+/* Returns 0, -errno, or PROF_DAMAGED if there is no valid header with its whole payload. */
 MUST_CHECK int load_header(const struct prof_reader *reader, uint64_t offset,
 			   struct chunk_header *ret_header);
 /* Reads the payload after the header into *buffer, and checks it against the header's checksum.
- * PROF_DAMAGED with a reason. */
+ * Returns PROF_DAMAGED with a reason on failure. */
 MUST_CHECK int load_payload(const struct prof_reader *reader, uint64_t offset,
 			    const struct chunk_header *header, struct buffer *buffer,
 			    enum prof_damage_reason *ret_reason);
-/* The same for a chunk of the index, whose header must match the index. *ret_payload is in
- * buffer. */
+/* Like load_header() and load_payload(), for a chunk of the index; its header must match the index.
+ * *ret_payload points into buffer. */
 MUST_CHECK int load_chunk(const struct prof_reader *reader, const struct prof_chunk *chunk,
 			  struct buffer *buffer, struct chunk_header *ret_header,
 			  const uint8_t **ret_payload, enum prof_damage_reason *ret_reason);
 
 /* ---- recover.c ------------------------------------------------------------------------------- */
 
-/*
- * A walk over headers from `at` on. A chunk is final, and handed out, when the next one is found.
- * By then all damage up to its offset is in the list and stays there.
- */
+/* A walk over headers from `at` on. A chunk is final, and passed to receive(), when the next one is
+ * found. By then all damage up to the chunk's offset is in the list, and does not change later. */
 struct walk {
 	const struct prof_reader *reader;
-	struct prof_reader *learn; /* the same if checkpoints are to be read; else NULL */
+	struct prof_reader *learn; /* equal to `reader` if checkpoints are to be read, else NULL */
 	/* A result other than 0 ends the walk. */
 	int (*receive)(struct walk *walk, const struct entry *entry, void *data);
 	void *data;
@@ -110,7 +107,8 @@ struct walk {
 	uint64_t at;
 	uint64_t next_sequence;
 	uint64_t last_checkpoint;
-	uint64_t budget;      /* bytes of payloads that may be read to tell holes from chunks */
+	/* limit for payload bytes that may be read to distinguish holes from chunks */
+	uint64_t budget;
 	struct buffer window; /* bytes of the file from window_offset on */
 	uint64_t window_offset;
 	struct buffer payload;
@@ -121,13 +119,13 @@ struct walk {
 void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t from,
 	       uint64_t next_sequence);
 void walk_done(struct walk *walk);
-/* Returns where the last chunk ends. */
 uint64_t walk_end(const struct walk *walk);
 /* Returns 0, -errno, or receive()'s result; damage is not an error. */
 MUST_CHECK int walk_run(struct walk *walk);
-/* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END (no header) or
- * -errno. */
+/* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END if there is none,
+ * or -errno. */
 MUST_CHECK int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t to,
 				uint64_t *ret_offset);
-/* Finds the last valid checkpoint, searching from the end. 0, PROF_END: none near, -errno. */
+/* Searches for the last valid checkpoint from the end. Returns 0, PROF_END if none is near, or
+ * -errno. */
 MUST_CHECK int find_last_checkpoint(const struct prof_reader *reader, uint64_t *ret_offset);

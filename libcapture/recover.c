@@ -2,16 +2,16 @@
 /*
  * Recover - finds chunks without an index
  *
- * A walk goes from header to header. If there is no valid header, it searches the next one: a magic
- * with a matching salted checksum and a sequence number higher than all before, so that forged or
- * copied chunks inside a payload are not accepted. The skipped bytes are a hole.
+ * A walk goes from header to header. If there is no valid header, it searches for the next one: a
+ * magic with a matching salted checksum and a sequence number higher than all before, so that
+ * forged or copied chunks inside a payload are not accepted. The skipped bytes are a hole.
  *
- * A header may be whole and its payload not: a crashed writer's last chunk, after which another
- * writer continued. So a chunk that is not followed by the next sequence number counts only if its
- * payload is valid; otherwise the search continues inside it. If the other writer's padding
- * completed it, that writer's checkpoint lists it as a gap, and a gap has no chunks.
+ * A header may be whole although its payload is not: the last chunk of a crashed writer, after
+ * which another writer continued. So a chunk that is not followed by the next sequence number is
+ * accepted only if its payload is valid; otherwise the search continues inside it. If the other
+ * writer's padding completed the chunk, that writer's checkpoint lists it as a gap.
  *
- * Invariants: (1) chunks rise in offset and sequence and do not overlap
+ * Invariants: (1) chunks ascend in offset and sequence and do not overlap
  *                 [test-capture-reader: flips]
  *             (2) a walk reads at most the file's headers, and WALK_BUDGET + size bytes of payloads
  *                                                         [by construction of walk_check_payload()]
@@ -22,10 +22,10 @@
 
 #define SEARCH_BYTES (1u << 20)
 #define WALK_BUDGET (256u << 20)
-/* Chunks smaller than this are read through a window, larger ones by one read a header. */
+/* Smaller chunks are read through a window, larger ones by one read for each header. */
 #define SMALL_CHUNK 2048u
 #define SMALL_WINDOW (64u << 10)
-/* A checkpoint comes every CHECKPOINT_BYTES; the chunk before it may have any size. */
+/* A checkpoint follows every CHECKPOINT_BYTES; the chunk before it may have any size. */
 #define LAST_CHECKPOINT_WINDOW (2 * CHECKPOINT_BYTES)
 
 void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t from,
@@ -71,8 +71,8 @@ static int walk_read(struct walk *walk, uint64_t offset, size_t size, size_t ahe
 	return 0;
 }
 
-/* Reads the header at an offset. 0; PROF_DAMAGED: there is none; PROF_END: the file ends inside the
- * chunk. */
+/* Reads the header at an offset. Returns 0, PROF_DAMAGED if there is none, or PROF_END if the file
+ * ends inside the chunk. */
 static int walk_header(struct walk *walk, uint64_t offset, size_t ahead,
 		       struct chunk_header *ret_header)
 {
@@ -108,8 +108,8 @@ static int add_damage(struct walk *walk, uint64_t offset, uint64_t bytes, uint64
 	return damage_list_add(&walk->damage, &damage);
 }
 
-/* Finds the first offset >= from with a whole chunk that is later than all before; else
- * PROF_END. */
+/* Finds the first offset >= from with a whole chunk whose sequence is higher than all before.
+ * Returns PROF_END if there is none. */
 static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 {
 	uint64_t at = PADDED(from);
@@ -122,8 +122,8 @@ static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 
 		if (r)
 			return r;
-		/* Search the whole rest of the window, so that it is read once, however many magics
-		 * are in it. */
+		/* Search the whole rest of the window, so that it is read only once, however many
+		 * magics it has. */
 		n = walk->window.size - (size_t)(at - walk->window_offset);
 		found = chunk_magic_find(bytes, n, 0);
 		if (found == SIZE_MAX) {
@@ -141,7 +141,7 @@ static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 	return PROF_END;
 }
 
-/* Checks whether a chunk's payload is whole; assumes so if the budget is used up. */
+/* Checks whether a chunk's payload is whole; assumes that it is if the budget is used up. */
 static int walk_check_payload(struct walk *walk, const struct entry *entry, bool *ret_good)
 {
 	enum prof_damage_reason reason;
@@ -176,8 +176,8 @@ static void walk_drop_last(struct walk *walk)
 	walk->has_last = false;
 }
 
-/* Checks whether chunks continue inside the last chunk, which a crashed writer then left
- * unfinished; if so, drops it. */
+/* Checks whether chunks continue inside the last chunk, which means that a crashed writer left it
+ * unfinished. If so, drops it. */
 static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
 {
 	const struct entry last = walk->last;
@@ -198,8 +198,8 @@ static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
 	return r < 0 ? r : PROF_END;
 }
 
-/* No chunk follows: either the file was cut inside a chunk, whose header may be `cut`, or its end
- * is garbage. */
+/* Called if no chunk follows: the file was cut inside a chunk (`cut`: its header, if whole), or
+ * ends with garbage. */
 static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 {
 	struct prof_damage damage = {
@@ -221,8 +221,8 @@ static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 	return damage_list_add(&walk->damage, &damage);
 }
 
-/* A chunk was found at `next`; the bytes after the last one are a hole. A hole before a dropped
- * chunk is merged with it. */
+/* Continues at the chunk at `next`. The bytes after the last chunk are a hole, which includes a
+ * hole before a dropped chunk. */
 static int walk_leap(struct walk *walk, uint64_t next)
 {
 	uint64_t hole = walk_end(walk);
@@ -241,8 +241,8 @@ static int walk_leap(struct walk *walk, uint64_t next)
 			  PROF_DAMAGE_HEADER);
 }
 
-/* No chunk starts at walk->at, or the file ends in it (`cut`): finds where chunks continue and
- * notes the hole. */
+/* Called if no chunk starts at walk->at, or the file ends inside it (`cut`). Finds where chunks
+ * continue, and records the hole. */
 static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 {
 	uint64_t next = 0;
@@ -261,14 +261,15 @@ static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 	return walk_leap(walk, next);
 }
 
-/* The last chunk is a gap, before the chunk at walk->at. */
+/* Drops the last chunk, because it is in a gap that ends at walk->at. */
 static int walk_forget_last(struct walk *walk)
 {
 	walk_drop_last(walk);
 	return walk_leap(walk, walk->at);
 }
 
-/* Returns whether the checkpoint at walk->at has a gap that ends there. */
+/* Returns whether the checkpoint at walk->at has a gap that ends there and covers the last
+ * chunk. */
 static bool view_has_gap(const struct walk *walk, const struct checkpoint_view *view)
 {
 	for (size_t i = 0; walk->has_last && i < view->n_gaps; i++) {
@@ -280,7 +281,6 @@ static bool view_has_gap(const struct walk *walk, const struct checkpoint_view *
 	return false;
 }
 
-/* Checks a checkpoint's payload and reads it. */
 static int walk_checkpoint(struct walk *walk, const struct chunk_header *header)
 {
 	enum prof_damage_reason reason = PROF_DAMAGE_INDEX;

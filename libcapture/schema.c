@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Schema - table definitions, checked, written and read
+ * Schema - table definitions: checked, encoded and decoded
  *
  * Bytes of an encoded schema (little-endian, nothing aligned):
  *     u16 tables, then for each table
@@ -12,17 +12,17 @@
  *                 [test-capture-schema: hostile]
  *             (2) decode reads no byte outside [data, data + size)  [test-capture-schema: cut]
  *             (3) memory is bounded by a constant times the encoded size
- *                 [by construction of table_size()]
+ *                 [by construction of decode_one()]
  */
 #include "libcapture/schema.h"
 
 #include <assert.h>
 
-/* Names are at most PROF_MAX_NAME bytes, so a pointer and a NUL per length byte bound what
- * decoding allocates. */
+/* Names have at most PROF_MAX_NAME bytes, so decoding allocates at most a pointer and a NUL for
+ * each encoded length. */
 static_assert(PROF_MAX_NAME < 256 && PROF_MAX_ENUM < 256, "lengths are bytes");
 
-/* The rest of the encoded schema; `bad` stays set once a read went past the end. */
+/* The rest of the encoded schema; `bad` is set by a read beyond the end. */
 struct input {
 	const uint8_t *at;
 	const uint8_t *end;
@@ -103,8 +103,8 @@ static bool column_valid(const struct prof_column_def *column)
 	return true;
 }
 
-/* The first column of a timed table is its time, that of a dictionary its id: numbers that are
- * never null. */
+/* The first column of a timed table is its time, the first one of a dictionary its id. Both are
+ * numbers that are never null. */
 static bool first_column_valid(const struct prof_table_def *def)
 {
 	const struct prof_column_def *first = def->columns;
@@ -173,7 +173,7 @@ void schema_done(struct schema *schema)
 	*schema = (struct schema){ 0 };
 }
 
-/* Position of the table with this id, or where to insert it. */
+/* Returns the position of the table with this id, or where to insert it. */
 static size_t schema_position(const struct schema *schema, unsigned int id)
 {
 	size_t low = 0, high = schema->n_tables;
@@ -196,7 +196,7 @@ const struct prof_table_def *schema_find(const struct schema *schema, unsigned i
 	return i < schema->n_tables && schema->tables[i]->id == id ? schema->tables[i] : NULL;
 }
 
-/* The amount of content of a definition: of two that agree, the larger one replaces the other. */
+/* Returns the size of a definition. Of two that agree, the larger one is kept. */
 static size_t table_weight(const struct prof_table_def *def)
 {
 	size_t weight = 0;
@@ -293,8 +293,8 @@ int schema_encode(const struct schema *schema, struct buffer *buffer)
 	return r;
 }
 
-/* One definition that is decoded into one allocation: the definition, its columns, pointers to
- * names, names. */
+/* A definition during decoding, in one allocation: the definition, its columns, pointers to names,
+ * names. */
 struct builder {
 	struct prof_table_def *def;
 	struct prof_column_def *columns;
@@ -302,7 +302,7 @@ struct builder {
 	char *text;
 };
 
-/* Returns where a name was stored; without a builder, only counts its size. */
+/* Stores a name and returns it. Without a builder, only adds its size to *text_bytes. */
 static const char *decode_name(struct input *in, struct builder *builder, size_t *text_bytes)
 {
 	uint8_t length = input_u8(in);
@@ -358,7 +358,7 @@ static void decode_column(struct input *in, struct builder *builder, struct prof
 	decode_values(in, builder, text_bytes, n_values);
 }
 
-/* Reads one table: without a builder to count, with one to fill it. */
+/* Reads one table. Without a builder, only counts; with a builder, fills it. */
 static void decode_table(struct input *in, struct builder *builder, size_t *ret_columns,
 			 size_t *ret_text, size_t *ret_values)
 {
@@ -387,7 +387,7 @@ static void decode_table(struct input *in, struct builder *builder, size_t *ret_
 	*ret_values = n_values;
 }
 
-/* Frees a definition that another one replaced: a file may extend a table in each checkpoint. */
+/* Frees a definition that was replaced, because a file may extend a table in each checkpoint. */
 static void schema_disown(struct schema *schema, const struct prof_table_def *def)
 {
 	for (size_t i = 0; i < schema->n_owned; i++) {
@@ -423,7 +423,7 @@ static int decode_one(struct schema *schema, struct input *in)
 	decode_table(in, &builder, &columns, &text, &values);
 	if (!schema_table_valid(builder.def))
 		return PROF_DAMAGED;
-	/* so that owning the definition cannot fail */
+	/* Before the table is added, so that taking ownership of it cannot fail. */
 	owned = reallocarray(schema->owned, schema->n_owned + 1, sizeof(*owned));
 	if (!owned)
 		return -ENOMEM;

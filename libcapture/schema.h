@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Schema - table definitions, checked, written and read
+ * Schema - table definitions: checked, encoded and decoded
  *
- * A schema is the set of tables of one capture, in id order. It takes definitions from programs
- * (schema_add, borrowed) and from files (schema_decode, owned). Two definitions of one table agree
- * when the columns they both have are the same; the one with more columns is kept, so that a table
- * may grow columns between versions.
+ * A schema is the set of tables of one capture, in id order. Its definitions come from programs
+ * (schema_add(), borrowed) and from files (schema_decode(), owned). Two definitions of a table
+ * agree if their common columns are the same. The one with more columns is kept, so that later
+ * versions may add columns.
  */
 #pragma once
 
 #include "libcapture/buffer.h"
 #include "libcapture/prof-capture.h"
 
-/* How the rows of a column are held. FORM_NONE: a type or flag of a later version, which reads as
- * absent. */
+/* How the rows of a column are stored. FORM_NONE: a type or flag of a later version; the column is
+ * then absent. */
 enum column_form {
 	FORM_NONE,
-	FORM_SCALAR, /* a number a row */
-	FORM_LIST,   /* numbers, and a length a row */
-	FORM_BYTES,  /* bytes, and a length a row */
+	FORM_SCALAR, /* one number per row */
+	FORM_LIST,   /* numbers, and one length per row */
+	FORM_BYTES,  /* bytes, and one length per row */
 };
 
 struct schema {
 	const struct prof_table_def **tables; /* by id */
 	size_t n_tables;
-	struct prof_table_def **owned; /* one allocation each */
+	struct prof_table_def **owned; /* one allocation for each */
 	size_t n_owned;
 };
 
-/* Results of schema_add and schema_decode other than 0 and -errno. */
+/* Results of schema_add() and schema_decode() in addition to 0 and -errno. */
 enum schema_result {
 	SCHEMA_CONFLICT = 1000
 }; /* another definition of a table was there first, and was kept */
@@ -42,10 +42,10 @@ bool schema_tables_agree(const struct prof_table_def *a, const struct prof_table
 
 void schema_done(struct schema *schema);
 const struct prof_table_def *schema_find(const struct schema *schema, unsigned int id);
-/* -EINVAL: not valid; SCHEMA_CONFLICT; PROF_LIMIT: too many tables. `def` must outlive the
- * schema. */
+/* Returns 0, -EINVAL if `def` is invalid, SCHEMA_CONFLICT, or PROF_LIMIT if there are too many
+ * tables. `def` must outlive the schema. */
 MUST_CHECK int schema_add(struct schema *schema, const struct prof_table_def *def);
 MUST_CHECK int schema_encode(const struct schema *schema, struct buffer *buffer);
-/* Adds the tables of an encoded schema, and frees decoded ones that it replaces. PROF_DAMAGED,
- * -ENOMEM, SCHEMA_CONFLICT (the rest was added), PROF_LIMIT. */
+/* Adds the tables of an encoded schema, and frees decoded ones that it replaces. Returns 0,
+ * PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the rest was added) or PROF_LIMIT. */
 MUST_CHECK int schema_decode(struct schema *schema, const uint8_t *data, size_t size);

@@ -2,16 +2,16 @@
 /*
  * Sink - the destination of a writer's bytes
  *
- * A regular file is written with pwrite at the sink's own position: the next write overwrites a
- * partial one. Other files, and those opened with O_APPEND, are written sequentially: the bytes of
- * a failed write stay and become a gap.
+ * A regular file is written with pwrite() at the sink's own position, so the next write overwrites
+ * a partial one. Other files, and those opened with O_APPEND, are written sequentially: the bytes
+ * of a failed write stay and become a gap.
  *
- * Room is reserved with fallocate(FALLOC_FL_KEEP_SIZE) before it is needed, so that a full disk is
+ * Space is reserved with fallocate(FALLOC_FL_KEEP_SIZE) before it is needed, so that a full disk is
  * detected before a chunk is begun, and the final loss rows still fit. If a file system cannot do
  * that, writes fail when the disk is full.
  *
  * This file handles short writes, EINTR, and EAGAIN of a non-blocking pipe. The caller handles
- * SIGPIPE. A stream is written in small pieces, and the position moves with each, so that the
+ * SIGPIPE. A stream is written in small pieces, and the position advances with each, so that the
  * progress of a slow reader is visible.
  */
 #include "libcapture/sink.h"
@@ -22,7 +22,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-/* How much room is reserved ahead: little for small captures, never more than AHEAD_MAX. */
+/* Limits for the space reserved ahead: an eighth of the position, within these. */
 #define AHEAD_MIN (UINT64_C(256) << 10)
 #define AHEAD_MAX (UINT64_C(8) << 20)
 #define STREAM_PIECE ((size_t)4096)
@@ -43,7 +43,7 @@ int sink_init(struct sink *sink, int fd, uint64_t *ret_size)
 		sink->locked = true;
 	else if (errno == EWOULDBLOCK)
 		return -EWOULDBLOCK;
-	/* Other errors: a file system without locks. */
+	/* Other errors mean that the file system has no locks. */
 	return 0;
 }
 
@@ -86,7 +86,8 @@ int sink_reserve(struct sink *sink, uint64_t bytes, uint64_t reserve)
 	return r;
 }
 
-/* Writes once. Returns the bytes written, or -errno; 0 after a wait for a full pipe. */
+/* Writes once. Returns the number of bytes written, 0 after a signal or a wait for a full pipe, or
+ * -errno. */
 static ssize_t write_some(const struct sink *sink, const uint8_t *data, size_t size, uint64_t at)
 {
 	ssize_t n = sink->stream ? write(sink->fd, data, MIN_OF(size, STREAM_PIECE))

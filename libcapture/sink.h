@@ -1,32 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Sink - the destination of a writer's bytes
- *
- * See sink.c.
- */
+/* Sink - the destination of a writer's bytes */
 #pragma once
 
 #include "arch/base.h"
 
 struct sink {
 	int fd;
-	bool stream;      /* a pipe or similar: bytes are appended */
-	bool preallocate; /* room is reserved before it is used */
+	bool stream;      /* a pipe or similar: bytes are only appended */
+	bool preallocate; /* reserve space before it is used */
 	bool locked;
-	uint64_t position;  /* where the next chunk goes */
-	uint64_t allocated; /* the file system has room up to here */
-	uint64_t touched;   /* highest byte written, valid or not */
+	uint64_t position;  /* offset of the next chunk */
+	uint64_t allocated; /* end of the space that the file system has reserved */
+	uint64_t touched;   /* end of the bytes written, valid or not */
 };
 
-/* Locks a regular file. -EWOULDBLOCK: another writer has it. *ret_size: its length; 0 if it is not
- * a file. */
+/* Locks a regular file. Returns 0, -EWOULDBLOCK if another writer has the lock, or -errno.
+ * *ret_size: the file's length; 0 if it is not a regular file. */
 MUST_CHECK int sink_init(struct sink *sink, int fd, uint64_t *ret_size);
 void sink_done(struct sink *sink);
-/* Makes sure that `bytes` can be written at the position and `reserve` more bytes after them.
- * -ENOSPC… */
+/* Makes sure that `bytes`, and `reserve` more bytes after them, can be written at the position.
+ * Returns 0 or -ENOSPC… */
 MUST_CHECK int sink_reserve(struct sink *sink, uint64_t bytes, uint64_t reserve);
-/* Writes everything or fails. After a failure the position is where the next write may continue;
- * the bytes between the old and the new position are garbage. */
+/* Writes everything or fails. After a failure the next write continues at the new position; bytes
+ * between the old and the new position are garbage. */
 MUST_CHECK int sink_write(struct sink *sink, const void *data, size_t size);
-/* Releases the room that was reserved beyond the position. */
+/* Releases the space that was reserved after the position. */
 MUST_CHECK int sink_trim(struct sink *sink);

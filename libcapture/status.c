@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Status - names of results and of reasons
+ * Status - texts for results, names for reasons of damage
  *
- * All sentences for people in this library are here; they are not translated.
+ * All texts of this library for people are here; they are not translated.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

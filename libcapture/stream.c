@@ -2,10 +2,10 @@
 /*
  * Stream - reads a capture while it is being written
  *
- * For live views: a pipe that profd writes into. Chunks are handed out in the order in which they
- * come, each as soon as it is whole; earlier ones are not kept, so that memory does not depend on
- * the length of the recording. An index is not needed, and a stream can neither seek nor be
- * repaired: it ends at the first bytes that are not a chunk.
+ * For live views: a pipe that profd writes into. Chunks are returned in the order in which they
+ * arrive, each as soon as it is whole. Earlier ones are not kept, so that memory does not depend on
+ * the length of the recording. A stream needs no index, cannot seek, and is not repaired: it ends
+ * at the first bytes that are not a chunk.
  *
  * Invariants: (1) the rows of a stream are those that a cursor finds in the same bytes
  *                 [test-capture-stream: same rows]
@@ -28,18 +28,18 @@ struct table_decoder {
 
 struct prof_stream {
 	int fd;
-	uint64_t tables; /* bit n: table n is requested */
+	uint64_t tables; /* bit n is set if table n is requested */
 	struct file_header header;
 	bool has_header;
 	bool ended;         /* no more bytes will come */
-	struct buffer read; /* bytes read; those before `at` are done */
+	struct buffer read; /* bytes before `at` were handled */
 	size_t at;
 	struct schema schema;
-	struct buffer schema_section;   /* the last one decoded: most checkpoints repeat it */
-	uint64_t schema_budget;         /* bytes of schemas that may still be decoded */
+	struct buffer schema_section; /* last decoded section, because most checkpoints repeat it */
+	uint64_t schema_budget;       /* limit for the bytes of schemas decoded from now on */
 	struct table_decoder *decoders; /* for the current schema */
 	size_t n_decoders;
-	/* the chunk whose groups are being handed out */
+	/* chunk whose groups are being returned */
 	struct chunk_header chunk;
 	const uint8_t *group, *end; /* in `read`; group == end: no more groups */
 	struct chunk_decoder *decoder;
@@ -82,8 +82,8 @@ PROF_PUBLIC void prof_stream_free(struct prof_stream *stream)
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-/* Reads until `bytes` bytes are available from `at` on. 0, -EAGAIN, PROF_END: no more will come,
- * -errno. */
+/* Reads until `bytes` bytes are available from `at` on. Returns 0, -EAGAIN, PROF_END if no more
+ * bytes will come, or -errno. */
 static int fill(struct prof_stream *stream, size_t bytes)
 {
 	struct buffer *read_bytes = &stream->read;
@@ -132,7 +132,7 @@ static int read_file_header(struct prof_stream *stream)
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* Returns the decoder of a table; NULL if its schema is unknown. */
+/* Finds the decoder of a table; NULL if the table's schema is unknown. */
 static int find_decoder(struct prof_stream *stream, uint16_t table,
 			struct chunk_decoder **ret_decoder)
 {
@@ -153,7 +153,7 @@ static int find_decoder(struct prof_stream *stream, uint16_t table,
 		return -ENOMEM;
 	stream->decoders = grown;
 	grown += stream->n_decoders;
-	/* Columns of a table of version 1 are at the positions of its definition, whatever the
+	/* Columns of version-1 tables keep the positions of the built-in definition, whatever the
 	 * writer's version. */
 	known = prof_table_v1(table);
 	for (uint16_t i = 0; known && i < known->n_columns; i++)
@@ -244,7 +244,7 @@ static int next_chunk(struct prof_stream *stream)
 	return MIN_OF(r, 0);
 }
 
-/* Decodes the next group of the chunk. 0, PROF_END: no more, -errno. */
+/* Decodes the next group of the chunk. Returns 0, PROF_END if there is none, or -errno. */
 static int next_group(struct prof_stream *stream, struct prof_batch *ret_batch)
 {
 	struct chunk_group group;

@@ -2,13 +2,13 @@
 /*
  * Tables - the tables of version 1
  *
- * Column id == position in the array, as in the enums of prof-capture.h. Columns may be added at
- * the end of a table; nothing here may be renamed, renumbered or change its type.
+ * A column's id is its position in the array, as in the enums of prof-capture.h. Columns may be
+ * added at the end of a table; no column may be renamed or renumbered, or change its type.
  *
  * Text and references: names that recur (paths, comms, groups) are references into `string`.
- * Columns that must be readable when a dictionary is lost, or that a writer must be able to write
+ * Columns that must be readable if a dictionary is lost, or that a writer must be able to write
  * without one (loss, metadata, log text), are text. References: 0 = none. Numbers that may be
- * unknown, but for which 0 is a valid value, are nullable.
+ * unknown, and for which 0 is a valid value, are nullable.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -94,7 +94,7 @@ static const struct prof_column_def image_columns[] = {
 	COLUMN(PROF_IMAGE_DEV, "dev", UINT),
 	COLUMN(PROF_IMAGE_INODE, "inode", UINT),
 	ENUM(PROF_IMAGE_KIND, "kind", image_kinds),
-	COLUMN(PROF_IMAGE_CTIME, "ctime", INT, .unit = PROF_UNIT_NS), /* since 1970 */
+	COLUMN(PROF_IMAGE_CTIME, "ctime", INT, .unit = PROF_UNIT_NS), /* ns since 1970 */
 	REF(PROF_IMAGE_PROCESS, "process", PROCESS),
 };
 static const struct prof_column_def frame_columns[] = {
@@ -114,12 +114,12 @@ static const struct prof_column_def process_columns[] = {
 	COLUMN(PROF_PROCESS_PPID, "ppid", UINT),
 	COLUMN(PROF_PROCESS_START_TIME, "start_time", TIME, .unit = PROF_UNIT_NS),
 	COLUMN(PROF_PROCESS_EXEC_GENERATION, "exec_generation", UINT),
-	REFS(PROF_PROCESS_CMDLINE, "cmdline", STRING), /* one item an argument */
+	REFS(PROF_PROCESS_CMDLINE, "cmdline", STRING), /* one item per argument */
 	REF(PROF_PROCESS_EXE, "exe", STRING),
 	REF(PROF_PROCESS_CGROUP, "cgroup", STRING),
 	COLUMN(PROF_PROCESS_UID, "uid", UINT),
 	COLUMN(PROF_PROCESS_NS_PIDS, "ns_pids", UINT,
-	       .flags = PROF_COLUMN_LIST), /* outermost first, without pid */
+	       .flags = PROF_COLUMN_LIST), /* outermost namespace first, without `pid` */
 };
 static const struct prof_column_def thread_columns[] = {
 	ID(PROF_THREAD_ID),
@@ -133,7 +133,7 @@ static const struct prof_column_def source_columns[] = {
 	ID(PROF_SOURCE_ID),
 	REF(PROF_SOURCE_NAME, "name", STRING),
 	ENUM(PROF_SOURCE_KIND, "kind", source_kinds),
-	REF(PROF_SOURCE_UNIT, "unit", STRING), /* of sample.weight: "ns", "cycles", … */
+	REF(PROF_SOURCE_UNIT, "unit", STRING), /* unit of sample.weight: "ns", "cycles", … */
 	COLUMN(PROF_SOURCE_PERIOD, "period", UINT),
 	COLUMN(PROF_SOURCE_FREQUENCY, "frequency", UINT, .unit = PROF_UNIT_HZ),
 };
@@ -224,12 +224,12 @@ static const struct prof_column_def mark_columns[] = {
 	TIME(PROF_MARK_TIME),
 	REF(PROF_MARK_THREAD, "thread", THREAD),
 	ENUM(PROF_MARK_KIND, "kind", mark_kinds),
-	COLUMN(PROF_MARK_ID, "id", UINT), /* pairs begin and end; 0 = by thread and name */
+	COLUMN(PROF_MARK_ID, "id", UINT), /* pairs begin and end; 0: paired by thread and name */
 	REF(PROF_MARK_GROUP, "group", STRING),
 	REF(PROF_MARK_NAME, "name", STRING),
 	COLUMN(PROF_MARK_DURATION, "duration", UINT,
-	       .unit = PROF_UNIT_NS), /* complete: until `time`; else 0 */
-	/* One item an argument in each of the four: they have the same length. */
+	       .unit = PROF_UNIT_NS), /* complete: time from begin to `time`; else 0 */
+	/* Each of these four lists has one item per argument. */
 	REFS(PROF_MARK_ARGUMENTS, "arguments", STRING),
 	COLUMN(PROF_MARK_ARGUMENT_KINDS, "argument_kinds", ENUM, .values = argument_kinds,
 	       .flags = PROF_COLUMN_LIST),
@@ -268,10 +268,10 @@ static const struct prof_column_def jit_columns[] = {
 	REF(PROF_JIT_PROCESS, "process", PROCESS),
 	ENUM(PROF_JIT_EVENT, "event", jit_events),
 	COLUMN(PROF_JIT_ADDRESS, "address", UINT, .unit = PROF_UNIT_ADDRESS),
-	COLUMN(PROF_JIT_SIZE, "size", UINT, .unit = PROF_UNIT_BYTES), /* load; else 0 */
-	REF(PROF_JIT_NAME, "name", STRING),                           /* load */
+	COLUMN(PROF_JIT_SIZE, "size", UINT, .unit = PROF_UNIT_BYTES), /* only for load; else 0 */
+	REF(PROF_JIT_NAME, "name", STRING),                           /* only for load */
 	COLUMN(PROF_JIT_FROM, "from", UINT, .unit = PROF_UNIT_ADDRESS,
-	       .flags = PROF_COLUMN_NULLABLE), /* move */
+	       .flags = PROF_COLUMN_NULLABLE), /* only for move */
 };
 static const struct prof_column_def heap_columns[] = {
 	TIME(PROF_HEAP_TIME),

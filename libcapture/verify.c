@@ -2,10 +2,9 @@
 /*
  * Verify - makes all checks of a chunk that need no other chunk
  *
- * A walk over the whole file finds the chunks; the index is used only to name missing ones.
- * Reasons, in the order of the checks: header, checksum, payload (structure, padding), decode,
- * order (times outside the header's range), dictionary (lowest id), index (a checkpoint that does
- * not parse).
+ * A walk over the whole file finds the chunks; the index is used only to name missing ones. Damage
+ * reasons, in the order of the checks: header, checksum, payload (structure, padding), decode,
+ * order (times outside the header's range), dictionary (lowest id), index (an invalid checkpoint).
  */
 #include "libcapture/reader.h"
 
@@ -38,7 +37,7 @@ static int checker_use(struct checker *checker, unsigned int table)
 	return r;
 }
 
-/* Checks times and ids against the header. Returns a reason, or -1. */
+/* Checks times and ids against the header. Returns the damage reason, or -1 if they agree. */
 static int contradiction(const struct checker *checker, const struct prof_chunk *chunk,
 			 const struct chunk_group *group)
 {
@@ -59,7 +58,7 @@ static int contradiction(const struct checker *checker, const struct prof_chunk 
 	return -1;
 }
 
-/* Decodes a payload. 0; PROF_DAMAGED with a reason and the lost rows; -errno. */
+/* Decodes a payload. Returns 0, PROF_DAMAGED with a reason and the lost rows, or -errno. */
 static int check_rows(struct checker *checker, const struct prof_chunk *chunk,
 		      const uint8_t *payload, enum prof_damage_reason *ret_reason,
 		      uint64_t *ret_rows)
@@ -93,7 +92,8 @@ static int check_rows(struct checker *checker, const struct prof_chunk *chunk,
 	return r;
 }
 
-/* Padding must be zeros, except after the end of the file. Loses no rows. */
+/* Checks that padding is zeros; it may be missing at the end of the file. Wrong padding loses no
+ * rows. */
 static int check_padding(const struct prof_reader *reader, const struct prof_chunk *chunk)
 {
 	static const uint8_t zeros[8];
@@ -140,7 +140,7 @@ static int check_data(struct checker *checker, const struct prof_chunk *chunk,
 	return r;
 }
 
-/* Checkpoints, trailers and kinds of later versions have no rows. */
+/* Checks chunks without rows: checkpoints, trailers and kinds of later versions. */
 static int check_other(struct checker *checker, const struct entry *entry,
 		       struct prof_damage *ret_damage)
 {
@@ -170,7 +170,7 @@ static int check_other(struct checker *checker, const struct entry *entry,
 	return r;
 }
 
-/* Returns the result of a chunk's check; records damage for prof_reader_lost(). */
+/* Records damage for prof_reader_lost(). Returns `result`, or -errno. */
 static int note_result(const struct prof_reader *reader, const struct prof_chunk *chunk,
 		       uint64_t rows_lost, int result)
 {
@@ -200,7 +200,7 @@ PROF_PUBLIC int prof_reader_check(const struct prof_reader *reader, const struct
 	return check_entry(&checker, &entry, ret_damage);
 }
 
-/* ---- All bytes, and no more than these ------------------------------------------------------- */
+/* ---- All bytes, without decoding ------------------------------------------------------------- */
 
 PROF_PUBLIC int prof_reader_scan(const struct prof_reader *reader,
 				 bool (*wanted)(const struct prof_chunk *chunk, void *data),
@@ -217,15 +217,15 @@ PROF_PUBLIC int prof_reader_scan(const struct prof_reader *reader,
 				    &(struct entries_filter){ .others = true });
 
 	while (!r && !(r = entries_cursor_next(&cursor, &entry))) {
-		/* The index is large, and opening has checked everything except its padding. */
+		/* The index is large, and opening it has checked everything except its padding. */
 		if (reader->info.indexed && entry.chunk.offset == reader->last_checkpoint) {
 			r = note_result(reader, &entry.chunk, 0,
 					check_padding(reader, &entry.chunk));
 		} else if (entry.kind != CHUNK_DATA) {
 			r = check_entry(&checker, &entry, &damage);
 		} else if (!wanted || wanted(&entry.chunk, data)) {
-			/* A chunk with its original bytes decodes, unless the writer was wrong;
-			 * decoding detects that. */
+			/* A chunk whose bytes are unchanged can be decoded, unless the writer was
+			 * wrong; decoding detects that. */
 			r = load_chunk(reader, &entry.chunk, &checker.stored, &header, &payload,
 				       &reason);
 			r = note_result(reader, &entry.chunk, entry.chunk.rows, r);
@@ -247,10 +247,10 @@ struct report {
 	void *data;
 	uint64_t chunks, good;
 	struct checker checker;
-	struct entries_cursor known; /* the index, as far as holes were looked up in it */
+	struct entries_cursor known; /* chunks of the index; advanced as far as holes needed */
 	struct entry next_known;
 	bool has_known;
-	size_t next_hole; /* in the walk's damage */
+	size_t next_hole; /* index in the walk's damage */
 };
 
 static void report_done(struct report *report)
@@ -264,7 +264,7 @@ static int report_one(struct report *report, const struct prof_damage *damage)
 	return report->found ? report->found(damage, report->data) : 0;
 }
 
-/* Reports a hole: the chunks of the index that were there, or just the range. */
+/* Reports a hole: the chunks of the index that were in it, or only its range. */
 static int report_hole(struct report *report, const struct prof_damage *hole)
 {
 	bool named = false;
@@ -276,7 +276,7 @@ static int report_hole(struct report *report, const struct prof_damage *hole)
 	for (;;) {
 		struct prof_damage damage;
 
-		/* The next chunk of the index stays until it is reported. */
+		/* Keep the next chunk of the index until it is reported. */
 		r = report->has_known ? 0
 				      : entries_cursor_next(&report->known, &report->next_known);
 		report->has_known = r == 0;

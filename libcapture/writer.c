@@ -2,21 +2,20 @@
 /*
  * Writer - writes blocks as chunks, checkpoints in between, and an index at the end
  *
- * Chunks are built whole in memory and written in one piece; written data is never changed, so a
+ * Chunks are built whole in memory and written in one piece. Written data is never changed, so a
  * crash at any instruction leaves whole chunks and at most one partial chunk. The entry of a chunk
  * is kept until the next checkpoint, and packed (entries.c) for the index.
  *
- * Invariants: (1) sequence numbers rise by one a chunk in the file, also after a failed write, and
- *                 after a gap are higher than any that is possible before it
+ * Invariants: (1) sequence numbers rise by one with each chunk, also after a failed write; after a
+ *                 gap they are higher than any that is possible before the gap
  *                 [test-capture-writer: errors, test-capture-cut]
  *             (2) a table's schema is in a checkpoint before its first row is in a chunk
  *                 [test-capture-reader: round trip]
- *             (3) while the file system can reserve room, there is always enough left for loss rows
- *                 and for the index and the trailer  [test-capture-writer: full]
+ *             (3) while the file system can reserve space, there is always enough left for loss
+ *                 rows and for the index and the trailer  [test-capture-writer: full]
  *             (4) the file's content at open is never changed or cut off
  *                 [test-capture-reader: append]
- * Not thread safe. Does not collect rows (block.c), encode them (chunk.c) or handle the disk
- * (sink.c).
+ * Not thread safe. block.c collects rows, chunk.c encodes them, sink.c handles the disk.
  */
 #include "libcapture/writer.h"
 
@@ -24,9 +23,9 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
-/* Kept free for loss and metadata rows, in addition to the room for index and trailer. */
+/* Space kept free for loss and metadata rows, in addition to that for index and trailer. */
 #define CLOSING_BYTES (UINT64_C(64) << 10)
-/* The maximum size of one encoded pending entry, and of the frame around all. */
+/* Maximum size of one encoded pending entry, and of the frame around all entries. */
 #define ENTRY_BYTES_MAX 128u
 #define INDEX_BYTES_MIN 4096u
 
@@ -37,7 +36,7 @@ const struct prof_segment *writer_segment(const struct prof_writer *writer)
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* The maximum room that finishing needs from here on. */
+/* Returns the maximum space that finishing needs from here on. */
 static uint64_t index_bytes(const struct prof_writer *writer)
 {
 	return INDEX_BYTES_MIN + writer->schema_section.size + writer->index.groups.size +
@@ -45,9 +44,11 @@ static uint64_t index_bytes(const struct prof_writer *writer)
 	       writer->n_segments * SEGMENT_BYTES + writer->gaps.n * GAP_BYTES;
 }
 
-/* Moves to the next possible start of a chunk, and notes the gap after the last one. Part of a
- * chunk may be there: it is not padded with zeros, which could complete it. Its number is unknown,
- * so the next one is higher than that of any possible chunk before. */
+/*
+ * Moves to the next possible start of a chunk, and records the gap after the last one. A part of a
+ * chunk may be there; padding it with zeros could complete it. Its sequence number is unknown, so
+ * the next one is higher than that of any chunk that is possible before.
+ */
 static int writer_align(struct prof_writer *writer)
 {
 	static const uint8_t zeros[8], ones[8] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
@@ -84,8 +85,8 @@ static int chunk_begin(struct prof_writer *writer)
 	return r;
 }
 
-/* Writes the chunk whose payload was put after the header's room in writer->chunk. `reserve`:
- * bytes that must stay free after it. */
+/* Writes the chunk whose payload is in writer->chunk, after the space for the header. `reserve`:
+ * bytes that must stay free after the chunk. */
 static int chunk_end(struct prof_writer *writer, struct chunk_header *header, uint64_t reserve)
 {
 	struct buffer *chunk = &writer->chunk;
@@ -107,8 +108,8 @@ static int chunk_end(struct prof_writer *writer, struct chunk_header *header, ui
 	if (r)
 		return r;
 	entry = entry_of_header(header, writer->sink.position);
-	/* The entry first: it is removed if the write fails, but a chunk without an entry would be
-	 * a gap. */
+	/* Add the entry first: it can be removed if the write fails, but a chunk without an entry
+	 * would be a gap. */
 	r = entry_block_add(writer->pending, &entry, end);
 	if (r)
 		return r;
@@ -129,7 +130,6 @@ static int chunk_end(struct prof_writer *writer, struct chunk_header *header, ui
 
 /* ---- Checkpoints ----------------------------------------------------------------------------- */
 
-/* Row groups of the pending entries. */
 static int encode_pending(struct prof_writer *writer, struct buffer *ret_groups,
 			  uint32_t *ret_n_groups)
 {
@@ -174,7 +174,7 @@ static int write_checkpoint(struct prof_writer *writer, bool full, uint64_t rese
 		r = chunk_end(writer, &header, reserve);
 	if (r)
 		return r;
-	/* all but the checkpoint that was just written */
+	/* keep only the entry of the checkpoint that was just written */
 	for (size_t i = 0; i < pending->def->n_columns; i++)
 		memmove(pending->columns[i].numbers, pending->columns[i].numbers + n_pending,
 			(pending->rows - n_pending) * sizeof(uint64_t));
@@ -186,7 +186,6 @@ static int write_checkpoint(struct prof_writer *writer, bool full, uint64_t rese
 	return 0;
 }
 
-/* A new schema and a new segment are written twice, so that no single damage loses them. */
 int writer_write_checkpoints(struct prof_writer *writer)
 {
 	bool twice = writer->schema_changed;
@@ -220,7 +219,6 @@ int writer_add_segment(struct prof_writer *writer, const struct prof_segment *se
 	return 0;
 }
 
-/* Adds a segment that starts now, with the next number and epoch. */
 int writer_new_segment(struct prof_writer *writer, const struct prof_segment *segment)
 {
 	struct prof_segment new = *segment;
@@ -270,7 +268,6 @@ static int writer_start_file(struct prof_writer *writer, const struct prof_segme
 	return writer_new_segment(writer, segment);
 }
 
-/* Adds tables of version 1 that the schema lacks; existing definitions of the file are kept. */
 int writer_add_v1(struct prof_writer *writer)
 {
 	for (unsigned int id = 1; id < PROF_TABLE_FIRST_FOREIGN; id++) {
@@ -312,7 +309,7 @@ PROF_PUBLIC int prof_writer_new(int fd, const struct prof_writer_options *option
 		 !(r = writer_add_v1(writer)))
 		r = writer_write_checkpoints(writer);
 	if (r) {
-		/* remove the part that fit on a full disk */
+		/* remove the part that was written before the disk was full */
 		if (writer->sink.touched > size && size > 0 && ftruncate(fd, (off_t)size) < 0)
 			errno = 0;
 		prof_writer_free(writer);
@@ -349,7 +346,7 @@ PROF_PUBLIC int prof_writer_add_table(struct prof_writer *writer, const struct p
 
 	if (!r)
 		r = schema_encode(&one, &encoded);
-	/* A copy: the caller's definition need not outlive this call. */
+	/* Copies the definition, so that the caller's need not outlive this call. */
 	if (!r)
 		r = schema_decode(&writer->schema, encoded.data, encoded.size);
 	if (r)
@@ -364,7 +361,7 @@ PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer)
 	return writer->first_epoch;
 }
 
-/* Returns whether the file's schema has everything of the block's definition. */
+/* Returns whether the file's schema has all columns of the block's definition. */
 static bool table_declared(const struct prof_writer *writer, const struct prof_table_def *def)
 {
 	const struct prof_table_def *known = schema_find(&writer->schema, def->id);
@@ -420,7 +417,7 @@ static int write_block(struct prof_writer *writer, const struct prof_block *bloc
 		.raw = extent.raw,
 		.link = extent.first_id,
 	};
-	/* Room that must stay free; loss and metadata rows may use the room reserved for them. */
+	/* Loss and metadata rows may use the space that is kept free for them. */
 	if (block->def->id != PROF_TABLE_LOSS && block->def->id != PROF_TABLE_METADATA)
 		reserve += CLOSING_BYTES;
 	return chunk_end(writer, &header, reserve);
@@ -462,11 +459,12 @@ PROF_PUBLIC int prof_writer_finish(struct prof_writer *writer)
 	if (writer->finished)
 		return -EINVAL;
 	r = writer->schema_changed ? writer_write_checkpoints(writer) : 0;
-	/* Use the reserved room now; a write may fit even if reserving failed. */
+	/* Use the reserved space now; a write may succeed even if reserving failed. */
 	writer->sink.preallocate = false;
 	if (!r)
 		r = write_checkpoint(writer, true, 0);
-	/* If the full index would exceed the size of a chunk, readers follow the links instead. */
+	/* If the full index would exceed the size of a chunk, write none; readers then follow the
+	 * links. */
 	if (r == PROF_LIMIT)
 		r = write_checkpoint(writer, false, 0);
 	trailer.link = writer->last_checkpoint;

@@ -22,14 +22,14 @@ struct prof_writer {
 	bool schema_changed;
 	struct prof_segment *segments;
 	size_t n_segments;
-	uint32_t last_segment; /* highest number, even of a segment whose record was lost */
+	uint32_t last_segment; /* highest number, even if that segment's record was lost */
 	uint32_t first_epoch;
 	uint64_t sequence;
-	struct buffer chunk;        /* the one being written */
+	struct buffer chunk;        /* chunk being written */
 	struct prof_block *pending; /* entries since the last checkpoint */
-	struct entries index;       /* all of them */
+	struct entries index;       /* entries of all chunks */
 	struct gap_list gaps;
-	size_t new_gaps; /* gaps before this one are in a checkpoint */
+	size_t new_gaps; /* index of the first gap that is in no checkpoint */
 	uint64_t last_checkpoint;
 	uint64_t checkpoint_end;
 	size_t chunks_since;
@@ -45,10 +45,10 @@ const struct prof_segment *writer_segment(const struct prof_writer *writer);
 MUST_CHECK int writer_add_segment(struct prof_writer *writer, const struct prof_segment *segment);
 /* Adds a segment that starts now, with the next number and epoch. */
 MUST_CHECK int writer_new_segment(struct prof_writer *writer, const struct prof_segment *segment);
-/* Adds tables of version 1 that the schema lacks; existing definitions of the file are kept. */
+/* Adds tables of version 1 that the schema lacks. Keeps the file's existing definitions. */
 MUST_CHECK int writer_add_v1(struct prof_writer *writer);
-/* Writes one checkpoint; two if the schema or the segment is new, so that no single damage loses
- * them. */
+/* Writes one checkpoint, or two if the schema or the segment is new, so that no single damage loses
+ * either. */
 MUST_CHECK int writer_write_checkpoints(struct prof_writer *writer);
 
 /* ---- append.c -------------------------------------------------------------------------------- */
