@@ -23,71 +23,6 @@
 
 #include <string.h>
 
-/* Frame types; the numbers are sysprof's. */
-enum {
-	FRAME_TIMESTAMP = 1,
-	FRAME_MAP = 3,
-	FRAME_PROCESS = 4,
-	FRAME_FORK = 5,
-	FRAME_EXIT = 6,
-	FRAME_COUNTERS = 8,
-	FRAME_VALUES = 9,
-	FRAME_MARK = 10,
-	FRAME_LOG = 12,
-	FRAME_LAST = 17,
-	FRAME_END = 0xff,
-};
-
-struct header {
-	uint16_t bytes;
-	int16_t cpu;
-	int32_t pid;
-	int64_t time_ns;
-	uint8_t type;
-	uint8_t reserved[7];
-};
-static_assert(sizeof(struct header) == SYSPROF_FRAME_BYTES, "header");
-
-struct mark {
-	struct header header;
-	int64_t duration_ns;
-	char group[24];
-	char name[40];
-};
-static_assert(sizeof(struct mark) == 96, "mark");
-
-struct log {
-	struct header header;
-	uint16_t level; /* GLib's flags */
-	uint8_t reserved[6];
-	char domain[32];
-};
-static_assert(sizeof(struct log) == 64, "log");
-
-struct counter {
-	char category[32];
-	char name[32];
-	char description[52];
-	uint32_t id_and_type; /* id: low 24 bits; type: high 8 bits */
-	uint64_t value;       /* initial value; not necessarily a measurement */
-};
-static_assert(sizeof(struct counter) == 128, "counter");
-
-#define VALUES_A_GROUP 8
-struct values {
-	uint32_t ids[VALUES_A_GROUP]; /* 0: none */
-	uint64_t values[VALUES_A_GROUP];
-};
-static_assert(sizeof(struct values) == 96, "values");
-
-/* Header of a frame with n counters or groups of values. */
-struct list {
-	struct header header;
-	uint16_t n;
-	uint8_t reserved[6];
-};
-static_assert(sizeof(struct list) == 32, "list");
-
 #define MAX_NAME 40
 #define ARGUMENT_STRING 3u /* argument kind of struct ring_argument */
 #define N_SLOTS 256u
@@ -163,7 +98,7 @@ uint64_t sysprof_frames_last_ns(const struct sysprof_frames *frames)
 
 size_t sysprof_frame_bytes(const uint8_t *frame, size_t n)
 {
-	const struct header *header = (const void *)frame;
+	const struct sysprof_frame *header = (const void *)frame;
 
 	if (n < sizeof(*header) || header->bytes < sizeof(*header) || header->bytes % 8 != 0 ||
 	    header->bytes > n)
@@ -173,9 +108,9 @@ size_t sysprof_frame_bytes(const uint8_t *frame, size_t n)
 
 int32_t sysprof_frame_pid(const uint8_t *frame)
 {
-	const struct header *header = (const void *)frame;
+	const struct sysprof_frame *header = (const void *)frame;
 
-	return header->type == FRAME_END ? 0 : header->pid;
+	return header->type == SYSPROF_FRAME_END ? 0 : header->pid;
 }
 
 /* ---- Strings and times ----------------------------------------------------------------------- */
@@ -249,7 +184,7 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 				    struct sysprof_counters *counters, const void *frame,
 				    size_t n_bytes)
 {
-	const struct mark *from = frame;
+	const struct sysprof_mark *from = frame;
 	const char *message = (const char *)(from + 1);
 	struct {
 		struct ring_mark mark;
@@ -291,7 +226,7 @@ static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof
 {
 	/* By bit of GLogLevelFlags: the levels that GLib sends to the journal. */
 	static const uint8_t levels[] = { [2] = 3, [3] = 4, [4] = 4, [5] = 5, [6] = 6, [7] = 7 };
-	const struct log *from = frame;
+	const struct sysprof_log *from = frame;
 	const char *message = (const char *)(from + 1);
 	struct ring_log log = { 0 };
 	uint32_t flags;
@@ -326,7 +261,7 @@ static void put_counter(struct sysprof_frames *frames, uint32_t id,
 }
 
 static bool define_counter(struct sysprof_frames *frames, struct sysprof_counters *counters,
-			   const struct counter *from)
+			   const struct sysprof_counter *from)
 {
 	uint32_t id = counter_number(from->id_and_type), type = from->id_and_type >> 24;
 	gpointer key = GUINT_TO_POINTER(id);
@@ -349,8 +284,8 @@ static enum sysprof_result add_counters(struct sysprof_frames *frames,
 					struct sysprof_counters *counters, const void *frame,
 					size_t n_bytes)
 {
-	const struct list *list = frame;
-	const struct counter *from = (const void *)(list + 1);
+	const struct sysprof_list *list = frame;
+	const struct sysprof_counter *from = (const void *)(list + 1);
 
 	if (n_bytes < sizeof(*list) || list->n > (n_bytes - sizeof(*list)) / sizeof(*from))
 		return SYSPROF_BAD;
@@ -383,14 +318,14 @@ static enum sysprof_result add_values(struct sysprof_frames *frames,
 				      struct sysprof_counters *counters, const void *frame,
 				      size_t n_bytes)
 {
-	const struct list *list = frame;
-	const struct values *groups = (const void *)(list + 1);
+	const struct sysprof_list *list = frame;
+	const struct sysprof_values *groups = (const void *)(list + 1);
 
 	if (n_bytes < sizeof(*list) || list->n > (n_bytes - sizeof(*list)) / sizeof(*groups))
 		return SYSPROF_BAD;
 	reach(frames, positive(list->header.time_ns));
 	for (uint32_t i = 0; i < list->n; i++)
-		for (size_t k = 0; k < VALUES_A_GROUP; k++)
+		for (size_t k = 0; k < SYSPROF_GROUP; k++)
 			if (groups[i].ids[k] != 0)
 				frames->lost += !set_counter(frames, counters,
 							     counter_number(groups[i].ids[k]),
@@ -404,29 +339,31 @@ static enum sysprof_result ignore(struct sysprof_frames *frames, struct sysprof_
 	return SYSPROF_ADDED;
 }
 
-static enum sysprof_result (*const adders[FRAME_LAST + 1])(struct sysprof_frames *,
-							   struct sysprof_counters *, const void *,
-							   size_t) = {
-	[FRAME_TIMESTAMP] = ignore,  [FRAME_MAP] = ignore,    [FRAME_PROCESS] = ignore,
-	[FRAME_FORK] = ignore,       [FRAME_EXIT] = ignore,   [FRAME_COUNTERS] = add_counters,
-	[FRAME_VALUES] = add_values, [FRAME_MARK] = add_mark, [FRAME_LOG] = add_log,
+static enum sysprof_result (*const adders[SYSPROF_FRAME_LAST + 1])(struct sysprof_frames *,
+								   struct sysprof_counters *,
+								   const void *, size_t) = {
+	[SYSPROF_FRAME_TIMESTAMP] = ignore,  [SYSPROF_FRAME_MAP] = ignore,
+	[SYSPROF_FRAME_PROCESS] = ignore,    [SYSPROF_FRAME_FORK] = ignore,
+	[SYSPROF_FRAME_EXIT] = ignore,       [SYSPROF_FRAME_COUNTERS] = add_counters,
+	[SYSPROF_FRAME_VALUES] = add_values, [SYSPROF_FRAME_MARK] = add_mark,
+	[SYSPROF_FRAME_LOG] = add_log,
 };
 
 enum sysprof_result sysprof_frame_add(struct sysprof_frames *frames,
 				      struct sysprof_counters *counters, const uint8_t *frame,
 				      size_t n_bytes, uint64_t now_ns, uint64_t *ret_lost)
 {
-	uint8_t type = ((const struct header *)(const void *)frame)->type;
+	uint8_t type = ((const struct sysprof_frame *)(const void *)frame)->type;
 	enum sysprof_result result = SYSPROF_REFUSED;
 
 	*ret_lost = 0;
 	if (type == 0)
 		return SYSPROF_BAD;
-	if (type == FRAME_END)
+	if (type == SYSPROF_FRAME_END)
 		return SYSPROF_END;
 	frames->now_ns = MAX_OF(now_ns, frames->last_ns);
 	frames->lost = 0;
-	if (type <= FRAME_LAST && adders[type])
+	if (type <= SYSPROF_FRAME_LAST && adders[type])
 		result = adders[type](frames, counters, frame, n_bytes);
 	else
 		frames->lost = 1;

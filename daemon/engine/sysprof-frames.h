@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "arch/sysprof-format.h"
 #include "libcollector/ring-layout.h"
 
 #include <glib.h>
@@ -8,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SYSPROF_FRAME_BYTES 24 /* bytes of a frame's header, and of the smallest frames */
 #define SYSPROF_MAX_COUNTERS 4096u
 
 /* Converts the frames of one ring into records of profd's own rings. */
