@@ -8,8 +8,6 @@
 
 #include "tools/profcapture/export-allocations.h"
 
-#include "tools/profcapture/memory-replay.h"
-
 #include <string.h>
 
 struct reading {
@@ -241,6 +239,84 @@ static GArray *sorted_lives(GHashTable *all)
 	return lives;
 }
 
+bool allocations_open(struct export *export, struct memory_tree *tree, struct memory_heaps *heaps,
+		      GError **error)
+{
+	memory_tree_init_with(tree, &export->reader, export->profile.functions);
+	return memory_heaps_init(heaps, tree, error);
+}
+
+bool allocations_replay(const struct export *export, struct memory_heaps *heaps,
+			struct memory_replay *replay, GError **error)
+{
+	bool ok;
+
+	replay->heaps = heaps;
+	replay->from_ns = export->reader.from_ns;
+	replay->to_ns = export->reader.to_ns;
+	ok = memory_replay_run(replay, error);
+	memory_replay_done(replay);
+	return ok;
+}
+
+struct peak {
+	double bytes, most_bytes;
+	uint64_t rows, most_rows;
+};
+
+static void peak_loaded(const struct memory_live *live, void *data)
+{
+	struct peak *peak = data;
+
+	peak->bytes += live->bytes;
+	if (peak->rows == 0)
+		peak->most_bytes = peak->bytes;
+}
+
+static void peak_allocated(const struct memory_event *event, const struct memory_live *live,
+			   void *data)
+{
+	struct peak *peak = data;
+
+	peak->bytes += live->bytes;
+	if (!event->is_counted)
+		return;
+	peak->rows++;
+	if (peak->bytes <= peak->most_bytes)
+		return;
+	peak->most_bytes = peak->bytes;
+	peak->most_rows = peak->rows;
+}
+
+static void peak_ended(const struct memory_live *live, void *data)
+{
+	((struct peak *)data)->bytes -= live->bytes;
+}
+
+static void peak_released(const struct memory_event *event, const struct memory_live *live,
+			  enum memory_release how, void *data)
+{
+	(void)event;
+	(void)how;
+	peak_ended(live, data);
+}
+
+bool allocations_find_peak(const struct export *export, struct memory_heaps *heaps, bool keeps,
+			   uint64_t *ret_rows, GError **error)
+{
+	const struct memory_ops ops = { .loaded = peak_loaded,
+					.allocated = peak_allocated,
+					.released = peak_released,
+					.ended = keeps ? NULL : peak_ended };
+	struct peak peak = { 0 };
+	struct memory_replay replay = { .ops = &ops, .data = &peak };
+
+	if (!allocations_replay(export, heaps, &replay, error))
+		return false;
+	*ret_rows = peak.most_rows;
+	return true;
+}
+
 bool allocations_read(struct allocations *allocations, struct export *export, bool wants_events,
 		      GError **error)
 {
@@ -248,16 +324,11 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 		.loaded = loaded, .allocated = allocated, .released = released, .ended = ended
 	};
 	struct reading reading = { .allocations = allocations, .export = export };
-	struct memory_replay replay = {
-		.heaps = &reading.heaps,
-		.ops = &ops,
-		.data = &reading,
-		.from_ns = export->reader.from_ns,
-		.to_ns = export->reader.to_ns,
-		.wants_nodes = true,
-		.wants_more = allocations->unit_ns > 0,
-		.ends_all = allocations->unit_ns > 0,
-	};
+	struct memory_replay replay = { .ops = &ops,
+					.data = &reading,
+					.wants_nodes = true,
+					.wants_more = allocations->unit_ns > 0,
+					.ends_all = allocations->unit_ns > 0 };
 	bool ok;
 
 	if (allocations->unit_ns > 0)
@@ -266,12 +337,10 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 	if (wants_events)
 		allocations->events = g_array_new(FALSE, FALSE, sizeof(struct allocation_event));
 	number_map_init(&reading.sum_of);
-	memory_tree_init_with(&reading.tree, &export->reader, export->profile.functions);
-	ok = memory_heaps_init(&reading.heaps, &reading.tree, error) &&
-	     memory_replay_run(&replay, error);
+	ok = allocations_open(export, &reading.tree, &reading.heaps, error) &&
+	     allocations_replay(export, &reading.heaps, &replay, error);
 	if (ok && reading.lives)
 		allocations->lives = sorted_lives(reading.lives);
-	memory_replay_done(&replay);
 	if (ok)
 		settle(&reading);
 	memory_heaps_done(&reading.heaps);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "tools/profcapture/export.h"
+#include "tools/profcapture/memory-replay.h"
 
 /* At most this many single calls are kept, because viewers cannot open a larger profile. */
 #define ALLOCATIONS_MOST_EVENTS 500000u
@@ -52,4 +53,15 @@ bool allocations_are_there(const struct export *export);
 /* Adds to the tree and its functions. `wants_events`: keeps single calls, too. */
 bool allocations_read(struct allocations *allocations, struct export *export, bool wants_events,
 		      GError **error);
+/* For a format that reads each row and keeps none: the first prepares a tree and the heaps, which
+ * the caller frees, also after an error. The second replays the time range, as often as needed; the
+ * caller sets all options of the replay except the range. */
+bool allocations_open(struct export *export, struct memory_tree *tree, struct memory_heaps *heaps,
+		      GError **error);
+bool allocations_replay(const struct export *export, struct memory_heaps *heaps,
+			struct memory_replay *replay, GError **error);
+/* Stores the number of allocations in the range up to the peak, the allocation that reaches it
+ * included; 0: the peak is at the start. `keeps`: processes that end keep their blocks. */
+bool allocations_find_peak(const struct export *export, struct memory_heaps *heaps, bool keeps,
+			   uint64_t *ret_rows, GError **error);
 void allocations_done(struct allocations *allocations);

@@ -24,42 +24,63 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FOLDED, FIREFOX, PPROF, SPEEDSCOPE, SVG, CALLGRIND, PERF_SCRIPT, HTML };
-static const char *const format_names[] = { "folded",      "firefox", "pprof",
-					    "speedscope",  "svg",     "callgrind",
-					    "perf-script", "html",    NULL };
+enum {
+	FOLDED,
+	FIREFOX,
+	PPROF,
+	SPEEDSCOPE,
+	SVG,
+	CALLGRIND,
+	PERF_SCRIPT,
+	HTML,
+	HEAPTRACK,
+	MASSIF,
+	SYSCAP
+};
+static const char *const format_names[] = { "folded",    "firefox",   "pprof",       "speedscope",
+					    "svg",       "callgrind", "perf-script", "html",
+					    "heaptrack", "massif",    "syscap",      NULL };
 
 static const struct {
 	bool (*write)(struct export *export, struct out *out, GError **error);
-	bool compressed;                                   /* always */
 	enum { FUNCTIONS_ONLY, PLACES, ADDRESSES } frames; /* places: it has lines of frames */
-	/* value: only with --value */
 	enum {
 		NO_ALLOCATIONS,
-		ALLOCATION_VALUE,
+		ALLOCATION_VALUE, /* with --value instead of samples */
 		ALLOCATION_SUMS,
 		ALLOCATION_EVENTS,
-		ALLOCATION_LIVES
+		ALLOCATION_LIVES,
+		ALLOCATION_ROWS, /* the format reads them itself */
+		ONLY_ALLOCATIONS /* and has nothing else */
 	} allocations;
-	bool compares;           /* takes --compare */
 	const char *how_to_open; /* with the quoted name of the file, if it has a place for it */
+	bool compressed;         /* always */
+	bool compares;           /* takes --compare */
+	bool inlined;            /* inlined functions are frames even without --inline */
+	bool says_lost;          /* reports losses */
 } formats[] = {
-	[FOLDED] = { export_folded, false, FUNCTIONS_ONLY, ALLOCATION_VALUE, true,
-		     N_("Draw a flame graph: flamegraph.pl %s > flame.svg") },
-	[FIREFOX] = { export_firefox, false, PLACES, ALLOCATION_EVENTS, false,
+	[FOLDED] = { export_folded, FUNCTIONS_ONLY, ALLOCATION_VALUE,
+		     N_("Draw a flame graph: flamegraph.pl %s > flame.svg"), .compares = true },
+	[FIREFOX] = { export_firefox, PLACES, ALLOCATION_EVENTS,
 		      N_("Open it at profiler.firefox.com") },
-	[PPROF] = { export_pprof, true, PLACES, ALLOCATION_SUMS, false,
-		    N_("Open it: go tool pprof -http=: %s") },
-	[SPEEDSCOPE] = { export_speedscope, false, FUNCTIONS_ONLY, ALLOCATION_VALUE, true,
-			 N_("Open it in speedscope") },
-	[SVG] = { export_svg, false, FUNCTIONS_ONLY, ALLOCATION_VALUE, true,
-		  N_("Open it in a browser: %s") },
-	[CALLGRIND] = { export_callgrind, false, PLACES, ALLOCATION_VALUE, false,
-			N_("Open it: kcachegrind %s") },
-	[PERF_SCRIPT] = { export_perf_script, false, ADDRESSES, NO_ALLOCATIONS, false,
+	[PPROF] = { export_pprof, PLACES, ALLOCATION_SUMS, N_("Open it: go tool pprof -http=: %s"),
+		    .compressed = true },
+	[SPEEDSCOPE] = { export_speedscope, FUNCTIONS_ONLY, ALLOCATION_VALUE,
+			 N_("Open it in speedscope"), .compares = true },
+	[SVG] = { export_svg, FUNCTIONS_ONLY, ALLOCATION_VALUE, N_("Open it in a browser: %s"),
+		  .compares = true },
+	[CALLGRIND] = { export_callgrind, PLACES, ALLOCATION_VALUE, N_("Open it: kcachegrind %s") },
+	[PERF_SCRIPT] = { export_perf_script, ADDRESSES, NO_ALLOCATIONS,
 			  N_("Open it in FlameScope, in speedscope or at profiler.firefox.com") },
-	[HTML] = { export_html, false, FUNCTIONS_ONLY, ALLOCATION_LIVES, false,
-		   N_("Open it in a browser: %s") },
+	[HTML] = { export_html, FUNCTIONS_ONLY, ALLOCATION_LIVES, N_("Open it in a browser: %s"),
+		   .inlined = true, .says_lost = true },
+	[HEAPTRACK] = { export_heaptrack, PLACES, ONLY_ALLOCATIONS, N_("Open it: heaptrack_gui %s"),
+			.inlined = true },
+	[MASSIF] = { export_massif, PLACES, ONLY_ALLOCATIONS,
+		     N_("Print it: ms_print %s, or open it in massif-visualizer"), .inlined = true,
+		     .says_lost = true },
+	[SYSCAP] = { export_syscap, FUNCTIONS_ONLY, ALLOCATION_ROWS, N_("Open it: sysprof %s"),
+		     .inlined = true, .says_lost = true },
 };
 
 /* enum export_value */
@@ -68,7 +89,7 @@ static const char *const value_names[] = { "samples",       "alloc-objects", "al
 
 static const struct cli_option options[] = {
 	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
-	  N_("Write a profile for this program: folded stacks, the Firefox Profiler, pprof, speedscope, a flame graph (svg), callgrind, perf script's text, or a page for a browser"),
+	  N_("Write folded stacks, a profile for the Firefox Profiler, pprof, speedscope, KCachegrind (callgrind) or Sysprof (syscap), a flame graph (svg), the text of perf script, a page for a browser, or allocations for heaptrack or massif's tools"),
 	  format_names },
 	{ "value", 0, CLI_CHOICE, offsetof(struct export, value), N_("VALUE"),
 	  N_("In folded, speedscope, svg and callgrind, weight stacks by samples, by allocated blocks or bytes, or by blocks or bytes live at the end of the range (default: samples)"),
@@ -436,7 +457,8 @@ static bool is_of_samples(const struct export *export)
 
 static bool read_allocations(struct export *export, GError **error)
 {
-	bool is_only = export->value != EXPORT_SAMPLES;
+	bool is_only = export->value != EXPORT_SAMPLES ||
+		       formats[export->format].allocations == ONLY_ALLOCATIONS;
 	bool wants_events = formats[export->format].allocations == ALLOCATION_EVENTS;
 	const GArray *events;
 
@@ -452,6 +474,9 @@ static bool read_allocations(struct export *export, GError **error)
 				error, CLI_FAILURE, "%s",
 				_("the capture has no allocations. Record them: profctl record --memory"));
 	}
+	export->wants_rows = formats[export->format].allocations >= ALLOCATION_ROWS;
+	if (export->wants_rows)
+		return true;
 	export->allocations = g_new0(struct allocations, 1);
 	if (formats[export->format].allocations == ALLOCATION_LIVES)
 		export->allocations->unit_ns = export_html_grid(export->reader.capture);
@@ -474,7 +499,8 @@ static void warn_other_events(const struct export *export)
 	const struct sampled_events *events = export->reader.capture->sampled;
 	g_autofree char *others = NULL;
 
-	if (!export->profile.event || export->value != EXPORT_SAMPLES)
+	if (!export->profile.event || export->value != EXPORT_SAMPLES ||
+	    formats[export->format].allocations == ONLY_ALLOCATIONS)
 		return;
 	others = sampled_events_others(events, (uint32_t)(export->profile.event -
 							  sampled_event_at(events, 0)));
@@ -493,8 +519,9 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	export->profile.wants_tree = export->profile.wants_samples = true;
 	export->profile.places = formats[export->format].frames != FUNCTIONS_ONLY;
 	export->profile.addresses = formats[export->format].frames == ADDRESSES;
-	if (export->format == HTML) { /* counts what report counts */
+	if (formats[export->format].inlined) /* counts what report and memory count */
 		export->profile.inlined = export->profile.joins_inlined = true;
+	if (export->format == HTML) {
 		export->profile.wants_threads = true;
 		export->profile.own = &export->own;
 	}
@@ -512,7 +539,7 @@ static bool read_capture(struct export *export, const char *file, GError **error
 			"the capture has no samples, but allocations: use --value alloc-space, or inuse-space for those not freed"));
 	find_files(export);
 	warn_other_events(export);
-	if (export->reader.capture->lost && export->format != HTML)
+	if (export->reader.capture->lost && !formats[export->format].says_lost)
 		cli_warning(
 			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
 			file);
@@ -575,9 +602,15 @@ static int check_options(void *data)
 {
 	const struct export *export = data;
 
-	if (export->format < 0)
-		return cli_usage_error(_(
-			"choose a format: --to folded, firefox, pprof, speedscope, svg, callgrind, perf-script or html"));
+	if (export->format < 0) {
+		g_autofree char *all = g_strjoinv(", ", (char **)format_names);
+
+		return cli_usage_error(_("choose a format: --to with one of %s"), all);
+	}
+	if (formats[export->format].allocations == ONLY_ALLOCATIONS && is_of_samples(export))
+		return cli_usage_error(
+			_("--to %s has allocations only: frame filters, --cpu and --mode apply to samples"),
+			format_names[export->format]);
 	if (export->value != EXPORT_SAMPLES &&
 	    (formats[export->format].allocations != ALLOCATION_VALUE || is_of_samples(export)))
 		return cli_usage_error(

@@ -21,6 +21,7 @@ struct export
 	/* by function, for a format that has lines of frames: the function's file, or NULL */
 	const char **files;
 	struct allocations *allocations; /* NULL if the format or the capture has none */
+	bool wants_rows;                 /* a format that reads allocations itself is to do so */
 	/* the later capture, of which this one is compared with; or NULL */
 	struct export *compared;
 	const char *compare; /* its file */
@@ -103,5 +104,8 @@ bool export_perf_script(struct export *export, struct out *out, GError **error);
 bool export_callgrind(struct export *export, struct out *out, GError **error);
 bool export_svg(struct export *export, struct out *out, GError **error);
 bool export_html(struct export *export, struct out *out, GError **error);
+bool export_heaptrack(struct export *export, struct out *out, GError **error);
+bool export_massif(struct export *export, struct out *out, GError **error);
+bool export_syscap(struct export *export, struct out *out, GError **error);
 /* The step of the times at which the page's ranges begin and end. */
 int64_t export_html_grid(const struct capture *capture);

@@ -122,6 +122,17 @@ bool memory_tree_is_allocator(struct memory_tree *tree, uint32_t function)
 	return kind_of(tree, function) & KIND_ALLOCATOR;
 }
 
+uint32_t memory_tree_caller(struct memory_tree *tree, uint32_t node)
+{
+	const struct memory_node *at = memory_node_at(tree, node);
+
+	while (at->parent && memory_tree_is_allocator(tree, at->function)) {
+		node = at->parent;
+		at = memory_node_at(tree, node);
+	}
+	return node;
+}
+
 static uint32_t whole_at(const struct memory_tree *tree, uint32_t node)
 {
 	return functions_whole(tree->functions, memory_node_at(tree, node)->function);
@@ -130,12 +141,10 @@ static uint32_t whole_at(const struct memory_tree *tree, uint32_t node)
 /* Sets the site that blocks of a node are charged to. */
 static void set_site(struct memory_tree *tree, uint32_t index)
 {
-	const struct memory_node *at = memory_node_at(tree, index);
+	const struct memory_node *at = memory_node_at(tree, memory_tree_caller(tree, index));
 	struct memory_site site;
 	uint32_t *known;
 
-	while (at->parent && memory_tree_is_allocator(tree, at->function))
-		at = memory_node_at(tree, at->parent);
 	if (at->own == 0) {
 		/* Without code of the program, use the function that allocates. */
 		site = (struct memory_site){ .callee =
