@@ -117,7 +117,6 @@ static gboolean on_patience_end(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* Translates polkit's result. */
 static enum authority_answer read_result(PolkitAuthorizationResult *result, const GError *failure,
 					 const struct check *check, GError **error)
 {

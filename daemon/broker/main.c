@@ -211,7 +211,7 @@ static gboolean on_unused(gpointer data)
 	struct program *program = data;
 
 	program->unused = 0;
-	/* Otherwise on_idle() starts the timer again. */
+	/* If profd is in use, on_idle() will start the timer again. */
 	if (service_is_unused(program->service))
 		name_release(program->name, on_released);
 	return G_SOURCE_REMOVE;

@@ -3,7 +3,6 @@
 
 #include <gio/gio.h>
 
-/* A name on a bus. */
 struct name;
 
 /* Requests the name. Calls `lost` if another client has it, or if the bus refuses it or takes it

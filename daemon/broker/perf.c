@@ -153,7 +153,7 @@ struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan)
 		.comm = 1,
 		.comm_exec = 1,
 		.task = 1,
-		/* not per-task */
+		/* only CPU-wide events report these */
 		.cgroup = !plan->by_task,
 		.ksymbol = !plan->by_task,
 		.bpf_event = !plan->by_task,
@@ -497,7 +497,7 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 				      error) ||
 		    !cpu_open_wakeups(plan, &g_array_index(cpus, struct perf_cpu, i), error))
 			return false;
-	/* Only now, so that all rings are mapped at the same time, as in the engine. */
+	/* Unmap only now, so that all rings are mapped at the same time, as in the engine. */
 	for (unsigned i = 0; i < cpus->len; i++)
 		release_probe(&g_array_index(cpus, struct perf_cpu, i));
 	*ret_cpus = g_steal_pointer(&cpus);

@@ -54,7 +54,7 @@ struct call_ids {
 };
 
 void call_ids_done(struct call_ids *ids, struct heap_budget *budget);
-/* Returns false if there is no room. */
+/* Makes `id` refer to `node`. Returns false if there is no room. */
 bool call_ids_set(struct call_ids *ids, struct heap_budget *budget, uint32_t id, uint32_t node);
 static inline uint32_t call_ids_get(const struct call_ids *ids, uint32_t id)
 {

@@ -116,13 +116,13 @@ struct peer {
 	uint32_t n_requests;
 	uint64_t queried_ns; /* when /proc was last read to identify its threads */
 	unsigned int n_queries;
-	bool is_late;          /* records are only counted as lost, because time has run out */
-	bool is_sysprof;       /* uses sysprof's protocol: each request is for one ring */
-	bool is_refused;       /* refused for lack of room and answered; kept only to count it */
-	bool is_blocked;       /* does not read answers now; retried at the next serve */
+	bool is_late;    /* records are only counted as lost, because time has run out */
+	bool is_sysprof; /* uses sysprof's protocol: each request is for one ring */
+	bool is_refused; /* refused for lack of room and answered; kept only to count it */
+	bool is_blocked; /* does not read answers now; retried by the next collectors_serve() */
 	uint32_t n_unanswered; /* sysprof requests without an answer */
 	uint64_t requested_ns; /* last request of a further thread */
-	struct sysprof_counters *counters; /* counters of sysprof's rings */
+	struct sysprof_counters *counters;
 	struct peer_arena **arenas;
 	uint32_t n_arenas, arena_room;
 	GHashTable *claims;    /* struct peer_claim, by tid */

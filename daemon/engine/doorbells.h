@@ -16,7 +16,6 @@ struct doorbell {
 	uint32_t value; /* the doorbell has rung when the word differs from it */
 };
 
-/* Starts the thread. */
 struct doorbells *doorbells_new(GError **error);
 void doorbells_free(struct doorbells *doorbells); /* NULL is allowed */
 /* Returns false if this kernel cannot wait for doorbells, so that no doorbell is ever reported. The

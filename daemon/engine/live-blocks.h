@@ -6,7 +6,6 @@
 #include <glib.h>
 #include <stddef.h>
 
-/* A live block. */
 struct live_block {
 	uint64_t address;
 	uint64_t size;

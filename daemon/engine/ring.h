@@ -37,5 +37,4 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 /* Skips the record that ring_peek() returned. Returns whether the caller must stop using pointers
  * into records and call ring_release_skipped() before the next ring_peek(). */
 bool ring_skip(struct ring *ring, const struct perf_event_header *record);
-/* Releases the skipped records to the kernel. */
 void ring_release_skipped(struct ring *ring);

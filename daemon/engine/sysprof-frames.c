@@ -210,7 +210,6 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 	record.mark.group = name_id(frames, from->group, sizeof(from->group), 0);
 	record.mark.name = name_id(frames, from->name, sizeof(from->name), record.mark.group);
 	record.mark.n_arguments = n_message > 0;
-	/* The message becomes an argument. */
 	if (n_message && !frames->has_argument) {
 		define(frames, STRING_ARGUMENT, "message", strlen("message"));
 		frames->has_argument = true;
