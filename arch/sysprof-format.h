@@ -114,8 +114,8 @@ struct sysprof_part {
 #define SYSPROF_PART_BYTES 284 /* without the padding at its end */
 static_assert(offsetof(struct sysprof_part, path) + 256 == SYSPROF_PART_BYTES, "part");
 
-/* The embedded file SYSPROF_SYMBOLS has the names of addresses, ordered by pid and address. An entry
- * of zeros ends them, and the texts follow. */
+/* The embedded file SYSPROF_SYMBOLS has the names of addresses, ordered by pid and address. An
+ * entry of zeros ends them, and the texts follow. */
 #define SYSPROF_SYMBOLS "__symbols__"
 struct sysprof_symbol {
 	uint64_t first, last;

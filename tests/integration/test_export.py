@@ -141,7 +141,7 @@ def test_firefox(profcapture, capture, report, export, options):
             counts[thread["pid"], thread["tid"]] = counts.get((thread["pid"], thread["tid"]), 0) + samples["length"]
         markers = thread["markers"]
         assert all(len(column) == markers["length"] for key, column in markers.items() if key != "length")
-        marks += markers["length"]
+        marks += sum(data["type"] == "Mark" for data in markers["data"])
     check(report(*options), stacks)
     threads = report("--by", "thread", *options)["rows"]
     assert counts == {(str(row["pid"] or 0), row["tid"] or 0): row["self"] for row in threads if row["self"]}
@@ -149,6 +149,36 @@ def test_firefox(profcapture, capture, report, export, options):
     table = profcapture.json("marks", capture, "--limit", 0)["data"]["rows"]
     assert marks == sum(row["count"] + row["unmatched_begin"] + row["unmatched_end"] for row in table) > 0
     assert profile["meta"]["symbolicated"] is True
+
+
+@pytest.mark.parametrize("options", [(), ("--from", "200ms..500ms")], ids=" ".join)
+def test_firefox_waits(profcapture, capture, export, options):
+    """Each wait is a mark of its thread."""
+    profile = json.loads(export("firefox", *options))
+    have = collections.Counter()
+    for thread in profile["threads"]:
+        table = thread["markers"]
+        for name, start, end, phase, data in zip(*(table[key] for key in ("name", "startTime", "endTime", "phase", "data"))):
+            if data["type"] == "Wait":
+                assert phase == 1 and start < end
+                have[profile["shared"]["stringArray"][name], thread["pid"], thread["tid"]] += end - start
+    times = ("--from", "200ms", "--to", "500ms") if options else ()
+    rows = profcapture.json("report", capture, "--by", "thread", "--limit", 0, *times)["data"]["rows"]
+    want = collections.Counter()
+    for row in rows:
+        for key, name in ("wait_ns", "Waiting"), ("preempted_ns", "Preempted"), ("runnable_ns", "Ready to run"):
+            want[name, str(row["pid"] or 0), row["tid"] or 0] += (row[key] or 0) / 1e6
+    assert have and "extra" not in profile["meta"]
+    assert have == pytest.approx({key: ns for key, ns in want.items() if ns}, abs=1e-3)
+
+
+def test_firefox_has_the_longest_waits(profcapture, tmp_path):
+    path = make(tmp_path / "waits.cap", "--all-tables", "--rows", 120000)
+    profile = json.loads(profcapture("export", path, "--to", "firefox").stdout)
+    waits = sum(data["type"] == "Wait" for thread in profile["threads"] for data in thread["markers"]["data"])
+    assert waits == 50000
+    entry = profile["meta"]["extra"][0]["entries"][0]
+    assert entry["label"] == "Waits left out" and int(entry["value"].split(",")[0]) > 0
 
 
 def test_firefox_marks_without_an_end(capture, export):

@@ -12,6 +12,10 @@
  * is a frame, which has a line; `inlineDepth` is the number of calls that it is inlined into. A
  * function is what frames count as; a line is one of the function's file.
  *
+ * Waiting: each time for which a thread was on no CPU is a mark, whose name says why: it waited, it
+ * was preempted, or it was ready and no CPU was free. Only the MOST_WAITS longest are kept, because
+ * viewers cannot open millions; the profile says how many were left out, and how long they took.
+ *
  * Marks: a mark without an end, or without a begin, is written so; the profiler decides how to show
  * it. Allocations: the profiler finds the block of a free by its address, for which it gets the
  * block's number, and only in the table of one thread. So a free is written to the thread that
@@ -26,6 +30,7 @@
 #include "tools/common/json-copy.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
+#include "tools/profcapture/run-times.h"
 #include "tools/profcapture/spans.h"
 
 #include <inttypes.h>
@@ -35,10 +40,18 @@
 enum { FORMAT_VERSION = 66 };
 enum { CATEGORY_OTHER, CATEGORY_USER, CATEGORY_KERNEL, CATEGORY_JIT };
 
+#define MOST_WAITS 50000u
+
 struct mark {
 	uint64_t thread; /* the first two are a struct export_key */
 	int64_t time_ns; /* of its end; INT64_MAX: none */
 	struct span span;
+	bool is_wait;
+};
+
+/* Waits that are not in the profile. */
+struct left_out {
+	uint64_t n, ns, longest_ns;
 };
 
 struct point {
@@ -62,7 +75,9 @@ struct firefox {
 	struct row_list threads;   /* at least one */
 	GArray *samples;           /* struct export_stack */
 	GArray *marks;             /* struct mark */
-	GArray *events;            /* struct allocation_event; NULL: none */
+	GArray *waits;             /* struct mark, before they are added to the marks */
+	struct left_out left_out;
+	GArray *events; /* struct allocation_event; NULL: none */
 	struct counter_values counters;
 	GPtrArray *points; /* GArray of struct point, by counter */
 	const void *rows;  /* those of the table that is being written, if it has an array */
@@ -204,6 +219,14 @@ static const char mark_schema[] = TEXT([{
 	"tableLabel": "{marker.data.group}",
 	"chartLabel": "{marker.name}",
 	"fields": [{ "key": "group", "label": "Group", "format": "string" }]
+}, {
+	"name": "Wait",
+	"display": ["marker-chart", "marker-table", "timeline-overview"],
+	"tooltipLabel": "{marker.name}",
+	"tableLabel": "{marker.name}",
+	"chartLabel": "{marker.name}",
+	"description": "The thread was on no CPU: it waited, was preempted, or was ready to run.",
+	"fields": []
 }]);
 static const char units[] = TEXT({ "time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns" });
 static const char no_symbols[] = TEXT({
@@ -240,6 +263,26 @@ static void write_meta(struct firefox *firefox)
 	json_copy(json, "markerSchema", mark_schema);
 	json_copy(json, "sampleUnits", units);
 	json_copy(json, "extensions", "[]");
+	if (firefox->left_out.n) {
+		g_autofree char *text = g_strdup_printf("%" PRIu64
+							", none longer than %.3f ms, %.3f s in all",
+							firefox->left_out.n,
+							(double)firefox->left_out.longest_ns / 1e6,
+							(double)firefox->left_out.ns / 1e9);
+
+		json_begin_array(json, "extra");
+		json_begin_object(json, NULL);
+		json_string(json, "label", "Waiting");
+		json_begin_array(json, "entries");
+		json_begin_object(json, NULL);
+		json_string(json, "label", "Waits left out");
+		json_string(json, "format", "string");
+		json_string(json, "value", text);
+		json_end(json);
+		json_end(json);
+		json_end(json);
+		json_end(json);
+	}
 	json_end(json);
 }
 
@@ -288,11 +331,69 @@ static void keep_mark(const struct span *span, void *data)
 	struct firefox *firefox = data;
 	struct reader *reader = &firefox->export->reader;
 	struct mark mark = { span->thread, span->kind == SPAN_NO_END ? INT64_MAX : span->end_ns,
-			     *span };
+			     *span, false };
 
 	if (span->end_ns >= reader->from_ns && span->start_ns <= reader->to_ns &&
 	    reader_wants_thread_at(reader, span->thread, span->start_ns))
 		g_array_append_val(firefox->marks, mark);
+}
+
+/* A damaged file may have times that are further apart than an int64_t holds. */
+static uint64_t length_of(const struct mark *mark)
+{
+	return (uint64_t)mark->span.end_ns - (uint64_t)mark->span.start_ns;
+}
+
+/* Longest first; of equal ones, the first. */
+static gint compare_waits(gconstpointer left, gconstpointer right)
+{
+	const struct mark *a = left, *b = right;
+
+	if (length_of(a) != length_of(b))
+		return length_of(a) > length_of(b) ? -1 : 1;
+	if (a->time_ns != b->time_ns)
+		return a->time_ns < b->time_ns ? -1 : 1;
+	return a->thread < b->thread ? -1 : a->thread > b->thread;
+}
+
+/* Keeps the longest waits. */
+static void limit_waits(struct firefox *firefox)
+{
+	GArray *waits = firefox->waits;
+
+	if (waits->len <= MOST_WAITS)
+		return;
+	g_array_sort(waits, compare_waits);
+	for (guint i = MOST_WAITS; i < waits->len; i++)
+		firefox->left_out.ns += length_of(&g_array_index(waits, struct mark, i));
+	firefox->left_out.n += waits->len - MOST_WAITS;
+	firefox->left_out.longest_ns =
+		MAX_OF(firefox->left_out.longest_ns,
+		       length_of(&g_array_index(waits, struct mark, MOST_WAITS)));
+	g_array_set_size(waits, MOST_WAITS);
+}
+
+static void keep_wait(uint32_t thread, int64_t from_ns, int64_t to_ns, uint32_t state, void *data)
+{
+	static const char *const names[] = { [PROF_SWITCH_WAIT] = "Waiting",
+					     [PROF_SWITCH_PREEMPTED] = "Preempted",
+					     [PROF_SWITCH_RUNNABLE] = "Ready to run" };
+	struct firefox *firefox = data;
+	struct reader *reader = &firefox->export->reader;
+	struct mark mark = { .thread = thread, .is_wait = true };
+
+	mark.span = (struct span){ .kind = SPAN_WHOLE,
+				   .thread = thread,
+				   .name = names[state],
+				   .start_ns = MAX_OF(from_ns, reader->from_ns),
+				   .end_ns = MIN_OF(to_ns, reader->to_ns) };
+	mark.time_ns = mark.span.end_ns;
+	if (mark.span.start_ns >= mark.span.end_ns ||
+	    !reader_wants_thread_at(reader, thread, mark.span.start_ns))
+		return;
+	g_array_append_val(firefox->waits, mark);
+	if (firefox->waits->len == 2 * MOST_WAITS)
+		limit_waits(firefox);
 }
 
 /* Sorts by thread and end. Those without an end were reported in no order. */
@@ -346,8 +447,9 @@ static void write_marks(struct firefox *firefox, uint32_t thread)
 	json_begin_array(json, "data");
 	for (size_t i = 0; i < columns.rows; i++) {
 		json_begin_object(json, NULL);
-		json_string(json, "type", "Mark");
-		json_string(json, "group", marks[i].span.group ? marks[i].span.group : "");
+		json_string(json, "type", marks[i].is_wait ? "Wait" : "Mark");
+		if (!marks[i].is_wait)
+			json_string(json, "group", marks[i].span.group ? marks[i].span.group : "");
 		json_end(json);
 	}
 	json_end(json);
@@ -754,6 +856,7 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 		.export = export,
 		.samples = export_samples(export),
 		.marks = g_array_new(FALSE, FALSE, sizeof(struct mark)),
+		.waits = g_array_new(FALSE, FALSE, sizeof(struct mark)),
 		.events = export->allocations ? export->allocations->events : NULL,
 		.points = g_ptr_array_new_with_free_func((GDestroyNotify)g_array_unref),
 		.counters.capture = export->reader.capture,
@@ -761,6 +864,7 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 	struct row_list *const lists[] = { &firefox.functions, &firefox.resources, &firefox.sources,
 					   &firefox.threads };
 	bool ok = spans_read(export->reader.capture, keep_mark, &firefox, error) &&
+		  run_times_each_gap(&export->reader, keep_wait, &firefox, error) &&
 		  counter_values_read(&firefox.counters, add_point, &firefox, error);
 
 	json_init(&firefox.json, out);
@@ -769,6 +873,8 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 		lists[i]->all = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 		lists[i]->row_of = g_hash_table_new(NULL, NULL);
 	}
+	limit_waits(&firefox);
+	g_array_append_vals(firefox.marks, firefox.waits->data, firefox.waits->len);
 	g_array_sort(firefox.marks, compare_marks);
 	if (firefox.events)
 		g_array_sort(firefox.events, export_compare);
@@ -782,6 +888,7 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 	json_done(&firefox.json);
 	counter_values_done(&firefox.counters);
 	g_ptr_array_unref(firefox.points);
+	g_array_unref(firefox.waits);
 	g_array_unref(firefox.marks);
 	g_array_unref(firefox.samples);
 	return ok;

@@ -250,7 +250,7 @@ static void allocated(const struct memory_event *event, const struct memory_live
 {
 	struct massif *massif = data;
 
-	write_until(massif, event->time_ns - 1);
+	write_until(massif, MAX_OF(event->time_ns, INT64_C(1)) - 1);
 	change(massif, live, 1);
 	if (event->is_counted && ++massif->n_rows == massif->peak_rows)
 		write_snapshot(massif, event->time_ns, PEAK);
@@ -260,7 +260,7 @@ static void released(const struct memory_event *event, const struct memory_live 
 		     enum memory_release how, void *data)
 {
 	(void)how;
-	write_until(data, event->time_ns - 1);
+	write_until(data, MAX_OF(event->time_ns, INT64_C(1)) - 1);
 	change(data, live, -1);
 }
 

@@ -394,9 +394,10 @@ static void put_mark(const struct span *span, void *data)
 	};
 	struct syscap *syscap = data;
 	struct reader *reader = &syscap->export->reader;
-	struct sysprof_mark mark = { header_of_thread(syscap, SYSPROF_FRAME_MARK, span->start_ns,
-						      span->thread),
-				     .duration_ns = span->end_ns - span->start_ns };
+	struct sysprof_mark mark = {
+		header_of_thread(syscap, SYSPROF_FRAME_MARK, span->start_ns, span->thread),
+		.duration_ns = (int64_t)((uint64_t)span->end_ns - (uint64_t)span->start_ns)
+	};
 	g_autoptr(GString) message = g_string_new(NULL);
 
 	if (span->end_ns < reader->from_ns || span->start_ns > reader->to_ns ||

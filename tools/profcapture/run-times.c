@@ -38,9 +38,34 @@ bool run_times_have_wakeups(const struct capture *capture)
 	return capture_metadata(capture, "wakeups") != NULL;
 }
 
-static void add_batch(struct reader *reader, struct names_epoch *epoch,
-		      const struct prof_batch *batch, GArray *times)
+struct run_walk {
+	struct reader *reader;
+	GArray *times; /* struct run_time by thread */
+	void (*found)(uint32_t thread, int64_t from_ns, int64_t to_ns, uint32_t state, void *data);
+	void *data;
+};
+
+static void add_gap(struct run_walk *walk, uint32_t thread, int64_t start_ns, bool has_wakeups)
 {
+	struct run_time *at = &g_array_index(walk->times, struct run_time, thread);
+	uint32_t how = at->left_how == PROF_SWITCH_RUNNABLE && !has_wakeups ? PROF_SWITCH_PREEMPTED
+									    : at->left_how;
+	uint64_t *sum = how == PROF_SWITCH_WAIT        ? &at->wait_ns
+			: how == PROF_SWITCH_PREEMPTED ? &at->preempted_ns
+			: how == PROF_SWITCH_RUNNABLE  ? &at->runnable_ns
+						       : NULL;
+
+	if (!sum)
+		return;
+	*sum += wanted_part(walk->reader, thread, at->left_ns, start_ns);
+	if (walk->found)
+		walk->found(thread, at->left_ns, start_ns, how, walk->data);
+}
+
+static void add_batch(struct run_walk *walk, struct names_epoch *epoch,
+		      const struct prof_batch *batch)
+{
+	struct reader *reader = walk->reader;
 	const struct prof_array *c = batch->columns;
 	bool has_wakeups = capture_metadata_of(reader->capture, batch->segment, "wakeups") != NULL;
 	bool filters_threads = reader_filters_threads(reader);
@@ -56,18 +81,9 @@ static void add_batch(struct reader *reader, struct names_epoch *epoch,
 		if (thread <= NAMES_LOST ||
 		    (filters_threads && !reader_wants_thread(reader, thread)))
 			continue;
-		at = GROWN_AT(times, struct run_time, thread);
-		if (at->is_there && at->left_ns < start) {
-			uint64_t gap = wanted_part(reader, thread, at->left_ns, start);
-
-			if (at->left_how == PROF_SWITCH_WAIT)
-				at->wait_ns += gap;
-			else if (at->left_how == PROF_SWITCH_PREEMPTED ||
-				 (at->left_how == PROF_SWITCH_RUNNABLE && !has_wakeups))
-				at->preempted_ns += gap;
-			else if (at->left_how == PROF_SWITCH_RUNNABLE)
-				at->runnable_ns += gap;
-		}
+		at = GROWN_AT(walk->times, struct run_time, thread);
+		if (at->is_there && at->left_ns < start)
+			add_gap(walk, thread, start, has_wakeups);
 		at->left_ns = (int64_t)(time + shift);
 		at->left_how = (uint32_t)array_number_or(&c[STATE], i, PROF_SWITCH_RUNNING);
 		at->is_there = true;
@@ -77,52 +93,71 @@ static void add_batch(struct reader *reader, struct names_epoch *epoch,
 	}
 }
 
-static bool read_rows(struct reader *reader, struct prof_cursor *cursor, GArray *times,
-		      GError **error)
+static bool read_rows(struct run_walk *walk, struct prof_cursor *cursor, GError **error)
 {
+	struct capture *capture = walk->reader->capture;
 	struct prof_batch batch;
 	uint64_t breaks = 0;
 	int r;
 
 	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(reader->capture->names, batch.epoch, error);
+		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
 
 		if (!epoch || !names_load_identities(epoch, error))
 			return false;
-		/* Rows may be missing here. Ignore the gap of each thread that begins before this
-		 * point, because the thread may have run in it. */
-		for (guint i = 0; prof_cursor_breaks(cursor) != breaks && i < times->len; i++)
-			g_array_index(times, struct run_time, i).left_ns = INT64_MAX;
+		/* Rows may be missing here. It is not known whether a thread ran in a gap that
+		 * begins before this point, so the gap does not count. */
+		for (guint i = 0; prof_cursor_breaks(cursor) != breaks && i < walk->times->len; i++)
+			g_array_index(walk->times, struct run_time, i).left_ns = INT64_MAX;
 		breaks = prof_cursor_breaks(cursor);
-		add_batch(reader, epoch, &batch, times);
+		add_batch(walk, epoch, &batch);
 	}
-	return r == PROF_END || capture_error(error, r, _("cannot read context switches of '%s'"),
-					      reader->capture->file);
+	return r == PROF_END ||
+	       capture_error(error, r, _("cannot read context switches of '%s'"), capture->file);
+}
+
+static bool read_switches(struct run_walk *walk, GError **error)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_SWITCH,
+						     .columns = columns,
+						     .n_columns = walk->reader->cpus ? N_COLUMNS
+										     : CPU };
+	struct capture *capture = walk->reader->capture;
+	struct prof_cursor *cursor;
+	bool ok;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	if (r != 0)
+		return r == PROF_NO_TABLE ||
+		       capture_error(error, r, _("cannot read context switches of '%s'"),
+				     capture->file);
+	ok = read_rows(walk, cursor, error);
+	prof_cursor_free(cursor);
+	return ok;
 }
 
 GArray *run_times_read(struct reader *reader, GError **error)
 {
-	const struct prof_cursor_options options = { .table = PROF_TABLE_SWITCH,
-						     .columns = columns,
-						     .n_columns = reader->cpus ? N_COLUMNS : CPU };
 	g_autoptr(GArray) times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
-	struct prof_cursor *cursor;
-	bool ok;
-	int r = prof_cursor_new(reader->capture->reader, &options, &cursor);
+	struct run_walk walk = { .reader = reader, .times = times };
 
-	if (r == PROF_NO_TABLE)
-		return g_steal_pointer(&times);
-	if (r != 0) {
-		capture_error(error, r, _("cannot read context switches of '%s'"),
-			      reader->capture->file);
+	if (!read_switches(&walk, error))
 		return NULL;
-	}
-	ok = read_rows(reader, cursor, times, error);
-	prof_cursor_free(cursor);
 	for (guint i = 0; i < times->len; i++) {
 		struct run_time *at = &g_array_index(times, struct run_time, i);
 
 		at->known = at->run_ns || at->wait_ns || at->preempted_ns || at->runnable_ns;
 	}
-	return ok ? g_steal_pointer(&times) : NULL;
+	return g_steal_pointer(&times);
+}
+
+bool run_times_each_gap(struct reader *reader,
+			void (*found)(uint32_t thread, int64_t from_ns, int64_t to_ns,
+				      uint32_t state, void *data),
+			void *data, GError **error)
+{
+	g_autoptr(GArray) times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
+	struct run_walk walk = { reader, times, found, data };
+
+	return read_switches(&walk, error);
 }
