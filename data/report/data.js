@@ -4,33 +4,66 @@
 // The data is one gzip stream in base64: the length of a JSON header (32 bits, little-endian), the
 // header, and then the columns in the header's order. A column of n numbers of k bytes is k planes
 // of n bytes, the low bytes first, because planes compress better than words. A column with `delta`
-// holds differences to the row above; the numbers of a column are divided by its `scale`.
+// holds differences to the row above; one with `value` has no planes, because all of its numbers
+// are that value; the numbers of a column are divided by its `scale`. Samples without a weight have
+// the capture's `sample_weight` each.
 
 const ORIGINS = ['own', 'library', 'libc', 'kernel', 'unknown'];
 export const KINDS = ['run', 'ready', 'wait']; // of slices: the states of a thread
 
-const unpack = async (base64) => {
-	const packed = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-	const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
-	return new Uint8Array(await new Response(stream).arrayBuffer());
+const fromBase64 = (text) => {
+	if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+	const letters = atob(text), bytes = new Uint8Array(letters.length);
+	for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
+	return bytes;
 };
 
-const decodeColumn = (planes, { rows, bytes, delta, scale }) => {
-	const out = bytes > 4 || scale > 1 ? new Float64Array(rows) : new Uint32Array(rows);
-	let factor = 1 / scale;
-	for (let k = 0; k < bytes; k++, factor *= 256) {
-		const plane = planes.subarray(k * rows, (k + 1) * rows);
-		for (let i = 0; i < rows; i++) out[i] += plane[i] * factor;
+// Yields the parts of the stream as they are inflated.
+const inflate = async function* (base64) {
+	const reader = new Blob([fromBase64(base64)]).stream().pipeThrough(new DecompressionStream('gzip')).getReader();
+	for (let part = await reader.read(); !part.done; part = await reader.read()) yield part.value;
+};
+
+const join = (parts, size) => {
+	const all = new Uint8Array(size);
+	let at = 0;
+	for (const part of parts) {
+		all.set(part, at);
+		at += part.length;
 	}
-	if (delta) for (let i = 1; i < rows; i++) out[i] += out[i - 1];
+	return all;
+};
+
+const joinPlanes = (out, low, high) => {
+	for (let i = 0; i < out.length; i++) out[i] = low[i] | (high[i] << 8);
+};
+
+// A column of small numbers stays small, because the passes over all samples are bound by memory.
+const decodeColumn = (planes, { rows, bytes, delta, scale, value }) => {
+	if (value !== undefined) return (value <= 255 ? new Uint8Array(rows) : new Float64Array(rows)).fill(value / scale);
+	const plane = (k) => planes.subarray(k * rows, (k + 1) * rows);
+	let out;
+	if (bytes > 4 || scale > 1) {
+		out = new Float64Array(rows);
+		for (let k = 0, factor = 1 / scale; k < bytes; k++, factor *= 256) for (let i = 0, p = plane(k); i < rows; i++) out[i] += p[i] * factor;
+	} else if (bytes === 1 && !delta) {
+		out = plane(0);
+	} else {
+		out = bytes === 2 && !delta ? new Uint16Array(rows) : new Uint32Array(rows);
+		if (bytes > 1) joinPlanes(out, plane(0), plane(1));
+		else out.set(plane(0));
+		for (let k = 2; k < bytes; k++) for (let i = 0, p = plane(k); i < rows; i++) out[i] |= p[i] << (8 * k);
+	}
+	if (delta) for (let i = 1, sum = rows ? out[0] : 0; i < rows; i++) out[i] = sum += out[i];
 	return out;
 };
 
-// Returns the header, with each of its columns as a typed array in `tables`.
-export const decode = (raw) => {
-	const length = new DataView(raw.buffer, raw.byteOffset).getUint32(0, true);
-	const header = JSON.parse(new TextDecoder().decode(raw.subarray(4, 4 + length)));
-	let at = 4 + length;
+const headerLength = (raw) => new DataView(raw.buffer, raw.byteOffset).getUint32(0, true);
+const decodeHeader = (raw) => JSON.parse(new TextDecoder().decode(raw.subarray(4, 4 + headerLength(raw))));
+
+// Adds each of the header's columns as a typed array in `tables`.
+const decode = (header, raw) => {
+	let at = 4 + headerLength(raw);
 	const tables = {};
 	for (const column of header.columns) {
 		const [table, name] = column.name.split('.');
@@ -48,48 +81,65 @@ export const indexStacks = (parent, func, functions) => {
 	const first = new Int32Array(n).fill(-1), next = new Int32Array(n).fill(-1);
 	const outer = new Uint8Array(n); // no caller is the same function: it counts for the total
 	const owner = new Int32Array(n).fill(-1); // the innermost function of the program itself
-	const depth = new Uint16Array(n);
 	for (let i = n - 1; i > 0; i--) {
 		next[i] = first[parent[i]];
 		first[parent[i]] = i;
 	}
-	for (let i = 1; i < n; i++) {
-		const f = func[i];
-		let p = parent[i];
-		depth[i] = Math.min(65535, depth[p] + 1);
-		while (p > 0 && func[p] !== f) p = parent[p];
-		outer[i] = p > 0 ? 0 : 1;
-		owner[i] = functions[f].origin === 'own' ? f : owner[parent[i]];
+	for (let i = 1; i < n; i++) owner[i] = functions[func[i]].origin === 'own' ? func[i] : owner[parent[i]];
+	const above = new Uint32Array(functions.length); // how often each function is on the way to the root
+	for (let i = n > 1 ? first[0] : 0; i > 0;) {
+		outer[i] = above[func[i]]++ === 0 ? 1 : 0;
+		if (first[i] > 0) {
+			i = first[i];
+			continue;
+		}
+		above[func[i]]--;
+		while (i > 0 && next[i] < 0) {
+			i = parent[i];
+			if (i > 0) above[func[i]]--;
+		}
+		if (i > 0) i = next[i];
 	}
-	return { n, parent, func, first, next, outer, owner, depth };
+	return { n, parent, func, first, next, outer, owner };
 };
 
-// A slice has one state, or, if there were too many, the parts of its time in each.
+// A slice has one state, or, if there were too many, the parts of its time in each. The slices of
+// a lane follow each other in time; `before` has the sums of all slices before each of them.
 const lanesOf = (data) => {
-	const lanes = data.threads.map((thread, index) => ({
-		...thread, index, from: [], to: [], kind: [], amount: [], sums: KINDS.map(() => 0),
-	}));
-	const s = data.tables.slices, unit = data.slice_unit_ns;
-	const add = (lane, from, to, kind, amount) => {
-		lane.from.push(from);
-		lane.to.push(to);
-		lane.kind.push(kind);
-		lane.amount.push(amount);
-		lane.sums[kind] += amount;
+	const s = data.tables.slices, unit = data.slice_unit_ns, n = s ? s.rows : 0, most = s && !s.kind ? n * KINDS.length : n;
+	const from = new Float64Array(most), to = new Float64Array(most), amount = new Float64Array(most), kind = new Uint8Array(most);
+	const before = KINDS.map(() => new Float64Array(most + 1)), begins = new Uint32Array(data.threads.length), ends = new Uint32Array(data.threads.length);
+	let at = 0;
+	const add = (start, end, k, ns) => {
+		from[at] = start;
+		to[at] = end;
+		kind[at] = k;
+		amount[at] = ns;
+		for (let other = 0; other < KINDS.length; other++) before[other][at + 1] = before[other][at] + (other === k ? ns : 0);
+		at++;
 	};
-	for (let i = 0, end = 0; s && i < s.rows; i++) {
-		const lane = lanes[s.thread[i]];
-		if (i === 0 || s.thread[i] !== s.thread[i - 1]) end = 0;
-		const from = (end + s.gap[i]) * unit, to = from + s.length[i] * unit;
-		end += s.gap[i] + s.length[i];
-		if (s.kind) add(lane, from, to, s.kind[i], to - from);
-		else KINDS.forEach((kind, k) => s[kind][i] && add(lane, from, to, k, s[kind][i]));
+	for (let i = 0, end = 0; i < n; i++) {
+		const thread = s.thread[i];
+		if (i === 0 || thread !== s.thread[i - 1]) {
+			end = 0;
+			begins[thread] = at;
+		}
+		const start = end + s.gap[i];
+		end = start + s.length[i];
+		if (s.kind) add(start * unit, end * unit, s.kind[i], (end - start) * unit);
+		else KINDS.forEach((name, k) => s[name][i] && add(start * unit, end * unit, k, s[name][i]));
+		ends[thread] = at;
 	}
-	return lanes;
+	return data.threads.map((thread, index) => {
+		const [begin, end] = [begins[index], ends[index]], part = (array) => array.subarray(begin, end);
+		return {
+			...thread, index, n: end - begin, from: part(from), to: part(to), kind: part(kind), amount: part(amount),
+			before: before.map((sums) => sums.subarray(begin, end + 1)), sums: before.map((sums) => sums[end] - sums[begin]),
+		};
+	});
 };
 
-export const prepare = (header) => {
-	const data = header;
+const prepare = (data) => {
 	const { stacks, samples, allocations, marks } = data.tables;
 	for (const f of data.functions) {
 		f.origin = ORIGINS[f.origin];
@@ -99,8 +149,14 @@ export const prepare = (header) => {
 	data.duration = data.capture.duration_ns;
 	data.stacks = indexStacks(stacks.parent, stacks.function, data.functions);
 	data.samples = samples;
+	if (!samples.weight) {
+		samples.weight = new Float64Array(samples.rows);
+		for (let i = 0; i < samples.rows; i++) samples.weight[i] = samples.count[i] * data.capture.sample_weight;
+	}
 	data.allocations = allocations || { rows: 0 };
 	data.marks = marks || { rows: 0 };
+	data.marksOf = data.mark_names.map(() => []);
+	for (let i = 0; i < data.marks.rows; i++) data.marksOf[marks.name[i]].push(i);
 	data.lanes = lanesOf(data);
 	data.hasSlices = !!data.tables.slices;
 	if (!data.hasSlices) // the samples are all that is known of when a thread ran
@@ -109,7 +165,21 @@ export const prepare = (header) => {
 	return data;
 };
 
-export const load = async (element) => prepare(decode(await unpack(element.textContent.trim())));
+// Calls `paint` with the header as soon as it is there, long before its columns are.
+export const load = async (element, paint) => {
+	const parts = [];
+	let size = 0, header = null, raw = null;
+	for await (const part of inflate(element.textContent.trim())) {
+		parts.push(part);
+		size += part.length;
+		if (header) continue;
+		raw = join(parts, size);
+		if (size < 4 || size < 4 + headerLength(raw)) continue;
+		header = decodeHeader(raw);
+		await paint(header);
+	}
+	return prepare(decode(header, join(parts, size)));
+};
 
 // Returns the index of the first element of a sorted array that is not below the value.
 export const lowerBound = (sorted, value, length = sorted.length) => {

@@ -6,7 +6,6 @@ export const byId = (id) => document.getElementById(id);
 const present = (children) => children.flat(3).filter((child) => child !== null && child !== undefined && child !== false && child !== '');
 export const fill = (element, ...children) => element.replaceChildren(...present(children));
 
-
 export const el = (tag, attributes = {}, ...children) => {
 	const element = document.createElement(tag);
 	for (const [key, value] of Object.entries(attributes)) {
@@ -19,11 +18,21 @@ export const el = (tag, attributes = {}, ...children) => {
 	return element;
 };
 
-export const color = (name) => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
-export const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize);
+// Asking for a style makes the browser compute the styles of all changed elements, so answers are
+// kept until the theme or the size of the window changes.
+const styles = new Map();
+const style = (name, ask) => {
+	const key = `${name} ${document.documentElement.dataset.theme} ${innerWidth} ${devicePixelRatio}`;
+	if (!styles.has(key)) styles.set(key, ask());
+	return styles.get(key);
+};
+export const color = (name) => style(name, () => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim());
+export const rem = () => style('size', () => parseFloat(getComputedStyle(document.documentElement).fontSize));
+export const fontFamily = () => style('font', () => getComputedStyle(document.body).fontFamily);
 
 // The variable of the color of a function: whose code it is.
-export const originColor = (f) => {
+export const originColor = (f) => (f.color ||= colorOf(f));
+const colorOf = (f) => {
 	if (f.kind === 'task' || f.kind === 'unresolved' || f.origin === 'unknown') return 'none';
 	if (f.kind === 'jit') return 'jit';
 	if (f.origin === 'kernel') return 'kernel';
@@ -47,6 +56,15 @@ export const sizeCanvas = (canvas, width, height) => {
 	return context;
 };
 
+// The first rows of new tables, after all of them were measured: each change in between would make
+// the browser lay out everything again.
+let unmeasured = [];
+const drawTables = () => {
+	const tables = unmeasured.map(([box, draw]) => [draw, box.scrollTop, box.clientHeight || innerHeight]);
+	unmeasured = [];
+	for (const [draw, top, room] of tables) draw(top, room);
+};
+
 // A table that keeps rows of the same height outside of the window out of the document.
 // columns: { title, width in rem, number, sort }; cells(i): the row's cells, attributes(i): its own.
 export const virtualTable = ({ label, columns, rows, cells, attributes = () => ({}), sorted, onSort, onRow, treegrid }) => {
@@ -66,16 +84,17 @@ export const virtualTable = ({ label, columns, rows, cells, attributes = () => (
 	}, cells(i).map((cell, c) => el('td', { role: 'gridcell', class: [columns[c].number ? 'number' : '', columns[c].class || ''].join(' ').trim() || undefined }, cell)));
 	const spacer = (count) => el('tr', { 'aria-hidden': true, style: { height: count * height + 'px' } }, el('td', { colspan: columns.length }));
 	let shown = '';
-	const draw = () => {
-		const from = Math.max(0, Math.floor(box.scrollTop / height) - 10);
-		const to = Math.min(rows, from + Math.ceil((box.clientHeight || innerHeight) / height) + 20);
+	const draw = (top, room) => {
+		const from = Math.max(0, Math.floor(top / height) - 4);
+		const to = Math.min(rows, from + Math.ceil(room / height) + 6);
 		if (shown === `${from}-${to}`) return;
 		shown = `${from}-${to}`;
 		const list = [];
 		for (let i = from; i < to; i++) list.push(row(i));
 		body.replaceChildren(...(from ? [spacer(from)] : []), ...list, ...(to < rows ? [spacer(rows - to)] : []));
 	};
-	box.addEventListener('scroll', draw, { passive: true });
+	const drawNow = () => draw(box.scrollTop, box.clientHeight || innerHeight);
+	box.addEventListener('scroll', drawNow, { passive: true });
 	box.addEventListener('keydown', (event) => {
 		const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
 		if (step) {
@@ -83,7 +102,7 @@ export const virtualTable = ({ label, columns, rows, cells, attributes = () => (
 			const top = selected * height;
 			if (top < box.scrollTop) box.scrollTop = top;
 			if (top + 2 * height > box.scrollTop + box.clientHeight) box.scrollTop = top + 3 * height - box.clientHeight;
-			draw();
+			drawNow();
 			for (const line of body.children) line.classList.toggle('focused', Number(line.getAttribute('aria-rowindex')) === selected + 2);
 			event.preventDefault();
 		} else if (event.key === 'Enter' || event.key === ' ') {
@@ -92,7 +111,8 @@ export const virtualTable = ({ label, columns, rows, cells, attributes = () => (
 		}
 		if (step || event.key === 'Enter') event.stopPropagation();
 	});
-	requestAnimationFrame(draw);
+	unmeasured.push([box, draw]);
+	if (unmeasured.length === 1) requestAnimationFrame(drawTables);
 	return box;
 };
 

@@ -160,29 +160,47 @@ const fillOf = (box, shown, c) => {
 	return now > before ? c.more : c.less;
 };
 
-export const flamePanel = (shown) => {
-	if (!(shown.sums.sum > 0) && !(shown.base?.sum > 0)) return nothing('Nothing was recorded here for this measure.', 'another range or measure');
-	const canvas = el('canvas', { id: 'flame', tabindex: 0, role: 'img', 'aria-label': 'Flame graph. The call tree shows the same as a tree.' });
-	const box = el('div', { class: 'scroll' }, canvas);
-	requestAnimationFrame(() => {
-		drawFlame(canvas, box.clientWidth, shown);
-		listen(canvas, shown);
-	});
-	return box;
+// One frame with a canvas of the size of the window, which scrolls over the boxes; a canvas for all
+// boxes of deep stacks would be larger than browsers can draw.
+let frame = null, canvas = null, shown = null;
+const makeFrame = () => {
+	canvas = el('canvas', { id: 'flame', tabindex: 0, role: 'img', 'aria-label': 'Flame graph. The call tree shows the same as a tree.' });
+	frame = el('div', { class: 'scroll' }, el('div', { class: 'tall' }, canvas));
+	frame.addEventListener('scroll', drawBoxes, { passive: true });
+	canvas.addEventListener('focus', drawBoxes);
+	canvas.addEventListener('blur', drawBoxes);
+	listen();
 };
 
-const drawFlame = (canvas, width, shown) => {
-	const { stacks, sums, base, functions } = shown;
+export const flamePanel = (next) => {
+	shown = next;
+	if (!(shown.sums.sum > 0) && !(shown.base?.sum > 0)) return nothing('Nothing was recorded here for this measure.', 'another range or measure');
+	if (!frame) makeFrame();
+	if (frame.isConnected) layOut();
+	else requestAnimationFrame(layOut);
+	return frame;
+};
+
+const layOut = () => {
+	const { stacks, sums, base, functions } = shown, width = frame.clientWidth;
 	const weight = base ? (i) => sums.total[i] + base.total[i] : (i) => sums.total[i];
 	boxes = state.inverted ? inverted(stacks, sums, base, functions, width) : icicle(stacks, weight, functions, width);
 	rowHeight = Math.round(rem() * 1.45);
 	selected = Math.min(selected, boxes.length - 1);
-	const height = (1 + boxes.reduce((most, box) => Math.max(most, box.row), 0)) * rowHeight + 4;
-	const g = sizeCanvas(canvas, width, Math.min(height, 16000)), c = boxColors();
+	frame.firstChild.style.height = (1 + boxes.reduce((most, box) => Math.max(most, box.row), 0)) * rowHeight + 4 + 'px';
+	canvas.dataset.boxes = boxes.length;
+	drawBoxes();
+};
+
+function drawBoxes() {
+	const { stacks, sums, functions } = shown, top = frame.scrollTop, height = frame.clientHeight;
+	const g = sizeCanvas(canvas, frame.clientWidth, height), c = boxColors();
 	const small = rem() * 0.92, letter = small * 0.602;
 	g.textAlign = 'left';
 	for (const box of boxes) {
-		const y = box.row * rowHeight, f = box.node >= 0 ? functions[stacks.func[box.node]] : null, isFound = f && shown.matches?.[stacks.func[box.node]];
+		const y = box.row * rowHeight - top;
+		if (y + rowHeight < 0 || y > height) continue;
+		const f = box.node >= 0 ? functions[stacks.func[box.node]] : null, isFound = f && shown.matches?.[stacks.func[box.node]];
 		const w = Math.max(1, box.w - 0.6);
 		g.globalAlpha = box.above ? 0.55 : shown.matches && !isFound ? 0.35 : 1;
 		g.fillStyle = fillOf(box, shown, c);
@@ -192,15 +210,8 @@ const drawFlame = (canvas, width, shown) => {
 			g.fillRect(box.x + 2, y, 1, rowHeight - 1);
 		}
 		g.globalAlpha = 1;
-		if (f && stacks.func[box.node] === state.fn) {
-			g.strokeStyle = c.focus;
-			g.lineWidth = 2;
-			g.strokeRect(box.x + 1, y + 1, w - 2, rowHeight - 3);
-		} else if (isFound) {
-			g.strokeStyle = c.box;
-			g.lineWidth = 1;
-			g.strokeRect(box.x + 0.5, y + 0.5, w - 1, rowHeight - 2);
-		}
+		if (f && stacks.func[box.node] === state.fn) outline(g, c.focus, 2, box, y);
+		else if (isFound) outline(g, c.box, 1, box, y);
 		const room = Math.floor((w - 8) / letter);
 		if (room < 3) continue;
 		const text = boxText(box, shown, valueOf(box, sums));
@@ -210,18 +221,17 @@ const drawFlame = (canvas, width, shown) => {
 		g.fillStyle = c.box;
 		g.fillText(label, box.x + (box.length > 1 ? 6 : 4), y + rowHeight / 2);
 	}
-	if (boxes[selected] && document.activeElement === canvas) outlineSelected(g, c);
-	canvas.dataset.boxes = boxes.length;
-};
-
-const outlineSelected = (g, c) => {
 	const box = boxes[selected];
-	g.strokeStyle = c.focus;
-	g.lineWidth = 2;
-	g.strokeRect(box.x + 1, box.row * rowHeight + 1, Math.max(2, box.w - 2), rowHeight - 3);
+	if (box && document.activeElement === canvas) outline(g, c.focus, 3, box, box.row * rowHeight - top);
+}
+
+const outline = (g, shade, width, box, y) => {
+	g.strokeStyle = shade;
+	g.lineWidth = width;
+	g.strokeRect(box.x + width / 2, y + width / 2, Math.max(1, box.w - 0.6 - width), rowHeight - 1 - width);
 };
 
-const describe = (box, shown) => {
+const describe = (box) => {
 	if (box.node < 0) return [`${count(box.hidden)} functions that are too small to draw`];
 	const { functions, stacks, sums, base, format } = shown, f = functions[stacks.func[box.node]], value = valueOf(box, sums);
 	const share = value / sums.sum, lines = [f.full || f.name];
@@ -233,12 +243,12 @@ const describe = (box, shown) => {
 	return lines.filter(Boolean);
 };
 
-const boxAt = (event, canvas) => {
-	const area = canvas.getBoundingClientRect(), x = event.clientX - area.left, row = Math.floor((event.clientY - area.top) / rowHeight);
+const boxAt = (event) => {
+	const area = canvas.getBoundingClientRect(), x = event.clientX - area.left, row = Math.floor((event.clientY - area.top + frame.scrollTop) / rowHeight);
 	return boxes.find((box) => box.row === row && x >= box.x && x < box.x + box.w);
 };
 
-const activate = (box, shown) => {
+const activate = (box) => {
 	if (!box || box.node < 0) return;
 	const fn = shown.stacks.func[box.node];
 	if (box.length > 1) return update({ unfolded: new Set(state.unfolded).add(box.node), fn });
@@ -260,22 +270,24 @@ const step = (key) => {
 	if (best >= 0) selected = best;
 };
 
-const listen = (canvas, shown) => {
+const listen = () => {
 	canvas.addEventListener('pointermove', (event) => {
-		const box = boxAt(event, canvas);
-		if (box) showTip(event, describe(box, shown));
+		const box = boxAt(event);
+		if (box) showTip(event, describe(box));
 		else hideTip();
 	});
 	canvas.addEventListener('pointerleave', hideTip);
-	canvas.addEventListener('click', (event) => activate(boxAt(event, canvas), shown));
+	canvas.addEventListener('click', (event) => activate(boxAt(event)));
 	canvas.addEventListener('keydown', (event) => {
 		if (event.key.startsWith('Arrow') && !event.shiftKey) {
 			step(event.key);
-			drawFlame(canvas, canvas.parentElement.clientWidth, shown);
-			const box = boxes[selected];
-			byId('announcement').textContent = box ? describe(box, shown).join('. ') : '';
+			const box = boxes[selected], y = box ? box.row * rowHeight : 0;
+			if (y < frame.scrollTop) frame.scrollTop = y;
+			if (y + rowHeight > frame.scrollTop + frame.clientHeight) frame.scrollTop = y + rowHeight - frame.clientHeight;
+			drawBoxes();
+			byId('announcement').textContent = box ? describe(box).join('. ') : '';
 		} else if (event.key === 'Enter') {
-			activate(boxes[selected], shown);
+			activate(boxes[selected]);
 		} else {
 			return;
 		}
@@ -283,4 +295,3 @@ const listen = (canvas, shown) => {
 		event.stopPropagation();
 	});
 };
-

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The functions with their callers and callees, and the table of what changed between two ranges.
 
-import { histograms, neighbors } from './profile.js';
+import { histograms, MOST_HISTOGRAMS, neighbors } from './profile.js';
 import { isNoise } from './flame.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
 import { count, percent, signed } from './format.js';
@@ -32,19 +32,26 @@ const sparkline = (values) => {
 	return svg;
 };
 
-// "When" costs a pass over the samples for the rows in sight, so it is filled in after the paint.
-const fillWhen = (shown, cells) => requestAnimationFrame(() => {
-	const wanted = [...cells].filter(([, cell]) => cell.isConnected && !cell.firstChild).slice(0, 60);
+// "When" costs a pass over the samples for the rows in sight, so it is filled in once the selection
+// rests.
+let whenTimer = 0;
+const fillWhen = (shown, cells) => {
+	clearTimeout(whenTimer);
+	whenTimer = setTimeout(fillWhenNow, 80, shown, cells);
+};
+const fillWhenNow = (shown, cells) => {
+	const wanted = [...cells].filter(([, cell]) => cell.isConnected && !cell.firstChild).slice(0, MOST_HISTOGRAMS);
 	if (!wanted.length) return;
 	const [from, to] = range();
 	const bins = histograms(state.data, shown.stacks, wanted.map(([f]) => f), { from, to, thread: state.thread }, WHEN_BINS);
 	for (const [f, cell] of wanted) cell.replaceChildren(sparkline(bins.get(f)));
-});
+	if (wanted.length === MOST_HISTOGRAMS) fillWhen(shown, cells);
+};
 
 export const functionTable = (shown, { side = false } = {}) => {
 	const { sums, functions, format } = shown, list = listed(shown);
 	if (!list.length) return nothing(state.search ? 'No function in this range has such a name.' : 'Nothing was recorded here for this measure.', '');
-	const most = Math.max(...list.map((f) => sums.fnSelf[f])), withWhen = !side && state.measure === 'cpu', when = new Map();
+	const most = list.reduce((high, f) => Math.max(high, sums.fnSelf[f]), 0), withWhen = !side && state.measure === 'cpu', when = new Map();
 	const columns = [
 		{ title: 'Self', width: 6, number: true, sort: 'self' }, { title: '', width: 5 },
 		...(side ? [] : [{ title: 'Self %', width: 5.5, number: true, sort: 'self' }]),
@@ -70,7 +77,7 @@ export const functionTable = (shown, { side = false } = {}) => {
 		},
 	});
 	if (withWhen) {
-		requestAnimationFrame(() => fillWhen(shown, when));
+		fillWhen(shown, when);
 		box.addEventListener('scroll', () => fillWhen(shown, when), { passive: true });
 	}
 	return box;

@@ -72,7 +72,13 @@ const drawScope = (shown) => {
 		el('span', { class: 'equal' }, el('kbd', {}, 'y'), ' copies ', el('code', { id: 'command' }, command())));
 };
 
-const drawTabs = () => fill(byId('tabs'),
+let shownTabs = '';
+const drawTabs = () => {
+	const now = [state.tab, state.group, state.inverted, !!state.base].join();
+	if (now !== shownTabs) fillTabs();
+	shownTabs = now;
+};
+const fillTabs = () => fill(byId('tabs'),
 	...Object.entries(TABS).map(([key, title]) => el('button', { type: 'button', role: 'tab', id: `tab-${key}`, 'aria-controls': 'panel', 'aria-selected': key === state.tab ? 'true' : 'false', tabindex: key === state.tab ? 0 : -1, onclick: () => update({ tab: key }) }, title)),
 	el('span', { class: 'tools' },
 		state.tab === 'flame' || state.tab === 'tree' ? choice('Group', GROUPS.map((key) => [key, key === 'merged' ? 'all' : 'by ' + key]), state.group, (group) => update({ group, zoom: null })) : null,
@@ -88,9 +94,11 @@ let lastTab = null;
 const drawPanel = (shown) => {
 	const panel = byId('panel'), scroll = panel.querySelector('.scroll')?.scrollTop;
 	panel.setAttribute('aria-labelledby', `tab-${state.tab}`);
-	panel.replaceChildren(panels[state.tab](shown));
+	const content = panels[state.tab](shown);
+	if (panel.firstChild !== content) panel.replaceChildren(content);
 	if (lastTab === state.tab && scroll) requestAnimationFrame(() => panel.querySelector('.scroll')?.scrollTo(0, scroll));
 	lastTab = state.tab;
+	document.documentElement.dataset.stacks = shown.stacks.n;
 	const isWide = matchMedia('(min-width: 1700px)').matches && (state.tab === 'flame' || state.tab === 'tree');
 	byId('side').hidden = !isWide;
 	fill(byId('side'),...(isWide ? [shown.base ? changesTable(shown) : state.fn !== null ? butterfly(shown) : functionTable(shown, { side: true })] : []));
@@ -103,9 +111,11 @@ const drawSearch = (shown) => {
 	else found.textContent = shown.matches ? `${format(matchingSum(shown.stacks, shown.sums, shown.matches))}, ${percent(matchingSum(shown.stacks, shown.sums, shown.matches) / shown.sums.sum, shown.sums.events)}` : '';
 };
 
+const setTheme = () => (document.documentElement.dataset.theme = state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
+
 const render = () => {
 	const start = performance.now(), shown = compute(), computed = performance.now();
-	document.documentElement.dataset.theme = state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+	setTheme();
 	drawTimeline();
 	drawScope(shown);
 	drawTabs();
@@ -206,8 +216,19 @@ const listen = () => {
 	addEventListener('afterprint', () => byId('paper').replaceChildren());
 };
 
+// What the header says is shown before the columns are there.
+const paintHead = async (header) => {
+	state.data = header;
+	setTheme();
+	drawHead();
+	drawVerdict();
+	await new Promise((painted) => requestAnimationFrame(() => setTimeout(painted, 0)));
+	document.documentElement.dataset.painted = performance.now().toFixed(0);
+};
+
 const start = async () => {
-	state.data = await load(byId('data'));
+	state.theme = /[#&]theme=(\w+)/.exec(location.hash)?.[1];
+	state.data = await load(byId('data'), paintHead);
 	const { data } = state;
 	if (data.allocations.rows) data.live = liveHeap(data, 480);
 	data.rss = data.counters.find((counter) => counter.is_rss);
@@ -218,8 +239,6 @@ const start = async () => {
 	if (!MEASURES[state.measure] || !has(state.measure)) state.measure = has('cpu') || !has('alloc') ? 'cpu' : 'live';
 	if (!GROUPS.includes(state.group)) state.group = 'merged';
 	onChange(render);
-	drawHead();
-	drawVerdict();
 	listen();
 	render();
 	document.documentElement.dataset.ready = performance.now().toFixed(0);

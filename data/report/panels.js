@@ -68,7 +68,7 @@ export const treePanel = (shown) => {
 export const waitingPanel = () => {
 	const { data } = state, [from, to] = range();
 	if (!data.hasSlices) return nothing('When threads ran and waited was not recorded.', 'profctl record (without --no-switches)');
-	const rows = data.lanes.filter((lane) => lane.from.length && (state.thread === null || lane.index === state.thread)).map((lane) => ({ lane, sums: laneSums(lane, from, to) }))
+	const rows = data.lanes.filter((lane) => lane.n && (state.thread === null || lane.index === state.thread)).map((lane) => ({ lane, sums: laneSums(lane, from, to) }))
 		.filter(({ sums }) => sums.some((v) => v > 0)).sort((a, b) => b.sums[2] - a.sums[2] || a.lane.index - b.lane.index);
 	const life = (sums) => sums.reduce((all, v) => all + v, 0);
 	return el('div', { class: 'column' },
@@ -167,12 +167,8 @@ export const memoryPanel = () => {
 const quantile = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(q * sorted.length) - 1))];
 
 const marksInRange = () => {
-	const m = state.data.marks, unit = state.data.mark_unit_ns, [from, to] = range(), list = state.data.mark_names.map(() => []);
-	for (let i = 0; i < m.rows; i++) {
-		if (m.time[i] * unit >= to || m.time[i] * unit + m.length[i] < from || (state.thread !== null && m.thread[i] !== state.thread)) continue;
-		list[m.name[i]].push(i);
-	}
-	return list;
+	const m = state.data.marks, unit = state.data.mark_unit_ns, [from, to] = range();
+	return state.data.marksOf.map((list) => list.filter((i) => m.time[i] * unit < to && m.time[i] * unit + m.length[i] >= from && (state.thread === null || m.thread[i] === state.thread)));
 };
 
 export const marksPanel = () => {

@@ -131,33 +131,48 @@ export const neighbors = (stacks, sums, f) => {
 	return { callers: sorted(callers), callees: sorted(callees) };
 };
 
-// Returns when each function ran: its weight in `bins` equal parts of the range.
+export const MOST_HISTOGRAMS = 31; // bits of a number
+
+// Returns when each of a few functions ran: its weight in `bins` equal parts of the range. Samples
+// are added up by which of the functions are in their stacks.
 export const histograms = (data, stacks, functions, { from, to, thread }, bins) => {
-	const s = data.samples, all = new Map(functions.map((f) => [f, new Float32Array(bins)]));
-	const inside = functions.map((f) => {
-		const marks = new Uint8Array(stacks.n);
-		for (let i = 1; i < stacks.n; i++) marks[i] = stacks.func[i] === f || marks[stacks.parent[i]] ? 1 : 0;
-		return marks;
-	});
+	const s = data.samples, rows = stacks.rowsOf.samples, { parent, func } = stacks, bit = new Int32Array(data.functions.length);
+	functions.forEach((f, k) => (bit[f] = 1 << k));
+	const setOf = new Int32Array(stacks.n), idOf = new Uint32Array(stacks.n), ids = new Map([[0, 0]]);
+	for (let i = 1; i < stacks.n; i++) {
+		const above = parent[i], set = setOf[above] | bit[func[i]];
+		setOf[i] = set;
+		if (set === setOf[above]) idOf[i] = idOf[above];
+		else if (ids.has(set)) idOf[i] = ids.get(set);
+		else ids.set(set, (idOf[i] = ids.size));
+	}
 	const begin = lowerBound(s.time, unit(data, from), s.rows), end = lowerBound(s.time, unit(data, to), s.rows);
-	const rows = stacks.rowsOf.samples, width = (to - from) / bins;
+	const sums = new Float64Array(ids.size * bins), start = from / data.sample_unit_ns, perUnit = (data.sample_unit_ns * bins) / (to - from);
 	for (let i = begin; i < end; i++) {
 		if (thread !== null && s.thread[i] !== thread) continue;
-		const bin = Math.min(bins - 1, Math.floor((s.time[i] * data.sample_unit_ns - from) / width));
-		for (let k = 0; k < functions.length; k++)
-			if (inside[k][rows[i]]) all.get(functions[k])[bin] += s.weight[i];
+		sums[idOf[rows[i]] * bins + Math.min(bins - 1, ((s.time[i] - start) * perUnit) | 0)] += s.weight[i];
 	}
-	return all;
+	return new Map(functions.map((f, k) => {
+		const all = new Float64Array(bins);
+		for (const [set, id] of ids) if (set & (1 << k)) for (let bin = 0; bin < bins; bin++) all[bin] += sums[id * bins + bin];
+		return [f, all];
+	}));
 };
 
 // Returns how long a lane was in each state in [from, to), in ns, in the order of KINDS.
 export const laneSums = (lane, from, to) => {
-	const sums = KINDS.map(() => 0);
-	for (let i = lowerBound(lane.to, from); i < lane.from.length && lane.from[i] < to; i++) {
-		const length = lane.to[i] - lane.from[i];
-		const part = Math.min(to, lane.to[i]) - Math.max(from, lane.from[i]);
-		sums[lane.kind[i]] += length > 0 ? (lane.amount[i] * part) / length : 0;
-	}
+	const begin = lowerBound(lane.to, from), end = Math.max(begin, lowerBound(lane.from, to));
+	const sums = lane.before.map((before) => before[end] - before[begin]);
+	const cut = (i, ns) => (sums[lane.kind[i]] -= (lane.amount[i] * ns) / Math.max(1, lane.to[i] - lane.from[i]));
+	for (let i = begin; i < end && lane.from[i] < from; i++) cut(i, Math.min(from, lane.to[i]) - lane.from[i]);
+	for (let i = end - 1; i >= begin && lane.to[i] > to; i--) cut(i, lane.to[i] - to);
+	return sums.map((sum) => Math.max(0, sum));
+};
+
+// Returns the weights of the samples of each thread in [from, to).
+export const threadWeights = (data, from, to) => {
+	const s = data.samples, sums = new Float64Array(data.threads.length);
+	for (let i = lowerBound(s.time, unit(data, from), s.rows), end = lowerBound(s.time, unit(data, to), s.rows); i < end; i++) sums[s.thread[i]] += s.weight[i];
 	return sums;
 };
 

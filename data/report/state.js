@@ -60,13 +60,14 @@ export const restore = (fragment, data) => {
 	}
 };
 
-export const update = (changes, { remember = true } = {}) => {
+// `keep`: in the address, too. Browsers refuse many changes of the address in a short time.
+export const update = (changes, { remember = true, keep = true } = {}) => {
 	if (remember) {
 		past.push({ ...state, unfolded: new Set(state.unfolded), open: new Set(state.open) });
 		if (past.length > 200) past.shift();
 	}
 	Object.assign(state, changes);
-	store(defaults);
+	if (keep) store(defaults);
 	redraw();
 };
 

@@ -4,12 +4,13 @@
 // into a canvas of its own; a drag only draws the selection over it.
 
 import { lowerBound, KINDS } from './data.js';
-import { laneSums } from './profile.js';
-import { byId, color, hideTip, rem, showTip, sizeCanvas, el } from './dom.js';
+import { laneSums, threadWeights } from './profile.js';
+import { byId, color, fontFamily, hideTip, rem, showTip, sizeCanvas, el } from './dom.js';
 import { bytes, count, duration, moment, significant, tickStep } from './format.js';
 import { onGrid, range, state, update, view } from './state.js';
 
 const layout = { rows: [], gutter: 0, width: 0, height: 0 };
+const MOST_MARK_ROWS = 12;
 const background = { canvas: document.createElement('canvas'), key: '' };
 
 const toX = (ns) => layout.gutter + ((ns - view()[0]) / (view()[1] - view()[0])) * layout.width;
@@ -20,7 +21,7 @@ const toTime = (x) => {
 
 const lanesShown = (data) => {
 	const most = innerHeight > 1000 ? 10 : 7;
-	const busy = data.lanes.filter((lane) => lane.sums[0] > 0 || lane.from.length > 0);
+	const busy = data.lanes.filter((lane) => lane.sums[0] > 0 || lane.n > 0);
 	return busy.length > most ? [busy.slice(0, most - 1), busy.slice(most - 1)] : [busy, []];
 };
 
@@ -33,7 +34,11 @@ const makeRows = () => {
 	if (rest.length) rows.push({ kind: 'lane', height: laneHeight, lanes: rest, label: `+ ${count(rest.length)} threads` });
 	if (data.live) rows.push({ kind: 'live', height: lineHeight, label: data.rss ? 'Live heap, RSS ┄' : 'Live heap' });
 	for (const counter of data.counters) if (!(data.live && counter === data.rss)) rows.push({ kind: 'counter', height: lineHeight, counter, label: counter.name || 'counter' });
-	data.mark_names.forEach((mark, index) => rows.push({ kind: 'mark', height: Math.round(R * 1.1), index, label: mark.name || 'mark' }));
+	const names = data.mark_names.map((mark, index) => index);
+	if (names.length > MOST_MARK_ROWS) names.sort((a, b) => data.marksOf[b].length - data.marksOf[a].length || a - b);
+	const markHeight = Math.round(R * 1.1), others = names.splice(names.length > MOST_MARK_ROWS ? MOST_MARK_ROWS - 1 : MOST_MARK_ROWS);
+	for (const index of names) rows.push({ kind: 'mark', height: markHeight, names: [index], label: data.mark_names[index].name || 'mark' });
+	if (others.length) rows.push({ kind: 'mark', height: markHeight, names: others, label: `+ ${count(others.length)} marks` });
 	if (data.logs.length) rows.push({ kind: 'log', height: Math.round(R * 1.2), label: 'Logs' });
 	let y = 0;
 	for (const row of rows) {
@@ -87,7 +92,7 @@ const drawLane = (g, row, c) => {
 	const [from, to] = view(), n = Math.ceil(layout.width), scale = layout.width / (to - from);
 	const shares = KINDS.map(() => new Float32Array(n + 1));
 	for (const lane of row.lanes) {
-		for (let i = lowerBound(lane.to, from); i < lane.from.length && lane.from[i] < to; i++) {
+		for (let i = lowerBound(lane.to, from); i < lane.n && lane.from[i] < to; i++) {
 			const begin = (Math.max(lane.from[i], from) - from) * scale, end = (Math.min(lane.to[i], to) - from) * scale;
 			const part = lane.amount[i] / Math.max(1, lane.to[i] - lane.from[i]), into = shares[lane.kind[i]];
 			for (let x = Math.floor(begin); x < end && x < n; x++) into[x] += part * (Math.min(x + 1, end) - Math.max(x, begin));
@@ -150,8 +155,7 @@ const drawLine = (g, row, c) => {
 const drawMark = (g, row, c) => {
 	const m = state.data.marks, [from, to] = view(), n = Math.ceil(layout.width), scale = layout.width / (to - from);
 	const covered = new Float32Array(n + 1), unit = state.data.mark_unit_ns;
-	for (let i = 0; i < m.rows; i++) {
-		if (m.name[i] !== row.index) continue;
+	for (const i of row.names.flatMap((name) => state.data.marksOf[name])) {
 		const begin = (m.time[i] * unit - from) * scale, end = Math.max(begin + 0.4, (m.time[i] * unit + m.length[i] - from) * scale);
 		for (let x = Math.max(0, Math.floor(begin)); x < Math.min(n, end); x++) covered[x] += Math.min(x + 1, end) - Math.max(x, begin);
 	}
@@ -168,7 +172,7 @@ const drawLogs = (g, row, c) => {
 	let free = layout.gutter;
 	g.fillStyle = c.warn;
 	g.textAlign = 'left';
-	g.font = `${rem() * 0.85}px ${getComputedStyle(document.body).fontFamily}`;
+	g.font = `${rem() * 0.85}px ${fontFamily()}`;
 	for (const log of state.data.logs) {
 		const x = toX(log.time_ns);
 		if (x < layout.gutter || x > layout.gutter + layout.width) continue;
@@ -187,7 +191,7 @@ const drawLogs = (g, row, c) => {
 const drawAxis = (g, row, c) => {
 	const [from, to] = view(), step = tickStep(to - from, layout.width / (rem() * 7));
 	const digits = Math.max(0, -Math.floor(Math.log10(step / 1e9)));
-	g.font = `${rem() * 0.85}px ${getComputedStyle(document.body).fontFamily}`;
+	g.font = `${rem() * 0.85}px ${fontFamily()}`;
 	g.textAlign = 'center';
 	for (let t = Math.ceil(from / step) * step; t <= to; t += step) {
 		const x = Math.round(toX(t)) + 0.5;
@@ -226,7 +230,7 @@ const drawLosses = (g, c) => {
 		}
 		g.restore();
 		const text = `${loss.count ? count(loss.count) : 'some'} lost`;
-		g.font = `600 ${rem() * 0.85}px ${getComputedStyle(document.body).fontFamily}`;
+		g.font = `600 ${rem() * 0.85}px ${fontFamily()}`;
 		g.textAlign = 'center';
 		const width = g.measureText(text).width + 8, middle = Math.max(layout.gutter + width / 2, Math.min(layout.gutter + layout.width - width / 2, (from + to) / 2));
 		g.fillStyle = c.bg;
@@ -258,13 +262,13 @@ const rangeOf = (times, from, to) => [lowerBound(times, from), lowerBound(times,
 
 // The number beside a row: that of the range.
 const numberOf = (row) => {
-	const { data } = state, [from, to] = range(), run = (lane) => laneRun(lane, from, to);
+	const { data } = state, [from, to] = range();
 	if (row.kind === 'heat') {
 		if (!data.capture.is_time) return '';
-		const sum = data.lanes.reduce((all, lane) => all + run(lane), 0);
+		const sum = data.lanes.reduce((all, lane) => all + laneRun(lane), 0);
 		return `${significant(sum / (to - from))} of ${data.capture.cpus} CPUs`;
 	}
-	if (row.kind === 'lane') return duration(row.lanes.reduce((all, lane) => all + run(lane), 0));
+	if (row.kind === 'lane') return duration(row.lanes.reduce((all, lane) => all + laneRun(lane), 0));
 	if (row.kind === 'live' || row.kind === 'counter') {
 		const times = row.kind === 'live' ? null : row.counter.times, values = row.kind === 'live' ? data.live.all : row.counter.values;
 		const [begin, end] = times ? rangeOf(times, from, to) : [Math.floor(from / data.live.width), Math.ceil(to / data.live.width) + 1];
@@ -276,7 +280,7 @@ const numberOf = (row) => {
 	if (row.kind === 'mark') {
 		const m = data.marks, unit = data.mark_unit_ns;
 		let n = 0;
-		for (let i = 0; i < m.rows; i++) if (m.name[i] === row.index && m.time[i] * unit + m.length[i] >= from && m.time[i] * unit < to) n++;
+		for (const name of row.names) for (const i of data.marksOf[name]) if (m.time[i] * unit + m.length[i] >= from && m.time[i] * unit < to) n++;
 		return count(n) + '\u200a×';
 	}
 	if (row.kind === 'log') return count(data.logs.filter((log) => log.time_ns >= from && log.time_ns < to).length);
@@ -285,17 +289,18 @@ const numberOf = (row) => {
 
 const significantOrCount = (x) => (Number.isInteger(x) ? count(x) : significant(x));
 
-const laneRun = (lane, from, to) => {
-	if (state.data.hasSlices) return state.range ? laneSums(lane, from, to)[0] : lane.sums[0];
-	const s = state.data.samples, unit = state.data.sample_unit_ns;
+// How long the thread ran in the range.
+let weights = { of: null, sums: null };
+const laneRun = (lane) => {
+	const { data } = state;
 	if (!state.range) return lane.sums[0];
-	let sum = 0;
-	for (let i = lowerBound(s.time, Math.ceil(from / unit), s.rows), end = lowerBound(s.time, Math.ceil(to / unit), s.rows); i < end; i++) if (s.thread[i] === lane.index) sum += s.weight[i];
-	return sum;
+	if (data.hasSlices) return laneSums(lane, ...state.range)[0];
+	if (weights.of !== state.range) weights = { of: state.range, sums: threadWeights(data, ...state.range) };
+	return weights.sums[lane.index];
 };
 
 const drawLabels = (g, c) => {
-	const font = getComputedStyle(document.body).fontFamily, R = rem();
+	const font = fontFamily(), R = rem();
 	for (const row of layout.rows) {
 		if (row.kind === 'axis') continue;
 		const number = numberOf(row), middle = row.y + row.height / 2;
@@ -304,7 +309,7 @@ const drawLabels = (g, c) => {
 		g.fillStyle = c.muted;
 		g.fillText(number, layout.gutter - R * 0.6, middle);
 		const room = layout.gutter - R * 2 - g.measureText(number).width;
-		const letters = [...(row.kind === 'heat' ? 'Activity' : row.label)], all = letters.length;
+		const letters = [...(row.kind === 'heat' ? 'Activity' : row.label).slice(0, 60)], all = letters.length;
 		const label = () => letters.join('') + (letters.length < all ? '…' : '');
 		g.font = `${R * 0.92}px ${font}`;
 		g.textAlign = 'left';
@@ -330,7 +335,7 @@ const drawBand = (g, [from, to], shade, name, c) => {
 	g.lineWidth = 2;
 	g.strokeRect(x0, 1, Math.max(1, x1 - x0), layout.height - 2);
 	g.restore();
-	g.font = `600 ${rem() * 0.85}px ${getComputedStyle(document.body).fontFamily}`;
+	g.font = `600 ${rem() * 0.85}px ${fontFamily()}`;
 	const width = g.measureText(text).width + 10;
 	const x = Math.max(layout.gutter, Math.min(layout.gutter + layout.width - width, (x0 + x1) / 2 - width / 2));
 	g.fillStyle = shade;
@@ -360,18 +365,16 @@ export const drawTimeline = () => {
 	byId('timeline-text').textContent = `Timeline of ${duration(state.data.duration)}. ` +
 		(state.range ? `Selected ${moment(state.range[0], span)} to ${moment(state.range[1], span)}.` : 'Nothing is selected.') +
 		(state.base ? ` Compared with ${moment(state.base[0], span)} to ${moment(state.base[1], span)}.` : '');
-	drawTwin();
+	clearTimeout(twinTimer);
+	twinTimer = setTimeout(drawTwin, 100);
 };
 
 // The same numbers as a table, for those who do not see the canvas.
-let twinKey = '';
+let twinTimer = 0;
 const drawTwin = () => {
-	const key = String(state.range);
-	if (twinKey === key && byId('timeline-table').children.length) return;
-	twinKey = key;
 	const [from, to] = range(), { data } = state;
 	const rows = data.lanes.slice(0, 50).map((lane) => {
-		const sums = data.hasSlices ? laneSums(lane, from, to) : [laneRun(lane, from, to)];
+		const sums = data.hasSlices ? laneSums(lane, from, to) : [laneRun(lane)];
 		return el('tr', {}, el('th', { scope: 'row' }, `${lane.name} ${lane.tid}`), KINDS.map((_, kind) => el('td', {}, sums[kind] === undefined ? 'unknown' : duration(sums[kind]))));
 	});
 	byId('timeline-table').replaceChildren(
@@ -438,7 +441,7 @@ export const listenTimeline = () => {
 		if (x < layout.gutter) {
 			const row = rowAt(y);
 			if (row?.kind === 'lane' && row.lanes.length === 1) update({ thread: state.thread === row.lanes[0].index ? null : row.lanes[0].index, zoom: null });
-			if (row?.kind === 'mark') update({ tab: 'marks', mark: row.index });
+			if (row?.kind === 'mark') update({ tab: 'marks', mark: row.names[0] });
 			return;
 		}
 		drag = { from: toTime(x), x, which: event.ctrlKey || event.metaKey ? 'base' : 'range', before: { range: state.range, base: state.base } };
@@ -450,7 +453,7 @@ export const listenTimeline = () => {
 		if (Math.abs(x - drag.x) < 3) return undefined;
 		const selected = onGrid(ordered(drag.from, toTime(x)));
 		drag.moved = true;
-		return update({ [drag.which]: selected, ...(drag.which === 'base' && !state.range ? { range: view().slice() } : {}) }, { remember: false });
+		return update({ [drag.which]: selected, ...(drag.which === 'base' && !state.range ? { range: view().slice() } : {}) }, { remember: false, keep: false });
 	});
 	canvas.addEventListener('pointerup', () => {
 		if (!drag) return;

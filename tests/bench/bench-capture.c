@@ -61,7 +61,8 @@ static struct prof_reader *open_capture(const char *path)
 	return reader;
 }
 
-static struct prof_writer *create(const char *path, enum prof_writer_mode mode, int *ret_fd)
+static struct prof_writer *create(const char *path, enum prof_writer_mode mode, uint64_t start_ns,
+				  int *ret_fd)
 {
 	struct prof_writer_options options = { .mode = mode };
 	int flags = mode == PROF_WRITE_NEW ? O_TRUNC | O_CREAT : 0;
@@ -69,12 +70,21 @@ static struct prof_writer *create(const char *path, enum prof_writer_mode mode, 
 	int fd = open(path, O_RDWR | O_CLOEXEC | flags, 0644);
 	int r;
 
-	options.segment.start_monotonic_ns = now_ns();
+	options.segment.start_monotonic_ns = start_ns;
 	r = fd < 0 ? -errno : prof_writer_new(fd, &options, &writer);
 	if (r != 0)
 		die("create", path, r);
 	*ret_fd = fd;
 	return writer;
+}
+
+/* A copy starts when its source did: its rows have times of that clock. */
+static uint64_t start_of(const struct prof_reader *reader)
+{
+	size_t n;
+	const struct prof_segment *segments = prof_reader_segments(reader, &n);
+
+	return n ? segments[0].start_monotonic_ns : 0;
 }
 
 /* Row `i` of a batch as values; a missing column is zero. Lists point into the batch. */
@@ -175,7 +185,7 @@ static int verb_write(char **args)
 	struct prof_value *values = calloc(chunk * def->n_columns, sizeof(*values));
 	struct prof_block *block = NULL;
 	int fd, r = values ? prof_block_new(def, &block) : -ENOMEM;
-	struct prof_writer *writer = create(args[1], PROF_WRITE_NEW, &fd);
+	struct prof_writer *writer = create(args[1], PROF_WRITE_NEW, start_of(reader), &fd);
 	uint64_t cpu = 0;
 
 	prof_block_set_epoch(block, prof_writer_first_epoch(writer));
@@ -269,7 +279,7 @@ static int verb_grow(char **args)
 	struct prof_block *blocks[PROF_TABLE_METADATA + 1] = { 0 };
 	uint32_t first = UINT32_MAX, last = 0;
 	int fd, r = 0;
-	struct prof_writer *writer = create(args[1], PROF_WRITE_NEW, &fd);
+	struct prof_writer *writer = create(args[1], PROF_WRITE_NEW, start_of(reader), &fd);
 	uint32_t epoch = prof_writer_first_epoch(writer);
 
 	for (size_t c = 0; c < n_chunks; c++) {
@@ -303,7 +313,7 @@ static int verb_grow(char **args)
 static int verb_finish(char **args)
 {
 	int fd;
-	struct prof_writer *writer = create(args[0], PROF_WRITE_EXTEND, &fd);
+	struct prof_writer *writer = create(args[0], PROF_WRITE_EXTEND, 0, &fd);
 	int r = prof_writer_finish(writer);
 
 	if (r != 0)

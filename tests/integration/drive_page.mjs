@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// drive_page.mjs BROWSER PLAYWRIGHT PAGE WIDTH HEIGHT < steps: opens a report page and does what the
+// drive_page.mjs BROWSER PLAYWRIGHT PAGE WIDTH HEIGHT [SWITCH…] < steps: opens a report page and does what the
 // steps say, one JSON object a line; prints the results as JSON, with all errors and requests.
 import { createRequire } from 'node:module';
 import readline from 'node:readline';
 
-const [browserPath, playwright, page, width, height] = process.argv.slice(2);
+const [browserPath, playwright, page, width, height, ...switches] = process.argv.slice(2);
 const { chromium } = createRequire(import.meta.url)(playwright);
-const browser = await chromium.launch({ executablePath: browserPath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'] });
+const browser = await chromium.launch({ executablePath: browserPath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', ...switches] });
 const context = await browser.newContext({ viewport: { width: Number(width), height: Number(height) } });
 const tab = await context.newPage();
 const errors = [], requests = [], results = [];
@@ -38,6 +38,31 @@ const verbs = {
 		await tab.mouse.move(box.x + x1, box.y + y);
 		await tab.mouse.up();
 		if (key) await tab.keyboard.up(key);
+	},
+	// Drags through the ranges with one press; results in ms from each move until the frame after the
+	// one that shows it, which is when deferred parts are filled in.
+	latency: async ([selector, y, places]) => {
+		const box = await tab.locator(selector).boundingBox();
+		await tab.evaluate(() => {
+			globalThis.took = [];
+			addEventListener('pointermove', () => {
+				const start = performance.now();
+				requestAnimationFrame(() => requestAnimationFrame(() => {
+					const { port1, port2 } = new MessageChannel();
+					port1.onmessage = () => globalThis.took.push(performance.now() - start);
+					port2.postMessage(null);
+				}));
+			}, { capture: true });
+		});
+		await tab.mouse.move(box.x + places[0], box.y + y);
+		await settle();
+		await tab.mouse.down();
+		for (const [n, x] of places.slice(1).entries()) {
+			await tab.mouse.move(box.x + x, box.y + y);
+			await tab.waitForFunction((wanted) => globalThis.took.length >= wanted, n + 2);
+		}
+		await tab.mouse.up();
+		results.push((await tab.evaluate(() => globalThis.took)).slice(1));
 	},
 	text: async (selector) => results.push(await tab.evaluate((s) => [...document.querySelectorAll(s)].map((e) => e.textContent), selector)),
 	eval: async (code) => results.push(await tab.evaluate(code)),

@@ -110,6 +110,9 @@ def data_of(page):
     header, at, columns = json.loads(raw[4:4 + length]), 4 + length, {}
     for column in header["columns"]:
         rows = column["rows"]
+        if "value" in column:
+            columns[column["name"]] = [column["value"] / column["scale"]] * rows
+            continue
         planes = [raw[at + k * rows:at + (k + 1) * rows] for k in range(column["bytes"])]
         at += rows * column["bytes"]
         numbers = [sum(plane[i] << 8 * k for k, plane in enumerate(planes)) for i in range(rows)]
@@ -118,6 +121,7 @@ def data_of(page):
                 numbers[i] += numbers[i - 1]
         columns[column["name"]] = [n / column["scale"] for n in numbers]
     assert at == len(raw)
+    columns.setdefault("samples.weight", [n * header["capture"]["sample_weight"] for n in columns["samples.count"]])
     return header, columns
 
 
