@@ -49,16 +49,20 @@ static void add_column(struct report_page *page, const GArray *rows,
 	uint64_t most = 0, above = 0;
 	size_t at = page->columns->len;
 	unsigned bytes = 1;
+	bool differs = rows->len == 0;
 
 	for (size_t i = 0; i < rows->len; i++) {
 		uint64_t number = number_at(rows, column, i);
 
 		numbers[i] = number - above;
 		most |= numbers[i];
+		differs = differs || numbers[i] != numbers[0];
 		above = column->delta ? number : 0;
 	}
 	while (bytes < 8 && most >> (8 * bytes))
 		bytes++;
+	if (!differs && !column->delta)
+		bytes = 0;
 	g_byte_array_set_size(page->columns, (guint)(at + (size_t)rows->len * bytes));
 	for (unsigned k = 0; k < bytes; k++, at += rows->len)
 		for (size_t i = 0; i < rows->len; i++)
@@ -69,6 +73,8 @@ static void add_column(struct report_page *page, const GArray *rows,
 	json_uint(&page->json, "bytes", bytes);
 	json_bool(&page->json, "delta", column->delta);
 	json_uint(&page->json, "scale", column->scale ? column->scale : 1);
+	if (bytes == 0)
+		json_uint(&page->json, "value", numbers[0]);
 	json_end(&page->json);
 }
 

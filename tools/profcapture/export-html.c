@@ -176,8 +176,7 @@ static void write_capture(struct html *html)
 	json_string(&html->json, "state", capture_state_name(capture));
 	json_bool(&html->json, "is_time", export_is_time(html->export));
 	json_bool(&html->json, "is_system", capture_is_system(capture));
-	json_uint(&html->json, "sample_weight",
-		  profile->all.samples ? profile->all.weight / profile->all.samples : 0);
+	json_uint(&html->json, "sample_weight", html->rows.sample_weight);
 	write_losses(html);
 	json_begin_array(&html->json, "facts");
 	for (size_t i = 0; i < ARRAY_SIZE(facts); i++)

@@ -96,7 +96,10 @@ static void write_samples(struct html_rows *rows)
 	const GArray *each = rows->export->profile.each;
 	g_autoptr(GArray)
 		samples = g_array_sized_new(FALSE, FALSE, sizeof(struct page_sample), each->len);
+	const struct amount *all = &rows->export->profile.all;
+	bool is_even = true;
 
+	rows->sample_weight = all->samples ? all->weight / all->samples : 0;
 	for (guint i = 0; i < each->len; i++) {
 		const struct profile_sample *at = &g_array_index(each, struct profile_sample, i);
 		uint64_t time_ns = (uint64_t)MAX_OF(at->time_ns, INT64_C(0));
@@ -115,7 +118,13 @@ static void write_samples(struct html_rows *rows)
 			g_array_index(samples, struct page_sample, i).time /= 4;
 		merge_samples(samples);
 	}
-	report_page_add(rows->page, samples, columns, ARRAY_SIZE(columns));
+	/* counts are enough if each sample weighs as much as every other */
+	for (guint i = 0; i < samples->len && is_even; i++) {
+		const struct page_sample *at = &g_array_index(samples, struct page_sample, i);
+
+		is_even = at->weight == at->count * rows->sample_weight;
+	}
+	report_page_add(rows->page, samples, columns, ARRAY_SIZE(columns) - is_even);
 }
 
 static void write_stacks(struct html_rows *rows)

@@ -39,6 +39,7 @@ struct html_rows {
 	GPtrArray *notes; /* what was merged or left out */
 	int64_t grid_ns;
 	uint64_t sample_unit, slice_unit;    /* ns */
+	uint64_t sample_weight;              /* of one sample, on average */
 	struct html_keys threads, functions; /* indexes of names, and of functions */
 	GPtrArray *mark_names;               /* group, then name, of each */
 	struct html_mark longest;            /* a mark of length 0: there is none */
