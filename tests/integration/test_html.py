@@ -12,14 +12,13 @@ import struct
 import subprocess
 from pathlib import Path
 
+import drive_firefox
 import pytest
 from captures import make
 
 NODE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "profd-tests/node_modules"
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-needs_browser = pytest.mark.skipif(
-    not (CHROMIUM and shutil.which("node") and (NODE / "playwright-core").is_dir()), reason="no browser to drive is installed: ./dev setup --peers"
-)
+FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
 
 PROGRAM = r"""
 #include "libcollector/prof-collector.h"
@@ -83,23 +82,42 @@ def page_of(profcapture, tmp_path):
     return write
 
 
-@pytest.fixture
-def drive(tmp_path):
+def in_chromium(folder, page, steps, size):
+    driver = Path(__file__).with_name("drive_page.mjs")
+    done = subprocess.run(
+        ["node", driver, CHROMIUM, NODE / "playwright-core", page.as_uri(), *map(str, size)],
+        input="\n".join(map(json.dumps, steps)), capture_output=True, text=True, timeout=150, env={**os.environ, "HOME": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def driver(folder, answer_of):
     """Opens a page, runs steps, and returns their results. No error and no request is allowed."""
 
     def run(page, *steps, size=(1280, 800)):
-        driver = Path(__file__).with_name("drive_page.mjs")
-        done = subprocess.run(
-            ["node", driver, CHROMIUM, NODE / "playwright-core", page.as_uri(), *map(str, size)],
-            input="\n".join(map(json.dumps, steps)), capture_output=True, text=True, timeout=150, env={**os.environ, "HOME": str(tmp_path)},
-        )
-        assert done.returncode == 0, done.stderr
-        answer = json.loads(done.stdout)
+        answer = answer_of(folder, page, steps, size)
         assert answer["errors"] == []
         assert {url.split("#")[0] for url in answer["requests"]} <= {page.as_uri(), "about:blank"}
         return answer["results"]
 
     return run
+
+
+@pytest.fixture
+def chromium(tmp_path):
+    if not (CHROMIUM and shutil.which("node") and (NODE / "playwright-core").is_dir()):
+        pytest.skip("Chromium and playwright-core are not installed: ./dev setup --peers")
+    return driver(tmp_path, in_chromium)
+
+
+@pytest.fixture(params=["chromium", "firefox"])
+def drive(request, tmp_path):
+    if request.param == "chromium":
+        return request.getfixturevalue("chromium")
+    if not FIREFOX:
+        pytest.skip("Firefox is not installed: ./dev setup --peers")
+    return driver(tmp_path, lambda folder, page, steps, size: drive_firefox.drive(FIREFOX, folder, page.as_uri(), steps, size))
 
 
 def data_of(page):
@@ -190,7 +208,6 @@ def check_functions(profcapture, command, rows, total, n=12):
     return 1 + 2 * len(rows[:n])
 
 
-@needs_browser
 def test_same_numbers(profcapture, page_of, drive, capture):
     """Of all, of ranges and of a thread: at least 50 numbers."""
     page = page_of(capture)
@@ -207,7 +224,6 @@ def test_same_numbers(profcapture, page_of, drive, capture):
     assert compared >= 50
 
 
-@needs_browser
 def test_mouse_and_keyboard(page_of, drive, capture):
     page = page_of(capture)
     shown = "[document.querySelector('[role=tab][aria-selected=true]').textContent, document.querySelector('#scope [aria-pressed=true]').textContent, location.hash]"
@@ -241,23 +257,21 @@ TREE = """(() => {
 })()"""
 
 
-@needs_browser
 @pytest.mark.parametrize("size, theme", [((1280, 800), "light"), ((3840, 2160), "dark")])
-def test_panels(page_of, drive, capture, size, theme):
+def test_panels(page_of, chromium, capture, size, theme):
     """Every panel draws, says what it shows to those who do not see it, and nothing leaves the window."""
     page = page_of(capture)
     steps = [{"open": f"theme={theme}"}]
     for key in range(1, 8):
         steps += [{"key": str(key)}, {"eval": TREE}, {"eval": "document.querySelector('#panel').textContent.length > 0 || document.querySelector('#panel canvas') !== null"},
                   {"eval": "document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <= innerHeight"}]
-    results = drive(page, *steps, size=size)
+    results = chromium(page, *steps, size=size)
     assert results == [[], True, True] * 7
 
 
 HOSTILE = b"</script><b>\"';,\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b=1+1"
 
 
-@needs_browser
 def test_odd_captures(page_of, drive, capture, tmp_path):
     """Empty, damaged, and with names that would be markup: each opens and says what it has."""
     none = make(tmp_path / "none.cap", "--rows", 0)
@@ -271,10 +285,9 @@ def test_odd_captures(page_of, drive, capture, tmp_path):
         assert said in loss if isinstance(said, str) else bool(loss) == said, (path, loss)
 
 
-@needs_browser
-def test_shown_losses(page_of, drive, tmp_path):
+def test_shown_losses(page_of, chromium, tmp_path):
     lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 200)
-    (text,) = drive(page_of(lossy), {"open": "tab=about"}, {"text": "#loss"})
+    (text,) = chromium(page_of(lossy), {"open": "tab=about"}, {"text": "#loss"})
     assert "lost" in text[0]
 
 

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Does in Firefox what drive_page.mjs does in Chromium: the same steps, the same answer.
+
+Firefox is driven by Marionette, which each Firefox has: JSON messages over a socket, each after its
+length and a colon.
+"""
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import time
+
+KEYS = {"Escape": "\ue00c", "Enter": "\ue007", "Control": "\ue009", "Shift": "\ue008", "ArrowLeft": "\ue012", "ArrowUp": "\ue013",
+        "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
+PREFERENCES = {"marionette.port": 0, "app.update.enabled": False, "browser.shell.checkDefaultBrowser": False, "network.captive-portal-service.enabled": False,
+               "network.connectivity-service.enabled": False, "datareporting.policy.dataSubmissionEnabled": False, "ui.prefersReducedMotion": 1}
+# Messages of the page, not those of the browser.
+ERRORS = """return Services.console.getMessageArray().filter((m) => m instanceof Ci.nsIScriptError && !(m.flags & 4) && m.sourceName.startsWith('file:'))
+	.map((m) => m.toString());"""
+SETTLE = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)));"
+
+
+class Marionette:
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self.rest, self.number = b"", 0
+        self.receive()
+
+    def receive(self):
+        while b":" not in self.rest or len(self.rest) < self.rest.index(b":") + 1 + int(self.rest[:self.rest.index(b":")]):
+            part = self.socket.recv(1 << 16)
+            if not part:
+                raise ConnectionError("Firefox ended")
+            self.rest += part
+        start = self.rest.index(b":") + 1
+        end = start + int(self.rest[:start - 1])
+        message, self.rest = json.loads(self.rest[start:end]), self.rest[end:]
+        return message
+
+    def call(self, command, **parameters):
+        self.number += 1
+        message = json.dumps([0, self.number, command, parameters]).encode()
+        self.socket.sendall(b"%d:%s" % (len(message), message))
+        _, number, error, result = self.receive()
+        assert number == self.number and not error, (command, error)
+        return result.get("value") if isinstance(result, dict) else result
+
+    def run(self, script, *args):
+        return self.call("WebDriver:ExecuteScript", script=script, args=list(args))
+
+    def settle(self):
+        self.call("WebDriver:ExecuteAsyncScript", script=SETTLE, args=[])
+
+    def keys(self, *strokes):
+        self.call("WebDriver:PerformActions", actions=[{"type": "key", "id": "keys", "actions": [{"type": kind, "value": KEYS.get(key, key)} for kind, key in strokes]}])
+
+    def pointer(self, selector, y, *actions):
+        """Actions at x of an element: [x, kind]."""
+        left, top = self.run("const box = document.querySelector(arguments[0]).getBoundingClientRect(); return [box.x, box.y];", selector)
+        steps = []
+        for x, kind in actions:
+            steps.append({"type": "pointerMove", "x": round(left + x), "y": round(top + y), "duration": 0})
+            if kind:
+                steps.append({"type": kind, "button": 0})
+        self.call("WebDriver:PerformActions", actions=[{"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": steps}])
+
+    def open(self, url):
+        self.call("WebDriver:Navigate", url="about:blank")
+        self.call("WebDriver:Navigate", url=url)
+        deadline = time.monotonic() + 60
+        while not self.run("const d = document.documentElement.dataset; return !!(d.ready || d.failed);"):
+            assert time.monotonic() < deadline, "the page does not become ready"
+            time.sleep(0.05)
+
+    def drag(self, selector, x0, x1, y, key=None):
+        if key:
+            self.keys(("keyDown", key))
+        self.pointer(selector, y, (x0, "pointerDown"), ((x0 + x1) / 2, None), (x1, "pointerUp"))
+        if key:
+            self.keys(("keyUp", key))
+
+
+@contextlib.contextmanager
+def firefox(program, folder, size):
+    profile = folder / "firefox"
+    profile.mkdir(exist_ok=True)
+    (profile / "user.js").write_text("".join(f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in PREFERENCES.items()))
+    (profile / "MarionetteActivePort").unlink(missing_ok=True)
+    environment = {**os.environ, "HOME": str(folder), "MOZ_HEADLESS_WIDTH": str(size[0]), "MOZ_HEADLESS_HEIGHT": str(size[1])}
+    process = subprocess.Popen([program, "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile", profile],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    try:
+        deadline, port = time.monotonic() + 90, profile / "MarionetteActivePort"
+        while not (port.exists() and port.read_text().strip()):
+            assert process.poll() is None and time.monotonic() < deadline, "Firefox does not start"
+            time.sleep(0.1)
+        browser = Marionette(int(port.read_text()))
+        browser.call("WebDriver:NewSession")
+        yield browser
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def drive(program, folder, url, steps, size=(1280, 800)):
+    results, requests = [], []
+    with firefox(program, folder, size) as browser:
+        verbs = {
+            "open": lambda fragment: browser.open(f"{url}#{fragment}"),
+            "key": lambda key: browser.keys(("keyDown", key), ("keyUp", key)),
+            "type": lambda value: (browser.run("const box = document.querySelector(arguments[0]); box.focus(); box.value = arguments[1]; box.dispatchEvent(new Event('input', { bubbles: true }));", *value), time.sleep(0.3)),
+            "at": lambda value: browser.pointer(value[0], value[2], (value[1], "pointerDown"), (value[1], "pointerUp")),
+            "drag": lambda value: browser.drag(value[0], value[1], value[2], value[3], *value[4:]),
+            "text": lambda selector: results.append(browser.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent);", selector)),
+            "eval": lambda code: results.append(browser.run(f"return ({code});")),
+        }
+        for step in steps:
+            (verb, value), = step.items()
+            verbs[verb](value)
+            browser.settle()
+        requests = browser.run("return performance.getEntriesByType('resource').map((entry) => entry.name);")
+        browser.call("Marionette:SetContext", value="chrome")
+        errors = browser.run(ERRORS)
+    return {"results": results, "errors": errors, "requests": requests}
