@@ -146,6 +146,10 @@ const prepare = (data) => {
 		f.image = data.images[f.image] || '';
 		f.library = f.image.split('/').pop();
 	}
+	for (const { process, name } of data.threads) {
+		const p = data.processes[process];
+		p.name ||= `${p.program || name} (${p.pid})`; // threads of the kernel have no program
+	}
 	data.duration = data.capture.duration_ns;
 	data.stacks = indexStacks(stacks.parent, stacks.function, data.functions);
 	data.samples = samples;

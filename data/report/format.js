@@ -54,6 +54,9 @@ export const moment = (ns, span) => {
 	return (ns / 1e9).toFixed(digits) + SPACE + 's';
 };
 
+// The same for bytes: powers of two.
+export const byteStep = (size, most) => 2 ** Math.ceil(Math.log2(Math.max(1, size / most)));
+
 // The next of 1, 2, 5, 10 … that gives at most `most` steps.
 export const tickStep = (span, most) => {
 	const raw = span / Math.max(1, most);

@@ -54,7 +54,7 @@ export const functionTable = (shown, { side = false } = {}) => {
 	const most = list.reduce((high, f) => Math.max(high, sums.fnSelf[f]), 0), withWhen = !side && state.measure === 'cpu', when = new Map();
 	const columns = [
 		{ title: 'Self', width: 6, number: true, sort: 'self' }, { title: '', width: 5 },
-		...(side ? [] : [{ title: 'Self %', width: 5.5, number: true, sort: 'self' }]),
+		...(side ? [] : [{ title: 'Self %', width: 5.5, number: true }]),
 		{ title: side ? 'Total' : 'Total %', width: 6, number: true, sort: 'total' },
 		...(withWhen ? [{ title: 'When', width: 8 }] : []), { title: 'Function', class: 'wide' },
 	];
@@ -120,7 +120,7 @@ const hottest = ({ sums, functions }) => {
 
 const neighborTable = (shown, title, rows, whole) => virtualTable({
 	label: title, rows: rows.length,
-	columns: [{ title: shown.unitTitle, width: 6, number: true }, { title: '%', width: 5, number: true }, { title: '', width: 5 }, { title, class: 'wide' }],
+	columns: [{ title: shown.unitTitle, width: 6, number: true }, { title: '%', width: 6, number: true }, { title: '', width: 5 }, { title, class: 'wide' }],
 	onRow: (i) => rows[i][0] >= 0 && update({ fn: rows[i][0] }),
 	cells: (i) => {
 		const [f, value] = rows[i];
@@ -142,4 +142,4 @@ export const butterfly = (shown) => {
 		callees.length ? neighborTable(shown, 'Calls', callees, whole) : el('p', { class: 'note' }, 'It calls nothing: all is its own.'));
 };
 
-export const functionsPanel = (shown) => el('div', { class: 'split' }, shown.base ? changesTable(shown) : functionTable(shown), butterfly(shown));
+export const functionsPanel = (shown) => el('div', { class: 'split lead' }, shown.base ? changesTable(shown) : functionTable(shown), butterfly(shown));

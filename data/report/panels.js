@@ -3,7 +3,7 @@
 
 import { laneSums } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
-import { bytes, count, duration, moment, percent } from './format.js';
+import { bytes, byteStep, count, duration, moment, percent, tickStep } from './format.js';
 import { onGrid, range, state, update } from './state.js';
 
 // ---- call tree
@@ -101,9 +101,9 @@ const heapCurve = (live) => {
 	const width = 640, height = 300, left = 70, top = 24, most = Math.max(1, live.all[live.peak]);
 	const x = (bin) => left + (bin / live.bins) * (width - left - 8), y = (v) => top + (1 - v / most) * (height - top - 24);
 	const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, class: 'heap', role: 'img', 'aria-label': 'Live heap over time. The table shows the same by function.' });
-	for (let k = 0; k <= 4; k++) {
-		root.append(svg('line', { x1: left, x2: width - 8, y1: y((most * k) / 4), y2: y((most * k) / 4), class: 'grid' }));
-		root.append(svg('text', { x: left - 6, y: y((most * k) / 4) + 4, 'text-anchor': 'end' }, bytes((most * k) / 4)));
+	for (let value = 0, step = byteStep(most, 5); value <= most; value += step) {
+		root.append(svg('line', { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: 'grid' }));
+		root.append(svg('text', { x: left - 6, y: y(value) + 4, 'text-anchor': 'end' }, bytes(value)));
 	}
 	const owners = live.byOwner.slice(0, STACK_COLORS - 1), below = new Float64Array(live.bins + 1);
 	const others = live.all.map((v, i) => v - owners.reduce((sum, [, line]) => sum + line[i], 0));
@@ -121,7 +121,7 @@ const heapCurve = (live) => {
 	const at = x(live.peak);
 	root.append(svg('line', { x1: at, x2: at, y1: top - 6, y2: height - 24, class: 'peak' }));
 	root.append(svg('text', { x: at, y: 12, 'text-anchor': at > width * 0.7 ? 'end' : at < width * 0.3 ? 'start' : 'middle', class: 'strong' }, `peak ${bytes(live.all[live.peak])} at ${moment(live.peak * live.width, data.duration)}`));
-	for (let k = 0; k <= 4; k++) root.append(svg('text', { x: x((live.bins * k) / 4), y: height - 6, 'text-anchor': k === 4 ? 'end' : 'middle' }, moment((data.duration * k) / 4, data.duration)));
+	for (let t = 0, step = tickStep(data.duration, 6); t <= data.duration; t += step) root.append(svg('text', { x: x(t / live.width), y: height - 6, 'text-anchor': t > 0.97 * data.duration ? 'end' : 'middle' }, `${+(t / 1e9).toPrecision(6)}${t ? '' : '\u00a0s'}`));
 	return root;
 };
 
@@ -152,7 +152,7 @@ export const memoryPanel = () => {
 			el('h2', {}, `${bytes(sum('live'))} not freed ${state.range ? 'at the end of the range' : 'at exit'} `, el('small', {}, `of ${bytes(sum('bytes'))} in ${count(sum('blocks'))} blocks` + (data.sample_interval ? `; estimated, 1 sample per ${bytes(data.sample_interval)}` : ''))),
 			virtualTable({
 				label: 'Allocating functions', rows: rows.length,
-				columns: [{ title: 'Not freed', width: 6.5, number: true }, { title: '', width: 4 }, { title: 'Allocated', width: 6.5, number: true }, { title: 'Blocks', width: 7, number: true }, { title: '< 100 µs', width: 5.5, number: true }, { title: 'Function', class: 'wide' }],
+				columns: [{ title: 'Not freed', width: 6.5, number: true }, { title: '', width: 4 }, { title: 'Allocated', width: 6.5, number: true }, { title: 'Blocks', width: 7, number: true }, { title: '< 100 µs', width: 6.5, number: true }, { title: 'Function', class: 'wide' }],
 				onRow: (i) => rows[i].owner >= 0 && update({ fn: rows[i].owner, tab: 'functions', measure: 'alloc' }),
 				cells: (i) => {
 					const row = rows[i], f = row.owner >= 0 ? data.functions[row.owner] : null;
@@ -215,7 +215,8 @@ export const aboutPanel = () => {
 	return el('div', { class: 'scroll' },
 		notes.length ? [el('h2', {}, 'What this page leaves out'), el('ul', {}, notes.map((note) => el('li', {}, note)))] : null,
 		el('h2', {}, 'Recording'), el('dl', {}, capture.facts.map(([key, value]) => [el('dt', {}, key), el('dd', {}, value)]).flat()),
-		el('h2', {}, 'Lost'), capture.losses.length ? el('ul', {}, capture.losses.map((loss) => el('li', {}, loss.text))) : el('p', { class: 'note' }, 'Nothing was lost.'),
+		el('h2', {}, 'Lost'), capture.losses.length ? el('ul', {}, capture.losses.map((loss) => el('li', {}, loss.text)))
+			: el('p', { class: 'note' }, capture.state === 'finished' ? 'Nothing was lost.' : `The capture is ${capture.state}: how much is missing is unknown.`),
 		el('h2', {}, 'Times'), el('p', { class: 'note' }, `Times of samples are rounded down to ${duration(state.data.sample_unit_ns)}.`));
 };
 

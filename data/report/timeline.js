@@ -30,9 +30,11 @@ const makeRows = () => {
 	const laneHeight = Math.round(R * (big ? 1.6 : 1.3)), lineHeight = Math.round(R * (big ? 2.6 : 2));
 	const rows = [{ kind: 'axis', height: Math.round(R * 1.6) }, { kind: 'heat', height: Math.round(R * 3) }];
 	const [lanes, rest] = lanesShown(data);
-	for (const lane of lanes) rows.push({ kind: 'lane', height: laneHeight, lanes: [lane], label: lane.name });
+	const named = new Map();
+	for (const lane of lanes) named.set(lane.name, (named.get(lane.name) || 0) + 1);
+	for (const lane of lanes) rows.push({ kind: 'lane', height: laneHeight, lanes: [lane], label: named.get(lane.name) > 1 ? `${lane.name} ${lane.tid}` : lane.name });
 	if (rest.length) rows.push({ kind: 'lane', height: laneHeight, lanes: rest, label: `+ ${count(rest.length)} threads` });
-	if (data.live) rows.push({ kind: 'live', height: lineHeight, label: data.rss ? 'Live heap, RSS ┄' : 'Live heap' });
+	if (data.live) rows.push({ kind: 'live', height: lineHeight, label: data.rss ? 'Heap, RSS ┄' : 'Live heap' });
 	for (const counter of data.counters) if (!(data.live && counter === data.rss)) rows.push({ kind: 'counter', height: lineHeight, counter, label: counter.name || 'counter' });
 	const names = data.mark_names.map((mark, index) => index);
 	if (names.length > MOST_MARK_ROWS) names.sort((a, b) => data.marksOf[b].length - data.marksOf[a].length || a - b);
@@ -380,6 +382,20 @@ const drawTwin = () => {
 	byId('timeline-table').replaceChildren(
 		el('caption', {}, 'Threads in the selected range' + (data.lanes.length > 50 ? `: the first 50 of ${count(data.lanes.length)}` : '')),
 		el('tr', {}, ['Thread', 'Running', 'Ready', 'Waiting'].map((title) => el('th', { scope: 'col' }, title))), ...rows);
+	drawBusiest();
+};
+
+// The heat map's twin: the busiest of equal parts of the range.
+const drawBusiest = () => {
+	const { data } = state, s = data.samples, [from, to] = range(), parts = 50, width = (to - from) / parts, unit = data.sample_unit_ns;
+	const sums = new Float64Array(parts);
+	for (let i = lowerBound(s.time, Math.ceil(from / unit), s.rows), end = lowerBound(s.time, Math.ceil(to / unit), s.rows); i < end; i++)
+		if (state.thread === null || s.thread[i] === state.thread) sums[Math.min(parts - 1, Math.floor((s.time[i] * unit - from) / width))] += s.weight[i];
+	const busiest = Array.from(sums, (sum, i) => [sum, i]).filter(([sum]) => sum > 0).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 10);
+	byId('busiest-table').replaceChildren(
+		el('caption', {}, `The busiest of ${parts} equal parts of the range`),
+		el('tr', {}, ['From', 'To', data.capture.is_time ? 'CPU time' : 'Weight'].map((title) => el('th', { scope: 'col' }, title))),
+		...busiest.map(([sum, i]) => el('tr', {}, [moment(from + i * width, to - from), moment(from + (i + 1) * width, to - from), data.capture.is_time ? duration(sum) : count(sum)].map((text) => el('td', {}, text)))));
 };
 
 // ---- input

@@ -93,12 +93,11 @@ static void write_threads(struct html *html)
 	for (guint i = 0; i < processes.all->len; i++) {
 		const struct names_process *process =
 			names_process_at(names, g_array_index(processes.all, uint32_t, i));
-		g_autofree char *program = process->exe ? g_path_get_basename(process->exe)
-							: g_strdup("-");
-		g_autofree char *name = g_strdup_printf("%s (%" PRIu64 ")", program, process->pid);
+		g_autofree char *program = process->exe ? g_path_get_basename(process->exe) : NULL;
 
 		json_begin_object(&html->json, NULL);
-		json_string(&html->json, "name", name);
+		if (program)
+			json_string(&html->json, "program", program);
 		json_uint(&html->json, "pid", process->pid);
 		json_end(&html->json);
 	}
