@@ -139,6 +139,16 @@ const lanesOf = (data) => {
 	});
 };
 
+// Returns the rows with each key, in order.
+const rowsBy = (keys, rows, n) => {
+	const ends = new Uint32Array(n + 1), all = new Uint32Array(rows);
+	for (let i = 0; i < rows; i++) ends[keys[i] + 1]++;
+	for (let k = 0; k < n; k++) ends[k + 1] += ends[k];
+	const begins = ends.slice();
+	for (let i = 0; i < rows; i++) all[begins[keys[i]]++] = i;
+	return Array.from({ length: n }, (_, k) => all.subarray(ends[k], ends[k + 1]));
+};
+
 const prepare = (data) => {
 	const { stacks, samples, allocations, marks } = data.tables;
 	for (const f of data.functions) {
@@ -159,8 +169,7 @@ const prepare = (data) => {
 	}
 	data.allocations = allocations || { rows: 0 };
 	data.marks = marks || { rows: 0 };
-	data.marksOf = data.mark_names.map(() => []);
-	for (let i = 0; i < data.marks.rows; i++) data.marksOf[marks.name[i]].push(i);
+	data.marksOf = rowsBy(data.marks.name, data.marks.rows, data.mark_names.length);
 	data.lanes = lanesOf(data);
 	data.hasSlices = !!data.tables.slices;
 	if (!data.hasSlices) // the samples are all that is known of when a thread ran

@@ -168,7 +168,7 @@ const quantile = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.max(0, M
 
 const marksInRange = () => {
 	const m = state.data.marks, unit = state.data.mark_unit_ns, [from, to] = range();
-	return state.data.marksOf.map((list) => list.filter((i) => m.time[i] * unit < to && m.time[i] * unit + m.length[i] >= from && (state.thread === null || m.thread[i] === state.thread)));
+	return state.data.marksOf.map((rows) => Array.from(rows).filter((i) => m.time[i] * unit < to && m.time[i] * unit + m.length[i] >= from && (state.thread === null || m.thread[i] === state.thread)));
 };
 
 export const marksPanel = () => {

@@ -157,7 +157,7 @@ const drawLine = (g, row, c) => {
 const drawMark = (g, row, c) => {
 	const m = state.data.marks, [from, to] = view(), n = Math.ceil(layout.width), scale = layout.width / (to - from);
 	const covered = new Float32Array(n + 1), unit = state.data.mark_unit_ns;
-	for (const i of row.names.flatMap((name) => state.data.marksOf[name])) {
+	for (const name of row.names) for (const i of state.data.marksOf[name]) {
 		const begin = (m.time[i] * unit - from) * scale, end = Math.max(begin + 0.4, (m.time[i] * unit + m.length[i] - from) * scale);
 		for (let x = Math.max(0, Math.floor(begin)); x < Math.min(n, end); x++) covered[x] += Math.min(x + 1, end) - Math.max(x, begin);
 	}
@@ -280,9 +280,12 @@ const numberOf = (row) => {
 		return 'max ' + (row.kind === 'live' || row.counter.unit === 'bytes' ? bytes(most) : significantOrCount(most));
 	}
 	if (row.kind === 'mark') {
-		const m = data.marks, unit = data.mark_unit_ns;
+		const { time, length } = data.marks, unit = data.mark_unit_ns, before = Math.ceil(to / unit);
 		let n = 0;
-		for (const name of row.names) for (const i of data.marksOf[name]) if (m.time[i] * unit + m.length[i] >= from && m.time[i] * unit < to) n++;
+		for (const name of row.names) {
+			const list = data.marksOf[name]; // by the time of their begin
+			for (let k = 0; k < list.length && time[list[k]] < before; k++) if (time[list[k]] * unit + length[list[k]] >= from) n++;
+		}
 		return count(n) + '\u200a×';
 	}
 	if (row.kind === 'log') return count(data.logs.filter((log) => log.time_ns >= from && log.time_ns < to).length);
