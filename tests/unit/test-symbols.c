@@ -73,6 +73,8 @@ static void test_preference(void)
 		{ TEXT + 0x40, 0x10, "resolver", STT_GNU_IFUNC, STB_GLOBAL, true },
 		{ TEXT + 0x50, 0x10, "versioned@@LIB_2.0", STT_FUNC, STB_GLOBAL },
 		{ TEXT + 0x60, 0x10, "_ZN3foo3barEi@LIB_1", STT_FUNC, STB_GLOBAL },
+		{ TEXT + 0x70, 0x10, "cfree@LIB_1", STT_FUNC, STB_GLOBAL },
+		{ TEXT + 0x70, 0x10, "free@@LIB_1", STT_FUNC, STB_WEAK },
 	};
 	const struct build build = { .symbols = symbols, .n_symbols = ARRAY_SIZE(symbols) };
 	CLEANUP_CLOSE int fd = build_elf(&build);
@@ -85,6 +87,7 @@ static void test_preference(void)
 	check_place(&build, OFFSET(0x30), NULL, 0, 0);
 	check_place(&build, OFFSET(0x0f), NULL, 0, 0);
 	check_place(&build, OFFSET(0x4f), "resolver", OFFSET(0x40), 0x10);
+	check_place(&build, OFFSET(0x70), "free", OFFSET(0x70), 0x10);
 	REQUIRE(names->n_rows == 2);
 	CHECK_STR(names->rows[0].name, "versioned");
 	CHECK_STR(names->rows[0].raw_name, "versioned@@LIB_2.0");

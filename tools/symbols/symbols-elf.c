@@ -28,9 +28,11 @@ struct candidate {
 	uint8_t type;
 	uint8_t binding;
 	bool dynamic;
+	bool is_old; /* of a version that programs are not linked with any more */
 };
 
-#define NAME_COMPARED 1024 /* bytes of a name that decide between two symbols */
+#define VERSYM_HIDDEN 0x8000 /* the System V ABI's name for it is "hidden" */
+#define NAME_COMPARED 1024   /* bytes of a name that decide between two symbols */
 
 struct gap {
 	uint64_t first_start;  /* lowest start in the gap; UINT64_MAX = none */
@@ -52,10 +54,18 @@ static unsigned int underscores(const char *name)
 	return n;
 }
 
+/* In .symtab, the name says it: "cfree@GLIBC_2.2.5", but "free@@GLIBC_2.2.5". */
+static bool is_old(const struct candidate *candidate)
+{
+	const char *version = memchr(candidate->name, '@', strnlen(candidate->name, NAME_COMPARED));
+
+	return candidate->is_old || (version && version[1] != '@');
+}
+
 /*
  * Decides which of two symbols with one start is shown, < 0: a. A size wins over none, a function
- * over an untyped label, global over local over weak, then the plainer name. perf shows the same,
- * so the two can be compared.
+ * over an untyped label, a name of today over one for old programs, global over local over weak,
+ * then the plainer name. perf shows the same except for old names, so the two can be compared.
  */
 static int prefer(const struct candidate *a, const struct candidate *b)
 {
@@ -69,6 +79,8 @@ static int prefer(const struct candidate *a, const struct candidate *b)
 		return a_sized ? -1 : 1;
 	if ((a->type == STT_NOTYPE) != (b->type == STT_NOTYPE))
 		return a->type == STT_NOTYPE ? 1 : -1;
+	if (is_old(a) != is_old(b))
+		return is_old(a) ? 1 : -1;
 	if (ranks[a->binding] != ranks[b->binding])
 		return ranks[b->binding] - ranks[a->binding];
 	if (underscores(a->name) != underscores(b->name))
@@ -115,8 +127,9 @@ static void add_symbol(struct search *search, const struct candidate *candidate)
 		gap->last = *candidate;
 }
 
+/* `versions`: of .dynsym, or NULL. */
 static void read_table(struct search *search, const struct elf_image *file, Elf_Scn *section,
-		       const GElf_Shdr *header)
+		       const GElf_Shdr *header, Elf_Data *versions)
 {
 	const struct elf_image *elf = search->query->elf;
 	const Elf_Data *strings = elf_image_get_strings(file, header->sh_link);
@@ -128,6 +141,7 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 		return;
 	for (size_t i = 0; i < data->d_size / size; i++) {
 		struct candidate candidate;
+		GElf_Versym version = 0;
 		GElf_Sym symbol;
 
 		if (!gelf_getsym(data, (int)i, &symbol) || !is_code_symbol(&symbol) ||
@@ -136,6 +150,8 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 		if ((symbol.st_value < code.start || symbol.st_value >= code.end) &&
 		    !elf_image_get_code(elf, symbol.st_value, &code))
 			continue;
+		if (header->sh_type == SHT_DYNSYM && versions)
+			(void)gelf_getversym(versions, (int)i, &version);
 		candidate = (struct candidate){
 			.start = symbol.st_value,
 			.end = symbol.st_value + MIN_OF(symbol.st_size, code.end - symbol.st_value),
@@ -143,6 +159,7 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 			.type = GELF_ST_TYPE(symbol.st_info),
 			.binding = GELF_ST_BIND(symbol.st_info),
 			.dynamic = header->sh_type == SHT_DYNSYM,
+			.is_old = version & VERSYM_HIDDEN,
 		};
 		/* Assembler labels are left out: .L ones, and the marks between code and data
 		 * ($x, $d.1) of ARM and RISC-V. Only here, because checking every name would cost
@@ -160,16 +177,20 @@ static void read_tables(struct search *search, const struct elf_image *file)
 {
 	bool seen[SHT_DYNSYM + 1] = { false };
 	Elf_Scn *section = NULL;
+	Elf_Data *versions = NULL;
+	GElf_Shdr header;
 
+	while (!versions && (section = elf_nextscn(file->elf, section)))
+		if (gelf_getshdr(section, &header) && header.sh_type == SHT_GNU_versym)
+			versions = elf_image_get_data(file, section);
+	section = NULL;
 	while ((section = elf_nextscn(file->elf, section))) {
-		GElf_Shdr header;
-
 		if (!gelf_getshdr(section, &header) ||
 		    (header.sh_type != SHT_SYMTAB && header.sh_type != SHT_DYNSYM) ||
 		    seen[header.sh_type])
 			continue;
 		seen[header.sh_type] = true;
-		read_table(search, file, section, &header);
+		read_table(search, file, section, &header, versions);
 	}
 }
 
