@@ -190,7 +190,7 @@ static char *shorten_instruction(const char *shown, const char *text)
 	/* A name with parameters was demangled, so it is C++ or Rust. */
 	is_plt = g_str_has_suffix(operand, "@plt");
 	operand[strlen(operand) - (is_plt ? strlen("@plt") : 0)] = '\0';
-	name = function_name_for_people(operand, strchr(operand, '(') ? "_Z" : operand);
+	name = function_name_for_people(operand, strchr(operand, '(') ? "_Z1f" : operand);
 	g_string_append_printf(to, "<%s%s>", name, is_plt ? "@plt" : "");
 	return g_string_free(to, FALSE);
 }
