@@ -60,7 +60,7 @@ static bool use_stream(struct result_file *file, int fd, GError **error)
 	if (isatty(fd))
 		return cli_set_error(
 			error, CLI_USAGE,
-			_("a capture is not written to a terminal. Name a file with -o"));
+			_("the result is not written to a terminal. Name a file with -o"));
 	file->fd = spool_open(error);
 	return file->fd >= 0;
 }
@@ -91,7 +91,7 @@ static bool open_path(struct result_file *file, bool force, GError **error)
 		int fd = is_stdout ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
 				   : open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 
-		return fd < 0 ? fail(error, _("cannot write capture '%s'"), file->path)
+		return fd < 0 ? fail(error, _("cannot write '%s'"), file->path)
 			      : use_stream(file, fd, error);
 	}
 	file->fd = open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -125,7 +125,7 @@ bool result_file_commit(struct result_file *file, GError **error)
 	int r = file->stream_fd >= 0 ? spool_copy(file->fd, file->stream_fd) : 0;
 
 	if (r != 0)
-		return capture_error(error, r, _("cannot write capture '%s'"), file->path);
+		return capture_error(error, r, _("cannot write '%s'"), file->path);
 	if (file->temporary && strcmp(file->temporary, file->path) != 0 &&
 	    rename(file->temporary, file->path) != 0)
 		return fail(error, _("cannot replace '%s'"), file->path);
