@@ -703,13 +703,18 @@ int verb_html(int argc, char **argv)
 	return reader_run(&verb, groups, &export, argc, argv);
 }
 
-/* Starts the desktop's browser, if there is a desktop. */
+/* Starts $BROWSER, or else the desktop's browser if there is a desktop. root's desktop is that of the
+ * user who became root, so root has to name the browser. */
 static void open_page(const char *path)
 {
-	g_autofree char *opener = g_find_program_in_path("xdg-open");
+	const char *browser = g_getenv("BROWSER");
+	bool has_desktop = geteuid() != 0 && (g_getenv("DISPLAY") || g_getenv("WAYLAND_DISPLAY"));
+	g_autofree char *opener = browser && *browser ? g_find_program_in_path(browser)
+				  : has_desktop       ? g_find_program_in_path("xdg-open")
+						      : NULL;
 	char *command[] = { opener, (char *)path, NULL };
 
-	if (opener && (g_getenv("DISPLAY") || g_getenv("WAYLAND_DISPLAY")))
+	if (opener)
 		(void)g_spawn_async(NULL, command, NULL,
 				    G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL,
 				    NULL, NULL, NULL);
@@ -738,7 +743,7 @@ int verb_view(int argc, char **argv)
 {
 	static const struct reader_verb verb = {
 		.spec = { N_("FILE"),
-			  N_("Show a report in the browser, or print its path if there is no desktop."),
+			  N_("Show a report in the browser ($BROWSER, or the desktop's), and print its path."),
 			  1, 1 },
 		.query = view_query,
 	};

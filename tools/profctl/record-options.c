@@ -83,6 +83,8 @@ static const struct cli_option output_options[] = {
 	  N_("Leave names to 'profcapture symbolize'") },
 	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"),
 	  N_("Use the profd service or a private one (default: auto)"), record_buses },
+	{ "view", 0, CLI_FLAG, FIELD(view), NULL,
+	  N_("Then show the report in the browser, like 'profcapture view'") },
 	{ "quiet", 'q', CLI_FLAG, FIELD(quiet), NULL, N_("Print errors only") },
 	{ "json", 0, CLI_FLAG, FIELD(json), NULL, N_("Print the summary as one line of JSON") },
 	{ NULL },
@@ -184,6 +186,8 @@ static int check(const struct record_options *options)
 		return cli_usage_error(_("--control needs --pid, and excludes --delay"));
 	if (options->json && to_stdout)
 		return cli_usage_error(_("--json and '--output -' both write to standard output"));
+	if (options->view && (options->json || to_stdout))
+		return cli_usage_error(_("--view excludes --json and '--output -'"));
 	if (options->duration_ns == 0)
 		return cli_usage_error(
 			_("--duration: 0 would record nothing; leave it out to record until "

@@ -13,7 +13,7 @@
 
 /* The command line of `profctl record`. */
 struct record_options {
-	bool system, force, append, no_kernel, no_symbols, no_sysprof, quiet, json;
+	bool system, force, append, no_kernel, no_symbols, no_sysprof, view, quiet, json;
 	GArray *pids;       /* uint32_t; NULL: none */
 	GPtrArray *events;  /* char *; NULL: the default */
 	const char *output; /* NULL: a default name */

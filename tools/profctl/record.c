@@ -15,6 +15,7 @@
 
 #include "arch/errno-text.h"
 #include "arch/start-threads.h"
+#include "tools/profcapture/verbs.h"
 #include "tools/profctl/attach.h"
 #include "tools/profctl/client.h"
 #include "tools/profctl/command.h"
@@ -48,6 +49,7 @@ struct recording {
 	char *reason;           /* reason in the signal Finished */
 	const char *own_reason; /* why profctl stopped it, if profd does not know: "duration" */
 	GVariant *summary;
+	char *to_view; /* the capture that --view shows; NULL: none */
 	guint timer;
 	unsigned interrupts;
 	atomic_bool skips_names;
@@ -437,6 +439,8 @@ static int end(struct recording *recording)
 			record_result_print(&result);
 		if (options->json)
 			record_result_print_json(&result);
+		if (options->view && result.kept)
+			recording->to_view = g_strdup(result.file);
 	}
 	judge(recording, &result);
 	status = recording->interrupts ? CLI_INTERRUPTED : CLI_OK;
@@ -465,6 +469,16 @@ static void recording_done(struct recording *recording, int status)
 	g_clear_error(&recording->error);
 }
 
+/* Runs `profcapture view`. Its failure counts if all else went well. */
+static int view(char *file, int status)
+{
+	char verb[] = "view", end_of_options[] = "--";
+	char *arguments[] = { verb, end_of_options, file, NULL };
+	int viewed = verb_view(3, arguments);
+
+	return status == CLI_OK ? viewed : status;
+}
+
 int profctl_record(int argc, char **argv)
 {
 	struct recording recording = {
@@ -472,6 +486,7 @@ int profctl_record(int argc, char **argv)
 		.control = { .fd = -1, .switch_fd = -1, .program_fd = -1, .pidfd = -1 },
 	};
 	int status = record_options_parse(&recording.options, argc, argv);
+	g_autofree char *to_view = NULL;
 
 	if (status != CLI_CONTINUE) {
 		record_options_done(&recording.options);
@@ -489,6 +504,7 @@ int profctl_record(int argc, char **argv)
 		cli_error(_("aborted; what was recorded is in '%s'"), recording.output.path);
 		_exit(CLI_INTERRUPTED);
 	}
+	to_view = recording.to_view;
 	recording_done(&recording, status);
-	return status;
+	return to_view ? view(to_view, status) : status;
 }
