@@ -15,6 +15,7 @@ from pathlib import Path
 import drive_firefox
 import pytest
 from captures import make
+from recordings import until
 
 NODE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "profd-tests/node_modules"
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -309,4 +310,57 @@ def test_verbs(profcapture, page_of, capture, tmp_path, monkeypatch):
     path = Path(profcapture("view", capture).stdout.strip())
     assert path.name == "city.html" and path.read_bytes() == same and path.parent.stat().st_mode & 0o777 == 0o700
     profcapture("view", tmp_path / "none.cap", check=1)
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(browser))
+    again = profcapture("view", capture).stdout
+    until(lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text() == again)
+    shutil.rmtree(Path(again.strip()).parent)
     assert len(list(tmp_path.glob("profcapture-*"))) == 1  # nothing stays behind
+
+
+def test_record_view(profctl, tmp_path, monkeypatch):
+    """record --view prints the path of the page, and keeps the status of the command."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("BROWSER", raising=False)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    done = profctl("record", "-q", "--view", "-o", tmp_path / "x.cap", "--", "sh", "-c", "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done; exit 3", check=3)
+    assert data_of(Path(done.stdout.strip()))[0]["capture"]["title"].startswith("sh -c")
+    assert "--view" in profctl("record", "--view", "--json", "true", check=2).stderr
+
+
+# ---- what is given away
+
+
+def contents(path):
+    """The bytes of an export, inflated."""
+    data = path.read_bytes()
+    packed = re.search(rb'id="data">([^<]*)<', data)
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data + (gzip.decompress(base64.b64decode(packed[1])) if packed else b"")
+
+
+@pytest.mark.parametrize("to", ["folded", "firefox", "pprof", "speedscope", "html"])
+def test_redact(profctl, profcapture, compile_c, tmp_path, monkeypatch, to):
+    """No argument, host, log line or folder is left, in any format; names are."""
+    home = tmp_path / "house of jane"
+    home.mkdir()
+    program = home / "city"
+    shutil.copy(compile_c("city", PROGRAM, "-g", "-pthread", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"]), program)
+    recorded = home / "city.cap"
+    profctl("record", "-q", "-F", 999, "-o", recorded, "--", program, "--password=hunter2")
+    path = tmp_path / "out"
+    profcapture("export", recorded, "--to", to, "-o", path, "--redact", "-q")
+    found = contents(path)
+    assert b"heavy" in found and b"city" in found
+    assert not [secret for secret in (b"jane", b"hunter2", b"password", os.fsencode(tmp_path)) if secret in found]
+    if to == "html":
+        facts = dict(data_of(path)[0]["capture"]["facts"])
+        assert facts["Command"] == "city" and not {"Host", "Options"} & set(facts)
+    # every text of this capture is below that folder
+    made = make(tmp_path / "made.cap", "--all-tables", "--rows", 1200, "--prefix", "/" + "home/jane/private/")
+    profcapture("export", made, "--to", to, "-o", path, "--redact", "-q", "--force")
+    assert not re.search(rb"jane|private", contents(path))
+    profcapture("export", made, "--to", to, "-o", path, "-q", "--force")
+    assert b"private" in contents(path)

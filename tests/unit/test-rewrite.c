@@ -40,7 +40,7 @@ static void sample(struct build *build, uint64_t time, uint64_t stack)
 
 static struct capture *open_capture(const struct build *build)
 {
-	struct capture *capture = capture_open(build->path, NULL);
+	struct capture *capture = capture_open(build->path, false, NULL);
 
 	assert(capture);
 	return capture;

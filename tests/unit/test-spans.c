@@ -70,7 +70,7 @@ static struct answer read_spans(struct build *build, struct capture **ret_captur
 	struct answer answer = { 0 };
 
 	build_finish(build);
-	*ret_capture = capture_open(build->path, NULL);
+	*ret_capture = capture_open(build->path, false, NULL);
 	CHECK(*ret_capture && spans_read(*ret_capture, keep, &answer, NULL));
 	return answer;
 }

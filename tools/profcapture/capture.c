@@ -9,6 +9,8 @@
 
 #include "tools/profcapture/capture.h"
 
+#include "tools/profcapture/redact.h"
+
 #include "tools/common/budget.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/cli.h"
@@ -139,16 +141,6 @@ static const char *cause_name(const struct capture *capture, uint64_t cause)
 	return "unknown";
 }
 
-/* Returns a text cell of a batch, interned; NULL if the chunk does not have the column. */
-static const char *text_of(const struct capture *capture, const struct prof_array *column,
-			   size_t row)
-{
-	if (!column->bytes || !column->offsets)
-		return NULL;
-	return names_intern(capture->names, column->bytes + column->offsets[row],
-			    column->offsets[row + 1] - column->offsets[row]);
-}
-
 static void read_loss_batch(struct capture *capture, const struct prof_batch *batch)
 {
 	const struct prof_array *c = batch->columns;
@@ -157,7 +149,7 @@ static void read_loss_batch(struct capture *capture, const struct prof_batch *ba
 		uint64_t cause = array_number_or(&c[PROF_LOSS_CAUSE], i, PROF_LOSS_CAUSES);
 		uint64_t time = array_number_or(&c[PROF_LOSS_TIME], i, 0);
 		struct capture_loss loss = {
-			.stream = text_of(capture, &c[PROF_LOSS_STREAM], i),
+			.stream = names_text_at(capture->names, &c[PROF_LOSS_STREAM], i),
 			.cause = cause_name(capture, cause),
 			.count = array_number_or(&c[PROF_LOSS_COUNT], i, 0),
 			.bytes = array_number_or(&c[PROF_LOSS_BYTES], i, 0),
@@ -181,13 +173,21 @@ static void read_metadata_batch(struct capture *capture, const struct prof_batch
 	const struct prof_array *value = &batch->columns[PROF_METADATA_VALUE];
 
 	for (size_t i = 0; i < batch->rows; i++) {
-		const char *key = text_of(capture, &batch->columns[PROF_METADATA_KEY], i);
+		const char *key =
+			names_text_at(capture->names, &batch->columns[PROF_METADATA_KEY], i);
 		GBytes *bytes;
+
+		const uint8_t *from;
+		size_t length;
 
 		if (!key || !value->bytes || !value->offsets)
 			continue;
-		bytes = g_bytes_new(value->bytes + value->offsets[i],
-				    value->offsets[i + 1] - value->offsets[i]);
+		from = value->bytes + value->offsets[i];
+		length = value->offsets[i + 1] - value->offsets[i];
+		bytes = capture->names->redact ? redact_metadata(key, from, length)
+					       : g_bytes_new(from, length);
+		if (!bytes)
+			continue;
 		g_hash_table_replace(capture->metadata, (char *)key, bytes);
 		g_hash_table_replace(capture->metadata_of,
 				     g_strdup_printf(METADATA_KEY, batch->segment, key),
@@ -227,7 +227,7 @@ bool capture_refuse_nothing(const struct capture *capture, GError **error)
 	return false;
 }
 
-static bool open_reader(struct capture *capture, GError **error)
+static bool open_reader(struct capture *capture, bool redacts, GError **error)
 {
 	static const int copy_errors[] = { ENOENT, ENOTDIR, EACCES,     EROFS,
 					   ENOSPC, EDQUOT,  EOPNOTSUPP, EFBIG };
@@ -253,6 +253,7 @@ static bool open_reader(struct capture *capture, GError **error)
 	budget_add_capture(capture->reader, capture->file);
 	capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
 	capture->names = names_new(capture->reader);
+	capture->names->redact = redacts ? redact_text : NULL;
 	return true;
 }
 
@@ -279,7 +280,7 @@ static bool check_schema(const struct capture *capture, GError **error)
 	return true;
 }
 
-struct capture *capture_open(const char *file, GError **error)
+struct capture *capture_open(const char *file, bool redacts, GError **error)
 {
 	struct capture *capture = g_new0(struct capture, 1);
 
@@ -292,7 +293,7 @@ struct capture *capture_open(const char *file, GError **error)
 		g_hash_table_new_full(g_str_hash, g_str_equal, NULL, (GDestroyNotify)g_bytes_unref);
 	capture->metadata_of = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
 						     (GDestroyNotify)g_bytes_unref);
-	if (open_reader(capture, error) && check_schema(capture, error) &&
+	if (open_reader(capture, redacts, error) && check_schema(capture, error) &&
 	    capture_each_chunk(capture, 0, count_chunk, capture, error) &&
 	    read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
 	    read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&

@@ -47,7 +47,8 @@ struct capture {
 	GHashTable *metadata_of;  /* the same by segment: number, line feed, key → GBytes */
 };
 
-struct capture *capture_open(const char *file, GError **error);
+/* `redacts`: reads all texts without what says whose machine it was (redact.h). */
+struct capture *capture_open(const char *file, bool redacts, GError **error);
 void capture_free(struct capture *capture);
 static inline void capture_cleanup(struct capture **capture)
 {

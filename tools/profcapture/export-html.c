@@ -155,7 +155,8 @@ static void write_capture(struct html *html)
 	const struct profile *profile = &html->export->profile;
 	const struct capture *capture = html->export->reader.capture;
 	g_autofree char *title = export_title(html->export);
-	g_autofree char *word = capture_shell_word(capture->file);
+	g_autofree char *word = capture_shell_word(
+		names_intern(capture->names, capture->file, strlen(capture->file)));
 	g_autofree char *duration =
 		text_duration((uint64_t)MAX_OF(capture->duration_ns, INT64_C(0)));
 	g_autofree char *count = text_count(profile->all.samples);
@@ -312,6 +313,10 @@ static void write_units(struct html *html)
 	json_uint(&html->json, "sample_interval",
 		  memory_most_setting(capture, MEMORY_SAMPLE_BYTES, &all));
 	json_begin_array(&html->json, "notes");
+	if (html->export->reader.redacts)
+		json_string(
+			&html->json, NULL,
+			_("Arguments, host, users, log lines and folders were left out (--redact)."));
 	for (guint i = 0; i < rows->notes->len; i++)
 		json_string(&html->json, NULL, rows->notes->pdata[i]);
 	json_end(&html->json);

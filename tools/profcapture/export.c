@@ -632,6 +632,7 @@ int verb_export(int argc, char **argv)
 	CLEANUP(export_done) struct export export = { .output = "-", .format = -1 };
 	const struct cli_group groups[] = {
 		{ NULL, options, &export },
+		{ NULL, reader_redact_options, &export.reader },
 		{ N_("Select"), time_options, &export.reader },
 		{ NULL, reader_process_options, &export.reader },
 		{ NULL, reader_thread_options, &export.reader },
@@ -690,6 +691,7 @@ int verb_html(int argc, char **argv)
 	CLEANUP(export_done) struct export export = { .format = HTML };
 	const struct cli_group groups[] = {
 		{ NULL, html_options, &export },
+		{ NULL, reader_redact_options, &export.reader },
 		{ N_("Select"), reader_time_options, &export.reader },
 		{ NULL, reader_process_options, &export.reader },
 		{ NULL, reader_thread_options, &export.reader },

@@ -25,16 +25,14 @@ static void add_row(struct log_reading *reading, struct names_epoch *names,
 	uint32_t thread = names_thread(names, array_number_or(&c[THREAD], row, 0));
 	uint32_t process = names_thread_at(names->names, thread)->process, *is_known;
 	const char *domain = names_text(names, array_number_or(&c[SAYS_WHO], row, 0));
-	const struct prof_array *text = &c[TEXT];
 	struct memory_warning warning = { 0 };
 	guint i = 0;
 
 	if (g_strcmp0(domain, DOMAIN) != 0 ||
-	    array_number_or(&c[LEVEL], row, PROF_LOG_DEBUG) != PROF_LOG_WARNING || !text->bytes ||
-	    !text->offsets || !reader_wants_thread(&reading->memory->reader, thread))
+	    array_number_or(&c[LEVEL], row, PROF_LOG_DEBUG) != PROF_LOG_WARNING || !c[TEXT].bytes ||
+	    !reader_wants_thread(&reading->memory->reader, thread))
 		return;
-	warning.text = names_intern(names->names, text->bytes + text->offsets[row],
-				    text->offsets[row + 1] - text->offsets[row]);
+	warning.text = names_text_at(names->names, &c[TEXT], row);
 	while (i < warnings->len &&
 	       g_array_index(warnings, struct memory_warning, i).text != warning.text)
 		i++;

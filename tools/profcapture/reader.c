@@ -11,6 +11,12 @@
 #include <inttypes.h>
 #include <string.h>
 
+const struct cli_option reader_redact_options[] = {
+	{ "redact", 0, CLI_FLAG, offsetof(struct reader, redacts), NULL,
+	  N_("Leave out arguments, host, users, log lines, and folders other than the system's") },
+	{ NULL },
+};
+
 const char *const reader_formats[] = { "text", "json", "ndjson", "csv", NULL };
 
 const struct cli_option reader_time_options[] = {
@@ -370,7 +376,7 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 			  cli_color_wanted((enum cli_color)reader->color, out_stdout()->fd);
 	reader->columns = reader->format == READER_TEXT ? cli_columns(out_stdout()->fd) : 0;
 	reader->verdicts = g_byte_array_new();
-	reader->capture = capture_open(file, error);
+	reader->capture = capture_open(file, reader->redacts, error);
 	if (!reader->capture)
 		return false;
 	reader->capture->is_quiet = reader->judges_damage;

@@ -35,6 +35,7 @@ struct reader {
 	bool no_pager;
 	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
+	bool redacts; /* capture_open() */
 	/* after reader_open() */
 	struct capture *capture;
 	int64_t from_ns, to_ns; /* relative, both included */
@@ -56,6 +57,7 @@ extern const struct cli_option reader_cpu_options[];     /* --cpu */
 extern const struct cli_option reader_event_options[];   /* --event */
 extern const struct cli_option reader_output_options[];  /* --limit --format --json --color */
 extern const struct cli_option reader_pager_options[];   /* --no-pager */
+extern const struct cli_option reader_redact_options[];  /* --redact */
 extern const char *const reader_formats[];
 
 /* Opens the capture, resolves the range, and reads the capture once to find damage before anything

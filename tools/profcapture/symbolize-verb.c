@@ -74,7 +74,7 @@ static bool symbolize(const char *file, struct debug_files *debug_files,
 {
 	const struct symbolize_sources sources = { open_by_path, debug_files, debug_files, file };
 	CLEANUP_CLOSE int fd = open_capture(file, error);
-	CLEANUP_CAPTURE struct capture *capture = fd < 0 ? NULL : capture_open(file, error);
+	CLEANUP_CAPTURE struct capture *capture = fd < 0 ? NULL : capture_open(file, false, error);
 
 	/* Like every verb, warn if the capture is unfinished or damaged, and refuse it if nothing
 	 * is readable. */

@@ -177,12 +177,26 @@ const char *names_intern(struct names *names, const void *bytes, size_t length)
 	for (size_t i = 0; i < length; i++)
 		text[i] = ((const char *)bytes)[i] ? ((const char *)bytes)[i] : ' ';
 	text[length] = '\0';
+	if (names->redact) {
+		char *whole = text;
+
+		text = names->redact(whole);
+		g_free(whole);
+	}
 	if (g_hash_table_lookup_extended(names->texts, text, (gpointer *)&known, NULL)) {
 		g_free(text);
 		return known;
 	}
 	g_hash_table_add(names->texts, text);
 	return text;
+}
+
+const char *names_text_at(struct names *names, const struct prof_array *column, size_t row)
+{
+	if (!column->bytes || !column->offsets)
+		return NULL;
+	return names_intern(names, column->bytes + column->offsets[row],
+			    column->offsets[row + 1] - column->offsets[row]);
 }
 
 const char *names_function(struct names *names, const char *name)
@@ -202,7 +216,7 @@ static void *rows_of(struct names_epoch *epoch, enum names_table table, size_t b
 
 const char *names_text(struct names_epoch *epoch, uint64_t id)
 {
-	const struct prof_array *column;
+	const char *text;
 	ssize_t row = names_row(epoch, NAMES_STRING, id);
 
 	if (row < 0)
@@ -211,12 +225,13 @@ const char *names_text(struct names_epoch *epoch, uint64_t id)
 		epoch->texts = rows_of(epoch, NAMES_STRING, sizeof(*epoch->texts));
 	if (epoch->texts[row])
 		return epoch->texts[row];
-	column = prof_dictionary_column(epoch->tables[NAMES_STRING], PROF_STRING_TEXT);
-	if (!column->bytes || !column->offsets)
+	text = names_text_at(epoch->names,
+			     prof_dictionary_column(epoch->tables[NAMES_STRING], PROF_STRING_TEXT),
+			     (size_t)row);
+	if (!text)
 		return NAMES_LOST_TEXT;
-	epoch->texts[row] = names_intern(epoch->names, column->bytes + column->offsets[row],
-					 column->offsets[row + 1] - column->offsets[row]);
-	return epoch->texts[row];
+	epoch->texts[row] = text;
+	return text;
 }
 
 bool names_load_identities(struct names_epoch *epoch, GError **error)

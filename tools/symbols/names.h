@@ -76,12 +76,13 @@ struct names {
 	const struct prof_reader *reader;
 	struct names_epoch *epochs[2];
 	uint64_t clock;
-	uint64_t lost;     /* lookups that ended in "<lost>" */
-	GHashTable *texts; /* set of interned strings */
-	GArray *images;    /* of struct names_image */
-	GArray *processes; /* of struct names_process */
-	GArray *threads;   /* of struct names_thread */
-	GHashTable *keys;  /* identity → index, of all three */
+	uint64_t lost;                     /* lookups that ended in "<lost>" */
+	char *(*redact)(const char *text); /* what each text is read as; or NULL */
+	GHashTable *texts;                 /* set of interned strings */
+	GArray *images;                    /* of struct names_image */
+	GArray *processes;                 /* of struct names_process */
+	GArray *threads;                   /* of struct names_thread */
+	GHashTable *keys;                  /* identity → index, of all three */
 };
 
 struct names *names_new(const struct prof_reader *reader); /* borrows the reader */
@@ -114,6 +115,8 @@ bool names_each_batch(struct names *names, const struct prof_cursor_options *opt
  * read as spaces. */
 const char *names_text(struct names_epoch *epoch, uint64_t id);
 const char *names_intern(struct names *names, const void *bytes, size_t length);
+/* Returns the text in a column of texts; NULL if the chunk lacks the column. */
+const char *names_text_at(struct names *names, const struct prof_array *column, size_t row);
 /* Returns the displayed name of a function, without clone suffixes. NULL for NULL. */
 const char *names_function(struct names *names, const char *name);
 
