@@ -73,6 +73,10 @@ def envelope(program, verb, source, definitions):
             "schema": {"const": f"{program}.{verb}/1"},
             "capture": of_capture,
             "truncated": {"type": "boolean", "description": "--limit cut a list"},
+            "total_rows": {
+                "type": ["integer", "null"], "minimum": 0,
+                "description": "how many rows the lists have without --limit; null: a tree, no list, or not counted",
+            },
             "data": expand({"type": "object", **data}, definitions),
         },
         "required": ["schema", "capture", "truncated", "data"],

@@ -187,7 +187,7 @@ static char *shorten_instruction(const char *shown, const char *text)
 	operand = g_strndup(at + 1, (gsize)(end - at - 2));
 	if (g_str_has_prefix(operand, shown) && g_str_has_prefix(operand + strlen(shown), "+0x"))
 		return g_strchomp(g_string_free(to, FALSE));
-	/* A name with parameters was demangled, so it is C++ or Rust. */
+	/* A name with parameters is of C++ or Rust, so any mangled name says what it was. */
 	is_plt = g_str_has_suffix(operand, "@plt");
 	operand[strlen(operand) - (is_plt ? strlen("@plt") : 0)] = '\0';
 	name = function_name_for_people(operand, strchr(operand, '(') ? "_Z1f" : operand);
@@ -313,7 +313,8 @@ static void write_answer(struct annotate *annotate)
 	reader_begin(reader, &annotate->json, "annotate",
 		     (has_lines && reader_shown(reader, lines.rows) < lines.rows) ||
 			     (has_instructions &&
-			      reader_shown(reader, instructions.rows) < instructions.rows));
+			      reader_shown(reader, instructions.rows) < instructions.rows),
+		     (has_lines ? lines.rows : 0) + (has_instructions ? instructions.rows : 0));
 	if (is_json)
 		write_head(annotate);
 	if (has_lines)

@@ -466,7 +466,8 @@ static void write_all(struct diff_verb *verb, const struct reader *reader)
 				     .members = diff->paths ? path_members : members };
 	struct json *json = &verb->json;
 
-	reader_begin(reader, json, "diff", reader_shown(reader, table.rows) < table.rows);
+	reader_begin(reader, json, "diff", reader_shown(reader, table.rows) < table.rows,
+		     table.rows);
 	if (reader->format == READER_JSON)
 		write_head(diff, json);
 	reader_write_table(reader, json, &table);

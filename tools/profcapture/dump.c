@@ -783,7 +783,8 @@ static bool dump_rows(struct dump *dump, GError **error)
 		reader_print_losses(reader, dump->out, READER_LOSSES);
 	} else {
 		list_columns(dump);
-		reader_begin(reader, &dump->json, "dump", reader->limit && reader->limit < all);
+		reader_begin(reader, &dump->json, "dump", reader->limit && reader->limit < all,
+			     reader->limit ? all : READER_TOTAL_UNKNOWN);
 		rows_open(&dump->json, reader_json_format(reader),
 			  (const char *const *)dump->columns->pdata);
 	}

@@ -296,7 +296,8 @@ static void write_info(const void *data, struct json *json)
 	size_t n_images = reader_shown(reader, images.rows);
 	size_t n_processes = reader_shown(reader, processes.rows);
 
-	reader_begin(reader, json, "info", n_images < images.rows || n_processes < processes.rows);
+	reader_begin(reader, json, "info", n_images < images.rows || n_processes < processes.rows,
+		     images.rows + processes.rows);
 	/* In ndjson, the members of "data" are the only row. */
 	if (reader->format == READER_NDJSON)
 		json_begin_object(json, NULL);

@@ -850,7 +850,8 @@ void memory_write(struct memory *memory)
 
 	reader_begin(reader, json, "memory",
 		     memory->is_tree ? memory_tree_is_cut(memory)
-				     : reader_shown(reader, table.rows) < table.rows);
+				     : reader_shown(reader, table.rows) < table.rows,
+		     memory->is_tree ? READER_TOTAL_UNKNOWN : table.rows);
 	if (reader->format == READER_JSON)
 		write_head(memory, json);
 	if (memory->is_tree)

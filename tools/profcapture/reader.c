@@ -410,7 +410,8 @@ void reader_page(const struct reader *reader)
 		pager_start();
 }
 
-void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated)
+void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated,
+		  uint64_t total)
 {
 	g_autofree char *schema = g_strdup_printf("profcapture.%s/1", verb);
 
@@ -420,6 +421,10 @@ void reader_begin(const struct reader *reader, struct json *json, const char *ve
 	json_string(json, "schema", schema);
 	capture_write_json(reader->capture, json, "capture");
 	json_bool(json, "truncated", truncated);
+	if (total != READER_TOTAL_UNKNOWN)
+		json_uint(json, "total_rows", total);
+	else
+		json_null(json, "total_rows");
 	if (reader->format == READER_NDJSON)
 		json_end(json);
 	else
@@ -625,7 +630,8 @@ static void write_rows(const struct reader *reader, const struct reader_verb *ve
 {
 	const struct table table = verb->table(reader);
 
-	reader_begin(reader, json, verb->name, reader_shown(reader, table.rows) < table.rows);
+	reader_begin(reader, json, verb->name, reader_shown(reader, table.rows) < table.rows,
+		     table.rows);
 	if (reader->format == READER_JSON)
 		json_bool(json, "incomplete", reader->is_incomplete);
 	reader_write_table(reader, json, &table);

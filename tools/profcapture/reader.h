@@ -6,7 +6,7 @@
  * parses the options, runs the query and shows the answer. A verb whose answer is not one table
  * writes the envelope of its JSON itself:
  *
- *     reader_begin(&reader, &json, "report", truncated)   everything before the data
+ *     reader_begin(&reader, &json, "report", …)   everything before the data
  *     …the data's members…                                 in JSON: inside the object "data"
  *     reader_end(&reader, &json)
  */
@@ -98,7 +98,10 @@ static inline enum json_format reader_json_format(const struct reader *reader)
 
 /* Starts a pager for text that goes to a terminal. */
 void reader_page(const struct reader *reader);
-void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated);
+/* `truncated`: --limit hides rows. `total`: how many rows all lists have without --limit. */
+#define READER_TOTAL_UNKNOWN UINT64_MAX
+void reader_begin(const struct reader *reader, struct json *json, const char *verb, bool truncated,
+		  uint64_t total);
 void reader_end(const struct reader *reader, struct json *json);
 /* Sets the style of the text that follows, if colors are wanted. */
 enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING };

@@ -640,7 +640,7 @@ void report_show_rows(struct report *report, struct out *out)
 		const struct table table = table_of(&rows);
 
 		reader_begin(&report->reader, &report->json, "report",
-			     reader_shown(&report->reader, table.rows) < table.rows);
+			     reader_shown(&report->reader, table.rows) < table.rows, table.rows);
 		if (report->reader.format == READER_JSON)
 			report_write_head(report, &report->json);
 		reader_write_table(&report->reader, &report->json, &table);
@@ -761,7 +761,8 @@ void report_show_edges(struct report *report, struct out *out)
 					 reader_shown(&report->reader, tables[1].rows) };
 
 		reader_begin(&report->reader, json, "report",
-			     shown[0] < tables[0].rows || shown[1] < tables[1].rows);
+			     shown[0] < tables[0].rows || shown[1] < tables[1].rows,
+			     tables[0].rows + tables[1].rows);
 		report_write_head(report, json);
 		if (profile->focus_found) {
 			json_begin_object(json, "function");

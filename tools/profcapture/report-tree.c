@@ -83,7 +83,7 @@ static void write_tree(struct report *report, const GArray *nodes)
 		shares[i] = total.samples ? report_percent(report, total) : -1;
 	}
 	reader_begin(&report->reader, &report->json, "report",
-		     report->profile.tree.cut || cct_is_cut(&writer));
+		     report->profile.tree.cut || cct_is_cut(&writer), READER_TOTAL_UNKNOWN);
 	report_write_head(report, &report->json);
 	cct_write(&writer, &report->json);
 	reader_end(&report->reader, &report->json);

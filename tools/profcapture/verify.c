@@ -263,7 +263,7 @@ static void write_verify(const void *data, struct json *json)
 	size_t shown = reader_shown(&verify->reader, table.rows);
 	struct cell cut_at = cell_known(info->cut_at);
 
-	reader_begin(&verify->reader, json, "verify", shown < table.rows);
+	reader_begin(&verify->reader, json, "verify", shown < table.rows, table.rows);
 	json_string(json, "state", capture_state_name(verify->reader.capture));
 	json_uint(json, "bytes", info->bytes);
 	json_uint(json, "chunks", verify->chunks);
