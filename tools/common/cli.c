@@ -582,6 +582,13 @@ static int cli_run(int argc, char **argv)
 		out_printf(out_stdout(), "%s %s\n", cli.program, PROF_VERSION);
 		return CLI_OK;
 	}
+	for (const struct cli_topic *topic = cli.tool->topics;
+	     topic && topic->name && strcmp(argv[0], "help") == 0 && argc == 2; topic++) {
+		if (strcmp(topic->name, argv[1]) == 0) {
+			out_text(out_stdout(), topic->text);
+			return CLI_OK;
+		}
+	}
 	if (strcmp(argv[0], "help") == 0 && argc > 1)
 		return cli_run(2, help_argv);
 	if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 ||

@@ -60,13 +60,20 @@ struct cli_verb {
 	const char *group;                 /* N_(): of this verb and those after it; or NULL */
 };
 
+/* What `help NAME` prints besides the help of verbs. */
+struct cli_topic {
+	const char *name; /* NULL ends the list */
+	const char *text;
+};
+
 /* Both programs list "help" as a verb without `run`. */
 struct cli_tool {
-	const char *name;             /* "profctl" */
-	const char *synopsis;         /* after "VERB [OPTION...]" */
-	const char *description;      /* N_() */
-	const char *footer;           /* N_(), or NULL */
-	const struct cli_verb *verbs; /* the last one's name is NULL */
+	const char *name;               /* "profctl" */
+	const char *synopsis;           /* after "VERB [OPTION...]" */
+	const char *description;        /* N_() */
+	const char *footer;             /* N_(), or NULL */
+	const struct cli_verb *verbs;   /* the last one's name is NULL */
+	const struct cli_topic *topics; /* or NULL */
 };
 
 enum cli_type {

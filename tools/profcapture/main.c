@@ -32,12 +32,18 @@ static const struct cli_verb profcapture_verbs[] = {
 	{ NULL },
 };
 
+static const struct cli_topic topics[] = {
+	{ "agent", help_agent },
+	{ NULL },
+};
+
 static const struct cli_tool profcapture = {
 	.name = "profcapture",
 	.synopsis = " [FILE]",
 	.description =
 		N_("Read captures. Without FILE, report uses the newest one in this folder."),
 	.verbs = profcapture_verbs,
+	.topics = topics,
 };
 
 int main(int argc, char **argv)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+/* The text of `help agent`: data/help/agent.txt. */
+extern const char help_agent[];
+
 /* The verbs of profcapture, one file each. Each returns an exit status. */
 int verb_info(int argc, char **argv);
 int verb_dump(int argc, char **argv);
