@@ -11,7 +11,9 @@
 #include <glib/gi18n.h>
 
 static const struct cli_verb profcapture_verbs[] = {
-	{ "report", N_("Show where the time went"), verb_report, N_("Ask") },
+	{ "summary", N_("Say where time and memory went, and what to run next"), verb_summary,
+	  N_("Ask") },
+	{ "report", N_("Show where the time went"), verb_report },
 	{ "annotate", N_("Show the hot lines and instructions of a function"), verb_annotate },
 	{ "memory", N_("Show allocations, leaks and the heap over time"), verb_memory },
 	{ "marks", N_("Show how often marks occurred and how long they took"), verb_marks },
@@ -42,6 +44,8 @@ static const struct cli_tool profcapture = {
 	.synopsis = " [FILE]",
 	.description =
 		N_("Read captures. Without FILE, report uses the newest one in this folder."),
+	.footer =
+		N_("Scripts and agents: 'profcapture help agent' shows what to run and to expect."),
 	.verbs = profcapture_verbs,
 	.topics = topics,
 };

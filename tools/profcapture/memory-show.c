@@ -799,11 +799,19 @@ static void write_suppressed(const struct memory *memory, struct json *json)
 	json_end(json);
 }
 
-static void write_head(struct memory *memory, struct json *json)
+void memory_write_summary(const struct memory *memory, struct json *json, const char *key)
 {
 	const struct table summary = {
 		.rows = 1, .get = get_summary_cell, .data = memory, .members = mem_members
 	};
+
+	json_begin_object(json, key);
+	table_write_row(&summary, json, 0);
+	json_end(json);
+}
+
+static void write_head(struct memory *memory, struct json *json)
+{
 	const struct process_rows rows = list_processes(memory);
 	const struct table processes = { .rows = rows.all->len,
 					 .get = get_process_cell,
@@ -822,9 +830,7 @@ static void write_head(struct memory *memory, struct json *json)
 		json_int(json, "at_ns", memory->at_ns);
 	if (filter == MEMORY_LIVE_SINCE)
 		json_int(json, "before_ns", memory->before_ns);
-	json_begin_object(json, "summary");
-	table_write_row(&summary, json, 0);
-	json_end(json);
+	memory_write_summary(memory, json, "summary");
 	table_write(&processes, json, JSON_FORMAT_JSON, processes.rows);
 	g_array_unref(rows.all);
 	json_begin_array(json, "warnings");
@@ -1327,10 +1333,8 @@ static void print_runtime(const struct memory *memory, struct out *out)
 			   names->str);
 }
 
-void memory_print(struct memory *memory, struct out *out)
+bool memory_print_verdict(const struct memory *memory, struct out *out)
 {
-	const struct show show = show_of(memory);
-	const struct table table = table_of(&show);
 	g_autoptr(GString) text = g_string_new(NULL);
 	const struct process_rows processes = list_processes(memory);
 	g_autoptr(GArray) all_processes = processes.all;
@@ -1344,7 +1348,7 @@ void memory_print(struct memory *memory, struct out *out)
 	if (excluded > 0 && excluded == all_processes->len) {
 		out_text(out, _("No allocations were recorded of any of these processes:\n"));
 		print_processes(memory, &processes, out);
-		return;
+		return false;
 	}
 	memory_query_of(memory)->describe(memory, text);
 	append_running(memory, text);
@@ -1352,6 +1356,25 @@ void memory_print(struct memory *memory, struct out *out)
 	lines = g_strsplit(text->str, "\n", -1);
 	for (unsigned i = 0; lines[i] && *lines[i]; i++)
 		text_wrap(out, lines[i], 0, 2, memory->reader.columns);
+	return true;
+}
+
+const char *memory_next_view(const struct memory *memory)
+{
+	return memory->all.leaked_blocks > 0                         ? "--leaks"
+	       : 2 * memory->all.temporary > memory->all.allocations ? "--temporary"
+								     : "--peak";
+}
+
+void memory_print(struct memory *memory, struct out *out)
+{
+	const struct show show = show_of(memory);
+	const struct table table = table_of(&show);
+	const struct process_rows processes = list_processes(memory);
+	g_autoptr(GArray) all_processes = processes.all;
+
+	if (!memory_print_verdict(memory, out))
+		return;
 	if (reader_is_complete(&memory->reader) && !memory->is_incomplete)
 		out_text(out, _("Lost: nothing.\n"));
 	if (memory->view == MEMORY_SUMMARY && all_processes->len > 1)
@@ -1370,7 +1393,5 @@ void memory_print(struct memory *memory, struct out *out)
 	if (memory->view == MEMORY_SUMMARY && !memory->is_tree && isatty(STDOUT_FILENO))
 		out_printf(out, _("Next: profcapture memory %s %s\n"),
 			   keep(memory, text_escape(memory->reader.capture->file)),
-			   memory->all.leaked_blocks > 0                         ? "--leaks"
-			   : 2 * memory->all.temporary > memory->all.allocations ? "--temporary"
-										 : "--peak");
+			   memory_next_view(memory));
 }

@@ -19,7 +19,6 @@
 #define DEFAULT_LIMIT 20
 #define TIMELINE_LIMIT 10
 #define STACKS_LIMIT 100
-#define DEFAULT_THRESHOLD 1
 #define THRESHOLD_UNSET UINT64_MAX
 
 const char *const memory_call_names[MEMORY_CALLS] = {
@@ -158,7 +157,7 @@ static int check_options(struct memory *memory)
 				       memory_query_of(memory)->name);
 	status = refuse_without_effect(memory);
 	if (memory->threshold == THRESHOLD_UNSET)
-		memory->threshold = DEFAULT_THRESHOLD;
+		memory->threshold = MEMORY_THRESHOLD;
 	return status;
 }
 
@@ -336,8 +335,8 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 		reader->text_limit = TIMELINE_LIMIT;
 	/* Stacks take many lines. */
 	memory->most_stacks = reader->limit == READER_LIMIT_UNSET ? STACKS_LIMIT : reader->limit;
-	if (!reader_open(reader, file, error) || !check_recorded(memory, error) ||
-	    !resolve_times(memory, error))
+	if ((!reader->capture && !reader_open(reader, file, error)) ||
+	    !check_recorded(memory, error) || !resolve_times(memory, error))
 		return false;
 	for (guint i = 0; memory->suppression_files && i < memory->suppression_files->len; i++)
 		if (!suppressions_read(&memory->suppressions, memory->suppression_files->pdata[i],

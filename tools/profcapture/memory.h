@@ -142,7 +142,8 @@ struct memory {
 	bool is_tree, is_inverted, by_blocks, full_names, no_suppressions, no_inline, no_fold;
 	struct units_time at;
 	struct units_range diff;
-	uint64_t threshold; /* number of other allocations of the thread */
+	uint64_t threshold; /* number of other allocations of the thread, by default: */
+#define MEMORY_THRESHOLD 1
 	uint64_t within_ns; /* UINT64_MAX: use the threshold */
 	GPtrArray *suppression_files, *through;
 	/* Called in a summary for each counted allocation; or NULL. */
@@ -232,7 +233,7 @@ static inline bool memory_reads_all(const struct memory *memory)
 }
 
 /* The caller sets the options and zeroes the rest. Zero has a meaning in within_ns and in the
- * reader's limit, so these must be set. */
+ * reader's limit, so these must be set. Opens the file unless the reader has a capture. */
 bool memory_run(struct memory *memory, const char *file, GError **error);
 void memory_done(struct memory *memory);
 
@@ -276,6 +277,12 @@ static inline const char *memory_comm(const struct memory *memory, uint32_t proc
 void memory_list(struct memory *memory);
 void memory_write(struct memory *memory);
 void memory_print(struct memory *memory, struct out *out);
+/* Prints the sentences above the rows; returns false if no process has allocations. */
+bool memory_print_verdict(const struct memory *memory, struct out *out);
+/* Writes the object MEM of all processes. */
+void memory_write_summary(const struct memory *memory, struct json *json, const char *key);
+/* Returns the option of the view that says most after the summary. */
+const char *memory_next_view(const struct memory *memory);
 /* Returns a name such as "shop::Cache::put", shortened unless --full-names is given, not
  * escaped. */
 char *memory_name(const struct memory *memory, uint32_t function) MUST_CHECK;

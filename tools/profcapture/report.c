@@ -541,7 +541,7 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	return report->times;
 }
 
-static void report_done(struct report *report)
+void report_done(struct report *report)
 {
 	json_done(&report->json);
 	if (report->times)

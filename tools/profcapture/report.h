@@ -48,6 +48,8 @@ void report_describe(const struct report *report, struct report_line *line);
 /* Sorts by self, then total, then name. No two entities compare equal. */
 gint report_compare_lines(gconstpointer left, gconstpointer right);
 
+void report_done(struct report *report);
+
 /* The head of every answer. */
 void report_write_head(const struct report *report, struct json *json);
 void report_print_head(const struct report *report, struct out *out);

@@ -8,6 +8,7 @@ extern const char help_agent[];
 int verb_info(int argc, char **argv);
 int verb_dump(int argc, char **argv);
 int verb_annotate(int argc, char **argv);
+int verb_summary(int argc, char **argv);
 int verb_report(int argc, char **argv);
 int verb_memory(int argc, char **argv);
 int verb_marks(int argc, char **argv);

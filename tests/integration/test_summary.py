@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""`summary` says what `report` and `memory` say first; `help agent` teaches what is true."""
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import schema
+from captures import make
+
+PROGRAM = r"""
+#include "libcollector/prof-collector.h"
+#include <stdlib.h>
+static volatile unsigned long sink;
+__attribute__((noinline)) static void heavy(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }
+int main(void)
+{
+	uint32_t level = prof_counter_define("shop", "level", "", 0);
+	for (int i = 0; i < 40; i++) {
+		prof_mark_begin(0, "shop", "turn", NULL, 0);
+		heavy(3000000);
+		sink += (unsigned long)malloc(3000);
+		prof_mark_end(0, "shop", "turn", NULL, 0);
+		prof_counter_set(level, i);
+	}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(profctl, compile_c, tmp_path_factory):
+    path = tmp_path_factory.mktemp("summary") / "city.cap"
+    program = compile_c("city", PROGRAM, "-g", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"])
+    profctl("record", "-q", "-F", 1999, "--memory", "-o", path, "--", program)
+    return path
+
+
+# ---- summary
+
+
+def test_summary(profcapture, recorded):
+    text = profcapture("summary", recorded).stdout
+    answer = profcapture.json("summary", recorded)
+    schema.check(profcapture, "summary", answer)
+    data, report = answer["data"], profcapture.json("report", recorded)["data"]
+    assert "\n".join(data["verdict"]) in text and [f"Next: {step}" for step in data["next"]] == text.splitlines()[-len(data["next"]):]
+    # the same sentences
+    head = profcapture("report", recorded).stdout.split("\n\n")[0].splitlines()
+    assert data["verdict"][:len(head)] == head
+    memory = profcapture("memory", recorded).stdout.splitlines()
+    assert data["verdict"][len(head)] == memory[0] and "Lost: nothing." in head
+    # the same numbers
+    assert (data["total"], data["total_weight"]) == (report["total"], report["total_weight"])
+    whole = profcapture.json("memory", recorded)["data"]["summary"]
+    assert {**whole, **{key: data["memory"][key] for key in ("leaked_bytes", "leaked_blocks")}} == data["memory"]
+    assert data["functions"][0]["name"] == "heavy" and not data["incomplete"]
+    assert {loss["cause"] for loss in data["loss"]} <= {"ticks-missed"}
+    for step in data["next"][:-1]:  # the last one opens a browser
+        profcapture(*shlex.split(step)[1:])
+
+
+def test_summary_from_a_pipe(profcapture, recorded):
+    with subprocess.Popen(["cat", recorded], stdout=subprocess.PIPE) as cat:
+        answer = json.loads(profcapture("summary", "-", "--json", stdin=cat.stdout).stdout)
+    assert answer["data"]["next"] == []
+    assert answer["data"]["verdict"] == profcapture.json("summary", recorded)["data"]["verdict"]
+
+
+def test_summary_of_less(profctl, profcapture, tmp_path):
+    """Without allocations, without samples, with losses, and damaged."""
+    made = make(tmp_path / "made.cap", "--rows", 300)
+    answer = profcapture.json("summary", made)
+    schema.check(profcapture, "summary", answer)
+    lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 300)
+    answer = profcapture.json("summary", lossy)
+    schema.check(profcapture, "summary", answer)
+    assert answer["data"]["loss"] and answer["data"]["incomplete"]
+    empty = make(tmp_path / "empty.cap", "--rows", 0)
+    assert "No samples" in profcapture("summary", empty).stdout
+    damaged = bytearray(lossy.read_bytes())
+    damaged[len(damaged) // 2] ^= 255
+    (tmp_path / "bad.cap").write_bytes(damaged)
+    done = profcapture("summary", tmp_path / "bad.cap")
+    assert done.stderr.count("is damaged") <= 1
+    (tmp_path / "none.cap").write_bytes(b"none")
+    profcapture("summary", tmp_path / "none.cap", check=3)
+
+
+# ---- the rest of a list
+
+
+@pytest.mark.parametrize("command", [
+    "report", "report --by line", "report --by thread", "report --by image", "report --callees main", "annotate heavy", "memory",
+    "memory --leaks", "memory --sizes", "memory --timeline", "counters", "dump --table sample", "info"], ids=str)
+def test_cut_lists(profcapture, recorded, command):
+    """A list that --limit cuts says so, how long it is and how to get the rest."""
+    verb, *options = command.split()
+    operands = [verb, recorded, *options]
+    whole = json.loads(profcapture(*operands, "--json", "--limit", 0).stdout)
+    cut = json.loads(profcapture(*operands, "--json", "--limit", 1).stdout)
+    assert not whole["truncated"]
+    if command == "memory --timeline":
+        assert cut["total_rows"] == 1  # the limit is the number of points
+        return
+    assert cut["total_rows"] == (whole["total_rows"] or len(whole["data"]["rows"])) and cut["truncated"] == (cut["total_rows"] > 1)
+    few, all_rows = profcapture(*operands, "--limit", 1).stdout, profcapture(*operands, "--limit", 0).stdout
+    assert ("(--limit 0" in few) == (few != all_rows)
+    assert "(--limit 0" not in all_rows
+
+
+# ---- help agent
+
+
+def examples():
+    text = (Path(os.environ["PROF_SOURCE_DIR"]) / "data/help/agent.txt").read_text(encoding="utf-8")
+    return [line.strip() for line in text.splitlines() if line.startswith("    profcapture ")]
+
+
+def test_agent(profcapture, recorded, tmp_path):
+    """It is short, every verb and option in it exists, and every example answers."""
+    text = profcapture("help", "agent").stdout
+    assert len(text.split()) < 1500 and len(examples()) > 25
+    names = {"FILE": recorded, "FUNCTION": "heavy", "MARK": "turn", "PAGE": tmp_path / "page.html", "NEW": tmp_path / "new"}
+    for example in examples():
+        words = [str(names.get(word, word)) for word in example.split()[1:]]
+        # a program is too short for a verdict
+        done = profcapture(*words, check=None)
+        assert done.returncode in ((0, 8) if words[0] == "diff" else (0,)), f"{example}: {done.stderr}"
+        if "--json" in words:
+            answer = json.loads(done.stdout)
+            assert {"schema", "capture", "truncated", "total_rows", "data"} == set(answer)
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--"}
+    verbs = [word for word in profcapture("--complete").stdout.split() if word[0] != "-" and word != "help"]
+    known = "".join(profcapture(verb, "--help").stdout for verb in verbs)
+    assert {option for option in options if option not in known} <= {"--memory", "--help"}
+
+
+def test_agent_statuses(profcapture, recorded, tmp_path):
+    profcapture("report", recorded, "--pid", 1)
+    profcapture("report", recorded, "--no-such-option", check=2)
+    (tmp_path / "x.cap").write_bytes(b"none")
+    profcapture("report", tmp_path / "x.cap", check=3)
+    profcapture("memory", make(tmp_path / "made.cap", "--rows", 300), check=6)

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture summary - what `report` and `memory` say first, and what to run next
+ *
+ * The sentences are those of these two verbs; JSON has the numbers beside them.
+ */
+#include "config.h"
+
+#include "tools/profcapture/memory.h"
+#include "tools/profcapture/report-hint.h"
+#include "tools/profcapture/report.h"
+#include "tools/profcapture/summary.h"
+#include "tools/profcapture/verbs.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+struct verdict {
+	struct report report; /* first: its first member is the reader */
+	struct memory memory; /* with the same reader */
+	bool has_memory;
+	struct report_hint hint;
+	GStrv lines;
+	GPtrArray *next; /* commands, then NULL */
+};
+
+static const struct cli_option options[] = {
+	{ "json", 0, CLI_FLAG, offsetof(struct reader, json), NULL,
+	  N_("Print JSON, with the numbers") },
+	{ NULL },
+};
+
+static void add_steps(struct verdict *verdict)
+{
+	const char *file = verdict->report.reader.capture->file;
+	g_autofree char *word = capture_shell_word(file);
+	bool can_repeat = strcmp(file, "-") != 0;
+
+	if (can_repeat && verdict->report.profile.all.samples > 0)
+		g_ptr_array_add(verdict->next,
+				g_strdup_printf("profcapture report %s --tree", word));
+	if (can_repeat && verdict->has_memory)
+		g_ptr_array_add(verdict->next, g_strdup_printf("profcapture memory %s %s", word,
+							       memory_next_view(&verdict->memory)));
+	if (can_repeat)
+		g_ptr_array_add(verdict->next, g_strdup_printf("profcapture view %s", word));
+	g_ptr_array_add(verdict->next, NULL);
+}
+
+static bool summary_query(void *data, char **operands, GError **error)
+{
+	struct verdict *verdict = data;
+	struct report *report = &verdict->report;
+	struct memory *memory = &verdict->memory;
+	GError *failure = NULL;
+	struct out text;
+
+	report->profile.own = &report->own;
+	report->profile.wants_threads = true;
+	report->profile.inlined = report->profile.joins_inlined = true;
+	if (!reader_open(&report->reader, operands[0], error) ||
+	    !profile_run(&report->profile, &report->reader, error))
+		return false;
+	report->times = run_times_read(&report->reader, error);
+	if (!report->times)
+		return false;
+	out_init(&text, -1);
+	report_print_head(report, &text);
+	g_string_truncate(text.text, text.text->len - 1); /* the empty line below a head */
+	memory->reader = report->reader;
+	memory->inlined = memory->hides_runtime = true;
+	verdict->has_memory = memory_run(memory, operands[0], &failure);
+	if (verdict->has_memory)
+		(void)memory_print_verdict(memory, &text);
+	verdict->hint = report_hint_find(&report->profile);
+	report_hint_print(&verdict->hint, &text);
+	verdict->lines = g_strsplit(g_strchomp(text.text->str), "\n", -1);
+	out_done(&text);
+	add_steps(verdict);
+	if (!failure || g_error_matches(failure, CLI_ERROR, CLI_NOTHING_CAPTURED)) {
+		g_clear_error(&failure);
+		return true;
+	}
+	g_propagate_error(error, failure);
+	return false;
+}
+
+static void summary_print(const void *data, struct out *out)
+{
+	const struct verdict *verdict = data;
+
+	for (char **line = verdict->lines; *line; line++)
+		out_printf(out, "%s\n", *line);
+	for (guint i = 0; i + 1 < verdict->next->len; i++) {
+		g_autofree char *step = text_escape(verdict->next->pdata[i]);
+
+		out_printf(out, _("Next: %s\n"), step);
+	}
+}
+
+static void write_where(const struct summary_where *where, void *data)
+{
+	struct json *json = data;
+
+	json_begin_object(json, NULL);
+	json_string(json, "name", where->name);
+	json_double(json, "pct", where->pct);
+	json_string(json, "callee", where->callee);
+	if (where->callee)
+		json_double(json, "callee_pct", where->callee_pct);
+	else
+		json_null(json, "callee_pct");
+	json_end(json);
+}
+
+static void summary_write(const void *data, struct json *json)
+{
+	const struct verdict *verdict = data;
+	const struct report *report = &verdict->report;
+	const struct summary summary = { &report->reader, &report->profile, &report->own,
+					 report->times, false };
+
+	reader_begin(&report->reader, json, "summary", false, READER_TOTAL_UNKNOWN);
+	json_strings(json, "verdict", (const char *const *)verdict->lines);
+	json_bool(json, "incomplete", !reader_is_complete(&report->reader));
+	json_string(json, "event", profile_event_name(&report->profile));
+	json_string(json, "unit", profile_unit(&report->profile));
+	json_uint(json, "total", report->profile.all.samples);
+	json_uint(json, "total_weight", report->profile.all.weight);
+	json_uint(json, "waited_ns", summary_waited_ns(&summary));
+	json_begin_array(json, "functions");
+	if (report->profile.all.weight > 0)
+		summary_each_where(&summary, write_where, json);
+	json_end(json);
+	if (verdict->has_memory)
+		memory_write_summary(&verdict->memory, json, "memory");
+	else
+		json_null(json, "memory");
+	report_hint_write(&verdict->hint, json, "hint");
+	capture_write_losses(report->reader.capture, json, "loss");
+	json_strings(json, "next", (const char *const *)verdict->next->pdata);
+	reader_end(&report->reader, json);
+}
+
+static void verdict_done(struct verdict *verdict)
+{
+	verdict->memory.reader = (struct reader){ 0 };
+	memory_done(&verdict->memory);
+	report_done(&verdict->report);
+	g_strfreev(verdict->lines);
+	g_ptr_array_unref(verdict->next);
+}
+
+int verb_summary(int argc, char **argv)
+{
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE"),
+			  N_("Say in a few sentences where time and memory went, and what to run next."),
+			  1, 1 },
+		.query = summary_query,
+		.print = summary_print,
+		.write = summary_write,
+	};
+	CLEANUP(verdict_done)
+	struct verdict verdict = { .memory.within_ns = UINT64_MAX,
+				   .memory.threshold = MEMORY_THRESHOLD,
+				   .next = g_ptr_array_new_with_free_func(g_free) };
+	const struct cli_group groups[] = { { NULL, options, &verdict.report.reader }, { NULL } };
+
+	return reader_run(&verb, groups, &verdict, argc, argv);
+}
