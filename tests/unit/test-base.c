@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/base.h: arithmetic that refuses to wrap, loads at odd addresses, hand-over of
- * resources.
+ * Checks of arch/base.h: arithmetic that fails instead of wrapping, loads at odd addresses,
+ * ownership of resources.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
@@ -70,7 +70,7 @@ static unsigned count(unsigned *calls)
 	return ++*calls;
 }
 
-/* The macros evaluate an argument once, even if it is the result. */
+/* A macro evaluates each argument once, even if it is the result. */
 static void test_min_max(void)
 {
 	unsigned calls = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/files.c and files-worker.c: the answers to requests whose process is
- * stuck, dies or lies. This program replaces profd-files under that name: the process that a
- * request is about chooses what it does.
+ * Checks of daemon/broker/files.c and files-worker.c: the answers to requests if the worker is
+ * stuck, dies or lies. Started as profd-files, this program acts as the worker; the pid in a
+ * request selects what it does.
  */
 #include "tests/unit/test.h"
 
@@ -23,12 +23,12 @@
 
 /* Pids that no process has. */
 enum target {
-	EASY = INT_MAX - 100, /* answered, like all pids not named here */
-	HANGS,                /* never answered, except with care */
+	EASY = INT_MAX - 100, /* answered, like all pids that are not listed here */
+	HANGS,                /* answered only with `careful` */
 	HANGS_ALWAYS,
 	WAITS, /* answered when the test allows it */
 	DIES,
-	LIES, /* answered as another request; then waits */
+	LIES, /* answered as a different request; then waits */
 };
 
 /* ---- In place of profd-files ----------------------------------------------------------------- */
@@ -41,7 +41,7 @@ static void hang(void)
 		pause();
 }
 
-/* Logs each request that is begun, so that the test can count them. */
+/* Logs each request that is started, so that the test can count them. */
 static void write_log(uint32_t serial)
 {
 	int fd = open(log_path, O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -75,7 +75,7 @@ static void open_file(const struct files_image *image, struct files_answer *answ
 	answer->error = image->careful ? EACCES : ENOENT;
 }
 
-/* The same for memory usage; that of the second process needs the careful way. */
+/* Likewise for memory usage. That of the second process needs the careful way. */
 static void read_memory_usage(const struct files_snapshot *snapshot, int memfd,
 			      struct files_answer *answer)
 {
@@ -101,8 +101,8 @@ static void read_memory_usage(const struct files_snapshot *snapshot, int memfd,
 	answer->snapshot_bytes = at;
 }
 
-/* A letter for each of three processes. The second process can only be read without its mappings,
- * and then has a small letter. */
+/* Writes a letter for each of three processes. The second process can be read only without its
+ * mappings; then its letter is lowercase. */
 static void read_processes(const struct files_snapshot *snapshot, int memfd,
 			   struct files_answer *answer)
 {
@@ -164,7 +164,7 @@ static int serve(void)
 /* ---- The broker's side ----------------------------------------------------------------------- */
 
 static struct files *files;
-static GString *told; /* answers and complaints in order of arrival */
+static GString *told; /* answers and complaints in the order of arrival */
 static unsigned n_answers;
 
 static const char *word_for(int error)
@@ -225,7 +225,7 @@ static int64_t clock_of_tests(void)
 	return g_get_monotonic_time() + passed_us;
 }
 
-/* Also lets time pass, so that charges expire. */
+/* Frees everything, and advances the time so that charges expire. */
 static void end(void)
 {
 	files_free(files);
@@ -246,7 +246,7 @@ static void await(unsigned n)
 		g_main_context_iteration(NULL, TRUE);
 }
 
-/* The number of times that the request was begun. */
+/* Returns how often the request was started. */
 static unsigned times_begun(uint32_t serial)
 {
 	g_autofree char *text = NULL;
@@ -272,7 +272,7 @@ static void test_order(void)
 	end();
 }
 
-/* The others get their answers long before the timeout. */
+/* Other requests are answered long before the timeout of a stuck one. */
 static void test_aside(void)
 {
 	begin();
@@ -281,7 +281,7 @@ static void test_aside(void)
 		ask(i, EASY);
 	await(4);
 	CHECK_STR(told->str, "2:tried 3:tried 4:tried stuck 1:careful ");
-	/* the process is not tried a second time */
+	/* a second request for the same process uses the careful way at once */
 	ask(5, HANGS);
 	await(5);
 	CHECK(g_str_has_suffix(told->str, "1:careful 5:careful "));
@@ -297,7 +297,7 @@ static void test_always(void)
 	end();
 }
 
-/* A process that becomes responsive again begins no request that another one has taken. */
+/* A worker that responds again does not start requests that another worker has taken. */
 static void test_comes_back(void)
 {
 	begin();
@@ -326,7 +326,7 @@ static void test_dies(void)
 	ask(4, EASY);
 	await(4);
 	CHECK_STR(told->str, "1:late 2:tried 3:late 4:tried ");
-	/* the helper is abandoned if that does not end */
+	/* the helper is abandoned if this does not end */
 	for (unsigned i = 0; i < 12; i++)
 		ask(10 + i, DIES);
 	ask(30, EASY);
@@ -345,7 +345,7 @@ static void test_snapshot(void)
 	end();
 }
 
-/* A process that made the helper wait once is not waited for again. */
+/* Once a process has made the helper wait, the helper does not wait for it again. */
 static void test_memory_usage(void)
 {
 	static const int32_t pids[] = { 1, 2, 3 };
@@ -361,7 +361,7 @@ static void test_memory_usage(void)
 	end();
 }
 
-/* Does not wait: pending requests are dropped. */
+/* files_free() does not wait: it drops pending requests. */
 static void test_free(void)
 {
 	begin();

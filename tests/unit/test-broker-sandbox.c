@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/sandbox.c: the actions that profd must be able to do and those that it
- * must not, tried in children that went through the same code.
+ * Checks of daemon/broker/sandbox.c: actions that profd must be able to perform, and actions that
+ * it must not, in children that entered the sandbox with the same code.
  */
 #include "config.h"
 
@@ -34,7 +34,7 @@ enum { ALLOWED = 100, NO_SANDBOX = 101 };
 
 static char *folder, *file, *fresh;
 
-/* 0 or an errno */
+/* Returns 0 or an errno. */
 static int errno_of(long result)
 {
 	return result < 0 ? errno : 0;
@@ -202,7 +202,7 @@ static int try_clock(void)
 	return errno_of(syscall(SYS_clock_settime, CLOCK_REALTIME, NULL));
 }
 
-/* Runs in a child under the filter; returns how the child ended. */
+/* Runs an action in a child in the sandbox. Returns how the child ended. */
 static int run_inside(int (*act)(void), bool with_sandbox)
 {
 	pid_t child = fork();
@@ -228,7 +228,7 @@ static void test_calls(void)
 	static const struct {
 		const char *name;
 		int (*act)(void);
-		int expected; /* errno, or the signal */
+		int expected; /* errno, or signal */
 	} acts[] = {
 		{ "open(O_WRONLY)", try_open_writing, EPERM },
 		{ "open(O_RDWR)", try_open_read_write, EPERM },
@@ -278,8 +278,7 @@ static void test_calls(void)
 	}
 }
 
-/* Without the filter most of these actions succeed, so the test notices if the filter is
- * missing. */
+/* Without the filter, most of these actions succeed, so that the test detects a missing filter. */
 static void test_without(void)
 {
 	static int (*const acts[])(void) = {
@@ -301,8 +300,8 @@ static gpointer in_thread(gpointer data)
 	return data;
 }
 
-/* A program starts, threads run, memfds are written and sealed, sockets connect, children are
- * waited for. */
+/* Normal work: a program starts, threads run, memfds are written and sealed, sockets connect, the
+ * parent waits for children. */
 static int do_work(void)
 {
 	char *const argv[] = { (char *)"true", NULL };
@@ -324,7 +323,7 @@ static int do_work(void)
 		return 4;
 	if (!g_file_get_contents(file, &text, NULL, NULL) || g_access("/proc/self/maps", R_OK) != 0)
 		return 5;
-	/* refused, but perhaps for other reasons */
+	/* fails, but not because of the filter (EPERM) */
 	if (syscall(SYS_perf_event_open, NULL, 0, -1, -1, 0) >= 0 || errno == EPERM)
 		return 6;
 	return 0;
@@ -341,7 +340,7 @@ static void test_work(void)
 	CHECK_INT(WEXITSTATUS(status), ALLOWED);
 }
 
-/* A bit for each excess privilege. */
+/* Returns a bit for each privilege that should not be there. */
 static int find_privilege(void)
 {
 	const uint64_t kept = 1ull << CAP_PERFMON | 1ull << CAP_IPC_LOCK | 1ull << CAP_SYS_PTRACE |
@@ -370,7 +369,7 @@ static int find_privilege(void)
 		wrong |= 8;
 	if (!PROF_SANITIZED && prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0)
 		wrong |= 16;
-	/* writing another user's file requires CAP_DAC_OVERRIDE */
+	/* writing to another user's file requires CAP_DAC_OVERRIDE */
 	if (was_root && chown(file, 1, 1) == 0)
 		wrong |= 32;
 	return wrong;

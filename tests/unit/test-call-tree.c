@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of libcollector/call-tree: the stack that a reader builds from RING_CALLS is the thread's
- * stack, regardless of changes to the ring, its ids and the code in between.
+ * stack, even if the ring, its ids or the code changed meanwhile.
  */
 #include "libcollector/call-tree.h"
 
@@ -21,11 +21,11 @@
 #define N_BITS 18
 #define MAX_TOLD (1u << 22)
 
-/* A reader's record of a node, linked to the node's caller as it was sent last. */
+/* A node as a reader received it, with its caller as last sent. */
 struct node {
-	uint64_t pc; /* its address, by its image */
+	uint64_t pc; /* address within its image */
 	uint32_t kind;
-	uint64_t inode; /* of its image */
+	uint64_t inode; /* inode of its image */
 	const struct node *parent;
 };
 
@@ -43,7 +43,7 @@ static uint32_t n_told, n_records;
 static const uint32_t never_ended;
 static struct self_unwind own;
 static uint32_t n_unread;
-static uint64_t expected_inode; /* of the caller of the hook's caller */
+static uint64_t expected_inode; /* inode for the caller of the hook's caller */
 static uint32_t expected_kind = RING_FRAME_RETURN;
 static uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 
@@ -118,7 +118,7 @@ static const struct node *check_frames(const struct node *node, size_t from, siz
 	return node;
 }
 
-/* For a deep stack, both have the innermost and the outermost frames. */
+/* Of a deep stack, both sides have the innermost and the outermost frames. */
 static void check_deep(const struct node *node, const struct self_unwind_chain *chain)
 {
 	size_t n_inner = 0, n_outer = 0, n_all = chain->n + chain->n_cut - 1;
@@ -173,7 +173,7 @@ static __attribute__((noinline)) uint32_t see(void)
 	return id;
 }
 
-/* The same as see(), without a check. */
+/* Like see(), without checks. */
 static __attribute__((noinline)) uint32_t call_here(void)
 {
 	struct walk_registers caller;
@@ -239,7 +239,7 @@ static void test_stacks(void)
 	pair_done(&pair);
 }
 
-/* With another producer of the ring, nothing that was sent before is valid. */
+/* If another producer used the ring, ids sent earlier are invalid. */
 static void test_owners(void)
 {
 	for (int i = 0; i < 3; i++) {
@@ -265,7 +265,7 @@ static void test_epochs(void)
 	pair_done(&pair);
 }
 
-/* Without room there is no node, and none is assumed to be sent. */
+/* Without room, no node is returned, and none is considered sent. */
 static void test_full(void)
 {
 	struct walk_registers caller;
@@ -286,7 +286,7 @@ static void test_full(void)
 	pair_done(&pair);
 }
 
-/* The thread changes to a larger ring at some record; nothing has been sent there yet. */
+/* The thread moves to a larger ring, to which no nodes have been sent yet. */
 static void test_bigger(void)
 {
 	const struct ring_arena_sizes sizes = { { { 4096, 1, RING_DROP },
@@ -304,7 +304,7 @@ static void test_bigger(void)
 	producer->ring = producer->current = pair.ring;
 	intern_restart(&producer->intern);
 	recurse(3);
-	/* Fills the ring, so that the next node is sent in the larger one. */
+	/* Fill the ring, so that the next node is sent to the larger one. */
 	while (write_mark(pair.ring, 1) && !pair.ring->bigger)
 		;
 	reader = &bigger;
@@ -315,7 +315,7 @@ static void test_bigger(void)
 	pair_done(&pair);
 }
 
-/* More nodes than possible: nodes are sent again, under ids that others had. */
+/* Sends more nodes than there are ids, so that ids are reused. */
 static __attribute__((noinline)) uint32_t path(uint32_t bits, int n)
 {
 	volatile uint32_t id;
@@ -390,7 +390,7 @@ static void call_module(const char *path, uint64_t *ret_at)
 	self_unwind_invalidate();
 }
 
-/* The same address with another function. */
+/* Different functions at the same address. */
 static void test_modules(void)
 {
 	uint64_t a = 0, b = 1;
@@ -416,8 +416,8 @@ static void allow_files(bool allowed)
 	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* Without knowledge of the mappings the nodes are addresses, which the reader looks up in its own
- * mappings; no module has been unloaded. */
+/* If the mappings cannot be read, nodes have plain addresses, which the reader looks up in its own
+ * mappings. No module was unloaded. */
 static void test_no_descriptor(void)
 {
 	uint32_t before = self_unwind_generation(), n = 0;
@@ -436,7 +436,7 @@ static void test_no_descriptor(void)
 	pair_done(&pair);
 }
 
-/* The same after an unload: another module may have the address when the reader looks it up. */
+/* Likewise after an unload: at look-up, another module may be at the address. */
 static void test_no_descriptor_gone(void)
 {
 	self_unwind_invalidate();
@@ -445,7 +445,7 @@ static void test_no_descriptor_gone(void)
 	expected_kind = RING_FRAME_RETURN;
 }
 
-/* Remaps the page of a module's function, like programs that want their code in large pages. */
+/* Remaps the page of a module's function, like programs that copy their code to large pages. */
 static bool move_page(void *function)
 {
 	char *at = (char *)((uintptr_t)function & ~(uintptr_t)4095);
@@ -468,7 +468,7 @@ static void test_moved(void)
 	if (module)
 		call = (int (*)(int (*)(void)))dlsym(module, "own_module_call");
 	REQUIRE(call && move_page((void *)(uintptr_t)call));
-	/* one call, so one caller */
+	/* one call site, so one caller */
 	for (volatile int i = 0; i < 10; i++) {
 		call(call_see);
 		n = i == 0 ? n_records : n;
@@ -491,7 +491,7 @@ static void restart_handler(int number)
 		intern_restart(&producer->intern);
 }
 
-/* An id is valid if its epoch is the current one; a handler may begin another epoch at any time. */
+/* An id is valid only in the current epoch, and a handler may begin another epoch at any time. */
 static void test_handler(void)
 {
 	struct sigaction action = { .sa_handler = restart_handler }, before;

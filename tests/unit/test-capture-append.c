@@ -3,12 +3,13 @@
  * Continuing a capture: append to finished, cut and crashed captures, two writers, forged chunks
  *
  * Promises:
- * - append adds a segment and keeps every row that was readable [finished crashed cut_anywhere]
+ * - append adds a segment; every row that was readable remains readable [finished crashed
+ *   cut_anywhere]
  * - no existing byte is changed or truncated [finished crashed cut_anywhere]
  * - the loss table counts what a cut made unreadable [cut_anywhere]
  * - a second writer is refused [second_writer]
- * - bytes that look like a chunk inside a string are only a string [forged_chunk]
- * - extend adds an epoch and no segment [extend]
+ * - bytes in a string that look like a chunk remain a string [forged_chunk]
+ * - extend adds an epoch, but no segment [extend]
  */
 #include "libcapture/format.h"
 #include "tests/tools/chunks.h"
@@ -140,7 +141,7 @@ static void crashed(void)
 	append_to(false);
 }
 
-/* A capture cut at every byte after its header, and appended to. */
+/* Cuts a capture at every byte after its header, and appends to it. */
 static void cut_anywhere(void)
 {
 	CLEANUP_CLOSE int whole = new_file();
@@ -223,8 +224,8 @@ static void fill_random(uint8_t *bytes, size_t size)
 	}
 }
 
-/* A chunk whose checksums fit a salt chosen by the forger, without a run of bytes that a codec
- * could shorten. */
+/* Writes a chunk whose checksums fit a salt that the forger chose, without a run of bytes that a
+ * codec could shorten. */
 static void forge_chunk(uint8_t *bytes, uint64_t salt)
 {
 	uint64_t checksum = format_checksum(bytes + CHUNK_HEADER_BYTES, FORGED_PAYLOAD, salt);
@@ -243,14 +244,14 @@ static void forge_chunk(uint8_t *bytes, uint64_t salt)
 
 	memcpy(random, bytes, sizeof(random));
 	chunk_header_encode(&header, salt, bytes);
-	/* times, raw, link and reserved bytes: arbitrary values instead of zeros */
+	/* times, raw, link and reserved bytes: random values instead of zeros */
 	memcpy(bytes + 48, random + 48, 16);
 	memcpy(bytes + 68, random + 68, 4);
 	memcpy(bytes + 80, random + 80, 16);
 	store_le64(bytes + 8, format_checksum(bytes + 16, CHUNK_HEADER_BYTES - 16, salt));
 }
 
-/* An unfinished capture with one row whose value is the haystack. */
+/* Writes an unfinished capture with one row, whose value is the haystack. */
 static int write_haystack(int fd, const uint8_t *haystack)
 {
 	struct prof_writer_options options = { .mode = PROF_WRITE_NEW };
@@ -271,7 +272,7 @@ static int write_haystack(int fd, const uint8_t *haystack)
 	return r;
 }
 
-/* Damages the header of the only data chunk, so that its contents are searched for chunks. */
+/* Damages the header of the only data chunk, so that readers search its contents for chunks. */
 static void expect_no_chunk(int fd, const uint8_t *forged, bool *found_aligned)
 {
 	struct prof_reader *reader = NULL;

@@ -9,7 +9,7 @@
 
 #define MAX_N 5000u
 
-/* Number i of a sequence with the shape `kind`. */
+/* Returns number i of a sequence with the shape `kind`. */
 static uint64_t shape(unsigned int kind, uint64_t i)
 {
 	switch (kind) {
@@ -76,7 +76,7 @@ static void test_numbers(void)
 	}
 }
 
-/* Every width is chosen, and is no larger than needed. */
+/* Each width is used, and is not larger than needed. */
 static void test_widths(void)
 {
 	CLEANUP(codec_encoder_done) struct codec_encoder encoder = { 0 };
@@ -96,7 +96,7 @@ static void test_widths(void)
 	}
 }
 
-/* A parent that is its own row, or a later row, cannot be a distance. */
+/* A parent in its own row or in a later row cannot be encoded as a distance. */
 static void test_distance_falls_back(void)
 {
 	CLEANUP(codec_encoder_done) struct codec_encoder encoder = { 0 };
@@ -136,7 +136,7 @@ static void test_hostile_parts(void)
 				       &part),
 		  0);
 	CHECK(part.stored < 2000u * part.width);
-	/* A frame that holds more or fewer bytes than rows x width. */
+	/* The frame has more or fewer bytes than rows x width. */
 	CHECK_INT(codec_decode_numbers(&decoder, &part, out.data, 1999, decoded), PROF_DAMAGED);
 	CHECK_INT(codec_decode_numbers(&decoder, &part, out.data, 1000, decoded), PROF_DAMAGED);
 	bad = part;
@@ -156,14 +156,14 @@ static void test_hostile_parts(void)
 	CHECK(!codec_part_known(&bad));
 	for (size_t i = 0; i < out.size; i++) {
 		out.data[i] ^= 0x5a;
-		/* Any result stays within its bounds (sanitizers check that). */
+		/* Any result must stay within its bounds (sanitizers check this). */
 		if (codec_decode_numbers(&decoder, &part, out.data, 2000, decoded) == 0)
 			CHECK(decoded[0] <= UINT64_MAX);
 		out.data[i] ^= 0x5a;
 	}
 }
 
-/* The payload of a chunk of every table with single bytes changed is refused or read, never out of
+/* With any single byte changed, the payload of a chunk of every table is refused or read within
  * bounds. */
 static void test_hostile_payloads(void)
 {

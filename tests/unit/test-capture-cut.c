@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Continuing cut captures: at every length, with flipped bits, with junk at the end, repeatedly
+ * Appending to captures with cuts at any length, flipped bits, or junk at the end; repeatedly
  *
  * Promises:
  * - after any cut, a new segment can be appended: all rows of complete chunks and of the new
  *   segment are read, and nothing is damaged [every_length junk]
  * - earlier damage remains the only damage [flips]
- * - a second append has the same properties [every_length chains]
- * - the rest of a failed write, padded by the next write, is not read [stream]
+ * - a second append keeps these promises [every_length chains]
+ * - the remains of a failed write, padded by the next write, are not read [stream]
  * - a reader without the old part's checkpoints finds the same chunks [without_checkpoints]
  *
- * The captures' rows, and thus some chunks, end in zeros or in ff, like a writer's padding: a chunk
- * that was cut by a few bytes may be complete again after an append.
+ * Rows, and so some chunks, end in zeros or ff, like a writer's padding. So a chunk from which a
+ * few bytes were cut may become complete by an append.
  */
 #include "config.h"
 
@@ -30,11 +30,11 @@
 #define CHUNKS 2 /* rows in a segment */
 #define FILE_BYTES (64u << 10)
 
-/* A capture's bytes, and the content that a reader has to find in a part of it. */
+/* The bytes of a capture. */
 struct bytes {
 	uint8_t data[FILE_BYTES];
 	size_t size;
-	size_t last_segment; /* its start; shorter cuts belong to another capture */
+	size_t last_segment; /* its start; shorter cuts are cuts of another capture */
 };
 
 #define CUT_STEP test_stride(PROF_SANITIZED ? 83 : 11)
@@ -98,7 +98,7 @@ static bool bytes_of(int fd, struct bytes *ret_bytes)
 	return n > 0 && n < (ssize_t)FILE_BYTES;
 }
 
-/* The captures that are cut: n segments, the last of which may be unfinished. */
+/* Writes the capture to be cut: n segments, the last one finished or not. */
 static bool make_capture(unsigned int segments, bool finish, struct bytes *ret_bytes)
 {
 	CLEANUP_CLOSE int fd = memfd_create("capture", MFD_CLOEXEC);
@@ -145,7 +145,7 @@ static bool rising(const struct prof_reader *reader)
 
 struct found {
 	size_t holes, chunks;
-	uint64_t offset; /* of a chunk */
+	uint64_t offset; /* offset of a damaged chunk */
 };
 
 static int count_damage(const struct prof_damage *damage, void *data)
@@ -161,7 +161,7 @@ static int count_damage(const struct prof_damage *damage, void *data)
 	return 0;
 }
 
-/* The rows, and the damage that verification finds. */
+/* Reads all rows, and verifies the file to find damage. */
 static bool look(int fd, struct seen *ret_seen, struct found *ret_found, enum prof_state *ret_state)
 {
 	struct prof_reader *reader = NULL;
@@ -180,7 +180,7 @@ static bool look(int fd, struct seen *ret_seen, struct found *ret_found, enum pr
 	return ok;
 }
 
-/* The chunks that are complete in the first `cut` bytes of a whole capture, found without a
+/* Finds the chunks that are complete in the first `cut` bytes of a whole capture, without using a
  * reader. */
 static struct seen whole_chunks(const struct bytes *bytes, size_t cut)
 {
@@ -201,7 +201,7 @@ static struct seen whole_chunks(const struct bytes *bytes, size_t cut)
 			seen.rows++;
 			seen.time_sum += UINT64_C(1) << next++;
 		}
-		/* The first checkpoint of a segment reveals it. */
+		/* A segment is known from its first checkpoint on. */
 		seen.segments = MAX_OF(seen.segments, (size_t)header.segment);
 	}
 	return seen;
@@ -215,8 +215,8 @@ static bool same(const struct seen *got, const struct seen *want)
 	return CHECK_INT(got->segments, want->segments) && ok;
 }
 
-/* Appends to the file, and checks that `there` and the new segment are read, and that nothing but
- * `bad` chunks is damaged. */
+/* Appends a segment. Checks that readers find it and all of `there`, and no damage except `bad`
+ * chunks. */
 static bool append(int fd, unsigned int first, size_t bad, struct seen *there)
 {
 	struct found found;
@@ -232,7 +232,7 @@ static bool append(int fd, unsigned int first, size_t bad, struct seen *there)
 	       CHECK_INT(found.chunks, bad) && CHECK_INT(state, PROF_STATE_FINISHED);
 }
 
-/* Appends twice; the existing bytes stay. */
+/* Appends twice. The existing bytes must not change. */
 static bool append_twice(const struct bytes *bytes, int fd, size_t size, size_t bad,
 			 struct seen there)
 {
@@ -242,7 +242,7 @@ static bool append_twice(const struct bytes *bytes, int fd, size_t size, size_t 
 	       CHECK(bytes_of(fd, &after)) && CHECK(memcmp(after.data, bytes->data, size) == 0);
 }
 
-/* A reader without the old part's checkpoints and without an index goes from header to header. */
+/* Without index and the old part's checkpoints, a reader finds chunks from header to header. */
 static bool walk(const struct bytes *bytes, size_t cut, struct seen there)
 {
 	CLEANUP_CLOSE int fd = file_of(bytes->data, cut);
@@ -317,7 +317,7 @@ static uint32_t next_random(uint64_t *state)
 	return (uint32_t)(*state >> 24);
 }
 
-/* Bytes after the end of a complete capture, and of one that is cut near its end. */
+/* Bytes after the end of a complete capture, and of one that was cut near its end. */
 static void junk(void)
 {
 	uint64_t random = UINT64_C(88172645463325252);
@@ -331,7 +331,7 @@ static void junk(void)
 		cut = bytes.size - (i / 8 % 2 ? next_random(&random) % 200 : 0);
 		size = cut + 1 + i / 8;
 		REQUIRE(size < FILE_BYTES);
-		/* Zeros too, because a file system leaves them in place of lost data. */
+		/* Also zeros, because file systems leave them in place of lost data. */
 		for (size_t at = cut; at < size; at++)
 			bytes.data[at] = i / 4 % 2 ? (uint8_t)next_random(&random) : 0;
 		{
@@ -341,7 +341,7 @@ static void junk(void)
 			struct found found;
 			enum prof_state state;
 
-			/* Zeros may have completed the cut part. */
+			/* The zeros may have completed the cut part. */
 			REQUIRE(look(fd, &before, &found, &state));
 			CHECK(before.rows >= there.rows);
 			if (!append_twice(&bytes, fd, size, found.chunks, before))
@@ -368,7 +368,7 @@ static size_t last_chunk(const struct bytes *bytes)
 	return last;
 }
 
-/* Flips in the bytes of the last chunk. */
+/* Flips bits in the last chunk. */
 static void flips(void)
 {
 	size_t stride = test_stride(PROF_SANITIZED ? 29 : 5);
@@ -398,8 +398,8 @@ static void flips(void)
 			before.time_sum += UINT64_C(3) << 10;
 			before.segments++;
 			ok = same(&seen, &before);
-			/* An invalid chunk has become a gap; a chunk with a wrong checksum
-			 * stays. */
+			/* A chunk with a bad header becomes a gap; one with a wrong checksum
+			 * remains. */
 			ok = CHECK_INT(found.holes, 0) && ok;
 			ok = CHECK_INT(found.chunks, header ? 0 : 1) && ok;
 			ok = CHECK(header || found.offset == last) && ok;
@@ -410,8 +410,8 @@ static void flips(void)
 	}
 }
 
-/* Repeatedly cuts a little or nothing, and appends a segment, finished or not. Complete chunks stay
- * unchanged. */
+/* Repeatedly cuts a few bytes or none, and appends a segment, finished or not. Complete chunks must
+ * not change. */
 static void chains(void)
 {
 	uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
@@ -448,7 +448,7 @@ static void chains(void)
 	}
 }
 
-/* A write fails with `missing` bytes left, in a file where it cannot be overwritten. */
+/* A write fails with `missing` bytes left, in a file that can only be appended to. */
 static bool fail_and_go_on(unsigned int missing, bool *ret_all)
 {
 	const struct prof_writer_options options = { .mode = PROF_WRITE_NEW };
@@ -467,7 +467,7 @@ static bool fail_and_go_on(unsigned int missing, bool *ret_all)
 		return false;
 	size = prof_writer_bytes(writer);
 	ok = CHECK_INT(write_row(writer, 0), 0);
-	size = prof_writer_bytes(writer) - size; /* size of each of these chunks */
+	size = prof_writer_bytes(writer) - size; /* size of each chunk in this test */
 	*ret_all = missing == size;
 	limit.rlim_cur = prof_writer_bytes(writer) + size - missing;
 	ok = ok && CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);

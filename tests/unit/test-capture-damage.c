@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Damage that a capture survives: every prefix, every flipped bit
+ * What can be read from a damaged capture: every prefix, every flipped bit
  *
- * A small capture that holds every table of version 1 and more than 20 chunks is written once. Then
- * it is opened cut at each length, and with each bit flipped; the readable part is compared chunk
- * by chunk with the original. A larger capture is sampled. A run tries a slice of the lengths and
- * bits, another one for each commit, and ./dev soak tries all (test_stride() in tests/unit/test.h).
+ * A small capture with every table of version 1 and more than 20 chunks is cut at each length, and
+ * each of its bits is flipped. The readable part is compared chunk by chunk with the original. Of a
+ * larger capture, only some positions are tried. Each run tries some of the lengths and bits, which
+ * depend on the commit; ./dev soak tries all (test_stride() in tests/unit/test.h).
  *
  * Promises:
- * - a prefix yields exactly the chunks that are complete in it [prefixes]
- * - a flip in header, checkpoint, index or trailer loses no row [flips]
+ * - in a prefix, exactly the complete chunks are readable [prefixes]
+ * - no row is lost by a flip in header, checkpoint, index or trailer [flips]
  * - a flip in a chunk loses that chunk's rows, which are counted, and no others [flips]
  * - a lost dictionary chunk leaves ids unresolved, and has no other effect [lost_names]
  * - verify and a scan notice every flip, also in padding [flips]
- * - a reader counts a lost chunk once, whether scan, cursor, dictionary or check meet it
+ * - a reader counts a lost chunk once, even if scan, cursor, dictionary and check all find it
  *   [lost_once]
  * - a capture that cat(1) appended to another one is found where it begins [joined]
  */
@@ -101,7 +101,7 @@ static int write_all_tables(int fd, size_t rounds, size_t rows)
 		for (unsigned int id = 1; r == 0 && id <= PROF_TABLE_LAST; id++) {
 			const struct prof_table_def *def = prof_table_v1(id);
 
-			/* a dictionary is in one epoch, rows of other tables in every round */
+			/* a dictionary belongs to one epoch, rows of other tables to every round */
 			if (def)
 				r = write_rows(writer, def, epoch + (uint32_t)round / 2,
 					       round * rows, rows);
@@ -115,8 +115,7 @@ static int write_all_tables(int fd, size_t rounds, size_t rows)
 	return r;
 }
 
-/* A crashed capture: only its first checkpoints know of two tables, and there is no later
- * checkpoint. */
+/* Writes a capture as after a crash. Only its first checkpoints describe two of the tables. */
 static int write_crashed(int fd)
 {
 	static const struct prof_column_def columns[] = {
@@ -145,16 +144,15 @@ static int write_crashed(int fd)
 /* ---- what can be read ------------------------------------------------------------------------ */
 
 struct contents {
-	uint64_t hash[MAX_CHUNKS]; /* rows of the chunk with this sequence number; 0: not read */
+	uint64_t hash[MAX_CHUNKS]; /* of a chunk's rows, by sequence number; 0: not read */
 	uint32_t rows[MAX_CHUNKS];
 	size_t tables;
 	uint64_t lost_rows;
 	enum prof_state state;
 	uint64_t cut_at;
-	bool damage; /* found by verify */
+	bool damage; /* verify found damage */
 	bool is_scan_clean;
-	struct prof_lost scan_lost,
-		lost; /* after the scan, and after reading and verifying everything */
+	struct prof_lost scan_lost, lost; /* after the scan; and after all reading and verifying */
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -282,7 +280,7 @@ static bool make_original(size_t rounds, size_t rows)
 	       take_original(fd, PROF_STATE_FINISHED) && CHECK(original.n_chunks >= 20);
 }
 
-/* Index in original.chunks of the data chunk that owns the byte, or SIZE_MAX. */
+/* Returns the index in original.chunks of the chunk that contains the byte, or SIZE_MAX. */
 static size_t owner_of(uint64_t offset)
 {
 	for (size_t i = 0; i < original.n_chunks; i++) {
@@ -331,7 +329,7 @@ static void prefixes(void)
 	size_t step = test_stride(PROF_SANITIZED ? 61 : 7);
 
 	REQUIRE(make_original(1, 4));
-	/* Byte by byte through the file header, then samples, and the whole. */
+	/* Try every byte of the file header, then some positions, then the whole file. */
 	for (size_t bytes = 0, next; bytes <= original.bytes; bytes = next) {
 		if (!prefix_is_right(fd, bytes)) {
 			printf("# at a prefix of %zu of %zu bytes\n", bytes, original.bytes);
@@ -369,12 +367,12 @@ static bool flip_is_right(int fd, size_t bit)
 		uint64_t sequence = original.chunks[i].sequence;
 		bool same = got.hash[sequence] == original.contents.hash[sequence];
 
-		/* the damaged chunk is lost completely or undamaged; others must be readable */
+		/* the damaged chunk is lost as a whole or not at all; others are readable */
 		if (!CHECK(same || (i == owner && got.rows[sequence] == 0)))
 			return false;
 		lost += same ? 0 : original.chunks[i].rows;
 	}
-	/* without an index, the rows of a chunk without its header are unknown */
+	/* without an index, it is unknown how many rows a chunk with a bad header had */
 	return CHECK(got.lost_rows == lost ||
 		     (got.state != PROF_STATE_FINISHED && got.lost_rows == 0));
 }
@@ -445,13 +443,13 @@ static void lost_names(void)
 		0);
 	CHECK_INT(prof_dictionary_find(strings, 1), -1);
 	CHECK_INT(prof_dictionary_find(strings, 50), -1);
-	CHECK(prof_dictionary_find(strings, 51) >= 0); /* the second chunk of the same epoch */
+	CHECK(prof_dictionary_find(strings, 51) >= 0); /* from the second chunk of the same epoch */
 	CHECK_INT(prof_dictionary_find(strings, UINT64_MAX), -1);
 	prof_dictionary_free(strings);
 	prof_reader_free(reader);
 }
 
-/* ---- what a reader remembers ----------------------------------------------------------------- */
+/* ---- what a reader counts -------------------------------------------------------------------- */
 
 static bool lost_is(const struct prof_reader *reader, unsigned int table, uint64_t chunks,
 		    uint64_t rows)
@@ -518,7 +516,7 @@ static void lost_once(void)
 	prof_reader_free(reader);
 }
 
-/* Complete captures, the same one twice, and one cut at an odd place in front of another. */
+/* Two complete captures; the same one twice; and one cut at an odd length before another. */
 static void joined(void)
 {
 	static const size_t cuts[] = { 0, 1, 500 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * The worked example of docs/format.md, opened with the library
+ * Reads the example of docs/format.md with the library
  *
  * The bytes are taken from the document's text; section 16 explains the format of its lines.
  *
  * Promises:
- * - it opens by its index, and is finished and undamaged; every check succeeds [opens]
+ * - it is opened with its index, finished and undamaged; every check succeeds [opens]
  * - it has the tables, the segment and the rows that the text states [rows]
- * - without its trailer it opens too, with the same rows [cut]
+ * - it can also be opened without its trailer, with the same rows [cut]
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -22,7 +22,7 @@
 static uint8_t example[EXAMPLE_MAX];
 static size_t example_bytes;
 
-/* "= FROM N": N earlier bytes. "00 x N": zeros. Else hex. */
+/* Parses "= FROM N" (N earlier bytes), "00 x N" (zeros), or hex digits. */
 static bool parse_bytes(const char *text, const char *end)
 {
 	unsigned int from, n;
@@ -52,7 +52,7 @@ static bool parse_bytes(const char *text, const char *end)
 	return true;
 }
 
-/* OFFSET  BYTES  | description */
+/* Parses a line "OFFSET  BYTES  | description". */
 static bool parse_line(const char *line)
 {
 	const char *end = strchr(line, '|');

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Captures made by an attacker: every checksum is right, but the contents are not
+ * Captures made by an attacker: every checksum is valid, but the contents are not
  *
- * Each case writes a small file that claims something absurd, and reads all of it in a child that
- * may use at most 512 MiB and 20 seconds. The limits are those of docs/format.md; the case names
- * are followed by the numbers of its conditions.
+ * Each case writes a small file with absurd claims, and reads all of it in a child limited to 512
+ * MiB and 20 seconds. The limits are in docs/format.md; the numbers of its conditions follow the
+ * names of the cases.
  *
  * Promises:
- * - rows, items and compressed bytes beyond the limits cost the chunk [rows items frames: C9 G6 G7]
+ * - a chunk with more rows, items or compressed bytes than allowed is dropped [rows items frames:
+ *   C9 G6 G7]
  * - an index cannot make a reader accept chunks that the file does not have [lying_index: C6 K5 K7]
- * - neither links nor nested chunks make it read the same bytes forever [links nested]
- * - counts in checkpoints cost neither memory nor quadratic time [segments gaps schemas]
+ * - links and nested chunks do not make a reader read the same bytes forever [links nested]
+ * - large counts in checkpoints use neither memory nor quadratic time [segments gaps schemas]
  * - a dictionary returns ids unchanged, and id 0 means none [ids: D1]
  * - additions of later versions are skipped [later_versions]
  * - input that would be misread is refused [refused: F3]
@@ -94,7 +95,7 @@ static void forge_done(struct forge *forge)
 	buffer_done(&forge->file);
 }
 
-/* Fills in lengths, checksum and sequence, and appends; returns the header's offset. */
+/* Fills in lengths, checksum and sequence, and appends the chunk. Returns the header's offset. */
 static uint64_t forge_chunk(struct forge *forge, struct chunk_header header,
 			    const struct buffer *payload)
 {
@@ -112,7 +113,7 @@ static uint64_t forge_chunk(struct forge *forge, struct chunk_header header,
 	return offset;
 }
 
-/* A group's header and descriptors; the stored bytes of all parts follow. */
+/* Appends a group's header and descriptors. The stored bytes of all parts must follow. */
 static void put_group(struct buffer *payload, uint32_t rows, const struct codec_part *parts,
 		      uint32_t n)
 {
@@ -151,10 +152,10 @@ static void put_segment(struct buffer *segments, uint32_t number)
 	put_u32(segments, 1);
 }
 
-/* The sections of a checkpoint; NULL: the valid one. */
+/* Sections to replace in a checkpoint; NULL: the valid one. */
 struct sections {
 	const struct buffer *segments, *schema, *entries, *gaps;
-	const struct buffer *later; /* with a tag unknown in version 1 */
+	const struct buffer *later; /* has a tag that version 1 does not define */
 };
 
 static uint64_t forge_checkpoint(struct forge *forge, const struct sections *sections,
@@ -193,7 +194,7 @@ static void forge_trailer(struct forge *forge)
 
 static const struct sections usual;
 
-/* One row, id 1, "ok". */
+/* Appends a chunk with a valid row, id 1, "ok". */
 static uint64_t forge_good_chunk(struct forge *forge, uint32_t rows)
 {
 	CLEANUP(buffer_done) struct buffer payload = { 0 };
@@ -275,7 +276,7 @@ static void read_everything(int fd, struct outcome *outcome)
 	prof_reader_free(reader);
 }
 
-/* Reads in a child within the limits. */
+/* Reads the file in a child, within the limits. */
 static bool read_limited(const struct forge *forge, struct outcome *ret_outcome)
 {
 	CLEANUP_CLOSE int fd = memfd_create("hostile", MFD_CLOEXEC);
@@ -307,7 +308,7 @@ static bool read_limited(const struct forge *forge, struct outcome *ret_outcome)
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* A header that claims 131 million rows, and 2,000 groups of constants that confirm it. */
+/* The header claims 131 million rows, and 2,000 groups of constants confirm it. */
 static void rows(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -332,7 +333,7 @@ static void rows(void)
 	CHECK(outcome.lost_rows > 0);
 }
 
-/* Lengths whose sum exceeds the limit, or is smaller than it seems mod 2^64. */
+/* The sum of the lengths exceeds the limit, or wraps to a small number. */
 static void items(void)
 {
 	static const uint64_t lengths[] = { UINT64_MAX, UINT64_MAX / 2 + 1, UINT64_C(1) << 61,
@@ -363,7 +364,7 @@ static void items(void)
 	}
 }
 
-/* zstd frames that are larger than declared, in a part and in a schema. */
+/* zstd frames in a part and in a schema are larger than declared. */
 static void frames(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -398,7 +399,7 @@ static void frames(void)
 	CHECK_INT(outcome.state, PROF_STATE_DAMAGED);
 }
 
-/* An index entry of the chunk at `offset`; each field may lie. */
+/* An index entry of the chunk at `offset`, any field of which may be false. */
 struct lie {
 	uint64_t offset;
 	uint32_t stored, rows, epoch;
@@ -439,7 +440,7 @@ static void put_entries(struct buffer *entries, const struct lie *lies, uint32_t
 	prof_block_free(block);
 }
 
-/* A finished capture with two chunks, whose index `tell` has changed. */
+/* Reads a finished capture with two chunks, whose index was changed by `tell`. */
 static bool read_lie(void (*tell)(struct lie *lies), struct outcome *ret_outcome)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -506,7 +507,8 @@ static void lying_index(void)
 {
 	static const struct {
 		void (*tell)(struct lie *lies);
-		/* index accepted, then the chunk lost; else headers were walked */
+		/* whether the index is accepted, and then the chunk is lost; if not, headers are
+		 * searched */
 		bool indexed;
 		uint64_t rows;
 	} cases[] = {
@@ -528,7 +530,7 @@ static void lying_index(void)
 	}
 }
 
-/* Links to the checkpoint itself, forward, and into a chunk. */
+/* Links to the checkpoint itself, forward, and to a place within a chunk. */
 static void links(void)
 {
 	for (size_t i = 0; i < 4; i++) {
@@ -551,7 +553,7 @@ static void links(void)
 
 #define NEST_BYTES (PROF_SANITIZED ? 1u << 20 : 8u << 20)
 
-/* Headers within headers, each with a payload up to the same end and a wrong checksum; and a file
+/* Headers within headers, each with a wrong checksum and a payload up to the same end; and a file
  * full of magic numbers. */
 static void nested(void)
 {
@@ -576,7 +578,7 @@ static void nested(void)
 	CHECK_INT(outcome.rows, 0);
 }
 
-/* The maximum number of segments, repeatedly and backwards. */
+/* Lists the maximum number of segments, repeatedly and backwards. */
 static void segments(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -596,7 +598,7 @@ static void segments(void)
 	CHECK_INT(outcome.rows, 2);
 }
 
-/* The maximum number of gaps, and many holes that none of them explains. */
+/* Lists the maximum number of gaps. The file has many holes outside of them. */
 static void gaps(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -618,7 +620,7 @@ static void gaps(void)
 	CHECK_INT(outcome.rows, 20000);
 }
 
-/* A schema of many tables, extended by each checkpoint, that compresses to almost nothing. */
+/* Writes a schema of many tables that compresses to almost nothing; each checkpoint extends it. */
 static void put_schema(struct buffer *section, unsigned int n_values)
 {
 	CLEANUP(buffer_done) struct buffer raw = { 0 };
@@ -666,7 +668,7 @@ static void schemas(void)
 	CHECK_INT(outcome.rows, 2);
 }
 
-/* Billions of entries in a few bytes. */
+/* A few bytes claim billions of entries. */
 static void entries(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -733,7 +735,8 @@ static const struct prof_table_def later_table = {
 	.flags = PROF_TABLE_DICTIONARY | 0x80,
 };
 
-/* Three rows in which only columns 0 and 6 are those of version 1; column 99 is in no schema. */
+/* Writes three rows in which only columns 0 and 6 are those of version 1. Column 99 is in no
+ * schema. */
 static void forge_later(struct forge *forge)
 {
 	CLEANUP(buffer_done) struct buffer section = { 0 }, future = { 0 }, payload = { 0 };
@@ -794,8 +797,8 @@ static void later_versions(void)
 	prof_reader_free(reader);
 }
 
-/* Refused: an unknown incompat bit, including that of files before version 1 was final, and an
- * unknown version. Accepted: a compat bit. */
+/* Files with an unknown incompat bit (also the bit from before version 1 was final) or an unknown
+ * version are refused. A compat bit is accepted. */
 static void refused(void)
 {
 	static const struct file_header headers[] = {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * The memory of reading and writing, which does not grow with the capture
+ * Memory for reading and writing does not grow with the capture
  *
  * Captures of 8 and of 64 MiB, and of 8,000 and of 64,000 chunks, are written, scanned and verified
- * by children, whose peak of resident memory is compared. Sanitizers keep freed memory, so this
- * test runs without them.
+ * by children, whose peak resident memory is compared. Not run with sanitizers, because they keep
+ * freed memory.
  *
  * Promises:
  * - a scan of all columns takes less than 16 MiB, regardless of the length [scan]
- * - so do writing and verifying [write_both verify]
+ * - writing and verifying do, too [write_both verify]
  * - eight times the length takes at most 1 MiB more [all]
- * - so do eight times as many chunks, up to 24 bytes a chunk [many_*]
+ * - eight times as many chunks take at most 24 bytes more per chunk [many_*]
  */
 #include "tests/tools/rows.h"
 #include "tests/unit/test.h"
@@ -32,7 +32,7 @@
 #define SMALL_CHUNKS 8000
 #define LARGE_CHUNKS 64000
 
-/* On disk, because the pages of a memfd would count as the process's own. */
+/* On disk, because the pages of a memfd would count as memory of the process. */
 static int new_file(void)
 {
 	char path[] = "/tmp/prof-test-memory-XXXXXX";
@@ -42,7 +42,7 @@ static int new_file(void)
 	return fd;
 }
 
-/* Samples with numbers that no codec makes small. */
+/* Writes samples with numbers that no codec can shorten. */
 static int fill(struct prof_writer *writer, struct prof_block *block, uint64_t bytes)
 {
 	uint64_t row = 0;
@@ -88,7 +88,7 @@ static int do_write(int fd, uint64_t bytes)
 	return write_capture(fd, true, bytes, fill);
 }
 
-/* Chunks of one row each. */
+/* Writes chunks of one row each. */
 static int fill_chunks(struct prof_writer *writer, struct prof_block *block, uint64_t chunks)
 {
 	int r = 0;
@@ -149,7 +149,7 @@ static int do_verify(int fd, uint64_t bytes)
 	return r;
 }
 
-/* Peak of resident memory of a child that runs `act`, in bytes; 0: it failed. */
+/* Returns the peak resident memory of a child that runs `act`, in bytes; 0 if it failed. */
 static uint64_t peak_of(int (*act)(int fd, uint64_t bytes), int fd, uint64_t bytes)
 {
 	struct rusage usage;
@@ -168,7 +168,7 @@ static uint64_t peak_of(int (*act)(int fd, uint64_t bytes), int fd, uint64_t byt
 static struct files {
 	int small, large;
 	uint64_t small_size, large_size; /* bytes or chunks */
-	uint64_t growth;                 /* maximum additional bytes of the large one */
+	uint64_t growth;                 /* maximum additional memory for the large file */
 } files, many, crashed;
 
 static void compare(int (*act)(int fd, uint64_t size), const struct files *of)
@@ -212,7 +212,7 @@ static void many_chunks(void)
 	compare(do_verify, &many);
 }
 
-/* Opened by its checkpoints, and, if the first one is damaged, by its headers. */
+/* Opens the captures with their checkpoints; and, if the first one is damaged, without. */
 static void many_crashed(void)
 {
 	make(&crashed, SMALL_CHUNKS, LARGE_CHUNKS, LARGE_CHUNKS * CHUNK_BYTES);

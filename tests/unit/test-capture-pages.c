@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * More chunks than a reader unpacks at once: each is found by its table, its epoch and its time
+ * With more chunks than a reader unpacks at once, each is found by table, epoch and time
  *
  * A capture of 7,000 chunks in 40 epochs is queried for every table, for some epochs and for many
  * times: finished, as after a crash, and without its first checkpoint. The chunks that a cursor
@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #define EPOCHS 40u
-#define ROUNDS 35u /* in an epoch */
-#define ROWS 3u    /* in a chunk */
+#define ROUNDS 35u /* rounds per epoch */
+#define ROWS 3u    /* rows per chunk */
 #define RARE_EPOCH 17u
 
 static const unsigned int tables[] = { PROF_TABLE_STRING, PROF_TABLE_STACK, PROF_TABLE_SAMPLE,
@@ -64,7 +64,8 @@ static bool wanted(const struct prof_chunk *chunk, const struct prof_cursor_opti
 	       (all || (chunk->t_min <= options->t_to && chunk->t_max >= options->t_from));
 }
 
-/* Whether a cursor returns the chunks of the list, in its order. Their number, or SIZE_MAX. */
+/* Checks that a cursor returns the chunks of the list, in order. Returns their number; SIZE_MAX if
+ * not. */
 static size_t compare(const struct prof_reader *reader, const struct prof_chunk *chunks, size_t n,
 		      const struct prof_cursor_options *options)
 {

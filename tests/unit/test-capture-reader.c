@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of whole captures: written rows are read, regardless of what happened to the file in
- * between.
+ * Checks of whole captures: readers find the written rows, whatever happened to the file meanwhile.
  */
 #include "config.h"
 
@@ -17,8 +16,8 @@
 
 #define ROWS 300u
 #define CHUNK_ROWS 40u
-/* The step between the positions at which a capture is cut or damaged; the headers at its ends are
- * done byte by byte. */
+/* Distance between the positions at which a capture is cut or damaged. Near the headers at both
+ * ends, every byte is tried. */
 #define STRIDE ((off_t)(127 * test_stride(PROF_SANITIZED ? 47 : 8)))
 
 static const struct prof_segment segment = { .boot_id = { 1, 2, 3 },
@@ -30,7 +29,7 @@ static int new_file(void)
 	return memfd_create("capture", MFD_CLOEXEC);
 }
 
-/* Tables of version 1 and the foreign one, in id order; NULL at the end. */
+/* Returns table i of version 1 plus the foreign table, in id order; NULL after the last. */
 static const struct prof_table_def *table_at(size_t i)
 {
 	size_t n = 0;
@@ -52,7 +51,8 @@ static int write_tables(struct prof_writer *writer, uint64_t first)
 	return r;
 }
 
-/* Rows [first, first + ROWS) of every table; without `finish` the file is as after a crash. */
+/* Writes rows [first, first + ROWS) of every table. Without `finish`, the file is as after a
+ * crash. */
 static int write_capture(int fd, enum prof_writer_mode mode, uint64_t first, bool finish)
 {
 	const struct prof_writer_options options = { .mode = mode,
@@ -70,8 +70,8 @@ static int write_capture(int fd, enum prof_writer_mode mode, uint64_t first, boo
 	return r;
 }
 
-/* Compares all rows of a table in one segment (0: all) with the expected ones, from row `first`
- * on. */
+/* Compares the rows of a table in one segment (0: all) with the expected rows from `first` on.
+ * Returns how many are equal. */
 static uint64_t count_good(const struct prof_reader *reader, const struct prof_table_def *def,
 			   uint32_t number, uint64_t first)
 {
@@ -204,7 +204,7 @@ static void test_append(void)
 		}
 }
 
-/* A loss row states the number of garbage bytes at the end, neither fewer nor more. */
+/* A loss row has the exact number of garbage bytes at the end. */
 static void test_append_after_garbage(void)
 {
 	int fd = new_file();
@@ -229,8 +229,8 @@ static void test_append_after_garbage(void)
 	close(fd);
 }
 
-/* A crashed writer left half a chunk, and another writer continued: that half must not hide the
- * following chunks. */
+/* A crashed writer left half a chunk, and another writer continued. The half chunk must not hide
+ * the chunks after it. */
 static void test_append_after_half_a_chunk(void)
 {
 	for (int finish = 0; finish < 2; finish++) {
@@ -300,7 +300,7 @@ static void test_pipe(void)
 	close(fds[0]);
 }
 
-/* An endless stream that is not a capture. */
+/* The input is an endless stream, not a capture. */
 static void test_endless(void)
 {
 	struct prof_reader *reader;
@@ -331,7 +331,7 @@ static void test_lock(void)
 	close(fd);
 }
 
-/* The number of rows of all tables that can still be read. */
+/* Returns the number of rows, of all tables, that can still be read. */
 static uint64_t count_rows(const struct prof_reader *reader)
 {
 	const struct prof_table_def *const *tables;
@@ -359,7 +359,7 @@ static int count_damage(const struct prof_damage *damage, void *data)
 	return 0;
 }
 
-/* The cost of one wrong bit: at most one data chunk's rows, and verify finds it. */
+/* One wrong bit costs at most the rows of one data chunk, and verify finds it. */
 static void check_flip(int fd, off_t at, uint64_t all)
 {
 	struct prof_reader *reader;
@@ -383,7 +383,7 @@ static void check_flip(int fd, off_t at, uint64_t all)
 	prof_reader_free(reader);
 }
 
-/* After any damage to a capture, appending to it loses nothing more. */
+/* After any damage, appending to the capture loses no more rows. */
 static void check_append(int fd, uint64_t before, const char *what, off_t at)
 {
 	struct prof_reader *reader;
@@ -405,8 +405,8 @@ static void check_append(int fd, uint64_t before, const char *what, off_t at)
 		printf("# %s at %jd\n", what, (intmax_t)at);
 }
 
-/* Each position up to `first` and from `last` on, every STRIDEth in between, from test_start()
- * on. */
+/* Returns the next position: every one up to `first` and from `last` on, every STRIDEth in
+ * between. */
 static off_t next_position(off_t at, off_t first, off_t last)
 {
 	if (at < first || at >= last)
@@ -414,8 +414,7 @@ static off_t next_position(off_t at, off_t first, off_t last)
 	return MIN_OF(at + STRIDE + (at == first ? (off_t)test_start((size_t)STRIDE) : 0), last);
 }
 
-/* From nothing to the whole file: each length through the first headers, then every STRIDEth. */
-/* Ends the reading before its second batch. */
+/* A budget that ends the reading before the second batch. */
 static int allow_one(unsigned int table, void *data)
 {
 	unsigned int *asked = data;
@@ -495,7 +494,7 @@ static void test_prefixes(void)
 	close(fd);
 }
 
-/* One wrong bit anywhere, in a finished and in a crashed capture. */
+/* Flips one bit anywhere in a finished or crashed capture. */
 static void flips(bool finished)
 {
 	int fd = new_file();
@@ -535,8 +534,8 @@ static void test_flips_crashed(void)
 	flips(false);
 }
 
-/* Copies of the file's own bytes, and headers without its salt, inside a value: no search accepts
- * them as chunks. */
+/* A value contains copies of the file's own bytes, and headers without its salt. No search may
+ * accept these as chunks. */
 static void test_forged(void)
 {
 	static const struct prof_column_def columns[] = {
@@ -563,7 +562,7 @@ static void test_forged(void)
 		noise = rows_mix(i);
 		memcpy(blob + i, &noise, 8);
 	}
-	/* The second checkpoint and the following bytes, at every alignment. */
+	/* Copy the second checkpoint and the bytes after it, at every alignment. */
 	for (size_t k = 0; k < 8; k++) {
 		struct stat st;
 		size_t size = 6000;
@@ -580,7 +579,7 @@ static void test_forged(void)
 	prof_writer_free(writer);
 	prof_block_free(block);
 
-	/* The last valid checkpoint is searched for among the forged ones. */
+	/* The reader searches for the last valid checkpoint among the forged ones. */
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
 	CHECK_INT(prof_reader_info(reader)->state, PROF_STATE_UNFINISHED);
 	chunks = chunks_of(reader, &n);
@@ -588,7 +587,7 @@ static void test_forged(void)
 	forged_at = chunks[2].offset;
 	prof_reader_free(reader);
 
-	/* The surrounding header is damaged, so the search passes through the forged ones. */
+	/* Damage the chunk's own header, so that the search passes through the forged headers. */
 	REQUIRE(pwrite(fd, "x", 1, (off_t)forged_at) == 1);
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
 	CHECK_INT(prof_reader_info(reader)->state, PROF_STATE_DAMAGED);
@@ -618,7 +617,7 @@ static void *count_in_thread(void *data)
 	return (void *)(uintptr_t)rows;
 }
 
-/* One reader with several threads (under TSan in CI). */
+/* Several threads use one reader (under TSan in CI). */
 static void test_threads(void)
 {
 	pthread_t threads[4];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcapture/schema.c: encoding and decoding, conflicts, growth, invalid input.
+ * Checks of libcapture/schema.c: encoding, decoding, conflicts, growth and invalid input.
  */
 #include "libcapture/schema.h"
 #include "tests/tools/rows.h"
@@ -29,7 +29,7 @@ static void test_round_trip(void)
 		CHECK_INT(decoded.tables[i]->n_columns, schema.tables[i]->n_columns);
 		CHECK(i == 0 || schema.tables[i - 1]->id < schema.tables[i]->id);
 	}
-	/* Decoding again changes nothing. */
+	/* A second decoding changes nothing. */
 	CHECK_INT(schema_decode(&decoded, bytes.data, bytes.size), 0);
 	CHECK_INT(decoded.n_owned, decoded.n_tables);
 }
@@ -43,7 +43,8 @@ static void test_cut(void)
 	CHECK_INT(schema_encode(&schema, &bytes), 0);
 	for (size_t n = 0; n < bytes.size; n++) {
 		CLEANUP(schema_done) struct schema decoded = { 0 };
-		/* A copy of exactly that size, so that sanitizers see reads past its end. */
+		/* Copy to a block of exactly that size, so that sanitizers detect reads past its
+		 * end. */
 		uint8_t *copy = malloc(n ? n : 1);
 
 		REQUIRE(copy);

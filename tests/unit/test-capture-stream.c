@@ -3,14 +3,14 @@
  * Streams: captures read while they are written
  *
  * Promises:
- * - the rows are those that cursors find, in the order written, also in later segments and tables
- *   [same_rows]
- * - results do not depend on the sizes of reads, and nothing blocks [pieces]
+ * - streams return the same rows as cursors, in the order written, also of later segments and
+ *   tables [same_rows]
+ * - results do not depend on the size of reads, and no call blocks [pieces]
  * - only the requested tables are returned [tables]
- * - each prefix of a capture is read to its last complete chunk; other input is refused [prefixes]
- * - a flipped bit costs its chunk, or ends the stream; no wrong row is returned [flips]
- * - a chunk that claims more than is there waits; one that claims more than the format allows ends
- *   the stream [sizes]
+ * - a prefix of a capture is read up to its last complete chunk; other input is refused [prefixes]
+ * - a flipped bit loses its chunk or ends the stream; no wrong row is returned [flips]
+ * - a chunk that claims more bytes than there are is waited for; if it claims more than the format
+ *   allows, the stream ends [sizes]
  */
 #include "config.h"
 
@@ -22,7 +22,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ROWS 40000 /* of a table: several groups in a chunk */
+#define ROWS 40000 /* rows per table: several groups in a chunk */
 
 /* The content read from a capture. */
 struct seen {
@@ -36,7 +36,7 @@ static uint64_t mix(uint64_t sum, uint64_t value)
 	return (sum ^ value) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* The sum of a row does not depend on the order of the tables. */
+/* Adds up rows, so that the result does not depend on the order of tables. */
 static void see(struct seen *seen, unsigned table, const struct prof_batch *batch)
 {
 	const struct prof_table_def *def = prof_table_v1(table);
@@ -84,7 +84,7 @@ static struct seen by_cursors(int fd)
 	return seen;
 }
 
-/* Reads to the end or to an error, which is returned. */
+/* Reads to the end or to an error. Returns the last result. */
 static int drain(struct prof_stream *stream, struct seen *seen)
 {
 	struct prof_batch batch;
@@ -113,7 +113,7 @@ static int by_stream(const void *data, size_t size, uint64_t tables, struct seen
 	return r;
 }
 
-/* Two segments, epochs, texts, lists, and chunks of many groups. */
+/* Writes two segments with epochs, texts, lists, and chunks of many groups. */
 static void build(struct build *build, unsigned rows)
 {
 	static const uint64_t ids[] = { 7, 8, 9 };
@@ -174,7 +174,7 @@ static void tables(void)
 	CHECK_INT(seen.rows[PROF_TABLE_COUNTER_VALUE] + seen.rows[PROF_TABLE_STRING], 0);
 }
 
-/* Through a pipe without blocking, in pieces of all sizes. */
+/* The capture comes through a non-blocking pipe, in pieces of all sizes. */
 static void pieces(void)
 {
 	CLEANUP(build_done) struct build capture;
@@ -230,8 +230,7 @@ static void prefixes(void)
 	CHECK_INT(by_stream(data, size, 0, &seen), PROF_NOT_CAPTURE);
 }
 
-/* Each returned row exists in the original: the sums of rows are added, so that a wrong one
- * shows. */
+/* Each returned row is a row of the original: sums of rows reveal a wrong one. */
 static void flips(void)
 {
 	CLEANUP(build_done) struct build capture;
@@ -252,7 +251,7 @@ static void flips(void)
 		for (unsigned table = 1; table < BUILD_TABLES; table++)
 			CHECK(seen.rows[table] <= whole.rows[table]);
 		if (r == PROF_END && seen.lost == 0)
-			CHECK(seen.sum == whole.sum); /* padding and index */
+			CHECK(seen.sum == whole.sum); /* the bit was in padding or index */
 		data[bit / 8] ^= (uint8_t)(1u << bit % 8);
 	}
 }

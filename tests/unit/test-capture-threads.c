@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * One reader, many threads: the promises of the reader's immutability; runs under ThreadSanitizer
- * in CI
+ * Many threads can share a reader, because it is immutable; CI runs this under ThreadSanitizer
  *
- * Eight threads share a reader. Each scans every table with cursors of its own, loads dictionaries
- * and checks chunks, and must find the same as a single thread.
+ * Eight threads share a reader. Each scans every table with its own cursors, loads dictionaries and
+ * checks chunks. The results must equal those of a single thread.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -118,7 +117,7 @@ static void shared_reader(void)
 
 	REQUIRE(write_samples(fd) == 0);
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
-	close(fd); /* the reader has a copy */
+	close(fd); /* the reader has duplicated it */
 	alone = everything(reader);
 	CHECK(alone != 0);
 	for (size_t i = 0; i < THREADS; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the writer and of blocks: limits, refusals, full disks (also for a reader that copies a
- * pipe to disk), writes that fail half way, hostile dictionaries.
+ * Checks of the writer and of blocks: limits, refusals, full disks (also when a reader copies a
+ * pipe to disk), partial writes, hostile dictionaries.
  */
 #include "tests/tools/rows.h"
 #include "tests/unit/test.h"
@@ -44,7 +44,7 @@ static int count_damage(const struct prof_damage *damage, void *data)
 	return 0;
 }
 
-/* The capture is finished, every check succeeds, and it has this number of sample rows. */
+/* Checks that the capture is finished and undamaged, and has this number of sample rows. */
 static void check_finished(int fd, uint64_t rows)
 {
 	struct prof_reader *reader;
@@ -100,7 +100,7 @@ static void test_block_limits(void)
 	free(big);
 }
 
-/* A full block, and one of incompressible bytes, become a chunk that reads back. */
+/* The chunks of a full block, and of a block with incompressible bytes, can be read. */
 static void test_largest_chunks(void)
 {
 	static const struct prof_column_def columns[] = {
@@ -147,7 +147,7 @@ static void test_refusals(void)
 
 	REQUIRE(prof_writer_new(fd, &new_options, &writer) == 0);
 	CHECK_INT(prof_writer_new(fd, &new_options, &second), -EEXIST);
-	/* A table that was not declared. */
+	/* The table was not declared. */
 	REQUIRE(prof_block_new(rows_foreign_table(), &block) == 0);
 	rows_make(rows_foreign_table(), 0, &row);
 	CHECK_INT(prof_block_add(block, row.values), 0);
@@ -169,7 +169,8 @@ static void test_refusals(void)
 	close(fd);
 }
 
-/* A directory on a file system of 1 MiB that only this process sees; -1 if that is impossible. */
+/* Returns a directory on a file system of 1 MiB that only this process sees; -1 if that is
+ * impossible. */
 static int small_disk(void)
 {
 	char directory[] = "/tmp/prof-small-disk-XXXXXX";
@@ -188,7 +189,7 @@ static int small_disk(void)
 	return fd;
 }
 
-/* On a full disk the chunk that does not fit is missing, but loss rows and the end are present. */
+/* On a full disk, the chunk that does not fit is missing, but loss rows and the end are there. */
 static void test_full(void)
 {
 	int disk = small_disk(), fd;
@@ -217,7 +218,7 @@ static void test_full(void)
 	close(disk);
 }
 
-/* Writes a capture's header, and zeros as long as somebody reads. */
+/* Writes a capture's header, then zeros as long as there is a reader. */
 static _Noreturn void write_endlessly(int from, int to)
 {
 	uint8_t bytes[4096] = { 0 };
@@ -229,7 +230,7 @@ static _Noreturn void write_endlessly(int from, int to)
 	_exit(1);
 }
 
-/* A reader that copies a pipe leaves half of the free disk space. */
+/* A reader that copies a pipe leaves half of the free space on the disk. */
 static void test_endless_capture(void)
 {
 	int disk = small_disk(), file = memfd_create("capture", MFD_CLOEXEC), ends[2];
@@ -263,7 +264,7 @@ static void test_endless_capture(void)
 	close(disk);
 }
 
-/* Limits the file's length in the middle of a chunk, then removes the limit. */
+/* Limits the file's size to the middle of a chunk, then removes the limit. */
 static void fail_once(int fd)
 {
 	const struct rlimit none = { .rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY };
@@ -303,7 +304,7 @@ static void test_errors(void)
 	close(fd);
 }
 
-/* The range of ids that no writer would choose does not determine the memory. */
+/* Memory does not depend on the range of ids, which a file may choose freely. */
 static void test_hostile_ids(void)
 {
 	static const uint64_t ids[] = { UINT64_C(1) << 63, 1, UINT64_MAX, 5, 1 };
@@ -346,7 +347,8 @@ static void test_hostile_ids(void)
 	close(fd);
 }
 
-/* A few kilobytes that claim a hundred million rows: refused at the limit, in bounded memory. */
+/* A few kilobytes claim a hundred million rows. They are refused at the limit, in bounded
+ * memory. */
 static void test_dictionary_bomb(void)
 {
 	static const struct prof_column_def columns[] = {
@@ -371,13 +373,13 @@ static void test_dictionary_bomb(void)
 	REQUIRE(prof_block_new(&def, &block) == 0);
 	while (prof_block_add(block, row) == 0)
 		;
-	/* The writer refuses to make a dictionary that readers refuse. */
+	/* The writer does not write a dictionary that readers would refuse. */
 	for (size_t i = 0; !r && i < 100; i++)
 		r = prof_writer_write(writer, block);
 	CHECK_INT(r, PROF_LIMIT);
 	prof_block_set_epoch(block, 2);
 	CHECK_INT(prof_writer_write(writer, block), 0);
-	/* Another writer might not: alternating epochs circumvent the count. */
+	/* Another writer might: alternating epochs circumvent the writer's count. */
 	for (size_t i = 0; i < 40; i++) {
 		prof_block_set_epoch(block, 3 + i % 2);
 		CHECK_INT(prof_writer_write(writer, block), 0);

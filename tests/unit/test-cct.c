@@ -4,7 +4,7 @@
 
 #include <locale.h>
 
-/* Functions of the tests: their names say what they are. */
+/* Functions of the tests, named after what they are. */
 enum { ROOT, MAIN, RUN_ALL, SORT, SWAP, COMPARE, MALLOC, ENTRY, SYSCALL, WRITE, LOCK, LOST };
 
 static const struct {
@@ -40,7 +40,7 @@ static const struct cct_options up = { .kind_of = kind_of,
 				       .min_share = 0.01,
 				       .is_inverted = true };
 
-/* Adds a node; totals are summed up by finish(). */
+/* Adds a node. finish() sums up the totals. */
 static uint32_t add(GArray *nodes, uint32_t parent, uint32_t function, double self)
 {
 	const struct cct_node node = {
@@ -74,7 +74,7 @@ static void finish(GArray *nodes)
 	}
 }
 
-/* Writes a line as "├─ sort+1=60/10": folded frames, the total, and self if it is not 0. */
+/* Writes lines such as "├─ sort+1=60/10": folded frames, total, and self if it is not 0. */
 static char *draw(GArray *nodes, const struct cct_options *options)
 {
 	g_autoptr(GArray) folded = options->folds ? cct_fold(nodes, options) : NULL;
@@ -117,7 +117,8 @@ static void check(GArray *nodes, const struct cct_options *options, const char *
 	g_array_unref(nodes);
 }
 
-/* Two paths through a library are one node, whose callees that the program wrote stay apart. */
+/* Two paths through a library become one node. The program's own functions below remain
+ * separate. */
 static void test_libraries(void)
 {
 	GArray *nodes = begin();
@@ -135,7 +136,7 @@ static void test_libraries(void)
 	      "└─ compare=5/5");
 }
 
-/* A function of a library that is hot keeps its node. */
+/* A library function with much self weight keeps its node. */
 static void test_hot_library(void)
 {
 	GArray *nodes = begin();
@@ -149,7 +150,7 @@ static void test_hot_library(void)
 	      "   └─ malloc=29/29");
 }
 
-/* The kernel is one line for each system call, which is known some frames after the entry. */
+/* The kernel has one line for each system call, which is known only below the entry frames. */
 static void test_kernel(void)
 {
 	GArray *nodes = begin();
@@ -165,7 +166,7 @@ static void test_kernel(void)
 	      "└─ sys_write+1=22/22");
 }
 
-/* Frames that do nothing but call one other join it, but not one of a library. */
+/* Frames with a single callee are joined with it, unless the callee is a library's. */
 static void test_chain(void)
 {
 	GArray *nodes = begin();
@@ -190,7 +191,7 @@ static void test_hidden(void)
 	      "main=100/50.4\n"
 	      "├─ compare=48/48\n"
 	      "└─ 2 hidden=1.6\n...");
-	/* What the caller left out is hidden, too. */
+	/* What the caller left out also counts as hidden. */
 	main = add(pruned, 0, MAIN, 50);
 	add(pruned, main, COMPARE, 25);
 	at(pruned, main)->total = 25;
@@ -200,7 +201,7 @@ static void test_hidden(void)
 	      "└─ 0 hidden=25");
 }
 
-/* From hit functions up: the nearest callers that the program wrote. */
+/* From the hit functions up, only the nearest callers in own code are shown. */
 static void test_inverted(void)
 {
 	GArray *nodes = begin();
@@ -217,7 +218,7 @@ static void test_inverted(void)
 	      "└─ run_all=15/15");
 }
 
-/* Lost frames stay where they are; recursion is not endless; deep lines are numbered. */
+/* Lost frames remain, recursion ends, and deep lines are numbered. */
 static void test_deep(void)
 {
 	struct cct_options options = down;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/cfi and arch/table on real files: compiled, evaluated and libdw's rows are the
- * same. Reads some files of this machine, and all libraries of the cross compilers' packages;
- * `./dev bench bench_unwind_rows` reads all files of a machine.
+ * Checks of arch/cfi and arch/table on real files: compiled rows, evaluated rows and libdw's are
+ * equal. Reads some files of this machine, and all libraries of the cross compilers; `./dev bench
+ * bench_unwind_rows` reads all files of a machine.
  */
 #include "tests/oracle/rows.h"
 #include "tests/unit/test.h"
@@ -12,7 +12,7 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-/* At most one row in `one_in` may be one that no rule can express. */
+/* At most one row in `one_in` may be one that our rules cannot express. */
 static void check_count(const struct rows_count *count, size_t one_in)
 {
 	rows_print(count);
@@ -39,7 +39,7 @@ static void test_native(void)
 	check_count(&count, 1000);
 }
 
-/* Skips symbolic links, whose targets are read as well, and linker scripts, which are not ELF
+/* Skips symbolic links, whose targets are also read, and linker scripts, which are not ELF
  * files. */
 static void check_foreign(const char *pattern, size_t one_in)
 {

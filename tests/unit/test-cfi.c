@@ -77,7 +77,7 @@ static void test_rows(void)
 	check_rule(rule_at(&b, START - 1), none, "before");
 }
 
-/* Programs after the CIE's, and the rule at the end of the function. */
+/* FDE programs after the CIE's, and the rule at the end of the function. */
 static const struct {
 	const char *what;
 	struct build_bytes program;
@@ -150,8 +150,8 @@ static const struct {
 	  { CFI_CFA_SP, 0, CFI_AT_CFA, 0, 8, 0, -8 } },
 	{ "sp is not", BYTES(OP_VAL_OFFSET, 7, 1), { .cfa = CFI_CFA_UNSUPPORTED } },
 	{ "sp elsewhere", BYTES(OP_OFFSET | 7, 1), { .cfa = CFI_CFA_UNSUPPORTED } },
-	/* Expressions: the realigned frames of gcc, signal frames, the PLT, and those that no rule
-	 * can express. */
+	/* Expressions: realigned frames of gcc, signal frames, the PLT, and some that rules cannot
+	 * express. */
 	{ "register",
 	  BYTES(OP_DEF_CFA_EXPRESSION, 2, 0x77, 16),
 	  { CFI_CFA_SP, 0, CFI_AT_CFA, 0, 16, 0, -8 } },
@@ -304,7 +304,7 @@ static void test_encodings(void)
 	}
 }
 
-/* textrel, datarel, funcrel and aligned, which linkers never produce */
+/* textrel, datarel, funcrel and aligned: linkers never produce these. */
 static void test_relations(void)
 {
 	static const uint8_t encodings[] = { 0x23, 0x33, 0x43, 0x50 };
@@ -376,7 +376,7 @@ static void test_bad_cies(void)
 		build_fde(&b, START + i * SIZE, SIZE, NO_BYTES);
 		check_rule(rule_at(&b, START + i * SIZE), none, "bad CIE");
 	}
-	/* A CIE may not advance, its program may not be broken, and an FDE must refer to a CIE. */
+	/* A CIE must not advance, its program must be valid, and an FDE must refer to a CIE. */
 	build_cie(&b, "zR", 1, -8, 16, BYTES(0x1b), BYTES(OP_ADVANCE | 1));
 	build_fde(&b, 0x8000, SIZE, NO_BYTES);
 	check_rule(rule_at(&b, 0x8000), none, "moving CIE");
@@ -394,7 +394,7 @@ static void test_bad_cies(void)
 	check_rule(rule_at(&b, 0x8000), at_entry, "after all of them");
 }
 
-/* Many FDEs that alternate between CIEs with programs of the maximum length. */
+/* Many FDEs alternate between CIEs whose programs have the maximum length. */
 static void test_costly_cies(void)
 {
 	CLEANUP_BUILDER struct builder b = { .arch = REGS_X86_64 };
@@ -432,8 +432,8 @@ static void test_ranges(void)
 	check_rule(rule_at(&b, UINT64_MAX - 1), none, "wrapped");
 	build_fde(&b, UINT64_MAX - 15, 15, NO_BYTES);
 	check_rule(rule_at(&b, UINT64_MAX - 1), at_entry, "the last");
-	/* From its start on, the FDE that starts later wins; of those that start together, the
-	 * first. */
+	/* Of overlapping FDEs, the one with the higher start is used; if starts are equal, the
+	 * first one. */
 	build_fde(&b, START, SIZE, NO_BYTES);
 	build_fde(&b, START + 16, 16, BYTES(OP_DEF_CFA_OFFSET, 16));
 	build_fde(&b, START + 16, 64, BYTES(OP_DEF_CFA_OFFSET, 24));
@@ -463,12 +463,12 @@ static void test_long_records(void)
 	CLEANUP_BUILDER struct builder b = { .is_long = true };
 
 	build_x86_cie(&b);
-	build_number(&b, 0, 4); /* the end of one input file */
+	build_number(&b, 0, 4); /* the end of one of the linker's input files */
 	build_fde(&b, START, SIZE, NO_BYTES);
 	check_rule(rule_at(&b, START), at_entry, "64-bit .eh_frame");
 }
 
-/* Every prefix of a section is read without reading past its end. */
+/* Every prefix of a section is read without reads past its end. */
 static void test_prefixes(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };
@@ -505,7 +505,7 @@ static void test_lr(void)
 	check_rule(rule_at(&b, START + 12), rule, "authenticated");
 }
 
-/* ppc64le: while r0 is a copy of lr, lr has the value; no other register is known to be a copy. */
+/* ppc64le: while r0 has a copy of lr, the return address is in lr. No other copy is recognized. */
 static void test_lr_copy(void)
 {
 	CLEANUP_BUILDER struct builder b = { .arch = REGS_PPC64LE };
@@ -554,7 +554,7 @@ static void test_header(void)
 		cfi_get_rule(&reader, pc, &rule);
 		check_rule(rule, rule_at(&b, pc), "by header");
 	}
-	/* A header of another kind is not used; one with arbitrary pointers finds nothing. */
+	/* A header of unknown format is not used. A header with random pointers finds no FDE. */
 	header.bytes[3] = 0x1b;
 	cfi_get_rule(&reader, START, &rule);
 	check_rule(rule, at_entry, "unknown header");

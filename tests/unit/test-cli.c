@@ -98,7 +98,7 @@ static void test_values(void)
 	CHECK_STR(o.output, "");
 }
 
-/* Written like perf's -g, without and with a value. */
+/* Like perf's -g: with or without a value. */
 static void test_bare(void)
 {
 	static const struct {
@@ -125,7 +125,7 @@ static void test_bare(void)
 	CHECK_INT(parse(true, "record --mode ls"), CLI_USAGE);
 }
 
-/* The next word is never the value of an option whose value is optional. */
+/* An option with an optional value does not take the next word as its value. */
 static void test_optional(void)
 {
 	CHECK_INT(parse(true, "record --memory ls all"), CLI_CONTINUE);

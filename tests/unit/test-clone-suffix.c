@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the suffixes of clones: those of GCC, Clang and their combinations, and names that only
- * look like one.
+ * Checks of clone suffixes: those of GCC and Clang, combinations, and names that only look similar.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"

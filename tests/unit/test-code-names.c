@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of code-names: the names of generated code, compared with a model that stores the name of
- * each byte.
+ * Checks of code-names against a model that stores the name of every byte of generated code.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
@@ -68,7 +67,7 @@ static void done(struct fixture *fixture)
 	build_done(&fixture->build);
 }
 
-/* The number of the code at the address, 0 for none. */
+/* Returns the number of the code at the address; 0: none. */
 static int find(const struct fixture *fixture, uint64_t process, uint64_t address, uint64_t time,
 		uint64_t *ret_until)
 {
@@ -111,7 +110,7 @@ static void test_overlaps(void)
 	done(&fixture);
 }
 
-/* A move of unknown code, an unload in the middle, no bytes, an end beyond all addresses, no
+/* A move of unknown code, an unload in the middle, zero bytes, an end beyond all addresses, no
  * process. */
 static void test_nonsense(void)
 {
@@ -137,7 +136,7 @@ static void test_nonsense(void)
 	done(&fixture);
 }
 
-/* A child has the names of its parent at the fork, until it reports others. */
+/* After a fork, a child has its parent's names until it reports others. */
 static void test_fork(void)
 {
 	struct fixture fixture;
@@ -178,7 +177,7 @@ static void test_segments(void)
 	done(&fixture);
 }
 
-/* A name for each byte, updated step by step. */
+/* A name for each byte, updated event by event. */
 struct model {
 	uint8_t name[BYTES], start[BYTES];
 };

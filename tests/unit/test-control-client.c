@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of libcollector/control-client: valid and invalid values of PROF_CONTROL and answers. */
+/* Checks of libcollector/control-client: valid and invalid values of PROF_CONTROL, and answers. */
 #include "libcollector/control-client.h"
 #include "tests/unit/test.h"
 
@@ -45,7 +45,7 @@ static void test_parse(void)
 	CHECK_INT(addresses.token[15], 0);
 }
 
-/* Listens at a unique name. */
+/* Listens at a unique address. */
 static int listen_here(struct control_addresses *ret_addresses, int backlog)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -62,7 +62,7 @@ static int listen_here(struct control_addresses *ret_addresses, int backlog)
 	return fd;
 }
 
-/* The time limit holds if nobody answers, or not even accepts. */
+/* The time limit holds if no peer answers, or accepts. */
 static void test_silent(void)
 {
 	struct control_connection connection = { .fd = -1 };
@@ -70,7 +70,7 @@ static void test_silent(void)
 	int listener = listen_here(&addresses, 0), memfd = -1, r = 0;
 	uint64_t start = control_now_ns();
 
-	/* The backlog has room for one; then connect(2) itself fails. */
+	/* The backlog has room for one connection; then connect(2) itself fails. */
 	for (int i = 0; i < 3; i++) {
 		r = control_connect(&addresses, &hello, control_now_ns() + SHORT_NS, &connection,
 				    &memfd);
@@ -85,7 +85,7 @@ static void test_silent(void)
 		  -ECONNREFUSED);
 }
 
-/* The answer of a peer. */
+/* What a peer answers. */
 struct reply {
 	int listener;
 	struct control_answer answer;
@@ -135,7 +135,7 @@ static int n_open_fds(void)
 	return n;
 }
 
-/* Tries a reply described by `answer`; the caller owns the connection, if there is one. */
+/* Tries a reply. If there is a connection, the caller owns it. */
 static int try_reply(struct control_answer answer, size_t n_bytes, size_t n_fds,
 		     struct control_connection *ret_connection, int *ret_peer)
 {
@@ -196,7 +196,7 @@ static void test_surplus(void)
 	}
 }
 
-/* The program closes the connection, and its number becomes another file's. */
+/* The program closes the connection, and its number is reused for another file. */
 static void test_reused(void)
 {
 	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };
@@ -220,8 +220,8 @@ static void test_reused(void)
 	close(pair[1]);
 }
 
-/* The other end is gone: also while an answer is expected, but not if the number is another
- * socket's by now. */
+/* Detects that the other end is closed, also while an answer is expected, but not if the descriptor
+ * has become another socket. */
 static void test_left(void)
 {
 	struct control_connection connection = { .fd = -1 };
@@ -242,7 +242,7 @@ static void test_left(void)
 	close(pair[0]);
 }
 
-/* One request is sent; its late answer is the answer of the next attempt. */
+/* Only one request is sent. Its late answer is taken by the next attempt. */
 static void test_late(void)
 {
 	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/control.c: this process connects in every way that it should not.
+ * Checks of daemon/broker/control.c: this process makes every kind of invalid connection.
  */
 #include "daemon/broker/control.h"
 #include "tests/unit/test.h"
@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-static unsigned n_descriptors; /* at the start */
+static unsigned n_descriptors; /* number at the start of the test */
 
 struct seen {
 	unsigned int n, n_refused;
@@ -63,15 +63,15 @@ static int connect_to(const struct control *control)
 	return -1;
 }
 
-/* Runs the main loop for ready events only; connections during the listener's pause are not
- * served. */
+/* Runs the main loop for ready events only. During its pause, the listener does not accept
+ * connections. */
 static void serve_some(void)
 {
 	while (g_main_context_iteration(NULL, FALSE))
 		;
 }
 
-/* Runs the main loop until it has been idle for longer than the listener pauses. */
+/* Runs the main loop until it was idle for longer than the listener's pause. */
 static void serve(void)
 {
 	for (int n_idle = 0; n_idle < 16; n_idle++) {
@@ -91,7 +91,7 @@ static struct control_hello hello(void)
 				       .wants = CONTROL_WANTS_ALLOCATIONS };
 }
 
-/* The status of the answer; -1: no answer, and the connection is closed; -2: still open. */
+/* Returns the status of the answer; -1: closed without an answer; -2: still open. */
 static int answer_on(int fd)
 {
 	struct control_answer answer;
@@ -128,7 +128,7 @@ static void test_hello(void)
 	CHECK_INT(answer_on(fd), CONTROL_NO_SESSION);
 	CHECK_INT(answer_on(fd), -1);
 	close(fd);
-	/* the answer to another version names ours */
+	/* the answer to another version has our version */
 	said.version = 2;
 	fd = connect_to(control);
 	REQUIRE(send(fd, &said, sizeof(said), 0) == sizeof(said));
@@ -156,7 +156,7 @@ static void send_fd(int socket, const void *bytes, size_t n)
 	control.header.cmsg_type = SCM_RIGHTS;
 	control.header.cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	/* since Linux 6.16 the kernel refuses it */
+	/* since Linux 6.16, the kernel refuses it */
 	CHECK(sendmsg(socket, &header, 0) == (ssize_t)n || errno == EPERM);
 	close(fd);
 }
@@ -200,7 +200,7 @@ static void test_hostile(void)
 	CHECK_INT(answer_on(fd), -1);
 	close(fd);
 	CHECK_INT(seen.n, 0);
-	/* a descriptor sent along is not received */
+	/* a descriptor that is sent along is not received */
 	said = hello();
 	n_fds = count_fds();
 	fd = connect_to(control);
@@ -209,7 +209,7 @@ static void test_hostile(void)
 	CHECK_INT(seen.n, 0);
 	close(fd);
 	serve();
-	/* sockets are closed soon, including those from before */
+	/* sockets are closed soon, also those from before */
 	for (int i = 0; i < 1000 && count_fds() > n_fds; i++)
 		usleep(10000);
 	CHECK(count_fds() <= n_fds);
@@ -254,7 +254,7 @@ static void test_crowd(void)
 		refused += answer_on(fds[i]) == CONTROL_LIMIT;
 		close(fds[i]);
 	}
-	/* however slow, at most 32 connections of one user exist at a time */
+	/* one user has at most 32 connections at a time, no matter how slow */
 	CHECK(refused >= 1 && refused <= 8);
 	CHECK_INT(seen.n_refused, refused);
 	CHECK_INT(seen.peer.pid, getpid());
@@ -265,7 +265,7 @@ static int connect_as(const struct control *control, uid_t uid)
 {
 	int fd = -1;
 
-	/* only this thread, whose uid the connection gets */
+	/* change only this thread's uid, which the connection gets */
 	if (syscall(SYS_setresuid, -1, uid, -1) == 0)
 		fd = connect_to(control);
 	CHECK(syscall(SYS_setresuid, -1, getuid(), -1) == 0);
@@ -302,7 +302,7 @@ static void test_users(void)
 	control_free(control);
 }
 
-/* The name of a private socket is public, the token is not. */
+/* The name of a private socket is public, but its token is secret. */
 static void test_token(void)
 {
 	struct control *control = control_new_private();
@@ -332,7 +332,7 @@ static unsigned count_descriptors(void)
 	return n;
 }
 
-/* Another thread closes connections, so this waits. */
+/* Waits, because another thread closes connections. */
 static void wait_for_descriptors(unsigned n)
 {
 	for (int i = 0; i < 1000 && count_descriptors() > n; i++)
@@ -374,7 +374,7 @@ static void let_in_where_there_are_few(unsigned n_free)
 	control_free(control);
 }
 
-/* Connections wait without cost while there are no or too few descriptors. */
+/* If there are no or too few descriptors, connections wait without using CPU time. */
 static void test_full(void)
 {
 	for (unsigned n_free = 0; n_free < 4; n_free++) {
@@ -383,7 +383,7 @@ static void test_full(void)
 	}
 }
 
-/* Sent by a child that has exited: the message has no sender any more. */
+/* The sender of a message has exited. */
 static void test_dead(void)
 {
 	struct control *control = control_new_private();
@@ -419,7 +419,7 @@ static void test_path(void)
 	REQUIRE(control);
 	CHECK(stat(path, &status) == 0 && (status.st_mode & 0777) == 0666);
 	CHECK(stat(folder, &status) == 0 && (status.st_mode & 0777) == 0755);
-	/* a socket that another process serves is left alone; a stale one is replaced */
+	/* if another process serves the socket, it is kept; a stale socket is replaced */
 	second = control_new_at(path);
 	CHECK(!second);
 	control_free(control);

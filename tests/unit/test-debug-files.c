@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the search for debug files: only the right file, only regular files, nothing outside a
- * sysroot; files of other containers; fetched only if not present here.
+ * Checks of the search for debug files: it accepts only the right, regular file, and none outside
+ * of a sysroot; finds files of other containers; and fetches a file only if there is none here.
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"
@@ -55,7 +55,7 @@ static struct elf_image *serve(const uint8_t *id, size_t size, char **ret_path, 
 	return elf;
 }
 
-/* The path found for the image with the build-id of `right`; the caller frees it. */
+/* Returns the path found for the build-id of `right`. The caller frees it. */
 static char *find(const char *sysroot, const char *debug_folder)
 {
 	const char *const folders[] = { debug_folder, NULL };
@@ -92,7 +92,7 @@ static void test_fetch(void)
 	g_autofree char *here = NULL, *elsewhere = NULL, *other = NULL;
 
 	served = &right;
-	here = find(NULL, in("a")); /* left by the previous case */
+	here = find(NULL, in("a")); /* written by the previous case */
 	CHECK_STR(here, in("a/.build-id/ab/cdef2031.debug"));
 	CHECK_INT(asked, 0);
 	elsewhere = find(NULL, in("b"));
@@ -128,7 +128,7 @@ static void test_sysroot(void)
 	CHECK(!debug_files_new(in("nowhere"), NULL));
 }
 
-/* A process with another root, and a file that exists here or not. */
+/* Searches for a process with another root, and a file that exists here or not. */
 static char *find_with_other(const char *other, const char *path)
 {
 	struct debug_files *files = debug_files_new(NULL, NULL);
@@ -151,7 +151,7 @@ static void test_other(void)
 {
 	g_autofree char *there = NULL, *here = NULL, *outside = NULL;
 
-	/* test_sysroot left it there */
+	/* written by test_sysroot */
 	there = find_with_other(in("root"), "/bin/x");
 	CHECK_STR(there, "/usr/lib/debug/.build-id/ab/cdef2031.debug");
 	put_file("x", &right);

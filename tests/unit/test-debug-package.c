@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of packages of split DWARF: both versions of the index, and one that lies.
+ * Checks of packages of split DWARF: both versions of the index, and false indexes.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
@@ -14,7 +14,7 @@
 #define SLOTS 4
 #define COLUMNS 3
 
-/* One unit, with rows as wide as in the given version of the index. */
+/* An index with one unit; its rows are as wide as in that version. */
 struct index {
 	uint32_t version, columns, units, slots;
 	uint64_t ids[SLOTS];
@@ -103,7 +103,7 @@ static void test_hostile(void)
 	CHECK(debug_package_open(memfd_create("empty", MFD_CLOEXEC)) == NULL);
 }
 
-/* The table is full, and does not contain the id. */
+/* The table is full, but does not contain the id. */
 static void test_full(void)
 {
 	struct index full = good;
@@ -115,7 +115,7 @@ static void test_full(void)
 	CHECK(extract(&full, ID) == NULL);
 }
 
-/* Offsets beyond the strings yield an empty one. */
+/* Offsets beyond the strings give an empty string. */
 static void test_strings(void)
 {
 	static const uint32_t offsets[] = { 0, 1 };

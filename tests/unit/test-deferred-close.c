@@ -33,8 +33,8 @@ static unsigned count_entries(const char *folder)
 	return n;
 }
 
-/* Two ends of a TCP connection. close() of the first one blocks until the other end has read
- * everything or is closed. */
+/* Creates both ends of a TCP connection. close() of the first end blocks until the other end has
+ * read all data or is closed. */
 static bool connect_pair(int *ret_slow, int *ret_peer)
 {
 	const struct linger linger = { .l_onoff = 1, .l_linger = LINGER_S };
@@ -82,7 +82,7 @@ static void test_slow(void)
 		deferred_close(slow[i]);
 	CHECK(now_ms() - begin_ms < LINGER_S * 1000 / 2);
 	CHECK_INT(count_entries("/proc/self/task"), n_threads + MAX_THREADS);
-	/* All threads block, so this one stays open until a thread returns. */
+	/* All threads are blocked, so this one stays open until a thread is free. */
 	fast = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	deferred_close(fast);
 	usleep(10000);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/symbols/demangle: C++, both schemes of Rust compared with rustc-demangle's output
- * (data/rust-names.txt), and names that would need too much time or memory.
+ * Checks of tools/symbols/demangle: C++, both Rust schemes (compared with rustc-demangle's output,
+ * data/rust-names.txt), and names that would need too much time or memory.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
@@ -70,7 +70,7 @@ static void test_cxx_is_not_rust(void)
 	check_name("_ZN3foo18h05af221e174051e9aE", "foo::h05af221e174051e9a");
 }
 
-/* Depth, length of the result, steps; and a back reference that does not point backwards. */
+/* Limits on depth, length and steps; and a back reference that points forward. */
 static void test_limits(void)
 {
 	char raw_name[4096];
@@ -79,17 +79,17 @@ static void test_limits(void)
 	memcpy(raw_name, "_RMC0", 5);
 	memset(raw_name + 5, 'S', 1000);
 	raw_name[1005] = 'e';
-	free(demangle_get(raw_name)); /* must return */
+	free(demangle_get(raw_name)); /* must not hang */
 	check_name("_RNvC1a2bb", "a::bb");
 	check_name("_RNvB_1a", NULL);
 	check_name("_RB9_", NULL);
 	check_name("_RNvC2\303\2511b", NULL);
-	/* a binder of 62^7 lifetimes that is not printed; and a 'G' that is not a binder */
+	/* a binder of 62^7 lifetimes that is not printed; and a 'G' that does not begin a binder */
 	check_name("_RXMC1eFGUKKCRL0a_R", NULL);
 	check_name("_RNvMNtC1a5GraphNtB2_5Graph3new", "<a::Graph::Graph>::new");
 	check_name("_RNvNtCsGGGGGGGGGGG_1a5Gaaa_1f", "a::Gaaa_::f");
 	check_name("_RMC1aFG_RL0_hEu", "<for<'a> fn(&'a u8)>");
-	/* (T, T) of (T, T) of …: 2^n for n back references */
+	/* (T, T) of (T, T) of …: 2^n names for n back references */
 	check_name("_RMC0TTTTTTTTTTTTTTTTuuEB4_EB3_EB2_EB1_EB0_EBZ_EBY_EBX_EBW_EBV_EBU_E", NULL);
 }
 
@@ -118,7 +118,7 @@ static void test_long_names(void)
 	memset(raw_name, 'P', 8000);
 	memcpy(raw_name, "_Z1f", 4);
 	strcpy(raw_name + 8000, "i");
-	free(demangle_get(raw_name)); /* must return */
+	free(demangle_get(raw_name)); /* must not hang */
 }
 
 int main(void)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of block-noise on numbers with known noise, and of the images that diff considers the
- * same.
+ * Checks of block-noise on numbers with known noise, and of which image names diff considers equal.
  */
 #include "tests/unit/test.h"
 #include "tools/profcapture/diff.h"
@@ -22,7 +21,7 @@ struct recording {
 	double counts[ROWS][NOISE_BLOCKS], weights[NOISE_BLOCKS];
 };
 
-/* Records `a_block` samples in each block, of rows with these shares. */
+/* Records `a_block` samples in each block, distributed over rows with these shares. */
 static void record(struct recording *recording, unsigned a_block,
 		   double (*share)(unsigned row, unsigned block))
 {
@@ -53,7 +52,7 @@ static double sum_of(const double *numbers)
 	return sum;
 }
 
-/* The rows that differ by more than noise, as bits. */
+/* Returns the rows that differ by more than the noise, as bits. */
 static unsigned changed(const struct recording *a, const struct recording *b)
 {
 	unsigned rows = 0;
@@ -71,7 +70,7 @@ static unsigned changed(const struct recording *a, const struct recording *b)
 	return rows;
 }
 
-/* The number of pairs of equal recordings with a change in any row. */
+/* Returns how many pairs of equal recordings have a change in any row. */
 static unsigned changed_pairs(unsigned pairs, unsigned a_block,
 			      double (*share)(unsigned row, unsigned block))
 {
@@ -91,7 +90,7 @@ static double equal_share(unsigned row, unsigned block)
 	return 1;
 }
 
-/* Shares from a half to a thousandth. */
+/* Shares from one half to a thousandth. */
 static double steep_share(unsigned row, unsigned block)
 {
 	return pow(0.7, row);
@@ -104,7 +103,7 @@ static void test_equals(void)
 	CHECK(changed_pairs(1000, 300, steep_share) < 14);
 }
 
-/* Now and then a function takes a whole block: as many samples in total, but not independent. */
+/* Now and then, one function fills a whole block: the samples are not independent. */
 static double burst_share(unsigned row, unsigned block)
 {
 	return row == 3 ? (next_random() < 0.25 ? 20 : 0.1) : 1;
@@ -128,7 +127,7 @@ static void test_waves(void)
 {
 	unsigned pairs = changed_pairs(500, 300, wave_share);
 
-	/* Without considering neighbors the number is 67. */
+	/* Without regard to neighbors, it would be 67. */
 	printf("# waves: %u of 500\n", pairs);
 	CHECK(pairs < 20);
 }
@@ -152,7 +151,7 @@ static void test_slower(void)
 	CHECK(found >= 18);
 }
 
-/* Tables of Student's distribution: two-sided, 0.005 and a hundredth of that. */
+/* Values from tables of Student's t distribution: two-sided, 0.005, and a hundredth of it. */
 static void test_interval(void)
 {
 	const struct noise_change exact = { 1, INFINITY }, sixty = { 1, 60 }, thirty = { 1, 30 },
@@ -169,7 +168,7 @@ static void test_interval(void)
 	CHECK(fabs(noise_interval(&four, 10) - 10.3063) < 0.0005);
 }
 
-/* Normal numbers, with a change of a third of the noise between runs, or many times the noise. */
+/* Runs with normal noise, and a change of a third of the noise or of many times the noise. */
 static void test_runs(void)
 {
 	static const double same[] = { 5, 5, 5 };
@@ -202,8 +201,7 @@ static void test_runs(void)
 	CHECK(found > 1900);
 }
 
-/* A row that is never there, always there, or has no total is neither a change nor an invalid
- * number. */
+/* A row that is never there, always there, or without a total is not a change, nor NaN. */
 static void test_nothing(void)
 {
 	static const double zeros[NOISE_BLOCKS], ones[NOISE_BLOCKS] = { 1, 1, 1, 1 };

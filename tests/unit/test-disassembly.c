@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the parser of objdump's output, with programs in its place that print invalid text.
+ * Checks of the parser of objdump's output, with scripts in its place that print invalid text.
  */
 #include "tests/unit/test.h"
 #include "tools/profcapture/disassembly.h"
@@ -11,7 +11,7 @@
 
 static char *folder;
 
-/* Puts an objdump of our own first in PATH. */
+/* Creates an objdump, first in PATH. */
 static void pretend(const char *script)
 {
 	g_autofree char *path = g_build_filename(folder, "objdump", NULL);
@@ -68,7 +68,7 @@ static void test_bounded(void)
 	g_array_unref(found);
 }
 
-/* In KiB, the unit of the shell. */
+/* Sizes are in KiB, the shell's unit. */
 static void test_memory(void)
 {
 	g_autoptr(GArray)

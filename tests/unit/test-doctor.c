@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor on machines that a test does not have: trees of /proc and /sys in a temporary folder, and
- * a kernel whose answers the case chooses.
+ * Checks of doctor on simulated machines: trees of /proc and /sys in a temporary directory, and
+ * chosen answers of the kernel.
  */
 #include "tests/unit/test.h"
 #include "tools/profctl/doctor.h"
@@ -90,7 +90,7 @@ static void put(const char *path, const char *text)
 	CHECK(g_file_set_contents(full, text, -1, NULL));
 }
 
-/* Sets the file's modification time. */
+/* Sets a file's modification time. */
 static void put_time(const char *path, time_t seconds)
 {
 	struct utimbuf times = { seconds, seconds };
@@ -137,7 +137,7 @@ static void remove_tree(const char *path)
 #define PLAIN_USER "Name:\tx\nUid:\t1000\t1000\t1000\t1000\nCapEff:\t0000000000000000\n"
 #define ROOT_USER "Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n"
 
-/* A plain user on an ordinary virtual machine where everything is allowed. */
+/* A normal user on a virtual machine where everything is allowed. */
 static void machine_init(void)
 {
 	machine.root = g_dir_make_tmp("doctor-XXXXXX", NULL);
@@ -175,7 +175,7 @@ static void machine_done(void)
 	g_free(machine.root);
 }
 
-/* Checks the finding; `says` and `fix` are parts of its texts, fix NULL: it must have none. */
+/* Checks a finding. `says` and `fix` must occur in its texts; fix NULL: it must have none. */
 static void expect(const char *id, enum doctor_status status, const char *says, const char *fix)
 {
 	g_autofree char *libexec = g_strconcat(machine.root, "/libexec", NULL);
@@ -236,7 +236,7 @@ static void test_mlock(void)
 	machine.largest_ring = 1 << 20;
 	put("/proc/self/status", ROOT_USER);
 	expect("perf-mlock", DOCTOR_OK, "no limit", NULL);
-	put_link("/proc/self/ns/user", "user:[4026532000]"); /* container root: unmapped */
+	put_link("/proc/self/ns/user", "user:[4026532000]"); /* a container's root, not mapped */
 	expect("perf-mlock", DOCTOR_OK, "64.0 KiB", NULL);
 	machine.own = -EACCES;
 	expect("perf-mlock", DOCTOR_WARN, "see perf-paranoid", NULL);
@@ -389,12 +389,12 @@ static void test_jit_maps(void)
 	expect("jit-maps", DOCTOR_OK, "no node", NULL);
 	put_process("10", "/usr/bin/python3.11", 1000, NULL);
 	put_process("11", "/usr/bin/notnode", 1000, NULL);
-	put_process("12", "/usr/bin/node", 1001, NULL); /* belongs to another user */
+	put_process("12", "/usr/bin/node", 1001, NULL); /* another user's process */
 	expect("jit-maps", DOCTOR_OK, "no node", NULL);
 	put_process("14", "/usr/bin/node (deleted)", 1000, "2");
 	expect("jit-maps", DOCTOR_WARN, "1 of 1", "--perf-basic-prof");
 	expect("jit-maps", DOCTOR_WARN, "node (14);", "node with");
-	put("/proc/14/root/tmp/perf-14.map", ""); /* of a container: its own pid is 2 */
+	put("/proc/14/root/tmp/perf-14.map", ""); /* in its container, the pid is 2 */
 	expect("jit-maps", DOCTOR_WARN, "node (14)", "--perf-basic-prof");
 	put("/proc/14/root/tmp/perf-2.map", "");
 	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL);
@@ -408,7 +408,7 @@ static void test_jit_maps(void)
 	expect("jit-maps", DOCTOR_WARN, "2 of 4", "--perf-basic-prof; ");
 }
 
-/* The pid was another process's before, whose map still exists. */
+/* The map is from an earlier process with the same pid. */
 static void test_jit_map_of_an_earlier_process(void)
 {
 	static const char path[] = "/proc/20/root/tmp/perf-20.map";
@@ -421,7 +421,7 @@ static void test_jit_map_of_an_earlier_process(void)
 	put("/proc/20/stat", stat);
 	put(path, "");
 	put_time(path, start - 3);
-	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL); /* start unknown */
+	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL); /* its start is unknown */
 	put("/proc/stat", "cpu 1 2 3\nbtime 1700000000\nprocesses 9\n");
 	expect("jit-maps", DOCTOR_WARN, "node (20, whose map is older than it);",
 	       "--perf-basic-prof");
@@ -438,7 +438,7 @@ static void test_jit_map_of_an_earlier_process(void)
 	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
 }
 
-/* A container without /proc and /sys: every check reports something, none crashes. */
+/* In a container without /proc and /sys, every check has a result, and none crashes. */
 static void test_empty_tree(void)
 {
 	remove_tree(machine.root);

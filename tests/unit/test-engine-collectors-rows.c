@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of collector-rows.c, collectors-merge.c and collector-peer.c in daemon/engine: the rows
- * made from records, their order, the losses, and the treatment of a process that lies.
+ * made from records, their order, losses, and processes that lie.
  */
 #include "config.h"
 
@@ -67,7 +67,7 @@ static void test_rows(void)
 	write_counter(ring, 5, 0, (uint64_t)-3);
 	memcpy(&bits, &half, sizeof(bits));
 	write_counter(ring, 6, RING_COUNTER_DOUBLE | RING_COUNTER_SUM, bits);
-	write_counter(claim(&fixture, OTHER_TID), 1, 0, 0); /* that ring has no such name */
+	write_counter(claim(&fixture, OTHER_TID), 1, 0, 0); /* a name that this ring lacks */
 	write_log(ring, "one ", RING_FLAG_MORE, 1);
 	write_log(ring, "a handler's", 0, 0);
 	write_log(ring, "text", 0, 1);
@@ -91,7 +91,7 @@ static void test_rows(void)
 	fixture_done(&fixture);
 }
 
-/* Two threads in turn; then one with an unfinished record. */
+/* Two threads alternate; then one has an unfinished record. */
 static void test_order(void)
 {
 	struct fixture fixture;
@@ -116,7 +116,7 @@ static void test_order(void)
 	usleep(2000);
 	step(&fixture);
 	at = now();
-	/* held, unless this machine was so slow that the hold has ended */
+	/* the record is held, unless this machine is so slow that the hold has ended */
 	if (at - fixture.collectors.emitted_ns < RING_BUSY_NS)
 		CHECK_INT(fixture.parts.output.rows[PROF_TABLE_MARK], 200);
 	usleep(RING_BUSY_NS / 1000 + 10000);
@@ -140,7 +140,7 @@ static void test_order(void)
 	fixture_done(&fixture);
 }
 
-/* One thread claims another process's tid, another one an unknown tid; a third is honest. */
+/* One thread claims the tid of another process, one an unknown tid, and one its own. */
 static void test_tids(void)
 {
 	struct fixture fixture;
@@ -160,7 +160,7 @@ static void test_tids(void)
 	fixture_done(&fixture);
 }
 
-/* A thread with a full ring continues in a larger one, and its strings move along. */
+/* A thread moves from a full ring to a larger one, and its strings move along. */
 static void test_larger_ring(void)
 {
 	struct fixture fixture;
@@ -197,7 +197,7 @@ static void test_ids(void)
 	fixture_done(&fixture);
 }
 
-/* Lies, each applied to a ring that had one good mark. */
+/* Lies. Each is applied to a ring with one valid mark. */
 static void lie_head(struct fixture *fixture)
 {
 	header_of(fixture, 0)->head += 1 << 30;
@@ -259,8 +259,8 @@ static void test_hostile(void)
 	}
 }
 
-/* A lossless thread that loses the CPU while it writes a record delays the others for longer than
- * other threads do. */
+/* A lossless thread that loses the CPU within a record delays other records for longer than other
+ * threads may. */
 static void test_patient(void)
 {
 	struct fixture fixture;
@@ -288,8 +288,7 @@ static void test_patient(void)
 	fixture_done(&fixture);
 }
 
-/* A record begun in the past, or with a false time in the past, holds others no longer than one
- * begun now. */
+/* A record with a begin, or a false time, in the past holds others no longer than one begun now. */
 static void test_past(void)
 {
 	struct ring_record_header *header;
@@ -318,7 +317,7 @@ static void test_past(void)
 	fixture_done(&fixture);
 }
 
-/* A time in the year 2500, and an impossible number of losses. */
+/* One record has a time in the year 2500, one an impossible number of losses. */
 static void test_times(void)
 {
 	struct fixture fixture;
@@ -345,7 +344,7 @@ static void test_times(void)
 	fixture_done(&fixture);
 }
 
-/* Endless strings and counters. */
+/* A process sends strings and counters without end. */
 static void test_endless(void)
 {
 	static const char text[8000];
@@ -369,7 +368,7 @@ static void test_endless(void)
 	settle(&fixture);
 	CHECK(fixture.collectors.rows->text_bytes <= COLLECTOR_PROCESS_TEXT + 100000);
 	CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED) > 0);
-	/* an endless one */
+	/* a log record without end */
 	for (uint32_t i = 1; i < 1000; i++) {
 		write_log(ring, "0123456789012345678901234567890123456789", RING_FLAG_MORE, 1);
 		if (i % 100 == 0)
@@ -382,7 +381,7 @@ static void test_endless(void)
 	fixture_done(&fixture);
 }
 
-/* A string that replaces another one also releases its memory. */
+/* A string that replaces another one releases its memory. */
 static void test_replaced(void)
 {
 #if PROF_SANITIZED
@@ -430,7 +429,7 @@ static void test_conservation(void)
 	ring_arena_count_lost(fixture.arena);
 	ring_release(ring);
 	settle(&fixture);
-	/* the same ring, another thread */
+	/* another thread has the same ring now */
 	ring = claim(&fixture, OTHER_TID);
 	written += write_mark(ring, 0, 1);
 	settle(&fixture);
@@ -444,7 +443,7 @@ static void test_conservation(void)
 	fixture_done(&fixture);
 }
 
-/* Two processes, one of which claims all of its rings; NULL: that failed. */
+/* Starts two processes, one of which claims all of its rings. Returns NULL on failure. */
 static struct ring_arena *begin_greedy(struct fixture *fixture, struct ring **ret_rings, size_t n)
 {
 	struct ring_arena *greedy;
@@ -460,7 +459,7 @@ static struct ring_arena *begin_greedy(struct fixture *fixture, struct ring **re
 	return take_arena(fixture) && ret_rings[n - 1] ? greedy : NULL;
 }
 
-/* One process writes more than can be queued, which costs the other one nothing. */
+/* If one process writes more than can be queued, the other one loses nothing. */
 static void test_fair(void)
 {
 	const size_t each = 1300, n_turns = 100;
@@ -481,7 +480,7 @@ static void test_fair(void)
 		most = MAX_OF(most, fixture.collectors.queued_bytes);
 	}
 	CHECK(most > COLLECTORS_MAX_QUEUED && most < 2 * COLLECTORS_MAX_QUEUED);
-	/* The queue does not wait for unread records either; one step has a bounded time. */
+	/* The queue does not wait for unread records, and one step has bounded time. */
 	for (int i = 0; i < 100 && fixture.collectors.queued_bytes > 0; i++) {
 		usleep(RING_BUSY_NS / 1000);
 		step(&fixture);
@@ -493,8 +492,8 @@ static void test_fair(void)
 	fixture_done(&fixture);
 }
 
-/* No drain takes more than the queue has room for: nothing more can be taken until the queued
- * records are rows. */
+/* A drain takes no more than the queue has room for. Records must become rows before more are
+ * taken. */
 static void test_share(void)
 {
 	struct fixture fixture;
@@ -505,7 +504,7 @@ static void test_share(void)
 	REQUIRE(greedy = begin_greedy(&fixture, rings, ARRAY_SIZE(rings)));
 	do {
 		before = fixture.collectors.queued_bytes;
-		/* the largest ring */
+		/* use the largest ring */
 		while (write_mark(rings[ARRAY_SIZE(rings) - 1], 0, 1))
 			;
 		collectors_drain(&fixture.collectors, now());
@@ -517,7 +516,8 @@ static void test_share(void)
 	fixture_done(&fixture);
 }
 
-/* There is no time for the records of one process, but for those of the other. */
+/* At the end, there is no time for all records of one process, but those of the other are
+ * written. */
 static void test_fair_end(void)
 {
 	const size_t n_marks = 100;
@@ -545,7 +545,7 @@ static void test_fair_end(void)
 	fixture_done(&fixture);
 }
 
-/* Two rings hold more than is taken at a time; all of it becomes rows in one step, in order. */
+/* Two rings hold more than one drain takes. All records become rows in one step, in order. */
 static void test_pieces(void)
 {
 	const uint64_t n_marks = 10000;

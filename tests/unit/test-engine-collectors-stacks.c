@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of collector-stacks.c in daemon/engine: images, stacks and code that a process reports;
- * and allocations that come through rings. Allocations at chosen times are in test-engine-heap.c.
+ * Checks of collector-stacks.c in daemon/engine: images, stacks and code that a process reports,
+ * and allocations through rings. Allocations at chosen times are in test-engine-heap.c.
  */
 #include "tests/unit/collectors.h"
 
@@ -82,14 +82,14 @@ static void map_library(struct fixture *fixture, const char *path, uint64_t inod
 	maps_insert(&process->maps, &mapping);
 }
 
-/* A column of a dictionary's rows, in the order in which they were written. */
+/* Returns a column of the i-th row of a dictionary, in the order of writing. */
 static uint64_t frame_number(const struct fixture *fixture, uint16_t column, size_t i)
 {
 	return number_of(&fixture->parts, PROF_TABLE_FRAME, column, i);
 }
 
-/* Frames in an image that only the process reports, in one that the side band knows too, and in no
- * file. */
+/* Frames in an image that only the process reports, in one that the side band also reports, and in
+ * no file. */
 static void test_stacks(void)
 {
 	const struct ring_frame frames[] = { { LIBRARY + 0x10, 0, RING_FRAME_NO_FILE },
@@ -112,7 +112,7 @@ static void test_stacks(void)
 	write_mark_at(ring, 5, 2);
 	write_log_at(ring, 5, "one ", RING_FLAG_MORE);
 	write_log(ring, "log", 0, RING_FLAG_MORE);
-	/* the same address in a handler, and one beyond the image's end */
+	/* the same address, exact, as in a handler; and one beyond the image's end */
 	write_stack(ring, 6,
 		    (const struct ring_frame[]){ { CODE + 0x100234, 0, 0 },
 						 { CODE + 0x102000, 0, 1 } },
@@ -128,7 +128,7 @@ static void test_stacks(void)
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 1), 4);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_STACK, 2), 6);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_LOG, PROF_LOG_STACK, 0), 4);
-	/* root first */
+	/* the root comes first */
 	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 0), 0x1fff);
 	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 1), 0x1234);
 	CHECK_INT(frame_number(&fixture, PROF_FRAME_OFFSET, 2), 0x1010);
@@ -147,7 +147,7 @@ static void test_stacks(void)
 	fixture_done(&fixture);
 }
 
-/* If the side band has another file in the same place, the process's file is another image. */
+/* If the side band has another file at the address, the process's file is a separate image. */
 static void test_other_image(void)
 {
 	const struct ring_frame frame = { 0x1010, 4, 0 };
@@ -167,8 +167,8 @@ static void test_other_image(void)
 	fixture_done(&fixture);
 }
 
-/* Ids of another producer, of nobody, and of frames in an image that was never reported; an id that
- * is reported again. */
+/* Stack ids of another producer, undefined ids, ids of frames in an image that was never reported;
+ * and an id that is reported again. */
 static void test_stack_ids(void)
 {
 	const struct ring_frame first = { CODE, 0, 0 }, second = { CODE + 8, 77, 0 };
@@ -265,7 +265,7 @@ static void test_lying_stacks(void)
 	}
 }
 
-/* Endless stacks and images. */
+/* A process sends stacks and images without end. */
 static void test_endless_stacks(void)
 {
 	static struct ring_frame frames[1000];
@@ -326,7 +326,8 @@ static uint64_t heap_number(const struct fixture *fixture, uint16_t column, size
 	return number_of(&fixture->parts, PROF_TABLE_HEAP, column, i);
 }
 
-/* One thread allocates and another one frees; live blocks when the process or the session ends. */
+/* One thread allocates and another one frees. There are live blocks when the process or the session
+ * ends. */
 static void check_allocations(bool dies)
 {
 	struct fixture fixture;
@@ -352,7 +353,7 @@ static void check_allocations(bool dies)
 		settle(&fixture);
 		CHECK_INT(fixture.collectors.peers->len, 0);
 	}
-	/* producers stop, and no time limit is too short */
+	/* producers have stopped, so any time limit suffices */
 	for (int i = 0; i < 1000 && collectors_finish_some(&fixture.collectors, 0) > 0; i++)
 		usleep(1000);
 	CHECK_INT(collectors_finish_some(&fixture.collectors, 0), 0);
@@ -382,11 +383,11 @@ static void test_allocations(void)
 	check_allocations(true);
 }
 
-/* A process that continues to allocate while its live blocks are written. */
+/* A process that continues to allocate while the engine writes its live blocks. */
 struct flood {
 	struct fixture *fixture;
 	struct ring *ring;
-	struct live_yield yield; /* the collectors' own */
+	struct live_yield yield; /* the one of the collectors */
 	uint64_t n_blocks;
 	unsigned int n_yields;
 };
@@ -397,7 +398,7 @@ static void allocate(struct flood *flood, uint64_t n)
 		write_alloc(flood->ring, (flood->n_blocks + 1) * 16, flood->n_blocks, 0);
 }
 
-/* Allocates half of the ring each time. */
+/* Fills half of the ring each time. */
 static void allocate_more(void *data)
 {
 	struct flood *flood = data;
@@ -406,13 +407,13 @@ static void allocate_more(void *data)
 
 	allocate(flood, peer->arenas[0]->rings[0].reader.size / bytes / 2);
 	flood->n_yields++;
-	/* regardless of when that was last */
+	/* due at once, regardless of the last time */
 	flood->fixture->collectors.keep_up_ns = 0;
 	flood->yield.run(flood->yield.data);
 }
 
-/* A ring that would overflow while live blocks are written loses nothing, because it is drained
- * meanwhile. */
+/* A ring that would overflow while live blocks are written is drained meanwhile, so nothing is
+ * lost. */
 static void test_keep_up(void)
 {
 	struct fixture fixture;
@@ -420,7 +421,7 @@ static void test_keep_up(void)
 
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
 	flood.ring = claim(&fixture, getpid());
-	/* so that no larger ring is left to continue in */
+	/* leave no larger ring to move to */
 	while (ring_claim(fixture.arena, OTHER_TID, 0, 0))
 		;
 	for (int i = 0; i < 100; i++) {
@@ -445,8 +446,8 @@ static void test_keep_up(void)
 	fixture_done(&fixture);
 }
 
-/* Rings of the next size become available once one of the largest so far was written to, and their
- * records are read. */
+/* The next larger rings become available when one of the largest has been written to, and its
+ * records have been read. */
 static void test_growth(void)
 {
 	static const uint64_t sizes[] = { 128u << 10, 512u << 10, 4u << 20 };
@@ -457,7 +458,7 @@ static void test_growth(void)
 		struct ring *ring = ring_claim(fixture.arena, getpid(), sizes[i], 0);
 
 		CHECK_INT(ring != NULL, i == 0);
-		/* memory is cleared at most a third of the time */
+		/* the engine clears memory in at most a third of its time */
 		for (int j = 0; j < 1000 && !ring; j++) {
 			settle(&fixture);
 			ring = ring_claim(fixture.arena, getpid(), sizes[i], 0);
@@ -471,7 +472,7 @@ static void test_growth(void)
 	fixture_done(&fixture);
 }
 
-/* A process whose threads do not wait for room has all sizes from the beginning. */
+/* If a process's threads do not wait for room, it has rings of all sizes from the beginning. */
 static void test_room(void)
 {
 	struct fixture fixture;
@@ -485,7 +486,7 @@ static void test_room(void)
 	fixture_done(&fixture);
 }
 
-/* The memory of a ring that is never empty is that of its queued records, not of earlier ones. */
+/* For a ring that is never empty, memory is only used for queued records, not for earlier ones. */
 static void test_never_empty(void)
 {
 	struct fixture fixture;
@@ -495,7 +496,7 @@ static void test_never_empty(void)
 
 	REQUIRE(begin(&fixture, ENGINE_POLICY_LOSSLESS));
 	ring = claim(&fixture, getpid());
-	/* so that no larger ring is left to continue in */
+	/* leave no larger ring to move to */
 	while (ring_claim(fixture.arena, OTHER_TID, 0, 0))
 		;
 	queue = &((struct peer *)g_ptr_array_index(fixture.collectors.peers, 0))
@@ -506,7 +507,7 @@ static void test_never_empty(void)
 		write_alloc(ring, (i + 1) * 16, i, 0);
 		if (i % 20 != 0)
 			continue;
-		/* as in a session, records of the last millisecond stay queued */
+		/* as in a session, keep records of the last millisecond in the queue */
 		usleep(500);
 		parts_step(&fixture.parts, &fixture.collectors, now() - 1000000);
 		for (const struct peer_chunk *chunk = queue->chunks; chunk; chunk = chunk->next)

@@ -31,13 +31,13 @@ static void test_registration(void)
 	REQUIRE(take_arena(&fixture));
 	CHECK_INT(fixture.shared->n_rings, 3);
 	CHECK(ring_claim(fixture.arena, 1, 100000, 0) != NULL);
-	/* more than a process may have */
+	/* more than the limit of a process */
 	request.min_data_bytes = COLLECTORS_MAX_PEER_BYTES;
 	CHECK_INT(send(fixture.socket, &request, sizeof(request), 0), sizeof(request));
 	collectors_wake(&fixture.collectors, connection);
 	step_until_answer(&fixture);
 	CHECK_INT(receive(&fixture, &fd), CONTROL_LIMIT);
-	/* an invalid request ends the connection, and has no other effect */
+	/* an invalid request closes the connection, and has no other effect */
 	CHECK_INT(send(fixture.socket, "?", 1, 0), 1);
 	collectors_wake(&fixture.collectors, connection);
 	step_until_answer(&fixture);
@@ -68,8 +68,8 @@ static void test_policy(void)
 	fixture_done(&fixture);
 }
 
-/* A process that is not a target, or unknown, gets no arena; an unknown one not before it could be
- * known. */
+/* A process that is not a target gets no arena. For an unknown process, this is decided only when
+ * the side band would have reported it. */
 static void test_stranger(void)
 {
 	struct fixture fixture;
@@ -100,8 +100,8 @@ static void add_refused(struct fixture *fixture, int32_t pid)
 	collectors_add_peer(&fixture->collectors, &message, -1, -1, now());
 }
 
-/* The broker had no room for these processes: one loss row for a target, none for others. A process
- * that has its rings keeps them. */
+/* The broker had no room for these processes: each target is a loss of one, other processes are
+ * not. A process with rings keeps them. */
 static void test_refused(void)
 {
 	struct fixture fixture;
@@ -114,7 +114,7 @@ static void test_refused(void)
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	CHECK_INT(fixture.collectors.peers->len, 1);
 	CHECK(write_mark(claim(&fixture, getpid()), 0, 41));
-	/* at the end no process is waited for */
+	/* finishing does not wait for refused processes */
 	add_refused(&fixture, getpid());
 	finish(&fixture);
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 2);
@@ -122,8 +122,7 @@ static void test_refused(void)
 	fixture_done(&fixture);
 }
 
-/* The maximum number of peers exists: further targets of either protocol are refused and
- * counted. */
+/* With the maximum number of peers, further targets of either protocol are refused and counted. */
 static void test_no_room(void)
 {
 	const struct message_peer other = { .pid = getpid(), .protocol = PEER_SYSPROF };
@@ -147,7 +146,7 @@ static void test_no_room(void)
 	fixture_done(&fixture);
 }
 
-/* A pid that is taken: the first process stays, unless it has hung up. */
+/* If two connections have the same pid, the first one is kept unless it has hung up. */
 static void test_same_process(void)
 {
 	struct fixture fixture;
@@ -174,7 +173,7 @@ static void test_same_process(void)
 	fixture_done(&fixture);
 }
 
-/* Targets that cannot be admitted, or no longer wait: each is a loss of one, and the next one is
+/* A target that cannot be admitted, or has stopped waiting, is a loss of one. The next one is
  * admitted. */
 static void test_not_let_in(void)
 {
@@ -215,7 +214,7 @@ static void connect_ended(struct fixture *fixture, int32_t pid)
 	CHECK(collectors_wake(&fixture->collectors, fixture->pidfd));
 }
 
-/* Targets that end before they are admitted: a loss of one each, in any order of side band and
+/* A target that ends before it is admitted is a loss of one, in any order of side band and
  * pidfd. */
 static void test_ended_before(void)
 {
@@ -245,7 +244,7 @@ static void test_ended_before(void)
 	fixture_done(&fixture);
 }
 
-/* The process dies before anything was drained; its unfinished record is counted. */
+/* A process dies before its ring is drained. Its unfinished record is counted. */
 static void test_death(void)
 {
 	struct fixture fixture;
@@ -266,7 +265,7 @@ static void test_death(void)
 	fixture_done(&fixture);
 }
 
-/* At the end of the session a living process is notified, and has all its rows. */
+/* At the end of the session, a living process is notified, and all of its rows are written. */
 static void test_session_end(void)
 {
 	struct fixture fixture;
@@ -279,7 +278,7 @@ static void test_session_end(void)
 	fixture_done(&fixture);
 }
 
-/* Endless requests from a process that reads no answers. */
+/* A process sends requests without end, and reads no answers. */
 static void test_floods(void)
 {
 	const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC,
@@ -308,8 +307,8 @@ static void test_floods(void)
 	fixture_done(&fixture);
 }
 
-/* A process registers and executes another program before the side band is read: the registration
- * belongs to the program before. */
+/* A process registers and calls exec before the side band is read. The registration belongs to the
+ * old program. */
 static void test_executed_at_once(void)
 {
 	struct fixture fixture;
@@ -334,7 +333,7 @@ static void test_executed_at_once(void)
 	fixture_done(&fixture);
 }
 
-/* A process that failed to map its arena and hung up counts like one that never registered. */
+/* A process that could not map its arena and hung up is treated as one that never registered. */
 static void test_given_up(void)
 {
 	struct fixture fixture;
@@ -366,8 +365,7 @@ static bool has_rung(struct doorbells *doorbells, int timeout_ms)
 	return false;
 }
 
-/* A ring that fills wakes the engine; the engine soon ignores a doorbell that rings without
- * need. */
+/* A ring that fills wakes the engine. A doorbell that rings without need is soon ignored. */
 static void test_doorbells(void)
 {
 	struct doorbells *doorbells = doorbells_new(NULL);
@@ -406,7 +404,7 @@ static void test_doorbells(void)
 	doorbells_free(doorbells);
 }
 
-/* The time until everything is due again, if the session allowed a very long sleep. */
+/* Returns the time until the next task is due, if the session allowed a very long sleep. */
 static uint64_t sleep_ns(struct fixture *fixture)
 {
 	uint64_t now_ns = now();
@@ -415,7 +413,8 @@ static uint64_t sleep_ns(struct fixture *fixture)
 	       MIN_OF(now_ns, fixture->collectors.drained_ns);
 }
 
-/* A ring that fills while other records become rows rings rightly, although it is drained then. */
+/* A doorbell is not false if its ring fills while other records become rows, although it is drained
+ * then. */
 static void test_doorbells_amid(void)
 {
 	struct doorbells *doorbells = doorbells_new(NULL);
@@ -433,7 +432,7 @@ static void test_doorbells_amid(void)
 		uint64_t at = now();
 
 		collectors_sleep(&fixture.collectors, at, 0);
-		/* more than is taken at a time, but less than a third of the ring */
+		/* more than one drain takes, but less than a third of the ring */
 		for (unsigned int k = 0; k < 4000; k++)
 			CHECK(write_mark(ring, 0, k));
 		collectors_drain(&fixture.collectors, at);
@@ -449,8 +448,8 @@ static void test_doorbells_amid(void)
 	doorbells_free(doorbells);
 }
 
-/* Rings that are empty may be read rarely, because a full ring rings its doorbell; but no more
- * rarely than that. */
+/* Empty rings may be read rarely, because a ring that fills rings its doorbell; but only up to a
+ * limit. */
 static void test_quiet(void)
 {
 	const uint64_t at_most_ns = UINT64_C(1000000000); /* ten times the usual maximum */
@@ -462,14 +461,14 @@ static void test_quiet(void)
 	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
 	ring = claim(&fixture, getpid());
 	step(&fixture);
-	/* without doorbells */
+	/* no doorbells yet */
 	CHECK(sleep_ns(&fixture) < at_most_ns);
 	fixture.collectors.options.doorbells = doorbells;
 	sleep_ns(&fixture);
 	step(&fixture);
 	CHECK(sleep_ns(&fixture) > at_most_ns);
 	CHECK(collectors_are_quiet(&fixture.collectors, now()));
-	/* a record in the ring needs no read, but a queued record must soon be a row */
+	/* a record in the ring need not be read yet, but a queued one must soon become a row */
 	write_mark(ring, 0, 1);
 	CHECK(sleep_ns(&fixture) > at_most_ns);
 	collectors_drain(&fixture.collectors, now());
@@ -478,7 +477,7 @@ static void test_quiet(void)
 	usleep(2000);
 	step(&fixture);
 	CHECK(sleep_ns(&fixture) > at_most_ns);
-	/* a ring that rings without need is read by the clock */
+	/* a ring whose doorbell rings without need is read by the clock */
 	fixture.collectors.rung = true;
 	CHECK(!collectors_are_quiet(&fixture.collectors, now()));
 	finish(&fixture);

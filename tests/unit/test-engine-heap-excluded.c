@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap-excluded.c and program.c in daemon/engine: which processes delivered no
- * allocations, and why.
+ * Checks of heap-excluded.c and program.c in daemon/engine: which processes sent no allocations,
+ * and why.
  */
 #include "daemon/engine/heap-excluded.h"
 #include "daemon/engine/program.h"
@@ -24,7 +24,7 @@ static void on_want(struct image *image, const struct mapping *mapping, int32_t 
 	((struct world *)data)->wanted++;
 }
 
-/* Process 10 runs, and is expected to deliver allocations. */
+/* Process 10 is running, and should send allocations. */
 static void world_init(struct world *world)
 {
 	const int32_t pid = 10;
@@ -59,7 +59,7 @@ static void leave(struct world *world, int32_t pid, uint64_t time_ns)
 	tasks_exit(&world->parts.tasks, &task, time_ns);
 }
 
-/* Maps a file of that name first; for name 0 nothing. */
+/* Executes a program after mapping a file with that name; NULL: no file. */
 static struct process *execute(struct world *world, int32_t pid, const char *name, uint64_t time_ns)
 {
 	struct process *process = tasks_exec(&world->parts.tasks, pid, "program", time_ns);
@@ -99,7 +99,7 @@ static void test_once(void)
 	process = execute(&world, 12, "/bin/dynamic", 1400);
 	process->program->program = IMAGE_PROGRAM_DYNAMIC;
 	leave(&world, 12, 1500);
-	/* a registered process, and one that registered while it was waited for */
+	/* a registered process, and one that registers while the engine waits for it */
 	start(&world, 13, 10, 1600);
 	execute(&world, 13, "/bin/dynamic", 1700)->has_heap = true;
 	leave(&world, 13, 1800);
@@ -126,7 +126,7 @@ static void test_once(void)
 	world_done(&world);
 }
 
-/* Between fork and exec there is nothing to record. */
+/* A process that only forks and executes has nothing to record. */
 static void test_fork_and_exec(void)
 {
 	struct world world;
@@ -144,8 +144,8 @@ static void test_fork_and_exec(void)
 	world_done(&world);
 }
 
-/* A process forked from a registered one would have registered if it had allocated anything, unless
- * its registration was refused. */
+/* A child of a registered process would have registered if it had allocated, unless its
+ * registration was refused. */
 static void test_forked(void)
 {
 	struct world world;
@@ -203,7 +203,7 @@ static void test_rights(void)
 		image_opened(process->program, &answer);
 		leave(&world, pid, 1020 + 100 * i);
 	}
-	/* the kernel removed its events at once */
+	/* the kernel had already removed its events */
 	start(&world, 40, 10, 5000);
 	execute(&world, 40, NULL, 5010);
 	leave(&world, 40, 5020);
@@ -217,7 +217,7 @@ static void test_rights(void)
 	world_done(&world);
 }
 
-/* The library reports by the length of a mapping; its own code is longer. */
+/* The length of a mapping is the library's message. Its own code is longer. */
 static void test_told(void)
 {
 	static const uint64_t events[] = {
@@ -254,7 +254,7 @@ static void test_told(void)
 	world_done(&world);
 }
 
-/* Rows of the collectors are written first. */
+/* The collectors' rows are written first. */
 static void test_order(void)
 {
 	struct world world;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap-rows.c and heap-forks.c in daemon/engine: the live blocks at the end of an epoch,
- * of a process or of the recording, and in a pause, for each process.
+ * Checks of heap-rows.c and heap-forks.c in daemon/engine: live blocks at the end of an epoch, a
+ * process or the recording, and during a pause.
  */
 #include "tests/unit/heap.h"
 
@@ -14,12 +14,12 @@ static void test_checkpoint(void)
 		add_malloc(fixture.producer, &fixture, i, i * 16, i);
 	for (uint64_t i = 1; i <= 8; i++)
 		add_free(fixture.producer, &fixture, 20 + i, i * 16);
-	/* block 9 is given up, but its replacement does not exist yet */
+	/* block 9 has ended, but the block that replaces it does not exist yet */
 	add_realloc(fixture.second, &fixture, 30,
 		    (struct ring_realloc){
 			    .prior = 9 * 16, .address = 16, .size = 100, .duration_ns = 50 });
 	output_end_epoch(&fixture.parts.output);
-	/* at the time of an existing row: not yet */
+	/* at the time of an existing row: written later */
 	add_free(fixture.producer, &fixture, 28, 0);
 	add_free(fixture.producer, &fixture, 40, 10 * 16);
 	/* an epoch with too few events */
@@ -47,8 +47,7 @@ static void test_checkpoint(void)
 	fixture_done(&fixture);
 }
 
-/* The live blocks of an idle process are written in each epoch in which another process is
- * active. */
+/* In each epoch with activity of any process, live blocks of idle processes are written, too. */
 static void test_idle(void)
 {
 	struct fixture fixture;
@@ -70,7 +69,7 @@ static void test_idle(void)
 	fixture_done(&fixture);
 }
 
-/* An idle process with many blocks is not written repeatedly. */
+/* Many blocks of an idle process are not written again and again. */
 static void test_idle_large(void)
 {
 	struct fixture fixture;
@@ -83,13 +82,13 @@ static void test_idle_large(void)
 		add_free(fixture.stranger, &fixture, 1000 + i, 0);
 	}
 	finish(&fixture, 2000);
-	/* begin and end of both; one checkpoint for the first, nine for the other */
+	/* begin and end of both; one checkpoint for the first process, nine for the other */
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 4 + 1 + 9);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2 * 1000);
 	fixture_done(&fixture);
 }
 
-/* The process ends during a realloc, or reports an impossible duration of it. */
+/* The process ends during a realloc, or reports an impossible duration for it. */
 static void test_ends(void)
 {
 	struct fixture fixture;
@@ -112,7 +111,7 @@ static void test_ends(void)
 	fixture_done(&fixture);
 }
 
-/* Each process has block numbers of its own; the same address is another block. */
+/* Each process has its own block numbers. An address means a different block in each. */
 static void test_two_processes(void)
 {
 	struct fixture fixture;
@@ -136,7 +135,7 @@ static void test_two_processes(void)
 	fixture_done(&fixture);
 }
 
-/* A thread that has ended is named by its blocks. */
+/* A block's row names its thread, even after that has ended. */
 static void test_gone_thread(void)
 {
 	struct fixture fixture;
@@ -165,7 +164,7 @@ static void fork_at(struct fixture *fixture, int32_t parent, int32_t pid, uint64
 	tasks_fork(&fixture->parts.tasks, &task, time_ns);
 }
 
-/* A process begins with its parent's blocks at the fork, and without blocks of its own. */
+/* A child starts with its parent's blocks at the fork, and none of its own. */
 static void test_forks(void)
 {
 	struct fixture fixture;
@@ -178,7 +177,7 @@ static void test_forks(void)
 	add_malloc(fixture.producer, &fixture, 12, 0x3000, 3);
 	add_free(fixture.producer, &fixture, 13, 0x1000);
 	fork_at(&fixture, PID, 2000000010, 20);
-	/* a failed fork, whose child does not exist */
+	/* a failed fork: the child does not exist */
 	fork_at(&fixture, PID, 2000000011, 20);
 	fork_at(&fixture, 2000000011, 2000000012, 21);
 	tasks_exec(&fixture.parts.tasks, 2000000011, "x", 22);
@@ -205,7 +204,7 @@ static void test_forks(void)
 	collector_process_end(&child, 50 * TICK_NS);
 	collector_process_end(&grandchild, 50 * TICK_NS);
 	finish(&fixture, 50);
-	/* its parent's second block, once */
+	/* the parent's second block, only once */
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, 40, 4, 2);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 3, 41, 4, 0, 0x2000);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 6, 42, 4, PROF_ALLOC_MALLOC, 4, 7);
@@ -220,7 +219,7 @@ static void test_forks(void)
 	fixture_done(&fixture);
 }
 
-/* Allocations in a pause are not recorded, and blocks from before end. */
+/* Allocations in a pause are not recorded, and earlier blocks end. */
 static void test_pause(void)
 {
 	struct fixture fixture;

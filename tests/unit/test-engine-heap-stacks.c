@@ -16,7 +16,7 @@ static uint64_t stack_of(const struct fixture *fixture, size_t i)
 	return number_of(&fixture->parts, PROF_TABLE_ALLOC, PROF_ALLOC_STACK, i);
 }
 
-/* The frame of a stack in the capture's only epoch, as an offset from CODE. */
+/* Returns the frame of a stack in the capture's only epoch, as an offset from CODE. */
 static uint64_t offset_of(const struct fixture *fixture, uint64_t stack)
 {
 	uint64_t frame = number_of(&fixture->parts, PROF_TABLE_STACK, PROF_STACK_FRAME, stack - 1);
@@ -46,22 +46,22 @@ static void test_nodes(void)
 	add_calls(fixture.producer, &fixture, 1, 10, 0, (const uint32_t[]){ 1, 2, 3 }, 3);
 	add_at(fixture.producer, &fixture, 2, 12, 0);
 	add_at(fixture.producer, &fixture, 3, 11, 0);
-	/* the same stack by another thread, with ids of its own */
+	/* the same stack from another thread, which uses other ids */
 	add_calls(fixture.second, &fixture, 4, 77, 0, (const uint32_t[]){ 1 }, 1);
 	add_calls(fixture.second, &fixture, 5, 78, 77, (const uint32_t[]){ 2 }, 1);
 	add_at(fixture.second, &fixture, 6, 78, 0);
-	/* another node gets the id: nodes below it stay, new ones are below the new node */
+	/* the id is reused: existing nodes below it remain, new ones are below the new node */
 	add_calls(fixture.producer, &fixture, 7, 11, 10, (const uint32_t[]){ 9 }, 1);
 	add_at(fixture.producer, &fixture, 8, 12, 0);
 	add_at(fixture.producer, &fixture, 9, 11, 0);
 	add_calls(fixture.producer, &fixture, 10, 13, 11, (const uint32_t[]){ 3 }, 1);
 	add_at(fixture.producer, &fixture, 11, 13, 0);
-	/* a handler's */
+	/* a stack from a handler */
 	CHECK_INT(add(fixture.producer, &fixture, RING_STACK, 12, &handler, sizeof(handler)),
 		  RING_FAULT_NONE);
 	add_at(fixture.producer, &fixture, 13, 5, RING_ALLOC_STACK);
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 0);
-	/* ids that were never sent */
+	/* ids that were not sent */
 	add_at(fixture.producer, &fixture, 14, 77, 0);
 	add_calls(fixture.producer, &fixture, 15, 100, 99, (const uint32_t[]){ 4 }, 1);
 	add_at(fixture.producer, &fixture, 16, 100, 0);
@@ -83,7 +83,7 @@ static void test_nodes(void)
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 7)), -CODE);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 8)), 4);
 	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 8)), stack_of(&fixture, 7));
-	/* callers are missing */
+	/* its callers are missing */
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 9)), 5);
 	CHECK_INT(offset_of(&fixture, parent_of(&fixture, stack_of(&fixture, 9))), -CODE);
 	CHECK_INT(parent_of(&fixture, parent_of(&fixture, stack_of(&fixture, 9))),
@@ -91,7 +91,7 @@ static void test_nodes(void)
 	fixture_done(&fixture);
 }
 
-/* Number of frames of a stack in an epoch; 0: one of its nodes is missing. */
+/* Returns the number of frames of a stack in an epoch; 0: a node is missing. */
 static size_t depth_in(const struct fixture *fixture, uint32_t epoch, uint64_t stack)
 {
 	struct prof_dictionary *stacks, *frames;
@@ -122,7 +122,7 @@ static size_t depth_in(const struct fixture *fixture, uint32_t epoch, uint64_t s
 	return depth;
 }
 
-/* Each epoch has the nodes that its rows refer to, including those of live blocks. */
+/* Each epoch has the nodes that its rows refer to, live blocks included. */
 static void test_epochs(void)
 {
 	struct fixture fixture;
@@ -152,7 +152,7 @@ static void test_epochs(void)
 	fixture_done(&fixture);
 }
 
-/* A chain of more frames than a stack may have: the innermost ones are left out, and counted. */
+/* A chain has more frames than a stack may have. The innermost frames are left out and counted. */
 static void test_depth(void)
 {
 	struct fixture fixture;

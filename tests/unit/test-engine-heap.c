@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of live-blocks.c, heap-rows.c and pending-reallocs.c in daemon/engine: blocks, and the
- * rows made from them. Live blocks at an end, in a pause and in other processes are in
- * test-engine-heap-live.c, call-nodes.c in test-engine-heap-stacks.c, and allocations through rings
- * in test-engine-collectors-stacks.c.
+ * Checks of live-blocks.c, heap-rows.c and pending-reallocs.c in daemon/engine: blocks and their
+ * rows. Live blocks at ends, in pauses and in child processes are in test-engine-heap-live.c,
+ * call-nodes.c in test-engine-heap-stacks.c, and allocations through rings in
+ * test-engine-collectors-stacks.c.
  */
 #include "daemon/engine/huge-pages.h"
 #include "tests/unit/heap.h"
@@ -27,7 +27,7 @@ static void test_huge_pages(void)
 	}
 }
 
-/* Compared with a table of GLib's: adjacent addresses, and random ones. */
+/* Compares with a GLib hash table, for adjacent and for random addresses. */
 static void test_model(void)
 {
 	struct heap_budget budget = { .limit = UINT64_MAX };
@@ -73,7 +73,7 @@ static void test_model(void)
 	CHECK_INT(budget.used, 0);
 }
 
-/* The pages of a new table are populated, so that no lookup waits for them. */
+/* The pages of a new table are populated in advance, so that no lookup waits for them. */
 static void test_pages(void)
 {
 	const uint32_t stride = (2u << 20) / sizeof(struct live_slot);
@@ -82,7 +82,7 @@ static void test_pages(void)
 	struct live_blocks blocks;
 	uint32_t n_slots;
 
-	/* Meson makes malloc write to all memory that it returns. */
+	/* Meson's M_PERTURB would make malloc write to all memory that it returns. */
 	mallopt(M_PERTURB, 0);
 	live_blocks_init(&blocks, 7, &budget);
 	for (uint64_t i = 1; blocks.n_slots < 4 * stride; i++) {
@@ -92,8 +92,8 @@ static void test_pages(void)
 	}
 	n_slots = blocks.n_slots;
 	CHECK_INT(budget.used, live_blocks_bytes(&blocks));
-	/* Except for the first pages, with the block that made it grow, and the first moved
-	 * ones. */
+	/* All but the first pages, which have the block that made the table grow and the first
+	 * moved ones. */
 	for (uint32_t i = stride; i < n_slots; i += stride) {
 		uintptr_t page = (uintptr_t)&blocks.slots[i] & -(uintptr_t)sysconf(_SC_PAGESIZE);
 		unsigned char is_there = 0;
@@ -147,7 +147,7 @@ static void test_rows(void)
 	fixture_done(&fixture);
 }
 
-/* Unknown kinds. */
+/* Kinds and flags that are not defined. */
 static void test_lies(void)
 {
 	const struct ring_alloc allocs[] = { { .kind = RING_ALLOC_N_KINDS },
@@ -197,7 +197,7 @@ static void test_realloc(void)
 	fixture_init(&fixture);
 	add_realloc(fixture.producer, &fixture, 100,
 		    (struct ring_realloc){ .address = 0x1000, .size = 10, .duration_ns = 5 });
-	/* moves, stays, fails, is freed */
+	/* the block moves, stays, the call fails, the block is freed */
 	add_realloc(fixture.producer, &fixture, 110,
 		    (struct ring_realloc){
 			    .prior = 0x1000, .address = 0x2000, .size = 20, .duration_ns = 5 });
@@ -214,7 +214,7 @@ static void test_realloc(void)
 					   .is_freed = 1,
 					   .duration_ns = 5,
 					   .kind = RING_ALLOC_REALLOCARRAY });
-	/* of an unknown block */
+	/* realloc of an unknown block */
 	add_realloc(fixture.producer, &fixture, 150,
 		    (struct ring_realloc){ .prior = 0xbad0, .address = 0x4000, .size = 40 });
 	add_free(fixture.producer, &fixture, 160, 0x4000);
@@ -232,13 +232,13 @@ static void test_realloc(void)
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_FREE, PROF_FREE_KIND, 0),
 		  PROF_FREE_REALLOCARRAY);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 1, 160, MAIN, 4);
-	/* the two blocks of a realloc do not count at the same time */
+	/* the two blocks of a realloc are not counted at the same time */
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 200, 1, PROF_HEAP_END, 0, 0, 40, 150);
 	CHECK_INT(g_hash_table_size(fixture.parts.losses.total), 0);
 	fixture_done(&fixture);
 }
 
-/* During a realloc other threads allocate its old address, and free its new one. */
+/* During a realloc, other threads allocate its old address and free its new one. */
 static void test_reuse(void)
 {
 	struct fixture fixture;
@@ -266,7 +266,7 @@ static void test_reuse(void)
 	fixture_done(&fixture);
 }
 
-/* A block whose free was lost ends when its address is allocated again. */
+/* If a free was lost, the block ends when its address is allocated again. */
 static void test_lost_free(void)
 {
 	struct fixture fixture;
@@ -283,13 +283,13 @@ static void test_lost_free(void)
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 1);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 40, MAIN, 2);
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 50, 1, PROF_HEAP_END, 4, 1, 5, 30);
-	/* One loss is known from the first block on. */
+	/* From the first block on, one loss is known. */
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
 	fixture_done(&fixture);
 }
 
-/* Two threads free and allocate an address at the same time, and the records arrive in either
- * order. */
+/* At one time, a thread frees an address and another one allocates it. Either record may arrive
+ * first. */
 static void test_ties(void)
 {
 	for (int turn = 0; turn < 2; turn++) {
@@ -303,7 +303,7 @@ static void test_ties(void)
 		add_malloc(fixture.producer, &fixture, 20, 0x1000, 3);
 		if (!turn)
 			add_free(fixture.second, &fixture, 20, 0x1000);
-		/* both sides of a realloc */
+		/* the same for both blocks of a realloc */
 		if (turn)
 			add_realloc(fixture.producer, &fixture, 30,
 				    (struct ring_realloc){ .prior = 0x1000,
@@ -339,7 +339,7 @@ static void test_ties(void)
 	}
 }
 
-/* A free row with the time of the last block says how many blocks existed before it. */
+/* If a free has the time of the last block, its row has how many blocks existed before it. */
 static void test_order(void)
 {
 	struct fixture fixture;
@@ -364,8 +364,8 @@ static void test_order(void)
 	fixture_done(&fixture);
 }
 
-/* The process ends while records wait; if all records of a thread have one time, no more than the
- * limit of 8 wait. */
+/* The process ends while records are pending. If all records of a thread have one time, at most 8
+ * are pending. */
 static void test_ties_at_end(void)
 {
 	struct fixture fixture;
@@ -388,8 +388,8 @@ static void test_ties_at_end(void)
 #define ADDRESSES 6u
 #define TIES 4000u
 
-/* The blocks by their sizes, which are unique: the thread that freed each, and the block that it
- * replaced. */
+/* The expected result. Sizes are unique and identify blocks: which thread freed each block, and
+ * which block it replaced. */
 struct story {
 	uint64_t sizes[ADDRESSES]; /* size of the live block; 0: none */
 	uint64_t freed_by[2 * TIES], prior[2 * TIES];
@@ -412,8 +412,8 @@ static uint64_t put_at(struct story *story, uint64_t at, uint64_t prior)
 	return story->sizes[at] = story->n_sizes;
 }
 
-/* At one time, one thread gives up an address, by free() or the begin of a realloc, and the other
- * thread gets one, mostly the same. */
+/* At one time, one thread ends the block at an address, by free() or the begin of a realloc. The
+ * other thread allocates an address, usually the same. */
 static void add_tie(struct story *story, struct fixture *fixture, GRand *random, uint64_t time)
 {
 	bool is_turned = g_rand_boolean(random), is_moved = g_rand_boolean(random);
@@ -451,8 +451,8 @@ static size_t count_living(const struct story *story)
 	return n;
 }
 
-/* Ensures that at least one block is live and two addresses are free, because an allocation may be
- * recorded first. Returns the next time. */
+/* Ensures that at least one block is live and two addresses are free, because a tie may record an
+ * allocation first. Returns the next time. */
 static uint64_t make_room(struct story *story, struct fixture *fixture, uint64_t time)
 {
 	if (count_living(story) == 0)
@@ -467,7 +467,7 @@ static uint64_t make_room(struct story *story, struct fixture *fixture, uint64_t
 	return time;
 }
 
-/* Every block is recorded once, and ended by the thread that ended it. */
+/* Every block is recorded once, and ended by the right thread. */
 static void test_conservation(void)
 {
 	g_autofree struct story *story = g_new0(struct story, 1);
@@ -524,7 +524,7 @@ static void add_unmap(struct collector_producer *producer, struct fixture *fixtu
 		  RING_FAULT_NONE);
 }
 
-/* Mappings end in parts, several at once, by others that replace them, and by mremap. */
+/* Mappings are unmapped in parts or several at once, replaced by others, and moved by mremap. */
 static void test_mappings(void)
 {
 	const uint64_t page = 4096, at = 1 << 20;
@@ -532,10 +532,10 @@ static void test_mappings(void)
 
 	fixture_init(&fixture);
 	add_map(fixture.producer, &fixture, 10, at, 10);
-	/* a hole */
+	/* makes a hole */
 	add_unmap(fixture.second, &fixture, 20, at + 4 * page, 2);
 	add_map(fixture.producer, &fixture, 30, at + 20 * page, 1);
-	/* the end of one part, and everything after it except the other mapping */
+	/* the end of one part, and all after it except the other mapping */
 	add_unmap(fixture.second, &fixture, 40, at + 3 * page, 17);
 	add_unmap(fixture.second, &fixture, 50, at + 100 * page, 1);
 	add_map(fixture.second, &fixture, 60, at + 20 * page, 2);
@@ -548,7 +548,7 @@ static void test_mappings(void)
 	add_realloc(fixture.second, &fixture, 80,
 		    (struct ring_realloc){
 			    .prior = at + 30 * page, .size = 9 * page, .kind = RING_ALLOC_MREMAP });
-	/* a heap block lies in the mapping */
+	/* a heap block inside of the mapping */
 	add_malloc(fixture.producer, &fixture, 90, at, 1);
 	add_map(fixture.producer, &fixture, 100, UINT64_MAX - 100, 100);
 	finish(&fixture, 200);
@@ -574,7 +574,7 @@ static void test_mappings(void)
 
 /* ---- Limits ---------------------------------------------------------------------------------- */
 
-/* Endless blocks, nodes and reallocs. */
+/* A process sends blocks, nodes and reallocs without end. */
 static void test_limits(void)
 {
 	struct fixture fixture;
@@ -586,7 +586,7 @@ static void test_limits(void)
 		add_malloc(fixture.producer, &fixture, i, i * UINT64_C(16), 1);
 	n = losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED);
 	CHECK(n > 10000 && n < 29000);
-	/* existing blocks stay right */
+	/* existing blocks are still handled */
 	add_free(fixture.producer, &fixture, 40000, 16);
 	add_calls(fixture.second, &fixture, 40001, RING_MAX_CALLS - 1, 0, (const uint32_t[]){ 1 },
 		  1);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT frames: tables of generated code whose program writes them to a file
+ * JIT frames: unwind tables of generated code, from the file that its program writes
  *
  * Promises:
- * - a complete function has its rule, a half-written one has none yet [growing]
- * - of two overlapping functions the later one counts, even without a table [overlap]
+ * - a complete function has a rule, a half-written one does not yet [growing]
+ * - of two overlapping functions, the later one is used, even without a table [overlap]
  * - a function that was moved keeps its rule [moved]
- * - memory is limited, and functions beyond the limit have no table [limit]
- * - an invalid file is not used [none]
+ * - memory is limited: functions beyond the limit have no table [limit]
+ * - an invalid file is ignored [none]
  */
 #include "arch/base.h"
 #include "daemon/engine/jit-frames.h"
@@ -44,7 +44,7 @@ static void put_head(struct writer *writer, uint32_t id, size_t body_bytes)
 	put_word(writer, 1);
 }
 
-/* A push, and then 14 bytes in which the CFA is 16 bytes above sp. */
+/* CFI for a push, then 14 bytes with the CFA 16 bytes above sp. */
 static void put_unwinding(struct writer *writer)
 {
 	static const uint8_t cie[] = { 20, 0,    0,  0, 0,    0,    0, 0, 1,    'z', 'R', 0,
@@ -87,7 +87,7 @@ static void put_move(struct writer *writer, uint64_t from, uint64_t to)
 	put_word(writer, 0);
 }
 
-/* Writes everything except the last `rest` bytes. */
+/* Writes all but the last `rest` bytes. */
 static void flush_but(struct writer *writer, size_t rest)
 {
 	size_t n = writer->n - writer->written - rest;
@@ -106,7 +106,7 @@ static struct jit_frames *begin(struct writer *writer)
 	return jit_frames_new(writer->fd);
 }
 
-/* The CFA's distance from sp at a place; 0: unknown. */
+/* Returns the distance from sp to the CFA at an address; 0: unknown. */
 static int32_t at(const struct jit_frames *frames, uint64_t pc)
 {
 	uint64_t address;
@@ -158,7 +158,7 @@ static void test_overlap(void)
 	put_load(&writer, CODE);
 	put_unwinding(&writer);
 	put_load(&writer, CODE + 2 * CODE_BYTES);
-	put_load(&writer, CODE + 2 * CODE_BYTES); /* a function without a table */
+	put_load(&writer, CODE + 2 * CODE_BYTES); /* this function has no table */
 	put_unwinding(&writer);
 	put_load(&writer, CODE - 4);
 	read_all(&writer, frames);

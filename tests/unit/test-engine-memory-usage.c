@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/memory-usage.c: which processes it queries, when, and the use of the
+ * Checks of daemon/engine/memory-usage.c: which processes it queries, when, and how it uses the
  * answers.
  */
 #include "daemon/engine/memory-usage.h"
@@ -67,7 +67,7 @@ static void test_instances(void)
 	CHECK_INT(memory_usage_request(&world.memory_usage, 3, 100, world.pids), 2);
 	CHECK(world.pids[0] == 10 && world.pids[1] == 11);
 	put_rollup(&bytes, 10, 4000, 100);
-	put_rollup(&bytes, 11, 4000, 200); /* it was another program then */
+	put_rollup(&bytes, 11, 4000, 200); /* another program was running then */
 	put_rollup(&bytes, 12, 4000, 300);
 	put_rollup(&bytes, 13, 4000, 400);
 	memory_usage_receive(&world.memory_usage, 2, bytes.data,
@@ -75,7 +75,7 @@ static void test_instances(void)
 	CHECK_INT(world.memory_usage.values->len, 0);
 	memory_usage_receive(&world.memory_usage, 3, bytes.data, bytes.length);
 	memory_usage_receive(&world.memory_usage, 3, bytes.data, bytes.length);
-	/* without the rest, and for a process that is exiting */
+	/* an answer without Pss, and one for an exiting process */
 	bytes.length = 0;
 	memory_usage_request(&world.memory_usage, 4, 200, world.pids);
 	put_text(&bytes, SNAPSHOT_STATM, 10, 6000, "9 5 1 1 0 1 0\n");
@@ -112,8 +112,8 @@ static void test_order(void)
 	world_done(&world);
 }
 
-/* Ten times a second; complete answers, and the reads in between, take at most a fiftieth of the
- * time. */
+/* Queries ten times per second. Complete answers, with the reads between them, take at most a
+ * fiftieth of the time. */
 static void test_pace(void)
 {
 	struct bytes bytes = { .length = 0 };
@@ -165,7 +165,7 @@ static void test_many(void)
 	world_done(&world);
 }
 
-/* Pss is queried for all processes, or for none, until each had its turn. */
+/* Within a pass over all processes, Pss is queried for all of them or for none. */
 static void test_rounds(void)
 {
 	struct bytes bytes = { .length = 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the engine's end when memory runs out: its exit status tells, whichever code allocates,
- * and not only for large blocks.
+ * Checks of what happens when the engine runs out of memory: it exits with a special status,
+ * whichever code allocates, and for blocks of any size.
  */
 #include "daemon/protocol.h"
 #include "tests/unit/test.h"
@@ -38,7 +38,7 @@ static void ask_for_large_ones(void)
 	_exit(zeros || moved ? 1 : 0);
 }
 
-/* GLib allocates memory for its message. */
+/* GLib allocates memory for its own message. */
 static void ask_by_glib(void)
 {
 	void *volatile block;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/record.c: the fields of each kind, and records that contradict
- * themselves.
+ * Checks of daemon/engine/record.c: the fields of each kind, and inconsistent records.
  */
 #include "arch/regs.h"
 #include "daemon/engine/record.h"
@@ -51,7 +50,7 @@ static void test_sample(void)
 	CHECK_INT(time_ns, 77);
 }
 
-/* A sample with registers and a stack of `room` bytes, of which it claims `filled` bytes as
+/* Appends a sample with registers and a stack of `room` bytes; it claims that `filled` are
  * valid. */
 static void put_stack_sample(struct bytes *bytes, uint64_t abi, uint64_t room, uint64_t filled)
 {
@@ -100,11 +99,11 @@ static void test_stack(void)
 	CHECK(!record.sample.registers && !record.sample.stack);
 	CHECK_INT(record.sample.cgroup, 99);
 	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_32, 64, 64, &record));
-	CHECK(!record.sample.registers); /* of a 32-bit program: other registers */
+	CHECK(!record.sample.registers); /* a 32-bit program has other registers */
 	CHECK_INT(record.sample.cgroup, 99);
 	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_64, 0, 0, &record));
 	CHECK_INT(record.sample.stack_bytes, 0);
-	/* up to the end of the address space */
+	/* a stack up to the end of the address space */
 	REQUIRE(parse_stack(PERF_SAMPLE_REGS_ABI_64, 61, 59, &record));
 	CHECK_INT(record.sample.stack_bytes, 59);
 	CHECK_INT(record.sample.cgroup, 99);
@@ -116,7 +115,7 @@ static void test_stack(void)
 	CHECK(!parse_stack(PERF_SAMPLE_REGS_ABI_64, UINT64_MAX - 7, 40, &record));
 }
 
-/* Cut at each word. */
+/* Cuts the record at each word. */
 static void test_stack_cut(void)
 {
 	struct bytes bytes = { .length = 0 };
@@ -147,13 +146,13 @@ static void test_wakeup(void)
 	put_u64(&bytes, 77);
 	put_u64(&bytes, 3);
 	raw_at = bytes.length;
-	put_u64(&bytes, 36); /* four of its bytes are in this word */
+	put_u64(&bytes, 36); /* length; the word also has four bytes of data */
 	put_u64(&bytes, 0);
 	put_u64(&bytes, 0);
 	put_u64(&bytes, UINT64_C(42) << 32);
 	put_u64(&bytes, 0);
 	record_close(&bytes, at);
-	/* the fields follow the length; the thread's is at offset 24 */
+	/* fields follow the length; the thread's is at offset 24 */
 	store_le32(bytes.data + raw_at + 4 + 24, 42);
 	CHECK(record_time(header, &time_ns));
 	CHECK_INT(time_ns, 77);
@@ -194,7 +193,7 @@ static void test_mmap(void)
 
 	bytes.length = 0;
 	put_mmap2(&bytes, PERF_RECORD_MISC_MMAP_BUILD_ID, 0x2000, 21, "/bin/program");
-	REQUIRE(parse(&bytes, &record)); /* a flag of another profiler: see on_mmap() */
+	REQUIRE(parse(&bytes, &record)); /* another profiler's event flag: see on_mmap() */
 	CHECK_INT(record.mmap.build_id_bytes, 0);
 	CHECK_INT(record.mmap.dev_major, 21);
 	bytes.length = 0;
@@ -205,7 +204,7 @@ static void test_mmap(void)
 	CHECK(!parse(&bytes, &record));
 }
 
-/* A name has to end before the trailer. */
+/* A name must end before the trailer. */
 static void test_names(void)
 {
 	struct bytes bytes = { .length = 0 };
@@ -276,7 +275,7 @@ static void test_hostile(void)
 		(void)parse(&bytes, &record);
 }
 
-/* Every type with every short length: known types are refused, unknown ones are ignored. */
+/* Tries every type with every short length. Known types are refused, unknown types are ignored. */
 static void test_unknown(void)
 {
 	struct bytes bytes = { .length = 0 };

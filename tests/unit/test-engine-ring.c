@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of daemon/engine/ring.c and ring-merge.c with rings in memory: order, wrapped records,
- * false lengths, merging.
+ * false lengths and merging.
  */
 #include "daemon/engine/ring-merge.h"
 #include "daemon/engine/ring.h"
@@ -22,7 +22,7 @@ static void memory_init(struct memory *memory, uint64_t position)
 	ring_init_memory(&memory->ring, &memory->control, memory->data, RING_BYTES);
 }
 
-/* Writes like the kernel: bytes around the end, then the head. */
+/* Writes like the kernel: bytes, also around the end; then the head. */
 static void memory_write(struct memory *memory, const void *bytes, size_t length)
 {
 	const uint8_t *from = bytes;
@@ -69,7 +69,7 @@ static void test_order(void)
 	ring_done(&memory.ring);
 }
 
-/* Positions close to the end of the ring, and to 2^64. */
+/* Starts at positions close to the end of the ring and to 2^64. */
 static void test_wrapped(void)
 {
 	static const uint64_t starts[] = { RING_BYTES - 8, RING_BYTES - 40, UINT64_MAX - 15 };
@@ -90,8 +90,8 @@ static void test_wrapped(void)
 }
 
 /*
- * The kernel ends the copy of a stack at the end of the address space without rounding, so later
- * records are at unaligned places, up to one whose header wraps.
+ * At the end of the address space, the kernel does not round the size of a stack copy. So later
+ * records are unaligned; one record's header even wraps.
  */
 static void test_odd(void)
 {
@@ -196,7 +196,7 @@ static void test_merge(void)
 	write_comm(&a, "D", 400);
 	write_comm(&a, "F", 600);
 	write_comm(&b, "B", 200);
-	write_comm(&b, "E", 600); /* at the same time the side band precedes a sample */
+	write_comm(&b, "E", 600); /* at equal times, the side band comes before a sample */
 	write_comm(&c, "C", 300);
 	ring_merge_run(&merge, 1000);
 	CHECK_STR(seen.names, "ABCDEF");
@@ -276,7 +276,7 @@ static void test_corrupt(void)
 	ring_merge_done(&merge);
 }
 
-/* Copies of records for later checks. */
+/* Records that are kept for later checks. */
 struct kept {
 	const struct memory *memory;
 	const struct perf_event_header *records[RING_BYTES / 16];
@@ -332,8 +332,8 @@ static void check_finalize(uint64_t start, size_t in_turn)
 	ring_done(&memory.ring);
 }
 
-/* In place up to an eighth of the ring; and at unaligned places, each of which is copied to the
- * single buffer. */
+/* Records remain in place up to an eighth of the ring. Unaligned records must be copied to the only
+ * buffer. */
 static void test_finalize(void)
 {
 	check_finalize(0, RING_BYTES / 8 / 32);

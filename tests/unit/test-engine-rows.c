@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of intern.c, output.c, writer.c and loss.c in daemon/engine: ids, order, backlog, a full
- * disk.
+ * Checks of intern.c, output.c, writer.c and loss.c in daemon/engine: ids, order, backlog and a
+ * full disk.
  */
 #include "tests/unit/engine.h"
 
@@ -12,7 +12,7 @@
 #define N_PAIRS 100000
 #define N_AT_ONCE 1000 /* more than one lookup batch; divides N_PAIRS */
 
-/* Adds pairs, which must get the ids 1, 2, …, and be new or not. */
+/* Adds pairs. They must get the ids 1, 2, …; `are_new`: whether they must be new. */
 static void add_pairs(struct intern_pairs *pairs, bool are_new)
 {
 	uint64_t a[N_AT_ONCE];
@@ -52,7 +52,7 @@ static void test_intern_same(void)
 
 #define N_PATH 200 /* more than one lookup batch */
 
-/* Paths with the same beginning share it, also if they are added in parts. */
+/* Paths share their common beginning, even if they are added in parts. */
 static void test_intern_path(void)
 {
 	struct intern_pairs pairs;
@@ -117,7 +117,7 @@ static void add_task_row(struct parts *parts, uint64_t time_ns)
 		   });
 }
 
-/* Chunks of dictionaries precede those that refer to them. */
+/* Chunks of dictionaries come before the chunks that refer to them. */
 static void test_order(void)
 {
 	struct parts parts;
@@ -161,7 +161,7 @@ static void test_time(void)
 	parts_done(&parts);
 }
 
-/* Ids begin at 1 again, and rows of objects are written again. */
+/* In a new epoch, ids start at 1, and rows of objects are written again. */
 static void test_epochs(void)
 {
 	struct parts parts;
@@ -181,7 +181,7 @@ static void test_epochs(void)
 	parts_done(&parts);
 }
 
-/* Nobody reads the pipe: data rows are dropped and counted, and the drain thread continues. */
+/* If the pipe is not read, rows of data are dropped and counted, and the drain thread continues. */
 static void test_backlog(void)
 {
 	struct parts parts;
@@ -211,7 +211,7 @@ static void test_backlog(void)
 	parts_done(&parts);
 }
 
-/* /dev/full accepts nothing: the error and the missing rows are reported. */
+/* Writing to /dev/full fails: the error and the missing rows are reported. */
 static void test_full(void)
 {
 	struct parts parts;
@@ -236,7 +236,7 @@ static void test_full(void)
 		REQUIRE(writer_losses(writer)->len == 1);
 		CHECK_INT(g_array_index(writer_losses(writer), struct writer_loss, 0).rows, 1);
 	} else {
-		CHECK(writer_finish(writer, 5000)); /* else abandoned until exit */
+		CHECK(writer_finish(writer, 5000)); /* otherwise abandoned until exit */
 	}
 	writer_free(writer);
 	close(fd);
@@ -271,7 +271,7 @@ static void test_loss_sums(void)
 	parts_done(&parts);
 }
 
-/* An uncounted loss stays separate from counted ones, and is never a 0 in the sum. */
+/* A loss of unknown size is separate from counted losses, and never adds 0 to the sum. */
 static void test_loss_unknown(void)
 {
 	struct message_loss exported[MESSAGE_MAX_LOSS];
@@ -302,7 +302,7 @@ static void test_loss_unknown(void)
 	parts_done(&parts);
 }
 
-/* More streams than fit into a message are summed by cause. */
+/* If there are more streams than fit into a message, they are summed by cause. */
 static void test_loss_storm(void)
 {
 	struct message_loss exported[MESSAGE_MAX_LOSS];

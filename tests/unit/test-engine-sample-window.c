@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* sample-window.c, with programs that use its page as recorder.c does, and with one that lies. */
+/* Checks of sample-window.c with programs that use its page like recorder.c, and with one that
+ * lies. */
 #include "daemon/engine/sample-window.h"
 #include "tests/unit/test.h"
 
@@ -50,7 +51,7 @@ static void test_none(void)
 	sample_window_done(&window);
 }
 
-/* Blocks [10, 20), [30, 40) and so on, with reads and cleanups at any time in between. */
+/* Blocks [10, 20), [30, 40) and so on. Reads and cleanups happen at any time in between. */
 static void test_blocks(void)
 {
 	struct sample_window window;
@@ -100,8 +101,7 @@ static void test_on(void)
 	close_page(&window, page);
 }
 
-/* Blocks that end at the time, and begin again a pause later. Returns whether events had to be
- * enabled again. */
+/* Blocks end now, and begin again after a pause. Returns whether events had to be enabled again. */
 static bool pauses_late(struct sample_window *window, uint64_t *now_ms, uint64_t pause_ms)
 {
 	uint64_t end_ms = *now_ms + pause_ms;
@@ -123,18 +123,18 @@ static void test_hysteresis(void)
 	sample_window_use(&window, now_ms * 1000000, true);
 	sample_window_set_on(&window, true);
 	CHECK(!pauses_late(&window, &now_ms, 50));
-	/* once, because such a pause is new */
+	/* late once, because such a pause is new */
 	CHECK(pauses_late(&window, &now_ms, 350));
 	for (int i = 0; i < 10; i++)
 		CHECK(!pauses_late(&window, &now_ms, 350 + 30 * i));
 	CHECK(pauses_late(&window, &now_ms, 1500));
 	CHECK(!pauses_late(&window, &now_ms, 1900));
-	/* Long pauses are not learned, and do not extend the time. */
+	/* Long pauses are not learned: they do not extend the window. */
 	for (int i = 0; i < 6; i++)
 		CHECK(pauses_late(&window, &now_ms, 60000));
 	CHECK(!sample_window_is_over(&window, now_ms * 1000000 + 80000000));
 	CHECK(pauses_late(&window, &now_ms, 200));
-	/* Events also stay enabled while a block is open. */
+	/* Events remain enabled while a block is open. */
 	page->state |= CONTROL_PAGE_BLOCK;
 	CHECK(!sample_window_is_over(&window, (now_ms + 5000) * 1000000));
 	CHECK(!pauses_late(&window, &now_ms, 10));
@@ -166,7 +166,7 @@ static void *use_blocks(void *data)
 	return NULL;
 }
 
-/* Events are enabled in each block, whenever the engine tries to disable them. */
+/* Events are enabled in every block, even if the engine tries to disable them at any time. */
 static void test_race(void)
 {
 	struct sample_window window;
@@ -192,7 +192,7 @@ static void test_race(void)
 	close_page(&window, race.page);
 }
 
-/* Impossible numbers of edges, times that decrease or never end, and an endless number of edges. */
+/* Impossible numbers of edges, times that decrease or never end, and edges without end. */
 static void test_hostile(void)
 {
 	struct sample_window window;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of samples.c, kernel.c, ticks.c, events.c and of the CPU list in daemon/engine: from
- * records to rows.
+ * Checks of samples.c, kernel.c, ticks.c, events.c and the CPU list in daemon/engine: records
+ * become rows.
  */
 #include "daemon/engine/events.h"
 #include "daemon/engine/ticks.h"
@@ -60,7 +60,7 @@ static uint64_t sample(struct stage *stage, uint16_t column, size_t i)
 	return number_of(&stage->parts, PROF_TABLE_SAMPLE, column, i);
 }
 
-/* The column of the frame that is `up` callers above the leaf of the i-th sample. */
+/* Returns a column of the frame `up` callers above the leaf of the i-th sample. */
 static uint64_t frame(struct stage *stage, uint16_t column, size_t i, unsigned int up)
 {
 	uint64_t stack = sample(stage, PROF_SAMPLE_STACK, i);
@@ -105,7 +105,7 @@ static void test_chain(void)
 	stage_done(&stage);
 }
 
-/* Chains that share only their root, and mappings that change between them. */
+/* Chains that have only the root in common; mappings change between them. */
 static void test_cache(void)
 {
 	const uint64_t first[] = { USER, 0x400010, 0x400020, 0x400030 };
@@ -147,7 +147,7 @@ static void test_unknown(void)
 	CHECK_INT(sample(&stage, PROF_SAMPLE_USER_STOP, 2), PROF_STOP_BAD_FRAME);
 	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 2, 1), 0x1020);
 	CHECK(frame(&stage, PROF_FRAME_OFFSET, 2, 2) == UINT64_MAX);
-	/* no chain: the sample's own address */
+	/* without a chain, the frame is the sample's own address */
 	CHECK_INT(frame(&stage, PROF_FRAME_OFFSET, 3, 0), 0x1234);
 	CHECK_INT(number_of(&stage.parts, PROF_TABLE_IMAGE, PROF_IMAGE_PROCESS, 0),
 		  stage.thread->process->row.id);
@@ -166,7 +166,7 @@ static void test_counts(void)
 		deep[i] = 0x400000 + i;
 	stage_init(&stage);
 	add(&stage, PERF_RECORD_MISC_USER, deep, 128);
-	/* without the marker of a user part: no memory; with it: no stack was available */
+	/* without the marker of a user part: no user memory; with it: no user stack available */
 	add(&stage, PERF_RECORD_MISC_KERNEL, kernel_only, 2);
 	add(&stage, PERF_RECORD_MISC_KERNEL, no_user, 3);
 	strcpy(stage.thread->comm, "iou-wrk-1");
@@ -289,7 +289,7 @@ static void write_stat(int fd, unsigned int ticks)
 	dprintf(fd, "cpu  0 0 0 0 0 0 0 0\ncpu0 %u 0 0 0 0 0 0 0\n", 1000 + ticks);
 }
 
-/* The result of reading a perf event: value, id, lost. */
+/* Writes what a perf event's read() returns: value, id, lost. */
 static void write_lost(int fd, uint64_t lost)
 {
 	const uint64_t values[] = { 0, 7, lost };
@@ -298,8 +298,8 @@ static void write_lost(int fd, uint64_t lost)
 		abort();
 }
 
-/* Reported once when it has grown, never twice, and not for the ring's losses, even those that it
- * reports later. */
+/* Missed ticks are reported once when their number has grown, never twice. Losses of the ring do
+ * not count, even if the ring reports them later. */
 static void test_ticks_grow(void)
 {
 	struct cpu cpu = { .open = true, .n_sources = 1 };
@@ -337,7 +337,7 @@ static void test_ticks_grow(void)
 	write_stat(ticks.stat_fd, 60);
 	cpu.last_ns[0] = 4500;
 	ticks_read(&ticks);
-	ticks_drop(&ticks); /* the rings hold some unread ones */
+	ticks_drop(&ticks); /* the rings still have unread records */
 	ticks_compare(&ticks, &cpus, &losses, 4600);
 	cpu.sampled_ns += 40 * tick_ns;
 	ticks_read(&ticks);
@@ -382,7 +382,7 @@ static void rescan(void *data)
 	(*(unsigned int *)data) += 100;
 }
 
-/* Records as in a ring, through the handler of a round. */
+/* Handles records as in a ring, with the handler that the session uses. */
 static void test_events(void)
 {
 	struct stage stage;
@@ -414,7 +414,7 @@ static void test_events(void)
 	put_u64(&bytes, 12);
 	record_end(&bytes, at, 0, 0, 4000);
 	at = record_begin(&bytes, PERF_RECORD_COMM, 0);
-	record_end(&bytes, at, 0, 0, 4100); /* too short for a name */
+	record_end(&bytes, at, 0, 0, 4100); /* too short to have a name */
 	for (end = bytes.length, at = 0; at < end; at += input.record->size) {
 		input.record = (const void *)(bytes.data + at);
 		input.side_band = input.record->type != PERF_RECORD_SAMPLE;
@@ -432,7 +432,7 @@ static void test_events(void)
 	stage_done(&stage);
 }
 
-/* A sample in the side band's ring is a wake-up of another thread. */
+/* Appends a wake-up to the side band's ring: a sample whose thread wakes `woken`. */
 static void put_wakeup(struct bytes *bytes, int32_t woken, uint64_t time_ns)
 {
 	size_t at = record_begin(bytes, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL), raw_at;
@@ -459,7 +459,8 @@ static void put_switch(struct bytes *bytes, int32_t from, int32_t to, uint64_t t
 	record_end(bytes, at, from, from, time_ns);
 }
 
-/* A waiting thread is runnable from its wake-up on; a running or runnable one is not woken. */
+/* A waiting thread is runnable from its wake-up on. For a running or runnable thread, a wake-up has
+ * no effect. */
 static void test_wakeups(void)
 {
 	static const uint64_t rows[][2] = { { 2000, PROF_SWITCH_WAIT },
@@ -538,8 +539,8 @@ static void fork_by(struct bytes *bytes, struct events *events, struct cpu *cpu,
 	put_event(bytes, events, cpu);
 }
 
-/* Thread 11 was cloned by 10 while 10's events were opened (70, 71; rank 1), and got its own (80,
- * 81; rank 2). */
+/* Thread 10 cloned thread 11 while its events (70, 71; rank 1) were being opened. Thread 11 also
+ * got its own events (80, 81; rank 2). */
 static void test_ranks(void)
 {
 	struct task_event own[] = {
@@ -587,7 +588,7 @@ static void test_ranks(void)
 	REQUIRE(late);
 	fork_by(&bytes, &events, &cpu, 71, 11, 13, 3002);
 	CHECK(tasks_thread(events.tasks, 13) == late);
-	put_by(&bytes, &events, &cpu, 70, 13, 4000); /* inherited, like 11's */
+	put_by(&bytes, &events, &cpu, 70, 13, 4000); /* inherited from 11 */
 	put_by(&bytes, &events, &cpu, 80, 13, 4001);
 	CHECK_INT(events.n_samples, 4);
 	CHECK_INT(cpu.sampled_ns, 4 * 1001001);

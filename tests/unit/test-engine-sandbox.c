@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/sandbox.c: in children that went through the same code, forbidden actions
- * kill the process.
+ * Checks of daemon/engine/sandbox.c, in children that enter the sandbox: forbidden actions kill the
+ * process.
  */
 #include "config.h"
 
@@ -32,7 +32,7 @@
 
 enum { REFUSED = 40, ALLOWED = 41, NO_SANDBOX = 42 };
 
-/* Each returns true if the action succeeded. */
+/* These functions return true if the action succeeded. */
 static bool try_open(void)
 {
 	return open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0;
@@ -118,7 +118,7 @@ static int compare(const void *a, const void *b)
 	return memcmp(a, b, 8);
 }
 
-/* Runs in a child after the sandbox; returns how the child ended. */
+/* Runs an action in a child in the sandbox. Returns how the child ended. */
 static int run_inside(bool (*act)(void))
 {
 	pid_t child = fork();
@@ -166,7 +166,7 @@ static void test_calls(void)
 	}
 }
 
-/* The engine's own actions have to work: memory, open files, sorting, waiting, threads that end. */
+/* The engine's own actions must work: memory, open files, sorting, waiting, threads that end. */
 static bool do_work(void)
 {
 	uint64_t *numbers = malloc(1 << 22);
@@ -193,7 +193,7 @@ static void test_work(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == ALLOWED);
 }
 
-/* Error texts work in any locale, although libc reads them from files in most locales. */
+/* Error texts work in any locale, although libc usually reads them from files. */
 static bool say_what_failed(void)
 {
 	g_autoptr(GError) error = NULL;
@@ -223,8 +223,8 @@ static void test_errors(void)
 	setlocale(LC_ALL, "C");
 }
 
-/* No capability in any set, no way to get one, not root's user, no groups; returns a bit for each
- * violation. */
+/* Checks that there is no capability in any set, no way to get one, no root uid and no group.
+ * Returns a bit for each violation. */
 static int find_privilege(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -258,7 +258,7 @@ static void test_privileges(void)
 	CHECK_INT(test_in_child(find_privilege), 0);
 }
 
-/* A bit for each missing limit. */
+/* Returns a bit for each missing limit. */
 static int find_excess(void)
 {
 	struct rlimit files, memory;
@@ -274,7 +274,7 @@ static int find_excess(void)
 				mmap(NULL, ENGINE_MEMORY_BYTES, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED))
 		wrong |= 2;
-	/* shared mappings are not limited, because rings are shared */
+	/* shared mappings must not be limited, because rings are shared */
 	if (mmap(NULL, ENGINE_MEMORY_BYTES + (1 << 20), PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED)
 		wrong |= 4;
 	return wrong;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of session.c and channel.c in daemon/engine: the test is the broker at the other end of
- * the socket. The session runs in a child, without perf events, so that this needs no privilege.
+ * Checks of session.c and channel.c in daemon/engine: the test acts as the broker at the other end
+ * of the socket. The session runs in a child without perf events, so that no privilege is needed.
  */
 #include "daemon/datagram.h"
 #include "daemon/engine/session.h"
@@ -76,7 +76,7 @@ static void send_fds(struct broker *broker, uint32_t type, const void *body, siz
 		rights->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
 		memcpy(CMSG_DATA(rights), fds, n_fds * sizeof(int));
 	}
-	/* EPIPE: the engine has ended, which the test detects separately. */
+	/* EPIPE: the engine has exited, which the test detects elsewhere. */
 	if (sendmsg(broker->socket, &header, MSG_NOSIGNAL) < 0 && errno != EPIPE)
 		abort();
 }
@@ -107,7 +107,8 @@ static void send_snapshot(struct broker *broker, uint32_t serial)
 	close(fd);
 }
 
-/* Handles one message of the engine; false: no message within the time, or no engine. */
+/* Handles one message from the engine. Returns false if there is none in time, or the engine is
+ * gone. */
 static bool broker_step(struct broker *broker, int timeout_ms)
 {
 	static _Alignas(8) uint8_t buffer[MESSAGE_MAX_BYTES];
@@ -135,7 +136,7 @@ static bool broker_step(struct broker *broker, int timeout_ms)
 	return true;
 }
 
-/* Handles all messages until the engine's end; then the capture can be read. */
+/* Handles all messages until the engine exits. Then the capture can be read. */
 static void broker_end(struct broker *broker)
 {
 	while (broker_step(broker, 5000))
@@ -204,7 +205,7 @@ static void test_broker_gone(void)
 	CHECK_INT(state_of(&broker), PROF_STATE_FINISHED);
 }
 
-/* Messages that the engine no longer reads must not discard FINISHED. */
+/* FINISHED arrives even if the engine has unread messages when it exits. */
 static void test_end_unread(void)
 {
 	const struct message_config config = { .system = 1 };
@@ -255,7 +256,7 @@ static void test_targets(void)
 	struct broker broker;
 
 	broker_init(&broker);
-	start(&broker, &config); /* the snapshot has another process */
+	start(&broker, &config); /* the snapshot is of another process */
 	broker_end(&broker);
 	CHECK_INT(broker.finished.ok, 1);
 	CHECK_INT(broker.finished.reason, ENGINE_REASON_TARGET_EXITED);
@@ -282,7 +283,7 @@ static void check_capture_error(int capture, enum engine_reason reason)
 	close(capture);
 }
 
-/* A disk that is full from the first byte, and a file that another process writes. */
+/* The disk is full from the first byte; or another process writes to the file. */
 static void test_capture_errors(void)
 {
 	int held = memfd_create("capture", MFD_CLOEXEC);
@@ -324,7 +325,7 @@ static void test_protocol(void)
 	check_refused(MESSAGE_CONFIG, zeros, sizeof(zeros), false); /* no descriptors */
 	check_refused(MESSAGE_CONFIG, zeros, 8, false);
 	check_refused(MESSAGE_CONFIG, &config, sizeof(config), false);
-	check_refused(MESSAGE_CONFIG, zeros, sizeof(zeros), true); /* twice */
+	check_refused(MESSAGE_CONFIG, zeros, sizeof(zeros), true); /* a second time */
 	check_refused(MESSAGE_START, NULL, 0, false);
 	check_refused(MESSAGE_CPU, zeros, sizeof(struct message_cpu), false);
 	check_refused(MESSAGE_CPU, zeros, 8, true);
@@ -349,7 +350,7 @@ static void test_idle(void)
 	file = fopen(path, "re");
 	REQUIRE(file && fgets(text, sizeof(text), file));
 	fclose(file);
-	CHECK(strtoull(text, NULL, 10) < 100000000); /* CPU time, including the start */
+	CHECK(strtoull(text, NULL, 10) < 100000000); /* CPU time, including that of the start */
 	send_stop(&broker);
 	broker_end(&broker);
 	CHECK_INT(broker.finished.ok, 1);
@@ -372,7 +373,7 @@ static unsigned long long count_sleeps(const struct broker *broker)
 	return n;
 }
 
-/* Rounds are rare while they find nothing, and a message is handled without waiting for one. */
+/* The session does little when idle, but handles a message at once. */
 static void test_quiet(void)
 {
 	const struct message_config config = { .system = 1, .paused = 1 };
@@ -384,7 +385,7 @@ static void test_quiet(void)
 	usleep(2500000);
 	before = count_sleeps(&broker);
 	usleep(1500000);
-	CHECK(count_sleeps(&broker) - before < 5); /* at ten a second it would be 15 */
+	CHECK(count_sleeps(&broker) - before < 5); /* at ten per second, it would be 15 */
 	before = count_sleeps(&broker);
 	send_fds(&broker, MESSAGE_RESUME, NULL, 0, NULL, 0);
 	usleep(500000);
@@ -411,7 +412,7 @@ static void start_switched(struct broker *broker, bool by_task, int *ret_switch)
 	*ret_switch = sockets[0];
 }
 
-/* The engine's answer; UINT32_MAX: it hangs up. */
+/* Returns the engine's answer; UINT32_MAX: it closed the connection. */
 static uint32_t ask_switch(int fd, uint64_t serial, uint32_t on)
 {
 	struct control_switch packet = { CONTROL_SWITCH_MAGIC, serial, on, 0, { 0 } };
@@ -424,7 +425,7 @@ static uint32_t ask_switch(int fd, uint64_t serial, uint32_t on)
 	return packet.on;
 }
 
-/* Sampling needs both the switch and the client: neither overrides the other's pause. */
+/* Events are enabled only if both the switch and the client say so. Neither overrides the other. */
 static void test_switch(void)
 {
 	struct broker broker;
@@ -450,7 +451,7 @@ static void test_switch(void)
 	close(broker.capture);
 }
 
-/* The answer to a request for the page. */
+/* Requests the page, and returns it. */
 static struct control_page *ask_page(int fd)
 {
 	struct control_switch packet = { CONTROL_SWITCH_MAGIC, 1, 0, CONTROL_WANTS_PAGE, { 0 } };
@@ -478,7 +479,7 @@ static bool is_state(const struct control_page *page, uint32_t state, unsigned i
 	return false;
 }
 
-/* Events stay enabled during a block, and for a short time after it. */
+/* Events remain enabled during a block, and for a short time after it. */
 static void test_switch_page(void)
 {
 	struct control_page *page;
@@ -512,8 +513,8 @@ static void test_switch_page(void)
 	munmap(page, sizeof(*page));
 }
 
-/* The events are enabled together with the page, without a request, and stay so while no target
- * runs. */
+/* The page alone enables the events, without a request. They remain enabled while no target is
+ * running. */
 static void test_switch_by_task(void)
 {
 	struct control_page *page;
@@ -539,7 +540,7 @@ static void test_switch_by_task(void)
 	munmap(page, sizeof(*page));
 }
 
-/* The session continues without the switch. */
+/* Checks that the session goes on without the switch. */
 static void check_hostile(int fd, struct broker *broker)
 {
 	CHECK_INT(ask_switch(fd, 1, 1), UINT32_MAX);
@@ -578,7 +579,7 @@ static void test_switch_hostile(void)
 		usleep(10000);
 	check_hostile(fd, &broker);
 	munmap(page, sizeof(*page));
-	/* never reads: the engine does not wait for it */
+	/* a program that never reads: the engine does not wait for it */
 	start_switched(&broker, false, &fd);
 	while (send(fd, &flood, sizeof(flood), MSG_NOSIGNAL) == sizeof(flood))
 		flood.on = !flood.on;
@@ -624,7 +625,7 @@ static void test_descriptors(void)
 	close(sockets[1]);
 }
 
-/* A broker that does not read: its messages wait, in order. */
+/* If the broker does not read, messages to it wait, in order. */
 static void test_waiting(void)
 {
 	struct message_progress progress = { 0 };

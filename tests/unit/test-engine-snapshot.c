@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/snapshot.c: texts of /proc: real ones, with hostile names, and cut
- * anywhere.
+ * Checks of daemon/engine/snapshot.c: texts from /proc: real ones, with hostile names, and cut at
+ * any byte.
  */
 #include "daemon/engine/snapshot.h"
 #include "tests/unit/engine.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of the engine's half of sysprof's protocol (sysprof-frames.c, sysprof-ring.c,
- * sysprof-peer.c and their use in collectors.c): this process sends requests, writes frames as the
- * library does, and lies. The library itself is tested in test_sysprof.py.
+ * sysprof-peer.c and their use in collectors.c): this process sends requests, writes frames like
+ * the library, and lies. The library itself is tested in test_sysprof.py.
  */
 #include "daemon/engine/collectors.h"
 #include "tests/unit/engine.h"
@@ -22,11 +22,11 @@ enum { MAP = 3, SAMPLE = 2, COUNTERS = 8, VALUES = 9, MARK = 10, LOG = 12, END =
 struct fixture {
 	struct parts parts;
 	struct collectors collectors;
-	int socket; /* of the processes that send requests */
+	int socket; /* for processes that send requests */
 	unsigned int warnings;
 };
 
-/* A ring as mapped by the library, without the second mapping of the body. */
+/* A ring in the library's mapping, but without the second mapping of the body. */
 struct writer_ring {
 	uint32_t *words; /* head, tail, start of the body, its size */
 	uint8_t *body;
@@ -88,7 +88,7 @@ static void finish(struct fixture *fixture)
 	parts_finish_collectors(&fixture->parts, &fixture->collectors);
 }
 
-/* A request, as forwarded by the broker. */
+/* Sends a request in the form in which the broker forwards it. */
 static void ask_as(struct fixture *fixture, int32_t pid)
 {
 	const struct message_peer message = { .pid = pid, .protocol = PEER_SYSPROF };
@@ -103,7 +103,7 @@ static void ask_as(struct fixture *fixture, int32_t pid)
 			    now());
 }
 
-/* Another thread of this process: its answer comes to the same socket. */
+/* Requests a ring for another thread of this process. The answer comes on the same socket. */
 static void ask_again(struct fixture *fixture)
 {
 	const struct message_peer message = { .pid = getpid(), .protocol = PEER_SYSPROF };
@@ -111,7 +111,7 @@ static void ask_again(struct fixture *fixture)
 	collectors_add_peer(&fixture->collectors, &message, dup(fixture->socket), -1, now());
 }
 
-/* The next answer; false: there is no ring. */
+/* Takes the next answer. Returns false if it has no ring. */
 static bool take_ring(struct fixture *fixture, struct writer_ring *ret_ring)
 {
 	struct pollfd item = { .fd = fixture->socket, .events = POLLIN };
@@ -211,7 +211,8 @@ static struct frame mark_frame(int32_t pid, uint64_t time_ns, uint64_t duration_
 	return frame;
 }
 
-/* As in the library, the frame wraps over the end, where the body is mapped again. */
+/* Writes a frame. It may wrap around the end; the library has a second mapping of the body for
+ * this. */
 static void put_frame(struct writer_ring *ring, const struct frame *frame)
 {
 	uint32_t size = ring->words[3], tail = ring->words[1];
@@ -273,7 +274,7 @@ static void test_marks(void)
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_MARK), 3);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_KIND, 0),
 		  PROF_MARK_COMPLETE);
-	/* the row has the time of its end */
+	/* the time of the row is that of the mark's end */
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_TIME, 0) -
 			  number_of(&fixture.parts, PROF_TABLE_MARK, PROF_MARK_DURATION, 0),
 		  start);
@@ -288,7 +289,7 @@ static void test_marks(void)
 	fixture_done(&fixture);
 }
 
-/* More names than slots, alternating: no name is confused with another. */
+/* More names than slots alternate. None is confused with another. */
 static void test_names(void)
 {
 	struct fixture fixture;
@@ -312,7 +313,8 @@ static void test_names(void)
 	fixture_done(&fixture);
 }
 
-/* No time is before an earlier one or after the drain, and no duration exceeds the elapsed time. */
+/* No time is before an earlier one or after the drain, and no duration is longer than the time so
+ * far. */
 static void test_times(void)
 {
 	static const struct {
@@ -389,8 +391,8 @@ static uint64_t counter_at(const struct fixture *fixture, size_t i)
 	return number_of(&fixture->parts, PROF_TABLE_COUNTER_VALUE, PROF_COUNTER_VALUE_COUNTER, i);
 }
 
-/* One thread defines a counter and another one sets it; if two use the same number, each has its
- * own definition. */
+/* One thread may define a counter and another one set it. If two threads define the same number,
+ * each uses its own definition. */
 static void test_counters(void)
 {
 	struct fixture fixture;
@@ -423,15 +425,14 @@ static void test_counters(void)
 	CHECK_INT(counter_at(&fixture, 2), counter_at(&fixture, 0));
 	CHECK_INT(counter_at(&fixture, 4), counter_at(&fixture, 1));
 	CHECK(counter_at(&fixture, 3) != counter_at(&fixture, 1));
-	/* the value of an undefined id */
+	/* a value with an undefined id */
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	ring_done(&first);
 	ring_done(&second);
 	fixture_done(&fixture);
 }
 
-/* Newer libraries number counters from their pid shifted left by 16 bits, and a definition has 24
- * bits of that. */
+/* Newer libraries number counters from (pid << 16) on, but a definition has only 24 bits for it. */
 static void test_wide_counters(void)
 {
 	static const uint32_t numbers[] = { 0x16ce0000, 0x16000000, 0xce0001 };
@@ -450,8 +451,8 @@ static void test_wide_counters(void)
 	fixture_done(&fixture);
 }
 
-/* A frame without a table is counted, a frame that duplicates the side band is not, and a short
- * frame loses only itself. */
+/* A frame type without a table is counted as lost; a type that duplicates the side band is not. A
+ * short frame loses only itself. */
 static void test_refused(void)
 {
 	static const uint8_t types[] = { SAMPLE, 7, 11, 13, 14, 15, 16, 17, 18, 200 };
@@ -510,8 +511,8 @@ static void test_short(void)
 	fixture_done(&fixture);
 }
 
-/* Impossible lengths and positions: the pending data is discarded, and later frames are read; in
- * the end the ring is abandoned. */
+/* If a length or position is impossible, pending data is dropped and later frames are read. After
+ * too many, the ring is abandoned. */
 static void test_hostile(void)
 {
 	static const uint16_t lengths[] = { 0, 8, 23, 25, 4096, 65528 };
@@ -543,7 +544,7 @@ static void test_hostile(void)
 	fixture_done(&fixture);
 }
 
-/* Two processes write into one ring: the position goes back, and forward over unwritten bytes. No
+/* Two processes write to one ring: the position goes back, or forward over unwritten bytes. No
  * frame is read twice. */
 static void test_back(void)
 {
@@ -588,8 +589,8 @@ static void test_full(void)
 	fixture_done(&fixture);
 }
 
-/* A process that is not a target gets no ring, and frames of a process without a request belong to
- * nobody. */
+/* A process that is not a target gets no ring. Frames of a process without a request are
+ * ignored. */
 static void test_stranger(void)
 {
 	struct fixture fixture;
@@ -622,7 +623,7 @@ static uint64_t process_of_mark(const struct fixture *fixture, size_t i)
 	return 0;
 }
 
-/* Two processes send requests, and each takes the other's answer. */
+/* Two processes request rings, and each takes the other's answer. */
 static void test_swapped(void)
 {
 	struct fixture fixture;
@@ -644,7 +645,7 @@ static void test_swapped(void)
 	fixture_done(&fixture);
 }
 
-/* A process that takes another's answer ends before its own request is read. */
+/* A process that took another's answer exits before its own request is read. */
 static void test_early(void)
 {
 	const struct message_peer message = { .pid = OTHER_PID, .protocol = PEER_SYSPROF };
@@ -671,7 +672,7 @@ static void test_early(void)
 	fixture_done(&fixture);
 }
 
-/* The side band reports its end before its pidfd does. */
+/* The side band reports an exit before the pidfd does. */
 static void test_exited(void)
 {
 	const struct record_task exit = { .pid = OTHER_PID, .tid = OTHER_PID };
@@ -691,7 +692,7 @@ static void test_exited(void)
 	fixture_done(&fixture);
 }
 
-/* A thread that ends releases its ring, unless another one continues in it. */
+/* If a thread ends, its ring is released, unless another thread uses it, too. */
 static void test_thread_end(void)
 {
 	struct fixture fixture;
@@ -700,7 +701,7 @@ static void test_thread_end(void)
 
 	REQUIRE(begin(&fixture, &ring));
 	put_mark(&ring, getpid(), "one");
-	/* of no process, as in the library */
+	/* without a process, as in the library */
 	frame = frame_begin(END, -1, now());
 	frame_end(&frame);
 	put_frame(&ring, &frame);
@@ -718,7 +719,7 @@ static void test_thread_end(void)
 	fixture_done(&fixture);
 }
 
-/* A flood of requests: each gets an answer, and a thread without room is a loss of unknown size. */
+/* Of a flood of requests, each is answered. Threads without room are a loss of unknown size. */
 static void test_flood(void)
 {
 	struct fixture fixture;

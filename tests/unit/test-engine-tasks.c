@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of maps.c, images.c, tasks.c, scan.c and switches.c in daemon/engine: lives of processes
- * as reported by the side band and /proc.
+ * Checks of maps.c, images.c, tasks.c, scan.c and switches.c in daemon/engine: processes as the
+ * side band and /proc report them.
  */
 #include "daemon/engine/switches.h"
 #include "tests/unit/engine.h"
@@ -53,7 +53,7 @@ static void test_maps_overlap(void)
 	maps_unref(maps);
 }
 
-/* Anonymous memory stays out of the program's code, and covers everything else. */
+/* An anonymous mapping does not replace the program's code, but everything else. */
 static void test_maps_copied(void)
 {
 	struct image program = { .kind = PROF_IMAGE_FILE, .path = (char *)"/bin/x" };
@@ -193,7 +193,7 @@ static void test_fork(void)
 	CHECK(child->maps == parent->maps && child->cmdline == parent->cmdline);
 	CHECK_STR(child->exe, "/bin/prog");
 	CHECK_INT(child->ppid, 10);
-	/* seen twice, and once late */
+	/* seen twice, once of them late */
 	fork_process(&parts, 11, 10, 2000);
 	fork_process(&parts, 11, 10, 1500);
 	CHECK(tasks_process(&parts.tasks, 11) == child);
@@ -234,7 +234,7 @@ static void test_exec(void)
 	parts_done(&parts);
 }
 
-/* The leader ends first; the process ends with its last thread. */
+/* The leader exits first. The process ends with its last thread. */
 static void test_exit(void)
 {
 	struct parts parts;
@@ -249,7 +249,7 @@ static void test_exit(void)
 	exit_task(&parts, 10, 20, 4001);
 	CHECK_INT(parts.tasks.n_alive, 0);
 	CHECK(tasks_process(&parts.tasks, 10) == NULL);
-	/* another process gets the number at once */
+	/* the pid is reused at once */
 	fork_process(&parts, 10, 1, 5000);
 	CHECK_INT(parts.tasks.n_alive, 1);
 	CHECK(tasks_thread(&parts.tasks, 10)->exit_ns == 0);
@@ -259,8 +259,7 @@ static void test_exit(void)
 	parts_done(&parts);
 }
 
-/* Threads by their numbers in a PID namespace, before and after the namespace's numbers are
- * known. */
+/* Looks up threads by their numbers in a PID namespace, before and after these are known. */
 static void test_inner(void)
 {
 	const uint64_t numbers[] = { 7, 3 };
@@ -276,7 +275,7 @@ static void test_inner(void)
 	tasks_need(&parts.tasks, unknown);
 	CHECK(unknown != thread && unknown->tid == 0);
 	g_strlcpy(thread->comm, "name", sizeof(thread->comm));
-	/* Not the leader, and not of another process. */
+	/* Neither for the leader nor for another process. */
 	tasks_set_inner(&parts.tasks, process, 10, numbers, 2);
 	tasks_set_inner(&parts.tasks, tasks_found(&parts.tasks, 11, 11, 1)->process, 20, numbers,
 			2);
@@ -287,8 +286,7 @@ static void test_inner(void)
 	later = tasks_inner_thread(&parts.tasks, process, 3, 2600);
 	CHECK(later == thread);
 	row_unref(&later->row);
-	/* The thread has ended: earlier records are its own, later ones belong to another
-	 * thread. */
+	/* The thread has exited. Earlier records belong to it, later ones to a new thread. */
 	exit_task(&parts, 10, 20, 3000);
 	later = tasks_inner_thread(&parts.tasks, process, 3, 3000);
 	CHECK(later == thread);
@@ -332,7 +330,7 @@ static void test_filter(void)
 	CHECK(tasks_thread(&parts.tasks, 13) == NULL && tasks_process(&parts.tasks, 9) == NULL);
 	CHECK_INT(parts.tasks.n_alive, 3);
 	exit_task(&parts, 10, 10, 3000);
-	/* the reused pid is not a target */
+	/* the new process with that pid is not a target */
 	CHECK(tasks_thread(&parts.tasks, 10) != NULL);
 	fork_process(&parts, 10, 9, 4000);
 	CHECK(tasks_thread(&parts.tasks, 10) == NULL);
@@ -347,7 +345,7 @@ static void test_filter(void)
 	parts_done(&parts);
 }
 
-/* A target that has ended already is ignored: the next process with its pid is not a target. */
+/* A target that has already exited is ignored. The next process with its pid is not a target. */
 static void test_filter_ended(void)
 {
 	const int32_t targets[] = { 10, 11 };
@@ -429,7 +427,7 @@ static void test_scan(void)
 	parts_done(&parts);
 }
 
-/* The state that /proc had before an exec belongs to another program. */
+/* State from /proc that is older than an exec belongs to the old program. */
 static void test_scan_stamps(void)
 {
 	struct bytes bytes = { .length = 0 };
@@ -448,7 +446,7 @@ static void test_scan_stamps(void)
 	CHECK(apply(&parts, &bytes, false));
 	CHECK(!process->exe && process->cmdline);
 	CHECK_INT(process->maps->n, 1);
-	/* records from before the scan are in it already */
+	/* records from before the scan have no effect */
 	bytes.length = 0;
 	put_text(&bytes, SNAPSHOT_STAT, 10, 3000, alive);
 	CHECK(apply(&parts, &bytes, false));
@@ -459,7 +457,7 @@ static void test_scan_stamps(void)
 	parts_done(&parts);
 }
 
-/* A scan after a hole in the side band ends the tasks that it does not list. */
+/* After a gap in the side band, a scan ends the tasks that it does not list. */
 static void test_scan_unseen(void)
 {
 	const uint64_t second = UINT64_C(1000000000);
@@ -511,7 +509,7 @@ static void test_switches(void)
 	switch_to(&parts, &switches, 11, 0, false, 3000);
 	switch_to(&parts, &switches, 0, 99, false, 4000);
 	switch_to(&parts, &switches, 99, 10, false, 5000);
-	switch_to(&parts, &switches, -1, 11, false, 6000); /* exiting: the latest one */
+	switch_to(&parts, &switches, -1, 11, false, 6000); /* tid -1: exiting; the latest one */
 	switches_end(&switches, &parts.tasks, 3, 7000);
 	switches_end(&switches, &parts.tasks, 3, 8000);
 	parts_finish(&parts);
@@ -527,7 +525,7 @@ static void test_switches(void)
 	parts_done(&parts);
 }
 
-/* Events of tasks report a switch in or out, without the other task. */
+/* Per-task events report switches in and out, but not the other task. */
 static void test_switches_by_task(void)
 {
 	struct record record = { .kind = RECORD_SWITCH };
@@ -545,7 +543,7 @@ static void test_switches_by_task(void)
 		switches_apply(&switches, &parts.tasks, &record);
 	}
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
-	/* the switch in was lost, and with it the time since then */
+	/* the switch in was lost, and so was the time since then */
 	record.time_ns = 5000;
 	switches_apply(&switches, &parts.tasks, &record);
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
@@ -564,7 +562,7 @@ static void test_switches_by_task(void)
 	parts_done(&parts);
 }
 
-/* A thread that is on no CPU at the begin or the end has a row there; a thread that was running
+/* A thread that is not on a CPU at the begin or at the end gets a row there. A thread that has run
  * since the begin needs none. */
 static void test_switch_ends(void)
 {
@@ -596,7 +594,7 @@ static void test_switch_ends(void)
 	switches_note_all(&parts.tasks, false, 9000);
 	parts_finish(&parts);
 	n = rows_of(&parts, PROF_TABLE_SWITCH);
-	/* 10 and 11 at the end; 12 may have run all the time on a CPU without records */
+	/* for 10 and 11, at the end; 12 may have run all the time on a CPU without records */
 	REQUIRE(n == ARRAY_SIZE(rows) + 2);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, i), rows[i][0]);
@@ -613,7 +611,7 @@ static void test_switch_ends(void)
 	parts_done(&parts);
 }
 
-/* Time before exec belongs to the old instance, time after it to the new one. */
+/* Time before an exec belongs to the old program, time after it to the new one. */
 static void test_switch_exec(void)
 {
 	struct switches switches;

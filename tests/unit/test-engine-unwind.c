@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of unwind-file.c, unwind-tables.c, unwind.c and sample-queue.c in daemon/engine: on this
- * program's own file, mappings and stack, and on invalid files.
+ * Checks of unwind-file.c, unwind-tables.c, unwind.c and sample-queue.c in daemon/engine: with this
+ * program's own file, mappings and stack, and with invalid files.
  */
 #include "config.h"
 #include "daemon/engine/sample-queue.h"
@@ -45,7 +45,7 @@ static void test_file(void)
 	close(source.fd);
 }
 
-/* A file without section headers has the same content as its sections. */
+/* Without section headers, a file gives the same table as with them. */
 static void test_stripped(void)
 {
 	static uint8_t bytes[64 << 20];
@@ -76,8 +76,8 @@ static int error_of(const uint8_t *bytes, size_t size, uint64_t max_bytes)
 	return file ? 0 : error;
 }
 
-/* Files that are cut anywhere, have one wrong byte, or lie about sizes: the result is an error or a
- * table, nothing worse. */
+/* Files are cut anywhere, have a wrong byte, or false sizes. The result is an error or a table,
+ * never a crash. */
 static void test_bad_files(void)
 {
 	const struct build_fde fdes[] = { { 0x401000, 0x100 }, { 0x401100, 0x80 } };
@@ -108,7 +108,7 @@ static void test_bad_files(void)
 	CHECK_INT(error_of(bytes, sizeof(bytes), MANY), ENOEXEC);
 }
 
-/* A section of 2^40 bytes in a small file costs no more than the file's size. */
+/* For a section of 2^40 bytes in a small file, only the file's size matters. */
 static void test_lying_section(void)
 {
 	const struct build_fde fdes[] = { { 0x401000, 0x100 } };
@@ -120,7 +120,7 @@ static void test_lying_section(void)
 	REQUIRE(pread(fd, bytes, sizeof(bytes), 0) == sizeof(bytes));
 	close(fd);
 	sections[3].sh_size = UINT64_C(1) << 40;
-	CHECK_INT(error_of(bytes, sizeof(bytes), UINT64_C(1) << 50), 0); /* by .eh_frame_hdr then */
+	CHECK_INT(error_of(bytes, sizeof(bytes), UINT64_C(1) << 50), 0); /* uses .eh_frame_hdr */
 	sections[3].sh_offset = UINT64_MAX - 8;
 	CHECK_INT(error_of(bytes, sizeof(bytes), MANY), E2BIG);
 }
@@ -129,20 +129,20 @@ enum packing { PLAIN, ZLIB, ZSTD, GNU, N_PACKINGS };
 
 struct frames {
 	enum packing packing;
-	uint64_t size;    /* claimed size; 0: the right one */
-	size_t n_zeros;   /* after the records */
-	size_t cut_bytes; /* removed from the end of the stream */
+	uint64_t size;    /* size that the header claims; 0: the correct one */
+	size_t n_zeros;   /* zeros after the records */
+	size_t cut_bytes; /* bytes removed from the end of the stream */
 };
 
-/* A CIE and an FDE of .debug_frame for 0x401000 to 0x401100: CFA = sp + 8, the return address right
- * below it. */
+/* .debug_frame: a CIE, and an FDE for 0x401000 to 0x401100. CFA = sp + 8, return address below
+ * it. */
 static const uint8_t records[] = {
 	20,   0,    0,    0, 0xff, 0xff, 0xff, 0xff, 4,  0, 8, 0, 1, 0x78, 16, 0x0c,
 	7,    8,    0x90, 1, 0,    0,    0,    0,    20, 0, 0, 0, 0, 0,    0,  0,
 	0x00, 0x10, 0x40, 0, 0,    0,    0,    0,    0,  1, 0, 0, 0, 0,    0,  0,
 };
 
-/* After the header of a compressed ELF section, or the older header of GNU's tools. */
+/* Compresses a section. Adds the header of ELF, or the older header of GNU tools. */
 static size_t pack(const struct frames *frames, const uint8_t *plain, size_t plain_bytes,
 		   uint8_t *ret_packed, size_t room)
 {
@@ -168,7 +168,8 @@ static size_t pack(const struct frames *frames, const uint8_t *plain, size_t pla
 	return at + n - frames->cut_bytes;
 }
 
-/* The table of a file whose only CFI is a .debug_frame; NULL with an error: none. */
+/* Returns the table of a file whose only CFI is a .debug_frame; NULL and an error if it has
+ * none. */
 static struct unwind_file *load_debug_frame(const struct frames *frames, uint64_t max_bytes,
 					    int *ret_error)
 {
@@ -220,8 +221,8 @@ static void test_packed(void)
 	}
 }
 
-/* Impossible sizes, streams that are too long or too short: no memory is allocated for them, and
- * there is no table. */
+/* If sizes are impossible, or streams too long or too short, no memory is allocated, and there is
+ * no table. */
 static void test_lying_packed(void)
 {
 	const uint64_t huge = UINT64_C(16) << 30;
@@ -305,7 +306,7 @@ static void test_shared(void)
 	images_done(&images);
 }
 
-/* A file that differs in one part of its identity is another file. */
+/* If any part of the identity differs, it is a different file. */
 static void test_identity(void)
 {
 	const struct message_image one = { .dev = 1,
@@ -343,7 +344,7 @@ static void test_identity(void)
 	images_done(&images);
 }
 
-/* The worker ends while there is work; invalid files are closed and marked as failed. */
+/* The worker is stopped while it has work. Invalid files are closed, and marked as failed. */
 static void test_bad(void)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);
@@ -362,7 +363,7 @@ static void test_bad(void)
 	images_done(&images);
 }
 
-/* ---- Walks of the own stack ---- */
+/* ---- Walks of this program's stack ---- */
 
 struct self {
 	struct parts parts;
@@ -399,7 +400,7 @@ static void read_maps(struct self *self)
 		fclose(file);
 }
 
-/* Builds the tables of all files that are mapped now. */
+/* Builds the tables of all mapped files. */
 static void make_tables(struct self *self)
 {
 	uint32_t i;
@@ -460,7 +461,7 @@ static uintptr_t stack_top(void)
 	return (uintptr_t)base + size;
 }
 
-/* Without AddressSanitizer, whose stacks cannot be read. */
+/* Not compiled with AddressSanitizer, which does not allow reading stacks. */
 __attribute__((noinline, no_sanitize("address"))) static void take_snapshot(
 	struct snapshot_of_self *ret_snapshot)
 {
@@ -491,7 +492,7 @@ __attribute__((noinline, no_sanitize("address"))) static void take_snapshot(
 			*(volatile uint64_t *)(ret_snapshot->registers.sp + i);
 }
 
-/* Recurses `depth` levels, with frames of some 256 bytes. */
+/* Recurses `depth` levels, with frames of about 256 bytes. */
 __attribute__((noinline)) static unsigned int dive(unsigned int depth,
 						   struct snapshot_of_self *ret_snapshot)
 {
@@ -533,7 +534,7 @@ static void test_waits(void)
 	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK(missing && missing->requested);
 	CHECK_INT(self.wanted, 1);
-	/* if it must not wait: the frames so far, with the reason no-table */
+	/* if it may not wait, it returns the frames so far and the reason no-table */
 	CHECK(run(&self, &snapshot, snapshot.bytes, 1, true, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_NO_TABLE);
 	CHECK(stack.n >= 1 && stack.ips[0] == (snapshot.registers.pc | UNWIND_EXACT));
@@ -547,8 +548,7 @@ static void test_waits(void)
 	self_done(&self);
 }
 
-/* The same frames at the same height, from two callers. The asm keeps compilers from merging them,
- * and from a tail call. */
+/* Two callers with the same frames at the same height. The asm prevents merging and tail calls. */
 #define CALLER(NAME)                                                                      \
 	__attribute__((noinline)) static void NAME(struct snapshot_of_self *ret_snapshot) \
 	{                                                                                 \
@@ -574,7 +574,7 @@ static void test_stitch(void)
 	CHECK_INT(other.registers.sp, snapshot.registers.sp);
 	for (i = 0; i < 7; i++)
 		REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &whole, &missing));
-	/* seen too rarely */
+	/* not seen often enough yet */
 	REQUIRE(run(&self, &snapshot, 2000, 1, false, &cut, &missing));
 	CHECK_INT(cut.stop, PROF_STOP_COPY_END);
 	CHECK_INT(cut.method, PROF_METHOD_CFI);
@@ -591,10 +591,10 @@ static void test_stitch(void)
 	CHECK(!cut.deeper);
 	CHECK_INT(cut.n, n);
 	CHECK(memcmp(cut.ips, ips, n * sizeof(*ips)) == 0);
-	/* another thread with the same slot is not affected */
+	/* another thread in the same slot is not affected */
 	REQUIRE(run(&self, &snapshot, 2000, 1 + 64, false, &cut, &missing));
 	CHECK_INT(cut.stop, PROF_STOP_COPY_END);
-	/* another caller was seen, so the frames stay ambiguous */
+	/* once another caller was seen, the frames are ambiguous */
 	REQUIRE(run(&self, &other, other.bytes, 1, false, &whole, &missing));
 	CHECK(memcmp(whole.ips, ips, n * sizeof(*ips)) != 0);
 	for (i = 0; i < 20; i++)
@@ -615,7 +615,7 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Another process of files with tables: its mappings and its first stack need no waiting. */
+/* For another process with the same files, mappings and the first stack are available at once. */
 static void test_first_sample(void)
 {
 	struct snapshot_of_self snapshot;
@@ -642,7 +642,7 @@ static void test_first_sample(void)
 	self_done(&self);
 }
 
-/* Deeper than the limit: the leaf and the root are kept, and the gap is counted. */
+/* A stack deeper than the limit keeps leaf and root. The gap is counted. */
 static void test_cut(void)
 {
 	struct snapshot_of_self snapshot;
@@ -755,7 +755,7 @@ static void test_queue_order(void)
 	sample_queue_run(&waiting.queue, 1);
 	CHECK_INT(waiting.emitted.n, 0);
 	make_tables(&waiting.self);
-	/* every requested file has a table, so the walk completes at once */
+	/* all requested files have a table now, so the walk completes */
 	waiting.missing->unwind_state = IMAGE_UNWIND_READY;
 	sample_queue_run(&waiting.queue, 2);
 	CHECK_INT(waiting.emitted.n, 3);

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <glib/gstdio.h>
 
-/* A small machine: one tracepoint, one PMU. */
+/* A simulated machine with one tracepoint and one PMU. */
 static struct event_dirs dirs = { .pmus = -1, .tracepoints = -1 };
 static char *folder;
 
@@ -47,7 +47,7 @@ static bool parse(const char *text, struct event *event)
 	return event_parse(&dirs, text, event, NULL);
 }
 
-/* The message of the refusal; the text must not be accepted. */
+/* Checks that the text is refused. Returns the message. */
 static const char *refusal(const char *text)
 {
 	static char message[512];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/files: which files are opened for whom, and what is read about which process.
+ * Checks of daemon/files: which files are opened for which user, and what is read about which
+ * process.
  */
 #include "config.h"
 
@@ -67,7 +68,7 @@ static int open_image(const struct message_image_request *request, const char *p
 		       ret_fd);
 }
 
-/* By the path alone: no mapping is at 0. */
+/* Opens by path only: there is no mapping at 0. */
 static int by_path(const char *path, int *ret_fd)
 {
 	struct message_image_request request = { .pid = getpid() };
@@ -90,7 +91,7 @@ static void test_path(void)
 	CHECK_INT(by_path("plain", &fd), ENOENT);
 	CHECK_INT(by_path("", &fd), ENOENT);
 	CHECK_INT(by_path("/no/such/file", &fd), ENOENT);
-	/* another file has that path now */
+	/* another file has that path */
 	g_autofree char *deleted = put("gone (deleted)", "other");
 	CHECK_INT(by_path(deleted, &fd), ENOENT);
 }
@@ -179,7 +180,7 @@ static void test_mapping_of_a_deleted_file(void)
 	munmap(map, page);
 }
 
-/* Another file is mapped where a sample hit the first one. */
+/* At the address of a sample, another file is mapped now. */
 static void test_mapping_of_another_file(void)
 {
 	g_autofree char *first = put("first", "first bytes");
@@ -205,7 +206,7 @@ static void test_mapping_of_another_file(void)
 	munmap(map, page);
 }
 
-/* A process has exited, and its path leads to another file by now. */
+/* A process has exited, and another file has its path now. */
 static void test_replaced(void)
 {
 	g_autofree char *path = put("replaced", "first");
@@ -221,7 +222,7 @@ static void test_replaced(void)
 	CHECK_INT(open_image(&request, path, &fd), ESTALE);
 }
 
-/* A file that only root may read is opened by its path only if it must be the mapped one. */
+/* A file that only root may read is opened by path only if it must be the mapped file. */
 static void test_unreadable(void)
 {
 	g_autofree char *path = put("secret", "secret");
@@ -243,7 +244,7 @@ static void test_unreadable(void)
 	CHECK_INT(open_image(&request, path, &fd), ESTALE);
 }
 
-/* Data mapped by a process must not reach a compromised engine. */
+/* A compromised engine must not get data that a process has mapped. */
 static void test_only_executable(void)
 {
 	g_autofree char *path = put("data", "data");
@@ -270,7 +271,7 @@ static void test_only_executable(void)
 	munmap(map, page);
 }
 
-/* The careful way accesses nothing on a server, not even its mappings. */
+/* The careful way does not access files on a server, not even their mappings. */
 static void test_careful(void)
 {
 	struct files_image request = { .request = { .pid = getpid() }, .careful = 1 };
@@ -312,8 +313,7 @@ static void test_build_id(void)
 	close(fd);
 }
 
-/* ---- Owners
- * ----------------------------------------------------------------------------------- */
+/* ---- Users ---- */
 
 static void become_somebody(void)
 {
@@ -342,7 +342,7 @@ static void enter_namespace(void)
 		_exit(1);
 }
 
-/* A process that runs `act`, and sleeps. */
+/* Starts a process that runs `act`, then sleeps. */
 static pid_t start(void (*act)(void))
 {
 	pid_t pid = fork();
@@ -378,7 +378,7 @@ static void test_client(void)
 	CHECK(client_may_read(&root, fd));
 	REQUIRE(chown(path, SOMEBODY, 0) == 0);
 	CHECK(client_may_read(&nobody, fd));
-	/* with the rights back */
+	/* the privileges were restored */
 	REQUIRE(chown(path, SOMEBODY + 1, 0) == 0);
 	CHECK_INT(access(path, R_OK), 0);
 	CHECK_INT(geteuid(), 0);
@@ -455,7 +455,7 @@ static void test_snapshot(void)
 	CHECK_INT(pids->len, 1);
 }
 
-/* The engine has the mappings of a program whose begin the side band reported. */
+/* If the side band reported a program's start, the engine has its mappings already. */
 static void test_maps_known(void)
 {
 	struct files_snapshot request = { .pid = getpid() };
@@ -467,7 +467,7 @@ static void test_maps_known(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_EXE), 1);
 }
 
-/* This process twice, and the size that it reports. */
+/* Requests this process and one that does not exist, twice, and checks the reported size. */
 static void test_memory_usage(void)
 {
 	struct files_snapshot request = { .n_usage_pids = 2, .usage_pids = { getpid(), INT_MAX } };
@@ -479,7 +479,7 @@ static void test_memory_usage(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_STAT), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_END), 1);
-	/* processes that may block are left out, and are then done */
+	/* for processes that may block, this is left out */
 	request.usage_pids[0] = -getpid();
 	CHECK_INT(count_kind(&request, SNAPSHOT_ROLLUP), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 1);
@@ -508,7 +508,7 @@ static void *wait_for(void *data)
 	return NULL;
 }
 
-/* The thread list of a process with one thread is not read. */
+/* If a process has one thread, its list of threads is not read. */
 static void test_threads(void)
 {
 	unsigned before = threads_of_snapshot();
@@ -527,7 +527,7 @@ static void test_threads(void)
 	sem_destroy(&end);
 }
 
-/* The session's first snapshot, because data of other processes would be discarded. */
+/* The first snapshot has only targets, because data of other processes would be dropped. */
 static void test_targets_only(void)
 {
 	struct files_config config = everything;
@@ -543,7 +543,7 @@ static void test_targets_only(void)
 	CHECK(has_pid(pids, getpid()));
 	CHECK(kernel == (access("/proc/modules", F_OK) == 0));
 	g_array_unref(pids);
-	/* another process of this program continues after it */
+	/* another worker continues after this process */
 	request.from_pid = getpid() + 1;
 	pids = pids_of(&config, &request, &kernel);
 	CHECK_INT(pids->len, 0);
@@ -568,7 +568,7 @@ static void test_own_only(void)
 
 	if (geteuid() != 0)
 		SKIP("needs root");
-	/* the children have it too */
+	/* child processes have the mapping, too */
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	map = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
 	close(fd);
@@ -609,7 +609,7 @@ static void test_own_only(void)
 	munmap(map, page);
 }
 
-/* A caller who may see others' processes gets only files that everybody on the path may read. */
+/* A user who may see others' processes gets only files that all users may reach and read. */
 static void test_others(void)
 {
 	const struct files_config config = { .uid = SOMEBODY };
@@ -667,7 +667,7 @@ static bool try_become(void)
 	return setuid(SOMEBODY) == 0;
 }
 
-/* Runs in a child with the sandbox; returns the status of waitpid(). */
+/* Runs an action in a child in the sandbox. Returns its wait status. */
 static int in_sandbox(const struct files_config *config, bool (*act)(void))
 {
 	pid_t pid = fork();

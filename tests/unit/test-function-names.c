@@ -41,7 +41,7 @@ static void test_people(void)
 	check_people("std::set<int, std::greater<int>, std::allocator<int> >::find(int)",
 		     "std::set<int, std::greater<int>>::find(int)",
 		     "std::set<int, std::greater<int>>::find");
-	/* Only templates of the standard library have its defaults. */
+	/* Only templates of the standard library have these defaults. */
 	check_people("mine::list<int, std::allocator<int> >::add()",
 		     "mine::list<int, std::allocator<int>>::add()",
 		     "mine::list<int, std::allocator<int>>::add");
@@ -67,7 +67,7 @@ static void test_people(void)
 	check_people(
 		"std::basic_string<wchar_t, std::char_traits<wchar_t>, std::allocator<wchar_t> >::size()",
 		"std::wstring::size()", "std::wstring::size");
-	/* Malformed names stay. */
+	/* Malformed names remain unchanged. */
 	check_people("a<b", "a<b", "a<b");
 	check_people("", "", "");
 }
@@ -111,7 +111,7 @@ static void test_fit(void)
 	check_fit("a<b", 1, "a<…>");
 }
 
-/* Names may have any bytes; each prefix of a name is one, too. */
+/* Names may have any bytes. Also tries each prefix of a name. */
 static void test_hostile(void)
 {
 	const char *const names[] = { "a<b<c>(d)::{e}[f]>::operator<<(g->h) const::i",
@@ -177,7 +177,7 @@ static void test_match(void)
 			  cases[i].match);
 }
 
-/* What is shown can be pasted. */
+/* Names that are shown can be pasted. */
 static void test_match_shown(void)
 {
 	const char *name = "std::map<" STRING ", double>::operator[](" STRING "&&)";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/go-table on generated tables. Real ones are in test_stacks: stripped_go.
+ * Checks of arch/go-table on generated tables. test_stacks, case stripped_go, has real ones.
  */
 #include "arch/go-table.h"
 
@@ -44,7 +44,7 @@ static void put_number(uint64_t value, size_t size)
 	put(&word, size);
 }
 
-/* The record of a function; the second one is the outermost. */
+/* Appends the record of a function. */
 static void put_record(const struct layout *layout, uint64_t start, uint32_t name, uint32_t rows,
 		       bool is_outermost)
 {
@@ -75,7 +75,7 @@ static void build(const struct layout *layout)
 	header = n_bytes;
 	n_bytes += layout->has_offsets ? 7 * 8 : 0;
 	pairs = n_bytes;
-	/* The parts follow the pairs, so that their offsets are known: 5 numbers, 2 records of 48
+	/* The parts come after the pairs, so their offsets are known: 5 numbers, 2 records of 48
 	 * bytes. */
 	n_bytes += 5 * number;
 	put_record(layout, base, 0, 0, false);
@@ -150,7 +150,7 @@ static void test_layouts(void)
 	}
 }
 
-/* With any byte damaged, reads stay within the table, and rows ascend within their function. */
+/* With any byte damaged, reads stay within the table, and rows ascend within a function. */
 static void test_damaged(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++) {

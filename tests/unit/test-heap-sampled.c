@@ -7,9 +7,9 @@
 #include <pthread.h>
 
 #define N 100000
-#define MANY 1500000 /* more than the table holds */
+#define MANY 1500000 /* more than fit into the table */
 
-/* Blocks of a heap: 48 bytes each. */
+/* Returns a block's address. Each block has 48 bytes. */
 static const void *block(size_t i)
 {
 	return (const void *)(uintptr_t)(UINT64_C(0x7f1234560010) + 48 * i);
@@ -67,7 +67,7 @@ static void test_threads(void)
 		CHECK_INT(heap_filter[i], 0);
 }
 
-/* Refused blocks are absent, and all accepted ones are present. */
+/* Blocks that were refused are not found, and all accepted ones are. */
 static void test_full(void)
 {
 	static bool is_there[MANY];
@@ -88,7 +88,7 @@ static void test_full(void)
 	CHECK(!remove_block(block(0)));
 }
 
-/* Excepted blocks cannot be removed, not even in the next session. */
+/* Excepted blocks cannot be removed, even in the next session. */
 static void test_excepted(void)
 {
 	heap_sampled_clear();
@@ -139,7 +139,7 @@ static void test_least(void)
 	check_share(1000, 4096);
 }
 
-/* A threshold drawn for another distance is not the current one. */
+/* A threshold that was drawn for another mean distance is not used. */
 static void test_generations(void)
 {
 	heap_sampled_set_least(0);

@@ -33,7 +33,7 @@ static void test_kept(void)
 
 	CHECK_INT(add(images, 7, true), 0);
 	CHECK_INT(add(images, 7, true), EEXIST);
-	/* each client starts at the beginning */
+	/* each descriptor starts at the beginning of the file */
 	for (int i = 0; i < 2; i++) {
 		REQUIRE(images_get(images, 7, &fd, NULL));
 		CHECK_INT(read(fd, text, sizeof(text)), 4);
@@ -69,7 +69,7 @@ static void test_bounded(void)
 	images_free(images);
 }
 
-/* A copy of 60 MiB, of a file with a stated size of one byte. */
+/* Opens a copy of 60 MiB of a file whose size is given as one byte. */
 static int open_copy(void)
 {
 	int fd = memfd_create("copy", MFD_CLOEXEC);

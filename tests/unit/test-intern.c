@@ -16,8 +16,8 @@ static struct text measured(const char *bytes)
 	return text;
 }
 
-/* Every length at every distance from an unmapped page: the result is the same as elsewhere, and
- * nothing beyond is touched. */
+/* Strings of every length at every distance from an unmapped page: the result is the same as
+ * elsewhere, and no byte beyond the page is accessed. */
 static void test_page_end(void)
 {
 	char *page = mmap(NULL, 2 * INTERN_PAGE, PROT_READ | PROT_WRITE,
@@ -52,7 +52,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Strings that differ slightly have different hashes. */
+/* Slightly different strings have different hashes. */
 static void test_hashes(void)
 {
 	static uint64_t hashes[200000];
@@ -111,8 +111,8 @@ static void test_epochs(void)
 	CHECK_INT(intern_new_id(&intern), 1);
 }
 
-/* More strings than the table holds: the last ones of each set are found, and no id is another
- * string's. */
+/* More strings than fit into the table: the last ones of each set are found, and no string gets
+ * another's id. */
 static void test_full(void)
 {
 	uint32_t n_found = 0;
@@ -138,7 +138,7 @@ static void test_full(void)
 	CHECK_INT(n_found, INTERN_SETS * INTERN_WAYS);
 }
 
-/* An entry written by two writers, each in the middle of the other's write, is invalid. */
+/* An entry is invalid if two writers interrupted each other while writing it. */
 static void test_interrupted(void)
 {
 	struct text a = measured("a"), b = measured("b");
@@ -165,8 +165,8 @@ static void place(const char *bytes, uint32_t id)
 	intern_add_place(&intern, &text, intern.epoch);
 }
 
-/* A changed string at a known address is not confused with the old one: a byte, the length, the
- * epoch. */
+/* If a string at a known address has changed (a byte, the length, the epoch), it is not confused
+ * with the old one. */
 static void test_places(void)
 {
 	char bytes[64] __attribute__((aligned(64)));
@@ -198,7 +198,8 @@ static void test_places(void)
 	CHECK_INT(intern_find_place(&intern, "again"), 0);
 }
 
-/* At the end of a page before an unmapped one. Strings that leave the page are not cached. */
+/* Strings at the end of a page before an unmapped one. If they reach beyond the page, they are not
+ * cached. */
 static void test_places_page_end(void)
 {
 	char *page = mmap(NULL, 2 * INTERN_PAGE, PROT_READ | PROT_WRITE,
@@ -226,7 +227,7 @@ static void test_places_page_end(void)
 	munmap(page, 2 * INTERN_PAGE);
 }
 
-/* A handler in the middle of a write adds nothing, and does not find the unfinished entry. */
+/* If a handler interrupts a write, it adds nothing, and does not find the unfinished entry. */
 static void test_places_interrupted(void)
 {
 	memset(&intern, 0, sizeof(intern));

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Names of generated code in files: perf-PID.map and jit-PID.dump
+ * Names of generated code from files: perf-PID.map and jit-PID.dump
  *
  * Promises:
  * - lines of all dialects are read; others are skipped, and so is a truncated line [map]
- * - of lines for one address the last one counts; code without samples is left out [map]
+ * - of several lines for an address, the last one is used; code without samples is left out [map]
  * - loads and moves of a dump have their times, in either byte order, wherever it is cut [dump]
- * - loads before the segment are valid from its begin; those after its end are left out [dump]
- * - lines belong to the load that held the address; V8's addresses are shifted back [lines]
- * - if the lines' file name is garbage, it is the function's, or there are no lines [freed_file]
+ * - loads before the segment are valid from its begin; loads after its end are left out [dump]
+ * - lines belong to the load at the address; the offset in V8's addresses is removed [lines]
+ * - if the file name of lines is invalid, the function's is used, or there are no lines
+ *   [freed_file]
  * - names are harmless to terminals; false lengths have no effect [hostile]
  * - a file of another user, a pipe, and an outdated file are not read [owner]
  * - the pid is in the path of a dump [paths]
@@ -27,7 +28,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* A row as "START+SIZE NAME@TIME", separated by blanks. */
+/* Returns the rows as "START+SIZE NAME@TIME", separated by spaces. */
 static const char *text_of(GArray *rows)
 {
 	static char text[1024];
@@ -127,7 +128,7 @@ static void add_load(struct bytes *bytes, uint64_t time, uint64_t address, uint6
 	put64(bytes, size);
 	put64(bytes, 1);
 	memcpy(bytes->data + bytes->n, name, n);
-	bytes->n += n + 3; /* and three bytes of code */
+	bytes->n += n + 3; /* plus three bytes of code */
 }
 
 static void add_move(struct bytes *bytes, uint64_t time, uint64_t from, uint64_t to, uint64_t size)
@@ -147,7 +148,7 @@ static void build_dump(struct bytes *bytes, bool swapped)
 {
 	begin_dump(bytes, swapped, 0);
 	add_load(bytes, 5, 0x1000, 0x100, "early");
-	put32(bytes, 2); /* lines: skipped */
+	put32(bytes, 2); /* a record with lines, which is skipped */
 	put32(bytes, 24);
 	put64(bytes, 11);
 	put64(bytes, 0);
@@ -178,13 +179,13 @@ static void dump(void)
 			g_free(part);
 		}
 	}
-	begin_dump(&bytes, false, 1); /* times of another clock */
+	begin_dump(&bytes, false, 1); /* the times are of another clock */
 	add_load(&bytes, 20, 0x1000, 0x100, "x");
 	CHECK_STR(text_of(jit_names_of_dump(bytes.data, bytes.n, addresses, 2, 10, 45, texts)), "");
 	g_string_chunk_free(texts);
 }
 
-/* add_line() updates its length. */
+/* Begins a record with lines. add_line() updates its length. */
 static size_t begin_lines(struct bytes *bytes, uint64_t address, uint64_t n)
 {
 	size_t at = bytes->n + 4;
@@ -197,7 +198,7 @@ static size_t begin_lines(struct bytes *bytes, uint64_t address, uint64_t n)
 	return at;
 }
 
-/* `at`: the result of begin_lines(). */
+/* Adds a line. `at`: the result of begin_lines(). */
 static void add_line(struct bytes *bytes, size_t at, uint64_t address, uint32_t line,
 		     const char *file)
 {
@@ -214,7 +215,7 @@ static void add_line(struct bytes *bytes, size_t at, uint64_t address, uint32_t 
 	bytes->n = end;
 }
 
-/* "ADDRESS FILE:LINE" a row. */
+/* Returns the rows as "ADDRESS FILE:LINE". */
 static const char *text_of_lines(GArray *rows)
 {
 	static char text[1024];
@@ -231,14 +232,14 @@ static const char *text_of_lines(GArray *rows)
 	return text;
 }
 
-/* With a shift of 0x40 like V8, or without one like others. */
+/* With a shift of 0x40, like V8, or without. */
 static void build_lines(struct bytes *bytes, bool swapped, uint64_t shift)
 {
 	size_t at;
 
 	begin_dump(bytes, swapped, 0);
 	at = begin_lines(bytes, 0x1000, 5);
-	add_line(bytes, at, 0x1020 + shift, 7, "\xff"); /* out of order, and before any file */
+	add_line(bytes, at, 0x1020 + shift, 7, "\xff"); /* not in order, and before any file */
 	add_line(bytes, at, 0x1020 + shift, 7, "a.js");
 	add_line(bytes, at, 0x1040 + shift, 9, "\xff");
 	add_line(bytes, at, 0x1000 + shift, 3, "b\033.js");
@@ -279,8 +280,8 @@ static void lines(void)
 			g_free(part);
 		}
 	}
-	/* lines from a load before the relevant time are replaced by those of a load then, but not
-	 * by those of a later load */
+	/* lines of an earlier load are replaced by those of a load at the relevant time, but not by
+	 * those of a later load */
 	CHECK_STR(text_of_lines(
 			  jit_lines_of_dump(bytes.data, bytes.n, &addresses[6], 1, 30, 45, texts)),
 		  "2001 c.js:2");
@@ -294,8 +295,7 @@ static void lines(void)
 	g_string_chunk_free(texts);
 }
 
-/* V8's output for a file whose name it has freed: the name's length in bytes, some of them
- * zeros. */
+/* As V8 writes it if the file's name was freed: a name of the same length, partly zeros. */
 static void freed_file(void)
 {
 	static const uint64_t addresses[] = { 0x1001, 0x1021 };
@@ -338,7 +338,7 @@ static void hostile(void)
 	add_load(&bytes, 20, 0x1000, 0x10, "");
 	add_load(&bytes, 20, 0x1000, 0x10, "good");
 	put32(&bytes, 0);
-	put32(&bytes, 8); /* shorter than its header */
+	put32(&bytes, 8); /* a record shorter than its header */
 	put64(&bytes, 0);
 	add_load(&bytes, 20, 0x1000, 0x10, "behind");
 	CHECK_STR(text_of(jit_names_of_dump(bytes.data, bytes.n, addresses, 1, 10, 45, texts)),
@@ -361,7 +361,7 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* A pid that no process has: above the kernel's maximum. */
+/* No process has this pid: it is above the kernel's maximum. */
 #define NO_PID 4194305
 
 static void write_map(const char *path)

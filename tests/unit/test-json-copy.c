@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of json-copy: JSON of a file is copied unchanged, anything else becomes null.
+ * Checks of json-copy: JSON from a file is copied unchanged, anything else becomes null.
  */
 #include "tests/unit/test.h"
 #include "tools/common/json-copy.h"

@@ -65,7 +65,7 @@ static void test_strings(void)
 		"[\"a\\\"b\\\\c\\n\\u0009\\u001b\",\"x\357\277\275y\",\"n\\u0000l\",\"\344\270\255\"]\n");
 }
 
-/* The locale's decimal comma must not reach the file. */
+/* The decimal comma of the locale must not appear in the output. */
 static void test_doubles(void)
 {
 	setlocale(LC_ALL, "de_DE.UTF-8");

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/kallsyms: the symbol that names an address, in any order of lines; hidden
- * addresses; text that is not kallsyms; and this machine's own file, compared with a reader that
- * keeps everything.
+ * Checks of daemon/engine/kallsyms: the symbol of an address, with lines in any order; hidden
+ * addresses; other text; and this machine's file, compared with a reader that stores all lines.
  */
 #include "daemon/engine/kallsyms.h"
 #include "tests/unit/test.h"
@@ -43,7 +42,7 @@ static int open_text(const char *text)
 	return fd;
 }
 
-/* The fixture with its lines rotated by `shift`, so that every line is first once. */
+/* Returns the fixture with its lines rotated by `shift`, so that each line is first once. */
 static int open_lines(size_t shift)
 {
 	char text[4096] = "";
@@ -174,7 +173,7 @@ static size_t drop_doubles(uint64_t *addresses, size_t n)
 	return kept;
 }
 
-/* Function symbols of the kernel itself, one address of `step`. */
+/* Picks one of `step` addresses of the kernel's own functions. */
 static size_t pick_addresses(uint64_t *addresses, size_t step)
 {
 	FILE *file = fopen("/proc/kallsyms", "re");
@@ -193,7 +192,7 @@ static size_t pick_addresses(uint64_t *addresses, size_t step)
 	return drop_doubles(addresses, n);
 }
 
-/* Counts the addresses at which /proc/kallsyms has the returned name. */
+/* Counts the addresses for which /proc/kallsyms has the returned name. */
 static size_t count_right(const uint64_t *addresses, const struct kallsyms_symbol *symbols,
 			  size_t n)
 {
@@ -235,7 +234,7 @@ static void test_real(void)
 	size_t n = pick_addresses(addresses, 97);
 
 	REQUIRE(fd >= 0);
-	if (n == 0) { /* kptr_restrict hides addresses without privilege */
+	if (n == 0) { /* kptr_restrict hides addresses from users without privileges */
 		CHECK_INT(kallsyms_read_stext(fd, &stext), KALLSYMS_HIDDEN);
 		return;
 	}

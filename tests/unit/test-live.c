@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Live views: the samples of the last seconds of a recording, by function, process, thread and
- * caller
+ * Live views: samples of a recording's last seconds, by function, process, thread and caller
  *
  * Promises:
- * - a sample counts for its second, and seconds before the window do not count [window]
+ * - a sample counts in its second, and seconds before the window do not count [window]
  * - functions and threads keep their identity across epochs with other ids [epochs]
- * - places get names whenever these arrive, by the innermost symbol, or by an offset [names]
- * - an inlined function is between its place and what it is inlined into [inlined]
- * - a function and its clones are one; people see a name without parameters [shown]
- * - a recursive function counts once for a sample; a leaf only for itself [recursion]
+ * - places get names whenever these arrive: the innermost symbol, or an offset [names]
+ * - an inlined function is the callee of the function that it is inlined into [inlined]
+ * - a function and its clones are one; names are shown without parameters [shown]
+ * - a recursive function counts a sample once; self counts only the leaf [recursion]
  * - callers are those of the selected function [callers]
- * - keys lead into a process, to callers and back; the selection stays [browse]
+ * - keys open a process, or callers, and go back; the selection is kept [browse]
  * - equal rows keep their order; a filter ignores case [order]
- * - rows are ordered by the weights of their samples [weights]
+ * - rows are sorted by the weight of their samples [weights]
  * - unknown ids, invalid data and names with escapes are harmless [hostile]
- * - when too much is stored, a new epoch begins empty [forgets]
+ * - if too much is stored, the next epoch starts empty [forgets]
  */
 #include "config.h"
 
@@ -28,8 +27,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Thread 1 of process 1 and thread 2 of process 2; an image with id 1. Texts: 1 "lib.so", 2 "one",
- * 3 "two". */
+/* Process 1 has thread 1, process 2 thread 2; image 1. Texts: 1 "lib.so", 2 "one", 3 "two". */
 static void describe(struct build *build)
 {
 	static const uint64_t none[] = { 0 };
@@ -57,7 +55,7 @@ static void add_stack(struct build *build, unsigned id, unsigned parent, unsigne
 	BUILD(build, PROF_TABLE_STACK, N(id), N(parent), N(frame));
 }
 
-/* Stack 1 is frame 1, of lib.so. */
+/* Stack 1 is frame 1, which is in lib.so. */
 static void begin_with_stack(struct build *build)
 {
 	build_begin(build);
@@ -78,7 +76,7 @@ static void add_sample(struct build *build, unsigned second, unsigned thread, un
 	add_weighted(build, second, thread, stack, 1);
 }
 
-/* Reads everything built so far. */
+/* Reads all rows built so far. */
 static void read_into(struct live *live, const struct build *build)
 {
 	struct prof_stream *stream = NULL;
@@ -95,7 +93,7 @@ static void read_into(struct live *live, const struct build *build)
 	prof_stream_free(stream);
 }
 
-/* "name self total, …" */
+/* Returns the rows as "name self total, …". */
 static const char *rows_of(const struct live *live, const struct top_view *view)
 {
 	static char text[512];
@@ -209,7 +207,7 @@ static void names(void)
 	CHECK_STR(functions_of(&live), "outer 2 2, inner 1 1, lib.so+0x40 1 1");
 }
 
-/* A leaf at 0x20 called from 0x10. */
+/* A leaf at 0x20, called from 0x10. */
 static void begin_pair(struct build *build)
 {
 	begin_with_stack(build);
@@ -259,7 +257,7 @@ static void shown(void)
 	CHECK_STR(LIVE_AT(live.functions, live_function, live.functions->len - 1)->shown, "a::b");
 }
 
-/* Stacks of a: a, a b, a b a; named by offset 0x10 and 0x20. */
+/* Stacks 1: a; 2: a, b; 3: a, b, a. a and b are named by their offsets, 0x10 and 0x20. */
 static void begin_recursion(struct build *build)
 {
 	build_begin(build);
@@ -368,7 +366,7 @@ static void browse(void)
 	CHECK_INT(browse.rows->len, 2);
 	press_all(&browse, "j");
 	CHECK_INT(browse.selected, 1);
-	press_all(&browse, "\n"); /* the functions of "one" */
+	press_all(&browse, "\n"); /* opens the functions of "one" */
 	CHECK_STATUS(&browse, "only one, pid 100");
 	CHECK_INT(browse.all.samples, 1);
 	press_all(&browse, "j\n");
@@ -385,11 +383,11 @@ static void browse(void)
 	CHECK_STATUS(&browse, "held; Space continues   by name   /w");
 	press_all(&browse, "?");
 	CHECK(browse.shows_keys);
-	press_all(&browse, "s"); /* any key returns, and does nothing else */
+	press_all(&browse, "s"); /* any key goes back, without another effect */
 	CHECK(!browse.shows_keys);
 	CHECK_STATUS(&browse, "held; Space continues   by name   /w");
 	CHECK(top_browse_press(&browse, 'q', 10));
-	live.generation++; /* its numbers have another meaning */
+	live.generation++; /* all numbers have become invalid */
 	press_all(&browse, " f");
 	top_browse_count(&browse);
 	CHECK_INT(browse.steps->len, 0);
@@ -443,7 +441,7 @@ static void forgets(void)
 
 int main(void)
 {
-	setlocale(LC_ALL, "C.UTF-8"); /* names that are not valid have U+FFFD */
+	setlocale(LC_ALL, "C.UTF-8"); /* invalid names are shown with U+FFFD */
 	RUN(window);
 	RUN(weights);
 	RUN(epochs);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of marks in libprofcollector as it is shipped: after each instruction, from a thread's
- * first mark on, the process's memory is checked as if it had died there. New names and known ones,
- * in a ring, in a larger one, and without room.
+ * Checks of marks in the shipped libprofcollector. A thread is stepped through its marks, from the
+ * first one on; after each instruction, memory is checked as if the process had died there. Marks
+ * have new and known names; they are in a ring, in a larger one, or find no room.
  */
 #include "config.h"
 #include "libcollector/prof-collector.h"
@@ -20,13 +20,13 @@
 #include <unistd.h>
 
 #define N_MARKS 98u
-/* Between these marks nothing is new, and the test does not look: the first ring is full before,
- * the second one after. */
+/* The marks between these two exercise no new code, so the test does not check them. Before them,
+ * the first ring is full; after them, the second one. */
 #define QUIET_FROM 20u
 #define QUIET_TO 86u
 #define N_RINGS 2u
 #define N_IDS 256u
-#define NAME_BYTES 201u /* all names together exceed both rings */
+#define NAME_BYTES 201u /* all names together do not fit into both rings */
 
 static const struct ring_arena_sizes sizes = {
 	{ { 4096, 1, RING_DROP }, { 16384, 1, RING_DROP } },
@@ -44,7 +44,7 @@ static struct ring_arena_memory memory;
 static _Alignas(8) uint8_t buffer[1 << 20];
 static uint8_t *copy;
 
-/* Each third mark has an earlier name. */
+/* Every third mark has an earlier name. */
 static void make_names(void)
 {
 	for (unsigned i = 0; i < N_MARKS; i++) {
@@ -92,7 +92,7 @@ static int listen_here(char *address, size_t n)
 		       : -1;
 }
 
-/* The connection of the process; -1: it did not connect. */
+/* Returns the connection of the process; -1: it did not connect. */
 static int let_in(int listener)
 {
 	struct control_answer answer = { .magic = CONTROL_ANSWER_MAGIC,
@@ -134,7 +134,7 @@ static pid_t start(int *ret_connection)
 		       : -1;
 }
 
-/* Steps one instruction, or through the whole quiet part. False if the process has ended. */
+/* Steps one instruction, or over all quiet marks. Returns false if the process has ended. */
 static bool step(pid_t pid)
 {
 	int status;
@@ -172,7 +172,7 @@ static void check_ring(struct ring_batch *batch, uint64_t *next, uint64_t *marks
 		CHECK(argument->value >= *next && argument->value < N_MARKS);
 		*next = argument->value + 1;
 		++*marks;
-		/* 0: there was room for the mark, but not for its name. */
+		/* name 0: there was room for the mark, but not for its name */
 		*unnamed += mark->name == 0;
 		if (mark->name == 0 || !CHECK(mark->group < N_IDS && texts[mark->group] &&
 					      mark->name < N_IDS && texts[mark->name]))
@@ -183,7 +183,7 @@ static void check_ring(struct ring_batch *batch, uint64_t *next, uint64_t *marks
 	}
 }
 
-/* Checks both rings as they are now; the smaller one is older. */
+/* Checks the current state of both rings. The smaller one is older. */
 static struct found look(void)
 {
 	struct found found = { 0 };
@@ -199,7 +199,7 @@ static struct found look(void)
 		ring_reader_init(&reader, &memory, i);
 		reader.shared = (void *)(copy + memory.places[i].header_offset);
 		reader.data = copy + memory.places[i].data_offset;
-		/* Each check is a first one. */
+		/* Each check starts from scratch. */
 		reader.grant_ns = 0;
 		ring_reader_drain(&reader, RING_DRAIN_DEAD, buffer, sizeof(buffer), &batch);
 		CHECK_INT(reader.fault, RING_FAULT_NONE);
@@ -233,7 +233,7 @@ static void test_death(void)
 		n++;
 		found = look();
 		CHECK(found.marks >= stage->recorded && found.marks <= stage->recorded + 1);
-		/* The current mark, and one name. */
+		/* the current mark and one name */
 		CHECK(found.unpublished <= 2);
 	}
 	found = look();

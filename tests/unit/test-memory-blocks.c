@@ -26,8 +26,7 @@ static uint32_t next_random(uint32_t *state)
 	return *state >> 8;
 }
 
-/* Ascending numbers: some blocks live long, most are freed soon; now and then an old number is used
- * again. */
+/* Numbers ascend. Some blocks live long, most are freed soon; some old numbers are used again. */
 static void test_random(void)
 {
 	uint32_t *size_of = calloc(NUMBERS, sizeof(*size_of));

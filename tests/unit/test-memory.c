@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of `profcapture memory` on captures whose results can be counted by hand.
+ * Checks of `profcapture memory` on captures with results that can be counted by hand.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* Functions a, b, c at 0x100, 0x200, 0x300 of an image, and d, which is C++'s new; stacks 1: a,
- * 2: a → b, 3: a → b → c, 4: a → d, 5: a → b → a. Processes 1 and 2 are pids 100 and 200;
- * threads 1, 2 and 3 are tids 101 and 102 of the first, 201 of the second. */
+/* Image 1 has functions a, b, c at 0x100, 0x200, 0x300, and d, which is C++ new. Stacks 1: a, 2: a
+ * → b, 3: a → b → c, 4: a → d, 5: a → b → a. Processes 1 and 2 are pids 100 and 200. Threads 1 and
+ * 2 (tids 101, 102) belong to process 1, thread 3 (tid 201) to process 2. */
 static void add_names(struct build *build)
 {
 	static const char *const names[] = { "a", "b", "c", "operator new(unsigned long)" };
@@ -94,7 +94,7 @@ static void exit_row(struct build *build, uint64_t time, uint64_t thread)
 	      PROF_NULL, N(0));
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static void ask(struct memory *memory, enum memory_view view)
 {
@@ -162,12 +162,11 @@ static const struct memory_counts *counts_of(const struct memory *memory, uint32
 /* ---- one process ----------------------------------------------------------------------------- */
 
 /*
- * Time  live                                 Time  live
- * 10    100   1: 100 bytes by c              60           a malloc by a fails
- * 20    150   2: 50 bytes by b, calloc       70     300   3 is freed by thread 1
- * 30    100   2 is freed                     80           a free of what nobody knows
- * 40    1100  3: 1000 bytes by c, thread 2   90           free(NULL)
- * 50    1300  1 becomes 4: 300 by b          100    308   5: 8 bytes by new, for a, thread 2
+ * Time  live                                 Time  live 10    100   1: 100 bytes by c
+ * 60           a malloc by a fails 20    150   2: 50 bytes by b, calloc       70     300   3 is
+ * freed by thread 1 30    100   2 is freed                     80 an unknown block is freed 40
+ * 1100  3: 1000 bytes by c, thread 2   90           free(NULL) 50    1300  1 becomes 4: 300 by b
+ *       100    308   5: 8 bytes by new, for a, thread 2
  */
 static void write_rows(struct build *build)
 {
@@ -257,8 +256,8 @@ static void test_summary(void)
 	}
 }
 
-/* One large block of b, five small ones of a: the order of rows, and the larger share of the
- * tree. */
+/* One large block of b and five small ones of a: which comes first, and has the larger share of the
+ * tree? */
 static void test_by_blocks(void)
 {
 	for (unsigned by_blocks = 0; by_blocks < 2; by_blocks++) {
@@ -389,7 +388,7 @@ static void test_sizes(void)
 	build_done(&build);
 }
 
-/* The largest sizes matter, and the number of rows is limited. */
+/* The largest sizes are shown, and the number of rows is limited. */
 static void test_all_sizes(void)
 {
 	struct memory memory;
@@ -503,7 +502,7 @@ static void test_thread_passes(void)
 	CHECK_INT(memory.lines->len, 1);
 	CHECK_NUMBER(memory.all.freed_bytes, 1000);
 	memory_done(&memory);
-	/* Marks have the peak of all threads, so a single thread has none. */
+	/* Marks have only the peak of all threads together, so a single thread has none. */
 	for (size_t i = 0; i < ARRAY_SIZE(views); i++) {
 		REQUIRE(ask_thread(&memory, views[i], 101, &build));
 		CHECK(!(memory.has_processes & MEMORY_HAS_PEAK));
@@ -584,8 +583,8 @@ static void test_reallocs(void)
 	build_done(&build);
 }
 
-/* The 10 middle bytes of a mapping of 400 bytes are unmapped; later the free of a block is missing,
- * which is not a realloc. */
+/* 10 bytes in a mapping of 400 are unmapped. Later the free of a block is missing, which is not a
+ * realloc. */
 static void write_rests(struct build *build)
 {
 	begin(build);
@@ -636,8 +635,8 @@ static void test_rests(void)
 
 /* ---- temporary blocks ------------------------------------------------------------------------ */
 
-/* Thread 1 allocates block 1, then zero to three others, and frees 1; thread 2 allocates one in
- * between. */
+/* Thread 1 allocates block 1, then zero to three others, and frees block 1. Meanwhile, thread 2
+ * allocates one. */
 static void test_temporary(void)
 {
 	for (unsigned others = 0; others < 4; others++) {
@@ -661,7 +660,7 @@ static void test_temporary(void)
 		REQUIRE(answer(&memory, &build));
 		CHECK_NUMBER(memory.all.temporary, others <= 2);
 		memory_done(&memory);
-		/* With a time threshold the freeing thread does not matter. */
+		/* With --within, the freeing thread does not matter. */
 		ask(&memory, MEMORY_TEMPORARY);
 		memory.within_ns = 90;
 		REQUIRE(answer(&memory, &build));
@@ -684,7 +683,7 @@ static void test_tree(void)
 	malloc_row(&build, 30, 1, 3, 40, 0);
 	malloc_row(&build, 40, 1, 4, 80, 77);
 	build_next_epoch(&build);
-	/* The same names with other ids. */
+	/* The same names, with other ids. */
 	build_text(&build, 1, "/lib/x.so");
 	build_text(&build, 2, "comm");
 	BUILD(&build, PROF_TABLE_IMAGE, N(1), N(1), PROF_BYTES(NULL, 0), N(10), N(1), N(5),
@@ -715,11 +714,11 @@ static void test_tree(void)
 	build_done(&build);
 }
 
-/* Apart from one byte, a's increases and decreases cancel out, in the tree of calls and in that of
+/* a's increases and decreases cancel out except for one byte, in the tree of calls and in that of
  * callers. */
 static void test_tree_of_differences(void)
 {
-	/* A function's share is that of all changes, whichever way they went. */
+	/* A function's share is that of the sum of absolute changes. */
 	static const char *const want[2][2] = {
 		{ "\n  100.0      +1 B  a ", "\n   50.0  +977 KiB  `- a  +1" },
 		{ "\n  100.0      +1 B  a ", "\n   50.0  +977 KiB  `- b  " },
@@ -754,7 +753,7 @@ static void test_tree_of_differences(void)
 	}
 }
 
-/* The tree has a maximum depth; deeper blocks are attributed to its last level. */
+/* The tree's depth is limited. Deeper blocks count in its last level. */
 static void test_deep_tree(void)
 {
 	for (unsigned inverted = 0; inverted < 2; inverted++) {
@@ -784,8 +783,8 @@ static void test_deep_tree(void)
 	}
 }
 
-/* With --through, allocations of c and b count for their caller a, or for the root if no caller is
- * left. */
+/* With --through, allocations of c and b are charged to their caller a, or to the root if there is
+ * no caller left. */
 static void test_through(void)
 {
 	static const char *const patterns[] = { "^b$", "^c$", "^a$" };
@@ -810,10 +809,10 @@ static void test_through(void)
 	}
 }
 
-/* ---- marks ----------------------------------------------------------------------------------- */
+/* ---- heap marks ------------------------------------------------------------------------------ */
 
-/* Before a mark the blocks differ from those in the mark, so that a reader of the wrong part gets
- * another result. */
+/* The blocks before a mark differ from those in the mark, so that a reader of the wrong part gets
+ * other results. */
 static void write_marks(struct build *build)
 {
 	begin(build);
@@ -824,7 +823,7 @@ static void write_marks(struct build *build)
 	heap_row(build, 100, 1, PROF_HEAP_CHECKPOINT, 5000, 2, 6000, 50);
 	live_row(build, 100, 1, 10, 2000, 2, 60);
 	live_row(build, 100, 2, 11, 3000, 3, 70);
-	malloc_row(build, 100, 2, 11, 3000, 3); /* rows of the mark's time are included in it */
+	malloc_row(build, 100, 2, 11, 3000, 3); /* the mark includes rows of its own time */
 	free_row(build, 100, 1, 9);
 	malloc_row(build, 110, 1, 12, 100, 1);
 	free_row(build, 120, 1, 10);
@@ -861,14 +860,14 @@ static void test_marks(void)
 	CHECK_NUMBER(memory.all.leaked_bytes, 555);
 	CHECK_SUM(line_of(&memory, "c")->self, 555, 1);
 	memory_done(&memory);
-	/* The mark allows 6000 for the first part, but its rows have less; the second part had
-	 * 5100. */
+	/* According to the mark, the first part may have 6000, but its rows have less. The second
+	 * part has 5100. */
 	REQUIRE(ask_view(&memory, MEMORY_PEAK, &build));
 	CHECK_NUMBER(memory.all.peak_bytes, 5100);
 	CHECK_INT(memory.all.peak_ns, 110);
 	CHECK_SUM(line_of(&memory, "b")->self, 2000, 1);
 	memory_done(&memory);
-	/* A range begins with its mark, and counts the rows in it. */
+	/* A range is read from the mark before it; only rows in the range count. */
 	ask(&memory, MEMORY_SUMMARY);
 	memory.reader.range.from = (struct units_time){ .kind = UNITS_TIME_START, .ns = 105 };
 	memory.reader.range.to = (struct units_time){ .kind = UNITS_TIME_START, .ns = 150 };
@@ -883,7 +882,7 @@ static void test_marks(void)
 	build_done(&build);
 }
 
-/* A mark that claims more blocks than there are is ignored: the rows before it are read. */
+/* If a mark claims more blocks than there are, it is ignored, and the rows before it are read. */
 static void test_broken(void)
 {
 	struct memory memory;
@@ -915,8 +914,8 @@ static void test_broken(void)
 
 /* ---- several processes ----------------------------------------------------------------------- */
 
-/* The first process has 1000 at 10 and 600 at 110; the second 700 at 120, which is the joint peak;
- * the first ends at 130. */
+/* The first process has 1000 at 10 and 600 at 110. The second one has 700 at 120: the joint peak.
+ * The first one ends at 130. */
 static void test_peak_of_two(void)
 {
 	struct memory memory;
@@ -952,7 +951,7 @@ static void test_peak_of_two(void)
 	CHECK_NUMBER(memory.all.leaked_bytes, 1800);
 	CHECK_NUMBER(memory.all.live_bytes, 1800);
 	memory_done(&memory);
-	/* Blocks of an ended process are gone. */
+	/* Blocks of a process that ended are not live. */
 	REQUIRE(ask_at(&memory, 125, &build));
 	CHECK_NUMBER(memory.all.live_bytes, 1300);
 	memory_done(&memory);
@@ -973,8 +972,8 @@ static void test_peak_of_two(void)
 #define CHILD_ROWS 20
 #define CHILD_TIME(child) (100 + 100 * (uint64_t)(child))
 
-/* One of many processes, in an epoch of its own: allocates and frees 10 bytes repeatedly, has at
- * most 20, and ends with 10. */
+/* Writes one of many processes, in its own epoch: it repeatedly allocates and frees 10 bytes, has
+ * at most 20, and ends with 10. */
 static void add_child(struct build *build, unsigned child)
 {
 	uint64_t time = CHILD_TIME(child);
@@ -994,7 +993,7 @@ static void add_child(struct build *build, unsigned child)
 	exit_row(build, time + 90, 9);
 }
 
-/* The parent has 1000 bytes before its children, which run one after another, and nothing later. */
+/* The parent has 1000 bytes, but none any more when its children run, one after another. */
 static void write_children(struct build *build, bool has_parent)
 {
 	begin(build);
@@ -1015,7 +1014,7 @@ static void write_children(struct build *build, bool has_parent)
 	build_finish(build);
 }
 
-/* Processes that ended before a time need not be read for it. */
+/* Processes that ended before the requested time need not be read. */
 static void test_ended(void)
 {
 	struct memory memory;
@@ -1040,7 +1039,7 @@ static void test_ended(void)
 	build_done(&build);
 }
 
-/* Any child might have the peak, together with the parent's earlier maximum. */
+/* Any child might have the peak, together with the earlier maximum of the parent. */
 static void test_many_processes(void)
 {
 	struct memory memory;
@@ -1056,7 +1055,8 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
-/* From 65 on there may be more than the first process's 100 bytes from 10 on, but there is not. */
+/* From 65 on, there may be more than the 100 bytes that the first process has from 10 on, but there
+ * are not. */
 static void test_equal_peaks(void)
 {
 	struct memory memory;
@@ -1091,7 +1091,7 @@ static void ask_range(struct memory *memory, enum memory_view view, uint64_t fro
 	memory->reader.range.to = (struct units_time){ .kind = UNITS_TIME_START, .ns = to };
 }
 
-/* Without any blocks, there is no peak time. */
+/* Without blocks, the peak has no time. */
 static void test_no_peak(void)
 {
 	static const enum memory_view views[] = { MEMORY_PEAK, MEMORY_SUMMARY };
@@ -1136,9 +1136,9 @@ static void test_excluded(void)
 	build_done(&build);
 }
 
-/* ---- what makes no sense --------------------------------------------------------------------- */
+/* ---- invalid input --------------------------------------------------------------------------- */
 
-/* The time of a process does not depend on the number of other processes. */
+/* The time to describe a process does not depend on the number of processes. */
 static void test_described_processes(void)
 {
 	enum { MANY = 40000 };
@@ -1178,8 +1178,8 @@ static void test_described_processes(void)
 	build_done(&build);
 }
 
-/* At one time block 2 is allocated and freed, and the older block 1 is freed, in any order of the
- * tables. */
+/* At one time, block 2 is allocated and freed, and the older block 1 is freed, in any order within
+ * the tables. */
 static void test_ties(void)
 {
 	struct memory memory;
@@ -1199,8 +1199,8 @@ static void test_ties(void)
 	build_done(&build);
 }
 
-/* Two blocks and two frees at one time: the first block ends after the second one was allocated, or
- * before it. */
+/* Two blocks and two frees have one time. The first block is freed before or after the second one
+ * was allocated. */
 static void ask_order(uint64_t younger, double temporary)
 {
 	struct memory memory;
@@ -1227,7 +1227,7 @@ static void test_order(void)
 {
 	ask_order(0, 2);
 	ask_order(1, 1);
-	/* whatever a file says, no block ends before it begins */
+	/* whatever the file says, no block ends before it begins */
 	ask_order(UINT64_MAX, 1);
 }
 
@@ -1244,7 +1244,7 @@ static void test_sampled(void)
 	free_row(&build, 30, 1, 2);
 	malloc_row(&build, 40, 1, 3, 1000000, 2);
 	end_row(&build, 50, 1, 3, PROF_FREE_REALLOC);
-	/* mappings are not sampled, so each counts once */
+	/* mappings are not sampled, so each counts as one */
 	alloc_row(&build, 60, 1, PROF_ALLOC_MMAP, 4, 10, 2, 0);
 	end_row(&build, 70, 1, 4, PROF_FREE_MUNMAP);
 	alloc_row(&build, 80, 1, PROF_ALLOC_BRK, 5, 1, 2, 0);
@@ -1289,8 +1289,8 @@ static void test_loss(void)
 	build_done(&build);
 }
 
-/* A loss before a range included allocations in it, and a loss after it included frees of blocks
- * shown as leaked. */
+/* Losses before a range may be allocations of blocks in it. Losses after it may be frees of blocks
+ * that are shown as leaked. */
 static void test_loss_outside(void)
 {
 	static const struct {
@@ -1323,7 +1323,7 @@ static void test_loss_outside(void)
 	build_done(&build);
 }
 
-/* The file ends in the second chunk of frees: their blocks seem live, except at times before it. */
+/* The file ends within the second chunk of frees: the blocks seem live, except at earlier times. */
 static void test_truncated(void)
 {
 	struct memory memory;
@@ -1358,7 +1358,7 @@ static void test_truncated(void)
 	build_done(&build);
 }
 
-/* With any numbers, each view returns a result, and no sum is out of bounds. */
+/* With any numbers, each view has a result, and no sum is out of bounds. */
 static void test_hostile(void)
 {
 	static const uint64_t numbers[] = {
@@ -1397,7 +1397,7 @@ static void test_hostile(void)
 	build_done(&build);
 }
 
-/* A free of an unknown block, a number that is used twice, and a block freed before it is
+/* An unknown block is freed, a number is used twice, and a block is freed before it is
  * allocated. */
 static void test_inconsistent(void)
 {
@@ -1423,7 +1423,7 @@ static void test_inconsistent(void)
 	build_done(&build);
 }
 
-/* Blocks left open by a recording are not in the next one, whose numbers begin again. */
+/* Live blocks of one recording do not appear in the next one, whose numbers start again. */
 static void test_segments(void)
 {
 	struct memory memory;
@@ -1471,7 +1471,7 @@ static double weight(double size, double sampled)
 	return sampled > 0 ? 1 / (1 - exp(-size / sampled)) : 1;
 }
 
-/* The weight of a block depends on its own recording. */
+/* A block's weight depends on the recording that it is from. */
 static void check_sampled_segments(unsigned first, unsigned second)
 {
 	double lived = 100 * weight(100, first), lives = 70 * weight(70, second);
@@ -1520,8 +1520,8 @@ static void test_sampled_segments(void)
 			check_sampled_segments(sampled[i], sampled[j]);
 }
 
-/* Each block of a realloc was sampled independently, or the row would have no prior; mappings are
- * all recorded. */
+/* Both blocks of a realloc were sampled independently; otherwise the row has no prior block.
+ * Mappings are all recorded. */
 static void test_sampled_reallocs(void)
 {
 	double stands_for = weight(100, 1000) * weight(300, 1000);
@@ -1590,8 +1590,8 @@ static void test_patterns(void)
 	CHECK(!suppression_matches(stars, text));
 }
 
-/* Only what is between the allocation and the program's innermost function makes it the runtime's:
- * neither a function of the program that the loader or setlocale() calls, nor what that calls. */
+/* Whether a block belongs to the runtime depends only on the functions between the allocation and
+ * the program's innermost function, not on the loader or setlocale() calling the program. */
 static void test_runtime_pools(void)
 {
 	enum { OWN, LIBC, LOADER, CPLUSPLUS, N_IMAGES };
@@ -1609,7 +1609,7 @@ static void test_runtime_pools(void)
 			  { LOADER, "other" },
 			  { CPLUSPLUS, "init" },
 			  { LIBC, "operator new(unsigned long)" } };
-	/* functions from the root on, by index + 1 */
+	/* functions from the root down, by index + 1 */
 	static const struct {
 		unsigned stack[4];
 		enum runtime_pool pool;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of names and symbol-rows: identity across epochs, lost rows, forged ids, and the symbol
- * that contains an offset.
+ * Checks of names and symbol-rows: identities across epochs, lost rows, forged ids, and the symbol
+ * at an offset.
  */
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
@@ -31,7 +31,7 @@ static void symbol(struct build *build, uint64_t id, uint64_t start, uint64_t le
 	      N(0));
 }
 
-/* Ids have another meaning in each epoch. */
+/* Ids have different meanings in each epoch. */
 static void two_epochs(struct build *build)
 {
 	build_begin(build);
@@ -43,7 +43,7 @@ static void two_epochs(struct build *build)
 	build_next_epoch(build);
 	build_text(build, 1, "second");
 	build_text(build, 9, "/lib/a.so");
-	image(build, 1, 9, 6); /* the same path, another file */
+	image(build, 1, 9, 6); /* the same path, but another file */
 	image(build, 2, 9, 5);
 	process(build, 4, 100, 0);
 	process(build, 5, 100, 1); /* after exec */
@@ -93,7 +93,7 @@ static void test_epochs(void)
 	CHECK_STR(names_image_at(names, image_index)->build_id, "01ab");
 	CHECK_INT(names_process_at(names, names_thread_at(names, thread_index)->process)->pid, 100);
 	CHECK_INT(names->lost, 0);
-	/* An empty third epoch evicts the least recently used one. */
+	/* A third, empty epoch evicts the least recently used one. */
 	(void)load(names, first + 9);
 	CHECK(names->epochs[0]->epoch != first && names->epochs[1]->epoch != first);
 	CHECK_INT(names_image(load(names, first), 1), image_index);
@@ -114,7 +114,7 @@ static void file(struct build *build, uint64_t id, uint64_t path, uint64_t size,
 	      N(inode ? 1 : 0), N(inode), N(PROF_IMAGE_FILE), N(5), N(0));
 }
 
-/* Rows from records and snapshots of a file, before and after it is opened, are one image. */
+/* Rows of a file from records and from snapshots, before and after it is opened, are one image. */
 static void test_one_file(void)
 {
 	struct build build;
@@ -126,15 +126,15 @@ static void test_one_file(void)
 	build_begin(&build);
 	build_text(&build, 1, "/lib/a.so");
 	build_text(&build, 2, "/lib/b.so");
-	file(&build, 1, 1, 0, 0);  /* by build-id */
-	file(&build, 2, 1, 0, 5);  /* and by device and inode */
-	file(&build, 3, 1, 10, 5); /* opened by profd-files */
+	file(&build, 1, 1, 0, 0);  /* with the build-id */
+	file(&build, 2, 1, 0, 5);  /* with device and inode, too */
+	file(&build, 3, 1, 10, 5); /* as opened by profd-files */
 	file(&build, 4, 1, 0, 0);
 	file(&build, 5, 1, 10, 6); /* in a container */
-	file(&build, 6, 2, 10, 5); /* another name */
+	file(&build, 6, 2, 10, 5); /* another path */
 	build_finish(&build);
 	reader = open_reader(&build);
-	/* in any order: a reader that starts at the table's end meets the container's first */
+	/* in any order: a reader that starts at the table's end finds the container's first */
 	for (unsigned backwards = 0; backwards < 2; backwards++) {
 		names = names_new(reader);
 		epoch = load(names, chunks_first_epoch(reader));
@@ -217,7 +217,7 @@ static void test_symbols(void)
 	symbol(&build, 2, 100, 100, 2);
 	symbol(&build, 3, 120, 10, 3);
 	symbol(&build, 4, 400, 10, 5);
-	symbol(&build, 5, 100, 100, 2); /* again */
+	symbol(&build, 5, 100, 100, 2); /* the same symbol again */
 	symbol(&build, 6, 500, 10, 99); /* its name is lost */
 	BUILD(&build, PROF_TABLE_SYMBOL, N(7), N(77), N(0), N(UINT64_MAX), N(2), N(0), N(0), N(0),
 	      N(0)); /* its image is lost */

@@ -35,7 +35,7 @@ static void *read_slowly(void *argument)
 	return (void *)(uintptr_t)expected;
 }
 
-/* A non-blocking pipe often gives short writes and EAGAIN. */
+/* On a non-blocking pipe, writes are often short or fail with EAGAIN. */
 static void test_short_writes(void)
 {
 	struct out out;

@@ -9,7 +9,7 @@
 #define ROWS 4
 #define FIELDS 6
 
-/* Cells by row and field; a table shows the fields that have a column. */
+/* Cells by row and field. A table shows the fields that have a column. */
 struct sheet {
 	struct cell cells[ROWS][FIELDS];
 	const char *prefixes[ROWS]; /* of field NAME */
@@ -46,7 +46,7 @@ static void check_print(const struct table *table, unsigned columns, const char 
 	out_done(&out);
 }
 
-/* Numbers, a sparkline, names and places, as of a report. */
+/* As in a report: numbers, a sparkline, names and places. */
 static const struct sheet report = {
 	.rows = 3,
 	.cells = {
@@ -87,19 +87,19 @@ static void test_widths(void)
 		    "  41.8     1281    ++##  memcmp                               libc.so.6\n"
 		    "  <0.1           ##      std::map<std::string, double>::find  map.h:1\n"
 		    "     -                   main\n");
-	/* The name gives up what is above 24 columns. */
+	/* The name is cut to 24 columns. */
 	check_print(&table, 66,
 		    "self %  samples  0-1 s   function                        place\n"
 		    "  41.8     1281    ++##  memcmp                          libc.so.6\n"
 		    "  <0.1           ##      std::map<std::string, double>…  map.h:1\n"
 		    "     -                   main\n");
-	/* The sparkline is dropped, and the name has room again. */
+	/* The sparkline is left out, so that the name has room. */
 	check_print(&table, 59,
 		    "self %  samples  function                         place\n"
 		    "  41.8     1281  memcmp                           libc.so.6\n"
 		    "  <0.1           std::map<std::string, double>:…  map.h:1\n"
 		    "     -           main\n");
-	/* The place is dropped. */
+	/* The place is left out, too. */
 	check_print(&table, 51,
 		    "self %  samples  function\n"
 		    "  41.8     1281  memcmp\n"
@@ -118,7 +118,7 @@ static void test_widths(void)
 		    "     -           …\n");
 }
 
-/* No row is wider than the terminal, whatever its width, unless the numbers are. */
+/* Rows fit into a terminal of any width, unless the numbers alone are wider. */
 static void check_lines(const struct table *table, unsigned least)
 {
 	for (unsigned columns = least; columns < 110; columns++) {
@@ -164,7 +164,7 @@ static void test_every_width(void)
 	check_lines(&nameless, 8);
 }
 
-/* The title of the names does not push the places away if these have none. */
+/* A title of the name column does not shift the places, which have no title. */
 static void test_long_title(void)
 {
 	struct table table = table_of(&report);
@@ -200,7 +200,7 @@ static void test_fit(void)
 		    "  41.8     1281  memcmp                          libc.so.6\n"
 		    "  <0.1           std::map<…>::find               map.h:1\n"
 		    "     -           main\n");
-	/* What it cannot shorten is cut, and so is what it returns. */
+	/* A name that fit() cannot shorten is cut, and so is a too long result of fit(). */
 	check_print(&table, 33,
 		    "self %  samples  function\n"
 		    "  41.8     1281  memcmp\n"
@@ -386,7 +386,7 @@ static void test_tree(void)
 		    "9  main  a.c:1\n"
 		    "5  ├─ shop::Statistics::add_all_orders  b.c:22\n"
 		    "5  │  └─ memcmp  libc.so.6\n");
-	/* The row that is too wide is cut, no other one. */
+	/* Only the row that is too wide is cut. */
 	check_print(&table, 40,
 		    "n  function\n"
 		    "9  main  a.c:1\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/process-access.c, and of its queries with the pidfds of daemon/broker/target.c.
+ * Checks of daemon/process-access.c, also with pidfds of daemon/broker/target.c.
  */
 #include "tests/unit/test.h"
 
@@ -21,7 +21,7 @@
 #define USER 65534
 #define OTHER 65533
 
-/* A process that runs `act`, reports that, and waits until it is killed. */
+/* A process that runs `act`, reports it, and waits until it is killed. */
 struct child {
 	pid_t pid;
 	int pidfd;
@@ -76,7 +76,7 @@ static void become(uid_t real, uid_t effective, uid_t saved)
 		_exit(1);
 }
 
-/* Becomes a process of the user: dumpable, as after exec. */
+/* Becomes a normal process of the user: dumpable, as after exec. */
 static void be_user(void)
 {
 	become(USER, USER, USER);
@@ -117,7 +117,7 @@ static pthread_barrier_t barrier;
 
 static void *be_other(void *data)
 {
-	/* libc's function would change all threads */
+	/* libc's function would change all threads, not only this one */
 	if (syscall(SYS_setresuid, OTHER, OTHER, OTHER) != 0)
 		_exit(1);
 	prctl(PR_SET_DUMPABLE, 1);
@@ -157,7 +157,7 @@ static void test_gone(void)
 	kill(child.pid, SIGKILL);
 	while (target_is_alive(child.pidfd))
 		usleep(1000);
-	/* not waited for: the number and its folder still exist */
+	/* nobody has waited for the process yet, so its pid and /proc entry still exist */
 	CHECK(!owned(&child, geteuid()));
 	waitpid(child.pid, NULL, 0);
 	CHECK(!owned(&child, geteuid()));
@@ -219,7 +219,7 @@ static void test_leads(void)
 	}
 }
 
-/* A folder in /proc does not become that of the next process with its number. */
+/* An open /proc/PID does not refer to the next process with that pid. */
 static void test_folder(void)
 {
 	struct child child = start(do_nothing);
@@ -250,7 +250,8 @@ static bool write_file(pid_t pid, const char *name, const char *text)
 	return ok;
 }
 
-/* Enters a namespace with identity-mapped ids; only a process outside may write such a map. */
+/* Enters a user namespace with identity-mapped ids. Only an outside process may write such a
+ * map. */
 static void enter_roots_namespace(void)
 {
 	pid_t self = getpid(), helper = fork();

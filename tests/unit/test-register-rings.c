@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of libcollector/register-rings: a thread is about to get a ring when the session ends and
- * another one begins. */
+/* Checks of libcollector/register-rings: while a thread is about to get a ring, the session ends
+ * and another one begins. */
 #include "libcollector/register-internal.h"
 #include "tests/unit/ring-pair.h"
 
@@ -9,7 +9,7 @@
 
 static struct process process;
 
-/* One arena of the previous session. Returns the engine's end of the connection. */
+/* Sets up one arena of the previous session. Returns the engine's end of the connection. */
 static int set_up(void)
 {
 	int ends[2] = { -1, -1 };
@@ -31,7 +31,7 @@ static void check_asked_for_none(int end)
 	close(end);
 }
 
-/* The thread has claimed a ring, and then all arenas are retired. */
+/* The thread has already claimed a ring when all arenas are retired. */
 static void test_retired_behind(void)
 {
 	struct arena_entry *entry = NULL;

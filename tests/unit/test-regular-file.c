@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/regular-file on the file types that a target may have at a path: the kernel
- * reports whether the file was opened.
+ * Checks of arch/regular-file with all file types that a target may have at a path. inotify reports
+ * whether a file was opened.
  */
 #include "arch/regular-file.h"
 
@@ -67,7 +67,7 @@ static void test_files(void)
 	remove_folder();
 }
 
-/* Events of opening come from open(), but not from O_PATH. */
+/* inotify reports opening by open(), but not with O_PATH. */
 static void test_others(void)
 {
 	static const char *const elsewhere[] = { "/dev/null",         "/dev/ptmx",

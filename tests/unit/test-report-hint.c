@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the hint before a report: each capture lacks mostly one thing.
+ * Checks of the hint of a report: each capture has one main problem.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
 #include "tools/profcapture/report-hint.h"
 
 struct lacks {
-	const char *exe, *path; /* of the process, and of the image without names */
+	const char *exe, *path; /* of the process; of the image whose functions have no names */
 	unsigned kind;
-	unsigned unnamed, named, truncated; /* samples; the truncated ones have names */
+	unsigned unnamed, named, truncated; /* numbers of samples; truncated ones have names */
 	unsigned cause, lost;
 	const char *problem, *advice, *subject, *says;
 };
@@ -21,7 +21,7 @@ static void samples(struct build *build, unsigned count, uint64_t stack, unsigne
 		      N(stack), N(1), N(0), N(PROF_METHOD_CFI), N(stop), N(0));
 }
 
-/* Stack 1 has a name, in libc, and stack 2 has none. */
+/* Stack 1 has a name, in libc; stack 2 has none. */
 static void write_capture(struct build *build, const struct lacks *lacks)
 {
 	build_begin(build);
@@ -114,7 +114,7 @@ static void test_losses(void)
 		  "disk-full", "more space" },
 		{ "/a", "/b", 0, 10, 90, 0, PROF_LOSS_RING_CORRUPT, 50, "lost", "info",
 		  "ring-corrupt", "profcapture info" },
-		/* a tick that the kernel did not report is not a loss */
+		/* a tick that the kernel missed is not a loss */
 		{ "/a", "/b", 0, 0, 90, 0, PROF_LOSS_TICKS_MISSED, 50, NULL, NULL, NULL, NULL },
 	};
 
@@ -122,7 +122,7 @@ static void test_losses(void)
 		check(&all[i], PROFILE_FUNCTION);
 }
 
-/* Several problems: the largest is reported; none if all are small. */
+/* Of several problems, the largest is reported; none if all are small. */
 static void test_largest(void)
 {
 	static const struct lacks all[] = {

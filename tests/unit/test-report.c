@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of profile, stacks, functions and run-times on captures whose results can be counted by
- * hand.
+ * Checks of profile, stacks, functions and run-times on captures with results that can be counted
+ * by hand.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
@@ -10,7 +10,7 @@
 #include "tools/profile/function-labels.h"
 #include "tools/profile/stacks.h"
 
-/* Image 1 has functions a (0x100), b (0x200) and c (0x300) of 0x100 bytes; frame N is at 0xN00. */
+/* Image 1 has functions a (0x100), b (0x200), c (0x300) of 0x100 bytes. Frame N is at 0xN00. */
 static void begin_epoch(struct build *build)
 {
 	static const char *const names[] = { "a", "b", "c" };
@@ -102,7 +102,7 @@ static uint64_t sum_of_self(const GArray *counts)
 	return sum;
 }
 
-/* a → b → c, and a alone; the second epoch numbers everything in reverse. */
+/* a → b → c, and a alone. The second epoch uses the ids in reverse. */
 static void test_totals(void)
 {
 	struct build build;
@@ -157,13 +157,13 @@ static void test_recursion(void)
 	REQUIRE(run(&answer, &build));
 	CHECK_COUNT(answer.profile.counts, "a", 1, 4);
 	CHECK_COUNT(answer.profile.counts, "b", 3, 4);
-	/* Three that always exist, and one for each of the four. */
+	/* three nodes that always exist, and one for each frame */
 	CHECK_INT(answer.profile.tree.nodes->len, 3 + 4);
 	done(&answer);
 	build_done(&build);
 }
 
-/* Two functions one after the other, in two epochs; time without a stack counts too. */
+/* Two functions run one after the other, in two epochs. Samples without a stack also count. */
 static void test_timeline(void)
 {
 	struct build build;
@@ -221,7 +221,7 @@ static void test_return(void)
 	struct answer answer = { 0 };
 
 	begin(&build);
-	/* After the last instruction of a: a call that does not return. */
+	/* After the last instruction of a: the return address of a call that does not return. */
 	BUILD(&build, PROF_TABLE_FRAME, N(10), N(1), N(0x200), N(PROF_FRAME_RETURN));
 	BUILD(&build, PROF_TABLE_FRAME, N(11), N(1), N(0), N(PROF_FRAME_RETURN));
 	stack(&build, 1, 0, 10);
@@ -237,8 +237,8 @@ static void test_return(void)
 	build_done(&build);
 }
 
-/* The symbols a and a.cold are one function, which counts once for a stack with both; two symbols b
- * stay two. */
+/* The symbols a and a.cold are one function, which counts a stack with both once. Two symbols named
+ * b remain two functions. */
 static void test_clones(void)
 {
 	static const char *const names[] = { "a.isra.0.cold", "b" };
@@ -275,7 +275,7 @@ static void test_clones(void)
 	build_done(&build);
 }
 
-/* Checks the label of the function of a name among some that are shown. */
+/* Checks the label of the function with this name, among some shown functions. */
 static void check_label(const struct answer *answer, const struct function_labels *labels,
 			const char *raw_name, const char *name, const char *place)
 {
@@ -293,7 +293,8 @@ static void check_label(const struct answer *answer, const struct function_label
 	CHECK(!"found");
 }
 
-/* Parameters and folders are shown only where they tell shown functions apart. */
+/* Parameters and directories are shown only if shown functions would have equal labels without
+ * them. */
 static void test_labels(void)
 {
 	static const char *const names[][2] = {
@@ -382,10 +383,10 @@ static void test_cyclic_stacks(void)
 	begin(&build);
 	stack(&build, 1, 1, 1); /* its own parent */
 	stack(&build, 2, 3, 2);
-	stack(&build, 3, 2, 3); /* each other's */
+	stack(&build, 3, 2, 3); /* each other's parents */
 	stack(&build, 9, 2, 1);
 	stack(&build, 5, 0, 1);
-	stack(&build, 5, 9, 2); /* twice: the last one counts, and its parent comes later */
+	stack(&build, 5, 9, 2); /* twice: the last one is used, and its parent comes later */
 	samples(&build, 2, 1);
 	samples(&build, 2, 2);
 	samples(&build, 2, 3);
@@ -403,8 +404,8 @@ static void test_cyclic_stacks(void)
 	build_done(&build);
 }
 
-/* The number of nodes with at least `min` samples in the pruned tree of this capture, each of which
- * must equal that of the whole tree. */
+/* Returns the number of nodes with at least `min` samples in the pruned tree. Each must equal the
+ * node of the whole tree. */
 static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t min)
 {
 	g_autofree uint32_t *twin = g_new0(uint32_t, whole->profile.tree.nodes->len);
@@ -431,7 +432,8 @@ static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t m
 	return alike;
 }
 
-/* One epoch of a → b → c and a root, with these samples in c, in b, and in the root. */
+/* Writes one epoch with a → b → c and another root, with so many samples in c, in b, and in the
+ * root. */
 static void epoch_of(struct build *build, unsigned c, unsigned b, unsigned root, uint64_t frame)
 {
 	stack(build, 1, 0, 1);
@@ -443,7 +445,7 @@ static void epoch_of(struct build *build, unsigned c, unsigned b, unsigned root,
 	samples(build, root, 4);
 }
 
-/* c has a tenth of the samples because of one epoch alone; b as a root has it in no epoch. */
+/* c has a tenth of all samples because of one epoch; b as a root has a tenth in no epoch. */
 static void test_pruned(void)
 {
 	struct build build;
@@ -484,7 +486,7 @@ static void test_deep_stacks(void)
 	CHECK_INT(sum_of_self(answer.profile.counts), 1);
 	CHECK_COUNT(answer.profile.counts, "a", 1, 1);
 	CHECK_INT(answer.profile.bad_stacks, 2);
-	/* The root is beyond the cut. */
+	/* The root is cut off. */
 	CHECK_COUNT(answer.profile.counts, "b", 0, 0);
 	done(&answer);
 	build_done(&build);
@@ -551,7 +553,7 @@ static void test_run_times(void)
 	uint64_t t = BUILD_START;
 
 	begin(&build);
-	/* ran 10, waited 5, ran 20, was preempted 7, ran 1 until the end */
+	/* runs 10, waits 5, runs 20, is preempted 7, runs 1 until the end */
 	BUILD(&build, PROF_TABLE_SWITCH, N(t + 10), N(1), N(0), N(t), N(PROF_SWITCH_WAIT));
 	BUILD(&build, PROF_TABLE_SWITCH, N(t + 35), N(1), N(0), N(t + 15),
 	      N(PROF_SWITCH_PREEMPTED));
@@ -592,7 +594,7 @@ static void check_samples(struct build *build, const char *comm, unsigned n)
 	done(&answer);
 }
 
-/* Thread 1 is renamed twice, and gets its first name again; thread 2 never is. */
+/* Thread 1 is renamed twice, then gets its first name again. Thread 2 is never renamed. */
 static void test_thread_names(void)
 {
 	static const unsigned texts[] = { 20, 21, 20 };
@@ -615,7 +617,7 @@ static void test_thread_names(void)
 	REQUIRE(run(&answer, &build));
 	REQUIRE(reader_load_names(&answer.reader, NULL));
 	names = answer.reader.thread_names;
-	/* thread 1 has index 2 */
+	/* thread 1 has index 2 in names */
 	CHECK_STR(thread_names_at(names, 2, 0), "comm");
 	CHECK_STR(thread_names_at(names, 2, 9), "comm");
 	CHECK_STR(thread_names_at(names, 2, 10), "first");
@@ -630,7 +632,7 @@ static void test_thread_names(void)
 	CHECK_STR(thread_names_at(names, 3, 50), "comm");
 	CHECK(!thread_names_at(names, NAMES_NONE, 50));
 	done(&answer);
-	/* of thread 1: 0 to 8, 10 to 18 and 30 to 78, and 20 to 28 */
+	/* thread 1: samples at 0 to 8, 10 to 18 and 30 to 78, and 20 to 28 */
 	check_samples(&build, "comm", 5 + 40);
 	check_samples(&build, "first", 5 + 25);
 	check_samples(&build, "second", 5);
@@ -638,7 +640,7 @@ static void test_thread_names(void)
 	build_done(&build);
 }
 
-/* A row without a length gives the state of a time in which there is no other row. */
+/* A row of length 0 gives a thread's state where it has no other row. */
 static void test_run_times_of_ends(void)
 {
 	for (int has_wakeups = 0; has_wakeups < 2; has_wakeups++) {
@@ -652,7 +654,7 @@ static void test_run_times_of_ends(void)
 		begin(&build);
 		if (has_wakeups)
 			build_metadata(&build, "wakeups", "yes");
-		/* waited 10, was runnable for 3 after its wake-up, ran 7, was preempted 20 */
+		/* waits 10, is runnable for 3 after its wake-up, runs 7, is preempted 20 */
 		BUILD(&build, PROF_TABLE_SWITCH, N(t), N(1), N(none), N(t), N(PROF_SWITCH_WAIT));
 		BUILD(&build, PROF_TABLE_SWITCH, N(t + 10), N(1), N(none), N(t + 10),
 		      N(PROF_SWITCH_RUNNABLE));
@@ -675,7 +677,7 @@ static void test_run_times_of_ends(void)
 	}
 }
 
-/* The second segment is of another boot with a new monotonic clock; its wall clock is an hour
+/* The second segment is from another boot with a new monotonic clock. Its wall clock is one hour
  * later. */
 static void test_boots(void)
 {
@@ -693,7 +695,7 @@ static void test_boots(void)
 	CHECK_INT(all.profile.all.samples, 2);
 	CHECK_INT(all.reader.capture->n_segments, 2);
 	CHECK_INT(capture_time(all.reader.capture, 1, BUILD_START + 3), 3);
-	/* build-capture's wall clock of a segment is a constant plus its start. */
+	/* In build-capture.h, a segment's wall clock is a constant plus its start. */
 	CHECK_INT(capture_time(all.reader.capture, 2, 700), 500 + 200 - BUILD_START);
 	CHECK_INT(capture_clock(all.reader.capture, 1, 3), BUILD_START + 3);
 	CHECK_INT(capture_clock(all.reader.capture, 1, -5000000000), 0);
@@ -726,8 +728,8 @@ static void check_event(const struct build *build, const char *event, uint64_t s
 	done(&answer);
 }
 
-/* Source ids belong to an epoch; samples of a clock without a weight have its period; one source is
- * missing. */
+/* Ids of sources are valid in one epoch. Clock samples without a weight get the period. One source
+ * is missing. */
 static void test_events(void)
 {
 	struct build build;
@@ -765,8 +767,8 @@ static void test_events(void)
 }
 
 /*
- * a calls generated code, which calls b, whose line 20 is hit, in a call that is inlined at line
- * 30. Below generated code, names depend on the time, but lines and inlined calls are those of any
+ * a calls generated code, which calls b. In b, line 20 is hit, in a call that is inlined at line
+ * 30. Names depend on the time in generated code; below it, lines and inlined calls are as in any
  * other stack.
  */
 static void with_generated_code(struct build *build)
@@ -795,7 +797,7 @@ static void with_generated_code(struct build *build)
 	build_finish(build);
 }
 
-/* "file:line" of the function with this name, if it is a line, or "". */
+/* Returns "FILE:LINE" of the function with this name if it is a line, else "". */
 static const char *line_in(const struct answer *answer, const char *name)
 {
 	static char text[64];

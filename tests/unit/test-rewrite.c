@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of rewrite, row-copier and new-capture: rows that stay, the part of a slice from before
- * its start, and forged input.
+ * Checks of rewrite, row-copier and new-capture: rows that are kept, the state that a slice needs
+ * from before its start, and forged input.
  */
 #include "tests/tools/chunks.h"
 #include "tests/unit/build-capture.h"
@@ -46,7 +46,7 @@ static struct capture *open_capture(const struct build *build)
 	return capture;
 }
 
-/* Rewrites into a new capture, and checks that it is complete. */
+/* Rewrites to a new capture, and checks that it is complete. */
 static struct capture *rewritten(struct capture *from, struct rewrite_options options,
 				 struct build *to)
 {
@@ -69,7 +69,7 @@ static struct capture *rewritten(struct capture *from, struct rewrite_options op
 	return capture;
 }
 
-/* Rows of a table, and the numbers of one column; at most 16. */
+/* Stores the numbers in one column of a table, at most 16. Returns the number of rows. */
 static size_t column(const struct capture *capture, unsigned table, uint16_t id,
 		     uint64_t values[16])
 {
@@ -117,7 +117,7 @@ static void test_only_what_is_named(void)
 	CHECK_INT(rows(to, PROF_TABLE_FRAME), 1);
 	CHECK_INT(rows(to, PROF_TABLE_THREAD), 1);
 	CHECK_INT(rows(to, PROF_TABLE_SYMBOL), 1);
-	/* The image is in the epoch of the samples, and in that of the symbols. */
+	/* The image is in two epochs: that of the samples, and that of the symbols. */
 	CHECK_INT(rows(to, PROF_TABLE_IMAGE), 2);
 	capture_free(to);
 	capture_free(from);
@@ -143,7 +143,7 @@ static void test_cycle(void)
 	from = open_capture(&build);
 	to = rewritten(from, (struct rewrite_options){ 0 }, &result);
 	REQUIRE(to != NULL);
-	/* Without their forged parents 1 and 2 are the same. */
+	/* Without their forged parents, rows 1 and 2 are equal. */
 	CHECK_INT(column(to, PROF_TABLE_STACK, PROF_STACK_PARENT, parents), 2);
 	CHECK_INT(parents[0], NEW_CAPTURE_LOST);
 	CHECK_INT(parents[1], 1);
@@ -184,7 +184,7 @@ static void task(struct build *build, uint64_t time, uint64_t thread, uint64_t e
 	BUILD(build, PROF_TABLE_TASK, T(time), N(thread), N(event), N(0), PROF_NULL, N(0));
 }
 
-/* From 100 to 200: thread 1 exists before, thread 2 begins and ends. */
+/* From 100 to 200: thread 1 exists before; thread 2 starts and exits. */
 static void state_capture(struct build *build)
 {
 	begin(build);
@@ -237,7 +237,7 @@ static void check_state(const struct capture *to)
 	CHECK_INT(values[0], 2);
 }
 
-/* Thread 1 waits at both ends, and has a row there. */
+/* Thread 1 waits at both ends of the slice, and gets a row there. */
 static void test_slice_states(void)
 {
 	static const uint64_t times[] = { 100, 150, 200 },
@@ -274,7 +274,7 @@ static void test_slice_states(void)
 	capture_free(to);
 	capture_free(from);
 	build_done(&result);
-	/* to the end of the capture */
+	/* a slice up to the end of the capture */
 	from = open_capture(&build);
 	to = rewritten(from,
 		       (struct rewrite_options){ .timed = true, .from_ns = 100, .to_ns = 900 },
@@ -306,8 +306,8 @@ static void test_slice(void)
 	build_done(&build);
 }
 
-/* From a segment before the slice, the description of the machine stays, but not the sampling of
- * its allocations. */
+/* Of a segment before the slice, the machine's description is kept, but not how allocations were
+ * sampled. */
 static void test_metadata_before(void)
 {
 	struct build build, result;
@@ -360,7 +360,7 @@ static void test_damage_rows(void)
 	from = open_capture(&build);
 	to = rewritten(from, (struct rewrite_options){ .file_damages = list }, &result);
 	REQUIRE(to != NULL);
-	/* In time order among existing rows: before everything, and after. */
+	/* In time order among the existing rows: before all, and after all. */
 	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_COUNT, values), 5);
 	CHECK_INT(values[0], 0);
 	CHECK_INT(values[1], 1);
@@ -368,7 +368,7 @@ static void test_damage_rows(void)
 	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_CAUSE, values), 5);
 	CHECK_INT(values[0], PROF_LOSS_FILE_DAMAGE);
 	CHECK_INT(values[4], PROF_LOSS_FILE_DAMAGE);
-	/* and at least one for the part with an unknown number of rows */
+	/* and one more, because the number of rows in one damaged part is unknown */
 	CHECK_INT(to->lost, 1 + 2 + 3 + 7 + 1);
 	CHECK(to->lost_incomplete);
 	capture_free(to);
@@ -377,7 +377,7 @@ static void test_damage_rows(void)
 	build_done(&build);
 }
 
-/* Each chunk of a dictionary precedes the chunks that refer to it. */
+/* The chunks of a dictionary come before the chunks that refer to them. */
 static void test_order(void)
 {
 	static const unsigned order[] = { PROF_TABLE_STRING, PROF_TABLE_IMAGE, PROF_TABLE_FRAME,
@@ -406,7 +406,7 @@ static void test_order(void)
 	build_done(&build);
 }
 
-/* Columns that a later version adds to a known table are kept. */
+/* Columns that a later version adds to a known table are copied. */
 static void test_later_column(void)
 {
 	const struct prof_table_def *ours = prof_table_v1(PROF_TABLE_COUNTER_VALUE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring without room: losses are counted, waiting is limited to the allowed
- * time, and a larger ring takes the following records.
+ * Checks of libcollector/ring when it is full: losses are counted, waiting times are limited, and
+ * later records go to a larger ring.
  */
 #include "config.h"
 
@@ -25,7 +25,7 @@ static void test_full(void)
 	CHECK_INT(n, room);
 	CHECK(!ring_begin(pair.ring, RING_MARK, SMALL));
 	CHECK(!ring_begin(pair.ring, RING_MARK, SIZE_MAX));
-	/* definition records are not attempts */
+	/* definition records are not counted as attempts */
 	CHECK(!ring_begin(pair.ring, RING_CALLS, SMALL / 8));
 	CHECK(!ring_begin(pair.ring, RING_STRING, SMALL));
 	batch = drain(RING_DRAIN_LIVE);
@@ -42,7 +42,7 @@ static void test_full(void)
 	pair_done(&pair);
 }
 
-/* A loss detected early is counted like a loss detected late, as long as the ring is full. */
+/* While the ring is full, a loss that is detected early counts like one detected late. */
 static void test_known_full(void)
 {
 	struct ring_batch batch;
@@ -55,7 +55,7 @@ static void test_known_full(void)
 		n++;
 	for (int i = 0; i < 10; i++)
 		CHECK(ring_is_full(pair.ring, bytes));
-	/* A smaller record may fit. */
+	/* A smaller record might fit. */
 	CHECK(!ring_is_full(pair.ring, bytes - 8));
 	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, PAIR_BUFFER, &batch);
 	CHECK_INT(check_marks(&batch, &last), n - 1);
@@ -82,7 +82,7 @@ static void *drain_later(void *data)
 	return NULL;
 }
 
-/* With a consumer that reads, nothing is lost; on a machine that was paused the test repeats. */
+/* If the consumer reads, nothing is lost. Repeated if the machine was paused. */
 static void test_lossless(void)
 {
 	uint64_t n = 0, written = 0;
@@ -110,7 +110,7 @@ static void *write_one(void *data)
 	return NULL;
 }
 
-/* A writer waits for room in a full ring; returns for how long. */
+/* A writer waits for room in a full ring. Returns how long. */
 static uint64_t wait_and_wake(void)
 {
 	struct ring_batch batch;
@@ -121,12 +121,12 @@ static uint64_t wait_and_wake(void)
 	for (uint64_t i = 0; i < SMALL / MARK_BYTES; i++)
 		write_mark(pair.ring, 1);
 	pthread_create(&id, NULL, write_one, &done);
-	/* The whole wait may pass while this thread has no CPU. */
+	/* The writer may stop waiting while this thread has no CPU. */
 	while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE) &&
 	       __atomic_load_n(&pair.reader.shared->waiting, __ATOMIC_RELAXED) == 0)
 		sched_yield();
-	pause_ms(2); /* now it sleeps */
-	/* Draining a piece does not wake it; draining the rest does. */
+	pause_ms(2); /* now the writer sleeps */
+	/* Draining a piece does not wake the writer; draining the rest does. */
 	ring_reader_drain(&pair.reader, RING_DRAIN_LIVE, pair.buffer, SMALL / 4, &batch);
 	ring_reader_wake(&pair.reader);
 	CHECK(pair.reader.gave_room);
@@ -139,14 +139,14 @@ static uint64_t wait_and_wake(void)
 	return pair.reader.totals.waited_ns - before;
 }
 
-/* A waiting producer is woken before its wait times out: at least once in 20 tries, because the
- * machine may be paused. */
+/* A waiting producer is woken before its wait times out, at least once in 20 tries: the machine may
+ * be paused. */
 static void test_wake(void)
 {
 	uint64_t n_slow = 0;
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
-	/* On a busy machine the consumer may get no CPU while the producer waits. */
+	/* On a busy machine, the consumer may get no CPU while the producer waits. */
 	for (int i = 0; i < 20; i++)
 		n_slow += wait_and_wake() >= RING_WAIT_NS;
 	CHECK(n_slow < 20);
@@ -169,8 +169,8 @@ static void *drain_seldom(void *data)
 	return NULL;
 }
 
-/* A consumer without a CPU for longer than one wait: while the budget lasts, the producer waits
- * again. */
+/* If the consumer has no CPU for longer than one wait, the producer waits again while its budget
+ * lasts. */
 static void test_slow(void)
 {
 	uint64_t n = 0, written = 2 * SMALL / MARK_BYTES;
@@ -192,7 +192,8 @@ static bool is_over(void)
 	return true;
 }
 
-/* A consumer that is known to be gone: one wait, and then none until the tail moves. */
+/* If the consumer is known to be gone, the producer waits once, then not again until the tail
+ * moves. */
 static void test_gone(void)
 {
 	struct ring_budget budget = { .is_over = is_over };
@@ -231,7 +232,7 @@ static uint64_t full_waits(struct ring *ring)
 	return pair.reader.totals.waits - before;
 }
 
-/* A consumer that never reads: 1 s of waiting, and none for the rest of the minute. */
+/* If the consumer never reads, the producer waits 1 s, then no more for the rest of the minute. */
 static void test_wait_budget(void)
 {
 	uint64_t waited_ns;
@@ -240,14 +241,14 @@ static void test_wait_budget(void)
 	CHECK_INT(full_waits(pair.ring), 1);
 	waited_ns = pair.reader.totals.waited_ns;
 	CHECK(waited_ns > RING_WAIT_BUDGET_NS - RING_WAIT_NS);
-	/* exceeded only by the delay of the wake-up */
+	/* may exceed the budget only by the delay of the wake-up */
 	CHECK(waited_ns < 2 * RING_WAIT_BUDGET_NS);
 	CHECK_INT(full_waits(pair.ring), 0);
 	CHECK_INT(pair.reader.totals.waited_ns, waited_ns);
 	pair_done(&pair);
 }
 
-/* The time that a process waits, over threads and arenas: simultaneous waits count once. */
+/* The waiting time of a process, over all threads and arenas. Simultaneous waits count once. */
 static void test_shared_budget(void)
 {
 	const uint64_t ms = 1000000, t = ring_now_ns();
@@ -255,7 +256,7 @@ static void test_shared_budget(void)
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
 	ring_arena_set_budget(pair.arena, &budget);
-	/* from 0 to 500, with overlapping waits */
+	/* overlapping waits from 0 to 500 */
 	CHECK(ring_budget_begin(&budget, t));
 	CHECK(ring_budget_begin(&budget, t + 100 * ms));
 	ring_budget_end(&budget, t + 200 * ms);
@@ -263,26 +264,26 @@ static void test_shared_budget(void)
 	CHECK(ring_budget_left(&budget, t + 400 * ms) / ms - 599 <= 2);
 	ring_budget_end(&budget, t + 450 * ms);
 	ring_budget_end(&budget, t + 500 * ms);
-	/* no waits until 900 */
+	/* no waits from 500 to 900 */
 	CHECK(ring_budget_begin(&budget, t + 900 * ms));
 	CHECK(ring_budget_left(&budget, t + 900 * ms) / ms - 499 <= 2);
 	CHECK_INT(ring_budget_left(&budget, t + 1401 * ms), 0);
-	/* unfinished waits count, too */
+	/* a wait counts before it has ended */
 	CHECK(!ring_budget_begin(&budget, t + 1401 * ms));
 	ring_budget_end(&budget, t + 1500 * ms);
 	CHECK_INT(full_waits(pair.ring), 0);
-	/* A thread that read the clock before the one that began the window. */
+	/* this thread read the clock before the thread that began the window */
 	CHECK(!ring_budget_begin(&budget, t - 1));
 	/* the next window */
 	CHECK(ring_budget_begin(&budget, t + RING_WAIT_WINDOW_NS));
 	ring_budget_end(&budget, t + RING_WAIT_WINDOW_NS);
-	/* a child that is forked during a wait starts without waits */
+	/* a child forked during a wait starts without open waits */
 	ring_budget_end(&budget, t + RING_WAIT_WINDOW_NS);
 	CHECK(ring_budget_left(&budget, t + RING_WAIT_WINDOW_NS + 900 * ms) > 999 * ms);
 	pair_done(&pair);
 }
 
-/* A small ring, claimed, and one that is four times as large. */
+/* Creates a small, claimed ring, and one four times as large. */
 static bool pair_init_two(enum ring_policy policy, struct ring_reader *readers)
 {
 	const struct ring_arena_sizes sizes = { { { SMALL, 1, policy },
@@ -298,7 +299,7 @@ static bool pair_init_two(enum ring_policy policy, struct ring_reader *readers)
 	return CHECK(pair.ring != NULL);
 }
 
-/* A thread leaves a full ring for a larger one, and its earlier records come first. */
+/* A thread moves from a full ring to a larger one. Its earlier records come first. */
 static void check_bigger(enum ring_policy policy)
 {
 	uint64_t room = SMALL / MARK_BYTES, last = 0;
@@ -325,7 +326,7 @@ static void test_bigger(void)
 	check_bigger(RING_DROP);
 }
 
-/* Pages of a larger ring are mapped at once, not by a fault for each. */
+/* All pages of a larger ring are mapped at once, not one at each fault. */
 static void test_mapped(void)
 {
 	const struct ring_arena_sizes sizes = { { { SMALL, 1, RING_DROP },
@@ -336,7 +337,7 @@ static void test_mapped(void)
 	memset(&pair, 0, offsetof(struct pair, buffer));
 	REQUIRE(CHECK_INT(ring_arena_make(&sizes, &pair.memory, &pair.fd), 0) &&
 		CHECK_INT(ring_arena_map(pair.fd, &pair.arena), 0));
-	/* Linux before 5.14 does not support it. */
+	/* not supported before Linux 5.14 */
 	if (madvise(pair.memory.base, pair.memory.bytes, MADV_POPULATE_WRITE) < 0)
 		return;
 	pair.ring = ring_claim(pair.arena, 9, 0, 0);
@@ -346,13 +347,13 @@ static void test_mapped(void)
 	while (i++ < 250 * RING_PAGE / MARK_BYTES)
 		CHECK(write_mark(pair.ring, i));
 	getrusage(RUSAGE_SELF, &after);
-	/* a sanitizer's own pages cause faults, too */
+	/* sanitizers have page faults of their own */
 	CHECK(PROF_SANITIZED || after.ru_minflt - before.ru_minflt < 100);
 	pair_done(&pair);
 }
 
-/* Four laps of a thread that takes `lap_ms` for each, and always has room; the last lap is in ring
- * `expected`. */
+/* A thread fills its ring four times, `lap_ms` each, and always has room. The last lap must be in
+ * ring `expected`. */
 static void check_laps(long lap_ms, uint32_t expected)
 {
 	struct ring_reader readers[2];
@@ -385,8 +386,8 @@ static void check_laps(long lap_ms, uint32_t expected)
 	pair_done(&pair);
 }
 
-/* A thread also leaves a ring that it fills quickly for a larger one, so that its consumer wakes
- * less often. */
+/* If a thread fills a ring quickly, it also moves to a larger one, so that the consumer wakes less
+ * often. */
 static void test_fast(void)
 {
 	check_laps((long)(RING_LAP_NS / 1000000) + 5, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring when a record is interrupted: after each of its instructions, which
- * ptrace() steps through, the process's memory is checked as if it had died there, or the process
- * gets a signal whose handler writes, or whose handler never returns.
+ * Checks of libcollector/ring when a record is interrupted. ptrace() steps through the record.
+ * After each instruction, memory is checked as if the process had died there; or the process gets a
+ * signal, whose handler writes or never returns.
  */
 #include "config.h"
 #include "libcollector/ring-internal.h"
@@ -25,9 +25,9 @@
 #define SMALL 4096u
 #define N_QUIET 80  /* records without checks, until the ring is almost full */
 #define N_DEATHS 20 /* records that are stepped through: some fit, some do not, then another lap */
-#define STRIDE test_stride(PROF_SANITIZED ? 16 : 4) /* of the instructions of a record */
+#define STRIDE test_stride(PROF_SANITIZED ? 16 : 4) /* between tried instructions of a record */
 
-/* Shared by the tests and the process that they step through. */
+/* Shared by the tests and the process that is stepped through. */
 struct stage {
 	volatile int in_record;
 	volatile uint64_t started, ended, handled, between;
@@ -35,14 +35,14 @@ struct stage {
 
 static struct pair pair;
 static struct stage *stage;
-static struct ring_arena *arena; /* the child's */
+static struct ring_arena *arena; /* the child's mapping */
 static struct ring *own;
 static sigjmp_buf escape;
 static uint8_t *copy;
 
 /*
- * The vDSO reads the time again if the kernel has changed it meanwhile, which never ends if its
- * instructions are stepped through and take longer than a tick. A system call is one step.
+ * Reads the clock with a system call, which is one step. The vDSO retries if the kernel updated the
+ * time meanwhile; stepped through, it would take longer than a tick and never end.
  */
 static int ask_kernel(clockid_t clock, struct timespec *ret_now)
 {
@@ -69,7 +69,8 @@ static void end_stage(void)
 	pair_done(&pair);
 }
 
-/* A child that has mapped the arena like any process, stopped before `function`. */
+/* Starts a child that maps the arena like any process. Returns when it has stopped before
+ * `function`. */
 static pid_t start_child(void (*function)(void), uint64_t n_quiet)
 {
 	pid_t pid;
@@ -97,7 +98,7 @@ static pid_t start_child(void (*function)(void), uint64_t n_quiet)
 	return pid;
 }
 
-/* Continues by one instruction, or to the next SIGTRAP; false if the child has ended. */
+/* Continues by one instruction, or to the next SIGTRAP. Returns false if the child has ended. */
 static bool resume(pid_t pid, int how, int signal)
 {
 	int status;
@@ -122,7 +123,7 @@ static void write_some(void)
 	}
 }
 
-/* Reads a copy of the arena like that of a dead process. */
+/* Reads a copy of the arena as that of a dead process. */
 static void check_death(uint64_t last)
 {
 	struct ring_reader reader = pair.reader;
@@ -188,8 +189,8 @@ static void handle_and_leave(int number)
 }
 
 /*
- * One handler for the child; a record for each instruction to be interrupted, and one in between,
- * which detects an abandoned record.
+ * Sets the child's handler. Writes a record for each instruction to interrupt, and another record
+ * after each, which detects an abandoned one.
  */
 static void write_until_all(void (*handler)(int))
 {
@@ -224,7 +225,7 @@ static void write_and_leave(void)
 	write_until_all(handle_and_leave);
 }
 
-/* Steps to the record, and through `n` of its instructions; false if it has fewer. */
+/* Steps to the record, and `n` instructions into it. Returns false if it has fewer. */
 static bool step_within(pid_t pid, uint64_t n)
 {
 	uint64_t steps = 0;
@@ -238,8 +239,8 @@ static bool step_within(pid_t pid, uint64_t n)
 }
 
 /*
- * A signal interrupts every STRIDEth instruction, each in a record of its own. Code outside of
- * records runs freely, up to the SIGTRAP that the child raises before each.
+ * Interrupts every STRIDEth instruction of a record with a signal, each time in a new record.
+ * Between records, the child runs freely; it raises SIGTRAP before each.
  */
 static uint64_t interrupt_all(pid_t pid)
 {
@@ -256,7 +257,7 @@ static uint64_t interrupt_all(pid_t pid)
 	return n;
 }
 
-/* Ids come from two sequences here, so only the number of records is checked. */
+/* Ids come from two sequences, so only the number of records can be checked. */
 static void drain_rest(void)
 {
 	struct ring_record record;
@@ -274,7 +275,7 @@ static void drain_rest(void)
 	check_law(&pair.reader.totals);
 }
 
-/* Everything is recorded, except by handlers in a few critical instructions, which are counted. */
+/* All records are written, except by handlers in a few critical instructions; those are counted. */
 static void test_nested(void)
 {
 	struct ring_totals *totals = &pair.reader.totals;
@@ -293,12 +294,12 @@ static void test_nested(void)
 	CHECK_INT(totals->records, totals->attempted - totals->lost[RING_LOST_NESTED]);
 	CHECK_INT(totals->abandoned, 0);
 	CHECK_INT(totals->unpublished, 0);
-	/* a sanitizer adds critical instructions */
+	/* sanitizers add critical instructions */
 	CHECK(PROF_SANITIZED || totals->lost[RING_LOST_NESTED] < n / 2);
 	end_stage();
 }
 
-/* The next record detects an abandoned one, and the ring continues. */
+/* The next record detects an abandoned one, and the ring remains usable. */
 static void test_left(void)
 {
 	struct ring_totals *totals = &pair.reader.totals;
@@ -326,12 +327,12 @@ static void test_left(void)
 
 /* ---- A sweep ---- */
 
-#define GONE 0x3fffff /* not a thread: above the kernel's maximum */
+#define GONE 0x3fffff /* not a thread: above the kernel's maximum tid */
 
 static struct ring *volatile next;
 
-/* The checked thread has released its ring and ended; the ring is drained, and claimed by another
- * thread. */
+/* Simulates that the checked thread released its ring and ended, and that the ring was drained and
+ * claimed by another thread. */
 static void hand_over(int number)
 {
 	uint64_t state = pair.header->state;
@@ -345,7 +346,7 @@ static void hand_over(int number)
 	stage->between += next != NULL;
 }
 
-/* Sweeps until no interruption is left. A thread that claimed the ring in the middle keeps it. */
+/* Sweeps until no interruption is left. A thread that claimed the ring during a sweep keeps it. */
 static void sweep_until_all(void)
 {
 	struct sigaction action = { .sa_handler = hand_over };
@@ -402,7 +403,7 @@ static uint64_t drain_count(void)
 	return n;
 }
 
-/* Records begun within a record are published together with it, outermost first. */
+/* Records within a record are published together with it, outermost first. */
 static void test_together(void)
 {
 	struct ring_stack *stack;
@@ -439,7 +440,7 @@ static void test_depth(void)
 	pair_done(&pair);
 }
 
-/* Deep in the stack; its caller abandons it. */
+/* Begins a record deep in the stack; the caller abandons it. */
 static __attribute__((noinline)) void begin_deep(int n)
 {
 	volatile char room[256];
@@ -504,7 +505,7 @@ static void *mark_on_stacks(void *data)
 	return NULL;
 }
 
-/* The thread's stack is below the signal stack, but not less deep. */
+/* The thread's stack has lower addresses than the signal stack, but is not deeper. */
 static void test_signal_stack(void)
 {
 	static uint8_t below[1 << 18] __attribute__((aligned(4096)));
@@ -577,7 +578,7 @@ static bool filter_all(void)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/* A thread with a filter that kills for every call continues, with a full ring or not. */
+/* A thread continues under a filter that kills for every system call, even if its ring is full. */
 static void test_filter(void)
 {
 	pid_t pid;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring-reader: the claims of a producer that lies are not accepted, and
- * times are plausible.
+ * Checks of libcollector/ring-reader: false claims of a producer are not accepted, and times are
+ * plausible.
  */
 #include "config.h"
 #include "libcollector/ring-internal.h"
@@ -19,7 +19,7 @@ struct lie {
 	const char *name;
 	uint32_t bytes;
 	uint16_t type;
-	uint32_t counts[2]; /* the first words of the payload */
+	uint32_t counts[2]; /* first words of the payload */
 	enum ring_fault fault;
 };
 
@@ -44,7 +44,7 @@ static const struct lie lies[] = {
 	{ "long string", 48, RING_STRING, { 0, UINT32_MAX }, RING_FAULT_PAYLOAD },
 };
 
-/* A good record, and then a false one. */
+/* Writes a valid record, then a false one. */
 static void check_lie(const struct lie *lie)
 {
 	struct ring_record_header header = { .bytes = lie->bytes, .type = lie->type };
@@ -75,7 +75,7 @@ static void test_hostile(void)
 		check_lie(&lies[i]);
 }
 
-/* One record was read; then the process changes a word of the ring's header. */
+/* After one record was read, the process changes a word of the ring's header. */
 static void check_header(size_t offset, uint64_t value, enum ring_fault fault)
 {
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
@@ -104,10 +104,10 @@ static void test_positions(void)
 	check_head(0, RING_FAULT_POSITION);
 	check_head(MARK_BYTES + SMALL + 8, RING_FAULT_POSITION);
 	check_head(UINT64_MAX & ~UINT64_C(7), RING_FAULT_POSITION);
-	check_head(MARK_BYTES + SMALL, RING_FAULT_LENGTH); /* bytes that were never written */
+	check_head(MARK_BYTES + SMALL, RING_FAULT_LENGTH); /* beyond what was written */
 }
 
-/* A record that continues at the start of the data. */
+/* A record wraps to the start of the data. */
 static void test_wrapped(void)
 {
 	const struct ring_record_header header = { .bytes = 2 * MARK_BYTES, .type = RING_PAD };
@@ -154,8 +154,7 @@ static void test_counts(void)
 	check_counts(UINT64_MAX - 1, UINT64_MAX, RING_FAULT_COUNTS);
 }
 
-/* Whatever time a record claims, the result is between the grant and the drain, and never
- * decreases. */
+/* Whatever time a record claims, the result is between grant and drain, and never decreases. */
 static void test_times(void)
 {
 	const uint64_t times[] = { YEAR_2500_NS, 0, UINT64_MAX, 1 };
@@ -195,7 +194,7 @@ static __attribute__((no_sanitize("thread"))) void *change_all(void *data)
 	return NULL;
 }
 
-/* Lengths that change while they are read: no read leaves the copy, as the sanitizer verifies. */
+/* Lengths change while they are read. No read leaves the copy; the sanitizer checks that. */
 static void test_changing(void)
 {
 	pthread_t id;
@@ -232,7 +231,7 @@ static void test_changing(void)
 
 /* ---- Ticks ---- */
 
-/* A counter that is twice as fast as the clock. */
+/* A simulated counter that is twice as fast as the clock. */
 static struct tick_reading read_made_up(void *data)
 {
 	uint64_t *ns = data, now = ring_now_ns();
@@ -252,7 +251,7 @@ static void write_realloc(uint64_t ticks, uint64_t duration, uint16_t flags)
 	ring_end(pair.ring, moved);
 }
 
-/* Rings use ticks if their arena offers them; a record's claim of ticks is accepted only then. */
+/* Rings use ticks if their arena offers them. Otherwise, records with ticks are refused. */
 static void test_ticks(void)
 {
 	uint64_t last = 0, now;
@@ -294,8 +293,8 @@ static void test_ticks(void)
 	tick_clock_free(clock);
 }
 
-/* The end of a realloc is not after the drain, and not after the thread's later records, for
- * example a free of its block. */
+/* The end of a realloc is not after the drain, and not after the thread's later records, such as a
+ * free of the new block. */
 static void test_ends(void)
 {
 	const uint64_t second = UINT64_C(1000000000);
@@ -308,7 +307,7 @@ static void test_ends(void)
 	pause_ms(1);
 	now = ring_now_ns();
 	write_realloc(now, second, 0);
-	write_realloc(now + 5, 0, 0); /* a handler's, in between */
+	write_realloc(now + 5, 0, 0); /* from a handler, in between */
 	write_realloc(now + second, 0, 0);
 	pause_ms(1);
 	batch = drain(RING_DRAIN_LIVE);
@@ -319,14 +318,13 @@ static void test_ends(void)
 	CHECK_INT(end, batch.now_ns);
 	REQUIRE(ring_batch_next(&batch, &record));
 	CHECK_INT(record.time_ns, now + 5);
-	/* the handler's time is the last one, so the next record is not before the first */
+	/* the handler's record was the last one, so the next one may not be before it */
 	REQUIRE(ring_batch_next(&batch, &record));
 	CHECK(record.time_ns >= end);
 	pair_done(&pair);
 }
 
-/* Ticks slightly after the drain are not changed, because another ring's records may be in
- * between. */
+/* Ticks slightly after the drain are kept, because records of another ring may be in between. */
 static void test_ticks_ahead(void)
 {
 	uint64_t last = 0, now;
@@ -351,7 +349,7 @@ static void test_ticks_ahead(void)
 	tick_clock_free(clock);
 }
 
-/* On this machine, a ring's time in ticks equals that of the clock. */
+/* On this machine, times in ticks agree with the clock. */
 static void test_real_ticks(void)
 {
 	const struct ring_arena_sizes sizes = { { { SMALL, 1, RING_DROP } } };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring, -arena, -map and -reader: every record is read or counted. A
- * producer without room is in test-ring-full.c, one that lies in test-ring-reader.c, and
- * interrupted records in test-ring-interrupted.c.
+ * Checks of libcollector/ring, -arena, -map and -reader: every record is read or counted.
+ * test-ring-full.c has full rings, test-ring-reader.c producers that lie, and
+ * test-ring-interrupted.c interrupted records.
  */
 #include "config.h"
 #include "tests/unit/ring-pair.h"
@@ -54,7 +54,7 @@ static uint64_t count_blocks(int fd)
 	return CHECK_INT(fstat(fd, &status), 0) ? (uint64_t)status.st_blocks * 512 : 0;
 }
 
-/* Larger rings can be claimed only when all of their memory is populated. */
+/* A larger ring can be claimed only when all of its memory is populated. */
 static void test_grow(void)
 {
 	const struct ring_arena_sizes sizes = { { { SMALL, 2, RING_DROP },
@@ -70,7 +70,7 @@ static void test_grow(void)
 	REQUIRE(CHECK_INT(ring_arena_make(&sizes, &memory, &fd), 0));
 	CHECK_INT(memory.n_places, 5);
 	if (memory.n_rings == 5)
-		return; /* this kernel does not support it */
+		return; /* not supported by this kernel */
 	CHECK_INT(memory.n_rings, 2);
 	n_blocks = count_blocks(fd);
 	CHECK(n_blocks < 16 * SMALL);
@@ -87,7 +87,7 @@ static void test_grow(void)
 	CHECK(!ring_claim(arena, 1, 2 * SMALL, 0));
 	ring_arena_grow(&memory);
 	CHECK_INT(memory.n_rings, 4);
-	/* a large one in pieces */
+	/* a large ring, in pieces */
 	for (unsigned n = 256 * SMALL / RING_ARENA_PIECE; n > 0; n--) {
 		CHECK_INT(memory.n_rings, 4);
 		n_blocks = count_blocks(fd);
@@ -123,7 +123,7 @@ static void test_sizes(void)
 	check_bad_sizes(RING_MAX_BYTES, 5);
 }
 
-/* The producer's own checks: it accepts a mapping only if it can use it without a signal. */
+/* The producer accepts a mapping only if it can use it without a signal. */
 static void test_map(void)
 {
 	struct ring_arena *arena;
@@ -155,7 +155,7 @@ static void test_map(void)
 	pair_done(&pair);
 }
 
-/* The flags in /proc/self/smaps of the mapping that begins there. */
+/* Returns the flags in /proc/self/smaps of the mapping at `start`. */
 static void read_flags(const void *start, char *ret_flags, size_t size)
 {
 	FILE *file = fopen("/proc/self/smaps", "r");
@@ -176,7 +176,7 @@ static void read_flags(const void *start, char *ret_flags, size_t size)
 	fclose(file);
 }
 
-/* Neither a child nor a core dump gets the arena. */
+/* Neither a child nor a core dump has the arena. */
 static void test_kept_out(void)
 {
 	char flags[256];
@@ -217,7 +217,7 @@ static void test_order(void)
 	pair_done(&pair);
 }
 
-/* Lengths that meet the end of the data in every way. */
+/* Records of all lengths reach the end of the data in every way. */
 static void test_laps(void)
 {
 	uint64_t n = 0, seen = 0;
@@ -252,7 +252,7 @@ static void test_laps(void)
 	pair_done(&pair);
 }
 
-/* A small buffer receives whole records, and the rest later. */
+/* A small buffer gets whole records; the rest is read later. */
 static void test_budget(void)
 {
 	uint64_t n = 0, last = 0;
@@ -316,7 +316,7 @@ static void *claim_many(void *data)
 	return NULL;
 }
 
-/* Threads one after another and at the same time in two rings, which one consumer recycles. */
+/* Threads use two rings, one after another and simultaneously. One consumer recycles the rings. */
 static void test_claims(void)
 {
 	uint64_t written[2] = { 0 }, read = 0;
@@ -418,7 +418,7 @@ static void *write_all(void *data)
 	return NULL;
 }
 
-/* Merges as the engine does: a record that is not marked late is never before the merged ones. */
+/* Merges like the engine: a record not marked as late is never before the merged ones. */
 static void check_order(struct ring_batch *batch, uint64_t merged_ns)
 {
 	struct ring_record record;
@@ -492,7 +492,7 @@ static void test_conservation_lossless(void)
 
 /* ---- A consumer that lies ---- */
 
-/* With any tail, the producer writes only inside of the ring. */
+/* Whatever the tail is, the producer writes only inside of the ring. */
 static void test_hostile_consumer(void)
 {
 	const uint64_t tails[] = { UINT64_MAX, 8, UINT64_C(1) << 63, SMALL * 2, (uint64_t)-SMALL };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/self-maps.c: the reports of this process's own memory, and the detection
- * of changes. Loading and unloading of libraries is in tests/integration/test_jit.py.
+ * Checks of libcollector/self-maps.c: reports of this process's memory, and detection of changes.
+ * tests/integration/test_jit.py loads and unloads libraries.
  */
 #include "libcollector/self-maps.h"
 #include "tests/unit/test.h"
@@ -57,8 +57,7 @@ static void reset(void)
 	memset(&code, 0, sizeof(code));
 }
 
-/* A library is reported once, for any number of its addresses, with the kernel's identity of its
- * file. */
+/* A library is reported once, for all of its addresses, with the kernel's identity of its file. */
 static void test_library(void)
 {
 	const void *const pcs[] = { (const void *)(uintptr_t)&getpid,
@@ -79,12 +78,12 @@ static void test_library(void)
 	CHECK(range_of(pcs[0])->start <= (uintptr_t)pcs[0]);
 	told = scan(pcs, 2, &known);
 	CHECK(known);
-	/* everything is reported again in another epoch of ids */
+	/* in another epoch, everything is reported again */
 	CHECK(!self_maps_check(
 		&code, &(const struct self_maps_stack){ .pcs = pcs, .n = 2, .n_exact = 2 }, 2));
 }
 
-/* Memory outside of modules is looked up once, whether code, data, or unmapped. */
+/* Memory outside of modules is looked up once, whether it is code, data or unmapped. */
 static void test_heap(void)
 {
 	void *heap = malloc(64);
@@ -101,7 +100,7 @@ static void test_heap(void)
 	CHECK(known);
 	for (size_t i = 0; i < 4; i++)
 		CHECK(range_of(pcs[i]) && range_of(pcs[i])->image == 0);
-	/* The last page has no end: it is looked up each time, without a report. */
+	/* The last page has no end, so it is looked up each time, without a report. */
 	told = scan(pcs, 5, &known);
 	told = scan(pcs, 5, &known);
 	CHECK_INT(told.n, 0);
@@ -143,7 +142,7 @@ static void test_unmapped(void)
 	close(fd);
 }
 
-/* More places than the cache holds: those on a stack are still known. */
+/* With more places than the cache holds, those on the current stack are still known. */
 static void test_full(void)
 {
 	const void *pcs[3] = { (const void *)(uintptr_t)&getpid };
@@ -170,7 +169,7 @@ static void allow_files(bool allowed)
 	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* Without /proc/self/maps no module is reported, and each is looked up once. */
+/* Without access to /proc/self/maps, no module is reported, and each is looked up once. */
 static void test_no_descriptor(void)
 {
 	void *heap = malloc(64);
@@ -201,7 +200,7 @@ static void test_no_descriptor(void)
 	free(heap);
 }
 
-/* Loads the module, looks it up without a way to identify it, and unloads it. */
+/* Loads a module, looks it up while it cannot be identified, and unloads it. */
 static void see_module(const char *path, const void **ret_pc, uint32_t *ret_n_replaced)
 {
 	void *module = dlopen(path, RTLD_NOW);
@@ -221,7 +220,7 @@ static void see_module(const char *path, const void **ret_pc, uint32_t *ret_n_re
 	dlclose(module);
 }
 
-/* A module that replaces another one at its address is noticed all the same. */
+/* Even then, it is noticed if another module is at its address. */
 static void test_nameless_replaced(void)
 {
 	const void *a = NULL, *b = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/self-unwind where a hook may run: chains are those of libgcc's unwinder,
- * and nothing faults, waits, or takes memory that is not its own. Needs libc only, so that it runs
- * on other architectures too.
+ * Checks of libcollector/self-unwind wherever a hook may run: chains equal those of libgcc's
+ * unwinder, and a walk does not fault, wait, or use others' memory. Needs only libc, so that it
+ * also runs on other architectures.
  */
 #include "libcollector/self-unwind.h"
 
@@ -33,15 +33,14 @@
 #define N_CORRUPT (PROF_EMULATED ? 2000 : 20000)
 #define STORM_SECONDS 1
 
-/* qemu makes the frame of a signal in its own way for ppc64le, and has no vdso that would describe
- * it. */
+/* For ppc64le, qemu has its own form of signal frames, and no vdso to describe it. */
 #if defined(__powerpc64__) && PROF_EMULATED
 #define HAS_SIGNAL_FRAMES false
 #else
 #define HAS_SIGNAL_FRAMES true
 #endif
 
-/* An emulator's trampoline for signals is code of no module. */
+/* An emulator's signal trampoline is outside of all modules. */
 #define IGNORED_FLAGS (SELF_UNWIND_FP | (PROF_EMULATED ? SELF_UNWIND_JIT : 0))
 
 #if PROF_EMULATED
@@ -55,7 +54,7 @@ struct expected {
 	size_t n;
 };
 
-/* A chain, and libgcc's result from the same function. */
+/* A chain, and libgcc's chain from the same function. */
 struct seen {
 	struct self_unwind_chain chain;
 	uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
@@ -88,7 +87,7 @@ static __attribute__((noinline)) int see(void)
 	return 0;
 }
 
-/* Compares all but the innermost frame, where the calls differ. */
+/* Compares all but the innermost frame, which differs between the two calls. */
 static bool check_pcs(const uint64_t *pcs, const uint64_t *expected, size_t n)
 {
 	for (size_t i = 1; i < n; i++)
@@ -97,8 +96,8 @@ static bool check_pcs(const uint64_t *pcs, const uint64_t *expected, size_t n)
 	return true;
 }
 
-/* libgcc ends at code without CFI, as in start_thread() on riscv64; our walk continues by the frame
- * pointer. */
+/* libgcc stops at code without CFI, such as start_thread() on riscv64; our walk continues with the
+ * frame pointer. */
 static bool check_seen(uint32_t flags)
 {
 	const struct self_unwind_chain *chain = &seen.chain;
@@ -140,7 +139,7 @@ static void test_deep(void)
 	CHECK(recurse(800, check_here) != 1);
 }
 
-/* The innermost and the outermost frames are there. */
+/* Of a deep stack, the innermost and the outermost frames remain. */
 static void test_cut(void)
 {
 	const struct self_unwind_chain *chain = &seen.chain;
@@ -171,7 +170,7 @@ static void test_room(void)
 
 static volatile bool has_one;
 
-/* Without room on the stack libgcc cannot walk either. */
+/* If there is no room on the stack, libgcc cannot walk either. */
 static __attribute__((noinline)) void walk_tightly(void)
 {
 	struct walk_registers registers;
@@ -203,7 +202,7 @@ static void *check_in_thread(void *data)
 	return NULL;
 }
 
-/* On memory of the program's own, without a guard. */
+/* Walks on a stack that the program allocated, without a guard page. */
 static void test_given_stack(void)
 {
 	void *stack = mmap(NULL, 1u << 20, PROT_READ | PROT_WRITE,
@@ -234,7 +233,7 @@ static __attribute__((noinline)) void call_generated(void (*code)(int (*)(void))
 	CHECK(seen.chain.flags & SELF_UNWIND_FP);
 }
 
-/* Creates a frame, calls its argument, and returns; the call ends at RETURN_AT. */
+/* Creates a frame, calls its argument, and returns. The call ends at RETURN_AT. */
 #if defined(__x86_64__)
 #define RETURN_AT 6
 static const uint8_t generated[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
@@ -246,7 +245,7 @@ static const uint32_t generated[] = { 0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c1
 static const uint8_t generated[] = { 0 };
 #endif
 
-/* Code with a frame pointer and without CFI leads to its caller; libgcc ends there. */
+/* Through code with a frame pointer but no CFI, the walk reaches the caller. libgcc stops there. */
 static void test_generated(void)
 {
 	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
@@ -424,7 +423,7 @@ static __attribute__((noinline)) int overflow(int n)
 	char room[2000];
 
 	room[0] = (char)n;
-	__asm__ volatile("" ::"r"(room) : "memory"); /* the whole array */
+	__asm__ volatile("" ::"r"(room) : "memory"); /* keep the whole array */
 	return n < 0 ? 0 : overflow(n + 1) + room[0];
 }
 
@@ -465,7 +464,7 @@ static void test_overflow(void)
 
 #define CORNER 2500 /* bytes: enough for the calls, but not for a walk */
 
-/* All of a stack is in use, except a small rest. */
+/* Uses up a stack, except for a small rest. */
 static __attribute__((noinline)) void walk_in_rest(const char *end)
 {
 	const char *here = __builtin_frame_address(0);
@@ -555,8 +554,7 @@ static void test_fork(void)
 	check_here();
 }
 
-/* The child's first thread has the stack of a thread that was not the first; it has not walked
- * before. */
+/* The child's main thread has the stack of a secondary thread, and has not walked before. */
 static void *fork_in_thread(void *data)
 {
 	pid_t pid;
@@ -590,7 +588,7 @@ static __attribute__((noinline)) pid_t walk_in_vfork(void)
 	return pid;
 }
 
-/* The child uses its parent's stack; the parent sees the result in its memory. */
+/* The child uses its parent's stack. The parent can see the result in its memory. */
 static void test_vfork(void)
 {
 	struct self_unwind before;
@@ -613,7 +611,7 @@ static int see_in_child(void *data)
 	return 0;
 }
 
-/* As in posix_spawn(): on a stack of its own, in its parent's memory and with its thread
+/* Like posix_spawn(): a child on a separate stack, in its parent's memory and with its thread
  * pointer. */
 static void test_spawn(void)
 {
@@ -651,7 +649,7 @@ static int walk_for_ever(void *data)
 	return 0;
 }
 
-/* Children that die while they walk in their parent's memory leave nothing locked. */
+/* Children that are killed while they walk in their parent's memory leave no lock behind. */
 static void test_killed(void)
 {
 	static struct self_unwind of_child;
@@ -761,7 +759,7 @@ static void *churn(void *data)
 	return NULL;
 }
 
-/* Handlers that interrupt the loader, the allocator, and walks, in two threads. */
+/* In two threads, handlers interrupt the loader, the allocator, and walks. */
 static void test_storm(void)
 {
 	struct sigaction before;
@@ -790,7 +788,7 @@ static void *walk_in_storm(void *data)
 	return NULL;
 }
 
-/* Locks that other threads hold at the fork are not held in the child. */
+/* Locks that other threads held at the fork must not be held in the child. */
 static void test_fork_in_storm(void)
 {
 	struct sigaction before;
@@ -827,7 +825,7 @@ static volatile sig_atomic_t is_forked, may_fork;
 static pid_t forked[N_FORKED];
 static volatile int n_forked;
 
-/* Every other time it also walks, on either side, like another hook of the thread, and requests the
+/* Forks. Every other time, both sides also walk, like another hook of the thread, and request the
  * same cache. */
 static void fork_handler(int number, siginfo_t *info, void *context)
 {
@@ -841,7 +839,7 @@ static void fork_handler(int number, siginfo_t *info, void *context)
 	atomic_fetch_add(&n_storm, 1);
 	if (own.walking == 0 || !may_fork || n_forked == N_FORKED)
 		return;
-	may_fork = 0; /* the next fork is elsewhere in the walk */
+	may_fork = 0; /* the next fork must be elsewhere in the walk */
 	pid = fork();
 	if (pid == 0)
 		is_forked = 1;
@@ -871,7 +869,7 @@ static __attribute__((noinline)) int see_often(void)
 	return 0;
 }
 
-/* A handler forks within a walk, and the child returns into it. */
+/* A handler forks within a walk, and the child returns to the walk. */
 static void test_fork_in_walk(void)
 {
 	const struct sigaction action = { .sa_sigaction = fork_handler,
@@ -885,7 +883,7 @@ static void test_fork_in_walk(void)
 	start_storm(&before);
 	CHECK(sigaction(SIGPROF, &action, NULL) == 0);
 	while (!is_forked && n_forked < N_FORKED && !has_passed(10, &start)) {
-		self_unwind_invalidate(); /* so that everything is looked up */
+		self_unwind_invalidate(); /* so that all places are looked up */
 		recurse(800, see_often);
 	}
 	if (is_forked) {
@@ -905,7 +903,7 @@ static void test_fork_in_walk(void)
 
 static atomic_bool are_released;
 
-/* Keeps the interrupted thread within its walk. */
+/* Keeps the interrupted thread within its walk for a while. */
 static void hold_handler(int number)
 {
 	const struct timespec moment = { .tv_nsec = 1000000 };
@@ -921,8 +919,8 @@ static void *walk_until_released(void *data)
 	return NULL;
 }
 
-/* Every cache is held by an interrupted walk: the next one has its place only, waits for nobody,
- * and reports that. */
+/* Interrupted walks hold all caches. The next walk has only its own frame; it does not wait, and
+ * reports this. */
 static void test_none_free(void)
 {
 	struct sigaction action = { .sa_handler = hold_handler, .sa_flags = SA_RESTART }, before;
@@ -949,7 +947,7 @@ static void test_none_free(void)
 	check_here();
 }
 
-/* Handlers that abandon the interrupted function, mostly a walk, by siglongjmp(). */
+/* Handlers leave the interrupted function, usually a walk, by siglongjmp(). */
 static void test_left(void)
 {
 	struct sigaction before;
@@ -981,7 +979,7 @@ static int see_call(void)
 	return 0;
 }
 
-/* The address of the call, and the word that it leaves on the stack; 0 if unknown. */
+/* Returns the call's address and the word that it leaves on the stack; 0 if unknown. */
 static uint64_t call_module(const char *path)
 {
 	void *module = dlopen(path, RTLD_NOW);
@@ -1151,7 +1149,7 @@ static int in_filtered_child(uint32_t action)
 #define KILL_FOR(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), KILL
 #define KILL BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-/* Refuses all system calls that a walk could make, with rt_sigprocmask() or without. */
+/* Refuses all system calls that a walk could make; with_probes: also rt_sigprocmask(). */
 static bool refuse_walks(bool with_probes)
 {
 	struct sock_filter code[] = {
@@ -1182,7 +1180,7 @@ static void *walk_silently(void *data)
 	return NULL;
 }
 
-/* The first walk happens under the filter. */
+/* The first walk of the thread is under the filter. */
 static void *walk_quietly(void *data)
 {
 	own = (struct self_unwind){ .quiet = SELF_UNWIND_PROBES };
@@ -1246,7 +1244,7 @@ static size_t count_mappings(void)
 	return n;
 }
 
-/* Before the setup there is the place only. */
+/* Before the setup, a chain has only the innermost frame. */
 static void test_setup(void)
 {
 	size_t before;

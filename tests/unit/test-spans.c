@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the spans made from begins and ends, and of percentiles, on marks whose results can be
- * counted by hand.
+ * Checks of the spans made from begins and ends, and of percentiles, on marks with results that can
+ * be counted by hand.
  */
 #include "tests/unit/build-capture.h"
 #include "tests/unit/test.h"
@@ -15,7 +15,7 @@
 #define B 12
 #define NOBODY 77
 
-/* Threads 1 and 2 are of process 1, thread 3 of process 2. */
+/* Threads 1 and 2 belong to process 1, thread 3 to process 2. */
 static void begin_epoch(struct build *build)
 {
 	static const uint64_t process_of[] = { 1, 1, 2 };
@@ -64,7 +64,7 @@ static void keep(const struct span *span, void *data)
 		answer->spans[answer->n++] = *span;
 }
 
-/* Only name and thread ("a", 101) of the answer may be used after the capture is closed. */
+/* After the capture is closed, only the name and thread of ("a", 101) in the answer may be used. */
 static struct answer read_spans(struct build *build, struct capture **ret_capture)
 {
 	struct answer answer = { 0 };
@@ -75,7 +75,7 @@ static struct answer read_spans(struct build *build, struct capture **ret_captur
 	return answer;
 }
 
-/* Whether there is exactly one such mark, with these times, of the thread with this number. */
+/* Returns whether there is exactly one mark like this, by the thread with this tid. */
 static bool has(const struct answer *answer, const struct capture *capture, enum span_kind kind,
 		const char *name, int64_t start, int64_t end, uint64_t tid)
 {
@@ -106,7 +106,7 @@ static void done(struct build *build, struct capture *capture)
 	build_done(build);
 }
 
-/* Without ids: by thread and name, the last begin first. */
+/* Without ids, an end belongs to the newest begin of that name on its thread. */
 static void test_nested(void)
 {
 	struct build build;
@@ -131,7 +131,7 @@ static void test_nested(void)
 	done(&build, capture);
 }
 
-/* Spans with different names or ids can end in the order in which they began. */
+/* Spans with different names or ids may end in the order of their begins. */
 static void test_overlapping(void)
 {
 	struct build build;
@@ -156,8 +156,7 @@ static void test_overlapping(void)
 	done(&build, capture);
 }
 
-/* An id belongs to a process. A span without an id stays on its thread. An end may omit its
- * name. */
+/* An id is valid in a process, a span without an id on its thread. An end may omit its name. */
 static void test_across_threads(void)
 {
 	struct build build;
@@ -180,7 +179,7 @@ static void test_across_threads(void)
 	done(&build, capture);
 }
 
-/* The same id under two names, and again after its end, also if that end was lost. */
+/* The same id is used with two names, and again after its end, even if the end was lost. */
 static void test_same_id(void)
 {
 	struct build build;
@@ -203,7 +202,7 @@ static void test_same_id(void)
 	CHECK_NO_END("a", 10, 101);
 	done(&build, capture);
 
-	/* Ten thousand open spans cost no quadratic time, because an end looks at 64. */
+	/* Ten thousand open spans do not take quadratic time, because an end compares only 64. */
 	begin(&build);
 	OPEN(0, 1, 5, B);
 	for (unsigned i = 0; i < 10000; i++)
@@ -216,7 +215,7 @@ static void test_same_id(void)
 	done(&build, capture);
 }
 
-/* Every row is returned once, whatever is missing; unknown kinds are instants. */
+/* Every row is reported once, whatever is missing. Unknown kinds are instants. */
 static void test_every_row(void)
 {
 	struct build build;
@@ -244,7 +243,7 @@ static void test_every_row(void)
 	done(&build, capture);
 }
 
-/* All unknown threads are not one thread. */
+/* Unknown threads are not treated as one thread. */
 static void test_lost(void)
 {
 	struct build build;
@@ -300,7 +299,7 @@ static void test_epochs_and_segments(void)
 	done(&build, capture);
 }
 
-/* Losses that may have been marks, in the requested range. */
+/* Finds losses in the requested range that may have been marks. */
 static void test_losses(void)
 {
 	static const struct {
@@ -337,7 +336,7 @@ static void test_losses(void)
 	}
 }
 
-/* Index of the thread with this number. */
+/* Returns the index of the thread with this tid. */
 static uint32_t thread_of(const struct reader *reader, uint64_t tid)
 {
 	const struct names *names = reader->capture->names;
@@ -348,8 +347,7 @@ static uint32_t thread_of(const struct reader *reader, uint64_t tid)
 	return NAMES_NONE;
 }
 
-/* Overlapping, nested and adjoining spans, of whole processes and of threads alone; both ends are
- * inside. */
+/* Overlapping, nested and adjacent spans, of processes or of threads. Both ends are inside. */
 static void test_sets(void)
 {
 	static const struct {
@@ -405,7 +403,7 @@ static void test_percentiles(void)
 {
 	struct durations durations = { 0 };
 
-	/* 1 to 1000 in a scrambled order */
+	/* 1 to 1000, shuffled */
 	for (uint64_t i = 0; i < 1000; i++)
 		durations_add(&durations, i * 617 % 1000 + 1);
 	CHECK_INT(durations_count(&durations), 1000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/stall-quota.c: who is blocked, for how long, and who is not.
+ * Checks of daemon/broker/stall-quota.c: which users are blocked, and for how long.
  */
 #include "tests/unit/test.h"
 
@@ -14,17 +14,17 @@
 
 #define USER 65534
 #define OTHER 65533
-#define TARGET 100 /* arbitrary: only root's processes are distinguished */
+#define TARGET 100 /* any pid: only root's processes are special */
 
 static int64_t now_us;
-static GArray *helpers; /* pids that have not ended */
+static GArray *helpers; /* pids of children that have not ended */
 
 static int64_t fake_clock(void)
 {
 	return now_us;
 }
 
-/* Represents a child that was killed but has not ended. */
+/* Simulates a child that was killed but has not ended. */
 static pid_t start(void)
 {
 	pid_t pid = fork();
@@ -48,8 +48,7 @@ static void on_exit_of_last(GPid pid, gint wait_status, gpointer data)
 	*(bool *)data = true;
 }
 
-/* The kernel lets all of them end. One more child, which ends after them, tells when their ends
- * were seen. */
+/* Lets all of them end. When one more child, which ends after them, is reported, so are they. */
 static void let_go(void)
 {
 	bool heard = false;
@@ -82,7 +81,7 @@ static void test_at_once(void)
 		hang(USER, TARGET);
 	}
 	CHECK(stall_quota_is_blocked(USER, TARGET));
-	/* as long as they exist */
+	/* blocked as long as the helpers exist */
 	pass(3600);
 	CHECK(stall_quota_is_blocked(USER, TARGET));
 	let_go();
@@ -100,7 +99,7 @@ static void test_pause(void)
 	CHECK(stall_quota_is_blocked(USER, TARGET));
 	pass(20);
 	CHECK(!stall_quota_is_blocked(USER, TARGET));
-	/* and the count begins again */
+	/* then the count starts again */
 	hang(USER, TARGET);
 	let_go();
 	CHECK(!stall_quota_is_blocked(USER, TARGET));
@@ -150,7 +149,7 @@ static void test_full(void)
 {
 	struct files_bare bare[4];
 
-	/* one fewer than the limit for all of root's processes */
+	/* one less than the limit for all of root's processes */
 	for (pid_t i = 0; i < 15; i++)
 		hang(0, TARGET + i);
 	CHECK(!stall_quota_is_blocked(0, 1));
@@ -170,7 +169,7 @@ static void test_full(void)
 	pass(31);
 }
 
-/* Ending a helper that is no longer needed is not a hang. */
+/* Ending a helper that is no longer needed does not count as a hang. */
 static void test_reap(void)
 {
 	for (unsigned i = 0; i < 6; i++) {

@@ -13,7 +13,7 @@
 
 #define SELF "/proc/self/exe"
 
-/* Two functions with symbols and nothing else in them. */
+/* Two functions with symbols, for the samples. */
 __attribute__((noinline, used)) static int first_function(int n)
 {
 	return n * 3 + 1;
@@ -24,7 +24,8 @@ __attribute__((noinline, used)) static int second_function(int n)
 	return n ^ 0x55;
 }
 
-/* The kernel's offset for an address: by the segment of the program that contains it. */
+/* An address and its offset, as the kernel computes it from the segment that contains the
+ * address. */
 struct place {
 	uint64_t address;
 	uint64_t offset;
@@ -42,7 +43,7 @@ static int find_place(struct dl_phdr_info *info, size_t size, void *data)
 		if (segment->p_type == PT_LOAD && place->address - start < segment->p_memsz)
 			place->offset = place->address - start + segment->p_offset;
 	}
-	return 1; /* the program itself comes first */
+	return 1; /* the program itself is the first object */
 }
 
 static uint64_t offset_of(int (*function)(int))
@@ -86,7 +87,8 @@ static bool symbolize(int fd, struct opened *opened, struct symbolize_result *re
 	return symbolize_capture(fd, &sources, ret_result, error);
 }
 
-/* The same two places in two epochs under other ids, a kernel image, and a return address. */
+/* Two epochs have the same two places with other ids; there are a kernel image and a return
+ * address. */
 static void capture_of_self(struct build *build, uint64_t size)
 {
 	build_begin(build);
@@ -128,8 +130,8 @@ static const char *name_of(const struct build *build, uint64_t offset)
 	return name;
 }
 
-/* The record of a mapping may have only the build-id, and a snapshot device and inode too: one
- * file. */
+/* The row from a mapping record may have only the build-id, the one from a snapshot also device and
+ * inode. They are one file. */
 static void test_two_rows(void)
 {
 	struct build build;
@@ -228,8 +230,8 @@ static void test_not_a_capture(void)
 	close(fd);
 }
 
-/* Calls that are their own parents, each other's, nobody's; lines of a missing call, without bytes,
- * twice, and beyond the end. */
+/* Calls that are their own parents, or each other's, or nobody's; lines of a missing call, without
+ * bytes, duplicated, or beyond the end. */
 static void test_lines_that_lie(void)
 {
 	enum { CALLS = 2000 };
@@ -286,8 +288,8 @@ static void test_lines_that_lie(void)
 	build_done(&build);
 }
 
-/* Each call is inlined into the previous one, and has a line, from the outermost on: the knowledge
- * of one continues with the next. */
+/* Each call is inlined into the previous one, and each has a line, from the outermost on. Cached
+ * results must carry over to the next call. */
 static void test_chain_without_end(void)
 {
 	enum { CALLS = 2000 };

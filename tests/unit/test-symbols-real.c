@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/symbols on files of this machine, compared with binutils: nm has the same
- * name at the start of each symbol, and a stripped function is an FDE of readelf. Files that are
- * not installed are skipped; libc is always there. Prints the time and memory of each file.
+ * Checks of tools/symbols on files of this machine, compared with binutils: nm has the same name at
+ * the start of each symbol, and a stripped function equals an FDE in readelf's output. Skips files
+ * that are not installed; libc always is. Prints time and memory for each file.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
@@ -66,7 +66,7 @@ static int compare_known(const void *a, const void *b)
 	return (left->address > right->address) - (left->address < right->address);
 }
 
-/* Places that are spread over the code. */
+/* Picks offsets that are spread over the code. */
 static size_t pick_offsets(const struct elf_image *elf, uint64_t *offsets)
 {
 	uint64_t total = 0, step, at = 0;
@@ -86,7 +86,7 @@ static size_t pick_offsets(const struct elf_image *elf, uint64_t *offsets)
 	return n;
 }
 
-/* "ADDRESS TYPE NAME", symbols of code */
+/* Reads lines "ADDRESS TYPE NAME" of nm; code symbols only. */
 static void read_nm(const char *path, const char *option, GArray *known)
 {
 	g_autofree char *command = g_strdup_printf("nm %s %s 2>/dev/null", option, path);
@@ -107,7 +107,7 @@ static void read_nm(const char *path, const char *option, GArray *known)
 	}
 }
 
-/* "… FDE cie=00000000 pc=0000000000026000..0000000000026360" */
+/* Reads lines such as "… FDE cie=00000000 pc=0000000000026000..0000000000026360". */
 static void read_fdes(const char *path, GArray *known)
 {
 	g_autofree char *command =
@@ -127,7 +127,7 @@ static void read_fdes(const char *path, GArray *known)
 	}
 }
 
-/* The first known entry at an address. */
+/* Returns the first entry at an address. */
 static guint find_known(const GArray *known, uint64_t address)
 {
 	guint low = 0, high = known->len;
@@ -158,7 +158,7 @@ static bool is_known_symbol(const GArray *known, uint64_t address, const char *r
 	return false;
 }
 
-/* The FDE that readelf shows for an address. */
+/* Returns the FDE that readelf shows for an address. */
 static const struct known *find_fde(const GArray *known, uint64_t address)
 {
 	guint at = find_known(known, address + 1);
@@ -188,7 +188,7 @@ static void check_row(const struct elf_image *elf, const struct symbol *row, con
 	}
 }
 
-/* A place without a name in any source is in no FDE either. */
+/* If no source has a name for a place, no FDE contains it either. */
 static void check_open(const struct elf_image *elf, uint64_t offset, const GArray *fdes)
 {
 	uint64_t address = 0;
@@ -211,7 +211,7 @@ static void check_all(const char *path, const struct elf_image *elf, const struc
 	g_array_sort(names, compare_known);
 	g_array_sort(fdes, compare_known);
 	CHECK(names->len + fdes->len > 0);
-	/* test_debug_places compares names from DWARF with addr2line */
+	/* for names from DWARF, test_debug_places compares with addr2line */
 	for (size_t i = 0; i < symbols->n_rows; i++)
 		if (symbols->rows[i].origin != SYMBOLS_FROM_DWARF)
 			check_row(elf, &symbols->rows[i], names, fdes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tools/symbols on generated files: which of several symbols names a place,
- * symbols without a size, stripped code, files that are not the recorded ones, and invalid tables.
- * test-symbols-real has real files.
+ * Checks of tools/symbols on generated files: which of several symbols is used, symbols without a
+ * size, stripped code, files that are not the recorded ones, and invalid tables. test-symbols-real
+ * reads real files.
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"
@@ -41,7 +41,7 @@ static const struct symbol *row_at(const struct symbols *symbols, size_t i)
 	return symbols->row_of[i] == SYMBOLS_NONE ? NULL : &symbols->rows[symbols->row_of[i]];
 }
 
-/* The name, start and length of one place; NULL: none. */
+/* Checks name, start and length for one offset; name NULL: none. */
 static void check_place(const struct build *build, uint64_t offset, const char *name,
 			uint64_t start, uint64_t length)
 {
@@ -95,8 +95,8 @@ static void test_preference(void)
 	CHECK_STR(names->rows[1].raw_name, "_ZN3foo3barEi@LIB_1");
 }
 
-/* Writes names of any length after the end of the file: `table` is the position of its symbols,
- * which follow the null symbol. */
+/* Writes names of any length after the end of the file. `table`: position of its symbols; the null
+ * symbol comes first. */
 static void rename_symbols(int fd, off_t table, char *const *names, size_t n)
 {
 	uint32_t at = 1;
@@ -147,7 +147,7 @@ static void test_long_names(void)
 	CHECK_INT(strlen(read->rows[1].name), 16384);
 	CHECK(memcmp(read->rows[1].name, longer, 16381) == 0);
 	CHECK_STR(read->rows[1].name + 16381, "...");
-	/* not within a character */
+	/* not cut within a character */
 	CHECK_INT(strlen(read->rows[2].name), 16383);
 	CHECK(memcmp(read->rows[2].name, wide, 16380) == 0);
 }
@@ -175,10 +175,10 @@ static void test_overlapping(void)
 		CHECK_STR(row ? row->name : NULL, names[i]);
 		CHECK(!row || (row->start <= offsets[i] && offsets[i] - row->start < row->length));
 	}
-	REQUIRE(read->n_rows == 4); /* outer once */
+	REQUIRE(read->n_rows == 4); /* the outer function only once */
 	for (size_t i = 1; i < read->n_rows; i++)
 		CHECK(read->rows[i - 1].start < read->rows[i].start);
-	CHECK_INT(read->rows[3].length, 0x10); /* no further than its section */
+	CHECK_INT(read->rows[3].length, 0x10); /* no farther than its section */
 }
 
 static void test_without_size(void)
@@ -369,7 +369,7 @@ static void test_round_trip(void)
 	CHECK(!elf_image_get_offset(elf, 0, &offset));
 }
 
-/* A truncated file loses names, nothing else: at each length, with the headers of the complete
+/* A truncated file only loses names. Cuts it at each length; the headers are those of the complete
  * file. */
 static void test_truncated(void)
 {
@@ -421,7 +421,7 @@ static void test_vdso(void)
 	CHECK_INT(wrong->state, SYMBOLS_CHANGED);
 }
 
-/* An arbitrary number of overlapping symbols and places: the cost is not their product. */
+/* With many overlapping symbols and many places, the cost is not their product. */
 static void test_many_overlapping(void)
 {
 	static struct build_symbol symbols[80];
@@ -434,7 +434,7 @@ static void test_many_overlapping(void)
 		symbols[i] = (struct build_symbol){ TEXT + i, BUILD_TEXT_BYTES - i, "f", STT_FUNC,
 						    STB_GLOBAL };
 	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++)
-		offsets[i] = OFFSET(ARRAY_SIZE(offsets) - 1 - i); /* and not sorted */
+		offsets[i] = OFFSET(ARRAY_SIZE(offsets) - 1 - i); /* in descending order */
 	fd = build_elf(&build);
 	read = read_all(&file_image, fd, offsets, ARRAY_SIZE(offsets));
 	CHECK_INT(read->n_rows, ARRAY_SIZE(symbols));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of arch/table: compiled rules equal evaluated ones in any order, and damage is found. */
+/* Checks of arch/table: compiled rules equal evaluated ones in any order of FDEs, and damage is
+ * detected. */
 #include "arch/table.h"
 
 #include "tests/unit/cfi-builder.h"
@@ -17,7 +18,7 @@ struct made {
 	struct unwind_table table;
 };
 
-/* Memory that runs out after `left` calls, and counts the memory in use. */
+/* Counts the memory in use, and fails after `left` calls. */
 struct account {
 	size_t left;
 	int64_t used;
@@ -70,7 +71,7 @@ static int32_t offset_at(const struct made *made, uint64_t address)
 	return rule->cfa == CFI_CFA_NONE ? -1 : rule->cfa_offset;
 }
 
-/* A function whose rule is CFA = sp + 8n. */
+/* Writes a function with the rule CFA = sp + 8n. */
 static void build_plain(struct builder *b, uint64_t start, uint64_t size, uint8_t n)
 {
 	uint8_t program[] = { OP_DEF_CFA_OFFSET, (uint8_t)(8 * n) };
@@ -142,7 +143,7 @@ static void test_overlap(void)
 	CHECK_INT(offset_at(&made, 0x12100), -1);
 }
 
-/* A function over many pages has no row on most of them. */
+/* If a function covers many pages, most of them have no row. */
 static void test_pages(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };
@@ -167,7 +168,7 @@ static void test_pages(void)
 	CHECK_INT(made.table.n_rows, 5);
 }
 
-/* .debug_frame fills the gaps of .eh_frame. */
+/* .debug_frame is used where .eh_frame has gaps. */
 static void test_two_sections(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 }, debug = { .is_debug_frame = true };
@@ -241,7 +242,7 @@ static void test_no_memory(void)
 	CHECK_INT(r, 0);
 }
 
-/* More rules than 16 bits can number. */
+/* There are more rules than 16 bits can number. */
 static void test_wide(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };
@@ -274,7 +275,7 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* A rule for each byte of code, more than a table may have. */
+/* A rule for each byte of code is more than a table may have. */
 static void test_hostile_rules(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };
@@ -295,7 +296,7 @@ static void test_hostile_rules(void)
 	CHECK(now_ms() - start < 5000);
 }
 
-/* Any change is found, or lookups stay inside of the table. */
+/* Any change is detected, or lookups stay inside of the table. */
 static void test_damaged(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };

@@ -74,13 +74,13 @@ static void test_fit(void)
 	check_fit("abc", 1, TEXT_LEFT, "\342\200\246");
 	check_fit("abc", 0, TEXT_LEFT, "");
 	check_fit("", 2, TEXT_TAIL, "  ");
-	/* A wide character takes two columns, and is not cut in half. */
+	/* A wide character takes two columns and is not split. */
 	CHECK_INT(text_width("\344\270\255\346\226\207"), 4);
 	check_fit("\344\270\255\346\226\207", 4, TEXT_LEFT, "\344\270\255\346\226\207");
 	check_fit("\344\270\255\346\226\207", 3, TEXT_LEFT, "\344\270\255\342\200\246");
 	check_fit("a\344\270\255\346\226\207", 3, TEXT_LEFT, "a\342\200\246 ");
 	check_fit("\344\270\255\346\226\207", 2, TEXT_TAIL, "\342\200\246 ");
-	/* A combining accent takes none. */
+	/* A combining accent takes no column. */
 	CHECK_INT(text_width("e\314\201"), 1);
 	check_fit("e\314\201", 2, TEXT_RIGHT, " e\314\201");
 }
@@ -121,11 +121,11 @@ static void test_people(void)
 	CHECK_STR(ns, "999 ns");
 	CHECK_STR(ms, "12.3 ms");
 	CHECK_STR(minutes, "2 min 05 s");
-	CHECK_STR(count, "1234567"); /* this locale has no groups */
+	CHECK_STR(count, "1234567"); /* this locale does not group digits */
 	CHECK_STR(zero, "0");
 }
 
-/* A locale that has only ASCII. */
+/* The locale has only ASCII. */
 static void test_ascii(void)
 {
 	g_autofree char *file = text_escape_utf8("caf\303\251\033", 6);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of tick-clock: on a simulated machine with a known true time, and on this one.
+ * Checks of tick-clock: on a simulated machine whose true time is known, and on this machine.
  */
 #include "arch/base.h"
 #include "libcollector/tick-clock.h"
@@ -22,7 +22,7 @@
 #define GHZ 3u
 #define ERROR_NS 1000
 
-/* A counter of 3 GHz, and a clock that the kernel adjusts. */
+/* A counter with 3 GHz, and a clock that the kernel adjusts. */
 struct machine {
 	uint64_t ticks, ns;
 	int ppm;
@@ -37,7 +37,7 @@ static void pass(struct machine *machine, uint64_t ns)
 	machine->ns += ns + (uint64_t)off;
 }
 
-/* Takes its time, and is off by up to 20 ns. */
+/* Takes some time, and is off by up to 20 ns. */
 static struct tick_reading read_machine(void *data)
 {
 	struct machine *machine = data;
@@ -77,7 +77,7 @@ static void test_rate(void)
 		back += got < before;
 		before = got;
 		pass(&machine, 10000 + i % 7);
-		if (i % 10000 == 9999) /* now and then, of a clock with the maximum adjustment */
+		if (i % 10000 == 9999) /* now and then, the clock has the maximum adjustment */
 			machine.ppm = i / 10000 % 3 == 2 ? 500 : 0;
 	}
 	CHECK_INT(wrong, 0);
@@ -85,7 +85,7 @@ static void test_rate(void)
 	tick_clock_free(clock);
 }
 
-/* No readings for a long time. */
+/* There are no readings for a long time. */
 static void test_pauses(void)
 {
 	struct machine machine;
@@ -104,7 +104,7 @@ static void test_pauses(void)
 	tick_clock_free(clock);
 }
 
-/* As for two rings, one of which is read later, when more is known. */
+/* As for two rings, one of which is read later, when more readings exist. */
 static void test_same(void)
 {
 	struct machine machine;
@@ -128,7 +128,7 @@ static void test_same(void)
 	tick_clock_free(clock);
 }
 
-/* Values that no counter has, and a counter that began again, as after a suspend. */
+/* Values that no counter has, and a counter that restarted, as after a suspend. */
 static void test_any(void)
 {
 	struct machine machine;
@@ -142,7 +142,7 @@ static void test_any(void)
 	CHECK(tick_clock_ns(clock, UINT64_MAX) <= machine.ns + 2 * MS);
 	CHECK(tick_clock_ns(clock, machine.ticks + 5000 * MS) <= machine.ns + 2 * MS);
 	CHECK(tick_clock_ns(clock, 1) <= machine.ns);
-	for (unsigned i = 0; i < 20000; i++) { /* more intervals than are kept */
+	for (unsigned i = 0; i < 20000; i++) { /* more intervals than are stored */
 		pass(&machine, 2 * MS);
 		tick_clock_ns(clock, machine.ticks);
 	}
@@ -158,7 +158,7 @@ static void test_any(void)
 	tick_clock_free(clock);
 }
 
-/* On this machine, if its clock uses the counter: a value read between two readings of the clock is
+/* If this machine's clock uses the counter, a value read between two readings of the clock is
  * between them. */
 static void test_real(void)
 {
@@ -177,12 +177,13 @@ static void test_real(void)
 		high = (uint64_t)after.tv_sec * 1000 * MS + (uint64_t)after.tv_nsec;
 		wrong += ns + ERROR_NS < low || ns > high + ERROR_NS;
 	}
-	/* A few readings may be wrong if the processor was taken away during them. */
+	/* A few readings may be wrong because the thread lost the CPU during them. */
 	CHECK(wrong < 20000 / 100);
 	tick_clock_free(clock);
 }
 
-/* In a child under a filter that kills for the system call. */
+/* Returns whether the time is read without a system call, in a child under a filter that kills for
+ * it. */
 static bool reads_without_kernel(void)
 {
 	struct sock_filter kill[] = {
@@ -208,8 +209,8 @@ static bool reads_without_kernel(void)
 	return !WIFSIGNALED(status);
 }
 
-/* There is one if the clock uses ticks, and afterwards a process can still read the time by a
- * system call. */
+/* A tick clock exists if the kernel's clock uses ticks. Making it must not keep a process from
+ * reading the time by system call. */
 static void test_made_of(void)
 {
 	int filter = prctl(PR_GET_SECCOMP, 0, 0, 0, 0),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/unwind-cache: whatever a thread does between two walks, and whatever its
- * stack contains, the frames are those of a whole walk. Needs libc only, so that it runs on other
- * architectures too.
+ * Checks of libcollector/unwind-cache: whatever a thread does between two walks, and whatever is on
+ * its stack, the frames equal those of a whole walk. Needs only libc, so that it also runs on other
+ * architectures.
  */
 #include "libcollector/unwind-cache.h"
 
@@ -62,7 +62,7 @@ static bool make_ready(void)
 
 /* ---- Comparing ---- */
 
-/* Compares with self_unwind_walk() from the same function. */
+/* Compares with self_unwind_walk() called in the same function. */
 static bool check_whole(const struct self_unwind_chain *chain)
 {
 	const struct unwind_cache *calls = state.calls;
@@ -83,7 +83,7 @@ static bool check_whole(const struct self_unwind_chain *chain)
 	return CHECK_INT(!(calls->frames[0].flags & UNWIND_CACHE_CUT), chain->stop == WALK_ROOT);
 }
 
-/* Compares with a walk without knowledge of the previous one. */
+/* Compares with a walk that does not use the previous one. */
 static bool check_fresh(void)
 {
 	const struct unwind_cache *calls = state.calls, *fresh = state.fresh;
@@ -104,8 +104,8 @@ static uint32_t node_of(const struct unwind_cache_frame *frame)
 	return (uint32_t)(frame->hash >> 13) | 1;
 }
 
-/* Nodes are those assigned to these frames; so is the one that was recalled before the walk, if
- * any. */
+/* Checks that frames have the nodes assigned to them, and so has the node that was recalled before
+ * the walk, if any. */
 static bool check_nodes(uint32_t recalled)
 {
 	struct unwind_cache *calls = state.calls;
@@ -132,7 +132,7 @@ static bool compare(const struct walk_registers *caller)
 	uint32_t recalled = unwind_cache_recall(state.calls, caller->pc, caller->sp, caller->fp);
 
 	unwind_cache_walk(state.calls, caller);
-	/* Starts with the previous walk's rows, or without rows. */
+	/* The fresh cache has the rows of its previous walk, or none. */
 	state.fresh->n = 0;
 	if (state.n_walks % 8 == 0)
 		unwind_cache_clear(state.fresh);
@@ -149,7 +149,7 @@ static bool compare(const struct walk_registers *caller)
 	return true;
 }
 
-/* Not inlined, so that its caller is the same frame for both. */
+/* Not inlined, so that both walks have the same caller. */
 static __attribute__((noinline)) int see(void)
 {
 	struct walk_registers caller, here;
@@ -198,7 +198,7 @@ static __attribute__((noinline)) int by_tail_call(int depth)
 	return descend(depth);
 }
 
-/* __builtin_frame_address() forces a frame pointer. */
+/* __builtin_frame_address() makes the compiler use a frame pointer. */
 static __attribute__((noinline)) int by_fp(int depth)
 {
 	void *volatile room[5];
@@ -207,7 +207,7 @@ static __attribute__((noinline)) int by_fp(int depth)
 	return descend(depth) + (room[0] != NULL);
 }
 
-/* Values of its own in every callee-saved register. */
+/* Puts new values into every callee-saved register. */
 static __attribute__((noinline)) int in_registers(int depth)
 {
 	uint64_t a = get_random(), b = get_random(), c = get_random(), d = get_random(),
@@ -268,7 +268,7 @@ static int compare_numbers(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* Through code of libc. */
+/* Calls through code of libc. */
 static __attribute__((noinline)) int by_qsort(int depth)
 {
 	int numbers[] = { 3, 1, 2 };
@@ -292,7 +292,7 @@ static __attribute__((noinline)) int by_signal(int depth)
 	return descend(depth) + see();
 }
 
-/* With a frame pointer, and the same without; the last bytes are padding. */
+/* Code with and without a frame pointer; the last bytes are padding. */
 #if defined(__x86_64__)
 #define N_GENERATED 2
 static const uint8_t generated[N_GENERATED][16] = {
@@ -335,7 +335,7 @@ static __attribute__((noinline)) int by_generated(int depth)
 	char *code = generated_code + get_random() % N_GENERATED * sizeof(generated[0]);
 
 	if (get_random() % 4 != 0)
-		return descend(depth) + 1; /* walks through it take long */
+		return descend(depth) + 1; /* walks through generated code are slow */
 	depth_of_generated = depth;
 	((void (*)(int (*)(void)))(uintptr_t)code)(from_generated);
 	return see();
@@ -440,7 +440,7 @@ static uint64_t bad_word(uint64_t before)
 	return some[get_random() % ARRAY_SIZE(some)];
 }
 
-/* Changes some of the words by which its callers were found, while see() walks. */
+/* While see() walks, changes some of the words that were used to find its callers. */
 static __attribute__((noinline)) int mutate(void)
 {
 	struct self_unwind_word before[4];
@@ -450,7 +450,7 @@ static __attribute__((noinline)) int mutate(void)
 	n_checks = state.calls->frames[state.calls->n - 1].end;
 	n = 1 + (uint32_t)(get_random() % ARRAY_SIZE(before));
 	for (uint32_t i = 0; i < n; i++) {
-		/* Inner words more often; not those by which this function and see() return. */
+		/* Prefer inner words, but not those that this function and see() need to return. */
 		uint64_t most = get_random() % 2 ? n_checks : MIN_OF(n_checks, 24u);
 
 		before[i] = state.calls->guards[n_checks - 1 - get_random() % most];
@@ -509,7 +509,7 @@ static void test_mutated(void)
 	       (double)state.n_whole / (double)state.n_walks);
 }
 
-/* The places where functions of this program call others. */
+/* Collects addresses of calls in this program. */
 static void test_places(void)
 {
 	REQUIRE(make_ready());
@@ -520,7 +520,7 @@ static void test_places(void)
 	}
 }
 
-/* A word that ends with a call instruction, if it is used as code. */
+/* A word that, used as code, ends with a call instruction. */
 #if defined(__x86_64__)
 #define CALL_WORD (UINT64_C(0xd0ff) << 48) /* call *%rax */
 #elif defined(__aarch64__)
@@ -529,7 +529,7 @@ static void test_places(void)
 #define CALL_WORD UINT64_C(0)
 #endif
 
-/* Values of words: return addresses, with or without an apparent call before them. */
+/* Returns a value for a stack word: often a return address, with or without a call before it. */
 static uint64_t made_up_word(uint64_t here)
 {
 	switch (get_random() % 16) {
@@ -546,7 +546,7 @@ static uint64_t made_up_word(uint64_t here)
 	}
 }
 
-/* Generated stacks, of which a few words change from one walk to the next. */
+/* Walks generated stacks, in which a few words change between walks. */
 static void test_made_up(void)
 {
 	uint64_t words[64], here = (uint64_t)(uintptr_t)words;
@@ -684,7 +684,7 @@ static void test_modules(void)
 		CHECK(n_same > 10);
 }
 
-/* Always called with the same stack. */
+/* Must be called with the same stack each time. */
 static __attribute__((noinline)) uint32_t recall(bool walks)
 {
 	struct walk_registers caller;
@@ -707,7 +707,7 @@ static __attribute__((noinline)) void change_knowledge(int turn, bool with_modul
 
 static __attribute__((noinline)) void recall_by_turns(bool with_modules)
 {
-	volatile int next = 0; /* so that the loop stays, with a single call site */
+	volatile int next = 0; /* so that the loop is kept and has one call site */
 
 	unwind_cache_clear(state.calls);
 	while (next < 7) {
@@ -718,8 +718,8 @@ static __attribute__((noinline)) void recall_by_turns(bool with_modules)
 	}
 }
 
-/* Nothing is recalled if there is no previous walk, if its result may have changed without a
- * changed word, if modules were unloaded, or if nodes are invalid. */
+/* No node is recalled if there was no walk before, its result may have changed although no word
+ * did, modules were unloaded, or nodes are invalid. */
 static void test_recalled(void)
 {
 	REQUIRE(make_ready());
@@ -728,7 +728,7 @@ static void test_recalled(void)
 	unwind_cache_clear(state.calls);
 }
 
-/* When a generation number is reused, no row of its previous use is left. */
+/* When a generation number is reused, no row from its previous use exists. */
 static void test_generations(void)
 {
 	struct unwind_cache *calls;
@@ -761,7 +761,7 @@ static void leave_handler(int number)
 	}
 }
 
-/* An abandoned walk is void; the walks before it may have any result. */
+/* An abandoned walk is discarded. The walks before it may have any result. */
 static void test_left(void)
 {
 	struct sigaction action = { .sa_handler = leave_handler }, before;
@@ -804,8 +804,8 @@ int main(void)
 	RUN(test_deep);
 	RUN(test_modules);
 	RUN(test_recalled);
-	/* self_unwind_walk() loads words that AddressSanitizer has poisoned; it does not know
-	 * fibers and abandoned frames. */
+	/* self_unwind_walk() reads words that AddressSanitizer has poisoned; also, ASan does not
+	 * know fibers and abandoned frames. */
 	if (PROF_SANITIZED)
 		return test_end();
 	RUN(test_mutated);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/walk on the own stack, as a collector uses it: each chain is that of libgcc's
- * unwinder. The kernel reads the memory, so that nothing here can fault. Needs libc only, so that
- * it runs on other architectures too.
+ * Checks of arch/walk on this process's stack, as a collector uses it: every chain must equal the
+ * one from libgcc's unwinder. The kernel reads the memory, so that a bad address cannot fault.
+ * Needs only libc, so that it also runs on other architectures.
  */
 #include "arch/walk.h"
 
@@ -26,8 +26,7 @@
 #define DEPTH 2000
 #define MAX_FRAMES (DEPTH + 100)
 
-/* qemu makes the frame of a signal in its own way for ppc64le, and has no vdso that would describe
- * it. */
+/* For ppc64le, qemu has its own form of signal frames, and no vdso to describe it. */
 #if defined(__powerpc64__) && PROF_EMULATED
 #define HAS_SIGNAL_FRAMES false
 #else
@@ -82,7 +81,7 @@ static uint8_t *read_file(const char *path)
 	return steal_ptr(&bytes);
 }
 
-/* The file is one that runs here, so its headers are right. */
+/* The headers are valid, because the file is running here. */
 static bool find_eh_frame(const uint8_t *file, struct cfi_section *ret_section)
 {
 	const ElfW(Ehdr) *header = (const void *)file;
@@ -147,7 +146,7 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
-/* A signal's trampoline may be code of no module. */
+/* A signal trampoline may be outside of all modules. */
 static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 {
 	ret_code->kind = WALK_CODE_FP;
@@ -160,7 +159,7 @@ static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 	}
 }
 
-/* The kernel refuses to write unreadable memory to a pipe; qemu has no process_vm_readv(). */
+/* write() to a pipe fails if memory cannot be read; qemu does not have process_vm_readv(). */
 static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
 {
 	ssize_t n = write(pipes[1], (const void *)(uintptr_t)address, size);
@@ -211,7 +210,8 @@ static __attribute__((always_inline)) inline void expect_here(struct expected *e
 	_Unwind_Backtrace(add_expected, expected);
 }
 
-/* Compares from frame `at` on, except the innermost expected frame, whose call differs. */
+/* Compares from frame `at` on, except for the innermost expected frame, which differs between the
+ * calls. */
 static void check_same(const struct walk_result *result, size_t at, const struct expected *expected)
 {
 	CHECK_INT(result->stop, WALK_ROOT);
@@ -232,14 +232,14 @@ static __attribute__((noinline)) void check_here(void)
 	const struct walk_registers registers = CONTEXT_REGISTERS(context);
 
 	result = walk(&registers);
-	/* libgcc ends at code without CFI, as in start_thread() on riscv64; our walk continues by
-	 * the frame pointer. */
+	/* libgcc stops at code without CFI, such as start_thread() on riscv64; our walk continues
+	 * with the frame pointer. */
 	if (CHECK(result.n == expected.n || result.n == expected.n + 1))
 		check_same(&result, 0, &expected);
 }
 
-/* In a handler, from the interrupted registers, in a callee of the function that recorded
- * `expected`. */
+/* Walks in a handler, from the interrupted registers. The interrupted function was called by the
+ * one that recorded `expected`. */
 static void check_interrupted(const ucontext_t *context, const struct expected *expected)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*context);
@@ -304,7 +304,7 @@ static void test_alloca(void)
 	with_alloca(100000);
 }
 
-/* gcc realigns the stack, with CFI that has expressions. */
+/* gcc aligns this function's stack and describes that with CFI expressions. */
 static __attribute__((noinline)) void with_alignment(int n)
 {
 	_Alignas(64) volatile char aligned[128];
@@ -360,7 +360,7 @@ static void fault_handler(int number, siginfo_t *info, void *context)
 	siglongjmp(after_fault, 1);
 }
 
-/* Calls nothing: on most architectures its return address is in a register only. */
+/* Calls nothing, so on most architectures its return address is only in a register. */
 static __attribute__((noinline)) int fault(volatile int *place)
 {
 	return *place;
@@ -414,8 +414,8 @@ static void test_thread(void)
 }
 
 #if defined(__ARM_FEATURE_PAC_DEFAULT)
-/* The number of signed return addresses. One address in a hundred has a signature of zeros by
- * chance. */
+/* Returns the number of signed return addresses. About one in a hundred has a signature of
+ * zeros. */
 __attribute__((noinline)) static unsigned int count_signed(unsigned int depth)
 {
 	const uint64_t *record = __builtin_frame_address(0);
@@ -426,7 +426,7 @@ __attribute__((noinline)) static unsigned int count_signed(unsigned int depth)
 }
 #endif
 
-/* If programs are built to sign, return addresses on the stack must have a signature to strip. */
+/* If programs are built with signing, return addresses on the stack have a signature to remove. */
 static void test_signed(void)
 {
 #if defined(__ARM_FEATURE_PAC_DEFAULT)

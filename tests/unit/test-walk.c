@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of arch/walk on generated stacks; test-walk-self has real ones. */
+/* Checks of arch/walk on generated stacks; test-walk-self walks real ones. */
 #include "arch/walk.h"
 
 #include "config.h"
@@ -16,21 +16,21 @@
 #define STACK UINT64_C(0x700000000000)
 #define N_WORDS 8192
 
-/* Functions, with a page each. */
+/* Functions, one page each. */
 #define LEAF 0x11000u   /* CFA = sp + 8 */
 #define FRAME 0x12000u  /* CFA = sp + 32 */
 #define BY_FP 0x13000u  /* CFA = fp + 16, fp at CFA - 16 */
 #define ROOT 0x14000u   /* no return address */
 #define EXOTIC 0x15000u /* CFA = rbx + 8 */
-#define SIGNAL 0x16000u /* as glibc's __restore_rt */
+#define SIGNAL 0x16000u /* like glibc's __restore_rt */
 #define PLT 0x17000u
 #define AT_SP 0x18000u /* CFA = *sp */
 #define NO_CFI 0x19000u
-#define FP_LOST 0x1a000u /* as LEAF, and fp is gone */
-#define ENDING 0x1b000u  /* as LEAF, after popping fp: it was below sp */
-#define IN_RDI 0x1d000u  /* CFA = sp, the return address in rdi, as in vfork */
-#define ENTRY 0x1c000u   /* as LEAF, at a program's entry */
-#define CONTEXT 0x1e800u /* as LEAF, without a function before it: glibc's __start_context */
+#define FP_LOST 0x1a000u /* like LEAF, but fp is not known */
+#define ENDING 0x1b000u  /* like LEAF, after pop fp: the value was below sp */
+#define IN_RDI 0x1d000u  /* CFA = sp, return address in rdi, as in vfork */
+#define ENTRY 0x1c000u   /* like LEAF, at a program's entry */
+#define CONTEXT 0x1e800u /* like LEAF, with no function before it: glibc's __start_context */
 
 struct world {
 	struct unwind_table table;
@@ -160,8 +160,8 @@ static void check_chain(const struct walk_result *result, enum walk_stop stop, c
 	check_chain(result, stop, (const uint64_t[]){ __VA_ARGS__ }, \
 		    ARRAY_SIZE(((const uint64_t[]){ __VA_ARGS__ })))
 
-/* leaf <- frame <- by fp <- root; the leaf's caller ends with the call, so its pc is after its
- * function */
+/* Stack: leaf, frame, by fp, root. The leaf's caller ends with the call, so its return address is
+ * after the function. */
 static void build_chain(void)
 {
 	build_x86();
@@ -208,7 +208,7 @@ static void test_stops(void)
 	world.words[9] = PENDING + 5;
 	result = run(LEAF, STACK + 64);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, LEAF, FRAME + 0x1000, BY_FP + 5, PENDING + 5);
-	result = run(LEAF, STACK + 8); /* would go down */
+	result = run(LEAF, STACK + 8); /* the next frame would be lower */
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, LEAF, FRAME + 0x1000, BY_FP + 5);
 	result = run(LEAF, STACK + 61); /* not aligned */
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, LEAF, FRAME + 0x1000, BY_FP + 5);
@@ -232,9 +232,9 @@ static void test_frame_pointers(void)
 	struct walk_result result;
 
 	build_x86();
-	world.words[2] = STACK + 64; /* by generated code */
+	world.words[2] = STACK + 64; /* for generated code */
 	world.words[3] = NO_CFI + 8;
-	world.words[8] = 0; /* by code without CFI */
+	world.words[8] = 0; /* for code without CFI */
 	world.words[9] = JIT + 8;
 	result = run(JIT + 1, STACK + 16);
 	CHECK_CHAIN(&result, WALK_ROOT, JIT + 1, NO_CFI + 8, JIT + 8);
@@ -242,7 +242,7 @@ static void test_frame_pointers(void)
 	CHECK_INT(frames[1].flags, WALK_FRAME_FP);
 	CHECK_INT(frames[2].flags, WALK_FRAME_FP | WALK_FRAME_JIT);
 	CHECK_INT(frames[1].sp, STACK + 32);
-	world.words[8] = STACK + 32; /* down, to an existing frame */
+	world.words[8] = STACK + 32; /* goes down, to an existing frame */
 	world.words[9] = NO_CFI + 8;
 	result = run(JIT + 1, STACK + 16);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, JIT + 1, NO_CFI + 8, NO_CFI + 8);
@@ -263,7 +263,7 @@ static void test_frame_pointers(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, JIT + 1);
 }
 
-/* An undefined register only matters if a caller needs it. */
+/* An undefined register matters only if a caller needs it. */
 static void test_lost_fp(void)
 {
 	struct walk_result result;
@@ -278,8 +278,8 @@ static void test_lost_fp(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FP_LOST, LEAF + 1, JIT + 1);
 }
 
-/* Between `pop fp` and `ret` CFI still has fp on the stack, below sp, which a copy does not
- * contain. */
+/* Between `pop fp` and `ret`, CFI still describes fp as on the stack, below sp, which is not in the
+ * copy. */
 static void test_popped_fp(void)
 {
 	static const uint64_t no_frames[] = { 0, STACK, STACK + 17, STACK + (UINT64_C(1) << 32),
@@ -298,7 +298,7 @@ static void test_popped_fp(void)
 	}
 }
 
-/* A program's first words look like a return address. */
+/* A program's first words on the stack look like a return address. */
 static void test_entry(void)
 {
 	struct walk_result result;
@@ -309,7 +309,7 @@ static void test_entry(void)
 	CHECK_CHAIN(&result, WALK_ROOT, ENTRY);
 }
 
-/* At the start of a program, or where no function is known to have a frame pointer. */
+/* fp is 0 at the start of a program, or if no function has a frame pointer. */
 static void test_zero_fp(void)
 {
 	struct walk_result result;
@@ -326,11 +326,11 @@ static void test_zero_fp(void)
 	world.words[7] = 1;
 	result = run(FRAME, 0);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
-	result = run(FRAME, STACK + 128); /* at two words of 0 */
+	result = run(FRAME, STACK + 128); /* sp is at two words of 0 */
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
 }
 
-/* A CFA or a return address in a register is known for the innermost frame only. */
+/* If a CFA or return address is in a register, it is known only for the innermost frame. */
 static void test_registers(void)
 {
 	const uint64_t numbered[REGS_MAX_NUMBERED] = { [3] = STACK + 32, [5] = FRAME + 9 };
@@ -353,8 +353,8 @@ static void test_registers(void)
 	world.words[3] = EXOTIC + 5;
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
-	/* Without a rule the walk continues by a frame pointer, if that leads to a function that
-	 * keeps one. */
+	/* Without a rule, the walk continues with the frame pointer if that leads to a function
+	 * that has one. */
 	world.words[20] = STACK + 30 * 8;
 	world.words[21] = BY_FP + 5;
 	world.words[31] = ROOT + 3;
@@ -388,7 +388,7 @@ static void test_return_probe(void)
 	CHECK(result.flags & WALK_FRAME_FP);
 }
 
-/* A trampoline of Python, from a function of the interpreter to another one. */
+/* A Python trampoline between two functions of the interpreter. */
 static void test_python(void)
 {
 	static const uint8_t code[] = { 0x48, 0x83, 0xec, 0x08, 0xff, 0xd1,
@@ -404,12 +404,12 @@ static void test_python(void)
 	result = run(FRAME, 1);
 	CHECK_CHAIN(&result, WALK_ROOT, FRAME, JIT + 6, FRAME + 9, ROOT + 9);
 	CHECK(result.flags & WALK_FRAME_JIT);
-	/* Generated code with frame pointers, like that of other runtimes, is followed by them. */
+	/* Generated code with frame pointers, as of other runtimes, is walked with them. */
 	world.words[20] = 0;
 	world.words[21] = ROOT + 5;
 	result = run(FRAME, STACK + 20 * 8);
 	CHECK_CHAIN(&result, WALK_ROOT, FRAME, JIT + 6, ROOT + 5);
-	/* An interpreter is called from its own file. */
+	/* An interpreter's function is called from its own file only. */
 	world.words[5] = PENDING + 9;
 	result = run(FRAME, 1);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, JIT + 6);
@@ -418,7 +418,7 @@ static void test_python(void)
 	world.words[2] = FRAME + 9;
 	result = run(LEAF, 1);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, LEAF, JIT + 6);
-	/* Readable code decides. */
+	/* If the code can be read, only the code matters. */
 	walk = a_walk();
 	walk.read_code = read_code;
 	world.code_at = JIT;
@@ -433,8 +433,8 @@ static void test_python(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, JIT + 6);
 }
 
-/* A handler on a higher stack of its own: the interrupted sp is lower, and its pc begins a
- * function. */
+/* A handler runs on a signal stack with higher addresses. The interrupted sp is lower, and its pc
+ * is at a function's start. */
 static void test_signal(void)
 {
 	const struct walk_registers registers = { .pc = LEAF + 7, .sp = STACK + 800 };
@@ -453,15 +453,15 @@ static void test_signal(void)
 	CHECK_INT(frames[1].flags, WALK_FRAME_EXACT);
 	CHECK_INT(frames[2].sp, STACK + 8 * 40);
 	CHECK_INT(frames[2].flags, WALK_FRAME_EXACT);
-	/* A handler that claims to have interrupted itself. */
+	/* A handler that claims that it interrupted itself. */
 	world.words[101 + 160 / 8] = STACK + 800;
 	walk_run(&walk, &registers, &result);
 	CHECK_INT(result.stop, WALK_BAD_FRAME);
 	CHECK(result.n < 64);
 }
 
-/* The return address of a context's function is the start of another function. A call may also be
- * the last instruction of a function. */
+/* The return address of a context's first function is the start of another function. A call may
+ * also be a function's last instruction. */
 static void test_context(void)
 {
 	struct walk_result result;
@@ -482,7 +482,7 @@ static void test_context(void)
 	CHECK_INT(frames[1].flags, 0);
 }
 
-/* A trampoline without CFI is recognized by its code, and lr is restored. */
+/* A trampoline without CFI is recognized from its code, and lr is restored. */
 static void test_trampolines(void)
 {
 	for (enum regs_arch arch = REGS_NONE + 1; arch < REGS_N_ARCHS; arch++) {
@@ -526,7 +526,7 @@ static void test_plt(void)
 	CHECK_CHAIN(&result, WALK_ROOT, PLT + 27, ROOT + 6);
 }
 
-/* aarch64: a leaf has its return address in lr, signed; no other function may. */
+/* aarch64: only a leaf may have its return address in lr, signed. */
 static void test_lr(void)
 {
 	CLEANUP_BUILDER struct builder b = { .arch = REGS_AARCH64 };
@@ -553,7 +553,7 @@ static void test_lr(void)
 	CHECK_INT(frames[1].sp, STACK);
 	CHECK_INT(frames[2].sp, STACK + 32);
 	CHECK_INT(result.last.fp, 0x1111);
-	registers.lr = LEAF + 4; /* a leaf that calls a leaf */
+	registers.lr = LEAF + 4; /* a leaf is called by a leaf */
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, LEAF, LEAF + 4);
 }
@@ -609,7 +609,7 @@ static void test_depth(void)
 	CHECK_INT(result.stop, WALK_DEPTH);
 	CHECK_INT(result.n, ARRAY_SIZE(frames));
 	CHECK_INT(result.n_cut, 0);
-	/* More roots than are examined, with a stack that repeats. */
+	/* There are more roots than are examined, and the stack repeats. */
 	walk.n_roots = 24;
 	for (size_t i = 0; i < N_WORDS; i++)
 		world.words[i] = LEAF + 1;
@@ -618,7 +618,7 @@ static void test_depth(void)
 	CHECK_INT(result.n + result.n_cut, WALK_MAX_STEPS);
 }
 
-/* The number of lookups of uncached places is limited, so a deep stack takes two walks. */
+/* The number of look-ups of uncached places is limited, so a deep stack needs two walks. */
 static void test_lookups(void)
 {
 	const size_t n_lookups = WALK_MAX_STEPS / (WALK_LOOKUP_STEPS + 1), n = n_lookups + 100;
@@ -652,13 +652,13 @@ static void test_cycles(void)
 	world.words[0] = UINT64_MAX - 7;
 	result = run(AT_SP, 0);
 	CHECK_CHAIN(&result, WALK_COPY_END, AT_SP);
-	/* Up, and from there down again. */
+	/* Goes up, then down again. */
 	world.words[0] = STACK + 80;
 	world.words[9] = AT_SP + 1;
 	world.words[10] = STACK;
 	result = run(AT_SP, 0);
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, AT_SP, AT_SP + 1);
-	/* A frame pointer that points at itself. */
+	/* A frame pointer points to itself. */
 	world.words[2] = STACK + 16;
 	world.words[3] = JIT + 4;
 	result = run(JIT, STACK + 16);
@@ -685,7 +685,7 @@ static void test_cache(void)
 	walk_run(&walk, &registers, &result);
 	CHECK_INT(world.resolved, resolved + 8);
 	CHECK_INT(result.n, 4);
-	/* A pending lookup is repeated. */
+	/* A pending look-up is repeated. */
 	world.words[0] = PENDING + 5;
 	walk.cache = &cache;
 	for (size_t i = 0; i < 3; i++) {
@@ -711,7 +711,7 @@ static uint64_t random_word(uint64_t *state)
 	return *state;
 }
 
-/* Words that are likely to keep a walk going: places in the code and on the stack. */
+/* Returns a word that is likely to keep a walk going: an address in code or on the stack. */
 static uint64_t likely_word(uint64_t *state)
 {
 	uint64_t random = random_word(state);
@@ -730,7 +730,8 @@ static uint64_t likely_word(uint64_t *state)
 	}
 }
 
-/* Many stacks; a slow walk is measured again, up to ten times, since other programs run as well. */
+/* Walks many stacks. If a walk is slow, it is measured up to ten times, because other programs run,
+ * too. */
 static void test_random_stacks(void)
 {
 	const size_t n = PROF_EMULATED ? 20000 : 1000000 / test_stride(PROF_SANITIZED ? 10 : 3);
@@ -780,8 +781,8 @@ static void check_same(const struct walk_job *job)
 	CHECK(memcmp(job->walk.frames, frames, result.n * sizeof(*frames)) == 0);
 }
 
-/* Walks of any length end in any order, share one cache, evict each other's places, and find the
- * same as alone. A stack is so small that no walk ends because of the number of lookups. */
+/* Walks of any length end in any order, share a cache and evict each other's places. Each has the
+ * same result as alone. Stacks are so small that no walk reaches the limit of look-ups. */
 static void test_together(void)
 {
 	static struct walk_frame rooms[WALK_TOGETHER][64];
