@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench call tree - the cost of a hook's stack, compared with a whole walk (self-unwind) and with
+ * Bench-call-tree - measures a hook's stack, compared with a whole walk (self-unwind) and with
  * libgcc's _Unwind_Backtrace in the same run
  *
- * Same: the stack is the previous one. Sites: one of 16 places in turn calls one of 16 functions,
- * which call the hook; the outer frames stay. Recursion: the hook is called on each level on the
- * way down and on the way up. New: each stack is new. Functions are built without frame pointers,
- * then with.
+ * same: the stack is the previous one. sites: 16 call sites alternate; each calls one of 16
+ * functions, which call the hook; outer frames do not change. recursion: each level calls the hook
+ * on the way down and up. new: each stack is new. All run without frame pointers, then with.
  */
 #include "libcollector/call-tree.h"
 #include "tests/unit/ring.h"
@@ -215,14 +214,14 @@ static __attribute__((noinline)) void by_libgcc(void)
 	}
 
 PROGRAMS(without, 0)
-/* __builtin_frame_address() forces a frame pointer. */
+/* __builtin_frame_address() makes the compiler use a frame pointer. */
 PROGRAMS(with, (int)(uintptr_t)__builtin_frame_address(0))
 
 struct program {
 	const char *name;
 	int (*deep)(int n, void (*program)(int), int runs);
 	void (*program)(int);
-	int n_own; /* number of its own frames */
+	int n_own; /* number of the program's own frames */
 };
 
 static double measure(const struct program *program, int depth, void (*with_hook)(void), int runs)
@@ -256,7 +255,7 @@ static void measure_depth(const struct program *program, int depth)
 	       program->name, n_frames, tree, walk, libgcc);
 }
 
-/* Runs once, because nothing is new twice. */
+/* Runs once, because a stack is new only once. */
 static void measure_new(const struct program *program)
 {
 	double start;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * bench-capture - how fast libprofcapture writes, scans, seeks and opens
+ * bench-capture - measures how fast libprofcapture writes, scans, seeks and opens
  *
  * The data are the rows of a real recording (made by capture.py with profctl), repeated with
- * shifted times, never constants. Uses the public interface only. Each verb prints one line of
- * JSON.
+ * shifted times, not constants. Uses only the public interface. Each verb prints a line of JSON.
  *
  *     write IN OUT ROWS CHUNK_ROWS   sample rows of IN into OUT, until ROWS are written
  *     grow IN OUT BYTES CHUNK_ROWS   whole copies of IN (all tables, an epoch each) until OUT has
@@ -78,7 +77,7 @@ static struct prof_writer *create(const char *path, enum prof_writer_mode mode, 
 	return writer;
 }
 
-/* A copy starts when its source did: its rows have times of that clock. */
+/* Returns the start time of a copy's source: the rows have times of that clock. */
 static uint64_t start_of(const struct prof_reader *reader)
 {
 	size_t n;
@@ -87,7 +86,7 @@ static uint64_t start_of(const struct prof_reader *reader)
 	return n ? segments[0].start_monotonic_ns : 0;
 }
 
-/* Row `i` of a batch as values; a missing column is zero. Lists point into the batch. */
+/* Stores row `i` of a batch as values. A missing column is zero. Lists point into the batch. */
 static void row_values(const struct prof_table_def *def, const struct prof_batch *batch, size_t i,
 		       uint64_t shift_ns, struct prof_value *values)
 {
@@ -104,14 +103,15 @@ static void row_values(const struct prof_table_def *def, const struct prof_batch
 					       a->offsets[i + 1] - a->offsets[i]);
 		else
 			values[c] = PROF_NUMBER(a->numbers ? a->numbers[i] : 0);
-		/* Times in dictionaries stay: the start time identifies a process across epochs. */
+		/* Times in dictionaries are not shifted, because a process is identified by its
+		 * start time. */
 		if (def->flags & PROF_TABLE_TIMED && def->columns[c].type == PROF_TYPE_TIME &&
 		    a->numbers && values[c].number)
 			values[c].number += shift_ns;
 	}
 }
 
-/* All sample rows of a recording, row by row. */
+/* All sample rows of a recording. */
 struct rows {
 	struct prof_value *values;
 	size_t n;
@@ -149,8 +149,8 @@ static struct rows load_samples(const struct prof_reader *reader, const struct p
 	return rows;
 }
 
-/* The next rows of the recording, over and over, each round shifted by the recording's span. They
- * are copied into the CPU's caches, where a producer's rows would be. */
+/* Stores the next rows of the recording, which is repeated with its span added to all times. They
+ * are copied, so that they are in the CPU's caches like a producer's rows. */
 static void next_rows(struct rows *rows, const struct prof_table_def *def, size_t done, size_t n,
 		      struct prof_value *ret_values)
 {
@@ -217,8 +217,8 @@ static int verb_write(char **args)
 	return 0;
 }
 
-/* One copy of the whole recording in file order, so that dictionaries precede the rows that refer
- * to them. */
+/* Writes one copy of the whole recording in file order, so that dictionaries come before the rows
+ * that refer to them. */
 static int copy_all(const struct prof_reader *reader, struct prof_writer *writer,
 		    struct prof_block **blocks, uint64_t shift_ns, uint32_t epoch_shift,
 		    size_t chunk_rows)
@@ -304,7 +304,7 @@ static int verb_grow(char **args)
 	for (size_t i = 0; i <= PROF_TABLE_METADATA; i++)
 		prof_block_free(blocks[i]);
 	free(chunks);
-	prof_writer_free(writer); /* leaves the file as a crash would */
+	prof_writer_free(writer); /* leaves the file as after a crash */
 	prof_reader_free(reader);
 	close(fd);
 	return 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench differential - the samples of a perf.data file, walked by the engine's code and by libdwfl
+ * Bench-differential - walks the samples of a perf.data file with the engine's code and with
+ * libdwfl
  *
  *     bench-differential FILE [COMM…]  compares the chains; prints a line of JSON
  *     bench-differential --roots FILE  counts chains in which libdwfl reaches a root, by process
  *
- * Processes and mappings come from the records in their order; each walk uses the mappings of its
- * time, as in the engine, which provides the tables, the maps and the walk. Two chains are equal if
- * they have the same pcs from the innermost to the outermost, or to the first frame in code without
- * CFI, because both only guess from there on. Differences are counted by a class, which says which
- * walk ended and why; bench_differential.py says which side a class is the fault of.
+ * Processes and mappings come from the records, in order. Each walk uses the mappings of its time.
+ * Tables, maps and the walk are the engine's. Two chains are equal if they have the same pcs, up to
+ * the first frame in code without CFI, from which both only guess. Differences are counted by
+ * class: which walk ended, and why. bench_differential.py attributes each class to one side.
  */
 #include "arch/base.h"
 #include "daemon/engine/unwind-file.h"
@@ -34,10 +34,10 @@ struct process {
 	struct maps *maps;
 	struct peer_walk peer;
 	bool peer_works;
-	uint64_t peer_version; /* version of the maps that `peer` was made from */
+	uint64_t peer_version; /* version of the maps from which `peer` was made */
 };
 
-/* Counted by class, or by name. */
+/* A count for a class or a name. */
 struct count {
 	uint64_t n, roots;
 	char *example;
@@ -48,7 +48,7 @@ struct differential {
 	struct images images;
 	struct unwind_tables *tables;
 	struct unwind *unwind;
-	char *vdso; /* a copy of the vdso in a file */
+	char *vdso; /* path of a copy of the vdso */
 	const char *const *names;
 	size_t n_names;
 	bool roots_only;
@@ -87,9 +87,8 @@ static void wait_for_tables(struct differential *d)
 	}
 }
 
-/* The difference between the mapped and the own addresses of a file. Programs with fixed addresses
- * may be mapped a second time elsewhere, as node does with its own code; libdwfl cannot handle
- * both. */
+/* Stores the mapped minus the file's own address. Programs with fixed addresses may be mapped a
+ * second time elsewhere, as node does with its code; libdwfl cannot handle both. */
 static bool get_bias(const char *path, const struct mapping *mapping, uint64_t *ret_bias)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -196,7 +195,7 @@ static void on_fork(struct differential *d, const struct perf_data_event *event)
 	memcpy(process->name, parent->name, sizeof(process->name));
 }
 
-/* A file with two executable segments has two mappings. */
+/* Returns whether the module is known: a file with two executable segments has two mappings. */
 static bool has_module(const struct peer_module *modules, size_t n,
 		       const struct peer_module *module)
 {
@@ -251,7 +250,7 @@ static void walk(struct differential *d, const struct process *process,
 		.stack = event->sample.stack,
 		.stack_bytes = event->sample.stack_size,
 		.full_bytes = LIVE_STACK_BYTES,
-		.thread = ++d->walk, /* a new thread each time, so that nothing is stitched */
+		.thread = ++d->walk, /* always a new thread, so that no walk is stitched */
 		.pid = event->pid,
 		.in_kernel = event->in_kernel,
 	};
@@ -261,7 +260,7 @@ static void walk(struct differential *d, const struct process *process,
 		wait_for_tables(d);
 }
 
-/* The rule of a frame; NULL if its file has none. */
+/* Returns the rule of a frame; NULL if its file has none. */
 static const struct cfi_rule *rule_at(struct differential *d, const struct process *process,
 				      uint64_t pc)
 {
@@ -357,7 +356,7 @@ static void count_class(struct differential *d, const struct process *process,
 		fprintf(stderr, "%s: %s\n", class, count->example);
 }
 
-/* The index of the first frame without CFI; n if all have CFI. */
+/* Returns the index of the first frame without CFI; n if all have CFI. */
 static size_t find_guess(const struct differential *d, const struct unwind_stack *stack)
 {
 	const struct walk_frame *frames = unwind_last_frames(d->unwind);
@@ -370,8 +369,8 @@ static size_t find_guess(const struct differential *d, const struct unwind_stack
 	return stack->n;
 }
 
-/* Whether CFI places the caller's frame pointer below the innermost frame's sp, as between `pop
- * rbp` and `ret`. */
+/* Returns whether CFI has the caller's frame pointer below the innermost frame's sp, as between
+ * `pop rbp` and `ret`. */
 static bool is_popped(struct differential *d, const struct process *process,
 		      const struct unwind_stack *stack)
 {
@@ -392,7 +391,7 @@ static bool is_program_entry(const struct process *process, uint64_t tagged)
 	       address == file->entry;
 }
 
-/* Both chains are equal up to frame i: names the reason why they differ from there on. */
+/* Names the reason why two chains, equal up to frame i, differ from there on. */
 static void name_class(struct differential *d, const struct process *process,
 		       const struct unwind_stack *stack, size_t i, size_t n_peer, char *class,
 		       size_t size)
@@ -442,7 +441,7 @@ static void compare(struct differential *d, const struct process *process,
 	count_class(d, process, event, stack, i, n_peer, class);
 }
 
-/* Counts by the place of the outermost frame. */
+/* Counts a walk by the function or file of its outermost frame. */
 static void count_end(struct differential *d, const struct process *process,
 		      const struct unwind_stack *stack)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench heap - the engine's cost of a record of an allocation, from the ring to the capture
+ * Bench-heap - measures the engine's cost of an allocation record, from the ring to the capture
  *
- * This process writes into its own ring; the cost of writing is not counted. Four loads:
- * short-lived blocks; 100 k live blocks of random sizes with 1000 stacks; the first load on four
- * threads in turn, so that rings are merged; and a program's large table: items of four adjacent
- * blocks, allocated in order and freed in any order.
+ * This process writes to its own ring, without counting the cost of writing. Loads: short-lived
+ * blocks; 100 k live blocks of random sizes with 1000 stacks; the first load on four threads in
+ * turn, so that rings are merged; and a program's large table, whose items of four adjacent blocks
+ * are allocated in order and freed in any order.
  */
 #include "daemon/engine/collectors.h"
 #include "libcollector/ring.h"
@@ -19,7 +19,7 @@
 #define N_STACKS 1000u
 #define MAX_LIVE 1000000u
 #define BURST 1000u
-#define ITEM 4u /* blocks */
+#define ITEM 4u /* blocks per item */
 
 struct load {
 	const char *name;
@@ -153,7 +153,7 @@ static void write_record(struct bench *bench, const struct load *load, uint32_t 
 	write_block(bench, ring, item * ITEM + at % ITEM, load->n_live, 32);
 }
 
-/* The engine's thread, and also the writer, because the rest of the process is idle. */
+/* Measures the engine on this thread. Other CPU time of the process is the writer's. */
 static void run(const struct load *load)
 {
 	struct bench bench = { .random = 1 };

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench mark - the cost of prof-collector.h to a program, compared with empty functions and
- * clock_gettime() in the same run
+ * Bench-mark - measures the cost of prof-collector.h for a program, compared with empty functions
+ * and clock_gettime() in the same run
  *
  *     bench-mark [ticks]      ticks: the arena offers the processor's time stamp counter
  *
- * First without a recorder: through <prof/mark.h>, and by the function. The difference to an empty
- * call is the program's whole cost; the difference to an empty function of the same type in another
- * library is the cost of our function's body. mark: a group and a name. arguments: a name of 20
- * bytes and two named numbers. span: begin and end. full: marks that are dropped at once. thread: a
- * thread that makes one mark, compared with a thread that makes none.
+ * First without a recorder, with <prof/mark.h> and with the function. The difference from an empty
+ * call is the program's whole cost; the difference from an empty function of the same type in
+ * another library is the cost of our function's body. mark: a group and a name. arguments: a name
+ * of 20 bytes and two named numbers. span: begin and end. full: marks that are dropped at once.
+ * thread: a thread with one mark, compared with a thread without marks.
  *
- * While a process has one thread, the counter is read without waiting for preceding instructions,
- * so marks are measured before a second thread exists and after it. Results are in ns a call: the
- * best and the median of many short rounds. Rings are as large as a thread's first one, and are
- * emptied between rounds. Other work on the machine affects the median, so the goals are for the
- * best.
+ * If a process has only one thread, the counter is read without waiting for preceding instructions,
+ * so marks are measured before and after a second thread exists. Results are in ns per call: best
+ * and median of many short rounds. Rings have the size of a thread's first ring, and are emptied
+ * between rounds. Other work on the machine affects the median, so the goals apply to the best.
  */
 #define PROF_LINKED
 #include "config.h"
@@ -42,7 +41,7 @@
 #define N_RINGS 4
 #define RUNS 500
 #define ROUNDS 2001
-#define N_THREADS 2 /* a ring each; two more for rings that wait to be drained */
+#define N_THREADS 2 /* one ring each; two more for rings that wait to be drained */
 #define THREAD_ROUNDS 500
 
 static _Alignas(8) uint8_t buffer[RING_SIZE];
@@ -79,7 +78,7 @@ static __attribute__((noinline)) void call_nothing(void)
 	sink = 1;
 }
 
-/* The minimum cost of such a call into a library. */
+/* The least that a call of a library can cost. */
 static __attribute__((noinline)) void call_library(void)
 {
 	sink = 1;
@@ -158,7 +157,7 @@ static struct cost summarize(double *rounds, size_t n)
 	return (struct cost){ rounds[0], rounds[n / 2] };
 }
 
-/* Alternates the rounds, because the speed of the machine varies. */
+/* Alternates rounds of both functions, because the machine's speed varies. */
 static void measure(void (*function)(void), void (*reference)(void), void (*before)(void),
 		    struct cost *ret_cost, struct cost *ret_reference)
 {
@@ -210,7 +209,7 @@ static void print_threads(void)
 	       cost.median, cost.best - reference.best);
 }
 
-/* The engine's side of one registration, in a process of its own. Returns its exit status. */
+/* Answers one registration like the engine, in a child process. Returns its exit status. */
 static int answer(int memfd)
 {
 	const struct control_answer reply = { .magic = CONTROL_ANSWER_MAGIC,
@@ -264,7 +263,7 @@ static int connect_here(bool ticks)
 	return r;
 }
 
-/* Prints the cost of n calls minus that of n calls of the reference. */
+/* Prints the cost of n calls, minus that of n calls of the reference. */
 static void print(const char *name, void (*function)(void), int n, void (*reference)(void),
 		  void (*before)(void), double goal)
 {

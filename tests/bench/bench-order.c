@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench order - 10^8 records of 8 threads that preempt each other on two CPUs, through ring and
- * reader, without the engine
+ * Bench-order - 8 threads that preempt each other on two CPUs write 10^8 records through ring and
+ * reader
  *
- * The records are merged as in the engine, by the bounds that each drain returns. Records older
- * than the merged bound are counted as late. A record that is merged out of order without being
- * counted, or is neither read nor counted as lost, is a failure. The second run never sets the
- * rings' busy word, to show what that word prevents.
+ * Records are merged as in the engine, by the bounds that each drain returns. Records before the
+ * merged bound are counted as late. It is a failure if a record is out of order without being
+ * counted, or is neither read nor counted as lost. The second run never sets the rings' busy word,
+ * to show what it prevents.
  */
 #include "libcollector/ring-reader.h"
 #include "libcollector/ring.h"
@@ -22,10 +22,10 @@
 #define N_CPUS 2
 #define RING_SIZE (UINT64_C(1) << 20)
 #define BUFFER_BYTES (1u << 20)
-#define WORK 200 /* while a record is open, so that preemption often hits one */
+#define WORK 200 /* work within each record, so that threads are often preempted there */
 
 struct result {
-	uint64_t records, lost, late, silent; /* silent: out of order, and not counted as late */
+	uint64_t records, lost, late, silent; /* silent: out of order, but not counted as late */
 	uint64_t ns;
 	bool is_whole;
 };
@@ -59,7 +59,7 @@ static void *write_all(void *data)
 	return NULL;
 }
 
-/* Records before merged_ns are too late to be merged. */
+/* Counts a batch. Records before merged_ns are too late to be merged. */
 static void count_batch(struct ring_batch *batch, uint64_t merged_ns, struct result *result)
 {
 	struct ring_record record;

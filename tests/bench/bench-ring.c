@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench ring - the cost of a record to its thread, compared with clock_gettime() in the same run
+ * Bench-ring - measures a record's cost for its thread, compared with clock_gettime() in the same
+ * run
  *
- * mark: 48 bytes, read between the rounds. arguments: a mark with two arguments. full: records that
- * are dropped at once. together: lossless marks while another thread reads them, and how many of
- * them arrived. drain: copying and checking a record.
+ * mark: 48 bytes, read between rounds. arguments: a mark with two arguments. full: records that are
+ * dropped at once. together: lossless marks that another thread reads meanwhile, and how many
+ * arrive. drain: to copy and check a record.
  */
 #include "libcollector/ring-reader.h"
 #include "libcollector/ring.h"
@@ -78,7 +79,7 @@ static void write_arguments(void)
 	ring_end(ring, record);
 }
 
-/* The best round in ns a call, without the time of `before`. */
+/* Returns the best round in ns per call, without the time of `before`. */
 static double measure(void (*function)(void), void (*before)(void))
 {
 	double best = 1e18;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench own stack - a walk of 35 frames inside of the process, compared with libgcc's
+ * Bench-self-unwind - walks 35 frames of this thread's stack, compared with libgcc's
  * _Unwind_Backtrace in the same run
  *
- * Hot: every place is cached. Forgotten: the cache is empty, as after a dlclose(). A new place: the
- * additional cost of a place that is not cached, for places all over libc.
+ * hot: every address is cached. forgotten: the cache is empty, as after a dlclose(). new place: the
+ * extra cost of an address that is not cached, for addresses all over libc.
  */
 #include "libcollector/modules.h"
 #include "libcollector/self-unwind.h"

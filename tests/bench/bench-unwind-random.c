@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Random stacks over the tables of real files: each walk ends; prints the longest duration
+ * bench-unwind-random - walks random stacks with tables of real files; prints the longest duration
  *
  *     bench-unwind-random [WALKS] [SEED]      default: a million
  *
- * A stack is 64 KiB of words. A share of them, which varies between stacks, is return addresses; a
- * rule is hit with a probability proportional to its length in the code. Each walk begins with an
- * empty cache. A walk that took longer than LIMIT_NS is repeated before it counts, because a
- * preempted thread or virtual machine takes longer, too.
+ * A stack has 64 KiB of words. Some of them, more or less in each stack, are return addresses; a
+ * rule's probability is proportional to the code that it covers. Each walk starts with an empty
+ * cache. A walk that took longer than LIMIT_NS is repeated before it counts, because the thread or
+ * the virtual machine may have been preempted.
  */
 #include "arch/walk.h"
 #include "tests/oracle/elf-cfi.h"
@@ -34,7 +34,7 @@ static const char *const files[] = {
 };
 
 struct image {
-	uint64_t low, high; /* bounds of its code */
+	uint64_t low, high; /* bounds of the image's code */
 	struct unwind_table table;
 	void *bytes;
 };
@@ -68,7 +68,7 @@ static uint64_t random_code(uint64_t *state)
 	       (random >> 16) % (images[i].high - images[i].low);
 }
 
-/* A place whose rule always lets the walk continue, a few bytes up the stack. */
+/* Returns an address whose rule always lets the walk continue, a few bytes up the stack. */
 static uint64_t random_step(uint64_t *state)
 {
 	for (;;) {
@@ -81,7 +81,7 @@ static uint64_t random_step(uint64_t *state)
 	}
 }
 
-/* Returns a return address for `n_code` of 256 words. */
+/* Returns a stack word: with a probability of n_code / 256, a return address. */
 static uint64_t random_value(uint64_t *state, unsigned int n_code)
 {
 	uint64_t random = random_word(state);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * The exhaustive check of CFI: for every pc of every FDE, the compiled row, the evaluated row and
- * libdw's row
+ * bench-unwind-rows - compares the compiled, the evaluated and libdw's row for every pc of every
+ * FDE
  *
- *     bench-unwind-rows [FILE…]  default: every ELF file in the folders of programs and libraries
+ *     bench-unwind-rows [FILE…]  default: all ELF files in directories of programs and libraries
  *
- * Prints every row that differs, and the kinds of differences. Fails on any difference, or if it
- * finds fewer than MIN_FILES files.
+ * Prints every row that differs, and counts by kind of difference. Fails if any row differs, or if
+ * there are fewer than MIN_FILES files.
  */
 #include "arch/base.h"
 #include "tests/oracle/rows.h"
@@ -21,7 +21,7 @@ static const char *const folders[] = { "/usr/bin", "/usr/sbin", "/usr/lib", "/us
 
 static struct rows_count count;
 
-/* A file that is not ELF has no CFI. */
+/* Checks one file. Files that are not ELF have no CFI. */
 static int check_file(const char *path, const struct stat *st, int kind, struct FTW *place)
 {
 	if (kind == FTW_F && S_ISREG(st->st_mode))

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench unwind - tables and walks of real files and real stacks, compared with libdwfl in the same
- * run
+ * Bench-unwind - measures tables of real files and walks of real stacks, compared with libdwfl in
+ * the same run
  *
- * Tables of the files below, then walks of the programs below; bench-unwind-rows compares every row
- * of all files. Stacks are sampled from programs that this benchmark starts. Chains are compared
- * frame by frame; differences are counted by reason, and a chain that ends before libdwfl's counts
- * as different.
+ * Builds tables of the files below, then walks stacks that are sampled from the programs below.
+ * Chains are compared frame by frame. Differences are counted by reason; a chain that ends before
+ * libdwfl's is different. bench-unwind-rows compares every row of all files.
  */
 #include "arch/walk.h"
 #include "tests/oracle/elf-cfi.h"
@@ -54,7 +53,7 @@ struct program {
 	const char *command[10];
 };
 
-/* SOURCE stands for a large C file that make_source() writes. */
+/* SOURCE means a large C file, which make_source() writes. */
 static const struct program programs[] = {
 	{ "python3", { "/usr/bin/python3.11", "-c", python_work } },
 	{ "cc1",
@@ -76,7 +75,7 @@ static const struct program programs[] = {
 struct mapping {
 	uint64_t start, end, offset;
 	char path[256];
-	struct elf_cfi *file; /* NULL: no CFI */
+	struct elf_cfi *file; /* NULL: the file has no CFI */
 	bool is_jit;
 	struct unwind_table table;
 	void *bytes;
@@ -134,8 +133,7 @@ static void bench_table(const char *path)
 	       verdict(first < 60e6 && (double)size <= 6.0 * table.n_rows));
 }
 
-/* More than a busy desktop has mapped: the largest of all libraries that programs here may link
- * to. */
+/* The largest of all libraries that programs here may use: more than a busy desktop maps. */
 static void bench_desktop(void)
 {
 	size_t bytes = 0, n = 0, files_bytes = 0;
@@ -314,7 +312,7 @@ static void walk_sample(struct space *space, const struct live_sample *sample, b
 	walk_run(&job.walk, &job.registers, ret_result);
 }
 
-/* Compares up to the first frame in generated code, because libdwfl cannot walk it. */
+/* Compares up to the first frame in generated code, through which libdwfl cannot walk. */
 static void compare(const struct space *space, const struct walk_result *result, size_t n_peer,
 		    struct tally *tally, bool verbose)
 {
@@ -332,7 +330,7 @@ static void compare(const struct space *space, const struct walk_result *result,
 	else if (i == result->n && n_peer == i + 1)
 		tally->same++; /* libdwfl has one frame beyond the root */
 	else if (i == n_peer && result->stop == WALK_ROOT)
-		tally->longer++; /* bench_differential reports the reason */
+		tally->longer++; /* bench_differential reports why */
 	else
 		tally->differs++;
 	if (verbose && !(i == result->n && result->stop == WALK_ROOT)) {
@@ -372,9 +370,9 @@ static size_t walk_peer(const struct walkers *walkers, const struct live_sample 
 }
 
 /*
- * The cost of a frame if the stack is in the CPU's caches, as it is when the kernel has just
- * written it: some stacks are walked once, and then again and again. The clock is read once for all
- * walks, since reading it takes as long as ten frames.
+ * Measures a frame's cost if the stack is in the CPU's caches, as it is when the kernel has just
+ * written it: walks a few stacks once, then repeatedly. Reads the clock once for all walks, because
+ * that takes as long as ten frames.
  */
 static double time_near(const struct walkers *walkers, const struct live *live,
 			size_t (*walk)(const struct walkers *walkers,
@@ -398,8 +396,8 @@ static double time_near(const struct walkers *walkers, const struct live *live,
 	return total / (double)n_frames;
 }
 
-/* One pass over all stacks, in batches as in the engine: more bytes than the CPU's caches hold, so
- * each frame also waits for memory. libdwfl passes over the same bytes. */
+/* Measures one pass over all stacks, in batches as in the engine. The CPU's caches cannot hold all
+ * stacks, so frames also wait for memory. libdwfl's pass has the same bytes. */
 static double time_pass(struct space *space, const struct live *live)
 {
 	static struct walk_frame rooms[WALK_TOGETHER][MAX_FRAMES];
@@ -429,7 +427,7 @@ static double time_peer_pass(struct peer_walk *peer, const struct live *live)
 	return (cpu_ns() - start) / (double)n_frames;
 }
 
-/* The first walk of another process with the same files: only the tables are cached. */
+/* Measures the first walk of another process with the same files: only tables are cached. */
 static double time_first(struct space *space, const struct live *live)
 {
 	struct walk_result result;
@@ -458,9 +456,9 @@ static double median(double *numbers, size_t n)
 }
 
 /*
- * The second of two passes over all stacks, alternating between ours and libdwfl's: each has its
- * caches of the files, and the first pass reloads what the other walker displaced. Returns medians,
- * since other programs run as well.
+ * Measures the second of two passes over all stacks, alternating with libdwfl. Each walker has its
+ * caches of the files; its first pass reloads what the other walker displaced. Reports medians,
+ * because other programs run, too.
  */
 static void bench_second_pass(const struct walkers *walkers, const struct live *live)
 {
@@ -546,7 +544,7 @@ static void bench_program(const struct program *program, char *source)
 	live_free(live);
 }
 
-/* Writes a C file that takes a compiler many seconds. */
+/* Writes a C file that a compiler needs many seconds for. */
 static bool make_source(char *path)
 {
 	int fd = mkstemps(path, 2);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap load - allocations at full speed, for bench_memory
+ * Heap-load - allocates at full speed, for bench_memory
  *
- *     heap-load pairs DEPTH THREADS N  each thread N times malloc and free, DEPTH calls deep;
- *                                      prints the ns of CPU of one pair; with 0 threads the main
- *                                      thread does it, and no other exists
+ *     heap-load pairs DEPTH THREADS N  each thread calls malloc and free N times, DEPTH calls deep;
+ *                                      prints the CPU ns of a pair; with 0 threads, the main
+ *                                      thread does it, and is the only thread
  *     heap-load random N               N times: frees one of 100 000 blocks, and allocates one of
  *                                      random size, from one of 1000 stacks
- *     heap-load shares N               ten functions, each of which allocates a number of times;
+ *     heap-load shares N               ten functions, each with its own number of allocations;
  *                                      prints the bytes of each
  */
 #include <pthread.h>
@@ -60,7 +60,8 @@ static OUTLINE void *run_thread(void *data)
 {
 	uint64_t *ret_ns = data, start = cpu_ns();
 
-	/* Three frames exist without go_deep(): this one, its caller, and allocate_all(). */
+	/* Three frames exist without go_deep(): this function's, its caller's, and
+	 * allocate_all()'s. */
 	go_deep(n_deep > 4 ? n_deep - 4 : 0);
 	*ret_ns = cpu_ns() - start;
 	return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Mark load with lttng-ust. The program cannot report losses; its session does. */
+/* Mark-load with lttng-ust. Losses are reported by the session, not to the program. */
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #include "tests/bench/mark-load-tracepoints.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Mark load with libprofcollector. */
+/* Mark-load with libprofcollector. */
 #include "libcollector/prof-collector.h"
 #include "tests/bench/mark-load.h"
 

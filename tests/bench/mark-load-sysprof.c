@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Mark load with sysprof-capture-4. It takes a text instead of arguments, and does not report
- * losses. The load first asks whether anybody records, because otherwise it would read the clock
- * and format the text in vain.
+ * Mark-load with sysprof-capture-4, which takes a text instead of arguments, and does not report
+ * losses. First checks whether there is a recorder, to avoid reading the clock and formatting the
+ * text in vain.
  */
 #include "tests/bench/mark-load.h"
 

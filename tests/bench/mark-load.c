@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Mark load - a program with marks, for bench_marks.py
+ * Mark-load - writes marks, for bench_marks.py
  *
- *     mark-load flat N [THREADS]      each thread marks N times, as fast as it can
+ *     mark-load flat N [THREADS]      each thread writes N marks, as fast as it can
  *     mark-load arguments N [THREADS] the same, with two arguments
- *     mark-load rate N SECONDS        N marks a second, with two arguments, in a burst each
+ *     mark-load rate N SECONDS        N marks per second, with two arguments, in a burst each
  *                                     millisecond
- *     mark-load idle THREADS SECONDS  each thread marks until that is recorded, then sleeps
- * Prints how many marks were recorded, how many were made, and the CPU time of one in ns.
+ *     mark-load idle THREADS SECONDS  each thread writes marks until one is recorded, then sleeps
+ * Prints how many marks were recorded and tried, and the CPU time of one in ns.
  */
 #include "tests/bench/mark-load.h"
 
@@ -53,7 +53,7 @@ static void *run_flat(void *data)
 	struct load *load = data;
 	uint64_t start;
 
-	/* The first mark pays the costs that occur once a thread. */
+	/* The first mark of a thread has costs that occur only once. */
 	mark(load);
 	start = cpu_ns();
 	while (load->tried < load->n)
@@ -100,7 +100,7 @@ static void *run_idle(void *data)
 {
 	struct load *load = data;
 
-	/* After a failed attempt the library makes none for some time, counted in attempts. */
+	/* After a failure, the library skips some attempts. */
 	while (load->recorded == 0 && load->tried < MAX_TRIES) {
 		mark(load);
 		if (load->tried % 500 == 0)

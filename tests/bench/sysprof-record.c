@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof record - the part of sysprof-cli that records a program's own marks, because sysprof-cli
- * needs a system bus
+ * Sysprof-record - records a program's own marks like sysprof-cli, but without a system bus
  *
  *     sysprof-record CAPTURE PROGRAM [ARGUMENT…]
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/chunk.c: one byte chooses a table of version 1 or one that has every
- * kind of column, and the payload of a data chunk follows. Every array that the decoder returns is
- * read to its end.
+ * Fuzz target of libcapture/chunk.c: a byte that selects a table of version 1 or a table with every
+ * kind of column, and the payload of a data chunk. Reads every array that the decoder returns to
+ * its end.
  */
 #include "libcapture/chunk.h"
 #include "tests/fuzz/capture.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of libcapture/codec.c: a number of values (u16), a descriptor, and the encoded bytes.
- * The same bytes are then used as values, encoded by each order, and must decode to the same.
+ * Then uses the bytes as values: encoded in each order, they must decode to the same values.
  */
 #include "libcapture/codec.h"
 
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	values = calloc(size / 2 + 1, sizeof(*values));
 	if (!values)
 		return 0;
-	/* small numbers far apart, and numbers of all widths */
+	/* small numbers far apart, and numbers of every width */
 	for (size_t i = 0; i < size / 2; i++)
 		values[i] = data[2 * i] + ((uint64_t)data[2 * i + 1] << (8 * (part.base & 7)));
 	for (unsigned int order = PROF_ORDER_OFFSET; order <= PROF_ORDER_DISTANCE; order++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/dictionary.c: a whole capture whose checksums are repaired. Every
- * dictionary of its first epochs is loaded, once with all columns and once with one.
+ * Fuzz target of libcapture/dictionary.c: a whole capture. Repairs its checksums, then loads every
+ * dictionary of the first epochs, with all columns and with one.
  */
 #include "tests/fuzz/capture.h"
 

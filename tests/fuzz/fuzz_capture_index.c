@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/checkpoint.c: the offsets of the first entry and of the checkpoint (two
- * u32, in units of 8), and the payload of a checkpoint. Accepted entries must ascend, must not
- * overlap, and must end before the checkpoint.
+ * Fuzz target of libcapture/checkpoint.c: offsets of the first entry and of the checkpoint (two
+ * u32, in units of 8), and a checkpoint's payload. Accepted entries must ascend, not overlap, and
+ * end before the checkpoint.
  */
 #include "libcapture/checkpoint.h"
 #include "tests/fuzz/capture.h"
 
 struct taken {
-	uint64_t at, sequence, limit; /* bounds: minima of the next entry, end of the last */
+	/* at, sequence: minima for the next entry; limit: end of the last one */
+	uint64_t at, sequence, limit;
 };
 
 static int take(const struct entry *entry, void *data)

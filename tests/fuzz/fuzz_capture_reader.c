@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/index.c: one byte, and a whole file. Bit 0: checksums are repaired. Bit
- * 1: the last 96 bytes, where a trailer would be, are then cut off. The capture is opened, read
- * completely and verified.
+ * Fuzz target of libcapture/index.c: a byte, and a whole file. Bit 0: repair checksums. Bit 1: then
+ * cut off the last 96 bytes, where a trailer would be. Opens the capture, reads all of it, and
+ * verifies it.
  */
 #include "tests/fuzz/capture.h"
 

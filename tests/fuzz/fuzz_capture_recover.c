@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/recover.c: a range to invert (two u16: start, length), and a whole file
- * whose checksums are repaired first. The recovery thus meets valid chunks around the damage.
+ * Fuzz target of libcapture/recover.c: a range to invert (two u16: start, length), and a whole
+ * file. Repairs checksums first, so that there are valid chunks around the damage.
  */
 #include "tests/fuzz/capture.h"
 

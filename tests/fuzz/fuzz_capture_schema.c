@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/schema.c: an encoded schema, added to a schema that already has two
- * tables of version 1. An accepted schema is valid, and survives encoding and decoding unchanged.
+ * Fuzz target of libcapture/schema.c: an encoded schema, added to a schema with two tables of
+ * version 1. An accepted schema must be valid, and equal after encoding and decoding.
  */
 #include "libcapture/schema.h"
 

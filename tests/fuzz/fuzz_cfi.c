@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the CFI evaluator and of the compiler: a byte for the architecture and the kind of
+ * Fuzz target of the CFI evaluator and of the compiler: a byte for architecture and kind of
  * section, a byte for the size of .eh_frame_hdr, that header, and the section. Rows must ascend and
- * fill their FDE, and the table must return the same rules as a search.
+ * cover their FDE, and the table must have the same rules as a search.
  */
 #include "arch/table.h"
 
@@ -72,8 +72,8 @@ static void check_table(const struct cfi_section *section, const struct probes *
 		struct cfi_fde fde;
 		struct cfi_rule rule;
 
-		/* The table has no FDE that starts outside of the code. The evaluator finds such an
-		 * FDE first where it overlaps the start of the code. */
+		/* The table has no FDE that starts before the code. The evaluator uses such an FDE
+		 * where it overlaps the start of the code. */
 		if (address < LOW || address >= HIGH || !cfi_find(&reader, address, &fde) ||
 		    fde.start < LOW)
 			continue;

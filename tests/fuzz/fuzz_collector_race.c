@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the engine's handling of a collector's arena, while another thread of the process
- * writes to it: from libcollector/ring-reader.c through collector-peer.c to the rows of
- * collector-rows.c.
+ * Fuzz target of the engine's handling of a collector's arena to which another thread writes
+ * meanwhile: from libcollector/ring-reader.c through collector-peer.c to rows in collector-rows.c.
  *
- * The input is steps (race.h); each ring is filled with the records in turn. One ring is honest,
- * and must be read as if it were alone.
+ * The input is a list of steps (race.h). Rings are filled with the records, one after another. One
+ * ring is honest, and must be read as if it were alone.
  */
 #include "tests/fuzz/race.h"
 
@@ -17,7 +16,7 @@ enum { STEP_RECORD = RACE_RECORD, STEP_DATA, STEP_HEADER, STEP_ARENA, N_STEPS };
 
 static const struct ring_arena_memory *memory;
 
-/* The step's `at` is the record's flags. */
+/* Plans a record. The step's `at` has its flags. */
 static void plan_record(const struct race_step *step, const uint8_t *payload, size_t n)
 {
 	struct ring_record_header header = { .bytes = (uint32_t)(sizeof(header) + n),
@@ -41,8 +40,8 @@ static uint8_t *data_of(uint32_t ring)
 	return memory->base + memory->places[ring].data_offset;
 }
 
-/* Lengths are words of 4 bytes. Changes in headers are not undone, because each ring has its
- * own. */
+/* Changes a word. Lengths are words of 4 bytes. Changes in headers are not undone, because each
+ * ring has its own header. */
 static void change(const struct race_word *word, uint32_t ring, bool back)
 {
 	uint32_t at = word->at % (RACE_BYTES / 4) * 4;
@@ -84,7 +83,7 @@ static void fill_honestly(uint32_t ring)
 
 /* ---- The engine's side ---- */
 
-/* Returns the process's end of the connection. */
+/* Connects. Returns the process's end of the connection. */
 static int open_peer(void)
 {
 	const struct message_peer message = { .pid = getpid() };
@@ -107,7 +106,7 @@ static void fill_all(void)
 	race_start();
 	for (uint32_t ring = 0; ring < HONEST; ring++) {
 		memcpy(data_of(ring), race.plan.records, race.plan.n_bytes);
-		/* The other thread reaches the ring while the previous one is drained again. */
+		/* The other thread reaches this ring while the previous one is being drained. */
 		race_go_to(ring);
 		race_drain(race_now());
 		publish(ring, race.plan.n_bytes, race.plan.n_records);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the reader of packages of split DWARF (debug-split.c): the input is one file,
- * and its last 8 bytes are the id of the unit that is asked for. What is taken of it must be an ELF
- * file that has the unit's DWARF.
+ * Fuzz target of the reader of packages of split DWARF (debug-split.c): the input is one file; its
+ * last 8 bytes are the id of the requested unit. The result must be an ELF file with the unit's
+ * DWARF.
  */
 #include "arch/base.h"
 #include "tools/symbols/debug-split.h"

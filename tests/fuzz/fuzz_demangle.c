@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of tools/symbols/demangle.c: the input is one name. The length of its readable form
- * must stay within the limit.
+ * Fuzz target of tools/symbols/demangle.c: the input is one name. Its readable form must not exceed
+ * the limit.
  */
 #include "tools/symbols/demangle.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of arch/jit-dump.c: the bytes of a dump. Every name is read to its end, and looked up
- * in the same way as in symbolize.
+ * Fuzz target of arch/jit-dump.c: the bytes of a dump. Reads every name to its end, and looks it up
+ * like symbolize.
  */
 #include "arch/jit-dump.h"
 #include "tools/symbols/jit-names.h"
@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const uint64_t addresses[] = { 0, 0x1000, 0x7f0000001000, UINT64_MAX };
 	GStringChunk *texts = g_string_chunk_new(64);
-	uint8_t *bytes = g_memdup2(data, size); /* so that a sanitizer sees reads past the end */
+	/* a copy, so that a sanitizer detects reads past its end */
+	uint8_t *bytes = g_memdup2(data, size);
 	struct jit_dump_entry entry;
 	struct jit_dump_line line;
 	struct jit_dump dump;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/jit-frames.c: a file that grows. Every entry found must lie within
- * the data in which rules are looked up.
+ * Fuzz target of daemon/engine/jit-frames.c: a file that grows. Every entry must be within the data
+ * in which rules are looked up.
  */
 #include "daemon/engine/jit-frames.h"
 

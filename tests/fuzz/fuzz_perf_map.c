@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of tools/symbols/jit-names.c: the text of a map. Every entry is read to its end, and
- * looked up as symbolize does.
+ * Fuzz target of tools/symbols/jit-names.c: the text of a map. Reads every entry to its end, and
+ * looks it up like symbolize.
  */
 #include "tools/symbols/jit-names.h"
 
@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const uint64_t addresses[] = { 0, 0x1000, 0x7f0000001000, UINT64_MAX };
 	GStringChunk *texts = g_string_chunk_new(64);
 	struct perf_map_entry entry;
-	char *text = g_memdup2(data, size); /* so that a sanitizer sees reads past the end */
+	/* a copy, so that a sanitizer detects reads past its end */
+	char *text = g_memdup2(data, size);
 	size_t at = 0, sum = 0;
 
 	while (perf_map_next(text, size, &at, &entry)) {

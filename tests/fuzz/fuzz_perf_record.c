@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/record.c: consecutive records, as in a ring. Each is parsed in a
- * heap block of its own size, and every byte that the result refers to is read.
+ * Fuzz target of daemon/engine/record.c: consecutive records, as in a ring. Copies each to a heap
+ * block of its exact size, parses it, and reads every byte that the result refers to.
  */
 #include "daemon/engine/record.h"
 

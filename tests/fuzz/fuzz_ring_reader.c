@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcollector/ring-reader.c: arbitrary contents of the shared memory. The input is
- * a series of drains: a byte that selects the kind of drain, the words of the ring's header, and
- * the bytes that overwrite its data.
+ * Fuzz target of libcollector/ring-reader.c: any contents of the shared memory. The input is a
+ * series of drains, each with the kind of drain, the words of the ring's header, and bytes that
+ * overwrite the data.
  */
 #include "libcollector/ring-reader.h"
 
@@ -16,19 +16,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct ring_arena_memory memory;
 static volatile uint64_t sum;
 
-/* The words of the header, then the data. */
+/* The words of the header; the data follows. */
 struct step {
-	/* bit 0: dead, 1: recycle, 2: a small buffer, 3: keep header and data, no words follow */
+	/* bit 0: dead, 1: recycle, 2: a small buffer, 3: keep header and data; no words follow */
 	uint8_t how;
-	uint8_t n_words; /* of data, of 8 bytes each */
-	uint16_t at;     /* index of the first one */
+	uint8_t n_words; /* number of data words, 8 bytes each */
+	uint16_t at;     /* index of the first data word */
 	uint32_t busy;
 	uint64_t state, head, attempted;
 	uint64_t lost[RING_N_LOST];
 };
 _Static_assert(sizeof(struct step) == STEP_BYTES, "step");
 
-/* Each reading is one millisecond later. */
+/* Returns a reading that is one millisecond later each time. */
 static struct tick_reading read_made_up(void *data)
 {
 	uint64_t *ms = data;
@@ -50,7 +50,7 @@ static void read_all(struct ring_batch *batch)
 	}
 }
 
-/* Each drain has a buffer of its own, so that a sanitizer sees reads past its end. */
+/* Each drain has a new buffer, so that a sanitizer detects reads past its end. */
 static void drain(struct ring_reader *reader, const struct step *step)
 {
 	size_t n_bytes = step->how & 4 ? 520 : RING_MIN_BUFFER;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/snapshot.c: a snapshot, each item of which is also parsed as every
- * kind of text.
+ * Fuzz target of daemon/engine/snapshot.c: a snapshot. Each item is also parsed as every kind of
+ * text.
  */
 #include "daemon/engine/snapshot.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of the readers of ELF files (elf-image.c, elf-frames.c, symbols*.c): the input is one
- * file, in which names are looked up all over its executable segments. Each row must cover the
- * places that it names.
+ * file. Looks up names all over its executable segments. Each row must contain the addresses that
+ * it names.
  */
 #include "arch/base.h"
 #include "tools/symbols/elf-image.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/sysprof-frames.c: arbitrary contents of one of sysprof's rings. The
- * input is drained at once. Each frame is a heap block of its own, so that a sanitizer sees reads
- * past its end.
+ * Fuzz target of daemon/engine/sysprof-frames.c: any contents of one of sysprof's rings, drained at
+ * once. Each frame is in its own heap block, so that a sanitizer detects reads past its end.
  */
 #include "daemon/engine/sysprof-frames.h"
 
@@ -40,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	last_ns = 0;
 	while (size >= SYSPROF_FRAME_BYTES) {
-		/* the frame's length field says how much of it there is */
+		/* the frame's length field tells how much of it there is */
 		uint8_t *copy = malloc(size);
 		uint64_t lost;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the engine's handling of one of sysprof's rings, while another thread of the
- * process writes to it: from daemon/engine/sysprof-ring.c through sysprof-peer.c and
- * sysprof-frames.c to the rows of collector-rows.c.
+ * Fuzz target of the engine's handling of one of sysprof's rings to which another thread writes
+ * meanwhile: from daemon/engine/sysprof-ring.c through sysprof-peer.c and sysprof-frames.c to rows
+ * in collector-rows.c.
  *
- * The input is steps (race.h); the records are sysprof's frames, which are put into the ring again
- * and again. Another ring of the process is honest, and must be read as if it were alone.
+ * The input is a list of steps (race.h). The records are sysprof's frames, which are written to the
+ * ring repeatedly. Another ring of the process is honest, and must be read as if it were alone.
  */
 #include "daemon/engine/sysprof-peer.h"
 #include "tests/fuzz/race.h"
@@ -18,7 +18,7 @@
 
 enum { STEP_FRAME = RACE_RECORD, STEP_BODY, STEP_HEADER, N_STEPS };
 
-/* As sysprof's library writes it. */
+/* In the layout of sysprof's library. */
 struct frame {
 	uint16_t bytes;
 	int16_t cpu;
@@ -29,7 +29,7 @@ struct frame {
 };
 _Static_assert(sizeof(struct frame) == SYSPROF_FRAME_BYTES, "frame");
 
-/* The process's mapping of a ring: head and tail, the body, and their sizes. */
+/* The process's mapping of a ring: words with head and tail, the body, and their sizes. */
 struct own_ring {
 	uint32_t *words;
 	uint8_t *body;
@@ -38,7 +38,7 @@ struct own_ring {
 
 static struct own_ring hostile, honest;
 
-/* The step's `at`: bit 0 makes the frame one of another process; bit 1 makes its time 0. */
+/* Plans a frame. The step's `at`: bit 0: the frame is another process's; bit 1: its time is 0. */
 static void plan_frame(const struct race_step *step, const uint8_t *payload, size_t n)
 {
 	struct frame frame = { .bytes = (uint16_t)(sizeof(frame) + n),
@@ -60,7 +60,7 @@ static void store(uint32_t *place, uint32_t value)
 	__atomic_store_n(place, value, __ATOMIC_RELEASE);
 }
 
-/* Changes in the header are not undone; the next publication overwrites them. */
+/* Changes in the header are not undone, because the next frames overwrite them. */
 static void change(const struct race_word *word, uint32_t from, bool back)
 {
 	uint32_t at = word->at % (RACE_BYTES / 4) * 4;
@@ -72,7 +72,7 @@ static void change(const struct race_word *word, uint32_t from, bool back)
 		store(&hostile.words[word->at % 4], (uint32_t)word->value);
 }
 
-/* Appends the frames; returns the position after them. */
+/* Appends frames. Returns the position after them. */
 static uint32_t publish(const struct own_ring *ring, uint32_t at, const uint8_t *bytes, uint32_t n)
 {
 	uint32_t first = MIN_OF(n, ring->size - at);
@@ -150,7 +150,7 @@ static void ask(const int sockets[2], struct own_ring *ret_ring)
 static void open_peer(int sockets[2])
 {
 	race_must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
-	/* minimum size, so that rings are created and cleared quickly */
+	/* minimum size, so that rings are created and cleared fast */
 	race.collectors.sysprof_max_bytes = 8 * SYSPROF_RING_MIN_BYTES;
 	ask(sockets, &honest);
 	ask(sockets, &hostile);
@@ -162,7 +162,7 @@ static void fill_again_and_again(void)
 
 	race_start();
 	for (int round = 0; round < ROUNDS; round++) {
-		/* now and then start near the end of the body, so that frames wrap; the engine may
+		/* sometimes start near the end of the body, so that frames wrap; the engine may
 		 * reject that */
 		at = round % 4 == 3 ? hostile.size - RACE_BYTES / 2 : at;
 		race_go_to(at);
@@ -194,7 +194,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	open_peer(sockets);
 	fill_again_and_again();
 	check_honest();
-	/* rings whose threads announced their end are released */
+	/* rings of threads that announced their end are released */
 	race_drain(race_now() + LATER_NS);
 	race_finish();
 	race_close();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/unwind-file.c: the input is one ELF file. Every executable segment
- * is looked up in the table compiled from it.
+ * Fuzz target of daemon/engine/unwind-file.c: the input is one ELF file. Looks up every executable
+ * segment in the table compiled from it.
  */
 #include "daemon/engine/unwind-file.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the walk: registers, the rules of a table, and a stack. Walks must end, and make
- * progress.
+ * Fuzz target of the walk: registers, rules of a table, and a stack. Walks must end, and progress.
  *
  *     u8 architecture, u8 flags, u8 number of rules, u8 generation, u64 pc, sp, fp, lr,
  *     the rules, the stack
@@ -21,8 +20,8 @@
 #define HAS_MORE 0x04 /* memory outside of the copy is readable */
 #define HAS_ROOTS 0x08
 #define HAS_REGISTERS 0x10 /* all registers, not only pc, sp, fp and lr */
-#define HAS_PROBES 0x20    /* some return addresses were replaced */
-#define NO_CONTEXTS 0x40   /* contexts of makecontext() are not searched for */
+#define HAS_PROBES 0x20    /* pcs of some return addresses were replaced */
+#define NO_CONTEXTS 0x40   /* do not search for contexts of makecontext() */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -32,7 +31,7 @@ struct world {
 	size_t size;
 };
 
-/* The address encodes what is there. */
+/* The address itself encodes which code is there. */
 static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 {
 	struct world *world = data;
@@ -116,8 +115,8 @@ static void check(const struct walk *walk, const struct walk_result *result)
 		abort();
 }
 
-/* A walk gives the same result when it runs beside others, which begin at the rules after its
- * own. */
+/* Checks that a walk has the same result when it runs with others, which start at the following
+ * rules. */
 static void run_together(const struct walk *walk, const struct walk_registers *registers)
 {
 	static struct walk_frame frames[WALK_TOGETHER][N_FRAMES], alone[N_FRAMES];

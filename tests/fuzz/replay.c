@@ -2,9 +2,9 @@
 /*
  * Replay - runs a fuzz target over its corpus, without libFuzzer
  *
- * The arguments are files and folders; options are ignored because they are libFuzzer's. Every
- * input runs whole and as each of 16 prefixes, from a heap block of exactly its size, so that a
- * sanitizer sees reads past its end. An empty corpus is an error, because it would test nothing.
+ * The arguments are files and directories; options are libFuzzer's and are ignored. Runs every
+ * input whole and as 16 prefixes, from a heap block of the exact size, so that a sanitizer detects
+ * reads past its end. An empty corpus is an error, because it would test nothing.
  */
 #include <dirent.h>
 #include <errno.h>
