@@ -118,7 +118,7 @@ static const struct node *check_frames(const struct node *node, size_t from, siz
 	return node;
 }
 
-/* Of a deep stack, both sides have the innermost and the outermost frames. */
+/* Checks a deep stack, of which both sides have the innermost and the outermost frames. */
 static void check_deep(const struct node *node, const struct self_unwind_chain *chain)
 {
 	size_t n_inner = 0, n_outer = 0, n_all = chain->n + chain->n_cut - 1;

@@ -191,7 +191,7 @@ static void test_hidden(void)
 	      "main=100/50.4\n"
 	      "├─ compare=48/48\n"
 	      "└─ 2 hidden=1.6\n...");
-	/* What the caller left out also counts as hidden. */
+	/* Branches that the caller left out also count as hidden. */
 	main = add(pruned, 0, MAIN, 50);
 	add(pruned, main, COMPARE, 25);
 	at(pruned, main)->total = 25;

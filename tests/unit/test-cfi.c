@@ -432,8 +432,8 @@ static void test_ranges(void)
 	check_rule(rule_at(&b, UINT64_MAX - 1), none, "wrapped");
 	build_fde(&b, UINT64_MAX - 15, 15, NO_BYTES);
 	check_rule(rule_at(&b, UINT64_MAX - 1), at_entry, "the last");
-	/* Of overlapping FDEs, the one with the higher start is used; if starts are equal, the
-	 * first one. */
+	/* If FDEs overlap, the one with the higher start is used; if starts are equal, the first
+	 * one. */
 	build_fde(&b, START, SIZE, NO_BYTES);
 	build_fde(&b, START + 16, 16, BYTES(OP_DEF_CFA_OFFSET, 16));
 	build_fde(&b, START + 16, 64, BYTES(OP_DEF_CFA_OFFSET, 24));

@@ -540,7 +540,7 @@ static void test_switch_by_task(void)
 	munmap(page, sizeof(*page));
 }
 
-/* Checks that the session goes on without the switch. */
+/* Checks that the session continues without the switch. */
 static void check_hostile(int fd, struct broker *broker)
 {
 	CHECK_INT(ask_switch(fd, 1, 1), UINT32_MAX);

@@ -719,7 +719,7 @@ static void test_thread_end(void)
 	fixture_done(&fixture);
 }
 
-/* Of a flood of requests, each is answered. Threads without room are a loss of unknown size. */
+/* Each request in a flood is answered. Threads without room are a loss of unknown size. */
 static void test_flood(void)
 {
 	struct fixture fixture;

@@ -12,7 +12,7 @@
 /* Cells by row and field. A table shows the fields that have a column. */
 struct sheet {
 	struct cell cells[ROWS][FIELDS];
-	const char *prefixes[ROWS]; /* of field NAME */
+	const char *prefixes[ROWS]; /* prefixes of field NAME */
 	size_t rows;
 };
 

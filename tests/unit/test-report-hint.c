@@ -122,7 +122,7 @@ static void test_losses(void)
 		check(&all[i], PROFILE_FUNCTION);
 }
 
-/* Of several problems, the largest is reported; none if all are small. */
+/* The largest of several problems is reported; none if all are small. */
 static void test_largest(void)
 {
 	static const struct lacks all[] = {

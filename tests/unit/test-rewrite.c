@@ -306,7 +306,7 @@ static void test_slice(void)
 	build_done(&build);
 }
 
-/* Of a segment before the slice, the machine's description is kept, but not how allocations were
+/* A segment before the slice keeps the machine's description, but not how allocations were
  * sampled. */
 static void test_metadata_before(void)
 {

@@ -139,7 +139,7 @@ static void test_deep(void)
 	CHECK(recurse(800, check_here) != 1);
 }
 
-/* Of a deep stack, the innermost and the outermost frames remain. */
+/* A deep stack is cut: the innermost and the outermost frames remain. */
 static void test_cut(void)
 {
 	const struct self_unwind_chain *chain = &seen.chain;

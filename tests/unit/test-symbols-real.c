@@ -26,8 +26,8 @@ static const char *const files[] = {
 
 struct known {
 	uint64_t address;
-	uint64_t length; /* of an FDE */
-	char *name;      /* of a symbol */
+	uint64_t length; /* length of an FDE */
+	char *name;      /* name of a symbol */
 };
 
 static uint64_t now_us(void)

@@ -38,11 +38,11 @@ enum cell_kind {
 struct cell {
 	enum cell_kind kind;
 	bool is_least;   /* `number` is a lower bound */
-	uint64_t number; /* of CELL_UINT, CELL_INT (as int64_t), CELL_BOOL and CELL_HEX */
-	double real;     /* of CELL_DOUBLE */
-	/* of CELL_TEXT (NULL: unknown), CELL_SLICE and CELL_BYTES; not escaped */
+	uint64_t number; /* value of CELL_UINT, CELL_INT (as int64_t), CELL_BOOL and CELL_HEX */
+	double real;     /* value of CELL_DOUBLE */
+	/* text of CELL_TEXT (NULL: unknown), CELL_SLICE and CELL_BYTES; not escaped */
 	const char *text;
-	const char *const *list; /* of CELL_LIST; NULL at the end */
+	const char *const *list; /* texts of CELL_LIST; NULL at the end */
 	void *owned;             /* freed after use, usually the text */
 	char *prefix; /* text: printed before the name, not escaped; freed after use; or NULL */
 	int format;   /* enum column_format, if it differs from the column's; or 0 */

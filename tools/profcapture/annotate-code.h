@@ -60,7 +60,7 @@ struct annotate_code {
 	bool wants_total; /* compute the totals of lines */
 	/* which function */
 	struct debug_files *debug_files;
-	struct profile profile; /* by function */
+	struct profile profile; /* counts by function */
 	uint32_t function;      /* index in the profile */
 	struct function shown;
 	uint64_t start, end; /* range of its own code; empty if it is only inlined */
@@ -77,8 +77,8 @@ struct annotate_code {
 	struct amount own_self; /* without inlined copies of the function */
 	struct amount total;
 	/* the rest is private */
-	struct symbols *symbols;        /* of the file; NULL if the lines come from the capture */
-	GArray *frames;                 /* struct sampled_frame */
+	struct symbols *symbols; /* symbols of the file; NULL if the lines come from the capture */
+	GArray *frames;          /* struct sampled_frame */
 	struct number_map known_frames; /* offset and kind → index + 1 */
 	GArray *ranges;                 /* struct code_range: its own code first, then by samples */
 	bool has_inlined;               /* inlined copies can be recognized by name */

@@ -22,7 +22,7 @@ struct noise_blocks {
 };
 
 struct noise_change {
-	double standard_error; /* of the difference b - a */
+	double standard_error; /* standard error of the difference b - a */
 	double freedom;        /* degrees of freedom of Student's t distribution */
 };
 

@@ -71,7 +71,7 @@ struct diff_identity {
 	uint32_t number;
 	const char *image, *name; /* interned */
 	bool is_inlined;
-	bool has_name; /* false: stands for all code of the image without a symbol */
+	bool has_name; /* false: the row has all code of the image without a symbol */
 };
 
 struct diff_row {
@@ -81,7 +81,7 @@ struct diff_row {
 	/* one function with this identity, from B if B has one; NULL: the row is not a function */
 	const struct functions *functions;
 	uint32_t function;
-	unsigned side; /* which side `function` is from */
+	unsigned side; /* side of `function` */
 	struct diff_count counts[DIFF_SIDES];
 	double *blocks[DIFF_SIDES]; /* counts by block; tested rows, with one run per side */
 	double a, b, noise;

@@ -42,20 +42,20 @@ struct dump_stream {
 	/* positions of these columns, or NO_COLUMN */
 	unsigned thread, process, cpu, stack;
 	bool own_pid, own_tid, own_comm; /* the table itself has a column of this name */
-	uint32_t of_thread, of_process;  /* of the current row: indexes in names */
+	uint32_t of_thread, of_process;  /* thread and process of the row */
 };
 
 struct dump {
 	struct reader reader;
 	GPtrArray *tables; /* requested names, or NULL */
 	bool resolve;
-	struct functions *functions; /* with --resolve */
+	struct functions *functions; /* set with --resolve */
 	struct dump_stream *streams;
 	size_t n_streams;
-	GPtrArray *columns; /* of CSV: names of columns */
+	GPtrArray *columns; /* CSV: names of columns */
 	struct json json;
 	struct out *out;
-	struct names_epoch *epoch; /* of the current row */
+	struct names_epoch *epoch; /* epoch of the current row */
 	uint64_t counted;
 };
 

@@ -18,8 +18,8 @@ struct durations {
 void durations_done(struct durations *durations);
 void durations_add(struct durations *durations, uint64_t ns);
 guint durations_count(const struct durations *durations);
-/* The next two need at least one duration. Rounds to the nearest; uses a saturated total as it
- * is. */
+/* durations_mean() and durations_percentile() need at least one duration. The mean is rounded to
+ * the nearest; a saturated total is used as it is. */
 uint64_t durations_mean(const struct durations *durations);
 /* Returns the nearest rank: the smallest value that `percent` (1 to 100) percent of all do not
  * exceed. Takes linear time. */

@@ -28,9 +28,9 @@ struct table_info {
 
 /* A process or an image. */
 struct subject {
-	uint32_t index; /* of names */
+	uint32_t index; /* index of names */
 	uint64_t samples;
-	int64_t end_ns; /* of a process; INT64_MAX = no end was seen */
+	int64_t end_ns; /* end of a process; INT64_MAX = no end was seen */
 	const char *comm;
 };
 

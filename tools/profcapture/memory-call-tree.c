@@ -350,8 +350,8 @@ static char *place_of(uint32_t function, const void *data)
 	return functions_place(memory->tree.functions, function, false);
 }
 
-/* Charges what a library allocates to the outermost of its functions in a row. Otherwise, the chain
- * would end in the allocator itself, which tells the least. */
+/* Charges what a library allocates to the outermost of its consecutive functions. Otherwise, the
+ * chain would end in the allocator, which is the least informative. */
 static void move_to_outermost(const struct memory *memory, GArray *nodes)
 {
 	for (uint32_t i = nodes->len; i-- > 1;) {

@@ -27,7 +27,7 @@ struct split {
 
 struct count {
 	struct memory *memory;
-	double now_bytes;        /* in all heaps that have not ended */
+	double now_bytes;        /* bytes in all heaps that have not ended */
 	GArray *changed;         /* uint32_t: entities that changed since the peak */
 	struct number_map pairs; /* allocator and freer → index + 1 */
 	struct split split;
@@ -69,7 +69,7 @@ void memory_lifetime_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to)
 	*ret_to = to;
 }
 
-/* ---- the rows that an event counts for ------------------------------------------------------- */
+/* ---- the rows that count an event ------------------------------------------------------------ */
 
 uint32_t memory_entity_of(const struct memory *memory, const struct memory_block *block)
 {

@@ -70,7 +70,7 @@ uint64_t memory_most_setting(const struct capture *capture, const char *key, boo
 struct memory_live {
 	uint32_t heap;
 	struct memory_block block;
-	struct memory_block_more more; /* in blocks of a mark, order and chain are 0 */
+	struct memory_block_more more; /* order and chain are 0 in blocks of a mark */
 	double blocks, bytes;
 };
 

@@ -50,7 +50,7 @@ struct pass {
 	struct memory_replay *replay;
 	struct capture *capture;
 	uint32_t segment;
-	uint64_t from, to; /* in the segment's clock */
+	uint64_t from, to; /* clock values of the segment */
 	struct stream streams[2];
 	GArray *ends; /* uint32_t: indexes of the marks at which heaps ended, by time */
 	guint next_end;

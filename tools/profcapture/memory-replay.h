@@ -15,7 +15,7 @@ struct memory_event {
 	uint64_t block;  /* 0: the call failed, or the freed block is unknown */
 	uint64_t size, prior;
 	uint32_t segment, heap, thread; /* thread: index of names */
-	uint32_t node;                  /* of an allocation, with wants_nodes */
+	uint32_t node;                  /* node of an allocation, with wants_nodes */
 	/* of a free, with wants_more: allocations that the thread made after the block's own */
 	uint32_t others;
 	uint8_t kind; /* enum prof_alloc_kind or prof_free_kind */

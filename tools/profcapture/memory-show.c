@@ -258,7 +258,7 @@ static struct cell counts_cell(const struct memory_counts *counts, const struct 
 	}
 	static const struct {
 		unsigned needs;
-		size_t at; /* of a double */
+		size_t at; /* offset of a double */
 	} numbers[] = {
 		[FAILED] = NUMBER(MEMORY_HAS_CALLS, failed),
 		[FOREIGN] = NUMBER(MEMORY_HAS_CALLS, foreign),

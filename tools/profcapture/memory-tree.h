@@ -85,8 +85,8 @@ static inline const struct memory_site *memory_site_at(const struct memory_tree 
 
 /* Returns whether the function only allocates for its callers, as C++'s new does. */
 bool memory_tree_is_allocator(struct memory_tree *tree, uint32_t function);
-/* Returns the innermost node, at or above one, that a block counts for: below it are only functions
- * that allocate for their callers. */
+/* Returns the node to which blocks of a node are charged: the nearest node at or above it whose
+ * function does not only allocate for its callers. */
 uint32_t memory_tree_caller(struct memory_tree *tree, uint32_t node);
 
 /* Loads the epoch if needed. It must be the epoch whose rows are being read. Returns NULL on

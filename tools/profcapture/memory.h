@@ -85,7 +85,7 @@ struct memory_counts {
 	double live_bytes, live_blocks, leaked_bytes, leaked_blocks;
 	double peak_bytes; /* peak of a process; of other rows, the value at the overall peak */
 	int64_t peak_ns;   /* set for processes and for the total */
-	double now_bytes;  /* in heaps that have not ended; the peak is the maximum of now_bytes */
+	double now_bytes;  /* bytes in heaps that have not ended; the peak is the maximum of it */
 	bool is_there, has_peak_time, is_changed;
 	uint32_t longest_chain; /* longest chain of reallocs; not known if sampled */
 };
@@ -127,7 +127,7 @@ struct memory_line {
 	bool is_first; /* sorts before all others: a pair of two different threads */
 };
 
-struct memory_point { /* of --timeline */
+struct memory_point { /* a row of --timeline */
 	int64_t time_ns;
 	double bytes, blocks;
 	/* function with the most live bytes at this time; FUNCTION_NO_STACK: nothing was live */

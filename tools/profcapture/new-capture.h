@@ -31,7 +31,7 @@ struct new_table {
 };
 
 struct new_capture {
-	const char *file; /* for messages */
+	const char *file; /* name for messages */
 	int fd;
 	struct prof_writer *writer;
 	struct new_table *tables;

@@ -90,7 +90,7 @@ struct profile {
 	void *place_data;
 	/* results */
 	struct reader *reader;
-	struct functions *functions; /* of functions or lines; also needed for `unresolved` */
+	struct functions *functions; /* functions or lines; also needed for `unresolved` */
 	/* struct profile_entity by entity: index of functions or names, or of cgroups. Entity 0
 	 * counts samples without a stack, entity 1 those whose stack the capture lost. */
 	GArray *counts;
@@ -103,7 +103,7 @@ struct profile {
 	struct amount filtered;             /* part of `all`: removed by frame filters */
 	struct amount kernel;               /* part of `all`: taken in the kernel */
 	uint64_t unresolved;                /* part of `all`: samples whose leaf has no name */
-	uint64_t least_weight, most_weight; /* of a sample in `all` */
+	uint64_t least_weight, most_weight; /* extremes of a sample in `all` */
 	uint64_t unwind[UNWIND_KINDS];
 	uint64_t period_ns; /* period of a clock event; 0: no clock, or different periods */
 	uint64_t bad_stacks;

@@ -40,7 +40,7 @@ struct reader {
 	struct capture *capture;
 	int64_t from_ns, to_ns; /* relative, both included */
 	bool colored;           /* use colors in text */
-	unsigned columns;       /* of the terminal that text goes to; 0 = no limit */
+	unsigned columns;       /* width of the terminal for text; 0 = no limit */
 	bool timed;             /* the range is limited */
 	/* set by the verb's query, for reader_run() */
 	bool is_incomplete; /* rows of its table may be missing */
@@ -142,7 +142,7 @@ struct reader_verb {
 	int (*check)(void *data);
 	/* Opens the capture and computes the answer. */
 	bool (*query)(void *data, char **operands, GError **error);
-	/* Both NULL: the query shows its answer itself. */
+	/* If both are NULL, the query shows its answer itself. */
 	void (*print)(const void *data, struct out *out);
 	void (*write)(const void *data, struct json *json);
 	bool is_paged; /* the text is long */

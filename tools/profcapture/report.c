@@ -401,7 +401,7 @@ static void list_process_comms(struct report *report)
 
 /* All matching functions of one name. */
 struct match {
-	const char *raw_name; /* of the first one */
+	const char *raw_name; /* raw name of the first function */
 	uint64_t samples;
 };
 

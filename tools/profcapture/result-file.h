@@ -14,9 +14,9 @@
 #include <glib.h>
 
 struct result_file {
-	const char *path; /* as the user gave it; "-" is standard output */
+	const char *path; /* path as given; "-" is standard output */
 	char *temporary;  /* name of the file until result_file_commit(), or NULL */
-	int fd;           /* to write the capture into: empty, O_RDWR */
+	int fd;           /* descriptor for the capture: empty, O_RDWR */
 	int stream_fd;    /* destination of the copy when the capture is complete, or -1 */
 };
 

@@ -13,7 +13,7 @@
 #include "tools/profcapture/capture.h"
 
 struct rewrite_options {
-	const char *file; /* of the result, for messages */
+	const char *file; /* name of the result, for messages */
 	bool timed;       /* keep only rows of [from_ns, to_ns], and the state at from_ns */
 	int64_t from_ns, to_ns;
 	bool merge_epochs; /* fill epochs and chunks */
@@ -22,7 +22,7 @@ struct rewrite_options {
 };
 
 struct rewrite_result {
-	uint64_t rows; /* of tables that are not dictionaries */
+	uint64_t rows; /* rows of tables that are not dictionaries */
 	uint64_t lost; /* references to rows that the source does not have */
 };
 

@@ -33,7 +33,7 @@ struct row_copier {
 	const struct prof_table_def *const *tables; /* the same order as in `to` */
 	size_t n_tables;
 	struct copied_dictionary *dictionaries;
-	uint32_t epoch;          /* of the source */
+	uint32_t epoch;          /* current epoch of the source */
 	unsigned depth;          /* depth of the references being followed */
 	GByteArray *used_images; /* by image index of names: 1 = a row of it was copied */
 	uint64_t lost;           /* references to rows that the source does not have */

@@ -38,7 +38,7 @@ struct name_request {
 	GBytes *build_id;
 	struct symbols_image of;
 	GArray *places;  /* numbers of places */
-	GArray *offsets; /* of the places, in the same order */
+	GArray *offsets; /* offsets of the places, in the same order */
 	struct symbols *symbols;
 	gint64 took_us; /* CPU time */
 	bool wants_inlined;

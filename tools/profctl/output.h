@@ -14,11 +14,11 @@ struct output_options {
 
 /* The destination of a recording. */
 struct output {
-	char *path;      /* as shown to the user */
+	char *path;      /* path as shown to the user */
 	char *temporary; /* the file's name until output_commit(), or NULL */
 	int fd;          /* the capture, for the session */
 	int stream_fd;   /* where to copy the complete capture; -1: nowhere */
-	bool created;    /* by profctl: removed again if nothing was recorded */
+	bool created;    /* profctl created it: removed again if nothing was recorded */
 };
 
 /* Opens the destination. Refuses an existing file without force or append. Fails with CLI_ERROR. */

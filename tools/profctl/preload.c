@@ -30,7 +30,7 @@
 #define PRELOAD_VARIABLE "LD_PRELOAD"
 #define ASAN_VARIABLE "ASAN_OPTIONS"
 #define ASAN_ORDER "verify_asan_link_order=0"
-#define SEPARATORS " :" /* of LD_PRELOAD, which has no quoting */
+#define SEPARATORS " :" /* separators in LD_PRELOAD, which has no quoting */
 /* The root directory for glibc's loader: the parent of /lib64, of /lib/x86_64-linux-gnu, or of
  * their link targets. */
 #define GLIBC_ROOT "/$LIB/../../../../../../../.."

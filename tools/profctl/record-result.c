@@ -186,7 +186,7 @@ static GStrv next_steps(const struct record_result *result)
 
 struct sum {
 	guint64 count;
-	bool is_unknown; /* of some rows: the number is unknown */
+	bool is_unknown; /* the number is unknown for some rows */
 };
 
 /* Returns counts by cause, such as "perf-ring 12, late 3, ring-full an unknown number". */

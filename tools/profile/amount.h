@@ -13,7 +13,7 @@
 
 struct amount {
 	uint64_t samples;
-	uint64_t weight; /* in the unit of the event */
+	uint64_t weight; /* sum in the unit of the event */
 };
 
 /* The sums wrap if a hostile file makes them overflow. */

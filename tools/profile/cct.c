@@ -58,7 +58,7 @@ struct folding {
 	/* from the roots down: */
 	uint32_t run; /* new node of the consecutive library frames that it belongs to; 0 = none */
 	uint32_t caller; /* kernel frames: the new node that called the kernel */
-	uint32_t call;   /* kernel frames: the function that stands for all consecutive ones */
+	uint32_t call;   /* kernel frames: the function that represents all consecutive ones */
 	/* inverted: */
 	uint32_t hit;    /* new node of the hit function */
 	uint32_t passed; /* number of frames between the hit function and this one */

@@ -41,7 +41,7 @@ enum cct_kind {
 	CCT_LIBRARY, /* libc, the C++ library, a runtime */
 	CCT_KERNEL,
 	CCT_SYSCALL, /* kernel function of a system call */
-	CCT_UNKNOWN, /* stands for lost or unread frames */
+	CCT_UNKNOWN, /* represents lost or unread frames */
 };
 
 struct cct_options {

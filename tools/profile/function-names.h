@@ -39,7 +39,7 @@ char *function_name_plain(const char *name) MUST_CHECK;
 enum function_name_match {
 	FUNCTION_NAME_DIFFERS,
 	FUNCTION_NAME_COMPONENT, /* its last component: "find" of "std::map<int>::find(int)" */
-	FUNCTION_NAME_PLAIN,     /* without parameters or return type, or shortened for people */
+	FUNCTION_NAME_PLAIN,     /* without parameters or return type, or as shortened */
 	FUNCTION_NAME_WHOLE,     /* the readable or the raw name */
 };
 enum function_name_match function_name_match(const char *name, const char *raw_name,

@@ -441,7 +441,7 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 
 		set_call(&function, call);
 		function.code_file = at.file;
-		/* Calls of the function count for itself, for example if they are inlined. */
+		/* Calls of the function are counted for itself, for example if they are inlined. */
 		if (functions->joins_inlined)
 			symbol = symbol_rows_named(functions->symbols, function.image,
 						   function.name);

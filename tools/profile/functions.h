@@ -26,11 +26,11 @@ struct function {
 	 * not part of its identity; NULL = unknown */
 	const char *code_file;
 	uint64_t offset;
-	uint64_t length; /* of generated code: bytes at its first address; 0 for all other code */
+	uint64_t length; /* bytes of generated code at its first address; 0: other code */
 	uint32_t image;  /* index in names */
 	uint32_t line;   /* 0 = unknown */
 	bool is_line;    /* file and line are those of the frame, not of the function */
-	bool is_inlined; /* stands for all inlined copies, unless they are joined with it */
+	bool is_inlined; /* represents all inlined copies, unless they are joined with it */
 	bool is_address; /* the offset is that of the frame (FUNCTIONS_ADDRESSES) */
 	/* For places (FUNCTIONS_PLACES); otherwise 0. */
 	uint32_t whole; /* index of the function that contains the place */
@@ -52,7 +52,7 @@ struct functions {
 	struct symbol_rows *symbols;
 	struct code_names *codes;
 	struct own_memory *memory;
-	GArray *all;       /* of struct function */
+	GArray *all;       /* struct function by index */
 	GHashTable *known; /* struct function by key_equal() → index */
 };
 
