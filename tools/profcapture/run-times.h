@@ -29,9 +29,9 @@ bool run_times_have_wakeups(const struct capture *capture);
 
 /* Returns struct run_time by thread index of names; NULL on error. */
 GArray *run_times_read(struct reader *reader, GError **error);
-/* Calls `found` for each gap, in the order of their ends: the time for which a thread was on no CPU.
- * `state`: PROF_SWITCH_WAIT, PROF_SWITCH_PREEMPTED or PROF_SWITCH_RUNNABLE. Of the reader's filters,
- * only that of threads applies. */
+/* Calls `found` for each gap in which a thread was on no CPU, in the order of their ends. `state`:
+ * PROF_SWITCH_WAIT, PROF_SWITCH_PREEMPTED or PROF_SWITCH_RUNNABLE. The reader's only filters that
+ * apply are those of threads. */
 bool run_times_each_gap(struct reader *reader,
 			void (*found)(uint32_t thread, int64_t from_ns, int64_t to_ns,
 				      uint32_t state, void *data),
