@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Attach - how a process with libprofpreload-memory.so is requested to record later
+ * Attach - how profd asks a process with libprofpreload-memory.so to start recording
  *
- * Nothing in a dormant process waits: this library adds no thread, descriptor or shared page. A
- * process that may write its memory (ptrace(2)) finds this structure by its magic in the library's
- * data, writes a request and then ATTACH_REQUESTED into the word that every hook reads anyway. The
- * next hook registers the process, or fails, and writes the result here.
+ * A dormant process does not wait for anything: this library adds no thread, descriptor or shared
+ * page. A process that may write this one's memory (ptrace(2)) finds this structure by its magic in
+ * the library's data, writes a request, and then sets ATTACH_REQUESTED in the word that every hook
+ * reads anyway. The next hook tries to register the process and writes the result here.
  */
 #pragma once
 
@@ -19,22 +19,24 @@
 			0xc8                                                                      \
 	}
 #define ATTACH_MAGIC_BYTES 16u
-#define ATTACH_ALIGNMENT 64u /* of the structure */
+#define ATTACH_ALIGNMENT 64u /* alignment of the structure */
 #define ATTACH_VERSION 1u
-#define ATTACH_CONTROL_BYTES 1024u /* NUL-terminated, as the next */
+#define ATTACH_CONTROL_BYTES 1024u /* NUL-terminated, like the settings */
 #define ATTACH_SETTINGS_BYTES 200u
-#define ATTACH_REQUESTED 0x40u /* in *mode */
+#define ATTACH_REQUESTED 0x40u /* flag in *mode */
 
 struct attach_request {
 	uint8_t magic[ATTACH_MAGIC_BYTES];
 	uint32_t version;
-	uint32_t bytes; /* of all of this */
+	uint32_t bytes; /* sizeof(struct attach_request) */
 	uint32_t *mode; /* address in the process */
-	/* Written by the requester; `requested` last, incremented each time. */
-	char control[ATTACH_CONTROL_BYTES];   /* as PROF_CONTROL */
-	char settings[ATTACH_SETTINGS_BYTES]; /* as PROF_MEMORY */
+	/* Written by the requester. `requested` is written last, and incremented for each
+	 * request. */
+	char control[ATTACH_CONTROL_BYTES];   /* same syntax as PROF_CONTROL */
+	char settings[ATTACH_SETTINGS_BYTES]; /* same syntax as PROF_MEMORY */
 	uint32_t requested;
-	/* Written by the process; `received` last: the value of `requested`. */
+	/* Written by the process. `received` is written last; it is set to the value of
+	 * `requested`. */
 	int32_t status; /* 0, an enum control_status, or -errno */
 	uint32_t received;
 	uint8_t reserved[4];

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Call tree - the stack of a record, as a node of the call tree that the ring's owner has sent
+ * Call tree - sends the stack of a record as a node of a call tree
  *
- * A node is identified by a hash of all its frames. A table of at most 4 MiB has the nodes that
- * were sent; when it is full, all are dropped, and sent again under ids from 1 on. The same happens
- * in a new epoch, for another owner of the ring, and when a module was unloaded, because the same
- * address may be another function then.
- * Frames that unwind_cache_walk() reports as unchanged have their nodes, so an unchanged stack
- * needs no lookup. Otherwise only the innermost frame is looked up: if its node was sent, so were
- * all callers'.
- * Invariants: (1) an id was sent in its epoch, by the same owner, before its user
+ * A node is identified by a hash of all its frames. A table of at most 4 MiB holds the nodes that
+ * were sent. When the table is full, all nodes are dropped, and sent again under ids from 1 on.
+ * They are also dropped in a new epoch, when the ring gets another owner, and after a module was
+ * unloaded, because the same address may belong to another function then.
+ * Frames that unwind_cache_walk() reports as unchanged already have nodes, so an unchanged stack
+ * needs no lookup. Otherwise only the innermost frame is looked up: if its node was sent, the nodes
+ * of all callers were sent too.
+ * Invariants: (1) an id is sent in its epoch, by the same owner, before the first record that uses
+ *                 it
  *                 [test-call-tree: stacks, epochs, bigger]
  *             (2) a node's image was sent in the same epoch  [test-call-tree: stacks]
- *             (3) memory is the tree's, and 4 MiB for the table  [test-call-tree: evicted]
+ *             (3) memory is bounded: the tree, and 4 MiB for the table  [test-call-tree: evicted]
  *             (4) errno does not change  [test-call-tree: stacks]
  */
 #include "libcollector/call-tree.h"
@@ -30,7 +31,7 @@ struct node_definition {
 	struct producer *producer;
 	struct call_tree *tree;
 	uint32_t n;      /* frames, outermost first */
-	uint32_t parent; /* of the first frame */
+	uint32_t parent; /* node of the first frame's caller */
 };
 
 /* ---- Memory ---- */
@@ -81,7 +82,7 @@ static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
 	return slot->generation == tree->generation ? slot->id : 0;
 }
 
-/* If siglongjmp() leaves this, the nodes that remain are of the same generation. */
+/* If siglongjmp() interrupts this, the remaining nodes still belong to one generation. */
 static void invalidate_nodes(struct call_tree *tree)
 {
 	unwind_cache_invalidate_nodes(&tree->calls);
@@ -90,7 +91,7 @@ static void invalidate_nodes(struct call_tree *tree)
 	tree->n_nodes = 0;
 }
 
-/* Doubles the table; without memory for that, drops all nodes. */
+/* Doubles the table. Drops all nodes if there is no memory for a larger one. */
 static void grow(struct call_tree *tree)
 {
 	struct call_tree_slot *before = tree->slots, *slots;
@@ -119,7 +120,8 @@ static inline uint32_t node_of(const struct call_tree *tree, struct unwind_cache
 	return frame->node;
 }
 
-/* Collects the frames that the tree does not have; and, after a cut, all. */
+/* Collects the frames that have no node in the tree. If the stack was cut, also collects all frames
+ * after the cut. */
 static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_outer,
 		       struct node_definition *ret_definition)
 {
@@ -156,8 +158,8 @@ static struct ring_frame make_frame(const struct self_maps *code,
 			(from->flags & UNWIND_CACHE_CUT ? RING_FRAME_CUT : 0),
 	};
 
-	/* A reader looks up a frame by its address alone later, when another module may be there:
-	 * not if any module was ever unloaded. */
+	/* A reader looks up such a frame later, by its address alone. Set NO_FILE if another module
+	 * may be at that address then, that is, if any module was ever unloaded. */
 	if (range && range->image == 0 && (!range->was_loaded || self_unwind_generation() != 0))
 		frame.kind |= RING_FRAME_NO_FILE;
 	if (range && range->image != 0) {
@@ -206,8 +208,8 @@ static enum message_outcome write_some(const struct node_definition *definition,
 	return MESSAGE_WRITTEN;
 }
 
-/* True if all frames are in modules that were sent, or that cannot be identified, and that were
- * checked since a module was last unloaded. */
+/* Returns whether every frame is in a module that was sent or that cannot be identified, and that
+ * was checked after the last unload of a module. */
 static bool are_known(const struct node_definition *definition, uint32_t from, uint32_t stamp)
 {
 	const struct self_maps *code = &definition->producer->code;
@@ -263,7 +265,7 @@ static enum message_outcome define_nodes(const struct node_definition *definitio
 		outcome = write_some(definition, code, from, &to);
 		if (outcome != MESSAGE_WRITTEN)
 			break;
-		for (uint32_t i = from; i < to; i++) /* were sent with their ids */
+		for (uint32_t i = from; i < to; i++) /* sent together with their ids */
 			*find_slot(definition->tree, definition->tree->frames[i].hash) =
 				(struct call_tree_slot){ definition->tree->frames[i].hash,
 							 definition->tree->generation,
@@ -272,7 +274,7 @@ static enum message_outcome define_nodes(const struct node_definition *definitio
 	return outcome;
 }
 
-/* Makes ids valid for this owner, this epoch, and the loaded code. */
+/* Makes ids valid for this producer, this epoch, and the loaded code. */
 static void prepare(struct producer *producer)
 {
 	struct call_tree *tree = producer->calls;
@@ -293,7 +295,7 @@ static void prepare(struct producer *producer)
 	}
 }
 
-/* For stacks with an unknown node, and those that are too deep. */
+/* For stacks with an unsent node, and for stacks that are too deep. */
 static enum message_outcome find_or_define(struct producer *producer, uint32_t *ret_id)
 {
 	struct node_definition definition = { producer, producer->calls, 0, 0 };
@@ -301,7 +303,7 @@ static enum message_outcome find_or_define(struct producer *producer, uint32_t *
 	enum message_outcome outcome = MESSAGE_WRITTEN;
 	uint32_t n_outer = tree->calls.n, generation = tree->generation, n_known, n = 0;
 
-	/* For a deep stack without its root only the innermost frames are kept. */
+	/* A deep stack without its root keeps only its innermost frames. */
 	if (n_outer > CALL_TREE_MAX_DEPTH)
 		n_outer = tree->calls.frames[0].flags & UNWIND_CACHE_CUT ? 0 : ROOT_FRAMES;
 	for (n_known = n_outer; n_known > 0; n_known--)
@@ -332,7 +334,8 @@ static enum message_outcome find_or_define(struct producer *producer, uint32_t *
 	return MESSAGE_WRITTEN;
 }
 
-/* Uses the walk that was made; repeats it if a handler or an unloaded module made it invalid. */
+/* Uses the completed walk if is_walked. Walks again if a handler or an unloaded module made it
+ * invalid. */
 static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 						     const struct walk_registers *caller,
 						     bool is_walked)
@@ -366,7 +369,7 @@ uint32_t call_tree_get(struct producer *producer, const struct walk_registers *c
 	if (__builtin_expect(!call_tree_is_ready(producer), 0))
 		return get_slowly(producer, caller, false);
 	n = unwind_cache_walk(&tree->calls, caller);
-	/* n is 0 if modules were unloaded all the time. */
+	/* n is 0 if modules kept being unloaded during the walk. */
 	if (__builtin_expect(n > 0 && n <= CALL_TREE_MAX_DEPTH, 1)) {
 		node = node_of(tree, &tree->calls.frames[n - 1]);
 		if (__builtin_expect(node != 0, 1)) {

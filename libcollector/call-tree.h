@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Call tree - the stack of a record, as a node of the call tree that the ring's owner has sent
+ * Call tree - sends the stack of a record as a node of a call tree
  *
  *     unwind_cache_get_caller(&caller);
  *     stack = call_tree_get(producer, &caller);
  *     message_try_write(producer, call_tree_epoch(producer), RING_ALLOC, …);
  *
- * For hooks. A RING_CALLS record sends a node before its first user. Ids are valid in one epoch,
- * like those of strings: a handler may have begun another epoch, or moved to a larger ring. So a
- * caller compares the epoch after ring_begin(), like message_try_write(), and retries.
+ * For hooks. A RING_CALLS record sends a node before the first record that uses it. Like ids of
+ * strings, ids of nodes are valid in one epoch, and a handler may have begun another epoch or moved
+ * to a larger ring. So callers compare the epoch after ring_begin(), and retry.
  *
- * A hook that a handler entered in the middle of another hook must not use this: the state would be
- * incomplete. A call that siglongjmp() left is discarded: everything is computed again. Call
+ * A hook that a handler entered in the middle of another hook must not use this, because the state
+ * may be incomplete. If siglongjmp() left a call, its work is discarded and computed again. Call
  * self_unwind_setup() first, and self_unwind_invalidate() whenever a module may have been unloaded:
- * after dlclose(), and when the loader frees a module's record, because libc closes modules of its
- * own by an inner call, but frees through malloc's.
+ * after dlclose(), and when the loader frees a module's record. libc closes its own modules through
+ * an internal call instead of dlclose(), but frees their records through malloc's functions.
  */
 #pragma once
 
@@ -28,11 +28,11 @@
 
 struct call_tree_slot {
 	uint64_t hash;
-	uint32_t generation; /* with another one: empty */
+	uint32_t generation; /* the slot is empty if this differs from the tree's generation */
 	uint32_t id;
 };
 
-/* A frame without a node, or, if the stack is too deep, any frame. */
+/* A frame that has no node yet; if the stack is too deep, every frame. */
 struct call_tree_frame {
 	uint64_t hash;
 	uint64_t pc;
@@ -40,10 +40,10 @@ struct call_tree_frame {
 	uint32_t id;    /* 0: not assigned yet */
 };
 
-/* One a ring's owner; its memory is reused by the next one. */
+/* One for each owner of a ring; the next owner reuses the memory. */
 struct call_tree {
 	uint32_t generation;
-	uint32_t n_nodes; /* number of assigned ids, from 1 on */
+	uint32_t n_nodes; /* ids 1 to n_nodes are assigned */
 	uint32_t own_generation, n_replaced;
 	uint32_t n_slots;
 	struct call_tree_slot *slots;
@@ -52,14 +52,11 @@ struct call_tree {
 	struct unwind_cache calls;
 };
 
-/*
- * Returns the node of the calls that `caller` is in, which is the innermost frame: see
- * unwind_cache_get_caller(). Sends it if it is new. Returns 0 if it could not be sent. Preserves
- * errno.
- */
+/* Returns the node of the stack whose innermost frame is `caller` (see unwind_cache_get_caller()).
+ * Sends the node if it is new. Returns 0 if the node could not be sent. Preserves errno. */
 uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller);
 
-/* The system calls that a walk of the calling thread, which is the producer's, may make. */
+/* Returns which system calls a stack walk by the calling thread, the producer's, may make. */
 static inline uint32_t call_tree_quiet(const struct producer *producer)
 {
 	if (!(producer->current->flags & RING_NO_SYSCALL))
@@ -67,13 +64,13 @@ static inline uint32_t call_tree_quiet(const struct producer *producer)
 	return register_self.no_syscall ? SELF_UNWIND_SILENT : SELF_UNWIND_PROBES;
 }
 
-/* The epoch in which the last returned id is valid. */
+/* Returns the epoch in which the last returned id is valid. */
 static inline uint32_t call_tree_epoch(const struct producer *producer)
 {
 	return producer->calls_epoch;
 }
 
-/* True if the tree's ids are this owner's, of this epoch, and of the loaded code. */
+/* Returns whether the tree's ids are valid for this producer, this epoch, and the loaded code. */
 static inline bool call_tree_is_ready(const struct producer *producer)
 {
 	const struct call_tree *tree = producer->calls;
@@ -82,8 +79,8 @@ static inline bool call_tree_is_ready(const struct producer *producer)
 	       tree->own_generation == self_unwind_generation();
 }
 
-/* Like call_tree_get(), for the caller's pc, sp, and fp, but only from remembered stacks. Returns 0
- * if call_tree_get() must be called. Calls nothing. */
+/* Like call_tree_get(), for the caller's pc, sp, and fp, but uses only remembered stacks. Returns 0
+ * if call_tree_get() must be called. Calls no other function. */
 static inline __attribute__((always_inline)) uint32_t call_tree_recall(
 	const struct producer *producer, uint64_t pc, uint64_t sp, uint64_t fp)
 {

@@ -2,9 +2,9 @@
 /*
  * Collector - the functions of prof-collector.h
  *
- * Each function makes a message of its arguments and writes it. Counters belong to the process:
- * their values are summed in its memory, so that threads can share one. Each ring's owner defines a
- * counter before it sends the first value.
+ * Each function builds a message from its arguments and writes it. Counters belong to the process:
+ * their values are summed in its memory, so that threads can share a counter. Each ring's owner
+ * sends a counter's definition before its first value.
  */
 #include "libcollector/prof-collector.h"
 
@@ -31,7 +31,7 @@ static void measure(const char *string, struct text *ret_text)
 	ret_text->is_name = false;
 }
 
-/* For names, which likely have the same address the next time. */
+/* For names, which are likely to have the same address in the next call. */
 static void measure_name(const char *string, struct text *ret_text)
 {
 	measure(string, ret_text);
@@ -62,7 +62,7 @@ struct mark {
 	uint32_t kind;
 	uint32_t n_args;
 	uint64_t id;
-	uint64_t begin_ns; /* of RING_MARK_COMPLETE */
+	uint64_t begin_ns; /* only for RING_MARK_COMPLETE */
 	const char *group, *name;
 	const struct prof_arg *args;
 };
@@ -80,7 +80,8 @@ static inline __attribute__((always_inline)) void fill_argument(struct ring_argu
 		to->value = *(*ids)++;
 }
 
-/* Returns ns if the mark needs the time. A record whose own time is in ticks is not converted. */
+/* Returns the time in ns if the mark needs it, else 0. The time of a record in ticks is not
+ * converted. */
 static inline uint64_t time_of(const void *payload, const struct mark *mark)
 {
 	const struct ring_record_header *header = (const struct ring_record_header *)payload - 1;
@@ -90,7 +91,8 @@ static inline uint64_t time_of(const void *payload, const struct mark *mark)
 	return header->time_ns;
 }
 
-/* Texts: group, name, then for each argument its name, and its value if that is a string. */
+/* Order of the ids: group, name, then for each argument its name and, if its value is a string, the
+ * value. */
 static inline __attribute__((always_inline)) void put_mark(struct ring_mark *to, uint64_t now_ns,
 							   const uint32_t *ids,
 							   const struct mark *mark)
@@ -182,7 +184,7 @@ static __attribute__((noinline)) bool write_new(uint32_t kind, uint64_t id, cons
 	       message_write(&message, fill_mark, &mark);
 }
 
-/* Returns false if one of them is not found. */
+/* Returns false if any text has not been sent yet. */
 static inline __attribute__((always_inline)) bool find_arguments(const struct producer *producer,
 								 const struct mark *mark,
 								 uint32_t *ids)
@@ -203,7 +205,7 @@ static inline __attribute__((always_inline)) bool find_arguments(const struct pr
 	return true;
 }
 
-/* ids: room for the ids of all texts. */
+/* ids: has room for the ids of all texts. */
 static inline __attribute__((always_inline)) bool try_to_write_mark(const struct mark *mark,
 								    uint32_t *ids)
 {
@@ -220,7 +222,7 @@ static inline __attribute__((always_inline)) bool try_to_write_mark(const struct
 				 ids, mark);
 }
 
-/* Separate functions, so that calls need no stack frame while nobody records. */
+/* Separate functions, so that calls need no stack frame when nothing records. */
 static __attribute__((noinline)) bool write_plain(uint32_t kind, uint64_t id, const char *group,
 						  const char *name)
 {
@@ -350,14 +352,14 @@ bool prof_mark_complete_with_stack(uint64_t begin_ns, const char *group, const c
 /* ---- Counters ---- */
 
 struct counter {
-	uint32_t is_defined; /* set last */
+	uint32_t is_defined; /* set after the other fields */
 	uint32_t flags;
 	const char *group, *name, *unit;
 	uint64_t value; /* or a double's bits */
 };
 
 static struct counter counters[REGISTER_MAX_COUNTERS];
-static uint32_t n_counters = 1; /* claimed */
+static uint32_t n_counters = 1; /* number of claimed entries; the first is unused */
 static char pool[POOL_BYTES];
 static uint32_t pool_used;
 
@@ -474,8 +476,8 @@ static inline void fill_value(void *payload, const uint32_t *ids, const void *da
 	*(struct ring_counter_value *)payload = *(const struct ring_counter_value *)data;
 }
 
-/* Each ring's owner defines a counter before its first value; a value without definition is
- * lost. */
+/* Each ring's owner sends a counter's definition before the first value; a value without a
+ * definition would be lost. */
 static bool write_value(uint32_t id, uint64_t value)
 {
 	struct ring_counter_value data = { .id = id, .value = value };
@@ -577,7 +579,8 @@ struct log_part {
 	const char *bytes;
 	uint32_t n_bytes;
 	bool is_last;
-	struct stack stack; /* of the first part; without a stack, from is NULL */
+	/* sent with the first part; `from` is NULL without a stack, and after the first part */
+	struct stack stack;
 };
 
 static void fill_log(void *payload, const uint32_t *ids, const void *data)
@@ -600,7 +603,7 @@ static void fill_log(void *payload, const uint32_t *ids, const void *data)
 		ring_set_flags(payload, RING_FLAG_MORE);
 }
 
-/* Splits a text if needed. Stops after a part that is lost. */
+/* Splits the text if needed. Stops when a part is lost. */
 static bool write_log(struct producer *producer, uint32_t level, struct text *domain,
 		      const struct text *text, const struct prof_stack *stack)
 {

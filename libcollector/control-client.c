@@ -2,11 +2,11 @@
 /*
  * Control client - the process's end of the connection that delivers its arenas
  *
- * The program may close the connection's descriptor or reuse its number, so the socket's cookie
- * (SO_COOKIE, unique since boot) is compared before each use. The descriptor is moved out of the
- * low numbers, because programs rely on getting the lowest free one.
+ * The program may close the connection's descriptor or reuse its number. So each use first compares
+ * the socket's cookie (SO_COOKIE, unique since boot). The descriptor is moved out of the low
+ * numbers, because programs rely on getting the lowest free one.
  * Invariants: (1) no wait exceeds the deadline              [test-control-client: silent]
- *             (2) other files with the socket's number are not written or closed
+ *             (2) a file that reuses the socket's number is not written or closed
  *                 [test-control-client: reused, left]
  *             (3) unexpected descriptors are closed
  *                 [test-control-client: surplus]
@@ -22,8 +22,8 @@
 #include <time.h>
 
 #define NS_PER_S UINT64_C(1000000000)
-#define RETRY_NS UINT64_C(2000000) /* if the listener's backlog is full */
-#define MAX_FDS 4                  /* accepted in one packet */
+#define RETRY_NS UINT64_C(2000000) /* pause before another try if the listener's backlog is full */
+#define MAX_FDS 4                  /* maximum accepted in one packet */
 
 static const int high_fds[] = { 1000, 200 };
 
@@ -110,7 +110,7 @@ bool control_parse(const char *text, struct control_addresses *ret_addresses)
 
 /* ---- Packets ---- */
 
-/* Waits for `events`, or RETRY_NS if fd is -1. */
+/* Waits for `events`. If fd is -1, waits for RETRY_NS. */
 static int wait_for(int fd, short events, uint64_t deadline_ns)
 {
 	struct pollfd polled = { .fd = fd, .events = events };
@@ -146,7 +146,7 @@ int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns)
 	}
 }
 
-/* Returns the descriptors of a packet; the kernel discards more than MAX_FDS. */
+/* Collects the descriptors of a packet. The kernel discards those that exceed MAX_FDS. */
 static size_t get_fds(struct msghdr *message, int *ret_fds)
 {
 	size_t n = 0;
@@ -185,7 +185,7 @@ static int receive_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n != (long)bytes || n_fds > 1) {
 		for (size_t i = 0; i < n_fds; i++)
 			syscall(SYS_close, fds[i]);
-		/* no number was free for a descriptor, or there were too many descriptors */
+		/* The process had no free descriptor, or there were too many. */
 		if (n == (long)bytes && n_fds == 0)
 			return -EMFILE;
 		return n == 0 ? -EPIPE : -EPROTO;
@@ -207,7 +207,7 @@ int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns, in
 	}
 }
 
-/* A memfd comes with a granted arena, and with nothing else. */
+/* A memfd must come with CONTROL_OK, and only with it. */
 static int check_answer(const struct control_answer *answer, int fd)
 {
 	if (answer->magic != CONTROL_ANSWER_MAGIC || answer->bytes != CONTROL_BYTES)
@@ -239,7 +239,7 @@ static int connect_to(const struct control_address *address, uint64_t deadline_n
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	long fd = syscall(SYS_socket, (long)AF_UNIX,
 			  (long)(SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK), 0L);
-	/* An abstract name ends with its bytes, a path with a 0. */
+	/* The length ends an abstract name; a path also has a 0 byte. */
 	size_t n_bytes = offsetof(struct sockaddr_un, sun_path) + address->n_bytes;
 	int r = 0;
 
@@ -251,8 +251,8 @@ static int connect_to(const struct control_address *address, uint64_t deadline_n
 			*ret_fd = (int)fd;
 			return 0;
 		}
-		/* AF_UNIX returns EAGAIN at once if the backlog is full; poll(2) cannot wait for
-		 * that. */
+		/* If the backlog is full, AF_UNIX returns EAGAIN at once, and poll(2) cannot wait
+		 * for room. */
 		r = errno == EAGAIN || errno == EINTR ? wait_for(-1, 0, deadline_ns) : -errno;
 	}
 	syscall(SYS_close, fd);
@@ -306,7 +306,7 @@ bool control_is_open(const struct control_connection *connection)
 	       cookie == connection->cookie;
 }
 
-/* Also detects that with unread packets. */
+/* POLLRDHUP is reported even if packets are unread. */
 bool control_is_left(const struct control_connection *connection)
 {
 	struct pollfd polled = { .fd = connection->fd, .events = POLLRDHUP };
@@ -347,7 +347,7 @@ int control_connect(const struct control_addresses *addresses, const struct cont
 	for (uint32_t i = 0; i < addresses->n; i++) {
 		r = connect_one(&addresses->addresses[i], hello, deadline_ns, ret_connection,
 				ret_memfd);
-		/* A refusal is an answer: the next address is only tried if nobody answers. */
+		/* A refusal is an answer. Try the next address only if there is no answer. */
 		if (r >= 0 || r == -ETIMEDOUT)
 			break;
 	}

@@ -2,8 +2,8 @@
 /*
  * Control client - the process's end of the connection that delivers its arenas
  *
- * System calls and nothing else: no allocation, no lock, no signal. Every wait ends at the caller's
- * deadline, a time of CLOCK_MONOTONIC in ns. The caller preserves errno.
+ * Uses only system calls: no allocation, lock or signal. Every wait ends at the caller's deadline,
+ * a time of CLOCK_MONOTONIC in ns. The caller preserves errno.
  */
 #pragma once
 
@@ -13,7 +13,8 @@
 #define CONTROL_MAX_PATH 108 /* sockaddr_un.sun_path */
 
 struct control_address {
-	uint32_t n_bytes;            /* of path; abstract names begin with a 0 and have no other */
+	/* length of path; an abstract name begins with a 0 byte and has no other one */
+	uint32_t n_bytes;
 	char path[CONTROL_MAX_PATH]; /* as in sockaddr_un */
 };
 
@@ -24,44 +25,41 @@ struct control_addresses {
 	uint8_t token[CONTROL_TOKEN_BYTES];
 };
 
-/* Ignores entries that are not valid or too long. Returns false if no address is left. */
+/* Ignores entries that are invalid or too long. Returns false if no address is left. */
 bool control_parse(const char *text, struct control_addresses *ret_addresses);
 
-/* A connection, and the cookie that shows whether the number is still that socket's. */
+/* A connection. The cookie shows whether the descriptor still refers to the same socket. */
 struct control_connection {
 	int fd;            /* -1: none */
 	bool is_requested; /* an answer is pending */
 	uint64_t cookie;
 };
 
-/*
- * Connects, sends a hello, and receives the arena's memfd, which the caller closes. Returns 0, a
- * positive enum control_status if the engine refuses, -EPROTO if the answer is not valid,
- * -ETIMEDOUT, or -errno of the last address.
- */
+/* Connects, sends a hello, and receives the arena's memfd, which the caller closes. Returns 0, a
+ * control_status if the engine refuses, -EPROTO, -ETIMEDOUT, or -errno for the last address. */
 MUST_CHECK int control_connect(const struct control_addresses *addresses,
 			       const struct control_hello *hello, uint64_t deadline_ns,
 			       struct control_connection *ret_connection, int *ret_memfd);
 /*
  * Requests another arena. Returns -EBADF if the program has closed the connection or reused its
- * number. After -ETIMEDOUT the answer is still pending, and the next call receives it. With a
+ * descriptor. After -ETIMEDOUT the answer is still pending, and the next call receives it. With a
  * deadline in the past, the call does not wait.
  */
 MUST_CHECK int control_request_arena(struct control_connection *connection,
 				     const struct control_request *request, uint64_t deadline_ns,
 				     int *ret_memfd);
-/* Takes over a socket, or closes it. */
+/* Takes ownership of a socket. Closes it on failure. */
 MUST_CHECK int control_adopt(int fd, struct control_connection *ret_connection);
-/* True if the number is still that socket's. */
+/* Returns whether the descriptor still refers to the connection's socket. */
 bool control_is_open(const struct control_connection *connection);
-/* True if that is so and the other end is closed. */
+/* Returns whether the connection is open and its other end is closed. */
 bool control_is_left(const struct control_connection *connection);
-/* Packets of a fixed length, with at most one descriptor, or -1. -EPIPE if the other end is
- * closed. */
+/* Sends or receives a packet of a fixed length. *ret_fd: the packet's descriptor, or -1. Returns
+ * -EPIPE if the other end is closed. */
 MUST_CHECK int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns);
 MUST_CHECK int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns,
 			       int *ret_fd);
-/* Closes the socket, but not another file that has its number. */
+/* Closes the socket. If its descriptor refers to another file by now, leaves that open. */
 void control_disconnect(struct control_connection *connection);
 
 uint64_t control_now_ns(void);

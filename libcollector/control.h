@@ -2,11 +2,11 @@
 /*
  * Control - the protocol by which a process gets its rings from profd
  *
- * docs/ring.md, "Registration", is the specification. SOCK_SEQPACKET, one message a packet, each of
- * CONTROL_BYTES: a hello or a request for more from the process, an answer to each, with an arena's
- * memfd (SCM_RIGHTS) if the status is CONTROL_OK, and no descriptor otherwise. The kernel
- * identifies the process, not a message. Little-endian; reserved fields are written as 0 and
- * ignored.
+ * docs/ring.md, "Registration", is the specification. The socket is SOCK_SEQPACKET; each message is
+ * one packet of CONTROL_BYTES. The process sends a hello and later requests for more rings. Each
+ * gets an answer. If its status is CONTROL_OK, the answer carries an arena's memfd (SCM_RIGHTS),
+ * otherwise no descriptor. The kernel, not a message, identifies the process. Integers are
+ * little-endian; reserved fields are written as 0 and ignored.
  */
 #pragma once
 
@@ -24,11 +24,12 @@
 #define CONTROL_VARIABLE "PROF_CONTROL"
 #define CONTROL_WELL_KNOWN "/run/profd/control"
 
-/* How long a process waits for connection and answer together; after that it records nothing. */
+/* Limit for connection and answer together. A process that gets no answer by then records
+ * nothing. */
 #define CONTROL_WAIT_NS UINT64_C(500000000)
 
 /* control_hello.wants */
-#define CONTROL_WANTS_ALLOCATIONS 0x01u /* so rings are lossless, unless the session has a policy */
+#define CONTROL_WANTS_ALLOCATIONS 0x01u /* makes rings lossless, unless the session has a policy */
 #define CONTROL_WANTS_ROOM \
 	0x02u /* its threads never wait for room, so all rings must be populated */
 
@@ -39,8 +40,9 @@ struct control_hello {
 	uint32_t bytes;                     /* CONTROL_BYTES */
 	uint8_t token[CONTROL_TOKEN_BYTES]; /* zeros: none */
 	uint32_t wants;                     /* CONTROL_WANTS_* */
-	uint32_t parent_tgid; /* of the process that forked it, in its own PID namespace; 0: none */
-	uint64_t parent_start; /* in clock ticks, as in /proc/PID/stat; 0: unknown */
+	/* PID of the process that forked it, in its own PID namespace; 0: none */
+	uint32_t parent_tgid;
+	uint64_t parent_start; /* start time in clock ticks, as in /proc/PID/stat; 0: unknown */
 	uint8_t reserved[16];
 };
 static_assert(sizeof(struct control_hello) == CONTROL_BYTES, "hello");
@@ -49,27 +51,28 @@ static_assert(offsetof(struct control_hello, wants) == 32, "wants");
 static_assert(offsetof(struct control_hello, parent_start) == 40, "parent's start");
 
 /*
- * The reason why a process whose allocations are requested registers no heap, if it can report one.
- * It may have no descriptor to report it with, so it briefly makes that many pages of the preloaded
- * library executable: the kernel reports a mapping of that length. Other lengths have no meaning.
+ * Why a process whose allocations are requested did not register, if it can report that. The
+ * process may have no descriptor for a report. So it briefly makes as many pages of the preloaded
+ * library executable as the reason's number, and the kernel reports a mapping of that length. Other
+ * lengths have no meaning.
  */
 enum control_reason {
-	CONTROL_REASON_NONE, /* it allocated nothing */
+	CONTROL_REASON_NONE, /* the process allocated nothing */
 	CONTROL_REASON_NO_DESCRIPTORS,
 	CONTROL_REASON_NO_MEMORY,
 	CONTROL_REASON_SANITIZER,
-	CONTROL_REASON_ENVIRONMENT, /* without PROF_CONTROL */
+	CONTROL_REASON_ENVIRONMENT, /* PROF_CONTROL is not set */
 	CONTROL_REASON_OTHER,
 	CONTROL_N_REASONS
 };
 #define CONTROL_REASON_PAGE 4096u
 
-/* All later packets: a request for another arena. */
+/* Every later packet from the process: a request for another arena. */
 struct control_request {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t bytes;          /* CONTROL_BYTES */
-	uint64_t min_data_bytes; /* of each ring; 0: as in the first arena */
+	uint64_t min_data_bytes; /* for each ring; 0: as in the first arena */
 	uint32_t n_rings;
 	uint8_t reserved[36];
 };
@@ -80,8 +83,8 @@ static_assert(offsetof(struct control_request, n_rings) == 24, "rings");
 enum control_status {
 	CONTROL_OK,
 	CONTROL_NOT_A_TARGET, /* the session does not record this process */
-	CONTROL_NO_SESSION,   /* no session of this token, or none that records this process */
-	/* answer to a hello of another version; `version` is the supported one */
+	CONTROL_NO_SESSION,   /* no session has this token, or no session records this process */
+	/* answer to a hello of another version; `version` is then the supported one */
 	CONTROL_VERSION_UNKNOWN,
 	CONTROL_LIMIT, /* the session, or the user, has reached its maximum */
 	CONTROL_FAILED,
@@ -93,28 +96,28 @@ struct control_answer {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t bytes;  /* CONTROL_BYTES */
-	uint32_t status; /* enum control_status; unknown values are refusals, too */
+	uint32_t status; /* enum control_status; treat unknown values as a refusal */
 	uint32_t reserved_0;
-	uint64_t session; /* its number; 0: none */
+	uint64_t session; /* session number; 0: none */
 	uint8_t reserved_1[32];
 };
 static_assert(sizeof(struct control_answer) == CONTROL_BYTES, "answer");
 static_assert(offsetof(struct control_answer, status) == 16, "status");
 static_assert(offsetof(struct control_answer, session) == 24, "session");
 
-/* ---- The switch of a session: CreateSession's option of that name ---- */
+/* ---- The switch of a session: the option "switch" of CreateSession ---- */
 
 #define CONTROL_SWITCH_MAGIC UINT64_C(0x0a48435457536650) /* "PfSWTCH\n" */
 
 /* control_switch.wants */
 #define CONTROL_WANTS_PAGE 0x01u
 
-/* Sent to the engine, which returns it with the same serial when it is done. */
+/* Sent to the engine. The engine returns it with the same serial when the change is complete. */
 struct control_switch {
 	uint64_t magic;
 	uint64_t serial;
 	uint32_t on;    /* 1: sampling on, 0: off; in an answer: the current state */
-	uint32_t wants; /* CONTROL_WANTS_*: send the page's memfd with the answer, once */
+	uint32_t wants; /* CONTROL_WANTS_*: PAGE requests the page's memfd with the answer, once */
 	uint8_t reserved[8];
 };
 static_assert(sizeof(struct control_switch) == 32, "switch");
@@ -122,13 +125,15 @@ static_assert(offsetof(struct control_switch, on) == 16, "on");
 static_assert(offsetof(struct control_switch, wants) == 20, "wants");
 
 /*
- * The page of a switch, with which most blocks need no answer. If a program has it, only samples
- * between two edges count, and events stay enabled for a while after a block. docs/dbus.md is the
- * specification, gate.c the engine's part.
+ * The shared page of a switch. With it, most blocks begin and end without a round trip to the
+ * engine. If a program has the page, only samples between the begin and the end of a block are
+ * kept, and events stay enabled for some time after a block. An edge is a begin or an end.
+ * docs/dbus.md is the specification; sample-window.c is the engine's part.
  */
 #define CONTROL_PAGE_ON \
-	0x01u /* set by the engine: events are enabled, and stay so while BLOCK is set */
-#define CONTROL_PAGE_BLOCK 0x02u /* set by the program, by a compare-and-exchange from ON alone */
+	0x01u /* set by the engine: events are enabled, and stay enabled while BLOCK is set */
+/* set by the program, by a compare-and-exchange that expects ON alone */
+#define CONTROL_PAGE_BLOCK 0x02u
 #define CONTROL_PAGE_EDGES 480u
 
 struct control_page {
@@ -140,8 +145,8 @@ struct control_page {
 	/* Written by the engine. */
 	uint64_t n_taken; /* number of edges read */
 	uint8_t reserved_2[56];
-	/* Times of CLOCK_MONOTONIC, the n-th at n % CONTROL_PAGE_EDGES: a begin if n is even, an
-	 * end if it is odd. */
+	/* Times in ns of CLOCK_MONOTONIC. Edge n is at n % CONTROL_PAGE_EDGES: a begin if n is
+	 * even, an end if n is odd. */
 	uint64_t edges[CONTROL_PAGE_EDGES];
 };
 static_assert(sizeof(struct control_page) == 4096, "page");
@@ -149,22 +154,23 @@ static_assert(offsetof(struct control_page, n_edges) == 128, "program's line");
 static_assert(offsetof(struct control_page, n_taken) == 192, "engine's line");
 static_assert(offsetof(struct control_page, edges) == 256, "edges");
 
-/* ---- Reports of `profctl record --control` to its starter, with the end of a switch ---- */
+/* ---- Reports of `profctl record --control` to the process that started it ---- */
 
 #define CONTROL_REPORT_MAGIC UINT64_C(0x0a54525045526650) /* "PfREPRT\n" */
 #define CONTROL_REPORT_TEXT 968u
 
 enum control_report_kind {
-	CONTROL_REPORT_READY, /* text: as in PROF_CONTROL; a descriptor: the switch */
-	CONTROL_REPORT_ENDED, /* status, and text: the error */
+	/* text: as in PROF_CONTROL; the packet carries the descriptor of the switch */
+	CONTROL_REPORT_READY,
+	CONTROL_REPORT_ENDED, /* status, and the error in text */
 };
 
-/* Nothing is sent in the other direction: shutting down the socket ends the recording. */
+/* Nothing is sent in the other direction. Shut down the socket to end the recording. */
 struct control_report {
 	uint64_t magic;
 	uint32_t version; /* CONTROL_VERSION */
 	uint32_t kind;    /* enum control_report_kind */
-	uint32_t status;  /* the exit status of profctl */
+	uint32_t status;  /* exit status of profctl */
 	uint32_t reserved;
 	char text[CONTROL_REPORT_TEXT]; /* NUL-terminated */
 };

@@ -2,12 +2,12 @@
 /*
  * Heap attach - the process's end of attach.h: switches on a dormant collector on request
  *
- * The hook that finds the request registers the process like the first record in a process with
- * PROF_CONTROL: with all signals blocked, and within the same bounds. Existing blocks are unknown;
- * their end counts as that of a foreign block. When the session is over, the process is dormant
- * again, and can be attached to again.
- * A child of vfork(), which shares this memory, leaves the request to the process. With a seccomp
- * filter, no system call is made that it could kill for.
+ * The hook that finds the request registers the process in the same way as the first record of a
+ * process with PROF_CONTROL: with all signals blocked, and within the same time limits. Blocks that
+ * existed before are unknown, so their release is recorded like that of a foreign block. After the
+ * session, the process is dormant again, and can be attached to again.
+ * A child of vfork() shares this memory, so it leaves the request to its parent. A process with a
+ * seccomp filter makes no system call that the filter could kill it for.
  * Invariants: (1) a request is answered once, whatever is written meanwhile
  *                 [test_attach: again, forks, forked_meanwhile]
  *             (2) a process with a session keeps it  [test_attach: recorded_already]
@@ -34,7 +34,7 @@ static struct attach_request request
 		.mode = &heap_mode,
 	};
 
-/* Used by the answering thread. */
+/* Used only by the answering thread. */
 static char control[ATTACH_CONTROL_BYTES], settings[ATTACH_SETTINGS_BYTES];
 
 static void copy(char *to, const volatile char *from, size_t n_bytes)
@@ -74,8 +74,8 @@ void heap_attach_answer(void)
 	if (register_is_own()) {
 		before = register_block_signals();
 		if (register_begin_answer()) {
-			/* Another request may come meanwhile, and the end of this one clears its
-			 * ATTACH_REQUESTED. */
+			/* Another request may arrive meanwhile, and the end of this one clears its
+			 * ATTACH_REQUESTED bit. So repeat until all are answered. */
 			while ((requested =
 					__atomic_load_n(&request.requested, __ATOMIC_ACQUIRE)) !=
 			       request.received) {

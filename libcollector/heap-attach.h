@@ -3,6 +3,6 @@
 
 #include "libcollector/attach.h"
 
-/* Called by the hook that finds ATTACH_REQUESTED in heap_mode. Registers the process, if possible;
- * errno does not change. */
+/* Called by the hook that finds ATTACH_REQUESTED in heap_mode. Registers the process, if possible.
+ * Preserves errno. */
 void heap_attach_answer(void);

@@ -2,13 +2,13 @@
 /*
  * Heap hooks - the allocator's functions, as libprofpreload-memory.so replaces them
  *
- * Each hook calls the next allocator and records the call: frees before the call, allocations after
- * it, and realloc() around it. In a program that is not recorded a hook costs two loads and a jump.
+ * Each hook calls the next allocator and records the call: a free before the call, an allocation
+ * after it, and realloc() around it. If nothing is recorded, a hook costs two loads and a jump.
  *
  * libc never calls its public names internally, except in reallocarray(), which is implemented
- * here. Another allocator may: its calls within a call are passed on, and not recorded. C++'s
- * operators are not hooked, because they call malloc() and aligned_alloc(); if an allocator has its
- * own, these calls are not seen.
+ * here. Another allocator may call hooked names within a call; such inner calls are passed on
+ * without a record. C++'s operators are not hooked, because they call malloc() and aligned_alloc().
+ * If an allocator has its own operators, their calls are not seen.
  * Invariants: (1) every call behaves as without this library  [test_heap_zoo: zoo, kinds, run_path]
  *             (2) each is recorded once, or counted as lost      [test_heap_zoo: kinds, full_set]
  */
@@ -33,25 +33,26 @@ HOOK void free_aligned_sized(void *address, size_t alignment, size_t size);
 
 /* ---- Dispatch of a call ---- */
 
-/* Pairs with switch_mode(): without HEAP_UNSET, heap_next is valid. */
+/* Pairs with switch_mode(): if HEAP_UNSET is clear, heap_next is valid. */
 static inline __attribute__((always_inline)) uint32_t load_mode(void)
 {
 	return __atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE);
 }
 
-/* True if only chosen calls are recorded, and others can be passed on. */
+/* Returns whether only chosen calls are recorded, so that the others can be passed on. */
 static inline __attribute__((always_inline)) bool is_sampled(uint32_t mode)
 {
 	return (mode & (HEAP_SAMPLED | HEAP_OPEN | HEAP_FOREIGN)) == HEAP_SAMPLED;
 }
 
-/* True if every call is recorded, by libc's allocator, and nothing must be done before. */
+/* Returns whether every call is recorded, the allocator is libc's, and nothing must be done before
+ * the call. */
 static inline __attribute__((always_inline)) bool is_all(uint32_t mode)
 {
 	return (mode & (HEAP_ALL | HEAP_SAMPLED | HEAP_FOREIGN | HEAP_OPEN)) == HEAP_ALL;
 }
 
-/* Returns true, and counts the bytes, if an allocation is not recorded and that is clear at once.
+/* Returns true, and counts the bytes, if it is certain at once that an allocation is not recorded.
  * Otherwise is_wanted() decides. */
 static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
@@ -61,7 +62,7 @@ static inline __attribute__((always_inline)) bool is_passed(size_t size)
 	return __builtin_expect(mode == 0, 1) || heap_sampled_pass_over(mode, size);
 }
 
-/* The same for the end of a block; blocks of the pool never reach an allocator. */
+/* Like is_passed(), for the release of a block. Blocks of the pool never reach an allocator. */
 static inline __attribute__((always_inline)) bool is_end_passed(uint32_t mode, const void *address)
 {
 	if (__builtin_expect(mode == 0, 1))
@@ -69,13 +70,13 @@ static inline __attribute__((always_inline)) bool is_end_passed(uint32_t mode, c
 	return is_sampled(mode) && heap_sampled_lacks(address) && _r_debug.r_state != RT_DELETE;
 }
 
-/* Returns false if the pool must be used. */
+/* Returns false if the caller must use the pool. */
 static inline bool is_ready(void)
 {
 	return __builtin_expect(!(heap_mode & HEAP_OPEN), 1) || heap_next_prepare();
 }
 
-/* True for calls of a foreign allocator within a call of the program. */
+/* Returns whether a foreign allocator made this call within a call of the program. */
 static inline __attribute__((always_inline)) bool is_inner(void)
 {
 	return heap_is_foreign &&
@@ -126,7 +127,6 @@ static inline __attribute__((always_inline)) void leave(uint64_t outer)
 		heap_thread.guard = outer;
 }
 
-/* Returns the address. */
 static inline __attribute__((always_inline)) void *record(const struct heap_call *call,
 							  void *address)
 {
@@ -138,7 +138,8 @@ static inline __attribute__((always_inline)) void *record(const struct heap_call
 	return address;
 }
 
-/* For use in the hook itself, or in a function that it jumped to. */
+/* Inlined into the hook, or into a function that the hook jumped to: it gets the caller of that
+ * function. */
 static inline __attribute__((always_inline)) void *record_here(enum ring_alloc_kind kind,
 							       size_t alignment, size_t size,
 							       void *address)
@@ -213,7 +214,7 @@ HOOK void *calloc(size_t n, size_t size)
 
 /* ---- realloc() and reallocarray() ---- */
 
-/* For a recorded block: writes one record, whatever the result. */
+/* For a recorded block. Writes one record, whether the call succeeds or fails. */
 static void *change(const struct heap_call *call, void *prior, bool wanted)
 {
 	bool is_sampled = heap_mode & HEAP_SAMPLED, is_freed;
@@ -223,8 +224,8 @@ static void *change(const struct heap_call *call, void *prior, bool wanted)
 	heap_record_begin(call, prior, &change);
 	address = heap_next.realloc(prior, call->size);
 	is_freed = !address && call->size == 0 && prior;
-	/* A new block that is not in the set, because it was not chosen or the set is full, counts
-	 * as freed: its end would not be found. */
+	/* A new block that is not in the set, because it was not chosen or the set is full, is
+	 * recorded as freed, because its release would not be found. */
 	if (is_sampled && address && !(wanted && heap_sampled_add(address))) {
 		if (wanted)
 			register_count_lost();
@@ -318,7 +319,8 @@ OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t si
 		address = NULL;
 	if (wanted)
 		record_here(RING_ALLOC_POSIX_MEMALIGN, alignment, size, address);
-	/* Last, because another thread may wait for the address, and free the block. */
+	/* Published last, because another thread may wait for the address and free the block at
+	 * once. */
 	if (r == 0)
 		*ret_address = address;
 	return r;
@@ -330,7 +332,7 @@ HOOK int posix_memalign(void **ret_address, size_t alignment, size_t size)
 			       : posix_memalign_awake(ret_address, alignment, size);
 }
 
-/* For functions with the same parameters. */
+/* Type of all functions with these parameters. */
 typedef void *allocate_aligned(size_t alignment, size_t size);
 
 OUTLINE void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *next,
@@ -396,10 +398,8 @@ HOOK void *pvalloc(size_t size)
 
 /* ---- free() ---- */
 
-/*
- * Returns whether the block may now be released. libc closes its own modules without dlclose(), but
- * the loader's frees then come here.
- */
+/* Returns whether the allocator may now release the block. Also detects libc closing its own
+ * modules: it does so without dlclose(), but the loader's frees come here. */
 static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind kind,
 							   const void *address)
 {
@@ -485,7 +485,7 @@ HOOK size_t malloc_usable_size(void *address)
 	return is_ready() ? heap_next.malloc_usable_size(address) : 0;
 }
 
-/* Other code may be mapped at the same addresses from now on. */
+/* Other code may be mapped at the same addresses after this. */
 HOOK int dlclose(void *handle)
 {
 	int r = is_ready() ? heap_next.dlclose(handle) : -1;
@@ -495,9 +495,9 @@ HOOK int dlclose(void *handle)
 }
 
 /*
- * A namespace has its own libc with another heap, and a module that is bound deeply gets libc's
- * names from libc itself. dlopen() searches depending on its caller, so the hook must jump to the
- * next one.
+ * Warns about calls that the hooks cannot see. A new namespace has its own libc with another heap,
+ * and a module opened with RTLD_DEEPBIND gets libc's names from libc itself. dlopen() searches
+ * depending on its caller, so the hook must jump to the next dlopen().
  */
 OUTLINE void note_module(long space, const char *file, int mode)
 {

@@ -2,13 +2,13 @@
 /*
  * Heap mappings - mmap() and related functions, as libprofpreload-memory.so replaces them
  *
- * With `mmap` in PROF_MEMORY, the program's own mappings are recorded, but not those that libc
- * makes for malloc(), threads and modules, because these are direct system calls; and not those
- * before the first allocation.
+ * With `mmap` in PROF_MEMORY, the program's own mappings are recorded. Those that libc makes for
+ * malloc(), threads and modules are not, because these are direct system calls; nor are mappings
+ * made before the first allocation.
  *
- * If a mapping replaces another one, the end of that is recorded afterwards, because the kernel may
- * refuse the call; no other thread can get the place in between. For mremap() it has no record,
- * because the call's own record is open: the new block there implies the end.
+ * If a mapping replaces another one, the end of the replaced mapping is recorded after the call,
+ * because the kernel may refuse the call; no other thread can get the address in between. mremap()
+ * records no end, because its own record is open: a new block at the address implies the end.
  * Invariants: (1) a refused call ends no mapping       [test_heap_zoo: mappings, refused_mappings]
  *
  * This library's own mappings are not recorded: the linker redirects its calls to the __wrap_
@@ -41,15 +41,15 @@ int __wrap_munmap(void *address, size_t bytes)
 	return (int)syscall(SYS_munmap, address, bytes);
 }
 
-/* Does not prepare everything: an allocator may map memory during its own initialization, and must
- * not be called then. */
+/* Finds only mmap() and related functions. An allocator may map memory during its own
+ * initialization, and must not be called then. */
 static void prepare(void)
 {
 	if (__builtin_expect(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET, 0))
 		heap_next_find_mappings();
 }
 
-/* Excludes the mappings of a foreign allocator during a call. */
+/* Returns false for mappings that a foreign allocator makes during a call. */
 static bool is_recorded(void)
 {
 	return (heap_mode & HEAP_MAPPINGS) &&
@@ -97,7 +97,7 @@ HOOK int munmap(void *address, size_t bytes)
 	prepare();
 	if (!heap_next.munmap)
 		return __wrap_munmap(address, bytes);
-	/* The kernel refuses other arguments, and ends no mapping. */
+	/* The kernel refuses these arguments, so no mapping ends. */
 	if (is_recorded() && (uintptr_t)address % 4096 == 0 && bytes > 0)
 		heap_record_free(RING_FREE_MUNMAP, address, pages_of(bytes));
 	return heap_next.munmap(address, bytes);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap next - the allocator that the hooks call, and a pool until it is found
+ * Heap next - finds the allocator that the hooks call; a pool serves allocations until then
  *
- * The first call of any hook looks up everything at once, because dlsym() takes the loader's lock.
- * It comes before there is another thread, because creating one allocates. Allocations by dlsym()
- * itself come from a pool in this library, and are not recorded.
+ * The first call of any hook looks up all functions at once, because dlsym() takes the loader's
+ * lock. It happens while there is only one thread, because creating a thread allocates. Allocations
+ * by dlsym() itself come from a pool in this library, and are not recorded.
  *
- * If another allocator comes before this library, the program calls that one, and only functions
- * that it lacks come here. They are passed on to it, so that the allocator of a block frees it, and
- * nothing is recorded. A test allocation by the program's malloc detects that: it comes from the
- * pool, or from the other allocator.
+ * If another allocator comes before this library, the program calls that allocator, and only
+ * functions that it lacks come here. They are passed on to it, so that the allocator of a block
+ * frees it, and nothing is recorded. A test allocation through the program's malloc detects this
+ * case: the block is then not from the pool.
  * Invariants: (1) blocks of the pool never reach an allocator   [test_heap_zoo: dlsym]
  *             (2) errno does not change                         [test_heap_zoo: all]
  */
@@ -35,11 +35,10 @@ uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((aligned(POOL_ALIGNMENT)));
 
 static uint32_t is_begun, wanted_mode, generation;
 static bool is_wanted, is_usable;
-static char deep[MAX_WARNING]; /* the file of the first module that was bound deeply */
+static char deep[MAX_WARNING]; /* file of the first module opened with RTLD_DEEPBIND */
 static uint32_t deep_state;    /* 0: none; 1: being written; 2: valid */
-static const char
-	*operators, /* the file of an allocator whose C++ operators do not call the hooks */
-	*sanitizer; /* the file of a sanitizer's runtime */
+static const char *operators,  /* file of an allocator whose C++ operators do not call the hooks */
+	*sanitizer;            /* file of a sanitizer's runtime */
 static size_t pool_used;
 
 /* ---- The pool ---- */
@@ -58,7 +57,7 @@ void *heap_pool_get(size_t size, size_t alignment)
 			errno = ENOMEM;
 			return NULL;
 		}
-		/* One more byte, so that a block of size 0 is inside, too. */
+		/* one byte more, so that a block of size 0 is inside the pool, too */
 	} while (!__atomic_compare_exchange_n(&pool_used, &before, at + size + 1, false,
 					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	memcpy(heap_pool + at - sizeof(size), &size, sizeof(size));
@@ -105,7 +104,7 @@ static size_t use_nothing(void *address)
 
 #define AT(name) offsetof(struct heap_next, name)
 
-/* In this order, because dlsym() may call the first ones if a later one does not exist. */
+/* Order: dlsym() may call the first functions if a later one does not exist. */
 static const struct function {
 	const char *name;
 	size_t at;
@@ -135,7 +134,7 @@ static const struct function {
 	  { "dlmopen", AT(dlmopen), NULL },
   };
 
-/* ---- Finding it ---- */
+/* ---- Lookup ---- */
 
 static const void *module_of(const void *address)
 {
@@ -144,7 +143,7 @@ static const void *module_of(const void *address)
 	return address && dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-/* Returns the function that the program calls, or NULL if it is in this library. */
+/* Returns the function that the program calls, or NULL if it is this library's. */
 static void *find_first(const char *name)
 {
 	void *found = dlsym(RTLD_DEFAULT, name);
@@ -161,7 +160,8 @@ static void set(const struct function *function, void *found)
 	memcpy((uint8_t *)&heap_next + function->at, &found, sizeof(found));
 }
 
-/* Always the next ones: an allocator in front that has these passes the calls on. */
+/* Always finds the next functions: if an allocator before this library has them, it passes the
+ * calls on. */
 void heap_next_find_mappings(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(mappings); i++)
@@ -174,8 +174,8 @@ void heap_next_find_loader(void)
 		set(&loader[i], NULL);
 }
 
-/* Returns whether the program's malloc is this library's. A program that is not relocatable may
- * have its own address for it. */
+/* Returns whether the program's malloc is this library's. Allocates to find out, because a program
+ * that is not relocatable may have its own address for malloc. */
 static bool is_first_of_all(void)
 {
 	void *(*allocate)(size_t) = (void *(*)(size_t))find_first("malloc");
@@ -210,9 +210,9 @@ void heap_next_warn(const char *why, const char *what)
 }
 
 /*
- * A program built with a sanitizer has its runtime's allocator, and many other functions of it,
- * which must not be called before their initialization; but it allocates before that. So nothing is
- * hooked.
+ * Finds the runtime of a sanitizer. It has its own allocator and replaces many other functions,
+ * which must not be called before their initialization; but the program allocates before that. So a
+ * program with a sanitizer is not recorded.
  */
 static void find_sanitizer(void)
 {
@@ -228,7 +228,7 @@ static void find_sanitizer(void)
 	}
 }
 
-/* If nothing is recorded, there is a warning already. */
+/* Does not warn if nothing is recorded, because there is a warning about that already. */
 static void warn_of_deep(void)
 {
 	if (!is_usable)
@@ -282,7 +282,7 @@ static uint64_t read_number(const char *text)
 	return number;
 }
 
-/* Reads one word of the list; unknown words are of a later version. */
+/* Reads one word of the list. Ignores unknown words, which are of a later version. */
 static uint32_t read_word(const char *text)
 {
 	const char *mean = skip_word(text, "sample="), *least = skip_word(text, "min=");
@@ -342,8 +342,8 @@ void heap_next_update_mode(void)
 	switch_mode(prof_collector_enabled());
 }
 
-/* Everything that takes a lock of the loader is done here, because a process that is recorded later
- * has no safe time for it. */
+/* Does everything that takes a lock of the loader, because a process that is recorded later has no
+ * safe time for it. */
 static void set_up(void)
 {
 	bool is_first = is_first_of_all(), is_secure = getauxval(AT_SECURE) != 0;
@@ -363,7 +363,7 @@ static void set_up(void)
 	if (operator_new && module_of(operator_new) == module_of((void *)heap_next.malloc) &&
 	    dladdr(operator_new, &info))
 		operators = info.dli_fname;
-	/* Without memory for that, stacks have one frame. */
+	/* If there is no memory for this, stacks have one frame. */
 	if (is_usable)
 		(void)!self_unwind_setup();
 	if (!is_secure && register_read_variable(HEAP_VARIABLE, settings, sizeof(settings)))
@@ -403,7 +403,7 @@ bool heap_next_prepare(void)
 	return !(__atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE) & HEAP_UNSET);
 }
 
-/* Prepares everything even if nothing has been allocated yet. */
+/* Sets up even if nothing has been allocated yet. */
 __attribute__((constructor(102))) static void start(void)
 {
 	heap_next_prepare();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap next - the allocator that the hooks call, and a pool until it is found
+ * Heap next - finds the allocator that the hooks call; a pool serves allocations until then
  *
- * Nothing here is recorded. A hook checks heap_mode first: if it is 0, the hook needs only
+ * Calls from here are not recorded. A hook checks heap_mode first: if it is 0, the hook needs only
  * heap_next.
  */
 #pragma once
@@ -11,18 +11,18 @@
 
 #include <sys/types.h>
 
-#define HEAP_ALL 0x01u                       /* every call is recorded */
-#define HEAP_SAMPLED 0x02u                   /* some calls are: see heap-sampled.h */
-#define HEAP_MAPPINGS 0x04u                  /* mmap() and related calls, too */
-#define HEAP_FOREIGN 0x08u                   /* heap_is_foreign, in the same word */
-#define HEAP_ATTACH 0x40u                    /* a recording is requested: attach.h */
-#define HEAP_UNSET 0x80u                     /* not initialized yet */
-#define HEAP_GENERATION 0x100u               /* incremented for each recording, from this bit on */
+#define HEAP_ALL 0x01u         /* every call is recorded */
+#define HEAP_SAMPLED 0x02u     /* some calls are recorded: see heap-sampled.h */
+#define HEAP_MAPPINGS 0x04u    /* mmap() and related calls are recorded, too */
+#define HEAP_FOREIGN 0x08u     /* copy of heap_is_foreign, so that one load gets both */
+#define HEAP_ATTACH 0x40u      /* a recording is requested: attach.h */
+#define HEAP_UNSET 0x80u       /* not set up yet */
+#define HEAP_GENERATION 0x100u /* lowest bit of the recording's number */
 #define HEAP_OPEN (HEAP_UNSET | HEAP_ATTACH) /* something must be done before the call */
 
-/* HEAP_*; 0: dormant, while no session records the process. */
+/* HEAP_*; 0: dormant, because no session records the process. */
 extern uint32_t heap_mode __attribute__((visibility("hidden")));
-/* The allocator is not libc's: it may call the hooked names itself. */
+/* Whether the allocator is not libc's; such an allocator may call the hooked names itself. */
 extern bool heap_is_foreign __attribute__((visibility("hidden")));
 
 struct heap_next {
@@ -49,38 +49,36 @@ struct heap_next {
 };
 extern struct heap_next heap_next __attribute__((visibility("hidden")));
 
-/*
- * Finds all of these, once, and answers a request for a recording; errno does not change. Returns
- * false if it is called from within itself, or while another thread runs it: use the pool then.
- */
+/* Fills heap_next once, and answers a request to record. Preserves errno. Returns false on re-entry
+ * or while another thread sets up: use the pool then. */
 bool heap_next_prepare(void);
-/* Sets what is recorded from the next registration on, from the value of PROF_MEMORY. Returns false
- * if nothing can be recorded. */
+/* Sets what is recorded from the next registration on. `settings`: the value of PROF_MEMORY.
+ * Returns false if nothing can be recorded. */
 bool heap_next_choose(const char *settings);
-/* Sets heap_mode to its correct value, whatever was written there. */
+/* Sets heap_mode to its correct value, whatever is in it now. */
 void heap_next_update_mode(void);
-/* Adds a warning to the recording about calls that are not recorded: `why`, and `what`. Only if
- * allocations are requested. */
+/* Adds the warning `why` `what` about calls that are not recorded to the recording. Does nothing if
+ * no allocations are requested. */
 void heap_next_warn(const char *why, const char *what);
-/* A module was opened that gets libc's names from libc. Warns about the first one, and again in
- * each later recording. */
+/* Called when a module is opened that gets libc's names from libc. Warns about the first such
+ * module, and repeats the warning in each later recording. */
 void heap_next_note_deep(const char *file);
-/* Like heap_next_warn(), about calls that a foreign allocator does not pass on, and about that
- * module. */
+/* Warns about calls that a foreign allocator does not pass on, and about the first module with deep
+ * binding. */
 void heap_next_warn_of_unseen(void);
 /* Finds only mmap() and related functions, which an allocator may call during its own
  * initialization. */
 void heap_next_find_mappings(void);
-/* The same for dlopen() and related functions. */
+/* Finds only dlopen() and related functions. */
 void heap_next_find_loader(void);
 
-/* ---- The pool, for allocations until then. Never reused. ---- */
+/* ---- The pool, for allocations before heap_next is filled. Never reused. ---- */
 
 #define HEAP_POOL_BYTES (1u << 16)
 
 extern uint8_t heap_pool[HEAP_POOL_BYTES] __attribute__((visibility("hidden")));
 
-/* Returns zeroed memory; or NULL with errno ENOMEM if there is no room. alignment: a power of
+/* Returns zeroed memory, or NULL with errno ENOMEM if the pool is full. alignment: a power of
  * two. */
 void *heap_pool_get(size_t size, size_t alignment);
 size_t heap_pool_size(const void *address);

@@ -2,8 +2,8 @@
 /*
  * Heap record - writes the records of hooks: docs/ring.md, "Allocations"
  *
- * A handler may interrupt an update of the call tree, so a hook that finds another hook running on
- * this thread records a separate stack. After siglongjmp() from a hook, its state is rebuilt.
+ * A handler may interrupt an update of the call tree. So a hook that finds another hook running on
+ * its thread records a separate stack. After siglongjmp() from a hook, the hook's state is rebuilt.
  * Invariants: (1) a call is one record, or counted as lost           [test_heap_zoo: all]
  *             (2) a block's end is recorded before its release       [test_heap_zoo: reuse]
  *             (3) errno does not change                               [test_heap_zoo: all]
@@ -38,8 +38,8 @@ static bool is_on(const stack_t *stack, uint64_t sp)
 	return sp - (uint64_t)(uintptr_t)stack->ss_sp < stack->ss_size;
 }
 
-/* Returns whether the hook that is recording continues when this ends; if not, siglongjmp() left
- * it. Same rule as in ring.c. */
+/* Returns whether the recording hook continues after this one; otherwise siglongjmp() left it. Same
+ * rule as in ring.c. */
 static __attribute__((noinline)) bool is_within(uint64_t frame, bool *ret_may_walk)
 {
 	uint64_t outer = heap_thread.inside;
@@ -104,12 +104,12 @@ static __attribute__((noinline)) void record_nested(const struct heap_call *call
 /* ---- Records ---- */
 
 struct begun {
-	void *payload; /* NULL: lost, or nobody records */
+	void *payload; /* NULL: the record is lost, or nothing records */
 	struct ring *ring;
 	uint32_t stack;
 };
 
-/* Ids are valid in one epoch, and a handler may have begun a new one. */
+/* Returns whether the stack's id is valid for the ring: a handler may have begun a new epoch. */
 static inline __attribute__((always_inline)) bool is_good(const struct producer *producer,
 							  const struct ring *ring, uint32_t stack)
 {
@@ -161,7 +161,6 @@ static __attribute__((noinline)) struct begun begin(uint32_t type, uint32_t byte
 	return (struct begun){ 0 };
 }
 
-/* kind: as for heap_record_alloc(). */
 static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *alloc,
 							     uint32_t kind, uint64_t size,
 							     const void *address, uint32_t stack)
@@ -175,10 +174,8 @@ static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *
 	};
 }
 
-/*
- * ring: the ring to record in, if no other hook is running; NULL: unknown. `wasted`: a record that
- * was begun in it, for another owner's ids; or NULL. frame: of the hook.
- */
+/* ring: the ring to record in if no other hook is running; NULL: unknown. `wasted`: a record that
+ * was begun in `ring` and whose ids are not valid, or NULL. frame: the hook's frame. */
 static __attribute__((noinline)) void *alloc_otherwise(uint32_t kind, uint64_t size, void *address,
 						       uint64_t pc, uint64_t sp, uint64_t fp,
 						       struct ring *ring, void *wasted,
@@ -245,11 +242,11 @@ static void free_otherwise(enum ring_free_kind kind, const void *address, uint32
 	struct begun begun;
 	bool may_walk;
 
-	/* Not if this hook runs within another one, whose record may be open. */
+	/* Do not recover if this hook runs within another hook, whose record may be open. */
 	if (producer && (heap_thread.inside == 0 || !is_within(frame, &may_walk)))
 		ring_recover(producer->current, frame);
-	/* libc frees NULL pointers when a thread has ended: not worth a ring, which the thread
-	 * would leave behind unreleased. */
+	/* libc frees NULL pointers after a thread has ended. Do not register a ring for that,
+	 * because the thread would never release it. */
 	if (!address && !producer && register_self.is_done)
 		return;
 	begun = begin(RING_FREE_BLOCK, sizeof(struct ring_free_block), NULL);
@@ -281,7 +278,7 @@ void heap_record_free(enum ring_free_kind kind, const void *address, uint32_t pa
 		heap_record_free_rest(kind, address, pages, outcome, heap_frame());
 }
 
-/* A nested one has no stack, because the record is open while the block moves. */
+/* A nested record has no stack, because the record stays open while the block moves. */
 void heap_record_begin(const struct heap_call *call, const void *prior,
 		       struct heap_change *ret_change)
 {
@@ -318,8 +315,8 @@ void heap_record_end(struct heap_change *change, const void *address, bool is_fr
 
 		record->address = (uintptr_t)address;
 		record->is_freed = is_freed;
-		/* Also correct for a ring that was replaced: all rings of an arena have the same
-		 * clock. */
+		/* also correct if the ring was replaced, because all rings of an arena have the
+		 * same clock */
 		record->duration_ns = ring_now(change->ring) - begin_ns;
 		ring_end(change->ring, record);
 		end_record();

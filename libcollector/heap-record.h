@@ -14,7 +14,7 @@
 
 #define HEAP_VARIABLE "PROF_MEMORY"
 
-/* A call of the allocator, and its caller. */
+/* A call of the allocator, with its caller. */
 struct heap_call {
 	uint32_t kind; /* enum ring_alloc_kind */
 	uint32_t alignment_log2;
@@ -22,17 +22,17 @@ struct heap_call {
 	struct walk_registers caller; /* see unwind_cache_get_caller() */
 };
 
-/* A record that is begun before a block is released and ended when the new one exists. */
+/* A record that begins before a block is released and ends when the new block exists. */
 struct heap_change {
 	struct ring *ring;
-	struct ring_realloc *record; /* NULL: lost */
+	struct ring_realloc *record; /* NULL: the record was lost */
 	bool is_nested;
 };
 
-/* One a thread. */
+/* One for each thread. */
 struct heap_thread {
-	uint64_t guard;  /* frame of the foreign allocator's call that is running; 0: none */
-	uint64_t inside; /* frame of the hook that is recording; 0: none */
+	uint64_t guard;  /* frame of the running call of the foreign allocator; 0: none */
+	uint64_t inside; /* frame of the recording hook; 0: none */
 	struct self_unwind own;
 };
 
@@ -40,19 +40,19 @@ extern __thread struct heap_thread heap_thread
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /*
- * kind: enum ring_alloc_kind, and 0x100 times the alignment's log2. address: NULL if it failed. pc,
- * sp, fp: the caller's, as from unwind_cache_get_caller(). Passed in registers. Returns the
- * address.
+ * kind: enum ring_alloc_kind, plus 0x100 times the alignment's log2. address: NULL if the call
+ * failed. pc, sp, fp: the caller's, as from unwind_cache_get_caller(). All are scalars, so that
+ * they are passed in registers. Returns `address`.
  */
 void *heap_record_alloc(uint32_t kind, uint64_t size, void *address, uint64_t pc, uint64_t sp,
 			uint64_t fp);
-/* pages: of 4096 bytes, for mappings; else 0. */
+/* pages: number of pages of 4096 bytes for a mapping, else 0. */
 void heap_record_free(enum ring_free_kind kind, const void *address, uint32_t pages);
 
-/* The record's time is the time of this call. */
+/* The record gets the time of this call. */
 void heap_record_begin(const struct heap_call *call, const void *prior,
 		       struct heap_change *ret_change);
-/* address: NULL if it failed, or is freed. */
+/* address: NULL if the call failed or freed the block. */
 void heap_record_end(struct heap_change *change, const void *address, bool is_freed);
 
 /* ---- The fast path of frees ---- */
@@ -64,9 +64,9 @@ static inline __attribute__((always_inline)) uint64_t heap_frame(void)
 
 enum heap_outcome {
 	HEAP_RECORDED,
-	HEAP_UNRECORDED, /* nothing has happened */
-	HEAP_UNENDED,    /* it is written, but handlers left records after it */
-	HEAP_LAST,       /* the session has ended meanwhile */
+	HEAP_UNRECORDED, /* nothing was written */
+	HEAP_UNENDED,    /* written, but not published: handlers left records after it */
+	HEAP_LAST,       /* written, and the session has ended meanwhile */
 };
 
 static inline __attribute__((always_inline)) bool heap_can_record(const struct producer *producer)
@@ -76,7 +76,8 @@ static inline __attribute__((always_inline)) bool heap_can_record(const struct p
 	       __builtin_expect(producer->n_types > RING_CALLS, 1);
 }
 
-/* To be called after a record. A child that was forked meanwhile has no producer. */
+/* Returns whether the session has ended, so that this record is the last. A child that was forked
+ * meanwhile has no producer. */
 static inline __attribute__((always_inline)) bool heap_is_last(void)
 {
 	const struct producer *producer = register_self.producer;
@@ -94,10 +95,8 @@ static inline void heap_fill_free(struct ring_free_block *freed, enum ring_free_
 	};
 }
 
-/*
- * Calls nothing, so that free() saves no registers. Has few instructions, because they delay the
- * loads of the program: a processor looks only some hundred instructions ahead.
- */
+/* Calls no function, so that free() saves no registers. Has few instructions, because they delay
+ * the program's own loads: a processor looks only some hundred instructions ahead. */
 static inline __attribute__((always_inline)) enum heap_outcome heap_try_record_free(
 	enum ring_free_kind kind, const void *address, uint32_t pages)
 {
@@ -118,6 +117,6 @@ static inline __attribute__((always_inline)) enum heap_outcome heap_try_record_f
 	return __builtin_expect(heap_is_last(), 0) ? HEAP_LAST : HEAP_RECORDED;
 }
 
-/* Completes heap_try_record_free(). frame: of the function that called it. */
+/* Completes heap_try_record_free(). frame: frame of its caller. */
 void heap_record_free_rest(enum ring_free_kind kind, const void *address, uint32_t pages,
 			   enum heap_outcome outcome, uint64_t frame);

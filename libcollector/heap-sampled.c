@@ -3,17 +3,17 @@
  * Heap sampled - chooses the allocations to record, and finds their blocks when they are freed
  *
  * Random choice: points lie along the bytes that a thread requests, at exponentially distributed
- * distances; an allocation that contains a point is chosen. So one of s bytes is chosen with the
- * probability 1 - exp(-s / mean), independent of earlier ones.
+ * distances; an allocation that contains a point is chosen. So an allocation of s bytes is chosen
+ * with the probability 1 - exp(-s / mean), independent of earlier ones.
  *
- * The set of addresses has buckets of a cache line, and each address has two possible buckets; it
- * is added to the one with more room. Only one thread frees a block, so no entry moves and no
- * thread waits: an entry is added and removed by one exchange. A filter of counts in front of the
- * set suffices for the frees of other blocks.
+ * The set of addresses has buckets of one cache line. Each address has two possible buckets, and is
+ * added to the one with more room. Only one thread frees a block, so entries need not move and
+ * threads need not wait: one exchange adds or removes an entry. A filter of counts in front of the
+ * set suffices for frees of blocks that are not in the set.
  * Invariants: (1) an added address is found, once           [test-heap-sampled: set, threads]
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
  *             (3) a share of 1 - exp(-s / mean) of each size is chosen [test-heap-sampled: chance]
- *             (4) the mean is the one that is set, whatever was before
+ *             (4) the mean in use is the one set last, whatever was set before
  *                 [test-heap-sampled: generations]
  *             (5) there are no floating point computations              [test_heap_zoo: exceptions]
  */
@@ -23,12 +23,13 @@
 #include <time.h>
 
 #define BUCKET_ENTRIES 8u
-#define SET_BITS 17 /* of buckets: 8 MiB, of which only used parts take memory */
+#define SET_BITS 17 /* log2 of the number of buckets: 8 MiB, of which only used parts take memory */
 #define SET_BYTES (sizeof(struct bucket) << SET_BITS)
 #define MAX_MEAN (UINT64_C(1) << 50)
-#define ONE_BITS 53 /* of a random number */
-#define LOG_BITS 40 /* after the binary point: a distance is off by less than 2^-39 of the mean */
-#define LOG_OF_2 UINT64_C(0xb17217f7d1cf79ab) /* its natural logarithm, times 2^64 */
+#define ONE_BITS 53 /* number of random bits */
+/* bits after the binary point: a distance is off by less than 2^-39 of the mean */
+#define LOG_BITS 40
+#define LOG_OF_2 UINT64_C(0xb17217f7d1cf79ab) /* natural logarithm of 2, times 2^64 */
 
 struct bucket {
 	uintptr_t entries[BUCKET_ENTRIES]; /* 0: empty */
@@ -74,11 +75,8 @@ void heap_sampled_clear(void)
 
 /* ---- Chance ---- */
 
-/*
- * Returns the binary logarithm of x, which is 2^63 to 2^64, minus 63, in units of 2^-LOG_BITS. Each
- * bit tells whether the square of the rest is 2 or more. The truncation of the squares adds up to
- * less than 2^-60.
- */
+/* Returns log2(x / 2^63) in units of 2^-LOG_BITS; x is at least 2^63. Each bit says whether the
+ * square of the rest is 2 or more. Truncation of the squares adds up to less than 2^-60. */
 static uint64_t log2_of(uint64_t x)
 {
 	uint64_t log = 0;
@@ -93,10 +91,8 @@ static uint64_t log2_of(uint64_t x)
 	return log;
 }
 
-/*
- * Returns -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. Uses integers: the floating
- * point flags, and the handling of exceptions, are the program's.
- */
+/* Returns -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. Uses integers, because the
+ * floating point flags and exceptions belong to the program. */
 static uint64_t throw_distance(struct heap_chance *chance)
 {
 	struct timespec now = { 0 };
@@ -117,7 +113,7 @@ static uint64_t throw_distance(struct heap_chance *chance)
 	one = (one ^ one >> 27) * UINT64_C(0x94d049bb133111eb);
 	one = ((one ^ one >> 31) >> (64 - ONE_BITS)) + 1;
 	zeros = (unsigned)__builtin_clzll(one);
-	/* of 1 / u: the difference to 2^ONE_BITS */
+	/* logarithm of 1 / u: ONE_BITS minus the logarithm of `one` */
 	log = ((uint64_t)(zeros - (63 - ONE_BITS)) << LOG_BITS) - log2_of(one << zeros);
 	log = (uint64_t)((unsigned __int128)log * LOG_OF_2 >> 64);
 	return (uint64_t)((unsigned __int128)log * mean >> LOG_BITS);
@@ -200,7 +196,7 @@ bool heap_sampled_add(const void *address)
 		first = second;
 		second = swapped;
 	}
-	/* The filter first, because a free checks it first. */
+	/* Count first, because a free checks the filter before the set. */
 	count_in_filter(hash, 1);
 	if (exchange(first, 0, (uintptr_t)address) || exchange(second, 0, (uintptr_t)address))
 		return true;

@@ -7,7 +7,7 @@
  *     if (!heap_sampled_lacks(address) && heap_sampled_remove(address)) …
  *
  * Chooses at random, with the same probability for each requested byte; or by size; or at random
- * among allocations of a minimum size. Any thread, any handler.
+ * among allocations of a minimum size. Any thread and any handler may call this.
  */
 #pragma once
 
@@ -15,41 +15,40 @@
 
 #define HEAP_FILTER_BITS 14
 
-/* One a thread. */
+/* One for each thread. */
 struct heap_chance {
-	uint64_t left;       /* bytes before the next choice: an allocation of more is chosen */
-	uint32_t generation; /* in which that was drawn: the caller has a number for each setting */
+	uint64_t left;       /* bytes before the next choice; a larger allocation is chosen */
+	uint32_t generation; /* caller's number of the settings for which `left` was drawn */
 	uint64_t random;     /* state of the generator; 0: not seeded */
 };
 
 extern __thread struct heap_chance heap_chance
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 extern uint64_t heap_least __attribute__((visibility("hidden")));
-/* Number of blocks of the set by hash; saturates at UINT8_MAX. */
+/* Number of blocks in the set by hash; a count that reaches UINT8_MAX stays there. */
 extern uint8_t heap_filter[1 << HEAP_FILTER_BITS] __attribute__((visibility("hidden")));
 
-/* Mean number of bytes between chosen ones; 0 or 1: all are chosen. */
+/* Sets the mean number of bytes between chosen allocations; 0 or 1 chooses all. */
 void heap_sampled_set_mean(uint64_t bytes);
-/* Smaller allocations are never chosen. */
+/* Sets the size below which no allocation is chosen. */
 void heap_sampled_set_least(uint64_t bytes);
 /* Returns false if there is no memory for the set. */
 bool heap_sampled_setup(void);
 
-/* Empties the set. */
 void heap_sampled_clear(void);
-/* From now on heap_sampled_lacks() returns false for that address, although it is not in the set:
- * the owner of the block handles its release. */
+/* Makes heap_sampled_lacks() return false for this address, although it is not in the set. The pool
+ * uses this: it handles the release of its blocks itself. */
 void heap_sampled_except(const void *address);
 
-/* Returns whether an allocation is chosen that uses up the thread's bytes, or that is its first of
- * this generation. */
+/* Decides whether an allocation is chosen that uses up the thread's bytes or is the thread's first
+ * of this generation. */
 bool heap_sampled_throw(uint32_t generation, uint64_t size);
-/* Removes a block and returns whether it was in the set. To be called by the thread that frees the
- * block, before another thread can get it. */
+/* Removes a block. Returns whether it was in the set. Call this in the thread that frees the block,
+ * before another thread can get the block. */
 bool heap_sampled_remove(const void *address);
 
-/* To be called before another thread sees the block. Returns false if there is no room; do not
- * record the block then. */
+/* Call this before another thread sees the block. Returns false if there is no room: do not record
+ * the block then. */
 bool heap_sampled_add(const void *address);
 
 static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const void *address)
@@ -57,10 +56,8 @@ static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const vo
 	return ((uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/*
- * True: the allocation is not chosen, and its bytes are counted. Otherwise heap_sampled_throw()
- * decides and counts. If a handler interrupts this, its bytes or this call's are not counted.
- */
+/* Returns true, and counts the bytes, if the allocation is not chosen; otherwise call
+ * heap_sampled_throw(). If a handler interrupts this, one of the two calls is not counted. */
 static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_t generation,
 									 uint64_t size)
 {
@@ -76,7 +73,7 @@ static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_
 	return true;
 }
 
-/* True if the address is not in the set, and not from the pool. Otherwise call
+/* Returns true if the address is certainly not in the set and not from the pool. Otherwise call
  * heap_sampled_remove(). */
 static inline __attribute__((always_inline)) bool heap_sampled_lacks(const void *address)
 {

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hidden child - starts a program from within another one, which does not notice
+ * Hidden child - starts a program from within a process that does not notice it
  *
  *     this process ── clone, exit signal 0 ──▶ middle ── clone ──▶ the program
  *
- * When middle ends, init becomes the program's parent.
+ * When middle exits, init becomes the program's parent.
  *
- * A child with exit signal 0 sends no signal, and every wait() skips it unless it requests such
- * children. An exec makes it an ordinary child, so two are needed. Both borrow this memory like a
- * child of vfork(), which costs the same however large the process is; its other threads continue.
- * If this process is a reaper of orphans, it stops being one meanwhile; otherwise the program would
- * become its child.
+ * A child with exit signal 0 sends no signal, and wait() skips it unless the caller requests such
+ * children. An exec makes it an ordinary child, so two children are needed. Both borrow this
+ * process's memory like a child of vfork(), so the cost does not depend on the process's size; its
+ * other threads continue. If this process is a reaper of orphans (PR_SET_CHILD_SUBREAPER), it stops
+ * being one meanwhile; otherwise the program would become its child.
  *
- * All signals are blocked meanwhile: a handler of this process must not run in its memory under
- * another number.
+ * All signals are blocked meanwhile: no handler may run in this memory under another PID.
  * Invariants: (1) no child is left afterwards, whatever failed   [test_recorder: wait, subreaper]
- *             (2) nothing of the process is inherited but its directory, limits, ids and
- *                 terminal-less session  [test_recorder: inherited]
+ *             (2) the program inherits nothing but the directory, limits and ids
+ *                 [test_recorder: inherited]
  * Threads: any, one at a time.
  */
 #include "libcollector/hidden-child.h"
@@ -37,7 +36,8 @@
 #define FIRST_FREE_FD 16
 #define MAX_VARIABLES 65536
 
-/* For code that runs in borrowed memory: sanitizers must not track functions that never return. */
+/* For code that runs in borrowed memory, where sanitizers must not track functions that never
+ * return. */
 #define BORROWED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 extern char **environ;
@@ -73,7 +73,7 @@ const char *hidden_child_variable(const char *name)
 	return NULL;
 }
 
-/* True for variables that are only for this application. */
+/* Returns whether a variable is meant only for this process. */
 static bool is_left_out(const char *entry)
 {
 	static const char names[][20] = { "LD_PRELOAD",  "LD_AUDIT",           "PROF_CONTROL",
@@ -90,8 +90,7 @@ static bool is_left_out(const char *entry)
 
 BORROWED static void reset_signals(void)
 {
-	/* the kernel's struct sigaction is not longer than this: SIG_DFL, no flags, an empty
-	 * mask */
+	/* at least as long as the kernel's struct sigaction: SIG_DFL, no flags, an empty mask */
 	static const uint64_t by_default[8];
 	static const uint64_t none;
 
@@ -100,7 +99,7 @@ BORROWED static void reset_signals(void)
 	syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &none, NULL, KERNEL_SIGSET_BYTES);
 }
 
-/* Works on a copy of the descriptors, because CLONE_FILES is not set. */
+/* Changes a copy of the descriptors, because CLONE_FILES is not set. */
 BORROWED static bool arrange_fds(int fd)
 {
 	long kept = syscall(SYS_fcntl, fd, (long)F_DUPFD, (long)FIRST_FREE_FD);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hidden child - starts a program from within another one, which does not notice
+ * Hidden child - starts a program from within a process that does not notice it
  *
- * It is not the process's child: no wait() finds it, and it causes no SIGCHLD, whatever the process
- * does about these. It is in a session of its own, with no signal blocked, ignored or caught, and
- * has the null device for stdin, stdout and stderr, and one descriptor.
+ * The program is not the process's child: no wait() finds it, and it causes no SIGCHLD, however the
+ * process handles children. It runs in its own session, with no signal blocked, ignored or caught,
+ * the null device as stdin, stdout and stderr, and one more descriptor.
  */
 #pragma once
 
@@ -15,14 +15,11 @@
 struct hidden_child {
 	const char *path;
 	const char *const *argv;
-	int fd; /* its HIDDEN_CHILD_FD */
+	int fd; /* passed to the program as HIDDEN_CHILD_FD */
 };
 
-/*
- * Returns 0, or -errno of the step that failed, including the exec. Passes the environment, except
- * for variables about recording and preloads. Not in handlers; not while another thread changes the
- * environment.
- */
+/* Returns 0, or -errno of the failed step, including the exec. Does not pass variables about
+ * recording and preloads. Not in handlers, nor while another thread changes the environment. */
 MUST_CHECK int hidden_child_start(const struct hidden_child *child);
-/* Returns the value of a variable of the environment, or NULL. */
+/* Returns the value of an environment variable, or NULL. */
 const char *hidden_child_variable(const char *name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Intern - the strings that a ring's owner has sent, by content
+ * Intern - caches which strings a ring's owner has sent, by content
  *
  * Invariants: (1) an id that is found was sent by this owner of the ring
  *                 [test-intern: epochs, interrupted, places]
@@ -25,7 +25,7 @@ void intern_reset(struct intern *intern)
 
 void intern_restart(struct intern *intern)
 {
-	/* First, so that no id of the last epoch is reused in it. */
+	/* New epoch first, so that no id of the last epoch is reused in it. */
 	intern_reset(intern);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	__atomic_store_n(&intern->last_id, 0, __ATOMIC_RELAXED);
@@ -41,7 +41,7 @@ void intern_add(struct intern *intern, const struct text *text, uint32_t epoch)
 	struct intern_entry *entries = intern->entries[text->hash % INTERN_SETS], *entry = NULL;
 	uint64_t id = (uint64_t)epoch << 32 | text->id;
 
-	/* an entry of an earlier epoch, else any */
+	/* Prefer an entry of an earlier epoch. */
 	for (uint32_t i = 0; i < INTERN_WAYS && !entry; i++)
 		if (__atomic_load_n(&entries[i].id, __ATOMIC_RELAXED) >> 32 != epoch)
 			entry = &entries[i];
@@ -52,8 +52,8 @@ void intern_add(struct intern *intern, const struct text *text, uint32_t epoch)
 	__atomic_store_n(&entry->check, intern_check(id, text), __ATOMIC_RELAXED);
 }
 
-/* A handler that interrupts this adds no place. If it leaves by siglongjmp(), the owner gets no
- * more places; nothing else breaks. */
+/* A handler that interrupts this adds no entry. If it leaves by siglongjmp(), this producer adds no
+ * more entries; nothing else breaks. */
 void intern_add_place(struct intern *intern, const struct text *text, uint32_t epoch)
 {
 	struct intern_place *place = &intern->places[intern_place_of(text->bytes)];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Intern - the strings that a ring's owner has sent, by content
+ * Intern - caches which strings a ring's owner has sent, by content
  *
  * The number of entries is fixed; evicted strings are sent again. A handler may interrupt a lookup
- * or an addition with its own. An entry is two words, and the second is only valid for the first,
- * so an entry that two writers mixed does not match. Ids are valid in one epoch. A caller compares
- * the epoch before and after it uses ids, because a handler may have begun another one.
+ * or an addition with its own. An entry is two words, and the second depends on the first, so an
+ * entry of mixed words from two writers does not match. Ids are valid in one epoch. A caller
+ * compares the epoch before and after it uses ids, because a handler may have begun another epoch.
  *
- * Most names have the same address the next time. So places cache the short string that was found
- * at an address. The cached copy is compared with the string, which costs less than a hash.
+ * Most names have the same address the next time. So `places` caches the short string that was last
+ * found at an address. Comparing the string with the cached copy costs less than a hash.
  */
 #pragma once
 
@@ -18,30 +18,30 @@
 
 #define INTERN_SETS 128u
 #define INTERN_WAYS 4u
-#define INTERN_MAX_BYTES (UINT32_C(1) << 26) /* of a string; longer ones are cut */
+#define INTERN_MAX_BYTES (UINT32_C(1) << 26) /* limit for a string; longer ones are cut */
 #define INTERN_PLACES 256u
-#define INTERN_PLACE_WORDS 4u /* of a string with its 0; longer ones have no place */
+#define INTERN_PLACE_WORDS 4u /* limit for a string with its NUL; longer ones are not in `places` */
 
 struct text {
 	const char *bytes;
 	uint64_t hash;
 	uint32_t n_bytes;
 	uint32_t id;  /* 0: not found, or empty */
-	bool is_name; /* likely to have the same address next time: use places */
+	bool is_name; /* likely to have the same address the next time: use `places` */
 };
 
 struct intern_entry {
-	uint64_t id;    /* the epoch in the high half */
-	uint64_t check; /* of id and text: see intern_check() */
+	uint64_t id;    /* upper half: the epoch */
+	uint64_t check; /* depends on id and text: see intern_check() */
 };
 
-/* A cache line. The id is written last; one writer at a time. */
+/* One cache line. The id is written last, and by one writer at a time. */
 struct intern_place {
-	uint64_t id; /* the epoch in the high half; 0: none */
+	uint64_t id; /* upper half: the epoch; 0: none */
 	const char *at;
 	uint32_t n_words;
 	uint32_t reserved;
-	uint64_t last_mask; /* the string's bytes of the last word */
+	uint64_t last_mask; /* mask of the string's bytes in the last word */
 	uint64_t words[INTERN_PLACE_WORDS];
 };
 static_assert(sizeof(struct intern_place) == 64, "place");
@@ -55,14 +55,14 @@ struct intern {
 	struct intern_place places[INTERN_PLACES] __attribute__((aligned(64)));
 };
 
-/* Begins another epoch, in which nothing has been sent. Zeros are a fresh state. */
+/* Begins another epoch, in which nothing has been sent. A zeroed structure is a fresh state. */
 void intern_reset(struct intern *intern);
-/* The same, and ids restart at 1: for another owner, or if there are too many. */
+/* Like intern_reset(), and restarts ids at 1: for another owner, or if there are too many ids. */
 void intern_restart(struct intern *intern);
 uint32_t intern_new_id(struct intern *intern);
-/* Adds that text->id was sent, unless the epoch has changed. */
+/* Adds a text that was sent with text->id, unless the epoch has changed. */
 void intern_add(struct intern *intern, const struct text *text, uint32_t epoch);
-/* The same, by the text's address. */
+/* Adds the text's address, unless the epoch has changed. */
 void intern_add_place(struct intern *intern, const struct text *text, uint32_t epoch);
 
 static inline uint64_t intern_check(uint64_t id, const struct text *text)
@@ -70,10 +70,8 @@ static inline uint64_t intern_check(uint64_t id, const struct text *text)
 	return id + text->hash;
 }
 
-/*
- * Length and hash in one pass, a word at a time. A word is read whole if it does not leave the
- * page, so up to 7 bytes after the string may be read; they are ignored.
- */
+/* Length and hash in one pass, a word at a time. A word is read whole if it does not leave the
+ * page, so up to 7 bytes after the string may be read; they are ignored. */
 #define INTERN_PAGE 4096u
 #define INTERN_ONES UINT64_C(0x0101010101010101)
 #define INTERN_ODD UINT64_C(0x9e3779b97f4a7c15)
@@ -94,7 +92,7 @@ static inline __attribute__((always_inline)) uint64_t intern_mix(uint64_t word, 
 
 uint64_t intern_load_tail(const char *at);
 
-/* Returns the next 8 bytes, zeros from the end of the string on. */
+/* Returns the next 8 bytes; they may go beyond the string's end, which *ret_end marks. */
 static inline __attribute__((always_inline)) uint64_t intern_load(const char *at, uint64_t *ret_end)
 {
 	uint64_t word;
@@ -120,7 +118,7 @@ __attribute__((no_sanitize("address", "thread"))) static inline void intern_meas
 	if (end != 0) {
 		uint32_t rest = (uint32_t)__builtin_ctzll(end) / 8;
 
-		/* Avoid a shift by 64 if the string ends right here. */
+		/* If the string ends right here, this avoids a shift by 64. */
 		word &= (UINT64_C(1) << rest * 8) - 1;
 		hash += intern_mix(word, n);
 		n += rest;
@@ -130,7 +128,8 @@ __attribute__((no_sanitize("address", "thread"))) static inline void intern_meas
 	ret_text->n_bytes = (uint32_t)n;
 }
 
-/* Sets text->id; 0 if it was not sent. */
+/* Returns whether the text was sent or is empty. Sets text->id; 0 if it was not sent or is
+ * empty. */
 static inline bool intern_find(const struct intern *intern, struct text *text)
 {
 	const struct intern_entry *entries = intern->entries[text->hash % INTERN_SETS];
@@ -158,7 +157,7 @@ static inline __attribute__((always_inline)) uint32_t intern_place_of(const char
 	return (bits ^ bits >> 8) % INTERN_PLACES;
 }
 
-/* Returns 0 if the string is not found by its address. The string is read as far as it is equal,
+/* Returns 0 if the string is not found by its address. Reads the string only as far as it is equal,
  * and not beyond its page. */
 __attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_find_place(
 	const struct intern *intern, const char *at)
@@ -170,7 +169,8 @@ __attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_
 
 	/* Hide the size of a literal from the compiler. */
 	__asm__("" : "+r"(words));
-	/* A handler may replace the place meanwhile; the words then still fit this address. */
+	/* A handler may replace the entry now. The new words also fit this address, so comparing
+	 * them reads no other page; the last check detects the change. */
 	__atomic_signal_fence(__ATOMIC_ACQUIRE);
 	if (place->at != at || id >> 32 != intern->epoch)
 		return 0;

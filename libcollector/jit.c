@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT - the program's events of generated code
+ * JIT - sends the program's events about generated code
  *
- * Each event is a record of its own; readers derive from them which code had which name at which
+ * Each event is its own record. Readers derive from the events which code had which name at which
  * time.
  */
 #include "libcollector/message.h"

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Message - a record with the strings that it names, if some of them have not been sent
+ * Message - a record with the strings that it refers to, if some of them have not been sent
  *
  * Each string is sent before the record, in as many parts as needed. They are not published
- * together: a siglongjmp() from a handler would leave a record whose strings are gone. Between two
- * steps a handler may begin a new epoch of ids, or move to another ring. The begin of the next
- * record detects that, wastes the record, and the message starts again.
+ * together with it, because a siglongjmp() from a handler would leave a record without its strings.
+ * Between two steps a handler may begin a new epoch of ids, or move to another ring. The begin of
+ * the next record detects that, wastes the record, and the message starts again.
  *
- * Invariants: (1) an id in a record names what was sent with it, or is 0
+ * Invariants: (1) an id in a record is of a string that was sent, or 0
  *                 [test_collector: names, siglongjmp, strings]
  *             (2) losses are counted                                     [test_collector: zoo]
  */
 #include "libcollector/message.h"
 
-#define MAX_IDS 4096u /* of strings, then ids restart at 1, because the consumer keeps them all */
+/* limit for string ids, because the consumer keeps all strings; then ids restart at 1 */
+#define MAX_IDS 4096u
 #define MAX_PART (UINT32_C(1) << 15)
 
 void message_waste(struct ring *ring, void *payload, size_t payload_bytes)
@@ -43,7 +44,7 @@ uint32_t message_get_epoch(struct producer *producer)
 	return producer->intern.epoch;
 }
 
-/* The maximum of a part. */
+/* Returns the maximum size of a part. */
 static uint32_t most_bytes(const struct producer *producer)
 {
 	const struct ring *ring = producer->current;
@@ -85,7 +86,7 @@ static enum message_outcome write_part(struct producer *producer, uint32_t epoch
 	return MESSAGE_WRITTEN;
 }
 
-/* The id is 0 if a part found no room. */
+/* If a part finds no room, the id stays 0. */
 static enum message_outcome write_text(struct producer *producer, uint32_t epoch, struct text *text)
 {
 	uint32_t most = most_bytes(producer), id = intern_new_id(&producer->intern);
@@ -121,7 +122,7 @@ static enum message_outcome try_to_write(struct producer *producer, struct messa
 	struct ring *ring = producer->current;
 	void *payload;
 
-	/* A name that occurs twice in a message is sent once. */
+	/* A name that occurs twice in a message is sent only once. */
 	for (size_t i = 0; i < message->n_texts; i++)
 		if (message_write_text(producer, epoch, &message->texts[i]) == MESSAGE_AGAIN)
 			return MESSAGE_AGAIN;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Message - a record with the strings that it names
+ * Message - a record with the strings that it refers to
  *
  *     struct message message = {
  *         .type = RING_MARK, .payload_bytes = …, .n_texts = 2, .texts = texts
@@ -10,16 +10,16 @@
  *     intern_measure(name, &texts[1]);
  *     message_write(&message, fill_mark, &mark);
  *
- * If all strings have been sent, that is one record; else they are sent before it. An id of 0 is a
- * string that there was no room for. Almost always each name has the same address as the last time,
- * and message_try_write() suffices.
+ * If all strings have been sent, a message is one record; otherwise the strings are sent before it.
+ * An id of 0 stands for a string that found no room. Almost always each name has the same address
+ * as the last time, and message_try_write() suffices.
  */
 #pragma once
 
 #include "libcollector/register.h"
 #include "libcollector/stack.h"
 
-#define MESSAGE_TRIES 8 /* a handler interfered, or the ring was replaced */
+#define MESSAGE_TRIES 8 /* for each message, if handlers interfere or the ring is replaced */
 #define MESSAGE_MAX_TEXTS 66u
 
 struct message {
@@ -32,35 +32,37 @@ struct message {
 
 enum message_outcome { MESSAGE_WRITTEN, MESSAGE_LOST, MESSAGE_AGAIN };
 
-/* Fills the payload, with the ids of its texts. */
+/* Fills the payload. ids: the ids of the message's texts. */
 typedef void message_fill(void *payload, const uint32_t *ids, const void *data);
 
-/* Writes the message, whatever that takes. Returns false if it is lost, and counts it. */
+/* Writes the message and the strings that it needs. Returns false, and counts the message, if it is
+ * lost. */
 bool message_write(struct message *message, message_fill *fill, const void *data);
-/* Returns false if the thread has moved to a ring that n_bytes of text fit into. */
+/* Makes room for n_bytes of text. Returns false if the thread has moved to a larger ring for
+ * that. */
 bool message_has_room(struct producer *producer, uint64_t n_bytes);
 /* Returns the epoch of the thread's current ring; restarts the ids if there are too many. */
 uint32_t message_get_epoch(struct producer *producer);
-/* True if ids of that epoch are not valid for the ring any more. */
+/* Returns whether ids of `epoch` are no longer valid for the ring. */
 static inline bool message_is_other(const struct producer *producer, uint32_t epoch)
 {
 	return producer->intern.epoch != epoch || producer->current->bigger;
 }
-/* Sends a string, if it has not been sent; the id is 0 if a part found no room. */
+/* Sends a string unless it was sent already. Sets its id, to 0 if a part found no room. */
 enum message_outcome message_write_text(struct producer *producer, uint32_t epoch,
 					struct text *text);
-/* Follows a thread's move to a larger ring, whose owner has ids of its own. */
+/* Uses the larger ring that the thread has moved to. Ids of the old ring become invalid. */
 void message_follow_ring(struct producer *producer);
 static inline __attribute__((always_inline)) void message_follow(struct producer *producer)
 {
 	if (__builtin_expect(producer->current->bigger != NULL, 0))
 		message_follow_ring(producer);
 }
-/* Turns a begun record that is not valid any more into a string that no record uses. */
+/* Turns a begun record that is no longer valid into a string that no record uses. */
 void message_waste(struct ring *ring, void *payload, size_t payload_bytes);
 
-/* For names, whose address is likely the same; NULL is "". Returns false if the name is not found
- * by its address. */
+/* For names, which are likely to have the same address as before; NULL is "". Returns false if the
+ * name is not found by its address. */
 static inline __attribute__((always_inline)) bool message_find_name(const struct producer *producer,
 								    const char *name,
 								    uint32_t *ret_id)
@@ -69,7 +71,8 @@ static inline __attribute__((always_inline)) bool message_find_name(const struct
 	return __builtin_expect(*ret_id != 0, 1) || !name || !*name;
 }
 
-/* Returns the thread's producer, for functions that the program called. NULL: lost and counted. */
+/* Returns the thread's producer, for functions that the program called. Returns NULL, and counts a
+ * loss, if there is none. */
 static inline __attribute__((always_inline)) struct producer *message_enter(void)
 {
 	struct producer *producer = producer_get();
@@ -79,7 +82,7 @@ static inline __attribute__((always_inline)) struct producer *message_enter(void
 	return producer;
 }
 
-/* To be called after a record. */
+/* Must be called after a record. Returns true. */
 static inline __attribute__((always_inline)) bool message_done(struct producer *producer)
 {
 	if (__builtin_expect(__atomic_load_n(producer->ended, __ATOMIC_RELAXED) != 0, 0))
@@ -87,8 +90,8 @@ static inline __attribute__((always_inline)) bool message_done(struct producer *
 	return true;
 }
 
-/* Counts a record that is certain to be lost, before its strings are examined. For functions that
- * the program called. */
+/* Returns whether a record is certain to be lost, and counts it then: before its strings are
+ * examined. For functions that the program called. */
 static inline __attribute__((always_inline)) bool message_is_lost(size_t payload_bytes)
 {
 	struct producer *producer = register_self.producer;
@@ -102,10 +105,8 @@ static inline __attribute__((always_inline)) bool message_is_lost(size_t payload
 	return true;
 }
 
-/*
- * Writes a record whose texts are known in that epoch. payload_bytes must fit into any ring.
- * Returns false, without effects, if message_write() must be called.
- */
+/* Writes a record whose texts were sent in `epoch`. payload_bytes must fit into any ring. Returns
+ * false, without effects, if message_write() must be called. */
 static inline __attribute__((always_inline)) bool message_try_write(
 	struct producer *producer, uint32_t epoch, uint32_t type, uint32_t payload_bytes,
 	message_fill *fill, const uint32_t *ids, const void *data)
@@ -116,7 +117,7 @@ static inline __attribute__((always_inline)) bool message_try_write(
 
 	if (__builtin_expect(!payload, 0))
 		return false;
-	/* A handler has begun a new epoch, or moved to another ring. */
+	/* A handler has begun a new epoch, or has moved to another ring. */
 	if (__builtin_expect(epoch != producer->intern.epoch || ring->bigger, 0)) {
 		message_waste(ring, payload, payload_bytes);
 		return false;

@@ -12,7 +12,7 @@
 #define MAX_SEGMENTS 64
 #define MAX_NOTE_BYTES 1024
 
-/* In glibc since 2.35. */
+/* Exists in glibc since 2.35. */
 #pragma weak _dl_find_object
 
 bool module_find_loaded(uint64_t pc, uint64_t *ret_start, uint64_t *ret_end)
@@ -41,7 +41,7 @@ bool module_is_elf(const struct module_memory *memory)
 	return read_header(memory, &header);
 }
 
-/* Finds the build-id among the notes of a segment. Returns 0 without one. */
+/* Finds the build-id in the notes of a segment. Returns 0 if there is none. */
 static uint64_t find_in_notes(const struct module_memory *memory, uint64_t at, uint64_t size,
 			      uint32_t *ret_bytes)
 {

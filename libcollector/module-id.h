@@ -11,7 +11,7 @@
 
 #define MODULE_MAX_ID 32
 
-/* Memory of a module that begins with its ELF header. */
+/* Memory of a module. Its ELF header is at `start`. */
 struct module_memory {
 	uint64_t start, end;
 	bool (*read)(void *data, uint64_t address, void *buffer, size_t size);
@@ -25,11 +25,11 @@ static inline bool module_read(const struct module_memory *memory, uint64_t addr
 	       memory->read(memory->data, address, buffer, size);
 }
 
-/* Returns whether the loader has a module at pc, and its range. If the loader cannot be asked,
- * returns true with an empty range. */
+/* Returns whether the loader has a module at pc, and the module's range. If glibc cannot answer
+ * (before 2.35), returns true with an empty range. */
 bool module_find_loaded(uint64_t pc, uint64_t *ret_start, uint64_t *ret_end);
-/* True if there is an ELF header of this machine's type. */
+/* Returns whether memory->start has an ELF header with program headers of 64 bits. */
 bool module_is_elf(const struct module_memory *memory);
-/* Returns the address of its build-id, and how many bytes of it to use, up to MODULE_MAX_ID; 0:
- * none. */
+/* Returns the address of the module's build-id, or 0. *ret_bytes: its length, cut to
+ * MODULE_MAX_ID. */
 uint64_t module_find_build_id(const struct module_memory *memory, uint32_t *ret_bytes);

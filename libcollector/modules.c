@@ -2,23 +2,23 @@
 /*
  * Modules - the unwind rules of this process's code
  *
- * A module is identified by its addresses, by the loader's record and by its build-id, which is
- * compared with the one in memory whenever a stack goes through it. So another library at the same
- * address is detected: not every dlclose() can be interposed, because libc closes its own modules
- * by an inner call.
+ * A module is identified by its addresses, the loader's record and the build-id. The build-id is
+ * compared with the one in memory whenever a stack goes through the module, to detect another
+ * library at the same address: not every dlclose() can be interposed, because libc closes its own
+ * modules through an internal call.
  *
- * Rules come from the row evaluator: .eh_frame_hdr is searched, and the one FDE and its CIE are
- * copied side by side like a section of their own. No table is built here, because that takes time
+ * Rules come from the row evaluator: .eh_frame_hdr is searched, and the FDE and its CIE are copied
+ * side by side, as a section of their own. No table is built here, because that takes time
  * proportional to the file's size. If a linker made no .eh_frame_hdr, .eh_frame is found by its
  * first two records and read from its start each time, as far as the page copies reach. If a file
  * has holes between its segments, the loader has a module for each segment, so a module's CFI may
- * be outside of it.
+ * lie outside the module.
  * Invariants: (1) only safe-read.c loads from a module, except for the build-ids on a chain that
  *                 reached its root: such modules are in use
  *                 [test-self-unwind: storm, same_address]
  *             (2) module data is untrusted: lengths are bounded by this file's buffers, and reads
  *                 outside of a module fail  [fuzz_cfi]
- *             (3) no rule survives its module                      [test-self-unwind: same address]
+ *             (3) no rule outlives its module                      [test-self-unwind: same address]
  * For code in no module (generated code, and the trampoline of an emulator) only its readability is
  * checked.
  */
@@ -26,16 +26,16 @@
 
 #include <dlfcn.h>
 
-#define HEADER_BYTES 12 /* version, three encodings, the address of .eh_frame, and the count */
+#define HEADER_BYTES 12 /* version, three encodings, address of .eh_frame, and count of entries */
 #define ENTRY_BYTES 8
 #define PROBE_BYTES 4
-#define MAX_SEARCHED_BYTES (UINT64_C(16) << 20) /* of a module, for .eh_frame */
+#define MAX_SEARCHED_BYTES (UINT64_C(16) << 20) /* limit of the search for .eh_frame in a module */
 #define MAX_RECORDS_BYTES ((uint64_t)MODULES_PAGES * SAFE_READ_PAGE)
 
-/* In glibc since 2.35. Without it, only frame pointers are used. */
+/* Exists in glibc since 2.35. Without it, only frame pointers are used. */
 #pragma weak _dl_find_object
 
-/* DW_EH_PE_pcrel | sdata4, udata4, datarel | sdata4 (LSB 10.5.1): what every linker writes */
+/* DW_EH_PE_pcrel | sdata4, udata4, datarel | sdata4 (LSB 10.5.1), as every linker writes them */
 static const uint8_t encodings[] = { 1, 0x1b, 0x03, 0x3b };
 
 void modules_clear(struct modules *modules)
@@ -94,7 +94,7 @@ static bool find_table(struct modules *modules, struct safe_read *memory, struct
 	return true;
 }
 
-/* Returns whether there is a CIE as compilers write it, and an FDE of it. */
+/* Returns whether `at` has a CIE as compilers write it, followed by an FDE that uses it. */
 static bool is_first_record(struct modules *modules, struct safe_read *memory, uint64_t at)
 {
 	uint8_t cie[10], fde[8];
@@ -160,7 +160,6 @@ static bool find_id(struct modules *modules, struct safe_read *memory, struct mo
 	return read_bytes(modules, memory, module->id_at, module->id, module->n_id_bytes);
 }
 
-/* Asks the loader for the module at pc. */
 static bool query_loader(uint64_t pc, struct module *ret_module)
 {
 	struct dl_find_object found;
@@ -178,7 +177,7 @@ static bool query_loader(uint64_t pc, struct module *ret_module)
 
 /* ---- Known modules ---- */
 
-/* Returns the first module that ends after pc: the index of pc's module, or where to insert it. */
+/* Returns the index of the first module that ends after pc: pc's module, or where to insert it. */
 static size_t find_place(const struct modules *modules, uint64_t pc)
 {
 	size_t low = 0, high = modules->n;
@@ -201,8 +200,8 @@ static struct module *find_known(struct modules *modules, uint64_t pc)
 	return at < modules->n && pc >= modules->modules[at].start ? &modules->modules[at] : NULL;
 }
 
-/* Returns false if the module overlaps with another one, or if there is no room: modules were
- * unloaded. */
+/* Returns false if the module overlaps with a known one, or if there is no room. In both cases
+ * modules were unloaded. */
 static bool add(struct modules *modules, const struct module *module)
 {
 	size_t at = find_place(modules, module->start);
@@ -265,7 +264,7 @@ bool modules_check(struct modules *modules, struct safe_read *memory,
 
 /* ---- Rules ---- */
 
-/* Reads one of the two distances of an entry, which linkers align. */
+/* Reads one of the two distances of a table entry. Linkers align them. */
 static bool read_distance(struct modules *modules, struct safe_read *memory,
 			  const struct module *module, uint64_t at, uint64_t *ret_address)
 {
@@ -278,8 +277,8 @@ static bool read_distance(struct modules *modules, struct safe_read *memory,
 	return true;
 }
 
-/* Finds the FDE that may cover pc, without a table. Its CIE must have the encodings that tables
- * have. */
+/* Finds the FDE that may cover pc in a module without a table. Assumes that its CIE uses the same
+ * encodings as tables do. */
 static bool find_record(struct modules *modules, struct safe_read *memory,
 			const struct module *module, uint64_t pc, uint64_t *ret_at)
 {
@@ -325,7 +324,8 @@ static bool find_fde(struct modules *modules, struct safe_read *memory, const st
 					module->table + (uint64_t)low * ENTRY_BYTES - 4, ret_at);
 }
 
-/* Reads a record with its length. Returns 0 if it has none, or is too long. */
+/* Reads a record with its length field. Returns its size, or 0 if it is empty, too long or
+ * unreadable. */
 static size_t read_record(struct modules *modules, struct safe_read *memory, uint64_t at,
 			  uint8_t *buffer, size_t max)
 {
@@ -339,7 +339,8 @@ static size_t read_record(struct modules *modules, struct safe_read *memory, uin
 	return size + 4;
 }
 
-/* Puts the CIE first; the FDE keeps its address, and its CIE pointer is updated. */
+/* Makes a section of the FDE at `at` and its CIE. The CIE comes first; the FDE keeps its address,
+ * and its CIE pointer is updated. */
 static bool make_section(struct modules *modules, struct safe_read *memory, uint64_t at,
 			 struct cfi_section *ret_section)
 {

@@ -2,10 +2,10 @@
 /*
  * Modules - the unwind rules of this process's code
  *
- * Finds the module at a pc, and the rule that its CFI has there, without the loader's lock:
- * _dl_find_object() takes none. CFI is read where it is mapped, through copies of its pages, so
- * that a module that is unmapped meanwhile costs a frame and not the process. Everything is
- * async-signal-safe and allocates nothing. One user at a time.
+ * Finds the module at a pc, and the unwind rule of its CFI for that pc, without the loader's lock:
+ * _dl_find_object() takes none. CFI is read through copies of its pages. So if a module is unmapped
+ * meanwhile, a frame is lost, but the process does not crash. All functions are async-signal-safe
+ * and allocate nothing. One user at a time.
  */
 #pragma once
 
@@ -16,22 +16,23 @@
 #define MODULES_MAX 256
 #define MODULES_PAGES 64
 #define MODULES_MAX_CIE 512
-#define MODULES_MAX_FDE 65536 /* cc1 has one of 20 KiB */
+#define MODULES_MAX_FDE 65536 /* an FDE of GCC's cc1 has 20 KiB */
 
 struct module {
 	uint64_t start, end;
-	uint64_t map;       /* the loader's record of it */
-	uint64_t header;    /* .eh_frame_hdr; 0: none */
-	uint64_t table;     /* its entries, of 8 bytes each */
+	uint64_t map;       /* address of the loader's record (struct link_map) */
+	uint64_t header;    /* address of .eh_frame_hdr; 0: none */
+	uint64_t table;     /* address of the table's entries, of 8 bytes each */
 	uint32_t n_entries; /* 0: no table */
-	uint64_t records;   /* .eh_frame, if there is no table; 0: not found */
+	uint64_t records;   /* address of .eh_frame, if there is no table; 0: not found */
 	uint32_t n_id_bytes;
-	uint64_t id_at; /* of its build-id; without one, of its ELF header or .eh_frame_hdr */
+	/* address of the build-id; without one, of the ELF header or .eh_frame_hdr */
+	uint64_t id_at;
 	uint8_t id[MODULE_MAX_ID];
-	uint64_t checked; /* the last check that found it unchanged */
+	uint64_t checked; /* number of the last check that found the module unchanged */
 };
 
-/* All zeros is empty. */
+/* A zeroed structure is empty. */
 struct modules {
 	struct module modules[MODULES_MAX]; /* ascending */
 	size_t n;
@@ -45,14 +46,12 @@ struct modules {
 
 void modules_clear(struct modules *modules);
 
-/* Finds the module at pc. Returns false if that contradicts a known module: a module was unloaded,
- * and everything must be cleared. */
+/* Finds the module at pc. Returns false if the result contradicts a known module: a module was
+ * unloaded, and the caller must call modules_clear(). */
 bool modules_resolve(struct modules *modules, struct safe_read *memory, uint64_t pc,
 		     struct walk_code *ret_code);
 
-/*
- * Returns whether all frames are still in the modules that their rules came from. `trusted`: the
- * chain is complete, so that nothing on it can be unmapped during the check.
- */
+/* Returns whether all frames are still in the modules that their rules came from. `trusted`: the
+ * chain is complete, so that nothing on it can be unmapped during the check. */
 bool modules_check(struct modules *modules, struct safe_read *memory,
 		   const struct walk_frame *frames, size_t n, bool trusted);

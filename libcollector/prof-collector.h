@@ -11,20 +11,22 @@
  * does nothing: prof_collector_enabled() is one load.
  *
  * All functions may be called from any thread, from signal handlers, and in children of fork() and
- * vfork(). Those that return bool return true if the record was written. False means that nobody
- * records, or that the record is lost and the recording counts it. No function allocates from the
- * heap, takes a lock, raises or waits for a signal, prints, aborts, or changes errno.
+ * vfork(), unless stated otherwise. Functions that return bool return true if the record was
+ * written, and false if no session records the program or the record was lost; the recording counts
+ * losses. No function allocates from the heap, takes a lock, raises or waits for a signal, prints,
+ * aborts, or changes errno.
  *
  * Functions wait only in two cases:
  * - The first use in a process waits for profd's answer, at most 500 ms (10 ms in a real-time
  *   thread).
- * - A thread that finds no ring waits at most 10 ms; in a session that must lose nothing, a thread
+ * - A thread that finds no ring waits at most 10 ms. In a session that must lose nothing, a thread
  *   that finds no ring or a full one waits longer. Handlers and real-time threads do not wait.
- *   These waits take at most 1 s a minute for the whole process, in which several threads may wait.
+ *   Waits add up to at most 1 s per minute for the whole process; time in which several threads
+ *   wait is counted once.
  *
  * Strings are UTF-8, NUL-terminated, of any length up to 64 MiB, and copied before the function
- * returns. NULL is "". Each string is sent once a thread, as long as it is among the last few
- * hundred that the thread used.
+ * returns. NULL is "". A thread sends a string only once as long as the string is among the last
+ * few hundred that the thread used.
  * Times are CLOCK_MONOTONIC in ns.
  */
 #pragma once
@@ -43,7 +45,7 @@ extern "C" {
 
 /* ---- State ----------------------------------------------------------------------------------- */
 
-/* Not 0: somebody may record. Read only. */
+/* Not 0 if a session may be recording the program. Read only. */
 PROF_PUBLIC extern uint32_t prof_collector_state;
 
 static inline bool prof_collector_enabled(void)
@@ -53,19 +55,19 @@ static inline bool prof_collector_enabled(void)
 
 /*
  * Connects to profd without profctl. addresses: as in PROF_CONTROL; NULL: the system's profd, which
- * records the processes that a session of the same user names. Returns 0; -EALREADY if this process
- * is recorded, or another thread is connecting; -EINVAL; another -errno if nobody answers; or a
+ * records the process if a session of the same user names it. Returns 0; -EALREADY if the process
+ * is recorded, or another thread is connecting; -EINVAL; another -errno if there is no answer; or a
  * positive number if profd refuses: 1 not a target of the session, 2 no session, 3 another version,
  * 4 a limit, 5 a failure, 6 not authorized. May be called again after a session ended. Waits at
- * most 500 ms. Not in handlers.
+ * most 500 ms. Not for handlers.
  */
 PROF_PUBLIC int prof_collector_connect(const char *addresses);
 
 /*
- * From now on, the calling thread makes no system call in this library. Call it before the thread
- * installs a seccomp filter that kills for futex(2) or sigaltstack(2). The thread then never waits
- * for room. Returns false if the thread has no ring, and records nothing. If the filter was
- * installed before the thread's first record, this call is not needed.
+ * After this call, this library makes no system call in the calling thread, and the thread never
+ * waits for room. Call it before the thread installs a seccomp filter that kills for futex(2) or
+ * sigaltstack(2). Returns false if the thread has no ring; it then records nothing. The call is not
+ * needed if the filter was installed before the thread's first record.
  */
 PROF_PUBLIC bool prof_collector_no_syscalls(void);
 
@@ -92,25 +94,23 @@ struct prof_arg {
 	} value;
 };
 
-#define PROF_MAX_ARGS 32 /* of a mark; the others are dropped */
+#define PROF_MAX_ARGS 32 /* maximum for a mark; further arguments are dropped */
 
-/* An instant: now. args may be NULL if n_args is 0. */
+/* Records an instant, at the current time. args may be NULL if n_args is 0. */
 PROF_PUBLIC bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,
 				   size_t n_args);
 
-/* Returns an id that no other mark of this process has, or 0 if nobody records. */
+/* Returns an id that no other mark of this process has, or 0 if no session records the program. */
 PROF_PUBLIC uint64_t prof_mark_new_id(void);
 
-/*
- * A span. It may end in another thread than it began in. Its id is from prof_mark_new_id(), or the
- * program's own. No other open span of the process may have the same group, name and id.
- */
+/* Begin and end a span; it may end in another thread. Its id is from prof_mark_new_id() or chosen
+ * by the program. No other open span of the process may have the same group, name and id. */
 PROF_PUBLIC bool prof_mark_begin(uint64_t id, const char *group, const char *name,
 				 const struct prof_arg *args, size_t n_args);
 PROF_PUBLIC bool prof_mark_end(uint64_t id, const char *group, const char *name,
 			       const struct prof_arg *args, size_t n_args);
 
-/* A span in one record: it began at begin_ns (of prof_clock_ns()) and ends now. */
+/* Records a whole span, from begin_ns (see prof_clock_ns()) to the current time. */
 PROF_PUBLIC bool prof_mark_complete(uint64_t begin_ns, const char *group, const char *name,
 				    const struct prof_arg *args, size_t n_args);
 PROF_PUBLIC uint64_t prof_clock_ns(void);
@@ -120,19 +120,20 @@ PROF_PUBLIC uint64_t prof_clock_ns(void);
 #define PROF_MAX_FRAMES \
 	512 /* innermost frames of a stack; others are dropped. Small rings take at least 60 */
 
-/* How the addresses of a stack are meant. */
+/* Meaning of the addresses of a stack. */
 enum prof_stack_kind {
-	PROF_STACK_RETURNS,     /* each is a return address, as from backtrace(3) */
-	PROF_STACK_INTERRUPTED, /* the first is where a signal came, others are return addresses */
-	PROF_STACK_EXACT /* each is the place itself, as for made-up addresses of an interpreter */
+	PROF_STACK_RETURNS, /* all are return addresses, as from backtrace(3) */
+	/* the first is where a signal arrived, the others are return addresses */
+	PROF_STACK_INTERRUPTED,
+	PROF_STACK_EXACT /* each is the exact location, e.g. a made-up address of an interpreter */
 };
 
 /*
- * The program's own stack, for interpreters and JITs, whose frames nobody else can find. An address
- * may be of any module, or of code that prof_jit_load() named. The library looks up the file that
- * each address lies in, so that names are found after the process ended or the file was mapped
- * elsewhere. That takes some system calls for each stack, and /proc/self/maps if an address is new.
- * Stacks are sent once a thread, like strings.
+ * A stack that the program provides, for interpreters and JITs, whose frames no unwinder can find.
+ * An address may be in any module, or in code that prof_jit_load() named. The library looks up
+ * which file each address belongs to, so that it can be named after the process ended or the file
+ * was mapped elsewhere. That takes some system calls for each stack, and reads /proc/self/maps if
+ * an address is new. Like strings, a thread sends a stack only once.
  */
 struct prof_stack {
 	const void *const *pcs; /* innermost first */
@@ -140,7 +141,7 @@ struct prof_stack {
 	uint64_t kind; /* enum prof_stack_kind */
 };
 
-/* Like the functions without a stack. stack may be NULL. */
+/* Like the functions of the same names without a stack. stack may be NULL. */
 PROF_PUBLIC bool prof_mark_instant_with_stack(const char *group, const char *name,
 					      const struct prof_arg *args, size_t n_args,
 					      const struct prof_stack *stack);
@@ -157,16 +158,15 @@ PROF_PUBLIC bool prof_log_with_stack(uint32_t level, const char *domain, const c
 
 /*
  * Names the `size` bytes at `address`, until they are unloaded or moved, or other code is loaded or
- * moved over any of them. Call it before the code runs. Samples and stacks have the name that was
+ * moved over any of them. Call it before the code runs. Samples and stacks use the name that was
  * valid at their time. An interpreter may name any memory of its own that represents a function,
- * and use its address in stacks of kind EXACT. Code that is loaded while nobody records must be
- * loaded again after a later connect; a forked child has its parent's names.
+ * and use that address in stacks of kind EXACT. Code that is loaded before the program is recorded
+ * must be loaded again after it connects. A forked child inherits its parent's names.
  */
 PROF_PUBLIC bool prof_jit_load(const void *address, size_t size, const char *name);
-/* The code that was loaded at `from` is now at `address`. Call it after each move, in the order of
- * the moves. */
+/* Code that was loaded at `from` is now at `address`. Call this after each move, in order. */
 PROF_PUBLIC bool prof_jit_move(const void *from, const void *address);
-/* Call it when nothing runs there any more, and before anything else is put there. */
+/* Call this when the code no longer runs, and before other code is put at its address. */
 PROF_PUBLIC bool prof_jit_unload(const void *address);
 
 /* ---- Counters -------------------------------------------------------------------------------- */
@@ -175,15 +175,15 @@ PROF_PUBLIC bool prof_jit_unload(const void *address);
 #define PROF_COUNT_SUM 0x02u    /* values are a sum that grows, not a current value */
 
 /*
- * Counters are the process's; the same group, name, unit and flags are the same counter. unit:
- * "bytes", "ns", … or "". Returns the counter's number, which is valid as long as the process
- * lives, and in its children; or 0 if there are 1024 already. Keeps the strings. May be called
- * while nobody records. Not in handlers.
+ * Defines a counter of the process. Calls with the same group, name, unit and flags return the same
+ * counter. unit: "bytes", "ns", … or "". Returns the counter's number, which stays valid in this
+ * process and its children, or 0 if there are 1024 already. Copies the strings. May be called while
+ * no session records. Not for handlers.
  */
 PROF_PUBLIC uint32_t prof_counter_define(const char *group, const char *name, const char *unit,
 					 uint32_t flags);
-/* The value does not change while nobody records. Return false if the function does not match the
- * kind that the counter was defined with. */
+/* The value does not change while no session records. Returns false if the counter was defined with
+ * the other kind of value. */
 PROF_PUBLIC bool prof_counter_set(uint32_t counter, int64_t value);
 PROF_PUBLIC bool prof_counter_add(uint32_t counter, int64_t difference);
 PROF_PUBLIC bool prof_counter_set_double(uint32_t counter, double value);
@@ -199,7 +199,7 @@ PROF_PUBLIC bool prof_thread_set_name(const char *name);
 
 /* ---- For <prof/mark.h> ----------------------------------------------------------------------- */
 
-/* All of the above. Functions are added at the end; `bytes` tells which ones exist. */
+/* All functions above. New functions are added at the end; `bytes` shows which ones exist. */
 struct prof_collector_table {
 	size_t bytes;
 	const uint32_t *state;
@@ -234,6 +234,8 @@ PROF_PUBLIC extern const struct prof_collector_table prof_collector_table;
 /* ---- Recording from inside of the program ---------------------------------------------------- */
 
 /*
+ * Records the calling process from within.
+ *
  *     prof_recorder_open("slow.cap", &(struct prof_recorder_options){ .append = 1 });
  *     …
  *     prof_recorder_begin("frame");
@@ -242,67 +244,68 @@ PROF_PUBLIC extern const struct prof_collector_table prof_collector_table;
  *     …
  *     prof_recorder_close();
  *
- * Samples the calling process, its threads, and the processes that it starts after open. Only the
- * time in which at least one block is open is sampled. Each block is a mark. `profctl record` does
- * the sampling, in a process of its own that is not a child of this one: no wait() finds it, and it
- * causes no SIGCHLD. If this process ends without close, or executes another program, the file is
- * finished nevertheless.
+ * Samples the calling process, its threads, and the processes that it starts after open, but only
+ * while at least one block is open. Each block is a mark. `profctl record` does the sampling. It
+ * runs in a process that is not a child of this one: no wait() finds it, and it causes no SIGCHLD.
+ * If this process ends without close, or executes another program, the file is still completed.
  *
- * A process has one recorder. Blocks nest and overlap, up to 64 of them, in any threads. A forked
- * child has no recorder, and may open its own. Not in handlers; do not call open while another
- * thread changes the environment. The functions print nothing, and errno does not change.
+ * A process has one recorder. Up to 64 blocks may be open; they may nest or overlap, in any
+ * threads. A forked child has no recorder, and may open its own. Not for handlers; do not call open
+ * while another thread changes the environment. The functions print nothing, and preserve errno.
  *
  * All return 0, a -errno, or an enum prof_recorder_status.
  */
 enum prof_recorder_status {
-	PROF_RECORDER_NO_PROFCTL = 1, /* it was not found, or is not a program */
+	PROF_RECORDER_NO_PROFCTL = 1, /* profctl was not found, or is not executable */
 	PROF_RECORDER_NOT_PERMITTED,  /* profctl may not record this process, or write the file */
-	PROF_RECORDER_NO_DAEMON,      /* no profd answers, and none could be started */
+	PROF_RECORDER_NO_DAEMON,      /* no profd answers, and profctl could not start one */
 	PROF_RECORDER_UNREADABLE,     /* the file to continue is not a capture */
-	PROF_RECORDER_FAILED,         /* any other failure of profctl; also if it ended */
+	PROF_RECORDER_FAILED,         /* any other failure of profctl, including a crash */
 	PROF_RECORDER_NO_COLLECTOR,   /* prof_collector_connect() would fail, too */
-	PROF_RECORDER_RECORDED,       /* by another session, which gets the process's marks */
-	PROF_RECORDER_OPEN,           /* one is open already, or another thread is opening one */
-	PROF_RECORDER_NOT_OPEN,       /* or only in the parent of this forked process */
-	PROF_RECORDER_NO_BLOCK,       /* no open block has that name */
-	PROF_RECORDER_TOO_MANY,       /* too many blocks are open */
-	PROF_RECORDER_PAUSED, /* by `profctl pause` or another client; the block is not begun */
-	/* the recording was stopped, or profd ended; only close is left to do */
+	/* another session already records this process, and gets its marks */
+	PROF_RECORDER_RECORDED,
+	PROF_RECORDER_OPEN,     /* a recorder is open, or another thread is opening one */
+	PROF_RECORDER_NOT_OPEN, /* also in a forked process whose parent has an open recorder */
+	PROF_RECORDER_NO_BLOCK, /* no open block has that name */
+	PROF_RECORDER_TOO_MANY, /* too many blocks are open */
+	/* paused by `profctl pause` or another client; the block was not begun */
+	PROF_RECORDER_PAUSED,
+	/* the recording was stopped, or profd ended; call close */
 	PROF_RECORDER_ENDED
 };
 
-/* Zeros are the defaults. */
+/* A zeroed structure selects the defaults. */
 struct prof_recorder_options {
-	uint32_t frequency;     /* samples a second and CPU; default: 999 */
+	uint32_t frequency;     /* samples per second on each CPU; default: 999 */
 	uint32_t append;        /* 1: continue an existing capture; 0: fail with -EEXIST */
-	const char *call_graph; /* as profctl's option; default: "auto" */
-	const char *events;     /* as profctl's option, separated by commas */
-	const char *group;      /* of the blocks' marks, up to 255 bytes; default: "recorder" */
-	const char *profctl;    /* default: the first in PATH, else the installed one */
-	const char *bus;        /* as profctl's option; default: "auto" */
-	uint64_t reserved[4];   /* must be 0 */
+	const char *call_graph; /* value of profctl's option; default: "auto" */
+	const char *events;     /* values of profctl's option, separated by commas */
+	const char *group;    /* group of the blocks' marks, up to 255 bytes; default: "recorder" */
+	const char *profctl;  /* path; default: the first one in PATH, else the installed one */
+	const char *bus;      /* value of profctl's option; default: "auto" */
+	uint64_t reserved[4]; /* must be 0 */
 };
 
-/* Waits for profctl, typically 50 ms, at most 30 s. path: of a file, from the current directory.
- * options: may be NULL. */
+/* Waits for profctl, typically 50 ms, at most 30 s. path: the file, absolute or relative to the
+ * current directory. options: may be NULL. */
 PROF_PUBLIC int prof_recorder_open(const char *path, const struct prof_recorder_options *options);
 /*
- * Begin returns when sampling is enabled in all threads. Samples after an end are dropped while no
- * other block is open. name: of the mark; NULL is "block". A block may end in another thread than
- * it began in. If several blocks have one name, end ends the last one that the thread began, else
- * the last one of any thread. Each call waits at most 1 s for a profd that does not answer
- * (-ETIMEDOUT).
+ * Begin returns after sampling is enabled in all threads. Samples after an end are dropped unless
+ * another block is open. name: name of the mark; NULL is "block". A block may end in another thread
+ * than the one in which it began. If several open blocks have the same name, end ends the last one
+ * that the calling thread began, or else the last one of any thread. Each call waits at most 1 s
+ * for profd (-ETIMEDOUT).
  */
 PROF_PUBLIC int prof_recorder_begin(const char *name);
 PROF_PUBLIC int prof_recorder_end(const char *name);
-/* Waits until the file is complete, with names, at most 60 s. After -ETIMEDOUT the file is still
- * completed. Ends blocks that are open. */
+/* Ends open blocks, and waits until the file is complete, with names, at most 60 s. After
+ * -ETIMEDOUT the file is still completed. */
 PROF_PUBLIC int prof_recorder_close(void);
 
-/* Returns the meaning of a number that the above return, in English. */
+/* Returns the English text for a value that the functions above return. */
 PROF_PUBLIC const char *prof_recorder_error(int status);
-/* Returns profctl's message of the last open or close that failed, in the user's language, or "".
- * Valid until the next of these. */
+/* Returns profctl's message about the last open or close that failed, in the user's language, or
+ * "". Valid until the next open or close. */
 PROF_PUBLIC const char *prof_recorder_message(void);
 
 #ifdef __cplusplus

@@ -8,20 +8,21 @@
  *     end:    "off" and the answer, then the mark
  *     close:  the socket to profctl is shut down; profctl reports when the file is complete
  *
- * The switch is a socket to the engine itself, which profctl has passed on: a block costs two
- * context switches and needs no privileged process. If another block has just ended, it costs none:
- * the engine leaves the events enabled for a while, and states so in a page that it shares with
+ * The switch is a socket to the engine, which profctl passes on, so that a block costs two context
+ * switches and needs no privileged process. If another block has just ended, a block costs none:
+ * the engine leaves the events enabled for some time, and says so in a page that it shares with
  * this process (control.h). A begin or end then writes a time to that page. Blocks nest and
  * overlap, in one thread and in several: sampling is on while any is open.
  *
- * The state is in a page that a forked child has as zeros: it has no recorder, and closes the
- * descriptors that it inherited. The program may close or reuse the descriptors, so each one's
- * cookie is compared before it is used.
+ * The recorder's state is in a page that is zeroed in a forked child. The child has no recorder,
+ * and closes the descriptors that it inherited. The program may close or reuse the descriptors, so
+ * each use first compares their socket's cookie.
  * Invariants: (1) no wait exceeds its bound: OPEN_NS, SWITCH_NS, CLOSE_NS
  *                 [test_recorder: killed_under_it, stopped]
  *             (2) samples are between the marks of a block, and none is missing
  *                 [test_recorder: blocks, edges]
- *             (3) a child of fork() or vfork() does not change its parent's  [test_recorder: fork]
+ *             (3) a child of fork() or vfork() does not change its parent's recorder
+ *                 [test_recorder: fork]
  *             (4) errno does not change  [test_recorder: by_the_service]
  */
 #include "config.h"
@@ -53,7 +54,7 @@
 #define MAX_GROUP 256
 #define MAX_ARGUMENTS 24
 #define KERNEL_SIGSET_BYTES 8L
-#define EXIT_UNREADABLE 3 /* of profctl */
+#define EXIT_UNREADABLE 3 /* exit statuses of profctl */
 #define EXIT_NOT_PERMITTED 4
 #define EXIT_NO_DAEMON 5
 #define EXIT_INTERRUPTED 130
@@ -63,11 +64,11 @@ enum recorder_state { RECORDER_CLOSED, RECORDER_BUSY, RECORDER_OPEN };
 struct block {
 	uint64_t id;
 	uint64_t hash;
-	uint64_t order; /* 0: none */
+	uint64_t order; /* order of begin; 0: the slot is free */
 	uint32_t name_bytes, tid;
 };
 
-/* All zeros in a forked child. */
+/* Zeroed in a forked child. */
 struct recorder {
 	uint32_t state; /* enum recorder_state */
 	uint32_t tgid;
@@ -130,8 +131,8 @@ static int set_up_once(void)
 	return r;
 }
 
-/* Returns NULL if no recorder is open. A child of vfork() shares this memory, but is another
- * process. */
+/* Returns NULL if this process has no open recorder. A child of vfork() shares this memory, but is
+ * another process. */
 static struct recorder *get(void)
 {
 	struct recorder *self = __atomic_load_n(&recorder, __ATOMIC_ACQUIRE);
@@ -153,7 +154,7 @@ static void set_state(struct recorder *self, uint32_t state)
 	__atomic_store_n(&self->state, state, __ATOMIC_RELEASE);
 }
 
-/* Blocks all signals until unlock(), so that no handler waits for the code that it interrupted. */
+/* Blocks all signals until unlock(), so that no handler waits for code that it interrupted. */
 static int lock(struct recorder *self, uint64_t *ret_signals)
 {
 	uint64_t all = ~UINT64_C(0), now_ns = control_now_ns(), deadline_ns = now_ns + SWITCH_NS;
@@ -213,7 +214,7 @@ static bool is_program(const char *path)
 	return syscall(SYS_faccessat, (long)AT_FDCWD, path, (long)X_OK) == 0;
 }
 
-/* Searches PATH like a shell, then the installation folder. */
+/* Searches PATH like a shell, then the installation directory. */
 static bool find_profctl(char path[MAX_PATH])
 {
 	const char *at = hidden_child_variable("PATH");
@@ -244,7 +245,7 @@ static const char *number(char digits[11], uint32_t value)
 	return at;
 }
 
-/* Afterwards only profctl has the far end. */
+/* Passes far_end to profctl. */
 static int start_profctl(const struct prof_recorder_options *options, const char *program,
 			 const char *path, bool append, int far_end)
 {
@@ -292,7 +293,7 @@ static int translate(uint32_t status)
 	}
 }
 
-/* Returns 0 if the report is of that kind; *ret_switch is valid then. */
+/* Returns 0 if the report is of the expected kind. *ret_switch is then valid. */
 static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind, int *ret_switch)
 {
 	struct control_report report;
@@ -317,7 +318,7 @@ static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind
 
 /* ---- The engine ---- */
 
-/* *ret_fd: the descriptor of the answer; unchanged without `wants`. */
+/* *ret_fd: descriptor of the answer; unchanged if `wants` is 0. */
 static int request_switch(struct recorder *self, bool on, uint32_t wants, int *ret_fd)
 {
 	struct control_switch request = {
@@ -357,7 +358,7 @@ static bool is_engine_there(const struct recorder *self)
 }
 
 /* pairs with sample_window_take(). The engine reads the edges after the clock, so it sees every
- * begin and end that has returned before. */
+ * begin and end that returned before that time. */
 static void add_edge(struct control_page *page)
 {
 	uint64_t n = page->n_edges;
@@ -366,7 +367,7 @@ static void add_edge(struct control_page *page)
 	__atomic_store_n(&page->n_edges, n + 1, __ATOMIC_RELEASE);
 }
 
-/* Returns false if the engine must enable events, or make room for two edges. */
+/* Returns false if the engine must first enable events or make room for two edges. */
 static bool try_begin(struct control_page *page)
 {
 	uint32_t on = CONTROL_PAGE_ON;
@@ -374,7 +375,7 @@ static bool try_begin(struct control_page *page)
 	if (page->n_edges - __atomic_load_n(&page->n_taken, __ATOMIC_ACQUIRE) >
 	    CONTROL_PAGE_EDGES - 2)
 		return false;
-	/* pairs with gate_try_off() */
+	/* pairs with sample_window_try_off() */
 	if (!__atomic_compare_exchange_n(&page->state, &on, CONTROL_PAGE_ON | CONTROL_PAGE_BLOCK,
 					 false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		return false;
@@ -427,7 +428,7 @@ static int connect_profctl(struct recorder *self, const struct prof_recorder_opt
 	return r;
 }
 
-/* A file that is not sealed could shrink and raise SIGBUS in the program. */
+/* Rejects a file that is not sealed, because it could shrink and raise SIGBUS in the program. */
 static struct control_page *map_page(int fd)
 {
 	long seals = syscall(SYS_fcntl, fd, (long)F_GET_SEALS, 0L);
@@ -535,7 +536,7 @@ int prof_recorder_open(const char *path, const struct prof_recorder_options *opt
 
 /* ---- Blocks ---- */
 
-/* Returns the last block of that name: of this thread, else of any. */
+/* Returns the last block of that name that this thread began, or else the last of any thread. */
 static struct block *find_open(struct recorder *self, const struct text *name)
 {
 	uint32_t tid = (uint32_t)syscall(SYS_gettid);
@@ -571,8 +572,8 @@ static int begin(struct recorder *self, const char *name)
 	if (self->n_open == 0)
 		r = begin_sampling(self);
 	if (r != 0) {
-		/* The engine must not continue sampling, whatever it did with the request. With a
-		 * page it checks that itself. */
+		/* The engine must not keep sampling, whether or not it received the request. With a
+		 * page the engine checks that itself. */
 		off.serial = ++self->serial;
 		if (!self->page && control_is_open(&self->toggle))
 			(void)!control_send(self->toggle.fd, &off, sizeof(off), 0);
@@ -649,7 +650,7 @@ int prof_recorder_close(void)
 
 	if (!self || !claim_state(self, RECORDER_OPEN))
 		return PROF_RECORDER_NOT_OPEN;
-	/* Other threads are now out of begin and end, or have waited too long. */
+	/* After this, other threads are out of begin and end, or have exceeded the wait. */
 	is_alone = lock(self, &signals) == 0;
 	if (is_alone)
 		unlock(self, signals);
@@ -660,7 +661,7 @@ int prof_recorder_close(void)
 		r = receive_report(self, CLOSE_NS, CONTROL_REPORT_ENDED, NULL);
 	register_leave();
 	disconnect(self);
-	/* After a timeout another thread may still use the page. */
+	/* After a timeout another thread may still use the page, so leave it mapped. */
 	if (is_alone && self->page)
 		munmap(self->page, sizeof(*self->page));
 	set_state(self, RECORDER_CLOSED);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Register own - the state of a process that is recorded; for the files register*.c */
+/* Register - the state of a recorded process, for register*.c */
 #pragma once
 
 #include "libcollector/control-client.h"
@@ -8,33 +8,33 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#define REGISTER_MAX_ARENAS 64 /* of all sessions of a process, one after another */
+#define REGISTER_MAX_ARENAS 64 /* limit for all sessions of a process together, one after another */
 
 struct arena_entry {
 	struct ring_arena *arena;
-	struct producer **producers; /* by ring; NULL: never owned */
+	struct producer **producers; /* one for each ring; NULL: never owned */
 };
 
-/* All zeros in a forked child. */
+/* Zeroed in a forked child. */
 struct process {
-	uint32_t state; /* enum process_state of register-process.c; futex, private */
+	uint32_t state; /* enum process_state of register-process.c; private futex */
 	uint32_t tgid;
 	uint64_t generation;
-	uint64_t lost; /* before the first arena */
+	uint64_t lost; /* records lost before the first arena */
 	struct control_connection connection;
-	struct ring_budget budget; /* of all waits but the first */
+	struct ring_budget budget; /* for all waits except the first */
 	uint32_t growing;          /* 1: a thread requests an arena */
 	uint32_t sweeping;
 	uint32_t answering; /* 1: a thread answers an attach request */
 	uint64_t no_growth_until_ns;
-	uint32_t n_owners; /* of rings, so far */
+	uint32_t n_owners; /* number of owners that rings have had so far */
 	uint32_t n_arenas;
-	uint32_t n_retired; /* the first ones, of sessions that are over */
+	uint32_t n_retired; /* the first ones: their sessions are over */
 	struct arena_entry arenas[REGISTER_MAX_ARENAS];
 };
 static_assert(sizeof(struct process) <= RING_PAGE, "process");
 
-/* NULL: not set up. */
+/* NULL: not set up yet. */
 extern struct process *register_process __attribute__((visibility("hidden")));
 
 static inline void *register_map_memory(size_t bytes)
@@ -44,7 +44,7 @@ static inline void *register_map_memory(size_t bytes)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* False in a child of vfork(), which is another process in this one's memory. */
+/* Returns false in a child of vfork(), which is another process in this one's memory. */
 static inline bool register_is_this_process(void)
 {
 	uint32_t tgid = RING_LOAD(&register_process->tgid);
@@ -58,10 +58,8 @@ static inline uint32_t register_count_arenas(void)
 	return __atomic_load_n(&register_process->n_arenas, __ATOMIC_ACQUIRE);
 }
 
-/*
- * The number of arenas of sessions that are over: all, when another session begins. Load it before
- * register_count_arenas(). Pairs with register_retire_arenas().
- */
+/* Returns the number of arenas of sessions that are over; when another session begins, all arenas
+ * so far. Load it before register_count_arenas(). Pairs with register_retire_arenas(). */
 static inline uint32_t register_count_retired(void)
 {
 	return __atomic_load_n(&register_process->n_retired, __ATOMIC_ACQUIRE);
@@ -69,7 +67,7 @@ static inline uint32_t register_count_retired(void)
 
 /* ---- register-process.c ---- */
 
-/* May register the process, or wait for the thread that does. */
+/* Registers the process if needed, or waits for the thread that does. */
 bool register_is_registered(void);
 bool register_is_realtime(void);
 
@@ -77,12 +75,13 @@ bool register_is_realtime(void);
 
 /* Called with `state` or `growing` held. */
 int register_add_arena(int memfd);
-/* Returns a free ring, or one that becomes free within RING_WAIT_NS if this thread may wait. */
+/* Returns a free ring. If there is none and this thread may wait, waits up to RING_WAIT_NS for
+ * one. */
 struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry);
-/* Returns a ring of at least so many bytes, from a new arena if needed. */
+/* Returns a ring of at least `bytes`, from a new arena if needed. */
 struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t flags,
 				      struct arena_entry **ret_entry);
-/* Retires the previous session's arenas. A thread that has an open record ends it in private
+/* Retires the arenas of the previous session. A thread that has an open record ends it in private
  * memory; the arena's memory is freed when the engine ends. */
 void register_retire_arenas(void);
 /* In a forked child: shields the parent's arenas, by the parent's generation. */
@@ -90,7 +89,7 @@ void register_shield_arenas(uint64_t generation);
 
 /* ---- register.c ---- */
 
-/* True if the last session has ended, or its engine is gone. */
+/* Returns whether the last session has ended, or its engine is gone. */
 bool register_is_over(void);
-/* Once a process image: makes threads that end release their rings. */
+/* Called once for each process image. Makes threads release their rings when they exit. */
 void register_watch_threads(void);

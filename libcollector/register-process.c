@@ -2,9 +2,9 @@
 /*
  * Register process - registers this process: when it starts, when it forks, or on request
  *
- * The process's state is in a page that a forked child has as zeros (MADV_WIPEONFORK), so that
- * every fork, with or without the libc, makes a child that is not registered. Its first record
- * registers it, with a connection of its own.
+ * The process's state is in a page that the kernel zeroes in a forked child (MADV_WIPEONFORK). So
+ * every fork, with or without libc, creates a child that is not registered. The child's first
+ * record registers it, over its own connection.
  *
  * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
  *             (2) no thread waits longer than its bound, and only once a process
@@ -26,11 +26,11 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define MAX_VARIABLE 1024 /* bytes of PROF_CONTROL's value */
+#define MAX_VARIABLE 1024 /* limit for PROF_CONTROL's value */
 #define MAX_ENVIRONMENT (1u << 20)
 
 enum process_state {
-	PROCESS_NEW, /* also in a forked child */
+	PROCESS_NEW, /* also the state of a forked child */
 	PROCESS_BUSY,
 	PROCESS_READY,
 	PROCESS_INERT,
@@ -48,7 +48,7 @@ static uint64_t last_generation;
 static uint32_t own_tgid, parent_tgid;
 static uint32_t is_set_up;
 
-/* ---- Why it is not registered ---- */
+/* ---- Reports why the process is not registered ---- */
 
 /* Never read: see control.h. */
 static const uint8_t reason_pages[(CONTROL_N_REASONS - 1) * CONTROL_REASON_PAGE]
@@ -78,7 +78,7 @@ static enum control_reason reason_of(int error)
 
 /* ---- The state ---- */
 
-/* Returns the former state. */
+/* Returns the previous state. */
 static bool set_state(bool is_on)
 {
 	bool was_on = __atomic_exchange_n(&prof_collector_state, is_on, __ATOMIC_RELAXED) != 0;
@@ -202,7 +202,7 @@ static void after_fork_in_child(void)
 	control_disconnect(&inherited);
 	set_parent((uint32_t)syscall(SYS_getpid));
 	RING_STORE(&register_process->tgid, own_tgid);
-	/* The parent has counted those attempts. */
+	/* The parent has counted these attempts. */
 	register_self.skip = register_self.last_skip = 0;
 	errno = error;
 }
@@ -210,13 +210,13 @@ static void after_fork_in_child(void)
 /* ---- The environment ---- */
 
 extern char **environ;
-/* glibc 2.32; also true if unknown. */
+/* Exists since glibc 2.32; also true if unknown. */
 extern char __libc_single_threaded __attribute__((weak));
 
 struct variable {
 	const char *name;
 	char *value;
-	size_t n_bytes; /* including the 0 */
+	size_t n_bytes; /* including the NUL */
 };
 
 static const char *find_variable(const char *entry, const char *name)
@@ -239,7 +239,7 @@ static bool copy_variable(const struct variable *variable, const char *value)
 	return true;
 }
 
-/* The environment at the start of the process: another thread may be in setenv(). */
+/* Reads the environment at the start of the process, because another thread may be in setenv(). */
 static bool read_proc(const struct variable *variable)
 {
 	char *buffer = register_map_memory(MAX_ENVIRONMENT);
@@ -267,7 +267,7 @@ static bool read_proc(const struct variable *variable)
 	return is_found;
 }
 
-/* The libc has no environ yet if the loader allocates before libc starts. */
+/* `environ` is not set yet if the loader allocates before libc starts. */
 bool register_read_variable(const char *name, char *ret_value, size_t n_bytes)
 {
 	const struct variable variable = { name, ret_value, n_bytes };
@@ -286,7 +286,7 @@ bool register_read_variable(const char *name, char *ret_value, size_t n_bytes)
 
 /* ---- The beginning ---- */
 
-/* Once a process image. Children inherit everything but the page's content. */
+/* Once for each process image. A forked child inherits everything except the page's content. */
 static int set_up(void)
 {
 	struct process *page = register_map_memory(RING_PAGE);
@@ -360,7 +360,7 @@ __attribute__((constructor(101))) void register_start(void)
 	errno = error;
 }
 
-/* Takes `state` if the previous session is over, or never was. */
+/* Claims `state` if there was no session before, or if it is over. */
 static bool claim_state(void)
 {
 	uint32_t state = __atomic_load_n(&register_process->state, __ATOMIC_ACQUIRE);

@@ -2,9 +2,9 @@
 /*
  * Register rings - a process's arenas, and the choice of rings for its threads
  *
- * A thread that finds no ring takes one that an ended thread left, or requests another arena from
+ * A thread that finds no ring takes one that an exited thread left, or requests another arena from
  * the engine, over the process's connection. A thread that needs another thread to finish waits for
- * a bound, or gets no ring.
+ * a limited time, or gets no ring.
  *
  * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
  *             (2) no thread waits longer than its bound              [test-control-client: silent]
@@ -18,15 +18,15 @@
 #include <time.h>
 
 #define MAX_SESSION_ARENAS 16u
-#define GROW_RINGS 64u /* the first time; then doubles */
+#define GROW_RINGS 64u /* number of rings in the first request; later requests double it */
 #define MAX_GROW_RINGS 256u
-#define GROW_AGAIN_NS UINT64_C(1000000000) /* after a refusal */
+#define GROW_AGAIN_NS UINT64_C(1000000000) /* pause after a refusal */
 #define WAIT_STEP_NS 100000L
 #define PATIENT_STEPS 20
 
-/* Inherited by a child, which must find its parent's arenas. */
+/* Where an arena is mapped. A forked child inherits this, to find its parent's arenas. */
 struct range {
-	uint64_t generation; /* of the process that mapped it; 0: free */
+	uint64_t generation; /* generation of the process that mapped it; 0: free */
 	void *start;
 	size_t bytes;
 };
@@ -35,7 +35,8 @@ static struct range ranges[REGISTER_MAX_ARENAS];
 
 /* ---- Arenas ---- */
 
-/* Not checked under a seccomp filter, which could kill for it. */
+/* Returns whether the session is over. Does not check under a seccomp filter, which could kill the
+ * process for the system calls. */
 static bool is_wait_in_vain(void)
 {
 	return !register_is_filtered() && register_is_over();
@@ -95,7 +96,7 @@ void register_shield_arenas(uint64_t generation)
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
 		if (generation == 0 || ranges[i].generation != generation)
 			continue;
-		/* A failure affects only handlers that forked within a record. */
+		/* A failure affects only a handler that forked within a record. */
 		if (ring_arena_shield(ranges[i].start, ranges[i].bytes) == 0)
 			ranges[i].generation = 0;
 	}
@@ -110,7 +111,7 @@ static bool is_on_signal_stack(void)
 	return syscall(SYS_sigaltstack, NULL, &stack) == 0 && (stack.ss_flags & SS_ONSTACK);
 }
 
-/* If true, ring_budget_end() must follow. */
+/* Returns whether the thread may wait. If true, ring_budget_end() must follow. */
 static bool may_wait(uint64_t now)
 {
 	return !is_on_signal_stack() && !register_is_realtime() &&
@@ -132,7 +133,7 @@ static struct ring *claim_ring(uint32_t tid, uint64_t min_bytes, uint32_t flags,
 	return NULL;
 }
 
-/* A flag that one thread holds at a time; no thread waits for it. */
+/* Claims a flag that one thread holds at a time; no thread waits for it. */
 static bool claim(uint32_t *word)
 {
 	return __atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE) == 0;
@@ -168,7 +169,7 @@ static int request_arena(uint32_t n_arenas, uint64_t min_bytes, uint64_t deadlin
 	return r;
 }
 
-/* An answer that comes too late is received by the next request. */
+/* Requests another arena. The next request receives an answer that comes after the deadline. */
 static bool grow(uint64_t min_bytes, uint64_t deadline)
 {
 	int r = -EAGAIN;
@@ -176,8 +177,8 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 
 	if (!claim(&register_process->growing))
 		return false;
-	/* 0 before the first arena of another session; the thread that registers the process gets
-	 * that */
+	/* n is 0 before the first arena of another session. The thread that registers the process
+	 * gets that arena. */
 	n = register_count_retired();
 	n = register_count_arenas() - n;
 	if (n > 0 && n < MAX_SESSION_ARENAS &&
@@ -190,7 +191,8 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 	return r == 0;
 }
 
-/* Returns whether a ring of an ended thread is not read to its end yet; requests that. */
+/* Returns whether the engine has not read a closed ring to its end yet. If so, rings the
+ * doorbell. */
 static bool is_one_closed(void)
 {
 	bool is_closed = false;
@@ -201,7 +203,7 @@ static bool is_one_closed(void)
 	return is_closed;
 }
 
-/* Waits for a ring that an ended thread left, else for another arena. */
+/* Waits for a ring that an exited thread left, or else for another arena. */
 static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadline,
 				  struct arena_entry **ret_entry)
 {
@@ -211,7 +213,7 @@ static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadlin
 	for (int i = 0; !ring && control_now_ns() < deadline; i++) {
 		bool is_closed = is_one_closed();
 
-		/* Closed rings are typically read within a millisecond or two. */
+		/* Closed rings are typically read within two milliseconds. */
 		if ((!is_closed || i >= PATIENT_STEPS) && !grow(0, deadline) && !is_closed &&
 		    RING_LOAD(&register_process->growing) == 0)
 			break;
@@ -222,7 +224,7 @@ static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadlin
 	return ring;
 }
 
-/* Retries in a lossless session, as long as the answer is only late. */
+/* In a lossless session, waits again as long as the answer is only late. */
 static struct ring *wait_within_budget(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
 {
 	uint32_t n = register_count_arenas();
@@ -240,7 +242,7 @@ static struct ring *wait_within_budget(uint32_t tid, uint32_t flags, struct aren
 	return ring;
 }
 
-/* True if less than half of the first arena's number of rings is free. */
+/* Returns whether the number of free rings is less than half of the first arena's rings. */
 static bool is_scarce(void)
 {
 	uint32_t first = register_count_retired(), n = register_count_arenas(), n_free = 0;
@@ -255,7 +257,7 @@ struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry 
 	struct ring *ring = claim_ring(tid, 0, flags, ret_entry);
 
 	if (ring) {
-		/* Requested before it is needed, so that no thread waits for it. */
+		/* Request another arena before it is needed, so that no thread waits for it. */
 		if (!(flags & RING_NO_SYSCALL) && is_scarce() && !is_on_signal_stack())
 			grow(0, 0);
 		return ring;

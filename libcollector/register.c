@@ -2,16 +2,17 @@
 /*
  * Register - gets each thread of this process a ring, and releases it
  *
- * Everything but records is done with all signals blocked: no handler interrupts it or leaves it by
- * siglongjmp(), and every wait is bounded. A thread that needs another thread to finish waits for a
- * bound, or counts what it loses. A child of vfork(), which is another process in this memory,
- * claims and registers nothing. register-process.c has the process's state, and register-rings.c
- * its arenas and the choice of a ring.
+ * Everything except records is done with all signals blocked, so that no handler interrupts it or
+ * leaves it by siglongjmp(), and every wait is bounded. A thread that needs another thread to
+ * finish waits for a limited time or counts its losses. A child of vfork() is another process in
+ * this memory, and neither claims rings nor registers. register-process.c has the process's state;
+ * register-rings.c has its arenas and the choice of a ring.
  *
  * Invariants: (1) errno does not change                               [test_collector: zoo]
  *             (2) records without a ring are counted
  *                 [test_collector: few_rings, fork_without_ring]
- *             (3) a killed engine is not a session                    [test_attach: engine_killed]
+ *             (3) after the engine was killed, the process can get a new session
+ *                 [test_attach: engine_killed]
  */
 #include "libcollector/register-internal.h"
 
@@ -61,7 +62,7 @@ void register_count_lost(void)
 
 /* ---- Producers ---- */
 
-/* A ring has one owner, and so has the memory beside it: no further locking is needed. */
+/* Needs no lock: a ring has one owner, and so has the memory beside it. */
 static struct producer *make_producer(struct arena_entry *entry, struct ring *ring)
 {
 	struct producer **slot = &entry->producers[ring - entry->arena->rings];
@@ -119,7 +120,7 @@ struct producer *register_producer(void)
 
 	if (!register_process || RING_LOAD(&prof_collector_state) == 0)
 		return NULL;
-	/* A failed claim is retried after 64 attempts, then 128, and so on. */
+	/* After a failed claim, drop 64 records before the next try, then 128, and so on. */
 	if (self->is_inside || self->skip > 0) {
 		self->skip -= !self->is_inside;
 		register_count_lost();
@@ -127,7 +128,7 @@ struct producer *register_producer(void)
 	}
 	before = register_block_signals();
 	self->is_inside = true;
-	/* A handler may have claimed a ring in the meantime. */
+	/* A handler may have claimed a ring meanwhile. */
 	producer = is_alive(self->producer) ? self->producer : NULL;
 	if (!producer) {
 		self->producer = NULL;
@@ -149,8 +150,8 @@ struct producer *register_producer(void)
 	return producer;
 }
 
-/* True if the last session states its end, or its engine is gone. This thread's ring may be of an
- * earlier session. */
+/* Returns whether the last session has ended, or its engine is gone. This thread's ring may be of
+ * an earlier session. */
 bool register_is_over(void)
 {
 	uint32_t n_retired = register_count_retired(), n = register_count_arenas();
@@ -160,8 +161,8 @@ bool register_is_over(void)
 		control_is_left(&register_process->connection));
 }
 
-/* A killed engine takes no records, and does not set `ended`. Checked only now and then, because
- * that takes system calls. */
+/* Detects a killed engine, which reads no records and does not set `ended`. Checks only every
+ * STUCK_RECORDS records, because that takes system calls. */
 static void check_stuck(struct producer *producer)
 {
 	int error = errno;
@@ -210,8 +211,8 @@ static struct producer *claim_bigger(struct producer *producer, uint64_t bytes)
 	return bigger;
 }
 
-/* Does nothing while a record is open, as in a handler: the interrupted code continues with its
- * ring. */
+/* Does nothing while a record is open, as in a handler, because the interrupted code continues with
+ * its ring. */
 struct producer *register_bigger(struct producer *producer, uint64_t bytes)
 {
 	struct register_thread *self = &register_self;
@@ -252,21 +253,21 @@ bool register_no_syscall(void)
 	if (!producer)
 		return false;
 	ring_add_flags(producer->ring, RING_NO_SYSCALL);
-	producer->calls_epoch = 0; /* walks differ from now on */
+	producer->calls_epoch = 0; /* from now on stacks are walked differently */
 	return true;
 }
 
 /* ---- Threads that end ---- */
 
-/* Destructors of other keys that run later claim another ring, and this one releases it again;
- * rings claimed after the last call are swept. */
+/* If destructors of other keys run later and claim another ring, this destructor runs again and
+ * releases it. Rings that are claimed after the last call are swept. */
 static void thread_done(void *value)
 {
 	struct register_thread *self = &register_self;
 	struct producer *producer;
 	int error = errno;
 
-	/* From here on, a handler does not sweep or claim the ring that is being released. */
+	/* Keeps handlers from sweeping or claiming the ring that is being released. */
 	self->is_inside = true;
 	self->is_done = true;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);

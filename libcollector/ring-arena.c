@@ -2,9 +2,10 @@
 /*
  * Ring arena - the engine's side: makes the memory for a process's rings
  *
- * The arena is a memfd: sized, populated, then sealed, so that neither side can raise SIGBUS in the
- * other, and a target that is out of memory gets none in malloc(). Rings that most processes never
- * need are populated later; until then they are closed, so that no thread claims them.
+ * The arena is a memfd. It is sized, populated, then sealed, so that neither side can raise SIGBUS
+ * in the other, and a target that is out of memory gets that error only in malloc(). Rings that
+ * most processes never need are populated later. Until then their state is closed, so that no
+ * thread claims them.
  * Invariants: (1) a holder of the fd cannot change its size         [test-ring: arena]
  *             (2) no two rings overlap                              [test-ring: arena]
  *             (3) all pages of a claimable ring are populated [test-ring: grow]
@@ -22,13 +23,13 @@
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h, 5.14 */
 #endif
 
-#define MAX_PAGE UINT64_C(65536) /* of any machine */
+#define MAX_PAGE UINT64_C(65536) /* largest page size of any machine */
 
 struct layout {
 	uint32_t n_rings, n_places;
 	uint64_t data_offset;
-	uint64_t ready_bytes,
-		bytes; /* with all headers: of the rings populated at first, and of all rings */
+	/* with all headers: up to the rings populated at first, and up to the last ring */
+	uint64_t ready_bytes, bytes;
 };
 
 static uint64_t up(uint64_t value, uint64_t unit)
@@ -51,7 +52,7 @@ static int measure(const struct ring_arena_sizes *sizes, struct layout *ret_layo
 	uint64_t before = 0, bytes = 0;
 	struct layout layout = { 0 };
 
-	/* All sizes are populated at first if the kernel cannot populate pages later. */
+	/* If the kernel cannot populate pages later, all sizes are populated at first. */
 	if (madvise(NULL, 0, MADV_POPULATE_WRITE) == 0 && sizes->n_later < n)
 		n_ready = n - sizes->n_later;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Ring own - the producer's private state, which no consumer can change; for this folder */
+/* Ring - the producer's private state, which no consumer can change; for this directory */
 #pragma once
 
 #include "libcollector/ring.h"
@@ -7,12 +7,12 @@
 
 #include <time.h>
 
-#define RING_MAX_OPEN 4 /* a record, and nested signals */
+#define RING_MAX_OPEN 4 /* a record, and nested signal handlers */
 
 #define RING_LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define RING_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 
-/* gcc refuses fences in builds with the race detector, because that does not model them. */
+/* gcc rejects fences in builds with ThreadSanitizer, because TSan does not model them. */
 #ifdef __SANITIZE_THREAD__
 #define RING_FENCE(order) __atomic_signal_fence(order)
 #else
@@ -20,11 +20,11 @@
 #endif
 
 #define RING_LIKELY(x) __builtin_expect(!!(x), 1)
-/* Earlier stores are visible to signals that come later. */
+/* Makes earlier stores visible to signal handlers that run later. */
 #define RING_SIGNAL_FENCE() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 struct open_record {
-	volatile uint64_t sp; /* stack pointer of the function that began it; 0: not open */
+	volatile uint64_t sp; /* stack pointer of the function that began the record; 0: not open */
 	volatile uint64_t at;
 	volatile uint32_t bytes; /* 0: nothing is reserved yet */
 };
@@ -34,46 +34,48 @@ struct ring {
 	struct ring_header *shared;
 	uint8_t *data;
 	uint64_t size;
-	size_t most_bytes;      /* of a payload */
-	volatile uint64_t head; /* published */
-	volatile uint64_t end;  /* reserved */
-	uint64_t tail;          /* as last seen */
+	size_t most_bytes;      /* maximum size of a payload */
+	volatile uint64_t head; /* end of the published records */
+	volatile uint64_t end;  /* end of the reserved records */
+	uint64_t tail;          /* last value seen */
 	uint64_t next_check;    /* head at which the fill level is checked next */
-	uint64_t limit; /* a record that ends by here needs no check and no pad; 0: all do */
+	/* a record that ends at or before this needs no check and no pad; 0: every record needs
+	 * a check */
+	uint64_t limit;
 	volatile uint64_t nested_ns;
 	volatile bool nestable;
 	uint16_t time_flags; /* RING_FLAG_TICKS, or 0 */
 	struct open_record open[RING_MAX_OPEN];
 
 	struct ring_arena *arena;
-	struct ring *bigger;       /* the larger ring that the thread uses now */
-	uint64_t full_tail;        /* tail + 1 when full_bytes did not fit; 0: not full */
-	uint32_t full_bytes;       /* of a payload, in a ring whose policy is to drop */
-	uint64_t lap_head, lap_ns; /* start of the lap that is being timed */
-	bool is_fast;              /* fills too fast for its size: look for a larger one */
-	uint64_t stuck_tail;       /* tail + 1 for which no record waits */
-	bool is_waiting;           /* also if the wait was left by siglongjmp() */
+	struct ring *bigger; /* larger ring that the thread has moved to */
+	uint64_t full_tail;  /* tail + 1 at the time when full_bytes did not fit; 0: not full */
+	uint32_t full_bytes; /* size of a payload, in a ring whose policy is to drop */
+	uint64_t lap_head, lap_ns; /* start of the current lap */
+	bool is_fast;              /* fills too fast for its size, so look for a larger ring */
+	uint64_t stuck_tail;       /* value of tail + 1 at which no record waits any more */
+	bool is_waiting;           /* stays set if siglongjmp() left the wait */
 	uint64_t owner;            /* generation << 32 | tid; 0: none, or being closed */
 	uint32_t flags;
-	uint32_t kicked; /* the armed word that the doorbell was last rung for */
+	uint32_t kicked; /* value of `armed` for which the doorbell was last rung */
 };
 
 struct ring_arena {
 	struct ring_arena_header *shared;
-	volatile uint32_t *alive; /* a page that a forked child has as zeros */
+	volatile uint32_t *alive; /* in a page that is zeroed in a forked child */
 	size_t bytes, own_bytes;
 	struct ring_budget *budget, own_budget;
 	uint32_t n_rings;
-	uint16_t time_flags; /* of its rings */
+	uint16_t time_flags; /* copied to the rings */
 	struct ring rings[];
 };
 
-/* Like ring_release(), but only if `owner` still has the ring: another thread may have closed it,
- * and a third may have claimed it. */
+/* Like ring_release(), but only if `owner` still owns the ring: another thread may have closed the
+ * ring meanwhile, and a third may have claimed it. */
 void ring_release_of(struct ring *ring, uint64_t owner);
 
-/* False: released, or in a forked child. A ring that was replaced by a larger one is still
- * alive. */
+/* Returns false if the ring is released, or in a forked child. A ring that was replaced by a larger
+ * one is still alive. */
 static inline bool ring_is_alive(const struct ring *ring)
 {
 	while (ring->bigger)
@@ -81,20 +83,19 @@ static inline bool ring_is_alive(const struct ring *ring)
 	return *ring->alive != 0;
 }
 
-/* True if the consumer has taken nothing since a wait for it was in vain: no record waits. */
+/* Returns whether the consumer has read nothing since a wait ended in vain. No record waits
+ * then. */
 static inline bool ring_is_stuck(const struct ring *ring)
 {
 	return ring->stuck_tail == ring->tail + 1;
 }
 
-/* Ends records that siglongjmp() abandoned, when code that is no deeper in the stack begins
- * something else. */
+/* Closes records that siglongjmp() left open. Called with the sp of code that begins a record and
+ * is not deeper in the stack than theirs. */
 void ring_recover(struct ring *ring, uint64_t sp);
 
-/*
- * For a function that the program called, before functions that it calls begin records: these are
- * deeper in the stack, and would not detect an earlier record that was left there.
- */
+/* For a function that the program called. Call this before inner functions begin records: they are
+ * deeper in the stack, and would not detect that an earlier record was left open. */
 static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 {
 	if (!RING_LIKELY(ring->open[0].sp == 0))
@@ -102,9 +103,9 @@ static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 }
 
 /*
- * Returns true if a record that was not larger did not fit, and the consumer has taken nothing
- * since; counts the loss then. To be called before any work for
- * the record is done. Returns false while a record is open: ring_begin() handles that.
+ * Returns true, and counts a loss, if an earlier record of at most this size did not fit and the
+ * consumer has read nothing since. Call this before any work for the record is done. Returns false
+ * while a record is open: ring_begin() handles that case.
  */
 static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring,
 							       size_t payload_bytes)
@@ -117,7 +118,7 @@ static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring
 	shared = ring->shared;
 	if (RING_LOAD(&shared->tail) + 1 != ring->full_tail)
 		return false;
-	/* Prevents a handler from counting in the middle of this. */
+	/* keeps handlers from counting in the middle of this */
 	ring->open[0].sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	RING_STORE(&shared->attempted, RING_LOAD(&shared->attempted) + 1);
@@ -136,13 +137,13 @@ static inline uint64_t ring_now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* glibc 2.32; also true if unknown. */
+/* Exists since glibc 2.32; also true if unknown. */
 extern char __libc_single_threaded __attribute__((weak));
 
 /*
- * Returns the time in ticks. If another thread may have caused the event, the counter is read only
- * after earlier instructions have completed; otherwise the order of two close events of different
- * threads would be lost, because the consumer never moves a thread's times back.
+ * Returns the time in ticks. If the process has several threads, waits for earlier instructions to
+ * complete before it reads the counter. Otherwise two close events of different threads could get
+ * the wrong order, because the consumer never moves a thread's times back.
  */
 static inline __attribute__((always_inline)) uint64_t ring_ticks_now(void)
 {
@@ -168,8 +169,8 @@ static inline struct ring_record_header *ring_header_at(const struct ring *ring,
 
 /* ---- The fast path of almost every record ---- */
 
-/* `bytes` states that the record is reserved if `end` is after it. The gap before it is a pad
- * already. */
+/* Order matters: once `end` is after the record, `bytes` shows that it is reserved. The gap before
+ * the record is already a pad. */
 static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring, size_t level,
 							       uint64_t at, uint32_t bytes)
 {
@@ -181,8 +182,8 @@ static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring
 	ring->nestable = true;
 }
 
-/* time_flags: RING_FLAG_TICKS, or 0. A handler that came after the reservation may have an earlier
- * time, but its record is later in the ring. */
+/* time_flags: RING_FLAG_TICKS, or 0. A handler that interrupts this after the reservation may have
+ * an earlier time, although its record is later in the ring. */
 static inline __attribute__((always_inline)) void *ring_write_header(struct ring *ring,
 								     uint32_t type, uint64_t at,
 								     uint32_t bytes,
@@ -199,13 +200,14 @@ static inline __attribute__((always_inline)) void *ring_write_header(struct ring
 		nested_ns = ring->nested_ns;
 		time_ns = MIN_OF(time_ns, nested_ns);
 	}
-	/* in one store */
+	/* one store */
 	__builtin_memcpy(header, &first, sizeof(first));
 	header->time_ns = time_ns;
 	return header + 1;
 }
 
-/* Begins the outermost record, after its room was checked and sp marks it as open. */
+/* Begins the outermost record. The caller has checked for room, and set sp so that the record
+ * counts as open. */
 static inline __attribute__((always_inline)) void *ring_begin_first(struct ring *ring,
 								    uint32_t type, uint64_t at,
 								    uint32_t bytes,
@@ -214,7 +216,7 @@ static inline __attribute__((always_inline)) void *ring_begin_first(struct ring 
 	struct ring_header *shared = ring->shared;
 
 	ring_add(&shared->attempted, 1);
-	/* Before the clock is read: see find_bound() of ring-reader.c. */
+	/* before the clock is read: see find_bound() of ring-reader.c */
 	RING_STORE(&shared->busy, 1);
 	ring->nested_ns = UINT64_MAX;
 	ring_reserve(ring, 0, at, bytes);
@@ -222,9 +224,8 @@ static inline __attribute__((always_inline)) void *ring_begin_first(struct ring 
 }
 
 /*
- * Returns NULL, without effects, if ring_begin() must be called. bytes: of the record, a multiple
- * of 8, all of which the caller writes. With ticks this calls nothing, so that a hook built from it
- * saves no registers.
+ * Returns NULL, without effects, if ring_begin() must be called. bytes: the record's size; the
+ * caller writes all of it; a multiple of 8. With ticks, calls nothing, so hooks save no registers.
  */
 static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *ring, uint32_t type,
 								  uint32_t bytes)
@@ -243,9 +244,10 @@ static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *r
 	return NULL;
 }
 
-/* Makes pads of the records that handlers began and left. Not nestable here. */
+/* Turns records that handlers began and left into pads. `nestable` must be false. */
 void ring_abandon(struct ring *ring, size_t level);
-/* Rings the doorbell when a third is full; a consumer that arms late is woken a sixteenth later. */
+/* Rings the doorbell when a third is full. Repeats that after each sixteenth, for a consumer that
+ * armed late. */
 void ring_check_fill(struct ring *ring);
 
 static inline __attribute__((always_inline)) void ring_publish(struct ring *ring,
@@ -261,9 +263,9 @@ static inline __attribute__((always_inline)) void ring_publish(struct ring *ring
 }
 
 /*
- * For the outermost record. Returns false if handlers left records after it, and ring_end_first()
- * must be called. Does not check how full the ring is: a record of ring_try_begin() ends at the
- * latest where that check is due, and ring_try_begin() does not begin the next one.
+ * For the outermost record. Returns false if handlers left records after it: call ring_end_first()
+ * then. Does not check how full the ring is: a record of ring_try_begin() never ends after the
+ * position where that check is due, and ring_try_begin() does not begin the next one.
  */
 static inline __attribute__((always_inline)) bool ring_try_end(struct ring *ring)
 {

@@ -3,8 +3,8 @@
  * Ring layout - the memory that a process shares with profd-engine
  *
  * docs/ring.md is the specification: which side writes which word, in which order, and how a reader
- * interprets it. Little-endian, the same for every architecture. Reserved fields are written as 0
- * and ignored.
+ * interprets it. Integers are little-endian; the layout is the same on every architecture. Reserved
+ * fields are written as 0 and ignored.
  */
 #pragma once
 
@@ -16,12 +16,12 @@
 #define RING_VERSION 1u
 #define RING_CLOCK_MONOTONIC 1u
 #define RING_COMPAT_TICKS UINT64_C(1) /* the consumer maps ticks to its clock */
-#define RING_LINE 128u                /* two lines of most caches: these are fetched in pairs */
+#define RING_LINE 128u /* two lines of most caches, because lines are fetched in pairs */
 #define RING_PAGE 4096u
 #define RING_MIN_BYTES 4096u
 #define RING_MAX_BYTES (UINT64_C(1) << 30)
 #define RING_MAX_RINGS 65536u
-#define RING_MAX_RECORD 65536u /* and a quarter of the ring's data */
+#define RING_MAX_RECORD 65536u /* and at most a quarter of the ring's data */
 
 /* ---- The arena ---- */
 
@@ -45,8 +45,8 @@ struct ring_arena_header {
 	uint8_t reserved_2[112];
 
 	/* Written by the consumer. */
-	uint32_t armed; /* odd: asleep */
-	uint32_t ended; /* 1: nobody reads any more, so producers must not write */
+	uint32_t armed; /* odd: the consumer is asleep */
+	uint32_t ended; /* 1: the consumer reads no more, and producers must not write */
 	uint8_t reserved_3[120];
 };
 static_assert(sizeof(struct ring_arena_header) == 3 * RING_LINE, "arena header");
@@ -55,7 +55,7 @@ static_assert(offsetof(struct ring_arena_header, doorbell) == RING_LINE, "produc
 static_assert(offsetof(struct ring_arena_header, armed) == 2 * RING_LINE, "consumer's line");
 static_assert(offsetof(struct ring_arena_header, ended) == 2 * RING_LINE + 4, "ended");
 
-/* A row of the directory. Ascending by data_bytes. */
+/* An entry of the directory, which is sorted by data_bytes. */
 struct ring_place {
 	uint64_t header_offset;
 	uint64_t data_offset;
@@ -66,7 +66,8 @@ static_assert(sizeof(struct ring_place) == 32, "directory");
 
 /* ---- A ring ---- */
 
-/* The low half of ring_header.state; the high half is the generation, which a claim increments. */
+/* The low half of ring_header.state. The high half is the generation, which each claim
+ * increments. */
 enum ring_state { RING_FREE, RING_OWNED, RING_CLOSED, RING_N_STATES };
 
 enum ring_policy { RING_DROP, RING_LOSSLESS };
@@ -75,13 +76,15 @@ enum ring_policy { RING_DROP, RING_LOSSLESS };
 enum ring_lost {
 	RING_LOST_FULL,
 	RING_LOST_TIMEOUT, /* no room after a wait */
-	RING_LOST_BIG,     /* no ring of this size takes the record */
-	RING_LOST_NESTED,  /* a signal came during a reservation; not part of `attempted` */
+	RING_LOST_BIG,     /* the record is too large for rings of this size */
+	/* handlers nest too deeply, or a signal came during a reservation; not part of
+	 * `attempted` */
+	RING_LOST_NESTED,
 	RING_N_LOST
 };
 
 struct ring_header {
-	/* The producer writes it if the ring is free, the consumer if it is closed. */
+	/* Written by the producer if the ring is free, by the consumer if it is closed. */
 	uint64_t state;
 	uint32_t tid;
 	uint8_t reserved_0[116];
@@ -126,43 +129,43 @@ enum ring_type {
 	RING_FREE_BLOCK,
 	RING_THREAD_NAME,
 	RING_JIT,
-	RING_MARK_AT, /* struct ring_at, then as a mark */
-	RING_LOG_AT,  /* the same of a log */
+	RING_MARK_AT, /* payload: struct ring_at, then that of a mark */
+	RING_LOG_AT,  /* payload: struct ring_at, then that of a log */
 	RING_REALLOC,
 	RING_CALLS,
 	RING_N_TYPES
 };
 
-/* False for types that only define names for other records: without one only a name is missing, so
- * its loss is not counted. */
+/* Returns false for types that only define names for other records. Their loss is not counted,
+ * because only a name is missing. */
 static inline bool ring_type_is_event(uint32_t type)
 {
 	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&
 	       type != RING_COUNTER && type != RING_CALLS;
 }
 
-#define RING_FLAG_ABANDONED 0x0001u /* pad: this record was begun and will never be ended */
-#define RING_FLAG_MORE 0x0001u      /* string or log: the next one of this ring continues it */
-#define RING_FLAG_TICKS 0x8000u     /* times are ticks: the header's, and a realloc's duration */
+#define RING_FLAG_ABANDONED 0x0001u /* on a pad: the record was begun, but never ended */
+#define RING_FLAG_MORE 0x0001u      /* on a string or log: the next one in this ring continues it */
+#define RING_FLAG_TICKS 0x8000u     /* times are in ticks: the header's, and a realloc's duration */
 
 struct ring_record_header {
-	uint32_t bytes; /* with this header; a multiple of 8 */
+	uint32_t bytes; /* including this header; a multiple of 8 */
 	uint16_t type;
 	uint16_t flags;
-	uint64_t time_ns; /* or ticks; not in a pad, which may be 8 bytes */
+	uint64_t time_ns; /* or ticks; absent in a pad, which may be 8 bytes */
 };
 static_assert(sizeof(struct ring_record_header) == 16, "record header");
 #define RING_PAD_BYTES 8u
 
 struct ring_string {
 	uint32_t id;
-	uint32_t n_bytes; /* that follow */
+	uint32_t n_bytes; /* number of bytes that follow */
 };
 static_assert(sizeof(struct ring_string) == 8, "string");
 
 struct ring_image {
 	uint32_t id;
-	uint32_t n_build_id_bytes; /* that follow */
+	uint32_t n_build_id_bytes; /* number of bytes that follow */
 	uint64_t start;
 	uint64_t end;
 	uint64_t file_offset;
@@ -173,20 +176,20 @@ struct ring_image {
 };
 static_assert(sizeof(struct ring_image) == 56, "image");
 
-#define RING_FRAME_RETURN 0x01u  /* a return address; else exact */
-#define RING_FRAME_NO_FILE 0x02u /* an address in no file; do not look for one */
-#define RING_FRAME_CUT 0x04u     /* of RING_CALLS: callers of this frame are missing */
+#define RING_FRAME_RETURN 0x01u  /* return address; otherwise exact */
+#define RING_FRAME_NO_FILE 0x02u /* address that is not in a file; do not look for one */
+#define RING_FRAME_CUT 0x04u     /* only in RING_CALLS: callers of this frame are missing */
 
 struct ring_frame {
 	uint64_t offset;
-	uint32_t image; /* 0: none, offset is an address */
+	uint32_t image; /* 0: none; `offset` is then an address */
 	uint32_t kind;  /* RING_FRAME_* */
 };
 static_assert(sizeof(struct ring_frame) == 16, "frame");
 
 struct ring_stack {
 	uint32_t id;
-	uint32_t n_frames; /* that follow, innermost first */
+	uint32_t n_frames; /* number of frames that follow, innermost first */
 };
 static_assert(sizeof(struct ring_stack) == 8, "stack");
 
@@ -202,7 +205,7 @@ struct ring_mark {
 	uint32_t kind;
 	uint32_t group;       /* string */
 	uint32_t name;        /* string */
-	uint32_t n_arguments; /* that follow */
+	uint32_t n_arguments; /* number of arguments that follow */
 	uint64_t id;
 	uint64_t duration_ns;
 };
@@ -215,9 +218,9 @@ struct ring_argument {
 };
 static_assert(sizeof(struct ring_argument) == 16, "argument");
 
-/* ring_counter.kind: values are s64 unless DOUBLE, and current values unless SUM */
+/* ring_counter.kind: values are s64 without DOUBLE, and current values without SUM */
 #define RING_COUNTER_DOUBLE 0x01u
-#define RING_COUNTER_SUM 0x02u /* the sum so far, which only grows */
+#define RING_COUNTER_SUM 0x02u /* values are the sum so far, which never shrinks */
 
 struct ring_counter {
 	uint32_t id;
@@ -235,11 +238,12 @@ struct ring_counter_value {
 static_assert(sizeof(struct ring_counter_value) == 16, "counter value");
 
 struct ring_log {
-	uint32_t level;  /* of syslog */
+	uint32_t level;  /* as in syslog(3) */
 	uint32_t domain; /* string */
-	/* same in all parts of a text, because a handler may log between them; 0: not split */
+	/* same number in all parts of a text, because a handler may log between them; 0: not
+	 * split */
 	uint32_t part;
-	uint32_t n_bytes; /* that follow */
+	uint32_t n_bytes; /* number of bytes that follow */
 };
 static_assert(sizeof(struct ring_log) == 16, "log");
 
@@ -265,7 +269,7 @@ enum ring_alloc_kind {
 
 struct ring_alloc {
 	uint64_t address; /* 0: the allocation failed */
-	uint64_t size;    /* as asked for */
+	uint64_t size;    /* requested size */
 	uint32_t stack;   /* 0: none */
 	uint8_t kind;     /* enum ring_alloc_kind */
 	uint8_t alignment_log2;
@@ -274,11 +278,12 @@ struct ring_alloc {
 };
 static_assert(sizeof(struct ring_alloc) == 24, "alloc");
 
-/* The record's time is when the call began; the block at `prior` is released then. */
+/* A call of realloc() or a related function. The record's time is the begin of the call; the block
+ * at `prior` counts as released at that time. */
 struct ring_realloc {
-	uint64_t prior;       /* 0: NULL was passed */
-	uint64_t address;     /* 0: failed, `prior` stays; or size was 0, is_freed */
-	uint64_t size;        /* as asked for */
+	uint64_t prior;   /* 0: NULL was passed */
+	uint64_t address; /* 0: failed, and `prior` stays valid; or size was 0, and is_freed is 1 */
+	uint64_t size;    /* requested size */
 	uint64_t duration_ns; /* until the new block existed */
 	uint32_t stack;
 	uint8_t kind;
@@ -304,23 +309,21 @@ enum ring_free_kind {
 struct ring_free_block {
 	uint64_t address; /* 0: free(NULL) */
 	uint32_t kind;    /* enum ring_free_kind */
-	uint32_t pages;   /* of 4096 bytes: of munmap and brk; else 0 */
+	uint32_t pages;   /* number of pages of 4096 bytes, for munmap and brk; else 0 */
 };
 static_assert(sizeof(struct ring_free_block) == 16, "free");
 
-/*
- * Nodes of the call tree: `first` is called by `parent`, each other node by the one before it. A
- * node is a stack, from the root to the node. A node that is defined again is a different node from
- * then on; its children keep the old one.
- */
+/* Nodes of the call tree: `parent` calls `first`, and each node calls the next one. A node stands
+ * for a whole stack. A node that is defined again is a new node; children keep the old one. */
 struct ring_calls {
-	uint32_t first;    /* not 0 */
-	uint32_t parent;   /* 0: the first is a root */
-	uint32_t n_frames; /* that follow, outermost first: of nodes first, first + 1, … */
+	uint32_t first;  /* not 0 */
+	uint32_t parent; /* 0: `first` is a root */
+	/* number of frames that follow, outermost first: frames of the nodes first, first + 1, … */
+	uint32_t n_frames;
 	uint32_t reserved;
 };
 static_assert(sizeof(struct ring_calls) == 16, "calls");
-#define RING_MAX_CALLS (1u << 18) /* ids are less */
+#define RING_MAX_CALLS (1u << 18) /* ids are less than this */
 
 struct ring_thread_name {
 	uint32_t name; /* string */
@@ -332,9 +335,9 @@ enum ring_jit_kind { RING_JIT_LOAD, RING_JIT_MOVE, RING_JIT_UNLOAD, RING_JIT_N_K
 
 struct ring_jit {
 	uint32_t kind;
-	uint32_t name;    /* string; load */
+	uint32_t name;    /* string; only for a load */
 	uint64_t address; /* move: the new address */
-	uint64_t size;    /* load */
+	uint64_t size;    /* only for a load */
 	uint64_t from;    /* move: the old address */
 };
 static_assert(sizeof(struct ring_jit) == 32, "jit");

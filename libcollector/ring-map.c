@@ -2,8 +2,8 @@
 /*
  * Ring map - maps a process's arena, and claims rings for its threads
  *
- * The engine made and sealed the arena. Its description is checked once and copied, so that later
- * changes cannot lead outside of the arena. A claim is one exchange.
+ * The engine made and sealed the arena. Its layout is checked once and copied, so that later
+ * changes cannot lead outside the arena. A claim is one exchange.
  * Invariants: (1) memory that could raise SIGBUS is not mapped      [test-ring: map]
  *             (2) a ring has one owner                              [test-ring: recycle, claims]
  *             (3) a forked child has no ring                        [test-ring-interrupted: fork]
@@ -191,7 +191,7 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 	if (!*arena->alive)
 		return NULL;
 	for (uint32_t i = 0; i < arena->n_rings; i++) {
-		/* A copy, so that the checked values are the used ones. */
+		/* Copy the place, so that the values that are used are those that were checked. */
 		struct ring_place place = directory(arena)[i];
 		struct ring_header *header;
 		uint64_t state;
@@ -229,7 +229,7 @@ uint32_t ring_arena_count_free(const struct ring_arena *arena)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; *arena->alive && i < arena->n_rings; i++) {
-		/* A ring that was never claimed has no header here yet. */
+		/* A ring that was never claimed has no header pointer yet. */
 		const struct ring_header *shared = RING_LOAD(&arena->rings[i].shared);
 
 		n += !shared || (uint32_t)RING_LOAD(&shared->state) == RING_FREE;
@@ -241,15 +241,15 @@ void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid)
 {
 	if (!*arena->alive)
 		return;
-	/* A ring that was replaced comes before its larger one, and is released with it. */
+	/* A ring that was replaced comes before its larger one; both are released together. */
 	for (uint32_t i = 0; i < arena->n_rings; i++) {
 		struct ring *ring = &arena->rings[i];
 		/* pairs with ring_init() */
 		uint64_t owner = __atomic_load_n(&ring->owner, __ATOMIC_ACQUIRE);
 		uint32_t tid = (uint32_t)owner;
 
-		/* An ended thread may have released the ring before, and another thread may own it
-		 * now: that one keeps it. */
+		/* If the exited thread released the ring meanwhile, another thread may own it now.
+		 * ring_release_of() leaves it alone then. */
 		if (owner != 0 &&
 		    (tid == own_tid ||
 		     (syscall(SYS_tgkill, (long)tgid, (long)tid, 0L) < 0 && errno == ESRCH)))

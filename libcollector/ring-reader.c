@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring reader - the consumer's half: takes records out of a ring that an untrusted process writes
+ * Ring reader - the consumer's half: reads records from a ring that an untrusted process writes
  *
- * Each shared word is loaded once a drain, and the data between tail and head is copied before it
- * is examined; all later checks use the copy and this side's private state. The tail in shared
- * memory is only for the producer.
+ * Each shared word is loaded once per drain, and the data between tail and head is copied before it
+ * is examined. All later checks use the copy and the reader's private state. The tail in shared
+ * memory is written only for the producer.
  * Invariants: (1) tail does not pass head, and neither goes back  [test-ring-reader: positions]
  *             (2) returned records are whole and checked
  *                 [test-ring-reader: hostile, changing; fuzz_ring_reader]
@@ -23,16 +23,16 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define PER_NS 2 /* no thread makes more attempts */
+#define PER_NS 2 /* limit for the attempts of a thread per ns */
 #define BURST 4096
-#define ENOUGH_BYTES (512u << 10) /* writing them takes many times as long as sleeping and waking */
-#define TICKS_ERROR_NS 1000u      /* of valid ticks */
+#define ENOUGH_BYTES (512u << 10) /* writing this much takes far longer than sleeping and waking */
+#define TICKS_ERROR_NS 1000u      /* maximum error of valid ticks */
 
 #define LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define LOAD_ACQUIRE(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 
-/* The payload: a fixed part, then `unit`s, whose number is at offset `count_at` of the fixed part,
- * if any. */
+/* Layout of a payload: a fixed part, then units. The number of units is at offset `count_at` of the
+ * fixed part. */
 struct shape {
 	uint16_t fixed, count_at, unit;
 };
@@ -125,10 +125,8 @@ struct view {
 	uint64_t attempted, lost[RING_N_LOST], waits, waited_ns;
 };
 
-/*
- * Loads in the order of docs/ring.md: a closed ring has its final head, a ring that is not busy has
- * published every begun record, and each lost or recorded attempt is in `attempted`.
- */
+/* Loads in the order of docs/ring.md: then a closed ring has its final head, a ring that is not
+ * busy has published every begun record, and `attempted` includes each lost or recorded attempt. */
 static void load_view(const struct ring_header *shared, struct view *ret_view)
 {
 	ret_view->state = LOAD_ACQUIRE(&shared->state); /* pairs with ring_release() */
@@ -142,7 +140,7 @@ static void load_view(const struct ring_header *shared, struct view *ret_view)
 	ret_view->tid = LOAD(&shared->tid);
 }
 
-/* Totals never decrease, and growth is limited by a thread's speed. */
+/* Returns false if the total decreases, or grows faster than a thread can count. */
 static bool grow(uint64_t *total, uint64_t value, uint64_t most)
 {
 	bool is_good = value >= *total && value - *total <= most;
@@ -172,7 +170,8 @@ static bool receive_counts(struct ring_reader *reader, const struct view *view, 
 
 /* ---- Records ---- */
 
-/* Computes the used bytes of the payload. Returns false if the record's length does not match. */
+/* Computes how many bytes of the payload are used. Returns false if that does not match the
+ * record's length. */
 static bool measure_payload(const struct ring_record_header *header, uint32_t *ret_bytes)
 {
 	const struct shape *shape = &shapes[(uint8_t)header->type];
@@ -187,7 +186,7 @@ static bool measure_payload(const struct ring_record_header *header, uint32_t *r
 	return (bytes + 7) / 8 * 8 == room;
 }
 
-/* *ret_bytes is 0 if the copy ends inside the record. */
+/* Sets *ret_bytes to 0 if the copy ends inside the record. */
 static enum ring_fault check_record(const struct ring_reader *reader, const uint8_t *at,
 				    uint64_t position, uint64_t rest, bool is_cut,
 				    uint32_t *ret_bytes)
@@ -210,16 +209,14 @@ static enum ring_fault check_record(const struct ring_reader *reader, const uint
 	return RING_FAULT_NONE;
 }
 
-/* Returns the producer's time in ns; ticks have an uncertainty. */
+/* Returns the producer's time in ns; if it is in ticks, the result may be off by TICKS_ERROR_NS. */
 static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
 {
 	return has_ticks ? tick_clock_ns(reader->ticks, time) : time;
 }
 
-/*
- * Computes when the new block of a realloc that began at `time` existed: not after the drain, and
- * not after a record that its thread wrote later.
- */
+/* Computes when the new block of a realloc that began at `time` existed: not after the drain, and
+ * not before the realloc's own record. */
 static void finalize_realloc(struct ring_reader *reader, const struct ring_batch *batch,
 			     struct ring_realloc *moved, uint64_t time, bool has_ticks)
 {
@@ -233,7 +230,7 @@ static void finalize_realloc(struct ring_reader *reader, const struct ring_batch
 	moved->duration_ns = reader->moved_ns - reader->last_ns;
 }
 
-/* Stores the results in the copy: the clamped time, and the verdict above the type. */
+/* Stores the results in the copied header: the clamped time, and the verdict above the type. */
 static void finalize_record(struct ring_reader *reader, const struct ring_batch *batch,
 			    struct ring_record_header *header)
 {
@@ -251,8 +248,8 @@ static void finalize_record(struct ring_reader *reader, const struct ring_batch 
 	if (has_ticks == reader->moved_has_ticks && time >= reader->moved_at)
 		least_ns = MAX_OF(least_ns, reader->moved_ns);
 	header->flags &= (uint16_t)~RING_FLAG_TICKS;
-	/* A time that is later than now by less than its uncertainty stays, because the order of
-	 * records in different rings depends on it. */
+	/* Keep a time that is later than now by less than its error, because the order of records
+	 * in different rings depends on it. */
 	error_ns = has_ticks ? TICKS_ERROR_NS : 0;
 	time_ns = ns_of(reader, time, has_ticks);
 	reader->last_ns = MIN_OF(MAX_OF(time_ns, least_ns), batch->now_ns + error_ns);
@@ -267,7 +264,7 @@ static void finalize_record(struct ring_reader *reader, const struct ring_batch 
 	totals->late += verdict & RING_RECORD_LATE ? 1 : 0;
 }
 
-/* Returns how many of the n bytes are valid, whole records. */
+/* Returns the number of bytes, of n, that are valid whole records. */
 static uint64_t check_records(struct ring_reader *reader, const struct ring_batch *batch,
 			      uint8_t *buffer, uint64_t n, bool is_cut)
 {
@@ -320,9 +317,10 @@ void ring_reader_wake(struct ring_reader *reader)
 }
 
 /*
- * An open record has at least the time of the one before. A record that is not seen as begun is
- * later than `start`, minus the delay until a store is visible. Times are untrusted, so they hold
- * the other rings back no longer than publishing a record takes.
+ * Computes a time before which no later record lies. An open record is not before the previous one.
+ * A record whose begin is not visible yet is later than `start` minus the delay until a store is
+ * visible. Times are untrusted, so an open record holds back the other rings no longer than
+ * publishing a record takes.
  */
 static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_moving, bool is_more,
 			   uint64_t start)
@@ -356,7 +354,7 @@ static void drain(struct ring_reader *reader, enum ring_drain how, const struct 
 	good = check_records(reader, batch, buffer, n, n < waiting);
 	batch->end = buffer + good;
 	batch->is_more = reader->fault == RING_FAULT_NONE && good < waiting;
-	if (good > 0) { /* the producer may reuse the copied bytes */
+	if (good > 0) { /* the producer may now reuse the copied bytes */
 		reader->tail += good;
 		/* pairs with find_room() */
 		__atomic_store_n(&reader->shared->tail, reader->tail, __ATOMIC_RELEASE);
@@ -376,8 +374,8 @@ static void drain(struct ring_reader *reader, enum ring_drain how, const struct 
 			accounted += reader->totals.lost[i];
 		reader->totals.unpublished = reader->totals.attempted - accounted;
 	}
-	/* Data after a head that was seen is younger than that time, whatever the producer
-	 * states. */
+	/* Data after an earlier head was published after that head was seen, whatever times the
+	 * producer writes. */
 	if (reader->tail >= reader->seen) {
 		reader->floor_ns = reader->tail == reader->head ? start : reader->seen_ns;
 		reader->seen = reader->head;
@@ -422,7 +420,7 @@ void ring_reader_recycle(struct ring_reader *reader)
 		return;
 	reader->grant_ns = now_ns();
 	reader->busy_ns = 0;
-	/* pairs with ring_claim(): the next owner sees what this one left */
+	/* pairs with ring_claim(): the next owner sees all that this one wrote */
 	__atomic_store_n(&reader->shared->state, (uint64_t)reader->generation << 32 | RING_FREE,
 			 __ATOMIC_RELEASE);
 }
@@ -434,7 +432,8 @@ uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbel
 	struct ring_arena_header *shared = (void *)memory->base;
 
 	memory->armed = (memory->armed + 1) | 1;
-	/* pairs with ring_doorbell(): either the doorbell is seen here, or armed is seen there */
+	/* pairs with ring_doorbell(): either this sees the doorbell, or the producer sees
+	 * `armed` */
 	__atomic_exchange_n(&shared->armed, memory->armed, __ATOMIC_SEQ_CST);
 	*ret_doorbell = &shared->doorbell;
 	return __atomic_load_n(&shared->doorbell, __ATOMIC_SEQ_CST);

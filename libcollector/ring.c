@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring - the producer's half: a thread writes records that profd-engine takes out
+ * Ring - the producer's half: a thread writes records that profd-engine reads
  *
- * The producer is a thread and the handlers that interrupt it, so most of this file deals with
- * interruption. The thread's private struct ring states with one store each that a record is open
- * (open[0].sp), where the next one may be reserved (end), and how far records are published (head).
- * A handler that finds a record open reserves after it and leaves publishing to it. A handler that
- * comes in the few instructions in which that would fail (nestable is false) is counted. If an open
- * record was begun deeper in the stack than the caller, siglongjmp() left it; the next begin makes
- * a pad of it.
+ * The producer is a thread and the signal handlers that interrupt it, so most of this file deals
+ * with interruption. The thread's private struct ring records, with one store each, that a record
+ * is open (open[0].sp), where the next one may be reserved (end), and how far records are published
+ * (head). A handler that finds an open record reserves its own after it, and leaves publishing to
+ * the interrupted code. During the few instructions in which that would fail, nestable is false,
+ * and the handler's record is counted as lost. If an open record was begun deeper in the stack than
+ * the caller, siglongjmp() left it; the next begin turns it into a pad.
  *
- * A child that was forked in the middle of this has its copy of struct ring, so that the
- * interrupted code ends in the child's own memory. A word that is not copied (MADV_WIPEONFORK)
- * prevents new records there.
+ * A child that was forked in the middle of a record has its own copy of struct ring, so that the
+ * interrupted code ends in the child's own memory. A word that the kernel zeroes in the child
+ * (MADV_WIPEONFORK) prevents new records there.
  *
  * Invariants: (1) only whole records are before head              [test-ring-interrupted: death]
  *             (2) attempted == recorded + lost, where nothing is open
@@ -21,9 +21,9 @@
  *             (4) errno does not change  [test-ring-full: lossless, gone]
  *             (5) a record left by siglongjmp() does not hold back later records
  *                 [test_collector, test_heap_zoo: siglongjmp]
- *             (6) nothing in shared memory makes this write outside of its ring
+ *             (6) nothing in shared memory makes the producer write outside its ring
  *                 [test-ring: hostile_consumer]
- * Does not intern and does not register: its callers do.
+ * Callers intern strings and register; this file does neither.
  */
 #include "libcollector/ring-internal.h"
 
@@ -48,7 +48,7 @@ void ring_add_flags(struct ring *ring, uint32_t flags)
 		ring->flags |= flags;
 }
 
-/* ---- Full ---- */
+/* ---- Full rings ---- */
 
 /* Definition records are not counted as attempts; the event that needed them is. */
 static void count_attempt(struct ring_header *shared, enum ring_lost cause, uint32_t type)
@@ -56,7 +56,7 @@ static void count_attempt(struct ring_header *shared, enum ring_lost cause, uint
 	if (!ring_type_is_event(type))
 		return;
 	ring_add(&shared->attempted, 1);
-	/* pairs with the consumer's loads of lost, which are before that of attempted */
+	/* pairs with the consumer, which loads `lost` before `attempted` */
 	__atomic_store_n(&shared->lost[cause], RING_LOAD(&shared->lost[cause]) + 1,
 			 __ATOMIC_RELEASE);
 }
@@ -66,12 +66,13 @@ static long futex(uint32_t *word, int operation, uint32_t value, const struct ti
 	return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-/* Does not wake the consumer twice for the same sleep. */
+/* Does not wake the consumer twice from the same sleep. */
 static void kick(struct ring_arena_header *shared, uint32_t *kicked)
 {
 	uint32_t armed;
 
-	/* pairs with ring_arena_arm(): either it sees the doorbell, or armed is seen here */
+	/* pairs with ring_arena_arm(): either the consumer sees the doorbell, or this sees
+	 * `armed` */
 	__atomic_fetch_add(&shared->doorbell, 1, __ATOMIC_SEQ_CST);
 	armed = __atomic_load_n(&shared->armed, __ATOMIC_SEQ_CST);
 	if ((armed & 1) && armed != *kicked) {
@@ -107,8 +108,8 @@ bool ring_arena_request_closed(struct ring_arena *arena)
 	return false;
 }
 
-/* Each third of a ring costs the consumer a wake-up, so a fast producer moves to a larger ring if
- * one is free. */
+/* Measures how long a lap takes. The consumer wakes up for each third of a ring, so a fast producer
+ * moves to a larger ring if one is free. */
 static void time_lap(struct ring *ring, uint64_t head)
 {
 	uint64_t now_ns;
@@ -121,7 +122,8 @@ static void time_lap(struct ring *ring, uint64_t head)
 	ring->lap_ns = now_ns;
 }
 
-/* The limit for records that begin at `from`. An invalid tail leaves them inside the ring, too. */
+/* Returns the limit for records that begin at `from`. Even with an invalid tail they stay inside
+ * the ring. */
 static uint64_t find_limit(const struct ring *ring, uint64_t from)
 {
 	uint64_t lap_end = from + ring->size - (from & (ring->size - 1)),
@@ -157,11 +159,8 @@ static bool is_realtime(void)
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
-/*
- * The word `waiting` is the time up to which waits are counted; its low bits, below that time's
- * unit, are the number of waiting threads. A change of the number counts the time since then, if
- * any thread waited.
- */
+/* The word `waiting`: a time up to which waited_ns is complete and, below WAITING_UNIT_NS, the
+ * number of waiting threads. A change of that number adds the time since then. */
 static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_begin)
 {
 	uint64_t before = RING_LOAD(&budget->waiting), n, since, now;
@@ -170,7 +169,8 @@ static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_
 		n = before % WAITING_UNIT_NS;
 		since = before - n;
 		now = MAX_OF(since, now_ns - now_ns % WAITING_UNIT_NS);
-		/* A child that a handler forked during a wait has its own budget. */
+		/* In a child that a handler forked during a wait, the budget does not know that
+		 * wait. */
 		if (n == (is_begin ? WAITING_UNIT_NS - 1 : 0))
 			return false;
 	} while (!__atomic_compare_exchange_n(&budget->waiting, &before,
@@ -195,7 +195,7 @@ bool ring_budget_begin(struct ring_budget *budget, uint64_t now_ns)
 {
 	uint64_t since = RING_LOAD(&budget->since_ns);
 
-	/* Another thread may have begun a window since now_ns was read. */
+	/* Another thread may have begun a window after now_ns was read. */
 	if (now_ns >= since && now_ns - since >= RING_WAIT_WINDOW_NS &&
 	    __atomic_compare_exchange_n(&budget->since_ns, &since, now_ns, false, __ATOMIC_RELAXED,
 					__ATOMIC_RELAXED))
@@ -208,7 +208,7 @@ void ring_budget_end(struct ring_budget *budget, uint64_t now_ns)
 	(void)change_waiting(budget, now_ns, false);
 }
 
-/* Finds where the record goes; after a pad if it would not fit before the data's end. Needs no
+/* Finds where the record goes: after a pad, if it would not fit before the data's end. Needs no
  * division, because size is 2^n. */
 static bool find_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
@@ -216,7 +216,8 @@ static bool find_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t
 	uint64_t at = rest < bytes ? from + rest : from;
 
 	if (!LIKELY(at + bytes - ring->tail <= ring->size)) {
-		/* pairs with ring_reader_drain(): the consumer has copied what is overwritten */
+		/* pairs with ring_reader_drain(): the consumer has copied what the record
+		 * overwrites */
 		ring->tail = __atomic_load_n(&ring->shared->tail, __ATOMIC_ACQUIRE);
 		if (at + bytes - ring->tail > ring->size)
 			return false;
@@ -254,7 +255,7 @@ static void end_wait(struct ring *ring)
 	ring_budget_end(ring->arena->budget, ring_now_ns());
 }
 
-/* Waits as long as the process's budget lasts, because the consumer may have no CPU for longer than
+/* Waits as long as the process's budget lasts, because the consumer may get no CPU for longer than
  * one wait. */
 static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
@@ -272,14 +273,14 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 		return false;
 	}
 	ring->is_waiting = true;
-	/* pairs with ring_reader_drain(), which moves the tail, and ring_reader_wake(), which then
-	 * checks for waiters */
+	/* pairs with ring_reader_drain(), which moves the tail, and with ring_reader_wake(), which
+	 * then checks for waiters */
 	__atomic_exchange_n(&shared->waiting, 1, __ATOMIC_SEQ_CST);
 	do {
 		left = ring_budget_left(ring->arena->budget, now);
 		found = wait_until(ring, now + MIN_OF(left, RING_WAIT_NS), from, bytes, ret_at);
 		now = ring_now_ns();
-		/* waiting on after RING_WAIT_NS may be in vain */
+		/* after RING_WAIT_NS, check whether waiting longer is in vain */
 	} while (!found && left > RING_WAIT_NS && now - start < RING_WAIT_BUDGET_NS &&
 		 *arena->alive && RING_LOAD(&arena->shared->ended) == 0 &&
 		 !(arena->budget->is_over && arena->budget->is_over()));
@@ -291,17 +292,15 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	return found;
 }
 
-/*
- * Maps all pages of a ring that will be written soon. A read maps the pages around it, too, as many
- * as the kernel's fault-around; a write maps only its own.
- */
+/* Maps all pages of a ring that will be written soon. Reads, because a read maps as many pages as
+ * the kernel's fault-around, while a write maps only its own page. */
 static void map_pages(const struct ring *ring)
 {
 	for (uint64_t at = 0; at < ring->size; at += FAULT_AROUND_BYTES)
 		(void)*(const volatile uint8_t *)&ring->data[at];
 }
 
-/* A full ring is replaced by a free one of at least four times its size, if there is one. */
+/* Replaces a full ring by a free one of at least four times its size, if there is one. */
 static bool move_to_bigger(struct ring *ring)
 {
 	struct ring *bigger;
@@ -354,7 +353,8 @@ void ring_abandon(struct ring *ring, size_t level)
 	}
 }
 
-/* The outermost record was left. From the first store of sp on, this one is open. */
+/* Recovers after the outermost record was left. From the first store of sp on, this call counts as
+ * the open record. */
 static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 {
 	if (ring->is_waiting)
@@ -369,8 +369,8 @@ static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 	ring->open[0].sp = 0;
 }
 
-/* Stacks grow down: code that runs above the place where a record was begun has left that place,
- * unless it runs on another stack. */
+/* Returns whether the code that began the record is still on the stack. Stacks grow down: code that
+ * runs above the frame that began a record has left that frame, unless it runs on another stack. */
 static bool is_alive(const struct open_record *open, uint64_t sp, const stack_t *signal_stack)
 {
 	uint64_t start = (uint64_t)(uintptr_t)signal_stack->ss_sp, size = signal_stack->ss_size;
@@ -379,7 +379,7 @@ static bool is_alive(const struct open_record *open, uint64_t sp, const stack_t 
 	return is_open_there == is_here_there ? sp < open->sp : is_here_there;
 }
 
-/* The last word may hold stale bytes after the payload. */
+/* Clears the last word, which may hold stale bytes after the payload. */
 static void clear_last(const struct ring *ring, uint64_t at, uint32_t bytes)
 {
 	*(uint64_t *)((uint8_t *)ring_header_at(ring, at) + bytes - 8) = 0;
@@ -395,7 +395,7 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 	struct ring_record_header *header;
 
 	if (level == RING_MAX_OPEN || !ring->nestable) {
-		/* in handlers, at any instruction */
+		/* atomic, because handlers get here at any instruction */
 		if (ring_type_is_event(type))
 			__atomic_fetch_add(&shared->lost[RING_LOST_NESTED], 1, __ATOMIC_RELEASE);
 		return NULL;
@@ -425,7 +425,7 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 	return header;
 }
 
-/* For the outermost record. Not nestable here, because `end` is only what was published. */
+/* For the outermost record. Leaves nestable false, because `end` is only what was published. */
 static void *lose(struct ring *ring, enum ring_lost cause, uint32_t type)
 {
 	count_attempt(ring->shared, cause, type);
@@ -467,7 +467,7 @@ static __attribute__((noinline)) void *begin_full(struct ring *ring, uint32_t ty
 		    type);
 }
 
-/* Returns 0 if no ring of this size takes the record. */
+/* Returns 0 if the record is too large for rings of this size. */
 static uint32_t record_bytes(const struct ring *ring, size_t payload_bytes)
 {
 	if (payload_bytes > ring->most_bytes)
@@ -475,7 +475,7 @@ static uint32_t record_bytes(const struct ring *ring, size_t payload_bytes)
 	return (uint32_t)(payload_bytes + sizeof(struct ring_record_header) + 7) & ~UINT32_C(7);
 }
 
-/* Counts the open records whose code is still on the stack. */
+/* Returns the number of open records whose code is still on the stack. */
 static size_t count_alive(const struct ring *ring, uint64_t sp)
 {
 	stack_t signal_stack = { 0 };
@@ -511,7 +511,8 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 			  bytes == 0 ? SIZE_MAX / 2 : bytes - sizeof(struct ring_record_header));
 }
 
-/* Another ring, a handler, an abandoned record, a pad, no room, or no ticks. */
+/* For all other cases: another ring, a handler, an abandoned record, a pad, no room, or no
+ * ticks. */
 static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64_t sp,
 						       uint32_t type, size_t payload_bytes,
 						       uint32_t bytes)
@@ -547,7 +548,7 @@ void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes)
 	return LIKELY(payload) ? payload : begin_otherwise(ring, sp, type, payload_bytes, bytes);
 }
 
-/* Returns the level of the open record with that payload, or RING_MAX_OPEN. */
+/* Returns the level of the open record with this payload, or RING_MAX_OPEN. */
 static size_t find_level(const struct ring *ring, const void *payload)
 {
 	size_t i = 0;
@@ -602,7 +603,7 @@ void ring_end(struct ring *ring, void *payload)
 		end_nested(ring, payload);
 }
 
-/* Called by the one thread that took the owner's place. */
+/* Called by the one thread that has cleared ring->owner. */
 static void close_ring(struct ring *ring, uint64_t owner)
 {
 	struct ring_header *shared = ring->shared;
@@ -617,7 +618,7 @@ static void close_ring(struct ring *ring, uint64_t owner)
 	ring_abandon(ring, 0);
 	ring_publish(ring, shared);
 	ring->open[0].sp = 0;
-	/* pairs with ring_reader_drain(): head stays what it is */
+	/* pairs with ring_reader_drain(): head does not change after this */
 	__atomic_compare_exchange_n(&shared->state, &owned, owner >> 32 << 32 | RING_CLOSED, false,
 				    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }

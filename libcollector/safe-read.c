@@ -2,10 +2,10 @@
 /*
  * Safe read - reads memory of this process that may not be mapped
  *
- * The kernel reads: process_vm_readv() on the own process fails where a load would fault. If that
+ * The kernel reads: process_vm_readv() on this process fails where a load would fault. If that call
  * is refused, or a seccomp filter could kill for it, memory is probed: rt_sigprocmask() copies the
- * mask before it checks its other arguments, so that EINVAL means readable. No filter that lets a
- * program run refuses that call. A load only faults if memory is unmapped between probe and load.
+ * mask before it checks its other arguments, so EINVAL means readable. No filter that lets a
+ * program run refuses that call. A load faults only if memory is unmapped after its probe.
  * Invariants: (1) nothing faults, whatever the address  [test-self-unwind: corrupt, memory]
  *             (2) with a seccomp filter, only calls that every program needs are made: prctl(),
  *                 getpid(), rt_sigprocmask()  [test-self-unwind: seccomp]
@@ -18,8 +18,8 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-#define MASK_BYTES 8   /* of the kernel's sigset_t */
-#define NO_SUCH_HOW 77 /* not one of SIG_BLOCK, SIG_UNBLOCK, SIG_SETMASK */
+#define MASK_BYTES 8   /* size of the kernel's sigset_t */
+#define NO_SUCH_HOW 77 /* differs from SIG_BLOCK, SIG_UNBLOCK and SIG_SETMASK */
 #define SECCOMP_FILTERED 2
 #define BATCH 16 /* small, because the stack may be small */
 
@@ -34,13 +34,14 @@ static bool is_readable(uint64_t address)
 	       errno == EINVAL;
 }
 
-/* An emulator may check the arguments in another order; then probing does not work. */
+/* Returns false under an emulator that checks the arguments in another order, where probing does
+ * not work. */
 static bool can_probe(void)
 {
 	return !is_readable(UINT64_MAX - SAFE_READ_PAGE);
 }
 
-/* Loads whole words, so that a concurrent store is not torn; volatile, so that it does not become
+/* Loads whole words, so that a concurrent store is not torn. Volatile keeps the compiler from using
  * memcpy(). */
 __attribute__((no_sanitize("address", "undefined"))) static void load(uint64_t address,
 								      uint8_t *buffer, size_t size)
@@ -83,13 +84,14 @@ static void choose_way(struct safe_read *memory)
 			      : SAFE_READ_BY_KERNEL;
 }
 
-/* Returns the number of bytes before the first that cannot be read; after a refusal, probes from
- * now on. */
+/* Returns the number of bytes before the first unreadable one. If the kernel refuses the call, sets
+ * the way to probes. */
 static size_t read_by_kernel(struct safe_read *memory, void *buffer, size_t size,
 			     const struct iovec *remote, size_t n)
 {
 	struct iovec local = { buffer, size };
-	/* The sixth argument is on the stack, where an int is half of what syscall() reads. */
+	/* The sixth argument is on the stack; it must be a long, because syscall() reads a whole
+	 * word. */
 	long got = syscall(SYS_process_vm_readv, memory->pid, &local, 1UL, remote, n, 0UL);
 
 	if (got < 0 && errno != EFAULT && errno != EINVAL)

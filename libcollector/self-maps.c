@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Self maps - the code ranges that a ring's owner has sent, so that stacks are readable after its
- * end
+ * Self maps - the code ranges that a ring's owner has sent, so that stacks can be read after the
+ * process has ended
  *
- * The source is /proc/self/maps, not the loader: that file needs no lock that another thread may
- * hold, lists the vdso and mappings made without the loader, and names a file as the kernel's own
- * records do.
+ * The source is /proc/self/maps instead of the loader: the file needs no lock that another thread
+ * may hold, lists the vdso and mappings made without the loader, and names files as the kernel's
+ * own records do.
  * Invariants: (1) a range belongs to a module by the bytes in memory, and each stack compares them
  *                 [test_jit: dlclose]
  *             (2) only safe-read.c loads from a module [test-self-maps: unmapped]
  *             (3) a stack reads /proc/self/maps at most once a try  [test-self-maps: heap]
  *             (4) a module's code is searched once, even if it cannot be identified
- *                                             [test-self-maps: no descriptor, test-call-tree:
- * moved] Ranges are added with signals blocked: no handler sees an incomplete change.
+ *                 [test-self-maps: no descriptor, test-call-tree: moved]
+ * Ranges are added with signals blocked, so that no handler sees an incomplete change.
  */
 #include "libcollector/self-maps.h"
 
@@ -23,18 +23,18 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* A line: start-end perms offset major:minor inode    name */
+/* A line of the file: start-end perms offset major:minor inode    name */
 struct line {
 	uint64_t start, end, offset, dev, inode;
 	bool is_executable;
-	const char *path; /* "" without */
+	const char *path; /* "" if there is none */
 };
 
 struct scan {
 	struct self_maps *code;
 	const struct self_maps_stack *stack;
 	struct safe_read memory;
-	struct line first; /* the last line in which a file begins */
+	struct line first; /* last line that begins a file (offset 0) */
 	self_maps_notify *notify;
 	void *data;
 };
@@ -70,7 +70,7 @@ static void clear(struct self_maps *code)
 	code->n = 0;
 }
 
-/* Replaces overlapping ranges. Without room, the range stays unknown. */
+/* Adds a range. Replaces overlapping ranges. If there is no room, the range stays unknown. */
 static void add(struct self_maps *code, const struct self_maps_range *range)
 {
 	uint32_t first, last;
@@ -123,7 +123,7 @@ bool self_maps_check(struct self_maps *code, const struct self_maps_stack *stack
 			code->n_replaced++;
 			return false;
 		}
-		/* Neighboring frames are often in one module. */
+		/* Neighboring frames are often in the same module. */
 		last = range->n_id_bytes ? range : NULL;
 	}
 	return true;
@@ -166,7 +166,7 @@ static bool parse_char(const char **at, char wanted)
 	return **at == wanted ? (*at)++, true : false;
 }
 
-/* The kernel escapes only line ends. */
+/* Replaces the kernel's escapes, which it uses only for line ends. */
 static char *unescape(char *path)
 {
 	char *to = path;
@@ -226,7 +226,7 @@ static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
 	return safe_read(data, address, buffer, size);
 }
 
-/* Reads the id of the module that begins there, if it is one. */
+/* Reads the id of the module at `start`. Returns false if there is none. */
 static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct self_maps_range *range)
 {
 	const struct module_memory memory = { start, end, read_memory, &scan->memory };
@@ -242,8 +242,8 @@ static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct self
 	return module_read(&memory, range->id_at, range->id, range->n_id_bytes);
 }
 
-/* For memory of no known file: the part of [start, end) in the loader's module at the address, if
- * the loader has one there. */
+/* Makes a range for memory of no known file. If the loader has a module at the address, the range
+ * is the module's part of [start, end). */
 static struct self_maps_range make_nameless(struct scan *scan, uint64_t address, uint64_t start,
 					    uint64_t end)
 {
@@ -269,7 +269,7 @@ static bool read_line(struct scan *scan, char *text)
 
 	if (!parse_line(text, &line))
 		return true;
-	/* Anonymous memory between a file's segments does not begin a file. */
+	/* A mapping of anonymous memory between a file's segments does not begin a file. */
 	if (line.offset == 0 && line.inode != 0)
 		scan->first = line;
 	if (!find_wanted(scan, &line, &address))
@@ -277,7 +277,7 @@ static bool read_line(struct scan *scan, char *text)
 	range = (struct self_maps_range){ .start = line.start,
 					  .end = line.end,
 					  .file_offset = line.offset };
-	/* the line belongs to an ELF file whose first line the scan has seen */
+	/* The line belongs to an ELF file whose first line was seen. */
 	if (line.is_executable && line.path[0] && scan->first.dev == line.dev &&
 	    scan->first.inode == line.inode && scan->first.end <= line.end &&
 	    read_id(scan, scan->first.start, line.end, &range))
@@ -291,7 +291,7 @@ static bool read_line(struct scan *scan, char *text)
 	return true;
 }
 
-/* Handles whole lines; moves the rest to the front. Returns the rest's length, or UINT32_MAX to
+/* Handles whole lines, and moves the rest to the front. Returns the rest's length, or UINT32_MAX to
  * stop. */
 static uint32_t parse_lines(struct scan *scan, uint32_t n)
 {
@@ -307,12 +307,12 @@ static uint32_t parse_lines(struct scan *scan, uint32_t n)
 		at = i + 1;
 	}
 	memmove(buffer, buffer + at, n - at);
-	/* ignore a line that does not fit */
+	/* Ignore a line that does not fit. */
 	return n - at < SELF_MAPS_LINE ? n - at : 0;
 }
 
-/* Marks addresses that are not mapped or not listed, so that they are not searched again; for a
- * module, all of its unknown part. */
+/* Adds addresses that are not mapped or not listed, so that they are not searched again. If the
+ * loader has a module there, adds the whole unknown part of the module. */
 static void add_rest(struct scan *scan)
 {
 	for (uint32_t i = 0; i < scan->stack->n; i++) {
@@ -323,7 +323,7 @@ static void add_rest(struct scan *scan)
 
 		if (self_maps_find(scan->code, address) || page + SAFE_READ_PAGE == 0)
 			continue;
-		at = find_index(scan->code, address); /* of the unknown gap's end */
+		at = find_index(scan->code, address); /* index of the range after the gap */
 		rest = make_nameless(scan, address, at > 0 ? scan->code->ranges[at - 1].end : 0,
 				     at < scan->code->n ? scan->code->ranges[at].start
 							: UINT64_MAX);
@@ -344,7 +344,7 @@ bool self_maps_scan(struct self_maps *code, const struct self_maps_stack *stack,
 	uint32_t n = 0;
 	long got = 1;
 
-	/* Before the search, because it must find the dropped ranges, too. */
+	/* Before the search, which must find the dropped ranges, too. */
 	if (code->n + MIN_OF(stack->n, SELF_MAPS_MAX / 2) > SELF_MAPS_MAX)
 		clear(code);
 	while (fd >= 0 && got > 0 && n != UINT32_MAX) {

@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Self-unwind - the calls that a thread is in, found by the thread itself
+ * Self-unwind - walks the calling thread's own stack
  *
  * A walk needs two things: the part of the stack that may be loaded directly, and a cache.
  *
- * The stack. A thread's highest address is found without a lock: it is the thread pointer, which
- * libc puts on top of a stack, or for the first thread the bytes that the kernel put there. sp is
- * on the same stack if every page between is readable. If sp is later found lower, the pages
- * between are checked, once. Otherwise sp is on a signal stack, if sigaltstack() says so, or on a
- * fiber. There, and wherever a frame leads out of the known range, safe-read.c makes each read; on
- * a fiber the walk ends after SELF_UNWIND_MAX_FOREIGN frames.
+ * The stack. A thread's highest address is found without a lock: it is the thread pointer, because
+ * libc puts the thread's structure on top of the stack; for the first thread, it is the address of
+ * the random bytes that the kernel put there. sp is on the same stack if every page in between is
+ * readable. If sp is later found lower, the additional pages are checked, once. Otherwise sp is on
+ * a signal stack, if sigaltstack() says so, or on a fiber. There, and wherever a frame leads out of
+ * the known range, safe-read.c makes each read; on a fiber the walk ends after
+ * SELF_UNWIND_MAX_FOREIGN frames.
  *
- * A cache. One mapping has a fixed number of them. A walk takes a free one, preferably the thread's
- * last, by one exchange, and returns it. A handler that interrupts a walk finds that cache taken
- * and uses another one, so no walk ever waits. If a walk was left by siglongjmp(), or died with a
- * vfork() child, its holder's frame is gone, and its cache is taken over.
+ * A cache. One mapping holds a fixed number of caches. A walk claims a free one, preferably the
+ * thread's last, by one exchange, and releases it afterwards. A handler that interrupts a walk
+ * finds that cache claimed and uses another one, so no walk ever waits. If siglongjmp() left a
+ * walk, or the walk died with a vfork() child, its frame is gone, and its cache is reused.
  *
  * fork() gives the child copies of the caches, because a handler may have forked within a walk that
- * continues in the child, but no claims (MADV_WIPEONFORK): caches that other threads held are free,
- * and each cache is cleared when the child first takes it. A vfork() child is the thread, on its
- * stack, while the parent waits. Another child that shares memory, like posix_spawn()'s, is
- * detected by its pid: it leaves its parent's struct self_unwind alone.
+ * continues in the child, but no claims (MADV_WIPEONFORK). So caches that other threads held are
+ * free, and each cache is cleared when the child first claims it. A vfork() child is the same
+ * thread, on the same stack, while the parent waits. Any other child that shares memory, like
+ * posix_spawn()'s, is detected by its pid, and leaves its parent's struct self_unwind alone.
  * Invariants: (1) only bytes between sp and the top of the thread's own stack are loaded directly
  *                                          [test-self-unwind: fiber, signal stack, corrupt,
  *                                          overflow]
  *             (2) a cache has one user      [test-self-unwind: storm, threads, fork in walk]
  *             (3) memory is one mapping, which the kernel lists as two  [test-self-unwind: memory]
  *             (4) errno does not change     [test-self-unwind: errno]
- * A stack without a guard page whose readable neighbor is unmapped later cannot be told apart from
- * that neighbor, and counts as having room for a walk. The same holds for a fiber.
+ * If a stack or a fiber has no guard page, readable memory below it looks like a part of it, and is
+ * counted as room for a walk, even if that memory is unmapped later.
  */
 #include "libcollector/self-unwind.h"
 
@@ -43,36 +44,37 @@
 #include <sys/syscall.h>
 
 #define N_CACHES 32
-#define ROOT_SHARE 8 /* one part in so many is for the outermost frames */
+#define ROOT_SHARE 8 /* one in ROOT_SHARE frames is reserved for the outermost frames */
 #define MAX_FOREIGN_READS (2 * SELF_UNWIND_MAX_FOREIGN)
-#define MAX_GROWTH (UINT64_C(64) << 20) /* how far below the known range a stack is searched */
-#define GUARD_BYTES SAFE_READ_PAGE      /* where sp is after an overflow */
+/* limit of the search for a stack's pages below the known range */
+#define MAX_GROWTH (UINT64_C(64) << 20)
+#define GUARD_BYTES SAFE_READ_PAGE /* sp may be in the guard page after an overflow */
 #define WINDOW_BYTES 512
-#define ROOM 4096 /* bytes of stack that a walk must have below it: more than it takes */
+#define ROOM 4096 /* bytes of stack that a walk must have below it; it needs less */
 
-#define MAX_PAGE 65536 /* wiping needs whole pages */
+#define MAX_PAGE 65536 /* maximum page size, because the kernel wipes whole pages */
 
-/* The holder of a cache. */
+/* The claim of a cache. */
 struct claim {
 	alignas(64) _Atomic(uintptr_t) holder;
-	bool is_used; /* by this process */
+	bool is_used; /* by this process, since it was forked */
 };
 
 struct cache {
-	uint64_t holder_sp;      /* of the walk that holds it; 0: between two stores */
-	uint64_t holder_thread;  /* its thread pointer; fork() keeps both */
-	uintptr_t holder;        /* as in its claim */
-	uint32_t generation;     /* of its slots; 0: never used */
+	uint64_t holder_sp;      /* frame of the walk that holds the cache; 0: between two stores */
+	uint64_t holder_thread;  /* thread pointer of that walk; both survive fork() */
+	uintptr_t holder;        /* copy of claim.holder */
+	uint32_t generation;     /* generation of `slots`; 0: never used */
 	uint32_t own_generation; /* the value of self_unwind_generation() for its contents */
 	struct walk_cache slots;
 	struct modules modules;
 	struct walk_frame frames[SELF_UNWIND_MAX_FRAMES];
 	uint8_t window[WINDOW_BYTES];
-	struct self_unwind_step step; /* of self_unwind_step() */
+	struct self_unwind_step step; /* current step of self_unwind_step() */
 };
 
 struct arena {
-	/* All zeros in a child. */
+	/* Zeroed in a forked child. */
 	union {
 		struct {
 			_Atomic(int32_t) pid; /* 0: just forked */
@@ -84,23 +86,23 @@ struct arena {
 	struct cache caches[N_CACHES];
 };
 
-/* One walk. */
+/* State of one walk. */
 struct visit {
 	struct safe_read memory;
 	struct cache *cache;
-	struct claim *claim; /* of the cache */
+	struct claim *claim; /* claim of `cache` */
 	uintptr_t holder;
-	uint64_t frame;             /* of self_unwind_walk() */
-	uint64_t outer;             /* of the walk before, which this one may have interrupted */
-	uint64_t low, high;         /* of the thread's stack */
-	uint64_t alt_low, alt_high; /* of the signal stack, if sp is on it */
-	bool is_quiet;              /* makes no system calls but probes */
+	uint64_t frame;             /* frame of self_unwind_walk() or self_unwind_step() */
+	uint64_t outer;             /* frame of the walk that this one may have interrupted */
+	uint64_t low, high;         /* bounds of the thread's stack */
+	uint64_t alt_low, alt_high; /* bounds of the signal stack, if sp is on it */
+	bool is_quiet;              /* only probes are allowed as system calls */
 	bool is_tight;              /* too little stack is left for a walk */
-	bool is_child;              /* shares its parent's memory */
-	bool is_stale;              /* a module was unloaded */
+	bool is_child;              /* this process shares its parent's memory */
+	bool is_stale;              /* a module was found unloaded */
 	size_t n_foreign_reads;
-	uint64_t start;  /* the same */
-	uint64_t window; /* the address of cache->window[0] */
+	uint64_t start;  /* lowest address that may be loaded directly, in self_unwind_step() */
+	uint64_t window; /* address of cache->window[0] */
 	size_t n_window_bytes;
 };
 
@@ -145,7 +147,7 @@ void self_unwind_invalidate(void)
 	atomic_fetch_add(&self_unwind_generation_now, 1);
 }
 
-/* True if this process shares another one's memory. */
+/* Returns whether this process shares another one's memory. */
 static bool is_child(struct arena *arena)
 {
 	int32_t own = (int32_t)syscall(SYS_getpid), forked = 0;
@@ -188,7 +190,7 @@ static bool is_near(uint64_t top, uint64_t frame)
 	return frame < top && top - frame <= MAX_GROWTH;
 }
 
-/* Down to the current frame, or as far as pages are readable. */
+/* Sets the range from `top` down to the current frame, or as far as pages are readable. */
 static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 {
 	visit->high = top & ~UINT64_C(7);
@@ -196,10 +198,8 @@ static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 	reach(&visit->memory, is_near(top, frame) ? frame : visit->low - MAX_GROWTH, &visit->low);
 }
 
-/*
- * Finds the thread's range. The first thread has the kernel's stack, unless it was forked from
- * another thread. The range is found even if the thread is first seen on another stack.
- */
+/* Finds the range of the thread's stack. The first thread has the kernel's stack, unless another
+ * thread forked it. Finds the range even if the thread is first seen on another stack. */
 static void find_ranges(struct visit *visit)
 {
 	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
@@ -230,8 +230,8 @@ static void find_signal_stack(struct visit *visit, uint64_t sp)
 	visit->alt_high = start + stack.ss_size;
 }
 
-/* The first thread's stack grows. Other stacks are complete, down to a page that is not
- * readable. */
+/* Returns whether enough stack is left. The first thread's stack grows. Other stacks are complete,
+ * down to a page that is not readable. */
 static bool has_room(const struct visit *visit)
 {
 	uint64_t top = first_stack_top & ~UINT64_C(7);
@@ -240,7 +240,7 @@ static bool has_room(const struct visit *visit)
 	       (visit->high == top || visit->frame >= visit->low + ROOM);
 }
 
-/* Finds the stack of sp. Later calls return at once while sp stays in the range that was found. */
+/* Finds the stack that sp is on. Returns early while sp stays in the range found before. */
 static void find_stack(struct arena *arena, struct self_unwind *own, uint64_t sp,
 		       struct visit *visit)
 {
@@ -285,7 +285,7 @@ static void clear(struct cache *cache)
 	modules_clear(&cache->modules);
 }
 
-/* True if the present walk interrupted a walk of this thread, which will continue. */
+/* Returns whether this walk interrupted another walk of the thread, which will continue. */
 static bool has_outer(const struct visit *visit)
 {
 	uint64_t outer = visit->outer;
@@ -294,11 +294,8 @@ static bool has_outer(const struct visit *visit)
 	       (!is_own(visit, visit->frame) || (is_own(visit, outer) && outer > visit->frame));
 }
 
-/*
- * True if this thread's walk will never continue. On the thread's own stack, frames below the
- * present one have ended. Frames of other stacks have all ended, because the thread returned to its
- * own.
- */
+/* Returns whether the holder, a walk of this thread, will never continue. Frames below the current
+ * one have ended, and so have those on other stacks if the thread is back on its own. */
 static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 {
 	uint64_t sp = cache->holder_sp;
@@ -311,7 +308,8 @@ static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 static bool claim_abandoned(struct claim *claim, struct cache *cache, uintptr_t before,
 			    const struct visit *visit)
 {
-	/* The holder was a child that shared this memory, and has ended; or it will never go on. */
+	/* The holder was a child that shared this memory, and has exited; or it will never
+	 * continue. */
 	bool is_gone = (!visit->is_quiet && (before & 1) &&
 			syscall(SYS_kill, (pid_t)(before >> 1), 0) < 0 && errno == ESRCH) ||
 		       (before == visit->holder && !visit->is_child && is_abandoned(cache, visit));
@@ -329,7 +327,7 @@ static bool claim_cache(struct claim *claim, struct cache *cache, const struct v
 		&claim->holder, &before, visit->holder, memory_order_acquire, memory_order_relaxed);
 
 	/* This process was forked within a walk that used the cache. Only a walk of this thread
-	 * continues; the state of another thread's walk is ignored. */
+	 * continues here; ignore walks of other threads. */
 	if (is_free && !claim->is_used && cache->holder_sp != 0 &&
 	    cache->holder_thread == thread_pointer()) {
 		before = cache->holder;
@@ -446,7 +444,7 @@ static void run(struct visit *visit, const struct walk_registers *registers, siz
 	walk_run(&walk, registers, ret_result);
 }
 
-/* If a module on the chain has changed, clears the cache and walks once more. */
+/* Walks. If a module on the chain has changed, clears the cache and walks once more. */
 static void run_checked(struct visit *visit, const struct walk_registers *registers, size_t n_pcs,
 			struct walk_result *ret_result)
 {
@@ -532,7 +530,7 @@ static bool walk_with_any(struct arena *arena, struct self_unwind *own,
 	return visit->cache != NULL;
 }
 
-/* Returns NULL if no walk is possible. */
+/* Returns NULL if no walk is possible at all. */
 static struct arena *get_arena(const struct self_unwind *own)
 {
 	if (own->quiet == SELF_UNWIND_SILENT)
@@ -573,13 +571,13 @@ void self_unwind_walk(struct self_unwind *own, const struct walk_registers *regi
 
 /* ---- Step by step ---- */
 
-/* Loads one word of any frame; not checked by ASan. */
+/* Loads one word of any frame. ASan must not check this. */
 __attribute__((no_sanitize("address"))) static uint64_t load_word(uint64_t address)
 {
 	return *(const volatile uint64_t *)(uintptr_t)address;
 }
 
-/* Notes every word that a walk reads, whether it is loaded directly or not. */
+/* Stores each word that a walk reads in the step, whether it is loaded directly or not. */
 static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 {
 	struct visit *visit = data;
@@ -597,8 +595,8 @@ static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 	return true;
 }
 
-/* The same for code on the stack, at which an invalid return address points: it changes like
- * everything on the stack. */
+/* Like read_and_note(), for code on the stack to which an invalid return address points: it may
+ * change like anything on the stack. */
 static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_t size)
 {
 	struct visit *visit = data;
@@ -634,8 +632,8 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 	visit->n_foreign_reads = 0;
 	visit->n_window_bytes = 0;
 	while (step->stop == WALK_N_STOPS) {
-		/* At most SELF_UNWIND_MAX_FOREIGN frames of fibers, and at most that many in total
-		 * if the walk starts on one. */
+		/* Stop after SELF_UNWIND_MAX_FOREIGN frames on fibers. If the walk starts on a
+		 * fiber, all its frames count. */
 		n_foreign += is_foreign(visit, step->next.at.sp);
 		if (n_foreign > SELF_UNWIND_MAX_FOREIGN ||
 		    (step->next.n >= SELF_UNWIND_MAX_FOREIGN && is_foreign(visit, start)))

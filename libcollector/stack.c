@@ -3,8 +3,8 @@
  * Stack - the stack of a record, as given by the program
  *
  * Frames are written directly into the ring, because a handler's stack may be small. Records that
- * interrupt another one, and those of threads that make no system calls, get addresses, which the
- * engine looks up in the process's mappings.
+ * interrupt another record, and records of threads that make no system calls, get addresses, which
+ * the engine looks up in the process's mappings.
  * Invariants: (1) a frame's image was sent in the same epoch, by the same owner [test_jit: epochs]
  *             (2) a module that replaced another one is sent                   [test_jit: dlclose]
  *             (3) errno does not change  [test_collector: front]
@@ -15,7 +15,7 @@
 
 #include <errno.h>
 
-#define SALT UINT64_C(0x737461636b) /* so that no string equals a stack */
+#define SALT UINT64_C(0x737461636b) /* start of the hash, so that no string equals a stack */
 
 struct image_definition {
 	struct producer *producer;
@@ -163,7 +163,7 @@ static enum message_outcome write_stack(struct producer *producer, uint32_t epoc
 		       : MESSAGE_WRITTEN;
 	if (outcome != MESSAGE_WRITTEN)
 		return outcome;
-	/* a text whose bytes are the stack's frames */
+	/* The frames' hash makes the stack a text, so that `intern` can find it. */
 	text = (struct text){ .n_bytes = 1, .hash = SALT };
 	for (uint32_t i = 0; i < pcs.n; i++) {
 		struct ring_frame frame = make_frame(code, &pcs, i);

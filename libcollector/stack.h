@@ -2,7 +2,7 @@
 /*
  * Stack - the stack of a record, as given by the program
  *
- * Sent once, like strings, before the record; the images of its frames are sent before that.
+ * Each stack is sent once, like strings, before the record, and after the images of its frames.
  */
 #pragma once
 
@@ -14,17 +14,14 @@ struct producer;
 
 struct stack {
 	const struct prof_stack *from;
-	uint32_t id; /* 0: there was no room for it */
+	uint32_t id; /* 0: the stack found no room */
 };
 
 struct self_maps_stack;
 
-/*
- * Sends the images of the stack's frames that have not been sent. Not in handlers, and not with
- * RING_NO_SYSCALL. Returns an enum message_outcome: MESSAGE_AGAIN in another epoch, else whether
- * all images were sent.
- */
+/* Sends images of the stack's frames that have not been sent. Not in handlers, nor with
+ * RING_NO_SYSCALL. Returns an enum message_outcome: MESSAGE_AGAIN if the epoch has changed. */
 int stack_define_images(struct producer *producer, uint32_t epoch,
 			const struct self_maps_stack *stack);
-/* An enum message_outcome. */
+/* Returns an enum message_outcome. */
 int stack_write(struct producer *producer, uint32_t epoch, struct stack *stack);

@@ -8,23 +8,24 @@
  *      │ ───╱ stretches of at least 1 ms; their values never change
  *      └──────────────────▶ ticks
  *
- * Both are read together when ticks are requested that are after the last stretch. The next stretch
- * leads from its end to the clock's value 1 ms later, at the rate of the whole time since the first
- * reading. So the function has no steps. Its error is that of a reading, some 20 ns, and that of
- * the clock's rate changes since then: at 500 ppm, the kernel's maximum, 0.5 us.
- * After a machine slept, the counter may have restarted: then the mapping restarts, too.
+ * Counter and clock are read together when ticks after the last stretch are requested. The next
+ * stretch leads from its end to the clock's value 1 ms later, at the average rate since the first
+ * reading. So the function has no steps. Its error is the error of a reading, some 20 ns, plus the
+ * clock's rate changes since then: 0.5 us at 500 ppm, the kernel's maximum.
+ * After the machine slept, the counter may have restarted: the mapping then restarts, too.
  *
- * Only the kernel can tell whether the clock is made of the counter, and of one that is the same on
- * all processors. It shows that by letting programs read the clock without a system call: on x86
- * the counter is the only source for that, whatever the clocksource is called (tsc, kvm-clock, that
- * of Hyper-V).
+ * Only the kernel knows whether the clock is derived from the counter, and whether the counter is
+ * the same on all processors. In that case it lets programs read the clock without a system call:
+ * on x86 the counter is the only source for that, whatever the clocksource is called (tsc,
+ * kvm-clock, Hyper-V's).
  * Invariants: (1) the same ticks have the same ns, until MANY stretches were added
  *                 [test-tick-clock: same]
- *             (2) more ticks are not less ns                          [test-tick-clock: same, rate]
- *             (3) it is off by less than 1 us  [test-tick-clock: real, rate, pauses]
+ *             (2) later ticks do not have an earlier time             [test-tick-clock: same, rate]
+ *             (3) the result is off by less than 1 us  [test-tick-clock: real, rate, pauses]
  *             (4) any number of ticks has a result, at most 1 ms after now
  *                 [test-tick-clock: any]
- *             (5) making one restricts no system call of the caller   [test-tick-clock: made_of]
+ *             (5) creating a clock restricts no system call of the caller  [test-tick-clock:
+ *                 made_of]
  */
 #include "libcollector/tick-clock.h"
 
@@ -40,23 +41,23 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define MANY 4096u                   /* stretches that are kept */
-#define STRETCH_NS 1000000u          /* also the minimum between the first two readings */
-#define READINGS 4                   /* the shortest is used */
-#define LONG_AGO (UINT64_C(1) << 52) /* ticks: a double represents all smaller numbers */
+#define MANY 4096u          /* number of stretches that are kept */
+#define STRETCH_NS 1000000u /* length; also the minimum time between the first two readings */
+#define READINGS 4          /* the fastest one is used */
+#define LONG_AGO (UINT64_C(1) << 52) /* in ticks: a double represents all smaller numbers exactly */
 
 struct stretch {
 	uint64_t from, to; /* ticks */
 	uint64_t ns;       /* at `from` */
-	double rate;       /* ns a tick */
+	double rate;       /* ns per tick */
 };
 
 struct tick_clock {
 	tick_clock_read *read;
 	void *data;
 	struct tick_reading first;
-	double rate; /* since `first` */
-	uint64_t n;  /* stretches so far; the last MANY are kept */
+	double rate; /* average since `first` */
+	uint64_t n;  /* number of stretches so far; the last MANY are kept */
 	uint64_t last;
 	struct stretch stretches[MANY];
 };
@@ -104,7 +105,8 @@ struct tick_clock *tick_clock_new_of(tick_clock_read *read, void *data)
 	return clock;
 }
 
-/* Runs in a separate thread, which is then denied the system call. */
+/* Checks whether the clock can be read without a system call. Runs in a separate thread, which is
+ * denied the system call first. */
 static void *read_shut_out(void *data)
 {
 	struct sock_filter refuse[] = {
@@ -151,7 +153,7 @@ static uint64_t value_at(const struct stretch *stretch, uint64_t ticks)
 	return stretch->ns + (uint64_t)((double)(ticks - stretch->from) * stretch->rate);
 }
 
-/* Adds a stretch from the last one's end to 1 ms after now. */
+/* Adds a stretch from the end of the last one to 1 ms after now. */
 static void add_stretch(struct tick_clock *clock)
 {
 	struct tick_reading now = clock->read(clock->data), from;
@@ -186,7 +188,7 @@ static void add_stretch(struct tick_clock *clock)
 	clock->last = clock->n++;
 }
 
-/* Finds the stretch that has the ticks, if they are not before the first one. */
+/* Finds the stretch that contains the ticks; if they are earlier, the first known one. */
 static void find_stretch(struct tick_clock *clock, uint64_t ticks)
 {
 	uint64_t low = clock->n > MANY ? clock->n - MANY : 0, high = clock->n - 1;
@@ -216,7 +218,7 @@ uint64_t tick_clock_ns(struct tick_clock *clock, uint64_t ticks)
 	stretch = stretch_at(clock, clock->last);
 	if (ticks >= stretch->from)
 		return value_at(stretch, MIN_OF(ticks, stretch->to));
-	/* before all known stretches */
+	/* the ticks are before all known stretches */
 	ns = (double)MIN_OF(stretch->from - ticks, LONG_AGO) * clock->rate;
 	return ns < (double)stretch->ns ? stretch->ns - (uint64_t)ns : 0;
 }

@@ -3,7 +3,7 @@
  * Tick clock - maps values of the processor's counter to CLOCK_MONOTONIC
  *
  * An engine has one for all rings, because the order of records in different rings depends on it.
- * One thread.
+ * For use by one thread.
  */
 #pragma once
 
@@ -11,18 +11,16 @@
 
 struct tick_clock;
 
-/* Returns NULL if the kernel's clock is not made of ticks, or there is no memory. Starts a thread,
- * which has ended when this returns. */
+/* Returns NULL if the kernel's clock is not derived from ticks, or if there is no memory. Runs a
+ * thread, which has exited when this returns. */
 struct tick_clock *tick_clock_new(void);
 void tick_clock_free(struct tick_clock *clock);
 
-/*
- * Returns ns for ticks that were read before the call. The same ticks always have the same ns, and
- * more ticks never less ns. Future ticks return the current time.
- */
+/* Returns the time in ns for ticks that were read before the call. The same ticks always have the
+ * same time, and later ticks never an earlier one. Ticks in the future return the current time. */
 uint64_t tick_clock_ns(struct tick_clock *clock, uint64_t ticks);
 
-/* The same with a given way to read both: for tests. */
+/* Like tick_clock_new(), but reads ticks and clock with `read`: for tests. */
 struct tick_reading {
 	uint64_t ticks, ns;
 };

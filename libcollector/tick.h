@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Tick - the processor's counter, which may be a record's time: docs/ring.md, "Ticks"
+ * Tick - the processor's counter as the time of a record: docs/ring.md, "Ticks"
  *
  * Reading it takes less than half the time of reading the clock. A processor may read it before
- * earlier instructions are complete. Between threads that could swap the order in which one frees a
- * block and another gets it. Some processors wait for all loads nevertheless, which slows programs
+ * earlier instructions are complete. If one thread frees a block and another gets it, that could
+ * swap their order. Some processors make the read wait for all loads, which slows down programs
  * that miss caches.
  */
 #pragma once

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Unwind cache - the calls that a thread is in, cached from one walk to the next
+ * Unwind cache - the calling thread's stack, cached from one walk to the next
  *
  * A frame's caller depends on the frame's position (pc, sp and, if a rule needs it, fp), on the
- * rule of its code, and on words on the stack. So each frame is kept with those words, its guards:
- * the guards of all frames are in one row, outermost first. A walk steps from the innermost frame
+ * rule of its code, and on words on the stack. So each frame is kept with these words, its guards;
+ * the guards of all frames are in one array, outermost first. A walk steps from the innermost frame
  * outwards until it matches a frame of the last walk. If all guards from there on still hold, the
- * remaining frames are unchanged; else it steps on, until it is past the guard that failed.
+ * remaining frames are unchanged; otherwise the walk continues past the guard that failed.
  *
  * The new frames of a walk are also kept as a variant: the words of its frames, and the frame that
- * called them. A program that allocates in a few places is nearly always in one of them; such a
- * walk takes no step.
+ * called them. A program that allocates in a few places is nearly always in one of them; a walk
+ * that matches a variant takes no step.
  *
- * Nearly all code has one simple rule, which fits in a row; generated code, which has no rules, has
- * frame pointers. self-unwind.c handles everything else, a step at a time.
+ * Nearly all code has one simple rule, which fits in a row; generated code has no rules, but frame
+ * pointers. self-unwind.c handles everything else, one step at a time.
  *
- * In most code fp is a general-purpose register: its value is checked only if it is used to find a
- * frame further out. An invalid return address may be anywhere; if it points into the stack, the
- * bytes before it are among the words, because they are checked for a call. Other code is assumed
- * to be unchanged.
+ * In most code fp is a general-purpose register, so its value is checked only if it is used to find
+ * a frame further out. An invalid return address may be anywhere. If it points into the stack, the
+ * bytes before it are among the guards, because the walk looks for a call there. Code elsewhere is
+ * assumed to be unchanged.
  * Invariants: (1) the frames are those that self_unwind_walk() finds
  *                 [test-unwind-cache: random, mutated, made up]
  *             (2) a guard loads only from the thread's own stack, not below the innermost frame
@@ -27,32 +27,33 @@
  *             (3) no result outlives self_unwind_invalidate()  [test-unwind-cache: modules,
  *                 recalled]
  *             (4) errno does not change
- * A stack that does not end on the thread's own is walked completely each time.
+ * A chain that does not end on the thread's own stack is walked completely each time.
  */
 #include "libcollector/unwind-cache.h"
 
 #include <string.h>
 
-/* unwind_cache_frame.state, and that of pending frames */
+/* For the state of frames and of pending frames. */
 #define EXACT 0x01u      /* the frame was interrupted */
-#define BY_FP 0x02u      /* found by a frame pointer because there was no rule */
+#define BY_FP 0x02u      /* the frame was found by a frame pointer because there was no rule */
 #define FP_UNKNOWN 0x04u /* fp is unknown */
 #define LR_KNOWN 0x08u
 #define SWITCHES 0xffff00u /* number of switches from one stack to another, times 0x100 */
 #define PLACE (EXACT | BY_FP | LR_KNOWN | SWITCHES)
-#define GENERAL 0x10u       /* self-unwind.c made the step */
-#define FIRST 0x20u         /* the innermost frame of that walk */
-#define NEEDS_FP 0x40u      /* the step does */
-#define GIVES_FP 0x80u      /* the last word is the caller's fp */
-#define USES_FP 0x01000000u /* the step, or one further out, uses this frame's fp */
+#define GENERAL 0x10u  /* self-unwind.c made the step from this frame */
+#define FIRST 0x20u    /* the frame was the innermost one */
+#define NEEDS_FP 0x40u /* the step from this frame uses fp */
+#define GIVES_FP 0x80u /* the step loaded the caller's fp; it is the frame's last word */
+/* the step from this frame, or from one further out, uses this frame's fp */
+#define USES_FP 0x01000000u
 
-/* of a row, with NEEDS_FP and GIVES_FP */
+/* For the kind of a row, with NEEDS_FP and GIVES_FP. */
 #define ROW_ROOT 0x100u
 #define ROW_CHAIN \
 	0x200u /* no rule: follow the frame pointer, if the conditions of step_plainly() hold */
 #define ROW_CALLED 0x400u /* a call precedes this pc: a frame pointer was followed to it */
 
-/* True if a frame record has the next record's address below the return address. */
+/* Whether a frame record has the address of the next record right below the return address. */
 #if defined(__x86_64__) || defined(__aarch64__)
 #define HAS_RECORDS true
 #else
@@ -66,17 +67,17 @@
 struct visit {
 	struct unwind_cache *calls;
 	uint64_t pc, sp, fp, lr;
-	uint32_t state; /* PLACE and FP_UNKNOWN */
+	uint32_t state; /* PLACE and FP_UNKNOWN flags */
 	uint32_t n_lookups;
 	uint64_t start; /* sp of the innermost frame */
 	uint64_t pac_mask;
 	uint32_t n_pending, n_words;
-	uint32_t n_known; /* frames of the last walk that may still be met */
-	bool is_matched;  /* at such a frame */
+	uint32_t n_known; /* number of frames of the last walk that may still match */
+	bool is_matched;  /* the walk is at a matching frame */
 	bool is_open;
 };
 
-/* ---- Frames that were there ---- */
+/* ---- Frames of the last walk ---- */
 
 static inline bool is_own(const struct visit *visit)
 {
@@ -97,7 +98,7 @@ static inline bool is_at(const struct visit *visit, const struct unwind_cache_fr
 }
 
 /* Returns whether the walk is at a frame of the last walk, and everything is unchanged from there
- * on. n_known: with that frame. */
+ * on. Sets n_known to the number of frames up to that one. */
 static inline bool match(struct visit *visit)
 {
 	const struct unwind_cache *calls = visit->calls;
@@ -111,7 +112,7 @@ static inline bool match(struct visit *visit)
 	changed = unwind_cache_find_changed(calls->guards, calls->frames[n - 1].end);
 	if (__builtin_expect(changed == 0, 1))
 		return true;
-	/* The frame whose guard failed has another caller now. */
+	/* The frame of this guard now has another caller. */
 	while (n > 1 && calls->frames[n - 2].end >= changed)
 		n--;
 	visit->n_known = n - 1;
@@ -125,7 +126,7 @@ static inline struct unwind_cache_row *row_of(struct unwind_cache *calls, uint64
 	return &calls->rows[pc * UNWIND_CACHE_ODD / (UINT64_MAX / UNWIND_CACHE_ROWS + 1)];
 }
 
-/* No code address has more bits. */
+/* Compares 48 bits of pc, because no code address has more. */
 static inline bool is_of(const struct unwind_cache_row *row, const struct unwind_cache *calls,
 			 uint64_t pc)
 {
@@ -166,7 +167,7 @@ static inline bool is_called(struct unwind_cache *calls, uint64_t pc)
 	return is_of(row, calls, pc) && (row->kind & ROW_CALLED);
 }
 
-/* Steps by a row. Returns false without a row that applies. */
+/* Makes a step by a row. Returns false if no row applies. */
 static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 {
 	struct unwind_cache *calls = visit->calls;
@@ -205,7 +206,7 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 	return true;
 }
 
-/* True if the step followed a frame pointer and read nothing else. */
+/* Returns whether the step followed a frame pointer and read nothing else. */
 static bool is_chain(const struct self_unwind_step *step)
 {
 	uint64_t fp = step->at.at.fp;
@@ -256,7 +257,7 @@ static void add_row(struct unwind_cache *calls, const struct self_unwind_step *s
 		.key = step->at.at.pc << GENERATION_BITS | calls->row_generation,
 		.cfa_words = (int16_t)(rule->cfa_offset / WORD),
 		.ra_words = (int16_t)(rule->ra_offset / WORD),
-		/* an equivalent offset if none is loaded */
+		/* a valid offset even if no fp is loaded */
 		.fp_words = (int16_t)((kind & GIVES_FP ? rule->fp_offset : rule->ra_offset) / WORD),
 		.kind = (uint16_t)(kind | (step->at.flags & WALK_FRAME_FP ? ROW_CALLED : 0)),
 	};
@@ -276,7 +277,7 @@ static struct walk_place get_place(const struct visit *visit)
 	};
 }
 
-/* Keeps the step. Returns false when a faster way can continue. */
+/* Stores the step. Returns false if the walk can continue in a faster way. */
 static bool keep_step(void *data, const struct self_unwind_step *step)
 {
 	struct visit *visit = data;
@@ -319,7 +320,7 @@ static __attribute__((noinline)) enum walk_stop step_by_self_unwind(struct visit
 	enum walk_stop stop =
 		self_unwind_step(&visit->calls->own, visit->start, &place, keep_step, visit);
 
-	/* The end depends on something that is not on the stack. */
+	/* The reason for the end is not on the stack, so no guard detects a change. */
 	if (stop == WALK_DEPTH || (stop == WALK_NO_TABLE && visit->n_pending == n))
 		visit->is_open = true;
 	return stop;
@@ -327,7 +328,7 @@ static __attribute__((noinline)) enum walk_stop step_by_self_unwind(struct visit
 
 /* ---- A walk ---- */
 
-/* Appends the new frames, from the outermost inwards, after the n frames that are unchanged. */
+/* Appends the new frames, outermost first, after the n unchanged frames. */
 static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 {
 	struct unwind_cache *calls = visit->calls;
@@ -370,7 +371,7 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 	calls->n = n;
 }
 
-/* Returns false if the frames that it met and the new ones are too many together. */
+/* Returns false if known and new frames together are too many. */
 static __attribute__((noinline)) bool walk(struct unwind_cache *calls,
 					   const struct walk_registers *caller)
 {
@@ -407,7 +408,7 @@ static __attribute__((noinline)) bool walk(struct unwind_cache *calls,
 	return true;
 }
 
-/* ---- Branches ---- */
+/* ---- Variants ---- */
 
 static uint64_t fp_mask(const struct unwind_cache_frame *frame)
 {
@@ -426,7 +427,7 @@ void unwind_cache_remember(struct unwind_cache *calls, uint32_t node)
 	outer = &calls->frames[n_outer - 1];
 	if (inner->end - outer->end > UNWIND_CACHE_VARIANT_WORDS)
 		return;
-	/* If siglongjmp() leaves this, nothing is known. */
+	/* If siglongjmp() interrupts this, is_busy stays set; the next walk clears the cache. */
 	calls->is_busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
 	variant = &calls->variants[unwind_cache_variant_at(inner->pc, inner->sp)];
@@ -468,12 +469,12 @@ void unwind_cache_clear(struct unwind_cache *calls)
 		calls->row_generation = 0;
 	}
 	calls->row_generation++;
-	/* If siglongjmp() leaves this, it is done again. */
+	/* If siglongjmp() interrupts this, the next walk repeats it. */
 	atomic_signal_fence(memory_order_seq_cst);
 	calls->own_generation = self_unwind_generation();
 }
 
-/* The common case: nothing has changed, up to the innermost frame. */
+/* Returns whether nothing has changed, up to the innermost frame: the common case. */
 static inline bool is_same(const struct unwind_cache *calls, const struct walk_registers *caller)
 {
 	uint32_t n = calls->n;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Unwind cache - the calls that a thread is in, cached from one walk to the next
+ * Unwind cache - the calling thread's stack, cached from one walk to the next
  *
  *     n = unwind_cache_walk(calls, &caller);
  *     for (i = calls->n_same; i < n; i++)
  *             calls->frames[i].node = …;
  *
- * The same result as self-unwind.h, for hooks that are entered a million times a second with nearly
- * the same stack. The frames of the last walk are kept with the words on the stack that they were
- * found by: if a walk matches one of these frames, and all words from there on are unchanged, so
- * are the frames. All state belongs to the calling thread. Neither allocates nor waits.
+ * Gives the same result as self-unwind.h, for hooks that are entered a million times per second
+ * with nearly the same stack. Keeps the frames of the last walk together with the words on the
+ * stack by which they were found. If a walk matches one of these frames, and all words from there
+ * on are unchanged, the frames are unchanged, too. All state belongs to the calling thread. Nothing
+ * allocates or waits.
  */
 #pragma once
 
@@ -21,54 +22,54 @@
 #define UNWIND_CACHE_VARIANTS 256u
 #define UNWIND_CACHE_VARIANT_WORDS 16u
 
-/* Flags of a frame. An outermost frame has no known caller. */
-#define UNWIND_CACHE_EXACT 0x01u /* pc was interrupted; else it is a return address */
+/* Flags of a frame. The outermost frame has no known caller. */
+#define UNWIND_CACHE_EXACT 0x01u /* pc was interrupted; otherwise it is a return address */
 #define UNWIND_CACHE_CUT 0x02u   /* its caller is missing: the walk did not reach the root */
 
 struct unwind_cache_frame {
 	uint64_t pc, sp, fp;
-	uint64_t hash;  /* of all frames from the outermost to this one */
-	uint32_t end;   /* of the guards of this frame and of those before it */
+	uint64_t hash;  /* hash of all frames from the outermost to this one */
+	uint32_t end;   /* number of guards of all frames up to this one */
 	uint32_t state; /* see unwind-cache.c */
 	uint32_t flags; /* UNWIND_CACHE_* */
-	uint32_t node;  /* the caller's value; kept as long as the frame */
+	uint32_t node;  /* the user's value; kept as long as the frame */
 };
 
-/* The rule of one pc, if it is as simple as nearly all are. Small, because the program needs the
- * caches for itself. */
+/* The rule of one pc, if it has the simple form of nearly all rules. Small, because the program
+ * needs the processor's caches for itself. */
 struct unwind_cache_row {
-	uint64_t key; /* pc and, in the last 16 bits, the generation; with another one: empty */
+	/* pc and, in the low 16 bits, the generation; the row is empty if that is another one */
+	uint64_t key;
 	int16_t cfa_words, ra_words, fp_words;
 	uint16_t kind;
 };
 
-/*
- * An earlier stack: its innermost frames, by their checked words, and the frame that called them.
- * An fp counts only if its mask is not 0.
- */
+/* An earlier stack: its innermost frames, with the words that must be unchanged, and the frame that
+ * called them. An fp is compared only if its mask is not 0. */
 struct unwind_cache_variant {
-	uint64_t pc, sp, fp; /* of the innermost frame */
+	uint64_t pc, sp, fp; /* registers of the innermost frame */
 	uint64_t fp_mask;
 	uint64_t outer_hash, outer_sp, outer_fp, outer_fp_mask;
 	uint32_t outer_state;
-	uint32_t n_outer; /* frames of that walk up to the outer one */
+	uint32_t n_outer; /* number of frames up to the outer one */
 	uint32_t n_words;
-	uint32_t node;       /* of the innermost frame */
+	uint32_t node;       /* node of the innermost frame */
 	uint64_t generation; /* valid if equal to unwind_cache.variant_generation */
 	struct self_unwind_word words[UNWIND_CACHE_VARIANT_WORDS];
 };
 
-/* One a thread. All zeros is a valid state, and only used parts take memory: 1 MiB of address
- * space. */
+/* One for each thread. A zeroed structure is valid. Takes 1 MiB of address space; only used parts
+ * take memory. */
 struct unwind_cache {
 	struct self_unwind own;
-	uint32_t row_generation; /* of the rows, 16 bits */
-	uint32_t own_generation; /* self_unwind_generation() for the rows and frames */
-	uint32_t n;              /* frames, outermost first */
-	uint32_t n_same; /* frames that are unchanged since the last walk, with their nodes */
-	bool is_open;    /* the frames may change without a change of a checked word */
+	uint32_t row_generation; /* generation of the rows, 16 bits */
+	uint32_t own_generation; /* value of self_unwind_generation() for the rows and frames */
+	uint32_t n;              /* number of frames, outermost first */
+	/* number of frames that the last walk found unchanged; they keep their nodes */
+	uint32_t n_same;
+	bool is_open; /* the frames may change without a change of a guard */
 	bool is_busy;
-	uint64_t variant_generation; /* of the variants */
+	uint64_t variant_generation; /* generation of the variants */
 	struct unwind_cache_variant variants[UNWIND_CACHE_VARIANTS];
 	struct unwind_cache_row rows[UNWIND_CACHE_ROWS];
 	struct unwind_cache_frame frames[UNWIND_CACHE_MAX_FRAMES];
@@ -76,7 +77,7 @@ struct unwind_cache {
 	struct unwind_cache_pending {
 		uint64_t pc, sp, fp;
 		uint32_t state, flags;
-		uint32_t n_words; /* the last one is fp's, if it has one */
+		uint32_t n_words; /* the last one is fp's, if fp was loaded */
 		uint32_t reserved;
 	} pending[UNWIND_CACHE_MAX_FRAMES];
 	struct self_unwind_word words[UNWIND_CACHE_MAX_GUARDS];
@@ -84,25 +85,22 @@ struct unwind_cache {
 
 /*
  * `caller`: the registers that the calling function's caller will have after the return. Its frame
- * is the innermost one. Returns n; 0 if modules were unloaded all the time. Not reentrant, so not
- * for a handler that interrupted it. A call that siglongjmp() left has no effect.
+ * is the innermost one. Returns n; 0 if modules kept being unloaded. Not reentrant, so not for a
+ * handler that interrupts it. A call that siglongjmp() left has no effect.
  */
 uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller);
 
-/*
- * Keeps the result of the last walk as a variant, because a hook is mostly entered from a few
- * places. Call it after a walk; the node is that of its innermost frame.
- */
+/* Keeps the result of the last walk as a variant, because a hook is mostly entered from few places.
+ * Call it after a walk. node: of the walk's innermost frame. */
 void unwind_cache_remember(struct unwind_cache *calls, uint32_t node);
 /* Invalidates all nodes. */
 void unwind_cache_invalidate_nodes(struct unwind_cache *calls);
 
-/* Resets everything: another thread uses it, or its nodes are invalid. */
+/* Resets everything. Call this if another thread uses the state, or the nodes are invalid. */
 void unwind_cache_clear(struct unwind_cache *calls);
 
 #define UNWIND_CACHE_ODD UINT64_C(0x9e3779b97f4a7c15)
 
-/* Returns the first of the two slots for a variant. */
 static inline uint32_t unwind_cache_variant_at(uint64_t pc, uint64_t sp)
 {
 	return (uint32_t)((pc + sp) * UNWIND_CACHE_ODD /
@@ -120,8 +118,8 @@ static inline uint64_t unwind_cache_differs(const struct self_unwind_word *guard
 	return unwind_cache_load(guard->at) ^ guard->value;
 }
 
-/* Returns the number of the last of the first `n` guards that does not hold, counted from 1; 0: all
- * hold. */
+/* Returns the position, counted from 1, of the last of the first n guards whose word has changed;
+ * 0: none has. */
 static inline uint32_t unwind_cache_find_changed(const struct self_unwind_word *guards, uint32_t n)
 {
 	for (; n >= 4; n -= 4) {
@@ -138,7 +136,7 @@ static inline uint32_t unwind_cache_find_changed(const struct self_unwind_word *
 
 /*
  * Returns the node that was remembered for this stack; 0 if no variant matches, and a walk is
- * needed. Calls nothing, so that a hook built from it saves no registers. Has few instructions,
+ * needed. Calls no function, so that a hook built from it saves no registers. Has few instructions,
  * because they delay the program's own memory accesses.
  */
 static inline __attribute__((always_inline)) uint32_t unwind_cache_recall(
@@ -174,7 +172,7 @@ static inline uint64_t unwind_cache_hash(uint64_t outer, uint64_t pc, uint32_t f
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Gets the registers of the caller of the function that uses this, which therefore has a frame
+/* Gets the registers of the calling function's caller. Forces the calling function to have a frame
  * pointer. */
 static inline __attribute__((always_inline)) void unwind_cache_get_caller(
 	struct walk_registers *ret_registers)

@@ -36,12 +36,12 @@
 extern "C" {
 #endif
 
-/* True if the library is new enough to have that function. */
+/* Whether the library is new enough to have the function. */
 #define PROF_HAS(table, function)                                            \
 	((table)->bytes >= offsetof(struct prof_collector_table, function) + \
 				   sizeof(((struct prof_collector_table *)0)->function))
 
-/* One a program or plugin, however many of its files include this header. */
+/* One for each program or plugin, however many of its files include this header. */
 __attribute__((weak, visibility("hidden"))) const struct prof_collector_table *prof_mark_table;
 
 #ifndef PROF_LINKED
@@ -63,8 +63,8 @@ static inline void *prof_mark_open(void)
 }
 #endif
 
-/* Returns whether a collector is found. Not in signal handlers, because dlsym(3) and dlopen(3) are
- * not async-signal-safe. */
+/* Returns whether a collector was found. Not for signal handlers, because dlsym(3) and dlopen(3)
+ * are not async-signal-safe. */
 static inline bool prof_mark_find(void)
 {
 #ifdef PROF_LINKED
@@ -91,7 +91,7 @@ __attribute__((weak, visibility("hidden"), constructor(102))) void prof_mark_sta
 		prof_mark_find();
 }
 
-/* Returns the collector if somebody records, else NULL. */
+/* Returns the collector if a session records the program, else NULL. */
 static inline const struct prof_collector_table *prof_mark_get(void)
 {
 	const struct prof_collector_table *table =
@@ -112,7 +112,7 @@ static inline uint64_t prof_new_id(void)
 	return table && PROF_HAS(table, mark_new_id) ? table->mark_new_id() : 0;
 }
 
-/* Returns 0 if nobody records. */
+/* Returns 0 if no session records the program. */
 static inline uint64_t prof_now(void)
 {
 	const struct prof_collector_table *table = prof_mark_get();
@@ -214,7 +214,7 @@ PROF_ADDRESS(const char *name, const void *value) {
 	PROF_CALL(false, counter_add_double, counter, difference)
 #define prof_message(level, domain, text) PROF_CALL(false, log, level, domain, text)
 #define prof_name_thread(name) PROF_CALL(false, thread_set_name, name)
-/* With a stack: the members of struct prof_stack. */
+/* With a stack, given as the members of struct prof_stack. */
 #define PROF_CALL_FROM(function, frames, n_frames, frames_kind, ...)                               \
 	__extension__({                                                                            \
 		const struct prof_collector_table *prof_call_table = prof_mark_get();              \
@@ -241,7 +241,7 @@ PROF_ADDRESS(const char *name, const void *value) {
 #define prof_code_move(from, address) PROF_CALL(false, jit_move, from, address)
 #define prof_code_unload(address) PROF_CALL(false, jit_unload, address)
 
-/* Returns 0 if no collector is found, whether or not somebody records. */
+/* Returns 0 if no collector was found. Works even if no session records the program. */
 static inline uint32_t
 prof_define(const char *group, const char *name, const char *unit, uint32_t flags)
 {
