@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Base - helpers for every folder
+ * Base - helpers for every directory
  *
  * Header-only, libc headers only, no state: cleanup attributes, checked arithmetic, little-endian
- * loads and stores. Everything here is async-signal-safe but the cleanup of heap memory and FILEs.
+ * loads and stores. Everything here is async-signal-safe except the cleanup of heap memory and
+ * FILEs.
  */
 #pragma once
 
@@ -17,7 +18,7 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Each argument is evaluated once: it may be a call. Not for constants. */
+/* Each argument is evaluated only once, so it may be a call. Not for constants. */
 #define MIN_OF(a, b) BASE_PICK(<, a, b, __COUNTER__)
 #define MAX_OF(a, b) BASE_PICK(>, a, b, __COUNTER__)
 #define BASE_PICK(is, a, b, n) BASE_PICK_ONCE(is, a, b, n)
@@ -48,7 +49,7 @@ static inline void base_close_fd(int *fd)
 		close(*fd);
 }
 
-/* Hands a resource over: returns it and leaves the variable empty. */
+/* Transfers ownership: returns the resource and leaves the variable empty. */
 static inline int steal_fd(int *fd)
 {
 	int taken = *fd;
@@ -87,10 +88,8 @@ static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *ret_product)
 	return true;
 }
 
-/*
- * Fetches the cache line at an address, which need not be valid. The empty asm keeps the call: gcc
- * would drop calls of a function without another effect [lint-prefetch].
- */
+/* Prefetches the cache line at an address, which need not be valid. The empty asm keeps the call:
+ * gcc would drop calls of a function without another effect [lint-prefetch]. */
 static inline void prefetch_line(const void *at)
 {
 	__builtin_prefetch(at);

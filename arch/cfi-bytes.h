@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * CFI bytes - takes numbers from the front of a piece of memory
+ * CFI bytes - reads numbers from the front of a range of bytes
  *
- * Reading past the end fails, gives 0, and makes everything after it fail as well: a parser checks
+ * A read past the end fails, returns 0, and makes all later reads fail, so a parser checks only
  * once, at its end.
  */
 #pragma once
@@ -60,7 +60,7 @@ static inline uint64_t cfi_bytes_u64(struct cfi_bytes *bytes)
 	return read ? load_le64(read) : 0;
 }
 
-/* LEB128 (DWARF 5, 7.6). Bits past 64 are dropped. */
+/* LEB128 (DWARF 5, 7.6). Bits above the 64th are dropped. */
 static inline uint64_t cfi_bytes_uleb(struct cfi_bytes *bytes)
 {
 	uint64_t value = 0;

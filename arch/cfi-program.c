@@ -2,16 +2,16 @@
 /*
  * CFI program - runs the instructions of a CIE and of an FDE
  *
- * A program moves through the code of a function and describes at each place where the CFA and the
+ * A program moves through the code of a function and describes at each pc where the CFA and the
  * registers are. Only the registers that a walk needs are tracked: fp, the return address, and sp,
- * which must be the CFA. Operands are decoded by a table, so that an instruction that does not
- * matter is skipped by the same code.
+ * which must be the CFA. A table describes the operands, so that irrelevant instructions are
+ * skipped by the same code.
  * Invariants: (1) rows ascend, do not overlap and stay within the FDE  [test-cfi-files; fuzz_cfi]
  *             (2) each row but the last costs at least one byte of program [fuzz_cfi]
  *             (3) a state that no rule can express is marked, and later rows are still read
  *                                                                          [test-cfi: prefixes]
- * These DWARF expressions are supported: `reg + n`, `*(reg + n) + 8 * m` (gcc's realigned frames,
- * and libcrypto's), and the pattern that linkers write for the PLT.
+ * These DWARF expressions are supported: `reg + n`, `*(reg + n) + 8 * m` (for gcc's realigned
+ * frames and libcrypto), and the pattern that linkers write for the PLT.
  */
 #include "arch/cfi-program.h"
 
@@ -46,7 +46,7 @@ enum cfa_op {
 	OP_NEGATE_RA_STATE = 0x2d,
 	OP_ARGS_SIZE = 0x2e,
 	OP_NEGATIVE_OFFSET_EXTENDED = 0x2f,
-	/* These carry their first operand in their low six bits. */
+	/* The low six bits of these hold the first operand. */
 	OP_ADVANCE_LOC = 0x40,
 	OP_OFFSET = 0x80,
 	OP_RESTORE = 0xc0,
@@ -112,7 +112,7 @@ struct instruction {
 	struct cfi_bytes block;
 };
 
-/* `set` receives the operand, unless it is a block. */
+/* Sets *set to the operand; for a block, sets *block and its size. */
 static void read_operand(const struct cfi_rows *rows, const struct cfi_cie *cie,
 			 struct cfi_bytes *bytes, uint8_t kind, uint64_t *set,
 			 struct cfi_bytes *block)
@@ -179,7 +179,7 @@ static void set_cfa(struct cfi_state *state, uint64_t reg, int64_t offset)
 
 /* ---- Expressions ---- */
 
-/* `DW_OP_breg n`; the rest of the block is not read */
+/* Parses `DW_OP_breg n`. Does not read the rest of the block. */
 static bool parse_register_offset(struct cfi_bytes *block, uint64_t *ret_register,
 				  int64_t *ret_offset)
 {
@@ -209,7 +209,7 @@ static bool is_plt(const struct cfi_bytes *block, uint8_t *ret_from)
 	return true;
 }
 
-/* `deref`, then optionally `plus_uconst n` */
+/* Parses `deref`, optionally followed by `plus_uconst n`. */
 static bool parse_deref(struct cfi_bytes *block, uint8_t *ret_number)
 {
 	uint64_t add = 0;
@@ -252,7 +252,7 @@ static void set_cfa_expression(const struct regs *regs, struct cfi_state *state,
 		state->cfa = CFI_CFA_AT_FP;
 }
 
-/* The address of a register's value. */
+/* Returns where an expression says that a register's value is stored. */
 static struct cfi_value value_of_expression(const struct regs *regs, struct cfi_bytes block)
 {
 	struct cfi_value value = { .place = CFI_N_PLACES };
@@ -280,9 +280,9 @@ static struct cfi_value value_at_cfa(const struct cfi_cie *cie, uint64_t factore
 
 /*
  * ppc64le: after `mflr r0`, until r0 is stored, CFI says that the return address is in r0. It is
- * still in lr, too, which only a call changes. No file of Debian's libc6 and gcc packages has such
- * a call, except for the linker's __glink_PLTresolve: for two of its instructions lr is its own
- * address, and a walk ends there as at a bad frame.
+ * also still in lr, which only a call changes. No file of Debian's libc6 and gcc packages has such
+ * a call there, except for the linker's __glink_PLTresolve: for two of its instructions lr is its
+ * own address, and a walk ends there as at a bad frame.
  */
 static struct cfi_value value_in_register(const struct regs *regs, bool is_ra, uint64_t reg)
 {
@@ -334,7 +334,7 @@ static void run_register(const struct cfi_reader *reader, const struct cfi_cie *
 		break;
 	case OP_VAL_OFFSET:
 	case OP_VAL_OFFSET_SF:
-		/* Only "sp is the CFA" can be expressed. */
+		/* A rule can only express "sp is the CFA". */
 		value->place = value == &state->sp && instruction->operand[1] == 0 ? CFI_SAME
 										   : CFI_N_PLACES;
 		break;
@@ -357,8 +357,8 @@ static void set_cfa_factored(const struct cfi_cie *cie, struct cfi_state *state,
 		state->cfa = CFI_CFA_UNSUPPORTED;
 }
 
-/* Like libgcc: a new register, not a new offset, ends an expression, and the last offset is then
- * valid again. */
+/* Like libgcc: a new register ends an expression, and the last offset is then valid again. A new
+ * offset does not end it. */
 static void run_cfa(const struct cfi_reader *reader, const struct cfi_cie *cie,
 		    struct cfi_state *state, const struct instruction *instruction)
 {
@@ -402,7 +402,7 @@ static bool run_state(struct cfi_rows *rows, const struct instruction *instructi
 	return true;
 }
 
-/* Computes the place after a moving instruction. Returns false if it moves back. */
+/* Computes the pc after an instruction that moves. Returns false if it moves back. */
 static bool move(const struct cfi_rows *rows, const struct cfi_cie *cie,
 		 const struct instruction *instruction, uint64_t *ret_pc)
 {
@@ -420,7 +420,7 @@ static bool move(const struct cfi_rows *rows, const struct cfi_cie *cie,
 	return true;
 }
 
-/* Instructions that move are not run here. */
+/* Runs an instruction that does not move. */
 static bool run(struct cfi_rows *rows, const struct cfi_cie *cie,
 		const struct instruction *instruction)
 {
@@ -461,8 +461,7 @@ bool cfi_program_initial(struct cfi_reader *reader, struct cfi_cie *cie,
 	struct cfi_bytes bytes = *program;
 	struct instruction instruction;
 
-	/* Before any instruction: a call left the return address in lr, or in the architecture's
-	 * place. */
+	/* Initially the return address is in lr or where the architecture's calls put it. */
 	*rows = (struct cfi_rows){ .reader = reader, .state.cfa = CFI_CFA_UNSUPPORTED };
 	if (!reader->regs->has_lr)
 		rows->state.ra = (struct cfi_value){ CFI_AT_CFA, reader->regs->ra_from_cfa };
@@ -482,8 +481,8 @@ static bool fits(int64_t value)
 	return value >= INT32_MIN && value <= INT32_MAX;
 }
 
-/* Returns false if the rule cannot express the return address. A caller's fp that it cannot express
- * counts as undefined. */
+/* Returns false if a rule cannot express the return address. If it cannot express the caller's fp,
+ * sets that to undefined. */
 static bool set_places(const struct regs *regs, const struct cfi_state *state,
 		       struct cfi_rule *rule)
 {
@@ -500,7 +499,7 @@ static bool set_places(const struct regs *regs, const struct cfi_state *state,
 	return true;
 }
 
-/* True if sp is the CFA, or if a signal frame's own expression says so. */
+/* Returns whether sp is the CFA, possibly according to a signal frame's own expression. */
 static bool sp_is_cfa(const struct cfi_state *state)
 {
 	switch (state->sp.place) {
@@ -568,7 +567,7 @@ void cfi_rows_init(struct cfi_rows *rows, const struct cfi_reader *reader,
 	rows->n_remembered = 0;
 }
 
-/* Runs to the next row, and returns the row's end. */
+/* Runs to the next row. Returns the end of the current one. */
 static uint64_t run_row(struct cfi_rows *rows, struct cfi_rule *ret_rule)
 {
 	const struct cfi_fde *fde = rows->fde;

@@ -2,17 +2,18 @@
 /*
  * CFI - the records of .eh_frame and .debug_frame
  *
- * A section is a sequence of records: CIEs, with the common parts of functions, and FDEs, one a
- * function, which refer to their CIE by its distance. This file finds and reads them; cfi-program.c
- * runs the programs that they carry.
+ * A section is a sequence of records: CIEs, with the common parts of functions, and FDEs, one for
+ * each function, which refer to their CIE by its distance. This file finds and reads them;
+ * cfi-program.c runs the programs in them.
  * Invariants: (1) nothing outside of the section's bytes is read          [fuzz_cfi]
  *             (2) an FDE's end is after its start, and does not wrap   [test-cfi: ranges; fuzz_cfi]
  *             (3) reading a whole section costs time linear in its size: records do not overlap,
- *                 and of a CIE, which any number of FDEs may name, at most MAX_INITIAL bytes are
- *                 run  [test-cfi: costly CIEs]
+ *                 and at most MAX_INITIAL bytes of a CIE, which any number of FDEs may name, are
+ *                 run
+ *                 [test-cfi: costly CIEs]
  * Addresses wrap at 64 bits, because the pointers of position-independent code do.
  * Not supported: 32-bit address space, big endian, and indirect pointers to code, which no compiler
- * makes.
+ * generates.
  */
 #include "arch/cfi.h"
 
@@ -49,12 +50,11 @@ enum pe_relation {
 	PE_ALIGNED = 0x50,
 };
 
-/* The body of a record. */
 struct record {
 	size_t at;
 	struct cfi_bytes body; /* the bytes after `link` */
 	size_t link_at;
-	uint64_t link; /* the CIE's mark, or an FDE's reference to its CIE */
+	uint64_t link; /* a CIE's mark, or an FDE's reference to its CIE */
 	bool is_cie;
 };
 
@@ -123,10 +123,8 @@ uint64_t cfi_read_pointer(const struct cfi_section *section, struct cfi_bytes *b
 	return base + read_number(bytes, encoding);
 }
 
-/*
- * Reads the record at `at`; returns false without a whole one. A length of 0 marks the end of one
- * input file, and linkers leave it in the middle: it counts as an empty record.
- */
+/* Reads the record at `at`. Returns false if there is no whole record. A length of 0 ends one input
+ * file, and linkers leave it in the middle, so it is treated as an empty record. */
 static bool read_record(const struct cfi_section *section, size_t at, struct record *ret_record)
 {
 	struct cfi_bytes bytes = { section->bytes + MIN_OF(at, section->size),
@@ -143,7 +141,7 @@ static bool read_record(const struct cfi_section *section, size_t at, struct rec
 	ret_record->at = at;
 	ret_record->body = (struct cfi_bytes){ body, body + length, false };
 	ret_record->link_at = (size_t)(body - section->bytes);
-	/* .eh_frame has four bytes here even in long records (LSB 10.6.1) */
+	/* .eh_frame has four bytes here, even in long records (LSB 10.6.1) */
 	if (is_long && section->is_debug_frame)
 		mark = UINT64_MAX;
 	ret_record->link = mark == UINT64_MAX ? cfi_bytes_u64(&ret_record->body)
@@ -152,7 +150,7 @@ static bool read_record(const struct cfi_section *section, size_t at, struct rec
 	return true;
 }
 
-/* Reads the data of the letters after 'z'; returns false if one is unknown. */
+/* Reads the data of the letters after 'z'. Returns false if a letter is unknown. */
 static bool parse_augmentation(const struct cfi_section *section, struct cfi_bytes *bytes,
 			       const uint8_t *letters, struct cfi_cie *cie)
 {
@@ -163,7 +161,7 @@ static bool parse_augmentation(const struct cfi_section *section, struct cfi_byt
 		case 'L':
 			cfi_bytes_u8(bytes);
 			break;
-		case 'P': /* a pointer to skip */
+		case 'P': /* skip the pointer */
 			encoding = cfi_bytes_u8(bytes);
 			if (encoding == PE_OMIT)
 				break;
@@ -187,7 +185,7 @@ static bool parse_augmentation(const struct cfi_section *section, struct cfi_byt
 	return !bytes->failed;
 }
 
-/* The column of the return address must be the architecture's. */
+/* Returns false if the column of the return address is not the architecture's. */
 static bool parse_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, struct cfi_cie *cie)
 {
 	const struct cfi_section *section = reader->section;
@@ -200,7 +198,7 @@ static bool parse_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, 
 		return false;
 	bytes->at = end + 1;
 	if (version == 4 && (cfi_bytes_u8(bytes) != 8 || cfi_bytes_u8(bytes) != 0))
-		return false; /* size of an address; of a segment's number */
+		return false; /* size of an address, and of a segment's number */
 	cie->code_align = cfi_bytes_uleb(bytes);
 	cie->data_align = cfi_bytes_sleb(bytes);
 	ra = version == 1 ? cfi_bytes_u8(bytes) : cfi_bytes_uleb(bytes);
@@ -279,14 +277,14 @@ bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_
 	return false;
 }
 
-/* ---- Finding ---- */
+/* ---- Lookup ---- */
 
 struct header {
 	const uint8_t *table; /* {start, FDE} as signed 32-bit distances from the header */
 	size_t n;
 };
 
-/* Accepts only the kind of table that every linker makes. */
+/* Accepts only the kind of table that all linkers write. */
 static bool read_header(const struct cfi_section *section, struct header *ret_header)
 {
 	struct cfi_bytes bytes = { section->header, section->header, false };

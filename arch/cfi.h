@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * CFI - call frame information: finds the rule for the caller at a place in the code
+ * CFI - call frame information: finds the rule by which a walk finds the caller at a pc
  *
  *     struct cfi_reader reader;
  *     struct cfi_fde fde;
@@ -31,34 +31,34 @@
 	8 /* states that a program may have saved at once; compilers nest one deep */
 #define CFI_READER_CIES 8
 
-/* The computation of the CFA, which is the value that sp had before the call. */
+/* How the CFA is computed: the value that sp had before the call. */
 enum cfi_cfa {
-	CFI_CFA_NONE,        /* no CFI covers this place */
+	CFI_CFA_NONE,        /* no CFI covers this pc */
 	CFI_CFA_UNSUPPORTED, /* CFI that no rule can express */
 	CFI_CFA_SP,          /* sp + cfa_offset */
 	CFI_CFA_FP,          /* fp + cfa_offset */
-	CFI_CFA_AT_SP,       /* the word at sp + cfa_offset, plus 8 * CFI_NUMBER() */
-	CFI_CFA_AT_FP,       /* the word at fp + cfa_offset, plus 8 * CFI_NUMBER() */
-	CFI_CFA_PLT,         /* sp + cfa_offset, and 8 more if pc % 16 >= CFI_NUMBER() */
-	CFI_CFA_REGISTER,    /* cfa_offset + the register with DWARF's number CFI_NUMBER() */
+	CFI_CFA_AT_SP,       /* word at sp + cfa_offset, plus 8 * CFI_NUMBER() */
+	CFI_CFA_AT_FP,       /* word at fp + cfa_offset, plus 8 * CFI_NUMBER() */
+	CFI_CFA_PLT,         /* sp + cfa_offset, plus 8 if pc % 16 >= CFI_NUMBER() */
+	CFI_CFA_REGISTER,    /* cfa_offset + the register with DWARF number CFI_NUMBER() */
 	CFI_N_CFAS,
 };
 
-/* The location of the caller's value of a register. */
+/* Where the caller's value of a register is. */
 enum cfi_place {
-	CFI_SAME,   /* still in the register; the return address: in lr */
+	CFI_SAME,   /* still in the register; for the return address: in lr */
 	CFI_AT_CFA, /* at CFA + offset */
 	CFI_AT_SP,  /* at sp + offset */
 	CFI_AT_FP,  /* at fp + offset */
-	/* in the register whose number in DWARF is the offset; the return address only */
+	/* in the register whose DWARF number is the offset; only for the return address */
 	CFI_IN_REGISTER,
-	/* nowhere, or not expressible; the return address: this is the outermost frame */
+	/* nowhere, or not expressible; for the return address: this is the outermost frame */
 	CFI_UNDEFINED,
 	CFI_N_PLACES,
 };
 
 #define CFI_SIGNAL 0x01    /* the caller was interrupted: its pc is not a return address */
-#define CFI_RA_SIGNED 0x02 /* the return address is signed here (aarch64) */
+#define CFI_RA_SIGNED 0x02 /* the return address is signed at this pc (aarch64) */
 #define CFI_NUMBER_SHIFT 4 /* position of a small number that belongs to the CFA */
 #define CFI_MAX_NUMBER 15
 #define CFI_NUMBER(flags) ((unsigned int)(flags) >> CFI_NUMBER_SHIFT)
@@ -73,17 +73,17 @@ struct cfi_rule {
 };
 static_assert(sizeof(struct cfi_rule) == 16, "is hashed and stored as bytes");
 
-/* The bytes of .eh_frame or .debug_frame, with every address in one address space: the file's or
- * a process's. */
+/* The bytes of .eh_frame or .debug_frame. All addresses are in one address space: the file's or a
+ * process's. */
 struct cfi_section {
 	const uint8_t *bytes;
 	size_t size;
-	uint64_t address; /* of bytes[0] */
+	uint64_t address; /* address of bytes[0] */
 	uint64_t text_base,
 		data_base; /* for DW_EH_PE_textrel and datarel; 0 in the output of linkers */
 	enum regs_arch arch;
 	bool is_debug_frame;
-	const uint8_t *header; /* .eh_frame_hdr; NULL: none, and cfi_find() is slow */
+	const uint8_t *header; /* .eh_frame_hdr; NULL: none, which makes cfi_find() slow */
 	size_t header_size;
 	uint64_t header_address;
 };
@@ -96,10 +96,10 @@ struct cfi_value {
 /* The state of a CFI program. */
 struct cfi_state {
 	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP means any register */
-	uint8_t number; /* of an expression */
+	uint8_t number; /* number in an expression */
 	bool ra_signed;
 	int64_t expression_offset;
-	/* kept while an expression is valid, because def_cfa_register returns to them */
+	/* kept while an expression is valid, because def_cfa_register uses them again */
 	uint64_t cfa_register;
 	int64_t cfa_offset;
 	struct cfi_value fp, ra, sp;
@@ -110,15 +110,15 @@ struct cfi_cie {
 	bool usable;
 	bool is_signal;
 	bool has_data;    /* augmentation 'z' */
-	uint8_t encoding; /* of addresses in its FDEs */
+	uint8_t encoding; /* encoding of addresses in its FDEs */
 	uint64_t code_align;
 	int64_t data_align;
 	struct cfi_state initial;
 };
 
-/* One function, or a part of one. */
+/* A function, or a part of one. */
 struct cfi_fde {
-	size_t at;           /* in the section */
+	size_t at;           /* offset in the section */
 	uint64_t start, end; /* start < end */
 	const uint8_t *program, *program_end;
 	struct cfi_cie cie;
@@ -129,7 +129,7 @@ struct cfi_row {
 	struct cfi_rule rule;
 };
 
-/* The rows of an FDE, ascending and without holes. If its program is broken, the last row is
+/* The rows of an FDE, ascending and without gaps. If its program is broken, the last row is
  * CFI_CFA_UNSUPPORTED. */
 struct cfi_rows {
 	const struct cfi_reader *reader;
@@ -145,24 +145,24 @@ struct cfi_rows {
 struct cfi_reader {
 	const struct cfi_section *section;
 	const struct regs *regs;
-	struct cfi_cie cies[CFI_READER_CIES]; /* by place; overwritten when full */
-	struct cfi_rows rows; /* the current run: not on the stack, which may be small */
+	struct cfi_cie cies[CFI_READER_CIES]; /* cache by offset */
+	struct cfi_rows rows; /* current run: not on the stack, because the stack may be small */
 };
 
-/* The section must have an architecture. */
+/* The section's `arch` must be set. */
 void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *section);
 
-/* Returns the next usable FDE at or after *at, and moves *at past it; false at the end. Work is
- * linear in the bytes. */
+/* Returns the next usable FDE at or after *at, and moves *at past it. Returns false at the end.
+ * The work is linear in the number of bytes. */
 bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_fde);
 
-/* Returns the FDE at `at`; false without a usable one. */
+/* Returns false if there is no usable FDE at `at`. */
 bool cfi_reader_get(struct cfi_reader *reader, size_t at, struct cfi_fde *ret_fde);
 
 /*
- * Finds the FDE that covers pc: the last one in address order that starts at or before it; of
- * several with the same start, the first in the section. Uses .eh_frame_hdr if there is one, else
- * reads the whole section.
+ * Finds the FDE that covers pc: the last one in address order that starts at or before pc; if
+ * several have the same start, the first one in the section. Uses .eh_frame_hdr if there is one,
+ * else reads the whole section.
  */
 bool cfi_find(struct cfi_reader *reader, uint64_t pc, struct cfi_fde *ret_fde);
 
@@ -170,12 +170,12 @@ void cfi_rows_init(struct cfi_rows *rows, const struct cfi_reader *reader,
 		   const struct cfi_fde *fde);
 bool cfi_rows_next(struct cfi_rows *rows, struct cfi_row *ret_row);
 
-/* Returns the rule at pc; CFI_CFA_NONE if no FDE covers it. */
+/* Sets CFI_CFA_NONE if no FDE covers pc. */
 void cfi_get_rule(struct cfi_reader *reader, uint64_t pc, struct cfi_rule *ret_rule);
 
 struct cfi_bytes;
 
-/* Takes a number in one of the encodings DW_EH_PE_* of LSB 10.5.1 from a part of the section
+/* Reads a number in one of the encodings DW_EH_PE_* of LSB 10.5.1 from a part of the section
  * (cfi-bytes.h). funcrel is relative to `function`. */
 uint64_t cfi_read_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
 			  uint8_t encoding, uint64_t function);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Errno text - errors that a limit of the process, or of its cgroup, causes */
+/* Errno text - errors that a limit of the process or of its cgroup causes */
 #include "arch/errno-text.h"
 
 #include "arch/base.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* A cgroup counts as full if it has room for at most so many: some may have ended since the
- * error. */
+/* A cgroup is assumed to be full if it has room for at most this number of threads, because some
+ * may have ended since the error. */
 #define FEW_PIDS 4
 
 static const struct {
@@ -72,8 +72,7 @@ static int64_t read_number(const char *folder, const char *name)
 	return end > text ? number : -1;
 }
 
-/* Appends which cgroup limits the processes: the process's own or one of its parents, up to the one
- * that is mounted at `root`. */
+/* Appends the limit if the cgroup at root + path, or a parent up to `root`, is full. */
 static bool append_full(char *buffer, const char *root, const char *path)
 {
 	char folder[PATH_MAX];
@@ -93,15 +92,16 @@ static bool append_full(char *buffer, const char *root, const char *path)
 			append(buffer, "/pids.max)");
 			return true;
 		}
-		/* in a container the path may be the host's, and the container's cgroup the root */
+		/* In a container, the path may be the host's, and the container's cgroup is
+		 * `root`. */
 		if (strlen(folder) <= n_root)
 			return false;
 		*strrchr(folder, '/') = '\0';
 	}
 }
 
-/* Cgroups v1 have a separate tree for pids. V2 has one tree for everything, which has another mount
- * point beside those of v1. */
+/* Cgroups v1 have a separate tree for pids. V2 has one tree, with another mount point if v1 is also
+ * mounted. */
 static bool append_cgroup(char *buffer)
 {
 	char text[2 * PATH_MAX], *line, *next = text;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Errno text - strerror(), with the process's limit that causes an error
+ * Errno text - strerror(), and the limit of the process that caused the error
  *
  *     fprintf(stderr, "cannot make a pipe: %s\n", ERRNO_TEXT(errno));
  */
@@ -12,7 +12,7 @@
 
 /*
  * Fills `buffer` (of ERRNO_TEXT_BYTES) and returns it: "Too many open files (RLIMIT_NOFILE, `ulimit
- * -n`, is 64)". For EAGAIN, which is assumed to come from fork(), clone() or pthread_create(), it
- * reads files in /proc and /sys.
+ * -n`, is 64)". For EAGAIN, which must come from fork(), clone() or pthread_create(), it reads
+ * files in /proc and /sys.
  */
 const char *errno_text(int error, char *buffer);

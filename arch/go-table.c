@@ -15,7 +15,7 @@
 #define MAGIC_1_18 0xfffffff0u
 #define MAGIC_1_20 0xfffffff1u
 #define HEADER_BYTES 8
-#define RECORD_NAME 0 /* words of 32 bits after the start */
+#define RECORD_NAME 0 /* index of 32-bit words after the start */
 #define RECORD_DISTANCES 3
 #define FLAG_OUTERMOST 0x01
 #define RELOCATION_BYTES 24 /* Elf64_Rela */
@@ -90,7 +90,7 @@ bool go_table_relocate(const uint8_t *relocations, size_t size, uint64_t address
 	return false;
 }
 
-/* With i == n_functions: the end of the last function. */
+/* For i == n_functions, returns the end of the last function. */
 static uint64_t start_of(const struct go_table *table, uint64_t i)
 {
 	return table->text +
@@ -103,7 +103,8 @@ bool go_table_get(const struct go_table *table, uint64_t i, struct go_function *
 	uint64_t record = number_at(table, pair + table->number, table->number);
 	struct go_function function = { start_of(table, i), start_of(table, i + 1), 0 };
 
-	/* Offsets of Go 1.2 are relative to the table's start, later ones to that of the pairs. */
+	/* Offsets in tables of Go 1.2 are relative to the table's start, later ones to the start of
+	 * the pairs. */
 	if (table->names > 0 && !add_u64(record, table->functions, &record))
 		return false;
 	if (record >= table->size || function.start >= function.end)
@@ -168,7 +169,7 @@ void go_rows_init(struct go_rows *ret_rows, const struct go_table *table,
 				      .distance = -1 };
 }
 
-/* LEB128 of at most 32 bits. */
+/* Reads an LEB128 of at most 32 bits. */
 static bool read_number(struct go_rows *rows, uint32_t *ret_number)
 {
 	uint32_t number = 0;
@@ -185,7 +186,7 @@ static bool read_number(struct go_rows *rows, uint32_t *ret_number)
 	return false;
 }
 
-/* A change of 0 ends the rows, except in the first row. */
+/* Only in the first row may the change be 0; later it ends the rows. */
 bool go_rows_next(struct go_rows *rows, struct go_row *ret_row)
 {
 	uint32_t change, bytes;

@@ -8,10 +8,10 @@
  *       load (0)   pid u32, tid u32, vma u64, address u64, size u64, index u64, name, 0, code
  *       move (1)   pid u32, tid u32, vma u64, old address u64, new address u64, size u64, index u64
  *       lines (2)  address u64, number of lines u64, then for each: address u64, line u32,
- *                  discriminator u32, file, 0, where the file "\xff" is that of the line before
+ *                  discriminator u32, file, 0; the file "\xff" stands for that of the line before
  *       unwinding (4)  bytes u64, bytes of .eh_frame_hdr u64, bytes that are mapped u64, .eh_frame,
- *                  .eh_frame_hdr: of the load that follows, as if .eh_frame were at the first
- *                  multiple of 8 after its code
+ *                  .eh_frame_hdr: for the next load, as if .eh_frame were at the first multiple of
+ *                  8 after its code
  *     all others (the end) are skipped by their length.
  * Invariants: (1) nothing outside of the bytes is read  [test-jit-names: dump, fuzz_jit_dump]
  *             (2) each step advances by at least a record's header, so it ends
@@ -26,11 +26,11 @@
 #define MAGIC 0x4a695444u
 #define HEADER_BYTES 40u
 #define RECORD_BYTES 16u
-#define BODY_BYTES 40u /* of a load up to its name; of a move 48 */
+#define BODY_BYTES 40u /* bytes of a load before its name */
 #define MOVE_BYTES 48u
 #define LINES_BYTES 16u
 #define UNWINDING_BYTES 24u
-#define LINE_BYTES 16u /* up to its file */
+#define LINE_BYTES 16u /* bytes before the file */
 #define SAME_FILE "\xff"
 #define FLAG_ARCH_TIMESTAMP 1u
 
@@ -94,7 +94,7 @@ static bool parse_move(const struct jit_dump *dump, size_t at, size_t end,
 	return entry->size > 0;
 }
 
-/* The record's length determines the number of lines, except for padding after them. */
+/* The number of lines may be too high; the record's length limits it. */
 static bool parse_lines(const struct jit_dump *dump, size_t at, size_t end,
 			struct jit_dump_entry *entry)
 {
@@ -158,7 +158,7 @@ bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry)
 		bool is_one = false;
 
 		if (bytes < RECORD_BYTES || bytes > dump->size - dump->at)
-			return false; /* cut, or not valid */
+			return false; /* cut, or invalid */
 		end = dump->at + bytes;
 		dump->at = end;
 		if (id == RECORD_LOAD)

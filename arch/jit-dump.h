@@ -2,8 +2,8 @@
 /*
  * Jitdump - jit-PID.dump, in which a program records its generated code, with times
  *
- * The format of Linux' tools/perf/Documentation/jitdump-specification.txt, versions 1 and 2, in
- * either byte order. Untrusted bytes.
+ * The format is that of Linux' tools/perf/Documentation/jitdump-specification.txt, versions 1 and
+ * 2, in either byte order. The bytes are untrusted.
  */
 #pragma once
 
@@ -13,17 +13,17 @@
 
 enum jit_dump_kind { JIT_DUMP_LOAD, JIT_DUMP_MOVE, JIT_DUMP_LINES, JIT_DUMP_UNWINDING };
 
-/* The rest of a record of lines. */
+/* The rest of a record of lines, from the next line on. */
 struct jit_dump_lines {
 	const struct jit_dump *dump;
 	size_t at, end;
-	uint64_t n; /* number of lines according to the record */
-	/* 0; or the length of each line, which then belongs to `file` in any case */
+	uint64_t n; /* number of lines that the record claims */
+	/* 0, or the fixed length of each line; all lines then belong to `file` */
 	size_t stride;
-	const char *file; /* of the line before */
+	const char *file; /* file of the previous line */
 };
 
-/* The code from `address` on belongs to a line. */
+/* The code from `address` on belongs to this line. */
 struct jit_dump_line {
 	uint64_t address;
 	uint32_t line;    /* from 1 on; others are unknown */
@@ -33,12 +33,12 @@ struct jit_dump_line {
 struct jit_dump_entry {
 	enum jit_dump_kind kind;
 	uint64_t time_ns;            /* of CLOCK_MONOTONIC */
-	uint64_t address;            /* LINES: of the code, as in a later LOAD; UNWINDING: 0 */
+	uint64_t address;            /* LINES: of the code, which a later LOAD has; UNWINDING: 0 */
 	uint64_t size;               /* LINES, UNWINDING: 0 */
 	uint64_t from;               /* MOVE: the old address */
 	const char *name;            /* LOAD: in the bytes, terminated */
 	struct jit_dump_lines lines; /* LINES; valid as long as the dump */
-	const uint8_t *eh_frame;     /* UNWINDING: of the next LOAD; in the bytes */
+	const uint8_t *eh_frame;     /* UNWINDING: for the next LOAD; in the bytes */
 	size_t eh_frame_bytes;
 };
 
@@ -49,24 +49,25 @@ struct jit_dump {
 	uint32_t pid; /* in the program's PID namespace */
 };
 
-/* Returns N of a path …/jit-N.dump, which is the program's pid in its PID namespace; 0 for other
+/* Returns N of a path …/jit-N.dump, the program's pid in its own PID namespace, or 0 for other
  * names. */
 uint64_t jit_dump_pid_of_path(const char *path);
-/* Returns false if it is not a dump, or its times are of a clock that others cannot read. */
+/* Returns false if the bytes are not a dump, or its times are from a clock that others cannot
+ * read. */
 bool jit_dump_open(struct jit_dump *dump, const void *bytes, size_t size);
-/* Returns whether an entry has the address of code. */
+/* Returns whether an entry has an address of code. */
 static inline bool jit_dump_is_code(enum jit_dump_kind kind)
 {
 	return kind == JIT_DUMP_LOAD || kind == JIT_DUMP_MOVE;
 }
-/* Returns the address that an .eh_frame uses for its own place, for the code of a load. */
+/* Returns the address at which the .eh_frame of a load's code assumes to be mapped. */
 static inline uint64_t jit_dump_eh_frame_address(uint64_t code, uint64_t size)
 {
 	return code + (size + 7) / 8 * 8;
 }
-/* Returns the next load, move, lines or unwinding; false at the end, or if the next record is not
- * valid. */
+/* Returns the next load, move, lines or unwinding. Returns false at the end, or if the next record
+ * is invalid. */
 bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry);
-/* Returns the next line, in any order; false at the end, where lines->n is 0 unless the record is
- * cut. */
+/* Returns the next line; lines are in any order. Returns false at the end. lines->n is then 0
+ * unless the record is cut. */
 bool jit_dump_next_line(struct jit_dump_lines *lines, struct jit_dump_line *ret_line);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Packet - bytes over a socket, and a descriptor beside them
+ * Packet - sends bytes over a socket, optionally with a descriptor
  *
- * Header-only, because tools and daemon share it. Each receiver must check more of what it
- * receives.
+ * Header-only, because tools and daemon share it. Receivers have further checks of their own.
  */
 #pragma once
 
@@ -12,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* Like sendmsg(2), for one packet: with a descriptor unless fd is -1, and without SIGPIPE. */
+/* Like sendmsg(2), for one packet. Passes `fd` unless it is -1; never raises SIGPIPE. */
 static inline ssize_t packet_send(int socket, const struct iovec *parts, size_t n_parts, int fd,
 				  int flags)
 {

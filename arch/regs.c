@@ -183,7 +183,7 @@ bool regs_is_call(enum regs_arch arch, const uint8_t *code, uint32_t size)
 	return false;
 }
 
-/* Signing sets bits that are clear in an address of user space; stripping clears them. */
+/* Signing sets bits that are clear in addresses of user space; stripping clears them again. */
 uint64_t regs_own_pac_mask(void)
 {
 #if defined(__aarch64__)

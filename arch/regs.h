@@ -2,8 +2,8 @@
 /*
  * Registers - the unwinder's description of each CPU
  *
- * One row an architecture, chosen at run time: the engine reads files of one, tests read files of
- * all. REGS_NATIVE is the one of this build. Immutable, async-signal-safe.
+ * One row for each architecture, chosen at run time: the engine reads files of one architecture,
+ * tests read files of all. REGS_NATIVE is that of this build. Immutable, async-signal-safe.
  */
 #pragma once
 
@@ -31,63 +31,59 @@ enum regs_arch { REGS_NONE, REGS_X86_64, REGS_AARCH64, REGS_RISCV64, REGS_PPC64L
 
 /* The frame of a function that keeps frame pointers. */
 enum regs_frame {
-	/* fp points at the caller's fp, and the return address is fp_bytes above that */
+	/* fp points to the caller's fp; the return address is 8 bytes above that */
 	REGS_FRAME_RECORD,
-	REGS_FRAME_BELOW, /* the same, right below the address in fp (riscv64) */
-	/* sp points at the caller's sp; the return address is in that frame (ppc64le) */
+	REGS_FRAME_BELOW, /* like RECORD, but right below the address in fp (riscv64) */
+	/* sp points to the caller's sp; the return address is in the caller's frame (ppc64le) */
 	REGS_FRAME_CHAIN,
 };
 
 struct regs {
 	const char *name;
-	uint16_t elf_machine; /* of a 64-bit little-endian ELF file */
-	/* DWARF's numbers, from each psABI. `ra` is the column of the return address: not a
-	 * register on x86_64. */
+	uint16_t elf_machine; /* machine of a 64-bit little-endian ELF file */
+	/* DWARF numbers, from each psABI. `ra` is the column of the return address: not a register
+	 * on x86_64. */
 	uint8_t sp, fp, ra;
 	bool has_lr; /* calls leave the return address in a register */
-	/*
-	 * The register that prologues copy lr to before they store it; CFI says that the return
-	 * address is there. lr still has it. REGS_NO_COPY: no such rows are known.
-	 */
+	/* Register to which prologues copy lr before they store it; CFI says that the return
+	 * address is there. lr still has it, too. REGS_NO_COPY: no such rows are known. */
 	uint8_t lr_copy;
 	bool is_pac;        /* return addresses may be signed */
 	uint8_t code_align; /* alignment of every instruction */
 	uint8_t frame;      /* enum regs_frame */
 	uint8_t chain_ra; /* REGS_FRAME_CHAIN: offset of the return address from the caller's sp */
-	int8_t ra_from_cfa; /* offset where a call puts it, without lr */
+	int8_t ra_from_cfa; /* offset at which a call stores it, if there is no lr */
 	uint64_t perf_mask; /* for perf_event_attr.sample_regs_user, from <asm/perf_regs.h> */
-	/* Positions in the sample, ascending by bit. perf_lr is UINT8_MAX without lr. */
+	/* Positions in the sample, ascending by bit. perf_lr is UINT8_MAX if there is no lr. */
 	uint8_t perf_sp, perf_fp, perf_lr, perf_pc, perf_n;
-	/* Positions in the sample of DWARF's registers 0, 1, …: n_numbered of them, 0 if only the
-	 * above are sampled. */
+	/* Positions in the sample of DWARF's registers 0, 1, …; n_numbered is their number, 0 if
+	 * only the registers above are sampled. */
 	uint8_t perf_numbered[REGS_MAX_NUMBERED], n_numbered;
-	/* The code that a signal handler returns to, and the offsets from its sp of the interrupted
-	 * registers. */
+	/* The code to which a signal handler returns, and the offsets of the interrupted registers
+	 * from its sp. */
 	uint8_t sigreturn[REGS_MAX_SIGRETURN];
 	uint8_t sigreturn_size;
 	uint16_t signal_sp, signal_fp, signal_lr, signal_pc;
 	/*
-	 * Python's trampoline: a copy for each Python function lies between the interpreter's
-	 * frames, so that profilers see which function runs. It is code without CFI or a frame
-	 * pointer that calls; its return address is at trampoline_return. Size 0: it keeps a frame
-	 * pointer there.
+	 * Python's trampoline. A copy for each Python function lies between the interpreter's
+	 * frames, so that profilers see which function runs. It makes a call, but has no CFI and no
+	 * frame pointer; its return address is at trampoline_return. trampoline_size 0: it keeps a
+	 * frame pointer on this CPU.
 	 */
 	uint8_t trampoline[REGS_MAX_TRAMPOLINE];
 	uint8_t trampoline_size, trampoline_return;
 };
 
-/* Returns NULL if the architecture is not valid. */
+/* Returns NULL if the architecture is invalid. */
 const struct regs *regs_get(enum regs_arch arch);
 
 /* Returns REGS_NONE for unknown machines. */
 enum regs_arch regs_of_elf(uint16_t elf_machine);
 
-/* Returns whether the code before a return address is a call. `code` has the `size` bytes before
- * it. */
+/* Returns whether the code before a return address is a call. `code`: the `size` bytes before that
+ * address. */
 bool regs_is_call(enum regs_arch arch, const uint8_t *code, uint32_t size);
 
-/*
- * Returns the bits of a return address that hold its signature in this process; walks clear them. 0
- * if nothing is signed, or the CPU cannot sign.
- */
+/* Returns the bits of a return address that hold its signature in this process; walks clear them.
+ * Returns 0 if nothing is signed. */
 uint64_t regs_own_pac_mask(void);

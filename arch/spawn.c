@@ -12,8 +12,7 @@
 #include <signal.h>
 #include <spawn.h>
 
-/* Duplicates the descriptors above the target numbers, so that none is overwritten before it is
- * moved. */
+/* Duplicates the descriptors above the target numbers, so that moving one overwrites no other. */
 static int lift(const struct spawn *spawn, int ret_lifted[SPAWN_MAX_FDS])
 {
 	for (unsigned i = 0; i < spawn->n_fds; i++) {

@@ -8,16 +8,15 @@
 #define SPAWN_FIRST_FD 3
 #define SPAWN_MAX_FDS 2
 
-/* A program to be started. */
 struct spawn {
 	const char *path;
 	const char *name;       /* argv[0] */
 	const char *argument;   /* argv[1]; NULL: none */
-	int fds[SPAWN_MAX_FDS]; /* its SPAWN_FIRST_FD and following */
+	int fds[SPAWN_MAX_FDS]; /* passed to the program as SPAWN_FIRST_FD and following */
 	unsigned n_fds;
-	bool own_session; /* Ctrl-C at the terminal does not reach it */
+	bool own_session; /* the program does not receive Ctrl-C from the terminal */
 };
 
-/* Starts the program with only those descriptors, the null device as stdin, this process's stderr
- * as stdout and stderr, and no signal blocked or ignored. Returns 0, or -errno. */
+/* Starts the program with only these descriptors, the null device as stdin, this process's stderr
+ * as stdout and stderr, and no signal blocked or ignored. Returns 0 or -errno. */
 int spawn_program(const struct spawn *spawn, pid_t *ret_pid) MUST_CHECK;

@@ -2,15 +2,15 @@
 /*
  * Table build - compiles CFI to a table, in one pass over the programs
  *
- * First the FDEs' places are collected and sorted, then each program is run once and its rows are
- * appended. Sections are mostly in order already. If FDEs overlap, the one that starts later is
- * used from its start on, and no rule applies after its end: the same as a search in .eh_frame_hdr.
- * If FDEs have the same start, the first one is used. A hash table numbers the rules in order of
+ * First the FDEs' positions are collected and sorted, then each program is run once and its rows
+ * are appended. Sections are mostly in order already. If FDEs overlap, the one that starts later is
+ * used from its start on, and no rule applies after its end, as in a search of .eh_frame_hdr. If
+ * FDEs have the same start, the first one is used. A hash table numbers the rules in order of
  * appearance.
  * Invariants: (1) rows ascend, and neighbors differ in their rule          [test-table: order]
  *             (2) time is linear in the sections: a search in the hash table ends after MAX_PROBES
  *                                                                       [test-table: hostile rules]
- *             (3) memory comes from the caller only and is bounded by max_bytes; after a failure
+ *             (3) memory comes only from the caller and is bounded by max_bytes; after a failure
  *                 none is left  [test-table: no memory]
  */
 #include "arch/table-layout.h"
@@ -46,11 +46,11 @@ struct build {
 	const struct table_source *source;
 	const struct table_memory *memory;
 	struct array places, rows, rules;
-	uint32_t *slots; /* ids of rules by hash; 0 is free, and rule 0 is not in it */
+	uint32_t *slots; /* ids of rules by hash; 0: free (rule 0 is not stored) */
 	size_t n_slots;
 	uint64_t used_bytes;
 	uint64_t base;
-	uint32_t end; /* of the last FDE, from the base */
+	uint32_t end; /* end of the last FDE, relative to `base` */
 	struct cfi_rule last_rule;
 	uint32_t last_id;
 };
@@ -188,7 +188,7 @@ static int get_id(struct build *build, const struct cfi_rule *rule, uint32_t *re
 	return 0;
 }
 
-/* ---- Places ---- */
+/* ---- FDEs ---- */
 
 static int add_place(struct build *build, const struct cfi_fde *fde, uint32_t section)
 {
@@ -254,7 +254,7 @@ static void sort_pass(const struct place *from, struct place *to, size_t n, unsi
 		to[counts[from[i].start >> shift & (RADIX_SIZE - 1)]++] = from[i];
 }
 
-/* Stable, so that the first of two FDEs with the same start stays first. */
+/* The sort is stable, so that the first of two FDEs with the same start stays first. */
 static int sort_places(struct build *build)
 {
 	size_t n = build->places.n, bytes = n * sizeof(struct place);

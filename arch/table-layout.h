@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Between table.c and table-build.c: a table's first bytes. */
+/* Shared by table.c and table-build.c: the first bytes of a table. */
 #pragma once
 
 #include "arch/table.h"
@@ -19,7 +19,7 @@ struct table_header {
 	uint16_t version;
 	uint8_t arch;    /* enum regs_arch */
 	uint8_t is_wide; /* ids have 32 bits */
-	uint64_t base;   /* the address of the first page */
+	uint64_t base;   /* address of the first page */
 	uint32_t n_pages, n_rows, n_rules;
 	uint32_t reserved; /* 0 */
 };

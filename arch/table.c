@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Table - layout, check and lookup; table-build.c makes tables
+ * Table - layout, check and lookup; table-build.c builds tables
  *
  *     header  table-layout.h
  *     rules   n_rules x 16 bytes; rule 0 is "no CFI"
  *     pages   n_pages + 1 x u32: the first row of each 4 KiB of code, so that few rows are searched
- *     rows    n_rows x u16: where a row begins, within its page; ascending
- *     ids     n_rows x u16, or u32 in a wide table: the rule from there to the next row
+ *     rows    n_rows x u16: start of each row within its page; ascending
+ *     ids     n_rows x u16, or u32 in a wide table: the rule from that row to the next one
  *
  * A row is valid beyond the end of its page, until the next row begins, so long functions need no
- * row on every page. The two arrays are separate because the search reads only `rows`: 32 of them
- * are in a cache line.
+ * row on every page. The two arrays are separate because the search reads only `rows`: a cache line
+ * holds 32 of them.
  * Invariants: (1) table_get() reads only inside of a checked table, for any address
  *                                                          [test-table: damaged; fuzz_unwind_table]
  *             (2) at every address the table has the rule of the CFI      [test-cfi-files]
@@ -27,7 +27,7 @@ struct layout {
 	uint64_t rules, pages, rows, ids, end;
 };
 
-/* These sums of 32-bit counts cannot overflow. */
+/* Sums of 32-bit counts, so they cannot overflow. */
 static struct layout lay_out(const struct table_header *header)
 {
 	uint64_t id_size = header->is_wide ? sizeof(uint32_t) : sizeof(uint16_t);
@@ -121,8 +121,8 @@ int table_init(struct unwind_table *table, const void *bytes, size_t size)
 	return 0;
 }
 
-/* A search waits for each line that it reads, and then for the id, so all are fetched at once. Few
- * pages have more rows than this. */
+/* Prefetches a page's rows and ids: a search waits for each line that it reads, and then for the
+ * id. Few pages have more rows than are fetched. */
 static inline void prefetch_rows(const struct unwind_table *table, uint32_t row, uint32_t n)
 {
 	const uint8_t *ids = table->ids;

@@ -2,11 +2,11 @@
 /*
  * Uapi - kernel interfaces that are newer than the build's headers
  *
- * The oldest supported build host is Debian 12, whose linux-libc-dev is 6.1; newer interfaces are
- * declared here under separate names, so that newer headers do not clash. Each entry names the
- * kernel header it comes from and the first version that has it, and must be probed at run time: an
- * older kernel returns ENOTTY or EINVAL. All parts of perf_event that are used, PERF_FORMAT_LOST
- * (6.0) included, is in 6.1's linux/perf_event.h.
+ * The oldest supported build host is Debian 12, whose linux-libc-dev is 6.1. Newer interfaces are
+ * declared here under separate names, so that newer headers do not clash. Each entry names its
+ * kernel header and the first version that has it, and must be probed at run time: an older kernel
+ * returns ENOTTY or EINVAL. Everything that is used of perf_event, including PERF_FORMAT_LOST
+ * (6.0), is in 6.1's linux/perf_event.h.
  */
 #pragma once
 
@@ -22,12 +22,12 @@
  * the process is gone, ENAMETOOLONG a buffer is too small, ENOTTY an older kernel.
  */
 enum uapi_procmap_query_flags {
-	/* A mapping must have the permissions given; vma_flags has the actual ones. */
+	/* The mapping must have these permissions; vma_flags returns the actual ones. */
 	UAPI_PROCMAP_QUERY_VMA_READABLE = 0x01,
 	UAPI_PROCMAP_QUERY_VMA_WRITABLE = 0x02,
 	UAPI_PROCMAP_QUERY_VMA_EXECUTABLE = 0x04,
 	UAPI_PROCMAP_QUERY_VMA_SHARED = 0x08,
-	/* The next one above query_addr if none covers it. */
+	/* If no mapping covers query_addr, return the next one above it. */
 	UAPI_PROCMAP_QUERY_COVERING_OR_NEXT_VMA = 0x10,
 	UAPI_PROCMAP_QUERY_FILE_BACKED_VMA = 0x20,
 };
@@ -44,9 +44,9 @@ struct uapi_procmap_query {
 	uint64_t inode;         /* out: 0 without a file */
 	uint32_t dev_major;     /* out */
 	uint32_t dev_minor;     /* out */
-	/* in: of the buffer, 0 for none; out: with the NUL, 0 without a name */
+	/* in: size of the buffer, 0: none; out: length with the NUL, 0 without a name */
 	uint32_t vma_name_size;
-	/* in: of the buffer, 0 for none; out: 0 without a build-id */
+	/* in: size of the buffer, 0: none; out: 0 without a build-id */
 	uint32_t build_id_size;
 	uint64_t vma_name_addr; /* in: buffer of at most PATH_MAX bytes */
 	uint64_t build_id_addr; /* in: buffer; the kernel has build-ids of at most 20 bytes */

@@ -2,14 +2,14 @@
 /*
  * Walk - steps from frame to frame
  *
- * A step looks up the rule for where a frame is, computes the CFA from sp or fp, and reads the
- * return address and the caller's fp relative to it. A return address is looked up one byte
- * earlier, because a call may be the last instruction of its function; an interrupted pc is looked
- * up as it is. Without CFI, frame pointers are followed, and their values are used only if they are
+ * A step looks up the rule for a frame's pc, computes the CFA from sp or fp, and reads the return
+ * address and the caller's fp relative to it. A return address is looked up one byte earlier,
+ * because a call may be the last instruction of its function; an interrupted pc is looked up as it
+ * is. Without CFI, frame pointers are followed, and their values are used only if they are
  * plausible.
- * Invariants: (1) sp rises with every step, except out of a leaf that has its return address in lr,
- *                 which the innermost frame and interrupted ones may be; and out of at most
- *                 MAX_SWITCHES signal handlers, which may have had a stack of their own. With
+ * Invariants: (1) sp rises with every step, except out of a leaf that has its return address in lr
+ *                 (possible for the innermost frame and interrupted ones), and out of at most
+ *                 MAX_SWITCHES signal handlers, which may have had another stack. With
  *                 WALK_MAX_STEPS every walk ends  [test-walk: random stacks, cycles; fuzz_walk]
  *             (2) a walk with a cache takes less than 100 us for any stack, because of
  *                 WALK_MAX_STEPS and WALK_LOOKUP_STEPS
@@ -17,7 +17,7 @@
  *             (3) only the copy, within its bounds, and the callbacks are read
  *                 [fuzz_walk]
  *             (4) the chain is the one that elfutils finds  [bench-unwind]
- *             (5) walks side by side find the same as alone  [test-walk: together]
+ *             (5) interleaved walks have the same results as separate ones  [test-walk: together]
  * Does not stitch, does not guess the meaning of unsupported rules, and does not interpret
  * prologues.
  */
@@ -36,11 +36,11 @@ struct state {
 	struct walk_registers at;
 	bool fp_known, lr_known, exact;
 	bool is_made;                   /* made by makecontext(), not by a call: see find_place() */
-	uint32_t flags;                 /* of the frame to be stored */
-	uint16_t origin, callee_origin; /* of the rule at this place, and of its callee's */
+	uint32_t flags;                 /* flags of the frame to be stored */
+	uint16_t origin, callee_origin; /* of the rule at this pc, and of the callee's rule */
 	unsigned int n_switches;
 	size_t n, n_lookups;
-	size_t n_inner; /* number that is stored in order */
+	size_t n_inner; /* number of frames that are stored in order */
 	struct walk_result *result;
 };
 
@@ -84,7 +84,7 @@ static bool has_code(const struct state *state, uint64_t address, const uint8_t 
 	       memcmp(code, bytes, size) == 0;
 }
 
-/* Returns true if the code cannot be read: it could be a call. */
+/* Also returns true if the code cannot be read, because it could be a call. */
 static bool is_after_call(const struct state *state, uint64_t address)
 {
 	uint8_t code[CALL_BYTES];
@@ -97,7 +97,7 @@ static bool is_after_call(const struct state *state, uint64_t address)
 
 /* ---- Frames ---- */
 
-/* Returns false if there is no room. The last n_roots places are a ring. */
+/* Stores a frame. Returns false if there is no room. The last n_roots frames are a ring. */
 static bool store(struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -123,7 +123,7 @@ static void reverse(struct walk_frame *frames, size_t n)
 	}
 }
 
-/* Brings the ring into order, and computes the dropped frames. */
+/* Rotates the ring into order, and computes the number of dropped frames. */
 static void finish(const struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -144,7 +144,7 @@ static void finish(const struct state *state)
 
 /* ---- Steps ---- */
 
-/* Moves to the caller. The caller of this has checked that `sp` is above this frame. */
+/* Moves to the caller. The function's own caller has checked that `sp` is above this frame. */
 static enum walk_stop go_to(struct state *state, uint64_t pc, uint64_t sp, uint32_t flags)
 {
 	pc &= ~state->walk->pac_mask;
@@ -158,7 +158,8 @@ static enum walk_stop go_to(struct state *state, uint64_t pc, uint64_t sp, uint3
 	return WALK_GO;
 }
 
-/* Only for the innermost frame all registers are known. */
+/* Returns a register by DWARF number, or NULL: all registers are known only for the innermost
+ * frame. */
 static const uint64_t *numbered(const struct state *state, uint64_t number)
 {
 	if (state->n != 1 || !state->exact || number >= state->regs->n_numbered ||
@@ -228,9 +229,9 @@ static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cf
 }
 
 /*
- * Compilers emit no CFI for `pop fp`: until `ret` fp's place is the one on the stack, then below
- * sp. A leaf may also have stored fp there to reuse the register, so fp must look like a caller's
- * frame pointer.
+ * Returns whether fp has been popped. Compilers emit no CFI for `pop fp`, so until `ret` the rule
+ * says that fp is on the stack, at an address that is below sp by then. A leaf may also have stored
+ * fp there to reuse the register, so fp must look like a caller's frame pointer.
  */
 static bool is_popped(const struct state *state, const struct cfi_rule *rule, uint64_t cfa)
 {
@@ -256,15 +257,15 @@ static void set_fp(struct state *state, const struct cfi_rule *rule, uint64_t cf
 	state->fp_known = is_popped(state, rule, cfa);
 }
 
-/* A step by a plain rule. */
+/* A planned step by a plain rule. */
 struct move {
 	uint64_t cfa;
 	const uint8_t *ra_at, *fp_at; /* in the copy */
 	bool has_fp;
 };
 
-/* No branches that depend on the rule, because these are mispredicted. Returns false if the copy
- * does not have all of it. */
+/* Plans a step. Returns false if the copy does not have all words. Avoids branches that depend on
+ * the rule, because they are mispredicted. */
 static inline bool plan(const struct state *state, const struct cfi_rule *rule,
 			struct move *ret_move)
 {
@@ -321,8 +322,8 @@ static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *r
 	return go_to(state, ra, cfa, flags);
 }
 
-/* Finds the frame by the chain of frame pointers: the saved fp, the return address, and the
- * caller's sp. */
+/* Finds the frame that the frame pointer describes: addresses of the saved fp and of the return
+ * address, and the caller's sp. */
 static bool find_frame(const struct state *state, uint64_t *ret_fp_at, uint64_t *ret_ra_at,
 		       uint64_t *ret_sp)
 {
@@ -342,8 +343,8 @@ static bool find_frame(const struct state *state, uint64_t *ret_fp_at, uint64_t 
 	}
 }
 
-/* True at the start of a program: the kernel puts argc and argv at sp, with a 0 after them. The
- * code there often has no CFI. */
+/* Returns whether this is the start of a program: the kernel puts argc and argv at sp, with a 0
+ * after them. The code there often has no CFI. */
 static bool is_entry(const struct state *state)
 {
 	uint64_t sp = state->at.sp, argc, first, end;
@@ -360,8 +361,8 @@ static enum walk_stop step_by_fp(struct state *state)
 
 	if (!is_chain && !state->fp_known)
 		return WALK_NO_TABLE;
-	/* A chain ends with a 0, but not in a function that has only begun. In code that may not
-	 * keep frame pointers, a 0 may be any value of a free register. */
+	/* A chain ends with a 0, except in a function that has only begun. In code that may not
+	 * keep frame pointers, the 0 may be the value of a free register. */
 	next = state->at.fp;
 	if (is_chain ? state->n > 1 && read_word(state, state->at.sp, &next) && next == 0
 		     : next == 0 && ((state->flags & WALK_FRAME_FP) || is_entry(state)))
@@ -381,7 +382,7 @@ static enum walk_stop step_by_fp(struct state *state)
 	return go_to(state, ra, sp, WALK_FRAME_FP);
 }
 
-/* Steps to the registers that a signal interrupted, from the places where the kernel saved them. */
+/* Steps to the registers that a signal interrupted, which the kernel saved on the stack. */
 static enum walk_stop step_by_signal(struct state *state)
 {
 	static const struct cfi_rule rule = { .flags = CFI_SIGNAL };
@@ -407,7 +408,7 @@ static enum walk_stop step_by_signal(struct state *state)
 	return stop;
 }
 
-/* ---- Looking up ---- */
+/* ---- Lookup ---- */
 
 static_assert((CFI_CFA_SP ^ CFI_CFA_FP) == 1 && (CFI_SAME ^ CFI_AT_CFA) == 1,
 	      "one comparison tells whether it is one of the two");
@@ -430,7 +431,7 @@ static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_
 	};
 	if (code.kind == WALK_CODE_TABLE) {
 		ret_slot->rule = *table_get(code.table, code.address);
-		/* One in 32 768 pairs of tables has the same origin. */
+		/* Two tables have the same origin with a probability of 1 in 32 768. */
 		ret_slot->origin =
 			(uint16_t)(((uintptr_t)code.table * UINT64_C(0x9e3779b97f4a7c15)) >> 48) |
 			1;
@@ -449,7 +450,7 @@ static inline struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
 	return &walk->cache->slots[hash / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
 }
 
-/* For find_slot(), if the cache does not have the place. */
+/* Fills the cache's slot for pc, for find_slot(). */
 static const struct walk_slot *fill_slot(struct state *state, uint64_t pc, struct walk_slot *own)
 {
 	const struct walk *walk = state->walk;
@@ -466,7 +467,8 @@ static const struct walk_slot *fill_slot(struct state *state, uint64_t pc, struc
 	return slot;
 }
 
-/* `own` is used if there is no cache. Returns NULL if there were too many lookups. */
+/* Returns the result of looking up pc, or NULL after too many lookups. `own` is used if there is no
+ * cache. */
 static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc,
 						struct walk_slot *own)
 {
@@ -481,8 +483,8 @@ static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc
 	return fill_slot(state, pc, own);
 }
 
-/* The rule of a signal trampoline finds everything except lr; a trampoline without a rule is
- * recognized by its code. */
+/* Returns whether pc is a signal trampoline without a rule, or with one that finds everything
+ * except lr. Recognizes it by its code. */
 static bool is_signal_trampoline(const struct state *state, const struct cfi_rule *rule)
 {
 	if (rule && (!(rule->flags & CFI_SIGNAL) || !state->regs->has_lr))
@@ -492,7 +494,7 @@ static bool is_signal_trampoline(const struct state *state, const struct cfi_rul
 
 /* ---- Generated code ---- */
 
-/* Returns whether the frame pointer points at a frame that returns to code. */
+/* Returns whether the frame pointer points to a frame that returns to code. */
 static bool has_frame(struct state *state)
 {
 	uint64_t fp_at, ra_at, sp, ra;
@@ -507,9 +509,9 @@ static bool has_frame(struct state *state)
 }
 
 /*
- * Returns whether the frame pointer may replace a missing rule: the frame that it points at returns
- * into a function that keeps its own frame pointer. The function without a rule may have no frame;
- * then its caller is skipped.
+ * Returns whether the frame pointer may replace a missing rule: its frame must return into a
+ * function that keeps its own frame pointer. If the function without a rule has no frame, its
+ * caller is skipped.
  */
 static bool may_follow_fp(struct state *state)
 {
@@ -524,10 +526,8 @@ static bool may_follow_fp(struct state *state)
 	return slot && slot->rule.cfa == CFI_CFA_FP && slot->rule.fp == CFI_AT_CFA;
 }
 
-/*
- * Returns whether this is a trampoline of Python. If code cannot be read, it must look like one: it
- * is between two functions of one file, the interpreter's, with only eight bytes of padding.
- */
+/* Returns whether this is a trampoline of Python. If its code cannot be read, checks that it is
+ * between two functions of one file, the interpreter, with only eight bytes of padding. */
 static bool is_python_trampoline(struct state *state)
 {
 	const struct regs *regs = state->regs;
@@ -547,7 +547,8 @@ static bool is_python_trampoline(struct state *state)
 	return slot && slot->origin == state->callee_origin && !has_frame(state);
 }
 
-/* A return probe replaces the return address by its own code; the kernel keeps the original. */
+/* If a return probe replaced the return address by that of its own code, uses the original, which
+ * the kernel keeps. */
 static bool is_probed(struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -580,8 +581,8 @@ static enum walk_stop step_by_generated(struct state *state)
 	return is_signal ? step_by_signal(state) : step_by_fp(state);
 }
 
-/* A function that makecontext() named has no caller, even if its rule describes one: there must be
- * code at the return address. */
+/* Steps out of a function that makecontext() named. It has no caller even if its rule describes
+ * one, so there must be code at the return address. */
 static enum walk_stop step_over_made(struct state *state, const struct cfi_rule *rule)
 {
 	enum walk_stop stop = step_by_rule(state, rule);
@@ -593,7 +594,6 @@ static enum walk_stop step_over_made(struct state *state, const struct cfi_rule 
 	return slot && slot->kind != WALK_CODE_NONE ? stop : WALK_ROOT;
 }
 
-/* Steps from the place of `slot`. */
 static enum walk_stop step_any(struct state *state, const struct walk_slot *slot)
 {
 	const struct cfi_rule *rule = NULL;
@@ -632,7 +632,7 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 	return !rule || (stop == WALK_NO_RULE && may_follow_fp(state)) ? step_by_fp(state) : stop;
 }
 
-/* The common case. */
+/* Plans a step by a plain rule. Returns false if the case is not the common one. */
 static inline bool plan_step(const struct state *state, const struct walk_slot *slot,
 			     struct move *ret_move)
 {
@@ -654,8 +654,8 @@ static inline enum walk_stop step(struct state *state, const struct walk_slot *s
 }
 
 /*
- * Finds the slot of the next place, like find_slot(). makecontext() writes the address of a
- * function's first instruction in place of a return address, and the byte before it belongs to no
+ * Finds the slot of the current pc, like find_slot(). makecontext() writes the address of a
+ * function's first instruction in place of a return address; the byte before that belongs to no
  * function.
  */
 static inline const struct walk_slot *find_place(struct state *state, struct walk_slot *own)
@@ -717,7 +717,8 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	finish(&state);
 }
 
-/* Room for the innermost frame, and for all later ones: the stored frames are not used here. */
+/* Provides room for the innermost frame and one for all later ones, because stored frames are not
+ * used. */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop)
 {
@@ -761,14 +762,14 @@ bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_sl
 	return is_stored;
 }
 
-/* ---- Side by side ---- */
+/* ---- Interleaved walks ---- */
 
-/* A walk and its next step: a move, or the slot of its place. */
+/* A walk and its next step: a planned move, or a slot. */
 struct lane {
 	struct state state;
 	bool is_planned;
 	struct move move;
-	struct walk_slot slot; /* a copy: the others use the same cache */
+	struct walk_slot slot; /* a copy, because the other walks use the same cache */
 };
 
 /* Finds the next step, and prefetches its reads. */

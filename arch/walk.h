@@ -2,49 +2,49 @@
 /*
  * Walk - finds a thread's chain of callers from its registers and stack
  *
- * One implementation for copies of stacks (profd-engine) and for the own stack (inside of a
- * process): callbacks cover the differences. Allocates nothing, takes no lock, and is
- * async-signal-safe if the callbacks are. Walks of different threads need caches of their own.
+ * One implementation for copies of stacks (profd-engine) and for a thread's own stack (inside of a
+ * process); callbacks cover the differences. Allocates nothing, takes no lock, and is
+ * async-signal-safe if the callbacks are. Walks on different threads need separate caches.
  */
 #pragma once
 
 #include "arch/table.h"
 
-#define WALK_MAX_STEPS 8192 /* frames that are walked, whether or not they are kept */
+#define WALK_MAX_STEPS 8192 /* limit for frames that are walked, whether or not they are kept */
 #define WALK_CACHE_SLOTS 4096
 #define WALK_TOGETHER 8
 /*
- * A place that is not in the cache counts as so many steps, because its lookup waits for memory. A
- * recursion repeats its places; only a stack that was made to be slow has hundreds of new ones, and
- * the next walk gets further.
+ * The number of steps for which a lookup counts that is not in the cache, because it waits for
+ * memory. A recursion repeats its pcs; only a stack that was made to be slow has hundreds of new
+ * ones, and the next walk gets further.
  */
 #define WALK_LOOKUP_STEPS 20
 
-/* The reason why a walk ended. */
+/* Why a walk ended. */
 enum walk_stop {
 	WALK_ROOT,      /* the outermost frame was reached */
-	WALK_COPY_END,  /* the stack continues where it cannot be read */
-	WALK_NO_TABLE,  /* no CFI, or not yet, and no frame pointers either */
+	WALK_COPY_END,  /* the stack continues in a part that cannot be read */
+	WALK_NO_TABLE,  /* no CFI, or it is not ready yet, and no frame pointers */
 	WALK_NO_RULE,   /* CFI that no rule can express */
 	WALK_BAD_FRAME, /* the values found cannot be a frame */
-	WALK_DEPTH,     /* more frames than room, or than WALK_MAX_STEPS */
+	WALK_DEPTH,     /* more frames than there is room for, or than WALK_MAX_STEPS */
 	WALK_N_STOPS,
 };
 
 enum walk_code_kind {
 	WALK_CODE_NONE,    /* no executable code */
-	WALK_CODE_TABLE,   /* `table` has the rule, at `address` */
+	WALK_CODE_TABLE,   /* the rule is in `table`, at `address` */
 	WALK_CODE_RULE,    /* `rule` is its CFI */
-	WALK_CODE_FP,      /* code without CFI: by frame pointers */
-	WALK_CODE_JIT,     /* the same for generated code */
-	WALK_CODE_ENTRY,   /* the start of a program: it has no caller; CFI may not say so */
-	WALK_CODE_PENDING, /* its table is not ready: the walk ends here, with WALK_NO_TABLE */
+	WALK_CODE_FP,      /* code without CFI: follow frame pointers */
+	WALK_CODE_JIT,     /* generated code: follow frame pointers */
+	WALK_CODE_ENTRY,   /* start of a program: it has no caller, even if CFI does not say so */
+	WALK_CODE_PENDING, /* the table is not ready: the walk ends here, with WALK_NO_TABLE */
 };
 
 struct walk_code {
 	uint8_t kind; /* enum walk_code_kind */
 	const struct unwind_table *table;
-	uint64_t address; /* the pc in the table's addresses */
+	uint64_t address; /* pc as an address of the table */
 	struct cfi_rule rule;
 };
 
@@ -53,13 +53,13 @@ struct walk_registers {
 };
 
 #define WALK_FRAME_EXACT 0x01 /* pc is where the CPU was, not a return address */
-/* found by a frame pointer: may be wrong, and may have skipped its callee's caller */
+/* found by a frame pointer: may be wrong, or may have skipped the callee's caller */
 #define WALK_FRAME_FP 0x02
 #define WALK_FRAME_JIT 0x04 /* pc is in generated code */
 
 struct walk_frame {
 	uint64_t pc;
-	/* in this frame: the callee's CFA. (pc, sp) does not change while callees come and go */
+	/* sp in this frame: the callee's CFA. (pc, sp) is constant while callees come and go */
 	uint64_t sp;
 	uint32_t flags;
 	uint32_t reserved;
@@ -69,26 +69,24 @@ struct walk_slot {
 	uint64_t pc;
 	uint32_t generation;
 	uint8_t kind;    /* enum walk_code_kind */
-	bool is_plain;   /* a rule like nearly all: see is_plain() in walk.c */
+	bool is_plain;   /* a rule of the most frequent form: see is_plain() in walk.c */
 	uint16_t origin; /* same for all rules of a table; 0: none */
 	struct cfi_rule rule;
 };
 
-/*
- * Results of lookups by pc, so that tables are rarely searched. All zeros is empty. Tables that are
- * not ready, and places without code, are not cached.
- */
+/* Caches lookups by pc, so that tables are rarely searched. A zeroed structure is empty. Tables
+ * that are not ready, and addresses without code, are not cached. */
 struct walk_cache {
 	struct walk_slot slots[WALK_CACHE_SLOTS];
 };
 
 struct walk {
 	enum regs_arch arch;
-	/* bits of a return address that are a signature (aarch64: NT_ARM_PAC_MASK) */
+	/* bits of a return address that hold a signature (aarch64: NT_ARM_PAC_MASK) */
 	uint64_t pac_mask;
 
-	/* Registers of the innermost frame, by DWARF's numbers, as many as struct regs has
-	 * numbered. NULL: only struct walk_registers. */
+	/* Registers of the innermost frame by DWARF number, struct regs' n_numbered of them. NULL:
+	 * only struct walk_registers is known. */
 	const uint64_t *numbered;
 
 	/* The stack from `stack_start` on, as far as it was copied. */
@@ -96,61 +94,61 @@ struct walk {
 	uint64_t stack_start;
 	size_t stack_size;
 
-	/* Reads eight bytes outside of that; false if they cannot be read. NULL: no reads. */
+	/* Reads eight bytes outside of the copy. Returns false if they are unreadable. NULL: no
+	 * reads. */
 	bool (*read_word)(void *data, uint64_t address, uint64_t *ret_word);
-	/* Reads `size` bytes of code, to check the code before a return address. NULL: no
-	 * checks. */
+	/* Reads code, to check whether a call is before a return address. NULL: no checks. */
 	bool (*read_code)(void *data, uint64_t address, void *buffer, size_t size);
 	/*
-	 * For a return address that leads to no code of a file: returns the one that was at `slot`
-	 * before a return probe replaced it. False: none is known. NULL: no such lookup.
+	 * For a return address that leads to no code of a file: returns the address that was at
+	 * `slot` before a return probe replaced it. Returns false if none is known. NULL: no such
+	 * lookup.
 	 */
 	bool (*find_replaced)(void *data, uint64_t slot, uint64_t *ret_pc);
-	/* True: search a function that makecontext() named if a return address leads to no
-	 * function. */
+	/* If a return address leads to no function, look for a function that makecontext()
+	 * named. */
 	bool finds_contexts;
-	/* Finds the code at pc. */
 	void (*resolve)(void *data, uint64_t pc, struct walk_code *ret_code);
-	void *data; /* for all of them */
+	void *data; /* for all callbacks */
 
-	/* Slots are valid for one generation: use another number for another process, or after a
-	 * change of its mappings. */
+	/* Slots are valid for one generation. Use another number for another process, or after its
+	 * mappings have changed. */
 	struct walk_cache *cache; /* NULL: none */
 	uint32_t generation;      /* not 0 */
 
-	/* Room for frames, innermost first; of a deeper stack the last n_roots are for the
-	 * outermost ones. */
+	/* Frames, innermost first. If the stack is deeper, the last n_roots keep the outermost
+	 * frames. */
 	struct walk_frame *frames;
 	size_t n_frames, n_roots; /* n_roots < n_frames */
 };
 
 struct walk_result {
 	enum walk_stop stop;
-	size_t n;       /* stored frames: at least one */
-	size_t n_cut;   /* dropped frames between frames[cut_at - 1] and frames[cut_at] */
-	size_t cut_at;  /* n if none was dropped */
-	uint32_t flags; /* WALK_FRAME_* of all frames */
-	struct walk_registers last; /* of the outermost frame, as far as known */
+	size_t n;      /* number of stored frames, at least one */
+	size_t n_cut;  /* number of dropped frames, between frames[cut_at - 1] and frames[cut_at] */
+	size_t cut_at; /* n if none was dropped */
+	uint32_t flags;             /* WALK_FRAME_* of all frames */
+	struct walk_registers last; /* those of the outermost frame, as far as known */
 };
 
 void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	      struct walk_result *ret_result);
 
-/* The position of a walk: everything that the next steps depend on, except for reads and
+/* The state of a walk: everything that determines the next steps, except for reads and
  * resolve(). */
 struct walk_place {
 	struct walk_registers at;
 	uint32_t flags; /* WALK_FRAME_* */
 	uint32_t n_switches;
-	uint32_t n; /* frames before it */
+	uint32_t n; /* number of frames before this one */
 	uint32_t n_lookups;
 	bool fp_known, lr_known;
 };
 
 /*
- * One step, for callers that cache steps: from a frame to its caller, which `place` then is.
- * WALK_N_STOPS: the walk continues. Returns false if there is no frame; *ret_stop is the reason.
- * `walk` needs no room for frames.
+ * Makes one step, from a frame to its caller, for callers that cache steps. Updates `place`.
+ * *ret_stop: WALK_N_STOPS if the walk continues. Returns false if there is no frame; *ret_stop is
+ * the reason. `walk` needs no room for frames.
  */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop);
@@ -162,9 +160,9 @@ struct walk_job {
 };
 
 /*
- * Up to WALK_TOGETHER walks side by side. A copy of a stack has just come from the kernel, so each
- * step waits for memory whose address the step before has found; meanwhile the other walks
- * continue. Each result is that of walk_run(). The walks may share a cache; the room for frames,
- * and the state of resolve(), are separate.
+ * Runs up to WALK_TOGETHER walks interleaved. A copy of a stack has just come from the kernel, so
+ * each step waits for memory whose address the previous step has found; meanwhile the other walks
+ * continue. The results are the same as those of walk_run(). Walks may share a cache, but not the
+ * room for frames or the state of resolve().
  */
 void walk_run_together(struct walk_job *jobs, size_t n);
