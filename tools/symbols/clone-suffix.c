@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Suffixes are removed from the end, as many as there are. A numbered suffix must have its number:
- * "main.part" is a function of Go. Plain numbers ("count.0") belong to different functions, or to
- * variables, and stay.
+ * All suffixes are removed, from the end. A numbered suffix must have its number: "main.part" is a
+ * function of Go. Plain numbers ("count.0") stay, because they belong to different functions, or to
+ * variables.
  */
 #include "tools/symbols/clone-suffix.h"
 
@@ -22,7 +22,7 @@ static bool is_word(const char *at, size_t length, const char *const *words, siz
 	return false;
 }
 
-/* The last '.' with something in front of it; 0 = none. */
+/* Returns the position of the last '.' that is not at the start; 0: none. */
 static size_t last_dot(const char *name, size_t length)
 {
 	const char *dot = memrchr(name, '.', length);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Clone suffix - what compilers append to the name of a function that they cloned or split
+ * Clone suffix - suffixes that compilers append to the name of a function that they cloned or split
  *
- * "parse.isra.0", "parse.part.3.cold" and "parse.llvm.1234" are all "parse" to the reader of a
- * profile.
+ * In a profile, "parse.isra.0", "parse.part.3.cold" and "parse.llvm.1234" are all "parse".
  */
 #pragma once
 
@@ -12,5 +11,5 @@
 /* Returns how many bytes of a symbol's name remain without such suffixes; 0 only for "". */
 size_t clone_suffix_skip(const char *raw_name);
 
-/* Same for a name that may be demangled already: "foo(int) [clone .cold]". */
+/* Like clone_suffix_skip(), for a name that may be demangled: "foo(int) [clone .cold]". */
 size_t clone_suffix_skip_shown(const char *name);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * While the table is read, each process has a tree of its live names, which do not overlap.
- * Afterwards its names are sorted by address, then time. A lookup walks down from the last place at
- * or before the address, until no earlier place reaches the address.
- * Invariants: (1) at one time an address of a process has one name at most
+ * Afterwards its names are sorted by address, then time. A lookup walks down from the last start at
+ * or before the address, until no earlier name reaches the address.
+ * Invariants: (1) an address of a process has at most one name at a time
  *                 [test-code-names: overlaps, random]
- *             (2) a lookup says how long it is valid, never too long  [test-code-names: random]
+ *             (2) the validity that a lookup returns is never too long  [test-code-names: random]
  *             (3) senseless rows (a move of nothing, no bytes) are ignored
  *                 [test-code-names: nonsense]
  */
@@ -19,16 +19,16 @@
 
 #define MAX_PARENTS 16
 
-/* Names that begin at one address. */
+/* The names that begin at one address. */
 struct place {
 	uint64_t start;
-	uint64_t reach; /* the greatest end of this and all previous places */
+	uint64_t reach; /* maximum end of the names of this and all previous places */
 	guint first, n;
 };
 
 struct process_code {
 	GArray *names;  /* struct code_name */
-	GTree *live;    /* by start: index into names; only while the table is read */
+	GTree *live;    /* by start: index in `names`; only while the table is read */
 	GArray *places; /* struct place; filled after reading */
 	GArray *times;  /* struct event */
 	uint32_t segment;
@@ -41,7 +41,7 @@ struct event {
 
 struct code_names {
 	const struct names *names;
-	GHashTable *processes; /* struct process_code by index of names */
+	GHashTable *processes; /* struct process_code by index of a process in `names` */
 };
 
 static struct code_name *name_at(const struct process_code *code, guint i)
@@ -98,7 +98,7 @@ static void load(struct process_code *code, const struct code_name *name)
 		      GUINT_TO_POINTER(i));
 }
 
-/* Ends and returns the name that starts at `start`. */
+/* Ends the name that starts at `start`, and returns it. Returns false if there is none. */
 static bool take(struct process_code *code, uint64_t start, uint64_t time_ns,
 		 struct code_name *ret_name)
 {
@@ -287,7 +287,7 @@ bool code_names_has(const struct code_names *codes, uint32_t process)
 	return g_hash_table_contains(codes->processes, GUINT_TO_POINTER(process));
 }
 
-/* Returns the name of a place that is valid at that time. */
+/* Returns the name of a place that is valid at time_ns. */
 static struct code_name *find_in_place(const struct process_code *code, const struct place *place,
 				       uint32_t segment, uint64_t time_ns)
 {
@@ -328,7 +328,7 @@ static struct code_name *find_own(const struct process_code *code, uint64_t addr
 	return NULL;
 }
 
-/* Returns the time of the next event of the process's code. */
+/* Returns the time of the next event that concerns the process's code. */
 static uint64_t next_event(const struct process_code *code, uint32_t segment, uint64_t time_ns)
 {
 	guint low = 0, high = code->times->len;
@@ -350,7 +350,7 @@ static uint64_t next_event(const struct process_code *code, uint32_t segment, ui
 	return event->segment == segment ? event->time_ns : UINT64_MAX;
 }
 
-/* Returns the process instance with code that forked this one, or NAMES_NONE. */
+/* Returns the process instance with code that forked this process, or NAMES_NONE. */
 static uint32_t parent_of(const struct code_names *codes, uint32_t process)
 {
 	const struct names_process *child = names_process_at(codes->names, process), *best = NULL;
@@ -388,7 +388,7 @@ struct code_name *code_names_find(const struct code_names *codes, uint32_t proce
 		struct code_name *name = code ? find_own(code, address, segment, time_ns) : NULL;
 		uint64_t start_ns = names_process_at(codes->names, process)->start_time;
 
-		/* An ancestor's names count as of the fork. */
+		/* Names of an ancestor are those at the time of the fork. */
 		if (name && i == 0)
 			*ret_until = name->to_ns;
 		else if (code && i == 0)

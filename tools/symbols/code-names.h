@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Code names - what generated code was called, where and when
+ * Code names - names of generated (JIT) code, by address and time
  *
- * Read from the table jit. A load or move gives some bytes of a process a name, until an unload, a
- * move away, or a load or move over any of them. A forked child inherits the names of its parent.
- * Immutable once loaded.
+ * Read from the table jit. A load or move names an address range of a process. The name is valid
+ * until the range is unloaded or moved away, or another load or move overlaps it. A forked child
+ * inherits its parent's names. Immutable once loaded.
  */
 #pragma once
 
@@ -12,10 +12,10 @@
 
 struct code_name {
 	uint64_t start, end;
-	uint64_t from_ns, to_ns; /* of the segment's clock: the name is valid in [from_ns, to_ns) */
+	uint64_t from_ns, to_ns; /* in the segment's clock; valid in [from_ns, to_ns) */
 	uint32_t segment;
-	uint32_t process; /* index of names */
-	uint32_t user;    /* free for the caller, 0 at first */
+	uint32_t process; /* index in `names` */
+	uint32_t user;    /* free for the caller's use; initially 0 */
 	const char *name; /* interned; never NULL */
 };
 
@@ -28,10 +28,8 @@ void code_names_free(struct code_names *codes);
 bool code_names_any(const struct code_names *codes);
 /* Returns whether the process itself has names. */
 bool code_names_has(const struct code_names *codes, uint32_t process);
-/*
- * Returns the name of the address at that time, or NULL. The result is valid from time_ns until
- * just before *ret_until.
- */
+/* Returns the name of the address at time_ns, or NULL. The same result is valid from time_ns until
+ * just before *ret_until. */
 struct code_name *code_names_find(const struct code_names *codes, uint32_t process,
 				  uint64_t address, uint32_t segment, uint64_t time_ns,
 				  uint64_t *ret_until);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) a file is used only if its build-id, or the checksum of its bytes, is the one
- *                 asked for  [test-debug-files: wrong]
+ * Invariants: (1) a file is used only if its build-id, or the checksum of its bytes, is the
+ *                 requested one  [test-debug-files: wrong]
  *             (2) with a sysroot nothing outside of it is opened, except in debug folders
  *                 [test-debug-files: sysroot]
  *             (3) only regular files are opened  [test-debug-files: pipe]
  *             (4) the bytes that are unpacked, or that libdw reads into memory, are bounded
- *             (5) the files of another root are not consulted for a file that is here
+ *             (5) files of another root are not used for a file that is here
  *                 [test-debug-files: other]
- *             (6) nothing is fetched that is here, or in the file itself  [test-debug-files: fetch]
+ *             (6) a file is not fetched if it is here, or contained in the file itself
+ *                 [test-debug-files: fetch]
  */
 #include "tools/symbols/debug-files.h"
 
@@ -31,10 +32,10 @@
 #define USUAL_FOLDER "/usr/lib/debug"
 
 struct debug_files {
-	int root; /* AT_FDCWD = none */
+	int root; /* AT_FDCWD: none */
 	GPtrArray *folders;
-	GPtrArray *others;        /* struct debug_files with a sysroot and nothing else */
-	debug_files_fetch *fetch; /* NULL = nothing is fetched */
+	GPtrArray *others;        /* struct debug_files with only a sysroot */
+	debug_files_fetch *fetch; /* NULL: fetch nothing */
 	void *fetch_data;
 };
 
@@ -112,7 +113,7 @@ int debug_files_open_below(const struct debug_files *files, const char *name, un
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* What shows that a file is the wanted one: its build-id, or without one the checksum of its
+/* How to recognize the wanted file: by its build-id or, if id is NULL, by the checksum of its
  * bytes. */
 struct proof {
 	const void *id;
@@ -134,8 +135,8 @@ static bool has_checksum(int fd, uint32_t wanted)
 	return n == 0 && sum == wanted;
 }
 
-/* Takes the fd, which may be -1. Program headers of debug files made by objcopy refer to missing
- * bytes. */
+/* Takes ownership of fd, which may be -1. Program headers of debug files made by objcopy refer to
+ * missing bytes. */
 static struct elf_image *accept_file(int fd, const struct proof *proof)
 {
 	CLEANUP_ELF struct elf_image *elf = elf_image_take(fd);
@@ -229,7 +230,7 @@ static struct elf_image *find_by_link(const struct debug_files *files,
 
 /* ---- DWARF ----------------------------------------------------------------------------------- */
 
-/* Checks the sizes because libdw reads whole sections into memory and unpacks compressed ones. */
+/* Checks the sizes, because libdw reads whole sections into memory and unpacks compressed ones. */
 bool debug_files_can_hold(const struct elf_image *elf)
 {
 	uint64_t total = 0;
@@ -264,7 +265,8 @@ static Dwarf *open_dwarf(const struct elf_image *elf)
 	return debug_files_can_hold(elf) ? dwarf_begin_elf(elf->elf, DWARF_C_READ, NULL) : NULL;
 }
 
-/* Finds it by its name, relative to the file that refers to it, else by its build-id. */
+/* Finds the shared DWARF by its name, relative to the file that refers to it, or else by its
+ * build-id. */
 static struct elf_image *find_shared(const struct debug_files *files, const char *name,
 				     const char *path, const void *id, size_t id_size,
 				     char **ret_path)
@@ -275,7 +277,7 @@ static struct elf_image *find_shared(const struct debug_files *files, const char
 							  : g_build_filename(folder, name, NULL);
 	struct elf_image *elf = find_at(files, near, &proof, ret_path);
 
-	/* A debug file in a folder outside of the sysroot refers to a file beside it. */
+	/* A debug file in a folder outside of the sysroot may refer to a file beside it. */
 	if (!elf && files->root >= 0 && files->folders->len > 0 && name[0] != '/') {
 		elf = accept_file(regular_file_open(-1, near), &proof);
 		*ret_path = elf ? g_steal_pointer(&near) : NULL;
@@ -285,7 +287,7 @@ static struct elf_image *find_shared(const struct debug_files *files, const char
 	return elf ? elf : fetch_by_build_id(files, id, id_size, ret_path);
 }
 
-/* Returns false if the DWARF's shared part is missing: the rest alone would be incomplete. */
+/* Returns false if the DWARF's shared part is missing, because the rest would be incomplete. */
 static bool add_shared(const struct debug_files *files, struct debug_file *file, const char *path)
 {
 	const char *name;
@@ -334,7 +336,7 @@ static bool find_in_others(const struct debug_files *files, struct debug_file *f
 {
 	CLEANUP_CLOSE int fd = files->others->len ? debug_files_open_path(files, path) : -1;
 	struct stat here, its;
-	/* If the path is the image's own file here, other roots are not consulted. */
+	/* Do not search other roots if the path is the image's own file here. */
 	bool is_here = fd >= 0 && fstat(fd, &here) == 0 && fstat(image->fd, &its) == 0 &&
 		       here.st_dev == its.st_dev && here.st_ino == its.st_ino;
 
@@ -373,7 +375,7 @@ struct debug_file *debug_files_find(const struct debug_files *files, const struc
 
 /* ---- symbols packed into the file itself ----------------------------------------------------- */
 
-/* Unpacks all of `data` into the file. Returns false if it is not a complete xz stream or is too
+/* Unpacks all of `data` into the file. Returns false if it is not a complete xz stream, or is too
  * large. */
 static bool unpack(const Elf_Data *data, int fd)
 {

@@ -2,17 +2,17 @@
 /*
  * The addresses of a unit come from the unit itself, because .debug_aranges is optional and often
  * missing. When one of them is first looked up, the unit is flattened into ranges of functions and
- * of lines: one pass over the tree of DIEs, with an explicit stack instead of recursion, turns each
+ * of lines. One pass over the tree of DIEs, with an explicit stack instead of recursion, turns each
  * subprogram and inlined subroutine with code into a function with its ranges. A sweep over the
- * ends of all ranges then gives each stretch of code to the deepest function that covers it. Lines
- * become ranges likewise, without those of length 0. Names are read when they are first needed,
- * because most functions never need one. libdw checks what it reads; a budget bounds the amount.
+ * ends of all ranges then assigns each range of code to the deepest function that covers it. Lines
+ * become ranges in the same way; those of length 0 are dropped. Names are read when they are first
+ * needed, because most functions never need one. libdw checks its input; a budget bounds the work.
  * Invariants: (1) a unit is flattened once, in work that is linear in its bytes, except for sorting
  *             (2) a file cannot cost more than its budget
  *             (3) chains of callers are finite: a function's caller comes before it
  *             (4) every chain of references between DIEs ends after MAX_REFERENCES
- *             (5) the answers are those of addr2line  [test_debug_places]
- * Does not find files (debug-files.h).
+ *             (5) the results are the same as addr2line's  [test_debug_places]
+ * debug-files.h finds files.
  */
 #include "tools/symbols/debug-info.h"
 
@@ -36,30 +36,30 @@
 #define NO_FUNCTION UINT32_MAX
 #define NO_SCOPE UINT32_MAX
 
-/* The budget for one file, all units together. */
+/* The budget for one file, for all units together. */
 struct debug_budget {
-	uint64_t dies;     /* visited */
-	uint64_t ranges;   /* of functions and calls */
-	uint64_t lines;    /* rows */
+	uint64_t dies;     /* number of DIEs visited */
+	uint64_t ranges;   /* number of ranges of functions and calls */
+	uint64_t lines;    /* number of rows */
 	uint64_t until_ns; /* CLOCK_MONOTONIC */
-	bool spent;        /* one of these ran out */
+	bool spent;        /* one of the limits was reached */
 };
 
-/* [start, start of the next range) belongs to functions[function]. A range without a function ends
- * a stretch of code. */
+/* [start, start of the next range) belongs to functions[function]. A range without a function is a
+ * gap in the code. */
 struct debug_range {
 	uint64_t start;
-	uint32_t function; /* NO_FUNCTION = none */
+	uint32_t function; /* NO_FUNCTION: none */
 };
 
-/* Likewise. */
+/* [start, start of the next element) belongs to a line. */
 struct debug_line {
 	uint64_t start;
 	const char *file; /* NULL = unknown */
 	uint32_t line;    /* 0 = unknown */
 };
 
-/* A namespace or a class: all DIEs in [start, end). */
+/* A namespace or a class, with all DIEs in [start, end). */
 struct debug_scope {
 	uint64_t start, end;
 	uint32_t parent; /* NO_SCOPE = none */
@@ -67,16 +67,17 @@ struct debug_scope {
 };
 
 struct debug_unit {
-	Dwarf_Off offset; /* of its DIE */
-	bool is_flat; /* the rest is valid; what is unreadable or beyond the budget is missing */
+	Dwarf_Off offset; /* offset of its DIE */
+	/* the other fields are valid; unreadable parts, and parts beyond the budget, are missing */
+	bool is_flat;
 	struct debug_info_function *functions;
-	GArray *ranges;          /* struct debug_range, by start */
-	GArray *lines;           /* struct debug_line, by start */
-	GArray *scopes;          /* struct debug_scope, by start */
-	GStringChunk *names;     /* that the file does not have in one piece; NULL = none */
-	Dwarf_Die die;           /* of the unit; of its other half if that was split off */
-	Dwarf_Die skeleton;      /* the half in the program or its debug file */
-	struct debug_half *half; /* the half that was split off; NULL = none, or not found */
+	GArray *ranges;      /* struct debug_range, by start */
+	GArray *lines;       /* struct debug_line, by start */
+	GArray *scopes;      /* struct debug_scope, by start */
+	GStringChunk *names; /* names that the file does not have in one piece; NULL: none */
+	Dwarf_Die die;       /* the unit's DIE, or that of its other half if that was split off */
+	Dwarf_Die skeleton;  /* the half in the program or its debug file */
+	struct debug_half *half; /* the half that was split off; NULL: none, or not found */
 };
 
 struct unit_range {
@@ -86,7 +87,7 @@ struct unit_range {
 
 struct debug_info {
 	Dwarf *dwarf;
-	struct debug_split *split; /* NULL = split units are not looked for */
+	struct debug_split *split; /* NULL: do not search for split units */
 	GArray *units;             /* struct debug_unit */
 	GArray *ranges;            /* struct unit_range, by start */
 	struct debug_budget budget;
@@ -100,11 +101,11 @@ struct extent {
 
 struct walk {
 	struct debug_budget *budget;
-	/* struct debug_info_function; caller is the index + 1 until all are added */
+	/* struct debug_info_function; until all are added, `caller` is the index + 1 */
 	GArray *functions;
 	GArray *extents; /* struct extent */
 	GArray *scopes;  /* struct debug_scope */
-	uint32_t scope;  /* the innermost that is open; NO_SCOPE = none */
+	uint32_t scope;  /* innermost open scope; NO_SCOPE: none */
 };
 
 /* ---- the tree of DIEs ------------------------------------------------------------------------ */
@@ -153,7 +154,7 @@ static uint32_t get_number(Dwarf_Die *die, unsigned int name)
 		       : 0;
 }
 
-/* Adds the ranges of a DIE to the next function; returns false if it has none. */
+/* Adds the ranges of a DIE to the next function. Returns false if it has none. */
 static bool add_extents(struct walk *walk, Dwarf_Die *die, struct debug_info_function *function)
 {
 	Dwarf_Addr base, start, end;
@@ -175,7 +176,7 @@ static bool add_extents(struct walk *walk, Dwarf_Die *die, struct debug_info_fun
 	return any;
 }
 
-/* Returns the number + 1 of the DIE's function, or `outer`, the number of the enclosing one. */
+/* Returns the index + 1 of the DIE's function, or `outer`, that of the enclosing function. */
 static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint32_t depth)
 {
 	bool inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
@@ -194,7 +195,7 @@ static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint
 	return walk->functions->len;
 }
 
-/* Ends the scopes that the DIE is not in, and begins one if it is a scope. */
+/* Closes the scopes that do not contain the DIE. Opens one if the DIE is a scope. */
 static void add_scope(struct walk *walk, Dwarf_Die *die, size_t depth)
 {
 	struct debug_scope *scopes = (struct debug_scope *)(void *)walk->scopes->data;
@@ -258,8 +259,8 @@ static gint compare_extents(gconstpointer left, gconstpointer right)
 	return (a->function > b->function) - (a->function < b->function);
 }
 
-/* Extents that cover the current address are in a heap: the deepest on top; of equal depth the
- * shorter one, which is more exact. */
+/* The heap's order. The heap has the extents that cover the current address, the deepest on top; of
+ * equal depth the shorter one, which is more exact. */
 static bool is_above(const struct extent *left, const struct extent *right)
 {
 	if (left->depth != right->depth)
@@ -267,7 +268,7 @@ static bool is_above(const struct extent *left, const struct extent *right)
 	return left->end - left->start < right->end - right->start;
 }
 
-/* Returns the top, after removing those that end at or before an address; NULL if none is left. */
+/* Removes extents that end at or before an address. Returns the top, or NULL if none is left. */
 static const struct extent *heap_top(GPtrArray *heap, uint64_t address)
 {
 	while (heap->len > 0 && ((struct extent *)heap->pdata[0])->end <= address) {
@@ -300,7 +301,7 @@ static void add_range(GArray *ranges, uint64_t start, uint32_t function)
 		g_array_append_val(ranges, range);
 }
 
-/* Steps from change to change: the start of an extent or the end of the deepest. */
+/* Steps from change to change: to the next start of an extent or the end of the deepest one. */
 static void sweep(struct debug_unit *unit, GArray *extents)
 {
 	g_autoptr(GPtrArray) covering = g_ptr_array_new();
@@ -362,7 +363,8 @@ static void read_lines(struct debug_unit *unit, Dwarf_Die *die, struct debug_bud
 			line.file = dwarf_linesrc(row, NULL, NULL);
 		}
 		last = lines->len ? &g_array_index(lines, struct debug_line, lines->len - 1) : NULL;
-		/* The last of several rows with one address counts: the others cover no code. */
+		/* Of several rows with one address use the last, because the others cover no
+		 * code. */
 		if (last && last->start == line.start)
 			*last = line;
 		else if (!last || last->line != line.line || last->file != line.file)
@@ -380,7 +382,7 @@ static const char *get_string(Dwarf_Die *die, unsigned int name)
 	return dwarf_attr(die, name, &attribute) ? dwarf_formstring(&attribute) : NULL;
 }
 
-/* libdw calls file 0 "???" if it does not exist, as before DWARF 5. */
+/* If file 0 does not exist, as before DWARF 5, libdw calls it "???". */
 static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file)
 {
 	const char *path;
@@ -390,7 +392,7 @@ static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file
 
 	if (!dwarf_diecu(die, &unit, NULL, NULL))
 		return NULL;
-	/* A half without its own file table, as clang writes it, uses the skeleton's. */
+	/* A half without its own file table, as clang writes it, uses the table of the skeleton. */
 	if (dwarf_getsrcfiles(&unit, &files, &n) != 0 &&
 	    (unit.cu != of->die.cu || dwarf_getsrcfiles(&of->skeleton, &files, &n) != 0))
 		return NULL;
@@ -400,7 +402,7 @@ static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file
 	return path && strcmp(path, "???") != 0 ? path : NULL;
 }
 
-/* Returns "shop::kernel" for the name of a function without linkage name in a namespace. */
+/* Returns "shop::kernel" for a function without a linkage name in a namespace. */
 static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_Die *die)
 {
 	Dwarf *dwarf = dwarf_cu_getdwarf(die->cu);
@@ -431,7 +433,8 @@ static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_
 	return g_string_chunk_insert_const(unit->names, text->str);
 }
 
-/* The linkage name may be in a declaration that the DIE with the plain name refers to. */
+/* Also reads declarations to which the DIE with the plain name refers: they may have the linkage
+ * name. */
 static void read_name(struct debug_unit *unit, struct debug_info_function *function, Dwarf_Die *die)
 {
 	const char *plain = NULL, *linkage = NULL;
@@ -517,8 +520,8 @@ static void clear_unit(gpointer data)
 	debug_half_free(unit->half);
 }
 
-/* Returns the element of an address, or NULL. Narrows [start, end) to the addresses that have the
- * same one. */
+/* Returns the element of an address, or NULL. Narrows [start, end) to the addresses with the same
+ * element. */
 static const void *find_element(const GArray *elements, size_t size, uint64_t address,
 				uint64_t *start, uint64_t *end)
 {
@@ -626,8 +629,8 @@ void debug_info_free(struct debug_info *info)
 	g_free(info);
 }
 
-/* Units may overlap, because the linker folded equal functions or the file is wrong. So this tries
- * the nearest few units and uses the first with an answer. */
+/* Tries the nearest few units and uses the first result, because units may overlap: the linker
+ * folded equal functions, or the file is wrong. */
 bool debug_info_find(struct debug_info *info, uint64_t address, struct debug_info_place *ret_place)
 {
 	guint n = sorted_array_upto(info->ranges, sizeof(struct unit_range), address);

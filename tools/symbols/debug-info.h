@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debug info - which function, inlined calls and source line an address of a file is, from its
+ * Debug info - finds function, inlined calls and source line of an address of a file, from its
  * DWARF
  *
  * A unit is flattened when one of its addresses is first looked up; later lookups are two binary
- * searches. The debug_info owns all results, which last until it is freed. One thread at a time;
- * different files on different threads.
+ * searches. The debug_info owns all results, which are valid until it is freed. One thread at a
+ * time; different files on different threads.
  */
 #pragma once
 
@@ -15,36 +15,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A function, or one inlined call of it. */
+/* A function, or one inlined call of a function. */
 struct debug_info_function {
 	const struct debug_info_function
-		*caller;  /* the function that it is inlined into; NULL = not inlined */
-	const char *name; /* the linkage name if there is one; NULL = unknown */
-	/* its call site if inlined, else its declaration; NULL = unknown */
+		*caller;  /* the function into which it is inlined; NULL: not inlined */
+	const char *name; /* the linkage name, or else the plain name; NULL: unknown */
+	/* its call site if inlined, else its declaration; NULL: unknown */
 	const char *file;
 	uint32_t line;  /* 0 = unknown */
 	uint32_t depth; /* in the tree of DIEs */
-	uint64_t start; /* its first byte, not necessarily its entry */
-	uint64_t end;   /* after its last byte; code of others may be in between */
-	Dwarf_Off die;  /* read when the name is first needed */
+	uint64_t start; /* lowest address, not necessarily the entry */
+	uint64_t end;   /* end of the highest range; other functions' code may be in between */
+	Dwarf_Off die;  /* offset of the DIE; its name is read when it is first needed */
 	uint32_t call_file;
 	bool named;
-	bool scattered; /* in several pieces */
+	bool scattered; /* the code is in several pieces */
 };
 
-/* The answer for all addresses in [start, end). */
+/* The result for all addresses in [start, end). */
 struct debug_info_place {
 	uint64_t start, end;
-	const struct debug_info_function *function; /* the innermost; NULL = unknown */
+	const struct debug_info_function *function; /* innermost function; NULL: unknown */
 	const char *file;                           /* NULL = unknown */
 	uint32_t line;                              /* 0 = unknown */
 };
 
 struct debug_info;
 
-/* Borrows the file, which has DWARF; nobody else may use it meanwhile. */
+/* Borrows the file, which must have DWARF; nothing else may use it meanwhile. */
 struct debug_info *debug_info_new(const struct debug_file *file);
 void debug_info_free(struct debug_info *info);
 
-/* Returns false if nothing is known about the address. */
+/* Returns false if the DWARF has nothing about the address. */
 bool debug_info_find(struct debug_info *info, uint64_t address, struct debug_info_place *ret_place);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * libdw joins two halves itself, but it opens the file that the skeleton names without checking
- * where that file is or what type it has, and it does not read packages. So libdw gets a generated
- * skeleton with the address and bases of the real one, which names a file that is already open:
- * /proc/self/fd/N. A unit in a package becomes a file of its own, like the one that the compiler
- * wrote.
+ * libdw can join two halves itself, but it opens the file that the skeleton names without checking
+ * its location or type, and it does not read packages. So libdw gets a generated skeleton with the
+ * address and bases of the real one, which names a file that is already open: /proc/self/fd/N. A
+ * unit in a package becomes a file of its own, as the compiler wrote it.
  * The index of a package (.debug_cu_index, a hash table of ids) maps a unit to its part of each
- * section: version 2 is GNU's for DWARF 4, version 5 that of the standard. All units share the
- * strings; the strings of the unit are copied, and its string offsets adjusted. Parts that names
- * and lines do not need are left out: locations, macros, type units.
+ * section. Version 2 is GNU's for DWARF 4, version 5 is that of the standard. All units share the
+ * strings; a unit's strings are copied, and its string offsets adjusted. Parts that names and lines
+ * do not need are omitted: locations, macros, type units.
  * Invariants: (1) only regular files are opened, and with a sysroot only files inside it
  *                 [test_split_dwarf: sysroot]
  *             (2) a half is used only if its id is the skeleton's  [test_split_dwarf: other]
@@ -103,12 +102,12 @@ GByteArray *elf_sections_build(const struct elf_section *sections, size_t n)
 
 /* ---- packages -------------------------------------------------------------------------------- */
 
-/* The parts of a package that are used, in this order. */
+/* The parts of a package that are used, in the order of the output. */
 enum part { INFO, ABBREV, LINE, STR_OFFSETS, RNGLISTS, STR, N_PARTS };
 
 static const struct {
 	const char *name;
-	uint32_t id[2]; /* of its column in an index of version 2, and of version 5 */
+	uint32_t id[2]; /* ids of its column in an index of version 2 and of version 5 */
 } parts[] = {
 	[INFO] = { ".debug_info.dwo", { 1, 1 } },
 	[ABBREV] = { ".debug_abbrev.dwo", { 3, 3 } },
@@ -178,7 +177,7 @@ struct debug_package *debug_package_open(int fd)
 	return NULL;
 }
 
-/* Returns the row of a unit, from 1; 0 = not found. */
+/* Returns the row of a unit, counted from 1; 0: not found. */
 static uint32_t find_row(const struct debug_package *package, uint64_t id)
 {
 	const uint8_t *ids = package->index + INDEX_HEADER_BYTES;
@@ -197,8 +196,7 @@ static uint32_t find_row(const struct debug_package *package, uint64_t id)
 	return 0;
 }
 
-/* Reads the part of a section that belongs to a unit; empty if the unit has no such part. Returns
- * false if bytes are missing. */
+/* Reads a unit's part of a section; empty if it has none. Returns false if bytes are missing. */
 static bool read_part(const struct debug_package *package, uint32_t row, enum part part,
 		      GByteArray *bytes)
 {
@@ -229,7 +227,7 @@ static bool read_part(const struct debug_package *package, uint32_t row, enum pa
 	       (ssize_t)size;
 }
 
-/* Copies the strings of the unit; a missing string becomes empty. */
+/* Copies the strings of the unit. A missing string becomes empty. */
 static bool copy_strings(const struct debug_package *package, GByteArray *offsets,
 			 GByteArray *strings)
 {
@@ -285,10 +283,10 @@ struct debug_split {
 	char *path, *debug_path;
 	struct debug_package *package;
 	bool looked_for_package;
-	GArray *addresses, *ranges; /* uint64_t, sorted: the bases of all units of DWARF 4 */
+	GArray *addresses, *ranges; /* uint64_t, sorted: the bases of all DWARF 4 units */
 };
 
-/* A unit whose other half is looked for. */
+/* A unit whose other half is searched for. */
 struct skeleton {
 	Dwarf_Die *die;
 	bool is_5; /* DWARF 5 */
@@ -296,7 +294,7 @@ struct skeleton {
 };
 
 struct debug_half {
-	GByteArray *bytes; /* of the skeleton's file */
+	GByteArray *bytes; /* bytes of the generated skeleton */
 	Elf *elf;
 	Dwarf *dwarf;
 	Dwarf_Die unit;
@@ -357,7 +355,7 @@ static uint64_t get_number(Dwarf_Die *die, unsigned int name)
 											     : 0;
 }
 
-/* Returns a section of the file that has the skeletons, which libdw has already unpacked. */
+/* Returns a section of the file that has the skeletons. libdw has already unpacked it. */
 static const Elf_Data *get_table(const struct debug_split *split, const char *name)
 {
 	Elf *elf = dwarf_getelf(split->dwarf);
@@ -379,7 +377,7 @@ static const Elf_Data *get_table(const struct debug_split *split, const char *na
 	return NULL;
 }
 
-/* Returns a part of a table; empty if it is missing. */
+/* Returns a part of a table, empty if it is missing. */
 static struct elf_section slice(const char *name, const Elf_Data *table, uint64_t start,
 				uint64_t end)
 {
@@ -395,8 +393,8 @@ static struct elf_section slice(const char *name, const Elf_Data *table, uint64_
 	return section;
 }
 
-/* Writes a unit of one DIE: the name of the other half, address, bases, and in DWARF 4 the id,
- * which DWARF 5 has in the header. */
+/* Writes a unit with one DIE: the name of the other half, address, bases, and in DWARF 4 the id;
+ * DWARF 5 has the id in the header. */
 static void put_unit(GByteArray *bytes, const struct skeleton *of, uint64_t address,
 		     const char *name)
 {
@@ -424,7 +422,7 @@ static const uint8_t abbreviations_5[] = {
 	0, 0, 0,
 };
 
-/* The GNU attributes are 0x2130 to 0x2133, in two bytes of LEB128. */
+/* The GNU attributes are 0x2130 to 0x2133, as LEB128 of two bytes. */
 static const uint8_t abbreviations_4[] = {
 	1, DW_TAG_compile_unit, DW_CHILDREN_no,
 	DW_AT_low_pc, DW_FORM_addr, 0xb3, 0x42, DW_FORM_sec_offset, 0xb1, 0x42, DW_FORM_data8,
@@ -433,7 +431,8 @@ static const uint8_t abbreviations_4[] = {
 };
 /* clang-format on */
 
-/* A table of DWARF 4 does not store the size of a unit's part: it ends at the next unit's base. */
+/* Returns the end of a unit's part of a DWARF 4 table, which does not store its size: the next
+ * unit's base. */
 static uint64_t next_base(const struct debug_split *split, GArray **bases, unsigned int name,
 			  uint64_t base)
 {
@@ -454,8 +453,7 @@ static uint64_t next_base(const struct debug_split *split, GArray **bases, unsig
 	return n < (*bases)->len ? g_array_index(*bases, uint64_t, n) : UINT64_MAX;
 }
 
-/* Returns the part of .debug_addr that belongs to a unit. In DWARF 5 it has a header, with the
- * length, before the base. */
+/* Returns a unit's part of .debug_addr. In DWARF 5, a header with the length precedes the base. */
 static struct elf_section address_part(struct debug_split *split, const struct skeleton *of)
 {
 	const Elf_Data *table = get_table(split, ".debug_addr");
@@ -497,7 +495,7 @@ static GByteArray *build_skeleton(struct debug_split *split, const struct skelet
 
 /* ---- both halves ----------------------------------------------------------------------------- */
 
-/* Joins the halves if `fd` is a file with the half of that id. */
+/* Joins the halves. Returns NULL if `fd` does not have the half with the skeleton's id. */
 static struct debug_half *join(struct debug_split *split, const struct skeleton *of, int fd)
 {
 	struct debug_half *half = g_new0(struct debug_half, 1);
@@ -517,7 +515,7 @@ static struct debug_half *join(struct debug_split *split, const struct skeleton 
 	return NULL;
 }
 
-/* Takes the fd. */
+/* Takes ownership of `opened`. */
 static struct debug_half *join_file(struct debug_split *split, const struct skeleton *of,
 				    int opened)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debug split - the other halves of units whose DWARF the compiler split off (-gsplit-dwarf)
+ * Debug split - finds the other halves of units whose DWARF the compiler split off (-gsplit-dwarf)
  *
- * In this order: a package (NAME.dwp) beside the program or its debug file, or below the folders of
- * debug files; then the unit's own file (.dwo) at the path that the unit names, beside the program,
- * and below the folders.
+ * Searches in this order: a package (NAME.dwp) beside the program or its debug file, or below the
+ * folders of debug files; the unit's own file (.dwo) at the path that the unit names, beside the
+ * program, and below the folders.
  */
 #pragma once
 
@@ -12,10 +12,10 @@
 
 #include <glib.h>
 
-/* One per file; not for several threads at once. */
+/* One for each file. Not for several threads at once. */
 struct debug_split;
 
-/* `path` is that of the program, `debug_path` of its debug file, or NULL. Borrows everything. */
+/* `path`: path of the program. debug_path: path of its debug file, or NULL. Borrows everything. */
 struct debug_split *debug_split_new(const struct debug_files *files, Dwarf *dwarf, const char *path,
 				    const char *debug_path);
 void debug_split_free(struct debug_split *split);
@@ -23,7 +23,7 @@ void debug_split_free(struct debug_split *split);
 /* The other half of a unit. */
 struct debug_half;
 
-/* Returns NULL if it is not found. *ret_unit is its unit, which lives as long as the half. */
+/* Returns NULL if the half is not found. *ret_unit is its unit, which lives as long as the half. */
 struct debug_half *debug_split_open(struct debug_split *split, Dwarf_Die *skeleton,
 				    Dwarf_Die *ret_unit);
 void debug_half_free(struct debug_half *half);
@@ -31,17 +31,17 @@ void debug_half_free(struct debug_half *half);
 /* A package: one file with the halves of all units of a program (NAME.dwp). */
 struct debug_package;
 
-/* Takes the fd; NULL if it is not a package. */
+/* Takes ownership of fd. Returns NULL if it is not a package. */
 struct debug_package *debug_package_open(int fd);
 void debug_package_free(struct debug_package *package);
-/* Returns the .dwo file of the unit with that id; NULL if the package does not have it or is
+/* Returns the .dwo file of the unit with this id, or NULL if the package lacks it or is
  * malformed. */
 GByteArray *debug_package_extract(const struct debug_package *package, uint64_t id);
 
 struct elf_section {
 	const char *name;
 	const void *bytes;
-	size_t size; /* 0 = the section is left out */
+	size_t size; /* 0: omit the section */
 };
 
 /* Returns a little-endian ELF file of 64 bits that has only these sections, for libelf to read. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) it leaves only complete files and the library's notes of misses in the cache
- *                 [test_symbolize_debuginfod: slow]
+ * Invariants: (1) the child leaves only complete files and the library's notes of misses in the
+ *                 cache [test_symbolize_debuginfod: slow]
  *             (2) it does not outlive its parent  [test_symbolize_debuginfod: killed]
  *             (3) no file becomes larger than DEBUGINFOD_MAXSIZE, or MAX_BYTES without it
  *                 [test_symbolize_debuginfod: huge]
@@ -29,7 +29,7 @@
 #define MAX_FILES 256 /* descriptors to check at exit */
 #define PROGRESS_US 200000
 
-/* Copied from elfutils/debuginfod.h, so that the build does not need it. */
+/* Like the type in elfutils/debuginfod.h, which the build does not need. */
 typedef int progress_function(void *client, long done, long total);
 struct library {
 	void *(*begin)(void);
@@ -43,8 +43,8 @@ static struct {
 	int64_t told_us;
 } child;
 
-/* The library downloads to debuginfo.XXXXXX in a folder of its cache and renames that when it is
- * complete. Async-signal-safe: glibc's snprintf() is, for numbers. */
+/* Removes a partial file. The library downloads to debuginfo.XXXXXX in a folder of its cache, and
+ * renames that when it is complete. Async-signal-safe: glibc's snprintf() is, for numbers. */
 static void on_end(int number)
 {
 	char link[32], path[PATH_MAX];
@@ -64,7 +64,7 @@ static void on_end(int number)
 			continue;
 		(void)unlink(path);
 		*name = '\0';
-		(void)rmdir(path); /* if it is empty now */
+		(void)rmdir(path); /* if it is empty */
 	}
 	_exit(0);
 }
@@ -77,8 +77,8 @@ static uint64_t max_bytes(void)
 	return bytes > 0 ? bytes : MAX_BYTES;
 }
 
-/* The parent handles Ctrl-C. The library checks the size that a server announces; the file size
- * limit applies if the server announces none. */
+/* The parent handles Ctrl-C. The library checks the size that a server announces; RLIMIT_FSIZE
+ * applies if the server announces none. */
 static void set_up(pid_t parent)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN }, end = { .sa_handler = on_end };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debuginfod child - the process that asks the servers
+ * Debuginfod child - the process that requests files from the servers
  *
- * Only this process loads libdebuginfod, so that a silent server or a library that blocks or aborts
- * costs this process and no other. The socket is a SOCK_SEQPACKET; a datagram is a message. The
- * child sends READY once, then answers each request with any number of PROGRESS and one ANSWER,
- * which carries the file's descriptor by SCM_RIGHTS if there is a file. It ends when the socket
- * closes.
+ * Only this process loads libdebuginfod, so that a silent server, or a library that blocks or
+ * aborts, affects no other process. The socket is a SOCK_SEQPACKET; a datagram is a message. The
+ * child sends READY once. It answers each request with any number of PROGRESS and one ANSWER, which
+ * carries the file's descriptor by SCM_RIGHTS if there is a file. It exits when the socket is
+ * closed.
  */
 #pragma once
 
@@ -28,8 +28,6 @@ struct debuginfod_reply {
 	char text[256];      /* READY with an error: the loader's message */
 };
 
-/*
- * The whole of the process, which was forked while the parent had one thread. SIGTERM ends it at
- * once, also while it waits for a server, and leaves no partial file in the library's cache.
- */
+/* Runs the child process, which must be forked while the parent has one thread. SIGTERM ends it at
+ * once, even while it waits for a server, and leaves no partial file in the library's cache. */
 _Noreturn void debuginfod_child_run(int socket, pid_t parent);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * A child asks (debuginfod-child.c). This side waits for its answer, for the timeout or for Ctrl-C,
- * whichever comes first, and ends the child in the latter two cases: the library makes no callbacks
- * while a server is silent.
+ * A child process makes the requests (debuginfod-child.c). This side waits for its answer, the
+ * timeout or Ctrl-C, and in the latter two cases ends the child, because the library makes no
+ * callbacks while a server is silent.
  * Invariants: (1) nothing is waited for after the timeout or Ctrl-C
  *                 [test_symbolize_debuginfod: slow, interrupt]
  *             (2) a second Ctrl-C ends the program: the handler is installed for one signal
- *             (3) only a file with the requested build-id is passed on
+ *             (3) only a file with the requested build-id is returned
  *                 [test_symbolize_debuginfod: other_file]
  *             (4) a build-id that was not found is requested once
  *                 [test_symbolize_debuginfod: missing]
@@ -36,10 +36,10 @@
 
 struct debuginfod {
 	GMutex lock;
-	GHashTable *known; /* requested build-ids as GBytes → whether they were found */
-	pid_t child;       /* 0 = ended */
+	GHashTable *known; /* requested build-ids as GBytes → whether the file was found */
+	pid_t child;       /* 0: ended */
 	int socket;
-	int64_t budget_us, end_us; /* end_us: 0 = no request yet */
+	int64_t budget_us, end_us; /* end_us: 0 before the first request */
 	struct sigaction before;
 	bool handles, terminal;
 	struct debuginfod_counts counts;
@@ -102,7 +102,7 @@ static bool receive(int socket, struct debuginfod_reply *ret_reply, int *ret_fd)
 	return n == (ssize_t)sizeof(*ret_reply);
 }
 
-/* Waits for `events` of the socket; returns why if it stops without them. */
+/* Waits until the socket has `events`. Returns the reason if it ends without them. */
 static enum debuginfod_end wait_until(int socket, short events, int64_t end_us)
 {
 	struct pollfd fds[] = { { interrupted_fd, POLLIN, 0 }, { socket, events, 0 } };
@@ -119,7 +119,7 @@ static enum debuginfod_end wait_until(int socket, short events, int64_t end_us)
 	}
 }
 
-/* Waits for a message of the child; returns why if none comes. */
+/* Waits for a message from the child. Returns the reason if there is none. */
 static enum debuginfod_end wait_for(const struct debuginfod *servers, int64_t end_us,
 				    struct debuginfod_reply *ret_reply, int *ret_fd)
 {
@@ -145,8 +145,8 @@ static void show(const struct debuginfod *servers, const struct debuginfod_reply
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Returns the file from the servers; -1 with *ret_error if no server has it or the child has
- * ended. */
+/* Returns the file from the servers, or -1 with *ret_error if no server has it or the child has
+ * exited. */
 static int ask(struct debuginfod *servers, const uint8_t *id, size_t size, int *ret_error)
 {
 	struct debuginfod_request request = { .size = (uint32_t)size };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debuginfod - debug files from the servers that DEBUGINFOD_URLS names
+ * Debuginfod - fetches debug files from the servers in DEBUGINFOD_URLS
  *
- * libdebuginfod caches the files that it fetched and the misses, so nothing is requested twice.
+ * libdebuginfod caches the files that it fetched, and the misses, so nothing is requested twice.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 
 struct debuginfod;
 
-/* Why requests ended. */
+/* Why requests ended early. */
 enum debuginfod_end {
 	DEBUGINFOD_GOES_ON,
 	DEBUGINFOD_TIME_OVER,
@@ -24,28 +24,29 @@ enum debuginfod_end {
 	DEBUGINFOD_DIED,        /* the child process ended */
 };
 
-/* The results; each build-id counts once. */
+/* Results; each build-id is counted once. */
 struct debuginfod_counts {
 	uint64_t found, found_bytes;
 	uint64_t missing; /* no server has it */
-	uint64_t refused; /* the file that came is not the requested one */
-	uint64_t failed;  /* server unreachable, file too large, or transfer cut off */
-	uint64_t left;    /* not waited for, or never requested */
-	int error;        /* the last of `failed`: -errno, 0 = none */
+	uint64_t refused; /* the file that arrived is not the requested one */
+	uint64_t failed;  /* server unreachable, file too large, or transfer interrupted */
+	uint64_t left;    /* abandoned while waiting, or never requested */
+	int error;        /* the last one of `failed`: -errno; 0: none */
 	enum debuginfod_end end;
 };
 
 /*
- * Starts the child process; call it while the caller has one thread. `budget_ns` is for all
- * requests together and starts with the first. From now on the first Ctrl-C ends the requests; the
- * second has its usual effect. Fails if the user named no server or the library cannot be loaded.
+ * Starts the child process; call it while the caller has one thread. `budget_ns`: limit for all
+ * requests together, from the first one on. After this call, the first Ctrl-C ends the requests;
+ * the second has its usual effect. Fails if the user named no server or the library cannot be
+ * loaded.
  */
 struct debuginfod *debuginfod_new(uint64_t budget_ns, GError **error);
 void debuginfod_free(struct debuginfod *servers);
 
-/* A debug_files_fetch: returns the debug file after checking that it has that build-id. Threads
- * wait for each other. */
+/* A debug_files_fetch: returns the debug file after checking its build-id. Threads wait for each
+ * other. */
 struct elf_image *debuginfod_fetch(const uint8_t *id, size_t size, char **ret_path, void *servers);
 
-/* Call it after the last fetch. */
+/* Call this after the last fetch. */
 struct debuginfod_counts debuginfod_get_counts(const struct debuginfod *servers);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * libiberty reads the names. A name of a few hundred bytes can ask for gigabytes by repeating its
- * own parts, so the piece that exceeds the buffer ends the demangler with longjmp(). That leaks
- * nothing: the callback variants of libiberty's functions keep everything on the stack.
- * Rust's scheme v0 has one more way to ask for too much: see has_huge_binder().
+ * libiberty reads the names. A name of a few hundred bytes can request gigabytes by repeating its
+ * own parts, so when a piece exceeds the buffer, longjmp() ends the demangler. That leaks nothing,
+ * because the callback variants of libiberty's functions keep everything on the stack.
+ * Rust's scheme v0 has one more way to request too much: see has_huge_binder().
  * Invariants: (1) no name costs more than DEMANGLE_MAX_BYTES of output  [test-demangle: bomb]
- *             (2) Rust is tried first: its legacy names are C++ names, too
+ *             (2) Rust is tried first, because its legacy names are C++ names, too
  *                                                              [test-demangle: cxx_is_not_rust]
  */
 #include "tools/symbols/demangle.h"
@@ -30,12 +30,12 @@ static void add_piece(const char *text, size_t length, void *data)
 
 	if (length >= sizeof(readable->name) - readable->length)
 		longjmp(readable->too_long, 1);
-	if (length > 0) /* else text may be NULL */
+	if (length > 0) /* otherwise `text` may be NULL */
 		memcpy(readable->name + readable->length, text, length);
 	readable->length += length;
 }
 
-/* Returns the index after a base-62 number and its '_' that start at `at`; 0 if they do not. */
+/* Returns the index after a base-62 number and its '_' at `at`; 0 if there is none. */
 static size_t skip_number(const char *name, size_t at)
 {
 	while (isalnum((unsigned char)name[at]))
@@ -56,7 +56,8 @@ static size_t skip_identifier(const char *name, size_t at, size_t end)
 	return length <= end - at ? at + length : 0;
 }
 
-/* Returns where the symbols after the one at `at` start; 0: nowhere. 's' is a type or a number. */
+/* Returns the index after the symbol at `at`; 0 if there is no symbol. 's' may be a type or the
+ * start of a number: *ret_other is the index after the number. */
 static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_other)
 {
 	char next = name[at + 1];
@@ -67,7 +68,7 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 	case 's':
 		*ret_other = skip_number(name, at + 1);
 		return at + 1;
-	case 'C': /* a crate and the root of an impl, not followed by a type */
+	case 'C': /* a crate and the root of an impl, with no type after it */
 	case 'M':
 	case 'X':
 		return next == 's' ? skip_number(name, at + 2) : at + 1;
@@ -82,7 +83,7 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 			return at + 2;
 		if (!islower((unsigned char)next) || next == 'p')
 			return at + 1;
-		/* a constant of that type, with hexadecimal digits */
+		/* a constant of this type, with hexadecimal digits */
 		at += 2 + (name[at + 2] == 'n');
 		while (isxdigit((unsigned char)name[at]))
 			at++;
@@ -94,9 +95,8 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 
 /*
  * Returns whether a Rust name of scheme v0 may have a binder of more than 62 lifetimes. libiberty
- * counts them one by one, even if it prints nothing, so that 19 bytes could keep it busy for years.
- * Each place where a symbol of the grammar may start is checked: perhaps too many places, never too
- * few.
+ * counts them one by one, even if it prints nothing, so 19 bytes could keep it busy for years.
+ * Checks each index where a symbol of the grammar may start: perhaps too many, never too few.
  */
 static bool has_huge_binder(const char *name)
 {

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-/* The longest readable name, with its final 0. */
+/* Maximum size of a readable name, with its NUL. */
 #define DEMANGLE_MAX_BYTES 16384
 
 /*

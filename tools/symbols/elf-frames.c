@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * .eh_frame_hdr (Linux Standard Base Core 5.0, 10.6.2) is a sorted table of {function start, FDE
- * address}, made by every linker. It is read whole and searched; of .eh_frame only the matching FDE
- * and its CIE are read. If a file has no table, its .eh_frame is walked once. arch/cfi.h is for a
- * whole section of one of our CPUs; this reads pieces, of any CPU and of 32 bits, too.
+ * address}, which every linker writes. It is read whole and searched; of .eh_frame only the
+ * matching FDE and its CIE are read. If a file has no table, its .eh_frame is walked once.
+ * arch/cfi.h is for a whole section of a supported CPU; this file reads pieces, for any CPU, and
+ * for 32 bits, too.
  * Invariants: (1) a range is used only if the FDE itself covers the address, whatever the table
  *                 says  [test-symbols: lying table]
  *             (2) a record is parsed in a copy of at most RECORD_BYTES bytes; reading past it fails
  *                 [fuzz_symbols_elf]
  *             (3) work and memory are bounded by MAX_TABLE_BYTES and MAX_RECORDS
  *                 [fuzz_symbols_elf]
- * Not thread safe: caches the last CIE. Does not read .debug_frame.
+ * Not thread safe, because it caches the last CIE. Does not read .debug_frame.
  */
 #include "tools/symbols/elf-frames.h"
 
@@ -30,15 +31,15 @@
 struct piece {
 	uint8_t copy[RECORD_BYTES];
 	struct cfi_section section; /* the copy */
-	struct cfi_bytes bytes;     /* what is left of it */
+	struct cfi_bytes bytes;     /* unread rest of the copy */
 };
 
 struct elf_frames {
 	const struct elf_image *image;
 	struct cfi_section table; /* {start, FDE} pairs as encoded in the file; owned */
-	uint8_t encoding;         /* of the table */
+	uint8_t encoding;         /* encoding of the table's numbers */
 	size_t n_entries, entry_size;
-	GArray *functions;    /* struct elf_range, of a file without a table, by address */
+	GArray *functions;    /* struct elf_range by address, if the file has no table */
 	uint64_t cie_address; /* 0 = none yet */
 	uint8_t cie_encoding;
 };
@@ -76,7 +77,7 @@ static uint64_t take_number(const struct elf_frames *frames, struct piece *piece
 	return take(frames, &piece->section, &piece->bytes, encoding & FORMAT_MASK);
 }
 
-/* Returns the length of the record at the piece's start, without the length field; 0 ends the
+/* Returns the length of the record at the piece's start, without the length field. 0 ends the
  * section. */
 static uint64_t take_length(struct piece *piece)
 {
@@ -85,8 +86,8 @@ static uint64_t take_length(struct piece *piece)
 	return length == UINT32_MAX ? cfi_bytes_u64(&piece->bytes) : length;
 }
 
-/* Returns how the FDEs of a CIE encode addresses: skips its augmentation data before 'R', then
- * reads R's value. */
+/* Returns how the FDEs of a CIE encode addresses. Skips the augmentation data before that of
+ * 'R'. */
 static bool read_cie(const struct elf_frames *frames, uint64_t address, uint8_t *ret_encoding)
 {
 	struct piece piece;
@@ -135,7 +136,7 @@ static bool read_cie(const struct elf_frames *frames, uint64_t address, uint8_t 
 	return !bytes->failed;
 }
 
-/* Returns the range of the FDE in the piece; false if it is invalid or a CIE. */
+/* Returns the range of the FDE in the piece. Returns false if it is invalid or a CIE. */
 static bool take_fde(struct elf_frames *frames, struct piece *piece, struct elf_range *ret_function)
 {
 	uint64_t cie = address_of(piece), start, end;
@@ -179,7 +180,7 @@ static bool read_table(struct elf_frames *frames)
 		return false;
 	take_number(frames, &piece, pointer);
 	n = take_number(frames, &piece, count);
-	/* 0x03 and 0x0b: numbers of 4 bytes, 0x04 and 0x0c: of 8 */
+	/* 0x03 and 0x0b: numbers of 4 bytes; 0x04 and 0x0c: of 8 bytes */
 	frames->entry_size = (frames->encoding & 7) == DW_EH_PE_udata4   ? 8
 			     : (frames->encoding & 7) == DW_EH_PE_udata8 ? 16
 									 : 0;
@@ -217,7 +218,7 @@ static uint64_t start_of(const struct elf_frames *frames, size_t i)
 				     : g_array_index(frames->functions, struct elf_range, i).start;
 }
 
-/* Returns the first function that starts after the address. */
+/* Returns the index of the first function that starts after the address. */
 static size_t search(const struct elf_frames *frames, uint64_t address)
 {
 	size_t low = 0, high = count_functions(frames);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * ELF frames - where the functions of an ELF file begin and end, by its call frame information
+ * ELF frames - finds where functions of an ELF file begin and end, by its call frame information
  *
  * Every function of a stripped file still has a frame description entry (FDE) in .eh_frame. This
- * finds the one that covers an address and reads only its range.
+ * finds the one that covers an address, and reads only its range.
  */
 #pragma once
 
@@ -15,6 +15,6 @@ struct elf_frames;
 struct elf_frames *elf_frames_new(const struct elf_image *image);
 void elf_frames_free(struct elf_frames *frames);
 
-/* Returns the range of the FDE that covers the address. If none does, returns false and the gap
- * between the FDEs around it. */
+/* Returns the range of the FDE that covers the address. If there is none, returns false, and the
+ * gap between the neighboring FDEs. */
 bool elf_frames_get(struct elf_frames *frames, uint64_t address, struct elf_range *ret_function);

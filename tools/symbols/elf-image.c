@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * libelf reads the headers and the requested sections with pread and never through a mapping: the
- * file may shrink at any time, which would turn a mapping into SIGBUS. Values from libelf are
- * checked again here if they are used as bounds.
+ * libelf reads the headers and the requested sections with pread() and never through a mapping,
+ * because the file may shrink at any time, which would raise SIGBUS for a mapping. Values from
+ * libelf that are used as bounds are checked again here.
  * Invariants: (1) nothing is read outside the file                         [fuzz_symbols_elf]
  *             (2) numbers of segments and sections and sizes are bounded   [fuzz_symbols_elf]
  *             (3) an offset maps to an address and back to itself  [test-symbols: round trip]
- * The only global state is libelf's version check. Big-endian files are refused: no supported
+ * The only global state is libelf's version check. Big-endian files are rejected: no supported
  * machine has them.
  */
 #include "tools/symbols/elf-image.h"
@@ -35,7 +35,7 @@ void elf_image_free(struct elf_image *image)
 	free(image);
 }
 
-/* Adds a segment that has bytes in the file and does not overflow. */
+/* Adds a segment if it has bytes in the file and does not overflow. */
 static void add_segment(struct elf_image *image, const GElf_Phdr *header)
 {
 	uint64_t end;
@@ -142,8 +142,8 @@ struct elf_image *elf_image_take(int fd)
 	return fd < 0 ? NULL : open_image(fd, true);
 }
 
-/* libdw looks at segments only if there are no sections at all. In debug files made by objcopy
- * segments refer to missing bytes. */
+/* Also searches segments; libdw does that only if there are no sections at all. In debug files made
+ * by objcopy, segments refer to missing bytes. */
 size_t elf_image_get_build_id(const struct elf_image *image, const void **ret_id)
 {
 	ssize_t size = dwelf_elf_gnu_build_id(image->elf, ret_id);
@@ -175,7 +175,7 @@ size_t elf_image_get_build_id(const struct elf_image *image, const void **ret_id
 	return 0;
 }
 
-/* Finds the segment that has a file offset, or an address, in its bytes of the file. */
+/* Finds the segment whose bytes in the file include a file offset, or an address. */
 static const struct elf_segment *find_segment(const struct elf_image *image, uint64_t place,
 					      bool is_offset)
 {

@@ -2,7 +2,7 @@
 /*
  * ELF image - an untrusted ELF file, opened for reading
  *
- * File offsets, addresses and bytes of one little-endian ELF file. Symbols are handled elsewhere.
+ * File offsets, addresses and bytes of one little-endian ELF file.
  */
 #pragma once
 
@@ -36,16 +36,16 @@ struct elf_image {
 	uint64_t file_size;
 	struct elf_segment *segments;
 	size_t n_segments;
-	/* executable sections by address; executable segments if there are no sections */
+	/* executable sections by address; or executable segments, if there are no sections */
 	struct elf_range *code;
 	size_t n_code;
 	struct elf_range frame_header; /* PT_GNU_EH_FRAME; empty = none */
 };
 
-/* Opens the file; NULL if it is not a supported ELF file. The fd is borrowed until
+/* Opens the file. Returns NULL if it is not a supported ELF file. fd is borrowed until
  * elf_image_free(). */
 struct elf_image *elf_image_open(int fd);
-/* Same, but takes the fd, which may be -1. */
+/* Like elf_image_open(), but takes ownership of fd, which may be -1. */
 struct elf_image *elf_image_take(int fd);
 void elf_image_free(struct elf_image *image);
 static inline void elf_image_cleanup(struct elf_image **image)
@@ -54,33 +54,33 @@ static inline void elf_image_cleanup(struct elf_image **image)
 }
 #define CLEANUP_ELF CLEANUP(elf_image_cleanup)
 
-/* Returns the length of the build-id, 0 = none; its bytes last as long as the image. */
+/* Returns the length of the build-id; 0: none. The bytes are valid as long as the image. */
 size_t elf_image_get_build_id(const struct elf_image *image, const void **ret_id);
 
-/* Convert between file offsets and addresses; false outside the loaded parts. Executable segments
- * are searched first. */
+/* Convert between file offsets and addresses. Return false outside the loaded parts. Executable
+ * segments are searched first. */
 bool elf_image_get_address(const struct elf_image *image, uint64_t offset, uint64_t *ret_address);
 bool elf_image_get_offset(const struct elf_image *image, uint64_t address, uint64_t *ret_offset);
 
-/* Returns the stretch of code around an address: a section, or a segment if there are no
+/* Returns the range of code around an address: its section, or its segment if there are no
  * sections. */
 bool elf_image_get_code(const struct elf_image *image, uint64_t address,
 			struct elf_range *ret_code);
 
-/* Reads at most `size` bytes at an address; returns the number of bytes read. */
+/* Reads at most `size` bytes at an address. Returns the number of bytes read. */
 size_t elf_image_read(const struct elf_image *image, uint64_t address, void *ret_bytes,
 		      size_t size);
 
-/* First section of that name; NULL = none. */
+/* Returns the first section with this name, or NULL. */
 Elf_Scn *elf_image_get_section(const struct elf_image *image, const char *name,
 			       GElf_Shdr *ret_header);
 
-/* Returns the bytes of a section, converted to host form; NULL if they are not all in the file or
- * too many. */
+/* Returns the bytes of a section, converted to host form. Returns NULL if some are not in the file,
+ * or if there are too many. */
 Elf_Data *elf_image_get_data(const struct elf_image *image, Elf_Scn *section);
 
-/* Returns a string of a string table (SHT_STRTAB, by its section number); NULL if the table or the
- * string is invalid, or the string does not end in the table. */
+/* Returns a string of a string table (SHT_STRTAB, by its section number). Returns NULL if the table
+ * or the string is invalid, or the string has no NUL in the table. */
 const char *elf_image_get_string(const struct elf_image *image, size_t table, uint64_t at);
-/* Returns the whole table, for callers that need many strings: the last byte is a 0. */
+/* Returns the whole table, for callers that need many strings. Its last byte is a NUL. */
 const Elf_Data *elf_image_get_strings(const struct elf_image *image, size_t table);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Only names of places that were hit are kept. A line of a map has no time: it is valid from the
+ * Only names of sampled addresses are kept. A line of a map has no time: it is valid from the
  * segment's begin, and a line that later lines cover is dropped, as in perf. Code that was loaded
  * before the segment is valid from its begin.
- * In a dump, a record of lines comes before its load and says where each line begins. Lines in a
+ * In a dump, a record of lines precedes its load and states where each line begins. Lines in a
  * capture have no time, so an address that more than one load held gets none. V8 writes line
- * addresses that are larger by an ELF header, which is where 'perf inject' puts the code. A dump in
- * which no function has a line in its first ELF_HEADER_BYTES is assumed to be V8's. V8 of node 20
- * frees the name of a script file before it writes it, so those bytes are garbage of any length.
+ * addresses that are too large by an ELF header, which is where 'perf inject' puts the code. A dump
+ * in which no function has a line in its first ELF_HEADER_BYTES is assumed to be V8's. V8 of node
+ * 20 frees the name of a script file before it writes it, so those bytes are garbage of any length.
  * But each line has its full number of bytes, and the function's name ends in the file name, so
  * both can be recovered.
- * Invariants: (1) rows are by time, and those of one time in the order of the file
+ * Invariants: (1) rows are sorted by time; those with the same time keep the order of the file
  *                 [test-jit-names: map, dump]
  *             (2) a name is valid UTF-8 without control characters  [test-jit-names: hostile]
  *             (3) a file that another user may have written is not read  [test-jit-names: owner]
@@ -20,7 +20,7 @@
  *                 [test-jit-names: lines]
  *             (6) a line belongs to the load that held the address, and to no other
  *                 [test-jit-names: lines]
- *             (7) if one line of a record is outside of the code, none of them counts
+ *             (7) if one line of a record is outside of the code, the whole record is ignored
  *                 [test-jit-names: freed_file]
  */
 #include "config.h"
@@ -41,15 +41,16 @@
 
 #define MAX_FILE_BYTES (INT64_C(256) << 20)
 #define MAX_NAME_BYTES 4096u
-#define SLACK_NS INT64_C(2000000000) /* tolerance between two clocks, and of file system times */
+#define SLACK_NS INT64_C(2000000000) /* tolerance for two clocks, and for file system times */
 #define NS_PER_SECOND INT64_C(1000000000)
 #define ELF_HEADER_BYTES 0x40u
 #define LINE_BYTES 16u
 #define PADDING_BYTES 8u
 #define MAX_LINES (UINT64_C(1) << 20) /* per function */
-#define MAX_STEPS (UINT64_C(1) << 28) /* pairs of a load and an address that it held */
+#define MAX_STEPS (UINT64_C(1) << 28) /* limit for pairs of a load and an address that it held */
 
-/* Returns the index of the first of n sorted addresses that is not below; n if all are. */
+/* Returns the index of the first of n sorted addresses that is not below `address`; n if all
+ * are. */
 static size_t first_at(const uint64_t *addresses, size_t n, uint64_t address)
 {
 	return sorted_below(addresses, n, sizeof(*addresses), address);
@@ -106,7 +107,7 @@ GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *address
 			 uint64_t time_ns, GStringChunk *texts)
 {
 	g_autofree size_t *lines =
-		g_new0(size_t, n + 1); /* by address: the end of its last line, or 0 */
+		g_new0(size_t, n + 1); /* by address: end of its last line, or 0 */
 	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct jit_name));
 	struct perf_map_entry entry;
 	size_t at = 0;
@@ -173,7 +174,7 @@ GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addres
 			row.size = 0;
 		g_array_append_val(rows, row);
 	}
-	g_array_sort(rows, sorted_compare); /* a stable sort */
+	g_array_sort(rows, sorted_compare); /* stable */
 	return rows;
 }
 
@@ -181,8 +182,8 @@ GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addres
 
 /* The loads that held an address. */
 struct held {
-	uint32_t loads; /* at the end, 1 = only `load` */
-	size_t load;    /* the dump position after it */
+	uint32_t loads; /* number of loads; at the end, 1 means that only `load` held it */
+	size_t load;    /* position in the dump after the load */
 };
 
 struct search {
@@ -190,7 +191,7 @@ struct search {
 	size_t n;
 	struct held *held; /* by address */
 	uint64_t from_ns, to_ns;
-	uint64_t shift; /* of line addresses in the dump */
+	uint64_t shift; /* by which line addresses in the dump are too large */
 };
 
 static uint64_t shift_of(struct jit_dump dump)
@@ -211,8 +212,8 @@ static uint64_t shift_of(struct jit_dump dump)
 	return any ? ELF_HEADER_BYTES : 0;
 }
 
-/* Finds the loads of each address. Only the last load before from_ns counts. Returns false
- * if there are too many. */
+/* Finds the loads of each address. Of the loads before from_ns, uses only the last one. Returns
+ * false if there are too many. */
 static bool hold(struct search *search, struct jit_dump dump)
 {
 	struct jit_dump_entry entry;
@@ -238,7 +239,7 @@ static bool hold(struct search *search, struct jit_dump dump)
 	return true;
 }
 
-/* Returns the lines by address; NULL if they do not belong to this code. */
+/* Returns the lines by address. Returns NULL if they do not belong to this code. */
 static GArray *read_lines(struct jit_dump_lines lines, const struct jit_dump_entry *load,
 			  uint64_t shift)
 {
@@ -253,12 +254,12 @@ static GArray *read_lines(struct jit_dump_lines lines, const struct jit_dump_ent
 	}
 	if (lines.n > 0)
 		return NULL;
-	g_array_sort(all, sorted_compare); /* a stable sort */
+	g_array_sort(all, sorted_compare); /* stable */
 	return g_steal_pointer(&all);
 }
 
 /* Finds the file in "JS:*name file:12:34"; *ret_end is the ":12:34" after it. Returns false if the
- * name is not V8's. */
+ * name is not from V8. */
 static bool find_end_of_file(const char *name, const char **ret_end)
 {
 	const char *end = name + strlen(name);
@@ -278,7 +279,7 @@ static bool find_end_of_file(const char *name, const char **ret_end)
 	return true;
 }
 
-/* Finds the number of bytes of each line; a few bytes of padding may follow the last. */
+/* Finds the fixed length of all lines. A few bytes of padding may follow the last line. */
 static bool repair(struct jit_dump_lines *lines, const char *name, GStringChunk *texts)
 {
 	size_t bytes = lines->end - lines->at;
@@ -300,7 +301,7 @@ static bool repair(struct jit_dump_lines *lines, const char *name, GStringChunk 
 	return false;
 }
 
-/* `at` is the load's place, as in struct held. */
+/* Adds the rows of a load. `at`: position of the load, as in struct held. */
 static void name_load(const struct search *search, const struct jit_dump_entry *load, size_t at,
 		      struct jit_dump_lines lines, GStringChunk *texts, GArray *rows)
 {
@@ -348,7 +349,8 @@ GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addres
 		if (entry.kind == JIT_DUMP_LOAD && before.kind == JIT_DUMP_LINES &&
 		    before.address == entry.address)
 			name_load(&search, &entry, dump.at, before.lines, texts, rows);
-		/* Moves, unwinding information and other records may come between the two. */
+		/* Moves, unwinding information and other records may come between lines and
+		 * load. */
 		if (entry.kind == JIT_DUMP_LOAD || entry.kind == JIT_DUMP_LINES)
 			before = entry;
 	}
@@ -358,7 +360,8 @@ GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addres
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-/* Gets the start of the process that has the pid now, by CLOCK_BOOTTIME; false if none has. */
+/* Gets the start time, in CLOCK_BOOTTIME, of the process that now has the pid. Returns false if
+ * there is none. */
 static bool read_start(uint64_t pid, uint64_t *ret_ns)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRIu64 "/stat", pid);
@@ -376,8 +379,8 @@ static bool read_start(uint64_t pid, uint64_t *ret_ns)
 	return true;
 }
 
-/* Returns whether the pid still belongs to this process: one that started after the segment has
- * reused it. */
+/* Returns whether the pid still belongs to this process. A process that started after the segment
+ * has reused the pid. */
 static bool lives(const struct jit_process *process)
 {
 	struct timespec boot, monotonic;
@@ -392,7 +395,7 @@ static bool lives(const struct jit_process *process)
 	return start_ns < process->end_ns + asleep_ns;
 }
 
-/* Returns the pid in the process's own pid namespace. */
+/* Returns the process's pid in its own pid namespace. */
 static uint64_t own_pid(uint64_t pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRIu64 "/status", pid);
@@ -406,8 +409,8 @@ static uint64_t own_pid(uint64_t pid)
 	return found ? g_ascii_strtoull(found + 1, NULL, 10) : pid;
 }
 
-/* Returns the bytes of a file of the process, with a 0 after them; NULL if it is missing or
- * not trusted. */
+/* Returns the bytes of a file of the process, followed by a 0. Returns NULL if the file is missing
+ * or not trusted. */
 static char *read_trusted(const struct jit_process *process, const char *root, const char *path,
 			  size_t *ret_size)
 {

@@ -2,10 +2,10 @@
 /*
  * JIT names - names and lines of generated code from the files that programs write
  *
- * Reads /tmp/perf-PID.map and jit-PID.dump, as perf does, of processes of this boot of this
- * machine: through the process's own root while it lives, so that containers' files are found, else
- * by the path. A file counts if it is a regular file of the process's user or of root, was written
- * after the process began, and is no larger than 256 MiB.
+ * Reads /tmp/perf-PID.map and jit-PID.dump, as perf does, of processes of this machine's current
+ * boot: through the process's root while it is alive, so that containers' files are found, else by
+ * the path. A file is used only if it is a regular file of the process's user or of root, was
+ * written after the process began, and is no larger than 256 MiB.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 /* A row of the table jit. */
 struct jit_name {
-	uint64_t time_ns; /* of the segment's clock */
+	uint64_t time_ns; /* in the segment's clock */
 	uint32_t event;   /* PROF_JIT_LOAD or PROF_JIT_MOVE */
 	uint64_t address, size, from;
 	const char *name; /* in the texts; "" for a move */
@@ -26,42 +26,39 @@ struct jit_line {
 	const char *file; /* in the texts */
 };
 
-/* Where and when to look. */
+/* The process, and where and when to search. */
 struct jit_process {
 	uint64_t pid, uid;
-	uint64_t start_ns; /* of the process, by the segment's clock; 0 = unknown */
-	const char *dump;  /* path of the jitdump that it has mapped; NULL = none */
-	const struct prof_segment *segment; /* the segment whose places need names */
-	uint64_t end_ns;                    /* the end of the segment */
-	/* set to the struct jit_line of a dump, if there is one; NULL = not wanted */
+	uint64_t start_ns; /* start of the process in the segment's clock; 0: unknown */
+	const char *dump;  /* path of the jitdump that it has mapped; NULL: none */
+	const struct prof_segment *segment; /* segment whose addresses need names */
+	uint64_t end_ns;                    /* end of the segment */
+	/* set to the struct jit_line of a dump, if there is one; NULL: not wanted */
 	GArray **lines;
 };
 
 /*
- * Returns rows by time that name these addresses (sorted, each once), or none: from the dump if
- * there is one, else from the map, whose names are valid for the whole segment. Names go into
+ * Returns rows that name these addresses (sorted, each once), sorted by time: from the dump if
+ * there is one, else from the map, whose names are valid for the whole segment. Names are added to
  * `texts`. Only reads files.
  */
 GArray *jit_names_find(const struct jit_process *process, const uint64_t *addresses, size_t n,
 		       GStringChunk *texts);
 
-/* For tests and fuzzers: the rows from a file's bytes. */
+/* For tests and fuzzers: return the rows for a file's bytes. */
 GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *addresses, size_t n,
 			 uint64_t time_ns, GStringChunk *texts);
 GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts);
-/*
- * Returns rows by address for the addresses that held code of only one load between from_ns and
- * to_ns of the dump's clock, so that the line is right at any time between. Moved code gets no
- * rows.
- */
+/* Returns rows, sorted by address, for addresses that held code of only one load, which did not
+ * move, between from_ns and to_ns of the dump's clock: the line is right at any time in between. */
 GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts);
 
 /*
- * A line "START SIZE NAME" of a map, both numbers in hex with or without 0x; the name is the rest
- * of the line (node, OpenJDK, .NET, LuaJIT, Python). There are no times: the last line for an
- * address counts.
+ * A line "START SIZE NAME" of a map. Both numbers are in hex, with or without 0x; the name is the
+ * rest of the line (node, OpenJDK, .NET, LuaJIT, Python). There are no times: the last line for an
+ * address is used.
  */
 struct perf_map_entry {
 	uint64_t start, size; /* size at least 1; start + size does not overflow */
@@ -69,6 +66,6 @@ struct perf_map_entry {
 	size_t name_bytes;    /* at least 1 */
 };
 
-/* Returns the next valid line from *at; false at the end. Invalid lines are skipped, and so is a
- * last line without a newline. */
+/* Returns the next valid line from *at; false at the end. Skips invalid lines, and a last line
+ * without a newline. */
 bool perf_map_next(const char *text, size_t bytes, size_t *at, struct perf_map_entry *ret_entry);

@@ -2,11 +2,11 @@
 /*
  * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row
  *                 [test-names: hostile]
- *             (2) memory is two epochs' dictionaries plus one entry per identity since
+ *             (2) memory is two epochs' dictionaries plus one entry for each identity since
  *                 names_forget()  [test-names: epochs]
  *             (3) references go at most image → process → string, so no cycle is possible
  *                 [test-names: hostile]
- * Does not handle symbols (symbol-rows.c) or functions.
+ * symbol-rows.c handles symbols.
  */
 #include "config.h"
 
@@ -18,7 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The columns that are loaded: the first ones, so that their positions are the column ids. */
+/* Columns to load: always the first ones, so that their positions are the column ids. */
 static const uint16_t columns[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8 };
 static const struct {
 	enum prof_table table;
@@ -206,7 +206,7 @@ const char *names_function(struct names *names, const char *name)
 	return name && name[length] ? names_intern(names, name, length) : name;
 }
 
-/* Allocates one slot per row of a table. */
+/* Allocates one slot for each row of a table. */
 static void *rows_of(struct names_epoch *epoch, enum names_table table, size_t bytes)
 {
 	size_t rows = epoch->tables[table] ? prof_dictionary_rows(epoch->tables[table]) : 0;
@@ -259,7 +259,7 @@ bool names_each_batch(struct names *names, const struct prof_cursor_options *opt
 	       (r == PROF_END || r == PROF_NO_TABLE || capture_error(error, r, "%s", failure));
 }
 
-/* Returns the index of an identity, whose entry is added or replaced. Takes the key. */
+/* Adds or replaces the entry of an identity, and returns its index. Takes ownership of `key`. */
 static uint32_t identify(struct names *names, GArray *entries, char *key, const void *entry)
 {
 	const size_t size = g_array_get_element_size(entries);
@@ -275,7 +275,8 @@ static uint32_t identify(struct names *names, GArray *entries, char *key, const 
 	return entries->len - 1;
 }
 
-/* Returns where the index of an id is kept, or `none`, set to that of an id without a row. */
+/* Returns the slot for the index of an id. For an id without a row, returns `none`, which is set to
+ * NAMES_NONE or NAMES_LOST. */
 static uint32_t *slot_of(struct names_epoch *epoch, enum names_table table, uint64_t id,
 			 uint32_t *none)
 {
@@ -356,10 +357,10 @@ uint32_t names_thread(struct names_epoch *epoch, uint64_t id)
 				&thread);
 }
 
-/* Returns the key of an image; without `of_file` it matches any file. */
+/* Returns the key of an image. Without `of_file` the key matches any file. */
 static char *image_key(const struct names_image *image, bool of_file)
 {
-	/* the same build-id at the same place is the same file, even if one row lacks the size */
+	/* the same build-id at the same path is the same file, even if one row lacks the size */
 	const bool told = image->build_id != NULL;
 
 	return g_strdup_printf("i%u:%u:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":%s:%s", image->kind,
@@ -373,7 +374,8 @@ static bool names_file(const struct names_image *image)
 	return image->dev != 0 || image->inode != 0;
 }
 
-/* An image with only build-id and path is the first file that has both, whichever comes first. */
+/* An image with only build-id and path is identified with the first file that has both, whichever
+ * row comes first. */
 static uint32_t identify_image(struct names *names, const struct names_image *image)
 {
 	g_autofree char *key = image_key(image, true), *any = image_key(image, false);
@@ -393,8 +395,7 @@ static uint32_t identify_image(struct names *names, const struct names_image *im
 	return index;
 }
 
-/* Rows of one image differ in completeness: a row with the size, and one with the device and inode,
- * win. */
+/* Completes a known image: a row with the size, or with device and inode, is preferred. */
 static void update_image(struct names_image *known, const struct names_image *image)
 {
 	if (!names_file(known) && names_file(image)) {

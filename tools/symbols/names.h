@@ -2,16 +2,16 @@
 /*
  * Names - what the ids of a capture mean
  *
- * Ids are scoped to an epoch, so a tool that reads a whole capture needs two things: the
+ * Ids are valid in one epoch, so a tool that reads a whole capture needs two things: the
  * dictionaries of the epoch whose rows it is reading (names_epoch(), loaded on demand, at most two
- * kept), and numbers that mean the same image, process and thread in all epochs ("indexes" below,
- * into names->images, ->processes and ->threads). Index 0 is "none", index 1 is "<lost>": an id
- * that the capture does not define. A lookup that ends there is counted in names->lost and is never
- * an error.
+ * are kept), and numbers that mean the same image, process and thread in all epochs ("indexes"
+ * below, into names->images, ->processes and ->threads). Index 0 is "none", index 1 is "<lost>": an
+ * id that the capture does not define. A lookup with that result is counted in names->lost and is
+ * never an error.
  *
  * Identity: image = (build-id, dev, inode, path, kind, process instance of an anonymous one), and
- *           without a build-id the size; device and inode are not always known, and a build-id
- *           with a path alone is the first file that has both;
+ * without a build-id the size; device and inode are not always known, and a build-id with a path
+ * alone is the first file that has both;
  *           process = (pid, start time, exec generation);
  *           thread = (process, tid, start time);
  *           text = its bytes.
@@ -34,8 +34,8 @@ struct names_image {
 	uint64_t size, dev, inode;
 	int64_t ctime_ns; /* not part of the identity */
 	uint32_t kind;    /* enum prof_image_kind */
-	uint32_t process; /* index, of anonymous and JIT memory */
-	uint64_t id;      /* in the last epoch that had it; of an opened row if there is one */
+	uint32_t process; /* index; only for anonymous and JIT memory */
+	uint64_t id;      /* id in the last epoch that has it; of an opened row if there is one */
 	uint32_t epoch;
 };
 
@@ -47,7 +47,7 @@ struct names_process {
 struct names_thread {
 	uint64_t tid, start_time;
 	uint32_t process; /* index */
-	const char *comm; /* the last one, NULL = none */
+	const char *comm; /* the last one; NULL: none */
 };
 
 enum names_table {
@@ -62,72 +62,74 @@ enum names_table {
 
 struct names_epoch {
 	uint32_t epoch;
-	uint64_t used; /* the two last used are kept */
+	uint64_t used; /* time of the last use; the two last used epochs are kept */
 	struct names *names;
 	struct prof_dictionary *tables[NAMES_TABLES]; /* NULL = not loaded */
 	bool loaded[NAMES_TABLES];
-	const char **texts; /* by row of string; NULL = not looked up yet */
-	/* of image, process and thread: indexes by row; NAMES_NONE = not looked up yet */
+	const char **texts; /* by row of the table string; NULL: not looked up yet */
+	/* for image, process and thread: index by row; NAMES_NONE: not looked up yet */
 	uint32_t *indexes[NAMES_TABLES];
-	void *frame_functions; /* of functions.c: by row of frame; freed with g_free */
+	/* used by functions.c: by row of the table frame; freed with g_free() */
+	void *frame_functions;
 };
 
 struct names {
 	const struct prof_reader *reader;
 	struct names_epoch *epochs[2];
 	uint64_t clock;
-	uint64_t lost;                     /* lookups that ended in "<lost>" */
-	char *(*redact)(const char *text); /* what each text is read as; or NULL */
-	GHashTable *texts;                 /* set of interned strings */
-	GArray *images;                    /* of struct names_image */
-	GArray *processes;                 /* of struct names_process */
-	GArray *threads;                   /* of struct names_thread */
-	GHashTable *keys;                  /* identity → index, of all three */
+	uint64_t lost; /* number of lookups with the result "<lost>" */
+	/* returns the text to use in place of each text; NULL: use texts as they are */
+	char *(*redact)(const char *text);
+	GHashTable *texts; /* set of interned strings */
+	GArray *images;    /* of struct names_image */
+	GArray *processes; /* of struct names_process */
+	GArray *threads;   /* of struct names_thread */
+	GHashTable *keys;  /* identity → index, for all three */
 };
 
 struct names *names_new(const struct prof_reader *reader); /* borrows the reader */
 void names_free(struct names *names);
 
-/* Returns the dictionaries of an epoch, valid until the second next call for another epoch. NULL:
- * out of memory or I/O error. */
+/* Returns the dictionaries of an epoch, valid until the second next call for another epoch. Returns
+ * NULL if there is no memory, or on an I/O error. */
 struct names_epoch *names_epoch(struct names *names, uint32_t epoch, GError **error);
 
-/* Loads a table of the epoch unless it is loaded; ->tables[table] stays NULL if the capture has no
- * such table. */
+/* Loads a table of the epoch if needed. ->tables[table] stays NULL if the capture has no such
+ * table. */
 bool names_load(struct names_epoch *epoch, enum names_table table, GError **error);
 
-/* Returns the row of an id in a loaded table, or -1, which is counted unless the id is 0. */
+/* Returns the row of an id in a loaded table, or -1. Counts a loss unless the id is 0. */
 ssize_t names_row(struct names_epoch *epoch, enum names_table table, uint64_t id);
 
-/* Gets the value of a column (position in the schema of version 1) of a loaded table; false: null
- * or missing. */
+/* Gets the value of a column (position in the schema of version 1) of a loaded table. Returns false
+ * if it is null or missing. */
 bool names_number(const struct names_epoch *epoch, enum names_table table, unsigned column,
 		  size_t row, uint64_t *ret_value);
 
 /* Calls `take` for each batch of a table, with the identities of its epoch loaded, until it returns
- * false. A missing table has no batches. `failure`: what an error of reading is called. */
+ * false. A missing table has no batches. `failure`: message for read errors. */
 typedef bool names_take_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			      GError **error);
 bool names_each_batch(struct names *names, const struct prof_cursor_options *options,
 		      names_take_batch *take, void *data, const char *failure, GError **error);
 
-/* Interned for the life of names. NULL for id 0, NAMES_LOST_TEXT for an undefined id. NUL bytes
- * read as spaces. */
+/* Returns a text that is valid as long as `names`: NULL for id 0, NAMES_LOST_TEXT for an undefined
+ * id. NUL bytes are replaced by spaces. */
 const char *names_text(struct names_epoch *epoch, uint64_t id);
 const char *names_intern(struct names *names, const void *bytes, size_t length);
 /* Returns the text in a column of texts; NULL if the chunk lacks the column. */
 const char *names_text_at(struct names *names, const struct prof_array *column, size_t row);
-/* Returns the displayed name of a function, without clone suffixes. NULL for NULL. */
+/* Returns the displayed name of a function, without clone suffixes; NULL for NULL. */
 const char *names_function(struct names *names, const char *name);
 
-/* Return the indexes of ids. Load their tables (and string, process) first:
+/* Return the indexes of ids. First load their tables, and string and process, with
  * names_load_identities(). */
 bool names_load_identities(struct names_epoch *epoch, GError **error);
 uint32_t names_image(struct names_epoch *epoch, uint64_t id);
 uint32_t names_process(struct names_epoch *epoch, uint64_t id);
 uint32_t names_thread(struct names_epoch *epoch, uint64_t id);
 
-/* Returns the number of identities. names_forget() drops them all and invalidates every index, for
+/* Returns the number of identities. names_forget() drops all, and invalidates every index, for
  * callers that need none of a past epoch. */
 size_t names_identities(const struct names *names);
 void names_forget(struct names *names);
@@ -148,8 +150,8 @@ static inline const struct names_thread *names_thread_at(const struct names *nam
 	return &((const struct names_thread *)(void *)names->threads->data)[index];
 }
 
-/* Gets a number of a batch or dictionary column; false: null, or a column that this chunk does not
- * have. */
+/* Gets a number of a batch or dictionary column. Returns false if it is null, or if the chunk does
+ * not have the column. */
 static inline bool array_number(const struct prof_array *array, size_t row, uint64_t *ret_value)
 {
 	if (!array->numbers || (array->nulls && array->nulls[row]))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) the functions of an image are sorted by start, then by falling length
+ * Invariants: (1) the functions of an image are sorted by start, then by descending length
  *                 [test-names: symbols]
  *             (2) a lookup checks no more than SYMBOL_NESTING functions  [test-names: symbols]
  *             (3) a function that many epochs repeat is kept once, even while loading
  *                 [test_readers: memory by length]
  *             (4) the lines of an image are sorted by start; of two with one start the later one in
- *                 the file counts
+ *                 the file is used
  *             (5) a call's parent has a lower number, so all chains end
  *                 [test-symbolize: lines that lie]
  *             (6) no chain is longer than SYMBOL_ROWS_MAX_CALLS
@@ -22,17 +22,18 @@
 
 #include <glib/gi18n.h>
 
-/* How many functions before the nearest are checked for one that encloses the offset. */
+/* Number of functions before the nearest that are checked for one that encloses the offset. */
 #define SYMBOL_NESTING 16
 
-/* A list of functions is sorted at this length, then whenever it has doubled since. */
+/* A list of functions is sorted when it has this length, and again whenever it has doubled. */
 #define SETTLE_AT 256
 
 struct image_rows {
 	GArray *symbols; /* struct symbol_row, or NULL */
 	GArray *lines;   /* struct line_row, or NULL */
-	guint settle_at; /* of symbols */
-	/* name → struct symbol_row, or NULL if several have it; made by the first lookup */
+	guint settle_at; /* length at which `symbols` is sorted next */
+	/* name → struct symbol_row, or NULL if several rows have the name; created by the first
+	 * lookup */
 	GHashTable *by_name;
 };
 
@@ -41,12 +42,12 @@ struct symbol_rows {
 	GArray *calls;  /* struct line_call; number 0 is unused */
 };
 
-/* The symbols of the epoch whose lines are read. */
+/* Symbols of the epoch whose lines are being read. */
 struct epoch_calls {
 	struct symbol_rows *rows;
 	struct names_epoch *epoch;
-	struct prof_dictionary *symbols; /* NULL = the epoch has none */
-	uint32_t *calls; /* by row: the number of the call; 0 = not looked up yet, or not a call */
+	struct prof_dictionary *symbols; /* NULL: the epoch has none */
+	uint32_t *calls; /* by row: number of the call; 0: not looked up yet, or not a call */
 };
 
 static void image_clear(gpointer image)
@@ -94,7 +95,8 @@ static struct image_rows *append(struct symbol_rows *rows, uint32_t image, bool 
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Equal rows are duplicates from different epochs; the later one may be more complete. */
+/* Rows that compare equal are duplicates from different epochs; the later one may be more
+ * complete. */
 static gint compare_symbols(gconstpointer left, gconstpointer right)
 {
 	const struct symbol_row *a = left, *b = right;
@@ -201,7 +203,7 @@ static uint32_t add_call(const struct epoch_calls *calls, size_t row, uint32_t p
 	return all->len - 1;
 }
 
-/* Returns the number of the symbol's call; 0 if it is a function. */
+/* Returns the number of the symbol's call, or 0 if the symbol is a function. */
 static uint32_t call_of(struct epoch_calls *calls, uint64_t id)
 {
 	size_t chain[SYMBOL_ROWS_MAX_CALLS], n = 0;
@@ -254,7 +256,7 @@ static bool add_lines(struct names_epoch *epoch, const struct prof_batch *batch,
 	return true;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 struct symbol_rows *symbol_rows_load(struct names *names, GError **error)
 {
@@ -307,14 +309,14 @@ struct symbol_row *symbol_rows_find(const struct symbol_rows *rows, uint32_t ima
 	for (guint i = n; i > 0 && n - i < SYMBOL_NESTING; i--) {
 		struct symbol_row *s = &g_array_index(of->symbols, struct symbol_row, i - 1);
 
-		/* A symbol without a length reaches to the next symbol, which `n` is past. */
+		/* A symbol without a length ends at the next symbol, whose index is n. */
 		if (s->length ? offset - s->start < s->length : i == n)
 			return s;
 	}
 	return NULL;
 }
 
-/* Names are interned, so pointers are compared. */
+/* Compares pointers, because names are interned. */
 struct symbol_row *symbol_rows_named(const struct symbol_rows *rows, uint32_t image,
 				     const char *name)
 {

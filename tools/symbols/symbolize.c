@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) a file is opened once, a place is looked up once  [test-symbolize: named]
- *             (2) the capture is not written when there is nothing to add  [test-symbolize: twice]
+ * Invariants: (1) a file is opened once, and an offset is looked up once  [test-symbolize: named]
+ *             (2) the capture is not written if there is nothing to add  [test-symbolize: twice]
  *             (3) a row is written before the rows that refer to it  [test-symbolize: named]
- * Several threads read files, a few ahead of the one being written. The output does not depend on
- * the number of threads.
+ * Several threads read files, a few files ahead of the one being written. The output does not
+ * depend on the number of threads.
  */
 #include "config.h"
 
@@ -29,9 +29,9 @@
 #define MAX_ROOTS 64
 #define CHUNK_ROWS (64u << 10)
 
-/* The wanted places of one image. */
+/* Offsets in one image that need names. */
 struct wanted {
-	GArray *offsets; /* uint64_t; sorted and unique up to `settled` */
+	GArray *offsets; /* uint64_t; the first `settled` are sorted and unique */
 	guint settled;
 };
 
@@ -44,24 +44,24 @@ void symbolize_result_done(struct symbolize_result *result)
 
 /* ---- the epoch that is added ----------------------------------------------------------------- */
 
-/* The rows that a capture gets form an epoch of their own after the existing ones. After the first
- * error nothing is added: epoch_ok() and finish_epoch() return it. */
+/* Rows that are added to a capture form a new epoch after the existing ones. After the first error
+ * no row is added: epoch_ok() and finish_epoch() return the error. */
 struct added_epoch {
 	struct prof_writer *writer; /* NULL: not begun */
 	int fd;                     /* borrowed */
-	off_t size;                 /* of the file before; -1: do not restore it */
-	struct prof_block *blocks[PROF_TABLE_LAST + 1]; /* by table; NULL: no rows of it yet */
+	off_t size;                 /* size of the file before; -1: do not restore it */
+	struct prof_block *blocks[PROF_TABLE_LAST + 1]; /* by table; NULL: no rows yet */
 	GHashTable *texts;                              /* text → id */
-	GStringChunk *kept;                             /* owns the texts that are keys */
+	GStringChunk *kept;                             /* owns the keys of `texts` */
 	uint64_t next_ids[PROF_TABLE_LAST + 1];
-	int result; /* of libprofcapture: the first that is not 0 */
+	int result; /* first result of libprofcapture that is not 0 */
 };
 
-/* In writing order: a table comes before those that refer to it. */
+/* In writing order: a table precedes those that refer to it. */
 static const enum prof_table tables[] = { PROF_TABLE_STRING, PROF_TABLE_IMAGE, PROF_TABLE_PROCESS,
 					  PROF_TABLE_SYMBOL, PROF_TABLE_LINE,  PROF_TABLE_JIT };
 
-/* Begins the epoch unless it has begun. */
+/* Begins the epoch unless it has begun already. */
 static bool begin_epoch(struct added_epoch *added, int fd, GError **error)
 {
 	const struct prof_writer_options options = { .mode = PROF_WRITE_EXTEND };
@@ -90,7 +90,7 @@ static bool begin_epoch(struct added_epoch *added, int fd, GError **error)
 	return true;
 }
 
-/* Without a successful finish_epoch() this restores the file to its state before. */
+/* Restores the file to its previous state, unless finish_epoch() has succeeded. */
 static void end_epoch(struct added_epoch *added)
 {
 	/* Fails if the file system has become read-only. */
@@ -171,7 +171,7 @@ static struct prof_value add_text(struct added_epoch *added, const char *text)
 	return PROF_NUMBER(id);
 }
 
-/* `process`: the id in this epoch of the process that owns the image; 0 if none does. */
+/* process: the id, in this epoch, of the process that owns the image; 0: none. */
 static uint64_t add_image(struct added_epoch *added, const struct names_image *image,
 			  const GByteArray *build_id, uint64_t process)
 {
@@ -192,7 +192,7 @@ static uint64_t add_image(struct added_epoch *added, const struct names_image *i
 	return id;
 }
 
-/* The symbol belongs to an image of this epoch; first_id: the id of symbol number 0. */
+/* Adds a symbol of an image of this epoch. first_id: id of symbol number 0. */
 static void add_symbol(struct added_epoch *added, uint64_t image, uint64_t first_id,
 		       const struct symbol *symbol)
 {
@@ -207,7 +207,7 @@ static void add_symbol(struct added_epoch *added, uint64_t image, uint64_t first
 		[PROF_SYMBOL_INLINE_PARENT] = PROF_NUMBER(parent),
 	};
 
-	/* In the order of the ids. */
+	/* in ascending order of the strings' ids */
 	values[PROF_SYMBOL_NAME] = add_text(added, symbol->name);
 	values[PROF_SYMBOL_RAW_NAME] = add_text(added, symbol->raw_name);
 	values[PROF_SYMBOL_FILE] = add_text(added, symbol->file);
@@ -291,7 +291,7 @@ static void want(GPtrArray *images, uint32_t image, uint64_t offset)
 		wanted->offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
 	}
 	g_array_append_val(wanted->offsets, offset);
-	/* Sorts now and then, because each epoch repeats the same places. */
+	/* Sort from time to time, because each epoch repeats the same offsets. */
 	if (wanted->offsets->len > 2 * wanted->settled + 4096)
 		settle(wanted);
 }
@@ -301,7 +301,8 @@ static bool has_file(const struct names_image *image)
 	return image->kind == PROF_IMAGE_FILE || image->kind == PROF_IMAGE_VDSO;
 }
 
-/* Anonymous memory into which a process put code; its offsets are addresses. */
+/* Returns whether the image is anonymous memory into which a process put code. Its offsets are
+ * addresses. */
 static bool is_generated(const struct names_image *image)
 {
 	return image->kind == PROF_IMAGE_ANON && image->process > NAMES_LOST && image->path &&
@@ -333,8 +334,8 @@ static size_t rows_of(const struct names_epoch *epoch, enum names_table table)
 	return epoch->tables[table] ? prof_dictionary_rows(epoch->tables[table]) : 0;
 }
 
-/* Lists the places of the epoch's frames, and the jit-PID.dump files that programs have mapped: PID
- * → path, interned. Registers all processes in `names`. */
+/* Collects the offsets of the epoch's frames, and the jit-PID.dump files that programs have mapped:
+ * PID → path, interned. Registers all processes in `names`. */
 static bool look_at_epoch(struct names *names, const struct symbol_rows *known, uint32_t number,
 			  GPtrArray *images, GHashTable *dumps, GError **error)
 {
@@ -392,13 +393,13 @@ struct run {
 	struct added_epoch added;
 	int fd;
 	struct symbolize_result *result;
-	GStringChunk *texts; /* of generated code */
+	GStringChunk *texts; /* names of generated code */
 	GThreadPool *threads;
-	GMutex lock; /* of `done` of all jobs */
+	GMutex lock; /* protects `done` of all jobs */
 	GCond ended;
 };
 
-/* An image whose file one of the threads reads. */
+/* An image whose file is read by one of the threads. */
 struct job {
 	struct run *run;
 	uint32_t image;
@@ -406,7 +407,7 @@ struct job {
 	GByteArray *build_id;
 	struct symbols_image identity;
 	int fd;
-	struct symbols *symbols; /* NULL = the file cannot be read */
+	struct symbols *symbols; /* NULL: the file cannot be read */
 	bool started, done;
 };
 
@@ -415,7 +416,7 @@ static GByteArray *hex_bytes(const char *hex)
 	GByteArray *bytes = g_byte_array_new();
 
 	for (; hex && hex[0] && hex[1]; hex += *hex == '-' ? 1 : 2) {
-		/* At a '-', the value is -1, which is not used. */
+		/* At a '-', the value is -1, and is not used. */
 		uint8_t byte =
 			(uint8_t)(g_ascii_xdigit_value(hex[0]) * 16 + g_ascii_xdigit_value(hex[1]));
 
@@ -430,7 +431,7 @@ static const struct names_image *image_of(const struct job *job)
 	return names_image_at(job->run->names, job->image);
 }
 
-/* Counts the places that had no name and those that have one now; writes new names and lines. */
+/* Counts the offsets that had no name and those that now have one. Writes new names and lines. */
 static bool take_result(struct job *job, GError **error)
 {
 	struct run *run = job->run;
@@ -440,7 +441,7 @@ static bool take_result(struct job *job, GError **error)
 	uint64_t named = 0, image_id, first_id;
 
 	run->result->images++;
-	/* An unreadable file costs only its own names. */
+	/* An unreadable file only loses its own names. */
 	if (path && (!symbols || symbols->state != SYMBOLS_READ))
 		g_ptr_array_add(symbols && symbols->state == SYMBOLS_CHANGED ? run->result->changed
 									     : run->result->missing,
@@ -525,7 +526,7 @@ static void job_clear(gpointer data)
 	job->started = false;
 }
 
-/* A file is opened only shortly before its turn, so that few are open at a time. */
+/* Opens a file only shortly before it is needed, so that few are open at a time. */
 static bool read_images(struct run *run, GArray *jobs, GError **error)
 {
 	guint ahead = 2 * g_get_num_processors(), started = 0;
@@ -548,7 +549,7 @@ static bool read_images(struct run *run, GArray *jobs, GError **error)
 
 /* ---- generated code -------------------------------------------------------------------------- */
 
-/* Returns the last segment, if this boot of this machine was recorded in it; else NULL. */
+/* Returns the last segment if it was recorded in this machine's current boot, else NULL. */
 static const struct prof_segment *last_segment(const struct prof_reader *reader)
 {
 	size_t n;
@@ -565,7 +566,6 @@ static const struct prof_segment *last_segment(const struct prof_reader *reader)
 		       : NULL;
 }
 
-/* Returns the time of the last sample of a segment. */
 static uint64_t end_of(const struct prof_reader *reader, const struct prof_segment *segment)
 {
 	uint64_t end_ns = segment->start_monotonic_ns;
@@ -630,8 +630,8 @@ static bool name_process(struct run *run, const struct names_image *image,
 	return epoch_ok(&run->added, error);
 }
 
-/* Names code of the last segment only, the one that an append adds. Processes whose code already
- * has names, from a collector or an earlier run, are skipped. */
+/* Names code only of the last segment, the one that an append adds. Skips processes whose code
+ * already has names, from a collector or an earlier run. */
 static bool name_generated(struct run *run, const GPtrArray *images, GHashTable *dumps,
 			   const struct code_names *codes, GError **error)
 {
@@ -654,12 +654,12 @@ static bool name_generated(struct run *run, const GPtrArray *images, GHashTable 
 
 /* ---- other roots ----------------------------------------------------------------------------- */
 
-/* The / of a process: a folder in a mount namespace; known only if both match. */
+/* The root of a process: a folder in a mount namespace. Two are equal only if both match. */
 struct root {
 	uint64_t dev, inode, mounts;
 };
 
-/* Asks only the kernel, because a file system may not answer. */
+/* Queries only the kernel, because a file system may not answer. */
 static bool look_at(const char *process, const char *name, struct statx *ret_status)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%s/%s", process, name);
@@ -667,7 +667,7 @@ static bool look_at(const char *process, const char *name, struct statx *ret_sta
 	return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, ret_status) == 0;
 }
 
-/* Returns false if the process has ended or access is denied. */
+/* Returns false if the process has exited or access is denied. */
 static bool read_root(const char *process, struct root *ret_root)
 {
 	struct statx root, mounts;
@@ -680,9 +680,8 @@ static bool read_root(const char *process, struct root *ret_root)
 	return true;
 }
 
-/* Adds the roots of the capture's processes that are alive and accessible, each root once. A pid
- * may belong to another process by now, but files below its root are compared with the recorded
- * ones anyway. */
+/* Adds the roots of live and accessible processes of the capture, each once. A pid may have been
+ * reused, but files below the root are compared with the recorded ones anyway. */
 static void add_other_roots(const struct names *names, struct debug_files *files)
 {
 	g_autoptr(GArray) known = g_array_new(FALSE, FALSE, sizeof(struct root));
@@ -711,7 +710,7 @@ static void add_other_roots(const struct names *names, struct debug_files *files
 	}
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the capture ----------------------------------------------------------------------------- */
 
 static bool name_images(struct run *run, GError **error)
 {
@@ -734,7 +733,7 @@ static bool name_images(struct run *run, GError **error)
 	}
 	if (ok && run->sources->debug_files && last_segment(run->names->reader))
 		add_other_roots(run->names, run->sources->debug_files);
-	/* Memory for debug files is not charged to the capture. */
+	/* Memory for debug files does not count towards the capture's budget. */
 	prof_reader_set_guard(run->reader, NULL, NULL);
 	ok = ok && read_images(run, jobs, error) &&
 	     name_generated(run, images, dumps, codes, error) && finish_epoch(&run->added, error);

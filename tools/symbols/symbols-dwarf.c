@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbols of DWARF - inlined calls and lines, and functions that no table of symbols has
+ * Symbols of DWARF - inlined calls and lines, and functions that are in no symbol table
  *
- * The outermost function keeps its name from a table; DWARF adds its declaration, the calls inlined
- * into it, and the lines that were hit.
+ * The outermost function keeps its name from a table. DWARF adds its declaration, the calls inlined
+ * into it, and the sampled lines.
  */
 #include "arch/base.h"
 #include "tools/symbols/debug-info.h"
@@ -13,8 +13,8 @@
 
 /*
  * Returns the row of the outermost function at a place. Other functions may lie between the pieces
- * of a scattered function: its row is then the piece of its call frame information, or only the
- * range that was hit.
+ * of a scattered function, so its row is the piece that its call frame information describes, or
+ * only the sampled range.
  */
 static uint32_t outermost_row(struct symbols_query *query, const struct symbols_place *place,
 			      const struct debug_info_function *function,
@@ -57,7 +57,7 @@ static uint32_t outermost_row(struct symbols_query *query, const struct symbols_
 	return row;
 }
 
-/* Returns the row of the innermost function, after adding those around it. */
+/* Adds the functions around a place. Returns the row of the innermost one. */
 static uint32_t innermost_row(struct symbols_query *query, const struct symbols_place *place,
 			      const struct debug_info_place *found)
 {
@@ -92,7 +92,7 @@ static uint32_t innermost_row(struct symbols_query *query, const struct symbols_
 	return row;
 }
 
-/* Adds the line of a place, in file offsets, clipped to the function that a table has there. */
+/* Adds the line of a place, in file offsets, limited to the range of the function from a table. */
 static void add_line(struct symbols_query *query, const struct symbols_place *place,
 		     const struct debug_info_place *found, const struct symbol_line *last)
 {

@@ -4,17 +4,17 @@
  * debug file
  *
  * A table is read once and only symbols that can name a wanted place are kept, so that a table of
- * 150 000 symbols is read but not sorted. Places and symbols meet in two ways: - a symbol with a
- * size names the places in [start, start + size); if several match, the one that
- *   starts last wins, and for equal starts the preferred one (prefer()).
- * - a symbol without a size (hand-written assembly) names the code after it up to the next symbol,
+ * 150 000 symbols is read but not sorted. Symbols name places in two ways:
+ * - A symbol with a size names the places in [start, start + size). If several match, the one that
+ *   starts last is used, and for equal starts the preferred one (prefer()).
+ * - A symbol without a size (hand-written assembly) names the code after it up to the next symbol,
  *   FDE or section, and not beyond its own FDE: code there that has no FDE is "NAME+?". For this
- *   the nearest starts on both sides of each place are kept: a gap is the stretch between two
- *   neighboring places, gap i ends at place i.
+ *   the nearest starts on both sides of each place are kept: a gap is the range between two
+ *   neighboring places; gap i ends at place i.
  * Invariants: (1) work is (symbols + places) x log, however the ranges overlap
  *                 [test-symbols: overlapping]
  *             (2) every name ends inside its string table  [fuzz_symbols_elf]
- * Names are checked and demangled in symbols.c.
+ * symbols.c checks and demangles names.
  */
 #include "arch/base.h"
 #include "tools/common/sorted.h"
@@ -23,25 +23,27 @@
 /* A symbol that may name a place. Its name is read as late as possible. */
 struct candidate {
 	uint64_t start;
-	uint64_t end; /* == start: no size */
+	uint64_t end; /* equal to `start`: no size */
 	const char *name;
 	uint8_t type;
 	uint8_t binding;
 	bool dynamic;
-	bool is_old; /* of a version that programs are not linked with any more */
+	bool is_old; /* its version is no longer used to link programs */
 };
 
-#define VERSYM_HIDDEN 0x8000 /* the System V ABI's name for it is "hidden" */
-#define NAME_COMPARED 1024   /* bytes of a name that decide between two symbols */
+#define VERSYM_HIDDEN 0x8000 /* called "hidden" in the System V ABI */
+/* limit for the bytes of a name that are compared to choose between two symbols */
+#define NAME_COMPARED 1024
 
 struct gap {
-	uint64_t first_start;  /* lowest start in the gap; UINT64_MAX = none */
-	struct candidate last; /* preferred one of the highest start in the gap; name NULL = none */
+	uint64_t first_start; /* lowest start in the gap; UINT64_MAX = none */
+	/* preferred symbol of the highest start in the gap; name NULL: none */
+	struct candidate last;
 };
 
 struct search {
 	struct symbols_query *query;
-	GArray *sized;    /* struct candidate: those that cover a place */
+	GArray *sized;    /* struct candidate: symbols that cover a place */
 	struct gap *gaps; /* n_places + 1 */
 };
 
@@ -54,7 +56,7 @@ static unsigned int underscores(const char *name)
 	return n;
 }
 
-/* In .symtab, the name says it: "cfree@GLIBC_2.2.5", but "free@@GLIBC_2.2.5". */
+/* In .symtab, the name has the version: "cfree@GLIBC_2.2.5" is old, "free@@GLIBC_2.2.5" is not. */
 static bool is_old(const struct candidate *candidate)
 {
 	const char *version = memchr(candidate->name, '@', strnlen(candidate->name, NAME_COMPARED));
@@ -63,9 +65,10 @@ static bool is_old(const struct candidate *candidate)
 }
 
 /*
- * Decides which of two symbols with one start is shown, < 0: a. A size wins over none, a function
- * over an untyped label, a name of today over one for old programs, global over local over weak,
- * then the plainer name. perf shows the same except for old names, so the two can be compared.
+ * Decides which of two symbols with one start is shown: a if < 0. A size is better than none, a
+ * function than an untyped label, a current name than one for old programs, global than local,
+ * local than weak, then the plainer name. perf shows the same names, except for old ones, so that
+ * the two can be compared.
  */
 static int prefer(const struct candidate *a, const struct candidate *b)
 {
@@ -161,9 +164,11 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 			.dynamic = header->sh_type == SHT_DYNSYM,
 			.is_old = version & VERSYM_HIDDEN,
 		};
-		/* Assembler labels are left out: .L ones, and the marks between code and data
-		 * ($x, $d.1) of ARM and RISC-V. Only here, because checking every name would cost
-		 * more than everything else. */
+		/*
+		 * Skips assembler labels: .L ones, and the marks between code and data ($x, $d.1)
+		 * of ARM and RISC-V. Only untyped symbols are checked, because checking every name
+		 * would cost more than everything else.
+		 */
 		if (candidate.type != STT_NOTYPE ||
 		    (strncmp(candidate.name, ".L", 2) != 0 &&
 		     (candidate.name[0] != '$' || candidate.name[1] == '\0' ||
@@ -172,7 +177,7 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 	}
 }
 
-/* A file has at most one table of each type; further ones are ignored. */
+/* A file has at most one table of each type. Ignores further ones. */
 static void read_tables(struct search *search, const struct elf_image *file)
 {
 	bool seen[SHT_DYNSYM + 1] = { false };
@@ -194,7 +199,7 @@ static void read_tables(struct search *search, const struct elf_image *file)
 	}
 }
 
-/* Returns the next place at or after `place` that has no name yet; `next` is a path-compressed list
+/* Returns the next place at or after `place` that has no name yet. `next` is a path-compressed list
  * of skips. */
 static size_t next_open(size_t *next, size_t place)
 {
@@ -234,8 +239,8 @@ static void name_sized(struct search *search, size_t *next)
 
 /*
  * Finds the code around a place that a symbol without a size names. The symbol ends at the end of
- * its FDE, or where the next FDE, symbol or section begins. Code after that end that no FDE covers
- * may still belong to it: *ret_is_beyond is set.
+ * its FDE, or where the next FDE, symbol or section begins. If no FDE covers the code after that
+ * end, that code may still belong to the symbol: sets *ret_is_beyond.
  */
 static bool get_unsized(struct search *search, const struct candidate *label, uint64_t next_start,
 			uint64_t place, struct elf_range *ret_range, bool *ret_is_beyond)

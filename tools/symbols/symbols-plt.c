@@ -13,7 +13,7 @@
 
 #define MAX_ENTRY_BYTES 16
 
-/* A place in a PLT: its entry and the slot that it jumps through. */
+/* A place in a PLT: its entry, and the slot through which the entry jumps. */
 struct entry {
 	uint64_t slot;
 	const struct symbols_place *place;

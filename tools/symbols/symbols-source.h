@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbol source - what symbols.c and the sources of names share
+ * Symbol source - shared by symbols.c and the sources of names
  *
- * A query is one call of symbols_read(). The sources are asked in the order of the table in
- * symbols.c; each sees only the places that the earlier ones left without a name.
+ * A query is one call of symbols_read(). The sources are queried in the order of the table in
+ * symbols.c; each gets only the places that earlier ones left without a name.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "tools/symbols/elf-image.h"
 #include "tools/symbols/symbols.h"
 
-/* A place without a name: its ELF address and its position in the caller's offsets. */
+/* A place without a name: its ELF address, and its index in the caller's offsets. */
 struct symbols_place {
 	uint64_t address;
 	uint32_t index;
@@ -21,18 +21,18 @@ struct symbols_query {
 	const struct symbols_image *image;
 	const uint64_t *offsets;
 	struct elf_image *elf;
-	struct debug_file *debug;     /* the separate debug file and its DWARF; NULL = none */
-	struct elf_image *packed;     /* the symbols in .gnu_debugdata; NULL = none */
+	struct debug_file *debug;     /* separate debug file and its DWARF; NULL: none */
+	struct elf_image *packed;     /* symbols in .gnu_debugdata; NULL: none */
 	struct elf_frames *frames;    /* set by symbols_query_frames() */
 	struct symbols_place *places; /* by address */
 	size_t n_places;
 	struct symbols *result;
 	GPtrArray *rows;        /* struct symbol, in the order found */
-	GHashTable *row_by_key; /* row -> its number + 1 */
+	GHashTable *row_by_key; /* row → its index + 1 */
 	GArray *lines;          /* struct symbol_line */
 };
 
-/* Sources: name places. */
+/* Sources of names. */
 void symbols_elf_read(struct symbols_query *query);
 void symbols_plt_read(struct symbols_query *query);
 
@@ -40,28 +40,25 @@ void symbols_plt_read(struct symbols_query *query);
 void symbols_query_list_places(struct symbols_query *query, bool all);
 
 /*
- * Names a place: [start, end) in ELF addresses, at least the place itself. Copies `raw_name`. A
- * name that is empty, not UTF-8 or has control characters is refused, and the place stays open for
- * the next source.
+ * Names a place. [start, end): ELF addresses that include the place. Copies `raw_name`. Rejects
+ * names that are empty, not UTF-8 or have control characters: the place stays for the next source.
  */
 void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
 		       uint64_t start, uint64_t end, const char *raw_name,
 		       enum symbols_origin origin);
 
-/*
- * Returns the number of a row, which is added if it is new; SYMBOLS_NONE if its name is refused.
- * Copies `raw_name` and `file`; `name` may be NULL.
- */
+/* Returns the index of a row, which is added if it is new. Returns SYMBOLS_NONE if its name is
+ * rejected. Copies `raw_name` and `file`; `name` may be NULL. */
 uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol);
 
-/* Returns an interned copy of the text; NULL if it is NULL or not valid text. */
+/* Returns an interned copy of the text, or NULL if it is NULL or invalid. */
 const char *symbols_query_add_text(struct symbols_query *query, const char *text);
 
-/* Reads the DWARF of all offsets, after the sources. */
+/* Reads the DWARF of all offsets. Call this after the sources. */
 void symbols_dwarf_read(struct symbols_query *query);
 
-/* Returns the call frame information of the image, never NULL; it is read on first use. */
+/* Returns the call frame information of the image; never NULL. Reads it on first use. */
 struct elf_frames *symbols_query_frames(struct symbols_query *query);
 
-/* Returns a memfd with a copy of this process's own vdso; -1 if it has none. */
+/* Returns a memfd with a copy of this process's own vdso, or -1 if there is none. */
 int symbols_vdso_open(void);

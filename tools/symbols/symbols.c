@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * symbols_read() compares the file with the image, turns offsets into places (ELF addresses,
- * sorted) and asks each source in turn for the places that have no name yet. A source calls
- * symbols_query_add() for each place that it can name, which checks, demangles and counts the name
- * once. A new source is a line in `sources`. Without a file, the vdso is our own copy: the kernel
- * maps the same image into every process, and the build-id tells if the capture is from another
- * machine or kernel.
+ * symbols_read() compares the file with the image, turns offsets into places (sorted ELF
+ * addresses), and queries each source in turn for the places that have no name yet. A source calls
+ * symbols_query_add() for each place that it can name; that checks, demangles and counts the name
+ * once. To add a source, add a line to `sources`. Without a file, the vdso is this process's copy:
+ * the kernel maps the same image into every process, and the build-id differs if the capture is
+ * from another machine or kernel.
  * Invariants: (1) no name comes from a file that is not the recorded one  [test-symbols: changed]
  *             (2) a row covers every place that maps to it  [test-symbols: overlapping]
  *             (3) names are not empty, valid UTF-8, without control characters
  *                 [test-symbols: garbage]
- *             (4) an inlined row comes after the row that it is inlined into
+ *             (4) an inlined row comes after the row into which it is inlined
  *                 [test_symbolize_lines]
- * No global state: several threads can read images. Names of kernel code come with the capture (the
+ * No global state: several threads can read images. Names of kernel code are in the capture (the
  * engine reads kallsyms); names of anonymous memory are those that the process gave it
  * (code-names.h).
  */
@@ -88,7 +88,8 @@ static bool is_name(const char *name)
 	return true;
 }
 
-/* Returns the stored form of a name; too long ones end in "...". NULL if it is not a valid name. */
+/* Returns the stored form of a name. Names that are too long end in "...". Returns NULL if the name
+ * is invalid. */
 static const char *take_name(struct symbols_query *query, const char *name)
 {
 	size_t length = name ? strnlen(name, MAX_NAME_BYTES + 1) : 0;
@@ -105,7 +106,8 @@ static const char *take_name(struct symbols_query *query, const char *name)
 	return length > 0 && is_name(name) ? name : NULL;
 }
 
-/* "foo@@GLIBC_2.2" and "foo.isra.0" are shown as "foo", with the suffix of the origin. */
+/* Stores the name to show: "foo" for "foo@@GLIBC_2.2" and "foo.isra.0", with the suffix of the
+ * origin. */
 static const char *add_shown_name(struct symbols_query *query, const char *raw_name,
 				  enum symbols_origin origin)
 {
@@ -168,7 +170,7 @@ void symbols_query_add(struct symbols_query *query, const struct symbols_place *
 	};
 	uint64_t offset = query->offsets[place->index];
 
-	/* The start and the place must be as far apart in the file as in memory, else they are in
+	/* Start and place must have the same distance in the file as in memory, else they are in
 	 * different segments. */
 	if (place->address >= start && place->address < end &&
 	    elf_image_get_offset(query->elf, start, &symbol.start) && symbol.start <= offset &&
@@ -242,9 +244,11 @@ void symbols_query_list_places(struct symbols_query *query, bool all)
 
 /* ---- The last sources ---- */
 
-/* Without a row for each function, named by its start, each address of stripped code would be a row
- * of its own. The name is the image and the file offset of the function's first byte: it is equal
- * in all recordings of the same file. */
+/*
+ * Adds a row for each function, named by its start; otherwise each address of stripped code would
+ * get its own row. The name has the image and the file offset of the function's first byte, so it
+ * is the same in all recordings of the file.
+ */
 static void read_fdes(struct symbols_query *query)
 {
 	for (size_t i = 0; i < query->n_places; i++) {
@@ -278,8 +282,8 @@ static void read_go_table(struct symbols_query *query)
 	if (!data || !go_table_init(&table, data->d_buf, data->d_size, &text_at))
 		return;
 	if (text_at > 0 && table.text == 0) {
-		/* The address of the first function of a position-independent file is in a
-		 * relocation, else it is the start of .text. */
+		/* In a position-independent file, the address of the first function is in a
+		 * relocation, or else it is the start of .text. */
 		uint64_t address = header.sh_addr + text_at;
 
 		section = elf_image_get_section(query->elf, ".rela.dyn", &header);
@@ -301,7 +305,7 @@ static void read_go_table(struct symbols_query *query)
 	}
 }
 
-/* In query order. */
+/* In the order of the queries. */
 static void (*const sources[])(struct symbols_query *query) = {
 	symbols_elf_read,
 	symbols_plt_read,
@@ -339,9 +343,9 @@ static void read_names(struct symbols_query *query)
 /* ---- Identity ---- */
 
 /*
- * Build-ids decide if the capture has one. Otherwise the inode and the size must match. The device
- * is not compared, because overlay file systems show a different one in /proc/PID/maps than in
- * stat().
+ * Returns whether the file is the recorded one. If the capture has a build-id, that decides;
+ * otherwise inode and size must match. The device is not compared, because overlay file systems
+ * show a different one in /proc/PID/maps than in stat().
  */
 static bool is_recorded_file(const struct symbols_image *image, const struct elf_image *elf,
 			     const struct stat *st)
@@ -382,7 +386,7 @@ int symbols_vdso_open(void)
 {
 	CLEANUP_CLOSE int fd = memfd_create("vdso", MFD_CLOEXEC);
 	const Elf64_Ehdr *vdso = (const void *)(uintptr_t)getauxval(AT_SYSINFO_EHDR);
-	/* The table of sections is its end. */
+	/* The image ends with the table of sections. */
 	size_t size = vdso ? vdso->e_shoff + (size_t)vdso->e_shnum * vdso->e_shentsize : 0;
 
 	if (fd < 0 || size == 0 || write(fd, vdso, size) != (ssize_t)size)

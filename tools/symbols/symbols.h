@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Symbols - the names of the places in an image that a recording hit
+ * Symbols - finds the names at sampled offsets of an image
  *
  * Given an image as the capture describes it, a file that may be it, and file offsets, this returns
  * the names at those offsets. The file is compared with the image first, so that a file that was
- * replaced since the recording gives no name rather than a wrong one. Offsets are those of the
- * capture's frames (through the executable segment); a return address is looked up at offset - 1,
- * which the caller subtracts.
+ * replaced since the recording yields no name instead of a wrong one. Offsets are those of the
+ * capture's frames (through the executable segment). For a return address the caller passes the
+ * offset - 1.
  */
 #pragma once
 
@@ -18,8 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The image as the capture describes it. Unknown fields are zero or NULL; everything is
- * borrowed. */
+/* The image as the capture describes it. Unknown fields are zero or NULL. Borrows everything. */
 struct symbols_image {
 	const char *path;
 	const uint8_t *build_id;
@@ -28,74 +27,74 @@ struct symbols_image {
 	uint64_t inode;
 	uint64_t size;
 	enum prof_image_kind kind;
-	const struct debug_files *debug_files; /* NULL = use only the file itself */
+	const struct debug_files *debug_files; /* NULL: use only the file itself */
 	bool names_only; /* skip lines and inlined calls, which take much longer */
 };
 
 enum symbols_state {
-	SYMBOLS_READ,           /* the file was read; an offset without a name has none there */
-	SYMBOLS_CHANGED,        /* the file is not the recorded one; no names */
+	SYMBOLS_READ,           /* the file was read; offsets without a name have none in it */
+	SYMBOLS_CHANGED,        /* the file differs from the recorded one; no names */
 	SYMBOLS_NO_FILE,        /* no file was given, and every source of names needs one */
 	SYMBOLS_UNKNOWN_FORMAT, /* the file is not a readable ELF file */
 };
 
-/* The source of a name, best first. */
+/* The source of a name, best source first. */
 enum symbols_origin {
 	SYMBOLS_FROM_TABLE, /* .symtab or .dynsym */
-	SYMBOLS_FROM_DWARF, /* a function that no table has, or an inlined call */
-	/* "foo+?": after the end of a symbol without a size, in code without a description */
+	SYMBOLS_FROM_DWARF, /* a function that is in no table, or an inlined call */
+	/* "foo+?": after the end of a symbol without a size, in code without call frame
+	 * information */
 	SYMBOLS_BEYOND,
 	SYMBOLS_FROM_PLT, /* "foo@plt" */
-	SYMBOLS_FROM_GO,  /* the table that Go's own stack traces use, .gopclntab */
+	SYMBOLS_FROM_GO,  /* .gopclntab, the table that Go's own stack traces use */
 	/* "image+0xSTART": a stripped function, found by its call frame information */
 	SYMBOLS_FROM_FDE,
 };
 
 #define SYMBOLS_NONE UINT32_MAX
 
-/*
- * One function, or one inlined call. Functions may nest: the innermost one has the greatest start.
- * The range of an inlined call may include code of others.
- */
+/* A function, or an inlined call. Functions may nest: the innermost one has the highest start. The
+ * range of an inlined call may include code of other functions. */
 struct symbol {
-	uint64_t start;         /* file offset */
-	uint64_t length;        /* bytes, at least 1 */
-	const char *name;       /* demangled, without a version; never empty, valid UTF-8 */
-	const char *raw_name;   /* as in the image; same as `name` if it is not mangled */
-	const char *file;       /* of the declaration or, if inlined, the call; NULL = unknown */
-	uint32_t line;          /* 0 = unknown */
-	uint32_t inline_depth;  /* 0 = a function */
-	uint32_t inline_parent; /* row that this one is inlined into; SYMBOLS_NONE for a function */
+	uint64_t start;       /* file offset */
+	uint64_t length;      /* bytes, at least 1 */
+	const char *name;     /* demangled, without a version; never empty, valid UTF-8 */
+	const char *raw_name; /* as in the image; equal to `name` if it is not mangled */
+	const char *file; /* file of the declaration or, if inlined, of the call; NULL: unknown */
+	uint32_t line;    /* 0 = unknown */
+	uint32_t inline_depth; /* 0: a function */
+	/* row into which this one is inlined; SYMBOLS_NONE for a function */
+	uint32_t inline_parent;
 	enum symbols_origin origin;
 };
 
-/* A requested stretch of code. */
+/* A range of code that contains requested offsets. */
 struct symbol_line {
 	uint64_t start;   /* file offset */
 	uint64_t length;  /* bytes, at least 1 */
 	const char *file; /* NULL = unknown */
 	uint32_t line;    /* 0 = unknown */
-	uint32_t symbol;  /* the innermost function or inlined call; SYMBOLS_NONE = unknown */
+	uint32_t symbol;  /* innermost function or inlined call; SYMBOLS_NONE: unknown */
 };
 
 struct symbols {
-	/* functions by start, then inlined calls after the rows that they are inlined into; each
+	/* functions by start, then inlined calls, each after the row into which it is inlined; each
 	 * once */
 	struct symbol *rows;
 	size_t n_rows;
 	struct symbol_line *lines; /* by start, without overlaps */
 	size_t n_lines;
-	uint32_t *row_of; /* for each requested offset: its function, or SYMBOLS_NONE */
+	uint32_t *row_of; /* function of each requested offset, or SYMBOLS_NONE */
 	size_t n_offsets;
 	enum symbols_state state;
-	GStringChunk *strings; /* owns all text of the rows */
+	GStringChunk *strings; /* owns all texts of the rows */
 };
 
 /*
  * Reads the names of `offsets` (in any order, best sorted). `fd` is the image's file, open for
- * reading and borrowed; -1 = no file (the vdso needs none). The file position is not used
- * and the file is never mapped, so a file that shrinks meanwhile costs only names. Fails only if
- * the file cannot be read at all. Several threads may call it at once.
+ * reading and borrowed; -1: no file (the vdso needs none). The file position is not used, and the
+ * file is never mapped, so a file that shrinks meanwhile only loses names. Fails only if the file
+ * cannot be read at all. Several threads may call it at once.
  */
 bool symbols_read(const struct symbols_image *image, int fd, const uint64_t *offsets,
 		  size_t n_offsets, struct symbols **ret_symbols, GError **error);
