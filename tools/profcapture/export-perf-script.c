@@ -113,6 +113,17 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
+/* Returns whether sorting is unnecessary, which needs as much memory again. */
+static bool is_in_order(const GArray *each)
+{
+	const struct profile_sample *samples = (void *)each->data;
+	guint i = 1;
+
+	while (i < each->len && samples[i - 1].time_ns <= samples[i].time_ns)
+		i++;
+	return i >= each->len;
+}
+
 bool export_perf_script(struct export *export, struct out *out, GError **error)
 {
 	struct script script = {
@@ -125,7 +136,8 @@ bool export_perf_script(struct export *export, struct out *out, GError **error)
 	GArray *each = export->profile.each;
 
 	g_strdelimit(event, " ", '_');
-	g_array_sort(each, compare_times);
+	if (!is_in_order(each))
+		g_array_sort(each, compare_times);
 	for (guint i = 0; i < each->len && !out_failed(out); i++)
 		write_sample(&script, out, event, &g_array_index(each, struct profile_sample, i));
 	for (guint i = 0; i < export->profile.functions->all->len; i++)
