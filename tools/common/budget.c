@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Budget - how much memory the state that is built from captures may take
+ * Budget - limits the memory for state that is built from captures
  *
  * Invariants: (1) no verb's peak is above the allowance, whatever the rows
  *                 [test_small_captures: memory]
  *             (2) the error names what took the memory  [test_small_captures: memory]
- * Only memory that is not shared with files counts: pages of mapped files do not.
+ * Only memory that is not shared with files is counted; pages of mapped files are not.
  */
 #include "config.h"
 
@@ -22,10 +22,10 @@
 
 #define BASE_BYTES (UINT64_C(256) << 20)
 #define BYTES_PER_BYTE 100
-/* A sanitizer keeps freed memory, and its shadow memory counts too. */
+/* A sanitizer keeps freed memory, and its shadow memory is counted too. */
 #define SCALE (PROF_SANITIZED ? 8 : 1)
 
-/* The state that the rows of a table build; the message puts "the " before it. */
+/* The state that rows of a table build; the message puts "the " before it. */
 static const char *const states[PROF_TABLE_LAST + 1] = {
 	[PROF_TABLE_STRING] = N_("texts"),
 	[PROF_TABLE_IMAGE] = N_("images"),
@@ -57,8 +57,8 @@ static struct {
 	uint64_t capture_bytes;
 	const char *file; /* the last one added or checked */
 	uint64_t base;    /* memory use before the captures, which is not charged */
-	uint64_t used;    /* at the last check, without `base` */
-	unsigned reading; /* the table of the last check; later growth is charged to it */
+	uint64_t used;    /* memory use at the last check, without `base` */
+	unsigned reading; /* table of the last check; later growth is charged to it */
 	uint64_t grown[PROF_TABLE_LAST + 1];
 	int statm; /* 0: not open yet */
 } budget;
@@ -89,7 +89,7 @@ static uint64_t used_bytes(void)
 		budget.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	n = pread(budget.statm, text, sizeof(text) - 1, 0);
 	text[MAX_OF(n, (ssize_t)0)] = '\0';
-	/* Without /proc, count the heap. */
+	/* Without /proc, use the size of the heap. */
 	if (sscanf(text, "%*u %lu %lu", &resident, &shared) != 2 || resident < shared)
 		return mallinfo2().arena + mallinfo2().hblkhd;
 	return (uint64_t)(resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Budget - how much memory the state that is built from captures may take
+ * Budget - limits the memory for state that is built from captures
  *
  * A small capture can hold millions of valid rows, and most verbs keep something for each row. So
  * the process may use 256 MiB plus 100 bytes for each byte of its captures, but no more than the
- * machine has. The budget is measured, not counted: before each batch of rows
- * (prof_reader_set_guard()) the process's own memory is compared with the allowance, so no state
- * escapes it. The error names the table whose rows made the process grow the most.
+ * machine has. Memory is measured, not counted: before each batch of rows (prof_reader_set_guard())
+ * the process's own memory is compared with the allowance, so that all state is included. The error
+ * names the table whose rows made the process grow the most.
  *
  * State may take three tenths of the allowance: a hash table briefly needs three times its memory
  * while it grows, and results are sorted and printed at the end.
@@ -17,11 +17,11 @@
 
 #include "libcapture/prof-capture.h"
 
-/* Adds the share of a capture of this size to the allowance and guards its reader. */
+/* Adds the share of a capture of this size to the allowance, and guards its reader. */
 void budget_add_capture(struct prof_reader *reader, const char *file);
-/* Call when all added captures are closed. The memory that the process uses now, for example for
- * debug files, is not charged to the next capture. */
+/* Call this when all added captures are closed. The memory that the process uses now, for example
+ * for debug files, is not charged to the next capture. */
 void budget_begin_anew(void);
 /* Describes a PROF_OVER_BUDGET failure: what takes the memory, in which file, and what to do. The
- * caller frees it. */
+ * caller frees the text. */
 char *budget_describe(void);

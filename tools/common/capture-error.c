@@ -22,7 +22,7 @@ static int64_t time_of(const char *name)
 	return stat(name, &status) == 0 ? (int64_t)status.st_mtim.tv_sec : INT64_MIN;
 }
 
-/* The newest first. */
+/* Newest first. */
 static gint compare_times(gconstpointer a, gconstpointer b)
 {
 	const char *one = *(const char *const *)a, *other = *(const char *const *)b;
@@ -40,7 +40,7 @@ static enum cli_status status_of(int result)
 	return CLI_FAILURE;
 }
 
-/* Returns the remedy for a file whose header cannot be read. */
+/* Returns what to do about a file whose header cannot be read. */
 static const char *next_step(int result)
 {
 	switch (result) {
@@ -56,7 +56,7 @@ static const char *next_step(int result)
 	}
 }
 
-/* Returns "\n  Captures here: shop.cap, mem.cap" of the current folder, newest first, or "". */
+/* Returns "\n  Captures here: shop.cap, mem.cap" for the current folder, newest first, or "". */
 static char *captures_here(void)
 {
 	g_autoptr(GDir) folder = g_dir_open(".", 0, NULL);

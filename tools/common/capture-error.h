@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Capture-error - where results of libprofcapture become GErrors
+ * Capture-error - converts results of libprofcapture to GErrors
  *
- * A positive result (a defect of the file) has the exit status "unreadable", -EACCES and -EPERM
- * "not permitted", any other -errno "failure".
+ * The exit status of a positive result (a defect of the file) is "unreadable", that of -EACCES and
+ * -EPERM "not permitted", that of any other -errno "failure".
  */
 #pragma once
 
@@ -11,9 +11,9 @@
 
 #include <glib.h>
 
-/* Sets "WHAT: why; what to do next" and returns false. `result` is not 0; `what` names the action
- * and the object in quotes. */
+/* Sets "WHAT: why; what to do next" and returns false. `result` must not be 0. `what` names the
+ * action, and the object in quotes. */
 bool capture_error(GError **error, int result, const char *what, ...) PRINTF_LIKE(3, 4);
-/* Same for a capture that cannot be opened, with errno. If it does not exist, the message lists the
- * captures of the current folder. */
+/* Like capture_error(), for a capture that cannot be opened, with errno. If the capture does not
+ * exist, the message lists the captures in the current folder. */
 bool capture_open_error(GError **error, const char *path);

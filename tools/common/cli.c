@@ -2,9 +2,9 @@
 /*
  * Cli - the command line that profctl and profcapture share
  *
- * Parsing is one pass: options are stored as they come, operands are moved to the front of argv.
+ * Parsing is one pass: options are stored in their order, operands are moved to the front of argv.
  * --help and --complete are printed from the same tables.
- * Invariants: (1) an unknown verb, option, choice or a malformed value never gets past here
+ * Invariants: (1) an unknown verb, option or choice, or a malformed value, is always rejected
  *                 [test-cli: refusals]
  *             (2) nothing after "--", or after a command's name, is parsed as an option
  *                 [test-cli: commands]
@@ -32,16 +32,16 @@
 const char *const cli_color_choices[] = { "auto", "always", "never", NULL };
 
 /*
- * The dispositions that both programs need, whatever the parent left. Failed writes are reported
- * without SIGPIPE and SIGXFSZ. While SIGCHLD is ignored, the kernel reaps children and their status
- * is lost.
+ * Dispositions that both programs need, whatever their parent left. Failed writes are reported
+ * without SIGPIPE and SIGXFSZ. SIGCHLD must not be ignored, because the kernel would then reap
+ * children, and their status would be lost.
  */
 static const struct {
 	int number;
 	void (*handler)(int);
 } dispositions[] = { { SIGPIPE, SIG_IGN }, { SIGXFSZ, SIG_IGN }, { SIGCHLD, SIG_DFL } };
 
-/* The signals that verbs wait for. A parent that reads them from a signalfd has blocked them. */
+/* Signals that verbs wait for. A parent that reads them from a signalfd has blocked them. */
 static const int awaited_signals[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGWINCH };
 
 static struct {
@@ -59,7 +59,7 @@ const char *cli_program(void)
 	return cli.program;
 }
 
-/* Further lines keep their indentation, so that they do not look like messages. */
+/* Keeps the indentation of further lines, so that they do not look like separate messages. */
 static void cli_message(const char *prefix, const char *format, va_list arguments)
 {
 	g_autofree char *message = g_strdup_vprintf(format, arguments);
@@ -126,7 +126,7 @@ bool cli_set_error(GError **error, int status, const char *format, ...)
 	return false;
 }
 
-/* Prints "unknown KIND 'WORD'. Did you mean 'X'?"; returns false if no valid word is like it. */
+/* Prints "unknown KIND 'WORD'. Did you mean 'X'?". Returns false if no valid word is similar. */
 static bool cli_suggested(const char *kind, const char *word, const char *const *valid)
 {
 	const char *meant = cli_suggest(word, valid);
@@ -249,7 +249,7 @@ static unsigned help_columns(void)
 	return columns ? MIN_OF(columns, HELP_COLUMNS) : HELP_COLUMNS;
 }
 
-/* Ends a line of options. */
+/* Prints and clears a line of options. */
 static void print_options(GString *line, const char *help)
 {
 	unsigned width = MAX_OF(text_width(line->str) + 2, (unsigned)HELP_OPTION_COLUMNS);
@@ -265,7 +265,7 @@ static void print_options(GString *line, const char *help)
 	g_string_truncate(line, 0);
 }
 
-/* Options without a description share the line, and the description, of the next one. */
+/* Options without a description share the line and the description of the next option. */
 static void print_help(const struct cli_spec *spec, const struct cli_group *groups)
 {
 	g_autoptr(GString) line = g_string_new(NULL);
@@ -322,8 +322,7 @@ static void print_verbs(void)
 }
 
 /* For shells: one name per line. "--opt" (or "-o") takes no value, or only one after "="; "--opt="
- * takes one; "--opt=X" is one of its choices. Anything that does not begin with "-" is an operand:
- * see cli_spec's `complete`. */
+ * takes one; "--opt=X" is one of its choices; a line without "-" is an operand. */
 static void print_completions(const struct cli_group *groups)
 {
 	struct out *out = out_stdout();
@@ -359,7 +358,7 @@ static const struct cli_option *cli_find(const struct cli_group *groups, const c
 	return NULL;
 }
 
-/* `word` is as the user wrote it, with its dashes. */
+/* `word`: as the user wrote it, with its dashes. */
 static int cli_unknown_option(const struct cli_group *groups, const char *word)
 {
 	g_autoptr(GPtrArray) valid = g_ptr_array_new_with_free_func(g_free);
@@ -446,7 +445,7 @@ static bool cli_store(const struct cli_option *option, void *values, const char 
 	g_assert_not_reached();
 }
 
-/* `written` is how the user wrote the option, for messages. */
+/* `written`: the option as the user wrote it, for messages. */
 static int cli_apply(const struct cli_option *option, const struct cli_group *group,
 		     const char *written, const char *value)
 {
@@ -458,7 +457,7 @@ static int cli_apply(const struct cli_option *option, const struct cli_group *gr
 	return CLI_USAGE;
 }
 
-/* Parses --name, --name=VALUE or --name VALUE; *i moves past a separate value. */
+/* Parses --name, --name=VALUE or --name VALUE. Advances *i past a separate value. */
 static int cli_long(const struct cli_group *groups, int argc, char **argv, int *i)
 {
 	const char *equals = strchr(argv[*i] + 2, '=');
@@ -495,7 +494,8 @@ static int cli_short(const struct cli_group *groups, int argc, char **argv, int 
 		bool takes_next = option && option->type != CLI_FLAG;
 		int status;
 
-		/* Report the whole word at its start: -json was meant to be --json. */
+		/* If the first letter is unknown, report the whole word: -json was meant to be
+		 * --json. */
 		if (!option)
 			return cli_unknown_option(groups, p == argv[*i] + 1 ? argv[*i] : written);
 		if (option->bare && !(next && g_strv_contains(option->choices, next))) {
@@ -616,9 +616,11 @@ static void set_up_process(void)
 	static const int directions[] = { O_WRONLY, O_RDONLY, O_RDONLY };
 	sigset_t awaited;
 
-	/* If the caller closed a standard stream, the next opened file would get its number and our
-	 * messages. Open these in the opposite direction, so that reading and writing still fail;
-	 * started commands inherit them. */
+	/*
+	 * If the caller closed a standard stream, the next opened file would get its number and
+	 * receive messages. So open /dev/null in the opposite direction, so that reading and
+	 * writing still fail; started commands inherit that.
+	 */
 	for (int fd = 0; fd < (int)ARRAY_SIZE(directions); fd++)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", directions[fd]) < 0)
 			break;
@@ -635,7 +637,7 @@ static void set_up_process(void)
 
 int cli_main(const struct cli_tool *tool, int argc, char **argv)
 {
-	/* Of a build tree, set by `meson devenv`. */
+	/* directory of a build tree, set by `meson devenv` */
 	const char *catalogs = secure_getenv("PROF_LOCALE_DIR");
 	int status, error;
 
@@ -652,7 +654,7 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv)
 	/* A user who quits the pager is not an error either. */
 	if (pager_end() && error == -EPIPE)
 		error = 0;
-	/* EPIPE is not an error: a reader such as head has seen enough. */
+	/* EPIPE is not an error: a reader such as head needs no more. */
 	if (error < 0 && error != -EPIPE)
 		cli_error(_("cannot write to standard output: %s"), g_strerror(-error));
 	if (error < 0 && status == CLI_OK)

@@ -2,8 +2,8 @@
 /*
  * Cli - the command line that profctl and profcapture share
  *
- * A program is a table of verbs; a verb is a function that describes its options in tables and
- * hands them to cli_parse(), which also answers --help and --complete from those tables. So help,
+ * A program is a table of verbs. A verb is a function that describes its options in tables and
+ * passes them to cli_parse(), which also answers --help and --complete from these tables. So help,
  * completion and parsing cannot differ.
  *
  *     struct info { uint64_t limit; };
@@ -25,8 +25,7 @@
  *             …  argv[0] is FILE now, argc 1
  *     }
  *
- * Options that several verbs share are one table with a struct of their own, passed as another
- * group.
+ * Options that several verbs share are one table with its own struct, passed as another group.
  */
 #pragma once
 
@@ -36,7 +35,7 @@
 
 /* Exit status of both programs. */
 enum cli_status {
-	CLI_CONTINUE = -1, /* of cli_parse(): not an exit status */
+	CLI_CONTINUE = -1, /* only from cli_parse(); not an exit status */
 	CLI_OK = 0,
 	CLI_FAILURE = 1,
 	CLI_USAGE = 2,
@@ -55,12 +54,12 @@ GQuark cli_error_quark(void);
 
 struct cli_verb {
 	const char *name;
-	const char *summary;               /* N_(): imperative, no full stop; NULL: only named */
+	const char *summary; /* N_(): imperative, no full stop; NULL: only the name is listed */
 	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
-	const char *group;                 /* N_(): of this verb and those after it; or NULL */
+	const char *group; /* N_(): heading of this verb and those after it, or NULL */
 };
 
-/* What `help NAME` prints besides the help of verbs. */
+/* A text that `help NAME` prints, in addition to the help of verbs. */
 struct cli_topic {
 	const char *name; /* NULL ends the list */
 	const char *text;
@@ -72,24 +71,25 @@ struct cli_tool {
 	const char *synopsis;           /* after "VERB [OPTION...]" */
 	const char *description;        /* N_() */
 	const char *footer;             /* N_(), or NULL */
-	const struct cli_verb *verbs;   /* the last one's name is NULL */
+	const struct cli_verb *verbs;   /* the last entry's name is NULL */
 	const struct cli_topic *topics; /* or NULL */
 };
 
 enum cli_type {
 	CLI_FLAG,   /* bool, set to true; takes no value */
-	CLI_STRING, /* const char *, of argv */
-	CLI_LIST, /* GPtrArray *, NULL until first given: every value, of argv; the caller unrefs */
+	CLI_STRING, /* const char *, in argv */
+	/* GPtrArray *, NULL until first given: all values, in argv; the caller unrefs it */
+	CLI_LIST,
 	/* GArray * of uint32_t, NULL until first given: repeated or comma-separated; the caller
-	 * unrefs */
+	 * unrefs it */
 	CLI_NUMBERS,
 	CLI_UINT,     /* uint64_t */
 	CLI_DURATION, /* uint64_t, ns */
 	CLI_SIZE,     /* uint64_t, bytes */
 	CLI_TIME,     /* struct units_time */
-	CLI_RANGE,    /* struct units_range: "A..B", or "A" for the start alone */
+	CLI_RANGE,    /* struct units_range: "A..B", or "A" for only the start */
 	CLI_CHOICE,   /* int, index into choices */
-	/* const char *, of argv: the value after "=", or the first choice without "=". Completion
+	/* const char *, in argv: the value after "=", or the first choice without "=". Completion
 	 * offers the other choices */
 	CLI_OPTIONAL,
 };
@@ -98,12 +98,13 @@ struct cli_option {
 	const char *name; /* without "--"; NULL ends the table */
 	char short_name;  /* 0: none */
 	enum cli_type type;
-	size_t offset;     /* of the field in the group's values */
-	const char *value; /* how help calls the value; unused for CLI_FLAG */
+	size_t offset;     /* offset of the field in the group's values */
+	const char *value; /* name of the value in help; unused for CLI_FLAG */
 	const char *help;  /* N_(); NULL: in help the option shares the line of the next one */
-	const char *const *choices; /* of CLI_CHOICE and CLI_OPTIONAL, NULL at the end */
-	uint64_t min, max;          /* of CLI_UINT; max 0: no limit */
-	bool bare; /* of CLI_CHOICE: the short name may omit its value, for the first choice */
+	const char *const *choices; /* for CLI_CHOICE and CLI_OPTIONAL, NULL at the end */
+	uint64_t min, max;          /* for CLI_UINT; max 0: no limit */
+	/* CLI_CHOICE: the short name may omit its value; it then means the first choice */
+	bool bare;
 };
 
 struct cli_group {
@@ -114,65 +115,64 @@ struct cli_group {
 };
 
 struct cli_spec {
-	const char *synopsis; /* N_(): the text after "profctl VERB [OPTION...]", "" for nothing */
-	const char *description;             /* N_(): sentences for --help */
+	const char *synopsis;    /* N_(): text after "profctl VERB [OPTION...]", or "" */
+	const char *description; /* N_(): sentences for --help */
 	unsigned min_operands, max_operands; /* UINT_MAX: any number */
-	bool command; /* the first operand starts a command; options after it are its own */
-	/* prints the available operands, one per line, for shells; or NULL */
+	/* the first operand starts a command; options after it belong to the command */
+	bool command;
+	/* prints the possible operands, one per line, for shells; or NULL */
 	void (*complete)(const char *verb);
 };
 
-/*
- * The whole of main(): locale, --help, --version, `help [VERB]`, the verb; then it flushes and
- * checks standard output. Changes dispositions and the signal mask (see cli_restore_signals).
- */
+/* Does all the work of main(): locale, --help, --version, `help [VERB]`, the verb; then flushes and
+ * checks standard output. Changes dispositions and the signal mask (see cli_restore_signals). */
 int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
 /*
- * Parses *argv after the verb. Returns CLI_CONTINUE, with *argc and *argv being the operands
- * (NULL-terminated, "--" removed), or the status with which the verb returns at once: CLI_USAGE
- * after a message, CLI_OK after --help. A value is "--opt VALUE", "--opt=VALUE", "-oVALUE" or "-o
- * VALUE"; an optional value is "--opt=VALUE" only. The last of a repeated option counts. Names
- * cannot be abbreviated. A bare short name takes the next word as its value only if that is one of
- * its choices.
+ * Parses *argv after the verb. Returns CLI_CONTINUE, and sets *argc and *argv to the operands
+ * (NULL-terminated, "--" removed), or returns the status that the verb must return at once:
+ * CLI_USAGE after a message, CLI_OK after --help. A value is "--opt VALUE", "--opt=VALUE",
+ * "-oVALUE" or "-o VALUE"; an optional value is only "--opt=VALUE". The last value of a repeated
+ * option is used. Names cannot be abbreviated. A bare short name takes the next word as its value
+ * only if that is one of its choices.
  */
 int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
 	MUST_CHECK;
 
-/* Prints "profctl: …" on stderr, with the escape sequences of hostile names made harmless. Further
- * lines of a message begin with two spaces: "…:\n  …". */
+/* Prints "profctl: …" on stderr. Escapes hostile names. Further lines of a message begin with two
+ * spaces: "…:\n  …". */
 void cli_error(const char *format, ...) PRINTF_LIKE(1, 2);
 void cli_warning(const char *format, ...) PRINTF_LIKE(1, 2);
-/* Same, followed by how to get help; returns CLI_USAGE. */
+/* Like cli_error(), followed by how to get help. Returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
-/* Prints and frees the error; returns its status: the code of a CLI_ERROR, else CLI_FAILURE. */
+/* Prints and frees the error. Returns its status: the code of a CLI_ERROR, else CLI_FAILURE. */
 int cli_fail(GError *error);
-/* Sets a CLI_ERROR with that exit status; returns false. */
+/* Sets a CLI_ERROR with this exit status. Returns false. */
 bool cli_set_error(GError **error, int status, const char *format, ...) PRINTF_LIKE(3, 4);
-/* Prints "profctl: unknown KIND 'WORD'. Did you mean 'X'?", or the valid ones; returns
+/* Prints "profctl: unknown KIND 'WORD'. Did you mean 'X'?", or the valid words. Returns
  * CLI_USAGE. */
 int cli_unknown(const char *kind, const char *word, const char *const *valid);
-/* The same for the value of an option that the verb reads itself. */
+/* Like cli_unknown(), for the value of an option that the verb reads itself. */
 int cli_unknown_value(const char *option, const char *text, const char *const *valid);
 
-/* Returns the candidate (NULL-terminated array) that `word` most likely meant, or NULL. Uses the
+/* Returns the candidate (NULL-terminated array) that `word` most likely means, or NULL. Uses the
  * Damerau-Levenshtein distance and prefixes. */
 const char *cli_suggest(const char *word, const char *const *candidates);
 
 /* For --color: { "color", 0, CLI_CHOICE, offsetof(…), "WHEN", N_("…"), cli_color_choices } */
 enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER };
 extern const char *const cli_color_choices[];
-/* An explicit choice wins, then NO_COLOR, then CLICOLOR_FORCE, then whether fd is a capable
- * terminal. */
+/* Returns whether to use colors: an explicit choice decides, then NO_COLOR, then CLICOLOR_FORCE,
+ * then whether fd is a capable terminal. */
 bool cli_color_wanted(enum cli_color choice, int fd);
 
-/* Returns the columns of the terminal at fd: COLUMNS, else its own size; 0 (no limit) if fd is not
- * a terminal. */
+/* Returns the number of columns of the terminal at fd: COLUMNS, else its own size; 0 (no limit) if
+ * fd is not a terminal. */
 unsigned cli_columns(int fd);
 
-/* Restores the inherited dispositions and signal mask, in a child before exec;
- * async-signal-safe. */
+/* Restores the inherited dispositions and signal mask, in a child before exec.
+ * Async-signal-safe. */
 void cli_restore_signals(void);
 
-/* "profctl" or "profcapture", as given to cli_main(). */
+/* Returns "profctl" or "profcapture", as passed to cli_main(). */
 const char *cli_program(void);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Grown-array - arrays that are as long as their largest used index needs
- */
+/* Grown-array - arrays that are as long as their highest used index requires */
 #pragma once
 
 #include <glib.h>
 
-/* Returns the address of element `index` of a GArray that clears new elements; adds the elements up
- * to it. Valid until the next call. */
+/* Returns the address of element `index` of a GArray that clears new elements. Grows the array to
+ * include it. Valid until the next call. */
 #define GROWN_AT(array, type, index)                     \
 	({                                               \
 		GArray *all_ = (array);                  \

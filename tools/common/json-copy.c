@@ -10,7 +10,7 @@
 /* A parser that writes what it reads. */
 struct copy {
 	const char *at;
-	struct json json; /* into memory, because the text may turn out to be wrong */
+	struct json json; /* in memory, because the text may turn out to be invalid */
 	unsigned depth;
 };
 
@@ -195,7 +195,7 @@ void json_copy(struct json *json, const char *key, const char *text)
 	ok = copy_value(&copy, NULL);
 	skip_space(&copy);
 	if (ok && !*copy.at) {
-		/* Without the newline that ends a value at the top level. */
+		/* Remove the newline that ends a value at the top level. */
 		g_string_truncate(out.text, out.text->len - 1);
 		json_raw(json, key, out.text->str);
 	} else {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Json-copy - a JSON text from a file, written again as a value
+ * Json-copy - copies a JSON text from a file as a value
  *
- * The text is not trusted: it is parsed first. Anything that is not one JSON value (or nests deeper
+ * The text is untrusted, and is parsed first. Anything that is not one JSON value (or nests deeper
  * than 32) is written as null. Numbers that are not 64-bit integers are written as doubles.
  */
 #pragma once

@@ -102,13 +102,13 @@ static void json_put_quoted(struct json *json, const char *bytes, size_t length)
 	json_puts(json, "\"");
 }
 
-/* Returns whether the next value is a CSV cell, outside of any array or object of its row. */
+/* Returns whether the next value is a CSV cell, outside of any array or object in its row. */
 static bool json_at_cell(const struct json *json)
 {
 	return json->columns && json->nesting->len == 1;
 }
 
-/* The columns nearly always come in order, so the search starts after the last one. */
+/* Searches from the last column on, because columns nearly always come in order. */
 static GString *json_find_cell(struct json *json, const char *key)
 {
 	unsigned n = json->cells->len;
@@ -190,8 +190,8 @@ void json_raw(struct json *json, const char *key, const char *text)
 	json_end_value(json);
 }
 
-/* In a CSV cell, a ' before the text keeps a spreadsheet from reading it as a formula. On a
- * terminal, its control characters are escaped. */
+/* In a CSV cell, a ' before the text keeps spreadsheets from reading it as a formula. Control
+ * characters are escaped for a terminal. */
 void json_string_n(struct json *json, const char *key, const char *value, size_t length)
 {
 	g_autofree char *escaped = NULL;
@@ -300,7 +300,8 @@ static void rows_free_cell(void *cell)
 	g_string_free(cell, TRUE);
 }
 
-/* RFC 4180: a cell with a quote, comma or line break is quoted, quotes doubled, CRLF at the end. */
+/* RFC 4180: quotes a cell with a quote, comma or line break; doubles quotes; ends lines with
+ * CRLF. */
 static void rows_put_cell(struct out *out, const char *text, size_t length)
 {
 	bool is_quoted = memchr(text, '"', length) || memchr(text, ',', length) ||

@@ -2,14 +2,14 @@
 /*
  * Json - streaming writer of JSON, ndjson and CSV
  *
- * Only the nesting is kept in memory, so a capture of any size streams through. Each value that is
- * completed at the top level ends its line, so ndjson is a sequence of top-level objects. Inside an
- * object every value has a key; inside an array and at the top level the key is NULL. Bytes that
- * are not UTF-8 become U+FFFD. Write errors stay in struct out.
+ * Only the nesting is kept in memory, so a capture of any size can be written. A value that ends at
+ * the top level ends its line, so ndjson is a sequence of top-level objects. Inside an object every
+ * value has a key; inside an array and at the top level the key is NULL. Bytes that are not UTF-8
+ * become U+FFFD. Write errors stay in struct out.
  *
  * Rows: the same calls write a row in each of the three formats.
  *
- *     rows_open(json, format, columns);    JSON: begins the array "rows" of the object that is open
+ *     rows_open(json, format, columns);    JSON: begins the array "rows" in the open object
  *     for (…) {
  *             rows_begin(json);
  *             json_string(json, "name", name);
@@ -18,9 +18,9 @@
  *     }
  *     rows_close(json);
  *
- * In CSV the header is `columns`, and a value goes to the column of its key. Null and columns that
- * a row does not set are empty. Arrays and objects inside a row are JSON in their cell. In ndjson
- * and CSV the caller is at the top level and writes anything before the rows itself (ndjson: the
+ * In CSV the header is `columns`, and a value goes to the column of its key. Null, and columns that
+ * a row does not set, are empty. Arrays and objects inside a row are JSON in their cell. In ndjson
+ * and CSV the caller is at the top level, and itself writes anything before the rows (ndjson: the
  * envelope without data).
  */
 #pragma once
@@ -33,7 +33,7 @@ struct json {
 	struct out *out;
 	GString *nesting; /* a byte per level: '{' or '[', 0x80 set after its first element */
 	enum json_format rows;
-	const char *const *columns; /* CSV: of the open rows, else NULL */
+	const char *const *columns; /* CSV: columns of the open rows, else NULL */
 	GPtrArray *cells;           /* of GString, one per column */
 	GString *cell;              /* the cell being written, NULL outside of CSV rows */
 	unsigned next_column;
@@ -51,22 +51,22 @@ void json_string(struct json *json, const char *key, const char *value); /* NULL
 void json_string_n(struct json *json, const char *key, const char *value, size_t length);
 void json_uint(struct json *json, const char *key, uint64_t value);
 void json_int(struct json *json, const char *key, int64_t value);
-/* Writes the shortest text that reads back as the same number; null if it is not finite. */
+/* Writes the shortest text that reads back as the same number, or null if it is not finite. */
 void json_double(struct json *json, const char *key, double value);
 void json_bool(struct json *json, const char *key, bool value);
 void json_null(struct json *json, const char *key);
-/* "0x1f": addresses and offsets. */
+/* Writes "0x1f": for addresses and offsets. */
 void json_hex(struct json *json, const char *key, uint64_t value);
-/* "1f8b…": build-ids; null when length is 0. */
+/* Writes "1f8b…": for build-ids; null if length is 0. */
 void json_hex_bytes(struct json *json, const char *key, const void *bytes, size_t length);
-/* A value that is JSON already. */
+/* Writes `text`, which must be JSON. */
 void json_raw(struct json *json, const char *key, const char *text);
-/* An array of strings; NULL array: null. */
+/* Writes an array of strings; null for NULL. */
 void json_strings(struct json *json, const char *key, const char *const *values);
 
-/* columns ends with NULL and stays the caller's until rows_close(); only CSV uses it. */
+/* `columns` ends with NULL. It is borrowed until rows_close(); only CSV uses it. */
 void rows_open(struct json *json, enum json_format format, const char *const *columns);
-/* The same with another name of the array. */
+/* Like rows_open(), with another name for the array. */
 void rows_open_as(struct json *json, enum json_format format, const char *key,
 		  const char *const *columns);
 void rows_begin(struct json *json);

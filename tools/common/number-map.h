@@ -21,11 +21,11 @@ struct number_map {
 void number_map_init(struct number_map *map);
 void number_map_done(struct number_map *map);
 void number_map_clear(struct number_map *map);
-/* Returns the key's value slot, which is 0 for a new key; valid until the next call. The caller
- * must set a new one. */
+/* Returns the key's value slot, which is 0 for a new key: the caller must then set it. Valid until
+ * the next call. */
 uint32_t *number_map_at(struct number_map *map, uint64_t key);
-/* The value, or 0. */
+/* Returns the value, or 0. */
 uint32_t number_map_get(const struct number_map *map, uint64_t key);
-/* Iterates in no order; *at begins as 0. Returns false at the end. */
+/* Iterates in no particular order. Set *at to 0 before the first call. Returns false at the end. */
 bool number_map_next(const struct number_map *map, size_t *at, uint64_t *ret_key,
 		     uint32_t *ret_value);

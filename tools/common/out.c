@@ -3,7 +3,7 @@
  * Out - buffered output that remembers write errors
  *
  * Invariants: (1) bytes reach the fd in order and once each       [test-out: short writes]
- *             (2) after an error nothing more is written          [test-out: full disk]
+ *             (2) nothing is written after an error               [test-out: full disk]
  */
 #include "tools/common/out.h"
 

@@ -2,10 +2,10 @@
 /*
  * Out - buffered output that remembers write errors
  *
- * Every verb prints its result through one of these, never through stdio. Short writes, EINTR and
- * non-blocking pipes are handled. The first error is kept with its errno, and all later output is
- * dropped. So a verb writes without checks and cli_main() reports a full disk once, at the end. Not
- * for use by several threads at once.
+ * Every verb prints its result through a struct out, never through stdio. It handles short writes,
+ * EINTR and non-blocking pipes. The first error is kept with its errno, and all later output is
+ * dropped. So a verb writes without checks, and cli_main() reports a full disk once, at the end.
+ * Not for use by several threads at once.
  */
 #pragma once
 
@@ -14,18 +14,18 @@
 #include <glib.h>
 
 struct out {
-	int fd;         /* -1: memory, everything stays in text */
+	int fd;         /* -1: in memory; everything stays in `text` */
 	int error;      /* errno of the first failure, or 0 */
-	uint64_t bytes; /* written by the caller so far */
-	GString *text;  /* not yet passed to the kernel */
+	uint64_t bytes; /* number of bytes that the caller has written */
+	GString *text;  /* bytes not yet passed to the kernel */
 };
 
-/* fd stays the caller's; -1 makes a buffer in memory, whose bytes are out->text. */
+/* Borrows fd. -1 makes a buffer in memory, whose bytes are out->text. */
 void out_init(struct out *out, int fd);
 /* Does not flush: call out_flush() first. */
 void out_done(struct out *out);
 
-/* Returns the one for standard output; cli_main() flushes and checks it when the verb returns. */
+/* Returns the struct out for standard output. cli_main() flushes and checks it after the verb. */
 struct out *out_stdout(void);
 
 void out_write(struct out *out, const void *bytes, size_t length);
@@ -35,6 +35,6 @@ void out_printf(struct out *out, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* Returns 0, or -errno of the first failure since out_init(). Memory never fails. */
 int out_flush(struct out *out);
-/* Returns whether anything has failed so far. Loops over millions of rows check it now and then,
- * and stop. */
+/* Returns whether anything has failed so far. Loops over millions of rows check this from time to
+ * time, and stop. */
 bool out_failed(const struct out *out);

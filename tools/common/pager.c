@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Pager - long text on a terminal, a page at a time
+ * Pager - shows long text on a terminal page by page
  *
- * It is run without a shell. Ctrl-C goes to the pager while it runs: profctl ends when the pager
- * does. Quitting it before the end of the text is not an error.  [test_terminal]
+ * The pager is run without a shell. Ctrl-C goes to the pager while it runs: profctl exits when the
+ * pager does. Quitting it before the end of the text is not an error.  [test_terminal]
  */
 #include "config.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Schema - the verb `schema`, the same in both programs: prints the JSON Schema of another verb's
- * --json. */
+/* Schema - the verb `schema` of both programs: prints the JSON Schema of another verb's --json. */
 #pragma once
 
 struct schema {
@@ -8,7 +7,7 @@ struct schema {
 	const char *text; /* JSON Schema, draft-07 */
 };
 
-/* Generated from data/schema/ by the build; the last one's program is NULL. */
+/* Generated from data/schema/ by the build. The last entry's program is NULL. */
 extern const struct schema schemas[];
 
 /* For the table of verbs: { "schema", N_("print the JSON Schema of a verb's --json"), schema_run

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Sorted - arrays of elements that begin with a uint64_t, their key, and are sorted by it
- */
+/* Sorted - arrays sorted by a uint64_t key, with which each element begins */
 #pragma once
 
 #include <glib.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Returns how many of n elements have a key of at most `key`. */
+/* Returns the number of elements with a key of at most `key`. */
 static inline size_t sorted_upto(const void *elements, size_t n, size_t size, uint64_t key)
 {
 	size_t low = 0, high = n;
@@ -26,7 +24,7 @@ static inline size_t sorted_upto(const void *elements, size_t n, size_t size, ui
 	return low;
 }
 
-/* Returns how many of n elements have a smaller key. */
+/* Returns the number of elements with a smaller key. */
 static inline size_t sorted_below(const void *elements, size_t n, size_t size, uint64_t key)
 {
 	return key > 0 ? sorted_upto(elements, n, size, key - 1) : 0;
@@ -38,7 +36,7 @@ static inline guint sorted_array_upto(const GArray *array, size_t size, uint64_t
 	return array ? (guint)sorted_upto(array->data, array->len, size, key) : 0;
 }
 
-/* For qsort() and g_array_sort(), which is stable. */
+/* For qsort(), and for g_array_sort(), which is stable. */
 static inline gint sorted_compare(gconstpointer left, gconstpointer right)
 {
 	uint64_t a, b;
@@ -48,7 +46,7 @@ static inline gint sorted_compare(gconstpointer left, gconstpointer right)
 	return (a > b) - (a < b);
 }
 
-/* Sorts the array; of equal elements only the last one is kept. */
+/* Sorts the array. Of equal elements keeps only the last one. */
 static inline void sorted_finalize(GArray *array, GCompareFunc compare)
 {
 	const size_t size = g_array_get_element_size(array);

@@ -3,7 +3,7 @@
  * Text - text that is safe for a terminal
  *
  * Invariants: (1) text_escape() emits printable characters only          [test-text: hostile]
- *             (2) text_fit() returns exactly the columns asked for       [test-text: fit]
+ *             (2) text_fit() returns exactly the requested columns       [test-text: fit]
  */
 #include "tools/common/text.h"
 
@@ -20,8 +20,8 @@ const char *text_sign(enum text_sign sign)
 	return signs[sign][g_get_charset(NULL)];
 }
 
-/* Returns the length of the character at `bytes`, or of the invalid part when *ret_char is
- * (gunichar)-1: one byte, or all of a truncated sequence. NUL is a character here. */
+/* Returns the length of the character at `bytes`, or of the invalid part if *ret_char is
+ * (gunichar)-1: one byte, or all of a truncated sequence. NUL is treated as a character. */
 static size_t text_decode(const char *bytes, size_t length, gunichar *ret_char)
 {
 	gunichar c = *bytes ? g_utf8_get_char_validated(bytes, (gssize)length) : 0;
@@ -30,7 +30,7 @@ static size_t text_decode(const char *bytes, size_t length, gunichar *ret_char)
 	*ret_char = c == (gunichar)-2 ? (gunichar)-1 : c;
 	if (c == 0)
 		return 1;
-	if (c == (gunichar)-2) /* cut off at the end: one mark for all of it */
+	if (c == (gunichar)-2) /* truncated at the end: one U+FFFD for all of it */
 		return length;
 	if (c != (gunichar)-1)
 		return (size_t)(g_utf8_next_char(bytes) - bytes);
@@ -113,7 +113,7 @@ unsigned text_width(const char *text)
 char *text_fit(const char *text, unsigned width, enum text_align align)
 {
 	const char *ellipsis = text_sign(TEXT_ELLIPSIS), *end = text;
-	/* "..." may be wider than the cell. */
+	/* "..." may be wider than the cell */
 	unsigned cut = MIN_OF(text_width(ellipsis), width), used = text_width(text), w;
 	int cut_bytes = *ellipsis == '.' ? (int)cut : (int)strlen(ellipsis);
 
@@ -210,7 +210,7 @@ char *text_duration(uint64_t ns)
 
 char *text_count(uint64_t count)
 {
-	/* The apostrophe groups digits as the locale does. */
+	/* The apostrophe groups digits as in the locale. */
 	return g_strdup_printf("%'" G_GUINT64_FORMAT, count);
 }
 

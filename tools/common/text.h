@@ -3,29 +3,29 @@
  * Text - text that is safe for a terminal
  *
  * Names come from other people's processes and files. text_escape() makes any bytes harmless to a
- * terminal. The others count columns, not bytes, so that tables line up with wide and combining
- * characters.
+ * terminal. The other functions count columns instead of bytes, so that tables line up with wide
+ * and combining characters.
  */
 #pragma once
 
 #include "tools/common/out.h"
 
 /*
- * Returns a new string (g_free) that is valid UTF-8 and does not move the cursor: bytes that are
- * not UTF-8 become U+FFFD, control and format characters (escapes, newlines, bidi controls,
- * invisible ones) become \n, \t, \xNN or \u{NNNN}. If the locale has only ASCII, so do all other
- * characters.
+ * Returns a new string (g_free) that is valid UTF-8 and does not move the cursor. Bytes that are
+ * not UTF-8 become U+FFFD; control and format characters (escapes, newlines, bidi controls,
+ * invisible ones) become \n, \t, \xNN or \u{NNNN}, and if the locale has only ASCII, so do all
+ * other characters.
  */
 char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
-/* The same in any locale, for files. */
+/* Like text_escape_n(), but independent of the locale: for files. */
 char *text_escape_utf8(const char *bytes, size_t length) MUST_CHECK;
 
-/* Appends the bytes with U+FFFD for each maximal invalid part, as JSON requires; nothing else
- * changes. */
+/* Appends the bytes, with U+FFFD for each maximal invalid part, as JSON requires. Changes nothing
+ * else. */
 void text_append_valid(GString *to, const char *bytes, size_t length);
 
-/* Returns the columns that valid UTF-8 takes on a terminal. */
+/* Returns the number of columns that valid UTF-8 takes on a terminal. */
 unsigned text_width(const char *text);
 
 enum text_align {
@@ -34,34 +34,32 @@ enum text_align {
 	TEXT_TAIL,  /* padded at the end, cut at the start: paths */
 };
 
-/* Returns a new string of exactly `width` columns; longer text is cut and marked with an ellipsis.
- * Takes escaped text. */
+/* Returns a new string of exactly `width` columns. Longer text is cut and marked with an ellipsis.
+ * `text` must be escaped. */
 char *text_fit(const char *text, unsigned width, enum text_align align) MUST_CHECK;
 
-/* Escapes, fits and writes one table cell. width 0: no fitting. */
+/* Escapes, fits and writes one table cell. width 0: does not fit it. */
 void text_cell(struct out *out, const char *bytes, unsigned width, enum text_align align);
 
-/*
- * Writes escaped text and a newline, broken at spaces into lines of at most `columns` (0: no
- * limit), each but the first indented; the cursor is at `column`.
- */
+/* Writes escaped text and a newline. Breaks the text at spaces into lines of at most `columns` (0:
+ * no limit); all lines but the first are indented. The cursor must be at `column`. */
 void text_wrap(struct out *out, const char *text, unsigned column, unsigned indent,
 	       unsigned columns);
 
-/* "1.21 MiB", "12.3 s", "1,234,567" (grouped as the locale does): for people, never for JSON. New
- * strings. */
+/* Return new strings: "1.21 MiB", "12.3 s", "1,234,567" (digits grouped as in the locale). For
+ * people, never for JSON. */
 char *text_bytes(uint64_t bytes) MUST_CHECK;
 char *text_duration(uint64_t ns) MUST_CHECK;
 char *text_count(uint64_t count) MUST_CHECK;
-/* "12.7" or, if not `fine`, "13"; "<0.1" or "<1" for a share that is smaller, but not 0. */
+/* Returns "12.7" or, if not `fine`, "13"; "<0.1" or "<1" for a smaller share that is not 0. */
 char *text_percent(double percent, bool fine) MUST_CHECK;
 
-/* Returns a sign, in ASCII if the locale has nothing else. */
+/* Signs; in ASCII if the locale has nothing else. */
 enum text_sign {
 	TEXT_ELLIPSIS,
 	TEXT_AT_LEAST, /* before a number that is a lower bound */
 	TEXT_PLUS_MINUS,
-	TEXT_BRANCH, /* of trees, as the next two: three columns each */
+	TEXT_BRANCH, /* of trees, like the next two: three columns each */
 	TEXT_LAST_BRANCH,
 	TEXT_LINE,
 };

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/*
- * Units - numbers as people write them on a command line
- */
+/* Units - parses numbers as people write them on a command line */
 #include "config.h"
 
 #include "tools/common/units.h"
@@ -39,7 +37,7 @@ static const struct unit units_size[] = {
 	{ "TiB", G_GUINT64_CONSTANT(1) << 40 },
 };
 
-/* Parses DIGITS[.DIGITS]UNIT; fractions of one ns or byte are cut off. */
+/* Parses DIGITS[.DIGITS]UNIT. Truncates fractions of one ns or byte. */
 static bool units_scale(const char *text, const struct unit *units, size_t n_units, uint64_t *ret)
 {
 	const char *p = text;
@@ -54,7 +52,7 @@ static bool units_scale(const char *text, const struct unit *units, size_t n_uni
 	if (*p == '.' && !g_ascii_isdigit(*++p))
 		return false;
 	for (unsigned i = 0; g_ascii_isdigit(*p); i++, p++) {
-		/* Digits after the 18th do not matter even for a day in ns. */
+		/* Digits after the 18th are irrelevant even for a day in ns. */
 		if (i >= 18)
 			continue;
 		numerator = numerator * 10 + (uint64_t)g_ascii_digit_value(*p);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Units - numbers as people write them on a command line
+ * Units - parses numbers as people write them on a command line
  *
- * All parsers take the whole string, are independent of the locale and exact (no floating point).
+ * All parsers read the whole string, are independent of the locale, and exact (no floating point).
  * On failure they return false with a CLI_ERROR of code CLI_USAGE that names the accepted forms,
- * and leave *ret_ untouched.
+ * and leave *ret_ unchanged.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 bool units_parse_duration(const char *text, uint64_t *ret_ns, GError **error);
 /* "4096", "64K", "64KiB", "1.5M", "1G", "2T": powers of 1024. */
 bool units_parse_size(const char *text, uint64_t *ret_bytes, GError **error);
-/* A decimal integer of min..max, both included. */
+/* A decimal integer in min..max, both included. */
 bool units_parse_uint(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value,
 		      GError **error);
 
@@ -24,7 +24,7 @@ enum units_time_kind {
 	UNITS_TIME_UNSET,
 	UNITS_TIME_START, /* ns after the start of the capture */
 	UNITS_TIME_END,   /* ns before its end: "-5s" */
-	UNITS_TIME_MARK,  /* at the mark of that name: "@mark:NAME" */
+	UNITS_TIME_MARK,  /* at the mark with this name: "@mark:NAME" */
 };
 
 struct units_time {
@@ -38,5 +38,5 @@ struct units_range {
 };
 
 bool units_parse_time(const char *text, struct units_time *ret_time, GError **error);
-/* "A..B", "A..", "..B", or a single time, which is the start and leaves ret_range->to unchanged. */
+/* "A..B", "A..", "..B", or a single time: the start; ret_range->to is then unchanged. */
 bool units_parse_range(const char *text, struct units_range *ret_range, GError **error);
