@@ -557,7 +557,8 @@ def test_filters(profcapture, capture, report, export, options):
 @pytest.mark.parametrize("to, how", [("folded", "Draw a flame graph: flamegraph.pl 'my {to}' > flame.svg"), ("firefox", "Open it at profiler.firefox.com"),
                                      ("pprof", "Open it: go tool pprof -http=: 'my {to}'"), ("speedscope", "Open it in speedscope"),
                                      ("svg", "Open it in a browser: 'my {to}'"), ("callgrind", "Open it: kcachegrind 'my {to}'"),
-                                     ("perf-script", "Open it in FlameScope, in speedscope or at profiler.firefox.com")])
+                                     ("perf-script", "Open it in FlameScope, in speedscope or at profiler.firefox.com"),
+                                     ("syscap", "Open it: sysprof 'my {to}'")])
 def test_how_to_open_it(profcapture, tmp_path, to, how):
     """One line for a file; nothing for a pipe or a device, which another program reads."""
     path = make(tmp_path / "x.cap", "--only", "sample", "--rows", 10)
@@ -577,7 +578,7 @@ def test_a_file_that_exists(profcapture, capture, tmp_path):
     assert "--force" in done.stderr and path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", [*FORMATS, "heaptrack", "massif", "syscap"])
 def test_a_full_disk(profcapture, capture, to):
     done = profcapture("export", capture, "--to", to, "-o", "/dev/full", check=1)
     assert "No space left" in done.stderr and "/dev/full" in done.stderr

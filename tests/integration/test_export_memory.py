@@ -180,6 +180,23 @@ def test_heaptrack_print(profcapture, memory, heap, tmp_path, packed):
     assert all(want[name] == int(n) for n, name in top)
 
 
+@pytest.mark.parametrize("keep", [0.7, 0.95])
+def test_a_cut_capture(profcapture, memory, tmp_path, keep):
+    """What survives is exported."""
+    path, new = make_heap(tmp_path / "x.cap"), tmp_path / "new"
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
+    summary = memory(path, "--peak")["summary"]
+    for to in "heaptrack", "massif", "syscap":
+        done = profcapture("export", path, "--to", to, "-o", new, "--force")
+        assert "unfinished" in done.stderr
+        if to == "heaptrack":
+            assert Heaptrack(new).peak == summary["peak_bytes"]
+        elif to == "massif":
+            assert max(snapshot[1] for snapshot in read_massif(new)[1]) == summary["peak_bytes"]
+        else:
+            assert names_of(read_syscap(new))
+
+
 # ---- massif
 
 

@@ -516,7 +516,8 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	    !reader_open(&export->reader, file, error) ||
 	    !reader_load_names(&export->reader, error))
 		return false;
-	export->profile.wants_tree = export->profile.wants_samples = true;
+	export->profile.wants_tree = export->profile.wants_samples =
+		formats[export->format].allocations != ONLY_ALLOCATIONS;
 	export->profile.places = formats[export->format].frames != FUNCTIONS_ONLY;
 	export->profile.addresses = formats[export->format].frames == ADDRESSES;
 	if (formats[export->format].inlined) /* counts what report and memory count */
