@@ -287,14 +287,15 @@ NAMED = 0xE000000000000000
 
 
 def read_syscap(path):
+    """Frames by type: (pid, time, body, CPU)."""
     data = path.read_bytes()
     magic, version, little, start, end = struct.unpack_from("<IBB66xqq", data)
     assert (magic, version, little) == (0xFDCA975E, 1, 1) and start <= end
     at, frames = 256, collections.defaultdict(list)
     while at < len(data):
-        size, _, pid, time, kind = FRAME.unpack_from(data, at)
+        size, cpu, pid, time, kind = FRAME.unpack_from(data, at)
         assert size % 8 == 0 and size >= 24 and at + size <= len(data)
-        frames[kind].append((pid, time - start, data[at + 24 : at + size]))
+        frames[kind].append((pid, time - start, data[at + 24 : at + size], cpu))
         at += size
     return frames
 
@@ -305,7 +306,7 @@ def text_at(data):
 
 def names_of(frames):
     names = {}
-    for _, _, body in frames[7]:
+    for _, _, body, _ in frames[7]:
         at = 4
         for _ in range(struct.unpack_from("<I", body)[0]):
             address, name = struct.unpack_from("<Q", body, at)[0], text_at(body[at + 8 :])
@@ -323,16 +324,25 @@ def stack_of(names, body, at, n):
 def test_syscap_samples(profcapture, capture, export, options):
     frames = read_syscap(export(capture, "syscap", *options))
     names = names_of(frames)
-    stacks = [(stack_of(names, body, 8, struct.unpack_from("<H", body)[0]), 1) for _, _, body in frames[2]]
+    stacks = [(stack_of(names, body, 8, struct.unpack_from("<H", body)[0]), 1) for _, _, body, _ in frames[2]]
     if options[:1] == ("--from",):
         options = ("--from", "200ms", "--to", "500ms")
     check(profcapture.json("report", capture, "--limit", 0, *options)["data"], stacks)
     threads = profcapture.json("report", capture, "--by", "thread", "--limit", 0, *options)["data"]["rows"]
-    have = collections.Counter((pid, struct.unpack_from("<4xi", body)[0]) for pid, _, body in frames[2])
+    have = collections.Counter((pid, struct.unpack_from("<4xi", body)[0]) for pid, _, body, _ in frames[2])
     want = collections.Counter()
     for row in threads:
         want[row["pid"] or 0, row["tid"] or 0] += row["self"]
     assert have == +want
+    cpus = collections.Counter(row["cpu"] for row in profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"])
+    shown = collections.Counter(cpu for _, _, _, cpu in frames[2])
+    assert shown and (shown == cpus or options) and all(count <= cpus[cpu] for cpu, count in shown.items())
+
+
+def test_syscap_redacted(capture, export):
+    frames = read_syscap(export(capture, "syscap", "--redact"))
+    metadata = {text_at(body): text_at(body[40:]) for _, _, body, _ in frames[11]}
+    assert "host" not in metadata and not frames[12] and frames[10]
 
 
 def test_syscap_tables(profcapture, capture, export):
@@ -344,13 +354,13 @@ def test_syscap_tables(profcapture, capture, export):
     rows = {name: profcapture.json("dump", capture, "--table", name, "--limit", 0)["data"]["rows"] for name in ("log", "mapping")}
     assert len(frames[12]) == len(rows["log"]) > 0 and len(frames[3]) == len(rows["mapping"]) > 0
     for kind, fixed in (3, 32), (4, 0), (10, 72), (11, 40), (12, 40):
-        assert frames[kind] and not any(unprintable(text_at(body[fixed:])) for _, _, body in frames[kind])
+        assert frames[kind] and not any(unprintable(text_at(body[fixed:])) for _, _, body, _ in frames[kind])
 
 
 def test_syscap_allocations(memory, export, heap):
     frames = read_syscap(export(heap, "syscap"))
     names, live, made = names_of(frames), {}, collections.Counter()
-    for pid, _, body in frames[14]:
+    for pid, _, body, _ in frames[14]:
         address, size, _, n = struct.unpack_from("<QqiH", body)
         if size:
             assert address not in live

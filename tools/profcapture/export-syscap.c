@@ -145,6 +145,8 @@ static void put_samples(struct syscap *syscap)
 								  at->time_ns, at->thread),
 						 .tid = tid_of(syscap, at->thread) };
 
+		if (at->cpu <= INT16_MAX)
+			sample.header.cpu = (int16_t)at->cpu;
 		for (uint32_t node = at->node; node && sample.n < MOST_ADDRESSES;
 		     node = nodes[node].parent)
 			syscap->addresses[sample.n++] = address_of(nodes[node].entity);
@@ -588,7 +590,8 @@ bool export_syscap(struct export *export, struct out *out, GError **error)
 	     capture_each_exit(capture, put_exit, &syscap, error) &&
 	     put_table(&syscap, PROF_TABLE_MAPPING, map_columns, N_MAP, put_maps, error) &&
 	     spans_read(capture, put_mark, &syscap, error) &&
-	     put_table(&syscap, PROF_TABLE_LOG, log_columns, N_LOG, put_logs, error) &&
+	     (export->reader.redacts ||
+	      put_table(&syscap, PROF_TABLE_LOG, log_columns, N_LOG, put_logs, error)) &&
 	     counter_values_read(&syscap.counters, put_counter, &syscap, error);
 	/* Sysprof reads allocations in one pass, so processes come first. */
 	if (ok)
