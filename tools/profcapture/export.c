@@ -706,8 +706,8 @@ int verb_html(int argc, char **argv)
 	return reader_run(&verb, groups, &export, argc, argv);
 }
 
-/* Starts $BROWSER, or else the desktop's browser if there is a desktop. root's desktop is that of the
- * user who became root, so root has to name the browser. */
+/* Starts $BROWSER, or else the desktop's browser if there is a desktop. root's desktop is that of
+ * the user who became root, so root has to name the browser. */
 static void open_page(const char *path)
 {
 	const char *browser = g_getenv("BROWSER");
