@@ -308,7 +308,7 @@ static void write_units(struct html *html)
 	json_uint(&html->json, "sample_unit_ns", rows->sample_unit);
 	json_uint(&html->json, "slice_unit_ns", rows->slice_unit);
 	json_uint(&html->json, "mark_unit_ns", rows->sample_unit);
-	json_uint(&html->json, "allocation_unit_ns", (uint64_t)rows->grid_ns);
+	json_uint(&html->json, "allocation_unit_ns", (uint64_t)export_html_grid(capture));
 	json_bool(&html->json, "has_wakeups", run_times_have_wakeups(capture));
 	json_uint(&html->json, "sample_interval",
 		  memory_most_setting(capture, MEMORY_SAMPLE_BYTES, &all));

@@ -12,7 +12,8 @@
 #include <math.h>
 
 #define GRID_STEPS 16384u
-#define GRID_UNITS 256u /* the finest unit is this part of the grid's step */
+#define LEAST_STEPS 1024u /* of the grid, however many samples there are */
+#define GRID_UNITS 256u   /* the finest unit is this part of the grid's step */
 #define MOST_SAMPLES 4000000u
 #define MOST_SLICES 400000u
 #define MOST_MARKS 500000u
@@ -97,6 +98,8 @@ static void write_samples(struct html_rows *rows)
 	g_autoptr(GArray)
 		samples = g_array_sized_new(FALSE, FALSE, sizeof(struct page_sample), each->len);
 	const struct amount *all = &rows->export->profile.all;
+	const uint64_t duration_ns =
+		(uint64_t)MAX_OF(rows->export->reader.capture->duration_ns, INT64_C(1));
 	bool is_even = true;
 
 	rows->sample_weight = all->samples ? all->weight / all->samples : 0;
@@ -112,11 +115,19 @@ static void write_samples(struct html_rows *rows)
 		g_array_append_val(samples, sample);
 	}
 	merge_samples(samples);
-	while (samples->len > MOST_SAMPLES && rows->sample_unit < (uint64_t)rows->grid_ns) {
+	while (samples->len > MOST_SAMPLES && rows->sample_unit < duration_ns / LEAST_STEPS) {
 		rows->sample_unit *= 4;
 		for (guint i = 0; i < samples->len; i++)
 			g_array_index(samples, struct page_sample, i).time /= 4;
 		merge_samples(samples);
+	}
+	if (rows->sample_unit > (uint64_t)rows->grid_ns) {
+		rows->grid_ns = (int64_t)rows->sample_unit;
+		g_ptr_array_add(
+			rows->notes,
+			g_strdup_printf(
+				_("Ranges begin and end in steps of %.3g s, because there are many samples."),
+				(double)rows->grid_ns / 1e9));
 	}
 	/* counts are enough if each sample weighs as much as every other */
 	for (guint i = 0; i < samples->len && is_even; i++) {
