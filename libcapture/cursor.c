@@ -159,14 +159,15 @@ PROF_PUBLIC int prof_cursor_next(struct prof_cursor *cursor, struct prof_batch *
 				return r;
 			continue;
 		}
-		cursor->rows_left -= group.rows;
 		*ret_batch = (struct prof_batch){
 			.columns = cursor->decoder.arrays,
 			.rows = group.rows,
 			.sequence = cursor->chunk.sequence,
 			.segment = cursor->chunk.segment,
 			.epoch = cursor->chunk.epoch,
+			.first_row = (uint32_t)(cursor->chunk.rows - cursor->rows_left),
 		};
+		cursor->rows_left -= group.rows;
 		return 0;
 	}
 }

@@ -771,6 +771,7 @@ struct prof_batch {
 	size_t rows;
 	uint64_t sequence; /* sequence of the chunk */
 	uint32_t segment, epoch;
+	uint32_t first_row; /* number of the first one in the chunk; of cursors only */
 };
 
 struct prof_cursor_options {
