@@ -8,7 +8,7 @@ import schema
 
 VERBS = {
     "profctl": ["doctor", "record", "status"],
-    "profcapture": ["counters", "dump", "info", "marks", "memory", "report", "summary", "verify"],
+    "profcapture": ["counters", "dump", "info", "marks", "memory", "report", "sql", "summary", "verify"],
 }
 ALL = [(program, verb) for program, verbs in VERBS.items() for verb in verbs]
 

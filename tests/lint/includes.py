@@ -21,6 +21,7 @@ LIBRARIES = {
     "elf": r"(libelf|gelf)\.h|elfutils/(?!libdw).*",
     "dw": r"dwarf\.h|elfutils/libdw.*",
     "seccomp": r"seccomp\.h",
+    "sqlite": r"sqlite3\.h",
     "stdio": r"stdio\.h",
 }
 
@@ -82,7 +83,7 @@ ALLOWED = {
     "tools/present": (["tools/present", "tools/common/json.h", "tools/common/text.h", "tools/common/out.h", "arch"], ["glib", "zlib"]),
     "tools/profile": (["tools/profile", "tools/symbols", "tools/common", "tools/present/table.h", "libcapture/prof-capture.h", "arch"], ["glib"]),
     "tools/profctl": (["tools", "libcapture/prof-capture.h", "libcollector/control.h", "libcollector/attach.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
-    "tools/profcapture": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
+    "tools/profcapture": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "sqlite", "stdio"]),
     "docs/examples": ([], ["glib", "gio", "stdio"]),
     "tests": (None, list(LIBRARIES)),
 }

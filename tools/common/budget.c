@@ -70,7 +70,7 @@ static uint64_t saturating_product(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX / 2 : product;
 }
 
-static uint64_t state_bytes(void)
+uint64_t budget_bytes(void)
 {
 	uint64_t pages = (uint64_t)MAX_OF(sysconf(_SC_PHYS_PAGES), 1L);
 	uint64_t machine = saturating_product(pages, (uint64_t)sysconf(_SC_PAGESIZE));
@@ -106,7 +106,7 @@ char *budget_describe(void)
 				 " MiB, the most for a capture of this size; "
 				 "'profcapture cut' makes a capture of a part of it"),
 			       states[most] ? _(states[most]) : _("rows"), budget.file,
-			       state_bytes() >> 20);
+			       budget_bytes() >> 20);
 }
 
 static int guard(unsigned int table, void *file)
@@ -118,7 +118,7 @@ static int guard(unsigned int table, void *file)
 	budget.used = used;
 	budget.reading = table;
 	budget.file = file;
-	return used > state_bytes() ? PROF_OVER_BUDGET : 0;
+	return used > budget_bytes() ? PROF_OVER_BUDGET : 0;
 }
 
 void budget_begin_anew(void)

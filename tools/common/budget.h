@@ -19,6 +19,8 @@
 
 /* Adds the share of a capture of this size to the allowance, and guards its reader. */
 void budget_add_capture(struct prof_reader *reader, const char *file);
+/* Returns how many bytes the state of the added captures may take. */
+uint64_t budget_bytes(void);
 /* Call this when all added captures are closed. The memory that the process uses now, for example
  * for debug files, is not charged to the next capture. */
 void budget_begin_anew(void);

@@ -78,7 +78,7 @@ struct table_member {
 	unsigned field;
 };
 
-#define TABLE_MAX_COLUMNS 16
+#define TABLE_MAX_COLUMNS 128
 
 struct table {
 	size_t rows;

@@ -14,7 +14,7 @@
 #include "config.h"
 
 #include "tools/common/capture-error.h"
-#include "tools/profcapture/reader.h"
+#include "tools/profcapture/dump.h"
 #include "tools/profcapture/verbs.h"
 #include "tools/profile/functions.h"
 #include "tools/profile/stacks.h"
@@ -799,13 +799,9 @@ static bool dump_rows(struct dump *dump, GError **error)
 	return true;
 }
 
-static bool dump_query(void *data, char **operands, GError **error)
+/* Prints or writes the chosen tables of the open capture. */
+static bool run(struct dump *dump, GError **error)
 {
-	struct dump *dump = data;
-
-	if (!reader_open(&dump->reader, operands[0], error) ||
-	    !reader_load_names(&dump->reader, error))
-		return false;
 	dump->reader.status = check_names(dump);
 	if (dump->reader.status != CLI_OK || !choose_tables(dump, error))
 		return false;
@@ -820,7 +816,7 @@ static bool dump_query(void *data, char **operands, GError **error)
 	return dump_rows(dump, error);
 }
 
-static void dump_done(struct dump *dump)
+static void run_done(struct dump *dump)
 {
 	for (size_t i = 0; i < dump->n_streams; i++)
 		prof_cursor_free(dump->streams[i].cursor);
@@ -828,6 +824,33 @@ static void dump_done(struct dump *dump)
 	json_done(&dump->json);
 	functions_free(dump->functions);
 	g_clear_pointer(&dump->columns, g_ptr_array_unref);
+}
+
+bool dump_table(struct reader *reader, const char *table, struct out *out, GError **error)
+{
+	g_autoptr(GPtrArray) tables = g_ptr_array_new();
+	struct dump dump = { .reader = *reader, .tables = tables, .out = out };
+	bool ok;
+
+	g_ptr_array_add(tables, (gpointer)table);
+	json_init(&dump.json, out);
+	ok = run(&dump, error);
+	*reader = dump.reader;
+	run_done(&dump);
+	return ok;
+}
+
+static bool dump_query(void *data, char **operands, GError **error)
+{
+	struct dump *dump = data;
+
+	return reader_open(&dump->reader, operands[0], error) &&
+	       reader_load_names(&dump->reader, error) && run(dump, error);
+}
+
+static void dump_done(struct dump *dump)
+{
+	run_done(dump);
 	g_clear_pointer(&dump->tables, g_ptr_array_unref);
 	reader_done(&dump->reader);
 }

@@ -13,6 +13,7 @@
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
 #include "tools/common/spool.h"
+#include "tools/profcapture/dump.h"
 #include "tools/profcapture/result-file.h"
 #include "tools/profcapture/verbs.h"
 
@@ -35,11 +36,20 @@ enum {
 	HTML,
 	HEAPTRACK,
 	MASSIF,
-	SYSCAP
+	SYSCAP,
+	SQLITE,
+	CSV,
+	NDJSON
 };
 static const char *const format_names[] = { "folded",    "firefox",   "pprof",       "speedscope",
 					    "svg",       "callgrind", "perf-script", "html",
-					    "heaptrack", "massif",    "syscap",      NULL };
+					    "heaptrack", "massif",    "syscap",      "sqlite",
+					    "csv",       "ndjson",    NULL };
+
+static bool write_rows(struct export *export, struct out *out, GError **error)
+{
+	return dump_table(&export->reader, export->table, out, error);
+}
 
 static const struct {
 	bool (*write)(struct export *export, struct out *out, GError **error);
@@ -58,6 +68,7 @@ static const struct {
 	bool compares;           /* takes --compare */
 	bool inlined;            /* inlined functions are frames even without --inline */
 	bool says_lost;          /* reports losses */
+	bool has_tables;         /* instead of samples and allocations */
 } formats[] = {
 	[FOLDED] = { export_folded, FUNCTIONS_ONLY, ALLOCATION_VALUE,
 		     N_("Draw a flame graph: flamegraph.pl %s > flame.svg"), .compares = true },
@@ -81,6 +92,14 @@ static const struct {
 		     .says_lost = true },
 	[SYSCAP] = { export_syscap, FUNCTIONS_ONLY, ALLOCATION_ROWS, N_("Open it: sysprof %s"),
 		     .inlined = true, .says_lost = true },
+	[SQLITE] = { export_sqlite, FUNCTIONS_ONLY, NO_ALLOCATIONS,
+		     N_("Query it: sqlite3 %s 'SELECT * FROM hot_functions ORDER BY self DESC LIMIT 10'"),
+		     .has_tables = true },
+	[CSV] = { write_rows, FUNCTIONS_ONLY, NO_ALLOCATIONS,
+		  N_("Read it with any program for tables: %s"), .has_tables = true },
+	[NDJSON] = { write_rows, FUNCTIONS_ONLY, NO_ALLOCATIONS,
+		     N_("Each line is a row, after one of the capture: tail -n +2 %s | jq ."),
+		     .has_tables = true },
 };
 
 /* enum export_value */
@@ -89,8 +108,10 @@ static const char *const value_names[] = { "samples",       "alloc-objects", "al
 
 static const struct cli_option options[] = {
 	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
-	  N_("Write folded stacks, a profile for the Firefox Profiler, pprof, speedscope, KCachegrind (callgrind) or Sysprof (syscap), a flame graph (svg), the text of perf script, a page for a browser, or allocations for heaptrack or massif's tools"),
+	  N_("Write folded stacks, a profile for the Firefox Profiler, pprof, speedscope, KCachegrind (callgrind) or Sysprof (syscap), a flame graph (svg), the text of perf script, a page for a browser, allocations for heaptrack or massif's tools, a database (sqlite), or the rows of a table (csv, ndjson)"),
 	  format_names },
+	{ "table", 't', CLI_STRING, offsetof(struct export, table), N_("TABLE"),
+	  N_("In csv and ndjson, write the rows of this table") },
 	{ "value", 0, CLI_CHOICE, offsetof(struct export, value), N_("VALUE"),
 	  N_("In folded, speedscope, svg and callgrind, weight stacks by samples, by allocated blocks or bytes, or by blocks or bytes live at the end of the range (default: samples)"),
 	  value_names },
@@ -512,10 +533,17 @@ static void warn_other_events(const struct export *export)
 
 static bool read_capture(struct export *export, const char *file, GError **error)
 {
+	export->reader.format = export->format == CSV      ? READER_CSV
+				: export->format == NDJSON ? READER_NDJSON
+							   : READER_TEXT;
 	if (!frame_filters_open(&export->filters, error) ||
 	    !reader_open(&export->reader, file, error) ||
 	    !reader_load_names(&export->reader, error))
 		return false;
+	if (formats[export->format].has_tables) {
+		capture_warn(export->reader.capture);
+		return true;
+	}
 	export->profile.wants_tree = export->profile.wants_samples =
 		formats[export->format].allocations != ONLY_ALLOCATIONS;
 	export->profile.places = formats[export->format].frames != FUNCTIONS_ONLY;
@@ -602,6 +630,7 @@ static void export_done(struct export *export)
 static int check_options(void *data)
 {
 	const struct export *export = data;
+	bool is_rows = export->format == CSV || export->format == NDJSON;
 
 	if (export->format < 0) {
 		g_autofree char *all = g_strjoinv(", ", (char **)format_names);
@@ -617,6 +646,23 @@ static int check_options(void *data)
 		return cli_usage_error(
 			_("--value %s works with folded, speedscope, svg and callgrind only, without frame filters, --cpu and --mode"),
 			value_names[export->value]);
+	if (is_rows != (export->table != NULL))
+		return cli_usage_error(
+			is_rows ? _("--to %s needs --table TABLE")
+				: _("--table works with csv and ndjson only, not with %s"),
+			format_names[export->format]);
+	if (formats[export->format].has_tables &&
+	    (is_of_samples(export) || export->profile.inlined || export->reader.event ||
+	     export->reader.redacts))
+		return cli_usage_error(
+			_("--to %s has whole rows: frame filters, --cpu, --mode, --inline, --event and --redact work with samples"),
+			format_names[export->format]);
+	if (export->format == SQLITE && (export->reader.range.from.kind != UNITS_TIME_UNSET ||
+					 export->reader.range.to.kind != UNITS_TIME_UNSET ||
+					 reader_filters_threads(&export->reader)))
+		return cli_usage_error(
+			"%s",
+			_("--to sqlite has the whole capture; profcapture cut makes a capture of a part of it"));
 	if (export->compare && !formats[export->format].compares)
 		return cli_usage_error(_("--compare works with folded, speedscope and svg only"));
 	return CLI_CONTINUE;

@@ -28,6 +28,7 @@ struct export
 	int format;
 	int value; /* enum export_value, for a format with only one */
 	const char *output;
+	const char *table; /* for a format of rows */
 	bool force, is_quiet;
 };
 
@@ -107,5 +108,6 @@ bool export_html(struct export *export, struct out *out, GError **error);
 bool export_heaptrack(struct export *export, struct out *out, GError **error);
 bool export_massif(struct export *export, struct out *out, GError **error);
 bool export_syscap(struct export *export, struct out *out, GError **error);
+bool export_sqlite(struct export *export, struct out *out, GError **error);
 /* The step of the times at which the page's ranges begin and end. */
 int64_t export_html_grid(const struct capture *capture);

@@ -22,6 +22,7 @@ static const struct cli_verb profcapture_verbs[] = {
 	{ "info", N_("Show what a capture contains"), verb_info },
 	{ "view", N_("Show a report in the browser"), verb_view, N_("Look") },
 	{ "html", N_("Write a report as one page for a browser"), verb_html },
+	{ "sql", N_("Query a capture in SQL"), verb_sql },
 	{ "export", NULL, verb_export },
 	{ "dump", NULL, verb_dump },
 	{ "verify", NULL, verb_verify, N_("Repair") },

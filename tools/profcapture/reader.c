@@ -381,7 +381,8 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 		return false;
 	reader->capture->is_quiet = reader->judges_damage;
 	if (resolve_range(reader, error) &&
-	    capture_scan(reader->capture, reader->from_ns, reader->to_ns, error) &&
+	    (reader->finds_damage_late ||
+	     capture_scan(reader->capture, reader->from_ns, reader->to_ns, error)) &&
 	    (reader->judges_damage || capture_refuse_nothing(reader->capture, error)) &&
 	    (!reader->comms || reader_load_names(reader, error)) && warn_of_options(reader, error))
 		return true;

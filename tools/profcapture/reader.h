@@ -35,6 +35,8 @@ struct reader {
 	bool no_pager;
 	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
+	/* the verb reads a small part of the capture: damage is known when it was read */
+	bool finds_damage_late;
 	bool redacts; /* capture_open() */
 	/* after reader_open() */
 	struct capture *capture;

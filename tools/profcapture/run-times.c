@@ -48,8 +48,7 @@ struct run_walk {
 static void add_gap(struct run_walk *walk, uint32_t thread, int64_t start_ns, bool has_wakeups)
 {
 	struct run_time *at = &g_array_index(walk->times, struct run_time, thread);
-	uint32_t how = at->left_how == PROF_SWITCH_RUNNABLE && !has_wakeups ? PROF_SWITCH_PREEMPTED
-									    : at->left_how;
+	uint32_t how = (uint32_t)run_times_state(at->left_how, has_wakeups);
 	uint64_t *sum = how == PROF_SWITCH_WAIT        ? &at->wait_ns
 			: how == PROF_SWITCH_PREEMPTED ? &at->preempted_ns
 			: how == PROF_SWITCH_RUNNABLE  ? &at->runnable_ns

@@ -27,6 +27,13 @@ struct run_time {
 /* Returns whether the capture has wake-ups. Otherwise, runnable_ns was not measured. */
 bool run_times_have_wakeups(const struct capture *capture);
 
+/* Returns the state of a thread, an enum prof_switch_state, between a row of that state and the
+ * thread's next row. */
+static inline uint64_t run_times_state(uint64_t state, bool has_wakeups)
+{
+	return state == PROF_SWITCH_RUNNABLE && !has_wakeups ? PROF_SWITCH_PREEMPTED : state;
+}
+
 /* Returns struct run_time by thread index of names; NULL on error. */
 GArray *run_times_read(struct reader *reader, GError **error);
 /* Calls `found` for each gap in which a thread was on no CPU, in the order of their ends. `state`:

@@ -17,6 +17,7 @@ int verb_diff(int argc, char **argv);
 int verb_export(int argc, char **argv);
 int verb_html(int argc, char **argv);
 int verb_view(int argc, char **argv);
+int verb_sql(int argc, char **argv);
 int verb_verify(int argc, char **argv);
 int verb_recover(int argc, char **argv);
 int verb_cut(int argc, char **argv);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Export - a database of SQLite with the tables and views of `sql`
+ *
+ * SQLite copies its virtual tables (sql-tables.h) into real ones, in one transaction. Nothing is
+ * synchronized and there is no journal: result-file.h removes a database that is not complete.
+ */
+#include "config.h"
+
+#include "tools/profcapture/export.h"
+
+#include "tools/profcapture/sql-tables.h"
+
+#include <glib/gi18n.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Threads are searched in these. */
+static const char *const thread_tables[] = { "sample", "thread_states", NULL };
+
+static int run(sqlite3 *db, char *sql)
+{
+	int r = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+
+	sqlite3_free(sql);
+	return r;
+}
+
+static int copy_table(sqlite3 *db, const struct sql_table *table)
+{
+	int r = run(db, sqlite3_mprintf("CREATE TABLE main.\"%w\" AS SELECT * FROM temp.\"%w\"",
+					table->name, table->name));
+
+	if (r == SQLITE_OK && table->index)
+		r = run(db,
+			sqlite3_mprintf("CREATE %s main.\"%w by %s\" ON \"%w\"(%s)",
+					strcmp(table->index, "id") == 0 ? "UNIQUE INDEX" : "INDEX",
+					table->name, table->index, table->name, table->index));
+	if (r == SQLITE_OK && g_strv_contains(thread_tables, table->name))
+		r = run(db, sqlite3_mprintf("CREATE INDEX main.\"%w by tid\" ON \"%w\"(tid)",
+					    table->name, table->name));
+	return r;
+}
+
+static bool write_tables(sqlite3 *db, struct sql_tables *tables, const char *output, GError **error)
+{
+	int r = sqlite3_exec(db,
+			     "PRAGMA main.journal_mode = OFF; PRAGMA main.synchronous = OFF; "
+			     "PRAGMA main.locking_mode = EXCLUSIVE; BEGIN",
+			     NULL, NULL, NULL);
+
+	/* Functions and calls are the first ones, and all others may add to them. */
+	for (guint i = tables->all->len; r == SQLITE_OK && i > 0; i--)
+		r = copy_table(db, tables->all->pdata[i - 1]);
+	if (r == SQLITE_OK)
+		r = sql_tables_create_views(db, "main", false);
+	if (r == SQLITE_OK)
+		r = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+	if (r == SQLITE_OK)
+		return true;
+	if (tables->error)
+		g_propagate_error(error, g_steal_pointer(&tables->error));
+	else
+		cli_set_error(error, CLI_FAILURE, _("cannot write '%s': %s"), output,
+			      sqlite3_errmsg(db));
+	return false;
+}
+
+bool export_sqlite(struct export *export, struct out *out, GError **error)
+{
+	struct sql_tables *tables = NULL;
+	sqlite3 *db = NULL;
+	struct stat status;
+	char path[32];
+	bool ok = false;
+
+	/* The temporary file of a destination that cannot seek has no name. */
+	if (fstat(out->fd, &status) != 0 || status.st_nlink == 0)
+		return cli_set_error(
+			error, CLI_USAGE, "%s",
+			_("a database cannot be written to a pipe, to standard output or compressed; name a new file with -o"));
+	(void)g_snprintf(path, sizeof(path), "/proc/self/fd/%d", out->fd);
+	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
+		cli_set_error(error, CLI_FAILURE, _("cannot write '%s': %s"), export->output,
+			      sqlite3_errmsg(db));
+	else
+		tables = sql_tables_new(&export->reader, db, error);
+	if (tables)
+		ok = write_tables(db, tables, export->output, error);
+	if (sqlite3_close(db) != SQLITE_OK && ok)
+		ok = cli_set_error(error, CLI_FAILURE, _("cannot write '%s': %s"), export->output,
+				   sqlite3_errmsg(db));
+	sql_tables_free(tables);
+	return ok;
+}

@@ -1,0 +1,1771 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * SQL tables - a capture as tables of SQLite
+ *
+ * Invariants: (1) constraints only skip rows: SQLite checks each row again     [test_sql: ranges]
+ *             (2) a row is resolved with the dictionaries of its own epoch     [test_sql: epochs]
+ *             (3) names of the capture cannot break a declaration              [test_sql: hostile]
+ * Calls and functions get their ids when a row is the first to need them, so these are the same
+ * within a connection only.
+ */
+#include "config.h"
+
+#include "tools/profcapture/sql-tables.h"
+
+#include "tools/common/capture-error.h"
+#include "tools/common/grown-array.h"
+#include "tools/profcapture/memory-replay.h"
+#include "tools/profcapture/run-times.h"
+#include "tools/profcapture/spans.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define NO_COLUMN UINT_MAX
+
+/* The origin of a value. */
+enum sql_field {
+	SQL_STORED, /* a column of the capture */
+	/* also of capture tables */
+	SQL_TIME,
+	SQL_PID,
+	SQL_TID,
+	SQL_COMM,
+	SQL_EXE,
+	SQL_CALL,
+	SQL_EVENT,
+	SQL_AMOUNT,
+	SQL_SEGMENT,
+	SQL_EPOCH,
+	/* of derived tables only */
+	SQL_ID,
+	SQL_CALLER,
+	SQL_DEPTH,
+	SQL_FUNCTION,
+	SQL_FILE,
+	SQL_LINE,
+	SQL_INLINED,
+	SQL_STACK,
+	SQL_FN, /* a field of functions_cell() */
+	SQL_END,
+	SQL_DURATION,
+	SQL_CPU,
+	SQL_NUMBER,
+	SQL_SIZE,
+	SQL_BLOCKS,
+	SQL_BYTES,
+	SQL_KIND,
+	SQL_GROUP,
+	SQL_NAME,
+};
+
+struct sql_column {
+	char *name;
+	const char *type;
+	enum sql_field field;
+	unsigned position; /* of SQL_STORED and SQL_FN */
+};
+
+enum derived { CALLS, FUNCTIONS, MARKS, BLOCKS, STATES };
+
+/* What a thread did or had from a time to another. There may be one for each allocation. */
+struct interval {
+	int64_t begin_ns, end_ns;
+	union {
+		struct {
+			const char *group, *name;
+		} mark;
+		struct {
+			uint64_t number, size;
+		} block;
+		uint64_t cpu;
+	};
+	uint32_t thread, call;
+	uint32_t heap;
+	uint8_t kind; /* of a mark, how a block ended, or the state */
+	bool has_begin, has_end, is_mapping;
+};
+
+static const char *const mark_kinds[] = { [SPAN_INSTANT] = "instant",
+					  [SPAN_WHOLE] = "span",
+					  [SPAN_NO_END] = "no-end",
+					  [SPAN_NO_BEGIN] = "no-begin" };
+#define NOT_FREED (MEMORY_GONE + 1)
+static const char *const ends[] = { [MEMORY_FREED] = "freed",
+				    [MEMORY_REALLOCATED] = "reallocated",
+				    [MEMORY_GONE] = "lost",
+				    [NOT_FREED] = NULL };
+#define STATE_RUNNING PROF_SWITCH_RUNNING
+static const char *const states[] = { [PROF_SWITCH_WAIT] = "waiting",
+				      [PROF_SWITCH_PREEMPTED] = "preempted",
+				      [STATE_RUNNING] = "running",
+				      [PROF_SWITCH_RUNNABLE] = "runnable" };
+
+struct derived_column {
+	const char *name, *type;
+	enum sql_field field;
+	unsigned position;
+};
+
+#define OF_THREAD                                                     \
+	{ "pid", "INTEGER", SQL_PID }, { "tid", "INTEGER", SQL_TID }, \
+		{ "comm", "TEXT", SQL_COMM },                         \
+	{                                                             \
+		"exe", "TEXT", SQL_EXE                                \
+	}
+#define OF_TIME(end, duration)                                           \
+	{ "time_ns", "INTEGER", SQL_TIME }, { end, "INTEGER", SQL_END }, \
+	{                                                                \
+		duration, "INTEGER", SQL_DURATION                        \
+	}
+
+static const struct {
+	const char *name, *index;
+	struct derived_column columns[16];
+} derived_tables[] = {
+	[CALLS] = { "calls",
+		    "id",
+		    { { "id", "INTEGER", SQL_ID },
+		      { "caller", "INTEGER", SQL_CALLER },
+		      { "depth", "INTEGER", SQL_DEPTH },
+		      { "function", "INTEGER", SQL_FUNCTION },
+		      { "file", "TEXT", SQL_FILE },
+		      { "line", "INTEGER", SQL_LINE },
+		      { "inlined", "INTEGER", SQL_INLINED },
+		      { "stack", "TEXT HIDDEN", SQL_STACK } } },
+	[FUNCTIONS] = { "functions",
+			"id",
+			{ { "id", "INTEGER", SQL_ID },
+			  { "name", "TEXT", SQL_FN, FN_NAME },
+			  { "raw_name", "TEXT", SQL_FN, FN_RAW_NAME },
+			  { "image", "TEXT", SQL_FN, FN_IMAGE },
+			  { "build_id", "TEXT", SQL_FN, FN_BUILD_ID },
+			  { "offset", "INTEGER", SQL_FN, FN_OFFSET },
+			  { "kind", "TEXT", SQL_FN, FN_KIND },
+			  { "file", "TEXT", SQL_FN, FN_FILE },
+			  { "line", "INTEGER", SQL_FN, FN_LINE } } },
+	[MARKS] = { "marks",
+		    "time_ns",
+		    { OF_TIME("end_ns", "duration_ns"),
+		      OF_THREAD,
+		      { "kind", "TEXT", SQL_KIND },
+		      { "group", "TEXT", SQL_GROUP },
+		      { "name", "TEXT", SQL_NAME } } },
+	[BLOCKS] = { "blocks",
+		     "time_ns",
+		     { OF_TIME("freed_ns", "lifetime_ns"),
+		       OF_THREAD,
+		       { "block", "INTEGER", SQL_NUMBER },
+		       { "size", "INTEGER", SQL_SIZE },
+		       { "blocks", "REAL", SQL_BLOCKS },
+		       { "bytes", "REAL", SQL_BYTES },
+		       { "ended", "TEXT", SQL_KIND },
+		       { "call", "INTEGER", SQL_CALL } } },
+	[STATES] = { "thread_states",
+		     "time_ns",
+		     { OF_TIME("end_ns", "duration_ns"),
+		       OF_THREAD,
+		       { "state", "TEXT", SQL_KIND },
+		       { "cpu", "INTEGER", SQL_CPU } } },
+};
+
+/* The stack as text is the hidden column of our table of calls, or, for a table in a file, is made
+ * by a query. */
+#define STACK_COLUMN "c.stack"
+#define STACK_QUERY                                                               \
+	"(WITH RECURSIVE up(caller, text) AS (SELECT c.caller, f.name UNION ALL " \
+	"SELECT above.caller, named.name || ';' || up.text FROM up "              \
+	"CROSS JOIN calls AS above ON above.id = up.caller "                      \
+	"CROSS JOIN functions AS named ON named.id = above.function) "            \
+	"SELECT text FROM up WHERE caller IS NULL)"
+
+/* CROSS JOIN fixes the order of the tables. SQLite omits a LEFT JOIN that a query does not use. */
+static const struct {
+	const char *name, *before, *after; /* around the text of the stack, if after is not NULL */
+} views[] = {
+	{ "samples",
+	  "SELECT s.time_ns, s.event, s.pid, s.tid, s.comm, s.exe, s.cpu, s.mode, "
+	  "s.amount AS weight, f.name AS function, f.image, c.file, c.line, ",
+	  " AS stack, s.call FROM sample AS s LEFT JOIN calls AS c ON c.id = s.call "
+	  "LEFT JOIN functions AS f ON f.id = c.function" },
+	{ "hot_functions",
+	  "WITH RECURSIVE hit AS (SELECT event, call, sum(amount) AS weight FROM sample "
+	  "GROUP BY event, call), "
+	  "up(event, call, at, weight) AS (SELECT event, call, call, weight FROM hit UNION ALL "
+	  "SELECT up.event, up.call, c.caller, up.weight FROM up "
+	  "CROSS JOIN calls AS c ON c.id = up.at WHERE c.caller IS NOT NULL), "
+	  "part AS (SELECT up.event, up.call, c.function, max(up.at = up.call) AS is_leaf, "
+	  "up.weight FROM up CROSS JOIN calls AS c ON c.id = up.at GROUP BY 1, 2, 3) "
+	  "SELECT p.event, f.name AS function, f.image, sum(p.weight * p.is_leaf) AS self, "
+	  "sum(p.weight) AS total FROM part AS p CROSS JOIN functions AS f ON f.id = p.function "
+	  "GROUP BY p.event, p.function" },
+	{ "allocations",
+	  "SELECT b.time_ns, b.freed_ns, b.lifetime_ns, b.pid, b.tid, b.comm, b.exe, b.block, "
+	  "b.size, b.blocks, b.bytes, b.ended, f.name AS function, f.image, c.file, c.line, ",
+	  " AS stack, b.call FROM blocks AS b LEFT JOIN calls AS c ON c.id = b.call "
+	  "LEFT JOIN functions AS f ON f.id = c.function" },
+	{ "waits", "SELECT * FROM thread_states WHERE state <> 'running'" },
+	{ "counters", "SELECT v.time_ns, c.pid, c.\"group\", c.name, c.unit, c.kind, v.value "
+		      "FROM counter_value AS v "
+		      "CROSS JOIN counter AS c ON c.epoch = v.epoch AND c.id = v.counter" },
+};
+
+/* Columns whose 0 means that the value is unknown. */
+static bool is_unknown(const struct prof_table_def *def, unsigned position, uint64_t value)
+{
+	static const uint16_t zeros[][2] = {
+		{ PROF_TABLE_SAMPLE, PROF_SAMPLE_WEIGHT },
+		{ PROF_TABLE_LOSS, PROF_LOSS_COUNT },
+		{ PROF_TABLE_SYMBOL, PROF_SYMBOL_LINE },
+		{ PROF_TABLE_LINE, PROF_LINE_LINE },
+		{ PROF_TABLE_SOURCE, PROF_SOURCE_PERIOD },
+		{ PROF_TABLE_SOURCE, PROF_SOURCE_FREQUENCY },
+	};
+
+	for (size_t i = 0; value == 0 && i < ARRAY_SIZE(zeros); i++)
+		if (def->id == zeros[i][0] && position == zeros[i][1])
+			return true;
+	return def->id == PROF_TABLE_SWITCH && position == PROF_SWITCH_CPU &&
+	       value == PROF_SWITCH_NO_CPU;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void put_text_n(sqlite3_context *context, const char *text, size_t length)
+{
+	char *valid;
+
+	if (g_utf8_validate(text, (gssize)length, NULL)) {
+		sqlite3_result_text64(context, text, length, SQLITE_TRANSIENT, SQLITE_UTF8);
+		return;
+	}
+	valid = g_utf8_make_valid(text, (gssize)length);
+	sqlite3_result_text64(context, valid, strlen(valid), g_free, SQLITE_UTF8);
+}
+
+/* NULL stays NULL. */
+static void put_text(sqlite3_context *context, const char *text)
+{
+	if (text)
+		put_text_n(context, text, strlen(text));
+}
+
+static void put_uint(sqlite3_context *context, uint64_t value)
+{
+	char text[20];
+
+	if (value <= INT64_MAX) {
+		sqlite3_result_int64(context, (sqlite3_int64)value);
+		return;
+	}
+	(void)g_snprintf(text, sizeof(text), "0x%016" PRIx64, value);
+	put_text(context, text);
+}
+
+static void put_cell(sqlite3_context *context, struct cell cell)
+{
+	if (cell.kind == CELL_TEXT)
+		put_text(context, cell.text);
+	else if (cell.kind == CELL_UINT || cell.kind == CELL_HEX)
+		put_uint(context, cell.number);
+	cell_done(&cell);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+struct sql_vtab {
+	sqlite3_vtab base;
+	struct sql_tables *tables;
+	const struct sql_table *table;
+};
+
+/* Takes the error, which the caller of the query reports instead of SQLite's message. */
+static int fail(sqlite3_vtab *base, GError *error)
+{
+	struct sql_tables *tables = ((struct sql_vtab *)base)->tables;
+
+	sqlite3_free(base->zErrMsg);
+	base->zErrMsg = sqlite3_mprintf("%s", error->message);
+	if (tables->error)
+		g_error_free(error);
+	else
+		tables->error = error;
+	return SQLITE_ERROR;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static bool load_tree(struct sql_tables *tables, GError **error)
+{
+	if (tables->tree)
+		return true;
+	tables->functions = functions_new(tables->reader->capture->names, error);
+	if (!tables->functions)
+		return false;
+	/* as report counts */
+	tables->functions->detail = FUNCTIONS_PLACES;
+	tables->functions->inlined = tables->functions->joins_inlined = true;
+	tables->tree = g_new0(struct memory_tree, 1);
+	memory_tree_init_with(tables->tree, tables->reader, tables->functions);
+	return true;
+}
+
+/* Stores in *ret_call the node of a stack. */
+static bool find_call(struct sql_tables *tables, uint32_t epoch, uint64_t stack, uint32_t segment,
+		      uint64_t time, uint32_t *ret_call, GError **error)
+{
+	struct names_epoch *names;
+	struct memory_epoch *of;
+
+	if (!load_tree(tables, error))
+		return false;
+	names = names_epoch(tables->reader->capture->names, epoch, error);
+	if (!names || !names_load_identities(names, error) ||
+	    !names_load(names, NAMES_STACK, error) || !names_load(names, NAMES_FRAME, error))
+		return false;
+	of = memory_tree_epoch(tables->tree, names, error);
+	if (of)
+		*ret_call = memory_tree_node(tables->tree, of, stack, segment, time);
+	return of;
+}
+
+static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		       GError **error)
+{
+	uint32_t call;
+
+	for (size_t i = 0; i < batch->rows; i++)
+		if (!find_call(data, epoch->epoch, array_number_or(&batch->columns[1], i, 0),
+			       batch->segment, array_number_or(&batch->columns[0], i, 0), &call,
+			       error))
+			return false;
+	return true;
+}
+
+/* Makes a node of each stack that a row has. */
+static bool find_all_calls(struct sql_tables *tables, GError **error)
+{
+	for (guint i = 0; i < tables->all->len; i++) {
+		const struct sql_table *table = tables->all->pdata[i];
+		uint16_t columns[2];
+		const struct prof_cursor_options options = {
+			.table = table->def ? table->def->id : 0, .columns = columns, .n_columns = 2
+		};
+
+		if (!table->def || table->stack == NO_COLUMN)
+			continue;
+		columns[0] = table->def->columns[0].id;
+		columns[1] = table->def->columns[table->stack].id;
+		if (!names_each_batch(tables->reader->capture->names, &options, find_calls, tables,
+				      _("cannot read the stacks of the capture"), error))
+			return false;
+	}
+	return load_tree(tables, error);
+}
+
+static void append_stack(const struct sql_tables *tables, uint32_t call, GString *text)
+{
+	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+	for (; call; call = memory_node_at(tables->tree, call)->parent)
+		g_array_append_val(path, call);
+	for (guint i = path->len; i > 0; i--) {
+		const struct memory_node *node =
+			memory_node_at(tables->tree, g_array_index(path, uint32_t, i - 1));
+		uint32_t function = functions_whole(tables->functions, node->function);
+
+		if (text->len)
+			g_string_append_c(text, ';');
+		g_string_append(text, functions_at(tables->functions, function)->name);
+	}
+}
+
+static void put_call(const struct sql_tables *tables, sqlite3_context *context, uint32_t call,
+		     enum sql_field field)
+{
+	const struct memory_node *node = memory_node_at(tables->tree, call);
+	const struct function *place = functions_at(tables->functions, node->function);
+	g_autoptr(GString) text = NULL;
+	int depth = 0;
+
+	switch (field) {
+	case SQL_ID:
+		put_uint(context, call);
+		break;
+	case SQL_CALLER:
+		if (node->parent)
+			put_uint(context, node->parent);
+		break;
+	case SQL_DEPTH:
+		for (; node->parent; node = memory_node_at(tables->tree, node->parent))
+			depth++;
+		sqlite3_result_int(context, depth);
+		break;
+	case SQL_FUNCTION:
+		put_uint(context, functions_whole(tables->functions, node->function));
+		break;
+	case SQL_FILE:
+		put_text(context, place->is_line ? place->file : NULL);
+		break;
+	case SQL_LINE:
+		if (place->is_line && place->line)
+			put_uint(context, place->line);
+		break;
+	case SQL_INLINED:
+		sqlite3_result_int(context, place->depth > 0);
+		break;
+	default:
+		text = g_string_new(NULL);
+		append_stack(tables, call, text);
+		put_text_n(context, text->str, text->len);
+	}
+}
+
+/* ---- intervals ------------------------------------------------------------------------------- */
+
+static void add_mark(const struct span *span, void *data)
+{
+	const struct interval mark = {
+		.begin_ns = span->start_ns,
+		.end_ns = span->end_ns,
+		.mark = { span->group, span->name },
+		.thread = span->thread,
+		.kind = (uint8_t)span->kind,
+		.has_begin = span->kind != SPAN_NO_BEGIN,
+		.has_end = span->kind == SPAN_WHOLE || span->kind == SPAN_NO_BEGIN,
+	};
+
+	g_array_append_val((GArray *)data, mark);
+}
+
+struct blocks_reading {
+	GArray *blocks;
+	const struct sql_tables *tables;
+};
+
+static void add_block(struct blocks_reading *reading, const struct memory_live *live,
+		      int64_t end_ns, unsigned how)
+{
+	uint32_t segment = memory_heap_at(reading->tables->heaps, live->heap)->segment;
+	const struct interval block = {
+		.begin_ns =
+			capture_time(reading->tables->reader->capture, segment, live->more.since),
+		.end_ns = end_ns,
+		.block = { live->block.number, live->block.size },
+		.thread = live->block.thread,
+		.call = live->block.node,
+		.heap = live->heap,
+		.kind = (uint8_t)how,
+		.has_begin = true,
+		.has_end = how == MEMORY_FREED || how == MEMORY_REALLOCATED,
+		.is_mapping = live->block.is_mapping,
+	};
+
+	g_array_append_val(reading->blocks, block);
+}
+
+static void add_released(const struct memory_event *event, const struct memory_live *live,
+			 enum memory_release how, void *data)
+{
+	add_block(data, live, event->time_ns, how);
+}
+
+static void add_ended(const struct memory_live *live, void *data)
+{
+	add_block(data, live, 0, NOT_FREED);
+}
+
+static bool read_blocks(struct sql_tables *tables, GArray *blocks, GError **error)
+{
+	static const struct memory_ops ops = { .released = add_released, .ended = add_ended };
+	struct blocks_reading reading = { blocks, tables };
+	struct memory_replay replay = {
+		.heaps = tables->heaps = g_new0(struct memory_heaps, 1),
+		.ops = &ops,
+		.data = &reading,
+		.from_ns = INT64_MIN,
+		.to_ns = INT64_MAX,
+		.wants_nodes = true,
+		.wants_more = true,
+		.ends_all = true,
+	};
+	bool ok = load_tree(tables, error) &&
+		  memory_heaps_init(tables->heaps, tables->tree, error) &&
+		  memory_replay_run(&replay, error);
+
+	memory_replay_done(&replay);
+	return ok;
+}
+
+/* The state of a thread since it left a CPU. */
+struct departure {
+	int64_t time_ns;
+	uint64_t state;
+	bool is_known;
+};
+
+static bool read_states(struct sql_tables *tables, GArray *intervals, GError **error)
+{
+	enum { TIME, THREAD, CPU, START, STATE };
+	const struct capture *capture = tables->reader->capture;
+	const struct prof_cursor_options options = { .table = PROF_TABLE_SWITCH };
+	g_autoptr(GArray) departures = g_array_new(FALSE, TRUE, sizeof(struct departure));
+	struct prof_cursor *cursor = NULL;
+	struct prof_batch batch;
+	uint64_t breaks = 0;
+	int r = prof_cursor_new(capture->reader, &options, &cursor);
+
+	while (r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0) {
+		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
+		bool has_wakeups = capture_metadata_of(capture, batch.segment, "wakeups");
+		const struct prof_array *c = batch.columns;
+
+		if (!epoch || !names_load_identities(epoch, error))
+			break;
+		/* Rows may be missing here. */
+		for (guint i = 0; prof_cursor_breaks(cursor) != breaks && i < departures->len; i++)
+			g_array_index(departures, struct departure, i).is_known = false;
+		breaks = prof_cursor_breaks(cursor);
+		for (size_t i = 0; i < batch.rows; i++) {
+			uint64_t time = array_number_or(&c[TIME], i, 0);
+			struct interval run = {
+				.begin_ns = capture_time(capture, batch.segment,
+							 array_number_or(&c[START], i, time)),
+				.end_ns = capture_time(capture, batch.segment, time),
+				.cpu = array_number_or(&c[CPU], i, PROF_SWITCH_NO_CPU),
+				.thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0)),
+				.kind = STATE_RUNNING,
+				.has_begin = true,
+				.has_end = true,
+			};
+			struct interval gap = run;
+			struct departure *left;
+
+			if (run.thread <= NAMES_LOST)
+				continue;
+			left = GROWN_AT(departures, struct departure, run.thread);
+			gap.begin_ns = left->time_ns;
+			gap.end_ns = run.begin_ns;
+			gap.cpu = PROF_SWITCH_NO_CPU;
+			gap.kind = (uint8_t)left->state;
+			if (left->is_known && gap.begin_ns < gap.end_ns)
+				g_array_append_val(intervals, gap);
+			if (run.begin_ns < run.end_ns)
+				g_array_append_val(intervals, run);
+			left->time_ns = run.end_ns;
+			left->state = run_times_state(
+				array_number_or(&c[STATE], i, PROF_SWITCH_RUNNING), has_wakeups);
+			left->is_known = left->state != STATE_RUNNING &&
+					 left->state < ARRAY_SIZE(states);
+		}
+	}
+	prof_cursor_free(cursor);
+	return r == PROF_END || r == PROF_NO_TABLE ||
+	       (r != 0 &&
+		capture_error(error, r, _("cannot read context switches of '%s'"), capture->file));
+}
+
+static gint compare_intervals(gconstpointer left, gconstpointer right)
+{
+	const struct interval *a = left, *b = right;
+
+	if (a->begin_ns != b->begin_ns)
+		return a->begin_ns < b->begin_ns ? -1 : 1;
+	if (a->end_ns != b->end_ns)
+		return a->end_ns < b->end_ns ? -1 : 1;
+	return a->thread < b->thread ? -1 : a->thread > b->thread;
+}
+
+/* Reads all rows of a derived table on its first use. */
+static bool derive(struct sql_tables *tables, enum derived which, GError **error)
+{
+	g_autoptr(GArray) intervals = NULL;
+	bool ok;
+
+	if (which == CALLS || which == FUNCTIONS)
+		return find_all_calls(tables, error);
+	if (tables->derived[which])
+		return true;
+	intervals = g_array_new(FALSE, FALSE, sizeof(struct interval));
+	ok = which == MARKS    ? spans_read(tables->reader->capture, add_mark, intervals, error)
+	     : which == BLOCKS ? read_blocks(tables, intervals, error)
+			       : read_states(tables, intervals, error);
+	g_array_sort(intervals, compare_intervals);
+	if (ok)
+		tables->derived[which] = g_steal_pointer(&intervals);
+	return ok;
+}
+
+/* ---- the values of a thread ------------------------------------------------------------------ */
+
+/* Of an index of names. */
+static int put_thread(struct sql_vtab *vtab, sqlite3_context *context, uint32_t thread,
+		      uint32_t process, bool has_time, int64_t time_ns, enum sql_field field)
+{
+	struct reader *reader = vtab->tables->reader;
+	const struct names *names = reader->capture->names;
+	GError *error = NULL;
+
+	if (field == SQL_PID && process > NAMES_LOST)
+		put_uint(context, names_process_at(names, process)->pid);
+	else if (field == SQL_TID && thread > NAMES_LOST)
+		put_uint(context, names_thread_at(names, thread)->tid);
+	else if (field == SQL_EXE)
+		put_text(context, names_process_at(names, process)->exe);
+	else if (field == SQL_COMM && has_time && !reader_load_names(reader, &error))
+		return fail(&vtab->base, error);
+	else if (field == SQL_COMM)
+		put_text(context, has_time ? reader_comm_at(reader, thread, time_ns)
+					   : names_thread_at(names, thread)->comm);
+	return SQLITE_OK;
+}
+
+/* ---- the cursor of a table of the capture ---------------------------------------------------- */
+
+struct row_cursor {
+	sqlite3_vtab_cursor base;
+	struct prof_cursor *cursor;
+	size_t segments_done; /* if each segment is read by a cursor of its own */
+	/* the columns that are read */
+	uint16_t ids[PROF_MAX_COLUMNS];
+	unsigned positions[PROF_MAX_COLUMNS];
+	size_t n_ids;
+	/* the current rows */
+	struct prof_array columns[PROF_MAX_COLUMNS]; /* by position */
+	size_t row, rows;
+	uint64_t sequence; /* of their chunk */
+	uint32_t segment, epoch, first_row;
+	/* of a dictionary, of one epoch; it stays for the next lookup */
+	struct prof_dictionary *dictionary;
+	uint32_t dictionary_epoch;
+	bool is_done;
+	/* constraints */
+	int64_t from_ns, to_ns;
+	bool has_pid, has_tid;
+	uint64_t pid, tid;
+	uint32_t only_epoch; /* 0: all */
+};
+
+static const struct sql_column *column_at(const struct sql_table *table, int index)
+{
+	return &g_array_index(table->columns, struct sql_column, index);
+}
+
+static struct sql_vtab *vtab_of(const struct row_cursor *cursor)
+{
+	return (struct sql_vtab *)cursor->base.pVtab;
+}
+
+static const struct capture *capture_of(const struct row_cursor *cursor)
+{
+	return vtab_of(cursor)->tables->reader->capture;
+}
+
+static uint64_t number_of(const struct row_cursor *cursor, unsigned position)
+{
+	const struct prof_table_def *def = vtab_of(cursor)->table->def;
+
+	if (position == NO_COLUMN || (def->columns[position].flags & PROF_COLUMN_LIST))
+		return 0;
+	return array_number_or(&cursor->columns[position], cursor->row, 0);
+}
+
+static int64_t time_of(const struct row_cursor *cursor)
+{
+	return capture_time(capture_of(cursor), cursor->segment, number_of(cursor, 0));
+}
+
+static bool is_timed(const struct sql_table *table)
+{
+	return table->def->flags & PROF_TABLE_TIMED;
+}
+
+static struct names_epoch *names_of(const struct row_cursor *cursor, GError **error)
+{
+	struct names_epoch *epoch = names_epoch(capture_of(cursor)->names, cursor->epoch, error);
+
+	return epoch && names_load_identities(epoch, error) ? epoch : NULL;
+}
+
+/* Stores the row's thread and process, as indexes of names. */
+static bool find_owner(const struct row_cursor *cursor, uint32_t *ret_thread, uint32_t *ret_process,
+		       GError **error)
+{
+	const struct sql_table *table = vtab_of(cursor)->table;
+	struct names_epoch *epoch = names_of(cursor, error);
+
+	if (!epoch)
+		return false;
+	*ret_thread = *ret_process = NAMES_NONE;
+	if (table->thread != NO_COLUMN) {
+		*ret_thread = names_thread(epoch, number_of(cursor, table->thread));
+		*ret_process = names_thread_at(epoch->names, *ret_thread)->process;
+	} else if (table->process != NO_COLUMN) {
+		*ret_process = names_process(epoch, number_of(cursor, table->process));
+	}
+	return true;
+}
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+/* A plan is a letter for each constraint that the cursor uses, a space, and the mask of columns. */
+enum { FROM = 'f', TO = 't', AT = '=', OF_EPOCH = 'e', OF_ID = 'i', OF_PID = 'p', OF_TID = 'd' };
+#define MAX_PLAN 16
+
+static char letter_of(const struct sql_table *table, int index, unsigned char op)
+{
+	const struct sql_column *column = index >= 0 ? column_at(table, index) : NULL;
+	bool is_equal = op == SQLITE_INDEX_CONSTRAINT_EQ;
+	bool is_id = column && (table->def ? column->field == SQL_STORED && column->position == 0 &&
+						     (table->def->flags & PROF_TABLE_DICTIONARY)
+					   : column->field == SQL_ID);
+
+	if (is_id && is_equal)
+		return OF_ID;
+	if (!column || !table->def)
+		return 0;
+	if (column->field == SQL_TIME)
+		return is_equal                                                               ? AT
+		       : op == SQLITE_INDEX_CONSTRAINT_GE || op == SQLITE_INDEX_CONSTRAINT_GT ? FROM
+		       : op == SQLITE_INDEX_CONSTRAINT_LE || op == SQLITE_INDEX_CONSTRAINT_LT ? TO
+											      : 0;
+	return !is_equal                    ? 0
+	       : column->field == SQL_EPOCH ? OF_EPOCH
+	       : column->field == SQL_PID   ? OF_PID
+	       : column->field == SQL_TID   ? OF_TID
+					    : 0;
+}
+
+static int plan_query(sqlite3_vtab *base, sqlite3_index_info *info)
+{
+	struct sql_vtab *vtab = (struct sql_vtab *)base;
+	char plan[MAX_PLAN + 1] = "";
+	double rows = (double)vtab->table->rows + 1, cost = rows;
+	uint32_t epochs = prof_reader_info(vtab->tables->reader->capture->reader)->epochs;
+	int n = 0;
+
+	for (int i = 0; i < info->nConstraint && n < MAX_PLAN; i++) {
+		char letter = info->aConstraint[i].usable
+				      ? letter_of(vtab->table, info->aConstraint[i].iColumn,
+						  info->aConstraint[i].op)
+				      : 0;
+
+		if (letter == 0)
+			continue;
+		plan[n++] = letter;
+		info->aConstraintUsage[i].argvIndex = n;
+	}
+	for (const char *at = plan; *at; at++) {
+		rows /= *at == OF_EPOCH ? MAX_OF(epochs, 1u) : *at == AT ? 1000 : 4;
+		if (*at != OF_PID && *at != OF_TID)
+			cost = rows;
+	}
+	info->estimatedCost = cost * (1 + 0.1 * __builtin_popcountll(info->colUsed));
+	info->estimatedRows = (sqlite3_int64)MAX_OF(rows, 1.0);
+	if (strchr(plan, OF_ID) && (!vtab->table->def || strchr(plan, OF_EPOCH))) {
+		info->estimatedCost = info->estimatedRows = 1;
+		info->idxFlags = SQLITE_INDEX_SCAN_UNIQUE;
+	}
+	info->idxStr = sqlite3_mprintf("%s %llx", plan, info->colUsed);
+	info->needToFreeIdxStr = 1;
+	return info->idxStr ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+/* Returns whether SQLite uses a column; its last bit stands for all columns from there on. */
+static bool is_used(uint64_t mask, unsigned index)
+{
+	return mask >> MIN_OF(index, 63u) & 1;
+}
+
+/* Adds the columns of the capture that values of this query are made of. */
+static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_owner)
+{
+	const struct sql_table *table = vtab_of(cursor)->table;
+	const struct prof_table_def *def = table->def;
+	bool reads[PROF_MAX_COLUMNS + 1] = { false };
+
+	/* Some column has to be read to know the rows of a group. */
+	reads[0] = true;
+	for (guint i = 0; i < table->columns->len; i++) {
+		const struct sql_column *column = column_at(table, (int)i);
+
+		if (!is_used(mask, i))
+			continue;
+		has_owner |= column->field >= SQL_PID && column->field <= SQL_EXE;
+		reads[column->field == SQL_STORED  ? column->position
+		      : column->field == SQL_CALL  ? MIN_OF(table->stack, def->n_columns)
+		      : column->field == SQL_EVENT ? MIN_OF(table->source, def->n_columns)
+						   : 0] = true;
+		if (column->field == SQL_AMOUNT)
+			reads[table->source] = reads[table->weight] = true;
+	}
+	if (has_owner && table->thread != NO_COLUMN)
+		reads[table->thread] = true;
+	if (has_owner && table->process != NO_COLUMN)
+		reads[table->process] = true;
+	cursor->n_ids = 0;
+	memset(cursor->columns, 0, sizeof(cursor->columns));
+	for (unsigned i = 0; i < def->n_columns; i++) {
+		if (!reads[i])
+			continue;
+		cursor->ids[cursor->n_ids] = def->columns[i].id;
+		cursor->positions[cursor->n_ids++] = i;
+	}
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool by_segment(const struct row_cursor *cursor)
+{
+	return cursor->from_ns != INT64_MIN || cursor->to_ns != INT64_MAX;
+}
+
+/* Opens the rows of the capture, or of its next segment. PROF_END: there is none. */
+static int open_rows(struct row_cursor *cursor)
+{
+	const struct capture *capture = capture_of(cursor);
+	struct prof_cursor_options options = { .table = vtab_of(cursor)->table->def->id,
+					       .columns = cursor->ids,
+					       .n_columns = cursor->n_ids,
+					       .epoch = cursor->only_epoch };
+
+	prof_cursor_free(cursor->cursor);
+	cursor->cursor = NULL;
+	if (by_segment(cursor)) {
+		if (cursor->segments_done == capture->n_segments)
+			return PROF_END;
+		options.segment = capture->segments[cursor->segments_done++].number;
+		options.t_from = cursor->from_ns == INT64_MIN
+					 ? 0
+					 : capture_clock(capture, options.segment, cursor->from_ns);
+		options.t_to =
+			cursor->to_ns == INT64_MAX
+				? UINT64_MAX
+				: MAX_OF(capture_clock(capture, options.segment, cursor->to_ns),
+					 UINT64_C(1)); /* 0, 0 would be all */
+	}
+	return prof_cursor_new(capture->reader, &options, &cursor->cursor);
+}
+
+static int next_batch(struct row_cursor *cursor)
+{
+	struct prof_batch batch;
+	int r = cursor->cursor ? prof_cursor_next(cursor->cursor, &batch) : PROF_END;
+
+	while (r == PROF_END && cursor->cursor && by_segment(cursor))
+		if ((r = open_rows(cursor)) == 0)
+			r = prof_cursor_next(cursor->cursor, &batch);
+		else
+			break;
+	if (r != 0)
+		return r;
+	for (size_t i = 0; i < cursor->n_ids; i++)
+		cursor->columns[cursor->positions[i]] = batch.columns[i];
+	cursor->row = 0;
+	cursor->rows = batch.rows;
+	cursor->sequence = batch.sequence;
+	cursor->first_row = batch.first_row;
+	cursor->segment = batch.segment;
+	cursor->epoch = batch.epoch;
+	return 0;
+}
+
+/* Stores whether the current row satisfies the constraints. */
+static bool check_row(const struct row_cursor *cursor, bool *ret_passes, GError **error)
+{
+	const struct names *names = capture_of(cursor)->names;
+	uint32_t thread, process;
+
+	*ret_passes = true;
+	if (by_segment(cursor)) {
+		int64_t time = time_of(cursor);
+
+		*ret_passes = time >= cursor->from_ns && time <= cursor->to_ns;
+	}
+	if (!*ret_passes || (!cursor->has_pid && !cursor->has_tid))
+		return true;
+	if (!find_owner(cursor, &thread, &process, error))
+		return false;
+	*ret_passes =
+		(!cursor->has_pid ||
+		 (process > NAMES_LOST && names_process_at(names, process)->pid == cursor->pid)) &&
+		(!cursor->has_tid ||
+		 (thread > NAMES_LOST && names_thread_at(names, thread)->tid == cursor->tid));
+	return true;
+}
+
+static int next_row(sqlite3_vtab_cursor *base)
+{
+	struct row_cursor *cursor = (struct row_cursor *)base;
+	const struct sql_table *table = vtab_of(cursor)->table;
+	GError *error = NULL;
+	bool passes = false;
+
+	while (!passes) {
+		int r = ++cursor->row < cursor->rows ? 0 : next_batch(cursor);
+
+		if (r == 0 && cursor->rows == 0)
+			continue;
+		if (r == PROF_END) {
+			cursor->is_done = true;
+			return SQLITE_OK;
+		}
+		if (r != 0)
+			capture_error(&error, r, _("cannot read table '%s' of '%s'"), table->name,
+				      capture_of(cursor)->file);
+		if (r != 0 || !check_row(cursor, &passes, &error))
+			return fail(base->pVtab, error);
+	}
+	return SQLITE_OK;
+}
+
+static uint32_t segment_of(const struct capture *capture, uint32_t epoch)
+{
+	uint32_t number = 0;
+
+	for (size_t i = 0; i < capture->n_segments; i++)
+		if (capture->segments[i].first_epoch <= epoch)
+			number = capture->segments[i].number;
+	return number;
+}
+
+/* Makes the row of an id of a dictionary the only one. */
+static int find_row(struct row_cursor *cursor, uint64_t id)
+{
+	const struct sql_table *table = vtab_of(cursor)->table;
+	GError *error = NULL;
+	ssize_t found;
+
+	if (!cursor->dictionary || cursor->dictionary_epoch != cursor->only_epoch) {
+		struct prof_dictionary *dictionary = NULL;
+		int r = prof_dictionary_load(capture_of(cursor)->reader, table->def->id,
+					     cursor->only_epoch, cursor->ids, cursor->n_ids,
+					     &dictionary);
+
+		if (r != 0) {
+			capture_error(&error, r, _("cannot read table '%s' of '%s'"), table->name,
+				      capture_of(cursor)->file);
+			return fail(cursor->base.pVtab, error);
+		}
+		prof_dictionary_free(cursor->dictionary);
+		cursor->dictionary = dictionary;
+		cursor->dictionary_epoch = cursor->only_epoch;
+	}
+	found = prof_dictionary_find(cursor->dictionary, id);
+	cursor->is_done = found < 0;
+	cursor->row = found < 0 ? 0 : (size_t)found;
+	cursor->rows = cursor->row + 1;
+	cursor->epoch = cursor->only_epoch;
+	cursor->segment = segment_of(capture_of(cursor), cursor->epoch);
+	for (size_t i = 0; i < cursor->n_ids; i++)
+		cursor->columns[cursor->positions[i]] =
+			*prof_dictionary_column(cursor->dictionary, i);
+	return SQLITE_OK;
+}
+
+static int filter_rows(sqlite3_vtab_cursor *base, int number, const char *plan, int argc,
+		       sqlite3_value **argv)
+{
+	struct row_cursor *cursor = (struct row_cursor *)base;
+	const struct sql_table *table = vtab_of(cursor)->table;
+	uint64_t id = 0;
+	bool has_id = false;
+	int r;
+
+	(void)number;
+	cursor->from_ns = INT64_MIN;
+	cursor->to_ns = INT64_MAX;
+	cursor->has_pid = cursor->has_tid = cursor->is_done = false;
+	cursor->only_epoch = 0;
+	cursor->row = cursor->rows = cursor->segments_done = 0;
+	prof_cursor_free(cursor->cursor);
+	cursor->cursor = NULL;
+	for (int i = 0; i < argc; i++) {
+		int type = sqlite3_value_numeric_type(argv[i]);
+		int64_t value = sqlite3_value_int64(argv[i]);
+
+		if (type == SQLITE_NULL)
+			cursor->is_done = true;
+		/* A real bound is rounded outwards: SQLite checks the row, too. */
+		if (type == SQLITE_FLOAT && fabs(sqlite3_value_double(argv[i])) < 9e18 &&
+		    (plan[i] == FROM || plan[i] == TO))
+			type = SQLITE_INTEGER, value += plan[i] == TO ? 1 : -1;
+		if (type != SQLITE_INTEGER)
+			continue;
+		if (plan[i] == FROM || plan[i] == AT)
+			cursor->from_ns = MAX_OF(cursor->from_ns, value);
+		if (plan[i] == TO || plan[i] == AT)
+			cursor->to_ns = MIN_OF(cursor->to_ns, value);
+		if (plan[i] == OF_PID)
+			cursor->has_pid = true, cursor->pid = (uint64_t)value;
+		if (plan[i] == OF_TID)
+			cursor->has_tid = true, cursor->tid = (uint64_t)value;
+		if (plan[i] == OF_ID)
+			has_id = true, id = (uint64_t)value;
+		if (plan[i] == OF_EPOCH && (value < 0 || value > UINT32_MAX))
+			cursor->is_done = true;
+		if (plan[i] == OF_EPOCH)
+			cursor->only_epoch = (uint32_t)value;
+	}
+	/* A capture of version 1 may lack the table, or a dictionary may have no such row. */
+	if (cursor->is_done || !prof_reader_table(capture_of(cursor)->reader, table->def->id)) {
+		cursor->is_done = true;
+		return SQLITE_OK;
+	}
+	/* The columns of a query are the same each time. */
+	if (cursor->n_ids == 0)
+		choose_columns(cursor, g_ascii_strtoull(strchr(plan, ' '), NULL, 16),
+			       plan[strcspn(plan, "pd ")] != ' ');
+	if (has_id && cursor->only_epoch)
+		return find_row(cursor, id);
+	r = open_rows(cursor);
+	if (r != 0 && r != PROF_END) {
+		GError *error = NULL;
+
+		capture_error(&error, r, _("cannot read table '%s' of '%s'"), table->name,
+			      capture_of(cursor)->file);
+		return fail(base->pVtab, error);
+	}
+	return next_row(base);
+}
+
+static int next_found(sqlite3_vtab_cursor *base)
+{
+	struct row_cursor *cursor = (struct row_cursor *)base;
+
+	if (cursor->cursor)
+		return next_row(base);
+	cursor->is_done = true;
+	return SQLITE_OK;
+}
+
+/* ---- the values of a row --------------------------------------------------------------------- */
+
+static void put_number(const struct row_cursor *cursor, sqlite3_context *context,
+		       struct names_epoch *epoch, unsigned position, uint64_t value)
+{
+	const struct prof_table_def *table = vtab_of(cursor)->table->def;
+	const struct prof_column_def *column = &table->columns[position];
+	char digits[24];
+	uint64_t i = 0;
+	double real;
+
+	if (is_unknown(table, position, value))
+		return;
+	switch (column->type) {
+	case PROF_TYPE_ENUM:
+		while (column->values && column->values[i] && i < value)
+			i++;
+		if (column->values && column->values[i]) {
+			put_text(context, column->values[i]);
+			return;
+		}
+		(void)g_snprintf(digits, sizeof(digits), "%" PRIu64, value);
+		put_text(context, digits);
+		return;
+	case PROF_TYPE_INT:
+		sqlite3_result_int64(context, (int64_t)value);
+		return;
+	case PROF_TYPE_FLOAT:
+		memcpy(&real, &value, sizeof(real));
+		sqlite3_result_double(context, real);
+		return;
+	case PROF_TYPE_TIME:
+		if (value)
+			sqlite3_result_int64(context, capture_time(capture_of(cursor),
+								   cursor->segment, value));
+		return;
+	case PROF_TYPE_REF:
+		if (column->ref == PROF_TABLE_STRING)
+			put_text(context, names_text(epoch, value));
+		else if (value)
+			put_uint(context, value);
+		return;
+	default:
+		put_uint(context, value);
+	}
+}
+
+/* As JSON: SQLite's json_each() reads it. */
+static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
+		     struct names_epoch *epoch, unsigned position)
+{
+	const struct prof_column_def *column = &vtab_of(cursor)->table->def->columns[position];
+	const struct prof_array *array = &cursor->columns[position];
+	struct json json;
+	struct out out;
+
+	out_init(&out, -1);
+	json_init(&json, &out);
+	json_begin_array(&json, NULL);
+	for (uint64_t i = array->offsets[cursor->row]; i < array->offsets[cursor->row + 1]; i++) {
+		uint64_t value = array->numbers[i], n = 0;
+
+		while (column->values && column->values[n] && n < value)
+			n++;
+		if (column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING)
+			json_string(&json, NULL, names_text(epoch, value));
+		else if (column->type == PROF_TYPE_ENUM && column->values && column->values[n])
+			json_string(&json, NULL, column->values[n]);
+		else if (column->type == PROF_TYPE_INT)
+			json_int(&json, NULL, (int64_t)value);
+		else
+			json_uint(&json, NULL, value);
+	}
+	json_end(&json);
+	put_text_n(context, out.text->str, out.text->len - 1); /* without its newline */
+	json_done(&json);
+	out_done(&out);
+}
+
+static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context, unsigned position,
+		       GError **error)
+{
+	const struct prof_column_def *column = &vtab_of(cursor)->table->def->columns[position];
+	const struct prof_array *array = &cursor->columns[position];
+	size_t row = cursor->row;
+	struct names_epoch *epoch = NULL;
+
+	if (array->nulls && array->nulls[row])
+		return true;
+	if (array->bytes && array->offsets) {
+		const uint8_t *bytes = array->bytes + array->offsets[row];
+		size_t length = array->offsets[row + 1] - array->offsets[row];
+		g_autoptr(GString) hex = NULL;
+
+		if (column->type != PROF_TYPE_BINARY) {
+			put_text_n(context, (const char *)bytes, length);
+			return true;
+		}
+		hex = g_string_new(NULL);
+		for (size_t i = 0; i < length; i++)
+			g_string_append_printf(hex, "%02x", bytes[i]);
+		put_text(context, length ? hex->str : NULL);
+		return true;
+	}
+	if (!array->numbers)
+		return true;
+	if (column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING &&
+	    !(epoch = names_of(cursor, error)))
+		return false;
+	if (!(column->flags & PROF_COLUMN_LIST))
+		put_number(cursor, context, epoch, position, array->numbers[row]);
+	else if (array->offsets)
+		put_list(cursor, context, epoch, position);
+	return true;
+}
+
+/* Fills in the name, unit and period of the row's event; all zeros if it is unknown. */
+static bool find_event(const struct row_cursor *cursor, struct sampled_event *event, GError **error)
+{
+	static const uint16_t columns[] = { PROF_SOURCE_NAME, PROF_SOURCE_UNIT, PROF_SOURCE_PERIOD,
+					    PROF_SOURCE_FREQUENCY };
+	struct sql_tables *tables = vtab_of(cursor)->tables;
+	struct names_epoch *epoch = names_of(cursor, error);
+	uint64_t values[ARRAY_SIZE(columns)];
+	ssize_t row;
+	int r;
+
+	*event = (struct sampled_event){ 0 };
+	if (!epoch)
+		return false;
+	if (!tables->sources || tables->sources_epoch != cursor->epoch) {
+		prof_dictionary_free(tables->sources);
+		tables->sources = NULL;
+		r = prof_dictionary_load(epoch->names->reader, PROF_TABLE_SOURCE, cursor->epoch,
+					 columns, ARRAY_SIZE(columns), &tables->sources);
+		if (r == PROF_NO_TABLE)
+			return true;
+		if (r != 0)
+			return capture_error(error, r, _("cannot read the events of the capture"));
+		tables->sources_epoch = cursor->epoch;
+	}
+	row = prof_dictionary_find(tables->sources,
+				   number_of(cursor, vtab_of(cursor)->table->source));
+	if (row < 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		values[i] =
+			array_number_or(prof_dictionary_column(tables->sources, i), (size_t)row, 0);
+	event->name = names_text(epoch, values[0]);
+	event->unit = g_strcmp0(names_text(epoch, values[1]), "ns") == 0 ? "ns" : "events";
+	event->period = values[2];
+	event->frequency = values[3];
+	return true;
+}
+
+static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int index)
+{
+	const struct row_cursor *cursor = (struct row_cursor *)base;
+	const struct sql_table *table = vtab_of(cursor)->table;
+	const struct sql_column *column = column_at(table, index);
+	struct sampled_event event;
+	uint32_t thread, process, call;
+	uint64_t stack;
+	GError *error = NULL;
+
+	switch (column->field) {
+	case SQL_STORED:
+		if (!put_stored(cursor, context, column->position, &error))
+			return fail(base->pVtab, error);
+		break;
+	case SQL_TIME:
+		sqlite3_result_int64(context, time_of(cursor));
+		break;
+	case SQL_CALL:
+		stack = number_of(cursor, table->stack);
+		/* Marks and messages of the log need not have a stack. */
+		if (stack == 0 && table->def->id != PROF_TABLE_SAMPLE &&
+		    table->def->id != PROF_TABLE_ALLOC && table->def->id != PROF_TABLE_LIVE)
+			break;
+		if (!find_call(vtab_of(cursor)->tables, cursor->epoch, stack, cursor->segment,
+			       number_of(cursor, 0), &call, &error))
+			return fail(base->pVtab, error);
+		put_uint(context, call);
+		break;
+	case SQL_EVENT:
+	case SQL_AMOUNT:
+		if (!find_event(cursor, &event, &error))
+			return fail(base->pVtab, error);
+		if (column->field == SQL_EVENT)
+			put_text(context, event.name);
+		else
+			put_uint(context,
+				 sampled_event_weight(&event, number_of(cursor, table->weight)));
+		break;
+	case SQL_SEGMENT:
+		put_uint(context, cursor->segment);
+		break;
+	case SQL_EPOCH:
+		put_uint(context, cursor->epoch);
+		break;
+	default:
+		if (!find_owner(cursor, &thread, &process, &error))
+			return fail(base->pVtab, error);
+		return put_thread(vtab_of(cursor), context, thread, process, is_timed(table),
+				  time_of(cursor), column->field);
+	}
+	return SQLITE_OK;
+}
+
+/* ---- the cursor of a derived table ----------------------------------------------------------- */
+
+struct derived_cursor {
+	sqlite3_vtab_cursor base;
+	uint32_t at, end;
+};
+
+/* Returns the number of the table's rows, as far as they have been read. */
+static uint32_t derived_rows(const struct sql_tables *tables, enum derived which)
+{
+	if (which == CALLS)
+		return tables->tree ? tables->tree->nodes->len : 0;
+	if (which == FUNCTIONS)
+		return tables->functions ? tables->functions->all->len : 0;
+	return tables->derived[which] ? tables->derived[which]->len : 0;
+}
+
+/* Skips what is not a row: the node above the roots, and places in functions. */
+static void skip_entities(struct derived_cursor *cursor)
+{
+	const struct sql_vtab *vtab = (struct sql_vtab *)cursor->base.pVtab;
+	const struct sql_tables *tables = vtab->tables;
+
+	if (vtab->table->derived == CALLS && cursor->at == 0)
+		cursor->at++;
+	while (vtab->table->derived == FUNCTIONS && cursor->at < cursor->end &&
+	       functions_at(tables->functions, cursor->at)->whole)
+		cursor->at++;
+}
+
+static int filter_derived(sqlite3_vtab_cursor *base, int number, const char *plan, int argc,
+			  sqlite3_value **argv)
+{
+	struct derived_cursor *cursor = (struct derived_cursor *)base;
+	struct sql_vtab *vtab = (struct sql_vtab *)base->pVtab;
+	GError *error = NULL;
+
+	(void)number;
+	(void)plan;
+	cursor->at = cursor->end = 0;
+	if (argc > 0 && sqlite3_value_numeric_type(argv[0]) == SQLITE_NULL)
+		return SQLITE_OK;
+	if (argc > 0 && sqlite3_value_numeric_type(argv[0]) == SQLITE_INTEGER) {
+		int64_t id = sqlite3_value_int64(argv[0]);
+
+		if (id >= 0 && id < derived_rows(vtab->tables, vtab->table->derived)) {
+			cursor->at = (uint32_t)id;
+			cursor->end = cursor->at + 1;
+		}
+	} else {
+		if (!derive(vtab->tables, vtab->table->derived, &error))
+			return fail(base->pVtab, error);
+		cursor->end = derived_rows(vtab->tables, vtab->table->derived);
+	}
+	skip_entities(cursor);
+	return SQLITE_OK;
+}
+
+static int next_derived(sqlite3_vtab_cursor *base)
+{
+	struct derived_cursor *cursor = (struct derived_cursor *)base;
+
+	cursor->at++;
+	skip_entities(cursor);
+	return SQLITE_OK;
+}
+
+static int put_derived_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int index)
+{
+	const struct derived_cursor *cursor = (struct derived_cursor *)base;
+	struct sql_vtab *vtab = (struct sql_vtab *)base->pVtab;
+	const struct sql_tables *tables = vtab->tables;
+	const struct sql_column *column = column_at(vtab->table, index);
+	const struct names *names = tables->reader->capture->names;
+	const struct interval *at;
+	struct memory_live live;
+
+	if (vtab->table->derived == CALLS) {
+		put_call(tables, context, cursor->at, column->field);
+		return SQLITE_OK;
+	}
+	if (vtab->table->derived == FUNCTIONS) {
+		put_cell(context, column->field == SQL_ID
+					  ? cell_uint(cursor->at)
+					  : functions_cell(tables->functions, cursor->at,
+							   (enum function_field)column->position));
+		return SQLITE_OK;
+	}
+	at = &g_array_index(tables->derived[vtab->table->derived], struct interval, cursor->at);
+	switch (column->field) {
+	case SQL_TIME:
+		if (at->has_begin)
+			sqlite3_result_int64(context, at->begin_ns);
+		break;
+	case SQL_END:
+		if (at->has_end)
+			sqlite3_result_int64(context, at->end_ns);
+		break;
+	case SQL_DURATION:
+		if (at->has_begin && at->has_end)
+			put_uint(context, (uint64_t)at->end_ns - (uint64_t)at->begin_ns);
+		break;
+	case SQL_CPU:
+		if (at->cpu != PROF_SWITCH_NO_CPU)
+			put_uint(context, at->cpu);
+		break;
+	case SQL_NUMBER:
+		put_uint(context, at->block.number);
+		break;
+	case SQL_SIZE:
+		put_uint(context, at->block.size);
+		break;
+	case SQL_BLOCKS:
+	case SQL_BYTES:
+		live = (struct memory_live){ .heap = at->heap,
+					     .block = { .size = at->block.size,
+							.is_mapping = at->is_mapping } };
+		memory_weigh(tables->heaps, &live);
+		sqlite3_result_double(context,
+				      column->field == SQL_BLOCKS ? live.blocks : live.bytes);
+		break;
+	case SQL_KIND:
+		put_text(context, vtab->table->derived == MARKS    ? mark_kinds[at->kind]
+				  : vtab->table->derived == BLOCKS ? ends[at->kind]
+								   : states[at->kind]);
+		break;
+	case SQL_GROUP:
+		put_text(context, at->mark.group);
+		break;
+	case SQL_NAME:
+		put_text(context, at->mark.name);
+		break;
+	case SQL_CALL:
+		put_uint(context, at->call);
+		break;
+	default:
+		return put_thread(vtab, context, at->thread,
+				  names_thread_at(names, at->thread)->process, true,
+				  at->has_begin ? at->begin_ns : at->end_ns, column->field);
+	}
+	return SQLITE_OK;
+}
+
+/* ---- the two modules of SQLite --------------------------------------------------------------- */
+
+static int connect_table(sqlite3 *db, void *data, int argc, const char *const *argv,
+			 sqlite3_vtab **ret_vtab, char **ret_error)
+{
+	struct sql_tables *tables = data;
+	struct sql_vtab *vtab;
+	g_autofree char *create = NULL;
+	int r;
+
+	(void)argc;
+	(void)ret_error;
+	vtab = sqlite3_malloc(sizeof(*vtab));
+	if (!vtab)
+		return SQLITE_NOMEM;
+	*vtab = (struct sql_vtab){ .tables = tables, .table = tables->all->pdata[atoi(argv[3])] };
+	create = g_strdup_printf("CREATE TABLE t %s", vtab->table->declaration);
+	r = sqlite3_declare_vtab(db, create);
+	if (r != SQLITE_OK)
+		sqlite3_free(vtab);
+	else
+		*ret_vtab = &vtab->base;
+	return r;
+}
+
+static int disconnect_table(sqlite3_vtab *vtab)
+{
+	sqlite3_free(vtab);
+	return SQLITE_OK;
+}
+
+static int open_row_cursor(sqlite3_vtab *vtab, sqlite3_vtab_cursor **ret_cursor)
+{
+	struct row_cursor *cursor = g_new0(struct row_cursor, 1);
+
+	(void)vtab;
+	*ret_cursor = &cursor->base;
+	return SQLITE_OK;
+}
+
+static int close_row_cursor(sqlite3_vtab_cursor *base)
+{
+	struct row_cursor *cursor = (struct row_cursor *)base;
+
+	prof_cursor_free(cursor->cursor);
+	prof_dictionary_free(cursor->dictionary);
+	g_free(cursor);
+	return SQLITE_OK;
+}
+
+static int is_at_end_of_rows(sqlite3_vtab_cursor *base)
+{
+	return ((struct row_cursor *)base)->is_done;
+}
+
+/* The number is the same in every query: SQLite drops rows that two terms of an OR find. */
+static int put_row_number(sqlite3_vtab_cursor *base, sqlite3_int64 *ret_row)
+{
+	const struct row_cursor *cursor = (struct row_cursor *)base;
+
+	*ret_row = vtab_of(cursor)->table->def->flags & PROF_TABLE_DICTIONARY
+			   ? (sqlite3_int64)((uint64_t)cursor->epoch << 32 ^ number_of(cursor, 0))
+			   : (sqlite3_int64)(cursor->sequence * PROF_MAX_ROWS + cursor->first_row +
+					     cursor->row);
+	return SQLITE_OK;
+}
+
+static int open_derived_cursor(sqlite3_vtab *vtab, sqlite3_vtab_cursor **ret_cursor)
+{
+	struct derived_cursor *cursor = g_new0(struct derived_cursor, 1);
+
+	(void)vtab;
+	*ret_cursor = &cursor->base;
+	return SQLITE_OK;
+}
+
+static int close_derived_cursor(sqlite3_vtab_cursor *base)
+{
+	g_free(base);
+	return SQLITE_OK;
+}
+
+static int is_at_end_of_derived(sqlite3_vtab_cursor *base)
+{
+	const struct derived_cursor *cursor = (struct derived_cursor *)base;
+
+	return cursor->at >= cursor->end;
+}
+
+static int put_derived_number(sqlite3_vtab_cursor *base, sqlite3_int64 *ret_row)
+{
+	*ret_row = ((struct derived_cursor *)base)->at;
+	return SQLITE_OK;
+}
+
+static const sqlite3_module row_module = {
+	.xCreate = connect_table,
+	.xConnect = connect_table,
+	.xBestIndex = plan_query,
+	.xDisconnect = disconnect_table,
+	.xDestroy = disconnect_table,
+	.xOpen = open_row_cursor,
+	.xClose = close_row_cursor,
+	.xFilter = filter_rows,
+	.xNext = next_found,
+	.xEof = is_at_end_of_rows,
+	.xColumn = put_row_column,
+	.xRowid = put_row_number,
+};
+
+static const sqlite3_module derived_module = {
+	.xCreate = connect_table,
+	.xConnect = connect_table,
+	.xBestIndex = plan_query,
+	.xDisconnect = disconnect_table,
+	.xDestroy = disconnect_table,
+	.xOpen = open_derived_cursor,
+	.xClose = close_derived_cursor,
+	.xFilter = filter_derived,
+	.xNext = next_derived,
+	.xEof = is_at_end_of_derived,
+	.xColumn = put_derived_column,
+	.xRowid = put_derived_number,
+};
+
+/* ---- describing the tables ------------------------------------------------------------------- */
+
+static unsigned column_referring(const struct prof_table_def *def, unsigned ref)
+{
+	for (unsigned i = 0; i < def->n_columns; i++)
+		if (def->columns[i].type == PROF_TYPE_REF && def->columns[i].ref == ref &&
+		    !(def->columns[i].flags & PROF_COLUMN_LIST))
+			return i;
+	return NO_COLUMN;
+}
+
+static const char *type_of(const struct prof_column_def *column)
+{
+	bool is_text = (column->flags & PROF_COLUMN_LIST) || column->type == PROF_TYPE_ENUM ||
+		       column->type == PROF_TYPE_TEXT || column->type == PROF_TYPE_BINARY ||
+		       (column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING);
+
+	return is_text ? "TEXT" : column->type == PROF_TYPE_FLOAT ? "REAL" : "INTEGER";
+}
+
+static bool has_column(const struct sql_table *table, const char *name)
+{
+	for (guint i = 0; i < table->columns->len; i++)
+		if (g_ascii_strcasecmp(column_at(table, (int)i)->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* A name of the capture gets underscores if SQLite would take it for another one. */
+static void add_column(struct sql_table *table, const char *name, const char *type,
+		       enum sql_field field, unsigned position)
+{
+	struct sql_column column = { g_utf8_make_valid(name, -1), type, field, position };
+
+	while (has_column(table, column.name)) {
+		char *longer = g_strconcat(column.name, "_", NULL);
+
+		g_free(column.name);
+		column.name = longer;
+	}
+	g_array_append_val(table->columns, column);
+}
+
+/* Adds what a table of the capture does not have itself. */
+static void add_own_column(struct sql_table *table, const char *name, const char *type,
+			   enum sql_field field)
+{
+	for (unsigned i = 0; i < table->def->n_columns; i++)
+		if (strcmp(table->def->columns[i].name, name) == 0)
+			return;
+	add_column(table, name, type, field, 0);
+}
+
+static bool is_name_taken(const struct sql_tables *tables, const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(views); i++)
+		if (g_ascii_strcasecmp(name, views[i].name) == 0)
+			return true;
+	for (guint i = 0; i < tables->all->len; i++)
+		if (g_ascii_strcasecmp(name, ((struct sql_table *)tables->all->pdata[i])->name) ==
+		    0)
+			return true;
+	return *name == '\0' || g_ascii_strncasecmp(name, "sqlite_", 7) == 0 ||
+	       g_ascii_strncasecmp(name, "pragma_", 7) == 0;
+}
+
+static struct sql_table *add_table(struct sql_tables *tables, const char *name)
+{
+	struct sql_table *table = g_new0(struct sql_table, 1);
+
+	table->name = g_utf8_make_valid(name, -1);
+	while (is_name_taken(tables, table->name)) {
+		char *longer = g_strconcat("_", table->name, NULL);
+
+		g_free(table->name);
+		table->name = longer;
+	}
+	table->columns = g_array_new(FALSE, FALSE, sizeof(struct sql_column));
+	table->thread = table->process = table->stack = NO_COLUMN;
+	g_ptr_array_add(tables->all, table);
+	return table;
+}
+
+static void describe(struct sql_tables *tables, const struct prof_table_def *def)
+{
+	struct sql_table *table = add_table(tables, def->name);
+	bool is_sample = def->id == PROF_TABLE_SAMPLE;
+
+	table->def = def;
+	/* A row of these two is its own owner. */
+	table->thread = def->id == PROF_TABLE_THREAD ? 0 : column_referring(def, PROF_TABLE_THREAD);
+	table->process = def->id == PROF_TABLE_PROCESS ? 0
+						       : column_referring(def, PROF_TABLE_PROCESS);
+	table->source = PROF_SAMPLE_SOURCE;
+	table->weight = PROF_SAMPLE_WEIGHT;
+	if (is_timed(table)) {
+		table->stack = column_referring(def, PROF_TABLE_STACK);
+		table->index = "time_ns";
+		add_column(table, "time_ns", "INTEGER", SQL_TIME, 0);
+	} else if (def->flags & PROF_TABLE_DICTIONARY) {
+		table->index = "epoch, id";
+	}
+	if (table->thread != NO_COLUMN || table->process != NO_COLUMN)
+		add_own_column(table, "pid", "INTEGER", SQL_PID);
+	if (table->thread != NO_COLUMN) {
+		add_own_column(table, "tid", "INTEGER", SQL_TID);
+		add_own_column(table, "comm", "TEXT", SQL_COMM);
+	}
+	if (table->thread != NO_COLUMN || table->process != NO_COLUMN)
+		add_own_column(table, "exe", "TEXT", SQL_EXE);
+	for (unsigned i = is_timed(table) ? 1 : 0; i < def->n_columns; i++)
+		add_column(table, def->columns[i].name, type_of(&def->columns[i]), SQL_STORED, i);
+	if (table->stack != NO_COLUMN)
+		add_own_column(table, "call", "INTEGER", SQL_CALL);
+	if (is_sample) {
+		add_own_column(table, "event", "TEXT", SQL_EVENT);
+		add_own_column(table, "amount", "INTEGER", SQL_AMOUNT);
+	}
+	add_own_column(table, "segment", "INTEGER", SQL_SEGMENT);
+	add_own_column(table, "epoch", "INTEGER", SQL_EPOCH);
+}
+
+static bool count_rows(const struct prof_chunk *chunk, void *data, GError **error)
+{
+	const struct sql_tables *tables = data;
+
+	(void)error;
+	for (guint i = 0; i < tables->all->len; i++) {
+		struct sql_table *table = tables->all->pdata[i];
+
+		if (table->def && table->def->id == chunk->table)
+			table->rows += chunk->rows;
+	}
+	return true;
+}
+
+static void declare(struct sql_table *table)
+{
+	GString *text = g_string_new("(");
+
+	for (guint i = 0; i < table->columns->len; i++) {
+		const struct sql_column *column = column_at(table, (int)i);
+		char *quoted =
+			sqlite3_mprintf("%s\"%w\" %s", i ? ", " : "", column->name, column->type);
+
+		g_string_append(text, quoted ? quoted : "");
+		sqlite3_free(quoted);
+	}
+	g_string_append_c(text, ')');
+	table->declaration = g_string_free(text, FALSE);
+}
+
+static void table_free(gpointer data)
+{
+	struct sql_table *table = data;
+
+	for (guint i = 0; i < table->columns->len; i++)
+		g_free(column_at(table, (int)i)->name);
+	g_array_unref(table->columns);
+	g_free(table->declaration);
+	g_free(table->name);
+	g_free(table);
+}
+
+int sql_tables_create_views(sqlite3 *db, const char *schema, bool has_stacks)
+{
+	int r = SQLITE_OK;
+
+	for (size_t i = 0; r == SQLITE_OK && i < ARRAY_SIZE(views); i++) {
+		const char *stack = !views[i].after ? "" : has_stacks ? STACK_COLUMN : STACK_QUERY;
+		g_autofree char *create = g_strconcat("CREATE VIEW ", schema, ".", views[i].name,
+						      " AS ", views[i].before, stack,
+						      views[i].after, NULL);
+
+		r = sqlite3_exec(db, create, NULL, NULL, NULL);
+	}
+	return r;
+}
+
+struct sql_tables *sql_tables_new(struct reader *reader, sqlite3 *db, GError **error)
+{
+	struct sql_tables *tables = g_new0(struct sql_tables, 1);
+	size_t n;
+	const struct prof_table_def *const *defs = prof_reader_tables(reader->capture->reader, &n);
+	int r;
+
+	tables->reader = reader;
+	tables->all = g_ptr_array_new_with_free_func(table_free);
+	for (unsigned i = 0; i < ARRAY_SIZE(derived_tables); i++) {
+		struct sql_table *table = add_table(tables, derived_tables[i].name);
+
+		table->derived = i;
+		table->index = derived_tables[i].index;
+		table->rows = 10000;
+		for (const struct derived_column *c = derived_tables[i].columns; c->name; c++)
+			add_column(table, c->name, c->type, c->field, c->position);
+	}
+	/* Tables of version 1 that the capture lacks are empty. */
+	for (unsigned id = 1; id <= PROF_TABLE_LAST; id++) {
+		const struct prof_table_def *def = prof_reader_table(reader->capture->reader, id);
+
+		if (def || (def = prof_table_v1(id)))
+			describe(tables, def);
+	}
+	for (size_t i = 0; i < n; i++)
+		if (defs[i]->id > PROF_TABLE_LAST)
+			describe(tables, defs[i]);
+	if (!capture_each_chunk(reader->capture, 0, count_rows, tables, error)) {
+		sql_tables_free(tables);
+		return NULL;
+	}
+	r = sqlite3_create_module(db, "capture_rows", &row_module, tables);
+	if (r == SQLITE_OK)
+		r = sqlite3_create_module(db, "capture_derived", &derived_module, tables);
+	for (guint i = 0; r == SQLITE_OK && i < tables->all->len; i++) {
+		struct sql_table *table = tables->all->pdata[i];
+		char *create = sqlite3_mprintf("CREATE VIRTUAL TABLE temp.\"%w\" USING %s(%u)",
+					       table->name,
+					       table->def ? "capture_rows" : "capture_derived", i);
+
+		declare(table);
+		r = create ? sqlite3_exec(db, create, NULL, NULL, NULL) : SQLITE_NOMEM;
+		sqlite3_free(create);
+	}
+	if (r == SQLITE_OK)
+		return tables;
+	cli_set_error(error, CLI_FAILURE, _("cannot make the tables of '%s': %s"),
+		      reader->capture->file, sqlite3_errmsg(db));
+	sql_tables_free(tables);
+	return NULL;
+}
+
+void sql_tables_free(struct sql_tables *tables)
+{
+	if (!tables)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(tables->derived); i++)
+		if (tables->derived[i])
+			g_array_unref(tables->derived[i]);
+	prof_dictionary_free(tables->sources);
+	if (tables->heaps)
+		memory_heaps_done(tables->heaps);
+	g_free(tables->heaps);
+	if (tables->tree)
+		memory_tree_done(tables->tree);
+	g_free(tables->tree);
+	functions_free(tables->functions);
+	g_clear_error(&tables->error);
+	g_ptr_array_unref(tables->all);
+	g_free(tables);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * SQL tables - a capture as tables of SQLite
+ *
+ * Each table of the capture is a virtual table, generated from the capture's schema, with the
+ * columns of `dump`: refs to texts are texts, enums are names, times are relative, lists are JSON.
+ * A table that refers to threads also has pid, tid, comm and exe. Ids are scoped to an epoch, so
+ * each table ends with segment and epoch. Further tables have what needs more than a row: the calls
+ * and functions of stacks, marks with begins and ends paired, blocks with their lifetimes, and the
+ * states of threads. Views over both answer common questions. An unknown value is NULL. An unsigned
+ * number above INT64_MAX is the text 0x and 16 digits, which sorts after all numbers.
+ *
+ * A query reads only the chunks of its time range (constraints on time_ns) and of its epoch, and
+ * decodes only the columns that it uses. Rows of a dictionary are found by epoch and id.
+ */
+#pragma once
+
+#include "tools/profcapture/reader.h"
+
+#include <sqlite3.h>
+
+struct sql_table {
+	char *name;
+	const char *index; /* columns by which it is searched, or NULL */
+	/* the rest is private */
+	char *declaration;                /* the columns of CREATE TABLE, in parentheses */
+	const struct prof_table_def *def; /* NULL: not a table of the capture */
+	GArray *columns;                  /* struct sql_column */
+	uint64_t rows;
+	unsigned derived; /* if def is NULL: enum derived */
+	unsigned thread, process, stack, source, weight;
+};
+
+struct sql_tables {
+	GPtrArray *all; /* struct sql_table */
+	GError *error;  /* the reason why a query failed, if it was a capture's; or NULL */
+	/* the rest is private */
+	struct reader *reader;
+	struct functions *functions;     /* NULL: not needed yet */
+	struct memory_tree *tree;        /* of calls */
+	struct memory_heaps *heaps;      /* of blocks; NULL: not read yet */
+	GArray *derived[5];              /* struct interval by enum derived; NULL: not read yet */
+	struct prof_dictionary *sources; /* of an epoch, or NULL */
+	uint32_t sources_epoch;
+};
+
+/* Creates the tables in the schema "temp" of a database. Borrows the reader, whose capture is open;
+ * free it after the database was closed. Returns NULL on error. */
+struct sql_tables *sql_tables_new(struct reader *reader, sqlite3 *db, GError **error);
+void sql_tables_free(struct sql_tables *tables);
+/* Creates the views in a schema. `has_stacks`: its table of calls is ours, which has a hidden
+ * column with the stack as text. Returns a result code of SQLite. */
+int sql_tables_create_views(sqlite3 *db, const char *schema, bool has_stacks);

@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture sql - queries of a capture in SQL
+ *
+ * The database is in memory and has virtual tables only (sql-tables.h). A query can do nothing but
+ * read them: SQLite's authorizer refuses all else. Its memory is limited by the budget of the
+ * capture, and its time by --timeout: between two steps of SQLite's machine, or, if one step takes
+ * longer than that, by a signal  [test_sql: hostile_queries]
+ * Rows stream, unless they are limited: then one more is read, to say that there are more.
+ */
+#include "config.h"
+
+#include "tools/common/budget.h"
+#include "tools/profcapture/sql-tables.h"
+#include "tools/profcapture/verbs.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Rows that a terminal shows by default. */
+#define TERMINAL_ROWS 1000
+#define DEFAULT_TIMEOUT_NS (UINT64_C(300) * 1000000000)
+/* Instructions of SQLite's machine between two looks at the clock. */
+#define STEPS_BETWEEN_CHECKS 100000
+/* Seconds after the timeout until the signal ends the program. */
+#define GRACE_SECONDS 2
+#define MAX_LENGTH (64 << 20) /* bytes of a text: those of a chunk's column */
+
+struct sql {
+	struct reader reader;
+	uint64_t timeout_ns;
+	sqlite3 *db;
+	struct sql_tables *tables;
+	int64_t deadline_us;
+	bool is_late;
+	GPtrArray *keys; /* unique names of the result's columns, NULL at the end */
+	GArray *kept;    /* struct cell, if rows are limited */
+	struct json json;
+};
+
+static const struct cli_option options[] = {
+	{ "timeout", 0, CLI_DURATION, offsetof(struct sql, timeout_ns), N_("TIME"),
+	  N_("End a query that takes longer (default: 5m)") },
+	{ NULL },
+};
+
+/* Queries that answer something of a capture that has rows of the table. */
+static const struct {
+	unsigned table;
+	const char *query;
+} examples[] = {
+	{ PROF_TABLE_SAMPLE,
+	  "SELECT function, self, total FROM hot_functions ORDER BY self DESC LIMIT 10" },
+	{ PROF_TABLE_ALLOC, "SELECT function, sum(bytes) FROM allocations WHERE freed_ns IS NULL "
+			    "GROUP BY function ORDER BY 2 DESC LIMIT 10" },
+	{ PROF_TABLE_MARK, "SELECT name, count(*), avg(duration_ns) FROM marks GROUP BY name" },
+	{ PROF_TABLE_SAMPLE,
+	  "SELECT comm, sum(weight) FROM samples WHERE time_ns < 1000000000 GROUP BY comm" },
+	{ PROF_TABLE_SWITCH,
+	  "SELECT comm, state, sum(duration_ns) FROM waits GROUP BY comm, state" },
+	{ PROF_TABLE_COUNTER_VALUE, "SELECT name, max(value) FROM counters GROUP BY name" },
+	{ PROF_TABLE_PROCESS, "SELECT DISTINCT pid, exe FROM process" },
+	{ PROF_TABLE_IMAGE, "SELECT DISTINCT path, build_id FROM image" },
+	{ PROF_TABLE_METADATA, "SELECT key, value FROM metadata" },
+};
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+static int authorize(void *data, int action, const char *first, const char *second,
+		     const char *schema, const char *trigger)
+{
+	static const char *const pragmas[] = {
+		"table_info",     "table_xinfo",     "table_list", "function_list",
+		"collation_list", "compile_options", NULL
+	};
+
+	(void)data;
+	(void)schema;
+	(void)trigger;
+	if (action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_RECURSIVE)
+		return SQLITE_OK;
+	if (action == SQLITE_FUNCTION)
+		return g_ascii_strcasecmp(second, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
+	return action == SQLITE_PRAGMA && g_strv_contains(pragmas, first) ? SQLITE_OK : SQLITE_DENY;
+}
+
+static int check_time(void *data)
+{
+	struct sql *sql = data;
+
+	sql->is_late = g_get_monotonic_time() > sql->deadline_us;
+	return sql->is_late || out_failed(out_stdout());
+}
+
+static char late_message[512];
+
+static char *describe_timeout(const struct sql *sql)
+{
+	g_autofree char *limit = text_duration(sql->timeout_ns);
+
+	return g_strdup_printf(_("the query took longer than %s; --timeout allows more"), limit);
+}
+
+static void on_alarm(int number)
+{
+	(void)number;
+	if (write(STDERR_FILENO, late_message, strlen(late_message)) >= 0)
+		_exit(CLI_FAILURE);
+	_exit(CLI_FAILURE);
+}
+
+static void start_clock(struct sql *sql)
+{
+	const struct sigaction action = { .sa_handler = on_alarm };
+	uint64_t seconds = sql->timeout_ns / 1000000000 + GRACE_SECONDS;
+	g_autofree char *message = describe_timeout(sql);
+
+	sql->deadline_us = g_get_monotonic_time() +
+			   (int64_t)MIN_OF(sql->timeout_ns / 1000, (uint64_t)INT64_MAX / 2);
+	(void)g_snprintf(late_message, sizeof(late_message), "%s: %s\n", cli_program(), message);
+	(void)sigaction(SIGALRM, &action, NULL);
+	(void)alarm((unsigned)MIN_OF(seconds, (uint64_t)INT_MAX));
+	sqlite3_progress_handler(sql->db, STEPS_BETWEEN_CHECKS, check_time, sql);
+}
+
+static void set_limits(sqlite3 *db)
+{
+	static const int limits[][2] = {
+		{ SQLITE_LIMIT_LENGTH, MAX_LENGTH },        { SQLITE_LIMIT_SQL_LENGTH, 1 << 20 },
+		{ SQLITE_LIMIT_COLUMN, TABLE_MAX_COLUMNS }, { SQLITE_LIMIT_ATTACHED, 0 },
+		{ SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000 }, { SQLITE_LIMIT_WORKER_THREADS, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+		sqlite3_limit(db, limits[i][0], limits[i][1]);
+	(void)sqlite3_hard_heap_limit64((sqlite3_int64)budget_bytes());
+	/* A misspelled name in double quotes is an error, not a text. */
+	(void)sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DML, 0, NULL);
+	(void)sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	(void)sqlite3_set_authorizer(db, authorize, NULL);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* Lists the tables, if one is unknown. */
+static bool is_unknown_table(struct sql *sql, const char *message)
+{
+	static const char prefix[] = "no such table: ";
+	g_autoptr(GPtrArray) valid = g_ptr_array_new_with_free_func(g_free);
+	sqlite3_stmt *names = NULL;
+
+	if (!g_str_has_prefix(message, prefix) ||
+	    sqlite3_prepare_v2(sql->db, "SELECT name FROM sqlite_temp_schema ORDER BY name", -1,
+			       &names, NULL) != SQLITE_OK)
+		return false;
+	while (sqlite3_step(names) == SQLITE_ROW)
+		g_ptr_array_add(valid, g_strdup((const char *)sqlite3_column_text(names, 0)));
+	sqlite3_finalize(names);
+	g_ptr_array_add(valid, NULL);
+	sql->reader.status = cli_unknown(_("table"), message + strlen(prefix),
+					 (const char *const *)valid->pdata);
+	return true;
+}
+
+/* Returns the line of the query that has the offset, and a caret below that. */
+static char *point_at(const char *query, int offset)
+{
+	const char *at = query + MIN_OF((size_t)MAX_OF(offset, 0), strlen(query)), *line = at;
+	g_autofree char *before = NULL, *after = NULL;
+
+	while (line > query && line[-1] != '\n')
+		line--;
+	before = text_escape_n(line, (size_t)(at - line));
+	after = text_escape_n(at, strcspn(at, "\n"));
+	return g_strdup_printf("\n  %s%s\n  %*s^", before, after, (int)text_width(before), "");
+}
+
+/* Returns false, with an error or a status. */
+static bool fail(struct sql *sql, const char *query, GError **error)
+{
+	g_autofree char *message = g_strdup(sqlite3_errmsg(sql->db)), *place = NULL;
+	int code = sqlite3_errcode(sql->db), offset = sqlite3_error_offset(sql->db);
+
+	if (sql->tables->error) {
+		g_propagate_error(error, g_steal_pointer(&sql->tables->error));
+		return false;
+	}
+	if (sql->is_late) {
+		g_autofree char *late = describe_timeout(sql);
+
+		return cli_set_error(error, CLI_FAILURE, "%s", late);
+	}
+	if (code == SQLITE_NOMEM)
+		return cli_set_error(error, CLI_FAILURE,
+				     _("the query needs more than %" PRIu64
+				       " MiB, the most for a capture of this size"),
+				     budget_bytes() >> 20);
+	if (code == SQLITE_AUTH)
+		return cli_set_error(error, CLI_USAGE,
+				     _("a query can only read: SELECT, and no file (%s)"), message);
+	if (is_unknown_table(sql, message))
+		return false;
+	if (offset >= 0)
+		place = point_at(query, offset);
+	return cli_set_error(error, code == SQLITE_ERROR ? CLI_USAGE : CLI_FAILURE, "%s%s", message,
+			     place ? place : "");
+}
+
+/* ---- the result ------------------------------------------------------------------------------ */
+
+static bool is_text(const struct sql *sql)
+{
+	return sql->reader.format == READER_TEXT;
+}
+
+/* In text, numbers are as SQLite prints them. `keeps`: the cell outlives the row. */
+static struct cell cell_of(const struct sql *sql, sqlite3_stmt *statement, int column, bool keeps)
+{
+	int type = sqlite3_column_type(statement, column);
+	struct cell cell = { .kind = type == SQLITE_BLOB ? CELL_BYTES : CELL_SLICE };
+
+	if (type == SQLITE_NULL)
+		return cell_unknown();
+	if (type == SQLITE_INTEGER && !is_text(sql))
+		return cell_int(sqlite3_column_int64(statement, column));
+	if (type == SQLITE_FLOAT && !is_text(sql))
+		return cell_double(sqlite3_column_double(statement, column));
+	cell.text = type == SQLITE_BLOB ? sqlite3_column_blob(statement, column)
+					: (const char *)sqlite3_column_text(statement, column);
+	cell.number = (uint64_t)sqlite3_column_bytes(statement, column);
+	if (keeps)
+		cell.text = cell.owned = g_memdup2(cell.text, cell.number);
+	return cell;
+}
+
+/* Two columns may have one name, but two members may not. */
+static void name_columns(struct sql *sql, sqlite3_stmt *statement)
+{
+	sql->keys = g_ptr_array_new_with_free_func(g_free);
+	for (int i = 0; i < sqlite3_column_count(statement); i++) {
+		char *key = g_strdup(sqlite3_column_name(statement, i));
+		guint n = 2;
+
+		while (g_ptr_array_find_with_equal_func(sql->keys, key, g_str_equal, NULL)) {
+			g_free(key);
+			key = g_strdup_printf("%s_%u", sqlite3_column_name(statement, i), n++);
+		}
+		g_ptr_array_add(sql->keys, key);
+	}
+	g_ptr_array_add(sql->keys, NULL);
+}
+
+static void print_separated(struct sql *sql, sqlite3_stmt *statement, struct out *out)
+{
+	for (guint i = 0; i + 1 < sql->keys->len; i++) {
+		struct cell cell = statement ? cell_of(sql, statement, (int)i, false)
+					     : cell_text(sql->keys->pdata[i]);
+		g_autofree char *text = cell.kind == CELL_TEXT ? text_escape(cell.text)
+					: cell.kind == CELL_SLICE
+						? text_escape_n(cell.text, cell.number)
+						: g_strdup(cell.kind == CELL_BYTES ? "" : "-");
+
+		if (i > 0)
+			out_char(out, '\t');
+		out_text(out, text);
+		for (uint64_t b = 0; cell.kind == CELL_BYTES && b < cell.number; b++)
+			out_printf(out, "%02x", (uint8_t)cell.text[b]);
+	}
+	out_char(out, '\n');
+}
+
+static void begin_rows(struct sql *sql, bool truncated)
+{
+	if (is_text(sql)) {
+		print_separated(sql, NULL, out_stdout());
+		return;
+	}
+	reader_begin(&sql->reader, &sql->json, "sql", truncated);
+	rows_open(&sql->json, reader_json_format(&sql->reader),
+		  (const char *const *)sql->keys->pdata);
+}
+
+static void end_rows(struct sql *sql)
+{
+	if (is_text(sql))
+		return;
+	rows_close(&sql->json);
+	reader_end(&sql->reader, &sql->json);
+}
+
+static void write_row(struct sql *sql, sqlite3_stmt *statement)
+{
+	if (is_text(sql)) {
+		print_separated(sql, statement, out_stdout());
+		return;
+	}
+	rows_begin(&sql->json);
+	for (guint i = 0; i + 1 < sql->keys->len; i++) {
+		const struct cell cell = cell_of(sql, statement, (int)i, false);
+
+		cell_write(&sql->json, sql->keys->pdata[i], &cell);
+	}
+	rows_end(&sql->json);
+}
+
+static void get_kept(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct sql *sql = data;
+
+	*ret_cell = g_array_index(sql->kept, struct cell, row * (sql->keys->len - 1) + field);
+	ret_cell->owned = NULL;
+}
+
+/* `types`: by column, of its first value; `more`: there are more rows than these. */
+static void show_kept(struct sql *sql, const int *types, bool more)
+{
+	unsigned n = sql->keys->len - 1, name = n;
+	struct table *table = g_new0(struct table, 1);
+	struct table_member *members = g_new0(struct table_member, n + 1);
+	struct table_style style = { .out = out_stdout(),
+				     .is_colored = sql->reader.colored,
+				     .columns = sql->reader.columns };
+
+	for (unsigned i = 0; i < n; i++) {
+		members[i] = (struct table_member){ sql->keys->pdata[i], i };
+		if (types[i] == SQLITE_TEXT)
+			name = i;
+	}
+	*table = (struct table){
+		.rows = sql->kept->len / n, .get = get_kept, .data = sql, .members = members
+	};
+	/* The last text may be cut to the width of the terminal. */
+	for (unsigned i = 0; i < n; i++)
+		table_add_column(table, i,
+				 i == name ? COLUMN_NAME
+				 : types[i] == SQLITE_TEXT || types[i] == SQLITE_BLOB
+					 ? COLUMN_WORD
+					 : COLUMN_NUMBER,
+				 sql->keys->pdata[i]);
+	if (is_text(sql)) {
+		table_print(table, &style, table->rows);
+		if (more)
+			out_printf(out_stdout(), _("There are more rows (--limit 0)\n"));
+	} else {
+		reader_begin(&sql->reader, &sql->json, "sql", more);
+		table_write(table, &sql->json, reader_json_format(&sql->reader), table->rows);
+		reader_end(&sql->reader, &sql->json);
+	}
+	g_free(table);
+	g_free(members);
+}
+
+static bool run_statement(struct sql *sql, const char *query, sqlite3_stmt *statement,
+			  GError **error)
+{
+	uint64_t limit = sql->reader.limit, rows = 0;
+	int types[TABLE_MAX_COLUMNS] = { 0 };
+	/* Text for a terminal has to be measured. */
+	bool keeps = limit > 0 || (is_text(sql) && sql->reader.columns > 0);
+	int r;
+
+	name_columns(sql, statement);
+	while ((r = sqlite3_step(statement)) == SQLITE_ROW && !(limit && rows == limit)) {
+		if (!keeps && rows == 0)
+			begin_rows(sql, false);
+		rows++;
+		if (!keeps) {
+			write_row(sql, statement);
+			continue;
+		}
+		for (int i = 0; i < sqlite3_column_count(statement); i++) {
+			struct cell cell = cell_of(sql, statement, i, true);
+
+			if (types[i] == 0 && cell.kind != CELL_UNKNOWN)
+				types[i] = sqlite3_column_type(statement, i);
+			g_array_append_val(sql->kept, cell);
+		}
+	}
+	/* Nothing reads the rest. */
+	if (r != SQLITE_ROW && r != SQLITE_DONE && !out_failed(out_stdout()))
+		return fail(sql, query, error);
+	if (keeps) {
+		show_kept(sql, types, r == SQLITE_ROW);
+		return true;
+	}
+	if (rows == 0)
+		begin_rows(sql, false);
+	end_rows(sql);
+	return true;
+}
+
+/* ---- the query ------------------------------------------------------------------------------- */
+
+static bool run_query(struct sql *sql, const char *query, GError **error)
+{
+	sqlite3_stmt *statement = NULL, *next = NULL;
+	const char *rest = "";
+	bool ok = sqlite3_prepare_v2(sql->db, query, -1, &statement, &rest) == SQLITE_OK;
+
+	if (!ok)
+		return fail(sql, query, error);
+	if (sqlite3_column_count(statement) == 0)
+		ok = cli_set_error(error, CLI_USAGE, "%s", _("the query has no result"));
+	else if (sqlite3_prepare_v2(sql->db, rest, -1, &next, NULL) != SQLITE_OK || next)
+		ok = cli_set_error(error, CLI_USAGE, "%s",
+				   _("a query is one statement, with nothing after it"));
+	ok = ok && run_statement(sql, query, statement, error);
+	sqlite3_finalize(next);
+	sqlite3_finalize(statement);
+	return ok;
+}
+
+#define QUERY_OF_COLUMNS                                                        \
+	"SELECT m.name AS \"table\", c.name AS \"column\", c.type AS \"type\" " \
+	"FROM sqlite_temp_schema AS m, pragma_table_info(m.name, 'temp') AS c " \
+	"ORDER BY m.type DESC, m.rowid, c.cid"
+
+static bool has_no_rows(const struct sql *sql, const char *name)
+{
+	for (guint i = 0; i < sql->tables->all->len; i++) {
+		const struct sql_table *table = sql->tables->all->pdata[i];
+
+		if (strcmp(table->name, name) == 0)
+			return table->rows == 0;
+	}
+	return false;
+}
+
+static uint64_t rows_of(const struct sql *sql, unsigned id)
+{
+	for (guint i = 0; i < sql->tables->all->len; i++) {
+		const struct sql_table *table = sql->tables->all->pdata[i];
+
+		if (table->def && table->def->id == id)
+			return table->rows;
+	}
+	return 0;
+}
+
+/* Prints the tables that have rows, with their columns, and queries of this capture. */
+static bool print_tables(struct sql *sql, GError **error)
+{
+	const unsigned width = sql->reader.columns;
+	g_autoptr(GString) line = g_string_new(NULL), empty = g_string_new(NULL);
+	g_autofree char *word = capture_shell_word(sql->reader.capture->file), *table = NULL;
+	struct out *out = out_stdout();
+	sqlite3_stmt *statement = NULL;
+	unsigned shown = 0;
+	int r;
+
+	if (sqlite3_prepare_v2(sql->db, QUERY_OF_COLUMNS, -1, &statement, NULL) != SQLITE_OK)
+		return fail(sql, QUERY_OF_COLUMNS, error);
+	out_text(out, _("Tables\n"));
+	do {
+		const char *name;
+
+		r = sqlite3_step(statement);
+		name = r == SQLITE_ROW ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+		if (table && g_strcmp0(table, name) != 0) {
+			if (has_no_rows(sql, table)) {
+				g_string_append_printf(empty, "%s%s", empty->len ? ", " : "",
+						       table);
+			} else {
+				g_string_append_c(line, ')');
+				out_text(out, "  ");
+				text_wrap(out, line->str, 2, 6, width);
+			}
+		}
+		if (name && g_strcmp0(table, name) != 0) {
+			g_free(table);
+			table = g_strdup(name);
+			g_string_printf(line, "%s(%s", name, sqlite3_column_text(statement, 1));
+		} else if (name) {
+			g_string_append_printf(line, ", %s", sqlite3_column_text(statement, 1));
+		}
+	} while (r == SQLITE_ROW);
+	sqlite3_finalize(statement);
+	if (empty->len) {
+		g_string_prepend(empty, _("Without rows: "));
+		text_wrap(out, empty->str, 0, 2, width);
+	}
+	out_text(out,
+		 _("\nTimes are nanoseconds since the start. Quote names that SQL uses itself, "
+		   "such as \"group\".\n\nExamples\n"));
+	for (size_t i = 0; shown < 3 && i < ARRAY_SIZE(examples); i++) {
+		if (rows_of(sql, examples[i].table) == 0)
+			continue;
+		shown++;
+		out_printf(out, "  profcapture sql %s \\\n    \"%s\"\n", word, examples[i].query);
+	}
+	return true;
+}
+
+static bool sql_query(void *data, char **operands, GError **error)
+{
+	struct sql *sql = data;
+	struct reader *reader = &sql->reader;
+	bool prints_tables;
+
+	reader->text_limit = cli_columns(out_stdout()->fd) > 0 ? TERMINAL_ROWS : 0;
+	/* JSON begins with the state of the capture. */
+	reader->finds_damage_late = !reader->json &&
+				    (reader->format == READER_TEXT || reader->format == READER_CSV);
+	if (!reader_open(reader, operands[0], error))
+		return false;
+	sql->kept = g_array_new(FALSE, FALSE, sizeof(struct cell));
+	if (sqlite3_open_v2(":memory:", &sql->db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
+		return cli_set_error(error, CLI_FAILURE, "%s", sqlite3_errmsg(sql->db));
+	sql->tables = sql_tables_new(reader, sql->db, error);
+	if (!sql->tables)
+		return false;
+	/* SQLite declares the table of a pragma on its first use, which the authorizer would
+	 * refuse. */
+	if (sql_tables_create_views(sql->db, "temp", true) != SQLITE_OK ||
+	    sqlite3_exec(sql->db, "SELECT 1 FROM pragma_table_info('sample')", NULL, NULL, NULL) !=
+		    SQLITE_OK)
+		return fail(sql, "", error);
+	set_limits(sql->db);
+	start_clock(sql);
+	prints_tables = !operands[1] && is_text(sql);
+	return prints_tables ? print_tables(sql, error)
+			     : run_query(sql, operands[1] ? operands[1] : QUERY_OF_COLUMNS, error);
+}
+
+static void sql_done(struct sql *sql)
+{
+	(void)alarm(0);
+	for (guint i = 0; sql->kept && i < sql->kept->len; i++)
+		cell_done(&g_array_index(sql->kept, struct cell, i));
+	g_clear_pointer(&sql->kept, g_array_unref);
+	g_clear_pointer(&sql->keys, g_ptr_array_unref);
+	(void)sqlite3_close(sql->db);
+	sql_tables_free(sql->tables);
+	json_done(&sql->json);
+	reader_done(&sql->reader);
+}
+
+int verb_sql(int argc, char **argv)
+{
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE [QUERY]"),
+			  N_("Answer a query in SQL, or list the tables and examples."), 1, 2 },
+		.query = sql_query,
+	};
+	CLEANUP(sql_done)
+	struct sql sql = { .reader.limit = READER_LIMIT_UNSET, .timeout_ns = DEFAULT_TIMEOUT_NS };
+	const struct cli_group groups[] = { { NULL, options, &sql },
+					    { N_("Output"), reader_output_options, &sql.reader },
+					    { NULL } };
+
+	json_init(&sql.json, out_stdout());
+	return reader_run(&verb, groups, &sql, argc, argv);
+}
