@@ -176,7 +176,7 @@ def test_operands(profcapture, whole):
         missing = "no capture (*.cap)" if verb == "report" else "missing operand"
         assert missing in usage(profcapture, verb, *more)
         assert missing in usage(profcapture, verb, *more, "--")
-        operands = [whole] if verb not in ("annotate", "diff") else [whole, "function"]
+        operands = [whole] if verb not in ("annotate", "diff", "sql") else [whole, "function"]
         assert f"unexpected operand '{whole}'" in usage(profcapture, verb, *more, *operands, whole)
     assert "'--limit'" in profcapture("report", "--", "--limit", check=1).stderr
     assert profcapture("report", "--limit=1", "--", whole).stdout == profcapture("report", whole, "--limit=1").stdout

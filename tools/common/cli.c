@@ -235,7 +235,8 @@ static void append_option(GString *line, const struct cli_option *option)
 	if (option->short_name)
 		g_string_append_printf(line, "-%c, ", option->short_name);
 	g_string_append_printf(line, "--%s", option->name);
-	if (choices)
+	/* A longer list does not fit into a line; its help describes the choices. */
+	if (choices && strlen(choices) < HELP_COLUMNS)
 		g_string_append_printf(line, " %s", choices);
 	else if (option->type != CLI_FLAG)
 		g_string_append_printf(line, "%s%s", option->value[0] == '[' ? "" : " ",
