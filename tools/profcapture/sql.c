@@ -279,7 +279,7 @@ static void begin_rows(struct sql *sql, bool truncated)
 		print_separated(sql, NULL, out_stdout());
 		return;
 	}
-	reader_begin(&sql->reader, &sql->json, "sql", truncated);
+	reader_begin(&sql->reader, &sql->json, "sql", truncated, READER_TOTAL_UNKNOWN);
 	rows_open(&sql->json, reader_json_format(&sql->reader),
 		  (const char *const *)sql->keys->pdata);
 }
@@ -346,7 +346,8 @@ static void show_kept(struct sql *sql, const int *types, bool more)
 		if (more)
 			out_printf(out_stdout(), _("There are more rows (--limit 0)\n"));
 	} else {
-		reader_begin(&sql->reader, &sql->json, "sql", more);
+		reader_begin(&sql->reader, &sql->json, "sql", more,
+			     more ? READER_TOTAL_UNKNOWN : table->rows);
 		table_write(table, &sql->json, reader_json_format(&sql->reader), table->rows);
 		reader_end(&sql->reader, &sql->json);
 	}
