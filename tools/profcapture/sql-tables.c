@@ -171,25 +171,33 @@ static const struct {
 		       { "cpu", "INTEGER", SQL_CPU } } },
 };
 
-/* The stack as text is the hidden column of our table of calls, or, for a table in a file, is made
- * by a query. */
-#define STACK_COLUMN "c.stack"
-#define STACK_QUERY                                                               \
-	"(WITH RECURSIVE up(caller, text) AS (SELECT c.caller, f.name UNION ALL " \
-	"SELECT above.caller, named.name || ';' || up.text FROM up "              \
-	"CROSS JOIN calls AS above ON above.id = up.caller "                      \
-	"CROSS JOIN functions AS named ON named.id = above.function) "            \
+/* Columns of views for the call of a row of `s`. They are queries of their own, because SQLite then
+ * looks up only those that are used. */
+#define OF_CALL(column) "(SELECT c." column " FROM calls AS c WHERE c.id = s.call)"
+#define OF_FUNCTION(column)                                                                    \
+	"(SELECT f." column " FROM calls AS c CROSS JOIN functions AS f ON f.id = c.function " \
+	"WHERE c.id = s.call)"
+#define PLACE_COLUMNS                                                                             \
+	OF_FUNCTION("name")                                                                       \
+	" AS function, " OF_FUNCTION("image") " AS image, " OF_CALL("file") " AS file, " OF_CALL( \
+		"line") " AS line, "
+/* In a file, the table of calls has no stacks as text. */
+#define STACK_QUERY                                                                     \
+	"(WITH RECURSIVE up(caller, text) AS (SELECT c.caller, f.name FROM calls AS c " \
+	"CROSS JOIN functions AS f ON f.id = c.function WHERE c.id = s.call UNION ALL " \
+	"SELECT above.caller, named.name || ';' || up.text FROM up "                    \
+	"CROSS JOIN calls AS above ON above.id = up.caller "                            \
+	"CROSS JOIN functions AS named ON named.id = above.function) "                  \
 	"SELECT text FROM up WHERE caller IS NULL)"
 
-/* CROSS JOIN fixes the order of the tables. SQLite omits a LEFT JOIN that a query does not use. */
+/* CROSS JOIN fixes the order of the tables. */
 static const struct {
 	const char *name, *before, *after; /* around the text of the stack, if after is not NULL */
 } views[] = {
 	{ "samples",
 	  "SELECT s.time_ns, s.event, s.pid, s.tid, s.comm, s.exe, s.cpu, s.mode, "
-	  "s.amount AS weight, f.name AS function, f.image, c.file, c.line, ",
-	  " AS stack, s.call FROM sample AS s LEFT JOIN calls AS c ON c.id = s.call "
-	  "LEFT JOIN functions AS f ON f.id = c.function" },
+	  "s.amount AS weight, " PLACE_COLUMNS,
+	  " AS stack, s.call FROM sample AS s" },
 	{ "hot_functions",
 	  "WITH RECURSIVE hit AS (SELECT event, call, sum(amount) AS weight FROM sample "
 	  "GROUP BY event, call), "
@@ -202,10 +210,9 @@ static const struct {
 	  "sum(p.weight) AS total FROM part AS p CROSS JOIN functions AS f ON f.id = p.function "
 	  "GROUP BY p.event, p.function" },
 	{ "allocations",
-	  "SELECT b.time_ns, b.freed_ns, b.lifetime_ns, b.pid, b.tid, b.comm, b.exe, b.block, "
-	  "b.size, b.blocks, b.bytes, b.ended, f.name AS function, f.image, c.file, c.line, ",
-	  " AS stack, b.call FROM blocks AS b LEFT JOIN calls AS c ON c.id = b.call "
-	  "LEFT JOIN functions AS f ON f.id = c.function" },
+	  "SELECT s.time_ns, s.freed_ns, s.lifetime_ns, s.pid, s.tid, s.comm, s.exe, s.block, "
+	  "s.size, s.blocks, s.bytes, s.ended, " PLACE_COLUMNS,
+	  " AS stack, s.call FROM blocks AS s" },
 	{ "waits", "SELECT * FROM thread_states WHERE state <> 'running'" },
 	{ "counters", "SELECT v.time_ns, c.pid, c.\"group\", c.name, c.unit, c.kind, v.value "
 		      "FROM counter_value AS v "
@@ -1687,7 +1694,9 @@ int sql_tables_create_views(sqlite3 *db, const char *schema, bool has_stacks)
 	int r = SQLITE_OK;
 
 	for (size_t i = 0; r == SQLITE_OK && i < ARRAY_SIZE(views); i++) {
-		const char *stack = !views[i].after ? "" : has_stacks ? STACK_COLUMN : STACK_QUERY;
+		const char *stack = !views[i].after ? ""
+				    : has_stacks    ? OF_CALL("stack")
+						    : STACK_QUERY;
 		g_autofree char *create = g_strconcat("CREATE VIEW ", schema, ".", views[i].name,
 						      " AS ", views[i].before, stack,
 						      views[i].after, NULL);
