@@ -341,7 +341,7 @@ def contents(path):
     return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data + (gzip.decompress(base64.b64decode(packed[1])) if packed else b"")
 
 
-@pytest.mark.parametrize("to", ["folded", "firefox", "pprof", "speedscope", "html"])
+@pytest.mark.parametrize("to", ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "perf-script", "heaptrack", "massif", "syscap", "html"])
 def test_redact(profctl, profcapture, compile_c, tmp_path, monkeypatch, to):
     """No argument, host, log line or folder is left, in any format; names are."""
     home = tmp_path / "house of jane"
@@ -349,11 +349,11 @@ def test_redact(profctl, profcapture, compile_c, tmp_path, monkeypatch, to):
     program = home / "city"
     shutil.copy(compile_c("city", PROGRAM, "-g", "-pthread", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"]), program)
     recorded = home / "city.cap"
-    profctl("record", "-q", "-F", 999, "-o", recorded, "--", program, "--password=hunter2")
+    profctl("record", "-q", "-F", 999, "--memory", "-o", recorded, "--", program, "--password=hunter2")
     path = tmp_path / "out"
     profcapture("export", recorded, "--to", to, "-o", path, "--redact", "-q")
     found = contents(path)
-    assert b"heavy" in found and b"city" in found
+    assert (b"keep" if to in ("heaptrack", "massif") else b"heavy") in found and b"city" in found
     assert not [secret for secret in (b"jane", b"hunter2", b"password", os.fsencode(tmp_path)) if secret in found]
     if to == "html":
         facts = dict(data_of(path)[0]["capture"]["facts"])
@@ -363,4 +363,4 @@ def test_redact(profctl, profcapture, compile_c, tmp_path, monkeypatch, to):
     profcapture("export", made, "--to", to, "-o", path, "--redact", "-q", "--force")
     assert not re.search(rb"jane|private", contents(path))
     profcapture("export", made, "--to", to, "-o", path, "-q", "--force")
-    assert b"private" in contents(path)
+    assert b"private" in contents(path) or to in ("heaptrack", "massif")  # its allocations have no stacks

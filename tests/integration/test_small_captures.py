@@ -11,7 +11,9 @@ from slices import part
 
 VERBS = {
     "info": ["info"],
+    "summary": ["summary"],
     "report": ["report"],
+    "redacted": ["export", "--to", "html", "--redact"],
     "tree": ["report", "--tree"],
     "threads": ["report", "--by", "thread"],
     "annotate": ["annotate", None, "main"],
