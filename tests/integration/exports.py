@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Readers of the formats of `export`: frames of each stack from the root inwards; and a comparison
 with report."""
+import base64
 import collections
 import gzip
+import json
 import re
+import struct
 import xml.etree.ElementTree
 
 
@@ -156,3 +159,26 @@ def svg_stacks(boxes):
         path.append([name, value])
         stacks.append(([name for name, _ in path[1:]], path[-1]))
     return [(names, entry[1]) for names, entry in stacks if entry[1]]
+
+
+def read_page(page):
+    """What a page of --to html was given: the header, and columns of numbers."""
+    text = page.read_text(encoding="utf-8")
+    raw = gzip.decompress(base64.b64decode(re.search(r'id="data">([^<]*)<', text)[1]))
+    (length,) = struct.unpack_from("<I", raw)
+    header, at, columns = json.loads(raw[4:4 + length]), 4 + length, {}
+    for column in header["columns"]:
+        rows = column["rows"]
+        if "value" in column:
+            columns[column["name"]] = [column["value"] / column["scale"]] * rows
+            continue
+        planes = [raw[at + k * rows:at + (k + 1) * rows] for k in range(column["bytes"])]
+        at += rows * column["bytes"]
+        numbers = [sum(plane[i] << 8 * k for k, plane in enumerate(planes)) for i in range(rows)]
+        if column["delta"]:
+            for i in range(1, rows):
+                numbers[i] += numbers[i - 1]
+        columns[column["name"]] = [n / column["scale"] for n in numbers]
+    assert at == len(raw)
+    columns.setdefault("samples.weight", [n * header["capture"]["sample_weight"] for n in columns["samples.count"]])
+    return header, columns

@@ -4,6 +4,7 @@ JSON.
 
 format_reader.py, which follows docs/format.md, determines what is damaged.
 """
+import collections
 import json
 import random
 import re
@@ -13,6 +14,7 @@ import subprocess
 import pytest
 import schema
 from captures import HEADER_BYTES, make
+from exports import read_page
 from format_reader import Capture, Chunk
 from slices import part
 
@@ -178,10 +180,11 @@ def run_times(chunks, lost):
             left = {}
             continue
         time = times.setdefault(tids.get(row["thread"]), dict.fromkeys(names + ["run"], 0))
-        time["run"] += max(row["time"] - row["start"], 0)
+        start = min(row["start"], row["time"])
+        time["run"] += row["time"] - start
         if row["thread"] in left:
             ended, how = left[row["thread"]]
-            time[names[how]] += max(row["start"] - ended, 0)
+            time[names[how]] += max(start - ended, 0)
         left[row["thread"]] = row["time"], row["state"]
     times.pop(None, None)
     found = {tid: (time["run"], time["wait"], time["preempted"]) for tid, time in times.items()}
@@ -197,6 +200,22 @@ def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
         known = {row["tid"]: (row["run_ns"], row["wait_ns"], row["preempted_ns"]) for row in rows if row["run_ns"] is not None}
         return known, {row["times_incomplete"] for row in rows}
 
+    def states(path):
+        """The same from the rows of each state."""
+        times = collections.defaultdict(collections.Counter)
+        for row in profcapture.json("sql", path, "SELECT tid, state, sum(duration_ns) AS ns FROM thread_states GROUP BY 1, 2")["data"]["rows"]:
+            times[row["tid"]][row["state"]] += row["ns"]
+        return {tid: (time["running"], time["waiting"], time["preempted"]) for tid, time in times.items()}
+
+    def slices(path):
+        """And from the page."""
+        profcapture("export", path, "--to", "html", "-o", tmp_path / "page.html", "--force")
+        header, columns = read_page(tmp_path / "page.html")
+        times = collections.defaultdict(lambda: [0, 0, 0])
+        for thread, kind, length in zip(*(columns[f"slices.{name}"] for name in ("thread", "kind", "length"))):
+            times[header["threads"][int(thread)]["tid"]][(0, 2, 1)[int(kind)]] += length
+        return {tid: tuple(time) for tid, time in times.items()}
+
     flipped = tmp_path / "flipped.cap"
     in_full = run_times(chunks, None)
     assert reported(whole) == (in_full, {False})
@@ -205,7 +224,7 @@ def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
     for chunk in [chunk for chunk in chunks.chunks if chunk.table == chunks.table("switch")["id"]]:
         flip(whole, flipped, chunk.offset + CHUNK_HEADER + chunk.stored // 2)
         times, incomplete = reported(flipped)
-        assert times == run_times(chunks, chunk.offset) and incomplete == {True}
+        assert times == states(flipped) == slices(flipped) == run_times(chunks, chunk.offset) and incomplete == {True}
         assert all(part <= all for tid in times for part, all in zip(times[tid], in_full[tid]))
         smaller += times != in_full
         text = profcapture("report", flipped, "--by", "thread").stdout

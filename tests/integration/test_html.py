@@ -8,13 +8,13 @@ import os
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 from pathlib import Path
 
 import drive_firefox
 import pytest
 from captures import make
+from exports import read_page
 from recordings import until
 
 NODE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "profd-tests/node_modules"
@@ -121,35 +121,12 @@ def drive(request, tmp_path):
     return driver(tmp_path, lambda folder, page, steps, size: drive_firefox.drive(FIREFOX, folder, page.as_uri(), steps, size))
 
 
-def data_of(page):
-    """What the page was given: the header, and columns of numbers."""
-    text = page.read_text(encoding="utf-8")
-    raw = gzip.decompress(base64.b64decode(re.search(r'id="data">([^<]*)<', text)[1]))
-    (length,) = struct.unpack_from("<I", raw)
-    header, at, columns = json.loads(raw[4:4 + length]), 4 + length, {}
-    for column in header["columns"]:
-        rows = column["rows"]
-        if "value" in column:
-            columns[column["name"]] = [column["value"] / column["scale"]] * rows
-            continue
-        planes = [raw[at + k * rows:at + (k + 1) * rows] for k in range(column["bytes"])]
-        at += rows * column["bytes"]
-        numbers = [sum(plane[i] << 8 * k for k, plane in enumerate(planes)) for i in range(rows)]
-        if column["delta"]:
-            for i in range(1, rows):
-                numbers[i] += numbers[i - 1]
-        columns[column["name"]] = [n / column["scale"] for n in numbers]
-    assert at == len(raw)
-    columns.setdefault("samples.weight", [n * header["capture"]["sample_weight"] for n in columns["samples.count"]])
-    return header, columns
-
-
 # ---- what the page is given
 
 
 def test_data(profcapture, page_of, capture):
     """The sums of the columns are those of the report."""
-    header, columns = data_of(page_of(capture))
+    header, columns = read_page(page_of(capture))
     report = profcapture.json("report", capture)["data"]
     assert sum(columns["samples.count"]) == report["total"] and sum(columns["samples.weight"]) == report["total_weight"]
     assert header["capture"]["duration_ns"] == profcapture.json("info", capture)["capture"]["duration_ns"]
@@ -327,7 +304,7 @@ def test_record_view(profctl, tmp_path, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     done = profctl("record", "-q", "--view", "-o", tmp_path / "x.cap", "--", "sh", "-c", "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done; exit 3", check=3)
-    assert data_of(Path(done.stdout.strip()))[0]["capture"]["title"].startswith("sh -c")
+    assert read_page(Path(done.stdout.strip()))[0]["capture"]["title"].startswith("sh -c")
     assert "--view" in profctl("record", "--view", "--json", "true", check=2).stderr
 
 
@@ -356,7 +333,7 @@ def test_redact(profctl, profcapture, compile_c, tmp_path, monkeypatch, to):
     assert (b"keep" if to in ("heaptrack", "massif") else b"heavy") in found and b"city" in found
     assert not [secret for secret in (b"jane", b"hunter2", b"password", os.fsencode(tmp_path)) if secret in found]
     if to == "html":
-        facts = dict(data_of(path)[0]["capture"]["facts"])
+        facts = dict(read_page(path)[0]["capture"]["facts"])
         assert facts["Command"] == "city" and not {"Host", "Options"} & set(facts)
     # every text of this capture is below that folder
     made = make(tmp_path / "made.cap", "--all-tables", "--rows", 1200, "--prefix", "/" + "home/jane/private/")

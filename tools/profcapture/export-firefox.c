@@ -373,23 +373,25 @@ static void limit_waits(struct firefox *firefox)
 	g_array_set_size(waits, MOST_WAITS);
 }
 
-static void keep_wait(uint32_t thread, int64_t from_ns, int64_t to_ns, uint32_t state, void *data)
+static void keep_wait(const struct run_state *state, void *data)
 {
 	static const char *const names[] = { [PROF_SWITCH_WAIT] = "Waiting",
 					     [PROF_SWITCH_PREEMPTED] = "Preempted",
 					     [PROF_SWITCH_RUNNABLE] = "Ready to run" };
 	struct firefox *firefox = data;
 	struct reader *reader = &firefox->export->reader;
-	struct mark mark = { .thread = thread, .is_wait = true };
+	struct mark mark = { .thread = state->thread, .is_wait = true };
 
+	if (state->state == PROF_SWITCH_RUNNING)
+		return;
 	mark.span = (struct span){ .kind = SPAN_WHOLE,
-				   .thread = thread,
-				   .name = names[state],
-				   .start_ns = MAX_OF(from_ns, reader->from_ns),
-				   .end_ns = MIN_OF(to_ns, reader->to_ns) };
+				   .thread = state->thread,
+				   .name = names[state->state],
+				   .start_ns = MAX_OF(state->from_ns, reader->from_ns),
+				   .end_ns = MIN_OF(state->to_ns, reader->to_ns) };
 	mark.time_ns = mark.span.end_ns;
 	if (mark.span.start_ns >= mark.span.end_ns ||
-	    !reader_wants_thread_at(reader, thread, mark.span.start_ns))
+	    !reader_wants_thread_at(reader, state->thread, mark.span.start_ns))
 		return;
 	g_array_append_val(firefox->waits, mark);
 	if (firefox->waits->len == 2 * MOST_WAITS)
@@ -864,7 +866,7 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 	struct row_list *const lists[] = { &firefox.functions, &firefox.resources, &firefox.sources,
 					   &firefox.threads };
 	bool ok = spans_read(export->reader.capture, keep_mark, &firefox, error) &&
-		  run_times_each_gap(&export->reader, keep_wait, &firefox, error) &&
+		  run_times_each_state(&export->reader, keep_wait, &firefox, error) &&
 		  counter_values_read(&firefox.counters, add_point, &firefox, error);
 
 	json_init(&firefox.json, out);

@@ -5,6 +5,7 @@
 
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
+#include "tools/profcapture/run-times.h"
 #include "tools/profcapture/spans.h"
 
 #include <glib/gi18n.h>
@@ -166,73 +167,24 @@ struct page_slice {
 	uint8_t kind;
 };
 
-/* The last known state of a thread. */
-struct last_switch {
-	int64_t since_ns;
-	uint8_t kind; /* SLICE_KINDS: unknown */
-};
-
 struct slices {
 	struct html_rows *rows;
 	GArray *all;
-	GArray *states; /* struct last_switch by the page's thread */
 };
 
-enum { SWITCH_TIME, SWITCH_THREAD, SWITCH_START, SWITCH_STATE, N_SWITCH_COLUMNS };
-
-static void add_slice(struct slices *slices, uint32_t thread, uint8_t kind, int64_t from_ns,
-		      int64_t to_ns)
-{
-	struct page_slice slice = { .from_ns = MAX_OF(from_ns, INT64_C(0)),
-				    .to_ns = to_ns,
-				    .thread = thread,
-				    .kind = kind };
-
-	if (slice.from_ns < to_ns)
-		g_array_append_val(slices->all, slice);
-}
-
-static bool take_switches(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
-			  GError **error)
+static void add_slice(const struct run_state *state, void *data)
 {
 	struct slices *slices = data;
-	struct reader *reader = &slices->rows->export->reader;
-	const struct capture *capture = reader->capture;
-	bool has_wakeups = capture_metadata_of(capture, batch->segment, "wakeups") != NULL;
+	struct page_slice slice = { .from_ns = MAX_OF(state->from_ns, INT64_C(0)),
+				    .to_ns = state->to_ns,
+				    .kind = state->state == PROF_SWITCH_RUNNING ? SLICE_RUN
+					    : state->state == PROF_SWITCH_WAIT  ? SLICE_WAIT
+										: SLICE_READY };
 
-	(void)error;
-	for (size_t i = 0; i < batch->rows; i++) {
-		uint32_t thread =
-			names_thread(epoch, array_number_or(&batch->columns[SWITCH_THREAD], i, 0));
-		uint64_t end = array_number_or(&batch->columns[SWITCH_TIME], i, 0);
-		uint64_t start = array_number_or(&batch->columns[SWITCH_START], i, end);
-		uint64_t how =
-			array_number_or(&batch->columns[SWITCH_STATE], i, PROF_SWITCH_RUNNING);
-		int64_t from_ns = capture_time(capture, batch->segment, start);
-		int64_t to_ns = capture_time(capture, batch->segment, end);
-		struct last_switch *state;
-		uint32_t index;
-
-		if (thread <= NAMES_LOST || !reader_wants_thread(reader, thread))
-			continue;
-		index = html_index(&slices->rows->threads, thread);
-		while (slices->states->len <= index) {
-			struct last_switch unknown = { .kind = SLICE_KINDS };
-
-			g_array_append_val(slices->states, unknown);
-		}
-		state = &g_array_index(slices->states, struct last_switch, index);
-		if (state->kind < SLICE_KINDS)
-			add_slice(slices, index, state->kind, state->since_ns, from_ns);
-		add_slice(slices, index, SLICE_RUN, from_ns, to_ns);
-		state->since_ns = to_ns;
-		state->kind = how == PROF_SWITCH_WAIT ? SLICE_WAIT
-			      : how == PROF_SWITCH_RUNNING || (how == PROF_SWITCH_RUNNABLE &&
-							       !has_wakeups && from_ns < to_ns)
-				      ? SLICE_KINDS
-				      : SLICE_READY;
-	}
-	return true;
+	if (slice.from_ns >= slice.to_ns)
+		return;
+	slice.thread = html_index(&slices->rows->threads, state->thread);
+	g_array_append_val(slices->all, slice);
 }
 
 static gint compare_slices(gconstpointer left, gconstpointer right)
@@ -332,21 +284,12 @@ static void add_slices(struct html_rows *rows, GArray **all)
 
 static bool write_slices(struct html_rows *rows, GError **error)
 {
-	static const uint16_t columns[N_SWITCH_COLUMNS] = { PROF_SWITCH_TIME, PROF_SWITCH_THREAD,
-							    PROF_SWITCH_START, PROF_SWITCH_STATE };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_SWITCH,
-						     .columns = columns,
-						     .n_columns = N_SWITCH_COLUMNS };
-	struct slices slices = { .rows = rows,
-				 .all = g_array_new(FALSE, FALSE, sizeof(struct page_slice)),
-				 .states = g_array_new(FALSE, FALSE, sizeof(struct last_switch)) };
-	bool ok = names_each_batch(rows->export->reader.capture->names, &options, take_switches,
-				   &slices, _("cannot read context switches of '%s'"), error);
+	struct slices slices = { rows, g_array_new(FALSE, FALSE, sizeof(struct page_slice)) };
+	bool ok = run_times_each_state(&rows->export->reader, add_slice, &slices, error);
 
 	if (ok)
 		add_slices(rows, &slices.all);
 	g_array_unref(slices.all);
-	g_array_unref(slices.states);
 	return ok;
 }
 

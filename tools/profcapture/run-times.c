@@ -8,7 +8,7 @@
 
 #include <glib/gi18n.h>
 
-/* The CPU column is read only with --cpu. */
+/* The CPU column is read only if it is used. */
 enum { TIME, THREAD, START, STATE, CPU, N_COLUMNS };
 static const uint16_t columns[N_COLUMNS] = { PROF_SWITCH_TIME, PROF_SWITCH_THREAD,
 					     PROF_SWITCH_START, PROF_SWITCH_STATE,
@@ -41,14 +41,17 @@ bool run_times_have_wakeups(const struct capture *capture)
 struct run_walk {
 	struct reader *reader;
 	GArray *times; /* struct run_time by thread */
-	void (*found)(uint32_t thread, int64_t from_ns, int64_t to_ns, uint32_t state, void *data);
+	void (*found)(const struct run_state *state, void *data);
 	void *data;
+	bool reads_cpu;
 };
 
 static void add_gap(struct run_walk *walk, uint32_t thread, int64_t start_ns, bool has_wakeups)
 {
 	struct run_time *at = &g_array_index(walk->times, struct run_time, thread);
-	uint32_t how = (uint32_t)run_times_state(at->left_how, has_wakeups);
+	uint32_t how = at->left_how == PROF_SWITCH_RUNNABLE && !has_wakeups ? PROF_SWITCH_PREEMPTED
+									    : at->left_how;
+	const struct run_state state = { at->left_ns, start_ns, PROF_SWITCH_NO_CPU, thread, how };
 	uint64_t *sum = how == PROF_SWITCH_WAIT        ? &at->wait_ns
 			: how == PROF_SWITCH_PREEMPTED ? &at->preempted_ns
 			: how == PROF_SWITCH_RUNNABLE  ? &at->runnable_ns
@@ -58,7 +61,7 @@ static void add_gap(struct run_walk *walk, uint32_t thread, int64_t start_ns, bo
 		return;
 	*sum += wanted_part(walk->reader, thread, at->left_ns, start_ns);
 	if (walk->found)
-		walk->found(thread, at->left_ns, start_ns, how, walk->data);
+		walk->found(&state, walk->data);
 }
 
 static void add_batch(struct run_walk *walk, struct names_epoch *epoch,
@@ -74,21 +77,30 @@ static void add_batch(struct run_walk *walk, struct names_epoch *epoch,
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
 		uint64_t time = array_number_or(&c[TIME], i, 0);
-		int64_t start = (int64_t)(array_number_or(&c[START], i, time) + shift);
+		/* a hostile row may start after its end */
+		uint64_t start = MIN_OF(array_number_or(&c[START], i, time), time);
+		struct run_state run = { .from_ns = (int64_t)(start + shift),
+					 .to_ns = (int64_t)(time + shift),
+					 .cpu = PROF_SWITCH_NO_CPU,
+					 .thread = thread,
+					 .state = PROF_SWITCH_RUNNING };
 		struct run_time *at;
 
 		if (thread <= NAMES_LOST ||
 		    (filters_threads && !reader_wants_thread(reader, thread)))
 			continue;
 		at = GROWN_AT(walk->times, struct run_time, thread);
-		if (at->is_there && at->left_ns < start)
-			add_gap(walk, thread, start, has_wakeups);
-		at->left_ns = (int64_t)(time + shift);
+		if (at->is_there && at->left_ns < run.from_ns)
+			add_gap(walk, thread, run.from_ns, has_wakeups);
+		at->left_ns = run.to_ns;
 		at->left_how = (uint32_t)array_number_or(&c[STATE], i, PROF_SWITCH_RUNNING);
 		at->is_there = true;
-		if (!reader->cpus ||
-		    reader_wants_cpu(reader, array_number_or(&c[CPU], i, UINT64_MAX)))
-			at->run_ns += wanted_part(reader, thread, start, at->left_ns);
+		if (walk->reads_cpu)
+			run.cpu = array_number_or(&c[CPU], i, PROF_SWITCH_NO_CPU);
+		if (walk->found && run.from_ns < run.to_ns)
+			walk->found(&run, walk->data);
+		if (!reader->cpus || reader_wants_cpu(reader, run.cpu))
+			at->run_ns += wanted_part(reader, thread, run.from_ns, run.to_ns);
 	}
 }
 
@@ -119,8 +131,8 @@ static bool read_switches(struct run_walk *walk, GError **error)
 {
 	const struct prof_cursor_options options = { .table = PROF_TABLE_SWITCH,
 						     .columns = columns,
-						     .n_columns = walk->reader->cpus ? N_COLUMNS
-										     : CPU };
+						     .n_columns = walk->reads_cpu ? N_COLUMNS
+										  : CPU };
 	struct capture *capture = walk->reader->capture;
 	struct prof_cursor *cursor;
 	bool ok;
@@ -138,7 +150,7 @@ static bool read_switches(struct run_walk *walk, GError **error)
 GArray *run_times_read(struct reader *reader, GError **error)
 {
 	g_autoptr(GArray) times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
-	struct run_walk walk = { .reader = reader, .times = times };
+	struct run_walk walk = { .reader = reader, .times = times, .reads_cpu = reader->cpus };
 
 	if (!read_switches(&walk, error))
 		return NULL;
@@ -150,13 +162,12 @@ GArray *run_times_read(struct reader *reader, GError **error)
 	return g_steal_pointer(&times);
 }
 
-bool run_times_each_gap(struct reader *reader,
-			void (*found)(uint32_t thread, int64_t from_ns, int64_t to_ns,
-				      uint32_t state, void *data),
-			void *data, GError **error)
+bool run_times_each_state(struct reader *reader,
+			  void (*found)(const struct run_state *state, void *data), void *data,
+			  GError **error)
 {
 	g_autoptr(GArray) times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
-	struct run_walk walk = { reader, times, found, data };
+	struct run_walk walk = { reader, times, found, data, .reads_cpu = true };
 
 	return read_switches(&walk, error);
 }

@@ -27,19 +27,19 @@ struct run_time {
 /* Returns whether the capture has wake-ups. Otherwise, runnable_ns was not measured. */
 bool run_times_have_wakeups(const struct capture *capture);
 
-/* Returns the state of a thread, an enum prof_switch_state, between a row of that state and the
- * thread's next row. */
-static inline uint64_t run_times_state(uint64_t state, bool has_wakeups)
-{
-	return state == PROF_SWITCH_RUNNABLE && !has_wakeups ? PROF_SWITCH_PREEMPTED : state;
-}
-
 /* Returns struct run_time by thread index of names; NULL on error. */
 GArray *run_times_read(struct reader *reader, GError **error);
-/* Calls `found` for each gap in which a thread was on no CPU, in the order of their ends. `state`:
- * PROF_SWITCH_WAIT, PROF_SWITCH_PREEMPTED or PROF_SWITCH_RUNNABLE. The reader's only filters that
+
+/* A known part of a thread's time, longer than 0. */
+struct run_state {
+	int64_t from_ns, to_ns;
+	uint64_t cpu;    /* PROF_SWITCH_NO_CPU: not running, or unknown */
+	uint32_t thread; /* index of names */
+	uint32_t state;  /* enum prof_switch_state */
+};
+
+/* Calls `found` for each state; those of one thread are in order. The reader's only filters that
  * apply are those of threads. */
-bool run_times_each_gap(struct reader *reader,
-			void (*found)(uint32_t thread, int64_t from_ns, int64_t to_ns,
-				      uint32_t state, void *data),
-			void *data, GError **error);
+bool run_times_each_state(struct reader *reader,
+			  void (*found)(const struct run_state *state, void *data), void *data,
+			  GError **error);

@@ -13,7 +13,6 @@
 #include "tools/profcapture/sql-tables.h"
 
 #include "tools/common/capture-error.h"
-#include "tools/common/grown-array.h"
 #include "tools/profcapture/memory-replay.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/spans.h"
@@ -97,10 +96,9 @@ static const char *const ends[] = { [MEMORY_FREED] = "freed",
 				    [MEMORY_REALLOCATED] = "reallocated",
 				    [MEMORY_GONE] = "lost",
 				    [NOT_FREED] = NULL };
-#define STATE_RUNNING PROF_SWITCH_RUNNING
 static const char *const states[] = { [PROF_SWITCH_WAIT] = "waiting",
 				      [PROF_SWITCH_PREEMPTED] = "preempted",
-				      [STATE_RUNNING] = "running",
+				      [PROF_SWITCH_RUNNING] = "running",
 				      [PROF_SWITCH_RUNNABLE] = "runnable" };
 
 struct derived_column {
@@ -506,72 +504,19 @@ static bool read_blocks(struct sql_tables *tables, GArray *blocks, GError **erro
 	return ok;
 }
 
-/* The state of a thread since it left a CPU. */
-struct departure {
-	int64_t time_ns;
-	uint64_t state;
-	bool is_known;
-};
-
-static bool read_states(struct sql_tables *tables, GArray *intervals, GError **error)
+static void add_state(const struct run_state *state, void *data)
 {
-	enum { TIME, THREAD, CPU, START, STATE };
-	const struct capture *capture = tables->reader->capture;
-	const struct prof_cursor_options options = { .table = PROF_TABLE_SWITCH };
-	g_autoptr(GArray) departures = g_array_new(FALSE, TRUE, sizeof(struct departure));
-	struct prof_cursor *cursor = NULL;
-	struct prof_batch batch;
-	uint64_t breaks = 0;
-	int r = prof_cursor_new(capture->reader, &options, &cursor);
+	const struct interval interval = {
+		.begin_ns = state->from_ns,
+		.end_ns = state->to_ns,
+		.cpu = state->cpu,
+		.thread = state->thread,
+		.kind = (uint8_t)state->state,
+		.has_begin = true,
+		.has_end = true,
+	};
 
-	while (r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
-		bool has_wakeups = capture_metadata_of(capture, batch.segment, "wakeups");
-		const struct prof_array *c = batch.columns;
-
-		if (!epoch || !names_load_identities(epoch, error))
-			break;
-		/* Rows may be missing here. */
-		for (guint i = 0; prof_cursor_breaks(cursor) != breaks && i < departures->len; i++)
-			g_array_index(departures, struct departure, i).is_known = false;
-		breaks = prof_cursor_breaks(cursor);
-		for (size_t i = 0; i < batch.rows; i++) {
-			uint64_t time = array_number_or(&c[TIME], i, 0);
-			struct interval run = {
-				.begin_ns = capture_time(capture, batch.segment,
-							 array_number_or(&c[START], i, time)),
-				.end_ns = capture_time(capture, batch.segment, time),
-				.cpu = array_number_or(&c[CPU], i, PROF_SWITCH_NO_CPU),
-				.thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0)),
-				.kind = STATE_RUNNING,
-				.has_begin = true,
-				.has_end = true,
-			};
-			struct interval gap = run;
-			struct departure *left;
-
-			if (run.thread <= NAMES_LOST)
-				continue;
-			left = GROWN_AT(departures, struct departure, run.thread);
-			gap.begin_ns = left->time_ns;
-			gap.end_ns = run.begin_ns;
-			gap.cpu = PROF_SWITCH_NO_CPU;
-			gap.kind = (uint8_t)left->state;
-			if (left->is_known && gap.begin_ns < gap.end_ns)
-				g_array_append_val(intervals, gap);
-			if (run.begin_ns < run.end_ns)
-				g_array_append_val(intervals, run);
-			left->time_ns = run.end_ns;
-			left->state = run_times_state(
-				array_number_or(&c[STATE], i, PROF_SWITCH_RUNNING), has_wakeups);
-			left->is_known = left->state != STATE_RUNNING &&
-					 left->state < ARRAY_SIZE(states);
-		}
-	}
-	prof_cursor_free(cursor);
-	return r == PROF_END || r == PROF_NO_TABLE ||
-	       (r != 0 &&
-		capture_error(error, r, _("cannot read context switches of '%s'"), capture->file));
+	g_array_append_val((GArray *)data, interval);
 }
 
 static gint compare_intervals(gconstpointer left, gconstpointer right)
@@ -598,7 +543,7 @@ static bool derive(struct sql_tables *tables, enum derived which, GError **error
 	intervals = g_array_new(FALSE, FALSE, sizeof(struct interval));
 	ok = which == MARKS    ? spans_read(tables->reader->capture, add_mark, intervals, error)
 	     : which == BLOCKS ? read_blocks(tables, intervals, error)
-			       : read_states(tables, intervals, error);
+			       : run_times_each_state(tables->reader, add_state, intervals, error);
 	g_array_sort(intervals, compare_intervals);
 	if (ok)
 		tables->derived[which] = g_steal_pointer(&intervals);
