@@ -7,6 +7,8 @@ MAKE_CAPTURE = os.environ["MAKE_CAPTURE"]
 HEADER_BYTES = 256
 READERS = ["info", "dump", "report", "memory", "marks", "counters", "verify"]
 MAKERS = ["recover", "compact", "cut"]
+QUERY = "SELECT (SELECT count(*) FROM hot_functions), (SELECT count(*) FROM allocations), (SELECT sum(duration_ns) FROM thread_states)"
+TABLE_FORMATS = ["sqlite", "csv", "ndjson"]
 
 
 def make(path, *options):
@@ -16,7 +18,9 @@ def make(path, *options):
 
 def command(verb, file, new=None):
     """The arguments of a verb, with its output in new."""
-    options = {"cut": ["--from", "0"]}.get(verb, [])
+    if verb in TABLE_FORMATS:
+        return ["export", file, "--to", verb, *([] if verb == "sqlite" else ["--table", "sample"]), "-q", "-o", new]
+    options = {"cut": ["--from", "0"], "sql": [QUERY]}.get(verb, [])
     return [verb, file, *options, *(["-o", new] if verb in MAKERS else [])]
 
 

@@ -14,10 +14,10 @@ import subprocess
 import threading
 
 import pytest
-from captures import HEADER_BYTES, MAKERS, READERS, command, make
+from captures import HEADER_BYTES, MAKERS, READERS, TABLE_FORMATS, command, make
 from slices import SANITIZED, SOAK, part
 
-VERBS = [*READERS, *MAKERS, "symbolize"]
+VERBS = [*READERS, *MAKERS, "symbolize", "sql", *TABLE_FORMATS]
 # A sanitizer maps terabytes.
 BOUNDS = ["prlimit", "--cpu=30", *([] if SANITIZED else [f"--as={1 << 30}"])]
 

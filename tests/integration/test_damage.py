@@ -13,14 +13,14 @@ import subprocess
 
 import pytest
 import schema
-from captures import HEADER_BYTES, make
+from captures import HEADER_BYTES, QUERY, make
 from exports import read_page
 from format_reader import Capture, Chunk
 from slices import part
 
 CHUNK_HEADER = 96
 ROWS = 300
-FORMATS = "folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "perf-script", "heaptrack", "massif", "syscap"
+FORMATS = "folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "perf-script", "heaptrack", "massif", "syscap", "html", "sqlite"
 # FLIPPED, WHOLE and NEW stand for the damaged capture, the original, and the output
 VERBS = [
     ["info", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json", "--table", "sample", "--resolve"],
@@ -28,8 +28,9 @@ VERBS = [
     *(["report", "FLIPPED", "--json", "--by", by] for by in ("line", "image", "thread", "process", "cgroup")),
     ["report", "FLIPPED"], ["annotate", "FLIPPED", "--json", "main"], ["memory", "FLIPPED", "--json"],
     ["memory", "FLIPPED", "--json", "--leaks"], ["marks", "FLIPPED", "--json"], ["counters", "FLIPPED", "--json"],
-    ["diff", "WHOLE", "FLIPPED", "--json"], ["diff", "FLIPPED", "WHOLE", "--json"],
+    ["sql", "FLIPPED", "--json", QUERY], ["diff", "WHOLE", "FLIPPED", "--json"], ["diff", "FLIPPED", "WHOLE", "--json"],
     *(["export", "FLIPPED", "--to", name, "-o", "NEW"] for name in FORMATS),
+    *(["export", "FLIPPED", "--to", name, "--table", "sample", "-o", "NEW"] for name in ("csv", "ndjson")),
     ["cut", "FLIPPED", "--from", "0", "-o", "NEW"], ["compact", "FLIPPED", "-o", "NEW"], ["symbolize", "FLIPPED"],
 ]
 

@@ -4,16 +4,17 @@ import csv
 import io
 import json
 import re
+import sqlite3
 
 import pytest
 import schema
-from captures import MAKERS, command, make
+from captures import MAKERS, QUERY, TABLE_FORMATS, command, make
 from slices import part
 
 VERBS = [
     ["info"], ["verify"], ["dump"], ["dump", "--resolve"], ["dump", "--table", "sample"], ["dump", "--table", "string"],
     ["dump", "--table", "loss"], ["report"], ["report", "--tree"], ["report", "--callers", "x"], ["report", "--callees", "x"],
-    ["dump", "--table", "mark", "--resolve"],
+    ["dump", "--table", "mark", "--resolve"], ["sql", QUERY], ["sql"],
     *(["report", "--by", by] for by in ("image", "thread", "process", "cgroup")),
 ]
 
@@ -61,7 +62,7 @@ def odd(request, tmp_path_factory):
 def test_json(profcapture, odd):
     path, state, samples, turn = odd
     for verb in part(VERBS, 9, turn):
-        done = profcapture(*verb, path, "--json", "--limit", 0, check=3 if verb[0] == "verify" and state != "finished" else 0)
+        done = profcapture(verb[0], path, *verb[1:], "--json", "--limit", 0, check=3 if verb[0] == "verify" and state != "finished" else 0)
         output = json.loads(done.stdout)
         schema.check(profcapture, verb[0], output)
         # a report reads, and so knows, no more than it needs
@@ -91,13 +92,30 @@ def test_other_formats(profcapture, odd):
     path, state, samples, turn = odd
     for verb in part(VERBS, 5, turn + 1):
         finished = verb[0] != "verify" or state == "finished"
-        assert "nan" not in profcapture(*verb, path, check=0 if finished else 3).stdout.replace("nanos", "")
+        assert "nan" not in profcapture(verb[0], path, *verb[1:], check=0 if finished else 3).stdout.replace("nanos", "")
         if verb[0] != "verify" and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:
-            lines = profcapture(*verb, path, "--format", "ndjson").stdout.splitlines()
+            lines = profcapture(verb[0], path, *verb[1:], "--format", "ndjson").stdout.splitlines()
             assert json.loads(lines[0])["schema"] == f"profcapture.{verb[0]}/1" and all(json.loads(line) for line in lines)
-        if verb[0] in ("report", "dump") and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:
-            table = list(csv.reader(io.StringIO(profcapture(*verb, path, "--format", "csv").stdout, newline="")))
+        if verb[0] in ("report", "dump", "sql") and "--tree" not in verb and "--callers" not in verb and "--callees" not in verb:
+            table = list(csv.reader(io.StringIO(profcapture(verb[0], path, *verb[1:], "--format", "csv").stdout, newline="")))
             assert len(table) == len(lines) and len({len(row) for row in table}) == 1
+
+
+def test_exported_tables(profcapture, odd, tmp_path):
+    """Every row of samples is in each format, and what is damaged is said."""
+    path, state, samples, _ = odd
+    new, found = tmp_path / "new", []
+    for to in TABLE_FORMATS:
+        new.unlink(missing_ok=True)
+        done = profcapture(*command(to, path, new))
+        assert (f"'{path}' is {state}" in done.stderr) == (state != "finished")
+        if to == "sqlite":
+            found += sqlite3.connect(new).execute("SELECT count(*) FROM sample").fetchone()
+        elif to == "csv":
+            found.append(len(list(csv.reader(io.StringIO(new.read_text(), newline="")))) - 1)
+        else:
+            found.append(len([json.loads(line) for line in new.read_text().splitlines()]) - 1)
+    assert len(set(found)) == 1 and (samples is None or found[0] == samples), found
 
 
 def test_losses_are_told(profcapture, tmp_path):
