@@ -22,8 +22,6 @@
 #include <math.h>
 #include <string.h>
 
-#define NO_NAME "<no name>"
-#define INTERRUPTS "<interrupts>"
 /* Two complete runs of the same program can differ by this share of the whole. */
 #define LEAST_CHANGE 0.001
 /* A greater ratio of durations gets a note. */
@@ -89,11 +87,11 @@ static uint32_t key_of(const struct diff_run *run, uint32_t node)
 }
 
 /*
- * Returns whether a kernel function handles interrupts. Their work is for the machine, not for the
- * interrupted program. The list has the entry points of each architecture and the functions that
- * they run. It does not have page faults and system calls, because the program causes them.
+ * The work of interrupts is for the machine, not for the interrupted program. The list has the
+ * entry points of each architecture and the functions that they run. It does not have page faults
+ * and system calls, because the program causes them.
  */
-static bool is_for_interrupts(const char *name)
+bool diff_is_interrupt(const struct function *function)
 {
 	static const char *const prefixes[] = {
 		"asm_sysvec_",      "sysvec_",          "asm_common_interrupt",
@@ -105,8 +103,10 @@ static bool is_for_interrupts(const char *name)
 		"timer_interrupt",  "handle_riscv_irq",
 	};
 
+	if (strcmp(function->kind, "kernel") != 0)
+		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
-		if (g_str_has_prefix(name, prefixes[i]))
+		if (g_str_has_prefix(function->name, prefixes[i]))
 			return true;
 	return false;
 }
@@ -136,11 +136,9 @@ static bool read_samples(struct diff_run *run, const char *file, GError **error)
 	is_interrupt = g_new0(bool, profile->tree.nodes->len);
 	for (uint32_t i = 1; diff->mode != PROFILE_KERNEL && i < profile->tree.nodes->len; i++) {
 		const struct profile_node *node = node_at(run, i);
-		const struct function *function = functions_at(run->functions, node->entity);
 
 		is_interrupt[i] = is_interrupt[node->parent] ||
-				  (strcmp(function->kind, "kernel") == 0 &&
-				   is_for_interrupts(function->name));
+				  diff_is_interrupt(functions_at(run->functions, node->entity));
 		run->interrupts += is_interrupt[i] ? (double)node->count.self.weight : 0;
 	}
 	for (guint i = 0; i < profile->each->len; i++) {
@@ -236,13 +234,22 @@ static bool weigh(struct diff_run *run, GError **error)
 	return true;
 }
 
+GHashTable *diff_builds(const struct names *names)
+{
+	GHashTable *builds = g_hash_table_new(g_str_hash, g_str_equal);
+
+	for (guint i = NAMES_LOST + 1; i < names->images->len; i++)
+		if (names_image_at(names, i)->build_id)
+			g_hash_table_add(builds, (gpointer)names_image_at(names, i)->build_id);
+	return builds;
+}
+
 /* Reads one capture. All runs have the same options; each run frees its own copy. */
 static bool read_run(struct diff *diff, unsigned side, const char *file, GError **error)
 {
 	struct diff_run *run = g_new0(struct diff_run, 1);
 	GArray *const shared[] = { diff->options.pids, diff->options.tids, diff->options.cpus };
 	bool is_memory = diff->measure != DIFF_SAMPLES;
-	const struct names *names;
 
 	g_ptr_array_add(diff->runs, run);
 	diff->n_runs[side]++;
@@ -258,13 +265,9 @@ static bool read_run(struct diff *diff, unsigned side, const char *file, GError 
 	run->counts = g_array_new(FALSE, TRUE, sizeof(struct diff_count));
 	run->buckets = g_array_new(FALSE, TRUE, sizeof(double));
 	run->rows = g_array_new(FALSE, TRUE, sizeof(uint32_t));
-	run->builds = g_hash_table_new(g_str_hash, g_str_equal);
 	if (!(is_memory ? read_memory : read_samples)(run, file, error))
 		return false;
-	names = run->reader->capture->names;
-	for (guint i = NAMES_LOST + 1; i < names->images->len; i++)
-		if (names_image_at(names, i)->build_id)
-			g_hash_table_add(run->builds, (gpointer)names_image_at(names, i)->build_id);
+	run->builds = diff_builds(run->reader->capture->names);
 	capture_warn(run->reader->capture);
 	return true;
 }
@@ -276,7 +279,8 @@ static void run_free(gpointer data)
 	g_array_unref(run->counts);
 	g_array_unref(run->buckets);
 	g_array_unref(run->rows);
-	g_hash_table_unref(run->builds);
+	if (run->builds)
+		g_hash_table_unref(run->builds);
 	profile_done(&run->profile);
 	frame_filters_done(&run->filters);
 	memory_done(&run->memory);
@@ -510,31 +514,45 @@ static bool is_place(const char *name, const char *path)
 	       g_str_has_prefix(name + length, "+0x");
 }
 
+char *diff_identify(const struct functions *functions, uint32_t index, bool has_build,
+		    struct diff_identity *ret_id)
+{
+	const struct function *function = functions_at(functions, index);
+	const struct names_image *image = names_image_at(functions->names, function->image);
+	bool is_known = function->image > NAMES_LOST;
+	bool is_jit = strcmp(function->kind, "jit") == 0 ||
+		      (is_known && image->kind == PROF_IMAGE_JIT);
+	bool has_name = !is_known || has_build ||
+			(strcmp(function->kind, "unresolved") != 0 &&
+			 !is_place(function->name, image->path));
+	g_autofree char *image_name = diff_image_name(is_known ? image->path : "", is_jit);
+
+	*ret_id = (struct diff_identity){
+		.image = names_intern(functions->names, image_name, strlen(image_name)),
+		.name = has_name ? function->name : DIFF_NO_NAME,
+		.is_inlined = function->is_inlined,
+		.has_name = has_name,
+	};
+	return g_strdup_printf("%d%d%zu %s%s", function->is_inlined, has_name, strlen(image_name),
+			       image_name, ret_id->name);
+}
+
 static const struct diff_identity *identity_of(struct diff *diff, const struct diff_run *run,
 					       uint32_t index)
 {
 	const struct function *function = functions_at(run->functions, index);
-	struct names *names = run->reader->capture->names;
-	const struct names_image *image = names_image_at(names, function->image);
-	bool is_known = function->image > NAMES_LOST;
-	bool is_jit = strcmp(function->kind, "jit") == 0 ||
-		      (is_known && image->kind == PROF_IMAGE_JIT);
-	bool has_name = !is_known ||
-			(strcmp(function->kind, "unresolved") != 0 &&
-			 !is_place(function->name, image->path)) ||
-			(image->build_id && is_build_of_others(diff, run->side, image->build_id));
-	const char *name = has_name ? function->name : NO_NAME;
-	g_autofree char *image_name = diff_image_name(is_known ? image->path : "", is_jit);
-	g_autofree char *key = g_strdup_printf("%d%d%zu %s%s", function->is_inlined, has_name,
-					       strlen(image_name), image_name, name);
-	struct diff_identity *id = g_hash_table_lookup(diff->identities, key);
+	const char *build_id =
+		names_image_at(run->reader->capture->names, function->image)->build_id;
+	struct diff_identity new, *id;
+	g_autofree char *key =
+		diff_identify(run->functions, index,
+			      build_id && is_build_of_others(diff, run->side, build_id), &new);
 
+	id = g_hash_table_lookup(diff->identities, key);
 	if (id)
 		return id;
-	id = g_new(struct diff_identity, 1);
-	*id = (struct diff_identity){ g_hash_table_size(diff->identities),
-				      names_intern(names, image_name, strlen(image_name)), name,
-				      function->is_inlined, has_name };
+	new.number = g_hash_table_size(diff->identities);
+	id = g_memdup2(&new, sizeof(new));
 	g_hash_table_insert(diff->identities, g_steal_pointer(&key), id);
 	return id;
 }
@@ -609,7 +627,8 @@ static void add_run(struct diff *diff, guint index)
 /* Adds a row for interrupts, without a verdict, because their number depends on the machine. */
 static void add_interrupts(struct diff *diff)
 {
-	static const struct diff_identity interrupts = { .image = "[kernel]", .name = INTERRUPTS };
+	static const struct diff_identity interrupts = { .image = DIFF_KERNEL,
+							 .name = DIFF_INTERRUPTS };
 	struct diff_row row = { .id = &interrupts, .is_unjudged = true };
 	uint32_t index;
 

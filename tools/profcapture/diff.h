@@ -16,6 +16,12 @@
 #include "tools/profcapture/memory.h"
 #include "tools/profcapture/profile.h"
 
+/* The row of all that runs in interrupts. */
+#define DIFF_INTERRUPTS "<interrupts>"
+#define DIFF_KERNEL "[kernel]"
+/* The name of all code of an image that has no symbol. */
+#define DIFF_NO_NAME "<no name>"
+
 enum { DIFF_A, DIFF_B, DIFF_SIDES };
 enum diff_norm { DIFF_BY_SAMPLES, DIFF_BY_TIME, DIFF_BY_RUN, DIFF_BY_MARK };
 enum diff_measure { DIFF_SAMPLES, DIFF_BYTES, DIFF_CALLS, DIFF_PEAK };
@@ -161,6 +167,17 @@ double diff_percent(const struct diff_row *row);
  * Returns 0 if the change does already, or if no number is known to be enough. */
 uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row);
 
+/*
+ * Returns a text that is the same for the same function of another capture or build; free it.
+ * `has_build`: the captures that it is matched with have the build of its image, so that an offset
+ * identifies code. Stores the identity, without a number.
+ */
+char *diff_identify(const struct functions *functions, uint32_t index, bool has_build,
+		    struct diff_identity *ret_id) MUST_CHECK;
+/* Returns the set of the build-ids of all images; free it. */
+GHashTable *diff_builds(const struct names *names);
+/* Returns whether a function, with all that it calls, handles interrupts. */
+bool diff_is_interrupt(const struct function *function);
 /* Returns the name of an image without folder and, for a library, without version: "libc.so" for
  * /usr/lib/libc-2.36.so and /lib/libc.so.6. Free the result. */
 char *diff_image_name(const char *path, bool is_jit) MUST_CHECK;
