@@ -60,7 +60,7 @@ static bool is_our_namespace(int namespace)
 	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Returns whether the user made the namespace directly below ours that contains this one, or is it.
+/* Returns whether the user made this namespace, or the one directly below ours that contains it.
  * Takes ownership of the descriptor. */
 static bool rules_namespace(int namespace, uid_t uid)
 {
@@ -80,7 +80,7 @@ static bool rules_namespace(int namespace, uid_t uid)
 	return false;
 }
 
-/* All threads are in one namespace. *ret_is_ours: it is ours, so capabilities in it matter. */
+/* Checks the namespace of all threads. *ret_is_ours: it is ours, so capabilities in it matter. */
 static bool check_namespace(int dir, uid_t uid, bool *ret_is_ours)
 {
 	CLEANUP_CLOSE int namespace = openat(dir, "ns/user", O_RDONLY | O_CLOEXEC);
@@ -155,7 +155,7 @@ static enum verdict judge_thread(int tasks, const char *tid, uid_t uid, bool cap
 	return OWNED;
 }
 
-/* A quick check first, because most processes of a machine belong to other users. */
+/* A fast check that comes first, because most processes of a machine belong to other users. */
 static bool may_be(int dir, uid_t uid)
 {
 	struct stat folder;

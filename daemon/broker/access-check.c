@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Access check - checks in a thread whether processes are a user's
+ * Access check - checks in a thread whether processes belong to a user
  *
  * Each thread of each process must be checked (daemon/process-access.h), which takes half a second
- * for ten thousand threads, and profd has other clients. So each question gets its own thread,
- * which reads only the question's data.
+ * for ten thousand threads, and other clients must not wait meanwhile. So each question gets its
+ * own thread, which reads only the question's data.
  * Invariants: (1) the main loop never waits for a thread
  *                 [test_bus: test_others_are_served_while_many_threads_are_looked_at]
  *             (2) each question is answered once, even if profd ends

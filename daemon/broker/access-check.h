@@ -3,10 +3,10 @@
 
 #include "daemon/broker/target.h"
 
-/* Checks whether all processes are entirely the user's, like targets_check(). Takes ownership of
- * the targets. The main loop calls `answer` once, which receives the targets; `owned` was true then
- * or shortly before. With an error there are no targets: the thread could not be started, or profd
- * ends. */
+/* Checks, like targets_check(), whether all processes belong entirely to the user. Takes ownership
+ * of the targets, and passes them to `answer`, which is called once, perhaps before this function
+ * returns. `owned` was true then or shortly before. If no thread can be started, or if profd ends,
+ * `targets` is NULL and `error` is set. */
 void access_check_request(struct targets *targets, uid_t uid,
 			  void (*answer)(struct targets *targets, bool owned, const GError *error,
 					 void *data),

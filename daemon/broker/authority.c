@@ -277,8 +277,8 @@ void authority_forget(struct authority *authority, const struct bus_peer *caller
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
 
-/* Ignores a warning of polkit's library: a check may be answered just before it is canceled, so any
- * client could fill the journal. */
+/* Ignores the library's warning about a check that is answered just before it is canceled, because
+ * any client could fill the journal with it. */
 static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {
 	if (!g_str_has_prefix(message, "Error cancelling authorization check"))

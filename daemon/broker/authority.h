@@ -53,9 +53,10 @@ void authority_new(void (*ready)(struct authority *authority, const GError *erro
 void authority_end(struct authority *authority);
 void authority_free(
 	struct authority
-		*authority); /* after authority_end() and these iterations; NULL is allowed */
+		*authority); /* after authority_end() and further main-loop iterations; NULL is
+		              * allowed */
 
-/* Returns whether the caller's user may have a further question, or a further prompt. Call this
+/* Returns whether the caller's user may ask another question, or open another prompt. Call this
  * before doing any work for a question. */
 bool authority_has_room(const struct authority *authority, const struct bus_peer *caller,
 			bool interactive, GError **error);

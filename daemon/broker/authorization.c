@@ -16,7 +16,7 @@
  * user is prompted about the kernel for a session that is then refused.
  * The events of an own_only session are checked too: an event that a plain user may not open is
  * refused, because profd would open it with its own rights.
- * A private client is of profd's own user, so it needs no checks.
+ * A private client runs as profd's own user, so it needs no checks.
  */
 #include "config.h"
 
@@ -182,8 +182,8 @@ static void on_access_check(struct targets *targets, bool owned, const GError *e
 	query_quietly(request);
 }
 
-/* polkit is queried after the access check, which takes long for thousands of threads. So check
- * both limits first. */
+/* Checks the user's limits for polkit queries and for access checks. Called before the access
+ * check, which takes long for thousands of threads. */
 static bool has_room(const struct session_request *request, GError **error)
 {
 	return authority_has_room(request->authorization.authority, request->authorization.caller,

@@ -6,7 +6,7 @@
  * caller's user, as it was when the client connected. profd subscribes to the end of the name
  * before it requests the credentials: if the name has ended by then, the request fails; if it ends
  * later, the caller is `gone`. A struct bus_peer exists while a call or a session refers to it. So
- * clients that profd does not serve do not wake it.
+ * profd does not wake up for clients that it does not serve.
  * A private connection has one caller, this process's own user.
  * Main thread only.
  */
@@ -104,7 +104,7 @@ static void on_credentials(GObject *source, GAsyncResult *result, gpointer data)
 		one->done(error ? NULL : caller, error, one->data);
 	}
 	g_slist_free_full(waiting, g_free);
-	bus_peer_unref(caller); /* the reference of those who waited */
+	bus_peer_unref(caller); /* the reference that the waiting calls held */
 }
 
 static struct bus_peer *identify(struct bus_peers *callers, const char *sender)

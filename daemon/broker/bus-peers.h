@@ -19,7 +19,7 @@ struct bus_peer {
 	GSList *waiting;
 };
 
-/* All callers with a reference. */
+/* All callers that are referenced. */
 struct bus_peers;
 
 /* `gone` is called once for a caller that leaves the bus while it is referenced. */

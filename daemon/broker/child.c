@@ -5,8 +5,8 @@
  * profd holds descriptors of its clients. If the server of such a file does not answer, a process
  * that has a copy of the descriptor can neither close it nor execute a program. So a child first
  * shares profd's descriptor table, and then replaces it by a copy of only the first few entries
- * (CLOSE_RANGE_UNSHARE). The kernel copies whole words of the table, so the numbers of the first
- * word are reserved for children.
+ * (CLOSE_RANGE_UNSHARE). The kernel copies the table in units of 64 entries, so the numbers below
+ * 64 are reserved for children.
  * Invariants: (1) a child has only descriptors 0 to 2 and those passed to it
  *             (2) a child never closes a descriptor that a client sent
  *                 [test_attack_capture: server that hangs]

@@ -2,7 +2,7 @@
 /*
  * Control - accepts processes that want to register their collectors
  *
- * Any process may connect. A peer first sends a packet of fixed size, of which only the token is
+ * Any process may connect. A peer first sends a fixed-size packet, in which only the token is
  * trusted; the kernel reports the peer's process and user. An engine does the rest.
  * The name of a private session's socket is public (/proc/net/unix), so every peer must send the
  * session's token. The socket accepts peers of its own user and of root. A session of root accepts
@@ -68,7 +68,7 @@ struct control {
 	char *address;
 	bool is_private;
 	guint input, pause;
-	gint64 turn_us, used_us; /* begin of the current turn; time that peers have used in it */
+	gint64 turn_us, used_us; /* start of the current turn; time that peers have used in it */
 	control_receiver receive;
 	control_refused refused;
 	void *data;
@@ -153,7 +153,7 @@ const char *control_address(const struct control *control)
 
 /* ---- A peer ---------------------------------------------------------------------------------- */
 
-/* The peer sees the end at once, even if the socket is closed later. */
+/* Ends the connection at once for the peer, even if the socket is closed later. */
 static void hang_up(int fd)
 {
 	(void)shutdown(fd, SHUT_RDWR);
@@ -184,7 +184,7 @@ static void answer(int fd, enum control_status status)
 		return;
 }
 
-/* Charges the time since begin_us to the peers. */
+/* Charges the time since `begin_us` to the peers. */
 static void count_time(struct control *control, gint64 begin_us)
 {
 	gint64 now_us = g_get_monotonic_time();

@@ -12,7 +12,7 @@ struct control;
 
 /* A process that has sent a hello or requested a ring. The descriptors are borrowed. */
 struct control_peer {
-	int connection, pidfd; /* pidfd -1: the process has exited; only if hello is NULL */
+	int connection, pidfd; /* pidfd -1: the process has exited; only with sysprof's protocol */
 	pid_t pid;
 	pid_t inner_pid; /* in its own PID namespace; 0: it is in ours */
 	uid_t uid;
@@ -23,7 +23,7 @@ struct control_peer {
 typedef enum control_status (*control_receiver)(const struct control_peer *peer, void *data);
 
 /* Reports a peer that was refused for lack of room, before it was checked. It has no descriptors,
- * and hello may be NULL. */
+ * and `hello` may be NULL. */
 typedef void (*control_refused)(const struct control_peer *peer, void *data);
 
 /* Listens at an abstract name that cannot be guessed. Returns NULL on failure. Call this and

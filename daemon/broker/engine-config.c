@@ -2,8 +2,8 @@
 /*
  * Engine config - makes the configuration that a session's engine receives
  *
- * Pure: options in, bytes out. Besides the options, it contains the metadata rows, which tell
- * readers where and how the capture was made.
+ * Pure: options in, bytes out. Besides the options, the configuration contains the metadata rows,
+ * which tell readers where and how the capture was made.
  */
 #include "config.h"
 

@@ -4,7 +4,7 @@
  *
  * profd-engine has a SOCK_SEQPACKET socket as its fd 3 and nothing else. It parses hostile bytes,
  * so it may have been taken over.
- * Invariants: (1) a message is delivered only with a known type and a length that fits it
+ * Invariants: (1) only messages of a known type, with a length that fits the type, are delivered
  *             (2) descriptors that the engine sends are never received
  *             (3) an engine that does not read cannot block the broker: messages wait in a bounded
  *                 queue
@@ -60,7 +60,7 @@ struct engine {
 	bool ended;      /* no more messages will come */
 };
 
-/* Body lengths: exactly `least`; with `more`, at least that. */
+/* A body has exactly `least` bytes, or, if `more` is set, at least `least` bytes. */
 static const struct {
 	uint32_t type;
 	size_t least;
@@ -106,7 +106,7 @@ static bool receive(struct engine *engine)
 	if (engine->socket < 0)
 		return false;
 	/* ECONNRESET is reported once if the engine ended without reading all messages. The
-	 * engine's own messages follow it. */
+	 * engine's own messages can be received afterwards. */
 	do {
 		n = stranger_receive(engine->socket, engine->buffer, MESSAGE_MAX_BYTES);
 	} while (n < 0 && errno == ECONNRESET);
@@ -117,8 +117,8 @@ static bool receive(struct engine *engine)
 					  engine->data);
 		return true;
 	}
-	/* Either the socket has ended; then let the engine finish. Or the message is not one that a
-	 * correct engine sends; then kill it. */
+	/* If the socket has ended, let the engine finish. If the message is one that a correct
+	 * engine never sends, kill the engine. */
 	if (n > 0 || (n < 0 && errno == EPROTO))
 		engine_kill(engine);
 	engine->ended = true;
@@ -297,8 +297,8 @@ static gboolean on_descriptors_wait(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* With too many descriptors in flight the socket is writable, and the kernel does not signal when
- * this changes. So this case needs a timer. */
+/* Waits until sending may succeed. If too many descriptors are in flight, the socket is writable,
+ * and the kernel does not signal when there are fewer, so this case needs a timer. */
 static void await_room(struct engine *engine, int failed)
 {
 	if (failed == ETOOMANYREFS)
@@ -356,7 +356,7 @@ int64_t engine_cpu_ns(const struct engine *engine)
 	return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
 }
 
-/* Returns whether the state is R or D. It follows the name, which may contain any characters. */
+/* Returns whether the state, which follows a name of arbitrary characters, is R or D. */
 static bool is_busy_thread(int dir, const char *tid)
 {
 	g_autofree char *path = g_strdup_printf("%s/stat", tid);

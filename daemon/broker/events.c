@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Events - turns perf's names of events into attributes
+ * Events - turns perf's event names into attributes
  *
  *     cpu-clock  page-faults           software        cycles  branch-misses    hardware
  *     LLC-load-misses                  cache           r1a8                     raw

@@ -15,7 +15,7 @@ struct event {
 		attr; /* type, config and settings of modifiers; perf.c sets the rest */
 	enum prof_source_kind kind;
 	bool counts_ns; /* counts ns of a clock */
-	/* each occurrence is a sample (tracepoints), or attr.sample_period was given */
+	/* one sample per occurrence (tracepoints) or per attr.sample_period */
 	bool every_one;
 	bool kernel_only; /* only occurs in the kernel, so exclude_kernel would hide it */
 };
@@ -36,7 +36,7 @@ void event_dirs_done(struct event_dirs *dirs);
 /* Turns one of perf's event names into an attr. Fails with BROKER_ERROR_INVALID_OPTION and the
  * nearest names, _NOT_AUTHORIZED or _NOT_SUPPORTED. Does not check whether the event can be opened
  * here. If `dirs` is NULL, looks up nothing: tracepoints and PMU events get only `kind` and `name`,
- * and may not exist. */
+ * and need not exist. */
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 

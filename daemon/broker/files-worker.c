@@ -4,8 +4,8 @@
  *
  * Never waits for the process. files.c decides what is requested, and how a stuck request is
  * handled.
- * Invariants: (1) a process that is starved of CPU time, or has not begun, counts as stuck only
- *                 after STARTING_US
+ * Invariants: (1) a process that is starved of CPU time, or has not started to work, counts as
+ *                 stuck only after STARTING_US
  *             (2) a process that was freed is reaped when the kernel lets it exit (stall-quota.c)
  * Main thread only.
  */
@@ -28,7 +28,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#define STARTING_US (10 * 1000000) /* limit for beginning; charged to no user */
+#define STARTING_US (10 * 1000000) /* time limit for starting to work; charged to no user */
 #define PAGE_BYTES 4096
 
 struct files_worker {
@@ -48,7 +48,7 @@ static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
 {
 	struct files_worker *worker = data;
 
-	/* At the end the listener removes the watch. It may free the worker. */
+	/* May free the worker. At the socket's end, files_worker_receive() removes the watch. */
 	worker->listener->input(worker, worker->data);
 	return G_SOURCE_CONTINUE;
 }

@@ -35,13 +35,13 @@
 
 #define MAX_SENT 16
 #define MAX_ASIDE 4
-#define MAX_ASIDE_OF_USER 2 /* from then on, all files of this user are opened with care */
+#define MAX_ASIDE_OF_USER 2 /* at this number, all files of the user are opened carefully */
 #define TICK_MS 50
 #define STALL_US \
 	75000 /* longer than most disk accesses; if one takes longer, this costs one process */
 #define PATIENCE_US (1000 * 1000)
-#define MAX_STUCK 4096 /* maximum of remembered pids */
-#define MAX_DEATHS 8   /* exits that profd did not cause */
+#define MAX_STUCK 4096 /* maximum number of remembered pids */
+#define MAX_DEATHS 8   /* maximum number of exits that profd did not cause */
 
 struct request {
 	struct files_request message;
@@ -355,7 +355,7 @@ static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
 	return uid != 0 && n >= MAX_ASIDE_OF_USER;
 }
 
-/* Applies what is known about targets that make a process wait. */
+/* Makes a request careful or bare if its target is known to make processes wait. */
 static void prepare(const struct files *files, struct request *request)
 {
 	struct files_snapshot *snapshot = &request->message.snapshot;

@@ -23,7 +23,7 @@ struct files *files_new(const struct files_config *config, const struct files_li
 /* Kills the process without calling the listener. */
 void files_free(struct files *files);
 
-#define FILES_READ_FIRST 0x01 /* the targets suffice, if the config names any */
+#define FILES_READ_FIRST 0x01 /* read only the targets, if the config names any */
 #define FILES_READ_NO_MAPS 0x02
 
 /* The listener answers each request once, perhaps before these functions return, with the request's

@@ -3,8 +3,8 @@
  * Limits - how much a user and a session may use of a profd that serves many users
  *
  * Each limit is a property of the root object, and an error names the property that was exceeded.
- * Root has no limit except the number of all sessions, nor has a client that started its own profd,
- * because it takes nothing from others. Eight sessions and a quarter of the descriptors are
+ * Root has no limit except the number of all sessions. A client that started its own profd has no
+ * limits, because it takes nothing from others. Eight sessions and a quarter of the descriptors are
  * reserved for root. A session that exceeds a limit is refused at once, or ends with a reason and a
  * Warning, or its capture counts the excess as lost. Pure: service.c does the counting.
  */

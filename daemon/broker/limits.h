@@ -23,8 +23,8 @@ GVariant *limits_get_property(const char *name);
 
 bool limits_check_new(const struct access *access, const struct limits_usage *all,
 		      const struct limits_usage *user, GError **error);
-/* all: events that would be open for threads of all users' processes except root's; user: of this
- * user's. */
+/* Checks the per-task events that would be open: `all` for all users except root, `user` for this
+ * user. */
 bool limits_check_thread_events(const struct access *access, unsigned all, unsigned user,
 				unsigned of_a_thread, GError **error);
 bool limits_check_start(const struct access *access, const struct limits_usage *user,

@@ -7,9 +7,9 @@
  *     profd --private=FD  serves one client on FD, one end of a SOCK_STREAM socketpair
  *
  * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. This order
- * ensures that no client is ever served without authorization. If the bus or the name is lost,
- * profd ends as after SIGTERM: it finishes files first. So it does after a minute without sessions
- * and calls. --private: the client started this process and has the same rights, so nothing needs
+ * ensures that no client is ever served without authorization. If the bus or the name is lost, or
+ * after a minute without sessions and calls, profd ends as after SIGTERM: it finishes files first.
+ * --private: the client started this process and has the same rights, so nothing needs
  * authorization. When the client leaves, the engines finish their files, and profd exits.
  */
 #include "config.h"
@@ -41,7 +41,7 @@
 #define IDLE_TIMEOUT_S 60
 #define MAX_TURNS 1000
 #define MIN_DESCRIPTORS 128
-#define THREADS 4 /* GLib's, the one that closes descriptors, and the engine process */
+#define THREADS 4 /* GLib's threads, the thread that closes descriptors, and the engine process */
 
 /* Arguments of --system. */
 struct arguments {
@@ -125,10 +125,10 @@ static int done(struct program *program)
 	access_check_end();
 	if (program->authority)
 		authority_end(program->authority);
-	/* Answers what was canceled. Clients that leave meanwhile still reach the authority through
-	 * the service. */
+	/* Sends the answers to the canceled calls. The service and the authority still exist,
+	 * because clients may leave meanwhile. */
 	serve_the_rest();
-	/* Before the service, because it passes peers to the service. */
+	/* Free the control socket before the service, because it passes peers to the service. */
 	control_free(program->control);
 	if (program->service)
 		service_free(program->service);
@@ -143,7 +143,7 @@ static int done(struct program *program)
 
 static int run(struct program *program)
 {
-	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit then fails instead */
+	signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit fails instead */
 	g_unix_signal_add(SIGTERM, on_terminate, program);
 	g_main_loop_run(program->loop);
 	return done(program);
@@ -351,7 +351,7 @@ static bool parse_system(int argc, char **argv, struct arguments *ret_arguments)
 	return true;
 }
 
-/* With too few descriptors, something would fail later with an error that does not mention the
+/* Returns whether RLIMIT_NOFILE suffices, and reports if not. A later failure would not mention the
  * limit. */
 static bool has_descriptors(void)
 {
@@ -400,7 +400,7 @@ static bool can_serve(void)
 	return false;
 }
 
-/* Replaces GLib's reaction, which is a core dump that does not mention the limit. */
+/* Exits with a message if a thread cannot be started. GLib would dump core without a reason. */
 static void on_no_thread(const char *domain, GLogLevelFlags level, const char *message,
 			 gpointer data)
 {

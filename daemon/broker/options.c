@@ -26,7 +26,7 @@
 #define DEFAULT_FREQUENCY 999
 #define MAX_COMMAND_BYTES 16384
 #define POSSIBLE_US (5 * G_USEC_PER_SEC)
-/* For "auto": without frame pointers, if the unwinder knows the registers of this architecture. */
+/* For "auto": DWARF, unless the unwinder does not know the registers of this architecture. */
 #define BEST_CALL_GRAPH (REGS_NATIVE == REGS_NONE ? ENGINE_CALL_GRAPH_FP : ENGINE_CALL_GRAPH_DWARF)
 
 struct parse {
@@ -132,7 +132,7 @@ static bool parse_policy(struct parse *parse, GVariant *value, GError **error)
 {
 	const char *name = g_variant_get_string(value, NULL);
 
-	/* Only for collectors' rings: perf's rings always drop, and count the losses. */
+	/* Only collectors' rings have a policy: perf's rings always drop, and count the losses. */
 	if (strcmp(name, "drop") == 0)
 		parse->options->policy = ENGINE_POLICY_DROP;
 	else if (strcmp(name, "lossless") == 0)

@@ -27,11 +27,11 @@ struct options {
 	int switch_fd;     /* passed on to the engine at the end; -1: none */
 	GStrv command;     /* NULL: none */
 	bool memory, memory_mmap;
-	int32_t memory_pid; /* record allocations of it and its descendants; 0: of `pids` */
+	int32_t memory_pid; /* record this process and its descendants; 0: `pids` and theirs */
 	uint64_t memory_sample, memory_min;
 	struct targets *targets; /* for `pids`, if their owner matters; else NULL */
 	GVariant *given;         /* a{sv}, for the property Options */
-	char *reduced;           /* description of what is less than requested; NULL: nothing */
+	char *reduced;           /* what is less than requested, as text; NULL: nothing */
 };
 
 /* If this returns true, release *ret_options with options_free(). */
@@ -46,6 +46,6 @@ void options_set_reduced(struct options *options, bool kernel, const char *text)
 void options_deny_kernel(struct options *options);
 void options_free(struct options *options);
 
-/* Returns the answer to GetCapabilities, a{sv}. system, kernel: the client may have these, if profd
- * can. */
+/* Returns the answer to GetCapabilities, a{sv}. system, kernel: whether the client may record
+ * these, if profd can. */
 GVariant *options_capabilities(bool system, bool kernel);

@@ -8,8 +8,8 @@
  * two dummy events are opened here, which monitor this process, deliver nothing and own the rings.
  * They live as long as this process, whatever the targets do.
  * Making the sample rings takes longest, because their pages are cleared. So the side band is
- * opened first. As root, without per-task events, its ring stays mapped, and it is also enabled at
- * once, so that /proc can be read meanwhile.
+ * opened first. As root, without per-task events, the side band's ring stays mapped, and the side
+ * band is enabled at once, so that /proc can be read meanwhile.
  * Invariants: (1) no sampling event is enabled here
  *             (2) every ring is mapped here before its descriptor is passed on, so that its size
  *                 fits the mlock budget
@@ -31,7 +31,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define SIDE_BAND_BYTES (1u << 20) /* up to the watermark: 0.2 s of 100 000 switches per second */
+#define SIDE_BAND_BYTES (1u << 20) /* 0.2 s of 100 000 switches per second, up to the watermark */
 #define SAMPLE_BYTES (1u << 20)
 #define SAMPLE_MAX_BYTES (64u << 20)
 #define RING_MIN_BYTES (32u << 10)
@@ -39,9 +39,9 @@
 #define STACK_MAX_BYTES 65528u
 #define STACK_MIN_BYTES 1024u
 #define STACK_GOOD_BYTES 32768u /* nearly all stacks are smaller */
-#define STACK_RINGS_A_SECOND 2  /* a ring holds at most half a second of samples */
-#define STACK_WAIT_A_SECOND 4   /* and at least a quarter: the engine wakes at a quarter full */
-#define STACK_HURRY_A_SECOND 16 /* or less, if stacks would be cut below STACK_GOOD_BYTES */
+#define STACK_RINGS_A_SECOND 2  /* a ring holds at most 1/2 s of samples */
+#define STACK_WAIT_A_SECOND 4   /* a ring holds at least 1/4 s: the engine wakes at 1/4 full */
+#define STACK_HURRY_A_SECOND 16 /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */
 #define SAMPLES_TO_SIDE_BAND 4
 
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -235,7 +235,7 @@ static bool map_ring(struct perf_cpu *cpu, unsigned which, uint32_t pages, bool 
 	return true;
 }
 
-/* A dummy event, opened only for its ring. It monitors this process, which needs no privilege. */
+/* Returns a dummy event for a ring. It monitors this process, which needs no privilege. */
 static struct perf_event_attr ring_attr(uint32_t pages)
 {
 	return (struct perf_event_attr){
@@ -317,7 +317,7 @@ static struct perf_event_attr wakeup_attr(uint64_t id)
 	};
 }
 
-/* Opened after the sources, so that their positions do not change. */
+/* Opens the wake-up event, after the sources, so that the sources' positions do not change. */
 static bool cpu_open_wakeups(const struct perf_plan *plan, struct perf_cpu *cpu, GError **error)
 {
 	struct perf_event_attr attr = wakeup_attr(plan->wakeup_id);
@@ -341,11 +341,11 @@ static void unmap_rings(struct perf_cpu *cpu)
 	memset(cpu->maps, 0, sizeof(cpu->maps));
 }
 
-/* The first mapping of a ring is charged to its user's mlock budget. Root's engine runs under
- * another uid, which has no budget, so root's mapping stays until the engine has its own. Otherwise
- * both have the same user, and Linux (6.18) charges a second mapping without ever refunding it, so
- * only one may exist at a time. But sources that share a ring lose it when nothing maps it, so with
- * several sources there are two mappings after all. */
+/* Unmaps the rings, unless they must stay mapped until the engine has mapped them. The first
+ * mapping of a ring is charged to its user's mlock budget. Root's engine runs under another uid,
+ * which has no budget, so root's mapping stays. Otherwise both have the same user, and Linux (6.18)
+ * charges a second mapping without ever refunding it, so there must be only one. But sources that
+ * share a ring lose it when nothing maps it, so with several sources the mapping stays, too. */
 static void release_probe(struct perf_cpu *cpu)
 {
 	if (geteuid() != 0 && cpu->n_fds <= 2)
@@ -421,7 +421,7 @@ static void choose_stack_bytes(struct perf_plan *plan)
 static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 {
 	uint64_t share = PERF_RING_BUDGET / n_cpus / 2, wanted = SAMPLE_BYTES;
-	/* A wake-up takes as much space as the two switch records that follow it. */
+	/* A wake-up takes as much space as the two switches after it, so double the ring. */
 	uint64_t wanted_side_band = plan->wakeup_id ? 2 * SIDE_BAND_BYTES : SIDE_BAND_BYTES;
 
 	if (plan->call_graph == ENGINE_CALL_GRAPH_DWARF)
@@ -432,7 +432,7 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 	choose_stack_bytes(plan);
 }
 
-/* Halves a ring: the sample ring if it is much larger. Returns false if both have their minimum. */
+/* Halves the sample ring if it is much larger, else the side band's. Returns false at the end. */
 static bool shrink(struct perf_plan *plan)
 {
 	uint32_t smallest = ring_pages(0);

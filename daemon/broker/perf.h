@@ -6,7 +6,7 @@
 #include "daemon/broker/target.h"
 #include "daemon/protocol.h"
 
-#define PERF_RING_BUDGET (256ull << 20) /* all rings of a session together */
+#define PERF_RING_BUDGET (256ull << 20) /* for all rings of a session */
 
 /* The events to open on every CPU. */
 struct perf_plan {
@@ -14,7 +14,7 @@ struct perf_plan {
 	bool children; /* also for processes that the targets start */
 	const struct event *events;
 	unsigned n_events;  /* 0: no sampling */
-	uint32_t frequency; /* per second on each CPU, for events without a period of their own */
+	uint32_t frequency; /* samples per second on each CPU, for events without a fixed period */
 	bool kernel;
 	bool build_ids; /* request build-ids instead of device and inode */
 	enum engine_call_graph call_graph;
@@ -24,9 +24,9 @@ struct perf_plan {
 	/* Set by perf_open_all(): the ring sizes of a CPU, and the maximum copied of a stack. It
 	 * also clears `kernel` if per-task events may not record the kernel. */
 	uint32_t side_band_pages, sample_pages, stack_bytes;
-	/* When perf_open_all() enabled the side bands of all CPUs; 0: it did not. If it does, it
-	 * calls `begun`; and again if it opens everything again with smaller rings, which loses
-	 * what the first ones recorded. */
+	/* When perf_open_all() enabled the side bands of all CPUs; 0: it did not. When it does, it
+	 * calls `begun`; and again if it must open everything with smaller rings, because the
+	 * records in the first rings are then lost. */
 	uint64_t begin_ns;
 	void (*begun)(void *data);
 	void *data;

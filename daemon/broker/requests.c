@@ -166,7 +166,7 @@ void requests_receive_snapshot(struct requests *requests, const void *body)
 	const struct message_snapshot_request *request = body;
 	bool first = request->pid == 0 && !requests->scanned;
 
-	if (request->serial & AHEAD) /* a correct engine never counts so far */
+	if (request->serial & AHEAD) /* a correct engine's serials are smaller */
 		return;
 	requests->scanned = requests->scanned || first;
 	/* Answer the engine's first request with the snapshot that is read ahead. */

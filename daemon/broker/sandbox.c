@@ -78,7 +78,7 @@ bool sandbox_drop_capabilities(GError **error)
 
 	if (syscall(SYS_capget, &header, sets) != 0)
 		return fail(error, "Reading the capabilities", errno);
-	/* This takes CAP_SETPCAP; a process without it need not do it. */
+	/* Fails without CAP_SETPCAP; then PR_SET_NO_NEW_PRIVS suffices. */
 	for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
 		if (!is_kept(i))
 			(void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
@@ -302,8 +302,8 @@ static const int deadly_calls[] = {
 	SCMP_SYS(open_by_handle_at),
 };
 
-/* Their arguments are in memory, where a filter cannot check them. With ENOSYS libc uses the older
- * calls. */
+/* These calls have their arguments in memory, where a filter cannot check them. They fail with
+ * ENOSYS, so that libc uses the older calls. */
 static const int missing_calls[] = { SCMP_SYS(clone3), SCMP_SYS(openat2) };
 
 bool sandbox_filter(GError **error)

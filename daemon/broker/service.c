@@ -89,7 +89,7 @@ static gboolean on_idle(gpointer data)
 {
 	struct service *service = data;
 
-	/* Free closed sessions that have ended here, not in their own callbacks. */
+	/* Free ended sessions here, because they cannot be freed in their own callbacks. */
 	for (guint i = 0; i < service->closing->len; i++)
 		if (!session_object_is_active(service->closing->pdata[i]))
 			g_ptr_array_remove_index_fast(service->closing, i--);
@@ -262,8 +262,8 @@ static bool check_room(const struct call *call, GError **error)
 	return check_ending(call->service, error) && limits_check_new(&access, &all, &user, error);
 }
 
-/* Two sessions may not share a capture. The engines' locks cannot prevent it, because they belong
- * to the open file, which a client may send twice. */
+/* Refuses a capture that another session writes to. The engines' locks cannot prevent this, because
+ * they belong to the open file, which a client may send twice. */
 static bool check_capture(const struct session_object *object, const GPtrArray *others,
 			  GError **error)
 {
@@ -299,7 +299,7 @@ static const char *on_control_address(struct session_object *object, void *data)
 	return service->control ? control_address(service->control) : NULL;
 }
 
-/* Takes constant time. */
+/* Compares two tokens in constant time. */
 static bool same_token(const uint8_t *a, const uint8_t *b)
 {
 	uint8_t differs = 0;
@@ -385,7 +385,7 @@ static void on_session_called(struct session_object *object, GDBusMethodInvocati
 
 /* ---- Methods of the root object -------------------------------------------------------------- */
 
-/* Returns a session's a{sa{sv}}. */
+/* Returns a session's interfaces and properties, a{sa{sv}}. */
 static GVariant *interfaces_of(const struct session_object *object)
 {
 	GVariantBuilder builder;

@@ -125,8 +125,8 @@ static enum control_status hand_peer_over(struct session *session, const struct 
 		return CONTROL_LIMIT;
 	if (session->access.own_only && peer->uid != session->access.uid)
 		return CONTROL_NOT_AUTHORISED;
-	/* A process that has exited cannot be checked any more; it used a socket that the user gave
-	 * it. */
+	/* Accept a process that has exited: it cannot be checked any more, but the socket that it
+	 * used came from the user. */
 	if (session->access.own_only && is_there) {
 		g_autofree char *path = g_strdup_printf("/proc/%d/task", (int)peer->pid);
 		struct stat threads;

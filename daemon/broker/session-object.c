@@ -6,8 +6,8 @@
  * arguments against the introspection data; service.c decides who may call methods and read
  * properties. Signals go only to the owner. An owner that does not read them must not make profd's
  * memory grow: while the socket is full, Progress and Warning are dropped; other signals are few.
- * Close stops a session that still records. It removes the object at once, but the recording only
- * when its file is complete.
+ * Close stops a session that still records. The object is removed at once, the recording when its
+ * file is complete.
  */
 #include "config.h"
 
@@ -190,7 +190,7 @@ static void on_started(struct session *session, const GError *error, void *data)
 				     "\"org.profd.kernel-addresses\" is not allowed to this user"));
 }
 
-/* `failure`: why the call failed, or NULL. */
+/* Answers a Pause or Resume. `failure`: why it failed, or NULL. */
 static void answer_pause(struct pause *pause, const char *failure)
 {
 	g_queue_remove(&pause->object->pauses, pause);

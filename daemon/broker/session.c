@@ -11,10 +11,9 @@
  * (requests.c), and reports when it is done.
  * Invariants: (1) `finished` is called once, when the engine is gone, or was killed and waits for a
  *                 file's server: then nothing writes the file any more
- *             (2) an engine that has not ended STOP_PATIENCE_MS after it had to is killed; except
- *                 if its capture still grows (a pipe that is read slowly), for at most
- *                 STOP_LIMIT_MS; or if it works (two million blocks of memory) or waits for a busy
- *                 disk or CPU, for at most STOP_WORK_MS
+ *             (2) an engine that must end is killed after STOP_PATIENCE_MS; or after STOP_LIMIT_MS
+ *                 while its capture grows (a pipe that is read slowly); or after STOP_WORK_MS while
+ *                 it works (two million blocks of memory) or waits for a busy disk or CPU
  *                 [test_stop, test_hostile_peers]
  *             (3) a message from an engine changes only its own session
  * Main thread only.
@@ -271,8 +270,8 @@ void session_free(struct session *session)
 
 void session_end(struct session *session, const GError *error);
 
-/* The engine waits for something in the kernel that SIGKILL does not end, such as a file whose
- * server does not answer. */
+/* Stops waiting for a killed engine. It waits for something in the kernel that SIGKILL does not
+ * end, such as a file whose server does not answer. */
 static gboolean on_death_late(gpointer data)
 {
 	struct session *session = data;
@@ -403,7 +402,8 @@ static void receive_warning(struct session *session, const void *body, size_t by
 
 	int64_t now = g_get_monotonic_time();
 
-	/* The bus queues what a client does not read, and an engine may have been taken over. */
+	/* Limit warnings, because the bus queues those that a client does not read, and an engine
+	 * may have been taken over. */
 	if (now - session->warnings_us >= G_USEC_PER_SEC) {
 		session->warnings_us = now;
 		session->n_warnings = 0;

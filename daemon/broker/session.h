@@ -51,12 +51,12 @@ bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GErro
 const uint8_t *session_token(const struct session *session);
 /* Returns the socket for a command's SYSPROF_CONTROL_FD. Borrowed, valid until the session ends. */
 bool session_open_sysprof(struct session *session, int *ret_socket, GError **error);
-/* Returns how well the session fits a process that names none: 0: not at all; higher is better. */
+/* Returns how well the session fits a process that names no session; 0: not at all. */
 unsigned session_fits(const struct session *session, const struct control_peer *peer);
 /* Passes a peer to the engine, which decides. CONTROL_OK: the engine will answer. */
 enum control_status session_receive_peer(struct session *session, const struct control_peer *peer);
-/* Counts a peer that was refused for lack of room, and has its answer. It is a loss if it is a
- * target. */
+/* Counts a peer that was refused for lack of room and has been answered. If the process is a
+ * target, this is a loss. */
 void session_count_refused(struct session *session, const struct control_peer *peer);
 
 enum session_state session_state(const struct session *session);

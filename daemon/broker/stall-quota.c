@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stall quota - charges killed processes of profd that do not exit to the user who blocks them
+ * Stall quota - charges users for profd's killed processes that they keep from exiting
  *
  * SIGKILL does not end a process that waits for FUSE in the kernel; it exits when the file's server
  * answers or dies. So nothing waits for it. Each hang costs a process that may stay, and delays its
@@ -29,8 +29,8 @@
 #define MAX_ROOT_STUCK (MAX_ALL_STUCK / 2)
 
 static const struct allowance {
-	unsigned stuck; /* at the same time */
-	unsigned hangs; /* with pauses shorter than PAUSE_US between them */
+	unsigned stuck; /* maximum number of stuck processes at the same time */
+	unsigned hangs; /* maximum number of hangs less than PAUSE_US apart */
 } user_allowance = { 3, 4 }, process_allowance = { 2, 2 };
 
 struct record {

@@ -18,7 +18,7 @@ void stall_quota_add(pid_t pid, uid_t uid, pid_t target);
 /* Like stall_quota_add(), for a process that was not stuck, but is no longer needed. It counts as
  * stuck until it exits. */
 void stall_quota_reap(pid_t pid, uid_t uid, pid_t target);
-/* Returns whether profd may not wait for this process now. */
+/* Returns whether profd must not wait for this process now. */
 bool stall_quota_is_blocked(uid_t uid, pid_t target);
 /* Returns whether so many of profd's processes are stuck that no more may be started. */
 bool stall_quota_is_full(void);

@@ -14,7 +14,7 @@ bool sysprof_new(control_receiver receiver, void *data, struct sysprof **ret_sys
 		 GError **error);
 /* Reads the waiting requests. Must be called before the session is stopped. */
 void sysprof_receive_rest(struct sysprof *sysprof);
-/* Closes the connection, which threads see that wait or send requests later. NULL is allowed. */
+/* Closes the connection, so that waiting and later threads see its end. NULL is allowed. */
 void sysprof_free(struct sysprof *sysprof);
-/* Returns the end for the command. Every process that inherits it may send requests. Borrowed. */
+/* Returns the command's end. Every process that inherits it may send requests. Borrowed. */
 int sysprof_target_socket(const struct sysprof *sysprof);
