@@ -95,7 +95,7 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 	for (uint32_t i = 0; i < n; i++)
 		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT))
 			return RING_FAULT_PAYLOAD;
-	/* Its writer abandoned this record. */
+	/* The writer abandoned this record, so it has no contents. */
 	if (calls->first == 0)
 		return RING_FAULT_NONE;
 	if (calls->parent) {

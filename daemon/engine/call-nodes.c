@@ -7,7 +7,7 @@
  * announces an id again, the id refers to another node. Each epoch of the capture numbers stacks
  * anew; a node stores its latest number.
  * Invariants: (1) stacks of equal frames share a node  [test-engine-heap-stacks: nodes]
- *             (2) an epoch has all of every stack that it refers to
+ *             (2) an epoch contains every stack that it refers to, with all frames
  *                 [test-engine-heap-stacks: epochs]
  *             (3) the tree takes no memory beyond its budget  [test-engine-heap: limits]
  * Runs on the drain thread only.
@@ -38,7 +38,7 @@ void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget
 	};
 }
 
-/* There are twice as many slots as nodes. */
+/* Returns the memory for n_nodes nodes, and twice as many slots. */
 static uint64_t bytes_of(uint32_t n_nodes)
 {
 	return (uint64_t)n_nodes * (sizeof(struct call_node) + 2 * sizeof(struct call_slot));

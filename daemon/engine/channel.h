@@ -26,12 +26,12 @@ enum channel_result { CHANNEL_MESSAGE, CHANNEL_EMPTY, CHANNEL_CLOSED };
 
 void channel_init(struct channel *channel, int fd);
 void channel_done(struct channel *channel);
-/* Does not block. The caller owns the descriptors. channel_message_done() closes those that the
- * caller did not take, that is, did not set to -1. */
+/* Receives a message without blocking. The caller owns its descriptors. channel_message_done()
+ * closes those that the caller did not take, that is, did not set to -1. */
 enum channel_result channel_receive(struct channel *channel, struct channel_message *ret_message);
 void channel_message_done(struct channel_message *message);
-/* Does not block: what the socket does not accept waits for channel_flush(). `more` is appended to
- * the body. */
+/* Does not block: bytes that the socket does not accept wait for channel_flush(). `more` is
+ * appended to the body. */
 void channel_send(struct channel *channel, enum message_type type, const void *body, size_t length,
 		  const void *more, size_t more_length);
 /* Returns whether the socket has accepted all messages. */

@@ -56,7 +56,7 @@ struct peer *peer_new(struct collector_rows *rows, const struct message_peer *me
 	return peer;
 }
 
-/* A thread that moved to a larger ring has two rings; its strings are in the first one. */
+/* Sets the ring's thread. A thread that moved to a larger ring has two rings, but one producer. */
 static void set_producer(struct peer_ring *ring, uint32_t tid)
 {
 	struct peer *peer = ring->peer;

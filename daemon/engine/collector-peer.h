@@ -8,7 +8,7 @@
 #include "daemon/protocol.h"
 #include "libcollector/control.h"
 
-#define PEER_MAX_ARENAS 8     /* profd's own arenas of a process */
+#define PEER_MAX_ARENAS 8     /* arenas of a process, without those of sysprof rings */
 #define PEER_MAX_SYSPROF 512u /* sysprof rings of a process */
 
 /* A run of one producer's records in a queue. `end`: byte after the last of them, counted from the
@@ -121,7 +121,7 @@ struct peer {
 	bool is_refused; /* refused for lack of room and answered; kept only to count it */
 	bool is_blocked; /* does not read answers now; retried by the next collectors_serve() */
 	uint32_t n_unanswered; /* sysprof requests without an answer */
-	uint64_t requested_ns; /* last request of a further thread */
+	uint64_t requested_ns; /* time of the last request from another thread of the process */
 	struct sysprof_counters *counters;
 	struct peer_arena **arenas;
 	uint32_t n_arenas, arena_room;
@@ -161,7 +161,7 @@ struct peer_loss {
 void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns);
 void peer_loss_report(const struct peer_loss *loss, struct peer *peer);
 
-/* Returns 0 or -errno. `ticks` is borrowed; if it is not NULL, times in the rings may be ticks. */
+/* Makes an arena. Returns 0 or -errno. `ticks`, borrowed, if not NULL: times may be ticks. */
 MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
 			      struct tick_clock *ticks, int *ret_fd);
 /* Returns whether rings without memory exist and one of the largest rings that have memory is in
@@ -189,8 +189,8 @@ static inline struct collector_producer *peer_ring_producer(const struct peer_ri
 {
 	return ring->queue.spans[ring->queue.first].producer;
 }
-/* Moves on if the next record is of another producer, in another chunk, or a pad, or if none
- * follows. Returns the bytes of skipped pads. */
+/* Called when the oldest record was skipped. Releases the producer and the chunk that the next
+ * record does not use, and skips pads. Returns the bytes of these pads. */
 size_t peer_ring_advance(struct peer_ring *ring);
 /* Skips the oldest record. Returns the bytes that it took. */
 static inline size_t peer_ring_skip(struct peer_ring *ring)

@@ -7,14 +7,14 @@
  * producer numbers its strings and counters. Each gets an id in the capture when an epoch first
  * uses it. Counters of one process with the same group, name, unit and kind are one counter,
  * whichever thread defines them.
- * The process itself reports thread numbers, so each is checked to be a thread of that process. In
- * another PID namespace the side band maps only the pid: every other thread gets a row of its own,
- * with its inner number, until /proc shows which thread it is.
+ * The process itself reports thread numbers, so each is checked to be a thread of that process. For
+ * a process in another PID namespace, the side band maps only the pid. Each of its other threads
+ * gets a separate row, with its tid in that namespace, until /proc shows which thread it is.
  * Invariants: (1) an id in a ring refers only to its producer's strings and counters
  *                 [test-engine-collectors-rows: ids]
  *             (2) a ring that names a thread of another process is quarantined
  *                 [test-engine-collectors-rows: tids]
- *             (3) the data kept of a process is bounded, and the excess is counted as lost
+ *             (3) the data kept for a process is bounded, and the excess is counted as lost
  *                 [test-engine-collectors-rows: endless]
  * Runs on the drain thread only.
  */
@@ -25,7 +25,7 @@
 
 #include <stdio.h>
 
-#define MAX_OPEN_LOGS 4 /* the maximum of open records in a ring */
+#define MAX_OPEN_LOGS 4 /* maximum number of logs with missing parts in a ring */
 #define SMALL_TEXT 64u
 #define N_RECENT 16u /* texts of a producer that are found without a hash lookup */
 
@@ -138,7 +138,7 @@ void collector_process_end(struct collector_process *process, uint64_t time_ns)
 void collector_process_done(struct collector_process *process)
 {
 	heap_rows_free(process->heap);
-	/* Uncharge the names of its counters. */
+	/* Uncharge the names of the counters. */
 	collector_process_charge(process, -(int64_t)process->text_bytes);
 	g_hash_table_destroy(process->counters);
 	maps_unref(process->code);
@@ -260,7 +260,7 @@ uint32_t collector_producer_tid(const struct collector_producer *producer)
 	return producer->tid;
 }
 
-/* For a process in its own PID namespace, which reports other thread numbers. */
+/* Finds a thread by its tid in the process's own PID namespace. */
 static struct thread *find_inner_thread(struct collector_process *process, uint32_t tid,
 					uint64_t time_ns)
 {
@@ -335,14 +335,14 @@ static enum ring_fault add_string(struct collector_producer *producer,
 	const struct ring_string *string = record->payload;
 	struct text *text = g_hash_table_lookup(producer->texts, GUINT_TO_POINTER(string->id));
 
-	/* Its writer abandoned this record. */
+	/* The writer abandoned this record, so it has no contents. */
 	if (string->id == 0)
 		return RING_FAULT_NONE;
 	if (!text) {
 		text = new_text(producer, string->id, record->time_ns);
 	} else if (!text->more) {
-		/* The id is used for another string. A byte array keeps its memory when it shrinks,
-		 * so replace a long one. */
+		/* The producer reuses the id for another string. A byte array keeps its memory when
+		 * it shrinks, so replace a long one. */
 		collector_process_charge(producer->process, -(int64_t)text->bytes->len);
 		if (text->bytes->len > SMALL_TEXT) {
 			g_byte_array_unref(text->bytes);

@@ -12,10 +12,10 @@
 #define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* for all processes */
 #define COLLECTOR_HEAP_BYTES \
 	192u /* bytes charged for a string, stack, log or counter, besides its contents */
-#define COLLECTOR_MAX_IDS 65536u     /* of a producer: strings, counters, images or stacks */
+#define COLLECTOR_MAX_IDS 65536u     /* ids of each kind for a producer */
 #define COLLECTOR_MAX_COUNTERS 4096u /* of a process */
-#define COLLECTOR_MAX_IMAGES 1024u   /* of a process: images that only it announced */
-#define COLLECTOR_ALL_IMAGES 16384u  /* such images of all processes */
+#define COLLECTOR_MAX_IMAGES 1024u   /* of a process; announced images only */
+#define COLLECTOR_ALL_IMAGES 16384u  /* of all processes; announced images only */
 #define COLLECTOR_MAX_STREAMS 256u
 #define COLLECTOR_MAX_ARGUMENTS 1024u /* of a mark; the rest is cut */
 
@@ -34,7 +34,7 @@ struct collector_rows {
 	struct image *lost_image; /* for frames of unannounced images; NULL: not needed yet */
 	struct image *cut_image;  /* for missing callers of a frame; NULL: not needed yet */
 	uint32_t last_counter;
-	unsigned int n_streams; /* processes with losses */
+	unsigned int n_streams; /* number of processes with losses */
 	struct pending_reallocs pending;
 	struct peer_chunk *spare; /* spare chunks for queues (collector-peer.c) */
 	unsigned int n_spare;
@@ -68,8 +68,8 @@ struct collector_process {
 void collector_process_init(struct collector_process *process, struct collector_rows *rows,
 			    int32_t pid, uint32_t inner_pid);
 void collector_process_done(struct collector_process *process);
-/* Binds it to the process that had the pid at time_ns, according to the side band so far. Returns
- * false if no process had the pid. */
+/* Binds `process` to the struct process that had its pid at time_ns, as far as the side band shows.
+ * Returns false if no process had the pid. */
 bool collector_process_bind(struct collector_process *process, uint64_t time_ns);
 /* Called when all of its records are rows and no more will come, because the process or the session
  * ended. */

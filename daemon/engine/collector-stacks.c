@@ -4,12 +4,12 @@
  *
  * The frames of each stack are kept, so that every epoch that uses the stack can write it again. If
  * the side band has the same image at the same address of the process, that image is used.
- * Otherwise the image has only what the process announced: the engine requests no file because a
- * process names it. The address of a frame without an image is looked up in the file mappings of
+ * Otherwise the image has only what the process announced: the engine requests no file only because
+ * a process names it. The address of a frame without an image is looked up in the file mappings of
  * the side band and of the process; if none matches, it is an address of the process's own memory.
  * Invariants: (1) an id in a ring refers only to its producer's images and stacks
  *                 [test-engine-collectors-stacks: stack_ids]
- *             (2) the data kept of a process is bounded, and the excess is counted as lost
+ *             (2) the data kept for a process is bounded, and the excess is counted as lost
  *                 [test-engine-collectors-stacks: endless_stacks]
  *             (3) a stack needs neither the side band nor a live process
  *                 [test-engine-collectors-stacks: stacks]
@@ -151,7 +151,7 @@ enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
 	kept = g_new(struct announced_image, 1);
 	*kept = (struct announced_image){ mapping.image, mapping.start, mapping.file_offset };
 	g_hash_table_replace(stacks->images, id, kept);
-	/* The mapping resolves addresses without an image. */
+	/* Later frames without an image are looked up in this mapping. */
 	maps_insert(&process->code, &mapping);
 	return RING_FAULT_NONE;
 }

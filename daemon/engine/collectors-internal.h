@@ -14,8 +14,8 @@ static inline struct peer *peer_at(const struct collectors *collectors, guint i)
 	return g_ptr_array_index(collectors->peers, i);
 }
 
-/* Called after clearing the memory of arenas, begun at begin_ns. Delays the next clearing, so that
- * clearing takes at most a third of the time. */
+/* Called after clearing the memory of arenas, which began at begin_ns. Delays the next clearing, so
+ * that clearing takes at most a third of the time. */
 static inline void collectors_note_clearing(struct collectors *collectors, uint64_t begin_ns)
 {
 	uint64_t now_ns = clock_now();
@@ -29,14 +29,14 @@ void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns);
 /* collectors-merge.c: queues some of the ring's records; all of them if its process is dead. */
 void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			   enum ring_drain how);
-/* collectors-merge.c: called during long steps. Moves records of filling rings to their queues, so
+/* collectors-merge.c: called during long steps. Moves records from filling rings to the queues, so
  * that producers do not wait. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns);
 /* collectors-merge.c: returns the readable bytes in the peer's rings, as far as the rings report
  * them. */
 uint64_t collectors_unread(const struct peer *peer);
 uint64_t collectors_all_unread(const struct collectors *collectors);
-/* collectors-merge.c: called after producers have stopped. First drains for at most half of the
- * time, piece by piece; then emits the rest of the queues, as collectors_finish() describes. */
+/* collectors-merge.c: called after producers have stopped. drain_rest() takes at most half of the
+ * time until until_ns; emit_rest() emits the queues, as collectors_finish() describes. */
 void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns);
 void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns);

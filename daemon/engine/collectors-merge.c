@@ -23,12 +23,12 @@
 #define NEAR_BYTES 256u
 #define FALSE_BELLS 16
 #define DEAF_NS (1000 * MS)
-#define TURN_BYTES (1u << 20) /* from one ring per turn, while other rings wait */
+#define TURN_BYTES (1u << 20) /* drained from one ring before the next ring */
 #define KEEP_UP_NS (2 * MS)
 #define WAKE_NS (4 * MS) /* a producer waits 10 ms for room before it checks again */
 #define PATIENT_NS \
 	(500 * MS) /* a thread that a busy machine preempts may get no CPU for this long */
-#define MODEST_NS (100 * MS) /* at the end, for processes with little in the queues */
+#define MODEST_NS (100 * MS) /* extra time at the end, for processes with few queued records */
 #define MAX_FAULTS 64        /* number of faults reported with a text */
 #define MANY_RINGS 256u      /* as many as five processes have */
 
@@ -58,8 +58,8 @@ static void report_fault(struct collectors *collectors, struct peer_ring *ring)
 }
 
 /* Returns how many more bytes of the peer may be queued. The rest stays in its ring; when the ring
- * is full, the producer counts its losses. Other peers' rows do not wait for these records, so they
- * may come late. */
+ * is full, the producer counts its losses. Other peers' rows do not wait for such records, which
+ * may therefore come late. */
 static uint64_t find_share(const struct collectors *collectors, const struct peer *peer)
 {
 	uint64_t of_all = COLLECTORS_MAX_QUEUED -
@@ -69,11 +69,10 @@ static uint64_t find_share(const struct collectors *collectors, const struct pee
 	return MAX_OF(of_all, most - MIN_OF(peer->queued_bytes, most));
 }
 
-/* Returns how many bytes to drain. Usually a small piece, which becomes rows while it is in the
- * caches. If the ring is filling or its rows lag behind, drains all of it, because the queue has
- * more room than the ring. Also drains all if there are many rings: visiting each ring for each
- * piece would cost more than the piece. The limits are TURN_BYTES and the peer's share, so that
- * other producers do not wait while more than that becomes rows. */
+/* Returns how many bytes to drain: usually a small piece, which becomes rows while it is in the
+ * caches. It is the whole ring if the ring is filling or its rows lag behind, because the queue has
+ * more room; or if there are many rings, because visiting all of them costs more than a piece. The
+ * limits are TURN_BYTES and the peer's share, so that other producers do not wait too long. */
 static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
 			    enum ring_drain how, uint64_t fill)
 {
@@ -134,7 +133,7 @@ static void wake_producers(struct collectors *collectors, uint64_t now_ns)
 	}
 }
 
-/* Called between the drains of many rings, which may take longer than a producer waits. */
+/* Wakes producers between drains, because draining many rings may take longer than they wait. */
 static void wake_in_time(struct collectors *collectors)
 {
 	uint64_t now_ns = clock_now();
@@ -149,7 +148,7 @@ static void drain_arena(struct collectors *collectors, struct peer *peer, struct
 	uint32_t n_before = arena->memory.n_rings;
 	uint64_t begin_ns;
 
-	/* Records in the new rings are later than the drain's bound. */
+	/* Rings may be added now, because their records are later than the drain's bound. */
 	if (peer_arena_needs_more(arena) &&
 	    (begin_ns = clock_now()) >= collectors->arena_until_ns) {
 		peer_arena_grow(arena, collectors->options.ticks);
@@ -183,7 +182,7 @@ static void judge_doorbell(struct peer_arena *arena, uint64_t now_ns)
 
 static void begin_drain(struct collectors *collectors)
 {
-	/* A thread requests its sysprof ring only after its first mark has got its time. */
+	/* A thread requests its sysprof ring only after it has taken the time of its first mark. */
 	collectors->bound_ns = collectors->has_sysprof ? collectors->drained_ns - SYSPROF_HOLD_NS
 						       : UINT64_MAX;
 	collectors->has_more = false;
@@ -241,8 +240,8 @@ static void drain_more(struct collectors *collectors)
 	wake_producers(collectors, clock_now());
 }
 
-/* Does not break the order of rows: no drained record is older than those that are becoming rows
- * now. Takes at most half of the time. */
+/* Drains filling rings while rows are being written. This keeps the rows in order, because no
+ * drained record is older than the records being written. Takes at most half of the time. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 {
 	uint64_t took_ns;
@@ -412,8 +411,8 @@ static void emit_ring(struct collectors *collectors, struct peer_ring *ring, uin
 	} while (item && item->time_ns <= limit_ns);
 }
 
-/* Emits queued records. Returns the time that it reached, which is valid unless unfinished. *n
- * counts emitted records. */
+/* Emits queued records. Returns the time up to which rows are written, which is valid unless
+ * `unfinished` is set. *n counts emitted records. */
 static uint64_t emit_queued(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns,
 			    unsigned int *n)
 {
@@ -541,7 +540,7 @@ void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns)
 	}
 	if (is_modest_waiting) {
 		lose_queued(collectors, COLLECTORS_MODEST);
-		/* Dropping took time as well. */
+		/* Dropping took time as well, so extend the deadline. */
 		until_ns = MAX_OF(until_ns, clock_now() + MODEST_NS);
 	}
 	collectors_emit(collectors, UINT64_MAX, until_ns);

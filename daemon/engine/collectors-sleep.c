@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collectors, sleep - when rings are next drained
+ * Collectors, sleep - decides when rings are drained next
  *
  * A drain is due when a doorbell rings, when a ring was more than a third full at the last drain,
  * and in each round of the session. So idle processes cause no wake-ups of their own. Sysprof's
@@ -149,7 +149,7 @@ uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64
 	for (guint i = 0; !is_soon && i < collectors->peers->len; i++)
 		is_soon = is_waiting(peer_at(collectors, i));
 	if (is_outdated(collectors, now_ns)) {
-		/* At most a thousand times a second. */
+		/* Arm doorbells at most a thousand times a second. */
 		if (now_ns - collectors->armed_ns < MS)
 			is_soon = true;
 		else
@@ -160,7 +160,7 @@ uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64
 	else if (longest_ns > interval_ns && collectors_are_quiet(collectors, now_ns))
 		interval_ns = longest_ns;
 	collectors->due_ns = collectors->unfinished ? 0 : collectors->drained_ns + interval_ns;
-	/* Polling a ring is not a drain. */
+	/* Not in due_ns, because polling a ring is not a drain. */
 	interval_ns = poll_sysprof_rings(collectors, now_ns);
 	return MIN_OF(collectors->due_ns, interval_ns);
 }

@@ -650,7 +650,7 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 {
 	if (peer->state != PEER_GONE)
 		return false;
-	/* The end of its allocations is a row too, in order with other processes' rows. */
+	/* Wait: the end of its allocations is a row, in order with other processes' rows. */
 	if (peer->process.heap && collectors->reached_ns < peer->gone_ns)
 		return false;
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
@@ -663,7 +663,7 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 	return true;
 }
 
-/* Counts frames of writers that requested no ring. */
+/* Counts as lost the frames of writers that requested no ring. */
 static void lose_unclaimed(struct peer *peer)
 {
 	uint64_t now_ns = clock_now();
@@ -735,7 +735,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 
 		if (peer->state != PEER_WAITING)
 			continue;
-		/* The process may have received another one's answer. */
+		/* The process may already use a ring, due to another process's answer. */
 		if (peer->is_sysprof && !peer->is_refused && is_target(collectors, peer, &known)) {
 			peer->state = PEER_ACTIVE;
 			continue;

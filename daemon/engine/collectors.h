@@ -10,7 +10,7 @@
 #define COLLECTORS_MAX_SYSPROF_BYTES \
 	(UINT64_C(1) << 30) /* all sysprof rings; half of it for one process */
 #define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20)     /* queued records of all processes */
-#define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16) /* of a process with few records */
+#define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16) /* limit for a process with few records */
 
 struct collectors_options {
 	struct output *output;
@@ -44,7 +44,7 @@ struct collectors {
 	struct exit_statuses statuses;
 	uint64_t arena_bytes, queued_bytes;
 	uint64_t sysprof_bytes, sysprof_max_bytes; /* of sysprof's rings; not in arena_bytes */
-	uint64_t bound_ns; /* later records are not older than this, except late ones */
+	uint64_t bound_ns; /* no later record is older than this, except late ones */
 	uint64_t emitted_ns;
 	uint64_t reached_ns;     /* all records before this time are rows */
 	uint64_t arena_until_ns; /* no arena is made before this time */

@@ -128,7 +128,7 @@ bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int 
 			    message->tid);
 		return false;
 	}
-	/* Done here, because the broker may close the ring before the engine has the event. */
+	/* The broker cannot do this: it may close the ring before the engine has the event. */
 	if (ioctl(owned, PERF_EVENT_IOC_SET_OUTPUT,
 		  message->position ? cpu->source_fds[0] : cpu->side_band_fd) != 0) {
 		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
@@ -155,8 +155,8 @@ void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
 	find_or_add(cpus, number)->gone_ns = now_ns;
 }
 
-/* Calls `act` for the events of the side band, or for those of the sources; with per-task events,
- * for these. */
+/* Calls `act` for the CPU's side-band events or for its sources; with per-task events, only for
+ * those. */
 static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(int fd, void *data),
 			   void *data)
 {
@@ -190,7 +190,7 @@ void cpu_disable(struct cpu *cpu)
 	for_each_event(cpu, true, disable, NULL);
 }
 
-/* read_format ID | LOST: value, id, lost. Kernels before 6.0 do not count lost records. */
+/* Returns the lost records, the third value of ID | LOST; 0 on kernels before 6.0. */
 static uint64_t read_lost(int fd)
 {
 	uint64_t values[3];

@@ -34,13 +34,13 @@ struct cpu {
 	uint64_t gone_ns;          /* start of being offline; 0: online */
 	uint64_t busy_ns;          /* busy time in /proc/stat when the comparison of ticks began */
 	uint64_t ran_ns;           /* run time of the targets at that time */
-	uint64_t sampled_ns;       /* time that samples since then stand for */
+	uint64_t sampled_ns;       /* time that samples since that time stand for */
 	uint64_t sampled_here_ns;  /* the part of sampled_ns that is in the capture */
-	uint64_t missed_ns;        /* missed ticks since then that were reported */
+	uint64_t missed_ns;        /* missed ticks since that time that were reported */
 	uint64_t missed_since_ns;  /* start of the period for the next report */
 	uint64_t busy_now_ns;      /* busy time in /proc/stat at the last reading */
-	uint64_t busy_heard_ns;    /* the same, at the last reading after which a record arrived */
-	uint64_t heard_ns;         /* time of that record */
+	uint64_t busy_heard_ns;    /* busy_now_ns at the last reading that a record followed */
+	uint64_t heard_ns;         /* time of the record that followed */
 };
 
 struct cpus {

@@ -7,7 +7,7 @@
  * reports once per list, so a producer that rings endlessly wakes it no more often than the drain
  * thread sets a list. If the kernel has no futex_waitv(2), it reports nothing, and only the drain
  * thread's timer remains.
- * Threads: its own runs run(); the drain thread calls the rest. `lock` guards the shared fields.
+ * Threads: run() is on its own thread, the rest on the drain thread. `lock` guards shared fields.
  */
 #include "daemon/engine/doorbells.h"
 

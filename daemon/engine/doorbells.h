@@ -13,7 +13,7 @@ struct doorbells;
 
 struct doorbell {
 	uint32_t *word;
-	uint32_t value; /* the doorbell has rung when the word differs from it */
+	uint32_t value; /* the doorbell has rung when the word has another value */
 };
 
 struct doorbells *doorbells_new(GError **error);

@@ -3,7 +3,7 @@
  * Events - applies each record of the rings
  *
  * Called for every record of every ring in time order. Records of the side band keep tasks,
- * mappings and kernel code up to date. Samples become rows with the state of their time. Records
+ * mappings and kernel code up to date. Samples become rows with the state at their time. Records
  * that the kernel lost are counted, as are samples above the session's rate, and samples for which
  * a session has no time at its end.
  * Runs on the drain thread only.
@@ -47,7 +47,7 @@ static int find_source(const struct events *events, const struct cpu *cpu,
 	return event ? (int)event->message.position - 1 : -1;
 }
 
-/* Seconds are those of the samples' times, which are in order. */
+/* Counts a sample, and returns whether its second already has max_rate samples. */
 static bool is_over_rate(struct events *events, uint64_t time_ns)
 {
 	uint64_t second = time_ns / 1000000000;

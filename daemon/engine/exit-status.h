@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Processes that have ended, or end at any time, and whose status is still unknown. */
+/* Processes that have ended or may end at any time, and whose status is still unknown. */
 struct exit_statuses {
 	struct tasks *tasks;
 	GQueue waiting; /* struct unknown_exit */

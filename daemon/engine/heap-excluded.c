@@ -14,7 +14,7 @@
  * with an environment that does not name the library. The file is requested when it is mapped,
  * because its path may lead elsewhere later. If exec gives rights, perf reports the end of the
  * process before anything is mapped (fs/exec.c, begin_new_exec: perf_event_exit_task() of a process
- * that is not dumpable). Most of these programs are recognized by that.
+ * that is not dumpable). Most of these programs are recognized by this end.
  * Invariants: (1) at most one row per process, and none for a registered one
  *                 [test-engine-heap-excluded: once]
  *             (2) no row is later than the time that the collectors' merge has reached
@@ -66,8 +66,9 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 	return is_mapped;
 }
 
-/* Returns whether the process should have reported allocations. A forked process uses its parent's
- * collector, which registers at the child's first allocation; or it executes a program. */
+/* Returns whether the process should have reported allocations: not if it was forked and uses its
+ * parent's collector, which registers at the child's first allocation, or was replaced by an
+ * exec. */
 static bool is_expected(const struct process *process)
 {
 	enum engine_excluded reason;

@@ -5,8 +5,8 @@
  * For each inherited block, only the address and the parent's block number are kept, so that its
  * end can be distinguished from the end of an unknown block. Most forked processes soon execute a
  * program and never report an allocation, so nothing is copied before the first one. Block numbers
- * only grow. So the parent's blocks at the fork are all blocks with numbers up to the last one of
- * that time that are live now or have ended since. Ends since a fork are logged as long as a child
+ * only grow. So the parent's blocks at the fork are those with numbers up to the last one at that
+ * time, if they are still live or have ended since. Ends since a fork are logged as long as a child
  * may need them. The log is charged to the parent's budget, the copy to the child's. If there is no
  * room, the blocks become unknown.
  * Invariants: (1) a child gets the blocks that its parent had at the fork, whatever happened since
@@ -88,7 +88,7 @@ static void remove_children(struct heap_forks *forks, const struct heap_parent *
 			remove_fork(forks, i);
 }
 
-/* Returns the index of its fork; UINT_MAX if it was not forked or has joined already. */
+/* Returns the index of the child's fork; UINT_MAX if it was not forked or has joined already. */
 static guint find_child(const struct heap_forks *forks, const struct process *child)
 {
 	for (guint i = 0; i < forks->forks->len; i++)
@@ -97,7 +97,7 @@ static guint find_child(const struct heap_forks *forks, const struct process *ch
 	return UINT_MAX;
 }
 
-/* Makes the children of a child that reported nothing children of its parent. */
+/* Passes on the children of `gone`, which reported nothing, to the parent of `gone`. */
 static void pass_on(struct heap_forks *forks, const struct heap_fork *gone)
 {
 	for (guint i = 0; i < forks->forks->len; i++) {

@@ -31,7 +31,7 @@ struct heap_rows {
 	uint32_t lost; /* node "<lost>"; 0: not added yet */
 	GArray *threads;
 	uint32_t first_free;                   /* first free number; UINT32_MAX: none */
-	uint64_t last_number;                  /* of its blocks */
+	uint64_t last_number;                  /* of the process's latest block */
 	uint64_t last_row_number, last_row_ns; /* of the last alloc row with a block */
 	uint64_t n_events;                     /* events since the last checkpoint */
 	uint32_t epoch;                        /* epoch of the last checkpoint */

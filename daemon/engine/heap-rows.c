@@ -16,16 +16,15 @@
  * Checkpoints list the live blocks, so that a reader can find them without reading everything
  * before. A checkpoint is written at the beginning of an epoch and after many events, but only
  * after half as many events as blocks, so that checkpoints cost no more than the events. At the
- * beginning of an epoch, all processes get one, so that a reader need not go back to an idle
- * process's last event; there, a few blocks are written in any case. While the session is paused,
- * only the addresses of new blocks are kept, so that their ends are not written, even after the
- * pause.
+ * start of an epoch, every process with few blocks or enough events gets one, so that a reader need
+ * not go back to an idle process's last event. While the session is paused, only the addresses of
+ * new blocks are kept, so that their ends are not written, even after the pause.
  * Invariants: (1) blocks are numbered in the order of their rows
  *                 [test-engine-heap: realloc, reuse, mappings]
  *             (2) a heap row and its live rows list the blocks that lived after all rows up to its
  *                 time  [test-engine-heap-live: checkpoint, idle]
  *             (3) blocks freed before the process or the session ended are not in the live rows
- *                 of `end`
+ *                 of the event `end`
  *                 [test-engine-heap-live: ends; test-engine-collectors-stacks: allocations]
  *             (4) an inherited block is not a block of the process, but its end is recognized
  *                 [test-engine-heap-live: forks]
@@ -376,7 +375,7 @@ static void end_unreported(struct heap_rows *rows, const struct live_block *befo
 	release(rows, before);
 }
 
-/* Puts the old block back and queues the new one. Returns false if too many are queued. */
+/* Keeps the old block, whose end may follow, and queues the new one, unless too many are queued. */
 static bool wait_for_end(struct heap_rows *rows, const struct live_block *before,
 			 const struct live_block *block, uint64_t prior, uint64_t time_ns)
 {

@@ -10,8 +10,8 @@
  * is reused first, so that short-lived blocks stay in caches. The order of reuse is known in
  * advance, so memory that is not in caches is prefetched.
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
- *             (2) it has exactly the blocks that were put and not removed [test-engine-heap: model]
- *             (3) it takes no memory beyond its budget                   [test-engine-heap: limits]
+ *             (2) the table has exactly the blocks put and not removed  [test-engine-heap: model]
+ *             (3) the table takes no memory beyond its budget  [test-engine-heap: limits]
  *             (4) no change takes long: slots are moved, and pages allocated, a few at a time
  *                 [test-engine-heap: pages]
  * Runs on the drain thread only. Does not depend on rows.
@@ -200,7 +200,7 @@ static uint32_t allocate_block(struct live_blocks *live)
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
 
-/* Hashes the window of the address; the lowest digits are the position in the window. */
+/* Hashes the window of the address; the lowest bits are the position in the window. */
 static inline uint32_t hash_of(const struct live_blocks *live, uint64_t address)
 {
 	uint64_t place = address / UNIT % WINDOW;
@@ -261,7 +261,7 @@ static void move_some(struct live_blocks *live, uint32_t n)
 			live->n_moved++;
 			continue;
 		}
-		/* This may move another entry into slot n_moved; it is next. */
+		/* Do not skip slot n_moved: this may move another entry into it. */
 		close_gap(live->old, live->n_old_slots, live->n_moved);
 		while (live->slots[i].block != 0)
 			i = next_slot(live->n_slots, i);

@@ -32,7 +32,7 @@ void loss_add(struct loss_table *table, const struct loss *loss);
 /* Like loss_add(), for the stream "cpuN" or "cpuN/side-band". */
 void loss_add_cpu(struct loss_table *table, uint32_t cpu, bool side_band,
 		  enum prof_loss_cause cause, uint64_t count, uint64_t from_ns, uint64_t to_ns);
-/* Writes pending losses, one row for each stream and cause. First adds rows that the output
+/* Writes pending losses, one row for each stream and cause. First counts the rows that the output
  * dropped. */
 void loss_flush(struct loss_table *table, struct output *output);
 /* Sums all losses except ticks-missed, and ticks-missed separately. A row of unknown count adds 1,

@@ -24,9 +24,9 @@
 
 #define NICE (-10)
 
-/* When an allocation fails, GLib logs the reason and then ends the process by a signal that does
- * not show it. Its default handler also prints the local time, for which it opens a file, and the
- * filter kills the process for that. */
+/* Ends the engine with a specific status if an allocation failed, because GLib's signal would not
+ * show the reason. Otherwise prints the message; GLib's handler would also print the local time,
+ * for which it opens a file, so the filter would kill the process. */
 static void on_log(const char *domain, GLogLevelFlags level, const char *message, gpointer data)
 {
 	if (level & G_LOG_LEVEL_ERROR && strstr(message, "failed to allocate"))
@@ -98,9 +98,9 @@ static int run(uint64_t max_bytes)
 	read_boot_id(boot_id);
 	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
 		signal(ignored[i], SIG_IGN);
-	/* Rings hold only half a second of records, and samples wait for tables for half of that,
-	 * on a machine that is probably busy. The broker has done the same for the autogroup
-	 * (sched(7)). Without permission this has no effect. */
+	/* Run early on a busy machine: rings hold only half a second of records, and samples wait
+	 * for tables for half of that. The broker has done the same for the autogroup (sched(7)).
+	 * Without permission this has no effect. */
 	setpriority(PRIO_PROCESS, 0, NICE);
 	/* One malloc arena, so that a thread can reuse memory that another one freed. */
 	mallopt(M_ARENA_MAX, 1);

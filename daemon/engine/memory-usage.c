@@ -205,7 +205,7 @@ static void receive_item(struct memory_usage *usage, const struct snapshot_item 
 			      ? snapshot_parse_rollup(item->text, item->length, &found)
 			      : snapshot_parse_statm(item->text, item->length, &found);
 
-	/* By now the pid may be another program, or the process may have no memory left. */
+	/* By now the pid may belong to another program, or the process may have no memory left. */
 	if (!parsed || !process || !process->expects_heap || process->begin_ns > item->time_ns ||
 	    found.rss_bytes == 0)
 		return;

@@ -14,7 +14,7 @@ struct memory_usage {
 	uint64_t queried_ns, interval_ns;
 	uint64_t whole_ns; /* when pss may be requested next */
 	bool is_whole;     /* the last request includes pss */
-	int32_t last_pid;  /* last pid of the last request, if one cannot have all */
+	int32_t last_pid;  /* last pid of the last request, after which the next one continues */
 };
 
 void memory_usage_init(struct memory_usage *memory_usage, struct tasks *tasks,

@@ -52,12 +52,12 @@ struct output {
 	uint64_t last_ns[OUTPUT_TABLES];   /* time of the last row */
 	uint32_t n_numbers[OUTPUT_TABLES]; /* rows in the block, if added by output_add_numbers() */
 	struct output_drops drops[OUTPUT_TABLES];
-	uint64_t rows[OUTPUT_TABLES]; /* since the beginning, without dropped ones */
+	uint64_t rows[OUTPUT_TABLES]; /* rows written so far, without dropped ones */
 	GPtrArray *queued;            /* struct row */
 	struct intern_strings strings;
 	struct intern_pairs frames, stacks;
 	uint32_t epoch;
-	uint64_t epoch_ns; /* begin of the epoch; 0: the next output_tick() */
+	uint64_t epoch_ns; /* start of the epoch; 0: the next output_tick() starts it */
 	uint64_t now_ns;   /* time of the last output_tick() */
 	bool writing;      /* queued rows are being written */
 	bool restart;      /* a dictionary was dropped, so the epoch must end */
@@ -94,7 +94,7 @@ void output_touch(struct output *output, struct row *row);
 /* Sets the time. Ends the epoch if it is full or has lost a dictionary. Must only be called between
  * records. */
 void output_tick(struct output *output, uint64_t now_ns);
-bool output_epoch_due(const struct output *output); /* it has lasted long enough */
+bool output_epoch_due(const struct output *output); /* whether the epoch has lasted long enough */
 static inline bool output_epoch_full(const struct output *output)
 {
 	return output->stacks.n >= 2000000 || output->frames.n >= 2000000 ||

@@ -3,7 +3,7 @@
  * Pending reallocs - defers rows of allocations: the second half of a realloc, a block at an
  * address whose old block has not ended yet, and a pause
  *
- * Each waits until the records of all processes up to its time are rows.
+ * Each deferred row waits until the records of all processes up to its time are rows.
  * Invariants: (1) deferred rows are in time order with the records of all processes
  *                 [test-engine-heap: realloc, reuse]
  *             (2) a pause is written after all rows up to its time, and before all others

@@ -2,8 +2,8 @@
 /*
  * Program - checks whether a library can be preloaded into a program
  *
- * The dynamic linker that it names (PT_INTERP) decides; a program without one is linked statically.
- * The file may be hostile: only its headers are read, and every length is checked.
+ * The dynamic linker that the program names (PT_INTERP) decides; a program without one is linked
+ * statically. The file may be hostile: only its headers are read, and every length is checked.
  */
 #include "daemon/engine/program.h"
 

@@ -2,7 +2,7 @@
 /*
  * Ring merge - merges the rings by time
  *
- * A sample can be interpreted only with the mappings and names of its time, which are in other
+ * A sample can be interpreted only with the mappings and names at its time, which are in other
  * rings. ring_merge_run() loads the heads of the sample rings first and those of the side bands
  * after them, so that every record that a loaded sample depends on is loaded too. Then it handles
  * records in time order across all rings. The limit is RING_MERGE_SLACK_NS before the current time,
@@ -55,7 +55,7 @@ void ring_merge_remove_owner(struct ring_merge *merge, const void *owner)
 	merge->n_inputs = to;
 }
 
-/* At equal times the side band is first: a mapping may have the time of a sample that hits it. */
+/* Orders by time, then side band first: a mapping may have the time of a sample that hits it. */
 static bool before(const struct ring_merge_input *a, const struct ring_merge_input *b)
 {
 	if (a->time_ns != b->time_ns)

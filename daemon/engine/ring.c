@@ -143,7 +143,7 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 bool ring_skip(struct ring *ring, const struct perf_event_header *record)
 {
 	ring->tail += record->size;
-	/* The buffer for copies holds one record, and a long run must free room before its end. */
+	/* The buffer for copies holds one record, and a long drain must free room early. */
 	return (const void *)record == ring->wrapped ||
 	       ring->tail - ring->released >= ring->size / 8;
 }

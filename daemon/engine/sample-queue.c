@@ -112,7 +112,7 @@ bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *s
 	return true;
 }
 
-/* Returns whether another walk can get further. */
+/* Returns whether another walk can make progress. */
 static bool can_resume(const struct queued_sample *item)
 {
 	const struct image *missing = item->missing;
@@ -145,8 +145,8 @@ static void walk_again(struct sample_queue *queue, struct queued_sample *item, b
 	queue->bytes -= item->input.stack_bytes;
 }
 
-/* Passes the process's current mappings if they are still those of the sample, because emit()
- * records there which mappings have a row. */
+/* Emits a sample, with the process's current mappings if they are still the sample's, because
+ * emit() notes in them which mappings have a row. */
 static void let_out(struct sample_queue *queue, struct queued_sample *item)
 {
 	struct process *process = item->sample.thread->process;

@@ -53,7 +53,7 @@ void sample_queue_add(struct sample_queue *queue, const struct sample *sample);
 bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *sample,
 			      const struct unwind_input *input, struct image *missing,
 			      uint64_t now_ns);
-/* Walks again all samples that can get further or have waited too long, and emits complete ones. */
+/* Retries samples that can make progress or have waited too long, and emits complete ones. */
 void sample_queue_run(struct sample_queue *queue, uint64_t now_ns);
 /* Emits complete samples, and calls `lost` for the others. */
 void sample_queue_end(struct sample_queue *queue,

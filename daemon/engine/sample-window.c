@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sample window - limits samples to blocks of a program, which publishes their begins and ends
+ * Sample window - limits samples to blocks of a program, which publishes their starts and ends
  * (edges) in shared memory
  *
  * Enabling or disabling events takes longer than a short block. So events stay enabled for some
@@ -11,18 +11,18 @@
  * BLOCK is set.
  *
  * The hysteresis uses the caller's clock (session-sampling.c). It is short, because enabled events
- * have a cost, and it adapts: if a block begins too late for it, but within two seconds, it becomes
- * twice that pause; if it ends without a new block, it is halved. The time to enable events grows
- * with the number of CPUs; a begin waits for that only after a pause that is longer than the
- * previous ones.
+ * have a cost, and it adapts: if a block begins after the hysteresis, but within two seconds, the
+ * hysteresis becomes twice that pause; if it ends without a new block, it is halved. The time to
+ * enable events grows with the number of CPUs; the start of a block waits for that only after a
+ * pause that is longer than the previous ones.
  *
- * The program publishes an edge before the begin or end returns to its caller. So if the clock is
- * read first, sample_window_receive() then gets all edges that samples up to that time depend on.
- * Invariants: (1) a sample between a begin that returned and its end is in a block
+ * The program publishes an edge before the call that begins or ends the block returns. So if the
+ * clock is read first, sample_window_receive() then gets all edges for samples up to that time.
+ * Invariants: (1) a sample after a begin call has returned and before the end call is in a block
  *                 [test-engine-sample-window: blocks; test_recorder: edges]
- *             (2) a sample between an end that returned and the next begin is in no block
+ *             (2) a sample after an end call has returned and before the next begin call is in none
  *                 [test-engine-sample-window: blocks; test_recorder: edges]
- *             (3) a begin after a pause of the same length sends no request
+ *             (3) a block after a pause of the same length causes no request
  *                 [test-engine-sample-window: hysteresis]
  *             (4) no contents of the page cause a write outside it, and memory is bounded
  *                 [test-engine-sample-window: hostile]
@@ -36,7 +36,7 @@
 #include <sys/mman.h>
 
 #define MIN_HYSTERESIS_NS \
-	UINT64_C(90000000) /* below ROUND_NS: it is over in the round after a block's end */
+	UINT64_C(90000000) /* below ROUND_NS, so that it is over in the round after a block's end */
 #define MAX_HYSTERESIS_NS UINT64_C(2000000000)
 #define MAX_EDGES \
 	(1u << 20) /* maximum kept: about 10 s of blocks of 10 us, or a page with false counts */

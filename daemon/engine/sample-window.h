@@ -9,7 +9,7 @@
  * samples of all times are recorded. */
 struct sample_window {
 	struct control_page *page;
-	/* uint64_t times, ascending: begins and ends of blocks; older edges are dropped */
+	/* uint64_t times, ascending: starts and ends of blocks; older edges are dropped */
 	GArray *edges;
 	uint64_t n_received; /* edges read from the page */
 	uint64_t n_dropped;
@@ -31,8 +31,8 @@ void sample_window_set_on(struct sample_window *window, bool on);
 /* Like sample_window_set_on(window, false), but if a block is open, changes nothing and returns
  * false. */
 bool sample_window_try_off(struct sample_window *window);
-/* Notes that a begin requested events, or that the program received the page. `late`: events were
- * disabled. */
+/* Notes that a block's start requested events, or that the program received the page. `late`:
+ * events were disabled. */
 void sample_window_use(struct sample_window *window, uint64_t now_ns, bool late);
 /* Returns whether the hysteresis is over, so that events may be disabled. If so, clears ON. */
 bool sample_window_is_over(struct sample_window *window, uint64_t now_ns);

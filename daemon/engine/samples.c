@@ -357,7 +357,7 @@ static void finalize(struct samples *samples, struct sample *sample, struct unwi
 		if (sample_queue_add_waiting(&samples->queue, sample, &job->input, job->missing,
 					     samples->output->now_ns))
 			return;
-		/* This reuses the first job's result buffer, which was written already. */
+		/* This reuses the buffer of the first job's result, which is already written. */
 		unwind_run(samples->unwind, &job->input, process->maps, process->maps_known, true,
 			   &job->stack, &job->missing);
 	}

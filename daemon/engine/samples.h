@@ -28,7 +28,7 @@ struct samples {
 	struct kernel *kernel;
 	bool keep_kernel;                            /* record kernel frames */
 	GHashTable *cgroups;                         /* struct samples_cgroup by its uint64_t id */
-	uint64_t complete, truncated, guessed, none; /* samples by user stack: interfaces, UNWIND */
+	uint64_t complete, truncated, guessed, none; /* samples by quality of user stack */
 	uint64_t no_memory; /* samples of tasks without user memory; in none of the counts above */
 	/* Called when a frame of an image occurs for the first time. */
 	void (*first_hit)(struct image *image, const struct mapping *mapping, int32_t pid,

@@ -16,7 +16,7 @@
  *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
  *             (3) memory is never executable                                  [test-engine-sandbox]
  *             (4) memory, processes and the file's size are limited  [test-engine-sandbox: limits]
- *             (5) a failure is reported, the filter does not kill it  [test-engine-sandbox: errors]
+ *             (5) a failure is reported; the filter allows this  [test-engine-sandbox: errors]
  */
 #include "config.h"
 
@@ -132,7 +132,7 @@ static bool limit_resources(uint64_t max_bytes, GError **error)
 		return fail(error, "Limiting the size of files", errno);
 	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
 		return fail(error, "Reading the limit of descriptors", errno);
-	/* The broker sends an event for each CPU and source. */
+	/* Needed because the broker sends an event for each CPU and source. */
 	files.rlim_cur = files.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &files) != 0)
 		return fail(error, "Raising the limit of descriptors", errno);
@@ -144,7 +144,7 @@ bool sandbox_drop_privileges(uint64_t max_bytes, GError **error)
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[2] = { 0 };
 
-	/* This takes CAP_SETPCAP; a process without it need not do it. */
+	/* Fails without CAP_SETPCAP; then PR_SET_NO_NEW_PRIVS suffices. */
 	for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++)
 		(void)prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);

@@ -106,7 +106,7 @@ bool session_receive_answer(struct session *session, struct channel_message *mes
 	answer->fd = steal_fd(&message->fds[0]);
 	answer->received_ns = clock_now();
 	g_queue_push_tail(&session->answers, answer);
-	/* Before the first snapshot, which has the initial state, nothing is drained. */
+	/* The first snapshot, the initial state, is applied at once: nothing is drained before. */
 	return session->state != SESSION_SCANNING ||
 	       session_apply_answers(session, UINT64_MAX, error);
 }

@@ -25,12 +25,12 @@
 #define DRAIN_NS (300 * MS)  /* for reading samples from the rings */
 #define TABLES_NS (450 * MS) /* for tables that samples wait for */
 #define WALK_NS (600 * MS)   /* for walking samples with the available tables */
-/* Allocation records may become rows until later, as long as this makes progress, which is reported
+/* Time for turning allocation records into rows, as long as this makes progress, which is reported
  * to the broker. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
 #define MAX_STILL 10 /* consecutive pieces without progress end the step */
-/* The writer's queue is written as long as this makes progress. The broker waits for a minute. */
+/* Time for writing the queue, as long as this makes progress. The broker waits for a minute. */
 #define WRITE_NS (50000 * MS)
 
 #define ANSWER_WAIT_MS 20

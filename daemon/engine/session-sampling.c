@@ -36,7 +36,7 @@
 
 #define TICKS_ACCURACY_NS UINT64_C(20000000) /* minimum interval for missed ticks */
 
-/* Compares the ticks of the last sampled interval once its samples have been drained. */
+/* Compares the ticks due in the last sampled interval with those taken, after it was drained. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns)
 {
 	if (session->off_ns == 0 || (limit_ns < session->off_ns && !session->behind))
@@ -46,7 +46,7 @@ void session_compare_ticks(struct session *session, uint64_t limit_ns)
 	session->off_ns = 0;
 }
 
-/* Sets ON in the control page only while all events are enabled. */
+/* Enables or disables all events. ON is set in the control page only while all are enabled. */
 static bool enable(struct session *session, bool on, GError **error)
 {
 	if (!on)
@@ -57,12 +57,12 @@ static bool enable(struct session *session, bool on, GError **error)
 	session->is_sampling = on;
 	if (on)
 		sample_window_set_on(&session->window, true);
-	/* A child that is being forked may inherit disabled per-task events. */
+	/* Enable again later: a child that is being forked may inherit disabled per-task events. */
 	session->enabled_again = false;
 	return true;
 }
 
-/* *ret_changed: the caller must call note_change(). */
+/* Enables or disables events as needed. *ret_changed: the caller must call note_change(). */
 static bool apply(struct session *session, bool *ret_changed, GError **error)
 {
 	bool on = !session->paused && !session->switched_off;

@@ -30,9 +30,9 @@
 #define ROUND_NS UINT64_C(100000000)
 #define FIRST_ROUND_NS UINT64_C(10000000) /* in the first second */
 #define QUIET_ROUND_NS UINT64_C(1200000000)
-#define ROUND_MAX_NS UINT64_C(100000000) /* then messages are read, which may be a Stop */
+#define ROUND_MAX_NS UINT64_C(100000000) /* ends a round, to read messages such as a Stop */
 #define EMIT_MAX_NS \
-	UINT64_C(2000000) /* then collectors' rings are drained again: producers wait 10 ms */
+	UINT64_C(2000000) /* then rings are drained again, because producers wait 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
 #define PROGRESS_NS UINT64_C(850000000) /* each report wakes the broker, the bus and the client */
@@ -40,7 +40,7 @@
 #define RESCAN_NS (2 * SECOND_NS)
 #define MAX_QUERIES 64u /* snapshots of single processes that may be requested at once */
 #define QUERIES_A_CHECK \
-	6 /* requests that each check adds: 24 a second cost the broker less than 0.5 % of a core */
+	6 /* requests added by each check: 24 a second cost the broker below 0.5 % of a core */
 #define SIZE_RESERVE 65536 /* bytes for the end of a capture */
 
 bool session_query_again(struct process *process, void *data)
@@ -213,7 +213,7 @@ void session_drain(struct session *session, uint64_t limit_ns)
 	ring_merge_run(&session->merge, limit_ns);
 }
 
-/* Only the first reason counts. */
+/* Ends the session. Only the first reason counts. */
 static void end(struct session *session, enum engine_reason reason)
 {
 	if (!session->ending) {

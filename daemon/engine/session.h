@@ -34,7 +34,7 @@ struct session {
 	bool paused, switched_off; /* reasons not to sample (session-sampling.c) */
 	bool is_sampling;
 	bool is_read_live;      /* the capture is a pipe or the like */
-	uint64_t on_ns, off_ns; /* enabled; disabled, until ticks are compared, else 0 */
+	uint64_t on_ns, off_ns; /* last enabled; last disabled, 0 once ticks are compared */
 
 	struct output output;
 	struct tasks tasks;
@@ -58,11 +58,11 @@ struct session {
 	uint64_t begin_ns;              /* start of the segment */
 	uint64_t start_ns, stop_ns;     /* when sampling was first enabled and finally disabled */
 	uint64_t closed_ns, checked_ns; /* when blocks were closed; when CPUs were checked */
-	uint64_t round_ns;              /* begin of the last round */
+	uint64_t round_ns;              /* start of the last round */
 	uint64_t found_ns,
-		found_rows; /* last time with rows, messages or pending work; number of rows then */
+		found_rows; /* last time with rows, messages or pending work; the row count then */
 	uint32_t serial,
-		/* of the last request; of the pending request for all processes, or 0 */
+		/* of the last request; scan_serial: of the one for all processes, 0: answered */
 		scan_serial;
 	GQueue answers; /* struct answer; the rings have not been drained past their arrival */
 	uint64_t scanned_ns;
@@ -117,7 +117,7 @@ bool session_receive_switch(struct session *session, GError **error);
 uint64_t session_window_ns(const struct session *session, uint64_t now_ns);
 /* Called in each round. Disables events that no block has needed for a while. */
 bool session_check_window(struct session *session, uint64_t now_ns, GError **error);
-/* Compares the ticks of the last sampled interval once the rings have been drained past it. */
+/* Compares the ticks due in the last sampled interval with those taken, once it was drained. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns);
 /* session-answers.c */
 bool session_receive_answer(struct session *session, struct channel_message *message,

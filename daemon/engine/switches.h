@@ -21,7 +21,7 @@ void switches_apply(struct switches *switches, struct tasks *tasks, const struct
 /* Called at an exec, which replaces the struct thread on the CPU. `tid`: its new number. */
 void switches_exec(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
 		   uint64_t time_ns);
-/* For per-task events: the events of a thread end when it exits, before it leaves the CPU. */
+/* Writes an exiting thread's row, because per-task events end before it leaves the CPU. */
 void switches_exit(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
 		   uint64_t time_ns);
 /* Records that a thread, which is not known to be on a CPU, is in `state` from time_ns on. */

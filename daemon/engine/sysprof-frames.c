@@ -8,8 +8,8 @@
  * better. Other frames (samples, allocations, JIT maps, files) count as lost, because no table has
  * them. Names become strings of the producer, in a fixed number of slots: a name that is not in its
  * slot is defined again, so that memory does not grow with the number of names. The record of a
- * span has the time of its end, because rows are ordered by end, and sysprof also writes it then.
- * Times must not go backward or into the future: such a record is moved, and a span keeps its
+ * span has the time of its end, because rows are ordered by end, and sysprof also writes the frame
+ * then. Times must not go backward or into the future: such a record is moved, and a span keeps its
  * duration unless it ends in the future.
  * Invariants: (1) no contents of a frame cause a read outside it
  *                 [test-engine-sysprof: short, fuzz_sysprof_frames]
@@ -200,7 +200,7 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 	begin_ns = positive(from->header.time_ns);
 	/* Both are below 2^63, so their sum cannot overflow. */
 	duration_ns = positive(from->duration_ns);
-	/* GTK's "mapped window" gives its begin in microseconds. No real span is so old. */
+	/* GTK's "mapped window" gives its start in microseconds. No real span is so old. */
 	is_span = from->duration_ns > 0 && begin_ns > (begin_ns + duration_ns) / 1000;
 	reach(frames, begin_ns + duration_ns);
 	if (begin_ns + duration_ns > frames->now_ns)

@@ -13,9 +13,9 @@ int32_t sysprof_peer_number(const struct peer *peer);
 /* Returns whether an answer can be sent. The process waits for it without a timeout and must not
  * miss it. */
 bool sysprof_peer_can_answer(const struct peer *peer);
-/* `fd`: the requested ring, or -1. */
+/* Answers a request. `fd`: the requested ring, or -1. */
 void sysprof_peer_answer(struct peer *peer, int fd);
-/* n_bytes: size of the ring's body. Returns 0 or -errno. */
+/* Makes a ring. n_bytes: size of its body. Returns 0 or -errno. */
 MUST_CHECK int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd);
 
 /* Returns the pid in the first frame; 0: no frame yet. */

@@ -3,14 +3,14 @@
  * Ticks - counts samples that were due but not taken
  *
  * A virtual CPU takes no timer interrupts while its host does not run it, and the kernel then
- * merges all due interrupts into one, so samples are missing that no record counts. Their number
- * follows from the difference between the busy time of a CPU, which is /proc/stat without steal,
- * and the time that its samples and lost samples stand for. /proc/stat has a coarse unit, so both
- * times are summed from the beginning, and a difference is reported when it has grown by two units:
- * the error stays below that. A filtered session is charged the share of the missed ticks that it
- * has of all samples of the CPU. Per-task events are compared with the run time of the targets in
- * the side band. It does not show how much of that was in user mode, so per-task samples of user
- * mode only are not compared.
+ * merges all due interrupts into one, so samples are lost without a record that counts them. Their
+ * number follows from the difference between the busy time of a CPU, which is /proc/stat without
+ * steal, and the time that its samples and lost samples stand for. /proc/stat has a coarse unit, so
+ * both times are summed from the beginning, and a difference is reported when it has grown by two
+ * units: the error stays below that. A filtered session gets a share of the missed ticks, in
+ * proportion to its share of the CPU's samples. Per-task events are compared with the run time of
+ * the targets in the side band. The side band does not show how much of that was in user mode, so
+ * per-task events that sample only user mode are not compared.
  * Runs on the drain thread only.
  */
 #include "daemon/engine/ticks.h"

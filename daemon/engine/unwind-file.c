@@ -257,7 +257,7 @@ static uint64_t find_go_text(const struct loader *loader, const struct section_l
 	return !is_found && section ? section->sh_addr : text;
 }
 
-/* Also returns 0 if the file has no usable table. */
+/* Makes CFI from .gopclntab. Also returns 0 if the file has no usable table. */
 static int add_go_frames(struct loader *loader, const struct section_list *list)
 {
 	const Elf64_Shdr *section = find_section(list, ".gopclntab");
@@ -285,7 +285,7 @@ static int add_go_frames(struct loader *loader, const struct section_list *list)
 	return r == ENOMEM ? r : 0;
 }
 
-/* Also returns 0 if the file has none of these sections. */
+/* Adds the CFI sections. Also returns 0 if the file has none. */
 static int add_named(struct loader *loader, const struct section_list *list)
 {
 	const Elf64_Shdr *eh_frame = find_section(list, ".eh_frame");
@@ -344,8 +344,8 @@ static const Elf64_Phdr *find_load(const struct loader *loader, uint64_t address
 	return NULL;
 }
 
-/* .eh_frame_hdr: version, encoding of the pointer that follows, two more encodings. Linkers write
- * sdata4 relative to the pointer's own address; no other encoding is supported. */
+/* Adds the .eh_frame to which .eh_frame_hdr points. The pointer follows a version and three
+ * encodings. Linkers write sdata4 relative to its own address; no other encoding is supported. */
 static int add_by_header(struct loader *loader)
 {
 	const Elf64_Phdr *segment = NULL, *load;

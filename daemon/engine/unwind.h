@@ -25,12 +25,12 @@ struct unwind_stack {
 /* The input of a walk. The stack must not change until the walk ends. */
 struct unwind_input {
 	struct walk_registers registers;
-	uint64_t numbered[REGS_MAX_NUMBERED]; /* these and other registers, by DWARF number */
+	uint64_t numbered[REGS_MAX_NUMBERED]; /* the registers above and others, by DWARF number */
 	const uint8_t *stack;
 	size_t stack_bytes, full_bytes; /* bytes of this copy; bytes of a full copy */
-	const uint64_t *chain; /* the kernel's, by frame pointers: leaf first, no PERF_CONTEXT_* */
+	const uint64_t *chain; /* the kernel's frame-pointer chain: leaf first, no PERF_CONTEXT_* */
 	size_t n_chain;
-	uint32_t thread; /* id of its row */
+	uint32_t thread; /* id of the thread's row */
 	int32_t pid;
 	bool in_kernel;
 };

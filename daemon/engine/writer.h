@@ -36,7 +36,7 @@ bool writer_push(struct writer *writer, const struct writer_batch *batch, bool d
 /* Returns an empty block of a table, for reuse, or NULL. */
 struct prof_block *writer_get_block(struct writer *writer, enum prof_table table);
 uint64_t writer_bytes(
-	const struct writer *writer); /* of the capture; for a pipe, updated within a block */
+	const struct writer *writer); /* bytes of the capture; for a pipe, updated within a block */
 int writer_error(const struct writer *writer); /* 0, or the errno that ended writing */
 
 /* Ends the input: writes the queue and loss rows for blocks that were not written, and finishes the
