@@ -37,13 +37,13 @@ struct files_status {
 
 enum files_type { FILES_SNAPSHOT = 1, FILES_IMAGE };
 
-/* A set of processes that are read only in the bare way: without files that they can block. */
+/* Processes to read in the bare way: without the files whose reading they can block. */
 struct files_bare {
 	uint32_t uid;
 	int32_t pid; /* 0: all processes of the user */
 };
 
-/* Comes with the snapshot's memfd. Processes from from_pid on are written after `offset`. */
+/* Sent with the snapshot's memfd. Processes with a pid of at least `from_pid` go after `offset`. */
 struct files_snapshot {
 	int32_t pid; /* 0: all processes */
 	int32_t from_pid;
@@ -51,8 +51,8 @@ struct files_snapshot {
 	int32_t bare_pid;
 	uint32_t n_bare;
 	struct files_bare bare[FILES_MAX_BARE]; /* further processes to read in the bare way */
-	uint32_t targets_only;                  /* with pid 0: only the targets of the config */
-	uint32_t maps_known;                    /* omit the mappings */
+	uint32_t targets_only;                  /* 1: with pid 0, read only the config's targets */
+	uint32_t maps_known;                    /* 1: omit the mappings */
 	uint64_t offset;
 	/* not 0: read only the memory usage of these processes. Sorted by absolute value; negative:
 	 * read that process in the bare way. */
@@ -61,9 +61,9 @@ struct files_snapshot {
 };
 
 struct files_image {
-	struct message_image_request request; /* path_bytes of path follow the files_request */
+	struct message_image_request request; /* the path, of path_bytes bytes, follows */
 	uint64_t copy_bytes;                  /* maximum size of a copy */
-	uint32_t careful; /* use only the path, and no filesystem whose server might not answer */
+	uint32_t careful; /* 1: open by path only, and on no filesystem with a server */
 	uint32_t pad;
 };
 

@@ -37,13 +37,13 @@ enum message_type {
 		/* struct message_config, fds: capture, /proc/stat, cpu/online, kallsyms (last may
 		 * be absent) */
 	1,
-	MESSAGE_CPU, /* struct message_cpu, fds: side band, then one per source */
+	MESSAGE_CPU, /* struct message_cpu, fds: side band, sources, then wake-ups if recorded */
 	MESSAGE_START,
 	MESSAGE_STOP, /* struct message_stop */
 	MESSAGE_PAUSE,
 	MESSAGE_RESUME,
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
-	/* struct message_image; if it was opened, fd: the file, if stacks are copied or allocations
+	/* struct message_image; fd: the file, if it was opened and stacks are copied or allocations
 	 * are expected */
 	MESSAGE_IMAGE,
 	MESSAGE_EVENTS, /* with per-task events, before START: struct message_event, one per fd */
@@ -78,12 +78,12 @@ struct message {
 /* the same with copied stacks: registers and stack precede the cgroup */
 #define ENGINE_STACK_SAMPLE_TYPE \
 	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
-/* of side-band events; with sample_id_all, every record's trailer is: tid, time, cpu, identifier */
+/* sample_type of side-band events; every record ends with tid, time, cpu, identifier */
 #define ENGINE_SIDE_BAND_TYPE \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
 
-/* of sched:sched_wakeup, whose records are in the side band's ring; the fields before `raw` are
- * those of a sample */
+/* sample_type of sched:sched_wakeup, whose records are in the side band's ring; the fields before
+ * `raw` are those of a sample */
 #define ENGINE_WAKEUP_TYPE                                                              \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_RAW)
@@ -122,7 +122,7 @@ struct message_config {
 	uint32_t n_sources; /* 0: only the side band, no samples */
 	uint32_t has_kallsyms;
 	uint32_t build_ids; /* 1: MMAP2 records have build-ids instead of device and inode */
-	/* maximum that a sample copies; 0: none, samples are of ENGINE_SAMPLE_TYPE */
+	/* maximum size of a stack copy; 0: no copies, samples are of ENGINE_SAMPLE_TYPE */
 	uint32_t stack_bytes;
 	struct message_source sources[ENGINE_MAX_SOURCES];
 	uint64_t max_bytes;       /* maximum size of the capture; 0: unlimited */
@@ -131,14 +131,14 @@ struct message_config {
 	/* when the broker enabled the side band (CLOCK_MONOTONIC); 0: the engine enables it */
 	uint64_t begin_ns;
 	int32_t ignored_pids[4]; /* reserved, 0 */
-	/* of struct message_metadata, key, value, … after this struct; written as metadata rows */
+	/* bytes after this struct: struct message_metadata, key, value, …; become metadata rows */
 	uint32_t metadata_bytes;
 	/* 1: per-task events, which come with EVENTS; the events of CPU only own the rings */
 	uint32_t by_task;
 	uint32_t policy;    /* enum engine_policy */
 	uint32_t session;   /* number of the session, for processes that register */
 	uint32_t memory;    /* 1: allocations are expected, and memory usage is recorded */
-	int32_t memory_pid; /* this process and its descendants; 0: the targets and theirs */
+	int32_t memory_pid; /* record this process and its descendants; 0: the targets and theirs */
 };
 
 /* No padding, no NUL at the end. A value may contain NULs ("command": arguments, each with a NUL).
@@ -176,15 +176,15 @@ struct message_event {
 
 enum peer_protocol {
 	PEER_OWN, /* libcollector/control.h; the connection belongs to the process */
-	/* requests a ring for a thread; all processes share the socket, only for answers */
+	/* requests a ring for a thread; the connection is shared, and only for answers */
 	PEER_SYSPROF,
 	/* already refused for lack of room, and answered; without descriptors */
 	PEER_REFUSED,
 };
 
-/* A process that wants to register its collector. The broker has read its hello or request, and
- * checked that the session may see it; the kernel identifies it. The engine checks whether it is a
- * target, and answers. */
+/* A process that wants to register its collector. The kernel identifies the process. The broker has
+ * read the hello or request, and checked that the session may see the process. The engine checks
+ * whether it is a target, and answers. */
 struct message_peer {
 	int32_t pid;
 	uint32_t inner_pid; /* in its own PID namespace; 0: it is in ours */

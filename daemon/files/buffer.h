@@ -8,7 +8,7 @@
 struct buffer {
 	uint8_t *bytes;
 	size_t length, size;
-	bool failed; /* no memory; everything further is ignored */
+	bool failed; /* memory ran out; further records are ignored */
 };
 
 /* Makes room for `bytes` more bytes. Returns false if there is no memory. */

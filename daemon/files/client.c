@@ -72,7 +72,7 @@ static bool rights_acquire(const struct client *client, struct __user_cap_data_s
 		return false;
 	setfsgid(client->gid);
 	setfsuid(client->uid);
-	/* After the ids, because changing them also sets capabilities. */
+	/* Set the capabilities after the ids, because changing the ids also changes them. */
 	capabilities(data, false);
 	if (client->uid != 0)
 		data[0].effective &= ~OVERRIDES;

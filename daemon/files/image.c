@@ -18,8 +18,8 @@
  *                 [test-files: only_regular_files]
  *             (5) only this process reads from a filesystem that a process serves: such files are
  *                 copied  [test_hostile_files]
- *             (6) in an own_only session, the leader is the client's before opening, the whole
- *                 process is so afterwards, and the client may read the file
+ *             (6) in an own_only session, the process's leader is the client's before opening, so
+ *                 are all its threads afterwards, and the client may read the file
  *                 [test-files: own_only]
  *             (7) a descriptor that is passed on is read-only, and a copy is sealed
  *                 [test_attack_descriptors]
@@ -96,8 +96,8 @@ static bool is_same_file(int fd, const struct message_image_request *mapping)
 	return (uint32_t)generation == (uint32_t)mapping->inode_generation;
 }
 
-/* For a mapping of an overlaid file the kernel reports another inode, so only the name is
- * compared. */
+/* Returns whether this is an overlaid file of that name. The inode is not compared, because the
+ * kernel reports another one for its mapping. */
 static bool is_overlaid_file(int fd, const char *name)
 {
 	char link[32], path[PATH_MAX];
@@ -281,7 +281,7 @@ static bool is_served(int fd, int dir)
 	return !mounts_type(file.st_dev, type) || strcmp(type, "virtiofs") != 0;
 }
 
-/* The whole copy is one step of progress, because a server may be arbitrarily slow. */
+/* Copies a file, without reporting progress, because its server may be arbitrarily slow. */
 static int copy(int fd, uint64_t limit, int *ret_fd)
 {
 	CLEANUP_CLOSE int memfd = memfd_create("prof-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -307,7 +307,7 @@ static int copy(int fd, uint64_t limit, int *ret_fd)
 
 /* ---- Data for the engine --------------------------------------------------------------------- */
 
-/* Returns the length; 0 if the file has no build-id, or if the kernel lacks the query. */
+/* Returns the build-id's length; 0 if there is none, or if the kernel lacks the query. */
 static uint32_t read_build_id(int fd, uint8_t *ret_build_id, uint32_t size)
 {
 	CLEANUP_CLOSE int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);

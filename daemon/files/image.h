@@ -9,7 +9,7 @@
  *   ESTALE the path leads to another file than the request's inode
  *   EFBIG the file is larger than any that has unwind tables or symbols
  *   EACCES the session may not see the process or the file
- *   EINVAL it is not a regular file of a filesystem with files
+ *   EINVAL it is not a regular file, or is in /proc or the like
  * `path` is the name of the mapping. It is used if map_files cannot be read, or if the mapping no
  * longer exists. */
 int image_open(const struct files_config *config, const struct client *client,

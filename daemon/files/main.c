@@ -58,8 +58,8 @@ static bool handle(const struct files_config *config, const struct client *clien
 	body.image.error = body.error;
 	if (datagram_send(FILES_SOCKET_FD, &part, 1, fd, 0))
 		return true;
-	/* The kernel limits the descriptors in flight of all processes of a user, to the number of
-	 * files that the sender may open. */
+	/* Answer without the file if the user has too many descriptors in flight: the kernel's
+	 * limit is the number of files that the sender may open. */
 	if (fd < 0 || errno != ETOOMANYREFS)
 		return false;
 	body.error = body.image.error = EAGAIN;
@@ -74,7 +74,7 @@ static int serve(void)
 	int fd = -1;
 	ssize_t n;
 
-	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit then fails instead */
+	signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit fails instead */
 	if (datagram_receive(FILES_SOCKET_FD, &config, sizeof(config), 0, &fd) !=
 	    (ssize_t)sizeof(config))
 		return 1;

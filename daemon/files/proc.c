@@ -33,7 +33,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define SMALL_FILE_BYTES (64u << 10) /* maximum of a file, except maps */
+#define SMALL_FILE_BYTES (64u << 10) /* maximum size of a file, except maps */
 #define MAPS_BYTES (16u << 20)
 #define MAX_MAPPINGS 65536 /* executable mappings of a process */
 #define MAX_SNAPSHOT_BYTES (512u << 20)
@@ -107,8 +107,8 @@ static void list_numbers(int dir, const char *path, struct numbers *numbers)
 
 /* ---- One process ----------------------------------------------------------------------------- */
 
-/* Returns false if the thread has no memory: a kernel thread, or a leader that ended before its
- * threads. */
+/* Adds the program's path. Returns false if the thread has no memory: a kernel thread, or a leader
+ * that ended before its threads. */
 static bool read_exe(struct snapshot *snapshot, int dir, pid_t pid)
 {
 	struct snapshot_record record = { .kind = SNAPSHOT_EXE, .pid = pid, .tid = pid };
@@ -226,7 +226,7 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	 * link count costs less than listing the threads. */
 	if (fstatat(dir, "task", &status, 0) == 0 && status.st_nlink == 2 + 1)
 		return 0;
-	/* Their tids in that namespace are needed if the process has a collector. */
+	/* If the process has a collector, the tids in its own PID namespace are needed. */
 	below = snapshot->request->pid != 0 && is_below(dir);
 	add_number(&seen, pid);
 	for (unsigned pass = 0; found && pass < THREAD_PASSES; pass++) {
@@ -345,7 +345,7 @@ static int flush(struct snapshot *snapshot)
 	return 0;
 }
 
-/* `number`: the pid; negative: of a process whose memory usage must be read in the bare way. */
+/* `number`: the pid; if negative, the memory usage of process -number is read in the bare way. */
 static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
 	const pid_t pid = abs(number);

@@ -77,7 +77,7 @@ static struct prof_writer *create(const char *path, enum prof_writer_mode mode, 
 	return writer;
 }
 
-/* Returns the start time of a copy's source: the rows have times of that clock. */
+/* Returns the start time of the recording, for its copy, because the rows' times relate to it. */
 static uint64_t start_of(const struct prof_reader *reader)
 {
 	size_t n;

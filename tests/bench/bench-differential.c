@@ -87,7 +87,7 @@ static void wait_for_tables(struct differential *d)
 	}
 }
 
-/* Stores the mapped minus the file's own address. Programs with fixed addresses may be mapped a
+/* Stores the mapped address minus the file's own. Programs with fixed addresses may be mapped a
  * second time elsewhere, as node does with its code; libdwfl cannot handle both. */
 static bool get_bias(const char *path, const struct mapping *mapping, uint64_t *ret_bias)
 {

@@ -78,7 +78,7 @@ static __attribute__((noinline)) void call_nothing(void)
 	sink = 1;
 }
 
-/* The least that a call of a library can cost. */
+/* Calls an empty function of a library: the minimum cost of any library call. */
 static __attribute__((noinline)) void call_library(void)
 {
 	sink = 1;

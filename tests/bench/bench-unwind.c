@@ -133,7 +133,7 @@ static void bench_table(const char *path)
 	       verdict(first < 60e6 && (double)size <= 6.0 * table.n_rows));
 }
 
-/* The largest of all libraries that programs here may use: more than a busy desktop maps. */
+/* Compiles the tables of this machine's largest libraries: more than a busy desktop maps. */
 static void bench_desktop(void)
 {
 	size_t bytes = 0, n = 0, files_bytes = 0;

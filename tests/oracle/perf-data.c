@@ -91,7 +91,7 @@ static unsigned int count_bits(uint64_t word)
 	return (unsigned int)__builtin_popcountll(word);
 }
 
-/* Returns the offset of `field` in a sample, for fields that only fields of fixed size precede. */
+/* Returns the offset of `field` in a sample, for fields that only fixed-size fields precede. */
 static size_t sample_field(uint64_t type, uint64_t field)
 {
 	static const uint64_t order[] = { PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
@@ -251,7 +251,7 @@ static bool take_map(const struct perf_event_header *header, const uint8_t *body
 		    : !(header->misc & PERF_RECORD_MISC_MMAP_DATA);
 }
 
-/* u64 abi, registers, u64 size, stack, u64 valid size. Fields of variable size come first. */
+/* u64 abi, registers, u64 size, stack, u64 valid size. Variable-size fields precede these. */
 static void take_sample(const struct perf_data *data, const struct perf_event_header *header,
 			struct perf_data_event *event)
 {

@@ -2,9 +2,9 @@
 /*
  * perf-data - reads a file of `perf record`, as far as unwinding needs it
  *
- * Returns mappings, names, forks, exits, and samples with registers and stack, in order of time;
- * skips all other records. Only for files that perf has written on this machine: x86_64, not
- * compressed, not from a pipe.
+ * Returns mappings, names, forks, exits, and samples with registers and stack, in time order; skips
+ * all other records. Only for files that perf has written on this machine: x86_64, not compressed,
+ * not from a pipe.
  */
 #pragma once
 
@@ -32,7 +32,7 @@ struct perf_data_event {
 	/* PERF_DATA_EXEC */
 	const char *name; /* also set if a process only changes its name */
 	bool is_exec;
-	/* PERF_DATA_FORK: pid is the child; for a thread, both are equal */
+	/* PERF_DATA_FORK: pid is the child; for a thread, pid and parent_pid are equal */
 	int32_t parent_pid;
 	/* PERF_DATA_SAMPLE */
 	bool in_kernel;

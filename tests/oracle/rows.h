@@ -28,7 +28,7 @@ struct rows_count {
 	size_t why[ORACLE_N_WHYS];
 	/* FDEs that others cover wholly or partly, so that their rows cannot be found by address */
 	size_t covered;
-	/* programs that only libdw considers broken: a register after an expression */
+	/* CFI programs that only libdw considers broken: CFA register after an expression */
 	size_t refused;
 	size_t different; /* rows with any difference */
 	size_t differences[ROWS_N_DIFFERENCES];

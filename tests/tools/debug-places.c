@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * debug-places [--sysroot FOLDER] FILE [FOLDER…]: for each hexadecimal address of standard input,
- * prints a line with it, a line "\tNAME\tFILE:LINE" for each function, innermost first, and an
- * empty line. FOLDERs contain debug files. At the end, prints to standard error the ns of a lookup
- * of addresses whose units are flattened.
+ * prints a line with the address, a line "\tNAME\tFILE:LINE" for each function, innermost first,
+ * and an empty line. FOLDERs contain debug files. At the end, prints to standard error the ns of a
+ * lookup of addresses whose units are flattened.
  */
 #include "tools/symbols/debug-files.h"
 #include "tools/symbols/debug-info.h"

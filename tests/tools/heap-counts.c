@@ -50,7 +50,7 @@ struct process {
 	uint64_t allocs[PROF_ALLOC_KINDS], frees[PROF_FREE_UNTOLD];
 	uint64_t failed, bytes, freed_bytes, live, peak, n_live;
 	uint64_t free_null, foreign, free_aligned, cross, temporary, untold, wrong;
-	uint64_t inherited, inherited_ends; /* highest block number of its parent */
+	uint64_t inherited, inherited_ends; /* highest inherited block number; number of ends */
 	uint64_t heap_time, heap_bytes, heap_blocks, heap_peak, live_rows, live_bytes;
 	unsigned int begins, ends, event;
 	struct block *blocks; /* indexed by number */
@@ -312,7 +312,7 @@ static void take_alloc(struct names *names, const struct stream *stream)
 	if (prior && kind != PROF_ALLOC_REALLOC && kind != PROF_ALLOC_REALLOCARRAY &&
 	    !is_mapping(kind))
 		process->untold++;
-	/* the rests of a split mapping all refer to it */
+	/* all parts of a split mapping refer to the mapping, which ends only once */
 	if (prior && (!is_mapping(kind) || find_block(process, prior)))
 		end_block(process, prior);
 	add_block(process, number, &block);

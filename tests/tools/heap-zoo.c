@@ -5,8 +5,9 @@
  *     heap-zoo MODE
  *
  * Counted blocks have one of two sizes that no other code requests. Each process adds a line "PID
- * ALLOCS FREES REALLOCS" to the file of the variable ZOO_RESULTS. Exit status 0 if the recording
- * did not affect the program (errno, contents); else 99, with the failed line on standard error.
+ * ALLOCS FREES REALLOCS" to the file named by $ZOO_RESULTS. Exit status 0 if the recording did not
+ * affect the program (errno, contents); else 99, with the line number of the failed check on
+ * standard error.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -299,8 +300,7 @@ __attribute__((section(".preinit_array"),
 static void run_early(void)
 {
 	if (early) {
-		/* The test does not distinguish the two sizes, or posix_memalign() and
-		 * realloc(). */
+		/* The test counts both sizes, posix_memalign() and realloc() as allocations. */
 		atomic_fetch_add(&n_allocs, 1);
 		memset(early, 0x5a, SIZE);
 		give(early);
@@ -547,7 +547,7 @@ static void run_threads(void)
 	}
 }
 
-/* Makes allocations with this many bytes of the stack in use. */
+/* Allocates while the given number of bytes of the stack are in use. */
 static void *use_in_rest(void *data)
 {
 	char *taken = __builtin_alloca(*(size_t *)data);
@@ -664,7 +664,7 @@ static void *begin_filtered(void *data)
 	return NULL;
 }
 
-/* Starts threads under a seccomp filter that kills. */
+/* Starts threads under a seccomp filter that kills them at other calls. */
 static void run_filtered(void)
 {
 	pthread_t id;

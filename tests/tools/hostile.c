@@ -91,7 +91,7 @@ static bool ask(uint64_t data_bytes, uint32_t n_rings)
 	return send(connection, &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
-/* Parents that it falsely claims to have. */
+/* False parents, by act. */
 static const struct {
 	const char *name;
 	uint32_t pid;
@@ -170,7 +170,7 @@ static void write_mark(uint32_t name)
 
 /* ---- Lies about the first ring, which has a valid mark ---- */
 
-/* Returns where its next record begins. */
+/* Returns the place of the first ring's next record. */
 static struct ring_record_header *next_record(void)
 {
 	return (void *)(data_of(0) + header_of(0)->head % place_of(0)->data_bytes);
@@ -283,7 +283,7 @@ static void lie_attempted(void)
 	header_of(0)->attempted = 0;
 }
 
-/* Claims another ring, because the first one's thread is already known. */
+/* Claims another ring for that tid, because the engine already knows the first ring's thread. */
 static void claim_as(uint32_t tid)
 {
 	ring = ring_claim(arena, tid, 0, 0);
@@ -330,7 +330,7 @@ static void lie_busy(void)
 	header_of(0)->busy = 1;
 }
 
-/* Is always within a record, and all records are in the past. */
+/* Keeps the ring marked as busy, and writes only records with times in the past. */
 static void lie_past(void)
 {
 	while (!is_over()) {

@@ -2,7 +2,7 @@
 /*
  * make-dense - writes a small capture whose rows make a reader allocate much memory
  *
- *     make-dense KIND FILE     writes one; `make-dense --list` prints the kinds, one per line
+ *     make-dense KIND FILE     writes a capture; `make-dense --list` prints kinds, one per line
  *
  * A column whose numbers are constant, or increase by one, takes about 30 bytes per row group,
  * whatever the number of rows. So a file of a few hundred kilobytes has millions of valid, distinct

@@ -2,7 +2,7 @@
 /*
  * Mix - a program that alternates between twenty functions on two threads
  *
- *     mix SECONDS [SLOW PERCENT]      SLOW, 0 to 19, takes PERCENT longer
+ *     mix SECONDS [SLOW PERCENT]      function SLOW, 0 to 19, takes PERCENT longer
  *
  * A call takes about ten microseconds; the order is random. The program ends when each thread has
  * used SECONDS of CPU time, so that a busy machine yields the same number of samples.

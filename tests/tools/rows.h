@@ -42,11 +42,11 @@ static inline uint64_t rows_time(uint64_t i)
 	return ROWS_START + i * ROWS_STEP + rows_mix(i) % (ROWS_STEP / 2);
 }
 
-/* Returns how many rows of a dictionary table references may name. */
+/* Returns the number of rows of a dictionary table to which rows refer. */
 static inline uint64_t rows_of_dictionary(unsigned int table)
 {
 	if (table == PROF_TABLE_SOURCE)
-		return 1; /* samples of several events are not counted together */
+		return 1; /* one source, because samples of several are not counted together */
 	return table == PROF_TABLE_STACK ? 400 : 40;
 }
 
@@ -96,7 +96,7 @@ static inline uint64_t rows_number(const struct prof_column_def *column, uint64_
 	return rows_skewed(random, strcmp(column->name, "cpu") == 0 ? 2 : 4000);
 }
 
-/* Makes every other mark the end of one of the previous four that may be a begin. Half of the ends
+/* Makes every second mark the end of one of the previous four that may be a start. Half of the ends
  * have no id; some of the others are on another thread. */
 static inline void rows_pair_marks(const struct prof_table_def *def, uint64_t i, struct row *row)
 {

@@ -113,7 +113,7 @@ static void take_string(struct arena *arena, uint32_t ring, const struct ring_re
 	to->is_open = record->flags & RING_FLAG_MORE;
 }
 
-/* Prints a text; of a long one, only its length and the sum of its bytes. */
+/* Prints a text, or the length and the sum of the bytes of a long text. */
 static void print_text(const char *name, const char *bytes, size_t n)
 {
 	uint64_t sum = 0;
@@ -500,7 +500,7 @@ static pid_t start(char **command, const char *name)
 	pid_t pid;
 	char value[200];
 
-	/* No process listens at the first address. The collector must skip it. */
+	/* No process listens at the first address. The collector must skip that address. */
 	snprintf(value, sizeof(value),
 		 "unix:/nonexistent/x,unix-abstract:%s,token:00112233445566778899aabbccddeeff",
 		 name);

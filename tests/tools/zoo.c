@@ -4,8 +4,8 @@
  *
  *     zoo MODE
  *
- * Each process adds a line "PID TRUE FALSE" to the file of the variable ZOO_RESULTS: how many marks
- * were reported as recorded, and how many as not. Exit status 0 if the recording did not affect the
+ * Each process adds a line "PID TRUE FALSE" to the file named by $ZOO_RESULTS: how many marks were
+ * reported as recorded, and how many as not. Exit status 0 if the recording did not affect the
  * program (errno, descriptors, time); else the number of the line that failed, in the low byte and
  * on standard error.
  */
@@ -533,7 +533,7 @@ static void run_destructors(void)
 	}
 }
 
-/* A static program cannot do this. */
+/* A static program cannot use dlopen(). */
 #ifndef ZOO_STATIC
 static void *mark_through_dlopen(void *data)
 {
@@ -747,7 +747,7 @@ static void set_filter(uint32_t otherwise)
 	MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
 }
 
-/* Sets a filter before the first record; run_seccomp() does between records. */
+/* Sets a seccomp filter before the first record; run_seccomp() sets one between records. */
 static void run_seccomp_first(void)
 {
 	set_filter(SECCOMP_RET_ERRNO | EPERM);
