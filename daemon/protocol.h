@@ -187,7 +187,7 @@ enum peer_protocol {
  * whether it is a target, and answers. */
 struct message_peer {
 	int32_t pid;
-	uint32_t inner_pid; /* in its own PID namespace; 0: it is in ours */
+	uint32_t inner_pid; /* pid in its own PID namespace; 0: the process is in ours */
 	uint32_t wants;     /* CONTROL_WANTS_* */
 	uint32_t protocol;  /* enum peer_protocol */
 };

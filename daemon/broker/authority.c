@@ -6,7 +6,7 @@
  *                 timeout, a missing polkitd and a caller that has left all mean DENIED
  *                 [test_bus_polkit: without polkit, one hangs]
  *             (2) the subject is the caller's unique name on the bus, which is never reused, and
- *                 never a pid, which may belong to another process by then
+ *                 never a pid, which another process may have when it is checked
  *                 [test_bus_polkit: each action]
  *             (3) profd never waits, even if polkitd hangs  [test_bus_polkit: polkit that hangs]
  *             (4) all connections of a user together have at most MAX_PENDING open prompts and
@@ -55,7 +55,7 @@ struct pending_query {
 	GCancellable *cancellable; /* cancels all checks */
 	guint timer;
 	bool interactive, first_decides;
-	unsigned n, n_left; /* number of checks; of unanswered checks */
+	unsigned n, n_left; /* number of checks; number of unanswered checks */
 	struct check checks[AUTHORITY_MAX_ACTIONS];
 	struct authority_reply reply;
 	void (*answer)(const struct authority_reply *reply, void *data);

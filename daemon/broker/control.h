@@ -14,7 +14,7 @@ struct control;
 struct control_peer {
 	int connection, pidfd; /* pidfd -1: the process has exited; only with sysprof's protocol */
 	pid_t pid;
-	pid_t inner_pid; /* in its own PID namespace; 0: it is in ours */
+	pid_t inner_pid; /* pid in its own PID namespace; 0: the process is in ours */
 	uid_t uid;
 	const struct control_hello *hello; /* NULL: a request in sysprof's protocol (sysprof.h) */
 };

@@ -35,7 +35,7 @@
 
 #define MAX_SENT 16
 #define MAX_ASIDE 4
-#define MAX_ASIDE_OF_USER 2 /* at this number, all files of the user are opened carefully */
+#define MAX_ASIDE_OF_USER 2 /* how many a user may block before its files are opened carefully */
 #define TICK_MS 50
 #define STALL_US \
 	75000 /* longer than most disk accesses; if one takes longer, this costs one process */
@@ -54,7 +54,7 @@ struct request {
 struct worker {
 	struct files_worker *process; /* NULL: none */
 	GQueue sent;                  /* struct request, in order of work */
-	uid_t uid;                    /* if set aside: the user who makes it wait */
+	uid_t uid;                    /* if set aside: the user who makes the process wait */
 };
 
 struct files {

@@ -32,7 +32,7 @@
 struct parse {
 	struct options *options;
 	GUnixFDList *fds;
-	GVariant *events; /* as; parsed last, because it depends on the frequency */
+	GVariant *events; /* type "as"; parsed last, because it depends on the frequency */
 	uint32_t seen;    /* bit i: keys[i] was given */
 };
 
@@ -211,7 +211,7 @@ static bool parse_memory_pid(struct parse *parse, GVariant *value, GError **erro
 static const struct {
 	const char *key, *type;
 	bool (*parse)(struct parse *parse, GVariant *value, GError **error);
-	size_t offset; /* of a bool ("b") or uint64_t ("t") in struct options */
+	size_t offset; /* offset of a bool ("b") or uint64_t ("t") in struct options */
 } keys[] = {
 	{ "append", "b", FIELD(append) },         { "call-graph", "s", parse_call_graph },
 	{ "children", "b", FIELD(children) },     { "command", "aay", parse_command },

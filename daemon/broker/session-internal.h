@@ -39,14 +39,14 @@ struct session {
 	uint8_t token[CONTROL_TOKEN_BYTES];
 	struct sysprof *sysprof; /* NULL: not requested */
 	GArray *refused;         /* struct message_peer of the last REFUSED_MS; NULL: none */
-	guint n_notified;        /* number of them that were sent to the engine */
+	guint n_notified;        /* number of `refused` items that were sent to the engine */
 	guint refused_watch;
 	bool has_refused_many;
-	struct statx capture; /* at CreateSession; identifies the file */
+	struct statx capture; /* status at CreateSession; identifies the file */
 	guint patience, lifetime_watch;
 	enum session_state state;
 	bool ok;
-	uint64_t n_pauses, n_obeyed; /* number sent to the engine; number obeyed by it */
+	uint64_t n_pauses, n_obeyed; /* requests sent to the engine; requests obeyed by it */
 	bool given_up;               /* the engine was killed, and the reason reported */
 	bool reduced;                /* the session has less than requested */
 	bool stop_early;             /* stop with stop_reason once the engine was sent START */

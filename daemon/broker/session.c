@@ -48,7 +48,7 @@
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
-#define MAX_WARNINGS 64 /* from the engine, per second */
+#define MAX_WARNINGS 64 /* maximum from the engine per second */
 
 /* ---- Accessors ------------------------------------------------------------------------------- */
 
@@ -317,7 +317,7 @@ static gboolean on_patience_end(gpointer data)
 		return G_SOURCE_REMOVE;
 	}
 	session->patience = 0;
-	if (session->summary) { /* it has reported that the file is complete */
+	if (session->summary) { /* the engine has reported that the file is complete */
 		kill_engine(session);
 		return G_SOURCE_REMOVE;
 	}

@@ -61,7 +61,7 @@ void session_count_refused(struct session *session, const struct control_peer *p
 
 enum session_state session_state(const struct session *session);
 const char *session_state_name(const struct session *session);
-bool session_is_active(const struct session *session); /* it has an engine */
+bool session_is_active(const struct session *session); /* whether the session has an engine */
 bool session_shares_capture(const struct session *session, const struct session *other);
 const struct access *session_access(const struct session *session);
 const struct options *session_options(const struct session *session);

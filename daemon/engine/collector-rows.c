@@ -34,7 +34,7 @@
 struct text {
 	GByteArray *bytes;
 	uint32_t number;    /* its id in the ring */
-	uint32_t epoch, id; /* in the capture */
+	uint32_t epoch, id; /* last epoch that has the text, and its id there */
 	bool more;          /* the next record with this id continues the text */
 };
 

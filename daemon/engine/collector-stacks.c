@@ -26,7 +26,7 @@ struct announced_image {
 
 struct announced_stack {
 	uint32_t n;
-	uint32_t epoch, id; /* in the capture */
+	uint32_t epoch, id; /* last epoch that has the stack, and its id there */
 	struct output_place places[];
 };
 

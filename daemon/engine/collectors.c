@@ -432,7 +432,7 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 	return true;
 }
 
-/* Adds a request of a further thread to its process's peer. Returns false if there is none. */
+/* Adds another thread's request to its process's peer. Returns false if there is no such peer. */
 static bool add_request(struct collectors *collectors, const struct message_peer *message,
 			uint64_t now_ns)
 {

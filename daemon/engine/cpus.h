@@ -48,7 +48,7 @@ struct cpus {
 	GPtrArray *all;     /* struct cpu */
 	GHashTable *events; /* struct task_event by its id; NULL: not per task */
 	int online_fd;
-	char online[4096]; /* as last read */
+	char online[4096]; /* the list of online CPUs as last read */
 };
 
 void cpus_init(struct cpus *cpus, int online_fd, bool by_task);

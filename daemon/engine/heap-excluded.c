@@ -30,7 +30,7 @@
 
 #define LIBRARY "/libprofpreload-memory.so"
 #define SECOND_NS UINT64_C(1000000000)
-#define REGISTERS_NS SECOND_NS /* by then, a registration in progress has arrived */
+#define REGISTERS_NS SECOND_NS /* after this time, a registration in progress has arrived */
 #define WAIT_NS (4 * SECOND_NS)
 
 /* Gets the reason that the library gives, see libcollector/control.h. Returns false if it was never
@@ -148,8 +148,8 @@ static const struct image *program_of(const struct process *process)
 	return NULL;
 }
 
-/* Returns whether exec gives the program rights. Setuid does so only if the file's owner is not the
- * user who executed it. */
+/* Returns whether exec gives the program rights. A setuid bit does so only if the file's owner is
+ * not the user who executed it. */
 static bool gives_rights(const struct process *process, const struct image *image)
 {
 	if (image->rights & MESSAGE_IMAGE_SETGID)

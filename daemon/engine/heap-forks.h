@@ -26,7 +26,7 @@ struct heap_forks {
 	struct tasks *tasks;
 	GArray *forks;                          /* struct heap_fork, by time */
 	GHashTable *parents;                    /* struct heap_parent by process */
-	const struct pending_reallocs *pending; /* for last_ns, which all rows have reached */
+	const struct pending_reallocs *pending; /* all rows have reached its last_ns */
 };
 
 /* Registers for forks with the tasks, which are borrowed. */

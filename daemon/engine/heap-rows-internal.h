@@ -49,8 +49,8 @@ static inline void heap_rows_lose(const struct heap_rows *rows, enum prof_loss_c
 	collector_process_lose(rows->process, cause, 1, time_ns, time_ns);
 }
 
-/* heap_rows_add_thread() returns a number for a further producer's thread. heap_rows_drop_thread()
- * releases a number that no producer and no block uses. */
+/* heap_rows_add_thread() adds another producer's thread and returns its number.
+ * heap_rows_drop_thread() releases a number that no producer and no block uses. */
 uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread);
 void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number);
 

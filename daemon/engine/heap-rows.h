@@ -28,7 +28,7 @@ const struct live_blocks *heap_rows_live(const struct heap_rows *rows);
 struct alloc_decoder {
 	struct heap_rows *rows; /* NULL: the producer has reported no allocation */
 	struct collector_stacks *stacks;
-	uint32_t number; /* its thread's number in the rows */
+	uint32_t number; /* number of the producer's thread in the rows */
 	struct call_ids ids;
 };
 

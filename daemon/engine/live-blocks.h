@@ -36,8 +36,8 @@ static inline uint8_t live_block_alignment(const struct live_block *block)
 }
 
 struct live_slot {
-	uint32_t hash;  /* of its address */
-	uint32_t block; /* number of its block; 0: empty */
+	uint32_t hash;  /* hash of the block's address */
+	uint32_t block; /* number of the block; 0: empty slot */
 };
 
 #define LIVE_BLOCKS_PARTS 21u
@@ -68,7 +68,7 @@ struct live_blocks {
 	uint64_t seed;
 	struct heap_budget *budget;
 	uint64_t live_bytes;
-	uint64_t peak_bytes, peak_ns; /* since live_blocks_reset_peak() */
+	uint64_t peak_bytes, peak_ns; /* peak since live_blocks_reset_peak(), and its time */
 };
 
 /* `seed` must be random, so that nobody can choose colliding addresses. `budget` is borrowed. */

@@ -9,7 +9,7 @@
 struct mapping {
 	uint64_t start, end;
 	uint64_t file_offset;
-	uint64_t time_ns;     /* when it was recorded */
+	uint64_t time_ns;     /* when the mapping was recorded */
 	struct image *image;  /* NULL: anonymous */
 	uint32_t row_process; /* id of the process whose row for this mapping is written */
 };

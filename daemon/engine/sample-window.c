@@ -39,7 +39,7 @@
 	UINT64_C(90000000) /* below ROUND_NS, so that it is over in the round after a block's end */
 #define MAX_HYSTERESIS_NS UINT64_C(2000000000)
 #define MAX_EDGES \
-	(1u << 20) /* maximum kept: about 10 s of blocks of 10 us, or a page with false counts */
+	(1u << 20) /* maximum number of edges: 10 s of 10-us blocks, or a page with false counts */
 
 bool sample_window_open(struct sample_window *window, int *ret_fd)
 {

@@ -36,7 +36,7 @@ struct samples {
 	void *data;
 	struct samples_chain *chains; /* SAMPLES_CACHE items */
 	struct unwind *unwind;        /* NULL: use the kernel's chains */
-	uint32_t stack_bytes;         /* maximum that a sample copies */
+	uint32_t stack_bytes;         /* maximum size of a stack copy */
 	struct sample_queue queue;
 	/* Samples to be walked together; their stacks are still in the rings. */
 	struct sample pending[WALK_TOGETHER];

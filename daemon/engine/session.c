@@ -28,15 +28,15 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define ROUND_NS UINT64_C(100000000)
-#define FIRST_ROUND_NS UINT64_C(10000000) /* in the first second */
+#define FIRST_ROUND_NS UINT64_C(10000000) /* ROUND_NS in the first second */
 #define QUIET_ROUND_NS UINT64_C(1200000000)
 #define ROUND_MAX_NS UINT64_C(100000000) /* ends a round, to read messages such as a Stop */
 #define EMIT_MAX_NS \
-	UINT64_C(2000000) /* then rings are drained again, because producers wait 10 ms */
+	UINT64_C(2000000) /* limit for rows, after which rings are drained: producers wait 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
 #define PROGRESS_NS UINT64_C(850000000) /* each report wakes the broker, the bus and the client */
-#define SAMPLE_WINDOW_KEEP_NS UINT64_C(100000000) /* for late records */
+#define SAMPLE_WINDOW_KEEP_NS UINT64_C(100000000) /* how long edges are kept, for late records */
 #define RESCAN_NS (2 * SECOND_NS)
 #define MAX_QUERIES 64u /* snapshots of single processes that may be requested at once */
 #define QUERIES_A_CHECK \

@@ -7,7 +7,7 @@
 static void write_source(struct row *row, struct output *output)
 {
 	const struct message_source *message = &((struct source *)row)->message;
-	const char *unit = message->name; /* of the samples' weight */
+	const char *unit = message->name; /* unit of the samples' weight */
 
 	if (message->counts_ns)
 		unit = "ns";

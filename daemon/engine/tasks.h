@@ -27,11 +27,11 @@ struct process {
 	struct maps *maps;
 	struct image *anon, *unknown; /* images of its memory; created for the first frame there */
 	struct image *program;        /* the first file that exec mapped; NULL: unknown */
-	uint64_t stat_ns, maps_ns;    /* when /proc was read; 0: never */
+	uint64_t stat_ns, maps_ns;    /* when stat and maps in /proc were read; 0: never */
 	bool kernel;
 	bool gone;       /* replaced by exec, or without threads */
 	bool queried;    /* a snapshot of the process was requested */
-	bool maps_known; /* from its parent, its exec, or /proc */
+	bool maps_known; /* mappings are known from its parent, its exec, or /proc */
 	bool executed;   /* began by an exec */
 	bool replaced;   /* ended by an exec */
 	/* allocations of it, or of an ancestor, are to be recorded */

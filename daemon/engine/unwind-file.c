@@ -29,7 +29,7 @@
 
 #define MAX_PROGRAM_HEADERS 256
 #define MAX_NAMES_BYTES (1u << 20)
-#define MAX_ZLIB_RATIO 1032 /* maximum ratio of deflate */
+#define MAX_ZLIB_RATIO 1032 /* maximum compression ratio of deflate */
 #define PACKED_ZSTD 2       /* ELFCOMPRESS_ZSTD of newer <elf.h> */
 #define PACKED_BY_GNU 12    /* bytes of the header: "ZLIB", and the size as 64 bits, big-endian */
 

@@ -7,8 +7,8 @@
 #include "daemon/engine/unwind-tables.h"
 #include "libcapture/prof-capture.h"
 
-#define UNWIND_MAX_FRAMES 1024           /* maximum kept of a stack */
-#define UNWIND_MAX_WALKED WALK_MAX_STEPS /* maximum that a copy of 64 KiB can contain */
+#define UNWIND_MAX_FRAMES 1024           /* maximum number of frames kept of a stack */
+#define UNWIND_MAX_WALKED WALK_MAX_STEPS /* maximum number in a copy of 64 KiB */
 #define UNWIND_EXACT \
 	(UINT64_C(1) << 63) /* set: the CPU was at the address; not set: return address */
 

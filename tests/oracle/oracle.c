@@ -242,8 +242,7 @@ bool oracle_get(struct oracle *oracle, bool is_debug_frame, uint64_t pc, struct 
 		oracle->why = ORACLE_BROKEN;
 		return false;
 	}
-	/* `start` is wrong after DW_CFA_restore_state: elfutils 0.188 returns that of the saved
-	 * state. */
+	/* `start` is wrong after DW_CFA_restore_state: elfutils 0.188 returns the saved state's. */
 	dwarf_frame_info(frame, &start, &end, &is_signal);
 	if (is_signal)
 		rule.flags |= CFI_SIGNAL;

@@ -30,7 +30,7 @@ static const char *const free_kinds[PROF_FREE_UNTOLD] = {
 
 struct block {
 	uint64_t size;
-	uint64_t turn; /* number of allocations of its thread so far, including this one */
+	uint64_t turn; /* number of allocations of the block's thread up to this one */
 	uint32_t thread;
 	uint8_t kind;
 	bool is_live;

@@ -26,7 +26,7 @@
 struct block {
 	uint64_t number, since;
 	uint32_t size, stack, thread;
-	uint64_t order; /* number of allocations of its thread so far, including this one */
+	uint64_t order; /* number of allocations of the block's thread up to this one */
 };
 
 struct sums {
