@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MAX_CANDIDATES 20
-#define MAX_CONTAINERS 8 /* limit for functions with inlined copies whose code is read */
+#define MAX_CONTAINERS 8 /* code is read of at most this many functions that inline it */
 #define MAX_CODE_BYTES (4u << 20)
 #define TIMEOUT_MS 20000
 
@@ -26,7 +26,7 @@ struct sampled_frame {
 	uint64_t offset;
 	bool returns;
 	uint32_t container; /* index of the function that contains this code */
-	uint32_t entity;    /* entity that it is counted for: first its own, later its line */
+	uint32_t entity;    /* profile entity of its samples: first its own, later its line's */
 	struct amount self, total;
 };
 
@@ -641,8 +641,8 @@ static void find_ranges(struct annotate_code *code)
 
 /* ---- the file that ran ----------------------------------------------------------------------- */
 
-/* Returns the symbols and lines at these offsets. Returns NULL and sets why_no_code if it is not
- * the file that ran. */
+/* Returns the symbols and lines at these offsets. Returns NULL and sets `why_no_code` if `fd` is
+ * not the file that ran. */
 static struct symbols *ask_file(struct annotate_code *code, int fd, const GArray *offsets,
 				bool names_only)
 {

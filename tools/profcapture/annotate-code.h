@@ -2,17 +2,17 @@
 /*
  * Annotate-code - the code of a function, and the samples in it
  *
- * The function is chosen among those with samples: by its name, or by "image+0xOFFSET" of any of
- * its code, which tells functions of the same name apart. The code shown is its own and all code of
- * the image into which it is inlined.
+ * The function is chosen among those with samples: by its name, or by "image+0xOFFSET" of any
+ * address in it, which distinguishes functions of the same name. The code shown is the function's
+ * own code and all code of the image that inlines it.
  *
  * The instructions come from the file that ran, which is found by its build-id; if it is missing,
  * only sampled addresses are shown, without instructions. A sample counts at the instruction that
  * it interrupted. A return address counts only in its line's total. Generated code has only lines,
  * with the same counts as in a report by line.
  *
- * Invariants: (1) the self counts of all instructions sum up to the function's, and so do those of
- *                 all lines  [test_annotate: sums, inlined; test_jit: annotate]
+ * Invariants: (1) the self counts of all instructions, and those of all lines, sum up to the self
+ *                 count of the function [test_annotate: sums, inlined; test_jit: annotate]
  *             (2) no code of a different file is shown  [test_annotate: other file]
  */
 #pragma once
@@ -63,7 +63,7 @@ struct annotate_code {
 	struct profile profile; /* counts by function */
 	uint32_t function;      /* index in the profile */
 	struct function shown;
-	uint64_t start, end; /* range of its own code; empty if it is only inlined */
+	uint64_t start, end; /* range of the function's own code; empty if it is only inlined */
 	GString *candidates; /* escaped lines of text, if the function is ambiguous; or NULL */
 	/* its code */
 	const char *why_no_code; /* NULL: the code is known */
@@ -82,7 +82,7 @@ struct annotate_code {
 	struct number_map known_frames; /* offset and kind → index + 1 */
 	GArray *ranges;                 /* struct code_range: its own code first, then by samples */
 	bool has_inlined;               /* inlined copies can be recognized by name */
-	const char *plain;       /* its name without parameters, if it has no overloads; or NULL */
+	const char *plain;       /* `shown`'s name without parameters; NULL: it has overloads */
 	GHashTable *known_lines; /* set of the lines, by place */
 };
 

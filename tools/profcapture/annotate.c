@@ -3,8 +3,8 @@
  * profcapture annotate - where in a function the time went, by source line and by instruction
  *
  * JSON and CSV have a row for each source line, with inlined functions under their own names. Text
- * has only the lines of the function itself. Below a line, it has a row for each function of the
- * program, and for each class of a library, that is inlined there.
+ * has only the lines of the function itself. Below each line, it has a row for each function of the
+ * program, and for each class of a library, that is inlined at that line.
  */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SITES 3       /* callers into which it is inlined that are named in text */
+#define MAX_SITES 3       /* callers that inline the function: text names this many */
 #define DEFAULT_LIMIT 200 /* a longer list shows only rows near a sample */
 #define CONTEXT 3u        /* rows shown before and after one with samples */
 #define MAX_GAP 12 /* largest number of source lines without code shown between two with code */
@@ -187,7 +187,7 @@ static char *shorten_instruction(const char *shown, const char *text)
 	operand = g_strndup(at + 1, (gsize)(end - at - 2));
 	if (g_str_has_prefix(operand, shown) && g_str_has_prefix(operand + strlen(shown), "+0x"))
 		return g_strchomp(g_string_free(to, FALSE));
-	/* A name with parameters is of C++ or Rust, so any mangled name says what it was. */
+	/* A name with parameters is demangled C++ or Rust: pass any mangled name with it. */
 	is_plt = g_str_has_suffix(operand, "@plt");
 	operand[strlen(operand) - (is_plt ? strlen("@plt") : 0)] = '\0';
 	name = function_name_for_people(operand, strchr(operand, '(') ? "_Z1f" : operand);
@@ -357,7 +357,7 @@ static char *describe_function(const struct annotate *annotate)
 	uint32_t first = file ? code->shown.line : UINT32_MAX;
 	const struct annotate_place *hottest = NULL;
 
-	/* Debug information of inlined calls has the call's line only: use the code's lines. */
+	/* Debug information has only the call's line for inlined calls: use the code's lines. */
 	for (guint i = 0; !file && i < code->lines->len; i++) {
 		const struct annotate_place *at = &line_at(annotate, i)->at;
 

@@ -14,8 +14,8 @@
 
 #include <math.h>
 
-/* Limit for low noise: sampling at regular times can be less noisy than chance, but noise of less
- * than a quarter of that of chance is not reliable. */
+/* Lower limit of the noise: a quarter of that of random sampling. Sampling at regular times can be
+ * less noisy than random sampling, but smaller values are not reliable. */
 #define EVENNESS 4.0
 
 /* A recording's ratio, and the deviations of its blocks from it. */
@@ -49,8 +49,8 @@ static struct residuals residuals_of(const struct noise_blocks *blocks)
 	return r;
 }
 
-/* Returns the factor by which the similarity of neighbors increases the variance. Estimates it from
- * both recordings, which is more precise. */
+/* Returns the factor by which the similarity of neighboring blocks increases the variance. Uses
+ * both recordings, because more blocks give a more precise estimate. */
 static double likeness(const struct residuals *a, const struct residuals *b)
 {
 	double squares = 0, neighbours = 0, alike;

@@ -27,8 +27,8 @@ struct noise_change {
 };
 
 struct noise_change noise_compare(const struct noise_blocks *a, const struct noise_blocks *b);
-/* Returns the noise of the difference of sums over independent calls, from sums of their
- * squares. */
+/* Returns the noise of the difference between two sums over independent calls. Each argument is the
+ * sum of the squared values of one side. */
 struct noise_change noise_calls(double squares_a, double squares_b);
 /* Returns the noise of the difference between the means of n_b and n_a runs, from the variation
  * within each side; n_a and n_b must not both be 1. Assumes the same variance on both sides. */

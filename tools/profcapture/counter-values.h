@@ -25,7 +25,7 @@ struct counter_values {
 	struct capture *capture;
 	GArray *all;         /* struct counter by index */
 	GHashTable *indexes; /* struct counter → index */
-	uint64_t unknown;    /* values of undefined counters */
+	uint64_t unknown;    /* number of values of undefined counters */
 	/* the current epoch */
 	uint32_t epoch;
 	struct prof_dictionary *rows;

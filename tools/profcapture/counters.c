@@ -2,9 +2,9 @@
 /*
  * profcapture counters - the values of counters, and how they changed over time
  *
- * A row is a counter of a process. A value holds until the next value, or until the process, the
- * segment or the capture ends. The value that holds at the start of the time range is the counter's
- * first value, but is not counted as a value set in the range.
+ * A row is a counter of a process. A counter keeps a value until its next one, or until the
+ * process, the segment or the capture ends. The value at the start of the time range is the
+ * counter's first value, but is not counted as a value set in the range.
  *
  * Memory: one block for each counter.
  */
@@ -33,7 +33,7 @@ struct series {
 	double numbers[N_NUMBERS];
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
-	double bin_weighted[SPARKLINE_COLUMNS]; /* the same for each part of the range */
+	double bin_weighted[SPARKLINE_COLUMNS]; /* the same sum for each bin */
 	double bin_ns[SPARKLINE_COLUMNS];
 	/* at the current row */
 	bool holds;
@@ -104,7 +104,7 @@ static void note_value(struct series *series, double value)
 	numbers[AT_MAX] = MAX_OF(numbers[AT_MAX], value);
 }
 
-/* Adds the value to each part of the range in which it held. */
+/* Adds the value to each bin of the range during which the counter had it. */
 static void hold_in_bins(const struct counters *counters, struct series *series, int64_t from,
 			 int64_t to)
 {
@@ -121,7 +121,7 @@ static void hold_in_bins(const struct counters *counters, struct series *series,
 	}
 }
 
-/* Adds the current value for the time until `until`. */
+/* Counts the current value for the time up to `until`. */
 static void hold(const struct counters *counters, struct series *series, int64_t until)
 {
 	int64_t from = MAX_OF(series->since_ns, counters->reader.from_ns);

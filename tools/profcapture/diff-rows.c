@@ -220,8 +220,8 @@ static bool weigh(struct diff_run *run, GError **error)
 	     !spans_read(run->reader->capture, count_mark, run, error) ||
 	     (run->marks == 0 && !reader_no_mark(run->reader, diff->mark, error))))
 		return false;
-	/* For totals of a run, too, the weight of a block is its samples: how much CPU time a block
-	 * had is not noise of how the functions shared it. */
+	/* For totals of a run, too, weight a block by its samples: how functions share a block's
+	 * CPU time is noise, but not how much CPU time the block had. */
 	for (unsigned i = 0; i < NOISE_BLOCKS; i++) {
 		if (diff->norm != DIFF_BY_MARK)
 			run->weights[i] = diff->norm == DIFF_BY_SAMPLES ? run->blocks[i]
@@ -337,8 +337,8 @@ static void note_metadata(struct diff *diff, const char *code, const char *key, 
 	}
 }
 
-/* Adds a note on missing data, which may look like a change. Samples whose name is lost are missing
- * in their function's row. */
+/* Adds a note on missing data, which may look like a change. Samples whose names are lost are
+ * missing from the rows of their functions. */
 static void note_state(struct diff *diff, const struct capture *capture)
 {
 	enum prof_state state = capture_state(capture);
@@ -403,7 +403,7 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 				     ? _("%s has %s samples; %d are needed. Record longer or raise -F.")
 				     : _("%s has %s allocations; %d are needed. Record longer."),
 			     capture->file, count, DIFF_LEAST_ALL);
-		/* If a filter selects nothing, the cause is not too little data. */
+		/* If a filter selects nothing, do not blame a lack of data. */
 		diff->is_few |= events > 0 || !is_samples || capture_samples(capture) == 0;
 	}
 	if (is_samples && !is_symbolized(&run->profile) &&
@@ -435,7 +435,7 @@ static void note_all(struct diff *diff)
 			note(diff, "sampling", false,
 			     _("allocations were sampled differently: one every %.0f and %.0f bytes (0: all)"),
 			     first->memory.sampled_bytes, run->memory.sampled_bytes);
-		/* A name lost to damage is not a different event; note_state() reports it. */
+		/* Ignore names lost to damage, which note_state() reports. */
 		if (is_samples && strcmp(event, other) != 0 &&
 		    strcmp(event, NAMES_LOST_TEXT) != 0 && strcmp(other, NAMES_LOST_TEXT) != 0) {
 			note(diff, "event", false, _("the event differs: '%s' and '%s'"), event,
@@ -754,7 +754,7 @@ static void judge(struct diff *diff, struct diff_row *row, const double *counts,
 	row->a /= n_a;
 	row->b /= n_b;
 	if (tests == 0) {
-		/* The peak is exact, unless allocations were sampled. */
+		/* The peak is exact, so any difference counts, unless allocations were sampled. */
 		row->has_noise = diff->measure == DIFF_PEAK && !is_sampled(diff);
 		row->is_significant = row->has_noise && !diff->is_damaged && row->a != row->b;
 		return;
@@ -778,8 +778,8 @@ static void judge(struct diff *diff, struct diff_row *row, const double *counts,
 }
 
 /*
- * Tests the total separately from the rows. If it were one of many tests, a few runs would have too
- * few degrees of freedom to show a change of it.
+ * Tests the total separately from the rows. If the total were one of many tests, a few runs would
+ * have too few degrees of freedom to show that it changed.
  */
 static void judge_all(struct diff *diff)
 {

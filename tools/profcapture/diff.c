@@ -80,7 +80,7 @@ static int check_options(struct diff_verb *verb)
 	int i = 0;
 
 	diff->inlined = !verb->no_inline;
-	/* Shares stay equal if everything became slower, so these options compare totals. */
+	/* Shares stay equal if everything is slower, so these options compare totals. */
 	diff->norm = verb->memory || verb->fail_over ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	diff->chooses_norm = !verb->normalise && !verb->memory && !verb->fail_over &&
 			     diff->options.format == READER_TEXT && !diff->options.json;
@@ -298,7 +298,7 @@ static void note_names(struct diff_verb *verb, size_t shown)
 	}
 }
 
-/* Returns the short name, or the whole name if a shown row of another name has the same one. */
+/* Returns the short name, or the whole name if shown rows with other names share the short one. */
 static char *short_name(const struct diff_verb *verb, const struct diff_row *row)
 {
 	char *name = name_of(verb, row, function_name_for_people);

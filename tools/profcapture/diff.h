@@ -39,9 +39,9 @@ enum diff_verdict {
 	DIFF_VERDICTS
 };
 
-/* A row needs at least this many events, both captures together, to be reported as a change. */
+/* A row needs at least this many events in both captures together to be reported as a change. */
 #define DIFF_LEAST_EVENTS 20
-/* A capture needs at least this many events for any change to be reported. */
+/* Each capture needs at least this many events, or no change is reported. */
 #define DIFF_LEAST_ALL (4 * NOISE_BLOCKS)
 
 /* Self counts of one row in one run. */
@@ -82,9 +82,9 @@ struct diff_identity {
 
 struct diff_row {
 	const struct diff_identity *id;
-	const char *comm; /* set in rows of processes, which stand for all processes of this name */
+	const char *comm; /* rows of processes: the name of all processes of the row */
 	uint32_t parent;  /* with `paths`: index + 1 of the caller's row */
-	/* one function with this identity, from B if B has one; NULL: the row is not a function */
+	/* A function with this identity, from B if B has one; NULL: the row is not a function. */
 	const struct functions *functions;
 	uint32_t function;
 	unsigned side; /* side of `function` */
@@ -109,7 +109,7 @@ struct diff {
 	int mode;
 	bool inlined, paths;
 	enum diff_norm norm;
-	bool chooses_norm; /* compare whole runs if all captures are whole runs, else shares */
+	bool chooses_norm; /* compare totals if all captures are whole runs, else shares */
 	const char *mark;
 	enum diff_measure measure;
 	/* results */

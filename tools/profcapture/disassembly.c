@@ -2,11 +2,11 @@
 /*
  * Disassembly - the instructions of a range of code, as objdump prints them
  *
- * objdump runs as a separate process: a hostile file can attack only a process that has no access
- * to ours. It gets the file as the descriptor that was checked.
+ * objdump runs as a separate process, so a hostile file can attack only a process that has no
+ * access to ours. objdump gets the descriptor of the file that was checked.
  * Invariants: (1) the kept output is bounded, in bytes and lines, and objdump has 1 GiB
  *                 [test-disassembly: bounded, memory]
- *             (2) it ends in time even if objdump does not     [test-disassembly: never ends]
+ *             (2) reading ends in time even if objdump does not [test-disassembly: never ends]
  */
 #include "config.h"
 

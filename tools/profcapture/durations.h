@@ -2,7 +2,7 @@
 /*
  * Durations - many durations, and their statistics
  *
- * Keeps every duration, because exact percentiles need it: 8 bytes each, up to 16 while it grows.
+ * Keeps all durations, because exact percentiles need them: 8 bytes each, 16 during growth.
  */
 #pragma once
 
@@ -19,8 +19,8 @@ void durations_done(struct durations *durations);
 void durations_add(struct durations *durations, uint64_t ns);
 guint durations_count(const struct durations *durations);
 /* durations_mean() and durations_percentile() need at least one duration. The mean is rounded to
- * the nearest; a saturated total is used as it is. */
+ * the nearest integer; if the total is saturated, the mean is too low. */
 uint64_t durations_mean(const struct durations *durations);
-/* Returns the nearest rank: the smallest value that `percent` (1 to 100) percent of all do not
- * exceed. Takes linear time. */
+/* Returns the percentile by nearest rank: the smallest value that `percent` (1 to 100) percent of
+ * all values do not exceed. Takes linear time. */
 uint64_t durations_percentile(struct durations *durations, unsigned percent);

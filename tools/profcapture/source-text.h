@@ -12,7 +12,7 @@ struct source_text {
 	char *path; /* the file that was read */
 	int64_t mtime_s;
 	GString *bytes;
-	GArray *starts; /* uint32_t: offset in `bytes` of each line, and of the end */
+	GArray *starts; /* uint32_t: offsets in `bytes`: of each line, and of the end */
 };
 
 /*
