@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export-allocations - allocations, by the tree of an export
+ * Export-allocations - reads allocations into the tree of an export
  *
- * A block that is live at the start of the time range has its event there.
+ * The allocation event of a block that is live at the start of the time range is at that start.
  */
 #include "config.h"
 
@@ -16,7 +16,7 @@ struct reading {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct number_map sum_of; /* thread and node → index + 1 */
-	GHashTable *lives;        /* set of struct allocation_life, by all but the sums; or NULL */
+	GHashTable *lives;        /* set of struct allocation_life, equal except in sums; or NULL */
 };
 
 static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)
@@ -55,8 +55,8 @@ static void add_event(struct reading *reading, const struct allocation_event *ev
 {
 	struct allocations *allocations = reading->allocations;
 
-	/* viewers recognize a free by its sign alone, so one of zero bytes would be an
-	 * allocation */
+	/* leave out zero bytes: viewers recognize a free by its minus sign alone, so a free of zero
+	 * bytes would be an allocation */
 	if (!allocations->events || (event->bytes <= 0 && event->bytes >= 0))
 		return;
 	if (allocations->events->len < ALLOCATIONS_MOST_EVENTS)
@@ -81,7 +81,7 @@ static gboolean same_life(gconstpointer left, gconstpointer right)
 	       a->node == b->node;
 }
 
-/* Adds a block that was freed at a time, or, if it is -1, not at all. */
+/* Adds a block that was freed at `end_ns` (-1: not freed). */
 static void add_life(struct reading *reading, const struct memory_live *live, int64_t end_ns)
 {
 	int64_t unit_ns = reading->allocations->unit_ns;
@@ -181,7 +181,7 @@ static void released(const struct memory_event *event, const struct memory_live 
 	add_event(reading, &end);
 }
 
-/* Replaces nodes of the tree of blocks by those of the export's tree. */
+/* Replaces the nodes of the block tree by those of the export's tree. */
 static void settle(struct reading *reading)
 {
 	struct allocations *allocations = reading->allocations;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export-allocations - allocations, by the tree of an export
+ * Export-allocations - reads allocations into the tree of an export
  *
- * Stacks of allocations become nodes of the tree of samples, with the same entities: with the lines
- * of frames if the format has them, and with inlined functions on request.
+ * Stacks of allocations become nodes of the tree of samples, with the same kind of entities: with
+ * the lines of frames if the format has them, and with inlined functions on request.
  */
 #pragma once
 
@@ -15,11 +15,11 @@
 
 /* The allocation of a block, or, if `bytes` is negative, its release. */
 struct allocation_event {
-	uint64_t thread; /* index in names: the thread that allocated it */
+	uint64_t thread; /* index in names of the thread that allocated the block */
 	int64_t time_ns; /* the first two are a struct export_key */
 	double bytes;    /* scaled up if blocks are sampled */
-	uint64_t block;  /* a number that is unique in its process, below 2^53 */
-	uint32_t by;     /* the calling thread */
+	uint64_t block;  /* block number, unique in its process and below 2^53 */
+	uint32_t by;     /* the thread that called malloc() or free(), as an index in names */
 	uint32_t node;   /* 0 for a release */
 };
 
@@ -30,13 +30,13 @@ struct allocation_sum {
 	double live_objects, live_bytes; /* live at the end, including earlier blocks */
 };
 
-/* Blocks of a thread and a node that were allocated and freed at the same times, in units. */
+/* Blocks of a thread and a node with equal times of allocation and free, in units of `unit_ns`. */
 struct allocation_life {
 	uint32_t time;  /* of allocation */
-	uint32_t freed; /* plus 1; 0: not freed */
+	uint32_t freed; /* 1 + the time of the free; 0: not freed */
 	uint32_t thread, node;
 	double bytes, blocks; /* scaled up if allocations are sampled */
-	double brief;         /* blocks of these that were freed within ALLOCATIONS_BRIEF_NS */
+	double brief;         /* number of blocks freed within ALLOCATIONS_BRIEF_NS */
 };
 #define ALLOCATIONS_BRIEF_NS 100000
 
@@ -50,18 +50,18 @@ struct allocations {
 
 /* Returns whether the capture has any allocations. */
 bool allocations_are_there(const struct export *export);
-/* Adds to the tree and its functions. `wants_events`: keeps single calls, too. */
+/* Reads all allocations; adds stacks to the export's tree. `wants_events`: keeps single calls. */
 bool allocations_read(struct allocations *allocations, struct export *export, bool wants_events,
 		      GError **error);
-/* For a format that reads each row and keeps none: the first prepares a tree and the heaps, which
- * the caller frees, also after an error. The second replays the time range, as often as needed; the
- * caller sets all options of the replay except the range. */
+/* For a format that reads each row and keeps none. allocations_open() prepares a tree and the
+ * heaps, which the caller frees, also after an error. allocations_replay() replays the time range
+ * and may be called several times; the caller sets all options of the replay except the range. */
 bool allocations_open(struct export *export, struct memory_tree *tree, struct memory_heaps *heaps,
 		      GError **error);
 bool allocations_replay(const struct export *export, struct memory_heaps *heaps,
 			struct memory_replay *replay, GError **error);
-/* Stores the number of allocations in the range up to the peak, the allocation that reaches it
- * included; 0: the peak is at the start. `keeps`: processes that end keep their blocks. */
+/* Stores the number of allocations in the range up to and including the one that reaches the peak;
+ * 0: the peak is at the start. `keeps`: blocks stay live when their process ends. */
 bool allocations_find_peak(const struct export *export, struct memory_heaps *heaps, bool keeps,
 			   uint64_t *ret_rows, GError **error);
 void allocations_done(struct allocations *allocations);

@@ -3,10 +3,10 @@
  * Export-callgrind - the format of callgrind_annotate and KCachegrind (valgrind's cl-format)
  *
  * Each thread name is a function that calls the roots of its stacks, so each function has a caller,
- * and the costs of the calls to a function sum up to its total. In a recursion only the outermost
- * call of a function has costs; the others cost 0, which shows the cycle without counting a sample
- * twice. Samples do not know how often a function was called: the number of calls is that of the
- * samples in them.
+ * and the costs of the calls to a function sum up to its total. In a recursion, only the outermost
+ * call of a function has a cost; the others cost 0, which shows the cycle without counting a sample
+ * twice. Samples do not show how often a function was called, so the number of calls is the number
+ * of samples in them.
  */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 
 /* The cost of a frame, or of calls from it. */
 struct callgrind_cost {
-	uint32_t function, frame; /* the caller, and where in it */
+	uint32_t function, frame; /* the caller, and its frame that calls */
 	uint32_t callee;          /* a function, or NO_CALLEE: the frame's own cost */
 	struct amount amount;
 	uint64_t calls;
@@ -28,8 +28,8 @@ struct callgrind {
 	const struct export *export;
 	struct out *out;
 	struct export_tree tree;
-	uint32_t *functions; /* by frame: a frame of the same function, the same for all of them */
-	GArray *costs;       /* struct callgrind_cost */
+	uint32_t *functions;       /* by frame: the frame that represents its function */
+	GArray *costs;             /* struct callgrind_cost */
 	struct number_map cost_of; /* frame and callee → index + 1 in costs */
 	bool is_weighted;          /* each cost has a weight and a number of samples */
 	GHashTable *names[3];      /* of objects, files and functions: text → number */
@@ -74,7 +74,7 @@ static struct callgrind_cost *cost_of(struct callgrind *callgrind, uint32_t fram
 	return &g_array_index(callgrind->costs, struct callgrind_cost, *known - 1);
 }
 
-/* Visits the tree with a stack of its own, because stacks of programs may be deep. */
+/* Visits the tree with an explicit stack, not by recursion, because call stacks may be deep. */
 static void count_costs(struct callgrind *callgrind)
 {
 	const struct export_tree *tree = &callgrind->tree;
@@ -113,7 +113,7 @@ static void count_costs(struct callgrind *callgrind)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Writes "fn=(1) name", and only the number of a name that was written before. */
+/* Writes "fn=(1) name" the first time, then only "fn=(1)". */
 static void write_name(struct callgrind *callgrind, const char *key, int kind, const char *text)
 {
 	GHashTable *names = callgrind->names[kind];
@@ -127,13 +127,13 @@ static void write_name(struct callgrind *callgrind, const char *key, int kind, c
 	out_printf(callgrind->out, "%s=(%u) %s\n", key, g_hash_table_size(names), text);
 }
 
-/* Returns it escaped, or the format's text for an unknown object or file. */
+/* Returns the escaped name, or the format's text for an unknown object or file. */
 static char *text_of(const char *name)
 {
 	return name && *name ? text_escape_utf8(name, strlen(name)) : g_strdup("???");
 }
 
-/* Writes the object, file and name of a function; the keys begin with a 'c' in a call. */
+/* Writes the object, file and name of a function; the keys of a called function begin with 'c'. */
 static void write_function(struct callgrind *callgrind, uint32_t function, bool is_called)
 {
 	const struct export *export = callgrind->export;

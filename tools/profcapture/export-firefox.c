@@ -3,27 +3,27 @@
  * Export-firefox - samples, marks, counters and allocations for the Firefox Profiler, in its
  * processed format
  *
- * The format is that of docs-developer/CHANGELOG-formats.md in the profiler's repository, version
- * 66, which all later versions read. Times are milliseconds since the capture began. A table is an
- * object of arrays, one for each column. Texts are indexes in shared.stringArray, which is written
- * last, because everything written before may add strings.
+ * The format is version 66 of docs-developer/CHANGELOG-formats.md in the profiler's repository,
+ * which all later versions can read. Times are milliseconds since the capture's start. A table is
+ * an object with an array for each column. Texts are indexes in shared.stringArray, which is
+ * written last, because everything written before may add strings.
  *
- * What all threads share: the table of stacks is our tree without its root. Each entity of the tree
- * is a frame, which has a line; `inlineDepth` is the number of calls that it is inlined into. A
- * function is what frames count as; a line is one of the function's file.
+ * Tables shared by all threads: the stack table is our tree without its root. Each entity of the
+ * tree is a frame with a line; its `inlineDepth` is the number of calls that it is inlined into.
+ * Each frame belongs to a function; the frame's line is in that function's file.
  *
- * Waiting: each time for which a thread was on no CPU is a mark, whose name says why: it waited, it
- * was preempted, or it was ready and no CPU was free. Only the MOST_WAITS longest are kept, because
- * viewers cannot open millions; the profile says how many were left out, and how long they took.
+ * Waiting: each time during which a thread was on no CPU is a mark, whose name is the reason: it
+ * waited, it was preempted, or it was ready and no CPU was free. Only the MOST_WAITS longest are
+ * kept, because viewers cannot open millions; the profile says how many are left out.
  *
- * Marks: a mark without an end, or without a begin, is written so; the profiler decides how to show
- * it. Allocations: the profiler finds the block of a free by its address, for which it gets the
- * block's number, and only in the table of one thread. So a free is written to the thread that
- * allocated the block, and `threadId` is the caller. Counters: the profiler adds up the changes of
- * a counter, starts with its first row, and shows the sum (a gauge), or the change (a sum). So a
- * gauge gets a row of zero before its first value, which makes the sums its values. A counter
- * without a process, or of a process without a thread in the profile, is shown with the first
- * process.
+ * Marks: a mark without an end, or without a start, is written as such; the profiler decides how to
+ * show it. Allocations: the profiler finds the block of a free by its address, and only in the
+ * table of one thread. So the address is the block's number, a free is written to the thread that
+ * allocated the block, and `threadId` is the thread that called free(). Counters: the profiler adds
+ * up the changes of a counter, from its first row on, and shows the total for a gauge and the
+ * change for a sum. So a gauge gets a row with 0 before its first value, which makes the totals
+ * equal to its values. A counter without a process, or whose process has no thread in the profile,
+ * is shown with the first process.
  */
 #include "config.h"
 
@@ -44,7 +44,7 @@ enum { CATEGORY_OTHER, CATEGORY_USER, CATEGORY_KERNEL, CATEGORY_JIT };
 
 struct mark {
 	uint64_t thread; /* the first two are a struct export_key */
-	int64_t time_ns; /* of its end; INT64_MAX: none */
+	int64_t time_ns; /* time of the end; INT64_MAX: none */
 	struct span span;
 	bool is_wait;
 };
@@ -59,7 +59,7 @@ struct point {
 	double value;
 };
 
-/* Different numbers, and the row of each. */
+/* A set of numbers, and the row of each. */
 struct row_list {
 	GArray *all; /* uint32_t */
 	GHashTable *row_of;
@@ -69,7 +69,7 @@ struct firefox {
 	struct export *export;
 	struct json json;
 	struct export_strings strings;
-	struct row_list functions; /* those that are no place in another one */
+	struct row_list functions; /* functions, without places in them */
 	struct row_list resources; /* images */
 	struct row_list sources;   /* strings: the files of functions */
 	struct row_list threads;   /* at least one */
@@ -80,10 +80,10 @@ struct firefox {
 	GArray *events; /* struct allocation_event; NULL: none */
 	struct counter_values counters;
 	GPtrArray *points; /* GArray of struct point, by counter */
-	const void *rows;  /* those of the table that is being written, if it has an array */
+	const void *rows;  /* rows of the table that is being written, if it has an array */
 };
 
-/* Returns the number's row; adds a number that is new. */
+/* Returns the number's row. Adds the number if it is new. */
 static uint32_t list(struct row_list *rows, uint32_t number)
 {
 	gpointer key = GUINT_TO_POINTER(number), row;
@@ -137,7 +137,7 @@ static const char *base_name(const char *path)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* The first are the same in every row. */
+/* The fields before CONSTANTS are the same in every row. */
 enum field {
 	NOTHING,
 	ZERO,
@@ -256,7 +256,7 @@ static void write_meta(struct firefox *firefox)
 	json_uint(json, "processType", 0);
 	json_uint(json, "stackwalk", 1);
 	json_uint(json, "debug", 0);
-	/* otherwise the profiler requests names from a server */
+	/* otherwise, the profiler would request names from a server */
 	json_bool(json, "symbolicated", true);
 	json_string(json, "oscpu", capture_metadata(capture, "arch"));
 	json_copy(json, "categories", categories);
@@ -344,7 +344,7 @@ static uint64_t length_of(const struct mark *mark)
 	return (uint64_t)mark->span.end_ns - (uint64_t)mark->span.start_ns;
 }
 
-/* Longest first; of equal ones, the first. */
+/* Sorts the longest first; equally long waits by time. */
 static gint compare_waits(gconstpointer left, gconstpointer right)
 {
 	const struct mark *a = left, *b = right;
@@ -398,7 +398,7 @@ static void keep_wait(const struct run_state *state, void *data)
 		limit_waits(firefox);
 }
 
-/* Sorts by thread and end. Those without an end were reported in no order. */
+/* Sorts by thread and end, because marks without an end were reported in no order. */
 static gint compare_marks(gconstpointer left, gconstpointer right)
 {
 	const struct span *a = &((const struct mark *)left)->span;
@@ -415,7 +415,7 @@ static gint compare_marks(gconstpointer left, gconstpointer right)
 	return order;
 }
 
-/* The phases are the profiler's: an instant, a span, its begin, its end. */
+/* PHASE has the profiler's values: 0 instant, 1 span, 2 start of a span, 3 end of a span. */
 static struct cell get_mark(struct firefox *firefox, size_t row, enum field field)
 {
 	static const unsigned phases[] = {
@@ -545,7 +545,7 @@ static void list_threads(struct firefox *firefox)
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
-/* Its value at the start of the time range is its first value. */
+/* Adds a value to its counter. The value at the start of the time range is the first point. */
 static void add_point(const struct counter_value *value, void *data)
 {
 	struct firefox *firefox = data;
@@ -608,7 +608,7 @@ static void write_display(struct json *json, const struct counter *counter)
 	json_end(json);
 }
 
-/* Its thread is the first one of its process in the profile, the main one if it is there. */
+/* Writes a counter to its process's first thread: the main thread, if the profile has that. */
 static void write_counter(struct firefox *firefox, const struct counter *counter, GArray *points)
 {
 	static const struct table_member members[] = { { "timeDeltas", TIME },
@@ -684,7 +684,7 @@ static struct cell get_frame(struct firefox *firefox, size_t row, enum field fie
 				 : has_image                        ? CATEGORY_USER
 								    : CATEGORY_OTHER);
 	case ADDRESS:
-		/* an address that is not an offset of a file is too large for the profiler's
+		/* only file offsets are written: other addresses are too large for the profiler's
 		 * numbers */
 		return has_image && frame->offset < UINT64_C(1) << 53 ? cell_uint(frame->offset)
 								      : cell_int(-1);
@@ -790,7 +790,7 @@ static void write_shared(struct firefox *firefox)
 	const struct profile *profile = &firefox->export->profile;
 	struct json *json = &firefox->json;
 
-	/* Their strings come before those of the tables. */
+	/* Add the strings of sources first: the tables refer to sources. */
 	for (guint i = 0; i < firefox->functions.all->len; i++) {
 		const char *file = firefox->export->files[listed(&firefox->functions, i)];
 

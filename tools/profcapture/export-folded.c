@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export-folded - "comm;outermost;…;innermost count", a line for each stack of threads of one name
+ * Export-folded - a line "comm;outermost;…;innermost count" for each thread name and stack
  *
- * The format of flamegraph.pl and inferno (stackcollapse-perf's): no ';' and no line break in a
- * name, the count last. The count is samples of a clock, or the weight of another event's samples.
- * A comparison has two counts, the earlier first, as difffolded.pl writes them.
+ * This is the format of flamegraph.pl and inferno: a name has no ';' and no line break. The count
+ * is samples of a clock, or the weight of another event's samples. A comparison has two counts,
+ * that of the earlier capture first, as difffolded.pl writes them.
  */
 #include "config.h"
 

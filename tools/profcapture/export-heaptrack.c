@@ -2,28 +2,29 @@
 /*
  * Export-heaptrack - allocations and frees in their order, in version 3 of heaptrack's format
  *
- * Each line begins with its kind; numbers are hexadecimal, and an index counts the earlier lines of
- * a kind: of strings (s), instruction pointers (i) and traces (t) from 1, because 0 is none; of
- * kinds of blocks (a: size and trace) from 0. "+" allocates a block of a kind, and "-" frees one. A
- * line "c" (milliseconds) or "R" (pages of RSS) belongs to the time after it. An instruction
- * pointer is followed by its functions, the innermost inlined one first, each with its file and
- * line. Its address is the function's offset in the image. As in heaptrack's own files, traces
- * begin at the function that wanted the block.
+ * The first letter of a line is its type; numbers are hexadecimal. An index is the number of a line
+ * among those of its type: strings (s), instruction pointers (i) and traces (t) count from 1,
+ * because 0 means none; block kinds (a: size and trace) count from 0. "+" allocates a block of a
+ * kind, and "-" frees one. A line "c" (milliseconds) or "R" (pages of RSS) applies to the time
+ * after it. The line of an instruction pointer lists its functions, the innermost inlined one
+ * first, each with file and line. Its address is the function's offset in the image. As in
+ * heaptrack's own files, traces start at the function that called the allocator.
  *
- * A block that is live at the start of the time range is allocated there; a rest of a mapping that
- * was partly unmapped is allocated anew. All processes are written as one; those that ended keep
- * their blocks, which are leaks.
+ * A block that is live at the start of the time range is allocated at that start. The rest of a
+ * partly unmapped mapping is written as a new allocation. All processes are written as one. Blocks
+ * that live until their process ends are never freed, so heaptrack shows them as leaks.
  *
  * heaptrack calls a block temporary if its free is the next event after an allocation of its kind,
- * in any thread. `memory` asks whether the thread allocated anything in between. So that both count
- * the same:
- *   - in a stretch between two times, the free of a temporary block follows its allocation at once.
- *     The heap only gets smaller by that, and no free is moved over the allocation that reaches the
- *     peak, so the peak stays.
- *   - a free that would count, although its block was not temporary, names another kind of the same
- *     size and trace
- *   - kind 0 is never used, because heaptrack takes its free after another free as temporary.
- * So only blocks that live at such a time, or at the peak, may be temporary in `memory` alone.
+ * in any thread. In `memory`, it is temporary if its thread allocates nothing in between. So that
+ * both agree:
+ *   - between two "c" lines (a stretch), the free of a temporary block is written directly after
+ *     its allocation. This only makes the heap smaller, and no free is moved to before the peak, so
+ *     the peak stays the same.
+ *   - if heaptrack would call a block temporary that `memory` does not, its free names a second
+ *     kind with the same size and trace (a twin)
+ *   - kind 0 is never used, because heaptrack calls its blocks temporary if they are freed directly
+ *     after another free.
+ * So a block is temporary only in `memory` if it lives at the time of a "c" line or at the peak.
  */
 #include "config.h"
 
@@ -40,7 +41,7 @@
 
 /* An instruction pointer: a frame's function, and the calls that it is inlined into. */
 struct inline_chain {
-	uint32_t outer; /* index + 1; 0: the frame's own function */
+	uint32_t outer; /* index + 1 of the caller; 0: this is the frame's own function */
 	uint32_t entity;
 	uint32_t written; /* the index in the file, or 0 */
 };
@@ -53,15 +54,15 @@ struct place_of_node {
 struct kind {
 	uint64_t size;
 	uint32_t trace;
-	uint32_t twin; /* another one of its size and trace, or 0 */
+	uint32_t twin; /* second kind with this size and trace, or 0 */
 };
 
 /* An event that is not written yet. */
 struct row {
 	uint32_t kind;
-	uint32_t partner; /* of the allocation of a temporary block: its free, as index + 1; or 0 */
+	uint32_t partner; /* allocation of a temporary block: index + 1 of its free; or 0 */
 	bool is_free, is_temporary, is_written;
-	uint64_t rows; /* allocations up to it */
+	uint64_t rows; /* number of allocations up to this event */
 };
 
 /* The last allocation of a thread. */
@@ -83,7 +84,7 @@ struct heaptrack {
 	struct memory_heaps heaps;
 	struct export_strings strings; /* 0 is "", which is not written */
 	GArray *chains;                /* struct inline_chain */
-	struct number_map chain_of;    /* outer and entity → index + 1 */
+	struct number_map chain_of;    /* `outer` and entity → index + 1 */
 	GArray *nodes;                 /* struct place_of_node by node of the tree */
 	GArray *path;                  /* uint32_t */
 	struct number_map size_of;     /* size → number */
@@ -93,21 +94,21 @@ struct heaptrack {
 	uint32_t last;              /* the kind of the last allocation, if no free followed; or 0 */
 	GArray *rows;               /* struct row of this stretch */
 	GArray *last_rows;          /* struct last_row by thread */
-	uint64_t stretch;           /* its number, from 1 */
+	uint64_t stretch;           /* number of the stretch, from 1 */
 	uint64_t n_rows, peak_rows; /* allocations so far, and up to the peak */
-	int64_t now_ms;             /* of the last "c" */
+	int64_t now_ms;             /* time of the last "c" */
 	struct counter_values counters;
 	GArray *rss;      /* struct rss by time */
 	GArray *rss_last; /* double by counter */
 	guint rss_next;
 	double rss_bytes;
-	GByteArray *has_process; /* by process: it allocated */
-	unsigned n_processes;    /* that did */
+	GByteArray *has_process; /* by process: true if it allocated */
+	unsigned n_processes;    /* number of processes that allocated */
 };
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Returns the index of a text; NULL is none. */
+/* Returns the index of a text; 0 for NULL. Writes a new text. */
 static uint32_t string_at(struct heaptrack *heaptrack, const char *text)
 {
 	guint known = heaptrack->strings.all->len;
@@ -126,7 +127,7 @@ static const struct function *function_of(const struct heaptrack *heaptrack, uin
 	return functions_at(heaptrack->tree.functions, entity);
 }
 
-/* Returns index + 1. Only a few calls are inlined into one frame, so this does not go deep. */
+/* Returns a node's chain: index + 1. Recursion is not deep: few calls are inlined into a frame. */
 static uint32_t chain_at(struct heaptrack *heaptrack, uint32_t node)
 {
 	const struct memory_node *at = memory_node_at(&heaptrack->tree, node);
@@ -267,7 +268,7 @@ static void put_free(struct heaptrack *heaptrack, uint32_t index, bool is_tempor
 	heaptrack->last = 0;
 }
 
-/* Writes the stretch. */
+/* Writes the events of the stretch and starts the next one. */
 static void put_rows(struct heaptrack *heaptrack)
 {
 	struct row *rows = (void *)heaptrack->rows->data;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export-massif - the live heap over time, and by stack at some times and at the peak, in the
- * format of massif's output
+ * Export-massif - the live heap over time, and its stacks at some times and at the peak, in
+ * massif's output format
  *
- * Snapshots are at equal distances, and one more is at the peak. A detailed one has a tree from the
- * functions that wanted the blocks to their callers: each node begins with its number of children,
- * and children smaller than MIN_PERCENT of all bytes are one line. The format has neither the
- * overhead of malloc nor stacks of threads here: both are 0. If allocations are sampled, each
- * counts as what it stands for, and "desc" says so.
+ * Snapshots are at equal intervals, and one more is at the peak. A detailed snapshot has a tree
+ * from the functions that called the allocator to their callers: each node starts with its number
+ * of children, and children smaller than MIN_PERCENT of all bytes share one line. The fields for
+ * malloc's overhead and thread stacks are 0, because a capture does not have them. If allocations
+ * are sampled, each counts as the allocations that it represents, and "desc" says so.
  *
- * Two passes over the rows: the first finds the peak, the second writes. So memory is bounded by
- * the number of stacks and of live blocks.
+ * The rows are read twice: the first pass finds the peak, the second writes. So memory is bounded
+ * by the number of stacks and of live blocks.
  */
 #include "config.h"
 
@@ -20,10 +20,10 @@
 #include <math.h>
 #include <string.h>
 
-#define SNAPSHOTS 100u    /* besides the peak */
-#define DETAILED_EACH 10u /* of these; and the last one */
-#define MIN_PERCENT 0.1   /* ms_print hides what is below 1 percent, unless told otherwise */
-#define MAX_DEPTH 64u     /* of a tree */
+#define SNAPSHOTS 100u    /* without the one at the peak */
+#define DETAILED_EACH 10u /* every tenth snapshot is detailed; so is the last */
+#define MIN_PERCENT 0.1   /* ms_print hides nodes below 1 percent by default */
+#define MAX_DEPTH 64u     /* levels of a tree */
 
 struct massif {
 	struct export *export;
@@ -35,20 +35,20 @@ struct massif {
 	uint64_t peak_rows;
 	GArray *live; /* struct memory_sum by node of the tree */
 	int64_t from_ns, to_ns;
-	unsigned n_due;   /* snapshots at equal distances that are written */
-	unsigned written; /* all snapshots */
-	double all;       /* bytes of the snapshot that is written */
+	unsigned n_due;   /* number of snapshots at equal intervals written so far */
+	unsigned written; /* number of all snapshots written so far */
+	double all;       /* bytes of the snapshot that is being written */
 };
 
 /* ---- the tree of a snapshot ------------------------------------------------------------------ */
 
-/* Live bytes of a stack, and the frame of it that is looked at. */
+/* Live bytes of a stack, and its frame at the current level of the tree. */
 struct live_branch {
 	uint32_t node, entity;
 	double bytes;
 };
 
-/* Branches whose frames are equal so far. */
+/* Branches whose frames are equal up to the current level. */
 struct group {
 	struct live_branch *first;
 	size_t n;
@@ -71,7 +71,7 @@ static gint compare_groups(gconstpointer left, gconstpointer right)
 	return a->first->entity < b->first->entity ? -1 : a->first->entity > b->first->entity;
 }
 
-/* Advances each branch to its next frame, and groups those that have one. */
+/* Advances each branch to its next frame. Groups the branches that have one, by frame. */
 static GArray *list_callers(const struct massif *massif, struct live_branch *branches, size_t n)
 {
 	GArray *groups = g_array_new(FALSE, FALSE, sizeof(struct group));
@@ -100,7 +100,7 @@ static GArray *list_callers(const struct massif *massif, struct live_branch *bra
 	return groups;
 }
 
-/* ms_print takes '#' as the begin of a comment. */
+/* Escapes text. Replaces '#' too, which ms_print reads as the start of a comment. */
 static void append_escaped(GString *line, const char *text)
 {
 	g_autofree char *escaped = text_escape_utf8(text, strlen(text));
@@ -110,7 +110,7 @@ static void append_escaped(GString *line, const char *text)
 	g_string_append(line, joined);
 }
 
-/* " 0x401136: parse(int) (main.cpp:12)", or with "(in /usr/bin/program)" */
+/* Appends " 0x401136: parse(int) (main.cpp:12)"; without a file, "(in /usr/bin/program)". */
 static void append_frame(const struct massif *massif, GString *line, uint32_t entity)
 {
 	const struct function *function = functions_at(massif->tree.functions, entity);
@@ -186,7 +186,7 @@ static void write_tree(struct massif *massif)
 	for (uint32_t i = 1; i < massif->live->len; i++) {
 		double bytes = memory_sum_at(massif->live, i).bytes;
 
-		/* sums of sampled blocks may miss 0 by rounding */
+		/* rounding may leave sums of sampled blocks near 0 instead of at 0 */
 		if (bytes > 0.5)
 			branches[n++] =
 				(struct live_branch){ .node = memory_tree_caller(&massif->tree, i),
@@ -225,7 +225,7 @@ static void write_until(struct massif *massif, int64_t time_ns)
 
 		if ((is_last ? massif->to_ns : due_ns) > time_ns)
 			break;
-		/* without a peak after it, the state at the start of the range is the peak */
+		/* peak_rows is 0 if the state at the start of the range is the peak */
 		write_snapshot(massif, is_last ? massif->to_ns : due_ns,
 			       i == 0 && massif->peak_rows == 0          ? PEAK
 			       : is_last || (i + 1) % DETAILED_EACH == 0 ? DETAILED
@@ -264,7 +264,7 @@ static void released(const struct memory_event *event, const struct memory_live 
 	change(data, live, -1);
 }
 
-/* Returns when a process's allocations ended; INT64_MAX: not before the capture. */
+/* Returns when a process's allocations ended; INT64_MAX: not before the capture's end. */
 static int64_t end_of(const struct massif *massif, const struct memory_heap *heap)
 {
 	const struct memory_mark *mark;
@@ -286,7 +286,7 @@ static void ended(const struct memory_live *live, void *data)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* The last snapshot is when the last process ends: it has what was not freed. */
+/* The range ends with the last process, so the last snapshot has the blocks that were not freed. */
 static void find_range(struct massif *massif)
 {
 	const struct reader *reader = &massif->export->reader;

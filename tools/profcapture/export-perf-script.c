@@ -4,9 +4,9 @@
  * symoff,dso --ns`: a line for each sample, one for each of its frames, innermost first, and an
  * empty line
  *
- * Readers split lines at white space and brackets, so an image has no white space here and a name
- * no line break. Addresses are offsets in the image, because a capture has no others. A sample
- * without frames has one that says so: readers ignore samples that have none.
+ * Readers split lines at white space and brackets, so images are written without white space and
+ * names without line breaks. Addresses are offsets in the image, because a capture has no others. A
+ * sample without frames gets one that says so, because readers ignore samples without frames.
  */
 #include "config.h"
 
@@ -20,7 +20,7 @@
 
 struct script {
 	const struct export *export;
-	GString **lines;   /* of frames, by entity; NULL: not made yet */
+	GString **lines;   /* lines of frames, by entity; NULL: not made yet */
 	GHashTable *comms; /* interned name → escaped */
 };
 
@@ -49,7 +49,7 @@ static GString *frame_line(const struct script *script, uint32_t entity)
 	const struct function *place = functions_at(functions, entity);
 	uint64_t start = functions_at(functions, functions_whole(functions, entity))->offset;
 	g_autofree char *image = image_name(script, place);
-	/* A name such as "IMAGE+0xOFFSET" repeats the rest of the line. */
+	/* Leave out a name such as "IMAGE+0xOFFSET", which repeats the rest of the line. */
 	bool has_name = strcmp(place->kind, "unresolved") != 0 || strcmp(image, "[unknown]") == 0;
 	const char *known = has_name ? place->name : "[unknown]";
 	g_autofree char *name = text_escape_utf8(known, strlen(known));
@@ -113,7 +113,7 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
-/* Returns whether sorting is unnecessary, which needs as much memory again. */
+/* Returns whether the samples are in order, so need no sorting, which would double the memory. */
 static bool is_in_order(const GArray *each)
 {
 	const struct profile_sample *samples = (void *)each->data;

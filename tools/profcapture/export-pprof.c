@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export-pprof - perftools.profiles.Profile (pprof's proto/profile.proto), as protocol buffers
+ * Export-pprof - pprof's protocol buffers: perftools.profiles.Profile (proto/profile.proto)
  *
- * A location is a place in a function, because stacks are merged by place; the calls that are
- * inlined there are its further lines. Ids are an index plus 1.
+ * A location is a place in a function, because stacks are merged by place. The first line of a
+ * location is the innermost call inlined there. An id is an index plus 1.
  */
 #include "config.h"
 
@@ -47,13 +47,13 @@ struct pprof {
 	struct out *out;
 	struct export_strings strings; /* index 0 is "" */
 	GArray *locations;             /* struct location; index 0 is unused */
-	/* the location that it is inlined into, and a frame → index */
+	/* location of the caller that inlines a frame (0: not inlined), and the frame → index */
 	struct number_map location_of;
 };
 
 struct location {
 	uint32_t frame;  /* the innermost */
-	uint32_t caller; /* if it is inlined: the location without it; else 0 */
+	uint32_t caller; /* if `frame` is inlined: the location without that frame; else 0 */
 	bool is_used;
 };
 
@@ -147,7 +147,7 @@ static uint32_t location_of(struct pprof *pprof, uint32_t caller, uint32_t frame
 	return *known;
 }
 
-/* Replaces the frames of `path`, from the root in, by their locations. */
+/* Replaces the frames of `path`, which starts at the root, by their locations. */
 static void to_locations(struct pprof *pprof, GArray *path)
 {
 	const struct functions *functions = pprof->export->profile.functions;
@@ -171,7 +171,7 @@ static void to_locations(struct pprof *pprof, GArray *path)
 		location_at(pprof, g_array_index(path, uint32_t, i))->is_used = true;
 }
 
-/* Values of a sample, in order: samples, their weight, what was allocated and what is live. */
+/* Values of a sample, in order: samples, their weight, allocated and live objects and bytes. */
 enum { MOST_VALUES = 6 };
 
 static void write_sample(struct pprof *pprof, uint32_t of_thread, const char *name, uint32_t node,
@@ -204,7 +204,7 @@ static bool has_weights(const struct export *export)
 	return export->profile.event && export->profile.event->unit;
 }
 
-/* Returns the type of the weight: for a clock pprof's name of CPU time, else the event's name. */
+/* Returns the type of the weight: for a clock, pprof's term for CPU time; else the event's name. */
 static const char *weight_type(const struct export *export)
 {
 	return export_is_time(export) ? "cpu" : profile_event_name(&export->profile);
@@ -247,8 +247,8 @@ static void write_samples(struct pprof *pprof)
 	}
 }
 
-/* Types of allocations are those of Go's heap profiles. The default is the weight of samples, if it
- * is known. */
+/* Writes the types of the values. Allocations have the types of Go's heap profiles. The default
+ * type is the weight of samples, if it is known. */
 static void write_types(struct pprof *pprof)
 {
 	const struct export *export = pprof->export;
@@ -268,7 +268,7 @@ static void write_types(struct pprof *pprof)
 				   export->profile.each->len ? first : "inuse_space"));
 }
 
-/* Writes the mapping of an image that contains a function. */
+/* Writes an image as the mapping that its functions are in. */
 static void write_mapping(struct pprof *pprof, uint32_t image)
 {
 	const struct names_image *at = names_image_at(pprof->export->reader.capture->names, image);
@@ -277,7 +277,7 @@ static void write_mapping(struct pprof *pprof, uint32_t image)
 	append_number(message, MAPPING_ID, (uint64_t)image + 1);
 	append_text(pprof, message, MAPPING_FILE, at->path);
 	append_text(pprof, message, MAPPING_BUILD_ID, at->build_id);
-	/* all names are here, so pprof need not look for them */
+	/* the profile has all names, so pprof need not look for them */
 	append_number(message, MAPPING_HAS_FUNCTIONS, 1);
 	append_number(message, MAPPING_HAS_FILES, 1);
 	append_number(message, MAPPING_HAS_LINES, 1);
@@ -297,7 +297,7 @@ static void write_function(struct pprof *pprof, uint32_t index)
 	write_bytes(pprof, PPROF_FUNCTION, message->data, message->len);
 }
 
-/* The innermost line comes first. */
+/* Writes the location, with its innermost line first. */
 static void write_location(struct pprof *pprof, uint32_t index)
 {
 	const struct export *export = pprof->export;
@@ -322,7 +322,7 @@ static void write_location(struct pprof *pprof, uint32_t index)
 	write_bytes(pprof, PPROF_LOCATION, message->data, message->len);
 }
 
-/* Returns the image with the most weight that is a file. */
+/* Returns the image with the most weight among those that are files. */
 static uint32_t main_image(const struct pprof *pprof)
 {
 	const struct profile *profile = &pprof->export->profile;
@@ -376,7 +376,7 @@ static void write_times(struct pprof *pprof)
 		uint64_t period = pprof->export->profile.period_ns;
 
 		write_weight_type(pprof, PPROF_PERIOD_TYPE);
-		/* 0: the kernel adapts the period */
+		/* `period` is 0 if the kernel adapts it */
 		write_number(pprof, PPROF_PERIOD,
 			     period ? period : pprof->export->profile.event->period);
 	}
