@@ -2,8 +2,8 @@
 /*
  * Memory-blocks - the live blocks of one process, by number
  *
- * Invariants: (1) a number is at most once in the two tables together  [test-memory-blocks: random]
- *             (2) old is at most three quarters full, so a search ends [test-memory-blocks: random]
+ * Invariants: (1) a number occurs at most once in both tables [test-memory-blocks: random]
+ *             (2) `old` is at most 3/4 full, so a search ends [test-memory-blocks: random]
  *             (3) a file cannot force collisions in `old`        (the hash has a per-process seed)
  */
 #include "config.h"

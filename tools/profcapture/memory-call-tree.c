@@ -80,7 +80,7 @@ static gint compare_steps(gconstpointer left, gconstpointer right)
 					  : a->leaf > b->leaf;
 }
 
-/* Adds a branch for stacks that have the same frames so far: the steps. */
+/* Adds a branch for the steps, which are stacks whose frames are equal so far. */
 static void add_branch(struct tree *tree, uint32_t parent, const struct step *steps, size_t n)
 {
 	const struct memory *memory = tree->memory;
@@ -162,7 +162,7 @@ static void find_callers(struct tree *tree)
 		add_sum(&root.total, sum);
 		add_sum(&root.before, before_of(memory, i));
 		add_sum(&sum, before_of(memory, i));
-		/* Begin with the function that the stack is charged to, above C++ new. */
+		/* Start at the function that the stack is charged to, above C++ new. */
 		while (memory_node_at(&memory->tree, step.at)->function != site &&
 		       memory_node_at(&memory->tree, step.at)->parent)
 			step.at = memory_node_at(&memory->tree, step.at)->parent;
@@ -351,7 +351,7 @@ static char *place_of(uint32_t function, const void *data)
 }
 
 /* Charges what a library allocates to the outermost of its consecutive functions. Otherwise, the
- * chain would end in the allocator, which is the least informative. */
+ * chain would end in the allocator, which says least about the cause. */
 static void move_to_outermost(const struct memory *memory, GArray *nodes)
 {
 	for (uint32_t i = nodes->len; i-- > 1;) {

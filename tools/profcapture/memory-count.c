@@ -273,7 +273,7 @@ static void called(const struct memory_event *event, void *data)
 	if (!event->is_counted)
 		return;
 	begin(count, event->time_ns);
-	/* A free has the weight of its block, which released() will know. */
+	/* released() counts this free, with the weight of its block, which is not known here. */
 	if (event->is_free && event->block && heap->sampled_bytes > 0)
 		return;
 	to = targets_of(count, event->heap, caller(count->memory, event));
@@ -391,7 +391,7 @@ static void released(const struct memory_event *event, const struct memory_live 
 	for (unsigned i = 0; i < to.n; i++) {
 		to.each[i]->freed_bytes += live->bytes;
 		to.each[i]->temporary += temporary ? live->blocks : 0;
-		/* A realloc() is sampled independently of the block that it frees. */
+		/* A realloc() is sampled independently of its block, so its weight is different. */
 		if (event->is_free && is_sampled && event->kind != PROF_FREE_REALLOC &&
 		    event->kind != PROF_FREE_REALLOCARRAY)
 			add_call(to.each[i], event, live->blocks);

@@ -3,10 +3,10 @@
  * Memory-find - finds the blocks that are live at a time, at the peak, at the end, or over time
  *
  * Heap marks (memory-heaps.h) reduce how much of the file is read. For leaks, only the blocks of
- * each heap's last mark are read. For a time, only the rows since the marks before it. For the
- * peak, the stretches between marks are searched, the most promising first, until none of the rest
- * can hold a higher peak, or an equal, earlier one. With many processes, this may be most
- * stretches. Once the search has read as many rows as the file has, the whole file is read instead.
+ * each heap's last mark are read. For a time, only the rows since the marks before it are read. For
+ * the peak, the time ranges between marks (stretches) are searched, the highest upper bound first,
+ * until no other can hold a higher peak, or an equal, earlier one. With many processes, most may be
+ * searched. Once the search has read as many rows as the file has, the whole file is read instead.
  * For the timeline, all rows are replayed once; blocks of a process that ended are not live.
  *
  * Invariants: (1) a stretch that is skipped because of a mark cannot exceed the peak that was found
@@ -185,7 +185,7 @@ static void allocated(const struct memory_event *event, const struct memory_live
 		note_peak(ledger, event->time_ns);
 }
 
-/* Handles a free. If the stretch begins with it, the state before it is the first peak. */
+/* Handles a free. If the stretch starts with a free, the state before it is the first peak. */
 static void released(const struct memory_event *event, const struct memory_live *live,
 		     enum memory_release how, void *data)
 {
@@ -280,7 +280,7 @@ static bool find_at(struct memory *memory, int64_t time_ns, GArray **ret_sums, G
 
 /* ---- the peak -------------------------------------------------------------------------------- */
 
-/* A time range between two marks, with an upper bound of what all heaps together had in it. */
+/* A time range between two marks, with an upper bound of the bytes that were live in all heaps. */
 struct stretch {
 	uint32_t segment;
 	uint64_t from, to;
@@ -302,7 +302,7 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return a->to < b->to ? -1 : a->to > b->to;
 }
 
-/* Sorts by upper bound, greatest first. A segment's stretches do not overlap, except its tail. */
+/* Sorts by upper bound, greatest first. Only a tail may overlap other stretches. */
 static gint compare_stretches(gconstpointer left, gconstpointer right)
 {
 	const struct stretch *a = left, *b = right;
@@ -358,8 +358,8 @@ static void add_most(const struct memory *memory, GArray *stretches, uint32_t he
 	}
 }
 
-/* For each segment that has heaps without an end, adds the stretch after its last mark, with an
- * unlimited upper bound. */
+/* For each segment that has heaps without an end, adds the stretch after the last mark (the tail),
+ * with an infinite upper bound. */
 static void add_tails(const struct memory *memory, GArray *stretches)
 {
 	guint n = stretches->len;
@@ -467,7 +467,7 @@ static bool search_stretches(struct memory *memory, struct ledger *best, GError 
 	return search_sorted(memory, stretches, best, error);
 }
 
-/* Sets each process's own peak from its marks, so for the whole run and all threads only. */
+/* Sets each process's own peak from its marks, if the whole run and all threads are wanted. */
 static void set_process_peaks(struct memory *memory)
 {
 	struct capture *capture = memory->reader.capture;

@@ -119,7 +119,7 @@ static void add_mark(struct memory_heaps *heaps, struct memory_mark *mark, uint3
 	heap->inherited = MAX_OF(heap->inherited, mark->inherited);
 	mark->heap = index;
 	mark->before = heap->last;
-	/* Marks are in time order. Drop one that is not: it could not be looked up. */
+	/* Look-ups need marks in time order, so drop one that is not. */
 	if (heap->last && memory_mark_at(heaps, heap->last - 1)->time > mark->time)
 		return;
 	g_array_append_vals(heaps->marks, mark, 1);
@@ -374,7 +374,7 @@ static bool read_at(struct live_pass *pass, const struct memory_mark *mark, GErr
 		.n_columns = N_COLUMNS,
 		.segment = mark ? mark->segment : 0,
 		.t_from = mark ? mark->time : 0,
-		/* 0 to 0 would select all rows. */
+		/* The range 0 to 0 would select all rows. */
 		.t_to = mark ? MAX_OF(mark->time, UINT64_C(1)) : 0,
 	};
 

@@ -22,14 +22,14 @@ struct memory_mark { /* a row of heap */
 };
 
 struct memory_heap {
-	uint32_t segment, process; /* process: index of names */
+	uint32_t segment, process; /* process: index in names */
 	uint32_t first, last;      /* index + 1 of marks */
 	uint32_t end;              /* index + 1 of the mark at which the heap ended; 0: none */
-	uint32_t excluded;         /* enum prof_heap_event, or 0 */
+	uint32_t excluded;         /* reason for not tracking: enum prof_heap_event, or 0 */
 	uint64_t inherited;        /* blocks up to this number were inherited at fork */
 	/* mean bytes between two recorded blocks; 0: every block is recorded */
 	double sampled_bytes;
-	bool has_ended; /* if it has an end: the process ended, not just the recording */
+	bool has_ended; /* with `end`: the process ended, not just the recording */
 };
 
 struct memory_heaps {
@@ -82,7 +82,7 @@ void memory_weigh(const struct memory_heaps *heaps, struct memory_live *live);
 /* Returns whether --pid selects the heap's process. */
 bool memory_heaps_wants(const struct memory_heaps *heaps, uint32_t heap);
 
-/* How a process ended. memory_heaps_end() takes its index of names. */
+/* How a process ended. memory_heaps_end() takes the process's index in names. */
 enum memory_end { MEMORY_RUNNING, MEMORY_EXIT, MEMORY_KILLED, MEMORY_EXEC };
 extern const char *const memory_end_names[];
 static inline enum memory_end memory_heaps_end(const struct memory_heaps *heaps, uint32_t process)

@@ -15,7 +15,7 @@
 
 #include <glib/gi18n.h>
 
-/* Order of the first allocation in the range. Earlier blocks have 0 and are not temporary. */
+/* First value of `order`. Earlier blocks have 0: too many allocations apart to be temporary. */
 #define FIRST_ORDER 0x40000000u
 
 enum { TIME, THREAD, BLOCK, KIND, SIZE, STACK, PRIOR, N_ALLOC };
@@ -158,8 +158,8 @@ static uint32_t release(struct memory_replay *replay, const struct memory_event 
 	struct memory_event with = *event;
 
 	if (!blocks || !memory_blocks_take(blocks, number, &live.block, &live.more)) {
-		/* With --tid or --comm, blocks of other threads are not tracked, so they are not
-		 * unknown. */
+		/* With --tid or --comm, blocks of other threads are not tracked, so their frees do
+		 * not count as unknown. */
 		if (how == MEMORY_FREED && event->is_counted && !reader->tids && !reader->comms &&
 		    number > memory_heap_at(replay->heaps, event->heap)->inherited)
 			replay->unknown++;
@@ -236,7 +236,7 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 	}
 	pass->replay->heaps->n_rows += stream->batch.rows;
 	stream->has_thread = false;
-	/* Two epochs are cached. Look up the other stream's first, so that it is kept. */
+	/* Two epochs are cached. Look up the other stream's epoch first, so that it stays. */
 	if (other->cursor)
 		(void)names_epoch(pass->capture->names, other->batch.epoch, error);
 	stream->names = names_epoch(pass->capture->names, stream->batch.epoch, error);
@@ -271,7 +271,7 @@ static bool open_stream(struct pass *pass, struct stream *stream, bool is_free, 
 		.n_columns = is_free ? N_FREE : N_ALLOC,
 		.segment = pass->segment,
 		.t_from = from,
-		.t_to = MAX_OF(pass->to, UINT64_C(1)), /* 0 to 0 would select all rows */
+		.t_to = MAX_OF(pass->to, UINT64_C(1)), /* the range 0 to 0 would select all rows */
 	};
 	int r = prof_cursor_new(pass->capture->reader, &options, &stream->cursor);
 

@@ -14,14 +14,14 @@ struct memory_event {
 	int64_t time_ns; /* relative */
 	uint64_t block;  /* 0: the call failed, or the freed block is unknown */
 	uint64_t size, prior;
-	uint32_t segment, heap, thread; /* thread: index of names */
+	uint32_t segment, heap, thread; /* thread: index in names */
 	uint32_t node;                  /* node of an allocation, with wants_nodes */
-	/* of a free, with wants_more: allocations that the thread made after the block's own */
+	/* of a free, with wants_more: the thread's allocations since that of the block */
 	uint32_t others;
 	uint8_t kind; /* enum prof_alloc_kind or prof_free_kind */
 	bool is_free, has_address;
-	bool is_counted; /* it is in the range, not before it */
-	bool is_wanted;  /* its thread passes the filters */
+	bool is_counted; /* the event is in the range, not before it */
+	bool is_wanted;  /* the event's thread passes the filters */
 };
 
 /* The block that an allocation creates. */
@@ -75,7 +75,7 @@ struct memory_replay {
 	uint32_t segment;       /* 0: all */
 	bool wants_more, wants_nodes;
 	bool ends_all; /* also pass blocks that are live at the end of the range to ended() */
-	const GByteArray *skipped; /* by heap: 1 = skip. NULL, or no such item: --pid decides */
+	const GByteArray *skipped; /* by heap: 1 = skip. NULL, or array too short: --pid decides */
 	/* result */
 	uint64_t unknown;    /* frees in the range of blocks that were not live */
 	GPtrArray *blocks;   /* struct memory_blocks by heap, or NULL */

@@ -20,19 +20,19 @@
 
 /* clang-format off */
 enum memory_field {
-	/* identity of a row; before these: FN */
+	/* identity of a row; the FN fields come before these */
 	SIZE_FROM = FN_FIELDS, SIZE_TO, LIFETIME_FROM, LIFETIME_TO,
 	PID, PPID, TID, COMM, FREE_TID, FREE_COMM, END, EXCLUDED, TIME,
-	/* MEM: values */
+	/* values: the members MEM */
 	CALLS, PEAK_NS, LOST, FAILED, FOREIGN, ALLOCATIONS, ALLOCATED, FREED, PEAK_BYTES,
 	LIVE_BYTES, LIVE_BLOCKS, LEAKED_BYTES, LEAKED_BLOCKS, TEMPORARY,
-	/* functions only */
+	/* only for functions */
 	REALLOCS, GROWN, COPIED, CHAIN,
 	SELF_BYTES, SELF_BLOCKS, TOTAL_BYTES, TOTAL_BLOCKS, BEFORE_BYTES, BEFORE_BLOCKS,
 	DELTA_BYTES, DELTA_BLOCKS,
-	/* points of the timeline only */
+	/* only for points of the timeline */
 	LARGEST, LARGEST_BYTES,
-	/* text only */
+	/* only in text */
 	ROW, PLACE, SHARE, OF_OWN, LIVED_BYTES, LIVED_BLOCKS,
 };
 /* clang-format on */
@@ -127,7 +127,7 @@ static bool is_nothing(const struct memory_sum *sum)
 	return fabs(sum->bytes) < 0.5 && fabs(sum->blocks) < 0.5;
 }
 
-/* Stores a view's sums in all members of MEM. The view shows only those that it measures. */
+/* Stores a view's sums in all members that can hold them. A view shows only what it measures. */
 static void set_sum(struct memory_counts *counts, const struct memory_sum *sum)
 {
 	counts->leaked_bytes = counts->live_bytes = counts->peak_bytes = sum->bytes;
@@ -607,7 +607,7 @@ static const char *excluded_name(uint32_t event)
 	return event < PROF_HEAP_EVENTS ? names[event] : names[PROF_HEAP_UNREGISTERED];
 }
 
-/* Runs once for all processes, because even a small file may list very many. */
+/* Describes all processes in one pass, because even a small file may list very many. */
 void memory_describe(struct memory *memory)
 {
 	const struct names *names = memory->reader.capture->names;
@@ -1130,7 +1130,7 @@ static void describe_timeline(const struct memory *memory, GString *text)
 
 	if (n == 0)
 		return;
-	/* There are more points than columns. */
+	/* There are more points than columns, so a column shows the maximum of its points. */
 	for (guint i = 0; i < n; i++) {
 		double *value = &values[(uint64_t)i * SPARKLINE_COLUMNS / n];
 

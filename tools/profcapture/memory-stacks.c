@@ -39,8 +39,8 @@ static gint compare_stacks(gconstpointer left, gconstpointer right, gpointer dat
 				    : (a->callee > b->callee) - (a->callee < b->callee);
 }
 
-/* Returns a number for each node. It is equal for nodes with the same frames of the program from
- * the root, regardless of library functions between them. Free it. */
+/* Returns a number for each node. Nodes with the same frames of the program from the root have
+ * equal numbers, whatever library functions are between those frames. Free the result. */
 static uint32_t *trails_of(const struct memory_tree *tree)
 {
 	uint32_t *trails = g_new0(uint32_t, tree->nodes->len), n = 0;
@@ -161,8 +161,8 @@ static bool is_inlined(const struct memory_tree *tree, uint32_t node)
 	return function->depth > 0 || function->is_inlined;
 }
 
-/* Returns the outermost node of the program, or of the stack if it has none of the program's. The
- * nodes above only start threads and processes. */
+/* Returns the outermost node in the program's code; without one, the outermost node of the stack.
+ * The nodes above the program's code only start threads and processes. */
 static uint32_t outermost(const struct memory_tree *tree, uint32_t node)
 {
 	uint32_t last = node, top = node;

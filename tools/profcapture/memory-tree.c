@@ -18,7 +18,7 @@
 void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 			   struct functions *functions)
 {
-	/* The sites of the first nodes have the same indexes as these functions. */
+	/* FUNCTION_NO_STACK and FUNCTION_LOST are also the indexes of the sites of these nodes. */
 	const struct memory_node first[] = {
 		{ 0 },
 		{ .function = FUNCTION_NO_STACK, .site = FUNCTION_NO_STACK },
@@ -76,7 +76,7 @@ void memory_tree_done(struct memory_tree *tree)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* Returns whether a function only allocates for its callers. Its name alone does not tell where. */
+/* Returns whether a function only allocates for its callers, so its name alone explains little. */
 static bool is_allocator(const struct memory_tree *tree, const char *name)
 {
 	static const char *const begins[] = {
@@ -287,8 +287,8 @@ GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums)
 }
 
 /*
- * A node is added to its function's total unless that function is already above it. To know this,
- * visits the nodes depth first and counts how often each function is above the current one.
+ * A node is added to its function's total unless that function is already above it. The walk, depth
+ * first, counts how often each function is above the current node.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total)

@@ -31,7 +31,7 @@ enum memory_view {
 	MEMORY_VIEWS
 };
 
-/* What a row of a view stands for. */
+/* The meaning of a view's rows. */
 enum memory_key {
 	MEMORY_BY_FUNCTION,
 	MEMORY_BY_SIZE,
@@ -45,13 +45,13 @@ enum memory_key {
 enum memory_filter {
 	MEMORY_ALLOCATED,
 	MEMORY_FREED_AT_ONCE,
-	MEMORY_FREED_ELSEWHERE, /* by another thread */
-	MEMORY_MOVED,           /* by realloc */
+	MEMORY_FREED_ELSEWHERE, /* freed by another thread */
+	MEMORY_MOVED,           /* moved by realloc */
 	MEMORY_NOT_FREED,
 	MEMORY_LIVE_AT_PEAK,
 	MEMORY_LIVE_AT_TIME,
 	MEMORY_LIVE_SINCE, /* difference between two times */
-	MEMORY_LIVE,       /* at many points in time */
+	MEMORY_LIVE,       /* live at many points in time */
 };
 
 struct memory;
@@ -85,12 +85,12 @@ struct memory_counts {
 	double live_bytes, live_blocks, leaked_bytes, leaked_blocks;
 	double peak_bytes; /* peak of a process; of other rows, the value at the overall peak */
 	int64_t peak_ns;   /* set for processes and for the total */
-	double now_bytes;  /* bytes in heaps that have not ended; the peak is the maximum of it */
+	double now_bytes;  /* bytes in heaps that have not ended; its maximum is the peak */
 	bool is_there, has_peak_time, is_changed;
 	uint32_t longest_chain; /* longest chain of reallocs; not known if sampled */
 };
 
-/* Which values of struct memory_counts a row has. The others are null. */
+/* Flags for the values of struct memory_counts that a row has. The others are null. */
 enum {
 	MEMORY_HAS_CALLS =
 		/* calls, failed, foreign_frees, allocations, allocated_bytes, freed_bytes,
@@ -104,7 +104,7 @@ enum {
 };
 
 struct memory_pair {               /* a row of --cross-thread */
-	uint32_t allocator, freer; /* thread indexes of names */
+	uint32_t allocator, freer; /* threads: indexes in names */
 };
 
 struct memory_warning {
@@ -152,7 +152,7 @@ struct memory {
 	enum memory_view view;
 	bool inlined;         /* inlined functions count as functions */
 	bool by_caller;       /* text: rows are sites (memory-tree.h) instead of functions */
-	uint64_t most_stacks; /* shown by --leaks; 0: all */
+	uint64_t most_stacks; /* limit on the stacks that --leaks shows; 0: all */
 	bool hides_runtime;   /* text: pools of the C and C++ runtime are not leaks */
 	int64_t at_ns, before_ns;
 	/* largest value of all segments; 0: every allocation was recorded */
@@ -163,8 +163,8 @@ struct memory {
 	struct memory_heaps heaps;
 	struct suppressions suppressions;
 	GArray *entities;  /* struct memory_counts by row of the view */
-	GArray *processes; /* struct memory_counts by process index of names */
-	GArray *about;     /* struct memory_about by process index of names */
+	GArray *processes; /* struct memory_counts by process */
+	GArray *about;     /* struct memory_about by process */
 	GArray *pairs;     /* struct memory_pair by row of the view */
 	GArray *sums;      /* struct memory_sum by node: the view's sums */
 	GArray *before;    /* struct memory_sum by node at the first time of --diff */
@@ -232,7 +232,7 @@ static inline bool memory_reads_all(const struct memory *memory)
 	return memory_query_of(memory)->filter <= MEMORY_MOVED;
 }
 
-/* The caller sets the options and zeroes the rest. Zero has a meaning in within_ns and in the
+/* The caller sets the options and zeroes the rest. Zero is a valid value of within_ns and of the
  * reader's limit, so these must be set. Opens the file unless the reader has a capture. */
 bool memory_run(struct memory *memory, const char *file, GError **error);
 void memory_done(struct memory *memory);
@@ -242,7 +242,7 @@ void memory_done(struct memory *memory);
 #define MEMORY_NOBODY UINT32_MAX
 uint32_t memory_entity_of(const struct memory *memory, const struct memory_block *block);
 
-/* The tables that it reads, NULL-terminated. */
+/* The tables that the verb reads, NULL-terminated. */
 extern const char *const memory_tables[];
 
 /* Fill in the results. */
@@ -251,9 +251,9 @@ bool memory_count(struct memory *memory, GError **error);
 bool memory_find_leaks(struct memory *memory, GError **error);
 
 /*
- * Returns a reader for the time range in which lost records make the view wrong. It owns nothing. A
- * lost record before the view's range may be the allocation or the free of a block that the view
- * counts. A lost record after the range may be the free of a block that is reported as leaked.
+ * Returns a reader, which owns nothing, for the time range in which lost records make the view
+ * wrong. A record lost before the view's range may be the allocation or the free of a counted
+ * block. A record lost after the range may be the free of a block that is reported as leaked.
  */
 struct reader memory_loss_reader(const struct memory *memory);
 
@@ -281,7 +281,7 @@ void memory_print(struct memory *memory, struct out *out);
 bool memory_print_verdict(const struct memory *memory, struct out *out);
 /* Writes the object MEM of all processes. */
 void memory_write_summary(const struct memory *memory, struct json *json, const char *key);
-/* Returns the option of the view that says most after the summary. */
+/* Returns the option of the view to suggest after the summary. */
 const char *memory_next_view(const struct memory *memory);
 /* Returns a name such as "shop::Cache::put", shortened unless --full-names is given, not
  * escaped. */
