@@ -2,8 +2,8 @@
 /*
  * Invariants: (1) losses are reported before anything else           [test_readers: loss first]
  *             (2) a capture without readable data is an error
- *                 [test_readers: test_a_lost_dictionary] Does not read samples (sampled-events.c,
- *                 profile.c), and reads only the names in losses (names.c).
+ *                 [test_readers: test_a_lost_dictionary]
+ * Reads no samples (sampled-events.c, profile.c), and reads only the names in losses (names.c).
  */
 #include "config.h"
 
@@ -30,7 +30,7 @@ bool capture_is_event_table(const struct prof_table_def *table)
 	       table->id != PROF_TABLE_METADATA;
 }
 
-/* Returns what to add to a clock value of the segment to make it relative. The sum may wrap. */
+/* Returns the offset from the segment's clock values to relative times. The sum may wrap. */
 static uint64_t shift_of(const struct capture *capture, uint32_t number)
 {
 	const struct prof_segment *first = capture->segments, *segment;

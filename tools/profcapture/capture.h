@@ -39,7 +39,7 @@ struct capture {
 	bool lost_incomplete; /* the number of some losses is unknown */
 	bool is_damaged;      /* set by verify: damage that reading does not show */
 	bool is_quiet;        /* capture_warn() leaves damage to the verb */
-	uint64_t warned_of;   /* capture_warn(): damaged chunks and lost rows, plus 1 */
+	uint64_t warned_of;   /* 1 + the damage that capture_warn() reported; 0: not called yet */
 	/* struct capture_loss, one for each stream, cause and whether the count is known */
 	GArray *losses;
 	GHashTable *loss_indexes; /* cause and stream → index in losses */
@@ -47,7 +47,7 @@ struct capture {
 	GHashTable *metadata_of;  /* the same by segment: number, line feed, key → GBytes */
 };
 
-/* `redacts`: reads all texts without what says whose machine it was (redact.h). */
+/* `redacts`: removes what identifies the machine and its users from all texts (redact.h). */
 struct capture *capture_open(const char *file, bool redacts, GError **error);
 void capture_free(struct capture *capture);
 static inline void capture_cleanup(struct capture **capture)
@@ -56,20 +56,20 @@ static inline void capture_cleanup(struct capture **capture)
 }
 #define CLEANUP_CAPTURE CLEANUP(capture_cleanup)
 
-/* Returns the relative time of a clock value of a segment (number as in batches). */
+/* Converts a segment's clock value to a relative time. `segment`: number as in batches. */
 int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t time);
-/* Returns the clock value of a relative time in a segment, clamped to the clock's range. */
+/* Converts a relative time to a segment's clock value, clamped to the clock's range. */
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
 
-/* Return the text of a metadata key, or NULL: the last one in the file, and the one of a segment.
- * Segments may come from recordings with different options. */
+/* Return the text of a metadata key, or NULL: the last one in the file, or the one of a segment.
+ * They may differ, because segments may come from recordings with different options. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);
 
 /* Returns whether the whole system was recorded. */
 bool capture_is_system(const struct capture *capture);
 
-/* Calls `ended` for every exit of a thread, with its process (index of names). A process ends with
+/* Calls `ended` for every exit of a thread, with its process (index in names). A process ends with
  * its last thread, which is not always its main thread. Loads every thread and process of the task
  * table into names. */
 bool capture_each_exit(const struct capture *capture,
@@ -86,8 +86,8 @@ bool capture_each_chunk(const struct capture *capture, unsigned table,
 bool capture_is_event_table(const struct prof_table_def *table);
 
 /*
- * Damage. Cursors and dictionaries store in the capture's reader what they cannot read. The
- * functions below report it. Damage inside a chunk is found only when that chunk is read, so:
+ * Damage. The functions below report what cursors and dictionaries could not read. Damage inside a
+ * chunk is found only when the chunk is read, so some functions read chunks for this purpose:
  */
 /* Reads all dictionaries and every chunk that overlaps the range of relative times, to find damaged
  * bytes. */
@@ -103,7 +103,7 @@ struct prof_lost capture_unreadable(const struct capture *capture, unsigned tabl
 bool capture_lacks_rows(const struct capture *capture, unsigned table);
 enum prof_state capture_state(const struct capture *capture);
 const char *capture_state_name(const struct capture *capture);
-/* Return the number of readable rows: samples; and events, that is rows of all timed tables except
+/* Return the number of readable samples, and of readable events: rows of all timed tables except
  * losses and metadata. */
 uint64_t capture_samples(const struct capture *capture);
 uint64_t capture_events(const struct capture *capture);

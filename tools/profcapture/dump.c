@@ -7,7 +7,7 @@
  * pid, tid and comm. Timed tables are merged by (segment, time); dictionaries are printed on
  * request only, before the others. Rows are printed as they are read, without measuring column
  * widths, so the table code of tools/present/table.h is used only for cells. In text, all strings
- * of the capture are escaped, also the names of tables and columns.
+ * of the capture are escaped, including the names of tables and columns.
  *
  * Memory: one row group for each table, and the names of two epochs  [test_small_captures: memory]
  */
@@ -24,7 +24,7 @@
 #include <string.h>
 
 #define NO_COLUMN UINT_MAX
-/* Member with the arguments of a mark by name, with --resolve. It adds to the lists. */
+/* Member with a mark's arguments by name, which --resolve adds to the argument lists. */
 #define NAMED_ARGUMENTS "named_arguments"
 /* Number of rows between two checks for a full disk or a closed pipe. */
 #define ROWS_BETWEEN_CHECKS 4096
@@ -42,7 +42,7 @@ struct dump_stream {
 	/* positions of these columns, or NO_COLUMN */
 	unsigned thread, process, cpu, stack;
 	bool own_pid, own_tid, own_comm; /* the table itself has a column of this name */
-	uint32_t of_thread, of_process;  /* thread and process of the row */
+	uint32_t of_thread, of_process;  /* the row's thread and process */
 };
 
 struct dump {
@@ -347,7 +347,7 @@ static struct cell argument_cell(const struct dump *dump, const struct dump_stre
 	case PROF_ARGUMENT_STRING:
 		return cell_text(names_text(dump->epoch,
 					    argument_number(stream, PROF_MARK_ARGUMENT_TEXTS, i)));
-	default: /* an address, or a kind of a later version */
+	default: /* an address, or a value of a kind that a later version defines */
 		return (struct cell){ .kind = CELL_HEX, .number = value };
 	}
 }
@@ -557,7 +557,7 @@ static void stream_init(struct dump_stream *stream, const struct prof_table_def 
 		.own_tid = column_named(table, "tid") != NO_COLUMN,
 		.own_comm = column_named(table, "comm") != NO_COLUMN,
 	};
-	/* A row of these two tables refers to itself. */
+	/* A row of these two tables is the thread or process itself. */
 	if (table->id == PROF_TABLE_THREAD)
 		stream->thread = 0;
 	if (table->id == PROF_TABLE_PROCESS)
@@ -624,7 +624,7 @@ static bool use_epoch(struct dump *dump, uint32_t number, GError **error)
 
 	if (dump->epoch && dump->epoch->epoch == number)
 		return true;
-	/* Rows refer to identities of their epoch only; with --resolve, symbols to earlier ones. */
+	/* Rows refer only to identities of their epoch; --resolve also needs earlier ones. */
 	if (!dump->resolve && names_identities(names) >= MOST_IDENTITIES) {
 		names_forget(names);
 		reader_forget_threads(&dump->reader);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Dump - the rows of a table, for `export` too
+ * Dump - writes the rows of a table, for the verbs `dump` and `export`
  */
 #pragma once
 

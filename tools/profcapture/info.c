@@ -28,7 +28,7 @@ struct table_info {
 
 /* A process or an image. */
 struct subject {
-	uint32_t index; /* index of names */
+	uint32_t index; /* index in names */
 	uint64_t samples;
 	int64_t end_ns; /* end of a process; INT64_MAX = no end was seen */
 	const char *comm;
@@ -636,7 +636,7 @@ static void print_details(const struct info *info, struct out *out)
 		   unwind[UNWIND_NONE], unwind[UNWIND_NO_MEMORY]);
 	out_printf(out, _("Samples without a name: %" PRIu64 "\n"), info->functions.unresolved);
 	for (const GList *key = keys; key; key = key->next) {
-		/* The words of the command are separated by zeros; it is printed above. */
+		/* Skip the command: it is printed above, and its words are separated by zeros. */
 		if (strcmp(key->data, "command") == 0)
 			continue;
 		text_cell(out, key->data, 14, TEXT_LEFT);

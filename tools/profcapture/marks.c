@@ -129,7 +129,7 @@ static gint compare_series(gconstpointer left, gconstpointer right)
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Durations come last: first those that are stored, then computed ones. */
+/* Fields with durations come last: stored durations, then computed ones. */
 enum field {
 	GROUP,
 	NAME,

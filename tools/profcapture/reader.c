@@ -77,8 +77,8 @@ struct mark_search {
 	const struct capture *capture;
 };
 
-/* Finds the mark of that name that begins first; of several, the longest. A mark without an end
- * lasts until the end of the capture. */
+/* Finds the first mark with that name; if several begin at the same time, the longest one. A mark
+ * without an end lasts until the end of the capture. */
 static void search_mark(const struct span *span, void *data)
 {
 	struct mark_search *search = data;

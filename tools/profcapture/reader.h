@@ -35,7 +35,7 @@ struct reader {
 	bool no_pager;
 	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
-	/* the verb reads a small part of the capture: damage is known when it was read */
+	/* the verb reads a small part of the capture, so damage is known only after reading it */
 	bool finds_damage_late;
 	bool redacts; /* capture_open() */
 	/* after reader_open() */
@@ -45,8 +45,8 @@ struct reader {
 	unsigned columns;       /* width of the terminal for text; 0 = no limit */
 	bool timed;             /* the range is limited */
 	/* set by the verb's query, for reader_run() */
-	bool is_incomplete; /* rows of its table may be missing */
-	int status; /* exit status: of an answer, and of a query that fails without an error */
+	bool is_incomplete; /* rows of the verb's table may be missing */
+	int status; /* exit status of an answer, or of a query that fails without an error */
 	/* loaded if threads are selected by name, or by reader_load_names() */
 	struct thread_names *thread_names;
 	GByteArray *verdicts; /* cache of reader_wants_thread() by thread index: 0 = unknown */
@@ -71,9 +71,9 @@ void reader_done(struct reader *reader);
 /* Stores the range [from_ns, to_ns] as clock values of a segment. */
 void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t *ret_from,
 			uint64_t *ret_to);
-/* Returns whether --pid, --tid and --comm select this thread (index of names) at any time. */
+/* Returns whether --pid, --tid and --comm select this thread (index in names) at any time. */
 bool reader_wants_thread(struct reader *reader, uint32_t thread);
-/* Returns the same at one relative time, because a thread's name may change. */
+/* Returns whether they select it at one relative time, because a thread's name may change. */
 bool reader_wants_thread_at(struct reader *reader, uint32_t thread, int64_t time_ns);
 /* Loads the names of threads over time. Returns false on error. Until this is called,
  * reader_comm_at() returns the thread's last name. */
@@ -84,8 +84,8 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu);
 /* Returns whether --pid, --tid or --comm is given. */
 bool reader_filters_threads(const struct reader *reader);
 
-/* Converts a time to a relative time. A mark gives its begin or, with `end`, its end. An unset time
- * gives `otherwise`. */
+/* Converts a time to a relative time. For the name of a mark, the result is the mark's start or,
+ * with `end`, its end. For an unset time, it is `otherwise`. */
 bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error);
 /* Sets the error that a mark does not exist. Returns false. */
@@ -109,7 +109,7 @@ void reader_end(const struct reader *reader, struct json *json);
 enum reader_style { READER_PLAIN, READER_BOLD, READER_WARNING };
 void reader_style(const struct reader *reader, struct out *out, enum reader_style style);
 /* Prints at most `most` losses of the capture as a warning (0: all). */
-#define READER_LOSSES 8 /* for verbs whose answer is not the losses */
+#define READER_LOSSES 8 /* for verbs that report something other than losses */
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);
 /* Prints the share of ticks that are missing if it exceeds READER_MIN_MISSED_PCT. A virtual machine
  * always misses some. */
@@ -117,7 +117,7 @@ void reader_print_losses(const struct reader *reader, struct out *out, uint64_t 
 void reader_print_missed_ticks(const struct reader *reader, struct out *out);
 /* Returns whether the capture is finished, undamaged and without known losses. */
 bool reader_is_complete(const struct reader *reader);
-/* Prints that names were lost, if the answer needed one of them. */
+/* Prints that names were lost, if the answer needed a lost name. */
 void reader_print_lost_names(const struct reader *reader, struct out *out);
 /* Returns whether rows of this table that programs recorded may be missing in the reader's time
  * range. Considers only damage that has been found: see capture_check(). */

@@ -12,8 +12,8 @@ static const char *const shared[] = { "/usr/",  "/lib/", "/lib32/", "/lib64/", "
 				      "/sbin/", "/opt/", "/snap/",  "/nix/",   "/gnu/",
 				      "/proc/", "/sys/", "/dev/",   NULL };
 
-/* Returns whether an absolute path begins at `at`, and not the rest of a relative one or an
- * operator. */
+/* Returns whether an absolute path starts at `at`. The '/' may also be an operator, or in the
+ * middle of a relative path. */
 static bool begins_path(const char *text, const char *at)
 {
 	return *at == '/' && (at == text || !(g_ascii_isalnum(at[-1]) || strchr("._-", at[-1])));
@@ -26,7 +26,7 @@ char *redact_text(const char *text)
 	for (const char *at = text; *at;) {
 		bool is_path = begins_path(text, at);
 		bool is_shared = is_path && skip_any_prefix(at, shared);
-		/* folders may have spaces, and a text that begins with a path is nothing else */
+		/* folders may have spaces, and a text that starts with a path is only a path */
 		size_t length = !is_path     ? 1
 				: is_shared  ? strcspn(at, " \t\n")
 				: at == text ? strcspn(at, "\n")
@@ -36,7 +36,7 @@ char *redact_text(const char *text)
 		if (!is_path || is_shared || slash == at) {
 			g_string_append_len(out, at, (gssize)length);
 		} else if (g_str_has_prefix(at, "/home/") && slash == at + strlen("/home")) {
-			g_string_append_c(out, '~'); /* the folder's own name is the user's */
+			g_string_append_c(out, '~'); /* the folder has the user's name */
 		} else {
 			slash++;
 			g_string_append_len(out, slash, at + length - slash);

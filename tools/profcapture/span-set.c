@@ -2,7 +2,7 @@
 /*
  * Span-set - when the spans of one name were open, for each thread or process
  *
- * Invariant: stretches of a thread or process are sorted and disjoint [test-spans: sets]
+ * Invariant: a thread's or process's stretches (times in spans) are disjoint [test-spans: sets]
  */
 #include "config.h"
 

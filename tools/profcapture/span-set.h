@@ -18,7 +18,7 @@ struct span_set {
 	enum span_scope scope;
 	/* results */
 	const struct reader *reader;
-	GPtrArray *stretches; /* by index of names: GArray of struct stretch in order, or NULL */
+	GPtrArray *stretches; /* by thread or process: GArray of struct stretch in order, or NULL */
 	uint64_t marks;       /* all marks with this name */
 	/* spans that overlap the reader's range */
 	uint64_t spans, no_end, no_begin;
@@ -28,6 +28,6 @@ struct span_set {
 /* The caller sets the options and zeroes the rest. */
 bool span_set_read(struct span_set *set, const struct reader *reader, GError **error);
 void span_set_done(struct span_set *set);
-/* Returns whether this thread (index of names) or, depending on the scope, its process had an open
- * span at that time. Both ends of a span are included. */
+/* Returns whether this thread (index in names) or, depending on the scope, its process had an open
+ * span at `time_ns`. Both ends of a span are included. */
 bool span_set_has(const struct span_set *set, uint32_t thread, int64_t time_ns);

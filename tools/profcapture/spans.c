@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Spans - the marks of a capture, with begins and ends paired
+ * Spans - the marks of a capture, with begin marks and end marks paired
  *
- * Begins without an end so far are in chains, the newest first. There is one chain for each id in a
- * process; begins without an id have one for each name in a thread.
+ * Begin marks that have no end yet are in chains, the newest first. Those with an id have one chain
+ * for each process and id, those without an id have one chain for each thread and name.
  *
- * Invariants: (1) each row is reported once; a begin and its end are one span
+ * Invariants: (1) each row is reported once; a begin mark and its end mark are one span
  *                 [test-spans: every row]
- *             (2) the work for each row is bounded, whatever ids and names a file has: an end
- *                 compares no more than MOST_LOOKED_AT begins of its id  [test-spans: same id]
+ *             (2) the work for each row is bounded, whatever ids and names a file has: an end mark
+ *                 looks at no more than MOST_LOOKED_AT begin marks [test-spans: same id]
  *             (3) a mark whose thread or process is unknown is not paired  [test-spans: lost]
  */
 #include "config.h"
@@ -17,7 +17,7 @@
 
 #include <glib/gi18n.h>
 
-/* An end compares at most this many begins of its id. Several of different names can be open. */
+/* An end mark is compared with at most this many begin marks. An id may be open with many names. */
 #define MOST_LOOKED_AT 64
 
 enum { TIME, THREAD, KIND, ID, GROUP, NAME, DURATION, N_COLUMNS };
@@ -86,7 +86,7 @@ static void chain_free(gpointer pointer)
 	g_slice_free(struct chain, chain);
 }
 
-/* Removes and returns the newest begin of this group and name; NULL: not found. */
+/* Removes and returns the newest begin mark with this group and name; NULL: not found. */
 static struct begin *chain_take(struct chain *chain, const char *group, const char *name)
 {
 	struct begin **at = &chain->top, *begin;
@@ -162,7 +162,7 @@ static void add_end(struct pairing *pairing, uint64_t id, const struct span *mar
 		return;
 	}
 	span = begin->mark;
-	/* A time before the begin's is damage. */
+	/* An end before the start is damage. */
 	span.end_ns = MAX_OF(mark->end_ns, span.start_ns);
 	g_slice_free(struct begin, begin);
 	/* Keep empty chains of names, because names recur; ids do not. */
@@ -203,8 +203,8 @@ static void add_row(struct pairing *pairing, struct names_epoch *epoch,
 	}
 }
 
-/* Reports the begins that are open at the end of a segment. Their ends may be lost in the gap
- * before the next segment. */
+/* Reports the spans that are open at the end of a segment. Their ends may be lost in the gap before
+ * the next segment. */
 static void end_segment(struct pairing *pairing)
 {
 	GHashTableIter iter;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Spans - the marks of a capture, with begins and ends paired
+ * Spans - the marks of a capture, with begin marks and end marks paired
  *
- * docs/format.md, "mark", defines which end belongs to which begin. Memory: a small block for each
- * open span, and one for each name of each thread.
+ * docs/format.md, "mark", defines which end mark belongs to which begin mark. Memory: a small block
+ * for each open span, and one for each name of each thread.
  */
 #pragma once
 
@@ -13,12 +13,12 @@ enum span_kind {
 	SPAN_INSTANT,
 	SPAN_WHOLE,
 	SPAN_NO_END,   /* still open when its segment ended */
-	SPAN_NO_BEGIN, /* an end without a begin */
+	SPAN_NO_BEGIN, /* an end mark without a begin mark */
 };
 
 struct span {
 	enum span_kind kind;
-	uint32_t thread;          /* index of names: where it began, or ended if SPAN_NO_BEGIN */
+	uint32_t thread;          /* index in names: where it began (SPAN_NO_BEGIN: ended) */
 	const char *group, *name; /* interned; NULL = none */
 	int64_t start_ns, end_ns; /* relative; equal except in SPAN_WHOLE */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture summary - what `report` and `memory` say first, and what to run next
+ * profcapture summary - the first sentences of `report` and `memory`, and commands to run next
  *
- * The sentences are those of these two verbs; JSON has the numbers beside them.
+ * JSON has the sentences and their numbers.
  */
 #include "config.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 
 struct verdict {
-	struct report report; /* first: its first member is the reader */
+	struct report report; /* must come first, because its first member is the reader */
 	struct memory memory; /* with the same reader */
 	bool has_memory;
 	struct report_hint hint;
@@ -66,7 +66,7 @@ static bool summary_query(void *data, char **operands, GError **error)
 		return false;
 	out_init(&text, -1);
 	report_print_head(report, &text);
-	g_string_truncate(text.text, text.text->len - 1); /* the empty line below a head */
+	g_string_truncate(text.text, text.text->len - 1); /* remove the empty line below a head */
 	memory->reader = report->reader;
 	memory->inlined = memory->hides_runtime = true;
 	verdict->has_memory = memory_run(memory, operands[0], &failure);

@@ -16,7 +16,7 @@
 #define WHERE_MIN_PCT 1.0
 #define WHERE_MIN_CALLEE_PCT 25.0
 
-/* The threads and processes that ran, waited or have samples. */
+/* Counts the threads and processes that ran, waited or have samples. */
 static void count_tasks(const struct summary *summary, unsigned *ret_threads,
 			unsigned *ret_processes)
 {

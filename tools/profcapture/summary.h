@@ -7,7 +7,7 @@
 #include "tools/profcapture/profile.h"
 #include "tools/profcapture/run-times.h"
 
-/* What the sentences are about. All is borrowed. */
+/* The data for the sentences. All pointers are borrowed. */
 struct summary {
 	const struct reader *reader;
 	const struct profile *profile; /* by function, with wants_threads */
@@ -16,8 +16,8 @@ struct summary {
 	bool full_names;
 };
 
-/* A function of the program in which time went, and the function below it in which most of that
- * ended; callee: NULL if it says nothing more. Valid during the call. */
+/* A function of the program that used time, and the function below it that used most of that time
+ * (`callee`; NULL: it would add no information). Valid during the call. */
 struct summary_where {
 	uint32_t function;
 	const char *name, *callee; /* not escaped */
@@ -27,10 +27,10 @@ void summary_each_where(const struct summary *summary,
 			void (*each)(const struct summary_where *where, void *data), void *data);
 uint64_t summary_waited_ns(const struct summary *summary);
 
-/* "./shop 40000 used 3.02 s of CPU in 3.18 s (0.95 CPUs), 5 threads." */
+/* Prints "./shop 40000 used 3.02 s of CPU in 3.18 s (0.95 CPUs), 5 threads." */
 void summary_print_cost(const struct summary *summary, struct out *out);
-/* "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %."; nothing if no function has a
- * share. `out` must be empty. */
+/* Prints "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %."; nothing if no function
+ * has a share. `out` must be empty. */
 void summary_print_where(const struct summary *summary, struct out *out);
-/* "Waited 11.1 s in all threads."; nothing if nobody waited. */
+/* Prints "Waited 11.1 s in all threads."; nothing if no thread waited. */
 void summary_print_waiting(const struct summary *summary, struct out *out);

@@ -3,10 +3,10 @@
  * Suppressions - leaks to leave out, in LeakSanitizer's format
  *
  * Invariants: (1) each function and each node is compared once   (cached in two arrays)
- *             (2) the work of a comparison is proportional to the pattern's length times the text's
- *                 [test_memory_reader: suppressions]
- *             (3) runtime functions that call the program do not make its blocks part of a pool
- *                 [test-memory: runtime_pools]
+ *             (2) the work of a comparison is proportional to the product of the lengths of pattern
+ *                 and text [test_memory_reader: suppressions]
+ *             (3) if a runtime function calls the program, the program's blocks are not part of a
+ *                 pool [test-memory: runtime_pools]
  */
 #include "config.h"
 
@@ -20,8 +20,8 @@
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* Matches the rest of a pattern. The part before the next * may be anywhere in `text`, unless
- * is_here. A part before $ must be at the end. */
+/* Returns whether the rest of a pattern matches. The part before the next * may be anywhere in
+ * `text`, or only at its start if `is_here`. A part before $ must be at the end. */
 static bool matches_rest(const char *pattern, const char *text, bool is_here)
 {
 	for (;;) {

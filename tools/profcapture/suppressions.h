@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Suppressions - leaks to leave out, in LeakSanitizer's format
+ * Suppressions - patterns of leaks to leave out, in LeakSanitizer's format
  *
  * A line is `leak:PATTERN`, empty, or a comment that begins with #. A leak is left out if the
  * function, image or source file of any frame matches. In a pattern, * matches any text, ^ the
@@ -12,7 +12,7 @@
 
 struct suppression {
 	char *pattern;
-	double bytes, blocks; /* leaks that it matched */
+	double bytes, blocks; /* sums of the leaks that it matched */
 };
 
 /*

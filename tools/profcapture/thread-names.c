@@ -2,9 +2,9 @@
 /*
  * Thread-names - the name of a thread at a time
  *
- * Stores only the names of renamed threads. Others have the name in the dictionary. So the table is
- * read twice: to find the renamed threads, and to get their names. Threads are looked up by
- * identity, not by index, because names_forget() reuses indexes.
+ * Stores only the names of renamed threads. Other threads have the name in the dictionary. So the
+ * table is read twice: to find the renamed threads, and to get their names. Threads are looked up
+ * by identity, not by index, because names_forget() reuses indexes.
  * Invariants: (1) the first known name of a thread also applies before its time
  *                 [test-report: thread_names]
  *             (2) a thread that was not renamed has the name in the dictionary
@@ -29,7 +29,7 @@ struct identity {
 struct named {
 	int64_t since_ns; /* relative */
 	const char *name; /* interned */
-	bool inherited;   /* from the thread that created it */
+	bool inherited;   /* the name is that of the thread that created this one */
 };
 
 struct thread_names {
@@ -139,7 +139,7 @@ static const GArray *names_of(const struct thread_names *names, uint32_t thread)
 	return thread > NAMES_LOST ? g_hash_table_lookup(names->threads, &identity) : NULL;
 }
 
-/* Returns how many of the names begin at or before that time. */
+/* Returns how many of the names start at or before `time_ns`. */
 static guint count_until(const GArray *all, int64_t time_ns)
 {
 	guint low = 0, high = all ? all->len : 0;

@@ -26,7 +26,7 @@ struct verify {
 	bool is_rows_known;
 	enum prof_state state;
 	/* what the damage affects */
-	uint64_t present, lost; /* bits of tables: those with rows, and those that lack rows */
+	uint64_t present, lost; /* bit sets of tables: with rows, and with lost rows */
 	uint64_t rows;          /* rows of the capture, according to the headers */
 	struct gap gaps[PROF_TABLE_LAST + 1];
 };
@@ -64,8 +64,8 @@ static int found(const struct prof_damage *damage, void *data)
 	 BIT(PROF_TABLE_SYMBOL) | BIT(PROF_TABLE_LINE) | BIT(PROF_TABLE_MAPPING) |  \
 	 BIT(PROF_TABLE_JIT))
 
-/* What readers can answer, and the tables that they need. Lost rows of `events` change numbers,
- * lost rows of `names` only names. */
+/* What the output lists as affected or not, and the tables that each item needs. Lost rows of
+ * `events` change numbers, lost rows of `names` only names. */
 static const struct verify_answer {
 	const char *name;
 	uint64_t events, names;
@@ -195,7 +195,7 @@ static void print_effect(const struct verify *verify, struct out *out)
 
 /* ---- the damage, as a table ------------------------------------------------------------------ */
 
-/* Numbers come before texts. */
+/* Fields with numbers come before fields with texts. */
 enum field { OFFSET, BYTES, STREAM, SEQUENCE, ROWS, TABLE, REASON, DESCRIPTION };
 
 static const struct table_member members[] = {
