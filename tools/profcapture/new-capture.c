@@ -22,7 +22,7 @@
 static void rank_table(struct new_capture *to, struct new_table *table, unsigned *next,
 		       unsigned depth)
 {
-	/* In a cycle of tables, no order is better than another: stop there. */
+	/* If tables refer to each other in a cycle, no order is better than another, so stop. */
 	if (table->rank || depth > to->n_tables)
 		return;
 	for (size_t i = 0; i < to->n_tables; i++) {

@@ -52,7 +52,7 @@ bool new_capture_add(struct new_capture *to, size_t table, const struct prof_val
 /* Interns a dictionary row and stores its id in *ret_id. Ignores values[0]. */
 bool new_capture_intern(struct new_capture *to, size_t table, const struct prof_value *values,
 			uint32_t *ret_id, GError **error);
-/* Invalidates all ids. */
+/* Starts an epoch or a segment. Either invalidates all ids. */
 bool new_capture_next_epoch(struct new_capture *to, GError **error);
 bool new_capture_next_segment(struct new_capture *to, const struct prof_segment *segment,
 			      GError **error);

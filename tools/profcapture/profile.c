@@ -187,7 +187,7 @@ static void visit(const struct stacks *stacks, uint32_t row, bool enters, void *
 		visit_for(entity_at(profile->callees, here), stacks, row, enters);
 }
 
-/* Replaces the function place of a node with the entity to count. The outermost node of a frame
+/* Replaces a node's place in a function with the entity to count. The outermost node of a frame
  * must come last, because the frame's other nodes refer to it. */
 static void settle_place(const struct profile *profile, struct stacks *stacks, uint32_t node,
 			 uint32_t frame)
@@ -204,7 +204,7 @@ static void settle_place(const struct profile *profile, struct stacks *stacks, u
 	stacks->entity[node] = place;
 }
 
-/* Applies the filters. Returns for each node the node in which its samples end now. */
+/* Applies the filters. Returns for each node the node that its samples are moved to. */
 static uint32_t *filter(struct pass *pass)
 {
 	struct profile *profile = pass->profile;
@@ -408,7 +408,7 @@ static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 		count_add(&entity_at(profile->counts, entity)->count, hit->amount);
 		if (counts_functions(profile))
 			profile->unresolved++;
-		/* Both entities without frames have a node under the root. */
+		/* Each of the two entities without frames has a node under the root. */
 		if (profile->wants_tree)
 			count_add(&g_array_index(profile->tree.nodes, struct profile_node,
 						 1 + entity)
@@ -473,7 +473,7 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 	count_in(pass, entity, hit);
 }
 
-/* Returns whether a sample is counted. Keeps the answer: consecutive samples share their source. */
+/* Returns whether a sample is counted. Cached, because consecutive samples share their source. */
 static bool is_of_event(struct pass *pass, uint32_t epoch, uint64_t source)
 {
 	if (pass->profile->wants_all_events)

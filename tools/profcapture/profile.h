@@ -39,7 +39,7 @@ enum profile_unwind {
 /* A sample, and the tree node of its innermost frame. */
 struct profile_sample {
 	int64_t time_ns; /* relative */
-	uint32_t thread; /* index of names */
+	uint32_t thread; /* index in names */
 	uint32_t node;
 	uint64_t weight;
 	uint32_t cpu; /* PROFILE_NO_CPU: the capture does not have it */
@@ -71,7 +71,7 @@ struct profile {
 	/* Count the samples of all events, each with weight 1, because weights of different units
 	 * cannot be added. Otherwise, count only the samples of the reader's event. */
 	bool wants_all_events;
-	bool inverted; /* the tree goes from the functions that were hit to their callers */
+	bool inverted; /* bottom-up tree: from the sampled functions to their callers */
 	struct frame_filters *filters; /* opened, or NULL */
 	int mode;                      /* index of profile_modes */
 	bool inlined;                  /* inlined functions count as functions; by function only */
@@ -80,7 +80,7 @@ struct profile {
 	bool addresses;     /* each address of a place is an entity; needs `places` */
 	const char *focus;  /* the function whose callers and callees are wanted, or NULL */
 	bool focus_is_part; /* `focus` may be part of the name: function_name_match() */
-	/* count the nearest function of the program above a call as its caller, if any */
+	/* count the nearest function of the program above a call, if any, as the caller */
 	bool own_callers;
 	bool wants_threads;            /* also count by thread; without filters */
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
@@ -91,8 +91,8 @@ struct profile {
 	/* results */
 	struct reader *reader;
 	struct functions *functions; /* functions or lines; also needed for `unresolved` */
-	/* struct profile_entity by entity: index of functions or names, or of cgroups. Entity 0
-	 * counts samples without a stack, entity 1 those whose stack the capture lost. */
+	/* struct profile_entity by entity, which is an index in functions, names or cgroups. Entity
+	 * 0 counts samples without a stack, entity 1 those whose stack the capture lost. */
 	GArray *counts;
 	GArray *timelines;    /* struct profile_timeline by entity, with wants_timeline */
 	int64_t bins_from_ns; /* relative */

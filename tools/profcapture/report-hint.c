@@ -3,9 +3,9 @@
  * Report-hint - the largest problem of a report, and what to do about it
  *
  * Compares the numbers of lost records, of samples with a truncated stack, and of samples without a
- * name. It does not use weights, because each sample was one chance to record, unwind or name it.
- * The most frequent image or cause selects the advice. The hint is one line, because users do not
- * read more. [test-report-hint]
+ * name. It does not use weights, because each sample is one attempt to record, unwind and name a
+ * stack. The most frequent image or cause selects the advice. The hint is one line, because users
+ * do not read more. [test-report-hint]
  */
 #include "config.h"
 
@@ -161,7 +161,7 @@ struct report_hint report_hint_find(const struct profile *profile)
 		{ "truncated", "frame-pointers", NULL, profile->unwind[UNWIND_TRUNCATED], 0 },
 	};
 
-	/* Only these keys depend on the names of functions. */
+	/* Missing names matter only if rows are functions or lines. */
 	if (profile->by == PROFILE_FUNCTION || profile->by == PROFILE_LINE)
 		found[2] = of_names(profile);
 	for (size_t i = 0; i < ARRAY_SIZE(found); i++) {

@@ -624,7 +624,7 @@ static void print_programs(const struct report *report, struct out *out)
 	out_char(out, '\n');
 }
 
-/* ---- two shapes of an answer ----------------------------------------------------------------- */
+/* ---- the answers: rows, or callers and callees ----------------------------------------------- */
 
 void report_show_rows(struct report *report, struct out *out)
 {

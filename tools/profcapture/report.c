@@ -155,7 +155,7 @@ bool report_is_all_cpu_time(const struct report *report)
 	       report->reader.capture->duration_ns > 0;
 }
 
-/* Prints "The busiest 4 ran 25-27 % of their lives and waited 68-69 %." and the like. */
+/* Prints a sentence such as "The busiest 4 ran 25-27 % of their lives and waited 68-69 %." */
 static void print_busiest(const struct report *report, struct out *out)
 {
 	const GArray *times = report->times;
@@ -222,8 +222,8 @@ static void print_samples(const struct report *report, struct out *out)
 	say(report, out, &line);
 }
 
-/* Appends " Stacks cut short: 1.1 %." and the like, if more than one percent. These are shares of
- * samples, not of weight: each sample was one attempt to unwind or name it. */
+/* Appends a sentence such as " Stacks cut short: 1.1 %." for each share above one percent. These
+ * are shares of samples, not of weight: each sample is one attempt to unwind and name a stack. */
 static void describe_quality(const struct profile *profile, GString *to)
 {
 	uint64_t user = 0;
@@ -399,14 +399,14 @@ static void list_process_comms(struct report *report)
 	}
 }
 
-/* All matching functions of one name. */
+/* All matching functions with one name. */
 struct match {
 	const char *raw_name; /* raw name of the first function */
 	uint64_t samples;
 };
 
 /* Returns the names that match --callers or --callees best, with a struct match each. Sets
- * *ret_only to whether no function matches less well. */
+ * *ret_only to true if no function is a weaker match. */
 static GHashTable *best_names(const struct report *report, bool *ret_only)
 {
 	const struct profile *profile = &report->profile;

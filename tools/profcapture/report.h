@@ -19,7 +19,7 @@ struct report {
 	char *focus_name;       /* name of the function that `callers` or `callees` selects */
 	struct span_set inside; /* spans of --per-mark; without a name: all samples */
 	struct own_weights own;
-	/* struct run_time by thread; for --by thread, and in text for reports of all CPU time */
+	/* struct run_time by thread, for --by thread and for text reports of all CPU time */
 	GArray *times;
 	GPtrArray *process_comms; /* text by process index; NULL if no answer needs it */
 	struct json json;
@@ -60,7 +60,7 @@ void report_write_counts(const struct report *report, struct json *json,
 			 struct profile_count count);
 void report_write_entity(const struct report *report, struct json *json, uint32_t entity);
 
-/* The three shapes of an answer. */
+/* Show an answer in one of its three forms. */
 void report_show_rows(struct report *report, struct out *out);
 void report_show_edges(struct report *report, struct out *out);
 void report_show_tree(struct report *report, struct out *out);

@@ -14,14 +14,14 @@
 
 struct block {
 	uint64_t number, size, alignment, since, kind;
-	uint64_t thread, stack; /* ids in that epoch */
-	uint32_t process;       /* index of names */
+	uint64_t thread, stack; /* ids in the block's epoch */
+	uint32_t process;       /* index in names */
 	uint32_t epoch;
 };
 
 /* A process's heap. */
 struct heap {
-	uint64_t id; /* id of the process in that epoch */
+	uint64_t id; /* id of the process in `epoch` */
 	uint64_t inherited, bytes, blocks;
 	uint32_t epoch; /* 0: the process has no heap */
 	bool has_ended;

@@ -3,9 +3,9 @@
  * The source is read in parts. A part is one epoch of one segment. Its tables are read one after
  * another, because the format only requires that the rows of a table keep their order.
  *
- * A slice (what `cut` keeps) needs state from before its start: a task row "exists" for each live
- * thread, the mappings and generated code of their processes, and their live blocks. It also gets
- * all metadata. A loss that overlaps the slice is kept with its full count, because its
+ * A slice (the time range that `cut` keeps) needs state from before its start: a task row "exists"
+ * for each live thread, and the mappings, generated code and live blocks of their processes. It
+ * also gets all metadata. A loss that overlaps the slice is kept with its full count, because its
  * distribution over time is unknown. A switch row that crosses an end of the slice is clamped. A
  * thread that is not on a CPU at an end of the slice gets a switch row of length 0 there. So the
  * slice includes the time until the thread's next switch, or since its last one.
@@ -35,10 +35,10 @@ struct rewrite {
 	uint64_t start, end; /* clock range of the rows to keep */
 	/* set of row_key() of task rows: the threads alive at the start of the slice */
 	GHashTable *alive_rows;
-	GHashTable *alive_processes; /* set of process indexes of names */
-	GHashTable *alive_threads;   /* likewise, set of thread indexes */
-	GHashTable *states; /* thread index of names → struct thread_state as of the current row */
-	GHashTable *exited_threads; /* set of thread indexes that exited in the slice */
+	GHashTable *alive_processes; /* set of processes: indexes in names */
+	GHashTable *alive_threads;   /* set of threads: indexes in names */
+	GHashTable *states; /* thread (index in names) → struct thread_state at the current row */
+	GHashTable *exited_threads; /* set of threads that exited in the slice */
 	bool cuts_switches;         /* a switch row after the end was seen */
 	GArray *damages;            /* struct damage_row, by segment and time */
 	guint next_damage;
@@ -57,10 +57,10 @@ struct damage_row {
 	const char *stream;
 	uint64_t count, bytes;
 	bool is_cut;
-	bool is_timed; /* rows of a timed table; others are names, which any row may need */
+	bool is_timed; /* rows of a timed table; else names were lost, which any row may need */
 };
 
-/* The state of a thread after its last switch row, and its id in that epoch. */
+/* The state of a thread after its last switch row, and its id in the row's epoch. */
 struct thread_state {
 	uint64_t thread; /* index of names */
 	uint64_t id;
@@ -252,8 +252,8 @@ static bool find_alive(struct rewrite *rewrite, const struct prof_segment *segme
 
 /* ---- thread states at the ends of a slice ---------------------------------------------------- */
 
-/* Stores the state of a row's thread. `reaches`: the thread is on a CPU at that end of the
- * slice. */
+/* Stores the state of a row's thread. `reaches`: the thread is on a CPU at this end of the slice
+ * (start or end). */
 static void note_state(struct rewrite *rewrite, struct names_epoch *epoch,
 		       const struct prof_batch *batch, size_t row, bool reaches)
 {
@@ -282,7 +282,7 @@ static bool scan_switch(struct rewrite *rewrite, struct names_epoch *epoch,
 	return true;
 }
 
-/* Writes a switch row for each thread that is not on a CPU at that time. */
+/* Writes a switch row for each thread that is not on a CPU at `time`. */
 static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
 {
 	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct thread_state));
@@ -446,7 +446,7 @@ static void fit_row(const struct rewrite *rewrite, const struct prof_table_def *
 	if (def->id == PROF_TABLE_LOSS)
 		values[PROF_LOSS_TIME_END].number =
 			in_slice(rewrite, values[PROF_LOSS_TIME_END].number);
-	/* Clock values of a dropped segment are invalid in this one. */
+	/* Clock values of a dropped segment are invalid in this segment. */
 	if (rewrite->before || values[0].number < rewrite->start)
 		values[0].number = rewrite->start;
 	values[0].number = MIN_OF(values[0].number, rewrite->end);
@@ -470,8 +470,8 @@ struct dating {
 	struct damage_row now;
 };
 
-/* Sets the times of damage: those of the damaged chunk if the index has it, else the time between
- * the chunks before and after. */
+/* Sets the times of damage: the times of the damaged chunk if the index has it, else the time
+ * between the chunks before and after it. */
 static bool date_damages(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct dating *dating = data;
@@ -540,8 +540,8 @@ static bool list_damages(struct rewrite *rewrite, GError **error)
 			.is_timed = table && table->flags & PROF_TABLE_TIMED,
 		};
 
-		/* A damaged index loses no rows, and neither does a file that ends after a whole
-		 * chunk. Damage from second_at on belongs to another capture. */
+		/* Ignore damage without lost rows: a damaged index, or a file that ends after a
+		 * whole chunk. Ignore damage from second_at on, which is in another capture. */
 		if (damage->rows == 0 || damage->bytes == 0 ||
 		    (second_at && damage->offset >= second_at))
 			continue;

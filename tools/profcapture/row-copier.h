@@ -2,9 +2,9 @@
 /*
  * Row-copier - copies rows of one epoch, with all rows that they refer to, into a new capture
  *
- * Only the schema describes the tables. A dictionary row is copied with the first row that refers
- * to it, so dictionary rows without references are dropped. References to rows that the source does
- * not have become NEW_CAPTURE_LOST.
+ * This works on any table, from the schema alone. A dictionary row is copied with the first row
+ * that refers to it, so dictionary rows without references are dropped. References to rows that the
+ * source does not have become NEW_CAPTURE_LOST.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ void copied_row_done(struct copied_row *row);
 
 /* One dictionary of the current epoch. */
 struct copied_dictionary {
-	struct prof_dictionary *rows; /* NULL before the first use, and if the table is missing */
+	struct prof_dictionary *rows; /* NULL before the first use, or if the table is missing */
 	uint32_t *ids;                /* new ids by row; 0 = not copied yet */
 	bool loaded;
 };
@@ -35,9 +35,9 @@ struct row_copier {
 	struct copied_dictionary *dictionaries;
 	uint32_t epoch;          /* current epoch of the source */
 	unsigned depth;          /* depth of the references being followed */
-	GByteArray *used_images; /* by image index of names: 1 = a row of it was copied */
+	GByteArray *used_images; /* by image (index in names): 1 = a row of it was copied */
 	uint64_t lost;           /* references to rows that the source does not have */
-	GError *error;           /* the first error; everything after it is invalid */
+	GError *error;           /* the first error; later results are invalid */
 };
 
 void row_copier_init(struct row_copier *copier, const struct capture *from, struct new_capture *to);
