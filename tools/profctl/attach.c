@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Attach - requests that the idle collector of a running process records its allocations
+ * Attach - requests that the idle collector in a running process records allocations
  *
- * The other end is libcollector/heap-attach.c. The magic of its struct attach_request is searched
- * in the library's writable pages. All access uses one descriptor of /proc/PID/mem, which becomes
- * invalid when the process executes another program, so that an address of the old program is never
- * written to in the new one. The kernel controls who may open it (ptrace(2)).
+ * The other end is libcollector/heap-attach.c. Its struct attach_request is found by searching the
+ * library's writable pages for the magic. All access uses one descriptor of /proc/PID/mem, which
+ * becomes invalid when the process executes another program, so an address in the old program is
+ * never used to write to the new one. The kernel decides who may open that file (ptrace(2)).
  * Invariants: (1) only a structure with the right magic, version and size, and the word that it
  *                 points to, are written  [test_attach: hostile]
  *             (2) no request is made if a seccomp filter could kill the thread that registers
@@ -36,11 +36,11 @@ static const uint8_t magic[] = ATTACH_MAGIC;
 struct attach_target {
 	int32_t pid;
 	int memory;         /* -1: none */
-	uint64_t address;   /* address of its struct attach_request */
+	uint64_t address;   /* address of the process's struct attach_request */
 	uint32_t requested; /* value of attach_request.requested that was written; 0: none */
 };
 
-/* ---- Its memory ------------------------------------------------------------------------------ */
+/* ---- The memory of a process ----------------------------------------------------------------- */
 
 static bool read_all(const struct attach_target *target, uint64_t address, void *buffer, size_t n)
 {
@@ -139,7 +139,7 @@ static bool fail_to_open(int32_t pid, int failed, GError **error)
 			     ERRNO_TEXT(failed));
 }
 
-/* library: path of the preload library, for messages. */
+/* Opens a process's memory and finds its request. `library`: path, for messages. */
 static bool attach_open(struct attach_target *target, const char *library, GError **error)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/mem", target->pid);

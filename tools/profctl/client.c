@@ -2,7 +2,7 @@
 /*
  * Client - profctl's side of a session
  *
- *     CreateSession ▶ OpenControl, OpenSysprof if wanted ▶ Start
+ *     CreateSession ▶ OpenControl, OpenSysprof (if wanted) ▶ Start
  *
  * The session ends with the connection (transport.c): when this process ends for any reason, profd
  * finishes the file. If the system's profd refuses CreateSession, the client starts a private profd
@@ -31,8 +31,8 @@ struct client {
 	guint subscriptions[3];
 	enum step step;
 	char *session; /* object path */
-	char *control; /* where collectors of the command register; NULL: nowhere */
-	int sysprof;   /* the same for sysprof's collectors; -1: nowhere */
+	char *control; /* address at which the command's collectors register; NULL: none */
+	int sysprof;   /* socket at which sysprof's collectors register; -1: none */
 	bool over;     /* the listener is no longer called */
 };
 
@@ -61,7 +61,7 @@ static void on_closed(GDBusConnection *connection, gboolean remote_vanished, GEr
 	fail_gone(data);
 }
 
-/* profd's name on the bus. Only its loss is subscribed to. */
+/* Called when profd loses its name on the bus; other changes are not subscribed to. */
 static void on_owner_changed(GDBusConnection *connection, const char *sender, const char *path,
 			     const char *interface, const char *name, GVariant *arguments,
 			     gpointer data)
@@ -69,7 +69,7 @@ static void on_owner_changed(GDBusConnection *connection, const char *sender, co
 	fail_gone(data);
 }
 
-/* Another client may have called Close. Then no Finished follows. */
+/* Called when the session is removed. After Close by another client, no Finished follows. */
 static void on_removed(GDBusConnection *connection, const char *sender, const char *path,
 		       const char *interface, const char *name, GVariant *arguments, gpointer data)
 {
@@ -160,7 +160,7 @@ static void disconnect(struct client *client)
 	transport_close(&client->transport);
 }
 
-/* why: error of the system's profd that led to this; NULL: none. */
+/* Starts a private profd. `why`: the error of the system's profd; NULL: it was not tried. */
 static bool connect_private(struct client *client, const GError *why, GError **error)
 {
 	if (why && !client->request.quiet && geteuid() != 0) { /* root has the same privileges */
@@ -237,7 +237,7 @@ static void on_reply(GObject *source, GAsyncResult *result, gpointer data)
 
 	if (g_error_matches(failure, G_IO_ERROR, G_IO_ERROR_CANCELLED) || client->over)
 		return;
-	/* An older profd, or one without a socket, can still record. */
+	/* Continue without a socket: such a profd, for example an older one, can still record. */
 	if (client->step == STEP_CREATE && reply) {
 		g_variant_get(reply, "(o)", &client->session);
 	} else if (client->step == STEP_CONTROL && reply &&
@@ -292,7 +292,7 @@ void client_free(struct client *client)
 	if (!client)
 		return;
 	client->over = true;
-	/* pending calls must not use the client any more */
+	/* pending calls must no longer use the client */
 	g_cancellable_cancel(client->cancellable);
 	g_object_unref(client->cancellable);
 	disconnect(client);

@@ -12,11 +12,11 @@ struct client_counters {
 	uint64_t samples, events, lost, bytes;
 };
 
-/* All functions are called from the main loop; `failed` at most once, and none after it or after
- * `finished`. */
+/* All functions are called from the main loop. At most one of `failed` and `finished` is called,
+ * once and last. */
 struct client_listener {
-	/* The session samples unless it is paused. control: the value for PROF_CONTROL; NULL: none.
-	 * sysprof: the descriptor for SYSPROF_CONTROL_FD; -1: none. Both are borrowed. */
+	/* The session samples unless paused. `control`: the value for PROF_CONTROL; NULL: none.
+	 * `sysprof`: descriptor for SYSPROF_CONTROL_FD; -1: none. Both are borrowed. */
 	void (*started)(const char *control, int sysprof, void *data);
 	void (*progress)(const struct client_counters *counters, void *data); /* or NULL */
 	void (*warning)(const char *message, void *data);
@@ -35,13 +35,13 @@ struct client_request {
 	/* Open the sockets at which collectors and sysprof's collectors register. */
 	bool wants_control, wants_sysprof;
 	GVariant *options; /* a{sv}, floating */
-	int capture_fd;    /* this and switch_fd are borrowed while the client exists */
-	/* The session's second descriptor; -1: none. With a switch, a program is waiting, so the
-	 * user must not be prompted for a password. */
+	int capture_fd;    /* borrowed, like switch_fd, while the client exists */
+	/* The session's second descriptor, the end of a switch; -1: none. With a switch, a program
+	 * waits for the recording, so the user must not be prompted for a password. */
 	int switch_fd;
 };
 
-/* Connects to a profd, which creates and starts a session. CLI_ERROR, with CLI_NO_DAEMON. */
+/* Connects to a profd, which creates and starts a session. Fails with CLI_ERROR (CLI_NO_DAEMON). */
 struct client *client_open(const struct client_request *request,
 			   const struct client_listener *listener, void *data, GError **error);
 /* Closes the connection. profd finishes a session that is still recording. Must not be called from
@@ -49,7 +49,7 @@ struct client *client_open(const struct client_request *request,
 void client_free(struct client *client);
 bool client_is_system(const struct client *client);
 
-/* Stops the session: calls `finished`; before `started`, calls nothing any more. */
+/* Stops the session; `finished` follows. If the session has not started yet, no call follows. */
 void client_stop(struct client *client);
 void client_resume(struct client *client);
 /* Opens the file of one of the capture's images. Returns -1 if profd does not have it. */

@@ -6,8 +6,8 @@
  * socket, so that sampling is enabled when the program's first instruction runs. It inherits the
  * environment (except PROF_LIB_DIR and the variables of preload.c), working directory, signals and
  * terminal of the caller. PROF_CONTROL and SYSPROF_CONTROL_FD are sent through the socket, because
- * they are not known earlier. If profctl dies before it releases the child, the socket is closed
- * and the child exits.
+ * they are unknown when the child is forked. If profctl dies before it releases the child, the
+ * socket is closed and the child exits.
  */
 #include "config.h"
 
@@ -98,14 +98,14 @@ static void wait_and_exec(char **argv, const struct preload *preload, int go_fd,
 		g_string_append_c(control, byte);
 	} while (byte);
 	g_string_truncate(control, control->len - 1);
-	/* Our entry comes first. The caller's token is dropped: it is invalid at our socket. */
+	/* Our entry comes first. Drop the caller's token, which is invalid at our socket. */
 	for (char **entry = entries; control->len && *entry; entry++)
 		if (**entry && !g_str_has_prefix(*entry, "token:"))
 			g_string_append_printf(control, ",%s", *entry);
 	if (control->len)
 		g_setenv(CONTROL_VARIABLE, control->str, TRUE);
-	/* Programs that load the library on demand find it here, as <prof/mark.h> documents,
-	 * because it may be outside the loader's search path. */
+	/* Programs that load the library on demand use this folder, as <prof/mark.h> documents,
+	 * because the library may be outside the loader's search path. */
 	if (access(PROF_DEFAULT_LIB_DIR "/libprofcollector.so.0", R_OK) == 0)
 		g_setenv("PROF_LIB_DIR", PROF_DEFAULT_LIB_DIR, FALSE);
 	preload_set(preload);
@@ -153,10 +153,10 @@ bool command_release(struct command *command, const char *name, const char *cont
 	int failed = 0;
 	ssize_t n;
 
-	/* if this fails, the child has exited, and its status shows why */
+	/* ignore a failure: the child has then exited, and its status shows why */
 	(void)!packet_send(command->go_fd, &part, 1, sysprof, 0);
 	close(steal_fd(&command->go_fd));
-	/* exec closes the other end */
+	/* read until exec closes the other end */
 	do {
 		n = read(command->error_fd, &failed, sizeof(failed));
 	} while (n < 0 && errno == EINTR);

@@ -18,13 +18,13 @@ struct command {
 	int wait_status;
 };
 
-/* Forks the child. Must be called while there is only one thread. stdout_to_stderr: keeps the
+/* Forks the child. Must be called while there is only one thread. `stdout_to_stderr`: keeps the
  * command's output out of the capture. Fails with CLI_ERROR. */
 bool command_start(struct command *command, char **argv, const struct preload *preload,
 		   bool stdout_to_stderr, GError **error);
-/* Releases the child. control: where its collectors register, prepended to PROF_CONTROL; NULL:
- * nowhere. sysprof: the descriptor for sysprof's collectors; -1: leave the environment unchanged.
- * Fails with CLI_ERROR, code 127 or 126, if the command cannot be run. */
+/* Releases the child. `control`: address for its collectors, prepended to PROF_CONTROL; NULL: none.
+ * `sysprof`: the descriptor for sysprof's collectors; -1: leave the environment unchanged. If the
+ * command cannot be run, fails with CLI_ERROR, code 127 or 126. */
 bool command_release(struct command *command, const char *name, const char *control, int sysprof,
 		     GError **error);
 void command_cancel(struct command *command);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Doctor-checks - what a recording needs, in report order
+ * Doctor-checks - checks what a recording needs, in the order of the report
  */
 #include "config.h"
 
@@ -21,7 +21,7 @@
 #define DEFAULT_FREQUENCY 999
 #define URLS "DEBUGINFOD_URLS"
 #define MAX_LISTED 3
-#define SLACK_SECONDS 2 /* tolerated difference between clocks, or of file times */
+#define SLACK_SECONDS 2 /* tolerated difference between clocks or file times */
 #define FIRST_PYTHON 12 /* first minor version of Python 3 that has -X perf */
 #define MIB (UINT64_C(1) << 20)
 #define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
@@ -47,7 +47,7 @@ static bool read_int(const struct doctor_host *host, const char *path, int64_t *
 	return true;
 }
 
-/* fix: a command or a sentence, or NULL. */
+/* Sets a finding. `fix`: a command or a sentence, or NULL. */
 static void PRINTF_LIKE(4, 5) found(struct doctor_finding *finding, enum doctor_status status,
 				    const char *fix, const char *summary, ...)
 {
@@ -108,10 +108,10 @@ static void check_polkit(const struct doctor_host *host, struct doctor_finding *
 
 /* ---- Sampling -------------------------------------------------------------------------------- */
 
-/* Opens an event. Success is the test, because capabilities, security modules and seccomp filters
- * matter, too. kernel.perf_event_paranoid (Documentation/admin-guide/sysctl/kernel.rst) only
- * explains failures: from 2 up no kernel, from 1 up no CPU-wide events, from 0 up no raw
- * tracepoints; Debian's and Ubuntu's 3 and 4: nothing. */
+/* Tries to open an event, because capabilities, security modules and seccomp filters matter, too.
+ * kernel.perf_event_paranoid only explains failures (Documentation/admin-guide/sysctl/kernel.rst):
+ * from 0 up, no raw tracepoints; from 1 up, no CPU-wide events; from 2 up, no kernel samples; from
+ * 3 up (Debian, Ubuntu), no events. */
 static int open_event(const struct doctor_host *host, uint32_t type, uint64_t config, bool system,
 		      bool kernel)
 {
@@ -200,8 +200,8 @@ static uint64_t perf_memlock_limit(const struct doctor_host *host)
 						    : g_ascii_strtoull(value, NULL, 10);
 }
 
-/* Returns how much memory this user's rings may use: a budget for each CPU, plus the process's own
- * limit (kernel/events/core.c: perf_mmap). */
+/* Returns how many bytes this user's rings may use: a budget for each CPU, plus the limit of the
+ * process (kernel/events/core.c: perf_mmap). */
 static uint64_t perf_ring_budget(const struct doctor_host *host)
 {
 	uint64_t budget, limit = perf_memlock_limit(host);
@@ -336,8 +336,8 @@ static void check_kptr_restrict(const struct doctor_host *host, struct doctor_fi
 
 enum mount_field { MOUNT_PATH = 1, MOUNT_TYPE, MOUNT_OPTIONS, MOUNT_FIELDS };
 
-/* Returns the field `wanted` of the first or last mount whose field `by` has that value; NULL if
- * there is none. */
+/* Returns the field `wanted` of the first or last mount whose field `by` equals `value`; NULL: no
+ * such mount. */
 static char *find_mount(const struct doctor_host *host, enum mount_field by, const char *value,
 			enum mount_field wanted, bool is_last)
 {
@@ -356,7 +356,7 @@ static char *find_mount(const struct doctor_host *host, enum mount_field by, con
 	return field;
 }
 
-/* Yama restricts attaching, but profd only reads. hidepid hides processes from readers. */
+/* Checks hidepid, which hides processes. Yama restricts only attaching, which profd does not do. */
 static void check_ptrace_scope(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	/* if several are mounted, the last one is visible */
@@ -377,9 +377,9 @@ static void check_ptrace_scope(const struct doctor_host *host, struct doctor_fin
 }
 
 /*
- * Returns the id of a tracepoint that every kernel has. Stores in *ret_place where it was found;
- * NULL: in no accessible path, so the profiler mounts tracefs itself. Returns -errno if it was not
- * found.
+ * Returns the id of a tracepoint that every kernel has. Stores in *ret_place the path where it was
+ * found; NULL: no accessible path, so the profiler mounts tracefs itself. Returns -errno if there
+ * is no such tracepoint.
  */
 static int64_t kernel_tracepoint(const struct doctor_host *host, const char **ret_place)
 {
@@ -423,7 +423,7 @@ static void check_tracefs(const struct doctor_host *host, struct doctor_finding 
 		found(finding, DOCTOR_WARN, fix,
 		      _("you cannot read %s: you cannot record tracepoints, but samples"), place);
 	} else if (fd < 0) {
-		/* With exclude_kernel, all users can open the event, but it never fires. */
+		/* All users can open the event with exclude_kernel, but then it never fires. */
 		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
 		      _("you cannot record tracepoints (%s), but samples: kernel.perf_event_paranoid is above 1"),
 		      g_strerror(-fd));
@@ -532,9 +532,9 @@ enum runtime { RUNTIME_NODE, RUNTIME_JAVA, RUNTIME_PYTHON, RUNTIMES };
 enum says { SAYS_NOTHING, SAYS_ANOTHERS, SAYS_NAMES };
 
 struct runtimes {
-	unsigned n, others;       /* n: all; others: those without names */
-	GString *listed;          /* the first ones without names */
-	char *first_of[RUNTIMES]; /* by kind: pid of the first one */
+	unsigned n, others;       /* n: all processes; others: processes without names */
+	GString *listed;          /* the first processes without names */
+	char *first_of[RUNTIMES]; /* by kind: pid of the first process */
 };
 
 static bool runtime_of(const char *name, enum runtime *ret_runtime)
@@ -551,7 +551,7 @@ static bool runtime_of(const char *name, enum runtime *ret_runtime)
 	return true;
 }
 
-/* Reads the effective uid from "Uid:", and from "NSpid:" the last pid, which the process uses in
+/* Reads the effective uid from "Uid:", and the last pid from "NSpid:", which the process uses in
  * file names. */
 static bool read_status(const struct doctor_host *host, const char *pid, uint64_t *ret_uid,
 			uint64_t *ret_own_pid)

@@ -3,8 +3,8 @@
  * profctl doctor - reports what this user can record on this machine
  *
  * ok: no restriction; warn: recording works with restrictions, which the text names; fail:
- * recording does not work. Checks change nothing. The table has only parts that exist in this
- * version.
+ * recording does not work. Checks change nothing. Only parts that exist in this version are
+ * checked.
  */
 #include "config.h"
 
@@ -82,7 +82,7 @@ static const struct cli_option doctor_options[] = {
 	{ NULL },
 };
 
-#define STATUS_COLUMNS 6 /* with the gap */
+#define STATUS_COLUMNS 6 /* including the gap after it */
 
 static void doctor_print_status(struct out *out, enum doctor_status status, bool color)
 {
@@ -100,7 +100,7 @@ static void doctor_print_finding(struct out *out, const char *id, unsigned id_co
 	text_cell(out, id, id_columns, TEXT_LEFT);
 	text_wrap(out, summary, indent, indent, cli_columns(STDOUT_FILENO));
 	if (has_fix) {
-		/* Not wrapped, because it may be a command to copy. */
+		/* Do not wrap the fix, because it may be a command to copy. */
 		out_printf(out, "%*s%s", (int)indent, "", _("fix: "));
 		text_cell(out, finding->fix, 0, TEXT_LEFT);
 		out_char(out, '\n');

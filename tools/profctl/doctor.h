@@ -21,13 +21,13 @@ enum doctor_status { DOCTOR_FAIL, DOCTOR_WARN, DOCTOR_OK, DOCTOR_OFF };
 struct doctor_probes {
 	/* Opens a perf event; returns its descriptor. pid 0: the caller, -1: all; cpu -1: any. */
 	int (*perf_open)(const struct perf_event_attr *attr, pid_t pid, int cpu);
-	/* Maps and unmaps a ring of so many data bytes on a descriptor of perf_open. Returns 0. */
+	/* Maps and unmaps a ring with `bytes` of data on a descriptor from perf_open. Returns 0. */
 	int (*perf_ring)(int fd, size_t bytes);
 	/* Returns the id of a tracepoint. Mounts a tracefs for this query only. */
 	int64_t (*tracepoint)(const char *name);
 	/* Runs PROCMAP_QUERY on the file, a /proc/PID/maps. Returns 0. */
 	int (*procmap_query)(const char *path);
-	/* Opens one mapped file of a process through its map_files. Returns 0. */
+	/* Opens one mapped file of a process through its directory map_files. Returns 0. */
 	int (*map_file)(const char *directory);
 	/* Stores how many bytes the caller can still write below the directory. Returns 0. */
 	int (*free_bytes)(const char *directory, uint64_t *ret_bytes);
@@ -51,7 +51,7 @@ struct doctor_host {
 	const struct doctor_probes *probes;
 	unsigned capabilities;              /* enum doctor_capability */
 	bool superuser;                     /* effective uid 0 of the initial user namespace */
-	bool user_namespace, pid_namespace; /* the caller's is not the initial one */
+	bool user_namespace, pid_namespace; /* the caller is not in the initial namespace */
 };
 
 struct doctor_finding {
@@ -78,7 +78,7 @@ extern const struct doctor_probes doctor_live_probes;
 void doctor_host_init(struct doctor_host *host, const char *root, const char *directory,
 		      const char *libexec_dir, const struct doctor_probes *probes);
 
-/* Runs the check with that id. Returns false if the id is unknown. The caller frees the strings in
+/* Runs the check with an id. Returns false if the id is unknown. The caller frees the strings in
  * *ret_finding. */
 bool doctor_run(const struct doctor_host *host, const char *id, struct doctor_finding *ret_finding);
 void doctor_finding_done(struct doctor_finding *finding);

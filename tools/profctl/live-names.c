@@ -2,12 +2,12 @@
 /*
  * Live-names - finds names for the code that a running recording hits
  *
- * A thread reads one file at a time, that of the image with the most unnamed places. profd passes
- * the file that was mapped. Its symbols also name later places, so soon there are few requests.
- * When all places have names, the thread reads inlined calls, which takes longer. Its CPU time is
- * limited: a few seconds at first, then a hundredth of a core. The recording itself has the
- * kernel's names. Names of generated code come from files that the program writes, and are kept as
- * long as the place.
+ * A thread reads one file at a time, that of the image with the most unnamed places. profd passes a
+ * descriptor of the file that was mapped. The file's symbols also name later places, so soon there
+ * are few requests. When all places have names, the thread reads inlined calls, which takes longer.
+ * The thread's CPU time is limited: a few seconds at first, then a hundredth of a core. The
+ * recording itself has the kernel's names. Names of generated code come from files that the program
+ * writes, and are kept as long as their places.
  */
 #include "config.h"
 
@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #define FIRST_CREDIT_US (3 * G_USEC_PER_SEC)
-#define EARNED_PART 100         /* credit earned, as a part of the elapsed time */
-#define AGAIN_US G_USEC_PER_SEC /* time until an image is requested again */
+#define EARNED_PART 100         /* the thread earns 1 / EARNED_PART of the elapsed time as credit */
+#define AGAIN_US G_USEC_PER_SEC /* time until an image may be requested again */
 
 /* A request to the thread, with its result. */
 struct name_request {
@@ -101,7 +101,7 @@ static void name_request_free(struct name_request *request)
 
 /* ---- The result ------------------------------------------------------------------------------ */
 
-/* Names places of generated code. A place without a name keeps that of its memory. */
+/* Names places of generated code. A place without a name keeps the name of its memory. */
 static void name_generated(struct live *live, const struct name_request *request)
 {
 	struct number_map loads; /* address → row + 1 */
@@ -302,8 +302,8 @@ static void move_places(struct live *live, GArray *numbers, struct name_request 
 	g_array_set_size(numbers, left);
 }
 
-/* Drops places that cannot get a better name than their memory's: code that a collector reports,
- * and memory of an unknown process. */
+/* Drops places that cannot get a better name than that of their memory: code that a collector
+ * reports, and memory of an unknown process. */
 static void leave_unknown(struct live *live)
 {
 	guint left = 0;
@@ -336,7 +336,7 @@ static uint32_t next_image(struct live_names *names, const GArray *numbers, gint
 		const struct live_image *of = LIVE_AT(live->images, live_image, image);
 		gint64 requested_us = g_array_index(names->requested_us, gint64, image);
 
-		/* the recording itself has the kernel's names */
+		/* not the kernel: the recording itself has its names */
 		if (places[image] > places[best] &&
 		    (of->kind == PROF_IMAGE_FILE || of->kind == PROF_IMAGE_VDSO ||
 		     is_generated(of)) &&

@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define NS_PER_SECOND UINT64_C(1000000000)
-#define MAX_KNOWN (1u << 20) /* nodes, or places, or keys */
+#define MAX_KNOWN (1u << 20) /* maximum number of nodes, places or keys */
 #define MAX_TEXT 4096        /* maximum bytes of a name */
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
@@ -129,7 +129,7 @@ static uint32_t key_number(struct live *live, const char *key, GArray *array, bo
 	return array->len - 1;
 }
 
-/* raw_name: equals the name if that is not mangled. A function and its clones have one number. */
+/* Returns the number of a function and its clones. `full_raw_name`: `full_name` if not mangled. */
 static uint32_t function_number(struct live *live, uint32_t image, const char *full_name,
 				const char *full_raw_name)
 {
@@ -223,7 +223,7 @@ void live_add_inlined(struct live *live, uint32_t number, const char *name, cons
 		place->callers = 0;
 		return;
 	}
-	/* the place's list is the last one in `callers` */
+	/* remove the 0 at the end of the place's list, which is the last list in `callers` */
 	if (place->callers)
 		g_array_set_size(live->callers, live->callers->len - 1);
 	else
@@ -256,7 +256,7 @@ static uint64_t number(const struct prof_array *array, size_t row)
 		       : 0;
 }
 
-/* Returns the number of the row that a reference means; 0: undefined. */
+/* Returns the number of the row that a reference refers to; 0: undefined. */
 static uint32_t refer(const struct live *live, enum live_ids kind, const struct prof_array *array,
 		      size_t row)
 {
@@ -309,8 +309,8 @@ static void add_image(struct live *live, const struct prof_batch *batch, size_t 
 			: g_bytes_new(NULL, 0);
 	g_autofree char *id_text =
 		g_base64_encode(g_bytes_get_data(build_id, NULL), g_bytes_get_size(build_id));
-	/* A file that replaced one of the same path is a different image. So is the anonymous
-	 * memory of a different process. */
+	/* A file that replaced another file of the same path is a different image. Anonymous memory
+	 * is a different image for each process. */
 	g_autofree char *key = g_strdup_printf("i%s %s %u %u %" PRIu64 " %" PRIu64 " %" PRIu64,
 					       image.path, id_text, image.kind, image.process,
 					       image.dev, image.inode, image.size);
@@ -340,7 +340,7 @@ static uint32_t place_number(struct live *live, uint32_t image, uint64_t offset)
 	uint64_t key = (uint64_t)image << 40 ^ offset;
 	uint32_t *slot;
 
-	/* two places with the same hash are rare; they get consecutive keys */
+	/* places rarely have equal hashes; those that do get consecutive keys */
 	while (*(slot = number_map_at(&live->place_numbers, key)) != 0) {
 		const struct live_place *known = LIVE_AT(live->places, live_place, *slot);
 
@@ -405,7 +405,7 @@ static void add_process(struct live *live, const struct prof_batch *batch, size_
 	define(live, LIVE_PROCESSES, &columns[PROF_PROCESS_ID], row, index);
 }
 
-/* A later row of the same thread has its newer name. */
+/* Adds a thread. A later row of the same thread has its newer name. */
 static void add_thread(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *columns = batch->columns;
@@ -471,7 +471,7 @@ static void add_sample(struct live *live, const struct prof_batch *batch, size_t
 static void add_loss(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	if (number(&batch->columns[PROF_LOSS_CAUSE], row) != PROF_LOSS_TICKS_MISSED)
-		/* 0: unknown, at least one */
+		/* a count of 0 means unknown, but at least one */
 		live->lost += MAX_OF(number(&batch->columns[PROF_LOSS_COUNT], row), UINT64_C(1));
 }
 

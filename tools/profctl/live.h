@@ -23,7 +23,7 @@ struct live_image {
 	uint64_t size, dev, inode;
 	uint64_t id;      /* id in the latest epoch that had it */
 	uint32_t kind;    /* enum prof_image_kind */
-	uint32_t process; /* owner of the memory; 0 = a file, or unknown */
+	uint32_t process; /* process with this memory; 0 = a file, or unknown */
 	uint32_t pending; /* function that represents all places without a name */
 	GArray *symbols;  /* struct live_symbol */
 	bool sorted;
@@ -42,10 +42,10 @@ struct live_function {
 };
 
 struct live_place {
-	uint64_t offset; /* offset in the image; of a return address, that of the byte before */
+	uint64_t offset; /* offset in the image; for a return address, the byte before it */
 	uint32_t image, function;
-	/* Index in `callers` of the functions that the function is inlined into, innermost first,
-	 * up to a 0; or 0: not inlined, or not known. */
+	/* Index in `callers` of a list of the functions that the function is inlined into,
+	 * innermost first; the list ends with 0. 0: not inlined, or not known. */
 	uint32_t callers;
 };
 
@@ -88,9 +88,8 @@ struct live {
 	GArray *callers; /* function numbers: lists that end with 0, see live_place */
 	struct live_slice *slices;
 	unsigned n_slices;
-	uint64_t samples,
-		lost;         /* since the beginning; lost: without ticks that the kernel missed */
-	uint64_t last_second; /* second of the latest sample */
+	uint64_t samples, lost; /* since the start; `lost` excludes ticks that the kernel missed */
+	uint64_t last_second;   /* second of the latest sample */
 	GArray *unnamed; /* numbers of places without a name, in the order of their first hits */
 	GArray *plain; /* numbers of named places in files whose inlined calls are not known yet */
 	uint32_t generation; /* changes when all numbers become invalid */
@@ -105,7 +104,7 @@ struct live {
 
 #define LIVE_AT(array, type, number) (&g_array_index((array), struct type, (number)))
 
-/* window: number of seconds whose samples are kept, at least 1. */
+/* `window`: number of seconds whose samples are kept, at least 1. */
 void live_init(struct live *live, unsigned window);
 void live_done(struct live *live);
 /* Returns the tables that live_add() needs, for prof_stream_new(). */
@@ -122,7 +121,7 @@ void live_add_inlined(struct live *live, uint32_t place, const char *name, const
 		      bool is_first);
 /* Names the place by its offset, for a place without a symbol. */
 void live_name_by_offset(struct live *live, uint32_t place);
-/* Names the place if a symbol contains it. Returns whether it does. */
+/* Names the place if a symbol contains it. Returns whether a symbol does. */
 bool live_name(struct live *live, uint32_t place);
 /* Names the places in `unnamed` if possible, and removes these from it. */
 void live_name_all(struct live *live);

@@ -35,7 +35,7 @@ static const struct cli_tool profctl = {
 	.verbs = profctl_verbs,
 };
 
-/* GLib would dump core without naming the limit. */
+/* Reports the limit on threads, because GLib would dump core without naming it. */
 static void on_no_thread(const char *domain, GLogLevelFlags level, const char *message,
 			 gpointer data)
 {

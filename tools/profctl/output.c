@@ -33,8 +33,7 @@ static bool fail(GError **error, const char *act, const char *path)
 			     path, ERRNO_TEXT(errno));
 }
 
-/* Takes ownership of fd, which must be open for writing, but not be a regular file except
- * stdout. */
+/* Takes ownership of `fd`, which must be open for writing. Only stdout may be a regular file. */
 static bool use_stream(const struct output_options *options, int fd, struct output *output,
 		       GError **error)
 {
@@ -127,8 +126,8 @@ static bool open_path(const struct output_options *options, struct output *outpu
 		output->fd = open(output->path, O_RDWR | O_CLOEXEC);
 		if (output->fd < 0)
 			return fail(error, _("cannot open"), output->path);
-		/* The lock belongs to the file description, so the engine holds it, too, when it
-		 * receives the descriptor. */
+		/* The lock belongs to the open file description, so the engine, which receives the
+		 * descriptor, holds it, too. */
 		if (flock(output->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 			return cli_set_error(
 				error, CLI_FAILURE,

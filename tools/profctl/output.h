@@ -18,7 +18,7 @@ struct output {
 	char *temporary; /* the file's name until output_commit(), or NULL */
 	int fd;          /* the capture, for the session */
 	int stream_fd;   /* where to copy the complete capture; -1: nowhere */
-	bool created;    /* profctl created it: removed again if nothing was recorded */
+	bool created;    /* profctl created the file, and removes it if nothing was recorded */
 };
 
 /* Opens the destination. Refuses an existing file without force or append. Fails with CLI_ERROR. */

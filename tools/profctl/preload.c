@@ -4,12 +4,12 @@
  *
  * The dynamic linker loads the library into the command and into all programs that it starts,
  * because they inherit LD_PRELOAD. The user's own preloads come after it. Programs with more
- * privileges than their caller, or without a dynamic linker, do not load it; the engine detects
- * these (daemon/engine/heap-excluded.c).
+ * privileges than their caller, or without a dynamic linker, do not load the library; the engine
+ * detects these programs (daemon/engine/heap-excluded.c).
  *
  * The library needs glibc. The loader of another libc would load it, and then end the program
- * because of missing symbols. So the path begins with a token that only glibc's loader expands:
- * musl's looks for a directory named $LIB, and continues without the library
+ * because of missing symbols. So the path starts with a token that only glibc's loader expands:
+ * musl's loader looks for a directory named $LIB, and continues without the library
  * [test_record_memory: musl].
  */
 #include "config.h"
@@ -50,7 +50,7 @@ static char *settings_of(const struct preload_memory *memory)
 	return g_string_free(text, FALSE);
 }
 
-/* Returns an absolute path: the command may change its directory before it starts programs. */
+/* Returns an absolute path, because the command may start programs in other directories. */
 static char *library_in(const char *folder)
 {
 	g_autofree char *path = g_build_filename(folder, LIBRARY, NULL);

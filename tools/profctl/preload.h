@@ -8,7 +8,7 @@
 /* The options of `profctl record --memory`. */
 struct preload_memory {
 	bool wanted;
-	uint64_t sample_bytes; /* record about one allocation in so many bytes; 0: record all */
+	uint64_t sample_bytes; /* mean bytes between recorded allocations; 0: record all */
 	uint64_t min_bytes;    /* ignore smaller allocations */
 	bool mmap;             /* record mappings too */
 };

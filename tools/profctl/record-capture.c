@@ -5,11 +5,11 @@
  * Names and lines: profd has kept the mapped files that samples hit, so names are correct also for
  * deleted or replaced files and in containers. A file that profd does not have is opened by its
  * path. In both cases, symbolize checks that it is the recorded file. symbolize_capture() runs on
- * another thread, so that the main loop can handle Ctrl-C. After a skip, it gets no more files, so
- * it ends soon. The capture is complete in either case.
+ * another thread, so that the main loop can handle Ctrl-C. After a skip, that thread gets no more
+ * files, so it ends soon. The capture is complete in either case.
  *
- * Processes that outlive the command are found by their recorded parents, because a daemon's parent
- * is init by then. A pid is listed if its current process started when the recorded one did.
+ * Processes that outlive the command are found by their recorded parents, because a daemon's
+ * current parent is init. A pid is listed only if the start time matches.
  */
 #include "config.h"
 
@@ -27,7 +27,7 @@
 #define MAX_ANCESTORS 1000
 #define START_FIELD 20 /* index in /proc/PID/stat, where the state is 0 */
 
-/* Returns the key of a process. A process remains one after exec, unlike in the capture. */
+/* Returns the key of a process. Unlike in the capture, a process keeps its key after exec. */
 static void *identity(uint64_t number, uint64_t start_ns)
 {
 	return GSIZE_TO_POINTER(start_ns << 22 ^ number);
@@ -77,7 +77,7 @@ static void add_heap_rows(const struct prof_batch *batch, struct record_allocati
 		const struct prof_array *columns = batch->columns;
 		uint64_t event = array_number_or(&columns[PROF_HEAP_EVENT], row, 0);
 
-		/* blocks that were inherited at fork are in both heaps */
+		/* blocks that were inherited at fork would count in both heaps */
 		if (event == PROF_HEAP_END &&
 		    array_number_or(&columns[PROF_HEAP_INHERITED], row, 0) == 0)
 			allocations->live_bytes +=

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-/* Facts about a recording from its finished capture. `fd` is the capture, readable. */
+/* Facts about a recording from its finished capture. `fd`: the capture, open for reading. */
 
 /* Samples of the recording, which is the last segment. */
 struct record_samples {
@@ -17,7 +17,7 @@ struct record_samples {
 struct record_allocations {
 	uint64_t n;
 	bool knows_live;     /* whether every process has its own heap, and its end was recorded */
-	uint64_t live_bytes; /* at the ends of the processes */
+	uint64_t live_bytes; /* bytes that were live when the processes ended */
 };
 /* Returns false if the capture has no allocations or cannot be read. */
 bool record_capture_allocations(int fd, struct record_allocations *ret_allocations);

@@ -8,8 +8,8 @@
  * The program has the other end of the socket FD (libcollector/control.h). On it, profctl reports
  * the start and the end of the recording. The first report carries one end of a switch. profd's
  * engine has the other end, so that switching sampling for a block involves only the program and
- * the engine. The recording ends when the program shuts down its end of FD or exits. Both are
- * watched, because a forked child may keep the socket open.
+ * the engine. The recording ends when the program shuts down its end of FD or exits. profctl
+ * watches both the socket and the process, because a forked child may keep the socket open.
  */
 #include "config.h"
 
@@ -79,7 +79,7 @@ void record_control_watch(struct record_control *control, void (*gone)(void *dat
 		control->watches[1] = g_unix_fd_add(control->pidfd, G_IO_IN, on_end, control);
 }
 
-/* Sends a report. A program that does not receive it has exited or ignores it. text: or NULL. */
+/* Sends a report. A program that does not receive it has exited or ignores it. `text`: or NULL. */
 static void send_report(const struct record_control *control, struct control_report report,
 			const char *text, int fd)
 {
@@ -93,7 +93,7 @@ static void send_report(const struct record_control *control, struct control_rep
 
 void record_control_ready(struct record_control *control, const char *where)
 {
-	/* Now only the engine has this end, so the program notices when the engine exits. */
+	/* Close our copy, so that the program notices when the engine exits. */
 	close(steal_fd(&control->switch_fd));
 	send_report(control, (struct control_report){ .kind = CONTROL_REPORT_READY }, where,
 		    control->program_fd);

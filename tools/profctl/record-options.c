@@ -281,7 +281,7 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 					   options->events->len));
 	g_variant_dict_insert(&dict, "frequency", "u", (guint32)options->frequency);
 	g_variant_dict_insert(&dict, "call-graph", "s", call_graphs[options->call_graph]);
-	/* if this is not set, profd excludes the kernel only if it must */
+	/* without this option, profd excludes the kernel only if it must */
 	if (options->no_kernel)
 		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
 	if (options->policy != RECORD_POLICY_DEFAULT)

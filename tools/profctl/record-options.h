@@ -43,7 +43,7 @@ extern const char *const record_buses[]; /* by enum client_bus */
 int record_options_parse(struct record_options *options, int argc, char **argv) MUST_CHECK;
 void record_options_done(struct record_options *options);
 
-/* Returns the options for CreateSession, floating; pid 0: no command. The switch is passed as the
+/* Returns the options for CreateSession, floating; `pid` 0: no command. The switch is passed as the
  * session's second descriptor. */
 GVariant *record_options_session(const struct record_options *options, pid_t pid);
 /* Returns the variable part of the capture's default name; g_free. */

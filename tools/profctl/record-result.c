@@ -106,7 +106,7 @@ void progress_done(struct progress *progress)
 
 struct loss {
 	const char *stream, *cause;
-	guint64 count; /* 0: unknown, at least one */
+	guint64 count; /* 0: unknown, but at least one */
 	guint64 bytes, from, to;
 };
 
@@ -166,7 +166,7 @@ static char *command_line(const char *verb, const char *file, const char *option
 	return g_strdup_printf("profcapture %s %s%s", verb, quoted, option);
 }
 
-/* Returns a NULL-terminated array of commands; empty if there is no file. */
+/* Returns a NULL-terminated array of commands to run next; empty if there is no file. */
 static GStrv next_steps(const struct record_result *result)
 {
 	g_autoptr(GPtrArray) steps = g_ptr_array_new();
@@ -186,7 +186,7 @@ static GStrv next_steps(const struct record_result *result)
 
 struct sum {
 	guint64 count;
-	bool is_unknown; /* the number is unknown for some rows */
+	bool is_unknown; /* the count of some rows is unknown */
 };
 
 /* Returns counts by cause, such as "perf-ring 12, late 3, ring-full an unknown number". */

@@ -12,9 +12,9 @@ struct record_result {
 	const char *file;
 	const char *reason;
 	GVariant *summary; /* summary of the signal Finished; NULL if profd sent none */
-	pid_t command_pid; /* 0: none ran */
+	pid_t command_pid; /* 0: no command ran */
 	int wait_status;
-	const GArray *left; /* pids (uint32_t) of descendants that still run; NULL: none ran */
+	const GArray *left; /* pids (uint32_t) of descendants still running; NULL: no command ran */
 	uint64_t bytes;     /* size of the capture after all steps */
 	bool system;        /* recorded by the system's profd */
 	bool kept;          /* the capture is in a file */

@@ -5,11 +5,11 @@
  *     fork the command, blocked ▶ connect to a profd ▶ CreateSession, Start ▶ release the command
  *     ▶ the command ends, the time is over or Ctrl-C: Stop ▶ Finished ▶ add names ▶ summary
  *
- * The first Ctrl-C stops, the second skips the names, the third aborts. Unless aborted, profctl
- * always waits for the command, which also gets the signal and may ignore it. If this process dies
- * at any time, profd notices it and finishes the file. --bus auto tries the system's profd first.
- * If that is missing, has another version or denies access, profctl starts a private one, and
- * prints a line that tells why.
+ * The first Ctrl-C stops the recording, the second skips the names, the third aborts. Unless
+ * aborted, profctl waits for the command, which also gets the signal and may ignore it. If this
+ * process dies at any time, profd notices it and finishes the file. --bus auto tries the system's
+ * profd first. If that is missing, has another version or denies access, profctl starts a private
+ * one, and prints a line with the reason.
  */
 #include "config.h"
 
@@ -47,7 +47,7 @@ struct recording {
 	GMainLoop *loop;
 	GError *error;          /* error that ended the recording, else NULL */
 	char *reason;           /* reason in the signal Finished */
-	const char *own_reason; /* why profctl stopped it, if profd does not know: "duration" */
+	const char *own_reason; /* reason why profctl stopped the recording, such as "duration" */
 	GVariant *summary;
 	char *to_view; /* the capture that --view shows; NULL: none */
 	guint timer;
@@ -320,10 +320,10 @@ static bool begin(struct recording *recording, GError **error)
 						&recording->preload, to_stdout, error)) ||
 	    !output_open(&output, &recording->output, error))
 		return false;
-	/* do this now: opening a pipe waits for its reader, and Ctrl-C must be able to end that */
+	/* do this now, because opening a pipe may wait for a reader, and Ctrl-C must end that */
 	g_unix_signal_add(SIGINT, on_interrupt, recording);
 	g_unix_signal_add(SIGTERM, on_terminate, recording);
-	/* with nohup, SIGHUP is ignored and the recording survives its terminal */
+	/* nohup ignores SIGHUP: keep that, so that the recording survives its terminal */
 	if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN)
 		g_unix_signal_add(SIGHUP, on_hang_up, recording);
 	if (recording->control.fd >= 0)
@@ -463,13 +463,13 @@ static void recording_done(struct recording *recording, int status)
 	attachments_done(&recording->attachments);
 	preload_done(&recording->preload);
 	record_options_done(&recording->options);
-	/* do this last: the program may now record to the same file */
+	/* do this last, because afterwards the program may record to the same file */
 	record_control_end(&recording->control, status,
 			   recording->error ? recording->error->message : NULL);
 	g_clear_error(&recording->error);
 }
 
-/* Runs `profcapture view`. Its failure counts if all else went well. */
+/* Runs `profcapture view`. Returns its status if all else succeeded. */
 static int view(char *file, int status)
 {
 	char verb[] = "view", end_of_options[] = "--";

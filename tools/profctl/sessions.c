@@ -3,7 +3,7 @@
  * profctl status, stop, pause, resume - the sessions of the system's profd
  *
  * profd lists other users' sessions only if polkit allows it without a prompt. The answer is
- * validated, like all data from a bus. Control of another user's session needs polkit's
+ * validated, like all data from a bus. Controlling another user's session needs polkit's action
  * manage-others, which may prompt for a password. If no number is given, the caller must see
  * exactly one session.
  */
@@ -129,7 +129,7 @@ static bool is_over(const struct session_info *session)
 	return strcmp(session->state, "finished") == 0 || strcmp(session->state, "failed") == 0;
 }
 
-/* Stores for how long a session has run. Returns false if it has not begun or has ended. */
+/* Stores for how long a session has run. Returns false before its start and after its end. */
 static bool elapsed_ns(const struct session_info *session, uint64_t *ret_ns)
 {
 	uint64_t ns = (uint64_t)g_get_monotonic_time() * 1000;

@@ -3,9 +3,9 @@
  * Top-screen - draws a live view on a terminal, with ncurses
  *
  *     title                       what is recorded, how busy it is, and what is lost
- *     status                      filters, a pause, the end; missing if there is nothing to say
+ *     status                      filters, a pause, the end; missing without any of these
  *     self %  total %  function
- *     rows always with the selected one
+ *     rows                        scrolled so that the selected row is visible
  *     keys
  */
 #include "config.h"
@@ -24,7 +24,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define FIRST_ROW 3 /* below the status */
+#define FIRST_ROW 3 /* first row below the titles */
 
 static SCREEN *screen;
 
@@ -78,7 +78,7 @@ static void put_line(int line, attr_t attributes, const char *text)
 		return;
 	fitted = text_fit(text, (unsigned)COLS, TEXT_LEFT);
 	attrset(attributes);
-	/* does not write the last cell of the last line, because that would scroll */
+	/* do not write the last cell of the last line, because that would scroll */
 	mvaddnstr(line, 0, fitted, -1);
 	attrset(A_NORMAL);
 }

@@ -8,13 +8,13 @@ struct top_content {
 	const char *title;
 	const char *status; /* "" = none */
 	const struct top_browse *browse;
-	double cpu_samples; /* number of samples of a CPU that is never idle */
+	double cpu_samples; /* samples that an always busy CPU would have */
 };
 
 /* Keys that are not characters. */
 enum top_key {
 	TOP_KEY_NONE,
-	TOP_KEY_UP = 0x110000, /* above all characters */
+	TOP_KEY_UP = 0x110000, /* greater than any character */
 	TOP_KEY_DOWN,
 	TOP_KEY_PAGE_UP,
 	TOP_KEY_PAGE_DOWN,

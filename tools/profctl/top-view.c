@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Top-view - computes and sorts the rows of a live view, and browses them
+ * Top-view - computes and sorts the rows of a live view, and handles browsing
  *
- * Invariants: (1) a function counts a sample once, even if it is several times in its stack
+ * Invariants: (1) a function counts a sample once, even if the stack has the function several times
  *                 [test-live: recursion]
  *             (2) equal rows are sorted by name, so that lines do not jump [test-live: order]
  *             (3) row numbers are valid in one generation of the live view: rows must be counted
@@ -39,7 +39,7 @@ struct counting {
 	uint64_t serial;
 };
 
-/* Creates the steps of all nodes. The steps of inlined calls follow those of the nodes. */
+/* Creates the steps of all nodes. The steps of inlined calls come after the steps of the nodes. */
 static struct step *steps_new(const struct live *live)
 {
 	const uint32_t *callers = (const uint32_t *)(const void *)live->callers->data;
@@ -79,7 +79,7 @@ static void count_function(struct counting *counting, uint32_t function, struct 
 	amount_add(&counting->rows[function].total, amount);
 }
 
-/* Counts callers of the view's function. Their self: samples with that function innermost. */
+/* Counts callers of the view's function. A caller's self: samples with that function innermost. */
 static void count_callers(struct counting *counting, uint32_t node, struct amount amount)
 {
 	const struct step *steps = counting->steps;
@@ -247,7 +247,7 @@ GArray *top_view_rows(const struct top_view *view, const struct live *live, stru
 
 static const char *const sorts[] = { N_("self"), N_("total"), N_("name") };
 
-/* A view that Backspace restores, but in the current order. */
+/* A view that Backspace restores. The order of rows is not restored. */
 struct past_view {
 	struct top_view view;
 	guint selected;

@@ -14,7 +14,7 @@ enum top_sort { TOP_BY_SELF, TOP_BY_TOTAL, TOP_BY_NAME, TOP_SORTS };
 struct top_row {
 	const char *name; /* borrowed from `live`; valid until rows are added to it */
 	struct amount self,
-		total;   /* total: with callees. For processes and threads, both are equal */
+		total;   /* total: with callees; equal to self for processes and threads */
 	uint32_t number; /* number of the function, process or thread in `live` */
 };
 
@@ -37,9 +37,9 @@ unsigned top_view_seconds(const struct live *live);
 /* The state of browsing: the rows, the selected one, and the previous views. */
 struct top_browse {
 	const struct live *live;
-	struct top_view view; /* without its filter */
+	struct top_view view; /* its filter is unused: see `filter` */
 	GArray *rows;         /* struct top_row */
-	struct amount all;    /* sum that the shares of rows are relative to */
+	struct amount all;    /* the sum that is 100 % */
 	guint selected;       /* index into rows */
 	uint32_t selected_number;
 	GArray *steps;   /* previous views */
@@ -56,6 +56,6 @@ void top_browse_done(struct top_browse *browse);
 void top_browse_count(struct top_browse *browse);
 /* Handles a key (top-screen.h); `page`: rows per page. Returns true if the key ends the view. */
 bool top_browse_press(struct top_browse *browse, unsigned key, guint page);
-/* Returns text for a view other than all rows by self: "only python3, pid 12   by name   /filter";
- * g_free. */
+/* Returns the view's filters and order, such as "only python3, pid 12   by name   /filter"; "" for
+ * the default view; g_free. */
 char *top_browse_status(const struct top_browse *browse);

@@ -4,9 +4,9 @@
  *
  *     profd ▶ a pipe ▶ prof_stream ▶ live (the last seconds) ▶ top_view (rows) ▶ top_screen
  *
- * A normal session, whose capture goes to a pipe and is not kept. The screen is taken over when the
- * first rows arrive, so that earlier errors are printed normally. The recording continues while the
- * view is paused. Uses one thread, and one for names (live-names.c).
+ * The session is a normal one, but its capture goes to a pipe and is not kept. The view takes over
+ * the screen when the first rows arrive, so that earlier errors are printed normally. The recording
+ * continues while the view is paused. Names are found on a second thread (live-names.c).
  */
 #include "config.h"
 
@@ -43,7 +43,7 @@ struct top {
 	struct live live;
 	struct live_names *names;
 	struct top_browse browse;
-	uint64_t samples; /* samples and seconds of the window, as last counted */
+	uint64_t samples; /* samples and seconds of the window at the last count */
 	unsigned seconds;
 	char *ending;  /* why the session ended; NULL: it is running */
 	char *warning; /* last warning of profd */

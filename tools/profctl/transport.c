@@ -5,8 +5,8 @@
  * On the system bus, the first call to the well-known name starts the service; later calls use the
  * unique name of that process. A profd of another version is not used, because its options may have
  * other meanings. A private profd is started as `profd --private` on a socketpair, in its own
- * session, so that Ctrl-C does not reach it. It exits with the connection: when this process ends
- * for any reason, profd finishes the file and exits.
+ * session, so that Ctrl-C does not reach it. It exits when the connection closes: when this process
+ * ends for any reason, profd finishes the file and exits.
  */
 #include "config.h"
 
@@ -35,7 +35,7 @@
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* What a D-Bus error means for the user of profctl. Without a text, profd's own message is used. */
+/* The meaning of a D-Bus error for the user. Without a text, profd's own message is used. */
 static const struct meaning {
 	const char *name;
 	enum cli_status status;
@@ -131,11 +131,11 @@ void transport_close(struct transport *transport)
 		g_dbus_connection_close_sync(transport->connection, NULL, NULL);
 		g_object_unref(transport->connection);
 	} else if (transport->pid) {
-		/* without a client, this profd has no capture to finish */
+		/* kill at once: without a client, this profd has no capture to finish */
 		kill(transport->pid, SIGKILL);
 	}
 	if (transport->pid) {
-		/* wait, so that no process is left when the shell prompts again */
+		/* wait, so that profd has ended when the shell prompts again */
 		CLEANUP_CLOSE int fd = pidfd_open(transport->pid, 0);
 		struct pollfd item = { .fd = fd, .events = POLLIN };
 
@@ -250,7 +250,7 @@ static bool find_system(struct transport *transport, GCancellable *cancellable, 
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* Cancels a call of the main thread, whose main loop does not run, on a timeout or signal. */
+/* Cancels a call on a timeout or signal. Has its own thread: the main loop does not run. */
 struct patience {
 	GMainContext *context;
 	GCancellable *cancellable;

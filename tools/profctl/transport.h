@@ -31,7 +31,7 @@ bool transport_open(struct transport *transport, enum transport_kind kind, GErro
 /* Waits briefly for a private profd to end. */
 void transport_close(struct transport *transport);
 
-/* Returns 1 if the system bus has that name or can start its service, 0 if not, -ENOTCONN if there
+/* Returns 1 if the system bus has the name or can start its service, 0 if not, -ENOTCONN if there
  * is no bus. Starts nothing. */
 int transport_bus_has(const char *name);
 
