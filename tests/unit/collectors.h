@@ -29,7 +29,7 @@ struct fixture {
 	struct parts parts;
 	struct collectors collectors;
 	int socket; /* the process's end of the connection */
-	int pidfd;  /* owned by the engine; only its number */
+	int pidfd;  /* number of the pidfd, which the engine owns */
 	struct ring_arena *arena;
 	struct ring_arena_header *shared;
 	unsigned int warnings;
@@ -121,7 +121,7 @@ static inline void connect_as(struct fixture *fixture, int32_t pid, uint32_t wan
 	collectors_add_peer(&fixture->collectors, &message, sockets[1], fixture->pidfd, now());
 }
 
-/* Returns the status of the answer; -1: no answer. *ret_fd is -1 if it has no descriptor. */
+/* Returns the status of the answer; -1: no answer. *ret_fd: its descriptor, or -1. */
 static inline int receive(struct fixture *fixture, int *ret_fd)
 {
 	struct control_answer answer;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring-pair - one pair for all cases of a test
+ * Ring-pair - one struct pair (ring.h), shared by all cases of a test
  */
 #pragma once
 

@@ -75,7 +75,7 @@ static void open_file(const struct files_image *image, struct files_answer *answ
 	answer->error = image->careful ? EACCES : ENOENT;
 }
 
-/* Likewise for memory usage. That of the second process needs the careful way. */
+/* Acts as the worker for memory usage. Hangs at process 2 unless told to be careful about it. */
 static void read_memory_usage(const struct files_snapshot *snapshot, int memfd,
 			      struct files_answer *answer)
 {
@@ -272,7 +272,7 @@ static void test_order(void)
 	end();
 }
 
-/* Other requests are answered long before the timeout of a stuck one. */
+/* Other requests are answered long before a stuck request times out. */
 static void test_aside(void)
 {
 	begin();
@@ -326,7 +326,7 @@ static void test_dies(void)
 	ask(4, EASY);
 	await(4);
 	CHECK_STR(told->str, "1:late 2:tried 3:late 4:tried ");
-	/* the helper is abandoned if this does not end */
+	/* a helper that keeps dying is abandoned */
 	for (unsigned i = 0; i < 12; i++)
 		ask(10 + i, DIES);
 	ask(30, EASY);
@@ -345,7 +345,7 @@ static void test_snapshot(void)
 	end();
 }
 
-/* Once a process has made the helper wait, the helper does not wait for it again. */
+/* The helper waits for a process only once. */
 static void test_memory_usage(void)
 {
 	static const int32_t pids[] = { 1, 2, 3 };

@@ -21,7 +21,7 @@
 #define N_BITS 18
 #define MAX_TOLD (1u << 22)
 
-/* A node as a reader received it, with its caller as last sent. */
+/* A node as a reader received it. The caller is the one that was sent last. */
 struct node {
 	uint64_t pc; /* address within its image */
 	uint32_t kind;
@@ -43,7 +43,7 @@ static uint32_t n_told, n_records;
 static const uint32_t never_ended;
 static struct self_unwind own;
 static uint32_t n_unread;
-static uint64_t expected_inode; /* inode for the caller of the hook's caller */
+static uint64_t expected_inode; /* inode of the image with the function two levels above the hook */
 static uint32_t expected_kind = RING_FRAME_RETURN;
 static uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 
@@ -436,7 +436,7 @@ static void test_no_descriptor(void)
 	pair_done(&pair);
 }
 
-/* Likewise after an unload: at look-up, another module may be at the address. */
+/* The same after an unload, when another module may be at the address, so nodes have no file. */
 static void test_no_descriptor_gone(void)
 {
 	self_unwind_invalidate();

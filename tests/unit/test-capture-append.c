@@ -8,7 +8,7 @@
  * - no existing byte is changed or truncated [finished crashed cut_anywhere]
  * - the loss table counts what a cut made unreadable [cut_anywhere]
  * - a second writer is refused [second_writer]
- * - bytes in a string that look like a chunk remain a string [forged_chunk]
+ * - bytes in a string that look like a chunk are not read as a chunk [forged_chunk]
  * - extend adds an epoch, but no segment [extend]
  */
 #include "libcapture/format.h"
@@ -224,8 +224,8 @@ static void fill_random(uint8_t *bytes, size_t size)
 	}
 }
 
-/* Writes a chunk whose checksums fit a salt that the forger chose, without a run of bytes that a
- * codec could shorten. */
+/* Writes a chunk whose checksums match a salt that the forger chose. No run of bytes in it can be
+ * shortened by a codec. */
 static void forge_chunk(uint8_t *bytes, uint64_t salt)
 {
 	uint64_t checksum = format_checksum(bytes + CHUNK_HEADER_BYTES, FORGED_PAYLOAD, salt);

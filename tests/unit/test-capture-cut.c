@@ -34,7 +34,7 @@
 struct bytes {
 	uint8_t data[FILE_BYTES];
 	size_t size;
-	size_t last_segment; /* its start; shorter cuts are cuts of another capture */
+	size_t last_segment; /* its start; captures with fewer segments cover shorter cuts */
 };
 
 #define CUT_STEP test_stride(PROF_SANITIZED ? 83 : 11)
@@ -341,7 +341,7 @@ static void junk(void)
 			struct found found;
 			enum prof_state state;
 
-			/* The zeros may have completed the cut part. */
+			/* Zeros may have completed the cut chunk, which adds rows. */
 			REQUIRE(look(fd, &before, &found, &state));
 			CHECK(before.rows >= there.rows);
 			if (!append_twice(&bytes, fd, size, found.chunks, before))

@@ -3,9 +3,9 @@
  * What can be read from a damaged capture: every prefix, every flipped bit
  *
  * A small capture with every table of version 1 and more than 20 chunks is cut at each length, and
- * each of its bits is flipped. The readable part is compared chunk by chunk with the original. Of a
- * larger capture, only some positions are tried. Each run tries some of the lengths and bits, which
- * depend on the commit; ./dev soak tries all (test_stride() in tests/unit/test.h).
+ * each of its bits is flipped. The readable part is compared chunk by chunk with the original. For
+ * a larger capture, only some positions are tried. Each run tries some of the lengths and bits,
+ * which depend on the commit; ./dev soak tries all (test_stride() in tests/unit/test.h).
  *
  * Promises:
  * - in a prefix, exactly the complete chunks are readable [prefixes]
@@ -101,7 +101,7 @@ static int write_all_tables(int fd, size_t rounds, size_t rows)
 		for (unsigned int id = 1; r == 0 && id <= PROF_TABLE_LAST; id++) {
 			const struct prof_table_def *def = prof_table_v1(id);
 
-			/* a dictionary belongs to one epoch, rows of other tables to every round */
+			/* an epoch has the rows of two rounds */
 			if (def)
 				r = write_rows(writer, def, epoch + (uint32_t)round / 2,
 					       round * rows, rows);
@@ -115,7 +115,7 @@ static int write_all_tables(int fd, size_t rounds, size_t rows)
 	return r;
 }
 
-/* Writes a capture as after a crash. Only its first checkpoints describe two of the tables. */
+/* Writes a capture without an end. Two tables are described only in the first checkpoints. */
 static int write_crashed(int fd)
 {
 	static const struct prof_column_def columns[] = {
@@ -144,7 +144,7 @@ static int write_crashed(int fd)
 /* ---- what can be read ------------------------------------------------------------------------ */
 
 struct contents {
-	uint64_t hash[MAX_CHUNKS]; /* of a chunk's rows, by sequence number; 0: not read */
+	uint64_t hash[MAX_CHUNKS]; /* hash of a chunk's rows, by sequence number; 0: not read */
 	uint32_t rows[MAX_CHUNKS];
 	size_t tables;
 	uint64_t lost_rows;
@@ -152,7 +152,7 @@ struct contents {
 	uint64_t cut_at;
 	bool damage; /* verify found damage */
 	bool is_scan_clean;
-	struct prof_lost scan_lost, lost; /* after the scan; and after all reading and verifying */
+	struct prof_lost scan_lost, lost; /* after the scan, and after reading everything */
 };
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -516,7 +516,7 @@ static void lost_once(void)
 	prof_reader_free(reader);
 }
 
-/* Two complete captures; the same one twice; and one cut at an odd length before another. */
+/* Joins two captures; a capture and its copy; a capture cut at an odd length and another one. */
 static void joined(void)
 {
 	static const size_t cuts[] = { 0, 1, 500 };

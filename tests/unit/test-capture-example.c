@@ -5,9 +5,9 @@
  * The bytes are taken from the document's text; section 16 explains the format of its lines.
  *
  * Promises:
- * - it is opened with its index, finished and undamaged; every check succeeds [opens]
- * - it has the tables, the segment and the rows that the text states [rows]
- * - it can also be opened without its trailer, with the same rows [cut]
+ * - the example is opened with its index, finished and undamaged; every check succeeds [opens]
+ * - the example has the tables, the segment and the rows that the text states [rows]
+ * - the example can also be opened without its trailer, with the same rows [cut]
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

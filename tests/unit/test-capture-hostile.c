@@ -507,7 +507,7 @@ static void lying_index(void)
 {
 	static const struct {
 		void (*tell)(struct lie *lies);
-		/* whether the index is accepted, and then the chunk is lost; if not, headers are
+		/* the index is accepted, so chunks with false entries are lost; else headers are
 		 * searched */
 		bool indexed;
 		uint64_t rows;

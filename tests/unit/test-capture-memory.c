@@ -8,7 +8,7 @@
  *
  * Promises:
  * - a scan of all columns takes less than 16 MiB, regardless of the length [scan]
- * - writing and verifying do, too [write_both verify]
+ * - writing and verifying take less than that, too [write_both verify]
  * - eight times the length takes at most 1 MiB more [all]
  * - eight times as many chunks take at most 24 bytes more per chunk [many_*]
  */
@@ -212,7 +212,7 @@ static void many_chunks(void)
 	compare(do_verify, &many);
 }
 
-/* Opens the captures with their checkpoints; and, if the first one is damaged, without. */
+/* Scans unfinished captures, with checkpoints and, after damage to the first one, without. */
 static void many_crashed(void)
 {
 	make(&crashed, SMALL_CHUNKS, LARGE_CHUNKS, LARGE_CHUNKS * CHUNK_BYTES);

@@ -4,7 +4,7 @@
 
 #include <locale.h>
 
-/* Functions of the tests, named after what they are. */
+/* Functions of the tests, named after their roles. */
 enum { ROOT, MAIN, RUN_ALL, SORT, SWAP, COMPARE, MALLOC, ENTRY, SYSCALL, WRITE, LOCK, LOST };
 
 static const struct {

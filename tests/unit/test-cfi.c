@@ -77,7 +77,7 @@ static void test_rows(void)
 	check_rule(rule_at(&b, START - 1), none, "before");
 }
 
-/* FDE programs after the CIE's, and the rule at the end of the function. */
+/* FDE programs, which run after the CIE's program, and the resulting rule at the function's end. */
 static const struct {
 	const char *what;
 	struct build_bytes program;

@@ -85,7 +85,7 @@ static void test_silent(void)
 		  -ECONNREFUSED);
 }
 
-/* What a peer answers. */
+/* The answer of a peer. */
 struct reply {
 	int listener;
 	struct control_answer answer;

@@ -156,7 +156,7 @@ static void send_fd(int socket, const void *bytes, size_t n)
 	control.header.cmsg_type = SCM_RIGHTS;
 	control.header.cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	/* since Linux 6.16, the kernel refuses it */
+	/* since Linux 6.16, the kernel refuses the descriptor */
 	CHECK(sendmsg(socket, &header, 0) == (ssize_t)n || errno == EPERM);
 	close(fd);
 }
@@ -209,7 +209,7 @@ static void test_hostile(void)
 	CHECK_INT(seen.n, 0);
 	close(fd);
 	serve();
-	/* sockets are closed soon, also those from before */
+	/* all sockets are closed soon, including earlier ones */
 	for (int i = 0; i < 1000 && count_fds() > n_fds; i++)
 		usleep(10000);
 	CHECK(count_fds() <= n_fds);

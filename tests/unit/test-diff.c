@@ -103,7 +103,7 @@ static void test_equals(void)
 	CHECK(changed_pairs(1000, 300, steep_share) < 14);
 }
 
-/* Now and then, one function fills a whole block: the samples are not independent. */
+/* Occasionally, one function fills a whole block, so the samples are not independent. */
 static double burst_share(unsigned row, unsigned block)
 {
 	return row == 3 ? (next_random() < 0.25 ? 20 : 0.1) : 1;
@@ -127,7 +127,7 @@ static void test_waves(void)
 {
 	unsigned pairs = changed_pairs(500, 300, wave_share);
 
-	/* Without regard to neighbors, it would be 67. */
+	/* If the similarity of neighboring blocks were ignored, 67 pairs would differ. */
 	printf("# waves: %u of 500\n", pairs);
 	CHECK(pairs < 20);
 }

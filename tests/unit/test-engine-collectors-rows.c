@@ -288,7 +288,7 @@ static void test_patient(void)
 	fixture_done(&fixture);
 }
 
-/* A record with a begin, or a false time, in the past holds others no longer than one begun now. */
+/* A record that claims an old start time delays others no longer than one that starts now. */
 static void test_past(void)
 {
 	struct ring_record_header *header;
@@ -510,7 +510,7 @@ static void test_share(void)
 		collectors_drain(&fixture.collectors, now());
 	} while (fixture.collectors.queued_bytes > before);
 	CHECK(before >= COLLECTORS_MAX_QUEUED);
-	CHECK(before < COLLECTORS_MAX_QUEUED + (1 << 20)); /* plus one piece */
+	CHECK(before < COLLECTORS_MAX_QUEUED + (1 << 20)); /* the limit plus one piece */
 	finish(&fixture);
 	ring_arena_unmap(greedy);
 	fixture_done(&fixture);

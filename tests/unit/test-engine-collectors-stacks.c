@@ -147,7 +147,7 @@ static void test_stacks(void)
 	fixture_done(&fixture);
 }
 
-/* If the side band has another file at the address, the process's file is a separate image. */
+/* If the side band has another file at the address, the reported file is a separate image. */
 static void test_other_image(void)
 {
 	const struct ring_frame frame = { 0x1010, 4, 0 };

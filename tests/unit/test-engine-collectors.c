@@ -100,8 +100,8 @@ static void add_refused(struct fixture *fixture, int32_t pid)
 	collectors_add_peer(&fixture->collectors, &message, -1, -1, now());
 }
 
-/* The broker had no room for these processes: each target is a loss of one, other processes are
- * not. A process with rings keeps them. */
+/* The broker had no room for these processes: each target counts as one loss, other processes do
+ * not count. A process with rings keeps them. */
 static void test_refused(void)
 {
 	struct fixture fixture;
@@ -413,8 +413,8 @@ static uint64_t sleep_ns(struct fixture *fixture)
 	       MIN_OF(now_ns, fixture->collectors.drained_ns);
 }
 
-/* A doorbell is not false if its ring fills while other records become rows, although it is drained
- * then. */
+/* A ring may fill while other records become rows, and be drained at once. Its doorbell does not
+ * count as false. */
 static void test_doorbells_amid(void)
 {
 	struct doorbells *doorbells = doorbells_new(NULL);

@@ -217,7 +217,7 @@ static void test_rights(void)
 	world_done(&world);
 }
 
-/* The length of a mapping is the library's message. Its own code is longer. */
+/* The library reports its reason as the length of a mapping. The mapping of its code is longer. */
 static void test_told(void)
 {
 	static const uint64_t events[] = {

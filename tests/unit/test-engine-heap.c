@@ -92,8 +92,8 @@ static void test_pages(void)
 	}
 	n_slots = blocks.n_slots;
 	CHECK_INT(budget.used, live_blocks_bytes(&blocks));
-	/* All but the first pages, which have the block that made the table grow and the first
-	 * moved ones. */
+	/* Skip the first pages: they hold the block that made the table grow, and the blocks that
+	 * were moved first. */
 	for (uint32_t i = stride; i < n_slots; i += stride) {
 		uintptr_t page = (uintptr_t)&blocks.slots[i] & -(uintptr_t)sysconf(_SC_PAGESIZE);
 		unsigned char is_there = 0;
@@ -283,7 +283,7 @@ static void test_lost_free(void)
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 1);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 40, MAIN, 2);
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 50, 1, PROF_HEAP_END, 4, 1, 5, 30);
-	/* From the first block on, one loss is known. */
+	/* The second missing record is not counted again, because the process has a known loss. */
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
 	fixture_done(&fixture);
 }
@@ -412,7 +412,7 @@ static uint64_t put_at(struct story *story, uint64_t at, uint64_t prior)
 	return story->sizes[at] = story->n_sizes;
 }
 
-/* At one time, one thread ends the block at an address, by free() or the begin of a realloc. The
+/* At one time, one thread ends the block at an address, by free() or the start of a realloc. The
  * other thread allocates an address, usually the same. */
 static void add_tie(struct story *story, struct fixture *fixture, GRand *random, uint64_t time)
 {

@@ -22,7 +22,7 @@ static void memory_init(struct memory *memory, uint64_t position)
 	ring_init_memory(&memory->ring, &memory->control, memory->data, RING_BYTES);
 }
 
-/* Writes like the kernel: bytes, also around the end; then the head. */
+/* Writes like the kernel: first the bytes, which may wrap around the end, then the head. */
 static void memory_write(struct memory *memory, const void *bytes, size_t length)
 {
 	const uint8_t *from = bytes;

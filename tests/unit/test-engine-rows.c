@@ -236,7 +236,7 @@ static void test_full(void)
 		REQUIRE(writer_losses(writer)->len == 1);
 		CHECK_INT(g_array_index(writer_losses(writer), struct writer_loss, 0).rows, 1);
 	} else {
-		CHECK(writer_finish(writer, 5000)); /* otherwise abandoned until exit */
+		CHECK(writer_finish(writer, 5000)); /* false: the thread is abandoned until exit */
 	}
 	writer_free(writer);
 	close(fd);

@@ -166,7 +166,7 @@ static void test_counts(void)
 		deep[i] = 0x400000 + i;
 	stage_init(&stage);
 	add(&stage, PERF_RECORD_MISC_USER, deep, 128);
-	/* without the marker of a user part: no user memory; with it: no user stack available */
+	/* without the user marker, there is no user memory; with it, the stack is unknown */
 	add(&stage, PERF_RECORD_MISC_KERNEL, kernel_only, 2);
 	add(&stage, PERF_RECORD_MISC_KERNEL, no_user, 3);
 	strcpy(stage.thread->comm, "iou-wrk-1");

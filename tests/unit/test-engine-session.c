@@ -425,7 +425,7 @@ static uint32_t ask_switch(int fd, uint64_t serial, uint32_t on)
 	return packet.on;
 }
 
-/* Events are enabled only if both the switch and the client say so. Neither overrides the other. */
+/* Events are enabled only if both the switch and the client have enabled them. */
 static void test_switch(void)
 {
 	struct broker broker;

@@ -275,7 +275,7 @@ static void test_inner(void)
 	tasks_need(&parts.tasks, unknown);
 	CHECK(unknown != thread && unknown->tid == 0);
 	g_strlcpy(thread->comm, "name", sizeof(thread->comm));
-	/* Neither for the leader nor for another process. */
+	/* No effect: the numbers of the leader, and of a thread of another process. */
 	tasks_set_inner(&parts.tasks, process, 10, numbers, 2);
 	tasks_set_inner(&parts.tasks, tasks_found(&parts.tasks, 11, 11, 1)->process, 20, numbers,
 			2);
@@ -562,8 +562,8 @@ static void test_switches_by_task(void)
 	parts_done(&parts);
 }
 
-/* A thread that is not on a CPU at the begin or at the end gets a row there. A thread that has run
- * since the begin needs none. */
+/* A thread that is not on a CPU at the start or at the end of the recording gets a row for that
+ * time. A thread that has run since the start needs none. */
 static void test_switch_ends(void)
 {
 	static const uint64_t rows[][4] = {
