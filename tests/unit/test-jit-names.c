@@ -4,12 +4,12 @@
  *
  * Promises:
  * - lines of all dialects are read; others are skipped, and so is a truncated line [map]
- * - of several lines for an address, the last one is used; code without samples is left out [map]
- * - loads and moves of a dump have their times, in either byte order, wherever it is cut [dump]
- * - loads before the segment are valid from its begin; loads after its end are left out [dump]
+ * - if several lines have one address, the last one is used; code without samples is left out [map]
+ * - loads and moves have the dump's times, in either byte order, even if it is truncated [dump]
+ * - loads before the segment are valid from its start; loads after its end are left out [dump]
  * - lines belong to the load at the address; the offset in V8's addresses is removed [lines]
- * - if the file name of lines is invalid, the function's is used, or there are no lines
- *   [freed_file]
+ * - if a line's file name is invalid, the function's file name is used; if that is invalid, too,
+ *   the function has no lines [freed_file]
  * - names are harmless to terminals; false lengths have no effect [hostile]
  * - a file of another user, a pipe, and an outdated file are not read [owner]
  * - the pid is in the path of a dump [paths]
@@ -232,7 +232,7 @@ static const char *text_of_lines(GArray *rows)
 	return text;
 }
 
-/* With a shift of 0x40, like V8, or without. */
+/* Builds a dump with lines. `shift`: 0x40, as V8 adds to addresses, or 0. */
 static void build_lines(struct bytes *bytes, bool swapped, uint64_t shift)
 {
 	size_t at;

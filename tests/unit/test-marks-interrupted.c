@@ -2,7 +2,7 @@
 /*
  * Checks of marks in the shipped libprofcollector. A thread is stepped through its marks, from the
  * first one on; after each instruction, memory is checked as if the process had died there. Marks
- * have new and known names; they are in a ring, in a larger one, or find no room.
+ * have new and known names, and are written to a ring, to a larger one, or find no room.
  */
 #include "config.h"
 #include "libcollector/prof-collector.h"
@@ -44,7 +44,7 @@ static struct ring_arena_memory memory;
 static _Alignas(8) uint8_t buffer[1 << 20];
 static uint8_t *copy;
 
-/* Every third mark has an earlier name. */
+/* Makes the names. Every third mark has the name of an earlier mark. */
 static void make_names(void)
 {
 	for (unsigned i = 0; i < N_MARKS; i++) {
@@ -183,7 +183,7 @@ static void check_ring(struct ring_batch *batch, uint64_t *next, uint64_t *marks
 	}
 }
 
-/* Checks the current state of both rings. The smaller one is older. */
+/* Checks the current state of both rings. Records in the smaller ring are older. */
 static struct found look(void)
 {
 	struct found found = { 0 };
@@ -199,7 +199,7 @@ static struct found look(void)
 		ring_reader_init(&reader, &memory, i);
 		reader.shared = (void *)(copy + memory.places[i].header_offset);
 		reader.data = copy + memory.places[i].data_offset;
-		/* Each check starts from scratch. */
+		/* Each check is independent of earlier ones. */
 		reader.grant_ns = 0;
 		ring_reader_drain(&reader, RING_DRAIN_DEAD, buffer, sizeof(buffer), &batch);
 		CHECK_INT(reader.fault, RING_FAULT_NONE);

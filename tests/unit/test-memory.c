@@ -162,11 +162,12 @@ static const struct memory_counts *counts_of(const struct memory *memory, uint32
 /* ---- one process ----------------------------------------------------------------------------- */
 
 /*
- * Time  live                                 Time  live 10    100   1: 100 bytes by c
- * 60           a malloc by a fails 20    150   2: 50 bytes by b, calloc       70     300   3 is
- * freed by thread 1 30    100   2 is freed                     80 an unknown block is freed 40
- * 1100  3: 1000 bytes by c, thread 2   90           free(NULL) 50    1300  1 becomes 4: 300 by b
- *       100    308   5: 8 bytes by new, for a, thread 2
+ * Time  live                                 Time  live
+ * 10    100   1: 100 bytes by c              60           a malloc by a fails
+ * 20    150   2: 50 bytes by b, calloc       70    300    3 is freed by thread 1
+ * 30    100   2 is freed                     80           an unknown block is freed
+ * 40    1100  3: 1000 bytes by c, thread 2   90           free(NULL)
+ * 50    1300  1 becomes 4: 300 by b          100   308    5: 8 bytes by new, for a, thread 2
  */
 static void write_rows(struct build *build)
 {
@@ -256,8 +257,8 @@ static void test_summary(void)
 	}
 }
 
-/* One large block of b and five small ones of a: which comes first, and has the larger share of the
- * tree? */
+/* With one large block of b and five small blocks of a, the order and the tree depend on
+ * --by-blocks. */
 static void test_by_blocks(void)
 {
 	for (unsigned by_blocks = 0; by_blocks < 2; by_blocks++) {
@@ -583,7 +584,7 @@ static void test_reallocs(void)
 	build_done(&build);
 }
 
-/* 10 bytes in a mapping of 400 are unmapped. Later the free of a block is missing, which is not a
+/* 10 bytes in a mapping of 400 are unmapped. Later, the missing free of a block is not treated as a
  * realloc. */
 static void write_rests(struct build *build)
 {
@@ -993,7 +994,7 @@ static void add_child(struct build *build, unsigned child)
 	exit_row(build, time + 90, 9);
 }
 
-/* The parent has 1000 bytes, but none any more when its children run, one after another. */
+/* The parent has 1000 bytes, but frees them before its children run, one after another. */
 static void write_children(struct build *build, bool has_parent)
 {
 	begin(build);
@@ -1055,8 +1056,8 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
-/* From 65 on, there may be more than the 100 bytes that the first process has from 10 on, but there
- * are not. */
+/* From 65 on, there could be more than the 100 bytes that the first process has from 10 on, but
+ * there are never more. */
 static void test_equal_peaks(void)
 {
 	struct memory memory;
@@ -1423,7 +1424,7 @@ static void test_inconsistent(void)
 	build_done(&build);
 }
 
-/* Live blocks of one recording do not appear in the next one, whose numbers start again. */
+/* Live blocks of one recording do not appear in the next one, whose numbers start again at 1. */
 static void test_segments(void)
 {
 	struct memory memory;
@@ -1471,7 +1472,7 @@ static double weight(double size, double sampled)
 	return sampled > 0 ? 1 / (1 - exp(-size / sampled)) : 1;
 }
 
-/* A block's weight depends on the recording that it is from. */
+/* A block has the weight that its own recording's settings give it. */
 static void check_sampled_segments(unsigned first, unsigned second)
 {
 	double lived = 100 * weight(100, first), lives = 70 * weight(70, second);

@@ -46,7 +46,7 @@ static void check_print(const struct table *table, unsigned columns, const char 
 	out_done(&out);
 }
 
-/* As in a report: numbers, a sparkline, names and places. */
+/* A table as in a report: numbers, a sparkline, names and places. */
 static const struct sheet report = {
 	.rows = 3,
 	.cells = {

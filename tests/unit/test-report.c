@@ -432,8 +432,8 @@ static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t m
 	return alike;
 }
 
-/* Writes one epoch with a → b → c and another root, with so many samples in c, in b, and in the
- * root. */
+/* Writes one epoch with a → b → c and another root, with the given numbers of samples in c, in b
+ * and in that root. */
 static void epoch_of(struct build *build, unsigned c, unsigned b, unsigned root, uint64_t frame)
 {
 	stack(build, 1, 0, 1);
@@ -486,7 +486,7 @@ static void test_deep_stacks(void)
 	CHECK_INT(sum_of_self(answer.profile.counts), 1);
 	CHECK_COUNT(answer.profile.counts, "a", 1, 1);
 	CHECK_INT(answer.profile.bad_stacks, 2);
-	/* The root is cut off. */
+	/* The stack is too deep, so its root is cut off. */
 	CHECK_COUNT(answer.profile.counts, "b", 0, 0);
 	done(&answer);
 	build_done(&build);
@@ -767,9 +767,9 @@ static void test_events(void)
 }
 
 /*
- * a calls generated code, which calls b. In b, line 20 is hit, in a call that is inlined at line
- * 30. Names depend on the time in generated code; below it, lines and inlined calls are as in any
- * other stack.
+ * a calls generated code, which calls b. In b, line 20 is sampled, in a call that is inlined at
+ * line 30. Names of generated code depend on the time; its callees have lines and inlined calls as
+ * in any other stack.
  */
 static void with_generated_code(struct build *build)
 {

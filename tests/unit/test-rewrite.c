@@ -184,7 +184,7 @@ static void task(struct build *build, uint64_t time, uint64_t thread, uint64_t e
 	BUILD(build, PROF_TABLE_TASK, T(time), N(thread), N(event), N(0), PROF_NULL, N(0));
 }
 
-/* From 100 to 200: thread 1 exists before; thread 2 starts and exits. */
+/* For a slice from 100 to 200: thread 1 exists before it; thread 2 starts and exits. */
 static void state_capture(struct build *build)
 {
 	begin(build);
@@ -360,7 +360,7 @@ static void test_damage_rows(void)
 	from = open_capture(&build);
 	to = rewritten(from, (struct rewrite_options){ .file_damages = list }, &result);
 	REQUIRE(to != NULL);
-	/* In time order among the existing rows: before all, and after all. */
+	/* The added rows are in time order: one before all existing rows, one after all. */
 	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_COUNT, values), 5);
 	CHECK_INT(values[0], 0);
 	CHECK_INT(values[1], 1);

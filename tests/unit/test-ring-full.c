@@ -82,7 +82,7 @@ static void *drain_later(void *data)
 	return NULL;
 }
 
-/* If the consumer reads, nothing is lost. Repeated if the machine was paused. */
+/* If the consumer reads, nothing is lost. The test is repeated if the machine was paused. */
 static void test_lossless(void)
 {
 	uint64_t n = 0, written = 0;
@@ -110,7 +110,7 @@ static void *write_one(void *data)
 	return NULL;
 }
 
-/* A writer waits for room in a full ring. Returns how long. */
+/* Lets a writer wait for room in a full ring. Returns how long it waited. */
 static uint64_t wait_and_wake(void)
 {
 	struct ring_batch batch;
@@ -232,7 +232,7 @@ static uint64_t full_waits(struct ring *ring)
 	return pair.reader.totals.waits - before;
 }
 
-/* If the consumer never reads, the producer waits 1 s, then no more for the rest of the minute. */
+/* If the consumer never reads, the producer waits 1 s, then not again until the minute is over. */
 static void test_wait_budget(void)
 {
 	uint64_t waited_ns;
@@ -248,7 +248,7 @@ static void test_wait_budget(void)
 	pair_done(&pair);
 }
 
-/* The waiting time of a process, over all threads and arenas. Simultaneous waits count once. */
+/* A budget limits the waits of a process's threads in all arenas. Simultaneous waits count once. */
 static void test_shared_budget(void)
 {
 	const uint64_t ms = 1000000, t = ring_now_ns();

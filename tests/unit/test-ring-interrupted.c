@@ -24,7 +24,7 @@
 
 #define SMALL 4096u
 #define N_QUIET 80  /* records without checks, until the ring is almost full */
-#define N_DEATHS 20 /* records that are stepped through: some fit, some do not, then another lap */
+#define N_DEATHS 20 /* records to step through: some fit, some do not, then another lap */
 #define STRIDE test_stride(PROF_SANITIZED ? 16 : 4) /* between tried instructions of a record */
 
 /* Shared by the tests and the process that is stepped through. */
@@ -189,8 +189,8 @@ static void handle_and_leave(int number)
 }
 
 /*
- * Sets the child's handler. Writes a record for each instruction to interrupt, and another record
- * after each, which detects an abandoned one.
+ * Sets the child's handler. Writes a record for each instruction to interrupt. Writes another
+ * record after each of these, which detects that the interrupted one was abandoned.
  */
 static void write_until_all(void (*handler)(int))
 {
@@ -225,7 +225,7 @@ static void write_and_leave(void)
 	write_until_all(handle_and_leave);
 }
 
-/* Steps to the record, and `n` instructions into it. Returns false if it has fewer. */
+/* Steps to the record, and `n` instructions into it. Returns false if the record is shorter. */
 static bool step_within(pid_t pid, uint64_t n)
 {
 	uint64_t steps = 0;
@@ -299,7 +299,7 @@ static void test_nested(void)
 	end_stage();
 }
 
-/* The next record detects an abandoned one, and the ring remains usable. */
+/* The next record detects an abandoned record, and the ring remains usable. */
 static void test_left(void)
 {
 	struct ring_totals *totals = &pair.reader.totals;
@@ -505,7 +505,7 @@ static void *mark_on_stacks(void *data)
 	return NULL;
 }
 
-/* The thread's stack has lower addresses than the signal stack, but is not deeper. */
+/* The thread's stack is below the signal stack, so a lower sp does not mean a deeper call. */
 static void test_signal_stack(void)
 {
 	static uint8_t below[1 << 18] __attribute__((aligned(4096)));

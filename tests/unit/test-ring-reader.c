@@ -194,7 +194,7 @@ static __attribute__((no_sanitize("thread"))) void *change_all(void *data)
 	return NULL;
 }
 
-/* Lengths change while they are read. No read leaves the copy; the sanitizer checks that. */
+/* Lengths change while they are read. No read is outside of the copy (checked by the sanitizer). */
 static void test_changing(void)
 {
 	pthread_t id;

@@ -108,7 +108,7 @@ static void test_heap(void)
 	free(heap);
 }
 
-/* A module that was unmapped, and one that was not loaded as a library. */
+/* A file that was mapped without the loader is reported, and its unmapping is detected. */
 static void test_unmapped(void)
 {
 	const size_t bytes = 16384;
@@ -220,7 +220,7 @@ static void see_module(const char *path, const void **ret_pc, uint32_t *ret_n_re
 	dlclose(module);
 }
 
-/* Even then, it is noticed if another module is at its address. */
+/* Even between modules that cannot be identified, a replacement is detected. */
 static void test_nameless_replaced(void)
 {
 	const void *a = NULL, *b = NULL;

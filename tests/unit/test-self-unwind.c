@@ -33,7 +33,7 @@
 #define N_CORRUPT (PROF_EMULATED ? 2000 : 20000)
 #define STORM_SECONDS 1
 
-/* For ppc64le, qemu has its own form of signal frames, and no vdso to describe it. */
+/* On ppc64le, qemu's signal frames have a different form, and no vdso describes it. */
 #if defined(__powerpc64__) && PROF_EMULATED
 #define HAS_SIGNAL_FRAMES false
 #else
@@ -839,7 +839,7 @@ static void fork_handler(int number, siginfo_t *info, void *context)
 	atomic_fetch_add(&n_storm, 1);
 	if (own.walking == 0 || !may_fork || n_forked == N_FORKED)
 		return;
-	may_fork = 0; /* the next fork must be elsewhere in the walk */
+	may_fork = 0; /* so that the next fork is elsewhere in the walk */
 	pid = fork();
 	if (pid == 0)
 		is_forked = 1;
@@ -1180,7 +1180,7 @@ static void *walk_silently(void *data)
 	return NULL;
 }
 
-/* The first walk of the thread is under the filter. */
+/* The thread's first walk is under the filter. */
 static void *walk_quietly(void *data)
 {
 	own = (struct self_unwind){ .quiet = SELF_UNWIND_PROBES };

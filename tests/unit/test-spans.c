@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the spans made from begins and ends, and of percentiles, on marks with results that can
+ * Checks of spans, which pair begin marks with end marks, and of percentiles, with results that can
  * be counted by hand.
  */
 #include "tests/unit/build-capture.h"
@@ -64,7 +64,7 @@ static void keep(const struct span *span, void *data)
 		answer->spans[answer->n++] = *span;
 }
 
-/* After the capture is closed, only the name and thread of ("a", 101) in the answer may be used. */
+/* Returns the spans. Their threads are valid until the caller frees the capture. */
 static struct answer read_spans(struct build *build, struct capture **ret_capture)
 {
 	struct answer answer = { 0 };
@@ -106,7 +106,7 @@ static void done(struct build *build, struct capture *capture)
 	build_done(build);
 }
 
-/* Without ids, an end belongs to the newest begin of that name on its thread. */
+/* Without ids, an end mark belongs to the newest begin mark with its name on its thread. */
 static void test_nested(void)
 {
 	struct build build;
@@ -131,7 +131,7 @@ static void test_nested(void)
 	done(&build, capture);
 }
 
-/* Spans with different names or ids may end in the order of their begins. */
+/* Spans with different names or ids may end in the order in which they began. */
 static void test_overlapping(void)
 {
 	struct build build;
@@ -156,7 +156,7 @@ static void test_overlapping(void)
 	done(&build, capture);
 }
 
-/* An id is valid in a process, a span without an id on its thread. An end may omit its name. */
+/* Marks with an id are paired within a process, even without a name; others, within a thread. */
 static void test_across_threads(void)
 {
 	struct build build;
@@ -202,7 +202,7 @@ static void test_same_id(void)
 	CHECK_NO_END("a", 10, 101);
 	done(&build, capture);
 
-	/* Ten thousand open spans do not take quadratic time, because an end compares only 64. */
+	/* Ten thousand open spans do not take quadratic time, because an end looks at only 64. */
 	begin(&build);
 	OPEN(0, 1, 5, B);
 	for (unsigned i = 0; i < 10000; i++)

@@ -48,7 +48,7 @@ static void on_exit_of_last(GPid pid, gint wait_status, gpointer data)
 	*(bool *)data = true;
 }
 
-/* Lets all of them end. When one more child, which ends after them, is reported, so are they. */
+/* Lets all helpers end. Waits for the exit of a later child, which is reported after theirs. */
 static void let_go(void)
 {
 	bool heard = false;
@@ -99,7 +99,7 @@ static void test_pause(void)
 	CHECK(stall_quota_is_blocked(USER, TARGET));
 	pass(20);
 	CHECK(!stall_quota_is_blocked(USER, TARGET));
-	/* then the count starts again */
+	/* after the block, the count starts again */
 	hang(USER, TARGET);
 	let_go();
 	CHECK(!stall_quota_is_blocked(USER, TARGET));

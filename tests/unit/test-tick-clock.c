@@ -37,7 +37,7 @@ static void pass(struct machine *machine, uint64_t ns)
 	machine->ns += ns + (uint64_t)off;
 }
 
-/* Takes some time, and is off by up to 20 ns. */
+/* Reads the clock. The reading takes some time and is wrong by up to 20 ns. */
 static struct tick_reading read_machine(void *data)
 {
 	struct machine *machine = data;
@@ -104,7 +104,7 @@ static void test_pauses(void)
 	tick_clock_free(clock);
 }
 
-/* As for two rings, one of which is read later, when more readings exist. */
+/* A value still gives the same time when more readings exist, as in a ring that is read later. */
 static void test_same(void)
 {
 	struct machine machine;
@@ -128,7 +128,7 @@ static void test_same(void)
 	tick_clock_free(clock);
 }
 
-/* Values that no counter has, and a counter that restarted, as after a suspend. */
+/* Converts values that no counter has, and those of a counter that restarts, as in a suspend. */
 static void test_any(void)
 {
 	struct machine machine;
@@ -209,8 +209,8 @@ static bool reads_without_kernel(void)
 	return !WIFSIGNALED(status);
 }
 
-/* A tick clock exists if the kernel's clock uses ticks. Making it must not keep a process from
- * reading the time by system call. */
+/* A tick clock exists if the kernel's clock uses ticks. Creating one must not prevent a process
+ * from reading the time by system call. */
 static void test_made_of(void)
 {
 	int filter = prctl(PR_GET_SECCOMP, 0, 0, 0, 0),

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 
-/* The kernel's answer for this program's code shows whether our layout of the struct is right. */
+/* The kernel's answer for this program's code is right only if our layout of the struct is. */
 static void test_procmap_query(void)
 {
 	char name[PATH_MAX] = "";

@@ -104,8 +104,8 @@ static uint32_t node_of(const struct unwind_cache_frame *frame)
 	return (uint32_t)(frame->hash >> 13) | 1;
 }
 
-/* Checks that frames have the nodes assigned to them, and so has the node that was recalled before
- * the walk, if any. */
+/* Checks that each frame has the node that was assigned to it. If a node was recalled before the
+ * walk, it must be the right one, too. */
 static bool check_nodes(uint32_t recalled)
 {
 	struct unwind_cache *calls = state.calls;
@@ -132,7 +132,7 @@ static bool compare(const struct walk_registers *caller)
 	uint32_t recalled = unwind_cache_recall(state.calls, caller->pc, caller->sp, caller->fp);
 
 	unwind_cache_walk(state.calls, caller);
-	/* The fresh cache has the rows of its previous walk, or none. */
+	/* The fresh cache keeps the rows of its previous walk, except in every eighth walk. */
 	state.fresh->n = 0;
 	if (state.n_walks % 8 == 0)
 		unwind_cache_clear(state.fresh);
@@ -520,7 +520,7 @@ static void test_places(void)
 	}
 }
 
-/* A word that, used as code, ends with a call instruction. */
+/* A word that ends with a call instruction if it is read as code. */
 #if defined(__x86_64__)
 #define CALL_WORD (UINT64_C(0xd0ff) << 48) /* call *%rax */
 #elif defined(__aarch64__)
@@ -761,7 +761,7 @@ static void leave_handler(int number)
 	}
 }
 
-/* An abandoned walk is discarded. The walks before it may have any result. */
+/* An abandoned walk is discarded. Walks that ran before it may have any result. */
 static void test_left(void)
 {
 	struct sigaction action = { .sa_handler = leave_handler }, before;

@@ -26,7 +26,7 @@
 #define DEPTH 2000
 #define MAX_FRAMES (DEPTH + 100)
 
-/* For ppc64le, qemu has its own form of signal frames, and no vdso to describe it. */
+/* On ppc64le, qemu's signal frames have a different form, and no vdso describes it. */
 #if defined(__powerpc64__) && PROF_EMULATED
 #define HAS_SIGNAL_FRAMES false
 #else
@@ -238,8 +238,8 @@ static __attribute__((noinline)) void check_here(void)
 		check_same(&result, 0, &expected);
 }
 
-/* Walks in a handler, from the interrupted registers. The interrupted function was called by the
- * one that recorded `expected`. */
+/* Walks in a handler, from the interrupted registers. The interrupted function's caller recorded
+ * `expected`. */
 static void check_interrupted(const ucontext_t *context, const struct expected *expected)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*context);
@@ -304,7 +304,7 @@ static void test_alloca(void)
 	with_alloca(100000);
 }
 
-/* gcc aligns this function's stack and describes that with CFI expressions. */
+/* gcc aligns this function's stack, and describes the alignment with CFI expressions. */
 static __attribute__((noinline)) void with_alignment(int n)
 {
 	_Alignas(64) volatile char aligned[128];

@@ -160,8 +160,8 @@ static void check_chain(const struct walk_result *result, enum walk_stop stop, c
 	check_chain(result, stop, (const uint64_t[]){ __VA_ARGS__ }, \
 		    ARRAY_SIZE(((const uint64_t[]){ __VA_ARGS__ })))
 
-/* Stack: leaf, frame, by fp, root. The leaf's caller ends with the call, so its return address is
- * after the function. */
+/* Stack: leaf, frame, by fp, root. The leaf's caller ends with the call, so the return address is
+ * after the caller's code. */
 static void build_chain(void)
 {
 	build_x86();
@@ -278,8 +278,8 @@ static void test_lost_fp(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FP_LOST, LEAF + 1, JIT + 1);
 }
 
-/* Between `pop fp` and `ret`, CFI still describes fp as on the stack, below sp, which is not in the
- * copy. */
+/* Between `pop fp` and `ret`, CFI still says that fp is on the stack. That place is below sp, so it
+ * is not in the copy. */
 static void test_popped_fp(void)
 {
 	static const uint64_t no_frames[] = { 0, STACK, STACK + 17, STACK + (UINT64_C(1) << 32),
@@ -404,16 +404,16 @@ static void test_python(void)
 	result = run(FRAME, 1);
 	CHECK_CHAIN(&result, WALK_ROOT, FRAME, JIT + 6, FRAME + 9, ROOT + 9);
 	CHECK(result.flags & WALK_FRAME_JIT);
-	/* Generated code with frame pointers, as of other runtimes, is walked with them. */
+	/* Generated code of other runtimes is walked with its frame pointers. */
 	world.words[20] = 0;
 	world.words[21] = ROOT + 5;
 	result = run(FRAME, STACK + 20 * 8);
 	CHECK_CHAIN(&result, WALK_ROOT, FRAME, JIT + 6, ROOT + 5);
-	/* An interpreter's function is called from its own file only. */
+	/* A trampoline's caller must be in the interpreter's own file. */
 	world.words[5] = PENDING + 9;
 	result = run(FRAME, 1);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, JIT + 6);
-	/* Calls have an aligned stack. */
+	/* The stack must be aligned at a call. */
 	world.words[0] = JIT + 6;
 	world.words[2] = FRAME + 9;
 	result = run(LEAF, 1);
@@ -433,8 +433,8 @@ static void test_python(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, JIT + 6);
 }
 
-/* A handler runs on a signal stack with higher addresses. The interrupted sp is lower, and its pc
- * is at a function's start. */
+/* A handler runs on a signal stack with higher addresses, so the interrupted sp is lower. The
+ * interrupted pc is at a function's start. */
 static void test_signal(void)
 {
 	const struct walk_registers registers = { .pc = LEAF + 7, .sp = STACK + 800 };
@@ -460,8 +460,8 @@ static void test_signal(void)
 	CHECK(result.n < 64);
 }
 
-/* The return address of a context's first function is the start of another function. A call may
- * also be a function's last instruction. */
+/* A return address may be the start of the next function: for the first function of a makecontext()
+ * context, and after a call that is a function's last instruction. */
 static void test_context(void)
 {
 	struct walk_result result;
@@ -652,7 +652,7 @@ static void test_cycles(void)
 	world.words[0] = UINT64_MAX - 7;
 	result = run(AT_SP, 0);
 	CHECK_CHAIN(&result, WALK_COPY_END, AT_SP);
-	/* Goes up, then down again. */
+	/* The CFA goes up, then down again. */
 	world.words[0] = STACK + 80;
 	world.words[9] = AT_SP + 1;
 	world.words[10] = STACK;
@@ -781,8 +781,8 @@ static void check_same(const struct walk_job *job)
 	CHECK(memcmp(job->walk.frames, frames, result.n * sizeof(*frames)) == 0);
 }
 
-/* Walks of any length end in any order, share a cache and evict each other's places. Each has the
- * same result as alone. Stacks are so small that no walk reaches the limit of look-ups. */
+/* Walks of any length end in any order, share a cache and evict each other's places. Each walk has
+ * the same result as alone. Stacks are so small that no walk reaches the limit of look-ups. */
 static void test_together(void)
 {
 	static struct walk_frame rooms[WALK_TOGETHER][64];
