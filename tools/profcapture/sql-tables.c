@@ -342,7 +342,7 @@ static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch
 	uint32_t call;
 
 	for (size_t i = 0; i < batch->rows; i++)
-		if (!find_call(data, epoch->epoch, array_number_or(&batch->columns[1], i, 0),
+		if (!find_call(data, batch->epoch, array_number_or(&batch->columns[1], i, 0),
 			       batch->segment, array_number_or(&batch->columns[0], i, 0), &call,
 			       error))
 			return false;
