@@ -71,7 +71,7 @@ struct message {
 	uint32_t length; /* of the body */
 };
 
-/* perf sample_type of every sampling event, and read_format */
+/* sample_type of every sampling event, and read_format */
 #define ENGINE_SAMPLE_TYPE                                                              \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_CGROUP)

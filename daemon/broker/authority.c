@@ -91,7 +91,7 @@ static PolkitDetails *details_new(const struct authority_question *question,
 	g_autofree char *uid = g_strdup_printf("%u", (unsigned)caller->uid);
 	PolkitDetails *details = polkit_details_new();
 
-	/* The uid, because looking up a name may hang in a name service. */
+	/* Show the uid, because looking up a name may hang in a name service. */
 	polkit_details_insert(details, "user", uid);
 	polkit_details_insert(details, "pid", pid);
 	polkit_details_insert(details, "program", program);

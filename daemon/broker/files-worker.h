@@ -38,7 +38,7 @@ void files_worker_reject(struct files_worker *worker);
 
 /* Returns whether the process has begun to work. */
 bool files_worker_has_begun(const struct files_worker *worker);
-/* Returns whether this was its current request when it last reported its status. */
+/* Returns whether `serial` was the current request when the process last reported its status. */
 bool files_worker_is_at(const struct files_worker *worker, uint32_t serial);
 /* Makes the process end after its current request. Returns false if `serial` is no longer the
  * current request. */

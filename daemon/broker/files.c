@@ -5,10 +5,10 @@
  * Several requests are sent to a process (files-worker.c), which answers them in order, so it works
  * on the first one. If it makes no progress for STALL_US and other requests wait, it is set aside
  * with its request, and a new process gets the others. After PATIENCE_US it is killed, and its
- * request is retried without the likely cause: an image only by its path on filesystems without a
- * server (careful); a snapshot without files that depend on the target's memory (bare), then from
- * the next target on. Files of a target that was stuck once, or that stall-quota.c blocks, are read
- * only in the careful or bare way for the rest of the session.
+ * request is retried without the likely cause: an image by its path only, on filesystems without a
+ * server (careful); a snapshot without files that depend on the target's memory (bare), and the
+ * next time without the target. Files of a target that was stuck once, or that stall-quota.c
+ * blocks, are read only in the careful or bare way for the rest of the session.
  * Invariants: (1) whatever the process does, every request is answered once, and profd never waits
  *                 for it  [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
  *             (2) an answer has no target twice or in part: a snapshot continues after its last
@@ -313,7 +313,7 @@ static void set_aside(struct files *files)
 
 static void look_at(struct files *files, struct worker *worker)
 {
-	/* Its last answers may be in the socket; then it is not stuck on the first request. */
+	/* The process is not stuck on its first request if the answer is already in the socket. */
 	if (worker->process)
 		receive_answers(files, worker);
 	if (!worker->process || g_queue_is_empty(&worker->sent))

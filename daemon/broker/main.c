@@ -248,7 +248,7 @@ static int serve_system(const struct arguments *arguments)
 	program.control = control_new_at(arguments->control);
 	if (!enter_sandbox())
 		return 1;
-	/* polkit's library uses the same connection. */
+	/* Use the shared connection, which polkit's library also uses. */
 	program.connection = g_bus_get_sync(G_BUS_TYPE_SYSTEM, NULL, &error);
 	if (!program.connection) {
 		fprintf(stderr, _("profd: cannot connect to the system bus: %s\n"), error->message);
@@ -264,7 +264,7 @@ static int serve_system(const struct arguments *arguments)
 
 /* ---- One client ------------------------------------------------------------------------------ */
 
-/* Nothing is served yet, so there is no file to finish. */
+/* Exits at once, because nothing is served yet: there is no file to finish. */
 static void end_at_once(int number)
 {
 	_exit(0);

@@ -38,7 +38,7 @@ struct options {
 bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_options,
 		   GError **error);
 /* Looks up events without a fixed number. Call it only for callers who may record them, because
- * others may not learn which events exist. */
+ * others must not learn which events exist. */
 bool options_find_events(struct options *options, GError **error);
 /* Notes in the options and in the capture that the session gives less than requested. */
 void options_set_reduced(struct options *options, bool kernel, const char *text);

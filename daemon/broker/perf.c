@@ -432,7 +432,7 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 	choose_stack_bytes(plan);
 }
 
-/* Halves the sample ring if it is much larger, else the side band's. Returns false at the end. */
+/* Halves the sample ring, if much larger, or the side band's. Returns false at the minimum. */
 static bool shrink(struct perf_plan *plan)
 {
 	uint32_t smallest = ring_pages(0);

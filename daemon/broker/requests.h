@@ -15,7 +15,7 @@ struct requests_options {
 	bool memory_usage;      /* the engine may request memory usage */
 	const int32_t *targets; /* borrowed by requests_new() */
 	unsigned n_targets;     /* 0: the whole system */
-	/* Called if a request failed without which the engine cannot continue. */
+	/* Called if a request failed that the engine needs in order to continue. */
 	void (*failed)(const GError *error, void *data);
 	void (*warning)(const char *code, const char *text, void *data);
 	void *data;

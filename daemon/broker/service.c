@@ -3,7 +3,7 @@
  * Service - the root object: makes sessions, lists them, and decides who may call what
  *
  * org.profd.Profiler1 and org.freedesktop.DBus.ObjectManager at /org/profd/Profiler1, on one
- * connection: a bus, or a private one. It owns the session objects; session.c runs a session.
+ * connection: a bus, or a private one. Owns the session objects; session.c runs a session.
  *
  *     a call ▶ identify the caller (bus-peers.c) ▶ authorize (authorization.c) ▶ execute ▶ answer
  *

@@ -23,7 +23,7 @@
 
 #include <errno.h>
 
-#define OBEY_MS 2000 /* later the engine is reported as not answering */
+#define OBEY_MS 2000 /* after this, the engine is reported as not answering */
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 

@@ -44,7 +44,7 @@
 #define STOP_PATIENCE_MS (900 * SLOW)
 #define STOP_STILL_MS (450 * SLOW)
 #define STOP_WORK_MS 10000
-#define WORKING_SHARE 10 /* 1/10 of a CPU is work: the engine may have to wait for a CPU */
+#define WORKING_SHARE 10 /* 1/10 of a CPU counts as work, because CPUs may be busy */
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000

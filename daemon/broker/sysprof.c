@@ -172,7 +172,8 @@ static bool receive_request(struct sysprof *sysprof)
 	if (n < 0)
 		return false;
 	if (n == sizeof(request_text) && memcmp(packet, request_text, sizeof(request_text)) == 0) {
-		/* Older kernels do not send a pidfd. The sender keeps its pid while it waits. */
+		/* Older kernels send no pidfd: open one, while the sender waits and keeps its
+		 * pid. */
 		if (sender.pidfd < 0 && sender.credentials.pid > 0)
 			sender.pidfd = target_open(sender.credentials.pid);
 		/* Without a descriptor the thread continues without a ring. If sending fails, it is

@@ -88,7 +88,7 @@ struct peer_arena {
 	uint64_t reported_lost; /* loss of threads without a ring, already in loss rows */
 	uint64_t lost_ns;       /* time of the last check of that loss */
 	unsigned int false_doorbells;
-	/* the doorbell is ignored until then, because it rang too often without reason */
+	/* until this time the doorbell is ignored, because it rang too often without reason */
 	uint64_t deaf_until_ns;
 };
 
@@ -161,7 +161,7 @@ struct peer_loss {
 void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns);
 void peer_loss_report(const struct peer_loss *loss, struct peer *peer);
 
-/* Makes an arena. Returns 0 or -errno. `ticks`, borrowed, if not NULL: times may be ticks. */
+/* Makes an arena. Returns 0 or -errno. `ticks` (borrowed): NULL if times must be in ns. */
 MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
 			      struct tick_clock *ticks, int *ret_fd);
 /* Returns whether rings without memory exist and one of the largest rings that have memory is in

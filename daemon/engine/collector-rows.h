@@ -77,7 +77,7 @@ void collector_process_end(struct collector_process *process, uint64_t time_ns);
 void collector_process_lose(struct collector_process *process, enum prof_loss_cause cause,
 			    uint64_t count, uint64_t from_ns, uint64_t to_ns);
 
-/* Adds to the bytes that are kept of the process; `bytes` may be negative. */
+/* Adds to the bytes that are kept for the process; `bytes` may be negative. */
 void collector_process_charge(struct collector_process *process, int64_t bytes);
 /* Charges more bytes. Returns false if there is no room. */
 bool collector_process_reserve(struct collector_process *process, uint64_t bytes);

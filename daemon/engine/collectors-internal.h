@@ -37,6 +37,6 @@ void collectors_keep_up(struct collectors *collectors, uint64_t now_ns);
 uint64_t collectors_unread(const struct peer *peer);
 uint64_t collectors_all_unread(const struct collectors *collectors);
 /* collectors-merge.c: called after producers have stopped. drain_rest() takes at most half of the
- * time until until_ns; emit_rest() emits the queues, as collectors_finish() describes. */
+ * remaining time; emit_rest() emits the queues, as collectors_finish() describes. */
 void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns);
 void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns);

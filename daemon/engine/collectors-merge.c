@@ -218,7 +218,7 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 			MIN_OF(collectors->interval_ms * 2, COLLECTORS_MAX_INTERVAL_MS);
 }
 
-/* Takes the next piece of each ring that has more. */
+/* Drains the next piece of each ring that has more. */
 static void drain_more(struct collectors *collectors)
 {
 	begin_drain(collectors);

@@ -540,7 +540,7 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 	}
 	is_ours = is_target(collectors, peer, &known);
 	if (!known && limit_ns > peer->came_ns && !collectors->options.tasks->filtered) {
-		/* The side band has no event of this process, but it exists. */
+		/* Add the process: the side band has no event of it, but it exists. */
 		tasks_found(collectors->options.tasks, peer->process.pid, peer->process.pid,
 			    peer->came_ns);
 		known = is_ours = true;

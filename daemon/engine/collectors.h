@@ -26,8 +26,8 @@ struct collectors_options {
 	enum engine_policy policy;
 	/* Requests a look-up of the process in /proc. */
 	void (*query)(struct process *process, void *data);
-	/* Requests a look-up of its threads, any number of times. Returns false if not possible
-	 * now. */
+	/* Requests a look-up of the process's threads, any number of times. Returns false if not
+	 * possible now. */
 	bool (*query_again)(struct process *process, void *data);
 	void (*warn)(const char *code, const char *text, void *data);
 	void *data;

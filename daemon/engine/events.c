@@ -286,7 +286,7 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	if (late)
 		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
-	/* Queued samples are unwound in batches with the state of their time. Finalize them before
+	/* Queued samples are unwound in batches with the state at their time. Finalize them before
 	 * any record that may change this state; a switch or wake-up does not. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
 	    record.kind != RECORD_WAKEUP)

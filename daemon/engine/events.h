@@ -28,7 +28,7 @@ struct events {
 	uint64_t until_ns;
 	uint32_t n_handled;
 	bool too_late;
-	void (*query)(struct process *process, void *data); /* requests its /proc data */
+	void (*query)(struct process *process, void *data); /* requests the process's /proc data */
 	void (*rescan)(void *data);                         /* side-band records were lost */
 	void (*over_rate)(void *data); /* called once in each second with too many samples */
 	/* Called when an exec has mapped its program; may be NULL. */

@@ -3,9 +3,9 @@
  * Exit status - exit statuses of processes, as wait() reports them to their parents
  *
  * Perf reports that a task ended, but not its exit status. Since Linux 6.15 a pidfd reports it once
- * the process has been waited for, which may never happen. Then a row of table task with event
- * `status` follows the exit row, with the time of the latest row. There is no such row on older
- * kernels, or if no process waits for the exit.
+ * the process has been waited for, which may never happen. The status becomes a row of table task
+ * with event `status`, after the exit row, with the time of the latest row. There is no such row on
+ * older kernels, or if no process waits for the exit.
  * Invariants: (1) at most one row per process, and only with a status that the kernel reported
  *                 [test_memory_life: end, status]
  *             (2) no more than MAX_WAITING descriptors are kept: the oldest is dropped

@@ -30,7 +30,7 @@
  *                 [test-engine-heap-live: forks]
  *             (5) in a pause, no block begins, but existing blocks end
  *                 [test-engine-heap-live: pause]
- *             (6) the data kept of a process is bounded, and the excess is counted as lost
+ *             (6) the data kept for a process is bounded, and the excess is counted as lost
  *                 [test-engine-heap: limits]
  *             (7) among events of one time, an address is freed before it is allocated again, in
  *                 whatever order they are reported  [test-engine-heap: ties]

@@ -21,7 +21,7 @@ void heap_rows_free(struct heap_rows *rows); /* NULL is allowed */
  * row. */
 void heap_rows_complete(struct pending_realloc *pending);
 void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
-/* For prefetching. */
+/* Returns the live blocks, for prefetching. */
 const struct live_blocks *heap_rows_live(const struct heap_rows *rows);
 
 /* A producer's part of the rows. */

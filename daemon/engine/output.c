@@ -298,7 +298,7 @@ static void close_block(struct output *output, enum prof_table table)
 
 void output_flush(struct output *output)
 {
-	/* A queued row has filled its block, which may grow until all queued rows are written. */
+	/* Do not nest: a full block may grow until all queued rows are written. */
 	if (output->writing)
 		return;
 	output->writing = true;

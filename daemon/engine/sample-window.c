@@ -6,7 +6,7 @@
  * Enabling or disabling events takes longer than a short block. So events stay enabled for some
  * time after the end of a block (the hysteresis). The program records when its blocks begin and
  * end, and samples outside them are dropped. Two bits coordinate both sides. The engine sets ON;
- * while it is set, events are enabled. The program sets BLOCK, but only together with ON, by a
+ * while it is set, events are enabled. The program sets BLOCK only while ON is set, by a
  * compare-and-exchange. The engine also clears ON by a compare-and-exchange, which fails while
  * BLOCK is set.
  *

@@ -68,7 +68,7 @@ static void add_row(struct switches *switches, struct tasks *tasks, uint32_t cpu
 void switches_note(struct tasks *tasks, struct thread *thread, enum prof_switch_state state,
 		   uint64_t time_ns)
 {
-	/* output_add() would move an older row to this time, but not its start. */
+	/* Move the start as well: output_add() would move only the time of an older row. */
 	time_ns = MAX(time_ns, tasks->output->last_ns[PROF_TABLE_SWITCH]);
 	write_row(tasks, thread, PROF_SWITCH_NO_CPU, time_ns, state, time_ns);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Unwind tables - compiles them once per file, in a worker thread
+ * Unwind tables - compiles the table of each file once, in a worker thread
  *
  * The worker reads and compiles a file that the broker has opened, which takes from 0.1 ms to some
  * 50 ms. Build-id, device, inode, size and change time together identify a file. A build-id alone

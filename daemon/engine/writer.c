@@ -2,11 +2,11 @@
 /*
  * Writer - encodes, compresses and writes blocks in a thread of its own
  *
- * A bounded queue of blocks connects it to the drain thread, which never waits: if the queue is
- * full, the drain thread keeps the block and counts its rows as dropped. After the first error only
- * loss rows are written: other rows are counted, and the file ends with a loss row for each table
- * and the trailer, for which the library has reserved room. The same happens if the session cannot
- * wait for the queue at its end.
+ * A bounded queue of blocks connects the writer to the drain thread, which never waits: if the
+ * queue is full, the drain thread keeps the block and counts its rows as dropped. After the first
+ * error only loss rows are written: other rows are counted, and the file ends with a loss row for
+ * each table and the trailer, for which the library has reserved room. The same happens if the
+ * session cannot wait for the queue at its end.
  * Invariants: (1) blocks are written in the order of writer_push       [test-engine-rows: order]
  *             (2) the queue has at most QUEUE_BYTES of data, or twice that with dictionaries
  *                 [test-engine-rows: backlog]

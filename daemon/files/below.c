@@ -3,8 +3,8 @@
  * Below - opens a file by an untrusted path
  *
  * Like openat2() with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, but with one openat() for each name.
- * The flags of openat2() are in memory, so a filter that allows it cannot prevent opening for
- * writing (sandbox.c). Opens only handles (O_PATH).
+ * The flags of openat2() are in memory, so a filter that allows this call cannot prevent opening
+ * for writing (sandbox.c). Opens only handles (O_PATH).
  * Invariants: (1) the result is below the root, even if files are renamed meanwhile
  *                 [test-files: links]
  *             (2) no link is followed, not even one of /proc  [test-files: links]

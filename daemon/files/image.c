@@ -26,8 +26,8 @@
  * This process parses no file. The kernel parses the build-id: it is queried for a page of the file
  * that is mapped here and never accessed. The side band could also deliver build-ids. But the
  * kernel then marks the mmap2 records of every other profiler on the machine as if they had
- * build-ids, which perf 6.1 cannot handle. So this is done only on kernels before 6.11, which lack
- * the query.
+ * build-ids, which perf 6.1 cannot handle. So the side band does so only on kernels before 6.11,
+ * which lack the query.
  */
 #include "daemon/files/image.h"
 

@@ -8,11 +8,11 @@
  * contents go to the engine unchanged, because targets choose them, and only the engine handles
  * hostile bytes. A process may exit at any time: what cannot be read is omitted, which is not an
  * error.
- * Invariants: (1) a process is in the memfd completely or not at all, and only then reported by
- *                 status_set_bytes(): if this process is killed, the next one continues there
+ * Invariants: (1) up to status_set_bytes(), the memfd has only whole processes: if this process is
+ *                 killed, the next one continues there
  *                 [test_hostile_files: test_locked_memory]
- *             (2) of a bare process, no file is read that depends on its memory, which may be
- *                 mapped from a file that never answers  [test_hostile_files: test_locked_memory]
+ *             (2) no file is read that depends on the memory of a bare process, which may be mapped
+ *                 from a file that never answers  [test_hostile_files: test_locked_memory]
  *             (3) an own_only session gets only records of processes whose leader was the client's
  *                 before reading and that were entirely the client's afterwards, and nothing of the
  *                 kernel  [test-files: own_only]

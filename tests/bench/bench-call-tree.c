@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench-call-tree - measures a hook's stack, compared with a whole walk (self-unwind) and with
- * libgcc's _Unwind_Backtrace in the same run
+ * Bench-call-tree - measures the cost of a hook's stack, compared with a whole walk (self-unwind)
+ * and with libgcc's _Unwind_Backtrace in the same run
  *
  * same: the stack is the previous one. sites: 16 call sites alternate; each calls one of 16
  * functions, which call the hook; outer frames do not change. recursion: each level calls the hook

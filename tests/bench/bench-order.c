@@ -6,7 +6,7 @@
  * Records are merged as in the engine, by the bounds that each drain returns. Records before the
  * merged bound are counted as late. It is a failure if a record is out of order without being
  * counted, or is neither read nor counted as lost. The second run never sets the rings' busy word,
- * to show what it prevents.
+ * to show what this word prevents.
  */
 #include "libcollector/ring-reader.h"
 #include "libcollector/ring.h"

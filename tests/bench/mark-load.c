@@ -7,7 +7,7 @@
  *     mark-load rate N SECONDS        N marks per second, with two arguments, in a burst each
  *                                     millisecond
  *     mark-load idle THREADS SECONDS  each thread writes marks until one is recorded, then sleeps
- * Prints how many marks were recorded and tried, and the CPU time of one in ns.
+ * Prints how many marks were recorded and tried, and the CPU time of a mark in ns.
  */
 #include "tests/bench/mark-load.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Conserve - counts marks in a file that survives the program, and compares it with a capture
+ * Conserve - counts marks in a file that survives the program, and checks a capture against it
  *
  *     conserve write SLOT THREADS N FILE [US]  each thread tries N marks; the program is killed
  *                                              after US microseconds

@@ -311,7 +311,7 @@ static void run_vfork_first(void)
 	}
 	reap(pid);
 	MUST(n_true == 0);
-	/* The library skips some attempts; more are needed. */
+	/* Make many attempts, because the library skips some. */
 	marks("behind", 1000);
 	MUST(n_true > 0);
 }
