@@ -334,7 +334,7 @@ static void run_register(const struct cfi_reader *reader, const struct cfi_cie *
 		break;
 	case OP_VAL_OFFSET:
 	case OP_VAL_OFFSET_SF:
-		/* A rule can only express "sp is the CFA". */
+		/* For sp, a rule can express only that it is the CFA. */
 		value->place = value == &state->sp && instruction->operand[1] == 0 ? CFI_SAME
 										   : CFI_N_PLACES;
 		break;
@@ -357,8 +357,8 @@ static void set_cfa_factored(const struct cfi_cie *cie, struct cfi_state *state,
 		state->cfa = CFI_CFA_UNSUPPORTED;
 }
 
-/* Like libgcc: a new register ends an expression, and the last offset is then valid again. A new
- * offset does not end it. */
+/* Like libgcc: DW_CFA_def_cfa_register replaces a CFA expression, and the last offset is valid
+ * again; DW_CFA_def_cfa_offset does not replace the expression. */
 static void run_cfa(const struct cfi_reader *reader, const struct cfi_cie *cie,
 		    struct cfi_state *state, const struct instruction *instruction)
 {
@@ -481,8 +481,8 @@ static bool fits(int64_t value)
 	return value >= INT32_MIN && value <= INT32_MAX;
 }
 
-/* Returns false if a rule cannot express the return address. If it cannot express the caller's fp,
- * sets that to undefined. */
+/* Sets the places of the return address and of the caller's fp. Returns false if a rule cannot
+ * express the former; the latter is CFI_UNDEFINED if a rule cannot express it. */
 static bool set_places(const struct regs *regs, const struct cfi_state *state,
 		       struct cfi_rule *rule)
 {

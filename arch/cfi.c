@@ -141,7 +141,7 @@ static bool read_record(const struct cfi_section *section, size_t at, struct rec
 	ret_record->at = at;
 	ret_record->body = (struct cfi_bytes){ body, body + length, false };
 	ret_record->link_at = (size_t)(body - section->bytes);
-	/* .eh_frame has four bytes here, even in long records (LSB 10.6.1) */
+	/* In .eh_frame, this number has four bytes even in long records (LSB 10.6.1). */
 	if (is_long && section->is_debug_frame)
 		mark = UINT64_MAX;
 	ret_record->link = mark == UINT64_MAX ? cfi_bytes_u64(&ret_record->body)
@@ -185,7 +185,7 @@ static bool parse_augmentation(const struct cfi_section *section, struct cfi_byt
 	return !bytes->failed;
 }
 
-/* Returns false if the column of the return address is not the architecture's. */
+/* Parses a CIE. Returns false also if its return address column is not the architecture's. */
 static bool parse_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, struct cfi_cie *cie)
 {
 	const struct cfi_section *section = reader->section;
@@ -198,7 +198,7 @@ static bool parse_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, 
 		return false;
 	bytes->at = end + 1;
 	if (version == 4 && (cfi_bytes_u8(bytes) != 8 || cfi_bytes_u8(bytes) != 0))
-		return false; /* size of an address, and of a segment's number */
+		return false; /* unsupported size of addresses or of segment numbers */
 	cie->code_align = cfi_bytes_uleb(bytes);
 	cie->data_align = cfi_bytes_sleb(bytes);
 	ra = version == 1 ? cfi_bytes_u8(bytes) : cfi_bytes_uleb(bytes);

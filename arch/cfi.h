@@ -59,7 +59,7 @@ enum cfi_place {
 
 #define CFI_SIGNAL 0x01    /* the caller was interrupted: its pc is not a return address */
 #define CFI_RA_SIGNED 0x02 /* the return address is signed at this pc (aarch64) */
-#define CFI_NUMBER_SHIFT 4 /* position of a small number that belongs to the CFA */
+#define CFI_NUMBER_SHIFT 4 /* position of CFI_NUMBER() in `flags` */
 #define CFI_MAX_NUMBER 15
 #define CFI_NUMBER(flags) ((unsigned int)(flags) >> CFI_NUMBER_SHIFT)
 
@@ -73,8 +73,8 @@ struct cfi_rule {
 };
 static_assert(sizeof(struct cfi_rule) == 16, "is hashed and stored as bytes");
 
-/* The bytes of .eh_frame or .debug_frame. All addresses are in one address space: the file's or a
- * process's. */
+/* The bytes of .eh_frame or .debug_frame. All addresses are those of the file, or of one
+ * process. */
 struct cfi_section {
 	const uint8_t *bytes;
 	size_t size;
@@ -99,7 +99,7 @@ struct cfi_state {
 	uint8_t number; /* number in an expression */
 	bool ra_signed;
 	int64_t expression_offset;
-	/* kept while an expression is valid, because def_cfa_register uses them again */
+	/* kept while an expression gives the CFA, because def_cfa_register uses the offset again */
 	uint64_t cfa_register;
 	int64_t cfa_offset;
 	struct cfi_value fp, ra, sp;

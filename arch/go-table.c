@@ -15,7 +15,7 @@
 #define MAGIC_1_18 0xfffffff0u
 #define MAGIC_1_20 0xfffffff1u
 #define HEADER_BYTES 8
-#define RECORD_NAME 0 /* index of 32-bit words after the start */
+#define RECORD_NAME 0 /* indexes of 32-bit words of a record, after its start */
 #define RECORD_DISTANCES 3
 #define FLAG_OUTERMOST 0x01
 #define RELOCATION_BYTES 24 /* Elf64_Rela */
@@ -186,7 +186,7 @@ static bool read_number(struct go_rows *rows, uint32_t *ret_number)
 	return false;
 }
 
-/* Only in the first row may the change be 0; later it ends the rows. */
+/* In the first row, a change of 0 is valid; in later rows, it ends the rows. */
 bool go_rows_next(struct go_rows *rows, struct go_row *ret_row)
 {
 	uint32_t change, bytes;

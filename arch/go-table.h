@@ -17,14 +17,13 @@
 struct go_table {
 	const uint8_t *bytes;
 	size_t size;
-	uint8_t word;     /* bytes of a pointer */
+	uint8_t word;     /* size of a pointer in bytes */
 	uint8_t quantum;  /* lengths of instructions are multiples of this */
-	uint8_t number;   /* bytes of a start, and of a record's offset */
-	uint8_t flags_at; /* in a record; 0: none */
-	/* offset of {start, offset of the record} pairs, sorted by start; one more start ends the
-	 * last function */
+	uint8_t number;   /* size in bytes of a start, and of a record offset */
+	uint8_t flags_at; /* offset of the flags in a record; 0: none */
+	/* offset of {start, record offset} pairs, sorted by start, and of a final start */
 	size_t functions;
-	size_t names, numbers; /* offsets to which those in a record are relative */
+	size_t names, numbers; /* bases of the offsets in a record */
 	uint64_t n_functions;
 	uint64_t text; /* address to which starts are relative */
 };

@@ -18,7 +18,7 @@ struct jit_dump_lines {
 	const struct jit_dump *dump;
 	size_t at, end;
 	uint64_t n; /* number of lines that the record claims */
-	/* 0, or the fixed length of each line; all lines then belong to `file` */
+	/* length of each line if it is fixed: all lines then belong to `file`; else 0 */
 	size_t stride;
 	const char *file; /* file of the previous line */
 };
@@ -26,19 +26,19 @@ struct jit_dump_lines {
 /* The code from `address` on belongs to this line. */
 struct jit_dump_line {
 	uint64_t address;
-	uint32_t line;    /* from 1 on; others are unknown */
-	const char *file; /* in the bytes, terminated; NULL = unknown */
+	uint32_t line;    /* from 1 on; other values mean unknown */
+	const char *file; /* NUL-terminated, in the dump's bytes; NULL = unknown */
 };
 
 struct jit_dump_entry {
 	enum jit_dump_kind kind;
 	uint64_t time_ns;            /* of CLOCK_MONOTONIC */
-	uint64_t address;            /* LINES: of the code, which a later LOAD has; UNWINDING: 0 */
+	uint64_t address;            /* address of the code; LINES: of a later LOAD; UNWINDING: 0 */
 	uint64_t size;               /* LINES, UNWINDING: 0 */
 	uint64_t from;               /* MOVE: the old address */
-	const char *name;            /* LOAD: in the bytes, terminated */
+	const char *name;            /* LOAD: NUL-terminated, in the dump's bytes */
 	struct jit_dump_lines lines; /* LINES; valid as long as the dump */
-	const uint8_t *eh_frame;     /* UNWINDING: for the next LOAD; in the bytes */
+	const uint8_t *eh_frame;     /* UNWINDING: for the next LOAD; in the dump's bytes */
 	size_t eh_frame_bytes;
 };
 
@@ -49,11 +49,9 @@ struct jit_dump {
 	uint32_t pid; /* in the program's PID namespace */
 };
 
-/* Returns N of a path …/jit-N.dump, the program's pid in its own PID namespace, or 0 for other
- * names. */
+/* Returns N of a path …/jit-N.dump, the pid in the program's PID namespace; 0 for other names. */
 uint64_t jit_dump_pid_of_path(const char *path);
-/* Returns false if the bytes are not a dump, or its times are from a clock that others cannot
- * read. */
+/* Returns false if the bytes are not a dump, or have times of a clock that others cannot read. */
 bool jit_dump_open(struct jit_dump *dump, const void *bytes, size_t size);
 /* Returns whether an entry has an address of code. */
 static inline bool jit_dump_is_code(enum jit_dump_kind kind)

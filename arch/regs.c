@@ -142,7 +142,7 @@ struct call {
 	enum regs_arch arch;
 	uint8_t size;
 	uint32_t mask,
-		bits; /* of the first four bytes, little-endian; fewer if the call is shorter */
+		bits; /* for the call's first four bytes, little-endian; fewer if it is shorter */
 };
 
 static const struct call calls[] = {

@@ -54,7 +54,8 @@ struct regs {
 	uint8_t chain_ra; /* REGS_FRAME_CHAIN: offset of the return address from the caller's sp */
 	int8_t ra_from_cfa; /* offset at which a call stores it, if there is no lr */
 	uint64_t perf_mask; /* for perf_event_attr.sample_regs_user, from <asm/perf_regs.h> */
-	/* Positions in the sample, ascending by bit. perf_lr is UINT8_MAX if there is no lr. */
+	/* Positions in a sample, which has registers in the order of perf_mask. UINT8_MAX: no
+	 * lr. */
 	uint8_t perf_sp, perf_fp, perf_lr, perf_pc, perf_n;
 	/* Positions in the sample of DWARF's registers 0, 1, …; n_numbered is their number, 0 if
 	 * only the registers above are sampled. */

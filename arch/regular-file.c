@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Regular file - checks, then opens
+ * Regular file - opens an untrusted path, after it was checked
  *
- * Invariant: only regular files of file systems that store files are opened
+ * Invariant: only regular files are opened, and none of procfs, sysfs and the like
  * [test-regular-file: others]
  */
 #include "arch/regular-file.h"

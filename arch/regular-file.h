@@ -4,7 +4,7 @@
  *
  * open() of a device, a FIFO or a file of /proc may have side effects: it may acquire a terminal,
  * wake a writer, or never return. So the path is first resolved with O_PATH, which opens nothing,
- * and opened only if it is a regular file of a file system that stores files. The path is resolved
+ * and opened only if it is a regular file that the kernel does not generate. The path is resolved
  * only once, so it cannot be changed in between. Needs /proc.
  */
 #pragma once

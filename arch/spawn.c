@@ -2,8 +2,8 @@
 /*
  * Spawn - starts profd's own programs: profctl starts profd, and profd its engine and files worker
  *
- * Defines what a started program inherits: no other descriptors, and no signal settings of this
- * process.
+ * Defines what a started program inherits: only the given descriptors, and none of this process's
+ * signal settings.
  */
 #include "arch/spawn.h"
 

@@ -29,10 +29,10 @@ enum {
 	SYSPROF_FRAME_FILE = 13,
 	SYSPROF_FRAME_ALLOCATION = 14,
 	SYSPROF_FRAME_LAST = 17,
-	SYSPROF_FRAME_END = 0xff, /* of a ring's thread */
+	SYSPROF_FRAME_END = 0xff, /* a thread's last frame in its ring */
 };
 
-#define SYSPROF_FRAME_BYTES 24    /* of a header; the smallest frames have no body */
+#define SYSPROF_FRAME_BYTES 24    /* size of the header; the smallest frames have no body */
 #define SYSPROF_FRAME_MOST 65528u /* the longest frame */
 #define SYSPROF_MAGIC 0xFDCA975Eu
 /* Addresses with these bits stand for a name, which a frame JITMAP defines. */
@@ -107,7 +107,7 @@ static_assert(sizeof(struct sysprof_allocation) == 48, "allocation");
 /* A part of a file, whose bytes follow. */
 struct sysprof_part {
 	struct sysprof_frame header;
-	uint16_t is_last; /* 1: it is */
+	uint16_t is_last; /* 1: this is the last part */
 	uint16_t n;
 	char path[256];
 };
@@ -129,8 +129,8 @@ struct sysprof_counter {
 	char category[32];
 	char name[32];
 	char description[52];
-	uint32_t id_and_type; /* 24 and 8 bits */
-	uint64_t value;       /* initial; need not be a measurement */
+	uint32_t id_and_type; /* id: 24 bits, type: 8 bits */
+	uint64_t value;       /* initial value; need not be a measurement */
 };
 static_assert(sizeof(struct sysprof_counter) == 128, "counter");
 #define SYSPROF_COUNTER_DOUBLE (1u << 24) /* the type: values are doubles, not integers */

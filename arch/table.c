@@ -27,7 +27,7 @@ struct layout {
 	uint64_t rules, pages, rows, ids, end;
 };
 
-/* Sums of 32-bit counts, so they cannot overflow. */
+/* The offsets are sums of 32-bit counts, so they cannot overflow. */
 static struct layout lay_out(const struct table_header *header)
 {
 	uint64_t id_size = header->is_wide ? sizeof(uint32_t) : sizeof(uint16_t);

@@ -13,7 +13,7 @@
 
 /* limit for the code of one file: the maximum of any code model */
 #define TABLE_MAX_SPAN (UINT64_C(1) << 32)
-#define TABLE_MAX_RULES (1u << 20) /* 1 352 files together had 4 112 */
+#define TABLE_MAX_RULES (1u << 20) /* 1 352 files together had 4 112 rules */
 
 /*
  * The memory of a build. resize() is realloc() with the old size, and returns NULL if there is no
@@ -25,8 +25,8 @@ struct table_memory {
 };
 
 struct table_source {
-	/* There must be at least one section. If two have an FDE for the same start, the first
-	 * one's is used. */
+	/* There must be at least one section. If two have an FDE with the same start, the FDE of
+	 * the first section is used. */
 	const struct cfi_section *sections;
 	size_t n_sections;
 	uint64_t low, high; /* the file's code; FDEs outside are ignored */

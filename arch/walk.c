@@ -14,12 +14,11 @@
  *             (2) a walk with a cache takes less than 100 us for any stack, because of
  *                 WALK_MAX_STEPS and WALK_LOOKUP_STEPS
  *                 [test-walk: random stacks, lookups; bench-unwind-random]
- *             (3) only the copy, within its bounds, and the callbacks are read
+ *             (3) memory is read only in the copy, within its bounds, and by the callbacks
  *                 [fuzz_walk]
  *             (4) the chain is the one that elfutils finds  [bench-unwind]
  *             (5) interleaved walks have the same results as separate ones  [test-walk: together]
- * Does not stitch, does not guess the meaning of unsupported rules, and does not interpret
- * prologues.
+ * Does not join stacks, guess the meaning of unsupported rules, or interpret prologues.
  */
 #include "arch/walk.h"
 
@@ -35,9 +34,10 @@ struct state {
 	const struct regs *regs;
 	struct walk_registers at;
 	bool fp_known, lr_known, exact;
-	bool is_made;                   /* made by makecontext(), not by a call: see find_place() */
+	/* makecontext() made the frame: see find_place() */
+	bool is_made;
 	uint32_t flags;                 /* flags of the frame to be stored */
-	uint16_t origin, callee_origin; /* of the rule at this pc, and of the callee's rule */
+	uint16_t origin, callee_origin; /* walk_slot.origin of this frame and of its callee */
 	unsigned int n_switches;
 	size_t n, n_lookups;
 	size_t n_inner; /* number of frames that are stored in order */
@@ -97,7 +97,7 @@ static bool is_after_call(const struct state *state, uint64_t address)
 
 /* ---- Frames ---- */
 
-/* Stores a frame. Returns false if there is no room. The last n_roots frames are a ring. */
+/* Stores a frame. Returns false if there is no room. The last n_roots slots are a ring buffer. */
 static bool store(struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -123,7 +123,7 @@ static void reverse(struct walk_frame *frames, size_t n)
 	}
 }
 
-/* Rotates the ring into order, and computes the number of dropped frames. */
+/* Rotates the ring buffer into order, and computes the number of dropped frames. */
 static void finish(const struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -144,7 +144,7 @@ static void finish(const struct state *state)
 
 /* ---- Steps ---- */
 
-/* Moves to the caller. The function's own caller has checked that `sp` is above this frame. */
+/* Moves to the caller. The calling function has checked that `sp` is above this frame. */
 static enum walk_stop go_to(struct state *state, uint64_t pc, uint64_t sp, uint32_t flags)
 {
 	pc &= ~state->walk->pac_mask;
@@ -547,8 +547,8 @@ static bool is_python_trampoline(struct state *state)
 	return slot && slot->origin == state->callee_origin && !has_frame(state);
 }
 
-/* If a return probe replaced the return address by that of its own code, uses the original, which
- * the kernel keeps. */
+/* Returns whether a return probe replaced the return address by that of its own code. If so, uses
+ * the original, which the kernel keeps. */
 static bool is_probed(struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -581,8 +581,8 @@ static enum walk_stop step_by_generated(struct state *state)
 	return is_signal ? step_by_signal(state) : step_by_fp(state);
 }
 
-/* Steps out of a function that makecontext() named. It has no caller even if its rule describes
- * one, so there must be code at the return address. */
+/* Steps out of a function that was passed to makecontext(). Its rule may describe a caller that
+ * does not exist, so there must be code at the return address. */
 static enum walk_stop step_over_made(struct state *state, const struct cfi_rule *rule)
 {
 	enum walk_stop stop = step_by_rule(state, rule);
@@ -717,8 +717,7 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	finish(&state);
 }
 
-/* Provides room for the innermost frame and one for all later ones, because stored frames are not
- * used. */
+/* Provides room for two frames, the innermost and the latest: stored frames are not used. */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop)
 {

@@ -14,9 +14,9 @@
 #define WALK_CACHE_SLOTS 4096
 #define WALK_TOGETHER 8
 /*
- * The number of steps for which a lookup counts that is not in the cache, because it waits for
- * memory. A recursion repeats its pcs; only a stack that was made to be slow has hundreds of new
- * ones, and the next walk gets further.
+ * A lookup that misses the cache counts as this many steps, because it waits for memory. A
+ * recursion repeats its pcs, so only a stack that was made to be slow has hundreds of new ones. The
+ * next walk finds these in the cache, and gets further.
  */
 #define WALK_LOOKUP_STEPS 20
 
@@ -24,7 +24,7 @@
 enum walk_stop {
 	WALK_ROOT,      /* the outermost frame was reached */
 	WALK_COPY_END,  /* the stack continues in a part that cannot be read */
-	WALK_NO_TABLE,  /* no CFI, or it is not ready yet, and no frame pointers */
+	WALK_NO_TABLE,  /* no CFI, or no CFI yet, and no frame pointers */
 	WALK_NO_RULE,   /* CFI that no rule can express */
 	WALK_BAD_FRAME, /* the values found cannot be a frame */
 	WALK_DEPTH,     /* more frames than there is room for, or than WALK_MAX_STEPS */
@@ -94,8 +94,7 @@ struct walk {
 	uint64_t stack_start;
 	size_t stack_size;
 
-	/* Reads eight bytes outside of the copy. Returns false if they are unreadable. NULL: no
-	 * reads. */
+	/* Reads eight bytes outside of the copy; returns false if it cannot. NULL: no reads. */
 	bool (*read_word)(void *data, uint64_t address, uint64_t *ret_word);
 	/* Reads code, to check whether a call is before a return address. NULL: no checks. */
 	bool (*read_code)(void *data, uint64_t address, void *buffer, size_t size);
@@ -105,8 +104,7 @@ struct walk {
 	 * lookup.
 	 */
 	bool (*find_replaced)(void *data, uint64_t slot, uint64_t *ret_pc);
-	/* If a return address leads to no function, look for a function that makecontext()
-	 * named. */
+	/* If a return address leads to no function, look for one passed to makecontext(). */
 	bool finds_contexts;
 	void (*resolve)(void *data, uint64_t pc, struct walk_code *ret_code);
 	void *data; /* for all callbacks */
@@ -114,7 +112,7 @@ struct walk {
 	/* Slots are valid for one generation. Use another number for another process, or after its
 	 * mappings have changed. */
 	struct walk_cache *cache; /* NULL: none */
-	uint32_t generation;      /* not 0 */
+	uint32_t generation;      /* generation of the slots; not 0 */
 
 	/* Frames, innermost first. If the stack is deeper, the last n_roots keep the outermost
 	 * frames. */
@@ -128,7 +126,7 @@ struct walk_result {
 	size_t n_cut;  /* number of dropped frames, between frames[cut_at - 1] and frames[cut_at] */
 	size_t cut_at; /* n if none was dropped */
 	uint32_t flags;             /* WALK_FRAME_* of all frames */
-	struct walk_registers last; /* those of the outermost frame, as far as known */
+	struct walk_registers last; /* registers of the outermost frame, as far as known */
 };
 
 void walk_run(const struct walk *walk, const struct walk_registers *registers,

@@ -74,12 +74,12 @@ struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t po
 /*
  * Calls receive() for each entry; entries ascend, do not overlap, and end at or before `end`. Stops
  * with PROF_DAMAGED at an invalid entry, or returns a non-zero result of receive(). `link`: offset
- * of the first entry's chunk; 0: its gap decides.
+ * of the first entry's chunk; 0: computed from the entry's gap.
  */
 struct entry_receiver {
 	int (*receive)(const struct entry *entry, void *data);
 	int (*group)(const uint8_t *group,
-		     void *data); /* before the first entry of each group; may be NULL */
+		     void *data); /* called before the first entry of each group; may be NULL */
 	void *data;
 };
 MUST_CHECK int checkpoint_decode_entries(const struct checkpoint_view *view,

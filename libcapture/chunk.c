@@ -11,7 +11,7 @@
  *                 PROF_MAX_PAYLOAD
  *             (3) every offset of an array lies inside its items
  *                 [test-capture-codec: hostile payloads]
- * reader.c has checked a payload's checksum, but its content is still untrusted.
+ * load.c has checked a payload's checksum, but its content is still untrusted.
  */
 #include "libcapture/chunk.h"
 
@@ -27,8 +27,8 @@ static_assert(GROUP_T_MAX + 8 == GROUP_HEADER_BYTES, "32 bytes");
 
 /* ---- Times ----------------------------------------------------------------------------------- */
 
-/* Updates the range for one column. A null has no time; 0 is a valid time only in the first
- * column. */
+/* Extends the range by the times of one column. A null has no time; 0 is a valid time only in the
+ * first column. */
 static void column_times(const struct prof_column_def *column, const struct prof_array *array,
 			 const uint64_t *ends, size_t rows, uint64_t *t_min, uint64_t *t_max)
 {

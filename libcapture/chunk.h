@@ -20,8 +20,8 @@ struct chunk_group {
 struct chunk_extent {
 	uint32_t groups;
 	uint32_t raw;
-	uint64_t t_min,
-		t_max;     /* timed tables: over all times, and the begins of durations; else 0 */
+	/* timed tables: range of all times, including the starts of durations; else 0 */
+	uint64_t t_min, t_max;
 	uint64_t first_id; /* dictionary tables: lowest id; else 0 */
 };
 

@@ -61,7 +61,7 @@ static int encoder_reserve(struct codec_encoder *encoder, size_t n)
 	return 0;
 }
 
-/* The fit_ functions set base and step, and return the largest residue. They store residues in r,
+/* The fit_ functions set base and step, and return the largest residue. They store residues in `r`,
  * except fit_offset(). */
 static uint64_t fit_offset(const uint64_t *values, size_t n, struct codec_part *part)
 {
@@ -162,7 +162,7 @@ static void plane_split(const uint64_t *values, size_t n, uint64_t base, unsigne
 		plane[i] = (values[i] - base) >> shift;
 }
 
-/* Compresses raw bytes in `blocks` blocks of equal size, or stores them if that is not smaller. */
+/* Compresses raw bytes in `blocks` blocks of equal size, or stores them if that saves nothing. */
 static int store_raw(struct codec_encoder *encoder, const uint8_t *raw, size_t size, size_t blocks,
 		     struct buffer *out, uint32_t *ret_stored)
 {

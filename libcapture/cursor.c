@@ -24,7 +24,8 @@ struct prof_cursor {
 	const uint8_t *at, *end; /* rest of the open chunk's payload */
 	uint64_t rows_left;
 	uint64_t lost_chunks, lost_rows;
-	size_t next_damage; /* index in the reader's list; earlier ones are before the open chunk */
+	/* index in the reader's damage; earlier entries are before the open chunk */
+	size_t next_damage;
 	uint64_t breaks;
 };
 
@@ -82,7 +83,7 @@ static int cursor_lose(struct prof_cursor *cursor)
 	return lost_add(cursor->reader->lost, &cursor->chunk, cursor->rows_left);
 }
 
-/* Counts damaged ranges before an offset that may have held chunks of the table. */
+/* Counts the damaged ranges before `offset` that may have held chunks of the table. */
 static void cursor_pass(struct prof_cursor *cursor, uint64_t offset)
 {
 	const struct damage_list *damage = &cursor->reader->damage;

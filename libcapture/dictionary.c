@@ -27,7 +27,7 @@ struct collected {
 	uint64_t *offsets;
 	uint8_t *bytes;
 	uint8_t *nulls;
-	size_t items, capacity; /* of LIST, TEXT and BINARY columns */
+	size_t items, capacity; /* for LIST, TEXT and BINARY columns */
 	enum column_form form;
 };
 
@@ -38,7 +38,7 @@ struct prof_dictionary {
 	uint64_t item_bytes;
 	uint64_t lowest;
 	uint64_t range;        /* size of `dense` */
-	uint32_t *dense;       /* by id - lowest: row + 1; 0: no row; NULL: `sorted` is used */
+	uint32_t *dense;       /* indexed by id - lowest: row + 1, 0: no row; NULL: use `sorted` */
 	struct id_row *sorted; /* sorted by id; each id once */
 	size_t n_sorted;
 };

@@ -9,7 +9,7 @@
  *
  * Invariants: (1) a sealed list is never written to, so threads may share it
  *                 [test-capture-threads]
- *             (2) memory is some 8 bytes for a chunk, and a page for a cursor
+ *             (2) memory is some 8 bytes per chunk, and one page per cursor
  *                 [test-capture-memory: many chunks]
  *             (3) a skipped page has no matching entry  [test-capture-pages]
  * checkpoint.c and index.c check entries.

@@ -10,11 +10,11 @@
 
 /* Properties of a page, which allow skipping it without unpacking. */
 struct entries_page {
-	size_t at;             /* offset in `groups` */
-	uint64_t from;         /* end of the chunk before the page's first one */
-	uint64_t tables;       /* bit id % 64 is set for each table with data in the page */
-	uint64_t t_min, t_max; /* range of its data that has times; t_min > t_max: none has */
-	uint32_t epoch_min, epoch_max; /* range of its data */
+	size_t at;                     /* offset in `groups` */
+	uint64_t from;                 /* end of the chunk before the page's first one */
+	uint64_t tables;               /* bit id % 64 is set for each table with data in the page */
+	uint64_t t_min, t_max;         /* time range of its timed data; t_min > t_max: none */
+	uint32_t epoch_min, epoch_max; /* epochs of its data */
 };
 
 struct entries {

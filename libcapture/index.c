@@ -139,8 +139,7 @@ static int reader_receive_entry(struct prof_reader *reader, const struct entry *
 	return r ? r : entries_add(&reader->entries, entry);
 }
 
-/* Checks that a chunk follows the last entry. Notes the range in between, which a gap must
- * explain. */
+/* Checks that a chunk follows the last entry. Notes a range in between: a gap must explain it. */
 static int reader_follows(struct prof_reader *reader, uint64_t offset, uint64_t sequence)
 {
 	const struct entries *entries = &reader->entries;
@@ -247,8 +246,8 @@ static int reader_receive_entries(struct prof_reader *reader, struct chunk_decod
 	return checkpoint_decode_entries(view, decoder, full ? 0 : header->link, at, &receiver);
 }
 
-/* Reads all entries before the checkpoint `last`, from that checkpoint and earlier ones. Only gaps
- * may be missing. */
+/* Reads all entries before the checkpoint `last`, from that checkpoint and earlier ones. Entries
+ * may be missing only for known gaps. */
 static int read_chain(struct prof_reader *reader, uint64_t last)
 {
 	struct gap_list chain CLEANUP(gap_list_done) = { 0 };

@@ -104,8 +104,7 @@ struct prof_column_def {
 	uint8_t flags;             /* PROF_COLUMN_* */
 };
 
-/* The first column is `id`, valid in one epoch; a later row with the same id replaces the earlier
- * one. */
+/* The first column is `id`, valid in one epoch; the last row with an id replaces earlier ones. */
 #define PROF_TABLE_DICTIONARY 1u
 #define PROF_TABLE_TIMED 2u /* the first column is `time`; chunks are in time order */
 
@@ -410,16 +409,15 @@ enum prof_task_event {
 	/* written after the exit event of a process; exit_status is as from wait() */
 	PROF_TASK_STATUS
 };
-/* state of the thread from the row's time on: it waits; it was preempted; its recording ended while
- * it ran; it waits for a CPU and has not run since it was forked, woken, or found */
+/* state of the thread from the row's time on. RUNNING: its recording ended while it ran. RUNNABLE:
+ * it waits for a CPU, and has not run since it was forked, woken, or found */
 enum prof_switch_state {
 	PROF_SWITCH_WAIT,
 	PROF_SWITCH_PREEMPTED,
 	PROF_SWITCH_RUNNING,
 	PROF_SWITCH_RUNNABLE
 };
-/* value of switch.cpu in a row without a length, which only gives the state of a thread that is on
- * no CPU */
+/* value of switch.cpu in a row without a length: it gives the state of a thread on no CPU */
 #define PROF_SWITCH_NO_CPU UINT32_MAX
 enum prof_alloc_kind {
 	PROF_ALLOC_MALLOC,
@@ -431,7 +429,7 @@ enum prof_alloc_kind {
 	PROF_ALLOC_MEMALIGN,
 	PROF_ALLOC_VALLOC,
 	PROF_ALLOC_PVALLOC,
-	PROF_ALLOC_NEW, /* C++, if the library has a separate allocator for it */
+	PROF_ALLOC_NEW, /* C++'s operator new, if its library has a separate allocator */
 	PROF_ALLOC_MMAP,
 	PROF_ALLOC_MREMAP,
 	PROF_ALLOC_BRK,
@@ -443,7 +441,7 @@ enum prof_free_kind {
 	PROF_FREE_FREE_SIZED,
 	PROF_FREE_FREE_ALIGNED_SIZED,
 	PROF_FREE_DELETE,
-	PROF_FREE_REALLOC, /* to size 0 */
+	PROF_FREE_REALLOC, /* realloc() to size 0 */
 	PROF_FREE_REALLOCARRAY,
 	PROF_FREE_MUNMAP,
 	PROF_FREE_BRK,
@@ -596,8 +594,7 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_writer_new(int fd, const struct prof_writer
  */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_add_table(struct prof_writer *writer,
 						      const struct prof_table_def *def);
-/* Returns the first epoch number that is free for the caller. Epochs never decrease through a
- * file. */
+/* Returns the first epoch number that the caller may use. Epochs never decrease through a file. */
 PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer);
 /*
  * Encodes, compresses and writes the block as one chunk; the block keeps its rows. Write a
@@ -707,7 +704,7 @@ PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reade
  */
 struct prof_lost {
 	uint64_t chunks; /* number of the table's chunks with lost rows */
-	uint64_t rows;   /* number of rows that these lost */
+	uint64_t rows;   /* number of rows lost in these chunks */
 	uint64_t flawed; /* damaged chunks without lost rows: indexes, padding, order of times */
 	uint64_t stretches;
 };
@@ -740,8 +737,8 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_reader_verify(const struct prof_reader *rea
 
 /* ---- Chunks: the headers of data chunks, in file order --------------------------------------- */
 
-/* There may be very many chunks, so a reader keeps them packed, and struct prof_chunks unpacks a
- * few at a time. */
+/* A reader keeps chunks packed, because there may be many; struct prof_chunks unpacks a few at a
+ * time. */
 struct prof_chunks;
 
 /* table: one table; 0: all. One thread at a time. */
@@ -771,7 +768,7 @@ struct prof_batch {
 	size_t rows;
 	uint64_t sequence; /* sequence of the chunk */
 	uint32_t segment, epoch;
-	uint32_t first_row; /* number of the first one in the chunk; of cursors only */
+	uint32_t first_row; /* position of the first row in the chunk; set only by cursors */
 };
 
 struct prof_cursor_options {
@@ -790,7 +787,7 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_new(const struct prof_reader *reader
 						const struct prof_cursor_options *options,
 						struct prof_cursor **ret_cursor);
 PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor);
-/* Returns 0 and a batch, PROF_END, -errno, or the guard's result. Skips and counts damaged
+/* Returns 0 and a batch, PROF_END, -errno, or the guard's result. Skips, and counts, damaged
  * chunks. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_next(struct prof_cursor *cursor,
 						 struct prof_batch *ret_batch);

@@ -423,7 +423,7 @@ static int decode_one(struct schema *schema, struct input *in)
 	decode_table(in, &builder, &columns, &text, &values);
 	if (!schema_table_valid(builder.def))
 		return PROF_DAMAGED;
-	/* Before the table is added, so that taking ownership of it cannot fail. */
+	/* Reserve before the table is added, so that taking ownership of it cannot fail. */
 	owned = reallocarray(schema->owned, schema->n_owned + 1, sizeof(*owned));
 	if (!owned)
 		return -ENOMEM;

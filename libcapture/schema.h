@@ -22,7 +22,7 @@ enum column_form {
 };
 
 struct schema {
-	const struct prof_table_def **tables; /* by id */
+	const struct prof_table_def **tables; /* sorted by id */
 	size_t n_tables;
 	struct prof_table_def **owned; /* one allocation for each */
 	size_t n_owned;

@@ -32,7 +32,7 @@ struct prof_stream {
 	struct file_header header;
 	bool has_header;
 	bool ended;         /* no more bytes will come */
-	struct buffer read; /* bytes before `at` were handled */
+	struct buffer read; /* bytes read; those before `at` were handled */
 	size_t at;
 	struct schema schema;
 	struct buffer schema_section; /* last decoded section, because most checkpoints repeat it */

@@ -224,11 +224,12 @@ static const struct prof_column_def mark_columns[] = {
 	TIME(PROF_MARK_TIME),
 	REF(PROF_MARK_THREAD, "thread", THREAD),
 	ENUM(PROF_MARK_KIND, "kind", mark_kinds),
-	COLUMN(PROF_MARK_ID, "id", UINT), /* pairs begin and end; 0: paired by thread and name */
+	/* pairs begin and end marks; 0: thread and name do */
+	COLUMN(PROF_MARK_ID, "id", UINT),
 	REF(PROF_MARK_GROUP, "group", STRING),
 	REF(PROF_MARK_NAME, "name", STRING),
 	COLUMN(PROF_MARK_DURATION, "duration", UINT,
-	       .unit = PROF_UNIT_NS), /* complete: time from begin to `time`; else 0 */
+	       .unit = PROF_UNIT_NS), /* complete marks: duration, which ends at `time`; else 0 */
 	/* Each of these four lists has one item per argument. */
 	REFS(PROF_MARK_ARGUMENTS, "arguments", STRING),
 	COLUMN(PROF_MARK_ARGUMENT_KINDS, "argument_kinds", ENUM, .values = argument_kinds,

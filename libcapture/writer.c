@@ -47,7 +47,7 @@ static uint64_t index_bytes(const struct prof_writer *writer)
 /*
  * Moves to the next possible start of a chunk, and records the gap after the last one. A part of a
  * chunk may be there; padding it with zeros could complete it. Its sequence number is unknown, so
- * the next one is higher than that of any chunk that is possible before.
+ * the next number is higher than any that is possible before.
  */
 static int writer_align(struct prof_writer *writer)
 {
@@ -85,8 +85,8 @@ static int chunk_begin(struct prof_writer *writer)
 	return r;
 }
 
-/* Writes the chunk whose payload is in writer->chunk, after the space for the header. `reserve`:
- * bytes that must stay free after the chunk. */
+/* Writes the chunk in writer->chunk: space for the header, then the payload. `reserve`: bytes that
+ * must stay free after the chunk. */
 static int chunk_end(struct prof_writer *writer, struct chunk_header *header, uint64_t reserve)
 {
 	struct buffer *chunk = &writer->chunk;

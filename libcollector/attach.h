@@ -3,9 +3,9 @@
  * Attach - how profd asks a process with libprofpreload-memory.so to start recording
  *
  * A dormant process does not wait for anything: this library adds no thread, descriptor or shared
- * page. A process that may write this one's memory (ptrace(2)) finds this structure by its magic in
- * the library's data, writes a request, and then sets ATTACH_REQUESTED in the word that every hook
- * reads anyway. The next hook tries to register the process and writes the result here.
+ * page. A requester that may write the process's memory (ptrace(2)) finds struct attach_request by
+ * its magic in the library's data, writes a request, and then sets ATTACH_REQUESTED in the word
+ * that every hook reads anyway. The next hook tries to register the process and writes the result.
  */
 #pragma once
 
@@ -29,14 +29,12 @@ struct attach_request {
 	uint8_t magic[ATTACH_MAGIC_BYTES];
 	uint32_t version;
 	uint32_t bytes; /* sizeof(struct attach_request) */
-	uint32_t *mode; /* address in the process */
-	/* Written by the requester. `requested` is written last, and incremented for each
-	 * request. */
+	uint32_t *mode; /* address, in the recorded process, of the word with ATTACH_REQUESTED */
+	/* Written by the requester. `requested` is written last, and rises with each request. */
 	char control[ATTACH_CONTROL_BYTES];   /* same syntax as PROF_CONTROL */
 	char settings[ATTACH_SETTINGS_BYTES]; /* same syntax as PROF_MEMORY */
 	uint32_t requested;
-	/* Written by the process. `received` is written last; it is set to the value of
-	 * `requested`. */
+	/* Written by the process. `received` is written last: it becomes equal to `requested`. */
 	int32_t status; /* 0, an enum control_status, or -errno */
 	uint32_t received;
 	uint8_t reserved[4];

@@ -82,7 +82,7 @@ static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
 	return slot->generation == tree->generation ? slot->id : 0;
 }
 
-/* If siglongjmp() interrupts this, the remaining nodes still belong to one generation. */
+/* Drops all nodes. If siglongjmp() interrupts this, remaining nodes are still of one generation. */
 static void invalidate_nodes(struct call_tree *tree)
 {
 	unwind_cache_invalidate_nodes(&tree->calls);
@@ -120,8 +120,8 @@ static inline uint32_t node_of(const struct call_tree *tree, struct unwind_cache
 	return frame->node;
 }
 
-/* Collects the frames that have no node in the tree. If the stack was cut, also collects all frames
- * after the cut. */
+/* Collects the frames that have no node in the tree. If the stack was too deep, also collects all
+ * frames between the cut and the innermost one. */
 static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_outer,
 		       struct node_definition *ret_definition)
 {
@@ -158,8 +158,8 @@ static struct ring_frame make_frame(const struct self_maps *code,
 			(from->flags & UNWIND_CACHE_CUT ? RING_FRAME_CUT : 0),
 	};
 
-	/* A reader looks up such a frame later, by its address alone. Set NO_FILE if another module
-	 * may be at that address then, that is, if any module was ever unloaded. */
+	/* A reader looks up a frame without an image by its address alone. Set NO_FILE if another
+	 * module may be there by then: if any was ever unloaded. */
 	if (range && range->image == 0 && (!range->was_loaded || self_unwind_generation() != 0))
 		frame.kind |= RING_FRAME_NO_FILE;
 	if (range && range->image != 0) {
@@ -265,7 +265,7 @@ static enum message_outcome define_nodes(const struct node_definition *definitio
 		outcome = write_some(definition, code, from, &to);
 		if (outcome != MESSAGE_WRITTEN)
 			break;
-		for (uint32_t i = from; i < to; i++) /* sent together with their ids */
+		for (uint32_t i = from; i < to; i++) /* the sent frames are now nodes */
 			*find_slot(definition->tree, definition->tree->frames[i].hash) =
 				(struct call_tree_slot){ definition->tree->frames[i].hash,
 							 definition->tree->generation,
@@ -282,7 +282,7 @@ static void prepare(struct producer *producer)
 
 	if (producer->calls_epoch != epoch) {
 		invalidate_nodes(tree);
-		/* The owner may be another thread. */
+		/* The ring's new owner may be another thread, whose stack is not in the cache. */
 		tree->calls.own = (struct self_unwind){ .quiet = call_tree_quiet(producer) };
 		unwind_cache_clear(&tree->calls);
 		RING_SIGNAL_FENCE();
@@ -295,7 +295,7 @@ static void prepare(struct producer *producer)
 	}
 }
 
-/* For stacks with an unsent node, and for stacks that are too deep. */
+/* Finds the node of a stack that is too deep or has an unsent frame; sends the missing nodes. */
 static enum message_outcome find_or_define(struct producer *producer, uint32_t *ret_id)
 {
 	struct node_definition definition = { producer, producer->calls, 0, 0 };
@@ -334,7 +334,7 @@ static enum message_outcome find_or_define(struct producer *producer, uint32_t *
 	return MESSAGE_WRITTEN;
 }
 
-/* Uses the completed walk if is_walked. Walks again if a handler or an unloaded module made it
+/* Uses the completed walk if `is_walked`. Walks again if a handler or an unloaded module made it
  * invalid. */
 static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 						     const struct walk_registers *caller,

@@ -11,7 +11,7 @@
  * to a larger ring. So callers compare the epoch after ring_begin(), and retry.
  *
  * A hook that a handler entered in the middle of another hook must not use this, because the state
- * may be incomplete. If siglongjmp() left a call, its work is discarded and computed again. Call
+ * may be incomplete. If siglongjmp() leaves a call, the next call discards its work. Call
  * self_unwind_setup() first, and self_unwind_invalidate() whenever a module may have been unloaded:
  * after dlclose(), and when the loader frees a module's record. libc closes its own modules through
  * an internal call instead of dlclose(), but frees their records through malloc's functions.
@@ -32,7 +32,7 @@ struct call_tree_slot {
 	uint32_t id;
 };
 
-/* A frame that has no node yet; if the stack is too deep, every frame. */
+/* A frame to send: it has no node yet, or is one of the innermost of a stack that is too deep. */
 struct call_tree_frame {
 	uint64_t hash;
 	uint64_t pc;
@@ -56,7 +56,7 @@ struct call_tree {
  * Sends the node if it is new. Returns 0 if the node could not be sent. Preserves errno. */
 uint32_t call_tree_get(struct producer *producer, const struct walk_registers *caller);
 
-/* Returns which system calls a stack walk by the calling thread, the producer's, may make. */
+/* Returns which system calls a stack walk may make. The caller must be the producer's thread. */
 static inline uint32_t call_tree_quiet(const struct producer *producer)
 {
 	if (!(producer->current->flags & RING_NO_SYSCALL))

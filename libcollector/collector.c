@@ -31,7 +31,7 @@ static void measure(const char *string, struct text *ret_text)
 	ret_text->is_name = false;
 }
 
-/* For names, which are likely to have the same address in the next call. */
+/* Measures a name, which is likely to have the same address in the next call. */
 static void measure_name(const char *string, struct text *ret_text)
 {
 	measure(string, ret_text);
@@ -80,8 +80,7 @@ static inline __attribute__((always_inline)) void fill_argument(struct ring_argu
 		to->value = *(*ids)++;
 }
 
-/* Returns the time in ns if the mark needs it, else 0. The time of a record in ticks is not
- * converted. */
+/* Returns the time in ns, or 0 if the record's time is in ticks and the mark needs only that. */
 static inline uint64_t time_of(const void *payload, const struct mark *mark)
 {
 	const struct ring_record_header *header = (const struct ring_record_header *)payload - 1;
@@ -579,7 +578,7 @@ struct log_part {
 	const char *bytes;
 	uint32_t n_bytes;
 	bool is_last;
-	/* sent with the first part; `from` is NULL without a stack, and after the first part */
+	/* stack of the first part; in later parts, and without a stack, stack.from is NULL */
 	struct stack stack;
 };
 

@@ -185,7 +185,7 @@ static int receive_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n != (long)bytes || n_fds > 1) {
 		for (size_t i = 0; i < n_fds; i++)
 			syscall(SYS_close, fds[i]);
-		/* The process had no free descriptor, or there were too many. */
+		/* The process had no free descriptor, or the packet had too many. */
 		if (n == (long)bytes && n_fds == 0)
 			return -EMFILE;
 		return n == 0 ? -EPIPE : -EPROTO;
@@ -207,7 +207,7 @@ int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns, in
 	}
 }
 
-/* A memfd must come with CONTROL_OK, and only with it. */
+/* An answer must carry a memfd exactly if its status is CONTROL_OK. */
 static int check_answer(const struct control_answer *answer, int fd)
 {
 	if (answer->magic != CONTROL_ANSWER_MAGIC || answer->bytes != CONTROL_BYTES)
@@ -239,7 +239,7 @@ static int connect_to(const struct control_address *address, uint64_t deadline_n
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	long fd = syscall(SYS_socket, (long)AF_UNIX,
 			  (long)(SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK), 0L);
-	/* The length ends an abstract name; a path also has a 0 byte. */
+	/* The length ends an abstract name; a path also needs its NUL. */
 	size_t n_bytes = offsetof(struct sockaddr_un, sun_path) + address->n_bytes;
 	int r = 0;
 
@@ -306,7 +306,7 @@ bool control_is_open(const struct control_connection *connection)
 	       cookie == connection->cookie;
 }
 
-/* POLLRDHUP is reported even if packets are unread. */
+/* Polls for POLLRDHUP, which is reported even if packets are unread. */
 bool control_is_left(const struct control_connection *connection)
 {
 	struct pollfd polled = { .fd = connection->fd, .events = POLLRDHUP };

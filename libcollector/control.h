@@ -3,9 +3,9 @@
  * Control - the protocol by which a process gets its rings from profd
  *
  * docs/ring.md, "Registration", is the specification. The socket is SOCK_SEQPACKET; each message is
- * one packet of CONTROL_BYTES. The process sends a hello and later requests for more rings. Each
- * gets an answer. If its status is CONTROL_OK, the answer carries an arena's memfd (SCM_RIGHTS),
- * otherwise no descriptor. The kernel, not a message, identifies the process. Integers are
+ * one packet of CONTROL_BYTES. The process sends a hello and later requests for more rings. The
+ * engine answers each. An answer with the status CONTROL_OK carries an arena's memfd (SCM_RIGHTS);
+ * others carry no descriptor. The kernel, not a message, identifies the process. Integers are
  * little-endian; reserved fields are written as 0 and ignored.
  */
 #pragma once
@@ -40,7 +40,7 @@ struct control_hello {
 	uint32_t bytes;                     /* CONTROL_BYTES */
 	uint8_t token[CONTROL_TOKEN_BYTES]; /* zeros: none */
 	uint32_t wants;                     /* CONTROL_WANTS_* */
-	/* PID of the process that forked it, in its own PID namespace; 0: none */
+	/* PID, in its own namespace, of the process that forked this one; 0: none */
 	uint32_t parent_tgid;
 	uint64_t parent_start; /* start time in clock ticks, as in /proc/PID/stat; 0: unknown */
 	uint8_t reserved[16];
@@ -52,9 +52,9 @@ static_assert(offsetof(struct control_hello, parent_start) == 40, "parent's star
 
 /*
  * Why a process whose allocations are requested did not register, if it can report that. The
- * process may have no descriptor for a report. So it briefly makes as many pages of the preloaded
- * library executable as the reason's number, and the kernel reports a mapping of that length. Other
- * lengths have no meaning.
+ * process may have no descriptor for a report. So to report reason N, it briefly makes N pages of
+ * the preloaded library executable, and the kernel reports a mapping of that length. Other lengths
+ * have no meaning.
  */
 enum control_reason {
 	CONTROL_REASON_NONE, /* the process allocated nothing */
@@ -126,13 +126,13 @@ static_assert(offsetof(struct control_switch, wants) == 20, "wants");
 
 /*
  * The shared page of a switch. With it, most blocks begin and end without a round trip to the
- * engine. If a program has the page, only samples between the begin and the end of a block are
- * kept, and events stay enabled for some time after a block. An edge is a begin or an end.
- * docs/dbus.md is the specification; sample-window.c is the engine's part.
+ * engine. If a program has the page, only samples between the start and the end of a block are
+ * kept, and events stay enabled for some time after a block. An edge is the start or the end of a
+ * block. docs/dbus.md is the specification; sample-window.c is the engine's part.
  */
 #define CONTROL_PAGE_ON \
 	0x01u /* set by the engine: events are enabled, and stay enabled while BLOCK is set */
-/* set by the program, by a compare-and-exchange that expects ON alone */
+/* set by the program, with a compare-and-exchange that expects only ON */
 #define CONTROL_PAGE_BLOCK 0x02u
 #define CONTROL_PAGE_EDGES 480u
 
@@ -145,7 +145,7 @@ struct control_page {
 	/* Written by the engine. */
 	uint64_t n_taken; /* number of edges read */
 	uint8_t reserved_2[56];
-	/* Times in ns of CLOCK_MONOTONIC. Edge n is at n % CONTROL_PAGE_EDGES: a begin if n is
+	/* Times in ns of CLOCK_MONOTONIC. Edge n is at n % CONTROL_PAGE_EDGES: a start if n is
 	 * even, an end if n is odd. */
 	uint64_t edges[CONTROL_PAGE_EDGES];
 };
@@ -160,9 +160,9 @@ static_assert(offsetof(struct control_page, edges) == 256, "edges");
 #define CONTROL_REPORT_TEXT 968u
 
 enum control_report_kind {
-	/* text: as in PROF_CONTROL; the packet carries the descriptor of the switch */
+	/* `text` is a value for PROF_CONTROL; the packet carries the descriptor of the switch */
 	CONTROL_REPORT_READY,
-	CONTROL_REPORT_ENDED, /* status, and the error in text */
+	CONTROL_REPORT_ENDED, /* `status` is set, and `text` is the error */
 };
 
 /* Nothing is sent in the other direction. Shut down the socket to end the recording. */

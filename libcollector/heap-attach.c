@@ -4,8 +4,8 @@
  *
  * The hook that finds the request registers the process in the same way as the first record of a
  * process with PROF_CONTROL: with all signals blocked, and within the same time limits. Blocks that
- * existed before are unknown, so their release is recorded like that of a foreign block. After the
- * session, the process is dormant again, and can be attached to again.
+ * existed before are unknown; their release is recorded anyway. After the session, the process is
+ * dormant again, and can be attached to again.
  * A child of vfork() shares this memory, so it leaves the request to its parent. A process with a
  * seccomp filter makes no system call that the filter could kill it for.
  * Invariants: (1) a request is answered once, whatever is written meanwhile

@@ -7,10 +7,10 @@
  *
  * libc never calls its public names internally, except in reallocarray(), which is implemented
  * here. Another allocator may call hooked names within a call; such inner calls are passed on
- * without a record. C++'s operators are not hooked, because they call malloc() and aligned_alloc().
- * If an allocator has its own operators, their calls are not seen.
+ * without a record. C++'s operators new and delete are not hooked, because they call malloc(),
+ * aligned_alloc() and free(). If an allocator has its own operators, their calls are not seen.
  * Invariants: (1) every call behaves as without this library  [test_heap_zoo: zoo, kinds, run_path]
- *             (2) each is recorded once, or counted as lost      [test_heap_zoo: kinds, full_set]
+ *             (2) each call is recorded once, or counted as lost  [test_heap_zoo: kinds, full_set]
  */
 #include "libcollector/heap-next.h"
 #include "libcollector/heap-record.h"
@@ -26,7 +26,7 @@
 #define HOOK __attribute__((visibility("default")))
 #define OUTLINE static __attribute__((noinline))
 
-/* Not in the headers of this libc. */
+/* Not declared in the headers of this libc. */
 HOOK void cfree(void *address);
 HOOK void free_sized(void *address, size_t size);
 HOOK void free_aligned_sized(void *address, size_t alignment, size_t size);
@@ -58,11 +58,11 @@ static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
 	uint32_t mode = load_mode();
 
-	/* Only is_wanted() sets a thread's generation, so other modes never match. */
+	/* Only is_wanted() sets a thread's generation, so modes without sampling never match it. */
 	return __builtin_expect(mode == 0, 1) || heap_sampled_pass_over(mode, size);
 }
 
-/* Like is_passed(), for the release of a block. Blocks of the pool never reach an allocator. */
+/* Like is_passed(), for the release of a block. False for the pool, which no allocator must see. */
 static inline __attribute__((always_inline)) bool is_end_passed(uint32_t mode, const void *address)
 {
 	if (__builtin_expect(mode == 0, 1))
@@ -91,7 +91,7 @@ static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 	if (is_inner())
 		return false;
 	if (mode & HEAP_SAMPLED) {
-		/* If is_passed() must not skip any call, use a generation that it never matches. */
+		/* If is_passed() must not skip any call, use a generation that no mode matches. */
 		uint32_t generation = is_sampled(mode) ? mode : ~mode;
 
 		return !heap_sampled_pass_over(generation, size) &&
@@ -138,8 +138,8 @@ static inline __attribute__((always_inline)) void *record(const struct heap_call
 	return address;
 }
 
-/* Inlined into the hook, or into a function that the hook jumped to: it gets the caller of that
- * function. */
+/* Records an allocation by the caller of the function that this is inlined into: the hook, or a
+ * function to which the hook jumps. */
 static inline __attribute__((always_inline)) void *record_here(enum ring_alloc_kind kind,
 							       size_t alignment, size_t size,
 							       void *address)
@@ -214,7 +214,7 @@ HOOK void *calloc(size_t n, size_t size)
 
 /* ---- realloc() and reallocarray() ---- */
 
-/* For a recorded block. Writes one record, whether the call succeeds or fails. */
+/* Reallocates a recorded block. Writes one record, whether the call succeeds or fails. */
 static void *change(const struct heap_call *call, void *prior, bool wanted)
 {
 	bool is_sampled = heap_mode & HEAP_SAMPLED, is_freed;
@@ -319,7 +319,7 @@ OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t si
 		address = NULL;
 	if (wanted)
 		record_here(RING_ALLOC_POSIX_MEMALIGN, alignment, size, address);
-	/* Published last, because another thread may wait for the address and free the block at
+	/* Store the address last, because another thread may wait for it and free the block at
 	 * once. */
 	if (r == 0)
 		*ret_address = address;
@@ -332,7 +332,7 @@ HOOK int posix_memalign(void **ret_address, size_t alignment, size_t size)
 			       : posix_memalign_awake(ret_address, alignment, size);
 }
 
-/* Type of all functions with these parameters. */
+/* Type of the functions that take an alignment and a size. */
 typedef void *allocate_aligned(size_t alignment, size_t size);
 
 OUTLINE void *aligned_awake(enum ring_alloc_kind kind, allocate_aligned *const *next,
@@ -398,8 +398,8 @@ HOOK void *pvalloc(size_t size)
 
 /* ---- free() ---- */
 
-/* Returns whether the allocator may now release the block. Also detects libc closing its own
- * modules: it does so without dlclose(), but the loader's frees come here. */
+/* Returns whether the allocator may now release the block. Also detects that libc closes its own
+ * modules: it does so without dlclose(), but the loader frees their records here. */
 static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind kind,
 							   const void *address)
 {
@@ -485,7 +485,7 @@ HOOK size_t malloc_usable_size(void *address)
 	return is_ready() ? heap_next.malloc_usable_size(address) : 0;
 }
 
-/* Other code may be mapped at the same addresses after this. */
+/* Other code may be mapped at the same addresses after this, so cached stacks become invalid. */
 HOOK int dlclose(void *handle)
 {
 	int r = is_ready() ? heap_next.dlclose(handle) : -1;
@@ -496,8 +496,8 @@ HOOK int dlclose(void *handle)
 
 /*
  * Warns about calls that the hooks cannot see. A new namespace has its own libc with another heap,
- * and a module opened with RTLD_DEEPBIND gets libc's names from libc itself. dlopen() searches
- * depending on its caller, so the hook must jump to the next dlopen().
+ * and a module opened with RTLD_DEEPBIND gets libc's names from libc itself. The result of dlopen()
+ * depends on its caller, so the hook must jump to the next dlopen().
  */
 OUTLINE void note_module(long space, const char *file, int mode)
 {

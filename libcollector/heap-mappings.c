@@ -2,13 +2,13 @@
 /*
  * Heap mappings - mmap() and related functions, as libprofpreload-memory.so replaces them
  *
- * With `mmap` in PROF_MEMORY, the program's own mappings are recorded. Those that libc makes for
- * malloc(), threads and modules are not, because these are direct system calls; nor are mappings
- * made before the first allocation.
+ * With `mmap` in PROF_MEMORY, the program's own mappings are recorded. Mappings that libc makes for
+ * malloc(), threads and modules are not recorded, because libc makes them by direct system calls;
+ * nor are mappings made before the first allocation.
  *
  * If a mapping replaces another one, the end of the replaced mapping is recorded after the call,
  * because the kernel may refuse the call; no other thread can get the address in between. mremap()
- * records no end, because its own record is open: a new block at the address implies the end.
+ * records no end of a mapping that it replaces: a new block at the address implies it.
  * Invariants: (1) a refused call ends no mapping       [test_heap_zoo: mappings, refused_mappings]
  *
  * This library's own mappings are not recorded: the linker redirects its calls to the __wrap_
@@ -88,7 +88,7 @@ HOOK void *mmap(void *address, size_t bytes, int protection, int flags, int fd, 
 	return at;
 }
 
-/* off_t has 64 bits on every supported architecture. */
+/* off_t has 64 bits on every supported architecture, so this is mmap(). */
 HOOK void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset)
 	__attribute__((alias("mmap")));
 
@@ -97,7 +97,7 @@ HOOK int munmap(void *address, size_t bytes)
 	prepare();
 	if (!heap_next.munmap)
 		return __wrap_munmap(address, bytes);
-	/* The kernel refuses these arguments, so no mapping ends. */
+	/* The kernel refuses other arguments, and no mapping ends then. */
 	if (is_recorded() && (uintptr_t)address % 4096 == 0 && bytes > 0)
 		heap_record_free(RING_FREE_MUNMAP, address, pages_of(bytes));
 	return heap_next.munmap(address, bytes);

@@ -3,8 +3,8 @@
  * Heap next - finds the allocator that the hooks call; a pool serves allocations until then
  *
  * The first call of any hook looks up all functions at once, because dlsym() takes the loader's
- * lock. It happens while there is only one thread, because creating a thread allocates. Allocations
- * by dlsym() itself come from a pool in this library, and are not recorded.
+ * lock. That happens while there is only one thread, because creating a thread allocates memory.
+ * Allocations by dlsym() itself come from a pool in this library, and are not recorded.
  *
  * If another allocator comes before this library, the program calls that allocator, and only
  * functions that it lacks come here. They are passed on to it, so that the allocator of a block
@@ -104,7 +104,7 @@ static size_t use_nothing(void *address)
 
 #define AT(name) offsetof(struct heap_next, name)
 
-/* Order: dlsym() may call the first functions if a later one does not exist. */
+/* The order matters: dlsym() may call the first functions if a later one does not exist. */
 static const struct function {
 	const char *name;
 	size_t at;
@@ -282,7 +282,7 @@ static uint64_t read_number(const char *text)
 	return number;
 }
 
-/* Reads one word of the list. Ignores unknown words, which are of a later version. */
+/* Reads one word of PROF_MEMORY. Ignores unknown words, which a later version may define. */
 static uint32_t read_word(const char *text)
 {
 	const char *mean = skip_word(text, "sample="), *least = skip_word(text, "min=");
@@ -330,7 +330,7 @@ bool heap_next_choose(const char *settings)
 
 static void switch_mode(bool is_on)
 {
-	/* Blocks of an earlier session are unknown in this one. */
+	/* Blocks of an earlier session are unknown in this one, so forget them. */
 	if (is_on && (wanted_mode & HEAP_SAMPLED))
 		heap_sampled_clear();
 	/* pairs with the hooks' loads */

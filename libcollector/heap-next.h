@@ -2,8 +2,8 @@
 /*
  * Heap next - finds the allocator that the hooks call; a pool serves allocations until then
  *
- * Calls from here are not recorded. A hook checks heap_mode first: if it is 0, the hook needs only
- * heap_next.
+ * Calls through heap_next are not recorded. A hook checks heap_mode first: if it is 0, the hook
+ * needs only heap_next.
  */
 #pragma once
 
@@ -57,11 +57,11 @@ bool heap_next_prepare(void);
 bool heap_next_choose(const char *settings);
 /* Sets heap_mode to its correct value, whatever is in it now. */
 void heap_next_update_mode(void);
-/* Adds the warning `why` `what` about calls that are not recorded to the recording. Does nothing if
- * no allocations are requested. */
+/* Adds a warning to the recording, made of `why` and `what`: some calls are not recorded. Does
+ * nothing if no allocations are requested. */
 void heap_next_warn(const char *why, const char *what);
-/* Called when a module is opened that gets libc's names from libc. Warns about the first such
- * module, and repeats the warning in each later recording. */
+/* Called when a module is opened that gets libc's names from libc itself (RTLD_DEEPBIND). Warns
+ * about the first such module, and repeats the warning in each later recording. */
 void heap_next_note_deep(const char *file);
 /* Warns about calls that a foreign allocator does not pass on, and about the first module with deep
  * binding. */

@@ -174,8 +174,9 @@ static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *
 	};
 }
 
-/* ring: the ring to record in if no other hook is running; NULL: unknown. `wasted`: a record that
- * was begun in `ring` and whose ids are not valid, or NULL. frame: the hook's frame. */
+/* Records an allocation if the fast path cannot. `ring`: used if no other hook runs; NULL: unknown.
+ * `wasted`: a record begun in `ring` whose ids are not valid, or NULL. `frame`: the hook's
+ * frame. */
 static __attribute__((noinline)) void *alloc_otherwise(uint32_t kind, uint64_t size, void *address,
 						       uint64_t pc, uint64_t sp, uint64_t fp,
 						       struct ring *ring, void *wasted,

@@ -95,8 +95,9 @@ static inline void heap_fill_free(struct ring_free_block *freed, enum ring_free_
 	};
 }
 
-/* Calls no function, so that free() saves no registers. Has few instructions, because they delay
- * the program's own loads: a processor looks only some hundred instructions ahead. */
+/* Tries to record a free. Calls no function, so that free() saves no registers. Has few
+ * instructions, because they delay the program's loads: a processor looks only some hundred
+ * ahead. */
 static inline __attribute__((always_inline)) enum heap_outcome heap_try_record_free(
 	enum ring_free_kind kind, const void *address, uint32_t pages)
 {

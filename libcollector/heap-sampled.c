@@ -8,8 +8,8 @@
  *
  * The set of addresses has buckets of one cache line. Each address has two possible buckets, and is
  * added to the one with more room. Only one thread frees a block, so entries need not move and
- * threads need not wait: one exchange adds or removes an entry. A filter of counts in front of the
- * set suffices for frees of blocks that are not in the set.
+ * threads need not wait: one exchange adds or removes an entry. Most frees of blocks that are not
+ * in the set need only the filter of counts in front of it.
  * Invariants: (1) an added address is found, once           [test-heap-sampled: set, threads]
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
  *             (3) a share of 1 - exp(-s / mean) of each size is chosen [test-heap-sampled: chance]
@@ -23,7 +23,8 @@
 #include <time.h>
 
 #define BUCKET_ENTRIES 8u
-#define SET_BITS 17 /* log2 of the number of buckets: 8 MiB, of which only used parts take memory */
+/* log2 of the number of buckets: 8 MiB; only used parts take memory */
+#define SET_BITS 17
 #define SET_BYTES (sizeof(struct bucket) << SET_BITS)
 #define MAX_MEAN (UINT64_C(1) << 50)
 #define ONE_BITS 53 /* number of random bits */
@@ -75,8 +76,8 @@ void heap_sampled_clear(void)
 
 /* ---- Chance ---- */
 
-/* Returns log2(x / 2^63) in units of 2^-LOG_BITS; x is at least 2^63. Each bit says whether the
- * square of the rest is 2 or more. Truncation of the squares adds up to less than 2^-60. */
+/* Returns log2(x / 2^63) in units of 2^-LOG_BITS; x is at least 2^63. A bit of the result is set if
+ * the rest, squared, is 2 or more. Truncation adds up to less than 2^-60. */
 static uint64_t log2_of(uint64_t x)
 {
 	uint64_t log = 0;

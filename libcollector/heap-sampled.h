@@ -17,7 +17,8 @@
 
 /* One for each thread. */
 struct heap_chance {
-	uint64_t left;       /* bytes before the next choice; a larger allocation is chosen */
+	/* bytes until the next choice; a larger allocation is chosen */
+	uint64_t left;
 	uint32_t generation; /* caller's number of the settings for which `left` was drawn */
 	uint64_t random;     /* state of the generator; 0: not seeded */
 };
@@ -40,8 +41,8 @@ void heap_sampled_clear(void);
  * uses this: it handles the release of its blocks itself. */
 void heap_sampled_except(const void *address);
 
-/* Decides whether an allocation is chosen that uses up the thread's bytes or is the thread's first
- * of this generation. */
+/* Decides whether to choose an allocation that is larger than the thread's `left`, or is the
+ * thread's first of this generation. */
 bool heap_sampled_throw(uint32_t generation, uint64_t size);
 /* Removes a block. Returns whether it was in the set. Call this in the thread that frees the block,
  * before another thread can get the block. */

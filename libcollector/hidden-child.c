@@ -7,10 +7,10 @@
  * When middle exits, init becomes the program's parent.
  *
  * A child with exit signal 0 sends no signal, and wait() skips it unless the caller requests such
- * children. An exec makes it an ordinary child, so two children are needed. Both borrow this
- * process's memory like a child of vfork(), so the cost does not depend on the process's size; its
- * other threads continue. If this process is a reaper of orphans (PR_SET_CHILD_SUBREAPER), it stops
- * being one meanwhile; otherwise the program would become its child.
+ * children. An exec makes such a child an ordinary one, so a second child is needed. Both borrow
+ * this process's memory like a child of vfork(), so the cost does not depend on the process's size;
+ * its other threads continue. If this process is a reaper of orphans (PR_SET_CHILD_SUBREAPER), it
+ * stops being one meanwhile; otherwise the program would become its child.
  *
  * All signals are blocked meanwhile: no handler may run in this memory under another PID.
  * Invariants: (1) no child is left afterwards, whatever failed   [test_recorder: wait, subreaper]
@@ -99,7 +99,7 @@ BORROWED static void reset_signals(void)
 	syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &none, NULL, KERNEL_SIGSET_BYTES);
 }
 
-/* Changes a copy of the descriptors, because CLONE_FILES is not set. */
+/* Sets up the program's descriptors. Changes only a copy, because CLONE_FILES is not set. */
 BORROWED static bool arrange_fds(int fd)
 {
 	long kept = syscall(SYS_fcntl, fd, (long)F_DUPFD, (long)FIRST_FREE_FD);

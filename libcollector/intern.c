@@ -25,7 +25,7 @@ void intern_reset(struct intern *intern)
 
 void intern_restart(struct intern *intern)
 {
-	/* New epoch first, so that no id of the last epoch is reused in it. */
+	/* Begin the new epoch first, so that no id is used twice in the old one. */
 	intern_reset(intern);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	__atomic_store_n(&intern->last_id, 0, __ATOMIC_RELAXED);
@@ -41,7 +41,7 @@ void intern_add(struct intern *intern, const struct text *text, uint32_t epoch)
 	struct intern_entry *entries = intern->entries[text->hash % INTERN_SETS], *entry = NULL;
 	uint64_t id = (uint64_t)epoch << 32 | text->id;
 
-	/* Prefer an entry of an earlier epoch. */
+	/* Prefer to replace an entry of an earlier epoch. */
 	for (uint32_t i = 0; i < INTERN_WAYS && !entry; i++)
 		if (__atomic_load_n(&entries[i].id, __ATOMIC_RELAXED) >> 32 != epoch)
 			entry = &entries[i];

@@ -70,8 +70,8 @@ static inline uint64_t intern_check(uint64_t id, const struct text *text)
 	return id + text->hash;
 }
 
-/* Length and hash in one pass, a word at a time. A word is read whole if it does not leave the
- * page, so up to 7 bytes after the string may be read; they are ignored. */
+/* Computes length and hash in one pass, a word at a time. A word is read whole if it does not leave
+ * the page, so up to 7 bytes after the string may be read; they are ignored. */
 #define INTERN_PAGE 4096u
 #define INTERN_ONES UINT64_C(0x0101010101010101)
 #define INTERN_ODD UINT64_C(0x9e3779b97f4a7c15)
@@ -157,8 +157,8 @@ static inline __attribute__((always_inline)) uint32_t intern_place_of(const char
 	return (bits ^ bits >> 8) % INTERN_PLACES;
 }
 
-/* Returns 0 if the string is not found by its address. Reads the string only as far as it is equal,
- * and not beyond its page. */
+/* Returns the id of a string that `places` has for this address, or 0. Reads the string only as far
+ * as it equals the cached copy, and not beyond its page. */
 __attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_find_place(
 	const struct intern *intern, const char *at)
 {

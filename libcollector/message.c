@@ -2,10 +2,10 @@
 /*
  * Message - a record with the strings that it refers to, if some of them have not been sent
  *
- * Each string is sent before the record, in as many parts as needed. They are not published
- * together with it, because a siglongjmp() from a handler would leave a record without its strings.
- * Between two steps a handler may begin a new epoch of ids, or move to another ring. The begin of
- * the next record detects that, wastes the record, and the message starts again.
+ * Each string is sent before the record, in as many parts as needed. Strings and record are not
+ * published together, because a siglongjmp() from a handler would leave a record without its
+ * strings. Between two steps a handler may begin a new epoch of ids, or move to another ring. Then
+ * the next record is wasted (message_waste()), and the message starts again.
  *
  * Invariants: (1) an id in a record is of a string that was sent, or 0
  *                 [test_collector: names, siglongjmp, strings]
@@ -86,7 +86,7 @@ static enum message_outcome write_part(struct producer *producer, uint32_t epoch
 	return MESSAGE_WRITTEN;
 }
 
-/* If a part finds no room, the id stays 0. */
+/* Sends a string in parts. If a part finds no room, the id stays 0. */
 static enum message_outcome write_text(struct producer *producer, uint32_t epoch, struct text *text)
 {
 	uint32_t most = most_bytes(producer), id = intern_new_id(&producer->intern);

@@ -19,7 +19,7 @@
 #include "libcollector/register.h"
 #include "libcollector/stack.h"
 
-#define MESSAGE_TRIES 8 /* for each message, if handlers interfere or the ring is replaced */
+#define MESSAGE_TRIES 8 /* tries for a message, if handlers interfere or the ring is replaced */
 #define MESSAGE_MAX_TEXTS 66u
 
 struct message {
@@ -61,8 +61,8 @@ static inline __attribute__((always_inline)) void message_follow(struct producer
 /* Turns a begun record that is no longer valid into a string that no record uses. */
 void message_waste(struct ring *ring, void *payload, size_t payload_bytes);
 
-/* For names, which are likely to have the same address as before; NULL is "". Returns false if the
- * name is not found by its address. */
+/* Finds the id of a name by its address, which is likely to be the same as before; NULL is "".
+ * Returns false if the name is not found. */
 static inline __attribute__((always_inline)) bool message_find_name(const struct producer *producer,
 								    const char *name,
 								    uint32_t *ret_id)
@@ -82,7 +82,7 @@ static inline __attribute__((always_inline)) struct producer *message_enter(void
 	return producer;
 }
 
-/* Must be called after a record. Returns true. */
+/* Must be called after a record: detects the end of the session. Returns true. */
 static inline __attribute__((always_inline)) bool message_done(struct producer *producer)
 {
 	if (__builtin_expect(__atomic_load_n(producer->ended, __ATOMIC_RELAXED) != 0, 0))
@@ -90,8 +90,8 @@ static inline __attribute__((always_inline)) bool message_done(struct producer *
 	return true;
 }
 
-/* Returns whether a record is certain to be lost, and counts it then: before its strings are
- * examined. For functions that the program called. */
+/* Returns whether a record is certain to be lost, and if so counts it. Call this before examining
+ * the record's strings, in functions that the program called. */
 static inline __attribute__((always_inline)) bool message_is_lost(size_t payload_bytes)
 {
 	struct producer *producer = register_self.producer;

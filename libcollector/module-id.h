@@ -28,7 +28,7 @@ static inline bool module_read(const struct module_memory *memory, uint64_t addr
 /* Returns whether the loader has a module at pc, and the module's range. If glibc cannot answer
  * (before 2.35), returns true with an empty range. */
 bool module_find_loaded(uint64_t pc, uint64_t *ret_start, uint64_t *ret_end);
-/* Returns whether memory->start has an ELF header with program headers of 64 bits. */
+/* Returns whether memory->start has a 64-bit ELF header with program headers. */
 bool module_is_elf(const struct module_memory *memory);
 /* Returns the address of the module's build-id, or 0. *ret_bytes: its length, cut to
  * MODULE_MAX_ID. */

@@ -7,14 +7,14 @@
  * library at the same address: not every dlclose() can be interposed, because libc closes its own
  * modules through an internal call.
  *
- * Rules come from the row evaluator: .eh_frame_hdr is searched, and the FDE and its CIE are copied
- * side by side, as a section of their own. No table is built here, because that takes time
+ * To find a rule, .eh_frame_hdr is searched, the FDE and its CIE are copied side by side as a
+ * separate section, and arch/cfi.h evaluates that. No table is built here, because that takes time
  * proportional to the file's size. If a linker made no .eh_frame_hdr, .eh_frame is found by its
  * first two records and read from its start each time, as far as the page copies reach. If a file
  * has holes between its segments, the loader has a module for each segment, so a module's CFI may
  * lie outside the module.
- * Invariants: (1) only safe-read.c loads from a module, except for the build-ids on a chain that
- *                 reached its root: such modules are in use
+ * Invariants: (1) only safe-read.c loads from a module, except for build-ids of the modules on a
+ *                 complete chain, which are in use
  *                 [test-self-unwind: storm, same_address]
  *             (2) module data is untrusted: lengths are bounded by this file's buffers, and reads
  *                 outside of a module fail  [fuzz_cfi]
@@ -200,8 +200,8 @@ static struct module *find_known(struct modules *modules, uint64_t pc)
 	return at < modules->n && pc >= modules->modules[at].start ? &modules->modules[at] : NULL;
 }
 
-/* Returns false if the module overlaps with a known one, or if there is no room. In both cases
- * modules were unloaded. */
+/* Adds a module. Returns false if it overlaps with a known one, or if there is no room; the caller
+ * then assumes that modules were unloaded. */
 static bool add(struct modules *modules, const struct module *module)
 {
 	size_t at = find_place(modules, module->start);

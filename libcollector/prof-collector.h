@@ -118,7 +118,7 @@ PROF_PUBLIC uint64_t prof_clock_ns(void);
 /* ---- Stacks ---------------------------------------------------------------------------------- */
 
 #define PROF_MAX_FRAMES \
-	512 /* innermost frames of a stack; others are dropped. Small rings take at least 60 */
+	512 /* at most this many innermost frames of a stack are kept; in small rings at least 60 */
 
 /* Meaning of the addresses of a stack. */
 enum prof_stack_kind {
@@ -290,11 +290,11 @@ struct prof_recorder_options {
  * current directory. options: may be NULL. */
 PROF_PUBLIC int prof_recorder_open(const char *path, const struct prof_recorder_options *options);
 /*
- * Begin returns after sampling is enabled in all threads. Samples after an end are dropped unless
- * another block is open. name: name of the mark; NULL is "block". A block may end in another thread
- * than the one in which it began. If several open blocks have the same name, end ends the last one
- * that the calling thread began, or else the last one of any thread. Each call waits at most 1 s
- * for profd (-ETIMEDOUT).
+ * prof_recorder_begin() returns after sampling is enabled in all threads. Samples after an end are
+ * dropped unless another block is open. name: name of the mark; NULL is "block". A block may end in
+ * another thread than the one in which it began. If several open blocks have the same name,
+ * prof_recorder_end() ends the last one that the calling thread began, or else the last one of any
+ * thread. Each call waits at most 1 s for profd (-ETIMEDOUT).
  */
 PROF_PUBLIC int prof_recorder_begin(const char *name);
 PROF_PUBLIC int prof_recorder_end(const char *name);

@@ -11,12 +11,12 @@
  * The switch is a socket to the engine, which profctl passes on, so that a block costs two context
  * switches and needs no privileged process. If another block has just ended, a block costs none:
  * the engine leaves the events enabled for some time, and says so in a page that it shares with
- * this process (control.h). A begin or end then writes a time to that page. Blocks nest and
- * overlap, in one thread and in several: sampling is on while any is open.
+ * this process (control.h). prof_recorder_begin() and _end() then only write a time to that page.
+ * Blocks nest and overlap, in one thread and in several: sampling is on while any is open.
  *
  * The recorder's state is in a page that is zeroed in a forked child. The child has no recorder,
  * and closes the descriptors that it inherited. The program may close or reuse the descriptors, so
- * each use first compares their socket's cookie.
+ * each use first compares the socket's cookie.
  * Invariants: (1) no wait exceeds its bound: OPEN_NS, SWITCH_NS, CLOSE_NS
  *                 [test_recorder: killed_under_it, stopped]
  *             (2) samples are between the marks of a block, and none is missing
@@ -64,7 +64,7 @@ enum recorder_state { RECORDER_CLOSED, RECORDER_BUSY, RECORDER_OPEN };
 struct block {
 	uint64_t id;
 	uint64_t hash;
-	uint64_t order; /* order of begin; 0: the slot is free */
+	uint64_t order; /* rises with each block that begins; 0: the slot is free */
 	uint32_t name_bytes, tid;
 };
 
@@ -245,7 +245,7 @@ static const char *number(char digits[11], uint32_t value)
 	return at;
 }
 
-/* Passes far_end to profctl. */
+/* Starts profctl, which inherits `far_end`. */
 static int start_profctl(const struct prof_recorder_options *options, const char *program,
 			 const char *path, bool append, int far_end)
 {
@@ -318,7 +318,7 @@ static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind
 
 /* ---- The engine ---- */
 
-/* *ret_fd: descriptor of the answer; unchanged if `wants` is 0. */
+/* Requests sampling, or its end. *ret_fd: descriptor of the answer; unchanged if `wants` is 0. */
 static int request_switch(struct recorder *self, bool on, uint32_t wants, int *ret_fd)
 {
 	struct control_switch request = {
@@ -357,8 +357,8 @@ static bool is_engine_there(const struct recorder *self)
 	       syscall(SYS_ppoll, &polled, 1L, &at_once, NULL, 0L) == 0;
 }
 
-/* pairs with sample_window_take(). The engine reads the edges after the clock, so it sees every
- * begin and end that returned before that time. */
+/* pairs with sample_window_take(). The engine reads the clock before the edges, so it sees every
+ * edge of a call that returned before that time. */
 static void add_edge(struct control_page *page)
 {
 	uint64_t n = page->n_edges;
@@ -573,7 +573,7 @@ static int begin(struct recorder *self, const char *name)
 		r = begin_sampling(self);
 	if (r != 0) {
 		/* The engine must not keep sampling, whether or not it received the request. With a
-		 * page the engine checks that itself. */
+		 * page, the engine itself detects that no block is open. */
 		off.serial = ++self->serial;
 		if (!self->page && control_is_open(&self->toggle))
 			(void)!control_send(self->toggle.fd, &off, sizeof(off), 0);
@@ -650,7 +650,7 @@ int prof_recorder_close(void)
 
 	if (!self || !claim_state(self, RECORDER_OPEN))
 		return PROF_RECORDER_NOT_OPEN;
-	/* After this, other threads are out of begin and end, or have exceeded the wait. */
+	/* After this, no other thread is in begin or end, unless the wait timed out. */
 	is_alone = lock(self, &signals) == 0;
 	if (is_alone)
 		unlock(self, signals);

@@ -29,7 +29,7 @@ struct process {
 	uint64_t no_growth_until_ns;
 	uint32_t n_owners; /* number of owners that rings have had so far */
 	uint32_t n_arenas;
-	uint32_t n_retired; /* the first ones: their sessions are over */
+	uint32_t n_retired; /* number of arenas that were retired: arenas[0] and following */
 	struct arena_entry arenas[REGISTER_MAX_ARENAS];
 };
 static_assert(sizeof(struct process) <= RING_PAGE, "process");
@@ -58,8 +58,8 @@ static inline uint32_t register_count_arenas(void)
 	return __atomic_load_n(&register_process->n_arenas, __ATOMIC_ACQUIRE);
 }
 
-/* Returns the number of arenas of sessions that are over; when another session begins, all arenas
- * so far. Load it before register_count_arenas(). Pairs with register_retire_arenas(). */
+/* Returns the number of arenas that were retired: when a session begins, those of all earlier
+ * sessions. Load it before register_count_arenas(). Pairs with register_retire_arenas(). */
 static inline uint32_t register_count_retired(void)
 {
 	return __atomic_load_n(&register_process->n_retired, __ATOMIC_ACQUIRE);
@@ -84,7 +84,7 @@ struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t fla
 /* Retires the arenas of the previous session. A thread that has an open record ends it in private
  * memory; the arena's memory is freed when the engine ends. */
 void register_retire_arenas(void);
-/* In a forked child: shields the parent's arenas, by the parent's generation. */
+/* In a forked child, shields the arenas of the parent, which has this generation. */
 void register_shield_arenas(uint64_t generation);
 
 /* ---- register.c ---- */

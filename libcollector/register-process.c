@@ -7,10 +7,10 @@
  * record registers it, over its own connection.
  *
  * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
- *             (2) no thread waits longer than its bound, and only once a process
+ *             (2) no thread waits longer than its bound, and only once per process
  *                 [test-control-client: silent]
  *             (3) errno does not change                               [test_collector: zoo]
- *             (4) descriptors of others are not touched               [test_collector: closefrom]
+ *             (4) the program's descriptors are not touched  [test_collector: closefrom]
  */
 #include "libcollector/register-internal.h"
 
@@ -202,7 +202,7 @@ static void after_fork_in_child(void)
 	control_disconnect(&inherited);
 	set_parent((uint32_t)syscall(SYS_getpid));
 	RING_STORE(&register_process->tgid, own_tgid);
-	/* The parent has counted these attempts. */
+	/* The parent has counted these attempts, so the child must not. */
 	register_self.skip = register_self.last_skip = 0;
 	errno = error;
 }
@@ -210,7 +210,7 @@ static void after_fork_in_child(void)
 /* ---- The environment ---- */
 
 extern char **environ;
-/* Exists since glibc 2.32; also true if unknown. */
+/* Exists since glibc 2.32. False if there may be several threads. */
 extern char __libc_single_threaded __attribute__((weak));
 
 struct variable {
@@ -360,7 +360,7 @@ __attribute__((constructor(101))) void register_start(void)
 	errno = error;
 }
 
-/* Claims `state` if there was no session before, or if it is over. */
+/* Claims `state` if there was no session before, or if the last one is over. */
 static bool claim_state(void)
 {
 	uint32_t state = __atomic_load_n(&register_process->state, __ATOMIC_ACQUIRE);

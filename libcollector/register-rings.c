@@ -8,7 +8,7 @@
  *
  * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
  *             (2) no thread waits longer than its bound              [test-control-client: silent]
- *             (3) a thread that is late for its session is not harmed
+ *             (3) a thread may still use an arena whose session is over
  *                 [test-register-rings: retired_behind, retired_before]
  */
 #include "libcollector/register-internal.h"
@@ -169,7 +169,7 @@ static int request_arena(uint32_t n_arenas, uint64_t min_bytes, uint64_t deadlin
 	return r;
 }
 
-/* Requests another arena. The next request receives an answer that comes after the deadline. */
+/* Requests another arena. If the answer comes after the deadline, the next request receives it. */
 static bool grow(uint64_t min_bytes, uint64_t deadline)
 {
 	int r = -EAGAIN;
@@ -191,8 +191,7 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 	return r == 0;
 }
 
-/* Returns whether the engine has not read a closed ring to its end yet. If so, rings the
- * doorbell. */
+/* Returns whether a closed ring is not read to its end yet. If so, rings the doorbell. */
 static bool is_one_closed(void)
 {
 	bool is_closed = false;

@@ -253,7 +253,8 @@ bool register_no_syscall(void)
 	if (!producer)
 		return false;
 	ring_add_flags(producer->ring, RING_NO_SYSCALL);
-	producer->calls_epoch = 0; /* from now on stacks are walked differently */
+	/* drops cached stacks, because walks change now */
+	producer->calls_epoch = 0;
 	return true;
 }
 

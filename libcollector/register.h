@@ -30,13 +30,13 @@ struct producer {
 	uint32_t n_stuck;        /* number of records lost without a wait */
 	uint64_t next_id;        /* next id of a mark */
 	struct call_tree *calls; /* see call-tree.h; NULL: not needed yet */
-	/* epoch of each counter's definition, by number */
+	/* by counter number: epoch of the counter's definition */
 	uint32_t counters[REGISTER_MAX_COUNTERS];
 	struct intern intern;
 	struct self_maps code; /* last, because only stacks use its memory */
 };
 
-/* One for each thread. Small, because a library that is loaded late gets only the rest of static
+/* One for each thread. Small, because a library that is loaded late gets only the rest of the
  * TLS. */
 struct register_thread {
 	struct producer *producer;
@@ -97,8 +97,8 @@ static inline struct producer *producer_get(void)
  * this is a forked child or the ring was released: retry with producer_get(). */
 bool register_again(struct producer *producer);
 
-/* Everything except records is done with all signals blocked, so that no handler interrupts it or
- * leaves it. Returns the mask to restore. */
+/* Blocks all signals, so that no handler interrupts or leaves the code up to the restore. Used for
+ * everything except records. Returns the mask to restore. */
 uint64_t register_block_signals(void);
 void register_restore_signals(uint64_t before);
 

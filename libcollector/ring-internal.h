@@ -37,10 +37,9 @@ struct ring {
 	size_t most_bytes;      /* maximum size of a payload */
 	volatile uint64_t head; /* end of the published records */
 	volatile uint64_t end;  /* end of the reserved records */
-	uint64_t tail;          /* last value seen */
+	uint64_t tail;          /* last value seen of the consumer's tail */
 	uint64_t next_check;    /* head at which the fill level is checked next */
-	/* a record that ends at or before this needs no check and no pad; 0: every record needs
-	 * a check */
+	/* a record that ends at or before this position needs no check and no pad; 0: each does */
 	uint64_t limit;
 	volatile uint64_t nested_ns;
 	volatile bool nestable;
@@ -90,12 +89,12 @@ static inline bool ring_is_stuck(const struct ring *ring)
 	return ring->stuck_tail == ring->tail + 1;
 }
 
-/* Closes records that siglongjmp() left open. Called with the sp of code that begins a record and
- * is not deeper in the stack than theirs. */
+/* Closes records that siglongjmp() left open. `sp` is that of the code that begins the next record,
+ * and not deeper in the stack than the code that began these. */
 void ring_recover(struct ring *ring, uint64_t sp);
 
-/* For a function that the program called. Call this before inner functions begin records: they are
- * deeper in the stack, and would not detect that an earlier record was left open. */
+/* Closes records that siglongjmp() left open. Call this on entry to a function that the program
+ * called: inner functions are deeper in the stack, and would not detect such records. */
 static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 {
 	if (!RING_LIKELY(ring->open[0].sp == 0))
@@ -137,13 +136,13 @@ static inline uint64_t ring_now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Exists since glibc 2.32; also true if unknown. */
+/* Exists since glibc 2.32. False if there may be several threads. */
 extern char __libc_single_threaded __attribute__((weak));
 
 /*
  * Returns the time in ticks. If the process has several threads, waits for earlier instructions to
- * complete before it reads the counter. Otherwise two close events of different threads could get
- * the wrong order, because the consumer never moves a thread's times back.
+ * complete before it reads the counter. Without that wait, two close events of different threads
+ * could get the wrong order, because the consumer never moves a thread's times back.
  */
 static inline __attribute__((always_inline)) uint64_t ring_ticks_now(void)
 {
@@ -169,8 +168,8 @@ static inline struct ring_record_header *ring_header_at(const struct ring *ring,
 
 /* ---- The fast path of almost every record ---- */
 
-/* Order matters: once `end` is after the record, `bytes` shows that it is reserved. The gap before
- * the record is already a pad. */
+/* Reserves a record. The order matters: `bytes` must show that the record is reserved before `end`
+ * is after it. The gap before the record is already a pad. */
 static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring, size_t level,
 							       uint64_t at, uint32_t bytes)
 {
@@ -224,8 +223,8 @@ static inline __attribute__((always_inline)) void *ring_begin_first(struct ring 
 }
 
 /*
- * Returns NULL, without effects, if ring_begin() must be called. bytes: the record's size; the
- * caller writes all of it; a multiple of 8. With ticks, calls nothing, so hooks save no registers.
+ * Returns NULL, without effects, if ring_begin() must be called. `bytes`: the record's size, a
+ * multiple of 8; the caller writes all. With ticks, calls nothing, so hooks save no registers.
  */
 static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *ring, uint32_t type,
 								  uint32_t bytes)
@@ -263,9 +262,9 @@ static inline __attribute__((always_inline)) void ring_publish(struct ring *ring
 }
 
 /*
- * For the outermost record. Returns false if handlers left records after it: call ring_end_first()
+ * Ends the outermost record. Returns false if handlers left records after it: call ring_end_first()
  * then. Does not check how full the ring is: a record of ring_try_begin() never ends after the
- * position where that check is due, and ring_try_begin() does not begin the next one.
+ * position where that check is due, and later records need ring_begin().
  */
 static inline __attribute__((always_inline)) bool ring_try_end(struct ring *ring)
 {

@@ -129,8 +129,8 @@ enum ring_type {
 	RING_FREE_BLOCK,
 	RING_THREAD_NAME,
 	RING_JIT,
-	RING_MARK_AT, /* payload: struct ring_at, then that of a mark */
-	RING_LOG_AT,  /* payload: struct ring_at, then that of a log */
+	RING_MARK_AT, /* payload: struct ring_at, then the payload of a RING_MARK */
+	RING_LOG_AT,  /* payload: struct ring_at, then the payload of a RING_LOG */
 	RING_REALLOC,
 	RING_CALLS,
 	RING_N_TYPES
@@ -265,7 +265,7 @@ enum ring_alloc_kind {
 };
 
 #define RING_ALLOC_STACK \
-	0x01u /* `stack` is the id of a RING_STACK, not a node of RING_CALLS: in handlers */
+	0x01u /* `stack` is the id of a RING_STACK, not a node of RING_CALLS; used in handlers */
 
 struct ring_alloc {
 	uint64_t address; /* 0: the allocation failed */
@@ -278,13 +278,13 @@ struct ring_alloc {
 };
 static_assert(sizeof(struct ring_alloc) == 24, "alloc");
 
-/* A call of realloc() or a related function. The record's time is the begin of the call; the block
+/* A call of realloc() or a related function. The record's time is the start of the call; the block
  * at `prior` counts as released at that time. */
 struct ring_realloc {
 	uint64_t prior;   /* 0: NULL was passed */
 	uint64_t address; /* 0: failed, and `prior` stays valid; or size was 0, and is_freed is 1 */
 	uint64_t size;    /* requested size */
-	uint64_t duration_ns; /* until the new block existed */
+	uint64_t duration_ns; /* time until the new block existed */
 	uint32_t stack;
 	uint8_t kind;
 	uint8_t is_freed; /* 1: `prior` is freed */
@@ -318,7 +318,7 @@ static_assert(sizeof(struct ring_free_block) == 16, "free");
 struct ring_calls {
 	uint32_t first;  /* not 0 */
 	uint32_t parent; /* 0: `first` is a root */
-	/* number of frames that follow, outermost first: frames of the nodes first, first + 1, … */
+	/* number of frames that follow, outermost first; each defines a node, from `first` on */
 	uint32_t n_frames;
 	uint32_t reserved;
 };

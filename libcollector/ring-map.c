@@ -191,7 +191,7 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 	if (!*arena->alive)
 		return NULL;
 	for (uint32_t i = 0; i < arena->n_rings; i++) {
-		/* Copy the place, so that the values that are used are those that were checked. */
+		/* Copy the directory entry, because the shared one may change after the check. */
 		struct ring_place place = directory(arena)[i];
 		struct ring_header *header;
 		uint64_t state;

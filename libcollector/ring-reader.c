@@ -125,7 +125,7 @@ struct view {
 	uint64_t attempted, lost[RING_N_LOST], waits, waited_ns;
 };
 
-/* Loads in the order of docs/ring.md: then a closed ring has its final head, a ring that is not
+/* Loads in the order of docs/ring.md, so that a closed ring has its final head, a ring that is not
  * busy has published every begun record, and `attempted` includes each lost or recorded attempt. */
 static void load_view(const struct ring_header *shared, struct view *ret_view)
 {
@@ -140,7 +140,7 @@ static void load_view(const struct ring_header *shared, struct view *ret_view)
 	ret_view->tid = LOAD(&shared->tid);
 }
 
-/* Returns false if the total decreases, or grows faster than a thread can count. */
+/* Sets a total. Returns false if it decreases, or grows faster than a thread can count. */
 static bool grow(uint64_t *total, uint64_t value, uint64_t most)
 {
 	bool is_good = value >= *total && value - *total <= most;
@@ -230,7 +230,8 @@ static void finalize_realloc(struct ring_reader *reader, const struct ring_batch
 	moved->duration_ns = reader->moved_ns - reader->last_ns;
 }
 
-/* Stores the results in the copied header: the clamped time, and the verdict above the type. */
+/* Stores the results in the copied header: the clamped time, and the verdict above the type's
+ * bits. */
 static void finalize_record(struct ring_reader *reader, const struct ring_batch *batch,
 			    struct ring_record_header *header)
 {
@@ -264,7 +265,7 @@ static void finalize_record(struct ring_reader *reader, const struct ring_batch 
 	totals->late += verdict & RING_RECORD_LATE ? 1 : 0;
 }
 
-/* Returns the number of bytes, of n, that are valid whole records. */
+/* Returns how many of the n bytes are valid whole records. */
 static uint64_t check_records(struct ring_reader *reader, const struct ring_batch *batch,
 			      uint8_t *buffer, uint64_t n, bool is_cut)
 {
@@ -318,8 +319,8 @@ void ring_reader_wake(struct ring_reader *reader)
 
 /*
  * Computes a time before which no later record lies. An open record is not before the previous one.
- * A record whose begin is not visible yet is later than `start` minus the delay until a store is
- * visible. Times are untrusted, so an open record holds back the other rings no longer than
+ * A record that has begun, but not visibly yet, is later than `start` minus the delay until a store
+ * is visible. Times are untrusted, so an open record holds back the other rings no longer than
  * publishing a record takes.
  */
 static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_moving, bool is_more,

@@ -33,7 +33,7 @@ enum ring_fault {
 	RING_FAULT_LENGTH,
 	RING_FAULT_TYPE,
 	RING_FAULT_PAYLOAD, /* payload is shorter than its type or its count requires */
-	/* a count decreased, grew faster than a thread can count, or lost more than attempted */
+	/* a count fell, grew faster than a thread can count, or has more lost than attempted */
 	RING_FAULT_COUNTS,
 	RING_FAULT_TID, /* set by the caller: the owner is not a thread of the process */
 	RING_N_FAULTS
@@ -52,7 +52,7 @@ struct ring_totals {
 	uint64_t abandoned;   /* records left by siglongjmp() */
 	uint64_t unpublished; /* records that were open when their owner ended */
 	uint64_t waits, waited_ns;
-	/* records whose time was before the grant or the previous record, or after the drain */
+	/* records whose time was before grant_ns or the previous record, or after the drain */
 	uint64_t clamped;
 	uint64_t late; /* records whose time is before a bound that was returned earlier */
 };
@@ -88,8 +88,8 @@ struct ring_reader {
 #define RING_RECORD_CLAMPED 0x01u
 #define RING_RECORD_LATE 0x02u
 
-/* For the headers between ring_batch's next and end: after the checks, they hold the verdict above
- * the type, and the clamped time. */
+/* After the checks, the headers between ring_batch's `next` and `end` hold the clamped time and, in
+ * the bits above the type, the verdict. */
 #define RING_VERDICT_SHIFT 8
 static_assert(RING_N_TYPES <= 1 << RING_VERDICT_SHIFT, "where the verdict is");
 
@@ -108,7 +108,8 @@ struct ring_batch {
 	uint32_t tid;   /* as the owner wrote it */
 	bool is_closed; /* all records were read, and none will come: call ring_reader_recycle() */
 	bool is_more;   /* more records are available, because the buffer was too small */
-	uint64_t bound_ns; /* later batches have no earlier record, except with RING_RECORD_LATE */
+	/* in later batches, earlier records are RING_RECORD_LATE */
+	uint64_t bound_ns;
 };
 
 void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory *memory,

@@ -8,7 +8,7 @@
  * (head). A handler that finds an open record reserves its own after it, and leaves publishing to
  * the interrupted code. During the few instructions in which that would fail, nestable is false,
  * and the handler's record is counted as lost. If an open record was begun deeper in the stack than
- * the caller, siglongjmp() left it; the next begin turns it into a pad.
+ * the caller, siglongjmp() left it; the next ring_begin() turns it into a pad.
  *
  * A child that was forked in the middle of a record has its own copy of struct ring, so that the
  * interrupted code ends in the child's own memory. A word that the kernel zeroes in the child
@@ -66,7 +66,7 @@ static long futex(uint32_t *word, int operation, uint32_t value, const struct ti
 	return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-/* Does not wake the consumer twice from the same sleep. */
+/* Wakes the consumer if it is asleep, but not twice from the same sleep. */
 static void kick(struct ring_arena_header *shared, uint32_t *kicked)
 {
 	uint32_t armed;
@@ -159,8 +159,8 @@ static bool is_realtime(void)
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
-/* The word `waiting`: a time up to which waited_ns is complete and, below WAITING_UNIT_NS, the
- * number of waiting threads. A change of that number adds the time since then. */
+/* Changes the number of waiting threads, which is `waiting` modulo WAITING_UNIT_NS. The rest of the
+ * word is the time up to which waited_ns is complete; adds the time since then. */
 static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_begin)
 {
 	uint64_t before = RING_LOAD(&budget->waiting), n, since, now;
@@ -169,8 +169,7 @@ static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_
 		n = before % WAITING_UNIT_NS;
 		since = before - n;
 		now = MAX_OF(since, now_ns - now_ns % WAITING_UNIT_NS);
-		/* In a child that a handler forked during a wait, the budget does not know that
-		 * wait. */
+		/* In a child forked by a handler during a wait, the budget lacks that wait. */
 		if (n == (is_begin ? WAITING_UNIT_NS - 1 : 0))
 			return false;
 	} while (!__atomic_compare_exchange_n(&budget->waiting, &before,
@@ -425,7 +424,7 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 	return header;
 }
 
-/* For the outermost record. Leaves nestable false, because `end` is only what was published. */
+/* Counts the outermost record as lost. Leaves `nestable` false, because no record is open. */
 static void *lose(struct ring *ring, enum ring_lost cause, uint32_t type)
 {
 	count_attempt(ring->shared, cause, type);
@@ -511,8 +510,8 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 			  bytes == 0 ? SIZE_MAX / 2 : bytes - sizeof(struct ring_record_header));
 }
 
-/* For all other cases: another ring, a handler, an abandoned record, a pad, no room, or no
- * ticks. */
+/* Begins a record where the fast path cannot: for another ring, a handler, an abandoned record, a
+ * pad, no room, or no ticks. */
 static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64_t sp,
 						       uint32_t type, size_t payload_bytes,
 						       uint32_t bytes)

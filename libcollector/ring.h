@@ -26,9 +26,9 @@ struct ring_arena;
  * rung, and the thread never waits. */
 #define RING_NO_SYSCALL 0x01u
 
-/* longest wait for room before the next check whether it is in vain */
+/* longest wait for room before the next check whether the wait is in vain */
 #define RING_WAIT_NS UINT64_C(10000000)
-#define RING_WAIT_BUDGET_NS UINT64_C(1000000000) /* for a process in RING_WAIT_WINDOW_NS */
+#define RING_WAIT_BUDGET_NS UINT64_C(1000000000) /* a process's limit per RING_WAIT_WINDOW_NS */
 #define RING_WAIT_WINDOW_NS UINT64_C(60000000000)
 /* A thread that fills a ring in less time than this moves to a larger ring, so that it rings the
  * doorbell at most some hundred times per second. */
@@ -87,9 +87,9 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 /* Call this at the thread's end. The ring's records stay until the engine has read them. */
 void ring_release(struct ring *ring); /* may be NULL */
 /*
- * Releases the rings of threads that exited without releasing them, because late destructors
- * recorded. own_tid: the caller's; the caller has no ring, so a ring with that tid belongs to an
- * exited thread that had the same tid. One thread at a time. Changes errno.
+ * Releases the rings that late destructors claimed in threads that have exited. `own_tid`: the
+ * caller's tid; the caller has no ring, so a ring with that tid belongs to an exited thread that
+ * had the same tid. One thread at a time. Changes errno.
  */
 void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid);
 /* Returns whether any ring is closed and not free yet. If so, rings the doorbell. May change
@@ -109,6 +109,6 @@ void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes);
 /* Begins a record that is published together with `first` or not at all. `first` must be open, and
  * the same code must have begun it. Never waits. */
 void *ring_begin_with(struct ring *ring, const void *first, uint32_t type, size_t payload_bytes);
-/* For a string or log that continues in the next record. */
+/* Sets flags of an open record: RING_FLAG_MORE if a string or log continues in the next one. */
 void ring_set_flags(void *payload, uint16_t flags);
 void ring_end(struct ring *ring, void *payload);

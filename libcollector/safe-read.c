@@ -27,7 +27,7 @@
 
 static bool is_readable(uint64_t address)
 {
-	/* NULL means no mask, which is not an error. */
+	/* The kernel accepts NULL as no mask, so the first page cannot be probed. */
 	return address >= SAFE_READ_PAGE &&
 	       syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, address & ~UINT64_C(7), NULL, MASK_BYTES) <
 		       0 &&

@@ -6,10 +6,11 @@
  * The source is /proc/self/maps instead of the loader: the file needs no lock that another thread
  * may hold, lists the vdso and mappings made without the loader, and names files as the kernel's
  * own records do.
- * Invariants: (1) a range belongs to a module by the bytes in memory, and each stack compares them
+ * Invariants: (1) a range's module is identified by its bytes in memory, which each stack compares
  *                 [test_jit: dlclose]
  *             (2) only safe-read.c loads from a module [test-self-maps: unmapped]
- *             (3) a stack reads /proc/self/maps at most once a try  [test-self-maps: heap]
+ *             (3) each try to send a stack reads the file at most once
+ *                 [test-self-maps: heap]
  *             (4) a module's code is searched once, even if it cannot be identified
  *                 [test-self-maps: no descriptor, test-call-tree: moved]
  * Ranges are added with signals blocked, so that no handler sees an incomplete change.
@@ -34,7 +35,7 @@ struct scan {
 	struct self_maps *code;
 	const struct self_maps_stack *stack;
 	struct safe_read memory;
-	struct line first; /* last line that begins a file (offset 0) */
+	struct line first; /* last line with offset 0, the first of a file */
 	self_maps_notify *notify;
 	void *data;
 };
@@ -123,7 +124,7 @@ bool self_maps_check(struct self_maps *code, const struct self_maps_stack *stack
 			code->n_replaced++;
 			return false;
 		}
-		/* Neighboring frames are often in the same module. */
+		/* Try this range first for the next frame, which is often in the same module. */
 		last = range->n_id_bytes ? range : NULL;
 	}
 	return true;
@@ -344,7 +345,7 @@ bool self_maps_scan(struct self_maps *code, const struct self_maps_stack *stack,
 	uint32_t n = 0;
 	long got = 1;
 
-	/* Before the search, which must find the dropped ranges, too. */
+	/* Drop ranges before the search, because it must find the dropped ones, too. */
 	if (code->n + MIN_OF(stack->n, SELF_MAPS_MAX / 2) > SELF_MAPS_MAX)
 		clear(code);
 	while (fd >= 0 && got > 0 && n != UINT32_MAX) {

@@ -2,14 +2,15 @@
 /*
  * Self-unwind - walks the calling thread's own stack
  *
- * A walk needs two things: the part of the stack that may be loaded directly, and a cache.
+ * A walk needs two things: the part of the stack that may be loaded directly, and a cache of unwind
+ * rules.
  *
- * The stack. A thread's highest address is found without a lock: it is the thread pointer, because
- * libc puts the thread's structure on top of the stack; for the first thread, it is the address of
- * the random bytes that the kernel put there. sp is on the same stack if every page in between is
- * readable. If sp is later found lower, the additional pages are checked, once. Otherwise sp is on
- * a signal stack, if sigaltstack() says so, or on a fiber. There, and wherever a frame leads out of
- * the known range, safe-read.c makes each read; on a fiber the walk ends after
+ * The stack. The highest address of a thread's stack is found without a lock: it is the thread
+ * pointer, because libc puts the thread's structure on top of the stack; for the first thread, it
+ * is the address of the random bytes that the kernel put there. sp is on the same stack if every
+ * page in between is readable. If sp is later found lower, the additional pages are checked, once.
+ * Otherwise sp is on a signal stack, if sigaltstack() says so, or on a fiber. There, and wherever a
+ * frame leads out of the known range, safe-read.c makes each read; on a fiber the walk ends after
  * SELF_UNWIND_MAX_FOREIGN frames.
  *
  * A cache. One mapping holds a fixed number of caches. A walk claims a free one, preferably the
@@ -50,22 +51,23 @@
 #define MAX_GROWTH (UINT64_C(64) << 20)
 #define GUARD_BYTES SAFE_READ_PAGE /* sp may be in the guard page after an overflow */
 #define WINDOW_BYTES 512
-#define ROOM 4096 /* bytes of stack that a walk must have below it; it needs less */
+#define ROOM 4096 /* bytes of stack that must be left for a walk, which needs less */
 
 #define MAX_PAGE 65536 /* maximum page size, because the kernel wipes whole pages */
 
 /* The claim of a cache. */
 struct claim {
 	alignas(64) _Atomic(uintptr_t) holder;
-	bool is_used; /* by this process, since it was forked */
+	bool is_used; /* this process has used the cache since it was forked */
 };
 
 struct cache {
-	uint64_t holder_sp;      /* frame of the walk that holds the cache; 0: between two stores */
-	uint64_t holder_thread;  /* thread pointer of that walk; both survive fork() */
-	uintptr_t holder;        /* copy of claim.holder */
-	uint32_t generation;     /* generation of `slots`; 0: never used */
-	uint32_t own_generation; /* the value of self_unwind_generation() for its contents */
+	uint64_t holder_sp;     /* frame of the walk that holds the cache; 0: between two stores */
+	uint64_t holder_thread; /* thread pointer of that walk; both survive fork() */
+	uintptr_t holder;       /* copy of claim.holder */
+	uint32_t generation;    /* generation of `slots`; 0: never used */
+	/* value of self_unwind_generation() when filled */
+	uint32_t own_generation;
 	struct walk_cache slots;
 	struct modules modules;
 	struct walk_frame frames[SELF_UNWIND_MAX_FRAMES];
@@ -169,7 +171,7 @@ static uint64_t thread_pointer(void)
 	__asm__("mv %0, tp" : "=r"(pointer));
 #elif defined(__powerpc64__)
 	__asm__("addi %0, 13, -0x7000"
-		: "=b"(pointer)); /* ELFv2 ABI 3.7.2: r13 is that much above */
+		: "=b"(pointer)); /* ELFv2 ABI 3.7.2: r13 is 0x7000 above the thread pointer */
 #endif
 	return pointer;
 }

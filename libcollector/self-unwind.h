@@ -51,19 +51,19 @@ enum self_unwind_quiet {
 struct self_unwind_chain {
 	enum walk_stop stop; /* WALK_ROOT: the chain is complete, except for n_cut frames */
 	size_t n;            /* at least one */
-	/* number of dropped frames, between cut_at - 1 and cut_at; the outermost are kept */
+	/* number of dropped frames, between frames cut_at - 1 and cut_at; the outermost are kept */
 	size_t n_cut;
 	size_t cut_at;  /* n if no frame is missing */
 	uint32_t flags; /* SELF_UNWIND_* */
 };
 
-/* Prepares the process; until then every walk returns BUSY. Not in hooks; repeated calls do
- * nothing. Maps self_unwind_max_bytes(); only used parts take memory. Returns 0 or -ENOMEM. */
+/* Prepares the process; until then every walk returns BUSY. Do not call it in hooks. Repeated calls
+ * do nothing. Maps self_unwind_max_bytes(); only used parts take memory. Returns 0 or -ENOMEM. */
 MUST_CHECK int self_unwind_setup(void);
 size_t self_unwind_max_bytes(void);
 
-/* Call this after dlclose(). Even without it, a stack through another module at the same address is
- * correct. */
+/* Call this after dlclose(), to invalidate cached steps (unwind-cache.h). self_unwind_walk() does
+ * not need it: it detects another module at the same address. */
 void self_unwind_invalidate(void);
 
 /*
@@ -88,7 +88,7 @@ struct self_unwind_step {
 	enum walk_stop stop;   /* WALK_N_STOPS: the walk continues */
 	struct walk_slot slot; /* rule at the frame's pc */
 	uint32_t n_words;
-	bool is_own; /* the words are all that was read, and they are on the thread's own stack */
+	bool is_own; /* the step read only these words, all on the thread's own stack */
 	struct self_unwind_word words[SELF_UNWIND_MAX_WORDS];
 };
 
@@ -96,7 +96,7 @@ struct self_unwind_step {
 typedef bool self_unwind_receive(void *data, const struct self_unwind_step *step);
 
 /* Continues a walk from any frame. `start`: sp of the innermost frame. Returns why the walk ended;
- * WALK_N_STOPS: `keep` stopped it; WALK_NO_TABLE: also instead of SELF_UNWIND_BUSY. */
+ * WALK_N_STOPS: `keep` stopped it; WALK_NO_TABLE also stands for SELF_UNWIND_BUSY. */
 enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
 				const struct walk_place *from, self_unwind_receive *keep,
 				void *data);

@@ -19,8 +19,8 @@ struct stack {
 
 struct self_maps_stack;
 
-/* Sends images of the stack's frames that have not been sent. Not in handlers, nor with
- * RING_NO_SYSCALL. Returns an enum message_outcome: MESSAGE_AGAIN if the epoch has changed. */
+/* Sends images of the stack's frames that have not been sent. Must not be called in handlers or
+ * with RING_NO_SYSCALL. Returns an enum message_outcome: MESSAGE_AGAIN if the epoch has changed. */
 int stack_define_images(struct producer *producer, uint32_t epoch,
 			const struct self_maps_stack *stack);
 /* Returns an enum message_outcome. */

@@ -8,10 +8,11 @@
  *      │ ───╱ stretches of at least 1 ms; their values never change
  *      └──────────────────▶ ticks
  *
- * Counter and clock are read together when ticks after the last stretch are requested. The next
- * stretch leads from its end to the clock's value 1 ms later, at the average rate since the first
- * reading. So the function has no steps. Its error is the error of a reading, some 20 ns, plus the
- * clock's rate changes since then: 0.5 us at 500 ppm, the kernel's maximum.
+ * The map consists of straight lines (stretches). Counter and clock are read together when ticks
+ * after the last one are requested. The next stretch leads from its end to the clock's value 1 ms
+ * later, at the average rate since the first reading. So the map has no steps. Its error is the
+ * error of a reading, some 20 ns, plus the clock's rate changes since then: 0.5 us at 500 ppm, the
+ * kernel's maximum.
  * After the machine slept, the counter may have restarted: the mapping then restarts, too.
  *
  * Only the kernel knows whether the clock is derived from the counter, and whether the counter is
@@ -43,7 +44,7 @@
 
 #define MANY 4096u          /* number of stretches that are kept */
 #define STRETCH_NS 1000000u /* length; also the minimum time between the first two readings */
-#define READINGS 4          /* the fastest one is used */
+#define READINGS 4          /* number of readings, of which the fastest is used */
 #define LONG_AGO (UINT64_C(1) << 52) /* in ticks: a double represents all smaller numbers exactly */
 
 struct stretch {

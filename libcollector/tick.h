@@ -4,8 +4,8 @@
  *
  * Reading it takes less than half the time of reading the clock. A processor may read it before
  * earlier instructions are complete. If one thread frees a block and another gets it, that could
- * swap their order. Some processors make the read wait for all loads, which slows down programs
- * that miss caches.
+ * swap the order of the two records. Some processors make the read wait for all loads, which slows
+ * down programs that miss caches.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ static inline uint64_t tick_read(void)
 	return __builtin_ia32_rdtsc();
 }
 
-/* Reads after all earlier loads. */
+/* Reads the counter after all earlier loads. */
 static inline uint64_t tick_read_ordered(void)
 {
 	__builtin_ia32_lfence();

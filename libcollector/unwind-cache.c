@@ -33,7 +33,7 @@
 
 #include <string.h>
 
-/* For the state of frames and of pending frames. */
+/* Flags in the state of frames and of pending frames. */
 #define EXACT 0x01u      /* the frame was interrupted */
 #define BY_FP 0x02u      /* the frame was found by a frame pointer because there was no rule */
 #define FP_UNKNOWN 0x04u /* fp is unknown */

@@ -51,7 +51,7 @@ struct unwind_cache_variant {
 	uint64_t fp_mask;
 	uint64_t outer_hash, outer_sp, outer_fp, outer_fp_mask;
 	uint32_t outer_state;
-	uint32_t n_outer; /* number of frames up to the outer one */
+	uint32_t n_outer; /* number of frames up to the one that called them */
 	uint32_t n_words;
 	uint32_t node;       /* node of the innermost frame */
 	uint64_t generation; /* valid if equal to unwind_cache.variant_generation */

@@ -9,13 +9,13 @@
  * Needs the header prof-collector.h, and links nothing. The library is looked up once, before
  * main() or when a plugin with marks is loaded. A library that the program has loaded by then is
  * used; else, if PROF_CONTROL is set, libprofcollector.so.0 is loaded, from the folder PROF_LIB_DIR
- * if that is set. profctl sets both variables. A weak symbol would be NULL in programs that are not
- * position-independent. Programs that load the library later call prof_mark_find().
+ * if that is set. profctl sets both variables. A weak symbol would not do: it is NULL in programs
+ * that are not position-independent. Programs that load the library later call prof_mark_find().
  *
  * Without the library, or while nobody records, a call is a load or two and a branch that is not
- * taken, and its arguments are not evaluated. An older library takes the calls that it has; the
- * others return as if nobody recorded. With PROF_DISABLE defined, nothing of this is compiled.
- * Static programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc and clang.
+ * taken, and its arguments are not evaluated. With an older library, functions that it lacks return
+ * as if nobody recorded. If PROF_DISABLE is defined, no macro calls or looks up the library. Static
+ * programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc and clang.
  * prof-collector.h documents the functions.
  */
 #pragma once
@@ -214,7 +214,7 @@ PROF_ADDRESS(const char *name, const void *value) {
 	PROF_CALL(false, counter_add_double, counter, difference)
 #define prof_message(level, domain, text) PROF_CALL(false, log, level, domain, text)
 #define prof_name_thread(name) PROF_CALL(false, thread_set_name, name)
-/* With a stack, given as the members of struct prof_stack. */
+/* Calls a function with a stack, given as the members of struct prof_stack. */
 #define PROF_CALL_FROM(function, frames, n_frames, frames_kind, ...)                               \
 	__extension__({                                                                            \
 		const struct prof_collector_table *prof_call_table = prof_mark_get();              \

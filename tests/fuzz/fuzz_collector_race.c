@@ -16,7 +16,7 @@ enum { STEP_RECORD = RACE_RECORD, STEP_DATA, STEP_HEADER, STEP_ARENA, N_STEPS };
 
 static const struct ring_arena_memory *memory;
 
-/* Plans a record. The step's `at` has its flags. */
+/* Plans a record. The step's `at` has the record's flags. */
 static void plan_record(const struct race_step *step, const uint8_t *payload, size_t n)
 {
 	struct ring_record_header header = { .bytes = (uint32_t)(sizeof(header) + n),

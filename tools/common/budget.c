@@ -22,7 +22,7 @@
 
 #define BASE_BYTES (UINT64_C(256) << 20)
 #define BYTES_PER_BYTE 100
-/* A sanitizer keeps freed memory, and its shadow memory is counted too. */
+/* Allow more with a sanitizer: it keeps freed memory, and its shadow memory is counted, too. */
 #define SCALE (PROF_SANITIZED ? 8 : 1)
 
 /* The state that rows of a table build; the message puts "the " before it. */
@@ -55,7 +55,7 @@ static const char *const states[PROF_TABLE_LAST + 1] = {
 
 static struct {
 	uint64_t capture_bytes;
-	const char *file; /* the last one added or checked */
+	const char *file; /* capture that was last added or checked */
 	uint64_t base;    /* memory use before the captures, which is not charged */
 	uint64_t used;    /* memory use at the last check, without `base` */
 	unsigned reading; /* table of the last check; later growth is charged to it */
@@ -134,7 +134,7 @@ void budget_add_capture(struct prof_reader *reader, const char *file)
 {
 	const char *name = g_intern_string(file);
 
-	/* Some verbs open a capture twice in a row. */
+	/* Some verbs open a capture twice in a row: count it once. */
 	if (name != budget.file)
 		budget.capture_bytes += prof_reader_info(reader)->bytes;
 	budget.file = name;

@@ -17,7 +17,7 @@
 
 #include "libcapture/prof-capture.h"
 
-/* Adds the share of a capture of this size to the allowance, and guards its reader. */
+/* Adds the capture's share to the allowance, and guards its reader. */
 void budget_add_capture(struct prof_reader *reader, const char *file);
 /* Returns how many bytes the state of the added captures may take. */
 uint64_t budget_bytes(void);

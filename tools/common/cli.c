@@ -59,7 +59,7 @@ const char *cli_program(void)
 	return cli.program;
 }
 
-/* Keeps the indentation of further lines, so that they do not look like separate messages. */
+/* Prints a message. Keeps its further lines indented, so that they look like a part of it. */
 static void cli_message(const char *prefix, const char *format, va_list arguments)
 {
 	g_autofree char *message = g_strdup_vprintf(format, arguments);
@@ -147,7 +147,7 @@ int cli_unknown(const char *kind, const char *word, const char *const *valid)
 	return CLI_USAGE;
 }
 
-/* For options and verbs, which help lists. */
+/* Reports an unknown option or verb. Does not list the valid ones, because --help does. */
 static int cli_unknown_word(const char *kind, const char *word, const char *const *valid)
 {
 	return cli_suggested(kind, word, valid) ? CLI_USAGE
@@ -235,7 +235,7 @@ static void append_option(GString *line, const struct cli_option *option)
 	if (option->short_name)
 		g_string_append_printf(line, "-%c, ", option->short_name);
 	g_string_append_printf(line, "--%s", option->name);
-	/* A longer list does not fit into a line; its help describes the choices. */
+	/* A longer list does not fit into a line; the option's help describes the choices. */
 	if (choices && strlen(choices) < HELP_COLUMNS)
 		g_string_append_printf(line, " %s", choices);
 	else if (option->type != CLI_FLAG)
@@ -619,7 +619,7 @@ static void set_up_process(void)
 
 	/*
 	 * If the caller closed a standard stream, the next opened file would get its number and
-	 * receive messages. So open /dev/null in the opposite direction, so that reading and
+	 * receive messages. Open /dev/null there in the opposite direction, so that reading and
 	 * writing still fail; started commands inherit that.
 	 */
 	for (int fd = 0; fd < (int)ARRAY_SIZE(directions); fd++)

@@ -25,7 +25,7 @@
  *             …  argv[0] is FILE now, argc 1
  *     }
  *
- * Options that several verbs share are one table with its own struct, passed as another group.
+ * A table of options that several verbs share has its own struct, and is passed as another group.
  */
 #pragma once
 

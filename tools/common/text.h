@@ -59,7 +59,7 @@ enum text_sign {
 	TEXT_ELLIPSIS,
 	TEXT_AT_LEAST, /* before a number that is a lower bound */
 	TEXT_PLUS_MINUS,
-	TEXT_BRANCH, /* of trees, like the next two: three columns each */
+	TEXT_BRANCH, /* before a node of a tree, like the next two: three columns each */
 	TEXT_LAST_BRANCH,
 	TEXT_LINE,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* The style and the script of a flame graph in SVG, which bundle_svg.py makes of data/report. */
+/* The style and the script of a flame graph in SVG, which bundle_svg.py makes from data/report. */
 #pragma once
 
 #include <stddef.h>

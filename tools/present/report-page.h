@@ -4,7 +4,7 @@
  *
  * The data is the text of a JSON object and columns of numbers; data/report/data.js describes the
  * layout. A page is the same for the same data: it has no time, no random number and no path of its
- * own. Numbers are unsigned; a column has as many bytes for each as its largest needs.
+ * own. Numbers are unsigned; the largest one of a column sets its width in bytes.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 struct report_page {
 	GByteArray *columns; /* planes of all columns */
-	struct out list;     /* JSON: what columns there are */
+	struct out list;     /* JSON: list of the columns */
 	struct json json;
 };
 
@@ -24,7 +24,7 @@ void report_page_done(struct report_page *page);
  * (0: 1). */
 struct report_column {
 	const char *name;
-	size_t offset, size; /* of the member; 1, 4 or 8 bytes */
+	size_t offset, size; /* offset and size of the member; 1, 4 or 8 bytes */
 	bool delta;
 	unsigned scale;
 };

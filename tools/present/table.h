@@ -46,7 +46,7 @@ struct cell {
 	void *owned;             /* freed after use, usually the text */
 	char *prefix; /* text: printed before the name, not escaped; freed after use; or NULL */
 	int format;   /* enum column_format, if it differs from the column's; or 0 */
-	/* of CELL_WRITTEN: writes the member */
+	/* for CELL_WRITTEN: writes the member */
 	void (*write)(struct json *json, const char *key, const void *data);
 	const void *data;
 };

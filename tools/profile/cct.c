@@ -15,7 +15,7 @@
 #define HOT_LIBRARY_SHARE 0.03
 /* A frame joins its only callee if all but this share of the whole goes through the callee. */
 #define CHAIN_SHARE 0.005
-/* A caller is printed on the line of a hit function if it has all but this share of its samples. */
+/* A hit function shares its line with a caller that has all but this share of its samples. */
 #define ONLY_CALLER_SHARE 0.005
 
 static struct cct_node *node_at(const GArray *nodes, uint32_t index)
@@ -67,7 +67,7 @@ struct folding {
 struct fold {
 	const GArray *nodes;
 	const struct cct_options *options;
-	struct folding *state;    /* by old node */
+	struct folding *state;    /* indexed by old node */
 	GArray *folded;           /* the new nodes */
 	struct number_map index;  /* parent and function → new node */
 	struct number_map joined; /* new node and function: already counted as folded */
@@ -108,7 +108,8 @@ static uint32_t child_of(struct fold *fold, uint32_t parent, uint32_t function)
 
 static void find_hot(struct fold *fold)
 {
-	g_autoptr(GArray) selfs = g_array_new(FALSE, TRUE, sizeof(double)); /* by function */
+	/* indexed by function */
+	g_autoptr(GArray) selfs = g_array_new(FALSE, TRUE, sizeof(double));
 	double least = HOT_LIBRARY_SHARE * node_at(fold->nodes, 0)->total;
 
 	for (uint32_t i = 1; i < fold->nodes->len; i++) {
@@ -220,7 +221,8 @@ GArray *cct_fold(const GArray *nodes, const struct cct_options *options)
 	for (uint32_t i = 1; i < fold.folded->len; i++) {
 		struct cct_node *node = node_at(fold.folded, i);
 
-		/* The kernel calls nothing else: weight of omitted branches is the kernel's own. */
+		/* Kernel code calls only kernel code: omitted branches are the kernel's own
+		 * weight. */
 		if (!options->is_inverted && is_kernel(kind_of(options, node->function))) {
 			node->self = node->total;
 			node->self_count = node->total_count;
@@ -240,7 +242,7 @@ struct lines {
 	const struct cct_options *options;
 	struct children all;
 	double whole;
-	bool hides; /* branches have no line */
+	bool hides; /* some branches have no line */
 	GArray *lines;
 };
 

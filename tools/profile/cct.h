@@ -73,7 +73,7 @@ struct cct_line {
 
 GArray *cct_fold(const GArray *nodes, const struct cct_options *options) MUST_CHECK;
 /* Returns struct cct_line in the order of printing. Free with g_array_unref(). Stores in *ret_hides
- * whether nodes of the array have no line, except those that joined others. */
+ * whether a node has no line, other than those that joined others. */
 GArray *cct_lines(const GArray *nodes, const struct cct_options *options, bool *ret_hides)
 	MUST_CHECK;
 
@@ -95,8 +95,9 @@ void cct_print(const GArray *nodes, const struct cct_options *options, struct ta
 
 /* Writes a tree with every frame as JSON. */
 struct cct_writer {
-	const GArray *nodes;      /* struct cct_node */
-	const double *keys;       /* by node; negative: the node and its subtree are left out */
+	const GArray *nodes; /* struct cct_node */
+	/* indexed by node; negative: leave out the node and its subtree */
+	const double *keys;
 	double least;             /* branches with a smaller key are left out */
 	uint64_t most;            /* at most this many children of a node; 0 = all */
 	GCompareDataFunc compare; /* compares two node indexes; gets `data` */

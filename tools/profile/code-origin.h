@@ -13,7 +13,7 @@
 /* Origin of a function's code. */
 enum code_origin {
 	CODE_ORIGIN_OWN,
-	/* C++ or Rust, also templates instantiated in the program */
+	/* library of C++ or Rust, including templates instantiated in the program */
 	CODE_ORIGIN_LIBRARY,
 	CODE_ORIGIN_LIBC, /* including the dynamic linker and the vDSO */
 	CODE_ORIGIN_KERNEL,

@@ -97,7 +97,8 @@ static unsigned matches(struct frame_filters *filters, const struct functions *f
 struct path {
 	unsigned met;   /* filters that matched a frame on the path so far */
 	uint32_t shown; /* the nearest shown node at or above it; STACKS_NO_ROW: none */
-	uint32_t frame; /* the node of its own or containing function */
+	/* node of its function, or of the function that contains it */
+	uint32_t frame;
 };
 
 struct amount frame_filters_apply(struct frame_filters *filters, struct stacks *stacks,

@@ -15,8 +15,8 @@
  *                  match
  *
  * The self samples of a hidden frame go to its nearest shown caller; a sample without a shown frame
- * is dropped. Focus and ignore match all frames; show-from matches only frames that hide and show
- * do not remove.
+ * is dropped. --focus and --ignore match all frames, --show-from only those that --hide and --show
+ * keep.
  */
 #pragma once
 
@@ -26,9 +26,10 @@
 enum { FRAME_FOCUS, FRAME_IGNORE, FRAME_HIDE, FRAME_SHOW, FRAME_SHOW_FROM, FRAME_FILTERS };
 
 struct frame_filters {
-	const char *pattern[FRAME_FILTERS]; /* by option; NULL = not given */
+	const char *pattern[FRAME_FILTERS]; /* indexed by option; NULL = not given */
 	GRegex *regex[FRAME_FILTERS];
-	GByteArray *matches; /* by function: bits of the matching filters; 0: not matched yet */
+	/* indexed by function: bits of the matching filters; 0: not matched yet */
+	GByteArray *matches;
 };
 
 extern const struct cli_option frame_filter_options[];

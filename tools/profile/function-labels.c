@@ -48,7 +48,7 @@ void function_labels_add(struct function_labels *labels, uint32_t function)
 	char *key = short_name(labels, function);
 	gpointer known;
 
-	/* Names are interned. */
+	/* Names are interned, so compare pointers. */
 	if (!g_hash_table_lookup_extended(labels->names, key, NULL, &known))
 		known = (gpointer)name;
 	g_hash_table_insert(labels->names, key, known == name ? known : NULL);

@@ -198,7 +198,7 @@ static const char *skip_return_type(const char *name)
 
 char *function_name_simplify(const char *name, const char *raw_name)
 {
-	/* added to the names of functions that are known by the rest */
+	/* prefixes that glibc and the kernel add to the well-known names of functions */
 	static const char *const c_prefixes[] = { "__GI_",        "__x64_sys_", "__arm64_sys_",
 						  "__riscv_sys_", "ksys_",      NULL };
 	GString *to;

@@ -34,9 +34,10 @@ const char *functions_basename(const char *path)
 }
 
 /*
- * Hashes the key of a function: its name (its offset if it has none or is the place at an address),
- * kind and image, and its line and place if set. Generated code has only its name and process
- * (`whole`), so that it remains one function when it is moved or loaded again. Texts are interned.
+ * Hashes the key of a function: its name (or offset, if it has no name or is the place at an
+ * address), kind and image, and its line and place if set. Generated code has only its name and
+ * process (`whole`), so that it remains one function when it is moved or loaded again. Texts are
+ * interned.
  */
 static guint key_hash(gconstpointer key)
 {
@@ -105,7 +106,7 @@ struct functions *functions_new(struct names *names, GError **error)
 		functions_free(functions);
 		return NULL;
 	}
-	/* Loaded epochs have indexes of an earlier struct functions. */
+	/* Loaded epochs may have indexes of an earlier struct functions: drop these. */
 	for (size_t i = 0; i < G_N_ELEMENTS(names->epochs); i++)
 		if (names->epochs[i])
 			g_clear_pointer(&names->epochs[i]->frame_functions, g_free);
@@ -262,7 +263,7 @@ bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, 
 	return memo_of_row(functions, epoch, row) == FUNCTION_TIMED;
 }
 
-/* `offset`: of the frame */
+/* Returns a place in the function `whole`. `offset`: offset of the frame. */
 static uint32_t of_place_in(struct functions *functions, uint32_t whole, const char *file,
 			    uint32_t line, uint32_t depth, uint64_t offset)
 {
@@ -441,7 +442,7 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 
 		set_call(&function, call);
 		function.code_file = at.file;
-		/* Calls of the function are counted for itself, for example if they are inlined. */
+		/* Count an inlined call for the function itself if the image has that function. */
 		if (functions->joins_inlined)
 			symbol = symbol_rows_named(functions->symbols, function.image,
 						   function.name);

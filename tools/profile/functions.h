@@ -2,7 +2,7 @@
 /*
  * Functions - the names of frames, the same in every epoch
  *
- * A function is a symbol of an image. If no symbol contains the frame, it is the frame's offset in
+ * A function is a symbol of an image. If no symbol contains a frame, its function is its offset in
  * the image ("libc.so.6+0x26000", kind unresolved). Functions have indexes, of which two always
  * exist: FUNCTION_NO_STACK for samples without frames, and FUNCTION_LOST for frames that the
  * capture lost. In generated code, a frame's function depends on the time: functions_is_timed().

@@ -17,7 +17,7 @@
 
 struct sampled_event {
 	const char *name; /* interned; NULL: the capture does not name the event of its samples */
-	/* of weights: "ns", "events"; NULL if name is: each sample has weight 1 */
+	/* unit of weights: "ns", "events"; NULL if `name` is NULL: each sample has weight 1 */
 	const char *unit;
 	uint64_t period, frequency; /* 0: unknown, or different in some recordings */
 	struct amount counted;      /* sum over the whole capture */

@@ -21,13 +21,14 @@ struct stacks {
 	struct names_epoch *epoch;
 	size_t n, n_rows; /* n: nodes; n_rows: rows of the table, the first nodes */
 	size_t room;
-	uint32_t *parent;           /* by node, like the following arrays; STACKS_NO_ROW = root */
+	/* indexed by node, like the next arrays; STACKS_NO_ROW = root */
+	uint32_t *parent;
 	uint32_t *entity;           /* entity that the caller counts; set by stacks_settle() */
 	struct amount *self;        /* samples that end in the node */
 	struct amount *total;       /* samples in its subtree; set by stacks_settle() */
 	uint32_t *order;            /* nodes by increasing id: parents come first */
 	uint64_t cut;               /* number of nodes cut off from an invalid parent */
-	struct stacks_timed *timed; /* by row; NULL if no name depends on the time */
+	struct stacks_timed *timed; /* indexed by row; NULL if no name depends on the time */
 	struct number_map made;     /* parent + 1 and function → created node */
 };
 

@@ -6,7 +6,7 @@
  * Invariants: (1) an address of a process has at most one name at a time
  *                 [test-code-names: overlaps, random]
  *             (2) the validity that a lookup returns is never too long  [test-code-names: random]
- *             (3) senseless rows (a move of nothing, no bytes) are ignored
+ *             (3) rows that move unnamed code or have no bytes are ignored
  *                 [test-code-names: nonsense]
  */
 #include "config.h"
@@ -28,7 +28,7 @@ struct place {
 
 struct process_code {
 	GArray *names;  /* struct code_name */
-	GTree *live;    /* by start: index in `names`; only while the table is read */
+	GTree *live;    /* start → index in `names`; only while the table is read */
 	GArray *places; /* struct place; filled after reading */
 	GArray *times;  /* struct event */
 	uint32_t segment;

@@ -6,9 +6,9 @@
  *                 [test-debug-files: sysroot]
  *             (3) only regular files are opened  [test-debug-files: pipe]
  *             (4) the bytes that are unpacked, or that libdw reads into memory, are bounded
- *             (5) files of another root are not used for a file that is here
+ *             (5) other roots are not searched for an image whose file is at its path here
  *                 [test-debug-files: other]
- *             (6) a file is not fetched if it is here, or contained in the file itself
+ *             (6) a debug file is not fetched if it is found, or is packed into the image's file
  *                 [test-debug-files: fetch]
  */
 #include "tools/symbols/debug-files.h"
@@ -113,8 +113,7 @@ int debug_files_open_below(const struct debug_files *files, const char *name, un
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* How to recognize the wanted file: by its build-id or, if id is NULL, by the checksum of its
- * bytes. */
+/* Recognizes the wanted file by its build-id or, if `id` is NULL, by the checksum of its bytes. */
 struct proof {
 	const void *id;
 	size_t id_size;
@@ -135,8 +134,7 @@ static bool has_checksum(int fd, uint32_t wanted)
 	return n == 0 && sum == wanted;
 }
 
-/* Takes ownership of fd, which may be -1. Program headers of debug files made by objcopy refer to
- * missing bytes. */
+/* Returns the file if it fits `proof`, else NULL. Takes ownership of fd, which may be -1. */
 static struct elf_image *accept_file(int fd, const struct proof *proof)
 {
 	CLEANUP_ELF struct elf_image *elf = elf_image_take(fd);

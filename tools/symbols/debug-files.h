@@ -25,9 +25,9 @@ struct debug_files *debug_files_new(const char *sysroot, const char *const *fold
 void debug_files_free(struct debug_files *files);
 
 /*
- * Adds another root, for example of a container. An image that is not the file at its path here is
- * also searched for in the other's sysroot, by build-id and by name. Takes ownership of `other`.
- * Has no effect if `files` has a sysroot itself. Call it before threads use the files.
+ * Adds another root, for example of a container. An image whose file is not at its path on this
+ * machine is also searched for in the other's sysroot, by build-id and by name. Takes ownership of
+ * `other`. Has no effect if `files` has a sysroot itself. Call it before threads use the files.
  */
 void debug_files_add_other(struct debug_files *files, struct debug_files *other);
 
@@ -58,7 +58,7 @@ bool debug_files_can_hold(const struct elf_image *elf);
 struct debug_split;
 
 struct debug_file {
-	const struct debug_files *files; /* the files in which it was found */
+	const struct debug_files *files; /* where it was found */
 	struct elf_image *elf;           /* separate file; NULL: the image itself has the DWARF */
 	Dwarf *dwarf;                    /* NULL: no usable DWARF */
 	char *path;                      /* path of the separate file */

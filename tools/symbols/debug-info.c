@@ -45,8 +45,7 @@ struct debug_budget {
 	bool spent;        /* one of the limits was reached */
 };
 
-/* [start, start of the next range) belongs to functions[function]. A range without a function is a
- * gap in the code. */
+/* [start, start of the next range) belongs to functions[function], or is a gap in the code. */
 struct debug_range {
 	uint64_t start;
 	uint32_t function; /* NO_FUNCTION: none */
@@ -301,7 +300,8 @@ static void add_range(GArray *ranges, uint64_t start, uint32_t function)
 		g_array_append_val(ranges, range);
 }
 
-/* Steps from change to change: to the next start of an extent or the end of the deepest one. */
+/* Finds the deepest function of each range. Steps to each start of an extent and each end of the
+ * deepest one. */
 static void sweep(struct debug_unit *unit, GArray *extents)
 {
 	g_autoptr(GPtrArray) covering = g_ptr_array_new();

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Debug info - finds function, inlined calls and source line of an address of a file, from its
- * DWARF
+ * Debug info - finds the function, inlined calls and source line at an address, from a file's DWARF
  *
  * A unit is flattened when one of its addresses is first looked up; later lookups are two binary
  * searches. The debug_info owns all results, which are valid until it is freed. One thread at a

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * libdw can join two halves itself, but it opens the file that the skeleton names without checking
- * its location or type, and it does not read packages. So libdw gets a generated skeleton with the
- * address and bases of the real one, which names a file that is already open: /proc/self/fd/N. A
- * unit in a package becomes a file of its own, as the compiler wrote it.
+ * libdw can join the halves of a unit, but it opens the file that the skeleton (the half in the
+ * program) names without checking location or type, and it does not read packages. So libdw gets a
+ * generated skeleton with the address and bases of the real one, which names a file that is already
+ * open: /proc/self/fd/N. A unit in a package becomes a file of its own, as the compiler wrote it.
  * The index of a package (.debug_cu_index, a hash table of ids) maps a unit to its part of each
  * section. Version 2 is GNU's for DWARF 4, version 5 is that of the standard. All units share the
  * strings; a unit's strings are copied, and its string offsets adjusted. Parts that names and lines
@@ -431,8 +431,8 @@ static const uint8_t abbreviations_4[] = {
 };
 /* clang-format on */
 
-/* Returns the end of a unit's part of a DWARF 4 table, which does not store its size: the next
- * unit's base. */
+/* Returns the end of a unit's part of a DWARF 4 table, which stores no sizes: the next unit's
+ * base. */
 static uint64_t next_base(const struct debug_split *split, GArray **bases, unsigned int name,
 			  uint64_t base)
 {

@@ -44,5 +44,5 @@ struct elf_section {
 	size_t size; /* 0: omit the section */
 };
 
-/* Returns a little-endian ELF file of 64 bits that has only these sections, for libelf to read. */
+/* Returns a 64-bit little-endian ELF file with only these sections, for libelf to read. */
 GByteArray *elf_sections_build(const struct elf_section *sections, size_t n);

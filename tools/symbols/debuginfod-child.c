@@ -5,7 +5,7 @@
  *             (2) it does not outlive its parent  [test_symbolize_debuginfod: killed]
  *             (3) no file becomes larger than DEBUGINFOD_MAXSIZE, or MAX_BYTES without it
  *                 [test_symbolize_debuginfod: huge]
- * It starts no threads and shares no state with the parent, which checks every message.
+ * The child starts no threads and shares no state with the parent, which checks every message.
  */
 #include "config.h"
 

@@ -30,8 +30,9 @@
 #include <sys/wait.h>
 
 #define NS_PER_US 1000
-#define START_US (10 * G_USEC_PER_SEC) /* for the child to load the library */
-#define END_STEPS 50                   /* of END_STEP_US each, for the child to exit */
+#define START_US (10 * G_USEC_PER_SEC) /* time for the child to load the library */
+/* steps of END_STEP_US for the child to exit */
+#define END_STEPS 50
 #define END_STEP_US 10000
 
 struct debuginfod {
@@ -102,7 +103,7 @@ static bool receive(int socket, struct debuginfod_reply *ret_reply, int *ret_fd)
 	return n == (ssize_t)sizeof(*ret_reply);
 }
 
-/* Waits until the socket has `events`. Returns the reason if it ends without them. */
+/* Waits until the socket has `events`. If the wait ends without them, returns the reason. */
 static enum debuginfod_end wait_until(int socket, short events, int64_t end_us)
 {
 	struct pollfd fds[] = { { interrupted_fd, POLLIN, 0 }, { socket, events, 0 } };

@@ -31,7 +31,7 @@ struct debuginfod_counts {
 	uint64_t refused; /* the file that arrived is not the requested one */
 	uint64_t failed;  /* server unreachable, file too large, or transfer interrupted */
 	uint64_t left;    /* abandoned while waiting, or never requested */
-	int error;        /* the last one of `failed`: -errno; 0: none */
+	int error;        /* last error of those in `failed`: -errno; 0: none */
 	enum debuginfod_end end;
 };
 
@@ -44,7 +44,7 @@ struct debuginfod_counts {
 struct debuginfod *debuginfod_new(uint64_t budget_ns, GError **error);
 void debuginfod_free(struct debuginfod *servers);
 
-/* A debug_files_fetch: returns the debug file after checking its build-id. Threads wait for each
+/* A debug_files_fetch: returns the file after checking its build-id. Threads wait for each
  * other. */
 struct elf_image *debuginfod_fetch(const uint8_t *id, size_t size, char **ret_path, void *servers);
 

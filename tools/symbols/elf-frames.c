@@ -39,7 +39,7 @@ struct elf_frames {
 	struct cfi_section table; /* {start, FDE} pairs as encoded in the file; owned */
 	uint8_t encoding;         /* encoding of the table's numbers */
 	size_t n_entries, entry_size;
-	GArray *functions;    /* struct elf_range by address, if the file has no table */
+	GArray *functions;    /* struct elf_range, sorted by address, if the file has no table */
 	uint64_t cie_address; /* 0 = none yet */
 	uint8_t cie_encoding;
 };

@@ -36,7 +36,7 @@ struct elf_image {
 	uint64_t file_size;
 	struct elf_segment *segments;
 	size_t n_segments;
-	/* executable sections by address; or executable segments, if there are no sections */
+	/* executable sections, or segments if there are no sections, sorted by address */
 	struct elf_range *code;
 	size_t n_code;
 	struct elf_range frame_header; /* PT_GNU_EH_FRAME; empty = none */
@@ -79,8 +79,8 @@ Elf_Scn *elf_image_get_section(const struct elf_image *image, const char *name,
  * or if there are too many. */
 Elf_Data *elf_image_get_data(const struct elf_image *image, Elf_Scn *section);
 
-/* Returns a string of a string table (SHT_STRTAB, by its section number). Returns NULL if the table
- * or the string is invalid, or the string has no NUL in the table. */
+/* Returns the string at offset `at` of the string table in section number `table`. Returns NULL if
+ * the table or the offset is invalid, or the string has no NUL in the table. */
 const char *elf_image_get_string(const struct elf_image *image, size_t table, uint64_t at);
 /* Returns the whole table, for callers that need many strings. Its last byte is a NUL. */
 const Elf_Data *elf_image_get_strings(const struct elf_image *image, size_t table);

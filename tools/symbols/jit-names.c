@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Only names of sampled addresses are kept. A line of a map has no time: it is valid from the
- * segment's begin, and a line that later lines cover is dropped, as in perf. Code that was loaded
- * before the segment is valid from its begin.
- * In a dump, a record of lines precedes its load and states where each line begins. Lines in a
- * capture have no time, so an address that more than one load held gets none. V8 writes line
- * addresses that are too large by an ELF header, which is where 'perf inject' puts the code. A dump
- * in which no function has a line in its first ELF_HEADER_BYTES is assumed to be V8's. V8 of node
- * 20 frees the name of a script file before it writes it, so those bytes are garbage of any length.
- * But each line has its full number of bytes, and the function's name ends in the file name, so
- * both can be recovered.
+ * segment's start, and a line that later lines cover is dropped, as in perf. Code that was loaded
+ * before the segment is valid from the segment's start. In a dump, a record of lines precedes its
+ * load and states where each line begins. Lines in a capture have no time, so an address that more
+ * than one load held gets no line. V8 adds the size of an ELF header to line addresses, because
+ * 'perf inject' puts code after one. A dump in which no function has a line in its first
+ * ELF_HEADER_BYTES is assumed to be V8's. V8 of node 20 frees the name of a script file before it
+ * writes it, so those bytes are garbage of any length. But each line has its full number of bytes,
+ * and the function's name ends in the file name, so both can be recovered.
  * Invariants: (1) rows are sorted by time; those with the same time keep the order of the file
  *                 [test-jit-names: map, dump]
  *             (2) a name is valid UTF-8 without control characters  [test-jit-names: hostile]
  *             (3) a file that another user may have written is not read  [test-jit-names: owner]
- *             (4) nothing outside of a map's text is read, whatever it is
+ *             (4) nothing outside of a map's text is read, whatever the text is
  *                 [test-jit-names: map, fuzz_perf_map]
  *             (5) a record of lines is searched once, however many loads there are
  *                 [test-jit-names: lines]
@@ -107,7 +106,7 @@ GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *address
 			 uint64_t time_ns, GStringChunk *texts)
 {
 	g_autofree size_t *lines =
-		g_new0(size_t, n + 1); /* by address: end of its last line, or 0 */
+		g_new0(size_t, n + 1); /* for each address: end of its last line, or 0 */
 	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct jit_name));
 	struct perf_map_entry entry;
 	size_t at = 0;
@@ -189,9 +188,9 @@ struct held {
 struct search {
 	const uint64_t *addresses;
 	size_t n;
-	struct held *held; /* by address */
+	struct held *held; /* for each address */
 	uint64_t from_ns, to_ns;
-	uint64_t shift; /* by which line addresses in the dump are too large */
+	uint64_t shift; /* amount by which line addresses in the dump are too large */
 };
 
 static uint64_t shift_of(struct jit_dump dump)
@@ -349,8 +348,7 @@ GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addres
 		if (entry.kind == JIT_DUMP_LOAD && before.kind == JIT_DUMP_LINES &&
 		    before.address == entry.address)
 			name_load(&search, &entry, dump.at, before.lines, texts, rows);
-		/* Moves, unwinding information and other records may come between lines and
-		 * load. */
+		/* Moves, unwinding data and other records may come between lines and load. */
 		if (entry.kind == JIT_DUMP_LOAD || entry.kind == JIT_DUMP_LINES)
 			before = entry;
 	}

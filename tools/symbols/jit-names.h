@@ -2,10 +2,10 @@
 /*
  * JIT names - names and lines of generated code from the files that programs write
  *
- * Reads /tmp/perf-PID.map and jit-PID.dump, as perf does, of processes of this machine's current
- * boot: through the process's root while it is alive, so that containers' files are found, else by
- * the path. A file is used only if it is a regular file of the process's user or of root, was
- * written after the process began, and is no larger than 256 MiB.
+ * As perf does, reads /tmp/perf-PID.map and jit-PID.dump of processes of this machine's current
+ * boot. A live process's files are opened through its root, so that those of containers are found.
+ * A file is used only if it is a regular file of the process's user or of root, was written after
+ * the process began, and is no larger than 256 MiB.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ struct jit_name {
 /* The source line of an address. */
 struct jit_line {
 	uint64_t address; /* one of the requested addresses */
-	uint32_t line;    /* from 1 */
+	uint32_t line;    /* from 1 on */
 	const char *file; /* in the texts */
 };
 
@@ -33,7 +33,7 @@ struct jit_process {
 	const char *dump;  /* path of the jitdump that it has mapped; NULL: none */
 	const struct prof_segment *segment; /* segment whose addresses need names */
 	uint64_t end_ns;                    /* end of the segment */
-	/* set to the struct jit_line of a dump, if there is one; NULL: not wanted */
+	/* set to an array of struct jit_line if there is a dump; NULL: not wanted */
 	GArray **lines;
 };
 
@@ -50,8 +50,8 @@ GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *address
 			 uint64_t time_ns, GStringChunk *texts);
 GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts);
-/* Returns rows, sorted by address, for addresses that held code of only one load, which did not
- * move, between from_ns and to_ns of the dump's clock: the line is right at any time in between. */
+/* Returns lines, sorted by address, of the addresses that held only the code of one unmoved load
+ * from from_ns to to_ns of the dump's clock: these lines are right at any time in between. */
 GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addresses, size_t n,
 			  uint64_t from_ns, uint64_t to_ns, GStringChunk *texts);
 

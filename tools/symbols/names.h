@@ -9,11 +9,10 @@
  * id that the capture does not define. A lookup with that result is counted in names->lost and is
  * never an error.
  *
- * Identity: image = (build-id, dev, inode, path, kind, process instance of an anonymous one), and
- * without a build-id the size; device and inode are not always known, and a build-id with a path
- * alone is the first file that has both;
- *           process = (pid, start time, exec generation);
- *           thread = (process, tid, start time);
+ * Identity: image = (build-id, dev, inode, path, kind, process instance if anonymous), and the size
+ *           if there is no build-id. Device and inode may be unknown: an image with only build-id
+ *           and path is identified with the first file that has both;
+ *           process = (pid, start time, exec generation); thread = (process, tid, start time);
  *           text = its bytes.
  * For one thread.
  */
@@ -35,7 +34,7 @@ struct names_image {
 	int64_t ctime_ns; /* not part of the identity */
 	uint32_t kind;    /* enum prof_image_kind */
 	uint32_t process; /* index; only for anonymous and JIT memory */
-	uint64_t id;      /* id in the last epoch that has it; of an opened row if there is one */
+	uint64_t id;      /* id in `epoch`: of the last row, or of the last row with a size */
 	uint32_t epoch;
 };
 
@@ -66,7 +65,7 @@ struct names_epoch {
 	struct names *names;
 	struct prof_dictionary *tables[NAMES_TABLES]; /* NULL = not loaded */
 	bool loaded[NAMES_TABLES];
-	const char **texts; /* by row of the table string; NULL: not looked up yet */
+	const char **texts; /* indexed by row of the table string; NULL: not looked up yet */
 	/* for image, process and thread: index by row; NAMES_NONE: not looked up yet */
 	uint32_t *indexes[NAMES_TABLES];
 	/* used by functions.c: by row of the table frame; freed with g_free() */
@@ -94,8 +93,7 @@ void names_free(struct names *names);
  * NULL if there is no memory, or on an I/O error. */
 struct names_epoch *names_epoch(struct names *names, uint32_t epoch, GError **error);
 
-/* Loads a table of the epoch if needed. ->tables[table] stays NULL if the capture has no such
- * table. */
+/* Loads a table of the epoch if needed. ->tables[table] stays NULL if the capture lacks it. */
 bool names_load(struct names_epoch *epoch, enum names_table table, GError **error);
 
 /* Returns the row of an id in a loaded table, or -1. Counts a loss unless the id is 0. */
@@ -122,8 +120,7 @@ const char *names_text_at(struct names *names, const struct prof_array *column, 
 /* Returns the displayed name of a function, without clone suffixes; NULL for NULL. */
 const char *names_function(struct names *names, const char *name);
 
-/* Return the indexes of ids. First load their tables, and string and process, with
- * names_load_identities(). */
+/* Return the index of an id. Call names_load_identities() first, which loads the tables. */
 bool names_load_identities(struct names_epoch *epoch, GError **error);
 uint32_t names_image(struct names_epoch *epoch, uint64_t id);
 uint32_t names_process(struct names_epoch *epoch, uint64_t id);

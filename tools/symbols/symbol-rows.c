@@ -22,7 +22,7 @@
 
 #include <glib/gi18n.h>
 
-/* Number of functions before the nearest that are checked for one that encloses the offset. */
+/* Maximum number of functions, from the nearest one back, that a lookup checks. */
 #define SYMBOL_NESTING 16
 
 /* A list of functions is sorted when it has this length, and again whenever it has doubled. */
@@ -32,8 +32,7 @@ struct image_rows {
 	GArray *symbols; /* struct symbol_row, or NULL */
 	GArray *lines;   /* struct line_row, or NULL */
 	guint settle_at; /* length at which `symbols` is sorted next */
-	/* name → struct symbol_row, or NULL if several rows have the name; created by the first
-	 * lookup */
+	/* name → struct symbol_row, or NULL if several have the name; made by the first lookup */
 	GHashTable *by_name;
 };
 
@@ -47,7 +46,8 @@ struct epoch_calls {
 	struct symbol_rows *rows;
 	struct names_epoch *epoch;
 	struct prof_dictionary *symbols; /* NULL: the epoch has none */
-	uint32_t *calls; /* by row: number of the call; 0: not looked up yet, or not a call */
+	/* indexed by row: number of the call; 0: not looked up yet, or not a call */
+	uint32_t *calls;
 };
 
 static void image_clear(gpointer image)

@@ -3,8 +3,8 @@
  * Invariants: (1) a file is opened once, and an offset is looked up once  [test-symbolize: named]
  *             (2) the capture is not written if there is nothing to add  [test-symbolize: twice]
  *             (3) a row is written before the rows that refer to it  [test-symbolize: named]
- * Several threads read files, a few files ahead of the one being written. The output does not
- * depend on the number of threads.
+ * Several threads read files, a few ahead of the one whose names are being written. The output does
+ * not depend on the number of threads.
  */
 #include "config.h"
 
@@ -50,7 +50,7 @@ struct added_epoch {
 	struct prof_writer *writer; /* NULL: not begun */
 	int fd;                     /* borrowed */
 	off_t size;                 /* size of the file before; -1: do not restore it */
-	struct prof_block *blocks[PROF_TABLE_LAST + 1]; /* by table; NULL: no rows yet */
+	struct prof_block *blocks[PROF_TABLE_LAST + 1]; /* indexed by table; NULL: no rows yet */
 	GHashTable *texts;                              /* text → id */
 	GStringChunk *kept;                             /* owns the keys of `texts` */
 	uint64_t next_ids[PROF_TABLE_LAST + 1];
@@ -171,7 +171,7 @@ static struct prof_value add_text(struct added_epoch *added, const char *text)
 	return PROF_NUMBER(id);
 }
 
-/* process: the id, in this epoch, of the process that owns the image; 0: none. */
+/* Adds an image. `process`: id, in this epoch, of the process that owns the image; 0: none. */
 static uint64_t add_image(struct added_epoch *added, const struct names_image *image,
 			  const GByteArray *build_id, uint64_t process)
 {
@@ -630,7 +630,7 @@ static bool name_process(struct run *run, const struct names_image *image,
 	return epoch_ok(&run->added, error);
 }
 
-/* Names code only of the last segment, the one that an append adds. Skips processes whose code
+/* Names only code of the last segment, the one that an append adds. Skips processes whose code
  * already has names, from a collector or an earlier run. */
 static bool name_generated(struct run *run, const GPtrArray *images, GHashTable *dumps,
 			   const struct code_names *codes, GError **error)
@@ -654,7 +654,7 @@ static bool name_generated(struct run *run, const GPtrArray *images, GHashTable 
 
 /* ---- other roots ----------------------------------------------------------------------------- */
 
-/* The root of a process: a folder in a mount namespace. Two are equal only if both match. */
+/* A process's root: a folder in a mount namespace. Two roots are equal only if both are. */
 struct root {
 	uint64_t dev, inode, mounts;
 };

@@ -65,10 +65,10 @@ static bool is_old(const struct candidate *candidate)
 }
 
 /*
- * Decides which of two symbols with one start is shown: a if < 0. A size is better than none, a
- * function than an untyped label, a current name than one for old programs, global than local,
- * local than weak, then the plainer name. perf shows the same names, except for old ones, so that
- * the two can be compared.
+ * Decides which of two symbols with the same start is shown: `a` if the result is below 0. A size
+ * is better than none, a function than an untyped label, a current name than one for old programs,
+ * global than local, local than weak, then the plainer name. perf shows the same names, except for
+ * old ones, so that the two can be compared.
  */
 static int prefer(const struct candidate *a, const struct candidate *b)
 {
@@ -130,7 +130,7 @@ static void add_symbol(struct search *search, const struct candidate *candidate)
 		gap->last = *candidate;
 }
 
-/* `versions`: of .dynsym, or NULL. */
+/* Reads a symbol table. `versions`: symbol versions of .dynsym, or NULL. */
 static void read_table(struct search *search, const struct elf_image *file, Elf_Scn *section,
 		       const GElf_Shdr *header, Elf_Data *versions)
 {

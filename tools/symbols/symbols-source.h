@@ -24,7 +24,7 @@ struct symbols_query {
 	struct debug_file *debug;     /* separate debug file and its DWARF; NULL: none */
 	struct elf_image *packed;     /* symbols in .gnu_debugdata; NULL: none */
 	struct elf_frames *frames;    /* set by symbols_query_frames() */
-	struct symbols_place *places; /* by address */
+	struct symbols_place *places; /* sorted by address */
 	size_t n_places;
 	struct symbols *result;
 	GPtrArray *rows;        /* struct symbol, in the order found */

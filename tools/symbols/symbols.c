@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * symbols_read() compares the file with the image, turns offsets into places (sorted ELF
- * addresses), and queries each source in turn for the places that have no name yet. A source calls
- * symbols_query_add() for each place that it can name; that checks, demangles and counts the name
+ * addresses), and queries each source in turn for the places that have no name yet. For each place
+ * that it can name, a source calls symbols_query_add(), which checks, demangles and counts the name
  * once. To add a source, add a line to `sources`. Without a file, the vdso is this process's copy:
  * the kernel maps the same image into every process, and the build-id differs if the capture is
  * from another machine or kernel.

@@ -2,11 +2,11 @@
 /*
  * Symbols - finds the names at sampled offsets of an image
  *
- * Given an image as the capture describes it, a file that may be it, and file offsets, this returns
- * the names at those offsets. The file is compared with the image first, so that a file that was
- * replaced since the recording yields no name instead of a wrong one. Offsets are those of the
- * capture's frames (through the executable segment). For a return address the caller passes the
- * offset - 1.
+ * Given an image as the capture describes it, a file that may be the image's, and file offsets,
+ * this returns the names at those offsets. The file is compared with the image first, so that a
+ * file that was replaced since the recording yields no name instead of a wrong one. Offsets are
+ * those of the capture's frames (through the executable segment). For a return address the caller
+ * passes the offset - 1.
  */
 #pragma once
 
@@ -78,11 +78,10 @@ struct symbol_line {
 };
 
 struct symbols {
-	/* functions by start, then inlined calls, each after the row into which it is inlined; each
-	 * once */
+	/* functions by start, then inlined calls, each after the row into which it is inlined */
 	struct symbol *rows;
 	size_t n_rows;
-	struct symbol_line *lines; /* by start, without overlaps */
+	struct symbol_line *lines; /* sorted by start, without overlaps */
 	size_t n_lines;
 	uint32_t *row_of; /* function of each requested offset, or SYMBOLS_NONE */
 	size_t n_offsets;
