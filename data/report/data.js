@@ -149,6 +149,33 @@ const rowsBy = (keys, rows, n) => {
 	return Array.from({ length: n }, (_, k) => all.subarray(ends[k], ends[k + 1]));
 };
 
+// A counter of the later capture continues the earlier one of its name.
+const joinCounters = (counters) => {
+	const joined = counters.filter((counter) => !counter.is_later), free = new Set(joined);
+	for (const counter of counters.filter((each) => each.is_later)) {
+		const same = [...free].find(({ group, name }) => group === counter.group && name === counter.name);
+		free.delete(same);
+		if (!same) joined.push(counter);
+		else Object.assign(same, { times: [...same.times, ...counter.times], values: [...same.values, ...counter.values] });
+	}
+	return joined;
+};
+
+// Two captures have different ids, so processes and threads are the same if their names are.
+const matchTasks = (data) => {
+	const first = new Map();
+	data.processes.forEach((process, i) => {
+		process.name = process.program || process.name.replace(/ \(\d+\)$/, '');
+		process.same = first.get(process.name) ?? i;
+		first.set(process.name, process.same);
+	});
+	first.clear();
+	data.threads.forEach((thread, i) => {
+		thread.same = first.get(thread.name) ?? i;
+		first.set(thread.name, thread.same);
+	});
+};
+
 const prepare = (data) => {
 	const { stacks, samples, allocations, marks } = data.tables;
 	for (const f of data.functions) {
@@ -159,6 +186,10 @@ const prepare = (data) => {
 	for (const { process, name } of data.threads) {
 		const p = data.processes[process];
 		p.name ||= `${p.program || name} (${p.pid})`; // threads of the kernel have no program
+	}
+	if (data.compare) {
+		matchTasks(data);
+		data.counters = joinCounters(data.counters);
 	}
 	data.duration = data.capture.duration_ns;
 	data.stacks = indexStacks(stacks.parent, stacks.function, data.functions);

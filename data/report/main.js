@@ -4,8 +4,8 @@
 import { load } from './data.js';
 import { aggregate, GROUPS, liveHeap, matchingSum, stacksOf } from './profile.js';
 import { byId, el, fill } from './dom.js';
-import { bytes, count, duration, moment, percent } from './format.js';
-import { command, onChange, onGrid, range, restore, setDefaults, state, undo, update } from './state.js';
+import { bytes, count, duration, percent, significant } from './format.js';
+import { command, comparesAll, comparison, onChange, onGrid, range, restore, setDefaults, spanOf, state, undo, update } from './state.js';
 import { drawTimeline, listenTimeline, moveRange, scaleRange, zoomLevel, zoomToRange } from './timeline.js';
 import { flamePanel } from './flame.js';
 import { butterfly, changesTable, functionsPanel, functionTable } from './functions.js';
@@ -39,7 +39,8 @@ const compute = () => {
 	let base = null, baseScale = 1;
 	if (state.base) {
 		base = aggregate(data, stacks, state.measure, { ...scope, from: state.base[0], to: state.base[1] });
-		baseScale = (to - from) / (state.base[1] - state.base[0]); // both as if they took the same time
+		// both as if they took the same time; whole captures as `diff` compares them
+		baseScale = comparesAll() ? (state.measure === 'cpu' ? data.compare.scale : 1) : (to - from) / (state.base[1] - state.base[0]);
 		for (const key of ['self', 'total', 'fnSelf', 'fnTotal']) base[key] = base[key].map((v) => v * baseScale);
 	}
 	let matches = null, invalid = false;
@@ -64,12 +65,22 @@ const drawScope = (shown) => {
 	fill(byId('scope'),
 		choice('Measure', Object.entries(MEASURES).map(([key, { title, missing }]) => [key, title, has(key) ? '' : missing]), state.measure, (measure) => update({ measure, zoom: null })),
 		el('b', { id: 'sum' }, format(shown.sums.sum)), el('span', {}, `in ${count(shown.sums.events)} ${unit}`),
-		state.range && !state.base ? chip(`${moment(from, span)} – ${moment(to, span)}`, { range: null }) : null,
-		state.base ? chip(`B ${moment(from, span)} – ${moment(to, span)} against A ${moment(state.base[0], span)} – ${moment(state.base[1], span)}${shown.baseScale !== 1 ? ', scaled to the length of B' : ''}`, { base: null }) : null,
+		state.range && !state.base ? chip(spanOf(state.range, span), { range: null }) : null,
+		state.base ? chip(compared(shown, span), { base: null }) : null,
+		data.compare && !comparesAll() ? el('button', { type: 'button', onclick: () => update({ ...comparison(), thread: null, zoom: null }) }, 'compare all') : null,
 		state.thread !== null ? chip(`${data.threads[state.thread].name} ${data.threads[state.thread].tid}`, { thread: null }) : null,
 		state.zoom ? chip('zoomed', { zoom: null }) : null,
 		state.range ? null : el('span', { class: 'muted' }, `all ${duration(data.duration)}: drag in the timeline to select`),
 		el('span', { class: 'equal' }, el('kbd', {}, 'y'), ' copies ', el('code', { id: 'command' }, command())));
+};
+
+// What is compared, and how.
+const compared = ({ baseScale }, span) => {
+	const { compare } = state.data;
+	if (comparesAll())
+		return `B ${compare.sides[1].name} against A ${compare.sides[0].name}, ` + (state.measure !== 'cpu' || compare.is_by_run ? 'totals as they are' : `A scaled by ${significant(baseScale)}: shares of all samples`);
+	const [b, a] = [state.range, state.base].map((part) => spanOf(part, span));
+	return (compare ? `${b} against ${a}` : `B ${b} against A ${a}`) + (baseScale !== 1 ? `, scaled to the length of ${compare ? 'the former' : 'B'}` : '');
 };
 
 let shownTabs = '';
@@ -130,17 +141,18 @@ const drawVerdict = () => {
 	byId('verdict').replaceChildren(...state.data.verdict.map(({ figure, text, color, show }) => {
 		const changes = { range: null, base: null, thread: null, zoom: null, search: '', ...show };
 		return el('li', {}, el('span', { class: 'swatch', style: { background: `var(--${color})` } }), el('b', {}, figure),
-			show ? el('a', { href: '#', onclick: (event) => { event.preventDefault(); update(changes); } }, text) : el('span', {}, text));
+			show ? el('a', { href: '#', onclick: (event) => { event.preventDefault(); update({ ...changes, range: changes.range && onGrid(changes.range) }); } }, text) : el('span', {}, text));
 	}));
 };
 
 const drawHead = () => {
-	const { capture } = state.data, lost = capture.losses.filter((loss) => !loss.is_tick);
+	const { capture, compare } = state.data, lost = capture.losses.filter((loss) => !loss.is_tick);
 	document.title = capture.title;
 	byId('title').textContent = capture.title;
 	byId('meta').textContent = [capture.summary, lost.length || capture.state !== 'finished' ? '' : 'nothing lost'].filter(Boolean).join(' · ');
 	const said = lost.length ? [...lost.map((loss) => loss.text), 'Numbers of ranges that touch this are too low.'] : [];
-	if (capture.state !== 'finished') said.unshift(`The capture is ${capture.state}: some of it may be missing.`);
+	for (const { name, state: its } of compare ? compare.sides : [{ state: capture.state }])
+		if (its !== 'finished') said.unshift(`${name || 'The capture'} is ${its}: some of it may be missing.`);
 	byId('loss').hidden = !said.length;
 	byId('loss').textContent = said.join(' ');
 };
@@ -232,7 +244,7 @@ const start = async () => {
 	const { data } = state;
 	if (data.allocations.rows) data.live = liveHeap(data, 480);
 	data.rss = data.counters.find((counter) => counter.is_rss);
-	setDefaults({ group: data.capture.is_system ? 'process' : 'merged', measure: has('cpu') || !has('alloc') ? 'cpu' : 'live', tab: has('cpu') || has('alloc') ? 'flame' : data.marks.rows ? 'marks' : 'about' });
+	setDefaults({ ...(data.compare ? comparison() : {}), group: data.capture.is_system ? 'process' : 'merged', measure: has('cpu') || !has('alloc') ? 'cpu' : 'live', tab: has('cpu') || has('alloc') ? 'flame' : data.marks.rows ? 'marks' : 'about' });
 	restore(location.hash, data);
 	for (const key of ['range', 'base', 'view']) state[key] &&= onGrid(state[key]);
 	if (!TABS[state.tab]) state.tab = 'flame';

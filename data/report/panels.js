@@ -3,8 +3,8 @@
 
 import { laneSums } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
-import { bytes, byteStep, count, duration, moment, percent, tickStep } from './format.js';
-import { onGrid, range, state, update } from './state.js';
+import { bytes, byteStep, count, duration, percent, tickStep } from './format.js';
+import { onGrid, range, state, threadChanges, timeOf, update } from './state.js';
 
 // ---- call tree
 
@@ -75,7 +75,7 @@ export const waitingPanel = () => {
 		virtualTable({
 			label: 'Threads', rows: rows.length,
 			columns: [{ title: 'Waited', width: 7, number: true }, { title: 'Ready', width: 7, number: true }, { title: 'Ran', width: 7, number: true }, { title: '% ran', width: 6, number: true }, { title: '', width: 12 }, { title: 'Thread', class: 'wide' }],
-			onRow: (i) => update({ thread: rows[i].lane.index === state.thread ? null : rows[i].lane.index }),
+			onRow: (i) => update(threadChanges(rows[i].lane.index)),
 			attributes: (i) => ({ 'aria-selected': rows[i].lane.index === state.thread ? 'true' : 'false' }),
 			cells: (i) => {
 				const { lane, sums } = rows[i], all = life(sums);
@@ -120,7 +120,7 @@ const heapCurve = (live) => {
 	});
 	const at = x(live.peak);
 	root.append(svg('line', { x1: at, x2: at, y1: top - 6, y2: height - 24, class: 'peak' }));
-	root.append(svg('text', { x: at, y: 12, 'text-anchor': at > width * 0.7 ? 'end' : at < width * 0.3 ? 'start' : 'middle', class: 'strong' }, `peak ${bytes(live.all[live.peak])} at ${moment(live.peak * live.width, data.duration)}`));
+	root.append(svg('text', { x: at, y: 12, 'text-anchor': at > width * 0.7 ? 'end' : at < width * 0.3 ? 'start' : 'middle', class: 'strong' }, `peak ${bytes(live.all[live.peak])} at ${timeOf(live.peak * live.width, data.duration)}`));
 	for (let t = 0, step = tickStep(data.duration, 6); t <= data.duration; t += step) root.append(svg('text', { x: x(t / live.width), y: height - 6, 'text-anchor': t > 0.97 * data.duration ? 'end' : 'middle' }, `${+(t / 1e9).toPrecision(6)}${t ? '' : '\u00a0s'}`));
 	return root;
 };
@@ -200,7 +200,7 @@ export const marksPanel = () => {
 		},
 		cells: (k) => {
 			const i = longest[k], begin = m.time[i] * unit, thread = data.threads[m.thread[i]];
-			return [moment(begin, data.duration), duration(m.length[i]), `${thread.name} ${thread.tid}`,
+			return [timeOf(begin, data.duration), duration(m.length[i]), `${thread.name} ${thread.tid}`,
 				el('span', { class: 'bar', style: { marginLeft: Math.max(0, ((begin - from) / (to - from)) * 100) + '%', width: Math.max(0.2, ((m.length[i]) / (to - from)) * 100) + '%', background: 'var(--mark)' } })];
 		},
 	});

@@ -50,9 +50,10 @@ export const stacksOf = (data, group) => {
 	if (group === 'merged') {
 		table = { ...data.stacks, rowsOf: { samples: data.samples.stack, allocations: data.allocations.stack } };
 	} else if (group === 'process') {
-		table = splitStacks(data, (t) => data.threads[t].process, (t) => data.processes[data.threads[t].process].name);
+		const processOf = (t) => data.processes[data.threads[t].process];
+		table = splitStacks(data, (t) => processOf(t).same ?? data.threads[t].process, (t) => processOf(t).name);
 	} else {
-		table = splitStacks(data, (t) => t, (t) => `${data.threads[t].name} (${data.threads[t].tid})`);
+		table = splitStacks(data, (t) => data.threads[t].same ?? t, (t) => (data.compare ? data.threads[t].name : `${data.threads[t].name} (${data.threads[t].tid})`));
 	}
 	cache.set(group, table);
 	return table;

@@ -2,6 +2,8 @@
 // What the user selected. Every change goes through update(), which remembers it for undo() and
 // stores it in the fragment of the address, so that a link shows a finding.
 
+import { moment } from './format.js';
+
 export const state = {
 	data: null,
 	tab: 'flame',
@@ -88,13 +90,55 @@ export const onGrid = ([from, to]) => {
 export const range = () => state.range || [0, state.data.duration];
 export const view = () => state.view || [0, state.data.duration];
 
-// The command that prints the same numbers. A range ends before its end, as in the page.
-export const command = () => {
+// With two captures, each has its own time; the later one follows the earlier one on the axis.
+const sideAt = (ns) => {
+	const sides = state.data.compare?.sides;
+	return sides && sides[ns < sides[1].from_ns ? 0 : 1];
+};
+export const sideName = (side) => (side === state.data.compare.sides[0] ? 'A' : 'B');
+export const timeOf = (ns, span) => (state.data.compare ? `${sideName(sideAt(ns))} ` : '') + moment(ns - (sideAt(ns)?.from_ns || 0), span);
+export const spanOf = ([from, to], span) => {
+	const start = sideAt(from)?.from_ns || 0, ends = sideAt(to - 1)?.from_ns || 0;
+	return `${timeOf(from, span)} – ${start === ends ? moment(to - start, span) : timeOf(to, span)}`;
+};
+
+const wholeOf = (side) => onGrid([side.from_ns, side.to_ns]);
+const isSame = (a, b) => a && b && a[0] === b[0] && a[1] === b[1];
+// The whole captures are compared with each other.
+export const comparesAll = () => {
+	const sides = state.data.compare?.sides;
+	return !!sides && isSame(state.base, wholeOf(sides[0])) && isSame(state.range, wholeOf(sides[1]));
+};
+export const comparison = () => ({ base: wholeOf(state.data.compare.sides[0]), range: wholeOf(state.data.compare.sides[1]) });
+
+const sideOf = (thread) => state.data.compare.sides[state.data.threads[thread].is_later ? 1 : 0];
+
+// A thread is in one capture, so there is nothing to compare.
+export const threadChanges = (thread) => {
+	if (state.thread === thread) return { thread: null };
+	const side = state.data.compare && sideOf(thread);
+	return side ? { thread, base: null, range: wholeOf(side) } : { thread };
+};
+
+const commandOf = (file, range, whole) => {
 	const { data } = state, memory = state.measure !== 'cpu';
-	const words = ['profcapture', memory ? 'memory' : 'report', data.capture.file_word];
+	const words = ['profcapture', memory ? 'memory' : 'report', file];
 	if (memory && state.measure === 'live') words.push('--leaks');
 	if (!memory && state.tab === 'tree') words.push(state.inverted ? '--inverted' : '--tree');
-	if (state.range) words.push('--from', `${(state.range[0] / 1e9).toFixed(9)}s`, '--to', `${((state.range[1] - 1) / 1e9).toFixed(9)}s`);
+	if (!whole) words.push('--from', `${(range[0] / 1e9).toFixed(9)}s`, '--to', `${((range[1] - 1) / 1e9).toFixed(9)}s`);
 	if (state.thread !== null) words.push('--tid', data.threads[state.thread].tid);
 	return words.join(' ');
+};
+
+// The command, or the commands, that print the same numbers. A range ends before its end, as in the
+// page.
+export const command = () => {
+	const { data } = state, sides = data.compare?.sides;
+	if (!sides) return commandOf(data.capture.file_word, state.range, !state.range);
+	if (comparesAll() && state.thread === null && state.measure !== 'live')
+		return ['profcapture diff', ...(state.measure === 'alloc' ? ['--memory'] : []), ...sides.map((side) => side.file_word)].join(' ');
+	return [state.base, range()].filter(Boolean).flatMap(([from, to]) => sides.map((side) => {
+		const whole = wholeOf(side), part = [Math.max(from, whole[0]), Math.min(to, whole[1])];
+		return part[0] < part[1] && (state.thread === null || sideOf(state.thread) === side) ? commandOf(side.file_word, part.map((ns) => ns - side.from_ns), isSame(part, whole)) : '';
+	})).filter(Boolean).join(' && ');
 };

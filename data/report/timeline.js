@@ -6,8 +6,8 @@
 import { lowerBound, KINDS } from './data.js';
 import { laneSums, threadWeights } from './profile.js';
 import { byId, color, fontFamily, hideTip, rem, showTip, sizeCanvas, el } from './dom.js';
-import { bytes, count, duration, moment, significant, tickStep } from './format.js';
-import { onGrid, range, state, update, view } from './state.js';
+import { bytes, count, duration, significant, tickStep } from './format.js';
+import { onGrid, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
 
 const layout = { rows: [], gutter: 0, width: 0, height: 0 };
 const MOST_MARK_ROWS = 12;
@@ -32,7 +32,7 @@ const makeRows = () => {
 	const [lanes, rest] = lanesShown(data);
 	const named = new Map();
 	for (const lane of lanes) named.set(lane.name, (named.get(lane.name) || 0) + 1);
-	for (const lane of lanes) rows.push({ kind: 'lane', height: laneHeight, lanes: [lane], label: named.get(lane.name) > 1 ? `${lane.name} ${lane.tid}` : lane.name });
+	for (const lane of lanes) rows.push({ kind: 'lane', height: laneHeight, lanes: [lane], label: (data.compare ? (lane.is_later ? 'B ' : 'A ') : '') + (named.get(lane.name) > 1 ? `${lane.name} ${lane.tid}` : lane.name) });
 	if (rest.length) rows.push({ kind: 'lane', height: laneHeight, lanes: rest, label: `+ ${count(rest.length)} threads` });
 	if (data.live) rows.push({ kind: 'live', height: lineHeight, label: data.rss ? 'Heap, RSS ┄' : 'Live heap' });
 	for (const counter of data.counters) if (!(data.live && counter === data.rss)) rows.push({ kind: 'counter', height: lineHeight, counter, label: counter.name || 'counter' });
@@ -195,18 +195,33 @@ const drawAxis = (g, row, c) => {
 	const digits = Math.max(0, -Math.floor(Math.log10(step / 1e9)));
 	g.font = `${rem() * 0.85}px ${fontFamily()}`;
 	g.textAlign = 'center';
-	for (let t = Math.ceil(from / step) * step; t <= to; t += step) {
-		const x = Math.round(toX(t)) + 0.5;
-		g.strokeStyle = c.line;
-		g.globalAlpha = 0.6;
-		g.beginPath();
-		g.moveTo(x, row.height - 4);
-		g.lineTo(x, layout.height);
-		g.stroke();
-		g.globalAlpha = 1;
-		g.fillStyle = c.muted;
-		if (x < layout.gutter + layout.width - rem()) g.fillText((t / 1e9).toFixed(digits) + (t === 0 ? ' s' : ''), x, row.height / 2);
+	for (const { from_ns: start, to_ns: end } of state.data.compare?.sides || [{ from_ns: 0, to_ns: to }]) {
+		for (let t = Math.max(0, Math.ceil((from - start) / step) * step); t + start <= Math.min(to, end); t += step) {
+			const x = Math.round(toX(t + start)) + 0.5;
+			g.strokeStyle = c.line;
+			g.globalAlpha = 0.6;
+			g.beginPath();
+			g.moveTo(x, row.height - 4);
+			g.lineTo(x, layout.height);
+			g.stroke();
+			g.globalAlpha = 1;
+			g.fillStyle = c.muted;
+			if (x < Math.min(layout.gutter + layout.width, toX(end) - (end < state.data.duration ? rem() : 0)) - rem()) g.fillText((t / 1e9).toFixed(digits) + (t === 0 ? ' s' : ''), x, row.height / 2);
+		}
 	}
+};
+
+// Where the first capture ends and the later one begins.
+const drawBoundary = (g, c) => {
+	const sides = state.data.compare?.sides, x = sides && Math.round(toX(sides[1].from_ns)) + 0.5;
+	if (!sides || x < layout.gutter || x > layout.gutter + layout.width) return;
+	g.strokeStyle = c.text;
+	g.lineWidth = 2;
+	g.beginPath();
+	g.moveTo(x, 0);
+	g.lineTo(x, layout.height);
+	g.stroke();
+	g.lineWidth = 1;
 };
 
 const drawLosses = (g, c) => {
@@ -256,6 +271,7 @@ const drawBackground = (c) => {
 	g.fillRect(0, 0, layout.gutter + layout.width + 10, layout.height);
 	for (const row of layout.rows) draw[row.kind](g, row, c);
 	drawLosses(g, c);
+	drawBoundary(g, c);
 };
 
 // ---- what depends on the selection
@@ -350,6 +366,21 @@ const drawBand = (g, [from, to], shade, name, c) => {
 	g.fillText(text, x + 5, 1 + rem() * 0.7);
 };
 
+// Beside the boundary, in the row of the heat map, on a plate: the names of both captures.
+const drawNames = (g, sides, c) => {
+	const x = toX(sides[1].from_ns), y = layout.rows[1].y + rem() * 0.8;
+	g.font = `600 ${rem() * 0.85}px ${fontFamily()}`;
+	for (const side of sides) {
+		const text = `${sideName(side)} ${side.name}`, width = g.measureText(text).width + 10, left = side === sides[0] ? x - width - 4 : x + 4;
+		if (left < layout.gutter || left + width > layout.gutter + layout.width) continue;
+		g.fillStyle = c.bg;
+		g.fillRect(left, y - rem() * 0.65, width, rem() * 1.3);
+		g.fillStyle = c.text;
+		g.textAlign = 'left';
+		g.fillText(text, left + 5, y);
+	}
+};
+
 export const drawTimeline = () => {
 	makeRows();
 	const c = colors(), canvas = byId('timeline-canvas');
@@ -364,12 +395,14 @@ export const drawTimeline = () => {
 		g.fillRect(x1, 0, width - x1, layout.height);
 	}
 	drawLabels(g, c);
-	if (state.base) drawBand(g, state.base, c.muted, 'A', c);
-	if (state.range) drawBand(g, state.range, c.focus, state.base ? 'B' : '', c);
+	const { compare } = state.data;
+	if (state.base) drawBand(g, state.base, c.muted, compare ? '' : 'A', c);
+	if (state.range) drawBand(g, state.range, c.focus, state.base && !compare ? 'B' : '', c);
+	if (compare) drawNames(g, compare.sides, c);
 	const span = view()[1] - view()[0];
-	byId('timeline-text').textContent = `Timeline of ${duration(state.data.duration)}. ` +
-		(state.range ? `Selected ${moment(state.range[0], span)} to ${moment(state.range[1], span)}.` : 'Nothing is selected.') +
-		(state.base ? ` Compared with ${moment(state.base[0], span)} to ${moment(state.base[1], span)}.` : '');
+	byId('timeline-text').textContent = `Timeline of ${compare ? compare.sides.map((side) => `${sideName(side)} ${side.name}, ${duration(side.to_ns - side.from_ns)}`).join(', then ') : duration(state.data.duration)}. ` +
+		(state.range ? `Selected ${spanOf(state.range, span)}.` : 'Nothing is selected.') +
+		(state.base ? ` Compared with ${spanOf(state.base, span)}.` : '');
 	clearTimeout(twinTimer);
 	twinTimer = setTimeout(drawTwin, 100);
 };
@@ -398,7 +431,7 @@ const drawBusiest = () => {
 	byId('busiest-table').replaceChildren(
 		el('caption', {}, `The busiest of ${parts} equal parts of the range`),
 		el('tr', {}, ['From', 'To', data.capture.is_time ? 'CPU time' : 'Weight'].map((title) => el('th', { scope: 'col' }, title))),
-		...busiest.map(([sum, i]) => el('tr', {}, [moment(from + i * width, to - from), moment(from + (i + 1) * width, to - from), data.capture.is_time ? duration(sum) : count(sum)].map((text) => el('td', {}, text)))));
+		...busiest.map(([sum, i]) => el('tr', {}, [timeOf(from + i * width, to - from), timeOf(from + (i + 1) * width, to - from), data.capture.is_time ? duration(sum) : count(sum)].map((text) => el('td', {}, text)))));
 };
 
 // ---- input
@@ -409,7 +442,7 @@ const ordered = (a, b) => (a < b ? [a, b] : [b, a]);
 const describe = (event, canvas) => {
 	const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, row = rowAt(event.clientY - box.top);
 	if (!row || x < layout.gutter) return hideTip();
-	const at = toTime(x), width = (view()[1] - view()[0]) / layout.width, lines = [moment(at, view()[1] - view()[0])];
+	const at = toTime(x), width = (view()[1] - view()[0]) / layout.width, lines = [timeOf(at, view()[1] - view()[0])];
 	if (row.kind === 'lane') {
 		const sums = [0, 0, 0], from = at - 2 * width, to = at + 2 * width;
 		for (const lane of row.lanes) laneSums(lane, from, to).forEach((v, kind) => (sums[kind] += v));
@@ -459,7 +492,7 @@ export const listenTimeline = () => {
 		const x = event.clientX - canvas.getBoundingClientRect().left, y = event.clientY - canvas.getBoundingClientRect().top;
 		if (x < layout.gutter) {
 			const row = rowAt(y);
-			if (row?.kind === 'lane' && row.lanes.length === 1) update({ thread: state.thread === row.lanes[0].index ? null : row.lanes[0].index, zoom: null });
+			if (row?.kind === 'lane' && row.lanes.length === 1) update({ ...threadChanges(row.lanes[0].index), zoom: null });
 			if (row?.kind === 'mark') update({ tab: 'marks', mark: row.names[0] });
 			return;
 		}

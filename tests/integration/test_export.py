@@ -584,7 +584,7 @@ def test_a_full_disk(profcapture, capture, to):
     assert "No space left" in done.stderr and "/dev/full" in done.stderr
 
 
-@pytest.mark.parametrize("arguments, said", [([], "--to with one of folded"), (["--to", "pprov"], "Did you mean 'pprof'"), (["--to", "pprof", "--compare", "x.cap"], "--compare works with folded, speedscope and svg only"), (["--to", "pprof", "--focus", "["], "--focus")])
+@pytest.mark.parametrize("arguments, said", [([], "--to with one of folded"), (["--to", "pprov"], "Did you mean 'pprof'"), (["--to", "pprof", "--compare", "x.cap"], "--compare works with folded, speedscope, svg and html only"), (["--to", "pprof", "--focus", "["], "--focus")])
 def test_usage_errors(profcapture, capture, arguments, said):
     done = profcapture("export", capture, *arguments, check=2)
     assert said in done.stderr and done.stdout == ""

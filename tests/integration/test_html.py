@@ -34,7 +34,7 @@ __attribute__((noinline)) static void deep(int left) { if (left) deep(left - 1);
 __attribute__((noinline)) static void *keep(void) { return calloc(1, 3000); }
 static void *work(void *data)
 {
-	for (int i = 0; i < 60; i++) {
+	for (int i = 0; i < 120; i++) {
 		prof_mark_begin(0, "shop", "turn", NULL, 0);
 		heavy(2000000);
 		light(800000);
@@ -333,6 +333,8 @@ def test_redact(profctl, profcapture, compile_c, tmp_path, monkeypatch, to):
     assert (b"keep" if to in ("heaptrack", "massif") else b"heavy") in found and b"city" in found
     assert not [secret for secret in (b"jane", b"hunter2", b"password", os.fsencode(tmp_path)) if secret in found]
     if to == "html":
+        profcapture("export", recorded, "--to", to, "--compare", recorded, "-o", tmp_path / "two", "--redact", "-q")
+        assert not [secret for secret in (b"jane", b"hunter2", b"password", os.fsencode(tmp_path)) if secret in contents(tmp_path / "two")]
         facts = dict(read_page(path)[0]["capture"]["facts"])
         assert facts["Command"] == "city" and not {"Host", "Options"} & set(facts)
     # every text of this capture is below that folder
@@ -341,3 +343,107 @@ def test_redact(profctl, profcapture, compile_c, tmp_path, monkeypatch, to):
     assert not re.search(rb"jane|private", contents(path))
     profcapture("export", made, "--to", to, "-o", path, "-q", "--force")
     assert b"private" in contents(path) or to in ("heaptrack", "massif")  # its allocations have no stacks
+
+
+# ---- two captures
+
+MANY = r"""
+#include <stdlib.h>
+static volatile unsigned long sink;
+#define WORK(n) __attribute__((noinline)) static void work##n(unsigned long k) { for (unsigned long i = 0; i < k; i++) sink += i * n; }
+WORK(1) WORK(2) WORK(3) WORK(4) WORK(5) WORK(6) WORK(7) WORK(8) WORK(9) WORK(10)
+__attribute__((noinline)) static void LAST(unsigned long k) { for (unsigned long i = 0; i < k; i++) sink ^= i; }
+int main(void)
+{
+	for (int i = 0; i < 120; i++) {
+		work1(MORE), work2(LESS), work3(MORE), work4(LESS), work5(MORE);
+		work6(LESS), work7(MORE), work8(LESS), work9(MORE), work10(LESS);
+		LAST(800000);
+		sink += (unsigned long)malloc(MORE / 100);
+	}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def two(profctl, compile_c, tmp_path_factory):
+    """Captures of a program before and after a change of each of its functions."""
+    folder = tmp_path_factory.mktemp("two")
+    paths = []
+    for name, flags in ("first", ("-DMORE=300000", "-DLESS=900000", "-DLAST=old")), ("later", ("-DMORE=900000", "-DLESS=300000", "-DLAST=young")):
+        program = compile_c("many", MANY, "-O1", *flags)
+        paths.append(folder / f"{name}.cap")
+        profctl("record", "-q", "-F", 1999, "--memory", "-o", paths[-1], "--", program)
+    return paths
+
+
+def test_compare(profcapture, page_of, drive, two):
+    """The page opens as the differential of both captures: A and B of each function are those of
+    diff. Functions that vanished are listed; a range of one capture has a command of its own."""
+    first, later = two
+    page = page_of(first, "--compare", later)
+    steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope .chip"}, {"text": "#timeline-text"},
+             {"drag": ["#timeline-canvas", 800, 1000, 60]}, {"key": "Escape"}, {"text": "#command"}, {"open": "tab=functions&base=null"}, {"text": "#command"}]
+    (command,), rows, (chip,), (timeline,), (again,), (apart,) = drive(page, *steps)
+    assert shlex.split(command) == ["profcapture", "diff", str(first), str(later)] and again == command
+    assert "B later.cap against A first.cap" in chip and "totals" in chip
+    assert "A first.cap" in timeline and "B later.cap" in timeline
+    assert shlex.split(apart) == ["profcapture", "report", str(later)]
+    wanted = {row["name"]: (row["a"], row["b"]) for row in profcapture.json("diff", first, later, "--normalize", "run", "--limit", 0)["data"]["rows"] if row["image"].endswith("/many")}
+    shown = {cells[-1]: cells for cells in rows if cells[-1] in wanted}
+    assert len(shown) >= 10 and shown["old"][3] == "vanished" and shown["young"][2] == "new"
+    for name, cells in shown.items():
+        for cell, number in zip(cells[2:4], wanted[name]):
+            amount, off = value(cell) if cell not in ("new", "vanished") else (0, 0)
+            assert abs(amount - number) <= off, (name, cells, wanted[name])
+        change, off = value(cells[0].replace("\u2212", "").lstrip("+"))
+        assert abs(change - abs(wanted[name][1] - wanted[name][0])) <= off, cells
+
+
+def test_compare_data(profcapture, page_of, two, tmp_path):
+    """Samples and allocations of both captures are on one axis. Captures that are no runs of
+    commands are compared by shares, and with itself, a capture has no changes."""
+    first, later = two
+    header, columns = read_page(page_of(first, "--compare", later))
+    boundary = header["compare"]["sides"][1]["from_ns"]
+    for path, is_first in (first, True), (later, False):
+        samples = [n for n, time in zip(columns["samples.count"], columns["samples.time"]) if (time * header["sample_unit_ns"] < boundary) == is_first]
+        assert sum(samples) == profcapture.json("report", path)["data"]["total"]
+        memory = profcapture.json("memory", path)["data"]["summary"]
+        blocks = [(n, size) for n, size, time in zip(columns["allocations.blocks"], columns["allocations.bytes"], columns["allocations.time"]) if (time * header["allocation_unit_ns"] < boundary) == is_first]
+        assert (sum(n for n, _ in blocks), sum(size for _, size in blocks)) == (memory["allocations"], memory["allocated_bytes"])
+    assert header["compare"]["scale"] == 1 and header["compare"]["is_by_run"]
+    made, other = make(tmp_path / "made.cap", "--all-tables", "--rows", 200), make(tmp_path / "other.cap", "--all-tables", "--rows", 500)
+    for pair in (first, later), (made, other), (first, made):
+        header, columns = read_page(page_of(pair[0], "--compare", pair[1]))
+        boundary, sums = header["compare"]["sides"][1]["from_ns"], {}
+        for weight, stack, time in zip(columns["samples.weight"], columns["samples.stack"], columns["samples.time"]):
+            sums.setdefault(columns["stacks.function"][int(stack)], [0, 0])[time * header["sample_unit_ns"] >= boundary] += weight
+        names = {f: header["functions"][int(f)].get("full", header["functions"][int(f)]["name"]) for f in sums}
+        rows = profcapture.json("diff", *pair, "--limit", 0, check=None)["data"]["rows"]
+        shown = {f: both for f, both in sums.items() if names[f] != "<interrupts>"}
+        whole = [sum(both[side] for both in shown.values()) or 1 for side in (0, 1)]
+        wanted = sorted((row["name"], row["a"], row["b"]) for row in rows if row["name"] != "<interrupts>" and (row["a"] or row["b"]))
+        got = sorted((names[f], 100 * a / whole[0], 100 * b / whole[1]) for f, (a, b) in shown.items() if a or b)
+        assert [name for name, *_ in got] == [name for name, *_ in wanted] and len(got) > 3
+        assert [n for _, *both in got for n in both] == pytest.approx([n for _, *both in wanted for n in both], abs=1e-6)
+        if not header["compare"]["is_by_run"]:
+            assert header["compare"]["scale"] == pytest.approx(whole[1] / whole[0])
+    header, columns = read_page(page_of(first, "--compare", first))
+    sums = [{}, {}]
+    for weight, stack, time in zip(columns["samples.weight"], columns["samples.stack"], columns["samples.time"]):
+        side = sums[time * header["sample_unit_ns"] >= header["compare"]["sides"][1]["from_ns"]]
+        side[stack] = side.get(stack, 0) + weight
+    assert sums[0] == sums[1]
+
+
+def test_compare_panels(page_of, chromium, two):
+    """Every panel, grouping and measure of a comparison draws."""
+    page = page_of(two[0], "--compare", two[1])
+    steps = [{"open": ""}]
+    for key in "1gg234567calz":
+        steps += [{"key": key}, {"eval": TREE}]
+    steps += [{"open": "tab=waiting"}, {"click": "#panel tbody [role=row]"}, {"text": "#command"}]
+    results = chromium(page, *steps)
+    assert results[:-1] == [[]] * 13
+    assert "--tid" in results[-1][0] and "&&" not in results[-1][0]

@@ -32,6 +32,7 @@ VERBS = {
     "perf-script": ["export", "--to", "perf-script"],
     "compare": ["export", None, "--to", "folded", "--compare", None],
     "page": ["export", "--to", "html"],
+    "pages": ["export", None, "--to", "html", "--compare", None],
     "heaptrack": ["export", "--to", "heaptrack", "--force", "-o", "/dev/stdout"],
     "massif": ["export", "--to", "massif"],
     "syscap": ["export", "--to", "syscap", "--force", "-o", "/dev/stdout"],

@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "tools/profcapture/diff.h"
 #include "tools/profcapture/export-allocations.h"
 #include "tools/profcapture/html-rows.h"
 #include "tools/profcapture/memory-heaps.h"
@@ -28,28 +29,50 @@ struct html {
 
 static void write_functions(struct html *html)
 {
-	const struct functions *functions = html->export->profile.functions;
+	const struct html_sides *sides = &html->rows.sides;
 	const GArray *list = html->rows.functions.all;
-	struct function_labels *labels = function_labels_new(functions, false);
-	struct html_keys images;
+	struct function_labels *labels[HTML_SIDES] = { 0 };
+	struct export_strings images;
+	const struct html_side *side;
+	uint32_t index;
 
-	html_keys_init(&images);
-	for (guint i = 0; i < list->len; i++)
-		function_labels_add(labels, g_array_index(list, uint32_t, i));
+	export_strings_init(&images);
+	for (unsigned i = 0; i < sides->n; i++)
+		labels[i] = function_labels_new(sides->each[i].export->profile.functions, false);
+	for (guint i = 0; i < list->len; i++) {
+		side = html_function_side(sides, g_array_index(list, uint32_t, i), &index);
+		if (side)
+			function_labels_add(labels[side - sides->each], index);
+	}
 	json_begin_array(&html->json, "functions");
 	for (guint i = 0; i < list->len; i++) {
-		uint32_t index = g_array_index(list, uint32_t, i);
-		const struct function *function = functions_at(functions, index);
-		g_autofree char *name = function_labels_name(labels, index);
-		const char *file = function->file ? function->file : function->code_file;
+		static const struct function interrupts = { .name = DIFF_INTERRUPTS,
+							    .kind = "kernel" };
+		uint32_t number = g_array_index(list, uint32_t, i);
+		const struct function *function = &interrupts;
+		const char *image = DIFF_KERNEL, *file = NULL;
+		enum code_origin origin = CODE_ORIGIN_KERNEL;
+		g_autofree char *name = NULL;
 
+		side = html_function_side(sides, number, &index);
+		if (side) {
+			const struct functions *functions = side->export->profile.functions;
+
+			function = functions_at(functions, index);
+			name = g_hash_table_contains(sides->unnamed, GUINT_TO_POINTER(number))
+				       ? g_strdup(DIFF_NO_NAME)
+				       : function_labels_name(labels[side - sides->each], index);
+			image = names_image_at(functions->names, function->image)->path;
+			file = function->file ? function->file : function->code_file;
+			origin = code_origin_of(functions, index);
+		}
 		json_begin_object(&html->json, NULL);
-		json_string(&html->json, "name", name);
-		if (g_strcmp0(name, function->name) != 0)
+		json_string(&html->json, "name", name ? name : function->name);
+		if (name && strcmp(name, function->name) != 0 && strcmp(name, DIFF_NO_NAME) != 0)
 			json_string(&html->json, "full", function->name);
 		json_string(&html->json, "kind", function->kind);
-		json_uint(&html->json, "origin", code_origin_of(functions, index));
-		json_uint(&html->json, "image", html_index(&images, function->image));
+		json_uint(&html->json, "origin", origin);
+		json_uint(&html->json, "image", export_string(&images, image));
 		if (file)
 			json_string(&html->json, "file", file);
 		if (file && function->line)
@@ -59,40 +82,48 @@ static void write_functions(struct html *html)
 		json_end(&html->json);
 	}
 	json_end(&html->json);
-	function_labels_free(labels);
 	json_begin_array(&html->json, "images");
-	for (guint i = 0; i < images.all->len; i++) {
-		uint32_t image = g_array_index(images.all, uint32_t, i);
-
-		json_string(&html->json, NULL, names_image_at(functions->names, image)->path);
-	}
+	for (guint i = 0; i < images.all->len; i++)
+		json_string(&html->json, NULL, images.all->pdata[i]);
 	json_end(&html->json);
-	html_keys_done(&images);
+	for (unsigned i = 0; i < sides->n; i++)
+		function_labels_free(labels[i]);
+	export_strings_done(&images);
 }
 
 static void write_threads(struct html *html)
 {
-	const struct names *names = html->export->reader.capture->names;
+	const struct html_sides *sides = &html->rows.sides;
 	const GArray *list = html->rows.threads.all;
-	struct html_keys processes;
+	struct html_keys processes; /* of the later side, after those of the first */
+	uint32_t first = sides->each[HTML_FIRST].export->reader.capture->names->processes->len;
 
 	html_keys_init(&processes);
 	json_begin_array(&html->json, "threads");
 	for (guint i = 0; i < list->len; i++) {
-		uint32_t index = g_array_index(list, uint32_t, i);
-		const struct names_thread *thread = names_thread_at(names, index);
+		uint32_t index;
+		const struct html_side *side =
+			html_thread_side(sides, g_array_index(list, uint32_t, i), &index);
+		const struct names_thread *thread =
+			names_thread_at(side->export->reader.capture->names, index);
+		uint32_t process = thread->process + (side == sides->each ? 0 : first);
 
 		json_begin_object(&html->json, NULL);
-		json_string(&html->json, "name", export_thread_name(html->export, index));
+		json_string(&html->json, "name", export_thread_name(side->export, index));
 		json_uint(&html->json, "tid", thread->tid);
-		json_uint(&html->json, "process", html_index(&processes, thread->process));
+		json_uint(&html->json, "process", html_index(&processes, process));
+		if (side != sides->each)
+			json_bool(&html->json, "is_later", true);
 		json_end(&html->json);
 	}
 	json_end(&html->json);
 	json_begin_array(&html->json, "processes");
 	for (guint i = 0; i < processes.all->len; i++) {
+		uint32_t index = g_array_index(processes.all, uint32_t, i);
+		const struct html_side *side = &sides->each[sides->n > 1 && index >= first];
 		const struct names_process *process =
-			names_process_at(names, g_array_index(processes.all, uint32_t, i));
+			names_process_at(side->export->reader.capture->names,
+					 side == sides->each ? index : index - first);
 		g_autofree char *program = process->exe ? g_path_get_basename(process->exe) : NULL;
 
 		json_begin_object(&html->json, NULL);
@@ -117,11 +148,10 @@ static void write_fact(struct json *json, const char *title, const char *text)
 	json_end(json);
 }
 
-static void write_losses(struct html *html)
+static void write_losses(struct html *html, const struct html_side *side)
 {
-	const GArray *losses = html->export->reader.capture->losses;
+	const GArray *losses = side->export->reader.capture->losses;
 
-	json_begin_array(&html->json, "losses");
 	for (guint i = 0; i < losses->len; i++) {
 		const struct capture_loss *loss = &g_array_index(losses, struct capture_loss, i);
 		g_autofree char *count = loss->count ? text_count(loss->count)
@@ -130,15 +160,60 @@ static void write_losses(struct html *html)
 			_("%s of %s was lost from %.3f to %.3f s: %s."), count,
 			loss->stream ? loss->stream : "-", (double)loss->from_ns / 1e9,
 			(double)loss->to_ns / 1e9, loss->cause);
+		g_autofree char *whose =
+			html->rows.sides.n > 1
+				? g_strdup_printf("%s: %s",
+						  side == html->rows.sides.each ? "A" : "B", text)
+				: NULL;
 
 		json_begin_object(&html->json, NULL);
 		json_bool(&html->json, "is_tick", strcmp(loss->cause, "ticks-missed") == 0);
 		json_uint(&html->json, "count", loss->count);
-		json_int(&html->json, "from_ns", loss->from_ns);
-		json_int(&html->json, "to_ns", loss->to_ns);
-		json_string(&html->json, "text", text);
+		json_int(&html->json, "from_ns", side->from_ns + loss->from_ns);
+		json_int(&html->json, "to_ns", side->from_ns + loss->to_ns);
+		json_string(&html->json, "text", whose ? whose : text);
 		json_end(&html->json);
 	}
+}
+
+static char *summary_of(const struct export *export)
+{
+	const struct capture *capture = export->reader.capture;
+	const char *host = capture_metadata(capture, "host");
+	g_autofree char *duration =
+		text_duration((uint64_t)MAX_OF(capture->duration_ns, INT64_C(0)));
+	g_autofree char *count = text_count(export->profile.all.samples);
+
+	return g_strdup_printf(_("%s%s%s · %s samples of %s"), duration, host ? _(" on ") : "",
+			       host ? host : "", count, profile_event_name(&export->profile));
+}
+
+/* Writes what identifies each side of a comparison, and how they are compared. */
+static void write_sides(struct html *html)
+{
+	const struct html_sides *sides = &html->rows.sides;
+
+	if (sides->n < 2)
+		return;
+	json_begin_object(&html->json, "compare");
+	json_double(&html->json, "scale", html_sides_scale(sides));
+	json_bool(&html->json, "is_by_run", html_sides_are_runs(sides));
+	json_begin_array(&html->json, "sides");
+	for (unsigned i = 0; i < sides->n; i++) {
+		const struct capture *capture = sides->each[i].export->reader.capture;
+		g_autofree char *word = capture_shell_word(
+			names_intern(capture->names, capture->file, strlen(capture->file)));
+		g_autofree char *name = g_path_get_basename(capture->file);
+
+		json_begin_object(&html->json, NULL);
+		json_string(&html->json, "name", name);
+		json_string(&html->json, "file_word", word);
+		json_int(&html->json, "from_ns", sides->each[i].from_ns);
+		json_int(&html->json, "to_ns", sides->each[i].to_ns);
+		json_string(&html->json, "state", capture_state_name(capture));
+		json_end(&html->json);
+	}
+	json_end(&html->json);
 	json_end(&html->json);
 }
 
@@ -152,37 +227,51 @@ static void write_capture(struct html *html)
 		{ "cpus", N_("CPUs") },       { "call_graph", N_("Stacks") },
 		{ "options", N_("Options") }, { "version", N_("Recorded by profd") },
 	};
-	const struct profile *profile = &html->export->profile;
-	const struct capture *capture = html->export->reader.capture;
-	g_autofree char *title = export_title(html->export);
+	const struct html_sides *sides = &html->rows.sides;
+	const struct export *last = sides->each[sides->n - 1].export;
+	const struct capture *capture = last->reader.capture;
+	g_autofree char *title = export_title(last);
 	g_autofree char *word = capture_shell_word(
 		names_intern(capture->names, capture->file, strlen(capture->file)));
-	g_autofree char *duration =
-		text_duration((uint64_t)MAX_OF(capture->duration_ns, INT64_C(0)));
-	g_autofree char *count = text_count(profile->all.samples);
-	const char *host = capture_metadata(capture, "host"),
-		   *cpus = capture_metadata(capture, "cpus");
-	g_autofree char *summary = g_strdup_printf(_("%s%s%s · %s samples of %s"), duration,
-						   host ? _(" on ") : "", host ? host : "", count,
-						   profile_event_name(profile));
+	g_autofree char *summary = summary_of(last);
+	const char *cpus = capture_metadata(capture, "cpus");
 
 	json_begin_object(&html->json, "capture");
 	json_string(&html->json, "title",
 		    capture_metadata(capture, "command") ? title : _("The system"));
-	json_string(&html->json, "summary", summary);
+	if (sides->n > 1) {
+		g_autofree char *first = summary_of(html->export);
+		g_autofree char *both = g_strdup_printf("A %s, B %s", first, summary);
+
+		json_string(&html->json, "summary", both);
+	} else {
+		json_string(&html->json, "summary", summary);
+	}
 	json_string(&html->json, "file_word", word);
-	json_int(&html->json, "duration_ns", MAX_OF(capture->duration_ns, INT64_C(1)));
+	json_int(&html->json, "duration_ns", sides->each[sides->n - 1].to_ns);
 	json_uint(&html->json, "cpus", cpus ? g_ascii_strtoull(cpus, NULL, 10) : 0);
 	json_string(&html->json, "state", capture_state_name(capture));
-	json_bool(&html->json, "is_time", export_is_time(html->export));
+	json_bool(&html->json, "is_time", export_is_time(html->export) && export_is_time(last));
 	json_bool(&html->json, "is_system", capture_is_system(capture));
 	json_uint(&html->json, "sample_weight", html->rows.sample_weight);
-	write_losses(html);
+	json_begin_array(&html->json, "losses");
+	for (unsigned i = 0; i < sides->n; i++)
+		write_losses(html, &sides->each[i]);
+	json_end(&html->json);
 	json_begin_array(&html->json, "facts");
-	for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
-		write_fact(&html->json, _(facts[i].title), capture_metadata(capture, facts[i].key));
+	for (unsigned k = 0; k < sides->n; k++) {
+		const struct capture *side = sides->each[k].export->reader.capture;
+
+		if (sides->n > 1)
+			write_fact(&html->json, k == HTML_FIRST ? "A" : "B",
+				   names_intern(side->names, side->file, strlen(side->file)));
+		for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
+			write_fact(&html->json, _(facts[i].title),
+				   capture_metadata(side, facts[i].key));
+	}
 	json_end(&html->json);
 	json_end(&html->json);
+	write_sides(html);
 }
 
 /* ---- verdict --------------------------------------------------------------------------------- */
@@ -261,6 +350,31 @@ static void write_longest_mark(struct html *html)
 	end_sentence(html);
 }
 
+/* The CPU time of each side. What changed is counted by the page. */
+static void write_costs(struct html *html)
+{
+	const struct html_sides *sides = &html->rows.sides;
+
+	json_begin_array(&html->json, "verdict");
+	for (unsigned i = 0; i < sides->n && export_is_time(html->export) &&
+			     export_is_time(sides->each[HTML_LATER].export);
+	     i++) {
+		const struct html_side *side = &sides->each[i];
+		g_autofree char *figure = text_duration(side->export->profile.all.weight);
+		g_autofree char *name = g_path_get_basename(side->export->reader.capture->file);
+		g_autofree char *text = g_strdup_printf(_("of CPU time in %s: %s"),
+							i == HTML_FIRST ? "A" : "B", name);
+
+		begin_sentence(html, figure, text, "run", "functions", "cpu");
+		json_begin_array(&html->json, "range");
+		json_int(&html->json, NULL, side->from_ns);
+		json_int(&html->json, NULL, side->to_ns);
+		json_end(&html->json);
+		end_sentence(html);
+	}
+	json_end(&html->json);
+}
+
 static bool write_verdict(struct html *html, GError **error)
 {
 	struct export *export = html->export;
@@ -302,14 +416,16 @@ static void write_units(struct html *html)
 {
 	const struct capture *capture = html->export->reader.capture;
 	const struct html_rows *rows = &html->rows;
-	bool all;
+	bool all, has_wakeups = true;
 
+	for (unsigned i = 0; i < rows->sides.n; i++)
+		has_wakeups &= run_times_have_wakeups(rows->sides.each[i].export->reader.capture);
 	json_uint(&html->json, "grid_ns", (uint64_t)rows->grid_ns);
 	json_uint(&html->json, "sample_unit_ns", rows->sample_unit);
 	json_uint(&html->json, "slice_unit_ns", rows->slice_unit);
 	json_uint(&html->json, "mark_unit_ns", rows->sample_unit);
-	json_uint(&html->json, "allocation_unit_ns", (uint64_t)export_html_grid(capture));
-	json_bool(&html->json, "has_wakeups", run_times_have_wakeups(capture));
+	json_uint(&html->json, "allocation_unit_ns", rows->allocation_unit);
+	json_bool(&html->json, "has_wakeups", has_wakeups);
 	json_uint(&html->json, "sample_interval",
 		  memory_most_setting(capture, MEMORY_SAMPLE_BYTES, &all));
 	json_begin_array(&html->json, "notes");
@@ -334,7 +450,11 @@ bool export_html(struct export *export, struct out *out, GError **error)
 	report_page_init(&page);
 	html_rows_init(&html.rows, export, &page, &html.json);
 	json_begin_object(&html.json, NULL);
-	ok = html_rows_write(&html.rows, error) && write_verdict(&html, error);
+	ok = html_rows_write(&html.rows, error);
+	if (ok && export->compared)
+		write_costs(&html);
+	else
+		ok = ok && write_verdict(&html, error);
 	if (ok) {
 		write_functions(&html);
 		write_capture(&html);

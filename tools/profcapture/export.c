@@ -84,7 +84,7 @@ static const struct {
 	[PERF_SCRIPT] = { export_perf_script, ADDRESSES, NO_ALLOCATIONS,
 			  N_("Open it in FlameScope, in speedscope or at profiler.firefox.com") },
 	[HTML] = { export_html, FUNCTIONS_ONLY, ALLOCATION_LIVES, N_("Open it in a browser: %s"),
-		   .inlined = true, .says_lost = true },
+		   .compares = true, .inlined = true, .says_lost = true },
 	[HEAPTRACK] = { export_heaptrack, PLACES, ONLY_ALLOCATIONS, N_("Open it: heaptrack_gui %s"),
 			.inlined = true },
 	[MASSIF] = { export_massif, PLACES, ONLY_ALLOCATIONS,
@@ -116,7 +116,7 @@ static const struct cli_option options[] = {
 	  N_("In folded, speedscope, svg and callgrind, weight stacks by samples, by allocated blocks or bytes, or by blocks or bytes live at the end of the range (default: samples)"),
 	  value_names },
 	{ "compare", 0, CLI_STRING, offsetof(struct export, compare), N_("LATER"),
-	  N_("In folded, speedscope and svg, compare with a later capture") },
+	  N_("In folded, speedscope, svg and html, compare with a later capture") },
 	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
 	  N_("Write NEW (default: -, standard output)") },
 	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
@@ -551,6 +551,8 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	if (formats[export->format].inlined) /* counts what report and memory count */
 		export->profile.inlined = export->profile.joins_inlined = true;
 	if (export->format == HTML) {
+		/* diff has inlined copies of functions as rows of their own */
+		export->profile.joins_inlined = !export->compare;
 		export->profile.wants_threads = true;
 		export->profile.own = &export->own;
 	}
@@ -664,7 +666,8 @@ static int check_options(void *data)
 			"%s",
 			_("--to sqlite has the whole capture; profcapture cut makes a capture of a part of it"));
 	if (export->compare && !formats[export->format].compares)
-		return cli_usage_error(_("--compare works with folded, speedscope and svg only"));
+		return cli_usage_error(
+			_("--compare works with folded, speedscope, svg and html only"));
 	return CLI_CONTINUE;
 }
 
@@ -694,6 +697,12 @@ int verb_export(int argc, char **argv)
 }
 
 /* ---- the verbs of the page ------------------------------------------------------------------- */
+
+static const struct cli_option compare_options[] = {
+	{ "compare", 0, CLI_STRING, offsetof(struct export, compare), N_("LATER"),
+	  N_("Compare with a later capture") },
+	{ NULL },
+};
 
 static const struct cli_option html_options[] = {
 	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
@@ -730,7 +739,7 @@ static bool html_query(void *data, char **operands, GError **error)
 int verb_html(int argc, char **argv)
 {
 	static const struct reader_verb verb = {
-		.spec = { N_("FILE [-o NEW]"),
+		.spec = { N_("FILE [--compare LATER] [-o NEW]"),
 			  N_("Write a report as one page for a browser. It needs no network and no other file."),
 			  1, 1 },
 		.query = html_query,
@@ -738,6 +747,7 @@ int verb_html(int argc, char **argv)
 	CLEANUP(export_done) struct export export = { .format = HTML };
 	const struct cli_group groups[] = {
 		{ NULL, html_options, &export },
+		{ NULL, compare_options, &export },
 		{ NULL, reader_redact_options, &export.reader },
 		{ N_("Select"), reader_time_options, &export.reader },
 		{ NULL, reader_process_options, &export.reader },
@@ -791,13 +801,14 @@ static bool view_query(void *data, char **operands, GError **error)
 int verb_view(int argc, char **argv)
 {
 	static const struct reader_verb verb = {
-		.spec = { N_("FILE"),
+		.spec = { N_("FILE [--compare LATER]"),
 			  N_("Show a report in the browser ($BROWSER, or the desktop's), and print its path."),
 			  1, 1 },
 		.query = view_query,
 	};
 	CLEANUP(export_done) struct export export = { .format = HTML, .is_quiet = true };
-	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &export.reader },
+	const struct cli_group groups[] = { { NULL, compare_options, &export },
+					    { N_("Select"), reader_time_options, &export.reader },
 					    { NULL, reader_process_options, &export.reader },
 					    { NULL, reader_thread_options, &export.reader },
 					    { NULL, reader_event_options, &export.reader },

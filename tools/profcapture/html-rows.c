@@ -12,9 +12,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-#define GRID_STEPS 16384u
+#define MOST_BINS 16384u  /* of the time of slices */
 #define LEAST_STEPS 1024u /* of the grid, however many samples there are */
-#define GRID_UNITS 256u   /* the finest unit is this part of the grid's step */
 #define MOST_SAMPLES 4000000u
 #define MOST_SLICES 400000u
 #define MOST_MARKS 500000u
@@ -49,6 +48,22 @@ uint32_t html_index(struct html_keys *keys, uint32_t key)
 		g_hash_table_insert(keys->known, GUINT_TO_POINTER(key + 1), at);
 	}
 	return GPOINTER_TO_UINT(at) - 1;
+}
+
+static uint32_t page_thread(struct html_rows *rows, uint32_t thread)
+{
+	return html_index(&rows->threads, rows->side->first_thread + thread);
+}
+
+/* Returns when something happened on the page's axis. */
+static int64_t page_time(const struct html_rows *rows, int64_t time_ns)
+{
+	const struct html_side *side = rows->side;
+
+	return MIN_OF(side->from_ns + MAX_OF(time_ns, INT64_C(0)),
+		      rows->sides.n > 1 && side == rows->sides.each
+			      ? rows->sides.each[HTML_LATER].from_ns - 1
+			      : INT64_MAX);
 }
 
 /* ---- samples --------------------------------------------------------------------------------- */
@@ -95,28 +110,37 @@ static void write_samples(struct html_rows *rows)
 		{ "samples.count", REPORT_MEMBER(struct page_sample, count) },
 		{ "samples.weight", REPORT_MEMBER(struct page_sample, weight) },
 	};
-	const GArray *each = rows->export->profile.each;
 	g_autoptr(GArray)
-		samples = g_array_sized_new(FALSE, FALSE, sizeof(struct page_sample), each->len);
-	const struct amount *all = &rows->export->profile.all;
-	const uint64_t duration_ns =
-		(uint64_t)MAX_OF(rows->export->reader.capture->duration_ns, INT64_C(1));
+		samples = g_array_sized_new(FALSE, FALSE, sizeof(struct page_sample),
+					    rows->sides.each[HTML_FIRST].export->profile.each->len);
+	const struct html_side *last = &rows->sides.each[rows->sides.n - 1];
+	struct amount all = { 0 };
 	bool is_even = true;
 
-	rows->sample_weight = all->samples ? all->weight / all->samples : 0;
-	for (guint i = 0; i < each->len; i++) {
-		const struct profile_sample *at = &g_array_index(each, struct profile_sample, i);
-		uint64_t time_ns = (uint64_t)MAX_OF(at->time_ns, INT64_C(0));
-		struct page_sample sample = { .time = (uint32_t)(time_ns / rows->sample_unit),
-					      .thread = html_index(&rows->threads, at->thread),
-					      .stack = at->node,
-					      .count = 1,
-					      .weight = at->weight };
+	for (unsigned k = 0; k < rows->sides.n; k++) {
+		const struct profile *profile = &rows->sides.each[k].export->profile;
 
-		g_array_append_val(samples, sample);
+		rows->side = &rows->sides.each[k];
+		for (guint i = 0; i < profile->each->len; i++) {
+			const struct profile_sample *at =
+				&g_array_index(profile->each, struct profile_sample, i);
+			struct page_sample sample = {
+				.time = (uint32_t)((uint64_t)page_time(rows, at->time_ns) /
+						   rows->sample_unit),
+				.thread = page_thread(rows, at->thread),
+				.stack = html_stack(rows->side, at->node),
+				.count = 1,
+				.weight = at->weight
+			};
+
+			g_array_append_val(samples, sample);
+		}
+		amount_add(&all, profile->all);
 	}
+	rows->sample_weight = all.samples ? all.weight / all.samples : 0;
 	merge_samples(samples);
-	while (samples->len > MOST_SAMPLES && rows->sample_unit < duration_ns / LEAST_STEPS) {
+	while (samples->len > MOST_SAMPLES &&
+	       rows->sample_unit < (uint64_t)last->to_ns / LEAST_STEPS) {
 		rows->sample_unit *= 4;
 		for (guint i = 0; i < samples->len; i++)
 			g_array_index(samples, struct page_sample, i).time /= 4;
@@ -144,7 +168,7 @@ static void write_stacks(struct html_rows *rows)
 	static const struct report_column parent = { "stacks.parent",
 						     REPORT_MEMBER(struct profile_node, parent) };
 	static const struct report_column function = { "stacks.function", 0, sizeof(uint32_t) };
-	GArray *nodes = rows->export->profile.tree.nodes;
+	GArray *nodes = rows->sides.nodes;
 	g_autoptr(GArray) functions = g_array_sized_new(FALSE, TRUE, sizeof(uint32_t), nodes->len);
 
 	g_array_set_size(functions, nodes->len); /* the root has none */
@@ -175,15 +199,16 @@ struct slices {
 static void add_slice(const struct run_state *state, void *data)
 {
 	struct slices *slices = data;
-	struct page_slice slice = { .from_ns = MAX_OF(state->from_ns, INT64_C(0)),
-				    .to_ns = state->to_ns,
+	struct html_rows *rows = slices->rows;
+	struct page_slice slice = { .from_ns = page_time(rows, state->from_ns),
+				    .to_ns = page_time(rows, state->to_ns),
 				    .kind = state->state == PROF_SWITCH_RUNNING ? SLICE_RUN
 					    : state->state == PROF_SWITCH_WAIT  ? SLICE_WAIT
 										: SLICE_READY };
 
 	if (slice.from_ns >= slice.to_ns)
 		return;
-	slice.thread = html_index(&slices->rows->threads, state->thread);
+	slice.thread = page_thread(rows, state->thread);
 	g_array_append_val(slices->all, slice);
 }
 
@@ -263,7 +288,7 @@ static void add_slices(struct html_rows *rows, GArray **all)
 	g_array_sort(*all, compare_slices);
 	if (is_merged) {
 		merge_slices(all, bin_ns);
-		while ((*all)->len > MOST_SLICES && bin_ns < rows->grid_ns * GRID_STEPS) {
+		while ((*all)->len > MOST_SLICES && bin_ns < rows->grid_ns * MOST_BINS) {
 			bin_ns *= 2;
 			merge_slices(all, bin_ns);
 		}
@@ -285,8 +310,12 @@ static void add_slices(struct html_rows *rows, GArray **all)
 static bool write_slices(struct html_rows *rows, GError **error)
 {
 	struct slices slices = { rows, g_array_new(FALSE, FALSE, sizeof(struct page_slice)) };
-	bool ok = run_times_each_state(&rows->export->reader, add_slice, &slices, error);
+	bool ok = true;
 
+	for (unsigned i = 0; ok && i < rows->sides.n; i++) {
+		rows->side = &rows->sides.each[i];
+		ok = run_times_each_state(&rows->side->export->reader, add_slice, &slices, error);
+	}
 	if (ok)
 		add_slices(rows, &slices.all);
 	g_array_unref(slices.all);
@@ -298,12 +327,13 @@ static bool write_slices(struct html_rows *rows, GError **error)
 struct page_marks {
 	struct html_rows *rows;
 	GArray *all;
-	GHashTable *names; /* group and name → index + 1 */
+	GHashTable *names; /* length of the group, group and name → index + 1 */
 };
 
 static uint32_t mark_name(struct page_marks *marks, const char *group, const char *name)
 {
-	g_autofree char *key = g_strdup_printf("%p %p", (const void *)group, (const void *)name);
+	g_autofree char *key = g_strdup_printf("%zu %s%s", group ? strlen(group) : SIZE_MAX,
+					       group ? group : "", name ? name : "");
 	gpointer at = g_hash_table_lookup(marks->names, key);
 
 	if (!at) {
@@ -318,7 +348,7 @@ static uint32_t mark_name(struct page_marks *marks, const char *group, const cha
 static void take_span(const struct span *span, void *data)
 {
 	struct page_marks *marks = data;
-	struct reader *reader = &marks->rows->export->reader;
+	struct reader *reader = &marks->rows->side->export->reader;
 	struct html_mark mark = { .start_ns = MAX_OF(span->start_ns, INT64_C(0)) };
 	int64_t end_ns = span->kind == SPAN_NO_END ? reader->capture->duration_ns : span->end_ns;
 
@@ -326,8 +356,9 @@ static void take_span(const struct span *span, void *data)
 	    !reader_wants_thread_at(reader, span->thread, span->start_ns))
 		return;
 	mark.length_ns = (uint64_t)(MAX_OF(end_ns, mark.start_ns) - mark.start_ns);
+	mark.start_ns = page_time(marks->rows, mark.start_ns);
 	mark.time = (uint64_t)mark.start_ns / marks->rows->sample_unit;
-	mark.thread = html_index(&marks->rows->threads, span->thread);
+	mark.thread = page_thread(marks->rows, span->thread);
 	mark.name = mark_name(marks, span->group, span->name);
 	g_array_append_val(marks->all, mark);
 }
@@ -363,8 +394,11 @@ static bool write_marks(struct html_rows *rows, GError **error)
 	g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 	struct page_marks marks = { rows, all, names };
 
-	if (!spans_read(rows->export->reader.capture, take_span, &marks, error))
-		return false;
+	for (unsigned i = 0; i < rows->sides.n; i++) {
+		rows->side = &rows->sides.each[i];
+		if (!spans_read(rows->side->export->reader.capture, take_span, &marks, error))
+			return false;
+	}
 	if (all->len > MOST_MARKS) {
 		g_ptr_array_add(
 			rows->notes,
@@ -403,7 +437,7 @@ static bool take_logs(struct names_epoch *epoch, const struct prof_batch *batch,
 {
 	struct page_logs *logs = data;
 	struct json *json = logs->rows->json;
-	struct reader *reader = &logs->rows->export->reader;
+	struct reader *reader = &logs->rows->side->export->reader;
 
 	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
@@ -414,8 +448,9 @@ static bool take_logs(struct names_epoch *epoch, const struct prof_batch *batch,
 			continue;
 		json_begin_object(json, NULL);
 		json_int(json, "time_ns",
-			 capture_time(reader->capture, batch->segment,
-				      array_number_or(&batch->columns[LOG_TIME], i, 0)));
+			 page_time(logs->rows,
+				   capture_time(reader->capture, batch->segment,
+						array_number_or(&batch->columns[LOG_TIME], i, 0))));
 		json_uint(json, "level", array_number_or(&batch->columns[LOG_LEVEL], i, 0));
 		json_string(json, "text",
 			    names_text_at(epoch->names, &batch->columns[LOG_TEXT], i));
@@ -432,13 +467,16 @@ static bool write_logs(struct html_rows *rows, GError **error)
 						     .columns = columns,
 						     .n_columns = N_LOG_COLUMNS };
 	struct page_logs logs = { rows, 0 };
-	bool ok;
+	bool ok = true;
 
 	json_begin_array(rows->json, "logs");
-	/* log lines may say anything */
-	ok = rows->export->reader.redacts ||
-	     names_each_batch(rows->export->reader.capture->names, &options, take_logs, &logs,
-			      _("cannot read logs of '%s'"), error);
+	for (unsigned i = 0; ok && i < rows->sides.n; i++) {
+		rows->side = &rows->sides.each[i];
+		/* log lines may say anything */
+		ok = rows->side->export->reader.redacts ||
+		     names_each_batch(rows->side->export->reader.capture->names, &options,
+				      take_logs, &logs, _("cannot read logs of '%s'"), error);
+	}
 	json_end(rows->json);
 	if (logs.n > MOST_LOGS)
 		g_ptr_array_add(
@@ -464,10 +502,10 @@ struct counter_lines {
 static void take_value(const struct counter_value *value, void *data)
 {
 	struct counter_lines *lines = data;
-	struct page_point point = { value->time_ns, value->value };
+	struct page_point point = { page_time(lines->rows, value->time_ns), value->value };
 
 	if (!counter_is_wanted(counter_at(&lines->counters, value->counter),
-			       &lines->rows->export->reader) ||
+			       &lines->rows->side->export->reader) ||
 	    !isfinite(value->value))
 		return;
 	while (lines->points->len <= value->counter)
@@ -506,17 +544,19 @@ static void thin(GArray *points, int64_t duration_ns)
 static void add_counter(const struct counter_lines *lines, guint index)
 {
 	struct json *json = lines->rows->json;
-	const struct capture *capture = lines->rows->export->reader.capture;
+	const struct capture *capture = lines->rows->side->export->reader.capture;
 	const struct counter *counter = counter_at(&lines->counters, index);
 	GArray *points = lines->points->pdata[index];
 
-	thin(points, MAX_OF(capture->duration_ns, INT64_C(1)));
+	thin(points, lines->rows->side->to_ns);
 	json_begin_object(json, NULL);
 	json_string(json, "group", counter->group);
 	json_string(json, "name", counter->name);
 	json_string(json, "unit", counter->unit);
 	json_uint(json, "pid", names_process_at(capture->names, counter->process)->pid);
 	json_bool(json, "is_rss", g_strcmp0(counter->name, "rss") == 0);
+	if (lines->rows->side != lines->rows->sides.each)
+		json_bool(json, "is_later", true);
 	json_begin_array(json, "times");
 	for (guint i = 0; i < points->len; i++)
 		json_int(json, NULL, g_array_index(points, struct page_point, i).time_ns);
@@ -528,20 +568,18 @@ static void add_counter(const struct counter_lines *lines, guint index)
 	json_end(json);
 }
 
-static bool write_counters(struct html_rows *rows, GError **error)
+static bool write_counters_of(struct html_rows *rows, GError **error)
 {
 	struct counter_lines lines = { .rows = rows,
-				       .counters.capture = rows->export->reader.capture,
+				       .counters.capture = rows->side->export->reader.capture,
 				       .points = g_ptr_array_new_with_free_func(
 					       (GDestroyNotify)g_array_unref) };
 	bool ok = counter_values_read(&lines.counters, take_value, &lines, error);
 	guint n = 0;
 
-	json_begin_array(rows->json, "counters");
 	for (guint i = 0; ok && i < lines.points->len; i++)
 		if (((GArray *)lines.points->pdata[i])->len > 0 && n++ < MOST_COUNTERS)
 			add_counter(&lines, i);
-	json_end(rows->json);
 	if (n > MOST_COUNTERS)
 		g_ptr_array_add(
 			rows->notes,
@@ -550,6 +588,19 @@ static bool write_counters(struct html_rows *rows, GError **error)
 				n, MOST_COUNTERS));
 	g_ptr_array_unref(lines.points);
 	counter_values_done(&lines.counters);
+	return ok;
+}
+
+static bool write_counters(struct html_rows *rows, GError **error)
+{
+	bool ok = true;
+
+	json_begin_array(rows->json, "counters");
+	for (unsigned i = 0; ok && i < rows->sides.n; i++) {
+		rows->side = &rows->sides.each[i];
+		ok = write_counters_of(rows, error);
+	}
+	json_end(rows->json);
 	return ok;
 }
 
@@ -576,47 +627,54 @@ static void write_allocations(struct html_rows *rows)
 		{ "allocations.brief", REPORT_MEMBER(struct page_life, brief),
 		  .scale = BLOCK_SCALE },
 	};
-	const GArray *lives = rows->export->allocations ? rows->export->allocations->lives : NULL;
-	guint n = lives ? lives->len : 0;
-	g_autoptr(GArray) all = g_array_sized_new(FALSE, FALSE, sizeof(struct page_life), n);
+	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct page_life));
 
-	for (guint i = 0; i < n; i++) {
-		const struct allocation_life *life =
-			&g_array_index(lives, struct allocation_life, i);
-		struct page_life row = { life->time,
-					 life->freed,
-					 html_index(&rows->threads, life->thread),
-					 life->node,
-					 (uint64_t)llround(life->bytes),
-					 (uint64_t)llround(life->blocks * BLOCK_SCALE),
-					 (uint64_t)llround(life->brief * BLOCK_SCALE) };
+	for (unsigned k = 0; k < rows->sides.n; k++) {
+		const struct html_side *side = rows->side = &rows->sides.each[k];
+		const struct allocations *allocations = side->export->allocations;
+		uint64_t part = 1, from = (uint64_t)side->from_ns / rows->allocation_unit;
 
-		g_array_append_val(all, row);
+		if (!allocations || !allocations->lives)
+			continue;
+		part = rows->allocation_unit / (uint64_t)allocations->unit_ns;
+		for (guint i = 0; i < allocations->lives->len; i++) {
+			const struct allocation_life *life =
+				&g_array_index(allocations->lives, struct allocation_life, i);
+			struct page_life row = {
+				(uint32_t)(from + life->time / part),
+				life->freed ? (uint32_t)(from + (life->freed - 1) / part + 1) : 0,
+				page_thread(rows, life->thread),
+				html_stack(side, life->node),
+				(uint64_t)llround(life->bytes),
+				(uint64_t)llround(life->blocks * BLOCK_SCALE),
+				(uint64_t)llround(life->brief * BLOCK_SCALE)
+			};
+
+			/* what a capture leaves live ends where the next one begins */
+			if (!row.freed && k + 1 < rows->sides.n)
+				row.freed = (uint32_t)((uint64_t)side[1].from_ns /
+						       rows->allocation_unit) +
+					    1;
+			g_array_append_val(all, row);
+		}
 	}
-	if (n > 0)
+	if (all->len > 0)
 		report_page_add(rows->page, all, columns, ARRAY_SIZE(columns));
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-int64_t export_html_grid(const struct capture *capture)
-{
-	int64_t grid_ns = GRID_UNITS;
-
-	while (grid_ns < capture->duration_ns / GRID_STEPS)
-		grid_ns *= 2;
-	return grid_ns;
-}
-
 void html_rows_init(struct html_rows *rows, struct export *export, struct report_page *page,
 		    struct json *json)
 {
-	const struct capture *capture = export->reader.capture;
-	uint64_t duration = (uint64_t)MAX_OF(capture->duration_ns, INT64_C(1));
+	uint64_t duration;
 
-	*rows = (struct html_rows){ .export = export, .page = page, .json = json };
-	rows->grid_ns = export_html_grid(capture);
+	*rows = (struct html_rows){ .page = page, .json = json };
+	html_sides_init(&rows->sides, export);
+	duration = (uint64_t)rows->sides.each[rows->sides.n - 1].to_ns;
+	rows->grid_ns = rows->sides.grid_ns;
 	rows->sample_unit = (uint64_t)rows->grid_ns / GRID_UNITS;
+	rows->allocation_unit = (uint64_t)rows->grid_ns;
 	/* lengths and gaps have 32 bits */
 	for (rows->slice_unit = 1; duration / rows->slice_unit > UINT32_MAX / 2;)
 		rows->slice_unit *= 2;
@@ -628,6 +686,7 @@ void html_rows_init(struct html_rows *rows, struct export *export, struct report
 
 void html_rows_done(struct html_rows *rows)
 {
+	html_sides_done(&rows->sides);
 	html_keys_done(&rows->threads);
 	html_keys_done(&rows->functions);
 	g_ptr_array_unref(rows->mark_names);

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "tools/profcapture/export.h"
+#include "tools/profcapture/html-sides.h"
 
 #include "tools/present/report-page.h"
 
@@ -26,21 +26,23 @@ void html_keys_done(struct html_keys *keys);
 uint32_t html_index(struct html_keys *keys, uint32_t key);
 
 struct html_mark {
-	int64_t start_ns;
+	int64_t start_ns; /* on the axis, as all times here */
 	uint64_t length_ns;
 	uint64_t time; /* start_ns in units */
 	uint32_t thread, name;
 };
 
 struct html_rows {
-	struct export *export;
+	struct html_sides sides;
+	const struct html_side *side; /* the one whose rows are read */
 	struct report_page *page;
 	struct json *json;
 	GPtrArray *notes; /* what was merged or left out */
 	int64_t grid_ns;
 	uint64_t sample_unit, slice_unit;    /* ns */
+	uint64_t allocation_unit;            /* ns */
 	uint64_t sample_weight;              /* of one sample, on average */
-	struct html_keys threads, functions; /* indexes of names, and of functions */
+	struct html_keys threads, functions; /* numbers of the sides' */
 	GPtrArray *mark_names;               /* group, then name, of each */
 	struct html_mark longest;            /* a mark of length 0: there is none */
 };

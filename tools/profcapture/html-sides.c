@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
+#include "tools/profcapture/html-sides.h"
+
+#include "tools/profcapture/diff.h"
+
+#include <string.h>
+
+#define GRID_STEPS 16384u
+/* The finest part of the axis that a unit of time ever is, however many samples there are. */
+#define BOUNDARY_STEPS 256u
+
+static int64_t grid_of(int64_t duration_ns, uint32_t steps)
+{
+	int64_t grid_ns = GRID_UNITS;
+
+	while (grid_ns < duration_ns / steps)
+		grid_ns *= 2;
+	return grid_ns;
+}
+
+int64_t export_html_grid(const struct capture *capture)
+{
+	return grid_of(capture->duration_ns, GRID_STEPS);
+}
+
+static int64_t duration_of(const struct export *export)
+{
+	return MAX_OF(export->reader.capture->duration_ns, INT64_C(1));
+}
+
+/* Numbers a side's functions. `known`: those of the sides before, by what identifies them. */
+static void match_functions(struct html_sides *sides, struct html_side *side,
+			    const struct html_side *other, GHashTable *known)
+{
+	const struct functions *functions = side->export->profile.functions;
+	g_autoptr(GHashTable) builds = diff_builds(other->export->reader.capture->names);
+
+	side->functions = g_new(uint32_t, functions->all->len);
+	for (uint32_t i = 0; i < functions->all->len; i++) {
+		const char *build_id =
+			names_image_at(functions->names, functions_at(functions, i)->image)
+				->build_id;
+		struct diff_identity id;
+		g_autofree char *key = diff_identify(
+			functions, i, build_id && g_hash_table_contains(builds, build_id), &id);
+		gpointer at;
+
+		if (!g_hash_table_lookup_extended(known, key, NULL, &at)) {
+			at = GUINT_TO_POINTER(side->first_function + i);
+			if (!id.has_name)
+				g_hash_table_add(sides->unnamed, at);
+			g_hash_table_insert(known, g_steal_pointer(&key), at);
+		}
+		side->functions[i] = GPOINTER_TO_UINT(at);
+	}
+}
+
+static uint32_t merged_node(struct html_sides *sides, struct number_map *known, uint32_t parent,
+			    uint32_t function)
+{
+	const struct profile_node node = { .parent = parent, .entity = function };
+	uint32_t *at = number_map_at(known, (uint64_t)parent << 32 | function);
+
+	if (*at == 0) {
+		*at = sides->nodes->len;
+		g_array_append_val(sides->nodes, node);
+	}
+	return *at;
+}
+
+static void merge_stacks(struct html_sides *sides, struct html_side *side, struct number_map *known)
+{
+	const struct profile *profile = &side->export->profile;
+	uint32_t n = profile->tree.nodes->len;
+	bool keeps_interrupts = profile->mode == PROFILE_KERNEL;
+
+	side->stacks = g_new0(uint32_t, n);
+	for (uint32_t i = 1; i < n; i++) {
+		const struct profile_node *node =
+			&g_array_index(profile->tree.nodes, struct profile_node, i);
+		uint32_t parent = side->stacks[node->parent];
+		bool is_interrupt =
+			!keeps_interrupts &&
+			((parent &&
+			  g_array_index(sides->nodes, struct profile_node, parent).entity ==
+				  sides->interrupts) ||
+			 diff_is_interrupt(functions_at(profile->functions, node->entity)));
+
+		side->stacks[i] = is_interrupt ? merged_node(sides, known, 0, sides->interrupts)
+					       : merged_node(sides, known, parent,
+							     side->functions[node->entity]);
+		if (!is_interrupt)
+			side->compared += node->count.self.weight;
+	}
+}
+
+static void compare(struct html_sides *sides)
+{
+	static const struct profile_node root;
+	struct html_side *first = &sides->each[HTML_FIRST], *later = &sides->each[HTML_LATER];
+	g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	struct number_map nodes;
+	int64_t step_ns;
+
+	first->first_function = later->export->profile.functions->all->len;
+	sides->interrupts = first->first_function + first->export->profile.functions->all->len;
+	later->first_thread = first->export->reader.capture->names->threads->len;
+	/* as in diff, a function that both have is described as in the later capture */
+	match_functions(sides, later, first, known);
+	match_functions(sides, first, later, known);
+	sides->nodes = g_array_new(FALSE, FALSE, sizeof(struct profile_node));
+	g_array_append_val(sides->nodes, root);
+	number_map_init(&nodes);
+	merge_stacks(sides, first, &nodes);
+	merge_stacks(sides, later, &nodes);
+	number_map_done(&nodes);
+	/* every unit that samples may have is a part of this step */
+	step_ns = grid_of(first->to_ns + duration_of(later->export), BOUNDARY_STEPS);
+	later->from_ns = (first->to_ns + step_ns - 1) / step_ns * step_ns;
+	later->to_ns = later->from_ns + duration_of(later->export);
+}
+
+void html_sides_init(struct html_sides *sides, struct export *export)
+{
+	struct html_side *last;
+
+	*sides = (struct html_sides){ .n = export->compared ? 2 : 1, .interrupts = UINT32_MAX };
+	sides->unnamed = g_hash_table_new(NULL, NULL);
+	sides->each[HTML_FIRST] =
+		(struct html_side){ .export = export, .to_ns = duration_of(export) };
+	sides->each[HTML_LATER].export = export->compared;
+	if (export->compared)
+		compare(sides);
+	else
+		sides->nodes = g_array_ref(export->profile.tree.nodes);
+	last = &sides->each[sides->n - 1];
+	sides->grid_ns = grid_of(last->to_ns, GRID_STEPS);
+}
+
+void html_sides_done(struct html_sides *sides)
+{
+	for (unsigned i = 0; i < sides->n; i++) {
+		g_free(sides->each[i].functions);
+		g_free(sides->each[i].stacks);
+	}
+	g_array_unref(sides->nodes);
+	g_hash_table_unref(sides->unnamed);
+}
+
+const struct html_side *html_function_side(const struct html_sides *sides, uint32_t number,
+					   uint32_t *ret_index)
+{
+	const struct html_side *side =
+		&sides->each[sides->n > 1 && number < sides->each[HTML_FIRST].first_function];
+
+	if (number == sides->interrupts)
+		return NULL;
+	*ret_index = number - side->first_function;
+	return side;
+}
+
+const struct html_side *html_thread_side(const struct html_sides *sides, uint32_t number,
+					 uint32_t *ret_index)
+{
+	const struct html_side *side =
+		&sides->each[sides->n > 1 && number >= sides->each[HTML_LATER].first_thread];
+
+	*ret_index = number - side->first_thread;
+	return side;
+}
+
+bool html_sides_are_runs(const struct html_sides *sides)
+{
+	const struct export *first = sides->each[HTML_FIRST].export;
+	const struct export *later = sides->each[HTML_LATER].export;
+
+	return capture_metadata(first->reader.capture, "command") &&
+	       capture_metadata(later->reader.capture, "command") &&
+	       strcmp(profile_event_name(&first->profile), profile_event_name(&later->profile)) ==
+		       0;
+}
+
+double html_sides_scale(const struct html_sides *sides)
+{
+	uint64_t first = sides->each[HTML_FIRST].compared, later = sides->each[HTML_LATER].compared;
+
+	return html_sides_are_runs(sides) || first == 0 || later == 0
+		       ? 1
+		       : (double)later / (double)first;
+}
