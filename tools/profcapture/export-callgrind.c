@@ -32,7 +32,7 @@ struct callgrind {
 	GArray *costs;             /* struct callgrind_cost */
 	struct number_map cost_of; /* frame and callee → index + 1 in costs */
 	bool is_weighted;          /* each cost has a weight and a number of samples */
-	GHashTable *names[3];      /* of objects, files and functions: text → number */
+	GHashTable *names[3];      /* names of objects, files and functions: text → number */
 };
 enum { OBJECT, FILE_NAME, FUNCTION };
 

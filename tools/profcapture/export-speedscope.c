@@ -3,11 +3,11 @@
  * Export-speedscope - a profile for each thread, in speedscope's file format (its
  * file-format-schema.json)
  *
- * A comparison has the threads of both captures, the earlier first; the values are not scaled.
+ * A comparison has the threads of both captures, the earlier first. Values are not scaled.
  *
- * Up to MAX_IN_ORDER samples are written in time order: speedscope holds all frames of each in
- * memory. Beyond that, each stack occurs once, with the weight of all of its samples; so does each
- * stack of allocations.
+ * Up to MAX_IN_ORDER samples are written in time order. If there are more, each stack is written
+ * once, with the weight of all of its samples, because speedscope keeps all frames of each sample
+ * in memory. Each stack of allocations is written once, too.
  */
 #include "config.h"
 
@@ -35,8 +35,8 @@ static void write_frames(const struct export *export, struct json *json)
 	}
 }
 
-/* Writes its stacks in their order. `side`: what precedes the name. `first`: index of the first of
- * the frames that write_frames() wrote for the export. */
+/* Writes a thread's stacks in their order. `side`: prefix of the thread's name. `first`: index of
+ * the first frame that write_frames() wrote for the export. */
 static void write_thread(const struct export *export, struct json *json, uint32_t thread,
 			 const GArray *all, const char *side, guint first)
 {

@@ -4,11 +4,11 @@
  *
  * The picture needs no script: names are drawn where they fit, and each box has a tooltip. The
  * script (data/report/flame-svg.js) adds search and zoom. Nothing is fetched, and no attribute
- * holds a script. Branches that are narrower than LEAST_WIDTH are one box together, because a file
- * with all of them would be too large to open; the file says how much that is.
+ * holds a script. Branches narrower than LEAST_WIDTH share one box, because a file with all of them
+ * would be too large to open; the file reports their sum.
  *
- * In a comparison the width is the sum of both captures, so that what vanished can be seen. A box
- * has a color if its change exceeds the noise of counting samples.
+ * In a comparison, the width is the sum of both captures, so that vanished functions can be seen. A
+ * box has a color if its change exceeds the noise of counting samples.
  */
 #include "config.h"
 
@@ -26,14 +26,14 @@
 #define TOP 72
 #define ROW 17
 #define PADDING 3
-#define LETTER 7.3 /* the width of a letter, in the widest of the fonts */
+#define LETTER 7.3 /* width of a letter in the widest font */
 #define LEAST_LETTERS 3
 #define LEAST_WIDTH 0.3
 /* A change is noise if it is less than this many standard errors. */
 #define NOISE_ERRORS 1.96
 
 struct svg_box {
-	uint32_t node;   /* or, of small branches, their parent */
+	uint32_t node;   /* node of the box; for small branches, their parent */
 	uint32_t hidden; /* number of small branches; 0: the box is a node */
 	double x, width;
 	uint32_t row;
@@ -43,12 +43,12 @@ struct flame_svg {
 	const struct export *export;
 	struct out *out;
 	struct export_tree tree;
-	double now, before; /* values of everything */
+	double now, before; /* values of the whole graph */
 	const char *unit;
 	GArray *boxes; /* struct svg_box, in the order of the tree */
 	uint32_t rows, hidden;
 	double hidden_width;
-	char **labels; /* by frame: the name for people; NULL: not made yet */
+	char **labels; /* by frame: name to show; NULL: not made yet */
 };
 
 /* ---- layout ---------------------------------------------------------------------------------- */
@@ -64,7 +64,7 @@ static double width_of(const struct flame_svg *svg, uint32_t node)
 	       (svg->now + svg->before);
 }
 
-/* Sums up the small branches of a box in one. They are the last, because the largest come first. */
+/* Adds one box for the branches of `above` from `first` on, which are the smallest. */
 static void hide_rest(struct flame_svg *svg, const struct svg_box *above, double x, uint32_t first)
 {
 	uint32_t end = svg->tree.children[above->node + 1];
@@ -118,7 +118,7 @@ static void lay_out(struct flame_svg *svg)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Writes with two decimals and a point, whatever the locale. */
+/* Writes a number with two decimals and a point in any locale. */
 static void write_decimal(struct out *out, double value)
 {
 	long long hundredths = llround(value * 100);
@@ -213,7 +213,7 @@ static const char *origin_class(const struct export_frame *frame)
 	}
 }
 
-/* Returns the standard error of a value that is a sum of samples; that of other values is 0. */
+/* Returns the standard error of a sum of samples; 0 for other values. */
 static double error_of(struct amount amount, double value)
 {
 	return amount.samples ? value / sqrt((double)amount.samples) : 0;

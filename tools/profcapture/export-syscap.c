@@ -3,16 +3,16 @@
  * Export-syscap - samples, allocations, marks, logs, counters, processes and mappings, in the
  * format of Sysprof's captures
  *
- * Frames are in no order, so that each table is copied in one pass; times are those of the first
- * segment's CLOCK_MONOTONIC. Each function has an address of its own that stands for its name, and
- * a frame JITMAP at the end of the file defines it. So Sysprof needs neither the binaries nor their
- * symbols, and inlined functions are frames. Up to version 3.46, Sysprof does not read those names
- * for allocations, but an embedded file of symbols by process; so the functions that allocate are
- * there, too.
+ * Sysprof calls each record of the file a frame. Frames are not in time order, so that each table
+ * is copied in one pass; times are those of the first segment's CLOCK_MONOTONIC. Each function has
+ * a unique address, for which a JITMAP frame at the end of the file defines the name. So Sysprof
+ * needs neither the binaries nor their symbols, and inlined functions are possible. For
+ * allocations, Sysprof up to 3.46 does not read JITMAP names, but an embedded file of symbols by
+ * process, so the file has that, too.
  *
- * The format has no weights, no names of threads, no thread in marks and logs, and texts of fixed
- * width. Names of threads are metadata, and the message of a mark has what does not fit. A stack
- * has at most MOST_ADDRESSES frames, because Sysprof ignores deeper ones: the innermost are kept.
+ * The format has no weights, no thread names, no thread in marks and logs, and texts of fixed
+ * width. Thread names are written as metadata, and the message of a mark has text that does not
+ * fit. A stack keeps its MOST_ADDRESSES innermost frames, because Sysprof ignores deeper stacks.
  */
 #include "config.h"
 
@@ -31,13 +31,13 @@
 struct syscap {
 	struct export *export;
 	struct out *out;
-	uint64_t start_ns; /* of the first segment */
+	uint64_t start_ns; /* start of the first segment */
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct counter_values counters;
-	GByteArray *has_counter; /* by counter: it is defined */
-	GArray *symbols;         /* uint64_t: pid and function, of the stacks of allocations */
-	struct number_map known_nodes, known_symbols; /* pid and node, or function, of these */
+	GByteArray *has_counter; /* by counter: true if it is defined */
+	GArray *symbols;         /* uint64_t: pid and function, in stacks of allocations */
+	struct number_map known_nodes, known_symbols; /* keys: pid and node; pid and function */
 	uint64_t addresses[MOST_ADDRESSES];
 };
 
@@ -69,7 +69,7 @@ static int32_t tid_of(const struct syscap *syscap, uint32_t thread)
 	return (int32_t)names_thread_at(syscap->export->reader.capture->names, thread)->tid;
 }
 
-/* Writes a frame: its fixed part, which begins with its header, and what follows. */
+/* Writes a frame: the fixed part, which begins with the header, then the body. */
 static void put_frame(struct syscap *syscap, void *fixed, size_t n_fixed, const void *body,
 		      size_t n_body)
 {
@@ -83,7 +83,7 @@ static void put_frame(struct syscap *syscap, void *fixed, size_t n_fixed, const 
 	out_write(syscap->out, padding, n - n_fixed - n_body);
 }
 
-/* Returns how many of a valid text's bytes are no more than `most`, without half a character. */
+/* Returns how many bytes of a valid text to keep: at most `most`, and only whole characters. */
 static size_t bytes_of(const char *text, size_t most)
 {
 	size_t n = strlen(text);
@@ -101,7 +101,7 @@ static void put_text(struct syscap *syscap, void *fixed, size_t n_fixed, const c
 	put_frame(syscap, fixed, n_fixed, escaped, strlen(escaped) + 1);
 }
 
-/* Fills in a field, whose bytes are 0. Returns whether the whole text is there. */
+/* Fills in a field, whose bytes are 0. Returns whether the whole text fits. */
 static bool set_field(char *field, size_t width, const char *text)
 {
 	g_autofree char *escaped = text_escape_utf8(text ? text : "", text ? strlen(text) : 0);
@@ -173,7 +173,7 @@ static void list_symbols(struct syscap *syscap, uint32_t pid, uint32_t node)
 	}
 }
 
-/* Blocks of no bytes are left out: the format would take them for frees. */
+/* Leaves out blocks of zero bytes, which would be frees in this format. */
 static void put_allocation(struct syscap *syscap, const struct memory_live *live, int64_t time_ns,
 			   uint32_t thread, bool is_free)
 {
@@ -236,7 +236,7 @@ static bool put_allocations(struct syscap *syscap, GError **error)
 	       allocations_replay(syscap->export, &syscap->heaps, &replay, error);
 }
 
-/* Defines the addresses of functions: in each frame as many as fit. */
+/* Defines the addresses of functions. Each frame has as many as fit. */
 static void put_functions(struct syscap *syscap)
 {
 	const struct functions *functions = syscap->export->profile.functions;
@@ -245,7 +245,7 @@ static void put_functions(struct syscap *syscap)
 		struct sysprof_frame header;
 		uint32_t n;
 	} map = { header_of(syscap, SYSPROF_FRAME_JITMAP, 0, NAMES_NONE), 0 };
-	/* not sizeof: what follows begins in the padding */
+	/* not sizeof(map): the body begins in the padding */
 	const size_t n_fixed = SYSPROF_FRAME_BYTES + sizeof(map.n);
 	const size_t most = SYSPROF_FRAME_MOST - n_fixed;
 
@@ -520,14 +520,14 @@ static void put_header(struct syscap *syscap)
 	put_metadata(syscap, "lost records", capture->lost ? lost : NULL);
 }
 
-/* A process has one name, that of the last program which it executed: Sysprof uses the first. */
+/* Writes each process once, with its last program, because Sysprof uses only the first name. */
 static void put_processes(struct syscap *syscap)
 {
 	const struct capture *capture = syscap->export->reader.capture;
 	const struct names *names = capture->names;
 	uint32_t segment = capture->n_segments ? capture->segments[0].number : 0;
 	g_autofree const char **comms = g_new0(const char *, names->processes->len);
-	g_autoptr(GHashTable) last_of = g_hash_table_new(NULL, NULL); /* by pid */
+	g_autoptr(GHashTable) last_of = g_hash_table_new(NULL, NULL); /* pid → last process */
 
 	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++) {
 		const struct names_thread *thread = names_thread_at(names, i);

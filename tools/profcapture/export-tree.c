@@ -23,12 +23,12 @@ static uint32_t new_frame(struct export_tree *tree, char *text, const struct exp
 	return tree->frames->len - 1;
 }
 
-/* Returns the frame of a function's name or, without an export, of a thread's. */
+/* Returns the frame for the name of a function or, if `export` is NULL, of a thread. */
 static uint32_t frame_of_text(struct export_tree *tree, const char *name,
 			      const struct export *export, uint32_t function)
 {
 	g_autofree char *text = text_escape_utf8(name, strlen(name));
-	/* Escaped text has no control character. */
+	/* Escaped text has no line break, so this key is different from those of functions. */
 	g_autofree char *key = g_strconcat(export ? "" : "\n", text, NULL);
 	gpointer known = g_hash_table_lookup(tree->texts, key);
 	uint32_t frame;
@@ -84,8 +84,8 @@ static GHashTable *common_names(GArray *const *stacks)
 	return common;
 }
 
-/* Stacks are ordered by thread and name, so the nodes of the last name are known. Threads with a
- * name that is not in `common`, if it is given, share a frame. */
+/* Adds stacks, which are ordered by thread and name, so the nodes of one name can be cached. If
+ * `common` is not NULL, threads with other names share a frame. */
 static void add_stacks(struct export_tree *tree, const GArray *stacks, unsigned side,
 		       GHashTable *common)
 {
@@ -94,7 +94,7 @@ static void add_stacks(struct export_tree *tree, const GArray *stacks, unsigned 
 	uint32_t n = export->profile.tree.nodes->len;
 	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	g_autofree uint32_t *of = g_new(uint32_t, n);     /* node of the profile → ours */
-	g_autofree uint32_t *round = g_new0(uint32_t, n); /* in which this was set */
+	g_autofree uint32_t *round = g_new0(uint32_t, n); /* value of `now` at which of[] was set */
 	uint32_t now = 0;
 	const char *name = NULL;
 
@@ -156,7 +156,7 @@ static gint compare_siblings(gconstpointer left, gconstpointer right, gpointer d
 	return first > second ? -1 : first < second ? 1 : one < two ? -1 : one > two;
 }
 
-/* Sums up totals and orders the children. */
+/* Computes the totals and orders the children. */
 static void settle_tree(struct export_tree *tree)
 {
 	struct export_node *nodes = (void *)tree->nodes->data;

@@ -53,22 +53,22 @@ static bool write_rows(struct export *export, struct out *out, GError **error)
 
 static const struct {
 	bool (*write)(struct export *export, struct out *out, GError **error);
-	enum { FUNCTIONS_ONLY, PLACES, ADDRESSES } frames; /* places: it has lines of frames */
+	enum { FUNCTIONS_ONLY, PLACES, ADDRESSES } frames; /* PLACES: with lines of frames */
 	enum {
 		NO_ALLOCATIONS,
 		ALLOCATION_VALUE, /* with --value instead of samples */
 		ALLOCATION_SUMS,
 		ALLOCATION_EVENTS,
 		ALLOCATION_LIVES,
-		ALLOCATION_ROWS, /* the format reads them itself */
-		ONLY_ALLOCATIONS /* and has nothing else */
+		ALLOCATION_ROWS, /* the format reads allocations itself */
+		ONLY_ALLOCATIONS /* the format has no samples */
 	} allocations;
-	const char *how_to_open; /* with the quoted name of the file, if it has a place for it */
-	bool compressed;         /* always */
-	bool compares;           /* takes --compare */
+	const char *how_to_open; /* what to do with the file; %s: its quoted name */
+	bool compressed;         /* even without ".gz" */
+	bool compares;           /* supports --compare */
 	bool inlined;            /* inlined functions are frames even without --inline */
 	bool says_lost;          /* reports losses */
-	bool has_tables;         /* instead of samples and allocations */
+	bool has_tables;         /* the format has tables, no samples or allocations */
 } formats[] = {
 	[FOLDED] = { export_folded, FUNCTIONS_ONLY, ALLOCATION_VALUE,
 		     N_("Draw a flame graph: flamegraph.pl %s > flame.svg"), .compares = true },
@@ -218,8 +218,8 @@ static gboolean same_stack(gconstpointer left, gconstpointer right)
 	return a->thread == b->thread && a->node == b->node && a->name == b->name;
 }
 
-/* Returns one stack for each thread, name and node. Most samples have a stack that is known, so
- * this is faster than sorting all of them. */
+/* Returns one stack for each thread, name and node. Looks up each sample's stack, which is faster
+ * than sorting all samples. */
 static GArray *sample_stacks(const struct export *export)
 {
 	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
@@ -314,8 +314,8 @@ void export_path(const struct export *export, uint32_t node, GArray *path)
 		g_array_index(path, uint32_t, --depth) = nodes[at].entity;
 }
 
-/* If no declaration gives the file (none does for inlined functions), uses that of the first known
- * place. */
+/* Finds the file of each function: that of its declaration or, if unknown (as for inlined
+ * functions), that of the first known place. */
 static void find_files(struct export *export)
 {
 	const struct functions *functions = export->profile.functions;
@@ -469,7 +469,7 @@ static bool write_result(struct export *export, GError **error)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-/* Returns whether an option applies to samples only, so that allocations are left out. */
+/* Returns whether an option applies only to samples, so that allocations are left out. */
 static bool is_of_samples(const struct export *export)
 {
 	return frame_filters_any(&export->filters) || export->profile.mode != PROFILE_ANY_MODE ||
@@ -489,7 +489,7 @@ static bool read_allocations(struct export *export, GError **error)
 	if (!allocations_are_there(export)) {
 		if (!is_only)
 			return true;
-		/* Otherwise the program had no allocations, or none can be read. */
+		/* With this key, allocations were recorded, even if none can be read. */
 		if (!capture_metadata(export->reader.capture, "memory.mode"))
 			return cli_set_error(
 				error, CLI_FAILURE, "%s",
@@ -548,7 +548,7 @@ static bool read_capture(struct export *export, const char *file, GError **error
 		formats[export->format].allocations != ONLY_ALLOCATIONS;
 	export->profile.places = formats[export->format].frames != FUNCTIONS_ONLY;
 	export->profile.addresses = formats[export->format].frames == ADDRESSES;
-	if (formats[export->format].inlined) /* counts what report and memory count */
+	if (formats[export->format].inlined) /* counts inlined functions like report and memory */
 		export->profile.inlined = export->profile.joins_inlined = true;
 	if (export->format == HTML) {
 		/* diff has inlined copies of functions as rows of their own */
@@ -577,7 +577,7 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	return true;
 }
 
-/* Returns a copy of the options before a capture is read; each copy frees its own. */
+/* Returns a copy of the options, made before a capture is read. Each copy must be freed. */
 static struct export *copy_options(const struct export *export)
 {
 	struct export *copy = g_memdup2(export, sizeof(*export));
@@ -762,8 +762,8 @@ int verb_html(int argc, char **argv)
 	return reader_run(&verb, groups, &export, argc, argv);
 }
 
-/* Starts $BROWSER, or else the desktop's browser if there is a desktop. root's desktop is that of
- * the user who became root, so root has to name the browser. */
+/* Starts $BROWSER or, on a desktop, the default browser. For root, only $BROWSER is used, because
+ * the desktop belongs to the user who became root. */
 static void open_page(const char *path)
 {
 	const char *browser = g_getenv("BROWSER");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export - what the formats of the verb `export` share: the samples, the tree of their stacks, and
- * its names
+ * Export - data shared by the formats of the verb `export`: samples, the tree of their stacks,
+ * names
  *
  * A format is one function in a file export-NAME.c; it writes everything at once and uses only what
  * is declared here. Functions are those of report, so that totals are the same; unlike report,
@@ -21,14 +21,14 @@ struct export
 	/* by function, for a format that has lines of frames: the function's file, or NULL */
 	const char **files;
 	struct allocations *allocations; /* NULL if the format or the capture has none */
-	bool wants_rows;                 /* a format that reads allocations itself is to do so */
-	/* the later capture, of which this one is compared with; or NULL */
+	bool wants_rows;                 /* the format must read allocations itself */
+	/* the later capture, with which this one is compared; or NULL */
 	struct export *compared;
-	const char *compare; /* its file */
+	const char *compare; /* file of `compared` */
 	int format;
-	int value; /* enum export_value, for a format with only one */
+	int value; /* enum export_value, for a format with only one value */
 	const char *output;
-	const char *table; /* for a format of rows */
+	const char *table; /* for row formats only: name of the table */
 	bool force, is_quiet;
 };
 
@@ -41,20 +41,20 @@ enum export_value {
 	EXPORT_INUSE_SPACE,
 };
 
-/* The beginning of what belongs to a thread, and the order: by thread and time. */
+/* First members of items that belong to a thread. Items are ordered by thread and time. */
 struct export_key {
 	uint64_t thread; /* index in names; first, for sorted.h */
 	int64_t time_ns;
 };
 gint export_compare(gconstpointer left, gconstpointer right);
-/* Returns the elements of a thread; they begin with such a key and are ordered by thread. NULL is
- * an empty array. */
+/* Returns the items of a thread, which begin with a struct export_key and are ordered by thread.
+ * `all` may be NULL. */
 const void *export_of_thread(const GArray *all, uint32_t thread, size_t *ret_n);
 
 /* The self value of a node on a thread; not 0. For allocations, it is the weight. */
 struct export_stack {
 	uint64_t thread; /* the first two are a struct export_key */
-	int64_t time_ns; /* of a single sample */
+	int64_t time_ns; /* time of a single sample */
 	uint32_t node;
 	struct amount amount;
 	const char *name; /* the thread's name at that time; never NULL */
@@ -64,8 +64,8 @@ struct export_stack {
 GArray *export_stacks(const struct export *export);
 /* Returns each sample as a stack without a name, ordered by thread and time. */
 GArray *export_samples(const struct export *export);
-/* Returns the threads that have a stack, ordered by the ids of their process and their own:
- * uint32_t. The stacks are ordered by thread. */
+/* Returns the threads (uint32_t) that have a stack, ordered by pid and tid. `stacks` must be
+ * ordered by thread. */
 GArray *export_threads(const struct export *export, const GArray *stacks);
 /* Fills `path`, of uint32_t, with the functions from the root to a node (0: none); empties it
  * first. */
@@ -78,22 +78,22 @@ static inline uint32_t export_function(const struct export *export, uint32_t fra
 uint32_t export_line(const struct export *export, uint32_t frame);
 /* Returns whether samples count nanoseconds. */
 bool export_is_time(const struct export *export);
-/* Returns the value of a stack, for a format that has one: the number of samples, or their weight
- * if profile_is_weighted(), or that of allocations. */
+/* Returns the value of a stack for a format with one value: the weight of allocations, or of
+ * samples if profile_is_weighted(), else the number of samples. */
 uint64_t export_value_of(const struct export *export, struct amount amount);
 /* Returns a thread's name, or its process's program; never NULL. */
 const char *export_thread_name(const struct export *export, uint32_t thread);
 /* Returns the recorded command, or "profd". */
 char *export_title(const struct export *export) MUST_CHECK;
 
-/* Different texts, in the order of their indexes. */
+/* A set of texts, in the order of their indexes. */
 struct export_strings {
 	GPtrArray *all;
 	GHashTable *index; /* text → index */
 };
 void export_strings_init(struct export_strings *strings);
 void export_strings_done(struct export_strings *strings);
-/* Returns the index of a text (NULL: ""); adds a text that is new. */
+/* Returns the index of a text (NULL: ""). Adds the text if it is new. */
 uint32_t export_string(struct export_strings *strings, const char *text);
 
 /* The formats. */
@@ -109,5 +109,5 @@ bool export_heaptrack(struct export *export, struct out *out, GError **error);
 bool export_massif(struct export *export, struct out *out, GError **error);
 bool export_syscap(struct export *export, struct out *out, GError **error);
 bool export_sqlite(struct export *export, struct out *out, GError **error);
-/* The step of the times at which the page's ranges begin and end. */
+/* Returns the step between the times at which the page's ranges can start and end. */
 int64_t export_html_grid(const struct capture *capture);
