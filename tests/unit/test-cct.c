@@ -201,7 +201,7 @@ static void test_hidden(void)
 	      "└─ 0 hidden=25");
 }
 
-/* From the hit functions up, only the nearest callers in own code are shown. */
+/* In a tree of callers, only the nearest callers in the program's own code are shown. */
 static void test_inverted(void)
 {
 	GArray *nodes = begin();

@@ -196,7 +196,7 @@ static void test_surplus(void)
 	}
 }
 
-/* The program closes the connection, and its number is reused for another file. */
+/* The program closes the connection, and the descriptor's number is reused for another file. */
 static void test_reused(void)
 {
 	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };

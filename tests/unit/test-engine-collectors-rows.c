@@ -259,8 +259,8 @@ static void test_hostile(void)
 	}
 }
 
-/* A lossless thread that loses the CPU within a record delays other records for longer than other
- * threads may. */
+/* If a lossless thread loses the CPU within a record, it may delay other records for longer than
+ * other threads may. */
 static void test_patient(void)
 {
 	struct fixture fixture;

@@ -387,7 +387,7 @@ static void test_allocations(void)
 struct flood {
 	struct fixture *fixture;
 	struct ring *ring;
-	struct live_yield yield; /* the one of the collectors */
+	struct live_yield yield; /* yield that the collectors use */
 	uint64_t n_blocks;
 	unsigned int n_yields;
 };
@@ -398,7 +398,7 @@ static void allocate(struct flood *flood, uint64_t n)
 		write_alloc(flood->ring, (flood->n_blocks + 1) * 16, flood->n_blocks, 0);
 }
 
-/* Fills half of the ring each time. */
+/* Fills half of the ring in each call. */
 static void allocate_more(void *data)
 {
 	struct flood *flood = data;

@@ -203,7 +203,7 @@ static void test_rights(void)
 		image_opened(process->program, &answer);
 		leave(&world, pid, 1020 + 100 * i);
 	}
-	/* the kernel had already removed its events */
+	/* the kernel had already removed the process's events */
 	start(&world, 40, 10, 5000);
 	execute(&world, 40, NULL, 5010);
 	leave(&world, 40, 5020);

@@ -82,7 +82,7 @@ static void test_idle_large(void)
 		add_free(fixture.stranger, &fixture, 1000 + i, 0);
 	}
 	finish(&fixture, 2000);
-	/* begin and end of both; one checkpoint for the first process, nine for the other */
+	/* begin and end rows of both; one checkpoint for the first process, nine for the other */
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_HEAP), 4 + 1 + 9);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 2 * 1000);
 	fixture_done(&fixture);

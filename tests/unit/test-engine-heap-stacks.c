@@ -83,7 +83,7 @@ static void test_nodes(void)
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 7)), -CODE);
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 8)), 4);
 	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 8)), stack_of(&fixture, 7));
-	/* its callers are missing */
+	/* the callers of the node are missing */
 	CHECK_INT(offset_of(&fixture, stack_of(&fixture, 9)), 5);
 	CHECK_INT(offset_of(&fixture, parent_of(&fixture, stack_of(&fixture, 9))), -CODE);
 	CHECK_INT(parent_of(&fixture, parent_of(&fixture, stack_of(&fixture, 9))),

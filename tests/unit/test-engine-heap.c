@@ -339,7 +339,7 @@ static void test_ties(void)
 	}
 }
 
-/* If a free has the time of the last block, its row has how many blocks existed before it. */
+/* If a free has the time of the last allocation, its row has how many younger blocks precede it. */
 static void test_order(void)
 {
 	struct fixture fixture;

@@ -4,7 +4,7 @@
  *
  * Promises:
  * - a complete function has a rule, a half-written one does not yet [growing]
- * - of two overlapping functions, the later one is used, even without a table [overlap]
+ * - if two functions overlap, the later one is used, even without a table [overlap]
  * - a function that was moved keeps its rule [moved]
  * - memory is limited: functions beyond the limit have no table [limit]
  * - an invalid file is ignored [none]

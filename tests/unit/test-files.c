@@ -271,7 +271,7 @@ static void test_only_executable(void)
 	munmap(map, page);
 }
 
-/* The careful way does not access files on a server, not even their mappings. */
+/* With `careful`, files on a server are not accessed, not even their mappings. */
 static void test_careful(void)
 {
 	struct files_image request = { .request = { .pid = getpid() }, .careful = 1 };
@@ -479,7 +479,7 @@ static void test_memory_usage(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_STAT), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_END), 1);
-	/* for processes that may block, this is left out */
+	/* for a process that may block (a negative pid), the rollup is left out */
 	request.usage_pids[0] = -getpid();
 	CHECK_INT(count_kind(&request, SNAPSHOT_ROLLUP), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 1);

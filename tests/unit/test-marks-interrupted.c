@@ -233,7 +233,7 @@ static void test_death(void)
 		n++;
 		found = look();
 		CHECK(found.marks >= stage->recorded && found.marks <= stage->recorded + 1);
-		/* the current mark and one name */
+		/* at most the current mark and one name */
 		CHECK(found.unpublished <= 2);
 	}
 	found = look();

@@ -7,7 +7,7 @@
 #include "tools/profcapture/report-hint.h"
 
 struct lacks {
-	const char *exe, *path; /* of the process; of the image whose functions have no names */
+	const char *exe, *path; /* paths: of the process; of the image without names */
 	unsigned kind;
 	unsigned unnamed, named, truncated; /* numbers of samples; truncated ones have names */
 	unsigned cause, lost;

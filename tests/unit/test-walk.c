@@ -36,7 +36,7 @@ struct world {
 	struct unwind_table table;
 	void *bytes;
 	uint64_t words[N_WORDS];
-	const uint8_t *code; /* at code_at */
+	const uint8_t *code; /* bytes at code_at */
 	uint64_t code_at;
 	size_t code_size;
 	size_t resolved;
@@ -298,7 +298,7 @@ static void test_popped_fp(void)
 	}
 }
 
-/* A program's first words on the stack look like a return address. */
+/* A walk ends at a program's entry, even if the stack seems to have a return address. */
 static void test_entry(void)
 {
 	struct walk_result result;

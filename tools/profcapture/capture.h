@@ -44,7 +44,7 @@ struct capture {
 	GArray *losses;
 	GHashTable *loss_indexes; /* cause and stream → index in losses */
 	GHashTable *metadata;     /* interned key → GBytes: the last value in the file */
-	GHashTable *metadata_of;  /* the same by segment: number, line feed, key → GBytes */
+	GHashTable *metadata_of; /* segment number, line feed, key → GBytes: the segment's value */
 };
 
 /* `redacts`: removes what identifies the machine and its users from all texts (redact.h). */

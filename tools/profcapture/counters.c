@@ -318,8 +318,8 @@ static double growth_of(const struct series *series)
 	return series->known && most > 0 ? (numbers[AT_LAST] - numbers[AT_FIRST]) / most : 0;
 }
 
-/* Prints a line such as "memory/rss (shop 25425) grew most: 9.27 to 20.8 MiB." Sums always grow, so
- * they are considered only if there is nothing else. */
+/* Prints a line such as "memory/rss (shop 25425) grew most: 9.27 to 20.8 MiB." Counters that are
+ * sums always grow, so they are considered only if there are no others. */
 static void print_verdict(const void *data, struct out *out)
 {
 	const struct counters *counters = data;

@@ -39,7 +39,7 @@ struct info {
 	struct profile functions, threads;
 	GArray *tables;    /* struct table_info */
 	GArray *processes; /* struct subject, the busiest first */
-	GArray *images;    /* struct subject, likewise */
+	GArray *images;    /* struct subject, the most sampled first */
 	bool is_verbose;
 };
 

@@ -132,7 +132,7 @@ static uint32_t releaser(struct count *count, const struct memory_event *event,
  * may move the array, and so invalidate the pointers. */
 struct count_targets {
 	struct memory_counts *process, *row;
-	struct memory_counts *each[2]; /* those of both that are not NULL */
+	struct memory_counts *each[2]; /* `process` and `row`, if not NULL */
 	unsigned n;
 };
 

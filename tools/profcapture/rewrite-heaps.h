@@ -3,7 +3,7 @@
  * Rewrite-heaps - the blocks that are live in each process where a cut begins
  *
  * Block numbers are never reused, so the live blocks follow from all records before the cut. Memory
- * is proportional to them.
+ * is proportional to the live blocks.
  */
 #pragma once
 

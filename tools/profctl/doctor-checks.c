@@ -307,8 +307,8 @@ static bool kernel_shows_addresses(const struct doctor_host *host, bool *ret_rea
 }
 
 /*
- * kptr_restrict 2 hides addresses from all users; 1 shows them with CAP_SYSLOG; 0 with CAP_SYSLOG
- * or kernel.perf_event_paranoid <= 1 (kernel/kallsyms.c: kallsyms_show_value).
+ * Checks kptr_restrict: 2 hides addresses from all users; 1 shows them with CAP_SYSLOG; 0 with
+ * CAP_SYSLOG or kernel.perf_event_paranoid <= 1 (kernel/kallsyms.c: kallsyms_show_value).
  */
 static void check_kptr_restrict(const struct doctor_host *host, struct doctor_finding *finding)
 {
