@@ -34,7 +34,7 @@ __attribute__((noinline)) static void deep(int left) { if (left) deep(left - 1);
 __attribute__((noinline)) static void *keep(void) { return calloc(1, 3000); }
 static void *work(void *data)
 {
-	for (int i = 0; i < 120; i++) {
+	for (int i = 0; i < 60; i++) {
 		prof_mark_begin(0, "shop", "turn", NULL, 0);
 		heavy(2000000);
 		light(800000);
