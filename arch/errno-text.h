@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Errno text - strerror(), and the limit of the process or cgroup that caused the error
+ * Errno text - strerror(), and the limit that caused the error, of the process or its cgroup
  *
  *     fprintf(stderr, "cannot make a pipe: %s\n", ERRNO_TEXT(errno));
  */

@@ -24,7 +24,7 @@
 enum walk_stop {
 	WALK_ROOT,      /* the outermost frame was reached */
 	WALK_COPY_END,  /* the stack continues in a part that cannot be read */
-	WALK_NO_TABLE,  /* no CFI, or no CFI yet, and no frame pointers */
+	WALK_NO_TABLE,  /* no frame pointers, and no CFI or none yet */
 	WALK_NO_RULE,   /* CFI that no rule can express */
 	WALK_BAD_FRAME, /* the values found cannot be a frame */
 	WALK_DEPTH,     /* more frames than there is room for, or than WALK_MAX_STEPS */

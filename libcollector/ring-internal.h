@@ -205,8 +205,8 @@ static inline __attribute__((always_inline)) void *ring_write_header(struct ring
 	return header + 1;
 }
 
-/* Begins the outermost record. The caller has checked for room, and set sp so that the record
- * counts as open. */
+/* Begins the outermost record. The caller has checked for room, and has set the ring's `sp`, which
+ * marks the record as open. */
 static inline __attribute__((always_inline)) void *ring_begin_first(struct ring *ring,
 								    uint32_t type, uint64_t at,
 								    uint32_t bytes,

@@ -296,8 +296,9 @@ static bool has_outer(const struct visit *visit)
 	       (!is_own(visit, visit->frame) || (is_own(visit, outer) && outer > visit->frame));
 }
 
-/* Returns whether the holder, a walk of this thread, will never continue. Frames below the current
- * one have ended, and so have those on other stacks if the thread is back on its own. */
+/* Returns whether the walk of this thread that holds the cache will never continue. Frames deeper
+ * than the current one have ended, and so have those on other stacks if the thread runs on its own
+ * stack again. */
 static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 {
 	uint64_t sp = cache->holder_sp;

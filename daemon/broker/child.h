@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* From now on, looks for programs beside profd's own and ignores the environment. For the system
- * service. */
+/* Makes later calls look for programs in the folder of profd's program and ignore the environment.
+ * For the system service. */
 void child_use_own_folder(void);
 
 #define CHILD_FREE_FD 64 /* first number that is not reserved for children's descriptors */

@@ -25,8 +25,8 @@ void engine_free(struct engine *engine);
 void engine_kill(struct engine *engine);
 /* Stops waiting for a killed engine that does not exit, and charges it to the user. */
 void engine_abandon(struct engine *engine, uid_t uid);
-/* Starts or stops receiving messages. While stopped, they wait in the socket; when that is full,
- * the engine waits. */
+/* Starts or stops receiving messages. While receiving is stopped, messages wait in the socket; when
+ * the socket is full, the engine's process waits. */
 void engine_set_reading(struct engine *engine, bool reading);
 
 /* Returns the CPU time that the engine has used, in ns; 0 if it has exited. */

@@ -16,5 +16,6 @@ bool sysprof_new(control_receiver receiver, void *data, struct sysprof **ret_sys
 void sysprof_receive_rest(struct sysprof *sysprof);
 /* Closes the connection, so that waiting and later threads see its end. NULL is allowed. */
 void sysprof_free(struct sysprof *sysprof);
-/* Returns the command's end. Every process that inherits it may send requests. Borrowed. */
+/* Returns the command's end of the socket pair. Every process that inherits it may send requests.
+ * Borrowed. */
 int sysprof_target_socket(const struct sysprof *sysprof);

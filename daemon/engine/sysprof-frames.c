@@ -9,8 +9,8 @@
  * them. Names become strings of the producer, in a fixed number of slots: a name that is not in its
  * slot is defined again, so that memory does not grow with the number of names. The record of a
  * span has the time of its end, because rows are ordered by end, and sysprof also writes the frame
- * then. Times must not go backward or into the future: such a record is moved, and a span keeps its
- * duration unless it ends in the future.
+ * then. A record whose time is before the previous one's, or in the future, gets the nearest valid
+ * time; a span keeps its duration unless it ends in the future.
  * Invariants: (1) no contents of a frame cause a read outside it
  *                 [test-engine-sysprof: short, fuzz_sysprof_frames]
  *             (2) a frame that does not become a record is counted  [test-engine-sysprof: refused]

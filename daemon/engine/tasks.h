@@ -37,7 +37,7 @@ struct process {
 	/* allocations of it, or of an ancestor, are to be recorded */
 	bool expects_heap;
 	bool has_heap;     /* has registered to record allocations */
-	bool forked_heap;  /* forked from a registered process, so it would register too */
+	bool forked_heap;  /* forked from a registered process, so it is expected to register */
 	bool refused_heap; /* tried to register, but was refused or stopped */
 	uint64_t end_ns;   /* only if gone */
 };

@@ -312,7 +312,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 	hand_over(tables, file);
 }
 
-/* Queues the dumps that lack requested code, to read their next part. */
+/* Queues each dump in which requested code was not found yet, so that its next part is read. */
 static void read_on(struct unwind_tables *tables)
 {
 	for (guint i = 0; i < tables->dumps->len; i++) {

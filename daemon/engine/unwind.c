@@ -59,7 +59,7 @@ struct unwind_lane {
 	int32_t pid;
 	const struct maps *maps;
 	const struct unwind_input *input;
-	/* index in the kernel's chain of the return address that the frame at chain_fp holds */
+	/* index, in the kernel's chain, of the return address in the frame at chain_fp */
 	size_t chain_at;
 	uint64_t chain_fp;
 	bool maps_known, last_chance;

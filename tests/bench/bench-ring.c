@@ -3,9 +3,9 @@
  * Bench-ring - measures a record's cost for its thread, compared with clock_gettime() in the same
  * run
  *
- * mark: 48 bytes, read between rounds. arguments: a mark with two arguments. full: records that are
- * dropped at once. together: lossless marks that another thread reads meanwhile, and how many
- * arrive. drain: to copy and check a record.
+ * mark: a mark of 48 bytes, read between rounds. arguments: a mark with two arguments. full: a
+ * record that is dropped at once. together: lossless marks while another thread reads them; also
+ * counts how many arrive. drain: the reader's cost to copy and check a record.
  */
 #include "libcollector/ring-reader.h"
 #include "libcollector/ring.h"

@@ -200,7 +200,7 @@ static void test_fit(void)
 		    "  41.8     1281  memcmp                          libc.so.6\n"
 		    "  <0.1           std::map<…>::find               map.h:1\n"
 		    "     -           main\n");
-	/* A name that fit() cannot shorten is cut, and so is a too long result of fit(). */
+	/* A name that fit() cannot shorten is cut, and so is a result of fit() that is too long. */
 	check_print(&table, 33,
 		    "self %  samples  function\n"
 		    "  41.8     1281  memcmp\n"

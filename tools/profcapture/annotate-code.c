@@ -269,7 +269,7 @@ static void join_inlined(struct annotate_code *code)
 
 		if (at->image != shown->image || at->is_inlined)
 			continue;
-		/* Inlined copies are ambiguous if the image has several static functions of the
+		/* Inlined copies are ambiguous if the image has several static functions with this
 		 * name. */
 		code->has_inlined &= i == code->function || at->name != shown->name;
 		if (g_str_has_prefix(at->name, plain))

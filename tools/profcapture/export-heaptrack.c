@@ -39,7 +39,8 @@
 #define PAGE_BYTES 4096 /* the unit of RSS */
 #define MOST_ROWS 65536u
 
-/* An instruction pointer: a frame's function, and the calls that it is inlined into. */
+/* One of heaptrack's instruction pointers: a frame's function, and the callers that it is inlined
+ * into. */
 struct inline_chain {
 	uint32_t outer; /* index + 1 of the caller; 0: this is the frame's own function */
 	uint32_t entity;

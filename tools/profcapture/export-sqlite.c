@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Threads are searched in these. */
+/* Tables that are searched for threads. */
 static const char *const thread_tables[] = { "sample", "thread_states", NULL };
 
 static int run(sqlite3 *db, char *sql)

@@ -187,7 +187,7 @@ struct page_slice {
 	int64_t from_ns, to_ns;
 	uint64_t ns[SLICE_KINDS]; /* the parts of its time */
 	uint32_t thread;
-	uint32_t gap, length; /* units since the thread's slice before, and of its own */
+	uint32_t gap, length; /* units after the thread's previous slice; units of this one */
 	uint8_t kind;
 };
 

@@ -185,7 +185,7 @@ static void allocated(const struct memory_event *event, const struct memory_live
 		note_peak(ledger, event->time_ns);
 }
 
-/* Handles a free. If the stretch starts with a free, the state before it is the first peak. */
+/* Handles a free. If a stretch starts with a free, the state before that free is the first peak. */
 static void released(const struct memory_event *event, const struct memory_live *live,
 		     enum memory_release how, void *data)
 {

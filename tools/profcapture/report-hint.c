@@ -128,7 +128,7 @@ static const char *advice_for_image(const struct profile *profile, uint32_t inde
 		       : "build-symbols";
 }
 
-/* Returns the hint about the image with the most samples without a name. */
+/* Returns the hint about the image with the most samples in unnamed functions. */
 static struct report_hint of_names(const struct profile *profile)
 {
 	struct report_hint hint = { .problem = "unresolved", .count = profile->unresolved };

@@ -86,7 +86,7 @@ static const struct run_time *time_at(const GArray *times, uint32_t entity)
 struct report_rows {
 	const struct report *report;
 	GArray *lines; /* struct report_line */
-	GArray *times; /* struct run_time by entity, if these are threads or programs; or NULL */
+	GArray *times; /* struct run_time by entity; NULL unless entities are threads or programs */
 	bool has_times;
 	struct table_member members[TABLE_MAX_COLUMNS];
 	/* text only */

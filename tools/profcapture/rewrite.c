@@ -370,7 +370,8 @@ static void follow_row(struct rewrite *rewrite, unsigned table, struct names_epo
 
 /* ---- rows to keep ---------------------------------------------------------------------------- */
 
-/* Returns whether the slice needs a row from before its start, as state. */
+/* Returns whether a row from before the slice is kept, because it sets state that still holds in
+ * the slice. */
 static bool state_stays(struct rewrite *rewrite, const struct prof_table_def *def,
 			struct names_epoch *epoch, const struct prof_batch *batch, size_t row)
 {

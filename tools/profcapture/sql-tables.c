@@ -1498,7 +1498,7 @@ static bool has_column(const struct sql_table *table, const char *name)
 	return false;
 }
 
-/* A name of the capture gets underscores if SQLite would take it for another one. */
+/* Appends underscores to a name that SQLite would not distinguish from an earlier one. */
 static void add_column(struct sql_table *table, const char *name, const char *type,
 		       enum sql_field field, unsigned position)
 {

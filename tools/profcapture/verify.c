@@ -64,7 +64,7 @@ static int found(const struct prof_damage *damage, void *data)
 	 BIT(PROF_TABLE_SYMBOL) | BIT(PROF_TABLE_LINE) | BIT(PROF_TABLE_MAPPING) |  \
 	 BIT(PROF_TABLE_JIT))
 
-/* What the output lists as affected or not, and the tables that each item needs. Lost rows of
+/* The items that the output lists as affected or not, and the tables that each needs. Lost rows of
  * `events` change numbers, lost rows of `names` only names. */
 static const struct verify_answer {
 	const char *name;

@@ -2,7 +2,7 @@
 /*
  * Top-view - computes and sorts the rows of a live view
  *
- * Rows are counted from all samples of the window each time. Not thread-safe.
+ * Each refresh counts all samples of the window again. Not thread-safe.
  */
 #pragma once
 

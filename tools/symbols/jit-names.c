@@ -40,7 +40,8 @@
 
 #define MAX_FILE_BYTES (INT64_C(256) << 20)
 #define MAX_NAME_BYTES 4096u
-#define SLACK_NS INT64_C(2000000000) /* tolerance for two clocks, and for file system times */
+/* tolerance for the difference of two clocks, and for the resolution of file times */
+#define SLACK_NS INT64_C(2000000000)
 #define NS_PER_SECOND INT64_C(1000000000)
 #define ELF_HEADER_BYTES 0x40u
 #define LINE_BYTES 16u
