@@ -290,12 +290,10 @@ static void print_help(const struct cli_spec *spec, const struct cli_group *grou
 	}
 }
 
-/* A verb without a summary is named on the line of its group. */
 static void print_verbs(void)
 {
 	struct out *out = out_stdout();
 	unsigned indent = 2;
-	bool in_line = false;
 
 	for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++)
 		if (verb->group)
@@ -306,18 +304,10 @@ static void print_verbs(void)
 		g_autofree char *group = verb->group ? g_strconcat(_(verb->group), ":", NULL)
 						     : g_strdup("");
 
-		if (in_line && (verb->group || verb->summary))
-			out_char(out, '\n');
-		if (!in_line || verb->group || verb->summary)
-			text_cell(out, group, indent, TEXT_LEFT);
-		else
-			out_char(out, ' ');
-		in_line = !verb->summary;
-		text_cell(out, verb->name, in_line ? 0 : HELP_VERB_COLUMNS, TEXT_LEFT);
-		if (verb->summary)
-			out_printf(out, "%s\n", _(verb->summary));
+		text_cell(out, group, indent, TEXT_LEFT);
+		text_cell(out, verb->name, HELP_VERB_COLUMNS, TEXT_LEFT);
+		out_printf(out, "%s\n", _(verb->summary));
 	}
-	out_text(out, in_line ? "\n" : "");
 	if (cli.tool->footer)
 		out_printf(out, "\n%s\n", _(cli.tool->footer));
 }

@@ -54,7 +54,7 @@ GQuark cli_error_quark(void);
 
 struct cli_verb {
 	const char *name;
-	const char *summary; /* N_(): imperative, no full stop; NULL: only the name is listed */
+	const char *summary;               /* N_(): imperative, no full stop */
 	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
 	const char *group; /* N_(): heading of this verb and those after it, or NULL */
 };

@@ -46,7 +46,7 @@ static const struct cli_option options[] = {
 	{ "source-dir", 0, CLI_LIST, offsetof(struct annotate, source_folders), N_("DIRECTORY"),
 	  N_("Also look for source files here; repeatable") },
 	{ "sysroot", 0, CLI_STRING, offsetof(struct annotate, code.sysroot), N_("DIRECTORY"),
-	  N_("Look for the recorded files under DIRECTORY, a copy of that machine's root") },
+	  N_("Look for the recorded files under DIRECTORY, a copy of the recorded machine's root") },
 	{ "debug-dir", 0, CLI_LIST, offsetof(struct annotate, code.debug_folders), N_("DIRECTORY"),
 	  N_("Also look for debug files here; repeatable") },
 	{ NULL },

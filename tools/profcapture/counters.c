@@ -406,6 +406,11 @@ static void counters_done(struct counters *counters)
 
 int verb_counters(int argc, char **argv)
 {
+	static const struct cli_option process_options[] = {
+		{ "pid", 0, CLI_NUMBERS, offsetof(struct reader, pids), "PID",
+		  N_("Use only these processes; repeatable") },
+		{ NULL },
+	};
 	static const struct reader_verb verb = {
 		.spec = { N_("FILE"),
 			  N_("Show the counters of a capture, with their averages over time."), 1,
@@ -421,7 +426,7 @@ int verb_counters(int argc, char **argv)
 	struct counters counters = { .reader.limit = READER_LIMIT_UNSET,
 				     .reader.text_limit = DEFAULT_LIMIT };
 	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &counters.reader },
-					    { NULL, reader_process_options, &counters.reader },
+					    { NULL, process_options, &counters.reader },
 					    { N_("Output"), reader_output_options,
 					      &counters.reader },
 					    { NULL } };

@@ -44,7 +44,7 @@ static const char *const memory_measures[] = { "bytes", "calls", "peak", NULL };
 
 static const struct cli_option options[] = {
 	{ "normalize", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
-	  N_("Compare shares of all samples (samples), values per second (time) or per mark (mark:NAME), or totals (run). Default: run for captures of a command in text and with --fail-over, else samples") },
+	  N_("Compare by: share of all samples (samples), value per second (time) or per mark (mark:NAME), or total (run). Default: samples; run if both captures are of a command and the output is text, and with --fail-over") },
 	{ "normalise", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
 	  N_("The same as --normalize") },
 	{ "paths", 0, CLI_FLAG, offsetof(struct diff_verb, diff.paths), NULL,
@@ -52,7 +52,7 @@ static const struct cli_option options[] = {
 	{ "no-inline", 0, CLI_FLAG, offsetof(struct diff_verb, no_inline), NULL,
 	  N_("Attribute inlined functions to their callers") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct diff_verb, wants_inline), NULL,
-	  N_("Count inlined functions as functions (default)") },
+	  N_("Count inlined functions separately from their callers (default)") },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct diff_verb, diff.mode), N_("MODE"),
 	  N_("Use only samples taken in this mode (default: any)"), profile_modes },
 	{ "memory", 0, CLI_OPTIONAL, offsetof(struct diff_verb, memory), "[=bytes|calls|peak]",
@@ -61,7 +61,7 @@ static const struct cli_option options[] = {
 	{ "fail-over", 0, CLI_STRING, offsetof(struct diff_verb, fail_over), N_("PERCENT"),
 	  N_("Exit 7 if the run or a function grew by more than PERCENT and more than the noise; exit 8 if there is too little data") },
 	{ "all", 0, CLI_FLAG, offsetof(struct diff_verb, all), NULL,
-	  N_("Also show functions that did not change (text; other formats have them)") },
+	  N_("Also show functions that did not change (text only; other formats always have them)") },
 	{ "full-names", 0, CLI_FLAG, offsetof(struct diff_verb, full_names), NULL,
 	  N_("Do not shorten names") },
 	{ NULL },

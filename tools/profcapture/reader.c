@@ -13,7 +13,7 @@
 
 const struct cli_option reader_redact_options[] = {
 	{ "redact", 0, CLI_FLAG, offsetof(struct reader, redacts), NULL,
-	  N_("Leave out arguments, host, users, log lines, and folders other than the system's") },
+	  N_("Leave out arguments, host and user names, log lines, and the folders of paths outside the system's") },
 	{ NULL },
 };
 
@@ -22,7 +22,7 @@ const char *const reader_formats[] = { "text", "json", "ndjson", "csv", NULL };
 const struct cli_option reader_time_options[] = {
 	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"), NULL },
 	{ "to", 0, CLI_TIME, offsetof(struct reader, range.to), N_("TIME"),
-	  N_("Use data from TIME to TIME: 1.5s, -5s (before the end), @mark:NAME; --from takes 1.2s..1.5s, too") },
+	  N_("Use data from TIME to TIME: 1.5s, -5s (before the end) or @mark:NAME; --from also takes a range: 1.2s..1.5s") },
 	{ NULL },
 };
 
@@ -52,7 +52,7 @@ const struct cli_option reader_thread_options[] = {
 
 const struct cli_option reader_output_options[] = {
 	{ "limit", 0, CLI_UINT, offsetof(struct reader, limit), "N",
-	  N_("Show at most N rows (0: all; default: limited in text, all elsewhere)") },
+	  N_("Show at most N rows (0: all; default: the first few in text, all elsewhere)") },
 	{ "format", 0, CLI_CHOICE, offsetof(struct reader, format), N_("FORMAT"), NULL,
 	  reader_formats },
 	{ "json", 0, CLI_FLAG, offsetof(struct reader, json), NULL,

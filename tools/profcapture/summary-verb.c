@@ -26,7 +26,7 @@ struct verdict {
 
 static const struct cli_option options[] = {
 	{ "json", 0, CLI_FLAG, offsetof(struct reader, json), NULL,
-	  N_("Print JSON, with the numbers") },
+	  N_("Print JSON, with the numbers behind each sentence") },
 	{ NULL },
 };
 

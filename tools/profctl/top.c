@@ -286,7 +286,8 @@ static const struct cli_option frequency_options[] = {
 
 static const struct cli_option bus_options[] = {
 	{ "bus", 0, CLI_CHOICE, FIELD(record.bus), N_("WHICH"),
-	  N_("Use the profd service or a private one (default: auto)"), record_buses },
+	  N_("Use the profd service (system), a profd of its own (private), or the service if there is one (auto, the default)"),
+	  record_buses },
 	{ NULL },
 };
 
