@@ -108,7 +108,7 @@ static const char *const value_names[] = { "samples",       "alloc-objects", "al
 
 static const struct cli_option options[] = {
 	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
-	  N_("Write folded stacks, a profile for the Firefox Profiler, pprof, speedscope, KCachegrind (callgrind) or Sysprof (syscap), a flame graph (svg), the text of perf script, a page for a browser, allocations for heaptrack or massif's tools, a database (sqlite), or the rows of a table (csv, ndjson)"),
+	  N_("Write this format: folded (flamegraph.pl), firefox, pprof, speedscope, svg (a flame graph), callgrind (KCachegrind), perf-script (its text), html (a page), heaptrack or massif (allocations), syscap (Sysprof), sqlite (a database), csv or ndjson (rows of a table)"),
 	  format_names },
 	{ "table", 't', CLI_STRING, offsetof(struct export, table), N_("TABLE"),
 	  N_("In csv and ndjson, write the rows of this table") },
