@@ -54,8 +54,8 @@ struct go_rows {
  */
 bool go_table_init(struct go_table *ret_table, const uint8_t *bytes, size_t size,
 		   size_t *ret_text_at);
-/* Finds the relocation at `address` in a .rela.dyn, and returns its addend. Returns false if there
- * is none. */
+/* Finds the relocation at `address` in a .rela.dyn, and returns its addend. Returns false if no
+ * relocation is there. */
 bool go_table_relocate(const uint8_t *relocations, size_t size, uint64_t address,
 		       uint64_t *ret_value);
 

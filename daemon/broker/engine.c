@@ -97,7 +97,7 @@ static bool message_is_valid(const struct message *message, size_t bytes)
 	return false;
 }
 
-/* Receives one datagram. Returns false if there is none, or if the socket has ended. */
+/* Receives one datagram. Returns false if no datagram is waiting or the socket has ended. */
 static bool receive(struct engine *engine)
 {
 	const struct message *message = (const struct message *)engine->buffer;

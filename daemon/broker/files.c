@@ -127,7 +127,7 @@ static bool answer_is_valid(const struct request *request, const struct files_an
 	       (request->message.type == FILES_SNAPSHOT || (answer->error == 0) == (fd >= 0));
 }
 
-/* Receives one answer. Returns false if there is none now, or if none will come. */
+/* Receives one answer. Returns false if no answer is waiting or no more will come. */
 static bool receive_answer(struct files *files, struct worker *worker)
 {
 	struct files_answer answer;

@@ -93,7 +93,7 @@ static void read_control(const struct msghdr *header, struct sender *ret_sender)
 	}
 }
 
-/* Returns the length of a packet; -1 if there is none. */
+/* Returns the length of the next packet; -1 if no packet is waiting. */
 static ssize_t receive(int fd, void *packet, size_t room, int flags, struct sender *ret_sender)
 {
 	union {

@@ -158,7 +158,7 @@ static bool is_lossless(const struct collectors *collectors, const struct peer *
 		peer->wants & CONTROL_WANTS_ALLOCATIONS);
 }
 
-/* Chooses the requested sizes, as far as there is room. Returns false if there is none. */
+/* Chooses the requested sizes, as far as there is room. Returns false if there is no room. */
 static bool choose_sizes(const struct collectors *collectors, const struct peer *peer,
 			 const struct control_request *request, struct ring_arena_sizes *ret_sizes)
 {

@@ -62,7 +62,7 @@ bool cpu_map_samples(struct cpu *cpu, GError **error);
 /* Takes the descriptor of an entry of MESSAGE_EVENTS, even on failure, and redirects the event to a
  * ring of its CPU. */
 bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error);
-/* Returns the per-task event with this id; NULL if there is none, or if events are not per task. */
+/* Returns the per-task event with this id; NULL if no event has it or events are not per task. */
 const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event_id);
 /* With per-task events: adds a CPU that was offline when the events were opened. From now_ns to the
  * end, its samples count as lost. */

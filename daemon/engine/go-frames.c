@@ -34,7 +34,7 @@ struct frames {
 	int error;
 };
 
-/* Returns room for `size` more bytes. Returns NULL, and sets `error`, if there is none. */
+/* Returns room for `size` more bytes. Returns NULL, and sets `error`, without memory or beyond `max`. */
 static uint8_t *reserve(struct frames *frames, size_t size)
 {
 	size_t capacity = MAX_OF(frames->capacity * 2, (size_t)4096);

@@ -80,7 +80,7 @@ void live_blocks_done(struct live_blocks *live);
  * room. */
 bool live_blocks_put(struct live_blocks *live, const struct live_block *block,
 		     struct live_block *ret_before);
-/* Removes the block at this address. Returns false if there is none. */
+/* Removes the block at this address. Returns false if no block is there. */
 bool live_blocks_remove(struct live_blocks *live, uint64_t address, struct live_block *ret_block);
 /* Like live_blocks_remove(), but the block counts as live until live_blocks_drop(). */
 bool live_blocks_hold(struct live_blocks *live, uint64_t address, struct live_block *ret_block);
@@ -117,7 +117,7 @@ void live_blocks_prefetch_blocks(const struct live_blocks *live, const uint64_t 
 /* Adds a mapping, which must not overlap another one. Returns false if there is no room. */
 bool live_blocks_map(struct live_blocks *live, const struct live_block *block);
 /* Removes the first mapping that overlaps [from, to). The mapping counts as live until
- * live_blocks_drop(). Returns false if there is none. */
+ * live_blocks_drop(). Returns false if no mapping overlaps. */
 bool live_blocks_unmap(struct live_blocks *live, uint64_t from, uint64_t to,
 		       struct live_block *ret_block);
 /* Returns the mapping that contains this byte, or NULL. */

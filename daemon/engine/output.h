@@ -105,6 +105,6 @@ void output_flush(struct output *output);
 void output_end_epoch(struct output *output);
 /* Returns the number of rows with events: no dictionaries, no tables about the capture itself. */
 uint64_t output_events(const struct output *output);
-/* Gets and clears the drops of a table. Returns false if there are none. */
+/* Gets and clears the drops of a table. Returns false if nothing was dropped. */
 bool output_collect_drops(struct output *output, enum prof_table table,
 			  struct output_drops *ret_drops);
