@@ -34,8 +34,8 @@ struct frames {
 	int error;
 };
 
-/* Returns room for `size` more bytes. Returns NULL, and sets `error`, if memory is short or `max` is
- * exceeded. */
+/* Returns room for `size` more bytes. Returns NULL, and sets `error`, if memory is short or `max`
+ * is exceeded. */
 static uint8_t *reserve(struct frames *frames, size_t size)
 {
 	size_t capacity = MAX_OF(frames->capacity * 2, (size_t)4096);
