@@ -92,11 +92,13 @@ class Recorded:
         said, counted = self.said, self.counted()
         assert len(said) > 0
         assert +(counted - said) == {}
-        # On a busy machine, a process may wait in vain for its ring. The engine reports such a process; the stand-in does not.
-        gave_up = {pid for pid, ms in self.slowest_ms.items() if ms >= CONTROL_WAIT_MS and not self.of(pid)}
         # the end of a block with a lost begin is recorded as the end of an unknown block
-        missing = sum(count for (pid, name), count in (said - counted).items() if name != "frees" and pid not in gave_up)
+        missing = sum(count for (pid, name), count in (said - counted).items() if name != "frees" and pid not in self.gave_up())
         assert missing <= self.sum("lost") + self.sum("no_ring") + self.sum("abandoned")
+
+    def gave_up(self):
+        """Processes that waited in vain for their ring, on a busy machine. The engine reports such a process; the stand-in does not."""
+        return {pid for pid, ms in self.slowest_ms.items() if ms >= CONTROL_WAIT_MS and not self.of(pid)}
 
     def sum(self, name):
         return sum(peer[name] for peer in self.peers)
@@ -135,7 +137,7 @@ MODES = ["plain", "dlsym", "dlopen", "dlmopen", "fork", "fork-threads", "atfork"
 def test_zoo(run, mode):
     recorded = run(mode)
     recorded.check_counts()
-    assert all(peer["wants"] == 1 for peer in recorded.peers)
+    assert {peer["wants"] for peer in recorded.peers if peer["peer"] not in recorded.gave_up()} == {1}
     made = [record for record in recorded.records if record["type"] == ALLOC]
     assert sum(record["stack"] == 0 for record in made) <= len(made) / 100
 
