@@ -799,7 +799,7 @@ static int parse_files(const struct cli_group *groups, int argc, char **argv, GP
 	bool is_pair = to == argc;
 	const struct cli_spec spec = {
 		N_("A B | A… --to B…"),
-		N_("Compare two captures: what got slower or faster, and what is only noise. Give several captures per side to measure how much runs differ."),
+		N_("Compare two captures: what got slower or faster, and what is only noise. To measure how much runs differ, give several captures of each side, with --to between the sides."),
 		is_pair ? 2 : 1, is_pair ? 2 : UINT_MAX
 	};
 

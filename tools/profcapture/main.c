@@ -46,8 +46,8 @@ static const struct cli_tool profcapture = {
 	.synopsis = " [FILE]",
 	.description =
 		N_("Read captures. Without FILE, report uses the newest one in this folder."),
-	.footer =
-		N_("Scripts and agents: 'profcapture help agent' shows what to run and to expect."),
+	.footer = N_(
+		"'profcapture help agent' explains on one page how scripts and AI agents use these verbs."),
 	.verbs = profcapture_verbs,
 	.topics = topics,
 };

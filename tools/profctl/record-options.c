@@ -44,7 +44,7 @@ const struct cli_option record_stack_options[] = {
 
 static const struct cli_option memory_options[] = {
 	{ "memory", 0, CLI_OPTIONAL, FIELD(memory_mode), "[=all|sample:BYTES]",
-	  N_("Record every allocation, or a sample: one per BYTES allocated, on average"),
+	  N_("Record allocations: all of them (also without '=…'), or on average one per BYTES allocated"),
 	  memory_modes },
 	{ "memory-min", 0, CLI_SIZE, FIELD(memory_min), N_("SIZE"),
 	  N_("Ignore smaller allocations") },
@@ -210,7 +210,7 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 		  record_what_options, options },
 		{ N_("Sampling"), sampling_options, options },
 		{ NULL, record_stack_options, options },
-		{ N_("Memory (COMMAND, or --pid of a program started with the collector)"),
+		{ N_("Memory (of COMMAND, or of a PID in which profd's collector library is loaded)"),
 		  memory_options, options },
 		{ N_("When"), when_options, options },
 		{ N_("Marks"), mark_options, options },
