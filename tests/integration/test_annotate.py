@@ -19,7 +19,7 @@ static inline unsigned long mix(unsigned long a)
 }
 __attribute__((noinline)) static unsigned long leaf(unsigned long a)
 {
-	for (int i = 0; i < 20000; i++)
+	for (int i = 0; i < 400000; i++)
 		__asm__ volatile("" : "+r"(a)); /* line 9 */
 	return a;
 }
@@ -35,7 +35,7 @@ __attribute__((noinline)) static void spin(void)
 }
 int main(void)
 {
-	for (;;)
+	while (clock() < CLOCKS_PER_SEC)
 		spin();
 }
 """
@@ -49,18 +49,13 @@ def work(profctl, require, tmp_path_factory):
     folder = tmp_path_factory.mktemp("annotate")
     (folder / "src").mkdir()
     (folder / "src" / "hot.c").write_text(SOURCE)
-    subprocess.run(["gcc", "-g", "-O2", "-Wl,--build-id=sha1", folder / "src" / "hot.c", "-o", "hot"], cwd=folder, check=True)
+    subprocess.run(["gcc", "-g", "-O2", "-include", "time.h", "-Wl,--build-id=sha1", folder / "src" / "hot.c", "-o", "hot"], cwd=folder, check=True)
     subprocess.run(["strip", "-o", "bare", "hot"], cwd=folder, check=True)
     names = [f"-D{name}=other_{name}" for name in ("spin", "mix", "leaf", "sink")]
-    subprocess.run(["gcc", "-O2", "-Wl,--build-id=sha1", *names, folder / "src" / "hot.c", "-o", "twin"], cwd=folder, check=True)
-    loop = "d = {}\nwhile True:\n for i in range(100): d[i % 7] = i * 3"
-    running = [subprocess.Popen(argv, cwd=folder) for argv in (["./hot"], ["./bare"], ["./twin"], ["/usr/bin/python3", "-c", loop])]
-    try:
-        profctl("record", "--pid", ",".join(str(each.pid) for each in running), "-d", 1, "-F", 6000, "-o", folder / "run.cap")
-    finally:
-        for each in running:
-            each.kill()
-            each.wait()
+    subprocess.run(["gcc", "-O2", "-include", "time.h", "-Wl,--build-id=sha1", *names, folder / "src" / "hot.c", "-o", "twin"], cwd=folder, check=True)
+    (folder / "loop.py").write_text("import time\nd = {}\nwhile time.process_time() < 1:\n for i in range(100): d[i % 7] = i * 3\n")
+    # for a second of CPU time each, however busy the machine is
+    profctl("record", "-F", 1999, "-o", folder / "run.cap", "--", "sh", "-c", "./hot & ./bare & ./twin & /usr/bin/python3 loop.py; wait", cwd=folder)
     return folder
 
 
@@ -313,7 +308,7 @@ def test_other_file(profcapture, work, tmp_path):
     inside = root / str(work).lstrip("/")
     inside.mkdir(parents=True)
     (tmp_path / "other.c").write_text(SOURCE.replace("2654435761u", "3u"))
-    subprocess.run(["gcc", "-g", "-O2", "-Wl,--build-id=sha1", tmp_path / "other.c", "-o", inside / "hot"], check=True)
+    subprocess.run(["gcc", "-g", "-O2", "-include", "time.h", "-Wl,--build-id=sha1", tmp_path / "other.c", "-o", inside / "hot"], check=True)
     data = annotate(profcapture, work / "run.cap", "spin", "--sysroot", root)
     assert "build-id differs" in data["no_code"]
     assert all(each["text"] is None for each in data["instructions"])
