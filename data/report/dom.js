@@ -3,20 +3,63 @@
 
 export const byId = (id) => document.getElementById(id);
 
-const present = (children) => children.flat(3).filter((child) => child !== null && child !== undefined && child !== false && child !== '');
-export const fill = (element, ...children) => element.replaceChildren(...present(children));
+// A description of an element. fill() makes it, or changes the element that is there to match it:
+// while a range is dragged, a change of text costs a tenth of a new element, and the focus stays.
+export const el = (tag, attributes = {}, ...children) => ({ tag, attributes, children });
 
-export const el = (tag, attributes = {}, ...children) => {
-	const element = document.createElement(tag);
-	for (const [key, value] of Object.entries(attributes)) {
-		if (value === undefined || value === null || value === false) continue;
-		if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
-		else if (key === 'style') Object.assign(element.style, value);
-		else element.setAttribute(key, value === true ? '' : value);
-	}
-	element.append(...present(children));
+const described = new WeakMap(); // element → its attributes as they were described
+const filled = new WeakSet(); // elements that fill() made, and may change
+const isSet = (value) => value !== undefined && value !== null && value !== false;
+const setStyle = (element, now = {}, before = {}) => {
+	for (const key of Object.keys(before)) if (!(key in now)) element.style[key] = '';
+	for (const [key, value] of Object.entries(now)) if (value !== before[key]) element.style[key] = value;
+};
+const setAttribute = (element, key, value) => {
+	if (key.startsWith('on')) element[key] = value;
+	else if (isSet(value)) element.setAttribute(key, value === true ? '' : value);
+	else element.removeAttribute(key);
+};
+const describe = (element, { attributes, children }) => {
+	const before = described.get(element) || {};
+	for (const key of Object.keys(before)) if (key !== 'style' && !(key in attributes)) setAttribute(element, key, null);
+	for (const [key, value] of Object.entries(attributes)) if (key !== 'style' && value !== before[key]) setAttribute(element, key, value);
+	if (attributes.style || before.style) setStyle(element, attributes.style, before.style);
+	described.set(element, attributes);
+	fill(element, ...children);
 	return element;
 };
+
+// Gives an element these children: descriptions, texts, and elements, which are taken as they are.
+export const fill = (element, ...children) => {
+	let at = element.firstChild;
+	for (const child of children.flat(3)) {
+		if (!isSet(child) || child === '') continue;
+		if (child === at) {
+			at = at.nextSibling;
+		} else if (child instanceof Node) {
+			element.insertBefore(child, at);
+		} else if (child.tag && at?.localName === child.tag && filled.has(at)) {
+			describe(at, child);
+			at = at.nextSibling;
+		} else if (child.tag) {
+			const made = make(child);
+			filled.add(made);
+			element.insertBefore(made, at);
+		} else if (at?.nodeType === Node.TEXT_NODE) {
+			if (at.data !== String(child)) at.data = child;
+			at = at.nextSibling;
+		} else {
+			element.insertBefore(document.createTextNode(child), at);
+		}
+	}
+	while (at) {
+		const next = at.nextSibling;
+		at.remove();
+		at = next;
+	}
+};
+
+export const make = (description) => describe(document.createElement(description.tag), description);
 
 // Asking for a style makes the browser compute the styles of all changed elements, so answers are
 // kept until the theme or the size of the window changes.
@@ -56,70 +99,94 @@ export const sizeCanvas = (canvas, width, height) => {
 	return context;
 };
 
-// The first rows of new tables, after all of them were measured: each change in between would make
-// the browser lay out everything again.
+// Tables by their label, to be filled again. A table is laid out once for its first rows, after all
+// new tables are in the document.
+const tables = new Map();
 let unmeasured = [];
 const drawTables = () => {
-	const tables = unmeasured.map(([box, draw]) => [draw, box.scrollTop, box.clientHeight || innerHeight]);
+	const measured = unmeasured.map((table) => [table, table.box.scrollTop, table.box.clientHeight || innerHeight]);
 	unmeasured = [];
-	for (const [draw, top, room] of tables) draw(top, room);
+	for (const [table, top, room] of measured) drawRows(table, top, room);
 };
 
-// A table that keeps rows of the same height outside of the window out of the document.
+const drawRows = (table, top, room) => {
+	const { spec: { rows, columns, cells, attributes = () => ({}), onRow }, height, body } = table;
+	const from = Math.max(0, Math.min(rows, Math.floor(top / height)) - 4), to = Math.min(rows, from + Math.ceil(room / height) + 6);
+	if (table.drawn && table.from === from && table.to === to) return;
+	Object.assign(table, { drawn: true, from, to, top, room });
+	const spacer = (count) => el('tr', { 'aria-hidden': 'true', style: { height: count * height + 'px' } }, el('td', { colspan: columns.length }));
+	const list = [];
+	for (let i = from; i < to; i++) {
+		list.push(el('tr', {
+			role: 'row', 'aria-rowindex': i + 2, style: { height: height + 'px' }, class: table.moved && i === table.selected ? 'focused' : undefined, ...attributes(i),
+			onclick: () => { table.selected = i; onRow?.(i); },
+		}, cells(i).map((cell, c) => el('td', { role: 'gridcell', class: [columns[c].number ? 'number' : '', columns[c].class || ''].join(' ').trim() || undefined }, cell))));
+	}
+	fill(body, from ? spacer(from) : null, list, to < rows ? spacer(rows - to) : null);
+};
+
+const drawAgain = (table) => {
+	table.drawn = false;
+	drawRows(table, table.box.scrollTop, table.box.clientHeight || innerHeight);
+};
+// Draws the rows again whose cells have changed.
+export const refreshTable = (label) => {
+	const table = tables.get(label);
+	if (table?.box.isConnected) drawAgain(table);
+};
+
+const moveSelection = (table, event) => {
+	const { box, height, spec: { rows, onRow } } = table, step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
+	if (step) {
+		table.selected = Math.max(0, Math.min(rows - 1, table.selected + step));
+		table.moved = true;
+		const top = table.selected * height;
+		if (top < box.scrollTop) box.scrollTop = top;
+		if (top + 2 * height > box.scrollTop + box.clientHeight) box.scrollTop = top + 3 * height - box.clientHeight;
+		drawAgain(table);
+	} else if (event.key === 'Enter' || event.key === ' ') {
+		onRow?.(table.selected);
+	} else {
+		return;
+	}
+	event.preventDefault();
+	if (event.key !== ' ') event.stopPropagation();
+};
+
+const newTable = () => {
+	const body = make(el('tbody', { role: 'rowgroup' })), head = make(el('thead', { role: 'rowgroup' }));
+	const grid = make(el('table', {}, head, body)), box = make(el('div', { class: 'scroll', tabindex: 0 }, grid));
+	const table = { box, grid, head, body, selected: 0, moved: false };
+	box.addEventListener('scroll', () => { drawRows(table, box.scrollTop, box.clientHeight || innerHeight); table.spec.onScroll?.(); }, { passive: true });
+	box.addEventListener('keydown', (event) => moveSelection(table, event));
+	return table;
+};
+
+// A table that keeps rows of the same height outside of the window out of the document. It is the
+// one with the same label as before, with other rows.
 // columns: { title, width in rem, number, sort }; cells(i): the row's cells, attributes(i): its own.
-export const virtualTable = ({ label, columns, rows, cells, attributes = () => ({}), sorted, onSort, onRow, treegrid }) => {
-	const height = Math.round(rem() * 1.5);
-	const head = el('tr', { role: 'row' }, columns.map((column) => el('th', {
+export const virtualTable = (spec) => {
+	const { label, columns, rows, sorted, onSort, treegrid } = spec;
+	const table = tables.get(label) || newTable(), isShown = table.box.isConnected;
+	tables.set(label, table);
+	if (!isShown || table.selected >= rows) Object.assign(table, { selected: 0, moved: false });
+	Object.assign(table, { spec, height: Math.round(rem() * 1.5), drawn: false });
+	describe(table.grid, el('table', { role: treegrid ? 'treegrid' : 'grid', 'aria-label': label, 'aria-rowcount': rows + 1 }, table.head, table.body));
+	fill(table.head, el('tr', { role: 'row' }, columns.map((column) => el('th', {
 		class: column.number ? 'number' : undefined, scope: 'col', role: 'columnheader',
 		'aria-sort': sorted && column.sort === sorted ? 'descending' : undefined,
 		style: column.width ? { width: column.width + 'rem' } : {},
-	}, column.sort && onSort ? el('button', { type: 'button', onclick: () => onSort(column.sort) }, column.title + (column.sort === sorted ? ' ▾' : '')) : column.title)));
-	const body = el('tbody', { role: 'rowgroup' });
-	const table = el('table', { role: treegrid ? 'treegrid' : 'grid', 'aria-label': label, 'aria-rowcount': rows + 1 }, el('thead', { role: 'rowgroup' }, head), body);
-	const box = el('div', { class: 'scroll', tabindex: 0 }, table);
-	let selected = 0;
-	const row = (i) => el('tr', {
-		role: 'row', 'aria-rowindex': i + 2, style: { height: height + 'px' }, ...attributes(i),
-		onclick: () => { selected = i; onRow?.(i); },
-	}, cells(i).map((cell, c) => el('td', { role: 'gridcell', class: [columns[c].number ? 'number' : '', columns[c].class || ''].join(' ').trim() || undefined }, cell)));
-	const spacer = (count) => el('tr', { 'aria-hidden': true, style: { height: count * height + 'px' } }, el('td', { colspan: columns.length }));
-	let shown = '';
-	const draw = (top, room) => {
-		const from = Math.max(0, Math.floor(top / height) - 4);
-		const to = Math.min(rows, from + Math.ceil(room / height) + 6);
-		if (shown === `${from}-${to}`) return;
-		shown = `${from}-${to}`;
-		const list = [];
-		for (let i = from; i < to; i++) list.push(row(i));
-		body.replaceChildren(...(from ? [spacer(from)] : []), ...list, ...(to < rows ? [spacer(rows - to)] : []));
-	};
-	const drawNow = () => draw(box.scrollTop, box.clientHeight || innerHeight);
-	box.addEventListener('scroll', drawNow, { passive: true });
-	box.addEventListener('keydown', (event) => {
-		const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
-		if (step) {
-			selected = Math.max(0, Math.min(rows - 1, selected + step));
-			const top = selected * height;
-			if (top < box.scrollTop) box.scrollTop = top;
-			if (top + 2 * height > box.scrollTop + box.clientHeight) box.scrollTop = top + 3 * height - box.clientHeight;
-			drawNow();
-			for (const line of body.children) line.classList.toggle('focused', Number(line.getAttribute('aria-rowindex')) === selected + 2);
-			event.preventDefault();
-		} else if (event.key === 'Enter' || event.key === ' ') {
-			onRow?.(selected);
-			event.preventDefault();
-		}
-		if (step || event.key === 'Enter') event.stopPropagation();
-	});
-	unmeasured.push([box, draw]);
+	}, column.sort && onSort ? el('button', { type: 'button', onclick: () => onSort(column.sort) }, column.title + (column.sort === sorted ? ' ▾' : '')) : column.title))));
+	if (isShown) drawRows(table, table.top, table.room);
+	unmeasured.push(table);
 	if (unmeasured.length === 1) requestAnimationFrame(drawTables);
-	return box;
+	return table.box;
 };
 
 export const bar = (share, name) => el('span', { class: 'bar', style: { width: Math.max(0, Math.min(1, share)) * 100 + '%', background: `var(--${name})` } });
 
 // One sentence where a panel has nothing to show, and the command that records it.
-export const nothing = (sentence, hint) => el('div', { class: 'empty' }, el('p', {}, sentence), hint && el('p', {}, el('code', {}, hint)));
+export const nothing = (sentence, command) => el('div', { class: 'empty' }, el('p', {}, sentence), command && el('p', {}, el('code', {}, command)));
 
 const tip = () => byId('tip');
 export const showTip = (event, lines) => {

@@ -2,9 +2,9 @@
 // The flame graph: callers on top (icicle), or from the hottest functions to their callers
 // (inverted). The call tree is its twin for those who do not see it.
 
-import { byId, color, el, hideTip, nothing, originColor, rem, showTip, sizeCanvas } from './dom.js';
+import { byId, color, el, hideTip, make, nothing, originColor, rem, showTip, sizeCanvas } from './dom.js';
 import { count, fitName, percent, signed, uncertainty } from './format.js';
-import { state, update } from './state.js';
+import { nothingHere, state, update } from './state.js';
 
 const LEAST_WIDTH = 1.5; // pixels of a box; smaller ones are one box together
 const FOLD_SHARE = 0.985;
@@ -164,8 +164,8 @@ const fillOf = (box, shown, c) => {
 // boxes of deep stacks would be larger than browsers can draw.
 let frame = null, canvas = null, shown = null;
 const makeFrame = () => {
-	canvas = el('canvas', { id: 'flame', tabindex: 0, role: 'img', 'aria-label': 'Flame graph. The call tree shows the same as a tree.' });
-	frame = el('div', { class: 'scroll' }, el('div', { class: 'tall' }, canvas));
+	canvas = make(el('canvas', { id: 'flame', tabindex: 0, role: 'img', 'aria-label': 'Flame graph. The call tree shows the same as a tree.' }));
+	frame = make(el('div', { class: 'scroll' }, el('div', { class: 'tall' }, canvas)));
 	frame.addEventListener('scroll', drawBoxes, { passive: true });
 	canvas.addEventListener('focus', drawBoxes);
 	canvas.addEventListener('blur', drawBoxes);
@@ -174,7 +174,7 @@ const makeFrame = () => {
 
 export const flamePanel = (next) => {
 	shown = next;
-	if (!(shown.sums.sum > 0) && !(shown.base?.sum > 0)) return nothing('Nothing was recorded here for this measure.', 'another range or measure');
+	if (!(shown.sums.sum > 0) && !(shown.base?.sum > 0)) return nothing(nothingHere());
 	if (!frame) makeFrame();
 	if (frame.isConnected) layOut();
 	else requestAnimationFrame(layOut);

@@ -3,9 +3,9 @@
 
 import { histograms, MOST_HISTOGRAMS, neighbors } from './profile.js';
 import { isNoise } from './flame.js';
-import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
+import { bar, el, nothing, originColor, refreshTable, swatch, virtualTable } from './dom.js';
 import { count, percent, signed } from './format.js';
-import { range, state, update } from './state.js';
+import { nothingHere, range, state, update } from './state.js';
 
 const WHEN_BINS = 36;
 
@@ -29,31 +29,37 @@ const sparkline = (values) => {
 
 // "When" costs a pass over the samples for the rows in sight, so it is filled in once the selection
 // rests.
-let whenTimer = 0;
-const fillWhen = (shown, cells) => {
-	clearTimeout(whenTimer);
-	whenTimer = setTimeout(fillWhenNow, 80, shown, cells);
+let whenTimer = 0, when = new Map(), wanted = new Set();
+const whenOf = (f) => {
+	if (!when.has(f)) wanted.add(f);
+	return when.get(f);
 };
-const fillWhenNow = (shown, cells) => {
-	const wanted = [...cells].filter(([, cell]) => cell.isConnected && !cell.firstChild).slice(0, MOST_HISTOGRAMS);
-	if (!wanted.length) return;
-	const [from, to] = range();
-	const bins = histograms(state.data, shown.stacks, wanted.map(([f]) => f), { from, to, thread: state.thread }, WHEN_BINS);
-	for (const [f, cell] of wanted) cell.replaceChildren(sparkline(bins.get(f)));
-	if (wanted.length === MOST_HISTOGRAMS) fillWhen(shown, cells);
+const fillWhen = (shown) => {
+	clearTimeout(whenTimer);
+	whenTimer = setTimeout(fillWhenNow, 80, shown);
+};
+const fillWhenNow = (shown) => {
+	const [from, to] = range(), functions = [...wanted].slice(-MOST_HISTOGRAMS);
+	wanted = new Set();
+	if (!functions.length) return;
+	for (const [f, bins] of histograms(state.data, shown.stacks, functions, { from, to, thread: state.thread }, WHEN_BINS)) when.set(f, sparkline(bins));
+	refreshTable('Functions');
+	if (wanted.size) fillWhen(shown);
 };
 
 export const functionTable = (shown, { side = false } = {}) => {
 	const { sums, functions, format } = shown, list = listed(shown);
-	if (!list.length) return nothing(state.search ? 'No function in this range has such a name.' : 'Nothing was recorded here for this measure.', '');
-	const most = list.reduce((high, f) => Math.max(high, sums.fnSelf[f]), 0), withWhen = !side && state.measure === 'cpu', when = new Map();
+	if (!list.length) return nothing(state.search && shown.sums.sum > 0 ? 'No function in this range has such a name.' : nothingHere());
+	const most = list.reduce((high, f) => Math.max(high, sums.fnSelf[f]), 0), withWhen = !side && state.measure === 'cpu';
+	[when, wanted] = [new Map(), new Set()];
 	const columns = [
 		{ title: 'Self', width: 6, number: true, sort: 'self' }, { title: '', width: 5 },
 		...(side ? [] : [{ title: 'Self %', width: 5.5, number: true }]),
 		{ title: side ? 'Total' : 'Total %', width: 6, number: true, sort: 'total' },
 		...(withWhen ? [{ title: 'When', width: 8 }] : []), { title: 'Function', class: 'wide' },
 	];
-	const box = virtualTable({
+	if (withWhen) fillWhen(shown);
+	return virtualTable({
 		label: 'Functions', columns, rows: list.length, sorted: state.sort,
 		onSort: (sort) => update({ sort }),
 		onRow: (i) => update({ fn: list[i] === state.fn && side ? null : list[i] }),
@@ -62,20 +68,12 @@ export const functionTable = (shown, { side = false } = {}) => {
 			const f = list[i], cells = [sums.fnSelf[f] ? format(sums.fnSelf[f]) : '–', bar(sums.fnSelf[f] / most, shown.color)];
 			if (!side) cells.push(percent(sums.fnSelf[f] / sums.sum, sums.events));
 			cells.push(side ? format(sums.fnTotal[f]) : percent(sums.fnTotal[f] / sums.sum, sums.events));
-			if (withWhen) {
-				const cell = el('span', {});
-				when.set(f, cell);
-				cells.push(cell);
-			}
+			if (withWhen) cells.push(whenOf(f));
 			cells.push(nameCell(functions[f], !side));
 			return cells;
 		},
+		onScroll: () => withWhen && fillWhen(shown),
 	});
-	if (withWhen) {
-		fillWhen(shown, when);
-		box.addEventListener('scroll', () => fillWhen(shown, when), { passive: true });
-	}
-	return box;
 };
 
 // The largest changes of self time first; what is only in one range is said so.
@@ -89,7 +87,7 @@ export const changesTable = (shown) => {
 	}
 	list.sort((a, b) => Math.abs(b.change) - Math.abs(a.change) || a.f - b.f);
 	const hidden = noise ? `${count(noise)} more changes are within noise.` : '';
-	if (!list.length) return nothing('No function changed by more than noise.', hidden);
+	if (!list.length) return nothing(`No function changed by more than noise. ${hidden}`);
 	const most = Math.abs(list[0].change);
 	const box = virtualTable({
 		label: 'Changes', rows: list.length,
@@ -126,7 +124,7 @@ const neighborTable = (shown, title, rows, whole) => virtualTable({
 
 export const butterfly = (shown) => {
 	const { sums, functions, format } = shown, f = state.fn !== null && sums.fnTotal[state.fn] > 0 ? state.fn : hottest(shown);
-	if (f < 0) return nothing('Select a function.', '');
+	if (f < 0) return nothing(nothingHere());
 	const { callers, callees } = neighbors(shown.stacks, sums, f), whole = sums.fnTotal[f], fn = functions[f];
 	return el('div', { class: 'column' },
 		neighborTable(shown, 'Called by', callers, whole),
@@ -137,4 +135,7 @@ export const butterfly = (shown) => {
 		callees.length ? neighborTable(shown, 'Calls', callees, whole) : el('p', { class: 'note' }, 'It calls nothing: all is its own.'));
 };
 
-export const functionsPanel = (shown) => el('div', { class: 'split lead' }, shown.base ? changesTable(shown) : functionTable(shown), butterfly(shown));
+export const functionsPanel = (shown) => {
+	if (!(shown.sums.sum > 0) && !shown.base) return nothing(nothingHere());
+	return el('div', { class: 'split lead' }, shown.base ? changesTable(shown) : functionTable(shown), butterfly(shown));
+};

@@ -83,13 +83,7 @@ const compared = ({ baseScale }, span) => {
 	return (compare ? `${b} against ${a}` : `B ${b} against A ${a}`) + (baseScale !== 1 ? `, scaled to the length of ${compare ? 'the former' : 'B'}` : '');
 };
 
-let shownTabs = '';
-const drawTabs = () => {
-	const now = [state.tab, state.group, state.inverted, !!state.base].join();
-	if (now !== shownTabs) fillTabs();
-	shownTabs = now;
-};
-const fillTabs = () => fill(byId('tabs'),
+const drawTabs = () => fill(byId('tabs'),
 	...Object.entries(TABS).map(([key, title]) => el('button', { type: 'button', role: 'tab', id: `tab-${key}`, 'aria-controls': 'panel', 'aria-selected': key === state.tab ? 'true' : 'false', tabindex: key === state.tab ? 0 : -1, onclick: () => update({ tab: key }) }, title)),
 	el('span', { class: 'tools' },
 		state.tab === 'flame' || state.tab === 'tree' ? choice('Group', GROUPS.map((key) => [key, key === 'merged' ? 'all' : 'by ' + key]), state.group, (group) => update({ group, zoom: null })) : null,
@@ -101,18 +95,13 @@ const legend = () => el('span', { class: 'legend' }, (state.base ? [['more', 'mo
 
 const panels = { flame: flamePanel, functions: functionsPanel, tree: treePanel, waiting: waitingPanel, memory: memoryPanel, marks: marksPanel, about: aboutPanel };
 
-let lastTab = null;
 const drawPanel = (shown) => {
-	const panel = byId('panel'), scroll = panel.querySelector('.scroll')?.scrollTop;
-	panel.setAttribute('aria-labelledby', `tab-${state.tab}`);
-	const content = panels[state.tab](shown);
-	if (panel.firstChild !== content) panel.replaceChildren(content);
-	if (lastTab === state.tab && scroll) requestAnimationFrame(() => panel.querySelector('.scroll')?.scrollTo(0, scroll));
-	lastTab = state.tab;
+	byId('panel').setAttribute('aria-labelledby', `tab-${state.tab}`);
+	fill(byId('panel'), panels[state.tab](shown));
 	document.documentElement.dataset.stacks = shown.stacks.n;
 	const isWide = matchMedia('(min-width: 1700px)').matches && (state.tab === 'flame' || state.tab === 'tree');
 	byId('side').hidden = !isWide;
-	fill(byId('side'),...(isWide ? [shown.base ? changesTable(shown) : state.fn !== null ? butterfly(shown) : functionTable(shown, { side: true })] : []));
+	fill(byId('side'), isWide && (shown.base ? changesTable(shown) : state.fn !== null ? butterfly(shown) : functionTable(shown, { side: true })));
 };
 
 const drawSearch = (shown) => {
@@ -138,7 +127,7 @@ const render = () => {
 
 // Each sentence is a link to its evidence.
 const drawVerdict = () => {
-	byId('verdict').replaceChildren(...state.data.verdict.map(({ figure, text, color, show }) => {
+	fill(byId('verdict'), state.data.verdict.map(({ figure, text, color, show }) => {
 		const changes = { range: null, base: null, thread: null, zoom: null, search: '', ...show };
 		return el('li', {}, el('span', { class: 'swatch', style: { background: `var(--${color})` } }), el('b', {}, figure),
 			show ? el('a', { href: '#', onclick: (event) => { event.preventDefault(); update({ ...changes, range: changes.range && onGrid(changes.range) }); } }, text) : el('span', {}, text));
@@ -170,7 +159,7 @@ const copyCommand = async () => {
 
 const showKeys = () => {
 	const dialog = byId('keys');
-	dialog.replaceChildren(el('h2', {}, 'Keys'), el('dl', {}, KEYS.map(([key, text]) => [el('dt', {}, key.split(' ').map((k) => [el('kbd', {}, k), ' '])), el('dd', {}, text)]).flat()), el('form', { method: 'dialog' }, el('button', {}, 'Close')));
+	fill(dialog, el('h2', {}, 'Keys'), el('dl', {}, KEYS.map(([key, text]) => [el('dt', {}, key.split(' ').map((k) => [el('kbd', {}, k), ' '])), el('dd', {}, text)]).flat()), el('form', { method: 'dialog' }, el('button', {}, 'Close')));
 	dialog.showModal();
 };
 
@@ -223,9 +212,9 @@ const listen = () => {
 	// on paper, all panels follow each other
 	addEventListener('beforeprint', () => {
 		const shown = compute();
-		byId('paper').replaceChildren(...Object.keys(TABS).filter((key) => key !== state.tab).map((key) => el('section', {}, el('h2', {}, TABS[key]), panels[key](shown))));
+		fill(byId('paper'), Object.keys(TABS).filter((key) => key !== state.tab).map((key) => el('section', {}, el('h2', {}, TABS[key]), panels[key](shown))));
 	});
-	addEventListener('afterprint', () => byId('paper').replaceChildren());
+	addEventListener('afterprint', () => fill(byId('paper')));
 };
 
 // What the header says is shown before the columns are there.
@@ -257,7 +246,7 @@ const start = async () => {
 };
 
 start().catch((error) => {
-	byId('panel').replaceChildren(el('p', { class: 'empty' }, `This page cannot be shown: ${error.message}. It needs a browser of 2023 or later.`));
+	fill(byId('panel'), el('p', { class: 'empty' }, `This page cannot be shown: ${error.message}. It needs a browser of 2023 or later.`));
 	document.documentElement.dataset.failed = error.message;
 	throw error;
 });

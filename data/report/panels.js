@@ -4,7 +4,7 @@
 import { laneSums } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
 import { bytes, byteStep, count, duration, percent, tickStep } from './format.js';
-import { onGrid, range, state, threadChanges, timeOf, update } from './state.js';
+import { nothingHere, onGrid, range, state, threadChanges, timeOf, update } from './state.js';
 
 // ---- call tree
 
@@ -37,7 +37,7 @@ const treeRows = ({ stacks, sums }) => {
 
 export const treePanel = (shown) => {
 	const { stacks, sums, functions, format } = shown;
-	if (!(sums.sum > 0)) return nothing('Nothing was recorded here for this measure.', '');
+	if (!(sums.sum > 0)) return nothing(nothingHere());
 	const rows = treeRows(shown);
 	const toggle = (i) => {
 		const open = new Set(state.open);
@@ -189,7 +189,7 @@ export const marksPanel = () => {
 		},
 	});
 	const chosen = rows.find(({ name }) => name === state.mark) || rows[0];
-	if (!chosen) return nothing('No marks in this range.', '');
+	if (!chosen) return nothing('No marks in this range.');
 	const longest = chosen.list.slice().sort((a, b) => m.length[b] - m.length[a] || m.time[a] - m.time[b]).slice(0, 500), [from, to] = range();
 	const waterfall = virtualTable({
 		label: 'Longest', rows: longest.length,

@@ -5,7 +5,7 @@
 
 import { lowerBound, KINDS } from './data.js';
 import { laneSums, threadWeights } from './profile.js';
-import { byId, color, fontFamily, hideTip, rem, showTip, sizeCanvas, el } from './dom.js';
+import { byId, color, el, fill, fontFamily, hideTip, rem, showTip, sizeCanvas } from './dom.js';
 import { bytes, count, duration, significant, tickStep } from './format.js';
 import { onGrid, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
 
@@ -415,7 +415,7 @@ const drawTwin = () => {
 		const sums = data.hasSlices ? laneSums(lane, from, to) : [laneRun(lane)];
 		return el('tr', {}, el('th', { scope: 'row' }, `${lane.name} ${lane.tid}`), KINDS.map((_, kind) => el('td', {}, sums[kind] === undefined ? 'unknown' : duration(sums[kind]))));
 	});
-	byId('timeline-table').replaceChildren(
+	fill(byId('timeline-table'),
 		el('caption', {}, 'Threads in the selected range' + (data.lanes.length > 50 ? `: the first 50 of ${count(data.lanes.length)}` : '')),
 		el('tr', {}, ['Thread', 'Running', 'Ready', 'Waiting'].map((title) => el('th', { scope: 'col' }, title))), ...rows);
 	drawBusiest();
@@ -428,7 +428,7 @@ const drawBusiest = () => {
 	for (let i = lowerBound(s.time, Math.ceil(from / unit), s.rows), end = lowerBound(s.time, Math.ceil(to / unit), s.rows); i < end; i++)
 		if (state.thread === null || s.thread[i] === state.thread) sums[Math.min(parts - 1, Math.floor((s.time[i] * unit - from) / width))] += s.weight[i];
 	const busiest = Array.from(sums, (sum, i) => [sum, i]).filter(([sum]) => sum > 0).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 10);
-	byId('busiest-table').replaceChildren(
+	fill(byId('busiest-table'),
 		el('caption', {}, `The busiest of ${parts} equal parts of the range`),
 		el('tr', {}, ['From', 'To', data.capture.is_time ? 'CPU time' : 'Weight'].map((title) => el('th', { scope: 'col' }, title))),
 		...busiest.map(([sum, i]) => el('tr', {}, [timeOf(from + i * width, to - from), timeOf(from + (i + 1) * width, to - from), data.capture.is_time ? duration(sum) : count(sum)].map((text) => el('td', {}, text)))));
