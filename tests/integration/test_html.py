@@ -167,7 +167,7 @@ def value(text):
     return float(digits) * factor, 0.5001 * 10.0 ** -len(digits.partition(".")[2]) * factor
 
 
-ROWS = "[...document.querySelectorAll('#panel table')[0].querySelectorAll('tbody tr:not([aria-hidden])')].map((row) => [...row.cells].map((cell) => cell.querySelector('.name')?.title || cell.textContent))"
+ROWS = "[...(document.querySelector('#panel table')?.querySelectorAll('tbody tr:not([aria-hidden])') ?? [])].map((row) => [...row.cells].map((cell) => cell.querySelector('.name')?.title || cell.textContent))"
 
 
 def check_functions(profcapture, command, rows, total, n=12):
@@ -187,10 +187,10 @@ def check_functions(profcapture, command, rows, total, n=12):
 
 
 def test_same_numbers(profcapture, page_of, drive, capture):
-    """Of all, of ranges and of a thread: at least 50 numbers."""
+    """Of all, of ranges and of a thread: at least 50 numbers. The last range may be without samples."""
     page = page_of(capture)
     steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
-    for x0, x1 in (300, 700), (500, 520):
+    for x0, x1 in (300, 700), (250, 1000), (500, 520):
         steps += [{"drag": ["#timeline-canvas", x0, x1, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
     steps += [{"at": ["#timeline-canvas", 40, 75]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
     results = drive(page, *steps)
@@ -198,8 +198,24 @@ def test_same_numbers(profcapture, page_of, drive, capture):
     for (command,), rows, (total,) in zip(results[::3], results[1::3], results[2::3]):
         compared += check_functions(profcapture, command, rows, total)
     commands = [command for (command,) in results[::3]]
-    assert len(set(commands)) == 4 and "--from" in commands[1] and "--tid" in commands[3]
+    assert len(set(commands)) == 5 and "--from" in commands[1] and "--tid" in commands[4]
     assert compared >= 50
+
+
+def test_empty_range(page_of, drive, capture):
+    """Between two samples, each panel says that there are none, instead of an empty table."""
+    page = page_of(capture)
+    header, columns = read_page(page)
+    times, grid = [time * header["sample_unit_ns"] for time in columns["samples.time"]], header["grid_ns"]
+    gap, start = max((later - time, time) for time, later in zip(times, times[1:]))
+    first = (start // grid + 1) * grid
+    assert gap > 2 * grid
+    steps = [{"open": f"range={first}-{first + grid}"}]
+    for key in "123":
+        steps += [{"key": key}, {"text": "#panel"}]
+    steps += [{"text": "#sum"}, {"key": "Escape"}, {"open": "tab=functions"}, {"eval": f"{ROWS}.length > 3"}]
+    *said, (total,), rows = drive(page, *steps)
+    assert said == [["No samples in this range."]] * 3 and value(total)[0] == 0 and rows
 
 
 def test_mouse_and_keyboard(page_of, drive, capture):
