@@ -14,24 +14,6 @@
 
 #include <zstd.h>
 
-enum entry_column {
-	ENTRY_GAP,
-	ENTRY_SEQUENCE,
-	ENTRY_KIND,
-	ENTRY_FLAGS,
-	ENTRY_TABLE,
-	ENTRY_STREAM,
-	ENTRY_SEGMENT,
-	ENTRY_EPOCH,
-	ENTRY_ROWS,
-	ENTRY_T_MIN,
-	ENTRY_T_MAX,
-	ENTRY_STORED,
-	ENTRY_RAW,
-	ENTRY_LINK,
-	ENTRY_COLUMNS
-};
-
 #define NUMBER(i, n, o)                                                                 \
 	{                                                                               \
 		.id = (i), .name = (n), .type = PROF_TYPE_UINT, .order = PROF_ORDER_##o \

@@ -35,7 +35,24 @@ static inline uint64_t entry_end(const struct entry *entry)
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-/* Table whose row groups store the entries. */
+/* Table whose row groups store the entries, and its columns. */
+enum entry_column {
+	ENTRY_GAP,
+	ENTRY_SEQUENCE,
+	ENTRY_KIND,
+	ENTRY_FLAGS,
+	ENTRY_TABLE,
+	ENTRY_STREAM,
+	ENTRY_SEGMENT,
+	ENTRY_EPOCH,
+	ENTRY_ROWS,
+	ENTRY_T_MIN,
+	ENTRY_T_MAX,
+	ENTRY_STORED,
+	ENTRY_RAW,
+	ENTRY_LINK,
+	ENTRY_COLUMNS
+};
 extern const struct prof_table_def entry_table;
 
 /* Adds a row for an entry. `end`: end of the previous chunk. */

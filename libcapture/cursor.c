@@ -55,6 +55,8 @@ PROF_PUBLIC int prof_cursor_new(const struct prof_reader *reader,
 	r = entries_cursor_init(&cursor->entries, &reader->entries, &filter);
 	if (!r)
 		r = chunk_decoder_init(&cursor->decoder, def, options->columns, options->n_columns);
+	if (!r)
+		cursor->decoder.codec.zstd = spare_take(reader->entries.spares->zstd);
 	if (r) {
 		prof_cursor_free(cursor);
 		return r;
@@ -68,6 +70,8 @@ PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor)
 	if (!cursor)
 		return;
 	entries_cursor_done(&cursor->entries);
+	cursor->decoder.codec.zstd =
+		spare_leave(cursor->reader->entries.spares->zstd, cursor->decoder.codec.zstd);
 	chunk_decoder_done(&cursor->decoder);
 	buffer_done(&cursor->stored);
 	free(cursor);

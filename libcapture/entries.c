@@ -5,11 +5,12 @@
  * A capture of a gigabyte may have hundreds of thousands of chunks. Their entries are kept as the
  * full index stores them: row groups of entry_table, with ENTRIES_PAGE entries each, and some eight
  * bytes per entry. Entries of an index that was read stay in place. A cursor unpacks one page at a
- * time, and skips pages without matching entries.
+ * time, and skips pages without matching entries. It leaves the page to the next cursor, because
+ * dictionaries of one epoch are mostly described by one page.
  *
- * Invariants: (1) a sealed list is never written to, so threads may share it
- *                 [test-capture-threads]
- *             (2) memory is some 8 bytes per chunk, and one page per cursor
+ * Invariants: (1) a sealed list is never written to, except for the spares, which are exchanged
+ *                 atomically; so threads may share it  [test-capture-threads]
+ *             (2) memory is some 8 bytes per chunk, one page per cursor, and SPARES more
  *                 [test-capture-memory: many chunks]
  *             (3) a skipped page has no matching entry  [test-capture-pages]
  * checkpoint.c and index.c check entries.
@@ -29,15 +30,28 @@ int entries_init(struct entries *entries)
 	int r;
 
 	*entries = (struct entries){ .end = FILE_HEADER_BYTES, .open_page = no_page };
-	r = codec_encoder_init(&entries->encoder, 1);
+	entries->spares = calloc(1, sizeof(*entries->spares));
+	r = entries->spares ? codec_encoder_init(&entries->encoder, 1) : -ENOMEM;
 	if (!r)
 		r = prof_block_new(&entry_table, &entries->open);
 	entries->open_page.from = FILE_HEADER_BYTES;
 	return r;
 }
 
+static void decoder_free(struct entries_decoder *decoder)
+{
+	if (decoder)
+		chunk_decoder_done(&decoder->chunk);
+	free(decoder);
+}
+
 void entries_done(struct entries *entries)
 {
+	for (size_t i = 0; entries->spares && i < SPARES; i++) {
+		decoder_free(entries->spares->decoders[i]);
+		ZSTD_freeDCtx(entries->spares->zstd[i]);
+	}
+	free(entries->spares);
 	codec_encoder_done(&entries->encoder);
 	prof_block_free(entries->open);
 	buffer_done(&entries->groups);
@@ -191,13 +205,29 @@ int entries_seal(struct entries *entries)
 int entries_cursor_init(struct entries_cursor *cursor, const struct entries *entries,
 			const struct entries_filter *filter)
 {
+	int r;
+
 	*cursor = (struct entries_cursor){ .entries = entries, .filter = *filter };
-	return chunk_decoder_init(&cursor->decoder, &entry_table, NULL, 0);
+	cursor->decoder = spare_take(entries->spares->decoders);
+	if (cursor->decoder)
+		return 0;
+	cursor->decoder = calloc(1, sizeof(*cursor->decoder));
+	if (!cursor->decoder)
+		return -ENOMEM;
+	cursor->decoder->page = SIZE_MAX;
+	r = chunk_decoder_init(&cursor->decoder->chunk, &entry_table, NULL, 0);
+	if (r) {
+		free(cursor->decoder);
+		cursor->decoder = NULL;
+	}
+	return r;
 }
 
 void entries_cursor_done(struct entries_cursor *cursor)
 {
-	chunk_decoder_done(&cursor->decoder);
+	if (cursor->decoder)
+		decoder_free(spare_leave(cursor->entries->spares->decoders, cursor->decoder));
+	cursor->decoder = NULL;
 }
 
 /* Returns whether a page may have matching entries. Its time range ignores chunks whose times are
@@ -240,11 +270,16 @@ static int cursor_unpack(struct entries_cursor *cursor)
 		if (!page_wanted(page, &cursor->filter))
 			continue;
 		r = chunk_group_next(&at, entries->groups.data + entries->groups.size, &group)
-			    ? chunk_decode(&cursor->decoder, &group)
+			    ? 0
 			    : PROF_DAMAGED;
+		if (!r && cursor->decoder->page != cursor->page - 1) {
+			cursor->decoder->page = SIZE_MAX;
+			r = chunk_decode(&cursor->decoder->chunk, &group);
+		}
 		assert(r <= 0);
 		if (r)
 			return r;
+		cursor->decoder->page = cursor->page - 1;
 		cursor->row = 0;
 		cursor->rows = group.rows;
 		cursor->position = page->from;
@@ -255,17 +290,29 @@ static int cursor_unpack(struct entries_cursor *cursor)
 
 int entries_cursor_next(struct entries_cursor *cursor, struct entry *ret_entry)
 {
+	const struct entries_filter *filter = &cursor->filter;
+
 	for (;;) {
+		const struct prof_array *arrays = cursor->decoder->chunk.arrays;
 		int r = cursor->row < cursor->rows ? 0 : cursor_unpack(cursor);
 
 		if (r)
 			return r;
 		while (cursor->row < cursor->rows) {
-			struct entry entry = entry_of_row(cursor->decoder.arrays, cursor->row++,
-							  cursor->position);
+			size_t row = cursor->row++;
+			struct entry entry;
 
+			/* Most entries are of other tables or epochs. */
+			if ((filter->table && arrays[ENTRY_TABLE].numbers[row] != filter->table) ||
+			    (filter->epoch && arrays[ENTRY_EPOCH].numbers[row] != filter->epoch)) {
+				cursor->position += arrays[ENTRY_GAP].numbers[row] +
+						    CHUNK_HEADER_BYTES +
+						    PADDED(arrays[ENTRY_STORED].numbers[row]);
+				continue;
+			}
+			entry = entry_of_row(arrays, row, cursor->position);
 			cursor->position = entry_end(&entry);
-			if (!entry_wanted(&entry, &cursor->filter))
+			if (!entry_wanted(&entry, filter))
 				continue;
 			*ret_entry = entry;
 			return 0;

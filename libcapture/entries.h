@@ -8,6 +8,8 @@
 
 #include "libcapture/checkpoint.h"
 
+#include <stdatomic.h>
+
 /* Properties of a page, which allow skipping it without unpacking. */
 struct entries_page {
 	size_t at;                     /* offset in `groups` */
@@ -17,6 +19,42 @@ struct entries_page {
 	uint32_t epoch_min, epoch_max; /* epochs of its data */
 };
 
+/* Unpacks pages, and keeps the last one. */
+struct entries_decoder {
+	struct chunk_decoder chunk;
+	size_t page; /* index of the unpacked page; SIZE_MAX: none */
+};
+
+/* What cursors of any thread left for the next ones: making these takes longer than reading a
+ * dictionary of a few rows. There are two, because dictionaries are read while a cursor is open. */
+#define SPARES 2
+struct entries_spares {
+	_Atomic(void *) decoders[SPARES]; /* struct entries_decoder, or NULL */
+	_Atomic(void *) zstd[SPARES];     /* ZSTD_DCtx for the rows of chunks, or NULL */
+};
+
+/* Returns NULL if there is none. */
+static inline void *spare_take(_Atomic(void *) *slots)
+{
+	void *spare = NULL;
+
+	for (size_t i = 0; !spare && i < SPARES; i++)
+		spare = atomic_exchange(&slots[i], NULL);
+	return spare;
+}
+
+/* Returns the spare if there is no room for it, else NULL. */
+static inline void *spare_leave(_Atomic(void *) *slots, void *spare)
+{
+	for (size_t i = 0; spare && i < SPARES; i++) {
+		void *none = NULL;
+
+		if (atomic_compare_exchange_strong(&slots[i], &none, spare))
+			return NULL;
+	}
+	return spare;
+}
+
 struct entries {
 	/* one row group of entry_table for each page, and the rest of an adopted index */
 	struct buffer groups;
@@ -25,6 +63,7 @@ struct entries {
 	struct codec_encoder encoder;
 	struct prof_block *open;       /* rows that are not packed yet; NULL: sealed */
 	struct entries_page open_page; /* properties of `open` */
+	struct entries_spares *spares;
 	uint64_t n, n_data;
 	uint64_t end;      /* end of the last chunk; FILE_HEADER_BYTES if there is none */
 	struct entry last; /* valid if n > 0 */
@@ -62,7 +101,7 @@ struct entries_filter {
 struct entries_cursor {
 	const struct entries *entries;
 	struct entries_filter filter;
-	struct chunk_decoder decoder;
+	struct entries_decoder *decoder;
 	size_t page;      /* index of the next page */
 	size_t row, rows; /* in the unpacked page */
 	uint64_t position;
