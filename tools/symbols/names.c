@@ -305,8 +305,10 @@ static const char *build_id_text(struct names_epoch *epoch, size_t row)
 	if (!column->bytes || !column->offsets || (column->nulls && column->nulls[row]) ||
 	    column->offsets[row] == column->offsets[row + 1])
 		return NULL;
-	for (uint64_t i = column->offsets[row]; i < column->offsets[row + 1]; i++)
-		g_string_append_printf(hex, "%02x", column->bytes[i]);
+	for (uint64_t i = column->offsets[row]; i < column->offsets[row + 1]; i++) {
+		g_string_append_c(hex, "0123456789abcdef"[column->bytes[i] >> 4]);
+		g_string_append_c(hex, "0123456789abcdef"[column->bytes[i] & 15]);
+	}
 	return names_intern(epoch->names, hex->str, hex->len);
 }
 

@@ -258,26 +258,64 @@ static bool add_lines(struct names_epoch *epoch, const struct prof_batch *batch,
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-struct symbol_rows *symbol_rows_load(struct names *names, GError **error)
+/* Returns the epochs that have symbols or lines, as uint64_t in their order. */
+static GArray *find_epochs(const struct names *names, GError **error)
+{
+	g_autoptr(GArray) epochs = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+	struct prof_chunks *chunks = NULL;
+	struct prof_chunk chunk;
+	int r = prof_chunks_new(names->reader, 0, &chunks);
+
+	while (r == 0 && (r = prof_chunks_next(chunks, &chunk)) == 0) {
+		uint64_t epoch = chunk.epoch;
+
+		if (chunk.table == PROF_TABLE_SYMBOL || chunk.table == PROF_TABLE_LINE)
+			g_array_append_val(epochs, epoch);
+	}
+	prof_chunks_free(chunks);
+	if (r != PROF_END) {
+		capture_error(error, r, _("cannot read the symbols of the capture"));
+		return NULL;
+	}
+	sorted_finalize(epochs, sorted_compare);
+	return g_steal_pointer(&epochs);
+}
+
+/* Reads both tables of an epoch, so that its names are loaded once. */
+static bool read_epoch(struct epoch_calls *calls, struct names *names, uint32_t epoch,
+		       GError **error)
 {
 	const struct prof_cursor_options symbols = { .table = PROF_TABLE_SYMBOL,
 						     .columns = symbol_columns,
-						     .n_columns = ARRAY_SIZE(symbol_columns) };
+						     .n_columns = ARRAY_SIZE(symbol_columns),
+						     .epoch = epoch };
 	const struct prof_cursor_options lines = { .table = PROF_TABLE_LINE,
 						   .columns = line_columns,
-						   .n_columns = ARRAY_SIZE(line_columns) };
-	struct symbol_rows *rows = g_new0(struct symbol_rows, 1);
-	struct epoch_calls calls = { .rows = rows };
-	bool ok;
+						   .n_columns = ARRAY_SIZE(line_columns),
+						   .epoch = epoch };
 
+	return names_each_batch(names, &symbols, add_symbols, calls->rows,
+				_("cannot read the symbols of the capture"), error) &&
+	       names_each_batch(names, &lines, add_lines, calls,
+				_("cannot read the lines of the capture"), error);
+}
+
+struct symbol_rows *symbol_rows_load(struct names *names, GError **error)
+{
+	g_autoptr(GArray) epochs = find_epochs(names, error);
+	struct symbol_rows *rows;
+	struct epoch_calls calls = { 0 };
+	bool ok = true;
+
+	if (!epochs)
+		return NULL;
+	calls.rows = rows = g_new0(struct symbol_rows, 1);
 	rows->images = g_array_new(FALSE, TRUE, sizeof(struct image_rows));
 	g_array_set_clear_func(rows->images, image_clear);
 	rows->calls = g_array_new(FALSE, TRUE, sizeof(struct line_call));
 	g_array_set_size(rows->calls, 1);
-	ok = names_each_batch(names, &symbols, add_symbols, rows,
-			      _("cannot read the symbols of the capture"), error) &&
-	     names_each_batch(names, &lines, add_lines, &calls,
-			      _("cannot read the lines of the capture"), error);
+	for (guint i = 0; ok && i < epochs->len; i++)
+		ok = read_epoch(&calls, names, (uint32_t)g_array_index(epochs, uint64_t, i), error);
 	calls_done(&calls);
 	if (!ok) {
 		symbol_rows_free(rows);
