@@ -109,40 +109,40 @@ static const uint8_t operands[OP_ADVANCE_LOC][2] = {
 struct instruction {
 	uint8_t op;
 	uint64_t operand[2];
-	struct cfi_bytes block;
+	struct byte_reader block;
 };
 
 /* Sets *set to the operand; for a block, sets *block and its size. */
 static void read_operand(const struct cfi_rows *rows, const struct cfi_cie *cie,
-			 struct cfi_bytes *bytes, uint8_t kind, uint64_t *set,
-			 struct cfi_bytes *block)
+			 struct byte_reader *bytes, uint8_t kind, uint64_t *set,
+			 struct byte_reader *block)
 {
 	switch (kind) {
 	case OPERAND_U:
-		*set = cfi_bytes_uleb(bytes);
+		*set = byte_reader_uleb(bytes);
 		break;
 	case OPERAND_S:
-		*set = (uint64_t)cfi_bytes_sleb(bytes);
+		*set = (uint64_t)byte_reader_sleb(bytes);
 		break;
 	case OPERAND_1:
-		*set = cfi_bytes_u8(bytes);
+		*set = byte_reader_u8(bytes);
 		break;
 	case OPERAND_2:
-		*set = cfi_bytes_u16(bytes);
+		*set = byte_reader_u16(bytes);
 		break;
 	case OPERAND_4:
-		*set = cfi_bytes_u32(bytes);
+		*set = byte_reader_u32(bytes);
 		break;
 	case OPERAND_8:
-		*set = cfi_bytes_u64(bytes);
+		*set = byte_reader_u64(bytes);
 		break;
 	case OPERAND_ADDRESS:
 		*set = cfi_read_pointer(rows->reader->section, bytes, cie->encoding,
 					rows->fde ? rows->fde->start : 0);
 		break;
 	case OPERAND_BLOCK:
-		*set = cfi_bytes_uleb(bytes);
-		block->at = cfi_bytes_read(bytes, *set);
+		*set = byte_reader_uleb(bytes);
+		block->at = byte_reader_read(bytes, *set);
 		block->end = bytes->at;
 		block->failed = bytes->failed;
 		break;
@@ -150,16 +150,16 @@ static void read_operand(const struct cfi_rows *rows, const struct cfi_cie *cie,
 }
 
 static bool parse_instruction(const struct cfi_rows *rows, const struct cfi_cie *cie,
-			      struct cfi_bytes *bytes, struct instruction *ret_instruction)
+			      struct byte_reader *bytes, struct instruction *ret_instruction)
 {
-	uint8_t byte = cfi_bytes_u8(bytes);
+	uint8_t byte = byte_reader_u8(bytes);
 	struct instruction *instruction = ret_instruction;
 
 	instruction->op = byte & OP_SHORT_MASK ? byte & OP_SHORT_MASK : byte;
 	if (instruction->op != byte || (byte & OP_SHORT_MASK)) {
 		instruction->operand[0] = byte & ~OP_SHORT_MASK;
 		if (instruction->op == OP_OFFSET)
-			instruction->operand[1] = cfi_bytes_uleb(bytes);
+			instruction->operand[1] = byte_reader_uleb(bytes);
 		return !bytes->failed;
 	}
 	if (operands[byte][0] == OPERAND_INVALID)
@@ -180,11 +180,11 @@ static void set_cfa(struct cfi_state *state, uint64_t reg, int64_t offset)
 /* ---- Expressions ---- */
 
 /* Parses `DW_OP_breg n`. Does not read the rest of the block. */
-static bool parse_register_offset(struct cfi_bytes *block, uint64_t *ret_register,
+static bool parse_register_offset(struct byte_reader *block, uint64_t *ret_register,
 				  int64_t *ret_offset)
 {
-	uint8_t op = cfi_bytes_u8(block);
-	int64_t offset = cfi_bytes_sleb(block);
+	uint8_t op = byte_reader_u8(block);
+	int64_t offset = byte_reader_sleb(block);
 
 	if (block->failed || op < EXPR_BREG0 || op > EXPR_BREG31)
 		return false;
@@ -194,13 +194,13 @@ static bool parse_register_offset(struct cfi_bytes *block, uint64_t *ret_registe
 }
 
 /* rsp + 8 + ((rip & 15) >= n) * 8, as written by binutils, gold and lld for .plt (x86_64) */
-static bool is_plt(const struct cfi_bytes *block, uint8_t *ret_from)
+static bool is_plt(const struct byte_reader *block, uint8_t *ret_from)
 {
 	static const uint8_t before[] = { 0x77, 8, 0x80, 0, EXPR_LIT15, 0x1a };
 	static const uint8_t after[] = { 0x2a, EXPR_LIT0 + 3, 0x24, 0x22 };
 	const size_t at = sizeof(before);
 
-	if (cfi_bytes_left(block) != sizeof(before) + 1 + sizeof(after) ||
+	if (byte_reader_left(block) != sizeof(before) + 1 + sizeof(after) ||
 	    memcmp(block->at, before, sizeof(before)) != 0 ||
 	    memcmp(block->at + at + 1, after, sizeof(after)) != 0 || block->at[at] < EXPR_LIT0 ||
 	    block->at[at] > EXPR_LIT15)
@@ -210,27 +210,28 @@ static bool is_plt(const struct cfi_bytes *block, uint8_t *ret_from)
 }
 
 /* Parses `deref`, optionally followed by `plus_uconst n`. */
-static bool parse_deref(struct cfi_bytes *block, uint8_t *ret_number)
+static bool parse_deref(struct byte_reader *block, uint8_t *ret_number)
 {
 	uint64_t add = 0;
 
-	if (cfi_bytes_u8(block) != EXPR_DEREF)
+	if (byte_reader_u8(block) != EXPR_DEREF)
 		return false;
-	if (cfi_bytes_left(block) > 0) {
-		if (cfi_bytes_u8(block) != EXPR_PLUS_UCONST)
+	if (byte_reader_left(block) > 0) {
+		if (byte_reader_u8(block) != EXPR_PLUS_UCONST)
 			return false;
-		add = cfi_bytes_uleb(block);
+		add = byte_reader_uleb(block);
 	}
-	if (block->failed || cfi_bytes_left(block) > 0 || add % 8 != 0 || add / 8 > CFI_MAX_NUMBER)
+	if (block->failed || byte_reader_left(block) > 0 || add % 8 != 0 ||
+	    add / 8 > CFI_MAX_NUMBER)
 		return false;
 	*ret_number = (uint8_t)(add / 8);
 	return true;
 }
 
 static void set_cfa_expression(const struct regs *regs, struct cfi_state *state,
-			       struct cfi_bytes block)
+			       struct byte_reader block)
 {
-	struct cfi_bytes rest = block;
+	struct byte_reader rest = block;
 	uint64_t reg;
 	int64_t offset;
 
@@ -244,7 +245,7 @@ static void set_cfa_expression(const struct regs *regs, struct cfi_state *state,
 	if (!parse_register_offset(&rest, &reg, &offset))
 		return;
 	state->expression_offset = offset;
-	if (cfi_bytes_left(&rest) == 0)
+	if (byte_reader_left(&rest) == 0)
 		set_cfa(state, reg, offset);
 	else if (reg == regs->sp && parse_deref(&rest, &state->number))
 		state->cfa = CFI_CFA_AT_SP;
@@ -253,12 +254,12 @@ static void set_cfa_expression(const struct regs *regs, struct cfi_state *state,
 }
 
 /* Returns where an expression says that a register's value is stored. */
-static struct cfi_value value_of_expression(const struct regs *regs, struct cfi_bytes block)
+static struct cfi_value value_of_expression(const struct regs *regs, struct byte_reader block)
 {
 	struct cfi_value value = { .place = CFI_N_PLACES };
 	uint64_t reg;
 
-	if (!parse_register_offset(&block, &reg, &value.offset) || cfi_bytes_left(&block) != 0)
+	if (!parse_register_offset(&block, &reg, &value.offset) || byte_reader_left(&block) != 0)
 		return (struct cfi_value){ .place = CFI_N_PLACES };
 	if (reg == regs->sp)
 		value.place = CFI_AT_SP;
@@ -455,10 +456,10 @@ static bool moves(uint8_t op)
 }
 
 bool cfi_program_initial(struct cfi_reader *reader, struct cfi_cie *cie,
-			 const struct cfi_bytes *program)
+			 const struct byte_reader *program)
 {
 	struct cfi_rows *rows = &reader->rows;
-	struct cfi_bytes bytes = *program;
+	struct byte_reader bytes = *program;
 	struct instruction instruction;
 
 	/* Initially the return address is in lr or where the architecture's calls put it. */
@@ -466,7 +467,7 @@ bool cfi_program_initial(struct cfi_reader *reader, struct cfi_cie *cie,
 	if (!reader->regs->has_lr)
 		rows->state.ra = (struct cfi_value){ CFI_AT_CFA, reader->regs->ra_from_cfa };
 	cie->initial = rows->state;
-	while (cfi_bytes_left(&bytes) > 0)
+	while (byte_reader_left(&bytes) > 0)
 		if (!parse_instruction(rows, cie, &bytes, &instruction) || moves(instruction.op) ||
 		    !run(rows, cie, &instruction))
 			return false;
@@ -571,11 +572,11 @@ void cfi_rows_init(struct cfi_rows *rows, const struct cfi_reader *reader,
 static uint64_t run_row(struct cfi_rows *rows, struct cfi_rule *ret_rule)
 {
 	const struct cfi_fde *fde = rows->fde;
-	struct cfi_bytes bytes = { rows->at, fde->program_end, false };
+	struct byte_reader bytes = { rows->at, fde->program_end, false };
 	struct instruction instruction;
 	uint64_t pc = rows->pc;
 
-	while (!rows->broken && pc == rows->pc && cfi_bytes_left(&bytes) > 0) {
+	while (!rows->broken && pc == rows->pc && byte_reader_left(&bytes) > 0) {
 		bool good = parse_instruction(rows, &fde->cie, &bytes, &instruction);
 
 		if (good && moves(instruction.op))

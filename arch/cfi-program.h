@@ -2,10 +2,10 @@
 /* Shared by cfi.c and cfi-program.c. */
 #pragma once
 
-#include "arch/cfi-bytes.h"
 #include "arch/cfi.h"
+#include "base/bytes.h"
 
 /* Runs a CIE's program and stores the resulting state. Returns false if the program is broken. The
  * caller has set the other fields of `cie`. */
 bool cfi_program_initial(struct cfi_reader *reader, struct cfi_cie *cie,
-			 const struct cfi_bytes *program);
+			 const struct byte_reader *program);

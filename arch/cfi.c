@@ -17,8 +17,8 @@
  */
 #include "arch/cfi.h"
 
-#include "arch/cfi-bytes.h"
 #include "arch/cfi-program.h"
+#include "base/bytes.h"
 
 #define MAX_INITIAL 128
 #define MAX_AUGMENTATION 8
@@ -52,7 +52,7 @@ enum pe_relation {
 
 struct record {
 	size_t at;
-	struct cfi_bytes body; /* the bytes after `link` */
+	struct byte_reader body; /* the bytes after `link` */
 	size_t link_at;
 	uint64_t link; /* a CIE's mark, or an FDE's reference to its CIE */
 	bool is_cie;
@@ -63,38 +63,38 @@ static uint64_t address_of(const struct cfi_section *section, const uint8_t *byt
 	return section->address + (uint64_t)(byte - section->bytes);
 }
 
-static uint64_t read_number(struct cfi_bytes *bytes, uint8_t encoding)
+static uint64_t read_number(struct byte_reader *bytes, uint8_t encoding)
 {
 	switch (encoding & PE_FORMAT) {
 	case PE_ABSPTR:
 	case PE_UDATA8:
 	case PE_SIGNED:
 	case PE_SDATA8:
-		return cfi_bytes_u64(bytes);
+		return byte_reader_u64(bytes);
 	case PE_ULEB128:
-		return cfi_bytes_uleb(bytes);
+		return byte_reader_uleb(bytes);
 	case PE_SLEB128:
-		return (uint64_t)cfi_bytes_sleb(bytes);
+		return (uint64_t)byte_reader_sleb(bytes);
 	case PE_UDATA2:
-		return cfi_bytes_u16(bytes);
+		return byte_reader_u16(bytes);
 	case PE_SDATA2:
-		return (uint64_t)(int64_t)(int16_t)cfi_bytes_u16(bytes);
+		return (uint64_t)(int64_t)(int16_t)byte_reader_u16(bytes);
 	case PE_UDATA4:
-		return cfi_bytes_u32(bytes);
+		return byte_reader_u32(bytes);
 	case PE_SDATA4:
-		return (uint64_t)(int64_t)(int32_t)cfi_bytes_u32(bytes);
+		return (uint64_t)(int64_t)(int32_t)byte_reader_u32(bytes);
 	default:
 		bytes->failed = true;
 		return 0;
 	}
 }
 
-static void align_bytes(const struct cfi_section *section, struct cfi_bytes *bytes)
+static void align_bytes(const struct cfi_section *section, struct byte_reader *bytes)
 {
-	cfi_bytes_read(bytes, -address_of(section, bytes->at) & 7);
+	byte_reader_read(bytes, -address_of(section, bytes->at) & 7);
 }
 
-uint64_t cfi_read_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
+uint64_t cfi_read_pointer(const struct cfi_section *section, struct byte_reader *bytes,
 			  uint8_t encoding, uint64_t function)
 {
 	uint64_t base = 0;
@@ -127,31 +127,31 @@ uint64_t cfi_read_pointer(const struct cfi_section *section, struct cfi_bytes *b
  * file, and linkers leave it in the middle, so it is treated as an empty record. */
 static bool read_record(const struct cfi_section *section, size_t at, struct record *ret_record)
 {
-	struct cfi_bytes bytes = { section->bytes + MIN_OF(at, section->size),
-				   section->bytes + section->size, false };
-	uint64_t length = cfi_bytes_u32(&bytes), mark = UINT32_MAX;
+	struct byte_reader bytes = { section->bytes + MIN_OF(at, section->size),
+				     section->bytes + section->size, false };
+	uint64_t length = byte_reader_u32(&bytes), mark = UINT32_MAX;
 	bool is_long = length == UINT32_MAX;
 	const uint8_t *body;
 
 	if (is_long)
-		length = cfi_bytes_u64(&bytes);
-	body = cfi_bytes_read(&bytes, length);
+		length = byte_reader_u64(&bytes);
+	body = byte_reader_read(&bytes, length);
 	if (bytes.failed)
 		return false;
 	ret_record->at = at;
-	ret_record->body = (struct cfi_bytes){ body, body + length, false };
+	ret_record->body = (struct byte_reader){ body, body + length, false };
 	ret_record->link_at = (size_t)(body - section->bytes);
 	/* In .eh_frame, this number has four bytes even in long records (LSB 10.6.1). */
 	if (is_long && section->is_debug_frame)
 		mark = UINT64_MAX;
-	ret_record->link = mark == UINT64_MAX ? cfi_bytes_u64(&ret_record->body)
-					      : cfi_bytes_u32(&ret_record->body);
+	ret_record->link = mark == UINT64_MAX ? byte_reader_u64(&ret_record->body)
+					      : byte_reader_u32(&ret_record->body);
 	ret_record->is_cie = ret_record->link == (section->is_debug_frame ? mark : 0);
 	return true;
 }
 
 /* Reads the data of the letters after 'z'. Returns false if a letter is unknown. */
-static bool parse_augmentation(const struct cfi_section *section, struct cfi_bytes *bytes,
+static bool parse_augmentation(const struct cfi_section *section, struct byte_reader *bytes,
 			       const uint8_t *letters, struct cfi_cie *cie)
 {
 	uint8_t encoding;
@@ -159,10 +159,10 @@ static bool parse_augmentation(const struct cfi_section *section, struct cfi_byt
 	for (; *letters; letters++) {
 		switch (*letters) {
 		case 'L':
-			cfi_bytes_u8(bytes);
+			byte_reader_u8(bytes);
 			break;
 		case 'P': /* skip the pointer */
-			encoding = cfi_bytes_u8(bytes);
+			encoding = byte_reader_u8(bytes);
 			if (encoding == PE_OMIT)
 				break;
 			if ((encoding & PE_RELATION) == PE_ALIGNED)
@@ -170,7 +170,7 @@ static bool parse_augmentation(const struct cfi_section *section, struct cfi_byt
 			read_number(bytes, encoding);
 			break;
 		case 'R':
-			cie->encoding = cfi_bytes_u8(bytes);
+			cie->encoding = byte_reader_u8(bytes);
 			break;
 		case 'S':
 			cie->is_signal = true;
@@ -186,32 +186,33 @@ static bool parse_augmentation(const struct cfi_section *section, struct cfi_byt
 }
 
 /* Parses a CIE. Returns false also if its return address column is not the architecture's. */
-static bool parse_cie(const struct cfi_reader *reader, struct cfi_bytes *bytes, struct cfi_cie *cie)
+static bool parse_cie(const struct cfi_reader *reader, struct byte_reader *bytes,
+		      struct cfi_cie *cie)
 {
 	const struct cfi_section *section = reader->section;
-	uint8_t version = cfi_bytes_u8(bytes);
+	uint8_t version = byte_reader_u8(bytes);
 	const uint8_t *letters = bytes->at, *end, *data;
 	uint64_t ra, size;
 
-	end = memchr(letters, 0, MIN_OF(cfi_bytes_left(bytes), (size_t)MAX_AUGMENTATION));
+	end = memchr(letters, 0, MIN_OF(byte_reader_left(bytes), (size_t)MAX_AUGMENTATION));
 	if (!end || (version != 1 && version != 3 && (version != 4 || !section->is_debug_frame)))
 		return false;
 	bytes->at = end + 1;
-	if (version == 4 && (cfi_bytes_u8(bytes) != 8 || cfi_bytes_u8(bytes) != 0))
+	if (version == 4 && (byte_reader_u8(bytes) != 8 || byte_reader_u8(bytes) != 0))
 		return false; /* unsupported size of addresses or of segment numbers */
-	cie->code_align = cfi_bytes_uleb(bytes);
-	cie->data_align = cfi_bytes_sleb(bytes);
-	ra = version == 1 ? cfi_bytes_u8(bytes) : cfi_bytes_uleb(bytes);
+	cie->code_align = byte_reader_uleb(bytes);
+	cie->data_align = byte_reader_sleb(bytes);
+	ra = version == 1 ? byte_reader_u8(bytes) : byte_reader_uleb(bytes);
 	if (bytes->failed || cie->code_align == 0 || ra != reader->regs->ra)
 		return false;
 	if (*letters != 'z')
 		return *letters == '\0';
 	cie->has_data = true;
-	size = cfi_bytes_uleb(bytes);
-	data = cfi_bytes_read(bytes, size);
+	size = byte_reader_uleb(bytes);
+	data = byte_reader_read(bytes, size);
 	if (!data)
 		return false;
-	return parse_augmentation(section, &(struct cfi_bytes){ data, data + size, false },
+	return parse_augmentation(section, &(struct byte_reader){ data, data + size, false },
 				  letters + 1, cie);
 }
 
@@ -238,7 +239,7 @@ static bool parse_fde(struct cfi_reader *reader, struct record *record, struct c
 		*cie = (struct cfi_cie){ .at = cie_at };
 		cie->usable = read_record(section, cie_at, &about) && about.is_cie &&
 			      parse_cie(reader, &about.body, cie) &&
-			      cfi_bytes_left(&about.body) <= MAX_INITIAL &&
+			      byte_reader_left(&about.body) <= MAX_INITIAL &&
 			      cfi_program_initial(reader, cie, &about.body);
 	}
 	if (!cie->usable)
@@ -246,7 +247,7 @@ static bool parse_fde(struct cfi_reader *reader, struct record *record, struct c
 	start = cfi_read_pointer(section, &record->body, cie->encoding, 0);
 	size = read_number(&record->body, cie->encoding);
 	if (cie->has_data)
-		cfi_bytes_read(&record->body, cfi_bytes_uleb(&record->body));
+		byte_reader_read(&record->body, byte_reader_uleb(&record->body));
 	if (record->body.failed || size == 0 || !add_u64(start, size, &end))
 		return false;
 	ret_fde->at = record->at;
@@ -287,23 +288,23 @@ struct header {
 /* Accepts only the kind of table that all linkers write. */
 static bool read_header(const struct cfi_section *section, struct header *ret_header)
 {
-	struct cfi_bytes bytes = { section->header, section->header, false };
+	struct byte_reader bytes = { section->header, section->header, false };
 	uint8_t version, pointer, count, table;
 	uint64_t n;
 
 	if (!section->header)
 		return false;
 	bytes.end += section->header_size;
-	version = cfi_bytes_u8(&bytes);
-	pointer = cfi_bytes_u8(&bytes);
-	count = cfi_bytes_u8(&bytes);
-	table = cfi_bytes_u8(&bytes);
+	version = byte_reader_u8(&bytes);
+	pointer = byte_reader_u8(&bytes);
+	count = byte_reader_u8(&bytes);
+	table = byte_reader_u8(&bytes);
 	if (version != 1 || pointer == PE_OMIT || count == PE_OMIT ||
 	    table != (PE_DATAREL | PE_SDATA4))
 		return false;
 	read_number(&bytes, pointer);
 	n = read_number(&bytes, count);
-	if (bytes.failed || n == 0 || n > cfi_bytes_left(&bytes) / 8)
+	if (bytes.failed || n == 0 || n > byte_reader_left(&bytes) / 8)
 		return false;
 	*ret_header = (struct header){ bytes.at, n };
 	return true;

@@ -173,9 +173,9 @@ bool cfi_rows_next(struct cfi_rows *rows, struct cfi_row *ret_row);
 /* Sets CFI_CFA_NONE if no FDE covers pc. */
 void cfi_get_rule(struct cfi_reader *reader, uint64_t pc, struct cfi_rule *ret_rule);
 
-struct cfi_bytes;
+struct byte_reader;
 
 /* Reads a number in one of the encodings DW_EH_PE_* of LSB 10.5.1 from a part of the section
- * (cfi-bytes.h). funcrel is relative to `function`. */
-uint64_t cfi_read_pointer(const struct cfi_section *section, struct cfi_bytes *bytes,
+ * (base/bytes.h). funcrel is relative to `function`. */
+uint64_t cfi_read_pointer(const struct cfi_section *section, struct byte_reader *bytes,
 			  uint8_t encoding, uint64_t function);

@@ -19,7 +19,6 @@
 #define RECORD_DISTANCES 3
 #define FLAG_OUTERMOST 0x01
 #define RELOCATION_BYTES 24 /* Elf64_Rela */
-#define MAX_NUMBER_BYTES 5
 
 static uint64_t number_at(const struct go_table *table, uint64_t at, size_t bytes)
 {
@@ -164,39 +163,27 @@ void go_rows_init(struct go_rows *ret_rows, const struct go_table *table,
 		at = table->size;
 	*ret_rows = (struct go_rows){ .table = table,
 				      .function = *function,
-				      .at = MIN_OF(at, table->size),
+				      .distances = { table->bytes + MIN_OF(at, table->size),
+						     table->bytes + table->size, false },
 				      .pc = function->start,
 				      .distance = -1 };
-}
-
-/* Reads an LEB128 of at most 32 bits. */
-static bool read_number(struct go_rows *rows, uint32_t *ret_number)
-{
-	uint32_t number = 0;
-
-	for (size_t i = 0; i < MAX_NUMBER_BYTES && rows->at < rows->table->size; i++) {
-		uint8_t byte = rows->table->bytes[rows->at++];
-
-		number |= (uint32_t)(byte & 0x7f) << (7 * i);
-		if (byte < 0x80) {
-			*ret_number = number;
-			return true;
-		}
-	}
-	return false;
 }
 
 /* In the first row, a change of 0 is valid; in later rows, it ends the rows. */
 bool go_rows_next(struct go_rows *rows, struct go_row *ret_row)
 {
-	uint32_t change, bytes;
-	uint64_t end;
+	uint64_t change, bytes, end;
 
-	if (rows->pc >= rows->function.end || !read_number(rows, &change) ||
-	    (change == 0 && rows->pc > rows->function.start) || !read_number(rows, &bytes))
+	if (rows->pc >= rows->function.end)
+		return false;
+	change = byte_reader_uleb(&rows->distances);
+	if (change == 0 && rows->pc > rows->function.start)
+		return false;
+	bytes = byte_reader_uleb(&rows->distances);
+	if (rows->distances.failed || (change | bytes) > UINT32_MAX)
 		return false;
 	rows->distance += (int32_t)((change >> 1) ^ (0u - (change & 1)));
-	if (!add_u64(rows->pc, (uint64_t)bytes * rows->table->quantum, &end) || end <= rows->pc)
+	if (!add_u64(rows->pc, bytes * rows->table->quantum, &end) || end <= rows->pc)
 		return false;
 	*ret_row = (struct go_row){ rows->pc, MIN_OF(end, rows->function.end), rows->distance };
 	rows->pc = end;

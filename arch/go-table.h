@@ -10,6 +10,8 @@
  */
 #pragma once
 
+#include "base/bytes.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,7 +44,7 @@ struct go_row {
 struct go_rows {
 	const struct go_table *table;
 	struct go_function function;
-	size_t at;
+	struct byte_reader distances; /* the rest of its rows */
 	uint64_t pc;
 	int64_t distance;
 };

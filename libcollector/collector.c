@@ -8,6 +8,7 @@
  */
 #include "libcollector/prof-collector.h"
 
+#include "base/clock.h"
 #include "libcollector/control.h"
 #include "libcollector/message.h"
 
@@ -50,10 +51,7 @@ bool prof_collector_no_syscalls(void)
 
 uint64_t prof_clock_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+	return clock_now();
 }
 
 /* ---- Marks ---- */
@@ -86,7 +84,7 @@ static inline uint64_t time_of(const void *payload, const struct mark *mark)
 	const struct ring_record_header *header = (const struct ring_record_header *)payload - 1;
 
 	if (__builtin_expect(header->flags & RING_FLAG_TICKS, 1))
-		return mark->kind == RING_MARK_COMPLETE ? ring_now_ns() : 0;
+		return mark->kind == RING_MARK_COMPLETE ? clock_now() : 0;
 	return header->time_ns;
 }
 

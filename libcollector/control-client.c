@@ -13,6 +13,8 @@
  */
 #include "libcollector/control-client.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,19 +23,10 @@
 #include <sys/un.h>
 #include <time.h>
 
-#define NS_PER_S UINT64_C(1000000000)
 #define RETRY_NS UINT64_C(2000000) /* pause before another try if the listener's backlog is full */
 #define MAX_FDS 4                  /* maximum accepted in one packet */
 
 static const int high_fds[] = { 1000, 200 };
-
-uint64_t control_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 /* ---- Addresses ---- */
 
@@ -114,14 +107,13 @@ bool control_parse(const char *text, struct control_addresses *ret_addresses)
 static int wait_for(int fd, short events, uint64_t deadline_ns)
 {
 	struct pollfd polled = { .fd = fd, .events = events };
-	uint64_t now = control_now_ns(), left;
+	uint64_t now = clock_now(), left;
 	struct timespec timeout;
 
 	if (now >= deadline_ns)
 		return -ETIMEDOUT;
 	left = fd < 0 ? MIN_OF(deadline_ns - now, RETRY_NS) : deadline_ns - now;
-	timeout = (struct timespec){ .tv_sec = (time_t)(left / NS_PER_S),
-				     .tv_nsec = (long)(left % NS_PER_S) };
+	timeout = clock_timespec(left);
 	if (syscall(SYS_ppoll, &polled, fd < 0 ? 0L : 1L, &timeout, NULL, 0L) < 0 && errno != EINTR)
 		return -errno;
 	return 0;

@@ -61,5 +61,3 @@ MUST_CHECK int control_receive(int fd, void *packet, size_t bytes, uint64_t dead
 			       int *ret_fd);
 /* Closes the socket. If its descriptor refers to another file by now, leaves that open. */
 void control_disconnect(struct control_connection *connection);
-
-uint64_t control_now_ns(void);

@@ -19,6 +19,9 @@
  */
 #include "libcollector/heap-sampled.h"
 
+#include "base/clock.h"
+#include "base/hash.h"
+
 #include <sys/mman.h>
 #include <time.h>
 
@@ -96,17 +99,13 @@ static uint64_t log2_of(uint64_t x)
  * floating point flags and exceptions belong to the program. */
 static uint64_t throw_distance(struct heap_chance *chance)
 {
-	struct timespec now = { 0 };
 	uint64_t one, log;
 	unsigned zeros;
 
 	if (mean == 0)
 		return 0;
 	if (chance->random == 0) {
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		chance->random = ((uint64_t)(uintptr_t)chance ^ (uint64_t)now.tv_nsec << 32 ^
-				  (uint64_t)now.tv_sec) |
-				 1;
+		chance->random = hash_words((uintptr_t)chance, clock_now()) | 1;
 	}
 	/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) */
 	one = chance->random += UINT64_C(0x9e3779b97f4a7c15);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "arch/base.h"
+#include "base/hash.h"
 
 #include <assert.h>
 
@@ -74,7 +75,6 @@ static inline uint64_t intern_check(uint64_t id, const struct text *text)
  * the page, so up to 7 bytes after the string may be read; they are ignored. */
 #define INTERN_PAGE 4096u
 #define INTERN_ONES UINT64_C(0x0101010101010101)
-#define INTERN_ODD UINT64_C(0x9e3779b97f4a7c15)
 #define INTERN_HIGHS UINT64_C(0x8080808080808080)
 
 struct intern_word {
@@ -83,11 +83,8 @@ struct intern_word {
 
 static inline __attribute__((always_inline)) uint64_t intern_mix(uint64_t word, uint64_t at)
 {
-	unsigned __int128 product =
-		(unsigned __int128)(word ^ UINT64_C(0xa0761d6478bd642f)) *
-		(UINT64_C(0xe7037ed1a0b428db) + at * UINT64_C(0x9e3779b97f4a7c16));
-
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
+	return hash_multiply(word ^ UINT64_C(0xa0761d6478bd642f),
+			     UINT64_C(0xe7037ed1a0b428db) + at * UINT64_C(0x9e3779b97f4a7c16));
 }
 
 uint64_t intern_load_tail(const char *at);
@@ -124,7 +121,7 @@ __attribute__((no_sanitize("address", "thread"))) static inline void intern_meas
 		n += rest;
 	}
 	ret_text->bytes = bytes;
-	ret_text->hash = hash + n * INTERN_ODD;
+	ret_text->hash = hash + n * HASH_ODD;
 	ret_text->n_bytes = (uint32_t)n;
 }
 

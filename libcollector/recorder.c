@@ -29,6 +29,7 @@
 
 #include "libcollector/prof-collector.h"
 
+#include "base/clock.h"
 #include "libcollector/control-client.h"
 #include "libcollector/hidden-child.h"
 #include "libcollector/intern.h"
@@ -157,7 +158,7 @@ static void set_state(struct recorder *self, uint32_t state)
 /* Blocks all signals until unlock(), so that no handler waits for code that it interrupted. */
 static int lock(struct recorder *self, uint64_t *ret_signals)
 {
-	uint64_t all = ~UINT64_C(0), now_ns = control_now_ns(), deadline_ns = now_ns + SWITCH_NS;
+	uint64_t all = ~UINT64_C(0), now_ns = clock_now(), deadline_ns = now_ns + SWITCH_NS;
 	uint32_t found = 0;
 
 	syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, ret_signals, KERNEL_SIGSET_BYTES);
@@ -168,7 +169,7 @@ static int lock(struct recorder *self, uint64_t *ret_signals)
 		struct timespec left = { .tv_nsec = (long)(deadline_ns - now_ns - 1) };
 
 		syscall(SYS_futex, &self->lock, (long)FUTEX_WAIT_PRIVATE, 2L, &left, NULL, 0L);
-		now_ns = control_now_ns();
+		now_ns = clock_now();
 		if (now_ns >= deadline_ns) {
 			syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, ret_signals, NULL,
 				KERNEL_SIGSET_BYTES);
@@ -298,7 +299,7 @@ static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind
 {
 	struct control_report report;
 	int fd, r = control_receive(self->control.fd, &report, sizeof(report),
-				    control_now_ns() + wait_ns, &fd);
+				    clock_now() + wait_ns, &fd);
 
 	if (r < 0)
 		return r == -ETIMEDOUT ? r : PROF_RECORDER_FAILED;
@@ -325,7 +326,7 @@ static int request_switch(struct recorder *self, bool on, uint32_t wants, int *r
 		.magic = CONTROL_SWITCH_MAGIC, .serial = ++self->serial, .on = on, .wants = wants
 	};
 	struct control_switch done = { 0 };
-	uint64_t deadline_ns = control_now_ns() + SWITCH_NS;
+	uint64_t deadline_ns = clock_now() + SWITCH_NS;
 	int fd = -1, r;
 
 	if (!control_is_open(&self->toggle))
@@ -363,7 +364,7 @@ static void add_edge(struct control_page *page)
 {
 	uint64_t n = page->n_edges;
 
-	__atomic_store_n(&page->edges[n % CONTROL_PAGE_EDGES], control_now_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&page->edges[n % CONTROL_PAGE_EDGES], clock_now(), __ATOMIC_RELAXED);
 	__atomic_store_n(&page->n_edges, n + 1, __ATOMIC_RELEASE);
 }
 
@@ -385,15 +386,15 @@ static bool try_begin(struct control_page *page)
 
 static int begin_sampling(struct recorder *self)
 {
-	uint64_t deadline_ns = control_now_ns() + SWITCH_NS;
+	uint64_t deadline_ns = clock_now() + SWITCH_NS;
 
 	if (!self->page)
 		return request_switch(self, true, 0, NULL);
 	if (!is_engine_there(self))
 		return PROF_RECORDER_ENDED;
 	while (!try_begin(self->page)) {
-		int r = control_now_ns() < deadline_ns ? request_switch(self, true, 0, NULL)
-						       : -ETIMEDOUT;
+		int r = clock_now() < deadline_ns ? request_switch(self, true, 0, NULL)
+						  : -ETIMEDOUT;
 
 		if (r != 0)
 			return r;

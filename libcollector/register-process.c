@@ -14,6 +14,7 @@
  */
 #include "libcollector/register-internal.h"
 
+#include "base/clock.h"
 #include "libcollector/prof-collector.h"
 
 #include <errno.h>
@@ -125,7 +126,7 @@ static int connect_process(void)
 	if (register_is_realtime() || register_is_filtered())
 		hello.wants |= CONTROL_WANTS_ROOM;
 	memcpy(hello.token, addresses.token, sizeof(hello.token));
-	r = control_connect(&addresses, &hello, control_now_ns() + wait_ns,
+	r = control_connect(&addresses, &hello, clock_now() + wait_ns,
 			    &register_process->connection, &memfd);
 	if (r != 0)
 		return r;

@@ -11,6 +11,7 @@
  *             (3) a thread may still use an arena whose session is over
  *                 [test-register-rings: retired_behind, retired_before]
  */
+#include "base/clock.h"
 #include "libcollector/register-internal.h"
 
 #include <errno.h>
@@ -182,10 +183,10 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 	n = register_count_retired();
 	n = register_count_arenas() - n;
 	if (n > 0 && n < MAX_SESSION_ARENAS &&
-	    control_now_ns() >= register_process->no_growth_until_ns) {
+	    clock_now() >= register_process->no_growth_until_ns) {
 		r = request_arena(n, min_bytes, deadline);
 		if (r != 0 && r != -ETIMEDOUT)
-			register_process->no_growth_until_ns = control_now_ns() + GROW_AGAIN_NS;
+			register_process->no_growth_until_ns = clock_now() + GROW_AGAIN_NS;
 	}
 	release(&register_process->growing);
 	return r == 0;
@@ -209,7 +210,7 @@ static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadlin
 	const struct timespec bit = { .tv_nsec = WAIT_STEP_NS };
 	struct ring *ring = NULL;
 
-	for (int i = 0; !ring && control_now_ns() < deadline; i++) {
+	for (int i = 0; !ring && clock_now() < deadline; i++) {
 		bool is_closed = is_one_closed();
 
 		/* Closed rings are typically read within two milliseconds. */
@@ -228,14 +229,14 @@ static struct ring *wait_within_budget(uint32_t tid, uint32_t flags, struct aren
 {
 	uint32_t n = register_count_arenas();
 	bool is_lossless = n > 0 && ring_arena_is_lossless(register_process->arenas[n - 1].arena);
-	uint64_t now = control_now_ns(), left, deadline;
+	uint64_t now = clock_now(), left, deadline;
 	struct ring *ring;
 
 	do {
 		left = ring_budget_left(&register_process->budget, now);
 		deadline = now + MIN_OF(left, RING_WAIT_NS);
 		ring = wait_for_ring(tid, flags, deadline, ret_entry);
-		now = control_now_ns();
+		now = clock_now();
 	} while (!ring && is_lossless && now >= deadline && left > RING_WAIT_NS &&
 		 !is_wait_in_vain());
 	return ring;
@@ -272,9 +273,9 @@ struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry 
 	ring = claim_ring(tid, 0, flags, ret_entry);
 	if (ring)
 		return ring;
-	if (may_wait(control_now_ns())) {
+	if (may_wait(clock_now())) {
 		ring = wait_within_budget(tid, flags, ret_entry);
-		ring_budget_end(&register_process->budget, control_now_ns());
+		ring_budget_end(&register_process->budget, clock_now());
 	} else if (!is_on_signal_stack()) {
 		is_one_closed();
 		grow(0, 0);
@@ -291,10 +292,10 @@ struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t fla
 
 	if (ring)
 		return ring;
-	start = control_now_ns();
+	start = clock_now();
 	if (may_wait(start)) {
 		has_grown = grow(bytes, start + RING_WAIT_NS);
-		ring_budget_end(&register_process->budget, control_now_ns());
+		ring_budget_end(&register_process->budget, clock_now());
 	} else {
 		has_grown = !is_on_signal_stack() && grow(bytes, 0);
 	}

@@ -2,6 +2,7 @@
 /* Ring - the producer's private state, which no consumer can change; for this directory */
 #pragma once
 
+#include "base/clock.h"
 #include "libcollector/ring.h"
 #include "libcollector/tick.h"
 
@@ -128,14 +129,6 @@ static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring
 	return true;
 }
 
-static inline uint64_t ring_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 /* Exists since glibc 2.32. False if there may be several threads. */
 extern char __libc_single_threaded __attribute__((weak));
 
@@ -153,7 +146,7 @@ static inline __attribute__((always_inline)) uint64_t ring_ticks_now(void)
 
 static inline uint64_t ring_now(const struct ring *ring)
 {
-	return TICK_EXISTS && ring->time_flags ? ring_ticks_now() : ring_now_ns();
+	return TICK_EXISTS && ring->time_flags ? ring_ticks_now() : clock_now();
 }
 
 static inline void ring_add(uint64_t *word, uint64_t n)
@@ -193,7 +186,7 @@ static inline __attribute__((always_inline)) void *ring_write_header(struct ring
 		uint32_t bytes;
 		uint16_t type, flags;
 	} first = { bytes, (uint16_t)type, time_flags };
-	uint64_t time_ns = TICK_EXISTS && time_flags ? ring_ticks_now() : ring_now_ns(), nested_ns;
+	uint64_t time_ns = TICK_EXISTS && time_flags ? ring_ticks_now() : clock_now(), nested_ns;
 
 	if (!RING_LIKELY(ring->end == at + bytes)) {
 		nested_ns = ring->nested_ns;

@@ -18,6 +18,8 @@
  */
 #include "libcollector/ring-reader.h"
 
+#include "base/clock.h"
+
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -74,19 +76,11 @@ const char *ring_fault_name(enum ring_fault fault)
 	return fault < RING_N_FAULTS ? fault_names[fault] : "unknown";
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 void ring_reader_init(struct ring_reader *reader, const struct ring_arena_memory *memory,
 		      uint32_t i)
 {
 	const struct ring_place *place = &memory->places[i];
-	uint64_t now = now_ns();
+	uint64_t now = clock_now();
 
 	*reader = (struct ring_reader){
 		.shared = (void *)(memory->base + place->header_offset),
@@ -389,7 +383,7 @@ static void drain(struct ring_reader *reader, enum ring_drain how, const struct 
 void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *buffer,
 		       size_t n_bytes, struct ring_batch *ret_batch)
 {
-	uint64_t start = now_ns();
+	uint64_t start = clock_now();
 	struct view view;
 	uint64_t ahead;
 
@@ -402,7 +396,7 @@ void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *bu
 	if (reader->fault != RING_FAULT_NONE)
 		return;
 	load_view(reader->shared, &view);
-	ret_batch->now_ns = now_ns();
+	ret_batch->now_ns = clock_now();
 	ret_batch->tid = view.tid;
 	ahead = view.head - reader->tail;
 	if ((uint32_t)view.state >= RING_N_STATES ||
@@ -419,7 +413,7 @@ void ring_reader_recycle(struct ring_reader *reader)
 {
 	if (reader->fault != RING_FAULT_NONE)
 		return;
-	reader->grant_ns = now_ns();
+	reader->grant_ns = clock_now();
 	reader->busy_ns = 0;
 	/* pairs with ring_claim(): the next owner sees all that this one wrote */
 	__atomic_store_n(&reader->shared->state, (uint64_t)reader->generation << 32 | RING_FREE,

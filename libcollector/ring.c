@@ -25,6 +25,7 @@
  *                 [test-ring: hostile_consumer]
  * Callers intern strings and register; this file does neither.
  */
+#include "base/clock.h"
 #include "libcollector/ring-internal.h"
 
 #include <errno.h>
@@ -116,7 +117,7 @@ static void time_lap(struct ring *ring, uint64_t head)
 
 	if (head - ring->lap_head < ring->size)
 		return;
-	now_ns = ring_now_ns();
+	now_ns = clock_now();
 	ring->is_fast = now_ns - ring->lap_ns < RING_LAP_NS;
 	ring->lap_head = head;
 	ring->lap_ns = now_ns;
@@ -232,7 +233,7 @@ static bool wait_until(struct ring *ring, uint64_t deadline, uint64_t from, uint
 
 	for (;;) {
 		uint32_t room = __atomic_load_n(&shared->room, __ATOMIC_SEQ_CST);
-		uint64_t now = ring_now_ns();
+		uint64_t now = clock_now();
 		struct timespec left = { 0 };
 
 		if (find_room(ring, from, bytes, ret_at))
@@ -251,7 +252,7 @@ static void end_wait(struct ring *ring)
 {
 	RING_STORE(&ring->shared->waiting, 0);
 	ring->is_waiting = false;
-	ring_budget_end(ring->arena->budget, ring_now_ns());
+	ring_budget_end(ring->arena->budget, clock_now());
 }
 
 /* Waits as long as the process's budget lasts, because the consumer may get no CPU for longer than
@@ -266,7 +267,7 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 
 	if ((ring->flags & RING_NO_SYSCALL) || ring_is_stuck(ring) || is_realtime())
 		return false;
-	now = start = ring_now_ns();
+	now = start = clock_now();
 	if (!ring_budget_begin(ring->arena->budget, start)) {
 		errno = error;
 		return false;
@@ -278,7 +279,7 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	do {
 		left = ring_budget_left(ring->arena->budget, now);
 		found = wait_until(ring, now + MIN_OF(left, RING_WAIT_NS), from, bytes, ret_at);
-		now = ring_now_ns();
+		now = clock_now();
 		/* after RING_WAIT_NS, check whether waiting longer is in vain */
 	} while (!found && left > RING_WAIT_NS && now - start < RING_WAIT_BUDGET_NS &&
 		 *arena->alive && RING_LOAD(&arena->shared->ended) == 0 &&

@@ -31,6 +31,7 @@
 #include "libcollector/tick-clock.h"
 
 #include "arch/base.h"
+#include "base/clock.h"
 #include "libcollector/tick.h"
 
 #include <errno.h>
@@ -68,13 +69,11 @@ struct tick_clock {
 static struct tick_reading read_once(uint64_t *ret_width)
 {
 	struct tick_reading reading;
-	struct timespec now;
 	uint64_t before = tick_read_ordered(), after;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	reading.ns = clock_now();
 	after = tick_read_ordered();
 	reading.ticks = before + (after - before) / 2;
-	reading.ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 	*ret_width = after - before;
 	return reading;
 }

@@ -123,7 +123,7 @@ static inline bool match(struct visit *visit)
 
 static inline struct unwind_cache_row *row_of(struct unwind_cache *calls, uint64_t pc)
 {
-	return &calls->rows[pc * UNWIND_CACHE_ODD / (UINT64_MAX / UNWIND_CACHE_ROWS + 1)];
+	return &calls->rows[pc * HASH_ODD / (UINT64_MAX / UNWIND_CACHE_ROWS + 1)];
 }
 
 /* Compares 48 bits of pc, because no code address has more. */

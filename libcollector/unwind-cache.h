@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include "base/hash.h"
 #include "libcollector/self-unwind.h"
 
 #define UNWIND_CACHE_MAX_FRAMES 4096u
@@ -99,12 +100,9 @@ void unwind_cache_invalidate_nodes(struct unwind_cache *calls);
 /* Resets everything. Call this if another thread uses the state, or the nodes are invalid. */
 void unwind_cache_clear(struct unwind_cache *calls);
 
-#define UNWIND_CACHE_ODD UINT64_C(0x9e3779b97f4a7c15)
-
 static inline uint32_t unwind_cache_variant_at(uint64_t pc, uint64_t sp)
 {
-	return (uint32_t)((pc + sp) * UNWIND_CACHE_ODD /
-			  (UINT64_MAX / (UNWIND_CACHE_VARIANTS / 2) + 1)) *
+	return (uint32_t)((pc + sp) * HASH_ODD / (UINT64_MAX / (UNWIND_CACHE_VARIANTS / 2) + 1)) *
 	       2;
 }
 
@@ -166,10 +164,7 @@ static inline __attribute__((always_inline)) uint32_t unwind_cache_recall(
 
 static inline uint64_t unwind_cache_hash(uint64_t outer, uint64_t pc, uint32_t flags)
 {
-	unsigned __int128 product = (unsigned __int128)(outer ^ UINT64_C(0xa0761d6478bd642f)) *
-				    ((pc | (uint64_t)flags << 62) ^ UINT64_C(0xe7037ed1a0b428db));
-
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
+	return hash_words(outer, pc | (uint64_t)flags << 62);
 }
 
 /* Gets the registers of the calling function's caller. Forces the calling function to have a frame

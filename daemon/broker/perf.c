@@ -22,6 +22,7 @@
 
 #include "arch/base.h"
 #include "arch/regs.h"
+#include "base/clock.h"
 #include "daemon/broker/error.h"
 
 #include <errno.h>
@@ -455,13 +456,10 @@ static void cpu_clear(void *cpu)
 
 static bool begin(struct perf_plan *plan, const GArray *cpus, GError **error)
 {
-	struct timespec now;
-
 	plan->begin_ns = 0;
 	if (!plan->begun || plan->by_task || geteuid() != 0)
 		return true;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	plan->begin_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	plan->begin_ns = clock_now();
 	for (unsigned i = 0; i < cpus->len; i++) {
 		const struct perf_cpu *cpu = &g_array_index(cpus, struct perf_cpu, i);
 

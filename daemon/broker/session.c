@@ -24,6 +24,7 @@
 #include "daemon/broker/session-internal.h"
 
 #include "arch/base.h"
+#include "base/clock.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/summary.h"
@@ -353,21 +354,13 @@ static void receive_usage_request(struct session *session, const void *body, siz
 
 /* ---- Messages of the engine ------------------------------------------------------------------ */
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static void receive_started(struct session *session, const void *body, size_t bytes)
 {
 	if (session->state != SESSION_STARTING)
 		return;
 	/* The engine has its own mappings now. */
 	g_array_set_size(session->cpus, 0);
-	session->start_ns = now_ns();
+	session->start_ns = clock_now();
 	session_set_state(session, session->options->paused ? SESSION_PAUSED : SESSION_RUNNING);
 	session->listener->started(session, NULL, session->data);
 }
@@ -512,8 +505,9 @@ void session_end(struct session *session, const GError *error)
 
 	session_release(session);
 	if (!session->summary)
-		session->summary = g_variant_ref_sink(summary_unknown(
-			&session->counters, session->start_ns, session->start_ns ? now_ns() : 0));
+		session->summary =
+			g_variant_ref_sink(summary_unknown(&session->counters, session->start_ns,
+							   session->start_ns ? clock_now() : 0));
 	warn_of_limit(session);
 	session_set_state(session, session->ok ? SESSION_FINISHED : SESSION_FAILED);
 	if (was_starting)

@@ -15,6 +15,7 @@
 #include "daemon/engine/call-nodes.h"
 
 #include "arch/base.h"
+#include "base/hash.h"
 #include "libcollector/ring-layout.h"
 
 #include <string.h>
@@ -77,11 +78,8 @@ static uint32_t hash_node(const struct call_nodes *nodes, const struct call_node
 {
 	uint64_t a = node->offset ^ nodes->seed,
 		 b = ((uint64_t)node->parent << 32 | node->image << 1 | node->kind) + nodes->seed;
-	unsigned __int128 product = (unsigned __int128)(a ^ 0x9e3779b97f4a7c15u) *
-				    (b ^ 0xe7037ed1a0b428dbu);
 
-	return (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 64) ^
-	       (uint32_t)(product >> 96);
+	return hash_fold(hash_words(a, b));
 }
 
 static bool grow(struct call_nodes *nodes)

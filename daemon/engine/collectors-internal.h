@@ -2,7 +2,7 @@
 /* Internals of collectors.c, collectors-merge.c and collectors-sleep.c. */
 #pragma once
 
-#include "daemon/engine/clock.h"
+#include "base/clock.h"
 #include "daemon/engine/collectors.h"
 
 #define MS UINT64_C(1000000)

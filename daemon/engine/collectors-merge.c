@@ -14,6 +14,7 @@
  *                 [test-engine-collectors-stacks: keep_up]
  * Runs on the drain thread only.
  */
+#include "base/pqueue.h"
 #include "daemon/engine/collectors-internal.h"
 #include "daemon/engine/sysprof-peer.h"
 
@@ -278,22 +279,12 @@ static uint64_t head_ns(const struct peer_ring *ring)
 	return peer_ring_peek(ring)->time_ns;
 }
 
-static void sift_down(struct collectors *collectors, size_t i)
+static bool is_earlier(const struct peer_ring *a, const struct peer_ring *b)
 {
-	struct peer_ring **heap = collectors->heap, *moved = heap[i];
-	size_t child;
-
-	while ((child = 2 * i + 1) < collectors->n_heap) {
-		if (child + 1 < collectors->n_heap &&
-		    head_ns(heap[child + 1]) < head_ns(heap[child]))
-			child++;
-		if (head_ns(heap[child]) >= head_ns(moved))
-			break;
-		heap[i] = heap[child];
-		i = child;
-	}
-	heap[i] = moved;
+	return head_ns(a) < head_ns(b);
 }
+
+PQUEUE_DEFINE(peer_rings, struct peer_ring *, is_earlier)
 
 static void fill_heap(struct collectors *collectors)
 {
@@ -315,8 +306,7 @@ static void fill_heap(struct collectors *collectors)
 					collectors->heap[collectors->n_heap++] =
 						&peer->arenas[k]->rings[n];
 	}
-	for (size_t i = collectors->n_heap / 2; i-- > 0;)
-		sift_down(collectors, i);
+	peer_rings_order(collectors->heap, collectors->n_heap);
 }
 
 /* Turns the oldest record of a ring into a row. */
@@ -430,10 +420,10 @@ static uint64_t emit_queued(struct collectors *collectors, uint64_t limit_ns, ui
 		for (size_t i = 1; i < MIN_OF(collectors->n_heap, (size_t)3); i++)
 			ring_ns = MIN_OF(ring_ns, head_ns(collectors->heap[i]));
 		emit_ring(collectors, ring, ring_ns, until_ns, n);
-		if (!peer_ring_peek(ring))
-			collectors->heap[0] = collectors->heap[--collectors->n_heap];
-		if (collectors->n_heap > 1)
-			sift_down(collectors, 0);
+		if (peer_ring_peek(ring))
+			peer_rings_sift_down(collectors->heap, collectors->n_heap, 0);
+		else
+			peer_rings_pop(collectors->heap, &collectors->n_heap);
 	}
 	return limit_ns;
 }

@@ -11,7 +11,7 @@
 #include "daemon/engine/events.h"
 
 #include "arch/base.h"
-#include "daemon/engine/clock.h"
+#include "base/clock.h"
 
 #include <sys/sysmacros.h>
 

@@ -10,6 +10,7 @@
 #include "daemon/engine/go-frames.h"
 
 #include "arch/base.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -78,9 +79,9 @@ static void put_word(struct frames *frames, uint64_t value, size_t bytes)
 
 static void put_uleb(struct frames *frames, uint64_t value)
 {
-	for (; value >= 0x80; value >>= 7)
-		put_byte(frames, (uint8_t)(value | 0x80));
-	put_byte(frames, (uint8_t)value);
+	uint8_t bytes[BYTES_MAX_LEB];
+
+	put(frames, bytes, bytes_put_uleb(bytes, value));
 }
 
 static void put_sleb(struct frames *frames, int64_t value)

@@ -13,6 +13,7 @@
 #include "daemon/engine/intern.h"
 
 #include "arch/base.h"
+#include "base/hash.h"
 
 #include <glib.h>
 #include <string.h>
@@ -21,15 +22,6 @@
 #define FIRST_BYTES 65536u
 #define KEPT_SLOTS 65536u
 #define PART 64 /* pairs that are prefetched together */
-
-static uint32_t mix(uint64_t a, uint64_t b)
-{
-	unsigned __int128 product = (unsigned __int128)(a ^ 0x9e3779b97f4a7c15u) *
-				    (b ^ 0xe7037ed1a0b428dbu);
-
-	return (uint32_t)(uint64_t)product ^ (uint32_t)(product >> 64) ^
-	       (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 96);
-}
 
 static void insert_slot(uint32_t *slots, uint32_t mask, uint32_t hash, uint32_t id)
 {
@@ -104,7 +96,7 @@ static uint32_t add_pair(struct intern_pairs *intern, uint32_t hash, uint64_t a,
 
 static uint32_t hash_pair(const struct intern_pairs *intern, uint64_t a, uint32_t b)
 {
-	return mix(a ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed);
+	return hash_fold(hash_words(a ^ intern->seed, ((uint64_t)b << 32 | b) + intern->seed));
 }
 
 /* Prefetches the slots first, then the pairs whose ids they contain. */
@@ -187,7 +179,7 @@ static uint32_t hash_bytes(const uint8_t *bytes, size_t length, uint64_t seed)
 	}
 	word = 0;
 	memcpy(&word, bytes, length);
-	return mix(hash, word ^ seed);
+	return hash_fold(hash_words(hash, word ^ seed));
 }
 
 static void grow_strings(struct intern_strings *intern, size_t length)

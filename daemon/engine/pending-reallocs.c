@@ -13,6 +13,7 @@
 #include "daemon/engine/pending-reallocs.h"
 
 #include "arch/base.h"
+#include "base/pqueue.h"
 #include "daemon/engine/heap-rows.h"
 
 struct alloc_pause {
@@ -38,21 +39,12 @@ void pending_reallocs_done(struct pending_reallocs *pending)
 	*pending = (struct pending_reallocs){ 0 };
 }
 
-static void sift_down(struct pending_reallocs *pending, size_t i)
+static bool is_earlier(struct pending_realloc a, struct pending_realloc b)
 {
-	struct pending_realloc *heap = pending->items, moved = heap[i];
-	size_t child;
-
-	while ((child = 2 * i + 1) < pending->n) {
-		if (child + 1 < pending->n && heap[child + 1].time_ns < heap[child].time_ns)
-			child++;
-		if (heap[child].time_ns >= moved.time_ns)
-			break;
-		heap[i] = heap[child];
-		i = child;
-	}
-	heap[i] = moved;
+	return a.time_ns < b.time_ns;
 }
+
+PQUEUE_DEFINE(pending, struct pending_realloc, is_earlier)
 
 void pending_reallocs_push(struct pending_reallocs *pending, const struct pending_realloc *item)
 {
@@ -74,9 +66,7 @@ static void apply_pending(struct pending_reallocs *pending, uint64_t time_ns)
 	while (pending->n > 0 && pending->items[0].time_ns <= time_ns) {
 		struct pending_realloc item = pending->items[0];
 
-		pending->items[0] = pending->items[--pending->n];
-		if (pending->n > 1)
-			sift_down(pending, 0);
+		pending_pop(pending->items, &pending->n);
 		heap_rows_complete(&item);
 	}
 }
@@ -126,12 +116,6 @@ void pending_reallocs_apply(struct pending_reallocs *pending, uint64_t time_ns)
 	apply_pending(pending, time_ns);
 }
 
-static void order(struct pending_reallocs *pending)
-{
-	for (size_t i = pending->n / 2; i-- > 0;)
-		sift_down(pending, i);
-}
-
 /* Makes all items of the process due at time_ns. Returns false if there are none. */
 static bool expedite(struct pending_reallocs *pending, const struct heap_rows *rows,
 		     uint64_t time_ns)
@@ -143,7 +127,7 @@ static bool expedite(struct pending_reallocs *pending, const struct heap_rows *r
 			pending->items[i].time_ns = MIN_OF(pending->items[i].time_ns, time_ns);
 			is_any = true;
 		}
-	order(pending);
+	pending_order(pending->items, pending->n);
 	return is_any;
 }
 
@@ -164,5 +148,5 @@ void pending_reallocs_drop(struct pending_reallocs *pending, const struct heap_r
 		if (pending->items[i].rows != rows)
 			pending->items[n++] = pending->items[i];
 	pending->n = n;
-	order(pending);
+	pending_order(pending->items, pending->n);
 }

@@ -17,7 +17,8 @@
  */
 #include "daemon/engine/ring-merge.h"
 
-#include "daemon/engine/clock.h"
+#include "base/clock.h"
+#include "base/pqueue.h"
 #include "daemon/engine/record.h"
 
 #include <glib.h>
@@ -63,21 +64,7 @@ static bool before(const struct ring_merge_input *a, const struct ring_merge_inp
 	return a->side_band && !b->side_band;
 }
 
-static void sift_down(struct ring_merge *merge, size_t i)
-{
-	struct ring_merge_input **heap = merge->heap, *moved = heap[i];
-	size_t child;
-
-	while ((child = 2 * i + 1) < merge->n_heap) {
-		if (child + 1 < merge->n_heap && before(heap[child + 1], heap[child]))
-			child++;
-		if (!before(heap[child], moved))
-			break;
-		heap[i] = heap[child];
-		i = child;
-	}
-	heap[i] = moved;
-}
+PQUEUE_DEFINE(merge, struct ring_merge_input *, before)
 
 /* Gets the next record of a ring. Returns false if the ring is empty or corrupt. */
 static bool advance(struct ring_merge *merge, struct ring_merge_input *input)
@@ -109,8 +96,7 @@ static void load(struct ring_merge *merge)
 	for (size_t i = 0; i < merge->n_inputs; i++)
 		if (advance(merge, &merge->inputs[i]))
 			merge->heap[merge->n_heap++] = &merge->inputs[i];
-	for (size_t i = merge->n_heap / 2; i-- > 0;)
-		sift_down(merge, i);
+	merge_order(merge->heap, merge->n_heap);
 }
 
 bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t until_ns)
@@ -132,10 +118,10 @@ bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t 
 			merge->handlers.finalize(merge->handlers.data);
 			ring_release_skipped(input->ring);
 		}
-		if (!advance(merge, input))
-			merge->heap[0] = merge->heap[--merge->n_heap];
-		if (merge->n_heap > 1)
-			sift_down(merge, 0);
+		if (advance(merge, input))
+			merge_sift_down(merge->heap, merge->n_heap, 0);
+		else
+			merge_pop(merge->heap, &merge->n_heap);
 	}
 	merge->handlers.finalize(merge->handlers.data);
 	for (size_t i = 0; i < merge->n_inputs; i++)

@@ -17,7 +17,7 @@
 #include "daemon/engine/sample-queue.h"
 
 #include "arch/base.h"
-#include "daemon/engine/clock.h"
+#include "base/clock.h"
 
 #define MAX_BYTES (UINT64_C(64) << 20)
 

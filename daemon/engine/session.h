@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "base/clock.h"
 #include "daemon/engine/channel.h"
-#include "daemon/engine/clock.h"
 #include "daemon/engine/collectors.h"
 #include "daemon/engine/cpus.h"
 #include "daemon/engine/events.h"

@@ -20,7 +20,7 @@
 #include "daemon/engine/sysprof-peer.h"
 
 #include "arch/packet.h"
-#include "daemon/engine/clock.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -20,7 +20,7 @@
 
 #include "arch/base.h"
 #include "arch/errno-text.h"
-#include "daemon/engine/clock.h"
+#include "base/clock.h"
 #include "daemon/engine/jit-frames.h"
 #include "daemon/engine/program.h"
 #include "daemon/engine/unwind-file.h"
@@ -198,14 +198,11 @@ struct unwind_tables *unwind_tables_new(GError **error)
 
 static bool end_worker(struct unwind_tables *tables)
 {
-	struct timespec until;
+	const struct timespec until =
+		clock_timespec(clock_now() + END_PATIENCE_MS * UINT64_C(1000000));
 	bool ended;
 	int r = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += END_PATIENCE_MS * 1000000;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&tables->lock);
 	tables->ending = true;
 	pthread_cond_signal(&tables->wake);

@@ -18,6 +18,7 @@
 
 #include "arch/base.h"
 #include "arch/errno-text.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -304,14 +305,10 @@ int writer_error(const struct writer *writer)
 
 bool writer_finish(struct writer *writer, unsigned int wait_ms)
 {
-	struct timespec until;
+	const struct timespec until = clock_timespec(clock_now() + wait_ms * UINT64_C(1000000));
 	bool ended;
 	int r = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-	until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&writer->lock);
 	writer->ending = true;
 	pthread_cond_signal(&writer->wake);

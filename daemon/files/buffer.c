@@ -6,20 +6,13 @@
  */
 #include "daemon/files/buffer.h"
 
+#include "base/clock.h"
 #include "daemon/files/status.h"
 
 #include <fcntl.h>
 #include <time.h>
 
 #define FIRST_BYTES (256u << 10)
-
-uint64_t buffer_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 bool buffer_reserve(struct buffer *buffer, size_t bytes)
 {
@@ -76,7 +69,7 @@ bool buffer_add_file(struct buffer *buffer, int dir, const char *path,
 	fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return false;
-	record.time_ns = buffer_now_ns();
+	record.time_ns = clock_now();
 	do {
 		if (!buffer_reserve(buffer, sizeof(record) + (at - begin) + space + 8))
 			return false;

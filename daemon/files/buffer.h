@@ -21,6 +21,3 @@ void buffer_add(struct buffer *buffer, const struct snapshot_record *record, con
 bool buffer_add_file(struct buffer *buffer, int dir, const char *path,
 		     struct snapshot_record record, size_t limit);
 void buffer_done(struct buffer *buffer);
-
-/* CLOCK_MONOTONIC */
-uint64_t buffer_now_ns(void);

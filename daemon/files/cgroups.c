@@ -8,6 +8,7 @@
  */
 #include "daemon/files/cgroups.h"
 
+#include "base/clock.h"
 #include "daemon/files/status.h"
 
 #include <dirent.h>
@@ -131,7 +132,7 @@ static void add_record(struct buffer *buffer, uint64_t id, const char *path)
 	struct snapshot_record record = {
 		.kind = SNAPSHOT_CGROUP_DIR,
 		.length = sizeof(id),
-		.time_ns = buffer_now_ns(),
+		.time_ns = clock_now(),
 	};
 
 	if (path[0] == '\0')

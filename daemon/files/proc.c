@@ -22,6 +22,7 @@
 
 #include "arch/base.h"
 #include "arch/uapi.h"
+#include "base/clock.h"
 #include "daemon/files/buffer.h"
 #include "daemon/files/cgroups.h"
 #include "daemon/files/status.h"
@@ -116,7 +117,7 @@ static bool read_exe(struct snapshot *snapshot, int dir, pid_t pid)
 	char path[PATH_MAX];
 	ssize_t n;
 
-	record.time_ns = buffer_now_ns();
+	record.time_ns = clock_now();
 	n = readlinkat(dir, "exe", path, sizeof(path));
 	record.length = n > 0 ? (uint32_t)n : 0;
 	if (n > 0)
@@ -175,7 +176,7 @@ static void add_mappings(struct snapshot *snapshot, int dir, pid_t pid)
 	for (unsigned i = 0; fd >= 0 && i < MAX_MAPPINGS; i++) {
 		int failed;
 
-		record.time_ns = buffer_now_ns();
+		record.time_ns = clock_now();
 		failed = query_mapping(fd, mapping.end, &mapping, name, &name_bytes);
 		if (failed == ENOTTY)
 			snapshot->maps_as_text = true;
@@ -421,7 +422,7 @@ static int add_memory_usage(struct snapshot *snapshot, int proc)
 	for (uint32_t i = 0; i < MIN_OF(request->n_usage_pids, ENGINE_MAX_USAGE_PIDS); i++)
 		if (!failed && abs(request->usage_pids[i]) >= MAX_OF(request->from_pid, 1))
 			failed = add_process(snapshot, proc, request->usage_pids[i]);
-	end.time_ns = buffer_now_ns();
+	end.time_ns = clock_now();
 	buffer_add(&snapshot->buffer, &end, NULL, NULL, 0);
 	return failed ? failed : flush(snapshot);
 }

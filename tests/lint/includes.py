@@ -28,11 +28,12 @@ LIBRARIES = {
 # Folder: the headers or folders of our own that it may include, and the libraries. The longest
 # matching folder decides.
 ALLOWED = {
-    "arch": (["arch"], []),
-    "libcapture": (["libcapture", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
-    "libcollector": (["libcollector", "arch"], []),
+    "base": (["base", "arch/base.h"], []),
+    "arch": (["arch", "base"], []),
+    "libcapture": (["libcapture", "base", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
+    "libcollector": (["libcollector", "base", "arch"], []),
     "daemon": (
-        ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/process-access.h", "daemon/stranger.h", "arch"],
+        ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/process-access.h", "daemon/stranger.h", "base", "arch"],
         ["glib", "seccomp", "stdio"],
     ),
     # daemon/protocol.h uses the format's enums in its messages; profd does not link the format's
@@ -49,6 +50,7 @@ ALLOWED = {
             "daemon/stranger.h",
             "libcapture/prof-capture.h",
             "libcollector/control.h",
+            "base",
             "arch",
         ],
         ["glib", "gio", "polkit", "seccomp", "stdio"],
@@ -62,6 +64,7 @@ ALLOWED = {
             "daemon/stranger.h",
             "libcapture/prof-capture.h",
             "libcollector",
+            "base",
             "arch",
         ],
         ["glib", "seccomp", "stdio", "zlib", "zstd"],
@@ -74,22 +77,24 @@ ALLOWED = {
             "daemon/datagram.h",
             "daemon/filter.h",
             "daemon/process-access.h",
+            "base",
             "arch",
         ],
         ["seccomp", "stdio"],
     ),
-    "tools/common": (["tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "stdio"]),
-    "tools/symbols": (["tools/symbols", "tools/common", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
-    "tools/present": (["tools/present", "tools/common/json.h", "tools/common/text.h", "tools/common/out.h", "arch"], ["glib", "zlib"]),
-    "tools/profile": (["tools/profile", "tools/symbols", "tools/common", "tools/present/table.h", "libcapture/prof-capture.h", "arch"], ["glib"]),
-    "tools/profctl": (["tools", "libcapture/prof-capture.h", "libcollector/control.h", "libcollector/attach.h", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
-    "tools/profcapture": (["tools", "libcapture/prof-capture.h", "arch"], ["glib", "gio", "elf", "dw", "sqlite", "stdio"]),
+    "tools/common": (["tools/common", "libcapture/prof-capture.h", "base", "arch"], ["glib", "gio", "stdio"]),
+    "tools/symbols": (["tools/symbols", "tools/common", "libcapture/prof-capture.h", "base", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
+    "tools/present": (["tools/present", "tools/common/json.h", "tools/common/text.h", "tools/common/out.h", "base", "arch"], ["glib", "zlib"]),
+    "tools/profile": (["tools/profile", "tools/symbols", "tools/common", "tools/present/table.h", "libcapture/prof-capture.h", "base", "arch"], ["glib"]),
+    "tools/profctl": (["tools", "libcapture/prof-capture.h", "libcollector/control.h", "libcollector/attach.h", "base", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
+    "tools/profcapture": (["tools", "libcapture/prof-capture.h", "base", "arch"], ["glib", "gio", "elf", "dw", "sqlite", "stdio"]),
     "docs/examples": ([], ["glib", "gio", "stdio"]),
     "tests": (None, list(LIBRARIES)),
 }
 
 
 WHAT = {
+    "base": "clock, priority queue, hash, bounded reads: header-only, for every folder",
     "arch": "CPU-dependent code, the stack unwinder, helpers that every folder shares",
     "libcapture": "the capture file: writer, reader, cursor; no GLib, embeddable",
     "libcollector": "code that runs inside a profiled process, and the consumer of its rings",

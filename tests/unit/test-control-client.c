@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /* Checks of libcollector/control-client: valid and invalid values of PROF_CONTROL, and answers. */
+#include "base/clock.h"
 #include "libcollector/control-client.h"
 #include "tests/unit/test.h"
 
@@ -68,20 +69,19 @@ static void test_silent(void)
 	struct control_connection connection = { .fd = -1 };
 	struct control_addresses addresses;
 	int listener = listen_here(&addresses, 0), memfd = -1, r = 0;
-	uint64_t start = control_now_ns();
+	uint64_t start = clock_now();
 
 	/* The backlog has room for one connection; then connect(2) itself fails. */
 	for (int i = 0; i < 3; i++) {
-		r = control_connect(&addresses, &hello, control_now_ns() + SHORT_NS, &connection,
+		r = control_connect(&addresses, &hello, clock_now() + SHORT_NS, &connection,
 				    &memfd);
 		CHECK_INT(r, -ETIMEDOUT);
 	}
-	CHECK(control_now_ns() - start >= 3 * SHORT_NS);
+	CHECK(clock_now() - start >= 3 * SHORT_NS);
 	CHECK_INT(connection.fd, -1);
 	CHECK_INT(memfd, -1);
 	close(listener);
-	CHECK_INT(control_connect(&addresses, &hello, control_now_ns() + SHORT_NS, &connection,
-				  &memfd),
+	CHECK_INT(control_connect(&addresses, &hello, clock_now() + SHORT_NS, &connection, &memfd),
 		  -ECONNREFUSED);
 }
 
@@ -146,8 +146,8 @@ static int try_reply(struct control_answer answer, size_t n_bytes, size_t n_fds,
 
 	reply.listener = listen_here(&addresses, 8);
 	CHECK(pthread_create(&id, NULL, answer_once, &reply) == 0);
-	r = control_connect(&addresses, &hello, control_now_ns() + UINT64_C(20000000000),
-			    ret_connection, &memfd);
+	r = control_connect(&addresses, &hello, clock_now() + UINT64_C(20000000000), ret_connection,
+			    &memfd);
 	pthread_join(id, NULL);
 	close(reply.listener);
 	if (r == 0) {
@@ -208,7 +208,7 @@ static void test_reused(void)
 	CHECK(connection.fd > 100);
 	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) == 0);
 	REQUIRE(dup2(pair[0], connection.fd) == connection.fd);
-	CHECK_INT(control_request_arena(&connection, &request, control_now_ns() + SHORT_NS, &memfd),
+	CHECK_INT(control_request_arena(&connection, &request, clock_now() + SHORT_NS, &memfd),
 		  -EBADF);
 	CHECK(recv(pair[1], &byte, 1, 0) < 0 && errno == EAGAIN);
 	peer = connection.fd;
@@ -253,10 +253,10 @@ static void test_late(void)
 
 	REQUIRE(CHECK_INT(try_reply(good, 64, 1, &connection, &peer), 0));
 	before = n_open_fds();
-	start = control_now_ns();
+	start = clock_now();
 	CHECK_INT(control_request_arena(&connection, &request, start + SHORT_NS, &memfd),
 		  -ETIMEDOUT);
-	CHECK(control_now_ns() - start >= SHORT_NS);
+	CHECK(clock_now() - start >= SHORT_NS);
 	CHECK_INT(control_request_arena(&connection, &request, 0, &memfd), -ETIMEDOUT);
 	CHECK_INT(recv(peer, packet, sizeof(packet), MSG_DONTWAIT), CONTROL_BYTES);
 	CHECK(recv(peer, packet, sizeof(packet), MSG_DONTWAIT) < 0 && errno == EAGAIN);

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include "base/clock.h"
 #include "libcollector/ring-internal.h"
 #include "tests/unit/ring-pair.h"
 
@@ -251,7 +252,7 @@ static void test_wait_budget(void)
 /* A budget limits the waits of a process's threads in all arenas. Simultaneous waits count once. */
 static void test_shared_budget(void)
 {
-	const uint64_t ms = 1000000, t = ring_now_ns();
+	const uint64_t ms = 1000000, t = clock_now();
 	struct ring_budget budget = { 0 };
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));

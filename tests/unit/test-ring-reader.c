@@ -3,6 +3,7 @@
  * Checks of libcollector/ring-reader: false claims of a producer are not accepted, and times are
  * plausible.
  */
+#include "base/clock.h"
 #include "config.h"
 #include "libcollector/ring-internal.h"
 #include "tests/unit/ring-pair.h"
@@ -234,7 +235,7 @@ static void test_changing(void)
 /* A simulated counter that is twice as fast as the clock. */
 static struct tick_reading read_made_up(void *data)
 {
-	uint64_t *ns = data, now = ring_now_ns();
+	uint64_t *ns = data, now = clock_now();
 
 	*ns = MAX_OF(*ns + 1, now);
 	return (struct tick_reading){ *ns * 2, *ns };
@@ -262,7 +263,7 @@ static void test_ticks(void)
 
 	REQUIRE(clock && pair_init(&pair, SMALL, 1, RING_DROP));
 	pause_ms(2);
-	now = ring_now_ns();
+	now = clock_now();
 	ring_reader_use_ticks(&pair.reader, clock);
 	write_realloc(now * 2, 1000000, RING_FLAG_TICKS);
 	write_realloc(now * 2 + 2000, 7, RING_FLAG_TICKS | RING_FLAG_MORE);
@@ -305,7 +306,7 @@ static void test_ends(void)
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_DROP));
 	pause_ms(1);
-	now = ring_now_ns();
+	now = clock_now();
 	write_realloc(now, second, 0);
 	write_realloc(now + 5, 0, 0); /* from a handler, in between */
 	write_realloc(now + second, 0, 0);
@@ -335,11 +336,11 @@ static void test_ticks_ahead(void)
 	REQUIRE(clock && pair_init(&pair, SMALL, 1, RING_DROP));
 	pause_ms(2);
 	ring_reader_use_ticks(&pair.reader, clock);
-	(void)tick_clock_ns(clock, ring_now_ns() * 2);
-	now = ring_now_ns();
+	(void)tick_clock_ns(clock, clock_now() * 2);
+	now = clock_now();
 	write_realloc((now + 600000) * 2, 0, RING_FLAG_TICKS);
 	write_realloc((now + 600100) * 2, 0, RING_FLAG_TICKS);
-	while (ring_now_ns() < now + 599200)
+	while (clock_now() < now + 599200)
 		;
 	batch = drain(RING_DRAIN_LIVE);
 	REQUIRE(ring_batch_next(&batch, &first) && ring_batch_next(&batch, &second));
@@ -368,9 +369,9 @@ static void test_real_ticks(void)
 	ring_reader_use_ticks(&pair.reader, clock);
 	pair.ring = ring_claim(pair.arena, 1, 0, 0);
 	for (int i = 0; i < 100; i++) {
-		before = ring_now_ns();
+		before = clock_now();
 		CHECK(write_mark(pair.ring, 1));
-		after = ring_now_ns();
+		after = clock_now();
 		CHECK(pair.ring->time_flags == RING_FLAG_TICKS);
 		batch = drain(RING_DRAIN_LIVE);
 		REQUIRE(ring_batch_next(&batch, &record));

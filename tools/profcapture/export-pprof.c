@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "base/bytes.h"
 #include "tools/profcapture/export-allocations.h"
 
 #include <math.h>
@@ -61,15 +62,9 @@ struct location {
 
 static void append_varint(GByteArray *to, uint64_t value)
 {
-	uint8_t bytes[10];
-	guint n = 0;
+	uint8_t bytes[BYTES_MAX_LEB];
 
-	do {
-		bytes[n] = (uint8_t)(value | 0x80);
-		value >>= 7;
-	} while (++n < sizeof(bytes) && value);
-	bytes[n - 1] &= 0x7f;
-	g_byte_array_append(to, bytes, n);
+	g_byte_array_append(to, bytes, bytes_put_uleb(bytes, value));
 }
 
 static void append_number(GByteArray *to, unsigned field, uint64_t value)

@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/new-capture.h"
 
+#include "base/bytes.h"
 #include "tools/common/capture-error.h"
 
 #include <errno.h>
@@ -95,20 +96,14 @@ bool new_capture_add(struct new_capture *to, size_t index, const struct prof_val
 static void encode_value(GByteArray *to, const struct prof_column_def *column,
 			 const struct prof_value *value)
 {
-	uint8_t null = value->data == &prof_null_marker, number[10];
-	uint64_t rest = value->number;
-	guint n = 0;
+	uint8_t null = value->data == &prof_null_marker, number[BYTES_MAX_LEB];
 	bool bytes = column->type == PROF_TYPE_TEXT || column->type == PROF_TYPE_BINARY;
 
 	if (column->flags & PROF_COLUMN_NULLABLE)
 		g_byte_array_append(to, &null, 1);
 	if (null)
 		return;
-	do {
-		number[n] = (uint8_t)(rest & 0x7f) | (rest > 0x7f ? 0x80 : 0);
-		rest >>= 7;
-	} while (number[n++] & 0x80);
-	g_byte_array_append(to, number, n);
+	g_byte_array_append(to, number, bytes_put_uleb(number, value->number));
 	if (bytes && value->number)
 		g_byte_array_append(to, value->data, (guint)value->number);
 	else if ((column->flags & PROF_COLUMN_LIST) && value->number)

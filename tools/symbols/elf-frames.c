@@ -16,8 +16,8 @@
 #include "tools/symbols/elf-frames.h"
 
 #include "arch/base.h"
-#include "arch/cfi-bytes.h"
 #include "arch/cfi.h"
+#include "base/bytes.h"
 #include "tools/common/sorted.h"
 
 #include <dwarf.h>
@@ -31,7 +31,7 @@
 struct piece {
 	uint8_t copy[RECORD_BYTES];
 	struct cfi_section section; /* the copy */
-	struct cfi_bytes bytes;     /* unread rest of the copy */
+	struct byte_reader bytes;   /* unread rest of the copy */
 };
 
 struct elf_frames {
@@ -51,7 +51,7 @@ static void read_piece(const struct elf_frames *frames, uint64_t address, struct
 
 	ret_piece->section =
 		(struct cfi_section){ .bytes = ret_piece->copy, .size = size, .address = address };
-	ret_piece->bytes = (struct cfi_bytes){ ret_piece->copy, ret_piece->copy + size, false };
+	ret_piece->bytes = (struct byte_reader){ ret_piece->copy, ret_piece->copy + size, false };
 }
 
 static uint64_t address_of(const struct piece *piece)
@@ -61,7 +61,7 @@ static uint64_t address_of(const struct piece *piece)
 
 /* Reads a number in one of the DW_EH_PE formats (LSB 10.5.1). */
 static uint64_t take(const struct elf_frames *frames, const struct cfi_section *section,
-		     struct cfi_bytes *bytes, uint8_t encoding)
+		     struct byte_reader *bytes, uint8_t encoding)
 {
 	uint64_t value;
 
@@ -81,9 +81,9 @@ static uint64_t take_number(const struct elf_frames *frames, struct piece *piece
  * section. */
 static uint64_t take_length(struct piece *piece)
 {
-	uint64_t length = cfi_bytes_u32(&piece->bytes);
+	uint64_t length = byte_reader_u32(&piece->bytes);
 
-	return length == UINT32_MAX ? cfi_bytes_u64(&piece->bytes) : length;
+	return length == UINT32_MAX ? byte_reader_u64(&piece->bytes) : length;
 }
 
 /* Returns how the FDEs of a CIE encode addresses. Skips the augmentation data before that of
@@ -91,39 +91,39 @@ static uint64_t take_length(struct piece *piece)
 static bool read_cie(const struct elf_frames *frames, uint64_t address, uint8_t *ret_encoding)
 {
 	struct piece piece;
-	struct cfi_bytes *bytes = &piece.bytes;
+	struct byte_reader *bytes = &piece.bytes;
 	const char *letters;
 	uint8_t version;
 
 	read_piece(frames, address, &piece);
-	if (take_length(&piece) == 0 || cfi_bytes_u32(bytes) != 0)
+	if (take_length(&piece) == 0 || byte_reader_u32(bytes) != 0)
 		return false;
-	version = cfi_bytes_u8(bytes);
+	version = byte_reader_u8(bytes);
 	letters = (const char *)bytes->at;
-	if ((version != 1 && version != 3) || !memchr(letters, '\0', cfi_bytes_left(bytes)) ||
+	if ((version != 1 && version != 3) || !memchr(letters, '\0', byte_reader_left(bytes)) ||
 	    (*letters && *letters != 'z'))
 		return false;
-	while (cfi_bytes_u8(bytes))
+	while (byte_reader_u8(bytes))
 		;
-	cfi_bytes_uleb(bytes);
-	cfi_bytes_sleb(bytes);
+	byte_reader_uleb(bytes);
+	byte_reader_sleb(bytes);
 	if (version == 1)
-		cfi_bytes_u8(bytes);
+		byte_reader_u8(bytes);
 	else
-		cfi_bytes_uleb(bytes);
+		byte_reader_uleb(bytes);
 	*ret_encoding = DW_EH_PE_absptr;
 	if (*letters)
-		cfi_bytes_uleb(bytes);
+		byte_reader_uleb(bytes);
 	for (; *letters; letters++)
 		switch (*letters) {
 		case 'R':
-			*ret_encoding = cfi_bytes_u8(bytes);
+			*ret_encoding = byte_reader_u8(bytes);
 			return !bytes->failed;
 		case 'L':
-			cfi_bytes_u8(bytes);
+			byte_reader_u8(bytes);
 			break;
 		case 'P':
-			take_number(frames, &piece, cfi_bytes_u8(bytes));
+			take_number(frames, &piece, byte_reader_u8(bytes));
 			break;
 		case 'z':
 		case 'S': /* a signal frame */
@@ -140,7 +140,7 @@ static bool read_cie(const struct elf_frames *frames, uint64_t address, uint8_t 
 static bool take_fde(struct elf_frames *frames, struct piece *piece, struct elf_range *ret_function)
 {
 	uint64_t cie = address_of(piece), start, end;
-	uint32_t distance = cfi_bytes_u32(&piece->bytes);
+	uint32_t distance = byte_reader_u32(&piece->bytes);
 
 	if (piece->bytes.failed || distance == 0)
 		return false;
@@ -171,10 +171,10 @@ static bool read_table(struct elf_frames *frames)
 	if (header->start == header->end)
 		return false;
 	read_piece(frames, header->start, &piece);
-	version = cfi_bytes_u8(&piece.bytes);
-	pointer = cfi_bytes_u8(&piece.bytes);
-	count = cfi_bytes_u8(&piece.bytes);
-	frames->encoding = cfi_bytes_u8(&piece.bytes);
+	version = byte_reader_u8(&piece.bytes);
+	pointer = byte_reader_u8(&piece.bytes);
+	count = byte_reader_u8(&piece.bytes);
+	frames->encoding = byte_reader_u8(&piece.bytes);
 	if (version != 1 || pointer == DW_EH_PE_omit || count == DW_EH_PE_omit ||
 	    (frames->encoding & DW_EH_PE_indirect))
 		return false;
@@ -201,8 +201,8 @@ static bool read_table(struct elf_frames *frames)
 static uint64_t entry_number(const struct elf_frames *frames, size_t entry, bool fde)
 {
 	size_t at = entry * frames->entry_size + (fde ? frames->entry_size / 2 : 0);
-	struct cfi_bytes bytes = { frames->table.bytes + at,
-				   frames->table.bytes + frames->table.size, false };
+	struct byte_reader bytes = { frames->table.bytes + at,
+				     frames->table.bytes + frames->table.size, false };
 
 	return take(frames, &frames->table, &bytes, frames->encoding);
 }

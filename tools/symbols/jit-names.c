@@ -28,6 +28,7 @@
 
 #include "arch/base.h"
 #include "arch/jit-dump.h"
+#include "base/clock.h"
 #include "tools/common/sorted.h"
 #include "tools/common/text.h"
 #include "tools/symbols/debug-files.h"
@@ -382,16 +383,12 @@ static bool read_start(uint64_t pid, uint64_t *ret_ns)
  * has reused the pid. */
 static bool lives(const struct jit_process *process)
 {
-	struct timespec boot, monotonic;
-	uint64_t start_ns, asleep_ns;
+	uint64_t start_ns;
 
 	if (!read_start(process->pid, &start_ns))
 		return false;
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	clock_gettime(CLOCK_MONOTONIC, &monotonic);
-	asleep_ns = (uint64_t)((boot.tv_sec - monotonic.tv_sec) * NS_PER_SECOND + boot.tv_nsec -
-			       monotonic.tv_nsec);
-	return start_ns < process->end_ns + asleep_ns;
+	/* CLOCK_BOOTTIME also counts the time asleep. */
+	return start_ns < process->end_ns + clock_read(CLOCK_BOOTTIME) - clock_now();
 }
 
 /* Returns the process's pid in its own pid namespace. */
