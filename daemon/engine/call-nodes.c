@@ -16,7 +16,7 @@
 
 #include "arch/base.h"
 #include "base/hash.h"
-#include "libcollector/ring-layout.h"
+#include "libcollector/ring/ring-layout.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include "daemon/engine/heap-rows.h"
 #include "daemon/engine/loss.h"
 #include "daemon/engine/tasks.h"
-#include "libcollector/ring-reader.h"
+#include "libcollector/ring/ring-reader.h"
 
 #define COLLECTOR_MAX_TEXT (4u << 20) /* bytes of a string or log; the rest is cut */
 #define COLLECTOR_PROCESS_TEXT \

@@ -4,7 +4,7 @@
 #include "daemon/engine/call-nodes.h"
 #include "daemon/engine/pending-reallocs.h"
 #include "daemon/engine/tasks.h"
-#include "libcollector/ring-reader.h"
+#include "libcollector/ring/ring-reader.h"
 
 struct collector_process;
 struct collector_stacks;

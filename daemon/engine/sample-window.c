@@ -79,7 +79,7 @@ void sample_window_set_on(struct sample_window *window, bool on)
 		__atomic_fetch_and(&window->page->state, ~CONTROL_PAGE_ON, __ATOMIC_SEQ_CST);
 }
 
-/* Pairs with try_begin() of libcollector/recorder.c. */
+/* Pairs with try_begin() of libcollector/register/recorder.c. */
 bool sample_window_try_off(struct sample_window *window)
 {
 	uint32_t state = CONTROL_PAGE_ON;
@@ -114,7 +114,7 @@ void sample_window_receive(struct sample_window *window, uint64_t now_ns)
 
 	if (!window->page || window->is_broken)
 		return;
-	/* Pairs with add_edge() of libcollector/recorder.c. */
+	/* Pairs with add_edge() of libcollector/register/recorder.c. */
 	n = __atomic_load_n(&window->page->n_edges, __ATOMIC_ACQUIRE);
 	window->is_broken = n - window->n_received > CONTROL_PAGE_EDGES || edges->len > MAX_EDGES;
 	if (window->is_broken || n == window->n_received)

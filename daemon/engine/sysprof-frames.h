@@ -2,7 +2,7 @@
 #pragma once
 
 #include "arch/sysprof-format.h"
-#include "libcollector/ring-layout.h"
+#include "libcollector/ring/ring-layout.h"
 
 #include <glib.h>
 #include <stdbool.h>

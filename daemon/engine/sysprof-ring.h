@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
-#include "libcollector/ring-arena.h"
+#include "libcollector/ring/ring-arena.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,7 +7,7 @@
  * functions, which call the hook; outer frames do not change. recursion: each level calls the hook
  * on the way down and up. new: each stack is new. All run without frame pointers, then with.
  */
-#include "libcollector/call-tree.h"
+#include "libcollector/hooks/call-tree.h"
 #include "tests/unit/ring.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
  * are allocated in order and freed in any order.
  */
 #include "daemon/engine/collectors.h"
-#include "libcollector/ring.h"
+#include "libcollector/ring/ring.h"
 #include "tests/unit/engine.h"
 
 #include <inttypes.h>

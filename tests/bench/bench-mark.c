@@ -21,7 +21,7 @@
 
 #include "arch/packet.h"
 #include "libcollector/control.h"
-#include "libcollector/ring-reader.h"
+#include "libcollector/ring/ring-reader.h"
 #include "tests/bench/bench-mark-empty.h"
 
 #include <inttypes.h>

@@ -8,8 +8,8 @@
  * counted, or is neither read nor counted as lost. The second run never sets the rings' busy word,
  * to show what this word prevents.
  */
-#include "libcollector/ring-reader.h"
-#include "libcollector/ring.h"
+#include "libcollector/ring/ring-reader.h"
+#include "libcollector/ring/ring.h"
 
 #include <inttypes.h>
 #include <pthread.h>

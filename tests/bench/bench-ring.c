@@ -7,8 +7,8 @@
  * record that is dropped at once. together: lossless marks while another thread reads them; also
  * counts how many arrive. drain: the reader's cost to copy and check a record.
  */
-#include "libcollector/ring-reader.h"
-#include "libcollector/ring.h"
+#include "libcollector/ring/ring-reader.h"
+#include "libcollector/ring/ring.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -6,8 +6,8 @@
  * hot: every address is cached. forgotten: the cache is empty, as after a dlclose(). new place: the
  * extra cost of an address that is not cached, for addresses all over libc.
  */
-#include "libcollector/modules.h"
-#include "libcollector/self-unwind.h"
+#include "libcollector/unwind/modules.h"
+#include "libcollector/unwind/self-unwind.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of the engine's handling of a collector's arena to which another thread writes
- * meanwhile: from libcollector/ring-reader.c through collector-peer.c to rows in collector-rows.c.
+ * meanwhile: from libcollector/ring/ring-reader.c through collector-peer.c to rows in
+ * collector-rows.c.
  *
  * The input is a list of steps (race.h). Rings are filled with the records, one after another. One
  * ring is honest, and must be read as if it were alone.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcollector/ring-reader.c: any contents of the shared memory. The input is a
+ * Fuzz target of libcollector/ring/ring-reader.c: any contents of the shared memory. The input is a
  * series of drains, each with the kind of drain, the words of the ring's header, and bytes that
  * overwrite the data.
  */
-#include "libcollector/ring-reader.h"
+#include "libcollector/ring/ring-reader.h"
 
 #include <stdlib.h>
 

@@ -14,7 +14,7 @@ RECEIVERS = {
     "daemon/datagram.c": "from profd-files, which is ours",
     "daemon/engine/channel.c": "from profd, which is ours",
     "daemon/stranger.c": "looks before it reads",
-    "libcollector/control-client.c": "in the target, from profd",
+    "libcollector/register/control-client.c": "in the target, from profd",
     "tools/symbols/debuginfod-child.c": "from our own parent",
     "tools/symbols/debuginfod.c": "from our own child",
     "tools/profctl/command.c": "from our own child",

@@ -13,7 +13,7 @@
  *         slowly           the same, one a millisecond
  * Prints the status of each registration. Exit status 9: no registration.
  */
-#include "libcollector/ring.h"
+#include "libcollector/ring/ring.h"
 #include "tests/tools/peer.h"
 
 #include <errno.h>

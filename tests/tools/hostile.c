@@ -8,7 +8,7 @@
  *
  * Exit status 0: done; 9: no arena.
  */
-#include "libcollector/ring.h"
+#include "libcollector/ring/ring.h"
 #include "tests/tools/peer.h"
 
 #include <limits.h>

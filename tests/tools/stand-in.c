@@ -9,7 +9,7 @@
  * for each connection, and with --records one for each record. The exit status is the command's.
  */
 #include "libcollector/control.h"
-#include "libcollector/ring-reader.h"
+#include "libcollector/ring/ring-reader.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "daemon/engine/collectors.h"
-#include "libcollector/ring.h"
+#include "libcollector/ring/ring.h"
 #include "tests/unit/engine.h"
 
 #include <poll.h>

@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "libcollector/ring-reader.h"
-#include "libcollector/ring.h"
+#include "libcollector/ring/ring-reader.h"
+#include "libcollector/ring/ring.h"
 #include "tests/unit/test.h"
 
 #define PAIR_BUFFER (1u << 20)

@@ -3,10 +3,10 @@
  * Checks of libcollector/call-tree: the stack that a reader builds from RING_CALLS is the thread's
  * stack, even if the ring, its ids or the code changed meanwhile.
  */
-#include "libcollector/call-tree.h"
+#include "libcollector/hooks/call-tree.h"
 
 #include "config.h"
-#include "libcollector/message.h"
+#include "libcollector/hooks/message.h"
 #include "tests/unit/ring.h"
 
 #include <dlfcn.h>

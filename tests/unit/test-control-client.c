@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /* Checks of libcollector/control-client: valid and invalid values of PROF_CONTROL, and answers. */
 #include "base/clock.h"
-#include "libcollector/control-client.h"
+#include "libcollector/register/control-client.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-#include "libcollector/heap-sampled.h"
+#include "libcollector/hooks/heap-sampled.h"
 
 #include "tests/unit/test.h"
 

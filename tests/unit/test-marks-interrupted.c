@@ -9,7 +9,7 @@
 
 #include "arch/packet.h"
 #include "libcollector/control.h"
-#include "libcollector/ring-reader.h"
+#include "libcollector/ring/ring-reader.h"
 #include "tests/unit/test.h"
 
 #include <signal.h>

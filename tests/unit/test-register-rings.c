@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /* Checks of libcollector/register-rings: while a thread is about to get a ring, the session ends
  * and another one begins. */
-#include "libcollector/register-internal.h"
+#include "libcollector/register/register-internal.h"
 #include "tests/unit/ring-pair.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/self-maps.c: reports of this process's memory, and detection of changes.
- * tests/integration/test_jit.py loads and unloads libraries.
+ * Checks of libcollector/unwind/self-maps.c: reports of this process's memory, and detection of
+ * changes. tests/integration/test_jit.py loads and unloads libraries.
  */
-#include "libcollector/self-maps.h"
+#include "libcollector/unwind/self-maps.h"
 #include "tests/unit/test.h"
 
 #include <dlfcn.h>

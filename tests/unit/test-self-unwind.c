@@ -4,10 +4,10 @@
  * unwinder, and a walk does not fault, wait, or use others' memory. Needs only libc, so that it
  * also runs on other architectures.
  */
-#include "libcollector/self-unwind.h"
+#include "libcollector/unwind/self-unwind.h"
 
 #include "config.h"
-#include "libcollector/safe-read.h"
+#include "libcollector/unwind/safe-read.h"
 #include "tests/unit/context.h"
 #include "tests/unit/test.h"
 

@@ -3,8 +3,8 @@
  * Checks of tick-clock: on a simulated machine whose true time is known, and on this machine.
  */
 #include "arch/base.h"
-#include "libcollector/tick-clock.h"
-#include "libcollector/tick.h"
+#include "libcollector/ring/tick-clock.h"
+#include "libcollector/ring/tick.h"
 #include "tests/unit/test.h"
 
 #include <linux/filter.h>

@@ -4,7 +4,7 @@
  * its stack, the frames equal those of a whole walk. Needs only libc, so that it also runs on other
  * architectures.
  */
-#include "libcollector/unwind-cache.h"
+#include "libcollector/unwind/unwind-cache.h"
 
 #include "config.h"
 #include "tests/unit/context.h"

@@ -2,10 +2,11 @@
 /*
  * Attach - requests that the idle collector in a running process records allocations
  *
- * The other end is libcollector/heap-attach.c. Its struct attach_request is found by searching the
- * library's writable pages for the magic. All access uses one descriptor of /proc/PID/mem, which
- * becomes invalid when the process executes another program, so an address in the old program is
- * never used to write to the new one. The kernel decides who may open that file (ptrace(2)).
+ * The other end is libcollector/hooks/heap-attach.c. Its struct attach_request is found by
+ * searching the library's writable pages for the magic. All access uses one descriptor of
+ * /proc/PID/mem, which becomes invalid when the process executes another program, so an address in
+ * the old program is never used to write to the new one. The kernel decides who may open that file
+ * (ptrace(2)).
  * Invariants: (1) only a structure with the right magic, version and size, and the word that it
  *                 points to, are written  [test_attach: hostile]
  *             (2) no request is made if a seccomp filter could kill the thread that registers

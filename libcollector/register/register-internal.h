@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/* Register - the state of a recorded process, for register*.c */
+#pragma once
+
+#include "libcollector/register/control-client.h"
+#include "libcollector/register/register.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#define REGISTER_MAX_ARENAS 64 /* limit for all sessions of a process together, one after another */
+
+struct arena_entry {
+	struct ring_arena *arena;
+	struct producer **producers; /* one for each ring; NULL: never owned */
+};
+
+/* Zeroed in a forked child. */
+struct process {
+	uint32_t state; /* enum process_state of register-process.c; private futex */
+	uint32_t tgid;
+	uint64_t generation;
+	uint64_t lost; /* records lost before the first arena */
+	struct control_connection connection;
+	struct ring_budget budget; /* for all waits except the first */
+	uint32_t growing;          /* 1: a thread requests an arena */
+	uint32_t sweeping;
+	uint32_t answering; /* 1: a thread answers an attach request */
+	uint64_t no_growth_until_ns;
+	uint32_t n_owners; /* number of owners that rings have had so far */
+	uint32_t n_arenas;
+	uint32_t n_retired; /* number of arenas that were retired: arenas[0] and following */
+	struct arena_entry arenas[REGISTER_MAX_ARENAS];
+};
+static_assert(sizeof(struct process) <= RING_PAGE, "process");
+
+/* NULL: not set up yet. */
+extern struct process *register_process __attribute__((visibility("hidden")));
+
+static inline void *register_map_memory(size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+/* Returns false in a child of vfork(), which is another process in this one's memory. */
+static inline bool register_is_this_process(void)
+{
+	uint32_t tgid = RING_LOAD(&register_process->tgid);
+
+	return tgid == 0 || tgid == (uint32_t)syscall(SYS_getpid);
+}
+
+/* pairs with register_add_arena() */
+static inline uint32_t register_count_arenas(void)
+{
+	return __atomic_load_n(&register_process->n_arenas, __ATOMIC_ACQUIRE);
+}
+
+/* Returns the number of arenas that were retired: when a session begins, those of all earlier
+ * sessions. Load it before register_count_arenas(). Pairs with register_retire_arenas(). */
+static inline uint32_t register_count_retired(void)
+{
+	return __atomic_load_n(&register_process->n_retired, __ATOMIC_ACQUIRE);
+}
+
+/* ---- register-process.c ---- */
+
+/* Registers the process if needed, or waits for the thread that does. */
+bool register_is_registered(void);
+bool register_is_realtime(void);
+
+/* ---- register-rings.c ---- */
+
+/* Called with `state` or `growing` held. */
+int register_add_arena(int memfd);
+/* Returns a free ring. If there is none and this thread may wait, waits up to RING_WAIT_NS for
+ * one. */
+struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry);
+/* Returns a ring of at least `bytes`, from a new arena if needed. */
+struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t flags,
+				      struct arena_entry **ret_entry);
+/* Retires the arenas of the previous session. A thread that has an open record ends it in private
+ * memory; the arena's memory is freed when the engine ends. */
+void register_retire_arenas(void);
+/* In a forked child, shields the arenas of the parent, which has this generation. */
+void register_shield_arenas(uint64_t generation);
+
+/* ---- register.c ---- */
+
+/* Returns whether the last session has ended, or its engine is gone. */
+bool register_is_over(void);
+/* Called once for each process image. Makes threads release their rings when they exit. */
+void register_watch_threads(void);

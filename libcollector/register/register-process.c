@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Register process - registers this process: when it starts, when it forks, or on request
+ *
+ * The process's state is in a page that the kernel zeroes in a forked child (MADV_WIPEONFORK). So
+ * every fork, with or without libc, creates a child that is not registered. The child's first
+ * record registers it, over its own connection.
+ *
+ * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
+ *             (2) no thread waits longer than its bound, and only once per process
+ *                 [test-control-client: silent]
+ *             (3) errno does not change                               [test_collector: zoo]
+ *             (4) the program's descriptors are not touched  [test_collector: closefrom]
+ */
+#include "libcollector/register/register-internal.h"
+
+#include "base/clock.h"
+#include "libcollector/prof-collector.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define MAX_VARIABLE 1024 /* limit for PROF_CONTROL's value */
+#define MAX_ENVIRONMENT (1u << 20)
+
+enum process_state {
+	PROCESS_NEW, /* also the state of a forked child */
+	PROCESS_BUSY,
+	PROCESS_READY,
+	PROCESS_INERT,
+};
+
+uint32_t prof_collector_state;
+uint32_t register_wants;
+enum control_reason register_start_reason;
+void (*register_on_state)(bool is_on);
+struct process *register_process;
+
+static struct control_addresses addresses;
+static struct control_connection inherited;
+static uint64_t last_generation;
+static uint32_t own_tgid, parent_tgid;
+static uint32_t is_set_up;
+
+/* ---- Reports why the process is not registered ---- */
+
+/* Never read: see control.h. */
+static const uint8_t reason_pages[(CONTROL_N_REASONS - 1) * CONTROL_REASON_PAGE]
+	__attribute__((aligned(CONTROL_REASON_PAGE)));
+
+/* Changes errno. */
+void register_explain(enum control_reason reason)
+{
+	size_t bytes = reason * CONTROL_REASON_PAGE;
+
+	syscall(SYS_mprotect, reason_pages, bytes, (long)(PROT_READ | PROT_EXEC));
+	syscall(SYS_mprotect, reason_pages, bytes, (long)PROT_READ);
+}
+
+static enum control_reason reason_of(int error)
+{
+	switch (error) {
+	case EMFILE:
+	case ENFILE:
+		return CONTROL_REASON_NO_DESCRIPTORS;
+	case ENOMEM:
+		return CONTROL_REASON_NO_MEMORY;
+	default:
+		return CONTROL_REASON_OTHER;
+	}
+}
+
+/* ---- The state ---- */
+
+/* Returns the previous state. */
+static bool set_state(bool is_on)
+{
+	bool was_on = __atomic_exchange_n(&prof_collector_state, is_on, __ATOMIC_RELAXED) != 0;
+
+	if (was_on != is_on && register_on_state)
+		register_on_state(is_on);
+	return was_on;
+}
+
+bool register_is_realtime(void)
+{
+	long policy = syscall(SYS_sched_getscheduler, 0L) & ~(long)SCHED_RESET_ON_FORK;
+
+	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
+}
+
+bool register_is_filtered(void)
+{
+	return syscall(SYS_prctl, (long)PR_GET_SECCOMP, 0L, 0L, 0L, 0L) != 0;
+}
+
+static void set_parent(uint32_t tgid)
+{
+	if (own_tgid != tgid)
+		parent_tgid = own_tgid;
+	own_tgid = tgid;
+}
+
+static int connect_process(void)
+{
+	struct control_hello hello = { .magic = CONTROL_HELLO_MAGIC,
+				       .version = CONTROL_VERSION,
+				       .bytes = CONTROL_BYTES,
+				       .wants = register_wants };
+	uint64_t wait_ns = register_is_realtime() ? REGISTER_REALTIME_NS : CONTROL_WAIT_NS;
+	uint32_t tgid = (uint32_t)syscall(SYS_getpid);
+	int memfd, r;
+
+	control_disconnect(&inherited);
+	set_parent(tgid);
+	RING_STORE(&register_process->tgid, tgid);
+	RING_STORE(&register_process->generation, ++last_generation);
+	hello.parent_tgid = parent_tgid;
+	if (register_is_realtime() || register_is_filtered())
+		hello.wants |= CONTROL_WANTS_ROOM;
+	memcpy(hello.token, addresses.token, sizeof(hello.token));
+	r = control_connect(&addresses, &hello, clock_now() + wait_ns,
+			    &register_process->connection, &memfd);
+	if (r != 0)
+		return r;
+	r = register_add_arena(memfd);
+	syscall(SYS_close, memfd);
+	if (r < 0)
+		control_disconnect(&register_process->connection);
+	else
+		inherited = register_process->connection;
+	return r;
+}
+
+/* Called by the thread that set PROCESS_BUSY. */
+static int become_registered(void)
+{
+	int r = connect_process();
+
+	if (r != 0) {
+		set_state(false);
+		if (register_wants & CONTROL_WANTS_ALLOCATIONS)
+			register_explain(reason_of(-r));
+	}
+	__atomic_store_n(&register_process->state, r == 0 ? PROCESS_READY : PROCESS_INERT,
+			 __ATOMIC_RELEASE);
+	syscall(SYS_futex, &register_process->state, (long)FUTEX_WAKE_PRIVATE, (long)INT_MAX, NULL,
+		NULL, 0L);
+	return r;
+}
+
+bool register_is_registered(void)
+{
+	struct timespec most = { .tv_nsec = (long)CONTROL_WAIT_NS };
+	uint32_t state = PROCESS_NEW;
+
+	if (__atomic_compare_exchange_n(&register_process->state, &state, PROCESS_BUSY, false,
+					__ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+		return become_registered() == 0;
+	if (state == PROCESS_BUSY && !register_is_realtime())
+		syscall(SYS_futex, &register_process->state, (long)FUTEX_WAIT_PRIVATE,
+			(long)PROCESS_BUSY, &most, NULL, 0L);
+	return __atomic_load_n(&register_process->state, __ATOMIC_ACQUIRE) == PROCESS_READY;
+}
+
+void register_ended(struct producer *producer)
+{
+	int error = errno;
+
+	if (set_state(false) && !(producer->current->flags & RING_NO_SYSCALL))
+		control_disconnect(&register_process->connection);
+	errno = error;
+}
+
+void register_leave(void)
+{
+	int error = errno;
+
+	if (register_process && set_state(false))
+		control_disconnect(&register_process->connection);
+	errno = error;
+}
+
+/* ---- Forks ---- */
+
+static void before_fork(void)
+{
+	register_self.forking = RING_LOAD(&register_process->generation);
+}
+
+static void after_fork_in_child(void)
+{
+	int error = errno;
+
+	register_shield_arenas(register_self.forking);
+	control_disconnect(&inherited);
+	set_parent((uint32_t)syscall(SYS_getpid));
+	RING_STORE(&register_process->tgid, own_tgid);
+	/* The parent has counted these attempts, so the child must not. */
+	register_self.skip = register_self.last_skip = 0;
+	errno = error;
+}
+
+/* ---- The environment ---- */
+
+extern char **environ;
+/* Exists since glibc 2.32. False if there may be several threads. */
+extern char __libc_single_threaded __attribute__((weak));
+
+struct variable {
+	const char *name;
+	char *value;
+	size_t n_bytes; /* including the NUL */
+};
+
+static const char *find_variable(const char *entry, const char *name)
+{
+	for (; *name; name++, entry++)
+		if (*entry != *name)
+			return NULL;
+	return *entry == '=' ? entry + 1 : NULL;
+}
+
+static bool copy_variable(const struct variable *variable, const char *value)
+{
+	size_t n = 0;
+
+	while (value[n] && n < variable->n_bytes)
+		n++;
+	if (n == variable->n_bytes)
+		return false;
+	memcpy(variable->value, value, n + 1);
+	return true;
+}
+
+/* Reads the environment at the start of the process, because another thread may be in setenv(). */
+static bool read_proc(const struct variable *variable)
+{
+	char *buffer = register_map_memory(MAX_ENVIRONMENT);
+	long fd = syscall(SYS_openat, (long)AT_FDCWD, "/proc/self/environ",
+			  (long)(O_RDONLY | O_CLOEXEC), 0L);
+	bool is_found = false;
+	size_t n = 0;
+	long got = 1;
+
+	while (buffer && fd >= 0 && got > 0 && n < MAX_ENVIRONMENT - 1) {
+		got = syscall(SYS_read, fd, buffer + n, (long)(MAX_ENVIRONMENT - 1 - n));
+		n += got > 0 ? (size_t)got : 0;
+	}
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	for (size_t at = 0; buffer && at < n && !is_found; at++) {
+		const char *value = find_variable(buffer + at, variable->name);
+
+		is_found = value && copy_variable(variable, value);
+		while (at < n && buffer[at])
+			at++;
+	}
+	if (buffer)
+		munmap(buffer, MAX_ENVIRONMENT);
+	return is_found;
+}
+
+/* `environ` is not set yet if the loader allocates before libc starts. */
+bool register_read_variable(const char *name, char *ret_value, size_t n_bytes)
+{
+	const struct variable variable = { name, ret_value, n_bytes };
+	bool is_alone = &__libc_single_threaded && __libc_single_threaded;
+
+	if (!is_alone || !environ)
+		return read_proc(&variable);
+	for (char **entry = environ; *entry; entry++) {
+		const char *value = find_variable(*entry, name);
+
+		if (value)
+			return copy_variable(&variable, value);
+	}
+	return false;
+}
+
+/* ---- The beginning ---- */
+
+/* Once for each process image. A forked child inherits everything except the page's content. */
+static int set_up(void)
+{
+	struct process *page = register_map_memory(RING_PAGE);
+
+	if (!page)
+		return -ENOMEM;
+	if (madvise(page, RING_PAGE, MADV_WIPEONFORK) < 0) {
+		int r = -errno;
+
+		munmap(page, RING_PAGE);
+		return r;
+	}
+	page->connection.fd = -1;
+	inherited.fd = -1;
+	own_tgid = (uint32_t)syscall(SYS_getpid);
+	page->tgid = own_tgid;
+	register_process = page;
+	register_watch_threads();
+	return -pthread_atfork(before_fork, NULL, after_fork_in_child);
+}
+
+static int set_up_once(void)
+{
+	static int failed = -EALREADY;
+
+	if (register_process)
+		return 0;
+	if (__atomic_exchange_n(&is_set_up, 1, __ATOMIC_ACQ_REL) == 0)
+		failed = set_up();
+	return failed;
+}
+
+void register_prepare(void)
+{
+	int error = errno;
+
+	(void)!set_up_once();
+	errno = error;
+}
+
+bool register_is_own(void)
+{
+	return register_process && register_is_this_process();
+}
+
+bool register_begin_answer(void)
+{
+	return __atomic_exchange_n(&register_process->answering, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+void register_end_answer(void)
+{
+	__atomic_store_n(&register_process->answering, 0, __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor(101))) void register_start(void)
+{
+	static uint32_t is_started;
+	static char value[MAX_VARIABLE]; /* static, because the caller's stack may be small */
+	int error = errno, r;
+
+	if (__atomic_exchange_n(&is_started, 1, __ATOMIC_ACQ_REL) != 0 || getauxval(AT_SECURE) != 0)
+		return;
+	if (!register_read_variable(CONTROL_VARIABLE, value, sizeof(value)) ||
+	    !control_parse(value, &addresses))
+		register_start_reason = CONTROL_REASON_ENVIRONMENT;
+	else if ((r = set_up_once()) == 0)
+		set_state(true);
+	else
+		register_start_reason = reason_of(-r);
+	errno = error;
+}
+
+/* Claims `state` if there was no session before, or if the last one is over. */
+static bool claim_state(void)
+{
+	uint32_t state = __atomic_load_n(&register_process->state, __ATOMIC_ACQUIRE);
+
+	if (state == PROCESS_BUSY ||
+	    (state == PROCESS_READY && RING_LOAD(&prof_collector_state) != 0))
+		return false;
+	return __atomic_compare_exchange_n(&register_process->state, &state, PROCESS_BUSY, false,
+					   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+int register_connect(const char *text)
+{
+	struct control_addresses parsed;
+	int error = errno, r;
+	uint64_t before;
+
+	if (getauxval(AT_SECURE) != 0)
+		return -EPERM;
+	if (!control_parse(text, &parsed))
+		return -EINVAL;
+	r = set_up_once();
+	if (r == 0 && (!register_is_this_process() || !claim_state()))
+		r = -EALREADY;
+	if (r == 0) {
+		before = register_block_signals();
+		addresses = parsed;
+		register_retire_arenas();
+		set_state(true);
+		r = become_registered();
+		register_restore_signals(before);
+	}
+	errno = error;
+	return r;
+}

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Unwind cache - the calling thread's stack, cached from one walk to the next
+ *
+ * A frame's caller depends on the frame's position (pc, sp and, if a rule needs it, fp), on the
+ * rule of its code, and on words on the stack. So each frame is kept with these words, its guards;
+ * the guards of all frames are in one array, outermost first. A walk steps from the innermost frame
+ * outwards until it matches a frame of the last walk. If all guards from there on still hold, the
+ * remaining frames are unchanged; otherwise the walk continues past the guard that failed.
+ *
+ * The new frames of a walk are also kept as a variant: the words of its frames, and the frame that
+ * called them. A program that allocates in a few places is nearly always in one of them; a walk
+ * that matches a variant takes no step.
+ *
+ * Nearly all code has one simple rule, which fits in a row; generated code has no rules, but frame
+ * pointers. self-unwind.c handles everything else, one step at a time.
+ *
+ * In most code fp is a general-purpose register, so its value is checked only if it is used to find
+ * a frame further out. An invalid return address may be anywhere. If it points into the stack, the
+ * bytes before it are among the guards, because the walk looks for a call there. Code elsewhere is
+ * assumed to be unchanged.
+ * Invariants: (1) the frames are those that self_unwind_walk() finds
+ *                 [test-unwind-cache: random, mutated, made up]
+ *             (2) a guard loads only from the thread's own stack, not below the innermost frame
+ *                                             [test-unwind-cache: fiber; test-self-unwind: signal
+ *                                             stack]
+ *             (3) no result outlives self_unwind_invalidate()  [test-unwind-cache: modules,
+ *                 recalled]
+ *             (4) errno does not change
+ * A chain that does not end on the thread's own stack is walked completely each time.
+ */
+#include "libcollector/unwind/unwind-cache.h"
+
+#include <string.h>
+
+/* Flags in the state of frames and of pending frames. */
+#define EXACT 0x01u      /* the frame was interrupted */
+#define BY_FP 0x02u      /* the frame was found by a frame pointer because there was no rule */
+#define FP_UNKNOWN 0x04u /* fp is unknown */
+#define LR_KNOWN 0x08u
+#define SWITCHES 0xffff00u /* number of switches from one stack to another, times 0x100 */
+#define PLACE (EXACT | BY_FP | LR_KNOWN | SWITCHES)
+#define GENERAL 0x10u  /* self-unwind.c made the step from this frame */
+#define FIRST 0x20u    /* the frame was the innermost one */
+#define NEEDS_FP 0x40u /* the step from this frame uses fp */
+#define GIVES_FP 0x80u /* the step loaded the caller's fp; it is the frame's last word */
+/* the step from this frame, or from one further out, uses this frame's fp */
+#define USES_FP 0x01000000u
+
+/* For the kind of a row, with NEEDS_FP and GIVES_FP. */
+#define ROW_ROOT 0x100u
+#define ROW_CHAIN \
+	0x200u /* no rule: follow the frame pointer, if the conditions of step_plainly() hold */
+#define ROW_CALLED 0x400u /* a call precedes this pc: a frame pointer was followed to it */
+
+/* Whether a frame record has the address of the next record right below the return address. */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define HAS_RECORDS true
+#else
+#define HAS_RECORDS false
+#endif
+
+#define GENERATION_BITS 16
+#define WORD 8 /* bytes */
+
+/* The state of a walk. */
+struct visit {
+	struct unwind_cache *calls;
+	uint64_t pc, sp, fp, lr;
+	uint32_t state; /* PLACE and FP_UNKNOWN flags */
+	uint32_t n_lookups;
+	uint64_t start; /* sp of the innermost frame */
+	uint64_t pac_mask;
+	uint32_t n_pending, n_words;
+	uint32_t n_known; /* number of frames of the last walk that may still match */
+	bool is_matched;  /* the walk is at a matching frame */
+	bool is_open;
+};
+
+/* ---- Frames of the last walk ---- */
+
+static inline bool is_own(const struct visit *visit)
+{
+	const struct self_unwind *own = &visit->calls->own;
+
+	return visit->start - own->low < own->high - own->low;
+}
+
+static inline bool is_at(const struct visit *visit, const struct unwind_cache_frame *frame)
+{
+	if (frame->sp != visit->sp || frame->pc != visit->pc ||
+	    ((frame->state ^ visit->state) & PLACE) != 0 || (frame->state & LR_KNOWN))
+		return false;
+	if ((frame->state & GENERAL) && !(frame->state & FIRST) != (visit->n_pending != 0))
+		return false;
+	return !(frame->state & USES_FP) ||
+	       (((frame->state ^ visit->state) & FP_UNKNOWN) == 0 && frame->fp == visit->fp);
+}
+
+/* Returns whether the walk is at a frame of the last walk, and everything is unchanged from there
+ * on. Sets n_known to the number of frames up to that one. */
+static inline bool match(struct visit *visit)
+{
+	const struct unwind_cache *calls = visit->calls;
+	uint32_t n = visit->n_known, changed;
+
+	while (n > 0 && calls->frames[n - 1].sp < visit->sp)
+		n--;
+	visit->n_known = n;
+	if (n == 0 || !is_at(visit, &calls->frames[n - 1]) || !is_own(visit))
+		return false;
+	changed = unwind_cache_find_changed(calls->guards, calls->frames[n - 1].end);
+	if (__builtin_expect(changed == 0, 1))
+		return true;
+	/* The frame of this guard now has another caller. */
+	while (n > 1 && calls->frames[n - 2].end >= changed)
+		n--;
+	visit->n_known = n - 1;
+	return false;
+}
+
+/* ---- Steps ---- */
+
+static inline struct unwind_cache_row *row_of(struct unwind_cache *calls, uint64_t pc)
+{
+	return &calls->rows[pc * HASH_ODD / (UINT64_MAX / UNWIND_CACHE_ROWS + 1)];
+}
+
+/* Compares 48 bits of pc, because no code address has more. */
+static inline bool is_of(const struct unwind_cache_row *row, const struct unwind_cache *calls,
+			 uint64_t pc)
+{
+	return row->key == (pc << GENERATION_BITS | calls->row_generation) &&
+	       pc >> (64 - GENERATION_BITS) == 0;
+}
+
+static inline struct unwind_cache_pending *add_pending(struct visit *visit, uint32_t state)
+{
+	struct unwind_cache_pending *pending = &visit->calls->pending[visit->n_pending++];
+
+	pending->pc = visit->pc;
+	pending->sp = visit->sp;
+	pending->fp = visit->fp;
+	pending->state = visit->state | state;
+	pending->flags = visit->state & EXACT;
+	pending->n_words = 0;
+	return pending;
+}
+
+static inline void add_word(struct visit *visit, struct unwind_cache_pending *pending, uint64_t at,
+			    uint64_t value)
+{
+	visit->calls->words[visit->n_words++] = (struct self_unwind_word){ at, value };
+	pending->n_words++;
+}
+
+static inline bool is_full(const struct visit *visit)
+{
+	return visit->n_pending == UNWIND_CACHE_MAX_FRAMES ||
+	       visit->n_words > UNWIND_CACHE_MAX_GUARDS - SELF_UNWIND_MAX_WORDS;
+}
+
+static inline bool is_called(struct unwind_cache *calls, uint64_t pc)
+{
+	const struct unwind_cache_row *row = row_of(calls, pc);
+
+	return is_of(row, calls, pc) && (row->kind & ROW_CALLED);
+}
+
+/* Makes a step by a row. Returns false if no row applies. */
+static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
+{
+	struct unwind_cache *calls = visit->calls;
+	const struct unwind_cache_row *row = row_of(calls, visit->pc);
+	uint64_t cfa, ra_at, fp_at, ra, most = calls->own.high - 8 - visit->start;
+	struct unwind_cache_pending *pending;
+
+	if (!is_of(row, calls, visit->pc) || (visit->state & (EXACT | FP_UNKNOWN | LR_KNOWN)))
+		return false;
+	if (row->kind & ROW_ROOT) {
+		add_pending(visit, 0);
+		*ret_stop = WALK_ROOT;
+		return true;
+	}
+	cfa = (row->kind & NEEDS_FP ? visit->fp : visit->sp) +
+	      (uint64_t)(row->cfa_words * (int64_t)WORD);
+	ra_at = cfa + (uint64_t)(row->ra_words * (int64_t)WORD);
+	fp_at = cfa + (uint64_t)(row->fp_words * (int64_t)WORD);
+	if (cfa <= visit->sp || cfa % 8 != 0 || cfa > calls->own.high ||
+	    ra_at - visit->start > most || fp_at - visit->start > most)
+		return false;
+	ra = unwind_cache_load(ra_at);
+	if (__builtin_expect(row->kind & ROW_CHAIN, 0) &&
+	    (visit->fp < visit->sp || ra == 0 || !is_called(calls, ra & ~visit->pac_mask)))
+		return false;
+	pending = add_pending(visit, row->kind & (NEEDS_FP | GIVES_FP));
+	add_word(visit, pending, ra_at, ra);
+	if (row->kind & GIVES_FP) {
+		visit->fp = unwind_cache_load(fp_at);
+		add_word(visit, pending, fp_at, visit->fp);
+	}
+	visit->pc = ra & ~visit->pac_mask;
+	visit->sp = cfa;
+	visit->state = (visit->state & SWITCHES) | (row->kind & ROW_CHAIN ? BY_FP : 0);
+	*ret_stop = visit->pc == 0 ? WALK_ROOT : WALK_N_STOPS;
+	return true;
+}
+
+/* Returns whether the step followed a frame pointer and read nothing else. */
+static bool is_chain(const struct self_unwind_step *step)
+{
+	uint64_t fp = step->at.at.fp;
+
+	return HAS_RECORDS && step->stop == WALK_N_STOPS && (step->next.flags & WALK_FRAME_FP) &&
+	       fp != 0 && step->n_words == 2 && step->words[0].at == fp + 8 &&
+	       step->words[1].at == fp;
+}
+
+static bool fits(int32_t offset)
+{
+	return offset % WORD == 0 && offset / WORD == (int16_t)(offset / WORD);
+}
+
+/* Returns the row's kind for the step, or GENERAL if a row cannot express it. */
+static uint32_t classify(const struct self_unwind_step *step)
+{
+	const struct cfi_rule *rule = &step->slot.rule;
+	bool is_ruled = step->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE;
+
+	if ((step->at.flags & WALK_FRAME_EXACT) || !step->at.fp_known || step->at.lr_known ||
+	    !step->is_own)
+		return GENERAL;
+	if (!is_ruled)
+		return is_chain(step) ? ROW_CHAIN | NEEDS_FP | GIVES_FP : GENERAL;
+	if (rule->cfa == CFI_CFA_UNSUPPORTED || (rule->flags & CFI_SIGNAL))
+		return GENERAL;
+	if (rule->ra == CFI_UNDEFINED)
+		return ROW_ROOT;
+	if ((rule->cfa != CFI_CFA_SP && rule->cfa != CFI_CFA_FP) || rule->ra != CFI_AT_CFA ||
+	    (rule->fp != CFI_SAME && rule->fp != CFI_AT_CFA) ||
+	    step->n_words != 1 + (rule->fp == CFI_AT_CFA) || !fits(rule->cfa_offset) ||
+	    !fits(rule->ra_offset) || !fits(rule->fp_offset))
+		return GENERAL;
+	return (rule->cfa == CFI_CFA_FP ? NEEDS_FP : 0) | (rule->fp == CFI_AT_CFA ? GIVES_FP : 0);
+}
+
+static void add_row(struct unwind_cache *calls, const struct self_unwind_step *step, uint32_t kind)
+{
+	static const struct cfi_rule record = { .cfa_offset = 16,
+						.ra_offset = -8,
+						.fp_offset = -16 };
+	const struct cfi_rule *rule = kind & ROW_CHAIN ? &record : &step->slot.rule;
+
+	if (step->at.at.pc >> (64 - GENERATION_BITS) != 0)
+		return;
+	*row_of(calls, step->at.at.pc) = (struct unwind_cache_row){
+		.key = step->at.at.pc << GENERATION_BITS | calls->row_generation,
+		.cfa_words = (int16_t)(rule->cfa_offset / WORD),
+		.ra_words = (int16_t)(rule->ra_offset / WORD),
+		/* a valid offset even if no fp is loaded */
+		.fp_words = (int16_t)((kind & GIVES_FP ? rule->fp_offset : rule->ra_offset) / WORD),
+		.kind = (uint16_t)(kind | (step->at.flags & WALK_FRAME_FP ? ROW_CALLED : 0)),
+	};
+}
+
+static struct walk_place get_place(const struct visit *visit)
+{
+	return (struct walk_place){
+		.at = { visit->pc, visit->sp, visit->fp, visit->lr },
+		.flags = (visit->state & EXACT ? WALK_FRAME_EXACT : 0) |
+			 (visit->state & BY_FP ? WALK_FRAME_FP : 0),
+		.n_switches = (visit->state & SWITCHES) >> 8,
+		.n = visit->n_pending,
+		.n_lookups = visit->n_lookups,
+		.fp_known = !(visit->state & FP_UNKNOWN),
+		.lr_known = visit->state & LR_KNOWN,
+	};
+}
+
+/* Stores the step. Returns false if the walk can continue in a faster way. */
+static bool keep_step(void *data, const struct self_unwind_step *step)
+{
+	struct visit *visit = data;
+	uint32_t kind = classify(step);
+	const struct walk_place *place = &step->next;
+	struct unwind_cache_pending *pending;
+	struct unwind_cache_row *row;
+
+	if (!(kind & GENERAL))
+		add_row(visit->calls, step, kind);
+	else if (visit->n_pending == 0)
+		kind |= FIRST;
+	pending = add_pending(visit, kind & (GENERAL | FIRST | NEEDS_FP | GIVES_FP));
+	for (uint32_t i = 0; i < step->n_words; i++)
+		add_word(visit, pending, step->words[i].at, step->words[i].value);
+	visit->is_open |= !step->is_own;
+	if (step->stop != WALK_N_STOPS)
+		return true;
+	visit->pc = place->at.pc;
+	visit->sp = place->at.sp;
+	visit->fp = place->at.fp;
+	visit->lr = place->at.lr;
+	visit->n_lookups = place->n_lookups;
+	visit->state = (place->flags & WALK_FRAME_EXACT ? EXACT : 0) |
+		       (place->flags & WALK_FRAME_FP ? BY_FP : 0) |
+		       (place->fp_known ? 0 : FP_UNKNOWN) | (place->lr_known ? LR_KNOWN : 0) |
+		       ((place->n_switches << 8) & SWITCHES);
+	row = row_of(visit->calls, place->at.pc);
+	if ((place->flags & WALK_FRAME_FP) && is_of(row, visit->calls, place->at.pc))
+		row->kind |= ROW_CALLED;
+	visit->is_matched = match(visit);
+	return !visit->is_matched && !is_full(visit) &&
+	       !is_of(row_of(visit->calls, visit->pc), visit->calls, visit->pc);
+}
+
+static __attribute__((noinline)) enum walk_stop step_by_self_unwind(struct visit *visit)
+{
+	struct walk_place place = get_place(visit);
+	uint32_t n = visit->n_pending;
+	enum walk_stop stop =
+		self_unwind_step(&visit->calls->own, visit->start, &place, keep_step, visit);
+
+	/* The reason for the end is not on the stack, so no guard detects a change. */
+	if (stop == WALK_DEPTH || (stop == WALK_NO_TABLE && visit->n_pending == n))
+		visit->is_open = true;
+	return stop;
+}
+
+/* ---- A walk ---- */
+
+/* Appends the new frames, outermost first, after the n unchanged frames. */
+static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
+{
+	struct unwind_cache *calls = visit->calls;
+	const struct self_unwind_word *word = &calls->words[visit->n_words];
+	uint32_t end = 0, uses_fp = 0;
+	uint64_t hash = 0;
+
+	if (n > 0) {
+		const struct unwind_cache_frame *outer = &calls->frames[n - 1];
+
+		end = outer->end;
+		uses_fp = outer->state & USES_FP;
+		hash = outer->hash;
+	}
+	for (uint32_t i = visit->n_pending; i-- > 0; n++) {
+		const struct unwind_cache_pending *pending = &calls->pending[i];
+		struct unwind_cache_frame *frame = &calls->frames[n];
+		uint32_t n_guards = pending->n_words,
+			 flags = n == 0 && stop != WALK_ROOT ? pending->flags | UNWIND_CACHE_CUT
+							     : pending->flags;
+
+		word -= pending->n_words;
+		if (!uses_fp && (pending->state & GIVES_FP))
+			n_guards--;
+		for (uint32_t j = 0; j < n_guards; j++)
+			calls->guards[end++] = word[j];
+		if ((pending->state & (GIVES_FP | NEEDS_FP | GENERAL)) != 0)
+			uses_fp = pending->state & (NEEDS_FP | GENERAL) ? USES_FP : 0;
+		hash = unwind_cache_hash(hash, pending->pc, flags);
+		*frame = (struct unwind_cache_frame){
+			.pc = pending->pc,
+			.sp = pending->sp,
+			.fp = pending->fp,
+			.hash = hash,
+			.end = end,
+			.state = pending->state | uses_fp,
+			.flags = flags,
+		};
+	}
+	calls->n = n;
+}
+
+/* Returns false if known and new frames together are too many. */
+static __attribute__((noinline)) bool walk(struct unwind_cache *calls,
+					   const struct walk_registers *caller)
+{
+	struct visit visit = {
+		.calls = calls,
+		.pc = caller->pc & ~self_unwind_pac_mask(),
+		.sp = caller->sp,
+		.fp = caller->fp,
+		.start = caller->sp,
+		.pac_mask = self_unwind_pac_mask(),
+		.n_known = calls->is_open ? 0 : calls->n,
+	};
+	enum walk_stop stop = WALK_N_STOPS;
+
+	while (stop == WALK_N_STOPS && !visit.is_matched && !(visit.is_matched = match(&visit))) {
+		if (is_full(&visit)) {
+			visit.is_open = true;
+			stop = WALK_DEPTH;
+		} else if (!is_own(&visit) || !step_plainly(&visit, &stop)) {
+			stop = step_by_self_unwind(&visit);
+		}
+	}
+	if (!visit.is_matched)
+		visit.n_known = 0;
+	calls->n_same = visit.n_known;
+	calls->is_open = visit.is_open;
+	if (visit.n_known + visit.n_pending > UNWIND_CACHE_MAX_FRAMES ||
+	    (visit.n_known > 0 &&
+	     calls->frames[visit.n_known - 1].end + visit.n_words > UNWIND_CACHE_MAX_GUARDS))
+		return false;
+	if (visit.n_known + visit.n_pending == 0)
+		add_pending(&visit, GENERAL);
+	push(&visit, visit.n_known, visit.is_matched ? WALK_ROOT : stop);
+	return true;
+}
+
+/* ---- Variants ---- */
+
+static uint64_t fp_mask(const struct unwind_cache_frame *frame)
+{
+	return frame->state & USES_FP ? UINT64_MAX : 0;
+}
+
+void unwind_cache_remember(struct unwind_cache *calls, uint32_t node)
+{
+	const struct unwind_cache_frame *inner = &calls->frames[calls->n - 1], *outer;
+	uint32_t n_outer = MIN_OF(calls->n_same, calls->n - 1);
+	struct unwind_cache_variant *variant;
+
+	if (n_outer == 0 || calls->is_open || (inner->state & (PLACE | FP_UNKNOWN | GENERAL)) ||
+	    inner->sp - calls->own.low >= calls->own.high - calls->own.low)
+		return;
+	outer = &calls->frames[n_outer - 1];
+	if (inner->end - outer->end > UNWIND_CACHE_VARIANT_WORDS)
+		return;
+	/* If siglongjmp() interrupts this, is_busy stays set; the next walk clears the cache. */
+	calls->is_busy = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	variant = &calls->variants[unwind_cache_variant_at(inner->pc, inner->sp)];
+	if (variant->pc != inner->pc || variant->sp != inner->sp)
+		variant[1] = variant[0];
+	variant->pc = inner->pc;
+	variant->sp = inner->sp;
+	variant->fp = inner->fp;
+	variant->fp_mask = fp_mask(inner);
+	variant->outer_hash = outer->hash;
+	variant->outer_sp = outer->sp;
+	variant->outer_fp = outer->fp;
+	variant->outer_fp_mask = fp_mask(outer);
+	variant->outer_state = outer->state;
+	variant->n_outer = n_outer;
+	variant->n_words = inner->end - outer->end;
+	variant->node = node;
+	variant->generation = calls->variant_generation;
+	memcpy(variant->words, &calls->guards[outer->end],
+	       variant->n_words * sizeof(*variant->words));
+	atomic_signal_fence(memory_order_seq_cst);
+	calls->is_busy = false;
+}
+
+void unwind_cache_invalidate_nodes(struct unwind_cache *calls)
+{
+	calls->variant_generation++;
+	for (uint32_t i = 0; i < calls->n; i++)
+		calls->frames[i].node = 0;
+}
+
+void unwind_cache_clear(struct unwind_cache *calls)
+{
+	unwind_cache_invalidate_nodes(calls);
+	calls->n = 0;
+	if (calls->row_generation >> GENERATION_BITS !=
+	    (calls->row_generation + 1) >> GENERATION_BITS) {
+		memset(calls->rows, 0, sizeof(calls->rows));
+		calls->row_generation = 0;
+	}
+	calls->row_generation++;
+	/* If siglongjmp() interrupts this, the next walk repeats it. */
+	atomic_signal_fence(memory_order_seq_cst);
+	calls->own_generation = self_unwind_generation();
+}
+
+/* Returns whether nothing has changed, up to the innermost frame: the common case. */
+static inline bool is_same(const struct unwind_cache *calls, const struct walk_registers *caller)
+{
+	uint32_t n = calls->n;
+	const struct unwind_cache_frame *frame = &calls->frames[n > 0 ? n - 1 : 0];
+
+	return n > 0 && frame->pc == caller->pc && frame->sp == caller->sp &&
+	       !(frame->state & (PLACE | FP_UNKNOWN | GENERAL)) &&
+	       (!(frame->state & USES_FP) || frame->fp == caller->fp) && !calls->is_open &&
+	       !calls->is_busy && calls->own_generation == self_unwind_generation() &&
+	       caller->sp - calls->own.low < calls->own.high - calls->own.low &&
+	       unwind_cache_find_changed(calls->guards, frame->end) == 0;
+}
+
+uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller)
+{
+	if (__builtin_expect(is_same(calls, caller), 1)) {
+		calls->n_same = calls->n;
+		return calls->n;
+	}
+	if (__builtin_expect(calls->is_busy || calls->own_generation != self_unwind_generation() ||
+				     calls->row_generation == 0,
+			     0))
+		unwind_cache_clear(calls);
+	calls->is_busy = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	for (int i = 0; i < 2; i++) {
+		if (__builtin_expect(walk(calls, caller), 1) &&
+		    __builtin_expect(calls->own_generation == self_unwind_generation(), 1))
+			break;
+		if (calls->own_generation == self_unwind_generation())
+			calls->n = 0;
+		else
+			unwind_cache_clear(calls);
+	}
+	atomic_signal_fence(memory_order_seq_cst);
+	calls->is_busy = false;
+	return calls->n;
+}
