@@ -182,17 +182,3 @@ bool regs_is_call(enum regs_arch arch, const uint8_t *code, uint32_t size)
 	}
 	return false;
 }
-
-/* Signing sets bits that are clear in addresses of user space; stripping clears them again. */
-uint64_t regs_own_pac_mask(void)
-{
-#if defined(__aarch64__)
-	const uint64_t all = (UINT64_C(1) << 55) - 1;
-	register uint64_t address __asm__("x30") = all;
-
-	__asm__("hint #7" : "+r"(address)); /* xpaclri */
-	return all & ~address;
-#else
-	return 0;
-#endif
-}

@@ -3,26 +3,17 @@
  * Registers - the unwinder's description of each CPU
  *
  * One row for each architecture, chosen at run time: the engine reads files of one architecture,
- * tests read files of all. REGS_NATIVE is that of this build. Immutable, async-signal-safe.
+ * tests read files of all. REGS_NATIVE (arch/cpu.h) is that of this build. Immutable,
+ * async-signal-safe.
  */
 #pragma once
+
+#include "arch/cpu.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum regs_arch { REGS_NONE, REGS_X86_64, REGS_AARCH64, REGS_RISCV64, REGS_PPC64LE, REGS_N_ARCHS };
-
-#if defined(__x86_64__)
-#define REGS_NATIVE REGS_X86_64
-#elif defined(__aarch64__)
-#define REGS_NATIVE REGS_AARCH64
-#elif defined(__riscv) && __riscv_xlen == 64
-#define REGS_NATIVE REGS_RISCV64
-#elif defined(__powerpc64__) && defined(__LITTLE_ENDIAN__)
-#define REGS_NATIVE REGS_PPC64LE
-#else
-#define REGS_NATIVE REGS_NONE
-#endif
 
 #define REGS_MAX_SIGRETURN 12
 #define REGS_MAX_TRAMPOLINE 11
@@ -84,7 +75,3 @@ enum regs_arch regs_of_elf(uint16_t elf_machine);
 /* Returns whether the code before a return address is a call. `code`: the `size` bytes before that
  * address. */
 bool regs_is_call(enum regs_arch arch, const uint8_t *code, uint32_t size);
-
-/* Returns the bits of a return address that hold its signature in this process; walks clear them.
- * Returns 0 if nothing is signed. */
-uint64_t regs_own_pac_mask(void);

@@ -2,9 +2,9 @@
 /* Ring - the producer's private state, which no consumer can change; for this directory */
 #pragma once
 
+#include "arch/cpu.h"
 #include "base/clock.h"
 #include "libcollector/ring/ring.h"
-#include "libcollector/ring/tick.h"
 
 #include <time.h>
 
@@ -141,12 +141,12 @@ static inline __attribute__((always_inline)) uint64_t ring_ticks_now(void)
 {
 	bool is_single = &__libc_single_threaded && __libc_single_threaded;
 
-	return RING_LIKELY(is_single) ? tick_read() : tick_read_ordered();
+	return RING_LIKELY(is_single) ? cpu_tick() : cpu_tick_ordered();
 }
 
 static inline uint64_t ring_now(const struct ring *ring)
 {
-	return TICK_EXISTS && ring->time_flags ? ring_ticks_now() : clock_now();
+	return CPU_HAS_TICK && ring->time_flags ? ring_ticks_now() : clock_now();
 }
 
 static inline void ring_add(uint64_t *word, uint64_t n)
@@ -186,7 +186,7 @@ static inline __attribute__((always_inline)) void *ring_write_header(struct ring
 		uint32_t bytes;
 		uint16_t type, flags;
 	} first = { bytes, (uint16_t)type, time_flags };
-	uint64_t time_ns = TICK_EXISTS && time_flags ? ring_ticks_now() : clock_now(), nested_ns;
+	uint64_t time_ns = CPU_HAS_TICK && time_flags ? ring_ticks_now() : clock_now(), nested_ns;
 
 	if (!RING_LIKELY(ring->end == at + bytes)) {
 		nested_ns = ring->nested_ns;
@@ -231,7 +231,8 @@ static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *r
 	/* From here on no handler moves to a larger ring. */
 	from = ring->end;
 	if (RING_LIKELY(*ring->alive && from + bytes <= ring->limit))
-		return ring_begin_first(ring, type, from, bytes, TICK_EXISTS ? RING_FLAG_TICKS : 0);
+		return ring_begin_first(ring, type, from, bytes,
+					CPU_HAS_TICK ? RING_FLAG_TICKS : 0);
 	ring->open[0].sp = 0;
 	return NULL;
 }

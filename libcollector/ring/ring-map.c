@@ -73,7 +73,7 @@ static int map_own(struct ring_arena_header *shared, size_t bytes, struct ring_a
 	arena->bytes = bytes;
 	arena->own_bytes = own;
 	arena->n_rings = shared->n_rings;
-	if (TICK_EXISTS && (shared->compat & RING_COMPAT_TICKS))
+	if (CPU_HAS_TICK && (shared->compat & RING_COMPAT_TICKS))
 		arena->time_flags = RING_FLAG_TICKS;
 	arena->budget = &arena->own_budget;
 	*ret_arena = arena;

@@ -130,7 +130,7 @@ static uint64_t find_limit(const struct ring *ring, uint64_t from)
 	uint64_t lap_end = from + ring->size - (from & (ring->size - 1)),
 		 full = from - ring->tail <= ring->size ? ring->tail + ring->size : 0;
 
-	if (TICK_EXISTS && !ring->time_flags)
+	if (CPU_HAS_TICK && !ring->time_flags)
 		return 0;
 	return MIN_OF(MIN_OF(lap_end, full), ring->next_check);
 }

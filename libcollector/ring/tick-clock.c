@@ -31,8 +31,8 @@
 #include "libcollector/ring/tick-clock.h"
 
 #include "arch/base.h"
+#include "arch/cpu.h"
 #include "base/clock.h"
-#include "libcollector/ring/tick.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -69,10 +69,10 @@ struct tick_clock {
 static struct tick_reading read_once(uint64_t *ret_width)
 {
 	struct tick_reading reading;
-	uint64_t before = tick_read_ordered(), after;
+	uint64_t before = cpu_tick_ordered(), after;
 
 	reading.ns = clock_now();
-	after = tick_read_ordered();
+	after = cpu_tick_ordered();
 	reading.ticks = before + (after - before) / 2;
 	*ret_width = after - before;
 	return reading;
@@ -130,7 +130,7 @@ struct tick_clock *tick_clock_new(void)
 	bool is_read = false;
 	pthread_t id;
 
-	if (!TICK_EXISTS || pthread_create(&id, NULL, read_shut_out, &is_read) != 0)
+	if (!CPU_HAS_TICK || pthread_create(&id, NULL, read_shut_out, &is_read) != 0)
 		return NULL;
 	pthread_join(id, NULL);
 	return is_read ? tick_clock_new_of(read_both, NULL) : NULL;

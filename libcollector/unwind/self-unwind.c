@@ -129,7 +129,7 @@ int self_unwind_setup(void)
 	if (atomic_load_explicit(&shared_arena, memory_order_acquire))
 		return 0;
 	first_stack_top = getauxval(AT_RANDOM);
-	self_unwind_pac_bits = regs_own_pac_mask();
+	self_unwind_pac_bits = cpu_pac_mask();
 	first_pid = (int32_t)getpid();
 	arena = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -158,23 +158,6 @@ static bool is_child(struct arena *arena)
 }
 
 /* ---- The stack ---- */
-
-static uint64_t thread_pointer(void)
-{
-	uint64_t pointer = 0;
-
-#if defined(__x86_64__)
-	__asm__("mov %%fs:0, %0" : "=r"(pointer));
-#elif defined(__aarch64__)
-	__asm__("mrs %0, tpidr_el0" : "=r"(pointer));
-#elif defined(__riscv)
-	__asm__("mv %0, tp" : "=r"(pointer));
-#elif defined(__powerpc64__)
-	__asm__("addi %0, 13, -0x7000"
-		: "=b"(pointer)); /* ELFv2 ABI 3.7.2: r13 is 0x7000 above the thread pointer */
-#endif
-	return pointer;
-}
 
 /* Moves *low down to the page of sp, or as far as all pages are readable. */
 static void reach(struct safe_read *memory, uint64_t sp, uint64_t *low)
@@ -209,10 +192,10 @@ static void find_ranges(struct visit *visit)
 	bool is_first = visit->is_quiet ? is_near(first_stack_top, frame)
 					: syscall(SYS_gettid) == pid;
 
-	find_range(visit, is_first ? first_stack_top : thread_pointer(), frame);
+	find_range(visit, is_first ? first_stack_top : cpu_thread_pointer(), frame);
 	if (!is_first || pid == first_pid || (frame >= visit->low && frame < visit->high))
 		return;
-	find_range(visit, thread_pointer(), frame);
+	find_range(visit, cpu_thread_pointer(), frame);
 	if (frame < visit->low || frame >= visit->high)
 		find_range(visit, first_stack_top, frame);
 }
@@ -332,7 +315,7 @@ static bool claim_cache(struct claim *claim, struct cache *cache, const struct v
 	/* This process was forked within a walk that used the cache. Only a walk of this thread
 	 * continues here; ignore walks of other threads. */
 	if (is_free && !claim->is_used && cache->holder_sp != 0 &&
-	    cache->holder_thread == thread_pointer()) {
+	    cache->holder_thread == cpu_thread_pointer()) {
 		before = cache->holder;
 		atomic_store_explicit(&claim->holder, before, memory_order_relaxed);
 		is_free = false;
@@ -342,7 +325,7 @@ static bool claim_cache(struct claim *claim, struct cache *cache, const struct v
 	if (!claim->is_used)
 		clear(cache);
 	claim->is_used = true;
-	cache->holder_thread = thread_pointer();
+	cache->holder_thread = cpu_thread_pointer();
 	cache->holder = visit->holder;
 	atomic_signal_fence(memory_order_seq_cst);
 	cache->holder_sp = visit->frame;

@@ -112,34 +112,15 @@ static inline uint32_t self_unwind_generation(void)
 /* Returns the bits of a return address that hold a pointer authentication signature. */
 static inline uint64_t self_unwind_pac_mask(void)
 {
-#if defined(__aarch64__)
 	extern uint64_t self_unwind_pac_bits;
 
-	return self_unwind_pac_bits;
-#else
-	return 0;
-#endif
+	return CPU_SIGNS ? self_unwind_pac_bits : 0;
 }
 
 /* Gets the current registers of the calling function. */
 static inline __attribute__((always_inline)) void self_unwind_get_registers(
 	struct walk_registers *ret_registers)
 {
-	struct walk_registers at = { 0 };
-
-#if defined(__x86_64__)
-	__asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"
-			 : "=&r"(at.pc), "=&r"(at.sp), "=&r"(at.fp));
-#elif defined(__aarch64__)
-	__asm__ volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29\n\tmov %3, x30"
-			 : "=&r"(at.pc), "=&r"(at.sp), "=&r"(at.fp), "=&r"(at.lr));
-#elif defined(__riscv)
-	__asm__ volatile("auipc %0, 0\n\tmv %1, sp\n\tmv %2, s0\n\tmv %3, ra"
-			 : "=&r"(at.pc), "=&r"(at.sp), "=&r"(at.fp), "=&r"(at.lr));
-#elif defined(__powerpc64__)
-	__asm__ volatile(
-		"mflr %3\n\tbcl 20, 31, 1f\n1:\tmflr %0\n\tmtlr %3\n\tmr %1, 1\n\tmr %2, 31"
-		: "=&b"(at.pc), "=&b"(at.sp), "=&b"(at.fp), "=&b"(at.lr));
-#endif
-	*ret_registers = at;
+	cpu_get_registers(&ret_registers->pc, &ret_registers->sp, &ret_registers->fp,
+			  &ret_registers->lr);
 }

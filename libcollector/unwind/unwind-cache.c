@@ -53,13 +53,6 @@
 	0x200u /* no rule: follow the frame pointer, if the conditions of step_plainly() hold */
 #define ROW_CALLED 0x400u /* a call precedes this pc: a frame pointer was followed to it */
 
-/* Whether a frame record has the address of the next record right below the return address. */
-#if defined(__x86_64__) || defined(__aarch64__)
-#define HAS_RECORDS true
-#else
-#define HAS_RECORDS false
-#endif
-
 #define GENERATION_BITS 16
 #define WORD 8 /* bytes */
 
@@ -211,9 +204,9 @@ static bool is_chain(const struct self_unwind_step *step)
 {
 	uint64_t fp = step->at.at.fp;
 
-	return HAS_RECORDS && step->stop == WALK_N_STOPS && (step->next.flags & WALK_FRAME_FP) &&
-	       fp != 0 && step->n_words == 2 && step->words[0].at == fp + 8 &&
-	       step->words[1].at == fp;
+	return CPU_HAS_RECORDS && step->stop == WALK_N_STOPS &&
+	       (step->next.flags & WALK_FRAME_FP) && fp != 0 && step->n_words == 2 &&
+	       step->words[0].at == fp + 8 && step->words[1].at == fp;
 }
 
 static bool fits(int32_t offset)

@@ -172,18 +172,9 @@ static inline uint64_t unwind_cache_hash(uint64_t outer, uint64_t pc, uint32_t f
 static inline __attribute__((always_inline)) void unwind_cache_get_caller(
 	struct walk_registers *ret_registers)
 {
-	const uint64_t *frame = __builtin_frame_address(0);
-
 	*ret_registers = (struct walk_registers){
 		.pc = (uint64_t)(uintptr_t)__builtin_return_address(0),
 		.sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(),
+		.fp = cpu_caller_fp(__builtin_frame_address(0)),
 	};
-#if defined(__x86_64__) || defined(__aarch64__)
-	ret_registers->fp = frame[0];
-#elif defined(__riscv)
-	ret_registers->fp = frame[-2];
-#else
-	(void)frame;
-	__asm__ volatile("" : "=r"(ret_registers->fp));
-#endif
 }

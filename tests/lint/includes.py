@@ -32,7 +32,7 @@ ALLOWED = {
     "arch": (["arch", "base"], []),
     "libcapture": (["libcapture", "base", "arch/base.h"], ["zstd", "xxhash", "stdio"]),
     "libcollector": (["libcollector/prof-collector.h", "arch/base.h"], []),
-    "libcollector/ring": (["libcollector/ring", "base", "arch/base.h"], []),
+    "libcollector/ring": (["libcollector/ring", "base", "arch/base.h", "arch/cpu.h"], []),
     "libcollector/unwind": (["libcollector/unwind", "base", "arch"], []),
     "libcollector/register": (
         [

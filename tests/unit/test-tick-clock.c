@@ -3,8 +3,8 @@
  * Checks of tick-clock: on a simulated machine whose true time is known, and on this machine.
  */
 #include "arch/base.h"
+#include "arch/cpu.h"
 #include "libcollector/ring/tick-clock.h"
-#include "libcollector/ring/tick.h"
 #include "tests/unit/test.h"
 
 #include <linux/filter.h>
@@ -170,7 +170,7 @@ static void test_real(void)
 		uint64_t ticks, ns, low, high;
 
 		clock_gettime(CLOCK_MONOTONIC, &before);
-		ticks = tick_read_ordered();
+		ticks = cpu_tick_ordered();
 		clock_gettime(CLOCK_MONOTONIC, &after);
 		ns = tick_clock_ns(clock, ticks);
 		low = (uint64_t)before.tv_sec * 1000 * MS + (uint64_t)before.tv_nsec;
@@ -218,7 +218,7 @@ static void test_made_of(void)
 	struct tick_clock *clock = tick_clock_new();
 	struct timespec now;
 
-	CHECK_INT(clock != NULL, TICK_EXISTS && reads_without_kernel());
+	CHECK_INT(clock != NULL, CPU_HAS_TICK && reads_without_kernel());
 	CHECK_INT(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now), 0);
 	CHECK_INT(prctl(PR_GET_SECCOMP, 0, 0, 0, 0), filter);
 	CHECK_INT(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), privileges);

@@ -440,7 +440,7 @@ int main(void)
 {
 	if (pipe(pipes) < 0)
 		return 1;
-	pac_mask = regs_own_pac_mask();
+	pac_mask = cpu_pac_mask();
 	dl_iterate_phdr(add_module, NULL);
 	RUN(test_plain);
 	RUN(test_deep);
