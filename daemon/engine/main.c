@@ -10,8 +10,8 @@
 
 #include "arch/base.h"
 #include "daemon/deferred-close.h"
-#include "daemon/engine/sandbox.h"
-#include "daemon/engine/session.h"
+#include "daemon/engine/session/sandbox.h"
+#include "daemon/engine/session/session.h"
 #include "daemon/protocol.h"
 
 #include <glib/gi18n.h>

@@ -12,9 +12,9 @@
  * class: which walk ended, and why. bench_differential.py attributes each class to one side.
  */
 #include "arch/base.h"
-#include "daemon/engine/unwind-file.h"
-#include "daemon/engine/unwind.h"
-#include "daemon/engine/vdso.h"
+#include "daemon/engine/model/vdso.h"
+#include "daemon/engine/unwind/unwind-file.h"
+#include "daemon/engine/unwind/unwind.h"
 #include "tests/oracle/peer-walk.h"
 #include "tests/oracle/perf-data.h"
 

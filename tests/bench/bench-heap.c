@@ -7,7 +7,7 @@
  * turn, so that rings are merged; and a program's large table, whose items of four adjacent blocks
  * are allocated in order and freed in any order.
  */
-#include "daemon/engine/collectors.h"
+#include "daemon/engine/peers/collectors.h"
 #include "libcollector/ring/ring.h"
 #include "tests/unit/engine.h"
 

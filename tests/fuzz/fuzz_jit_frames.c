@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/jit-frames.c: a file that grows. Every entry must be within the data
- * in which rules are looked up.
+ * Fuzz target of daemon/engine/unwind/jit-frames.c: a file that grows. Every entry must be within
+ * the data in which rules are looked up.
  */
-#include "daemon/engine/jit-frames.h"
+#include "daemon/engine/unwind/jit-frames.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

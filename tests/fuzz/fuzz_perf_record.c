@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/record.c: consecutive records, as in a ring. Copies each to a heap
- * block of its exact size, parses it, and reads every byte that the result refers to.
+ * Fuzz target of daemon/engine/perf/record.c: consecutive records, as in a ring. Copies each to a
+ * heap block of its exact size, parses it, and reads every byte that the result refers to.
  */
-#include "daemon/engine/record.h"
+#include "daemon/engine/perf/record.h"
 
 #include "arch/regs.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/snapshot.c: a snapshot. Each item is also parsed as every kind of
- * text.
+ * Fuzz target of daemon/engine/model/snapshot.c: a snapshot. Each item is also parsed as every kind
+ * of text.
  */
-#include "daemon/engine/snapshot.h"
+#include "daemon/engine/model/snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>

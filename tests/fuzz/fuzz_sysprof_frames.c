@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/sysprof-frames.c: any contents of one of sysprof's rings, drained at
- * once. Each frame is in its own heap block, so that a sanitizer detects reads past its end.
+ * Fuzz target of daemon/engine/peers/sysprof-frames.c: any contents of one of sysprof's rings,
+ * drained at once. Each frame is in its own heap block, so that a sanitizer detects reads past its
+ * end.
  */
-#include "daemon/engine/sysprof-frames.h"
+#include "daemon/engine/peers/sysprof-frames.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of the engine's handling of one of sysprof's rings to which another thread writes
- * meanwhile: from daemon/engine/sysprof-ring.c through sysprof-peer.c and sysprof-frames.c to rows
- * in collector-rows.c.
+ * meanwhile: from daemon/engine/peers/sysprof-ring.c through sysprof-peer.c and sysprof-frames.c to
+ * rows in collector-rows.c.
  *
  * The input is a list of steps (race.h). The records are sysprof's frames, which are written to the
  * ring repeatedly. Another ring of the process is honest, and must be read as if it were alone.
  */
-#include "daemon/engine/sysprof-peer.h"
+#include "daemon/engine/peers/sysprof-peer.h"
 #include "tests/fuzz/race.h"
 
 #include <sys/mman.h>

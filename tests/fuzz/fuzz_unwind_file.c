@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/unwind-file.c: the input is one ELF file. Looks up every executable
- * segment in the table compiled from it.
+ * Fuzz target of daemon/engine/unwind/unwind-file.c: the input is one ELF file. Looks up every
+ * executable segment in the table compiled from it.
  */
-#include "daemon/engine/unwind-file.h"
+#include "daemon/engine/unwind/unwind-file.h"
 
 #include "arch/base.h"
 

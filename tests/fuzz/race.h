@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "daemon/engine/collectors.h"
+#include "daemon/engine/peers/collectors.h"
 #include "tests/unit/engine.h"
 
 #include <pthread.h>

@@ -12,7 +12,7 @@ import lint
 RECEIVERS = {
     "daemon/broker/sysprof.c": "who sends is told beside the packet; it looks before it reads",
     "daemon/datagram.c": "from profd-files, which is ours",
-    "daemon/engine/channel.c": "from profd, which is ours",
+    "daemon/engine/session/channel.c": "from profd, which is ours",
     "daemon/stranger.c": "looks before it reads",
     "libcollector/register/control-client.c": "in the target, from profd",
     "tools/symbols/debuginfod-child.c": "from our own parent",

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "daemon/engine/collectors.h"
+#include "daemon/engine/peers/collectors.h"
 #include "libcollector/ring/ring.h"
 #include "tests/unit/engine.h"
 

@@ -11,14 +11,14 @@
  */
 #pragma once
 
-#include "daemon/engine/collectors.h"
-#include "daemon/engine/kernel.h"
-#include "daemon/engine/loss.h"
-#include "daemon/engine/output.h"
-#include "daemon/engine/samples.h"
-#include "daemon/engine/scan.h"
-#include "daemon/engine/tasks.h"
-#include "daemon/engine/writer.h"
+#include "daemon/engine/model/kernel.h"
+#include "daemon/engine/model/scan.h"
+#include "daemon/engine/model/tasks.h"
+#include "daemon/engine/out/loss.h"
+#include "daemon/engine/out/output.h"
+#include "daemon/engine/out/writer.h"
+#include "daemon/engine/peers/collectors.h"
+#include "daemon/engine/perf/samples.h"
 #include "daemon/protocol.h"
 #include "tests/tools/chunks.h"
 #include "tests/unit/test.h"

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "daemon/engine/collector-rows.h"
+#include "daemon/engine/peers/collector-rows.h"
 #include "tests/unit/engine.h"
 
 #define PID 2000000001

@@ -3,8 +3,8 @@
  * Checks of heap-excluded.c and program.c in daemon/engine: which processes sent no allocations,
  * and why.
  */
-#include "daemon/engine/heap-excluded.h"
-#include "daemon/engine/program.h"
+#include "daemon/engine/alloc/heap-excluded.h"
+#include "daemon/engine/model/program.h"
 #include "tests/unit/engine.h"
 
 #include <elf.h>

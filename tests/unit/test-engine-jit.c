@@ -10,7 +10,7 @@
  * - an invalid file is ignored [none]
  */
 #include "arch/base.h"
-#include "daemon/engine/jit-frames.h"
+#include "daemon/engine/unwind/jit-frames.h"
 #include "tests/unit/test.h"
 
 #include <sys/mman.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/memory-usage.c: which processes it queries, when, and how it uses the
- * answers.
+ * Checks of daemon/engine/alloc/memory-usage.c: which processes it queries, when, and how it uses
+ * the answers.
  */
-#include "daemon/engine/memory-usage.h"
+#include "daemon/engine/alloc/memory-usage.h"
 #include "tests/unit/engine.h"
 
 #define MS UINT64_C(1000000)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/record.c: the fields of each kind, and inconsistent records.
+ * Checks of daemon/engine/perf/record.c: the fields of each kind, and inconsistent records.
  */
 #include "arch/regs.h"
-#include "daemon/engine/record.h"
+#include "daemon/engine/perf/record.h"
 #include "tests/unit/engine.h"
 
 static bool parse(struct bytes *bytes, struct record *record)

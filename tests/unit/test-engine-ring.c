@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/ring.c and ring-merge.c with rings in memory: order, wrapped records,
- * false lengths and merging.
+ * Checks of daemon/engine/perf/ring.c and ring-merge.c with rings in memory: order, wrapped
+ * records, false lengths and merging.
  */
-#include "daemon/engine/ring-merge.h"
-#include "daemon/engine/ring.h"
+#include "daemon/engine/perf/ring-merge.h"
+#include "daemon/engine/perf/ring.h"
 #include "tests/unit/engine.h"
 
 #define RING_BYTES 4096

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /* Checks of sample-window.c with programs that use its page like recorder.c, and with one that
  * lies. */
-#include "daemon/engine/sample-window.h"
+#include "daemon/engine/perf/sample-window.h"
 #include "tests/unit/test.h"
 
 #include <pthread.h>

@@ -3,8 +3,8 @@
  * Checks of samples.c, kernel.c, ticks.c, events.c and the CPU list in daemon/engine: records
  * become rows.
  */
-#include "daemon/engine/events.h"
-#include "daemon/engine/ticks.h"
+#include "daemon/engine/perf/events.h"
+#include "daemon/engine/perf/ticks.h"
 #include "tests/unit/engine.h"
 
 #include <fcntl.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/sandbox.c, in children that enter the sandbox: forbidden actions kill the
- * process.
+ * Checks of daemon/engine/session/sandbox.c, in children that enter the sandbox: forbidden actions
+ * kill the process.
  */
 #include "config.h"
 
-#include "daemon/engine/ring.h"
-#include "daemon/engine/sandbox.h"
+#include "daemon/engine/perf/ring.h"
+#include "daemon/engine/session/sandbox.h"
 #include "daemon/protocol.h"
 #include "tests/unit/test.h"
 

@@ -4,7 +4,7 @@
  * of the socket. The session runs in a child without perf events, so that no privilege is needed.
  */
 #include "daemon/datagram.h"
-#include "daemon/engine/session.h"
+#include "daemon/engine/session/session.h"
 #include "libcollector/control.h"
 #include "tests/unit/engine.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/snapshot.c: texts from /proc: real ones, with hostile names, and cut at
- * any byte.
+ * Checks of daemon/engine/model/snapshot.c: texts from /proc: real ones, with hostile names, and
+ * cut at any byte.
  */
-#include "daemon/engine/snapshot.h"
+#include "daemon/engine/model/snapshot.h"
 #include "tests/unit/engine.h"
 
 #include <unistd.h>

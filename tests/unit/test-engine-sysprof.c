@@ -4,7 +4,7 @@
  * sysprof-peer.c and their use in collectors.c): this process sends requests, writes frames like
  * the library, and lies. The library itself is tested in test_sysprof.py.
  */
-#include "daemon/engine/collectors.h"
+#include "daemon/engine/peers/collectors.h"
 #include "tests/unit/engine.h"
 
 #include <errno.h>

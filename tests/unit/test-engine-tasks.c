@@ -3,7 +3,7 @@
  * Checks of maps.c, images.c, tasks.c, scan.c and switches.c in daemon/engine: processes as the
  * side band and /proc report them.
  */
-#include "daemon/engine/switches.h"
+#include "daemon/engine/model/switches.h"
 #include "tests/unit/engine.h"
 
 static const char alive[] = "1 (name) S 1 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0 0\n";

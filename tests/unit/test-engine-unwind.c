@@ -4,8 +4,8 @@
  * program's own file, mappings and stack, and with invalid files.
  */
 #include "config.h"
-#include "daemon/engine/sample-queue.h"
-#include "daemon/engine/unwind-file.h"
+#include "daemon/engine/unwind/sample-queue.h"
+#include "daemon/engine/unwind/unwind-file.h"
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/engine.h"
 

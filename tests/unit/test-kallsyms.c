@@ -3,7 +3,7 @@
  * Checks of daemon/engine/kallsyms: the symbol of an address, with lines in any order; hidden
  * addresses; other text; and this machine's file, compared with a reader that stores all lines.
  */
-#include "daemon/engine/kallsyms.h"
+#include "daemon/engine/model/kallsyms.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  * The dynamic linker loads the library into the command and into all programs that it starts,
  * because they inherit LD_PRELOAD. The user's own preloads come after it. Programs with more
  * privileges than their caller, or without a dynamic linker, do not load the library; the engine
- * detects these programs (daemon/engine/heap-excluded.c).
+ * detects these programs (daemon/engine/alloc/heap-excluded.c).
  *
  * The library needs glibc. The loader of another libc would load it, and then end the program
  * because of missing symbols. So the path starts with a token that only glibc's loader expands:

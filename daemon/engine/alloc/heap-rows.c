@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Heap rows - turns a process's allocation records into rows of alloc, free, heap and live
+ *
+ *     alloc, free ▶ address to block (live-blocks.c) ▶ rows
+ *     realloc ▶ ends its old block at once ▶ waits for the time of the new one ▶ row
+ *     calls ▶ nodes (call-nodes.c) ▶ stacks
+ *
+ * Records come merged by time. A realloc is one record and two events: between them another thread
+ * may get the old address, or free the block at the new one. So the second event waits
+ * (pending-reallocs.c) and is merged with the records of all processes. Mappings may end in part,
+ * and may replace others. They are kept by address range, and the rest of a mapping becomes a block
+ * of its own. If an address is allocated while it has a block, that block's end was not reported,
+ * and the block ends then. But another thread's free of the same time may follow, so the new block
+ * waits until that time is over.
+ * Checkpoints list the live blocks, so that a reader can find them without reading everything
+ * before. A checkpoint is written at the beginning of an epoch and after many events, but only
+ * after half as many events as blocks, so that checkpoints cost no more than the events. At the
+ * start of an epoch, every process with few blocks or enough events gets one, so that a reader need
+ * not go back to an idle process's last event. While the session is paused, only the addresses of
+ * new blocks are kept, so that their ends are not written, even after the pause.
+ * Invariants: (1) blocks are numbered in the order of their rows
+ *                 [test-engine-heap: realloc, reuse, mappings]
+ *             (2) a heap row and its live rows list the blocks that lived after all rows up to its
+ *                 time  [test-engine-heap-live: checkpoint, idle]
+ *             (3) blocks freed before the process or the session ended are not in the live rows
+ *                 of the event `end`
+ *                 [test-engine-heap-live: ends; test-engine-collectors-stacks: allocations]
+ *             (4) an inherited block is not a block of the process, but its end is recognized
+ *                 [test-engine-heap-live: forks]
+ *             (5) in a pause, no block begins, but existing blocks end
+ *                 [test-engine-heap-live: pause]
+ *             (6) the data kept for a process is bounded, and the excess is counted as lost
+ *                 [test-engine-heap: limits]
+ *             (7) among events of one time, an address is freed before it is allocated again, in
+ *                 whatever order they are reported  [test-engine-heap: ties]
+ *             (8) alloc and free rows of one time show the order in which they were written
+ *                 [test-engine-heap: order]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/alloc/heap-rows-internal.h"
+
+#include <assert.h>
+#include <sys/random.h>
+
+#define AHEAD 16u /* prefetch distance in blocks */
+/* Row times are rounded down to this unit: lower digits are noise and took a sixth of all bytes. No
+ * thread makes two records within the unit. */
+#define TIME_UNIT_NS 16u
+#define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
+#define FEW 256u /* blocks: few enough to write in each epoch */
+
+static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
+		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
+	      "alloc.kind");
+static_assert((int)RING_FREE_N_KINDS == (int)PROF_FREE_UNTOLD &&
+		      (int)RING_FREE_BRK == (int)PROF_FREE_BRK,
+	      "free.kind");
+
+/* ---- Common ---------------------------------------------------------------------------------- */
+
+static uint64_t random_seed(const void *fallback)
+{
+	uint64_t seed = 0;
+
+	/* Without randomness the tables still work, but are predictable. */
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = (uintptr_t)fallback;
+	return seed;
+}
+
+/* Returns the time for the next row. Rows of the four tables are in one common order. */
+static uint64_t row_time(struct heap_rows *rows, uint64_t time_ns)
+{
+	struct pending_reallocs *pending = rows->pending;
+
+	pending->last_ns = MAX_OF(pending->last_ns, time_ns);
+	return pending->last_ns;
+}
+
+/* Returns the time of the last row. heap-excluded.c writes heap rows too. */
+static uint64_t last_time(const struct heap_rows *rows)
+{
+	return MAX_OF(rows->pending->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread)
+{
+	const struct heap_thread added = { .thread = thread, .n_producers = 1 };
+	uint32_t number = rows->first_free;
+
+	row_ref(&thread->row);
+	if (number == UINT32_MAX) {
+		g_array_append_val(rows->threads, added);
+		return rows->threads->len - 1;
+	}
+	rows->first_free = heap_rows_thread(rows, number)->next_free;
+	*heap_rows_thread(rows, number) = added;
+	return number;
+}
+
+void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number)
+{
+	struct heap_thread *thread = heap_rows_thread(rows, number);
+
+	if (thread->n_producers > 0 || thread->n_blocks > 0)
+		return;
+	row_unref(&thread->thread->row);
+	*thread = (struct heap_thread){ .next_free = rows->first_free };
+	rows->first_free = number;
+}
+
+/* Releases a block's reference to its thread. */
+static void release(struct heap_rows *rows, const struct live_block *block)
+{
+	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
+
+	if (--thread->n_blocks == 0)
+		heap_rows_drop_thread(rows, block->thread);
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+static void write_heap(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
+{
+	const struct live_blocks *live = &rows->live;
+
+	output_need(rows->output, &rows->process->process->row);
+	output_add(rows->output, PROF_TABLE_HEAP,
+		   (const struct prof_value[]){
+			   [PROF_HEAP_TIME] = PROF_NUMBER(time_ns),
+			   [PROF_HEAP_PROCESS] = PROF_NUMBER(rows->process->process->row.id),
+			   [PROF_HEAP_EVENT] = PROF_NUMBER(event),
+			   [PROF_HEAP_LIVE_BYTES] = PROF_NUMBER(live->live_bytes),
+			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(live_blocks_count(live)),
+			   [PROF_HEAP_PEAK_BYTES] = PROF_NUMBER(live->peak_bytes),
+			   [PROF_HEAP_PEAK_TIME] = PROF_NUMBER(live->peak_ns),
+			   [PROF_HEAP_INHERITED] = PROF_NUMBER(rows->parent.n_inherited),
+		   });
+	live_blocks_reset_peak(&rows->live, time_ns);
+}
+
+static uint64_t alignment_of(uint8_t log2)
+{
+	return log2 ? UINT64_C(1) << log2 : 0;
+}
+
+/* Returns a thread's id, and writes its row if the epoch lacks it. */
+static uint32_t name_thread(struct heap_rows *rows, uint32_t number)
+{
+	struct heap_thread *thread = heap_rows_thread(rows, number);
+
+	if (thread->epoch != rows->output->epoch) {
+		tasks_need(rows->process->rows->tasks, thread->thread);
+		thread->epoch = rows->output->epoch;
+	}
+	return thread->thread->row.id;
+}
+
+static void write_live(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns)
+{
+	const uint64_t numbers[PROF_LIVE_COLUMNS] = {
+		[PROF_LIVE_TIME] = time_ns,
+		[PROF_LIVE_THREAD] = name_thread(rows, block->thread),
+		[PROF_LIVE_KIND] = live_block_kind(block),
+		[PROF_LIVE_BLOCK] = live_block_number(block),
+		[PROF_LIVE_SIZE] = block->size,
+		[PROF_LIVE_ALIGNMENT] = alignment_of(live_block_alignment(block)),
+		[PROF_LIVE_STACK] = call_nodes_stack(&rows->nodes, rows->output, block->calls),
+		[PROF_LIVE_SINCE] = block->since_ns,
+	};
+
+	output_add_numbers(rows->output, PROF_TABLE_LIVE, numbers, 0);
+}
+
+/* Returns the blocks that live until their replacement is complete. */
+static const struct live_block **list_held(const struct heap_rows *rows)
+{
+	const struct pending_reallocs *pending = rows->pending;
+	const struct live_block **held = g_new(const struct live_block *, rows->live.n_held + 1);
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < pending->n; i++)
+		if (pending->items[i].rows == rows && pending->items[i].prior.label)
+			held[n++] = &pending->items[i].prior;
+	assert(n == rows->live.n_held);
+	return held;
+}
+
+/* Writes all live blocks, after all rows so far. */
+static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
+{
+	g_autofree const struct live_block **held = list_held(rows);
+	g_autofree struct live_item *items =
+		live_blocks_sorted(&rows->live, held, &rows->pending->yield);
+	uint32_t n = live_blocks_count(&rows->live);
+
+	write_heap(rows, event, time_ns);
+	for (uint32_t i = 0; items && i < n; i++) {
+		prefetch_line(items[MIN_OF(i + AHEAD, n - 1)].block);
+		write_live(rows, items[i].block, time_ns);
+		live_yield(&rows->pending->yield, i);
+	}
+	if (!items)
+		collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, n, time_ns, time_ns);
+	rows->n_events = 0;
+	rows->epoch = rows->output->epoch;
+}
+
+/* Writes the first row of the process, or a checkpoint if one is due. */
+static void begin_or_check(struct heap_rows *rows, uint64_t time_ns)
+{
+	if (rows->has_begun) {
+		/* A checkpoint must come after all rows of its time. */
+		if (time_ns > last_time(rows) && rows->n_events >= rows->live.n / 2 &&
+		    rows->n_events > 0)
+			write_all(rows, PROF_HEAP_CHECKPOINT, row_time(rows, last_time(rows)));
+		return;
+	}
+	rows->has_begun = true;
+	rows->epoch = rows->output->epoch;
+	live_blocks_reset_peak(&rows->live, time_ns);
+	write_heap(rows, PROF_HEAP_BEGIN, time_ns);
+	if (rows->pending->is_paused)
+		write_heap(rows, PROF_HEAP_PAUSED, time_ns);
+}
+
+/* Writes the checkpoints of the other processes, at the first event of an epoch. */
+static void check_others(const struct heap_rows *rows, uint64_t time_ns)
+{
+	struct pending_reallocs *pending = rows->pending;
+	GHashTableIter iter;
+	gpointer value;
+
+	if (pending->epoch == rows->output->epoch || time_ns <= last_time(rows))
+		return;
+	pending->epoch = rows->output->epoch;
+	g_hash_table_iter_init(&iter, pending->forks.parents);
+	while (g_hash_table_iter_next(&iter, NULL, &value)) {
+		struct heap_rows *other = ((struct heap_parent *)value)->rows;
+
+		if (other != rows && other->has_begun && other->epoch != pending->epoch &&
+		    (other->live.n <= FEW || other->n_events >= other->live.n / 2))
+			write_all(other, PROF_HEAP_CHECKPOINT, row_time(other, last_time(other)));
+	}
+}
+
+uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns)
+{
+	uint64_t row_ns = time_ns - time_ns % TIME_UNIT_NS;
+
+	if (rows->epoch != rows->output->epoch || rows->n_events >= CHECKPOINT_EVENTS) {
+		check_others(rows, row_ns);
+		begin_or_check(rows, row_ns);
+	}
+	heap_forks_run(&rows->pending->forks, &rows->parent, time_ns);
+	rows->n_events++;
+	return row_time(rows, row_ns);
+}
+
+static void write_alloc(struct heap_rows *rows, const struct live_block *block, uint64_t prior)
+{
+	const uint64_t numbers[PROF_ALLOC_COLUMNS] = {
+		[PROF_ALLOC_TIME] = block->since_ns,
+		[PROF_ALLOC_THREAD] = name_thread(rows, block->thread),
+		[PROF_ALLOC_KIND] = live_block_kind(block),
+		[PROF_ALLOC_BLOCK] = live_block_number(block),
+		[PROF_ALLOC_SIZE] = block->size,
+		[PROF_ALLOC_ALIGNMENT] = alignment_of(live_block_alignment(block)),
+		[PROF_ALLOC_STACK] = call_nodes_stack(&rows->nodes, rows->output, block->calls),
+		[PROF_ALLOC_PRIOR] = prior,
+	};
+
+	if (numbers[PROF_ALLOC_BLOCK]) {
+		rows->last_row_number = numbers[PROF_ALLOC_BLOCK];
+		rows->last_row_ns = block->since_ns;
+	}
+	output_add_numbers(rows->output, PROF_TABLE_ALLOC, numbers, 0);
+}
+
+/* `thread`: a number from heap_rows_add_thread(). */
+void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns,
+			  uint64_t number, uint64_t address, enum prof_free_kind kind)
+{
+	const uint64_t numbers[PROF_FREE_COLUMNS] = {
+		[PROF_FREE_TIME] = time_ns,
+		[PROF_FREE_THREAD] = name_thread(rows, thread),
+		[PROF_FREE_BLOCK] = number,
+		[PROF_FREE_ADDRESS] = address,
+		[PROF_FREE_KIND] = kind,
+		[PROF_FREE_YOUNGER] =
+			number && time_ns == rows->last_row_ns ? rows->last_row_number - number : 0,
+	};
+
+	output_add_numbers(rows->output, PROF_TABLE_FREE, numbers,
+			   number || !address ? UINT64_C(1) << PROF_FREE_ADDRESS : 0);
+}
+
+/* ---- Mappings -------------------------------------------------------------------------------- */
+
+/* Adds the rest of a partly unmapped mapping as a block of its own. */
+static void add_rest(struct heap_rows *rows, const struct live_block *block, uint64_t from,
+		     uint64_t to, uint64_t time_ns)
+{
+	struct live_block rest = *block;
+
+	if (from >= to)
+		return;
+	rest.address = from;
+	rest.size = to - from;
+	rest.since_ns = time_ns;
+	rest.label = live_block_label(rows->last_number + 1, PROF_ALLOC_MMAP, 0);
+	if (!live_blocks_map(&rows->live, &rest)) {
+		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		return;
+	}
+	rows->last_number++;
+	heap_rows_thread(rows, rest.thread)->n_blocks++;
+	write_alloc(rows, &rest, live_block_number(block));
+}
+
+bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
+		     enum prof_free_kind kind, uint64_t time_ns)
+{
+	struct live_block block;
+	bool is_known = false;
+
+	for (; live_blocks_unmap(&rows->live, from, to, &block); is_known = true) {
+		uint64_t end = live_block_end(&block);
+
+		live_blocks_drop(&rows->live, &block);
+		if (block.address >= from && end <= to)
+			heap_rows_write_free(rows, thread, time_ns, live_block_number(&block), 0,
+					     kind);
+		add_rest(rows, &block, block.address, from, time_ns);
+		add_rest(rows, &block, to, end, time_ns);
+		release(rows, &block);
+	}
+	return is_known;
+}
+
+static void add_mapping(struct heap_rows *rows, struct live_block *block, uint64_t prior)
+{
+	/* A mapping that is replaced by another one may have no record of its end. */
+	heap_rows_unmap(rows, block->thread, block->address, live_block_end(block),
+			PROF_FREE_MUNMAP, block->since_ns);
+	block->label |= live_block_label(rows->last_number + 1, 0, 0);
+	if (!live_blocks_map(&rows->live, block)) {
+		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, block->since_ns);
+		release(rows, block);
+		return;
+	}
+	rows->last_number++;
+	write_alloc(rows, block, prior);
+}
+
+/* ---- Blocks ---------------------------------------------------------------------------------- */
+
+/* Ends a block whose end was not reported, because its address is in use again. If the process has
+ * losses, the missing record is counted already. */
+static void end_unreported(struct heap_rows *rows, const struct live_block *before,
+			   const struct live_block *block, uint64_t *prior)
+{
+	if (!rows->process->has_lost)
+		heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
+	/* An alloc row has room for only one prior block. */
+	if (*prior)
+		heap_rows_write_free(rows, block->thread, block->since_ns,
+				     live_block_number(before), 0, PROF_FREE_UNTOLD);
+	else
+		*prior = live_block_number(before);
+	heap_forks_end(&rows->pending->forks, &rows->parent, before);
+	release(rows, before);
+}
+
+/* Keeps the old block, whose end may follow, and queues the new one, unless too many are queued. */
+static bool wait_for_end(struct heap_rows *rows, const struct live_block *before,
+			 const struct live_block *block, uint64_t prior, uint64_t time_ns)
+{
+	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
+	struct pending_realloc pending = {
+		.time_ns = time_ns + (time_ns < UINT64_MAX),
+		.rows = rows,
+		.prior_number = prior,
+		.block = *block,
+		.is_second = true,
+	};
+	struct live_block put;
+
+	if (thread->n_pending >= HEAP_MAX_PENDING)
+		return false;
+	thread->n_pending++;
+	pending.block.label =
+		live_block_label(0, live_block_kind(block), live_block_alignment(block));
+	/* Cannot fail: the address has a block, so the table does not grow. */
+	(void)live_blocks_put(&rows->live, before, &put);
+	pending_reallocs_push(rows->pending, &pending);
+	return true;
+}
+
+/* Numbers the block and writes its row. */
+void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t prior,
+		   uint64_t time_ns, bool may_wait)
+{
+	struct live_block before;
+
+	block->since_ns = heap_rows_prepare(rows, time_ns);
+	if (block->address == 0) {
+		write_alloc(rows, block, prior);
+		release(rows, block);
+		return;
+	}
+	if (live_block_kind(block) >= PROF_ALLOC_MMAP) {
+		add_mapping(rows, block, prior);
+		return;
+	}
+	block->label |= live_block_label(rows->last_number + 1, 0, 0);
+	/* If a block of a pause had this address, its end was lost. */
+	if (rows->passed.n > 0)
+		(void)live_blocks_remove(&rows->passed, block->address, &before);
+	if (!live_blocks_put(&rows->live, block, &before)) {
+		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		release(rows, block);
+		return;
+	}
+	if (before.label && may_wait && wait_for_end(rows, &before, block, prior, time_ns))
+		return;
+	rows->last_number++;
+	if (before.label)
+		end_unreported(rows, &before, block, &prior);
+	write_alloc(rows, block, prior);
+}
+
+bool heap_rows_has_passed(struct heap_rows *rows, uint64_t address)
+{
+	struct live_block block;
+
+	if (address && live_blocks_remove(&rows->passed, address, &block))
+		return true;
+	return rows->pending->is_paused && !live_blocks_find(&rows->live, address) &&
+	       !live_blocks_find(&rows->parent.inherited, address) &&
+	       !live_blocks_mapped(&rows->live, address);
+}
+
+void heap_rows_pass(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns)
+{
+	struct live_block passed = *block, before;
+
+	if (!block->address)
+		return;
+	passed.label = live_block_label(1, 0, 0);
+	if (!live_blocks_put(&rows->passed, &passed, &before))
+		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+}
+
+void heap_rows_remove(struct heap_rows *rows, uint32_t thread, uint64_t address,
+		      enum prof_free_kind kind, uint64_t time_ns)
+{
+	struct live_block block = { 0 };
+	bool is_own;
+
+	if (heap_rows_has_passed(rows, address))
+		return;
+	time_ns = heap_rows_prepare(rows, time_ns);
+	is_own = address && live_blocks_remove(&rows->live, address, &block);
+	if (!is_own &&
+	    (!address || !live_blocks_remove(&rows->parent.inherited, address, &block))) {
+		heap_rows_write_free(rows, thread, time_ns, 0, address, kind);
+		return;
+	}
+	heap_forks_end(&rows->pending->forks, &rows->parent, &block);
+	heap_rows_write_free(rows, thread, time_ns, live_block_number(&block), 0, kind);
+	if (is_own)
+		release(rows, &block);
+}
+
+void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns)
+{
+	if (!rows->has_begun)
+		return;
+	time_ns = row_time(rows, MAX_OF(time_ns, last_time(rows)));
+	if (is_paused)
+		write_all(rows, PROF_HEAP_PAUSED, time_ns);
+	else
+		write_heap(rows, PROF_HEAP_RESUMED, time_ns);
+}
+
+void heap_rows_complete_at(struct pending_realloc *pending, uint64_t time_ns)
+{
+	struct heap_rows *rows = pending->rows;
+
+	if (pending->prior.label) {
+		live_blocks_drop(&rows->live, &pending->prior);
+		release(rows, &pending->prior);
+	}
+	heap_rows_add(rows, &pending->block, pending->prior_number, time_ns, !pending->is_second);
+}
+
+void heap_rows_complete(struct pending_realloc *pending)
+{
+	heap_rows_thread(pending->rows, pending->block.thread)->n_pending--;
+	heap_rows_complete_at(pending, pending->time_ns);
+}
+
+/* ---- Processes ------------------------------------------------------------------------------- */
+
+struct heap_rows *heap_rows_new(struct collector_process *process)
+{
+	struct heap_rows *rows = g_new0(struct heap_rows, 1);
+
+	rows->process = process;
+	rows->output = process->rows->output;
+	rows->pending = &process->rows->pending;
+	rows->budget =
+		(struct heap_budget){ .limit = HEAP_PROCESS_BYTES, .all = &rows->pending->budget };
+	rows->threads = g_array_new(FALSE, TRUE, sizeof(struct heap_thread));
+	rows->first_free = UINT32_MAX;
+	live_blocks_init(&rows->live, random_seed(rows), &rows->budget);
+	rows->parent = (struct heap_parent){
+		.process = process->process,
+		.rows = rows,
+		.live = &rows->live,
+		.last_number = &rows->last_number,
+		.budget = &rows->budget,
+	};
+	heap_forks_join(&rows->pending->forks, &rows->parent);
+	live_blocks_init(&rows->passed, rows->live.seed, &rows->budget);
+	/* The process's own blocks get higher numbers than these. */
+	rows->last_number = rows->parent.n_inherited;
+	call_nodes_init(&rows->nodes, random_seed(rows), &rows->budget);
+	return rows;
+}
+
+void heap_rows_end(struct heap_rows *rows, uint64_t time_ns)
+{
+	pending_reallocs_complete(rows->pending, rows, time_ns);
+	if (!rows->has_begun)
+		return;
+	write_all(rows, PROF_HEAP_END, row_time(rows, MAX_OF(time_ns, last_time(rows))));
+	rows->has_begun = false;
+	rows->epoch = 0;
+}
+
+void heap_rows_free(struct heap_rows *rows)
+{
+	if (!rows)
+		return;
+	pending_reallocs_drop(rows->pending, rows);
+	for (uint32_t i = 0; i < rows->threads->len; i++)
+		if (heap_rows_thread(rows, i)->thread)
+			row_unref(&heap_rows_thread(rows, i)->thread->row);
+	g_array_free(rows->threads, TRUE);
+	heap_forks_leave(&rows->pending->forks, &rows->parent);
+	live_blocks_done(&rows->live);
+	live_blocks_done(&rows->passed);
+	call_nodes_done(&rows->nodes);
+	g_free(rows);
+}
+
+const struct live_blocks *heap_rows_live(const struct heap_rows *rows)
+{
+	return &rows->live;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Memory usage - RSS and PSS of the processes whose allocations are recorded
+ *
+ * Each process has two counters, rss and pss of group "memory", in bytes, read ten times a second.
+ * They supplement the allocation records: a process may use memory that no allocator reports, and
+ * keep memory that it has freed. The broker lets a separate process read /proc, because this may
+ * block. For pss the kernel walks the page tables, and meanwhile the process cannot change its
+ * mappings. So pss of large processes is read less often: for at most a fiftieth of the time, but
+ * at least every ten seconds. In between, only rss is read.
+ * Invariants: (1) a counter has only values of its own process
+ *                 [test-engine-memory-usage: instances]
+ *             (2) rows are in one order with those of the collectors
+ *                 [test-engine-memory-usage: order]
+ *             (3) hostile contents of an answer are rejected  [fuzz_snapshot]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/alloc/memory-usage.h"
+
+#include "arch/base.h"
+
+#define INTERVAL_NS UINT64_C(100000000)
+#define SHARE 50                       /* reading pss takes at most 1/SHARE of the time */
+#define ANSWER_NS UINT64_C(5000000000) /* after this time, no answer is expected any more */
+#define MAX_INTERVAL_NS UINT64_C(10000000000)
+#define MAX_VALUES 65536u
+
+struct usage_counter {
+	struct row row;
+	struct process *process; /* referenced */
+	const char *name;
+};
+
+struct process_usage {
+	struct usage_counter *rss, *pss; /* NULL: no value yet */
+};
+
+struct usage_value {
+	uint64_t time_ns;
+	struct usage_counter *counter; /* referenced */
+	double value;
+};
+
+/* ---- Counters -------------------------------------------------------------------------------- */
+
+static void write_counter(struct row *row, struct output *output)
+{
+	const struct usage_counter *counter = (struct usage_counter *)row;
+
+	output_need(output, &counter->process->row);
+	output_add(output, PROF_TABLE_COUNTER,
+		   (const struct prof_value[]){
+			   [PROF_COUNTER_ID] = PROF_NUMBER(row->id),
+			   [PROF_COUNTER_PROCESS] = PROF_NUMBER(counter->process->row.id),
+			   [PROF_COUNTER_GROUP] = PROF_NUMBER(output_text(output, "memory")),
+			   [PROF_COUNTER_NAME] = PROF_NUMBER(output_text(output, counter->name)),
+			   [PROF_COUNTER_UNIT] = PROF_NUMBER(output_text(output, "bytes")),
+			   [PROF_COUNTER_KIND] = PROF_NUMBER(PROF_COUNTER_GAUGE),
+		   });
+}
+
+static void free_counter(struct row *row)
+{
+	row_unref(&((struct usage_counter *)row)->process->row);
+	g_free(row);
+}
+
+static void unref_counter(struct usage_counter *counter)
+{
+	if (counter)
+		row_unref(&counter->row);
+}
+
+static void free_counters(gpointer data)
+{
+	struct process_usage *counters = data;
+
+	unref_counter(counters->rss);
+	unref_counter(counters->pss);
+	g_free(counters);
+}
+
+static void clear_value(gpointer data)
+{
+	unref_counter(((struct usage_value *)data)->counter);
+}
+
+void memory_usage_init(struct memory_usage *usage, struct tasks *tasks, uint32_t *last_counter,
+		       uint64_t now_ns)
+{
+	*usage = (struct memory_usage){
+		.tasks = tasks,
+		.last_counter = last_counter,
+		.counters = g_hash_table_new_full(NULL, NULL, NULL, free_counters),
+		.values = g_array_new(FALSE, FALSE, sizeof(struct usage_value)),
+		.queried_ns = now_ns,
+		.interval_ns = INTERVAL_NS,
+	};
+	g_array_set_clear_func(usage->values, clear_value);
+}
+
+void memory_usage_done(struct memory_usage *usage)
+{
+	if (!usage->tasks)
+		return;
+	g_hash_table_destroy(usage->counters);
+	g_array_free(usage->values, TRUE);
+	*usage = (struct memory_usage){ 0 };
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+uint64_t memory_usage_due_ns(const struct memory_usage *usage)
+{
+	if (!usage->tasks)
+		return UINT64_MAX;
+	return usage->queried_ns + (usage->serial ? ANSWER_NS : usage->interval_ns);
+}
+
+static gint compare_pids(gconstpointer a, gconstpointer b)
+{
+	const int32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static gboolean is_gone(gpointer process, gpointer counters, gpointer data)
+{
+	return ((const struct process *)process)->gone;
+}
+
+/* Returns the pids of all processes to read, ascending. */
+static GArray *list_pids(const struct memory_usage *usage)
+{
+	GArray *pids = g_array_new(FALSE, FALSE, sizeof(int32_t));
+	GHashTableIter iter;
+	gpointer value;
+
+	g_hash_table_iter_init(&iter, usage->tasks->processes);
+	while (g_hash_table_iter_next(&iter, NULL, &value)) {
+		const struct process *process = value;
+
+		if (process->expects_heap && !process->kernel && process->pid > 0)
+			g_array_append_val(pids, process->pid);
+	}
+	g_array_sort(pids, compare_pids);
+	return pids;
+}
+
+uint32_t memory_usage_request(struct memory_usage *usage, uint32_t serial, uint64_t now_ns,
+			      int32_t *ret_pids)
+{
+	g_autoptr(GArray) pids = list_pids(usage);
+	const int32_t *all = (const int32_t *)(void *)pids->data;
+	uint32_t first = 0, n = MIN_OF(pids->len, ENGINE_MAX_USAGE_PIDS);
+
+	g_hash_table_foreach_remove(usage->counters, is_gone, NULL);
+	while (n < pids->len && first < pids->len && all[first] <= usage->last_pid)
+		first++;
+	n = MIN_OF(n, pids->len - first);
+	if (n == 0 && first > 0) {
+		first = 0;
+		n = ENGINE_MAX_USAGE_PIDS;
+	}
+	if (n > 0)
+		memcpy(ret_pids, all + first, n * sizeof(*all));
+	usage->last_pid = n > 0 ? ret_pids[n - 1] : 0;
+	usage->queried_ns = now_ns;
+	/* Decide once per pass over all processes, so that each one's pss is read. */
+	if (first == 0)
+		usage->is_whole = now_ns >= usage->whole_ns;
+	for (uint32_t i = 0; !usage->is_whole && i < n; i++)
+		ret_pids[i] = -ret_pids[i];
+	usage->serial = n > 0 ? serial : 0;
+	return n;
+}
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+static void add_value(struct memory_usage *usage, struct usage_counter **counter,
+		      struct process *process, const char *name, uint64_t bytes, uint64_t time_ns)
+{
+	struct usage_value value = { .time_ns = time_ns, .value = (double)bytes };
+
+	if (usage->values->len >= MAX_VALUES)
+		return;
+	if (!*counter) {
+		*counter = g_new0(struct usage_counter, 1);
+		row_init(&(*counter)->row, ++*usage->last_counter, write_counter, free_counter);
+		row_ref(&process->row);
+		(*counter)->process = process;
+		(*counter)->name = name;
+	}
+	row_ref(&(*counter)->row);
+	value.counter = *counter;
+	g_array_append_val(usage->values, value);
+}
+
+static void receive_item(struct memory_usage *usage, const struct snapshot_item *item)
+{
+	struct process *process = tasks_process(usage->tasks, item->pid);
+	struct snapshot_usage found = { 0 };
+	struct process_usage *counters;
+	bool parsed = item->kind == SNAPSHOT_ROLLUP
+			      ? snapshot_parse_rollup(item->text, item->length, &found)
+			      : snapshot_parse_statm(item->text, item->length, &found);
+
+	/* By now the pid may belong to another program, or the process may have no memory left. */
+	if (!parsed || !process || !process->expects_heap || process->begin_ns > item->time_ns ||
+	    found.rss_bytes == 0)
+		return;
+	counters = g_hash_table_lookup(usage->counters, process);
+	if (!counters) {
+		counters = g_new0(struct process_usage, 1);
+		g_hash_table_insert(usage->counters, process, counters);
+	}
+	add_value(usage, &counters->rss, process, "rss", found.rss_bytes, item->time_ns);
+	if (found.has_pss)
+		add_value(usage, &counters->pss, process, "pss", found.pss_bytes, item->time_ns);
+}
+
+void memory_usage_receive(struct memory_usage *usage, uint32_t serial, const void *bytes,
+			  size_t length)
+{
+	struct snapshot snapshot = { .bytes = bytes, .length = length };
+	struct snapshot_item item;
+	uint64_t first_ns = 0, took_ns = 0;
+
+	if (serial == 0 || serial != usage->serial)
+		return;
+	usage->serial = 0;
+	while (snapshot_next(&snapshot, &item)) {
+		first_ns = first_ns ? first_ns : item.time_ns;
+		if (item.kind == SNAPSHOT_ROLLUP || item.kind == SNAPSHOT_STATM)
+			receive_item(usage, &item);
+		else if (item.kind == SNAPSHOT_END && item.time_ns > first_ns)
+			took_ns = item.time_ns - first_ns;
+	}
+	took_ns = MIN_OF(took_ns, MAX_INTERVAL_NS / SHARE) * SHARE;
+	if (usage->is_whole)
+		usage->whole_ns = usage->queried_ns + took_ns;
+	else
+		usage->interval_ns = MAX_OF(took_ns, INTERVAL_NS);
+}
+
+void memory_usage_write(struct memory_usage *usage, uint64_t reached_ns)
+{
+	GArray *values = usage->values;
+	struct output *output;
+	guint n;
+
+	if (!usage->tasks)
+		return;
+	output = usage->tasks->output;
+	for (n = 0; n < values->len; n++) {
+		const struct usage_value *value = &g_array_index(values, struct usage_value, n);
+		uint64_t bits;
+
+		if (value->time_ns > reached_ns)
+			break;
+		memcpy(&bits, &value->value, sizeof(bits));
+		output_need(output, &value->counter->row);
+		output_add(output, PROF_TABLE_COUNTER_VALUE,
+			   (const struct prof_value[]){
+				   [PROF_COUNTER_VALUE_TIME] = PROF_NUMBER(value->time_ns),
+				   [PROF_COUNTER_VALUE_COUNTER] =
+					   PROF_NUMBER(value->counter->row.id),
+				   [PROF_COUNTER_VALUE_VALUE] = PROF_NUMBER(bits),
+			   });
+	}
+	if (n > 0)
+		g_array_remove_range(values, 0, n);
+}

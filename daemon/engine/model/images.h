@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/out/output.h"
+#include "daemon/engine/perf/record.h"
+#include "daemon/protocol.h"
+
+#include <glib.h>
+
+/* The identity of a mapped file, as far as the kernel described it. */
+struct image_file {
+	uint8_t build_id[RECORD_BUILD_ID_MAX];
+	uint32_t build_id_bytes;
+	uint64_t dev, inode, inode_generation; /* generation 0: unknown */
+};
+
+struct unwind_file;
+
+/* State of the image's CFI, from which its frames are unwound. */
+enum image_unwind {
+	IMAGE_UNWIND_UNREQUESTED, /* the file was not requested, or no table is needed */
+	IMAGE_UNWIND_WAITING,     /* the broker or the worker is busy with it */
+	IMAGE_UNWIND_READY,
+	IMAGE_UNWIND_NONE, /* the file is not available, or has no usable CFI */
+};
+
+/* The kind of a program's file; UNKNOWN until the broker answers. */
+enum image_program {
+	IMAGE_PROGRAM_UNKNOWN,
+	IMAGE_PROGRAM_DYNAMIC,
+	IMAGE_PROGRAM_STATIC,     /* names no dynamic linker */
+	IMAGE_PROGRAM_OTHER_LIBC, /* names a dynamic linker other than glibc's */
+	IMAGE_PROGRAM_OTHER_ARCH,
+	IMAGE_PROGRAM_NONE, /* the file is not available, or is not a program */
+};
+
+struct jit_frames;
+
+struct image {
+	struct row row;
+	enum prof_image_kind kind;
+	char *path;
+	struct image_file mapped; /* the key; constant */
+	struct image_file opened; /* `mapped`, updated with the broker's findings */
+	uint64_t size;
+	int64_t ctime_ns;
+	uint32_t owner, rights; /* as in struct message_image */
+	enum image_program program;
+	struct row *process; /* anonymous memory: the process that it belongs to; referenced */
+	bool requested;      /* the broker was asked to open the file */
+	enum image_unwind unwind_state;
+	const struct unwind_file *unwind; /* when READY; lives as long as the session's tables */
+	bool is_jit_dump;                 /* has the name of a dump that describes generated code */
+	struct jit_frames *jit;           /* the dump's tables, once it is open and valid */
+};
+
+struct images {
+	GHashTable *by_key; /* struct image, by path and build-id or file */
+	GHashTable *by_id;
+	uint32_t last_id;
+	struct image_file vdso; /* build-id of the vdso of 64-bit processes */
+};
+
+/* A mapping's description of its file. */
+struct image_key {
+	const char *path; /* not NUL-terminated */
+	size_t path_bytes;
+	const uint8_t *build_id;
+	uint32_t build_id_bytes;
+	uint64_t dev, inode, inode_generation;
+	bool is_shared; /* MAP_SHARED */
+	uint64_t start; /* start of the mapping; the vdso of 32-bit processes differs */
+};
+
+/* Returns the length of the path without the kernel's suffix for a deleted file. */
+size_t image_key_path_bytes(const struct image_key *key);
+void images_init(struct images *images);
+void images_done(struct images *images);
+/* Returns the image of a mapping; NULL for anonymous memory, whose image its process keeps. */
+struct image *images_of_mapping(struct images *images, const struct image_key *key);
+struct image *images_by_id(const struct images *images, uint64_t id);
+/* Updates the image with the broker's findings. */
+void image_opened(struct image *image, const struct message_image *answer);
+/* Makes an image that is not in the tables. `path` is copied. The caller owns the first
+ * reference. */
+struct image *images_new(struct images *images, enum prof_image_kind kind, const char *path,
+			 struct row *process);

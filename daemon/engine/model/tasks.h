@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/model/maps.h"
+#include "daemon/engine/model/snapshot.h"
+#include "daemon/engine/out/output.h"
+
+#include <glib.h>
+
+/* A process from a fork or exec to the next exec or exit. Unlike a pid, it is not reused, and its
+ * program does not change. */
+struct process {
+	struct row row;
+	int32_t pid, ppid;
+	uint64_t start_ns; /* when the pid began */
+	uint64_t begin_ns; /* its fork or exec; 0: before the recording */
+	uint32_t exec_generation;
+	uint32_t uid;
+	unsigned int n_threads; /* not exited */
+	GBytes *cmdline;        /* arguments, each with its NUL; NULL: unknown */
+	char *exe;              /* GRefString */
+	char *cgroup;           /* GRefString */
+	uint64_t *ns_pids;
+	uint32_t n_ns_pids;
+	/* struct thread by tid in the process's own PID namespace; NULL: none */
+	GHashTable *inner;
+	struct maps *maps;
+	struct image *anon, *unknown; /* images of its memory; created for the first frame there */
+	struct image *program;        /* the first file that exec mapped; NULL: unknown */
+	uint64_t stat_ns, maps_ns;    /* when stat and maps in /proc were read; 0: never */
+	bool kernel;
+	bool gone;       /* replaced by exec, or without threads */
+	bool queried;    /* a snapshot of the process was requested */
+	bool maps_known; /* mappings are known from its parent, its exec, or /proc */
+	bool executed;   /* began by an exec */
+	bool replaced;   /* ended by an exec */
+	/* allocations of it, or of an ancestor, are to be recorded */
+	bool expects_heap;
+	bool has_heap;     /* has registered to record allocations */
+	bool forked_heap;  /* forked from a registered process, so it is expected to register */
+	bool refused_heap; /* tried to register, but was refused or stopped */
+	uint64_t end_ns;   /* only if gone */
+};
+
+struct thread {
+	struct row row;
+	int32_t tid;
+	struct process *process;
+	uint64_t start_ns;
+	uint64_t exit_ns; /* 0: alive */
+	uint64_t stat_ns;
+	/* tids in PID namespaces below ours; NULL for the leader: see process->ns_pids */
+	uint64_t *ns_tids;
+	uint32_t n_ns_tids;
+	uint32_t rank; /* highest rank of its per-task events; 0: unknown */
+	bool has_state;
+	bool may_run;                 /* was ready when the recording began, and has no later row */
+	enum prof_switch_state state; /* in its last switch row */
+	char comm[SNAPSHOT_COMM_BYTES];
+};
+
+struct tasks {
+	GHashTable *processes; /* by pid */
+	GHashTable *threads;   /* by tid; exited threads remain for a while */
+	GQueue exited;         /* struct thread, in order of exit */
+	struct output *output;
+	uint32_t last_process, last_thread;
+	unsigned int n_alive; /* processes */
+	bool filtered, children;
+	/* pids; with a filter, only targets and their descendants are in the tables */
+	GHashTable *targets;
+	GHashTable *ranks; /* rank by tid, for existing threads with per-task events */
+	void (*ended)(struct process *process, void *data); /* may be NULL */
+	void *data;
+	/* Called when a process was forked; may be NULL. */
+	void (*forked)(struct process *parent, struct process *child, uint64_t time_ns, void *data);
+	void *forked_data;
+};
+
+void tasks_init(struct tasks *tasks, struct output *output);
+void tasks_done(struct tasks *tasks);
+/* Restricts the tables to these processes and, with `children`, to their descendants. */
+void tasks_filter(struct tasks *tasks, const int32_t *pids, size_t n, bool children);
+
+/* Sets the rank of an existing thread's per-task events. */
+void tasks_set_rank(struct tasks *tasks, int32_t tid, uint32_t rank);
+/* Returns whether to apply events of this rank to the thread. If a thread has events of several
+ * ranks, those of the highest rank are complete; lower ranks repeat a part of them
+ * (daemon/broker/perf-tasks.c). */
+static inline bool thread_accepts(struct thread *thread, uint32_t rank)
+{
+	if (rank > thread->rank)
+		thread->rank = rank;
+	return rank == thread->rank;
+}
+
+struct thread *tasks_thread(const struct tasks *tasks, int32_t tid);
+/* Returns the leader of the process that had the pid at time_ns, if time_ns is recent; otherwise
+ * the latest leader with that pid, or NULL. */
+struct thread *tasks_leader_at(const struct tasks *tasks, int32_t pid, uint64_t time_ns);
+struct process *tasks_process(const struct tasks *tasks, int32_t pid);
+static inline bool tasks_is_target(const struct tasks *tasks, int32_t pid)
+{
+	return !tasks->filtered || g_hash_table_contains(tasks->targets, GINT_TO_POINTER(pid));
+}
+
+/* These functions apply records of the side band. */
+void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t time_ns);
+void tasks_exit(struct tasks *tasks, const struct record_task *task, uint64_t time_ns);
+void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t time_ns);
+/* Returns the new struct process, or NULL if nothing changes. */
+struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, uint64_t time_ns);
+/* Adds a process or thread that no record has reported. */
+struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
+
+/* Returns the thread that had this tid in the process's own PID namespace at time_ns. The caller
+ * owns a reference. An unknown thread gets a row of its own, with tid 0 until the tid is known. */
+struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid,
+				  uint64_t time_ns);
+/* Sets the tids of a thread in the PID namespaces below ours, outermost first. */
+void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
+		     const uint64_t *ns_tids, size_t n);
+
+void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
+		   struct thread *parent, uint64_t time_ns);
+/* Writes the exit status of a process, as wait() reports it. It is known only after the wait, so
+ * its row has the time of the table's last row. */
+void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status);
+/* Called when a row refers to the thread, and therefore to its process. */
+static inline void tasks_need(struct tasks *tasks, struct thread *thread)
+{
+	output_need(tasks->output, &thread->row);
+	output_need(tasks->output, &thread->process->row);
+}
+/* Drops threads that exited long ago. */
+void tasks_sweep(struct tasks *tasks, uint64_t now_ns);
+/* Called after a scan. Drops targets without a process: they have ended, and their pids may be
+ * reused. */
+void tasks_drop_absent(struct tasks *tasks);
+/* Ends the threads that a scan begun at time_ns has not found. */
+void tasks_end_unseen(struct tasks *tasks, uint64_t time_ns);
+
+/* Returns the image of the process's anonymous memory, and creates it if necessary. */
+struct image *process_anon_image(struct process *process, struct images *images);
+/* Must be called when the process has ended, because its images and the process reference each
+ * other. */
+void process_release_images(struct process *process);
+void process_set_exe(struct process *process, const char *path, size_t length);
+void process_set_cgroup(struct process *process, const char *path, size_t length);
+void process_set_cmdline(struct process *process, const char *bytes, size_t length);
+void process_set_ns_pids(struct process *process, const uint64_t *pids, size_t n);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/peers/collector-rows.h"
+#include "daemon/engine/peers/doorbells.h"
+#include "daemon/engine/peers/sysprof-frames.h"
+#include "daemon/engine/peers/sysprof-ring.h"
+#include "daemon/protocol.h"
+#include "libcollector/control.h"
+
+#define PEER_MAX_ARENAS 8     /* arenas of a process, without those of sysprof rings */
+#define PEER_MAX_SYSPROF 512u /* sysprof rings of a process */
+
+/* A run of one producer's records in a queue. `end`: byte after the last of them, counted from the
+ * beginning of the queue. */
+struct peer_span {
+	struct collector_producer *producer; /* a reference */
+	uint64_t end;
+};
+
+/* A block of whole records. Records do not move until they are skipped. */
+struct peer_chunk {
+	struct peer_chunk *next;
+	size_t n, room;
+	uint64_t is_large; /* 64 bits wide, to align `bytes` */
+	uint8_t bytes[];   /* struct peer_item, payload, … */
+};
+
+/* Records of a ring that have not become rows yet. */
+struct peer_queue {
+	struct peer_chunk *chunks, *last;
+	size_t at;            /* offset of the oldest record in the first chunk */
+	size_t slots, blocks; /* how far prefetch() has read in this chunk (collectors-merge.c) */
+	uint64_t n_put, n_skipped; /* total bytes */
+	struct peer_span *spans;   /* producers of the queued records; the oldest is at `first` */
+	uint32_t first, n_spans, span_room;
+};
+
+/* A record's header, in the format of struct ring_record_header. */
+struct peer_item {
+	uint32_t bytes; /* of header and payload; a multiple of 8 */
+	uint8_t type, verdict;
+	uint16_t flags;
+	uint64_t time_ns;
+};
+static_assert(sizeof(struct peer_item) == sizeof(struct ring_record_header) &&
+		      offsetof(struct peer_item, verdict) ==
+			      offsetof(struct ring_record_header, type) + 1 &&
+		      offsetof(struct peer_item, flags) ==
+			      offsetof(struct ring_record_header, flags) &&
+		      offsetof(struct peer_item, time_ns) ==
+			      offsetof(struct ring_record_header, time_ns),
+	      "item");
+
+struct peer_ring {
+	struct ring_reader reader;
+	struct peer *peer;
+	struct collector_producer *producer; /* NULL: no thread is known to have claimed the ring */
+	struct peer_queue queue;
+	uint64_t bound_ns;
+	struct ring_totals reported; /* totals that loss rows already contain */
+	bool reported_fault;
+	bool has_more; /* the last drain left records in the ring */
+};
+
+/* A ring of sysprof's (sysprof-ring.h). Its arena has one peer_ring, whose reader is used only for
+ * size, times and fault. */
+struct peer_sysprof {
+	struct sysprof_ring ring;
+	struct sysprof_frames *frames;
+	uint32_t largest; /* largest frame, in bytes */
+	int32_t pid;      /* writer's pid, from its frames; 0: not known yet */
+	/* when a writer that had not requested the ring was first seen; 0: never */
+	uint64_t found_ns;
+	unsigned int n_faults;
+	uint64_t ended_ns; /* when the ring was found marked as ended; 0: not marked */
+	size_t n_queued;   /* bytes queued by the current drain */
+};
+
+struct peer_arena {
+	struct ring_arena_memory memory;
+	struct peer_ring *rings;      /* memory.n_places items */
+	struct peer_sysprof *sysprof; /* NULL: profd's own arena */
+	struct doorbell doorbell;
+	bool armed;
+	bool is_lossless;
+	bool is_filling;        /* a ring was more than a third full since the last check */
+	uint64_t reported_lost; /* loss of threads without a ring, already in loss rows */
+	uint64_t lost_ns;       /* time of the last check of that loss */
+	unsigned int false_doorbells;
+	/* until this time the doorbell is ignored, because it rang too often without reason */
+	uint64_t deaf_until_ns;
+};
+
+/* A thread that claimed rings: several if it moved to a larger one. */
+struct peer_claim {
+	struct collector_producer *producer;
+	uint32_t n_rings;
+};
+
+enum peer_state {
+	PEER_WAITING, /* until the side band identifies it */
+	PEER_ACTIVE,
+	PEER_GONE, /* dead or replaced by exec; its queued records still become rows */
+};
+
+/* A registered process. */
+struct peer {
+	struct collector_process process;
+	enum peer_state state;
+	int connection, pidfd; /* -1: closed */
+	uint64_t came_ns, gone_ns;
+	uint32_t wants;
+	bool ended;  /* its pidfd is readable */
+	bool called; /* its connection is readable */
+	uint32_t n_requests;
+	uint64_t queried_ns; /* when /proc was last read to identify its threads */
+	unsigned int n_queries;
+	bool is_late;    /* records are only counted as lost, because time has run out */
+	bool is_sysprof; /* uses sysprof's protocol: each request is for one ring */
+	bool is_refused; /* refused for lack of room and answered; kept only to count it */
+	bool is_blocked; /* does not read answers now; retried by the next collectors_serve() */
+	uint32_t n_unanswered; /* sysprof requests without an answer */
+	uint64_t requested_ns; /* time of the last request from another thread of the process */
+	struct sysprof_counters *counters;
+	struct peer_arena **arenas;
+	uint32_t n_arenas, arena_room;
+	GHashTable *claims;    /* struct peer_claim, by tid */
+	uint64_t queued_bytes; /* bytes in all of its queues */
+};
+
+struct peer *peer_new(struct collector_rows *rows, const struct message_peer *message,
+		      int connection, int pidfd, uint64_t now_ns);
+void peer_free(struct peer *peer);
+/* Releases spare queue memory of all peers. */
+void peer_free_spare(struct collector_rows *rows);
+
+/* Does not block. Returns false if the answer was not sent; the connection is then useless. */
+bool peer_answer(struct peer *peer, enum control_status status, uint64_t session, int arena_fd);
+enum peer_message { PEER_NOTHING, PEER_REQUEST, PEER_CLOSED };
+/* Returns the next request of the process. */
+enum peer_message peer_receive(struct peer *peer, struct control_request *ret_request);
+/* Returns whether the peer has closed its connection. Its pid may then belong to another process,
+ * or exec may have replaced the program. */
+bool peer_has_hung_up(const struct peer *peer);
+
+/* Takes ownership of the arena and its rings. */
+void peer_attach_arena(struct peer *peer, struct peer_arena *arena);
+/* Removes the i-th arena from the peer; the caller owns it. */
+struct peer_arena *peer_detach_arena(struct peer *peer, uint32_t i);
+/* Also drops the queued records of its rings. */
+void peer_arena_free(struct peer_arena *arena);
+/* Appends a record to the ring's queue. Returns the bytes that it takes there. */
+size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_ns,
+		     const void *fixed, uint32_t n_fixed, const void *text, uint32_t n_text);
+
+/* Records that were dropped because there was no time to read them; reported as one loss row. */
+struct peer_loss {
+	uint64_t count, from_ns, to_ns;
+};
+void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns);
+void peer_loss_report(const struct peer_loss *loss, struct peer *peer);
+
+/* Makes an arena. Returns 0 or -errno. `ticks` (borrowed): NULL if times must be in ns. */
+MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
+			      struct tick_clock *ticks, int *ret_fd);
+/* Returns whether rings without memory exist and one of the largest rings that have memory is in
+ * use. */
+bool peer_arena_needs_more(const struct peer_arena *arena);
+/* Gives more rings memory, piece by piece. A ring can be claimed once all of its memory is present.
+ * Does nothing if all rings have memory. */
+void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks);
+/* Copies records of the ring into its queue, up to `most` bytes or slightly more. Records of a late
+ * peer are only counted, through `buffer`. Returns the queued bytes, without skipped pads. Counts
+ * losses. */
+size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
+		       uint64_t most);
+/* Returns the oldest record, or NULL. The record does not move when others are queued. */
+static inline struct peer_item *peer_ring_peek(const struct peer_ring *ring)
+{
+	const struct peer_queue *queue = &ring->queue;
+
+	return queue->chunks && queue->at < queue->chunks->n
+		       ? (struct peer_item *)(void *)(queue->chunks->bytes + queue->at)
+		       : NULL;
+}
+/* Returns the producer of the oldest record; borrowed. */
+static inline struct collector_producer *peer_ring_producer(const struct peer_ring *ring)
+{
+	return ring->queue.spans[ring->queue.first].producer;
+}
+/* Called when the oldest record was skipped. Releases the producer and the chunk that the next
+ * record does not use, and skips pads. Returns the bytes of these pads. */
+size_t peer_ring_advance(struct peer_ring *ring);
+/* Skips the oldest record. Returns the bytes that it took. */
+static inline size_t peer_ring_skip(struct peer_ring *ring)
+{
+	struct peer_queue *queue = &ring->queue;
+	size_t bytes = peer_ring_peek(ring)->bytes;
+
+	queue->at += bytes;
+	queue->n_skipped += bytes;
+	ring->peer->queued_bytes -= bytes;
+	if (queue->n_skipped == queue->spans[queue->first].end || queue->at == queue->chunks->n ||
+	    peer_ring_peek(ring)->type == RING_PAD)
+		bytes += peer_ring_advance(ring);
+	return bytes;
+}
+/* Stops reading the ring and drops its queued records. Returns their bytes. */
+size_t peer_ring_quarantine(struct peer_ring *ring, enum ring_fault fault);
+/* Reports the loss of threads that got no ring. */
+void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t now_ns);

@@ -1,0 +1,785 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Collectors - the processes that record from inside
+ *
+ *     a peer ▶ target check (tasks.c) ▶ gets an arena ▶ rings are drained ▶ queues
+ *            ▶ merged by time ▶ rows
+ *
+ * This file keeps the processes and the memory that they write into.
+ * collectors-merge.c drains that memory and makes rows; collectors-sleep.c decides when a drain is
+ * due. What processes can cost is bounded: peers, arenas, bytes, the time to make arenas,
+ * doorbells, and queues.
+ * Invariants: (1) a peer gets an arena only if it is a target  [test-engine-collectors: stranger]
+ *             (2) a dead producer's records are kept [test-engine-collectors: death]
+ *             (3) a peer that sends requests without end is ignored  [test-engine-collectors:
+ *                 floods]
+ *             (4) a target that gets no arena is counted as a loss
+ *                 [test-engine-collectors: no_room, refused]
+ * Runs on the drain thread only.
+ */
+#include "daemon/deferred-close.h"
+#include "daemon/engine/peers/collectors-internal.h"
+#include "daemon/engine/peers/sysprof-peer.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/epoll.h>
+
+#define PATIENCE_NS (400 * MS) /* a client waits at most 500 ms for its answer */
+#define IDENTIFY_NS (100 * MS)
+#define IDENTIFY_MAX_SHIFT 6u
+/* How long a sysprof ring without a known writer is kept after its process ended. */
+#define UNCLAIMED_NS (1000 * MS)
+
+/* The sizes of a process's first arena; the smaller ones if all arenas together are large. A thread
+ * starts with the smallest ring, which is enough for most, and moves from a full ring to one of
+ * four times the size. In a lossless arena, the larger sizes get memory only when the smaller ones
+ * are in use, because clearing all of it is the largest cost of a short process. */
+static const struct ring_arena_sizes usual_sizes = {
+	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
+	.n_later = 2,
+};
+static const struct ring_arena_sizes small_sizes = {
+	{ { 16u << 10, 16, 0 }, { 64u << 10, 4, 0 }, { 256u << 10, 1, 0 } },
+};
+
+static void keep_up(void *data)
+{
+	collectors_keep_up(data, clock_now());
+}
+
+void collectors_init(struct collectors *collectors, const struct collectors_options *options)
+{
+	*collectors = (struct collectors){
+		.options = *options,
+		.rows = g_new0(struct collector_rows, 1),
+		.peers = g_ptr_array_new(),
+		.by_fd = g_hash_table_new(g_direct_hash, g_direct_equal),
+		.interval_ms = COLLECTORS_MAX_INTERVAL_MS,
+		.sysprof_max_bytes = MIN_OF(COLLECTORS_MAX_SYSPROF_BYTES,
+					    (uint64_t)sysconf(_SC_PHYS_PAGES) *
+						    (uint64_t)sysconf(_SC_PAGESIZE) / 16),
+		.due_ns = UINT64_MAX,
+		.buffer = g_malloc(COLLECTORS_BUFFER_BYTES),
+	};
+	collectors->rows->output = options->output;
+	collectors->rows->tasks = options->tasks;
+	collectors->rows->losses = options->losses;
+	collectors->rows->images = options->images;
+	collectors->rows->request_image = options->request_image;
+	collectors->rows->request_data = options->data;
+	pending_reallocs_init(&collectors->rows->pending, options->tasks);
+	collectors->rows->pending.yield = (struct live_yield){ keep_up, collectors };
+	exit_statuses_init(&collectors->statuses, options->tasks);
+}
+
+/* ---- Descriptors ----------------------------------------------------------------------------- */
+
+static void watch(struct collectors *collectors, struct peer *peer, int fd)
+{
+	/* Edge-triggered, because handling an event may have to wait. */
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
+
+	g_hash_table_insert(collectors->by_fd, GINT_TO_POINTER(fd), peer);
+	if (collectors->options.epoll_fd >= 0)
+		(void)epoll_ctl(collectors->options.epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* Returns *fd, and makes it -1. */
+static int unwatch(struct collectors *collectors, int *fd)
+{
+	g_hash_table_remove(collectors->by_fd, GINT_TO_POINTER(*fd));
+	if (collectors->options.epoll_fd >= 0 && *fd >= 0)
+		(void)epoll_ctl(collectors->options.epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
+	return steal_fd(fd);
+}
+
+static void close_fds(struct collectors *collectors, struct peer *peer)
+{
+	deferred_close(unwatch(collectors, &peer->connection));
+	deferred_close(unwatch(collectors, &peer->pidfd));
+}
+
+bool collectors_wake(struct collectors *collectors, int fd)
+{
+	struct peer *peer = collectors->by_fd
+				    ? g_hash_table_lookup(collectors->by_fd, GINT_TO_POINTER(fd))
+				    : NULL;
+
+	if (peer) {
+		/* The events are handled after all have been received: a descriptor number that is
+		 * closed between them may be reused. */
+		peer->ended = peer->ended || fd == peer->pidfd;
+		peer->called = peer->called || fd == peer->connection;
+		return true;
+	}
+	if (!collectors->options.doorbells || fd != doorbells_fd(collectors->options.doorbells))
+		return false;
+	doorbells_receive(collectors->options.doorbells);
+	collectors->rung = true;
+	return true;
+}
+
+/* ---- Peers ----------------------------------------------------------------------------------- */
+
+/* Answers threads that wait for a sysprof ring; they continue without one. */
+static void refuse_unanswered(struct peer *peer)
+{
+	for (; peer->n_unanswered > 0; peer->n_unanswered--)
+		sysprof_peer_answer(peer, -1);
+}
+
+static void refuse(struct collectors *collectors, struct peer *peer, enum control_status status)
+{
+	struct process *process = tasks_process(collectors->options.tasks, peer->process.pid);
+
+	if (!peer->is_sysprof)
+		(void)peer_answer(peer, status, 0, -1);
+	refuse_unanswered(peer);
+	close_fds(collectors, peer);
+	peer->state = PEER_GONE;
+	if (process && peer->wants & CONTROL_WANTS_ALLOCATIONS)
+		process->refused_heap = true;
+}
+
+static uint64_t bytes_of(const struct peer *peer)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < peer->n_arenas; i++)
+		bytes += peer->arenas[i]->memory.bytes;
+	return bytes;
+}
+
+static bool is_lossless(const struct collectors *collectors, const struct peer *peer)
+{
+	return collectors->options.policy == ENGINE_POLICY_LOSSLESS ||
+	       (collectors->options.policy == ENGINE_POLICY_DEFAULT &&
+		peer->wants & CONTROL_WANTS_ALLOCATIONS);
+}
+
+/* Chooses the requested sizes, as far as there is room. Returns false if there is no room. */
+static bool choose_sizes(const struct collectors *collectors, const struct peer *peer,
+			 const struct control_request *request, struct ring_arena_sizes *ret_sizes)
+{
+	uint64_t room = MIN_OF(COLLECTORS_MAX_BYTES - collectors->arena_bytes,
+			       COLLECTORS_MAX_PEER_BYTES - bytes_of(peer));
+	bool many = collectors->arena_bytes > COLLECTORS_MAX_BYTES / 2;
+	struct ring_arena_size *size = &ret_sizes->sizes[0];
+
+	*ret_sizes = many ? small_sizes : usual_sizes;
+	if (request && (request->min_data_bytes || request->n_rings)) {
+		uint64_t least = MAX_OF(request->min_data_bytes, size->data_bytes);
+
+		if (least > room)
+			return false;
+		*ret_sizes = (struct ring_arena_sizes){ .sizes[0].data_bytes = RING_MIN_BYTES };
+		while (size->data_bytes < least)
+			size->data_bytes *= 2;
+		size->n = (uint32_t)MIN_OF((uint64_t)MAX_OF(request->n_rings, 1u),
+					   room / (size->data_bytes +
+						   2 * sizeof(struct ring_header)));
+		size->n = MIN_OF(size->n, RING_MAX_RINGS);
+		/* Add larger rings for fast threads, as in the first arena. */
+		if (request->min_data_bytes == 0 && room > COLLECTORS_MAX_PEER_BYTES / 2 &&
+		    is_lossless(collectors, peer)) {
+			ret_sizes->sizes[1] =
+				(struct ring_arena_size){ 4 * size->data_bytes, size->n / 4, 0 };
+			ret_sizes->sizes[2] =
+				(struct ring_arena_size){ 16 * size->data_bytes, size->n / 16, 0 };
+			ret_sizes->n_later = 2;
+		}
+	}
+	for (size_t i = 0; i < RING_ARENA_MAX_SIZES; i++)
+		ret_sizes->sizes[i].policy = is_lossless(collectors, peer) ? RING_LOSSLESS
+									   : RING_DROP;
+	return size->n > 0;
+}
+
+/* Counts a new arena. begin_ns: when making it began. */
+static void count_arena(struct collectors *collectors, const struct peer_arena *arena,
+			uint64_t begin_ns)
+{
+	collectors_note_clearing(collectors, begin_ns);
+	*(arena->sysprof ? &collectors->sysprof_bytes : &collectors->arena_bytes) +=
+		arena->memory.bytes;
+	collectors->n_rings += arena->memory.n_rings;
+}
+
+static enum control_status make_arena(struct collectors *collectors, struct peer *peer,
+				      const struct control_request *request, int *ret_fd)
+{
+	struct ring_arena_sizes sizes;
+	struct peer_arena *arena;
+	uint64_t begin_ns = clock_now();
+	int r;
+
+	if (peer->n_arenas == PEER_MAX_ARENAS || !choose_sizes(collectors, peer, request, &sizes))
+		return CONTROL_LIMIT;
+	r = peer_add_arena(peer, &sizes, collectors->options.ticks, ret_fd);
+	if (r < 0)
+		return r == -EINVAL ? CONTROL_LIMIT : CONTROL_FAILED;
+	arena = peer->arenas[peer->n_arenas - 1];
+	arena->is_lossless = is_lossless(collectors, peer);
+	/* Get memory for all rings now, because this process does not wait for room in a ring. */
+	while ((!arena->is_lossless || peer->wants & CONTROL_WANTS_ROOM) &&
+	       arena->memory.n_rings < arena->memory.n_places) {
+		peer_arena_grow(arena, collectors->options.ticks);
+		collectors_keep_up(collectors, clock_now());
+	}
+	count_arena(collectors, arena, begin_ns);
+	return CONTROL_OK;
+}
+
+/* Answers a request with an arena or an error. Returns false if the connection is now useless. */
+static bool give_arena(struct collectors *collectors, struct peer *peer,
+		       const struct control_request *request)
+{
+	CLEANUP_CLOSE int fd = -1;
+	enum control_status status = make_arena(collectors, peer, request, &fd);
+
+	return peer_answer(peer, status, status == CONTROL_OK ? collectors->options.session : 0,
+			   fd) &&
+	       (request || status == CONTROL_OK);
+}
+
+/* ---- Sysprof's rings ------------------------------------------------------------------------- */
+
+/* Returns the size of a new ring: at most a quarter of the room that is left, in total and for the
+ * process. A quarter of the total is kept for rings of the minimum size, so that many threads get
+ * one. Returns 0 if there is no room. */
+static uint32_t sysprof_bytes(const struct collectors *collectors, const struct peer *peer)
+{
+	uint64_t most = collectors->sysprof_max_bytes;
+	uint64_t used = MAX_OF(collectors->sysprof_bytes, 2 * bytes_of(peer));
+	uint32_t bytes = SYSPROF_RING_MAX_BYTES;
+
+	while (bytes > SYSPROF_RING_MIN_BYTES && used + 4 * (uint64_t)bytes > most / 4 * 3)
+		bytes /= 2;
+	return peer->n_arenas < PEER_MAX_SYSPROF && used + 2 * (uint64_t)bytes <= most ? bytes : 0;
+}
+
+/* Answers one request, with or without a ring. */
+static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
+{
+	uint32_t bytes = sysprof_bytes(collectors, peer);
+	uint64_t begin_ns = clock_now();
+	CLEANUP_CLOSE int fd = -1;
+
+	peer->n_unanswered--;
+	if (bytes > 0 && sysprof_peer_add_ring(peer, bytes, &fd) == 0)
+		count_arena(collectors, peer->arenas[peer->n_arenas - 1], begin_ns);
+	else
+		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, LOSS_UNKNOWN,
+				       begin_ns, begin_ns);
+	sysprof_peer_answer(peer, fd);
+	collectors->poll_ms = 1;
+	collectors->poll_ns = 0;
+}
+
+/* Returns the peer whose number is in the frames of a ring, or NULL. */
+static struct peer *find_sysprof_peer(const struct collectors *collectors, int32_t number)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (peer->is_sysprof && peer->state != PEER_GONE &&
+		    sysprof_peer_number(peer) == number)
+			return peer;
+	}
+	return NULL;
+}
+
+/* Returns whether the writer of a sysprof ring is not known: it has not written yet, or its request
+ * has not arrived. */
+static bool is_unclaimed(const struct peer_arena *arena)
+{
+	return arena->sysprof && arena->sysprof->pid == 0;
+}
+
+static void sort_rings_of(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		struct peer_arena *arena = peer->arenas[i];
+		int32_t pid = is_unclaimed(arena) ? sysprof_arena_pid(arena) : 0;
+		struct peer *owner = peer;
+
+		if (pid == 0)
+			continue;
+		if (pid != sysprof_peer_number(peer))
+			owner = find_sysprof_peer(collectors, pid);
+		/* The writer received another process's answer. Wait until its own request has
+		 * arrived and the writer is accepted as a target. */
+		if (owner ? owner->state != PEER_ACTIVE
+			  : peer->state != PEER_ACTIVE || !sysprof_arena_is_overdue(arena, now_ns))
+			continue;
+		if (owner && owner != peer)
+			peer_attach_arena(owner, peer_detach_arena(peer, i--));
+		/* If the writer is not known, the drain refuses its frames. */
+		sysprof_arena_bind(arena, owner ? owner : peer);
+	}
+}
+
+void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns)
+{
+	for (guint i = 0; i < collectors->peers->len; i++)
+		if (peer_at(collectors, i)->is_sysprof)
+			sort_rings_of(collectors, peer_at(collectors, i), now_ns);
+}
+
+bool collectors_miss_requests(const struct collectors *collectors)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		const struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; k < peer->n_arenas; k++) {
+			int32_t pid = is_unclaimed(peer->arenas[k])
+					      ? sysprof_arena_pid(peer->arenas[k])
+					      : 0;
+
+			if (pid != 0 && pid != sysprof_peer_number(peer) &&
+			    !find_sysprof_peer(collectors, pid))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void drop_ended_rings(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		struct peer_arena *arena;
+
+		if (!sysprof_arena_is_done(peer->arenas[i], now_ns))
+			continue;
+		arena = peer_detach_arena(peer, i--);
+		collectors->sysprof_bytes -= arena->memory.bytes;
+		collectors->n_rings -= arena->memory.n_rings;
+		peer_arena_free(arena);
+	}
+}
+
+/* ---- The end of a peer ----------------------------------------------------------------------- */
+
+static void stop_producers(struct peer *peer)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++)
+		if (!peer->arenas[i]->sysprof)
+			ring_arena_end(&peer->arenas[i]->memory);
+}
+
+static void bind(struct collectors *collectors, struct peer *peer)
+{
+	/* Bind to the program that registered: by now the process may run another one. */
+	if (!collector_process_bind(&peer->process, peer->came_ns))
+		return;
+	if (peer->wants & CONTROL_WANTS_ALLOCATIONS)
+		peer->process.process->has_heap = true;
+	if (collectors->options.query && !peer->process.process->replaced)
+		collectors->options.query(peer->process.process, collectors->options.data);
+}
+
+/* Called when no process maps the peer's memory any more, or when the peer must not be used. */
+static void end_peer(struct collectors *collectors, struct peer *peer)
+{
+	uint64_t now_ns = clock_now();
+
+	if (!peer->process.process)
+		bind(collectors, peer);
+	stop_producers(peer);
+	refuse_unanswered(peer);
+	collectors_sort_sysprof(collectors, now_ns);
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		struct peer_arena *arena = peer->arenas[i];
+
+		for (uint32_t k = 0; k < arena->memory.n_rings; k++)
+			collectors_drain_ring(collectors, arena, k, RING_DRAIN_DEAD);
+		peer_arena_count_lost(peer, arena, now_ns);
+	}
+	/* The process could not map the arena, so it records nothing. The process itself reports
+	 * this, so it affects only what the capture says about that process. */
+	if (peer->process.process && (peer->wants & CONTROL_WANTS_ALLOCATIONS) &&
+	    peer->state == PEER_ACTIVE && !peer->is_sysprof && peer->n_arenas > 0 &&
+	    !ring_arena_is_joined(&peer->arenas[0]->memory)) {
+		peer->process.process->has_heap = false;
+		peer->process.process->refused_heap = true;
+	}
+	/* The exit status is known once the process has been waited for. If the process executed
+	 * another program, the status is that program's. */
+	if (peer->pidfd >= 0 && !peer->is_sysprof && peer->process.leader &&
+	    (peer->ended || collectors->is_finishing))
+		exit_statuses_add(&collectors->statuses, peer->process.leader,
+				  unwatch(collectors, &peer->pidfd));
+	close_fds(collectors, peer);
+	peer->state = PEER_GONE;
+	peer->gone_ns = now_ns;
+}
+
+/* Ends an earlier peer with this pid if it has executed another program or unmapped its memory.
+ * Returns false if the earlier peer is still in use. */
+static bool supersede(struct collectors *collectors, int32_t pid)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (peer->process.pid != pid || peer->state == PEER_GONE || peer->is_sysprof ||
+		    peer->is_refused)
+			continue;
+		if (!peer_has_hung_up(peer))
+			return false;
+		end_peer(collectors, peer);
+	}
+	return true;
+}
+
+/* Adds another thread's request to its process's peer. Returns false if there is no such peer. */
+static bool add_request(struct collectors *collectors, const struct message_peer *message,
+			uint64_t now_ns)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (!peer->is_sysprof || peer->process.pid != message->pid || peer->ended ||
+		    peer->is_refused || peer->state == PEER_GONE)
+			continue;
+		peer->n_unanswered++;
+		peer->requested_ns = now_ns;
+		return true;
+	}
+	return false;
+}
+
+void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
+			 int connection, int pidfd, uint64_t now_ns)
+{
+	bool is_sysprof = message->protocol == PEER_SYSPROF;
+	bool is_first, has_room = collectors->peers->len < COLLECTORS_MAX_PEERS;
+	struct pollfd end = { .events = POLLIN };
+	struct peer *peer;
+
+	collectors->due_ns = 0;
+	collectors->has_sysprof = collectors->has_sysprof || is_sysprof;
+	if (is_sysprof && add_request(collectors, message, now_ns)) {
+		deferred_close(connection);
+		if (pidfd >= 0)
+			close(pidfd);
+		return;
+	}
+	is_first = !has_room || is_sysprof || message->protocol == PEER_REFUSED ||
+		   supersede(collectors, message->pid);
+	peer = peer_new(collectors->rows, message, connection, pidfd, now_ns);
+	g_ptr_array_add(collectors->peers, peer);
+	/* The broker reads the connections of sysprof clients. */
+	if (!is_sysprof && connection >= 0)
+		watch(collectors, peer, peer->connection);
+	if (pidfd >= 0)
+		watch(collectors, peer, peer->pidfd);
+	if (!has_room || !is_first)
+		refuse(collectors, peer, CONTROL_LIMIT);
+	/* Refusing a second peer of a process is not a loss. Refusing a peer for lack of room is a
+	 * loss if the process is a target. */
+	if (is_first)
+		peer->state = PEER_WAITING;
+	peer->is_refused = is_first && peer->connection < 0;
+	end.fd = peer->pidfd;
+	peer->ended = peer->pidfd < 0 || poll(&end, 1, 0) > 0;
+}
+
+/* Returns whether the process is recorded. *ret_known: whether the answer is final. */
+static bool is_target(const struct collectors *collectors, const struct peer *peer, bool *ret_known)
+{
+	const struct tasks *tasks = collectors->options.tasks;
+	const struct thread *leader = tasks_thread(tasks, peer->process.pid);
+
+	*ret_known = leader && leader->process->pid == peer->process.pid;
+	/* The process may end before this check. If it ended long before the peer came, the pid is
+	 * now another process's. */
+	if (*ret_known && (leader->process->gone || (peer->ended && peer->is_sysprof)))
+		return *ret_known = leader->exit_ns == 0 ||
+				    leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
+	return *ret_known && tasks_is_target(tasks, peer->process.pid);
+}
+
+/* Counts a loss if the process is a target: without a ring it loses all that it tries to record. */
+static void lose_target(const struct collectors *collectors, struct peer *peer)
+{
+	bool known;
+
+	if (is_target(collectors, peer, &known))
+		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, 1, peer->came_ns,
+				       clock_now());
+}
+
+static void admit(struct collectors *collectors, struct peer *peer)
+{
+	enum peer_state state = PEER_ACTIVE;
+
+	if (peer->is_sysprof) {
+		give_sysprof_ring(collectors, peer);
+	} else if (!give_arena(collectors, peer, NULL)) {
+		/* The process has its answer, or it does not read because it no longer waits. */
+		lose_target(collectors, peer);
+		close_fds(collectors, peer);
+		state = PEER_GONE;
+	}
+	peer->state = state;
+}
+
+static void serve_waiting(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
+			  uint64_t now_ns)
+{
+	bool known, is_ours;
+
+	if (peer->is_refused || (peer->ended && !peer->is_sysprof)) {
+		/* The side band must reach the registration to show whether it was a target. */
+		if (limit_ns > peer->came_ns) {
+			lose_target(collectors, peer);
+			refuse(collectors, peer, CONTROL_FAILED);
+		}
+		return;
+	}
+	is_ours = is_target(collectors, peer, &known);
+	if (!known && limit_ns > peer->came_ns && !collectors->options.tasks->filtered) {
+		/* Add the process: the side band has no event of it, but it exists. */
+		tasks_found(collectors->options.tasks, peer->process.pid, peer->process.pid,
+			    peer->came_ns);
+		known = is_ours = true;
+	}
+	if (is_ours && now_ns >= collectors->arena_until_ns)
+		admit(collectors, peer);
+	else if (!is_ours && (known || limit_ns > peer->came_ns))
+		refuse(collectors, peer, CONTROL_NOT_A_TARGET);
+	else if (now_ns - peer->came_ns > PATIENCE_NS) {
+		lose_target(collectors, peer);
+		refuse(collectors, peer, is_ours ? CONTROL_LIMIT : CONTROL_FAILED);
+	}
+}
+
+/* Looks up unknown threads; ever less often, because a process may keep claiming new numbers. */
+static void identify_threads(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	struct collector_process *process = &peer->process;
+	uint64_t pause_ns = IDENTIFY_NS << MIN_OF(peer->n_queries, IDENTIFY_MAX_SHIFT);
+
+	if (!process->has_unknown || !collectors->options.query_again ||
+	    now_ns - peer->queried_ns < pause_ns ||
+	    !collectors->options.query_again(process->process, collectors->options.data))
+		return;
+	process->has_unknown = false;
+	peer->queried_ns = now_ns;
+	peer->n_queries++;
+}
+
+/* Returns whether the process has executed another program since it was bound. */
+static bool has_executed(const struct collectors *collectors, const struct peer *peer)
+{
+	const struct thread *leader = tasks_thread(collectors->options.tasks, peer->process.pid);
+
+	return peer->process.process && leader && leader->process != peer->process.process;
+}
+
+/* Moves requests, connection and pidfd to a new peer for the executed program. */
+static void follow_exec(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	const struct message_peer message = {
+		.pid = peer->process.pid,
+		.inner_pid = peer->process.inner_pid,
+		.protocol = PEER_SYSPROF,
+	};
+	struct peer *next = peer_new(collectors->rows, &message, steal_fd(&peer->connection),
+				     steal_fd(&peer->pidfd), now_ns);
+
+	next->n_unanswered = peer->n_unanswered;
+	peer->n_unanswered = 0;
+	g_hash_table_insert(collectors->by_fd, GINT_TO_POINTER(next->pidfd), next);
+	g_ptr_array_add(collectors->peers, next);
+	end_peer(collectors, peer);
+}
+
+/* Each request waits a millisecond or two, until the side band reaches its time. */
+static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
+			  uint64_t now_ns)
+{
+	drop_ended_rings(collectors, peer, now_ns);
+	if (peer->n_unanswered == 0 || limit_ns < peer->requested_ns)
+		return;
+	if (has_executed(collectors, peer))
+		follow_exec(collectors, peer, now_ns);
+	peer->is_blocked = !sysprof_peer_can_answer(peer);
+	while (peer->n_unanswered > 0 && now_ns >= collectors->arena_until_ns &&
+	       !peer->is_blocked) {
+		give_sysprof_ring(collectors, peer);
+		peer->is_blocked = !sysprof_peer_can_answer(peer);
+	}
+}
+
+static void serve_active(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
+			 uint64_t now_ns)
+{
+	struct control_request request;
+	enum peer_message message = PEER_NOTHING;
+	uint64_t left;
+
+	/* Bind to the program that registered: by now the process may run another one. */
+	if (!peer->process.process && limit_ns >= peer->came_ns)
+		bind(collectors, peer);
+	identify_threads(collectors, peer, now_ns);
+	/* After exec the memory is unmapped, and the new program may never register. end_peer()
+	 * drains all that is left in the rings at once. Until that fits into the queues, drain as
+	 * for a live peer. */
+	if ((peer->ended || (!peer->is_sysprof && has_executed(collectors, peer))) &&
+	    limit_ns >= peer->came_ns) {
+		left = collectors_unread(peer);
+		if (left == 0 || collectors->queued_bytes + left <= COLLECTORS_MAX_QUEUED) {
+			end_peer(collectors, peer);
+			return;
+		}
+	}
+	if (peer->is_sysprof)
+		serve_sysprof(collectors, peer, limit_ns, now_ns);
+	if (!peer->called || peer->connection < 0 || now_ns < collectors->arena_until_ns)
+		return;
+	message = peer_receive(peer, &request);
+	peer->called = message == PEER_REQUEST;
+	if (message == PEER_CLOSED ||
+	    (message == PEER_REQUEST && !give_arena(collectors, peer, &request)))
+		deferred_close(unwatch(collectors, &peer->connection));
+}
+
+static bool is_done(const struct collectors *collectors, const struct peer *peer, uint64_t now_ns)
+{
+	if (peer->state != PEER_GONE)
+		return false;
+	/* Wait: the end of its allocations is a row, in order with other processes' rows. */
+	if (peer->process.heap && collectors->reached_ns < peer->gone_ns)
+		return false;
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		if (is_unclaimed(peer->arenas[i]) && now_ns < peer->gone_ns + UNCLAIMED_NS)
+			return false;
+		for (uint32_t k = 0; k < peer->arenas[i]->memory.n_rings; k++)
+			if (peer_ring_peek(&peer->arenas[i]->rings[k]))
+				return false;
+	}
+	return true;
+}
+
+/* Counts as lost the frames of writers that requested no ring. */
+static void lose_unclaimed(struct peer *peer)
+{
+	uint64_t now_ns = clock_now();
+
+	for (uint32_t i = 0; i < peer->n_arenas; i++)
+		if (is_unclaimed(peer->arenas[i]) && sysprof_arena_pid(peer->arenas[i]))
+			collector_process_lose(&peer->process, PROF_LOSS_RING_CORRUPT, 1, now_ns,
+					       now_ns);
+}
+
+static void remove_peer(struct collectors *collectors, guint i)
+{
+	struct peer *peer = peer_at(collectors, i);
+
+	/* No thread may wait on futex words that are about to be unmapped. */
+	if (peer->n_arenas && collectors->options.doorbells)
+		doorbells_set(collectors->options.doorbells, NULL, 0);
+	collectors->rung = true;
+	*(peer->is_sysprof ? &collectors->sysprof_bytes : &collectors->arena_bytes) -=
+		bytes_of(peer);
+	for (uint32_t k = 0; k < peer->n_arenas; k++)
+		collectors->n_rings -= peer->arenas[k]->memory.n_rings;
+	g_ptr_array_remove_index_fast(collectors->peers, i);
+	peer_free(peer);
+}
+
+void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t now_ns)
+{
+	exit_statuses_run(&collectors->statuses);
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (peer->state == PEER_WAITING)
+			serve_waiting(collectors, peer, limit_ns, now_ns);
+		if (peer->state == PEER_ACTIVE)
+			serve_active(collectors, peer, limit_ns, now_ns);
+		if (is_done(collectors, peer, now_ns)) {
+			lose_unclaimed(peer);
+			collector_process_end(&peer->process, peer->gone_ns);
+			remove_peer(collectors, i--);
+		}
+	}
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns)
+{
+	bool has_heap = false;
+
+	for (guint i = 0; i < collectors->peers->len; i++)
+		has_heap = has_heap || peer_at(collectors, i)->process.heap;
+	if (!has_heap)
+		return 0;
+	for (guint i = 0; i < collectors->peers->len; i++)
+		stop_producers(peer_at(collectors, i));
+	collectors_drain(collectors, clock_now());
+	collectors_emit(collectors, UINT64_MAX, until_ns);
+	return collectors_all_unread(collectors) + collectors->queued_bytes;
+}
+
+void collectors_finish(struct collectors *collectors, uint64_t until_ns)
+{
+	bool known;
+
+	collectors->is_finishing = true;
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (peer->state != PEER_WAITING)
+			continue;
+		/* The process may already use a ring, due to another process's answer. */
+		if (peer->is_sysprof && !peer->is_refused && is_target(collectors, peer, &known)) {
+			peer->state = PEER_ACTIVE;
+			continue;
+		}
+		if (peer->ended)
+			lose_target(collectors, peer);
+		refuse(collectors, peer, CONTROL_NO_SESSION);
+	}
+	/* Stop all producers first, so that they stop at about the same time. */
+	for (guint i = 0; i < collectors->peers->len; i++)
+		stop_producers(peer_at(collectors, i));
+	collectors_drain_rest(collectors, until_ns);
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		peer->is_late = collectors_unread(peer) > COLLECTORS_MODEST;
+		if (peer->state == PEER_ACTIVE)
+			end_peer(collectors, peer);
+	}
+	for (guint i = 0; i < collectors->peers->len; i++)
+		lose_unclaimed(peer_at(collectors, i));
+	collectors_emit_rest(collectors, until_ns);
+	exit_statuses_finish(&collectors->statuses);
+	for (guint i = 0; i < collectors->peers->len; i++)
+		collector_process_end(&peer_at(collectors, i)->process, clock_now());
+}
+
+void collectors_done(struct collectors *collectors)
+{
+	if (!collectors->peers)
+		return;
+	while (collectors->peers->len > 0)
+		remove_peer(collectors, collectors->peers->len - 1);
+	g_ptr_array_free(collectors->peers, TRUE);
+	g_hash_table_destroy(collectors->by_fd);
+	exit_statuses_done(&collectors->statuses);
+	g_free(collectors->heap);
+	peer_free_spare(collectors->rows);
+	pending_reallocs_done(&collectors->rows->pending);
+	if (collectors->rows->lost_image)
+		row_unref(&collectors->rows->lost_image->row);
+	if (collectors->rows->cut_image)
+		row_unref(&collectors->rows->cut_image->row);
+	g_free(collectors->rows);
+	g_free(collectors->buffer);
+	*collectors = (struct collectors){ 0 };
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sysprof peer - a process that uses sysprof's protocol, and the rings of its threads
+ *
+ * Each thread of each copy of the library requests a ring over a socket that all processes below
+ * the command share, so an answer may reach another process that waits for one. So a ring belongs
+ * to no process until its first frame names one. This process must have sent a request; the kernel
+ * reports the sender. From then on all frames must be from this process. Frames are read in order.
+ * After an invalid frame, which may come from two processes that write into one ring, the remaining
+ * frames are dropped. After many invalid frames, or one of another process, the ring is
+ * quarantined. The library drops frames that do not fit, without counting them: a full ring is a
+ * loss of an unknown number of frames.
+ * Invariants: (1) no frame of a process that sent no request becomes a row
+ *                 [test-engine-sysprof: stranger, swapped]
+ *             (2) a ring with false contents loses only its own frames
+ *                 [test-engine-sysprof: hostile, fuzz_sysprof_race]
+ *             (3) a full ring is reported                       [test-engine-sysprof: full]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/peers/sysprof-peer.h"
+
+#include "arch/packet.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define MAX_FAULTS 64
+/* With less room than this, or than the largest frame, a frame may have been dropped. */
+#define FULL_BYTES 1024u
+#define END_NS UINT64_C(1000000000)
+#define PATIENCE_NS UINT64_C(400000000) /* for requests in transit */
+
+int32_t sysprof_peer_number(const struct peer *peer)
+{
+	return peer->process.inner_pid ? (int32_t)peer->process.inner_pid : peer->process.pid;
+}
+
+bool sysprof_peer_can_answer(const struct peer *peer)
+{
+	struct pollfd item = { .fd = peer->connection, .events = POLLOUT };
+
+	return poll(&item, 1, 0) > 0;
+}
+
+void sysprof_peer_answer(struct peer *peer, int fd)
+{
+	char byte = 0;
+	const struct iovec part = { &byte, 1 };
+	ssize_t n;
+
+	do {
+		n = packet_send(peer->connection, &part, 1, fd, MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	/* Ignore failure: a process whose socket is full is not waiting for this answer. */
+}
+
+/* ---- Rings ----------------------------------------------------------------------------------- */
+
+static void on_record(enum ring_type type, uint64_t time_ns, const void *fixed, uint32_t n_fixed,
+		      const void *text, uint32_t n_text, void *data)
+{
+	struct peer_arena *arena = data;
+
+	arena->sysprof->n_queued +=
+		peer_ring_put(&arena->rings[0], type, time_ns, fixed, n_fixed, text, n_text);
+}
+
+int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd)
+{
+	struct peer_arena *arena = g_new0(struct peer_arena, 1);
+	struct peer_sysprof *sysprof = g_new0(struct peer_sysprof, 1);
+	uint64_t now_ns = clock_now();
+	int r = sysprof_ring_make(n_bytes, &sysprof->ring, &arena->memory, ret_fd);
+
+	if (r < 0) {
+		g_free(sysprof);
+		g_free(arena);
+		return r;
+	}
+	/* A thread takes the time of its first mark before it requests the ring. */
+	sysprof->frames = sysprof_frames_new(now_ns - SYSPROF_HOLD_NS, on_record, arena);
+	arena->sysprof = sysprof;
+	arena->rings = g_new0(struct peer_ring, 1);
+	arena->rings[0].reader.size = n_bytes;
+	arena->rings[0].reader.drain_ns = now_ns;
+	peer_attach_arena(peer, arena);
+	return 0;
+}
+
+int32_t sysprof_arena_pid(const struct peer_arena *arena)
+{
+	_Alignas(8) uint8_t header[SYSPROF_FRAME_BYTES];
+	uint32_t fill;
+
+	if (!sysprof_ring_fill(&arena->sysprof->ring, &fill) || fill < sizeof(header))
+		return 0;
+	sysprof_ring_copy(&arena->sysprof->ring, header, sizeof(header));
+	return sysprof_frame_pid(header);
+}
+
+bool sysprof_arena_is_overdue(struct peer_arena *arena, uint64_t now_ns)
+{
+	if (arena->sysprof->found_ns == 0)
+		arena->sysprof->found_ns = now_ns;
+	return now_ns - arena->sysprof->found_ns > PATIENCE_NS;
+}
+
+void sysprof_arena_bind(struct peer_arena *arena, struct peer *peer)
+{
+	arena->sysprof->pid = sysprof_peer_number(peer);
+	/* Sysprof's marks do not name their thread. */
+	arena->rings[0].producer =
+		collector_producer_new(&peer->process, (uint32_t)arena->sysprof->pid);
+}
+
+bool sysprof_arena_look(struct peer_arena *arena)
+{
+	uint32_t fill;
+
+	sysprof_ring_populate(&arena->sysprof->ring);
+	return arena->rings[0].reader.fault == RING_FAULT_NONE &&
+	       sysprof_ring_fill(&arena->sysprof->ring, &fill) &&
+	       fill > arena->sysprof->ring.size / 16;
+}
+
+bool sysprof_arena_is_done(const struct peer_arena *arena, uint64_t now_ns)
+{
+	uint64_t ended_ns = arena->sysprof->ended_ns;
+
+	return ended_ns && now_ns - ended_ns > END_NS && !peer_ring_peek(&arena->rings[0]);
+}
+
+/* ---- A drain --------------------------------------------------------------------------------- */
+
+static void lose(const struct peer_arena *arena, enum prof_loss_cause cause, uint64_t count)
+{
+	const struct peer_ring *ring = &arena->rings[0];
+
+	collector_process_lose(&ring->peer->process, cause, count, ring->reader.drain_ns,
+			       clock_now());
+}
+
+/* Counts an invalid frame. Too many, or one of another process, quarantine the ring. */
+static void count_fault(struct peer_arena *arena, enum ring_fault fault)
+{
+	lose(arena, PROF_LOSS_RING_CORRUPT, 1);
+	if (fault == RING_FAULT_TID || ++arena->sysprof->n_faults == MAX_FAULTS)
+		ring_reader_quarantine(&arena->rings[0].reader, fault);
+}
+
+static void add_frame(struct peer_arena *arena, const uint8_t *frame, size_t n_bytes,
+		      uint64_t now_ns)
+{
+	struct peer_sysprof *sysprof = arena->sysprof;
+	uint64_t lost;
+	enum sysprof_result result = sysprof_frame_add(
+		sysprof->frames, arena->rings[0].peer->counters, frame, n_bytes, now_ns, &lost);
+
+	/* The end may be that of a forked child, so a later frame revokes it. */
+	sysprof->ended_ns = result == SYSPROF_END ? now_ns : 0;
+	if (result == SYSPROF_BAD)
+		count_fault(arena, RING_FAULT_PAYLOAD);
+	if (lost)
+		lose(arena, PROF_LOSS_RING_REFUSED, lost);
+}
+
+/* Adds frames up to a fault. Returns their bytes. */
+static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t n, uint64_t now_ns)
+{
+	size_t at = 0, bytes;
+
+	while ((bytes = sysprof_frame_bytes(buffer + at, n - at)) > 0) {
+		int32_t pid = sysprof_frame_pid(buffer + at);
+
+		if (pid != 0 && pid != arena->sysprof->pid)
+			count_fault(arena, RING_FAULT_TID);
+		if (arena->rings[0].reader.fault != RING_FAULT_NONE)
+			break;
+		arena->sysprof->largest = MAX_OF(arena->sysprof->largest, (uint32_t)bytes);
+		add_frame(arena, buffer + at, bytes, now_ns);
+		at += bytes;
+	}
+	return at;
+}
+
+/* Returns the number of bytes read; 0: nothing to read now. */
+static uint32_t drain_some(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes)
+{
+	struct sysprof_ring *ring = &arena->sysprof->ring;
+	uint32_t fill, n, good;
+
+	if (!sysprof_ring_fill(ring, &fill)) {
+		count_fault(arena, RING_FAULT_POSITION);
+		return 0;
+	}
+	if (fill == 0)
+		return 0;
+	n = MIN_OF(fill, (uint32_t)n_bytes);
+	sysprof_ring_copy(ring, buffer, n);
+	good = (uint32_t)add_frames(arena, buffer, n, clock_now());
+	if (arena->rings[0].reader.fault != RING_FAULT_NONE)
+		return 0;
+	if (good == 0) {
+		/* Resynchronize: the next frame will start at the current position. */
+		count_fault(arena, RING_FAULT_LENGTH);
+		good = fill;
+	}
+	/* Check before skipping the frames: until then the writer gets no room, so the ring is
+	 * still full if a frame was dropped. */
+	if (sysprof_ring_fill(ring, &fill) &&
+	    ring->size - fill < MAX_OF(arena->sysprof->largest, FULL_BYTES))
+		lose(arena, PROF_LOSS_RING_FULL, LOSS_UNKNOWN);
+	sysprof_ring_skip(ring, good);
+	return good;
+}
+
+size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes,
+			   uint64_t *ret_fill)
+{
+	struct peer_ring *ring = &arena->rings[0];
+	uint64_t start_ns = clock_now();
+	uint32_t n;
+
+	*ret_fill = 0;
+	ring->bound_ns = UINT64_MAX;
+	arena->sysprof->n_queued = 0;
+	if (arena->sysprof->pid == 0 || ring->reader.fault != RING_FAULT_NONE)
+		return 0;
+	do {
+		n = drain_some(arena, buffer, n_bytes);
+		*ret_fill += n;
+		/* Stop after two rings' size, so that a fast writer does not block this thread. */
+	} while (n > 0 && *ret_fill < 2 * (uint64_t)arena->sysprof->ring.size);
+	ring->reader.drain_ns = start_ns;
+	ring->reader.last_ns = sysprof_frames_last_ns(arena->sysprof->frames);
+	if (n > 0)
+		ring->bound_ns = ring->reader.last_ns;
+	return arena->sysprof->n_queued;
+}

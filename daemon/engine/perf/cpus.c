@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * CPUs - the events and rings of each CPU
+ *
+ * A CPU has a side-band event with its own ring, and events that sample, which share a second one.
+ * The broker opens them disabled; this file enables, disables and reads them, which needs no
+ * privilege. CPU numbers are the kernel's and may have holes. A CPU that goes offline takes its
+ * events with it: they are closed, and the broker opens them again when the CPU is back. With
+ * per-task events, each CPU has many events. They write into the rings of two further events, which
+ * exist only for their rings. Per-task events remain when the CPU goes offline.
+ * Invariants: (1) each descriptor belongs to one struct cpu and is closed once
+ *             (2) a list of CPUs never sets a byte beyond the caller's array
+ *                 [test-engine-samples: list]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/perf/cpus.h"
+
+#include "arch/base.h"
+
+#include <errno.h>
+#include <glib.h>
+#include <sys/ioctl.h>
+
+#define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
+
+static void free_event(void *data)
+{
+	struct task_event *event = data;
+
+	if (event->fd >= 0)
+		close(event->fd);
+	g_free(event);
+}
+
+void cpus_init(struct cpus *cpus, int online_fd, bool by_task)
+{
+	*cpus = (struct cpus){ .online_fd = online_fd, .all = g_ptr_array_new() };
+	if (by_task)
+		cpus->events = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_event);
+}
+
+void cpus_done(struct cpus *cpus)
+{
+	if (!cpus->all)
+		return;
+	for (guint i = 0; i < cpus->all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
+
+		cpu_close(cpu);
+		switches_done(&cpu->switches);
+		g_free(cpu);
+	}
+	g_ptr_array_free(cpus->all, TRUE);
+	cpus->all = NULL;
+	g_clear_pointer(&cpus->events, g_hash_table_destroy);
+}
+
+static struct cpu *find_or_add(struct cpus *cpus, uint32_t number)
+{
+	struct cpu *cpu = cpus->by_number[number];
+
+	if (cpu)
+		return cpu;
+	cpu = g_new0(struct cpu, 1);
+	cpu->number = number;
+	cpu->wakeup_fd = -1;
+	switches_init(&cpu->switches, 0);
+	cpus->by_number[number] = cpu;
+	g_ptr_array_add(cpus->all, cpu);
+	return cpu;
+}
+
+struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int *fds, size_t n_fds,
+		      GError **error)
+{
+	struct cpu *cpu;
+
+	if (message->cpu >= ENGINE_MAX_CPUS || message->n_sources > ENGINE_MAX_SOURCES ||
+	    message->has_wakeups > 1 ||
+	    n_fds != 1 + (size_t)message->n_sources + message->has_wakeups ||
+	    (message->sample_pages != 0) != (message->n_sources != 0)) {
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+			    "The message about CPU %u contradicts itself", message->cpu);
+		return NULL;
+	}
+	cpu = find_or_add(cpus, message->cpu);
+	cpu_close(cpu);
+	cpu->open = true;
+	cpu->side_band_fd = steal_fd(&fds[0]);
+	cpu->n_sources = message->n_sources;
+	for (uint32_t i = 0; i < message->n_sources; i++) {
+		cpu->source_fds[i] = steal_fd(&fds[1 + i]);
+		cpu->source_ids[i] = message->source_ids[i];
+	}
+	if (message->has_wakeups)
+		cpu->wakeup_fd = steal_fd(&fds[1 + message->n_sources]);
+	cpu->sample_pages = message->sample_pages;
+	if (!ring_init(&cpu->side_band, cpu->side_band_fd, message->side_band_pages, error)) {
+		g_prefix_error(error, "CPU %u: ", message->cpu);
+		cpu_close(cpu);
+		return NULL;
+	}
+	memset(cpu->reported_lost, 0, sizeof(cpu->reported_lost));
+	cpu->counted_lost = 0;
+	cpu->throttled_ns = 0;
+	return cpu;
+}
+
+bool cpu_map_samples(struct cpu *cpu, GError **error)
+{
+	if (ring_init(&cpu->samples, cpu->source_fds[0], cpu->sample_pages, error))
+		return true;
+	g_prefix_error(error, "CPU %u: ", cpu->number);
+	return false;
+}
+
+bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error)
+{
+	struct cpu *cpu = message->cpu < ENGINE_MAX_CPUS ? cpus->by_number[message->cpu] : NULL;
+	CLEANUP_CLOSE int owned = fd;
+	struct task_event *event;
+
+	if (!cpus->events || !cpu || !cpu->open || message->position > ENGINE_MAX_SOURCES ||
+	    (message->position && !cpu->n_sources) || message->rank == 0 ||
+	    g_hash_table_contains(cpus->events, &message->id)) {
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+			    "The message about an event of thread %d contradicts itself",
+			    message->tid);
+		return false;
+	}
+	/* The broker cannot do this: it may close the ring before the engine has the event. */
+	if (ioctl(owned, PERF_EVENT_IOC_SET_OUTPUT,
+		  message->position ? cpu->source_fds[0] : cpu->side_band_fd) != 0) {
+		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
+			    "Giving an event of thread %d the ring of CPU %u failed: %s",
+			    message->tid, message->cpu, prof_strerror(-errno));
+		return false;
+	}
+	event = g_new(struct task_event, 1);
+	*event = (struct task_event){ .message = *message, .fd = steal_fd(&owned) };
+	if (!cpu->events)
+		cpu->events = g_ptr_array_new();
+	g_ptr_array_add(cpu->events, event);
+	g_hash_table_insert(cpus->events, &event->message.id, event);
+	return true;
+}
+
+const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event_id)
+{
+	return cpus->events ? g_hash_table_lookup(cpus->events, &event_id) : NULL;
+}
+
+void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
+{
+	find_or_add(cpus, number)->gone_ns = now_ns;
+}
+
+/* Calls `act` for the CPU's side-band events or for its sources; with per-task events, only for
+ * those. */
+static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(int fd, void *data),
+			   void *data)
+{
+	for (guint i = 0; cpu->events && i < cpu->events->len; i++) {
+		const struct task_event *event = g_ptr_array_index(cpu->events, i);
+
+		if ((event->message.position == 0) == side_band && !act(event->fd, data))
+			return false;
+	}
+	if (cpu->events)
+		return true;
+	for (guint i = 0; !side_band && i < cpu->n_sources; i++)
+		if (!act(cpu->source_fds[i], data))
+			return false;
+	return !side_band ||
+	       (act(cpu->side_band_fd, data) && (cpu->wakeup_fd < 0 || act(cpu->wakeup_fd, data)));
+}
+
+/* A failure means that the event went offline with its CPU; its records are still in the ring. */
+static bool disable(int fd, void *data)
+{
+	(void)ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+	return true;
+}
+
+void cpu_disable(struct cpu *cpu)
+{
+	if (!cpu->open)
+		return;
+	for_each_event(cpu, false, disable, NULL);
+	for_each_event(cpu, true, disable, NULL);
+}
+
+/* Returns the lost records, the third value of ID | LOST; 0 on kernels before 6.0. */
+static uint64_t read_lost(int fd)
+{
+	uint64_t values[3];
+
+	return read(fd, values, sizeof(values)) == sizeof(values) ? values[2] : 0;
+}
+
+static bool add_lost(int fd, void *sum)
+{
+	*(uint64_t *)sum += read_lost(fd);
+	return true;
+}
+
+void cpu_count_lost(struct cpu *cpu, uint64_t period_ns)
+{
+	/* There are too many per-task events to read: use the LOST records. */
+	uint64_t lost = cpu->events      ? cpu->reported_lost[0]
+			: cpu->n_sources ? read_lost(cpu->source_fds[0])
+					 : 0;
+
+	if (lost <= cpu->counted_lost)
+		return;
+	cpu->sampled_ns += (lost - cpu->counted_lost) * period_ns;
+	cpu->sampled_here_ns += (lost - cpu->counted_lost) * period_ns;
+	cpu->counted_lost = lost;
+}
+
+void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns)
+{
+	uint64_t lost[2] = { 0 };
+
+	if (!cpu->open)
+		return;
+	for_each_event(cpu, false, add_lost, &lost[0]);
+	for_each_event(cpu, true, add_lost, &lost[1]);
+	if (lost[0] > cpu->reported_lost[0])
+		loss_add_cpu(losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES,
+			     lost[0] - cpu->reported_lost[0], cpu->last_ns[0], now_ns);
+	if (lost[1] > cpu->reported_lost[1])
+		loss_add_cpu(losses, cpu->number, true, PROF_LOSS_SIDE_BAND,
+			     lost[1] - cpu->reported_lost[1], cpu->last_ns[1], now_ns);
+	cpu->reported_lost[0] = MAX_OF(lost[0], cpu->reported_lost[0]);
+	cpu->reported_lost[1] = MAX_OF(lost[1], cpu->reported_lost[1]);
+}
+
+void cpu_close(struct cpu *cpu)
+{
+	if (!cpu->open)
+		return;
+	ring_done(&cpu->samples);
+	ring_done(&cpu->side_band);
+	for (uint32_t i = 0; i < cpu->n_sources; i++)
+		close(cpu->source_fds[i]);
+	close(cpu->side_band_fd);
+	if (cpu->wakeup_fd >= 0)
+		close(steal_fd(&cpu->wakeup_fd));
+	for (uint32_t i = 0; cpu->events && i < cpu->events->len; i++)
+		close(steal_fd(&((struct task_event *)g_ptr_array_index(cpu->events, i))->fd));
+	g_clear_pointer(&cpu->events, g_ptr_array_unref);
+	cpu->n_sources = 0;
+	cpu->open = false;
+}
+
+static bool enable(int fd, void *data)
+{
+	return ioctl(fd, *(const bool *)data ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) ==
+	       0;
+}
+
+static bool enable_all(const struct cpu *cpu, bool side_band, bool on, GError **error)
+{
+	if (for_each_event(cpu, side_band, enable, &on))
+		return true;
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
+		    "Switching a perf event %s failed: %s", on ? "on" : "off",
+		    prof_strerror(-errno));
+	return false;
+}
+
+bool cpu_enable_side_band(struct cpu *cpu, GError **error)
+{
+	return !cpu->open || enable_all(cpu, true, true, error);
+}
+
+bool cpu_enable_sampling(struct cpu *cpu, bool on, GError **error)
+{
+	return enable_all(cpu, false, on, error);
+}
+
+bool cpu_is_silent(const struct cpu *cpu)
+{
+	return cpu->open && cpu->busy_now_ns >= cpu->busy_heard_ns + SILENT_NS;
+}
+
+int cpu_find_source(const struct cpu *cpu, uint64_t event_id)
+{
+	for (uint32_t i = 0; i < cpu->n_sources; i++)
+		if (cpu->source_ids[i] == event_id)
+			return i;
+	return -1;
+}
+
+void cpus_parse_list(const char *text, uint8_t *online, size_t n)
+{
+	unsigned long first, last;
+	char *end;
+
+	while (*text >= '0' && *text <= '9') {
+		first = last = strtoul(text, &end, 10);
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		for (; first <= last && first < n; first++)
+			online[first] = 1;
+		if (*end != ',')
+			return;
+		text = end + 1;
+	}
+}
+
+bool cpus_read_online(struct cpus *cpus, uint8_t *ret_online)
+{
+	char text[sizeof(cpus->online)];
+	ssize_t length = pread(cpus->online_fd, text, sizeof(text) - 1, 0);
+
+	if (length <= 0)
+		return false;
+	text[length] = 0;
+	if (strcmp(text, cpus->online) == 0)
+		return false;
+	memcpy(cpus->online, text, length + 1);
+	memset(ret_online, 0, ENGINE_MAX_CPUS);
+	cpus_parse_list(text, ret_online, ENGINE_MAX_CPUS);
+	return true;
+}

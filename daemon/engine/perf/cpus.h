@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/model/switches.h"
+#include "daemon/engine/out/loss.h"
+#include "daemon/engine/perf/ring.h"
+#include "daemon/protocol.h"
+
+#include <glib.h>
+
+/* A per-task event. It writes into a ring of its CPU. */
+struct task_event {
+	struct message_event message; /* first member, because the hash table's key is its id */
+	int fd;
+};
+
+struct cpu {
+	uint32_t number;
+	bool open;
+	int side_band_fd;
+	int source_fds[ENGINE_MAX_SOURCES];
+	int wakeup_fd; /* -1: none */
+	uint32_t n_sources;
+	uint64_t source_ids[ENGINE_MAX_SOURCES];
+	/* per-task events, struct task_event, which write to the rings of the above; or NULL */
+	GPtrArray *events;
+	struct ring side_band, samples; /* samples.control NULL: no sources, or not mapped yet */
+	uint32_t sample_pages;
+	struct switches switches;
+	uint64_t reported_lost[2]; /* losses reported so far: samples, side band */
+	uint64_t counted_lost;     /* lost samples of the first source that sampled_ns includes */
+	uint64_t last_ns[2];       /* time of the last record: samples, side band */
+	uint64_t throttled_ns;     /* start of throttling; 0: not throttled */
+	uint64_t gone_ns;          /* start of being offline; 0: online */
+	uint64_t busy_ns;          /* busy time in /proc/stat when the comparison of ticks began */
+	uint64_t ran_ns;           /* run time of the targets at that time */
+	uint64_t sampled_ns;       /* time that samples since that time stand for */
+	uint64_t sampled_here_ns;  /* the part of sampled_ns that is in the capture */
+	uint64_t missed_ns;        /* missed ticks since that time that were reported */
+	uint64_t missed_since_ns;  /* start of the period for the next report */
+	uint64_t busy_now_ns;      /* busy time in /proc/stat at the last reading */
+	uint64_t busy_heard_ns;    /* busy_now_ns at the last reading that a record followed */
+	uint64_t heard_ns;         /* time of the record that followed */
+};
+
+struct cpus {
+	struct cpu *by_number[ENGINE_MAX_CPUS];
+	GPtrArray *all;     /* struct cpu */
+	GHashTable *events; /* struct task_event by its id; NULL: not per task */
+	int online_fd;
+	char online[4096]; /* the list of online CPUs as last read */
+};
+
+void cpus_init(struct cpus *cpus, int online_fd, bool by_task);
+void cpus_done(struct cpus *cpus);
+/* Takes the descriptors of a MESSAGE_CPU and maps the side band. Closes older descriptors of the
+ * CPU first. */
+struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int *fds, size_t n_fds,
+		      GError **error);
+/* Maps the ring of the CPU's sources. The CPU must have sources. */
+bool cpu_map_samples(struct cpu *cpu, GError **error);
+/* Takes the descriptor of an entry of MESSAGE_EVENTS, even on failure, and redirects the event to a
+ * ring of its CPU. */
+bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error);
+/* Returns the per-task event with this id; NULL if no event has it or events are not per task. */
+const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event_id);
+/* With per-task events: adds a CPU that was offline when the events were opened. From now_ns to the
+ * end, its samples count as lost. */
+void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns);
+/* Disables the events. The rings can still be read. */
+void cpu_disable(struct cpu *cpu);
+/* Counts records that the kernel lost without a LOST record. */
+void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns);
+/* Counts samples that found no room in the ring as sampled time, so that their ticks do not also
+ * count as missed. Their LOST record may come much later. */
+void cpu_count_lost(struct cpu *cpu, uint64_t period_ns);
+void cpu_close(struct cpu *cpu);
+bool cpu_enable_side_band(struct cpu *cpu, GError **error);
+bool cpu_enable_sampling(struct cpu *cpu, bool enable, GError **error);
+/* Returns whether the CPU was busy for a while without a record. It was then offline, too briefly
+ * to be noticed, and its events are gone. */
+bool cpu_is_silent(const struct cpu *cpu);
+/* Returns the position of the source that an event id belongs to, or -1. */
+int cpu_find_source(const struct cpu *cpu, uint64_t event_id);
+
+/* Reads the list of online CPUs. Returns whether it has changed. *ret_online: a byte per CPU. */
+bool cpus_read_online(struct cpus *cpus, uint8_t *ret_online);
+/* Parses "0-3,8": sets a byte for each number below n. */
+void cpus_parse_list(const char *text, uint8_t *online, size_t n);

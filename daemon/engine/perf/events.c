@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Events - applies each record of the rings
+ *
+ * Called for every record of every ring in time order. Records of the side band keep tasks,
+ * mappings and kernel code up to date. Samples become rows with the state at their time. Records
+ * that the kernel lost are counted, as are samples above the session's rate, and samples for which
+ * a session has no time at its end.
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/perf/events.h"
+
+#include "arch/base.h"
+#include "base/clock.h"
+
+#include <sys/sysmacros.h>
+
+/* Returns the thread of a sample. A task that has nearly exited has no thread number any more; its
+ * sample belongs to the thread that was last switched to on that CPU. */
+static struct thread *thread_of(struct events *events, const struct cpu *cpu,
+				const struct record *record)
+{
+	struct thread *thread;
+
+	if (record->tid < 0 && cpu->switches.thread)
+		return cpu->switches.thread;
+	thread = tasks_thread(events->tasks, record->tid);
+	if (thread || events->tasks->filtered)
+		return thread;
+	if (record->tid > 0)
+		return tasks_found(events->tasks, record->pid, record->tid, record->time_ns);
+	thread = tasks_found(events->tasks, record->tid, record->tid, record->time_ns);
+	g_strlcpy(thread->comm, record->tid == 0 ? "swapper" : "[exiting]", sizeof(thread->comm));
+	thread->process->kernel = true;
+	return thread;
+}
+
+/* Returns the position of the source that the record's event belongs to, or -1. */
+static int find_source(const struct events *events, const struct cpu *cpu,
+		       const struct record *record)
+{
+	const struct task_event *event;
+
+	if (!events->cpus->events)
+		return cpu_find_source(cpu, record->event_id);
+	event = cpus_find_event(events->cpus, record->event_id);
+	return event ? (int)event->message.position - 1 : -1;
+}
+
+/* Counts a sample, and returns whether its second already has max_rate samples. */
+static bool is_over_rate(struct events *events, uint64_t time_ns)
+{
+	uint64_t second = time_ns / 1000000000;
+
+	if (events->max_rate == 0)
+		return false;
+	if (second > events->second) {
+		events->second = second;
+		events->n_in_second = 0;
+	}
+	if (events->n_in_second++ == events->max_rate)
+		events->over_rate(events->data);
+	return events->n_in_second > events->max_rate;
+}
+
+static void on_sample(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	int position = find_source(events, cpu, record);
+	struct thread *thread = thread_of(events, cpu, record);
+	struct process *process;
+	struct source *source;
+
+	switches_seen(&cpu->switches, events->tasks, record->tid, events->begin_ns);
+	if (position < 0 || (uint32_t)position >= events->n_sources)
+		return;
+	source = events->sources[position];
+	if (position == 0)
+		cpu->sampled_ns += record->sample.period;
+	if (!thread || (events->window && !sample_window_includes(events->window, record->time_ns)))
+		return;
+	if (position == 0)
+		cpu->sampled_here_ns += record->sample.period;
+	if (events->until_ns && !events->too_late && events->n_handled++ % 16 == 0)
+		events->too_late = clock_now() >= events->until_ns;
+	if (is_over_rate(events, record->time_ns) || events->too_late) {
+		loss_add_cpu(events->losses, cpu->number, false,
+			     events->too_late ? PROF_LOSS_UNWIND_BACKLOG : PROF_LOSS_QUOTA, 1,
+			     record->time_ns, record->time_ns);
+		return;
+	}
+	process = thread->process;
+	if (!process->queried && !process->kernel && (!process->cmdline || !process->maps_known))
+		events->query(process, events->data);
+	samples_add(events->samples, record, thread, &source->row);
+	events->n_samples++;
+}
+
+static void on_mmap(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	const struct record_mmap *mmap = &record->mmap;
+	struct process *process = tasks_process(events->tasks, record->pid);
+	struct image_key key = {
+		.path = mmap->name,
+		.path_bytes = strlen(mmap->name),
+		.is_shared = mmap->is_shared,
+		.start = mmap->start,
+	};
+	struct mapping mapping = {
+		.start = mmap->start,
+		.end = mmap->start + mmap->length,
+		.file_offset = mmap->file_offset,
+		.time_ns = record->time_ns,
+	};
+
+	/* The kernel's flag for build-id or inode leaks from one event into another's records
+	 * (kernel/events/core.c does not reset it), so use what was requested. */
+	if (events->build_ids && mmap->build_id_bytes) {
+		key.build_id = mmap->build_id;
+		key.build_id_bytes = mmap->build_id_bytes;
+	} else {
+		key.dev = makedev(mmap->dev_major, mmap->dev_minor);
+		key.inode = mmap->inode;
+		key.inode_generation = mmap->inode_generation;
+	}
+	if (!process || !mmap->executable || process->maps_ns > record->time_ns ||
+	    record->cpumode == PERF_RECORD_MISC_KERNEL)
+		return;
+	mapping.image = images_of_mapping(events->images, &key);
+	if (mapping.image || !process->exe)
+		maps_insert(&process->maps, &mapping);
+	else
+		maps_insert_anonymous(&process->maps, &mapping, process->exe);
+	/* No sample hits this image: programs map a dump only to announce its path. */
+	if (mapping.image && mapping.image->is_jit_dump)
+		output_need(events->tasks->output, &mapping.image->row);
+	/* The first file that exec maps is the program. */
+	if (!process->exe && mapping.image && mapping.image->kind == PROF_IMAGE_FILE) {
+		process_set_exe(process, mapping.image->path, strlen(mapping.image->path));
+		output_touch(events->tasks->output, &process->row);
+		process->program = mapping.image;
+		if (events->program)
+			events->program(process, &mapping, events->data);
+	}
+}
+
+static void on_comm(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	if (!record->comm.exec)
+		tasks_comm(events->tasks, record->tid, record->comm.name, record->time_ns);
+	else if (tasks_exec(events->tasks, record->pid, record->comm.name, record->time_ns))
+		switches_exec(&cpu->switches, events->tasks, cpu->number, record->tid,
+			      record->time_ns);
+}
+
+static void on_fork(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	struct thread *child;
+
+	tasks_fork(events->tasks, &record->task, record->time_ns);
+	child = tasks_thread(events->tasks, record->task.tid);
+	if (child && child->start_ns == record->time_ns && !child->has_state)
+		switches_note(events->tasks, child, PROF_SWITCH_RUNNABLE, record->time_ns);
+}
+
+static void on_task_exit(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	tasks_exit(events->tasks, &record->task, record->time_ns);
+	if (events->cpus->events)
+		switches_exit(&cpu->switches, events->tasks, cpu->number, record->tid,
+			      record->time_ns);
+}
+
+static void on_switch(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	if (events->too_late) {
+		loss_add_cpu(events->losses, cpu->number, true, PROF_LOSS_SIDE_BAND, 1,
+			     record->time_ns, record->time_ns);
+		return;
+	}
+	if (cpu->switches.start_ns == 0)
+		cpu->switches.start_ns = MIN_OF(events->begin_ns, record->time_ns);
+	switches_apply(&cpu->switches, events->tasks, record);
+}
+
+static void on_wakeup(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	struct thread *thread = tasks_thread(events->tasks, record->woken_tid);
+
+	/* A thread that is still on its CPU keeps running. */
+	if (thread && !thread->exit_ns && thread->has_state && thread->state == PROF_SWITCH_WAIT &&
+	    !events->too_late)
+		switches_note(events->tasks, thread, PROF_SWITCH_RUNNABLE, record->time_ns);
+}
+
+static void on_lost_samples(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	loss_add_cpu(events->losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES, record->lost,
+		     cpu->last_ns[0], record->time_ns);
+}
+
+static void on_throttle(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	if (cpu->throttled_ns == 0)
+		cpu->throttled_ns = record->time_ns;
+}
+
+/* Counts the samples lost by throttling: their number is known if the period is a time. */
+static void on_unthrottle(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	int position = find_source(events, cpu, record);
+	const struct message_source *source;
+	uint64_t count = 1, paused_ns;
+
+	if (cpu->throttled_ns == 0 || position < 0 || (uint32_t)position >= events->n_sources)
+		return;
+	source = &events->sources[position]->message;
+	paused_ns = record->time_ns - MIN_OF(cpu->throttled_ns, record->time_ns);
+	if (source->counts_ns && source->period) {
+		count = MAX_OF(paused_ns / source->period, UINT64_C(1));
+		/* Do not count these ticks as missed as well. */
+		cpu->sampled_ns += paused_ns;
+		cpu->sampled_here_ns += paused_ns;
+	}
+	loss_add_cpu(events->losses, cpu->number, false, PROF_LOSS_THROTTLED, count,
+		     cpu->throttled_ns, record->time_ns);
+	cpu->throttled_ns = 0;
+}
+
+static void on_ksymbol(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	const struct record_ksymbol *symbol = &record->ksymbol;
+
+	if (symbol->unregister)
+		kernel_remove_region(events->kernel, symbol->address);
+	else
+		kernel_add_region(events->kernel, PROF_IMAGE_BPF, symbol->name,
+				  strlen(symbol->name), symbol->address, symbol->length);
+}
+
+static void on_cgroup(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	samples_set_cgroup(events->samples, record->cgroup.id, record->cgroup.path,
+			   strlen(record->cgroup.path));
+}
+
+static void (*const handlers[])(struct events *, struct cpu *, const struct record *) = {
+	[RECORD_SAMPLE] = on_sample,
+	[RECORD_MMAP] = on_mmap,
+	[RECORD_COMM] = on_comm,
+	[RECORD_FORK] = on_fork,
+	[RECORD_EXIT] = on_task_exit,
+	[RECORD_SWITCH] = on_switch,
+	[RECORD_LOST_SAMPLES] = on_lost_samples,
+	[RECORD_THROTTLE] = on_throttle,
+	[RECORD_UNTHROTTLE] = on_unthrottle,
+	[RECORD_KSYMBOL] = on_ksymbol,
+	[RECORD_CGROUP] = on_cgroup,
+	[RECORD_WAKEUP] = on_wakeup,
+};
+
+/* A thread may have two sets of per-task events; records of the incomplete set are duplicates. */
+static bool is_duplicate(const struct events *events, const struct record *record)
+{
+	const struct task_event *event =
+		events->cpus->events ? cpus_find_event(events->cpus, record->event_id) : NULL;
+	struct thread *thread = event && record->tid > 0 ? tasks_thread(events->tasks, record->tid)
+							 : NULL;
+
+	return thread && !thread_accepts(thread, event->message.rank);
+}
+
+void events_record(const struct ring_merge_input *input, bool late, void *data)
+{
+	struct events *events = data;
+	struct cpu *cpu = input->owner;
+	struct record record;
+	bool side_band = input->side_band;
+	bool is_wakeup = side_band && input->record->type == PERF_RECORD_SAMPLE;
+
+	if (is_wakeup ? !record_parse_wakeup(input->record, &record)
+		      : !record_parse(input->record, events->has_stacks, &record)) {
+		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_RING_CORRUPT, 1,
+			     input->time_ns, input->time_ns);
+		return;
+	}
+	if (late)
+		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_LATE, 1,
+			     record.time_ns, record.time_ns);
+	/* Queued samples are unwound in batches with the state at their time. Finalize them before
+	 * any record that may change this state; a switch or wake-up does not. */
+	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
+	    record.kind != RECORD_WAKEUP)
+		samples_finalize(events->samples);
+	if (record.kind == RECORD_LOST) {
+		cpu->reported_lost[side_band] += record.lost;
+		loss_add_cpu(events->losses, cpu->number, side_band,
+			     side_band ? PROF_LOSS_SIDE_BAND : PROF_LOSS_PERF_RING, record.lost,
+			     cpu->last_ns[side_band], record.time_ns);
+		if (side_band)
+			events->rescan(events->data);
+	} else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind] &&
+		   !is_duplicate(events, &record)) {
+		handlers[record.kind](events, cpu, &record);
+	}
+	cpu->last_ns[side_band] = record.time_ns;
+}
+
+void events_finalize(void *data)
+{
+	samples_finalize(((struct events *)data)->samples);
+}
+
+void events_corrupt(const struct ring_merge_input *input, void *data)
+{
+	struct events *events = data;
+	struct cpu *cpu = input->owner;
+	uint64_t from_ns = cpu->last_ns[input->side_band];
+
+	loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_RING_CORRUPT, 1,
+		     from_ns, MAX_OF(from_ns, events->tasks->output->now_ns));
+	if (input->side_band)
+		events->rescan(events->data);
+}

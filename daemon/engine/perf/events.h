@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/perf/cpus.h"
+#include "daemon/engine/perf/ring-merge.h"
+#include "daemon/engine/perf/sample-window.h"
+#include "daemon/engine/perf/samples.h"
+#include "daemon/engine/perf/sources.h"
+
+/* The state that records act on. */
+struct events {
+	const struct cpus *cpus;
+	struct tasks *tasks;
+	struct images *images;
+	struct kernel *kernel;
+	struct samples *samples;
+	struct loss_table *losses;
+	const struct sample_window *window; /* NULL: samples of all times are recorded */
+	struct source *sources[ENGINE_MAX_SOURCES];
+	uint32_t n_sources;
+	bool has_stacks;    /* samples contain copies of registers and stack */
+	bool build_ids;     /* build-ids were requested for MMAP2 records */
+	uint64_t n_samples; /* samples in the capture */
+	uint64_t begin_ns;  /* time at which the side band was enabled */
+	uint64_t max_rate;  /* in samples per second; 0: unlimited */
+	uint64_t second, n_in_second;
+	/* samples handled after this time of the clock are counted as lost; 0: never */
+	uint64_t until_ns;
+	uint32_t n_handled;
+	bool too_late;
+	void (*query)(struct process *process, void *data); /* requests the process's /proc data */
+	void (*rescan)(void *data);                         /* side-band records were lost */
+	void (*over_rate)(void *data); /* called once in each second with too many samples */
+	/* Called when an exec has mapped its program; may be NULL. */
+	void (*program)(struct process *process, const struct mapping *mapping, void *data);
+	void *data;
+};
+
+/* Handlers for a ring merge. data: a struct events; an input's owner: a struct cpu. */
+void events_record(const struct ring_merge_input *input, bool late, void *data);
+void events_finalize(void *data);
+void events_corrupt(const struct ring_merge_input *input, void *data);

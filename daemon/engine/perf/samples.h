@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/model/kernel.h"
+#include "daemon/engine/model/tasks.h"
+#include "daemon/engine/perf/record.h"
+#include "daemon/engine/unwind/sample-queue.h"
+
+#define SAMPLES_CACHE 64
+#define SAMPLES_MAX_IPS 1024 /* kernel.perf_event_max_stack may be larger; the root is then cut */
+
+#define SAMPLES_MAX_PATH (UNWIND_MAX_FRAMES + 2 + SAMPLES_MAX_IPS)
+
+/* The last chain of a thread. The next one usually shares most of it. */
+struct samples_chain {
+	uint64_t maps_version;
+	uint32_t epoch;
+	uint32_t thread;
+	uint32_t n;
+	uint64_t ips[128];    /* root first, with UNWIND_EXACT */
+	uint32_t stacks[128]; /* stacks[i]: stack id of ips[0] … ips[i] */
+};
+
+struct samples {
+	struct output *output;
+	struct tasks *tasks;
+	struct images *images;
+	struct kernel *kernel;
+	bool keep_kernel;                            /* record kernel frames */
+	GHashTable *cgroups;                         /* struct samples_cgroup by its uint64_t id */
+	uint64_t complete, truncated, guessed, none; /* samples by quality of user stack */
+	uint64_t no_memory; /* samples of tasks without user memory; in none of the counts above */
+	/* Called when a frame of an image occurs for the first time. */
+	void (*first_hit)(struct image *image, const struct mapping *mapping, int32_t pid,
+			  void *data);
+	void *data;
+	struct samples_chain *chains; /* SAMPLES_CACHE items */
+	struct unwind *unwind;        /* NULL: use the kernel's chains */
+	uint32_t stack_bytes;         /* maximum size of a stack copy */
+	struct sample_queue queue;
+	/* Samples to be walked together; their stacks are still in the rings. */
+	struct sample pending[WALK_TOGETHER];
+	struct unwind_job jobs[WALK_TOGETHER]; /* jobs[i] is for pending[i] */
+	size_t n_pending;
+	struct image *cut, *deeper;    /* created on first use */
+	uint64_t ips[SAMPLES_MAX_IPS]; /* for the kernel's chain */
+	/* The frames of the current sample, root first. */
+	struct output_place places[SAMPLES_MAX_PATH];
+	uint32_t frames[SAMPLES_MAX_PATH], stacks[SAMPLES_MAX_PATH];
+	bool added[SAMPLES_MAX_PATH];
+};
+
+void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,
+		  struct images *images, struct kernel *kernel);
+/* Enables walking of copied stacks of at most stack_bytes. */
+void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
+		    uint32_t stack_bytes);
+void samples_done(struct samples *samples);
+void samples_set_cgroup(struct samples *samples, uint64_t id, const char *path, size_t length);
+/* Until samples_finalize(), neither the memory that `record` points to nor the mappings of the
+ * thread's process may change. */
+void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
+		 struct row *source);
+/* Walks and writes the added samples. */
+void samples_finalize(struct samples *samples);

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/out/output.h"
+#include "daemon/protocol.h"
+
+/* A sampled event, as a row. */
+struct source {
+	struct row row;
+	struct message_source message;
+};
+
+struct source *source_new(const struct message_source *message, uint32_t id);

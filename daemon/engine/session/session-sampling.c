@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Sampling - when the events of a session are enabled
+ *
+ * Two parties can disable sampling: the client, by Pause and Resume; and the peer at the other end
+ * of the session's switch, which is initially off. Only the sampling events are disabled: the side
+ * band stays enabled, so that later samples have names. A switch request is answered as soon as the
+ * events are switched, before any other work, because a program waits for the answer. The peer is
+ * not trusted: each wakeup reads one request, without waiting. If a request is invalid or its
+ * answer cannot be sent, the switch is closed and stays off.
+ * A program that has a page (sample-window.c) need not send requests while events are enabled: they
+ * stay enabled for a while after its last block, and samples outside its blocks are dropped.
+ * Per-task events cost nothing while the program sleeps. So they are enabled as soon as the program
+ * has the page, and the hysteresis is measured in run time of its threads: a program that sleeps
+ * between its blocks never waits for the engine. Missed ticks are computed later, when the rings
+ * have been drained up to the time at which sampling was disabled.
+ * Invariants: (1) nothing is sampled unless both parties allow it  [test-engine-session: switch]
+ *             (2) a switch that misbehaves costs only its own session's samples
+ *                 [test-engine-session: switch_hostile]
+ *             (3) per-task events stay enabled while the targets sleep
+ *                 [test-engine-session: switch_by_task]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/session/session.h"
+
+#include "arch/base.h"
+#include "arch/packet.h"
+#include "daemon/deferred-close.h"
+#include "daemon/stranger.h"
+#include "libcollector/control.h"
+
+#include <errno.h>
+#include <glib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define TICKS_ACCURACY_NS UINT64_C(20000000) /* minimum interval for missed ticks */
+
+/* Compares the ticks due in the last sampled interval with those taken, after it was drained. */
+void session_compare_ticks(struct session *session, uint64_t limit_ns)
+{
+	if (session->off_ns == 0 || (limit_ns < session->off_ns && !session->behind))
+		return;
+	ticks_compare(&session->ticks, &session->cpus, &session->losses, session->off_ns);
+	session->ticks.running = false;
+	session->off_ns = 0;
+}
+
+/* Enables or disables all events. ON is set in the control page only while all are enabled. */
+static bool enable(struct session *session, bool on, GError **error)
+{
+	if (!on)
+		sample_window_set_on(&session->window, false);
+	for (guint i = 0; i < session->cpus.all->len; i++)
+		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), on, error))
+			return false;
+	session->is_sampling = on;
+	if (on)
+		sample_window_set_on(&session->window, true);
+	/* Enable again later: a child that is being forked may inherit disabled per-task events. */
+	session->enabled_again = false;
+	return true;
+}
+
+/* Enables or disables events as needed. *ret_changed: the caller must call note_change(). */
+static bool apply(struct session *session, bool *ret_changed, GError **error)
+{
+	bool on = !session->paused && !session->switched_off;
+
+	*ret_changed = session->state == SESSION_RUNNING && on != session->is_sampling;
+	return !*ret_changed || enable(session, on, error);
+}
+
+static void note_change(struct session *session)
+{
+	uint64_t now_ns = clock_now(), limit_ns = now_ns - RING_MERGE_SLACK_NS;
+
+	if (session->is_sampling) {
+		if (session->off_ns && session->off_ns <= limit_ns) {
+			session_drain(session, limit_ns);
+			session_compare_ticks(session, limit_ns);
+		}
+		session->off_ns = 0;
+		session->on_ns = now_ns;
+		ticks_begin(&session->ticks, &session->cpus, now_ns);
+	} else if (now_ns - session->on_ns < TICKS_ACCURACY_NS) {
+		session->ticks.running = false;
+	} else {
+		ticks_read(&session->ticks);
+		session->off_ns = now_ns;
+	}
+}
+
+bool session_begin_sampling(struct session *session, GError **error)
+{
+	session->enabled_again = false;
+	if (session->paused || session->switched_off)
+		return true;
+	if (!enable(session, true, error))
+		return false;
+	session->on_ns = session->start_ns;
+	ticks_begin(&session->ticks, &session->cpus, session->start_ns);
+	return true;
+}
+
+static bool apply_and_note(struct session *session, GError **error)
+{
+	bool changed;
+
+	if (!apply(session, &changed, error))
+		return false;
+	if (changed)
+		note_change(session);
+	return true;
+}
+
+bool session_set_paused(struct session *session, bool paused, GError **error)
+{
+	session->paused = paused;
+	pending_reallocs_pause(&session->collectors.rows->pending, paused, clock_now());
+	return apply_and_note(session, error);
+}
+
+/* Counts a running thread up to now_ns. A later record may show that it stopped earlier, so the
+ * result may decrease slightly. */
+uint64_t session_window_ns(const struct session *session, uint64_t now_ns)
+{
+	uint64_t ran_ns = 0;
+
+	if (!session->config.by_task)
+		return now_ns;
+	for (guint i = 0; i < session->cpus.all->len; i++) {
+		const struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		ran_ns += switches_ran_ns(&cpu->switches, now_ns);
+	}
+	return ran_ns;
+}
+
+/* ---- The switch ------------------------------------------------------------------------------ */
+
+bool session_add_switch(struct session *session, struct channel_message *message, GError **error)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	if (session->state != SESSION_NEW || session->switch_fd >= 0 || message->n_fds != 1) {
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+			    "The broker sent an invalid switch message");
+		return false;
+	}
+	session->switched_off = true;
+	event.data.fd = session->switch_fd = steal_fd(&message->fds[0]);
+	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, session->switch_fd, &event) == 0)
+		return true;
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
+		    "Waiting for the switch failed: %s", prof_strerror(-errno));
+	return false;
+}
+
+static bool drop_switch(struct session *session, GError **error)
+{
+	deferred_close(steal_fd(&session->switch_fd));
+	session->switched_off = true;
+	return apply_and_note(session, error);
+}
+
+bool session_receive_switch(struct session *session, GError **error)
+{
+	CLEANUP_CLOSE int page = -1;
+	struct control_switch request, answer = { .magic = CONTROL_SWITCH_MAGIC };
+	const struct iovec part = { &answer, sizeof(answer) };
+	bool ok, changed;
+	uint64_t now_ns;
+	ssize_t n = stranger_receive(session->switch_fd, &request, sizeof(request));
+
+	if (n < 0 && errno == EAGAIN)
+		return true;
+	/* The switch may be closed, or its request invalid. */
+	ok = n == (ssize_t)sizeof(request) && request.magic == CONTROL_SWITCH_MAGIC &&
+	     request.on <= 1;
+	session->switched_off = !ok || !request.on;
+	if (!apply(session, &changed, error))
+		return false;
+	if (ok && (request.wants & CONTROL_WANTS_PAGE) &&
+	    !sample_window_is_open(&session->window) && sample_window_open(&session->window, &page))
+		sample_window_set_on(&session->window, session->is_sampling);
+	now_ns = session_window_ns(session, clock_now());
+	sample_window_receive(&session->window, now_ns);
+	if (ok && (request.on || page >= 0))
+		sample_window_use(&session->window, now_ns, changed);
+	if (ok) {
+		answer.serial = request.serial;
+		answer.on = session->is_sampling;
+		ok = packet_send(session->switch_fd, &part, 1, page, MSG_DONTWAIT) ==
+		     (ssize_t)sizeof(answer);
+	}
+	if (changed)
+		note_change(session);
+	if (!ok)
+		return drop_switch(session, error);
+	if (page < 0 || !session->config.by_task)
+		return true;
+	session->switched_off = false;
+	return apply_and_note(session, error);
+}
+
+bool session_check_window(struct session *session, uint64_t now_ns, GError **error)
+{
+	struct sample_window *window = &session->window;
+
+	if (window->is_broken && session->switch_fd >= 0)
+		return drop_switch(session, error);
+	if (!sample_window_is_open(window) || session->switched_off ||
+	    !sample_window_is_over(window, session_window_ns(session, now_ns)))
+		return true;
+	session->switched_off = true;
+	return apply_and_note(session, error);
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Session, its start - from the first message to the first sample
+ *
+ * CONFIG opens the capture, each CPU message maps rings, and START enables the side band and
+ * requests a snapshot of /proc, unless the broker has already done both. Until the snapshot
+ * arrives, records stay in the rings. It is then applied, and sampling is enabled; side-band
+ * records that are older than the snapshot are recognized by their time.
+ * Mapping a large ring takes a millisecond. If the broker has enabled the side band, it keeps its
+ * own mappings until STARTED. In this case the sample rings, like everything that the first sample
+ * does not need, are set up only after the events have been enabled.
+ */
+#include "daemon/engine/session/session.h"
+
+#include "arch/base.h"
+#include "arch/regular-file.h"
+
+#include <errno.h>
+#include <glib.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
+static bool fail_message(GError **error, const char *what)
+{
+	g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+		    "The broker sent a message that contradicts itself: %s", what);
+	return false;
+}
+
+/* Reads the wall clock between two readings of the monotonic clock; half of their difference is the
+ * error. The segment begins with the side band, which may have been enabled earlier. */
+static struct prof_segment begin_segment(const uint8_t *boot_id, uint64_t begin_ns)
+{
+	struct prof_segment segment = { 0 };
+	uint64_t before = clock_now(), wall = clock_read(CLOCK_REALTIME), after = clock_now();
+
+	memcpy(segment.boot_id, boot_id, sizeof(segment.boot_id));
+	segment.wall_error_ns = (after - before + 1) / 2;
+	segment.start_monotonic_ns = before + segment.wall_error_ns;
+	segment.wall_ns = (int64_t)wall;
+	if (begin_ns && begin_ns < segment.start_monotonic_ns) {
+		segment.wall_ns -= (int64_t)(segment.start_monotonic_ns - begin_ns);
+		segment.start_monotonic_ns = begin_ns;
+	}
+	return segment;
+}
+
+static bool open_capture(struct session *session, GError **error)
+{
+	struct prof_writer_options options = {
+		.mode = session->config.append ? PROF_WRITE_APPEND : PROF_WRITE_NEW,
+		.segment = begin_segment(session->boot_id, session->config.begin_ns),
+	};
+	struct stat status;
+
+	session->begin_ns = options.segment.start_monotonic_ns;
+	session->is_read_live = fstat(session->capture_fd, &status) == 0 &&
+				!S_ISREG(status.st_mode);
+	if (!session->is_read_live && regular_file_is_made_up(session->capture_fd)) {
+		g_set_error(
+			error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+			"The capture is in a file system that stores nothing, such as /proc or /sys");
+		return false;
+	}
+	if (!writer_open(session->writer, session->capture_fd, &options, error))
+		return false;
+	output_init(&session->output, session->writer, writer_first_epoch(session->writer));
+	return true;
+}
+
+static void receive_sources(struct session *session)
+{
+	struct events *events = &session->events;
+
+	events->n_sources = session->config.n_sources;
+	for (uint32_t i = 0; i < events->n_sources; i++)
+		events->sources[i] = source_new(&session->config.sources[i], i + 1);
+	if (events->n_sources && session->config.sources[0].counts_ns)
+		session->ticks.period_ns = session->config.sources[0].period;
+	session->ticks.stat_fd = session->stat_fd;
+	session->ticks.user_only = !session->config.kernel;
+	session->ticks.by_task = session->config.by_task;
+}
+
+static void on_program(struct process *process, const struct mapping *mapping, void *data)
+{
+	heap_excluded_program(&((struct session *)data)->excluded, process, mapping);
+}
+
+/* The processes with expected allocations are known after the first /proc snapshot. */
+static void begin_memory(struct session *session)
+{
+	const struct message_config *config = &session->config;
+	bool all = config->memory_pid == 0;
+
+	if (!config->memory)
+		return;
+	heap_excluded_begin(&session->excluded, &session->tasks,
+			    all ? config->targets : &config->memory_pid,
+			    all ? config->n_targets : 1);
+	session->excluded.request_image = session_first_hit;
+	session->excluded.data = session;
+	session->events.program = on_program;
+	memory_usage_init(&session->memory_usage, &session->tasks,
+			  &session->collectors.rows->last_counter, session->start_ns);
+}
+
+static void warn(const char *code, const char *text, void *data)
+{
+	session_warn(data, code, text);
+}
+
+/* Initializes the parts that records act on, in dependency order. */
+static void connect_parts(struct session *session)
+{
+	uint64_t now_ns = clock_now(); /* read first: the boot offset must not be negative */
+
+	images_init(&session->images);
+	kernel_init(&session->kernel, &session->images);
+	tasks_init(&session->tasks, &session->output);
+	if (!session->config.system)
+		tasks_filter(&session->tasks, session->config.targets, session->config.n_targets,
+			     session->config.children);
+	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
+		     &session->kernel);
+	session->samples.keep_kernel = session->config.kernel;
+	if (session->config.stack_bytes)
+		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
+	else
+		unwind_tables_only_programs(session->tables);
+	session->events.has_stacks = session->config.stack_bytes != 0;
+	session->events.build_ids = session->config.build_ids;
+	session->events.max_rate = session->config.max_rate;
+	session->samples.first_hit = session_first_hit;
+	session->samples.data = session;
+	cpus_init(&session->cpus, session->online_fd, session->config.by_task);
+	session->events.cpus = &session->cpus;
+	session->events.tasks = &session->tasks;
+	session->events.images = &session->images;
+	session->events.kernel = &session->kernel;
+	session->events.samples = &session->samples;
+	session->events.losses = &session->losses;
+	session->events.window = &session->window;
+	session->scan = (struct scan){
+		.tasks = &session->tasks,
+		.images = &session->images,
+		.kernel = &session->kernel,
+		.samples = &session->samples,
+		.boot_offset_ns = clock_read(CLOCK_BOOTTIME) - now_ns,
+	};
+	collectors_init(&session->collectors, &(struct collectors_options){
+						      .output = &session->output,
+						      .tasks = &session->tasks,
+						      .losses = &session->losses,
+						      .images = &session->images,
+						      .request_image = session_first_hit,
+						      .doorbells = session->doorbells,
+						      .ticks = session->tick_clock,
+						      .epoll_fd = session->epoll_fd,
+						      .session = session->config.session,
+						      .policy = session->config.policy,
+						      .query = session_query,
+						      .query_again = session_query_again,
+						      .warn = warn,
+						      .data = session,
+					      });
+	if (session->paused)
+		pending_reallocs_pause(&session->collectors.rows->pending, true, 0);
+	ring_merge_init(&session->merge, &(struct ring_merge_handlers){ .record = events_record,
+									.corrupt = events_corrupt,
+									.finalize = events_finalize,
+									.data = &session->events });
+	receive_sources(session);
+}
+
+bool session_configure(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_config *config = &session->config;
+
+	if (session->state != SESSION_NEW || session->capture_fd >= 0 ||
+	    message->length < sizeof(*config))
+		return fail_message(error, "CONFIG");
+	memcpy(config, message->body, sizeof(*config));
+	if (config->n_sources > ENGINE_MAX_SOURCES || config->n_targets > ENGINE_MAX_TARGETS ||
+	    config->metadata_bytes != message->length - sizeof(*config) ||
+	    message->n_fds != 3 + (size_t)(config->has_kallsyms != 0))
+		return fail_message(error, "CONFIG");
+	session->metadata = g_bytes_new(message->body + sizeof(*config), config->metadata_bytes);
+	session->capture_fd = steal_fd(&message->fds[0]);
+	session->stat_fd = steal_fd(&message->fds[1]);
+	session->online_fd = steal_fd(&message->fds[2]);
+	if (config->has_kallsyms)
+		session->kallsyms_fd = steal_fd(&message->fds[3]);
+	session->paused = config->paused;
+	if (!open_capture(session, error))
+		return false;
+	connect_parts(session);
+	return true;
+}
+
+static bool watch(struct session *session, int fd, GError **error)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
+
+	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
+		return true;
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
+		    "Waiting for a perf ring failed: %s", prof_strerror(-errno));
+	return false;
+}
+
+static bool map_samples(struct session *session, struct cpu *cpu, GError **error)
+{
+	if (!cpu->n_sources)
+		return true;
+	if (!cpu_map_samples(cpu, error))
+		return false;
+	ring_merge_add_ring(&session->merge, &cpu->samples, cpu, false);
+	return watch(session, cpu->source_fds[0], error);
+}
+
+bool session_add_cpu(struct session *session, struct channel_message *message, GError **error)
+{
+	uint64_t now_ns = clock_now();
+	struct message_cpu body;
+	struct cpu *cpu;
+
+	if (session->capture_fd < 0 || message->length != sizeof(body))
+		return fail_message(error, "CPU");
+	memcpy(&body, message->body, sizeof(body));
+	if (body.cpu < ENGINE_MAX_CPUS && session->cpus.by_number[body.cpu])
+		session_close_cpu(session, session->cpus.by_number[body.cpu], now_ns);
+	cpu = cpus_open(&session->cpus, &body, message->fds, message->n_fds, error);
+	if (!cpu)
+		return false;
+	ring_merge_add_ring(&session->merge, &cpu->side_band, cpu, true);
+	if (!watch(session, cpu->side_band_fd, error))
+		return false;
+	/* The broker keeps the ring mapped, so the ring exists without a mapping here. */
+	if (session->state == SESSION_NEW && session->config.begin_ns)
+		return true;
+	if (!map_samples(session, cpu, error))
+		return false;
+	if (session->state == SESSION_NEW)
+		return true;
+	now_ns = clock_now();
+	/* Nothing was recorded on the CPU while it was offline. */
+	if (cpu->gone_ns)
+		loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
+			     cpu->gone_ns, now_ns);
+	cpu->gone_ns = 0;
+	cpu->busy_ns = UINT64_MAX;
+	switches_init(&cpu->switches, now_ns);
+	if (!cpu_enable_side_band(cpu, error))
+		return false;
+	return session->state != SESSION_RUNNING || !session->is_sampling ||
+	       cpu_enable_sampling(cpu, true, error);
+}
+
+bool session_add_events(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_event event;
+
+	if (session->state != SESSION_NEW || session->capture_fd < 0 ||
+	    message->length != message->n_fds * sizeof(event))
+		return fail_message(error, "EVENTS");
+	for (size_t i = 0; i < message->n_fds; i++) {
+		memcpy(&event, message->body + i * sizeof(event), sizeof(event));
+		if (!cpus_add_event(&session->cpus, &event, steal_fd(&message->fds[i]), error))
+			return false;
+		tasks_set_rank(&session->tasks, event.tid, event.rank);
+	}
+	return true;
+}
+
+static void add_metadata(struct session *session, const char *key, size_t key_bytes,
+			 const char *value, size_t value_bytes)
+{
+	output_add(&session->output, PROF_TABLE_METADATA,
+		   (const struct prof_value[]){
+			   [PROF_METADATA_TIME] = PROF_NUMBER(session->begin_ns),
+			   [PROF_METADATA_KEY] = PROF_BYTES(key, key_bytes),
+			   [PROF_METADATA_VALUE] = PROF_BYTES(value, value_bytes),
+		   });
+}
+
+/* Writes the keys and values that the broker sent. Returns false if a length is wrong. */
+static bool write_metadata(struct session *session, GError **error)
+{
+	struct message_metadata pair;
+	const char *at, *key;
+	gsize left;
+	char number[16];
+	uint64_t bytes;
+
+	at = g_bytes_get_data(session->metadata, &left);
+	while (left > 0) {
+		if (left < sizeof(pair))
+			return fail_message(error, "metadata");
+		memcpy(&pair, at, sizeof(pair));
+		left -= sizeof(pair);
+		key = at + sizeof(pair);
+		bytes = (uint64_t)pair.key_bytes + pair.value_bytes;
+		if (bytes > left)
+			return fail_message(error, "metadata");
+		add_metadata(session, key, pair.key_bytes, key + pair.key_bytes, pair.value_bytes);
+		at = key + bytes;
+		left -= bytes;
+	}
+	add_metadata(session, "clock", strlen("clock"), "monotonic", strlen("monotonic"));
+	snprintf(number, sizeof(number), "%u", session->cpus.all->len);
+	add_metadata(session, "cpus", strlen("cpus"), number, strlen(number));
+	if (session->cpus.all->len > 0 &&
+	    ((const struct cpu *)g_ptr_array_index(session->cpus.all, 0))->wakeup_fd >= 0)
+		add_metadata(session, "wakeups", strlen("wakeups"), "sched:sched_wakeup",
+			     strlen("sched:sched_wakeup"));
+	return true;
+}
+
+static bool enable_side_bands(struct session *session, GError **error)
+{
+	for (guint i = 0; i < session->cpus.all->len; i++)
+		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
+			return false;
+	return true;
+}
+
+bool session_start(struct session *session, GError **error)
+{
+	uint8_t online[ENGINE_MAX_CPUS];
+
+	if (session->state != SESSION_NEW || session->capture_fd < 0)
+		return fail_message(error, "START");
+	output_tick(&session->output, session->begin_ns);
+	if (!write_metadata(session, error))
+		return false;
+	/* Write all sources, in order, before the first sample: readers use the first one by
+	 * default, and also show sources without samples. */
+	for (uint32_t i = 0; i < session->events.n_sources; i++)
+		output_need(&session->output, &session->events.sources[i]->row);
+	cpus_read_online(&session->cpus, online);
+	session->events.begin_ns = session->config.begin_ns ? session->config.begin_ns
+							    : clock_now();
+	session->scan.begin_ns = session->events.begin_ns;
+	if (!enable_side_bands(session, error))
+		return false;
+	session->state = SESSION_SCANNING;
+	session_request_scan(session, 0, false);
+	return true;
+}
+
+bool session_enable_again(struct session *session, GError **error)
+{
+	if (!enable_side_bands(session, error))
+		return false;
+	for (guint i = 0; i < session->cpus.all->len; i++)
+		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i),
+					 session->is_sampling, error))
+			return false;
+	return true;
+}
+
+bool session_start_sampling(struct session *session, GError **error)
+{
+	session->start_ns = clock_now();
+	begin_memory(session);
+	if (!session_begin_sampling(session, error))
+		return false;
+	for (guint i = 0; i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		if (cpu->open && !cpu->samples.control && !map_samples(session, cpu, error))
+			return false;
+	}
+	if (session->kallsyms_fd >= 0)
+		kernel_read_text(&session->kernel, session->kallsyms_fd);
+	session->closed_ns = session->checked_ns = session->start_ns;
+	session->state = SESSION_RUNNING;
+	channel_send(&session->channel, MESSAGE_STARTED, NULL, 0, NULL, 0);
+	return true;
+}

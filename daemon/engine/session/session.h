@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "base/clock.h"
+#include "daemon/engine/alloc/heap-excluded.h"
+#include "daemon/engine/alloc/memory-usage.h"
+#include "daemon/engine/model/scan.h"
+#include "daemon/engine/out/writer.h"
+#include "daemon/engine/peers/collectors.h"
+#include "daemon/engine/perf/cpus.h"
+#include "daemon/engine/perf/events.h"
+#include "daemon/engine/perf/sample-window.h"
+#include "daemon/engine/perf/ticks.h"
+#include "daemon/engine/session/channel.h"
+
+enum session_state {
+	SESSION_NEW,      /* waits for CONFIG, CPU and START */
+	SESSION_SCANNING, /* the side band is enabled, /proc is being read */
+	SESSION_RUNNING,
+	SESSION_ENDED,
+};
+
+/* The state of one recording. */
+struct session {
+	struct channel channel;
+	struct writer *writer;
+	struct message_config config;
+	GBytes *metadata;
+	int capture_fd, stat_fd, online_fd, kallsyms_fd;
+	int switch_fd; /* -1: no switch, or closed */
+	int epoll_fd;
+	uint8_t boot_id[16];
+	enum session_state state;
+	bool paused, switched_off; /* reasons not to sample (session-sampling.c) */
+	bool is_sampling;
+	bool is_read_live;      /* the capture is a pipe or the like */
+	uint64_t on_ns, off_ns; /* last enabled; last disabled, 0 once ticks are compared */
+
+	struct output output;
+	struct tasks tasks;
+	struct images images;
+	struct kernel kernel;
+	struct samples samples;
+	struct loss_table losses;
+	struct cpus cpus;
+	struct ticks ticks;
+	struct sample_window window;
+	struct events events;
+	struct ring_merge merge;
+	struct scan scan;
+	struct unwind_tables *tables;
+	struct doorbells *doorbells;
+	struct tick_clock *tick_clock;
+	struct collectors collectors;
+	struct heap_excluded excluded;
+	struct memory_usage memory_usage;
+
+	uint64_t begin_ns;              /* start of the segment */
+	uint64_t start_ns, stop_ns;     /* when sampling was first enabled and finally disabled */
+	uint64_t closed_ns, checked_ns; /* when blocks were closed; when CPUs were checked */
+	uint64_t round_ns;              /* start of the last round */
+	uint64_t found_ns,
+		found_rows; /* last time with rows, messages or pending work; the row count then */
+	uint32_t serial,
+		/* of the last request; scan_serial: of the one for all processes, 0: answered */
+		scan_serial;
+	GQueue answers; /* struct answer; the rings have not been drained past their arrival */
+	uint64_t scanned_ns;
+	bool rescan;
+	bool enabled_again;   /* for per-task events: session_enable_again() was called */
+	unsigned int queries; /* requests that may be sent now; refilled over time */
+	struct message_progress notified;
+	uint64_t notified_ns;
+
+	bool behind; /* the last round ran out of time */
+	bool ending;
+	bool warned_rate; /* the warning about max_rate was sent */
+	uint64_t end_ns;  /* when the end was decided */
+	enum engine_reason reason;
+	GError *failure; /* the error that ended the session; NULL: none */
+};
+
+/* All threads of a session except the drain thread. They must be created before the filter is
+ * installed. */
+struct session_threads {
+	struct writer *writer;
+	struct unwind_tables *tables;
+	struct doorbells *doorbells;
+	struct tick_clock *tick_clock; /* not a thread, but opens a file; NULL: unavailable */
+};
+bool session_threads_new(struct session_threads *ret_threads, GError **error);
+void session_threads_free(struct session_threads *threads);
+
+/* Takes ownership of the threads. The caller keeps the socket. */
+void session_init(struct session *session, int socket, const struct session_threads *threads,
+		  const uint8_t *boot_id);
+void session_done(struct session *session);
+/* Returns after the session has ended and FINISHED has been sent. */
+bool session_run(struct session *session);
+
+/* session-start.c */
+bool session_configure(struct session *session, struct channel_message *message, GError **error);
+bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
+bool session_add_events(struct session *session, struct channel_message *message, GError **error);
+bool session_start(struct session *session, GError **error);
+bool session_start_sampling(struct session *session, GError **error);
+/* Enables per-task events once more, a little later: a grandchild forked while events were being
+ * enabled may have inherited them disabled (the kernel reads the parent's state before it takes the
+ * lock: kernel/events/core.c, inherit_event). */
+bool session_enable_again(struct session *session, GError **error);
+/* session-sampling.c */
+bool session_begin_sampling(struct session *session, GError **error);
+bool session_set_paused(struct session *session, bool paused, GError **error);
+bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
+bool session_receive_switch(struct session *session, GError **error);
+/* Converts now_ns to the window's clock: with per-task events, the targets' run time. */
+uint64_t session_window_ns(const struct session *session, uint64_t now_ns);
+/* Called in each round. Disables events that no block has needed for a while. */
+bool session_check_window(struct session *session, uint64_t now_ns, GError **error);
+/* Compares the ticks due in the last sampled interval with those taken, once it was drained. */
+void session_compare_ticks(struct session *session, uint64_t limit_ns);
+/* session-answers.c */
+bool session_receive_answer(struct session *session, struct channel_message *message,
+			    GError **error);
+bool session_receive_image(struct session *session, struct channel_message *message,
+			   GError **error);
+bool session_add_peer(struct session *session, struct channel_message *message, GError **error);
+/* Applies the snapshots that arrived until drained_ns. */
+bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
+void session_drop_answers(struct session *session);
+/* session-finish.c */
+void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
+void session_finish(struct session *session);
+
+/* For collectors.query. */
+void session_query(struct process *process, void *data);
+bool session_query_again(struct process *process, void *data);
+/* For samples.first_hit. */
+void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
+/* pid 0: all processes. maps_known: omit the mappings of the process. */
+void session_request_scan(struct session *session, int32_t pid, bool maps_known);
+/* Sends the counters to the broker if they have changed. */
+void session_notify_progress(struct session *session);
+void session_warn(struct session *session, const char *code, const char *text);
+/* Drains the rings up to limit_ns; UINT64_MAX: all records. */
+void session_drain(struct session *session, uint64_t limit_ns);

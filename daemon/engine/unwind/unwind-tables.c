@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Unwind tables - compiles the table of each file once, in a worker thread
+ *
+ * The worker reads and compiles a file that the broker has opened, which takes from 0.1 ms to some
+ * 50 ms. Build-id, device, inode, size and change time together identify a file. A build-id alone
+ * could be forged; with the other fields, only processes that map the forged file get its table.
+ * Images of one identity share a table. Tables remain until the session ends. Their total memory is
+ * limited; a file beyond the limit gets no table.
+ * Invariants: (1) the drain thread never waits for a file, because it shares only two queues with
+ *                 the worker
+ *             (2) an unusable file costs its own table only
+ *                 [test-engine-unwind: bad]
+ *             (3) each identity is compiled once  [test-engine-unwind: shared]
+ * A dump of generated code grows. Its next part is read when a frame is in code that was not read
+ * yet. Threads: the worker uses only queued files; the drain thread calls every function in the
+ * header. `lock` guards the two queues.
+ */
+#include "daemon/engine/unwind/unwind-tables.h"
+
+#include "arch/base.h"
+#include "arch/errno-text.h"
+#include "base/clock.h"
+#include "daemon/engine/model/program.h"
+#include "daemon/engine/model/vdso.h"
+#include "daemon/engine/unwind/jit-frames.h"
+#include "daemon/engine/unwind/unwind-file.h"
+
+#include <errno.h>
+#include <glib.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+/* Limit for a file's sections; compiling them may use the same amount again. */
+#define MAX_FILE_BYTES (UINT64_C(256) << 20)
+#define MAX_TABLES_BYTES (UINT64_C(256) << 20)
+#define END_PATIENCE_MS 100
+#define REREAD_NS UINT64_C(50000000)
+
+struct identity {
+	uint64_t dev, inode, size;
+	int64_t ctime_ns;
+	uint32_t build_id_bytes;
+	uint8_t build_id[RECORD_BUILD_ID_MAX];
+};
+
+/* A file, from its first request to the end of the session. The worker owns queued files. */
+struct file {
+	struct identity identity;
+	int fd; /* -1: already read, or owned by `jit` */
+	bool only_program;
+	enum image_program program;
+	bool done;
+	struct unwind_file *table; /* NULL: unusable, or not made yet */
+	struct jit_frames *jit;    /* tables of generated code, instead of `table` */
+	/* The next three belong to the drain thread. is_read: queued to be read again. */
+	bool is_read;
+	bool is_requested; /* a frame is in code that `jit` lacks */
+	uint64_t read_ns;
+	int error;
+	GPtrArray *images; /* images that wait for the table; referenced */
+};
+
+struct unwind_tables {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake, end;
+	GQueue todo, done; /* struct file */
+	bool ending, ended;
+	int event_fd;
+	uint64_t bytes;    /* of all tables; the worker's */
+	GHashTable *files; /* struct file by its identity; the drain thread's */
+	GPtrArray *dumps;  /* files with generated code; the drain thread's */
+	uint32_t dump_version;
+	unsigned int n_waiting;
+	bool only_programs;
+	struct unwind_file *vdso;
+};
+
+static guint hash_identity(gconstpointer data)
+{
+	const struct identity *identity = data;
+	uint64_t hash = identity->inode * UINT64_C(0x9e3779b97f4a7c15) ^ identity->dev;
+
+	return (guint)(hash >> 32) ^ (guint)hash ^ (guint)identity->ctime_ns;
+}
+
+static gboolean same_identity(gconstpointer a, gconstpointer b)
+{
+	const struct identity *x = a, *y = b;
+
+	return x->dev == y->dev && x->inode == y->inode && x->size == y->size &&
+	       x->ctime_ns == y->ctime_ns && x->build_id_bytes == y->build_id_bytes &&
+	       memcmp(x->build_id, y->build_id, x->build_id_bytes) == 0;
+}
+
+static void free_file(gpointer data)
+{
+	struct file *file = data;
+
+	if (file->fd >= 0)
+		close(file->fd);
+	unwind_file_free(file->table);
+	jit_frames_free(file->jit);
+	g_ptr_array_free(file->images, TRUE);
+	g_free(file);
+}
+
+/* ---- The worker ---- */
+
+static void make(struct unwind_tables *tables, struct file *file)
+{
+	const struct unwind_source source = { .fd = file->fd };
+
+	if (!file->jit && !file->only_program)
+		file->jit = jit_frames_new(file->fd);
+	if (file->jit) {
+		file->fd = -1;
+		file->program = IMAGE_PROGRAM_NONE;
+		tables->bytes += jit_frames_read(
+			file->jit, MAX_TABLES_BYTES - MIN_OF(tables->bytes, MAX_TABLES_BYTES));
+		return;
+	}
+	file->program = program_read(file->fd);
+	if (!file->only_program)
+		file->table = unwind_file_new(&source, MAX_FILE_BYTES, &file->error);
+	close(steal_fd(&file->fd));
+	if (!file->table)
+		return;
+	if (tables->bytes + file->table->size > MAX_TABLES_BYTES) {
+		unwind_file_free(steal_ptr(&file->table));
+		file->error = E2BIG;
+		return;
+	}
+	tables->bytes += file->table->size;
+}
+
+static void *work(void *data)
+{
+	struct unwind_tables *tables = data;
+	struct file *file;
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&tables->lock);
+	while (!tables->ending) {
+		file = g_queue_pop_head(&tables->todo);
+		if (!file) {
+			pthread_cond_wait(&tables->wake, &tables->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&tables->lock);
+		make(tables, file);
+		pthread_mutex_lock(&tables->lock);
+		g_queue_push_tail(&tables->done, file);
+		if (write(tables->event_fd, &one, sizeof(one)) < 0)
+			continue; /* the drain thread also checks in each round */
+	}
+	tables->ended = true;
+	pthread_cond_signal(&tables->end);
+	pthread_mutex_unlock(&tables->lock);
+	return NULL;
+}
+
+/* ---- The drain thread ---- */
+
+struct unwind_tables *unwind_tables_new(GError **error)
+{
+	struct unwind_tables *tables = g_new0(struct unwind_tables, 1);
+	struct unwind_source vdso = { .fd = -1 };
+	pthread_condattr_t attributes;
+	int r = 0;
+
+	pthread_mutex_init(&tables->lock, NULL);
+	pthread_cond_init(&tables->wake, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&tables->end, &attributes);
+	pthread_condattr_destroy(&attributes);
+	tables->files = g_hash_table_new_full(hash_identity, same_identity, NULL, free_file);
+	tables->dumps = g_ptr_array_new();
+	tables->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = tables->event_fd < 0 ? errno : pthread_create(&tables->thread, NULL, work, tables);
+	if (r == 0) {
+		vdso.bytes = vdso_find(&vdso.size);
+		if (vdso.bytes)
+			tables->vdso = unwind_file_new(&vdso, MAX_FILE_BYTES, &r);
+		return tables;
+	}
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(r),
+		    "Starting the thread for unwind tables failed: %s", ERRNO_TEXT(r));
+	if (tables->event_fd >= 0)
+		close(tables->event_fd);
+	g_ptr_array_unref(tables->dumps);
+	g_hash_table_destroy(tables->files);
+	g_free(tables);
+	return NULL;
+}
+
+static bool end_worker(struct unwind_tables *tables)
+{
+	const struct timespec until =
+		clock_timespec(clock_now() + END_PATIENCE_MS * UINT64_C(1000000));
+	bool ended;
+	int r = 0;
+
+	pthread_mutex_lock(&tables->lock);
+	tables->ending = true;
+	pthread_cond_signal(&tables->wake);
+	while (!tables->ended && r == 0)
+		r = pthread_cond_timedwait(&tables->end, &tables->lock, &until);
+	ended = tables->ended;
+	pthread_mutex_unlock(&tables->lock);
+	return ended;
+}
+
+void unwind_tables_free(struct unwind_tables *tables)
+{
+	if (!tables)
+		return;
+	if (!end_worker(tables)) {
+		pthread_detach(tables->thread);
+		return;
+	}
+	pthread_join(tables->thread, NULL);
+	g_queue_clear(&tables->todo);
+	g_queue_clear(&tables->done);
+	g_ptr_array_unref(tables->dumps);
+	g_hash_table_destroy(tables->files);
+	unwind_file_free(tables->vdso);
+	pthread_mutex_destroy(&tables->lock);
+	pthread_cond_destroy(&tables->wake);
+	pthread_cond_destroy(&tables->end);
+	close(tables->event_fd);
+	g_free(tables);
+}
+
+void unwind_tables_only_programs(struct unwind_tables *tables)
+{
+	tables->only_programs = true;
+}
+
+int unwind_tables_fd(const struct unwind_tables *tables)
+{
+	return tables->event_fd;
+}
+
+static void give(const struct file *file, struct image *image)
+{
+	image->program = file->program;
+	image->unwind = file->table;
+	image->jit = file->jit;
+	image->unwind_state = file->table || file->jit ? IMAGE_UNWIND_READY : IMAGE_UNWIND_NONE;
+}
+
+static struct identity identity_of(const struct image *image)
+{
+	struct identity identity = {
+		.dev = image->opened.dev,
+		.inode = image->opened.inode,
+		.size = image->size,
+		.ctime_ns = image->ctime_ns,
+		.build_id_bytes = image->opened.build_id_bytes,
+	};
+
+	memcpy(identity.build_id, image->opened.build_id, identity.build_id_bytes);
+	return identity;
+}
+
+/* Sorts small files first: many samples wait for them, and they compile fast. */
+static gint compare_sizes(gconstpointer a, gconstpointer b, gpointer data)
+{
+	const struct file *x = a, *y = b;
+
+	return x->identity.size < y->identity.size ? -1 : x->identity.size > y->identity.size;
+}
+
+static void hand_over(struct unwind_tables *tables, struct file *file)
+{
+	pthread_mutex_lock(&tables->lock);
+	g_queue_insert_sorted(&tables->todo, file, compare_sizes, NULL);
+	pthread_cond_signal(&tables->wake);
+	pthread_mutex_unlock(&tables->lock);
+}
+
+void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd)
+{
+	struct identity identity = identity_of(image);
+	struct file *file = g_hash_table_lookup(tables->files, &identity);
+
+	if (file && file->done) {
+		give(file, image);
+		close(fd);
+		return;
+	}
+	image->unwind_state = IMAGE_UNWIND_WAITING;
+	if (file) {
+		g_ptr_array_add(file->images, row_ref(&image->row));
+		close(fd);
+		return;
+	}
+	file = g_new0(struct file, 1);
+	file->identity = identity;
+	file->fd = fd;
+	file->only_program = tables->only_programs;
+	file->images = g_ptr_array_new_with_free_func((GDestroyNotify)row_unref);
+	g_ptr_array_add(file->images, row_ref(&image->row));
+	g_hash_table_insert(tables->files, &file->identity, file);
+	tables->n_waiting++;
+	hand_over(tables, file);
+}
+
+/* Queues each dump in which requested code was not found yet, so that its next part is read. */
+static void read_on(struct unwind_tables *tables)
+{
+	for (guint i = 0; i < tables->dumps->len; i++) {
+		struct file *file = g_ptr_array_index(tables->dumps, i);
+		uint64_t now_ns;
+
+		if (!file->is_requested || file->is_read)
+			continue;
+		now_ns = clock_now();
+		if (now_ns - file->read_ns < REREAD_NS)
+			continue;
+		file->is_requested = false;
+		file->is_read = true;
+		file->read_ns = now_ns;
+		hand_over(tables, file);
+	}
+}
+
+void unwind_tables_request_more(const struct unwind_tables *tables, const struct image *dump)
+{
+	for (guint i = 0; i < tables->dumps->len; i++) {
+		struct file *file = g_ptr_array_index(tables->dumps, i);
+
+		file->is_requested |= file->jit == dump->jit;
+	}
+}
+
+uint32_t unwind_tables_dump_version(const struct unwind_tables *tables)
+{
+	return tables->dump_version;
+}
+
+bool unwind_tables_receive(struct unwind_tables *tables)
+{
+	struct file *file;
+	uint64_t count;
+	bool any = false;
+
+	read_on(tables);
+	/* Read even if nothing is pending: the worker may write the counter after its file was
+	 * received, and a counter that is never read would wake the drain thread forever. */
+	if (read(tables->event_fd, &count, sizeof(count)) < 0 && tables->n_waiting == 0)
+		return false;
+	pthread_mutex_lock(&tables->lock);
+	while ((file = g_queue_pop_head(&tables->done)) != NULL) {
+		any = true;
+		if (!file->done) {
+			tables->n_waiting--;
+			file->done = true;
+			if (file->jit)
+				g_ptr_array_add(tables->dumps, file);
+			for (guint i = 0; i < file->images->len; i++)
+				give(file, g_ptr_array_index(file->images, i));
+			g_ptr_array_set_size(file->images, 0);
+		}
+		file->is_read = false;
+		if (file->jit && jit_frames_receive(file->jit))
+			tables->dump_version++;
+	}
+	pthread_mutex_unlock(&tables->lock);
+	return any;
+}
+
+unsigned int unwind_tables_waiting(const struct unwind_tables *tables)
+{
+	return tables->n_waiting;
+}
+
+const struct unwind_file *unwind_tables_vdso(const struct unwind_tables *tables)
+{
+	return tables->vdso;
+}
