@@ -53,7 +53,7 @@ static struct sampled_frame *frame_at(const struct annotate_code *code, guint in
 /* Returns the end of a function's code. A symbol without a length extends to the next symbol. */
 static uint64_t end_of(const struct annotate_code *code, const struct function *function)
 {
-	const struct symbol_rows *rows = code->profile.functions->symbols;
+	const struct symbol_rows *rows = code->profile->functions->symbols;
 	const struct symbol_row *symbol = symbol_rows_find(rows, function->image, function->offset);
 	uint64_t length = 1, beyond = MAX_CODE_BYTES;
 
@@ -79,7 +79,7 @@ static bool is_place_in(const struct annotate_code *code, const struct function 
 			const char *text)
 {
 	const char *plus = strstr(text, "+0x");
-	const char *path = names_image_at(code->reader.capture->names, function->image)->path;
+	const char *path = names_image_at(code->reader->capture->names, function->image)->path;
 	g_autofree char *image = plus ? g_strndup(text, (gsize)(plus - text)) : NULL;
 	char *end;
 	uint64_t offset;
@@ -94,9 +94,9 @@ static bool is_place_in(const struct annotate_code *code, const struct function 
 /* Returns whether the function has samples and belongs to the chosen image. */
 static bool is_choosable(const struct annotate_code *code, uint32_t index)
 {
-	const char *path = functions_image(code->profile.functions, index);
+	const char *path = functions_image(code->profile->functions, index);
 
-	return profile_count_at(code->profile.counts, index).total.samples > 0 &&
+	return profile_count_at(code->profile->counts, index).total.samples > 0 &&
 	       (!code->image || (path && (strcmp(path, code->image) == 0 ||
 					  strcmp(annotate_base_name(path), code->image) == 0)));
 }
@@ -105,8 +105,8 @@ static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
 {
 	const struct annotate_code *code = data;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	struct profile_count x = profile_count_at(code->profile.counts, a);
-	struct profile_count y = profile_count_at(code->profile.counts, b);
+	struct profile_count x = profile_count_at(code->profile->counts, a);
+	struct profile_count y = profile_count_at(code->profile->counts, b);
 	int order = amount_compare(x.self, y.self);
 
 	if (order == 0)
@@ -122,8 +122,8 @@ static GArray *find_called(const struct annotate_code *code, const char *text)
 	GArray *found = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	bool has_own = false;
 
-	for (uint32_t i = FUNCTION_LOST + 1; i < code->profile.functions->all->len; i++) {
-		const struct function *at = functions_at(code->profile.functions, i);
+	for (uint32_t i = FUNCTION_LOST + 1; i < code->profile->functions->all->len; i++) {
+		const struct function *at = functions_at(code->profile->functions, i);
 		enum function_name_match how =
 			!is_choosable(code, i) ? FUNCTION_NAME_DIFFERS
 			: is_place_in(code, at, text)
@@ -147,14 +147,14 @@ static void list_candidates(struct annotate_code *code, GArray *found)
 	g_array_sort_with_data(found, compare_hits, code);
 	for (guint i = 0; i < found->len && i < MAX_CANDIDATES; i++) {
 		uint32_t index = g_array_index(found, uint32_t, i);
-		const struct function *function = functions_at(code->profile.functions, index);
-		const char *path = functions_image(code->profile.functions, index);
+		const struct function *function = functions_at(code->profile->functions, index);
+		const char *path = functions_image(code->profile->functions, index);
 		g_autofree char *name = function_name_simplify(function->name, function->raw_name);
 		g_autoptr(GString) line = g_string_new(NULL);
 		g_autofree char *escaped = NULL;
 
 		g_string_printf(line, "  %10" PRIu64 "  ",
-				profile_count_at(code->profile.counts, index).self.samples);
+				profile_count_at(code->profile->counts, index).self.samples);
 		if (!function->is_inlined && strcmp(function->kind, "unresolved") != 0)
 			g_string_append_printf(line, "%s+0x%" PRIx64 "  ",
 					       path ? annotate_base_name(path) : "-",
@@ -172,8 +172,8 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 	g_autofree char *part = g_utf8_casefold(text, -1);
 	const char *meant;
 
-	for (uint32_t i = FUNCTION_LOST + 1; i < code->profile.functions->all->len; i++) {
-		const char *name = functions_at(code->profile.functions, i)->name;
+	for (uint32_t i = FUNCTION_LOST + 1; i < code->profile->functions->all->len; i++) {
+		const char *name = functions_at(code->profile->functions, i)->name;
 		g_autofree char *folded = g_utf8_casefold(name, -1);
 
 		if (!is_choosable(code, i))
@@ -185,11 +185,11 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 	g_ptr_array_add(names, NULL);
 	meant = cli_suggest(text, (const char *const *)names->pdata);
 	list_candidates(code, similar);
-	if (code->profile.all.samples == 0)
+	if (code->profile->all.samples == 0)
 		g_set_error(
 			error, CLI_ERROR, CLI_USAGE,
 			_("there are no samples in capture '%s', or none that pass the filters"),
-			code->reader.capture->file);
+			code->reader->capture->file);
 	else if (similar->len > 0)
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
 			    _("no sample has function '%s'; did you mean one of these?"), text);
@@ -208,7 +208,7 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 			    text);
 }
 
-static bool choose_function(struct annotate_code *code, const char *text, GError **error)
+bool annotate_code_choose(struct annotate_code *code, const char *text, GError **error)
 {
 	g_autoptr(GArray) found = find_called(code, text);
 
@@ -225,11 +225,6 @@ static bool choose_function(struct annotate_code *code, const char *text, GError
 		return false;
 	}
 	code->function = g_array_index(found, uint32_t, 0);
-	code->shown = *functions_at(code->profile.functions, code->function);
-	if (!code->shown.is_inlined) {
-		code->start = code->shown.offset;
-		code->end = end_of(code, &code->shown);
-	}
 	return true;
 }
 
@@ -237,7 +232,7 @@ static bool choose_function(struct annotate_code *code, const char *text, GError
 
 static const char *intern(const struct annotate_code *code, const char *text)
 {
-	return text ? names_intern(code->reader.capture->names, text, strlen(text)) : NULL;
+	return text ? names_intern(code->reader->capture->names, text, strlen(text)) : NULL;
 }
 
 static bool is_own_code(const struct annotate_code *code, uint64_t offset)
@@ -257,7 +252,7 @@ static bool is_called_so(const struct annotate_code *code, const char *name, con
  * and of these copies. */
 static void join_inlined(struct annotate_code *code)
 {
-	const struct functions *functions = code->profile.functions;
+	const struct functions *functions = code->profile->functions;
 	const struct function *shown = &code->shown;
 	g_autofree char *plain = function_name_plain(shown->name);
 	guint overloads = 0;
@@ -279,7 +274,7 @@ static void join_inlined(struct annotate_code *code)
 	code->plain = overloads == 1 ? intern(code, plain) : NULL;
 	for (uint32_t i = FUNCTION_LOST + 1; i < functions->all->len; i++) {
 		const struct function *at = functions_at(functions, i);
-		struct profile_count count = profile_count_at(code->profile.counts, i);
+		struct profile_count count = profile_count_at(code->profile->counts, i);
 
 		if (i != code->function &&
 		    (!code->has_inlined || !at->is_inlined || at->image != shown->image ||
@@ -307,7 +302,7 @@ static void add_outer(GArray *frames, const char *name, const char *raw_name, co
 static GArray *frames_at(const struct annotate_code *code, const struct symbols *symbols,
 			 uint64_t offset, guint *ret_shown)
 {
-	const struct symbol_rows *known = code->profile.functions->symbols;
+	const struct symbol_rows *known = code->profile->functions->symbols;
 	const struct line_row *line = symbols ? NULL
 					      : symbol_rows_line(known, code->shown.image, offset);
 	size_t n = symbols ? sorted_upto(symbols->lines, symbols->n_lines, sizeof(*symbols->lines),
@@ -450,6 +445,11 @@ static struct annotate_line *line_of(struct annotate_code *code, const struct se
 
 /* ---- samples by frame ------------------------------------------------------------------------ */
 
+static uint64_t frame_key(uint64_t offset, bool returns)
+{
+	return offset * 2 + returns;
+}
+
 static uint32_t entity_of_frame(struct names_epoch *epoch, size_t row, void *data)
 {
 	struct annotate_code *code = data;
@@ -465,13 +465,13 @@ static uint32_t entity_of_frame(struct names_epoch *epoch, size_t row, void *dat
 	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
 	frame.returns = kind == PROF_FRAME_RETURN;
 	frame.offset -= frame.returns && frame.offset > 0;
-	key = frame.offset * 2 + frame.returns;
+	key = frame_key(frame.offset, frame.returns);
 	index = number_map_get(&code->known_frames, key);
 	if (index == 0) {
 		g_array_unref(frames_at(code, NULL, frame.offset, &shown));
 		if (shown == UINT_MAX)
 			return NAMES_NONE;
-		frame.container = functions_of_row(code->profile.functions, epoch, row);
+		frame.container = functions_of_row(code->profile->functions, epoch, row);
 		g_array_append_val(code->frames, frame);
 		index = code->frames->len;
 		*number_map_at(&code->known_frames, key) = index;
@@ -485,7 +485,7 @@ static bool count_entities(struct annotate_code *code, struct profile *ret_profi
 	*ret_profile = (struct profile){ .by = PROFILE_IMAGE,
 					 .place_of = entity_of_frame,
 					 .place_data = code };
-	return profile_run(ret_profile, &code->reader, error);
+	return profile_run(ret_profile, code->reader, error);
 }
 
 static bool count_frames(struct annotate_code *code, GError **error)
@@ -505,13 +505,14 @@ static bool count_frames(struct annotate_code *code, GError **error)
 	return ok;
 }
 
-/* Counts the totals of the function and its lines. A recursive function occurs several times in a
- * stack, so the totals of its frames must not be added up. */
-static bool count_totals(struct annotate_code *code, GError **error)
+bool annotate_code_count_totals(struct annotate_code *code, GError **error)
 {
 	bool wants_lines = code->merges_callees || code->wants_total, ok = true;
 	uint64_t sum = 0;
 	struct profile profile;
+
+	if (annotate_code_is_generated(code))
+		return true;
 
 	for (guint i = 0; i < code->frames->len; i++) {
 		sum += frame_at(code, i)->total.samples;
@@ -568,7 +569,7 @@ static gint compare_sites(gconstpointer left, gconstpointer right)
 static void note_site(struct annotate_code *code, GHashTable *known,
 		      const struct sampled_frame *frame)
 {
-	const struct function *container = functions_at(code->profile.functions, frame->container);
+	const struct function *container = functions_at(code->profile->functions, frame->container);
 	guint shown;
 	g_autoptr(GArray) frames = frames_at(code, NULL, frame->offset, &shown);
 	g_autoptr(GString) key = g_string_new(NULL);
@@ -617,7 +618,7 @@ static void find_ranges(struct annotate_code *code)
 		index = number_map_at(&known, frame->container);
 		if (*index == 0) {
 			const struct function *container =
-				functions_at(code->profile.functions, frame->container);
+				functions_at(code->profile->functions, frame->container);
 			const struct code_range range = { .start = container->offset,
 							  .end = end_of(code, container) };
 
@@ -647,7 +648,7 @@ static struct symbols *ask_file(struct annotate_code *code, int fd, const GArray
 				bool names_only)
 {
 	const struct names_image *image =
-		names_image_at(code->reader.capture->names, code->shown.image);
+		names_image_at(code->reader->capture->names, code->shown.image);
 	g_autoptr(GByteArray) build_id = g_byte_array_new();
 	struct symbols_image identity = {
 		.path = image->path,
@@ -722,7 +723,7 @@ static void disassemble(struct annotate_code *code, int fd, const struct code_ra
 static void read_file(struct annotate_code *code)
 {
 	const struct names_image *image =
-		names_image_at(code->reader.capture->names, code->shown.image);
+		names_image_at(code->reader->capture->names, code->shown.image);
 	g_autoptr(GArray) offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
 	CLEANUP_CLOSE int fd = -1;
 
@@ -797,6 +798,7 @@ static void place_instructions(struct annotate_code *code)
 		amount_add(&line->at.self, at.at.self);
 		place.at.self = at.at.self;
 		at.at = place.at;
+		at.line = line->number;
 		at.callee = place.callee;
 		*annotate_instruction_at(code, kept++) = at;
 		if (!place.callee)
@@ -815,10 +817,10 @@ static void place_instructions(struct annotate_code *code)
 
 static bool read_generated(struct annotate_code *code, GError **error)
 {
-	const struct names *names = code->reader.capture->names;
+	const struct names *names = code->reader->capture->names;
 	uint32_t process = names_image_at(names, code->shown.image)->process;
 	struct profile profile = { .by = PROFILE_LINE };
-	bool ok = profile_run(&profile, &code->reader, error);
+	bool ok = profile_run(&profile, code->reader, error);
 
 	code->why_no_code = _("code that a program made is in no file");
 	for (uint32_t i = FUNCTION_LOST + 1; ok && i < profile.functions->all->len; i++) {
@@ -862,11 +864,8 @@ static void free_site(gpointer pointer)
 	g_free(site);
 }
 
-bool annotate_code_read(struct annotate_code *code, const char *file, const char *function,
-			GError **error)
+bool annotate_code_read(struct annotate_code *code, GError **error)
 {
-	const char *const *folders = NULL;
-
 	code->frames = g_array_new(FALSE, FALSE, sizeof(struct sampled_frame));
 	number_map_init(&code->known_frames);
 	code->ranges = g_array_new(FALSE, FALSE, sizeof(struct code_range));
@@ -874,21 +873,11 @@ bool annotate_code_read(struct annotate_code *code, const char *file, const char
 	code->instructions = g_array_new(FALSE, FALSE, sizeof(struct annotate_instruction));
 	code->lines = g_ptr_array_new_with_free_func(free_line);
 	code->known_lines = g_hash_table_new(place_hash, place_equal);
-	if (code->debug_folders) {
-		g_ptr_array_add(code->debug_folders, NULL);
-		folders = (const char *const *)code->debug_folders->pdata;
+	code->shown = *functions_at(code->profile->functions, code->function);
+	if (!code->shown.is_inlined) {
+		code->start = code->shown.offset;
+		code->end = end_of(code, &code->shown);
 	}
-	code->debug_files = debug_files_new(code->sysroot, folders);
-	if (!code->debug_files)
-		return capture_error(error, -errno, _("cannot open the folder '%s'"),
-				     code->sysroot);
-	code->profile.inlined = code->profile.joins_inlined = true;
-	if (!reader_open(&code->reader, file, error))
-		return false;
-	code->merges_callees = code->reader.format == READER_TEXT;
-	if (!profile_run(&code->profile, &code->reader, error) ||
-	    !choose_function(code, function, error))
-		return false;
 	join_inlined(code);
 	if (annotate_code_is_generated(code))
 		return read_generated(code, error);
@@ -897,7 +886,18 @@ bool annotate_code_read(struct annotate_code *code, const char *file, const char
 	find_ranges(code);
 	read_file(code);
 	place_instructions(code);
-	return count_totals(code, error);
+	return true;
+}
+
+guint annotate_code_find(const struct annotate_code *code, uint64_t offset)
+{
+	size_t upto = sorted_upto(code->instructions->data, code->instructions->len,
+				  sizeof(struct annotate_instruction), offset);
+
+	/* Instructions with samples are all there, so the nearest one has this offset. */
+	return number_map_get(&code->known_frames, frame_key(offset, false)) && upto > 0
+		       ? (guint)upto - 1
+		       : ANNOTATE_NOWHERE;
 }
 
 void annotate_code_done(struct annotate_code *code)
@@ -913,10 +913,5 @@ void annotate_code_done(struct annotate_code *code)
 	}
 	if (code->candidates)
 		g_string_free(code->candidates, TRUE);
-	if (code->debug_folders)
-		g_ptr_array_unref(code->debug_folders);
 	symbols_free(code->symbols);
-	profile_done(&code->profile);
-	reader_done(&code->reader);
-	debug_files_free(code->debug_files);
 }

@@ -44,6 +44,7 @@ struct annotate_instruction {
 	const char *text;         /* NULL = unknown */
 	const char *callee;       /* name for the call that is inlined here; NULL: none */
 	struct annotate_place at;
+	uint32_t line; /* number of the line to which it counts */
 };
 
 /* Calls of the function that are inlined in the same way. */
@@ -53,15 +54,15 @@ struct inline_site {
 };
 
 struct annotate_code {
-	/* options */
-	struct reader reader;
-	const char *image, *sysroot;
-	GPtrArray *debug_folders;
-	bool wants_total; /* compute the totals of lines */
-	/* which function */
+	/* options; the first three are borrowed */
+	struct reader *reader;   /* opened */
+	struct profile *profile; /* by function, with `inlined` and `joins_inlined` */
 	struct debug_files *debug_files;
-	struct profile profile; /* counts by function */
-	uint32_t function;      /* index in the profile */
+	const char *image;   /* choose a function of this image; NULL: of any */
+	bool merges_callees; /* one line for each class or function inlined at a line */
+	bool wants_total;    /* compute the totals of lines */
+	uint32_t function;   /* index in the profile */
+	/* which function */
 	struct function shown;
 	uint64_t start, end; /* range of the function's own code; empty if it is only inlined */
 	GString *candidates; /* escaped lines of text, if the function is ambiguous; or NULL */
@@ -71,7 +72,6 @@ struct annotate_code {
 	GPtrArray *sites;        /* struct inline_site, most samples first */
 	GArray *instructions; /* struct annotate_instruction, by offset; empty for generated code */
 	GPtrArray *lines;     /* struct annotate_line */
-	bool merges_callees;  /* text: one line for each class or function inlined at a line */
 	bool has_callee_totals; /* lines of inlined calls have totals, too */
 	struct amount self;     /* all instructions */
 	struct amount own_self; /* without inlined copies of the function */
@@ -86,10 +86,17 @@ struct annotate_code {
 	GHashTable *known_lines; /* set of the lines, by place */
 };
 
-/* Opens the capture, chooses the function and reads its code. The caller sets the options and
- * zeroes the rest. Code that cannot be read is not an error. */
-bool annotate_code_read(struct annotate_code *code, const char *file, const char *function,
-			GError **error);
+/* Sets `function` to the one that a text names. */
+bool annotate_code_choose(struct annotate_code *code, const char *text, GError **error);
+/* Reads the code of `function`. The caller sets the options and zeroes the rest. Code that cannot
+ * be read is not an error. */
+bool annotate_code_read(struct annotate_code *code, GError **error);
+/* Counts the totals of the function and its lines. A recursive function occurs several times in a
+ * stack, so the totals of its frames must not be added up. */
+bool annotate_code_count_totals(struct annotate_code *code, GError **error);
+/* Returns the index of the instruction at which samples at an offset of the image count. */
+#define ANNOTATE_NOWHERE UINT_MAX /* the function has no samples there */
+guint annotate_code_find(const struct annotate_code *code, uint64_t offset);
 void annotate_code_done(struct annotate_code *code);
 
 /* Returns whether the program generated the code. Such code has no file. The function's code may be

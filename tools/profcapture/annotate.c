@@ -9,7 +9,7 @@
 #include "config.h"
 
 #include "tools/profcapture/annotate-code.h"
-#include "tools/profcapture/source-text.h"
+#include "tools/profcapture/code-files.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
@@ -25,10 +25,11 @@
 #define MIN_FINE_SAMPLES 1000 /* with fewer samples, shares have no decimals */
 
 struct annotate {
+	struct reader reader;
+	struct profile profile;
+	struct code_files files;
 	struct annotate_code code;
-	GPtrArray *source_folders;
 	int by;
-	GHashTable *sources; /* file → struct source_text or NULL */
 	struct json json;
 };
 
@@ -43,33 +44,12 @@ static const struct cli_option options[] = {
 	  N_("Add the time of the functions that a line called (text always does)") },
 	{ "image", 0, CLI_STRING, offsetof(struct annotate, code.image), N_("PATH"),
 	  N_("Use the function of this image, a path or a file name") },
-	{ "source-dir", 0, CLI_LIST, offsetof(struct annotate, source_folders), N_("DIRECTORY"),
-	  N_("Also look for source files here; repeatable") },
-	{ "sysroot", 0, CLI_STRING, offsetof(struct annotate, code.sysroot), N_("DIRECTORY"),
-	  N_("Look for the recorded files under DIRECTORY, a copy of the recorded machine's root") },
-	{ "debug-dir", 0, CLI_LIST, offsetof(struct annotate, code.debug_folders), N_("DIRECTORY"),
-	  N_("Also look for debug files here; repeatable") },
 	{ NULL },
 };
 
 static const struct annotate_line *line_at(const struct annotate *annotate, guint index)
 {
 	return annotate->code.lines->pdata[index];
-}
-
-/* Returns NULL if the file cannot be read. */
-static const struct source_text *source_of(struct annotate *annotate, const char *file)
-{
-	gpointer known;
-
-	if (!file)
-		return NULL;
-	if (!g_hash_table_lookup_extended(annotate->sources, file, NULL, &known)) {
-		known = source_text_find(annotate->code.debug_files, annotate->source_folders,
-					 file);
-		g_hash_table_insert(annotate->sources, (gpointer)file, known);
-	}
-	return known;
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -160,7 +140,8 @@ static void get_line_cell(const void *data, size_t row, unsigned field, struct c
 {
 	const struct listing *listing = data;
 	const struct annotate_line *line = listing->rows->pdata[row];
-	const struct source_text *source = source_of(listing->annotate, line->at.file);
+	const struct source_text *source =
+		code_files_source(&listing->annotate->files, line->at.file);
 
 	if (field != TEXT)
 		*ret_cell = place_cell(listing->annotate, field, &line->at,
@@ -200,7 +181,7 @@ static void get_instruction_cell(const void *data, size_t row, unsigned field,
 {
 	const struct listing *listing = data;
 	const struct annotate_code *code = &listing->annotate->code;
-	bool is_text = code->reader.format == READER_TEXT;
+	bool is_text = code->reader->format == READER_TEXT;
 	const struct annotate_instruction *at = listing->rows ? listing->rows->pdata[row]
 							      : annotate_instruction_at(code, row);
 
@@ -254,20 +235,20 @@ static void write_head(struct annotate *annotate)
 	const struct annotate_code *code = &annotate->code;
 	struct json *json = &annotate->json;
 
-	json_string(json, "event", profile_event_name(&code->profile));
-	json_string(json, "unit", profile_unit(&code->profile));
-	json_uint(json, "samples", code->profile.all.samples);
-	json_uint(json, "weight", code->profile.all.weight);
+	json_string(json, "event", profile_event_name(code->profile));
+	json_string(json, "unit", profile_unit(code->profile));
+	json_uint(json, "samples", code->profile->all.samples);
+	json_uint(json, "weight", code->profile->all.weight);
 	json_begin_object(json, "function");
-	functions_write(code->profile.functions, code->function, json);
+	functions_write(code->profile->functions, code->function, json);
 	if (code->end > code->start)
 		json_uint(json, "length", code->end - code->start);
 	else
 		json_null(json, "length");
 	json_uint(json, "self", code->self.samples);
 	json_uint(json, "total", code->total.samples);
-	json_double(json, "self_pct", amount_percent(code->self, code->profile.all));
-	json_double(json, "total_pct", amount_percent(code->total, code->profile.all));
+	json_double(json, "self_pct", amount_percent(code->self, code->profile->all));
+	json_double(json, "total_pct", amount_percent(code->total, code->profile->all));
 	json_uint(json, "self_weight", code->self.weight);
 	json_uint(json, "total_weight", code->total.weight);
 	json_uint(json, "own_self", code->own_self.samples);
@@ -292,7 +273,7 @@ static void write_head(struct annotate *annotate)
 
 static void write_answer(struct annotate *annotate)
 {
-	const struct reader *reader = &annotate->code.reader;
+	const struct reader *reader = &annotate->reader;
 	const struct listing listing = { .annotate = annotate, .rows = annotate->code.lines };
 	const struct listing all = { .annotate = annotate };
 	bool is_json = reader->format == READER_JSON;
@@ -338,13 +319,13 @@ static void say(const struct annotate *annotate, struct out *out, const char *fo
 	sentence = g_strdup_vprintf(format, arguments);
 	va_end(arguments);
 	escaped = text_escape(sentence);
-	text_wrap(out, escaped, 0, 2, annotate->code.reader.columns);
+	text_wrap(out, escaped, 0, 2, annotate->reader.columns);
 }
 
 static char *percent_text(const struct annotate *annotate, struct amount part, struct amount whole)
 {
 	return text_percent(amount_percent(part, whole),
-			    annotate->code.profile.all.samples >= MIN_FINE_SAMPLES);
+			    annotate->profile.all.samples >= MIN_FINE_SAMPLES);
 }
 
 /* Returns text such as "shop::kernel<double> at shop.cpp:26". */
@@ -352,7 +333,7 @@ static char *describe_function(const struct annotate *annotate)
 {
 	const struct annotate_code *code = &annotate->code;
 	g_autofree char *name = function_name_for_people(code->shown.name, code->shown.raw_name);
-	const char *path = functions_image(code->profile.functions, code->function);
+	const char *path = functions_image(code->profile->functions, code->function);
 	const char *file = code->shown.line ? code->shown.file : NULL;
 	uint32_t first = file ? code->shown.line : UINT32_MAX;
 	const struct annotate_place *hottest = NULL;
@@ -382,7 +363,7 @@ static char *describe_function(const struct annotate *annotate)
 static void print_verdict(const struct annotate *annotate, struct out *out)
 {
 	const struct annotate_code *code = &annotate->code;
-	const struct profile *profile = &code->profile;
+	const struct profile *profile = code->profile;
 	g_autofree char *function = describe_function(annotate);
 	g_autofree char *self = percent_text(annotate, code->own_self, profile->all);
 	g_autofree char *total = percent_text(annotate, code->total, profile->all);
@@ -390,10 +371,10 @@ static void print_verdict(const struct annotate *annotate, struct out *out)
 				      ? g_strdup(_("the CPU time"))
 				      : g_strdup_printf(_("all %s"), profile_event_name(profile));
 
-	reader_style(&code->reader, out, READER_BOLD);
+	reader_style(code->reader, out, READER_BOLD);
 	say(annotate, out, _("%s has %s %% of %s itself, %s %% with what it calls."), function,
 	    self, of, total);
-	reader_style(&code->reader, out, READER_PLAIN);
+	reader_style(code->reader, out, READER_PLAIN);
 }
 
 /* Prints "Inlined once: < shop::accumulate_pairs<double, int> < shop::price_order." */
@@ -433,20 +414,18 @@ static void print_sites(const struct annotate *annotate, struct out *out)
 /* Reports source files of the shown lines that cannot be read or have changed. */
 static void print_sources(struct annotate *annotate, struct out *out)
 {
-	const struct capture *capture = annotate->code.reader.capture;
 	g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
 
 	for (guint i = 0; i < annotate->code.lines->len; i++) {
 		const struct annotate_place *at = &line_at(annotate, i)->at;
-		const struct source_text *source = source_of(annotate, at->file);
+		const struct source_text *source = code_files_source(&annotate->files, at->file);
 
 		if (!at->file || at->is_inlined || !g_hash_table_add(seen, (gpointer)at->file))
 			continue;
 		if (!source)
 			say(annotate, out, _("%s cannot be read; --source-dir says where it is."),
 			    at->file);
-		else if (capture->n_segments &&
-			 source->mtime_s > capture->segments[0].wall_ns / 1000000000)
+		else if (code_files_is_newer(source, annotate->reader.capture))
 			say(annotate, out,
 			    _("%s has changed since the recording: its lines may be others."),
 			    source->path);
@@ -456,18 +435,18 @@ static void print_sources(struct annotate *annotate, struct out *out)
 static void print_head(struct annotate *annotate, struct out *out, bool has_lines)
 {
 	const struct annotate_code *code = &annotate->code;
-	const struct reader *reader = &code->reader;
-	g_autofree char *event = text_escape(profile_event_name(&code->profile));
+	const struct reader *reader = code->reader;
+	g_autofree char *event = text_escape(profile_event_name(code->profile));
 
 	print_verdict(annotate, out);
 	print_sites(annotate, out);
 	if (code->self.samples == 0)
 		say(annotate, out, _("No sample hit its own code, only what it calls."));
 	/* Name the event if it is not obvious. */
-	if (profile_is_weighted(&code->profile) || reader->capture->sampled->all->len > 1) {
+	if (profile_is_weighted(code->profile) || reader->capture->sampled->all->len > 1) {
 		out_printf(out, _("Samples of %s"), event);
-		profile_print_sum(&code->profile, out);
-		profile_print_other_events(&code->profile, out);
+		profile_print_sum(code->profile, out);
+		profile_print_other_events(code->profile, out);
 		out_text(out, ".\n");
 	}
 	if (code->why_no_code && annotate->by != ANNOTATE_BY_LINE)
@@ -515,7 +494,7 @@ static gint compare_text_lines(gconstpointer left, gconstpointer right)
 /* Returns whether to show row i of n: all rows if --limit allows, else those near a sample. */
 static bool is_shown(const struct annotate *annotate, guint i, guint n, const uint8_t *is_hit)
 {
-	if (reader_shown(&annotate->code.reader, n) == n)
+	if (reader_shown(&annotate->reader, n) == n)
 		return true;
 	for (guint k = i - MIN_OF(i, CONTEXT); k < n && k <= i + CONTEXT; k++)
 		if (is_hit[k])
@@ -546,7 +525,7 @@ static GPtrArray *list_text_rows(struct annotate *annotate)
 	for (guint i = 0; i < lines->len; i++) {
 		const struct annotate_line *line = line_at(annotate, i);
 		const struct annotate_place *at = &line->at;
-		const struct source_text *source = source_of(annotate, at->file);
+		const struct source_text *source = code_files_source(&annotate->files, at->file);
 
 		if (!is_shown(annotate, i, lines->len, is_hit) ||
 		    ((at->is_inlined || !source) && !is_hit[i]))
@@ -572,7 +551,7 @@ static void get_text_cell(const void *data, size_t row, unsigned field, struct c
 	const struct listing *listing = data;
 	const struct text_row *at = listing->rows->pdata[row];
 	const struct annotate_line *line = at->line;
-	const struct source_text *source = source_of(listing->annotate, at->file);
+	const struct source_text *source = code_files_source(&listing->annotate->files, at->file);
 	bool is_callee = line && line->at.is_inlined, is_source = !is_callee && !at->is_title;
 	g_autoptr(GString) text = NULL;
 
@@ -621,7 +600,7 @@ static bool is_hot(const void *data, size_t row)
 /* Adds the columns that both lines and instructions have. */
 static void add_columns(struct listing *listing)
 {
-	const struct profile *profile = &listing->annotate->code.profile;
+	const struct profile *profile = &listing->annotate->profile;
 	struct table *table = &listing->table;
 
 	table->rows = listing->rows->len;
@@ -642,7 +621,7 @@ static void add_columns(struct listing *listing)
 /* Prints the table and frees its rows. */
 static void print_listing(struct listing *listing, struct out *out)
 {
-	const struct reader *reader = &listing->annotate->code.reader;
+	const struct reader *reader = &listing->annotate->reader;
 	const struct table_style style = { .out = out,
 					   .is_colored = reader->colored,
 					   .columns = reader->columns };
@@ -730,11 +709,28 @@ static void print_answer(struct annotate *annotate, struct out *out)
 
 static void annotate_done(struct annotate *annotate)
 {
-	if (annotate->source_folders)
-		g_ptr_array_unref(annotate->source_folders);
-	g_hash_table_unref(annotate->sources);
 	json_done(&annotate->json);
 	annotate_code_done(&annotate->code);
+	code_files_done(&annotate->files);
+	profile_done(&annotate->profile);
+	reader_done(&annotate->reader);
+}
+
+static bool read_code(struct annotate *annotate, char **operands, GError **error)
+{
+	struct annotate_code *code = &annotate->code;
+
+	annotate->profile.inlined = annotate->profile.joins_inlined = true;
+	if (!code_files_open(&annotate->files, error) ||
+	    !reader_open(&annotate->reader, operands[0], error))
+		return false;
+	code->reader = &annotate->reader;
+	code->profile = &annotate->profile;
+	code->debug_files = annotate->files.debug;
+	code->merges_callees = annotate->reader.format == READER_TEXT;
+	return profile_run(&annotate->profile, &annotate->reader, error) &&
+	       annotate_code_choose(code, operands[1], error) && annotate_code_read(code, error) &&
+	       annotate_code_count_totals(code, error);
 }
 
 int verb_annotate(int argc, char **argv)
@@ -746,11 +742,11 @@ int verb_annotate(int argc, char **argv)
 	};
 	CLEANUP(annotate_done)
 	struct annotate annotate = {
-		.code.reader = { .limit = READER_LIMIT_UNSET, .text_limit = DEFAULT_LIMIT },
-		.sources = g_hash_table_new_full(NULL, NULL, NULL, source_text_free),
+		.reader = { .limit = READER_LIMIT_UNSET, .text_limit = DEFAULT_LIMIT },
 	};
-	struct reader *reader = &annotate.code.reader;
+	struct reader *reader = &annotate.reader;
 	const struct cli_group groups[] = { { NULL, options, &annotate },
+					    { NULL, code_files_options, &annotate.files },
 					    { N_("Select"), reader_time_options, reader },
 					    { NULL, reader_process_options, reader },
 					    { NULL, reader_thread_options, reader },
@@ -765,7 +761,7 @@ int verb_annotate(int argc, char **argv)
 	json_init(&annotate.json, out_stdout());
 	if (status != CLI_CONTINUE)
 		return status;
-	if (!annotate_code_read(&annotate.code, argv[0], argv[1], &error)) {
+	if (!read_code(&annotate, argv, &error)) {
 		status = cli_fail(error);
 		if (annotate.code.candidates)
 			fputs(annotate.code.candidates->str, stderr);

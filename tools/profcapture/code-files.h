@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Code-files - where the files of the recorded machine are, and the sources that were read
+ */
+#pragma once
+
+#include "tools/common/cli.h"
+#include "tools/profcapture/capture.h"
+#include "tools/profcapture/source-text.h"
+
+struct code_files {
+	/* options */
+	const char *sysroot;
+	GPtrArray *debug_folders, *source_folders; /* strings; NULL: none */
+	/* after code_files_open() */
+	struct debug_files *debug;
+	GHashTable *sources; /* interned path → struct source_text or NULL */
+};
+
+extern const struct cli_option code_files_options[]; /* --source-dir --sysroot --debug-dir */
+
+bool code_files_open(struct code_files *files, GError **error);
+void code_files_done(struct code_files *files);
+
+/* Returns the source file of an interned path (NULL: unknown); NULL if it cannot be read. */
+const struct source_text *code_files_source(struct code_files *files, const char *file);
+/* Returns whether a source is newer than the recording, so that its lines may be others. */
+bool code_files_is_newer(const struct source_text *source, const struct capture *capture);
