@@ -177,7 +177,7 @@ const matchTasks = (data) => {
 };
 
 const prepare = (data) => {
-	const { stacks, samples, allocations, marks } = data.tables;
+	const { stacks, samples, places, allocations, marks } = data.tables;
 	for (const f of data.functions) {
 		f.origin = ORIGINS[f.origin];
 		f.image = data.images[f.image] || '';
@@ -194,9 +194,12 @@ const prepare = (data) => {
 	data.duration = data.capture.duration_ns;
 	data.stacks = indexStacks(stacks.parent, stacks.function, data.functions);
 	data.samples = samples;
-	if (!samples.weight) {
-		samples.weight = new Float64Array(samples.rows);
-		for (let i = 0; i < samples.rows; i++) samples.weight[i] = samples.count[i] * data.capture.sample_weight;
+	data.places = places || { rows: 0, place: [] };
+	data.places.size = data.places.place.reduce((most, place) => Math.max(most, place + 1), 0);
+	for (const table of [samples, data.places]) {
+		if (table.weight || !table.rows) continue;
+		table.weight = new Float64Array(table.rows);
+		for (let i = 0; i < table.rows; i++) table.weight[i] = table.count[i] * data.capture.sample_weight;
 	}
 	data.allocations = allocations || { rows: 0 };
 	data.marks = marks || { rows: 0 };

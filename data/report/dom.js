@@ -26,6 +26,7 @@ const describe = (element, { attributes, children }) => {
 	if (attributes.style || before.style) setStyle(element, attributes.style, before.style);
 	described.set(element, attributes);
 	fill(element, ...children);
+	if ('value' in attributes) element.value = attributes.value; // of a choice, once it has its options
 	return element;
 };
 

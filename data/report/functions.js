@@ -6,6 +6,7 @@ import { isNoise } from './flame.js';
 import { bar, el, nothing, originColor, refreshTable, swatch, virtualTable } from './dom.js';
 import { count, percent, signed } from './format.js';
 import { nothingHere, range, state, update } from './state.js';
+import { hasSource } from './source.js';
 
 const WHEN_BINS = 36;
 
@@ -131,7 +132,8 @@ export const butterfly = (shown) => {
 		el('div', { class: 'focus' },
 			el('div', { class: 'name strong' }, swatch(originColor(fn)), fn.full || fn.name),
 			el('div', {}, `total ${format(whole)} (${percent(whole / sums.sum, sums.events)}), self ${format(sums.fnSelf[f])} (${percent(sums.fnSelf[f] / sums.sum, sums.events)})  `,
-				el('span', { class: 'muted' }, [fn.image, fn.file ? `${fn.file}${fn.line ? ':' + fn.line : ''}` : ''].filter(Boolean).join(' · ')))),
+				el('span', { class: 'muted' }, [fn.image, fn.file ? `${fn.file}${fn.line ? ':' + fn.line : ''}` : ''].filter(Boolean).join(' · ')),
+				hasSource(f) && el('button', { type: 'button', class: 'link', onclick: () => update({ fn: f, tab: 'source' }) }, 'source'))),
 		callees.length ? neighborTable(shown, 'Calls', callees, whole) : el('p', { class: 'note' }, 'It calls nothing: all is its own.'));
 };
 

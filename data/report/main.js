@@ -10,8 +10,9 @@ import { drawTimeline, listenTimeline, moveRange, scaleRange, zoomLevel, zoomToR
 import { flamePanel } from './flame.js';
 import { butterfly, changesTable, functionsPanel, functionTable } from './functions.js';
 import { aboutPanel, marksPanel, memoryPanel, treePanel, waitingPanel } from './panels.js';
+import { sourcePanel } from './source.js';
 
-const TABS = { flame: 'Flame graph', functions: 'Functions', tree: 'Call tree', waiting: 'Waiting', memory: 'Memory', marks: 'Marks', about: 'About' };
+const TABS = { flame: 'Flame graph', functions: 'Functions', tree: 'Call tree', source: 'Source', waiting: 'Waiting', memory: 'Memory', marks: 'Marks', about: 'About' };
 const MEASURES = {
 	cpu: { title: 'CPU time', color: 'run', missing: 'No samples were recorded.' },
 	wait: { title: 'Waiting', color: 'lock', missing: 'Stacks of waiting threads were not recorded. The panel "Waiting" has the times of threads.' },
@@ -19,17 +20,15 @@ const MEASURES = {
 	live: { title: 'Not freed', color: 'heap', missing: 'Allocations were not recorded: profctl record --memory' },
 };
 const KEYS = [
-	['1 … 7', 'panel'], ['c a l', 'measure: CPU time, allocated, not freed'], ['g', 'flame graph: all, by process, by thread'], ['/', 'search (a regular expression)'], ['i', 'callers first, or hottest functions first'],
-	['← →', 'move the range; with Shift its end'], ['+ −', 'wider and narrower range'], ['z', 'show the range alone, or everything'], ['7 8 9', ''],
+	['c a l', 'measure: CPU time, allocated, not freed'], ['g', 'flame graph: all, by process, by thread'], ['/', 'search (a regular expression)'], ['i', 'callers first, or hottest functions first'],
+	['← →', 'move the range; with Shift its end'], ['+ −', 'wider and narrower range'], ['z', 'show the range alone, or everything'],
 	['y', 'copy the command that prints the same numbers'], ['Esc', 'back one step'], ['?', 'these keys'],
-].filter(([, text]) => text);
+];
 
 const has = (measure) => (measure === 'cpu' ? state.data.samples.rows > 0 : measure === 'wait' ? false : state.data.allocations.rows > 0);
 
-const format = (value) => {
-	if (state.measure !== 'cpu') return bytes(value);
-	return state.data.capture.is_time ? duration(value) : count(value);
-};
+const formatTime = (value) => (state.data.capture.is_time ? duration(value) : count(value));
+const format = (value) => (state.measure === 'cpu' ? formatTime(value) : bytes(value));
 
 // What the panels show: the sums of the range, those of the range to compare with, the search.
 const compute = () => {
@@ -53,7 +52,7 @@ const compute = () => {
 			invalid = true;
 		}
 	}
-	return { stacks, sums, base, baseScale, matches, invalid, functions: data.functions, format, color: MEASURES[state.measure].color, unitTitle: state.measure === 'cpu' ? (data.capture.is_time ? 'Time' : 'Weight') : 'Bytes' };
+	return { stacks, sums, base, baseScale, matches, invalid, functions: data.functions, format, formatTime, color: MEASURES[state.measure].color, unitTitle: state.measure === 'cpu' ? (data.capture.is_time ? 'Time' : 'Weight') : 'Bytes' };
 };
 
 const chip = (text, changes) => el('span', { class: 'chip' }, text, el('button', { type: 'button', 'aria-label': `remove ${text}`, onclick: () => update(changes) }, '✕'));
@@ -93,7 +92,7 @@ const drawTabs = () => fill(byId('tabs'),
 const legend = () => el('span', { class: 'legend' }, (state.base ? [['more', 'more in B'], ['less', 'less'], ['none', 'within noise']] : [['own', 'program'], ['lib0', 'libraries'], ['kernel', 'kernel'], ['jit', 'generated'], ['none', 'no name']])
 	.map(([name, title]) => el('span', {}, el('span', { class: 'swatch', style: { background: `var(--${name})` } }), title)), el('i', {}, 'inlined'));
 
-const panels = { flame: flamePanel, functions: functionsPanel, tree: treePanel, waiting: waitingPanel, memory: memoryPanel, marks: marksPanel, about: aboutPanel };
+const panels = { flame: flamePanel, functions: functionsPanel, tree: treePanel, source: sourcePanel, waiting: waitingPanel, memory: memoryPanel, marks: marksPanel, about: aboutPanel };
 
 const drawPanel = (shown) => {
 	byId('panel').setAttribute('aria-labelledby', `tab-${state.tab}`);
@@ -159,7 +158,7 @@ const copyCommand = async () => {
 
 const showKeys = () => {
 	const dialog = byId('keys');
-	fill(dialog, el('h2', {}, 'Keys'), el('dl', {}, KEYS.map(([key, text]) => [el('dt', {}, key.split(' ').map((k) => [el('kbd', {}, k), ' '])), el('dd', {}, text)]).flat()), el('form', { method: 'dialog' }, el('button', {}, 'Close')));
+	fill(dialog, el('h2', {}, 'Keys'), el('dl', {}, [[`1 … ${Object.keys(TABS).length}`, 'panel'], ...KEYS].map(([key, text]) => [el('dt', {}, key.split(' ').map((k) => [el('kbd', {}, k), ' '])), el('dd', {}, text)]).flat()), el('form', { method: 'dialog' }, el('button', {}, 'Close')));
 	dialog.showModal();
 };
 
@@ -234,6 +233,7 @@ const start = async () => {
 	if (data.allocations.rows) data.live = liveHeap(data, 480);
 	data.rss = data.counters.find((counter) => counter.is_rss);
 	setDefaults({ ...(data.compare ? comparison() : {}), group: data.capture.is_system ? 'process' : 'merged', measure: has('cpu') || !has('alloc') ? 'cpu' : 'live', tab: has('cpu') || has('alloc') ? 'flame' : data.marks.rows ? 'marks' : 'about' });
+	if (!data.sources) delete TABS.source;
 	restore(location.hash, data);
 	for (const key of ['range', 'base', 'view']) state[key] &&= onGrid(state[key]);
 	if (!TABS[state.tab]) state.tab = 'flame';

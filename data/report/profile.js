@@ -61,9 +61,8 @@ export const stacksOf = (data, group) => {
 
 const unit = (data, ns) => Math.ceil(ns / data.sample_unit_ns);
 
-// Adds the samples of [from, to) to `self`.
-const addSamples = (data, rows, { from, to, thread }, self) => {
-	const s = data.samples;
+// Adds the samples of [from, to) in a table to `self`.
+const addSamples = (data, s, rows, { from, to, thread }, self) => {
 	const begin = lowerBound(s.time, unit(data, from), s.rows), end = lowerBound(s.time, unit(data, to), s.rows);
 	let events = 0;
 	for (let i = begin; i < end; i++) {
@@ -94,7 +93,7 @@ export const aggregate = (data, stacks, measure, scope) => {
 	const self = new Float64Array(stacks.n), total = new Float64Array(stacks.n);
 	const fnSelf = new Float64Array(data.functions.length), fnTotal = new Float64Array(data.functions.length);
 	const events = measure === 'cpu'
-		? addSamples(data, stacks.rowsOf.samples, scope, self)
+		? addSamples(data, data.samples, stacks.rowsOf.samples, scope, self)
 		: addAllocations(data, stacks.rowsOf.allocations, scope, self, measure === 'live');
 	total.set(self);
 	for (let i = stacks.n - 1; i > 0; i--) total[stacks.parent[i]] += total[i];
@@ -103,6 +102,12 @@ export const aggregate = (data, stacks, measure, scope) => {
 		if (stacks.outer[i]) fnTotal[stacks.func[i]] += total[i];
 	}
 	return { self, total, fnSelf, fnTotal, sum: total[0], events };
+};
+
+// Returns the weight at each place in the code, and the number of samples.
+export const placeSums = (data, scope) => {
+	const weight = new Float64Array(data.places.size);
+	return { weight, events: addSamples(data, data.places, data.places.place, scope, weight) };
 };
 
 // Returns how much of the sum has a matching function in its stack, each sample once.

@@ -180,5 +180,6 @@ def read_page(page):
                 numbers[i] += numbers[i - 1]
         columns[column["name"]] = [n / column["scale"] for n in numbers]
     assert at == len(raw)
-    columns.setdefault("samples.weight", [n * header["capture"]["sample_weight"] for n in columns["samples.count"]])
+    for table in "samples", "places":
+        columns.setdefault(f"{table}.weight", [n * header["capture"]["sample_weight"] for n in columns.get(f"{table}.count", [])])
     return header, columns

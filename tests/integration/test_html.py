@@ -324,6 +324,99 @@ def test_record_view(profctl, tmp_path, monkeypatch):
     assert "--view" in profctl("record", "--view", "--json", "true", check=2).stderr
 
 
+# ---- source and assembly
+
+
+def annotated(profcapture, capture, name, *options):
+    data = profcapture.json("annotate", capture, name, *options)["data"]
+    return {int(row["address"], 16): row["self_weight"] for row in data["instructions"]}, data
+
+
+def test_with_source(profcapture, page_of, drive, capture):
+    """In the page, each instruction and each source line has the time that annotate gives it; in the
+    panel, those of the selected range."""
+    page = Path(page_of(capture).with_name("source.html"))
+    profcapture("html", capture, "--with-source", "-o", page, "-q")
+    header, columns = read_page(page)
+    sums = {}
+    for place, weight in zip(columns["places.place"], columns["places.weight"]):
+        sums[place] = sums.get(place, 0) + weight
+    names = [f["name"] for f in header["functions"]]
+    shown = {names[entry["fn"]]: entry for entry in header["sources"]["functions"]}
+    assert {"heavy", "light"} <= set(shown) and list(shown)[0] == "heavy" and not set(shown) & {"<interrupts>"}
+    for name in "heavy", "light":
+        wanted, data = annotated(profcapture, capture, name)
+        got = {int(address, 16): sum(sums.get(place, 0) for place in places) for _, address, _, _, _, *places in shown[name]["instructions"]}
+        assert got == wanted and sum(got.values()) == data["function"]["self_weight"]
+    source = header["sources"]["files"][shown["heavy"]["lines"][0][0]]
+    texts = {first + i: text for first, *lines in source["text"] for i, text in enumerate(lines)}
+    assert Path(source["path"]).name == "city.c" and not source["is_newer"]
+    assert any("void heavy(unsigned long n)" in texts[line] for _, line, *_ in shown["heavy"]["lines"])
+    table = "[...document.querySelectorAll('#panel table[aria-label=%s] tbody tr:not([aria-hidden])')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    steps = [{"open": "tab=functions"}, {"eval": "document.querySelector('.link').click()"}, {"eval": table % "Source"}, {"text": "#panel .focus"}, {"drag": ["#timeline-canvas", 300, 700, 60]}, {"text": "#command"}, {"eval": table % "Instructions"},
+             {"eval": TREE}, {"open": f"tab=source&fn={shown['light']['fn']}"}, {"eval": table % "Source"}]
+    results = drive(page, *steps)
+    lines, (head,), (command,), instructions, tree, other = results[-6:]
+    hot = next(cells for cells in lines if "void heavy" in cells[4])
+    assert hot[3] == str(next(line for line, text in texts.items() if "void heavy" in text)) and float(hot[1].split("\u00a0")[0]) > 90
+    assert "heavy" in head and tree == [] and any("void light" in cells[4] for cells in other)
+    wanted, _ = annotated(profcapture, capture, "heavy", *shlex.split(command)[3:])
+    compared = 0
+    for own, _, _, address, *_ in instructions:
+        if own:
+            amount, off = value(own)
+            assert abs(amount - wanted[int(address, 16)]) <= off
+            compared += 1
+    assert compared >= 3
+
+
+def test_source_is_missing(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
+    """The panel says what is not there, and source text is text."""
+    program = compile_c("gone", "volatile unsigned long sink; /* </script><b>bold</b> */\nint main(void) { for (unsigned long i = 0; i < 400000000; i++) sink += i; /* </script><i>x</i> */ }\n", "-O1")
+    path, page = tmp_path / "gone.cap", tmp_path / "gone.html"
+    profctl("record", "-q", "-F", 999, "-o", path, "--", program)
+    source = program.with_suffix(".c")
+
+    def panel():
+        profcapture("html", path, "--with-source", "-o", page, "-q", "--force")
+        text, tags = chromium(page, {"open": "tab=source"}, {"text": "#panel"}, {"eval": "document.querySelectorAll('#panel b, #panel script').length"})
+        assert tags == 0
+        return text[0]
+
+    assert "</script><b>bold</b>" in panel()
+    os.utime(source, (2e9, 2e9))
+    assert "has changed since the recording" in panel()
+    source.unlink()
+    assert "could not be read" in panel()
+    subprocess.run(["strip", program], check=True)
+    assert "No debug information" in panel() or "could not be read" in panel()
+    program.write_bytes(b"other")
+    assert "Without instructions: the file is not the one that ran" in panel() or "Without instructions: the file is not a readable ELF file" in panel()
+    program.unlink()
+    assert "Without instructions: the file is not here" in panel()
+
+
+def test_source_of_python(profctl, profcapture, chromium, tmp_path):
+    path, page = tmp_path / "python.cap", tmp_path / "python.html"
+    profctl("record", "-q", "-F", 999, "-o", path, "--", "/usr/bin/python3", "-c", "print(sum(len(str(i)) for i in range(2000000)))")
+    profcapture("html", path, "--with-source", "-o", page, "-q")
+    header, columns = read_page(page)
+    functions, total = header["sources"]["functions"], sum(columns["samples.weight"])
+    assert functions and sum(columns["places.weight"]) <= total
+    steps = [{"open": ""}]
+    for entry in functions:
+        steps += [{"open": f"tab=source&fn={entry['fn']}"}, {"eval": "document.querySelectorAll('#panel table tbody tr').length > 0"}]
+    assert all(chromium(page, *steps))
+
+
+def test_source_refusals(profcapture, page_of, capture, tmp_path):
+    for options in ("--with-source", "--redact"), ("--with-source", "--compare", capture), ("--with-source", "--focus", "x"):
+        assert "--with-source does not go with" in profcapture("html", capture, "-o", tmp_path / "x.html", *options, check=2).stderr
+    assert "--with-source only" in profcapture("html", capture, "-o", tmp_path / "x.html", "--source-dir", "/", check=2).stderr
+    header, columns = read_page(page_of(capture))
+    assert "sources" not in header and "places.place" not in columns
+
+
 # ---- what is given away
 
 

@@ -9,7 +9,7 @@
 
 #include "tools/profcapture/diff.h"
 #include "tools/profcapture/export-allocations.h"
-#include "tools/profcapture/html-rows.h"
+#include "tools/profcapture/html-sources.h"
 #include "tools/profcapture/memory-heaps.h"
 #include "tools/profcapture/summary.h"
 #include "tools/profile/function-labels.h"
@@ -455,6 +455,8 @@ bool export_html(struct export *export, struct out *out, GError **error)
 		write_costs(&html);
 	else
 		ok = ok && write_verdict(&html, error);
+	if (ok && export->with_source)
+		ok = html_sources_write(&html.rows, &export->code, error);
 	if (ok) {
 		write_functions(&html);
 		write_capture(&html);

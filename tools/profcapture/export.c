@@ -606,7 +606,8 @@ static bool export_query(void *data, char **operands, GError **error)
 
 	if (export->compare)
 		export->compared = copy_options(export);
-	if (!read_capture(export, operands[0], error) ||
+	if ((export->with_source && !code_files_open(&export->code, error)) ||
+	    !read_capture(export, operands[0], error) ||
 	    (export->compared && !read_capture(export->compared, export->compare, error)))
 		return false;
 	if (export->compared)
@@ -625,6 +626,7 @@ static void export_done(struct export *export)
 	g_free(export->files);
 	profile_done(&export->profile);
 	own_weights_done(&export->own);
+	code_files_done(&export->code);
 	frame_filters_done(&export->filters);
 	reader_done(&export->reader);
 }
@@ -704,6 +706,12 @@ static const struct cli_option compare_options[] = {
 	{ NULL },
 };
 
+static const struct cli_option source_options[] = {
+	{ "with-source", 0, CLI_FLAG, offsetof(struct export, with_source), NULL,
+	  N_("Add the source lines and instructions of the hottest functions, as far as their files are here") },
+	{ NULL },
+};
+
 static const struct cli_option html_options[] = {
 	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
 	  N_("Write NEW (default: the capture's name with .html, in this directory)") },
@@ -726,6 +734,22 @@ static char *page_name(const char *capture)
 	return g_strconcat(name, ".html", NULL);
 }
 
+/* The source is one machine's own, of one capture. */
+static int check_source(void *data)
+{
+	const struct export *export = data;
+
+	if (export->with_source &&
+	    (export->compare || export->reader.redacts || frame_filters_any(&export->filters)))
+		return cli_usage_error(_(
+			"--with-source does not go with --compare, --redact and filters of frames"));
+	if (!export->with_source &&
+	    (export->code.source_folders || export->code.debug_folders || export->code.sysroot))
+		return cli_usage_error(
+			_("--source-dir, --debug-dir and --sysroot work with --with-source only"));
+	return CLI_CONTINUE;
+}
+
 static bool html_query(void *data, char **operands, GError **error)
 {
 	struct export *export = data;
@@ -742,6 +766,7 @@ int verb_html(int argc, char **argv)
 		.spec = { N_("FILE [--compare LATER] [-o NEW]"),
 			  N_("Write a report as one page for a browser. It needs no network and no other file."),
 			  1, 1 },
+		.check = check_source,
 		.query = html_query,
 	};
 	CLEANUP(export_done) struct export export = { .format = HTML };
@@ -749,6 +774,8 @@ int verb_html(int argc, char **argv)
 		{ NULL, html_options, &export },
 		{ NULL, compare_options, &export },
 		{ NULL, reader_redact_options, &export.reader },
+		{ NULL, source_options, &export },
+		{ NULL, code_files_options, &export.code },
 		{ N_("Select"), reader_time_options, &export.reader },
 		{ NULL, reader_process_options, &export.reader },
 		{ NULL, reader_thread_options, &export.reader },
@@ -804,10 +831,13 @@ int verb_view(int argc, char **argv)
 		.spec = { N_("FILE [--compare LATER]"),
 			  N_("Show a report in the browser ($BROWSER, or the desktop's), and print its path."),
 			  1, 1 },
+		.check = check_source,
 		.query = view_query,
 	};
 	CLEANUP(export_done) struct export export = { .format = HTML, .is_quiet = true };
 	const struct cli_group groups[] = { { NULL, compare_options, &export },
+					    { NULL, source_options, &export },
+					    { NULL, code_files_options, &export.code },
 					    { N_("Select"), reader_time_options, &export.reader },
 					    { NULL, reader_process_options, &export.reader },
 					    { NULL, reader_thread_options, &export.reader },

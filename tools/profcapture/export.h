@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "tools/profcapture/code-files.h"
 #include "tools/profcapture/profile.h"
 
 struct export
@@ -30,6 +31,8 @@ struct export
 	const char *output;
 	const char *table; /* for row formats only: name of the table */
 	bool force, is_quiet;
+	bool with_source; /* html: with source and assembly, from `code` */
+	struct code_files code;
 };
 
 /* The value of a stack; all except samples have pprof's names. */

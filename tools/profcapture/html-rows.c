@@ -101,21 +101,50 @@ static void merge_samples(GArray *samples)
 	g_array_set_size(samples, n);
 }
 
+/* The columns of samples. The last one is left out if it is redundant. */
+#define SAMPLE_COLUMNS(table, key)                                                 \
+	{ table ".time", REPORT_MEMBER(struct page_sample, time), .delta = true }, \
+		{ table ".thread", REPORT_MEMBER(struct page_sample, thread) },    \
+		{ table "." key, REPORT_MEMBER(struct page_sample, stack) },       \
+		{ table ".count", REPORT_MEMBER(struct page_sample, count) },      \
+	{                                                                          \
+		table ".weight", REPORT_MEMBER(struct page_sample, weight)         \
+	}
+
+/* Counts are enough if each sample weighs as much as every other. */
+static void add_samples(struct html_rows *rows, const GArray *samples,
+			const struct report_column *columns, size_t n)
+{
+	bool is_even = true;
+
+	for (guint i = 0; i < samples->len && is_even; i++) {
+		const struct page_sample *at = &g_array_index(samples, struct page_sample, i);
+
+		is_even = at->weight == at->count * rows->sample_weight;
+	}
+	report_page_add(rows->page, samples, columns, n - is_even);
+}
+
+/* Returns a sample of the side. */
+static struct page_sample page_sample(struct html_rows *rows, const struct profile_sample *at,
+				      uint32_t stack)
+{
+	return (struct page_sample){ .time = (uint32_t)((uint64_t)page_time(rows, at->time_ns) /
+							rows->sample_unit),
+				     .thread = page_thread(rows, at->thread),
+				     .stack = stack,
+				     .count = 1,
+				     .weight = at->weight };
+}
+
 static void write_samples(struct html_rows *rows)
 {
-	static const struct report_column columns[] = {
-		{ "samples.time", REPORT_MEMBER(struct page_sample, time), .delta = true },
-		{ "samples.thread", REPORT_MEMBER(struct page_sample, thread) },
-		{ "samples.stack", REPORT_MEMBER(struct page_sample, stack) },
-		{ "samples.count", REPORT_MEMBER(struct page_sample, count) },
-		{ "samples.weight", REPORT_MEMBER(struct page_sample, weight) },
-	};
+	static const struct report_column columns[] = { SAMPLE_COLUMNS("samples", "stack") };
 	g_autoptr(GArray)
 		samples = g_array_sized_new(FALSE, FALSE, sizeof(struct page_sample),
 					    rows->sides.each[HTML_FIRST].export->profile.each->len);
 	const struct html_side *last = &rows->sides.each[rows->sides.n - 1];
 	struct amount all = { 0 };
-	bool is_even = true;
 
 	for (unsigned k = 0; k < rows->sides.n; k++) {
 		const struct profile *profile = &rows->sides.each[k].export->profile;
@@ -124,14 +153,8 @@ static void write_samples(struct html_rows *rows)
 		for (guint i = 0; i < profile->each->len; i++) {
 			const struct profile_sample *at =
 				&g_array_index(profile->each, struct profile_sample, i);
-			struct page_sample sample = {
-				.time = (uint32_t)((uint64_t)page_time(rows, at->time_ns) /
-						   rows->sample_unit),
-				.thread = page_thread(rows, at->thread),
-				.stack = html_stack(rows->side, at->node),
-				.count = 1,
-				.weight = at->weight
-			};
+			struct page_sample sample =
+				page_sample(rows, at, html_stack(rows->side, at->node));
 
 			g_array_append_val(samples, sample);
 		}
@@ -154,13 +177,24 @@ static void write_samples(struct html_rows *rows)
 				_("Ranges begin and end in steps of %.3g s, because there are many samples."),
 				(double)rows->grid_ns / 1e9));
 	}
-	/* counts are enough if each sample weighs as much as every other */
-	for (guint i = 0; i < samples->len && is_even; i++) {
-		const struct page_sample *at = &g_array_index(samples, struct page_sample, i);
+	add_samples(rows, samples, columns, ARRAY_SIZE(columns));
+}
 
-		is_even = at->weight == at->count * rows->sample_weight;
+void html_rows_write_places(struct html_rows *rows, const GArray *each)
+{
+	static const struct report_column columns[] = { SAMPLE_COLUMNS("places", "place") };
+	g_autoptr(GArray)
+		samples = g_array_sized_new(FALSE, FALSE, sizeof(struct page_sample), each->len);
+
+	rows->side = &rows->sides.each[HTML_FIRST];
+	for (guint i = 0; i < each->len; i++) {
+		const struct profile_sample *at = &g_array_index(each, struct profile_sample, i);
+		struct page_sample sample = page_sample(rows, at, at->node);
+
+		g_array_append_val(samples, sample);
 	}
-	report_page_add(rows->page, samples, columns, ARRAY_SIZE(columns) - is_even);
+	merge_samples(samples);
+	add_samples(rows, samples, columns, ARRAY_SIZE(columns));
 }
 
 static void write_stacks(struct html_rows *rows)

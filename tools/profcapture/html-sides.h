@@ -5,7 +5,7 @@
  * The later capture follows the earlier one. Functions are matched as diff does, and stacks are
  * merged by their functions, so that a comparison of two ranges of the axis is one of the captures.
  * As in diff, all that runs in interrupts is one function, which no capture has
- * [test-html: compare].
+ * [test_html: compare].
  */
 #pragma once
 
