@@ -126,10 +126,10 @@ const render = () => {
 
 // Each sentence is a link to its evidence.
 const drawVerdict = () => {
-	fill(byId('verdict'), state.data.verdict.map(({ figure, text, color, show }) => {
+	fill(byId('verdict'), state.data.verdict.map(({ figure, text, color, show: { compares, ...show } }) => {
 		const changes = { range: null, base: null, thread: null, zoom: null, search: '', ...show };
 		return el('li', {}, el('span', { class: 'swatch', style: { background: `var(--${color})` } }), el('b', {}, figure),
-			show ? el('a', { href: '#', onclick: (event) => { event.preventDefault(); update({ ...changes, range: changes.range && onGrid(changes.range) }); } }, text) : el('span', {}, text));
+			el('a', { href: '#', title: text, onclick: (event) => { event.preventDefault(); update({ ...changes, range: changes.range && onGrid(changes.range), ...(compares ? comparison() : {}) }); } }, text));
 	}));
 };
 

@@ -206,7 +206,8 @@ const drawAxis = (g, row, c) => {
 			g.stroke();
 			g.globalAlpha = 1;
 			g.fillStyle = c.muted;
-			if (x < Math.min(layout.gutter + layout.width, toX(end) - (end < state.data.duration ? rem() : 0)) - rem()) g.fillText((t / 1e9).toFixed(digits) + (t === 0 ? ' s' : ''), x, row.height / 2);
+			g.textAlign = t === 0 && start > 0 ? 'left' : 'center'; // beside the boundary, not below it
+			if (x < Math.min(layout.gutter + layout.width, toX(end) - (end < state.data.duration ? rem() : 0)) - rem()) g.fillText((t / 1e9).toFixed(digits) + (t === 0 ? ' s' : ''), t === 0 && start > 0 ? x + 5 : x, row.height / 2);
 		}
 	}
 };

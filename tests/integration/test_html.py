@@ -509,6 +509,20 @@ def test_compare(profcapture, page_of, drive, two):
         assert abs(change - abs(wanted[name][1] - wanted[name][0])) <= off, cells
 
 
+def test_compare_verdict(profcapture, page_of, chromium, two):
+    """The page begins with the sentences of diff; each opens the comparison."""
+    first, later = two
+    page = page_of(first, "--compare", later)
+    sentences = read_page(page)[0]["verdict"]
+    said = " ".join(profcapture("diff", first, later).stdout.split("\n\n")[0].split())
+    changes = [sentence for sentence in sentences if sentence["show"].get("compares")]
+    assert {sentence["figure"] for sentence in changes} >= {"slower", "faster", "new", "gone"}
+    assert all(sentence["text"] in said for sentence in changes) and "The whole run is" in changes[-1]["text"]
+    shown, (chip,) = chromium(page, {"open": "tab=memory&base=null"}, {"text": "#verdict li"}, {"click": "#verdict a"}, {"text": "#scope .chip"})
+    assert len(shown) == len(sentences) and "B later.cap against A first.cap" in chip
+    assert not [sentence for sentence in read_page(page_of(first, "--compare", first))[0]["verdict"] if sentence["figure"] in ("slower", "faster")]
+
+
 def test_compare_data(profcapture, page_of, two, tmp_path):
     """Samples and allocations of both captures are on one axis. Captures that are no runs of
     commands are compared by shares, and with itself, a capture has no changes."""

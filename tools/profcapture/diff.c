@@ -476,10 +476,12 @@ static void write_all(struct diff_verb *verb, const struct reader *reader)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Appends sentences such as "Slower: f by 11 % (+1.10 s), g by 8 % (+12 ms). ". */
-static void add_changes(const struct diff_verb *verb, enum diff_verdict verdict, GString *text)
+/* Returns text such as "f by 11 % (+1.10 s), g by 8 % (+12 ms)", of the functions with a verdict;
+ * NULL: there are none. */
+static char *changes_text(const struct diff_verb *verb, enum diff_verdict verdict)
 {
 	const struct diff *diff = &verb->diff;
+	GString *text = g_string_new(NULL);
 	guint n = 0;
 
 	for (guint i = 0; i < diff->significant; i++) {
@@ -492,8 +494,7 @@ static void add_changes(const struct diff_verb *verb, enum diff_verdict verdict,
 		name = short_name(verb, row);
 		escaped = text_escape(name);
 		value = value_text(diff->unit, change, change < 0 ? "-" : "+");
-		g_string_append_printf(text, "%s%s", n == 1 ? _(verdicts[verdict].title) : ", ",
-				       escaped);
+		g_string_append_printf(text, "%s%s", n == 1 ? "" : ", ", escaped);
 		if (verdict != DIFF_NEW && verdict != DIFF_GONE)
 			g_string_append_printf(text, _(" by %.0f %%"), fabs(100 * change / row->a));
 		if (!g_str_has_prefix(diff->unit, "percent"))
@@ -501,36 +502,56 @@ static void add_changes(const struct diff_verb *verb, enum diff_verdict verdict,
 	}
 	if (n > NAMED_CHANGES)
 		g_string_append_printf(text, _(" and %u more"), n - NAMED_CHANGES);
-	if (n > 0)
-		g_string_append(text, ". ");
+	return g_string_free(text, n == 0);
+}
+
+/* Returns "The whole run is unchanged (+3.6 %, noise 7.2 %)." Stores the change, or NULL if shares
+ * are compared. */
+static char *whole_text(const struct diff_verb *verb, char **ret_change)
+{
+	const struct diff *diff = &verb->diff;
+	const struct diff_row *all = &diff->all;
+	GString *text = g_string_new(NULL);
+	g_autofree char *noise = change_text(verb, all, diff->unit, all->noise, "");
+
+	*ret_change = NULL;
+	if (diff->norm == DIFF_BY_SAMPLES)
+		return g_string_free(g_string_append(text,
+						     _("Only shares of all samples are compared.")),
+				     FALSE);
+	*ret_change =
+		change_text(verb, all, diff->unit, all->b - all->a, all->b < all->a ? "-" : "+");
+	g_string_append(text, _(verdicts[diff_verdict_of(diff, all)].whole));
+	if (diff->norm == DIFF_BY_TIME)
+		g_string_append(text, _(" per second"));
+	else if (diff->norm == DIFF_BY_MARK)
+		g_string_append_printf(text, _(" per mark '%s'"), diff->mark);
+	g_string_append_printf(text, all->noise > 0 ? _(" (%s, noise %s).") : " (%s).", *ret_change,
+			       noise);
+	return g_string_free(text, FALSE);
+}
+
+static const char *no_change_text(const struct diff *diff)
+{
+	return diff->paths ? _("No call path changed by more than noise.")
+			   : _("No function changed by more than noise.");
 }
 
 /* Prints "Slower: f by 11 % (+1.10 s). The whole run is unchanged (+3.6 %, noise 7.2 %)." */
 static void print_verdict(const struct diff_verb *verb, struct out *out, unsigned columns)
 {
-	const struct diff *diff = &verb->diff;
-	const struct diff_row *all = &diff->all;
 	g_autoptr(GString) text = g_string_new(NULL);
-	g_autofree char *change =
-		change_text(verb, all, diff->unit, all->b - all->a, all->b < all->a ? "-" : "+");
-	g_autofree char *noise = change_text(verb, all, diff->unit, all->noise, "");
+	g_autofree char *change = NULL, *whole = whole_text(verb, &change);
 
-	for (enum diff_verdict verdict = DIFF_SLOWER; verdict <= DIFF_GONE; verdict++)
-		add_changes(verb, verdict, text);
-	if (diff->significant == 0)
-		g_string_append(text, diff->paths ? _("No call path changed by more than noise. ")
-						  : _("No function changed by more than noise. "));
-	if (diff->norm == DIFF_BY_SAMPLES)
-		g_string_append(text, _("Only shares of all samples are compared."));
-	else
-		g_string_append(text, _(verdicts[diff_verdict_of(diff, all)].whole));
-	if (diff->norm == DIFF_BY_TIME)
-		g_string_append(text, _(" per second"));
-	else if (diff->norm == DIFF_BY_MARK)
-		g_string_append_printf(text, _(" per mark '%s'"), diff->mark);
-	if (diff->norm != DIFF_BY_SAMPLES)
-		g_string_append_printf(text, all->noise > 0 ? _(" (%s, noise %s).") : " (%s).",
-				       change, noise);
+	for (enum diff_verdict verdict = DIFF_SLOWER; verdict <= DIFF_GONE; verdict++) {
+		g_autofree char *changes = changes_text(verb, verdict);
+
+		if (changes)
+			g_string_append_printf(text, "%s%s. ", _(verdicts[verdict].title), changes);
+	}
+	if (verb->diff.significant == 0)
+		g_string_append_printf(text, "%s ", no_change_text(&verb->diff));
+	g_string_append(text, whole);
 	text_wrap(out, text->str, 0, 2, columns);
 }
 
@@ -816,6 +837,21 @@ static int parse_files(const struct cli_group *groups, int argc, char **argv, GP
 	return CLI_CONTINUE;
 }
 
+static void verb_init(struct diff_verb *verb)
+{
+	json_init(&verb->json, out_stdout());
+	verb->names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+}
+
+static bool compare(struct diff_verb *verb, const GPtrArray *files, guint n_a, GError **error)
+{
+	if (!diff_compare(&verb->diff, files, n_a, error))
+		return false;
+	verb->samples = MIN_OF(diff_first(&verb->diff, DIFF_A)->all.events,
+			       diff_first(&verb->diff, DIFF_B)->all.events);
+	return true;
+}
+
 static void verb_done(struct diff_verb *verb)
 {
 	json_done(&verb->json);
@@ -847,22 +883,84 @@ int verb_diff(int argc, char **argv)
 	GError *error = NULL;
 	int status;
 
-	json_init(&verb.json, out_stdout());
-	verb.names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	verb_init(&verb);
 	status = parse_files(groups, argc, argv, files, &n_a);
 	if (status == CLI_CONTINUE)
 		status = check_options(&verb);
 	if (status != CLI_CONTINUE)
 		return status;
-	if (!diff_compare(&verb.diff, files, n_a, &error))
+	if (!compare(&verb, files, n_a, &error))
 		return cli_fail(error);
 	/* Options are the same for all runs. */
 	reader = diff_run_at(&verb.diff, 0)->reader;
-	verb.samples = MIN_OF(diff_first(&verb.diff, DIFF_A)->all.events,
-			      diff_first(&verb.diff, DIFF_B)->all.events);
 	if (reader->format == READER_TEXT)
 		print_all(&verb, reader, out_stdout());
 	else
 		write_all(&verb, reader);
 	return status_of(&verb, reader->format == READER_TEXT);
+}
+
+/* ---- the verdict for others ------------------------------------------------------------------ */
+
+static void take_sentences(struct diff_verb *verb,
+			   void (*take)(const struct diff_sentence *, void *), void *data)
+{
+	const struct diff *diff = &verb->diff;
+	g_autofree char *change = NULL, *whole = whole_text(verb, &change);
+	const struct diff_sentence of_all = { DIFF_NO_VERDICT, change, whole };
+
+	note_names(verb, changes_of(diff));
+	for (enum diff_verdict verdict = DIFF_SLOWER; verdict <= DIFF_GONE; verdict++) {
+		g_autofree char *changes = changes_text(verb, verdict);
+		const struct diff_sentence sentence = { verdict, _(verdicts[verdict].name),
+							changes };
+
+		if (changes)
+			take(&sentence, data);
+	}
+	if (diff->significant == 0) {
+		const struct diff_sentence none = { DIFF_SAME, NULL, no_change_text(diff) };
+
+		take(&none, data);
+	}
+	take(&of_all, data);
+}
+
+bool diff_each_sentence(const struct reader *select, const struct frame_filters *filters,
+			const char *a, const char *b,
+			void (*take)(const struct diff_sentence *, void *), void *data,
+			GError **error)
+{
+	CLEANUP(verb_done)
+	struct diff_verb verb = { .diff = { .inlined = true, .chooses_norm = true } };
+	struct reader *reader = &verb.diff.options;
+	g_autoptr(GPtrArray) files = g_ptr_array_new();
+
+	verb_init(&verb);
+	*reader = (struct reader){ .range = select->range,
+				   .pids = select->pids ? g_array_ref(select->pids) : NULL,
+				   .tids = select->tids ? g_array_ref(select->tids) : NULL,
+				   .cpus = select->cpus ? g_array_ref(select->cpus) : NULL,
+				   .comms = select->comms ? g_ptr_array_ref(select->comms) : NULL,
+				   .event = select->event,
+				   .redacts = select->redacts,
+				   .judges_damage = true };
+	memcpy(verb.diff.filters.pattern, filters->pattern, sizeof(filters->pattern));
+	g_ptr_array_add(files, (gpointer)a);
+	g_ptr_array_add(files, (gpointer)b);
+	if (!compare(&verb, files, 1, error))
+		return false;
+	if (!verb.diff.prevents_verdict)
+		take_sentences(&verb, take, data);
+	for (guint i = 0; i < verb.diff.notes->len; i++) {
+		const struct diff_note *note = note_at(&verb.diff, i);
+		const struct diff_sentence sentence = { DIFF_NO_VERDICT,
+							note->prevents_verdict ? _("No verdict")
+									       : _("Note"),
+							note->text };
+
+		if (strcmp(note->code, "loss") != 0 || note->prevents_verdict)
+			take(&sentence, data);
+	}
+	return true;
 }

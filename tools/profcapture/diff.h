@@ -167,6 +167,19 @@ double diff_percent(const struct diff_row *row);
  * Returns 0 if the change does already, or if no number is known to be enough. */
 uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row);
 
+/* A sentence on what changed. */
+struct diff_sentence {
+	enum diff_verdict verdict; /* of the functions that the text names; else NO_VERDICT */
+	const char *figure;        /* the verdict, the change of the whole, "Note"; or NULL */
+	const char *text;
+};
+/* Compares two captures as the verb does by default, and passes on the sentences that it begins
+ * with. `select`: the options that select, and `redacts`. */
+bool diff_each_sentence(const struct reader *select, const struct frame_filters *filters,
+			const char *a, const char *b,
+			void (*take)(const struct diff_sentence *sentence, void *data), void *data,
+			GError **error);
+
 /*
  * Returns a text that is the same for the same function of another capture or build; free it.
  * `has_build`: the captures that it is matched with have the build of its image, so that an offset

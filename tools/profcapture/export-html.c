@@ -350,12 +350,32 @@ static void write_longest_mark(struct html *html)
 	end_sentence(html);
 }
 
-/* The CPU time of each side. What changed is counted by the page. */
-static void write_costs(struct html *html)
+static void write_change(const struct diff_sentence *sentence, void *data)
+{
+	struct html *html = data;
+	bool is_more = sentence->verdict == DIFF_SLOWER || sentence->verdict == DIFF_NEW;
+	bool is_less = sentence->verdict == DIFF_FASTER || sentence->verdict == DIFF_GONE;
+
+	begin_sentence(html, sentence->figure ? sentence->figure : "", sentence->text,
+		       is_more   ? "more"
+		       : is_less ? "less"
+				 : "none",
+		       "functions", "cpu");
+	json_bool(&html->json, "compares", true);
+	end_sentence(html);
+}
+
+/* What changed, and the CPU time of each side. Standard input cannot be read again. */
+static bool write_comparison(struct html *html, GError **error)
 {
 	const struct html_sides *sides = &html->rows.sides;
+	const char *first = html->export->reader.capture->file, *later = html->export->compare;
 
 	json_begin_array(&html->json, "verdict");
+	if (strcmp(first, "-") != 0 && strcmp(later, "-") != 0 &&
+	    !diff_each_sentence(&html->export->reader, &html->export->filters, first, later,
+				write_change, html, error))
+		return false;
 	for (unsigned i = 0; i < sides->n && export_is_time(html->export) &&
 			     export_is_time(sides->each[HTML_LATER].export);
 	     i++) {
@@ -373,6 +393,7 @@ static void write_costs(struct html *html)
 		end_sentence(html);
 	}
 	json_end(&html->json);
+	return true;
 }
 
 static bool write_verdict(struct html *html, GError **error)
@@ -451,10 +472,8 @@ bool export_html(struct export *export, struct out *out, GError **error)
 	html_rows_init(&html.rows, export, &page, &html.json);
 	json_begin_object(&html.json, NULL);
 	ok = html_rows_write(&html.rows, error);
-	if (ok && export->compared)
-		write_costs(&html);
-	else
-		ok = ok && write_verdict(&html, error);
+	ok = ok &&
+	     (export->compared ? write_comparison(&html, error) : write_verdict(&html, error));
 	if (ok && export->with_source)
 		ok = html_sources_write(&html.rows, &export->code, error);
 	if (ok) {
