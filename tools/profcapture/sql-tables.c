@@ -250,11 +250,15 @@ static void put_text_n(sqlite3_context *context, const char *text, size_t length
 	sqlite3_result_text64(context, valid, strlen(valid), g_free, SQLITE_UTF8);
 }
 
-/* NULL stays NULL. */
+/* Of a text that is interned or a constant, so that SQLite need not copy it. NULL stays NULL. */
 static void put_text(sqlite3_context *context, const char *text)
 {
-	if (text)
-		put_text_n(context, text, strlen(text));
+	size_t length = text ? strlen(text) : 0;
+
+	if (text && g_utf8_validate(text, (gssize)length, NULL))
+		sqlite3_result_text64(context, text, length, SQLITE_STATIC, SQLITE_UTF8);
+	else if (text)
+		put_text_n(context, text, length);
 }
 
 static void put_uint(sqlite3_context *context, uint64_t value)
@@ -266,7 +270,7 @@ static void put_uint(sqlite3_context *context, uint64_t value)
 		return;
 	}
 	(void)g_snprintf(text, sizeof(text), "0x%016" PRIx64, value);
-	put_text(context, text);
+	put_text_n(context, text, strlen(text));
 }
 
 static void put_cell(sqlite3_context *context, struct cell cell)
@@ -352,7 +356,7 @@ static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch
 /* Makes a node of each stack that a row has. */
 static bool find_all_calls(struct sql_tables *tables, GError **error)
 {
-	for (guint i = 0; i < tables->all->len; i++) {
+	for (guint i = 0; !tables->has_all_calls && i < tables->all->len; i++) {
 		const struct sql_table *table = tables->all->pdata[i];
 		uint16_t columns[2];
 		const struct prof_cursor_options options = {
@@ -367,6 +371,7 @@ static bool find_all_calls(struct sql_tables *tables, GError **error)
 				      _("cannot read the stacks of the capture"), error))
 			return false;
 	}
+	tables->has_all_calls = true;
 	return load_tree(tables, error);
 }
 
@@ -646,17 +651,23 @@ static bool find_owner(const struct row_cursor *cursor, uint32_t *ret_thread, ui
 		       GError **error)
 {
 	const struct sql_table *table = vtab_of(cursor)->table;
-	struct names_epoch *epoch = names_of(cursor, error);
+	const bool has_thread = table->thread != NO_COLUMN;
+	const uint64_t id = number_of(cursor, has_thread ? table->thread : table->process);
+	struct sql_owner *last = &vtab_of(cursor)->tables->last_owner;
+	struct names_epoch *epoch;
 
-	if (!epoch)
-		return false;
-	*ret_thread = *ret_process = NAMES_NONE;
-	if (table->thread != NO_COLUMN) {
-		*ret_thread = names_thread(epoch, number_of(cursor, table->thread));
-		*ret_process = names_thread_at(epoch->names, *ret_thread)->process;
-	} else if (table->process != NO_COLUMN) {
-		*ret_process = names_process(epoch, number_of(cursor, table->process));
+	if (last->table != table || last->epoch != cursor->epoch || last->id != id) {
+		epoch = names_of(cursor, error);
+		if (!epoch)
+			return false;
+		*last = (struct sql_owner){ .table = table, .epoch = cursor->epoch, .id = id };
+		if (has_thread)
+			last->thread = names_thread(epoch, id);
+		last->process = has_thread ? names_thread_at(epoch->names, last->thread)->process
+					   : names_process(epoch, id);
 	}
+	*ret_thread = last->thread;
+	*ret_process = last->process;
 	return true;
 }
 
@@ -1015,7 +1026,7 @@ static void put_number(const struct row_cursor *cursor, sqlite3_context *context
 			return;
 		}
 		(void)g_snprintf(digits, sizeof(digits), "%" PRIu64, value);
-		put_text(context, digits);
+		put_text_n(context, digits, strlen(digits));
 		return;
 	case PROF_TYPE_INT:
 		sqlite3_result_int64(context, (int64_t)value);
@@ -1094,7 +1105,8 @@ static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context
 		hex = g_string_new(NULL);
 		for (size_t i = 0; i < length; i++)
 			g_string_append_printf(hex, "%02x", bytes[i]);
-		put_text(context, length ? hex->str : NULL);
+		if (length)
+			put_text_n(context, hex->str, hex->len);
 		return true;
 	}
 	if (!array->numbers)
@@ -1109,20 +1121,28 @@ static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context
 	return true;
 }
 
-/* Fills in the name, unit and period of the row's event; all zeros if it is unknown. */
-static bool find_event(const struct row_cursor *cursor, struct sampled_event *event, GError **error)
+/* Stores the name, unit and period of the row's event in tables->event; all zeros if it is
+ * unknown. */
+static bool find_event(const struct row_cursor *cursor, GError **error)
 {
 	static const uint16_t columns[] = { PROF_SOURCE_NAME, PROF_SOURCE_UNIT, PROF_SOURCE_PERIOD,
 					    PROF_SOURCE_FREQUENCY };
 	struct sql_tables *tables = vtab_of(cursor)->tables;
-	struct names_epoch *epoch = names_of(cursor, error);
+	const uint64_t source = number_of(cursor, vtab_of(cursor)->table->source);
+	struct sampled_event *event = &tables->event;
 	uint64_t values[ARRAY_SIZE(columns)];
+	struct names_epoch *epoch;
 	ssize_t row;
 	int r;
 
-	*event = (struct sampled_event){ 0 };
+	if (tables->event_epoch == cursor->epoch && tables->event_source == source)
+		return true;
+	epoch = names_of(cursor, error);
 	if (!epoch)
 		return false;
+	*event = (struct sampled_event){ 0 };
+	tables->event_epoch = cursor->epoch;
+	tables->event_source = source;
 	if (!tables->sources || tables->sources_epoch != cursor->epoch) {
 		prof_dictionary_free(tables->sources);
 		tables->sources = NULL;
@@ -1134,8 +1154,7 @@ static bool find_event(const struct row_cursor *cursor, struct sampled_event *ev
 			return capture_error(error, r, _("cannot read the events of the capture"));
 		tables->sources_epoch = cursor->epoch;
 	}
-	row = prof_dictionary_find(tables->sources,
-				   number_of(cursor, vtab_of(cursor)->table->source));
+	row = prof_dictionary_find(tables->sources, source);
 	if (row < 0)
 		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
@@ -1151,9 +1170,9 @@ static bool find_event(const struct row_cursor *cursor, struct sampled_event *ev
 static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int index)
 {
 	const struct row_cursor *cursor = (struct row_cursor *)base;
+	struct sql_tables *tables = vtab_of(cursor)->tables;
 	const struct sql_table *table = vtab_of(cursor)->table;
 	const struct sql_column *column = column_at(table, index);
-	struct sampled_event event;
 	uint32_t thread, process, call;
 	uint64_t stack;
 	GError *error = NULL;
@@ -1172,20 +1191,20 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 		if (stack == 0 && table->def->id != PROF_TABLE_SAMPLE &&
 		    table->def->id != PROF_TABLE_ALLOC && table->def->id != PROF_TABLE_LIVE)
 			break;
-		if (!find_call(vtab_of(cursor)->tables, cursor->epoch, stack, cursor->segment,
-			       number_of(cursor, 0), &call, &error))
+		if (!find_call(tables, cursor->epoch, stack, cursor->segment, number_of(cursor, 0),
+			       &call, &error))
 			return fail(base->pVtab, error);
 		put_uint(context, call);
 		break;
 	case SQL_EVENT:
 	case SQL_AMOUNT:
-		if (!find_event(cursor, &event, &error))
+		if (!find_event(cursor, &error))
 			return fail(base->pVtab, error);
 		if (column->field == SQL_EVENT)
-			put_text(context, event.name);
+			put_text(context, tables->event.name);
 		else
-			put_uint(context,
-				 sampled_event_weight(&event, number_of(cursor, table->weight)));
+			put_uint(context, sampled_event_weight(&tables->event,
+							       number_of(cursor, table->weight)));
 		break;
 	case SQL_SEGMENT:
 		put_uint(context, cursor->segment);

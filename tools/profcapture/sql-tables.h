@@ -31,9 +31,19 @@ struct sql_table {
 	unsigned thread, process, stack, source, weight;
 };
 
+/* The thread and the process of a row, as indexes of names. */
+struct sql_owner {
+	const struct sql_table *table;
+	uint32_t epoch;
+	uint64_t id; /* of the table's column */
+	uint32_t thread, process;
+};
+
 struct sql_tables {
 	GPtrArray *all; /* struct sql_table */
 	GError *error;  /* the reason why a query failed, if it was a capture's; or NULL */
+	/* set when all rows of the capture were read: then `calls` and `functions` need no others */
+	bool has_all_calls;
 	/* the rest is private */
 	struct reader *reader;
 	struct functions *functions;     /* NULL: not needed yet */
@@ -42,6 +52,11 @@ struct sql_tables {
 	GArray *derived[5];              /* struct interval by enum derived; NULL: not read yet */
 	struct prof_dictionary *sources; /* of an epoch, or NULL */
 	uint32_t sources_epoch;
+	/* of the last row that needed them: its other columns and the next row mostly need the same */
+	struct sql_owner last_owner;
+	struct sampled_event event;
+	uint32_t event_epoch; /* 0: no row yet */
+	uint64_t event_source;
 };
 
 /* Creates the tables in the schema "temp" of a database. Borrows the reader, whose capture is open;
