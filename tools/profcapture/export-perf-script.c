@@ -7,21 +7,32 @@
  * Readers split lines at white space and brackets, so images are written without white space and
  * names without line breaks. Addresses are offsets in the image, because a capture has no others. A
  * sample without frames gets one that says so, because readers ignore samples without frames.
+ * The text of a stack or thread is made once and kept, because the same ones are sampled often.
  */
 #include "config.h"
 
 #include "tools/profcapture/export.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define NS_PER_S UINT64_C(1000000000)
+/* Stacks are kept up to this size; the other ones are written line by line. */
+#define KEPT_BYTES (32 << 20)
+
+/* The beginning of a sample's line: "COMM PID/TID ". */
+struct beginning {
+	const char *comm; /* interned; of the last sample */
+	GString *text;    /* NULL: not made yet */
+};
 
 struct script {
 	const struct export *export;
-	GString **lines;   /* lines of frames, by entity; NULL: not made yet */
-	GHashTable *comms; /* interned name → escaped */
+	struct out *out;
+	GString **lines;              /* lines of frames, by entity; NULL: not made yet */
+	GString **stacks;             /* by node; NULL: not made yet, or not kept */
+	size_t kept_bytes;            /* of `stacks` */
+	struct beginning *beginnings; /* by thread */
 };
 
 /* Returns the name of the image in perf's terms. */
@@ -63,47 +74,98 @@ static GString *frame_line(const struct script *script, uint32_t entity)
 	return line;
 }
 
-static const char *comm_at(struct script *script, const struct profile_sample *sample)
-{
-	const struct export *export = script->export;
-	const char *comm = reader_comm_at(&export->reader, sample->thread, sample->time_ns);
-	char *escaped;
-
-	if (!comm)
-		comm = export_thread_name(export, sample->thread);
-	escaped = g_hash_table_lookup(script->comms, comm);
-	if (!escaped) {
-		escaped = g_strstrip(text_escape_utf8(comm, strlen(comm)));
-		g_hash_table_insert(script->comms, (gpointer)comm, escaped);
-	}
-	return *escaped ? escaped : "-";
-}
-
-static void write_sample(struct script *script, struct out *out, const char *event,
-			 const struct profile_sample *sample)
+static const GString *beginning_of(struct script *script, const struct profile_sample *sample)
 {
 	const struct export *export = script->export;
 	const struct names *names = export->reader.capture->names;
 	const struct names_thread *thread = names_thread_at(names, sample->thread);
-	const struct profile_node *nodes = (void *)export->profile.tree.nodes->data;
+	const char *comm = reader_comm_at(&export->reader, sample->thread, sample->time_ns);
+	struct beginning *beginning = &script->beginnings[sample->thread];
+	g_autofree char *escaped = NULL;
+
+	if (!comm)
+		comm = export_thread_name(export, sample->thread);
+	if (beginning->text && beginning->comm == comm)
+		return beginning->text;
+	escaped = g_strstrip(text_escape_utf8(comm, strlen(comm)));
+	if (!beginning->text)
+		beginning->text = g_string_new(NULL);
+	g_string_printf(beginning->text, "%s %7" PRIu64 "/%-7" PRIu64 " ", *escaped ? escaped : "-",
+			names_process_at(names, thread->process)->pid, thread->tid);
+	beginning->comm = comm;
+	return beginning->text;
+}
+
+/* Puts a number before `end`, padded to a width, and returns its first character. */
+static char *put_before(char *end, uint64_t number, int width, char padding)
+{
+	char *at = end;
+
+	do {
+		*--at = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	while (end - at < width)
+		*--at = padding;
+	return at;
+}
+
+/* Writes "[CPU] SECONDS.NANOSECONDS: WEIGHT", which differs in every sample. */
+static void write_numbers(struct script *script, const struct profile_sample *sample)
+{
 	uint64_t time_ns = (uint64_t)MAX_OF(sample->time_ns, INT64_C(0));
-	char cpu[16] = "";
+	char text[96], *end = text + sizeof(text), *at;
 
-	if (sample->cpu != PROFILE_NO_CPU)
-		(void)snprintf(cpu, sizeof(cpu), "[%03" PRIu32 "] ", sample->cpu);
-	out_printf(out,
-		   "%s %7" PRIu64 "/%-7" PRIu64 " %s%5" PRIu64 ".%09" PRIu64 ": %10" PRIu64
-		   " %s: \n",
-		   comm_at(script, sample), names_process_at(names, thread->process)->pid,
-		   thread->tid, cpu, time_ns / NS_PER_S, time_ns % NS_PER_S, sample->weight, event);
-	for (uint32_t at = sample->node; at != 0; at = nodes[at].parent) {
-		GString **line = &script->lines[nodes[at].entity];
-
-		if (!*line)
-			*line = frame_line(script, nodes[at].entity);
-		out_write(out, (*line)->str, (*line)->len);
+	at = put_before(end, sample->weight, 10, ' ');
+	*--at = ' ';
+	*--at = ':';
+	at = put_before(at, time_ns % NS_PER_S, 9, '0');
+	*--at = '.';
+	at = put_before(at, time_ns / NS_PER_S, 5, ' ');
+	if (sample->cpu != PROFILE_NO_CPU) {
+		*--at = ' ';
+		*--at = ']';
+		at = put_before(at, sample->cpu, 3, '0');
+		*--at = '[';
 	}
-	out_char(out, '\n');
+	out_write(script->out, at, (size_t)(end - at));
+}
+
+static const GString *line_of(struct script *script, uint32_t entity)
+{
+	if (!script->lines[entity])
+		script->lines[entity] = frame_line(script, entity);
+	return script->lines[entity];
+}
+
+/* Writes the lines of a node's frames, and an empty line. */
+static void write_stack(struct script *script, uint32_t node)
+{
+	const struct profile_node *nodes = (void *)script->export->profile.tree.nodes->data;
+	GString *text = script->stacks[node];
+	size_t bytes = 1;
+
+	if (text) {
+		out_write(script->out, text->str, text->len);
+		return;
+	}
+	for (uint32_t at = node; at != 0; at = nodes[at].parent)
+		bytes += line_of(script, nodes[at].entity)->len;
+	if (bytes <= KEPT_BYTES - script->kept_bytes) {
+		script->stacks[node] = text = g_string_sized_new(bytes);
+		script->kept_bytes += bytes;
+	}
+	for (uint32_t at = node; at != 0; at = nodes[at].parent) {
+		const GString *line = line_of(script, nodes[at].entity);
+
+		if (text)
+			g_string_append_len(text, line->str, (gssize)line->len);
+		else
+			out_write(script->out, line->str, line->len);
+	}
+	if (text)
+		g_string_append_c(text, '\n');
+	out_write(script->out, text ? text->str : "\n", text ? text->len : 1);
 }
 
 static gint compare_times(gconstpointer left, gconstpointer right)
@@ -124,26 +186,48 @@ static bool is_in_order(const GArray *each)
 	return i >= each->len;
 }
 
+static void free_texts(GString **texts, guint n)
+{
+	for (guint i = 0; i < n; i++)
+		if (texts[i])
+			g_string_free(texts[i], TRUE);
+	g_free(texts);
+}
+
 bool export_perf_script(struct export *export, struct out *out, GError **error)
 {
+	const guint n_entities = export->profile.functions->all->len;
+	const guint n_nodes = export->profile.tree.nodes->len;
+	const guint n_threads = export->reader.capture->names->threads->len;
+	const char *name = profile_event_name(&export->profile);
+	g_autofree char *event = text_escape_utf8(name, strlen(name)), *after = NULL;
+	GArray *each = export->profile.each;
 	struct script script = {
 		.export = export,
-		.lines = g_new0(GString *, export->profile.functions->all->len),
-		.comms = g_hash_table_new_full(NULL, NULL, NULL, g_free),
+		.out = out,
+		.lines = g_new0(GString *, n_entities),
+		.stacks = g_new0(GString *, n_nodes),
+		.beginnings = g_new0(struct beginning, n_threads),
 	};
-	const char *name = profile_event_name(&export->profile);
-	g_autofree char *event = text_escape_utf8(name, strlen(name));
-	GArray *each = export->profile.each;
 
-	g_strdelimit(event, " ", '_');
+	after = g_strdup_printf(" %s: \n", g_strdelimit(event, " ", '_'));
 	if (!is_in_order(each))
 		g_array_sort(each, compare_times);
-	for (guint i = 0; i < each->len && !out_failed(out); i++)
-		write_sample(&script, out, event, &g_array_index(each, struct profile_sample, i));
-	for (guint i = 0; i < export->profile.functions->all->len; i++)
-		if (script.lines[i])
-			g_string_free(script.lines[i], TRUE);
-	g_free(script.lines);
-	g_hash_table_unref(script.comms);
+	for (guint i = 0; i < each->len && !out_failed(out); i++) {
+		const struct profile_sample *sample =
+			&g_array_index(each, struct profile_sample, i);
+		const GString *beginning = beginning_of(&script, sample);
+
+		out_write(out, beginning->str, beginning->len);
+		write_numbers(&script, sample);
+		out_text(out, after);
+		write_stack(&script, sample->node);
+	}
+	free_texts(script.lines, n_entities);
+	free_texts(script.stacks, n_nodes);
+	for (guint i = 0; i < n_threads; i++)
+		if (script.beginnings[i].text)
+			g_string_free(script.beginnings[i].text, TRUE);
+	g_free(script.beginnings);
 	return true;
 }
