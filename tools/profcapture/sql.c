@@ -420,6 +420,12 @@ static bool run_query(struct sql *sql, const char *query, GError **error)
 	"FROM sqlite_temp_schema AS m, pragma_table_info(m.name, 'temp') AS c " \
 	"ORDER BY m.type DESC, m.rowid, c.cid"
 
+/* SQLite declares the table of a function on its first use, which the authorizer would refuse. */
+#define QUERY_OF_FUNCTIONS                                                              \
+	"SELECT 1 FROM json_each('[]'), json_tree('[]'), pragma_table_info('sample'), " \
+	"pragma_table_xinfo('sample'), pragma_table_list, pragma_function_list, "       \
+	"pragma_collation_list, pragma_compile_options LIMIT 0"
+
 static bool has_no_rows(const struct sql *sql, const char *name)
 {
 	for (guint i = 0; i < sql->tables->all->len; i++) {
@@ -514,11 +520,8 @@ static bool sql_query(void *data, char **operands, GError **error)
 	sql->tables = sql_tables_new(reader, sql->db, error);
 	if (!sql->tables)
 		return false;
-	/* SQLite declares the table of a pragma on its first use, which the authorizer would
-	 * refuse. */
 	if (sql_tables_create_views(sql->db, "temp", true) != SQLITE_OK ||
-	    sqlite3_exec(sql->db, "SELECT 1 FROM pragma_table_info('sample')", NULL, NULL, NULL) !=
-		    SQLITE_OK)
+	    sqlite3_exec(sql->db, QUERY_OF_FUNCTIONS, NULL, NULL, NULL) != SQLITE_OK)
 		return fail(sql, "", error);
 	set_limits(sql->db);
 	start_clock(sql);
