@@ -67,8 +67,7 @@ static inline void parts_init_fd(struct parts *parts, int fd)
 	loss_init(&parts->losses);
 	parts->scan = (struct scan){ .tasks = &parts->tasks,
 				     .images = &parts->images,
-				     .kernel = &parts->kernel,
-				     .samples = &parts->samples };
+				     .kernel = &parts->kernel };
 }
 
 static inline void parts_init(struct parts *parts)

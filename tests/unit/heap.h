@@ -43,7 +43,7 @@ static inline void fixture_init(struct fixture *fixture)
 		.losses = &fixture->parts.losses,
 		.images = &fixture->parts.images,
 	};
-	pending_reallocs_init(&fixture->rows.pending, &fixture->parts.tasks);
+	all_heaps_init(&fixture->rows.heaps, &fixture->parts.output, &fixture->parts.tasks);
 	collector_process_init(&fixture->process, &fixture->rows, PID, 0);
 	collector_process_init(&fixture->other_process, &fixture->rows, OTHER_PID, 0);
 	CHECK(collector_process_bind(&fixture->process, UINT64_MAX));
@@ -58,7 +58,7 @@ static inline void finish(struct fixture *fixture, uint64_t time)
 {
 	uint64_t time_ns = time * TICK_NS;
 
-	pending_reallocs_run(&fixture->rows.pending, time_ns);
+	all_heaps_run(&fixture->rows.heaps, time_ns);
 	collector_process_end(&fixture->process, time_ns);
 	collector_process_end(&fixture->other_process, time_ns);
 	parts_finish(&fixture->parts);
@@ -71,10 +71,10 @@ static inline void fixture_done(struct fixture *fixture)
 	collector_producer_unref(fixture->stranger);
 	collector_process_done(&fixture->process);
 	collector_process_done(&fixture->other_process);
-	/* all memory of pending reallocs must have been released */
-	CHECK_INT(fixture->rows.pending.budget.used, 0);
-	CHECK_INT(fixture->rows.pending.n, 0);
-	pending_reallocs_done(&fixture->rows.pending);
+	/* all memory of pending blocks must have been released */
+	CHECK_INT(fixture->rows.heaps.budget.used, 0);
+	CHECK_INT(fixture->rows.heaps.pending.n, 0);
+	all_heaps_done(&fixture->rows.heaps);
 	if (fixture->rows.lost_image)
 		row_unref(&fixture->rows.lost_image->row);
 	if (fixture->rows.cut_image)
@@ -90,7 +90,7 @@ static inline enum ring_fault add(struct collector_producer *producer, struct fi
 		.type = type, .time_ns = time * TICK_NS, .payload = payload, .n_bytes = (uint32_t)n
 	};
 
-	pending_reallocs_run(&fixture->rows.pending, record.time_ns);
+	all_heaps_run(&fixture->rows.heaps, record.time_ns);
 	return collector_producer_add(producer, &record);
 }
 

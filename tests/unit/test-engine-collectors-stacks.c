@@ -428,13 +428,13 @@ static void test_keep_up(void)
 		allocate(&flood, 200);
 		settle(&fixture);
 	}
-	flood.yield = fixture.collectors.rows->pending.yield;
-	fixture.collectors.rows->pending.yield = (struct live_yield){ allocate_more, &flood };
+	flood.yield = fixture.collectors.rows->heaps.yield;
+	fixture.collectors.rows->heaps.yield = (struct live_yield){ allocate_more, &flood };
 	output_end_epoch(&fixture.parts.output);
 	allocate(&flood, 1);
 	settle(&fixture);
 	CHECK(flood.n_yields > 8);
-	fixture.collectors.rows->pending.yield = flood.yield;
+	fixture.collectors.rows->heaps.yield = flood.yield;
 	settle(&fixture);
 	finish(&fixture);
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_FULL), 0);

@@ -218,7 +218,7 @@ static void connect_ended(struct fixture *fixture, int32_t pid)
  * pidfd. */
 static void test_ended_before(void)
 {
-	const struct record_task exited = { .pid = getpid(), .tid = getpid() };
+	const struct task_ids exited = { .pid = getpid(), .tid = getpid() };
 	struct fixture fixture;
 	uint64_t at;
 
@@ -233,7 +233,7 @@ static void test_ended_before(void)
 	settle(&fixture);
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
 	tasks_exit(&fixture.parts.tasks, &exited, now());
-	tasks_exit(&fixture.parts.tasks, &(struct record_task){ .pid = getpid(), .tid = OTHER_TID },
+	tasks_exit(&fixture.parts.tasks, &(struct task_ids){ .pid = getpid(), .tid = OTHER_TID },
 		   now());
 	connect_ended(&fixture, getpid());
 	settle(&fixture);

@@ -47,14 +47,14 @@ static void world_done(struct world *world)
 
 static void start(struct world *world, int32_t pid, int32_t parent, uint64_t time_ns)
 {
-	const struct record_task task = { .pid = pid, .tid = pid, .ppid = parent, .ptid = parent };
+	const struct task_ids task = { .pid = pid, .tid = pid, .ppid = parent, .ptid = parent };
 
 	tasks_fork(&world->parts.tasks, &task, time_ns);
 }
 
 static void leave(struct world *world, int32_t pid, uint64_t time_ns)
 {
-	const struct record_task task = { .pid = pid, .tid = pid };
+	const struct task_ids task = { .pid = pid, .tid = pid };
 
 	tasks_exit(&world->parts.tasks, &task, time_ns);
 }

@@ -100,7 +100,7 @@ static void test_ends(void)
 			    .prior = 16, .address = 32, .size = 2, .duration_ns = UINT64_MAX });
 	add_malloc(fixture.second, &fixture, 30, 48, 4);
 	collector_process_end(&fixture.process, 40 * TICK_NS);
-	CHECK_INT(fixture.rows.pending.n, 0);
+	CHECK_INT(fixture.rows.heaps.pending.n, 0);
 	add_malloc(fixture.stranger, &fixture, 50, 64, 8);
 	finish(&fixture, 60);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 2, 40, MAIN, PROF_ALLOC_REALLOC, 3, 2, 0, 0, 1);
@@ -158,7 +158,7 @@ static void test_gone_thread(void)
 
 static void fork_at(struct fixture *fixture, int32_t parent, int32_t pid, uint64_t time_ns)
 {
-	const struct record_task task = { .pid = pid, .tid = pid, .ppid = parent, .ptid = parent };
+	const struct task_ids task = { .pid = pid, .tid = pid, .ppid = parent, .ptid = parent };
 
 	tasks_process(&fixture->parts.tasks, parent)->has_heap = true;
 	tasks_fork(&fixture->parts.tasks, &task, time_ns);
@@ -200,7 +200,7 @@ static void test_forks(void)
 		    (struct ring_realloc){ .prior = 0x3000, .address = 0x6000, .size = 8 });
 	add_free(producer, &fixture, 44, 0x4000);
 	add_free(grand, &fixture, 45, 0x3000);
-	pending_reallocs_run(&fixture.rows.pending, 50);
+	all_heaps_run(&fixture.rows.heaps, 50);
 	collector_process_end(&child, 50 * TICK_NS);
 	collector_process_end(&grandchild, 50 * TICK_NS);
 	finish(&fixture, 50);
@@ -228,8 +228,8 @@ static void test_pause(void)
 	add_malloc(fixture.producer, &fixture, 10, 0x1000, 1);
 	add_malloc(fixture.producer, &fixture, 11, 0x2000, 2);
 	add_malloc(fixture.producer, &fixture, 12, 0x3000, 3);
-	pending_reallocs_pause(&fixture.rows.pending, true, 20 * TICK_NS);
-	pending_reallocs_pause(&fixture.rows.pending, false, 30 * TICK_NS);
+	all_heaps_pause(&fixture.rows.heaps, true, 20 * TICK_NS);
+	all_heaps_pause(&fixture.rows.heaps, false, 30 * TICK_NS);
 	add_malloc(fixture.producer, &fixture, 20, 0x4000, 4);
 	add_free(fixture.producer, &fixture, 21, 0x1000);
 	add_malloc(fixture.producer, &fixture, 22, 0x1000, 5);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of live-blocks.c, heap-rows.c and pending-reallocs.c in daemon/engine: blocks and their
+ * Checks of live-blocks.c, heap-rows.c and pending.c in daemon/engine: blocks and their
  * rows. Live blocks at ends, in pauses and in child processes are in test-engine-heap-live.c,
  * call-nodes.c in test-engine-heap-stacks.c, and allocations through rings in
  * test-engine-collectors-stacks.c.
@@ -375,9 +375,9 @@ static void test_ties_at_end(void)
 		add_malloc(fixture.second, &fixture, 10, i * 16, 1);
 	for (uint64_t i = 1; i <= 20; i++)
 		add_malloc(fixture.producer, &fixture, 20, i * 16, 2);
-	CHECK_INT(fixture.rows.pending.n, 8);
+	CHECK_INT(fixture.rows.heaps.pending.n, 8);
 	collector_process_end(&fixture.process, 20 * TICK_NS);
-	CHECK_INT(fixture.rows.pending.n, 0);
+	CHECK_INT(fixture.rows.heaps.pending.n, 0);
 	finish(&fixture, 30);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 40);
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 20, 1, PROF_HEAP_END, 40, 20);
@@ -581,7 +581,7 @@ static void test_limits(void)
 	uint64_t n = 0;
 
 	fixture_init(&fixture);
-	fixture.rows.pending.budget.limit = 1 << 20;
+	fixture.rows.heaps.budget.limit = 1 << 20;
 	for (uint32_t i = 1; i < 30000; i++)
 		add_malloc(fixture.producer, &fixture, i, i * UINT64_C(16), 1);
 	n = losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED);
@@ -593,12 +593,12 @@ static void test_limits(void)
 	for (uint32_t i = 1; i < 30000; i++)
 		add_calls(fixture.second, &fixture, 50000, i, 0, (const uint32_t[]){ i }, 1);
 	CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED) > n + 10000);
-	CHECK(fixture.rows.pending.budget.used <= 1 << 20);
+	CHECK(fixture.rows.heaps.budget.used <= 1 << 20);
 	for (uint32_t i = 0; i < 1000; i++)
 		add_realloc(fixture.second, &fixture, 60000 + i,
 			    (struct ring_realloc){
 				    .prior = 32, .address = 32, .duration_ns = UINT64_MAX - i });
-	CHECK(fixture.rows.pending.n <= 8);
+	CHECK(fixture.rows.heaps.pending.n <= 8);
 	CHECK(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT) >= 1000 - 8);
 	finish(&fixture, 70000);
 	CHECK_INT(number_of(&fixture.parts, PROF_TABLE_FREE, PROF_FREE_BLOCK, 0), 1);

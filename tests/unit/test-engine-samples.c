@@ -195,7 +195,7 @@ static void test_cgroup(void)
 
 	stage_init(&stage);
 	add(&stage, PERF_RECORD_MISC_USER, ips, 2);
-	samples_set_cgroup(&stage.parts.samples, 1, "/user.slice", 11);
+	tasks_set_cgroup(&stage.parts.tasks, 1, "/user.slice", 11);
 	add(&stage, PERF_RECORD_MISC_USER, ips, 2);
 	parts_finish(&stage.parts);
 	CHECK_INT(sample(&stage, PROF_SAMPLE_CGROUP, 0), 0);

@@ -675,7 +675,7 @@ static void test_early(void)
 /* The side band reports an exit before the pidfd does. */
 static void test_exited(void)
 {
-	const struct record_task exit = { .pid = OTHER_PID, .tid = OTHER_PID };
+	const struct task_ids exit = { .pid = OTHER_PID, .tid = OTHER_PID };
 	struct fixture fixture;
 	struct writer_ring ring;
 

@@ -161,20 +161,19 @@ static void test_images(void)
 static void fork_process(struct parts *parts, int32_t pid, int32_t ppid, uint64_t time_ns)
 {
 	tasks_fork(&parts->tasks,
-		   &(struct record_task){ .pid = pid, .ppid = ppid, .tid = pid, .ptid = ppid },
+		   &(struct task_ids){ .pid = pid, .ppid = ppid, .tid = pid, .ptid = ppid },
 		   time_ns);
 }
 
 static void fork_thread(struct parts *parts, int32_t pid, int32_t tid, uint64_t time_ns)
 {
 	tasks_fork(&parts->tasks,
-		   &(struct record_task){ .pid = pid, .ppid = pid, .tid = tid, .ptid = pid },
-		   time_ns);
+		   &(struct task_ids){ .pid = pid, .ppid = pid, .tid = tid, .ptid = pid }, time_ns);
 }
 
 static void exit_task(struct parts *parts, int32_t pid, int32_t tid, uint64_t time_ns)
 {
-	tasks_exit(&parts->tasks, &(struct record_task){ .pid = pid, .tid = tid }, time_ns);
+	tasks_exit(&parts->tasks, &(struct task_ids){ .pid = pid, .tid = tid }, time_ns);
 }
 
 static void test_fork(void)
@@ -479,21 +478,18 @@ static void test_scan_unseen(void)
 static void switch_to(struct parts *parts, struct switches *switches, int32_t from, int32_t to,
 		      bool preempted, uint64_t time_ns)
 {
-	struct record record = { .kind = RECORD_SWITCH,
-				 .pid = from,
-				 .tid = from,
-				 .cpu = 3,
-				 .time_ns = time_ns,
-				 .switched = { .other_pid = to,
-					       .other_tid = to,
-					       .out = true,
-					       .preempted = preempted } };
+	struct switch_event event = { .tid = from,
+				      .cpu = 3,
+				      .time_ns = time_ns,
+				      .other_tid = to,
+				      .out = true,
+				      .preempted = preempted };
 
-	switches_apply(switches, &parts->tasks, &record);
-	record.switched.out = false;
-	record.tid = to;
-	record.time_ns += 10;
-	switches_apply(switches, &parts->tasks, &record);
+	switches_apply(switches, &parts->tasks, &event);
+	event.out = false;
+	event.tid = to;
+	event.time_ns += 10;
+	switches_apply(switches, &parts->tasks, &event);
 }
 
 static void test_switches(void)
@@ -528,7 +524,7 @@ static void test_switches(void)
 /* Per-task events report switches in and out, but not the other task. */
 static void test_switches_by_task(void)
 {
-	struct record record = { .kind = RECORD_SWITCH };
+	struct switch_event event = { 0 };
 	struct switches switches;
 	struct parts parts;
 
@@ -537,19 +533,19 @@ static void test_switches_by_task(void)
 	tasks_found(&parts.tasks, 10, 10, 1);
 	tasks_found(&parts.tasks, 11, 11, 1);
 	for (int i = 0; i < 4; i++) {
-		record.pid = record.tid = i < 2 ? 10 : 11;
-		record.switched.out = i % 2;
-		record.time_ns = 2000 + i * 100;
-		switches_apply(&switches, &parts.tasks, &record);
+		event.tid = i < 2 ? 10 : 11;
+		event.out = i % 2;
+		event.time_ns = 2000 + i * 100;
+		switches_apply(&switches, &parts.tasks, &event);
 	}
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
 	/* the switch in was lost, and so was the time since then */
-	record.time_ns = 5000;
-	switches_apply(&switches, &parts.tasks, &record);
+	event.time_ns = 5000;
+	switches_apply(&switches, &parts.tasks, &event);
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
-	record.switched.out = false;
-	record.time_ns = 6000;
-	switches_apply(&switches, &parts.tasks, &record);
+	event.out = false;
+	event.time_ns = 6000;
+	switches_apply(&switches, &parts.tasks, &event);
 	CHECK_INT(switches_ran_ns(&switches, 9000), 3200);
 	switches_exit(&switches, &parts.tasks, 3, 10, 6500); /* not running here */
 	switches_exit(&switches, &parts.tasks, 3, 11, 7000);

@@ -16,8 +16,8 @@
 
 #include "arch/base.h"
 #include "base/hash.h"
-#include "libcollector/ring/ring-layout.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define FIRST_NODES 256u

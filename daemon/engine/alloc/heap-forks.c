@@ -18,7 +18,6 @@
 #include "daemon/engine/alloc/heap-forks.h"
 
 #include "arch/base.h"
-#include "daemon/engine/alloc/heap-rows.h"
 
 #define MAX_FORKS 1024u
 #define LOOK_EVERY 4096u /* ends between two checks for ended children */
@@ -117,7 +116,7 @@ static void drop_ended(struct heap_forks *forks)
 	for (guint i = forks->forks->len; i-- > 0;) {
 		const struct heap_fork fork = *fork_at(forks, i);
 
-		if (!fork.child->gone || fork.child->end_ns + LATE_NS > forks->pending->last_ns)
+		if (!fork.child->gone || fork.child->end_ns + LATE_NS > *forks->last_ns)
 			continue;
 		pass_on(forks, &fork);
 		remove_fork(forks, i);
@@ -142,14 +141,15 @@ static void on_forked(struct process *parent, struct process *child, uint64_t ti
 		update(forks, known);
 }
 
-void heap_forks_init(struct heap_forks *forks, struct tasks *tasks,
-		     const struct pending_reallocs *pending)
+void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const uint64_t *last_ns,
+		     const struct live_yield *yield)
 {
 	*forks = (struct heap_forks){
 		.tasks = tasks,
 		.forks = g_array_new(FALSE, FALSE, sizeof(struct heap_fork)),
 		.parents = g_hash_table_new(g_direct_hash, g_direct_equal),
-		.pending = pending,
+		.last_ns = last_ns,
+		.yield = yield,
 	};
 	tasks->forked = on_forked;
 	tasks->forked_data = forks;
@@ -230,7 +230,7 @@ void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent)
 	if (source)
 		parent->n_inherited = fork->number != NOT_REACHED ? fork->number
 								  : *source->last_number;
-	if (source && !copy(&parent->inherited, source, fork, &forks->pending->yield)) {
+	if (source && !copy(&parent->inherited, source, fork, forks->yield)) {
 		live_blocks_done(&parent->inherited);
 		live_blocks_init(&parent->inherited, 0, parent->budget);
 	}

@@ -24,14 +24,15 @@ struct heap_parent {
 /* Forked processes that have reported no allocation yet, and processes that have blocks. */
 struct heap_forks {
 	struct tasks *tasks;
-	GArray *forks;                          /* struct heap_fork, by time */
-	GHashTable *parents;                    /* struct heap_parent by process */
-	const struct pending_reallocs *pending; /* all rows have reached its last_ns */
+	GArray *forks;                  /* struct heap_fork, by time */
+	GHashTable *parents;            /* struct heap_parent by process */
+	const uint64_t *last_ns;        /* all rows have reached this time */
+	const struct live_yield *yield; /* called during long steps */
 };
 
-/* Registers for forks with the tasks, which are borrowed. */
-void heap_forks_init(struct heap_forks *forks, struct tasks *tasks,
-		     const struct pending_reallocs *pending);
+/* Registers for forks with the tasks. The arguments are borrowed. */
+void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const uint64_t *last_ns,
+		     const struct live_yield *yield);
 void heap_forks_done(struct heap_forks *forks);
 
 /* Called at the first record of a process. Copies the blocks that its parent had at the fork. */

@@ -8,7 +8,7 @@
  *
  * Records come merged by time. A realloc is one record and two events: between them another thread
  * may get the old address, or free the block at the new one. So the second event waits
- * (pending-reallocs.c) and is merged with the records of all processes. Mappings may end in part,
+ * (pending.c) and is merged with the records of all processes. Mappings may end in part,
  * and may replace others. They are kept by address range, and the rest of a mapping becomes a block
  * of its own. If an address is allocated while it has a block, that block's end was not reported,
  * and the block ends then. But another thread's free of the same time may follow, so the new block
@@ -38,7 +38,11 @@
  *                 [test-engine-heap: order]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/alloc/heap-rows-internal.h"
+#include "daemon/engine/alloc/heap-rows.h"
+
+#include "arch/base.h"
+#include "daemon/engine/alloc/call-nodes.h"
+#include "daemon/engine/out/loss.h"
 
 #include <assert.h>
 #include <sys/random.h>
@@ -50,12 +54,37 @@
 #define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
 #define FEW 256u /* blocks: few enough to write in each epoch */
 
-static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
-		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
-	      "alloc.kind");
-static_assert((int)RING_FREE_N_KINDS == (int)PROF_FREE_UNTOLD &&
-		      (int)RING_FREE_BRK == (int)PROF_FREE_BRK,
-	      "free.kind");
+/* Maximum of pending blocks per thread: signal handlers may reallocate during a realloc. */
+#define MAX_PENDING 8u
+
+/* A thread with live blocks. Rows may refer to it long after it has exited. */
+struct heap_thread {
+	struct thread *thread; /* NULL: this number is free */
+	uint32_t next_free;    /* next free number, if this one is free */
+	uint32_t n_blocks;     /* including pending ones */
+	uint32_t n_pending;
+	uint32_t n_producers;
+	uint32_t epoch; /* the last epoch that has its row */
+};
+
+struct heap_rows {
+	struct all_heaps *all;
+	struct process *process;
+	struct loss_stream *losses;
+	struct output *output;
+	struct heap_budget budget;
+	struct live_blocks live;
+	struct heap_parent parent; /* the data for processes that it forks */
+	struct live_blocks passed; /* blocks that were allocated in a pause */
+	struct call_nodes nodes;
+	GArray *threads;
+	uint32_t first_free;                   /* first free number; UINT32_MAX: none */
+	uint64_t last_number;                  /* of the process's latest block */
+	uint64_t last_row_number, last_row_ns; /* of the last alloc row with a block */
+	uint64_t n_events;                     /* events since the last checkpoint */
+	uint32_t epoch;                        /* epoch of the last checkpoint */
+	bool has_begun;
+};
 
 /* ---- Common ---------------------------------------------------------------------------------- */
 
@@ -69,19 +98,27 @@ static uint64_t random_seed(const void *fallback)
 	return seed;
 }
 
+static struct heap_thread *thread_at(const struct heap_rows *rows, uint32_t number)
+{
+	return &g_array_index(rows->threads, struct heap_thread, number);
+}
+
+static void lose(const struct heap_rows *rows, enum prof_loss_cause cause, uint64_t time_ns)
+{
+	loss_stream_add(rows->losses, cause, 1, time_ns, time_ns);
+}
+
 /* Returns the time for the next row. Rows of the four tables are in one common order. */
 static uint64_t row_time(struct heap_rows *rows, uint64_t time_ns)
 {
-	struct pending_reallocs *pending = rows->pending;
-
-	pending->last_ns = MAX_OF(pending->last_ns, time_ns);
-	return pending->last_ns;
+	rows->all->last_ns = MAX_OF(rows->all->last_ns, time_ns);
+	return rows->all->last_ns;
 }
 
 /* Returns the time of the last row. heap-excluded.c writes heap rows too. */
 static uint64_t last_time(const struct heap_rows *rows)
 {
-	return MAX_OF(rows->pending->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
+	return MAX_OF(rows->all->last_ns, rows->output->last_ns[PROF_TABLE_HEAP]);
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */
@@ -96,14 +133,15 @@ uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread)
 		g_array_append_val(rows->threads, added);
 		return rows->threads->len - 1;
 	}
-	rows->first_free = heap_rows_thread(rows, number)->next_free;
-	*heap_rows_thread(rows, number) = added;
+	rows->first_free = thread_at(rows, number)->next_free;
+	*thread_at(rows, number) = added;
 	return number;
 }
 
-void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number)
+/* Releases a number that no producer and no block uses. */
+static void drop_thread(struct heap_rows *rows, uint32_t number)
 {
-	struct heap_thread *thread = heap_rows_thread(rows, number);
+	struct heap_thread *thread = thread_at(rows, number);
 
 	if (thread->n_producers > 0 || thread->n_blocks > 0)
 		return;
@@ -112,13 +150,19 @@ void heap_rows_drop_thread(struct heap_rows *rows, uint32_t number)
 	rows->first_free = number;
 }
 
+void heap_rows_end_producer(struct heap_rows *rows, uint32_t number)
+{
+	thread_at(rows, number)->n_producers--;
+	drop_thread(rows, number);
+}
+
 /* Releases a block's reference to its thread. */
 static void release(struct heap_rows *rows, const struct live_block *block)
 {
-	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
+	struct heap_thread *thread = thread_at(rows, block->thread);
 
 	if (--thread->n_blocks == 0)
-		heap_rows_drop_thread(rows, block->thread);
+		drop_thread(rows, block->thread);
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
@@ -127,11 +171,11 @@ static void write_heap(struct heap_rows *rows, enum prof_heap_event event, uint6
 {
 	const struct live_blocks *live = &rows->live;
 
-	output_need(rows->output, &rows->process->process->row);
+	output_need(rows->output, &rows->process->row);
 	output_add(rows->output, PROF_TABLE_HEAP,
 		   (const struct prof_value[]){
 			   [PROF_HEAP_TIME] = PROF_NUMBER(time_ns),
-			   [PROF_HEAP_PROCESS] = PROF_NUMBER(rows->process->process->row.id),
+			   [PROF_HEAP_PROCESS] = PROF_NUMBER(rows->process->row.id),
 			   [PROF_HEAP_EVENT] = PROF_NUMBER(event),
 			   [PROF_HEAP_LIVE_BYTES] = PROF_NUMBER(live->live_bytes),
 			   [PROF_HEAP_LIVE_BLOCKS] = PROF_NUMBER(live_blocks_count(live)),
@@ -150,10 +194,10 @@ static uint64_t alignment_of(uint8_t log2)
 /* Returns a thread's id, and writes its row if the epoch lacks it. */
 static uint32_t name_thread(struct heap_rows *rows, uint32_t number)
 {
-	struct heap_thread *thread = heap_rows_thread(rows, number);
+	struct heap_thread *thread = thread_at(rows, number);
 
 	if (thread->epoch != rows->output->epoch) {
-		tasks_need(rows->process->rows->tasks, thread->thread);
+		tasks_need(rows->all->tasks, thread->thread);
 		thread->epoch = rows->output->epoch;
 	}
 	return thread->thread->row.id;
@@ -178,7 +222,7 @@ static void write_live(struct heap_rows *rows, const struct live_block *block, u
 /* Returns the blocks that live until their replacement is complete. */
 static const struct live_block **list_held(const struct heap_rows *rows)
 {
-	const struct pending_reallocs *pending = rows->pending;
+	const struct pending_allocs *pending = &rows->all->pending;
 	const struct live_block **held = g_new(const struct live_block *, rows->live.n_held + 1);
 	uint32_t n = 0;
 
@@ -194,17 +238,17 @@ static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64
 {
 	g_autofree const struct live_block **held = list_held(rows);
 	g_autofree struct live_item *items =
-		live_blocks_sorted(&rows->live, held, &rows->pending->yield);
+		live_blocks_sorted(&rows->live, held, &rows->all->yield);
 	uint32_t n = live_blocks_count(&rows->live);
 
 	write_heap(rows, event, time_ns);
 	for (uint32_t i = 0; items && i < n; i++) {
 		prefetch_line(items[MIN_OF(i + AHEAD, n - 1)].block);
 		write_live(rows, items[i].block, time_ns);
-		live_yield(&rows->pending->yield, i);
+		live_yield(&rows->all->yield, i);
 	}
 	if (!items)
-		collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, n, time_ns, time_ns);
+		loss_stream_add(rows->losses, PROF_LOSS_RING_REFUSED, n, time_ns, time_ns);
 	rows->n_events = 0;
 	rows->epoch = rows->output->epoch;
 }
@@ -223,31 +267,32 @@ static void begin_or_check(struct heap_rows *rows, uint64_t time_ns)
 	rows->epoch = rows->output->epoch;
 	live_blocks_reset_peak(&rows->live, time_ns);
 	write_heap(rows, PROF_HEAP_BEGIN, time_ns);
-	if (rows->pending->is_paused)
+	if (rows->all->is_paused)
 		write_heap(rows, PROF_HEAP_PAUSED, time_ns);
 }
 
 /* Writes the checkpoints of the other processes, at the first event of an epoch. */
 static void check_others(const struct heap_rows *rows, uint64_t time_ns)
 {
-	struct pending_reallocs *pending = rows->pending;
+	struct all_heaps *all = rows->all;
 	GHashTableIter iter;
 	gpointer value;
 
-	if (pending->epoch == rows->output->epoch || time_ns <= last_time(rows))
+	if (all->epoch == rows->output->epoch || time_ns <= last_time(rows))
 		return;
-	pending->epoch = rows->output->epoch;
-	g_hash_table_iter_init(&iter, pending->forks.parents);
+	all->epoch = rows->output->epoch;
+	g_hash_table_iter_init(&iter, all->forks.parents);
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
 		struct heap_rows *other = ((struct heap_parent *)value)->rows;
 
-		if (other != rows && other->has_begun && other->epoch != pending->epoch &&
+		if (other != rows && other->has_begun && other->epoch != all->epoch &&
 		    (other->live.n <= FEW || other->n_events >= other->live.n / 2))
 			write_all(other, PROF_HEAP_CHECKPOINT, row_time(other, last_time(other)));
 	}
 }
 
-uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns)
+/* Called before each event. Returns the time of its row. */
+static uint64_t prepare(struct heap_rows *rows, uint64_t time_ns)
 {
 	uint64_t row_ns = time_ns - time_ns % TIME_UNIT_NS;
 
@@ -255,7 +300,7 @@ uint64_t heap_rows_prepare(struct heap_rows *rows, uint64_t time_ns)
 		check_others(rows, row_ns);
 		begin_or_check(rows, row_ns);
 	}
-	heap_forks_run(&rows->pending->forks, &rows->parent, time_ns);
+	heap_forks_run(&rows->all->forks, &rows->parent, time_ns);
 	rows->n_events++;
 	return row_time(rows, row_ns);
 }
@@ -281,8 +326,8 @@ static void write_alloc(struct heap_rows *rows, const struct live_block *block, 
 }
 
 /* `thread`: a number from heap_rows_add_thread(). */
-void heap_rows_write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns,
-			  uint64_t number, uint64_t address, enum prof_free_kind kind)
+static void write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns, uint64_t number,
+		       uint64_t address, enum prof_free_kind kind)
 {
 	const uint64_t numbers[PROF_FREE_COLUMNS] = {
 		[PROF_FREE_TIME] = time_ns,
@@ -313,16 +358,17 @@ static void add_rest(struct heap_rows *rows, const struct live_block *block, uin
 	rest.since_ns = time_ns;
 	rest.label = live_block_label(rows->last_number + 1, PROF_ALLOC_MMAP, 0);
 	if (!live_blocks_map(&rows->live, &rest)) {
-		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 		return;
 	}
 	rows->last_number++;
-	heap_rows_thread(rows, rest.thread)->n_blocks++;
+	thread_at(rows, rest.thread)->n_blocks++;
 	write_alloc(rows, &rest, live_block_number(block));
 }
 
-bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
-		     enum prof_free_kind kind, uint64_t time_ns)
+/* Ends the mappings in [from, to). Returns false if none is known. time_ns: from prepare(). */
+static bool unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
+		  enum prof_free_kind kind, uint64_t time_ns)
 {
 	struct live_block block;
 	bool is_known = false;
@@ -332,8 +378,7 @@ bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uin
 
 		live_blocks_drop(&rows->live, &block);
 		if (block.address >= from && end <= to)
-			heap_rows_write_free(rows, thread, time_ns, live_block_number(&block), 0,
-					     kind);
+			write_free(rows, thread, time_ns, live_block_number(&block), 0, kind);
 		add_rest(rows, &block, block.address, from, time_ns);
 		add_rest(rows, &block, to, end, time_ns);
 		release(rows, &block);
@@ -344,11 +389,11 @@ bool heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uin
 static void add_mapping(struct heap_rows *rows, struct live_block *block, uint64_t prior)
 {
 	/* A mapping that is replaced by another one may have no record of its end. */
-	heap_rows_unmap(rows, block->thread, block->address, live_block_end(block),
-			PROF_FREE_MUNMAP, block->since_ns);
+	unmap(rows, block->thread, block->address, live_block_end(block), PROF_FREE_MUNMAP,
+	      block->since_ns);
 	block->label |= live_block_label(rows->last_number + 1, 0, 0);
 	if (!live_blocks_map(&rows->live, block)) {
-		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, block->since_ns);
+		lose(rows, PROF_LOSS_RING_REFUSED, block->since_ns);
 		release(rows, block);
 		return;
 	}
@@ -363,15 +408,15 @@ static void add_mapping(struct heap_rows *rows, struct live_block *block, uint64
 static void end_unreported(struct heap_rows *rows, const struct live_block *before,
 			   const struct live_block *block, uint64_t *prior)
 {
-	if (!rows->process->has_lost)
-		heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
+	if (!rows->losses->has_lost)
+		lose(rows, PROF_LOSS_RING_CORRUPT, block->since_ns);
 	/* An alloc row has room for only one prior block. */
 	if (*prior)
-		heap_rows_write_free(rows, block->thread, block->since_ns,
-				     live_block_number(before), 0, PROF_FREE_UNTOLD);
+		write_free(rows, block->thread, block->since_ns, live_block_number(before), 0,
+			   PROF_FREE_UNTOLD);
 	else
 		*prior = live_block_number(before);
-	heap_forks_end(&rows->pending->forks, &rows->parent, before);
+	heap_forks_end(&rows->all->forks, &rows->parent, before);
 	release(rows, before);
 }
 
@@ -379,9 +424,11 @@ static void end_unreported(struct heap_rows *rows, const struct live_block *befo
 static bool wait_for_end(struct heap_rows *rows, const struct live_block *before,
 			 const struct live_block *block, uint64_t prior, uint64_t time_ns)
 {
-	struct heap_thread *thread = heap_rows_thread(rows, block->thread);
-	struct pending_realloc pending = {
-		.time_ns = time_ns + (time_ns < UINT64_MAX),
+	struct heap_thread *thread = thread_at(rows, block->thread);
+	uint64_t due_ns = time_ns + (time_ns < UINT64_MAX);
+	struct pending_alloc pending = {
+		.due_ns = due_ns,
+		.time_ns = due_ns,
 		.rows = rows,
 		.prior_number = prior,
 		.block = *block,
@@ -389,24 +436,24 @@ static bool wait_for_end(struct heap_rows *rows, const struct live_block *before
 	};
 	struct live_block put;
 
-	if (thread->n_pending >= HEAP_MAX_PENDING)
+	if (thread->n_pending >= MAX_PENDING)
 		return false;
 	thread->n_pending++;
 	pending.block.label =
 		live_block_label(0, live_block_kind(block), live_block_alignment(block));
 	/* Cannot fail: the address has a block, so the table does not grow. */
 	(void)live_blocks_put(&rows->live, before, &put);
-	pending_reallocs_push(rows->pending, &pending);
+	pending_allocs_push(&rows->all->pending, &pending);
 	return true;
 }
 
-/* Numbers the block and writes its row. */
-void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t prior,
-		   uint64_t time_ns, bool may_wait)
+/* Numbers the block, which is already counted in its thread's n_blocks, and writes its row. */
+static void add(struct heap_rows *rows, struct live_block *block, uint64_t prior, uint64_t time_ns,
+		bool may_wait)
 {
 	struct live_block before;
 
-	block->since_ns = heap_rows_prepare(rows, time_ns);
+	block->since_ns = prepare(rows, time_ns);
 	if (block->address == 0) {
 		write_alloc(rows, block, prior);
 		release(rows, block);
@@ -421,7 +468,7 @@ void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t pr
 	if (rows->passed.n > 0)
 		(void)live_blocks_remove(&rows->passed, block->address, &before);
 	if (!live_blocks_put(&rows->live, block, &before)) {
-		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 		release(rows, block);
 		return;
 	}
@@ -433,18 +480,21 @@ void heap_rows_add(struct heap_rows *rows, struct live_block *block, uint64_t pr
 	write_alloc(rows, block, prior);
 }
 
-bool heap_rows_has_passed(struct heap_rows *rows, uint64_t address)
+/* Removes a block that was allocated in a pause, whose end must not be written. Returns whether
+ * there was one. */
+static bool has_passed(struct heap_rows *rows, uint64_t address)
 {
 	struct live_block block;
 
 	if (address && live_blocks_remove(&rows->passed, address, &block))
 		return true;
-	return rows->pending->is_paused && !live_blocks_find(&rows->live, address) &&
+	return rows->all->is_paused && !live_blocks_find(&rows->live, address) &&
 	       !live_blocks_find(&rows->parent.inherited, address) &&
 	       !live_blocks_mapped(&rows->live, address);
 }
 
-void heap_rows_pass(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns)
+/* Keeps a block that was allocated in a pause. */
+static void pass(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns)
 {
 	struct live_block passed = *block, before;
 
@@ -452,42 +502,97 @@ void heap_rows_pass(struct heap_rows *rows, const struct live_block *block, uint
 		return;
 	passed.label = live_block_label(1, 0, 0);
 	if (!live_blocks_put(&rows->passed, &passed, &before))
-		heap_rows_lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
+		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 }
 
-void heap_rows_remove(struct heap_rows *rows, uint32_t thread, uint64_t address,
-		      enum prof_free_kind kind, uint64_t time_ns)
+void heap_rows_alloc(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns)
+{
+	struct live_block added = *block;
+
+	if (rows->all->is_paused) {
+		pass(rows, block, time_ns);
+		return;
+	}
+	thread_at(rows, block->thread)->n_blocks++;
+	add(rows, &added, 0, time_ns, true);
+}
+
+void heap_rows_free_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
+			  enum prof_free_kind kind, uint64_t time_ns)
 {
 	struct live_block block = { 0 };
 	bool is_own;
 
-	if (heap_rows_has_passed(rows, address))
+	if (has_passed(rows, address))
 		return;
-	time_ns = heap_rows_prepare(rows, time_ns);
+	time_ns = prepare(rows, time_ns);
 	is_own = address && live_blocks_remove(&rows->live, address, &block);
 	if (!is_own &&
 	    (!address || !live_blocks_remove(&rows->parent.inherited, address, &block))) {
-		heap_rows_write_free(rows, thread, time_ns, 0, address, kind);
+		write_free(rows, thread, time_ns, 0, address, kind);
 		return;
 	}
-	heap_forks_end(&rows->pending->forks, &rows->parent, &block);
-	heap_rows_write_free(rows, thread, time_ns, live_block_number(&block), 0, kind);
+	heap_forks_end(&rows->all->forks, &rows->parent, &block);
+	write_free(rows, thread, time_ns, live_block_number(&block), 0, kind);
 	if (is_own)
 		release(rows, &block);
 }
 
-void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns)
+void heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
+		     enum prof_free_kind kind, uint64_t time_ns)
 {
-	if (!rows->has_begun)
+	if (has_passed(rows, from))
 		return;
-	time_ns = row_time(rows, MAX_OF(time_ns, last_time(rows)));
-	if (is_paused)
-		write_all(rows, PROF_HEAP_PAUSED, time_ns);
-	else
-		write_heap(rows, PROF_HEAP_RESUMED, time_ns);
+	time_ns = prepare(rows, time_ns);
+	if (!unmap(rows, thread, from, to, kind, time_ns))
+		write_free(rows, thread, time_ns, 0, from, kind);
 }
 
-void heap_rows_complete_at(struct pending_realloc *pending, uint64_t time_ns)
+static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
+{
+	switch (realloc_kind) {
+	case PROF_ALLOC_REALLOCARRAY:
+		return PROF_FREE_REALLOCARRAY;
+	case PROF_ALLOC_MREMAP:
+		return PROF_FREE_MUNMAP;
+	default:
+		return PROF_FREE_REALLOC;
+	}
+}
+
+/* Ends the realloc's old block, unless the realloc failed. */
+static void end_prior(struct pending_alloc *pending, uint64_t prior)
+{
+	struct heap_rows *rows = pending->rows;
+	struct live_blocks *live = &rows->live;
+	bool is_moved = pending->block.address != 0;
+	bool is_mapping = live_block_kind(&pending->block) == PROF_ALLOC_MREMAP;
+	struct live_block block = { 0 };
+	const struct live_block *found;
+
+	if (prior == 0 || (is_moved && live_blocks_remove(&rows->passed, prior, &block)))
+		return;
+	if (is_moved && is_mapping) {
+		(void)live_blocks_unmap(live, prior, prior + 1, &pending->prior);
+		block = pending->prior;
+	} else if (is_moved) {
+		if (live_blocks_hold(live, prior, &pending->prior))
+			block = pending->prior;
+		else
+			(void)live_blocks_remove(&rows->parent.inherited, prior, &block);
+		if (block.label)
+			heap_forks_end(&rows->all->forks, &rows->parent, &block);
+	} else {
+		found = is_mapping ? live_blocks_mapped(live, prior)
+				   : live_blocks_find(live, prior);
+		if (!found)
+			found = live_blocks_find(&rows->parent.inherited, prior);
+		block.label = found ? found->label : 0;
+	}
+	pending->prior_number = live_block_number(&block);
+}
+
+static void complete(struct pending_alloc *pending)
 {
 	struct heap_rows *rows = pending->rows;
 
@@ -495,37 +600,145 @@ void heap_rows_complete_at(struct pending_realloc *pending, uint64_t time_ns)
 		live_blocks_drop(&rows->live, &pending->prior);
 		release(rows, &pending->prior);
 	}
-	heap_rows_add(rows, &pending->block, pending->prior_number, time_ns, !pending->is_second);
+	add(rows, &pending->block, pending->prior_number, pending->time_ns, !pending->is_second);
 }
 
-void heap_rows_complete(struct pending_realloc *pending)
+void heap_rows_realloc(struct heap_rows *rows, const struct heap_realloc *moved)
 {
-	heap_rows_thread(pending->rows, pending->block.thread)->n_pending--;
-	heap_rows_complete_at(pending, pending->time_ns);
+	const struct live_block *block = &moved->block;
+	struct heap_thread *thread = thread_at(rows, block->thread);
+	enum prof_free_kind kind = free_kind_of(live_block_kind(block));
+	struct pending_alloc pending = {
+		.time_ns = moved->time_ns,
+		.rows = rows,
+		.block = *block,
+	};
+
+	if (block->address == 0 && moved->is_freed) {
+		heap_rows_free_block(rows, block->thread, moved->prior, kind, moved->time_ns);
+		return;
+	}
+	if (rows->all->is_paused) {
+		if (block->address && moved->prior)
+			heap_rows_free_block(rows, block->thread, moved->prior, kind,
+					     moved->time_ns);
+		pass(rows, block, moved->time_ns);
+		return;
+	}
+	heap_forks_run(&rows->all->forks, &rows->parent, moved->time_ns);
+	end_prior(&pending, moved->prior);
+	thread->n_blocks++;
+	if (thread->n_pending >= MAX_PENDING) {
+		lose(rows, PROF_LOSS_RING_CORRUPT, moved->time_ns);
+		complete(&pending);
+		return;
+	}
+	thread->n_pending++;
+	pending.time_ns += MIN_OF(moved->duration_ns, UINT64_MAX - pending.time_ns);
+	pending.due_ns = pending.time_ns;
+	pending_allocs_push(&rows->all->pending, &pending);
+}
+
+/* ---- Pending events -------------------------------------------------------------------------- */
+
+static void complete_pending(struct pending_alloc *pending)
+{
+	thread_at(pending->rows, pending->block.thread)->n_pending--;
+	complete(pending);
+}
+
+/* Begins or ends a pause. Must be called when all rows up to its time are written. */
+static void apply_pause(struct all_heaps *all, const struct pending_alloc *pause)
+{
+	GHashTableIter iter;
+	gpointer value;
+
+	if (all->is_paused == pause->is_paused)
+		return;
+	all->is_paused = pause->is_paused;
+	g_hash_table_iter_init(&iter, all->forks.parents);
+	while (g_hash_table_iter_next(&iter, NULL, &value)) {
+		struct heap_rows *rows = ((struct heap_parent *)value)->rows;
+		uint64_t time_ns;
+
+		if (!rows->has_begun)
+			continue;
+		time_ns = row_time(rows, MAX_OF(pause->time_ns, last_time(rows)));
+		if (pause->is_paused)
+			write_all(rows, PROF_HEAP_PAUSED, time_ns);
+		else
+			write_heap(rows, PROF_HEAP_RESUMED, time_ns);
+	}
+}
+
+void all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
+{
+	struct pending_alloc item;
+
+	while (pending_allocs_pop(&all->pending, time_ns, &item)) {
+		if (item.rows) {
+			complete_pending(&item);
+		} else if (all->last_ns < time_ns) {
+			apply_pause(all, &item);
+		} else {
+			/* Other records of the last row's time may follow. */
+			item.due_ns = all->last_ns;
+			pending_allocs_push(&all->pending, &item);
+		}
+	}
+}
+
+void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns)
+{
+	const struct pending_alloc pause = {
+		.due_ns = time_ns,
+		.time_ns = time_ns,
+		.is_paused = is_paused,
+	};
+
+	pending_allocs_push(&all->pending, &pause);
+}
+
+void all_heaps_init(struct all_heaps *all, struct output *output, struct tasks *tasks)
+{
+	*all = (struct all_heaps){
+		.output = output,
+		.tasks = tasks,
+		.budget.limit = HEAP_ALL_BYTES,
+	};
+	heap_forks_init(&all->forks, tasks, &all->last_ns, &all->yield);
+}
+
+void all_heaps_done(struct all_heaps *all)
+{
+	heap_forks_done(&all->forks);
+	pending_allocs_done(&all->pending);
+	*all = (struct all_heaps){ 0 };
 }
 
 /* ---- Processes ------------------------------------------------------------------------------- */
 
-struct heap_rows *heap_rows_new(struct collector_process *process)
+struct heap_rows *heap_rows_new(struct all_heaps *all, struct process *process,
+				struct loss_stream *losses)
 {
 	struct heap_rows *rows = g_new0(struct heap_rows, 1);
 
+	rows->all = all;
 	rows->process = process;
-	rows->output = process->rows->output;
-	rows->pending = &process->rows->pending;
-	rows->budget =
-		(struct heap_budget){ .limit = HEAP_PROCESS_BYTES, .all = &rows->pending->budget };
+	rows->losses = losses;
+	rows->output = all->output;
+	rows->budget = (struct heap_budget){ .limit = HEAP_PROCESS_BYTES, .all = &all->budget };
 	rows->threads = g_array_new(FALSE, TRUE, sizeof(struct heap_thread));
 	rows->first_free = UINT32_MAX;
 	live_blocks_init(&rows->live, random_seed(rows), &rows->budget);
 	rows->parent = (struct heap_parent){
-		.process = process->process,
+		.process = process,
 		.rows = rows,
 		.live = &rows->live,
 		.last_number = &rows->last_number,
 		.budget = &rows->budget,
 	};
-	heap_forks_join(&rows->pending->forks, &rows->parent);
+	heap_forks_join(&rows->all->forks, &rows->parent);
 	live_blocks_init(&rows->passed, rows->live.seed, &rows->budget);
 	/* The process's own blocks get higher numbers than these. */
 	rows->last_number = rows->parent.n_inherited;
@@ -535,7 +748,12 @@ struct heap_rows *heap_rows_new(struct collector_process *process)
 
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns)
 {
-	pending_reallocs_complete(rows->pending, rows, time_ns);
+	struct pending_alloc item;
+
+	/* An item may be deferred again, but only once, so the loop ends. */
+	while (pending_allocs_expedite(&rows->all->pending, rows, time_ns))
+		while (pending_allocs_pop(&rows->all->pending, 0, &item))
+			complete_pending(&item);
 	if (!rows->has_begun)
 		return;
 	write_all(rows, PROF_HEAP_END, row_time(rows, MAX_OF(time_ns, last_time(rows))));
@@ -547,12 +765,12 @@ void heap_rows_free(struct heap_rows *rows)
 {
 	if (!rows)
 		return;
-	pending_reallocs_drop(rows->pending, rows);
+	pending_allocs_drop(&rows->all->pending, rows);
 	for (uint32_t i = 0; i < rows->threads->len; i++)
-		if (heap_rows_thread(rows, i)->thread)
-			row_unref(&heap_rows_thread(rows, i)->thread->row);
+		if (thread_at(rows, i)->thread)
+			row_unref(&thread_at(rows, i)->thread->row);
 	g_array_free(rows->threads, TRUE);
-	heap_forks_leave(&rows->pending->forks, &rows->parent);
+	heap_forks_leave(&rows->all->forks, &rows->parent);
 	live_blocks_done(&rows->live);
 	live_blocks_done(&rows->passed);
 	call_nodes_done(&rows->nodes);
@@ -562,4 +780,9 @@ void heap_rows_free(struct heap_rows *rows)
 const struct live_blocks *heap_rows_live(const struct heap_rows *rows)
 {
 	return &rows->live;
+}
+
+struct call_nodes *heap_rows_nodes(struct heap_rows *rows)
+{
+	return &rows->nodes;
 }

@@ -1,41 +1,70 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
-#include "daemon/engine/alloc/call-nodes.h"
-#include "daemon/engine/alloc/pending-reallocs.h"
+#include "daemon/engine/alloc/heap-forks.h"
+#include "daemon/engine/alloc/pending.h"
 #include "daemon/engine/model/tasks.h"
-#include "libcollector/ring/ring-reader.h"
 
-struct collector_process;
-struct collector_stacks;
+struct call_nodes;
+struct loss_stream;
+
+/* The state that the allocations of all processes share. */
+struct all_heaps {
+	struct output *output;
+	struct tasks *tasks;
+	struct pending_allocs pending;
+	struct heap_budget budget;
+	struct heap_forks forks;
+	uint64_t last_ns; /* time of the last row */
+	bool is_paused;
+	uint32_t epoch;          /* last epoch with checkpoints of all processes */
+	struct live_yield yield; /* called during long steps */
+};
+
+/* `output` and `tasks` are borrowed. */
+void all_heaps_init(struct all_heaps *all, struct output *output, struct tasks *tasks);
+void all_heaps_done(struct all_heaps *all);
+/* Begins or ends a pause at time_ns. In a pause, allocations are not written as rows; the end of a
+ * block is written if the block was. */
+void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns);
+/* Called before a record of time_ns is added. Applies all pending events that are due. */
+void all_heaps_apply(struct all_heaps *all, uint64_t time_ns);
+static inline void all_heaps_run(struct all_heaps *all, uint64_t time_ns)
+{
+	if (all->pending.n > 0 && all->pending.items[0].due_ns <= time_ns)
+		all_heaps_apply(all, time_ns);
+}
 
 /* Writes the rows of a process's allocations. */
 struct heap_rows;
 
-/* The process must be bound. */
-struct heap_rows *heap_rows_new(struct collector_process *process);
+/* `losses` is borrowed. */
+struct heap_rows *heap_rows_new(struct all_heaps *all, struct process *process,
+				struct loss_stream *losses);
 /* Called when the process or the session has ended. Writes the blocks that still live. */
 void heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
 void heap_rows_free(struct heap_rows *rows); /* NULL is allowed */
-/* For pending-reallocs.c: completes a realloc; begins or ends a pause, no earlier than the last
- * row. */
-void heap_rows_complete(struct pending_realloc *pending);
-void heap_rows_pause(struct heap_rows *rows, bool is_paused, uint64_t time_ns);
 /* Returns the live blocks, for prefetching. */
 const struct live_blocks *heap_rows_live(const struct heap_rows *rows);
+/* Returns the tree of the process's stacks, to which its producers add theirs. */
+struct call_nodes *heap_rows_nodes(struct heap_rows *rows);
 
-/* A producer's part of the rows. */
-struct alloc_decoder {
-	struct heap_rows *rows; /* NULL: the producer has reported no allocation */
-	struct collector_stacks *stacks;
-	uint32_t number; /* number of the producer's thread in the rows */
-	struct call_ids ids;
+/* Adds another producer's thread. Returns its number, by which the functions below refer to it. */
+uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread);
+void heap_rows_end_producer(struct heap_rows *rows, uint32_t number);
+
+/* The label of `block` has no number yet; `calls` is a node of heap_rows_nodes(). */
+void heap_rows_alloc(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns);
+void heap_rows_free_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
+			  enum prof_free_kind kind, uint64_t time_ns);
+/* Ends the mappings in [from, to). */
+void heap_rows_unmap(struct heap_rows *rows, uint32_t thread, uint64_t from, uint64_t to,
+		     enum prof_free_kind kind, uint64_t time_ns);
+
+struct heap_realloc {
+	struct live_block block; /* as for heap_rows_alloc(); address 0: there is no new block */
+	uint64_t prior;          /* address of the old block; 0: none */
+	uint64_t time_ns, duration_ns;
+	bool is_freed; /* without a new block: the old one has ended */
 };
-
-/* `stacks` is borrowed. */
-void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
-			struct thread *thread, struct collector_stacks *stacks);
-void alloc_decoder_done(struct alloc_decoder *decoder);
-
-/* Adds a record of an allocation or of calls. Returns a fault if the record is false. */
-enum ring_fault alloc_decoder_add(struct alloc_decoder *decoder, const struct ring_record *record);
+void heap_rows_realloc(struct heap_rows *rows, const struct heap_realloc *moved);

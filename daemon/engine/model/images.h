@@ -2,14 +2,15 @@
 #pragma once
 
 #include "daemon/engine/out/output.h"
-#include "daemon/engine/perf/record.h"
 #include "daemon/protocol.h"
 
 #include <glib.h>
 
+#define IMAGE_BUILD_ID_MAX 20
+
 /* The identity of a mapped file, as far as the kernel described it. */
 struct image_file {
-	uint8_t build_id[RECORD_BUILD_ID_MAX];
+	uint8_t build_id[IMAGE_BUILD_ID_MAX];
 	uint32_t build_id_bytes;
 	uint64_t dev, inode, inode_generation; /* generation 0: unknown */
 };

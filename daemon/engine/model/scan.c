@@ -275,8 +275,8 @@ static void apply_cgroup_dir(struct application *application, const struct snaps
 	if (item->length < sizeof(id))
 		return;
 	memcpy(&id, item->text, sizeof(id));
-	samples_set_cgroup(application->scan->samples, id, item->text + sizeof(id),
-			   strnlen(item->text + sizeof(id), item->length - sizeof(id)));
+	tasks_set_cgroup(application->scan->tasks, id, item->text + sizeof(id),
+			 strnlen(item->text + sizeof(id), item->length - sizeof(id)));
 }
 
 static void apply_modules(struct application *application, const struct snapshot_item *item)

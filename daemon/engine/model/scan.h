@@ -3,14 +3,12 @@
 
 #include "daemon/engine/model/kernel.h"
 #include "daemon/engine/model/tasks.h"
-#include "daemon/engine/perf/samples.h"
 
 /* The tables that a snapshot is applied to. */
 struct scan {
 	struct tasks *tasks;
 	struct images *images;
 	struct kernel *kernel;
-	struct samples *samples;
 	uint64_t boot_offset_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC */
 	uint64_t begin_ns;       /* start time of switch rows */
 };

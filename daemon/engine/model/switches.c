@@ -114,24 +114,24 @@ uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns)
 	return switches->ran_ns + now_ns - MIN(switches->start_ns, now_ns);
 }
 
-void switches_apply(struct switches *switches, struct tasks *tasks, const struct record *record)
+void switches_apply(struct switches *switches, struct tasks *tasks,
+		    const struct switch_event *event)
 {
-	const struct record_switch *change = &record->switched;
-	uint64_t time_ns = record->time_ns;
+	uint64_t time_ns = event->time_ns;
 
-	if (!change->out) {
-		enter(switches, tasks, record->tid, time_ns);
+	if (!event->out) {
+		enter(switches, tasks, event->tid, time_ns);
 		return;
 	}
 	/* An exiting task has lost its tid. It is the thread that entered last. */
-	if (record->tid >= 0 && record->tid != switches->tid && switches->tid != -1)
-		enter(switches, tasks, record->tid, time_ns);
-	else if (record->tid > 0 && !switches->thread)
-		set_thread(switches, tasks_thread(tasks, record->tid));
+	if (event->tid >= 0 && event->tid != switches->tid && switches->tid != -1)
+		enter(switches, tasks, event->tid, time_ns);
+	else if (event->tid > 0 && !switches->thread)
+		set_thread(switches, tasks_thread(tasks, event->tid));
 	if (switches->thread)
-		add_row(switches, tasks, record->cpu,
-			change->preempted ? PROF_SWITCH_PREEMPTED : PROF_SWITCH_WAIT, time_ns);
-	enter(switches, tasks, change->other_tid, time_ns);
+		add_row(switches, tasks, event->cpu,
+			event->preempted ? PROF_SWITCH_PREEMPTED : PROF_SWITCH_WAIT, time_ns);
+	enter(switches, tasks, event->other_tid, time_ns);
 }
 
 void switches_exec(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,

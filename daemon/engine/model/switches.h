@@ -2,7 +2,6 @@
 #pragma once
 
 #include "daemon/engine/model/tasks.h"
-#include "daemon/engine/perf/record.h"
 
 /* The thread on a CPU. */
 struct switches {
@@ -12,12 +11,21 @@ struct switches {
 	uint64_t ran_ns; /* total run time of all rows */
 };
 
+/* A switch to (`out` false) or from a thread. */
+struct switch_event {
+	uint64_t time_ns;
+	uint32_t cpu;
+	int32_t tid;       /* -1: an exiting thread */
+	int32_t other_tid; /* next if out; 0 for per-task events */
+	bool out, preempted;
+};
+
 void switches_init(struct switches *switches, uint64_t start_ns);
 void switches_done(struct switches *switches);
 /* Returns the total run time of threads with rows, including the running one up to now_ns. */
 uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns);
-/* Applies a record of PERF_RECORD_SWITCH or PERF_RECORD_SWITCH_CPU_WIDE. */
-void switches_apply(struct switches *switches, struct tasks *tasks, const struct record *record);
+void switches_apply(struct switches *switches, struct tasks *tasks,
+		    const struct switch_event *event);
 /* Called at an exec, which replaces the struct thread on the CPU. `tid`: its new number. */
 void switches_exec(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
 		   uint64_t time_ns);

@@ -115,6 +115,42 @@ static void free_thread(struct row *row)
 	g_free(thread);
 }
 
+struct cgroup {
+	uint64_t id;
+	char *path;
+	uint32_t epoch, string;
+};
+
+static void free_cgroup(gpointer data)
+{
+	struct cgroup *cgroup = data;
+
+	g_free(cgroup->path);
+	g_free(cgroup);
+}
+
+void tasks_set_cgroup(struct tasks *tasks, uint64_t id, const char *path, size_t length)
+{
+	struct cgroup *cgroup = g_new0(struct cgroup, 1);
+
+	cgroup->id = id;
+	cgroup->path = g_strndup(path, length);
+	g_hash_table_replace(tasks->cgroups, &cgroup->id, cgroup);
+}
+
+uint32_t tasks_cgroup(struct tasks *tasks, uint64_t id)
+{
+	struct cgroup *cgroup = g_hash_table_lookup(tasks->cgroups, &id);
+
+	if (!cgroup)
+		return 0;
+	if (cgroup->epoch != tasks->output->epoch) {
+		cgroup->string = output_text(tasks->output, cgroup->path);
+		cgroup->epoch = tasks->output->epoch;
+	}
+	return cgroup->string;
+}
+
 void tasks_init(struct tasks *tasks, struct output *output)
 {
 	*tasks = (struct tasks){ .output = output };
@@ -124,6 +160,7 @@ void tasks_init(struct tasks *tasks, struct output *output)
 					       (GDestroyNotify)row_unref);
 	tasks->targets = g_hash_table_new(g_direct_hash, g_direct_equal);
 	tasks->ranks = g_hash_table_new(g_direct_hash, g_direct_equal);
+	tasks->cgroups = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_cgroup);
 }
 
 /* Breaks the reference cycle between a process and the images of its anonymous memory. */
@@ -156,6 +193,7 @@ void tasks_done(struct tasks *tasks)
 	g_hash_table_destroy(tasks->processes);
 	g_hash_table_destroy(tasks->targets);
 	g_hash_table_destroy(tasks->ranks);
+	g_hash_table_destroy(tasks->cgroups);
 	*tasks = (struct tasks){ 0 };
 }
 
@@ -379,7 +417,7 @@ static void inherit(struct process *child, const struct process *parent)
 	child->maps_known = parent->maps_known;
 }
 
-void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t time_ns)
+void tasks_fork(struct tasks *tasks, const struct task_ids *task, uint64_t time_ns)
 {
 	struct thread *parent = tasks_thread(tasks, task->ptid), *child;
 	struct process *from = parent ? parent->process : tasks_process(tasks, task->ppid);
@@ -419,7 +457,7 @@ void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t ti
 	tasks_add_row(tasks, child, PROF_TASK_FORK, parent, time_ns);
 }
 
-void tasks_exit(struct tasks *tasks, const struct record_task *task, uint64_t time_ns)
+void tasks_exit(struct tasks *tasks, const struct task_ids *task, uint64_t time_ns)
 {
 	struct thread *thread = tasks_thread(tasks, task->tid);
 

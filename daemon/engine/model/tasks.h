@@ -59,6 +59,11 @@ struct thread {
 	char comm[SNAPSHOT_COMM_BYTES];
 };
 
+/* A task and its parent. */
+struct task_ids {
+	int32_t pid, ppid, tid, ptid;
+};
+
 struct tasks {
 	GHashTable *processes; /* by pid */
 	GHashTable *threads;   /* by tid; exited threads remain for a while */
@@ -69,7 +74,8 @@ struct tasks {
 	bool filtered, children;
 	/* pids; with a filter, only targets and their descendants are in the tables */
 	GHashTable *targets;
-	GHashTable *ranks; /* rank by tid, for existing threads with per-task events */
+	GHashTable *ranks;   /* rank by tid, for existing threads with per-task events */
+	GHashTable *cgroups; /* struct cgroup by its uint64_t id */
 	void (*ended)(struct process *process, void *data); /* may be NULL */
 	void *data;
 	/* Called when a process was forked; may be NULL. */
@@ -105,8 +111,8 @@ static inline bool tasks_is_target(const struct tasks *tasks, int32_t pid)
 }
 
 /* These functions apply records of the side band. */
-void tasks_fork(struct tasks *tasks, const struct record_task *task, uint64_t time_ns);
-void tasks_exit(struct tasks *tasks, const struct record_task *task, uint64_t time_ns);
+void tasks_fork(struct tasks *tasks, const struct task_ids *task, uint64_t time_ns);
+void tasks_exit(struct tasks *tasks, const struct task_ids *task, uint64_t time_ns);
 void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t time_ns);
 /* Returns the new struct process, or NULL if nothing changes. */
 struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, uint64_t time_ns);
@@ -146,6 +152,10 @@ struct image *process_anon_image(struct process *process, struct images *images)
  * other. */
 void process_release_images(struct process *process);
 void process_set_exe(struct process *process, const char *path, size_t length);
+/* Sets the path of a cgroup by its id. */
+void tasks_set_cgroup(struct tasks *tasks, uint64_t id, const char *path, size_t length);
+/* Returns the path's id in the capture; 0 if it is unknown. */
+uint32_t tasks_cgroup(struct tasks *tasks, uint64_t id);
 void process_set_cgroup(struct process *process, const char *path, size_t length);
 void process_set_cmdline(struct process *process, const char *bytes, size_t length);
 void process_set_ns_pids(struct process *process, const uint64_t *pids, size_t n);

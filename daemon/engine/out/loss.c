@@ -16,6 +16,8 @@
 
 #include <stdio.h>
 
+#define MAX_STREAMS 256u
+
 static guint hash_loss(gconstpointer data)
 {
 	const struct loss_key *key = data;
@@ -33,6 +35,7 @@ static gboolean same_loss(gconstpointer a, gconstpointer b)
 
 void loss_init(struct loss_table *table)
 {
+	table->n_streams = 0;
 	table->pending = g_hash_table_new_full(hash_loss, same_loss, NULL, g_free);
 	table->total = g_hash_table_new_full(hash_loss, same_loss, NULL, g_free);
 }
@@ -85,6 +88,29 @@ void loss_add_cpu(struct loss_table *table, uint32_t cpu, bool side_band,
 	snprintf(loss.key.stream, sizeof(loss.key.stream), side_band ? "cpu%u/side-band" : "cpu%u",
 		 cpu);
 	loss_add(table, &loss);
+}
+
+void loss_stream_init(struct loss_stream *stream, struct loss_table *table, int32_t pid)
+{
+	*stream = (struct loss_stream){ .table = table };
+	snprintf(stream->name, sizeof(stream->name), "collector/%d", pid);
+}
+
+void loss_stream_add(struct loss_stream *stream, enum prof_loss_cause cause, uint64_t count,
+		     uint64_t from_ns, uint64_t to_ns)
+{
+	struct loss loss = { .key.cause = cause,
+			     .count = count,
+			     .from_ns = MIN_OF(from_ns, to_ns),
+			     .to_ns = to_ns };
+
+	if (count == 0)
+		return;
+	if (!stream->has_lost && stream->table->n_streams++ >= MAX_STREAMS)
+		g_strlcpy(stream->name, "collectors", sizeof(stream->name));
+	stream->has_lost = true;
+	g_strlcpy(loss.key.stream, stream->name, sizeof(loss.key.stream));
+	loss_add(stream->table, &loss);
 }
 
 static void add_drops(struct loss_table *table, struct output *output)

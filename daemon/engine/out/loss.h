@@ -23,6 +23,15 @@ struct loss {
 /* Lost records: `pending` is written as rows at the next flush, `total` sums up the session. */
 struct loss_table {
 	GHashTable *pending, *total; /* set of struct loss */
+	unsigned int n_streams;      /* processes with losses */
+};
+
+/* The losses of a process that records from inside: stream "collector/PID", or "collectors" if too
+ * many processes have some. */
+struct loss_stream {
+	struct loss_table *table;
+	char name[LOSS_STREAM_BYTES];
+	bool has_lost;
 };
 
 void loss_init(struct loss_table *table);
@@ -32,6 +41,9 @@ void loss_add(struct loss_table *table, const struct loss *loss);
 /* Like loss_add(), for the stream "cpuN" or "cpuN/side-band". */
 void loss_add_cpu(struct loss_table *table, uint32_t cpu, bool side_band,
 		  enum prof_loss_cause cause, uint64_t count, uint64_t from_ns, uint64_t to_ns);
+void loss_stream_init(struct loss_stream *stream, struct loss_table *table, int32_t pid);
+void loss_stream_add(struct loss_stream *stream, enum prof_loss_cause cause, uint64_t count,
+		     uint64_t from_ns, uint64_t to_ns);
 /* Writes pending losses, one row for each stream and cause. First counts the rows that the output
  * dropped. */
 void loss_flush(struct loss_table *table, struct output *output);

@@ -11,7 +11,19 @@
  *                 [test-engine-heap-stacks: nodes]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/alloc/heap-rows-internal.h"
+#include "daemon/engine/peers/alloc-decoder.h"
+
+#include "arch/base.h"
+#include "daemon/engine/peers/collector-stacks.h"
+
+#include <assert.h>
+
+static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
+		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
+	      "alloc.kind");
+static_assert((int)RING_FREE_N_KINDS == (int)PROF_FREE_UNTOLD &&
+		      (int)RING_FREE_BRK == (int)PROF_FREE_BRK,
+	      "free.kind");
 
 void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
 			struct thread *thread, struct collector_stacks *stacks)
@@ -19,33 +31,34 @@ void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
 	*decoder = (struct alloc_decoder){
 		.rows = rows,
 		.stacks = stacks,
+		.nodes = heap_rows_nodes(rows),
 		.number = heap_rows_add_thread(rows, thread),
 	};
 }
 
 void alloc_decoder_done(struct alloc_decoder *decoder)
 {
-	struct heap_rows *rows = decoder->rows;
-
-	if (!rows)
+	if (!decoder->rows)
 		return;
-	call_ids_done(&decoder->ids, &rows->budget);
-	heap_rows_thread(rows, decoder->number)->n_producers--;
-	heap_rows_drop_thread(rows, decoder->number);
+	call_ids_done(&decoder->ids, decoder->nodes->budget);
+	heap_rows_end_producer(decoder->rows, decoder->number);
 	*decoder = (struct alloc_decoder){ 0 };
+}
+
+static void lose(const struct alloc_decoder *decoder, enum prof_loss_cause cause, uint64_t count,
+		 uint64_t time_ns)
+{
+	loss_stream_add(&decoder->stacks->process->losses, cause, count, time_ns, time_ns);
 }
 
 /* Returns the node that stands for stacks that were never announced. */
 static uint32_t lost_node(struct alloc_decoder *decoder)
 {
-	struct heap_rows *rows = decoder->rows;
 	const struct output_place place = {
-		.image = &collector_lost_image(rows->process->rows)->row,
+		.image = &collector_lost_image(decoder->stacks->process->rows)->row,
 	};
 
-	if (!rows->lost)
-		rows->lost = call_nodes_add(&rows->nodes, 0, &place);
-	return rows->lost;
+	return call_nodes_add(decoder->nodes, 0, &place);
 }
 
 /* Returns the node of an allocation's stack. */
@@ -56,12 +69,11 @@ static uint32_t find_calls(struct alloc_decoder *decoder, uint32_t id, uint8_t f
 
 	if (id == 0)
 		return 0;
-	node = flags & RING_ALLOC_STACK
-		       ? collector_stacks_node(decoder->stacks, id, &decoder->rows->nodes)
-		       : call_ids_get(&decoder->ids, id);
+	node = flags & RING_ALLOC_STACK ? collector_stacks_node(decoder->stacks, id, decoder->nodes)
+					: call_ids_get(&decoder->ids, id);
 	if (node)
 		return node;
-	heap_rows_lose(decoder->rows, PROF_LOSS_RING_CORRUPT, time_ns);
+	lose(decoder, PROF_LOSS_RING_CORRUPT, 1, time_ns);
 	return lost_node(decoder);
 }
 
@@ -69,24 +81,22 @@ static uint32_t find_calls(struct alloc_decoder *decoder, uint32_t id, uint8_t f
 static uint32_t add_node(struct alloc_decoder *decoder, uint32_t node,
 			 const struct ring_frame *frame)
 {
-	struct heap_rows *rows = decoder->rows;
 	const struct output_place place = collector_stacks_place(decoder->stacks, frame);
 	struct output_place missing = { 0 };
 
 	if (frame->kind & RING_FRAME_CUT) {
-		missing.image = &collector_cut_image(rows->process->rows)->row;
-		node = call_nodes_add(&rows->nodes, node, &missing);
+		missing.image = &collector_cut_image(decoder->stacks->process->rows)->row;
+		node = call_nodes_add(decoder->nodes, node, &missing);
 		if (!node)
 			return 0;
 	}
-	return call_nodes_add(&rows->nodes, node, &place);
+	return call_nodes_add(decoder->nodes, node, &place);
 }
 
 static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct ring_record *record)
 {
 	const struct ring_calls *calls = record->payload;
 	const struct ring_frame *frames = (const void *)(calls + 1);
-	struct heap_rows *rows = decoder->rows;
 	uint32_t node = 0, n = calls->n_frames, refused = 0;
 
 	if (calls->first >= RING_MAX_CALLS || n > RING_MAX_CALLS - calls->first ||
@@ -101,7 +111,7 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 	if (calls->parent) {
 		node = call_ids_get(&decoder->ids, calls->parent);
 		if (!node) {
-			heap_rows_lose(rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
+			lose(decoder, PROF_LOSS_RING_CORRUPT, 1, record->time_ns);
 			node = lost_node(decoder);
 		}
 	}
@@ -110,11 +120,11 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 
 		/* Without room, attribute the frame to its caller. */
 		node = added ? added : node;
-		if (!call_ids_set(&decoder->ids, &rows->budget, calls->first + i, node) || !added)
+		if (!call_ids_set(&decoder->ids, decoder->nodes->budget, calls->first + i, node) ||
+		    !added)
 			refused++;
 	}
-	collector_process_lose(rows->process, PROF_LOSS_RING_REFUSED, refused, record->time_ns,
-			       record->time_ns);
+	lose(decoder, PROF_LOSS_RING_REFUSED, refused, record->time_ns);
 	return RING_FAULT_NONE;
 }
 
@@ -131,133 +141,49 @@ static enum ring_fault add_alloc(struct alloc_decoder *decoder, const struct rin
 	if (alloc->kind >= RING_ALLOC_N_KINDS || alloc->alignment_log2 > 63 ||
 	    alloc->flags & ~RING_ALLOC_STACK)
 		return RING_FAULT_PAYLOAD;
-	if (decoder->rows->pending->is_paused) {
-		heap_rows_pass(decoder->rows, &block, record->time_ns);
-		return RING_FAULT_NONE;
-	}
 	block.calls = find_calls(decoder, alloc->stack, alloc->flags, record->time_ns);
-	heap_rows_thread(decoder->rows, decoder->number)->n_blocks++;
-	heap_rows_add(decoder->rows, &block, 0, record->time_ns, true);
+	heap_rows_alloc(decoder->rows, &block, record->time_ns);
 	return RING_FAULT_NONE;
-}
-
-static void remove_mapping(struct alloc_decoder *decoder, const struct ring_free_block *freed,
-			   uint64_t time_ns)
-{
-	struct heap_rows *rows = decoder->rows;
-	uint64_t bytes = MAX_OF(freed->pages, 1u) * UINT64_C(4096);
-
-	if (heap_rows_has_passed(rows, freed->address))
-		return;
-	time_ns = heap_rows_prepare(rows, time_ns);
-	if (!heap_rows_unmap(rows, decoder->number, freed->address,
-			     freed->address + MIN_OF(bytes, UINT64_MAX - freed->address),
-			     freed->kind, time_ns))
-		heap_rows_write_free(rows, decoder->number, time_ns, 0, freed->address,
-				     freed->kind);
 }
 
 static enum ring_fault add_free(struct alloc_decoder *decoder, const struct ring_record *record)
 {
 	const struct ring_free_block *freed = record->payload;
+	uint64_t from = freed->address, bytes = MAX_OF(freed->pages, 1u) * UINT64_C(4096);
 
 	if (freed->kind >= RING_FREE_N_KINDS)
 		return RING_FAULT_PAYLOAD;
-	if (freed->kind == RING_FREE_MUNMAP || freed->kind == RING_FREE_BRK) {
-		remove_mapping(decoder, freed, record->time_ns);
-		return RING_FAULT_NONE;
-	}
-	heap_rows_remove(decoder->rows, decoder->number, freed->address, freed->kind,
-			 record->time_ns);
+	if (freed->kind == RING_FREE_MUNMAP || freed->kind == RING_FREE_BRK)
+		heap_rows_unmap(decoder->rows, decoder->number, from,
+				from + MIN_OF(bytes, UINT64_MAX - from), freed->kind,
+				record->time_ns);
+	else
+		heap_rows_free_block(decoder->rows, decoder->number, from, freed->kind,
+				     record->time_ns);
 	return RING_FAULT_NONE;
-}
-
-static enum prof_free_kind free_kind_of(uint8_t realloc_kind)
-{
-	switch (realloc_kind) {
-	case RING_ALLOC_REALLOCARRAY:
-		return PROF_FREE_REALLOCARRAY;
-	case RING_ALLOC_MREMAP:
-		return PROF_FREE_MUNMAP;
-	default:
-		return PROF_FREE_REALLOC;
-	}
-}
-
-/* Ends the block at `prior`, unless the realloc failed. */
-static void end_prior(struct pending_realloc *pending, const struct ring_realloc *record)
-{
-	struct heap_rows *rows = pending->rows;
-	struct live_blocks *live = &rows->live;
-	bool is_moved = record->address != 0;
-	struct live_block block = { 0 };
-	const struct live_block *found;
-
-	if (record->prior == 0 ||
-	    (is_moved && live_blocks_remove(&rows->passed, record->prior, &block)))
-		return;
-	if (is_moved && record->kind == RING_ALLOC_MREMAP) {
-		(void)live_blocks_unmap(live, record->prior, record->prior + 1, &pending->prior);
-		block = pending->prior;
-	} else if (is_moved) {
-		if (live_blocks_hold(live, record->prior, &pending->prior))
-			block = pending->prior;
-		else
-			(void)live_blocks_remove(&rows->parent.inherited, record->prior, &block);
-		if (block.label)
-			heap_forks_end(&rows->pending->forks, &rows->parent, &block);
-	} else {
-		found = record->kind == RING_ALLOC_MREMAP ? live_blocks_mapped(live, record->prior)
-							  : live_blocks_find(live, record->prior);
-		if (!found)
-			found = live_blocks_find(&rows->parent.inherited, record->prior);
-		block.label = found ? found->label : 0;
-	}
-	pending->prior_number = live_block_number(&block);
 }
 
 static enum ring_fault add_realloc(struct alloc_decoder *decoder, const struct ring_record *record)
 {
-	const struct ring_realloc *moved = record->payload;
-	struct heap_thread *thread = heap_rows_thread(decoder->rows, decoder->number);
-	struct pending_realloc pending = {
-		.rows = decoder->rows,
-		.time_ns = record->time_ns,
+	const struct ring_realloc *from = record->payload;
+	struct heap_realloc moved = {
 		.block = {
-			.address = moved->address,
-			.size = moved->size,
-			.label = live_block_label(0, moved->kind, 0),
+			.address = from->address,
+			.size = from->size,
+			.label = live_block_label(0, from->kind, 0),
 			.thread = decoder->number,
 		},
+		.prior = from->prior,
+		.time_ns = record->time_ns,
+		.duration_ns = from->duration_ns,
+		.is_freed = from->is_freed,
 	};
 
-	if (moved->kind >= RING_ALLOC_N_KINDS || moved->is_freed > 1 ||
-	    moved->flags & ~RING_ALLOC_STACK)
+	if (from->kind >= RING_ALLOC_N_KINDS || from->is_freed > 1 ||
+	    from->flags & ~RING_ALLOC_STACK)
 		return RING_FAULT_PAYLOAD;
-	if (moved->address == 0 && moved->is_freed) {
-		heap_rows_remove(decoder->rows, decoder->number, moved->prior,
-				 free_kind_of(moved->kind), record->time_ns);
-		return RING_FAULT_NONE;
-	}
-	if (decoder->rows->pending->is_paused) {
-		if (moved->address && moved->prior)
-			heap_rows_remove(decoder->rows, decoder->number, moved->prior,
-					 free_kind_of(moved->kind), record->time_ns);
-		heap_rows_pass(decoder->rows, &pending.block, record->time_ns);
-		return RING_FAULT_NONE;
-	}
-	pending.block.calls = find_calls(decoder, moved->stack, moved->flags, record->time_ns);
-	heap_forks_run(&decoder->rows->pending->forks, &decoder->rows->parent, record->time_ns);
-	end_prior(&pending, moved);
-	thread->n_blocks++;
-	if (thread->n_pending >= HEAP_MAX_PENDING) {
-		heap_rows_lose(decoder->rows, PROF_LOSS_RING_CORRUPT, record->time_ns);
-		heap_rows_complete_at(&pending, record->time_ns);
-		return RING_FAULT_NONE;
-	}
-	thread->n_pending++;
-	pending.time_ns += MIN_OF(moved->duration_ns, UINT64_MAX - pending.time_ns);
-	pending_reallocs_push(decoder->rows->pending, &pending);
+	moved.block.calls = find_calls(decoder, from->stack, from->flags, record->time_ns);
+	heap_rows_realloc(decoder->rows, &moved);
 	return RING_FAULT_NONE;
 }
 

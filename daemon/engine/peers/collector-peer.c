@@ -247,9 +247,9 @@ void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t
 
 	if (more == 0)
 		return;
-	collector_process_lose(&peer->process,
-			       more <= most ? PROF_LOSS_RING_REFUSED : PROF_LOSS_RING_CORRUPT,
-			       more <= most ? more : 1, arena->lost_ns, now_ns);
+	loss_stream_add(&peer->process.losses,
+			more <= most ? PROF_LOSS_RING_REFUSED : PROF_LOSS_RING_CORRUPT,
+			more <= most ? more : 1, arena->lost_ns, now_ns);
 	arena->reported_lost = lost;
 	arena->lost_ns = now_ns;
 }
@@ -419,8 +419,8 @@ size_t peer_ring_quarantine(struct peer_ring *ring, enum ring_fault fault)
 		bytes += peer_ring_skip(ring);
 	}
 	if (n)
-		collector_process_lose(&ring->peer->process, PROF_LOSS_RING_CORRUPT, n, from_ns,
-				       to_ns);
+		loss_stream_add(&ring->peer->process.losses, PROF_LOSS_RING_CORRUPT, n, from_ns,
+				to_ns);
 	return bytes;
 }
 
@@ -437,8 +437,8 @@ static void count(struct peer_ring *ring, uint64_t total, uint64_t *reported,
 		  enum prof_loss_cause cause, uint64_t from_ns)
 {
 	if (total > *reported)
-		collector_process_lose(&ring->peer->process, cause, total - *reported, from_ns,
-				       ring->reader.drain_ns);
+		loss_stream_add(&ring->peer->process.losses, cause, total - *reported, from_ns,
+				ring->reader.drain_ns);
 	*reported = total;
 }
 
@@ -453,8 +453,8 @@ void peer_loss_add(struct peer_loss *loss, enum ring_type type, uint64_t time_ns
 
 void peer_loss_report(const struct peer_loss *loss, struct peer *peer)
 {
-	collector_process_lose(&peer->process, PROF_LOSS_WRITER_BACKLOG, loss->count, loss->from_ns,
-			       loss->to_ns);
+	loss_stream_add(&peer->process.losses, PROF_LOSS_WRITER_BACKLOG, loss->count, loss->from_ns,
+			loss->to_ns);
 }
 
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,

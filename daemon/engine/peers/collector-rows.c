@@ -21,6 +21,7 @@
 #include "daemon/engine/peers/collector-rows.h"
 
 #include "arch/base.h"
+#include "daemon/engine/peers/alloc-decoder.h"
 #include "daemon/engine/peers/collector-stacks.h"
 
 #include <stdio.h>
@@ -103,7 +104,7 @@ void collector_process_init(struct collector_process *process, struct collector_
 		.counters = g_hash_table_new_full(hash_counter, same_counter, NULL, unref_counter),
 		.code = maps_new(),
 	};
-	snprintf(process->stream, sizeof(process->stream), "collector/%d", pid);
+	loss_stream_init(&process->losses, rows->losses, pid);
 }
 
 void collector_process_charge(struct collector_process *process, int64_t bytes)
@@ -162,25 +163,6 @@ bool collector_process_bind(struct collector_process *process, uint64_t time_ns)
 	process->leader = leader;
 	process->process = leader->process;
 	return true;
-}
-
-void collector_process_lose(struct collector_process *process, enum prof_loss_cause cause,
-			    uint64_t count, uint64_t from_ns, uint64_t to_ns)
-{
-	struct loss loss = {
-		.key.cause = cause,
-		.count = count,
-		.from_ns = MIN_OF(from_ns, to_ns),
-		.to_ns = to_ns,
-	};
-
-	if (count == 0)
-		return;
-	if (!process->has_lost && process->rows->n_streams++ >= COLLECTOR_MAX_STREAMS)
-		g_strlcpy(process->stream, "collectors", sizeof(process->stream));
-	process->has_lost = true;
-	g_strlcpy(loss.key.stream, process->stream, sizeof(loss.key.stream));
-	loss_add(process->rows->losses, &loss);
 }
 
 /* ---- Producers ------------------------------------------------------------------------------- */
@@ -296,7 +278,7 @@ static struct thread *find_thread(struct collector_process *process, uint32_t ti
 static void lose(const struct collector_producer *producer, enum prof_loss_cause cause,
 		 uint64_t time_ns)
 {
-	collector_process_lose(producer->process, cause, 1, time_ns, time_ns);
+	loss_stream_add(&producer->process->losses, cause, 1, time_ns, time_ns);
 }
 
 static struct text *new_text(struct collector_producer *producer, uint32_t id, uint64_t time_ns)
@@ -711,7 +693,8 @@ static enum ring_fault add_allocation(struct collector_producer *producer,
 
 	if (!producer->decoder.rows) {
 		if (!process->heap)
-			process->heap = heap_rows_new(process);
+			process->heap = heap_rows_new(&process->rows->heaps, process->process,
+						      &process->losses);
 		alloc_decoder_init(&producer->decoder, process->heap, producer->thread,
 				   &producer->stacks);
 	}

@@ -12,11 +12,10 @@
 #define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* for all processes */
 #define COLLECTOR_HEAP_BYTES \
 	192u /* bytes charged for a string, stack, log or counter, besides its contents */
-#define COLLECTOR_MAX_IDS 65536u     /* ids of each kind for a producer */
-#define COLLECTOR_MAX_COUNTERS 4096u /* of a process */
-#define COLLECTOR_MAX_IMAGES 1024u   /* of a process; announced images only */
-#define COLLECTOR_ALL_IMAGES 16384u  /* of all processes; announced images only */
-#define COLLECTOR_MAX_STREAMS 256u
+#define COLLECTOR_MAX_IDS 65536u      /* ids of each kind for a producer */
+#define COLLECTOR_MAX_COUNTERS 4096u  /* of a process */
+#define COLLECTOR_MAX_IMAGES 1024u    /* of a process; announced images only */
+#define COLLECTOR_ALL_IMAGES 16384u   /* of all processes; announced images only */
 #define COLLECTOR_MAX_ARGUMENTS 1024u /* of a mark; the rest is cut */
 
 /* The state that the rows of all collectors share. */
@@ -34,8 +33,7 @@ struct collector_rows {
 	struct image *lost_image; /* for frames of unannounced images; NULL: not needed yet */
 	struct image *cut_image;  /* for missing callers of a frame; NULL: not needed yet */
 	uint32_t last_counter;
-	unsigned int n_streams; /* number of processes with losses */
-	struct pending_reallocs pending;
+	struct all_heaps heaps;
 	struct peer_chunk *spare; /* spare chunks for queues (collector-peer.c) */
 	unsigned int n_spare;
 	uint32_t lost_string, lost_epoch; /* id of "<lost>", and the epoch that has it */
@@ -59,10 +57,7 @@ struct collector_process {
 	struct heap_rows *heap; /* NULL: it has recorded no allocation */
 	uint32_t n_images;
 	uint64_t text_bytes;
-	char stream
-		/* stream of its losses: "collector/PID", or "collectors" if too many have some */
-		[LOSS_STREAM_BYTES];
-	bool has_lost;
+	struct loss_stream losses;
 };
 
 void collector_process_init(struct collector_process *process, struct collector_rows *rows,
@@ -74,8 +69,6 @@ bool collector_process_bind(struct collector_process *process, uint64_t time_ns)
 /* Called when all of its records are rows and no more will come, because the process or the session
  * ended. */
 void collector_process_end(struct collector_process *process, uint64_t time_ns);
-void collector_process_lose(struct collector_process *process, enum prof_loss_cause cause,
-			    uint64_t count, uint64_t from_ns, uint64_t to_ns);
 
 /* Adds to the bytes that are kept for the process; `bytes` may be negative. */
 void collector_process_charge(struct collector_process *process, int64_t bytes);

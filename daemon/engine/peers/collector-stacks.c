@@ -68,7 +68,7 @@ void collector_stacks_done(struct collector_stacks *stacks)
 
 static void refuse(const struct collector_stacks *stacks, uint64_t time_ns)
 {
-	collector_process_lose(stacks->process, PROF_LOSS_RING_REFUSED, 1, time_ns, time_ns);
+	loss_stream_add(&stacks->process->losses, PROF_LOSS_RING_REFUSED, 1, time_ns, time_ns);
 }
 
 /* ---- Images ---------------------------------------------------------------------------------- */
@@ -264,8 +264,8 @@ uint32_t collector_stacks_id(struct collector_stacks *stacks, uint32_t id, uint6
 		return 0;
 	stack = g_hash_table_lookup(stacks->stacks, GUINT_TO_POINTER(id));
 	if (!stack) {
-		collector_process_lose(stacks->process, PROF_LOSS_RING_CORRUPT, 1, time_ns,
-				       time_ns);
+		loss_stream_add(&stacks->process->losses, PROF_LOSS_RING_CORRUPT, 1, time_ns,
+				time_ns);
 		return 0;
 	}
 	if (stack->epoch == output->epoch || stack->n == 0)

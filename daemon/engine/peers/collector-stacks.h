@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/engine/alloc/call-nodes.h"
 #include "daemon/engine/peers/collector-rows.h"
 
 /* Images and stacks that a producer has announced. */

@@ -43,7 +43,7 @@ static void report_fault(struct collectors *collectors, struct peer_ring *ring)
 	char text[160];
 
 	ring->reported_fault = true;
-	collector_process_lose(process, PROF_LOSS_RING_CORRUPT, 1, ring->reader.drain_ns, now_ns);
+	loss_stream_add(&process->losses, PROF_LOSS_RING_CORRUPT, 1, ring->reader.drain_ns, now_ns);
 	if (collectors->n_faults++ >= MAX_FAULTS)
 		return;
 	snprintf(text, sizeof(text),
@@ -325,9 +325,10 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 	enum ring_fault fault = RING_FAULT_TID;
 
 	if (record.time_ns < collectors->emitted_ns)
-		collector_process_lose(process, PROF_LOSS_LATE, 1, record.time_ns, record.time_ns);
+		loss_stream_add(&process->losses, PROF_LOSS_LATE, 1, record.time_ns,
+				record.time_ns);
 	collectors->emitted_ns = MAX_OF(collectors->emitted_ns, record.time_ns);
-	pending_reallocs_run(&collectors->rows->pending, record.time_ns);
+	all_heaps_run(&collectors->rows->heaps, record.time_ns);
 	if (process->process)
 		fault = collector_producer_add(peer_ring_producer(ring), &record);
 	if (fault != RING_FAULT_NONE) {
@@ -444,7 +445,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 		return;
 	if (reached_ns == UINT64_MAX)
 		reached_ns = clock_now();
-	pending_reallocs_run(&collectors->rows->pending, reached_ns);
+	all_heaps_run(&collectors->rows->heaps, reached_ns);
 	collectors->reached_ns = MAX_OF(collectors->reached_ns, reached_ns);
 }
 

@@ -68,8 +68,8 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->images = options->images;
 	collectors->rows->request_image = options->request_image;
 	collectors->rows->request_data = options->data;
-	pending_reallocs_init(&collectors->rows->pending, options->tasks);
-	collectors->rows->pending.yield = (struct live_yield){ keep_up, collectors };
+	all_heaps_init(&collectors->rows->heaps, options->output, options->tasks);
+	collectors->rows->heaps.yield = (struct live_yield){ keep_up, collectors };
 	exit_statuses_init(&collectors->statuses, options->tasks);
 }
 
@@ -270,8 +270,8 @@ static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
 	if (bytes > 0 && sysprof_peer_add_ring(peer, bytes, &fd) == 0)
 		count_arena(collectors, peer->arenas[peer->n_arenas - 1], begin_ns);
 	else
-		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, LOSS_UNKNOWN,
-				       begin_ns, begin_ns);
+		loss_stream_add(&peer->process.losses, PROF_LOSS_RING_REFUSED, LOSS_UNKNOWN,
+				begin_ns, begin_ns);
 	sysprof_peer_answer(peer, fd);
 	collectors->poll_ms = 1;
 	collectors->poll_ns = 0;
@@ -506,8 +506,8 @@ static void lose_target(const struct collectors *collectors, struct peer *peer)
 	bool known;
 
 	if (is_target(collectors, peer, &known))
-		collector_process_lose(&peer->process, PROF_LOSS_RING_REFUSED, 1, peer->came_ns,
-				       clock_now());
+		loss_stream_add(&peer->process.losses, PROF_LOSS_RING_REFUSED, 1, peer->came_ns,
+				clock_now());
 }
 
 static void admit(struct collectors *collectors, struct peer *peer)
@@ -670,8 +670,8 @@ static void lose_unclaimed(struct peer *peer)
 
 	for (uint32_t i = 0; i < peer->n_arenas; i++)
 		if (is_unclaimed(peer->arenas[i]) && sysprof_arena_pid(peer->arenas[i]))
-			collector_process_lose(&peer->process, PROF_LOSS_RING_CORRUPT, 1, now_ns,
-					       now_ns);
+			loss_stream_add(&peer->process.losses, PROF_LOSS_RING_CORRUPT, 1, now_ns,
+					now_ns);
 }
 
 static void remove_peer(struct collectors *collectors, guint i)
@@ -774,7 +774,7 @@ void collectors_done(struct collectors *collectors)
 	exit_statuses_done(&collectors->statuses);
 	g_free(collectors->heap);
 	peer_free_spare(collectors->rows);
-	pending_reallocs_done(&collectors->rows->pending);
+	all_heaps_done(&collectors->rows->heaps);
 	if (collectors->rows->lost_image)
 		row_unref(&collectors->rows->lost_image->row);
 	if (collectors->rows->cut_image)

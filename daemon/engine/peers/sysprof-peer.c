@@ -139,8 +139,8 @@ static void lose(const struct peer_arena *arena, enum prof_loss_cause cause, uin
 {
 	const struct peer_ring *ring = &arena->rings[0];
 
-	collector_process_lose(&ring->peer->process, cause, count, ring->reader.drain_ns,
-			       clock_now());
+	loss_stream_add(&ring->peer->process.losses, cause, count, ring->reader.drain_ns,
+			clock_now());
 }
 
 /* Counts an invalid frame. Too many, or one of another process, quarantine the ring. */

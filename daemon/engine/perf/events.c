@@ -172,6 +172,15 @@ static void on_task_exit(struct events *events, struct cpu *cpu, const struct re
 
 static void on_switch(struct events *events, struct cpu *cpu, const struct record *record)
 {
+	const struct switch_event event = {
+		.time_ns = record->time_ns,
+		.cpu = record->cpu,
+		.tid = record->tid,
+		.other_tid = record->switched.other_tid,
+		.out = record->switched.out,
+		.preempted = record->switched.preempted,
+	};
+
 	if (events->too_late) {
 		loss_add_cpu(events->losses, cpu->number, true, PROF_LOSS_SIDE_BAND, 1,
 			     record->time_ns, record->time_ns);
@@ -179,7 +188,7 @@ static void on_switch(struct events *events, struct cpu *cpu, const struct recor
 	}
 	if (cpu->switches.start_ns == 0)
 		cpu->switches.start_ns = MIN_OF(events->begin_ns, record->time_ns);
-	switches_apply(&cpu->switches, events->tasks, record);
+	switches_apply(&cpu->switches, events->tasks, &event);
 }
 
 static void on_wakeup(struct events *events, struct cpu *cpu, const struct record *record)
@@ -239,8 +248,8 @@ static void on_ksymbol(struct events *events, struct cpu *cpu, const struct reco
 
 static void on_cgroup(struct events *events, struct cpu *cpu, const struct record *record)
 {
-	samples_set_cgroup(events->samples, record->cgroup.id, record->cgroup.path,
-			   strlen(record->cgroup.path));
+	tasks_set_cgroup(events->tasks, record->cgroup.id, record->cgroup.path,
+			 strlen(record->cgroup.path));
 }
 
 static void (*const handlers[])(struct events *, struct cpu *, const struct record *) = {

@@ -238,7 +238,7 @@ static bool parse_task(const struct perf_event_header *header, struct record *re
 {
 	const struct task_fixed *fixed = (const void *)header;
 
-	record->task = (struct record_task){ fixed->pid, fixed->ppid, fixed->tid, fixed->ptid };
+	record->task = (struct task_ids){ fixed->pid, fixed->ppid, fixed->tid, fixed->ptid };
 	return true;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/engine/model/tasks.h"
+
 #include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,10 +54,6 @@ struct record_comm {
 	bool exec;
 };
 
-struct record_task {
-	int32_t pid, ppid, tid, ptid;
-};
-
 struct record_switch {
 	int32_t other_pid, other_tid; /* next if out, previous if in; 0 for per-task events */
 	bool out, preempted;
@@ -85,7 +83,7 @@ struct record {
 		struct record_sample sample;
 		struct record_mmap mmap;
 		struct record_comm comm;
-		struct record_task task;
+		struct task_ids task;
 		struct record_switch switched;
 		struct record_ksymbol ksymbol;
 		struct record_cgroup cgroup;

@@ -27,39 +27,11 @@
 
 #define KERNEL_DEPTH 127 /* default of kernel.perf_event_max_stack */
 
-struct samples_cgroup {
-	uint64_t id;
-	char *path;
-	uint32_t epoch, string;
-};
-
 /* The two parts of a chain, leaf first, without PERF_CONTEXT_* entries. */
 struct chain {
 	const uint64_t *kernel, *user;
 	size_t n_kernel, n_user;
 };
-
-void samples_set_cgroup(struct samples *samples, uint64_t id, const char *path, size_t length)
-{
-	struct samples_cgroup *cgroup = g_new0(struct samples_cgroup, 1);
-
-	cgroup->id = id;
-	cgroup->path = g_strndup(path, length);
-	g_hash_table_replace(samples->cgroups, &cgroup->id, cgroup);
-}
-
-static uint32_t cgroup_string(struct samples *samples, uint64_t id)
-{
-	struct samples_cgroup *cgroup = g_hash_table_lookup(samples->cgroups, &id);
-
-	if (!cgroup)
-		return 0;
-	if (cgroup->epoch != samples->output->epoch) {
-		cgroup->string = output_text(samples->output, cgroup->path);
-		cgroup->epoch = samples->output->epoch;
-	}
-	return cgroup->string;
-}
 
 static bool is_context(uint64_t ip)
 {
@@ -294,21 +266,21 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 	stack = add_stack(samples, sample, maps);
 	tasks_need(samples->tasks, sample->thread);
 	output_need(output, sample->source);
-	output_add(
-		output, PROF_TABLE_SAMPLE,
-		(const struct prof_value[]){
-			[PROF_SAMPLE_TIME] = PROF_NUMBER(sample->time_ns),
-			[PROF_SAMPLE_THREAD] = PROF_NUMBER(sample->thread->row.id),
-			[PROF_SAMPLE_CPU] = PROF_NUMBER(sample->cpu),
-			[PROF_SAMPLE_MODE] =
-				PROF_NUMBER(sample->in_kernel ? PROF_MODE_KERNEL : PROF_MODE_USER),
-			[PROF_SAMPLE_STACK] = PROF_NUMBER(stack),
-			[PROF_SAMPLE_WEIGHT] = PROF_NUMBER(sample->period),
-			[PROF_SAMPLE_SOURCE] = PROF_NUMBER(sample->source->id),
-			[PROF_SAMPLE_USER_METHOD] = PROF_NUMBER(sample->user.method),
-			[PROF_SAMPLE_USER_STOP] = PROF_NUMBER(sample->user.stop),
-			[PROF_SAMPLE_CGROUP] = PROF_NUMBER(cgroup_string(samples, sample->cgroup)),
-		});
+	output_add(output, PROF_TABLE_SAMPLE,
+		   (const struct prof_value[]){
+			   [PROF_SAMPLE_TIME] = PROF_NUMBER(sample->time_ns),
+			   [PROF_SAMPLE_THREAD] = PROF_NUMBER(sample->thread->row.id),
+			   [PROF_SAMPLE_CPU] = PROF_NUMBER(sample->cpu),
+			   [PROF_SAMPLE_MODE] = PROF_NUMBER(sample->in_kernel ? PROF_MODE_KERNEL
+									      : PROF_MODE_USER),
+			   [PROF_SAMPLE_STACK] = PROF_NUMBER(stack),
+			   [PROF_SAMPLE_WEIGHT] = PROF_NUMBER(sample->period),
+			   [PROF_SAMPLE_SOURCE] = PROF_NUMBER(sample->source->id),
+			   [PROF_SAMPLE_USER_METHOD] = PROF_NUMBER(sample->user.method),
+			   [PROF_SAMPLE_USER_STOP] = PROF_NUMBER(sample->user.stop),
+			   [PROF_SAMPLE_CGROUP] =
+				   PROF_NUMBER(tasks_cgroup(samples->tasks, sample->cgroup)),
+		   });
 }
 
 static void let_out(struct samples *samples, const struct sample *sample)
@@ -411,14 +383,6 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 	let_out(samples, &sample);
 }
 
-static void free_cgroup(gpointer data)
-{
-	struct samples_cgroup *cgroup = data;
-
-	g_free(cgroup->path);
-	g_free(cgroup);
-}
-
 void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,
 		  struct images *images, struct kernel *kernel)
 {
@@ -428,7 +392,6 @@ void samples_init(struct samples *samples, struct output *output, struct tasks *
 		.images = images,
 		.kernel = kernel,
 		.keep_kernel = true,
-		.cgroups = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_cgroup),
 		.chains = g_new0(struct samples_chain, SAMPLES_CACHE),
 	};
 	sample_queue_init(&samples->queue, NULL, emit, samples);
@@ -455,8 +418,6 @@ void samples_done(struct samples *samples)
 		row_unref(&samples->cut->row);
 	if (samples->deeper)
 		row_unref(&samples->deeper->row);
-	if (samples->cgroups)
-		g_hash_table_destroy(samples->cgroups);
 	g_free(samples->chains);
 	*samples = (struct samples){ 0 };
 }

@@ -27,7 +27,6 @@ struct samples {
 	struct images *images;
 	struct kernel *kernel;
 	bool keep_kernel;                            /* record kernel frames */
-	GHashTable *cgroups;                         /* struct samples_cgroup by its uint64_t id */
 	uint64_t complete, truncated, guessed, none; /* samples by quality of user stack */
 	uint64_t no_memory; /* samples of tasks without user memory; in none of the counts above */
 	/* Called when a frame of an image occurs for the first time. */
@@ -56,7 +55,6 @@ void samples_init(struct samples *samples, struct output *output, struct tasks *
 void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
 		    uint32_t stack_bytes);
 void samples_done(struct samples *samples);
-void samples_set_cgroup(struct samples *samples, uint64_t id, const char *path, size_t length);
 /* Until samples_finalize(), neither the memory that `record` points to nor the mappings of the
  * thread's process may change. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,

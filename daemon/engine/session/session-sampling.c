@@ -117,7 +117,7 @@ static bool apply_and_note(struct session *session, GError **error)
 bool session_set_paused(struct session *session, bool paused, GError **error)
 {
 	session->paused = paused;
-	pending_reallocs_pause(&session->collectors.rows->pending, paused, clock_now());
+	all_heaps_pause(&session->collectors.rows->heaps, paused, clock_now());
 	return apply_and_note(session, error);
 }
 

@@ -146,7 +146,6 @@ static void connect_parts(struct session *session)
 		.tasks = &session->tasks,
 		.images = &session->images,
 		.kernel = &session->kernel,
-		.samples = &session->samples,
 		.boot_offset_ns = clock_read(CLOCK_BOOTTIME) - now_ns,
 	};
 	collectors_init(&session->collectors, &(struct collectors_options){
@@ -166,7 +165,7 @@ static void connect_parts(struct session *session)
 						      .data = session,
 					      });
 	if (session->paused)
-		pending_reallocs_pause(&session->collectors.rows->pending, true, 0);
+		all_heaps_pause(&session->collectors.rows->heaps, true, 0);
 	ring_merge_init(&session->merge, &(struct ring_merge_handlers){ .record = events_record,
 									.corrupt = events_corrupt,
 									.finalize = events_finalize,

@@ -41,7 +41,7 @@ struct identity {
 	uint64_t dev, inode, size;
 	int64_t ctime_ns;
 	uint32_t build_id_bytes;
-	uint8_t build_id[RECORD_BUILD_ID_MAX];
+	uint8_t build_id[IMAGE_BUILD_ID_MAX];
 };
 
 /* A file, from its first request to the end of the session. The worker owns queued files. */

@@ -3,7 +3,6 @@
 
 #include "arch/walk.h"
 #include "daemon/engine/model/maps.h"
-#include "daemon/engine/perf/record.h"
 #include "daemon/engine/unwind/unwind-tables.h"
 #include "libcapture/prof-capture.h"
 

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/alloc/live-blocks.h"
+
+struct heap_rows;
+
+/* An event that is applied later: a block (the result of a realloc, or one that waits for the end
+ * of the block at its address), or a pause. */
+struct pending_alloc {
+	uint64_t due_ns;
+	uint64_t time_ns;       /* of the event; orders events with the same due_ns */
+	struct heap_rows *rows; /* NULL: begins or ends a pause */
+	bool is_paused;
+	bool is_second;          /* must not be deferred again */
+	struct live_block prior; /* the realloc's old block; label 0: none, or it remains */
+	uint64_t prior_number;
+	struct live_block block; /* numbered when it is added */
+};
+
+struct pending_allocs {
+	struct pending_alloc *items; /* a binary heap; the first is the next */
+	size_t n, room;
+};
+
+void pending_allocs_done(struct pending_allocs *pending);
+/* Copies the item. */
+void pending_allocs_push(struct pending_allocs *pending, const struct pending_alloc *item);
+/* Removes the next item that is due when all records before time_ns, but not all records of
+ * time_ns, are rows. Returns false if none is. */
+bool pending_allocs_pop(struct pending_allocs *pending, uint64_t time_ns,
+			struct pending_alloc *ret_item);
+/* For a process that has ended: moves all its items to the front, with times up to time_ns, so that
+ * pending_allocs_pop(…, 0, …) removes them in order. Returns false if it has none. */
+bool pending_allocs_expedite(struct pending_allocs *pending, const struct heap_rows *rows,
+			     uint64_t time_ns);
+/* Drops the process's items, because `rows` is about to be freed. */
+void pending_allocs_drop(struct pending_allocs *pending, const struct heap_rows *rows);
