@@ -110,18 +110,21 @@ const drawTables = () => {
 	for (const [table, top, room] of measured) drawRows(table, top, room);
 };
 
+const rowOf = ({ columns, cells, attributes = () => ({}) }, i, own) => el('tr', { role: 'row', 'aria-rowindex': i + 2, ...attributes(i), ...own },
+	cells(i).map((cell, c) => el('td', { role: 'gridcell', class: [columns[c].number ? 'number' : '', columns[c].class || ''].join(' ').trim() || undefined }, cell)));
+
 const drawRows = (table, top, room) => {
-	const { spec: { rows, columns, cells, attributes = () => ({}), onRow }, height, body } = table;
+	const { spec, spec: { rows, columns, onRow }, height, body } = table;
 	const from = Math.max(0, Math.min(rows, Math.floor(top / height)) - 4), to = Math.min(rows, from + Math.ceil(room / height) + 6);
 	if (table.drawn && table.from === from && table.to === to) return;
 	Object.assign(table, { drawn: true, from, to, top, room });
 	const spacer = (count) => el('tr', { 'aria-hidden': 'true', style: { height: count * height + 'px' } }, el('td', { colspan: columns.length }));
 	const list = [];
 	for (let i = from; i < to; i++) {
-		list.push(el('tr', {
-			role: 'row', 'aria-rowindex': i + 2, style: { height: height + 'px' }, class: table.moved && i === table.selected ? 'focused' : undefined, ...attributes(i),
+		list.push(rowOf(spec, i, {
+			style: { height: height + 'px' }, class: table.moved && i === table.selected ? 'focused' : undefined,
 			onclick: () => { table.selected = i; onRow?.(i); },
-		}, cells(i).map((cell, c) => el('td', { role: 'gridcell', class: [columns[c].number ? 'number' : '', columns[c].class || ''].join(' ').trim() || undefined }, cell))));
+		}));
 	}
 	fill(body, from ? spacer(from) : null, list, to < rows ? spacer(rows - to) : null);
 };
@@ -163,21 +166,30 @@ const newTable = () => {
 	return table;
 };
 
+const headOf = ({ columns, sorted, onSort }) => el('tr', { role: 'row' }, columns.map((column) => el('th', {
+	class: column.number ? 'number' : undefined, scope: 'col', role: 'columnheader',
+	'aria-sort': sorted && column.sort === sorted ? 'descending' : undefined,
+	style: column.width ? { width: column.width + 'rem' } : {},
+}, column.sort && onSort ? el('button', { type: 'button', onclick: () => onSort(column.sort) }, column.title + (column.sort === sorted ? ' ▾' : '')) : column.title)));
+
+// While the page is printed, tables have their first rows, and none that can be scrolled to.
+export const paper = { isOn: false, rows: 30 };
+const paperTable = (spec) => el('div', {},
+	el('table', { 'aria-label': spec.label }, el('thead', {}, headOf(spec)), el('tbody', {}, Array.from({ length: Math.min(paper.rows, spec.rows) }, (_, i) => rowOf(spec, i)))),
+	spec.rows > paper.rows && el('p', { class: 'note' }, `the first ${paper.rows} of ${spec.rows}`));
+
 // A table that keeps rows of the same height outside of the window out of the document. It is the
 // one with the same label as before, with other rows.
 // columns: { title, width in rem, number, sort }; cells(i): the row's cells, attributes(i): its own.
 export const virtualTable = (spec) => {
-	const { label, columns, rows, sorted, onSort, treegrid } = spec;
+	const { label, rows, treegrid } = spec;
+	if (paper.isOn) return paperTable(spec);
 	const table = tables.get(label) || newTable(), isShown = table.box.isConnected;
 	tables.set(label, table);
 	if (!isShown || table.selected >= rows) Object.assign(table, { selected: 0, moved: false });
 	Object.assign(table, { spec, height: Math.round(rem() * 1.5), drawn: false });
 	describe(table.grid, el('table', { role: treegrid ? 'treegrid' : 'grid', 'aria-label': label, 'aria-rowcount': rows + 1 }, table.head, table.body));
-	fill(table.head, el('tr', { role: 'row' }, columns.map((column) => el('th', {
-		class: column.number ? 'number' : undefined, scope: 'col', role: 'columnheader',
-		'aria-sort': sorted && column.sort === sorted ? 'descending' : undefined,
-		style: column.width ? { width: column.width + 'rem' } : {},
-	}, column.sort && onSort ? el('button', { type: 'button', onclick: () => onSort(column.sort) }, column.title + (column.sort === sorted ? ' ▾' : '')) : column.title))));
+	fill(table.head, headOf(spec));
 	if (isShown) drawRows(table, table.top, table.room);
 	unmeasured.push(table);
 	if (unmeasured.length === 1) requestAnimationFrame(drawTables);

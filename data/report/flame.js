@@ -2,12 +2,13 @@
 // The flame graph: callers on top (icicle), or from the hottest functions to their callers
 // (inverted). The call tree is its twin for those who do not see it.
 
-import { byId, color, el, hideTip, make, nothing, originColor, rem, showTip, sizeCanvas } from './dom.js';
+import { byId, color, el, hideTip, make, nothing, originColor, paper, rem, showTip, sizeCanvas } from './dom.js';
 import { count, fitName, percent, signed, uncertainty } from './format.js';
 import { nothingHere, state, update } from './state.js';
 
 const LEAST_WIDTH = 1.5; // pixels of a box; smaller ones are one box together
 const FOLD_SHARE = 0.985;
+const MOST_PAPER_ROWS = 150;
 let boxes = [], rowHeight = 0, selected = 0;
 
 const canFold = (f) => f.origin !== 'own' && f.kind !== 'task';
@@ -177,17 +178,19 @@ export const flamePanel = (next) => {
 	if (!(shown.sums.sum > 0) && !(shown.base?.sum > 0)) return nothing(nothingHere());
 	if (!frame) makeFrame();
 	if (frame.isConnected) layOut();
-	else requestAnimationFrame(layOut);
+	else if (!paper.isOn) requestAnimationFrame(layOut);
 	return frame;
 };
 
-const layOut = () => {
+export const layOut = () => {
 	const { stacks, sums, base, functions } = shown, width = frame.clientWidth;
 	const weight = base ? (i) => sums.total[i] + base.total[i] : (i) => sums.total[i];
 	boxes = state.inverted ? inverted(stacks, sums, base, functions, width) : icicle(stacks, weight, functions, width);
 	rowHeight = Math.round(rem() * 1.45);
 	selected = Math.min(selected, boxes.length - 1);
-	frame.firstChild.style.height = (1 + boxes.reduce((most, box) => Math.max(most, box.row), 0)) * rowHeight + 4 + 'px';
+	const rows = 1 + boxes.reduce((most, box) => Math.max(most, box.row), 0);
+	frame.firstChild.style.height = rows * rowHeight + 4 + 'px';
+	frame.style.height = paper.isOn ? Math.min(rows, MOST_PAPER_ROWS) * rowHeight + 4 + 'px' : '';
 	canvas.dataset.boxes = boxes.length;
 	drawBoxes();
 };

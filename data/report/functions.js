@@ -3,7 +3,7 @@
 
 import { histograms, MOST_HISTOGRAMS, neighbors } from './profile.js';
 import { isNoise } from './flame.js';
-import { bar, el, nothing, originColor, refreshTable, swatch, virtualTable } from './dom.js';
+import { bar, el, nothing, originColor, paper, refreshTable, swatch, virtualTable } from './dom.js';
 import { count, percent, signed } from './format.js';
 import { nothingHere, range, state, update } from './state.js';
 import { hasSource } from './source.js';
@@ -59,7 +59,8 @@ export const functionTable = (shown, { side = false } = {}) => {
 		{ title: side ? 'Total' : 'Total %', width: 6, number: true, sort: 'total' },
 		...(withWhen ? [{ title: 'When', width: 8 }] : []), { title: 'Function', class: 'wide' },
 	];
-	if (withWhen) fillWhen(shown);
+	if (withWhen && paper.isOn) wanted = new Set(list.slice(0, paper.rows));
+	if (withWhen) (paper.isOn ? fillWhenNow : fillWhen)(shown);
 	return virtualTable({
 		label: 'Functions', columns, rows: list.length, sorted: state.sort,
 		onSort: (sort) => update({ sort }),

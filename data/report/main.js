@@ -3,11 +3,11 @@
 
 import { load } from './data.js';
 import { aggregate, GROUPS, liveHeap, matchingSum, stacksOf } from './profile.js';
-import { byId, el, fill } from './dom.js';
+import { byId, el, fill, paper } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
 import { command, comparesAll, comparison, onChange, onGrid, range, restore, setDefaults, spanOf, state, undo, update } from './state.js';
 import { drawTimeline, listenTimeline, moveRange, scaleRange, zoomLevel, zoomToRange } from './timeline.js';
-import { flamePanel } from './flame.js';
+import { flamePanel, layOut } from './flame.js';
 import { butterfly, changesTable, functionsPanel, functionTable } from './functions.js';
 import { aboutPanel, marksPanel, memoryPanel, treePanel, waitingPanel } from './panels.js';
 import { sourcePanel } from './source.js';
@@ -113,6 +113,7 @@ const drawSearch = (shown) => {
 const setTheme = () => (document.documentElement.dataset.theme = state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
 
 const render = () => {
+	if (paper.isOn) return;
 	const start = performance.now(), shown = compute(), computed = performance.now();
 	setTheme();
 	drawTimeline();
@@ -209,11 +210,24 @@ const listen = () => {
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', render);
 	listenTimeline();
 	// on paper, all panels follow each other
+	let theme = null;
 	addEventListener('beforeprint', () => {
 		const shown = compute();
-		fill(byId('paper'), Object.keys(TABS).filter((key) => key !== state.tab).map((key) => el('section', {}, el('h2', {}, TABS[key]), panels[key](shown))));
+		({ theme } = state);
+		state.theme = 'light';
+		paper.isOn = true;
+		setTheme();
+		drawTimeline();
+		fill(byId('panel'));
+		fill(byId('paper'), Object.entries(TABS).map(([key, title]) => el('section', {}, el('h1', {}, title), panels[key](shown))));
+		if (byId('flame')) layOut();
 	});
-	addEventListener('afterprint', () => fill(byId('paper')));
+	addEventListener('afterprint', () => {
+		paper.isOn = false;
+		state.theme = theme;
+		fill(byId('paper'));
+		render();
+	});
 };
 
 // What the header says is shown before the columns are there.

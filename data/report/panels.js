@@ -74,7 +74,7 @@ export const waitingPanel = () => {
 	return el('div', { class: 'column' },
 		virtualTable({
 			label: 'Threads', rows: rows.length,
-			columns: [{ title: 'Waited', width: 7, number: true }, { title: 'Ready', width: 7, number: true }, { title: 'Ran', width: 7, number: true }, { title: '% ran', width: 6, number: true }, { title: '', width: 12 }, { title: 'Thread', class: 'wide' }],
+			columns: [{ title: [swatch('idle'), 'Waited'], width: 7, number: true }, { title: [swatch('ready'), 'Ready'], width: 7, number: true }, { title: [swatch('run'), 'Ran'], width: 7, number: true }, { title: '% ran', width: 6, number: true }, { title: '', width: 12 }, { title: 'Thread', class: 'wide' }],
 			onRow: (i) => update(threadChanges(rows[i].lane.index)),
 			attributes: (i) => ({ 'aria-selected': rows[i].lane.index === state.thread ? 'true' : 'false' }),
 			cells: (i) => {

@@ -56,7 +56,7 @@ const sourceRows = (lines) => {
 	return rows;
 };
 
-const NUMBERS = [{ title: 'Self', width: 6, number: true }, { title: '%', width: 4.5, number: true }, { title: '', width: 4 }];
+const NUMBERS = [{ title: 'Self', width: 6, number: true }, { title: '%', width: 5.5, number: true }, { title: '', width: 4 }];
 const numbers = (shown, self, { sum, samples }) => (self > 0 ? [shown.formatTime(self), percent(self / sum, samples), bar(self / sum, 'run')] : ['', '', '']);
 
 const sourceTable = (shown, fn, counted) => {
@@ -112,7 +112,7 @@ export const sourcePanel = (shown) => {
 	const chooser = el('select', { 'aria-label': 'Function', value: entry ? String(fn) : '', onchange: (event) => event.target.value && update({ fn: Number(event.target.value) }) },
 		entry ? null : el('option', { value: '' }, 'choose a function'), functions.map((each) => el('option', { value: String(each.fn) }, data.functions[each.fn].name)));
 	const head = (text, notes = []) => el('div', { class: 'focus' },
-		el('div', {}, swatch(originColor(f)), chooser, el('span', { title: f.full || f.name }, `  ${text}`)), notes.map((note) => el('div', { class: 'muted' }, note)));
+		el('div', {}, swatch(originColor(f)), el('span', { class: 'name strong on-paper' }, f.name), chooser, el('span', { title: f.full || f.name }, `  ${text}`)), notes.map((note) => el('div', { class: 'muted' }, note)));
 	if (!entry)
 		return el('div', { class: 'column' }, head(''), nothing(f.origin === 'kernel' ? 'The code of the kernel is in no file that can be read.' : `This page has the source of the ${functions.length} hottest functions, and this is none of them.`,
 			f.origin === 'kernel' ? '' : `profcapture annotate ${data.capture.file_word} FUNCTION`));

@@ -263,6 +263,43 @@ def test_panels(page_of, chromium, capture, size, theme):
     assert results == [[], True, True] * 7
 
 
+PRINTED = """(() => {
+	const sections = [...document.querySelectorAll('#paper section')], canvas = document.querySelector('#paper canvas');
+	return [sections.map((section) => section.querySelector('h1').textContent), sections.map((section) => section.offsetHeight > 40), !!canvas && canvas.height > 50,
+		document.querySelectorAll('#paper .scroll table').length, document.documentElement.dataset.theme, document.querySelectorAll('#paper table').length > 5, document.querySelectorAll('#panel > *').length];
+})()"""
+
+
+def test_print(page_of, chromium, capture):
+    """On paper, all panels follow each other, in light colors and without tables that scroll; then the
+    page is as before."""
+    steps = [{"open": "tab=functions&theme=dark"}, {"eval": f"{ROWS}.length"}, {"eval": "dispatchEvent(new Event('beforeprint'))"}, {"media": {"media": "print"}}, {"eval": PRINTED},
+             {"media": {"media": "screen"}}, {"eval": "dispatchEvent(new Event('afterprint'))"}, {"eval": f"{ROWS}.length"}, {"eval": "[document.documentElement.dataset.theme, document.querySelectorAll('#paper *').length]"}]
+    before, _, printed, _, after, restored = chromium(page_of(capture), *steps)
+    titles, tall, has_flame, scrolling, theme, has_tables, rest = printed
+    assert titles == ["Flame graph", "Functions", "Call tree", "Waiting", "Memory", "Marks", "About"] and all(tall) and has_flame
+    assert (scrolling, theme, has_tables, rest) == (0, "light", True, 0)
+    assert before == after and restored == ["dark", 0]
+
+
+def test_forced_colors(page_of, chromium, capture):
+    """Where the colors are the user's, bars and swatches keep theirs, and the selected tab, measure and
+    row are marked."""
+    style = "getComputedStyle(document.querySelector('%s'))"
+    steps = [{"media": {"forcedColors": "active"}}, {"open": "tab=functions"}, {"click": "#panel tbody [role=row]"},
+             {"eval": f"{style % '#panel .bar'}.backgroundColor !== {style % 'body'}.backgroundColor"},
+             {"eval": f"{style % '#tabs [aria-selected=true]'}.borderBottomColor !== {style % '#tabs [aria-selected=false]'}.borderBottomColor"},
+             {"eval": f"[{style % '#panel tr[aria-selected=true]'}.outlineStyle, {style % '#scope [aria-pressed=true]'}.outlineStyle]"}]
+    assert chromium(page_of(capture), *steps) == [True, True, ["solid", "solid"]]
+
+
+def test_focus_stays(page_of, drive, capture):
+    """A key that changes a panel does not take the focus from the element that has it."""
+    page = page_of(capture)
+    assert drive(page, {"open": "tab=functions"}, {"eval": "document.querySelector('#scope [aria-pressed=false]:not(:disabled)').focus()"}, {"key": "Enter"},
+                 {"eval": "[document.activeElement.textContent, document.activeElement.getAttribute('aria-pressed')]"})[1] == ["Allocated", "true"]
+
+
 HOSTILE = b"</script><b>\"';,\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b=1+1"
 
 
