@@ -33,6 +33,7 @@ VERBS = {
     "compare": ["export", None, "--to", "folded", "--compare", None],
     "page": ["export", "--to", "html"],
     "pages": ["export", None, "--to", "html", "--compare", None],
+    "sources": ["html", None, "--with-source", "--force", "-o", "/dev/stdout"],
     "heaptrack": ["export", "--to", "heaptrack", "--force", "-o", "/dev/stdout"],
     "massif": ["export", "--to", "massif"],
     "syscap": ["export", "--to", "syscap", "--force", "-o", "/dev/stdout"],
