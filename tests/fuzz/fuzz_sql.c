@@ -2,7 +2,7 @@
 /*
  * Fuzz target of `profcapture sql`: the text of a query, of a small capture with every table. Runs
  * the verb as main() does, with its limits of time and memory. The length of the query chooses the
- * format of its result.
+ * format of its result, and whether its rows are limited.
  */
 #include "tests/tools/rows.h"
 #include "tools/common/cli.h"
@@ -80,7 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const struct cli_verb verbs[] = { { "sql", "Query", verb_sql }, { NULL } };
 	static const struct cli_tool tool = { .name = "fuzz", .verbs = verbs };
 	static char formats[][8] = { "text", "ndjson", "csv", "json" };
-	static char words[][16] = { "fuzz", "sql", "--timeout", "1s", "--format", "--" };
+	static char words[][16] = { "fuzz", "sql", "--timeout", "1s", "--format", "--limit", "--" };
+	static char limits[][4] = { "0", "5" };
 	char *path = set_up(), *query = malloc(size + 1);
 
 	if (!query)
@@ -88,10 +89,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size)
 		memcpy(query, data, size);
 	query[size] = '\0';
-	(void)cli_main(&tool, 9,
+	(void)cli_main(&tool, 11,
 		       (char *[]){ words[0], words[1], words[2], words[3], words[4],
-				   formats[size % ARRAY_SIZE(formats)], words[5], path, query,
-				   NULL });
+				   formats[size % ARRAY_SIZE(formats)], words[5],
+				   limits[size / ARRAY_SIZE(formats) % ARRAY_SIZE(limits)],
+				   words[6], path, query, NULL });
 	free(query);
 	return 0;
 }

@@ -30,6 +30,15 @@ bool capture_is_event_table(const struct prof_table_def *table)
 	       table->id != PROF_TABLE_METADATA;
 }
 
+unsigned capture_column_referring(const struct prof_table_def *def, unsigned table)
+{
+	for (unsigned i = 0; i < def->n_columns; i++)
+		if (def->columns[i].type == PROF_TYPE_REF && def->columns[i].ref == table &&
+		    !(def->columns[i].flags & PROF_COLUMN_LIST))
+			return i;
+	return CAPTURE_NO_COLUMN;
+}
+
 /* Returns the offset from the segment's clock values to relative times. The sum may wrap. */
 static uint64_t shift_of(const struct capture *capture, uint32_t number)
 {

@@ -81,6 +81,10 @@ bool capture_each_chunk(const struct capture *capture, unsigned table,
 			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),
 			void *data, GError **error);
 
+/* Returns the position of the first column that has a ref to a table, or CAPTURE_NO_COLUMN. */
+#define CAPTURE_NO_COLUMN UINT_MAX
+unsigned capture_column_referring(const struct prof_table_def *def, unsigned table);
+
 /* Returns whether rows of a table count as events. All timed tables except losses and metadata
  * do. */
 bool capture_is_event_table(const struct prof_table_def *table);

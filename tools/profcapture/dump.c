@@ -23,7 +23,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define NO_COLUMN UINT_MAX
 /* Member with a mark's arguments by name, which --resolve adds to the argument lists. */
 #define NAMED_ARGUMENTS "named_arguments"
 /* Number of rows between two checks for a full disk or a closed pipe. */
@@ -39,7 +38,7 @@ struct dump_stream {
 	size_t row;
 	bool done;
 	bool timed;
-	/* positions of these columns, or NO_COLUMN */
+	/* positions of these columns, or CAPTURE_NO_COLUMN */
 	unsigned thread, process, cpu, stack;
 	bool own_pid, own_tid, own_comm; /* the table itself has a column of this name */
 	uint32_t of_thread, of_process;  /* the row's thread and process */
@@ -71,7 +70,8 @@ static const struct cli_option options[] = {
 
 static uint64_t number_of(const struct dump_stream *stream, unsigned column)
 {
-	if (column == NO_COLUMN || (stream->table->columns[column].flags & PROF_COLUMN_LIST))
+	if (column == CAPTURE_NO_COLUMN ||
+	    (stream->table->columns[column].flags & PROF_COLUMN_LIST))
 		return 0;
 	return array_number_or(&stream->batch.columns[column], stream->row, 0);
 }
@@ -96,12 +96,12 @@ static bool is_wanted(struct dump *dump, const struct dump_stream *stream)
 
 	if (stream->timed && reader->timed && (time < reader->from_ns || time > reader->to_ns))
 		return false;
-	if (reader->cpus &&
-	    (stream->cpu == NO_COLUMN || !reader_wants_cpu(reader, number_of(stream, stream->cpu))))
+	if (reader->cpus && (stream->cpu == CAPTURE_NO_COLUMN ||
+			     !reader_wants_cpu(reader, number_of(stream, stream->cpu))))
 		return false;
 	if (!reader_filters_threads(reader))
 		return true;
-	if (stream->thread != NO_COLUMN)
+	if (stream->thread != CAPTURE_NO_COLUMN)
 		return stream->timed ? reader_wants_thread_at(reader, stream->of_thread, time)
 				     : reader_wants_thread(reader, stream->of_thread);
 	if (stream->of_process <= NAMES_LOST || reader->tids || reader->comms)
@@ -521,27 +521,18 @@ static void put_row(struct dump *dump, const struct dump_stream *stream)
 		rows_end(&dump->json);
 	else
 		out_char(dump->out, '\n');
-	if (is_text(dump) && stream->stack != NO_COLUMN && dump->resolve)
+	if (is_text(dump) && stream->stack != CAPTURE_NO_COLUMN && dump->resolve)
 		put_frames(dump, stream);
 }
 
 /* ---- merging tables -------------------------------------------------------------------------- */
-
-static unsigned column_referring(const struct prof_table_def *table, unsigned ref)
-{
-	for (unsigned i = 0; i < table->n_columns; i++)
-		if (table->columns[i].type == PROF_TYPE_REF && table->columns[i].ref == ref &&
-		    !(table->columns[i].flags & PROF_COLUMN_LIST))
-			return i;
-	return NO_COLUMN;
-}
 
 static unsigned column_named(const struct prof_table_def *table, const char *name)
 {
 	for (unsigned i = 0; i < table->n_columns; i++)
 		if (strcmp(table->columns[i].name, name) == 0)
 			return i;
-	return NO_COLUMN;
+	return CAPTURE_NO_COLUMN;
 }
 
 static void stream_init(struct dump_stream *stream, const struct prof_table_def *table)
@@ -549,13 +540,13 @@ static void stream_init(struct dump_stream *stream, const struct prof_table_def 
 	*stream = (struct dump_stream){
 		.table = table,
 		.timed = table->flags & PROF_TABLE_TIMED,
-		.thread = column_referring(table, PROF_TABLE_THREAD),
-		.process = column_referring(table, PROF_TABLE_PROCESS),
-		.stack = column_referring(table, PROF_TABLE_STACK),
+		.thread = capture_column_referring(table, PROF_TABLE_THREAD),
+		.process = capture_column_referring(table, PROF_TABLE_PROCESS),
+		.stack = capture_column_referring(table, PROF_TABLE_STACK),
 		.cpu = column_named(table, "cpu"),
-		.own_pid = column_named(table, "pid") != NO_COLUMN,
-		.own_tid = column_named(table, "tid") != NO_COLUMN,
-		.own_comm = column_named(table, "comm") != NO_COLUMN,
+		.own_pid = column_named(table, "pid") != CAPTURE_NO_COLUMN,
+		.own_tid = column_named(table, "tid") != CAPTURE_NO_COLUMN,
+		.own_comm = column_named(table, "comm") != CAPTURE_NO_COLUMN,
 	};
 	/* A row of these two tables is the thread or process itself. */
 	if (table->id == PROF_TABLE_THREAD)
@@ -563,7 +554,7 @@ static void stream_init(struct dump_stream *stream, const struct prof_table_def 
 	if (table->id == PROF_TABLE_PROCESS)
 		stream->process = 0;
 	if (table->id == PROF_TABLE_STACK)
-		stream->stack = NO_COLUMN;
+		stream->stack = CAPTURE_NO_COLUMN;
 }
 
 static bool stream_fill(struct dump *dump, struct dump_stream *stream, GError **error)
@@ -650,11 +641,11 @@ static bool each_row(struct dump *dump, bool print, uint64_t limit, uint64_t *re
 		if (!use_epoch(dump, stream->batch.epoch, error))
 			return false;
 		stream->of_thread = stream->of_process = NAMES_NONE;
-		if (stream->thread != NO_COLUMN) {
+		if (stream->thread != CAPTURE_NO_COLUMN) {
 			stream->of_thread =
 				names_thread(dump->epoch, number_of(stream, stream->thread));
 			stream->of_process = names_thread_at(names, stream->of_thread)->process;
-		} else if (stream->process != NO_COLUMN) {
+		} else if (stream->process != CAPTURE_NO_COLUMN) {
 			stream->of_process =
 				names_process(dump->epoch, number_of(stream, stream->process));
 		}

@@ -57,7 +57,8 @@ static bool write_tables(sqlite3 *db, struct sql_tables *tables, const char *out
 	for (guint i = tables->all->len; r == SQLITE_OK && i > 0; i--) {
 		const struct sql_table *table = tables->all->pdata[i - 1];
 
-		tables->has_all_calls |= !table->def;
+		if (!table->def)
+			sql_derived_complete(tables->derived);
 		r = copy_table(db, table);
 	}
 	if (r == SQLITE_OK)

@@ -5,168 +5,35 @@
  * Invariants: (1) constraints only skip rows: SQLite checks each row again     [test_sql: ranges]
  *             (2) a row is resolved with the dictionaries of its own epoch     [test_sql: epochs]
  *             (3) names of the capture cannot break a declaration              [test_sql: hostile]
- * Calls and functions get their ids when a row is the first to need them, so these are the same
- * within a connection only.
  */
 #include "config.h"
 
 #include "tools/profcapture/sql-tables.h"
 
 #include "tools/common/capture-error.h"
-#include "tools/profcapture/memory-replay.h"
-#include "tools/profcapture/run-times.h"
-#include "tools/profcapture/spans.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#define NO_COLUMN UINT_MAX
-
-/* The origin of a value. */
+/* The origin of a value of a table of the capture: a member of enum sql_thread_field, or of this
+ * one. Derived tables have the fields of sql-derived.h. */
 enum sql_field {
-	SQL_STORED, /* a column of the capture */
-	/* also of capture tables */
+	SQL_STORED = SQL_THREAD_FIELDS, /* a column of the capture */
 	SQL_TIME,
-	SQL_PID,
-	SQL_TID,
-	SQL_COMM,
-	SQL_EXE,
 	SQL_CALL,
 	SQL_EVENT,
 	SQL_AMOUNT,
 	SQL_SEGMENT,
 	SQL_EPOCH,
-	/* of derived tables only */
-	SQL_ID,
-	SQL_CALLER,
-	SQL_DEPTH,
-	SQL_FUNCTION,
-	SQL_FILE,
-	SQL_LINE,
-	SQL_INLINED,
-	SQL_STACK,
-	SQL_FN, /* a field of functions_cell() */
-	SQL_END,
-	SQL_DURATION,
-	SQL_CPU,
-	SQL_NUMBER,
-	SQL_SIZE,
-	SQL_BLOCKS,
-	SQL_BYTES,
-	SQL_KIND,
-	SQL_GROUP,
-	SQL_NAME,
 };
 
 struct sql_column {
 	char *name;
 	const char *type;
-	enum sql_field field;
-	unsigned position; /* of SQL_STORED and SQL_FN */
-};
-
-enum derived { CALLS, FUNCTIONS, MARKS, BLOCKS, STATES };
-
-/* What a thread did or had from a time to another. There may be one for each allocation. */
-struct interval {
-	int64_t begin_ns, end_ns;
-	union {
-		struct {
-			const char *group, *name;
-		} mark;
-		struct {
-			uint64_t number, size;
-		} block;
-		uint64_t cpu;
-	};
-	uint32_t thread, call;
-	uint32_t heap;
-	uint8_t kind; /* of a mark, how a block ended, or the state */
-	bool has_begin, has_end, is_mapping;
-};
-
-static const char *const mark_kinds[] = { [SPAN_INSTANT] = "instant",
-					  [SPAN_WHOLE] = "span",
-					  [SPAN_NO_END] = "no-end",
-					  [SPAN_NO_BEGIN] = "no-begin" };
-#define NOT_FREED (MEMORY_GONE + 1)
-static const char *const ends[] = { [MEMORY_FREED] = "freed",
-				    [MEMORY_REALLOCATED] = "reallocated",
-				    [MEMORY_GONE] = "lost",
-				    [NOT_FREED] = NULL };
-static const char *const states[] = { [PROF_SWITCH_WAIT] = "waiting",
-				      [PROF_SWITCH_PREEMPTED] = "preempted",
-				      [PROF_SWITCH_RUNNING] = "running",
-				      [PROF_SWITCH_RUNNABLE] = "runnable" };
-
-struct derived_column {
-	const char *name, *type;
-	enum sql_field field;
-	unsigned position;
-};
-
-#define OF_THREAD                                                     \
-	{ "pid", "INTEGER", SQL_PID }, { "tid", "INTEGER", SQL_TID }, \
-		{ "comm", "TEXT", SQL_COMM },                         \
-	{                                                             \
-		"exe", "TEXT", SQL_EXE                                \
-	}
-#define OF_TIME(end, duration)                                           \
-	{ "time_ns", "INTEGER", SQL_TIME }, { end, "INTEGER", SQL_END }, \
-	{                                                                \
-		duration, "INTEGER", SQL_DURATION                        \
-	}
-
-static const struct {
-	const char *name, *index;
-	struct derived_column columns[16];
-} derived_tables[] = {
-	[CALLS] = { "calls",
-		    "id",
-		    { { "id", "INTEGER", SQL_ID },
-		      { "caller", "INTEGER", SQL_CALLER },
-		      { "depth", "INTEGER", SQL_DEPTH },
-		      { "function", "INTEGER", SQL_FUNCTION },
-		      { "file", "TEXT", SQL_FILE },
-		      { "line", "INTEGER", SQL_LINE },
-		      { "inlined", "INTEGER", SQL_INLINED },
-		      { "stack", "TEXT HIDDEN", SQL_STACK } } },
-	[FUNCTIONS] = { "functions",
-			"id",
-			{ { "id", "INTEGER", SQL_ID },
-			  { "name", "TEXT", SQL_FN, FN_NAME },
-			  { "raw_name", "TEXT", SQL_FN, FN_RAW_NAME },
-			  { "image", "TEXT", SQL_FN, FN_IMAGE },
-			  { "build_id", "TEXT", SQL_FN, FN_BUILD_ID },
-			  { "offset", "INTEGER", SQL_FN, FN_OFFSET },
-			  { "kind", "TEXT", SQL_FN, FN_KIND },
-			  { "file", "TEXT", SQL_FN, FN_FILE },
-			  { "line", "INTEGER", SQL_FN, FN_LINE } } },
-	[MARKS] = { "marks",
-		    "time_ns",
-		    { OF_TIME("end_ns", "duration_ns"),
-		      OF_THREAD,
-		      { "kind", "TEXT", SQL_KIND },
-		      { "group", "TEXT", SQL_GROUP },
-		      { "name", "TEXT", SQL_NAME } } },
-	[BLOCKS] = { "blocks",
-		     "time_ns",
-		     { OF_TIME("freed_ns", "lifetime_ns"),
-		       OF_THREAD,
-		       { "block", "INTEGER", SQL_NUMBER },
-		       { "size", "INTEGER", SQL_SIZE },
-		       { "blocks", "REAL", SQL_BLOCKS },
-		       { "bytes", "REAL", SQL_BYTES },
-		       { "ended", "TEXT", SQL_KIND },
-		       { "call", "INTEGER", SQL_CALL } } },
-	[STATES] = { "thread_states",
-		     "time_ns",
-		     { OF_TIME("end_ns", "duration_ns"),
-		       OF_THREAD,
-		       { "state", "TEXT", SQL_KIND },
-		       { "cpu", "INTEGER", SQL_CPU } } },
+	unsigned field;
+	unsigned position; /* of SQL_STORED */
 };
 
 /* Columns of views for the call of a row of `s`. They are queries of their own, because SQLite then
@@ -275,10 +142,16 @@ static void put_uint(sqlite3_context *context, uint64_t value)
 
 static void put_cell(sqlite3_context *context, struct cell cell)
 {
-	if (cell.kind == CELL_TEXT)
+	if (cell.kind == CELL_TEXT && cell.owned)
+		put_text_n(context, cell.text, strlen(cell.text));
+	else if (cell.kind == CELL_TEXT)
 		put_text(context, cell.text);
 	else if (cell.kind == CELL_UINT || cell.kind == CELL_HEX)
 		put_uint(context, cell.number);
+	else if (cell.kind == CELL_INT)
+		sqlite3_result_int64(context, (int64_t)cell.number);
+	else if (cell.kind == CELL_DOUBLE)
+		sqlite3_result_double(context, cell.real);
 	cell_done(&cell);
 }
 
@@ -302,281 +175,6 @@ static int fail(sqlite3_vtab *base, GError *error)
 	else
 		tables->error = error;
 	return SQLITE_ERROR;
-}
-
-/* ---- calls ----------------------------------------------------------------------------------- */
-
-static bool load_tree(struct sql_tables *tables, GError **error)
-{
-	if (tables->tree)
-		return true;
-	tables->functions = functions_new(tables->reader->capture->names, error);
-	if (!tables->functions)
-		return false;
-	/* as report counts */
-	tables->functions->detail = FUNCTIONS_PLACES;
-	tables->functions->inlined = tables->functions->joins_inlined = true;
-	tables->tree = g_new0(struct memory_tree, 1);
-	memory_tree_init_with(tables->tree, tables->reader, tables->functions);
-	return true;
-}
-
-/* Stores in *ret_call the node of a stack. */
-static bool find_call(struct sql_tables *tables, uint32_t epoch, uint64_t stack, uint32_t segment,
-		      uint64_t time, uint32_t *ret_call, GError **error)
-{
-	struct names_epoch *names;
-	struct memory_epoch *of;
-
-	if (!load_tree(tables, error))
-		return false;
-	names = names_epoch(tables->reader->capture->names, epoch, error);
-	if (!names || !names_load_identities(names, error) ||
-	    !names_load(names, NAMES_STACK, error) || !names_load(names, NAMES_FRAME, error))
-		return false;
-	of = memory_tree_epoch(tables->tree, names, error);
-	if (of)
-		*ret_call = memory_tree_node(tables->tree, of, stack, segment, time);
-	return of;
-}
-
-static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
-		       GError **error)
-{
-	uint32_t call;
-
-	for (size_t i = 0; i < batch->rows; i++)
-		if (!find_call(data, batch->epoch, array_number_or(&batch->columns[1], i, 0),
-			       batch->segment, array_number_or(&batch->columns[0], i, 0), &call,
-			       error))
-			return false;
-	return true;
-}
-
-/* Makes a node of each stack that a row has. */
-static bool find_all_calls(struct sql_tables *tables, GError **error)
-{
-	for (guint i = 0; !tables->has_all_calls && i < tables->all->len; i++) {
-		const struct sql_table *table = tables->all->pdata[i];
-		uint16_t columns[2];
-		const struct prof_cursor_options options = {
-			.table = table->def ? table->def->id : 0, .columns = columns, .n_columns = 2
-		};
-
-		if (!table->def || table->stack == NO_COLUMN)
-			continue;
-		columns[0] = table->def->columns[0].id;
-		columns[1] = table->def->columns[table->stack].id;
-		if (!names_each_batch(tables->reader->capture->names, &options, find_calls, tables,
-				      _("cannot read the stacks of the capture"), error))
-			return false;
-	}
-	tables->has_all_calls = true;
-	return load_tree(tables, error);
-}
-
-static void append_stack(const struct sql_tables *tables, uint32_t call, GString *text)
-{
-	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-
-	for (; call; call = memory_node_at(tables->tree, call)->parent)
-		g_array_append_val(path, call);
-	for (guint i = path->len; i > 0; i--) {
-		const struct memory_node *node =
-			memory_node_at(tables->tree, g_array_index(path, uint32_t, i - 1));
-		uint32_t function = functions_whole(tables->functions, node->function);
-
-		if (text->len)
-			g_string_append_c(text, ';');
-		g_string_append(text, functions_at(tables->functions, function)->name);
-	}
-}
-
-static void put_call(const struct sql_tables *tables, sqlite3_context *context, uint32_t call,
-		     enum sql_field field)
-{
-	const struct memory_node *node = memory_node_at(tables->tree, call);
-	const struct function *place = functions_at(tables->functions, node->function);
-	g_autoptr(GString) text = NULL;
-	int depth = 0;
-
-	switch (field) {
-	case SQL_ID:
-		put_uint(context, call);
-		break;
-	case SQL_CALLER:
-		if (node->parent)
-			put_uint(context, node->parent);
-		break;
-	case SQL_DEPTH:
-		for (; node->parent; node = memory_node_at(tables->tree, node->parent))
-			depth++;
-		sqlite3_result_int(context, depth);
-		break;
-	case SQL_FUNCTION:
-		put_uint(context, functions_whole(tables->functions, node->function));
-		break;
-	case SQL_FILE:
-		put_text(context, place->is_line ? place->file : NULL);
-		break;
-	case SQL_LINE:
-		if (place->is_line && place->line)
-			put_uint(context, place->line);
-		break;
-	case SQL_INLINED:
-		sqlite3_result_int(context, place->depth > 0);
-		break;
-	default:
-		text = g_string_new(NULL);
-		append_stack(tables, call, text);
-		put_text_n(context, text->str, text->len);
-	}
-}
-
-/* ---- intervals ------------------------------------------------------------------------------- */
-
-static void add_mark(const struct span *span, void *data)
-{
-	const struct interval mark = {
-		.begin_ns = span->start_ns,
-		.end_ns = span->end_ns,
-		.mark = { span->group, span->name },
-		.thread = span->thread,
-		.kind = (uint8_t)span->kind,
-		.has_begin = span->kind != SPAN_NO_BEGIN,
-		.has_end = span->kind == SPAN_WHOLE || span->kind == SPAN_NO_BEGIN,
-	};
-
-	g_array_append_val((GArray *)data, mark);
-}
-
-struct blocks_reading {
-	GArray *blocks;
-	const struct sql_tables *tables;
-};
-
-static void add_block(struct blocks_reading *reading, const struct memory_live *live,
-		      int64_t end_ns, unsigned how)
-{
-	uint32_t segment = memory_heap_at(reading->tables->heaps, live->heap)->segment;
-	const struct interval block = {
-		.begin_ns =
-			capture_time(reading->tables->reader->capture, segment, live->more.since),
-		.end_ns = end_ns,
-		.block = { live->block.number, live->block.size },
-		.thread = live->block.thread,
-		.call = live->block.node,
-		.heap = live->heap,
-		.kind = (uint8_t)how,
-		.has_begin = true,
-		.has_end = how == MEMORY_FREED || how == MEMORY_REALLOCATED,
-		.is_mapping = live->block.is_mapping,
-	};
-
-	g_array_append_val(reading->blocks, block);
-}
-
-static void add_released(const struct memory_event *event, const struct memory_live *live,
-			 enum memory_release how, void *data)
-{
-	add_block(data, live, event->time_ns, how);
-}
-
-static void add_ended(const struct memory_live *live, void *data)
-{
-	add_block(data, live, 0, NOT_FREED);
-}
-
-static bool read_blocks(struct sql_tables *tables, GArray *blocks, GError **error)
-{
-	static const struct memory_ops ops = { .released = add_released, .ended = add_ended };
-	struct blocks_reading reading = { blocks, tables };
-	struct memory_replay replay = {
-		.heaps = tables->heaps = g_new0(struct memory_heaps, 1),
-		.ops = &ops,
-		.data = &reading,
-		.from_ns = INT64_MIN,
-		.to_ns = INT64_MAX,
-		.wants_nodes = true,
-		.wants_more = true,
-		.ends_all = true,
-	};
-	bool ok = load_tree(tables, error) &&
-		  memory_heaps_init(tables->heaps, tables->tree, error) &&
-		  memory_replay_run(&replay, error);
-
-	memory_replay_done(&replay);
-	return ok;
-}
-
-static void add_state(const struct run_state *state, void *data)
-{
-	const struct interval interval = {
-		.begin_ns = state->from_ns,
-		.end_ns = state->to_ns,
-		.cpu = state->cpu,
-		.thread = state->thread,
-		.kind = (uint8_t)state->state,
-		.has_begin = true,
-		.has_end = true,
-	};
-
-	g_array_append_val((GArray *)data, interval);
-}
-
-static gint compare_intervals(gconstpointer left, gconstpointer right)
-{
-	const struct interval *a = left, *b = right;
-
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	if (a->end_ns != b->end_ns)
-		return a->end_ns < b->end_ns ? -1 : 1;
-	return a->thread < b->thread ? -1 : a->thread > b->thread;
-}
-
-/* Reads all rows of a derived table on its first use. */
-static bool derive(struct sql_tables *tables, enum derived which, GError **error)
-{
-	g_autoptr(GArray) intervals = NULL;
-	bool ok;
-
-	if (which == CALLS || which == FUNCTIONS)
-		return find_all_calls(tables, error);
-	if (tables->derived[which])
-		return true;
-	intervals = g_array_new(FALSE, FALSE, sizeof(struct interval));
-	ok = which == MARKS    ? spans_read(tables->reader->capture, add_mark, intervals, error)
-	     : which == BLOCKS ? read_blocks(tables, intervals, error)
-			       : run_times_each_state(tables->reader, add_state, intervals, error);
-	g_array_sort(intervals, compare_intervals);
-	if (ok)
-		tables->derived[which] = g_steal_pointer(&intervals);
-	return ok;
-}
-
-/* ---- the values of a thread ------------------------------------------------------------------ */
-
-/* Of an index of names. */
-static int put_thread(struct sql_vtab *vtab, sqlite3_context *context, uint32_t thread,
-		      uint32_t process, bool has_time, int64_t time_ns, enum sql_field field)
-{
-	struct reader *reader = vtab->tables->reader;
-	const struct names *names = reader->capture->names;
-	GError *error = NULL;
-
-	if (field == SQL_PID && process > NAMES_LOST)
-		put_uint(context, names_process_at(names, process)->pid);
-	else if (field == SQL_TID && thread > NAMES_LOST)
-		put_uint(context, names_thread_at(names, thread)->tid);
-	else if (field == SQL_EXE)
-		put_text(context, names_process_at(names, process)->exe);
-	else if (field == SQL_COMM && has_time && !reader_load_names(reader, &error))
-		return fail(&vtab->base, error);
-	else if (field == SQL_COMM)
-		put_text(context, has_time ? reader_comm_at(reader, thread, time_ns)
-					   : names_thread_at(names, thread)->comm);
-	return SQLITE_OK;
 }
 
 /* ---- the cursor of a table of the capture ---------------------------------------------------- */
@@ -624,7 +222,7 @@ static uint64_t number_of(const struct row_cursor *cursor, unsigned position)
 {
 	const struct prof_table_def *def = vtab_of(cursor)->table->def;
 
-	if (position == NO_COLUMN || (def->columns[position].flags & PROF_COLUMN_LIST))
+	if (position == CAPTURE_NO_COLUMN || (def->columns[position].flags & PROF_COLUMN_LIST))
 		return 0;
 	return array_number_or(&cursor->columns[position], cursor->row, 0);
 }
@@ -651,7 +249,7 @@ static bool find_owner(const struct row_cursor *cursor, uint32_t *ret_thread, ui
 		       GError **error)
 {
 	const struct sql_table *table = vtab_of(cursor)->table;
-	const bool has_thread = table->thread != NO_COLUMN;
+	const bool has_thread = table->thread != CAPTURE_NO_COLUMN;
 	const uint64_t id = number_of(cursor, has_thread ? table->thread : table->process);
 	struct sql_owner *last = &vtab_of(cursor)->tables->last_owner;
 	struct names_epoch *epoch;
@@ -683,7 +281,7 @@ static char letter_of(const struct sql_table *table, int index, unsigned char op
 	bool is_equal = op == SQLITE_INDEX_CONSTRAINT_EQ;
 	bool is_id = column && (table->def ? column->field == SQL_STORED && column->position == 0 &&
 						     (table->def->flags & PROF_TABLE_DICTIONARY)
-					   : column->field == SQL_ID);
+					   : strcmp(column->name, "id") == 0);
 
 	if (is_id && is_equal)
 		return OF_ID;
@@ -756,7 +354,7 @@ static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_ow
 
 		if (!is_used(mask, i))
 			continue;
-		has_owner |= column->field >= SQL_PID && column->field <= SQL_EXE;
+		has_owner |= column->field < SQL_THREAD_FIELDS;
 		reads[column->field == SQL_STORED  ? column->position
 		      : column->field == SQL_CALL  ? MIN_OF(table->stack, def->n_columns)
 		      : column->field == SQL_EVENT ? MIN_OF(table->source, def->n_columns)
@@ -764,9 +362,9 @@ static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_ow
 		if (column->field == SQL_AMOUNT)
 			reads[table->source] = reads[table->weight] = true;
 	}
-	if (has_owner && table->thread != NO_COLUMN)
+	if (has_owner && table->thread != CAPTURE_NO_COLUMN)
 		reads[table->thread] = true;
-	if (has_owner && table->process != NO_COLUMN)
+	if (has_owner && table->process != CAPTURE_NO_COLUMN)
 		reads[table->process] = true;
 	cursor->n_ids = 0;
 	memset(cursor->columns, 0, sizeof(cursor->columns));
@@ -1174,7 +772,9 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 	const struct sql_table *table = vtab_of(cursor)->table;
 	const struct sql_column *column = column_at(table, index);
 	uint32_t thread, process, call;
+	struct cell cell;
 	uint64_t stack;
+	int64_t time_ns;
 	GError *error = NULL;
 
 	switch (column->field) {
@@ -1191,8 +791,8 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 		if (stack == 0 && table->def->id != PROF_TABLE_SAMPLE &&
 		    table->def->id != PROF_TABLE_ALLOC && table->def->id != PROF_TABLE_LIVE)
 			break;
-		if (!find_call(tables, cursor->epoch, stack, cursor->segment, number_of(cursor, 0),
-			       &call, &error))
+		if (!sql_derived_call(tables->derived, cursor->epoch, stack, cursor->segment,
+				      number_of(cursor, 0), &call, &error))
 			return fail(base->pVtab, error);
 		put_uint(context, call);
 		break;
@@ -1215,8 +815,12 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 	default:
 		if (!find_owner(cursor, &thread, &process, &error))
 			return fail(base->pVtab, error);
-		return put_thread(vtab_of(cursor), context, thread, process, is_timed(table),
-				  time_of(cursor), column->field);
+		time_ns = is_timed(table) ? time_of(cursor) : 0;
+		if (!sql_thread_cell(tables->reader, thread, process,
+				     is_timed(table) ? &time_ns : NULL, column->field, &cell,
+				     &error))
+			return fail(base->pVtab, error);
+		put_cell(context, cell);
 	}
 	return SQLITE_OK;
 }
@@ -1228,26 +832,12 @@ struct derived_cursor {
 	uint32_t at, end;
 };
 
-/* Returns the number of the table's rows, as far as they have been read. */
-static uint32_t derived_rows(const struct sql_tables *tables, enum derived which)
-{
-	if (which == CALLS)
-		return tables->tree ? tables->tree->nodes->len : 0;
-	if (which == FUNCTIONS)
-		return tables->functions ? tables->functions->all->len : 0;
-	return tables->derived[which] ? tables->derived[which]->len : 0;
-}
-
-/* Skips what is not a row: the node above the roots, and places in functions. */
-static void skip_entities(struct derived_cursor *cursor)
+static void skip_others(struct derived_cursor *cursor)
 {
 	const struct sql_vtab *vtab = (struct sql_vtab *)cursor->base.pVtab;
-	const struct sql_tables *tables = vtab->tables;
 
-	if (vtab->table->derived == CALLS && cursor->at == 0)
-		cursor->at++;
-	while (vtab->table->derived == FUNCTIONS && cursor->at < cursor->end &&
-	       functions_at(tables->functions, cursor->at)->whole)
+	while (cursor->at < cursor->end &&
+	       !sql_derived_is_row(vtab->tables->derived, vtab->table->derived, cursor->at))
 		cursor->at++;
 }
 
@@ -1255,7 +845,8 @@ static int filter_derived(sqlite3_vtab_cursor *base, int number, const char *pla
 			  sqlite3_value **argv)
 {
 	struct derived_cursor *cursor = (struct derived_cursor *)base;
-	struct sql_vtab *vtab = (struct sql_vtab *)base->pVtab;
+	const struct sql_table *table = ((struct sql_vtab *)base->pVtab)->table;
+	struct sql_derived *derived = ((struct sql_vtab *)base->pVtab)->tables->derived;
 	GError *error = NULL;
 
 	(void)number;
@@ -1266,16 +857,16 @@ static int filter_derived(sqlite3_vtab_cursor *base, int number, const char *pla
 	if (argc > 0 && sqlite3_value_numeric_type(argv[0]) == SQLITE_INTEGER) {
 		int64_t id = sqlite3_value_int64(argv[0]);
 
-		if (id >= 0 && id < derived_rows(vtab->tables, vtab->table->derived)) {
+		if (id >= 0 && id < sql_derived_rows(derived, table->derived)) {
 			cursor->at = (uint32_t)id;
 			cursor->end = cursor->at + 1;
 		}
 	} else {
-		if (!derive(vtab->tables, vtab->table->derived, &error))
+		if (!sql_derived_read(derived, table->derived, &error))
 			return fail(base->pVtab, error);
-		cursor->end = derived_rows(vtab->tables, vtab->table->derived);
+		cursor->end = sql_derived_rows(derived, table->derived);
 	}
-	skip_entities(cursor);
+	skip_others(cursor);
 	return SQLITE_OK;
 }
 
@@ -1284,83 +875,21 @@ static int next_derived(sqlite3_vtab_cursor *base)
 	struct derived_cursor *cursor = (struct derived_cursor *)base;
 
 	cursor->at++;
-	skip_entities(cursor);
+	skip_others(cursor);
 	return SQLITE_OK;
 }
 
 static int put_derived_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int index)
 {
 	const struct derived_cursor *cursor = (struct derived_cursor *)base;
-	struct sql_vtab *vtab = (struct sql_vtab *)base->pVtab;
-	const struct sql_tables *tables = vtab->tables;
-	const struct sql_column *column = column_at(vtab->table, index);
-	const struct names *names = tables->reader->capture->names;
-	const struct interval *at;
-	struct memory_live live;
+	const struct sql_vtab *vtab = (struct sql_vtab *)base->pVtab;
+	GError *error = NULL;
+	struct cell cell;
 
-	if (vtab->table->derived == CALLS) {
-		put_call(tables, context, cursor->at, column->field);
-		return SQLITE_OK;
-	}
-	if (vtab->table->derived == FUNCTIONS) {
-		put_cell(context, column->field == SQL_ID
-					  ? cell_uint(cursor->at)
-					  : functions_cell(tables->functions, cursor->at,
-							   (enum function_field)column->position));
-		return SQLITE_OK;
-	}
-	at = &g_array_index(tables->derived[vtab->table->derived], struct interval, cursor->at);
-	switch (column->field) {
-	case SQL_TIME:
-		if (at->has_begin)
-			sqlite3_result_int64(context, at->begin_ns);
-		break;
-	case SQL_END:
-		if (at->has_end)
-			sqlite3_result_int64(context, at->end_ns);
-		break;
-	case SQL_DURATION:
-		if (at->has_begin && at->has_end)
-			put_uint(context, (uint64_t)at->end_ns - (uint64_t)at->begin_ns);
-		break;
-	case SQL_CPU:
-		if (at->cpu != PROF_SWITCH_NO_CPU)
-			put_uint(context, at->cpu);
-		break;
-	case SQL_NUMBER:
-		put_uint(context, at->block.number);
-		break;
-	case SQL_SIZE:
-		put_uint(context, at->block.size);
-		break;
-	case SQL_BLOCKS:
-	case SQL_BYTES:
-		live = (struct memory_live){ .heap = at->heap,
-					     .block = { .size = at->block.size,
-							.is_mapping = at->is_mapping } };
-		memory_weigh(tables->heaps, &live);
-		sqlite3_result_double(context,
-				      column->field == SQL_BLOCKS ? live.blocks : live.bytes);
-		break;
-	case SQL_KIND:
-		put_text(context, vtab->table->derived == MARKS    ? mark_kinds[at->kind]
-				  : vtab->table->derived == BLOCKS ? ends[at->kind]
-								   : states[at->kind]);
-		break;
-	case SQL_GROUP:
-		put_text(context, at->mark.group);
-		break;
-	case SQL_NAME:
-		put_text(context, at->mark.name);
-		break;
-	case SQL_CALL:
-		put_uint(context, at->call);
-		break;
-	default:
-		return put_thread(vtab, context, at->thread,
-				  names_thread_at(names, at->thread)->process, true,
-				  at->has_begin ? at->begin_ns : at->end_ns, column->field);
-	}
+	if (!sql_derived_cell(vtab->tables->derived, vtab->table->derived, cursor->at,
+			      column_at(vtab->table, index)->field, &cell, &error))
+		return fail(base->pVtab, error);
+	put_cell(context, cell);
 	return SQLITE_OK;
 }
 
@@ -1491,15 +1020,6 @@ static const sqlite3_module derived_module = {
 
 /* ---- describing the tables ------------------------------------------------------------------- */
 
-static unsigned column_referring(const struct prof_table_def *def, unsigned ref)
-{
-	for (unsigned i = 0; i < def->n_columns; i++)
-		if (def->columns[i].type == PROF_TYPE_REF && def->columns[i].ref == ref &&
-		    !(def->columns[i].flags & PROF_COLUMN_LIST))
-			return i;
-	return NO_COLUMN;
-}
-
 static const char *type_of(const struct prof_column_def *column)
 {
 	bool is_text = (column->flags & PROF_COLUMN_LIST) || column->type == PROF_TYPE_ENUM ||
@@ -1518,8 +1038,8 @@ static bool has_column(const struct sql_table *table, const char *name)
 }
 
 /* Appends underscores to a name that SQLite would not distinguish from an earlier one. */
-static void add_column(struct sql_table *table, const char *name, const char *type,
-		       enum sql_field field, unsigned position)
+static void add_column(struct sql_table *table, const char *name, const char *type, unsigned field,
+		       unsigned position)
 {
 	struct sql_column column = { g_utf8_make_valid(name, -1), type, field, position };
 
@@ -1534,7 +1054,7 @@ static void add_column(struct sql_table *table, const char *name, const char *ty
 
 /* Adds what a table of the capture does not have itself. */
 static void add_own_column(struct sql_table *table, const char *name, const char *type,
-			   enum sql_field field)
+			   unsigned field)
 {
 	for (unsigned i = 0; i < table->def->n_columns; i++)
 		if (strcmp(table->def->columns[i].name, name) == 0)
@@ -1567,7 +1087,7 @@ static struct sql_table *add_table(struct sql_tables *tables, const char *name)
 		table->name = longer;
 	}
 	table->columns = g_array_new(FALSE, FALSE, sizeof(struct sql_column));
-	table->thread = table->process = table->stack = NO_COLUMN;
+	table->thread = table->process = table->stack = CAPTURE_NO_COLUMN;
 	g_ptr_array_add(tables->all, table);
 	return table;
 }
@@ -1579,29 +1099,31 @@ static void describe(struct sql_tables *tables, const struct prof_table_def *def
 
 	table->def = def;
 	/* A row of these two is its own owner. */
-	table->thread = def->id == PROF_TABLE_THREAD ? 0 : column_referring(def, PROF_TABLE_THREAD);
-	table->process = def->id == PROF_TABLE_PROCESS ? 0
-						       : column_referring(def, PROF_TABLE_PROCESS);
+	table->thread =
+		def->id == PROF_TABLE_THREAD ? 0 : capture_column_referring(def, PROF_TABLE_THREAD);
+	table->process = def->id == PROF_TABLE_PROCESS
+				 ? 0
+				 : capture_column_referring(def, PROF_TABLE_PROCESS);
 	table->source = PROF_SAMPLE_SOURCE;
 	table->weight = PROF_SAMPLE_WEIGHT;
 	if (is_timed(table)) {
-		table->stack = column_referring(def, PROF_TABLE_STACK);
+		table->stack = capture_column_referring(def, PROF_TABLE_STACK);
 		table->index = "time_ns";
 		add_column(table, "time_ns", "INTEGER", SQL_TIME, 0);
 	} else if (def->flags & PROF_TABLE_DICTIONARY) {
 		table->index = "epoch, id";
 	}
-	if (table->thread != NO_COLUMN || table->process != NO_COLUMN)
+	if (table->thread != CAPTURE_NO_COLUMN || table->process != CAPTURE_NO_COLUMN)
 		add_own_column(table, "pid", "INTEGER", SQL_PID);
-	if (table->thread != NO_COLUMN) {
+	if (table->thread != CAPTURE_NO_COLUMN) {
 		add_own_column(table, "tid", "INTEGER", SQL_TID);
 		add_own_column(table, "comm", "TEXT", SQL_COMM);
 	}
-	if (table->thread != NO_COLUMN || table->process != NO_COLUMN)
+	if (table->thread != CAPTURE_NO_COLUMN || table->process != CAPTURE_NO_COLUMN)
 		add_own_column(table, "exe", "TEXT", SQL_EXE);
 	for (unsigned i = is_timed(table) ? 1 : 0; i < def->n_columns; i++)
 		add_column(table, def->columns[i].name, type_of(&def->columns[i]), SQL_STORED, i);
-	if (table->stack != NO_COLUMN)
+	if (table->stack != CAPTURE_NO_COLUMN)
 		add_own_column(table, "call", "INTEGER", SQL_CALL);
 	if (is_sample) {
 		add_own_column(table, "event", "TEXT", SQL_EVENT);
@@ -1678,15 +1200,18 @@ struct sql_tables *sql_tables_new(struct reader *reader, sqlite3 *db, GError **e
 	int r;
 
 	tables->reader = reader;
+	tables->derived = sql_derived_new(reader);
 	tables->all = g_ptr_array_new_with_free_func(table_free);
-	for (unsigned i = 0; i < ARRAY_SIZE(derived_tables); i++) {
-		struct sql_table *table = add_table(tables, derived_tables[i].name);
+	for (unsigned i = 0; i < SQL_DERIVED_TABLES; i++) {
+		const struct sql_derived_def *def = &sql_derived_defs[i];
+		struct sql_table *table = add_table(tables, def->name);
 
 		table->derived = i;
-		table->index = derived_tables[i].index;
+		table->index = def->index;
 		table->rows = 10000;
-		for (const struct derived_column *c = derived_tables[i].columns; c->name; c++)
-			add_column(table, c->name, c->type, c->field, c->position);
+		for (size_t c = 0; def->columns[c].name; c++)
+			add_column(table, def->columns[c].name, def->columns[c].type,
+				   def->columns[c].field, 0);
 	}
 	/* Tables of version 1 that the capture lacks are empty. */
 	for (unsigned id = 1; id <= PROF_TABLE_LAST; id++) {
@@ -1727,17 +1252,8 @@ void sql_tables_free(struct sql_tables *tables)
 {
 	if (!tables)
 		return;
-	for (size_t i = 0; i < ARRAY_SIZE(tables->derived); i++)
-		if (tables->derived[i])
-			g_array_unref(tables->derived[i]);
 	prof_dictionary_free(tables->sources);
-	if (tables->heaps)
-		memory_heaps_done(tables->heaps);
-	g_free(tables->heaps);
-	if (tables->tree)
-		memory_tree_done(tables->tree);
-	g_free(tables->tree);
-	functions_free(tables->functions);
+	sql_derived_free(tables->derived);
 	g_clear_error(&tables->error);
 	g_ptr_array_unref(tables->all);
 	g_free(tables);

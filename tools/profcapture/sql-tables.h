@@ -5,9 +5,8 @@
  * Each table of the capture is a virtual table, generated from the capture's schema, with the
  * columns of `dump`: refs to texts are texts, enums are names, times are relative, lists are JSON.
  * A table that refers to threads also has pid, tid, comm and exe. Ids are scoped to an epoch, so
- * each table ends with segment and epoch. Further tables have what needs more than a row: the calls
- * and functions of stacks, marks with begins and ends paired, blocks with their lifetimes, and the
- * states of threads. Views over both answer common questions. An unknown value is NULL. An unsigned
+ * each table ends with segment and epoch. Further tables have what needs more than a row
+ * (sql-derived.h). Views over both answer common questions. An unknown value is NULL. An unsigned
  * number above INT64_MAX is the text 0x and 16 digits, which sorts after all numbers.
  *
  * A query reads only the chunks of its time range (constraints on time_ns) and of its epoch, and
@@ -15,7 +14,7 @@
  */
 #pragma once
 
-#include "tools/profcapture/reader.h"
+#include "tools/profcapture/sql-derived.h"
 
 #include <sqlite3.h>
 
@@ -27,7 +26,7 @@ struct sql_table {
 	const struct prof_table_def *def; /* NULL: not a table of the capture */
 	GArray *columns;                  /* struct sql_column */
 	uint64_t rows;
-	unsigned derived; /* if def is NULL: enum derived */
+	enum sql_derived_table derived; /* if def is NULL */
 	unsigned thread, process, stack, source, weight;
 };
 
@@ -42,14 +41,9 @@ struct sql_owner {
 struct sql_tables {
 	GPtrArray *all; /* struct sql_table */
 	GError *error;  /* the reason why a query failed, if it was a capture's; or NULL */
-	/* set when all rows of the capture were read: then `calls` and `functions` need no others */
-	bool has_all_calls;
 	/* the rest is private */
 	struct reader *reader;
-	struct functions *functions;     /* NULL: not needed yet */
-	struct memory_tree *tree;        /* of calls */
-	struct memory_heaps *heaps;      /* of blocks; NULL: not read yet */
-	GArray *derived[5];              /* struct interval by enum derived; NULL: not read yet */
+	struct sql_derived *derived;
 	struct prof_dictionary *sources; /* of an epoch, or NULL */
 	uint32_t sources_epoch;
 	/* of the last row that needed them: its other columns and the next row mostly need the same */
