@@ -46,7 +46,7 @@ struct sql_tables {
 	struct sql_derived *derived;
 	struct prof_dictionary *sources; /* of an epoch, or NULL */
 	uint32_t sources_epoch;
-	/* of the last row that needed them: its other columns and the next row mostly need the same */
+	/* of the last row that needed them: the next row mostly needs the same */
 	struct sql_owner last_owner;
 	struct sampled_event event;
 	uint32_t event_epoch; /* 0: no row yet */
