@@ -325,7 +325,7 @@ static int walk_from(struct prof_reader *reader, uint64_t from, uint64_t sequenc
 	walk.learn = reader;
 	walk.receive = receive_walked;
 	walk.data = reader;
-	r = walk_run(&walk);
+	r = recover_walk(&walk);
 	return r ? r : reader_receive_walk(reader, &walk);
 }
 

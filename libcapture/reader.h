@@ -121,7 +121,7 @@ void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t fro
 void walk_done(struct walk *walk);
 uint64_t walk_end(const struct walk *walk);
 /* Returns 0, -errno, or receive()'s result; damage is not an error. */
-MUST_CHECK int walk_run(struct walk *walk);
+MUST_CHECK int recover_walk(struct walk *walk);
 /* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END if there is none,
  * or -errno. */
 MUST_CHECK int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t to,

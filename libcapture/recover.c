@@ -353,7 +353,7 @@ static int walk_chunk(struct walk *walk, const struct chunk_header *header)
 	return r;
 }
 
-int walk_run(struct walk *walk)
+int recover_walk(struct walk *walk)
 {
 	size_t ahead = 0;
 

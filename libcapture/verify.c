@@ -367,7 +367,7 @@ PROF_PUBLIC int prof_reader_verify(const struct prof_reader *reader,
 	if (!r)
 		r = report_header(&report);
 	if (!r)
-		r = walk_run(&walk);
+		r = recover_walk(&walk);
 	if (!r)
 		r = report_holes(&report, &walk, UINT64_MAX);
 	if (r)
