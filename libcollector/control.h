@@ -109,50 +109,15 @@ static_assert(offsetof(struct control_answer, session) == 24, "session");
 
 #define CONTROL_SWITCH_MAGIC UINT64_C(0x0a48435457536650) /* "PfSWTCH\n" */
 
-/* control_switch.wants */
-#define CONTROL_WANTS_PAGE 0x01u
-
 /* Sent to the engine. The engine returns it with the same serial when the change is complete. */
 struct control_switch {
 	uint64_t magic;
 	uint64_t serial;
-	uint32_t on;    /* 1: sampling on, 0: off; in an answer: the current state */
-	uint32_t wants; /* CONTROL_WANTS_*: PAGE requests the page's memfd with the answer, once */
-	uint8_t reserved[8];
+	uint32_t on; /* 1: sampling on, 0: off; in an answer: the current state */
+	uint8_t reserved[12];
 };
 static_assert(sizeof(struct control_switch) == 32, "switch");
 static_assert(offsetof(struct control_switch, on) == 16, "on");
-static_assert(offsetof(struct control_switch, wants) == 20, "wants");
-
-/*
- * The shared page of a switch. With it, most blocks begin and end without a round trip to the
- * engine. If a program has the page, only samples between the start and the end of a block are
- * kept, and events stay enabled for some time after a block. An edge is the start or the end of a
- * block. docs/dbus.md is the specification; sample-window.c is the engine's part.
- */
-#define CONTROL_PAGE_ON \
-	0x01u /* set by the engine: events are enabled, and stay enabled while BLOCK is set */
-/* set by the program, with a compare-and-exchange that expects only ON */
-#define CONTROL_PAGE_BLOCK 0x02u
-#define CONTROL_PAGE_EDGES 480u
-
-struct control_page {
-	uint32_t state; /* CONTROL_PAGE_* */
-	uint8_t reserved_0[124];
-	/* Written by the program. */
-	uint64_t n_edges; /* number of edges written */
-	uint8_t reserved_1[56];
-	/* Written by the engine. */
-	uint64_t n_taken; /* number of edges read */
-	uint8_t reserved_2[56];
-	/* Times in ns of CLOCK_MONOTONIC. Edge n is at n % CONTROL_PAGE_EDGES: a start if n is
-	 * even, an end if n is odd. */
-	uint64_t edges[CONTROL_PAGE_EDGES];
-};
-static_assert(sizeof(struct control_page) == 4096, "page");
-static_assert(offsetof(struct control_page, n_edges) == 128, "program's line");
-static_assert(offsetof(struct control_page, n_taken) == 192, "engine's line");
-static_assert(offsetof(struct control_page, edges) == 256, "edges");
 
 /* ---- Reports of `profctl record --control` to the process that started it ---- */
 

@@ -8,11 +8,9 @@
  *     end:    "off" and the answer, then the mark
  *     close:  the socket to profctl is shut down; profctl reports when the file is complete
  *
- * The switch is a socket to the engine, which profctl passes on, so that a block costs two context
- * switches and needs no privileged process. If another block has just ended, a block costs none:
- * the engine leaves the events enabled for some time, and says so in a page that it shares with
- * this process (control.h). prof_recorder_begin() and _end() then only write a time to that page.
- * Blocks nest and overlap, in one thread and in several: sampling is on while any is open.
+ * The switch is a socket to the engine, which profctl passes on, so that a begin or end costs two
+ * context switches and needs no privileged process. Blocks nest and overlap, in one thread and in
+ * several: sampling is on while any is open.
  *
  * The recorder's state is in a page that is zeroed in a forked child. The child has no recorder,
  * and closes the descriptors that it inherited. The program may close or reuse the descriptors, so
@@ -39,7 +37,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/auxv.h>
@@ -77,7 +74,6 @@ struct recorder {
 	uint32_t n_open;
 	uint64_t serial, order;
 	struct control_connection control, toggle;
-	struct control_page *page; /* NULL: the engine does not offer one */
 	struct block blocks[MAX_BLOCKS];
 	char group[MAX_GROUP];
 	char message[CONTROL_REPORT_TEXT];
@@ -319,87 +315,30 @@ static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind
 
 /* ---- The engine ---- */
 
-/* Requests sampling, or its end. *ret_fd: descriptor of the answer; unchanged if `wants` is 0. */
-static int request_switch(struct recorder *self, bool on, uint32_t wants, int *ret_fd)
+/* Requests sampling, or its end, and waits for the answer. */
+static int request_switch(struct recorder *self, bool on)
 {
-	struct control_switch request = {
-		.magic = CONTROL_SWITCH_MAGIC, .serial = ++self->serial, .on = on, .wants = wants
-	};
+	struct control_switch request = { .magic = CONTROL_SWITCH_MAGIC,
+					  .serial = ++self->serial,
+					  .on = on };
 	struct control_switch done = { 0 };
 	uint64_t deadline_ns = clock_now() + SWITCH_NS;
-	int fd = -1, r;
+	int fd, r;
 
 	if (!control_is_open(&self->toggle))
 		return PROF_RECORDER_ENDED;
 	r = control_send(self->toggle.fd, &request, sizeof(request), deadline_ns);
 	/* The first answer may belong to an earlier request that timed out. */
 	while (r == 0 && done.serial != request.serial) {
-		if (fd >= 0)
-			syscall(SYS_close, fd);
 		r = control_receive(self->toggle.fd, &done, sizeof(done), deadline_ns, &fd);
+		if (r == 0 && fd >= 0)
+			syscall(SYS_close, fd);
 		if (r == 0 && done.magic != CONTROL_SWITCH_MAGIC)
 			r = PROF_RECORDER_ENDED;
 	}
-	if (r == 0 && wants)
-		*ret_fd = fd;
-	else if (fd >= 0)
-		syscall(SYS_close, fd);
 	if (r != 0)
 		return r == -ETIMEDOUT ? r : PROF_RECORDER_ENDED;
 	return done.on == request.on ? 0 : PROF_RECORDER_PAUSED;
-}
-
-static bool is_engine_there(const struct recorder *self)
-{
-	struct pollfd polled = { .fd = self->toggle.fd, .events = POLLRDHUP };
-	struct timespec at_once = { 0 };
-
-	return control_is_open(&self->toggle) &&
-	       syscall(SYS_ppoll, &polled, 1L, &at_once, NULL, 0L) == 0;
-}
-
-/* pairs with sample_window_take(). The engine reads the clock before the edges, so it sees every
- * edge of a call that returned before that time. */
-static void add_edge(struct control_page *page)
-{
-	uint64_t n = page->n_edges;
-
-	__atomic_store_n(&page->edges[n % CONTROL_PAGE_EDGES], clock_now(), __ATOMIC_RELAXED);
-	__atomic_store_n(&page->n_edges, n + 1, __ATOMIC_RELEASE);
-}
-
-/* Returns false if the engine must first enable events or make room for two edges. */
-static bool try_begin(struct control_page *page)
-{
-	uint32_t on = CONTROL_PAGE_ON;
-
-	if (page->n_edges - __atomic_load_n(&page->n_taken, __ATOMIC_ACQUIRE) >
-	    CONTROL_PAGE_EDGES - 2)
-		return false;
-	/* pairs with sample_window_try_off() */
-	if (!__atomic_compare_exchange_n(&page->state, &on, CONTROL_PAGE_ON | CONTROL_PAGE_BLOCK,
-					 false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-		return false;
-	add_edge(page);
-	return true;
-}
-
-static int begin_sampling(struct recorder *self)
-{
-	uint64_t deadline_ns = clock_now() + SWITCH_NS;
-
-	if (!self->page)
-		return request_switch(self, true, 0, NULL);
-	if (!is_engine_there(self))
-		return PROF_RECORDER_ENDED;
-	while (!try_begin(self->page)) {
-		int r = clock_now() < deadline_ns ? request_switch(self, true, 0, NULL)
-						  : -ETIMEDOUT;
-
-		if (r != 0)
-			return r;
-	}
-	return 0;
 }
 
 /* ---- Open ---- */
@@ -429,24 +368,6 @@ static int connect_profctl(struct recorder *self, const struct prof_recorder_opt
 	return r;
 }
 
-/* Rejects a file that is not sealed, because it could shrink and raise SIGBUS in the program. */
-static struct control_page *map_page(int fd)
-{
-	long seals = syscall(SYS_fcntl, fd, (long)F_GET_SEALS, 0L);
-	void *page;
-
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
-	    syscall(SYS_lseek, fd, 0L, (long)SEEK_END) != (long)sizeof(struct control_page))
-		return NULL;
-	page = mmap(NULL, sizeof(struct control_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (page == MAP_FAILED)
-		return NULL;
-	if (madvise(page, sizeof(struct control_page), MADV_DONTFORK) == 0)
-		return page;
-	munmap(page, sizeof(struct control_page));
-	return NULL;
-}
-
 static int open_all(struct recorder *self, const struct prof_recorder_options *options,
 		    const char *path)
 {
@@ -462,12 +383,6 @@ static int open_all(struct recorder *self, const struct prof_recorder_options *o
 	if (r != 0)
 		return r;
 	inherited[1] = self->toggle;
-	/* An engine that does not support pages sends none. */
-	fd = -1;
-	if (request_switch(self, false, CONTROL_WANTS_PAGE, &fd) == 0 && fd >= 0) {
-		self->page = map_page(fd);
-		syscall(SYS_close, fd);
-	}
 	r = register_connect(self->message);
 	self->message[0] = 0;
 	return r == 0 ? 0 : PROF_RECORDER_NO_COLLECTOR;
@@ -502,14 +417,10 @@ static int begin_open(struct recorder *self, const char *path,
 	self->n_open = 0;
 	self->message[0] = 0;
 	self->control.fd = self->toggle.fd = -1;
-	self->page = NULL;
 	(void)join(self->group, MAX_GROUP, "", 0, options->group ? options->group : group);
 	r = open_all(self, options, path);
-	if (r == 0)
-		return 0;
-	disconnect(self);
-	if (self->page)
-		munmap(self->page, sizeof(*self->page));
+	if (r != 0)
+		disconnect(self);
 	return r;
 }
 
@@ -571,12 +482,11 @@ static int begin(struct recorder *self, const char *name)
 	id = prof_mark_new_id();
 	prof_mark_begin(id, self->group, name, NULL, 0);
 	if (self->n_open == 0)
-		r = begin_sampling(self);
+		r = request_switch(self, true);
 	if (r != 0) {
-		/* The engine must not keep sampling, whether or not it received the request. With a
-		 * page, the engine itself detects that no block is open. */
+		/* The engine must not keep sampling, whether or not it received the request. */
 		off.serial = ++self->serial;
-		if (!self->page && control_is_open(&self->toggle))
+		if (control_is_open(&self->toggle))
 			(void)!control_send(self->toggle.fd, &off, sizeof(off), 0);
 		prof_mark_end(id, self->group, name, NULL, 0);
 		return r;
@@ -601,13 +511,8 @@ static int end(struct recorder *self, const char *name)
 	block = find_open(self, &text);
 	if (!block)
 		return PROF_RECORDER_NO_BLOCK;
-	if (--self->n_open == 0 && !self->page) {
-		r = request_switch(self, false, 0, NULL);
-	} else if (self->n_open == 0) {
-		add_edge(self->page);
-		__atomic_fetch_and(&self->page->state, ~CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
-		r = is_engine_there(self) ? 0 : PROF_RECORDER_ENDED;
-	}
+	if (--self->n_open == 0)
+		r = request_switch(self, false);
 	prof_mark_end(block->id, self->group, name, NULL, 0);
 	block->order = 0;
 	return r;
@@ -647,13 +552,11 @@ int prof_recorder_close(void)
 	struct recorder *self = get();
 	int error = errno, r;
 	uint64_t signals;
-	bool is_alone;
 
 	if (!self || !claim_state(self, RECORDER_OPEN))
 		return PROF_RECORDER_NOT_OPEN;
 	/* After this, no other thread is in begin or end, unless the wait timed out. */
-	is_alone = lock(self, &signals) == 0;
-	if (is_alone)
+	if (lock(self, &signals) == 0)
 		unlock(self, signals);
 	r = control_is_open(&self->control) ? 0 : PROF_RECORDER_FAILED;
 	if (r == 0)
@@ -662,9 +565,6 @@ int prof_recorder_close(void)
 		r = receive_report(self, CLOSE_NS, CONTROL_REPORT_ENDED, NULL);
 	register_leave();
 	disconnect(self);
-	/* After a timeout another thread may still use the page, so leave it mapped. */
-	if (is_alone && self->page)
-		munmap(self->page, sizeof(*self->page));
 	set_state(self, RECORDER_CLOSED);
 	errno = error;
 	return r;

@@ -415,7 +415,7 @@ static void start_switched(struct broker *broker, bool by_task, int *ret_switch)
 /* Returns the engine's answer; UINT32_MAX: it closed the connection. */
 static uint32_t ask_switch(int fd, uint64_t serial, uint32_t on)
 {
-	struct control_switch packet = { CONTROL_SWITCH_MAGIC, serial, on, 0, { 0 } };
+	struct control_switch packet = { CONTROL_SWITCH_MAGIC, serial, on, { 0 } };
 
 	if (send(fd, &packet, sizeof(packet), MSG_NOSIGNAL) != sizeof(packet) ||
 	    recv(fd, &packet, sizeof(packet), 0) != sizeof(packet))
@@ -451,95 +451,6 @@ static void test_switch(void)
 	close(broker.capture);
 }
 
-/* Requests the page, and returns it. */
-static struct control_page *ask_page(int fd)
-{
-	struct control_switch packet = { CONTROL_SWITCH_MAGIC, 1, 0, CONTROL_WANTS_PAGE, { 0 } };
-	int page_fd = -1;
-	struct control_page *page;
-
-	if (send(fd, &packet, sizeof(packet), MSG_NOSIGNAL) != sizeof(packet) ||
-	    datagram_receive(fd, &packet, sizeof(packet), 0, &page_fd) != sizeof(packet))
-		abort();
-	CHECK_INT(packet.on, 0);
-	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
-	if (page == MAP_FAILED)
-		abort();
-	close(page_fd);
-	return page;
-}
-
-static bool is_state(const struct control_page *page, uint32_t state, unsigned int ms)
-{
-	for (unsigned int i = 0; i < ms; i++) {
-		if (__atomic_load_n(&page->state, __ATOMIC_SEQ_CST) == state)
-			return true;
-		usleep(1000);
-	}
-	return false;
-}
-
-/* Events remain enabled during a block, and for a short time after it. */
-static void test_switch_page(void)
-{
-	struct control_page *page;
-	struct broker broker;
-	int fd;
-
-	start_switched(&broker, false, &fd);
-	page = ask_page(fd);
-	CHECK_INT(page->state, 0);
-	CHECK_INT(ask_switch(fd, 5, 1), 1);
-	CHECK_INT(page->state, CONTROL_PAGE_ON);
-	CHECK(is_state(page, 0, 5000));
-	CHECK_INT(ask_switch(fd, 6, 1), 1);
-	__atomic_fetch_or(&page->state, CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
-	CHECK(!is_state(page, 0, 500));
-	CHECK_INT(page->state, CONTROL_PAGE_ON | CONTROL_PAGE_BLOCK);
-	send_fds(&broker, MESSAGE_PAUSE, NULL, 0, NULL, 0);
-	CHECK(is_state(page, CONTROL_PAGE_BLOCK, 5000));
-	send_fds(&broker, MESSAGE_RESUME, NULL, 0, NULL, 0);
-	CHECK(is_state(page, CONTROL_PAGE_ON | CONTROL_PAGE_BLOCK, 5000));
-	page->edges[0] = page->edges[1] = 1;
-	__atomic_store_n(&page->n_edges, 2, __ATOMIC_RELEASE);
-	__atomic_fetch_and(&page->state, ~CONTROL_PAGE_BLOCK, __ATOMIC_SEQ_CST);
-	CHECK(is_state(page, 0, 5000));
-	CHECK_INT(page->n_taken, 2);
-	send_stop(&broker);
-	broker_end(&broker);
-	CHECK_INT(broker.finished.ok, 1);
-	close(fd);
-	close(broker.capture);
-	munmap(page, sizeof(*page));
-}
-
-/* The page alone enables the events, without a request. They remain enabled while no target is
- * running. */
-static void test_switch_by_task(void)
-{
-	struct control_page *page;
-	struct broker broker;
-	int fd;
-
-	start_switched(&broker, true, &fd);
-	CHECK_INT(ask_switch(fd, 4, 0), 0);
-	page = ask_page(fd);
-	CHECK(is_state(page, CONTROL_PAGE_ON, 5000));
-	CHECK(!is_state(page, 0, 500));
-	send_fds(&broker, MESSAGE_PAUSE, NULL, 0, NULL, 0);
-	CHECK(is_state(page, 0, 5000));
-	send_fds(&broker, MESSAGE_RESUME, NULL, 0, NULL, 0);
-	CHECK(is_state(page, CONTROL_PAGE_ON, 5000));
-	CHECK_INT(ask_switch(fd, 5, 0), 0);
-	CHECK_INT(page->state, 0);
-	send_stop(&broker);
-	broker_end(&broker);
-	CHECK_INT(broker.finished.ok, 1);
-	close(fd);
-	close(broker.capture);
-	munmap(page, sizeof(*page));
-}
-
 /* Checks that the session continues without the switch. */
 static void check_hostile(int fd, struct broker *broker)
 {
@@ -555,12 +466,11 @@ static void check_hostile(int fd, struct broker *broker)
 static void test_switch_hostile(void)
 {
 	struct control_switch packets[] = {
-		{ 0, 1, 1, 0, { 0 } },
-		{ CONTROL_SWITCH_MAGIC, 1, 2, 0, { 0 } },
+		{ 0, 1, 1, { 0 } },
+		{ CONTROL_SWITCH_MAGIC, 1, 2, { 0 } },
 	};
-	struct control_switch flood = { CONTROL_SWITCH_MAGIC, 1, 0, 0, { 0 } };
+	struct control_switch flood = { CONTROL_SWITCH_MAGIC, 1, 0, { 0 } };
 	const char long_packet[100] = "";
-	struct control_page *page;
 	struct broker broker;
 	int fd;
 
@@ -572,13 +482,6 @@ static void test_switch_hostile(void)
 	start_switched(&broker, false, &fd);
 	REQUIRE(send(fd, long_packet, sizeof(long_packet), 0) == sizeof(long_packet));
 	check_hostile(fd, &broker);
-	start_switched(&broker, false, &fd);
-	page = ask_page(fd);
-	__atomic_store_n(&page->n_edges, CONTROL_PAGE_EDGES + 1, __ATOMIC_RELEASE);
-	while (ask_switch(fd, 2, 1) != UINT32_MAX)
-		usleep(10000);
-	check_hostile(fd, &broker);
-	munmap(page, sizeof(*page));
 	/* a program that never reads: the engine does not wait for it */
 	start_switched(&broker, false, &fd);
 	while (send(fd, &flood, sizeof(flood), MSG_NOSIGNAL) == sizeof(flood))
@@ -663,8 +566,6 @@ int main(void)
 	RUN(test_idle);
 	RUN(test_quiet);
 	RUN(test_switch);
-	RUN(test_switch_page);
-	RUN(test_switch_by_task);
 	RUN(test_switch_hostile);
 	RUN(test_descriptors);
 	RUN(test_waiting);

@@ -76,7 +76,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	source = events->sources[position];
 	if (position == 0)
 		cpu->sampled_ns += record->sample.period;
-	if (!thread || (events->window && !sample_window_includes(events->window, record->time_ns)))
+	if (!thread)
 		return;
 	if (position == 0)
 		cpu->sampled_here_ns += record->sample.period;

@@ -3,7 +3,6 @@
 
 #include "daemon/engine/perf/cpus.h"
 #include "daemon/engine/perf/ring-merge.h"
-#include "daemon/engine/perf/sample-window.h"
 #include "daemon/engine/perf/samples.h"
 #include "daemon/engine/perf/sources.h"
 
@@ -15,7 +14,6 @@ struct events {
 	struct kernel *kernel;
 	struct samples *samples;
 	struct loss_table *losses;
-	const struct sample_window *window; /* NULL: samples of all times are recorded */
 	struct source *sources[ENGINE_MAX_SOURCES];
 	uint32_t n_sources;
 	bool has_stacks;    /* samples contain copies of registers and stack */

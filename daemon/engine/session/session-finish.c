@@ -88,7 +88,6 @@ static void close_cpus(struct session *session)
 	bool all_known = true;
 	uint64_t now_ns;
 
-	sample_window_set_on(&session->window, false);
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_disable(g_ptr_array_index(session->cpus.all, i));
 	session->stop_ns = now_ns = clock_now();

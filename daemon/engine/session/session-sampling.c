@@ -7,18 +7,11 @@
  * band stays enabled, so that later samples have names. A switch request is answered as soon as the
  * events are switched, before any other work, because a program waits for the answer. The peer is
  * not trusted: each wakeup reads one request, without waiting. If a request is invalid or its
- * answer cannot be sent, the switch is closed and stays off.
- * A program that has a page (sample-window.c) need not send requests while events are enabled: they
- * stay enabled for a while after its last block, and samples outside its blocks are dropped.
- * Per-task events cost nothing while the program sleeps. So they are enabled as soon as the program
- * has the page, and the hysteresis is measured in run time of its threads: a program that sleeps
- * between its blocks never waits for the engine. Missed ticks are computed later, when the rings
- * have been drained up to the time at which sampling was disabled.
+ * answer cannot be sent, the switch is closed and stays off. Missed ticks are computed later, when
+ * the rings have been drained up to the time at which sampling was disabled.
  * Invariants: (1) nothing is sampled unless both parties allow it  [test-engine-session: switch]
  *             (2) a switch that misbehaves costs only its own session's samples
  *                 [test-engine-session: switch_hostile]
- *             (3) per-task events stay enabled while the targets sleep
- *                 [test-engine-session: switch_by_task]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/session/session.h"
@@ -46,17 +39,13 @@ void session_compare_ticks(struct session *session, uint64_t limit_ns)
 	session->off_ns = 0;
 }
 
-/* Enables or disables all events. ON is set in the control page only while all are enabled. */
+/* Enables or disables all events. */
 static bool enable(struct session *session, bool on, GError **error)
 {
-	if (!on)
-		sample_window_set_on(&session->window, false);
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), on, error))
 			return false;
 	session->is_sampling = on;
-	if (on)
-		sample_window_set_on(&session->window, true);
 	/* Enable again later: a child that is being forked may inherit disabled per-task events. */
 	session->enabled_again = false;
 	return true;
@@ -121,22 +110,6 @@ bool session_set_paused(struct session *session, bool paused, GError **error)
 	return apply_and_note(session, error);
 }
 
-/* Counts a running thread up to now_ns. A later record may show that it stopped earlier, so the
- * result may decrease slightly. */
-uint64_t session_window_ns(const struct session *session, uint64_t now_ns)
-{
-	uint64_t ran_ns = 0;
-
-	if (!session->config.by_task)
-		return now_ns;
-	for (guint i = 0; i < session->cpus.all->len; i++) {
-		const struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
-
-		ran_ns += switches_ran_ns(&cpu->switches, now_ns);
-	}
-	return ran_ns;
-}
-
 /* ---- The switch ------------------------------------------------------------------------------ */
 
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error)
@@ -166,11 +139,9 @@ static bool drop_switch(struct session *session, GError **error)
 
 bool session_receive_switch(struct session *session, GError **error)
 {
-	CLEANUP_CLOSE int page = -1;
 	struct control_switch request, answer = { .magic = CONTROL_SWITCH_MAGIC };
 	const struct iovec part = { &answer, sizeof(answer) };
 	bool ok, changed;
-	uint64_t now_ns;
 	ssize_t n = stranger_receive(session->switch_fd, &request, sizeof(request));
 
 	if (n < 0 && errno == EAGAIN)
@@ -181,38 +152,13 @@ bool session_receive_switch(struct session *session, GError **error)
 	session->switched_off = !ok || !request.on;
 	if (!apply(session, &changed, error))
 		return false;
-	if (ok && (request.wants & CONTROL_WANTS_PAGE) &&
-	    !sample_window_is_open(&session->window) && sample_window_open(&session->window, &page))
-		sample_window_set_on(&session->window, session->is_sampling);
-	now_ns = session_window_ns(session, clock_now());
-	sample_window_receive(&session->window, now_ns);
-	if (ok && (request.on || page >= 0))
-		sample_window_use(&session->window, now_ns, changed);
 	if (ok) {
 		answer.serial = request.serial;
 		answer.on = session->is_sampling;
-		ok = packet_send(session->switch_fd, &part, 1, page, MSG_DONTWAIT) ==
+		ok = packet_send(session->switch_fd, &part, 1, -1, MSG_DONTWAIT) ==
 		     (ssize_t)sizeof(answer);
 	}
 	if (changed)
 		note_change(session);
-	if (!ok)
-		return drop_switch(session, error);
-	if (page < 0 || !session->config.by_task)
-		return true;
-	session->switched_off = false;
-	return apply_and_note(session, error);
-}
-
-bool session_check_window(struct session *session, uint64_t now_ns, GError **error)
-{
-	struct sample_window *window = &session->window;
-
-	if (window->is_broken && session->switch_fd >= 0)
-		return drop_switch(session, error);
-	if (!sample_window_is_open(window) || session->switched_off ||
-	    !sample_window_is_over(window, session_window_ns(session, now_ns)))
-		return true;
-	session->switched_off = true;
-	return apply_and_note(session, error);
+	return ok || drop_switch(session, error);
 }

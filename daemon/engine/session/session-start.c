@@ -141,7 +141,6 @@ static void connect_parts(struct session *session)
 	session->events.kernel = &session->kernel;
 	session->events.samples = &session->samples;
 	session->events.losses = &session->losses;
-	session->events.window = &session->window;
 	session->scan = (struct scan){
 		.tasks = &session->tasks,
 		.images = &session->images,

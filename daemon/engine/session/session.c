@@ -36,7 +36,6 @@
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
 #define PROGRESS_NS UINT64_C(850000000) /* each report wakes the broker, the bus and the client */
-#define SAMPLE_WINDOW_KEEP_NS UINT64_C(100000000) /* how long edges are kept, for late records */
 #define RESCAN_NS (2 * SECOND_NS)
 #define MAX_QUERIES 64u /* snapshots of single processes that may be requested at once */
 #define QUERIES_A_CHECK \
@@ -160,7 +159,6 @@ void session_done(struct session *session)
 	doorbells_free(session->doorbells);
 	ring_merge_done(&session->merge);
 	cpus_done(&session->cpus);
-	sample_window_done(&session->window);
 	samples_done(&session->samples);
 	if (session->output.writer)
 		output_done(&session->output);
@@ -209,7 +207,6 @@ void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 
 void session_drain(struct session *session, uint64_t limit_ns)
 {
-	sample_window_receive(&session->window, session_window_ns(session, clock_now()));
 	ring_merge_run(&session->merge, limit_ns);
 }
 
@@ -413,10 +410,7 @@ static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
 /* Returns whether no work is pending, so that the next round may be delayed. */
 static bool is_quiet(const struct session *session, uint64_t now_ns)
 {
-	bool holds = sample_window_is_open(&session->window) && !session->switched_off &&
-		     !session->config.by_task;
-
-	return !session->behind && !holds && !session->rescan && session->scan_serial == 0 &&
+	return !session->behind && !session->rescan && session->scan_serial == 0 &&
 	       (session->enabled_again || !session->config.by_task) &&
 	       g_queue_is_empty((GQueue *)&session->answers) &&
 	       sample_queue_delay_ns(&session->samples.queue) == 0 &&
@@ -434,7 +428,6 @@ static void run_round(struct session *session, uint64_t now_ns)
 	collectors_drain(&session->collectors, now_ns);
 	if (check_due && session->off_ns == 0)
 		ticks_read(&session->ticks);
-	sample_window_receive(&session->window, session_window_ns(session, now_ns));
 	session->behind = !ring_merge_run_until(&session->merge, now_ns - RING_MERGE_SLACK_NS,
 						now_ns + ROUND_MAX_NS);
 	if (session->behind)
@@ -445,9 +438,6 @@ static void run_round(struct session *session, uint64_t now_ns)
 	/* The side band has been applied up to limit_ns. */
 	limit_ns = session->behind ? session->merge.last_ns : now_ns - RING_MERGE_SLACK_NS;
 	session_compare_ticks(session, limit_ns);
-	sample_window_drop(&session->window, limit_ns - MIN_OF(limit_ns, SAMPLE_WINDOW_KEEP_NS));
-	if (!session_check_window(session, now_ns, &session->failure))
-		fail(session);
 	collectors_serve(&session->collectors, limit_ns, now_ns);
 	collectors_emit(&session->collectors, limit_ns, clock_now() + EMIT_MAX_NS);
 	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));

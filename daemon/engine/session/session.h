@@ -9,7 +9,6 @@
 #include "daemon/engine/peers/collectors.h"
 #include "daemon/engine/perf/cpus.h"
 #include "daemon/engine/perf/events.h"
-#include "daemon/engine/perf/sample-window.h"
 #include "daemon/engine/perf/ticks.h"
 #include "daemon/engine/session/channel.h"
 
@@ -44,7 +43,6 @@ struct session {
 	struct loss_table losses;
 	struct cpus cpus;
 	struct ticks ticks;
-	struct sample_window window;
 	struct events events;
 	struct ring_merge merge;
 	struct scan scan;
@@ -113,10 +111,6 @@ bool session_begin_sampling(struct session *session, GError **error);
 bool session_set_paused(struct session *session, bool paused, GError **error);
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
 bool session_receive_switch(struct session *session, GError **error);
-/* Converts now_ns to the window's clock: with per-task events, the targets' run time. */
-uint64_t session_window_ns(const struct session *session, uint64_t now_ns);
-/* Called in each round. Disables events that no block has needed for a while. */
-bool session_check_window(struct session *session, uint64_t now_ns, GError **error);
 /* Compares the ticks due in the last sampled interval with those taken, once it was drained. */
 void session_compare_ticks(struct session *session, uint64_t limit_ns);
 /* session-answers.c */
