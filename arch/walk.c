@@ -257,41 +257,21 @@ static void set_fp(struct state *state, const struct cfi_rule *rule, uint64_t cf
 	state->fp_known = is_popped(state, rule, cfa);
 }
 
-/* A planned step by a plain rule. */
-struct move {
-	uint64_t cfa;
-	const uint8_t *ra_at, *fp_at; /* in the copy */
-	bool has_fp;
-};
-
-/* Plans a step. Returns false if the copy does not have all words. Avoids branches that depend on
- * the rule, because they are mispredicted. */
 static inline bool plan(const struct state *state, const struct cfi_rule *rule,
-			struct move *ret_move)
+			struct walk_move *ret_move)
 {
 	const struct walk *walk = state->walk;
-	const bool by_fp = rule->cfa == CFI_CFA_FP, has_fp = rule->fp == CFI_AT_CFA;
-	uint64_t cfa, ra_at, fp_at;
 
-	if ((by_fp & !state->fp_known) ||
-	    !add_offset(by_fp ? state->at.fp : state->at.sp, rule->cfa_offset, &cfa) ||
-	    cfa <= state->at.sp || cfa % 8 != 0 || walk->stack_size < 8)
-		return false;
-	ra_at = cfa - walk->stack_start + (uint64_t)(int64_t)rule->ra_offset;
-	fp_at = cfa - walk->stack_start + (uint64_t)(int64_t)rule->fp_offset;
-	fp_at = has_fp ? fp_at : ra_at;
-	if ((ra_at > walk->stack_size - 8) | (fp_at > walk->stack_size - 8))
-		return false;
-	*ret_move = (struct move){ cfa, walk->stack + ra_at, walk->stack + fp_at, has_fp };
-	return true;
+	return walk_plan(rule, state->at.sp, state->at.fp, state->fp_known, walk->stack_start,
+			 walk->stack_size, ret_move);
 }
 
-static inline enum walk_stop go(struct state *state, const struct move *move)
+static inline enum walk_stop go(struct state *state, const struct walk_move *move)
 {
 	uint64_t ra, fp;
 
-	memcpy(&ra, move->ra_at, 8);
-	memcpy(&fp, move->fp_at, 8);
+	memcpy(&ra, state->walk->stack + move->ra_at, 8);
+	memcpy(&fp, state->walk->stack + move->fp_at, 8);
 	state->at.fp = move->has_fp ? fp : state->at.fp;
 	state->fp_known |= move->has_fp;
 	return go_to(state, ra, move->cfa, 0);
@@ -413,10 +393,16 @@ static enum walk_stop step_by_signal(struct state *state)
 static_assert((CFI_CFA_SP ^ CFI_CFA_FP) == 1 && (CFI_SAME ^ CFI_AT_CFA) == 1,
 	      "one comparison tells whether it is one of the two");
 
-static bool is_plain(const struct cfi_rule *rule)
+static uint8_t classify(const struct cfi_rule *rule)
 {
-	return (rule->cfa ^ CFI_CFA_SP) <= 1 && (rule->fp ^ CFI_SAME) <= 1 &&
-	       rule->ra == CFI_AT_CFA && !(rule->flags & CFI_SIGNAL);
+	if ((rule->flags & CFI_SIGNAL) || rule->cfa == CFI_CFA_NONE ||
+	    rule->cfa == CFI_CFA_UNSUPPORTED)
+		return 0;
+	if (rule->ra == CFI_UNDEFINED)
+		return WALK_SLOT_ROOT;
+	return (rule->cfa ^ CFI_CFA_SP) <= 1 && (rule->fp ^ CFI_SAME) <= 1 && rule->ra == CFI_AT_CFA
+		       ? WALK_SLOT_PLAIN
+		       : 0;
 }
 
 static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_slot)
@@ -440,21 +426,16 @@ static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_
 		ret_slot->kind = WALK_CODE_TABLE;
 		ret_slot->rule = code.rule;
 	}
-	ret_slot->is_plain = ret_slot->kind == WALK_CODE_TABLE && is_plain(&ret_slot->rule);
-}
-
-static inline struct walk_slot *slot_of(const struct walk *walk, uint64_t pc)
-{
-	uint64_t hash = (pc ^ walk->generation) * UINT64_C(0x9e3779b97f4a7c15);
-
-	return &walk->cache->slots[hash / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
+	if (ret_slot->kind == WALK_CODE_TABLE)
+		ret_slot->flags = classify(&ret_slot->rule);
 }
 
 /* Fills the cache's slot for pc, for find_slot(). */
 static const struct walk_slot *fill_slot(struct state *state, uint64_t pc, struct walk_slot *own)
 {
 	const struct walk *walk = state->walk;
-	struct walk_slot *slot = walk->cache ? slot_of(walk, pc) : own;
+	struct walk_slot *slot = walk->cache ? walk_cache_at(walk->cache, pc, walk->generation)
+					     : own;
 
 	if (walk->cache && state->n + WALK_LOOKUP_STEPS * state->n_lookups++ >= WALK_MAX_STEPS)
 		return NULL;
@@ -475,7 +456,7 @@ static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc
 	const struct walk *walk = state->walk;
 
 	if (walk->cache) {
-		struct walk_slot *slot = slot_of(walk, pc);
+		struct walk_slot *slot = walk_cache_at(walk->cache, pc, walk->generation);
 
 		if (slot->pc == pc && slot->generation == walk->generation)
 			return slot;
@@ -599,7 +580,7 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 	const struct cfi_rule *rule = NULL;
 	bool is_trampoline;
 	enum walk_stop stop;
-	struct move move;
+	struct walk_move move;
 
 	if ((slot->kind == WALK_CODE_JIT || slot->kind == WALK_CODE_NONE) && is_probed(state))
 		return WALK_GO;
@@ -622,7 +603,7 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 		return WALK_ROOT;
 	if (slot->kind == WALK_CODE_PENDING)
 		return WALK_NO_TABLE;
-	if (slot->is_plain && !state->is_made && plan(state, rule, &move))
+	if (slot->flags & WALK_SLOT_PLAIN && !state->is_made && plan(state, rule, &move))
 		return go(state, &move);
 	if (is_trampoline)
 		return step_by_signal(state);
@@ -634,13 +615,13 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 
 /* Plans a step by a plain rule. Returns false if the case is not the common one. */
 static inline bool plan_step(const struct state *state, const struct walk_slot *slot,
-			     struct move *ret_move)
+			     struct walk_move *ret_move)
 {
-	return slot->is_plain && state->flags == 0 && state->n < state->n_inner &&
+	return slot->flags & WALK_SLOT_PLAIN && state->flags == 0 && state->n < state->n_inner &&
 	       plan(state, &slot->rule, ret_move);
 }
 
-static inline enum walk_stop step_plainly(struct state *state, const struct move *move)
+static inline enum walk_stop step_plainly(struct state *state, const struct walk_move *move)
 {
 	state->walk->frames[state->n++] = (struct walk_frame){ state->at.pc, state->at.sp, 0, 0 };
 	return go(state, move);
@@ -648,7 +629,7 @@ static inline enum walk_stop step_plainly(struct state *state, const struct move
 
 static inline enum walk_stop step(struct state *state, const struct walk_slot *slot)
 {
-	struct move move;
+	struct walk_move move;
 
 	return plan_step(state, slot, &move) ? step_plainly(state, &move) : step_any(state, slot);
 }
@@ -767,7 +748,7 @@ bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_sl
 struct lane {
 	struct state state;
 	bool is_planned;
-	struct move move;
+	struct walk_move move;
 	struct walk_slot slot; /* a copy, because the other walks use the same cache */
 };
 
@@ -781,8 +762,8 @@ static inline enum walk_stop look_ahead(struct lane *lane)
 	arrive(&lane->state, slot);
 	lane->is_planned = plan_step(&lane->state, slot, &lane->move);
 	if (lane->is_planned) {
-		prefetch_line(lane->move.ra_at);
-		prefetch_line(lane->move.fp_at);
+		prefetch_line(lane->state.walk->stack + lane->move.ra_at);
+		prefetch_line(lane->state.walk->stack + lane->move.fp_at);
 	} else if (slot != &lane->slot) {
 		lane->slot = *slot;
 	}

@@ -9,9 +9,10 @@
 #pragma once
 
 #include "arch/table.h"
+#include "base/hash.h"
 
 #define WALK_MAX_STEPS 8192 /* limit for frames that are walked, whether or not they are kept */
-#define WALK_CACHE_SLOTS 4096
+#define WALK_CACHE_SLOTS 8192
 #define WALK_TOGETHER 8
 /*
  * A lookup that misses the cache counts as this many steps, because it waits for memory. A
@@ -65,11 +66,18 @@ struct walk_frame {
 	uint32_t reserved;
 };
 
+#define WALK_SLOT_PLAIN 0x01u /* a rule for walk_plan() */
+#define WALK_SLOT_ROOT 0x02u  /* its rule says that it has no caller */
+/* Set by the cache's user, until the slot is filled again: the frame pointer was followed from this
+ * pc, or to it. */
+#define WALK_SLOT_CHAIN 0x04u
+#define WALK_SLOT_CALLED 0x08u
+
 struct walk_slot {
 	uint64_t pc;
 	uint32_t generation;
 	uint8_t kind;    /* enum walk_code_kind */
-	bool is_plain;   /* a rule of the most frequent form: see is_plain() in walk.c */
+	uint8_t flags;   /* WALK_SLOT_* */
 	uint16_t origin; /* same for all rules of a table; 0: none */
 	struct cfi_rule rule;
 };
@@ -79,6 +87,45 @@ struct walk_slot {
 struct walk_cache {
 	struct walk_slot slots[WALK_CACHE_SLOTS];
 };
+
+static inline struct walk_slot *walk_cache_at(struct walk_cache *cache, uint64_t pc,
+					      uint32_t generation)
+{
+	return &cache->slots[(pc ^ generation) * HASH_ODD / (UINT64_MAX / WALK_CACHE_SLOTS + 1)];
+}
+
+/* A planned step by a plain rule. */
+struct walk_move {
+	uint64_t cfa;
+	uint64_t ra_at, fp_at; /* offsets in the stack; equal if fp is not loaded */
+	bool has_fp;
+};
+
+/*
+ * Plans a step by a plain rule in the stack of `size` bytes at `start`. Returns false if the stack
+ * does not have all words, or the step is no progress. Avoids branches that depend on the rule,
+ * because they are mispredicted.
+ */
+static inline __attribute__((always_inline)) bool walk_plan(const struct cfi_rule *rule,
+							    uint64_t sp, uint64_t fp, bool fp_known,
+							    uint64_t start, uint64_t size,
+							    struct walk_move *ret_move)
+{
+	const bool by_fp = rule->cfa == CFI_CFA_FP, has_fp = rule->fp == CFI_AT_CFA;
+	uint64_t cfa, ra_at, fp_at;
+
+	if ((by_fp & !fp_known) ||
+	    __builtin_add_overflow(by_fp ? fp : sp, (int64_t)rule->cfa_offset, &cfa) || cfa <= sp ||
+	    cfa % 8 != 0 || size < 8)
+		return false;
+	ra_at = cfa - start + (uint64_t)(int64_t)rule->ra_offset;
+	fp_at = cfa - start + (uint64_t)(int64_t)rule->fp_offset;
+	fp_at = has_fp ? fp_at : ra_at;
+	if ((ra_at > size - 8) | (fp_at > size - 8))
+		return false;
+	*ret_move = (struct walk_move){ cfa, ra_at, fp_at, has_fp };
+	return true;
+}
 
 struct walk {
 	enum regs_arch arch;

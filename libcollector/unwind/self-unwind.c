@@ -598,6 +598,7 @@ static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_
 }
 
 static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct walk_place *from,
+			      struct walk_cache *rules, uint32_t generation,
 			      self_unwind_receive *keep, void *data)
 {
 	const struct walk walk = {
@@ -607,8 +608,8 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 		.read_code = read_code_and_note,
 		.resolve = resolve,
 		.data = visit,
-		.cache = &visit->cache->slots,
-		.generation = visit->cache->generation,
+		.cache = rules,
+		.generation = generation,
 	};
 	struct self_unwind_step *step = &visit->cache->step;
 	uint32_t n_foreign = 0;
@@ -636,8 +637,8 @@ static enum walk_stop step_on(struct visit *visit, uint64_t start, const struct 
 }
 
 enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
-				const struct walk_place *from, self_unwind_receive *keep,
-				void *data)
+				const struct walk_place *from, struct walk_cache *rules,
+				uint32_t generation, self_unwind_receive *keep, void *data)
 {
 	struct arena *arena = get_arena(own);
 	enum walk_stop stop = WALK_NO_TABLE;
@@ -654,7 +655,7 @@ enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
 		return WALK_NO_TABLE;
 	}
 	if (enter(arena, own, &visit)) {
-		stop = step_on(&visit, start, from, keep, data);
+		stop = step_on(&visit, start, from, rules, generation, keep, data);
 		if (visit.is_stale) /* a module was unloaded without self_unwind_invalidate() */
 			self_unwind_invalidate();
 	}

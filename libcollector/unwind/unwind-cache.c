@@ -12,8 +12,9 @@
  * called them. A program that allocates in a few places is nearly always in one of them; a walk
  * that matches a variant takes no step.
  *
- * Nearly all code has one simple rule, which fits in a row; generated code has no rules, but frame
- * pointers. self-unwind.c handles everything else, one step at a time.
+ * Nearly all code has a plain rule, for which walk_plan() computes the step; generated code has no
+ * rules, but frame pointers. self-unwind.c handles everything else, one step at a time, and fills
+ * the cache of rules.
  *
  * In most code fp is a general-purpose register, so its value is checked only if it is used to find
  * a frame further out. An invalid return address may be anywhere. If it points into the stack, the
@@ -47,14 +48,7 @@
 /* the step from this frame, or from one further out, uses this frame's fp */
 #define USES_FP 0x01000000u
 
-/* For the kind of a row, with NEEDS_FP and GIVES_FP. */
-#define ROW_ROOT 0x100u
-#define ROW_CHAIN \
-	0x200u /* no rule: follow the frame pointer, if the conditions of step_plainly() hold */
-#define ROW_CALLED 0x400u /* a call precedes this pc: a frame pointer was followed to it */
-
-#define GENERATION_BITS 16
-#define WORD 8 /* bytes */
+#define FAST (WALK_SLOT_PLAIN | WALK_SLOT_ROOT | WALK_SLOT_CHAIN) /* step_plainly() can use it */
 
 /* The state of a walk. */
 struct visit {
@@ -114,17 +108,20 @@ static inline bool match(struct visit *visit)
 
 /* ---- Steps ---- */
 
-static inline struct unwind_cache_row *row_of(struct unwind_cache *calls, uint64_t pc)
+/* Returns the slot of a return address, or NULL if the rule is not known. */
+static inline struct walk_slot *find_slot(struct unwind_cache *calls, uint64_t pc)
 {
-	return &calls->rows[pc * HASH_ODD / (UINT64_MAX / UNWIND_CACHE_ROWS + 1)];
+	struct walk_slot *slot = walk_cache_at(&calls->rules, pc - 1, calls->rule_generation);
+
+	return slot->pc == pc - 1 && slot->generation == calls->rule_generation ? slot : NULL;
 }
 
-/* Compares 48 bits of pc, because no code address has more. */
-static inline bool is_of(const struct unwind_cache_row *row, const struct unwind_cache *calls,
-			 uint64_t pc)
+static void mark_slot(struct unwind_cache *calls, uint64_t pc, uint8_t flag)
 {
-	return row->key == (pc << GENERATION_BITS | calls->row_generation) &&
-	       pc >> (64 - GENERATION_BITS) == 0;
+	struct walk_slot *slot = find_slot(calls, pc);
+
+	if (slot)
+		slot->flags |= flag;
 }
 
 static inline struct unwind_cache_pending *add_pending(struct visit *visit, uint32_t state)
@@ -147,54 +144,64 @@ static inline void add_word(struct visit *visit, struct unwind_cache_pending *pe
 	pending->n_words++;
 }
 
+static inline uint32_t state_of(const struct cfi_rule *rule)
+{
+	return (rule->cfa == CFI_CFA_FP ? NEEDS_FP : 0) | (rule->fp == CFI_AT_CFA ? GIVES_FP : 0);
+}
+
 static inline bool is_full(const struct visit *visit)
 {
 	return visit->n_pending == UNWIND_CACHE_MAX_FRAMES ||
 	       visit->n_words > UNWIND_CACHE_MAX_GUARDS - SELF_UNWIND_MAX_WORDS;
 }
 
-static inline bool is_called(struct unwind_cache *calls, uint64_t pc)
-{
-	const struct unwind_cache_row *row = row_of(calls, pc);
-
-	return is_of(row, calls, pc) && (row->kind & ROW_CALLED);
-}
-
-/* Makes a step by a row. Returns false if no row applies. */
+/* Makes a step by a known rule. Returns false if that takes more than walk_plan(). */
 static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 {
+	/* No rule: follow the frame pointer, if it leads to an address after a call. */
+	static const struct cfi_rule record = {
+		.cfa = CFI_CFA_FP,
+		.ra = CFI_AT_CFA,
+		.fp = CFI_AT_CFA,
+		.cfa_offset = 16,
+		.ra_offset = -8,
+		.fp_offset = -16,
+	};
 	struct unwind_cache *calls = visit->calls;
-	const struct unwind_cache_row *row = row_of(calls, visit->pc);
-	uint64_t cfa, ra_at, fp_at, ra, most = calls->own.high - 8 - visit->start;
+	const struct walk_slot *slot = find_slot(calls, visit->pc), *caller;
+	const struct cfi_rule *rule;
 	struct unwind_cache_pending *pending;
+	struct walk_move move;
+	uint64_t ra;
 
-	if (!is_of(row, calls, visit->pc) || (visit->state & (EXACT | FP_UNKNOWN | LR_KNOWN)))
+	if (!slot || (visit->state & (EXACT | FP_UNKNOWN | LR_KNOWN)) || !(slot->flags & FAST))
 		return false;
-	if (row->kind & ROW_ROOT) {
+	if (slot->flags & WALK_SLOT_ROOT) {
 		add_pending(visit, 0);
 		*ret_stop = WALK_ROOT;
 		return true;
 	}
-	cfa = (row->kind & NEEDS_FP ? visit->fp : visit->sp) +
-	      (uint64_t)(row->cfa_words * (int64_t)WORD);
-	ra_at = cfa + (uint64_t)(row->ra_words * (int64_t)WORD);
-	fp_at = cfa + (uint64_t)(row->fp_words * (int64_t)WORD);
-	if (cfa <= visit->sp || cfa % 8 != 0 || cfa > calls->own.high ||
-	    ra_at - visit->start > most || fp_at - visit->start > most)
+	rule = slot->flags & WALK_SLOT_CHAIN ? &record : &slot->rule;
+	if (!walk_plan(rule, visit->sp, visit->fp, true, visit->start,
+		       calls->own.high - visit->start, &move) ||
+	    move.cfa > calls->own.high)
 		return false;
-	ra = unwind_cache_load(ra_at);
-	if (__builtin_expect(row->kind & ROW_CHAIN, 0) &&
-	    (visit->fp < visit->sp || ra == 0 || !is_called(calls, ra & ~visit->pac_mask)))
-		return false;
-	pending = add_pending(visit, row->kind & (NEEDS_FP | GIVES_FP));
-	add_word(visit, pending, ra_at, ra);
-	if (row->kind & GIVES_FP) {
-		visit->fp = unwind_cache_load(fp_at);
-		add_word(visit, pending, fp_at, visit->fp);
+	ra = unwind_cache_load(visit->start + move.ra_at);
+	if (__builtin_expect(slot->flags & WALK_SLOT_CHAIN, 0)) {
+		caller = find_slot(calls, ra & ~visit->pac_mask);
+		if (visit->fp < visit->sp || ra == 0 || !caller ||
+		    !(caller->flags & WALK_SLOT_CALLED))
+			return false;
+	}
+	pending = add_pending(visit, state_of(rule));
+	add_word(visit, pending, visit->start + move.ra_at, ra);
+	if (move.has_fp) {
+		visit->fp = unwind_cache_load(visit->start + move.fp_at);
+		add_word(visit, pending, visit->start + move.fp_at, visit->fp);
 	}
 	visit->pc = ra & ~visit->pac_mask;
-	visit->sp = cfa;
-	visit->state = (visit->state & SWITCHES) | (row->kind & ROW_CHAIN ? BY_FP : 0);
+	visit->sp = move.cfa;
+	visit->state = (visit->state & SWITCHES) | (slot->flags & WALK_SLOT_CHAIN ? BY_FP : 0);
 	*ret_stop = visit->pc == 0 ? WALK_ROOT : WALK_N_STOPS;
 	return true;
 }
@@ -209,51 +216,22 @@ static bool is_chain(const struct self_unwind_step *step)
 	       step->words[0].at == fp + 8 && step->words[1].at == fp;
 }
 
-static bool fits(int32_t offset)
-{
-	return offset % WORD == 0 && offset / WORD == (int16_t)(offset / WORD);
-}
-
-/* Returns the row's kind for the step, or GENERAL if a row cannot express it. */
-static uint32_t classify(const struct self_unwind_step *step)
+/* Returns the state of the step's frame: GENERAL if step_plainly() cannot make the step. */
+static uint32_t classify(struct unwind_cache *calls, const struct self_unwind_step *step)
 {
 	const struct cfi_rule *rule = &step->slot.rule;
-	bool is_ruled = step->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE;
 
 	if ((step->at.flags & WALK_FRAME_EXACT) || !step->at.fp_known || step->at.lr_known ||
 	    !step->is_own)
 		return GENERAL;
-	if (!is_ruled)
-		return is_chain(step) ? ROW_CHAIN | NEEDS_FP | GIVES_FP : GENERAL;
-	if (rule->cfa == CFI_CFA_UNSUPPORTED || (rule->flags & CFI_SIGNAL))
+	if (step->slot.flags & WALK_SLOT_ROOT)
+		return 0;
+	if (step->slot.flags & WALK_SLOT_PLAIN)
+		return step->n_words == 1 + (rule->fp == CFI_AT_CFA) ? state_of(rule) : GENERAL;
+	if ((step->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE) || !is_chain(step))
 		return GENERAL;
-	if (rule->ra == CFI_UNDEFINED)
-		return ROW_ROOT;
-	if ((rule->cfa != CFI_CFA_SP && rule->cfa != CFI_CFA_FP) || rule->ra != CFI_AT_CFA ||
-	    (rule->fp != CFI_SAME && rule->fp != CFI_AT_CFA) ||
-	    step->n_words != 1 + (rule->fp == CFI_AT_CFA) || !fits(rule->cfa_offset) ||
-	    !fits(rule->ra_offset) || !fits(rule->fp_offset))
-		return GENERAL;
-	return (rule->cfa == CFI_CFA_FP ? NEEDS_FP : 0) | (rule->fp == CFI_AT_CFA ? GIVES_FP : 0);
-}
-
-static void add_row(struct unwind_cache *calls, const struct self_unwind_step *step, uint32_t kind)
-{
-	static const struct cfi_rule record = { .cfa_offset = 16,
-						.ra_offset = -8,
-						.fp_offset = -16 };
-	const struct cfi_rule *rule = kind & ROW_CHAIN ? &record : &step->slot.rule;
-
-	if (step->at.at.pc >> (64 - GENERATION_BITS) != 0)
-		return;
-	*row_of(calls, step->at.at.pc) = (struct unwind_cache_row){
-		.key = step->at.at.pc << GENERATION_BITS | calls->row_generation,
-		.cfa_words = (int16_t)(rule->cfa_offset / WORD),
-		.ra_words = (int16_t)(rule->ra_offset / WORD),
-		/* a valid offset even if no fp is loaded */
-		.fp_words = (int16_t)((kind & GIVES_FP ? rule->fp_offset : rule->ra_offset) / WORD),
-		.kind = (uint16_t)(kind | (step->at.flags & WALK_FRAME_FP ? ROW_CALLED : 0)),
-	};
+	mark_slot(calls, step->at.at.pc, WALK_SLOT_CHAIN);
+	return NEEDS_FP | GIVES_FP;
 }
 
 static struct walk_place get_place(const struct visit *visit)
@@ -274,16 +252,16 @@ static struct walk_place get_place(const struct visit *visit)
 static bool keep_step(void *data, const struct self_unwind_step *step)
 {
 	struct visit *visit = data;
-	uint32_t kind = classify(step);
+	uint32_t kind = classify(visit->calls, step);
 	const struct walk_place *place = &step->next;
 	struct unwind_cache_pending *pending;
-	struct unwind_cache_row *row;
+	const struct walk_slot *slot;
 
-	if (!(kind & GENERAL))
-		add_row(visit->calls, step, kind);
-	else if (visit->n_pending == 0)
+	if (step->at.flags & WALK_FRAME_FP)
+		mark_slot(visit->calls, step->at.at.pc, WALK_SLOT_CALLED);
+	if ((kind & GENERAL) && visit->n_pending == 0)
 		kind |= FIRST;
-	pending = add_pending(visit, kind & (GENERAL | FIRST | NEEDS_FP | GIVES_FP));
+	pending = add_pending(visit, kind);
 	for (uint32_t i = 0; i < step->n_words; i++)
 		add_word(visit, pending, step->words[i].at, step->words[i].value);
 	visit->is_open |= !step->is_own;
@@ -298,20 +276,20 @@ static bool keep_step(void *data, const struct self_unwind_step *step)
 		       (place->flags & WALK_FRAME_FP ? BY_FP : 0) |
 		       (place->fp_known ? 0 : FP_UNKNOWN) | (place->lr_known ? LR_KNOWN : 0) |
 		       ((place->n_switches << 8) & SWITCHES);
-	row = row_of(visit->calls, place->at.pc);
-	if ((place->flags & WALK_FRAME_FP) && is_of(row, visit->calls, place->at.pc))
-		row->kind |= ROW_CALLED;
+	if (place->flags & WALK_FRAME_FP)
+		mark_slot(visit->calls, place->at.pc, WALK_SLOT_CALLED);
 	visit->is_matched = match(visit);
-	return !visit->is_matched && !is_full(visit) &&
-	       !is_of(row_of(visit->calls, visit->pc), visit->calls, visit->pc);
+	slot = find_slot(visit->calls, visit->pc);
+	return !visit->is_matched && !is_full(visit) && !(slot && (slot->flags & FAST));
 }
 
 static __attribute__((noinline)) enum walk_stop step_by_self_unwind(struct visit *visit)
 {
 	struct walk_place place = get_place(visit);
 	uint32_t n = visit->n_pending;
-	enum walk_stop stop =
-		self_unwind_step(&visit->calls->own, visit->start, &place, keep_step, visit);
+	enum walk_stop stop = self_unwind_step(&visit->calls->own, visit->start, &place,
+					       &visit->calls->rules, visit->calls->rule_generation,
+					       keep_step, visit);
 
 	/* The reason for the end is not on the stack, so no guard detects a change. */
 	if (stop == WALK_DEPTH || (stop == WALK_NO_TABLE && visit->n_pending == n))
@@ -456,12 +434,10 @@ void unwind_cache_clear(struct unwind_cache *calls)
 {
 	unwind_cache_invalidate_nodes(calls);
 	calls->n = 0;
-	if (calls->row_generation >> GENERATION_BITS !=
-	    (calls->row_generation + 1) >> GENERATION_BITS) {
-		memset(calls->rows, 0, sizeof(calls->rows));
-		calls->row_generation = 0;
+	if (++calls->rule_generation == 0) {
+		memset(&calls->rules, 0, sizeof(calls->rules));
+		calls->rule_generation = 1;
 	}
-	calls->row_generation++;
 	/* If siglongjmp() interrupts this, the next walk repeats it. */
 	atomic_signal_fence(memory_order_seq_cst);
 	calls->own_generation = self_unwind_generation();
@@ -488,7 +464,7 @@ uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registe
 		return calls->n;
 	}
 	if (__builtin_expect(calls->is_busy || calls->own_generation != self_unwind_generation() ||
-				     calls->row_generation == 0,
+				     calls->rule_generation == 0,
 			     0))
 		unwind_cache_clear(calls);
 	calls->is_busy = true;

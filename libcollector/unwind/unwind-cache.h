@@ -19,7 +19,6 @@
 
 #define UNWIND_CACHE_MAX_FRAMES 4096u
 #define UNWIND_CACHE_MAX_GUARDS (3 * UNWIND_CACHE_MAX_FRAMES)
-#define UNWIND_CACHE_ROWS 16384u
 #define UNWIND_CACHE_VARIANTS 256u
 #define UNWIND_CACHE_VARIANT_WORDS 16u
 
@@ -34,15 +33,6 @@ struct unwind_cache_frame {
 	uint32_t state; /* see unwind-cache.c */
 	uint32_t flags; /* UNWIND_CACHE_* */
 	uint32_t node;  /* the user's value; kept as long as the frame */
-};
-
-/* The rule of one pc, if it has the simple form of nearly all rules. Small, because the program
- * needs the processor's caches for itself. */
-struct unwind_cache_row {
-	/* pc and, in the low 16 bits, the generation; the row is empty if that is another one */
-	uint64_t key;
-	int16_t cfa_words, ra_words, fp_words;
-	uint16_t kind;
 };
 
 /* An earlier stack: its innermost frames, with the words that must be unchanged, and the frame that
@@ -63,16 +53,16 @@ struct unwind_cache_variant {
  * take memory. */
 struct unwind_cache {
 	struct self_unwind own;
-	uint32_t row_generation; /* generation of the rows, 16 bits */
-	uint32_t own_generation; /* value of self_unwind_generation() for the rows and frames */
-	uint32_t n;              /* number of frames, outermost first */
+	uint32_t rule_generation; /* generation of the rules */
+	uint32_t own_generation;  /* value of self_unwind_generation() for the rules and frames */
+	uint32_t n;               /* number of frames, outermost first */
 	/* number of frames that the last walk found unchanged; they keep their nodes */
 	uint32_t n_same;
 	bool is_open; /* the frames may change without a change of a guard */
 	bool is_busy;
 	uint64_t variant_generation; /* generation of the variants */
 	struct unwind_cache_variant variants[UNWIND_CACHE_VARIANTS];
-	struct unwind_cache_row rows[UNWIND_CACHE_ROWS];
+	struct walk_cache rules;
 	struct unwind_cache_frame frames[UNWIND_CACHE_MAX_FRAMES];
 	struct self_unwind_word guards[UNWIND_CACHE_MAX_GUARDS];
 	struct unwind_cache_pending {

@@ -75,7 +75,6 @@ def rows(table, path, what, *prefix):
         for call, median, last in (("begin", *values[:2]), ("end", *values[2:])):
             table.row(f"{what}: {call}, {when}, median, µs", median, goal=str(GOAL_US), met=median <= GOAL_US)
             table.row("  99 %", last)
-    table.row(f"{what}: begin, after {LONG_PAUSE_S} s of work, median, µs", times[12])
     table.row(f"{what}: open, ms", opened / 1e3)
     table.row("  close, with names, ms", closed / 1e3)
 

@@ -728,24 +728,22 @@ static void test_recalled(void)
 	unwind_cache_clear(state.calls);
 }
 
-/* When a generation number is reused, no row from its previous use exists. */
+/* When a generation number is reused, no rule from its previous use exists. */
 static void test_generations(void)
 {
 	struct unwind_cache *calls;
-	uint32_t generation, n_rows = 0;
+	uint32_t n_rules = 0;
 
 	REQUIRE(make_ready());
 	see();
 	calls = state.calls;
-	generation = calls->row_generation;
-	for (size_t i = 0; i < UNWIND_CACHE_ROWS; i++)
-		n_rows += (calls->rows[i].key & UINT16_MAX) == generation;
-	CHECK(n_rows > 0);
-	do
-		unwind_cache_clear(calls);
-	while (calls->row_generation != generation);
-	for (size_t i = 0; i < UNWIND_CACHE_ROWS; i++)
-		CHECK((calls->rows[i].key & UINT16_MAX) != generation);
+	for (size_t i = 0; i < WALK_CACHE_SLOTS; i++)
+		n_rules += calls->rules.slots[i].generation == calls->rule_generation;
+	CHECK(n_rules > 0);
+	calls->rule_generation = UINT32_MAX;
+	unwind_cache_clear(calls);
+	for (size_t i = 0; i < WALK_CACHE_SLOTS; i++)
+		CHECK(calls->rules.slots[i].generation != calls->rule_generation);
 }
 
 /* ---- Handlers that leave ---- */
