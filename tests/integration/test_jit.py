@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 import schema
 from captures import rows
+from exports import read_page
 
 LIBRARY = os.environ["LIBPROFCOLLECTOR"]
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -372,6 +373,20 @@ def test_annotate(lined, profcapture):
     assert re.match(rf"lined at {source.name}:3 has \d+\.?\d* % of the CPU time itself, \d+\.?\d* % with what it calls\.\n", text), text
     assert "line 3 of the script" in text and "Without lines" not in text
     assert "Lines are unknown: no jitdump" in profcapture("annotate", capture, "bare").stdout
+
+
+@pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
+def test_page_with_source(lined, profcapture, tmp_path):
+    """The page has the lines of generated code with the sums of the whole capture."""
+    capture, source = lined
+    profcapture("html", capture, "--with-source", "-o", tmp_path / "page.html", "-q")
+    header, _ = read_page(tmp_path / "page.html")
+    (entry,) = [entry for entry in header["sources"]["functions"] if header["functions"][entry["fn"]]["name"] == "lined"]
+    report = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"]}
+    assert entry["is_generated"] and entry["instructions"] == [] and sum(line[3] for line in entry["lines"]) == report["lined"]["self_weight"]
+    file, line, callee, _ = max(entry["lines"], key=lambda line: line[3])
+    assert (header["sources"]["files"][file]["path"], line, callee) == (str(source), 3, None)
+    assert "line 3 of the script" in header["sources"]["files"][file]["text"][0]
 
 
 # Generated code that uses the frame pointer for something else, called by two functions. Its dump
