@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* The structure that the session*.c files share. */
+/* The structure that session.c and session-collectors.c share. */
 #pragma once
 
 #include "daemon/broker/engine.h"
@@ -54,20 +54,7 @@ struct session {
 };
 
 /* session.c */
-void session_set_state(struct session *session, enum session_state state);
 bool session_fail_state(const struct session *session, const char *act, GError **error);
-/* Kills the engine, and reports the reason. */
-void session_give_up(struct session *session, const char *code, const char *text);
-/* Releases everything except the results. */
-void session_release(struct session *session);
-/* `error`: why the session does not start. May free the session. */
-void session_end(struct session *session, const GError *error);
 
 /* session-collectors.c: sends the peers of session_count_refused() to the engine. */
 void session_notify_refused(struct session *session);
-
-/* session-start.c: sends the engine all that it needs. From then on the engine leads. */
-bool session_hand_over(struct session *session, GError **error);
-/* Opens the events of a CPU that is online again, because its old ones are gone. Does nothing with
- * per-task events, which remain. */
-void session_receive_cpu_request(struct session *session, const void *body, size_t bytes);
