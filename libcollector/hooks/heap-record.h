@@ -10,7 +10,7 @@
 #include "libcollector/hooks/call-tree.h"
 #include "libcollector/hooks/message.h"
 #include "libcollector/prof-collector.h"
-#include "libcollector/ring/ring-internal.h"
+#include "libcollector/ring/ring-inline.h"
 
 #define HEAP_VARIABLE "PROF_MEMORY"
 

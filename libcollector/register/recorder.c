@@ -32,7 +32,7 @@
 #include "libcollector/register/hidden-child.h"
 #include "libcollector/register/intern.h"
 #include "libcollector/register/register.h"
-#include "libcollector/ring/ring-internal.h"
+#include "libcollector/ring/ring-inline.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Register - the state of a recorded process, for register*.c */
+/* Register - the state of a recorded process, for register.c and register-process.c */
 #pragma once
 
 #include "libcollector/register/control-client.h"
@@ -52,14 +52,14 @@ static inline bool register_is_this_process(void)
 	return tgid == 0 || tgid == (uint32_t)syscall(SYS_getpid);
 }
 
-/* pairs with register_add_arena() */
+/* pairs with add_arena() */
 static inline uint32_t register_count_arenas(void)
 {
 	return __atomic_load_n(&register_process->n_arenas, __ATOMIC_ACQUIRE);
 }
 
 /* Returns the number of arenas that were retired: when a session begins, those of all earlier
- * sessions. Load it before register_count_arenas(). Pairs with register_retire_arenas(). */
+ * sessions. Load it before register_count_arenas(). Pairs with retire_arenas(). */
 static inline uint32_t register_count_retired(void)
 {
 	return __atomic_load_n(&register_process->n_retired, __ATOMIC_ACQUIRE);
@@ -69,24 +69,12 @@ static inline uint32_t register_count_retired(void)
 
 /* Registers the process if needed, or waits for the thread that does. */
 bool register_is_registered(void);
-bool register_is_realtime(void);
-
-/* ---- register-rings.c ---- */
-
-/* Called with `state` or `growing` held. */
-int register_add_arena(int memfd);
 /* Returns a free ring. If there is none and this thread may wait, waits up to RING_WAIT_NS for
  * one. */
 struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry);
 /* Returns a ring of at least `bytes`, from a new arena if needed. */
 struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t flags,
 				      struct arena_entry **ret_entry);
-/* Retires the arenas of the previous session. A thread that has an open record ends it in private
- * memory; the arena's memory is freed when the engine ends. */
-void register_retire_arenas(void);
-/* In a forked child, shields the arenas of the parent, which has this generation. */
-void register_shield_arenas(uint64_t generation);
-
 /* ---- register.c ---- */
 
 /* Returns whether the last session has ended, or its engine is gone. */

@@ -5,8 +5,8 @@
  * Everything except records is done with all signals blocked, so that no handler interrupts it or
  * leaves it by siglongjmp(), and every wait is bounded. A thread that needs another thread to
  * finish waits for a limited time or counts its losses. A child of vfork() is another process in
- * this memory, and neither claims rings nor registers. register-process.c has the process's state;
- * register-rings.c has its arenas and the choice of a ring.
+ * this memory, and neither claims rings nor registers. register-process.c has the process's state,
+ * its arenas and the choice of a ring.
  *
  * Invariants: (1) errno does not change                               [test_collector: zoo]
  *             (2) records without a ring are counted

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "libcollector/register/intern.h"
-#include "libcollector/ring/ring-internal.h"
+#include "libcollector/ring/ring-inline.h"
 #include "libcollector/unwind/self-maps.h"
 
 #define REGISTER_MAX_COUNTERS 1025u /* number 0 is not used */

@@ -9,7 +9,7 @@
  *             (3) a forked child has no ring                        [test-ring-interrupted: fork]
  *             (4) a core file has no arena                          [test-ring: kept out]
  */
-#include "libcollector/ring/ring-internal.h"
+#include "libcollector/ring/ring-inline.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -26,7 +26,7 @@
  * Callers intern strings and register; this file does neither.
  */
 #include "base/clock.h"
-#include "libcollector/ring/ring-internal.h"
+#include "libcollector/ring/ring-inline.h"
 
 #include <errno.h>
 #include <limits.h>

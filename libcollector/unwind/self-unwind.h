@@ -95,9 +95,12 @@ struct self_unwind_step {
 /* Returns false to stop the walk. */
 typedef bool self_unwind_receive(void *data, const struct self_unwind_step *step);
 
-/* Continues a walk from any frame. `start`: sp of the innermost frame. `rules`: the caller's, valid
- * for `generation`, which is not 0; use another after a change of self_unwind_generation(). Returns why the walk ended;
- * WALK_N_STOPS: `keep` stopped it; WALK_NO_TABLE also stands for SELF_UNWIND_BUSY. */
+/*
+ * Continues a walk from any frame. `start`: sp of the innermost frame. `rules`: the caller's, valid
+ * for `generation`, which is not 0; use another one after a change of self_unwind_generation().
+ * Returns why the walk ended; WALK_N_STOPS: `keep` stopped it; WALK_NO_TABLE also stands for
+ * SELF_UNWIND_BUSY.
+ */
 enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
 				const struct walk_place *from, struct walk_cache *rules,
 				uint32_t generation, self_unwind_receive *keep, void *data);

@@ -6,7 +6,7 @@
 #include "config.h"
 
 #include "base/clock.h"
-#include "libcollector/ring/ring-internal.h"
+#include "libcollector/ring/ring-inline.h"
 #include "tests/unit/ring-pair.h"
 
 #include <errno.h>

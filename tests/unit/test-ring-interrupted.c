@@ -5,7 +5,7 @@
  * signal, whose handler writes or never returns.
  */
 #include "config.h"
-#include "libcollector/ring/ring-internal.h"
+#include "libcollector/ring/ring-inline.h"
 #include "tests/unit/ring.h"
 
 #include <dlfcn.h>

@@ -5,7 +5,7 @@
  */
 #include "base/clock.h"
 #include "config.h"
-#include "libcollector/ring/ring-internal.h"
+#include "libcollector/ring/ring-inline.h"
 #include "tests/unit/ring-pair.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Ring - the producer's private state, which no consumer can change; for this directory */
+/* Ring - the producer's private state, which no consumer can change, and the fast path of a write,
+ * which is inlined into hooks */
 #pragma once
 
 #include "arch/cpu.h"
