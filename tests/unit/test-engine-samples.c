@@ -15,7 +15,7 @@
 
 struct stage {
 	struct parts parts;
-	struct source *source;
+	struct event_source *source;
 	struct thread *thread;
 };
 
@@ -25,8 +25,8 @@ static void stage_init(struct stage *stage)
 	struct process *process;
 
 	parts_init(&stage->parts);
-	stage->source =
-		source_new(&(struct message_source){ .name = "cpu-clock", .counts_ns = 1 }, 1);
+	stage->source = event_source_new(
+		&(struct message_source){ .name = "cpu-clock", .counts_ns = 1 }, 1);
 	stage->thread = tasks_found(&stage->parts.tasks, 10, 10, 1);
 	process = stage->thread->process;
 	process->maps_known = true;

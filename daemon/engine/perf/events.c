@@ -68,7 +68,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	int position = find_source(events, cpu, record);
 	struct thread *thread = thread_of(events, cpu, record);
 	struct process *process;
-	struct source *source;
+	struct event_source *source;
 
 	switches_seen(&cpu->switches, events->tasks, record->tid, events->begin_ns);
 	if (position < 0 || (uint32_t)position >= events->n_sources)

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "daemon/engine/perf/cpus.h"
+#include "daemon/engine/perf/event-source.h"
 #include "daemon/engine/perf/ring-merge.h"
 #include "daemon/engine/perf/samples.h"
-#include "daemon/engine/perf/sources.h"
 
 /* The state that records act on. */
 struct events {
@@ -14,7 +14,7 @@ struct events {
 	struct kernel *kernel;
 	struct samples *samples;
 	struct loss_table *losses;
-	struct source *sources[ENGINE_MAX_SOURCES];
+	struct event_source *sources[ENGINE_MAX_SOURCES];
 	uint32_t n_sources;
 	bool has_stacks;    /* samples contain copies of registers and stack */
 	bool build_ids;     /* build-ids were requested for MMAP2 records */

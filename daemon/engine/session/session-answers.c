@@ -95,8 +95,8 @@ bool session_receive_answer(struct session *session, struct channel_message *mes
 {
 	struct answer *answer;
 
-	if (session->state == SESSION_NEW || message->length != sizeof(answer->body) ||
-	    message->n_fds != 1 || g_queue_get_length(&session->answers) >= MAX_ANSWERS) {
+	if (message->length != sizeof(answer->body) || message->n_fds != 1 ||
+	    g_queue_get_length(&session->answers) >= MAX_ANSWERS) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The broker sent a snapshot that was not asked for");
 		return false;
@@ -122,7 +122,7 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 	struct message_image answer;
 	struct image *image;
 
-	if (message->length != sizeof(answer) || session->state == SESSION_NEW)
+	if (message->length != sizeof(answer))
 		return true;
 	memcpy(&answer, message->body, sizeof(answer));
 	image = images_by_id(&session->images, answer.image_id);
@@ -156,8 +156,8 @@ bool session_add_peer(struct session *session, struct channel_message *message, 
 	if (message->length == sizeof(peer))
 		memcpy(&peer, message->body, sizeof(peer));
 	least = peer.protocol == PEER_REFUSED ? 0 : 1;
-	if (session->state == SESSION_NEW || message->length != sizeof(peer) ||
-	    message->n_fds < least || message->n_fds > 2 * least) {
+	if (message->length != sizeof(peer) || message->n_fds < least ||
+	    message->n_fds > 2 * least) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The broker sent a collector that cannot be");
 		return false;

@@ -24,7 +24,6 @@
 
 #include <errno.h>
 #include <glib.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #define TICKS_ACCURACY_NS UINT64_C(20000000) /* minimum interval for missed ticks */
@@ -114,20 +113,14 @@ bool session_set_paused(struct session *session, bool paused, GError **error)
 
 bool session_add_switch(struct session *session, struct channel_message *message, GError **error)
 {
-	struct epoll_event event = { .events = EPOLLIN };
-
-	if (session->state != SESSION_NEW || session->switch_fd >= 0 || message->n_fds != 1) {
+	if (session->switch_fd >= 0 || message->n_fds != 1) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The broker sent an invalid switch message");
 		return false;
 	}
 	session->switched_off = true;
-	event.data.fd = session->switch_fd = steal_fd(&message->fds[0]);
-	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, session->switch_fd, &event) == 0)
-		return true;
-	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Waiting for the switch failed: %s", prof_strerror(-errno));
-	return false;
+	session->switch_fd = steal_fd(&message->fds[0]);
+	return session_watch(session, session->switch_fd, "the switch", error);
 }
 
 static bool drop_switch(struct session *session, GError **error)

@@ -69,115 +69,11 @@ static bool open_capture(struct session *session, GError **error)
 	return true;
 }
 
-static void receive_sources(struct session *session)
-{
-	struct events *events = &session->events;
-
-	events->n_sources = session->config.n_sources;
-	for (uint32_t i = 0; i < events->n_sources; i++)
-		events->sources[i] = source_new(&session->config.sources[i], i + 1);
-	if (events->n_sources && session->config.sources[0].counts_ns)
-		session->ticks.period_ns = session->config.sources[0].period;
-	session->ticks.stat_fd = session->stat_fd;
-	session->ticks.user_only = !session->config.kernel;
-	session->ticks.by_task = session->config.by_task;
-}
-
-static void on_program(struct process *process, const struct mapping *mapping, void *data)
-{
-	heap_excluded_program(&((struct session *)data)->excluded, process, mapping);
-}
-
-/* The processes with expected allocations are known after the first /proc snapshot. */
-static void begin_memory(struct session *session)
-{
-	const struct message_config *config = &session->config;
-	bool all = config->memory_pid == 0;
-
-	if (!config->memory)
-		return;
-	heap_excluded_begin(&session->excluded, &session->tasks,
-			    all ? config->targets : &config->memory_pid,
-			    all ? config->n_targets : 1);
-	session->excluded.request_image = session_first_hit;
-	session->excluded.data = session;
-	session->events.program = on_program;
-	memory_usage_init(&session->memory_usage, &session->tasks,
-			  &session->collectors.rows->last_counter, session->start_ns);
-}
-
-static void warn(const char *code, const char *text, void *data)
-{
-	session_warn(data, code, text);
-}
-
-/* Initializes the parts that records act on, in dependency order. */
-static void connect_parts(struct session *session)
-{
-	uint64_t now_ns = clock_now(); /* read first: the boot offset must not be negative */
-
-	images_init(&session->images);
-	kernel_init(&session->kernel, &session->images);
-	tasks_init(&session->tasks, &session->output);
-	if (!session->config.system)
-		tasks_filter(&session->tasks, session->config.targets, session->config.n_targets,
-			     session->config.children);
-	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
-		     &session->kernel);
-	session->samples.keep_kernel = session->config.kernel;
-	if (session->config.stack_bytes)
-		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
-	else
-		unwind_tables_only_programs(session->tables);
-	session->events.has_stacks = session->config.stack_bytes != 0;
-	session->events.build_ids = session->config.build_ids;
-	session->events.max_rate = session->config.max_rate;
-	session->samples.first_hit = session_first_hit;
-	session->samples.data = session;
-	cpus_init(&session->cpus, session->online_fd, session->config.by_task);
-	session->events.cpus = &session->cpus;
-	session->events.tasks = &session->tasks;
-	session->events.images = &session->images;
-	session->events.kernel = &session->kernel;
-	session->events.samples = &session->samples;
-	session->events.losses = &session->losses;
-	session->scan = (struct scan){
-		.tasks = &session->tasks,
-		.images = &session->images,
-		.kernel = &session->kernel,
-		.boot_offset_ns = clock_read(CLOCK_BOOTTIME) - now_ns,
-	};
-	collectors_init(&session->collectors, &(struct collectors_options){
-						      .output = &session->output,
-						      .tasks = &session->tasks,
-						      .losses = &session->losses,
-						      .images = &session->images,
-						      .request_image = session_first_hit,
-						      .doorbells = session->doorbells,
-						      .ticks = session->tick_clock,
-						      .epoll_fd = session->epoll_fd,
-						      .session = session->config.session,
-						      .policy = session->config.policy,
-						      .query = session_query,
-						      .query_again = session_query_again,
-						      .warn = warn,
-						      .data = session,
-					      });
-	if (session->paused)
-		all_heaps_pause(&session->collectors.rows->heaps, true, 0);
-	ring_merge_init(&session->merge, &(struct ring_merge_handlers){ .record = events_record,
-									.corrupt = events_corrupt,
-									.finalize = events_finalize,
-									.data = &session->events });
-	receive_sources(session);
-}
-
 bool session_configure(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_config *config = &session->config;
 
-	if (session->state != SESSION_NEW || session->capture_fd >= 0 ||
-	    message->length < sizeof(*config))
+	if (message->length < sizeof(*config))
 		return fail_message(error, "CONFIG");
 	memcpy(config, message->body, sizeof(*config));
 	if (config->n_sources > ENGINE_MAX_SOURCES || config->n_targets > ENGINE_MAX_TARGETS ||
@@ -193,19 +89,11 @@ bool session_configure(struct session *session, struct channel_message *message,
 	session->paused = config->paused;
 	if (!open_capture(session, error))
 		return false;
-	connect_parts(session);
+	for (size_t i = 0; i < SESSION_SOURCES; i++)
+		if (session_sources[i].open)
+			session_sources[i].open(session);
+	session->state = SESSION_CONFIGURED;
 	return true;
-}
-
-static bool watch(struct session *session, int fd, GError **error)
-{
-	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
-
-	if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
-		return true;
-	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Waiting for a perf ring failed: %s", prof_strerror(-errno));
-	return false;
 }
 
 static bool map_samples(struct session *session, struct cpu *cpu, GError **error)
@@ -215,7 +103,7 @@ static bool map_samples(struct session *session, struct cpu *cpu, GError **error
 	if (!cpu_map_samples(cpu, error))
 		return false;
 	ring_merge_add_ring(&session->merge, &cpu->samples, cpu, false);
-	return watch(session, cpu->source_fds[0], error);
+	return session_watch(session, cpu->source_fds[0], "a perf ring", error);
 }
 
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error)
@@ -224,7 +112,7 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	struct message_cpu body;
 	struct cpu *cpu;
 
-	if (session->capture_fd < 0 || message->length != sizeof(body))
+	if (message->length != sizeof(body))
 		return fail_message(error, "CPU");
 	memcpy(&body, message->body, sizeof(body));
 	if (body.cpu < ENGINE_MAX_CPUS && session->cpus.by_number[body.cpu])
@@ -233,14 +121,14 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	if (!cpu)
 		return false;
 	ring_merge_add_ring(&session->merge, &cpu->side_band, cpu, true);
-	if (!watch(session, cpu->side_band_fd, error))
+	if (!session_watch(session, cpu->side_band_fd, "a perf ring", error))
 		return false;
 	/* The broker keeps the ring mapped, so the ring exists without a mapping here. */
-	if (session->state == SESSION_NEW && session->config.begin_ns)
+	if (session->state == SESSION_CONFIGURED && session->config.begin_ns)
 		return true;
 	if (!map_samples(session, cpu, error))
 		return false;
-	if (session->state == SESSION_NEW)
+	if (session->state == SESSION_CONFIGURED)
 		return true;
 	now_ns = clock_now();
 	/* Nothing was recorded on the CPU while it was offline. */
@@ -260,8 +148,7 @@ bool session_add_events(struct session *session, struct channel_message *message
 {
 	struct message_event event;
 
-	if (session->state != SESSION_NEW || session->capture_fd < 0 ||
-	    message->length != message->n_fds * sizeof(event))
+	if (message->length != message->n_fds * sizeof(event))
 		return fail_message(error, "EVENTS");
 	for (size_t i = 0; i < message->n_fds; i++) {
 		memcpy(&event, message->body + i * sizeof(event), sizeof(event));
@@ -316,20 +203,10 @@ static bool write_metadata(struct session *session, GError **error)
 	return true;
 }
 
-static bool enable_side_bands(struct session *session, GError **error)
-{
-	for (guint i = 0; i < session->cpus.all->len; i++)
-		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
-			return false;
-	return true;
-}
-
-bool session_start(struct session *session, GError **error)
+bool session_start(struct session *session, struct channel_message *message, GError **error)
 {
 	uint8_t online[ENGINE_MAX_CPUS];
 
-	if (session->state != SESSION_NEW || session->capture_fd < 0)
-		return fail_message(error, "START");
 	output_tick(&session->output, session->begin_ns);
 	if (!write_metadata(session, error))
 		return false;
@@ -341,7 +218,7 @@ bool session_start(struct session *session, GError **error)
 	session->events.begin_ns = session->config.begin_ns ? session->config.begin_ns
 							    : clock_now();
 	session->scan.begin_ns = session->events.begin_ns;
-	if (!enable_side_bands(session, error))
+	if (!session_enable_sources(session, true, error))
 		return false;
 	session->state = SESSION_SCANNING;
 	session_request_scan(session, 0, false);
@@ -350,7 +227,7 @@ bool session_start(struct session *session, GError **error)
 
 bool session_enable_again(struct session *session, GError **error)
 {
-	if (!enable_side_bands(session, error))
+	if (!session_enable_sources(session, true, error))
 		return false;
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i),
@@ -362,8 +239,7 @@ bool session_enable_again(struct session *session, GError **error)
 bool session_start_sampling(struct session *session, GError **error)
 {
 	session->start_ns = clock_now();
-	begin_memory(session);
-	if (!session_begin_sampling(session, error))
+	if (!session_enable_sources(session, false, error))
 		return false;
 	for (guint i = 0; i < session->cpus.all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
@@ -373,7 +249,8 @@ bool session_start_sampling(struct session *session, GError **error)
 	}
 	if (session->kallsyms_fd >= 0)
 		kernel_read_text(&session->kernel, session->kallsyms_fd);
-	session->closed_ns = session->checked_ns = session->start_ns;
+	for (enum session_job job = JOB_CLOSE; job < SESSION_JOBS; job++)
+		session->ran_ns[job] = session->start_ns;
 	session->state = SESSION_RUNNING;
 	channel_send(&session->channel, MESSAGE_STARTED, NULL, 0, NULL, 0);
 	return true;

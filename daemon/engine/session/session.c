@@ -10,10 +10,12 @@
  * block. A message or table that arrives between two rounds starts no round, only the work that
  * waits for it. Blocks are closed every 850 ms, so that a killed engine leaves a file that lacks at
  * most the last second. CPUs are checked every 250 ms, and the broker receives the counters once a
- * second. If the broker exits, the session ends and its file is completed.
+ * second. These times are the table `jobs`; the messages that a state allows are the table
+ * `messages`; what is recorded is the table session_sources. If the broker exits, the session ends
+ * and its file is completed.
  * Invariants: (1) the loop sleeps unless there is work  [test-engine-session: idle]
  *             (2) an idle session wakes less than once a second  [test-engine-session: quiet]
- *             (3) every session ends through session_finish()  [test-engine-session: broker_gone]
+ *             (3) every session ends through finish()  [test-engine-session: broker_gone]
  *             (4) an unexpected message ends the session and never crashes it
  *                 [test-engine-session: protocol]
  */
@@ -23,61 +25,26 @@
 
 #include <errno.h>
 #include <glib.h>
-#include <stdio.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
 #define SECOND_NS UINT64_C(1000000000)
 #define ROUND_NS UINT64_C(100000000)
 #define FIRST_ROUND_NS UINT64_C(10000000) /* ROUND_NS in the first second */
 #define QUIET_ROUND_NS UINT64_C(1200000000)
-#define ROUND_MAX_NS UINT64_C(100000000) /* ends a round, to read messages such as a Stop */
-#define EMIT_MAX_NS \
-	UINT64_C(2000000) /* limit for rows, after which rings are drained: producers wait 10 ms */
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
 #define PROGRESS_NS UINT64_C(850000000) /* each report wakes the broker, the bus and the client */
 #define RESCAN_NS (2 * SECOND_NS)
-#define MAX_QUERIES 64u /* snapshots of single processes that may be requested at once */
 #define QUERIES_A_CHECK \
 	6 /* requests added by each check: 24 a second cost the broker below 0.5 % of a core */
 #define SIZE_RESERVE 65536 /* bytes for the end of a capture */
-
-bool session_query_again(struct process *process, void *data)
-{
-	struct session *session = data;
-
-	if (session->queries == 0)
-		return false;
-	session->queries--;
-	process->queried = true;
-	session_request_scan(session, process->pid, process->maps_known);
-	return true;
-}
-
-void session_query(struct process *process, void *data)
-{
-	if (!process->queried && !process->kernel && (!process->cmdline || !process->maps_known))
-		session_query_again(process, data);
-}
-
-static void request_rescan(void *data)
-{
-	((struct session *)data)->rescan = true;
-}
-
-static void on_over_rate(void *data)
-{
-	struct session *session = data;
-	char text[128];
-
-	if (session->warned_rate)
-		return;
-	session->warned_rate = true;
-	snprintf(text, sizeof(text),
-		 "more than %" G_GUINT64_FORMAT " samples a second: the others are counted as lost",
-		 session->events.max_rate);
-	session_warn(session, "quota", text);
-}
+/* Time for writing the queue, as long as this makes progress. The broker waits for a minute. */
+#define WRITE_NS (50 * SECOND_NS)
+#define ANSWER_WAIT_MS 20
+#define WRITER_WAIT_MS 50
+#define WRITER_PATIENCE_MS 1500
+#define SEND_PATIENCE_MS 2000
 
 void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data)
 {
@@ -136,13 +103,9 @@ void session_init(struct session *session, int socket, const struct session_thre
 		.kallsyms_fd = -1,
 		.switch_fd = -1,
 		.epoll_fd = epoll_create1(EPOLL_CLOEXEC),
-		.queries = MAX_QUERIES,
+		.queries = SESSION_MAX_QUERIES,
 	};
 	memcpy(session->boot_id, boot_id, sizeof(session->boot_id));
-	session->events.query = session_query;
-	session->events.rescan = request_rescan;
-	session->events.over_rate = on_over_rate;
-	session->events.data = session;
 	channel_init(&session->channel, socket);
 	loss_init(&session->losses);
 }
@@ -205,11 +168,6 @@ void session_request_scan(struct session *session, int32_t pid, bool maps_known)
 		     0);
 }
 
-void session_drain(struct session *session, uint64_t limit_ns)
-{
-	ring_merge_run(&session->merge, limit_ns);
-}
-
 /* Ends the session. Only the first reason counts. */
 static void end(struct session *session, enum engine_reason reason)
 {
@@ -218,6 +176,11 @@ static void end(struct session *session, enum engine_reason reason)
 		session->end_ns = clock_now();
 	}
 	session->ending = true;
+}
+
+void session_fail(struct session *session)
+{
+	end(session, ENGINE_REASON_INTERNAL);
 }
 
 static bool on_stop(struct session *session, struct channel_message *message, GError **error)
@@ -240,108 +203,6 @@ static bool on_pause(struct session *session, struct channel_message *message, G
 	return true;
 }
 
-static bool on_start(struct session *session, struct channel_message *message, GError **error)
-{
-	return session_start(session, error);
-}
-
-static bool (*const message_handlers[])(struct session *, struct channel_message *, GError **) = {
-	[MESSAGE_CONFIG] = session_configure,
-	[MESSAGE_CPU] = session_add_cpu,
-	[MESSAGE_START] = on_start,
-	[MESSAGE_STOP] = on_stop,
-	[MESSAGE_PAUSE] = on_pause,
-	[MESSAGE_RESUME] = on_pause,
-	[MESSAGE_SNAPSHOT] = session_receive_answer,
-	[MESSAGE_IMAGE] = session_receive_image,
-	[MESSAGE_EVENTS] = session_add_events,
-	[MESSAGE_PEER] = session_add_peer,
-	[MESSAGE_SWITCH] = session_add_switch,
-};
-
-static void fail(struct session *session)
-{
-	end(session, ENGINE_REASON_INTERNAL);
-}
-
-static void receive(struct session *session)
-{
-	struct channel_message message;
-	enum channel_result result = CHANNEL_EMPTY;
-	bool ok = true;
-
-	session->found_ns = clock_now();
-	while (ok && !session->ending) {
-		result = channel_receive(&session->channel, &message);
-		if (result != CHANNEL_MESSAGE)
-			break;
-		if (message.type < ARRAY_SIZE(message_handlers) && message_handlers[message.type])
-			ok = message_handlers[message.type](session, &message, &session->failure);
-		channel_message_done(&message);
-	}
-	if (!ok)
-		fail(session);
-	if (result == CHANNEL_CLOSED)
-		end(session, ENGINE_REASON_CLIENT_GONE);
-}
-
-static void lose_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
-{
-	session_drain(session, now_ns - RING_MERGE_SLACK_NS);
-	cpu->gone_ns = cpu->last_ns[1] ? cpu->last_ns[1] : now_ns;
-	session_close_cpu(session, cpu, now_ns);
-}
-
-static void request_cpu(struct session *session, uint32_t number)
-{
-	struct message_cpu_request request = { .cpu = number };
-
-	channel_send(&session->channel, MESSAGE_CPU_REQUEST, &request, sizeof(request), NULL, 0);
-}
-
-/* Closes the events of CPUs that went offline, and requests events for CPUs that came online.
- * Per-task events stay open when a CPU goes offline; a CPU that comes online later has none. */
-static void check_online(struct session *session, uint64_t now_ns)
-{
-	uint8_t online[ENGINE_MAX_CPUS];
-	char text[128];
-
-	if (!cpus_read_online(&session->cpus, online))
-		return;
-	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
-	for (uint32_t i = 0; i < ENGINE_MAX_CPUS; i++) {
-		struct cpu *cpu = session->cpus.by_number[i];
-
-		if (!session->config.by_task && cpu && cpu->open && !online[i]) {
-			lose_cpu(session, cpu, now_ns);
-		} else if (!session->config.by_task && online[i] && (!cpu || !cpu->open)) {
-			request_cpu(session, i);
-		} else if (session->config.by_task && online[i] && !cpu) {
-			snprintf(text, sizeof(text),
-				 "CPU %u came online after the start: "
-				 "what runs on it is not recorded",
-				 i);
-			session_warn(session, "cpu-online", text);
-			cpus_add_missing(&session->cpus, i, now_ns);
-		}
-	}
-}
-
-static void check_limits(struct session *session, uint64_t now_ns)
-{
-	const struct message_config *config = &session->config;
-	uint64_t reserve = MIN_OF((uint64_t)SIZE_RESERVE, config->max_bytes / 8);
-
-	if (writer_error(session->writer))
-		end(session, ENGINE_REASON_IO_ERROR);
-	if (config->max_bytes && writer_bytes(session->writer) + reserve >= config->max_bytes)
-		end(session, ENGINE_REASON_SIZE);
-	if (config->max_duration_ns && now_ns - session->start_ns >= config->max_duration_ns)
-		end(session, ENGINE_REASON_DURATION);
-	if (!config->system && session->tasks.n_alive == 0)
-		end(session, ENGINE_REASON_TARGET_EXITED);
-}
-
 void session_notify_progress(struct session *session)
 {
 	struct message_progress progress = {
@@ -355,173 +216,391 @@ void session_notify_progress(struct session *session)
 	if (memcmp(&progress, &session->notified, sizeof(progress)) == 0)
 		return;
 	session->notified = progress;
-	session->notified_ns = clock_now();
 	channel_send(&session->channel, MESSAGE_PROGRESS, &progress, sizeof(progress), NULL, 0);
 }
 
-static void check(struct session *session, uint64_t now_ns)
-{
-	session->checked_ns = now_ns;
-	session->queries = MIN_OF(session->queries + QUERIES_A_CHECK, MAX_QUERIES);
-	check_online(session, now_ns);
-	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
-	for (guint i = 0; !session->config.by_task && i < session->cpus.all->len; i++) {
-		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+#define IN(state) (1u << SESSION_##state)
 
-		if (!cpu_is_silent(cpu))
-			continue;
-		lose_cpu(session, cpu, now_ns);
-		request_cpu(session, cpu->number);
+static const struct {
+	const char *name;
+	unsigned int states; /* in which the broker may send it */
+	bool (*handle)(struct session *session, struct channel_message *message, GError **error);
+} messages[] = {
+	[MESSAGE_CONFIG] = { "CONFIG", IN(NEW), session_configure },
+	[MESSAGE_CPU] = { "CPU", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING), session_add_cpu },
+	[MESSAGE_EVENTS] = { "EVENTS", IN(CONFIGURED), session_add_events },
+	[MESSAGE_SWITCH] = { "SWITCH", IN(NEW) | IN(CONFIGURED), session_add_switch },
+	[MESSAGE_START] = { "START", IN(CONFIGURED), session_start },
+	[MESSAGE_SNAPSHOT] = { "SNAPSHOT", IN(SCANNING) | IN(RUNNING), session_receive_answer },
+	[MESSAGE_IMAGE] = { "IMAGE", IN(SCANNING) | IN(RUNNING), session_receive_image },
+	[MESSAGE_PEER] = { "PEER", IN(SCANNING) | IN(RUNNING), session_add_peer },
+	[MESSAGE_PAUSE] = { "PAUSE", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING), on_pause },
+	[MESSAGE_RESUME] = { "RESUME", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING), on_pause },
+	[MESSAGE_STOP] = { "STOP", ~0u, on_stop },
+};
+
+static bool handle(struct session *session, struct channel_message *message, GError **error)
+{
+	if (message->type >= ARRAY_SIZE(messages) || !messages[message->type].handle)
+		return true;
+	if (messages[message->type].states & 1u << session->state)
+		return messages[message->type].handle(session, message, error);
+	g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+		    "The broker sent a message that was not expected: %s",
+		    messages[message->type].name);
+	return false;
+}
+
+static void receive(struct session *session)
+{
+	struct channel_message message;
+	enum channel_result result = CHANNEL_EMPTY;
+	bool ok = true;
+
+	session->found_ns = clock_now();
+	while (ok && !session->ending) {
+		result = channel_receive(&session->channel, &message);
+		if (result != CHANNEL_MESSAGE)
+			break;
+		ok = handle(session, &message, &session->failure);
+		channel_message_done(&message);
 	}
-	if (session->config.by_task && !session->enabled_again &&
-	    !session_enable_again(session, &session->failure))
-		fail(session);
-	session->enabled_again = true;
-	if (session->rescan && session->scan_serial == 0 &&
-	    now_ns - session->scanned_ns >= RESCAN_NS) {
-		session->rescan = false;
-		session_request_scan(session, 0, false);
-	}
-	tasks_sweep(&session->tasks, session->merge.last_ns);
-	if (session->is_read_live && session->kallsyms_fd >= 0)
-		kernel_write_symbols_soon(&session->kernel, session->kallsyms_fd, &session->output,
-					  now_ns);
-	if (now_ns - session->notified_ns >= PROGRESS_NS)
-		session_notify_progress(session);
+	if (!ok)
+		session_fail(session);
+	if (result == CHANNEL_CLOSED)
+		end(session, ENGINE_REASON_CLIENT_GONE);
 }
 
-/* Retries samples whose tables have arrived. */
-static void resume(struct session *session, uint64_t now_ns)
-{
-	unwind_tables_receive(session->tables);
-	sample_queue_run(&session->samples.queue, now_ns);
-}
+/* ---- Jobs ------------------------------------------------------------------------------------ */
 
-/* Returns the time up to which the collectors' rows have been written. Other parts that write rows
- * of the same tables must not go beyond it, because rows are in time order. */
-static uint64_t reached_ns(const struct session *session, uint64_t limit_ns)
-{
-	const struct collectors *collectors = &session->collectors;
-
-	return collectors->unfinished ? MIN_OF(collectors->emitted_ns, limit_ns)
-				      : MIN_OF(collectors->bound_ns, limit_ns);
-}
-
-/* Returns whether no work is pending, so that the next round may be delayed. */
 static bool is_quiet(const struct session *session, uint64_t now_ns)
 {
-	return !session->behind && !session->rescan && session->scan_serial == 0 &&
-	       (session->enabled_again || !session->config.by_task) &&
-	       g_queue_is_empty((GQueue *)&session->answers) &&
-	       sample_queue_delay_ns(&session->samples.queue) == 0 &&
-	       !heap_excluded_waits(&session->excluded) &&
-	       collectors_are_quiet(&session->collectors, now_ns);
+	for (size_t i = 0; i < SESSION_SOURCES; i++)
+		if (session_sources[i].is_quiet && !session_sources[i].is_quiet(session, now_ns))
+			return false;
+	return !session->rescan && session->scan_serial == 0 &&
+	       g_queue_is_empty((GQueue *)&session->answers);
 }
 
-static void run_round(struct session *session, uint64_t now_ns)
-{
-	bool check_due = now_ns - session->checked_ns >= CHECK_NS, epoch_due;
-	uint64_t limit_ns, rows;
-
-	session->round_ns = now_ns;
-	output_tick(&session->output, now_ns);
-	collectors_drain(&session->collectors, now_ns);
-	if (check_due && session->off_ns == 0)
-		ticks_read(&session->ticks);
-	session->behind = !ring_merge_run_until(&session->merge, now_ns - RING_MERGE_SLACK_NS,
-						now_ns + ROUND_MAX_NS);
-	if (session->behind)
-		ticks_drop(&session->ticks);
-	if (!session->behind &&
-	    !session_apply_answers(session, now_ns - RING_MERGE_SLACK_NS, &session->failure))
-		fail(session);
-	/* The side band has been applied up to limit_ns. */
-	limit_ns = session->behind ? session->merge.last_ns : now_ns - RING_MERGE_SLACK_NS;
-	session_compare_ticks(session, limit_ns);
-	collectors_serve(&session->collectors, limit_ns, now_ns);
-	collectors_emit(&session->collectors, limit_ns, clock_now() + EMIT_MAX_NS);
-	heap_excluded_run(&session->excluded, now_ns, reached_ns(session, limit_ns));
-	memory_usage_write(&session->memory_usage, reached_ns(session, limit_ns));
-	resume(session, now_ns);
-	if (now_ns - session->closed_ns >=
-	    CLOSE_NS - sample_queue_delay_ns(&session->samples.queue)) {
-		session->closed_ns = now_ns;
-		epoch_due = output_epoch_due(&session->output);
-		loss_flush(&session->losses, &session->output);
-		(epoch_due ? output_end_epoch : output_flush)(&session->output);
-	}
-	if (check_due)
-		check(session, now_ns);
-	rows = output_events(&session->output);
-	if (rows != session->found_rows || !is_quiet(session, now_ns))
-		session->found_ns = now_ns;
-	session->found_rows = rows;
-}
-
-static void request_usage(struct session *session, uint64_t now_ns)
-{
-	struct message_usage_request request;
-	int32_t pids[ENGINE_MAX_USAGE_PIDS];
-
-	if (session->paused || now_ns < memory_usage_due_ns(&session->memory_usage))
-		return;
-	request.serial = ++session->serial;
-	request.n = memory_usage_request(&session->memory_usage, request.serial, now_ns, pids);
-	if (request.n > 0)
-		channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request),
-			     pids, request.n * sizeof(pids[0]));
-}
-
-static uint64_t round_ns(const struct session *session, uint64_t now_ns)
+static uint64_t round_period(const struct session *session, uint64_t now_ns)
 {
 	if (now_ns - session->start_ns < SECOND_NS)
 		return FIRST_ROUND_NS;
 	return now_ns - session->found_ns < SECOND_NS ? ROUND_NS : QUIET_ROUND_NS;
 }
 
-/* Runs a round if one is due or a ring cannot wait (`full`). */
-static void work(struct session *session, bool full)
+static uint64_t next_round(const struct session *session, uint64_t now_ns)
 {
+	if (session->is_round_due || session->behind)
+		return 0;
+	return MIN_OF(session->ran_ns[JOB_ROUND] + round_period(session, now_ns),
+		      session->collectors.due_ns);
+}
+
+static uint64_t next_usage(const struct session *session, uint64_t now_ns)
+{
+	return session->paused ? UINT64_MAX : memory_usage_due_ns(&session->memory_usage);
+}
+
+static void request_usage(struct session *session, uint64_t now_ns)
+{
+	struct message_usage_request request = { .serial = ++session->serial };
+	int32_t pids[ENGINE_MAX_USAGE_PIDS];
+
+	request.n = memory_usage_request(&session->memory_usage, request.serial, now_ns, pids);
+	if (request.n > 0)
+		channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request),
+			     pids, request.n * sizeof(pids[0]));
+}
+
+static uint64_t next_duration(const struct session *session, uint64_t now_ns)
+{
+	uint64_t duration_ns = session->config.max_duration_ns;
+
+	return duration_ns ? session->start_ns + duration_ns : UINT64_MAX;
+}
+
+static void end_duration(struct session *session, uint64_t now_ns)
+{
+	end(session, ENGINE_REASON_DURATION);
+}
+
+static uint64_t next_close(const struct session *session, uint64_t now_ns)
+{
+	return session->ran_ns[JOB_CLOSE] + CLOSE_NS -
+	       sample_queue_delay_ns(&session->samples.queue);
+}
+
+static void close_blocks(struct session *session, uint64_t now_ns)
+{
+	bool epoch_due = output_epoch_due(&session->output);
+
+	loss_flush(&session->losses, &session->output);
+	(epoch_due ? output_end_epoch : output_flush)(&session->output);
+}
+
+static void check(struct session *session, uint64_t now_ns)
+{
+	session->queries = MIN_OF(session->queries + QUERIES_A_CHECK, SESSION_MAX_QUERIES);
+	session_check_cpus(session, now_ns);
+	if (session->config.by_task && !session->enabled_again &&
+	    !session_enable_again(session, &session->failure))
+		session_fail(session);
+	session->enabled_again = true;
+	tasks_sweep(&session->tasks, session->merge.last_ns);
+	if (session->is_read_live && session->kallsyms_fd >= 0)
+		kernel_write_symbols_soon(&session->kernel, session->kallsyms_fd, &session->output,
+					  now_ns);
+}
+
+static uint64_t next_rescan(const struct session *session, uint64_t now_ns)
+{
+	return session->rescan && session->scan_serial == 0 ? session->scanned_ns + RESCAN_NS
+							    : UINT64_MAX;
+}
+
+static void rescan(struct session *session, uint64_t now_ns)
+{
+	session->rescan = false;
+	session_request_scan(session, 0, false);
+}
+
+static void report_progress(struct session *session, uint64_t now_ns)
+{
+	session_notify_progress(session);
+}
+
+static void run_round(struct session *session, uint64_t now_ns);
+
+/* The deadline of a job is due_ns(), or a period after its last run. */
+static const struct {
+	uint64_t period_ns;
+	uint64_t (*due_ns)(const struct session *session, uint64_t now_ns);
+	void (*run)(struct session *session, uint64_t now_ns);
+} jobs[SESSION_JOBS] = {
+	[JOB_ROUND] = { 0, next_round, run_round },
+	[JOB_USAGE] = { 0, next_usage, request_usage },
+	[JOB_DURATION] = { 0, next_duration, end_duration },
+	[JOB_CLOSE] = { CLOSE_NS, next_close, close_blocks },
+	[JOB_CHECK] = { CHECK_NS, NULL, check },
+	[JOB_RESCAN] = { RESCAN_NS, next_rescan, rescan },
+	[JOB_PROGRESS] = { PROGRESS_NS, NULL, report_progress },
+};
+
+static uint64_t job_due_ns(const struct session *session, enum session_job job, uint64_t now_ns)
+{
+	return jobs[job].due_ns ? jobs[job].due_ns(session, now_ns)
+				: session->ran_ns[job] + jobs[job].period_ns;
+}
+
+/* Runs the jobs from `first` to the one before `end` that are due. */
+static void run_jobs(struct session *session, enum session_job first, enum session_job last,
+		     uint64_t now_ns)
+{
+	for (enum session_job job = first; job <= last; job++)
+		if (job_due_ns(session, job, now_ns) <= now_ns) {
+			session->ran_ns[job] = now_ns;
+			jobs[job].run(session, now_ns);
+		}
+}
+
+static void run_round(struct session *session, uint64_t now_ns)
+{
+	uint64_t limit_ns = now_ns - RING_MERGE_SLACK_NS, rows;
+
+	session->is_round_due = false;
+	for (size_t i = 0; i < SESSION_SOURCES; i++)
+		if (session_sources[i].load)
+			session_sources[i].load(session, now_ns);
+	if (session->off_ns == 0 && job_due_ns(session, JOB_CHECK, now_ns) <= now_ns)
+		ticks_read(&session->ticks);
+	for (size_t i = 0; i < SESSION_SOURCES; i++)
+		limit_ns = session_sources[i].drain(session, limit_ns, now_ns);
+	run_jobs(session, JOB_CLOSE, JOB_PROGRESS, now_ns);
+	rows = output_events(&session->output);
+	if (rows != session->found_rows || !is_quiet(session, now_ns))
+		session->found_ns = now_ns;
+	session->found_rows = rows;
+}
+
+/* Does what is due, and the work that waits for a message or a table. */
+static void work(struct session *session)
+{
+	const struct message_config *config = &session->config;
+	uint64_t reserve = MIN_OF((uint64_t)SIZE_RESERVE, config->max_bytes / 8);
 	uint64_t now_ns = clock_now();
 
-	if (full || session->behind || now_ns - session->round_ns >= round_ns(session, now_ns) ||
-	    session->collectors.due_ns <= now_ns) {
-		run_round(session, now_ns);
-	} else {
-		output_tick(&session->output, now_ns);
-		resume(session, now_ns);
+	output_tick(&session->output, now_ns);
+	run_jobs(session, JOB_ROUND, JOB_DURATION, now_ns);
+	if (session->ran_ns[JOB_ROUND] != now_ns) {
+		unwind_tables_receive(session->tables);
+		sample_queue_run(&session->samples.queue, now_ns);
 	}
-	request_usage(session, now_ns);
-	check_limits(session, now_ns);
+	if (writer_error(session->writer))
+		end(session, ENGINE_REASON_IO_ERROR);
+	if (config->max_bytes && writer_bytes(session->writer) + reserve >= config->max_bytes)
+		end(session, ENGINE_REASON_SIZE);
+	if (!config->system && session->tasks.n_alive == 0)
+		end(session, ENGINE_REASON_TARGET_EXITED);
 	channel_flush(&session->channel);
 }
 
-/* Returns the time until the next round, or until an earlier limit, memory reading or drain. */
+/* Returns the time until the next job or drain. */
 static int timeout_ms(struct session *session)
 {
-	uint64_t now_ns = clock_now(), next_ns = session->round_ns + round_ns(session, now_ns);
+	uint64_t now_ns = clock_now(), next_ns;
 
 	if (session->state != SESSION_RUNNING)
 		return -1;
-	if (session->config.max_duration_ns)
-		next_ns = MIN_OF(next_ns, session->start_ns + session->config.max_duration_ns);
-	if (!session->paused)
-		next_ns = MIN_OF(next_ns, memory_usage_due_ns(&session->memory_usage));
-	next_ns = MIN_OF(next_ns,
-			 collectors_sleep(&session->collectors, now_ns, round_ns(session, now_ns)));
-	if (session->behind || next_ns <= now_ns)
-		return 0;
-	return (next_ns - now_ns) / 1000000 + 1;
+	next_ns = collectors_sleep(&session->collectors, now_ns, round_period(session, now_ns));
+	for (enum session_job job = JOB_ROUND; job <= JOB_DURATION; job++)
+		next_ns = MIN_OF(next_ns, job_due_ns(session, job, now_ns));
+	return next_ns <= now_ns ? 0 : (next_ns - now_ns) / 1000000 + 1;
 }
 
-static bool watch(struct session *session, int fd)
+/* ---- The end --------------------------------------------------------------------------------- */
+
+/* Adds rows that the writer could not write, which are in the file's loss table, to the summary. */
+static void add_writer_losses(struct session *session)
+{
+	const GArray *losses = writer_losses(session->writer);
+
+	for (guint i = 0; i < losses->len; i++) {
+		const struct writer_loss *lost = &g_array_index(losses, struct writer_loss, i);
+		struct loss loss = {
+			.key.cause = writer_loss_cause(session->writer),
+			.count = lost->rows,
+			.bytes = lost->bytes,
+			.from_ns = lost->from_ns,
+			.to_ns = lost->to_ns,
+		};
+
+		g_strlcpy(loss.key.stream, prof_table_v1(lost->table)->name,
+			  sizeof(loss.key.stream));
+		loss_add(&session->losses, &loss);
+	}
+}
+
+static void send_finished(struct session *session, bool whole)
+{
+	g_autofree struct message_finished *finished =
+		g_malloc0(sizeof(*finished) + MESSAGE_MAX_LOSS * sizeof(struct message_loss));
+	int error = writer_error(session->writer);
+
+	*finished = (struct message_finished){
+		.ok = whole && !session->failure && error == 0,
+		.reason = session->reason,
+		.error = error,
+		.events = output_events(&session->output),
+		.start_ns = session->start_ns,
+		.stop_ns = session->stop_ns,
+	};
+	finished->bytes = writer_bytes(session->writer);
+	for (size_t i = 0; i < SESSION_SOURCES; i++)
+		if (session_sources[i].stats)
+			session_sources[i].stats(session, finished);
+	finished->n_loss = loss_export(&session->losses, finished->loss);
+	loss_sum(&session->losses, &finished->lost, &finished->missed_ticks);
+	channel_send(&session->channel, MESSAGE_FINISHED, finished,
+		     sizeof(*finished) + finished->n_loss * sizeof(struct message_loss), NULL, 0);
+	channel_end(&session->channel, SEND_PATIENCE_MS);
+}
+
+/* Chooses the reason for the end. An error of the file overrides any other reason. */
+static void choose_reason(struct session *session)
+{
+	int error = writer_error(session->writer);
+
+	if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+		session->reason = ENGINE_REASON_DISK_FULL;
+	else if (error == ENOMEM) /* the engine's failure, not the file's */
+		session->reason = ENGINE_REASON_INTERNAL;
+	else if (error)
+		session->reason = ENGINE_REASON_IO_ERROR;
+	else if (session->failure)
+		session->reason = ENGINE_REASON_INTERNAL;
+}
+
+/* Waits as long as the writer makes progress, which is reported to the broker. After WRITE_NS, lets
+ * the writer drop its queue, because the broker does not wait longer. Returns false if progress
+ * stops. */
+static bool wait_for_writer(struct session *session)
+{
+	uint64_t bytes = writer_bytes(session->writer);
+	unsigned int still_ms = 0;
+
+	while (still_ms < WRITER_PATIENCE_MS) {
+		if (writer_finish(session->writer, WRITER_WAIT_MS))
+			return true;
+		if (clock_now() >= session->end_ns + WRITE_NS)
+			writer_hurry(session->writer);
+		still_ms = bytes == writer_bytes(session->writer) ? still_ms + WRITER_WAIT_MS : 0;
+		bytes = writer_bytes(session->writer);
+		session_notify_progress(session);
+	}
+	return false;
+}
+
+bool session_receive_answers(struct session *session)
+{
+	struct pollfd wait[] = { { .fd = session->channel.fd, .events = POLLIN },
+				 { .fd = unwind_tables_fd(session->tables), .events = POLLIN } };
+	enum channel_result result = CHANNEL_EMPTY;
+	struct channel_message message;
+
+	channel_flush(&session->channel);
+	if (poll(wait, ARRAY_SIZE(wait), ANSWER_WAIT_MS) <= 0)
+		return true;
+	while ((result = channel_receive(&session->channel, &message)) == CHANNEL_MESSAGE) {
+		if (message.type == MESSAGE_IMAGE)
+			session_receive_image(session, &message, NULL);
+		else if (message.type == MESSAGE_PEER && !session->collectors.is_finishing)
+			session_add_peer(session, &message, NULL);
+		channel_message_done(&message);
+	}
+	return result != CHANNEL_CLOSED;
+}
+
+/* Completes the file, then sends FINISHED. The steps are the same for every reason to end; if the
+ * disk is full, the writer selects what to omit. */
+static void finish(struct session *session)
+{
+	bool whole = false;
+
+	if (session->output.writer) {
+		for (size_t i = 0; i < SESSION_SOURCES; i++)
+			if (session_sources[i].close)
+				session_sources[i].close(session);
+		session_notify_progress(session);
+		if (session->kallsyms_fd >= 0)
+			kernel_write_symbols(&session->kernel, session->kallsyms_fd,
+					     &session->output);
+		/* The first flush may drop rows, which the second one counts as lost. */
+		for (int i = 0; i < 2; i++) {
+			loss_flush(&session->losses, &session->output);
+			output_flush(&session->output);
+		}
+		whole = wait_for_writer(session);
+		if (whole)
+			add_writer_losses(session);
+	}
+	choose_reason(session);
+	if (session->failure)
+		session_warn(session, "failed", session->failure->message);
+	send_finished(session, whole);
+	session->state = SESSION_ENDED;
+}
+
+/* ---- The loop -------------------------------------------------------------------------------- */
+
+bool session_watch(struct session *session, int fd, const char *what, GError **error)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
 
 	if (session->epoll_fd >= 0 && epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
 		return true;
-	g_set_error(&session->failure, G_FILE_ERROR, g_file_error_from_errno(errno),
-		    "Waiting for messages failed: %s", prof_strerror(-errno));
+	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
+		    "Waiting for %s failed: %s", what, prof_strerror(-errno));
 	return false;
 }
 
@@ -534,7 +613,7 @@ static bool handle_wakeup(struct session *session, const struct epoll_event *eve
 	} else if (event->data.fd == session->switch_fd) {
 		session->found_ns = clock_now();
 		if (!session->ending && !session_receive_switch(session, &session->failure))
-			fail(session);
+			session_fail(session);
 	} else if (event->data.fd == writer_fd(session->writer))
 		end(session, ENGINE_REASON_IO_ERROR);
 	else if (collectors_wake(&session->collectors, event->data.fd))
@@ -548,21 +627,22 @@ static bool handle_wakeup(struct session *session, const struct epoll_event *eve
 
 bool session_run(struct session *session)
 {
+	const int fds[] = { session->channel.fd, writer_fd(session->writer),
+			    unwind_tables_fd(session->tables), doorbells_fd(session->doorbells) };
 	struct epoll_event events[16];
-	bool full;
-	int n, i;
+	int n;
 
-	if (!watch(session, session->channel.fd) || !watch(session, writer_fd(session->writer)) ||
-	    !watch(session, unwind_tables_fd(session->tables)) ||
-	    !watch(session, doorbells_fd(session->doorbells)))
-		fail(session);
+	for (size_t i = 0; i < ARRAY_SIZE(fds) && !session->ending; i++)
+		if (!session_watch(session, fds[i], "messages", &session->failure))
+			session_fail(session);
 	while (!session->ending) {
 		n = epoll_wait(session->epoll_fd, events, ARRAY_SIZE(events), timeout_ms(session));
-		for (i = 0, full = false; i < n; i++)
-			full = handle_wakeup(session, &events[i]) || full;
+		for (int i = 0; i < n; i++)
+			if (handle_wakeup(session, &events[i]))
+				session->is_round_due = true;
 		if (session->state == SESSION_RUNNING && !session->ending)
-			work(session, full);
+			work(session);
 	}
-	session_finish(session);
+	finish(session);
 	return session->failure == NULL;
 }

@@ -13,10 +13,48 @@
 #include "daemon/engine/session/channel.h"
 
 enum session_state {
-	SESSION_NEW,      /* waits for CONFIG, CPU and START */
-	SESSION_SCANNING, /* the side band is enabled, /proc is being read */
+	SESSION_NEW,        /* waits for CONFIG */
+	SESSION_CONFIGURED, /* waits for CPU, EVENTS, SWITCH and START */
+	SESSION_SCANNING,   /* the side band is enabled, /proc is being read */
 	SESSION_RUNNING,
 	SESSION_ENDED,
+};
+
+/* What a session does at certain times (session.c). */
+enum session_job {
+	JOB_ROUND,
+	JOB_USAGE,
+	JOB_DURATION,
+	/* The following jobs run at the end of a round. */
+	JOB_CLOSE,
+	JOB_CHECK,
+	JOB_RESCAN,
+	JOB_PROGRESS,
+	SESSION_JOBS,
+};
+
+struct session;
+
+/* Something that is recorded (session-sources.c). Rows are in time order: each source writes its
+ * rows up to the time that those before it have reached. All functions but drain() may be NULL. */
+struct source {
+	const char *name;
+	/* Called at CONFIG. */
+	void (*open)(struct session *session);
+	/* Called once the first /proc snapshot has been applied; if `is_early`, before it is
+	 * requested. */
+	bool (*enable)(struct session *session, GError **error);
+	bool is_early;
+	/* Takes what has been recorded out of memory that producers share. */
+	void (*load)(struct session *session, uint64_t now_ns);
+	/* Writes rows up to limit_ns. Returns the time that they have reached. */
+	uint64_t (*drain)(struct session *session, uint64_t limit_ns, uint64_t now_ns);
+	/* Returns whether no work is pending, so that the next round may be delayed. */
+	bool (*is_quiet)(const struct session *session, uint64_t now_ns);
+	/* Adds to the summary of a finished session. */
+	void (*stats)(const struct session *session, struct message_finished *finished);
+	/* Called at the end: stops the producers, and writes the rest or counts it as lost. */
+	void (*close)(struct session *session);
 };
 
 /* The state of one recording. */
@@ -53,10 +91,10 @@ struct session {
 	struct heap_excluded excluded;
 	struct memory_usage memory_usage;
 
-	uint64_t begin_ns;              /* start of the segment */
-	uint64_t start_ns, stop_ns;     /* when sampling was first enabled and finally disabled */
-	uint64_t closed_ns, checked_ns; /* when blocks were closed; when CPUs were checked */
-	uint64_t round_ns;              /* start of the last round */
+	uint64_t begin_ns;             /* start of the segment */
+	uint64_t start_ns, stop_ns;    /* when sampling was first enabled and finally disabled */
+	uint64_t ran_ns[SESSION_JOBS]; /* last run of each job */
+	bool is_round_due;             /* a ring cannot wait */
 	uint64_t found_ns,
 		found_rows; /* last time with rows, messages or pending work; the row count then */
 	uint32_t serial,
@@ -68,7 +106,6 @@ struct session {
 	bool enabled_again;   /* for per-task events: session_enable_again() was called */
 	unsigned int queries; /* requests that may be sent now; refilled over time */
 	struct message_progress notified;
-	uint64_t notified_ns;
 
 	bool behind; /* the last round ran out of time */
 	bool ending;
@@ -96,16 +133,44 @@ void session_done(struct session *session);
 /* Returns after the session has ended and FINISHED has been sent. */
 bool session_run(struct session *session);
 
-/* session-start.c */
+/* session.c */
+/* Ends the session because of session->failure. */
+void session_fail(struct session *session);
+/* Waits for answers of the broker and for tables, which the last steps need. Returns false if the
+ * broker has closed the channel. */
+bool session_receive_answers(struct session *session);
+/* For samples.first_hit. */
+void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
+/* pid 0: all processes. maps_known: omit the mappings of the process. */
+void session_request_scan(struct session *session, int32_t pid, bool maps_known);
+/* Sends the counters to the broker if they have changed. */
+void session_notify_progress(struct session *session);
+void session_warn(struct session *session, const char *code, const char *text);
+bool session_watch(struct session *session, int fd, const char *what, GError **error);
+
+/* session-start.c: handlers of messages */
 bool session_configure(struct session *session, struct channel_message *message, GError **error);
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
-bool session_start(struct session *session, GError **error);
+bool session_start(struct session *session, struct channel_message *message, GError **error);
 bool session_start_sampling(struct session *session, GError **error);
 /* Enables per-task events once more, a little later: a grandchild forked while events were being
  * enabled may have inherited them disabled (the kernel reads the parent's state before it takes the
  * lock: kernel/events/core.c, inherit_event). */
 bool session_enable_again(struct session *session, GError **error);
+
+/* session-sources.c */
+#define SESSION_SOURCES 5u
+#define SESSION_MAX_QUERIES 64u /* snapshots of single processes that may be requested at once */
+extern const struct source session_sources[SESSION_SOURCES];
+/* Enables the early sources, or the others. */
+bool session_enable_sources(struct session *session, bool early, GError **error);
+/* Compares ticks, and finds CPUs that went offline or came online. */
+void session_check_cpus(struct session *session, uint64_t now_ns);
+void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
+/* Drains the perf rings up to limit_ns; UINT64_MAX: all records. */
+void session_drain(struct session *session, uint64_t limit_ns);
+
 /* session-sampling.c */
 bool session_begin_sampling(struct session *session, GError **error);
 bool session_set_paused(struct session *session, bool paused, GError **error);
@@ -122,19 +187,3 @@ bool session_add_peer(struct session *session, struct channel_message *message, 
 /* Applies the snapshots that arrived until drained_ns. */
 bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
 void session_drop_answers(struct session *session);
-/* session-finish.c */
-void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
-void session_finish(struct session *session);
-
-/* For collectors.query. */
-void session_query(struct process *process, void *data);
-bool session_query_again(struct process *process, void *data);
-/* For samples.first_hit. */
-void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
-/* pid 0: all processes. maps_known: omit the mappings of the process. */
-void session_request_scan(struct session *session, int32_t pid, bool maps_known);
-/* Sends the counters to the broker if they have changed. */
-void session_notify_progress(struct session *session);
-void session_warn(struct session *session, const char *code, const char *text);
-/* Drains the rings up to limit_ns; UINT64_MAX: all records. */
-void session_drain(struct session *session, uint64_t limit_ns);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sources - the sampled events
+ * Event source - a sampled event
  */
-#include "daemon/engine/perf/sources.h"
+#include "daemon/engine/perf/event-source.h"
 
 static void write_source(struct row *row, struct output *output)
 {
-	const struct message_source *message = &((struct source *)row)->message;
+	const struct message_source *message = &((struct event_source *)row)->message;
 	const char *unit = message->name; /* unit of the samples' weight */
 
 	if (message->counts_ns)
@@ -29,9 +29,9 @@ static void free_source(struct row *row)
 	g_free(row);
 }
 
-struct source *source_new(const struct message_source *message, uint32_t id)
+struct event_source *event_source_new(const struct message_source *message, uint32_t id)
 {
-	struct source *source = g_new0(struct source, 1);
+	struct event_source *source = g_new0(struct event_source, 1);
 
 	row_init(&source->row, id, write_source, free_source);
 	source->message = *message;

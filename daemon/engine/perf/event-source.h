@@ -5,9 +5,9 @@
 #include "daemon/protocol.h"
 
 /* A sampled event, as a row. */
-struct source {
+struct event_source {
 	struct row row;
 	struct message_source message;
 };
 
-struct source *source_new(const struct message_source *message, uint32_t id);
+struct event_source *event_source_new(const struct message_source *message, uint32_t id);

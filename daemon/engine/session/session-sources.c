@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Session, its sources - what is recorded, in the order in which rows depend on each other
+ *
+ * A new source is a row of the table at the end of this file. The side band comes first: it says
+ * which process and mapping a later record belongs to. Its ring merge also reads the samples, which
+ * must be merged with it by time; samples whose tables are missing are written later.
+ * A client that stops a session waits at most a second: each step at the end has a deadline
+ * relative to the end, work that is left then is counted as lost, and the file is complete. But a
+ * slow reader or disk gets the whole capture as long as it makes progress.
+ * Invariants: (1) samples are in the file or in its loss table, whichever step runs out of time
+ *                 [test_stop]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/session/session.h"
+
+#include "arch/base.h"
+
+#include <glib.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+
+#define MS UINT64_C(1000000)
+#define ROUND_MAX_NS (100 * MS) /* ends a round, to read messages such as a Stop */
+#define EMIT_MAX_NS \
+	(2 * MS) /* limit for rows, after which rings are drained: producers wait 10 ms */
+/* Deadlines, relative to end_ns: */
+#define DRAIN_NS (300 * MS)  /* for reading samples from the rings */
+#define TABLES_NS (450 * MS) /* for tables that samples wait for */
+#define WALK_NS (600 * MS)   /* for walking samples with the available tables */
+/* Time for turning allocation records into rows, as long as this makes progress, which is reported
+ * to the broker. */
+#define ALLOCATIONS_NS (20000 * MS)
+#define PIECE_NS (50 * MS)
+#define MAX_STILL 10 /* consecutive pieces without progress end the step */
+
+/* ---- The side band --------------------------------------------------------------------------- */
+
+static bool query_again(struct process *process, void *data)
+{
+	struct session *session = data;
+
+	if (session->queries == 0)
+		return false;
+	session->queries--;
+	process->queried = true;
+	session_request_scan(session, process->pid, process->maps_known);
+	return true;
+}
+
+static void query(struct process *process, void *data)
+{
+	if (!process->queried && !process->kernel && (!process->cmdline || !process->maps_known))
+		query_again(process, data);
+}
+
+static void request_rescan(void *data)
+{
+	((struct session *)data)->rescan = true;
+}
+
+static void on_over_rate(void *data)
+{
+	struct session *session = data;
+	char text[128];
+
+	if (session->warned_rate)
+		return;
+	session->warned_rate = true;
+	snprintf(text, sizeof(text),
+		 "more than %" G_GUINT64_FORMAT " samples a second: the others are counted as lost",
+		 session->events.max_rate);
+	session_warn(session, "quota", text);
+}
+
+static void receive_sources(struct session *session)
+{
+	struct events *events = &session->events;
+
+	events->n_sources = session->config.n_sources;
+	for (uint32_t i = 0; i < events->n_sources; i++)
+		events->sources[i] = event_source_new(&session->config.sources[i], i + 1);
+	if (events->n_sources && session->config.sources[0].counts_ns)
+		session->ticks.period_ns = session->config.sources[0].period;
+	session->ticks.stat_fd = session->stat_fd;
+	session->ticks.user_only = !session->config.kernel;
+	session->ticks.by_task = session->config.by_task;
+}
+
+static void open_side_band(struct session *session)
+{
+	uint64_t now_ns = clock_now(); /* read first: the boot offset must not be negative */
+
+	images_init(&session->images);
+	kernel_init(&session->kernel, &session->images);
+	tasks_init(&session->tasks, &session->output);
+	if (!session->config.system)
+		tasks_filter(&session->tasks, session->config.targets, session->config.n_targets,
+			     session->config.children);
+	cpus_init(&session->cpus, session->online_fd, session->config.by_task);
+	session->events = (struct events){
+		.cpus = &session->cpus,
+		.tasks = &session->tasks,
+		.images = &session->images,
+		.kernel = &session->kernel,
+		.samples = &session->samples,
+		.losses = &session->losses,
+		.has_stacks = session->config.stack_bytes != 0,
+		.build_ids = session->config.build_ids,
+		.max_rate = session->config.max_rate,
+		.query = query,
+		.rescan = request_rescan,
+		.over_rate = on_over_rate,
+		.data = session,
+	};
+	session->scan = (struct scan){
+		.tasks = &session->tasks,
+		.images = &session->images,
+		.kernel = &session->kernel,
+		.boot_offset_ns = clock_read(CLOCK_BOOTTIME) - now_ns,
+	};
+	ring_merge_init(&session->merge, &(struct ring_merge_handlers){ .record = events_record,
+									.corrupt = events_corrupt,
+									.finalize = events_finalize,
+									.data = &session->events });
+	receive_sources(session);
+}
+
+static bool enable_side_band(struct session *session, GError **error)
+{
+	for (guint i = 0; i < session->cpus.all->len; i++)
+		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
+			return false;
+	return true;
+}
+
+void session_drain(struct session *session, uint64_t limit_ns)
+{
+	ring_merge_run(&session->merge, limit_ns);
+}
+
+static uint64_t drain_perf(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	session->behind = !ring_merge_run_until(&session->merge, limit_ns, now_ns + ROUND_MAX_NS);
+	if (session->behind) {
+		ticks_drop(&session->ticks);
+		limit_ns = session->merge.last_ns;
+	} else if (!session_apply_answers(session, limit_ns, &session->failure)) {
+		session_fail(session);
+	}
+	session_compare_ticks(session, limit_ns);
+	return limit_ns;
+}
+
+static bool is_perf_quiet(const struct session *session, uint64_t now_ns)
+{
+	return !session->behind && (session->enabled_again || !session->config.by_task);
+}
+
+/* The broker has the events open too, so closing a descriptor does not remove it from epoll. */
+static void unwatch(struct session *session, int fd)
+{
+	(void)epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
+{
+	if (!cpu->open)
+		return;
+	cpu_disable(cpu);
+	cpu_add_lost(cpu, &session->losses, now_ns);
+	if (cpu->throttled_ns)
+		loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_THROTTLED, 1,
+			     cpu->throttled_ns, now_ns);
+	if (session->state > SESSION_CONFIGURED)
+		switches_end(&cpu->switches, &session->tasks, cpu->number, now_ns);
+	ring_merge_remove_owner(&session->merge, cpu);
+	unwatch(session, cpu->side_band_fd);
+	if (cpu->n_sources)
+		unwatch(session, cpu->source_fds[0]);
+	cpu_close(cpu);
+}
+
+static void lose_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
+{
+	session_drain(session, now_ns - RING_MERGE_SLACK_NS);
+	cpu->gone_ns = cpu->last_ns[1] ? cpu->last_ns[1] : now_ns;
+	session_close_cpu(session, cpu, now_ns);
+}
+
+static void request_cpu(struct session *session, uint32_t number)
+{
+	struct message_cpu_request request = { .cpu = number };
+
+	channel_send(&session->channel, MESSAGE_CPU_REQUEST, &request, sizeof(request), NULL, 0);
+}
+
+/* Closes the events of CPUs that went offline, and requests events for CPUs that came online.
+ * Per-task events stay open when a CPU goes offline; a CPU that comes online later has none. */
+static void check_online(struct session *session, uint64_t now_ns)
+{
+	uint8_t online[ENGINE_MAX_CPUS];
+	char text[128];
+
+	if (!cpus_read_online(&session->cpus, online))
+		return;
+	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	for (uint32_t i = 0; i < ENGINE_MAX_CPUS; i++) {
+		struct cpu *cpu = session->cpus.by_number[i];
+
+		if (!session->config.by_task && cpu && cpu->open && !online[i]) {
+			lose_cpu(session, cpu, now_ns);
+		} else if (!session->config.by_task && online[i] && (!cpu || !cpu->open)) {
+			request_cpu(session, i);
+		} else if (session->config.by_task && online[i] && !cpu) {
+			snprintf(text, sizeof(text),
+				 "CPU %u came online after the start: "
+				 "what runs on it is not recorded",
+				 i);
+			session_warn(session, "cpu-online", text);
+			cpus_add_missing(&session->cpus, i, now_ns);
+		}
+	}
+}
+
+void session_check_cpus(struct session *session, uint64_t now_ns)
+{
+	check_online(session, now_ns);
+	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	for (guint i = 0; !session->config.by_task && i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		if (!cpu_is_silent(cpu))
+			continue;
+		lose_cpu(session, cpu, now_ns);
+		request_cpu(session, cpu->number);
+	}
+}
+
+static void close_cpus(struct session *session)
+{
+	bool all_known = true;
+	uint64_t now_ns;
+
+	for (guint i = 0; i < session->cpus.all->len; i++)
+		cpu_disable(g_ptr_array_index(session->cpus.all, i));
+	session->stop_ns = now_ns = clock_now();
+	if (session->state != SESSION_RUNNING)
+		return;
+	if (session->off_ns == 0)
+		ticks_read(&session->ticks);
+	session->events.until_ns = session->end_ns + DRAIN_NS;
+	session_drain(session, UINT64_MAX);
+	if (!session_apply_answers(session, UINT64_MAX,
+				   session->failure ? NULL : &session->failure))
+		session->reason = ENGINE_REASON_INTERNAL;
+	for (guint i = 0; i < session->cpus.all->len; i++)
+		cpu_add_lost(g_ptr_array_index(session->cpus.all, i), &session->losses, now_ns);
+	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	for (guint i = 0; i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		if (cpu->gone_ns)
+			loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
+				     cpu->gone_ns, now_ns);
+		all_known = all_known && cpu->switches.tid != -1;
+		session_close_cpu(session, cpu, now_ns);
+	}
+	switches_note_all(&session->tasks, all_known, now_ns);
+}
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
+static void open_samples(struct session *session)
+{
+	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
+		     &session->kernel);
+	session->samples.keep_kernel = session->config.kernel;
+	if (session->config.stack_bytes)
+		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
+	else
+		unwind_tables_only_programs(session->tables);
+	session->samples.first_hit = session_first_hit;
+	session->samples.data = session;
+}
+
+/* Retries samples whose tables have arrived. */
+static uint64_t drain_samples(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	unwind_tables_receive(session->tables);
+	sample_queue_run(&session->samples.queue, now_ns);
+	return limit_ns;
+}
+
+static bool are_samples_quiet(const struct session *session, uint64_t now_ns)
+{
+	return sample_queue_delay_ns(&session->samples.queue) == 0;
+}
+
+static void add_sample_stats(const struct session *session, struct message_finished *finished)
+{
+	finished->samples = session->events.n_samples;
+	finished->unwind_complete = session->samples.complete;
+	finished->unwind_truncated = session->samples.truncated;
+	finished->unwind_guessed = session->samples.guessed;
+	finished->unwind_none = session->samples.none;
+	finished->unwind_no_memory = session->samples.no_memory;
+}
+
+static void lose_sample(const struct sample *sample, void *data)
+{
+	struct session *session = data;
+
+	session->events.n_samples--;
+	loss_add_cpu(&session->losses, sample->cpu, false, PROF_LOSS_UNWIND_BACKLOG, 1,
+		     sample->time_ns, sample->time_ns);
+}
+
+/* Waits a limited time for tables that samples need, then walks the rest without them. */
+static void finish_samples(struct session *session)
+{
+	bool answered = true;
+
+	session->samples.queue.until_ns = session->end_ns + WALK_NS;
+	sample_queue_run(&session->samples.queue, clock_now());
+	while (sample_queue_delay_ns(&session->samples.queue) > 0 &&
+	       clock_now() < session->end_ns + WALK_NS) {
+		answered = answered && session_receive_answers(session) &&
+			   clock_now() < session->end_ns + TABLES_NS;
+		unwind_tables_receive(session->tables);
+		sample_queue_run(&session->samples.queue, answered ? clock_now() : UINT64_MAX);
+	}
+	sample_queue_end(&session->samples.queue, lose_sample, session);
+}
+
+/* ---- Collectors ------------------------------------------------------------------------------ */
+
+static void warn(const char *code, const char *text, void *data)
+{
+	session_warn(data, code, text);
+}
+
+static void open_collectors(struct session *session)
+{
+	collectors_init(&session->collectors, &(struct collectors_options){
+						      .output = &session->output,
+						      .tasks = &session->tasks,
+						      .losses = &session->losses,
+						      .images = &session->images,
+						      .request_image = session_first_hit,
+						      .doorbells = session->doorbells,
+						      .ticks = session->tick_clock,
+						      .epoll_fd = session->epoll_fd,
+						      .session = session->config.session,
+						      .policy = session->config.policy,
+						      .query = query,
+						      .query_again = query_again,
+						      .warn = warn,
+						      .data = session,
+					      });
+	if (session->paused)
+		all_heaps_pause(&session->collectors.rows->heaps, true, 0);
+}
+
+static void load_collectors(struct session *session, uint64_t now_ns)
+{
+	collectors_drain(&session->collectors, now_ns);
+}
+
+static uint64_t drain_collectors(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	struct collectors *collectors = &session->collectors;
+
+	collectors_serve(collectors, limit_ns, now_ns);
+	collectors_emit(collectors, limit_ns, clock_now() + EMIT_MAX_NS);
+	return MIN_OF(limit_ns,
+		      collectors->unfinished ? collectors->emitted_ns : collectors->bound_ns);
+}
+
+static bool are_collectors_quiet(const struct session *session, uint64_t now_ns)
+{
+	return collectors_are_quiet(&session->collectors, now_ns);
+}
+
+static void finish_allocations(struct session *session)
+{
+	uint64_t left, before = UINT64_MAX, now_ns = clock_now();
+	unsigned int still = 0;
+
+	while (now_ns < session->end_ns + ALLOCATIONS_NS && still < MAX_STILL) {
+		left = collectors_finish_some(&session->collectors, now_ns + PIECE_NS);
+		if (left == 0)
+			break;
+		still = left < before ? 0 : still + 1;
+		if (still > 0)
+			g_usleep(PIECE_NS / 1000 / MAX_STILL);
+		before = left;
+		now_ns = clock_now();
+		output_tick(&session->output, now_ns);
+		session_notify_progress(session);
+	}
+}
+
+static void close_collectors(struct session *session)
+{
+	/* Targets may have exited before the broker has read their requests. */
+	while (collectors_miss_requests(&session->collectors) &&
+	       clock_now() < session->end_ns + DRAIN_NS && session_receive_answers(session))
+		continue;
+	finish_allocations(session);
+	collectors_finish(&session->collectors,
+			  MAX_OF(session->end_ns + TABLES_NS, clock_now() + PIECE_NS));
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+static void on_program(struct process *process, const struct mapping *mapping, void *data)
+{
+	heap_excluded_program(&((struct session *)data)->excluded, process, mapping);
+}
+
+/* The processes with expected allocations are known after the first /proc snapshot. */
+static bool enable_excluded(struct session *session, GError **error)
+{
+	const struct message_config *config = &session->config;
+	bool all = config->memory_pid == 0;
+
+	if (!config->memory)
+		return true;
+	heap_excluded_begin(&session->excluded, &session->tasks,
+			    all ? config->targets : &config->memory_pid,
+			    all ? config->n_targets : 1);
+	session->excluded.request_image = session_first_hit;
+	session->excluded.data = session;
+	session->events.program = on_program;
+	return true;
+}
+
+static uint64_t drain_excluded(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	heap_excluded_run(&session->excluded, now_ns, limit_ns);
+	return limit_ns;
+}
+
+static bool is_excluded_quiet(const struct session *session, uint64_t now_ns)
+{
+	return !heap_excluded_waits(&session->excluded);
+}
+
+static void add_excluded_stats(const struct session *session, struct message_finished *finished)
+{
+	memcpy(finished->excluded, session->excluded.counts, sizeof(finished->excluded));
+}
+
+static void close_excluded(struct session *session)
+{
+	/* The last records may have requested program files. */
+	while (heap_excluded_waits(&session->excluded) &&
+	       clock_now() < session->end_ns + TABLES_NS && session_receive_answers(session))
+		unwind_tables_receive(session->tables);
+	heap_excluded_finish(&session->excluded, session->stop_ns);
+}
+
+static bool enable_usage(struct session *session, GError **error)
+{
+	if (session->config.memory)
+		memory_usage_init(&session->memory_usage, &session->tasks,
+				  &session->collectors.rows->last_counter, session->start_ns);
+	return true;
+}
+
+static uint64_t drain_usage(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	memory_usage_write(&session->memory_usage, limit_ns);
+	return limit_ns;
+}
+
+static void close_usage(struct session *session)
+{
+	memory_usage_write(&session->memory_usage, UINT64_MAX);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
+const struct source session_sources[SESSION_SOURCES] = {
+	{
+		.name = "side band",
+		.open = open_side_band,
+		.enable = enable_side_band,
+		.is_early = true,
+		.drain = drain_perf,
+		.is_quiet = is_perf_quiet,
+		.close = close_cpus,
+	},
+	{
+		.name = "samples",
+		.open = open_samples,
+		.enable = session_begin_sampling,
+		.drain = drain_samples,
+		.is_quiet = are_samples_quiet,
+		.stats = add_sample_stats,
+		.close = finish_samples,
+	},
+	{
+		.name = "collectors",
+		.open = open_collectors,
+		.load = load_collectors,
+		.drain = drain_collectors,
+		.is_quiet = are_collectors_quiet,
+		.close = close_collectors,
+	},
+	{
+		.name = "processes without allocations",
+		.enable = enable_excluded,
+		.drain = drain_excluded,
+		.is_quiet = is_excluded_quiet,
+		.stats = add_excluded_stats,
+		.close = close_excluded,
+	},
+	{
+		.name = "memory usage",
+		.enable = enable_usage,
+		.drain = drain_usage,
+		.close = close_usage,
+	},
+};
+
+bool session_enable_sources(struct session *session, bool early, GError **error)
+{
+	for (size_t i = 0; i < SESSION_SOURCES; i++) {
+		const struct source *source = &session_sources[i];
+
+		if (source->enable && source->is_early == early && !source->enable(session, error))
+			return false;
+	}
+	return true;
+}
