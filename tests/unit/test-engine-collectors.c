@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of collectors.c, collectors-sleep.c and collector-peer.c in daemon/engine: which processes
+ * Checks of collectors.c, collectors-merge.c and collector-peer.c in daemon/engine: which processes
  * get rings, which doorbells the engine listens to, and the cleanup after processes that end.
  * Records are in test-engine-collectors-rows.c, stacks and allocations in
  * test-engine-collectors-stacks.c.

@@ -47,13 +47,18 @@ struct peer *peer_new(struct collector_rows *rows, const struct message_peer *me
 	peer->connection = connection;
 	peer->pidfd = pidfd;
 	peer->wants = message->wants;
-	peer->is_sysprof = message->protocol == PEER_SYSPROF;
-	peer->n_unanswered = peer->is_sysprof;
-	if (peer->is_sysprof)
-		peer->counters = sysprof_counters_new();
 	peer->came_ns = now_ns;
 	peer->claims = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
 	return peer;
+}
+
+uint64_t peer_arena_bytes(const struct peer *peer)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < peer->n_arenas; i++)
+		bytes += peer->arenas[i]->memory.bytes;
+	return bytes;
 }
 
 /* Sets the ring's thread. A thread that moved to a larger ring has two rings, but one producer. */
@@ -82,7 +87,7 @@ static void drop_producer(struct peer_ring *ring)
 		return;
 	claim = g_hash_table_lookup(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
-	/* The rings of sysprof have no claim. */
+	/* Rings whose writer is known otherwise have no claim. */
 	if (claim && --claim->n_rings == 0)
 		g_hash_table_remove(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
@@ -91,6 +96,8 @@ static void drop_producer(struct peer_ring *ring)
 
 void peer_arena_free(struct peer_arena *arena)
 {
+	const struct peer_type *type = arena->rings[0].peer->type;
+
 	for (uint32_t k = 0; k < arena->memory.n_rings; k++) {
 		struct peer_ring *ring = &arena->rings[k];
 
@@ -100,10 +107,9 @@ void peer_arena_free(struct peer_arena *arena)
 		g_free(ring->queue.spans);
 		drop_producer(ring);
 	}
+	if (type->free_arena)
+		type->free_arena(arena);
 	g_free(arena->rings);
-	if (arena->sysprof)
-		sysprof_frames_free(arena->sysprof->frames);
-	g_free(arena->sysprof);
 	ring_arena_memory_done(&arena->memory);
 	g_free(arena);
 }
@@ -113,7 +119,8 @@ void peer_free(struct peer *peer)
 	for (uint32_t i = 0; i < peer->n_arenas; i++)
 		peer_arena_free(peer->arenas[i]);
 	g_free(peer->arenas);
-	sysprof_counters_free(peer->counters);
+	if (peer->type->done)
+		peer->type->done(peer);
 	g_hash_table_destroy(peer->claims);
 	collector_process_done(&peer->process);
 	deferred_close(peer->connection);
@@ -241,7 +248,7 @@ struct peer_arena *peer_detach_arena(struct peer *peer, uint32_t i)
  * reported as corruption. */
 void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t now_ns)
 {
-	uint64_t lost = arena->sysprof ? 0 : ring_arena_lost(&arena->memory);
+	uint64_t lost = peer->type->has_doorbells ? ring_arena_lost(&arena->memory) : 0;
 	uint64_t most = LOST_PER_NS * (now_ns - arena->lost_ns) + LOST_BURST;
 	uint64_t more = lost - arena->reported_lost;
 

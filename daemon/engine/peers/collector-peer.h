@@ -3,8 +3,6 @@
 
 #include "daemon/engine/peers/collector-rows.h"
 #include "daemon/engine/peers/doorbells.h"
-#include "daemon/engine/peers/sysprof-frames.h"
-#include "daemon/engine/peers/sysprof-ring.h"
 #include "daemon/protocol.h"
 #include "libcollector/control.h"
 
@@ -63,24 +61,10 @@ struct peer_ring {
 	bool has_more; /* the last drain left records in the ring */
 };
 
-/* A ring of sysprof's (sysprof-ring.h). Its arena has one peer_ring, whose reader is used only for
- * size, times and fault. */
-struct peer_sysprof {
-	struct sysprof_ring ring;
-	struct sysprof_frames *frames;
-	uint32_t largest; /* largest frame, in bytes */
-	int32_t pid;      /* writer's pid, from its frames; 0: not known yet */
-	/* when a writer that had not requested the ring was first seen; 0: never */
-	uint64_t found_ns;
-	unsigned int n_faults;
-	uint64_t ended_ns; /* when the ring was found marked as ended; 0: not marked */
-	size_t n_queued;   /* bytes queued by the current drain */
-};
-
 struct peer_arena {
 	struct ring_arena_memory memory;
 	struct peer_ring *rings;      /* memory.n_places items */
-	struct peer_sysprof *sysprof; /* NULL: profd's own arena */
+	struct peer_sysprof *sysprof; /* for sysprof-peer.c */
 	struct doorbell doorbell;
 	bool armed;
 	bool is_lossless;
@@ -104,9 +88,57 @@ enum peer_state {
 	PEER_GONE, /* dead or replaced by exec; its queued records still become rows */
 };
 
+struct collectors;
+struct peer;
+
+/* What differs between the protocols by which processes record: profd's own (collectors.c) and
+ * sysprof's (sysprof-peer.c). Optional functions may be NULL. */
+struct peer_type {
+	/* A peer is one program: an exec or another registration ends it. Otherwise it is a process
+	 * whose threads send requests through the broker. */
+	bool is_program;
+	/* Rings have doorbells, and producers wait in them for room. Otherwise they are polled. */
+	bool has_doorbells;
+	uint64_t hold_ns; /* maximum delay from a record's time to its publication */
+
+	/* Sets `charged` and the protocol's own state, which done() frees. */
+	void (*begin)(struct collectors *collectors, struct peer *peer);
+	void (*done)(struct peer *peer); /* optional */
+	/* Answers the first request of a target. Returns false if the process gets no memory. */
+	bool (*admit)(struct collectors *collectors, struct peer *peer);
+	/* Answers later requests, up to limit_ns. */
+	void (*serve)(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
+		      uint64_t now_ns);
+	/* Answers all requests with nothing. Optional. */
+	void (*release)(struct peer *peer);
+	/* Gives each arena to the process that writes to it, because a process may have received an
+	 * answer meant for another. Optional, as are the next two. */
+	void (*sort)(struct collectors *collectors, struct peer *peer, uint64_t now_ns);
+	/* Returns whether a process writes to an arena but its request has not arrived yet. */
+	bool (*misses_request)(const struct collectors *collectors, const struct peer *peer);
+	/* Returns whether the writer of an arena is still unknown; at the end, counts its records
+	 * as lost. */
+	bool (*is_unclaimed)(const struct peer_arena *arena);
+	void (*lose_unclaimed)(struct peer *peer);
+
+	/* Tells producers to stop. Optional. */
+	void (*stop)(struct peer_arena *arena);
+	/* Queues some of a ring's records; all of them if its process is dead. Returns their bytes.
+	 * *ret_fill: the bytes that the ring held. */
+	size_t (*drain)(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			enum ring_drain how, uint64_t *ret_fill);
+	/* Returns the readable bytes in a ring, as far as it reports them. */
+	uint64_t (*unread)(const struct peer_arena *arena, uint32_t i);
+	/* Called between drains. Returns whether the ring is full enough to drain. Optional. */
+	bool (*poll)(struct peer_arena *arena);
+	void (*free_arena)(struct peer_arena *arena); /* optional */
+};
+
 /* A registered process. */
 struct peer {
 	struct collector_process process;
+	const struct peer_type *type;
+	uint64_t *charged; /* where the bytes of its arenas are counted */
 	enum peer_state state;
 	int connection, pidfd; /* -1: closed */
 	uint64_t came_ns, gone_ns;
@@ -117,12 +149,11 @@ struct peer {
 	uint64_t queried_ns; /* when /proc was last read to identify its threads */
 	unsigned int n_queries;
 	bool is_late;    /* records are only counted as lost, because time has run out */
-	bool is_sysprof; /* uses sysprof's protocol: each request is for one ring */
 	bool is_refused; /* refused for lack of room and answered; kept only to count it */
 	bool is_blocked; /* does not read answers now; retried by the next collectors_serve() */
-	uint32_t n_unanswered; /* sysprof requests without an answer */
+	uint32_t n_unanswered; /* requests that came through the broker and have no answer */
 	uint64_t requested_ns; /* time of the last request from another thread of the process */
-	struct sysprof_counters *counters;
+	struct sysprof_counters *counters; /* for sysprof-peer.c */
 	struct peer_arena **arenas;
 	uint32_t n_arenas, arena_room;
 	GHashTable *claims;    /* struct peer_claim, by tid */
@@ -131,6 +162,7 @@ struct peer {
 
 struct peer *peer_new(struct collector_rows *rows, const struct message_peer *message,
 		      int connection, int pidfd, uint64_t now_ns);
+uint64_t peer_arena_bytes(const struct peer *peer);
 void peer_free(struct peer *peer);
 /* Releases spare queue memory of all peers. */
 void peer_free_spare(struct collector_rows *rows);

@@ -5,6 +5,9 @@
  * Each drain of a ring reports a time before which the ring adds no records. Rows are written up to
  * the earliest of these times, but not beyond the time that the side band has reached, because a
  * thread must be known before its records.
+ * A drain is due when a doorbell rings, when a ring was more than a third full at the last drain,
+ * and in each round of the session. So idle processes cause no wake-ups of their own. Rings without
+ * doorbells are polled.
  * The queues are bounded. When they are full, records of the processes that have queued the most
  * wait in their rings.
  * Invariants: (1) rows are in time order, or counted as late  [test-engine-collectors-rows: order]
@@ -12,17 +15,20 @@
  *                 [test-engine-collectors-rows: fair, fair_end]
  *             (3) rings are drained during long steps of the engine
  *                 [test-engine-collectors-stacks: keep_up]
+ *             (4) a doorbell that rings without reason is ignored  [test-engine-collectors: floods]
+ *             (5) if all doorbells work and nothing waits, only session rounds check rings
+ *                 [test-engine-collectors: quiet]
  * Runs on the drain thread only.
  */
 #include "base/pqueue.h"
 #include "daemon/engine/peers/collectors-internal.h"
-#include "daemon/engine/peers/sysprof-peer.h"
 
 #include <stdio.h>
 
 #define AHEAD 24u /* addresses that are prefetched together */
 #define NEAR_BYTES 256u
 #define FALSE_BELLS 16
+#define MAX_POLL_MS 4u /* rings without doorbells have room for what is written in this time */
 #define DEAF_NS (1000 * MS)
 #define TURN_BYTES (1u << 20) /* drained from one ring before the next ring */
 #define KEEP_UP_NS (2 * MS)
@@ -89,26 +95,28 @@ static uint64_t choose_most(const struct collectors *collectors, const struct pe
 			      : COLLECTORS_BUFFER_BYTES);
 }
 
+size_t collectors_drain_own(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			    enum ring_drain how, uint64_t *ret_fill)
+{
+	struct peer_ring *ring = &arena->rings[i];
+
+	/* Wait longer for a preempted writer while the queues are short. */
+	if (arena->is_lossless)
+		ring->reader.patience_ns = collectors->queued_bytes < COLLECTORS_MAX_QUEUED / 4
+						   ? PATIENT_NS
+						   : RING_BUSY_NS;
+	*ret_fill = ring_reader_fill(&ring->reader);
+	return peer_ring_drain(ring, how, collectors->buffer, COLLECTORS_BUFFER_BYTES,
+			       choose_most(collectors, ring, how, *ret_fill));
+}
+
 void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			   enum ring_drain how)
 {
 	struct peer_ring *ring = &arena->rings[i];
 	uint64_t fill;
 
-	if (arena->sysprof) {
-		collectors->queued_bytes += sysprof_arena_drain(arena, collectors->buffer,
-								COLLECTORS_BUFFER_BYTES, &fill);
-	} else {
-		/* Wait longer for a preempted writer while the queues are short. */
-		if (arena->is_lossless)
-			ring->reader.patience_ns =
-				collectors->queued_bytes < COLLECTORS_MAX_QUEUED / 4 ? PATIENT_NS
-										     : RING_BUSY_NS;
-		fill = ring_reader_fill(&ring->reader);
-		collectors->queued_bytes +=
-			peer_ring_drain(ring, how, collectors->buffer, COLLECTORS_BUFFER_BYTES,
-					choose_most(collectors, ring, how, fill));
-	}
+	collectors->queued_bytes += ring->peer->type->drain(collectors, arena, i, how, &fill);
 	arena->is_filling = arena->is_filling || fill > ring->reader.size / 3;
 }
 
@@ -127,9 +135,10 @@ static void wake_producers(struct collectors *collectors, uint64_t now_ns)
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
-			for (uint32_t n = 0;
-			     n < peer->arenas[k]->memory.n_rings && !peer->arenas[k]->sysprof; n++)
+		if (peer->state != PEER_ACTIVE || !peer->type->has_doorbells)
+			continue;
+		for (uint32_t k = 0; k < peer->n_arenas; k++)
+			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++)
 				ring_reader_wake(&peer->arenas[k]->rings[n].reader);
 	}
 }
@@ -183,10 +192,20 @@ static void judge_doorbell(struct peer_arena *arena, uint64_t now_ns)
 
 static void begin_drain(struct collectors *collectors)
 {
-	/* A thread requests its sysprof ring only after it has taken the time of its first mark. */
-	collectors->bound_ns = collectors->has_sysprof ? collectors->drained_ns - SYSPROF_HOLD_NS
-						       : UINT64_MAX;
+	/* A new ring may hold records that are older than the ring. */
+	collectors->bound_ns = collectors->hold_ns ? collectors->drained_ns - collectors->hold_ns
+						   : UINT64_MAX;
 	collectors->has_more = false;
+}
+
+void collectors_sort(struct collectors *collectors, uint64_t now_ns)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (peer->type->sort)
+			peer->type->sort(collectors, peer, now_ns);
+	}
 }
 
 void collectors_drain(struct collectors *collectors, uint64_t now_ns)
@@ -198,7 +217,7 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 		collectors->n_active += peer_at(collectors, i)->state == PEER_ACTIVE;
 	collectors->drained_ns = now_ns;
 	begin_drain(collectors);
-	collectors_sort_sysprof(collectors, now_ns);
+	collectors_sort(collectors, now_ns);
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
@@ -252,12 +271,13 @@ void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
+		if (peer->state != PEER_ACTIVE || !peer->type->has_doorbells)
+			continue;
+		for (uint32_t k = 0; k < peer->n_arenas; k++) {
 			struct peer_arena *arena = peer->arenas[k];
 
-			for (uint32_t n = 0; !arena->sysprof && n < arena->memory.n_rings &&
-					     find_share(collectors, peer) > 0;
-			     n++) {
+			for (uint32_t n = 0;
+			     n < arena->memory.n_rings && find_share(collectors, peer) > 0; n++) {
 				const struct ring_reader *reader = &arena->rings[n].reader;
 
 				if (ring_reader_fill(reader) <= reader->size / 4)
@@ -449,6 +469,159 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 	collectors->reached_ns = MAX_OF(collectors->reached_ns, reached_ns);
 }
 
+/* ---- When to drain next ---------------------------------------------------------------------- */
+
+static bool has_filled(const struct peer_arena *arena)
+{
+	for (uint32_t i = 0; i < arena->memory.n_rings; i++)
+		if (ring_reader_fill(&arena->rings[i].reader) > arena->rings[i].reader.size / 3)
+			return true;
+	return false;
+}
+
+static bool can_ring(const struct peer *peer, const struct peer_arena *arena, uint64_t now_ns)
+{
+	return peer->state == PEER_ACTIVE && peer->type->has_doorbells &&
+	       now_ns >= arena->deaf_until_ns;
+}
+
+/* Arms all doorbells. Returns whether a ring filled since its drain, when its doorbell was not
+ * armed. */
+static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
+{
+	struct doorbell doorbells[DOORBELLS_MAX];
+	bool is_full = false;
+	size_t n = 0;
+
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; k < peer->n_arenas && n < DOORBELLS_MAX; k++) {
+			struct peer_arena *arena = peer->arenas[k];
+
+			if (!can_ring(peer, arena, now_ns))
+				continue;
+			if (!arena->armed) {
+				arena->doorbell.value =
+					ring_arena_arm(&arena->memory, &arena->doorbell.word);
+				arena->armed = true;
+				is_full = is_full || has_filled(arena);
+			}
+			doorbells[n++] = arena->doorbell;
+		}
+	}
+	doorbells_set(collectors->options.doorbells, doorbells, n);
+	collectors->rung = false;
+	collectors->armed_ns = now_ns;
+	return is_full;
+}
+
+/* Returns whether the listed doorbells differ from the current ones. */
+static bool is_outdated(const struct collectors *collectors, uint64_t now_ns)
+{
+	size_t n = 0;
+
+	if (!collectors->options.doorbells)
+		return false;
+	for (guint i = 0; !collectors->rung && i < collectors->peers->len; i++) {
+		const struct peer *peer = peer_at(collectors, i);
+
+		for (uint32_t k = 0; k < peer->n_arenas && n < DOORBELLS_MAX; k++) {
+			if (!can_ring(peer, peer->arenas[k], now_ns))
+				continue;
+			if (!peer->arenas[k]->armed)
+				return true;
+			n++;
+		}
+	}
+	return collectors->rung;
+}
+
+/* Returns whether the peer must be checked again soon. */
+static bool is_waiting(const struct peer *peer)
+{
+	return peer->state == PEER_WAITING ||
+	       (peer->state == PEER_ACTIVE &&
+		(!peer->process.process || peer->called || peer->ended ||
+		 (peer->n_unanswered > 0 && !peer->is_blocked)));
+}
+
+/* Polls the rings without doorbells, if there are any; the interval grows while they are idle. */
+static uint64_t poll_rings(struct collectors *collectors, uint64_t now_ns)
+{
+	bool is_filling = false, are_there = false;
+
+	if (now_ns < collectors->poll_ns)
+		return collectors->poll_ns;
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		const struct peer *peer = peer_at(collectors, i);
+
+		if (!peer->type->poll || peer->state != PEER_ACTIVE)
+			continue;
+		for (uint32_t k = 0; k < peer->n_arenas; k++) {
+			are_there = true;
+			is_filling |= peer->type->poll(peer->arenas[k]);
+		}
+	}
+	if (is_filling) {
+		collectors->poll_ms = 1;
+		collectors->due_ns = now_ns;
+	}
+	collectors->poll_ns = are_there ? now_ns + collectors->poll_ms * MS : UINT64_MAX;
+	collectors->poll_ms = MIN_OF(collectors->poll_ms * 2, MAX_POLL_MS);
+	return collectors->poll_ns;
+}
+
+bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns)
+{
+	size_t n_doorbells = 0;
+
+	if (collectors->peers->len == 0)
+		return true;
+	if (collectors->hold_ns || collectors->unfinished || collectors->queued_bytes > 0 ||
+	    collectors->rung || collectors->interval_ms < COLLECTORS_MAX_INTERVAL_MS ||
+	    !collectors->options.doorbells || !doorbells_are_heard(collectors->options.doorbells))
+		return false;
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		const struct peer *peer = peer_at(collectors, i);
+
+		if (is_waiting(peer))
+			return false;
+		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
+			if (!peer->arenas[k]->armed || !can_ring(peer, peer->arenas[k], now_ns) ||
+			    ++n_doorbells > DOORBELLS_MAX)
+				return false;
+	}
+	return true;
+}
+
+uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns)
+{
+	uint64_t interval_ns = collectors->interval_ms * MS;
+	bool is_soon = false;
+
+	collectors->due_ns = UINT64_MAX;
+	if (!collectors->peers || collectors->peers->len == 0)
+		return collectors->due_ns;
+	for (guint i = 0; !is_soon && i < collectors->peers->len; i++)
+		is_soon = is_waiting(peer_at(collectors, i));
+	if (is_outdated(collectors, now_ns)) {
+		/* Arm doorbells at most a thousand times a second. */
+		if (now_ns - collectors->armed_ns < MS)
+			is_soon = true;
+		else
+			is_soon = listen_to_all(collectors, now_ns) || is_soon;
+	}
+	if (is_soon)
+		interval_ns = MS;
+	else if (longest_ns > interval_ns && collectors_are_quiet(collectors, now_ns))
+		interval_ns = longest_ns;
+	collectors->due_ns = collectors->unfinished ? 0 : collectors->drained_ns + interval_ns;
+	/* Not in due_ns, because polling a ring is not a drain. */
+	interval_ns = poll_rings(collectors, now_ns);
+	return MIN_OF(collectors->due_ns, interval_ns);
+}
+
 /* ---- The rest -------------------------------------------------------------------------------- */
 
 static void lose_peer(struct collectors *collectors, struct peer *peer)
@@ -478,20 +651,10 @@ static void lose_queued(struct collectors *collectors, uint64_t more_than)
 uint64_t collectors_unread(const struct peer *peer)
 {
 	uint64_t bytes = 0;
-	uint32_t fill;
 
-	for (uint32_t k = 0; k < peer->n_arenas; k++) {
-		const struct peer_arena *arena = peer->arenas[k];
-
-		for (uint32_t n = 0; n < arena->memory.n_rings; n++) {
-			if (!arena->sysprof)
-				bytes += ring_reader_fill(&arena->rings[n].reader);
-			else if (arena->sysprof->pid &&
-				 arena->rings[n].reader.fault == RING_FAULT_NONE &&
-				 sysprof_ring_fill(&arena->sysprof->ring, &fill))
-				bytes += fill;
-		}
-	}
+	for (uint32_t k = 0; k < peer->n_arenas; k++)
+		for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings; n++)
+			bytes += peer->type->unread(peer->arenas[k], n);
 	return bytes;
 }
 

@@ -5,10 +5,10 @@
  *     a peer ▶ target check (tasks.c) ▶ gets an arena ▶ rings are drained ▶ queues
  *            ▶ merged by time ▶ rows
  *
- * This file keeps the processes and the memory that they write into.
- * collectors-merge.c drains that memory and makes rows; collectors-sleep.c decides when a drain is
- * due. What processes can cost is bounded: peers, arenas, bytes, the time to make arenas,
- * doorbells, and queues.
+ * This file keeps the processes and the memory that they write into. collectors-merge.c decides
+ * when a drain is due, drains that memory, and makes rows. How a process records is its peer's
+ * protocol (collector-peer.h). What processes can cost is bounded: peers, arenas, bytes, the time
+ * to make arenas, doorbells, and queues.
  * Invariants: (1) a peer gets an arena only if it is a target  [test-engine-collectors: stranger]
  *             (2) a dead producer's records are kept [test-engine-collectors: death]
  *             (3) a peer that sends requests without end is ignored  [test-engine-collectors:
@@ -28,7 +28,7 @@
 #define PATIENCE_NS (400 * MS) /* a client waits at most 500 ms for its answer */
 #define IDENTIFY_NS (100 * MS)
 #define IDENTIFY_MAX_SHIFT 6u
-/* How long a sysprof ring without a known writer is kept after its process ended. */
+/* How long an arena without a known writer is kept after its process ended. */
 #define UNCLAIMED_NS (1000 * MS)
 
 /* The sizes of a process's first arena; the smaller ones if all arenas together are large. A thread
@@ -122,33 +122,18 @@ bool collectors_wake(struct collectors *collectors, int fd)
 
 /* ---- Peers ----------------------------------------------------------------------------------- */
 
-/* Answers threads that wait for a sysprof ring; they continue without one. */
-static void refuse_unanswered(struct peer *peer)
-{
-	for (; peer->n_unanswered > 0; peer->n_unanswered--)
-		sysprof_peer_answer(peer, -1);
-}
-
 static void refuse(struct collectors *collectors, struct peer *peer, enum control_status status)
 {
 	struct process *process = tasks_process(collectors->options.tasks, peer->process.pid);
 
-	if (!peer->is_sysprof)
+	if (peer->type->is_program)
 		(void)peer_answer(peer, status, 0, -1);
-	refuse_unanswered(peer);
+	if (peer->type->release)
+		peer->type->release(peer);
 	close_fds(collectors, peer);
 	peer->state = PEER_GONE;
 	if (process && peer->wants & CONTROL_WANTS_ALLOCATIONS)
 		process->refused_heap = true;
-}
-
-static uint64_t bytes_of(const struct peer *peer)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < peer->n_arenas; i++)
-		bytes += peer->arenas[i]->memory.bytes;
-	return bytes;
 }
 
 static bool is_lossless(const struct collectors *collectors, const struct peer *peer)
@@ -163,7 +148,7 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 			 const struct control_request *request, struct ring_arena_sizes *ret_sizes)
 {
 	uint64_t room = MIN_OF(COLLECTORS_MAX_BYTES - collectors->arena_bytes,
-			       COLLECTORS_MAX_PEER_BYTES - bytes_of(peer));
+			       COLLECTORS_MAX_PEER_BYTES - peer_arena_bytes(peer));
 	bool many = collectors->arena_bytes > COLLECTORS_MAX_BYTES / 2;
 	struct ring_arena_size *size = &ret_sizes->sizes[0];
 
@@ -196,16 +181,6 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 	return size->n > 0;
 }
 
-/* Counts a new arena. begin_ns: when making it began. */
-static void count_arena(struct collectors *collectors, const struct peer_arena *arena,
-			uint64_t begin_ns)
-{
-	collectors_note_clearing(collectors, begin_ns);
-	*(arena->sysprof ? &collectors->sysprof_bytes : &collectors->arena_bytes) +=
-		arena->memory.bytes;
-	collectors->n_rings += arena->memory.n_rings;
-}
-
 static enum control_status make_arena(struct collectors *collectors, struct peer *peer,
 				      const struct control_request *request, int *ret_fd)
 {
@@ -227,7 +202,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 		peer_arena_grow(arena, collectors->options.ticks);
 		collectors_keep_up(collectors, clock_now());
 	}
-	count_arena(collectors, arena, begin_ns);
+	collectors_count_arena(collectors, peer, begin_ns);
 	return CONTROL_OK;
 }
 
@@ -243,88 +218,63 @@ static bool give_arena(struct collectors *collectors, struct peer *peer,
 	       (request || status == CONTROL_OK);
 }
 
-/* ---- Sysprof's rings ------------------------------------------------------------------------- */
-
-/* Returns the size of a new ring: at most a quarter of the room that is left, in total and for the
- * process. A quarter of the total is kept for rings of the minimum size, so that many threads get
- * one. Returns 0 if there is no room. */
-static uint32_t sysprof_bytes(const struct collectors *collectors, const struct peer *peer)
+static void begin_own(struct collectors *collectors, struct peer *peer)
 {
-	uint64_t most = collectors->sysprof_max_bytes;
-	uint64_t used = MAX_OF(collectors->sysprof_bytes, 2 * bytes_of(peer));
-	uint32_t bytes = SYSPROF_RING_MAX_BYTES;
-
-	while (bytes > SYSPROF_RING_MIN_BYTES && used + 4 * (uint64_t)bytes > most / 4 * 3)
-		bytes /= 2;
-	return peer->n_arenas < PEER_MAX_SYSPROF && used + 2 * (uint64_t)bytes <= most ? bytes : 0;
+	peer->charged = &collectors->arena_bytes;
 }
 
-/* Answers one request, with or without a ring. */
-static void give_sysprof_ring(struct collectors *collectors, struct peer *peer)
+static bool admit_own(struct collectors *collectors, struct peer *peer)
 {
-	uint32_t bytes = sysprof_bytes(collectors, peer);
-	uint64_t begin_ns = clock_now();
-	CLEANUP_CLOSE int fd = -1;
-
-	peer->n_unanswered--;
-	if (bytes > 0 && sysprof_peer_add_ring(peer, bytes, &fd) == 0)
-		count_arena(collectors, peer->arenas[peer->n_arenas - 1], begin_ns);
-	else
-		loss_stream_add(&peer->process.losses, PROF_LOSS_RING_REFUSED, LOSS_UNKNOWN,
-				begin_ns, begin_ns);
-	sysprof_peer_answer(peer, fd);
-	collectors->poll_ms = 1;
-	collectors->poll_ns = 0;
+	return give_arena(collectors, peer, NULL);
 }
 
-/* Returns the peer whose number is in the frames of a ring, or NULL. */
-static struct peer *find_sysprof_peer(const struct collectors *collectors, int32_t number)
+static void serve_own(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
+		      uint64_t now_ns)
 {
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
+	struct control_request request;
+	enum peer_message message;
 
-		if (peer->is_sysprof && peer->state != PEER_GONE &&
-		    sysprof_peer_number(peer) == number)
-			return peer;
-	}
-	return NULL;
+	if (!peer->called || peer->connection < 0 || now_ns < collectors->arena_until_ns)
+		return;
+	message = peer_receive(peer, &request);
+	peer->called = message == PEER_REQUEST;
+	if (message == PEER_CLOSED ||
+	    (message == PEER_REQUEST && !give_arena(collectors, peer, &request)))
+		deferred_close(unwatch(collectors, &peer->connection));
 }
 
-/* Returns whether the writer of a sysprof ring is not known: it has not written yet, or its request
- * has not arrived. */
-static bool is_unclaimed(const struct peer_arena *arena)
+static void stop_own(struct peer_arena *arena)
 {
-	return arena->sysprof && arena->sysprof->pid == 0;
+	ring_arena_end(&arena->memory);
 }
 
-static void sort_rings_of(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+static uint64_t unread_own(const struct peer_arena *arena, uint32_t i)
 {
-	for (uint32_t i = 0; i < peer->n_arenas; i++) {
-		struct peer_arena *arena = peer->arenas[i];
-		int32_t pid = is_unclaimed(arena) ? sysprof_arena_pid(arena) : 0;
-		struct peer *owner = peer;
-
-		if (pid == 0)
-			continue;
-		if (pid != sysprof_peer_number(peer))
-			owner = find_sysprof_peer(collectors, pid);
-		/* The writer received another process's answer. Wait until its own request has
-		 * arrived and the writer is accepted as a target. */
-		if (owner ? owner->state != PEER_ACTIVE
-			  : peer->state != PEER_ACTIVE || !sysprof_arena_is_overdue(arena, now_ns))
-			continue;
-		if (owner && owner != peer)
-			peer_attach_arena(owner, peer_detach_arena(peer, i--));
-		/* If the writer is not known, the drain refuses its frames. */
-		sysprof_arena_bind(arena, owner ? owner : peer);
-	}
+	return ring_reader_fill(&arena->rings[i].reader);
 }
 
-void collectors_sort_sysprof(struct collectors *collectors, uint64_t now_ns)
+static const struct peer_type own_type = {
+	.is_program = true,
+	.has_doorbells = true,
+	.begin = begin_own,
+	.admit = admit_own,
+	.serve = serve_own,
+	.stop = stop_own,
+	.drain = collectors_drain_own,
+	.unread = unread_own,
+};
+
+/* Makes a peer of the message's protocol, which takes ownership of the descriptors. */
+static struct peer *add_peer(struct collectors *collectors, const struct message_peer *message,
+			     int connection, int pidfd, uint64_t now_ns)
 {
-	for (guint i = 0; i < collectors->peers->len; i++)
-		if (peer_at(collectors, i)->is_sysprof)
-			sort_rings_of(collectors, peer_at(collectors, i), now_ns);
+	struct peer *peer = peer_new(collectors->rows, message, connection, pidfd, now_ns);
+
+	peer->type = message->protocol == PEER_SYSPROF ? &sysprof_type : &own_type;
+	peer->type->begin(collectors, peer);
+	collectors->hold_ns = MAX_OF(collectors->hold_ns, peer->type->hold_ns);
+	g_ptr_array_add(collectors->peers, peer);
+	return peer;
 }
 
 bool collectors_miss_requests(const struct collectors *collectors)
@@ -332,40 +282,18 @@ bool collectors_miss_requests(const struct collectors *collectors)
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		const struct peer *peer = peer_at(collectors, i);
 
-		for (uint32_t k = 0; k < peer->n_arenas; k++) {
-			int32_t pid = is_unclaimed(peer->arenas[k])
-					      ? sysprof_arena_pid(peer->arenas[k])
-					      : 0;
-
-			if (pid != 0 && pid != sysprof_peer_number(peer) &&
-			    !find_sysprof_peer(collectors, pid))
-				return true;
-		}
+		if (peer->type->misses_request && peer->type->misses_request(collectors, peer))
+			return true;
 	}
 	return false;
-}
-
-static void drop_ended_rings(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
-{
-	for (uint32_t i = 0; i < peer->n_arenas; i++) {
-		struct peer_arena *arena;
-
-		if (!sysprof_arena_is_done(peer->arenas[i], now_ns))
-			continue;
-		arena = peer_detach_arena(peer, i--);
-		collectors->sysprof_bytes -= arena->memory.bytes;
-		collectors->n_rings -= arena->memory.n_rings;
-		peer_arena_free(arena);
-	}
 }
 
 /* ---- The end of a peer ----------------------------------------------------------------------- */
 
 static void stop_producers(struct peer *peer)
 {
-	for (uint32_t i = 0; i < peer->n_arenas; i++)
-		if (!peer->arenas[i]->sysprof)
-			ring_arena_end(&peer->arenas[i]->memory);
+	for (uint32_t i = 0; peer->type->stop && i < peer->n_arenas; i++)
+		peer->type->stop(peer->arenas[i]);
 }
 
 static void bind(struct collectors *collectors, struct peer *peer)
@@ -387,8 +315,9 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 	if (!peer->process.process)
 		bind(collectors, peer);
 	stop_producers(peer);
-	refuse_unanswered(peer);
-	collectors_sort_sysprof(collectors, now_ns);
+	if (peer->type->release)
+		peer->type->release(peer);
+	collectors_sort(collectors, now_ns);
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
 		struct peer_arena *arena = peer->arenas[i];
 
@@ -399,14 +328,14 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 	/* The process could not map the arena, so it records nothing. The process itself reports
 	 * this, so it affects only what the capture says about that process. */
 	if (peer->process.process && (peer->wants & CONTROL_WANTS_ALLOCATIONS) &&
-	    peer->state == PEER_ACTIVE && !peer->is_sysprof && peer->n_arenas > 0 &&
+	    peer->state == PEER_ACTIVE && peer->type->is_program && peer->n_arenas > 0 &&
 	    !ring_arena_is_joined(&peer->arenas[0]->memory)) {
 		peer->process.process->has_heap = false;
 		peer->process.process->refused_heap = true;
 	}
 	/* The exit status is known once the process has been waited for. If the process executed
 	 * another program, the status is that program's. */
-	if (peer->pidfd >= 0 && !peer->is_sysprof && peer->process.leader &&
+	if (peer->pidfd >= 0 && peer->type->is_program && peer->process.leader &&
 	    (peer->ended || collectors->is_finishing))
 		exit_statuses_add(&collectors->statuses, peer->process.leader,
 				  unwatch(collectors, &peer->pidfd));
@@ -422,8 +351,8 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		if (peer->process.pid != pid || peer->state == PEER_GONE || peer->is_sysprof ||
-		    peer->is_refused)
+		if (peer->process.pid != pid || peer->state == PEER_GONE ||
+		    !peer->type->is_program || peer->is_refused)
 			continue;
 		if (!peer_has_hung_up(peer))
 			return false;
@@ -439,7 +368,7 @@ static bool add_request(struct collectors *collectors, const struct message_peer
 	for (guint i = 0; i < collectors->peers->len; i++) {
 		struct peer *peer = peer_at(collectors, i);
 
-		if (!peer->is_sysprof || peer->process.pid != message->pid || peer->ended ||
+		if (peer->type->is_program || peer->process.pid != message->pid || peer->ended ||
 		    peer->is_refused || peer->state == PEER_GONE)
 			continue;
 		peer->n_unanswered++;
@@ -452,25 +381,22 @@ static bool add_request(struct collectors *collectors, const struct message_peer
 void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
 			 int connection, int pidfd, uint64_t now_ns)
 {
-	bool is_sysprof = message->protocol == PEER_SYSPROF;
 	bool is_first, has_room = collectors->peers->len < COLLECTORS_MAX_PEERS;
 	struct pollfd end = { .events = POLLIN };
 	struct peer *peer;
 
 	collectors->due_ns = 0;
-	collectors->has_sysprof = collectors->has_sysprof || is_sysprof;
-	if (is_sysprof && add_request(collectors, message, now_ns)) {
+	if (message->protocol == PEER_SYSPROF && add_request(collectors, message, now_ns)) {
 		deferred_close(connection);
 		if (pidfd >= 0)
 			close(pidfd);
 		return;
 	}
-	is_first = !has_room || is_sysprof || message->protocol == PEER_REFUSED ||
+	is_first = !has_room || message->protocol != PEER_OWN ||
 		   supersede(collectors, message->pid);
-	peer = peer_new(collectors->rows, message, connection, pidfd, now_ns);
-	g_ptr_array_add(collectors->peers, peer);
-	/* The broker reads the connections of sysprof clients. */
-	if (!is_sysprof && connection >= 0)
+	peer = add_peer(collectors, message, connection, pidfd, now_ns);
+	/* The broker reads the connections by which it passes on requests. */
+	if (peer->type->is_program && connection >= 0)
 		watch(collectors, peer, peer->connection);
 	if (pidfd >= 0)
 		watch(collectors, peer, peer->pidfd);
@@ -494,7 +420,7 @@ static bool is_target(const struct collectors *collectors, const struct peer *pe
 	*ret_known = leader && leader->process->pid == peer->process.pid;
 	/* The process may end before this check. If it ended long before the peer came, the pid is
 	 * now another process's. */
-	if (*ret_known && (leader->process->gone || (peer->ended && peer->is_sysprof)))
+	if (*ret_known && (leader->process->gone || (peer->ended && !peer->type->is_program)))
 		return *ret_known = leader->exit_ns == 0 ||
 				    leader->exit_ns + UNCLAIMED_NS > peer->came_ns;
 	return *ret_known && tasks_is_target(tasks, peer->process.pid);
@@ -512,17 +438,13 @@ static void lose_target(const struct collectors *collectors, struct peer *peer)
 
 static void admit(struct collectors *collectors, struct peer *peer)
 {
-	enum peer_state state = PEER_ACTIVE;
-
-	if (peer->is_sysprof) {
-		give_sysprof_ring(collectors, peer);
-	} else if (!give_arena(collectors, peer, NULL)) {
-		/* The process has its answer, or it does not read because it no longer waits. */
-		lose_target(collectors, peer);
-		close_fds(collectors, peer);
-		state = PEER_GONE;
-	}
-	peer->state = state;
+	peer->state = PEER_ACTIVE;
+	if (peer->type->admit(collectors, peer))
+		return;
+	/* The process has its answer, or it does not read because it no longer waits. */
+	lose_target(collectors, peer);
+	close_fds(collectors, peer);
+	peer->state = PEER_GONE;
 }
 
 static void serve_waiting(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
@@ -530,7 +452,7 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 {
 	bool known, is_ours;
 
-	if (peer->is_refused || (peer->ended && !peer->is_sysprof)) {
+	if (peer->is_refused || (peer->ended && peer->type->is_program)) {
 		/* The side band must reach the registration to show whether it was a target. */
 		if (limit_ns > peer->came_ns) {
 			lose_target(collectors, peer);
@@ -586,64 +508,39 @@ static void follow_exec(struct collectors *collectors, struct peer *peer, uint64
 		.inner_pid = peer->process.inner_pid,
 		.protocol = PEER_SYSPROF,
 	};
-	struct peer *next = peer_new(collectors->rows, &message, steal_fd(&peer->connection),
+	struct peer *next = add_peer(collectors, &message, steal_fd(&peer->connection),
 				     steal_fd(&peer->pidfd), now_ns);
 
 	next->n_unanswered = peer->n_unanswered;
 	peer->n_unanswered = 0;
 	g_hash_table_insert(collectors->by_fd, GINT_TO_POINTER(next->pidfd), next);
-	g_ptr_array_add(collectors->peers, next);
 	end_peer(collectors, peer);
-}
-
-/* Each request waits a millisecond or two, until the side band reaches its time. */
-static void serve_sysprof(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
-			  uint64_t now_ns)
-{
-	drop_ended_rings(collectors, peer, now_ns);
-	if (peer->n_unanswered == 0 || limit_ns < peer->requested_ns)
-		return;
-	if (has_executed(collectors, peer))
-		follow_exec(collectors, peer, now_ns);
-	peer->is_blocked = !sysprof_peer_can_answer(peer);
-	while (peer->n_unanswered > 0 && now_ns >= collectors->arena_until_ns &&
-	       !peer->is_blocked) {
-		give_sysprof_ring(collectors, peer);
-		peer->is_blocked = !sysprof_peer_can_answer(peer);
-	}
 }
 
 static void serve_active(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 			 uint64_t now_ns)
 {
-	struct control_request request;
-	enum peer_message message = PEER_NOTHING;
+	bool is_replaced;
 	uint64_t left;
 
 	/* Bind to the program that registered: by now the process may run another one. */
 	if (!peer->process.process && limit_ns >= peer->came_ns)
 		bind(collectors, peer);
 	identify_threads(collectors, peer, now_ns);
+	is_replaced = has_executed(collectors, peer);
 	/* After exec the memory is unmapped, and the new program may never register. end_peer()
 	 * drains all that is left in the rings at once. Until that fits into the queues, drain as
 	 * for a live peer. */
-	if ((peer->ended || (!peer->is_sysprof && has_executed(collectors, peer))) &&
-	    limit_ns >= peer->came_ns) {
+	if ((peer->ended || (peer->type->is_program && is_replaced)) && limit_ns >= peer->came_ns) {
 		left = collectors_unread(peer);
 		if (left == 0 || collectors->queued_bytes + left <= COLLECTORS_MAX_QUEUED) {
 			end_peer(collectors, peer);
 			return;
 		}
 	}
-	if (peer->is_sysprof)
-		serve_sysprof(collectors, peer, limit_ns, now_ns);
-	if (!peer->called || peer->connection < 0 || now_ns < collectors->arena_until_ns)
-		return;
-	message = peer_receive(peer, &request);
-	peer->called = message == PEER_REQUEST;
-	if (message == PEER_CLOSED ||
-	    (message == PEER_REQUEST && !give_arena(collectors, peer, &request)))
-		deferred_close(unwatch(collectors, &peer->connection));
+	if (peer->n_unanswered > 0 && is_replaced && limit_ns >= peer->requested_ns)
+		follow_exec(collectors, peer, now_ns);
+	peer->type->serve(collectors, peer, limit_ns, now_ns);
 }
 
 static bool is_done(const struct collectors *collectors, const struct peer *peer, uint64_t now_ns)
@@ -654,24 +551,14 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 	if (peer->process.heap && collectors->reached_ns < peer->gone_ns)
 		return false;
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {
-		if (is_unclaimed(peer->arenas[i]) && now_ns < peer->gone_ns + UNCLAIMED_NS)
+		if (peer->type->is_unclaimed && peer->type->is_unclaimed(peer->arenas[i]) &&
+		    now_ns < peer->gone_ns + UNCLAIMED_NS)
 			return false;
 		for (uint32_t k = 0; k < peer->arenas[i]->memory.n_rings; k++)
 			if (peer_ring_peek(&peer->arenas[i]->rings[k]))
 				return false;
 	}
 	return true;
-}
-
-/* Counts as lost the frames of writers that requested no ring. */
-static void lose_unclaimed(struct peer *peer)
-{
-	uint64_t now_ns = clock_now();
-
-	for (uint32_t i = 0; i < peer->n_arenas; i++)
-		if (is_unclaimed(peer->arenas[i]) && sysprof_arena_pid(peer->arenas[i]))
-			loss_stream_add(&peer->process.losses, PROF_LOSS_RING_CORRUPT, 1, now_ns,
-					now_ns);
 }
 
 static void remove_peer(struct collectors *collectors, guint i)
@@ -682,8 +569,7 @@ static void remove_peer(struct collectors *collectors, guint i)
 	if (peer->n_arenas && collectors->options.doorbells)
 		doorbells_set(collectors->options.doorbells, NULL, 0);
 	collectors->rung = true;
-	*(peer->is_sysprof ? &collectors->sysprof_bytes : &collectors->arena_bytes) -=
-		bytes_of(peer);
+	*peer->charged -= peer_arena_bytes(peer);
 	for (uint32_t k = 0; k < peer->n_arenas; k++)
 		collectors->n_rings -= peer->arenas[k]->memory.n_rings;
 	g_ptr_array_remove_index_fast(collectors->peers, i);
@@ -701,7 +587,8 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 		if (peer->state == PEER_ACTIVE)
 			serve_active(collectors, peer, limit_ns, now_ns);
 		if (is_done(collectors, peer, now_ns)) {
-			lose_unclaimed(peer);
+			if (peer->type->lose_unclaimed)
+				peer->type->lose_unclaimed(peer);
 			collector_process_end(&peer->process, peer->gone_ns);
 			remove_peer(collectors, i--);
 		}
@@ -736,7 +623,8 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 		if (peer->state != PEER_WAITING)
 			continue;
 		/* The process may already use a ring, due to another process's answer. */
-		if (peer->is_sysprof && !peer->is_refused && is_target(collectors, peer, &known)) {
+		if (!peer->type->is_program && !peer->is_refused &&
+		    is_target(collectors, peer, &known)) {
 			peer->state = PEER_ACTIVE;
 			continue;
 		}
@@ -755,8 +643,12 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 		if (peer->state == PEER_ACTIVE)
 			end_peer(collectors, peer);
 	}
-	for (guint i = 0; i < collectors->peers->len; i++)
-		lose_unclaimed(peer_at(collectors, i));
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (peer->type->lose_unclaimed)
+			peer->type->lose_unclaimed(peer);
+	}
 	collectors_emit_rest(collectors, until_ns);
 	exit_statuses_finish(&collectors->statuses);
 	for (guint i = 0; i < collectors->peers->len; i++)

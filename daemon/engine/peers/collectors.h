@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "base/clock.h"
 #include "daemon/engine/model/exit-status.h"
 #include "daemon/engine/peers/collector-peer.h"
 
@@ -8,7 +9,8 @@
 #define COLLECTORS_MAX_BYTES (UINT64_C(256) << 20)      /* all arenas together */
 #define COLLECTORS_MAX_PEER_BYTES (UINT64_C(128) << 20) /* the arenas of a process */
 #define COLLECTORS_MAX_SYSPROF_BYTES \
-	(UINT64_C(1) << 30) /* all sysprof rings; half of it for one process */
+	(UINT64_C(1) << 30)                 /* all sysprof rings; half of it for one process */
+#define COLLECTORS_BUFFER_BYTES (64u << 10) /* small, to stay in caches until rows are written */
 #define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20)     /* queued records of all processes */
 #define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16) /* limit for a process with few records */
 
@@ -54,14 +56,39 @@ struct collectors {
 	uint64_t armed_ns;   /* when the doorbells were last armed */
 	uint64_t due_ns;
 	unsigned int interval_ms; /* between drains: 1 … COLLECTORS_MAX_INTERVAL_MS */
-	bool has_sysprof;         /* a process has requested a sysprof ring */
-	unsigned int poll_ms;     /* interval of polling sysprof's rings */
+	uint64_t hold_ns;         /* of the protocols that were used */
+	unsigned int poll_ms;     /* interval of polling rings without doorbells */
 	uint64_t poll_ns;         /* next poll */
 	unsigned int n_faults;
 	bool rung, unfinished, is_finishing;
 	bool has_more; /* the last drain left records in the rings */
 	uint8_t *buffer;
 };
+
+static inline struct peer *peer_at(const struct collectors *collectors, guint i)
+{
+	return g_ptr_array_index(collectors->peers, i);
+}
+
+/* Called after clearing the memory of arenas, which began at begin_ns. Delays the next clearing, so
+ * that clearing takes at most a third of the time. */
+static inline void collectors_note_clearing(struct collectors *collectors, uint64_t begin_ns)
+{
+	uint64_t now_ns = clock_now();
+
+	collectors->arena_until_ns = now_ns + 2 * (now_ns - begin_ns);
+}
+
+/* Counts a new arena, the peer's last one. begin_ns: when making it began. */
+static inline void collectors_count_arena(struct collectors *collectors, const struct peer *peer,
+					  uint64_t begin_ns)
+{
+	const struct ring_arena_memory *memory = &peer->arenas[peer->n_arenas - 1]->memory;
+
+	collectors_note_clearing(collectors, begin_ns);
+	*peer->charged += memory->bytes;
+	collectors->n_rings += memory->n_rings;
+}
 
 void collectors_init(struct collectors *collectors, const struct collectors_options *options);
 void collectors_done(struct collectors *collectors);
@@ -83,7 +110,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
 /* Returns whether nothing waits and every new record goes to a ring with a working doorbell. */
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
-/* Returns whether a process writes to a sysprof ring whose request has not arrived yet. */
+/* Returns whether a process writes to a ring whose request has not arrived yet. */
 bool collectors_miss_requests(const struct collectors *collectors);
 /* Called before collectors_finish() as long as it returns more than 0. Stops the producers, and
  * writes rows of some of their records until the clock reaches until_ns. Returns the bytes that are

@@ -33,19 +33,23 @@
 #define END_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(400000000) /* for requests in transit */
 
-int32_t sysprof_peer_number(const struct peer *peer)
+/* Returns the process's pid in its own PID namespace, as in its frames. */
+static int32_t peer_number(const struct peer *peer)
 {
 	return peer->process.inner_pid ? (int32_t)peer->process.inner_pid : peer->process.pid;
 }
 
-bool sysprof_peer_can_answer(const struct peer *peer)
+/* Returns whether an answer can be sent. The process waits for it without a timeout and must not
+ * miss it. */
+static bool can_answer(const struct peer *peer)
 {
 	struct pollfd item = { .fd = peer->connection, .events = POLLOUT };
 
 	return poll(&item, 1, 0) > 0;
 }
 
-void sysprof_peer_answer(struct peer *peer, int fd)
+/* Answers a request. `fd`: the requested ring, or -1. */
+static void answer(struct peer *peer, int fd)
 {
 	char byte = 0;
 	const struct iovec part = { &byte, 1 };
@@ -68,7 +72,8 @@ static void on_record(enum ring_type type, uint64_t time_ns, const void *fixed, 
 		peer_ring_put(&arena->rings[0], type, time_ns, fixed, n_fixed, text, n_text);
 }
 
-int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd)
+/* Makes a ring. n_bytes: size of its body. Returns 0 or -errno. */
+MUST_CHECK static int add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd)
 {
 	struct peer_arena *arena = g_new0(struct peer_arena, 1);
 	struct peer_sysprof *sysprof = g_new0(struct peer_sysprof, 1);
@@ -90,7 +95,8 @@ int sysprof_peer_add_ring(struct peer *peer, uint32_t n_bytes, int *ret_fd)
 	return 0;
 }
 
-int32_t sysprof_arena_pid(const struct peer_arena *arena)
+/* Returns the pid in the first frame; 0: no frame yet. */
+static int32_t arena_pid(const struct peer_arena *arena)
 {
 	_Alignas(8) uint8_t header[SYSPROF_FRAME_BYTES];
 	uint32_t fill;
@@ -101,22 +107,24 @@ int32_t sysprof_arena_pid(const struct peer_arena *arena)
 	return sysprof_frame_pid(header);
 }
 
-bool sysprof_arena_is_overdue(struct peer_arena *arena, uint64_t now_ns)
+/* Returns whether the request of the ring's writer should have arrived by now. */
+static bool is_overdue(struct peer_arena *arena, uint64_t now_ns)
 {
 	if (arena->sysprof->found_ns == 0)
 		arena->sysprof->found_ns = now_ns;
 	return now_ns - arena->sysprof->found_ns > PATIENCE_NS;
 }
 
-void sysprof_arena_bind(struct peer_arena *arena, struct peer *peer)
+/* Assigns the ring to this process. */
+static void bind_arena(struct peer_arena *arena, struct peer *peer)
 {
-	arena->sysprof->pid = sysprof_peer_number(peer);
+	arena->sysprof->pid = peer_number(peer);
 	/* Sysprof's marks do not name their thread. */
 	arena->rings[0].producer =
 		collector_producer_new(&peer->process, (uint32_t)arena->sysprof->pid);
 }
 
-bool sysprof_arena_look(struct peer_arena *arena)
+static bool poll_ring(struct peer_arena *arena)
 {
 	uint32_t fill;
 
@@ -126,7 +134,8 @@ bool sysprof_arena_look(struct peer_arena *arena)
 	       fill > arena->sysprof->ring.size / 16;
 }
 
-bool sysprof_arena_is_done(const struct peer_arena *arena, uint64_t now_ns)
+/* Returns whether the ring's thread has ended and all its records have become rows. */
+static bool is_done(const struct peer_arena *arena, uint64_t now_ns)
 {
 	uint64_t ended_ns = arena->sysprof->ended_ns;
 
@@ -217,8 +226,8 @@ static uint32_t drain_some(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 	return good;
 }
 
-size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_bytes,
-			   uint64_t *ret_fill)
+static size_t drain(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+		    enum ring_drain how, uint64_t *ret_fill)
 {
 	struct peer_ring *ring = &arena->rings[0];
 	uint64_t start_ns = clock_now();
@@ -230,7 +239,7 @@ size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 	if (arena->sysprof->pid == 0 || ring->reader.fault != RING_FAULT_NONE)
 		return 0;
 	do {
-		n = drain_some(arena, buffer, n_bytes);
+		n = drain_some(arena, collectors->buffer, COLLECTORS_BUFFER_BYTES);
 		*ret_fill += n;
 		/* Stop after two rings' size, so that a fast writer does not block this thread. */
 	} while (n > 0 && *ret_fill < 2 * (uint64_t)arena->sysprof->ring.size);
@@ -240,3 +249,189 @@ size_t sysprof_arena_drain(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 		ring->bound_ns = ring->reader.last_ns;
 	return arena->sysprof->n_queued;
 }
+
+static uint64_t unread(const struct peer_arena *arena, uint32_t i)
+{
+	uint32_t fill;
+
+	return arena->sysprof->pid && arena->rings[i].reader.fault == RING_FAULT_NONE &&
+			       sysprof_ring_fill(&arena->sysprof->ring, &fill)
+		       ? fill
+		       : 0;
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+/* Returns the size of a new ring: at most a quarter of the room that is left, in total and for the
+ * process. A quarter of the total is kept for rings of the minimum size, so that many threads get
+ * one. Returns 0 if there is no room. */
+static uint32_t choose_bytes(const struct collectors *collectors, const struct peer *peer)
+{
+	uint64_t most = collectors->sysprof_max_bytes;
+	uint64_t used = MAX_OF(collectors->sysprof_bytes, 2 * peer_arena_bytes(peer));
+	uint32_t bytes = SYSPROF_RING_MAX_BYTES;
+
+	while (bytes > SYSPROF_RING_MIN_BYTES && used + 4 * (uint64_t)bytes > most / 4 * 3)
+		bytes /= 2;
+	return peer->n_arenas < PEER_MAX_SYSPROF && used + 2 * (uint64_t)bytes <= most ? bytes : 0;
+}
+
+/* Answers one request, with or without a ring. */
+static void give_ring(struct collectors *collectors, struct peer *peer)
+{
+	uint32_t bytes = choose_bytes(collectors, peer);
+	uint64_t begin_ns = clock_now();
+	CLEANUP_CLOSE int fd = -1;
+
+	peer->n_unanswered--;
+	if (bytes > 0 && add_ring(peer, bytes, &fd) == 0)
+		collectors_count_arena(collectors, peer, begin_ns);
+	else
+		loss_stream_add(&peer->process.losses, PROF_LOSS_RING_REFUSED, LOSS_UNKNOWN,
+				begin_ns, begin_ns);
+	answer(peer, fd);
+	collectors->poll_ms = 1;
+	collectors->poll_ns = 0;
+}
+
+/* Returns the peer whose number is in the frames of a ring, or NULL. */
+static struct peer *find_peer(const struct collectors *collectors, int32_t number)
+{
+	for (guint i = 0; i < collectors->peers->len; i++) {
+		struct peer *peer = peer_at(collectors, i);
+
+		if (peer->type == &sysprof_type && peer->state != PEER_GONE &&
+		    peer_number(peer) == number)
+			return peer;
+	}
+	return NULL;
+}
+
+/* Returns whether the writer of a ring is not known: it has not written yet, or its request
+ * has not arrived. */
+static bool is_unclaimed(const struct peer_arena *arena)
+{
+	return arena->sysprof->pid == 0;
+}
+
+static void sort_rings(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		struct peer_arena *arena = peer->arenas[i];
+		int32_t pid = is_unclaimed(arena) ? arena_pid(arena) : 0;
+		struct peer *owner = peer;
+
+		if (pid == 0)
+			continue;
+		if (pid != peer_number(peer))
+			owner = find_peer(collectors, pid);
+		/* The writer received another process's answer. Wait until its own request has
+		 * arrived and the writer is accepted as a target. */
+		if (owner ? owner->state != PEER_ACTIVE
+			  : peer->state != PEER_ACTIVE || !is_overdue(arena, now_ns))
+			continue;
+		if (owner && owner != peer)
+			peer_attach_arena(owner, peer_detach_arena(peer, i--));
+		/* If the writer is not known, the drain refuses its frames. */
+		bind_arena(arena, owner ? owner : peer);
+	}
+}
+
+static bool misses_request(const struct collectors *collectors, const struct peer *peer)
+{
+	for (uint32_t k = 0; k < peer->n_arenas; k++) {
+		int32_t pid = is_unclaimed(peer->arenas[k]) ? arena_pid(peer->arenas[k]) : 0;
+
+		if (pid != 0 && pid != peer_number(peer) && !find_peer(collectors, pid))
+			return true;
+	}
+	return false;
+}
+
+static void drop_ended_rings(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < peer->n_arenas; i++) {
+		struct peer_arena *arena;
+
+		if (!is_done(peer->arenas[i], now_ns))
+			continue;
+		arena = peer_detach_arena(peer, i--);
+		collectors->sysprof_bytes -= arena->memory.bytes;
+		collectors->n_rings -= arena->memory.n_rings;
+		peer_arena_free(arena);
+	}
+}
+
+static void begin(struct collectors *collectors, struct peer *peer)
+{
+	peer->charged = &collectors->sysprof_bytes;
+	peer->counters = sysprof_counters_new();
+	peer->n_unanswered = 1;
+}
+
+static void done(struct peer *peer)
+{
+	sysprof_counters_free(peer->counters);
+}
+
+static bool admit(struct collectors *collectors, struct peer *peer)
+{
+	give_ring(collectors, peer);
+	return true;
+}
+
+/* Each request waits a millisecond or two, until the side band reaches its time. */
+static void serve(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
+		  uint64_t now_ns)
+{
+	drop_ended_rings(collectors, peer, now_ns);
+	if (peer->n_unanswered == 0 || limit_ns < peer->requested_ns)
+		return;
+	peer->is_blocked = !can_answer(peer);
+	while (peer->n_unanswered > 0 && now_ns >= collectors->arena_until_ns &&
+	       !peer->is_blocked) {
+		give_ring(collectors, peer);
+		peer->is_blocked = !can_answer(peer);
+	}
+}
+
+/* Answers threads that wait for a ring; they continue without one. */
+static void release(struct peer *peer)
+{
+	for (; peer->n_unanswered > 0; peer->n_unanswered--)
+		answer(peer, -1);
+}
+
+/* Counts as lost the frames of writers that requested no ring. */
+static void lose_unclaimed(struct peer *peer)
+{
+	uint64_t now_ns = clock_now();
+
+	for (uint32_t i = 0; i < peer->n_arenas; i++)
+		if (is_unclaimed(peer->arenas[i]) && arena_pid(peer->arenas[i]))
+			loss_stream_add(&peer->process.losses, PROF_LOSS_RING_CORRUPT, 1, now_ns,
+					now_ns);
+}
+
+static void free_arena(struct peer_arena *arena)
+{
+	sysprof_frames_free(arena->sysprof->frames);
+	g_free(arena->sysprof);
+}
+
+const struct peer_type sysprof_type = {
+	.hold_ns = SYSPROF_HOLD_NS,
+	.begin = begin,
+	.done = done,
+	.admit = admit,
+	.serve = serve,
+	.release = release,
+	.sort = sort_rings,
+	.misses_request = misses_request,
+	.is_unclaimed = is_unclaimed,
+	.lose_unclaimed = lose_unclaimed,
+	.drain = drain,
+	.unread = unread,
+	.poll = poll_ring,
+	.free_arena = free_arena,
+};
