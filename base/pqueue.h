@@ -13,32 +13,33 @@
 #include <stddef.h>
 
 /* bool before(type a, type b) orders the items. */
-#define PQUEUE_DEFINE(name, type, before)                                                 \
-	/* Restores the order after items[i] got a later place. */                        \
-	static inline void name##_sift_down(type *items, size_t n, size_t i)              \
-	{                                                                                 \
-		type moved = items[i];                                                    \
-		size_t child;                                                             \
-                                                                                          \
-		while ((child = 2 * i + 1) < n) {                                         \
-			child += child + 1 < n && before(items[child + 1], items[child]); \
-			if (!before(items[child], moved))                                 \
-				break;                                                    \
-			items[i] = items[child];                                          \
-			i = child;                                                        \
-		}                                                                         \
-		items[i] = moved;                                                         \
-	}                                                                                 \
-	/* Makes a heap of items in any order. */                                         \
-	static inline void name##_order(type *items, size_t n)                            \
-	{                                                                                 \
-		for (size_t i = n / 2; i-- > 0;)                                          \
-			name##_sift_down(items, n, i);                                    \
-	}                                                                                 \
-	/* Removes items[0]. */                                                           \
-	static inline void name##_pop(type *items, size_t *n)                             \
-	{                                                                                 \
-		items[0] = items[--*n];                                                   \
-		if (*n > 1)                                                               \
-			name##_sift_down(items, *n, 0);                                   \
+#define PQUEUE_DEFINE(name, type, before)                                            \
+	/* Restores the order after items[i] got a later place. */                   \
+	static inline void name##_sift_down(type *items, size_t n, size_t i)         \
+	{                                                                            \
+		type moved = items[i];                                               \
+		size_t child;                                                        \
+                                                                                     \
+		while ((child = 2 * i + 1) < n) {                                    \
+			if (child + 1 < n && before(items[child + 1], items[child])) \
+				child++;                                             \
+			if (!before(items[child], moved))                            \
+				break;                                               \
+			items[i] = items[child];                                     \
+			i = child;                                                   \
+		}                                                                    \
+		items[i] = moved;                                                    \
+	}                                                                            \
+	/* Makes a heap of items in any order. */                                    \
+	static inline void name##_order(type *items, size_t n)                       \
+	{                                                                            \
+		for (size_t i = n / 2; i-- > 0;)                                     \
+			name##_sift_down(items, n, i);                               \
+	}                                                                            \
+	/* Removes items[0]. */                                                      \
+	static inline void name##_pop(type *items, size_t *n)                        \
+	{                                                                            \
+		items[0] = items[--*n];                                              \
+		if (*n > 1)                                                          \
+			name##_sift_down(items, *n, 0);                              \
 	}
