@@ -19,6 +19,7 @@
 #define MOST_FUNCTIONS 24u
 #define LEAST_PERCENT 0.1
 #define MOST_BYTES (4u << 20)   /* of source and assembly */
+#define MOST_LINE 2000u         /* bytes of a line that are shown */
 #define MOST_INSTRUCTIONS 1000u /* of longer functions, only those near a sample are there */
 #define CONTEXT 5u              /* lines, or instructions, around one that counts */
 
@@ -153,8 +154,9 @@ static uint32_t show_line(struct sources *sources, const char *path, uint32_t li
 		const GArray *starts = source->text->starts;
 
 		if (!source->shown->data[at])
-			sources->bytes += g_array_index(starts, uint32_t, at) -
-					  g_array_index(starts, uint32_t, at - 1);
+			sources->bytes += MIN_OF(g_array_index(starts, uint32_t, at) -
+							 g_array_index(starts, uint32_t, at - 1),
+						 MOST_LINE);
 		source->shown->data[at] = true;
 	}
 	return source->number;
@@ -178,7 +180,7 @@ static void write_text(const struct page_source *source, struct json *json)
 		is_open = source->shown->data[line];
 		if (is_open) {
 			text = source_text_line(source->text, line);
-			json_string(json, NULL, text);
+			json_string_n(json, NULL, text, strnlen(text, MOST_LINE));
 		}
 	}
 	if (is_open)
