@@ -311,7 +311,7 @@ def test_reads_only(profcapture, capture, tmp_path, query):
     "SELECT instr(zeroblob(60000000), CAST(zeroblob(20000000) || 'x' AS BLOB))",
     "WITH RECURSIVE a(x) AS (SELECT randomblob(1000000) UNION ALL SELECT randomblob(1000000) FROM a) SELECT count(*) FROM a, a b",
     "SELECT hex(hex(hex(hex(zeroblob(16000000)))))",
-    "SELECT printf('%.*c', 1000000000, 'x')",
+    "SELECT hex(zeroblob(1000000000))",
 ])
 def test_hostile_queries(profcapture, capture, query):
     """Each ends with a message, in time and with little memory."""

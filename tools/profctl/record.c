@@ -33,7 +33,7 @@
 #include <stdio.h>
 
 /* Number of processes and threads that profctl, profd and the command need. */
-#define THREADS 5
+#define THREADS 7
 
 struct recording {
 	struct record_options options;
