@@ -60,16 +60,26 @@ static inline uint64_t byte_reader_u64(struct byte_reader *bytes)
 	return read ? load_le64(read) : 0;
 }
 
-/* Bits above the 64th are dropped. *ret_shift: the number of bits read. */
+#define BYTES_MAX_LEB 10
+
+/* Bits above the 64th are dropped. Fails if the number is longer than BYTES_MAX_LEB: else each of
+ * many numbers of a hostile file could read on to the file's end. *ret_shift: the number of bits
+ * read. */
 static inline uint64_t byte_reader_leb(struct byte_reader *bytes, unsigned int *ret_shift,
 				       uint8_t *ret_last)
 {
+	const uint8_t *begin = bytes->at;
 	uint64_t value = 0;
 	unsigned int shift = 0;
 	uint8_t byte;
 
 	do {
 		byte = byte_reader_u8(bytes);
+		if (bytes->at - begin > BYTES_MAX_LEB) {
+			bytes->failed = true;
+			bytes->at = bytes->end;
+			byte = 0;
+		}
 		if (shift < 64)
 			value |= (uint64_t)(byte & 0x7f) << shift;
 		shift = shift < 64 ? shift + 7 : shift;
@@ -96,8 +106,6 @@ static inline int64_t byte_reader_sleb(struct byte_reader *bytes)
 
 	return (int64_t)((last & 0x40) && shift < 64 ? value | UINT64_MAX << shift : value);
 }
-
-#define BYTES_MAX_LEB 10
 
 /* Stores the LEB128 of a number. Returns its length. */
 static inline unsigned int bytes_put_uleb(uint8_t at[BYTES_MAX_LEB], uint64_t value)

@@ -5,6 +5,7 @@
 #include "arch/go-table.h"
 
 #include "arch/base.h"
+#include "base/bytes.h"
 #include "tests/unit/test.h"
 
 #define TEXT 0x401000u
@@ -187,6 +188,23 @@ static void test_damaged(void)
 	}
 }
 
+/* A number has at most ten bytes, so a run of 0x80 is not read to its end, each time again. */
+static void test_long_number(void)
+{
+	uint8_t run[100];
+	struct byte_reader reader = { run, run + sizeof(run), false };
+
+	memset(run, 0x80, sizeof(run));
+	run[BYTES_MAX_LEB - 1] = 1;
+	CHECK(byte_reader_uleb(&reader) == UINT64_C(1) << 63 && !reader.failed);
+	CHECK(reader.at == run + BYTES_MAX_LEB);
+	run[BYTES_MAX_LEB - 1] = 0x80;
+	run[BYTES_MAX_LEB] = 0;
+	reader = (struct byte_reader){ run, run + sizeof(run), false };
+	byte_reader_uleb(&reader);
+	CHECK(reader.failed && reader.at == reader.end);
+}
+
 static void test_relocation(void)
 {
 	uint8_t relocations[50] = { 0 };
@@ -203,6 +221,7 @@ int main(void)
 {
 	RUN(test_layouts);
 	RUN(test_damaged);
+	RUN(test_long_number);
 	RUN(test_relocation);
 	return test_end();
 }
