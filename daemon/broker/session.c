@@ -534,8 +534,7 @@ static void notify_reduced(struct session *session)
 }
 
 /* Opens CPU-wide events, if that is permitted and they may be shown; else rings for per-task
- * events. Also uses per-task events if a switch must be fast: they can stay enabled, because they
- * cost nothing while the targets sleep. */
+ * events. Also uses per-task events if a switch must be fast. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;

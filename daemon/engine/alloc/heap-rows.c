@@ -505,6 +505,11 @@ static void pass(struct heap_rows *rows, const struct live_block *block, uint64_
 		lose(rows, PROF_LOSS_RING_REFUSED, time_ns);
 }
 
+bool heap_rows_are_paused(const struct heap_rows *rows)
+{
+	return rows->all->is_paused;
+}
+
 void heap_rows_alloc(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns)
 {
 	struct live_block added = *block;
@@ -691,7 +696,7 @@ void all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
 void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns)
 {
 	const struct pending_alloc pause = {
-		.due_ns = time_ns,
+		.due_ns = MAX_OF(time_ns, all->last_ns), /* not before one that was deferred */
 		.time_ns = time_ns,
 		.is_paused = is_paused,
 	};

@@ -53,6 +53,8 @@ struct call_nodes *heap_rows_nodes(struct heap_rows *rows);
 uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread);
 void heap_rows_end_producer(struct heap_rows *rows, uint32_t number);
 
+/* Blocks that are allocated in a pause need no `calls`. */
+bool heap_rows_are_paused(const struct heap_rows *rows);
 /* The label of `block` has no number yet; `calls` is a node of heap_rows_nodes(). */
 void heap_rows_alloc(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns);
 void heap_rows_free_block(struct heap_rows *rows, uint32_t thread, uint64_t address,

@@ -141,7 +141,8 @@ static enum ring_fault add_alloc(struct alloc_decoder *decoder, const struct rin
 	if (alloc->kind >= RING_ALLOC_N_KINDS || alloc->alignment_log2 > 63 ||
 	    alloc->flags & ~RING_ALLOC_STACK)
 		return RING_FAULT_PAYLOAD;
-	block.calls = find_calls(decoder, alloc->stack, alloc->flags, record->time_ns);
+	if (!heap_rows_are_paused(decoder->rows))
+		block.calls = find_calls(decoder, alloc->stack, alloc->flags, record->time_ns);
 	heap_rows_alloc(decoder->rows, &block, record->time_ns);
 	return RING_FAULT_NONE;
 }
@@ -182,7 +183,8 @@ static enum ring_fault add_realloc(struct alloc_decoder *decoder, const struct r
 	if (from->kind >= RING_ALLOC_N_KINDS || from->is_freed > 1 ||
 	    from->flags & ~RING_ALLOC_STACK)
 		return RING_FAULT_PAYLOAD;
-	moved.block.calls = find_calls(decoder, from->stack, from->flags, record->time_ns);
+	if (!heap_rows_are_paused(decoder->rows) && (from->address || !from->is_freed))
+		moved.block.calls = find_calls(decoder, from->stack, from->flags, record->time_ns);
 	heap_rows_realloc(decoder->rows, &moved);
 	return RING_FAULT_NONE;
 }

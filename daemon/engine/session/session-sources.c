@@ -5,6 +5,8 @@
  * A new source is a row of the table at the end of this file. The side band comes first: it says
  * which process and mapping a later record belongs to. Its ring merge also reads the samples, which
  * must be merged with it by time; samples whose tables are missing are written later.
+ * Collectors are closed before the samples that wait for tables: until then, a program may wait for
+ * room in its ring.
  * A client that stops a session waits at most a second: each step at the end has a deadline
  * relative to the end, work that is left then is counted as lost, and the file is complete. But a
  * slow reader or disk gets the whole capture as long as it makes progress.
@@ -493,6 +495,14 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.close = close_cpus,
 	},
 	{
+		.name = "collectors",
+		.open = open_collectors,
+		.load = load_collectors,
+		.drain = drain_collectors,
+		.is_quiet = are_collectors_quiet,
+		.close = close_collectors,
+	},
+	{
 		.name = "samples",
 		.open = open_samples,
 		.enable = session_begin_sampling,
@@ -500,14 +510,6 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.is_quiet = are_samples_quiet,
 		.stats = add_sample_stats,
 		.close = finish_samples,
-	},
-	{
-		.name = "collectors",
-		.open = open_collectors,
-		.load = load_collectors,
-		.drain = drain_collectors,
-		.is_quiet = are_collectors_quiet,
-		.close = close_collectors,
 	},
 	{
 		.name = "processes without allocations",

@@ -317,7 +317,8 @@ static uint64_t next_duration(const struct session *session, uint64_t now_ns)
 {
 	uint64_t duration_ns = session->config.max_duration_ns;
 
-	return duration_ns ? session->start_ns + duration_ns : UINT64_MAX;
+	return duration_ns ? session->start_ns + MIN_OF(duration_ns, UINT64_MAX - session->start_ns)
+			   : UINT64_MAX;
 }
 
 static void end_duration(struct session *session, uint64_t now_ns)
@@ -393,7 +394,7 @@ static uint64_t job_due_ns(const struct session *session, enum session_job job, 
 				: session->ran_ns[job] + jobs[job].period_ns;
 }
 
-/* Runs the jobs from `first` to the one before `end` that are due. */
+/* Runs the jobs from `first` to `last` that are due. */
 static void run_jobs(struct session *session, enum session_job first, enum session_job last,
 		     uint64_t now_ns)
 {
