@@ -184,7 +184,8 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 	rule = slot->flags & WALK_SLOT_CHAIN ? &record : &slot->rule;
 	if (!walk_plan(rule, visit->sp, visit->fp, true, visit->start,
 		       calls->own.high - visit->start, &move) ||
-	    move.cfa > calls->own.high)
+	    move.cfa > calls->own.high ||
+	    ((visit->start + move.ra_at) | (move.has_fp ? visit->start + move.fp_at : 0)) % 8 != 0)
 		return false;
 	ra = unwind_cache_load(visit->start + move.ra_at);
 	if (__builtin_expect(slot->flags & WALK_SLOT_CHAIN, 0)) {
@@ -280,7 +281,8 @@ static bool keep_step(void *data, const struct self_unwind_step *step)
 		mark_slot(visit->calls, place->at.pc, WALK_SLOT_CALLED);
 	visit->is_matched = match(visit);
 	slot = find_slot(visit->calls, visit->pc);
-	return !visit->is_matched && !is_full(visit) && !(slot && (slot->flags & FAST));
+	return !visit->is_matched && !is_full(visit) &&
+	       !(slot && (slot->flags & FAST) && is_own(visit));
 }
 
 static __attribute__((noinline)) enum walk_stop step_by_self_unwind(struct visit *visit)
@@ -434,11 +436,13 @@ void unwind_cache_clear(struct unwind_cache *calls)
 {
 	unwind_cache_invalidate_nodes(calls);
 	calls->n = 0;
-	if (++calls->rule_generation == 0) {
-		memset(&calls->rules, 0, sizeof(calls->rules));
-		calls->rule_generation = 1;
-	}
 	/* If siglongjmp() interrupts this, the next walk repeats it. */
+	if (calls->rule_generation == UINT32_MAX) {
+		memset(&calls->rules, 0, sizeof(calls->rules));
+		atomic_signal_fence(memory_order_seq_cst);
+		calls->rule_generation = 0;
+	}
+	calls->rule_generation++;
 	atomic_signal_fence(memory_order_seq_cst);
 	calls->own_generation = self_unwind_generation();
 }
